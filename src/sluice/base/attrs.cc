@@ -1,0 +1,159 @@
+#include "sluice/base/attrs.h"
+
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+namespace sluice {
+namespace {
+
+std::string text_of(double v) {
+  if (std::isnan(v)) return "nan.";
+  if (std::isinf(v)) return v < 0 ? "-inf." : "inf.";
+  std::string text = fmt::format("{}", v);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string text_of(const AttrValue& value) {
+  struct Printer {
+    std::string operator()(bool v) const { return v ? "true" : "false"; }
+    std::string operator()(int64_t v) const { return fmt::format("{}", v); }
+    std::string operator()(double v) const { return text_of(v); }
+    std::string operator()(const std::string& v) const {
+      std::string text = "\"";
+      for (const char c : v) {
+        if (c == '"' || c == '\\') text += '\\';
+        if (c == '\n') {
+          text += "\\n";
+        } else {
+          text += c;
+        }
+      }
+      return text + '"';
+    }
+    std::string operator()(const std::vector<int64_t>& v) const {
+      std::string text = "[";
+      for (size_t i = 0; i < v.size(); ++i) text += fmt::format("{}{}", i == 0 ? "" : ",", v[i]);
+      return text + "]";
+    }
+    std::string operator()(const std::vector<double>& v) const {
+      if (v.empty()) return "[.]";
+      std::string text = "[";
+      for (size_t i = 0; i < v.size(); ++i) text += (i == 0 ? "" : ",") + text_of(v[i]);
+      return text + "]";
+    }
+    std::string operator()(DType v) const { return std::string(name_of(v)); }
+  };
+  return std::visit(Printer{}, value);
+}
+
+AttrValue number(std::string_view word) {
+  require(!word.empty(), "options: a value is missing");
+  if (word == "nan.") return std::nan("");
+  if (word == "inf.") return HUGE_VAL;
+  if (word == "-inf.") return -HUGE_VAL;
+  const char* end = word.data() + word.size();
+  if (word.find_first_of(".e") == word.npos) {
+    int64_t v = 0;
+    const auto r = std::from_chars(word.data(), end, v);
+    require(r.ec == std::errc{} && r.ptr == end, "options: '{}' is not an integer", word);
+    return v;
+  }
+  double v = 0;
+  const auto r = std::from_chars(word.data(), end, v);
+  require(r.ec == std::errc{} && r.ptr == end, "options: '{}' is not a number", word);
+  return v;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Attrs parse() {
+    Attrs attrs;
+    for (skip_spaces(); !text_.empty(); skip_spaces()) {
+      const size_t equals = text_.find('=');
+      require(equals != text_.npos && equals > 0, "options: 'name=value' expected at '{}'", text_);
+      std::string name(text_.substr(0, equals));
+      text_.remove_prefix(equals + 1);
+      attrs.items.emplace_back(std::move(name), value());
+    }
+    return attrs;
+  }
+
+ private:
+  void skip_spaces() {
+    while (!text_.empty() && text_.front() == ' ') text_.remove_prefix(1);
+  }
+
+  AttrValue value() {
+    if (!text_.empty() && text_.front() == '"') return quoted();
+    if (!text_.empty() && text_.front() == '[') return list();
+    const std::string_view word = text_.substr(0, text_.find(' '));
+    text_.remove_prefix(word.size());
+    if (word == "true") return true;
+    if (word == "false") return false;
+    const char c = word.empty() ? '\0' : word.front();
+    if (std::isdigit(static_cast<unsigned char>(c)) || c == '-' || word == "nan." || word == "inf.") {
+      return number(word);
+    }
+    return dtype_from_name(word);
+  }
+
+  AttrValue quoted() {
+    std::string out;
+    for (size_t i = 1; i < text_.size(); ++i) {
+      if (text_[i] == '"') {
+        text_.remove_prefix(i + 1);
+        return out;
+      }
+      if (text_[i] != '\\') {
+        out += text_[i];
+        continue;
+      }
+      require(++i < text_.size(), "options: text ends inside a string");
+      out += text_[i] == 'n' ? '\n' : text_[i];
+    }
+    fail(ErrorKind::kUsage, "options: text ends inside a string");
+  }
+
+  AttrValue list() {
+    const size_t close = text_.find(']');
+    require(close != text_.npos, "options: ']' is missing");
+    std::string_view body = text_.substr(1, close - 1);
+    text_.remove_prefix(close + 1);
+    if (body == ".") return std::vector<double>{};
+    std::vector<int64_t> integers;
+    std::vector<double> doubles;
+    while (!body.empty()) {
+      const std::string_view word = body.substr(0, body.find(','));
+      const AttrValue v = number(word);
+      if (const auto* i = std::get_if<int64_t>(&v)) {
+        integers.push_back(*i);
+      } else {
+        doubles.push_back(std::get<double>(v));
+      }
+      body.remove_prefix(std::min(body.size(), word.size() + 1));
+    }
+    require(integers.empty() || doubles.empty(), "options: a list mixes integers and numbers");
+    if (!doubles.empty()) return doubles;
+    return integers;
+  }
+
+  std::string_view text_;
+};
+
+}  // namespace
+
+std::string to_string(const Attrs& attrs) {
+  std::string text;
+  for (const auto& [name, value] : attrs.items) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, text_of(value));
+  }
+  return text;
+}
+
+Attrs parse_attrs(std::string_view text) { return Parser(text).parse(); }
+
+}  // namespace sluice

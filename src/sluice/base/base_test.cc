@@ -1,0 +1,101 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sluice/base/attrs.h"
+#include "sluice/base/bytes.h"
+#include "sluice/base/checked.h"
+#include "sluice/base/host_tensor.h"
+#include "sluice/base/rng.h"
+
+namespace sluice {
+namespace {
+
+TEST(DType, EveryHalfSurvivesTheRoundTrip) {
+  for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    const float value = half_to_float(static_cast<uint16_t>(bits));
+    if (std::isnan(value)) continue;
+    EXPECT_EQ(float_to_half(value), bits);
+  }
+}
+
+TEST(DType, HalfRoundsToNearestEven) {
+  EXPECT_EQ(float_to_half(1.0f + 0x1p-11f), 0x3c00);
+  EXPECT_EQ(float_to_half(1.0f + 3 * 0x1p-11f), 0x3c02);
+  EXPECT_EQ(float_to_half(65520.0f), 0x7c00);
+  EXPECT_EQ(float_to_half(65519.0f), 0x7bff);
+  EXPECT_EQ(float_to_half(0x1p-25f), 0);
+  EXPECT_EQ(float_to_half(-0x1.8p-25f), 0x8001);
+}
+
+TEST(Shape, TextIsPythons) {
+  EXPECT_EQ(to_string(Shape{}), "()");
+  EXPECT_EQ(to_string(Shape{5}), "(5,)");
+  EXPECT_EQ(to_string(Shape{2, 4}), "(2, 4)");
+}
+
+TEST(Shape, BroadcastRefusesAndNamesBoth) {
+  EXPECT_EQ(broadcast({2, 1}, {3}, "add"), (Shape{2, 3}));
+  try {
+    broadcast({2, 4}, {3}, "add");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "add: shapes (2, 4) and (3,) do not broadcast");
+  }
+}
+
+TEST(Checked, OverflowIsAnError) {
+  EXPECT_THROW(checked_mul(int64_t{1} << 40, int64_t{1} << 40), Error);
+  EXPECT_THROW((Shape{int64_t{1} << 40, int64_t{1} << 40}.elements()), Error);
+}
+
+// Known answers of Random123's philox4x32-10.
+TEST(Rng, PhiloxKnownAnswers) {
+  EXPECT_EQ(philox({0, 0}, 0), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({0xffffffff, 0xffffffff}, ~uint64_t{0}, ~uint64_t{0}),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+TEST(Rng, NormalHasMeanAndDeviation) {
+  double sum = 0;
+  double squares = 0;
+  const int n = 100000;
+  for (int i = 0; i < n; ++i) {
+    const double x = random_normal({1, 2}, static_cast<uint64_t>(i));
+    sum += x;
+    squares += x * x;
+  }
+  EXPECT_NEAR(sum / n, 0, 0.02);
+  EXPECT_NEAR(squares / n, 1, 0.02);
+}
+
+TEST(Attrs, TextReadsBack) {
+  const Attrs attrs{{{"a", true},
+                     {"b", int64_t{-3}},
+                     {"c", 0.1},
+                     {"d", std::string("x \"y\"\\\n=")},
+                     {"e", std::vector<int64_t>{1, 2}},
+                     {"f", std::vector<double>{}},
+                     {"g", f16},
+                     {"h", -HUGE_VAL},
+                     {"i", 2.0}}};
+  EXPECT_EQ(parse_attrs(to_string(attrs)), attrs) << to_string(attrs);
+}
+
+TEST(ByteReader, NeverReadsPastTheEnd) {
+  const std::byte bytes[3]{};
+  ByteReader reader("f", bytes);
+  reader.u8("a");
+  EXPECT_THROW(reader.u32_be("b"), Error);
+  EXPECT_THROW(reader.take(-1, "c"), Error);
+  EXPECT_EQ(reader.remaining(), 2);
+}
+
+TEST(HostTensor, CastSaturatesAndRounds) {
+  const auto t = HostTensor::of<float>({3}, f32, {300.0f, -1.0f, 1.0f + 0x1p-11f});
+  EXPECT_EQ(t.cast(u8).to_doubles(), (std::vector<double>{255, 0, 1}));
+  EXPECT_EQ(t.cast(f16).to_doubles()[2], 1.0);
+}
+
+}  // namespace
+}  // namespace sluice

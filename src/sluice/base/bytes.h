@@ -1,0 +1,42 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "sluice/base/error.h"
+
+namespace sluice {
+
+/// Reads an untrusted file's bytes front to back. Every error is Error{kBadFile} naming the file and the byte offset;
+/// nothing is ever read past the end.
+class ByteReader {
+ public:
+  ByteReader(std::string file, std::span<const std::byte> bytes)
+      : file_(std::move(file)), bytes_(bytes) {}
+
+  int64_t offset() const { return offset_; }
+  int64_t remaining() const { return static_cast<int64_t>(bytes_.size()) - offset_; }
+
+  /// The next `count` bytes; `what` names them in errors.
+  std::span<const std::byte> take(int64_t count, std::string_view what);
+  uint8_t u8(std::string_view what);
+  uint32_t u32_be(std::string_view what);
+  uint32_t u32_le(std::string_view what);
+  uint64_t u64_le(std::string_view what);
+
+  /// Error{kBadFile} "<file>: byte <offset>: <message>".
+  template <typename... Args>
+  [[noreturn]] void bad(fmt::format_string<Args...> format, Args&&... args) const {
+    fail(ErrorKind::kBadFile, "{}: byte {}: {}", file_, offset_,
+         fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  std::string file_;
+  std::span<const std::byte> bytes_;
+  int64_t offset_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,104 @@
+#include "sluice/base/host_tensor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "sluice/base/checked.h"
+
+namespace sluice {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+double load(DType dtype, const std::byte* p) {
+  return visit_storage(dtype, [&]<typename T>(T) -> double {
+    T value;
+    std::memcpy(&value, p, sizeof(T));
+    if (dtype == f16) return half_to_float(static_cast<uint16_t>(value));
+    if (dtype == bf16) return bfloat_to_float(static_cast<uint16_t>(value));
+    return static_cast<double>(value);
+  });
+}
+
+template <typename T>
+T saturate(double value) {
+  if (std::isnan(value)) return 0;
+  constexpr double lowest = static_cast<double>(std::numeric_limits<T>::lowest());
+  constexpr double highest = static_cast<double>(std::numeric_limits<T>::max());
+  if (value <= lowest) return std::numeric_limits<T>::lowest();
+  if (value >= highest) return std::numeric_limits<T>::max();
+  return static_cast<T>(value);
+}
+
+void store(DType dtype, std::byte* p, double value) {
+  visit_storage(dtype, [&]<typename T>(T) {
+    T out;
+    if (dtype == f16) {
+      out = static_cast<T>(float_to_half(static_cast<float>(value)));
+    } else if (dtype == bf16) {
+      out = static_cast<T>(float_to_bfloat(static_cast<float>(value)));
+    } else if constexpr (std::is_same_v<T, bool>) {
+      out = value != 0;
+    } else if constexpr (std::is_integral_v<T>) {
+      out = saturate<T>(value);
+    } else {
+      out = static_cast<T>(value);
+    }
+    std::memcpy(p, &out, sizeof(T));
+  });
+}
+
+}  // namespace
+
+void HostTensor::Free::operator()(std::byte* p) const { ::operator delete[](p, kAlignment); }
+
+HostTensor::HostTensor(TensorSpec spec)
+    : spec_(std::move(spec)), size_(static_cast<size_t>(spec_.bytes())) {
+  data_.reset(static_cast<std::byte*>(::operator new[](std::max<size_t>(size_, 1), kAlignment)));
+  std::memset(data_.get(), 0, size_);
+}
+
+HostTensor::HostTensor(const HostTensor& other) : HostTensor(other.spec_) {
+  if (size_ != 0) std::memcpy(data_.get(), other.data_.get(), size_);
+}
+
+HostTensor& HostTensor::operator=(const HostTensor& other) {
+  if (this != &other) *this = HostTensor(other);
+  return *this;
+}
+
+std::vector<double> HostTensor::to_doubles() const {
+  const int64_t step = size_of(dtype());
+  std::vector<double> values(static_cast<size_t>(elements()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = load(dtype(), data_.get() + static_cast<int64_t>(i) * step);
+  }
+  return values;
+}
+
+HostTensor HostTensor::cast(DType dtype) const {
+  if (dtype == this->dtype()) return *this;
+  HostTensor out(TensorSpec{shape(), dtype, spec_.meta_shape});
+  const std::vector<double> values = to_doubles();
+  for (size_t i = 0; i < values.size(); ++i) {
+    store(dtype, out.data_.get() + static_cast<int64_t>(i) * size_of(dtype), values[i]);
+  }
+  return out;
+}
+
+HostTensor HostTensor::reshaped(Shape shape) const {
+  require(shape.elements() == elements(), "array {} cannot be seen as {}", to_string(this->shape()),
+          to_string(shape));
+  HostTensor out = *this;
+  out.spec_.shape = std::move(shape);
+  return out;
+}
+
+bool HostTensor::same_bits(const HostTensor& other) const {
+  return spec_ == other.spec_ && (size_ == 0 || std::memcmp(data_.get(), other.data_.get(), size_) == 0);
+}
+
+}  // namespace sluice

@@ -1,0 +1,500 @@
+#include "sluice/base/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "sluice/base/bytes.h"
+#include "sluice/base/sys.h"
+
+namespace sluice {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
+
+constexpr int64_t kMaxHeader = 100'000'000;
+constexpr size_t kMaxRank = 64;
+constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
+constexpr std::string_view kMetadata = "__metadata__";
+
+constexpr std::array<std::pair<std::string_view, DType>, 9> kDTypes{{{"F32", DType::kF32},
+                                                                     {"F16", DType::kF16},
+                                                                     {"BF16", DType::kBF16},
+                                                                     {"I32", DType::kI32},
+                                                                     {"U32", DType::kU32},
+                                                                     {"U8", DType::kU8},
+                                                                     {"BOOL", DType::kBool},
+                                                                     {"F64", DType::kF64},
+                                                                     {"I64", DType::kI64}}};
+
+/// Text from a file, fit for a message: short, without control characters.
+std::string shown(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text.substr(0, 60))
+    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  return out + (text.size() > 60 ? "…'" : "'");
+}
+
+/// The characters of the header, telling how far the parser has read.
+struct HeaderIterator {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  const char* at = nullptr;
+  const char** reached = nullptr;
+
+  reference operator*() const { return *at; }
+  HeaderIterator& operator++() {
+    *reached = ++at;
+    return *this;
+  }
+  HeaderIterator operator++(int) {
+    const HeaderIterator old = *this;
+    ++*this;
+    return old;
+  }
+  bool operator==(const HeaderIterator& other) const { return at == other.at; }
+  bool operator!=(const HeaderIterator& other) const { return at != other.at; }
+};
+
+struct RawEntry {
+  std::string name;
+  int64_t place = 0;  ///< Byte of the file where the entry's text ends, for messages.
+  DType dtype = DType::kU8;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> offsets;
+  bool has_dtype = false;
+  bool has_shape = false;
+  bool has_offsets = false;
+};
+
+/// The parser's callbacks: a state machine that accepts the header's grammar and nothing else, so
+/// that depth and types are bounded by construction.
+class HeaderHandler {
+ public:
+  HeaderHandler(const std::string& file, std::string_view text)
+      : file_(file), start_(text.data()), reached_(text.data()), end_(text.data() + text.size()) {}
+
+  HeaderIterator begin() { return {start_, &reached_}; }
+  HeaderIterator end() { return {end_, &reached_}; }
+
+  std::vector<RawEntry> entries;
+  SafetensorsMetadata metadata;
+
+  [[noreturn]] void bad_at(int64_t place, const std::string& message) const {
+    fail(ErrorKind::kBadFile, "{}: byte {}: {}", file_, place, message);
+  }
+  [[noreturn]] void bad(const std::string& message) const { bad_at(place(), message); }
+
+  bool null() { unexpected("null"); }
+  bool boolean(bool) { unexpected("a boolean"); }
+  bool number_integer(int64_t) { unexpected("a negative number"); }
+  bool number_float(double, const std::string&) {
+    unexpected("a number that is not a 64-bit unsigned integer");
+  }
+  template <typename Binary>
+  bool binary(Binary&) {
+    unexpected("binary data");
+  }
+
+  bool number_unsigned(uint64_t value) {
+    if (state_ != State::kShape && state_ != State::kOffsets) unexpected("a number");
+    if (value > static_cast<uint64_t>(kMaxInt)) bad(fmt::format("{} exceeds 63 bits", value));
+    const bool is_shape = state_ == State::kShape;
+    auto& list = is_shape ? entries.back().shape : entries.back().offsets;
+    if (list.size() == (is_shape ? kMaxRank : 2)) {
+      bad(is_shape ? fmt::format("a shape has more than {} dimensions", kMaxRank)
+                   : "data_offsets has more than two numbers");
+    }
+    list.push_back(static_cast<int64_t>(value));
+    return true;
+  }
+
+  bool string(std::string& value) {
+    if (state_ == State::kMetadataValue) {
+      metadata[metadata_key_] = value;
+      state_ = State::kMetadata;
+      return true;
+    }
+    if (state_ != State::kDType) unexpected("a string");
+    const auto row = std::find_if(kDTypes.begin(), kDTypes.end(),
+                                  [&](const auto& r) { return r.first == value; });
+    if (row == kDTypes.end()) {
+      bad(fmt::format("dtype {} is not one of F32 F16 BF16 I32 U32 U8 BOOL F64 I64", shown(value)));
+    }
+    entries.back().dtype = row->second;
+    state_ = State::kEntry;
+    return true;
+  }
+
+  bool start_object(size_t) {
+    switch (state_) {
+      case State::kStart:
+        state_ = State::kTop;
+        return true;
+      case State::kEntryValue:
+        state_ = State::kEntry;
+        return true;
+      case State::kMetadataObject:
+        state_ = State::kMetadata;
+        return true;
+      default:
+        unexpected("an object");
+    }
+  }
+
+  bool key(std::string& name) {
+    if (state_ == State::kTop) {
+      if (!names_.insert(name).second) bad(fmt::format("{} appears twice", shown(name)));
+      if (name == kMetadata) {
+        state_ = State::kMetadataObject;
+      } else {
+        entries.emplace_back().name = name;
+        state_ = State::kEntryValue;
+      }
+    } else if (state_ == State::kMetadata) {
+      if (metadata.contains(name))
+        bad(fmt::format("{} appears twice in the metadata", shown(name)));
+      metadata_key_ = name;
+      state_ = State::kMetadataValue;
+    } else {
+      entry_key(name);
+    }
+    return true;
+  }
+
+  bool end_object() {
+    if (state_ == State::kEntry) {
+      RawEntry& entry = entries.back();
+      entry.place = place();
+      if (!entry.has_dtype || !entry.has_shape || !entry.has_offsets) {
+        bad(fmt::format("tensor {} has no {}", shown(entry.name),
+                        !entry.has_dtype   ? "dtype"
+                        : !entry.has_shape ? "shape"
+                                           : "data_offsets"));
+      }
+      if (entry.offsets.size() != 2) bad("data_offsets needs two numbers");
+    }
+    state_ = state_ == State::kTop ? State::kDone : State::kTop;
+    return true;
+  }
+
+  bool start_array(size_t) {
+    if (state_ == State::kShapeValue) {
+      state_ = State::kShape;
+    } else if (state_ == State::kOffsetsValue) {
+      state_ = State::kOffsets;
+    } else {
+      unexpected("an array");
+    }
+    return true;
+  }
+
+  bool end_array() {
+    state_ = State::kEntry;
+    return true;
+  }
+
+  template <typename Exception>
+  bool parse_error(size_t, const std::string&, const Exception&) {
+    bad("the header is not valid JSON in UTF-8");
+  }
+
+ private:
+  enum class State {
+    kStart,
+    kTop,
+    kMetadataObject,
+    kMetadata,
+    kMetadataValue,
+    kEntryValue,
+    kEntry,
+    kDType,
+    kShapeValue,
+    kShape,
+    kOffsetsValue,
+    kOffsets,
+    kDone
+  };
+
+  int64_t place() const { return 8 + (reached_ - start_); }
+
+  [[noreturn]] void unexpected(std::string_view what) const {
+    std::string_view wanted = "an object";
+    switch (state_) {
+      case State::kMetadataValue:
+      case State::kDType:
+        wanted = "a string";
+        break;
+      case State::kShapeValue:
+      case State::kOffsetsValue:
+        wanted = "an array";
+        break;
+      case State::kShape:
+      case State::kOffsets:
+        wanted = "an unsigned integer";
+        break;
+      default:
+        break;
+    }
+    bad(fmt::format("{} stands where {} belongs", what, wanted));
+  }
+
+  void entry_key(const std::string& name) {
+    RawEntry& entry = entries.back();
+    bool* seen = nullptr;
+    if (name == "dtype") {
+      seen = &entry.has_dtype;
+      state_ = State::kDType;
+    } else if (name == "shape") {
+      seen = &entry.has_shape;
+      state_ = State::kShapeValue;
+    } else if (name == "data_offsets") {
+      seen = &entry.has_offsets;
+      state_ = State::kOffsetsValue;
+    } else {
+      bad(fmt::format("tensor {} has an unknown field {}", shown(entry.name), shown(name)));
+    }
+    if (std::exchange(*seen, true))
+      bad(fmt::format("tensor {} has two of field {}", shown(entry.name), shown(name)));
+  }
+
+  const std::string& file_;
+  const char* start_;
+  const char* reached_;
+  const char* end_;
+  State state_ = State::kStart;
+  std::set<std::string> names_;
+  std::string metadata_key_;
+};
+
+/// N, checked against the cap and the file.
+int64_t header_size(ByteReader& reader, int64_t file_size) {
+  const uint64_t n = reader.u64_le("the header's length");
+  if (n > static_cast<uint64_t>(kMaxHeader))
+    reader.bad("a header of {} bytes exceeds {}", n, kMaxHeader);
+  if (static_cast<int64_t>(n) > file_size - 8) {
+    reader.bad("the header needs {} bytes, {} are left in the file", n, file_size - 8);
+  }
+  return static_cast<int64_t>(n);
+}
+
+/// Checks one entry against its own shape and the `data` bytes that the file has for tensors.
+void check_entry(const HeaderHandler& header, const RawEntry& entry, int64_t data) {
+  const int64_t begin = entry.offsets[0];
+  const int64_t end = entry.offsets[1];
+  if (begin > end || end > data) {
+    header.bad_at(entry.place, fmt::format("tensor {} lies at [{}, {}) of {} data bytes",
+                                           shown(entry.name), begin, end, data));
+  }
+  // Beside the size itself, the product without zeros must fit, so that strides of empty tensors
+  // fit too.
+  int64_t extent = size_of(entry.dtype);
+  bool is_empty = false;
+  for (const int64_t dim : entry.shape) {
+    if (dim == 0) {
+      is_empty = true;
+    } else if (extent > kMaxInt / dim) {
+      header.bad_at(entry.place,
+                    fmt::format("the shape of tensor {} exceeds 63 bits", shown(entry.name)));
+    } else {
+      extent *= dim;
+    }
+  }
+  const int64_t bytes = is_empty ? 0 : extent;
+  if (bytes != end - begin) {
+    header.bad_at(entry.place, fmt::format("tensor {} of {} bytes has {} at [{}, {})",
+                                           shown(entry.name), bytes, end - begin, begin, end));
+  }
+}
+
+/// Shows that the entries tile the data without overlap or hole.
+void check_tiling(const HeaderHandler& header, int64_t data) {
+  const std::vector<RawEntry>& entries = header.entries;
+  std::vector<size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return entries[a].offsets < entries[b].offsets; });
+  int64_t covered = 0;
+  for (const size_t i : order) {
+    const RawEntry& entry = entries[i];
+    if (entry.offsets[0] != covered) {
+      header.bad_at(
+          entry.place,
+          fmt::format(
+              "tensor {} begins at data byte {}, {} {}", shown(entry.name), entry.offsets[0],
+              entry.offsets[0] < covered ? "inside another that ends at" : "leaving a hole from",
+              covered));
+    }
+    covered = entry.offsets[1];
+  }
+  if (covered != data) {
+    header.bad(fmt::format("the tensors end at data byte {}, the file has {}", covered, data));
+  }
+}
+
+void check_bools(const HostTensor& array, const std::string& file, int64_t offset) {
+  if (array.dtype() != boolean) return;
+  const auto bytes = array.bytes();
+  const auto wrong =
+      std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
+  if (wrong != bytes.end()) {
+    fail(ErrorKind::kBadFile, "{}: byte {}: a bool is {}, 0 or 1 is right", file,
+         offset + (wrong - bytes.begin()), static_cast<int>(*wrong));
+  }
+}
+
+std::string quoted(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::exception&) {
+    fail(ErrorKind::kUsage, "safetensors: a name or metadata text is not UTF-8");
+  }
+}
+
+}  // namespace
+
+SafetensorsIndex read_safetensors_index(std::span<const std::byte> head, int64_t file_size,
+                                        const std::string& file) {
+  ByteReader reader(file, head);
+  const int64_t n = header_size(reader, file_size);
+  const auto bytes = reader.take(n, "the header");
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  HeaderHandler header(file, text);
+  if (text.empty() || text.front() != '{') header.bad("the header does not begin with '{'");
+  // The JSON parser takes a NUL for the end of its input and would not see what follows.
+  if (const size_t nul = text.find('\0'); nul != text.npos) {
+    header.bad_at(8 + static_cast<int64_t>(nul), "the header contains a NUL");
+  }
+  if (!nlohmann::json::sax_parse(header.begin(), header.end(), &header)) {
+    header.bad("the header is not valid JSON in UTF-8");
+  }
+
+  const int64_t data = file_size - 8 - n;
+  for (const RawEntry& entry : header.entries) check_entry(header, entry, data);
+  check_tiling(header, data);
+
+  SafetensorsIndex index;
+  index.entries.reserve(header.entries.size());
+  for (RawEntry& entry : header.entries) {
+    index.entries.push_back({std::move(entry.name),
+                             TensorSpec{Shape(std::move(entry.shape)), entry.dtype, {}},
+                             8 + n + entry.offsets[0]});
+  }
+  index.metadata = std::move(header.metadata);
+  return index;
+}
+
+std::vector<NamedArray> read_safetensors(std::span<const std::byte> bytes, const std::string& file,
+                                         SafetensorsMetadata* metadata) {
+  SafetensorsIndex index = read_safetensors_index(bytes, static_cast<int64_t>(bytes.size()), file);
+  std::vector<NamedArray> arrays;
+  arrays.reserve(index.entries.size());
+  for (SafetensorsEntry& entry : index.entries) {
+    HostTensor array(std::move(entry.spec));
+    const auto part = bytes.subspan(static_cast<size_t>(entry.offset), array.bytes().size());
+    std::copy(part.begin(), part.end(), array.bytes().begin());
+    check_bools(array, file, entry.offset);
+    arrays.push_back({std::move(entry.name), std::move(array)});
+  }
+  if (metadata != nullptr) *metadata = std::move(index.metadata);
+  return arrays;
+}
+
+std::vector<NamedArray> read_safetensors_file(const std::string& path,
+                                              SafetensorsMetadata* metadata) {
+  const sys::File file = sys::open_for_read(path);
+  const int64_t size = sys::size(file, path);
+  std::vector<std::byte> head(static_cast<size_t>(std::min<int64_t>(size, 8)));
+  sys::read_exactly(file, path, 0, head);
+  ByteReader reader(path, head);
+  head.resize(static_cast<size_t>(8 + header_size(reader, size)));
+  sys::read_exactly(file, path, 0, head);
+
+  SafetensorsIndex index = read_safetensors_index(head, size, path);
+  std::vector<NamedArray> arrays;
+  arrays.reserve(index.entries.size());
+  for (SafetensorsEntry& entry : index.entries) {
+    HostTensor array(std::move(entry.spec));
+    sys::read_exactly(file, path, entry.offset, array.bytes());
+    check_bools(array, path, entry.offset);
+    arrays.push_back({std::move(entry.name), std::move(array)});
+  }
+  if (metadata != nullptr) *metadata = std::move(index.metadata);
+  return arrays;
+}
+
+std::vector<std::byte> write_safetensors(std::span<const NamedArray> arrays,
+                                         const SafetensorsMetadata& metadata) {
+  std::vector<const NamedArray*> order;
+  order.reserve(arrays.size());
+  for (const NamedArray& a : arrays) order.push_back(&a);
+  std::sort(order.begin(), order.end(), [](const NamedArray* a, const NamedArray* b) {
+    const int64_t size_a = size_of(a->array.dtype());
+    const int64_t size_b = size_of(b->array.dtype());
+    return size_a != size_b ? size_a > size_b : a->name < b->name;
+  });
+
+  std::set<std::string_view> names{kMetadata};
+  std::string header = "{";
+  if (!metadata.empty()) {
+    header += fmt::format("\"{}\":{{", kMetadata);
+    for (const auto& [key, value] : metadata) {
+      header += fmt::format("{}{}:{}", header.back() == '{' ? "" : ",", quoted(key), quoted(value));
+    }
+    header += '}';
+  }
+  int64_t data = 0;
+  for (const NamedArray* a : order) {
+    require(names.insert(a->name).second, "safetensors: the name '{}' {}", a->name,
+            a->name == kMetadata ? "is reserved" : "appears twice");
+    const auto* dtype = std::find_if(kDTypes.begin(), kDTypes.end(), [&](const auto& row) {
+      return row.second == a->array.dtype();
+    });
+    SLUICE_CHECK(dtype != kDTypes.end());
+    const auto bytes = a->array.bytes();
+    require(
+        a->array.dtype() != boolean ||
+            std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b <= std::byte{1}; }),
+        "safetensors: a bool of '{}' is neither 0 nor 1", a->name);
+    const int64_t end = data + static_cast<int64_t>(bytes.size());
+    header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                          header.size() == 1 ? "" : ",", quoted(a->name), dtype->first,
+                          fmt::join(a->array.shape(), ","), data, end);
+    data = end;
+  }
+  header += '}';
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  require(header.size() <= static_cast<size_t>(kMaxHeader),
+          "safetensors: a header of {} bytes exceeds {}", header.size(), kMaxHeader);
+
+  std::vector<std::byte> file;
+  file.reserve(8 + header.size() + static_cast<size_t>(data));
+  for (size_t i = 0; i < 8; ++i) file.push_back(static_cast<std::byte>(header.size() >> (8 * i)));
+  const auto text = std::as_bytes(std::span(header));
+  file.insert(file.end(), text.begin(), text.end());
+  for (const NamedArray* a : order) {
+    const auto bytes = a->array.bytes();
+    file.insert(file.end(), bytes.begin(), bytes.end());
+  }
+  return file;
+}
+
+void write_safetensors_file(const std::string& path, std::span<const NamedArray> arrays,
+                            const SafetensorsMetadata& metadata) {
+  sys::replace_file(path, write_safetensors(arrays, metadata));
+}
+
+}  // namespace sluice

@@ -1,0 +1,132 @@
+#include "sluice/base/sys.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "sluice/base/error.h"
+
+namespace sluice::sys {
+namespace {
+
+[[noreturn]] void io_error(const char* action, const std::string& path) {
+  fail(ErrorKind::kIo, "cannot {} {}: {}", action, path, std::strerror(errno));
+}
+
+template <typename F>
+auto retry(F f) {
+  decltype(f()) result;
+  do {
+    result = f();
+  } while (result < 0 && errno == EINTR);
+  return result;
+}
+
+}  // namespace
+
+File::~File() {
+  if (fd_ >= 0) ::close(fd_);
+}
+File::File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+File& File::operator=(File&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+File open_for_read(const std::string& path) {
+  File file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  if (!file.open()) io_error("open", path);
+  return file;
+}
+
+File create(const std::string& path) {
+  File file(retry([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); }));
+  if (!file.open()) io_error("create", path);
+  return file;
+}
+
+int64_t size(const File& file, const std::string& path) {
+  struct stat info {};
+  if (::fstat(file.fd(), &info) != 0) io_error("examine", path);
+  if (!S_ISREG(info.st_mode)) fail(ErrorKind::kIo, "cannot read {}: not a regular file", path);
+  return info.st_size;
+}
+
+void read_exactly(const File& file, const std::string& path, int64_t offset, std::span<std::byte> out) {
+  while (!out.empty()) {
+    const ssize_t n = retry([&] { return ::pread(file.fd(), out.data(), out.size(), offset); });
+    if (n < 0) io_error("read", path);
+    if (n == 0) fail(ErrorKind::kIo, "cannot read {}: it ends at byte {}, {} more were expected", path, offset, out.size());
+    out = out.subspan(static_cast<size_t>(n));
+    offset += n;
+  }
+}
+
+void write_exactly(const File& file, const std::string& path, int64_t offset,
+                   std::span<const std::byte> in) {
+  while (!in.empty()) {
+    const ssize_t n = retry([&] { return ::pwrite(file.fd(), in.data(), in.size(), offset); });
+    if (n < 0) io_error("write", path);
+    in = in.subspan(static_cast<size_t>(n));
+    offset += n;
+  }
+}
+
+void sync(const File& file, const std::string& path) {
+  if (retry([&] { return ::fdatasync(file.fd()); }) != 0) io_error("sync", path);
+}
+
+std::vector<std::byte> read_file(const std::string& path) {
+  const File file = open_for_read(path);
+  std::vector<std::byte> bytes(static_cast<size_t>(size(file, path)));
+  read_exactly(file, path, 0, bytes);
+  return bytes;
+}
+
+void replace_file(const std::string& path, std::span<const std::byte> bytes) {
+  const std::string temporary = path + ".tmp";
+  try {
+    const File file = create(temporary);
+    write_exactly(file, temporary, 0, bytes);
+    sync(file, temporary);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(temporary.c_str());
+    errno = reason;
+    io_error("replace", path);
+  }
+}
+
+bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+void make_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) io_error("make folder", path);
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  int cores = 1;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) cores = std::max(1, CPU_COUNT(&set));
+  if (FILE* f = std::fopen("/sys/fs/cgroup/cpu.max", "r")) {
+    long long quota = 0;
+    long long period = 0;
+    if (std::fscanf(f, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0) {
+      cores = std::min<int>(cores, static_cast<int>(std::max(1LL, (quota + period - 1) / period)));
+    }
+    std::fclose(f);
+  }
+  return cores;
+}
+
+}  // namespace sluice::sys

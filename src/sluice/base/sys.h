@@ -1,0 +1,48 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice::sys {
+
+/// An open file descriptor, closed at the end of its life.
+class File {
+ public:
+  File() = default;
+  explicit File(int fd) : fd_(fd) {}
+  ~File();
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+
+  int fd() const { return fd_; }
+  bool open() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+/// All wrappers retry EINTR, loop over short transfers, and throw Error{kIo} with the path and the system's reason.
+File open_for_read(const std::string& path);
+/// Creates or truncates.
+File create(const std::string& path);
+int64_t size(const File& file, const std::string& path);
+void read_exactly(const File& file, const std::string& path, int64_t offset, std::span<std::byte> out);
+void write_exactly(const File& file, const std::string& path, int64_t offset,
+                   std::span<const std::byte> in);
+void sync(const File& file, const std::string& path);
+
+/// A whole file's bytes. Error{kIo} if it cannot be read.
+std::vector<std::byte> read_file(const std::string& path);
+/// Writes `path`.tmp, syncs it and renames it over `path`, so that a reader finds the old file or the new one.
+void replace_file(const std::string& path, std::span<const std::byte> bytes);
+
+bool exists(const std::string& path);
+/// Error{kIo} if the folder cannot be made; an existing folder is fine.
+void make_folder(const std::string& path);
+
+/// Cores this process may use: the smaller of affinity and cgroup quota, at least 1.
+int usable_cores();
+
+}  // namespace sluice::sys

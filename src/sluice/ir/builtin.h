@@ -1,0 +1,43 @@
+#pragma once
+#include "sluice/ir/op_def.h"
+
+namespace sluice {
+
+/// Definitions of the ops that are part of the IR itself.
+namespace builtin {
+
+struct InitOptions {
+  Shape shape;
+  DType dtype = f32;
+  double value = 0;
+  bool undefined = false;  ///< Contents are whatever; to be overwritten.
+  static constexpr auto fields = std::tuple{field("shape", &InitOptions::shape), field("dtype", &InitOptions::dtype),
+                                            field("value", &InitOptions::value),
+                                            field("undefined", &InitOptions::undefined)};
+};
+
+/// Trip count of Loop, and how many of the wrapper's inputs are carried.
+struct LoopOptions {
+  int64_t trips = 0;
+  int64_t carried = 0;
+  static constexpr auto fields =
+      std::tuple{field("trips", &LoopOptions::trips), field("carried", &LoopOptions::carried)};
+};
+
+/// How many of If's inputs after the condition belong to the then branch; the rest to the else branch.
+struct IfOptions {
+  int64_t then_inputs = 0;
+  static constexpr auto fields = std::tuple{field("then_inputs", &IfOptions::then_inputs)};
+};
+
+const OpDef& init();
+const OpDef& host_load();
+const OpDef& host_store();
+const OpDef& remote_load();
+const OpDef& remote_store();
+const OpDef& call();
+const OpDef& loop();
+const OpDef& branch();
+
+}  // namespace builtin
+}  // namespace sluice

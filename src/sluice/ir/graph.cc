@@ -1,0 +1,307 @@
+#include "sluice/ir/graph.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sluice/ir/builtin.h"
+#include "sluice/ir/ir.h"
+
+namespace sluice {
+namespace {
+
+std::string place(const std::source_location& where) {
+  std::string_view file(where.file_name());
+  if (const auto slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
+  return fmt::format("{}:{}", file, where.line());
+}
+
+void check_entry(const RemoteBuffer& buffer, int64_t entry) {
+  require(entry >= 0 && entry < buffer.entries, "remote buffer {}: entry {} is outside its {} entries", buffer.id,
+          entry, buffer.entries);
+}
+
+}  // namespace
+
+std::string Op::label() const { return fmt::format("{}.{}", def->type, id); }
+
+Mode OpDef::input_mode(int i) const {
+  if (inputs.empty()) return Mode::kRead;
+  return inputs[std::min(static_cast<size_t>(i), inputs.size() - 1)].mode;
+}
+
+Ir Graph::ir() const { return Ir(ir_->shared_from_this()); }
+
+Tensor Graph::handle(TensorId id) const {
+  SLUICE_CHECK(id >= 0 && id < tensor_count());
+  return Tensor(ir_->weak_from_this(), ir_->id, id_, id);
+}
+
+Tensors Graph::handles(const std::vector<TensorId>& ids) const {
+  Tensors result;
+  for (const TensorId id : ids) result.push_back(handle(id));
+  return result;
+}
+
+bool Graph::owns(const Tensor& t) const { return t.valid() && &t.graph() == this; }
+
+Tensor Graph::input_named(std::string_view name) const {
+  for (const TensorId id : inputs_) {
+    if (info(id).name == name) return handle(id);
+  }
+  return {};
+}
+
+Tensors Graph::variables() const {
+  Tensors result;
+  for (TensorId id = 0; id < tensor_count(); ++id) {
+    if (info(id).kind == TensorKind::kVariable) result.push_back(handle(id));
+  }
+  return result;
+}
+
+const Op& Graph::op(OpId id) const { return ops_[static_cast<size_t>(op_index(id))]; }
+
+int64_t Graph::op_index(OpId id) const {
+  const auto found = op_index_.find(id);
+  require(found != op_index_.end(), "graph {}: there is no op {}", name_, id);
+  return found->second;
+}
+
+std::string Graph::unique_name(std::string name) {
+  if (!by_name_.contains(name)) return name;
+  for (;;) {
+    std::string candidate = fmt::format("{}__t{}", name, ir_->next_tensor_suffix++);
+    if (!by_name_.contains(candidate)) return candidate;
+  }
+}
+
+TensorId Graph::add_tensor(TensorInfo info) {
+  const auto id = static_cast<TensorId>(tensors_.size());
+  info.name = unique_name(std::move(info.name));
+  by_name_.emplace(info.name, id);
+  tensors_.push_back(std::move(info));
+  return id;
+}
+
+TensorId Graph::add_root(std::string name, const TensorSpec& spec, TensorKind kind) {
+  for (const int64_t d : spec.shape) require(d >= 0, "tensor '{}': shape {} has a negative dimension", name, to_string(spec.shape));
+  spec.bytes();  // refuses sizes beyond 63 bits
+  TensorInfo info;
+  info.name = std::move(name);
+  info.spec = spec;
+  info.kind = kind;
+  info.storage = storage_count();
+  const TensorId id = add_tensor(std::move(info));
+  storages_.push_back({id, {{-1, id}}});
+  return id;
+}
+
+Tensor Graph::input(const TensorSpec& spec, std::string name, Pass pass) {
+  require(!entry_, "graph {}: an entry graph has no inputs; use a stream or a variable", name_);
+  const TensorId id = add_root(std::move(name), spec, TensorKind::kInput);
+  tensors_[static_cast<size_t>(id)].pass = pass;
+  inputs_.push_back(id);
+  return handle(id);
+}
+
+Tensor Graph::variable(const TensorSpec& spec, VariableInfo info, std::string name) {
+  require(entry_, "variable '{}': variables live in entry graphs, not in {}", name, name_);
+  const TensorId id = add_root(std::move(name), spec, TensorKind::kVariable);
+  if (info.path.empty()) info.path = tensors_[static_cast<size_t>(id)].name;
+  tensors_[static_cast<size_t>(id)].variable = std::make_shared<VariableInfo>(std::move(info));
+  return handle(id);
+}
+
+Tensor Graph::variable(const TensorSpec& spec, Initializer initializer, std::string name, std::string path) {
+  VariableInfo info;
+  info.path = std::move(path);
+  info.initializer = std::move(initializer);
+  return variable(spec, std::move(info), std::move(name));
+}
+
+Tensor Graph::variable(HostTensor value, std::string name) {
+  const TensorSpec spec = value.spec();
+  return variable(spec, Initializer::array(std::move(value)), std::move(name));
+}
+
+Tensor Graph::constant(HostTensor value, std::string name) {
+  const TensorId id = add_root(std::move(name), value.spec(), TensorKind::kConstant);
+  tensors_[static_cast<size_t>(id)].constant = std::make_shared<const HostTensor>(std::move(value));
+  return handle(id);
+}
+
+Tensor Graph::scalar(double value, DType dtype, std::string name) {
+  return constant(HostTensor::of<double>({}, f64, {value}).cast(dtype), std::move(name));
+}
+
+void Graph::add_output(const Tensor& output) {
+  check_operand(output, "output");
+  outputs_.push_back(output.id());
+}
+
+void Graph::set_outputs(const Tensors& outputs) {
+  outputs_.clear();
+  for (const Tensor& t : outputs) add_output(t);
+}
+
+void Graph::check_operand(const Tensor& t, std::string_view what) const {
+  require(t.valid(), "{}: an operand is an empty handle", what);
+  require(&t.graph() == this, "{}: tensor '{}' belongs to graph {}, not to {}", what, t.name(), t.graph().name(),
+          name_);
+}
+
+int64_t Graph::next_order(Effect::Kind kind, int32_t id) {
+  int64_t order = 0;
+  for (const Op& op : ops_) {
+    for (const Effect& e : op.effects) order += e.kind == kind && e.id == id;
+  }
+  return order;
+}
+
+Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs, EmitOptions options) {
+  const std::string where = inputs.empty() ? "" : place(inputs.front().where);
+  const auto context = [&] {
+    return fmt::format("adding {}{}{} to graph {}", def.name, scope_.empty() ? "" : " in " + scope_,
+                       where.empty() ? "" : " at " + where, name_);
+  };
+  Op op;
+  std::vector<TensorSpec> in_specs;
+  std::vector<TensorSpec> out_specs;
+  try {
+    for (const TensorArg& t : inputs) check_operand(t.tensor, def.name);
+    const size_t least = def.inputs.size() - (def.variadic ? 1 : 0);
+    require(inputs.size() >= least && (def.variadic || inputs.size() == least), "{}: needs {}{} inputs, got {}",
+            def.name, def.variadic ? "at least " : "", least, inputs.size());
+    for (const TensorArg& t : inputs) in_specs.push_back(spec(t.tensor.id()));
+    out_specs = options.outputs.empty() ? def.infer(OpView(def, attrs, in_specs)) : options.outputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Operand operand;
+      operand.tensor = inputs[i].tensor.id();
+      operand.mode = options.modes.empty() ? def.input_mode(static_cast<int>(i)) : options.modes[i];
+      operand.version = storage(info(operand.tensor).storage).version();
+      if (operand.mode != Mode::kRead) {
+        const TensorInfo& target = info(operand.tensor);
+        require(target.kind != TensorKind::kConstant, "{}: constant '{}' cannot be written", def.name, target.name);
+        for (size_t j = 0; j < i; ++j) {
+          const bool same = info(op.inputs[j].tensor).storage == target.storage;
+          require(!(same && op.inputs[j].mode != Mode::kRead), "{}: two operands write '{}'", def.name, target.name);
+        }
+        operand.new_version = operand.version + 1;
+      }
+      op.inputs.push_back(operand);
+    }
+  } catch (Error& e) {
+    throw e.note(context());
+  }
+  op.id = ir_->next_op++;
+  op.def = &def;
+  op.attrs = std::move(attrs);
+  op.effects = std::move(options.effects);
+  op.callees = std::move(options.callees);
+  op.device = device_;
+  op.module_path = scope_;
+  op.where = where;
+  for (const Operand& operand : op.inputs) {
+    if (operand.new_version < 0) continue;
+    storages_[static_cast<size_t>(info(operand.tensor).storage)].writers.push_back({op.id, -1});
+  }
+  for (size_t i = 0; i < out_specs.size(); ++i) {
+    std::string name = options.name;
+    if (i < options.output_names.size()) name = options.output_names[i];
+    if (name.empty()) name = fmt::format("{}_{}{}", def.name, op.id, i == 0 ? "" : fmt::format("_{}", i));
+    const auto alias = std::find_if(def.aliases.begin(), def.aliases.end(),
+                                    [&](const Alias& a) { return a.output == static_cast<int>(i); });
+    TensorId id;
+    if (alias == def.aliases.end()) {
+      id = add_root(std::move(name), out_specs[i], TensorKind::kResult);
+      storages_.back().writers[0].op = op.id;
+    } else {
+      const TensorInfo& base = info(op.inputs[static_cast<size_t>(alias->input)].tensor);
+      TensorInfo info;
+      info.name = std::move(name);
+      info.spec = out_specs[i];
+      info.storage = base.storage;
+      Storage& target = storages_[static_cast<size_t>(base.storage)];
+      info.version = target.version();
+      id = add_tensor(std::move(info));
+      if (op.inputs[static_cast<size_t>(alias->input)].new_version >= 0) target.writers.back().handle = id;
+    }
+    tensors_[static_cast<size_t>(id)].producer = op.id;
+    tensors_[static_cast<size_t>(id)].output = static_cast<int>(i);
+    op.outputs.push_back(id);
+  }
+  op_index_.emplace(op.id, static_cast<int64_t>(ops_.size()));
+  ops_.push_back(std::move(op));
+  return handles(ops_.back().outputs);
+}
+
+Tensor Graph::host_load(const H2dStream& stream, std::string name) {
+  require(stream.ir == ir_->id, "host_load: stream '{}' belongs to another Ir", stream.name);
+  if (name.empty()) name = stream.name;
+  const Tensor buffer = emit(builtin::init(), {},
+                             to_attrs(builtin::InitOptions{.shape = stream.spec.shape, .dtype = stream.spec.dtype, .undefined = true}),
+                             {.name = name + "_init"})[0];
+  Effect effect{Effect::Kind::kStreamRead, stream.id, next_order(Effect::Kind::kStreamRead, stream.id), -1};
+  return emit(builtin::host_load(), {buffer}, {}, {.name = name, .effects = {effect}})[0];
+}
+
+void Graph::host_store(const D2hStream& stream, const Tensor& t) {
+  require(stream.ir == ir_->id, "host_store: stream '{}' belongs to another Ir", stream.name);
+  require(t.shape() == stream.spec.shape && t.dtype() == stream.spec.dtype,
+          "host_store: tensor '{}' is {}, stream '{}' takes {}", t.name(), to_string(t.spec()), stream.name,
+          to_string(stream.spec));
+  Effect effect{Effect::Kind::kStreamWrite, stream.id, next_order(Effect::Kind::kStreamWrite, stream.id), -1};
+  emit(builtin::host_store(), {t}, {}, {.effects = {effect}});
+}
+
+D2hStream Graph::host_store(const Tensor& t, std::string name) {
+  const D2hStream stream = ir().d2h_stream({t.shape(), t.dtype(), {}}, std::move(name));
+  host_store(stream, t);
+  return stream;
+}
+
+Tensor Graph::remote_load(const RemoteBuffer& buffer, int64_t entry, std::string name) {
+  check_entry(buffer, entry);
+  if (name.empty()) name = fmt::format("id_{}_offset_{}", buffer.id, entry);
+  const Tensor target = emit(builtin::init(), {},
+                             to_attrs(builtin::InitOptions{.shape = buffer.spec.shape, .dtype = buffer.spec.dtype, .undefined = true}),
+                             {.name = name + "_remote_load"})[0];
+  Effect effect{Effect::Kind::kRemoteLoad, buffer.id, next_order(Effect::Kind::kRemoteLoad, buffer.id), entry};
+  return emit(builtin::remote_load(), {target}, {}, {.name = name + "_remote_loaded", .effects = {effect}, .outputs = {buffer.spec}})[0];
+}
+
+Tensor Graph::remote_load(const RemoteBuffer& buffer, const Tensor& entry, std::string name) {
+  require(entry.elements() == 1 && (entry.dtype() == i32 || entry.dtype() == u32),
+          "remote_load: entry must be a scalar int32 or uint32, got {}", to_string(entry.spec()));
+  if (name.empty()) name = fmt::format("id_{}_offset_{}", buffer.id, entry.name());
+  const Tensor target = emit(builtin::init(), {},
+                             to_attrs(builtin::InitOptions{.shape = buffer.spec.shape, .dtype = buffer.spec.dtype, .undefined = true}),
+                             {.name = name + "_remote_load"})[0];
+  Effect effect{Effect::Kind::kRemoteLoad, buffer.id, next_order(Effect::Kind::kRemoteLoad, buffer.id), -1};
+  return emit(builtin::remote_load(), {target, entry}, {}, {.name = name + "_remote_loaded", .effects = {effect}, .outputs = {buffer.spec}})[0];
+}
+
+void Graph::remote_store(const RemoteBuffer& buffer, int64_t entry, const Tensor& t) {
+  check_entry(buffer, entry);
+  require(t.spec() == buffer.spec, "Tensor '{}' ({}) does not match buffer {} ({})", t.name(), to_string(t.spec()),
+          buffer.id, to_string(buffer.spec));
+  Effect effect{Effect::Kind::kRemoteStore, buffer.id, next_order(Effect::Kind::kRemoteStore, buffer.id), entry};
+  emit(builtin::remote_store(), {t}, {}, {.effects = {effect}});
+}
+
+void Graph::remote_store(const RemoteBuffer& buffer, const Tensor& entry, const Tensor& t) {
+  require(entry.elements() == 1 && (entry.dtype() == i32 || entry.dtype() == u32),
+          "remote_store: entry must be a scalar int32 or uint32, got {}", to_string(entry.spec()));
+  require(t.spec() == buffer.spec, "Tensor '{}' ({}) does not match buffer {} ({})", t.name(), to_string(t.spec()),
+          buffer.id, to_string(buffer.spec));
+  Effect effect{Effect::Kind::kRemoteStore, buffer.id, next_order(Effect::Kind::kRemoteStore, buffer.id), -1};
+  emit(builtin::remote_store(), {t, entry}, {}, {.effects = {effect}});
+}
+
+Graph::Scope::Scope(Graph& graph, const std::string& scope) : graph_(graph), previous_(graph.scope_.size()) {
+  if (!graph.scope_.empty()) graph.scope_ += '/';
+  graph.scope_ += scope;
+}
+Graph::Scope::~Scope() { graph_.scope_.resize(previous_); }
+
+}  // namespace sluice

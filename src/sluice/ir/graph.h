@@ -1,0 +1,183 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sluice/ir/initializer.h"
+#include "sluice/ir/op.h"
+#include "sluice/ir/op_def.h"
+#include "sluice/ir/replica_grouping.h"
+#include "sluice/ir/stream.h"
+#include "sluice/ir/tensor.h"
+
+namespace sluice {
+
+enum class TensorKind : uint8_t { kInput, kResult, kVariable, kConstant };
+
+/// Whether a graph input may be written by the graph so that the caller sees it.
+enum class Pass : uint8_t { kByValue, kByReference };
+
+/// Where a variable's one copy lives.
+struct Home {
+  enum class Tier : uint8_t { kDevice, kHost, kFile };
+  Tier tier = Tier::kDevice;
+  int32_t buffer = -1;  ///< Remote buffer and entry, for the tiers other than the device.
+  int64_t entry = 0;
+};
+
+/// What a variable is beyond its spec.
+struct VariableInfo {
+  std::string path;  ///< Wrapper-free path in the model: the key of its first value, of checkpoints and digests.
+  Initializer initializer;
+  std::optional<ReplicaGrouping> group;  ///< Replicas that hold the same value; all, if absent.
+  int shard = 0;                         ///< Chunk count of a shard (meta_shape is set), 0 if whole.
+  Home home;
+};
+
+struct TensorInfo {
+  std::string name;
+  TensorSpec spec;
+  TensorKind kind = TensorKind::kResult;
+  int32_t storage = -1;
+  int64_t version = 0;      ///< Version of the storage when this handle was made.
+  Pass pass = Pass::kByValue;
+  OpId producer = -1;       ///< Op that made it; -1 for inputs, variables and constants.
+  int output = 0;           ///< Which output of it.
+  std::shared_ptr<VariableInfo> variable;
+  std::shared_ptr<const HostTensor> constant;
+};
+
+/// Bytes that handles name. Version v was made by `writers[v]`; version 0 by the op (or input, variable, constant)
+/// that made the storage.
+struct Storage {
+  TensorId root = -1;
+  struct Write {
+    OpId op = -1;
+    TensorId handle = -1;  ///< The handle that carries this version, -1 if the writer returned none (a call).
+  };
+  std::vector<Write> writers;
+  int64_t version() const { return static_cast<int64_t>(writers.size()) - 1; }
+};
+
+struct EmitOptions {
+  std::string name;  ///< Name of output 0; empty: "<operator>_<op id>".
+  std::vector<GraphId> callees;
+  std::vector<Effect> effects;
+  std::vector<Mode> modes;           ///< Instead of the definition's, one per input.
+  std::vector<TensorSpec> outputs;   ///< Instead of the definition's shape rule.
+  std::vector<std::string> output_names;
+};
+
+/// An ordered list of ops with inputs and outputs. Program order is the semantics. Owned by its Ir, at a fixed address.
+class Graph {
+ public:
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  GraphId id() const { return id_; }
+  const std::string& name() const { return name_; }
+  bool is_entry() const { return entry_; }
+  Ir ir() const;
+
+  // --- building -----------------------------------------------------------------------------------------------
+
+  /// A new input, after the ones there are. Error{kUsage} on an entry graph.
+  Tensor input(const TensorSpec& spec, std::string name = "t", Pass pass = Pass::kByValue);
+  /// A variable; entry graphs only. `path` is its key in checkpoints and digests (default: `name`).
+  Tensor variable(const TensorSpec& spec, Initializer initializer, std::string name = "t", std::string path = "");
+  Tensor variable(HostTensor value, std::string name = "t");
+  /// A variable with everything given.
+  Tensor variable(const TensorSpec& spec, VariableInfo info, std::string name);
+  Tensor constant(HostTensor value, std::string name = "t");
+  /// A constant of `dtype` and shape () with the nearest value.
+  Tensor scalar(double value, DType dtype, std::string name = "t");
+  void set_outputs(const Tensors& outputs);
+  void add_output(const Tensor& output);
+
+  /// Entry k of the stream's order (two ops: Init and HostLoad).
+  Tensor host_load(const H2dStream& stream, std::string name = "");
+  /// Emits `t` as the stream's next entry. Error{kUsage} if the specs differ.
+  void host_store(const D2hStream& stream, const Tensor& t);
+  /// Makes a stream "name" for `t` and stores to it.
+  D2hStream host_store(const Tensor& t, std::string name);
+  /// Entry of a remote buffer (two ops: Init and RemoteLoad); `entry` is a constant or a scalar i32/u32 tensor.
+  Tensor remote_load(const RemoteBuffer& buffer, int64_t entry, std::string name = "");
+  Tensor remote_load(const RemoteBuffer& buffer, const Tensor& entry, std::string name = "");
+  void remote_store(const RemoteBuffer& buffer, int64_t entry, const Tensor& t);
+  void remote_store(const RemoteBuffer& buffer, const Tensor& entry, const Tensor& t);
+
+  /// Appends an op: checks operands and options, infers outputs, records versions. Errors name the op, module path
+  /// and source line.
+  Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs, EmitOptions options = {});
+
+  /// While alive, ops made in this graph carry `scope` in their module path.
+  class Scope {
+   public:
+    Scope(Graph& graph, const std::string& scope);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Graph& graph_;
+    size_t previous_;
+  };
+  /// Ops made from now on run on this device (kInheritDevice: where the caller runs).
+  void set_device(int device) { device_ = device; }
+
+  // --- reading ------------------------------------------------------------------------------------------------
+
+  Tensors inputs() const { return handles(inputs_); }
+  Tensors outputs() const { return handles(outputs_); }
+  const std::vector<TensorId>& input_ids() const { return inputs_; }
+  const std::vector<TensorId>& output_ids() const { return outputs_; }
+  /// In the order they were made.
+  Tensors variables() const;
+  const std::vector<Op>& ops() const { return ops_; }
+  const Op& op(OpId id) const;
+  int64_t op_index(OpId id) const;
+  int64_t tensor_count() const { return static_cast<int64_t>(tensors_.size()); }
+  const TensorInfo& info(TensorId id) const { return tensors_[static_cast<size_t>(id)]; }
+  const TensorInfo& info(const Tensor& t) const { return info(t.id()); }
+  const TensorSpec& spec(TensorId id) const { return info(id).spec; }
+  const Storage& storage(int32_t id) const { return storages_[static_cast<size_t>(id)]; }
+  int32_t storage_count() const { return static_cast<int32_t>(storages_.size()); }
+  Tensor handle(TensorId id) const;
+  bool owns(const Tensor& t) const;
+  /// Input by its name; an empty handle if there is none.
+  Tensor input_named(std::string_view name) const;
+
+ private:
+  friend class Ir;
+  friend struct IrState;
+  friend class GraphEditor;
+
+  Graph(IrState* ir, GraphId id, std::string name, bool entry)
+      : ir_(ir), id_(id), name_(std::move(name)), entry_(entry) {}
+
+  Tensors handles(const std::vector<TensorId>& ids) const;
+  TensorId add_tensor(TensorInfo info);
+  TensorId add_root(std::string name, const TensorSpec& spec, TensorKind kind);
+  std::string unique_name(std::string name);
+  void check_operand(const Tensor& t, std::string_view what) const;
+  int64_t next_order(Effect::Kind kind, int32_t id);
+
+  IrState* ir_;
+  GraphId id_;
+  std::string name_;
+  bool entry_;
+  std::vector<TensorInfo> tensors_;
+  std::vector<Storage> storages_;
+  std::vector<Op> ops_;
+  std::vector<TensorId> inputs_;
+  std::vector<TensorId> outputs_;
+  std::unordered_map<std::string, TensorId> by_name_;
+  std::unordered_map<OpId, int64_t> op_index_;
+  std::string scope_;
+  int device_ = kInheritDevice;
+};
+
+}  // namespace sluice

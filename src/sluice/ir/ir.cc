@@ -1,0 +1,86 @@
+#include "sluice/ir/ir.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace sluice {
+namespace {
+std::atomic<uint64_t> next_ir_id{1};
+}
+
+Ir::Ir(int replication) : state_(std::make_shared<IrState>()) {
+  require(replication >= 1, "Ir: replication {} is below 1", replication);
+  state_->id = next_ir_id++;
+  state_->replication = replication;
+}
+
+Graph& Ir::entry_graph(const std::string& name) {
+  const auto found = state_->entries.find(name);
+  if (found != state_->entries.end()) return graph(found->second);
+  const auto id = static_cast<GraphId>(state_->graphs.size());
+  state_->graphs.push_back(std::unique_ptr<Graph>(new Graph(state_.get(), id, name, true)));
+  state_->entries.emplace(name, id);
+  return *state_->graphs.back();
+}
+
+Graph& Ir::create_graph_named(std::string full_name) {
+  const auto id = static_cast<GraphId>(state_->graphs.size());
+  state_->graphs.push_back(std::unique_ptr<Graph>(new Graph(state_.get(), id, std::move(full_name), false)));
+  return *state_->graphs.back();
+}
+
+Graph& Ir::create_empty_graph(const std::string& name) {
+  return create_graph_named(fmt::format("{}_subgraph({})", name, take_graph_number()));
+}
+
+std::string Ir::unique_stream_name(const std::string& name) const {
+  const auto taken = [&](const std::string& n) {
+    return std::any_of(state_->streams.begin(), state_->streams.end(), [&](const StreamInfo& s) { return s.name == n; });
+  };
+  std::string unique = name;
+  while (taken(unique)) unique = fmt::format("{}__t{}", name, state_->next_tensor_suffix++);
+  return unique;
+}
+
+H2dStream Ir::h2d_stream(const TensorSpec& spec, std::string name) {
+  name = unique_stream_name(name);
+  state_->streams.push_back({name, spec, true});
+  return {state_->id, static_cast<int32_t>(stream_count() - 1), name, spec};
+}
+
+D2hStream Ir::d2h_stream(const TensorSpec& spec, std::string name) {
+  name = unique_stream_name(name);
+  state_->streams.push_back({name, spec, false});
+  return {state_->id, static_cast<int32_t>(stream_count() - 1), name, spec};
+}
+
+RemoteBuffer Ir::remote_buffer(const TensorSpec& spec, int64_t entries) {
+  require(entries >= 1, "remote buffer: entries must be a positive integer, got {}", entries);
+  RemoteBuffer buffer{state_->id, static_cast<int32_t>(remote_buffer_count() + 1), spec, entries};
+  state_->remote_buffers.push_back(buffer);
+  return buffer;
+}
+
+ReplicaGrouping Ir::replica_grouping(int stride, int size) const {
+  return ReplicaGrouping::make(replication(), stride, size == 0 ? replication() / std::max(stride, 1) : size);
+}
+
+Tensor Ir::share_variable(const Tensor& from, Graph& to) {
+  const TensorInfo& info = from.graph().info(from);
+  require(info.kind == TensorKind::kVariable, "share_variable: '{}' is not a variable", info.name);
+  const Tensor shared = to.variable(info.spec, *info.variable, info.name);
+  to.tensors_[static_cast<size_t>(shared.id())].variable = info.variable;
+  return shared;
+}
+
+Tensor Ir::make_input(Graph& graph, const TensorSpec& spec, int position) {
+  return graph.input(spec, position == 0 ? "x" : fmt::format("x{}", position));
+}
+Tensor Ir::make_input(Graph& graph, const Tensor& like, int position) {
+  return make_input(graph, like.spec(), position);
+}
+Tensor Ir::make_input(Graph& graph, const NamedInput& input, int) {
+  return graph.input(input.spec, input.name, input.pass);
+}
+
+}  // namespace sluice

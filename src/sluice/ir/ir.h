@@ -1,0 +1,107 @@
+#pragma once
+#include <concepts>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "sluice/ir/graph.h"
+
+namespace sluice {
+
+struct StreamInfo {
+  std::string name;
+  TensorSpec spec;
+  bool input = true;
+};
+
+/// What an Ir owns; handles keep a weak reference to it.
+struct IrState : std::enable_shared_from_this<IrState> {
+  uint64_t id = 0;
+  int replication = 1;
+  std::vector<std::unique_ptr<Graph>> graphs;
+  std::vector<StreamInfo> streams;
+  std::vector<RemoteBuffer> remote_buffers;
+  std::map<std::string, GraphId> entries;
+  OpId next_op = 100;
+  int64_t next_graph_number = 0;
+  int64_t next_tensor_suffix = 0;
+};
+
+/// An input of a graph that `create_graph` makes: name, spec, and whether it is passed by reference.
+struct NamedInput {
+  std::string name;
+  TensorSpec spec;
+  Pass pass = Pass::kByValue;
+};
+
+/// A program: entry graphs (main first), subgraphs, streams, remote buffers. A cheap handle; copies share the program.
+class Ir {
+ public:
+  explicit Ir(int replication = 1);
+  explicit Ir(std::shared_ptr<IrState> state) : state_(std::move(state)) {}
+
+  uint64_t id() const { return state_->id; }
+  int replication() const { return state_->replication; }
+  Graph& main_graph() { return entry_graph("main"); }
+  /// The entry of that name, made on first use. Entries share variables by `share_variable`.
+  Graph& entry_graph(const std::string& name);
+  const std::map<std::string, GraphId>& entries() const { return state_->entries; }
+
+  /// "<name>_subgraph(N)".
+  Graph& create_empty_graph(const std::string& name);
+  /// A graph that takes `name` as it is (gradient and wrapper graphs).
+  Graph& create_graph_named(std::string full_name);
+  /// N of the next graph, taken now.
+  int64_t take_graph_number() { return state_->next_graph_number++; }
+
+  /// Makes a graph by running `body(Graph&, Tensor...)` once on inputs of the given specs. Inputs are TensorSpec,
+  /// Tensor (for its spec) or NamedInput; `body` returns nothing, a Tensor, or Tensors.
+  template <typename Body, typename... Inputs>
+  Graph& create_graph(const std::string& name, Body&& body, const Inputs&... inputs) {
+    Graph& graph = create_empty_graph(name);
+    int position = 0;
+    auto make = [&](const auto& input) { return make_input(graph, input, position++); };
+    std::tuple handles{make(inputs)...};
+    auto run = [&](auto&&... tensors) { return body(graph, tensors...); };
+    if constexpr (std::is_void_v<decltype(std::apply(run, handles))>) {
+      std::apply(run, handles);
+    } else {
+      add_outputs(graph, std::apply(run, handles));
+    }
+    return graph;
+  }
+
+  H2dStream h2d_stream(const TensorSpec& spec, std::string name = "h2d_stream");
+  D2hStream d2h_stream(const TensorSpec& spec, std::string name = "d2h_stream");
+  RemoteBuffer remote_buffer(const TensorSpec& spec, int64_t entries = 1);
+  ReplicaGrouping replica_grouping(int stride = 1, int size = 0) const;
+
+  Graph& graph(GraphId id) const { return *state_->graphs[static_cast<size_t>(id)]; }
+  int graph_count() const { return static_cast<int>(state_->graphs.size()); }
+  const StreamInfo& stream(int32_t id) const { return state_->streams[static_cast<size_t>(id)]; }
+  int stream_count() const { return static_cast<int>(state_->streams.size()); }
+  const RemoteBuffer& remote_buffer_info(int32_t id) const {
+    return state_->remote_buffers[static_cast<size_t>(id) - 1];
+  }
+  int remote_buffer_count() const { return static_cast<int>(state_->remote_buffers.size()); }
+  /// The variable of `from` under the same path in entry graph `to`: one storage for both programs.
+  Tensor share_variable(const Tensor& from, Graph& to);
+
+ private:
+  static Tensor make_input(Graph& graph, const TensorSpec& spec, int position);
+  static Tensor make_input(Graph& graph, const Tensor& like, int position);
+  static Tensor make_input(Graph& graph, const NamedInput& input, int position);
+  static void add_outputs(Graph& graph, const Tensor& output) { graph.add_output(output); }
+  static void add_outputs(Graph& graph, const Tensors& outputs) {
+    for (const Tensor& t : outputs) graph.add_output(t);
+  }
+  std::string unique_stream_name(const std::string& name) const;
+
+  std::shared_ptr<IrState> state_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+#include <gtest/gtest.h>
+
+#include "sluice/ir/builtin.h"
+#include "sluice/ir/call.h"
+#include "sluice/ir/print.h"
+#include "sluice/ir/verify.h"
+
+namespace sluice {
+namespace {
+
+TEST(Ir, HandleOutlivesItsIrSafely) {
+  Tensor t;
+  {
+    Ir ir;
+    t = ir.main_graph().scalar(1, f32);
+  }
+  EXPECT_THROW(t.name(), Error);
+}
+
+TEST(Ir, NamesCollideWithOneCounter) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  for (const char* name : {"bias", "weight"}) main.variable(HostTensor::scalar(0), name);
+  EXPECT_EQ(main.variable(HostTensor::scalar(0), "bias").name(), "bias__t0");
+  EXPECT_EQ(main.variable(HostTensor::scalar(0), "weight").name(), "weight__t1");
+}
+
+TEST(Ir, RemoteStoreGraphPrintsAsDocumented) {
+  Ir ir;
+  const RemoteBuffer buffer = ir.remote_buffer({{5}, f32, {}}, 2);
+  Graph& load = ir.create_graph("load_remote", [&](Graph& g, Tensor entry) { return g.remote_load(buffer, entry); },
+                                TensorSpec{{}, i32, {}});
+  EXPECT_EQ(print_schedule(load),
+            "Graph : load_remote_subgraph(0)\n"
+            "  (%1) -> (%3) {\n"
+            "    Init.100 () -> (%2 [(5,) float32])\n"
+            "    RemoteLoad.101 (%2 [(5,) float32], %1 [() int32]) -> (%3 [(5,) float32])\n"
+            "  }");
+  verify(ir);
+}
+
+TEST(Ir, CallNamesWhatIsMissing) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  Graph& g = ir.create_graph("f", [](Graph&, Tensor x, Tensor) { return x; }, f32_spec({2}), f32_spec({3}));
+  const Tensor x = main.variable(HostTensor(f32_spec({2})), "x");
+  try {
+    ops::call(main, g, {x});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("Not enough inputs have been provided"), std::string::npos);
+  }
+  EXPECT_THROW(ops::call(main, g, {x, x}), Error);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,57 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sluice/base/attrs.h"
+#include "sluice/ir/tensor.h"
+
+namespace sluice {
+
+struct OpDef;
+
+/// How an op touches an operand's storage.
+enum class Mode : uint8_t {
+  kRead,    ///< Reads it.
+  kUpdate,  ///< Reads and writes it: the storage gets a new version.
+  kWrite,   ///< Overwrites all of it without reading.
+};
+
+/// An input of an op: the tensor, and the versions of its storage that the op reads and makes.
+struct Operand {
+  TensorId tensor = -1;
+  Mode mode = Mode::kRead;
+  int64_t version = 0;       ///< Version of the storage before this op.
+  int64_t new_version = -1;  ///< Version that this op makes; -1 if it only reads.
+};
+
+/// Something outside the graph's tensors that an op touches, in program order.
+struct Effect {
+  enum class Kind : uint8_t { kStreamRead, kStreamWrite, kRemoteLoad, kRemoteStore, kCollective, kPrint };
+  Kind kind;
+  int32_t id = 0;       ///< Stream, remote buffer or replica grouping.
+  int64_t order = 0;    ///< Position among this graph's effects on the same object: stream entry k of the order.
+  int64_t entry = -1;   ///< Remote entry if constant, -1 if an operand gives it.
+};
+
+/// No device of its own: the op runs where its caller runs.
+inline constexpr int kInheritDevice = -1;
+
+/// A node of a graph.
+struct Op {
+  OpId id = 0;
+  const OpDef* def = nullptr;
+  Attrs attrs;
+  std::vector<Operand> inputs;
+  std::vector<TensorId> outputs;
+  std::vector<Effect> effects;
+  std::vector<GraphId> callees;  ///< Call: 1; Loop: 1 (the wrapper); If: then, else.
+  int device = kInheritDevice;
+  std::string module_path;  ///< "fc1/attention", the scopes it was made in.
+  std::string where;        ///< "file.cc:42" of the call that made it.
+
+  /// "MatMul.100".
+  std::string label() const;
+};
+
+}  // namespace sluice

@@ -1,0 +1,81 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "sluice/base/shape.h"
+
+namespace sluice {
+
+class Graph;
+class Ir;
+struct IrState;
+
+/// Index of a tensor in its graph; of a graph in its Ir; identity of an op in its Ir (from 100).
+using TensorId = int32_t;
+using GraphId = int32_t;
+using OpId = int64_t;
+
+/// A cheap value handle on a tensor of a graph. It names storage: a handle to a tensor that an updating op wrote sees
+/// the new value. Safe after its Ir is gone: every use is then Error{kUsage}. Compares and hashes by identity.
+class Tensor {
+ public:
+  Tensor() = default;
+
+  /// False for a default-constructed handle.
+  bool valid() const { return id_ >= 0; }
+  /// Error{kUsage} if the handle is empty or its Ir is gone; so do all that follow.
+  Graph& graph() const;
+  const std::string& name() const;
+  const TensorSpec& spec() const;
+  const Shape& shape() const { return spec().shape; }
+  DType dtype() const { return spec().dtype; }
+  /// The full shape, if this is a shard; empty otherwise.
+  const Shape& meta_shape() const { return spec().meta_shape; }
+  int rank() const { return shape().rank(); }
+  int64_t elements() const { return spec().elements(); }
+  /// Dimension of an axis, which may count from the end.
+  int64_t dim(int axis) const { return shape().dim(axis); }
+
+  TensorId id() const { return id_; }
+  GraphId graph_id() const { return graph_; }
+
+  bool operator==(const Tensor& other) const;
+  size_t hash() const;
+
+ private:
+  friend class Graph;
+  Tensor(std::weak_ptr<IrState> ir, uint64_t ir_id, GraphId graph, TensorId id)
+      : ir_(std::move(ir)), ir_id_(ir_id), graph_(graph), id_(id) {}
+
+  std::weak_ptr<IrState> ir_;
+  uint64_t ir_id_ = 0;
+  GraphId graph_ = -1;
+  TensorId id_ = -1;
+};
+
+using Tensors = std::vector<Tensor>;
+
+/// "Tensor[weight popxl.dtypes.float32 (4, 32)]", as the documents print a tensor.
+std::string to_string(const Tensor& tensor);
+
+/// A tensor given to an operator, with the source line that gave it. Made implicitly where an operator is called.
+struct TensorArg {
+  TensorArg(Tensor t, std::source_location w = std::source_location::current())  // NOLINT: implicit
+      : tensor(std::move(t)), where(w) {}
+  Tensor tensor;
+  std::source_location where;
+
+  const Tensor* operator->() const { return &tensor; }
+  operator const Tensor&() const { return tensor; }  // NOLINT: implicit
+};
+
+}  // namespace sluice
+
+template <>
+struct std::hash<sluice::Tensor> {
+  size_t operator()(const sluice::Tensor& t) const { return t.hash(); }
+};

@@ -1,0 +1,47 @@
+#include "sluice/ops/op.h"
+
+#include <unordered_map>
+
+#include "sluice/ir/builtin.h"
+
+namespace sluice::ops {
+
+const OpDef* find_op(std::string_view type) {
+  static const auto table = [] {
+    std::unordered_map<std::string_view, const OpDef*> t;
+    for (const OpDef* def : all_ops()) t.emplace(def->type, def);
+    for (const OpDef* def : {&builtin::init(), &builtin::host_load(), &builtin::host_store(), &builtin::remote_load(),
+                             &builtin::remote_store(), &builtin::call(), &builtin::loop(), &builtin::branch()}) {
+      t.emplace(def->type, def);
+    }
+    return t;
+  }();
+  const auto found = table.find(type);
+  return found == table.end() ? nullptr : found->second;
+}
+
+Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs, EmitOptions options) {
+  require(!inputs.empty(), "{}: needs at least one operand", def.name);
+  return inputs[0].tensor.graph().emit(def, inputs, std::move(attrs), std::move(options));
+}
+
+BroadcastIndex::BroadcastIndex(const Shape& in, const Shape& out)
+    : dims_(out.dims()), strides_(out.dims().size(), 0), same_(in == out) {
+  const auto own = in.strides();
+  const int lead = out.rank() - in.rank();
+  for (int i = 0; i < in.rank(); ++i) {
+    if (in[i] != 1) strides_[static_cast<size_t>(lead + i)] = own[static_cast<size_t>(i)];
+  }
+}
+
+int64_t BroadcastIndex::operator()(int64_t flat) const {
+  if (same_) return flat;
+  int64_t index = 0;
+  for (size_t i = dims_.size(); i-- > 0;) {
+    index += flat % dims_[i] * strides_[i];
+    flat /= dims_[i];
+  }
+  return index;
+}
+
+}  // namespace sluice::ops

@@ -141,7 +141,18 @@ void Graph::add_output(const Tensor& output) {
 
 void Graph::set_outputs(const Tensors& outputs) {
   outputs_.clear();
+  appended_outputs_.clear();
   for (const Tensor& t : outputs) add_output(t);
+}
+
+Tensors Graph::original_outputs() const {
+  Tensors result;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (!std::binary_search(appended_outputs_.begin(), appended_outputs_.end(), i)) {
+      result.push_back(handle(outputs_[i]));
+    }
+  }
+  return result;
 }
 
 void Graph::check_operand(const Tensor& t, std::string_view what) const {

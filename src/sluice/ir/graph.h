@@ -132,6 +132,8 @@ class Graph {
 
   Tensors inputs() const { return handles(inputs_); }
   Tensors outputs() const { return handles(outputs_); }
+  /// The outputs without those that transforms appended (activations kept for a gradient).
+  Tensors original_outputs() const;
   const std::vector<TensorId>& input_ids() const { return inputs_; }
   const std::vector<TensorId>& output_ids() const { return outputs_; }
   /// In the order they were made.
@@ -174,6 +176,7 @@ class Graph {
   std::vector<Op> ops_;
   std::vector<TensorId> inputs_;
   std::vector<TensorId> outputs_;
+  std::vector<size_t> appended_outputs_;  ///< Positions in outputs_ of those that transforms appended.
   std::unordered_map<std::string, TensorId> by_name_;
   std::unordered_map<OpId, int64_t> op_index_;
   std::string scope_;

@@ -1,0 +1,38 @@
+#pragma once
+#include <array>
+#include <cstdint>
+
+namespace sluice {
+
+/// Partial results of a reduction: how many, whatever the vector width.
+inline constexpr int kReduceLanes = 16;
+
+/// Combines the partial results of a reduction in the fixed tree 8+8, 4+4, 2+2, 1+1.
+template <typename T, typename Combine>
+T reduce_lanes(std::array<T, kReduceLanes> partial, Combine&& combine) {
+  for (size_t half = kReduceLanes / 2; half > 0; half /= 2) {
+    for (size_t j = 0; j < half; ++j) partial[j] = combine(partial[j], partial[j + half]);
+  }
+  return partial[0];
+}
+
+/// Reduces load(0), …, load(n - 1) in the one order that every kernel keeps: partial result j starts from `identity` and
+/// takes elements j, j + 16, j + 32, … ascending; then the fixed tree. `combine(partial, element)`.
+template <typename T, typename Load, typename Combine>
+T canonical_reduce(int64_t n, T identity, Load&& load, Combine&& combine) {
+  std::array<T, kReduceLanes> partial;
+  partial.fill(identity);
+  for (int64_t i = 0; i < n; ++i) {
+    T& p = partial[static_cast<size_t>(i % kReduceLanes)];
+    p = combine(p, load(i));
+  }
+  return reduce_lanes(partial, combine);
+}
+
+/// The sum in that order.
+template <typename T, typename Load>
+T canonical_sum(int64_t n, Load&& load) {
+  return canonical_reduce(n, T{}, load, [](T a, T b) { return a + b; });
+}
+
+}  // namespace sluice

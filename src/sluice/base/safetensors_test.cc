@@ -1,0 +1,363 @@
+#include "sluice/base/safetensors.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <limits>
+
+#include "sluice/base/sys.h"
+
+namespace sluice {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes bytes_of(std::string_view text) {
+  const auto raw = std::as_bytes(std::span(text));
+  return {raw.begin(), raw.end()};
+}
+
+/// A file by hand: the length, the header's text, the data.
+Bytes file_of(std::string_view header, std::string_view data) {
+  std::string text;
+  for (size_t i = 0; i < 8; ++i) text += static_cast<char>(uint64_t{header.size()} >> (8 * i));
+  return bytes_of(text + std::string(header) + std::string(data));
+}
+
+/// "" if `bytes` are accepted, the message of Error{kBadFile} otherwise; any other outcome fails
+/// the test.
+std::string refusal(std::span<const std::byte> bytes) {
+  try {
+    read_safetensors(bytes, "f.safetensors");
+    return "";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kBadFile) << e.what();
+    EXPECT_TRUE(std::string_view(e.what()).starts_with("f.safetensors: byte ")) << e.what();
+    return e.what();
+  }
+}
+
+/// A small file with most of what the format has.
+std::vector<NamedArray> sample() {
+  std::vector<NamedArray> arrays;
+  arrays.push_back({"w", HostTensor::of<float>({2, 2}, f32, {1, 2, 3, 4})});
+  arrays.push_back({"é\"\\\n", HostTensor::of<int32_t>({}, i32, {-7})});
+  arrays.push_back({"mask", HostTensor::of<bool>({3}, boolean, {true, false, true})});
+  arrays.push_back({"empty", HostTensor(TensorSpec{{4, 0}, f16, {}})});
+  return arrays;
+}
+
+TEST(Safetensors, ReadsTheFormatByteForByte) {
+  const Bytes file = file_of(
+      R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[1,2],"data_offsets":[2,10]},)"
+      R"("a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]}}   )",
+      std::string_view("\x80\x3f\0\0\x80\x3f\0\0\0\xc0", 10));
+  SafetensorsMetadata metadata;
+  const auto arrays = read_safetensors(file, "f", &metadata);
+  ASSERT_EQ(arrays.size(), 2u);
+  EXPECT_EQ(arrays[0].name, "b");
+  EXPECT_TRUE(arrays[0].array.same_bits(HostTensor::of<float>({1, 2}, f32, {1, -2})));
+  EXPECT_EQ(arrays[1].name, "a");
+  EXPECT_TRUE(arrays[1].array.same_bits(HostTensor::of<uint16_t>({}, bf16, {0x3f80})));
+  EXPECT_EQ(metadata, (SafetensorsMetadata{{"format", "pt"}}));
+}
+
+TEST(Safetensors, WritesTheFormatByteForByte) {
+  std::vector<NamedArray> arrays;
+  arrays.push_back({"u", HostTensor::of<uint8_t>({3}, u8, {1, 2, 3})});
+  arrays.push_back({"w", HostTensor::of<float>({1}, f32, {1})});
+  const std::string header =
+      R"({"__metadata__":{"step":"5"},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+      R"("u":{"dtype":"U8","shape":[3],"data_offsets":[4,7]}})";
+  const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
+  EXPECT_EQ(write_safetensors(arrays, {{"step", "5"}}),
+            file_of(padded, std::string_view("\0\0\x80\x3f\1\2\3", 7)));
+}
+
+TEST(Safetensors, EveryDTypeShapeAndNameSurvives) {
+  std::vector<NamedArray> arrays = sample();
+  for (const DType dtype : {f32, f16, bf16, i32, u32, u8, boolean, f64, i64}) {
+    for (const Shape& shape : {Shape{}, Shape{3}, Shape{0, 5}, Shape{2, 1, 3}}) {
+      HostTensor array(TensorSpec{shape, dtype, {}});
+      uint8_t next = 0;
+      for (std::byte& b : array.bytes()) b = std::byte(dtype == boolean ? next++ & 1 : next++);
+      arrays.push_back({fmt::format("{}{}", name_of(dtype), to_string(shape)), std::move(array)});
+    }
+  }
+  arrays.push_back({"", HostTensor::scalar(std::numeric_limits<float>::quiet_NaN())});
+  const SafetensorsMetadata metadata{{"a", ""}, {"b", "\"quoted\" ü"}};
+  SafetensorsMetadata metadata_read;
+  const auto read = read_safetensors(write_safetensors(arrays, metadata), "f", &metadata_read);
+  EXPECT_EQ(metadata_read, metadata);
+  ASSERT_EQ(read.size(), arrays.size());
+  for (const NamedArray& a : arrays) {
+    const auto same =
+        std::find_if(read.begin(), read.end(), [&](const auto& b) { return a.name == b.name; });
+    ASSERT_NE(same, read.end()) << a.name;
+    EXPECT_TRUE(same->array.same_bits(a.array)) << a.name;
+  }
+}
+
+TEST(Safetensors, BytesDependOnContentsNotOnOrder) {
+  std::vector<NamedArray> arrays = sample();
+  const Bytes once = write_safetensors(arrays);
+  std::reverse(arrays.begin(), arrays.end());
+  EXPECT_EQ(write_safetensors(arrays), once);
+}
+
+TEST(Safetensors, NoTensorsIsAFile) {
+  EXPECT_EQ(refusal(file_of("{}", "")), "");
+  EXPECT_TRUE(read_safetensors(write_safetensors({}), "f").empty());
+}
+
+TEST(Safetensors, IndexSaysWhereTensorsLie) {
+  const Bytes file = write_safetensors(sample());
+  const auto head = std::span(file).first(file.size() - 3);  // the data need not be there
+  const SafetensorsIndex index =
+      read_safetensors_index(head, static_cast<int64_t>(file.size()), "f");
+  for (const SafetensorsEntry& entry : index.entries) {
+    if (entry.name != "w") continue;
+    EXPECT_EQ(entry.spec, (TensorSpec{{2, 2}, f32, {}}));
+    float first = 0;
+    std::memcpy(&first, file.data() + entry.offset, sizeof first);
+    EXPECT_EQ(first, 1.0f);
+    EXPECT_EQ(entry.offset % 4, 0);
+    return;
+  }
+  FAIL() << "no entry for w";
+}
+
+TEST(Safetensors, FilesAreReplacedAndReadBack) {
+  const std::string path = fmt::format("{}/sluice_safetensors_{}", testing::TempDir(), ::getpid());
+  write_safetensors_file(path, sample(), {{"k", "v"}});
+  write_safetensors_file(path, sample());
+  SafetensorsMetadata metadata{{"old", "x"}};
+  const auto read = read_safetensors_file(path, &metadata);
+  const auto expected = read_safetensors(write_safetensors(sample()), "f");
+  ASSERT_EQ(read.size(), expected.size());
+  for (size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(read[i].name, expected[i].name);
+    EXPECT_TRUE(read[i].array.same_bits(expected[i].array));
+  }
+  EXPECT_TRUE(metadata.empty());
+
+  // Every truncation of the file, as a file.
+  const Bytes whole = sys::read_file(path);
+  for (size_t size = 0; size < whole.size(); ++size) {
+    sys::replace_file(path, std::span(whole).first(size));
+    try {
+      read_safetensors_file(path);
+      ADD_FAILURE() << "a file cut at " << size << " was accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kBadFile) << e.what();
+    }
+  }
+  ::unlink(path.c_str());
+  EXPECT_THROW(read_safetensors_file(path), Error);
+}
+
+TEST(Safetensors, WriterRefusesWhatItCouldNotReadBack) {
+  const auto refused = [](std::vector<NamedArray> arrays,
+                          const SafetensorsMetadata& metadata = {}) {
+    try {
+      write_safetensors(arrays, metadata);
+      return false;
+    } catch (const Error& e) {
+      return e.kind() == ErrorKind::kUsage;
+    }
+  };
+  std::vector<NamedArray> twice;
+  twice.push_back({"a", HostTensor::scalar(1)});
+  twice.push_back({"a", HostTensor::of<uint8_t>({1}, u8, {1})});
+  EXPECT_TRUE(refused(twice));
+  EXPECT_TRUE(refused({{"__metadata__", HostTensor::scalar(1)}}));
+  EXPECT_TRUE(refused({{"\xff", HostTensor::scalar(1)}}));
+  EXPECT_TRUE(refused({}, {{"k", "\xc0\x80"}}));
+  HostTensor odd(TensorSpec{{1}, boolean, {}});
+  odd.bytes()[0] = std::byte{2};
+  EXPECT_TRUE(refused({{"odd", odd}}));
+}
+
+struct BadHeader {
+  std::string header;
+  int64_t data_bytes;
+  std::string message;  ///< Part of the refusal.
+};
+
+TEST(Safetensors, MalformedHeadersAreRefusedWithTheReason) {
+  const std::string x = R"("x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
+  const std::string deep(100'000, '[');
+  const std::vector<BadHeader> corpus{
+      {"", 0, "does not begin with '{'"},
+      {" {}", 0, "does not begin with '{'"},
+      {"\xef\xbb\xbf{}", 0, "does not begin with '{'"},
+      {"[]", 0, "does not begin with '{'"},
+      {"{", 0, "not valid JSON"},
+      {"{}}", 0, "not valid JSON"},
+      {"{} x", 0, "not valid JSON"},
+      {"{" + x + ",}", 4, "not valid JSON"},
+      {"{'x':{}}", 0, "not valid JSON"},
+      {"{/**/}", 0, "not valid JSON"},
+      {std::string("{}\0", 3), 0, "a NUL"},
+      {std::string("{}\0{", 4), 0, "a NUL"},
+      {"{" + x.substr(0, 20), 4, "not valid JSON"},
+      {"{\"\xff\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "not valid JSON"},
+      {"{\"\xc0\xaf\":{}}", 0, "not valid JSON"},
+      {"{\"\\ud800\":{}}", 0, "not valid JSON"},
+      {"{\"\n\":{}}", 0, "not valid JSON"},
+      {"{" + x + "," + x + "}", 4, "'x' appears twice"},
+      {"{" + x + ",\"\\u0078\":{}}", 4, "'x' appears twice"},
+      {R"({"__metadata__":{},"__metadata__":{}})", 0, "'__metadata__' appears twice"},
+      {R"({"__metadata__":{"a":"1","a":"2"}})", 0, "'a' appears twice in the metadata"},
+      {R"({"__metadata__":{"a":1}})", 0, "a number stands where a string"},
+      {R"({"__metadata__":{"a":{}}})", 0, "an object stands where a string"},
+      {R"({"__metadata__":{"a":null}})", 0, "null stands where a string"},
+      {R"({"__metadata__":"a"})", 0, "a string stands where an object"},
+      {R"({"__metadata__":[]})", 0, "an array stands where an object"},
+      {R"({"x":1})", 0, "a number stands where an object"},
+      {R"({"x":true})", 0, "a boolean stands where an object"},
+      {R"({"x":)" + deep, 0, "an array stands where an object"},
+      {R"({"x":{}})", 0, "'x' has no dtype"},
+      {R"({"x":{"dtype":"U8","shape":[4]}})", 4, "'x' has no data_offsets"},
+      {R"({"x":{"dtype":"U8","data_offsets":[0,4]}})", 4, "'x' has no shape"},
+      {R"({"x":{"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4,
+       "two of field 'dtype'"},
+      {R"({"x":{"dtype":"U8","shape":[4],"shape":[4],"data_offsets":[0,4]}})", 4,
+       "two of field 'shape'"},
+      {R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4],"data_offsets":[0,4]}})", 4,
+       "two of field"},
+      {R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4],"more":1}})", 4,
+       "unknown field 'more'"},
+      {R"({"x":{"dtype":"Q8","shape":[4],"data_offsets":[0,4]}})", 4, "dtype 'Q8' is not one of"},
+      {R"({"x":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}})", 4, "dtype 'f32' is not one of"},
+      {R"({"x":{"dtype":1,"shape":[4],"data_offsets":[0,4]}})", 4,
+       "a number stands where a string"},
+      {R"({"x":{"dtype":"U8","shape":4,"data_offsets":[0,4]}})", 4,
+       "a number stands where an array"},
+      {R"({"x":{"dtype":"U8","shape":["4"],"data_offsets":[0,4]}})", 4,
+       "a string stands where an unsigned"},
+      {R"({"x":{"dtype":"U8","shape":[[4]],"data_offsets":[0,4]}})", 4,
+       "an array stands where an unsigned"},
+      {R"({"x":{"dtype":"U8","shape":[-4],"data_offsets":[0,4]}})", 4, "a negative number stands"},
+      {R"({"x":{"dtype":"U8","shape":[-0],"data_offsets":[0,0]}})", 0, "a negative number stands"},
+      {R"({"x":{"dtype":"U8","shape":[4.0],"data_offsets":[0,4]}})", 4,
+       "not a 64-bit unsigned integer"},
+      {R"({"x":{"dtype":"U8","shape":[4e0],"data_offsets":[0,4]}})", 4,
+       "not a 64-bit unsigned integer"},
+      {R"({"x":{"dtype":"U8","shape":[1e400],"data_offsets":[0,4]}})", 4, "not valid JSON"},
+      {R"({"x":{"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,4]}})", 4,
+       "not a 64-bit unsigned"},
+      {R"({"x":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,4]}})", 4,
+       "exceeds 63 bits"},
+      {R"({"x":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", 0,
+       "exceeds 63 bits"},
+      {R"({"x":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]}})", 0,
+       "exceeds 63 bits"},
+      {R"({"x":{"dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0]}})", 0,
+       "exceeds 63 bits"},
+      {R"({"x":{"dtype":"U8","shape":[5],"data_offsets":[0,4]}})", 4, "of 5 bytes has 4"},
+      {R"({"x":{"dtype":"U8","shape":[3],"data_offsets":[0,4]}})", 4, "of 3 bytes has 4"},
+      {R"({"x":{"dtype":"U8","shape":[0],"data_offsets":[0,4]}})", 4, "of 0 bytes has 4"},
+      {R"({"x":{"dtype":"F32","shape":[4],"data_offsets":[0,4]}})", 4, "of 16 bytes has 4"},
+      {R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[]}})", 4, "needs two numbers"},
+      {R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0]}})", 4, "needs two numbers"},
+      {R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4,4]}})", 4, "more than two numbers"},
+      {R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[-1,3]}})", 4, "a negative number stands"},
+      {R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}})", 4, "lies at [4, 0)"},
+      {R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0,18446744073709551615]}})", 4,
+       "exceeds 63 bits"},
+      {R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[9223372036854775803,9223372036854775807]}})",
+       4, "lies at"},
+      {"{" + x + "}", 3, "lies at [0, 4) of 3"},
+      {"{" + x + "}", 5, "the tensors end at data byte 4, the file has 5"},
+      {"{}", 1, "the tensors end at data byte 0, the file has 1"},
+      {R"({"x":{"dtype":"U8","shape":[3],"data_offsets":[1,4]}})", 4, "leaving a hole from 0"},
+      {"{" + x + R"(,"y":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})", 5,
+       "inside another that ends at 4"},
+      {"{" + x + R"(,"y":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4,
+       "inside another that ends at 4"},
+      {"{" + x + R"(,"y":{"dtype":"U8","shape":[1],"data_offsets":[5,6]}})", 6,
+       "leaving a hole from 4"},
+      {"{" + x + R"(,"y":{"dtype":"U8","shape":[0],"data_offsets":[2,2]}})", 4,
+       "inside another that ends at 4"},
+  };
+  for (const BadHeader& bad : corpus) {
+    const std::string message =
+        refusal(file_of(bad.header, std::string(static_cast<size_t>(bad.data_bytes), '\0')));
+    EXPECT_NE(message.find(bad.message), message.npos)
+        << "header: " << bad.header.substr(0, 120) << "\nrefusal: " << message
+        << "\nexpected: " << bad.message;
+  }
+}
+
+TEST(Safetensors, RankIsCapped) {
+  const auto header = [](size_t rank) {
+    std::string dims = "1";
+    for (size_t i = 1; i < rank; ++i) dims += ",1";
+    return fmt::format(R"({{"x":{{"dtype":"U8","shape":[{}],"data_offsets":[0,1]}}}})", dims);
+  };
+  EXPECT_EQ(refusal(file_of(header(64), "a")), "");
+  EXPECT_NE(refusal(file_of(header(65), "a")).find("more than 64 dimensions"), std::string::npos);
+}
+
+TEST(Safetensors, BoolsAreZeroOrOne) {
+  const std::string header = R"({"x":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})";
+  EXPECT_EQ(refusal(file_of(header, std::string_view("\1\0", 2))), "");
+  EXPECT_EQ(
+      refusal(file_of(header, "\1\2")),
+      fmt::format("f.safetensors: byte {}: a bool is 2, 0 or 1 is right", 8 + header.size() + 1));
+}
+
+TEST(Safetensors, LengthsThatLieAreRefused) {
+  const Bytes good = write_safetensors(sample());
+  const auto with_length = [&](uint64_t n) {
+    Bytes file = good;
+    for (size_t i = 0; i < 8; ++i) file[i] = static_cast<std::byte>(n >> (8 * i));
+    return refusal(file);
+  };
+  for (const uint64_t n :
+       {~uint64_t{0}, ~uint64_t{0} - 7, uint64_t{1} << 63, uint64_t{100'000'001}}) {
+    EXPECT_NE(with_length(n).find("exceeds 100000000"), std::string::npos) << n;
+  }
+  EXPECT_NE(with_length(100'000'000).find("are left in the file"), std::string::npos);
+  EXPECT_NE(with_length(good.size() - 7).find("are left in the file"), std::string::npos);
+  EXPECT_NE(with_length(0), "");
+}
+
+TEST(Safetensors, ErrorsNameTheByte) {
+  EXPECT_EQ(refusal(file_of(R"({"x":{"dtype":"Q8"}})", "")).substr(0, 24),
+            "f.safetensors: byte 26: ");
+}
+
+TEST(Safetensors, EveryTruncationIsRefused) {
+  const Bytes good = write_safetensors(sample(), {{"k", "v"}});
+  ASSERT_EQ(refusal(good), "");
+  for (size_t size = 0; size < good.size(); ++size) {
+    // A copy of its own, so that a read past the end is one past an allocation.
+    const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_NE(refusal(cut), "") << size;
+  }
+  Bytes longer = good;
+  longer.push_back(std::byte{0});
+  EXPECT_NE(refusal(longer), "");
+}
+
+TEST(Safetensors, EveryByteFlippedIsReadOrRefused) {
+  const Bytes good = write_safetensors(sample(), {{"k", "v"}});
+  int accepted = 0;
+  int refused = 0;
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (const uint8_t flip : {0x01, 0x80, 0xff}) {
+      Bytes file = good;
+      file[i] ^= std::byte{flip};
+      ++(refusal(file).empty() ? accepted : refused);
+    }
+  }
+  EXPECT_GT(accepted, 0);  // bytes of numbers and names
+  EXPECT_GT(refused, accepted);
+}
+
+}  // namespace
+}  // namespace sluice

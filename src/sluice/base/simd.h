@@ -1,0 +1,122 @@
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+/// Vectors of f32 lanes. Code written as a template over the vector type `V` gives the same bits
+/// with one lane
+/// (`F1`, below), with 8 (AVX2) and with 16 (AVX-512): every operation is IEEE, rounded once, lane
+/// by lane. A NaN appears in the same lanes everywhere; its sign and payload are not fixed.
+///
+/// What every `V` has, and nothing else should be used in shared code:
+///
+///   V::kLanes, V::Int, V::Mask            lanes; the int32 vector and the mask of as many lanes
+///   V(float)                              all lanes equal; implicit, so `x * 0.5f` reads well
+///   V::load(p), v.store(p)                kLanes floats, any alignment
+///   V::load_partial(p, n)                 lanes < n from memory, 0 above; touches no byte beyond p
+///   + n v.store_partial(p, n)                 lanes < n only; n may be anything >= 0
+///   + - * / and unary -                   one rounding each (never contracted)
+///   fma(a, b, c)                          a·b + c with one rounding
+///   min(a, b), max(a, b)                  a < b ? a : b and a > b ? a : b: the second one if
+///   either is NaN sqrt, abs, floor, ceil, trunc, round_nearest (ties to even), copysign(magnitude,
+///   sign), is_nan < <= > >= == !=                       V::Mask; false for NaN, != true
+///   &, |, ! on masks, V::Mask::first(n)   lanes < n
+///   select(m, a, b)                       a where m, else b
+///   bits(v), from_bits(i)                 V::Int and back
+///   V::Int(int32), + - & |                wrapping arithmetic; shift_left<k>, shift_right<k>
+///   (arithmetic) to_float(i)                           rounded to nearest
+///
+/// The mathematical functions are in simd_math.h.
+namespace sluice::simd {
+
+/// A vector type as described above.
+template <typename V>
+concept Vector = requires(V v, const float* p) {
+  {V::load(p)};
+  typename V::Int;
+  typename V::Mask;
+  requires V::kLanes >= 1;
+};
+
+/// One int32.
+struct I1 {
+  uint32_t v = 0;
+  I1() = default;
+  I1(int32_t x) : v(static_cast<uint32_t>(x)) {}  // NOLINT: implicit, as for wider vectors
+
+  static I1 of_bits(uint32_t x) { return I1(static_cast<int32_t>(x)); }
+  friend I1 operator+(I1 a, I1 b) { return of_bits(a.v + b.v); }
+  friend I1 operator-(I1 a, I1 b) { return of_bits(a.v - b.v); }
+  friend I1 operator&(I1 a, I1 b) { return of_bits(a.v & b.v); }
+  friend I1 operator|(I1 a, I1 b) { return of_bits(a.v | b.v); }
+};
+template <int kBits>
+I1 shift_left(I1 a) {
+  return I1::of_bits(a.v << kBits);
+}
+template <int kBits>
+I1 shift_right(I1 a) {
+  return I1(static_cast<int32_t>(a.v) >> kBits);
+}
+
+/// One lane of a mask.
+struct M1 {
+  bool v = false;
+  static M1 first(int64_t n) { return {n > 0}; }
+  friend M1 operator&(M1 a, M1 b) { return {a.v && b.v}; }
+  friend M1 operator|(M1 a, M1 b) { return {a.v || b.v}; }
+  friend M1 operator!(M1 a) { return {!a.v}; }
+};
+
+/// One lane of f32: the type that defines the bits of every vector kernel.
+struct F1 {
+  static constexpr int kLanes = 1;
+  using Int = I1;
+  using Mask = M1;
+
+  float v = 0;
+  F1() = default;
+  F1(float x) : v(x) {}  // NOLINT: implicit, so that literals mix with vectors
+
+  static F1 load(const float* p) { return *p; }
+  static F1 load_partial(const float* p, int64_t n) { return n > 0 ? *p : 0.0f; }
+  void store(float* p) const { *p = v; }
+  void store_partial(float* p, int64_t n) const {
+    if (n > 0) *p = v;
+  }
+
+  friend F1 operator+(F1 a, F1 b) { return a.v + b.v; }
+  friend F1 operator-(F1 a, F1 b) { return a.v - b.v; }
+  friend F1 operator*(F1 a, F1 b) { return a.v * b.v; }
+  friend F1 operator/(F1 a, F1 b) { return a.v / b.v; }
+  friend F1 operator-(F1 a) { return -a.v; }
+
+  friend M1 operator<(F1 a, F1 b) { return {a.v < b.v}; }
+  friend M1 operator<=(F1 a, F1 b) { return {a.v <= b.v}; }
+  friend M1 operator>(F1 a, F1 b) { return {a.v > b.v}; }
+  friend M1 operator>=(F1 a, F1 b) { return {a.v >= b.v}; }
+  friend M1 operator==(F1 a, F1 b) { return {a.v == b.v}; }
+  friend M1 operator!=(F1 a, F1 b) { return {a.v != b.v}; }
+};
+
+inline F1 fma(F1 a, F1 b, F1 c) { return std::fma(a.v, b.v, c.v); }
+inline F1 min(F1 a, F1 b) { return a.v < b.v ? a.v : b.v; }
+inline F1 max(F1 a, F1 b) { return a.v > b.v ? a.v : b.v; }
+inline F1 sqrt(F1 a) { return std::sqrt(a.v); }
+inline F1 abs(F1 a) { return std::fabs(a.v); }
+inline F1 floor(F1 a) { return std::floor(a.v); }
+inline F1 ceil(F1 a) { return std::ceil(a.v); }
+inline F1 trunc(F1 a) { return std::trunc(a.v); }
+inline F1 round_nearest(F1 a) { return std::nearbyint(a.v); }
+inline F1 copysign(F1 magnitude, F1 sign) { return std::copysign(magnitude.v, sign.v); }
+inline F1 select(M1 m, F1 a, F1 b) { return m.v ? a : b; }
+inline I1 select(M1 m, I1 a, I1 b) { return m.v ? a : b; }
+inline I1 bits(F1 a) { return I1::of_bits(std::bit_cast<uint32_t>(a.v)); }
+inline F1 from_bits(I1 a) { return std::bit_cast<float>(a.v); }
+inline F1 to_float(I1 a) { return static_cast<float>(static_cast<int32_t>(a.v)); }
+inline M1 is_nan(F1 a) { return a != a; }
+
+/// Replaces rows of a square of kLanes × kLanes floats by its columns.
+inline void transpose(F1 (&)[1]) {}
+
+}  // namespace sluice::simd

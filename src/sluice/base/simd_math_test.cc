@@ -1,0 +1,132 @@
+#include "sluice/base/simd_math.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace sluice::simd {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// |got - want| in units in the last place of `want` as a float (never below those of the least
+/// normal).
+double ulps(float got, double want) {
+  if (std::isnan(want)) return std::isnan(got) ? 0 : 1e30;
+  const float nearest = static_cast<float>(want);
+  if (std::isinf(nearest) || std::isinf(got)) return got == nearest ? 0 : 1e30;
+  const int exponent = std::max(want == 0 ? -126 : std::ilogb(want), -126);
+  return std::fabs(got - want) / std::ldexp(1.0, exponent - 23);
+}
+
+/// The largest error over every `step`-th float, both signs, that `domain` takes.
+template <typename F, typename Want, typename Domain>
+double worst(F f, Want want, Domain domain, uint32_t step = 1009) {
+  double result = 0;
+  float where = 0;
+  for (uint64_t i = 0; i <= 0xffffffffu; i += step) {
+    const float x = std::bit_cast<float>(static_cast<uint32_t>(i));
+    if (!domain(x)) continue;
+    const double error = ulps(f(F1(x)).v, want(static_cast<double>(x)));
+    if (error > result) {
+      result = error;
+      where = x;
+    }
+  }
+  ::testing::Test::RecordProperty("worst_ulp", std::to_string(result));
+  EXPECT_LT(result, 1e9) << "at " << where;
+  return result;
+}
+const auto everywhere = [](float) { return true; };
+
+TEST(SimdMath, ExpIsWithinOneUlp) {
+  EXPECT_LE(worst([](F1 x) { return exp(x); }, [](double x) { return std::exp(x); }, everywhere),
+            1.0);
+}
+
+TEST(SimdMath, LogIsWithinOneUlp) {
+  EXPECT_LE(worst([](F1 x) { return log(x); }, [](double x) { return std::log(x); }, everywhere),
+            0.8);
+}
+
+TEST(SimdMath, TanhIsWithinTwoUlp) {
+  EXPECT_LE(worst([](F1 x) { return tanh(x); }, [](double x) { return std::tanh(x); }, everywhere),
+            1.4);
+}
+
+TEST(SimdMath, ErfIsWithinTwoUlp) {
+  EXPECT_LE(worst([](F1 x) { return erf(x); }, [](double x) { return std::erf(x); }, everywhere),
+            1.1);
+}
+
+TEST(SimdMath, SigmoidIsWithinThreeUlp) {
+  const auto want = [](double x) { return 1 / (1 + std::exp(-x)); };
+  EXPECT_LE(worst([](F1 x) { return sigmoid(x); }, want, [](float x) { return !(x < -88.5f); }),
+            2.5);
+  EXPECT_EQ(sigmoid(F1(-90.0f)).v, 0.0f);
+}
+
+TEST(SimdMath, GeluIsCloseWhereItMatters) {
+  double tanh_form = 0, erf_form = 0;
+  for (double x = -12; x <= 12; x += 1e-4) {
+    const float f = static_cast<float>(x);
+    const double d = f;
+    const double u = std::sqrt(2 / M_PI) * (d + 0.044715 * d * d * d);
+    const double scale = 0x1p-24 * std::max(1.0, std::fabs(d));
+    tanh_form =
+        std::max(tanh_form, std::fabs(gelu_tanh(F1(f)).v - d / (1 + std::exp(-2 * u))) / scale);
+    erf_form = std::max(
+        erf_form, std::fabs(gelu_erf(F1(f)).v - 0.5 * d * std::erfc(-d / std::sqrt(2.0))) / scale);
+  }
+  EXPECT_LE(tanh_form, 4);
+  EXPECT_LE(erf_form, 4);
+}
+
+TEST(SimdMath, LimitsAreExact) {
+  EXPECT_EQ(exp(F1(0.0f)).v, 1.0f);
+  EXPECT_EQ(exp(F1(-kInf)).v, 0.0f);
+  EXPECT_EQ(exp(F1(kInf)).v, kInf);
+  EXPECT_EQ(exp(F1(88.73f)).v, kInf);
+  EXPECT_LT(exp(F1(88.72f)).v, kInf);
+  EXPECT_EQ(exp(F1(-6018.0f)).v, 0.0f);
+  EXPECT_EQ(exp(F1(1e30f)).v, kInf);
+  EXPECT_EQ(log(F1(1.0f)).v, 0.0f);
+  EXPECT_EQ(log(F1(0.0f)).v, -kInf);
+  EXPECT_EQ(log(F1(-0.0f)).v, -kInf);
+  EXPECT_EQ(log(F1(kInf)).v, kInf);
+  EXPECT_TRUE(std::isnan(log(F1(-1.0f)).v));
+  EXPECT_TRUE(std::isnan(log(F1(-kInf)).v));
+  EXPECT_EQ(tanh(F1(kInf)).v, 1.0f);
+  EXPECT_EQ(tanh(F1(-kInf)).v, -1.0f);
+  EXPECT_TRUE(std::signbit(tanh(F1(-0.0f)).v));
+  EXPECT_EQ(erf(F1(kInf)).v, 1.0f);
+  EXPECT_EQ(erf(F1(-kInf)).v, -1.0f);
+  EXPECT_EQ(sigmoid(F1(kInf)).v, 1.0f);
+  EXPECT_EQ(sigmoid(F1(-kInf)).v, 0.0f);
+  for (const F1 y : {exp(F1(kNaN)), log(F1(kNaN)), tanh(F1(kNaN)), erf(F1(kNaN)), sigmoid(F1(kNaN)),
+                     gelu_tanh(F1(kNaN)), gelu_erf(F1(kNaN))}) {
+    EXPECT_TRUE(std::isnan(y.v));
+  }
+}
+
+TEST(Simd, MinAndMaxTakeTheSecondOfNaN) {
+  EXPECT_EQ(min(F1(kNaN), F1(1.0f)).v, 1.0f);
+  EXPECT_TRUE(std::isnan(min(F1(1.0f), F1(kNaN)).v));
+  EXPECT_EQ(max(F1(kNaN), F1(1.0f)).v, 1.0f);
+  EXPECT_TRUE(std::isnan(max(F1(1.0f), F1(kNaN)).v));
+}
+
+TEST(Simd, PartialLoadAndStoreTouchNothingElse) {
+  float cell = 5;
+  EXPECT_EQ(F1::load_partial(nullptr, 0).v, 0.0f);
+  F1(7.0f).store_partial(&cell, 0);
+  EXPECT_EQ(cell, 5.0f);
+  F1(7.0f).store_partial(&cell, 3);
+  EXPECT_EQ(cell, 7.0f);
+}
+
+}  // namespace
+}  // namespace sluice::simd

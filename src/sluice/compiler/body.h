@@ -1,0 +1,101 @@
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "sluice/ir/ir.h"
+
+/// The compiler's own form of a graph: every version of every tensor is a value of its own, made once.
+namespace sluice::compiler {
+
+using ValueIndex = int32_t;
+inline constexpr ValueIndex kNone = -1;
+
+struct BodyValue {
+  enum class Source : uint8_t {
+    kNode,       ///< Made by a node.
+    kParam,      ///< There when the function starts: parameter `index`.
+    kVariable,   ///< There when the program starts: variable `index` of the executable.
+    kConstant,   ///< Constant `index` of the executable.
+    kUndefined,  ///< Whatever is there: an Init that nobody read.
+  };
+  std::string tensor;
+  int64_t version = 0;
+  TensorSpec spec;
+  Source source = Source::kNode;
+  int32_t index = -1;
+};
+
+/// Output `output` of a node lies in the bytes of value `into`, whose life it ends.
+struct Tie {
+  int32_t output = 0;
+  ValueIndex into = kNone;
+};
+
+struct Node {
+  enum class Kind : uint8_t {
+    kKernel,
+    kView,      ///< Output 0 has the bytes of input 0 in the same order.
+    kCopy,
+    kCall,
+    kLoop,
+    kBranch,    ///< Input 0 is the condition.
+    kTransfer,  ///< To or from a stream or a remote buffer, as `effect` says.
+    kIteration, ///< Output 0 is the loop's counter as a scalar i32.
+    kSend,
+    kReceive,
+  };
+  Kind kind = Kind::kKernel;
+  const OpDef* def = nullptr;
+  Attrs attrs;
+  std::vector<ValueIndex> inputs;
+  std::vector<TensorSpec> in_specs;
+  std::vector<ValueIndex> outputs;  ///< Of calls: results, then what by-reference arguments become.
+  std::vector<TensorSpec> out_specs;
+  std::vector<Tie> ties;
+  std::vector<GraphId> callees;
+  int32_t results = 0;             ///< Of calls, loops, branches: how many outputs are results.
+  std::vector<int32_t> updated;    ///< Of calls and loops: inputs that outputs[results + i] update.
+  int32_t then_inputs = 0;         ///< Of branches.
+  int64_t trips = 0;               ///< Of loops.
+  int32_t carried = 0;
+  Effect effect{};
+  bool has_effect = false;
+  int32_t channel = -1;            ///< Of sends and receives.
+  int64_t message = 0;
+  OpId origin = -1;
+  std::string where;
+  int32_t device = 0;
+};
+
+struct BodyParam {
+  std::string name;
+  ValueIndex in = kNone;
+  ValueIndex out = kNone;  ///< The last version, if the graph writes it for its caller; kNone otherwise.
+};
+
+struct Body {
+  GraphId graph = -1;
+  std::string name;
+  int32_t device = 0;
+  std::vector<BodyValue> values;
+  std::vector<Node> nodes;
+  std::vector<BodyParam> params;
+  std::vector<ValueIndex> results;
+  /// Of entry graphs: the last version of each variable that it writes.
+  std::vector<std::pair<int32_t, ValueIndex>> variables;
+  bool is_entry = false;
+  bool counts_iterations = false;  ///< The wrapper of a loop: index parameter 0 is the iteration.
+
+  const BodyValue& value(ValueIndex v) const { return values[static_cast<size_t>(v)]; }
+  ValueIndex add(BodyValue value) {
+    values.push_back(std::move(value));
+    return static_cast<ValueIndex>(values.size() - 1);
+  }
+};
+
+/// Readable text of a body, for --print-after.
+std::string to_string(const Body& body);
+
+}  // namespace sluice::compiler

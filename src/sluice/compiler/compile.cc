@@ -1,0 +1,345 @@
+#include "sluice/compiler/compile.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "sluice/base/checked.h"
+#include "sluice/compiler/budget.h"
+#include "sluice/compiler/dead_code.h"
+#include "sluice/compiler/emit_function.h"
+#include "sluice/compiler/functionalise.h"
+#include "sluice/compiler/inline_calls.h"
+#include "sluice/compiler/pipeline.h"
+#include "sluice/compiler/placement.h"
+#include "sluice/compiler/project.h"
+#include "sluice/compiler/synchronise.h"
+
+namespace sluice {
+namespace compiler {
+namespace {
+
+// Arenas of a device, by their place in Executable::arenas.
+struct DeviceArenas {
+  int32_t persistent = 0;
+  int32_t frames = 0;
+  int32_t workspace = 0;
+};
+
+class Compiler : public GlobalAddresses {
+ public:
+  Compiler(const Ir& ir, const CompileOptions& options)
+      : ir_(ir), options_(options), facts_(ir), pipeline_(options) {}
+
+  Compiled run() {
+    const auto begin = std::chrono::steady_clock::now();
+    require(!options_.devices.empty(), "compile: no device is given");
+    describe_machine();
+    place_variables();
+    for (const auto& [name, id] : ir_.entries()) compile_entry(name, ir_.graph(id));
+    finish_arenas();
+    check_budgets(compiled_.executable, options_);
+    compiled_.passes = pipeline_.records();
+    for (const Globals::Variable& v : globals_.variables) compiled_.initializers.push_back(v.info->initializer);
+    compiled_.variable_index = globals_.variable_index;
+    compiled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return std::move(compiled_);
+  }
+
+  exe::Address variable(int32_t index) override {
+    const exe::VariablePlan& v = exe_.variables[static_cast<size_t>(index)];
+    return {exe::Address::Base::kArena, v.arena, v.offset, 0, 0, {}};
+  }
+  exe::ValueId variable_value(int32_t index) override { return exe_.variables[static_cast<size_t>(index)].value; }
+
+  exe::Address constant(int32_t index, int32_t device) override {
+    const exe::ConstantPlan& c = constant_plan(index, device);
+    return {exe::Address::Base::kArena, c.arena, c.offset, 0, 0, {}};
+  }
+  exe::ValueId constant_value(int32_t index, int32_t device) override { return constant_plan(index, device).value; }
+  const HostTensor& constant_data(int32_t index) override {
+    return *globals_.constants[static_cast<size_t>(index)].data;
+  }
+
+ private:
+  const Target& target(int32_t device) const { return *options_.devices[static_cast<size_t>(device)].target; }
+
+  void describe_machine() {
+    for (size_t d = 0; d < options_.devices.size(); ++d) {
+      const DeviceSpec& spec = options_.devices[d];
+      exe_.devices.push_back({spec.target->kind(), spec.target->isa(), spec.memory, spec.threads, {{"compute"}}});
+      const auto add = [&](const char* name, exe::ArenaKind kind) {
+        exe_.arenas.push_back({fmt::format("{}{}", name, d), kind, exe::Space::kDevice, static_cast<int32_t>(d), 0, 0});
+        return static_cast<int32_t>(exe_.arenas.size() - 1);
+      };
+      DeviceArenas a;
+      a.persistent = add("persistent", exe::ArenaKind::kPersistent);
+      a.frames = add("frames", exe::ArenaKind::kFrames);
+      a.workspace = add("workspace", exe::ArenaKind::kWorkspace);
+      arenas_.push_back(a);
+    }
+    for (int s = 0; s < ir_.stream_count(); ++s) {
+      exe_.streams.push_back({ir_.stream(s).name, ir_.stream(s).input, ir_.stream(s).spec});
+    }
+    if (ir_.remote_buffer_count() == 0) return;
+    exe_.tiers.push_back({"host", exe::Space::kHost, options_.host_memory});
+    exe_.arenas.push_back({"host", exe::ArenaKind::kTier, exe::Space::kHost, -1, 0, 0});
+    const auto arena = static_cast<int32_t>(exe_.arenas.size() - 1);
+    for (int32_t b = 1; b <= ir_.remote_buffer_count(); ++b) {
+      const RemoteBuffer& buffer = ir_.remote_buffer_info(b);
+      exe::RemoteBufferPlan plan{fmt::format("remote{}", b), buffer.spec, buffer.entries, arena, 0, 0};
+      plan.entry_stride = round_up(buffer.spec.bytes(), 64);
+      plan.offset = exe_.arenas.back().bytes;
+      exe_.arenas.back().bytes = checked_add(plan.offset, checked_mul(plan.entry_stride, buffer.entries));
+      exe_.remote_buffers.push_back(std::move(plan));
+    }
+  }
+
+  int64_t reserve(int32_t arena, int64_t bytes) {
+    exe::Arena& a = exe_.arenas[static_cast<size_t>(arena)];
+    const int64_t offset = round_up(a.bytes, 64);
+    a.bytes = checked_add(offset, bytes);
+    return offset;
+  }
+
+  // Variables of all entries lie on the device of the first op that uses them, in the order they were made.
+  void place_variables() {
+    for (const auto& [name, id] : ir_.entries()) {
+      const Graph& graph = ir_.graph(id);
+      std::unordered_map<TensorId, int32_t> device;
+      for (const Op& op : graph.ops()) {
+        for (const Operand& o : op.inputs) {
+          const TensorId root = graph.storage(graph.info(o.tensor).storage).root;
+          device.try_emplace(root, op.device == kInheritDevice ? 0 : op.device);
+        }
+      }
+      for (const Tensor& t : graph.variables()) {
+        const TensorInfo& info = graph.info(t);
+        const size_t known = globals_.variables.size();
+        globals_.variable(info);
+        if (globals_.variables.size() == known) continue;
+        const auto d = device.find(t.id());
+        add_variable(info, d == device.end() ? 0 : d->second);
+      }
+    }
+  }
+
+  void add_variable(const TensorInfo& info, int32_t device) {
+    require(device >= 0 && device < static_cast<int32_t>(options_.devices.size()), "variable '{}': there is no device {}",
+            info.name, device);
+    require(info.variable->home.tier == Home::Tier::kDevice, "variable '{}': remote variables are not supported", info.name);
+    globals_.variables.back().device = device;
+    exe::VariablePlan plan;
+    plan.path = info.variable->path;
+    plan.spec = info.spec;
+    plan.bytes = info.spec.bytes();
+    plan.arena = arenas_[static_cast<size_t>(device)].persistent;
+    plan.offset = reserve(plan.arena, plan.bytes);
+    plan.value = add_value(info.name, 0);
+    plan.shard = info.variable->shard;
+    plan.initializer = info.variable->initializer.text();
+    exe_.variables.push_back(std::move(plan));
+  }
+
+  exe::ValueId add_value(const std::string& tensor, int64_t version) {
+    exe_.values.push_back({tensor, version});
+    return static_cast<exe::ValueId>(exe_.values.size() - 1);
+  }
+
+  const exe::ConstantPlan& constant_plan(int32_t index, int32_t device) {
+    const auto [place, fresh] = constant_plans_.try_emplace({index, device}, static_cast<int32_t>(exe_.constants.size()));
+    if (fresh) {
+      const Globals::Constant& c = globals_.constants[static_cast<size_t>(index)];
+      exe::ConstantPlan plan;
+      plan.name = c.name;
+      plan.spec = c.data->spec();
+      plan.arena = arenas_[static_cast<size_t>(device)].persistent;
+      plan.offset = reserve(plan.arena, plan.spec.bytes());
+      plan.value = add_value("constant " + c.name, 0);
+      plan.data.assign(c.data->bytes().begin(), c.data->bytes().end());
+      exe_.constants.push_back(std::move(plan));
+    }
+    return exe_.constants[static_cast<size_t>(place->second)];
+  }
+
+  void compile_entry(const std::string& name, const Graph& graph) {
+    Body whole = functionalise(graph, facts_, globals_);
+    optimise(whole);
+    exe::Program program;
+    program.name = name;
+    for (const StreamUse& use : facts_[graph.id()].streams) program.streams.push_back({use.stream, use.count});
+    std::vector<Body> parts = project(std::move(whole), globals_, exe_);
+    for (Body& part : parts) {
+      const int32_t device = part.device;
+      const int32_t function = lower(part, fmt::format("{} on {}", name, device), &program.finals);
+      exe::Entry entry{device, function, {exe::Address::Base::kArena, arenas_[static_cast<size_t>(device)].frames, 0, 0, 0, {}}};
+      exe::Arena& frames = exe_.arenas[static_cast<size_t>(entry.frame.index)];
+      frames.bytes = std::max(frames.bytes, exe_.functions[static_cast<size_t>(function)].frame_bytes);
+      program.entries.push_back(std::move(entry));
+    }
+    std::sort(program.finals.begin(), program.finals.end(),
+              [](const exe::Final& a, const exe::Final& b) { return a.variable < b.variable; });
+    exe_.programs.push_back(std::move(program));
+  }
+
+  Body body_of(GraphId id) {
+    const auto found = bodies_.find(id);
+    if (found != bodies_.end()) return found->second;
+    Body body = functionalise(ir_.graph(id), facts_, globals_);
+    inline_into(body);
+    return bodies_.emplace(id, std::move(body)).first->second;
+  }
+
+  void inline_into(Body& body) {
+    pipeline_.run("inline", body, [&](Body& b) {
+      return inline_calls(b, facts_, [&](GraphId callee) { return body_of(callee); });
+    });
+  }
+
+  void optimise(Body& body) {
+    inline_into(body);
+    pipeline_.run("dead-code", body, [&](Body& b) { return remove_dead_code(b, facts_); });
+    pipeline_.run("fuse", body, [](Body&) { return int64_t{0}; });
+    pipeline_.run("layouts", body, [](Body&) { return int64_t{0}; });
+  }
+
+  // The function of a graph whose results in `used` are wanted.
+  int32_t function_of(GraphId graph, int32_t device, const std::vector<bool>& used, bool loop_body) {
+    std::string memo = fmt::format("graph {} device {} {}used ", graph, device, loop_body ? "loop " : "");
+    for (const bool u : used) memo += u ? '1' : '0';
+    const auto found = functions_.find(memo);
+    if (found != functions_.end()) return found->second;
+    Body body = functionalise(ir_.graph(graph), facts_, globals_);
+    for (size_t r = 0; r < used.size(); ++r) {
+      if (!used[r]) body.results[r] = kNone;
+    }
+    if (loop_body) open_loop_body(body);
+    optimise(body);
+    body.device = device;
+    const int32_t id = lower(body, memo, nullptr);
+    functions_.emplace(memo, id);
+    return id;
+  }
+
+  // The wrapper of a loop takes (iteration, keep going, …). The iteration becomes an index parameter if it is read.
+  static void open_loop_body(Body& body) {
+    const ValueIndex iteration = body.params[0].in;
+    body.params.erase(body.params.begin(), body.params.begin() + 2);
+    for (BodyValue& v : body.values) {
+      if (v.source == BodyValue::Source::kParam) v.index -= 2;
+    }
+    bool read = false;
+    for (const Node& n : body.nodes) read = read || std::find(n.inputs.begin(), n.inputs.end(), iteration) != n.inputs.end();
+    for (size_t v = 0; v < body.values.size(); ++v) {
+      if (body.values[v].index < 0 && body.values[v].source == BodyValue::Source::kParam) {
+        body.values[v].source = BodyValue::Source::kUndefined;
+      }
+    }
+    if (!read) return;
+    BodyValue& value = body.values[static_cast<size_t>(iteration)];
+    value.source = BodyValue::Source::kNode;
+    Node node;
+    node.kind = Node::Kind::kIteration;
+    node.outputs = {iteration};
+    node.out_specs = {value.spec};
+    node.where = "iteration of " + body.name;
+    body.nodes.insert(body.nodes.begin(), std::move(node));
+    body.counts_iterations = true;
+  }
+
+  int32_t lower(Body& body, const std::string& memo, std::vector<exe::Final>* finals) {
+    const auto used = used_outputs(body);
+    std::vector<std::vector<int32_t>> callees;
+    for (size_t n = 0; n < body.nodes.size(); ++n) callees.push_back(lower_callees(body.nodes[n], used[n], body.device));
+    std::vector<KernelChoice> choices(body.nodes.size());
+    pipeline_.run("kernels", body, [&](Body& b) {
+      for (size_t n = 0; n < b.nodes.size(); ++n) choices[n] = choose(b.nodes[n], b.device);
+      return static_cast<int64_t>(b.nodes.size());
+    });
+    Placement placement;
+    pipeline_.run("placement", body, [&](Body& b) {
+      using Aliasing = PlacementOptions::Aliasing;
+      const size_t before = b.nodes.size();
+      placement = place(b, choices, {pipeline_.enabled("aliasing") ? Aliasing::kOn : Aliasing::kOff});
+      for (size_t n = 0; n < b.nodes.size(); ++n) {
+        if (b.nodes[n].kind == Node::Kind::kCopy) choices[n] = choose(b.nodes[n], b.device);
+      }
+      return static_cast<int64_t>(b.nodes.size() - before);
+    });
+    // Placement inserts copies only; callees keep their order.
+    std::vector<std::vector<int32_t>> spread(body.nodes.size());
+    size_t next = 0;
+    for (size_t n = 0; n < body.nodes.size(); ++n) {
+      if (body.nodes[n].callees.empty()) continue;
+      while (callees[next].empty()) ++next;
+      spread[n] = std::move(callees[next++]);
+    }
+    exe::Function function;
+    pipeline_.run("offsets", body, [&](Body& b) {
+      const EmitContext context{&exe_, this, &facts_, target(b.device).alignment()};
+      function = emit_function(b, placement, choices, spread, context, finals);
+      return static_cast<int64_t>(function.buffers.size());
+    });
+    pipeline_.run("synchronise", body, [&](Body&) { return synchronise(function); });
+    function.memo = memo;
+    for (const exe::Step& step : function.steps) {
+      if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
+        exe::Arena& workspace = exe_.arenas[static_cast<size_t>(arenas_[static_cast<size_t>(body.device)].workspace)];
+        workspace.stride = std::max(workspace.stride, round_up(kernel->workspace_bytes, 64));
+      }
+    }
+    exe_.functions.push_back(std::move(function));
+    return static_cast<int32_t>(exe_.functions.size() - 1);
+  }
+
+  std::vector<int32_t> lower_callees(Node& node, const std::vector<bool>& used, int32_t device) {
+    if (node.callees.empty()) return {};
+    std::vector<bool> results(static_cast<size_t>(node.results), true);
+    if (node.kind == Node::Kind::kCall) {
+      for (size_t r = 0; r < results.size(); ++r) {
+        results[r] = used[r];
+        if (!used[r]) node.outputs[r] = kNone;
+      }
+    }
+    std::vector<int32_t> functions;
+    for (const GraphId g : node.callees) functions.push_back(function_of(g, device, results, node.kind == Node::Kind::kLoop));
+    return functions;
+  }
+
+  KernelChoice choose(const Node& node, int32_t device) const {
+    if (node.kind == Node::Kind::kCopy) return target(device).copy(node.in_specs[0]);
+    if (node.kind == Node::Kind::kIteration) return {.key = target(device).kind() + ".iteration"};
+    if (node.kind != Node::Kind::kKernel) return {};
+    try {
+      return target(device).choose({OpView(*node.def, node.attrs, node.in_specs, node.out_specs)});
+    } catch (Error& e) {
+      throw e.note(fmt::format("choosing a kernel for {}.{} made at {}", node.def->type, node.origin, node.where));
+    }
+  }
+
+  void finish_arenas() {
+    for (size_t d = 0; d < arenas_.size(); ++d) {
+      exe::Arena& workspace = exe_.arenas[static_cast<size_t>(arenas_[d].workspace)];
+      workspace.bytes = workspace.stride * options_.devices[d].threads;
+    }
+  }
+
+  const Ir& ir_;
+  const CompileOptions& options_;
+  FactTable facts_;
+  Pipeline pipeline_;
+  Globals globals_;
+  Compiled compiled_;
+  exe::Executable& exe_ = compiled_.executable;
+  std::vector<DeviceArenas> arenas_;
+  std::map<std::pair<int32_t, int32_t>, int32_t> constant_plans_;
+  std::unordered_map<GraphId, Body> bodies_;
+  std::unordered_map<std::string, int32_t> functions_;
+};
+
+}  // namespace
+}  // namespace compiler
+
+Compiled compile(const Ir& ir, const CompileOptions& options) { return compiler::Compiler(ir, options).run(); }
+
+}  // namespace sluice

@@ -1,0 +1,58 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sluice/exe/executable.h"
+#include "sluice/ir/ir.h"
+#include "sluice/target/target.h"
+
+namespace sluice {
+
+/// A device to compile for.
+struct DeviceSpec {
+  std::shared_ptr<const Target> target;
+  int64_t memory = -1;  ///< Budget in bytes; -1: none.
+  int threads = 1;      ///< Workers, each with workspace of its own.
+};
+
+struct CompileOptions {
+  std::vector<DeviceSpec> devices;
+  int64_t host_memory = -1;           ///< Budget of the host tier in bytes; -1: none.
+  std::vector<std::string> disable;   ///< Names of optional passes to leave out.
+  std::string print_after;            ///< Name of a pass, or "all": its result goes to stderr.
+};
+
+/// Time and effect of one pass, summed over functions.
+struct PassRecord {
+  std::string name;
+  std::string doc;
+  double seconds = 0;
+  int64_t changes = 0;  ///< Nodes removed, calls inlined, … as the pass counts.
+};
+
+struct Compiled {
+  exe::Executable executable;
+  std::vector<PassRecord> passes;
+  double seconds = 0;
+  /// Index in executable.variables, by the variable's identity.
+  std::unordered_map<const VariableInfo*, int32_t> variable_index;
+  /// First values, by index in executable.variables.
+  std::vector<Initializer> initializers;
+};
+
+/// Compiles every entry graph for the devices. Error{kDoesNotFit} with the bytes needed, the holders of the peak, the
+/// smallest budget that this compiler finds a plan for and the live-set bound, if a budget cannot be met; Error{kUsage}
+/// for an op that no kernel of its target supports, or an unknown pass name.
+Compiled compile(const Ir& ir, const CompileOptions& options);
+
+/// Names and docs of all passes in order; optional ones may be disabled.
+struct PassDoc {
+  std::string name;
+  std::string doc;
+  bool optional = false;
+};
+std::vector<PassDoc> compiler_passes();
+
+}  // namespace sluice

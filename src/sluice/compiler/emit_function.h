@@ -1,0 +1,37 @@
+#pragma once
+#include <vector>
+
+#include "sluice/compiler/body.h"
+#include "sluice/compiler/graph_facts.h"
+#include "sluice/compiler/placement.h"
+#include "sluice/exe/executable.h"
+
+namespace sluice::compiler {
+
+/// Addresses that all functions of an executable share.
+class GlobalAddresses {
+ public:
+  virtual ~GlobalAddresses() = default;
+  virtual exe::Address variable(int32_t index) = 0;
+  virtual exe::Address constant(int32_t index, int32_t device) = 0;
+  /// Value of a variable's or constant's first content.
+  virtual exe::ValueId variable_value(int32_t index) = 0;
+  virtual exe::ValueId constant_value(int32_t index, int32_t device) = 0;
+  /// The host array of a constant.
+  virtual const HostTensor& constant_data(int32_t index) = 0;
+};
+
+struct EmitContext {
+  exe::Executable* executable = nullptr;
+  GlobalAddresses* globals = nullptr;
+  const FactTable* facts = nullptr;
+  int64_t alignment = 64;
+};
+
+/// Chooses offsets in the frame and writes the function. `callees[n]` are the functions of node n's graphs. Finals of an
+/// entry's variables are appended to `finals`.
+exe::Function emit_function(const Body& body, Placement& placement, const std::vector<KernelChoice>& choices,
+                            const std::vector<std::vector<int32_t>>& callees, const EmitContext& context,
+                            std::vector<exe::Final>* finals);
+
+}  // namespace sluice::compiler

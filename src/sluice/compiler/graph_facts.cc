@@ -1,0 +1,58 @@
+#include "sluice/compiler/graph_facts.h"
+
+#include <map>
+
+#include "sluice/ir/builtin.h"
+
+namespace sluice::compiler {
+
+FactTable::FactTable(const Ir& ir) {
+  for (const auto& [name, id] : ir.entries()) visit(ir, id);
+}
+
+int64_t FactTable::stream_count(GraphId id, int32_t stream) const {
+  for (const StreamUse& use : facts_.at(id).streams) {
+    if (use.stream == stream) return use.count;
+  }
+  return 0;
+}
+
+void FactTable::visit(const Ir& ir, GraphId id) {
+  if (visited_.contains(id)) return;
+  visited_.insert(id);
+  const Graph& graph = ir.graph(id);
+  GraphFacts facts;
+  std::map<int32_t, int64_t> streams;
+  for (const Op& op : graph.ops()) {
+    for (const Effect& e : op.effects) {
+      facts.has_effects = true;
+      if (e.kind == Effect::Kind::kStreamRead || e.kind == Effect::Kind::kStreamWrite) ++streams[e.id];
+    }
+    for (const GraphId callee : op.callees) {
+      visit(ir, callee);
+      facts.has_effects = facts.has_effects || facts_[callee].has_effects;
+    }
+    if (op.def == &builtin::call()) ++facts_[op.callees[0]].call_sites;
+    if (op.callees.empty()) continue;
+    const int64_t times = op.def == &builtin::loop() ? from_attrs<builtin::LoopOptions>(op.attrs).trips : 1;
+    for (const StreamUse& use : facts_[op.callees[0]].streams) streams[use.stream] += times * use.count;
+    if (op.def == &builtin::branch()) {
+      for (const GraphId callee : op.callees) {
+        for (const StreamUse& use : facts_[callee].streams) {
+          require(stream_count(op.callees[0], use.stream) == stream_count(op.callees[1], use.stream),
+                  "{} in graph {}: its branches use different numbers of entries of stream '{}'", op.label(),
+                  graph.name(), ir.stream(use.stream).name);
+        }
+      }
+    }
+  }
+  for (const auto& [stream, count] : streams) facts.streams.push_back({stream, count});
+  for (const TensorId input : graph.input_ids()) {
+    const TensorInfo& info = graph.info(input);
+    facts.writes_input.push_back(info.pass == Pass::kByReference && graph.storage(info.storage).version() > 0);
+  }
+  facts.call_sites = facts_[id].call_sites;
+  facts_[id] = std::move(facts);
+}
+
+}  // namespace sluice::compiler

@@ -1,0 +1,15 @@
+#pragma once
+#include <vector>
+
+#include "sluice/compiler/body.h"
+#include "sluice/compiler/functionalise.h"
+#include "sluice/exe/executable.h"
+
+namespace sluice::compiler {
+
+/// One body per device that has nodes (device 0 always). Before: nodes name their devices. After: a value made on one
+/// device and read on another is sent once, right after it is made, and received right before its first use; channels
+/// with room for all their messages are added to the executable.
+std::vector<Body> project(Body body, const Globals& globals, exe::Executable& executable);
+
+}  // namespace sluice::compiler

@@ -1,0 +1,199 @@
+#include "sluice/data/loader.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "sluice/data/test_allocations.h"
+
+namespace sluice::data {
+namespace {
+
+/// Sample k has label k and pixels 10·k, 10·k + 1, ….
+Dataset numbered(int64_t n) {
+  Dataset set;
+  set.images = HostTensor(TensorSpec{{n, 2, 3}, f32, {}});
+  set.labels = HostTensor(TensorSpec{{n}, i32, {}});
+  for (int64_t k = 0; k < n; ++k) {
+    set.labels.as<int32_t>()[static_cast<size_t>(k)] = static_cast<int32_t>(k);
+    for (int64_t p = 0; p < 6; ++p) {
+      set.images.as<float>()[static_cast<size_t>(6 * k + p)] = static_cast<float>(10 * k + p);
+    }
+  }
+  return set;
+}
+
+std::vector<int64_t> order(const DataLoader& loader, int64_t n) {
+  std::vector<int64_t> samples(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) samples[static_cast<size_t>(i)] = loader.sample_at(i);
+  return samples;
+}
+
+bool is_permutation(std::vector<int64_t> samples) {
+  std::sort(samples.begin(), samples.end());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (samples[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
+TEST(DataLoader, CutsFullBatchesAndCountsTheRest) {
+  const Dataset set = numbered(11);
+  const DataLoader loader(set, {.batch = 4, .seed = 1});
+  EXPECT_EQ(loader.batches(), 2);
+  EXPECT_EQ(loader.dropped(), 3);
+  EXPECT_EQ(DataLoader(set, {.batch = 11}).dropped(), 0);
+}
+
+TEST(DataLoader, ImagesAndLabelsStayTogether) {
+  const Dataset set = numbered(11);
+  DataLoader loader(set, {.batch = 4, .seed = 1});
+  HostTensor images(TensorSpec{{4, 2, 3}, f32, {}});
+  HostTensor labels(TensorSpec{{4}, i32, {}});
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    loader.start_epoch(epoch);
+    std::set<int32_t> seen;
+    for (int64_t b = 0; b < loader.batches(); ++b) {
+      loader.fill(b, images, labels);
+      for (size_t k = 0; k < 4; ++k) {
+        const int32_t sample = labels.as<int32_t>()[k];
+        EXPECT_EQ(sample, loader.sample_at(4 * b + static_cast<int64_t>(k)));
+        EXPECT_TRUE(seen.insert(sample).second);
+        for (size_t p = 0; p < 6; ++p) {
+          EXPECT_EQ(images.as<float>()[6 * k + p],
+                    static_cast<float>(10 * sample + static_cast<int32_t>(p)));
+        }
+      }
+    }
+    EXPECT_EQ(seen.size(), 8u);
+  }
+}
+
+TEST(DataLoader, OrderIsAFunctionOfSeedAndEpoch) {
+  const Dataset set = numbered(100);
+  DataLoader a(set, {.batch = 1, .seed = 5});
+  const auto first = order(a, 100);
+  EXPECT_TRUE(is_permutation(first));
+  a.start_epoch(3);
+  const auto third = order(a, 100);
+  EXPECT_TRUE(is_permutation(third));
+  EXPECT_NE(first, third);
+  a.start_epoch(0);
+  EXPECT_EQ(order(a, 100), first);
+  DataLoader b(set, {.batch = 7, .seed = 5});  // the batch has no say in the order
+  b.start_epoch(3);
+  EXPECT_EQ(order(b, 100), third);
+  EXPECT_NE(order(DataLoader(set, {.batch = 1, .seed = uint64_t{5} << 32}), 100), first);
+}
+
+TEST(DataLoader, WithoutShuffleTheDataKeepsItsOrder) {
+  const Dataset set = numbered(10);
+  DataLoader loader(set, {.batch = 3, .shuffle = false});
+  loader.start_epoch(4);
+  for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(loader.sample_at(i), i);
+}
+
+TEST(DataLoader, EveryPositionIsEquallyLikely) {
+  const Dataset set = numbered(5);
+  DataLoader loader(set, {.batch = 1, .seed = 2});
+  constexpr int kEpochs = 20000;
+  int counts[5][5] = {};
+  for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
+    loader.start_epoch(epoch);
+    for (int64_t i = 0; i < 5; ++i) ++counts[i][loader.sample_at(i)];
+  }
+  // Five deviations of a binomial with p = 1/5.
+  for (const auto& row : counts) {
+    for (const int count : row) EXPECT_NEAR(count, kEpochs / 5, 5 * 57);
+  }
+}
+
+TEST(DataLoader, ViewsMaySplitTheBatchAndFlattenTheSample) {
+  const Dataset set = numbered(8);
+  const DataLoader loader(set, {.batch = 4, .shuffle = false});
+  HostTensor labels(TensorSpec{{2, 2}, i32, {}});
+  for (const Shape& shape :
+       {Shape{4, 2, 3}, Shape{4, 6}, Shape{2, 2, 6}, Shape{1, 4, 1, 2, 3}, Shape{4, 1, 6}}) {
+    HostTensor images(TensorSpec{shape, f32, {}});
+    loader.fill(1, images, labels);
+    EXPECT_EQ(images.as<float>()[23], 75.0f);
+    EXPECT_EQ(labels.as<int32_t>()[3], 7);
+  }
+}
+
+TEST(DataLoader, WrongViewsAreRefusedUntouched) {
+  const Dataset set = numbered(8);
+  const DataLoader loader(set, {.batch = 4});
+  HostTensor images(TensorSpec{{4, 2, 3}, f32, {}});
+  HostTensor labels(TensorSpec{{4}, i32, {}});
+  const auto refused = [&](int64_t index, const ArrayView& x, const ArrayView& y) {
+    try {
+      loader.fill(index, x, y);
+      return false;
+    } catch (const Error& e) {
+      return e.kind() == ErrorKind::kUsage;
+    }
+  };
+  EXPECT_TRUE(refused(-1, images, labels));
+  EXPECT_TRUE(refused(2, images, labels));
+  for (const Shape& shape :
+       {Shape{}, Shape{4}, Shape{24}, Shape{3, 2, 3}, Shape{6, 4}, Shape{2, 3, 4}, Shape{8, 3},
+        Shape{4, 2, 4}, Shape{0, 6}, Shape{5, 2, 3}}) {
+    HostTensor wrong(TensorSpec{shape, f32, {}});
+    EXPECT_TRUE(refused(0, wrong, labels)) << to_string(shape);
+  }
+  HostTensor wrong_dtype(TensorSpec{{4, 2, 3}, i32, {}});
+  EXPECT_TRUE(refused(0, wrong_dtype, labels));
+  HostTensor few(TensorSpec{{3}, i32, {}});
+  HostTensor many(TensorSpec{{5}, i32, {}});
+  HostTensor wide(TensorSpec{{4}, i64, {}});
+  EXPECT_TRUE(refused(0, images, few));
+  EXPECT_TRUE(refused(0, images, many));
+  EXPECT_TRUE(refused(0, images, wide));
+  EXPECT_TRUE(images.same_bits(HostTensor(images.spec())));
+}
+
+TEST(DataLoader, UnusableDataIsRefused) {
+  const Dataset set = numbered(3);
+  const auto message = [](const Dataset& data, LoaderOptions options) -> std::string {
+    try {
+      DataLoader loader(data, options);
+      return "";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+      return e.what();
+    }
+  };
+  EXPECT_EQ(message(set, {.batch = 4}),
+            "loader: no full batch: it takes 4 samples, the data has 3");
+  EXPECT_NE(message(set, {.batch = 0}), "");
+  EXPECT_NE(message(set, {.batch = -1}), "");
+  EXPECT_NE(message(Dataset{}, {.batch = 1}), "");
+  Dataset uneven = numbered(3);
+  uneven.labels = HostTensor(TensorSpec{{2}, i32, {}});
+  EXPECT_EQ(message(uneven, {.batch = 1}), "loader: 3 images and 2 labels");
+  Dataset bytes = numbered(3);
+  bytes.images = bytes.images.cast(u8);
+  EXPECT_NE(message(bytes, {.batch = 1}), "");
+  DataLoader loader(set, {.batch = 1});
+  EXPECT_THROW(loader.start_epoch(-1), Error);
+}
+
+TEST(DataLoader, SteadyStateAllocatesNothing) {
+  const Dataset set = numbered(64);
+  DataLoader loader(set, {.batch = 8, .seed = 3});
+  HostTensor images(TensorSpec{{8, 6}, f32, {}});
+  HostTensor labels(TensorSpec{{8}, i32, {}});
+  const ArrayView image_view(images);
+  const ArrayView label_view(labels);
+  const int64_t before = test::allocations;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    loader.start_epoch(epoch);
+    for (int64_t b = 0; b < loader.batches(); ++b) loader.fill(b, image_view, label_view);
+  }
+  EXPECT_EQ(test::allocations - before, 0);
+}
+
+}  // namespace
+}  // namespace sluice::data

@@ -1,0 +1,257 @@
+#include "sluice/data/mnist.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "sluice/base/bytes.h"
+#include "sluice/base/sys.h"
+
+namespace sluice::data {
+namespace {
+
+constexpr int64_t kMaxSamples = 1'000'000;
+constexpr int64_t kPixels = kDigitSide * kDigitSide;
+/// No DEFLATE stream expands further (zlib's technical details: 1032:1).
+constexpr int64_t kMaxExpansion = 1032;
+
+constexpr std::array<const char*, 4> kFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                                            "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
+
+/// One kind of IDX file.
+struct IdxKind {
+  uint32_t magic;
+  int64_t header_bytes;
+  int64_t item_bytes;
+};
+constexpr IdxKind kImages{0x00000803, 16, kPixels};
+constexpr IdxKind kLabels{0x00000801, 8, 1};
+
+/// Reads and checks the header; returns the number of items.
+int64_t read_header(ByteReader& reader, const IdxKind& kind) {
+  const uint32_t magic = reader.u32_be("the magic number");
+  if (magic != kind.magic)
+    reader.bad("the magic number is {:#010x}, {:#010x} is right", magic, kind.magic);
+  const int64_t count = reader.u32_be("the number of items");
+  if (count < 1 || count > kMaxSamples)
+    reader.bad("{} items; 1 to {} are right", count, kMaxSamples);
+  if (kind.magic == kImages.magic) {
+    const uint32_t rows = reader.u32_be("the number of rows");
+    const uint32_t columns = reader.u32_be("the number of columns");
+    if (rows != kDigitSide || columns != kDigitSide) {
+      reader.bad("images of {} x {}; {} x {} is right", rows, columns, kDigitSide, kDigitSide);
+    }
+  }
+  return count;
+}
+
+/// Expands a gzip file bit by bit, so that memory grows only with what really comes out.
+class Inflater {
+ public:
+  Inflater(std::span<const std::byte> bytes, const std::string& file)
+      : file_(file), size_(bytes.size()) {
+    // zlib's interface is not const-correct; it never writes through next_in.
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
+    stream_.avail_in = static_cast<uInt>(bytes.size());
+    SLUICE_CHECK(bytes.size() <= kMaxInput);
+    SLUICE_CHECK(inflateInit2(&stream_, 15 + 16) == Z_OK);  // 15: largest window; 16: gzip only
+  }
+  ~Inflater() { inflateEnd(&stream_); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+
+  static constexpr size_t kMaxInput = 0x7fffffff;
+
+  /// Appends the next `count` bytes to `out`, fewer if the stream ends before.
+  void append(std::vector<std::byte>& out, int64_t count) {
+    while (count > 0 && !ended_) {
+      std::array<Bytef, 65536> chunk;
+      stream_.next_out = chunk.data();
+      stream_.avail_out = static_cast<uInt>(std::min<int64_t>(count, chunk.size()));
+      const uInt asked = stream_.avail_out;
+      const int status = inflate(&stream_, Z_NO_FLUSH);
+      const auto* got = reinterpret_cast<const std::byte*>(chunk.data());
+      out.insert(out.end(), got, got + (asked - stream_.avail_out));
+      count -= asked - stream_.avail_out;
+      if (status == Z_STREAM_END) {
+        ended_ = true;
+      } else if (status == Z_BUF_ERROR ||
+                 (status == Z_OK && stream_.avail_in == 0 && stream_.avail_out != 0)) {
+        bad("the gzip stream is cut off");
+      } else if (status != Z_OK) {
+        bad(stream_.msg != nullptr ? stream_.msg : "the gzip stream is damaged");
+      }
+    }
+  }
+
+  /// The stream must end here, its checksum right, and the file with it.
+  void finish() {
+    std::vector<std::byte> more;
+    append(more, 1);
+    if (!more.empty()) bad("the gzip stream holds more than its header says");
+    if (stream_.avail_in != 0) {
+      bad(fmt::format("{} bytes after the end of the gzip stream", stream_.avail_in));
+    }
+  }
+
+ private:
+  [[noreturn]] void bad(const std::string& message) const {
+    fail(ErrorKind::kBadFile, "{}: byte {}: {}", file_, size_ - stream_.avail_in, message);
+  }
+
+  const std::string& file_;
+  size_t size_;
+  z_stream stream_{};
+  bool ended_ = false;
+};
+
+bool is_gzip(std::span<const std::byte> bytes) {
+  return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
+}
+
+/// The plain bytes of a gzip file, as many as its IDX header says.
+std::vector<std::byte> expand(std::span<const std::byte> bytes, const std::string& file,
+                              const IdxKind& kind) {
+  if (bytes.size() > Inflater::kMaxInput) {
+    fail(ErrorKind::kBadFile, "{}: byte 0: {} bytes of gzip; {} is the most", file, bytes.size(),
+         Inflater::kMaxInput);
+  }
+  Inflater inflater(bytes, file);
+  std::vector<std::byte> plain;
+  inflater.append(plain, kind.header_bytes);
+  ByteReader reader(file + " (expanded)", plain);
+  const int64_t payload = read_header(reader, kind) * kind.item_bytes;
+  if (payload / kMaxExpansion > static_cast<int64_t>(bytes.size())) {
+    reader.bad("the header announces {} bytes, more than {} bytes of gzip can hold", payload,
+               bytes.size());
+  }
+  inflater.append(plain, payload);
+  if (static_cast<int64_t>(plain.size()) == kind.header_bytes + payload) inflater.finish();
+  return plain;
+}
+
+/// What `use(count, reader)` makes of the items: `reader` stands before them and has their bytes
+/// left, no more.
+template <typename F>
+auto read_idx(std::span<const std::byte> bytes, const std::string& file, const IdxKind& kind,
+              F use) {
+  std::vector<std::byte> plain;
+  std::string name = file;
+  if (is_gzip(bytes)) {
+    plain = expand(bytes, file, kind);
+    bytes = plain;
+    name += " (expanded)";
+  }
+  ByteReader reader(name, bytes);
+  const int64_t count = read_header(reader, kind);
+  if (reader.remaining() != count * kind.item_bytes) {
+    reader.bad("{} items need {} bytes, {} are left in the file", count, count * kind.item_bytes,
+               reader.remaining());
+  }
+  return use(count, reader);
+}
+
+/// Error{kBadFile} before a file is read that no right header could explain.
+std::vector<std::byte> read_bounded(const std::string& path) {
+  const int64_t limit = kImages.header_bytes + kMaxSamples * kPixels;
+  const int64_t size = sys::size(sys::open_for_read(path), path);
+  if (size > limit) {
+    fail(ErrorKind::kBadFile, "{}: byte {}: the file has {} bytes; {} is the most", path, limit,
+         size, limit);
+  }
+  return sys::read_file(path);
+}
+
+/// The path of `name` or `name`.gz in `folder`.
+std::optional<std::string> file_in(const std::string& folder, const std::string& name) {
+  for (const char* suffix : {"", ".gz"}) {
+    std::string path = folder + "/" + name + suffix;
+    if (sys::exists(path)) return path;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> folder_with_files(const std::string& folder) {
+  for (const char* suffix : {"", "/mnist"}) {
+    std::string candidate = folder + suffix;
+    if (std::all_of(kFiles.begin(), kFiles.end(),
+                    [&](const char* name) { return file_in(candidate, name).has_value(); })) {
+      return candidate;
+    }
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void missing(const std::string& folder) {
+  fail(ErrorKind::kIo,
+       "{0} and {0}/mnist lack MNIST's files: {1}, {2}, {3}, {4} (each plain or .gz)", folder,
+       kFiles[0], kFiles[1], kFiles[2], kFiles[3]);
+}
+
+}  // namespace
+
+std::optional<std::string> find_mnist(const std::string& explicit_folder) {
+  if (!explicit_folder.empty()) {
+    if (auto found = folder_with_files(explicit_folder)) return found;
+    missing(explicit_folder);
+  }
+  if (const char* variable = std::getenv("SLUICE_DATA"); variable != nullptr && *variable != '\0') {
+    if (auto found = folder_with_files(variable)) return found;
+  }
+  return folder_with_files("data/mnist");
+}
+
+HostTensor read_idx_images(std::span<const std::byte> bytes, const std::string& file) {
+  std::array<float, 256> normalised;
+  for (size_t grey = 0; grey < normalised.size(); ++grey) {
+    normalised[grey] = normalised_pixel(static_cast<uint8_t>(grey));
+  }
+  return read_idx(bytes, file, kImages, [&](int64_t count, ByteReader& reader) {
+    HostTensor images(TensorSpec{{count, kDigitSide, kDigitSide}, f32, {}});
+    const auto pixels = reader.take(count * kPixels, "the images");
+    std::transform(pixels.begin(), pixels.end(), images.as<float>().begin(),
+                   [&](std::byte grey) { return normalised[static_cast<size_t>(grey)]; });
+    return images;
+  });
+}
+
+HostTensor read_idx_labels(std::span<const std::byte> bytes, const std::string& file) {
+  return read_idx(bytes, file, kLabels, [&](int64_t count, ByteReader& reader) {
+    HostTensor labels(TensorSpec{{count}, i32, {}});
+    ByteReader here = reader;
+    const auto bytes = reader.take(count, "the labels");
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const auto label = static_cast<int32_t>(bytes[i]);
+      if (label > 9) {
+        here.take(static_cast<int64_t>(i), "the labels");
+        here.bad("label {}; 0 to 9 are right", label);
+      }
+      labels.as<int32_t>()[i] = label;
+    }
+    return labels;
+  });
+}
+
+Dataset load_mnist(const std::string& folder, Split split) {
+  const auto found = folder_with_files(folder);
+  if (!found) missing(folder);
+  const size_t first = split == Split::kTrain ? 0 : 2;
+  const std::string images_path = *file_in(*found, kFiles[first]);
+  const std::string labels_path = *file_in(*found, kFiles[first + 1]);
+
+  Dataset set;
+  set.images = read_idx_images(read_bounded(images_path), images_path);
+  set.labels = read_idx_labels(read_bounded(labels_path), labels_path);
+  if (set.images.shape()[0] != set.labels.shape()[0]) {
+    fail(ErrorKind::kBadFile, "{}: byte 4: {} labels for the {} images of {}", labels_path,
+         set.labels.shape()[0], set.images.shape()[0], images_path);
+  }
+  set.source =
+      fmt::format("MNIST, {} digits of {}", split == Split::kTrain ? "training" : "test", *found);
+  return set;
+}
+
+}  // namespace sluice::data

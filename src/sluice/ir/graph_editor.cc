@@ -1,0 +1,308 @@
+#include "sluice/ir/graph_editor.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sluice/ir/builtin.h"
+
+namespace sluice {
+namespace {
+
+bool has_effects(const Ir& ir, const Op& op, std::map<GraphId, bool>& known);
+
+bool has_effects(const Ir& ir, GraphId id, std::map<GraphId, bool>& known) {
+  const auto found = known.find(id);
+  if (found != known.end()) return found->second;
+  const auto& ops = ir.graph(id).ops();
+  const bool any =
+      std::any_of(ops.begin(), ops.end(), [&](const Op& op) { return has_effects(ir, op, known); });
+  known.emplace(id, any);
+  return any;
+}
+
+bool has_effects(const Ir& ir, const Op& op, std::map<GraphId, bool>& known) {
+  return !op.effects.empty() ||
+         std::any_of(op.callees.begin(), op.callees.end(),
+                     [&](GraphId callee) { return has_effects(ir, callee, known); });
+}
+
+bool calls_any(const Op& op, const std::set<GraphId>& graphs) {
+  return std::any_of(op.callees.begin(), op.callees.end(),
+                     [&](GraphId id) { return graphs.contains(id); });
+}
+
+}  // namespace
+
+GraphEditor::Mark GraphEditor::mark(const Ir& ir) {
+  const IrState& state = *ir.graph(0).ir_;
+  Mark mark{state.next_op, state.next_graph_number, state.next_tensor_suffix, {}};
+  for (const auto& g : state.graphs) {
+    mark.graphs.push_back({g->tensors_.size(), g->storages_.size(), g->inputs_.size(),
+                           g->outputs_.size(), g->appended_outputs_.size()});
+  }
+  return mark;
+}
+
+void GraphEditor::roll_back(const Ir& ir, const Mark& mark) {
+  IrState& state = *ir.graph(0).ir_;
+  state.graphs.resize(mark.graphs.size());
+  state.next_op = mark.next_op;
+  state.next_graph_number = mark.next_graph_number;
+  state.next_tensor_suffix = mark.next_tensor_suffix;
+  for (size_t i = 0; i < mark.graphs.size(); ++i) {
+    Graph& g = *state.graphs[i];
+    const Mark::Counts& counts = mark.graphs[i];
+    if (g.tensors_.size() == counts.tensors && g.outputs_.size() == counts.outputs) continue;
+    std::erase_if(g.ops_, [&](const Op& op) { return op.id >= mark.next_op; });
+    for (Op& op : g.ops_) {
+      std::erase_if(op.outputs,
+                    [&](TensorId t) { return static_cast<size_t>(t) >= counts.tensors; });
+    }
+    for (size_t t = counts.tensors; t < g.tensors_.size(); ++t)
+      g.by_name_.erase(g.tensors_[t].name);
+    g.tensors_.resize(counts.tensors);
+    g.storages_.resize(counts.storages);
+    g.inputs_.resize(counts.inputs);
+    g.outputs_.resize(counts.outputs);
+    g.appended_outputs_.resize(counts.appended_outputs);
+    GraphEditor(g).renumber();
+  }
+}
+
+void GraphEditor::append_outputs(const Tensors& outputs) {
+  if (outputs.empty()) return;
+  for (const Tensor& t : outputs) graph_.check_operand(t, "output");
+  auto& graphs = graph_.ir_->graphs;
+
+  // Both branches of a conditional have the same outputs, so they grow together.
+  std::set<GraphId> growing{graph_.id_};
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const auto& g : graphs) {
+      for (const Op& op : g->ops_) {
+        if (op.callees.empty() || !calls_any(op, growing)) continue;
+        require(op.def != &builtin::loop(),
+                "graph {} is the body of {} in graph {}: it cannot get further outputs",
+                g->ir_->graphs[static_cast<size_t>(op.callees[0])]->name_, op.label(), g->name_);
+        for (const GraphId callee : op.callees) changed |= growing.insert(callee).second;
+      }
+    }
+  }
+  const auto append = [](Graph& g, TensorId t) {
+    g.appended_outputs_.push_back(g.outputs_.size());
+    g.outputs_.push_back(t);
+  };
+  for (const Tensor& t : outputs) append(graph_, t.id());
+  for (const GraphId id : growing) {
+    if (id == graph_.id_) continue;
+    Graph& other = *graphs[static_cast<size_t>(id)];
+    for (const Tensor& t : outputs) {
+      const builtin::InitOptions zeros{.shape = t.shape(), .dtype = t.dtype()};
+      append(other,
+             other.emit(builtin::init(), {}, to_attrs(zeros), {.name = "no_activation"})[0].id());
+    }
+  }
+  for (const auto& g : graphs) {
+    for (Op& op : g->ops_) {
+      if (op.callees.empty() || !calls_any(op, growing)) continue;
+      for (const Tensor& t : outputs) {
+        const TensorId id =
+            g->add_root(fmt::format("autodiff_output__t{}", g->ir_->next_tensor_suffix++), t.spec(),
+                        TensorKind::kResult);
+        g->storages_.back().writers[0].op = op.id;
+        TensorInfo& info = g->tensors_[static_cast<size_t>(id)];
+        info.producer = op.id;
+        info.output = static_cast<int>(op.outputs.size());
+        op.outputs.push_back(id);
+      }
+    }
+  }
+}
+
+void GraphEditor::set_inputs(const Tensors& inputs) {
+  std::vector<TensorId> ids;
+  for (const Tensor& t : inputs) {
+    SLUICE_CHECK(graph_.owns(t) && graph_.info(t).kind == TensorKind::kInput);
+    ids.push_back(t.id());
+  }
+  graph_.inputs_ = std::move(ids);
+}
+
+void GraphEditor::rename(const Tensor& tensor, std::string name) {
+  SLUICE_CHECK(graph_.owns(tensor));
+  TensorInfo& info = graph_.tensors_[static_cast<size_t>(tensor.id())];
+  if (info.name == name) return;
+  graph_.by_name_.erase(info.name);
+  info.name = graph_.unique_name(std::move(name));
+  graph_.by_name_.emplace(info.name, tensor.id());
+}
+
+Tensor GraphEditor::share_constant(const Tensor& constant) {
+  const TensorInfo& from = constant.graph().info(constant);
+  SLUICE_CHECK(from.kind == TensorKind::kConstant);
+  const auto value = from.constant;
+  const TensorId id = graph_.add_root(from.name, from.spec, TensorKind::kConstant);
+  graph_.tensors_[static_cast<size_t>(id)].constant = value;
+  return graph_.handle(id);
+}
+
+void GraphEditor::place(const std::vector<Placement>& placements) {
+  if (placements.empty()) return;
+  std::unordered_map<OpId, size_t> moved;
+  std::unordered_map<OpId, std::vector<OpId>> before;
+  std::unordered_map<OpId, std::vector<OpId>> after;
+  for (const Placement& p : placements) {
+    moved.emplace(p.op, static_cast<size_t>(graph_.op_index(p.op)));
+    (p.side == Placement::Side::kBefore ? before : after)[p.anchor].push_back(p.op);
+  }
+  for (const Placement& p : placements) SLUICE_CHECK(!moved.contains(p.anchor));
+  std::vector<Op> order;
+  order.reserve(graph_.ops_.size());
+  const auto add = [&](const std::unordered_map<OpId, std::vector<OpId>>& group, OpId anchor) {
+    const auto found = group.find(anchor);
+    if (found == group.end()) return;
+    for (const OpId id : found->second) order.push_back(graph_.ops_[moved.at(id)]);
+  };
+  for (const Op& op : graph_.ops_) {
+    if (moved.contains(op.id)) continue;
+    add(before, op.id);
+    order.push_back(op);
+    add(after, op.id);
+  }
+  SLUICE_CHECK(order.size() == graph_.ops_.size());
+  graph_.ops_ = std::move(order);
+  renumber();
+}
+
+void GraphEditor::remove_dead_ops() {
+  const Ir ir = graph_.ir();
+  std::map<GraphId, bool> effects;
+  // By storage: what is written into a live storage is live too.
+  std::vector<bool> live(graph_.storages_.size(), false);
+  const auto mark = [&](TensorId t) { live[static_cast<size_t>(graph_.info(t).storage)] = true; };
+  const auto is_live = [&](TensorId t) {
+    return live[static_cast<size_t>(graph_.info(t).storage)];
+  };
+  for (const TensorId t : graph_.outputs_) mark(t);
+  for (const TensorId t : graph_.inputs_) {
+    if (graph_.info(t).pass == Pass::kByReference) mark(t);
+  }
+  for (const Tensor& t : graph_.variables()) mark(t.id());
+  std::unordered_set<OpId> dead;
+  for (size_t i = graph_.ops_.size(); i-- > 0;) {
+    const Op& op = graph_.ops_[i];
+    const bool used = std::any_of(op.outputs.begin(), op.outputs.end(), is_live) ||
+                      std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Operand& o) {
+                        return o.new_version >= 0 && is_live(o.tensor);
+                      });
+    if (!used && !has_effects(ir, op, effects)) {
+      dead.insert(op.id);
+      continue;
+    }
+    for (const Operand& o : op.inputs) mark(o.tensor);
+  }
+  remove_ops(dead);
+}
+
+void GraphEditor::remove_ops(const std::unordered_set<OpId>& ops) {
+  if (ops.empty()) return;
+  std::erase_if(graph_.ops_, [&](const Op& op) { return ops.contains(op.id); });
+  renumber();
+}
+
+std::vector<TensorId> GraphEditor::compact(TensorId first) {
+  const size_t count = graph_.tensors_.size();
+  std::vector<bool> used(count, false);
+  for (TensorId t = 0; t < graph_.tensor_count(); ++t) {
+    used[static_cast<size_t>(t)] = t < first || graph_.info(t).kind == TensorKind::kVariable;
+  }
+  for (const TensorId t : graph_.inputs_) used[static_cast<size_t>(t)] = true;
+  for (const TensorId t : graph_.outputs_) used[static_cast<size_t>(t)] = true;
+  for (const Op& op : graph_.ops_) {
+    for (const Operand& o : op.inputs) used[static_cast<size_t>(o.tensor)] = true;
+    for (const TensorId t : op.outputs) used[static_cast<size_t>(t)] = true;
+  }
+  std::vector<TensorId> tensor_at(count, -1);
+  std::vector<int32_t> storage_at(graph_.storages_.size(), -1);
+  std::vector<TensorInfo> tensors;
+  std::vector<Storage> storages;
+  for (size_t t = 0; t < count; ++t) {
+    if (!used[t]) {
+      graph_.by_name_.erase(graph_.tensors_[t].name);
+      continue;
+    }
+    tensor_at[t] = static_cast<TensorId>(tensors.size());
+    tensors.push_back(std::move(graph_.tensors_[t]));
+  }
+  for (TensorInfo& info : tensors) {
+    int32_t& at = storage_at[static_cast<size_t>(info.storage)];
+    if (at < 0) {
+      at = static_cast<int32_t>(storages.size());
+      storages.push_back(std::move(graph_.storages_[static_cast<size_t>(info.storage)]));
+    }
+    info.storage = at;
+  }
+  const auto move = [&](TensorId& t) {
+    if (t >= 0) t = tensor_at[static_cast<size_t>(t)];
+  };
+  for (Storage& s : storages) {
+    move(s.root);
+    SLUICE_CHECK(s.root >= 0);
+    for (Storage::Write& w : s.writers) move(w.handle);
+  }
+  for (TensorId& t : graph_.inputs_) move(t);
+  for (TensorId& t : graph_.outputs_) move(t);
+  for (Op& op : graph_.ops_) {
+    for (Operand& o : op.inputs) move(o.tensor);
+    for (TensorId& t : op.outputs) move(t);
+  }
+  for (auto& [name, t] : graph_.by_name_) move(t);
+  graph_.tensors_ = std::move(tensors);
+  graph_.storages_ = std::move(storages);
+  return tensor_at;
+}
+
+void GraphEditor::renumber() {
+  for (Storage& s : graph_.storages_) s.writers.resize(1);
+  graph_.op_index_.clear();
+  for (size_t i = 0; i < graph_.ops_.size(); ++i) {
+    Op& op = graph_.ops_[i];
+    graph_.op_index_.emplace(op.id, static_cast<int64_t>(i));
+    const auto storage_of = [&](TensorId t) -> Storage& {
+      return graph_.storages_[static_cast<size_t>(graph_.info(t).storage)];
+    };
+    for (Operand& o : op.inputs) {
+      o.version = storage_of(o.tensor).version();
+      if (o.mode != Mode::kRead) o.new_version = o.version + 1;
+    }
+    for (const Operand& o : op.inputs) {
+      if (o.mode != Mode::kRead) storage_of(o.tensor).writers.push_back({op.id, -1});
+    }
+    for (const Alias& a : op.def->aliases) {
+      const TensorId t = op.outputs[static_cast<size_t>(a.output)];
+      Storage& storage = storage_of(t);
+      graph_.tensors_[static_cast<size_t>(t)].version = storage.version();
+      if (op.inputs[static_cast<size_t>(a.input)].mode != Mode::kRead)
+        storage.writers.back().handle = t;
+    }
+  }
+}
+
+GraphEditor::Guise::Guise(Graph& graph, const Op& origin)
+    : graph_(graph),
+      where_(origin.where),
+      scope_(graph.scope_),
+      device_(graph.device_),
+      first_(graph.ops_.size()) {
+  graph.scope_ = origin.module_path;
+  graph.device_ = origin.device;
+}
+
+GraphEditor::Guise::~Guise() {
+  for (size_t i = first_; i < graph_.ops_.size(); ++i) graph_.ops_[i].where = where_;
+  graph_.scope_ = scope_;
+  graph_.device_ = device_;
+}
+
+}  // namespace sluice

@@ -1,0 +1,49 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "sluice/exe/executable.h"
+
+namespace sluice::runtime {
+
+/// What a kernel gets: resolved operand addresses (inputs, then outputs), the worker's scratch memory, evaluated
+/// scalar arguments.
+struct KernelBlock {
+  std::byte* const* operands = nullptr;
+  std::byte* workspace = nullptr;
+  const int64_t* scalars = nullptr;
+};
+
+/// Runs task `task` of a kernel. `state` is what binding prepared: shapes, decoded options.
+using KernelFunction = void (*)(const void* state, const KernelBlock& block, int64_t task);
+
+/// A kernel of a device, ready to run: one indirect call a task.
+struct BoundKernel {
+  KernelFunction run = nullptr;
+  std::shared_ptr<const void> state;
+  double flops = 0;  ///< Of all tasks.
+};
+
+/// Device memory of one arena.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  virtual std::byte* data() = 0;
+};
+
+/// A device that can run programs.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string kind() const = 0;
+  /// Memory aligned to 64 bytes. Error{kDoesNotFit} if the system refuses it.
+  virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
+  /// The kernel of a key on operands of the step's specs. Error{kUsage} for an unknown key.
+  virtual BoundKernel bind(const exe::Kernel& kernel) = 0;
+  /// Called once by each worker thread before it computes for this device, and to undo it after.
+  virtual uint64_t enter_thread() { return 0; }
+  virtual void leave_thread(uint64_t) {}
+};
+
+}  // namespace sluice::runtime

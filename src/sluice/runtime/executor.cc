@@ -1,0 +1,228 @@
+#include "sluice/runtime/executor.h"
+
+#include <cstring>
+#include <new>
+
+#include "sluice/base/rng.h"
+
+namespace sluice::runtime {
+namespace {
+
+constexpr int kSpins = 4000;          // About 50 µs: longer than a barrier, shorter than a wake-up costs.
+constexpr size_t kIoQueueLength = 256;
+
+std::unique_ptr<std::byte[]> host_memory(int64_t bytes) {
+  try {
+    return std::make_unique<std::byte[]>(static_cast<size_t>(bytes));
+  } catch (const std::bad_alloc&) {
+    fail(ErrorKind::kDoesNotFit, "the system refuses {} bytes of host memory", bytes);
+  }
+}
+
+}  // namespace
+
+Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices, ExecutorOptions options)
+    : executable_(std::move(executable)), devices_(std::move(devices)), options_(options), channels_(executable_.channels.size()) {
+  require(devices_.size() == executable_.devices.size(), "executable: it needs {} devices, {} are given",
+          executable_.devices.size(), devices_.size());
+  for (const exe::Device& device : executable_.devices) {
+    require(device.workers == options_.threads, "executable: planned for {} workers a device, started with {}",
+            device.workers, options_.threads);
+  }
+  std::vector<Device*> raw;
+  for (const auto& d : devices_) raw.push_back(d.get());
+  loaded_ = load(executable_, raw);
+  for (const exe::Arena& arena : executable_.arenas) {
+    Region region;
+    region.bytes = arena.bytes;
+    std::byte* base = nullptr;
+    if (arena.space == exe::Space::kDevice) {
+      region.device = devices_[static_cast<size_t>(arena.device)]->allocate(arena.bytes);
+      base = region.device->data();
+    } else {
+      require(arena.space != exe::Space::kFile, "executable: the file tier is not run by this runtime");
+      region.host = host_memory(arena.bytes);
+      base = region.host.get();
+    }
+    regions_.push_back(std::move(region));
+    state_.arenas.push_back(base);
+  }
+  for (size_t c = 0; c < channels_.size(); ++c) channels_[c].capacity = executable_.channels[c].capacity;
+  state_.executable = &executable_;
+  state_.loaded = &loaded_;
+  state_.channels = &channels_;
+  state_.workers = options_.threads;
+  bool has_io = false;
+  for (const exe::Device& device : executable_.devices) {
+    state_.arrived.push_back(std::make_unique<std::atomic<int64_t>>(0));
+    auto& queues = state_.io.emplace_back();
+    for (size_t q = 0; q < std::max<size_t>(device.queues.size(), 1); ++q) {
+      queues.push_back(q == 0 ? nullptr : std::make_unique<IoQueue>(kIoQueueLength));
+      has_io = has_io || q > 0;
+    }
+  }
+  for (int w = 0; w < options_.threads; ++w) {
+    auto& own = strands_.emplace_back();
+    for (size_t d = 0; d < devices_.size(); ++d) own.emplace_back(state_, static_cast<int>(d), w);
+  }
+  pool_ = std::make_unique<Pool>(options_.threads);
+  if (has_io) io_thread_ = std::thread([this] { serve_io(); });
+}
+
+Executor::~Executor() {
+  if (!io_thread_.joinable()) return;
+  io_quit_ = true;
+  io_epoch_.fetch_add(2);
+  io_epoch_.notify_all();
+  io_thread_.join();
+}
+
+void Executor::prepare(const exe::Program& program, HostStreams& streams) {
+  state_.streams = &streams;
+  state_.stop = false;
+  error_ = nullptr;
+  for (auto& a : state_.arrived) a->store(0);
+  for (ChannelState& c : channels_) {
+    c.sent = 0;
+    c.received = 0;
+  }
+  for (auto& queues : state_.io) {
+    for (auto& q : queues) {
+      if (q != nullptr) q->reset();
+    }
+  }
+  for (auto& own : strands_) {
+    for (Strand& s : own) s.start(program);
+  }
+}
+
+void Executor::fail_run(std::exception_ptr error) {
+  const std::lock_guard lock(error_lock_);
+  if (error_ == nullptr) error_ = std::move(error);
+  state_.stop = true;
+}
+
+bool Executor::advance_or_fail(Strand& strand) {
+  try {
+    return strand.advance();
+  } catch (Error& e) {
+    if (const exe::Step* step = strand.current()) {
+      e.note(fmt::format("running op {} made at {}", step->origin, step->where));
+    }
+    fail_run(std::current_exception());
+  } catch (...) {
+    fail_run(std::current_exception());
+  }
+  return true;
+}
+
+void Executor::drive(int worker) {
+  std::vector<Strand>& own = strands_[static_cast<size_t>(worker)];
+  const uint64_t mode = devices_[0]->enter_thread();
+  const bool may_spin = options_.usable_cores >= options_.threads;
+  int idle = 0;
+  for (;;) {
+    bool progress = false;
+    bool finished = true;
+    for (Strand& s : own) {
+      if (s.finished()) continue;
+      progress = advance_or_fail(s) || progress;
+      finished = finished && s.finished();
+    }
+    if (finished || state_.stop.load(std::memory_order_relaxed)) break;
+    if (progress) {
+      idle = 0;
+    } else if (may_spin && ++idle < kSpins) {
+      spin_pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+  devices_[0]->leave_thread(mode);
+}
+
+void Executor::serve_io() {
+  uint32_t seen = 0;
+  for (;;) {
+    io_epoch_.wait(seen, std::memory_order_acquire);
+    seen = io_epoch_.load(std::memory_order_acquire);
+    if (io_quit_) return;
+    while ((seen & 1u) != 0 && io_epoch_.load(std::memory_order_acquire) == seen) {
+      bool progress = false;
+      for (auto& queues : state_.io) {
+        for (auto& q : queues) progress = (q != nullptr && q->advance()) || progress;
+      }
+      if (!progress) std::this_thread::yield();
+    }
+  }
+}
+
+void Executor::run(const exe::Program& program, HostStreams& streams) {
+  prepare(program, streams);
+  const bool has_io = io_thread_.joinable();
+  if (has_io) {
+    io_epoch_.fetch_add(1, std::memory_order_release);
+    io_epoch_.notify_all();
+  }
+  pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
+  if (has_io) {
+    io_epoch_.fetch_add(1, std::memory_order_release);
+    io_epoch_.notify_all();
+  }
+  if (error_ != nullptr) std::rethrow_exception(error_);
+}
+
+void Executor::run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed) {
+  prepare(program, streams);
+  std::vector<Strand*> strands;
+  std::vector<IoQueue*> queues;
+  for (auto& own : strands_) {
+    for (Strand& s : own) strands.push_back(&s);
+  }
+  for (auto& device : state_.io) {
+    for (auto& q : device) {
+      if (q != nullptr) queues.push_back(q.get());
+    }
+  }
+  const uint64_t mode = devices_[0]->enter_thread();
+  const Seed key{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
+  const auto finished = [&] {
+    for (const Strand* s : strands) {
+      if (!s->finished()) return false;
+    }
+    return true;
+  };
+  int stuck = 0;
+  const int patience = 64 * static_cast<int>(strands.size() + queues.size());
+  for (uint64_t turn = 0; !finished() && error_ == nullptr; ++turn) {
+    const size_t pick = random_bits(key, turn) % (strands.size() + queues.size());
+    const bool progress = pick < strands.size() ? (!strands[pick]->finished() && advance_or_fail(*strands[pick]))
+                                                : queues[pick - strands.size()]->advance();
+    stuck = progress ? 0 : stuck + 1;
+    if (stuck > patience) {
+      devices_[0]->leave_thread(mode);
+      fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
+    }
+  }
+  devices_[0]->leave_thread(mode);
+  if (error_ != nullptr) std::rethrow_exception(error_);
+}
+
+int64_t Executor::measured_bytes(int32_t device, exe::Space space) const {
+  int64_t bytes = 0;
+  for (size_t a = 0; a < regions_.size(); ++a) {
+    const exe::Arena& arena = executable_.arenas[a];
+    if (arena.space == space && (arena.device == device || space != exe::Space::kDevice)) bytes += regions_[a].bytes;
+  }
+  return bytes;
+}
+
+Counters Executor::counters() const {
+  Counters sum;
+  for (const auto& own : strands_) {
+    for (const Strand& s : own) sum += s.counters();
+  }
+  return sum;
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,69 @@
+#pragma once
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sluice/runtime/pool.h"
+#include "sluice/runtime/strand.h"
+
+namespace sluice::runtime {
+
+struct ExecutorOptions {
+  int threads = 1;       ///< Workers of the pool.
+  int usable_cores = 1;  ///< Workers spin only if there are at least as many cores.
+};
+
+/// Runs the programs of one executable on devices of this process. Allocates its arenas once; a run allocates nothing.
+class Executor {
+ public:
+  Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices, ExecutorOptions options);
+  ~Executor();
+
+  const exe::Executable& executable() const { return executable_; }
+  /// Runs a program on bound streams. What a step threw is rethrown here, with the op and its source line; the
+  /// others stop at their next barrier or wait.
+  void run(const exe::Program& program, HostStreams& streams);
+  /// The same on this thread alone: at each turn a strand or io queue chosen by `seed` is advanced. Error{kInternal}
+  /// if all are stuck.
+  void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
+
+  std::byte* arena(int32_t index) const { return state_.arenas[static_cast<size_t>(index)]; }
+  /// Bytes allocated for arenas of a device in a space.
+  int64_t measured_bytes(int32_t device, exe::Space space) const;
+  /// Sum over all runs.
+  Counters counters() const;
+
+ private:
+  struct Region {
+    std::unique_ptr<DeviceMemory> device;
+    std::unique_ptr<std::byte[]> host;
+    int64_t bytes = 0;
+  };
+
+  void prepare(const exe::Program& program, HostStreams& streams);
+  void drive(int worker);
+  void serve_io();
+  void fail_run(std::exception_ptr error);
+  bool advance_or_fail(Strand& strand);
+
+  exe::Executable executable_;
+  std::vector<std::shared_ptr<Device>> devices_;
+  ExecutorOptions options_;
+  LoadedProgram loaded_;
+  std::vector<Region> regions_;
+  std::vector<ChannelState> channels_;
+  RunState state_;
+  std::vector<std::vector<Strand>> strands_;  ///< [worker][device]
+  std::unique_ptr<Pool> pool_;
+  std::mutex error_lock_;
+  std::exception_ptr error_;
+  std::thread io_thread_;
+  std::atomic<uint32_t> io_epoch_{0};  ///< Odd while a run is on.
+  std::atomic<bool> io_quit_{false};
+};
+
+}  // namespace sluice::runtime

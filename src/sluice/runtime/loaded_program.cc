@@ -1,0 +1,92 @@
+#include "sluice/runtime/loaded_program.h"
+
+#include <algorithm>
+
+namespace sluice::runtime {
+namespace {
+
+// Calls never recurse, so the deepest chain is found by walking callees.
+class NeedsOf {
+ public:
+  explicit NeedsOf(const exe::Executable& executable) : executable_(executable), known_(executable.functions.size()) {}
+
+  const StackNeeds& operator()(int32_t id) {
+    auto& entry = known_[static_cast<size_t>(id)];
+    if (entry.depth != 0) return entry;
+    const exe::Function& f = executable_.functions[static_cast<size_t>(id)];
+    StackNeeds below;
+    const auto visit = [&](const exe::Call& call) {
+      const StackNeeds n = (*this)(call.function);
+      below.depth = std::max(below.depth, n.depth);
+      below.params = std::max(below.params, n.params);
+      below.index_params = std::max(below.index_params, n.index_params);
+      below.operands = std::max(below.operands, n.operands);
+      below.scalars = std::max(below.scalars, n.scalars);
+    };
+    for (const exe::Step& step : f.steps) {
+      if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
+        below.operands = std::max(below.operands, kernel->operands.size());
+        below.scalars = std::max(below.scalars, kernel->scalars.size());
+      }
+      if (const auto* call = std::get_if<exe::Call>(&step.body)) visit(*call);
+      if (const auto* loop = std::get_if<exe::Loop>(&step.body)) visit(loop->body);
+      if (const auto* branch = std::get_if<exe::Branch>(&step.body)) {
+        visit(branch->then_call);
+        visit(branch->else_call);
+      }
+    }
+    below.depth += 1;
+    below.params += f.params.size();
+    below.index_params += static_cast<size_t>(f.index_params);
+    entry = below;
+    return entry;
+  }
+
+ private:
+  const exe::Executable& executable_;
+  std::vector<StackNeeds> known_;
+};
+
+}  // namespace
+
+LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices) {
+  LoadedProgram program;
+  for (const exe::Function& function : executable.functions) {
+    LoadedFunction loaded;
+    loaded.function = &function;
+    for (const exe::Step& step : function.steps) {
+      LoadedStep s{&step, -1};
+      if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
+        s.kernel = static_cast<int32_t>(loaded.kernels.size());
+        try {
+          loaded.bound.push_back(devices[static_cast<size_t>(function.device)]->bind(*kernel));
+        } catch (Error& e) {
+          throw e.note(fmt::format("binding {} ({}) made at {}", kernel->op, kernel->key, step.where));
+        }
+        LoadedKernel k;
+        k.run = loaded.bound.back().run;
+        k.state = loaded.bound.back().state.get();
+        k.operands = &kernel->operands;
+        k.scalars = &kernel->scalars;
+        k.tasks = kernel->tasks;
+        k.flops = loaded.bound.back().flops;
+        for (const exe::Operand& o : kernel->operands) k.operand_bytes += o.bytes;
+        loaded.kernels.push_back(k);
+      }
+      loaded.steps.push_back(s);
+    }
+    program.functions.push_back(std::move(loaded));
+  }
+  NeedsOf needs(executable);
+  for (size_t id = 0; id < executable.functions.size(); ++id) {
+    const StackNeeds n = needs(static_cast<int32_t>(id));
+    program.needs.depth = std::max(program.needs.depth, n.depth);
+    program.needs.params = std::max(program.needs.params, n.params);
+    program.needs.index_params = std::max(program.needs.index_params, n.index_params);
+    program.needs.operands = std::max(program.needs.operands, n.operands);
+    program.needs.scalars = std::max(program.needs.scalars, n.scalars);
+  }
+  return program;
+}
+
+}  // namespace sluice::runtime

@@ -1,0 +1,41 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace sluice::runtime {
+
+/// A fixed team of workers. The calling thread is worker 0; the others sleep between jobs.
+class Pool {
+ public:
+  /// `workers` >= 1 threads in all.
+  explicit Pool(int workers);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  int workers() const { return static_cast<int>(threads_.size()) + 1; }
+  /// Calls job(argument, worker) on every worker and returns when all have returned. The job must not throw.
+  void run(void (*job)(void*, int), void* argument);
+
+ private:
+  void serve(int worker);
+
+  std::vector<std::thread> threads_;
+  std::atomic<uint32_t> generation_{0};
+  std::atomic<uint32_t> finished_{0};
+  std::atomic<bool> quit_{false};
+  void (*job_)(void*, int) = nullptr;
+  void* argument_ = nullptr;
+};
+
+/// One turn of a busy wait.
+inline void spin_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace sluice::runtime

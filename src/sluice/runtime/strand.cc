@@ -1,0 +1,315 @@
+#include "sluice/runtime/strand.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "sluice/base/error.h"
+
+namespace sluice::runtime {
+
+int64_t IoQueue::issue(const Transfer& transfer) {
+  const int64_t number = issued_.load(std::memory_order_relaxed);
+  if (number - ended_.load(std::memory_order_acquire) >= static_cast<int64_t>(ring_.size())) return -1;
+  ring_[static_cast<size_t>(number) % ring_.size()] = transfer;
+  issued_.store(number + 1, std::memory_order_release);
+  return number;
+}
+
+bool IoQueue::advance() {
+  int64_t next = ended_.load(std::memory_order_relaxed);
+  const int64_t end = issued_.load(std::memory_order_acquire);
+  if (next == end) return false;
+  for (; next < end; ++next) {
+    const Transfer& t = ring_[static_cast<size_t>(next) % ring_.size()];
+    std::memcpy(t.to, t.from, static_cast<size_t>(t.bytes));
+    ended_.store(next + 1, std::memory_order_release);
+  }
+  return true;
+}
+
+void IoQueue::reset() {
+  issued_ = 0;
+  ended_ = 0;
+}
+
+Counters& Counters::operator+=(const Counters& other) {
+  kernels += other.kernels;
+  bytes += other.bytes;
+  flops += other.flops;
+  barriers += other.barriers;
+  waits += other.waits;
+  return *this;
+}
+
+Strand::Strand(RunState& run, int device, int worker) : run_(run), device_(device), worker_(worker) {
+  const StackNeeds& needs = run.loaded->needs;
+  stack_.resize(static_cast<size_t>(needs.depth) + 1);
+  params_.resize(needs.params + 1);
+  index_params_.resize(needs.index_params + 1);
+  operands_.resize(needs.operands + 1);
+  scalars_.resize(needs.scalars + 1);
+  tokens_.reserve(64);
+  for (size_t a = 0; a < run.executable->arenas.size(); ++a) {
+    const exe::Arena& arena = run.executable->arenas[a];
+    if (arena.kind == exe::ArenaKind::kWorkspace && arena.device == device) {
+      workspace_ = run.arenas[a] + worker * arena.stride;
+    }
+  }
+}
+
+void Strand::start(const exe::Program& program) {
+  depth_ = 0;
+  at_barrier_ = false;
+  synced_ = false;
+  barriers_ = 0;
+  tokens_.clear();
+  for (const exe::Entry& entry : program.entries) {
+    if (entry.device != device_) continue;
+    stack_[0] = {};
+    stack_[0].function = &run_.loaded->functions[static_cast<size_t>(entry.function)];
+    stack_[0].memory = run_.arenas[static_cast<size_t>(entry.frame.index)] + entry.frame.offset;
+    depth_ = 1;
+  }
+}
+
+const exe::Step* Strand::current() const {
+  if (depth_ == 0) return nullptr;
+  const Frame& frame = stack_[depth_ - 1];
+  return frame.pc < frame.function->steps.size() ? frame.function->steps[frame.pc].step : nullptr;
+}
+
+int64_t Strand::evaluate(const exe::IndexExpr& expr, int64_t iteration) const {
+  if (expr.is_constant()) return expr.constant();
+  const Frame& frame = stack_[depth_ - 1];
+  exe::IndexContext context;
+  context.params = {index_params_.data() + frame.index_params,
+                    static_cast<size_t>(frame.function->function->index_params)};
+  context.iteration = iteration;
+  context.replica = run_.replica;
+  return expr.evaluate(context);
+}
+
+std::byte* Strand::address(const exe::Address& at, int64_t iteration) const {
+  const Frame& frame = stack_[depth_ - 1];
+  std::byte* base = nullptr;
+  switch (at.base) {
+    case exe::Address::Base::kArena: base = run_.arenas[static_cast<size_t>(at.index)]; break;
+    case exe::Address::Base::kFrame: base = frame.memory; break;
+    case exe::Address::Base::kParam: base = params_[frame.params + static_cast<size_t>(at.index)]; break;
+  }
+  base += at.offset;
+  if (at.depth > 0) base += evaluate(at.slot, iteration) % at.depth * at.stride;
+  return base;
+}
+
+bool Strand::barrier() {
+  if (run_.workers == 1) return true;
+  std::atomic<int64_t>& arrived = *run_.arrived[static_cast<size_t>(device_)];
+  if (!at_barrier_) {
+    at_barrier_ = true;
+    ++barriers_;
+    ++counters_.barriers;
+    arrived.fetch_add(1, std::memory_order_acq_rel);
+  }
+  if (arrived.load(std::memory_order_acquire) < barriers_ * run_.workers) return false;
+  at_barrier_ = false;
+  return true;
+}
+
+bool Strand::step_kernel(const LoadedKernel& kernel) {
+  const int64_t workers = run_.workers;
+  const int64_t begin = kernel.tasks == 1 ? 0 : kernel.tasks * worker_ / workers;
+  const int64_t end = kernel.tasks == 1 ? (worker_ == 0 ? 1 : 0) : kernel.tasks * (worker_ + 1) / workers;
+  if (worker_ == 0) {
+    counters_.bytes += kernel.operand_bytes;
+    counters_.flops += kernel.flops;
+  }
+  if (begin == end) return true;
+  for (size_t i = 0; i < kernel.operands->size(); ++i) operands_[i] = address((*kernel.operands)[i].at, 0);
+  for (size_t i = 0; i < kernel.scalars->size(); ++i) scalars_[i] = evaluate((*kernel.scalars)[i], 0);
+  const KernelBlock block{operands_.data(), workspace_, scalars_.data()};
+  for (int64_t task = begin; task < end; ++task) kernel.run(kernel.state, block, task);
+  counters_.kernels += end - begin;
+  return true;
+}
+
+void Strand::enter(const exe::Call& call, int64_t iteration) {
+  const Frame& caller = stack_[depth_ - 1];
+  Frame callee;
+  callee.function = &run_.loaded->functions[static_cast<size_t>(call.function)];
+  callee.memory = address(call.frame, iteration);
+  callee.params = caller.params + caller.function->function->params.size();
+  callee.index_params = caller.index_params + static_cast<size_t>(caller.function->function->index_params);
+  for (size_t i = 0; i < call.args.size(); ++i) params_[callee.params + i] = address(call.args[i].at, iteration);
+  for (size_t i = 0; i < call.index_args.size(); ++i) {
+    index_params_[callee.index_params + i] = evaluate(call.index_args[i], iteration);
+  }
+  stack_[depth_++] = callee;
+}
+
+bool Strand::issue(const exe::Issue& issue, bool& blocked) {
+  // Worker 0 alone moves bytes and keeps the order of its queues; the others never wait for a token.
+  if (worker_ != 0) return false;
+  Transfer t;
+  std::byte* memory = address(issue.memory.at, 0);
+  int64_t entry = evaluate(issue.entry, 0);
+  if (issue.entry_from) {
+    uint32_t value;
+    std::memcpy(&value, address(issue.entry_from->at, 0), sizeof value);
+    entry = issue.entry_from->spec.dtype == i32 ? static_cast<int64_t>(static_cast<int32_t>(value)) : int64_t{value};
+  }
+  std::byte* other = nullptr;
+  if (issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut) {
+    other = run_.streams->entry(issue.object, entry);
+  } else {
+    const exe::RemoteBufferPlan& buffer = run_.executable->remote_buffers[static_cast<size_t>(issue.object)];
+    require(entry >= 0 && entry < buffer.entries, "remote buffer {}: entry {} is outside its {} entries", buffer.name,
+            entry, buffer.entries);
+    other = run_.arenas[static_cast<size_t>(buffer.arena)] + buffer.offset + entry * buffer.entry_stride;
+  }
+  const bool in = issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kRemoteLoad;
+  t.to = in ? memory : other;
+  t.from = in ? other : memory;
+  t.bytes = issue.memory.bytes;
+  if (issue.queue == 0) {
+    std::memcpy(t.to, t.from, static_cast<size_t>(t.bytes));
+    counters_.bytes += t.bytes;
+    return true;
+  }
+  const int64_t number = run_.io[static_cast<size_t>(device_)][static_cast<size_t>(issue.queue)]->issue(t);
+  if (number < 0) {
+    blocked = true;
+    return false;
+  }
+  counters_.bytes += t.bytes;
+  const int64_t key = static_cast<int64_t>(depth_) << 32 | issue.token;
+  const auto old = std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& e) { return e.first == key; });
+  if (old != tokens_.end()) {
+    old->second = number;
+  } else {
+    tokens_.emplace_back(key, number);
+  }
+  return true;
+}
+
+bool Strand::wait(const exe::Wait& wait) {
+  if (worker_ != 0) return true;
+  const int64_t key = static_cast<int64_t>(depth_) << 32 | wait.token;
+  const auto entry = std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& e) { return e.first == key; });
+  SLUICE_CHECK(entry != tokens_.end());
+  if (!run_.io[static_cast<size_t>(device_)][static_cast<size_t>(wait.queue)]->done(entry->second)) return false;
+  tokens_.erase(entry);
+  return true;
+}
+
+bool Strand::send(const exe::Send& send) {
+  if (worker_ != 0) return true;
+  ChannelState& state = (*run_.channels)[static_cast<size_t>(send.channel)];
+  const int64_t message = evaluate(send.message, 0);
+  if (!state.can_send(message)) return false;
+  const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(send.channel)];
+  std::memcpy(run_.arenas[static_cast<size_t>(channel.arena)] + channel.offset + message % channel.capacity * channel.slot_bytes,
+              address(send.operand.at, 0), static_cast<size_t>(send.operand.bytes));
+  state.sent.store(message + 1, std::memory_order_release);
+  return true;
+}
+
+bool Strand::receive(const exe::Receive& receive) {
+  if (worker_ != 0) return true;
+  ChannelState& state = (*run_.channels)[static_cast<size_t>(receive.channel)];
+  const int64_t message = evaluate(receive.message, 0);
+  if (!state.can_receive(message)) return false;
+  const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(receive.channel)];
+  std::memcpy(address(receive.operand.at, 0),
+              run_.arenas[static_cast<size_t>(channel.arena)] + channel.offset + message % channel.capacity * channel.slot_bytes,
+              static_cast<size_t>(receive.operand.bytes));
+  state.received.store(message + 1, std::memory_order_release);
+  return true;
+}
+
+void Strand::branch(const exe::Branch& branch) {
+  const bool taken = *address(branch.condition.at, 0) != std::byte{0};
+  enter(taken ? branch.then_call : branch.else_call, 0);
+}
+
+bool Strand::advance() {
+  bool progress = false;
+  while (depth_ > 0) {
+    Frame& frame = stack_[depth_ - 1];
+    if (frame.pc == frame.function->steps.size()) {
+      --depth_;
+      progress = true;
+      continue;
+    }
+    const LoadedStep& loaded = frame.function->steps[frame.pc];
+    const exe::Step& step = *loaded.step;
+    if (step.sync && !synced_ && frame.loop == nullptr) {
+      if (run_.stop.load(std::memory_order_relaxed)) {
+        depth_ = 0;
+        return true;
+      }
+      if (!barrier()) {
+        ++counters_.waits;
+        return progress;
+      }
+      synced_ = true;
+      progress = true;
+    }
+    if (loaded.kernel >= 0) {
+      step_kernel(frame.function->kernels[static_cast<size_t>(loaded.kernel)]);
+    } else if (const auto* call = std::get_if<exe::Call>(&step.body)) {
+      synced_ = false;
+      ++frame.pc;
+      progress = true;
+      enter(*call, 0);
+      continue;
+    } else if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
+      if (frame.loop == nullptr) {
+        frame.loop = loop;
+        frame.iteration = 0;
+      }
+      if (frame.iteration < loop->trips) {
+        progress = true;
+        enter(loop->body, frame.iteration++);
+        synced_ = false;
+        continue;  // On return this step is looked at again, without its barrier.
+      }
+      frame.loop = nullptr;
+    } else if (const auto* branch_step = std::get_if<exe::Branch>(&step.body)) {
+      synced_ = false;
+      ++frame.pc;
+      progress = true;
+      branch(*branch_step);
+      continue;
+    } else {
+      bool done = true;
+      if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
+        bool blocked = false;
+        issue(*i, blocked);
+        done = !blocked;
+      } else if (const auto* w = std::get_if<exe::Wait>(&step.body)) {
+        done = wait(*w);
+      } else if (const auto* s = std::get_if<exe::Send>(&step.body)) {
+        done = send(*s);
+      } else if (const auto* r = std::get_if<exe::Receive>(&step.body)) {
+        done = receive(*r);
+      } else {
+        fail(ErrorKind::kUsage, "collectives are not run by this runtime");
+      }
+      if (!done) {
+        if (run_.stop.load(std::memory_order_relaxed)) {
+          depth_ = 0;
+          return true;
+        }
+        ++counters_.waits;
+        return progress;
+      }
+    }
+    synced_ = false;
+    ++frame.pc;
+    progress = true;
+  }
+  return progress;
+}
+
+}  // namespace sluice::runtime

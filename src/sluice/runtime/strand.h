@@ -1,0 +1,116 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+#include "sluice/runtime/channel.h"
+#include "sluice/runtime/host_streams.h"
+#include "sluice/runtime/loaded_program.h"
+
+namespace sluice::runtime {
+
+/// A transfer handed to an io queue, addresses resolved.
+struct Transfer {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  int64_t bytes = 0;
+};
+
+/// The io queue of a device: transfers run in the order issued, by whoever advances it.
+class IoQueue {
+ public:
+  explicit IoQueue(size_t capacity) : ring_(capacity) {}
+  /// Number of the transfer, to wait for; -1 if the ring is full.
+  int64_t issue(const Transfer& transfer);
+  bool done(int64_t number) const { return ended_.load(std::memory_order_acquire) > number; }
+  /// Runs what has been issued; whether anything was.
+  bool advance();
+  void reset();
+
+ private:
+  std::vector<Transfer> ring_;
+  std::atomic<int64_t> issued_{0};
+  std::atomic<int64_t> ended_{0};
+};
+
+/// Counts of what was done, summed over strands.
+struct Counters {
+  int64_t kernels = 0;   ///< Tasks run.
+  int64_t bytes = 0;     ///< Bytes of the operands of kernels (whole kernels, counted by worker 0) and transfers.
+  double flops = 0;
+  int64_t barriers = 0;
+  int64_t waits = 0;     ///< Times that a strand found nothing to start.
+  Counters& operator+=(const Counters& other);
+};
+
+/// What the strands of a run share.
+struct RunState {
+  const exe::Executable* executable = nullptr;
+  const LoadedProgram* loaded = nullptr;
+  HostStreams* streams = nullptr;
+  std::vector<std::byte*> arenas;                       ///< Base address of each arena.
+  std::vector<ChannelState>* channels = nullptr;
+  std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
+  std::vector<std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals, by device.
+  std::atomic<bool> stop{false};
+  int replica = 0;
+  int workers = 1;
+};
+
+/// One worker's walk through one device's program: a resumable state machine. No step blocks.
+class Strand {
+ public:
+  Strand(RunState& run, int device, int worker);
+
+  /// Ready to run the program's entry for this device (or nothing, if it has none).
+  void start(const exe::Program& program);
+  /// Runs until nothing can start; whether anything was done. Throws what a step threw.
+  bool advance();
+  bool finished() const { return depth_ == 0; }
+  const Counters& counters() const { return counters_; }
+  Counters& counters() { return counters_; }
+  int device() const { return device_; }
+  /// The step being run, for error messages; null between runs.
+  const exe::Step* current() const;
+
+ private:
+  struct Frame {
+    const LoadedFunction* function = nullptr;
+    size_t pc = 0;
+    std::byte* memory = nullptr;
+    size_t params = 0;        ///< Start of this activation's parameters in params_.
+    size_t index_params = 0;  ///< Likewise in index_params_.
+    const exe::Loop* loop = nullptr;  ///< The loop this frame runs, if it is running one.
+    int64_t iteration = 0;
+  };
+
+  bool step_kernel(const LoadedKernel& kernel);
+  void enter(const exe::Call& call, int64_t iteration);
+  bool issue(const exe::Issue& issue, bool& blocked);
+  bool wait(const exe::Wait& wait);
+  bool send(const exe::Send& send);
+  bool receive(const exe::Receive& receive);
+  void branch(const exe::Branch& branch);
+  bool barrier();
+  std::byte* address(const exe::Address& at, int64_t iteration) const;
+  int64_t evaluate(const exe::IndexExpr& expr, int64_t iteration) const;
+
+  RunState& run_;
+  int device_;
+  int worker_;
+  std::byte* workspace_ = nullptr;
+  std::vector<Frame> stack_;
+  size_t depth_ = 0;
+  std::vector<std::byte*> params_;
+  std::vector<int64_t> index_params_;
+  std::vector<std::byte*> operands_;
+  std::vector<int64_t> scalars_;
+  std::vector<std::pair<int64_t, int64_t>> tokens_;  ///< (token key, transfer number) of outstanding waits.
+  bool at_barrier_ = false;
+  bool synced_ = false;
+  int64_t barriers_ = 0;
+  Counters counters_;
+};
+
+}  // namespace sluice::runtime

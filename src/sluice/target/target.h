@@ -1,0 +1,45 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/ir/op_def.h"
+
+namespace sluice {
+
+/// One op as a target sees it when it chooses a kernel.
+struct KernelQuery {
+  OpView op;
+};
+
+/// The kernel that will run an op, and what the plan must know of it. All of it follows from op, options, dtypes and
+/// shapes; never from threads or addresses.
+struct KernelChoice {
+  std::string key;                ///< Name of the kernel at the device, "cpu.gemm".
+  int64_t tasks = 1;              ///< Parts that workers may run apart.
+  int64_t workspace_bytes = 0;    ///< Scratch memory of a worker.
+  /// Per operand (inputs, then outputs): task t touches bytes [t·s, (t+1)·s); 0: all of it. Empty: all 0.
+  std::vector<int64_t> task_stride;
+  /// (input, output) pairs that may be exactly the same bytes.
+  std::vector<std::pair<int, int>> may_coincide;
+};
+
+/// What a kind of device answers at compile time.
+class Target {
+ public:
+  virtual ~Target() = default;
+  virtual std::string kind() const = 0;  ///< "cpu".
+  virtual std::string isa() const = 0;   ///< "avx512".
+  /// Alignment of buffers, in bytes.
+  virtual int64_t alignment() const { return 64; }
+  /// The first kernel of the target's list that supports the op. Error{kUsage} naming op and dtype if none does.
+  virtual KernelChoice choose(const KernelQuery& query) const = 0;
+  /// The kernel that copies a tensor.
+  virtual KernelChoice copy(const TensorSpec& spec) const = 0;
+};
+
+/// The pairs of an op's `may_coincide` whose operands have as many elements of the same size.
+std::vector<std::pair<int, int>> coinciding_operands(const OpView& op);
+
+}  // namespace sluice

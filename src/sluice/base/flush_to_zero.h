@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-/// While alive, this thread takes denormal floats for zero and makes none. Everything that defines or computes the bits
-/// of a run holds one; the previous mode comes back at its end.
+/// While alive, this thread takes denormal floats for zero and makes none. Everything that defines
+/// or computes the bits of a run holds one; the previous mode comes back at its end.
 class FlushToZero {
  public:
   FlushToZero() : previous_(read()) { write(previous_ | kFlush); }

@@ -16,8 +16,9 @@ T reduce_lanes(std::array<T, kReduceLanes> partial, Combine&& combine) {
   return partial[0];
 }
 
-/// Reduces load(0), …, load(n - 1) in the one order that every kernel keeps: partial result j starts from `identity` and
-/// takes elements j, j + 16, j + 32, … ascending; then the fixed tree. `combine(partial, element)`.
+/// Reduces load(0), …, load(n - 1) in the one order that every kernel keeps: partial result j
+/// starts from `identity` and takes elements j, j + 16, j + 32, … ascending; then the fixed tree.
+/// `combine(partial, element)`.
 template <typename T, typename Load, typename Combine>
 T canonical_reduce(int64_t n, T identity, Load&& load, Combine&& combine) {
   std::array<T, kReduceLanes> partial;

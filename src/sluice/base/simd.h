@@ -2,6 +2,9 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 /// Vectors of f32 lanes. Code written as a template over the vector type `V` gives the same bits
 /// with one lane
@@ -100,8 +103,15 @@ struct F1 {
 };
 
 inline F1 fma(F1 a, F1 b, F1 c) { return std::fma(a.v, b.v, c.v); }
+#if defined(__SSE__)
+// The instruction itself: where denormals count as zero, it also returns them as zero, which a comparison does not.
+// The packed form, because GCC folds the scalar one as if it were symmetric.
+inline F1 min(F1 a, F1 b) { return _mm_cvtss_f32(_mm_min_ps(_mm_set_ss(a.v), _mm_set_ss(b.v))); }
+inline F1 max(F1 a, F1 b) { return _mm_cvtss_f32(_mm_max_ps(_mm_set_ss(a.v), _mm_set_ss(b.v))); }
+#else
 inline F1 min(F1 a, F1 b) { return a.v < b.v ? a.v : b.v; }
 inline F1 max(F1 a, F1 b) { return a.v > b.v ? a.v : b.v; }
+#endif
 inline F1 sqrt(F1 a) { return std::sqrt(a.v); }
 inline F1 abs(F1 a) { return std::fabs(a.v); }
 inline F1 floor(F1 a) { return std::floor(a.v); }
@@ -109,12 +119,29 @@ inline F1 ceil(F1 a) { return std::ceil(a.v); }
 inline F1 trunc(F1 a) { return std::trunc(a.v); }
 inline F1 round_nearest(F1 a) { return std::nearbyint(a.v); }
 inline F1 copysign(F1 magnitude, F1 sign) { return std::copysign(magnitude.v, sign.v); }
-inline F1 select(M1 m, F1 a, F1 b) { return m.v ? a : b; }
+inline F1 select(M1 m, F1 a, F1 b) {
+#if defined(__SSE__)
+  // Hides that m may compare a and b: the compiler would make a minimum or maximum of the two, which flushes
+  // denormals where a selection keeps them.
+  asm("" : "+x"(a.v));
+#endif
+  return m.v ? a : b;
+}
 inline I1 select(M1 m, I1 a, I1 b) { return m.v ? a : b; }
 inline I1 bits(F1 a) { return I1::of_bits(std::bit_cast<uint32_t>(a.v)); }
 inline F1 from_bits(I1 a) { return std::bit_cast<float>(a.v); }
 inline F1 to_float(I1 a) { return static_cast<float>(static_cast<int32_t>(a.v)); }
 inline M1 is_nan(F1 a) { return a != a; }
+
+/// The larger, the smaller; NaN if either is. `a` may be a partial result.
+template <Vector V>
+V max_or_nan(V a, V b) {
+  return select((a > b) | is_nan(a), a, b);
+}
+template <Vector V>
+V min_or_nan(V a, V b) {
+  return select((a < b) | is_nan(a), a, b);
+}
 
 /// Replaces rows of a square of kLanes × kLanes floats by its columns.
 inline void transpose(F1 (&)[1]) {}

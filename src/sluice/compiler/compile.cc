@@ -38,7 +38,7 @@ class Compiler : public GlobalAddresses {
     place_variables();
     for (const auto& [name, id] : ir_.entries()) compile_entry(name, ir_.graph(id));
     finish_arenas();
-    check_budgets(compiled_.executable, options_);
+    check_budgets(compiled_.executable);
     compiled_.passes = pipeline_.records();
     for (const Globals::Variable& v : globals_.variables) compiled_.initializers.push_back(v.info->initializer);
     compiled_.variable_index = globals_.variable_index;

@@ -232,6 +232,7 @@ class Emitter {
       k.operands.push_back(operand(node.outputs[i], node.out_specs[i], exe::Access::kWrite));
     }
     for (size_t i = 0; i < choice.task_stride.size(); ++i) k.operands[i].task_stride = choice.task_stride[i];
+    for (size_t i = 0; i < choice.task_pitch.size(); ++i) k.operands[i].task_pitch = choice.task_pitch[i];
     const auto ins = static_cast<int32_t>(node.inputs.size());
     for (const auto& [in, out] : choice.may_coincide) k.may_coincide.emplace_back(in, ins + out);
     for (const Tie& t : node.ties) {

@@ -85,7 +85,7 @@ Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const
   }
   Arguments arguments;
   for (size_t i = 0; i < ids.size(); ++i) {
-    require(found[i].valid(), "{}", describe_missing(parent, graph, found));
+    if (!found[i].valid()) fail(ErrorKind::kUsage, "{}", describe_missing(parent, graph, found));
     require(parent.owns(found[i]), "{}: tensor '{}' belongs to graph {}, not to {}", what, found[i].name(),
             found[i].graph().name(), parent.name());
     const TensorInfo& input = graph.info(ids[i]);

@@ -175,6 +175,21 @@ void GraphEditor::place(const std::vector<Placement>& placements) {
   renumber();
 }
 
+void GraphEditor::rewrite(OpId id, const OpDef& def, const Tensors& operands, Attrs attrs) {
+  Op& op = graph_.ops_[static_cast<size_t>(graph_.op_index(id))];
+  op.def = &def;
+  op.attrs = std::move(attrs);
+  op.inputs.clear();
+  for (const Tensor& t : operands) {
+    graph_.check_operand(t, def.name);
+    Operand operand;
+    operand.tensor = t.id();
+    operand.mode = def.input_mode(static_cast<int>(op.inputs.size()));
+    op.inputs.push_back(operand);
+  }
+  renumber();
+}
+
 void GraphEditor::remove_dead_ops() {
   const Ir ir = graph_.ir();
   std::map<GraphId, bool> effects;

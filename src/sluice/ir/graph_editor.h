@@ -50,6 +50,9 @@ class GraphEditor {
   /// reader.
   void place(const std::vector<Placement>& placements);
 
+  /// Makes an op another one with the same outputs. The operands must hold at its place what they hold now.
+  void rewrite(OpId op, const OpDef& def, const Tensors& operands, Attrs attrs = {});
+
   /// Removes ops that no output, effect, variable or by-reference input depends on. Their tensors
   /// remain until compact().
   void remove_dead_ops();

@@ -41,9 +41,6 @@ class Device {
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
   /// The kernel of a key on operands of the step's specs. Error{kUsage} for an unknown key.
   virtual BoundKernel bind(const exe::Kernel& kernel) = 0;
-  /// Called once by each worker thread before it computes for this device, and to undo it after.
-  virtual uint64_t enter_thread() { return 0; }
-  virtual void leave_thread(uint64_t) {}
 };
 
 }  // namespace sluice::runtime

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "sluice/base/flush_to_zero.h"
 #include "sluice/base/rng.h"
 
 namespace sluice::runtime {
@@ -118,7 +119,7 @@ bool Executor::advance_or_fail(Strand& strand) {
 
 void Executor::drive(int worker) {
   std::vector<Strand>& own = strands_[static_cast<size_t>(worker)];
-  const uint64_t mode = devices_[0]->enter_thread();
+  const FlushToZero flush;
   const bool may_spin = options_.usable_cores >= options_.threads;
   int idle = 0;
   for (;;) {
@@ -138,7 +139,6 @@ void Executor::drive(int worker) {
       std::this_thread::yield();
     }
   }
-  devices_[0]->leave_thread(mode);
 }
 
 void Executor::serve_io() {
@@ -184,7 +184,7 @@ void Executor::run_interleaved(const exe::Program& program, HostStreams& streams
       if (q != nullptr) queues.push_back(q.get());
     }
   }
-  const uint64_t mode = devices_[0]->enter_thread();
+  const FlushToZero flush;
   const Seed key{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
   const auto finished = [&] {
     for (const Strand* s : strands) {
@@ -200,11 +200,9 @@ void Executor::run_interleaved(const exe::Program& program, HostStreams& streams
                                                 : queues[pick - strands.size()]->advance();
     stuck = progress ? 0 : stuck + 1;
     if (stuck > patience) {
-      devices_[0]->leave_thread(mode);
-      fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
+          fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
     }
   }
-  devices_[0]->leave_thread(mode);
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 

@@ -21,6 +21,8 @@ struct KernelChoice {
   int64_t workspace_bytes = 0;    ///< Scratch memory of a worker.
   /// Per operand (inputs, then outputs): task t touches bytes [t·s, (t+1)·s); 0: all of it. Empty: all 0.
   std::vector<int64_t> task_stride;
+  /// Per operand: if not 0, the cut is of each row of this many bytes. Empty: all 0.
+  std::vector<int64_t> task_pitch;
   /// (input, output) pairs that may be exactly the same bytes.
   std::vector<std::pair<int, int>> may_coincide;
 };

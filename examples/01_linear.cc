@@ -1,0 +1,46 @@
+/// Lesson 1: a layer with state. A module builds a graph; factories make the variables that the
+/// graph needs; the graph is bound to them and called.
+#include <fmt/core.h>
+
+#include <sluice/sluice.h>
+
+using namespace sluice;
+
+class Linear : public nn::Module {
+ public:
+  explicit Linear(int64_t out_features) : out_features_(out_features) {}
+
+  Tensor build(nn::Builder& b, Tensor x) const {
+    // Each variable is an input of the graph, and a factory that can make such a variable in the
+    // main graph.
+    Tensor w = b.add_variable_input("weight", nn::normal(0.0, 0.02), {x.dim(-1), out_features_});
+    Tensor bias = b.add_variable_input("bias", nn::zeros(), {out_features_});
+    return ops::matmul(x, w) + bias;
+  }
+
+ private:
+  int64_t out_features_;
+};
+
+int main() {
+  Ir ir;
+  Graph& main = ir.main_graph();
+
+  auto [facts, linear] = nn::create_graph(ir, Linear(32), TensorSpec{{2, 4}, f32});
+  fmt::print("factories:\n {}\n", to_string(facts));
+  fmt::print("\n graph:\n {}\n", linear.print_schedule());
+
+  nn::NamedTensors variables = facts.init(main);
+  fmt::print("\n variables:\n {}\n", to_string(variables));
+
+  // The bound graph is called with the inputs that have no name.
+  nn::BoundGraph bound = linear.bind(variables);
+  Tensor x = main.variable({{2, 4}, f32}, nn::uniform(0, 1), "x");
+  Tensor y = bound.call(x)[0];
+  D2hStream out = main.host_store(y, "out");
+
+  // Compiling plans every byte; running gives an array for every output stream.
+  Session session(ir, {.device = cpu_device({.memory = 64_KiB})});
+  HostTensors results = session.run();
+  require(results[out].shape() == Shape{2, 32}, "the result is {}", to_string(results[out].spec()));
+}

@@ -1,0 +1,13 @@
+# Runs PROGRAM and compares what it prints with the file EXPECTED, after object addresses have been taken out.
+execute_process(COMMAND ${PROGRAM} OUTPUT_VARIABLE output RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${PROGRAM} failed (${result})")
+endif()
+file(READ ${EXPECTED} expected)
+string(REGEX REPLACE "0x[0-9a-f]+" "0x" output "${output}")
+string(REGEX REPLACE "0x[0-9a-f]+" "0x" expected "${expected}")
+if(NOT output STREQUAL expected)
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/output.txt "${output}")
+  execute_process(COMMAND diff ${EXPECTED} ${CMAKE_CURRENT_BINARY_DIR}/output.txt)
+  message(FATAL_ERROR "${PROGRAM} does not print what ${EXPECTED} says")
+endif()

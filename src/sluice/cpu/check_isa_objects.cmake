@@ -1,0 +1,22 @@
+# Fails if an object compiled for one instruction set defines a symbol that another file could define too and that does
+# not name the instruction set: the linker might give everybody the copy that needs AVX-512.
+# Variables: NM, OBJECTS, ISA (number of sluice::cpu::Isa).
+set(vector_1 "simd::[FIM]8")
+set(vector_2 "simd::[FIM]16")
+set(bad "")
+foreach(object IN LISTS OBJECTS)
+  execute_process(COMMAND ${NM} --demangle --defined-only ${object} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE ";" "," text "${text}")
+  string(REPLACE "\n" ";" lines "${text}")
+  foreach(line IN LISTS lines)
+    if(NOT line MATCHES " [WVu] " OR ISA EQUAL 0)
+      continue()
+    endif()
+    if(NOT line MATCHES "\\(sluice::cpu::Isa\\)${ISA}" AND NOT line MATCHES "${vector_${ISA}}")
+      string(APPEND bad "  ${line}\n")
+    endif()
+  endforeach()
+endforeach()
+if(bad)
+  message(FATAL_ERROR "symbols without their instruction set:\n${bad}")
+endif()

@@ -1,0 +1,102 @@
+#include "sluice/cpu/cpu.h"
+
+#include <cstring>
+#include <new>
+
+#include "sluice/cpu/isa.h"
+#include "sluice/cpu/kernel_list.h"
+#include "sluice/ops/op.h"
+
+namespace sluice::cpu {
+namespace {
+
+class CpuTarget : public Target {
+ public:
+  std::string kind() const override { return "cpu"; }
+  std::string isa() const override { return std::string(to_string(current_isa())); }
+
+  KernelChoice choose(const KernelQuery& query) const override {
+    for (const CpuKernel& kernel : kernel_list()) {
+      if (!kernel.supports(query.op)) continue;
+      KernelChoice choice = kernel.choose(query.op);
+      choice.key = kernel.key;
+      choice.may_coincide = coinciding_operands(query.op);
+      return choice;
+    }
+    fail(ErrorKind::kUsage, "the cpu has no kernel for {} on {}", query.op.def().type,
+         query.op.inputs() > 0 ? to_string(query.op.input(0)) : "no operands");
+  }
+
+  KernelChoice copy(const TensorSpec&) const override { return {.key = "cpu.copy"}; }
+};
+
+class CpuMemory : public runtime::DeviceMemory {
+ public:
+  explicit CpuMemory(int64_t bytes) {
+    try {
+      data_ = static_cast<std::byte*>(::operator new[](static_cast<size_t>(bytes), kAlignment));
+    } catch (const std::bad_alloc&) {
+      fail(ErrorKind::kDoesNotFit, "the system refuses {} bytes of device memory", bytes);
+    }
+    std::memset(data_, 0, static_cast<size_t>(bytes));
+  }
+  ~CpuMemory() override { ::operator delete[](data_, kAlignment); }
+  CpuMemory(const CpuMemory&) = delete;
+  CpuMemory& operator=(const CpuMemory&) = delete;
+  std::byte* data() override { return data_; }
+
+ private:
+  static constexpr std::align_val_t kAlignment{4096};
+  std::byte* data_ = nullptr;
+};
+
+// State of the kernels that no operator stands behind.
+struct CopyBytes {
+  int64_t bytes;
+};
+
+void run_copy(const void* state, const runtime::KernelBlock& block, int64_t) {
+  std::memcpy(block.operands[1], block.operands[0],
+              static_cast<size_t>(static_cast<const CopyBytes*>(state)->bytes));
+}
+
+void run_iteration(const void*, const runtime::KernelBlock& block, int64_t) {
+  const auto value = static_cast<int32_t>(block.scalars[0]);
+  std::memcpy(block.operands[0], &value, sizeof value);
+}
+
+class CpuDevice : public runtime::Device {
+ public:
+  std::string kind() const override { return "cpu"; }
+  std::unique_ptr<runtime::DeviceMemory> allocate(int64_t bytes) override {
+    return std::make_unique<CpuMemory>(bytes);
+  }
+
+  runtime::BoundKernel bind(const exe::Kernel& kernel) override {
+    if (kernel.key == "cpu.copy") {
+      return {run_copy, std::make_shared<CopyBytes>(CopyBytes{kernel.operands[0].bytes}), 0};
+    }
+    if (kernel.key == "cpu.iteration") return {run_iteration, nullptr, 0};
+    auto op = std::make_shared<OpRecord>();
+    op->def = ops::find_op(kernel.op);
+    require(op->def != nullptr, "executable: there is no operator '{}'", kernel.op);
+    op->attrs = kernel.attrs;
+    for (const exe::Operand& o : kernel.operands) {
+      (o.access == exe::Access::kRead ? op->inputs : op->outputs).push_back(o.spec);
+    }
+    for (const CpuKernel& k : kernel_list()) {
+      if (k.key != kernel.key) continue;
+      require(k.supports(op->view()), "executable: kernel {} does not support {} on these operands",
+              kernel.key, kernel.op);
+      return k.bind(std::move(op));
+    }
+    fail(ErrorKind::kUsage, "executable: the cpu has no kernel '{}'", kernel.key);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const Target> make_target() { return std::make_shared<CpuTarget>(); }
+std::shared_ptr<runtime::Device> make_device() { return std::make_shared<CpuDevice>(); }
+
+}  // namespace sluice::cpu

@@ -1,0 +1,19 @@
+#include "sluice/cpu/kernel_list.h"
+
+#include <array>
+
+namespace sluice::cpu {
+
+std::span<const CpuKernel> kernel_list() {
+  static const std::array list{gemm_kernel(), fill_kernel(), reference_kernel()};
+  return list;
+}
+
+double flops_of(const OpView& op) {
+  if (op.def().flops != nullptr) return op.def().flops(op);
+  return op.outputs() == 0
+             ? 0
+             : op.def().flops_per_element * static_cast<double>(op.output(0).elements());
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,42 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "sluice/ir/op_def.h"
+#include "sluice/runtime/device.h"
+#include "sluice/target/target.h"
+
+namespace sluice::cpu {
+
+/// An op as a bound kernel keeps it: definition, options and specs of its own.
+struct OpRecord {
+  const OpDef* def = nullptr;
+  Attrs attrs;
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+  OpView view() const { return OpView(*def, attrs, inputs, outputs); }
+};
+
+/// A way to run ops on the CPU.
+struct CpuKernel {
+  std::string_view key;  ///< "cpu.gemm".
+  bool (*supports)(const OpView& op);
+  /// Tasks, workspace and ranges; key and coinciding operands are filled in by the target.
+  KernelChoice (*choose)(const OpView& op);
+  runtime::BoundKernel (*bind)(std::shared_ptr<const OpRecord> op);
+};
+
+/// In order of preference: the first that supports an op runs it. The last runs any op with a reference kernel.
+std::span<const CpuKernel> kernel_list();
+
+/// Kernels of each file.
+CpuKernel gemm_kernel();
+CpuKernel fill_kernel();
+CpuKernel reference_kernel();
+
+/// Flops of an op by its definition.
+double flops_of(const OpView& op);
+
+}  // namespace sluice::cpu

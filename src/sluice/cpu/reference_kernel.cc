@@ -1,0 +1,86 @@
+#include <cstring>
+
+#include "sluice/base/checked.h"
+#include "sluice/cpu/kernel_list.h"
+
+namespace sluice::cpu {
+namespace {
+
+struct Reference {
+  std::shared_ptr<const OpRecord> op;
+  int operands = 0;
+  std::vector<int64_t>
+      scratch;  // Offset in the workspace of an f16 or bf16 operand's f32 copy; -1 for others.
+};
+
+bool is_narrow(const TensorSpec& spec) { return spec.dtype == f16 || spec.dtype == bf16; }
+
+const TensorSpec& operand_spec(const OpView& op, int i) {
+  return i < op.inputs() ? op.input(i) : op.output(i - op.inputs());
+}
+
+std::vector<int64_t> scratch_offsets(const OpView& op, int64_t& total) {
+  std::vector<int64_t> offsets;
+  total = 0;
+  for (int i = 0; i < op.inputs() + op.outputs(); ++i) {
+    const TensorSpec& spec = operand_spec(op, i);
+    offsets.push_back(is_narrow(spec) ? total : -1);
+    if (is_narrow(spec)) total += round_up(spec.elements() * 4, 64);
+  }
+  return offsets;
+}
+
+void widen(const TensorSpec& spec, const std::byte* from, float* to) {
+  const auto* p = reinterpret_cast<const uint16_t*>(from);
+  for (int64_t i = 0; i < spec.elements(); ++i)
+    to[i] = spec.dtype == f16 ? half_to_float(p[i]) : bfloat_to_float(p[i]);
+}
+
+void narrow(const TensorSpec& spec, const float* from, std::byte* to) {
+  auto* p = reinterpret_cast<uint16_t*>(to);
+  for (int64_t i = 0; i < spec.elements(); ++i)
+    p[i] = spec.dtype == f16 ? float_to_half(from[i]) : float_to_bfloat(from[i]);
+}
+
+void run(const void* state, const runtime::KernelBlock& block, int64_t) {
+  const auto& r = *static_cast<const Reference*>(state);
+  const OpView view = r.op->view();
+  std::vector<void*> operands(static_cast<size_t>(r.operands));
+  for (int i = 0; i < r.operands; ++i) {
+    const int64_t offset = r.scratch[static_cast<size_t>(i)];
+    operands[static_cast<size_t>(i)] = offset < 0 ? block.operands[i] : block.workspace + offset;
+    if (offset >= 0 && i < view.inputs()) {
+      widen(operand_spec(view, i), block.operands[i],
+            reinterpret_cast<float*>(block.workspace + offset));
+    }
+  }
+  view.def().reference_float(KernelArgs(view, operands));
+  for (int i = view.inputs(); i < r.operands; ++i) {
+    const int64_t offset = r.scratch[static_cast<size_t>(i)];
+    if (offset >= 0) {
+      narrow(operand_spec(view, i), reinterpret_cast<const float*>(block.workspace + offset),
+             block.operands[i]);
+    }
+  }
+}
+
+}  // namespace
+
+CpuKernel reference_kernel() {
+  return {"cpu.reference", [](const OpView& op) { return op.def().reference_float != nullptr; },
+          [](const OpView& op) {
+            KernelChoice choice;
+            scratch_offsets(op, choice.workspace_bytes);
+            return choice;
+          },
+          [](std::shared_ptr<const OpRecord> op) {
+            auto state = std::make_shared<Reference>();
+            int64_t total = 0;
+            state->scratch = scratch_offsets(op->view(), total);
+            state->operands = static_cast<int>(state->scratch.size());
+            state->op = op;
+            return runtime::BoundKernel{run, state, flops_of(op->view())};
+          }};
+}
+
+}  // namespace sluice::cpu

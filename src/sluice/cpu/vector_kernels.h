@@ -1,0 +1,67 @@
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "sluice/cpu/isa.h"
+
+/// Elementwise kernels from functors written once.
+///
+/// A functor is a struct with a call operator over the vector type (base/simd.h), `template <typename V> V
+/// operator()(V a, V b) const`, for 1 to 6 inputs; its fields are its parameters. Several outputs are returned as
+/// `std::array<V, kOutputs>`. One lane wide it defines the bits; these kernels give the same with every instruction
+/// set, at every length.
+///
+/// To add one: include its header and vector_kernels_inl.h in a file x.isa.cc that sluice_isa_sources() lists, and write
+/// `SLUICE_MAP_KERNEL(sluice::ops::functor::Gelu)` outside namespaces, or SLUICE_MAP_KERNELS with a std::tuple of them. Then `map_kernel<ops::functor::Gelu>(isa)` is the
+/// kernel, anywhere in this layer. Forgetting it is a link error that names the functor.
+namespace sluice::cpu {
+
+/// An input of an elementwise kernel.
+struct MapInput {
+  const float* data = nullptr;
+  int64_t step = 1;  ///< 1: an array of n elements; 0: one value for all of them.
+};
+
+/// outputs[o][i] = f(inputs[0][i], …)[o] for i < n. `functor` points to the functor. An output may coincide with an
+/// array input, exactly; otherwise nothing overlaps.
+using MapFn = void (*)(const void* functor, const MapInput* inputs, float* const* outputs,
+                       int64_t n);
+
+namespace internal {
+template <Isa kIsa, typename F>
+void map_on(const void* functor, const MapInput* inputs, float* const* outputs, int64_t n);
+}
+
+/// The kernel of functor type F for an instruction set.
+template <typename F>
+MapFn map_kernel(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return internal::map_on<Isa::kAvx512, F>;
+  if (isa == Isa::kAvx2) return internal::map_on<Isa::kAvx2, F>;
+#endif
+  return internal::map_on<Isa::kBase, F>;
+}
+
+/// y[i] = f(x[i]) for i < n.
+template <typename F>
+void map1(const F& f, const float* x, float* y, int64_t n, Isa isa = current_isa()) {
+  const MapInput inputs[] = {{x}};
+  map_kernel<F>(isa)(&f, inputs, &y, n);
+}
+
+/// y[i] = f(a[i], b[i]) for i < n; `MapInput{p, 0}` broadcasts *p.
+template <typename F>
+void map2(const F& f, MapInput a, MapInput b, float* y, int64_t n, Isa isa = current_isa()) {
+  const MapInput inputs[] = {a, b};
+  map_kernel<F>(isa)(&f, inputs, &y, n);
+}
+
+/// y[i] = f(a[i], b[i], c[i]) for i < n.
+template <typename F>
+void map3(const F& f, MapInput a, MapInput b, MapInput c, float* y, int64_t n,
+          Isa isa = current_isa()) {
+  const MapInput inputs[] = {a, b, c};
+  map_kernel<F>(isa)(&f, inputs, &y, n);
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,97 @@
+#pragma once
+#include <array>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "sluice/cpu/unit.h"
+#include "sluice/cpu/vector_kernels.h"
+
+/// The definition of map_on (vector_kernels.h), for .isa.cc files alone.
+namespace sluice::cpu::internal {
+
+/// How many inputs a functor takes.
+template <typename F, typename V>
+constexpr int inputs_of() {
+  if constexpr (std::is_invocable_v<const F&, V>)
+    return 1;
+  else if constexpr (std::is_invocable_v<const F&, V, V>)
+    return 2;
+  else if constexpr (std::is_invocable_v<const F&, V, V, V>)
+    return 3;
+  else if constexpr (std::is_invocable_v<const F&, V, V, V, V>)
+    return 4;
+  else if constexpr (std::is_invocable_v<const F&, V, V, V, V, V>)
+    return 5;
+  else {
+    static_assert(std::is_invocable_v<const F&, V, V, V, V, V, V>, "a functor over 1 to 6 vectors");
+    return 6;
+  }
+}
+
+template <typename V>
+void store_results(V result, float* const* outputs, int64_t i, int64_t count) {
+  if (count >= V::kLanes)
+    result.store(outputs[0] + i);
+  else
+    result.store_partial(outputs[0] + i, count);
+}
+template <typename V, size_t kOutputs>
+void store_results(const std::array<V, kOutputs>& results, float* const* outputs, int64_t i,
+                   int64_t count) {
+  for (size_t o = 0; o < kOutputs; ++o) store_results(results[o], outputs + o, i, count);
+}
+
+/// The loop over all vectors; kArrays: no input is one value for all.
+template <typename V, bool kArrays, typename F, size_t... kInput>
+void map_loop(const F& f, const MapInput* inputs, float* const* outputs, int64_t n,
+              std::index_sequence<kInput...>) {
+  const float* const data[] = {inputs[kInput].data...};
+  const V value[] = {kArrays || inputs[kInput].step != 0 ? V(0.0f) : V(*data[kInput])...};
+  const bool array[] = {inputs[kInput].step != 0 ...};
+  int64_t i = 0;
+  for (; i + V::kLanes <= n; i += V::kLanes) {
+    store_results(f((kArrays || array[kInput] ? V::load(data[kInput] + i) : value[kInput])...),
+                  outputs, i, V::kLanes);
+  }
+  if (i < n) {
+    store_results(
+        f((kArrays || array[kInput] ? V::load_partial(data[kInput] + i, n - i) : value[kInput])...),
+        outputs, i, n - i);
+  }
+}
+
+template <Isa kIsa, typename F>
+void map_on(const void* functor, const MapInput* inputs, float* const* outputs, int64_t n) {
+  using V = typename VectorFor<kIsa>::type;
+  if (n <= 0) return;
+  constexpr int kInputs = inputs_of<F, V>();
+  // A copy, so that the compiler knows that no store changes it.
+  const F f = *static_cast<const F*>(functor);
+  bool arrays = true;
+  for (int i = 0; i < kInputs; ++i) arrays = arrays && inputs[i].step != 0;
+  constexpr auto sequence = std::make_index_sequence<kInputs>{};
+  if (arrays)
+    map_loop<V, true>(f, inputs, outputs, n, sequence);
+  else
+    map_loop<V, false>(f, inputs, outputs, n, sequence);
+}
+
+/// The kernels of the functors in a std::tuple.
+template <Isa kIsa, typename List>
+struct MapKernels;
+template <Isa kIsa, typename... F>
+struct MapKernels<kIsa, std::tuple<F...>> {
+  static constexpr MapFn kKernels[] = {map_on<kIsa, F>...};
+};
+
+}  // namespace sluice::cpu::internal
+
+/// Instantiates map_kernel<functor> for the instruction set of this file.
+#define SLUICE_MAP_KERNEL(...)                                                         \
+  template void ::sluice::cpu::internal::map_on<::sluice::cpu::kUnitIsa, __VA_ARGS__>( \
+      const void*, const ::sluice::cpu::MapInput*, float* const*, int64_t);
+
+/// The same for every functor of a std::tuple.
+#define SLUICE_MAP_KERNELS(...) \
+  template struct ::sluice::cpu::internal::MapKernels<::sluice::cpu::kUnitIsa, __VA_ARGS__>;

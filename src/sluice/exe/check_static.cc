@@ -1,0 +1,318 @@
+#include "sluice/exe/check_static.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sluice/exe/check_facts.h"
+#include "sluice/exe/text.h"
+#include "sluice/exe/visit_step.h"
+#include "sluice/exe/words.h"
+
+namespace sluice::exe {
+namespace {
+
+/// a + b and a · b of sizes, at most INT64_MAX.
+int64_t add(int64_t a, int64_t b) {
+  int64_t r = 0;
+  return __builtin_add_overflow(a, b, &r) ? INT64_MAX : r;
+}
+int64_t multiply(int64_t a, int64_t b) {
+  int64_t r = 0;
+  return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
+}
+
+class StaticChecker {
+ public:
+  StaticChecker(const Executable& e, Findings& findings) : e_(e), out_(findings), facts_(function_facts(e)) {}
+
+  void run() {
+    budgets();
+    workspaces();
+    persistent_bytes();
+    for (const Function& f : e_.functions) function(f);
+    programs();
+  }
+
+ private:
+  void budgets() {
+    for (size_t d = 0; d < e_.devices.size(); ++d) {
+      int64_t total = 0;
+      for (const Arena& a : e_.arenas) {
+        if (a.device == static_cast<int32_t>(d) && a.space == Space::kDevice) total = add(total, a.bytes);
+      }
+      const int64_t budget = e_.devices[d].memory_budget;
+      if (budget >= 0 && total > budget) {
+        out_.add("budget", "device {}: arenas take {} bytes of a budget of {}", d, total, budget);
+      }
+    }
+    for (const Tier& t : e_.tiers) {
+      int64_t total = 0;
+      for (const Arena& a : e_.arenas) {
+        const bool pinned = a.space == Space::kPinned && t.space == Space::kHost;
+        if (a.space == t.space || pinned) total = add(total, a.bytes);
+      }
+      if (t.budget >= 0 && total > t.budget) {
+        out_.add("budget", "tier '{}': arenas take {} bytes of a budget of {}", t.name, total, t.budget);
+      }
+    }
+  }
+
+  void workspaces() {
+    for (const Arena& a : e_.arenas) {
+      if (a.kind != ArenaKind::kWorkspace) continue;
+      if (a.device < 0) {
+        out_.add("workspace", "arena '{}' belongs to no device", a.name);
+        continue;
+      }
+      const int32_t workers = e_.devices[static_cast<size_t>(a.device)].workers;
+      if (a.bytes < multiply(workers, a.stride)) {
+        out_.add("workspace", "arena '{}': {} workers of {} bytes each share {} bytes", a.name, workers, a.stride,
+                 a.bytes);
+      }
+      if (!slices_.emplace(a.device, a.stride).second) {
+        out_.add("workspace", "device {} has two workspace arenas", a.device);
+      }
+    }
+  }
+
+  struct Owned {
+    int32_t arena;
+    int64_t begin;
+    int64_t end;
+    std::string what;
+  };
+
+  /// Bytes that something owns for as long as the executable is loaded.
+  void persistent_bytes() {
+    std::vector<Owned> owned;
+    std::set<std::pair<int32_t, int64_t>> entries;
+    for (const VariablePlan& v : e_.variables) {
+      const std::string what = fmt::format("variable '{}'", v.path);
+      if (v.layout == "row" && v.bytes < v.spec.bytes()) {
+        out_.add("bounds", "{} has {} bytes, its spec {}", what, v.bytes, v.spec.bytes());
+      }
+      if (v.buffer < 0) {
+        owned.push_back({v.arena, v.offset, v.offset + v.bytes, what});
+        continue;
+      }
+      const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
+      if (v.bytes > b.entry_stride) out_.add("remote", "{} is larger than an entry of '{}'", what, b.name);
+      if (!entries.insert({v.buffer, v.entry}).second) {
+        out_.add("overlap", "{}: another variable lives in entry {} of '{}'", what, v.entry, b.name);
+      }
+    }
+    for (const ConstantPlan& c : e_.constants) {
+      owned.push_back({c.arena, c.offset, c.offset + static_cast<int64_t>(c.data.size()),
+                       fmt::format("constant '{}'", c.name)});
+    }
+    for (const RemoteBufferPlan& b : e_.remote_buffers) {
+      owned.push_back({b.arena, b.offset, b.offset + b.entries * b.entry_stride,
+                       fmt::format("remote buffer '{}'", b.name)});
+      if (e_.arenas[static_cast<size_t>(b.arena)].kind != ArenaKind::kTier) {
+        out_.add("remote", "remote buffer '{}' lies in '{}', which is no tier", b.name,
+                 e_.arenas[static_cast<size_t>(b.arena)].name);
+      }
+      if (b.entry_stride < b.spec.bytes()) {
+        out_.add("remote", "entries of '{}' take {} bytes, its spec {}", b.name, b.entry_stride, b.spec.bytes());
+      }
+    }
+    for (const Channel& c : e_.channels) {
+      owned.push_back({c.arena, c.offset, c.offset + c.capacity * c.slot_bytes, fmt::format("channel '{}'", c.name)});
+    }
+    for (const Owned& o : owned) {
+      const Arena& a = e_.arenas[static_cast<size_t>(o.arena)];
+      if (o.end > a.bytes) out_.add("bounds", "{} ends at byte {} of '{}', which has {}", o.what, o.end, a.name, a.bytes);
+      if (a.kind == ArenaKind::kWorkspace) out_.add("workspace", "{} lies in the workspace", o.what);
+    }
+    std::sort(owned.begin(), owned.end(), [](const Owned& a, const Owned& b) {
+      return std::tie(a.arena, a.begin, a.end, a.what) < std::tie(b.arena, b.begin, b.end, b.what);
+    });
+    const Owned* furthest = nullptr;
+    for (const Owned& o : owned) {
+      if (o.begin == o.end) continue;
+      if (furthest != nullptr && furthest->arena == o.arena && o.begin < furthest->end) {
+        out_.add("overlap", "{} and {} share bytes of '{}' from {}", furthest->what, o.what,
+                 e_.arenas[static_cast<size_t>(o.arena)].name, o.begin);
+      }
+      if (furthest == nullptr || furthest->arena != o.arena || o.end > furthest->end) furthest = &o;
+    }
+  }
+
+  void function(const Function& f) {
+    function_ = &f;
+    for (size_t s = 0; s < f.steps.size(); ++s) {
+      number_ = s;
+      const Step& step = f.steps[s];
+      for_each_operand(step, [&](const Operand& o) { operand(o); });
+      for_each_call(step, [&](const Call& c) { call(c); });
+      if (const auto* k = std::get_if<Kernel>(&step.body)) kernel(*k);
+      if (const auto* l = std::get_if<Loop>(&step.body)) loop(*l);
+      if (const auto* i = std::get_if<Issue>(&step.body)) issue(*i);
+      if (const auto* m = std::get_if<Send>(&step.body)) message(m->channel, m->operand, Access::kRead);
+      if (const auto* m = std::get_if<Receive>(&step.body)) message(m->channel, m->operand, Access::kWrite);
+      if (const auto* b = std::get_if<Branch>(&step.body)) {
+        if (b->condition.access != Access::kRead || b->condition.spec.dtype != boolean || b->condition.bytes != 1) {
+          bad("branch", "the condition is no bool that is read");
+        }
+        for_each_call(step, [&](const Call& c) {
+          if (facts_[static_cast<size_t>(c.function)].communicates) {
+            bad("branch", "the arm '{}' communicates", e_.functions[static_cast<size_t>(c.function)].name);
+          }
+        });
+      }
+      if (std::holds_alternative<Collective>(step.body)) bad("collective", "collectives are not proved yet");
+    }
+  }
+
+  template <typename... Args>
+  void bad(const char* rule, fmt::format_string<Args...> format, Args&&... args) {
+    out_.add(rule, "function '{}' step {} ({}): {}", function_->name, number_, step_title(function_->steps[number_]),
+             fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void address(const Address& at) {
+    if (at.base != Address::Base::kArena) return;
+    const Arena& a = e_.arenas[static_cast<size_t>(at.index)];
+    if (a.kind == ArenaKind::kWorkspace) {
+      bad("workspace", "an operand lies in the workspace '{}'", a.name);
+    } else if (a.kind == ArenaKind::kTier || a.device != function_->device ||
+               (a.space != Space::kDevice && a.space != Space::kPinned)) {
+      bad("bounds", "a step of device {} reaches into arena '{}'", function_->device, a.name);
+    }
+  }
+
+  void operand(const Operand& o) {
+    address(o.at);
+    if (o.layout == "row" && o.bytes < o.spec.bytes()) {
+      bad("bounds", "an operand has {} bytes, its spec {} needs {}", o.bytes, to_string(o.spec), o.spec.bytes());
+    }
+    if (o.access == Access::kRead) return;
+    if (o.at.base == Address::Base::kParam) {
+      const Param& p = function_->params[static_cast<size_t>(o.at.index)];
+      if (p.access == Access::kRead) bad("access", "writes to the parameter '{}', which is read only", p.name);
+    }
+  }
+
+  void call(const Call& c) {
+    const Function& callee = e_.functions[static_cast<size_t>(c.function)];
+    address(c.frame);
+    if (c.frame.base == Address::Base::kParam) bad("bounds", "the frame of '{}' lies in a parameter", callee.name);
+    for (size_t i = 0; i < c.args.size(); ++i) {
+      const Operand& o = c.args[i];
+      const Param& p = callee.params[i];
+      operand(o);
+      if (o.access != p.access || o.bytes != p.bytes) {
+        bad("access", "argument {} ({}, {} bytes) is not what parameter '{}' says ({}, {} bytes)", i, word(o.access),
+            o.bytes, p.name, word(p.access), p.bytes);
+      }
+      if (o.layout != p.layout) {
+        bad("layout", "argument {} is '{}', parameter '{}' is '{}'", i, o.layout, p.name, p.layout);
+      }
+    }
+  }
+
+  void kernel(const Kernel& k) {
+    if (k.workspace_bytes > 0) {
+      const auto slice = slices_.find(function_->device);
+      if (slice == slices_.end() || slice->second < k.workspace_bytes) {
+        bad("workspace", "the kernel needs {} bytes, a worker has {}", k.workspace_bytes,
+            slice == slices_.end() ? 0 : slice->second);
+      }
+    }
+    if (k.tasks == 1) return;
+    for (size_t i = 0; i < k.operands.size(); ++i) {
+      const Operand& o = k.operands[i];
+      if (o.access == Access::kRead || o.bytes == 0) continue;
+      if (o.task_stride == 0) {
+        bad("tasks", "each of {} tasks writes all of operand {}", k.tasks, i);
+      } else if (o.task_pitch != 0 && o.bytes % o.task_pitch != 0) {
+        bad("tasks", "the {} bytes of operand {} are no whole rows of {}", o.bytes, i, o.task_pitch);
+      } else if (multiply(o.task_stride, k.tasks) < (o.task_pitch != 0 ? o.task_pitch : o.bytes)) {
+        bad("tasks", "{} tasks of {} bytes do not write all {} bytes of operand {}", k.tasks, o.task_stride, o.bytes, i);
+      }
+    }
+  }
+
+  void loop(const Loop& l) {
+    std::set<int32_t> ins;
+    for (const Carry& c : l.carried) {
+      const Access in = l.body.args[static_cast<size_t>(c.in)].access;
+      const Access out = l.body.args[static_cast<size_t>(c.out)].access;
+      if (in == Access::kWrite || out == Access::kRead) bad("loop", "{}:{} carries nothing", c.in, c.out);
+      if (!ins.insert(c.in).second) bad("loop", "argument {} is carried twice", c.in);
+      if (l.body.args[static_cast<size_t>(c.in)].bytes != l.body.args[static_cast<size_t>(c.out)].bytes) {
+        bad("loop", "{}:{} carries between arguments of different size", c.in, c.out);
+      }
+    }
+  }
+
+  void issue(const Issue& i) {
+    const bool stream = i.kind == TransferKind::kStreamIn || i.kind == TransferKind::kStreamOut;
+    const bool in = i.kind == TransferKind::kStreamIn || i.kind == TransferKind::kRemoteLoad;
+    const char* rule = stream ? "stream" : "remote";
+    const TensorSpec& spec = stream ? e_.streams[static_cast<size_t>(i.object)].spec
+                                    : e_.remote_buffers[static_cast<size_t>(i.object)].spec;
+    if (i.memory.access != (in ? Access::kWrite : Access::kRead)) {
+      bad("access", "a transfer {} memory does not {} it", in ? "into" : "out of", in ? "write" : "read");
+    }
+    if (i.memory.bytes != spec.bytes()) bad(rule, "moves {} bytes of {}", i.memory.bytes, spec.bytes());
+    if (i.memory.layout != "row") bad("layout", "moves an array that is '{}', not row-major", i.memory.layout);
+    if (stream && e_.streams[static_cast<size_t>(i.object)].input != in) {
+      bad("stream", "stream '{}' goes the other way", e_.streams[static_cast<size_t>(i.object)].name);
+    }
+    if (stream && i.entry_from) bad("stream", "the entry of a stream is read from memory");
+    if (i.entry_from && (i.entry_from->access != Access::kRead || i.entry_from->bytes != 4)) {
+      bad("access", "the entry is no integer of 4 bytes that is read");
+    }
+    if (i.found != kNoValue && i.kind != TransferKind::kRemoteLoad) bad("remote", "only a load finds a value");
+  }
+
+  void message(int32_t channel, const Operand& o, Access access) {
+    const Channel& c = e_.channels[static_cast<size_t>(channel)];
+    const int32_t device = access == Access::kRead ? c.from : c.to;
+    if (o.access != access) bad("access", "a message is sent from what is read and received into what is written");
+    if (device != function_->device) bad("channel", "channel '{}' ends at device {}", c.name, device);
+    if (o.bytes > c.slot_bytes) bad("channel", "{} bytes do not fit a slot of {}", o.bytes, c.slot_bytes);
+  }
+
+  void programs() {
+    for (const Program& p : e_.programs) {
+      std::set<int32_t> streams;
+      for (const StreamCount& s : p.streams) {
+        if (!streams.insert(s.stream).second) out_.add("stream", "program '{}': stream {} stands twice", p.name, s.stream);
+      }
+      std::set<int32_t> variables;
+      for (const Final& f : p.finals) {
+        if (!variables.insert(f.variable).second) {
+          out_.add("final", "program '{}': variable {} stands twice", p.name, f.variable);
+        }
+      }
+      for (const Entry& x : p.entries) {
+        const Arena& a = e_.arenas[static_cast<size_t>(x.frame.index)];
+        const int64_t bytes = e_.functions[static_cast<size_t>(x.function)].frame_bytes;
+        if (x.frame.offset + bytes > a.bytes) {
+          out_.add("bounds", "program '{}': the frame of device {} takes [{}, {}) of '{}', which has {} bytes", p.name,
+                   x.device, x.frame.offset, x.frame.offset + bytes, a.name, a.bytes);
+        }
+        if (bytes > 0 && (a.device != x.device || a.kind == ArenaKind::kWorkspace || a.kind == ArenaKind::kTier ||
+                          (a.space != Space::kDevice && a.space != Space::kPinned))) {
+          out_.add("bounds", "program '{}': the frame of device {} lies in '{}'", p.name, x.device, a.name);
+        }
+      }
+    }
+  }
+
+  const Executable& e_;
+  Findings& out_;
+  std::vector<FunctionFacts> facts_;
+  std::map<int32_t, int64_t> slices_;  ///< Workspace bytes of a worker, by device.
+  const Function* function_ = nullptr;
+  size_t number_ = 0;
+};
+
+}  // namespace
+
+void check_static(const Executable& executable, Findings& findings) { StaticChecker(executable, findings).run(); }
+
+}  // namespace sluice::exe

@@ -1,0 +1,38 @@
+#include "sluice/exe/checker.h"
+
+#include <algorithm>
+
+#include "sluice/exe/check_facts.h"
+#include "sluice/exe/check_machine.h"
+#include "sluice/exe/check_static.h"
+#include "sluice/exe/findings.h"
+#include "sluice/exe/validate.h"
+
+namespace sluice::exe {
+
+std::vector<Violation> check(const Executable& executable, const CheckOptions& options) {
+  Findings findings(options.max_violations);
+  for (const Problem& p : validate(executable)) {
+    const bool step = p.place.part == Place::Part::kFunction && p.place.step >= 0;
+    const std::string where =
+        step ? fmt::format("function '{}' step {}", executable.functions[static_cast<size_t>(p.place.index)].name,
+                           p.place.step)
+             : fmt::format("{} {}", word(p.place.part), p.place.index);
+    findings.add("index", "{}: {}", where, p.message);
+  }
+  if (!findings.empty()) return findings.take();
+  check_static(executable, findings);
+  const std::vector<FunctionFacts> facts = function_facts(executable);
+  int64_t replicas = 1;
+  if (uses_replica(executable)) {
+    for (const ReplicaGroup& g : executable.groups) replicas = std::max<int64_t>(replicas, g.replicas);
+  }
+  for (const Program& program : executable.programs) {
+    for (int64_t r = 0; r < replicas && !findings.full(); ++r) {
+      Machine(executable, program, facts, options, r, findings).run();
+    }
+  }
+  return findings.take();
+}
+
+}  // namespace sluice::exe

@@ -1,0 +1,24 @@
+#include "sluice/exe/executable.h"
+
+#include "sluice/base/error.h"
+
+namespace sluice::exe {
+
+const Program& Executable::program(const std::string& name) const {
+  std::string known;
+  for (const Program& p : programs) {
+    if (p.name == name) return p;
+    known += (known.empty() ? "" : ", ") + p.name;
+  }
+  fail(ErrorKind::kUsage, "no program '{}'; there are: {}", name, known.empty() ? "none" : known);
+}
+
+int64_t planned_bytes(const Executable& executable, int32_t device, Space space) {
+  int64_t total = 0;
+  for (const Arena& a : executable.arenas) {
+    if (a.device == device && a.space == space) total += a.bytes;
+  }
+  return total;
+}
+
+}  // namespace sluice::exe

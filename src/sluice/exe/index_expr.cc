@@ -1,0 +1,221 @@
+#include "sluice/exe/index_expr.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "sluice/base/error.h"
+
+namespace sluice::exe {
+namespace {
+
+using Kind = IndexExpr::Kind;
+
+/// Nothing on a divisor of 0 or an overflow.
+std::optional<int64_t> apply(Kind kind, int64_t a, int64_t b) {
+  int64_t result = 0;
+  switch (kind) {
+    case Kind::kAdd:
+      if (__builtin_add_overflow(a, b, &result)) return std::nullopt;
+      return result;
+    case Kind::kSub:
+      if (__builtin_sub_overflow(a, b, &result)) return std::nullopt;
+      return result;
+    case Kind::kMul:
+      if (__builtin_mul_overflow(a, b, &result)) return std::nullopt;
+      return result;
+    case Kind::kDiv:
+      if (b == 0 || (a == INT64_MIN && b == -1)) return std::nullopt;
+      return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
+    case Kind::kMod:
+      if (b == 0) return std::nullopt;
+      if (b == -1) return 0;
+      result = a % b;
+      return result != 0 && (result < 0) != (b < 0) ? result + b : result;
+    default:
+      return std::nullopt;
+  }
+}
+
+char symbol(Kind kind) {
+  switch (kind) {
+    case Kind::kAdd:
+      return '+';
+    case Kind::kSub:
+      return '-';
+    case Kind::kMul:
+      return '*';
+    case Kind::kDiv:
+      return '/';
+    default:
+      return '%';
+  }
+}
+
+/// Deeper expressions are refused, so that a hostile file cannot exhaust the stack.
+constexpr int kMaxDepth = 500;
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text), rest_(text) {}
+
+  IndexExpr parse() {
+    IndexExpr result = expression(0);
+    if (!rest_.empty()) bad("the end");
+    return result;
+  }
+
+ private:
+  [[noreturn]] void bad(std::string_view expected) const {
+    fail(ErrorKind::kBadFile, "index expression '{}': {} expected at '{}'", text_, expected, rest_);
+  }
+
+  char take() {
+    if (rest_.empty()) bad("more text");
+    const char c = rest_.front();
+    rest_.remove_prefix(1);
+    return c;
+  }
+
+  bool eat(std::string_view word) {
+    if (!rest_.starts_with(word)) return false;
+    rest_.remove_prefix(word.size());
+    return true;
+  }
+
+  int64_t integer() {
+    int64_t value = 0;
+    const auto r = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
+    if (r.ec != std::errc{}) bad("an integer");
+    rest_.remove_prefix(static_cast<size_t>(r.ptr - rest_.data()));
+    return value;
+  }
+
+  IndexExpr expression(int depth) {
+    if (depth > kMaxDepth) bad("less nesting");
+    if (eat("it")) return IndexExpr::iteration();
+    if (eat("rep")) return IndexExpr::replica();
+    if (eat("p")) {
+      const int64_t i = integer();
+      if (i < 0) bad("a parameter number >= 0");
+      return IndexExpr::param(i);
+    }
+    if (!eat("(")) return integer();
+    const IndexExpr a = expression(depth + 1);
+    const char op = take();
+    const IndexExpr b = expression(depth + 1);
+    if (!eat(")")) bad("')'");
+    switch (op) {
+      case '+':
+        return a + b;
+      case '-':
+        return a - b;
+      case '*':
+        return a * b;
+      case '/':
+        return a / b;
+      case '%':
+        return a % b;
+      default:
+        bad("one of + - * / % before this,");
+    }
+  }
+
+  std::string_view text_;
+  std::string_view rest_;
+};
+
+}  // namespace
+
+IndexExpr IndexExpr::combine(Kind kind, const IndexExpr& a, const IndexExpr& b) {
+  if (a.is_constant() && b.is_constant()) {
+    // What cannot be computed stays as it is, and fails where it is evaluated.
+    if (const auto v = apply(kind, a.constant(), b.constant())) return *v;
+  }
+  const auto is = [](const IndexExpr& e, int64_t v) {
+    return e.is_constant() && e.constant() == v;
+  };
+  if (kind == Kind::kAdd && is(a, 0)) return b;
+  if ((kind == Kind::kAdd || kind == Kind::kSub) && is(b, 0)) return a;
+  if (kind == Kind::kMul && is(a, 1)) return b;
+  if (kind == Kind::kMul && is(b, 1)) return a;
+  if (kind == Kind::kMul && (is(a, 0) || is(b, 0))) return 0;
+  IndexExpr result;
+  result.nodes_.clear();
+  result.nodes_.reserve(a.nodes_.size() + b.nodes_.size() + 1);
+  result.nodes_.insert(result.nodes_.end(), a.nodes_.begin(), a.nodes_.end());
+  result.nodes_.insert(result.nodes_.end(), b.nodes_.begin(), b.nodes_.end());
+  result.nodes_.push_back({kind, 0});
+  return result;
+}
+
+bool IndexExpr::uses(Kind kind) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& n) { return n.kind == kind; });
+}
+
+int64_t IndexExpr::evaluate(const IndexContext& context) const {
+  if (is_constant()) return constant();
+  // Steps evaluate expressions, and must not allocate: only an absurdly large expression leaves the array.
+  std::array<int64_t, 16> small{};
+  std::vector<int64_t> large;
+  if (nodes_.size() > small.size()) large.resize(nodes_.size());
+  int64_t* const stack = large.empty() ? small.data() : large.data();
+  size_t top = 0;
+  for (const Node& node : nodes_) {
+    switch (node.kind) {
+      case Kind::kConstant:
+        stack[top++] = node.value;
+        break;
+      case Kind::kIteration:
+        stack[top++] = context.iteration;
+        break;
+      case Kind::kReplica:
+        stack[top++] = context.replica;
+        break;
+      case Kind::kParam:
+        require(node.value >= 0 && static_cast<size_t>(node.value) < context.params.size(),
+                "index expression {}: there are {} index parameters", to_string(*this),
+                context.params.size());
+        stack[top++] = context.params[static_cast<size_t>(node.value)];
+        break;
+      default: {
+        const auto v = apply(node.kind, stack[top - 2], stack[top - 1]);
+        require(v.has_value(), "index expression {}: {} {} {} has no 64-bit value",
+                to_string(*this), stack[top - 2], symbol(node.kind), stack[top - 1]);
+        stack[--top - 1] = *v;
+      }
+    }
+  }
+  return stack[0];
+}
+
+std::string to_string(const IndexExpr& expr) {
+  std::vector<std::string> stack;
+  for (const IndexExpr::Node& node : expr.nodes()) {
+    switch (node.kind) {
+      case Kind::kConstant:
+        stack.push_back(fmt::format("{}", node.value));
+        break;
+      case Kind::kIteration:
+        stack.emplace_back("it");
+        break;
+      case Kind::kReplica:
+        stack.emplace_back("rep");
+        break;
+      case Kind::kParam:
+        stack.push_back(fmt::format("p{}", node.value));
+        break;
+      default: {
+        const std::string b = std::move(stack.back());
+        stack.pop_back();
+        stack.back() = fmt::format("({}{}{})", stack.back(), symbol(node.kind), b);
+      }
+    }
+  }
+  return stack.back();
+}
+
+IndexExpr parse_index_expr(std::string_view text) { return Parser(text).parse(); }
+
+}  // namespace sluice::exe

@@ -1,0 +1,79 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::exe {
+
+/// What an index expression may read while a program runs. Never device memory.
+struct IndexContext {
+  std::span<const int64_t> params;  ///< Index parameters of the running function.
+  int64_t iteration = 0;            ///< Counter of the loop step whose operands are evaluated.
+  int64_t replica = 0;
+};
+
+/// int64 arithmetic over constants, a loop's counter, the replica id and index parameters, in postfix order.
+/// Text, fully parenthesised infix: 5, it, rep, p0, (p0+3), ((it*4)+1), (it%2), (it/2).
+class IndexExpr {
+ public:
+  enum class Kind : uint8_t {
+    kConstant,
+    kIteration,
+    kReplica,
+    kParam,
+    kAdd,
+    kSub,
+    kMul,
+    kDiv,
+    kMod
+  };
+  struct Node {
+    Kind kind;
+    int64_t value = 0;  ///< The constant, or the number of the parameter.
+    bool operator==(const Node&) const = default;
+  };
+
+  IndexExpr(int64_t constant = 0) : nodes_{{Kind::kConstant, constant}} {}  // NOLINT: implicit
+  static IndexExpr iteration() { return IndexExpr(Kind::kIteration, 0); }
+  static IndexExpr replica() { return IndexExpr(Kind::kReplica, 0); }
+  static IndexExpr param(int64_t i) { return IndexExpr(Kind::kParam, i); }
+
+  /// Constants fold; x+0, x*1, x*0 simplify.
+  friend IndexExpr operator+(const IndexExpr& a, const IndexExpr& b) {
+    return combine(Kind::kAdd, a, b);
+  }
+  friend IndexExpr operator-(const IndexExpr& a, const IndexExpr& b) {
+    return combine(Kind::kSub, a, b);
+  }
+  friend IndexExpr operator*(const IndexExpr& a, const IndexExpr& b) {
+    return combine(Kind::kMul, a, b);
+  }
+  friend IndexExpr operator/(const IndexExpr& a, const IndexExpr& b) {
+    return combine(Kind::kDiv, a, b);
+  }
+  friend IndexExpr operator%(const IndexExpr& a, const IndexExpr& b) {
+    return combine(Kind::kMod, a, b);
+  }
+
+  bool is_constant() const { return nodes_.size() == 1 && nodes_[0].kind == Kind::kConstant; }
+  int64_t constant() const { return nodes_[0].value; }
+  bool uses(Kind kind) const;
+  /// Division rounds toward minus infinity, the remainder has the sign of the divisor. Error{kUsage} for a divisor of
+  /// 0, an overflow or a parameter that the context lacks.
+  int64_t evaluate(const IndexContext& context) const;
+  const std::vector<Node>& nodes() const { return nodes_; }
+  bool operator==(const IndexExpr&) const = default;
+
+ private:
+  IndexExpr(Kind kind, int64_t value) : nodes_{{kind, value}} {}
+  static IndexExpr combine(Kind kind, const IndexExpr& a, const IndexExpr& b);
+  std::vector<Node> nodes_;
+};
+
+std::string to_string(const IndexExpr& expr);
+/// Error{kBadFile} naming what is wrong.
+IndexExpr parse_index_expr(std::string_view text);
+
+}  // namespace sluice::exe

@@ -1,0 +1,58 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sluice/exe/executable.h"
+
+namespace sluice::exe {
+
+/// What holds bytes at the peak.
+struct Holder {
+  std::string name;   ///< Variable, constant, tensor, arena.
+  std::string kind;   ///< "variable", "constant", "buffer", "workspace", "slots", "remote".
+  std::string where;  ///< Of a buffer: "main step 12 > Linear step 3".
+  int64_t bytes = 0;
+};
+
+/// One memory with a budget: a device's, or a tier.
+struct MemoryReport {
+  std::string name;     ///< "device 0 (cpu)", "tier host".
+  int32_t device = -1;  ///< -1: a tier.
+  int64_t persistent_bytes = 0;
+  int64_t frame_bytes = 0;
+  int64_t workspace_bytes = 0;
+  int64_t slot_bytes = 0;
+  int64_t tier_bytes = 0;
+  int64_t total_bytes = 0;    ///< The peak: the sum of the above.
+  int64_t budget_bytes = -1;  ///< -1: none.
+  int64_t bound_bytes = 0;    ///< No plan of the same order can need less: live sets, looking through calls.
+  double ratio = 1;           ///< total / bound; 1 if both are 0.
+  std::string peak_program;   ///< The program whose frames are the largest.
+  std::vector<Holder> holders;  ///< At the peak, largest first.
+};
+
+/// One function, as `sluice plan` lists them.
+struct FunctionReport {
+  std::string name;
+  int32_t device = 0;
+  int64_t steps = 0;
+  int64_t program_bytes = 0;  ///< Size of its step data.
+  int64_t frame_bytes = 0;
+  int64_t bound_bytes = 0;    ///< Live-set bound of the frame, looking through calls.
+  int64_t call_sites = 0;     ///< Steps and program entries that name it.
+};
+
+struct Report {
+  std::vector<MemoryReport> memories;
+  std::vector<FunctionReport> functions;
+  int64_t program_bytes = 0;  ///< Of all functions; no part of any memory's bytes.
+};
+
+/// What the executable needs, known before it runs. `most_holders`: holders listed of each memory.
+Report report(const Executable& executable, int most_holders = 10);
+
+/// The report as text, a few lines for each memory and one for each function.
+std::string summary(const Report& report);
+
+}  // namespace sluice::exe

@@ -1,0 +1,62 @@
+#include "sluice/exe/report.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/exe/test_plans.h"
+
+namespace sluice::exe {
+namespace {
+
+TEST(Report, CountsBytesByKind) {
+  const Report r = report(plans::plan(plans::train_step()));
+  ASSERT_EQ(r.memories.size(), 1u);
+  const MemoryReport& m = r.memories[0];
+  EXPECT_EQ(m.name, "device 0 (cpu)");
+  EXPECT_EQ(m.persistent_bytes, 128);
+  EXPECT_EQ(m.frame_bytes, 192);
+  EXPECT_EQ(m.workspace_bytes, 256);
+  EXPECT_EQ(m.total_bytes, planned_bytes(plans::plan(plans::train_step()), 0, Space::kDevice));
+  EXPECT_EQ(m.bound_bytes, 64 + 8 + 192 + 256);
+  EXPECT_EQ(m.budget_bytes, 1024);
+  EXPECT_EQ(m.peak_program, "train");
+  ASSERT_EQ(m.holders.size(), 6u);
+  EXPECT_EQ(m.holders[0].kind, "workspace");
+  EXPECT_EQ(m.holders[1].name, "fc.weight");
+  EXPECT_EQ(m.holders[2].where, "main step 4");
+  EXPECT_EQ(m.holders[5].name, "scale");
+}
+
+TEST(Report, LooksThroughCalls) {
+  const Report r = report(plans::plan(plans::replaced(
+      plans::replaced(plans::branch(), "frame 384 bound 320\n",
+                      "frame 384 bound 320\n  buffer \"x\" offset 64 bytes 64 steps 1 3\n"
+                      "  buffer \"frame of f\" offset 128 bytes 64 steps 2 3\n"
+                      "  buffer \"a\" offset 192 bytes 64 steps 2 4\n"),
+      "  0 sync kernel cpu.neg", "  buffer \"then.t\" offset 0 bytes 64 steps 0 2\n  0 sync kernel cpu.neg")));
+  const MemoryReport& m = r.memories[0];
+  ASSERT_EQ(m.holders.size(), 3u);
+  EXPECT_EQ(m.holders[0].name, "x");
+  EXPECT_EQ(m.holders[2].name, "then.t");
+  EXPECT_EQ(m.holders[2].where, "main step 2 > f step 0 > then step 0");
+}
+
+TEST(Report, ListsFunctionsAndTiers) {
+  const Report r = report(plans::plan(plans::overlapped_loop()));
+  ASSERT_EQ(r.functions.size(), 2u);
+  EXPECT_EQ(r.functions[0].name, "body");
+  EXPECT_EQ(r.functions[0].steps, 5);
+  EXPECT_EQ(r.functions[0].call_sites, 1);
+  EXPECT_GT(r.functions[1].program_bytes, 0);
+  EXPECT_EQ(r.program_bytes, r.functions[0].program_bytes + r.functions[1].program_bytes);
+  ASSERT_EQ(r.memories.size(), 2u);
+  EXPECT_EQ(r.memories[1].tier_bytes, 1024);
+  EXPECT_EQ(r.memories[1].bound_bytes, 2 * 6 * 64);
+  const std::string text = summary(r);
+  EXPECT_NE(text.find("tier host: 1,024 bytes of a budget of 4,096, 1.333 x the live-set bound of 768\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("body"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sluice::exe

@@ -1,0 +1,325 @@
+#include "sluice/exe/text.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <iterator>
+
+#include "sluice/exe/words.h"
+
+namespace sluice::exe {
+namespace {
+
+bool is_bare(std::string_view s) {
+  if (s.empty()) return false;
+  for (const char c : s) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) &&
+        std::string_view("_.:-/").find(c) == std::string_view::npos) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string quote(std::string_view s) {
+  std::string out = "\"";
+  for (const char c : s) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string bare_or_quote(std::string_view s) { return is_bare(s) ? std::string(s) : quote(s); }
+
+std::string spec_text(const TensorSpec& spec) {
+  const auto dims = [](const Shape& shape) {
+    std::string text = "(";
+    for (const int64_t d : shape.dims())
+      text += fmt::format("{}{}", text.size() == 1 ? "" : ",", d);
+    return text + ")";
+  };
+  std::string text = std::string(name_of(spec.dtype)) + dims(spec.shape);
+  if (!spec.meta_shape.empty()) text += "of" + dims(spec.meta_shape);
+  return text;
+}
+
+std::string address_text(const Address& a) {
+  std::string text;
+  switch (a.base) {
+    case Address::Base::kArena:
+      text = fmt::format("arena{}+{}", a.index, a.offset);
+      break;
+    case Address::Base::kFrame:
+      text = fmt::format("frame+{}", a.offset);
+      break;
+    case Address::Base::kParam:
+      text = fmt::format("param{}+{}", a.index, a.offset);
+      break;
+  }
+  if (a.depth != 0 || a.stride != 0 || !(a.slot == IndexExpr(0))) {
+    text += fmt::format("@ring({},{},{})", a.depth, a.stride, to_string(a.slot));
+  }
+  return text;
+}
+
+std::string value_text(ValueId v) { return v == kNoValue ? "%-" : fmt::format("%{}", v); }
+
+class Writer {
+ public:
+  explicit Writer(const Executable& e) : e_(e) {}
+
+  std::string run() {
+    line("sluice executable 1");
+    tables();
+    for (size_t i = 0; i < e_.functions.size(); ++i) function(i);
+    for (const Program& p : e_.programs) {
+      line("program {}", quote(p.name));
+      for (const Entry& x : p.entries) {
+        line("  entry device {} function {} frame {}", x.device, x.function, address_text(x.frame));
+      }
+      for (const StreamCount& s : p.streams) line("  stream {} entries {}", s.stream, s.entries);
+      for (const Final& f : p.finals) line("  final {} value {}", f.variable, value_text(f.value));
+    }
+    line("end");
+    return std::move(out_);
+  }
+
+  std::string title(const Step& step) {
+    step_head(step);
+    return std::move(out_);
+  }
+
+ private:
+  template <typename... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  }
+  template <typename... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    add(format, std::forward<Args>(args)...);
+    out_ += '\n';
+  }
+
+  void tables() {
+    for (size_t i = 0; i < e_.devices.size(); ++i) {
+      const Device& d = e_.devices[i];
+      add("device {} kind {} isa {} memory {} workers {} queues", i, bare_or_quote(d.kind),
+          bare_or_quote(d.isa), d.memory_budget, d.workers);
+      for (const Queue& q : d.queues) add(" {}", bare_or_quote(q.name));
+      out_ += '\n';
+    }
+    for (size_t i = 0; i < e_.tiers.size(); ++i) {
+      const Tier& t = e_.tiers[i];
+      line("tier {} {} space {} budget {}", i, quote(t.name), word(t.space), t.budget);
+    }
+    for (size_t i = 0; i < e_.arenas.size(); ++i) {
+      const Arena& a = e_.arenas[i];
+      line("arena {} {} kind {} space {} device {} bytes {} stride {}", i, quote(a.name),
+           word(a.kind), word(a.space), a.device, a.bytes, a.stride);
+    }
+    for (size_t i = 0; i < e_.streams.size(); ++i) {
+      const StreamPort& s = e_.streams[i];
+      line("stream {} {} {} {}", i, quote(s.name), s.input ? "in" : "out", spec_text(s.spec));
+    }
+    for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
+      const RemoteBufferPlan& b = e_.remote_buffers[i];
+      line("remote {} {} {} entries {} arena {} offset {} stride {}", i, quote(b.name),
+           spec_text(b.spec), b.entries, b.arena, b.offset, b.entry_stride);
+    }
+    for (size_t i = 0; i < e_.variables.size(); ++i) {
+      const VariablePlan& v = e_.variables[i];
+      line(
+          "variable {} {} {} arena {} offset {} bytes {} {} value {} shard {} group {} buffer {} "
+          "entry {} init {}",
+          i, quote(v.path), spec_text(v.spec), v.arena, v.offset, v.bytes, bare_or_quote(v.layout),
+          value_text(v.value), v.shard, v.group, v.buffer, v.entry, quote(v.initializer));
+    }
+    for (size_t i = 0; i < e_.constants.size(); ++i) {
+      const ConstantPlan& c = e_.constants[i];
+      add("constant {} {} {} arena {} offset {} value {} data ", i, quote(c.name),
+          spec_text(c.spec), c.arena, c.offset, value_text(c.value));
+      if (c.data.empty()) out_ += '-';
+      for (const std::byte b : c.data) {
+        constexpr std::string_view digits = "0123456789abcdef";
+        out_ += digits[static_cast<size_t>(b) >> 4];
+        out_ += digits[static_cast<size_t>(b) & 15];
+      }
+      out_ += '\n';
+    }
+    for (size_t i = 0; i < e_.channels.size(); ++i) {
+      const Channel& c = e_.channels[i];
+      line("channel {} {} from {} to {} capacity {} arena {} offset {} slot {}", i, quote(c.name),
+           c.from, c.to, c.capacity, c.arena, c.offset, c.slot_bytes);
+    }
+    for (size_t i = 0; i < e_.groups.size(); ++i) {
+      const ReplicaGroup& g = e_.groups[i];
+      line("group {} replicas {} stride {} size {}", i, g.replicas, g.stride, g.size);
+    }
+    for (size_t i = 0; i < e_.values.size(); ++i) {
+      line("value {} {} {}", i, quote(e_.values[i].tensor), e_.values[i].version);
+    }
+  }
+
+  void value_comment(ValueId v) {
+    if (v < 0 || static_cast<size_t>(v) >= e_.values.size()) return;
+    const Value& value = e_.values[static_cast<size_t>(v)];
+    add("{} v{}", is_bare(value.tensor) ? value.tensor : quote(value.tensor), value.version);
+  }
+
+  void operand(std::string_view indent, const Operand& o) {
+    add("{}{} {}", indent, word(o.access), value_text(o.value));
+    if (o.made != kNoValue) add(">{}", value_text(o.made));
+    add(" at {} bytes {} {} {}", address_text(o.at), o.bytes, spec_text(o.spec),
+        bare_or_quote(o.layout));
+    if (o.task_stride != 0) add(" task {}", o.task_stride);
+    if (o.task_pitch != 0) add(" pitch {}", o.task_pitch);
+    if (o.value != kNoValue) {
+      out_ += "  # ";
+      value_comment(o.value);
+      if (o.made != kNoValue) {
+        out_ += " > ";
+        value_comment(o.made);
+      }
+    }
+    out_ += '\n';
+  }
+
+  void call_head(const Call& c) { add("{} frame {}", c.function, address_text(c.frame)); }
+
+  void call_lines(const Call& c) {
+    if (!c.index_args.empty()) {
+      add("      index");
+      for (const IndexExpr& x : c.index_args) add(" {}", to_string(x));
+      out_ += '\n';
+    }
+    for (const Operand& o : c.args) operand("      ", o);
+  }
+
+  void step_head(const Step& step) {
+    struct Printer {
+      Writer& w;
+      void operator()(const Kernel& k) const {
+        w.add("kernel {} {} tasks {} workspace {}", bare_or_quote(k.key), bare_or_quote(k.op),
+              k.tasks, k.workspace_bytes);
+      }
+      void operator()(const Call& c) const {
+        w.add("call ");
+        w.call_head(c);
+      }
+      void operator()(const Loop& l) const {
+        w.add("loop ");
+        w.call_head(l.body);
+        w.add(" trips {}", l.trips);
+      }
+      void operator()(const Branch& b) const {
+        w.add("branch then ");
+        w.call_head(b.then_call);
+        w.add(" else ");
+        w.call_head(b.else_call);
+      }
+      void operator()(const Issue& i) const {
+        w.add("issue {} {} entry {} queue {} token {}", word(i.kind), i.object, to_string(i.entry),
+              i.queue, i.token);
+        if (i.found != kNoValue) w.add(" found {}", value_text(i.found));
+      }
+      void operator()(const Wait& x) const { w.add("wait queue {} token {}", x.queue, x.token); }
+      void operator()(const Send& s) const {
+        w.add("send {} message {}", s.channel, to_string(s.message));
+      }
+      void operator()(const Receive& r) const {
+        w.add("receive {} message {}", r.channel, to_string(r.message));
+      }
+      void operator()(const Collective& c) const {
+        w.add("collective {} group {} sequence {}", quote(c.op), c.group, to_string(c.sequence));
+      }
+    };
+    if (step.sync) out_ += "sync ";
+    std::visit(Printer{*this}, step.body);
+    if (step.origin != -1) add(" origin {}", step.origin);
+    if (!step.where.empty()) add(" where {}", quote(step.where));
+  }
+
+  void step_lines(const Step& step) {
+    if (const auto* k = std::get_if<Kernel>(&step.body)) {
+      if (!k->attrs.items.empty()) line("      attrs {}", to_string(k->attrs));
+      if (!k->may_coincide.empty()) {
+        add("      coincide");
+        for (const auto& [in, out] : k->may_coincide) add(" {}:{}", in, out);
+        out_ += '\n';
+      }
+      if (!k->scalars.empty()) {
+        add("      scalars");
+        for (const IndexExpr& x : k->scalars) add(" {}", to_string(x));
+        out_ += '\n';
+      }
+      for (const Operand& o : k->operands) operand("      ", o);
+    } else if (const auto* c = std::get_if<Call>(&step.body)) {
+      call_lines(*c);
+    } else if (const auto* l = std::get_if<Loop>(&step.body)) {
+      if (!l->carried.empty()) {
+        add("      carry");
+        for (const Carry& x : l->carried) add(" {}:{}", x.in, x.out);
+        out_ += '\n';
+      }
+      call_lines(l->body);
+    } else if (const auto* b = std::get_if<Branch>(&step.body)) {
+      operand("      condition ", b->condition);
+      line("      then");
+      call_lines(b->then_call);
+      line("      else");
+      call_lines(b->else_call);
+    } else if (const auto* i = std::get_if<Issue>(&step.body)) {
+      operand("      ", i->memory);
+      if (i->entry_from) operand("      entry_from ", *i->entry_from);
+    } else if (const auto* s = std::get_if<Send>(&step.body)) {
+      operand("      ", s->operand);
+    } else if (const auto* r = std::get_if<Receive>(&step.body)) {
+      operand("      ", r->operand);
+    } else if (const auto* x = std::get_if<Collective>(&step.body)) {
+      for (const Operand& o : x->operands) operand("      ", o);
+    }
+  }
+
+  void function(size_t index) {
+    const Function& f = e_.functions[index];
+    line("function {} {} memo {} device {} index_params {} frame {} bound {}", index, quote(f.name),
+         quote(f.memo), f.device, f.index_params, f.frame_bytes, f.frame_bound);
+    for (size_t i = 0; i < f.params.size(); ++i) {
+      const Param& p = f.params[i];
+      add("  param {} {} {} {}", i, quote(p.name), word(p.access), value_text(p.value));
+      if (p.made != kNoValue) add(">{}", value_text(p.made));
+      line(" bytes {} {} {}", p.bytes, spec_text(p.spec), bare_or_quote(p.layout));
+    }
+    for (const FrameBuffer& b : f.buffers) {
+      line("  buffer {} offset {} bytes {} steps {} {}", quote(b.name), b.offset, b.bytes, b.begin,
+           b.end);
+    }
+    for (size_t s = 0; s < f.steps.size(); ++s) {
+      add("  {} ", s);
+      step_head(f.steps[s]);
+      out_ += '\n';
+      step_lines(f.steps[s]);
+    }
+  }
+
+  const Executable& e_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string to_text(const Executable& executable) { return Writer(executable).run(); }
+
+std::string step_title(const Step& step) {
+  const Executable none;
+  return Writer(none).title(step);
+}
+
+}  // namespace sluice::exe

@@ -1,0 +1,407 @@
+#include <map>
+
+#include "sluice/exe/line_reader.h"
+#include "sluice/exe/text.h"
+#include "sluice/exe/validate.h"
+#include "sluice/exe/words.h"
+
+namespace sluice::exe {
+namespace {
+
+class TextParser {
+ public:
+  TextParser(std::string_view text, const std::string& file) : in_(text, file) {}
+
+  Executable run() {
+    if (!in_.next_line()) in_.bad("the text is empty");
+    for (const char* word : {"sluice", "executable", "1"}) in_.expect(word);
+    in_.expect_end();
+    bool ended = false;
+    while (!ended) {
+      if (!in_.next_line()) in_.bad("the text ends before 'end'");
+      ended = in_.peek("end");
+      if (!ended) one_line();
+    }
+    if (in_.next_line()) in_.bad("text after 'end'");
+    const std::vector<Problem> problems = validate(e_);
+    if (!problems.empty()) in_.bad_at(line_of(problems.front().place), problems.front().message);
+    return std::move(e_);
+  }
+
+ private:
+  using Part = Place::Part;
+
+  int64_t line_of(const Place& place) const {
+    const auto found = lines_.find({place.part, place.index, place.step});
+    return found == lines_.end() ? in_.line() : found->second;
+  }
+
+  void note(Part part, int64_t index, int64_t step = -1) {
+    lines_[{part, index, step}] = in_.line();
+  }
+
+  /// The number that a table's line begins with; rows are numbered from 0.
+  template <typename Row>
+  Row& row(Part part, std::vector<Row>& rows) {
+    const int64_t n = in_.integer("a number");
+    if (n != static_cast<int64_t>(rows.size()))
+      in_.bad("number {} expected, found {}", rows.size(), n);
+    note(part, n);
+    function_ = nullptr;
+    program_ = nullptr;
+    step_ = nullptr;
+    return rows.emplace_back();
+  }
+
+  void one_line() {
+    if (in_.eat("attrs")) return attrs();
+    if (in_.eat("device")) return device(row(Part::kDevice, e_.devices));
+    if (in_.eat("tier")) {
+      Tier& t = row(Part::kTier, e_.tiers);
+      t.name = in_.string("a name");
+      in_.expect("space");
+      t.space = in_.one_of<Space>(kSpaceWords, "space");
+      t.budget = in_.labelled("budget");
+    } else if (in_.eat("arena")) {
+      Arena& a = row(Part::kArena, e_.arenas);
+      a.name = in_.string("a name");
+      in_.expect("kind");
+      a.kind = in_.one_of<ArenaKind>(kArenaWords, "kind of arena");
+      in_.expect("space");
+      a.space = in_.one_of<Space>(kSpaceWords, "space");
+      a.device = in_.labelled32("device");
+      a.bytes = in_.labelled("bytes");
+      a.stride = in_.labelled("stride");
+    } else if (in_.peek("stream") && program_ == nullptr) {
+      in_.expect("stream");
+      StreamPort& s = row(Part::kStream, e_.streams);
+      s.name = in_.string("a name");
+      s.input = in_.eat("in");
+      if (!s.input) in_.expect("out");
+      s.spec = in_.spec();
+    } else if (in_.eat("remote")) {
+      RemoteBufferPlan& b = row(Part::kRemoteBuffer, e_.remote_buffers);
+      b.name = in_.string("a name");
+      b.spec = in_.spec();
+      b.entries = in_.labelled("entries");
+      b.arena = in_.labelled32("arena");
+      b.offset = in_.labelled("offset");
+      b.entry_stride = in_.labelled("stride");
+    } else if (in_.eat("variable")) {
+      return variable(row(Part::kVariable, e_.variables));
+    } else if (in_.eat("constant")) {
+      ConstantPlan& c = row(Part::kConstant, e_.constants);
+      c.name = in_.string("a name");
+      c.spec = in_.spec();
+      c.arena = in_.labelled32("arena");
+      c.offset = in_.labelled("offset");
+      in_.expect("value");
+      c.value = in_.values().first;
+      in_.expect("data");
+      c.data = in_.hex();
+    } else if (in_.eat("channel")) {
+      Channel& c = row(Part::kChannel, e_.channels);
+      c.name = in_.string("a name");
+      c.from = in_.labelled32("from");
+      c.to = in_.labelled32("to");
+      c.capacity = in_.labelled("capacity");
+      c.arena = in_.labelled32("arena");
+      c.offset = in_.labelled("offset");
+      c.slot_bytes = in_.labelled("slot");
+    } else if (in_.eat("group")) {
+      ReplicaGroup& g = row(Part::kGroup, e_.groups);
+      g.replicas = in_.labelled32("replicas");
+      g.stride = in_.labelled32("stride");
+      g.size = in_.labelled32("size");
+    } else if (in_.eat("value")) {
+      Value& v = row(Part::kValue, e_.values);
+      v.tensor = in_.string("a tensor");
+      v.version = in_.integer("a version");
+    } else if (in_.eat("function")) {
+      Function& f = row(Part::kFunction, e_.functions);
+      function_ = &f;
+      f.name = in_.string("a name");
+      in_.expect("memo");
+      f.memo = in_.string("memo");
+      f.device = in_.labelled32("device");
+      f.index_params = in_.labelled32("index_params");
+      f.frame_bytes = in_.labelled("frame");
+      f.frame_bound = in_.labelled("bound");
+    } else if (in_.eat("program")) {
+      note(Part::kProgram, static_cast<int64_t>(e_.programs.size()));
+      function_ = nullptr;
+      step_ = nullptr;
+      program_ = &e_.programs.emplace_back();
+      program_->name = in_.string("a name");
+    } else if (program_ != nullptr) {
+      return program_line();
+    } else if (function_ != nullptr) {
+      return function_line();
+    } else {
+      in_.bad("'{}' begins no line", in_.string("a word"));
+    }
+    in_.expect_end();
+  }
+
+  void device(Device& d) {
+    in_.expect("kind");
+    d.kind = in_.string("kind");
+    in_.expect("isa");
+    d.isa = in_.string("isa");
+    d.memory_budget = in_.labelled("memory");
+    d.workers = in_.labelled32("workers");
+    in_.expect("queues");
+    while (!in_.done()) d.queues.push_back({in_.string("queue")});
+  }
+
+  void variable(VariablePlan& v) {
+    v.path = in_.string("a path");
+    v.spec = in_.spec();
+    v.arena = in_.labelled32("arena");
+    v.offset = in_.labelled("offset");
+    v.bytes = in_.labelled("bytes");
+    v.layout = in_.string("layout");
+    in_.expect("value");
+    v.value = in_.values().first;
+    v.shard = in_.labelled32("shard");
+    v.group = in_.labelled32("group");
+    v.buffer = in_.labelled32("buffer");
+    v.entry = in_.labelled("entry");
+    in_.expect("init");
+    v.initializer = in_.string("an initializer");
+    in_.expect_end();
+  }
+
+  void program_line() {
+    if (in_.eat("entry")) {
+      Entry x;
+      x.device = in_.labelled32("device");
+      x.function = in_.labelled32("function");
+      in_.expect("frame");
+      x.frame = in_.address();
+      program_->entries.push_back(x);
+    } else if (in_.eat("stream")) {
+      StreamCount s;
+      s.stream = in_.integer32("a stream");
+      s.entries = in_.labelled("entries");
+      program_->streams.push_back(s);
+    } else if (in_.eat("final")) {
+      Final f;
+      f.variable = in_.integer32("a variable");
+      in_.expect("value");
+      f.value = in_.values().first;
+      program_->finals.push_back(f);
+    } else {
+      in_.bad("'{}' begins no line of a program", in_.string("a word"));
+    }
+    in_.expect_end();
+  }
+
+  void function_line() {
+    if (in_.eat("param")) {
+      const int64_t n = in_.integer("a number");
+      if (n != static_cast<int64_t>(function_->params.size()))
+        in_.bad("parameters are numbered from 0");
+      Param p;
+      p.name = in_.string("a name");
+      p.access = in_.one_of<Access>(kAccessWords, "access");
+      std::tie(p.value, p.made) = in_.values();
+      p.bytes = in_.labelled("bytes");
+      p.spec = in_.spec();
+      p.layout = in_.string("layout");
+      function_->params.push_back(std::move(p));
+    } else if (in_.eat("buffer")) {
+      FrameBuffer b;
+      b.name = in_.string("a name");
+      b.offset = in_.labelled("offset");
+      b.bytes = in_.labelled("bytes");
+      b.begin = in_.labelled("steps");
+      b.end = in_.integer("steps");
+      function_->buffers.push_back(std::move(b));
+    } else if (item_line()) {
+      // Belongs to the step before it.
+    } else {
+      step_line();
+    }
+    in_.expect_end();
+  }
+
+  Step& the_step() {
+    if (step_ == nullptr) in_.bad("there is no step before this line");
+    return *step_;
+  }
+
+  template <typename Body>
+  Body& body(std::string_view what) {
+    Body* b = std::get_if<Body>(&the_step().body);
+    if (b == nullptr) in_.bad("the step has no {}", what);
+    return *b;
+  }
+
+  /// Where the arguments of the current step go.
+  Call& the_call() {
+    Step& step = the_step();
+    if (auto* c = std::get_if<Call>(&step.body)) return *c;
+    if (auto* l = std::get_if<Loop>(&step.body)) return l->body;
+    auto& b = body<Branch>("index arguments");
+    if (arm_ == 0) in_.bad("'then' or 'else' must come before this line");
+    return arm_ == 1 ? b.then_call : b.else_call;
+  }
+
+  void attrs() {
+    auto& k = body<Kernel>("attributes");
+    try {
+      k.attrs = parse_attrs(in_.raw_rest());
+    } catch (const Error& e) {
+      in_.bad("{}", e.what());
+    }
+  }
+
+  bool item_line() {
+    if (in_.eat("coincide")) {
+      auto& k = body<Kernel>("operands that may coincide");
+      while (!in_.done()) k.may_coincide.push_back(in_.pair("operands"));
+    } else if (in_.eat("scalars")) {
+      body<Kernel>("scalars").scalars = in_.expressions();
+    } else if (in_.eat("index")) {
+      the_call().index_args = in_.expressions();
+    } else if (in_.eat("carry")) {
+      auto& l = body<Loop>("carried values");
+      while (!in_.done()) {
+        const auto [a, b] = in_.pair("arguments");
+        l.carried.push_back({a, b});
+      }
+    } else if (in_.eat("condition")) {
+      body<Branch>("condition").condition = operand();
+    } else if (in_.peek("then") || in_.peek("else")) {
+      body<Branch>("arms");
+      arm_ = in_.eat("then") ? 1 : 2;
+      in_.eat("else");
+    } else if (in_.eat("entry_from")) {
+      body<Issue>("entry").entry_from = operand();
+    } else if (in_.peek("read") || in_.peek("write") || in_.peek("update")) {
+      add_operand(operand());
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  Operand operand() {
+    Operand o;
+    o.access = in_.one_of<Access>(kAccessWords, "access");
+    std::tie(o.value, o.made) = in_.values();
+    in_.expect("at");
+    o.at = in_.address();
+    o.bytes = in_.labelled("bytes");
+    o.spec = in_.spec();
+    o.layout = in_.string("layout");
+    if (in_.eat("task")) o.task_stride = in_.integer("task");
+    if (in_.eat("pitch")) o.task_pitch = in_.integer("pitch");
+    return o;
+  }
+
+  void add_operand(Operand o) {
+    Step& step = the_step();
+    if (auto* k = std::get_if<Kernel>(&step.body)) {
+      k->operands.push_back(std::move(o));
+    } else if (auto* i = std::get_if<Issue>(&step.body)) {
+      i->memory = std::move(o);
+    } else if (auto* s = std::get_if<Send>(&step.body)) {
+      s->operand = std::move(o);
+    } else if (auto* r = std::get_if<Receive>(&step.body)) {
+      r->operand = std::move(o);
+    } else if (auto* c = std::get_if<Collective>(&step.body)) {
+      c->operands.push_back(std::move(o));
+    } else if (std::holds_alternative<Wait>(step.body)) {
+      in_.bad("a wait has no operands");
+    } else {
+      the_call().args.push_back(std::move(o));
+    }
+  }
+
+  void call_head(Call& c) {
+    c.function = in_.integer32("a function");
+    in_.expect("frame");
+    c.frame = in_.address();
+  }
+
+  void step_line() {
+    const int64_t n = in_.integer("a step number");
+    if (n != static_cast<int64_t>(function_->steps.size())) {
+      in_.bad("step {} expected, found {}", function_->steps.size(), n);
+    }
+    note(Part::kFunction, static_cast<int64_t>(e_.functions.size()) - 1, n);
+    arm_ = 0;
+    step_ = &function_->steps.emplace_back();
+    step_->sync = in_.eat("sync");
+    if (in_.eat("kernel")) {
+      auto& k = step_->body.emplace<Kernel>();
+      k.key = in_.string("a key");
+      k.op = in_.string("an op");
+      k.tasks = in_.labelled("tasks");
+      k.workspace_bytes = in_.labelled("workspace");
+    } else if (in_.eat("call")) {
+      call_head(step_->body.emplace<Call>());
+    } else if (in_.eat("loop")) {
+      auto& l = step_->body.emplace<Loop>();
+      call_head(l.body);
+      l.trips = in_.labelled("trips");
+    } else if (in_.eat("branch")) {
+      auto& b = step_->body.emplace<Branch>();
+      in_.expect("then");
+      call_head(b.then_call);
+      in_.expect("else");
+      call_head(b.else_call);
+    } else if (in_.eat("issue")) {
+      auto& i = step_->body.emplace<Issue>();
+      i.kind = in_.one_of<TransferKind>(kTransferWords, "transfer");
+      i.object = in_.integer32("an object");
+      in_.expect("entry");
+      i.entry = in_.expression();
+      i.queue = in_.labelled32("queue");
+      i.token = in_.labelled32("token");
+      if (in_.eat("found")) i.found = in_.values().first;
+    } else if (in_.eat("wait")) {
+      auto& w = step_->body.emplace<Wait>();
+      w.queue = in_.labelled32("queue");
+      w.token = in_.labelled32("token");
+    } else if (in_.eat("send")) {
+      auto& s = step_->body.emplace<Send>();
+      s.channel = in_.integer32("a channel");
+      in_.expect("message");
+      s.message = in_.expression();
+    } else if (in_.eat("receive")) {
+      auto& r = step_->body.emplace<Receive>();
+      r.channel = in_.integer32("a channel");
+      in_.expect("message");
+      r.message = in_.expression();
+    } else if (in_.eat("collective")) {
+      auto& c = step_->body.emplace<Collective>();
+      c.op = in_.string("an op");
+      c.group = in_.labelled32("group");
+      in_.expect("sequence");
+      c.sequence = in_.expression();
+    } else {
+      in_.bad("'{}' is no kind of step", in_.string("a kind of step"));
+    }
+    if (in_.eat("origin")) step_->origin = in_.integer("origin");
+    if (in_.eat("where")) step_->where = in_.string("where");
+  }
+
+  LineReader in_;
+  Executable e_;
+  std::map<std::tuple<Part, int64_t, int64_t>, int64_t> lines_;
+  Function* function_ = nullptr;
+  Program* program_ = nullptr;
+  Step* step_ = nullptr;
+  int arm_ = 0;
+};
+
+}  // namespace
+
+Executable parse_text(std::string_view text, const std::string& file) {
+  return TextParser(text, file).run();
+}
+
+}  // namespace sluice::exe

@@ -1,0 +1,410 @@
+#include "sluice/exe/validate.h"
+
+#include <set>
+
+#include "sluice/base/error.h"
+
+namespace sluice::exe {
+namespace {
+
+using Part = Place::Part;
+
+template <typename... T>
+struct Overloaded : T... {
+  using T::operator()...;
+};
+template <typename... T>
+Overloaded(T...) -> Overloaded<T...>;
+
+class Validator {
+ public:
+  explicit Validator(const Executable& e) : e_(e) {}
+
+  std::vector<Problem> run() {
+    devices_and_arenas();
+    streams_and_channels();
+    variables();
+    for (size_t f = 0; f < e_.functions.size(); ++f) function(f);
+    // Programs and call chains follow indices, which must be right before.
+    if (problems_.empty()) call_order();
+    programs();
+    return std::move(problems_);
+  }
+
+ private:
+  template <typename... Args>
+  void bad(fmt::format_string<Args...> format, Args&&... args) {
+    problems_.push_back({place_, fmt::format(format, std::forward<Args>(args)...)});
+  }
+  void at(Part part, size_t index) { place_ = {part, static_cast<int64_t>(index), -1}; }
+
+  bool index(int64_t i, size_t count, std::string_view what) {
+    if (i >= 0 && i < static_cast<int64_t>(count)) return true;
+    bad("{} {} does not exist (there are {})", what, i, count);
+    return false;
+  }
+  bool index_or_none(int64_t i, size_t count, std::string_view what) {
+    return i == -1 || index(i, count, what);
+  }
+  void size(int64_t n, std::string_view what) {
+    if (n < 0 || n > kMaxSize) bad("{} {} is outside [0, {}]", what, n, kMaxSize);
+  }
+  void product(int64_t a, int64_t b, std::string_view what) {
+    int64_t p = 0;
+    if (__builtin_mul_overflow(a, b, &p) || p > kMaxSize)
+      bad("{} {} x {} is too large", what, a, b);
+  }
+  /// Bytes of the row-major tensor, -1 if there is no such number.
+  int64_t spec(const TensorSpec& s) {
+    int64_t bytes = size_of(s.dtype);
+    for (const Shape* shape : {&s.meta_shape, &s.shape}) {
+      bytes = size_of(s.dtype);
+      for (const int64_t d : shape->dims()) {
+        if (d < 0 || __builtin_mul_overflow(bytes, d, &bytes) || bytes > kMaxSize) {
+          bad("shape {} is not one of a tensor", to_string(*shape));
+          return -1;
+        }
+      }
+    }
+    return bytes;
+  }
+  void value(ValueId v) { index_or_none(v, e_.values.size(), "value"); }
+
+  void devices_and_arenas() {
+    for (size_t i = 0; i < e_.devices.size(); ++i) {
+      at(Part::kDevice, i);
+      if (e_.devices[i].queues.empty()) bad("a device needs a compute queue");
+      if (e_.devices[i].workers < 1) bad("a device needs at least one worker");
+      if (e_.devices[i].memory_budget < -1)
+        bad("budget {} is negative", e_.devices[i].memory_budget);
+    }
+    for (size_t i = 0; i < e_.tiers.size(); ++i) {
+      at(Part::kTier, i);
+      if (e_.tiers[i].budget < -1) bad("budget {} is negative", e_.tiers[i].budget);
+    }
+    for (size_t i = 0; i < e_.arenas.size(); ++i) {
+      at(Part::kArena, i);
+      const Arena& a = e_.arenas[i];
+      index_or_none(a.device, e_.devices.size(), "device");
+      size(a.bytes, "arena bytes");
+      size(a.stride, "arena stride");
+    }
+  }
+
+  void streams_and_channels() {
+    for (size_t i = 0; i < e_.streams.size(); ++i) {
+      at(Part::kStream, i);
+      spec(e_.streams[i].spec);
+    }
+    for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
+      at(Part::kRemoteBuffer, i);
+      const RemoteBufferPlan& b = e_.remote_buffers[i];
+      spec(b.spec);
+      size(b.entries, "entries");
+      size(b.offset, "offset");
+      size(b.entry_stride, "entry stride");
+      product(b.entries, b.entry_stride, "entries");
+      index(b.arena, e_.arenas.size(), "arena");
+    }
+    for (size_t i = 0; i < e_.groups.size(); ++i) {
+      at(Part::kGroup, i);
+      const ReplicaGroup& g = e_.groups[i];
+      if (g.replicas < 1 || g.stride < 1 || g.size < 1)
+        bad("a replica group's numbers are at least 1");
+    }
+    for (size_t i = 0; i < e_.channels.size(); ++i) {
+      at(Part::kChannel, i);
+      const Channel& c = e_.channels[i];
+      index(c.from, e_.devices.size(), "device");
+      index(c.to, e_.devices.size(), "device");
+      index(c.arena, e_.arenas.size(), "arena");
+      size(c.offset, "offset");
+      size(c.slot_bytes, "slot bytes");
+      if (c.capacity < 1) bad("capacity {} is less than 1", c.capacity);
+      product(c.capacity, c.slot_bytes, "slots");
+    }
+  }
+
+  void variables() {
+    for (size_t i = 0; i < e_.variables.size(); ++i) {
+      at(Part::kVariable, i);
+      const VariablePlan& v = e_.variables[i];
+      spec(v.spec);
+      size(v.offset, "offset");
+      size(v.bytes, "bytes");
+      value(v.value);
+      index_or_none(v.group, e_.groups.size(), "group");
+      if (v.shard < 0) bad("shard {} is negative", v.shard);
+      if (v.buffer == -1) {
+        index(v.arena, e_.arenas.size(), "arena");
+      } else if (index(v.buffer, e_.remote_buffers.size(), "remote buffer") &&
+                 (v.entry < 0 ||
+                  v.entry >= e_.remote_buffers[static_cast<size_t>(v.buffer)].entries)) {
+        bad("entry {} is not in the remote buffer", v.entry);
+      }
+    }
+    for (size_t i = 0; i < e_.constants.size(); ++i) {
+      at(Part::kConstant, i);
+      const ConstantPlan& c = e_.constants[i];
+      const int64_t bytes = spec(c.spec);
+      if (bytes >= 0 && bytes != static_cast<int64_t>(c.data.size())) {
+        bad("the constant has {} bytes, its spec {}", c.data.size(), bytes);
+      }
+      index(c.arena, e_.arenas.size(), "arena");
+      size(c.offset, "offset");
+      value(c.value);
+    }
+  }
+
+  void expression(const IndexExpr& x) {
+    for (const IndexExpr::Node& n : x.nodes()) {
+      if (n.kind == IndexExpr::Kind::kIteration && !in_loop_) bad("'it' stands outside a loop");
+      if (n.kind == IndexExpr::Kind::kParam) {
+        index(n.value, static_cast<size_t>(function_->index_params), "index parameter");
+      }
+    }
+  }
+
+  void address(const Address& a) {
+    size(a.offset, "offset");
+    size(a.depth, "ring depth");
+    size(a.stride, "ring stride");
+    product(a.depth, a.stride, "ring");
+    expression(a.slot);
+    switch (a.base) {
+      case Address::Base::kArena:
+        index(a.index, e_.arenas.size(), "arena");
+        break;
+      case Address::Base::kParam:
+        index(a.index, function_->params.size(), "parameter");
+        break;
+      case Address::Base::kFrame:
+        if (a.index != 0) bad("a frame has no index ({})", a.index);
+    }
+  }
+
+  void operand(const Operand& o) {
+    address(o.at);
+    size(o.bytes, "bytes");
+    size(o.task_stride, "task stride");
+    size(o.task_pitch, "task pitch");
+    spec(o.spec);
+    value(o.value);
+    value(o.made);
+  }
+
+  void call(const Call& c) {
+    if (!index(c.function, e_.functions.size(), "function")) return;
+    const Function& f = e_.functions[static_cast<size_t>(c.function)];
+    if (c.args.size() != f.params.size()) {
+      bad("{} arguments for {} parameters of '{}'", c.args.size(), f.params.size(), f.name);
+    }
+    if (static_cast<int64_t>(c.index_args.size()) != f.index_params) {
+      bad("{} index arguments for {} of '{}'", c.index_args.size(), f.index_params, f.name);
+    }
+    if (f.device != function_->device) bad("'{}' is a function of device {}", f.name, f.device);
+    for (const Operand& o : c.args) operand(o);
+    for (const IndexExpr& x : c.index_args) expression(x);
+    address(c.frame);
+  }
+
+  void queue(int32_t q) {
+    if (function_->device >= 0 && function_->device < static_cast<int64_t>(e_.devices.size())) {
+      index(q, e_.devices[static_cast<size_t>(function_->device)].queues.size(), "queue");
+    }
+  }
+
+  void kernel(const Kernel& k) {
+    for (const Operand& o : k.operands) operand(o);
+    for (const IndexExpr& x : k.scalars) expression(x);
+    for (const auto& [in, out] : k.may_coincide) {
+      index(in, k.operands.size(), "operand");
+      index(out, k.operands.size(), "operand");
+    }
+    if (k.tasks < 1 || k.tasks > kMaxSize) bad("{} tasks", k.tasks);
+    size(k.workspace_bytes, "workspace bytes");
+  }
+
+  void loop(const Loop& l) {
+    in_loop_ = true;
+    call(l.body);
+    in_loop_ = false;
+    if (l.trips < 0 || l.trips > kMaxSize) bad("{} trips", l.trips);
+    for (const Carry& c : l.carried) {
+      index(c.in, l.body.args.size(), "argument");
+      index(c.out, l.body.args.size(), "argument");
+    }
+  }
+
+  void issue(const Issue& i) {
+    const bool stream = i.kind == TransferKind::kStreamIn || i.kind == TransferKind::kStreamOut;
+    index(i.object, stream ? e_.streams.size() : e_.remote_buffers.size(),
+          stream ? "stream" : "remote buffer");
+    expression(i.entry);
+    if (i.entry_from) operand(*i.entry_from);
+    operand(i.memory);
+    value(i.found);
+    queue(i.queue);
+    if (i.queue != 0 && !tokens_.insert(i.token).second) bad("token {} is issued twice", i.token);
+  }
+
+  void step(const Step& s) {
+    std::visit(Overloaded{
+                   [&](const Kernel& k) { kernel(k); },
+                   [&](const Call& c) { call(c); },
+                   [&](const Loop& l) { loop(l); },
+                   [&](const Branch& b) {
+                     operand(b.condition);
+                     call(b.then_call);
+                     call(b.else_call);
+                   },
+                   [&](const Issue& i) { issue(i); },
+                   [&](const Wait& w) { queue(w.queue); },
+                   [&](const Send& m) {
+                     index(m.channel, e_.channels.size(), "channel");
+                     expression(m.message);
+                     operand(m.operand);
+                   },
+                   [&](const Receive& m) {
+                     index(m.channel, e_.channels.size(), "channel");
+                     expression(m.message);
+                     operand(m.operand);
+                   },
+                   [&](const Collective& c) {
+                     index(c.group, e_.groups.size(), "group");
+                     expression(c.sequence);
+                     for (const Operand& o : c.operands) operand(o);
+                   },
+               },
+               s.body);
+  }
+
+  void function(size_t f) {
+    at(Part::kFunction, f);
+    function_ = &e_.functions[f];
+    tokens_.clear();
+    index(function_->device, e_.devices.size(), "device");
+    size(function_->frame_bytes, "frame bytes");
+    size(function_->frame_bound, "frame bound");
+    if (function_->index_params < 0 || function_->index_params > kMaxIndexParams) {
+      bad("{} index parameters", function_->index_params);
+    }
+    for (const Param& p : function_->params) {
+      size(p.bytes, "parameter bytes");
+      spec(p.spec);
+      value(p.value);
+      value(p.made);
+    }
+    for (const FrameBuffer& b : function_->buffers) {
+      size(b.offset, "offset");
+      size(b.bytes, "bytes");
+    }
+    for (size_t s = 0; s < function_->steps.size(); ++s) {
+      place_.step = static_cast<int64_t>(s);
+      step(function_->steps[s]);
+    }
+  }
+
+  /// Depth first over calls, without recursion: a function met while it is open calls itself.
+  void call_order() {
+    enum : uint8_t { kNew, kOpen, kDone };
+    std::vector<uint8_t> state(e_.functions.size(), kNew);
+    struct Visit {
+      size_t function;
+      size_t step;
+      int part;  // A branch calls two functions.
+    };
+    for (size_t root = 0; root < e_.functions.size(); ++root) {
+      if (state[root] != kNew) continue;
+      std::vector<Visit> stack{{root, 0, 0}};
+      state[root] = kOpen;
+      while (!stack.empty()) {
+        Visit& v = stack.back();
+        const auto& steps = e_.functions[v.function].steps;
+        if (v.step == steps.size()) {
+          state[v.function] = kDone;
+          stack.pop_back();
+          continue;
+        }
+        const int64_t callee = callee_of(steps[v.step], v.part);
+        if (callee < 0) {
+          ++v.step;
+          v.part = 0;
+          continue;
+        }
+        ++v.part;
+        const auto c = static_cast<size_t>(callee);
+        if (state[c] == kOpen) {
+          place_ = {Part::kFunction, static_cast<int64_t>(v.function),
+                    static_cast<int64_t>(v.step)};
+          bad("function {} '{}' calls itself", callee, e_.functions[c].name);
+          return;
+        }
+        if (state[c] == kNew) {
+          state[c] = kOpen;
+          stack.push_back({c, 0, 0});
+        }
+      }
+    }
+  }
+
+  static int64_t callee_of(const Step& s, int part) {
+    if (const auto* c = std::get_if<Call>(&s.body)) return part == 0 ? c->function : -1;
+    if (const auto* l = std::get_if<Loop>(&s.body)) return part == 0 ? l->body.function : -1;
+    if (const auto* b = std::get_if<Branch>(&s.body)) {
+      return part == 0 ? b->then_call.function : part == 1 ? b->else_call.function : -1;
+    }
+    return -1;
+  }
+
+  void programs() {
+    for (size_t i = 0; i < e_.programs.size(); ++i) {
+      at(Part::kProgram, i);
+      std::set<int32_t> devices;
+      for (const Entry& entry : e_.programs[i].entries) {
+        index(entry.device, e_.devices.size(), "device");
+        if (!devices.insert(entry.device).second) bad("device {} has two entries", entry.device);
+        if (index(entry.function, e_.functions.size(), "function")) {
+          const Function& f = e_.functions[static_cast<size_t>(entry.function)];
+          if (!f.params.empty() || f.index_params != 0)
+            bad("the entry '{}' has parameters", f.name);
+          if (f.device != entry.device) bad("the entry '{}' is for device {}", f.name, f.device);
+        }
+        if (entry.frame.base != Address::Base::kArena || entry.frame.depth != 0) {
+          bad("an entry's frame has a constant address in an arena");
+        } else {
+          const Function none;
+          function_ = &none;
+          address(entry.frame);
+        }
+      }
+      for (const StreamCount& s : e_.programs[i].streams) {
+        index(s.stream, e_.streams.size(), "stream");
+        size(s.entries, "stream entries");
+      }
+      for (const Final& f : e_.programs[i].finals) {
+        index(f.variable, e_.variables.size(), "variable");
+        value(f.value);
+      }
+    }
+  }
+
+  const Executable& e_;
+  Place place_;
+  const Function* function_ = nullptr;
+  bool in_loop_ = false;
+  std::set<int32_t> tokens_;
+  std::vector<Problem> problems_;
+};
+
+}  // namespace
+
+std::string_view word(Place::Part part) {
+  constexpr std::string_view words[] = {"device", "tier",     "arena",    "stream",   "remote buffer", "group",
+                                        "channel", "value",   "variable", "constant", "function",      "program"};
+  return words[static_cast<size_t>(part)];
+}
+
+std::vector<Problem> validate(const Executable& executable) { return Validator(executable).run(); }
+
+}  // namespace sluice::exe

@@ -1,0 +1,38 @@
+#pragma once
+#include <utility>
+
+#include "sluice/exe/executable.h"
+
+namespace sluice::exe {
+
+/// Calls f(Call&) for each call of a step: one of a call or a loop, two of a branch. Step may be const.
+template <typename StepType, typename F>
+void for_each_call(StepType& step, F&& f) {
+  if (auto* c = std::get_if<Call>(&step.body)) f(*c);
+  if (auto* l = std::get_if<Loop>(&step.body)) f(l->body);
+  if (auto* b = std::get_if<Branch>(&step.body)) {
+    f(b->then_call);
+    f(b->else_call);
+  }
+}
+
+/// Calls f(Operand&) for each operand of a step that is no argument of a call.
+template <typename StepType, typename F>
+void for_each_operand(StepType& step, F&& f) {
+  if (auto* k = std::get_if<Kernel>(&step.body)) {
+    for (auto& o : k->operands) f(o);
+  } else if (auto* b = std::get_if<Branch>(&step.body)) {
+    f(b->condition);
+  } else if (auto* i = std::get_if<Issue>(&step.body)) {
+    f(i->memory);
+    if (i->entry_from) f(*i->entry_from);
+  } else if (auto* s = std::get_if<Send>(&step.body)) {
+    f(s->operand);
+  } else if (auto* r = std::get_if<Receive>(&step.body)) {
+    f(r->operand);
+  } else if (auto* c = std::get_if<Collective>(&step.body)) {
+    for (auto& o : c->operands) f(o);
+  }
+}
+
+}  // namespace sluice::exe

@@ -1,0 +1,22 @@
+#pragma once
+#include <array>
+#include <string_view>
+
+#include "sluice/exe/executable.h"
+
+/// The words of the text form for the enumerations, by value.
+namespace sluice::exe {
+
+inline constexpr std::array<std::string_view, 4> kSpaceWords{"device", "pinned", "host", "file"};
+inline constexpr std::array<std::string_view, 5> kArenaWords{"persistent", "frames", "workspace",
+                                                             "slots", "tier"};
+inline constexpr std::array<std::string_view, 3> kAccessWords{"read", "write", "update"};
+inline constexpr std::array<std::string_view, 4> kTransferWords{"stream_in", "stream_out",
+                                                                "remote_load", "remote_store"};
+
+inline std::string_view word(Space v) { return kSpaceWords[static_cast<size_t>(v)]; }
+inline std::string_view word(ArenaKind v) { return kArenaWords[static_cast<size_t>(v)]; }
+inline std::string_view word(Access v) { return kAccessWords[static_cast<size_t>(v)]; }
+inline std::string_view word(TransferKind v) { return kTransferWords[static_cast<size_t>(v)]; }
+
+}  // namespace sluice::exe

@@ -1,0 +1,117 @@
+#include "sluice/nn/autodiff.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/interp/interpreter.h"
+#include "sluice/ir/verify.h"
+#include "sluice/nn/layers.h"
+#include "sluice/nn/test_util.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/updates.h"
+
+namespace sluice::nn {
+namespace {
+
+const TensorSpec kImages = f32_spec({3, 4});
+
+HostTensor values(const Shape& shape, float start) {
+  HostTensor t(f32_spec(shape));
+  for (float& x : t.as<float>()) x = start += 0.375f;
+  return t;
+}
+
+TEST(Autodiff, HasInfoAndNoNames) {
+  Ir ir;
+  const auto [facts, forward] = create_graph(ir, Linear(2), kImages);
+  const GraphWithNamedArgs backward = autodiff(forward);
+  EXPECT_TRUE(backward.args().empty());
+  EXPECT_EQ(&backward.grad_graph_info().forward_graph(), &forward.graph());
+  EXPECT_EQ(&backward.grad_graph_info().graph(), &backward.graph());
+  EXPECT_EQ(backward.graph().outputs().size(), 3u);
+  EXPECT_EQ(forward.autodiff().graph().outputs().size(), 3u);
+  const Tensors only{forward.args()["bias"]};
+  EXPECT_EQ(forward.autodiff({.grads_required = only}).graph().outputs().size(), 1u);
+  EXPECT_NE(usage_error([&, f = &forward] { f->grad_graph_info(); }).find("not a gradient graph"),
+            std::string::npos);
+  verify(ir);
+}
+
+// The gradients of Linear's weight over `steps` micro-batches: each by itself, and their running
+// mean.
+struct Gradients {
+  std::vector<HostTensor> grads;
+  HostTensor mean;
+};
+
+enum class Keep { kActivations, kRecomputed };
+
+Gradients accumulate(int steps, Keep keep) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream images = ir.h2d_stream(kImages, "x");
+  const H2dStream upstream = ir.h2d_stream(f32_spec({3, 2}), "dy");
+  const Tensor x = main.host_load(images);
+  const Tensor dy = main.host_load(upstream);
+  const auto [facts, forward] = create_graph(ir, Sequential(Linear(5), Gelu(), Linear(2)), x);
+  const Tensor weight = forward.args()["0.weight"];
+  const Tensor bias = forward.args()["2.bias"];
+  GraphWithNamedArgs plain = autodiff(forward, {.grads_required = Tensors{weight}});
+  auto [accumulators, backward] = autodiff_with_accumulation(forward, {bias, weight});
+  EXPECT_EQ(accumulators.keys_flat(),
+            (std::vector<std::string>{"mean_accum_counter", "accum.2.bias", "accum.0.weight"}));
+  if (keep == Keep::kRecomputed) {
+    plain = recompute_graph(plain);
+    backward = recompute_graph(backward);
+  }
+  const NamedTensors variables = facts.init(main, {.seed = 1});
+  const NamedTensors state = accumulators.init(main);
+  const CallSiteInfo fwd = forward.bind(variables).call_with_info(x);
+  const CallSiteInfo once = plain.call_with_info(dy, plain.grad_graph_info().inputs_dict(fwd));
+  backward.bind(state).call(dy, backward.grad_graph_info().inputs_dict(fwd));
+  const D2hStream grads = main.host_store(once.output(0), "grad");
+  verify(ir);
+
+  Interpreter interpreter(ir);
+  Gradients run;
+  for (int step = 0; step < steps; ++step) {
+    const auto out =
+        interpreter.run("main", {Feed(images, values({3, 4}, static_cast<float>(step))),
+                                 Feed(upstream, values({3, 2}, static_cast<float>(-step)))});
+    run.grads.push_back(out[grads]);
+  }
+  run.mean = interpreter.read(state["accum.0.weight"]);
+  EXPECT_EQ(interpreter.read(state["mean_accum_counter"]).to_doubles(),
+            std::vector<double>{static_cast<double>(steps)});
+  return run;
+}
+
+TEST(Autodiff, AccumulatesRunningMeans) {
+  const Gradients run = accumulate(3, Keep::kActivations);
+  for (size_t i = 0; i < run.mean.to_doubles().size(); ++i) {
+    double mean = 0;
+    for (const HostTensor& grad : run.grads) mean += grad.to_doubles()[i] / 3;
+    EXPECT_NEAR(run.mean.to_doubles()[i], mean, 1e-6);
+  }
+}
+
+TEST(Autodiff, RecomputedGradientsHaveTheSameBits) {
+  const Gradients kept = accumulate(2, Keep::kActivations);
+  const Gradients recomputed = accumulate(2, Keep::kRecomputed);
+  EXPECT_TRUE(kept.mean.same_bits(recomputed.mean));
+  for (size_t i = 0; i < kept.grads.size(); ++i)
+    EXPECT_TRUE(kept.grads[i].same_bits(recomputed.grads[i]));
+}
+
+TEST(Autodiff, AccumulatorsOfTensorsWithoutAKey) {
+  Ir ir;
+  const auto [facts, forward] = create_graph(ir, Linear(2), kImages);
+  const auto [accumulators, backward] = autodiff_with_accumulation(
+      forward, {forward.args()["weight"]}, {.grads_required = {forward.graph().inputs()[0]}});
+  EXPECT_EQ(backward.graph().outputs().size(), 1u);
+  const auto [of_input, other] = autodiff_with_accumulation(forward, {forward.graph().inputs()[0]});
+  EXPECT_EQ(of_input.keys_flat(), (std::vector<std::string>{"mean_accum_counter", "accum.x"}));
+  verify(ir);
+}
+
+}  // namespace
+}  // namespace sluice::nn

@@ -1,0 +1,42 @@
+#include "sluice/nn/dot_tree.h"
+
+namespace sluice::nn::internal {
+
+void check_key(std::string_view key) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const bool number = !key.empty() && std::all_of(key.begin(), key.end(), is_digit);
+  const bool identifier =
+      !key.empty() && !is_digit(key[0]) &&
+      std::all_of(key.begin(), key.end(), [&](char c) { return is_digit(c) || is_letter(c); });
+  require((number && key.size() <= 18) || identifier,
+          "tree: key '{}' is neither an identifier nor a number", key);
+}
+
+std::string index_key(int64_t index) {
+  require(index >= 0, "tree: key {} is below 0", index);
+  return std::to_string(index);
+}
+
+std::pair<std::string_view, std::string_view> split_key(std::string_view key) {
+  const size_t dot = key.find('.');
+  if (dot == key.npos) return {key, {}};
+  return {key.substr(0, dot), key.substr(dot + 1)};
+}
+
+std::string join_keys(const std::vector<std::string>& keys) {
+  std::string text;
+  for (const std::string& key : keys) text += (text.empty() ? "" : ", ") + key;
+  return text.empty() ? "none" : text;
+}
+
+std::string dict_text(const std::vector<std::pair<std::string, std::string>>& leaves) {
+  std::string text;
+  for (const auto& [key, leaf] : leaves)
+    text += fmt::format("{}'{}': {}", text.empty() ? "" : ", ", key, leaf);
+  return "{" + text + "}";
+}
+
+}  // namespace sluice::nn::internal

@@ -1,0 +1,376 @@
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "sluice/base/error.h"
+
+namespace sluice::nn {
+
+/// Whether `insert` and `update` may replace what is there.
+enum class Overwrite { kNo, kYes };
+
+namespace internal {
+
+/// An identifier or a decimal number; Error{kUsage} otherwise.
+void check_key(std::string_view key);
+/// `index` as a key; Error{kUsage} below 0.
+std::string index_key(int64_t index);
+/// "a.b.c" is "a" and "b.c"; the rest of "a" is empty.
+std::pair<std::string_view, std::string_view> split_key(std::string_view key);
+/// "a, b, c", or "none".
+std::string join_keys(const std::vector<std::string>& keys);
+/// The text of a Python dict of leaf texts: "{'weight': …, 'bias': …}".
+std::string dict_text(const std::vector<std::pair<std::string, std::string>>& leaves);
+
+}  // namespace internal
+
+/// An ordered tree of leaves with dotted names: "fc1.weight" is leaf `weight` of node `fc1`. Keys
+/// are identifiers or decimal numbers. A value: copies are independent. `Self` is the class of the
+/// tree and of its inner nodes.
+template <typename L, typename Self>
+class BasicDotTree {
+ public:
+  using Leaf = L;
+
+  BasicDotTree() = default;
+  BasicDotTree(BasicDotTree&&) noexcept = default;
+  BasicDotTree& operator=(BasicDotTree&&) noexcept = default;
+  BasicDotTree(const BasicDotTree& other) {
+    for (const Entry& e : other.entries_) entries_.push_back(e.copy());
+  }
+  BasicDotTree& operator=(const BasicDotTree& other) {
+    if (this != &other) *this = BasicDotTree(other);
+    return *this;
+  }
+
+  /// Adds a leaf or a subtree. Dots in `key` make inner nodes or go through the ones there are.
+  /// Without overwrite, the first part of `key` must be new; with it, what is at `key` is replaced,
+  /// as is a leaf on the way. Error{kUsage} for a bad key or one that exists; the tree is then
+  /// unchanged.
+  void insert(std::string_view key, L leaf, Overwrite overwrite = Overwrite::kNo) {
+    insert_entry(key, Entry{{}, std::move(leaf), nullptr}, overwrite);
+  }
+  void insert(std::string_view key, Self subtree, Overwrite overwrite = Overwrite::kNo) {
+    insert_entry(key, Entry{{}, {}, std::make_unique<Self>(std::move(subtree))}, overwrite);
+  }
+  void insert(int64_t index, L leaf, Overwrite overwrite = Overwrite::kNo) {
+    insert(internal::index_key(index), std::move(leaf), overwrite);
+  }
+  void insert(int64_t index, Self subtree, Overwrite overwrite = Overwrite::kNo) {
+    insert(internal::index_key(index), std::move(subtree), overwrite);
+  }
+  /// Adds a leaf beside those that share the first parts of its key; Error{kUsage} if `key` or a
+  /// leaf on the way exists.
+  void merge(std::string_view key, L leaf) {
+    place(key, Entry{{}, std::move(leaf), nullptr}, Overwrite::kNo);
+  }
+  /// The inner node at `key`, made where there is none.
+  Self& node(std::string_view key) {
+    if (const Entry* found = find(key)) {
+      require(found->subtree != nullptr, "tree: '{}' is a leaf, not a node", key);
+      return *found->subtree;
+    }
+    return *place(key, Entry{{}, {}, std::make_unique<Self>()}, Overwrite::kNo).subtree;
+  }
+  /// Inserts copies of the other's leaves and nodes. Without overwrite, a key at the top that
+  /// exists is Error{kUsage} and nothing is inserted.
+  void update(const Self& other, Overwrite overwrite = Overwrite::kNo) {
+    for (const Entry& e : other.entries_) {
+      require(overwrite == Overwrite::kYes || local(e.key) == nullptr,
+              "tree: key '{}' exists already", e.key);
+    }
+    for (const Entry& e : other.entries_) {
+      if (Entry* old = local(e.key)) {
+        *old = e.copy();
+      } else {
+        entries_.push_back(e.copy());
+      }
+    }
+  }
+
+  /// The leaf at a dotted key; Error{kUsage} naming the keys there are if it is missing or a node.
+  /// A number is a key too; a negative one counts from after the largest.
+  template <typename Key>
+  const L& operator[](const Key& key) const {
+    if constexpr (std::is_integral_v<Key>) {
+      return leaf(numeric_key(key));
+    } else {
+      return leaf(key);
+    }
+  }
+  /// The subtree at a dotted key; Error{kUsage} if it is missing or a leaf.
+  const Self& tree(std::string_view key) const {
+    const Entry& e = get(key);
+    require(e.subtree != nullptr, "tree: '{}' is a leaf, not a node", key);
+    return *e.subtree;
+  }
+  const Self& tree(int64_t index) const { return tree(numeric_key(index)); }
+
+  /// Removes a leaf or a subtree and returns it; Error{kUsage} if it is missing or the other kind.
+  L pop(std::string_view key) {
+    L leaf = (*this)[key];
+    erase(key);
+    return leaf;
+  }
+  Self pop_tree(std::string_view key) {
+    Self subtree = tree(key);
+    erase(key);
+    return subtree;
+  }
+  /// Removes all leaves; nodes stay.
+  void clear() {
+    std::erase_if(entries_, [](const Entry& e) { return e.leaf.has_value(); });
+    for (Entry& e : entries_) e.subtree->clear();
+  }
+  /// A new tree with the leaves and subtrees at these dotted keys; Error{kUsage} for a missing or
+  /// repeated one.
+  Self filter_keys(const std::vector<std::string>& keys) const {
+    Self result;
+    for (const std::string& key : keys) {
+      require(result.find(key) == nullptr, "tree: key '{}' is given twice", key);
+      result.place(key, get(key).copy(), Overwrite::kNo);
+    }
+    return result;
+  }
+
+  bool contains(std::string_view key) const { return find(key) != nullptr; }
+  /// Number of keys at the top, and of leaves.
+  size_t size() const { return entries_.size(); }
+  size_t size_flat() const { return to_dict().size(); }
+  bool empty() const { return entries_.empty(); }
+  /// Keys at the top; dotted keys and leaves of all, in insertion order.
+  std::vector<std::string> keys() const {
+    std::vector<std::string> result;
+    for (const Entry& e : entries_) result.push_back(e.key);
+    return result;
+  }
+  std::vector<std::string> keys_flat() const {
+    std::vector<std::string> result;
+    for_each([&](const std::string& key, const L&) { result.push_back(key); });
+    return result;
+  }
+  std::vector<L> values_flat() const {
+    std::vector<L> result;
+    for_each([&](const std::string&, const L& leaf) { result.push_back(leaf); });
+    return result;
+  }
+  /// Calls `f(dotted key, leaf)` in insertion order.
+  template <typename F>
+  void for_each(F&& f) const {
+    visit("", f);
+  }
+
+  /// Dotted keys and leaves in insertion order.
+  std::vector<std::pair<std::string, L>> to_dict() const {
+    std::vector<std::pair<std::string, L>> result;
+    for_each([&](const std::string& key, const L& leaf) { result.emplace_back(key, leaf); });
+    return result;
+  }
+  /// The tree of these leaves; Error{kUsage} for a repeated key, or one that is both leaf and node.
+  static Self from_dict(const std::vector<std::pair<std::string, L>>& leaves) {
+    Self result;
+    for (const auto& [key, leaf] : leaves) result.merge(key, leaf);
+    return result;
+  }
+  /// Dotted keys and leaves sorted by key.
+  std::pair<std::vector<std::string>, std::vector<L>> unpack() const {
+    auto leaves = to_dict();
+    std::sort(leaves.begin(), leaves.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::pair<std::vector<std::string>, std::vector<L>> result;
+    for (auto& [key, leaf] : leaves) {
+      result.first.push_back(std::move(key));
+      result.second.push_back(std::move(leaf));
+    }
+    return result;
+  }
+  /// The inverse of `unpack`; Error{kUsage} unless there are as many keys as leaves.
+  static Self pack(const std::vector<std::string>& keys, const std::vector<L>& leaves) {
+    require(keys.size() == leaves.size(), "tree: {} keys for {} leaves", keys.size(),
+            leaves.size());
+    Self result;
+    for (size_t i = 0; i < keys.size(); ++i) result.merge(keys[i], leaves[i]);
+    return result;
+  }
+  /// {this[k], other[k]} for the dotted keys that both have, in this tree's order.
+  template <typename OtherTree>
+  std::vector<std::pair<L, typename OtherTree::Leaf>> to_mapping(const OtherTree& other) const {
+    std::vector<std::pair<L, typename OtherTree::Leaf>> result;
+    for_each([&](const std::string& key, const L& leaf) {
+      if (const auto* partner = other.find_leaf(key)) result.emplace_back(leaf, *partner);
+    });
+    return result;
+  }
+  bool has_leaf(std::string_view key) const { return find_leaf(key) != nullptr; }
+  /// The leaf at a dotted key; null if there is none.
+  const L* find_leaf(std::string_view key) const {
+    const Entry* e = find(key);
+    return e != nullptr && e->leaf ? &*e->leaf : nullptr;
+  }
+
+ private:
+  template <typename, typename>
+  friend class BasicDotTree;
+
+  struct Entry {
+    std::string key;
+    std::optional<L> leaf;
+    std::unique_ptr<Self> subtree;
+    Entry copy() const { return {key, leaf, subtree ? std::make_unique<Self>(*subtree) : nullptr}; }
+  };
+
+  const Entry* local(std::string_view key) const {
+    const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                    [&](const Entry& e) { return e.key == key; });
+    return found == entries_.end() ? nullptr : &*found;
+  }
+  Entry* local(std::string_view key) { return const_cast<Entry*>(std::as_const(*this).local(key)); }
+
+  const Entry* find(std::string_view key) const {
+    const auto [head, rest] = internal::split_key(key);
+    const Entry* e = local(head);
+    if (e == nullptr || head.size() == key.size()) return e;
+    return e->subtree ? e->subtree->find(rest) : nullptr;
+  }
+
+  const L& leaf(std::string_view key) const {
+    const Entry& e = get(key);
+    if (!e.leaf) {
+      fail(ErrorKind::kUsage, "tree: '{}' is a node with keys {}, not a leaf", key,
+           internal::join_keys(e.subtree->keys()));
+    }
+    return *e.leaf;
+  }
+
+  const Entry& get(std::string_view key) const {
+    const Entry* e = find(key);
+    if (e == nullptr) {
+      fail(ErrorKind::kUsage, "tree: there is no key '{}'; keys are {}", key,
+           internal::join_keys(keys_flat()));
+    }
+    return *e;
+  }
+
+  std::string numeric_key(int64_t index) const {
+    if (index >= 0) return internal::index_key(index);
+    int64_t largest = -1;
+    for (const Entry& e : entries_) {
+      if (e.key[0] >= '0' && e.key[0] <= '9')
+        largest = std::max<int64_t>(largest, std::stoll(e.key));
+    }
+    if (largest + 1 + index < 0) {
+      fail(ErrorKind::kUsage, "tree: there is no key '{}'; keys are {}", index,
+           internal::join_keys(keys()));
+    }
+    return internal::index_key(largest + 1 + index);
+  }
+
+  void insert_entry(std::string_view key, Entry entry, Overwrite overwrite) {
+    const auto head = internal::split_key(key).first;
+    require(overwrite == Overwrite::kYes || local(head) == nullptr, "tree: key '{}' exists already",
+            head);
+    place(key, std::move(entry), overwrite);
+  }
+
+  // Checks the whole path before the first change, so that a refused insert leaves no trace.
+  Entry& place(std::string_view key, Entry entry, Overwrite overwrite) {
+    check_place(key, key, overwrite);
+    return place_checked(key, std::move(entry));
+  }
+
+  void check_place(std::string_view key, std::string_view full, Overwrite overwrite) const {
+    const auto [head, rest] = internal::split_key(key);
+    internal::check_key(head);
+    const bool ends = head.size() == key.size();
+    if (!ends) internal::check_key(internal::split_key(rest).first);
+    const Entry* e = local(head);
+    require(e == nullptr || overwrite == Overwrite::kYes || (!ends && e->subtree),
+            "tree: key '{}' exists already{}", full,
+            ends ? "" : fmt::format(" ('{}' is a leaf)", head));
+    if (ends) return;
+    if (e != nullptr && e->subtree) {
+      e->subtree->check_place(rest, full, overwrite);
+    } else {
+      Self().check_place(rest, full, overwrite);
+    }
+  }
+
+  Entry& place_checked(std::string_view key, Entry entry) {
+    const auto [head, rest] = internal::split_key(key);
+    Entry* e = local(head);
+    if (e == nullptr) {
+      entries_.push_back({std::string(head), {}, nullptr});
+      e = &entries_.back();
+    }
+    if (rest.empty()) {
+      e->leaf = std::move(entry.leaf);
+      e->subtree = std::move(entry.subtree);
+      return *e;
+    }
+    e->leaf.reset();
+    if (!e->subtree) e->subtree = std::make_unique<Self>();
+    return e->subtree->place_checked(rest, std::move(entry));
+  }
+
+  void erase(std::string_view key) {
+    const auto [head, rest] = internal::split_key(key);
+    if (!rest.empty()) return local(head)->subtree->erase(rest);
+    std::erase_if(entries_, [head = head](const Entry& e) { return e.key == head; });
+  }
+
+  template <typename F>
+  void visit(const std::string& prefix, F& f) const {
+    for (const Entry& e : entries_) {
+      const std::string key = prefix.empty() ? e.key : prefix + "." + e.key;
+      if (e.leaf) {
+        f(key, *e.leaf);
+      } else {
+        e.subtree->visit(key, f);
+      }
+    }
+  }
+
+  std::vector<Entry> entries_;
+};
+
+/// A tree of any leaves.
+template <typename L>
+class DotTree : public BasicDotTree<L, DotTree<L>> {};
+
+/// The tree of `f(leaf)` under the same keys.
+template <typename L, typename Self, typename F>
+auto map(const BasicDotTree<L, Self>& tree, F&& f) {
+  DotTree<std::decay_t<decltype(f(std::declval<const L&>()))>> result;
+  tree.for_each([&](const std::string& key, const L& leaf) { result.merge(key, f(leaf)); });
+  return result;
+}
+
+/// As the documents print a tree: "{'layer1.bias': <leaf>, …}" in insertion order, each leaf by its
+/// `to_string`.
+template <typename L, typename Self>
+std::string to_string(const BasicDotTree<L, Self>& tree) {
+  std::vector<std::pair<std::string, std::string>> leaves;
+  tree.for_each([&](const std::string& key, const L& leaf) {
+    using std::to_string;
+    leaves.emplace_back(key, to_string(leaf));
+  });
+  return internal::dict_text(leaves);
+}
+
+/// The dotted keys as the documents print them: "dict_keys(['fc1.weight', 'fc1.bias'])".
+template <typename L, typename Self>
+std::string keys_text(const BasicDotTree<L, Self>& tree) {
+  std::string text;
+  for (const std::string& key : tree.keys_flat()) {
+    text += fmt::format("{}'{}'", text.empty() ? "" : ", ", key);
+  }
+  return "dict_keys([" + text + "])";
+}
+
+}  // namespace sluice::nn

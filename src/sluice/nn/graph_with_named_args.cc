@@ -1,0 +1,126 @@
+#include "sluice/nn/graph_with_named_args.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "sluice/ir/print.h"
+
+namespace sluice::nn {
+namespace {
+
+// `base` with further tensors; where both give one, the new wins.
+TensorMap overridden(const TensorMap& base, const TensorMap& more) {
+  if (more.empty()) return base;
+  TensorMap result = base;
+  std::unordered_map<Tensor, size_t> place;
+  for (size_t i = 0; i < result.size(); ++i) place.emplace(result[i].first, i);
+  for (const auto& [input, tensor] : more) {
+    const auto [at, added] = place.emplace(input, result.size());
+    if (added) {
+      result.emplace_back(input, tensor);
+    } else {
+      result[at->second].second = tensor;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+GraphWithNamedArgs::GraphWithNamedArgs(
+    Graph& graph, NamedTensors args,
+    std::shared_ptr<const transforms::GradGraphInfo> grad_graph_info)
+    : ir_(graph.ir()),
+      graph_(graph.id()),
+      args_(std::move(args)),
+      grad_graph_info_(std::move(grad_graph_info)) {
+  const auto& ids = graph.input_ids();
+  const std::unordered_set<TensorId> inputs(ids.begin(), ids.end());
+  args_.for_each([&](const std::string& key, const Tensor& t) {
+    require(graph.owns(t) && inputs.contains(t.id()),
+            "graph {}: argument '{}' is not one of its inputs", graph.name(), key);
+  });
+}
+
+const transforms::GradGraphInfo& GraphWithNamedArgs::grad_graph_info() const {
+  require(grad_graph_info_ != nullptr, "graph {} is not a gradient graph", graph().name());
+  return *grad_graph_info_;
+}
+
+BoundGraph GraphWithNamedArgs::bind(const NamedTensors& tensors) const { return {*this, tensors}; }
+
+std::string GraphWithNamedArgs::print_schedule() const {
+  const auto [keys, tensors] = args_.unpack();
+  std::vector<std::pair<std::string, Tensor>> named;
+  for (size_t i = 0; i < keys.size(); ++i) named.emplace_back(keys[i], tensors[i]);
+  return sluice::print_schedule(graph(), named);
+}
+
+BoundGraph::BoundGraph(GraphWithNamedArgs graph, const NamedTensors& tensors)
+    : graph_(std::move(graph)),
+      bound_(graph_.args().to_mapping(tensors)),
+      given_(tensors.keys_flat()) {}
+
+BoundGraph BoundGraph::bind(const NamedTensors& more) const {
+  BoundGraph result = *this;
+  result.bound_ = overridden(bound_, graph_.args().to_mapping(more));
+  for (const std::string& key : more.keys_flat()) {
+    if (std::find(given_.begin(), given_.end(), key) == given_.end()) result.given_.push_back(key);
+  }
+  return result;
+}
+
+CallSiteInfo BoundGraph::call_with(const CallArguments& arguments) const {
+  Graph& callee = graph();
+  TensorMap named = overridden(bound_, graph_.args().to_mapping(arguments.named_));
+  named = overridden(named, arguments.by_input_);
+
+  // A named input may also be given by its place.
+  const auto& inputs = callee.input_ids();
+  std::unordered_set<TensorId> given;
+  for (const auto& [input, tensor] : named) given.insert(input.id());
+  for (size_t i = 0; i < std::min(inputs.size(), arguments.positional_.size()); ++i) {
+    given.insert(inputs[i]);
+  }
+  std::vector<std::string> missing;
+  graph_.args().for_each([&](const std::string& key, const Tensor& input) {
+    if (!given.contains(input.id())) missing.push_back(key);
+  });
+  if (!missing.empty()) {
+    std::vector<std::string> names = given_;
+    for (const std::string& key : arguments.named_.keys_flat()) names.push_back(key);
+    fail(ErrorKind::kUsage,
+         "call of graph {}: named inputs without a tensor: {}; names that were bound: {}",
+         callee.name(), internal::join_keys(missing), internal::join_keys(names));
+  }
+
+  Graph* parent = arguments.parent_;
+  for (const auto& argument : arguments.positional_) {
+    if (parent == nullptr && std::holds_alternative<Tensor>(argument))
+      parent = &std::get<Tensor>(argument).graph();
+  }
+  if (parent == nullptr && !named.empty()) parent = &named.front().second.graph();
+  require(parent != nullptr,
+          "call of graph {}: without tensors among the arguments, give the graph to call in",
+          callee.name());
+
+  Tensors positional;
+  for (const auto& argument : arguments.positional_) {
+    if (const Tensor* t = std::get_if<Tensor>(&argument)) {
+      positional.push_back(*t);
+    } else {
+      require(positional.size() < inputs.size(), "call: {} inputs given, graph {} has {}",
+              arguments.positional_.size(), callee.name(), inputs.size());
+      const DType dtype = callee.spec(inputs[positional.size()]).dtype;
+      positional.push_back(parent->scalar(std::get<double>(argument), dtype));
+    }
+  }
+  return ops::call_with_info(*parent, callee, positional, named);
+}
+
+std::string to_string(const BoundGraph& graph) {
+  return fmt::format("<sluice::nn::BoundGraph object at {}>", static_cast<const void*>(&graph));
+}
+
+}  // namespace sluice::nn

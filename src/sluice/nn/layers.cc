@@ -1,0 +1,48 @@
+#include "sluice/nn/layers.h"
+
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/matmul.h"
+#include "sluice/ops/random.h"
+
+namespace sluice::nn {
+
+Linear::Linear(int64_t out_features, Bias bias) : out_features_(out_features), bias_(bias) {
+  require(out_features >= 1, "Linear: out_features must be at least 1, got {}", out_features);
+}
+
+Tensor Linear::build(Builder& b, Tensor x) const {
+  require(x.rank() >= 1, "Linear: needs a tensor of at least one dimension, got '{}' {}", x.name(),
+          to_string(x.spec()));
+  const Tensor w = b.add_variable_input("weight", truncated_normal(0, 0.02),
+                                        {x.dim(-1), out_features_}, x.dtype());
+  const Tensor y = ops::matmul(x, w);
+  if (bias_ == Bias::kNone) return y;
+  return y + b.add_variable_input("bias", zeros(), {out_features_}, x.dtype());
+}
+
+std::string Linear::cache_key() const {
+  return fmt::format("{} {}", out_features_, static_cast<int>(bias_));
+}
+
+Tensor fold_seed(const Tensor& seed, std::string_view path) {
+  Tensor result = seed;
+  while (!path.empty()) {
+    const auto [head, rest] = internal::split_key(path);
+    result = ops::fold_seed(result, head);
+    path = rest;
+  }
+  return result;
+}
+
+Dropout::Dropout(double p, RunMode mode) : p_(p), mode_(mode) {
+  require(p >= 0 && p < 1, "Dropout: p must be in [0, 1), got {}", p);
+}
+
+Tensor Dropout::build(Builder& b, Tensor x, Tensor seed) const {
+  if (mode_ == RunMode::kEvaluate || p_ == 0) return x;
+  return ops::dropout(x, fold_seed(seed, b.path()), p_);
+}
+
+std::string Dropout::cache_key() const { return fmt::format("{} {}", p_, static_cast<int>(mode_)); }
+
+}  // namespace sluice::nn

@@ -1,0 +1,151 @@
+#include "sluice/nn/layers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sluice/interp/interpreter.h"
+#include "sluice/ir/verify.h"
+#include "sluice/nn/graph_cache.h"
+#include "sluice/nn/losses.h"
+#include "sluice/nn/test_util.h"
+
+namespace sluice::nn {
+namespace {
+
+HostTensor ramp(const Shape& shape) {
+  HostTensor t(f32_spec(shape));
+  float next = 0.5f;
+  for (float& x : t.as<float>()) x = next += 0.25f;
+  return t;
+}
+
+TEST(Linear, TakesAnyLeadingAxes) {
+  Ir ir;
+  const auto [facts, graph] = create_graph(ir, Linear(3), f32_spec({5, 2, 4}));
+  EXPECT_EQ(graph.graph().outputs()[0].shape(), (Shape{5, 2, 3}));
+  const auto [half, plain] = create_graph(ir, Linear(3, Bias::kNone), TensorSpec{{2, 4}, f16, {}});
+  EXPECT_EQ(half.keys_flat(), (std::vector<std::string>{"weight"}));
+  EXPECT_EQ(half["weight"].spec().dtype, f16);
+  usage_error([] { Linear(0); });
+  usage_error([&] { create_graph(ir, Linear(3), f32_spec({})); });
+}
+
+TEST(Sequential, NumbersItsModules) {
+  Ir ir;
+  const auto [facts, graph] =
+      create_graph(ir, Sequential(Linear(3), Relu(), Linear(2)), f32_spec({1, 4}));
+  EXPECT_EQ(graph.graph().name(), "Sequential_subgraph(0)");
+  EXPECT_EQ(facts.keys_flat(),
+            (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"}));
+  EXPECT_EQ(graph.graph().ops()[2].module_path, "1");
+}
+
+class Inlined : public Module {
+ public:
+  Tensor build(Builder& b, Tensor x, Tensor seed) const { return drop_(b, x, seed); }
+
+ private:
+  Child<Dropout> drop_{*this, "drop", 0.5};
+};
+
+class Layers : public Module {
+ public:
+  Tensors build(Builder& b, Tensor x, Tensor seed) const {
+    return {first_(b, x, seed), second_(b, x, seed)};
+  }
+
+ private:
+  Child<Inlined> first_{*this, "first"};
+  Child<Inlined> second_{*this, "second"};
+};
+
+class LayersOutlined : public Module {
+ public:
+  Tensors build(Builder& b, Tensor x, Tensor seed) const {
+    const auto [facts, layer] = create_graph(b.ir(), Inlined(), x, seed);
+    return {layer.call(x, fold_seed(seed, "first"))[0],
+            layer.call(x, fold_seed(seed, "second"))[0]};
+  }
+};
+
+TEST(Dropout, MaskIsTheModulesPathInlinedOrOutlined) {
+  Ir ir;
+  const TensorSpec seed_spec{{2}, u32, {}};
+  const auto [f1, inlined] = create_graph(ir, Layers(), f32_spec({100}), seed_spec);
+  const auto [f2, outlined] = create_graph(ir, LayersOutlined(), f32_spec({100}), seed_spec);
+  verify(ir);
+  Interpreter interpreter(ir);
+  const HostTensor seed = HostTensor::of<uint32_t>({2}, u32, {1, 2});
+  const auto a = interpreter.evaluate(inlined.graph(), {ramp({100}), seed});
+  const auto b = interpreter.evaluate(outlined.graph(), {ramp({100}), seed});
+  EXPECT_TRUE(a[0].same_bits(b[0]));
+  EXPECT_TRUE(a[1].same_bits(b[1]));
+  EXPECT_FALSE(a[0].same_bits(a[1]));
+  int kept = 0;
+  for (size_t i = 0; i < 100; ++i) {
+    const float x = ramp({100}).as<float>()[i];
+    const float y = a[0].as<float>()[i];
+    EXPECT_TRUE(y == 0 || y == 2 * x);
+    kept += y != 0;
+  }
+  EXPECT_GT(kept, 30);
+  EXPECT_LT(kept, 70);
+}
+
+TEST(Dropout, IsTheIdentityWhenEvaluating) {
+  Ir ir;
+  const auto [facts, graph] =
+      create_graph(ir, Dropout(0.5, RunMode::kEvaluate), f32_spec({4}), TensorSpec{{2}, u32, {}});
+  EXPECT_TRUE(graph.graph().ops().empty());
+  usage_error([] { Dropout(1.0); });
+  usage_error([] { Dropout(-0.1); });
+}
+
+TEST(Losses, SquaredError) {
+  Ir ir;
+  Interpreter interpreter(ir);
+  const auto value = [&](ops::LossReduction reduction) {
+    const auto [facts, graph] =
+        create_graph(ir, SquaredError(reduction), f32_spec({2}), f32_spec({2}));
+    return interpreter
+        .evaluate(graph.graph(), {HostTensor::of<float>({2}, f32, {1, 5}),
+                                  HostTensor::of<float>({2}, f32, {3, 2})})[0]
+        .to_doubles();
+  };
+  EXPECT_EQ(value(ops::LossReduction::kMean), std::vector<double>{6.5});
+  EXPECT_EQ(value(ops::LossReduction::kSum), std::vector<double>{13});
+  EXPECT_EQ(value(ops::LossReduction::kNone), (std::vector<double>{4, 9}));
+}
+
+TEST(Losses, CrossEntropy) {
+  Ir ir;
+  Interpreter interpreter(ir);
+  const auto [facts, graph] = create_graph(ir, CrossEntropy(), f32_spec({2, 2}), i32_spec({2}));
+  const auto loss = interpreter.evaluate(graph.graph(),
+                                         {HostTensor(f32_spec({2, 2})), HostTensor(i32_spec({2}))});
+  EXPECT_NEAR(loss[0].to_doubles()[0], std::log(2.0), 1e-6);
+}
+
+TEST(GraphCache, SharesGraphsOfOneStructure) {
+  Ir ir;
+  GraphCache cache;
+  const auto& first = cache.create_graph(ir, Linear(3), f32_spec({2, 4}));
+  const Graph* graph = &first.second.graph();
+  EXPECT_EQ(&cache.create_graph(ir, Linear(3), f32_spec({2, 4})).second.graph(), graph);
+  EXPECT_NE(&cache.create_graph(ir, Linear(4), f32_spec({2, 4})).second.graph(), graph);
+  EXPECT_NE(&cache.create_graph(ir, Linear(3, Bias::kNone), f32_spec({2, 4})).second.graph(),
+            graph);
+  EXPECT_NE(&cache.create_graph(ir, Linear(3), f32_spec({3, 4})).second.graph(), graph);
+  EXPECT_NE(&cache.create_graph(ir, Linear(3), TensorSpec{{2, 4}, f16, {}}).second.graph(), graph);
+  EXPECT_EQ(cache.size(), 5u);
+  Ir other;
+  EXPECT_NE(&cache.create_graph(other, Linear(3), f32_spec({2, 4})).second.graph(), graph);
+  // The factories serve any number of users.
+  const NamedTensors a = first.first.init(ir.main_graph(), {.prefix = "a"});
+  const NamedTensors b = first.first.init(ir.main_graph(), {.prefix = "b"});
+  EXPECT_NE(a["weight"], b["weight"]);
+}
+
+}  // namespace
+}  // namespace sluice::nn

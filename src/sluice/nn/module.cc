@@ -1,0 +1,82 @@
+#include "sluice/nn/module.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace sluice::nn {
+namespace internal {
+
+std::string class_name(const std::type_info& type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  const std::string full = status == 0 ? text.get() : type.name();
+  // The last "::" outside brackets starts the name: namespaces and functions, also templates, may
+  // stand before it.
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t i = 0; i < full.size(); ++i) {
+    if (full[i] == '<' || full[i] == '(' || full[i] == '{') ++depth;
+    if (full[i] == '>' || full[i] == ')' || full[i] == '}') --depth;
+    if (depth == 0 && full.compare(i, 2, "::") == 0) begin = i + 2;
+  }
+  const std::string name = full.substr(begin);
+  return name.substr(0, name.find('<'));
+}
+
+void declare(NamedVariableFactories& factories, const Declarations& declarations) {
+  for (const auto& [name, child] : declarations.children) declare(factories.node(name), *child);
+}
+
+void add_child(Module& parent, const std::string& name, const Module& child) {
+  check_key(name);
+  auto& children = parent.declarations()->children;
+  for (const auto& [taken, declarations] : children) {
+    require(taken != name, "module: a submodule '{}' is declared already", name);
+  }
+  children.emplace_back(name, child.declarations());
+}
+
+std::string input_name(size_t position) {
+  return position == 0 ? "x" : fmt::format("x{}", position);
+}
+
+}  // namespace internal
+
+Builder::Builder(Builder& parent, const std::string& name)
+    : state_(parent.state_), path_(parent.dotted(name)) {
+  std::string scope = name;
+  std::replace(scope.begin(), scope.end(), '.', '/');
+  scope_.emplace(parent.graph(), scope);
+}
+
+Tensor Builder::add_variable_input(const std::string& name, Initializer initializer, Shape shape,
+                                   DType dtype, Pass pass) {
+  return add_variable_input(
+      name, VariableFactory(TensorSpec{std::move(shape), dtype, {}}, std::move(initializer), pass));
+}
+
+Tensor Builder::add_variable_input(const std::string& name, VariableFactory factory) {
+  const std::string key = dotted(name);
+  require(!state_.factories.has_leaf(key),
+          "module: variable '{}' of graph {} exists already; to use a module twice, outline it or "
+          "make two modules",
+          key, graph().name());
+  const Tensor input = factory.create_input(graph(), key);
+  state_.factories.merge(key, std::move(factory));
+  state_.args.merge(key, input);
+  return input;
+}
+
+NamedTensors Builder::add_variable_inputs(const std::string& name,
+                                          const NamedVariableFactories& factories) {
+  NamedTensors result;
+  factories.for_each([&](const std::string& key, const VariableFactory& factory) {
+    result.merge(key, add_variable_input(name + "." + key, factory));
+  });
+  return result;
+}
+
+}  // namespace sluice::nn

@@ -1,0 +1,210 @@
+#include "sluice/nn/optimizers.h"
+
+#include <algorithm>
+
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
+#include "sluice/ops/reductions.h"
+#include "sluice/ops/reshape.h"
+#include "sluice/ops/slice.h"
+#include "sluice/ops/updates.h"
+
+namespace sluice::nn {
+namespace {
+
+const TensorSpec kScalar{{}, f32, {}};
+
+// The gradient as updates take it: scaled in float32 where that is asked for.
+Tensor scaled(const Tensor& grad, const Tensors& grad_scale) {
+  return grad_scale.empty() ? grad : ops::cast(grad, f32) * grad_scale[0];
+}
+
+// g + weight_decay·w, in float32 where the two differ.
+Tensor decayed(const Tensor& grad, const Tensor& variable, double weight_decay) {
+  if (weight_decay == 0) return grad;
+  return ops::scaled_add(ops::cast(grad, f32), variable, 1.0, weight_decay);
+}
+
+Tensor state_like(Builder& b, const std::string& name, const Tensor& variable, DType dtype) {
+  TensorSpec spec = variable.spec();
+  spec.dtype = dtype;
+  return b.add_variable_input(name, VariableFactory(spec, zeros(), Pass::kByReference));
+}
+
+void check(bool good, std::string_view name, double value, std::string_view range) {
+  require(good, "optimizer: {} must be {}, got {}", name, range, value);
+}
+
+void check_decay(std::string_view name, double value) {
+  check(value >= 0 && value < 1, name, value, "in [0, 1)");
+}
+
+void check_options(const SgdOptions& o) {
+  check_decay("momentum", o.momentum);
+  check(o.weight_decay >= 0, "weight_decay", o.weight_decay, "at least 0");
+}
+
+void check_options(const AdamOptions& o) {
+  check_decay("beta1", o.beta1);
+  check_decay("beta2", o.beta2);
+  check(o.epsilon > 0, "epsilon", o.epsilon, "above 0");
+  check(o.weight_decay >= 0, "weight_decay", o.weight_decay, "at least 0");
+}
+
+// Sum of squares of each of the chunks that `replicas` replicas would hold.
+class ChunkSquares : public Module {
+ public:
+  explicit ChunkSquares(int replicas) : replicas_(replicas) {}
+  Tensors build(Builder&, Tensor t) const {
+    const Tensor flat = ops::flatten(ops::cast(t, f32));
+    const int64_t size = (flat.elements() + replicas_ - 1) / replicas_;
+    Tensors result;
+    for (int64_t begin = 0; begin < flat.elements(); begin += size) {
+      result.push_back(
+          ops::sumsquare(ops::slice(flat, {begin}, {std::min(begin + size, flat.elements())})));
+    }
+    return result.empty() ? Tensors{ops::sumsquare(flat)} : result;
+  }
+  std::string cache_key() const { return fmt::format("{}", replicas_); }
+
+ private:
+  int replicas_;
+};
+
+}  // namespace
+
+void SgdStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
+                    const Tensors& grad_scale) const {
+  const Tensor g = scaled(grad, grad_scale);
+  if (options_.momentum == 0) {
+    ops::scaled_add_(variable, decayed(g, variable, options_.weight_decay), 1.0, step_size);
+    return;
+  }
+  Tensor m = state_like(b, "momentum", variable, f32);
+  m = ops::scaled_add_(m, g, options_.momentum, 1.0);
+  if (options_.weight_decay != 0) m = ops::accumulate_(m, variable, options_.weight_decay);
+  ops::scaled_add_(variable, m, 1.0, step_size);
+}
+
+std::string SgdStep::cache_key() const {
+  return fmt::format("{} {} {}", options_.momentum, options_.weight_decay,
+                     static_cast<int>(scale_));
+}
+
+void AdamStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
+                     const Tensors& grad_scale) const {
+  const AdamOptions& o = options_;
+  Tensor g = scaled(grad, grad_scale);
+  if (o.decay == WeightDecay::kInGradient) g = decayed(g, variable, o.weight_decay);
+  Tensor m = state_like(b, "first_order", variable, o.first_order_dtype);
+  Tensor v = state_like(b, "second_order", variable, f32);
+  ops::AdamUpdaterArgs args{.beta1 = o.beta1, .beta2 = o.beta2, .epsilon = o.epsilon};
+  if (o.bias_correction == BiasCorrection::kOn) {
+    args.time_step = b.add_variable_input("step", zeros(), {}, f32, Pass::kByReference);
+  }
+  if (o.decay == WeightDecay::kDecoupled && o.weight_decay != 0) {
+    args.weight = variable;
+    args.weight_decay = o.weight_decay;
+  }
+  m = ops::accumulate_moving_average_(m, g, o.beta1);
+  v = ops::accumulate_moving_average_square_(v, g, o.beta2);
+  ops::scaled_add_(variable, ops::adam_updater(m, v, args), 1.0, step_size);
+}
+
+std::string AdamStep::cache_key() const {
+  const AdamOptions& o = options_;
+  return fmt::format("{} {} {} {} {} {} {} {}", o.beta1, o.beta2, o.epsilon, o.weight_decay,
+                     static_cast<int>(o.decay), static_cast<int>(o.bias_correction),
+                     name_of(o.first_order_dtype), static_cast<int>(scale_));
+}
+
+Tensor global_norm(const Tensors& tensors, GraphCache& cache) {
+  require(!tensors.empty(), "global_norm: there are no tensors");
+  const Ir ir = tensors[0].graph().ir();
+  std::vector<Tensors> squares;
+  for (const Tensor& t : tensors) {
+    squares.push_back(cache.create_graph(ir, ChunkSquares(ir.replication()), t).second.call(t));
+  }
+  Tensor total;
+  for (size_t chunk = 0; chunk < static_cast<size_t>(ir.replication()); ++chunk) {
+    for (const Tensors& s : squares) {
+      if (chunk < s.size()) total = total.valid() ? total + s[chunk] : s[chunk];
+    }
+  }
+  return ops::sqrt(total);
+}
+
+Tensor clip_factor(const Tensor& norm, double max_norm) {
+  require(max_norm > 0, "clip_factor: the largest norm must be above 0, got {}", max_norm);
+  return max_norm / ops::maximum(norm, ops::scalar_like(norm, max_norm));
+}
+
+const GraphCache::Made& Optimizer::step_graph(Ir ir, const TensorSpec& variable,
+                                              const TensorSpec& grad, GradScale scale) {
+  const NamedInput variable_input{"variable", variable, Pass::kByReference};
+  const NamedInput grad_input{"grad", grad};
+  const NamedInput step_input{"step_size", kScalar};
+  std::vector<NamedInput> scale_input;
+  if (scale == GradScale::kInput) scale_input.push_back({"grad_scale", kScalar});
+  const auto make = [&](const auto& step) -> const GraphCache::Made& {
+    return cache_.create_graph(ir, step, variable_input, grad_input, step_input, scale_input);
+  };
+  if (const SgdOptions* o = std::get_if<SgdOptions>(&options_)) return make(SgdStep(*o, scale));
+  return make(AdamStep(std::get<AdamOptions>(options_), scale));
+}
+
+Optimizer::Optimizer(std::variant<SgdOptions, AdamOptions> options) : options_(options) {
+  std::visit([](const auto& o) { check_options(o); }, options_);
+}
+
+NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,
+                              const ops::HyperArg& learning_rate, const UpdateOptions& options) {
+  const auto [keys, parameters] = variables.unpack();
+  Tensors gradients;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const Tensor* gradient = grads.find_leaf(keys[i]);
+    if (gradient == nullptr) {
+      fail(ErrorKind::kUsage, "optimizer: variable '{}' has no gradient; gradients are {}", keys[i],
+           internal::join_keys(grads.keys_flat()));
+    }
+    gradients.push_back(*gradient);
+    require(gradients[i].shape() == parameters[i].shape(),
+            "optimizer: variable '{}' is {}, its gradient {}", keys[i],
+            to_string(parameters[i].spec()), to_string(gradients[i].spec()));
+  }
+  NamedTensors states;
+  if (keys.empty()) return states;
+
+  const Tensor step_size = learning_rate.tensor() != nullptr
+                               ? -*learning_rate.tensor()
+                               : main.scalar(-learning_rate.number(), f32, "step_size");
+  Tensors scale;
+  if (options.max_grad_norm)
+    scale.push_back(clip_factor(global_norm(gradients, cache_), *options.max_grad_norm));
+  internal::PathCounts made(main.ir());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto& variable = main.info(parameters[i]).variable;
+    require(main.owns(parameters[i]) && variable != nullptr,
+            "optimizer: '{}' is not a variable of graph {}", keys[i], main.name());
+    const auto& [facts, step] = step_graph(main.ir(), parameters[i].spec(), gradients[i].spec(),
+                                           scale.empty() ? GradScale::kNone : GradScale::kInput);
+    const NamedTensors state = facts.init(main, {.prefix = variable->path}, made);
+    step.bind(state).call(parameters[i], gradients[i], step_size, scale);
+    state.for_each(
+        [&](const std::string& name, const Tensor& t) { states.merge(keys[i] + "." + name, t); });
+  }
+  return states;
+}
+
+NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables,
+                              const std::unordered_map<Tensor, Tensor>& grads,
+                              const ops::HyperArg& learning_rate, const UpdateOptions& options) {
+  NamedTensors named;
+  variables.for_each([&](const std::string& key, const Tensor& variable) {
+    if (const auto found = grads.find(variable); found != grads.end())
+      named.merge(key, found->second);
+  });
+  return apply(main, variables, named, learning_rate, options);
+}
+
+}  // namespace sluice::nn

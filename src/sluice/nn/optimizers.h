@@ -1,0 +1,120 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <variant>
+
+#include "sluice/nn/graph_cache.h"
+#include "sluice/ops/hypers.h"
+
+namespace sluice::nn {
+
+/// m = momentum·m + g + weight_decay·w; w -= lr·m. Without momentum there is no state and m = g +
+/// weight_decay·w.
+struct SgdOptions {
+  double momentum = 0;      ///< Decay of the state `momentum`; 0: none.
+  double weight_decay = 0;  ///< Factor of the weight that is added to the gradient.
+};
+
+enum class BiasCorrection { kOff, kOn };
+
+/// Where weight decay acts: on the gradient (Adam with L2), or beside it on the weight (AdamW:
+/// Loshchilov and Hutter, 2019).
+enum class WeightDecay { kInGradient, kDecoupled };
+
+/// m = beta1·m + (1 - beta1)·g; v = beta2·v + (1 - beta2)·g²; w -= lr·(m̂ / (√v̂ + epsilon) [+
+/// weight_decay·w]), with m̂ = m / (1 - beta1ᵗ), v̂ = v / (1 - beta2ᵗ) under bias correction
+/// (Kingma and Ba, 2015).
+struct AdamOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  WeightDecay decay = WeightDecay::kInGradient;
+  BiasCorrection bias_correction = BiasCorrection::kOn;
+  DType first_order_dtype = f32;  ///< Of the state m; v and the step are float32.
+};
+
+/// Whether a step graph has an input `grad_scale` that gradients are multiplied with.
+enum class GradScale { kNone, kInput };
+
+/// One update of one parameter, as a graph. Inputs: `variable` (by reference), `grad`, `step_size`
+/// (minus the learning rate, a float32 scalar), and [`grad_scale`] (a float32 scalar); the state
+/// are named inputs by reference.
+class SgdStep : public Module {
+ public:
+  SgdStep(SgdOptions options, GradScale scale) : options_(options), scale_(scale) {}
+  void build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
+             const Tensors& grad_scale) const;
+  std::string cache_key() const;
+
+ private:
+  SgdOptions options_;
+  GradScale scale_;
+};
+
+/// State: `first_order`, `second_order`, and `step` under bias correction.
+class AdamStep : public Module {
+ public:
+  AdamStep(AdamOptions options, GradScale scale) : options_(options), scale_(scale) {}
+  void build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
+             const Tensors& grad_scale) const;
+  std::string cache_key() const;
+
+ private:
+  AdamOptions options_;
+  GradScale scale_;
+};
+
+struct UpdateOptions {
+  /// Gradients are scaled so that the root of the sum of squares of all of them is at most this;
+  /// absent: never.
+  std::optional<double> max_grad_norm;
+};
+
+/// The square root of the sum of squares of all tensors, a float32 scalar in their graph, and the
+/// same bits whether they are whole or shards: each tensor is cut in `replicas` equal chunks of its
+/// flattened elements (the last may be shorter); the sums of squares of the first chunks are added
+/// in the tensors' order, then those of the second, …. Graphs come from `cache`, one a spec.
+/// Error{kUsage} without tensors.
+Tensor global_norm(const Tensors& tensors, GraphCache& cache);
+
+/// max_norm / max(norm, max_norm): what gradients of global norm `norm` are multiplied with.
+Tensor clip_factor(const Tensor& norm, double max_norm);
+
+/// Emits the updates of a training step. The update of each distinct spec is a graph made once and
+/// called for every parameter that has it.
+class Optimizer {
+ public:
+  static Optimizer sgd(SgdOptions options = {}) { return Optimizer(options); }
+  /// Adam; `options.decay` says what weight decay means.
+  static Optimizer adam(AdamOptions options = {}) { return Optimizer(options); }
+  /// Adam with decoupled weight decay.
+  static Optimizer adamw(AdamOptions options = {.weight_decay = 0.01}) {
+    options.decay = WeightDecay::kDecoupled;
+    return Optimizer(options);
+  }
+
+  /// Adds to entry graph `main`: the state variables "<path of the variable>.<state>" (zeros), and
+  /// for every variable, in order of keys, the call that updates it with the gradient under its
+  /// key. The learning rate is a number, or a float32 scalar in `main` (a stream's, say). Returns
+  /// the state by those paths (none for plain SGD). Error{kUsage} if a variable has no gradient or
+  /// one of another shape.
+  NamedTensors apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,
+                     const ops::HyperArg& learning_rate, const UpdateOptions& options = {});
+  /// The same with gradients by variable, as GradGraphInfo::fwd_parent_ins_to_grad_parent_outs
+  /// gives them.
+  NamedTensors apply(Graph& main, const NamedTensors& variables,
+                     const std::unordered_map<Tensor, Tensor>& grads,
+                     const ops::HyperArg& learning_rate, const UpdateOptions& options = {});
+
+ private:
+  explicit Optimizer(std::variant<SgdOptions, AdamOptions> options);
+  const GraphCache::Made& step_graph(Ir ir, const TensorSpec& variable, const TensorSpec& grad,
+                                     GradScale scale);
+
+  std::variant<SgdOptions, AdamOptions> options_;
+  GraphCache cache_;
+};
+
+}  // namespace sluice::nn

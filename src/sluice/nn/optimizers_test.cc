@@ -1,0 +1,266 @@
+#include "sluice/nn/optimizers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "sluice/interp/interpreter.h"
+#include "sluice/ir/verify.h"
+#include "sluice/nn/autodiff.h"
+#include "sluice/nn/layers.h"
+#include "sluice/nn/losses.h"
+#include "sluice/nn/test_util.h"
+
+namespace sluice::nn {
+namespace {
+
+using Vector = std::vector<double>;
+
+// One parameter of one element whose gradient comes from a stream, updated once a run.
+class Walk {
+ public:
+  Walk(Optimizer optimizer, const ops::HyperArg& rate, const UpdateOptions& options = {},
+       double start = 1)
+      : grad_(ir_.h2d_stream(f32_spec({1}), "grad")) {
+    Graph& main = ir_.main_graph();
+    w_ = main.variable(HostTensor::of<float>({1}, f32, {static_cast<float>(start)}), "w");
+    const Tensor g = main.host_load(grad_);
+    states_ = optimizer.apply(main, NamedTensors::from_dict({{"w", w_}}),
+                              NamedTensors::from_dict({{"w", g}}), rate, options);
+    verify(ir_);
+  }
+  // The parameter after each of the gradients.
+  Vector run(const Vector& grads) {
+    Interpreter interpreter(ir_, Precision::kDouble);
+    Vector path;
+    for (const double g : grads) {
+      interpreter.run("main", {Feed(grad_, HostTensor::of<double>({1}, f64, {g}))});
+      path.push_back(interpreter.read(w_).to_doubles()[0]);
+    }
+    return path;
+  }
+  const NamedTensors& states() const { return states_; }
+
+ private:
+  Ir ir_;
+  H2dStream grad_;
+  Tensor w_;
+  NamedTensors states_;
+};
+
+const Vector kGrads{0.5, -2.0, 0.25, 1.5};
+
+void expect_near(const Vector& got, const Vector& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << i;
+}
+
+TEST(Sgd, Plain) {
+  Walk walk(Optimizer::sgd(), 0.1);
+  Vector want;
+  double w = 1;
+  for (const double g : kGrads) want.push_back(w -= 0.1 * g);
+  expect_near(walk.run(kGrads), want);
+  EXPECT_TRUE(walk.states().empty());
+}
+
+TEST(Sgd, MomentumAndWeightDecay) {
+  Walk walk(Optimizer::sgd({.momentum = 0.9, .weight_decay = 0.1}), 0.05);
+  Vector want;
+  double w = 1, m = 0;
+  for (const double g : kGrads) {
+    m = 0.9 * m + g + 0.1 * w;
+    want.push_back(w -= 0.05 * m);
+  }
+  expect_near(walk.run(kGrads), want);
+  EXPECT_EQ(walk.states().keys_flat(), (std::vector<std::string>{"w.momentum"}));
+
+  Walk decay(Optimizer::sgd({.weight_decay = 0.1}), 0.05);
+  w = 1;
+  want.clear();
+  for (const double g : kGrads) want.push_back(w -= 0.05 * (g + 0.1 * w));
+  expect_near(decay.run(kGrads), want);
+}
+
+Vector adam_path(const AdamOptions& o, double lr) {
+  Vector path;
+  double w = 1, m = 0, v = 0;
+  for (size_t t = 1; t <= kGrads.size(); ++t) {
+    double g = kGrads[t - 1];
+    if (o.decay == WeightDecay::kInGradient) g += o.weight_decay * w;
+    m = o.beta1 * m + (1 - o.beta1) * g;
+    v = o.beta2 * v + (1 - o.beta2) * g * g;
+    const bool corrects = o.bias_correction == BiasCorrection::kOn;
+    const double c1 = corrects ? 1 - std::pow(o.beta1, static_cast<double>(t)) : 1;
+    const double c2 = corrects ? 1 - std::pow(o.beta2, static_cast<double>(t)) : 1;
+    double u = (m / c1) / (std::sqrt(v / c2) + o.epsilon);
+    if (o.decay == WeightDecay::kDecoupled) u += o.weight_decay * w;
+    path.push_back(w -= lr * u);
+  }
+  return path;
+}
+
+TEST(Adam, FollowsTheFormula) {
+  Walk adam(Optimizer::adam(), 0.01);
+  expect_near(adam.run(kGrads), adam_path({}, 0.01));
+  EXPECT_EQ(adam.states().keys(), (std::vector<std::string>{"w"}));
+  const NamedTensors& states = adam.states();
+  EXPECT_EQ(std::set<std::string>({"w.first_order", "w.second_order", "w.step"}), [&] {
+    const auto keys = states.keys_flat();
+    return std::set<std::string>(keys.begin(), keys.end());
+  }());
+  EXPECT_EQ(states["w.step"].shape(), Shape{});
+  EXPECT_EQ(states["w.step"].name(), "w.step");
+  EXPECT_EQ(states["w.first_order"].graph().info(states["w.first_order"]).variable->path,
+            "w.first_order");
+
+  const AdamOptions l2{.weight_decay = 0.1};
+  expect_near(Walk(Optimizer::adam(l2), 0.01).run(kGrads), adam_path(l2, 0.01));
+  const AdamOptions plain{.epsilon = 1e-5, .bias_correction = BiasCorrection::kOff};
+  Walk uncorrected(Optimizer::adam(plain), 0.01);
+  expect_near(uncorrected.run(kGrads), adam_path(plain, 0.01));
+  EXPECT_FALSE(uncorrected.states().contains("w.step"));
+}
+
+TEST(Adam, DecoupledWeightDecay) {
+  const AdamOptions o{.weight_decay = 0.01, .decay = WeightDecay::kDecoupled};
+  expect_near(Walk(Optimizer::adamw(), 0.01).run(kGrads), adam_path(o, 0.01));
+}
+
+TEST(Clipping, ScalesOnlyAboveTheNorm) {
+  Walk walk(Optimizer::sgd(), 0.1, {.max_grad_norm = 1.0});
+  Vector want;
+  double w = 1;
+  for (const double g : kGrads) want.push_back(w -= 0.1 * g / std::max(1.0, std::abs(g)));
+  expect_near(walk.run(kGrads), want);
+}
+
+TEST(Clipping, NormIsOfAllTensors) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  GraphCache cache;
+  const Tensor a = main.variable(HostTensor::of<float>({2, 2}, f32, {1, 2, 3, 4}), "a");
+  const Tensor b = main.variable(HostTensor::of<float>({2, 2}, f32, {1, 1, 1, 1}), "b");
+  const Tensor c = main.variable(HostTensor::of<float>({}, f32, {4}), "c");
+  const D2hStream out = main.host_store(global_norm({a, b, c}, cache), "norm");
+  EXPECT_EQ(cache.size(), 2u) << "a and b share a graph";
+  Interpreter interpreter(ir);
+  EXPECT_FLOAT_EQ(interpreter.run("main")[out].as<float>()[0], std::sqrt(50.0f));
+  usage_error([&] { global_norm({}, cache); });
+}
+
+// The graph of a tensor's share of the norm gives one sum of squares a replica.
+TEST(Clipping, NormIsSummedByReplicaChunks) {
+  Ir ir(2);
+  Graph& main = ir.main_graph();
+  GraphCache cache;
+  const Tensor a = main.variable(HostTensor(f32_spec({5})), "a");
+  const Tensor b = main.variable(HostTensor(f32_spec({3})), "b");
+  const Tensor c = main.variable(HostTensor(f32_spec({})), "c");
+  global_norm({a, b, c}, cache);
+  // Calls of a, b and c, then a0 + b0 + c0 + a1 + b1: c has no second chunk.
+  std::vector<size_t> outputs;
+  int adds = 0;
+  for (const Op& op : main.ops()) {
+    if (op.def->type == "Call") outputs.push_back(op.outputs.size());
+    adds += op.def->type == "Add";
+  }
+  EXPECT_EQ(outputs, (std::vector<size_t>{2, 2, 1}));
+  EXPECT_EQ(adds, 4);
+  verify(ir);
+}
+
+TEST(Optimizer, OneGraphADistinctSpec) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  NamedTensors variables, grads;
+  for (const char* key : {"fc1.weight", "fc2.weight", "fc1.bias", "fc2.bias", "fc3.bias"}) {
+    const bool weight = std::string(key).find("weight") != std::string::npos;
+    const TensorSpec spec = weight ? f32_spec({4, 4}) : f32_spec({4});
+    variables.merge(key, main.variable(spec, zeros(), key));
+    grads.merge(key, main.variable(spec, ones(), std::string(key) + "_grad"));
+  }
+  const int graphs = ir.graph_count();
+  const Tensor rate = main.host_load(ir.h2d_stream(f32_spec({}), "rate"));
+  const NamedTensors states = Optimizer::sgd({.momentum = 0.9}).apply(main, variables, grads, rate);
+  EXPECT_EQ(ir.graph_count(), graphs + 2);
+  EXPECT_EQ(states.size_flat(), 5u);
+  EXPECT_EQ(states["fc2.weight.momentum"].shape(), (Shape{4, 4}));
+  verify(ir);
+}
+
+TEST(Optimizer, Refusals) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const NamedTensors w =
+      NamedTensors::from_dict({{"w", main.variable(f32_spec({2}), zeros(), "w")}});
+  const NamedTensors other =
+      NamedTensors::from_dict({{"w", main.variable(f32_spec({3}), zeros(), "g")}});
+  EXPECT_EQ(usage_error([&] { Optimizer::sgd().apply(main, w, NamedTensors(), 0.1); }),
+            "optimizer: variable 'w' has no gradient; gradients are none");
+  EXPECT_EQ(usage_error([&] { Optimizer::sgd().apply(main, w, other, 0.1); }),
+            "optimizer: variable 'w' is (2,) float32, its gradient (3,) float32");
+  const Tensor loaded = main.host_load(ir.h2d_stream(f32_spec({2}), "g"));
+  const NamedTensors not_variable = NamedTensors::from_dict({{"w", loaded}});
+  usage_error([&] { Optimizer::sgd().apply(main, not_variable, w, 0.1); });
+  usage_error([] { Optimizer::sgd({.momentum = 1}); });
+  usage_error([] { Optimizer::sgd({.weight_decay = -1}); });
+  usage_error([] { Optimizer::adam({.beta1 = -0.1}); });
+  usage_error([] { Optimizer::adam({.beta2 = 1}); });
+  usage_error([] { Optimizer::adam({.epsilon = 0}); });
+  usage_error([&] { Optimizer::sgd().apply(main, w, w, 0.1, {.max_grad_norm = 0.0}); });
+}
+
+TEST(Optimizer, HalfPrecisionParameters) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const NamedTensors w =
+      NamedTensors::from_dict({{"w", main.variable({{2}, f16, {}}, ones(), "w")}});
+  const NamedTensors g =
+      NamedTensors::from_dict({{"w", main.variable({{2}, f16, {}}, ones(), "g")}});
+  for (Optimizer optimizer :
+       {Optimizer::sgd({.momentum = 0.9, .weight_decay = 0.1}), Optimizer::sgd(),
+        Optimizer::adam({.weight_decay = 0.1}), Optimizer::adamw()}) {
+    const NamedTensors states = optimizer.apply(main, w, g, 0.1, {.max_grad_norm = 1.0});
+    states.for_each(
+        [](const std::string& key, const Tensor& t) { EXPECT_EQ(t.dtype(), f32) << key; });
+  }
+  verify(ir);
+}
+
+// Forward, loss, backward and update of a small model until it has learnt its one batch.
+TEST(Training, EndToEnd) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream images = ir.h2d_stream(f32_spec({4, 3}), "x");
+  const H2dStream labels = ir.h2d_stream(i32_spec({4}), "labels");
+  const Tensor x = main.host_load(images);
+  const Tensor y = main.host_load(labels);
+  const auto [facts, forward] = create_graph(ir, Sequential(Linear(8), Gelu(), Linear(2)), x);
+  const GraphWithNamedArgs backward =
+      autodiff(forward, {.grads_required = forward.args().values_flat()});
+  const NamedTensors variables = facts.init(main, {.seed = 3});
+  const CallSiteInfo fwd = forward.bind(variables).call_with_info(x);
+  const auto [loss, dy] = ops::cross_entropy_with_grad(fwd.output(0), y);
+  const D2hStream losses = main.host_store(loss, "loss");
+  const auto& info = backward.grad_graph_info();
+  const CallSiteInfo bwd = backward.call_with_info(dy, info.inputs_dict(fwd));
+  Optimizer::adam().apply(main, variables, info.fwd_parent_ins_to_grad_parent_outs(fwd, bwd), 0.1);
+  verify(ir);
+
+  Interpreter interpreter(ir);
+  std::vector<float> curve;
+  for (int step = 0; step < 30; ++step) {
+    const auto results = interpreter.run(
+        "main",
+        {Feed(images, HostTensor::of<float>({4, 3}, f32, {1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1})),
+         Feed(labels, HostTensor::of<int32_t>({4}, i32, {0, 1, 1, 0}))});
+    curve.push_back(results[losses].as<float>()[0]);
+  }
+  EXPECT_NEAR(curve.front(), std::log(2.0f), 0.01f);
+  EXPECT_LT(curve.back(), 0.05f);
+}
+
+}  // namespace
+}  // namespace sluice::nn

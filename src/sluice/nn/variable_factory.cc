@@ -1,0 +1,103 @@
+#include "sluice/nn/variable_factory.h"
+
+#include <unordered_set>
+
+#include "sluice/ir/builtin.h"
+
+namespace sluice::nn {
+namespace {
+
+// A path without the "#nth" that tells further variables of one place apart.
+std::string_view place_of(std::string_view path) {
+  const size_t mark = path.rfind('#');
+  const bool numbered =
+      mark != path.npos && path.find_first_not_of("0123456789", mark + 1) == path.npos;
+  return numbered ? path.substr(0, mark) : path;
+}
+
+}  // namespace
+
+namespace internal {
+
+PathCounts::PathCounts(const Ir& ir) {
+  std::unordered_set<const VariableInfo*> seen;  // entries share variables
+  for (const auto& [name, id] : ir.entries()) {
+    const Graph& entry = ir.graph(id);
+    for (TensorId t = 0; t < entry.tensor_count(); ++t) {
+      const auto& variable = entry.info(t).variable;
+      if (variable && seen.insert(variable.get()).second) ++counts_[place_of(variable->path)];
+    }
+  }
+}
+
+int64_t PathCounts::operator[](std::string_view path) const {
+  const auto found = counts_.find(path);
+  return found == counts_.end() ? 0 : found->second;
+}
+
+void PathCounts::add(const Tensor& variable) {
+  ++counts_[place_of(variable.graph().info(variable).variable->path)];
+}
+
+}  // namespace internal
+
+VariableFactory::VariableFactory(TensorSpec spec, Initializer initializer, Pass pass,
+                                 std::optional<ReplicaGrouping> group)
+    : spec_(std::move(spec)),
+      initializer_(std::move(initializer)),
+      pass_(pass),
+      group_(std::move(group)) {
+  const HostTensor* value = initializer_.value();
+  require(value == nullptr || (value->shape() == spec_.shape && value->dtype() == spec_.dtype),
+          "variable factory: the variable is {}, its first value {}", to_string(spec_),
+          value == nullptr ? "" : to_string(value->spec()));
+}
+
+Tensor VariableFactory::create_input(Graph& graph, std::string name) const {
+  return graph.input(spec_, std::move(name), pass_);
+}
+
+Tensor VariableFactory::create_variable(Graph& main, std::string name, const std::string& path,
+                                        uint64_t seed, int64_t nth) const {
+  const Seed run{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
+  VariableInfo info;
+  info.path = nth == 0 ? path : fmt::format("{}#{}", path, nth);
+  info.initializer = initializer_.keyed(fold(fold(run, path), static_cast<uint64_t>(nth)));
+  info.group = group_;
+  return main.variable(spec_, std::move(info), std::move(name));
+}
+
+std::string to_string(const VariableFactory& factory) {
+  return fmt::format("<sluice::nn::VariableFactory object at {}>",
+                     static_cast<const void*>(&factory));
+}
+
+NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& options) const {
+  internal::PathCounts made(main.ir());
+  return init(main, options, made);
+}
+
+NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& options,
+                                          internal::PathCounts& made) const {
+  require(main.is_entry(), "init: variables live in entry graphs, not in {}", main.name());
+  const auto [keys, factories] = unpack();
+  NamedTensors result;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const std::string path = options.prefix.empty() ? keys[i] : options.prefix + "." + keys[i];
+    const Tensor t = factories[i].create_variable(main, path, path, options.seed, made[path]);
+    made.add(t);
+    result.merge(keys[i], t);
+  }
+  return result;
+}
+
+NamedTensors NamedVariableFactories::init_zero(Graph& graph) const {
+  NamedTensors result;
+  for_each([&](const std::string& key, const VariableFactory& factory) {
+    const builtin::InitOptions zeros{.shape = factory.spec().shape, .dtype = factory.spec().dtype};
+    result.merge(key, graph.emit(builtin::init(), {}, to_attrs(zeros), {.name = key})[0]);
+  });
+  return result;
+}
+
+}  // namespace sluice::nn

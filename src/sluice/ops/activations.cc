@@ -1,0 +1,187 @@
+#include "sluice/ops/activations.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "sluice/ops/elementwise.h"
+
+namespace sluice::ops {
+namespace {
+
+using namespace elementwise;  // NOLINT
+
+double sigma(double x) { return 1 / (1 + std::exp(-x)); }
+double gaussian(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
+double gaussian_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
+
+const double kRoot = std::sqrt(2 / std::numbers::pi);
+double gelu_inner(double x) { return kRoot * (x + 0.044715 * x * x * x); }
+
+constexpr auto kRelu = [](double x) { return x < 0 ? 0.0 : x; };
+constexpr auto kReluGrad = [](double y, double g) { return y > 0 ? g : 0.0; };
+constexpr auto kGelu = [](double x) { return x * sigma(2 * gelu_inner(x)); };
+constexpr auto kGeluGrad = [](double x, double g) {
+  const double t = std::tanh(gelu_inner(x));
+  return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kRoot * (1 + 3 * 0.044715 * x * x));
+};
+constexpr auto kGeluErf = [](double x) { return x * gaussian_cdf(x); };
+constexpr auto kGeluErfGrad = [](double x, double g) {
+  return g * (gaussian_cdf(x) + x * gaussian(x));
+};
+constexpr auto kSwish = [](double x) { return x * sigma(x); };
+constexpr auto kSwishGrad = [](double x, double g) {
+  const double s = sigma(x);
+  return g * (s + x * s * (1 - s));
+};
+constexpr auto kSigmoid = [](double x) { return sigma(x); };
+constexpr auto kSigmoidGrad = [](double y, double g) { return g * y * (1 - y); };
+constexpr auto kTanh = [](double x) { return std::tanh(x); };
+constexpr auto kTanhGrad = [](double y, double g) { return g * (1 - y * y); };
+
+template <typename Functor, auto formula>
+OpDef activation(const char* name, const char* doc, GradFn grad, double flops,
+                 std::pair<double, double> domain = {-3, 3}) {
+  OpDef d = define<Functor, formula, 1>(name, doc, {"x"}, infer_float, grad);
+  d.doc += " (C1) x is floating point; the result has its type.";
+  d.flops_per_element = flops;
+  d.samples = unary_samples(domain);
+  d.must_fail = {{"(C1)", {i32_spec({2})}, {}}, {"(C1)", {{Shape{2}, f64, {}}}, {}}};
+  return d;
+}
+
+/// The gradient of an activation from `what` (its operand x or its result y) and the result's
+/// gradient g.
+template <typename Functor, auto formula>
+OpDef gradient(const char* name, const char* what, double flops, std::pair<double, double> domain) {
+  const std::string doc =
+      fmt::format("The gradient of {}'s operand from its {} and g.",
+                  std::string_view(name).substr(0, std::string_view(name).rfind('_')),
+                  *what == 'x' ? "operand x" : "result y");
+  OpDef d = define<Functor, formula, 2>(name, doc.c_str(), {what, "g"}, infer_float, nullptr);
+  d.doc += " (C1) Floating point. (C2) Both of one dtype. (C3) Shapes broadcast.";
+  d.flops_per_element = flops;
+  d.samples = pair_samples(domain);
+  for (Sample& s : d.samples) s.gradient = false;
+  d.must_fail = {{"(C1)", {i32_spec({2}), i32_spec({2})}, {}},
+                 {"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, {}},
+                 {"(C3)", {f32_spec({2, 3}), f32_spec({2})}, {}}};
+  return d;
+}
+
+const OpDef& relu_grad_def() {
+  static const OpDef def = gradient<functor::ReluGrad, kReluGrad>("relu_grad", "y", 1, {0.1, 2});
+  return def;
+}
+const OpDef& gelu_grad_def() {
+  static const OpDef def = gradient<functor::GeluGrad, kGeluGrad>("gelu_grad", "x", 26, {-3, 3});
+  return def;
+}
+const OpDef& gelu_erf_grad_def() {
+  static const OpDef def =
+      gradient<functor::GeluErfGrad, kGeluErfGrad>("gelu_erf_grad", "x", 40, {-3, 3});
+  return def;
+}
+const OpDef& swish_grad_def() {
+  static const OpDef def = gradient<functor::SwishGrad, kSwishGrad>("swish_grad", "x", 20, {-3, 3});
+  return def;
+}
+const OpDef& sigmoid_grad_def() {
+  static const OpDef def =
+      gradient<functor::SigmoidGrad, kSigmoidGrad>("sigmoid_grad", "y", 3, {0.05, 0.95});
+  return def;
+}
+const OpDef& tanh_grad_def() {
+  static const OpDef def =
+      gradient<functor::TanhGrad, kTanhGrad>("tanh_grad", "y", 3, {-0.95, 0.95});
+  return def;
+}
+
+template <const OpDef& (*def)()>
+Tensors from_input(GradContext& g) {
+  return {emit_one(def(), {g.input(0), g.grad(0)})};
+}
+template <const OpDef& (*def)()>
+Tensors from_output(GradContext& g) {
+  return {emit_one(def(), {g.output(0), g.grad(0)})};
+}
+
+const OpDef& relu_in_place_def() {
+  static const OpDef def = in_place(relu_def(), "ReluInplace", "relu_");
+  return def;
+}
+const OpDef& gelu_in_place_def() {
+  static const OpDef def = in_place(gelu_def(), "GeluInplace", "gelu_");
+  return def;
+}
+const OpDef& gelu_erf_in_place_def() {
+  static const OpDef def = in_place(gelu_erf_def(), "GeluErfInplace", "geluerf_");
+  return def;
+}
+const OpDef& swish_in_place_def() {
+  static const OpDef def = in_place(swish_def(), "SwishInplace", "swish_");
+  return def;
+}
+
+}  // namespace
+
+const OpDef& relu_def() {
+  static const OpDef def = [] {
+    OpDef d = activation<functor::Relu, kRelu>("relu", "max(0, x).", from_output<relu_grad_def>, 1);
+    for (size_t i = 0; i < d.samples.size(); ++i) {  // away from the kink, on both sides of it
+      d.samples[i].domain = i % 2 == 0 ? std::pair(0.1, 2.0) : std::pair(-2.0, -0.1);
+    }
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& gelu_def() {
+  static const OpDef def = activation<functor::Gelu, kGelu>(
+      "gelu", "x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).", from_input<gelu_grad_def>, 18);
+  return def;
+}
+
+const OpDef& gelu_erf_def() {
+  static const OpDef def = activation<functor::GeluErf, kGeluErf>(
+      "gelu_erf", "x/2·(1 + erf(x/√2)).", from_input<gelu_erf_grad_def>, 32);
+  return def;
+}
+
+const OpDef& swish_def() {
+  static const OpDef def =
+      activation<functor::Swish, kSwish>("swish", "x·σ(x).", from_input<swish_grad_def>, 15);
+  return def;
+}
+
+const OpDef& sigmoid_def() {
+  static const OpDef def = activation<functor::Sigmoid, kSigmoid>(
+      "sigmoid", "1 / (1 + e⁻ˣ).", from_output<sigmoid_grad_def>, 14);
+  return def;
+}
+
+const OpDef& tanh_def() {
+  static const OpDef def = activation<functor::Tanh, kTanh>("tanh", "The hyperbolic tangent.",
+                                                            from_output<tanh_grad_def>, 20);
+  return def;
+}
+
+std::vector<const OpDef*> activations_ops() {
+  return {
+      &relu_def(),          &relu_in_place_def(), &relu_grad_def(),      &gelu_def(),
+      &gelu_in_place_def(), &gelu_grad_def(),     &gelu_erf_def(),       &gelu_erf_in_place_def(),
+      &gelu_erf_grad_def(), &swish_def(),         &swish_in_place_def(), &swish_grad_def(),
+      &sigmoid_def(),       &sigmoid_grad_def(),  &tanh_def(),           &tanh_grad_def()};
+}
+
+Tensor relu(TensorArg x) { return emit_one(relu_def(), {x}); }
+Tensor relu_(TensorArg x) { return emit_one(relu_in_place_def(), {x}); }
+Tensor gelu(TensorArg x) { return emit_one(gelu_def(), {x}); }
+Tensor gelu_(TensorArg x) { return emit_one(gelu_in_place_def(), {x}); }
+Tensor gelu_erf(TensorArg x) { return emit_one(gelu_erf_def(), {x}); }
+Tensor geluerf_(TensorArg x) { return emit_one(gelu_erf_in_place_def(), {x}); }
+Tensor swish(TensorArg x) { return emit_one(swish_def(), {x}); }
+Tensor swish_(TensorArg x) { return emit_one(swish_in_place_def(), {x}); }
+Tensor sigmoid(TensorArg x) { return emit_one(sigmoid_def(), {x}); }
+Tensor tanh(TensorArg x) { return emit_one(tanh_def(), {x}); }
+
+}  // namespace sluice::ops

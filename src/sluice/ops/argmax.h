@@ -1,0 +1,23 @@
+#pragma once
+#include "sluice/ops/op.h"
+
+namespace sluice::ops {
+
+struct ArgOptions {
+  int64_t axis = 0;       ///< Negative from the end.
+  bool flatten = false;   ///< Over all elements in row-major order; `axis` is not used.
+  bool keepdims = false;  ///< Keep reduced axes with size 1.
+  static constexpr auto fields =
+      std::tuple{field("axis", &ArgOptions::axis), field("flatten", &ArgOptions::flatten),
+                 field("keepdims", &ArgOptions::keepdims)};
+};
+
+const OpDef& argmax_def();
+const OpDef& argmin_def();
+
+/// Position (int32) of the first largest or smallest element. A NaN counts as larger (argmax) or
+/// smaller (argmin) than any number, so the first NaN wins, as in numpy. No gradient.
+Tensor argmax(TensorArg t, const ArgOptions& options = {});
+Tensor argmin(TensorArg t, const ArgOptions& options = {});
+
+}  // namespace sluice::ops

@@ -1,0 +1,515 @@
+#include "sluice/ops/arithmetic.h"
+
+#include <cmath>
+#include <functional>
+
+#include "sluice/ops/elementwise.h"
+
+namespace sluice::ops {
+namespace {
+
+using namespace elementwise;  // NOLINT
+using simd::F1;
+
+/// `f` on integers without overflow: as unsigned 64-bit numbers, cut to E.
+template <typename E, typename F>
+E wrap(E a, E b, F f) {
+  return static_cast<E>(f(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
+}
+
+constexpr auto kAdd = []<typename E>(E a, E b) -> E {
+  if constexpr (std::is_integral_v<E>)
+    return wrap(a, b, std::plus<>());
+  else
+    return a + b;
+};
+constexpr auto kSub = []<typename E>(E a, E b) -> E {
+  if constexpr (std::is_integral_v<E>)
+    return wrap(a, b, std::minus<>());
+  else
+    return a - b;
+};
+constexpr auto kMul = []<typename E>(E a, E b) -> E {
+  if constexpr (std::is_integral_v<E>)
+    return wrap(a, b, std::multiplies<>());
+  else
+    return a * b;
+};
+constexpr auto kDiv = []<typename E>(E a, E b) -> E {
+  if constexpr (std::is_integral_v<E>) {
+    if (b == 0) return 0;
+    const int64_t x = a;
+    const int64_t y = b;
+    const int64_t truncated = x / y;
+    return static_cast<E>(truncated - ((x % y != 0) && ((x < 0) != (y < 0))));
+  } else {
+    return a / b;
+  }
+};
+constexpr auto kNeg = []<typename E>(E x) -> E {
+  if constexpr (std::is_integral_v<E>)
+    return wrap(E{0}, x, std::minus<>());
+  else
+    return -x;
+};
+constexpr auto kAbs = []<typename E>(E x) -> E {
+  if constexpr (std::is_unsigned_v<E>)
+    return x;
+  else if constexpr (std::is_integral_v<E>)
+    return x < 0 ? kNeg(x) : x;
+  else
+    return std::fabs(x);
+};
+constexpr auto kAbsGrad = [](double x, double g) { return (x > 0) ? g : (x < 0) ? -g : 0; };
+constexpr auto kMax = []<typename E>(E a, E b) -> E { return a > b || a != a ? a : b; };
+constexpr auto kMin = []<typename E>(E a, E b) -> E { return a < b || a != a ? a : b; };
+
+OpDef binary(OpDef d, const char* integers, uint32_t traits = 0) {
+  d.doc += fmt::format(
+      " (C1) Numbers of a dtype that devices have; {}. (C2) Both of one dtype, the result's. (C3) "
+      "Shapes broadcast.",
+      integers);
+  d.traits |= traits;
+  d.samples = binary_samples({-2, 2});
+  for (const DType dtype : {i32, u32, u8}) {
+    d.samples.push_back(integer_sample(dtype, {{3, 7}, {7}}));
+    d.samples.push_back(integer_sample(dtype, {{19}, {19}}));
+  }
+  d.must_fail = {{"(C1)", {{Shape{2}, f64, {}}, {Shape{2}, f64, {}}}, {}},
+                 {"(C1)", {{Shape{2}, boolean, {}}, {Shape{2}, boolean, {}}}, {}},
+                 {"(C2)", {f32_spec({2}), i32_spec({2})}, {}},
+                 {"(C3)", {f32_spec({2, 3}), f32_spec({2})}, {}}};
+  return d;
+}
+
+OpDef unary(OpDef d, std::pair<double, double> domain, double flops = 1) {
+  d.doc += d.infer == infer_float ? " (C1) Floating point."
+                                  : " (C1) A number of a dtype that devices have.";
+  d.flops_per_element = flops;
+  d.samples = unary_samples(domain);
+  d.must_fail = {{"(C1)", {{Shape{2}, f64, {}}}, {}}, {"(C1)", {{Shape{2}, boolean, {}}}, {}}};
+  if (d.infer == infer_float) d.must_fail.push_back({"(C1)", {i32_spec({2})}, {}});
+  return d;
+}
+
+/// An operator that only gradients use: of two operands of one shape.
+OpDef helper(OpDef d, std::pair<double, double> domain, double flops = 2) {
+  d.doc += " (C1) Floating point. (C2) Both of one dtype. (C3) Shapes broadcast.";
+  d.flops_per_element = flops;
+  d.samples = pair_samples(domain);
+  for (Sample& s : d.samples) s.gradient = false;
+  d.must_fail = {{"(C1)", {i32_spec({2}), i32_spec({2})}, {}},
+                 {"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, {}},
+                 {"(C3)", {f32_spec({2, 3}), f32_spec({2})}, {}}};
+  return d;
+}
+
+const Shape& in_shape(GradContext& g, int i) { return g.op().input(i).shape; }
+
+Tensors add_grad(GradContext& g) {
+  Tensors grads(2);
+  for (int i = 0; i < 2; ++i) {
+    if (g.needs(i)) grads[static_cast<size_t>(i)] = reduce_to(g.grad(0), in_shape(g, i));
+  }
+  return grads;
+}
+
+Tensors sub_grad(GradContext& g) {
+  Tensors grads(2);
+  if (g.needs(0)) grads[0] = reduce_to(g.grad(0), in_shape(g, 0));
+  if (g.needs(1)) grads[1] = neg(reduce_to(g.grad(0), in_shape(g, 1)));
+  return grads;
+}
+
+Tensors mul_grad(GradContext& g) {
+  Tensors grads(2);
+  if (g.needs(0)) grads[0] = reduce_to(mul(g.grad(0), g.input(1)), in_shape(g, 0));
+  if (g.needs(1)) grads[1] = reduce_to(mul(g.grad(0), g.input(0)), in_shape(g, 1));
+  return grads;
+}
+
+// With y = a/b: dy/da = 1/b, dy/db = -y/b.
+Tensors div_grad(GradContext& g) {
+  Tensors grads(2);
+  if (g.needs(0)) grads[0] = reduce_to(div(g.grad(0), g.input(1)), in_shape(g, 0));
+  if (g.needs(1)) {
+    const Tensor d = div(mul(g.grad(0), g.output(0)), g.input(1));
+    grads[1] = neg(reduce_to(d, in_shape(g, 1)));
+  }
+  return grads;
+}
+
+// With y = aᵉ: dy/da = e·aᵉ⁻¹, dy/de = y·ln a.
+Tensors pow_grad(GradContext& g) {
+  Tensors grads(2);
+  if (g.needs(0)) {
+    const Tensor e = g.input(1);
+    grads[0] = reduce_to(mul(mul(g.grad(0), e), pow(g.input(0), e - 1.0)), in_shape(g, 0));
+  }
+  if (g.needs(1))
+    grads[1] = reduce_to(mul(mul(g.grad(0), g.output(0)), log(g.input(0))), in_shape(g, 1));
+  return grads;
+}
+
+/// Float: through double, rounded once more. Vectors have no power function; its uses are rare.
+template <typename T>
+void pow_reference(const KernelArgs& k) {
+  map<2, T, T>(k, [](T a, T e) {
+    return static_cast<T>(std::pow(static_cast<double>(a), static_cast<double>(e)));
+  });
+}
+
+// --- maximum and minimum of any number of operands ---
+
+struct PickOptions {
+  int64_t index = 0;  ///< Which operand's gradient this is.
+  static constexpr auto fields = std::tuple{field("index", &PickOptions::index)};
+};
+
+template <typename T, typename Functor, auto formula>
+void extreme_reference(const KernelArgs& k) {
+  visit_element<T>(k.out_dtype(0), [&]<typename E>(E) {
+    const auto y = k.out<E>(0);
+    std::vector<BroadcastIndex> at;
+    for (int i = 0; i < k.op().inputs(); ++i) at.emplace_back(k.in_shape(i), k.out_shape(0));
+    for (size_t o = 0; o < y.size(); ++o) {
+      E best{};
+      for (size_t i = 0; i < at.size(); ++i) {
+        const E x =
+            k.in<E>(static_cast<int>(i))[static_cast<size_t>(at[i](static_cast<int64_t>(o)))];
+        if (i == 0) {
+          best = x;
+        } else if constexpr (std::is_same_v<E, float>) {
+          best = Functor{}(F1(best), F1(x)).v;
+        } else {
+          best = formula(best, x);
+        }
+      }
+      y[o] = best;
+    }
+  });
+}
+
+/// Operands x0 … xn-1, g: g where operand `index` is the first that no later one beats, else 0.
+template <typename T, auto formula>
+void pick_reference(const KernelArgs& k) {
+  const auto y = k.out<T>(0);
+  const int n = k.op().inputs() - 1;
+  const auto index = static_cast<int>(k.options<PickOptions>().index);
+  std::vector<BroadcastIndex> at;
+  for (int i = 0; i <= n; ++i) at.emplace_back(k.in_shape(i), k.out_shape(0));
+  for (size_t o = 0; o < y.size(); ++o) {
+    const auto value = [&](int i) {
+      return k.in<T>(i)[static_cast<size_t>(at[static_cast<size_t>(i)](static_cast<int64_t>(o)))];
+    };
+    int first = 0;
+    for (int i = 1; i < n; ++i) {
+      const T best = value(first);
+      const bool beaten =
+          best == best &&
+          (value(i) != value(i) || (formula(best, value(i)) == value(i) && value(i) != best));
+      if (beaten) first = i;
+    }
+    y[o] = first == index ? value(n) : T{0};
+  }
+}
+
+std::vector<TensorSpec> infer_extreme(const OpView& op) {
+  require(op.inputs() > 0, "{} (C4): at least one operand is needed", op.def().name);
+  return infer_arithmetic(op);
+}
+
+std::vector<TensorSpec> infer_pick(const OpView& op) {
+  const int64_t index = op.options<PickOptions>().index;
+  require(op.inputs() > 1 && index >= 0 && index < op.inputs() - 1,
+          "{} (C4): operand {} of {} has no gradient", op.def().name, index, op.inputs());
+  return infer_float(op);
+}
+
+template <const OpDef& (*pick)()>
+Tensors extreme_grad(GradContext& g) {
+  const int n = g.op().inputs();
+  Tensors grads(static_cast<size_t>(n));
+  std::vector<TensorArg> operands;
+  for (int i = 0; i < n; ++i) operands.push_back(g.input(i));
+  operands.push_back(g.grad(0));
+  for (int i = 0; i < n; ++i) {
+    if (!g.needs(i)) continue;
+    grads[static_cast<size_t>(i)] =
+        reduce_to(emit_one(pick(), operands, PickOptions{i}), in_shape(g, i));
+  }
+  return grads;
+}
+
+template <typename Functor, auto formula>
+OpDef define_extreme(const char* name, const char* word, GradFn grad) {
+  OpDef d;
+  d.type = Functor::kType;
+  d.name = name;
+  d.doc = fmt::format(
+      "The {} of the operands, NaN where one is. (C1) Numbers of a dtype that devices have. (C2) "
+      "All of one dtype. "
+      "(C3) Shapes broadcast. (C4) At least one operand.",
+      word);
+  d.inputs = {{"x"}};
+  d.variadic = true;
+  d.outputs = {"y"};
+  d.traits = kElementwise;
+  d.may_coincide = {{0, 0}};
+  d.infer = infer_extreme;
+  d.grad = grad;
+  d.reference_float = extreme_reference<float, Functor, formula>;
+  d.reference_double = extreme_reference<double, Functor, formula>;
+  d.flops = [](const OpView& op) {
+    return static_cast<double>(op.output(0).elements()) * (op.inputs() - 1);
+  };
+  d.samples = binary_samples({-2, 2});
+  d.samples.push_back({.inputs = {f32_spec({7})}});
+  d.samples.push_back({.inputs = {f32_spec({3, 1}), f32_spec({2, 1, 5}), f32_spec({3, 5})}});
+  d.samples.push_back(integer_sample(i32, {{4, 5}, {5}, {4, 5}}));
+  d.samples.push_back(integer_sample(u8, {{17}, {17}}));
+  d.must_fail = {{"(C1)", {{Shape{2}, boolean, {}}}, {}},
+                 {"(C2)", {f32_spec({2}), i32_spec({2})}, {}},
+                 {"(C3)", {f32_spec({2}), f32_spec({3})}, {}},
+                 {"(C4)", {}, {}}};
+  return d;
+}
+
+template <auto formula>
+OpDef define_pick(const char* type, const char* name) {
+  OpDef d;
+  d.type = type;
+  d.name = name;
+  d.doc =
+      "Of operands x0 … and g: g where x[index] is the first that wins, else 0. (C1) Floating "
+      "point. (C2) All of one "
+      "dtype. (C3) Shapes broadcast. (C4) index names an operand before g.";
+  d.inputs = {{"x"}};
+  d.variadic = true;
+  d.outputs = {"y"};
+  d.options = to_attrs(PickOptions{});
+  d.traits = kElementwise;
+  d.may_coincide = {{0, 0}};
+  d.infer = infer_pick;
+  d.reference_float = pick_reference<float, formula>;
+  d.reference_double = pick_reference<double, formula>;
+  d.flops_per_element = 2;
+  for (const int64_t index : {0, 1}) {
+    d.samples.push_back({.inputs = {f32_spec({3, 5}), f32_spec({5}), f32_spec({3, 5})},
+                         .options = to_attrs(PickOptions{index}),
+                         .gradient = false});
+  }
+  d.must_fail = {{"(C1)", {i32_spec({2}), i32_spec({2})}, d.options},
+                 {"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, d.options},
+                 {"(C3)", {f32_spec({2}), f32_spec({3})}, d.options},
+                 {"(C4)", {f32_spec({2}), f32_spec({2})}, to_attrs(PickOptions{1})}};
+  return d;
+}
+
+const OpDef& maximum_grad_def() {
+  static const OpDef def = define_pick<kMax>("MaxArgGrad", "maximum_grad");
+  return def;
+}
+const OpDef& minimum_grad_def() {
+  static const OpDef def = define_pick<kMin>("MinArgGrad", "minimum_grad");
+  return def;
+}
+
+// --- gradients of one operand ---
+
+const OpDef& abs_grad_def() {
+  static const OpDef def = helper(define<functor::AbsGrad, kAbsGrad, 2>(
+                                      "abs_grad", "g·sign(x).", {"x", "g"}, infer_float, nullptr),
+                                  {-2, 2});
+  return def;
+}
+
+const OpDef& sqrt_grad_def() {
+  static const OpDef def =
+      helper(define<functor::SqrtGrad, [](double y, double g) { return g / (2 * y); }, 2>(
+                 "sqrt_grad", "g / 2y.", {"y", "g"}, infer_float, nullptr),
+             {0.1, 2});
+  return def;
+}
+
+Tensors neg_grad(GradContext& g) { return {neg(g.grad(0))}; }
+Tensors abs_grad(GradContext& g) { return {emit_one(abs_grad_def(), {g.input(0), g.grad(0)})}; }
+Tensors sqrt_grad(GradContext& g) { return {emit_one(sqrt_grad_def(), {g.output(0), g.grad(0)})}; }
+Tensors exp_grad(GradContext& g) { return {mul(g.grad(0), g.output(0))}; }
+Tensors log_grad(GradContext& g) { return {div(g.grad(0), g.input(0))}; }
+
+const OpDef& add_in_place_def() {
+  static const OpDef def = in_place(add_def(), "AddLhsInplace", "add_");
+  return def;
+}
+
+const OpDef& exp_in_place_def() {
+  static const OpDef def = in_place(exp_def(), "ExpInplace", "exp_");
+  return def;
+}
+
+}  // namespace
+
+const OpDef& add_def() {
+  static const OpDef def =
+      binary(define<functor::Add, kAdd, 2, Integers::kTaken>("add", "lhs + rhs.", {"lhs", "rhs"},
+                                                             infer_arithmetic, add_grad),
+             "integers wrap around", kCommutative);
+  return def;
+}
+
+const OpDef& sub_def() {
+  static const OpDef def =
+      binary(define<functor::Sub, kSub, 2, Integers::kTaken>("sub", "lhs - rhs.", {"lhs", "rhs"},
+                                                             infer_arithmetic, sub_grad),
+             "integers wrap around");
+  return def;
+}
+
+const OpDef& mul_def() {
+  static const OpDef def =
+      binary(define<functor::Mul, kMul, 2, Integers::kTaken>("mul", "lhs · rhs.", {"lhs", "rhs"},
+                                                             infer_arithmetic, mul_grad),
+             "integers wrap around", kCommutative);
+  return def;
+}
+
+const OpDef& div_def() {
+  static const OpDef def = [] {
+    OpDef d = binary(define<functor::Div, kDiv, 2, Integers::kTaken>(
+                         "div", "lhs / rhs.", {"lhs", "rhs"}, infer_arithmetic, div_grad),
+                     "integers give the floor of the quotient, and 0 for x / 0");
+    for (Sample& s : d.samples) s.domain = {0.5, 2};
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& pow_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "Pow";
+    d.name = "pow";
+    d.doc =
+        "base to the power exponent. (C1) Floating point. (C2) Both of one dtype. (C3) Shapes "
+        "broadcast.";
+    d.inputs = {{"base"}, {"exponent"}};
+    d.outputs = {"y"};
+    d.traits = kElementwise;
+    d.may_coincide = {{0, 0}, {1, 0}};
+    d.infer = infer_float;
+    d.grad = pow_grad;
+    d.reference_float = pow_reference<float>;
+    d.reference_double = pow_reference<double>;
+    d.flops_per_element = 30;
+    d.samples = binary_samples({0.5, 2});
+    d.must_fail = {{"(C1)", {i32_spec({2}), i32_spec({2})}, {}},
+                   {"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, {}},
+                   {"(C3)", {f32_spec({2}), f32_spec({3})}, {}}};
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& maximum_def() {
+  static const OpDef def =
+      define_extreme<functor::Max, kMax>("maximum", "largest", extreme_grad<maximum_grad_def>);
+  return def;
+}
+
+const OpDef& minimum_def() {
+  static const OpDef def =
+      define_extreme<functor::Min, kMin>("minimum", "smallest", extreme_grad<minimum_grad_def>);
+  return def;
+}
+
+const OpDef& neg_def() {
+  static const OpDef def = unary(define<functor::Neg, kNeg, 1, Integers::kTaken>(
+                                     "neg", "-x.", {"x"}, infer_arithmetic, neg_grad),
+                                 {-2, 2});
+  return def;
+}
+
+const OpDef& abs_def() {
+  static const OpDef def = unary(define<functor::Abs, kAbs, 1, Integers::kTaken>(
+                                     "abs", "|x|.", {"x"}, infer_arithmetic, abs_grad),
+                                 {0.1, 2});
+  return def;
+}
+
+const OpDef& sqrt_def() {
+  static const OpDef def = unary(define<functor::Sqrt, [](double x) { return std::sqrt(x); }, 1>(
+                                     "sqrt", "√x.", {"x"}, infer_float, sqrt_grad),
+                                 {0.25, 3});
+  return def;
+}
+
+const OpDef& exp_def() {
+  static const OpDef def = unary(define<functor::Exp, [](double x) { return std::exp(x); }, 1>(
+                                     "exp", "eˣ.", {"x"}, infer_float, exp_grad),
+                                 {-3, 3}, 12);
+  return def;
+}
+
+const OpDef& log_def() {
+  static const OpDef def = unary(define<functor::Log, [](double x) { return std::log(x); }, 1>(
+                                     "log", "The natural logarithm.", {"x"}, infer_float, log_grad),
+                                 {0.25, 4}, 16);
+  return def;
+}
+
+std::vector<const OpDef*> arithmetic_ops() {
+  return {&add_def(), &add_in_place_def(), &sub_def(),          &mul_def(),     &div_def(),
+          &pow_def(), &maximum_def(),      &maximum_grad_def(), &minimum_def(), &minimum_grad_def(),
+          &neg_def(), &abs_def(),          &abs_grad_def(),     &sqrt_def(),    &sqrt_grad_def(),
+          &exp_def(), &exp_in_place_def(), &log_def()};
+}
+
+Tensor add(TensorArg lhs, TensorArg rhs) { return emit_one(add_def(), {lhs, rhs}); }
+Tensor sub(TensorArg lhs, TensorArg rhs) { return emit_one(sub_def(), {lhs, rhs}); }
+Tensor mul(TensorArg lhs, TensorArg rhs) { return emit_one(mul_def(), {lhs, rhs}); }
+Tensor div(TensorArg lhs, TensorArg rhs) { return emit_one(div_def(), {lhs, rhs}); }
+Tensor add_(TensorArg lhs, TensorArg rhs) { return emit_one(add_in_place_def(), {lhs, rhs}); }
+Tensor pow(TensorArg base, TensorArg exponent) { return emit_one(pow_def(), {base, exponent}); }
+Tensor pow(TensorArg base, double exponent) {
+  return pow(base, {scalar_like(base, exponent), base.where});
+}
+Tensor maximum(TensorArg a, TensorArg b) { return emit_one(maximum_def(), {a, b}); }
+Tensor maximum(const std::vector<TensorArg>& ts) { return emit_one(maximum_def(), ts); }
+Tensor minimum(TensorArg a, TensorArg b) { return emit_one(minimum_def(), {a, b}); }
+Tensor minimum(const std::vector<TensorArg>& ts) { return emit_one(minimum_def(), ts); }
+Tensor neg(TensorArg x) { return emit_one(neg_def(), {x}); }
+Tensor abs(TensorArg x) { return emit_one(abs_def(), {x}); }
+Tensor sqrt(TensorArg x) { return emit_one(sqrt_def(), {x}); }
+Tensor exp(TensorArg x) { return emit_one(exp_def(), {x}); }
+Tensor exp_(TensorArg x) { return emit_one(exp_in_place_def(), {x}); }
+Tensor log(TensorArg x) { return emit_one(log_def(), {x}); }
+
+Tensor scalar_like(const Tensor& t, double value) {
+  require(is_float(t.dtype()) || value == std::trunc(value), "{} is not an integer, but '{}' is {}",
+          value, t.name(), to_string(t.spec()));
+  return t.graph().scalar(value, t.dtype());
+}
+
+}  // namespace sluice::ops
+
+namespace sluice {
+
+using ops::scalar_like;
+
+Tensor operator+(TensorArg a, TensorArg b) { return ops::add(a, b); }
+Tensor operator-(TensorArg a, TensorArg b) { return ops::sub(a, b); }
+Tensor operator*(TensorArg a, TensorArg b) { return ops::mul(a, b); }
+Tensor operator/(TensorArg a, TensorArg b) { return ops::div(a, b); }
+Tensor operator-(TensorArg x) { return ops::neg(x); }
+Tensor operator+(TensorArg a, double b) { return ops::add(a, scalar_like(a, b)); }
+Tensor operator-(TensorArg a, double b) { return ops::sub(a, scalar_like(a, b)); }
+Tensor operator*(TensorArg a, double b) { return ops::mul(a, scalar_like(a, b)); }
+Tensor operator/(TensorArg a, double b) { return ops::div(a, scalar_like(a, b)); }
+Tensor operator+(double a, TensorArg b) { return ops::add({scalar_like(b, a), b.where}, b); }
+Tensor operator-(double a, TensorArg b) { return ops::sub({scalar_like(b, a), b.where}, b); }
+Tensor operator*(double a, TensorArg b) { return ops::mul({scalar_like(b, a), b.where}, b); }
+Tensor operator/(double a, TensorArg b) { return ops::div({scalar_like(b, a), b.where}, b); }
+Tensor& operator+=(Tensor& a, TensorArg b) { return a = ops::add_({a, b.where}, b); }
+
+}  // namespace sluice

@@ -1,0 +1,203 @@
+#include "sluice/ops/concat.h"
+
+#include <algorithm>
+
+#include "sluice/ops/indexing.h"
+#include "sluice/ops/rules.h"
+#include "sluice/ops/slice.h"
+
+namespace sluice::ops {
+namespace {
+
+int axis_of(const OpView& op, int64_t axis) {
+  const Shape& shape = op.input(0).shape;
+  require(axis >= -shape.rank() && axis < shape.rank(), "{} (C2): {} has no axis {}", op.def().name,
+          to_string(shape), axis);
+  return static_cast<int>(axis < 0 ? axis + shape.rank() : axis);
+}
+
+std::vector<TensorSpec> infer_concat(const OpView& op) {
+  require(op.inputs() >= 1, "concat (C1): no operands");
+  for (int i = 0; i < op.inputs(); ++i) {
+    require_device_dtype(op.input(i), "concat (C1): x");
+    require(op.input(i).dtype == op.input(0).dtype,
+            "concat (C1): operand {} is {}, the first is {}", i, to_string(op.input(i)),
+            to_string(op.input(0)));
+  }
+  const int axis = axis_of(op, op.options<ConcatOptions>().axis);
+  Shape out = op.input(0).shape;
+  for (int i = 1; i < op.inputs(); ++i) {
+    Shape same_length = op.input(i).shape;
+    const bool ranks = same_length.rank() == out.rank();
+    const int64_t length = ranks ? same_length[axis] : 0;
+    if (ranks) same_length[axis] = out[axis];
+    require(ranks && same_length == out,
+            "concat (C3): operand {} is {}, the first {}: they differ outside axis {}", i,
+            to_string(op.input(i).shape), to_string(op.input(0).shape), axis);
+    out[axis] += length;
+  }
+  return {{out, op.input(0).dtype, {}}};
+}
+
+std::vector<TensorSpec> infer_split(const OpView& op) {
+  const TensorSpec& x = op.input(0);
+  const auto o = op.options<SplitOptions>();
+  require_device_dtype(x, "split (C1): x");
+  const int axis = axis_of(op, o.axis);
+  require(!o.sizes.empty(), "split (C3): no parts");
+  std::vector<TensorSpec> out;
+  int64_t left = x.shape[axis];
+  for (const int64_t size : o.sizes) {
+    require(size >= 0 && size <= left, "split (C3): sizes {} do not sum to axis {} of {}",
+            to_string(Shape(o.sizes)), axis, to_string(x.shape));
+    left -= size;
+    Shape part = x.shape;
+    part[axis] = size;
+    out.push_back({part, x.dtype, {}});
+  }
+  require(left == 0, "split (C3): sizes {} do not sum to axis {} of {}", to_string(Shape(o.sizes)),
+          axis, to_string(x.shape));
+  return out;
+}
+
+Tensors grad_concat(GradContext& g) {
+  const int axis = axis_of(g.op(), g.options<ConcatOptions>().axis);
+  Tensors result;
+  int64_t start = 0;
+  for (int i = 0; i < g.op().inputs(); ++i) {
+    const int64_t length = g.op().input(i).shape[axis];
+    result.push_back(g.needs(i) ? slice(g.grad(0), {start}, {start + length}, {}, {axis})
+                                : Tensor{});
+    start += length;
+  }
+  return result;
+}
+
+Tensors grad_split(GradContext& g) {
+  std::vector<TensorArg> parts;
+  for (int i = 0; i < g.op().outputs(); ++i) parts.emplace_back(g.grad(i));
+  return {concat(parts, g.options<SplitOptions>().axis)};
+}
+
+/// Copies rows of `length` elements: row r from `x + r·x_step` to `y + r·y_step`.
+template <typename E>
+void copy_rows(int64_t rows, int64_t length, const E* x, int64_t x_step, E* y, int64_t y_step) {
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(x + r * x_step, length, y + r * y_step);
+}
+
+template <typename T>
+void reference_concat(const KernelArgs& k) {
+  const int axis = axis_of(k.op(), k.options<ConcatOptions>().axis);
+  const AxisSplit out(k.out_shape(0), axis);
+  visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
+    E* y = k.out<E>(0).data();
+    for (int i = 0; i < k.op().inputs(); ++i) {
+      const int64_t length = k.in_shape(i)[axis] * out.inner;
+      copy_rows(out.outer, length, k.in<E>(i).data(), length, y, out.extent * out.inner);
+      y += length;
+    }
+  });
+}
+
+template <typename T>
+void reference_split(const KernelArgs& k) {
+  const int axis = axis_of(k.op(), k.options<SplitOptions>().axis);
+  const AxisSplit in(k.in_shape(0), axis);
+  visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
+    const E* x = k.in<E>(0).data();
+    for (int i = 0; i < k.op().outputs(); ++i) {
+      const int64_t length = k.out_shape(i)[axis] * in.inner;
+      copy_rows(in.outer, length, x, in.extent * in.inner, k.out<E>(i).data(), length);
+      x += length;
+    }
+  });
+}
+
+}  // namespace
+
+const OpDef& concat_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "Concat";
+    d.name = "concat";
+    d.doc =
+        "The operands one after another along an axis. (C1) There is at least one operand, all of "
+        "one device dtype. "
+        "(C2) The axis exists. (C3) The operands have the same size on every other axis.";
+    d.inputs = {{"x"}};
+    d.variadic = true;
+    d.outputs = {"y"};
+    d.options = to_attrs(ConcatOptions{});
+    d.infer = infer_concat;
+    d.grad = grad_concat;
+    d.reference_float = reference_concat<float>;
+    d.reference_double = reference_concat<double>;
+    const auto along = [](int64_t axis) { return to_attrs(ConcatOptions{axis}); };
+    d.samples = {{.inputs = {f32_spec({2}), f32_spec({3}), f32_spec({1})}},
+                 {.inputs = {f32_spec({2, 3}), f32_spec({2, 5})}, .options = along(-1)},
+                 {.inputs = {f32_spec({2, 1, 3}), f32_spec({2, 4, 3})}, .options = along(1)},
+                 {.inputs = {f32_spec({4})}},
+                 {.inputs = {i32_spec({0, 2}), i32_spec({3, 2})}, .gradient = false}};
+    d.must_fail = {{"(C1)", {}, {}},
+                   {"(C1)", {f32_spec({2}), i32_spec({2})}, {}},
+                   {"(C2)", {f32_spec({2}), f32_spec({2})}, along(1)},
+                   {"(C2)", {f32_spec({}), f32_spec({})}, {}},
+                   {"(C3)", {f32_spec({2, 3}), f32_spec({2, 4})}, {}},
+                   {"(C3)", {f32_spec({2, 3}), f32_spec({2})}, {}}};
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& split_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "Split";
+    d.name = "split";
+    d.doc =
+        "x cut into parts along an axis. (C1) x has a device dtype. (C2) The axis exists. (C3) "
+        "There is at least one "
+        "part, and the sizes sum to the axis.";
+    d.inputs = {{"x"}};
+    d.outputs = {"y"};
+    d.options = to_attrs(SplitOptions{});
+    d.infer = infer_split;
+    d.grad = grad_split;
+    d.reference_float = reference_split<float>;
+    d.reference_double = reference_split<double>;
+    const auto into = [](std::vector<int64_t> sizes, int64_t axis) {
+      return to_attrs(SplitOptions{.sizes = std::move(sizes), .axis = axis});
+    };
+    d.samples = {{.inputs = {f32_spec({6})}, .options = into({1, 2, 3}, 0)},
+                 {.inputs = {f32_spec({2, 4, 3})}, .options = into({3, 1}, 1)},
+                 {.inputs = {f32_spec({3, 4})}, .options = into({2, 2}, -1)},
+                 {.inputs = {i32_spec({3})}, .options = into({3, 0}, 0), .gradient = false}};
+    d.must_fail = {{"(C1)", {{{2}, i64, {}}}, into({2}, 0)},
+                   {"(C2)", {f32_spec({2})}, into({2}, 3)},
+                   {"(C3)", {f32_spec({2})}, into({}, 0)},
+                   {"(C3)", {f32_spec({4})}, into({2, 1}, 0)},
+                   {"(C3)", {f32_spec({4})}, into({5, -1}, 0)}};
+    return d;
+  }();
+  return def;
+}
+
+Tensor concat(const std::vector<TensorArg>& ts, int64_t axis) {
+  return emit_one(concat_def(), ts, ConcatOptions{axis});
+}
+
+Tensors split(TensorArg t, int64_t parts, int64_t axis) {
+  const int64_t length = t->shape()[normalize_axis(axis, t->rank(), "split")];
+  require(parts >= 1 && length % parts == 0,
+          "split: axis {} of {} cannot be cut into {} equal parts", axis, to_string(t->shape()),
+          parts);
+  return split(t, std::vector<int64_t>(static_cast<size_t>(parts), length / parts), axis);
+}
+
+Tensors split(TensorArg t, const std::vector<int64_t>& sizes, int64_t axis) {
+  return emit(split_def(), {t}, to_attrs(SplitOptions{.sizes = sizes, .axis = axis}));
+}
+
+std::vector<const OpDef*> concat_ops() { return {&concat_def(), &split_def()}; }
+
+}  // namespace sluice::ops

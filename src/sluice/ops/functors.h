@@ -1,0 +1,264 @@
+#pragma once
+#include <tuple>
+
+#include "sluice/base/simd_math.h"
+
+/// The float formulas of every elementwise operator, each written once over the vector type V of
+/// simd.h. One lane wide (simd::F1) they are the reference kernels and so define the bits; the
+/// devices instantiate them wider, in array kernels, epilogues and fused chains.
+///
+/// `kType` is the operator's type, the call operator's arguments its first operands in order (the
+/// written one first), the result its output 0. A functor with parameters is made by `make` from
+/// the hyperparameters that `hypers_of` (hypers.h) lists, in that order, as double: computed once a
+/// call, outside the loop. Adding an operator here adds it to `ElementwiseFunctors` below.
+namespace sluice::ops::functor {
+
+// --- arithmetic ---
+
+struct Add {
+  static constexpr const char* kType = "Add";
+  template <typename V>
+  V operator()(V a, V b) const {
+    return a + b;
+  }
+};
+
+struct Sub {
+  static constexpr const char* kType = "Sub";
+  template <typename V>
+  V operator()(V a, V b) const {
+    return a - b;
+  }
+};
+
+struct Mul {
+  static constexpr const char* kType = "Mul";
+  template <typename V>
+  V operator()(V a, V b) const {
+    return a * b;
+  }
+};
+
+struct Div {
+  static constexpr const char* kType = "Div";
+  template <typename V>
+  V operator()(V a, V b) const {
+    return a / b;
+  }
+};
+
+/// NaN if either is.
+struct Max {
+  static constexpr const char* kType = "Max";
+  template <typename V>
+  V operator()(V a, V b) const {
+    return select((a > b) | is_nan(a), a, b);
+  }
+};
+
+struct Min {
+  static constexpr const char* kType = "Min";
+  template <typename V>
+  V operator()(V a, V b) const {
+    return select((a < b) | is_nan(a), a, b);
+  }
+};
+
+struct Neg {
+  static constexpr const char* kType = "Neg";
+  template <typename V>
+  V operator()(V x) const {
+    return -x;
+  }
+};
+
+struct Abs {
+  static constexpr const char* kType = "Abs";
+  template <typename V>
+  V operator()(V x) const {
+    return abs(x);
+  }
+};
+
+/// (x, g): g·sign(x), 0 at 0.
+struct AbsGrad {
+  static constexpr const char* kType = "AbsGrad";
+  template <typename V>
+  V operator()(V x, V g) const {
+    return select(x > 0.0f, g, select(x < 0.0f, -g, V(0.0f)));
+  }
+};
+
+struct Sqrt {
+  static constexpr const char* kType = "Sqrt";
+  template <typename V>
+  V operator()(V x) const {
+    return sqrt(x);
+  }
+};
+
+/// (y, g): g / 2y.
+struct SqrtGrad {
+  static constexpr const char* kType = "SqrtGrad";
+  template <typename V>
+  V operator()(V y, V g) const {
+    return (g * 0.5f) / y;
+  }
+};
+
+struct Exp {
+  static constexpr const char* kType = "Exp";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::exp(x);
+  }
+};
+
+struct Log {
+  static constexpr const char* kType = "Log";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::log(x);
+  }
+};
+
+// --- activations ---
+
+/// max(0, x); NaN stays NaN.
+struct Relu {
+  static constexpr const char* kType = "Relu";
+  template <typename V>
+  V operator()(V x) const {
+    return max(V(0.0f), x);
+  }
+};
+
+/// (y, g).
+struct ReluGrad {
+  static constexpr const char* kType = "ReluGrad";
+  template <typename V>
+  V operator()(V y, V g) const {
+    return select(y > 0.0f, g, V(0.0f));
+  }
+};
+
+struct Gelu {
+  static constexpr const char* kType = "Gelu";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::gelu_tanh(x);
+  }
+};
+
+/// (x, g): with s = σ(w), w = 2√(2/π)(x + 0.044715x³), g·(s + x·s·(1 − s)·w′).
+struct GeluGrad {
+  static constexpr const char* kType = "GeluGrad";
+  template <typename V>
+  V operator()(V x, V g) const {
+    const V square = x * x;
+    const V w = x * fma(square, 0x1.2444f2p-4f, 0x1.988454p0f);
+    const V slope = fma(square, 0x1.b6676cp-3f, 0x1.988454p0f);
+    const V s = simd::sigmoid(w);
+    return g * fma(x * slope, s * (1.0f - s), s);
+  }
+};
+
+struct GeluErf {
+  static constexpr const char* kType = "GeluErf";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::gelu_erf(x);
+  }
+};
+
+/// (x, g): g·(Φ(x) + x·φ(x)), the normal distribution and its density.
+struct GeluErfGrad {
+  static constexpr const char* kType = "GeluErfGrad";
+  template <typename V>
+  V operator()(V x, V g) const {
+    const V cdf = fma(simd::erf(x * 0x1.6a09e6p-1f), 0.5f, 0.5f);
+    const V density = simd::exp(x * x * -0.5f) * 0x1.988454p-2f;
+    return g * fma(x, density, cdf);
+  }
+};
+
+struct Swish {
+  static constexpr const char* kType = "Swish";
+  template <typename V>
+  V operator()(V x) const {
+    return x * simd::sigmoid(x);
+  }
+};
+
+/// (x, g): with s = σ(x), g·(s + x·s·(1 − s)).
+struct SwishGrad {
+  static constexpr const char* kType = "SwishGrad";
+  template <typename V>
+  V operator()(V x, V g) const {
+    const V s = simd::sigmoid(x);
+    return g * fma(x, s * (1.0f - s), s);
+  }
+};
+
+struct Sigmoid {
+  static constexpr const char* kType = "Sigmoid";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::sigmoid(x);
+  }
+};
+
+/// (y, g).
+struct SigmoidGrad {
+  static constexpr const char* kType = "SigmoidGrad";
+  template <typename V>
+  V operator()(V y, V g) const {
+    return g * (y * (1.0f - y));
+  }
+};
+
+struct Tanh {
+  static constexpr const char* kType = "Tanh";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::tanh(x);
+  }
+};
+
+/// (y, g).
+struct TanhGrad {
+  static constexpr const char* kType = "TanhGrad";
+  template <typename V>
+  V operator()(V y, V g) const {
+    return g * fma(-y, y, V(1.0f));
+  }
+};
+
+/// Hyperparameters min, max. NaN stays NaN.
+struct Clip {
+  static constexpr const char* kType = "Clip";
+  float low, high;
+  static Clip make(const double* h);
+  template <typename V>
+  V operator()(V x) const {
+    return min(V(high), max(V(low), x));
+  }
+};
+
+/// (y, g): g where y is inside the bounds.
+struct ClipGrad {
+  static constexpr const char* kType = "ClipGrad";
+  float low, high;
+  static ClipGrad make(const double* h);
+  template <typename V>
+  V operator()(V y, V g) const {
+    return select((y > low) & (y < high), g, V(0.0f));
+  }
+};
+
+using ElementwiseFunctors =
+    std::tuple<Add, Sub, Mul, Div, Max, Min, Neg, Abs, AbsGrad, Sqrt, SqrtGrad, Exp, Log, Relu,
+               ReluGrad, Gelu, GeluGrad, GeluErf, GeluErfGrad, Swish, SwishGrad, Sigmoid,
+               SigmoidGrad, Tanh, TanhGrad, Clip, ClipGrad>;
+
+}  // namespace sluice::ops::functor

@@ -1,0 +1,20 @@
+#pragma once
+#include "sluice/ops/op.h"
+
+namespace sluice::ops {
+
+struct IncrementModOptions {
+  double increment = 1;  ///< Added first.
+  double modulus = 1;    ///< Greater than 0.
+  static constexpr auto fields = std::tuple{field("increment", &IncrementModOptions::increment),
+                                            field("modulus", &IncrementModOptions::modulus)};
+};
+
+const OpDef& increment_mod_def();
+
+/// (t + increment) mod modulus, in [0, modulus). For integers both must be whole; the sum does not overflow.
+Tensor increment_mod(TensorArg t, double increment, double modulus);
+/// The same in place.
+Tensor increment_mod_(TensorArg t, double increment, double modulus);
+
+}  // namespace sluice::ops

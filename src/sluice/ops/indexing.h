@@ -1,0 +1,48 @@
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "sluice/base/shape.h"
+
+namespace sluice::ops {
+
+/// For reference kernels: the offset of point `flat` (row-major over `dims`) of an array that moves
+/// `strides[i]` elements along dimension i. Strides may be 0 or negative.
+class StridedIndex {
+ public:
+  StridedIndex(std::vector<int64_t> dims, std::vector<int64_t> strides, int64_t base = 0)
+      : dims_(std::move(dims)), strides_(std::move(strides)), base_(base) {}
+
+  int64_t operator()(int64_t flat) const {
+    int64_t offset = base_;
+    for (size_t i = dims_.size(); i-- > 0;) {
+      offset += flat % dims_[i] * strides_[i];
+      flat /= dims_[i];
+    }
+    return offset;
+  }
+
+ private:
+  std::vector<int64_t> dims_;
+  std::vector<int64_t> strides_;
+  int64_t base_;
+};
+
+/// A shape seen around one axis: element (o, i, n) is at (o·extent + i)·inner + n.
+struct AxisSplit {
+  int64_t outer = 1;
+  int64_t extent = 1;
+  int64_t inner = 1;
+
+  /// `axis` must be in [0, rank).
+  AxisSplit(const Shape& shape, int axis) : extent(shape[axis]) {
+    for (int a = 0; a < axis; ++a) outer *= shape[a];
+    for (int a = axis + 1; a < shape.rank(); ++a) inner *= shape[a];
+  }
+  int64_t lanes() const { return outer * inner; }
+  /// Offset of the first element of lane `lane`; the others follow `inner` apart.
+  int64_t lane(int64_t lane) const { return lane / inner * extent * inner + lane % inner; }
+};
+
+}  // namespace sluice::ops

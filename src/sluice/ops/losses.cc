@@ -1,0 +1,354 @@
+#include "sluice/ops/losses.h"
+
+#include <limits>
+
+#include "sluice/base/reduce.h"
+#include "sluice/ops/rules.h"
+#include "sluice/ops/scalar_math.h"
+#include "sluice/ops/softmax.h"
+
+namespace sluice::ops {
+namespace {
+
+constexpr float kLeastProbability = std::numeric_limits<float>::min();
+
+/// The labels of a loss and which of them count.
+class Labels {
+ public:
+  template <typename Options>
+  Labels(const KernelArgs& k, int input, int64_t classes, const Options& o)
+      : classes_(classes), has_ignore_(o.has_ignore_index), ignore_(o.ignore_index) {
+    visit_element<float>(k.in_dtype(input), [&]<typename E>(E) {
+      for (const E label : k.in<E>(input)) values_.push_back(static_cast<int64_t>(label));
+    });
+    for (const int64_t label : values_) counted_ += !ignored(label);
+  }
+  int64_t size() const { return static_cast<int64_t>(values_.size()); }
+  int64_t operator[](int64_t i) const { return values_[static_cast<size_t>(i)]; }
+  bool ignored(int64_t label) const { return has_ignore_ && label == ignore_; }
+  bool valid(int64_t label) const { return label >= 0 && label < classes_; }
+  /// What the sum is divided by for a mean; 1 rather than 0, so that ignoring all gives 0.
+  int64_t divisor() const { return counted_ > 0 ? counted_ : 1; }
+
+ private:
+  std::vector<int64_t> values_;
+  int64_t classes_;
+  bool has_ignore_;
+  int64_t ignore_;
+  int64_t counted_ = 0;
+};
+
+void check_reduction(LossReduction reduction, std::string_view name, std::string_view constraint) {
+  require(reduction >= LossReduction::kMean && reduction <= LossReduction::kNone,
+          "{} {}: unknown reduction {}", name, constraint, static_cast<int>(reduction));
+}
+
+/// Checks (C1) to (C3) and gives the loss's spec.
+TensorSpec infer_loss(const OpView& op, LossReduction reduction) {
+  const std::string& name = op.def().name;
+  const TensorSpec& probs = op.input(0);
+  const TensorSpec& labels = op.input(1);
+  require_float(probs, name + " (C1): probs");
+  require_index(labels, name + " (C2): labels");
+  require(probs.shape.rank() >= 1, "{} (C3): probs is a scalar", name);
+  const Shape samples(std::vector<int64_t>(probs.shape.begin(), probs.shape.end() - 1));
+  require(labels.shape == samples, "{} (C3): probs is {}, so labels must have shape {}, got {}",
+          name, to_string(probs), to_string(samples), to_string(labels));
+  check_reduction(reduction, name, "(C4)");
+  return {reduction == LossReduction::kNone ? samples : Shape{}, probs.dtype, {}};
+}
+
+std::vector<TensorSpec> infer_nll(const OpView& op) {
+  return {infer_loss(op, op.options<NllLossOptions>().reduction)};
+}
+
+std::vector<TensorSpec> infer_with_grad(const OpView& op) {
+  return {infer_loss(op, op.options<NllSoftmaxGradOptions>().reduction),
+          {op.input(0).shape, op.input(0).dtype, {}}};
+}
+
+template <typename T>
+void write_loss(const Labels& labels, LossReduction reduction, const T* probs, int64_t classes,
+                bool log_prob, T* loss) {
+  const auto one = [&](int64_t i) -> T {
+    const int64_t label = labels[i];
+    if (labels.ignored(label)) return 0;
+    if (!labels.valid(label)) return std::numeric_limits<T>::quiet_NaN();
+    const T p = probs[i * classes + label];
+    return log_prob ? -p : -math::log(math::max(p, static_cast<T>(kLeastProbability)));
+  };
+  if (reduction == LossReduction::kNone) {
+    for (int64_t i = 0; i < labels.size(); ++i) loss[i] = one(i);
+    return;
+  }
+  const T total = canonical_sum<T>(labels.size(), one);
+  *loss = reduction == LossReduction::kSum ? total : total / static_cast<T>(labels.divisor());
+}
+
+template <typename T>
+void reference_nll(const KernelArgs& k) {
+  const auto o = k.options<NllLossOptions>();
+  const int64_t classes = k.in_shape(0).dim(-1);
+  write_loss(Labels(k, 1, classes, o), o.reduction, k.in<T>(0).data(), classes, o.log_prob,
+             k.out<T>(0).data());
+}
+
+template <typename T>
+void reference_with_grad(const KernelArgs& k) {
+  const auto o = k.options<NllSoftmaxGradOptions>();
+  const int64_t classes = k.in_shape(0).dim(-1);
+  const Labels labels(k, 1, classes, o);
+  const T* probs = k.in<T>(0).data();
+  write_loss(labels, o.reduction, probs, classes, false, k.out<T>(0).data());
+  T scale = static_cast<T>(o.loss_grad);
+  if (o.reduction == LossReduction::kMean) scale = scale / static_cast<T>(labels.divisor());
+  T* dx = k.out<T>(1).data();
+  for (int64_t i = 0; i < labels.size(); ++i) {
+    const int64_t label = labels[i];
+    for (int64_t c = 0; c < classes; ++c) {
+      const int64_t at = i * classes + c;
+      if (labels.ignored(label)) {
+        dx[at] = 0;
+      } else if (!labels.valid(label)) {
+        dx[at] = std::numeric_limits<T>::quiet_NaN();
+      } else {
+        dx[at] = (c == label ? probs[at] - 1 : probs[at]) * scale;
+      }
+    }
+  }
+}
+
+std::vector<TensorSpec> infer_nll_grad(const OpView& op) {
+  const auto o = op.options<NllGradOptions>();
+  const TensorSpec& grad = op.input(0);
+  const TensorSpec& labels = op.input(1);
+  require_float(grad, "nll_grad (C1): grad");
+  require_index(labels, "nll_grad (C2): labels");
+  check_reduction(o.reduction, "nll_grad", "(C3)");
+  require(o.classes >= 0, "nll_grad (C3): {} classes", o.classes);
+  const Shape want = o.reduction == LossReduction::kNone ? labels.shape : Shape{};
+  require(grad.shape == want, "nll_grad (C4): grad must have shape {}, got {}", to_string(want),
+          to_string(grad));
+  std::vector<int64_t> dims = labels.shape.dims();
+  dims.push_back(o.classes);
+  const TensorSpec result{Shape(std::move(dims)), grad.dtype, {}};
+  require(op.inputs() <= 3, "nll_grad (C5): {} operands", op.inputs());
+  if (op.inputs() == 3) {
+    require(op.input(2).shape == result.shape && op.input(2).dtype == grad.dtype,
+            "nll_grad (C5): probs must be {}, got {}", to_string(result), to_string(op.input(2)));
+  }
+  return {result};
+}
+
+template <typename T>
+void reference_nll_grad(const KernelArgs& k) {
+  const auto o = k.options<NllGradOptions>();
+  const Labels labels(k, 1, o.classes, o);
+  const auto grad = k.in<T>(0);
+  const T* probs = k.op().inputs() == 3 ? k.in<T>(2).data() : nullptr;
+  T* dx = k.out<T>(0).data();
+  for (int64_t i = 0; i < labels.size(); ++i) {
+    const int64_t label = labels[i];
+    T g = -grad[o.reduction == LossReduction::kNone ? static_cast<size_t>(i) : 0];
+    if (o.reduction == LossReduction::kMean) g = g / static_cast<T>(labels.divisor());
+    for (int64_t c = 0; c < o.classes; ++c) {
+      T& d = dx[i * o.classes + c];
+      d = 0;
+      if (labels.ignored(label)) continue;
+      if (!labels.valid(label)) d = std::numeric_limits<T>::quiet_NaN();
+      if (c != label) continue;
+      d = probs == nullptr
+              ? g
+              : g / math::max(probs[i * o.classes + c], static_cast<T>(kLeastProbability));
+    }
+  }
+}
+
+Tensors grad_nll(GradContext& g) {
+  const auto o = g.options<NllLossOptions>();
+  std::vector<TensorArg> inputs{g.grad(0), g.input(1)};
+  if (!o.log_prob) inputs.emplace_back(g.input(0));
+  const NllGradOptions options{.reduction = o.reduction,
+                               .has_ignore_index = o.has_ignore_index,
+                               .ignore_index = o.ignore_index,
+                               .classes = g.op().input(0).shape.dim(-1)};
+  return {emit_one(nll_grad_def(), inputs, options), {}};
+}
+
+HostTensor labels_of(Shape shape, const std::vector<int32_t>& values) {
+  return HostTensor::of<int32_t>(std::move(shape), i32, values);
+}
+
+const char* const kLossRules =
+    " A label outside [0, classes) gives NaN. (C1) probs is floating point. (C2) labels is int32 "
+    "or uint32. (C3) labels "
+    "has the shape of probs without its last axis. (C4) The reduction is mean (0), sum (1) or none "
+    "(2).";
+
+/// Samples that both forward losses share; `with` makes options.
+template <typename With>
+void add_loss_samples(OpDef& d, With with) {
+  const std::pair<double, double> domain{0.1, 1.0};
+  const auto labels = labels_of({4}, {0, 2, 1, 2});
+  d.samples = {{.inputs = {f32_spec({4, 3}), i32_spec({4})},
+                .domain = domain,
+                .values = {std::nullopt, labels}},
+               {.inputs = {f32_spec({4, 3}), i32_spec({4})},
+                .options = with(LossReduction::kSum, true, 2),
+                .domain = domain,
+                .values = {std::nullopt, labels}},
+               {.inputs = {f32_spec({2, 2, 3}), {{2, 2}, u32, {}}},
+                .options = with(LossReduction::kNone, false, 0),
+                .domain = domain,
+                .values = {std::nullopt, labels.reshaped({2, 2}).cast(u32)}},
+               {.inputs = {f32_spec({4, 3}), i32_spec({4})},
+                .options = with(LossReduction::kMean, true, 2),
+                .domain = domain,
+                .values = {std::nullopt, labels_of({4}, {0, 2, -1, 2})},
+                .gradient = false},
+               {.inputs = {f32_spec({5}), i32_spec({})},
+                .options = with(LossReduction::kMean, true, 3),
+                .domain = domain,
+                .values = {std::nullopt, labels_of({}, {3})}}};
+  d.must_fail = {
+      {"(C1)", {i32_spec({4, 3}), i32_spec({4})}, {}},
+      {"(C2)", {f32_spec({4, 3}), f32_spec({4})}, {}},
+      {"(C3)", {f32_spec({4, 3}), i32_spec({3})}, {}},
+      {"(C3)", {f32_spec({}), i32_spec({})}, {}},
+      {"(C4)", {f32_spec({4, 3}), i32_spec({4})}, with(static_cast<LossReduction>(7), false, 0)}};
+}
+
+}  // namespace
+
+const OpDef& nll_loss_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "Nll";
+    d.name = "nll_loss";
+    d.doc = std::string(
+                "-log p[label] of each sample, or -p[label] with log_prob; then mean over those "
+                "not ignored, sum, "
+                "or none. Probabilities count as at least 2⁻¹²⁶.") +
+            kLossRules;
+    d.inputs = {{"probs"}, {"labels"}};
+    d.outputs = {"loss"};
+    d.options = to_attrs(NllLossOptions{});
+    d.infer = infer_nll;
+    d.grad = grad_nll;
+    d.reference_float = reference_nll<float>;
+    d.reference_double = reference_nll<double>;
+    d.flops = [](const OpView& op) { return 2.0 * static_cast<double>(op.input(1).elements()); };
+    add_loss_samples(d, [](LossReduction reduction, bool has_ignore, int64_t ignore) {
+      return to_attrs(NllLossOptions{
+          .reduction = reduction, .has_ignore_index = has_ignore, .ignore_index = ignore});
+    });
+    d.samples.push_back({.inputs = {f32_spec({4, 3}), i32_spec({4})},
+                         .options = to_attrs(NllLossOptions{.log_prob = true}),
+                         .values = {std::nullopt, labels_of({4}, {0, 2, 1, 2})}});
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& nll_grad_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "NllGrad";
+    d.name = "nll_grad";
+    d.doc =
+        "Gradient of nll_loss: -grad/p at each label (-grad where probs is not given: "
+        "log-probabilities), divided by "
+        "the samples that count for a mean; zero elsewhere. (C1) grad is floating point. (C2) "
+        "labels is int32 or "
+        "uint32. (C3) The reduction is known and classes is not negative. (C4) grad is a scalar, "
+        "or has the shape of "
+        "labels without reduction. (C5) probs, if given, has the shape of labels with the classes, "
+        "and grad's dtype.";
+    d.inputs = {{"grad"}, {"labels"}, {"probs"}};
+    d.variadic = true;
+    d.outputs = {"dx"};
+    d.options = to_attrs(NllGradOptions{});
+    d.infer = infer_nll_grad;
+    d.reference_float = reference_nll_grad<float>;
+    d.reference_double = reference_nll_grad<double>;
+    d.flops_per_element = 1;
+    const auto with = [](LossReduction reduction, int64_t classes) {
+      return to_attrs(NllGradOptions{.reduction = reduction, .classes = classes});
+    };
+    const auto labels = labels_of({4}, {0, 2, 1, 2});
+    d.samples = {{.inputs = {f32_spec({}), i32_spec({4}), f32_spec({4, 3})},
+                  .options = with(LossReduction::kMean, 3),
+                  .domain = {0.1, 1},
+                  .values = {std::nullopt, labels}},
+                 {.inputs = {f32_spec({4}), i32_spec({4})},
+                  .options = with(LossReduction::kNone, 3),
+                  .values = {std::nullopt, labels}}};
+    d.must_fail = {
+        {"(C1)", {i32_spec({}), i32_spec({4})}, with(LossReduction::kMean, 3)},
+        {"(C2)", {f32_spec({}), f32_spec({4})}, with(LossReduction::kMean, 3)},
+        {"(C3)", {f32_spec({}), i32_spec({4})}, with(LossReduction::kMean, -1)},
+        {"(C4)", {f32_spec({}), i32_spec({4})}, with(LossReduction::kNone, 3)},
+        {"(C5)", {f32_spec({}), i32_spec({4}), f32_spec({4, 2})}, with(LossReduction::kMean, 3)}};
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& nll_loss_with_softmax_grad_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "NlllWithSoftmaxGradDirect";
+    d.name = "nll_loss_with_softmax_grad";
+    d.doc = std::string(
+                "nll_loss of a softmax's probabilities, and the gradient of loss_grad times it "
+                "with respect to the "
+                "softmax's operand: (probs - onehot(labels))·loss_grad, divided by the samples "
+                "that count for a "
+                "mean. The loss itself is not scaled. Probabilities count as at least 2⁻¹²⁶ in the "
+                "loss.") +
+            kLossRules;
+    d.inputs = {{"probs"}, {"labels"}};
+    d.outputs = {"loss", "dx"};
+    d.options = to_attrs(NllSoftmaxGradOptions{});
+    d.may_coincide = {{0, 1}};
+    d.infer = infer_with_grad;
+    d.reference_float = reference_with_grad<float>;
+    d.reference_double = reference_with_grad<double>;
+    d.flops = [](const OpView& op) { return 2.0 * static_cast<double>(op.input(0).elements()); };
+    add_loss_samples(d, [](LossReduction reduction, bool has_ignore, int64_t ignore) {
+      return to_attrs(NllSoftmaxGradOptions{.reduction = reduction,
+                                            .has_ignore_index = has_ignore,
+                                            .ignore_index = ignore,
+                                            .loss_grad = 8.0});
+    });
+    return d;
+  }();
+  return def;
+}
+
+Tensor nll_loss(TensorArg probs, TensorArg labels, const NllLossOptions& options) {
+  return emit_one(nll_loss_def(), {probs, labels}, options);
+}
+
+std::pair<Tensor, Tensor> nll_loss_with_softmax_grad(TensorArg probs, TensorArg labels,
+                                                     const NllSoftmaxGradOptions& options) {
+  const Tensors y = emit(nll_loss_with_softmax_grad_def(), {probs, labels}, to_attrs(options));
+  return {y[0], y[1]};
+}
+
+Tensor cross_entropy(TensorArg logits, TensorArg labels, const NllLossOptions& options) {
+  NllLossOptions o = options;
+  o.log_prob = true;
+  return nll_loss({log_softmax(logits), logits.where}, labels, o);
+}
+
+std::pair<Tensor, Tensor> cross_entropy_with_grad(TensorArg logits, TensorArg labels,
+                                                  const NllSoftmaxGradOptions& options) {
+  return nll_loss_with_softmax_grad({softmax(logits), logits.where}, labels, options);
+}
+
+std::vector<const OpDef*> losses_ops() {
+  return {&nll_loss_def(), &nll_grad_def(), &nll_loss_with_softmax_grad_def()};
+}
+
+}  // namespace sluice::ops

@@ -1,0 +1,209 @@
+#include "sluice/ops/matmul.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sluice/ops/reshape.h"
+#include "sluice/ops/rules.h"
+
+namespace sluice::ops {
+namespace {
+
+enum class Side { kLhs, kRhs };
+
+MatrixView view_of(const Shape& shape, bool transposed, Side side) {
+  MatrixView v;
+  if (shape.rank() == 1) {
+    (side == Side::kLhs ? v.cols : v.rows) = shape[0];
+    v.row_stride = side == Side::kLhs ? shape[0] : 1;
+    return v;
+  }
+  v.batch = Shape(std::vector<int64_t>(shape.begin(), shape.end() - 2));
+  v.rows = shape.dim(-2);
+  v.cols = shape.dim(-1);
+  v.row_stride = v.cols;
+  if (transposed) {
+    std::swap(v.rows, v.cols);
+    std::swap(v.row_stride, v.col_stride);
+  }
+  return v;
+}
+
+Shape with_matrix(const Shape& batch, int64_t rows, int64_t cols) {
+  std::vector<int64_t> dims = batch.dims();
+  dims.push_back(rows);
+  dims.push_back(cols);
+  return Shape(std::move(dims));
+}
+
+std::vector<TensorSpec> infer(const OpView& op) {
+  require_float(op.input(0), "matmul (C1): lhs");
+  require(op.input(0).dtype == op.input(1).dtype, "matmul (C1): lhs is {}, rhs is {}",
+          to_string(op.input(0)), to_string(op.input(1)));
+  const MatmulShape s =
+      matmul_shape(op.input(0).shape, op.input(1).shape, op.options<MatmulOptions>());
+  return {{s.out, op.input(0).dtype, {}}};
+}
+
+// With A (m x k) and B (k x n):  dA = G Bᵀ,  dB = Aᵀ G.  A transposed operand's gradient is the
+// transpose of that.
+Tensors grad(GradContext& g) {
+  const auto o = g.options<MatmulOptions>();
+  const Shape& lhs = g.op().input(0).shape;
+  const Shape& rhs = g.op().input(1).shape;
+  const MatmulShape s = matmul_shape(lhs, rhs, o);
+  const auto as = [](const Tensor& t, const Shape& shape) {
+    return t.shape() == shape ? t : reshape(t, shape);
+  };
+  const Shape lhs_matrix = lhs.rank() == 1 ? Shape{1, s.k} : lhs;
+  const Shape rhs_matrix = rhs.rank() == 1 ? Shape{s.k, 1} : rhs;
+  const Tensor out = as(g.grad(0), with_matrix(s.batch, s.m, s.n));
+  Tensors result(2);
+  if (g.needs(0)) {
+    const Tensor b = as(g.input(1), rhs_matrix);
+    const Tensor d =
+        o.lhs_transposed
+            ? matmul(b, out, {.lhs_transposed = o.rhs_transposed, .rhs_transposed = true})
+            : matmul(out, b, {.rhs_transposed = !o.rhs_transposed});
+    result[0] = as(reduce_to(d, lhs_matrix), lhs);
+  }
+  if (g.needs(1)) {
+    Tensor a = as(g.input(0), lhs_matrix);
+    Tensor out_rows = out;
+    if (rhs_matrix.rank() == 2 && lhs_matrix.rank() > 2 && !o.lhs_transposed) {
+      // One product over all rows of the batch, instead of one per matrix and a sum.
+      const int64_t rows = s.batch.elements() * s.m;
+      a = reshape(a, {rows, s.k});
+      out_rows = reshape(out, {rows, s.n});
+    }
+    const Tensor d =
+        o.rhs_transposed
+            ? matmul(out_rows, a, {.lhs_transposed = true, .rhs_transposed = o.lhs_transposed})
+            : matmul(a, out_rows, {.lhs_transposed = !o.lhs_transposed});
+    result[1] = as(reduce_to(d, rhs_matrix), rhs);
+  }
+  return result;
+}
+
+template <typename T>
+void reference(const KernelArgs& args) {
+  const MatmulShape s =
+      matmul_shape(args.in_shape(0), args.in_shape(1), args.options<MatmulOptions>());
+  const BroadcastIndex lhs_batch(s.lhs.batch, s.batch);
+  const BroadcastIndex rhs_batch(s.rhs.batch, s.batch);
+  const T* lhs = args.in<T>(0).data();
+  const T* rhs = args.in<T>(1).data();
+  T* out = args.out<T>(0).data();
+  for (int64_t b = 0; b < s.batch.elements(); ++b) {
+    const T* x = lhs + lhs_batch(b) * s.m * s.k;
+    const T* y = rhs + rhs_batch(b) * s.k * s.n;
+    for (int64_t i = 0; i < s.m; ++i, out += s.n) {
+      std::fill_n(out, s.n, T{0});
+      // k outside j: each element still sums in ascending k, and rows of rhs are read in order.
+      for (int64_t k = 0; k < s.k; ++k) {
+        const T p = x[i * s.lhs.row_stride + k * s.lhs.col_stride];
+        for (int64_t j = 0; j < s.n; ++j) {
+          const T q = y[k * s.rhs.row_stride + j * s.rhs.col_stride];
+          if constexpr (std::is_same_v<T, float>) {
+            out[j] = std::fma(p, q, out[j]);
+          } else {
+            out[j] += p * q;
+          }
+        }
+      }
+    }
+  }
+}
+
+double flops(const OpView& op) {
+  const MatmulShape s =
+      matmul_shape(op.input(0).shape, op.input(1).shape, op.options<MatmulOptions>());
+  return 2.0 * static_cast<double>(s.batch.elements()) * static_cast<double>(s.m) *
+         static_cast<double>(s.n) * static_cast<double>(s.k);
+}
+
+}  // namespace
+
+MatmulShape matmul_shape(const Shape& lhs, const Shape& rhs, const MatmulOptions& options) {
+  require(lhs.rank() >= 1 && rhs.rank() >= 1, "matmul (C2): operands {} and {} must not be scalars",
+          to_string(lhs), to_string(rhs));
+  require(
+      !(options.lhs_transposed && lhs.rank() == 1) && !(options.rhs_transposed && rhs.rank() == 1),
+      "matmul (C3): operands {} and {}: a vector cannot be transposed", to_string(lhs),
+      to_string(rhs));
+  MatmulShape s;
+  s.lhs = view_of(lhs, options.lhs_transposed, Side::kLhs);
+  s.rhs = view_of(rhs, options.rhs_transposed, Side::kRhs);
+  s.m = s.lhs.rows;
+  s.k = s.lhs.cols;
+  s.n = s.rhs.cols;
+  require(s.k == s.rhs.rows, "matmul (C4): {}{} x {}{}: inner sizes {} and {} differ",
+          to_string(lhs), options.lhs_transposed ? " transposed" : "", to_string(rhs),
+          options.rhs_transposed ? " transposed" : "", s.k, s.rhs.rows);
+  s.batch = broadcast(s.lhs.batch, s.rhs.batch, "matmul (C5): batch axes");
+  std::vector<int64_t> out = s.batch.dims();
+  if (lhs.rank() > 1) out.push_back(s.m);
+  if (rhs.rank() > 1) out.push_back(s.n);
+  s.out = Shape(std::move(out));
+  return s;
+}
+
+const OpDef& matmul_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "MatMul";
+    d.name = "matmul";
+    d.doc =
+        "Matrix product as numpy.matmul, of operands optionally transposed over their last two "
+        "axes. In float32 each "
+        "element is one chain of fused multiply-adds in ascending k, from zero. (C1) Both operands "
+        "have the same "
+        "floating dtype. (C2) No operand is a scalar. (C3) A transposed operand has at least two "
+        "axes. (C4) The inner "
+        "sizes are equal. (C5) The batch axes broadcast.";
+    d.inputs = {{"lhs"}, {"rhs"}};
+    d.outputs = {"y"};
+    d.options = to_attrs(MatmulOptions{});
+    d.infer = infer;
+    d.grad = grad;
+    d.reference_float = reference<float>;
+    d.reference_double = reference<double>;
+    d.flops = flops;
+    const auto flags = [](bool lhs, bool rhs) {
+      return to_attrs(MatmulOptions{.lhs_transposed = lhs, .rhs_transposed = rhs});
+    };
+    d.samples = {{.inputs = {f32_spec({2, 3}), f32_spec({3, 4})}},
+                 {.inputs = {f32_spec({17, 33}), f32_spec({33, 19})}, .gradient = false},
+                 {.inputs = {f32_spec({3, 2}), f32_spec({3, 4})}, .options = flags(true, false)},
+                 {.inputs = {f32_spec({2, 3}), f32_spec({4, 3})}, .options = flags(false, true)},
+                 {.inputs = {f32_spec({3, 2}), f32_spec({4, 3})}, .options = flags(true, true)},
+                 {.inputs = {f32_spec({3}), f32_spec({3})}},
+                 {.inputs = {f32_spec({3}), f32_spec({3, 2})}},
+                 {.inputs = {f32_spec({2, 3}), f32_spec({3})}},
+                 {.inputs = {f32_spec({3}), f32_spec({2, 4, 3})}, .options = flags(false, true)},
+                 {.inputs = {f32_spec({4, 3, 2}), f32_spec({3})}, .options = flags(true, false)},
+                 {.inputs = {f32_spec({5, 2, 3}), f32_spec({3, 4})}},
+                 {.inputs = {f32_spec({5, 2, 3}), f32_spec({4, 3})}, .options = flags(false, true)},
+                 {.inputs = {f32_spec({5, 3, 2}), f32_spec({4, 3})}, .options = flags(true, true)},
+                 {.inputs = {f32_spec({2, 3}), f32_spec({5, 3, 4})}},
+                 {.inputs = {f32_spec({2, 1, 2, 3}), f32_spec({5, 3, 2})}},
+                 {.inputs = {f32_spec({2, 0}), f32_spec({0, 3})}, .gradient = false},
+                 {.inputs = {{{4, 3}, f16, {}}, {{3, 5}, f16, {}}}, .gradient = false}};
+    d.must_fail = {{"(C1)", {i32_spec({2, 2}), i32_spec({2, 2})}},
+                   {"(C1)", {f32_spec({2, 2}), {{2, 2}, f16, {}}}},
+                   {"(C2)", {f32_spec({}), f32_spec({2})}},
+                   {"(C3)", {f32_spec({2}), f32_spec({2, 2})}, flags(true, false)},
+                   {"(C4)", {f32_spec({2, 3}), f32_spec({4, 2})}},
+                   {"(C5)", {f32_spec({2, 2, 3}), f32_spec({3, 3, 2})}}};
+    return d;
+  }();
+  return def;
+}
+
+Tensor matmul(TensorArg lhs, TensorArg rhs, const MatmulOptions& options) {
+  return emit_one(matmul_def(), {lhs, rhs}, options);
+}
+
+std::vector<const OpDef*> matmul_ops() { return {&matmul_def()}; }
+
+}  // namespace sluice::ops

@@ -1,0 +1,239 @@
+#include "sluice/ops/reduction_grads.h"
+
+#include <cmath>
+
+#include "sluice/ops/indexing.h"
+#include "sluice/ops/rules.h"
+#include "sluice/ops/scalar_math.h"
+
+namespace sluice::ops {
+namespace {
+
+enum class Kind { kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
+
+constexpr bool reads_x(Kind kind) { return kind != Kind::kMean && kind != Kind::kLogSum; }
+constexpr bool reads_y(Kind kind) {
+  return kind == Kind::kMax || kind == Kind::kMin || kind == Kind::kL2 || kind == Kind::kLogSum ||
+         kind == Kind::kLogSumExp;
+}
+
+Reduction reduction_of(const OpView& op) {
+  const auto o = op.options<ReduceGradOptions>();
+  return Reduction(o.shape, {.axes = o.axes, .keepdims = o.keepdims}, op.def().name);
+}
+
+template <Kind kind>
+std::vector<TensorSpec> infer(const OpView& op) {
+  const std::string& name = op.def().name;
+  const TensorSpec& grad = op.input(0);
+  require_float(grad, name + " (C1): grad");
+  const Reduction r = reduction_of(op);
+  const Shape shape = op.options<ReduceGradOptions>().shape;
+  require(grad.shape == r.out, "{} (C3): grad is {}, the reduction of {} is {}", name,
+          to_string(grad), to_string(shape), to_string(r.out));
+  for (int i = 1; i < op.inputs(); ++i) {
+    const TensorSpec want{reads_x(kind) && i == 1 ? shape : r.out, grad.dtype, {}};
+    require(op.input(i).shape == want.shape && op.input(i).dtype == want.dtype,
+            "{} (C3): {} is {}, must be {}", name, op.def().inputs[static_cast<size_t>(i)].name,
+            to_string(op.input(i)), to_string(want));
+  }
+  return {{shape, grad.dtype, {}}};
+}
+
+template <typename T>
+bool ties(T x, T y) {
+  return x == y || (x != x && y != y);
+}
+
+/// Gradient of `n` elements; at(i) is the place of element i.
+template <Kind kind, typename T, typename At>
+void lane_gradient(int64_t n, T grad, const T* x, T y, T* dx, At at) {
+  if constexpr (kind == Kind::kMax || kind == Kind::kMin) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; ++i) count += ties(x[at(i)], y);
+    const T share = grad / static_cast<T>(count);
+    for (int64_t i = 0; i < n; ++i) dx[at(i)] = ties(x[at(i)], y) ? share : T{0};
+  } else if constexpr (kind == Kind::kProd) {
+    // Product of those before, kept in dx, times product of those after: no division, so zeros are
+    // fine.
+    T before = 1;
+    for (int64_t i = 0; i < n; ++i) {
+      dx[at(i)] = before;
+      before *= x[at(i)];
+    }
+    T after = grad;
+    for (int64_t i = n - 1; i >= 0; --i) {
+      dx[at(i)] *= after;
+      after *= x[at(i)];
+    }
+  } else {
+    const auto one = [&](int64_t i) -> T {
+      if constexpr (kind == Kind::kMean) return grad / static_cast<T>(n);
+      if constexpr (kind == Kind::kL1)
+        return x[at(i)] > 0 ? grad : x[at(i)] < 0 ? -grad : grad * x[at(i)];
+      if constexpr (kind == Kind::kL2) return y == 0 ? T{0} : grad * (x[at(i)] / y);
+      if constexpr (kind == Kind::kLogSum) return grad * math::exp(-y);
+      if constexpr (kind == Kind::kLogSumExp) return grad * math::exp(x[at(i)] - y);
+      if constexpr (kind == Kind::kSumSquare) return (grad + grad) * x[at(i)];
+    };
+    for (int64_t i = 0; i < n; ++i) dx[at(i)] = one(i);
+  }
+}
+
+template <Kind kind, typename T>
+void reference(const KernelArgs& k) {
+  const Reduction r = reduction_of(k.op());
+  const StridedIndex lane(r.kept_dims, r.kept_strides);
+  const StridedIndex element(r.reduced_dims, r.reduced_strides);
+  const auto grad = k.in<T>(0);
+  const T* x = reads_x(kind) ? k.in<T>(1).data() : nullptr;
+  const T* y = reads_y(kind) ? k.in<T>(k.op().inputs() - 1).data() : nullptr;
+  T* dx = k.out<T>(0).data();
+  for (size_t o = 0; o < grad.size(); ++o) {
+    const int64_t first = lane(static_cast<int64_t>(o));
+    lane_gradient<kind, T>(r.extent, grad[o], x, y == nullptr ? T{0} : y[o], dx,
+                           [&](int64_t i) { return first + element(i); });
+  }
+}
+
+template <Kind kind>
+OpDef gradient(const char* type, const char* name, const char* formula) {
+  OpDef d;
+  d.type = type;
+  d.name = name;
+  d.doc = std::string(formula) +
+          " (C1) grad is floating point. (C2) Axes are in range and distinct. (C3) grad and y have "
+          "the shape of the "
+          "reduction's result, x that of its operand, all one dtype.";
+  d.inputs = {{"grad"}};
+  if (reads_x(kind)) d.inputs.push_back({"x"});
+  if (reads_y(kind)) d.inputs.push_back({"y"});
+  d.outputs = {"dx"};
+  d.options = to_attrs(ReduceGradOptions{});
+  d.infer = infer<kind>;
+  d.reference_float = reference<kind, float>;
+  d.reference_double = reference<kind, double>;
+  d.flops_per_element = 2;
+  const auto sample = [](const Shape& shape, std::vector<int64_t> axes, bool keepdims) {
+    const Reduction r(shape, {.axes = axes, .keepdims = keepdims}, "sample");
+    Sample s;
+    s.inputs = {f32_spec(r.out)};
+    if (reads_x(kind)) s.inputs.push_back(f32_spec(shape));
+    if (reads_y(kind)) s.inputs.push_back(f32_spec(r.out));
+    s.options =
+        to_attrs(ReduceGradOptions{.axes = std::move(axes), .keepdims = keepdims, .shape = shape});
+    s.domain = {0.5, 1.5};
+    return s;
+  };
+  d.samples = {sample({37}, {}, false), sample({3, 5}, {0}, false),
+               sample({4, 3, 2}, {1, -1}, true), sample({}, {}, false)};
+  if (kind == Kind::kMax || kind == Kind::kMin) {
+    // y must be one of the x, or nothing ties.
+    const bool largest = kind == Kind::kMax;
+    const auto x = HostTensor::of<float>({2, 3}, f32, {1, 3, 3, 5, 5, 1});
+    const auto y = HostTensor::of<float>(
+        {2}, f32, largest ? std::vector<float>{3, 5} : std::vector<float>{1, 1});
+    Sample s = sample({2, 3}, {1}, false);
+    s.values = {std::nullopt, x, y};
+    d.samples = {s};
+  }
+  const auto options = [](std::vector<int64_t> axes) {
+    return to_attrs(ReduceGradOptions{.axes = std::move(axes), .shape = {2, 3}});
+  };
+  const auto specs = [](TensorSpec grad) {
+    return std::vector<TensorSpec>(1 + reads_x(kind) + reads_y(kind), grad);
+  };
+  d.must_fail = {{"(C1)", specs(i32_spec({3})), options({0})},
+                 {"(C2)", specs(f32_spec({3})), options({5})},
+                 {"(C3)", specs(f32_spec({4})), options({0})}};
+  return d;
+}
+
+ReduceGradOptions with_shape(const ReduceOptions& o, const Shape& shape) {
+  return {.axes = o.axes, .keepdims = o.keepdims, .shape = shape};
+}
+
+const OpDef& mean_def() {
+  static const OpDef def = gradient<Kind::kMean>("ReduceMeanGrad", "reduce_mean_grad", "grad / n.");
+  return def;
+}
+const OpDef& max_def() {
+  static const OpDef def = gradient<Kind::kMax>(
+      "ReduceMaxGrad", "reduce_max_grad",
+      "grad where x is the maximum y, shared equally by ties; zero elsewhere.");
+  return def;
+}
+const OpDef& min_def() {
+  static const OpDef def = gradient<Kind::kMin>(
+      "ReduceMinGrad", "reduce_min_grad",
+      "grad where x is the minimum y, shared equally by ties; zero elsewhere.");
+  return def;
+}
+const OpDef& prod_def() {
+  static const OpDef def = gradient<Kind::kProd>("ReduceProdGrad", "reduce_prod_grad",
+                                                 "grad times the product of the other elements.");
+  return def;
+}
+const OpDef& l1_def() {
+  static const OpDef def = gradient<Kind::kL1>("ReduceL1Grad", "reduce_l1_grad", "grad·sign(x).");
+  return def;
+}
+const OpDef& l2_def() {
+  static const OpDef def =
+      gradient<Kind::kL2>("ReduceL2Grad", "reduce_l2_grad", "grad·x/y, zero where y is zero.");
+  return def;
+}
+const OpDef& log_sum_def() {
+  static const OpDef def =
+      gradient<Kind::kLogSum>("ReduceLogSumGrad", "reduce_log_sum_grad", "grad·e⁻ʸ.");
+  return def;
+}
+const OpDef& log_sum_exp_def() {
+  static const OpDef def =
+      gradient<Kind::kLogSumExp>("ReduceLogSumExpGrad", "reduce_log_sum_exp_grad", "grad·eˣ⁻ʸ.");
+  return def;
+}
+const OpDef& sum_square_def() {
+  static const OpDef def =
+      gradient<Kind::kSumSquare>("ReduceSumSquareGrad", "reduce_sum_square_grad", "2·grad·x.");
+  return def;
+}
+
+}  // namespace
+
+Tensor reduce_mean_grad(TensorArg grad, const Shape& shape, const ReduceOptions& options) {
+  return emit_one(mean_def(), {grad}, with_shape(options, shape));
+}
+Tensor reduce_max_grad(TensorArg grad, TensorArg x, TensorArg y, const ReduceOptions& options) {
+  return emit_one(max_def(), {grad, x, y}, with_shape(options, x->shape()));
+}
+Tensor reduce_min_grad(TensorArg grad, TensorArg x, TensorArg y, const ReduceOptions& options) {
+  return emit_one(min_def(), {grad, x, y}, with_shape(options, x->shape()));
+}
+Tensor reduce_prod_grad(TensorArg grad, TensorArg x, const ReduceOptions& options) {
+  return emit_one(prod_def(), {grad, x}, with_shape(options, x->shape()));
+}
+Tensor reduce_l1_grad(TensorArg grad, TensorArg x, const ReduceOptions& options) {
+  return emit_one(l1_def(), {grad, x}, with_shape(options, x->shape()));
+}
+Tensor reduce_l2_grad(TensorArg grad, TensorArg x, TensorArg y, const ReduceOptions& options) {
+  return emit_one(l2_def(), {grad, x, y}, with_shape(options, x->shape()));
+}
+Tensor reduce_log_sum_grad(TensorArg grad, TensorArg y, const Shape& shape,
+                           const ReduceOptions& options) {
+  return emit_one(log_sum_def(), {grad, y}, with_shape(options, shape));
+}
+Tensor reduce_log_sum_exp_grad(TensorArg grad, TensorArg x, TensorArg y,
+                               const ReduceOptions& options) {
+  return emit_one(log_sum_exp_def(), {grad, x, y}, with_shape(options, x->shape()));
+}
+Tensor reduce_sum_square_grad(TensorArg grad, TensorArg x, const ReduceOptions& options) {
+  return emit_one(sum_square_def(), {grad, x}, with_shape(options, x->shape()));
+}
+
+std::vector<const OpDef*> reduction_grads_ops() {
+  return {&mean_def(), &max_def(),     &min_def(),         &prod_def(),      &l1_def(),
+          &l2_def(),   &log_sum_def(), &log_sum_exp_def(), &sum_square_def()};
+}
+
+}  // namespace sluice::ops

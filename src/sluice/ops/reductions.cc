@@ -1,0 +1,320 @@
+#include "sluice/ops/reductions.h"
+
+#include <limits>
+
+#include "sluice/base/reduce.h"
+#include "sluice/ops/indexing.h"
+#include "sluice/ops/reduction_grads.h"
+#include "sluice/ops/reshape.h"
+#include "sluice/ops/rules.h"
+#include "sluice/ops/scalar_math.h"
+
+namespace sluice::ops {
+namespace {
+
+enum class Kind { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
+
+constexpr bool takes_integers(Kind kind) {
+  return kind == Kind::kSum || kind == Kind::kMax || kind == Kind::kMin || kind == Kind::kProd;
+}
+constexpr bool needs_elements(Kind kind) {
+  return kind == Kind::kMean || kind == Kind::kMax || kind == Kind::kMin ||
+         kind == Kind::kLogSumExp;
+}
+
+/// Wraps around where T is an integer.
+template <typename T>
+T add(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
+}
+template <typename T>
+T mul(T a, T b) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
+}
+
+template <typename T>
+T lowest() {
+  if constexpr (std::is_integral_v<T>)
+    return std::numeric_limits<T>::min();
+  else
+    return -std::numeric_limits<T>::infinity();
+}
+template <typename T>
+T highest() {
+  if constexpr (std::is_integral_v<T>)
+    return std::numeric_limits<T>::max();
+  else
+    return std::numeric_limits<T>::infinity();
+}
+
+/// One result from `n` elements.
+template <Kind kind, typename T, typename Load>
+T reduce(int64_t n, Load load) {
+  const auto square = [&](int64_t i) { return load(i) * load(i); };
+  const auto sum_of = [n](auto element) { return canonical_reduce(n, T{}, element, add<T>); };
+  if constexpr (kind == Kind::kSum) return sum_of(load);
+  if constexpr (kind == Kind::kMean) return sum_of(load) / static_cast<T>(n);
+  if constexpr (kind == Kind::kMax) return canonical_reduce(n, lowest<T>(), load, math::max<T>);
+  if constexpr (kind == Kind::kMin) return canonical_reduce(n, highest<T>(), load, math::min<T>);
+  if constexpr (kind == Kind::kProd) return canonical_reduce(n, T{1}, load, mul<T>);
+  if constexpr (kind == Kind::kL1) return sum_of([&](int64_t i) { return std::fabs(load(i)); });
+  if constexpr (kind == Kind::kL2) return std::sqrt(sum_of(square));
+  if constexpr (kind == Kind::kLogSum) return math::log(sum_of(load));
+  if constexpr (kind == Kind::kSumSquare) return sum_of(square);
+  if constexpr (kind == Kind::kLogSumExp) {
+    const T top = canonical_reduce(n, lowest<T>(), load, math::max<T>);
+    if (std::isinf(top)) return top;
+    return top + math::log(sum_of([&](int64_t i) { return math::exp(load(i) - top); }));
+  }
+}
+
+template <Kind kind, typename T>
+void reference(const KernelArgs& k) {
+  const Reduction r(k.in_shape(0), k.options<ReduceOptions>(), k.op().def().name);
+  const StridedIndex lane(r.kept_dims, r.kept_strides);
+  const StridedIndex element(r.reduced_dims, r.reduced_strides);
+  const auto run = [&]<typename E>(E) {
+    const E* x = k.in<E>(0).data();
+    const auto y = k.out<E>(0);
+    for (size_t o = 0; o < y.size(); ++o) {
+      const E* first = x + lane(static_cast<int64_t>(o));
+      y[o] = reduce<kind, E>(r.extent, [&](int64_t i) { return first[element(i)]; });
+    }
+  };
+  if constexpr (takes_integers(kind)) {
+    if (k.in_dtype(0) == i32) return run(int32_t{});
+    if (k.in_dtype(0) == u32) return run(uint32_t{});
+  }
+  run(T{});
+}
+
+template <Kind kind>
+std::vector<TensorSpec> infer(const OpView& op) {
+  const TensorSpec& x = op.input(0);
+  const std::string& name = op.def().name;
+  const bool integer = x.dtype == i32 || x.dtype == u32;
+  if (!(takes_integers(kind) && integer)) require_float(x, name + " (C1): x");
+  const Reduction r(x.shape, op.options<ReduceOptions>(), name);
+  if (needs_elements(kind)) {
+    require(r.extent > 0 || r.out.elements() == 0, "{} (C3): {} has no elements to reduce", name,
+            to_string(x.shape));
+  }
+  return {{r.out, x.dtype, {}}};
+}
+
+template <Kind kind>
+Tensors grad(GradContext& g) {
+  const Shape& in = g.op().input(0).shape;
+  const auto options = g.options<ReduceOptions>();
+  const Tensor d = g.grad(0);
+  if constexpr (kind == Kind::kSum) {
+    const Shape kept = Reduction(in, options, "sum").kept;
+    return {broadcast_to(d.shape() == kept ? d : reshape(d, kept), in)};
+  } else if constexpr (kind == Kind::kMean) {
+    return {reduce_mean_grad(d, in, options)};
+  } else if constexpr (kind == Kind::kMax) {
+    return {reduce_max_grad(d, g.input(0), g.output(0), options)};
+  } else if constexpr (kind == Kind::kMin) {
+    return {reduce_min_grad(d, g.input(0), g.output(0), options)};
+  } else if constexpr (kind == Kind::kProd) {
+    return {reduce_prod_grad(d, g.input(0), options)};
+  } else if constexpr (kind == Kind::kL1) {
+    return {reduce_l1_grad(d, g.input(0), options)};
+  } else if constexpr (kind == Kind::kL2) {
+    return {reduce_l2_grad(d, g.input(0), g.output(0), options)};
+  } else if constexpr (kind == Kind::kLogSum) {
+    return {reduce_log_sum_grad(d, g.output(0), in, options)};
+  } else if constexpr (kind == Kind::kLogSumExp) {
+    return {reduce_log_sum_exp_grad(d, g.input(0), g.output(0), options)};
+  } else {
+    return {reduce_sum_square_grad(d, g.input(0), options)};
+  }
+}
+
+template <Kind kind>
+OpDef reduction(const char* type, const char* name, const char* formula) {
+  OpDef d;
+  d.type = type;
+  d.name = name;
+  d.doc = std::string(formula) +
+          " over the given axes, or all, in the canonical order: 16 interleaved partial results, "
+          "then a fixed tree. (C1) x is " +
+          (takes_integers(kind) ? "int32, uint32 (both wrap around) or floating point"
+                                : "floating point") +
+          ". (C2) Axes are in range and distinct.";
+  if (needs_elements(kind)) d.doc += " (C3) There is at least one element to reduce.";
+  d.inputs = {{"x"}};
+  d.outputs = {"y"};
+  d.options = to_attrs(ReduceOptions{});
+  d.infer = infer<kind>;
+  d.grad = grad<kind>;
+  d.reference_float = reference<kind, float>;
+  d.reference_double = reference<kind, double>;
+  d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };
+  const auto over = [](std::vector<int64_t> axes, bool keepdims = false) {
+    return to_attrs(ReduceOptions{.axes = std::move(axes), .keepdims = keepdims});
+  };
+  const std::pair<double, double> domain =
+      kind == Kind::kLogSum || kind == Kind::kProd || kind == Kind::kL1 ? std::pair{0.5, 1.5}
+                                                                        : std::pair{-2.0, 2.0};
+  d.samples = {
+      {.inputs = {f32_spec({37})}, .domain = domain},
+      {.inputs = {f32_spec({})}, .domain = {0.5, 1.5}},
+      {.inputs = {f32_spec({5, 3})}, .options = over({0}), .domain = domain},
+      {.inputs = {f32_spec({5, 3})}, .options = over({-1}, true), .domain = domain},
+      {.inputs = {f32_spec({3, 4, 5})}, .options = over({2, 0}), .domain = domain},
+      {.inputs = {f32_spec({2, 3, 2})}, .options = over({}, true), .domain = domain},
+      {.inputs = {f32_spec({0, 3})}, .options = over({1}), .gradient = false},
+      {.inputs = {{{5, 4}, bf16, {}}}, .options = over({0}), .domain = domain, .gradient = false}};
+  if (takes_integers(kind)) {
+    d.samples.push_back({.inputs = {i32_spec({4, 6})}, .options = over({1}), .gradient = false});
+    d.must_fail.push_back({"(C1)", {{{4}, u8, {}}}, {}});
+  } else {
+    d.must_fail.push_back({"(C1)", {i32_spec({4})}, {}});
+  }
+  d.must_fail.push_back({"(C2)", {f32_spec({2, 3})}, over({2})});
+  d.must_fail.push_back({"(C2)", {f32_spec({2, 3})}, over({1, -1})});
+  if (needs_elements(kind)) {
+    d.must_fail.push_back({"(C3)", {f32_spec({2, 0})}, over({1})});
+  } else {
+    d.samples.push_back({.inputs = {f32_spec({2, 0})}, .options = over({1}), .gradient = false});
+  }
+  return d;
+}
+
+}  // namespace
+
+Reduction::Reduction(const Shape& in, const ReduceOptions& options, std::string_view what) {
+  std::vector<bool> goes(static_cast<size_t>(in.rank()), options.axes.empty());
+  for (const int64_t axis : options.axes) {
+    require(axis >= -in.rank() && axis < in.rank(), "{} (C2): axis {} is outside {}", what, axis,
+            to_string(in));
+    const auto a = static_cast<size_t>(axis < 0 ? axis + in.rank() : axis);
+    require(!goes[a], "{} (C2): axis {} is given twice", what, axis);
+    goes[a] = true;
+  }
+  const auto strides = in.strides();
+  std::vector<int64_t> kept_shape;
+  for (size_t a = 0; a < goes.size(); ++a) {
+    const int64_t size = in[static_cast<int>(a)];
+    (goes[a] ? reduced_dims : kept_dims).push_back(size);
+    (goes[a] ? reduced_strides : kept_strides).push_back(strides[a]);
+    kept_shape.push_back(goes[a] ? 1 : size);
+    if (goes[a]) extent *= size;
+  }
+  kept = Shape(std::move(kept_shape));
+  out = options.keepdims ? kept : Shape(kept_dims);
+}
+
+const OpDef& reduce_sum_def() {
+  static const OpDef def = reduction<Kind::kSum>("ReduceSum", "sum", "Σx");
+  return def;
+}
+const OpDef& reduce_mean_def() {
+  static const OpDef def = reduction<Kind::kMean>("ReduceMean", "mean", "Σx/n");
+  return def;
+}
+const OpDef& reduce_max_def() {
+  static const OpDef def =
+      reduction<Kind::kMax>("ReduceMax", "max", "The largest element, NaN if there is one,");
+  return def;
+}
+const OpDef& reduce_min_def() {
+  static const OpDef def =
+      reduction<Kind::kMin>("ReduceMin", "min", "The smallest element, NaN if there is one,");
+  return def;
+}
+const OpDef& reduce_prod_def() {
+  static const OpDef def = reduction<Kind::kProd>("ReduceProd", "prod", "Πx");
+  return def;
+}
+const OpDef& reduce_l1_def() {
+  static const OpDef def = reduction<Kind::kL1>("ReduceL1", "l1", "Σ|x|");
+  return def;
+}
+const OpDef& reduce_l2_def() {
+  static const OpDef def = reduction<Kind::kL2>("ReduceL2", "l2", "√Σx²");
+  return def;
+}
+const OpDef& reduce_log_sum_def() {
+  static const OpDef def = reduction<Kind::kLogSum>("ReduceLogSum", "logsum", "log Σx");
+  return def;
+}
+const OpDef& reduce_log_sum_exp_def() {
+  static const OpDef def =
+      reduction<Kind::kLogSumExp>("ReduceLogSumExp", "logsumexp", "log Σeˣ (as max + log Σeˣ⁻ᵐᵃˣ)");
+  return def;
+}
+const OpDef& reduce_sum_square_def() {
+  static const OpDef def = reduction<Kind::kSumSquare>("ReduceSumSquare", "sumsquare", "Σx²");
+  return def;
+}
+
+Tensor sum(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_sum_def(), {t}, options);
+}
+Tensor mean(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_mean_def(), {t}, options);
+}
+Tensor max(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_max_def(), {t}, options);
+}
+Tensor min(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_min_def(), {t}, options);
+}
+Tensor prod(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_prod_def(), {t}, options);
+}
+Tensor l1(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_l1_def(), {t}, options);
+}
+Tensor l2(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_l2_def(), {t}, options);
+}
+Tensor logsum(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_log_sum_def(), {t}, options);
+}
+Tensor logsumexp(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_log_sum_exp_def(), {t}, options);
+}
+Tensor sumsquare(TensorArg t, const ReduceOptions& options) {
+  return emit_one(reduce_sum_square_def(), {t}, options);
+}
+
+Tensor reduce_to(const Tensor& t, const Shape& shape) {
+  if (t.shape() == shape) return t;
+  const int lead = t.rank() - shape.rank();
+  require(lead >= 0, "reduce_to: {} does not broadcast to {}", to_string(shape),
+          to_string(t.shape()));
+  ReduceOptions options;
+  bool inside = false;
+  for (int a = 0; a < t.rank(); ++a) {
+    if (a < lead) {
+      options.axes.push_back(a);
+    } else if (shape[a - lead] != t.shape()[a]) {
+      require(shape[a - lead] == 1, "reduce_to: {} does not broadcast to {}", to_string(shape),
+              to_string(t.shape()));
+      options.axes.push_back(a);
+      inside = true;
+    }
+  }
+  // Without axes of size 1 to keep, dropping the leading ones already gives the shape.
+  options.keepdims = inside;
+  const Tensor y = sum(t, options);
+  return y.shape() == shape ? y : reshape(y, shape);
+}
+
+std::vector<const OpDef*> reductions_ops() {
+  return {&reduce_sum_def(),       &reduce_mean_def(),    &reduce_max_def(),
+          &reduce_min_def(),       &reduce_prod_def(),    &reduce_l1_def(),
+          &reduce_l2_def(),        &reduce_log_sum_def(), &reduce_log_sum_exp_def(),
+          &reduce_sum_square_def()};
+}
+
+}  // namespace sluice::ops

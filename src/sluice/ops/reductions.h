@@ -1,0 +1,54 @@
+#pragma once
+#include "sluice/ops/op.h"
+
+namespace sluice::ops {
+
+struct ReduceOptions {
+  std::vector<int64_t> axes;  ///< Axes to reduce, negative from the end; empty: all.
+  bool keepdims = false;      ///< Keep reduced axes with size 1.
+  static constexpr auto fields =
+      std::tuple{field("axes", &ReduceOptions::axes), field("keepdims", &ReduceOptions::keepdims)};
+};
+
+/// Which elements of an operand make each element of a reduction's result.
+struct Reduction {
+  /// Error{kUsage} citing (C2) for an axis out of range or given twice.
+  Reduction(const Shape& in, const ReduceOptions& options, std::string_view what);
+
+  Shape out;           ///< Of the result.
+  Shape kept;          ///< Of the result with keepdims: broadcasts to the operand.
+  int64_t extent = 1;  ///< Elements that one result is made of.
+  std::vector<int64_t> kept_dims, kept_strides;        ///< Of the axes that stay.
+  std::vector<int64_t> reduced_dims, reduced_strides;  ///< Of the axes that go, in row-major order.
+};
+
+const OpDef& reduce_sum_def();
+const OpDef& reduce_mean_def();
+const OpDef& reduce_max_def();
+const OpDef& reduce_min_def();
+const OpDef& reduce_prod_def();
+const OpDef& reduce_l1_def();
+const OpDef& reduce_l2_def();
+const OpDef& reduce_log_sum_def();
+const OpDef& reduce_log_sum_exp_def();
+const OpDef& reduce_sum_square_def();
+
+/// Reductions over some or all axes, in the canonical order of base/reduce.h. Integers wrap around;
+/// a maximum or minimum that meets a NaN is NaN.
+Tensor sum(TensorArg t, const ReduceOptions& options = {});
+Tensor mean(TensorArg t, const ReduceOptions& options = {});
+Tensor max(TensorArg t, const ReduceOptions& options = {});
+Tensor min(TensorArg t, const ReduceOptions& options = {});
+Tensor prod(TensorArg t, const ReduceOptions& options = {});
+/// Σ|x|.
+Tensor l1(TensorArg t, const ReduceOptions& options = {});
+/// √Σx².
+Tensor l2(TensorArg t, const ReduceOptions& options = {});
+/// log Σx.
+Tensor logsum(TensorArg t, const ReduceOptions& options = {});
+/// log Σeˣ, without overflow.
+Tensor logsumexp(TensorArg t, const ReduceOptions& options = {});
+/// Σx².
+Tensor sumsquare(TensorArg t, const ReduceOptions& options = {});
+
+}  // namespace sluice::ops

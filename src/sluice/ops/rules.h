@@ -1,0 +1,29 @@
+#pragma once
+#include <string_view>
+
+#include "sluice/ir/op_def.h"
+
+namespace sluice::ops {
+
+/// Checks that shape rules share. `what` is how the message starts: "matmul (C1): lhs". All throw
+/// Error{kUsage}.
+
+/// A dtype that devices have: not f64, not i64.
+inline void require_device_dtype(const TensorSpec& t, std::string_view what) {
+  require(t.dtype != f64 && t.dtype != i64, "{} is {}; {} exists on the host only", what,
+          to_string(t), name_of(t.dtype));
+}
+
+/// f32, f16 or bf16.
+inline void require_float(const TensorSpec& t, std::string_view what) {
+  require(is_float(t.dtype) && t.dtype != f64, "{} must be float32, float16 or bfloat16, got {}",
+          what, to_string(t));
+}
+
+/// i32 or u32, as labels and indices are.
+inline void require_index(const TensorSpec& t, std::string_view what) {
+  require(t.dtype == i32 || t.dtype == u32, "{} must be int32 or uint32, got {}", what,
+          to_string(t));
+}
+
+}  // namespace sluice::ops

@@ -1,0 +1,197 @@
+#include "sluice/ops/softmax.h"
+
+#include <limits>
+
+#include "sluice/base/reduce.h"
+#include "sluice/ops/indexing.h"
+#include "sluice/ops/rules.h"
+#include "sluice/ops/scalar_math.h"
+
+namespace sluice::ops {
+namespace {
+
+enum class Kind { kSoftmax, kLogSoftmax };
+
+AxisSplit split_of(const OpView& op) {
+  const Shape& shape = op.input(0).shape;
+  const int64_t axis = op.options<AxisOptions>().axis;
+  require(axis >= -shape.rank() && axis < shape.rank(), "{} (C2): {} has no axis {}", op.def().name,
+          to_string(shape), axis);
+  return AxisSplit(shape, static_cast<int>(axis < 0 ? axis + shape.rank() : axis));
+}
+
+std::vector<TensorSpec> infer(const OpView& op) {
+  require_float(op.input(0), op.def().name + " (C1): x");
+  split_of(op);
+  return {{op.input(0).shape, op.input(0).dtype, {}}};
+}
+
+std::vector<TensorSpec> infer_grad(const OpView& op) {
+  const TensorSpec& grad = op.input(0);
+  const TensorSpec& y = op.input(1);
+  require_float(grad, op.def().name + " (C1): grad");
+  split_of(op);
+  require(grad.shape == y.shape && grad.dtype == y.dtype, "{} (C3): grad is {}, y is {}",
+          op.def().name, to_string(grad), to_string(y));
+  return {{y.shape, y.dtype, {}}};
+}
+
+template <Kind kind, typename T>
+void reference(const KernelArgs& k) {
+  const AxisSplit s = split_of(k.op());
+  const T* x = k.in<T>(0).data();
+  T* y = k.out<T>(0).data();
+  for (int64_t l = 0; l < s.lanes(); ++l) {
+    const int64_t first = s.lane(l);
+    const auto at = [&](int64_t i) { return first + i * s.inner; };
+    const T top = canonical_reduce(
+        s.extent, -std::numeric_limits<T>::infinity(), [&](int64_t i) { return x[at(i)]; },
+        math::max<T>);
+    if constexpr (kind == Kind::kSoftmax) {
+      for (int64_t i = 0; i < s.extent; ++i) y[at(i)] = math::exp(x[at(i)] - top);
+      const T total = canonical_sum<T>(s.extent, [&](int64_t i) { return y[at(i)]; });
+      for (int64_t i = 0; i < s.extent; ++i) y[at(i)] = y[at(i)] / total;
+    } else {
+      const T total =
+          canonical_sum<T>(s.extent, [&](int64_t i) { return math::exp(x[at(i)] - top); });
+      const T shift = math::log(total);
+      for (int64_t i = 0; i < s.extent; ++i) y[at(i)] = x[at(i)] - top - shift;
+    }
+  }
+}
+
+template <Kind kind, typename T>
+void reference_grad(const KernelArgs& k) {
+  const AxisSplit s = split_of(k.op());
+  const T* grad = k.in<T>(0).data();
+  const T* y = k.in<T>(1).data();
+  T* dx = k.out<T>(0).data();
+  for (int64_t l = 0; l < s.lanes(); ++l) {
+    const int64_t first = s.lane(l);
+    const auto at = [&](int64_t i) { return first + i * s.inner; };
+    if constexpr (kind == Kind::kSoftmax) {
+      const T dot = canonical_sum<T>(s.extent, [&](int64_t i) { return grad[at(i)] * y[at(i)]; });
+      for (int64_t i = 0; i < s.extent; ++i) dx[at(i)] = y[at(i)] * (grad[at(i)] - dot);
+    } else {
+      const T total = canonical_sum<T>(s.extent, [&](int64_t i) { return grad[at(i)]; });
+      for (int64_t i = 0; i < s.extent; ++i) dx[at(i)] = grad[at(i)] - math::exp(y[at(i)]) * total;
+    }
+  }
+}
+
+Attrs along(int64_t axis) { return to_attrs(AxisOptions{axis}); }
+
+OpDef forward(const char* type, const char* name, const char* formula) {
+  OpDef d;
+  d.type = type;
+  d.name = name;
+  d.doc =
+      std::string(formula) + " (C1) x is floating point. (C2) The axis exists; a scalar has none.";
+  d.inputs = {{"x"}};
+  d.outputs = {"y"};
+  d.options = to_attrs(AxisOptions{});
+  d.may_coincide = {{0, 0}};
+  d.infer = infer;
+  d.flops_per_element = 4;
+  d.samples = {{.inputs = {f32_spec({37})}},
+               {.inputs = {f32_spec({3, 10})}},
+               {.inputs = {f32_spec({4, 3})}, .options = along(0)},
+               {.inputs = {f32_spec({2, 5, 3})},
+                .options = along(1),
+                .domain = {-30, 30},
+                .gradient = false},
+               {.inputs = {f32_spec({2, 1})}},
+               {.inputs = {f32_spec({0, 3})}, .gradient = false},
+               {.inputs = {{{3, 4}, f16, {}}}, .gradient = false}};
+  d.must_fail = {{"(C1)", {i32_spec({4})}, {}},
+                 {"(C2)", {f32_spec({4})}, along(1)},
+                 {"(C2)", {f32_spec({})}, {}}};
+  return d;
+}
+
+OpDef backward(const char* type, const char* name, const char* formula) {
+  OpDef d;
+  d.type = type;
+  d.name = name;
+  d.doc = std::string(formula) +
+          " (C1) grad is floating point. (C2) The axis exists. (C3) grad and y have the same shape "
+          "and dtype.";
+  d.inputs = {{"grad"}, {"y"}};
+  d.outputs = {"dx"};
+  d.options = to_attrs(AxisOptions{});
+  d.may_coincide = {{0, 0}, {1, 0}};
+  d.infer = infer_grad;
+  d.flops_per_element = 4;
+  d.samples = {{.inputs = {f32_spec({37}), f32_spec({37})}},
+               {.inputs = {f32_spec({3, 10}), f32_spec({3, 10})}},
+               {.inputs = {f32_spec({4, 3}), f32_spec({4, 3})}, .options = along(0)}};
+  d.must_fail = {{"(C1)", {i32_spec({4}), i32_spec({4})}, {}},
+                 {"(C2)", {f32_spec({4}), f32_spec({4})}, along(-2)},
+                 {"(C3)", {f32_spec({4}), f32_spec({5})}, {}}};
+  return d;
+}
+
+}  // namespace
+
+const OpDef& softmax_def() {
+  static const OpDef def = [] {
+    OpDef d = forward("Softmax", "softmax", "eˣ⁻ᵐᵃˣ divided by its sum along an axis.");
+    d.grad = [](GradContext& g) {
+      return Tensors{
+          emit_one(softmax_grad_def(), {g.grad(0), g.output(0)}, g.options<AxisOptions>())};
+    };
+    d.reference_float = reference<Kind::kSoftmax, float>;
+    d.reference_double = reference<Kind::kSoftmax, double>;
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& log_softmax_def() {
+  static const OpDef def = [] {
+    OpDef d = forward("LogSoftmax", "log_softmax", "x - max - log Σeˣ⁻ᵐᵃˣ along an axis.");
+    d.grad = [](GradContext& g) {
+      return Tensors{
+          emit_one(log_softmax_grad_def(), {g.grad(0), g.output(0)}, g.options<AxisOptions>())};
+    };
+    d.reference_float = reference<Kind::kLogSoftmax, float>;
+    d.reference_double = reference<Kind::kLogSoftmax, double>;
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& softmax_grad_def() {
+  static const OpDef def = [] {
+    OpDef d =
+        backward("SoftmaxGrad", "softmax_grad", "y·(grad - Σ grad·y), the sum along an axis.");
+    d.reference_float = reference_grad<Kind::kSoftmax, float>;
+    d.reference_double = reference_grad<Kind::kSoftmax, double>;
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& log_softmax_grad_def() {
+  static const OpDef def = [] {
+    OpDef d =
+        backward("LogSoftmaxGrad", "log_softmax_grad", "grad - eʸ·Σ grad, the sum along an axis.");
+    d.reference_float = reference_grad<Kind::kLogSoftmax, float>;
+    d.reference_double = reference_grad<Kind::kLogSoftmax, double>;
+    return d;
+  }();
+  return def;
+}
+
+Tensor softmax(TensorArg t, int64_t axis) {
+  return emit_one(softmax_def(), {t}, AxisOptions{axis});
+}
+Tensor log_softmax(TensorArg t, int64_t axis) {
+  return emit_one(log_softmax_def(), {t}, AxisOptions{axis});
+}
+
+std::vector<const OpDef*> softmax_ops() {
+  return {&softmax_def(), &log_softmax_def(), &softmax_grad_def(), &log_softmax_grad_def()};
+}
+
+}  // namespace sluice::ops

@@ -1,0 +1,136 @@
+#pragma once
+#include <tuple>
+
+#include "sluice/base/simd_math.h"
+
+/// The float formulas of the updating operators; see functors.h for the rules. A fused multiply-add
+/// happens exactly where it is written here. `kVariant`, where a type has several formulas, is the
+/// value of its option `kind`.
+namespace sluice::ops::functor {
+
+/// (x, y): a·x + b·y. Hyperparameters a, b.
+struct ScaledAdd {
+  static constexpr const char* kType = "ScaledAdd";
+  float a, b;
+  static ScaledAdd make(const double* h);
+  template <typename V>
+  V operator()(V x, V y) const {
+    return fma(V(b), y, x * a);
+  }
+};
+
+// Accumulate: (t, x), hyperparameter f.
+
+/// t + f·x.
+struct AccumulateAdd {
+  static constexpr const char* kType = "Accumulate";
+  static constexpr const char* kVariant = "add";
+  float f;
+  static AccumulateAdd make(const double* h);
+  template <typename V>
+  V operator()(V t, V x) const {
+    return fma(V(f), x, t);
+  }
+};
+
+/// t + f·x².
+struct AccumulateSquare {
+  static constexpr const char* kType = "Accumulate";
+  static constexpr const char* kVariant = "add_square";
+  float f;
+  static AccumulateSquare make(const double* h);
+  template <typename V>
+  V operator()(V t, V x) const {
+    return fma(x * f, x, t);
+  }
+};
+
+/// The mean of f + 1 values from that of f: (f/(f+1))·t + (1/(f+1))·x, both factors rounded to
+/// float.
+struct AccumulateMean {
+  static constexpr const char* kType = "Accumulate";
+  static constexpr const char* kVariant = "mean";
+  float old_share, new_share;
+  static AccumulateMean make(const double* h);
+  template <typename V>
+  V operator()(V t, V x) const {
+    return fma(t, V(old_share), x * new_share);
+  }
+};
+
+/// f·t + (1 − f)·x.
+struct AccumulateMovingAverage {
+  static constexpr const char* kType = "Accumulate";
+  static constexpr const char* kVariant = "moving_average";
+  float f, rest;
+  static AccumulateMovingAverage make(const double* h);
+  template <typename V>
+  V operator()(V t, V x) const {
+    return fma(V(rest), x, t * f);
+  }
+};
+
+/// f·t + (1 − f)·x².
+struct AccumulateMovingAverageSquare {
+  static constexpr const char* kType = "Accumulate";
+  static constexpr const char* kVariant = "moving_average_square";
+  float f, rest;
+  static AccumulateMovingAverageSquare make(const double* h);
+  template <typename V>
+  V operator()(V t, V x) const {
+    return fma(x * rest, x, t * f);
+  }
+};
+
+/// (t): f·t, zero if f is, whatever t is. Hyperparameter f.
+struct AccumulatorScale {
+  static constexpr const char* kType = "AccumulatorScale";
+  float f;
+  static AccumulatorScale make(const double* h);
+  template <typename V>
+  V operator()(V t) const {
+    return select(V(f) == V(0.0f), V(0.0f), t * f);
+  }
+};
+
+/// (m, v): (m/c1) / (√(v/c2) + ε). Hyperparameters time_step, beta1, beta2, epsilon; cᵢ = 1 − βᵢᵗ,
+/// or 1 for time_step 0.
+struct AdamUpdater {
+  static constexpr const char* kType = "AdamUpdater";
+  float correction1, correction2, epsilon;
+  static AdamUpdater make(const double* h);
+  template <typename V>
+  V operator()(V m, V v) const {
+    return (m / correction1) / (sqrt(v / correction2) + epsilon);
+  }
+};
+
+/// (m, v, w): the same + d·w; hyperparameter weight_decay d comes last.
+struct AdamUpdaterDecay {
+  static constexpr const char* kType = "AdamUpdaterDecay";
+  AdamUpdater updater;
+  float weight_decay;
+  static AdamUpdaterDecay make(const double* h);
+  template <typename V>
+  V operator()(V m, V v, V w) const {
+    return fma(V(weight_decay), w, updater(m, v));
+  }
+};
+
+/// (t, x): t − r·x. Hyperparameters r1, r2, learning_rate, max_weight_norm; r =
+/// learning_rate·min(√r1, max)/√r2, or learning_rate if r1 or r2 is 0.
+struct AdamVarUpdate {
+  static constexpr const char* kType = "AdamVarUpdate";
+  float rate;
+  static AdamVarUpdate make(const double* h);
+  template <typename V>
+  V operator()(V t, V x) const {
+    return fma(V(-rate), x, t);
+  }
+};
+
+using UpdateFunctors = std::tuple<ScaledAdd, AccumulateAdd, AccumulateSquare, AccumulateMean,
+                                  AccumulateMovingAverage, AccumulateMovingAverageSquare,
+                                  AccumulatorScale, AdamUpdater, AdamUpdaterDecay, AdamVarUpdate>;
+
+}  // namespace sluice::ops::functor

@@ -1,0 +1,134 @@
+#pragma once
+#include <cmath>
+#include <optional>
+
+#include "sluice/ops/hypers.h"
+
+namespace sluice::ops {
+
+/// Updates of variables and optimizer state. Those with `_` write their first operand and return a
+/// new handle to its storage. Operands are floating point, of one shape (no broadcasting), but may
+/// differ in dtype: the result has the first one's. Hyperparameters are numbers or floating-point
+/// scalar tensors. None has a gradient.
+
+struct ScaledAddOptions {
+  double a = 1;          ///< Factor of x.
+  double b = 1;          ///< Factor of y.
+  std::string operands;  ///< Hyperparameters that are operands, in their order, "a,b".
+  static constexpr auto fields =
+      std::tuple{field("a", &ScaledAddOptions::a), field("b", &ScaledAddOptions::b),
+                 field("operands", &ScaledAddOptions::operands)};
+};
+
+struct AccumulateOptions {
+  std::string kind = "add";  ///< add, add_square, mean, moving_average or moving_average_square.
+  double f = 1;              ///< The factor; of kind mean the number of values so far.
+  std::string operands;      ///< "f" if that is an operand.
+  static constexpr auto fields =
+      std::tuple{field("kind", &AccumulateOptions::kind), field("f", &AccumulateOptions::f),
+                 field("operands", &AccumulateOptions::operands)};
+};
+
+struct AccumulatorScaleOptions {
+  double f = 1;          ///< The factor.
+  std::string operands;  ///< "f" if that is an operand.
+  static constexpr auto fields = std::tuple{field("f", &AccumulatorScaleOptions::f),
+                                            field("operands", &AccumulatorScaleOptions::operands)};
+};
+
+struct AdamUpdaterOptions {
+  double time_step = 0;   ///< Steps done, this one included; 0: no bias correction.
+  double beta1 = 0;       ///< Decay of m, for the bias correction only.
+  double beta2 = 0;       ///< Decay of v, likewise.
+  double epsilon = 1e-7;  ///< Added to the denominator.
+  std::string operands;   ///< Hyperparameters that are operands.
+  static constexpr auto fields = std::tuple{field("time_step", &AdamUpdaterOptions::time_step),
+                                            field("beta1", &AdamUpdaterOptions::beta1),
+                                            field("beta2", &AdamUpdaterOptions::beta2),
+                                            field("epsilon", &AdamUpdaterOptions::epsilon),
+                                            field("operands", &AdamUpdaterOptions::operands)};
+};
+
+struct AdamUpdaterDecayOptions {
+  double time_step = 0;     ///< As in AdamUpdaterOptions, like the next three.
+  double beta1 = 0;         ///< Decay of m.
+  double beta2 = 0;         ///< Decay of v.
+  double epsilon = 1e-7;    ///< Added to the denominator.
+  double weight_decay = 0;  ///< Factor of the weight.
+  std::string operands;     ///< Hyperparameters that are operands.
+  static constexpr auto fields =
+      std::tuple{field("time_step", &AdamUpdaterDecayOptions::time_step),
+                 field("beta1", &AdamUpdaterDecayOptions::beta1),
+                 field("beta2", &AdamUpdaterDecayOptions::beta2),
+                 field("epsilon", &AdamUpdaterDecayOptions::epsilon),
+                 field("weight_decay", &AdamUpdaterDecayOptions::weight_decay),
+                 field("operands", &AdamUpdaterDecayOptions::operands)};
+};
+
+struct AdamVarUpdateOptions {
+  double r1 = 0;                      ///< Squared norm of the weight.
+  double r2 = 0;                      ///< Squared norm of the update.
+  double learning_rate = 1;           ///< Step size.
+  double max_weight_norm = HUGE_VAL;  ///< Upper bound of the weight's norm in the ratio.
+  std::string operands;               ///< Hyperparameters that are operands.
+  static constexpr auto fields =
+      std::tuple{field("r1", &AdamVarUpdateOptions::r1), field("r2", &AdamVarUpdateOptions::r2),
+                 field("learning_rate", &AdamVarUpdateOptions::learning_rate),
+                 field("max_weight_norm", &AdamVarUpdateOptions::max_weight_norm),
+                 field("operands", &AdamVarUpdateOptions::operands)};
+};
+
+const OpDef& scaled_add_def();
+const OpDef& scaled_add_in_place_def();
+const OpDef& accumulate_def();
+const OpDef& accumulator_scale_def();
+const OpDef& copy_var_update_def();
+const OpDef& adam_updater_def();
+const OpDef& adam_updater_decay_def();
+const OpDef& adam_var_update_def();
+
+/// a·x + b·y.
+Tensor scaled_add(TensorArg x, TensorArg y, const HyperArg& a = 1.0, const HyperArg& b = 1.0);
+Tensor scaled_add_(TensorArg x, TensorArg y, const HyperArg& a = 1.0, const HyperArg& b = 1.0);
+
+/// t += f·x.
+Tensor accumulate_(TensorArg t, TensorArg x, const HyperArg& f = 1.0);
+/// t += f·x².
+Tensor accumulate_square_(TensorArg t, TensorArg x, const HyperArg& f = 1.0);
+/// t = (s/(s+1))·t + x/(s+1): the running mean; `step` s is the number of values so far. (At s = 0,
+/// t must be finite.)
+Tensor accumulate_mean_(TensorArg t, TensorArg x, const HyperArg& step);
+/// t = f·t + (1 − f)·x.
+Tensor accumulate_moving_average_(TensorArg t, TensorArg x, const HyperArg& f);
+/// t = f·t + (1 − f)·x².
+Tensor accumulate_moving_average_square_(TensorArg t, TensorArg x, const HyperArg& f);
+/// t *= f; f = 0 writes zeros whatever t was.
+Tensor accumulator_scale_(TensorArg t, const HyperArg& f);
+/// t = 0.
+Tensor accumulator_zero_(TensorArg t);
+/// t = x; any dtype, but between different ones both must be floating point.
+Tensor copy_var_update_(TensorArg t, TensorArg x);
+
+struct AdamUpdaterArgs {
+  Tensor weight = {};     ///< Needed with weight decay.
+  Tensor time_step = {};  ///< Incremented in place first; switches bias correction on.
+  std::optional<HyperArg> weight_decay =
+      {};  ///< A tensor, or a number other than 0, adds weight_decay·weight.
+  std::optional<HyperArg> beta1 = {};  ///< Decay of m; needed with time_step.
+  std::optional<HyperArg> beta2 = {};  ///< Decay of v; needed with time_step.
+  HyperArg epsilon = 1e-7;             ///< Added to the denominator.
+};
+
+/// Adam's step (Kingma and Ba, 2015) before the learning rate: m̂ / (√v̂ + ε) [+
+/// weight_decay·weight], with m̂ = m/(1 − β1ᵗ), v̂ = v/(1 − β2ᵗ) if time_step t is given, else m and
+/// v. The result has the weight's dtype with weight decay, otherwise m's. Error{kUsage} for a time
+/// step without betas and weight decay without weight.
+Tensor adam_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args = {});
+
+/// t −= lr·(min(√r1, max_weight_norm)/√r2)·x, the ratio being 1 where r1 or r2 is 0 (they are
+/// *squared* norms).
+Tensor adam_var_update(TensorArg t, TensorArg x, TensorArg r1, TensorArg r2,
+                       const HyperArg& learning_rate = 1.0,
+                       const HyperArg& max_weight_norm = HUGE_VAL);
+
+}  // namespace sluice::ops

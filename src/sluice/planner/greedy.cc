@@ -1,0 +1,174 @@
+#include "sluice/planner/greedy.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace sluice::planner {
+namespace {
+
+// Heights over the sections, with the largest of a range and the assignment of a range in O(log n).
+class Skyline {
+ public:
+  explicit Skyline(int32_t sections)
+      : leaves_(std::bit_ceil(static_cast<uint32_t>(std::max(sections, 1)))),
+        highest_(2 * leaves_, 0),
+        pending_(2 * leaves_, -1) {}
+
+  int64_t highest(Sections range) { return highest(1, 0, leaves_, range); }
+  void assign(Sections range, int64_t height) { assign(1, 0, leaves_, range, height); }
+
+ private:
+  void push(uint32_t node) {
+    if (pending_[node] < 0) return;
+    for (const uint32_t child : {2 * node, 2 * node + 1}) {
+      highest_[child] = pending_[child] = pending_[node];
+    }
+    pending_[node] = -1;
+  }
+
+  int64_t highest(uint32_t node, uint32_t first, uint32_t last, Sections range) {
+    const auto from = static_cast<uint32_t>(range.first);
+    const auto to = static_cast<uint32_t>(range.last);
+    if (to <= first || last <= from) return 0;
+    if (from <= first && last <= to) return highest_[node];
+    push(node);
+    const uint32_t middle = (first + last) / 2;
+    return std::max(highest(2 * node, first, middle, range),
+                    highest(2 * node + 1, middle, last, range));
+  }
+
+  void assign(uint32_t node, uint32_t first, uint32_t last, Sections range, int64_t height) {
+    const auto from = static_cast<uint32_t>(range.first);
+    const auto to = static_cast<uint32_t>(range.last);
+    if (to <= first || last <= from) return;
+    if (from <= first && last <= to) {
+      highest_[node] = pending_[node] = height;
+      return;
+    }
+    push(node);
+    const uint32_t middle = (first + last) / 2;
+    assign(2 * node, first, middle, range, height);
+    assign(2 * node + 1, middle, last, range, height);
+    highest_[node] = std::max(highest_[2 * node], highest_[2 * node + 1]);
+  }
+
+  uint32_t leaves_;
+  std::vector<int64_t> highest_;
+  std::vector<int64_t> pending_;  // A height that the children have not heard of, or -1.
+};
+
+int64_t find_hole(const std::vector<Block>& blocks, int64_t size, int64_t align, int64_t hint,
+                  Fit fit) {
+  int64_t top = 0;
+  int64_t best = -1;
+  int64_t best_room = 0;
+  for (const Block& block : blocks) {
+    const int64_t place = align_up(top, align);
+    const int64_t room = block.begin - place;
+    if (room >= size) {
+      if (hint >= place && hint + size <= block.begin) return hint;
+      if (best < 0 || (fit == Fit::kTightest && room < best_room)) {
+        best = place;
+        best_room = room;
+        if (fit == Fit::kLowest && hint < 0) return best;
+      }
+    }
+    top = std::max(top, block.end);
+  }
+  if (hint >= top) return hint;
+  return best >= 0 ? best : align_up(top, align);
+}
+
+}  // namespace
+
+template <typename Entry, typename Key>
+void Blocks::sort(std::vector<Entry>& entries, std::vector<Entry>& scratch, Key key) {
+  const auto less = [key](const Entry& a, const Entry& b) { return key(a) < key(b); };
+  if (entries.size() < 48) {
+    std::sort(entries.begin(), entries.end(), less);
+    return;
+  }
+  // Blocks spread evenly over the arena, so a bucket by the leading bits of the key holds one or two of them.
+  int64_t highest = 0;
+  for (const Entry& entry : entries) highest = std::max(highest, key(entry));
+  const int size_bits = std::bit_width(uint32_t(entries.size()));
+  const int key_bits = std::bit_width(uint64_t(highest));
+  const int shift = std::max(0, key_bits - size_bits - 1);
+  const auto bucket = [&](const Entry& entry) { return size_t(key(entry) >> shift); };
+  fill_.assign(size_t(highest >> shift) + 2, 0);
+  for (const Entry& entry : entries) ++fill_[bucket(entry) + 1];
+  for (size_t i = 1; i < fill_.size(); ++i) fill_[i] += fill_[i - 1];
+  scratch.resize(entries.size());
+  for (const Entry& entry : entries) scratch[fill_[bucket(entry)]++] = entry;
+  entries.swap(scratch);
+  size_t first = 0;
+  for (size_t last = 1; last <= entries.size(); ++last) {
+    if (last < entries.size() && bucket(entries[last]) == bucket(entries[first])) continue;
+    if (last - first > 1) std::sort(entries.begin() + first, entries.begin() + last, less);
+    first = last;
+  }
+}
+
+void Blocks::gather(std::span<const int32_t> neighbours, const std::vector<Slot>& slots) {
+  blocks_.clear();
+  for (const int32_t other : neighbours) {
+    const Slot& slot = slots[other];
+    if (slot.begin >= 0) blocks_.push_back({slot.begin, slot.end, slot.weight, other});
+  }
+  sort(blocks_, block_scratch_, [](const Block& block) { return block.begin; });
+}
+
+const std::vector<BlockEnd>& Blocks::by_end() {
+  ends_.clear();
+  for (const Block& block : blocks_) ends_.push_back({block.end, block.weight, block.item});
+  sort(ends_, end_scratch_, [](const BlockEnd& block) { return block.end; });
+  return ends_;
+}
+
+Places stack(const Instance& instance, const std::vector<int32_t>& order) {
+  Skyline skyline(instance.sections);
+  Places places = instance.fixed;
+  const auto highest = [&](int32_t item) {
+    int64_t height = 0;
+    for (const Sections& range : instance.lifetime(item)) {
+      height = std::max(height, skyline.highest(range));
+    }
+    return height;
+  };
+  for (int32_t i = 0; i < instance.count(); ++i) {
+    if (instance.fixed[i] < 0) continue;
+    const int64_t top = std::max(highest(i), instance.fixed[i] + instance.size[i]);
+    for (const Sections& range : instance.lifetime(i)) skyline.assign(range, top);
+  }
+  for (const int32_t i : order) {
+    if (instance.fixed[i] >= 0) continue;
+    places[i] = align_up(highest(i), instance.align[i]);
+    for (const Sections& range : instance.lifetime(i)) {
+      skyline.assign(range, places[i] + instance.size[i]);
+    }
+  }
+  return places;
+}
+
+Places first_fit(const Instance& instance, const Conflicts& conflicts,
+                 const std::vector<int32_t>& order, Fit fit) {
+  Places places = instance.fixed;
+  std::vector<Slot> slots(places.size());
+  const auto put = [&](int32_t item, int64_t begin) {
+    places[item] = begin;
+    slots[item] = {begin, begin + instance.size[item], 0};
+  };
+  for (int32_t i = 0; i < instance.count(); ++i) {
+    if (instance.fixed[i] >= 0) put(i, instance.fixed[i]);
+  }
+  Blocks blocks;
+  for (const int32_t i : order) {
+    if (instance.fixed[i] >= 0) continue;
+    blocks.gather(conflicts.of(i), slots);
+    put(i,
+        find_hole(blocks.by_begin(), instance.size[i], instance.align[i], instance.hint[i], fit));
+  }
+  return places;
+}
+
+}  // namespace sluice::planner

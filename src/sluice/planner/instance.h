@@ -1,0 +1,70 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sluice/planner/problem.h"
+
+namespace sluice::planner {
+
+/// Indices of consecutive sections: first, …, last - 1.
+struct Sections {
+  int32_t first = 0;
+  int32_t last = 0;
+};
+
+/// A problem as the searches see it: buffers that take room ("items"), bytes counted in alignment
+/// units, and time cut into sections within which nothing is born.
+struct Instance {
+  int64_t unit = 1;                 ///< Bytes in a unit.
+  int64_t bound = 0;                ///< Units below which no height can be.
+  int32_t sections = 0;             ///< Number of sections.
+  std::vector<size_t> buffer;       ///< Index in the problem, for each item.
+  std::vector<int64_t> size;        ///< Units, > 0.
+  std::vector<int64_t> align;       ///< Units, > 0.
+  std::vector<int64_t> fixed;       ///< Units, or -1.
+  std::vector<int64_t> hint;        ///< Units, or -1.
+  std::vector<int64_t> length;      ///< Steps between the first and the last of the lifetime.
+  std::vector<Sections> ranges;     ///< Lifetimes, item by item, each in order and disjoint.
+  std::vector<size_t> range_begin;  ///< Item i has ranges [range_begin[i], range_begin[i + 1]).
+
+  int32_t count() const { return static_cast<int32_t>(buffer.size()); }
+  std::span<const Sections> lifetime(int32_t item) const {
+    return {ranges.data() + range_begin[item], ranges.data() + range_begin[item + 1]};
+  }
+};
+
+/// Error{kUsage} for a problem that contradicts itself (see live_set_bound) or whose sizes together
+/// leave int64.
+Instance make_instance(const Problem& problem);
+
+/// Which items live at one time: for each item its neighbours, in no particular order.
+struct Conflicts {
+  std::vector<int32_t> neighbours;
+  std::vector<size_t> begin;
+
+  std::span<const int32_t> of(int32_t item) const {
+    return {neighbours.data() + begin[item], neighbours.data() + begin[item + 1]};
+  }
+};
+
+/// An upper limit on the number of neighbours over all items, in O(n log n).
+int64_t count_conflicts(const Instance& instance);
+Conflicts make_conflicts(const Instance& instance);
+
+/// `value` >= 0 rounded to a multiple of `align`. Most items have alignment 1, and a division is
+/// slow.
+inline int64_t align_down(int64_t value, int64_t align) {
+  return align == 1 ? value : value / align * align;
+}
+inline int64_t align_up(int64_t value, int64_t align) {
+  return align == 1 ? value : (value + align - 1) / align * align;
+}
+
+/// Offsets in units for each item; -1 for an item without a place.
+using Places = std::vector<int64_t>;
+
+/// The height of a plan in which every item has a place.
+int64_t height_of(const Instance& instance, const Places& places);
+
+}  // namespace sluice::planner

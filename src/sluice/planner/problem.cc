@@ -1,0 +1,99 @@
+#include "sluice/planner/problem.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "sluice/base/checked.h"
+#include "sluice/planner/intervals.h"
+
+namespace sluice::planner {
+namespace {
+
+void check(const Buffer& buffer) {
+  require(buffer.size >= 0, "buffer '{}': size {} is negative", buffer.name, buffer.size);
+  require(buffer.alignment >= 1, "buffer '{}': alignment {} is not positive", buffer.name,
+          buffer.alignment);
+  if (!buffer.fixed_offset) return;
+  const int64_t offset = *buffer.fixed_offset;
+  require(offset >= 0, "buffer '{}': fixed offset {} is negative", buffer.name, offset);
+  require(offset % buffer.alignment == 0, "buffer '{}': fixed offset {} is not a multiple of {}",
+          buffer.name, offset, buffer.alignment);
+  checked_add(offset, buffer.size);
+}
+
+struct Event {
+  int64_t step;
+  int64_t change;  // Of the sum of rounded sizes.
+  int64_t slack;   // Rounding of one buffer, entering (change > 0) or leaving.
+};
+
+}  // namespace
+
+int64_t alignment_unit(const Problem& problem) {
+  int64_t unit = 0;
+  for (const Buffer& buffer : problem.buffers) {
+    check(buffer);
+    if (takes_room(buffer)) unit = std::gcd(unit, buffer.alignment);
+  }
+  return std::max<int64_t>(unit, 1);
+}
+
+std::vector<Interval> normalized(const std::vector<Interval>& lifetime) {
+  std::vector<Interval> sorted;
+  for (const Interval& interval : lifetime) {
+    if (interval.begin < interval.end) sorted.push_back(interval);
+  }
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  std::vector<Interval> merged;
+  for (const Interval& interval : sorted) {
+    if (!merged.empty() && interval.begin <= merged.back().end) {
+      merged.back().end = std::max(merged.back().end, interval.end);
+    } else {
+      merged.push_back(interval);
+    }
+  }
+  return merged;
+}
+
+bool takes_room(const Buffer& buffer) {
+  return buffer.size > 0 &&
+         std::any_of(buffer.lifetime.begin(), buffer.lifetime.end(),
+                     [](const Interval& interval) { return interval.begin < interval.end; });
+}
+
+int64_t live_set_bound(const Problem& problem) {
+  const int64_t unit = alignment_unit(problem);
+  int64_t bound = 0;
+  std::vector<Event> events;
+  for (const Buffer& buffer : problem.buffers) {
+    if (!takes_room(buffer)) continue;
+    const int64_t rounded = round_up(buffer.size, unit);
+    for (const Interval& interval : normalized(buffer.lifetime)) {
+      events.push_back({interval.begin, rounded, rounded - buffer.size});
+      events.push_back({interval.end, -rounded, rounded - buffer.size});
+    }
+    if (buffer.fixed_offset) bound = std::max(bound, *buffer.fixed_offset + buffer.size);
+  }
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return a.step != b.step ? a.step < b.step : a.change < b.change;
+  });
+  // The largest slack alive is kept as a count per value: there are few distinct ones (fewer than
+  // `unit`).
+  std::map<int64_t, int64_t> slacks;
+  int64_t sum = 0;
+  for (size_t i = 0; i < events.size(); ++i) {
+    sum = checked_add(sum, events[i].change);
+    if (events[i].change > 0) {
+      ++slacks[events[i].slack];
+    } else if (--slacks[events[i].slack] == 0) {
+      slacks.erase(events[i].slack);
+    }
+    const bool step_ends = i + 1 == events.size() || events[i + 1].step != events[i].step;
+    if (step_ends && !slacks.empty()) bound = std::max(bound, sum - slacks.rbegin()->first);
+  }
+  return bound;
+}
+
+}  // namespace sluice::planner

@@ -1,0 +1,230 @@
+#include "sluice/planner/solve.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "sluice/base/error.h"
+#include "sluice/planner/exact.h"
+#include "sluice/planner/greedy.h"
+#include "sluice/planner/instance.h"
+#include "sluice/planner/repair.h"
+
+namespace sluice::planner {
+namespace {
+
+constexpr int64_t kExactNodes = 5'000'000;
+
+// Found by trying many on random problems; none is best for all.
+constexpr std::array<Taste, 4> kTastes = {{
+    {.turn_size = 4, .turn_crowd = 16, .cost_size = 2, .cost_pairs = 2, .cost_crowd = 32},
+    {.turn_size = 4, .turn_crowd = 32, .cost_size = 2, .cost_pairs = 1, .cost_crowd = 0},
+    {.turn_size = 2,
+     .turn_crowd = 32,
+     .cost_size = 3,
+     .cost_pairs = 4,
+     .cost_crowd = 64,
+     .growth = 1.1},
+    {.turn_size = 4,
+     .turn_crowd = 128,
+     .cost_size = 1,
+     .cost_pairs = 2,
+     .cost_crowd = 4,
+     .growth = 1.02},
+}};
+
+// Walks through time with the live fixed items in order of offset, as long as they are disjoint.
+void check_fixed(const Problem& problem, const Instance& instance) {
+  struct Event {
+    int32_t section;
+    bool birth;
+    int32_t item;
+  };
+  std::vector<Event> events;
+  for (int32_t i = 0; i < instance.count(); ++i) {
+    if (instance.fixed[i] < 0) continue;
+    for (const Sections& range : instance.lifetime(i)) {
+      events.push_back({range.first, true, i});
+      events.push_back({range.last, false, i});
+    }
+  }
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return a.section != b.section ? a.section < b.section : a.birth < b.birth;
+  });
+  std::map<int64_t, int32_t> alive;
+  for (const auto& [section, birth, item] : events) {
+    const int64_t begin = instance.fixed[item];
+    if (!birth) {
+      alive.erase(begin);
+      continue;
+    }
+    const auto above = alive.lower_bound(begin);
+    int32_t other = -1;
+    if (above != alive.end() && above->first < begin + instance.size[item]) other = above->second;
+    if (above != alive.begin()) {
+      const auto [start, below] = *std::prev(above);
+      if (start + instance.size[below] > begin) other = below;
+    }
+    require(other < 0, "buffers '{}' and '{}' live at one time and are fixed over each other",
+            problem.buffers[instance.buffer[std::max(other, 0)]].name,
+            problem.buffers[instance.buffer[item]].name);
+    alive.emplace(begin, item);
+  }
+}
+
+template <typename Key>
+std::vector<int32_t> descending(const Instance& instance, Key&& key) {
+  std::vector<std::pair<double, int32_t>> keyed;
+  for (int32_t i = 0; i < instance.count(); ++i) keyed.emplace_back(-key(i), i);
+  std::sort(keyed.begin(), keyed.end());
+  std::vector<int32_t> order;
+  for (const auto& [value, item] : keyed) order.push_back(item);
+  return order;
+}
+
+class Solver {
+ public:
+  Solver(const Instance& instance, const SolveOptions& options)
+      : instance_(instance), left_(std::max<int64_t>(options.max_nodes, 0)) {
+    const auto size = [&](int32_t i) { return static_cast<double>(instance_.size[i]); };
+    const auto length = [&](int32_t i) { return static_cast<double>(instance_.length[i]); };
+    by_size_ = descending(instance_, size);
+    by_length_ = descending(instance_, length);
+    by_area_ = descending(instance_, [&](int32_t i) { return size(i) * length(i); });
+    by_balance_ = descending(instance_, [&](int32_t i) { return size(i) * std::sqrt(length(i)); });
+    pairs_ = count_conflicts(instance_);
+    // A problem of few pairs is solved or out of reach after some thousand looks at each.
+    if (pairs_ < left_ / options.looks_per_pair) left_ = pairs_ * options.looks_per_pair;
+  }
+
+  bool optimal() const { return optimal_ || done(); }
+  const Places& best() const { return best_; }
+
+  void run() {
+    const bool few = pairs_ <= left_;
+    const auto has_hint = [](int64_t hint) { return hint >= 0; };
+    if (few && std::any_of(instance_.hint.begin(), instance_.hint.end(), has_hint)) {
+      // A plan that takes the hints comes first: it stays if it is as low as any.
+      conflicts_ = make_conflicts(instance_);
+      fit(descending(instance_, [&](int32_t i) { return instance_.hint[i] >= 0; }), Fit::kLowest);
+    }
+    stack_all();
+    if (!few || done()) return;
+    if (conflicts_.begin.empty()) conflicts_ = make_conflicts(instance_);
+    fit_all();
+    if (!done() && instance_.count() <= kExactItems) {
+      optimal_ = exact_search(instance_, kExactNodes, best_);
+      height_ = height_of(instance_, best_);
+    }
+    if (!optimal()) improve();
+  }
+
+ private:
+  bool done() const { return !best_.empty() && height_ <= instance_.bound; }
+
+  void keep(Places places) {
+    const int64_t height = height_of(instance_, places);
+    if (!best_.empty() && height >= height_) return;
+    best_ = std::move(places);
+    height_ = height;
+  }
+
+  // Long lives at the bottom suit nested lifetimes; the order of birth suits chains.
+  void stack_all() {
+    for (const auto* order : {&by_length_, &by_area_, &by_size_}) {
+      if (!done()) keep(stack(instance_, *order));
+    }
+  }
+
+  void fit(const std::vector<int32_t>& order, Fit kind) {
+    keep(first_fit(instance_, conflicts_, order, kind));
+    left_ -= pairs_;
+  }
+
+  void fit_all() {
+    const int64_t reserve = left_ * 2 / 3;
+    const std::pair<const std::vector<int32_t>*, Fit> kinds[] = {{&by_size_, Fit::kLowest},
+                                                                 {&by_balance_, Fit::kLowest},
+                                                                 {&by_area_, Fit::kLowest},
+                                                                 {&by_size_, Fit::kTightest},
+                                                                 {&by_length_, Fit::kLowest}};
+    for (const auto& [order, kind] : kinds) {
+      if (!done() && left_ > reserve) fit(*order, kind);
+    }
+  }
+
+  // Bisects the height between the bound and the best plan. Heights that failed are tried again with another taste
+  // and more nodes until those run out.
+  void improve() {
+    const std::vector<double> crowd = crowd_of(instance_);
+    const int64_t finest = std::max<int64_t>(1, instance_.bound / 8192);
+    for (uint64_t round = 0; !done() && left_ > 0; ++round) {
+      Taste taste = kTastes[round % kTastes.size()];
+      taste.jitter = round < kTastes.size() ? 0.0 : 0.3;
+      const int64_t most = std::max(4 * pairs_, left_ / 8);
+      int64_t failed = instance_.bound - 1;
+      while (!done() && left_ > 0 && height_ - failed > 1) {
+        const int64_t height = failed + (height_ - failed) / 2;
+        Places places = best_;
+        int64_t nodes = 1;
+        const bool lowered = repair(
+            instance_, conflicts_, crowd,
+            {.height = height, .max_nodes = std::min(left_, most), .taste = taste, .seed = round},
+            places, nodes);
+        left_ -= nodes;
+        if (lowered) {
+          keep(std::move(places));
+        } else {
+          failed = height;
+          if (height_ - failed <= finest) break;
+        }
+      }
+    }
+  }
+
+  const Instance& instance_;
+  Conflicts conflicts_;
+  int64_t pairs_ = 0;
+  int64_t left_;  // Nodes.
+  std::vector<int32_t> by_size_;
+  std::vector<int32_t> by_length_;
+  std::vector<int32_t> by_area_;
+  std::vector<int32_t> by_balance_;
+  Places best_;
+  int64_t height_ = 0;
+  bool optimal_ = false;
+};
+
+}  // namespace
+
+Solution solve(const Problem& problem, const SolveOptions& options) {
+  require(options.looks_per_pair >= 1, "looks_per_pair {} is below 1", options.looks_per_pair);
+  Solution solution;
+  solution.bound = live_set_bound(problem);
+  for (const Buffer& buffer : problem.buffers) {
+    solution.offsets.push_back(buffer.fixed_offset.value_or(0));
+  }
+  const Instance instance = make_instance(problem);
+  check_fixed(problem, instance);
+  Solver solver(instance, options);
+  if (instance.count() > 0) solver.run();
+  for (int32_t i = 0; i < instance.count(); ++i) {
+    const size_t index = instance.buffer[i];
+    solution.offsets[index] = solver.best()[i] * instance.unit;
+    solution.height =
+        std::max(solution.height, solution.offsets[index] + problem.buffers[index].size);
+  }
+  solution.optimal = instance.count() == 0 || solver.optimal();
+  if (problem.capacity && solution.height > *problem.capacity) {
+    fail(ErrorKind::kDoesNotFit,
+         "{} buffers need {} bytes, the capacity is {}; the live-set bound is {}{}",
+         problem.buffers.size(), solution.height, *problem.capacity, solution.bound,
+         solution.optimal ? ", and no plan is lower" : "");
+  }
+  return solution;
+}
+
+}  // namespace sluice::planner

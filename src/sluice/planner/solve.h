@@ -1,0 +1,24 @@
+#pragma once
+#include <cstdint>
+
+#include "sluice/planner/problem.h"
+
+namespace sluice::planner {
+
+struct SolveOptions {
+  /// How many times the search may look at a buffer (about 10 ns each). Bounds effort by counting,
+  /// never by time, so that the same problem gets the same plan on every machine. The first plan is
+  /// made whatever this says.
+  int64_t max_nodes = 60'000'000;
+  /// How many times, on average, it may look at each pair of buffers that live at one time: ends
+  /// the search early for small problems.
+  int64_t looks_per_pair = 2'000;
+};
+
+/// Offsets for all buffers, as low as the search finds within its nodes. Deterministic: a pure
+/// function of its arguments. Error{kDoesNotFit} if a capacity is given and the height found
+/// exceeds it, with the bytes needed, the capacity and the bound; Error{kUsage} for a problem that
+/// contradicts itself (see live_set_bound), also when two fixed buffers overlap.
+Solution solve(const Problem& problem, const SolveOptions& options = {});
+
+}  // namespace sluice::planner

@@ -1,0 +1,272 @@
+#include "sluice/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "sluice/base/safetensors.h"
+#include "sluice/base/sys.h"
+#include "sluice/cpu/cpu.h"
+#include "sluice/exe/checker.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kChunk = 1 << 16;  // Elements of a variable that are made at once.
+
+template <typename Streams>
+std::string names(const Streams& streams) {
+  std::string text;
+  for (const auto& [id, name] : streams) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+Shape entries_shape(const Shape& shape, int64_t entries) {
+  if (entries == 1) return shape;
+  std::vector<int64_t> dims{entries};
+  dims.insert(dims.end(), shape.begin(), shape.end());
+  return Shape(std::move(dims));
+}
+
+void check_array(const exe::StreamPort& port, int64_t entries, const TensorSpec& spec) {
+  const Shape want = entries_shape(port.spec.shape, entries);
+  require(spec.dtype == port.spec.dtype, "stream '{}': it carries {}, the array is {}", port.name,
+          name_of(port.spec.dtype), name_of(spec.dtype));
+  require(spec.shape == want, "stream '{}': Shape mismatch: the program uses {} entries of {}, so the array must be {}, got {}",
+          port.name, entries, to_string(port.spec.shape), to_string(want), to_string(spec.shape));
+}
+
+void prove(const exe::Executable& executable) {
+  const auto violations = exe::check(executable);
+  if (violations.empty()) return;
+  std::string text;
+  for (const exe::Violation& v : violations) text += fmt::format("\n  [{}] {}", v.rule, v.message);
+  fail(ErrorKind::kInternal, "the plan's proof fails:{}", text);
+}
+
+}  // namespace
+
+DeviceChoice cpu_device(const CpuOptions& options) {
+  require(options.memory >= -1, "cpu device: memory {} is negative", options.memory);
+  require(options.threads >= 0, "cpu device: {} threads", options.threads);
+  return {cpu::make_target(), cpu::make_device(), options.memory,
+          options.threads == 0 ? sys::usable_cores() : options.threads};
+}
+
+const HostTensor& HostTensors::operator[](const D2hStream& stream) const {
+  for (const auto& [s, array] : arrays_) {
+    if (s == stream) return array;
+  }
+  fail(ErrorKind::kUsage, "results: the run wrote nothing to stream '{}'", stream.name);
+}
+
+Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir) {
+  std::vector<DeviceChoice> choices{options.device.target == nullptr ? cpu_device() : options.device};
+  choices.insert(choices.end(), options.more_devices.begin(), options.more_devices.end());
+  CompileOptions compile_options;
+  compile_options.host_memory = options.host_memory;
+  compile_options.disable = options.disable;
+  compile_options.print_after = options.print_after;
+  std::vector<std::shared_ptr<runtime::Device>> devices;
+  for (const DeviceChoice& c : choices) {
+    compile_options.devices.push_back({c.target, c.memory, choices[0].threads});
+    devices.push_back(c.device);
+  }
+  compiled_ = compile(ir_, compile_options);
+  if (options.proof == SessionOptions::Proof::kCheck) prove(compiled_.executable);
+  executor_ = std::make_unique<runtime::Executor>(
+      std::move(compiled_.executable), std::move(devices),
+      runtime::ExecutorOptions{.threads = choices[0].threads, .usable_cores = sys::usable_cores()});
+  fill_memory();
+}
+
+Session::~Session() = default;
+
+void Session::fill_memory() {
+  const exe::Executable& exe = executable();
+  for (const exe::ConstantPlan& c : exe.constants) {
+    if (!c.data.empty()) std::memcpy(executor_->arena(c.arena) + c.offset, c.data.data(), c.data.size());
+  }
+  for (size_t i = 0; i < exe.variables.size(); ++i) {
+    const exe::VariablePlan& v = exe.variables[i];
+    const int64_t width = size_of(v.spec.dtype);
+    for (int64_t begin = 0; begin < v.spec.elements(); begin += kChunk) {
+      const int64_t count = std::min(kChunk, v.spec.elements() - begin);
+      compiled_.initializers[i].fill(v.spec, begin, count,
+                                     {executor_->arena(v.arena) + v.offset + begin * width, static_cast<size_t>(count * width)});
+    }
+  }
+}
+
+Binding Session::bind(const std::vector<StreamInput>& inputs, const std::vector<StreamOutput>& outputs,
+                      const std::string& entry) const {
+  const exe::Executable& exe = executable();
+  Binding binding;
+  binding.program_ = &exe.program(entry);
+  binding.streams_ = std::make_unique<runtime::HostStreams>(exe);
+  std::map<int32_t, std::string> expected[2];
+  std::map<int32_t, std::string> given[2];
+  std::map<int32_t, int64_t> count;
+  for (const exe::StreamCount& s : binding.program_->streams) {
+    const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
+    expected[port.input ? 0 : 1].emplace(s.stream, port.name);
+    count[s.stream] = s.entries;
+  }
+  const auto note = [&](int side, uint64_t ir, int32_t id, const std::string& name) {
+    require(ir == ir_.id(), "stream '{}' belongs to another Ir", name);
+    require(given[side].emplace(id, name).second, "stream '{}' is given twice", name);
+  };
+  for (const StreamInput& i : inputs) note(0, i.stream.ir, i.stream.id, i.stream.name);
+  for (const StreamOutput& o : outputs) note(1, o.stream.ir, o.stream.id, o.stream.name);
+  for (int side = 0; side < 2; ++side) {
+    const char* word = side == 0 ? "input" : "output";
+    std::map<int32_t, std::string> missing;
+    std::map<int32_t, std::string> unexpected;
+    for (const auto& e : expected[side]) {
+      if (!given[side].contains(e.first)) missing.insert(e);
+    }
+    for (const auto& g : given[side]) {
+      if (!expected[side].contains(g.first)) unexpected.insert(g);
+    }
+    require(missing.empty(), "Missing {}: {}; program '{}' expects: {}; given: {}", word, names(missing), entry,
+            names(expected[side]), names(given[side]));
+    require(unexpected.empty(), "Unexpected {}: {}; program '{}' expects: {}; given: {}", word, names(unexpected), entry,
+            names(expected[side]), names(given[side]));
+  }
+  for (const StreamInput& i : inputs) {
+    check_array(exe.streams[static_cast<size_t>(i.stream.id)], count[i.stream.id], i.array.spec);
+    binding.streams_->bind(i.stream.id, const_cast<std::byte*>(i.array.data));
+  }
+  for (const StreamOutput& o : outputs) {
+    check_array(exe.streams[static_cast<size_t>(o.stream.id)], count[o.stream.id], o.array.spec);
+    binding.streams_->bind(o.stream.id, o.array.data);
+  }
+  return binding;
+}
+
+HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::string& entry) {
+  const exe::Executable& exe = executable();
+  HostTensors results;
+  for (const exe::StreamCount& s : exe.program(entry).streams) {
+    const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
+    if (port.input) continue;
+    const D2hStream stream{ir_.id(), s.stream, port.name, port.spec};
+    results.arrays_.emplace_back(stream, HostTensor({entries_shape(port.spec.shape, s.entries), port.spec.dtype, {}}));
+  }
+  std::vector<StreamOutput> outputs;
+  for (auto& [stream, array] : results.arrays_) outputs.push_back({stream, array});
+  Binding binding = bind(inputs, outputs, entry);
+  run_into(binding);
+  return results;
+}
+
+void Session::run_into(Binding& binding) { executor_->run(*binding.program_, *binding.streams_); }
+
+void Session::run_interleaved(Binding& binding, uint64_t seed) {
+  executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
+}
+
+const exe::VariablePlan& Session::plan_of(const Tensor& variable) const {
+  const TensorInfo& info = variable.graph().info(variable);
+  const auto found = info.variable == nullptr ? compiled_.variable_index.end()
+                                              : compiled_.variable_index.find(info.variable.get());
+  require(found != compiled_.variable_index.end(), "tensor '{}' is not a variable of this session", info.name);
+  return executable().variables[static_cast<size_t>(found->second)];
+}
+
+const exe::VariablePlan& Session::plan_of(const Tensor& variable, const ConstArrayView& value) const {
+  const exe::VariablePlan& plan = plan_of(variable);
+  require(value.spec.dtype == plan.spec.dtype, "variable '{}' is {}, the array is {}", plan.path,
+          name_of(plan.spec.dtype), name_of(value.spec.dtype));
+  require(value.spec.shape == plan.spec.shape, "variable '{}' is {}, the array is {}", plan.path,
+          to_string(plan.spec.shape), to_string(value.spec.shape));
+  return plan;
+}
+
+HostTensor Session::read(const Tensor& variable) const {
+  const exe::VariablePlan& plan = plan_of(variable);
+  HostTensor value(plan.spec);
+  read_chunk(variable, 0, plan.spec.elements(), value.bytes());
+  return value;
+}
+
+void Session::write(const Tensor& variable, const ConstArrayView& value) {
+  plan_of(variable, value);
+  write_chunk(variable, 0, {value.data, static_cast<size_t>(value.spec.bytes())});
+}
+
+void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
+  for (const auto& [variable, value] : values) plan_of(variable, value);  // All or nothing.
+  for (const auto& [variable, value] : values) write(variable, value);
+}
+
+void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count, std::span<std::byte> out) const {
+  const exe::VariablePlan& plan = plan_of(variable);
+  const int64_t width = size_of(plan.spec.dtype);
+  require(begin >= 0 && count >= 0 && begin <= plan.spec.elements() - count,
+          "variable '{}': elements [{}, {}) are outside its {}", plan.path, begin, begin + count, plan.spec.elements());
+  require(static_cast<int64_t>(out.size()) == count * width, "variable '{}': {} elements are {} bytes, the buffer has {}",
+          plan.path, count, count * width, out.size());
+  if (count > 0) std::memcpy(out.data(), executor_->arena(plan.arena) + plan.offset + begin * width, out.size());
+}
+
+void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in) {
+  const exe::VariablePlan& plan = plan_of(variable);
+  const int64_t width = size_of(plan.spec.dtype);
+  const auto bytes = static_cast<int64_t>(in.size());
+  require(begin >= 0 && bytes % width == 0 && begin <= plan.spec.elements() - bytes / width,
+          "variable '{}': {} bytes at element {} are outside its {} elements", plan.path, bytes, begin, plan.spec.elements());
+  if (bytes > 0) std::memcpy(executor_->arena(plan.arena) + plan.offset + begin * width, in.data(), in.size());
+}
+
+std::vector<std::pair<std::string, std::span<const std::byte>>> Session::variable_bytes() const {
+  std::vector<std::pair<std::string, std::span<const std::byte>>> all;
+  for (const exe::VariablePlan& v : executable().variables) {
+    all.emplace_back(v.path, std::span(executor_->arena(v.arena) + v.offset, static_cast<size_t>(v.bytes)));
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return all;
+}
+
+void Session::save(const std::string& path) const {
+  std::vector<NamedArray> arrays;
+  for (const exe::VariablePlan& v : executable().variables) {
+    HostTensor value(v.spec);
+    if (value.elements() > 0) {
+      std::memcpy(value.bytes().data(), executor_->arena(v.arena) + v.offset, value.bytes().size());
+    }
+    arrays.push_back({v.path, std::move(value)});
+  }
+  write_safetensors_file(path, arrays);
+}
+
+std::vector<std::string> Session::load(const std::string& path) {
+  const std::vector<NamedArray> arrays = read_safetensors_file(path);
+  const auto& variables = executable().variables;
+  std::vector<const HostTensor*> found(variables.size(), nullptr);
+  std::vector<std::string> unknown;
+  for (const NamedArray& a : arrays) {
+    const auto v = std::find_if(variables.begin(), variables.end(), [&](const auto& plan) { return plan.path == a.name; });
+    if (v == variables.end()) {
+      unknown.push_back(a.name);
+      continue;
+    }
+    if (a.array.shape() != v->spec.shape || a.array.dtype() != v->spec.dtype) {
+      fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, a.name, to_string(a.array.spec()), to_string(v->spec));
+    }
+    found[static_cast<size_t>(v - variables.begin())] = &a.array;
+  }
+  for (size_t i = 0; i < variables.size(); ++i) {
+    if (found[i] == nullptr) fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables[i].path);
+  }
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const auto bytes = found[i]->bytes();
+    if (!bytes.empty()) std::memcpy(executor_->arena(variables[i].arena) + variables[i].offset, bytes.data(), bytes.size());
+  }
+  return unknown;
+}
+
+int64_t Session::planned_bytes(int device) const { return exe::planned_bytes(executable(), device, exe::Space::kDevice); }
+int64_t Session::measured_bytes(int device) const { return executor_->measured_bytes(device, exe::Space::kDevice); }
+
+}  // namespace sluice

@@ -1,0 +1,129 @@
+#pragma once
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "sluice/compiler/compile.h"
+#include "sluice/ir/ir.h"
+#include "sluice/runtime/executor.h"
+
+namespace sluice {
+
+/// A device to run on: what compiles for it, what runs it, and its limits.
+struct DeviceChoice {
+  std::shared_ptr<const Target> target;
+  std::shared_ptr<runtime::Device> device;
+  int64_t memory = -1;  ///< Budget in bytes; -1: none.
+  int threads = 1;
+};
+
+struct CpuOptions {
+  int64_t memory = -1;  ///< Budget of device memory in bytes; -1: none.
+  int threads = 0;      ///< Workers; 0: as many as there are usable cores.
+};
+
+/// The CPU as a device.
+DeviceChoice cpu_device(const CpuOptions& options = {});
+
+/// KiB, MiB and GiB in bytes: 4_MiB.
+constexpr int64_t operator""_KiB(unsigned long long n) { return static_cast<int64_t>(n) << 10; }
+constexpr int64_t operator""_MiB(unsigned long long n) { return static_cast<int64_t>(n) << 20; }
+constexpr int64_t operator""_GiB(unsigned long long n) { return static_cast<int64_t>(n) << 30; }
+
+struct SessionOptions {
+  DeviceChoice device = {};                ///< Device 0; default: cpu_device().
+  std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with as many threads.
+  int64_t host_memory = -1;                ///< Budget of the host tier in bytes; -1: none.
+  std::vector<std::string> disable = {};   ///< Optional compiler passes to leave out.
+  std::string print_after = {};            ///< A pass whose result goes to stderr, or "all".
+  enum class Proof : uint8_t { kCheck, kTrust } proof = Proof::kCheck;  ///< Whether the plan is proved before it runs.
+};
+
+/// An input stream and the entries that a run reads: the stream's shape, with a leading axis of entries if it reads
+/// more than one.
+struct StreamInput {
+  H2dStream stream;
+  ConstArrayView array;
+};
+struct StreamOutput {
+  D2hStream stream;
+  ArrayView array;
+};
+
+/// Results of a run by stream.
+class HostTensors {
+ public:
+  /// Error{kUsage} for a stream that the run did not write.
+  const HostTensor& operator[](const D2hStream& stream) const;
+  size_t size() const { return arrays_.size(); }
+
+ private:
+  friend class Session;
+  std::vector<std::pair<D2hStream, HostTensor>> arrays_;
+};
+
+/// Arrays that a program is bound to, checked once.
+class Binding {
+ private:
+  friend class Session;
+  const exe::Program* program_ = nullptr;
+  std::unique_ptr<runtime::HostStreams> streams_;
+};
+
+/// A compiled program with its memory: compiles, proves the plan, allocates, and holds the variables from run to run.
+class Session {
+ public:
+  /// Error{kDoesNotFit} if a budget cannot be met; Error{kInternal} if the plan's proof fails.
+  explicit Session(const Ir& ir, const SessionOptions& options = {});
+  ~Session();
+
+  /// Runs an entry once and returns new arrays. Error{kUsage} naming streams that are missing or unknown, or an array
+  /// whose shape or dtype differs.
+  HostTensors run(const std::vector<StreamInput>& inputs = {}, const std::string& entry = "main");
+  /// Checks arrays as `run` does and remembers where they are; they must outlive the binding.
+  Binding bind(const std::vector<StreamInput>& inputs, const std::vector<StreamOutput>& outputs,
+               const std::string& entry = "main") const;
+  /// Runs on bound arrays. Allocates nothing.
+  void run_into(Binding& binding);
+  /// The same, on this thread, advancing strands at random (for tests of the runtime).
+  void run_interleaved(Binding& binding, uint64_t seed);
+
+  /// A variable's whole value, by its handle in any entry graph. Error{kUsage} for another tensor.
+  HostTensor read(const Tensor& variable) const;
+  /// Error{kUsage} if shape or dtype differs.
+  void write(const Tensor& variable, const ConstArrayView& value);
+  void write(const std::vector<std::pair<Tensor, HostTensor>>& values);
+  /// Elements [begin, begin + count) of a variable, row-major.
+  void read_chunk(const Tensor& variable, int64_t begin, int64_t count, std::span<std::byte> out) const;
+  void write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in);
+
+  /// The bytes of all variables as they are now, row-major, by path in ascending order.
+  std::vector<std::pair<std::string, std::span<const std::byte>>> variable_bytes() const;
+  /// All variables as safetensors, by path.
+  void save(const std::string& path) const;
+  /// Sets the variables that the file names. Error{kBadFile} if one is missing or has another spec; names that no
+  /// variable has are returned.
+  std::vector<std::string> load(const std::string& path);
+
+  const exe::Executable& executable() const { return executor_->executable(); }
+  /// The compiler's record: passes and times.
+  const Compiled& compiled() const { return compiled_; }
+  /// Arena bytes of a device, as planned and as allocated: always equal.
+  int64_t planned_bytes(int device = 0) const;
+  int64_t measured_bytes(int device = 0) const;
+  runtime::Counters counters() const { return executor_->counters(); }
+
+ private:
+  const exe::VariablePlan& plan_of(const Tensor& variable) const;
+  const exe::VariablePlan& plan_of(const Tensor& variable, const ConstArrayView& value) const;
+  void fill_memory();
+
+  Ir ir_;
+  Compiled compiled_;
+  std::unique_ptr<runtime::Executor> executor_;
+};
+
+}  // namespace sluice

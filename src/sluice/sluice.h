@@ -1,0 +1,9 @@
+#pragma once
+/// Everything a program that builds, trains and runs networks needs.
+#include "sluice/ir/call.h"
+#include "sluice/ir/ir.h"
+#include "sluice/ir/print.h"
+#include "sluice/nn/nn.h"
+#include "sluice/ops/ops.h"
+#include "sluice/session.h"
+#include "sluice/transforms/autodiff.h"

@@ -1,0 +1,71 @@
+#include "sluice/transforms/accumulation.h"
+
+#include <cctype>
+
+#include "sluice/ir/graph_editor.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/updates.h"
+#include "sluice/transforms/differentiate.h"
+
+namespace sluice::transforms {
+namespace {
+
+std::string sanitise(const std::string& name) {
+  std::string result = name;
+  for (char& c : result) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  }
+  if (!result.empty() && std::isdigit(static_cast<unsigned char>(result[0])) != 0)
+    result = "_" + result;
+  return result;
+}
+
+}  // namespace
+
+AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tensors,
+                                              const std::vector<std::string>& names,
+                                              const AccumulationOptions& options) {
+  require(names.empty() || names.size() == tensors.size(),
+          "autodiff_with_accumulation of graph {}: {} names given for {} tensors", graph.name(),
+          names.size(), tensors.size());
+  AutodiffOptions core{.grads_provided = options.grads_provided,
+                       .grads_required = options.grads_required,
+                       .called_graphs = options.called_graphs,
+                       .unreachable = options.unreachable};
+  core.grads_required->insert(core.grads_required->end(), tensors.begin(), tensors.end());
+  const size_t kept = options.grads_required.size();
+  const GradGraphInfo info = autodiff_sharing(graph, core, kept);
+
+  Graph& gradient = info.graph();
+  const Tensors all = gradient.outputs();
+  std::vector<AddedInput> added;
+  const TensorSpec counter_spec{{}, f32, {}};
+  const Tensor counter = gradient.input(counter_spec, "mean_accum_counter", Pass::kByReference);
+  added.push_back({counter.name(), counter_spec, counter, std::nullopt});
+  std::vector<GraphEditor::Placement> placements;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::string name = names.empty() ? sanitise(tensors[i].name()) : names[i];
+    const Tensor accumulator =
+        gradient.input(tensors[i].spec(), "accum." + name, Pass::kByReference);
+    const auto group = options.replica_groupings.find(name);
+    added.push_back({"accum." + name, tensors[i].spec(), accumulator, std::nullopt});
+    if (group != options.replica_groupings.end()) added.back().group = group->second;
+
+    const size_t first = gradient.ops().size();
+    ops::accumulate_mean_(accumulator, all[kept + i], counter);
+    const OpId producer = gradient.info(all[kept + i]).producer;
+    for (size_t k = first; k < gradient.ops().size() && producer >= 0; ++k) {
+      placements.push_back({gradient.ops()[k].id, producer, GraphEditor::Placement::Side::kAfter});
+    }
+  }
+  ops::add_(counter, ops::scalar_like(counter, 1));
+  gradient.set_outputs(Tensors(all.begin(), all.begin() + static_cast<int64_t>(kept)));
+  GraphEditor(gradient).place(placements);
+
+  std::vector<ExpectedConnection> outputs = info.expected_outputs();
+  outputs.resize(kept, outputs.empty() ? ExpectedConnection{} : outputs[0]);
+  return {GradGraphInfo(graph, gradient, info.expected_inputs(), std::move(outputs)),
+          std::move(added)};
+}
+
+}  // namespace sluice::transforms

@@ -1,0 +1,199 @@
+#include "sluice/transforms/autodiff.h"
+
+#include <algorithm>
+#include <set>
+
+#include "sluice/ir/builtin.h"
+#include "sluice/ir/graph_editor.h"
+#include "sluice/transforms/differentiate.h"
+
+namespace sluice::transforms {
+namespace {
+
+bool is_output(const Graph& graph, TensorId t) {
+  const auto& ids = graph.output_ids();
+  return std::find(ids.begin(), ids.end(), t) != ids.end();
+}
+
+GradRequest::Place place_of(const Graph& graph, TensorId t) {
+  if (graph.info(t).kind == TensorKind::kInput && !is_output(graph, t))
+    return {t, value_of_handle(graph, t)};
+  return {t, is_output(graph, t) ? value_of_output(graph, t) : value_of_handle(graph, t)};
+}
+
+void check_tensor(const Graph& graph, const Tensor& t, std::string_view what) {
+  require(t.valid(), "autodiff of graph {}: {} has an empty handle", graph.name(), what);
+  require(graph.owns(t), "autodiff of graph {}: {} names tensor '{}' of graph {}", graph.name(),
+          what, t.name(), t.graph().name());
+  require(is_float(t.dtype()),
+          "autodiff of graph {}: {} names tensor '{}', which is {} and has no gradient",
+          graph.name(), what, t.name(), to_string(t.spec()));
+}
+
+GradRequest request_of(const Graph& graph, const AutodiffOptions& options, size_t shared_from) {
+  require(!graph.is_entry(), "autodiff: {} is an entry graph; differentiate a graph that it calls",
+          graph.name());
+  GradRequest request;
+  request.shared_from = shared_from;
+  request.missing = options.unreachable == Unreachable::kZeros ? GradRequest::Missing::kZeros
+                                                               : GradRequest::Missing::kError;
+  if (options.grads_provided) {
+    for (const Tensor& t : *options.grads_provided) {
+      check_tensor(graph, t, "grads_provided");
+      request.provided.push_back(place_of(graph, t.id()));
+    }
+  } else {
+    for (const Tensor& t : graph.original_outputs()) {
+      if (is_float(t.dtype())) request.provided.push_back(place_of(graph, t.id()));
+    }
+  }
+  if (options.grads_required) {
+    for (const Tensor& t : *options.grads_required) {
+      check_tensor(graph, t, "grads_required");
+      request.required.push_back({t.id(), value_of_handle(graph, t.id())});
+    }
+  } else {
+    for (const Tensor& t : graph.inputs()) {
+      if (is_float(t.dtype())) request.required.push_back({t.id(), value_of_handle(graph, t.id())});
+    }
+  }
+  require(!request.required.empty(), "autodiff of graph {}: no gradient is required", graph.name());
+  return request;
+}
+
+/// What the callers of a graph need of its gradient, by positions of its outputs and inputs.
+struct Wanted {
+  std::set<size_t> provided;
+  std::set<size_t> required;
+};
+
+/// Differentiates the graphs below one, each once.
+class Descent {
+ public:
+  Descent(Graph& top, const GradGraphs& given) : ir_(top.ir()), infos_(given) {
+    for (const auto& [id, info] : given) given_.insert(id);
+    visit(top);
+    order_.pop_back();
+  }
+
+  GradGraphInfo run(Graph& top, const GradRequest& request);
+
+ private:
+  // Callees before callers.
+  void visit(const Graph& graph) {
+    if (!seen_.insert(graph.id()).second) return;
+    for (const Op& op : graph.ops()) {
+      if (op.def == &builtin::loop()) continue;
+      for (const GraphId callee : op.callees) {
+        if (!infos_.contains(callee)) visit(ir_.graph(callee));
+      }
+    }
+    order_.push_back(graph.id());
+  }
+  void ask(const Graph& graph, const GradRequest& request, Dependence& dependence);
+  GradRequest request_of(const Graph& graph) const;
+
+  Ir ir_;
+  GradGraphs infos_;
+  std::set<GraphId> given_;
+  std::set<GraphId> seen_;
+  std::vector<GraphId> order_;
+  std::map<GraphId, Wanted> wanted_;
+};
+
+// Notes what differentiating a graph will ask of those that it calls.
+void Descent::ask(const Graph& graph, const GradRequest& request, Dependence& dependence) {
+  std::vector<Value> required;
+  std::vector<Value> provided;
+  for (const auto& p : request.required) required.push_back(p.value);
+  for (const auto& p : request.provided) provided.push_back(p.value);
+  const ValueTable<char> active = dependence.downstream(graph, required);
+  const ValueTable<char> useful = dependence.upstream(graph, provided);
+  for (const Op& op : graph.ops()) {
+    if (op.def != &builtin::call() && op.def != &builtin::branch()) continue;
+    size_t first = op.def == &builtin::branch() ? 1 : 0;
+    for (const GraphId id : op.callees) {
+      const Graph& callee = ir_.graph(id);
+      const GraphDependence& on = dependence.of(callee);
+      Wanted& wanted = wanted_[id];
+      for (size_t j = 0; j < on.outputs.size(); ++j) {
+        if (!useful.at(value_made(graph, op, j))) continue;
+        for (size_t i = 0; i < callee.input_ids().size(); ++i) {
+          if (!on.outputs[j].contains(i) || !active.at(value_read(graph, op.inputs[first + i])))
+            continue;
+          if (is_detached(graph, op.inputs[first + i].tensor)) continue;
+          wanted.provided.insert(j);
+          wanted.required.insert(i);
+        }
+      }
+      first += callee.input_ids().size();
+    }
+  }
+}
+
+GradRequest Descent::request_of(const Graph& graph) const {
+  GradRequest request;
+  request.missing = GradRequest::Missing::kOmit;
+  const auto found = wanted_.find(graph.id());
+  if (found == wanted_.end()) return request;
+  std::set<TensorId> once;
+  for (const size_t j : found->second.provided) {
+    const TensorId t = graph.output_ids()[j];
+    if (once.insert(t).second) request.provided.push_back({t, value_of_output(graph, t)});
+  }
+  for (const size_t i : found->second.required) {
+    const TensorId t = graph.input_ids()[i];
+    request.required.push_back({t, value_of_handle(graph, t)});
+  }
+  return request;
+}
+
+GradGraphInfo Descent::run(Graph& top, const GradRequest& request) {
+  Dependence dependence;
+  ask(top, request, dependence);
+  for (size_t i = order_.size(); i-- > 0;) {
+    const Graph& graph = ir_.graph(order_[i]);
+    ask(graph, request_of(graph), dependence);
+  }
+  for (const GraphId id : order_) {
+    Graph& graph = ir_.graph(id);
+    const GradRequest wanted = request_of(graph);
+    if (wanted.required.empty()) continue;
+    const GraphEditor::Mark mark = GraphEditor::mark(ir_);
+    GradGraphInfo info = differentiate(graph, wanted, infos_, given_, dependence);
+    if (info.expected_outputs().empty()) {
+      GraphEditor::roll_back(ir_, mark);
+    } else {
+      infos_.emplace(id, std::move(info));
+    }
+  }
+  return differentiate(top, request, infos_, given_, dependence);
+}
+
+void check_given(const Graph& graph, const GradGraphs& given) {
+  for (const auto& [id, info] : given) {
+    require(id == info.forward_graph().id(),
+            "autodiff of graph {}: called_graphs gives for graph {} the gradient graph of {}",
+            graph.name(), graph.ir().graph(id).name(), info.forward_graph().name());
+  }
+}
+
+}  // namespace
+
+GradGraphInfo autodiff_sharing(Graph& graph, const AutodiffOptions& options, size_t shared_from) {
+  const GradRequest request = request_of(graph, options, shared_from);
+  check_given(graph, options.called_graphs);
+  const GraphEditor::Mark mark = GraphEditor::mark(graph.ir());
+  try {
+    return Descent(graph, options.called_graphs).run(graph, request);
+  } catch (...) {
+    GraphEditor::roll_back(graph.ir(), mark);
+    throw;
+  }
+}
+
+GradGraphInfo autodiff(Graph& graph, const AutodiffOptions& options) {
+  return autodiff_sharing(graph, options, SIZE_MAX);
+}
+
+}  // namespace sluice::transforms

@@ -1,0 +1,134 @@
+#include "sluice/ops/activations.h"
+#include "sluice/ops/argmax.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/basic.h"
+#include "sluice/transforms/gradient_check.h"
+
+namespace sluice::transforms {
+namespace {
+
+Graph& product(Ir& ir) {
+  return ir.create_graph(
+      "mul", [](Graph&, Tensor a, Tensor b) { return a * b; }, NamedInput{"a", f32_spec({3})},
+      NamedInput{"b", f32_spec({3})});
+}
+
+void expect_error(const std::function<void()>& f, const std::string& part) {
+  const std::string error = usage_error(f);
+  EXPECT_NE(error.find(part), std::string::npos) << error;
+}
+
+TEST(AutodiffErrors, Arguments) {
+  Ir ir;
+  Graph& f = product(ir);
+  Graph& g = product(ir);
+  expect_error([&] { autodiff(ir.main_graph()); }, "autodiff: main is an entry graph");
+  expect_error([&] { autodiff(f, {.grads_required = Tensors{}}); },
+               "autodiff of graph mul_subgraph(0): no gradient is required");
+  expect_error([&] { autodiff(f, {.grads_required = g.inputs()}); },
+               "grads_required names tensor 'a' of graph mul_subgraph(1)");
+  expect_error([&] { autodiff(f, {.grads_provided = g.outputs()}); },
+               "grads_provided names tensor 'mul_101' of graph mul_subgraph(1)");
+  expect_error([&] { autodiff(f, {.grads_provided = Tensors{Tensor()}}); },
+               "grads_provided has an empty handle");
+}
+
+TEST(AutodiffErrors, IntegersHaveNoGradient) {
+  Ir ir;
+  Graph& f = ir.create_graph(
+      "f",
+      [](Graph& g, Tensor x, Tensor n) {
+        g.add_output(x * x);
+        g.add_output(n + n);
+      },
+      f32_spec({3}), i32_spec({3}));
+  const GradGraphInfo info = autodiff(f);  // the default leaves them out
+  EXPECT_EQ(info.expected_outputs().size(), 1u);
+  EXPECT_EQ(info.expected_inputs().size(), 2u);
+  check_gradients(info, random_inputs(f));
+  expect_error([&] { autodiff(f, {.grads_required = f.inputs()}); },
+               "grads_required names tensor 'x1', which is (3,) int32 and has no gradient");
+}
+
+TEST(AutodiffErrors, UnreachableGradientOrZeros) {
+  Ir ir;
+  Graph& f = ir.create_graph(
+      "f", [](Graph&, Tensor x, Tensor y) { return x * ops::detach(y); },
+      NamedInput{"x", f32_spec({3})}, NamedInput{"y", f32_spec({3})});
+  expect_error([&] { autodiff(f); }, "autodiff of graph f_subgraph(0): no gradient reaches 'y'");
+  const GradGraphInfo info = autodiff(f, {.unreachable = Unreachable::kZeros});
+  Graph& step = gradient_step(info);
+  const auto results =
+      Interpreter(ir, Precision::kDouble)
+          .evaluate(step, {random_array({3}, 1), random_array({3}, 2), random_array({3}, 3)});
+  EXPECT_EQ(results[1].to_doubles(), (std::vector<double>{0, 0, 0}));
+}
+
+TEST(AutodiffErrors, RepeatOnlyWhereAGradientPasses) {
+  Ir ir;
+  Graph& body = ir.create_graph(
+      "body", [](Graph&, Tensor x) { return x * x; }, f32_spec({3}));
+  Graph& through = ir.create_graph(
+      "through", [&](Graph& g, Tensor x) { return ops::tanh(ops::repeat(g, body, 2, {x})[0]); },
+      f32_spec({3}));
+  expect_error([&] { autodiff(through); },
+               "autodiff of graph through_subgraph(1): repeat has no gradient, and the gradient of "
+               "'x' would pass Loop.");
+  Graph& beside = ir.create_graph(
+      "beside", [&](Graph& g, Tensor x, Tensor y) { return x * ops::repeat(g, body, 2, {y})[0]; },
+      f32_spec({3}), f32_spec({3}));
+  check_gradients(autodiff(beside, {.grads_required = Tensors{beside.inputs()[0]}}),
+                  random_inputs(beside));
+}
+
+TEST(AutodiffErrors, AGraphThatIsRepeatedGetsNoFurtherOutputs) {
+  Ir ir;
+  Graph& body = ir.create_graph(
+      "body", [](Graph&, Tensor x) { return ops::gelu(x * x); }, f32_spec({3}));
+  Graph& user = ir.create_graph(
+      "user", [&](Graph& g, Tensor x) { return ops::repeat(g, body, 2, {x}); }, f32_spec({3}));
+  // The body itself is called by the loop's wrapper, which hides its new outputs.
+  check_gradients(autodiff(body), random_inputs(body));
+  verify(ir);
+  Graph& wrapper = ir.graph(user.ops()[0].callees[0]);
+  Graph& net = ir.create_graph(
+      "net",
+      [&](Graph& g, Tensor n, Tensor go, Tensor x) {
+        return ops::call(g, wrapper, {n, go, x});
+      },
+      i32_spec({}), TensorSpec{{}, boolean, {}}, f32_spec({3}));
+  expect_error([&] { autodiff(net); }, "is the body of Loop.");
+  verify(ir);
+}
+
+TEST(AutodiffErrors, GivenGradientGraphMustFit) {
+  Ir ir;
+  Graph& f = product(ir);
+  const GradGraphInfo info = autodiff(
+      f, {.grads_provided = Tensors{f.inputs()[0]}, .grads_required = Tensors{f.inputs()[0]}});
+  Graph& net = ir.create_graph(
+      "net",
+      [&](Graph& g, Tensor x, Tensor y) {
+        return ops::call(g, f, {x, y});
+      },
+      f32_spec({3}), f32_spec({3}));
+  expect_error(
+      [&] {
+        autodiff(net,
+                 {.grads_required = Tensors{net.inputs()[0]}, .called_graphs = {{f.id(), info}}});
+      },
+      "takes the gradient of 'a', which is no output");
+
+  const GradGraphInfo of_a = autodiff(f, {.grads_required = Tensors{f.inputs()[0]}});
+  expect_error(
+      [&] {
+        autodiff(net, {.called_graphs = {{f.id(), of_a}}});
+      },
+      "gradient graph mul_subgraph(0)_bwd_1 given for mul_subgraph(0) has no gradient of 'b'");
+  const GradGraphInfo step = autodiff(
+      net, {.grads_required = Tensors{net.inputs()[0]}, .called_graphs = {{f.id(), of_a}}});
+  check_gradients(step, random_inputs(net));
+}
+
+}  // namespace
+}  // namespace sluice::transforms

@@ -1,0 +1,212 @@
+#include "sluice/ops/activations.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/basic.h"
+#include "sluice/ops/matmul.h"
+#include "sluice/ops/reductions.h"
+#include "sluice/ops/reshape.h"
+#include "sluice/ops/transpose.h"
+#include "sluice/ops/updates.h"
+#include "sluice/transforms/gradient_check.h"
+
+namespace sluice::transforms {
+namespace {
+
+TEST(AutodiffInPlace, OpsThatReadTheirOutput) {
+  Ir ir;
+  Graph& forward = ir.create_graph(
+      "f",
+      [](Graph&, Tensor x, Tensor b) {
+        Tensor y = x * x;
+        y += b;
+        return ops::exp_(ops::relu_(y) * b);
+      },
+      f32_spec({3}), f32_spec({}));
+  const GradGraphInfo info = autodiff(forward);
+  check_gradients(info, random_inputs(forward));
+}
+
+TEST(AutodiffInPlace, OpsThatReadWhatTheyOverwriteWorkOnACopy) {
+  Ir ir;
+  Graph& forward = ir.create_graph(
+      "f", [](Graph&, Tensor x, Tensor w) { return ops::swish_(ops::gelu_(x * w)) * w; },
+      f32_spec({3}), f32_spec({3}));
+  const size_t ops_before = forward.ops().size();
+  const GradGraphInfo info = autodiff(forward);
+  EXPECT_EQ(forward.ops().size(), ops_before + 2);
+  EXPECT_EQ(forward.outputs().size(), 4u);  // two copies and swish's result
+  check_gradients(info, random_inputs(forward));
+  // The second time, the copies are there already.
+  const size_t ops_after = forward.ops().size();
+  const GradGraphInfo again = autodiff(forward);
+  EXPECT_EQ(forward.ops().size(), ops_after);
+  EXPECT_EQ(forward.outputs().size(), 4u);
+  check_gradients(again, random_inputs(forward));
+}
+
+TEST(AutodiffInPlace, ByValueInputsKeepTheirFirstValue) {
+  Ir ir;
+  Graph& forward = ir.create_graph(
+      "f", [](Graph&, Tensor x) { return ops::gelu_(x) * x; }, f32_spec({3}));
+  const GradGraphInfo info = autodiff(forward);
+  check_gradients(info, random_inputs(forward));
+}
+
+TEST(AutodiffInPlace, OldHandlesSeeTheNewValue) {
+  Ir ir;
+  Graph& forward = ir.create_graph(
+      "f",
+      [](Graph&, Tensor x, Tensor w) {
+        const Tensor y = x * w;
+        const Tensor before = ops::tanh(y);
+        ops::add_(y, x);
+        return ops::tanh(y) * before;
+      },
+      f32_spec({3}), f32_spec({3}));
+  const GradGraphInfo info = autodiff(forward);
+  check_gradients(info, random_inputs(forward));
+}
+
+TEST(AutodiffInPlace, ViewsThatShareStorage) {
+  Ir ir;
+  Graph& forward = ir.create_graph(
+      "f",
+      [](Graph&, Tensor x, Tensor w) {
+        const Tensor y = x * x;
+        const Tensor flat = ops::reshape_(y, {6});
+        const Tensor first = ops::tanh(flat);
+        ops::add_(flat, w);                                        // through the view
+        const Tensor z = ops::matmul(y, ops::reshape(y, {3, 2}));  // y has the sum
+        ops::relu_(ops::add_(y, y * y));
+        return ops::sum(z) + ops::sum(first * flat);
+      },
+      f32_spec({2, 3}), f32_spec({6}));
+  const std::string error =
+      usage_error([&] { autodiff(forward); });  // the product reads y before relu_
+  EXPECT_NE(error.find("overwrites it"), std::string::npos) << error;
+
+  Graph& allowed = ir.create_graph(
+      "f",
+      [](Graph&, Tensor x, Tensor w) {
+        const Tensor y = x * x;
+        const Tensor flat = ops::reshape_(y, {6});
+        const Tensor first = ops::tanh(flat);
+        ops::add_(flat, w);
+        const Tensor z = ops::matmul(y, ops::reshape(y, {3, 2}));
+        return ops::sum(z) + ops::sum(first * flat);
+      },
+      f32_spec({2, 3}), f32_spec({6}));
+  const GradGraphInfo info = autodiff(allowed);
+  check_gradients(info, random_inputs(allowed));
+}
+
+TEST(AutodiffInPlace, OverwrittenValueIsAnErrorAndChangesNothing) {
+  Ir ir;
+  Graph& forward = ir.create_graph(
+      "f",
+      [](Graph&, Tensor x, Tensor w) {
+        const Tensor y = x + w;
+        const Tensor z = y * w;
+        ops::add_(y, w);
+        return z + y;
+      },
+      f32_spec({3}), f32_spec({3}));
+  const int graphs = ir.graph_count();
+  const std::string error = usage_error([&] { autodiff(forward); });
+  EXPECT_NE(error.find("the gradient of Mul.101 (autodiff_in_place_test.cc:"), std::string::npos)
+      << error;
+  EXPECT_NE(error.find("needs tensor 'add_100'"), std::string::npos) << error;
+  EXPECT_NE(error.find("AddLhsInplace.102 (autodiff_in_place_test.cc:"), std::string::npos)
+      << error;
+  EXPECT_EQ(ir.graph_count(), graphs);
+  EXPECT_EQ(forward.outputs().size(), 1u);
+  EXPECT_EQ(forward.ops().size(), 4u);
+  verify(ir);
+  // Without the gradient that reads it, all is well.
+  check_gradients(autodiff(forward, {.grads_required = Tensors{forward.inputs()[0]}}),
+                  random_inputs(forward));
+}
+
+TEST(AutodiffInPlace, UpdatesWithoutGradientBlock) {
+  Ir ir;
+  Graph& forward = ir.create_graph(
+      "f",
+      [](Graph&, Tensor x, Tensor w) {
+        const Tensor y = ops::identity(x);
+        ops::copy_var_update_(y, w);
+        return y * x;
+      },
+      f32_spec({3}), f32_spec({3}));
+  const GradGraphInfo info = autodiff(forward, {.grads_required = Tensors{forward.inputs()[0]}});
+  check_gradients(info, random_inputs(forward));
+  EXPECT_NE(usage_error([&] { autodiff(forward); }).find("no gradient reaches 'x1'"),
+            std::string::npos);
+}
+
+TEST(AutodiffInPlace, DetachedViewsBlock) {
+  Ir ir;
+  Graph& forward = ir.create_graph(
+      "f", [](Graph&, Tensor x, Tensor w) { return ops::detach_(x * w) * w; }, f32_spec({3}),
+      f32_spec({3}));
+  const GradGraphInfo info = autodiff(forward, {.grads_required = Tensors{forward.inputs()[1]},
+                                                .unreachable = Unreachable::kZeros});
+  Graph& step = gradient_step(info);
+  const auto x = HostTensor::of<float>({3}, f32, {1, 2, 3});
+  const auto w = HostTensor::of<float>({3}, f32, {4, 5, 6});
+  const auto dy = HostTensor::of<float>({3}, f32, {1, 1, 1});
+  EXPECT_EQ(Interpreter(ir).evaluate(step, {x, w, dy})[0].to_doubles(),
+            (std::vector<double>{4, 10, 18}));
+}
+
+TEST(AutodiffInPlace, ReferencesThatTheCalleeLeavesAlone) {
+  Ir ir;
+  Graph& inner = ir.create_graph(
+      "inner", [](Graph&, Tensor a, Tensor w) { return ops::tanh(a * w); }, f32_spec({3}),
+      NamedInput{"w", f32_spec({3}), Pass::kByReference});
+  Graph& middle = ir.create_graph(
+      "middle",
+      [&](Graph& g, Tensor a, Tensor w) {
+        return ops::call(g, inner, {a, w})[0] * w;
+      },
+      f32_spec({3}), NamedInput{"w", f32_spec({3}), Pass::kByReference});
+  Graph& forward = ir.create_graph(
+      "f",
+      [&](Graph& g, Tensor x) {
+        const Tensor w = x * x;
+        return ops::call(g, middle, {ops::call(g, middle, {x, w})[0], w})[0] + w;
+      },
+      f32_spec({3}));
+  const GradGraphInfo info = autodiff(forward);
+  check_gradients(info, random_inputs(forward));
+}
+
+TEST(AutodiffInPlace, ReferencesThatTheCalleeWrites) {
+  Ir ir;
+  Graph& inner = ir.create_graph(
+      "inner",
+      [](Graph&, Tensor a, Tensor state) {
+        ops::add_(state, a);
+        return ops::tanh(a);
+      },
+      f32_spec({3}), NamedInput{"state", f32_spec({3}), Pass::kByReference});
+  Graph& counts = ir.create_graph(
+      "counts",
+      [&](Graph& g, Tensor x, Tensor state) {
+        return ops::call(g, inner, {x, state});
+      },
+      f32_spec({3}), NamedInput{"state", f32_spec({3}), Pass::kByReference});
+  check_gradients(autodiff(counts, {.grads_required = Tensors{counts.inputs()[0]}}),
+                  random_inputs(counts));
+
+  Graph& reads = ir.create_graph(
+      "reads",
+      [&](Graph& g, Tensor x) {
+        const Tensor state = x * x;
+        return ops::call(g, inner, {x, state})[0] + state;
+      },
+      f32_spec({3}));
+  const std::string error = usage_error([&] { autodiff(reads); });
+  EXPECT_NE(error.find("which writes to it by reference"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace sluice::transforms

@@ -1,0 +1,391 @@
+// Tests that every operator gets from its definition: its samples, constraints, kernels and
+// gradient.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <regex>
+#include <set>
+
+#include "sluice/base/rng.h"
+#include "sluice/interp/interpreter.h"
+#include "sluice/ir/verify.h"
+#include "sluice/ops/op.h"
+
+namespace sluice {
+namespace {
+
+const Attrs& options_of(const OpDef& def, const Attrs& given) {
+  return given.items.empty() ? def.options : given;
+}
+
+/// A uniform number for element `i` of draw `draw`.
+double uniform(uint64_t draw, int64_t i, double low, double high) {
+  return low + (high - low) * random_unit(fold(Seed{7, 11}, draw), static_cast<uint64_t>(i));
+}
+
+/// Input `i` of a sample, in its declared dtype: given, or drawn from the domain.
+HostTensor draw_input(const Sample& sample, size_t i) {
+  if (i < sample.values.size() && sample.values[i].has_value()) return *sample.values[i];
+  const TensorSpec& spec = sample.inputs[i];
+  const auto [low, high] = sample.domain;
+  std::vector<double> values(static_cast<size_t>(spec.elements()));
+  for (size_t e = 0; e < values.size(); ++e) {
+    const auto at = static_cast<int64_t>(e);
+    if (is_float(spec.dtype)) {
+      values[e] = uniform(i, at, low, high);
+    } else if (spec.dtype == boolean) {
+      values[e] = uniform(i, at, 0, 1) < 0.5;
+    } else {
+      const double least = spec.dtype == i32 ? std::ceil(low) : std::max(0.0, std::ceil(low));
+      values[e] = std::floor(uniform(i, at, least, std::max(least, std::floor(high)) + 1));
+    }
+  }
+  return HostTensor::of<double>(spec.shape, f64, values).cast(spec.dtype);
+}
+
+std::vector<HostTensor> draw_inputs(const Sample& sample) {
+  std::vector<HostTensor> inputs;
+  for (size_t i = 0; i < sample.inputs.size(); ++i) inputs.push_back(draw_input(sample, i));
+  return inputs;
+}
+
+std::string describe(const OpDef& def, const Sample& sample) {
+  std::string text = def.name;
+  for (const TensorSpec& s : sample.inputs) text += " " + to_string(s);
+  return text + " {" + to_string(options_of(def, sample.options)) + "}";
+}
+
+/// Relative width of a rounding to `dtype`.
+double rounding(DType dtype) { return dtype == f16 ? 0x1p-10 : dtype == bf16 ? 0x1p-7 : 0; }
+
+void expect_near(const HostTensor& actual, const HostTensor& expected, double tolerance) {
+  const auto a = actual.to_doubles();
+  const auto e = expected.to_doubles();
+  ASSERT_EQ(a.size(), e.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(e[i]) || std::isinf(e[i])) {
+      EXPECT_TRUE(a[i] == e[i] || (std::isnan(a[i]) && std::isnan(e[i])))
+          << "element " << i << " is " << a[i] << ", not " << e[i];
+    } else {
+      EXPECT_NEAR(a[i], e[i], tolerance * std::max(1.0, std::fabs(e[i]))) << "element " << i;
+    }
+  }
+}
+
+/// Evaluates a gradient rule: a forward graph with the op, a gradient graph whose inputs are what
+/// the rule asked for.
+class TestGradContext final : public GradContext {
+ public:
+  TestGradContext(const OpDef& def, const Sample& sample, int wanted)
+      : def_(def), attrs_(options_of(def, sample.options)), specs_(sample.inputs), wanted_(wanted) {
+    forward_ = &ir_.create_empty_graph("forward");
+    gradient_ = &ir_.create_empty_graph("gradient");
+    for (const TensorSpec& s : specs_) ins_.push_back(forward_->input(s));
+    outs_ = forward_->emit(def, {ins_.begin(), ins_.end()}, attrs_);
+    for (const Tensor& t : outs_) out_specs_.push_back(t.spec());
+  }
+
+  OpView op() const override { return {def_, attrs_, specs_, out_specs_}; }
+  Graph& graph() override { return *gradient_; }
+  Tensor input(int i) override { return kept(ins_[static_cast<size_t>(i)]); }
+  Tensor output(int i) override { return kept(outs_[static_cast<size_t>(i)]); }
+  Tensor grad(int i) override {
+    auto& t = grads_[i];
+    if (!t.valid()) t = gradient_->input(out_specs_[static_cast<size_t>(i)], "grad");
+    return t;
+  }
+  bool has_grad(int i) const override { return is_float(out_specs_[static_cast<size_t>(i)].dtype); }
+  bool needs(int i) const override { return i == wanted_; }
+  Tensor forward(const std::function<Tensor(const Tensors&, const Tensors&)>& f) override {
+    return kept(f(ins_, outs_));
+  }
+
+  /// The gradient of input `wanted` for the given inputs and output gradients; nothing where the
+  /// rule has none.
+  std::optional<HostTensor> run(const std::vector<HostTensor>& inputs,
+                                const std::map<int, HostTensor>& seeds) {
+    const Tensors result = def_.grad(*this);
+    EXPECT_EQ(result.size(), specs_.size());
+    const Tensor wanted = result.at(static_cast<size_t>(wanted_));
+    if (!wanted.valid()) return std::nullopt;
+    const TensorSpec& spec = specs_[static_cast<size_t>(wanted_)];
+    EXPECT_EQ(to_string(wanted.spec()), to_string(spec))
+        << "a gradient has the spec of its operand";
+    gradient_->add_output(wanted);
+    for (const auto& [t, in_gradient] : kept_) {
+      // An updated operand's own handle would show the new value: only what is not an input is an
+      // output to read.
+      if (std::find(ins_.begin(), ins_.end(), t) == ins_.end()) forward_->add_output(t);
+    }
+    verify(ir_);
+    Interpreter interpreter(ir_, Precision::kDouble);
+    const auto extra = interpreter.evaluate(*forward_, inputs);
+    std::vector<HostTensor> arguments;
+    for (const Tensor& in : gradient_->inputs()) {
+      for (const auto& [i, t] : grads_) {
+        if (t == in) arguments.push_back(seeds.at(i));
+      }
+      size_t next_extra = 0;
+      for (const auto& [t, in_gradient] : kept_) {
+        const auto place = std::find(ins_.begin(), ins_.end(), t);
+        const bool is_input = place != ins_.end();
+        if (in_gradient == in) {
+          arguments.push_back(is_input ? inputs[static_cast<size_t>(place - ins_.begin())]
+                                       : extra[next_extra]);
+        }
+        next_extra += !is_input;
+      }
+    }
+    return interpreter.evaluate(*gradient_, arguments)[0];
+  }
+
+ private:
+  Tensor kept(const Tensor& t) {
+    for (const auto& [forward, in_gradient] : kept_) {
+      if (forward == t) return in_gradient;
+    }
+    kept_.emplace_back(t, gradient_->input(t.spec(), "kept"));
+    return kept_.back().second;
+  }
+
+  const OpDef& def_;
+  Attrs attrs_;
+  std::vector<TensorSpec> specs_;
+  std::vector<TensorSpec> out_specs_;
+  int wanted_;
+  Ir ir_;
+  Graph* forward_;
+  Graph* gradient_;
+  Tensors ins_;
+  Tensors outs_;
+  std::map<int, Tensor> grads_;
+  std::vector<std::pair<Tensor, Tensor>> kept_;
+};
+
+HostTensor random_like(const Shape& shape, uint64_t draw) {
+  std::vector<double> values(static_cast<size_t>(shape.elements()));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = uniform(draw, static_cast<int64_t>(i), -1, 1);
+  return HostTensor::of<double>(shape, f64, values);
+}
+
+double dot(const HostTensor& a, const HostTensor& b) {
+  const auto x = a.to_doubles();
+  const auto y = b.to_doubles();
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+HostTensor moved(const HostTensor& x, const HostTensor& direction, double step) {
+  HostTensor y = x;
+  for (size_t i = 0; i < y.as<double>().size(); ++i)
+    y.as<double>()[i] += step * direction.as<double>()[i];
+  return y;
+}
+
+/// The working arrays of a kernel call.
+struct KernelCall {
+  KernelCall(const OpDef& def, const Sample& sample)
+      : attrs(options_of(def, sample.options)),
+        specs(sample.inputs),
+        out_specs(def.infer(OpView(def, attrs, specs))),
+        view(def, attrs, specs, out_specs) {
+    for (const HostTensor& t : draw_inputs(sample))
+      arrays.push_back(to_working(t, Precision::kFloat));
+    for (const TensorSpec& s : out_specs) {
+      arrays.emplace_back(TensorSpec{s.shape, working_dtype(s.dtype, Precision::kFloat), {}});
+    }
+  }
+  HostTensor& output(size_t o) { return arrays[specs.size() + o]; }
+  /// Runs with output `o` at the address of input `i` for each pair (i, o).
+  std::vector<HostTensor> run(const std::vector<std::pair<int, int>>& shared) {
+    std::vector<HostTensor*> operands;
+    for (HostTensor& t : arrays) operands.push_back(&t);
+    for (const auto& [i, o] : shared) {
+      operands[specs.size() + static_cast<size_t>(o)] = operands[static_cast<size_t>(i)];
+    }
+    run_kernel(view, operands, Precision::kFloat);
+    std::vector<HostTensor> outputs;
+    for (size_t o = 0; o < out_specs.size(); ++o)
+      outputs.push_back(operands[specs.size() + o]->reshaped(out_specs[o].shape));
+    return outputs;
+  }
+
+  Attrs attrs;
+  std::vector<TensorSpec> specs;
+  std::vector<TensorSpec> out_specs;
+  OpView view;
+  std::vector<HostTensor> arrays;
+};
+
+class OperatorTest : public testing::TestWithParam<const OpDef*> {
+ protected:
+  const OpDef& def() const { return *GetParam(); }
+};
+
+TEST_P(OperatorTest, HasSamplesAndADescription) {
+  EXPECT_FALSE(def().samples.empty()) << def().name;
+  EXPECT_FALSE(def().doc.empty());
+  EXPECT_NE(def().infer, nullptr);
+  EXPECT_NE(def().reference_float, nullptr);
+  EXPECT_NE(def().reference_double, nullptr);
+  EXPECT_EQ(ops::find_op(def().type), &def()) << "two operators have type " << def().type;
+}
+
+TEST_P(OperatorTest, ShapeRuleGivesWhatTheGraphGets) {
+  for (const Sample& sample : def().samples) {
+    SCOPED_TRACE(describe(def(), sample));
+    const Attrs& attrs = options_of(def(), sample.options);
+    Ir ir;
+    Graph& graph = ir.create_empty_graph("sample");
+    std::vector<TensorArg> inputs;
+    for (const TensorSpec& s : sample.inputs) inputs.emplace_back(graph.input(s));
+    const Tensors outputs = graph.emit(def(), inputs, attrs);
+    const auto specs = def().infer(OpView(def(), attrs, sample.inputs));
+    ASSERT_EQ(outputs.size(), specs.size());
+    for (size_t i = 0; i < specs.size(); ++i) EXPECT_EQ(outputs[i].spec(), specs[i]);
+    EXPECT_NO_THROW(verify(ir));
+  }
+}
+
+TEST_P(OperatorTest, FloatKernelAgreesWithDouble) {
+  for (const Sample& sample : def().samples) {
+    SCOPED_TRACE(describe(def(), sample));
+    const Attrs& attrs = options_of(def(), sample.options);
+    const auto inputs = draw_inputs(sample);
+    const auto actual = run_op(def(), attrs, sample.inputs, inputs, Precision::kFloat);
+    const auto expected = run_op(def(), attrs, sample.inputs, inputs, Precision::kDouble);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      SCOPED_TRACE("output " + std::to_string(i));
+      EXPECT_EQ(actual[i].shape(), expected[i].shape());
+      expect_near(actual[i], expected[i], sample.tolerance + rounding(actual[i].dtype()));
+    }
+  }
+}
+
+TEST_P(OperatorTest, KernelWritesEveryElement) {
+  for (const Sample& sample : def().samples) {
+    SCOPED_TRACE(describe(def(), sample));
+    KernelCall a(def(), sample);
+    KernelCall b(def(), sample);
+    std::vector<std::pair<int, int>> shared;
+    for (const Alias& alias : def().aliases) shared.emplace_back(alias.input, alias.output);
+    for (size_t o = 0; o < a.out_specs.size(); ++o) {
+      if (a.output(o).dtype() == boolean) continue;  // only 0 and 1 are values
+      std::memset(a.output(o).bytes().data(), 0x11, a.output(o).bytes().size());
+      std::memset(b.output(o).bytes().data(), 0x22, b.output(o).bytes().size());
+    }
+    const auto x = a.run(shared);
+    const auto y = b.run(shared);
+    for (size_t o = 0; o < x.size(); ++o) EXPECT_TRUE(x[o].same_bits(y[o])) << "output " << o;
+  }
+}
+
+TEST_P(OperatorTest, OperandsMayCoincideAsDeclared) {
+  auto pairs = def().may_coincide;
+  for (const Alias& alias : def().aliases) pairs.emplace_back(alias.input, alias.output);
+  for (const auto& [i, o] : pairs) {
+    bool tried = false;
+    for (const Sample& sample : def().samples) {
+      SCOPED_TRACE(describe(def(), sample));
+      if (static_cast<size_t>(i) >= sample.inputs.size()) continue;
+      KernelCall apart(def(), sample);
+      const size_t bytes = apart.arrays[static_cast<size_t>(i)].bytes().size();
+      if (bytes != apart.output(static_cast<size_t>(o)).bytes().size()) continue;
+      KernelCall together(def(), sample);
+      const auto x = apart.run({});
+      const auto y = together.run({{i, o}});
+      for (size_t k = 0; k < x.size(); ++k) EXPECT_TRUE(x[k].same_bits(y[k])) << "output " << k;
+      tried = true;
+    }
+    EXPECT_TRUE(tried) << "no sample where input " << i << " and output " << o
+                       << " have the same size";
+  }
+}
+
+TEST_P(OperatorTest, RefusesWhatItsConstraintsExclude) {
+  std::set<std::string> covered;
+  for (const MustFail& bad : def().must_fail) {
+    const Attrs& attrs = options_of(def(), bad.options);
+    const bool bare = !bad.constraint.starts_with('(');
+    const std::string constraint = bare ? "(" + bad.constraint + ")" : bad.constraint;
+    std::string text = "nothing was thrown";
+    ErrorKind kind = ErrorKind::kInternal;
+    try {
+      def().infer(OpView(def(), attrs, bad.inputs));
+    } catch (const Error& e) {
+      text = e.what();
+      kind = e.kind();
+    }
+    EXPECT_EQ(kind, ErrorKind::kUsage) << def().name << " " << constraint << ": " << text;
+    EXPECT_NE(text.find(constraint), std::string::npos) << def().name << ": " << text;
+    EXPECT_NE(text.find(def().name), std::string::npos)
+        << "the message does not name " << def().name << ": " << text;
+    covered.insert(constraint);
+  }
+  const std::regex label(R"(\(C\d+\))");
+  for (auto it = std::sregex_iterator(def().doc.begin(), def().doc.end(), label);
+       it != std::sregex_iterator(); ++it) {
+    EXPECT_TRUE(covered.contains(it->str())) << def().name << " has no must_fail for " << it->str();
+  }
+}
+
+TEST_P(OperatorTest, OptionsRoundTripAsText) {
+  std::vector<Attrs> all{def().options};
+  for (const Sample& sample : def().samples) all.push_back(options_of(def(), sample.options));
+  for (const Attrs& attrs : all)
+    EXPECT_EQ(parse_attrs(to_string(attrs)), attrs) << to_string(attrs);
+}
+
+TEST_P(OperatorTest, GradientAgreesWithCentralDifferences) {
+  if (def().grad == nullptr) return;
+  constexpr double kStep = 1e-5;
+  bool checked = false;
+  for (const Sample& sample : def().samples) {
+    if (!sample.gradient) continue;
+    SCOPED_TRACE(describe(def(), sample));
+    const Attrs& attrs = options_of(def(), sample.options);
+    std::vector<HostTensor> inputs;
+    for (const HostTensor& t : draw_inputs(sample))
+      inputs.push_back(to_working(t, Precision::kDouble));
+    std::map<int, HostTensor> seeds;
+    const auto outputs = run_op(def(), attrs, sample.inputs, inputs, Precision::kDouble);
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      if (is_float(outputs[o].dtype()))
+        seeds.emplace(static_cast<int>(o), random_like(outputs[o].shape(), 100 + o));
+    }
+    const auto objective = [&](const std::vector<HostTensor>& x) {
+      const auto y = run_op(def(), attrs, sample.inputs, x, Precision::kDouble);
+      double sum = 0;
+      for (const auto& [o, seed] : seeds) sum += dot(seed, y[static_cast<size_t>(o)]);
+      return sum;
+    };
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!is_float(sample.inputs[i].dtype)) continue;
+      SCOPED_TRACE("input " + std::to_string(i));
+      const auto gradient = TestGradContext(def(), sample, static_cast<int>(i)).run(inputs, seeds);
+      if (!gradient.has_value()) continue;
+      checked = true;
+      const HostTensor direction = random_like(inputs[i].shape(), 200 + i);
+      auto ahead = inputs;
+      auto behind = inputs;
+      ahead[i] = moved(inputs[i], direction, kStep);
+      behind[i] = moved(inputs[i], direction, -kStep);
+      const double expected = (objective(ahead) - objective(behind)) / (2 * kStep);
+      const double actual = dot(*gradient, direction);
+      EXPECT_NEAR(actual, expected, 1e-6 * std::max(1.0, std::fabs(expected)));
+    }
+  }
+  EXPECT_TRUE(checked || def().has(Trait::kNoGradient))
+      << def().name << ": no sample checks the gradient";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OperatorTest, testing::ValuesIn(ops::all_ops()),
+                         [](const auto& info) { return info.param->type; });
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,449 @@
+#include "dry_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "sluice/base/error.h"
+#include "sluice/base/hash.h"
+#include "sluice/exe/text.h"
+
+namespace sluice::property {
+namespace {
+
+using namespace exe;  // NOLINT: everything here is about executables
+
+constexpr int64_t kWorkers = 3;
+constexpr int64_t kMostBytes = int64_t{1} << 28;
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15U)) * 0xbf58476d1ce4e5b9U;
+  x ^= x >> 29;
+  return x * 0x94d049bb133111ebU ^ (x >> 32);
+}
+
+uint64_t hash_bytes(uint64_t h, const uint8_t* p, int64_t n) {
+  for (; n >= 8; n -= 8, p += 8) {
+    uint64_t word;
+    std::memcpy(&word, p, 8);
+    h = mix(h, word);
+  }
+  for (; n > 0; --n, ++p) h = mix(h, *p);
+  return h;
+}
+
+void fill_bytes(uint64_t h, uint8_t* p, int64_t n) {
+  for (int64_t i = 0; i < n; i += 8) {
+    const uint64_t word = mix(h, static_cast<uint64_t>(i));
+    std::memcpy(p + i, &word, static_cast<size_t>(std::min<int64_t>(8, n - i)));
+  }
+}
+
+struct Place {
+  int32_t arena = 0;
+  int64_t begin = 0;
+  int64_t bytes = 0;
+};
+
+/// A step with everything known but a branch's condition.
+struct Op {
+  const Step* step = nullptr;
+  std::vector<Place> operands;
+  uint64_t hash = 0;    ///< Of a kernel and its scalars.
+  int64_t number = 0;   ///< Entry or message.
+  int64_t token = 0;
+  std::vector<Op> arms[2];
+};
+
+/// Follows calls and loops, and resolves addresses.
+class Unroller {
+ public:
+  Unroller(const Executable& e, int64_t most) : e_(e), left_(most) {}
+
+  std::vector<Op> entry(const Entry& x) {
+    const Function& f = e_.functions[static_cast<size_t>(x.function)];
+    std::vector<Op> out;
+    function(f, {inside({x.frame.index, x.frame.offset, f.frame_bytes}), {}, {}, 0}, out);
+    return out;
+  }
+
+ private:
+  struct Scope {
+    Place frame;
+    std::vector<Place> params;
+    std::vector<int64_t> numbers;
+    int64_t iteration = 0;
+  };
+
+  Place inside(Place p) const {
+    const Arena& a = e_.arenas[static_cast<size_t>(p.arena)];
+    if (p.begin + p.bytes > a.bytes) fail(ErrorKind::kUsage, "reaches beyond arena '{}'", a.name);
+    return p;
+  }
+
+  int64_t number(const IndexExpr& x, const Scope& s) const { return x.evaluate({s.numbers, s.iteration, 0}); }
+
+  Place place(const Address& at, int64_t bytes, const Scope& s) const {
+    int64_t begin = at.offset;
+    if (at.depth > 0) begin += ((number(at.slot, s) % at.depth) + at.depth) % at.depth * at.stride;
+    Place whole{at.index, 0, at.base == Address::Base::kArena ? e_.arenas[static_cast<size_t>(at.index)].bytes : 0};
+    if (at.base == Address::Base::kFrame) whole = s.frame;
+    if (at.base == Address::Base::kParam) whole = s.params[static_cast<size_t>(at.index)];
+    if (begin + bytes > whole.bytes) fail(ErrorKind::kUsage, "reaches beyond its frame, parameter or arena");
+    return {whole.arena, whole.begin + begin, bytes};
+  }
+
+  void call(const Call& c, const Scope& s, std::vector<Op>& out) {
+    const Function& f = e_.functions[static_cast<size_t>(c.function)];
+    Scope inner;
+    inner.frame = place(c.frame, f.frame_bytes, s);
+    for (const Operand& o : c.args) inner.params.push_back(place(o.at, o.bytes, s));
+    for (const IndexExpr& x : c.index_args) inner.numbers.push_back(number(x, s));
+    function(f, inner, out);
+  }
+
+  void function(const Function& f, const Scope& s, std::vector<Op>& out) {
+    const int64_t activation = ++activations_;
+    for (const Step& step : f.steps) {
+      require(--left_ >= 0, "takes too many steps");
+      if (step.sync) out.push_back({});  // A barrier.
+      Op op;
+      op.step = &step;
+      if (const auto* k = std::get_if<Kernel>(&step.body)) {
+        op.hash = hash64(k->key + k->op + to_string(k->attrs));
+        for (const IndexExpr& x : k->scalars) op.hash = mix(op.hash, static_cast<uint64_t>(number(x, s)));
+        for (const Operand& o : k->operands) op.operands.push_back(place(o.at, o.bytes, s));
+        workspace(*k, f.device);
+      } else if (const auto* c = std::get_if<Call>(&step.body)) {
+        call(*c, s, out);
+        continue;
+      } else if (const auto* l = std::get_if<Loop>(&step.body)) {
+        Scope turn = s;
+        for (turn.iteration = 0; turn.iteration < l->trips; ++turn.iteration) call(l->body, turn, out);
+        continue;
+      } else if (const auto* b = std::get_if<Branch>(&step.body)) {
+        op.operands.push_back(place(b->condition.at, b->condition.bytes, s));
+        call(b->then_call, s, op.arms[0]);
+        call(b->else_call, s, op.arms[1]);
+      } else if (const auto* i = std::get_if<Issue>(&step.body)) {
+        op.operands.push_back(place(i->memory.at, i->memory.bytes, s));
+        if (i->entry_from) op.operands.push_back(place(i->entry_from->at, i->entry_from->bytes, s));
+        op.number = number(i->entry, s);
+        op.token = activation << 32 | i->token;
+      } else if (const auto* w = std::get_if<Wait>(&step.body)) {
+        op.token = activation << 32 | w->token;
+      } else if (const auto* m = std::get_if<Send>(&step.body)) {
+        op.operands.push_back(place(m->operand.at, m->operand.bytes, s));
+        op.number = number(m->message, s);
+      } else if (const auto* r = std::get_if<Receive>(&step.body)) {
+        op.operands.push_back(place(r->operand.at, r->operand.bytes, s));
+        op.number = number(r->message, s);
+      } else {
+        fail(ErrorKind::kUsage, "collectives are not run dry");
+      }
+      out.push_back(std::move(op));
+    }
+  }
+
+  /// Every worker's slice must be its own.
+  void workspace(const Kernel& k, int32_t device) const {
+    if (k.workspace_bytes == 0) return;
+    const int64_t workers = e_.devices[static_cast<size_t>(device)].workers;
+    for (const Arena& a : e_.arenas) {
+      if (a.kind != ArenaKind::kWorkspace || a.device != device) continue;
+      if (workers > 1 && k.workspace_bytes > a.stride) fail(ErrorKind::kUsage, "workers share workspace");
+      if ((workers - 1) * a.stride + k.workspace_bytes > a.bytes) fail(ErrorKind::kUsage, "workspace is too small");
+      return;
+    }
+    fail(ErrorKind::kUsage, "there is no workspace");
+  }
+
+  const Executable& e_;
+  int64_t left_;
+  int64_t activations_ = 0;
+};
+
+class DryRunner {
+ public:
+  DryRunner(const Executable& e, const Program& p, const DryRunOptions& options) : e_(e), program_(p), options_(options) {}
+
+  DryRun run() {
+    try {
+      prepare();
+      bool progress = true;
+      while (progress) {
+        progress = false;
+        for (DeviceRun& d : devices_) progress |= advance(d);
+      }
+      for (DeviceRun& d : devices_) {
+        require(d.stack.empty(), "devices wait for ever");
+        for (const Flight& f : d.flights) transfer(*f.op);
+      }
+      look();
+    } catch (const Error& error) {
+      out_.fault = error.what();
+    }
+    return std::move(out_);
+  }
+
+ private:
+  struct Work {
+    const Op* op;
+    int64_t begin;
+    int64_t end;
+  };
+  struct Flight {
+    const Op* op;
+    int32_t queue;
+  };
+  struct DeviceRun {
+    std::vector<Op> program;
+    std::vector<std::pair<const std::vector<Op>*, size_t>> stack;
+    std::vector<Work> behind[kWorkers];
+    std::vector<int64_t> tokens;
+    std::deque<Flight> flights;
+  };
+  struct ChannelState {
+    int64_t sent = 0;
+    int64_t received = 0;
+  };
+
+  uint8_t* at(const Place& p) { return memory_[static_cast<size_t>(p.arena)].data() + p.begin; }
+
+  Place home(const VariablePlan& v) const {
+    if (v.buffer < 0) return {v.arena, v.offset, v.bytes};
+    const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
+    return {b.arena, b.offset + v.entry * b.entry_stride, v.bytes};
+  }
+
+  void prepare() {
+    for (const Arena& a : e_.arenas) {
+      require(a.bytes <= kMostBytes, "the plan is too large to run dry");
+      memory_.emplace_back(static_cast<size_t>(a.bytes));
+      fill_bytes(mix(options_.seed, memory_.size()), memory_.back().data(), a.bytes);
+    }
+    for (size_t v = 0; v < e_.variables.size(); ++v) {
+      const Place p = home(e_.variables[v]);
+      require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes, "a variable reaches beyond its arena");
+      fill_bytes(mix(options_.seed + 77, v), at(p), p.bytes);
+    }
+    for (const ConstantPlan& c : e_.constants) {
+      const auto bytes = static_cast<int64_t>(c.data.size());
+      require(c.offset + bytes <= e_.arenas[static_cast<size_t>(c.arena)].bytes, "a constant reaches beyond its arena");
+      std::memcpy(at({c.arena, c.offset, bytes}), c.data.data(), c.data.size());
+    }
+    channels_.resize(e_.channels.size());
+    Unroller unroller(e_, options_.most_steps);
+    for (const Entry& x : program_.entries) devices_.emplace_back().program = unroller.entry(x);
+    for (DeviceRun& d : devices_) d.stack.emplace_back(&d.program, 0);
+  }
+
+  bool advance(DeviceRun& d) {
+    bool progress = false;
+    while (!d.stack.empty()) {
+      auto& [ops, next] = d.stack.back();
+      if (next == ops->size()) {
+        d.stack.pop_back();
+        if (d.stack.empty()) catch_up(d);
+        progress = true;
+        continue;
+      }
+      const Op& op = (*ops)[next];
+      if (!step(d, op)) return progress;
+      progress = true;
+    }
+    return progress;
+  }
+
+  void catch_up(DeviceRun& d) {
+    for (int64_t w = 0; w < kWorkers; ++w) catch_up(d, w);
+  }
+  void catch_up(DeviceRun& d, int64_t worker) {
+    auto& behind = d.behind[worker];
+    for (const Work& w : behind) {
+      for (int64_t t = w.begin; t < w.end; ++t) task(*w.op, t);
+    }
+    behind.clear();
+  }
+
+  /// False: must be tried again.
+  bool step(DeviceRun& d, const Op& op) {
+    size_t& next = d.stack.back().second;
+    if (op.step == nullptr) {
+      catch_up(d);
+      ++next;
+      return true;
+    }
+    if (const auto* k = std::get_if<Kernel>(&op.step->body)) {
+      for (int64_t w = 0; w < kWorkers; ++w) {
+        Work work{&op, k->tasks * w / kWorkers, k->tasks * (w + 1) / kWorkers};
+        if (k->tasks == 1) work = {&op, 0, w == 0 ? 1 : 0};
+        if (work.begin == work.end) continue;
+        d.behind[w].push_back(work);
+        if ((w == 0) != options_.worker0_last) catch_up(d, w);
+      }
+      ++next;
+      return true;
+    }
+    catch_up(d, 0);  // The rest is what worker 0 does.
+    if (std::holds_alternative<Branch>(op.step->body)) {
+      const bool taken = (*at(op.operands[0]) & 1) != 0;
+      ++next;
+      d.stack.emplace_back(&op.arms[taken ? 0 : 1], 0);
+      return true;
+    }
+    if (const auto* i = std::get_if<Issue>(&op.step->body)) {
+      if (i->queue == 0 || !options_.late_transfers) {
+        transfer(op);
+      } else {
+        d.flights.push_back({&op, i->queue});
+      }
+      if (i->queue != 0) d.tokens.push_back(op.token);
+    } else if (const auto* w = std::get_if<Wait>(&op.step->body)) {
+      const auto token = std::find(d.tokens.begin(), d.tokens.end(), op.token);
+      require(token != d.tokens.end(), "waits for a transfer that was never issued");
+      d.tokens.erase(token);
+      land(d, op.token, w->queue);
+    } else if (const auto* s = std::get_if<Send>(&op.step->body)) {
+      const Channel& c = e_.channels[static_cast<size_t>(s->channel)];
+      ChannelState& state = channels_[static_cast<size_t>(s->channel)];
+      if (op.number != state.sent || state.sent - state.received >= c.capacity) return false;
+      std::memcpy(at(slot(c, op)), at(op.operands[0]), static_cast<size_t>(op.operands[0].bytes));
+      ++state.sent;
+    } else if (const auto* r = std::get_if<Receive>(&op.step->body)) {
+      const Channel& c = e_.channels[static_cast<size_t>(r->channel)];
+      ChannelState& state = channels_[static_cast<size_t>(r->channel)];
+      if (op.number != state.received || state.sent <= op.number) return false;
+      std::memcpy(at(op.operands[0]), at(slot(c, op)), static_cast<size_t>(op.operands[0].bytes));
+      ++state.received;
+    }
+    ++next;
+    return true;
+  }
+
+  Place slot(const Channel& c, const Op& op) const {
+    const Place p{c.arena, c.offset + op.number % c.capacity * c.slot_bytes, op.operands[0].bytes};
+    require(p.bytes <= c.slot_bytes && p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
+            "a message reaches beyond its slot");
+    return p;
+  }
+
+  void land(DeviceRun& d, int64_t token, int32_t queue) {
+    const bool flying = std::any_of(d.flights.begin(), d.flights.end(),
+                                    [&](const Flight& f) { return f.queue == queue && f.op->token == token; });
+    for (auto f = d.flights.begin(); flying && f != d.flights.end();) {
+      if (f->queue != queue) {
+        ++f;
+        continue;
+      }
+      transfer(*f->op);
+      const bool last = f->op->token == token;
+      f = d.flights.erase(f);
+      if (last) return;
+    }
+  }
+
+  void transfer(const Op& op) {
+    const auto& i = std::get<Issue>(op.step->body);
+    const Place& memory = op.operands[0];
+    if (i.kind == TransferKind::kStreamIn) {
+      fill_bytes(mix(mix(options_.seed, static_cast<uint64_t>(i.object)), static_cast<uint64_t>(op.number)), at(memory),
+                 memory.bytes);
+      return;
+    }
+    if (i.kind == TransferKind::kStreamOut) {
+      uint64_t& seen = out_.seen[fmt::format("stream {} entry {}", i.object, op.number)];
+      seen = hash_bytes(seen, at(memory), memory.bytes);
+      return;
+    }
+    const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(i.object)];
+    int64_t entry = op.number;
+    if (i.entry_from) {
+      uint32_t word;
+      std::memcpy(&word, at(op.operands[1]), sizeof word);
+      entry = word % b.entries;
+    }
+    require(entry >= 0 && entry < b.entries, "a transfer reaches beyond its remote buffer");
+    const Place there{b.arena, b.offset + entry * b.entry_stride, memory.bytes};
+    require(there.begin + there.bytes <= e_.arenas[static_cast<size_t>(there.arena)].bytes, "a remote buffer reaches beyond its arena");
+    const bool load = i.kind == TransferKind::kRemoteLoad;
+    std::memmove(at(load ? memory : there), at(load ? there : memory), static_cast<size_t>(memory.bytes));
+  }
+
+  void task(const Op& op, int64_t t) {
+    const auto& k = std::get<Kernel>(op.step->body);
+    const auto part = [&](size_t i) {
+      const int64_t stride = k.operands[i].task_stride;
+      Place p = op.operands[i];
+      if (stride == 0) return p;
+      const int64_t begin = std::min(t > p.bytes / stride ? p.bytes : t * stride, p.bytes);
+      return Place{p.arena, p.begin + begin, std::min(stride, p.bytes - begin)};
+    };
+    uint64_t h = mix(op.hash, static_cast<uint64_t>(t));
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      if (k.operands[i].access == Access::kWrite) continue;
+      const Place p = part(i);
+      h = hash_bytes(mix(h, i), at(p), p.bytes);
+    }
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      if (k.operands[i].access == Access::kRead) continue;
+      const Place p = part(i);
+      fill_bytes(mix(h, i), at(p), p.bytes);
+    }
+  }
+
+  void look() {
+    for (const VariablePlan& v : e_.variables) {
+      out_.seen["variable " + v.path] = hash_bytes(0, at(home(v)), v.bytes);
+    }
+    for (const RemoteBufferPlan& b : e_.remote_buffers) {
+      uint64_t h = 0;
+      for (int64_t i = 0; i < b.entries; ++i) {
+        const Place p{b.arena, b.offset + i * b.entry_stride, std::min(b.entry_stride, b.spec.bytes())};
+        require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes, "a remote buffer reaches beyond its arena");
+        h = hash_bytes(h, at(p), p.bytes);
+      }
+      out_.seen["remote " + b.name] = h;
+    }
+  }
+
+  const Executable& e_;
+  const Program& program_;
+  const DryRunOptions& options_;
+  std::vector<std::vector<uint8_t>> memory_;
+  std::vector<ChannelState> channels_;
+  std::deque<DeviceRun> devices_;
+  DryRun out_;
+};
+
+}  // namespace
+
+DryRun dry_run(const Executable& executable, const Program& program, const DryRunOptions& options) {
+  return DryRunner(executable, program, options).run();
+}
+
+std::string difference(const Executable& right, const Executable& other) {
+  for (const Program& p : right.programs) {
+    for (const uint64_t seed : {1, 2}) {
+      const DryRun expected = dry_run(right, p, {.seed = seed});
+      for (const int way : {0, 1, 2, 3}) {
+        const DryRunOptions options{.seed = seed, .late_transfers = way % 2 == 1, .worker0_last = way / 2 == 1};
+        const DryRun got = dry_run(other, other.program(p.name), options);
+        if (got == expected) continue;
+        if (!got.fault.empty()) return got.fault;
+        for (const auto& [what, hash] : expected.seen) {
+          const auto found = got.seen.find(what);
+          if (found == got.seen.end()) return what + " is missing";
+          if (found->second != hash) return what + " differs";
+        }
+        return "more is written";
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace sluice::property

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "sluice/exe/executable.h"
+
+namespace sluice::property {
+
+/// One way in which the workers, queues and devices of a machine may take turns.
+struct DryRunOptions {
+  uint64_t seed = 1;            ///< Data of variables and streams, and what memory holds before it is written.
+  bool late_transfers = false;  ///< Transfers on io queues run when waited for, not when issued.
+  bool worker0_last = false;    ///< Worker 0 falls behind the others up to the next barrier, or they behind it.
+  int64_t most_steps = 200'000;
+};
+
+/// What can be seen of a run: a hash for every stream entry written, variable and remote buffer.
+struct DryRun {
+  std::string fault;  ///< Why it could not go on; empty if it ended.
+  std::map<std::string, uint64_t> seen;
+  bool operator==(const DryRun&) const = default;
+};
+
+/// Runs a program on real bytes, without real kernels: each task writes a hash of the bytes that it reads. It looks at
+/// addresses, tasks, barriers, transfers and messages only, never at the names of values, so it shows what a damaged
+/// plan does to results without anything in common with the checker. For plans of a few MiB.
+DryRun dry_run(const exe::Executable& executable, const exe::Program& program, const DryRunOptions& options);
+
+/// Runs the program in every way above, with two seeds; what differs from `right` (of the same names), or between the
+/// ways, in words; empty if nothing.
+std::string difference(const exe::Executable& right, const exe::Executable& other);
+
+}  // namespace sluice::property

@@ -1,0 +1,38 @@
+#include "mutants.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "dry_run.h"
+#include "mutate.h"
+#include "sluice/exe/checker.h"
+
+namespace sluice::property {
+
+void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per_kind, MutantCount& count) {
+  const std::vector<exe::Violation> faults = exe::check(right);
+  ASSERT_TRUE(faults.empty()) << faults[0].rule << ": " << faults[0].message;
+  ASSERT_EQ(difference(right, right), "") << "the right plan depends on who runs first";
+  for (const Mutant& m : mutate(right, seed, per_kind)) {
+    ++count.made;
+    const std::string seen = difference(right, m.plan);
+    if (seen.empty() && m.shown.empty()) {
+      ++count.harmless;
+      continue;
+    }
+    ++count.defects;
+    ++count.defects_by_kind[m.kind];
+    count.by_data += !seen.empty();
+    std::string found;
+    bool named = false;
+    for (const exe::Violation& v : exe::check(m.plan)) {
+      found += "\n  " + v.rule + ": " + v.message;
+      named |= std::find(m.rules.begin(), m.rules.end(), v.rule) != m.rules.end();
+    }
+    EXPECT_TRUE(named) << m.kind << " at " << m.about << ": " << (m.shown.empty() ? seen : m.shown)
+                       << "; the checker says:" << (found.empty() ? " nothing" : found);
+  }
+}
+
+}  // namespace sluice::property

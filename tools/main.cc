@@ -1,0 +1,142 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+
+#include "sluice/base/error.h"
+#include "sluice/cpu/isa.h"
+#include "tools/options.h"
+
+namespace sluice::tool {
+
+int64_t parse_bytes(const std::string& text) {
+  size_t used = 0;
+  long long number = -1;
+  try {
+    number = std::stoll(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  const std::string unit = text.substr(used);
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : -1;
+  require(used > 0 && number >= 0 && shift >= 0 && number <= (INT64_MAX >> shift),
+          "'{}' is not a number of bytes (4096, 512K, 64M, 2G)", text);
+  return static_cast<int64_t>(number) << shift;
+}
+
+std::string show_bytes(int64_t bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+namespace {
+
+void add_model(CLI::App& app, ToolOptions& o) {
+  app.add_option("model", o.model, "The model (see --list)")->check(CLI::IsMember({"mnist"}));
+  app.add_option("--layers", o.layers, "Linear layers of the MLP");
+  app.add_option("--width", o.width, "Features of its hidden layers");
+  app.add_option("--dropout", o.dropout, "Dropout probability");
+  app.add_option("--micro-batch", o.micro_batch, "Samples a step");
+  app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam or adamw");
+  app.add_option("--lr", o.lr, "Learning rate");
+  app.add_option("--seed", o.seed, "Of weights, order and dropout");
+  app.add_option_function<std::string>("--memory", [&o](const std::string& text) { o.memory = parse_bytes(text); },
+                                       "Device memory budget: 4096, 512K, 64M")->type_name("BYTES");
+  app.add_option("--threads", o.threads, "Workers (default: usable cores)");
+  app.add_option("--disable", o.disable, "Compiler pass to leave out");
+  app.add_flag("--json", o.json, "One JSON object on stdout");
+}
+
+void add_run(CLI::App& app, ToolOptions& o) {
+  app.add_option("--data", o.data, "Folder with the digits");
+  app.add_flag("--synthetic", o.synthetic, "Use generated digits");
+  app.add_option("--weights", o.weights, "Start from this file");
+  app.add_flag("--digest", o.digest, "Print a digest of losses and weights");
+  app.add_option("--log-level", o.log_level, "error, info or debug")->check(CLI::IsMember({"error", "info", "debug"}));
+}
+
+int run(int argc, char** argv) {
+  ToolOptions o;
+  CLI::App app{"Trains and runs networks by a plan that is known to the byte before the first step."};
+  app.name("sluice");
+  app.set_version_flag("--version", [] {
+    return fmt::format("sluice {} ({})", SLUICE_VERSION, cpu::to_string(cpu::current_isa()));
+  });
+  bool list = false;
+  app.add_flag("--list", list, "List the models");
+  app.require_subcommand(0, 1);
+
+  CLI::App* train = app.add_subcommand("train", "Train a model.  Example: sluice train mnist --memory 16M");
+  add_model(*train, o);
+  add_run(*train, o);
+  train->add_option("--epochs", o.epochs, "Times through the data");
+  train->add_option("--steps", o.steps, "Steps in all, instead of epochs");
+  train->add_option("--save", o.save, "Write the variables here at the end");
+  std::string offload = "none";
+  train->add_option("--offload", offload, "What leaves the device: none")->check(CLI::IsMember({"none"}));
+
+  CLI::App* eval = app.add_subcommand("eval", "Test a trained model.  Example: sluice eval mnist --weights w.safetensors");
+  add_model(*eval, o);
+  add_run(*eval, o);
+
+  CLI::App* plan = app.add_subcommand("plan", "Compile, prove and show the plan.  Example: sluice plan mnist");
+  add_model(*plan, o);
+  plan->add_flag("--full", o.full, "Print the whole executable");
+  plan->add_option("--print-after", o.print_after, "Show the program after a pass, or all");
+  plan->add_option("--problem", o.problem, "Solve a planner problem (CSV)");
+  plan->add_option_function<std::string>("--capacity", [&o](const std::string& text) { o.capacity = parse_bytes(text); },
+                                         "Of the problem")->type_name("BYTES");
+  plan->add_option("--check", o.check, "Prove the plan in a file");
+
+  CLI::App* bench = app.add_subcommand("bench", "Time training steps.  Example: sluice bench mnist --micro-batch 64");
+  add_model(*bench, o);
+  bench->add_option("--steps", o.steps, "Steps to time");
+
+  CLI::App* inspect = app.add_subcommand("inspect", "Describe a file.  Example: sluice inspect w.safetensors");
+  inspect->add_option("file", o.file, "IDX[.gz], safetensors or plan")->required();
+
+  CLI::App* doctor = app.add_subcommand("doctor", "Check this machine.  Example: sluice doctor");
+  doctor->add_option("--data", o.data, "Folder with the digits");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int code = app.exit(e);
+    return code == 0 ? 0 : static_cast<int>(ErrorKind::kUsage);
+  }
+  if (list) {
+    fmt::print("mnist   a multilayer perceptron on 28 x 28 digits\n");
+    return 0;
+  }
+  require(o.threads >= 0 && o.threads <= 1024, "--threads: {} is outside [0, 1024]", o.threads);
+  require(o.epochs >= 0, "--epochs: {} is negative", o.epochs);
+  require(std::isfinite(o.lr), "--lr: it is not a number");
+  if (*train) return run_train(o);
+  if (*eval) return run_eval(o);
+  if (*plan) return run_plan(o);
+  if (*bench) return run_bench(o);
+  if (*inspect) return run_inspect(o);
+  if (*doctor) return run_doctor(o);
+  fmt::print("{}", app.help());
+  return static_cast<int>(ErrorKind::kUsage);
+}
+
+}  // namespace
+}  // namespace sluice::tool
+
+int main(int argc, char** argv) {
+  try {
+    return sluice::tool::run(argc, argv);
+  } catch (const sluice::Error& e) {
+    fmt::print(stderr, "error ({}): {}\n", sluice::to_string(e.kind()), e.what());
+    return e.exit_code();
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "error (internal error): {}\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,104 @@
+// Prints the operator reference as Markdown, from the operators' own definitions.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "sluice/ops/op.h"
+
+namespace sluice {
+namespace {
+
+/// "A. (C1) B. (C2) C." as the text before the first constraint and a list of the constraints.
+struct Description {
+  std::string text;
+  std::vector<std::string> constraints;
+
+  explicit Description(const std::string& doc) {
+    size_t at = doc.find("(C");
+    text = doc.substr(0, at);
+    while (at != std::string::npos) {
+      const size_t next = doc.find("(C", at + 1);
+      constraints.push_back(doc.substr(at, next == std::string::npos ? next : next - at));
+      at = next;
+    }
+  }
+};
+
+std::string trimmed(std::string text) {
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
+std::string operands(const OpDef& def) {
+  std::string text;
+  for (size_t i = 0; i < def.inputs.size(); ++i) {
+    const InputDef& input = def.inputs[i];
+    text += fmt::format("{}`{}`", text.empty() ? "" : ", ", input.name);
+    if (def.variadic && i + 1 == def.inputs.size()) text += " (any number)";
+    if (input.mode == Mode::kUpdate) text += " (updated)";
+    if (input.mode == Mode::kWrite) text += " (overwritten)";
+  }
+  std::string results;
+  for (size_t i = 0; i < def.outputs.size(); ++i) {
+    results += fmt::format("{}`{}`", results.empty() ? "" : ", ", def.outputs[i]);
+    for (const Alias& a : def.aliases) {
+      if (a.output == static_cast<int>(i)) {
+        results +=
+            fmt::format(" (in the storage of `{}`)", def.inputs[static_cast<size_t>(a.input)].name);
+      }
+    }
+  }
+  return text + " → " + results;
+}
+
+std::string options(const OpDef& def) {
+  std::string text;
+  for (const auto& item : def.options.items) {
+    text += fmt::format("{}`{}`", text.empty() ? "" : ", ", to_string(Attrs{{item}}));
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string gradient(const OpDef& def) {
+  if (def.grad != nullptr) return "yes";
+  return def.has(Trait::kNoGradient) ? "none: it blocks gradients" : "none";
+}
+
+void print(const OpDef& def) {
+  const Description description(def.doc);
+  fmt::print("## {}\n\n{}\n\n", def.name, trimmed(description.text));
+  for (const std::string& constraint : description.constraints)
+    fmt::print("- {}\n", trimmed(constraint));
+  if (!description.constraints.empty()) fmt::print("\n");
+  fmt::print("| | |\n|---|---|\n");
+  fmt::print("| type | `{}` |\n", def.type);
+  fmt::print("| operands | {} |\n", operands(def));
+  fmt::print("| options | {} |\n", options(def));
+  fmt::print("| gradient | {} |\n\n", gradient(def));
+}
+
+void print_all() {
+  std::vector<const OpDef*> all = ops::all_ops();
+  std::sort(all.begin(), all.end(),
+            [](const OpDef* a, const OpDef* b) { return a->name < b->name; });
+  fmt::print("# Operators\n\n");
+  fmt::print(
+      "Made from the operators' definitions by `tools/op_reference.cc`. Functions are in namespace "
+      "`sluice::ops`; options "
+      "are shown with their defaults. A constraint's label, such as (C1), starts the message of "
+      "the error that refuses an "
+      "operand.\n\n");
+  for (const OpDef* def : all) fmt::print("[{}](#{}) ", def->name, def->name);
+  fmt::print("\n\n");
+  for (const OpDef* def : all) print(*def);
+}
+
+}  // namespace
+}  // namespace sluice
+
+int main() {
+  sluice::print_all();
+  return 0;
+}

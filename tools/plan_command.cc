@@ -1,0 +1,78 @@
+#include <fmt/core.h>
+
+#include "sluice/base/sys.h"
+#include "sluice/exe/checker.h"
+#include "sluice/exe/report.h"
+#include "sluice/exe/text.h"
+#include "sluice/planner/csv.h"
+#include "sluice/planner/solve.h"
+#include "tools/json_record.h"
+#include "tools/mnist_model.h"
+
+namespace sluice::tool {
+namespace {
+
+std::string read_text(const std::string& path) {
+  const auto bytes = sys::read_file(path);
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+int solve_problem(const ToolOptions& o) {
+  planner::Problem problem = planner::parse_csv(read_text(o.problem), o.problem);
+  if (o.capacity >= 0) problem.capacity = o.capacity;
+  const planner::Solution solution = planner::solve(problem);
+  if (o.json) {
+    JsonRecord record;
+    record.add("height", solution.height);
+    record.add("bound", solution.bound);
+    fmt::print("{}\n", record.text());
+    return 0;
+  }
+  fmt::print("{}", planner::to_csv(problem, &solution));
+  fmt::print(stderr, "{} buffers, height {}, live-set bound {}\n", problem.buffers.size(), solution.height, solution.bound);
+  return 0;
+}
+
+int check_text(const ToolOptions& o) {
+  const exe::Executable executable = exe::parse_text(read_text(o.check), o.check);
+  const auto violations = exe::check(executable);
+  for (const exe::Violation& v : violations) fmt::print("[{}] {}\n", v.rule, v.message);
+  if (violations.empty()) fmt::print("proved: {} programs, {} functions\n", executable.programs.size(), executable.functions.size());
+  return violations.empty() ? 0 : static_cast<int>(ErrorKind::kBadFile);
+}
+
+}  // namespace
+
+int run_plan(const ToolOptions& o) {
+  if (!o.problem.empty()) return solve_problem(o);
+  if (!o.check.empty()) return check_text(o);
+  const MnistPrograms programs = build_mnist(o);
+  const DeviceChoice device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)});
+  const Compiled compiled = compile(programs.ir, {.devices = {{device.target, device.memory, device.threads}},
+                                                  .disable = o.disable,
+                                                  .print_after = o.print_after});
+  const auto violations = exe::check(compiled.executable);
+  for (const exe::Violation& v : violations) fmt::print(stderr, "[{}] {}\n", v.rule, v.message);
+  require(violations.empty(), "the plan's proof fails");
+  if (o.json) {
+    JsonRecord record;
+    record.add("model", o.model);
+    record.add("planned_bytes", exe::planned_bytes(compiled.executable, 0, exe::Space::kDevice));
+    record.add("compile_seconds", compiled.seconds);
+    record.add("functions", static_cast<int64_t>(compiled.executable.functions.size()));
+    fmt::print("{}\n", record.text());
+    return 0;
+  }
+  if (o.full) {
+    fmt::print("{}", exe::to_text(compiled.executable));
+    return 0;
+  }
+  fmt::print("{}\n", exe::summary(exe::report(compiled.executable)));
+  for (const PassRecord& pass : compiled.passes) {
+    fmt::print("pass {:<12} {:8.3f} ms  {:>6} changes  {}\n", pass.name, pass.seconds * 1e3, pass.changes, pass.doc);
+  }
+  fmt::print("compiled in {:.3f} s; the plan is proved\n", compiled.seconds);
+  return 0;
+}
+
+}  // namespace sluice::tool

@@ -1,0 +1,16 @@
+#include "tools/run_digest.h"
+
+#include <map>
+
+#include "sluice/base/hash.h"
+
+namespace sluice::tool {
+
+std::string run_digest(const Session& session, const std::vector<float>& losses) {
+  Digest digest;
+  digest.add(std::as_bytes(std::span(losses)));
+  for (const auto& [path, bytes] : session.variable_bytes()) digest.add(bytes);
+  return "fma-" + digest.hex();
+}
+
+}  // namespace sluice::tool

@@ -1,0 +1,174 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sluice/base/sys.h"
+#include "sluice/data/loader.h"
+#include "sluice/data/mnist.h"
+#include "sluice/data/synthetic_digits.h"
+#include "tools/json_record.h"
+#include "tools/mnist_model.h"
+#include "tools/progress.h"
+#include "tools/run_digest.h"
+#include "tools/stop_signal.h"
+
+namespace sluice::tool {
+namespace {
+
+constexpr int64_t kSyntheticTrain = 20000;
+constexpr int64_t kSyntheticTest = 4000;
+
+data::Dataset load_digits(const ToolOptions& o, data::Split split) {
+  const auto folder = o.synthetic ? std::nullopt : data::find_mnist(o.data);
+  if (folder) return data::load_mnist(*folder, split);
+  const bool train = split == data::Split::kTrain;
+  if (train && o.log_level != "error") {
+    fmt::print(stderr, "{}: using generated digits\n", o.synthetic ? "--synthetic" : "no MNIST files found (--data, $SLUICE_DATA, data/mnist)");
+  }
+  return data::synthetic_digits(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2);
+}
+
+SessionOptions session_options(const ToolOptions& o) {
+  return {.device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)}),
+          .disable = o.disable,
+          .print_after = o.print_after};
+}
+
+// Percentage of the test digits whose largest logit is the label's.
+double evaluate(Session& session, const MnistPrograms& programs, const ToolOptions& o, const data::Dataset& test) {
+  data::DataLoader loader(test, {.batch = o.eval_batch, .shuffle = false});
+  HostTensor image({{o.eval_batch, 28, 28}, f32, {}});
+  HostTensor labels({{o.eval_batch}, i32, {}});
+  HostTensor logits({{o.eval_batch, 10}, f32, {}});
+  Binding binding = session.bind({{programs.eval_image, image}}, {{programs.eval_logits, logits}}, "eval");
+  const ArrayView images = image;
+  const ArrayView truths = labels;
+  int64_t right = 0;
+  for (int64_t b = 0; b < loader.batches(); ++b) {
+    loader.fill(b, images, truths);
+    session.run_into(binding);
+    const auto scores = logits.as<float>();
+    for (int64_t i = 0; i < o.eval_batch; ++i) {
+      const auto row = scores.subspan(static_cast<size_t>(i * 10), 10);
+      const auto best = std::max_element(row.begin(), row.end()) - row.begin();
+      right += best == labels.as<int32_t>()[static_cast<size_t>(i)];
+    }
+  }
+  return 100.0 * static_cast<double>(right) / static_cast<double>(loader.batches() * o.eval_batch);
+}
+
+struct Outcome {
+  std::vector<float> losses;
+  double seconds = 0;
+  bool stopped = false;
+};
+
+Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions& o, const data::Dataset& digits) {
+  data::DataLoader loader(digits, {.batch = o.micro_batch, .seed = o.seed});
+  const int64_t per_epoch = loader.batches();
+  const int64_t steps = o.steps >= 0 ? o.steps : o.epochs * per_epoch;
+  if (o.log_level != "error") {
+    fmt::print(stderr, "a step takes {} samples, {} steps an epoch, {} samples dropped\n", o.micro_batch, per_epoch, loader.dropped());
+  }
+  HostTensor image({{o.micro_batch, 28, 28}, f32, {}});
+  HostTensor labels({{o.micro_batch}, i32, {}});
+  HostTensor seed({{2}, u32, {}});
+  HostTensor loss(TensorSpec{{}, f32, {}});
+  std::vector<StreamInput> inputs{{programs.image, image}, {programs.labels, labels}};
+  if (o.dropout > 0) inputs.push_back({programs.seed, seed});
+  Binding binding = session.bind(inputs, {{programs.loss, loss}}, "train");
+  const ArrayView images = image;
+  const ArrayView truths = labels;
+  Outcome outcome;
+  outcome.losses.reserve(static_cast<size_t>(steps));
+  Progress progress("train", steps, o.micro_batch, o.log_level);
+  const Seed run_seed{static_cast<uint32_t>(o.seed >> 32), static_cast<uint32_t>(o.seed)};
+  for (int64_t step = 0; step < steps; ++step) {
+    if (step % per_epoch == 0) loader.start_epoch(step / per_epoch);
+    loader.fill(step % per_epoch, images, truths);
+    const Seed key = fold(fold(run_seed, "update"), static_cast<uint64_t>(step));
+    seed.as<uint32_t>()[0] = key.hi;
+    seed.as<uint32_t>()[1] = key.lo;
+    session.run_into(binding);
+    const float value = loss.as<float>()[0];
+    outcome.losses.push_back(value);
+    if (!std::isfinite(value)) {
+      progress.finish();
+      fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller --lr may help", step, value);
+    }
+    progress.show(step + 1, value);
+    if (stop_signal() != 0) {
+      outcome.stopped = true;
+      break;
+    }
+  }
+  outcome.seconds = progress.seconds();
+  progress.finish();
+  return outcome;
+}
+
+void report(const ToolOptions& o, const Session& session, const Outcome& outcome, double accuracy, bool evaluated) {
+  const auto steps = static_cast<int64_t>(outcome.losses.size());
+  const double rate = outcome.seconds > 0 ? static_cast<double>(steps * o.micro_batch) / outcome.seconds : 0;
+  const std::string digest = run_digest(session, outcome.losses);
+  if (o.json) {
+    JsonRecord record;
+    record.add("model", o.model);
+    if (!outcome.losses.empty()) record.add("loss", static_cast<double>(outcome.losses.back()));
+    if (evaluated) record.add("accuracy", accuracy);
+    record.add("steps", steps);
+    record.add("samples_per_second", rate);
+    record.add("planned_bytes", session.planned_bytes());
+    record.add("measured_bytes", session.measured_bytes());
+    record.add("digest", digest);
+    record.add("compile_seconds", session.compiled().seconds);
+    fmt::print("{}\n", record.text());
+    return;
+  }
+  if (steps > 0) fmt::print("{} steps, loss {:.4f}, {:.0f} samples/s\n", steps, outcome.losses.back(), rate);
+  if (evaluated) fmt::print("accuracy {:.2f} %\n", accuracy);
+  fmt::print("device memory {} bytes planned, {} measured; compiled in {:.3f} s\n", session.planned_bytes(),
+             session.measured_bytes(), session.compiled().seconds);
+  if (o.digest) fmt::print("digest {}\n", digest);
+}
+
+void load_weights(Session& session, const ToolOptions& o) {
+  if (o.weights.empty()) return;
+  for (const std::string& name : session.load(o.weights)) {
+    if (o.log_level != "error") fmt::print(stderr, "{}: '{}' is not part of this model and was left out\n", o.weights, name);
+  }
+}
+
+}  // namespace
+
+int run_train(const ToolOptions& o) {
+  const MnistPrograms programs = build_mnist(o);
+  Session session(programs.ir, session_options(o));
+  load_weights(session, o);
+  const data::Dataset digits = load_digits(o, data::Split::kTrain);
+  const data::Dataset test = load_digits(o, data::Split::kTest);
+  catch_stop_signals();
+  const Outcome outcome = train(session, programs, o, digits);
+  if (!o.save.empty()) session.save(o.save);
+  if (outcome.stopped) {
+    report(o, session, outcome, 0, false);
+    fmt::print(stderr, "stopped by signal {} after step {}{}\n", stop_signal(), outcome.losses.size(),
+               o.save.empty() ? "" : "; saved to " + o.save);
+    return o.save.empty() ? 128 + stop_signal() : static_cast<int>(ErrorKind::kStopped);
+  }
+  report(o, session, outcome, evaluate(session, programs, o, test), true);
+  return 0;
+}
+
+int run_eval(const ToolOptions& o) {
+  require(!o.weights.empty(), "eval: --weights FILE is needed");
+  const MnistPrograms programs = build_mnist(o);
+  Session session(programs.ir, session_options(o));
+  load_weights(session, o);
+  const data::Dataset test = load_digits(o, data::Split::kTest);
+  report(o, session, {}, evaluate(session, programs, o, test), true);
+  return 0;
+}
+
+}  // namespace sluice::tool

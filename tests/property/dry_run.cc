@@ -52,8 +52,8 @@ struct Place {
 struct Op {
   const Step* step = nullptr;
   std::vector<Place> operands;
-  uint64_t hash = 0;    ///< Of a kernel and its scalars.
-  int64_t number = 0;   ///< Entry or message.
+  uint64_t hash = 0;   ///< Of a kernel and its scalars.
+  int64_t number = 0;  ///< Entry or message.
   int64_t token = 0;
   std::vector<Op> arms[2];
 };
@@ -84,15 +84,20 @@ class Unroller {
     return p;
   }
 
-  int64_t number(const IndexExpr& x, const Scope& s) const { return x.evaluate({s.numbers, s.iteration, 0}); }
+  int64_t number(const IndexExpr& x, const Scope& s) const {
+    return x.evaluate({s.numbers, s.iteration, 0});
+  }
 
   Place place(const Address& at, int64_t bytes, const Scope& s) const {
     int64_t begin = at.offset;
     if (at.depth > 0) begin += ((number(at.slot, s) % at.depth) + at.depth) % at.depth * at.stride;
-    Place whole{at.index, 0, at.base == Address::Base::kArena ? e_.arenas[static_cast<size_t>(at.index)].bytes : 0};
+    Place whole{
+        at.index, 0,
+        at.base == Address::Base::kArena ? e_.arenas[static_cast<size_t>(at.index)].bytes : 0};
     if (at.base == Address::Base::kFrame) whole = s.frame;
     if (at.base == Address::Base::kParam) whole = s.params[static_cast<size_t>(at.index)];
-    if (begin + bytes > whole.bytes) fail(ErrorKind::kUsage, "reaches beyond its frame, parameter or arena");
+    if (begin + bytes > whole.bytes)
+      fail(ErrorKind::kUsage, "reaches beyond its frame, parameter or arena");
     return {whole.arena, whole.begin + begin, bytes};
   }
 
@@ -114,7 +119,8 @@ class Unroller {
       op.step = &step;
       if (const auto* k = std::get_if<Kernel>(&step.body)) {
         op.hash = hash64(k->key + k->op + to_string(k->attrs));
-        for (const IndexExpr& x : k->scalars) op.hash = mix(op.hash, static_cast<uint64_t>(number(x, s)));
+        for (const IndexExpr& x : k->scalars)
+          op.hash = mix(op.hash, static_cast<uint64_t>(number(x, s)));
         for (const Operand& o : k->operands) op.operands.push_back(place(o.at, o.bytes, s));
         workspace(*k, f.device);
       } else if (const auto* c = std::get_if<Call>(&step.body)) {
@@ -122,7 +128,8 @@ class Unroller {
         continue;
       } else if (const auto* l = std::get_if<Loop>(&step.body)) {
         Scope turn = s;
-        for (turn.iteration = 0; turn.iteration < l->trips; ++turn.iteration) call(l->body, turn, out);
+        for (turn.iteration = 0; turn.iteration < l->trips; ++turn.iteration)
+          call(l->body, turn, out);
         continue;
       } else if (const auto* b = std::get_if<Branch>(&step.body)) {
         op.operands.push_back(place(b->condition.at, b->condition.bytes, s));
@@ -154,8 +161,10 @@ class Unroller {
     const int64_t workers = e_.devices[static_cast<size_t>(device)].workers;
     for (const Arena& a : e_.arenas) {
       if (a.kind != ArenaKind::kWorkspace || a.device != device) continue;
-      if (workers > 1 && k.workspace_bytes > a.stride) fail(ErrorKind::kUsage, "workers share workspace");
-      if ((workers - 1) * a.stride + k.workspace_bytes > a.bytes) fail(ErrorKind::kUsage, "workspace is too small");
+      if (workers > 1 && k.workspace_bytes > a.stride)
+        fail(ErrorKind::kUsage, "workers share workspace");
+      if ((workers - 1) * a.stride + k.workspace_bytes > a.bytes)
+        fail(ErrorKind::kUsage, "workspace is too small");
       return;
     }
     fail(ErrorKind::kUsage, "there is no workspace");
@@ -168,7 +177,8 @@ class Unroller {
 
 class DryRunner {
  public:
-  DryRunner(const Executable& e, const Program& p, const DryRunOptions& options) : e_(e), program_(p), options_(options) {}
+  DryRunner(const Executable& e, const Program& p, const DryRunOptions& options)
+      : e_(e), program_(p), options_(options) {}
 
   DryRun run() {
     try {
@@ -227,12 +237,14 @@ class DryRunner {
     }
     for (size_t v = 0; v < e_.variables.size(); ++v) {
       const Place p = home(e_.variables[v]);
-      require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes, "a variable reaches beyond its arena");
+      require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
+              "a variable reaches beyond its arena");
       fill_bytes(mix(options_.seed + 77, v), at(p), p.bytes);
     }
     for (const ConstantPlan& c : e_.constants) {
       const auto bytes = static_cast<int64_t>(c.data.size());
-      require(c.offset + bytes <= e_.arenas[static_cast<size_t>(c.arena)].bytes, "a constant reaches beyond its arena");
+      require(c.offset + bytes <= e_.arenas[static_cast<size_t>(c.arena)].bytes,
+              "a constant reaches beyond its arena");
       std::memcpy(at({c.arena, c.offset, bytes}), c.data.data(), c.data.size());
     }
     channels_.resize(e_.channels.size());
@@ -262,11 +274,16 @@ class DryRunner {
     for (int64_t w = 0; w < kWorkers; ++w) catch_up(d, w);
   }
   void catch_up(DeviceRun& d, int64_t worker) {
-    auto& behind = d.behind[worker];
-    for (const Work& w : behind) {
+    for (const Work& w : d.behind[worker]) {
+      if (!std::holds_alternative<Kernel>(w.op->step->body)) move(d, *w.op);
       for (int64_t t = w.begin; t < w.end; ++t) task(*w.op, t);
     }
-    behind.clear();
+    d.behind[worker].clear();
+  }
+
+  void work(DeviceRun& d, int64_t worker, const Work& w) {
+    d.behind[worker].push_back(w);
+    if ((worker == 0) != options_.worker0_last) catch_up(d, worker);
   }
 
   /// False: must be tried again.
@@ -279,35 +296,28 @@ class DryRunner {
     }
     if (const auto* k = std::get_if<Kernel>(&op.step->body)) {
       for (int64_t w = 0; w < kWorkers; ++w) {
-        Work work{&op, k->tasks * w / kWorkers, k->tasks * (w + 1) / kWorkers};
-        if (k->tasks == 1) work = {&op, 0, w == 0 ? 1 : 0};
-        if (work.begin == work.end) continue;
-        d.behind[w].push_back(work);
-        if ((w == 0) != options_.worker0_last) catch_up(d, w);
+        Work share{&op, k->tasks * w / kWorkers, k->tasks * (w + 1) / kWorkers};
+        if (k->tasks == 1) share = {&op, 0, w == 0 ? 1 : 0};
+        if (share.begin != share.end) work(d, w, share);
       }
       ++next;
       return true;
     }
-    catch_up(d, 0);  // The rest is what worker 0 does.
     if (std::holds_alternative<Branch>(op.step->body)) {
       const bool taken = (*at(op.operands[0]) & 1) != 0;
       ++next;
       d.stack.emplace_back(&op.arms[taken ? 0 : 1], 0);
       return true;
     }
-    if (const auto* i = std::get_if<Issue>(&op.step->body)) {
-      if (i->queue == 0 || !options_.late_transfers) {
-        transfer(op);
-      } else {
-        d.flights.push_back({&op, i->queue});
-      }
-      if (i->queue != 0) d.tokens.push_back(op.token);
-    } else if (const auto* w = std::get_if<Wait>(&op.step->body)) {
-      const auto token = std::find(d.tokens.begin(), d.tokens.end(), op.token);
-      require(token != d.tokens.end(), "waits for a transfer that was never issued");
-      d.tokens.erase(token);
-      land(d, op.token, w->queue);
-    } else if (const auto* s = std::get_if<Send>(&op.step->body)) {
+    // Everything else is what worker 0 does.
+    if (std::holds_alternative<Issue>(op.step->body) ||
+        std::holds_alternative<Wait>(op.step->body)) {
+      work(d, 0, {&op, 0, 0});
+      ++next;
+      return true;
+    }
+    catch_up(d, 0);
+    if (const auto* s = std::get_if<Send>(&op.step->body)) {
       const Channel& c = e_.channels[static_cast<size_t>(s->channel)];
       ChannelState& state = channels_[static_cast<size_t>(s->channel)];
       if (op.number != state.sent || state.sent - state.received >= c.capacity) return false;
@@ -326,14 +336,33 @@ class DryRunner {
 
   Place slot(const Channel& c, const Op& op) const {
     const Place p{c.arena, c.offset + op.number % c.capacity * c.slot_bytes, op.operands[0].bytes};
-    require(p.bytes <= c.slot_bytes && p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
+    require(p.bytes <= c.slot_bytes &&
+                p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
             "a message reaches beyond its slot");
     return p;
   }
 
+  /// An issue or a wait.
+  void move(DeviceRun& d, const Op& op) {
+    if (const auto* i = std::get_if<Issue>(&op.step->body)) {
+      if (i->queue == 0 || !options_.late_transfers) {
+        transfer(op);
+      } else {
+        d.flights.push_back({&op, i->queue});
+      }
+      if (i->queue != 0) d.tokens.push_back(op.token);
+      return;
+    }
+    const auto token = std::find(d.tokens.begin(), d.tokens.end(), op.token);
+    require(token != d.tokens.end(), "waits for a transfer that was never issued");
+    d.tokens.erase(token);
+    land(d, op.token, std::get<Wait>(op.step->body).queue);
+  }
+
   void land(DeviceRun& d, int64_t token, int32_t queue) {
-    const bool flying = std::any_of(d.flights.begin(), d.flights.end(),
-                                    [&](const Flight& f) { return f.queue == queue && f.op->token == token; });
+    const bool flying = std::any_of(d.flights.begin(), d.flights.end(), [&](const Flight& f) {
+      return f.queue == queue && f.op->token == token;
+    });
     for (auto f = d.flights.begin(); flying && f != d.flights.end();) {
       if (f->queue != queue) {
         ++f;
@@ -350,8 +379,9 @@ class DryRunner {
     const auto& i = std::get<Issue>(op.step->body);
     const Place& memory = op.operands[0];
     if (i.kind == TransferKind::kStreamIn) {
-      fill_bytes(mix(mix(options_.seed, static_cast<uint64_t>(i.object)), static_cast<uint64_t>(op.number)), at(memory),
-                 memory.bytes);
+      fill_bytes(mix(mix(options_.seed, static_cast<uint64_t>(i.object)),
+                     static_cast<uint64_t>(op.number)),
+                 at(memory), memory.bytes);
       return;
     }
     if (i.kind == TransferKind::kStreamOut) {
@@ -368,9 +398,11 @@ class DryRunner {
     }
     require(entry >= 0 && entry < b.entries, "a transfer reaches beyond its remote buffer");
     const Place there{b.arena, b.offset + entry * b.entry_stride, memory.bytes};
-    require(there.begin + there.bytes <= e_.arenas[static_cast<size_t>(there.arena)].bytes, "a remote buffer reaches beyond its arena");
+    require(there.begin + there.bytes <= e_.arenas[static_cast<size_t>(there.arena)].bytes,
+            "a remote buffer reaches beyond its arena");
     const bool load = i.kind == TransferKind::kRemoteLoad;
-    std::memmove(at(load ? memory : there), at(load ? there : memory), static_cast<size_t>(memory.bytes));
+    std::memmove(at(load ? memory : there), at(load ? there : memory),
+                 static_cast<size_t>(memory.bytes));
   }
 
   void task(const Op& op, int64_t t) {
@@ -402,8 +434,10 @@ class DryRunner {
     for (const RemoteBufferPlan& b : e_.remote_buffers) {
       uint64_t h = 0;
       for (int64_t i = 0; i < b.entries; ++i) {
-        const Place p{b.arena, b.offset + i * b.entry_stride, std::min(b.entry_stride, b.spec.bytes())};
-        require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes, "a remote buffer reaches beyond its arena");
+        const Place p{b.arena, b.offset + i * b.entry_stride,
+                      std::min(b.entry_stride, b.spec.bytes())};
+        require(p.begin + p.bytes <= e_.arenas[static_cast<size_t>(p.arena)].bytes,
+                "a remote buffer reaches beyond its arena");
         h = hash_bytes(h, at(p), p.bytes);
       }
       out_.seen["remote " + b.name] = h;
@@ -430,7 +464,8 @@ std::string difference(const Executable& right, const Executable& other) {
     for (const uint64_t seed : {1, 2}) {
       const DryRun expected = dry_run(right, p, {.seed = seed});
       for (const int way : {0, 1, 2, 3}) {
-        const DryRunOptions options{.seed = seed, .late_transfers = way % 2 == 1, .worker0_last = way / 2 == 1};
+        const DryRunOptions options{
+            .seed = seed, .late_transfers = way % 2 == 1, .worker0_last = way / 2 == 1};
         const DryRun got = dry_run(other, other.program(p.name), options);
         if (got == expected) continue;
         if (!got.fault.empty()) return got.fault;

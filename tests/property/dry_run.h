@@ -9,9 +9,11 @@ namespace sluice::property {
 
 /// One way in which the workers, queues and devices of a machine may take turns.
 struct DryRunOptions {
-  uint64_t seed = 1;            ///< Data of variables and streams, and what memory holds before it is written.
+  uint64_t seed =
+      1;  ///< Data of variables and streams, and what memory holds before it is written.
   bool late_transfers = false;  ///< Transfers on io queues run when waited for, not when issued.
-  bool worker0_last = false;    ///< Worker 0 falls behind the others up to the next barrier, or they behind it.
+  bool worker0_last =
+      false;  ///< Worker 0 falls behind the others up to the next barrier, or they behind it.
   int64_t most_steps = 200'000;
 };
 
@@ -25,7 +27,8 @@ struct DryRun {
 /// Runs a program on real bytes, without real kernels: each task writes a hash of the bytes that it reads. It looks at
 /// addresses, tasks, barriers, transfers and messages only, never at the names of values, so it shows what a damaged
 /// plan does to results without anything in common with the checker. For plans of a few MiB.
-DryRun dry_run(const exe::Executable& executable, const exe::Program& program, const DryRunOptions& options);
+DryRun dry_run(const exe::Executable& executable, const exe::Program& program,
+               const DryRunOptions& options);
 
 /// Runs the program in every way above, with two seeds; what differs from `right` (of the same names), or between the
 /// ways, in words; empty if nothing.

@@ -10,7 +10,8 @@
 
 namespace sluice::property {
 
-void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per_kind, MutantCount& count) {
+void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per_kind,
+                            MutantCount& count) {
   const std::vector<exe::Violation> faults = exe::check(right);
   ASSERT_TRUE(faults.empty()) << faults[0].rule << ": " << faults[0].message;
   ASSERT_EQ(difference(right, right), "") << "the right plan depends on who runs first";

@@ -14,17 +14,20 @@ namespace {
 using exe::plans::plan;
 
 std::vector<exe::Executable> hand_written() {
-  return {plan(exe::plans::train_step()),      plan(exe::plans::two_devices()),
-          plan(exe::plans::overlapped_loop()), plan(exe::plans::replaced(exe::plans::carried_ring(), "1000001", "7")),
-          plan(exe::plans::branch()),          plan(exe::plans::by_reference())};
+  return {plan(exe::plans::train_step()),
+          plan(exe::plans::two_devices()),
+          plan(exe::plans::overlapped_loop()),
+          plan(exe::plans::replaced(exe::plans::carried_ring(), "1000001", "7")),
+          plan(exe::plans::branch()),
+          plan(exe::plans::by_reference())};
 }
 
 TEST(Mutants, OfHandWrittenPlansAreRefused) {
   MutantCount count;
   for (const exe::Executable& e : hand_written()) expect_mutants_refused(e, 1, 40, count);
   for (const auto& [kind, n] : count.defects_by_kind) std::printf("%4d  %s\n", n, kind.c_str());
-  std::printf("%d mutants, %d harmless, %d defects, %d of them shown by data\n", count.made, count.harmless,
-              count.defects, count.by_data);
+  std::printf("%d mutants, %d harmless, %d defects, %d of them shown by data\n", count.made,
+              count.harmless, count.defects, count.by_data);
   EXPECT_EQ(count.defects_by_kind.size(), mutation_kinds().size());
   EXPECT_GE(count.defects, 200);
 }

@@ -143,7 +143,17 @@ V min_or_nan(V a, V b) {
   return select((a < b) | is_nan(a), a, b);
 }
 
-/// Replaces rows of a square of kLanes × kLanes floats by its columns.
+inline float first_lane(F1 a) { return a.v; }
 inline void transpose(F1 (&)[1]) {}
+
+/// Combines the lanes in the tree 8+8, 4+4, 2+2, 1+1, from the width of V on.
+template <Vector V, typename Combine>
+float fold_lanes(V v, Combine combine) {
+  if constexpr (V::kLanes >= 16) v = combine(v, lanes_down<8>(v));
+  if constexpr (V::kLanes >= 8) v = combine(v, lanes_down<4>(v));
+  if constexpr (V::kLanes >= 4) v = combine(v, lanes_down<2>(v));
+  if constexpr (V::kLanes >= 2) v = combine(v, lanes_down<1>(v));
+  return first_lane(v);
+}
 
 }  // namespace sluice::simd

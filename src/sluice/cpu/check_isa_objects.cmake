@@ -1,5 +1,5 @@
-# Fails if an object compiled for one instruction set defines a symbol that another file could define too and that does
-# not name the instruction set: the linker might give everybody the copy that needs AVX-512.
+# Fails if an object compiled for one instruction set defines a function that another file could define too and that does
+# not name the instruction set (the linker might give everybody the copy that needs AVX-512), or code that runs at start.
 # Variables: NM, OBJECTS, ISA (number of sluice::cpu::Isa).
 set(vector_1 "simd::[FIM]8")
 set(vector_2 "simd::[FIM]16")
@@ -7,16 +7,18 @@ set(bad "")
 foreach(object IN LISTS OBJECTS)
   execute_process(COMMAND ${NM} --demangle --defined-only ${object} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
   string(REPLACE ";" "," text "${text}")
+  string(REPLACE "[" "(" text "${text}")
+  string(REPLACE "]" ")" text "${text}")
   string(REPLACE "\n" ";" lines "${text}")
   foreach(line IN LISTS lines)
-    if(NOT line MATCHES " [WVu] " OR ISA EQUAL 0)
-      continue()
-    endif()
-    if(NOT line MATCHES "\\(sluice::cpu::Isa\\)${ISA}" AND NOT line MATCHES "${vector_${ISA}}")
+    if(line MATCHES "_GLOBAL__sub_I")
+      string(APPEND bad "  ${line}\n")
+    elseif(line MATCHES " W " AND NOT ISA EQUAL 0 AND NOT line MATCHES "\\(sluice::cpu::Isa\\)${ISA}"
+           AND NOT line MATCHES "${vector_${ISA}}")
       string(APPEND bad "  ${line}\n")
     endif()
   endforeach()
 endforeach()
 if(bad)
-  message(FATAL_ERROR "symbols without their instruction set:\n${bad}")
+  message(FATAL_ERROR "symbols without their instruction set, or code that runs at start:\n${bad}")
 endif()

@@ -32,7 +32,10 @@ struct CpuKernel {
 std::span<const CpuKernel> kernel_list();
 
 /// Kernels of each file.
+CpuKernel elementwise_kernel();
 CpuKernel gemm_kernel();
+CpuKernel reduce_kernel();
+CpuKernel softmax_kernel();
 CpuKernel fill_kernel();
 CpuKernel reference_kernel();
 

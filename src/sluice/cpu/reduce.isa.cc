@@ -56,15 +56,10 @@ float reduce_row(int64_t n, Combine combine, Element element) {
   for (int v = 0; v < kVectors && i < n; ++v, i += kLanes) {
     partial[v] = select(V::Mask::first(n - i), combine(partial[v], element(i, n - i)), partial[v]);
   }
-  float lanes[kPartials];
-  for (int v = 0; v < kVectors; ++v) partial[v].store(lanes + v * kLanes);
-  for (int half = kPartials / 2; half > 0; half /= 2) {
-    for (int j = 0; j < half; j += kLanes) {
-      combine(V::load_partial(lanes + j, half - j), V::load_partial(lanes + half + j, half - j))
-          .store_partial(lanes + j, half - j);
-    }
+  for (int half = kVectors / 2; half > 0; half /= 2) {
+    for (int v = 0; v < half; ++v) partial[v] = combine(partial[v], partial[v + half]);
   }
-  return lanes[0];
+  return fold_lanes(partial[0], combine);
 }
 
 /// Reads like `element` of reduce_row.

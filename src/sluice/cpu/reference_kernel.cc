@@ -9,6 +9,7 @@ namespace {
 struct Reference {
   std::shared_ptr<const OpRecord> op;
   int operands = 0;
+  int64_t pointers = 0;          // Where the operands' addresses lie in the workspace.
   std::vector<int64_t>
       scratch;  // Offset in the workspace of an f16 or bf16 operand's f32 copy; -1 for others.
 };
@@ -45,16 +46,17 @@ void narrow(const TensorSpec& spec, const float* from, std::byte* to) {
 void run(const void* state, const runtime::KernelBlock& block, int64_t) {
   const auto& r = *static_cast<const Reference*>(state);
   const OpView view = r.op->view();
-  std::vector<void*> operands(static_cast<size_t>(r.operands));
+  // The pointers lie in the workspace too: a step allocates nothing.
+  void** const operands = reinterpret_cast<void**>(block.workspace + r.pointers);
   for (int i = 0; i < r.operands; ++i) {
     const int64_t offset = r.scratch[static_cast<size_t>(i)];
-    operands[static_cast<size_t>(i)] = offset < 0 ? block.operands[i] : block.workspace + offset;
+    operands[i] = offset < 0 ? block.operands[i] : block.workspace + offset;
     if (offset >= 0 && i < view.inputs()) {
       widen(operand_spec(view, i), block.operands[i],
             reinterpret_cast<float*>(block.workspace + offset));
     }
   }
-  view.def().reference_float(KernelArgs(view, operands));
+  view.def().reference_float(KernelArgs(view, {operands, static_cast<size_t>(r.operands)}));
   for (int i = view.inputs(); i < r.operands; ++i) {
     const int64_t offset = r.scratch[static_cast<size_t>(i)];
     if (offset >= 0) {
@@ -71,12 +73,12 @@ CpuKernel reference_kernel() {
           [](const OpView& op) {
             KernelChoice choice;
             scratch_offsets(op, choice.workspace_bytes);
+            choice.workspace_bytes += static_cast<int64_t>(sizeof(void*)) * (op.inputs() + op.outputs());
             return choice;
           },
           [](std::shared_ptr<const OpRecord> op) {
             auto state = std::make_shared<Reference>();
-            int64_t total = 0;
-            state->scratch = scratch_offsets(op->view(), total);
+            state->scratch = scratch_offsets(op->view(), state->pointers);
             state->operands = static_cast<int>(state->scratch.size());
             state->op = op;
             return runtime::BoundKernel{run, state, flops_of(op->view())};

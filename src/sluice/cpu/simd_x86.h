@@ -108,6 +108,17 @@ inline I8 select(M8 m, I8 a, I8 b) { return bits(select(m, from_bits(a), from_bi
 inline F8 to_float(I8 a) { return _mm256_cvtepi32_ps(a.v); }
 inline M8 is_nan(F8 a) { return a != a; }
 
+template <int kBy>
+F8 lanes_down(F8 a) {
+  if constexpr (kBy == 4)
+    return _mm256_permute2f128_ps(a.v, a.v, 0x81);
+  else if constexpr (kBy == 2)
+    return _mm256_permute_ps(a.v, 0xee);
+  else
+    return _mm256_permute_ps(a.v, 0xf5);
+}
+inline float first_lane(F8 a) { return _mm256_cvtss_f32(a.v); }
+
 inline void transpose(F8 (&r)[8]) {
   __m256 t[8], u[8];
   for (int i = 0; i < 4; ++i) {
@@ -219,6 +230,19 @@ inline I16 bits(F16 a) { return _mm512_castps_si512(a.v); }
 inline F16 from_bits(I16 a) { return _mm512_castsi512_ps(a.v); }
 inline F16 to_float(I16 a) { return _mm512_cvtepi32_ps(a.v); }
 inline M16 is_nan(F16 a) { return a != a; }
+
+template <int kBy>
+F16 lanes_down(F16 a) {
+  if constexpr (kBy == 8)
+    return _mm512_shuffle_f32x4(a.v, a.v, 0xee);
+  else if constexpr (kBy == 4)
+    return _mm512_shuffle_f32x4(a.v, a.v, 0xf5);
+  else if constexpr (kBy == 2)
+    return _mm512_permute_ps(a.v, 0xee);
+  else
+    return _mm512_permute_ps(a.v, 0xf5);
+}
+inline float first_lane(F16 a) { return _mm512_cvtss_f32(a.v); }
 
 inline void transpose(F16 (&r)[16]) {
   __m512 t[16], u[16];

@@ -28,6 +28,25 @@ using MapFn = void (*)(const void* functor, const MapInput* inputs, float* const
                        int64_t n);
 
 namespace internal {
+/// How many inputs a functor takes.
+template <typename F, typename V>
+constexpr int inputs_of() {
+  if constexpr (std::is_invocable_v<const F&, V>)
+    return 1;
+  else if constexpr (std::is_invocable_v<const F&, V, V>)
+    return 2;
+  else if constexpr (std::is_invocable_v<const F&, V, V, V>)
+    return 3;
+  else if constexpr (std::is_invocable_v<const F&, V, V, V, V>)
+    return 4;
+  else if constexpr (std::is_invocable_v<const F&, V, V, V, V, V>)
+    return 5;
+  else {
+    static_assert(std::is_invocable_v<const F&, V, V, V, V, V, V>, "a functor over 1 to 6 vectors");
+    return 6;
+  }
+}
+
 template <Isa kIsa, typename F>
 void map_on(const void* functor, const MapInput* inputs, float* const* outputs, int64_t n);
 }

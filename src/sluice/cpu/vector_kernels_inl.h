@@ -10,25 +10,6 @@
 /// The definition of map_on (vector_kernels.h), for .isa.cc files alone.
 namespace sluice::cpu::internal {
 
-/// How many inputs a functor takes.
-template <typename F, typename V>
-constexpr int inputs_of() {
-  if constexpr (std::is_invocable_v<const F&, V>)
-    return 1;
-  else if constexpr (std::is_invocable_v<const F&, V, V>)
-    return 2;
-  else if constexpr (std::is_invocable_v<const F&, V, V, V>)
-    return 3;
-  else if constexpr (std::is_invocable_v<const F&, V, V, V, V>)
-    return 4;
-  else if constexpr (std::is_invocable_v<const F&, V, V, V, V, V>)
-    return 5;
-  else {
-    static_assert(std::is_invocable_v<const F&, V, V, V, V, V, V>, "a functor over 1 to 6 vectors");
-    return 6;
-  }
-}
-
 template <typename V>
 void store_results(V result, float* const* outputs, int64_t i, int64_t count) {
   if (count >= V::kLanes)

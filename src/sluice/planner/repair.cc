@@ -7,6 +7,7 @@
 
 #include "sluice/planner/greedy.h"
 
+static int HOLE=getenv("HOLE")?atoi(getenv("HOLE")):0; static double TABU=getenv("TABU")?atof(getenv("TABU")):1; static int TT=getenv("TT")?atoi(getenv("TT")):1;
 namespace sluice::planner {
 namespace {
 
@@ -48,6 +49,7 @@ class Repair {
         conflicts_(conflicts),
         taste_(options.taste),
         height_(options.height),
+        patience_(options.patience),
         left_(options.max_nodes),
         growth_(crowd.size(), 1.0),
         turn_(crowd.size()),
@@ -74,9 +76,18 @@ class Repair {
         eject(i);
       }
     }
+    int64_t least = waiting_;
+    int64_t give_up = left_ - patience_;
     while (!homeless_.empty() && left_ > 0) {
+      if (waiting_ < least) {
+        least = waiting_;
+        give_up = left_ - patience_;
+      } else if (left_ < give_up) {
+        return false;
+      }
       const int32_t item = homeless_.top().second;
       homeless_.pop();
+      waiting_ -= instance_.size[item];
       if (!place(item)) return false;
     }
     return homeless_.empty();
@@ -97,6 +108,7 @@ class Repair {
 
   void eject(int32_t item) {
     slots_[item].begin = -1;
+    waiting_ += instance_.size[item];
     homeless_.push({growth_[item] * turn_[item], item});
   }
 
@@ -122,7 +134,18 @@ class Repair {
     return true;
   }
 
-  int64_t lowest_hole(int32_t item) const {
+  int64_t tightest_hole(int32_t item) const { const int64_t size = instance_.size[item]; const int64_t align = instance_.align[item];
+    int64_t top = 0,best=-1,br=INT64_MAX;
+    for (const Block& block : blocks_.by_begin()) {
+      const int64_t begin = align_up(top, align);
+      if (begin + size <= block.begin&&block.begin-begin-size<br) {best=begin;br=block.begin-begin-size;}
+      top = std::max(top, block.end);
+    }
+    const int64_t begin = align_up(top, align);
+    if(begin + size <= height_&&height_-begin-size<br) return begin;
+    return best;
+  }
+  int64_t lowest_hole(int32_t item) const { if(HOLE) return tightest_hole(item);
     const int64_t size = instance_.size[item];
     const int64_t align = instance_.align[item];
     int64_t top = 0;
@@ -191,7 +214,9 @@ class Repair {
   const Conflicts& conflicts_;
   const Taste taste_;
   const int64_t height_;
-  int64_t left_;  // Nodes.
+  const int64_t patience_;
+  int64_t left_;         // Nodes.
+  int64_t waiting_ = 0;  // Sum of sizes of the homeless.
   std::vector<double> growth_;
   std::vector<double> turn_;
   std::vector<double> cost_;

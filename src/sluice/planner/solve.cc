@@ -13,6 +13,7 @@
 #include "sluice/planner/instance.h"
 #include "sluice/planner/repair.h"
 
+static double J0=getenv("J0")?atof(getenv("J0")):0, J1=getenv("J1")?atof(getenv("J1")):0.3; static int FR=getenv("FR")?atoi(getenv("FR")):64, SCR=getenv("SCR")?atoi(getenv("SCR")):1;
 namespace sluice::planner {
 namespace {
 
@@ -20,20 +21,10 @@ constexpr int64_t kExactNodes = 5'000'000;
 
 // Found by trying many on random problems; none is best for all.
 constexpr std::array<Taste, 4> kTastes = {{
-    {.turn_size = 4, .turn_crowd = 16, .cost_size = 2, .cost_pairs = 2, .cost_crowd = 32},
-    {.turn_size = 4, .turn_crowd = 32, .cost_size = 2, .cost_pairs = 1, .cost_crowd = 0},
-    {.turn_size = 2,
-     .turn_crowd = 32,
-     .cost_size = 3,
-     .cost_pairs = 4,
-     .cost_crowd = 64,
-     .growth = 1.1},
-    {.turn_size = 4,
-     .turn_crowd = 128,
-     .cost_size = 1,
-     .cost_pairs = 2,
-     .cost_crowd = 4,
-     .growth = 1.02},
+    {.turn_size = 2, .turn_crowd = 32, .cost_size = 3, .cost_pairs = 4, .cost_crowd = 64, .growth = 1.1},
+    {.turn_size = 4, .turn_crowd = 16, .cost_size = 2, .cost_pairs = 2, .cost_crowd = 32, .growth = 1.05},
+    {.turn_size = 4, .turn_crowd = 128, .cost_size = 1, .cost_pairs = 2, .cost_crowd = 4, .growth = 1.02},
+    {.turn_size = 4, .turn_crowd = 32, .cost_size = 2, .cost_pairs = 1, .cost_crowd = 0, .growth = 1.05},
 }};
 
 // Walks through time with the live fixed items in order of offset, as long as they are disjoint.
@@ -161,25 +152,32 @@ class Solver {
   void improve() {
     const std::vector<double> crowd = crowd_of(instance_);
     const int64_t finest = std::max<int64_t>(1, instance_.bound / 8192);
+    const int64_t nodes = left_;
     for (uint64_t round = 0; !done() && left_ > 0; ++round) {
+      const uint64_t cycle = round / kTastes.size();
       Taste taste = kTastes[round % kTastes.size()];
-      taste.jitter = round < kTastes.size() ? 0.0 : 0.3;
-      const int64_t most = std::max(4 * pairs_, left_ / 8);
+      taste.jitter = cycle == 0 ? J0 : J1;
+      const int64_t patience = std::max(pairs_/2, nodes / FR) << std::min<uint64_t>(cycle,6);
       int64_t failed = instance_.bound - 1;
       while (!done() && left_ > 0 && height_ - failed > 1) {
-        const int64_t height = failed + (height_ - failed) / 2;
-        Places places = best_;
-        int64_t nodes = 1;
-        const bool lowered = repair(
-            instance_, conflicts_, crowd,
-            {.height = height, .max_nodes = std::min(left_, most), .taste = taste, .seed = round},
-            places, nodes);
-        left_ -= nodes;
+        const int64_t gap = height_ - failed;
+        const int64_t height =
+            failed < instance_.bound && gap < 4 * finest ? instance_.bound : failed + (round < 1 ? std::max<int64_t>(1,gap/4) : gap/2);
+        Places places = SCR&1&&(SCR&2||round%2==0) ? instance_.fixed : best_;
+        int64_t used = 1;
+        const bool lowered = repair(instance_, conflicts_, crowd,
+                                    {.height = height,
+                                     .max_nodes = left_, .patience=patience,
+                                     .taste = taste,
+                                     .seed = round},
+                                    places, used);
+        left_ -= used;
+        if(getenv("V")) fprintf(stderr,"round %d T=%.4f %s %.1fM left %.1fM\n",(int)round,(double)height/instance_.bound,lowered?"ok":"fail",used/1e6,left_/1e6);
         if (lowered) {
           keep(std::move(places));
         } else {
           failed = height;
-          if (height_ - failed <= finest) break;
+          if (height_ - failed <= std::max(finest, (height_ - instance_.bound) / 8)) break;
         }
       }
     }

@@ -9,7 +9,7 @@ struct SolveOptions {
   /// How many times the search may look at a buffer (about 10 ns each). Bounds effort by counting,
   /// never by time, so that the same problem gets the same plan on every machine. The first plan is
   /// made whatever this says.
-  int64_t max_nodes = 60'000'000;
+  int64_t max_nodes = 100'000'000;
   /// How many times, on average, it may look at each pair of buffers that live at one time: ends
   /// the search early for small problems.
   int64_t looks_per_pair = 2'000;

@@ -1,0 +1,93 @@
+#pragma once
+#include <fmt/format.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "sluice/exe/executable.h"
+#include "sluice/exe/text.h"
+#include "sluice/exe/visit_step.h"
+
+/// The kinds of damage, one function each: every place of a plan where it can be done.
+namespace sluice::property {
+
+using namespace exe;  // NOLINT: everything here is about executables
+
+/// A place and what to do there; doing it returns why it is a defect, or nothing.
+struct Candidate {
+  std::string about;
+  std::function<std::string(Executable&)> damage;
+};
+
+// mutations_order.cc: steps, transfers, names.
+std::vector<Candidate> wait_dropped(const Executable& e);
+std::vector<Candidate> step_dropped(const Executable& e);
+std::vector<Candidate> steps_swapped(const Executable& e);
+std::vector<Candidate> sync_dropped(const Executable& e);
+std::vector<Candidate> message_swapped(const Executable& e);
+std::vector<Candidate> rotation_off_by_one(const Executable& e);
+std::vector<Candidate> trips_off_by_one(const Executable& e);
+std::vector<Candidate> carry_dropped(const Executable& e);
+std::vector<Candidate> value_renamed(const Executable& e);
+std::vector<Candidate> layout_renamed(const Executable& e);
+std::vector<Candidate> stream_entries_swapped(const Executable& e);
+std::vector<Candidate> transfer_dropped(const Executable& e);
+std::vector<Candidate> final_damaged(const Executable& e);
+std::vector<Candidate> remote_entry_beyond(const Executable& e);
+
+// mutations_bytes.cc: buffers, arenas, arguments, tasks.
+std::vector<Candidate> buffer_moved(const Executable& e);
+std::vector<Candidate> released_early(const Executable& e);
+std::vector<Candidate> buffer_shrunk(const Executable& e);
+std::vector<Candidate> frame_shrunk(const Executable& e);
+std::vector<Candidate> arena_shrunk(const Executable& e);
+std::vector<Candidate> arenas_overlapped(const Executable& e);
+std::vector<Candidate> argument_rebound(const Executable& e);
+std::vector<Candidate> workspace_shared(const Executable& e);
+std::vector<Candidate> budget_cut(const Executable& e);
+std::vector<Candidate> coincidence_forbidden(const Executable& e);
+std::vector<Candidate> tasks_overlapped(const Executable& e);
+
+inline std::string place(const Executable& e, size_t f, size_t s) {
+  return fmt::format("'{}' step {} ({})", e.functions[f].name, s,
+                     step_title(e.functions[f].steps[s]));
+}
+
+template <typename F>
+void for_each_step(const Executable& e, F&& visit) {
+  for (size_t f = 0; f < e.functions.size(); ++f) {
+    for (size_t s = 0; s < e.functions[f].steps.size(); ++s) visit(f, s, e.functions[f].steps[s]);
+  }
+}
+
+inline Step& step_of(Executable& e, size_t f, size_t s) { return e.functions[f].steps[s]; }
+
+/// All operands of a step, those of calls too, in a fixed order.
+template <typename StepType, typename F>
+void every_operand(StepType& step, F&& f) {
+  for_each_operand(step, f);
+  for_each_call(step, [&](auto& c) {
+    for (auto& o : c.args) f(o);
+  });
+}
+
+inline Operand* operand_at(Step& step, size_t n) {
+  Operand* found = nullptr;
+  size_t i = 0;
+  every_operand(step, [&](Operand& o) {
+    if (i++ == n) found = &o;
+  });
+  return found;
+}
+
+inline bool same_place(const Address& a, const Address& b) {
+  return a.base == b.base && a.index == b.index && a.offset == b.offset && a.depth == b.depth;
+}
+
+inline bool disjoint(const Operand& a, const Operand& b) {
+  return a.at.base != b.at.base || a.at.index != b.at.index ||
+         a.at.offset + a.bytes <= b.at.offset || b.at.offset + b.bytes <= a.at.offset;
+}
+
+}  // namespace sluice::property

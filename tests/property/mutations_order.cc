@@ -1,0 +1,258 @@
+#include <optional>
+
+#include "mutations.h"
+
+namespace sluice::property {
+namespace {
+
+std::vector<Candidate> steps_dropped(const Executable& e,
+                                     const std::function<bool(const Step&)>& which) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    if (!which(step)) return;
+    out.push_back({place(e, f, s), [f, s](Executable& m) {
+                     auto& steps = m.functions[f].steps;
+                     // The barrier stays where it was.
+                     if (s + 1 < steps.size()) steps[s + 1].sync |= steps[s].sync;
+                     steps.erase(steps.begin() + static_cast<int64_t>(s));
+                     return std::string();
+                   }});
+  });
+  return out;
+}
+
+/// The value that lies where the operand looks, from the straight line of steps before it.
+std::optional<ValueId> last_written(const Function& f, size_t s, const Operand& o) {
+  if (o.at.depth != 0) return std::nullopt;
+  for (size_t i = s; i-- > 0;) {
+    std::optional<ValueId> found;
+    every_operand(f.steps[i], [&](const Operand& w) {
+      if (w.access == Access::kRead || w.at.base != o.at.base || w.at.index != o.at.index ||
+          w.at.depth != 0)
+        return;
+      if (w.at.offset == o.at.offset && w.bytes == o.bytes)
+        found = w.access == Access::kWrite ? w.value : w.made;
+    });
+    if (found) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Candidate> wait_dropped(const Executable& e) {
+  return steps_dropped(e, [](const Step& s) { return std::holds_alternative<Wait>(s.body); });
+}
+
+std::vector<Candidate> step_dropped(const Executable& e) {
+  return steps_dropped(e, [](const Step& s) { return std::holds_alternative<Kernel>(s.body); });
+}
+
+std::vector<Candidate> steps_swapped(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step&) {
+    if (s + 1 >= e.functions[f].steps.size()) return;
+    out.push_back({place(e, f, s), [f, s](Executable& m) {
+                     auto& steps = m.functions[f].steps;
+                     const bool sync = steps[s].sync;
+                     std::swap(steps[s], steps[s + 1]);
+                     // Barriers stay at their places and after: the order of the steps is all that changes.
+                     steps[s].sync |= sync;
+                     steps[s + 1].sync = true;
+                     return std::string();
+                   }});
+  });
+  return out;
+}
+
+std::vector<Candidate> sync_dropped(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    if (!step.sync) return;
+    out.push_back({place(e, f, s), [f, s](Executable& m) {
+                     step_of(m, f, s).sync = false;
+                     return std::string();
+                   }});
+  });
+  return out;
+}
+
+std::vector<Candidate> message_swapped(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    for (const int64_t by : {1, -1}) {
+      if (std::holds_alternative<Send>(step.body)) {
+        out.push_back({place(e, f, s), [f, s, by](Executable& m) {
+                         auto& send = std::get<Send>(step_of(m, f, s).body);
+                         send.message = send.message + IndexExpr(by);
+                         return std::string();
+                       }});
+      } else if (std::holds_alternative<Receive>(step.body)) {
+        out.push_back({place(e, f, s), [f, s, by](Executable& m) {
+                         auto& receive = std::get<Receive>(step_of(m, f, s).body);
+                         receive.message = receive.message + IndexExpr(by);
+                         return std::string();
+                       }});
+      }
+    }
+  });
+  return out;
+}
+
+std::vector<Candidate> rotation_off_by_one(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    size_t n = 0;
+    every_operand(step, [&](const Operand& o) {
+      if (o.at.depth > 1) {
+        out.push_back({place(e, f, s), [f, s, n](Executable& m) {
+                         Address& at = operand_at(step_of(m, f, s), n)->at;
+                         at.slot = at.slot + IndexExpr(1);
+                         return std::string();
+                       }});
+        out.push_back({place(e, f, s), [f, s, n](Executable& m) {
+                         operand_at(step_of(m, f, s), n)->at.depth -= 1;
+                         return std::string();
+                       }});
+      }
+      ++n;
+    });
+  });
+  return out;
+}
+
+std::vector<Candidate> trips_off_by_one(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* l = std::get_if<Loop>(&step.body);
+    for (const int64_t by : {1, -1}) {
+      if (l == nullptr || l->trips < 2) continue;
+      out.push_back({place(e, f, s), [f, s, by](Executable& m) {
+                       std::get<Loop>(step_of(m, f, s).body).trips += by;
+                       return std::string();
+                     }});
+    }
+  });
+  return out;
+}
+
+std::vector<Candidate> carry_dropped(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* l = std::get_if<Loop>(&step.body);
+    if (l == nullptr || l->trips < 2) return;
+    for (size_t c = 0; c < l->carried.size(); ++c) {
+      out.push_back({place(e, f, s), [f, s, c](Executable& m) {
+                       auto& carried = std::get<Loop>(step_of(m, f, s).body).carried;
+                       carried.erase(carried.begin() + static_cast<int64_t>(c));
+                       return std::string(
+                           "iteration 1 finds what iteration 0 made, and nothing says so");
+                     }});
+    }
+  });
+  return out;
+}
+
+std::vector<Candidate> value_renamed(const Executable& e) {
+  std::vector<Candidate> out;
+  const auto values = static_cast<ValueId>(e.values.size());
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    size_t n = 0;
+    every_operand(step, [&](const Operand& o) {
+      const std::optional<ValueId> there = last_written(e.functions[f], s, o);
+      if (o.access == Access::kRead && values > 1 && o.bytes > 0 && there == o.value) {
+        out.push_back({place(e, f, s), [f, s, n, values, was = o.value](Executable& m) {
+                         operand_at(step_of(m, f, s), n)->value = (was + 1) % values;
+                         return fmt::format("value {} was written there last, it is called {}", was,
+                                            (was + 1) % values);
+                       }});
+      }
+      ++n;
+    });
+  });
+  return out;
+}
+
+std::vector<Candidate> layout_renamed(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    size_t n = 0;
+    every_operand(step, [&](const Operand& o) {
+      if (o.access == Access::kRead && o.bytes > 0) {
+        out.push_back({place(e, f, s), [f, s, n](Executable& m) {
+                         Operand* const read = operand_at(step_of(m, f, s), n);
+                         read->layout += "'";
+                         return fmt::format("nothing is made as '{}'", read->layout);
+                       }});
+      }
+      ++n;
+    });
+  });
+  return out;
+}
+
+std::vector<Candidate> stream_entries_swapped(const Executable& e) {
+  std::vector<Candidate> out;
+  const auto is_stream = [](const Step& s) {
+    const auto* i = std::get_if<Issue>(&s.body);
+    return i != nullptr &&
+           (i->kind == TransferKind::kStreamIn || i->kind == TransferKind::kStreamOut);
+  };
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    if (!is_stream(step)) return;
+    out.push_back({place(e, f, s), [f, s](Executable& m) {
+                     auto& i = std::get<Issue>(step_of(m, f, s).body);
+                     i.entry = i.entry + IndexExpr(1);
+                     return fmt::format("entry 0 of stream {} is never moved, or not first",
+                                        i.object);
+                   }});
+  });
+  return out;
+}
+
+std::vector<Candidate> transfer_dropped(const Executable& e) {
+  return steps_dropped(e, [](const Step& s) {
+    const auto* i = std::get_if<Issue>(&s.body);
+    return i != nullptr && i->queue == 0;
+  });
+}
+
+std::vector<Candidate> final_damaged(const Executable& e) {
+  std::vector<Candidate> out;
+  for (size_t p = 0; p < e.programs.size(); ++p) {
+    for (size_t i = 0; i < e.programs[p].finals.size(); ++i) {
+      const Final& f = e.programs[p].finals[i];
+      const VariablePlan& v = e.variables[static_cast<size_t>(f.variable)];
+      if (f.value == v.value) continue;
+      out.push_back({v.path, [p, i](Executable& m) {
+                       auto& finals = m.programs[p].finals;
+                       finals.erase(finals.begin() + static_cast<int64_t>(i));
+                       return std::string("the program updates the variable, and nothing says so");
+                     }});
+      out.push_back({v.path, [p, i, was = v.value](Executable& m) {
+                       m.programs[p].finals[i].value = was;
+                       return std::string(
+                           "the program updates the variable, which is said to stay as it was");
+                     }});
+    }
+  }
+  return out;
+}
+
+std::vector<Candidate> remote_entry_beyond(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* i = std::get_if<Issue>(&step.body);
+    if (i == nullptr || i->kind == TransferKind::kStreamIn || i->kind == TransferKind::kStreamOut)
+      return;
+    const int64_t entries = e.remote_buffers[static_cast<size_t>(i->object)].entries;
+    out.push_back({place(e, f, s), [f, s, entries](Executable& m) {
+                     auto& issue = std::get<Issue>(step_of(m, f, s).body);
+                     issue.entry = issue.entry + IndexExpr(entries);
+                     return std::string();
+                   }});
+  });
+  return out;
+}
+
+}  // namespace sluice::property

@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <vector>
 
 #include "sluice/exe/executable.h"
 
@@ -18,7 +19,8 @@ struct MutantCount {
 
 /// Damages a right plan in many ways and expects (as gtest does) that the checker accepts the plan and refuses every
 /// mutant that is shown to be a defect. Adds to `count`.
+/// `kinds`: of these kinds only; empty: of all.
 void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per_kind,
-                            MutantCount& count);
+                            MutantCount& count, const std::vector<std::string>& kinds = {});
 
 }  // namespace sluice::property

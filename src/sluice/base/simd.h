@@ -7,28 +7,35 @@
 #endif
 
 /// Vectors of f32 lanes. Code written as a template over the vector type `V` gives the same bits
-/// with one lane
-/// (`F1`, below), with 8 (AVX2) and with 16 (AVX-512): every operation is IEEE, rounded once, lane
-/// by lane. A NaN appears in the same lanes everywhere; its sign and payload are not fixed.
+/// with one lane (`F1`, below), with 8 (AVX2) and with 16 (AVX-512): every operation is IEEE, rounded
+/// once, lane by lane. A NaN appears in the same lanes everywhere; its sign and payload are not
+/// fixed. This holds with denormals and with denormals flushed (flush_to_zero.h); a run uses one of
+/// the two throughout.
 ///
 /// What every `V` has, and nothing else should be used in shared code:
 ///
 ///   V::kLanes, V::Int, V::Mask            lanes; the int32 vector and the mask of as many lanes
 ///   V(float)                              all lanes equal; implicit, so `x * 0.5f` reads well
 ///   V::load(p), v.store(p)                kLanes floats, any alignment
-///   V::load_partial(p, n)                 lanes < n from memory, 0 above; touches no byte beyond p
-///   + n v.store_partial(p, n)                 lanes < n only; n may be anything >= 0
+///   V::load_partial(p, n)                 lanes < n from memory, 0 above; reads nothing else
+///   v.store_partial(p, n)                 lanes < n only; n may be anything >= 0
 ///   + - * / and unary -                   one rounding each (never contracted)
 ///   fma(a, b, c)                          a·b + c with one rounding
-///   min(a, b), max(a, b)                  a < b ? a : b and a > b ? a : b: the second one if
-///   either is NaN sqrt, abs, floor, ceil, trunc, round_nearest (ties to even), copysign(magnitude,
-///   sign), is_nan < <= > >= == !=                       V::Mask; false for NaN, != true
-///   &, |, ! on masks, V::Mask::first(n)   lanes < n
+///   min(a, b), max(a, b)                  a < b ? a : b, a > b ? a : b: b if either is NaN
+///   max_or_nan(a, b), min_or_nan(a, b)    NaN if either is
+///   sqrt, abs, floor, ceil, trunc, round_nearest (ties to even), copysign(magnitude, sign), is_nan
+///   < <= > >= == !=                       V::Mask; false for NaN, != true
+///   & | ! on masks, V::Mask::first(n)     lanes < n
 ///   select(m, a, b)                       a where m, else b
 ///   bits(v), from_bits(i)                 V::Int and back
-///   V::Int(int32), + - & |                wrapping arithmetic; shift_left<k>, shift_right<k>
-///   (arithmetic) to_float(i)                           rounded to nearest
+///   V::Int(int32), + - & |                wrapping; shift_left<k>, shift_right<k> (arithmetic)
+///   to_float(i)                           rounded to nearest
+///   first_lane(v)                         a float
+///   lanes_down<k>(v), k < kLanes          lane j + k in lane j < k; anything in the others
+///   transpose(V (&)[kLanes])              the rows of a square become its columns
 ///
+/// Write a minimum or maximum of floats in reference kernels with these too: from `a > b ? a : b`
+/// the compiler may or may not make an instruction that flushes denormals.
 /// The mathematical functions are in simd_math.h.
 namespace sluice::simd {
 
@@ -104,8 +111,8 @@ struct F1 {
 
 inline F1 fma(F1 a, F1 b, F1 c) { return std::fma(a.v, b.v, c.v); }
 #if defined(__SSE__)
-// The instruction itself: where denormals count as zero, it also returns them as zero, which a comparison does not.
-// The packed form, because GCC folds the scalar one as if it were symmetric.
+// The instruction itself: where denormals count as zero, it also returns them as zero, which a
+// comparison does not. The packed form, because GCC folds the scalar one as if it were symmetric.
 inline F1 min(F1 a, F1 b) { return _mm_cvtss_f32(_mm_min_ps(_mm_set_ss(a.v), _mm_set_ss(b.v))); }
 inline F1 max(F1 a, F1 b) { return _mm_cvtss_f32(_mm_max_ps(_mm_set_ss(a.v), _mm_set_ss(b.v))); }
 #else
@@ -121,8 +128,8 @@ inline F1 round_nearest(F1 a) { return std::nearbyint(a.v); }
 inline F1 copysign(F1 magnitude, F1 sign) { return std::copysign(magnitude.v, sign.v); }
 inline F1 select(M1 m, F1 a, F1 b) {
 #if defined(__SSE__)
-  // Hides that m may compare a and b: the compiler would make a minimum or maximum of the two, which flushes
-  // denormals where a selection keeps them.
+  // Hides that m may compare a and b: the compiler would make a minimum or maximum of the two,
+  // which flushes denormals where a selection keeps them.
   asm("" : "+x"(a.v));
 #endif
   return m.v ? a : b;

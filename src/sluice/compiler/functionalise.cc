@@ -114,15 +114,21 @@ class Functionaliser {
                      (value.source == BodyValue::Source::kParam &&
                       graph_.info(graph_.input_ids()[static_cast<size_t>(value.index)]).pass == Pass::kByReference);
     if (own) return v;
+    const ValueIndex copy = add_copy(op, v);
+    current(t) = copy;
+    return copy;
+  }
+
+  ValueIndex add_copy(const Op& op, ValueIndex v) {
+    const BodyValue value = body_.value(v);
     Node node = begin(op);
     node.kind = Node::Kind::kCopy;
     node.inputs = {v};
     node.in_specs = {value.spec};
     node.out_specs = {value.spec};
     node.outputs = {body_.add({value.tensor + "'", value.version, value.spec, BodyValue::Source::kNode, -1})};
-    current(t) = node.outputs[0];
     body_.nodes.push_back(std::move(node));
-    return current(t);
+    return body_.nodes.back().outputs[0];
   }
 
   Node begin(const Op& op) {
@@ -225,6 +231,7 @@ class Functionaliser {
       node.inputs.push_back(writes && !carried ? writable(t, op) : read(t));
       node.in_specs.push_back(graph_.spec(t));
     }
+    copy_overlapping_arguments(op, node);
     for (const TensorId t : op.outputs) {
       node.outputs.push_back(add_version(t, 0));
       node.out_specs.push_back(graph_.spec(t));
@@ -237,6 +244,16 @@ class Functionaliser {
       node.out_specs.push_back(graph_.spec(o.tensor));
     }
     body_.nodes.push_back(std::move(node));
+  }
+
+  // An argument by value that the callee also gets by reference, and writes, is copied.
+  void copy_overlapping_arguments(const Op& op, Node& node) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool overlaps = std::any_of(node.updated.begin(), node.updated.end(), [&](int32_t u) {
+        return static_cast<size_t>(u) != i && node.inputs[static_cast<size_t>(u)] == node.inputs[i];
+      });
+      if (overlaps) node.inputs[i] = add_copy(op, node.inputs[i]);
+    }
   }
 
   // A loop without iterations returns what it was given.

@@ -10,13 +10,6 @@ FactTable::FactTable(const Ir& ir) {
   for (const auto& [name, id] : ir.entries()) visit(ir, id);
 }
 
-int64_t FactTable::stream_count(GraphId id, int32_t stream) const {
-  for (const StreamUse& use : facts_.at(id).streams) {
-    if (use.stream == stream) return use.count;
-  }
-  return 0;
-}
-
 void FactTable::visit(const Ir& ir, GraphId id) {
   if (visited_.contains(id)) return;
   visited_.insert(id);
@@ -35,16 +28,17 @@ void FactTable::visit(const Ir& ir, GraphId id) {
     if (op.def == &builtin::call()) ++facts_[op.callees[0]].call_sites;
     if (op.callees.empty()) continue;
     const int64_t times = op.def == &builtin::loop() ? from_attrs<builtin::LoopOptions>(op.attrs).trips : 1;
-    for (const StreamUse& use : facts_[op.callees[0]].streams) streams[use.stream] += times * use.count;
     if (op.def == &builtin::branch()) {
       for (const GraphId callee : op.callees) {
         for (const StreamUse& use : facts_[callee].streams) {
-          require(stream_count(op.callees[0], use.stream) == stream_count(op.callees[1], use.stream),
-                  "{} in graph {}: its branches use different numbers of entries of stream '{}'", op.label(),
-                  graph.name(), ir.stream(use.stream).name);
+          fail(ErrorKind::kUsage, "{} in graph {}: its branch {} uses stream '{}'; a conditional may not communicate",
+               op.label(), graph.name(), ir.graph(callee).name(), ir.stream(use.stream).name);
         }
       }
+      continue;
     }
+    if (times == 0) continue;
+    for (const StreamUse& use : facts_[op.callees[0]].streams) streams[use.stream] += times * use.count;
   }
   for (const auto& [stream, count] : streams) facts.streams.push_back({stream, count});
   for (const TensorId input : graph.input_ids()) {

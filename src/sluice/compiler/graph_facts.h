@@ -16,19 +16,16 @@ struct StreamUse {
 /// What a caller must know of a graph before it is compiled.
 struct GraphFacts {
   bool has_effects = false;            ///< It touches a stream or remote buffer, or prints, itself or in a callee.
-  std::vector<StreamUse> streams;      ///< By ascending id.
+  std::vector<StreamUse> streams;      ///< By ascending id; none with 0 entries.
   std::vector<bool> writes_input;      ///< Whether it writes a by-reference input for its caller.
   int64_t call_sites = 0;              ///< Call ops that name it, in graphs reachable from the entries.
 };
 
-/// Facts of all graphs reachable from the entries. Error{kUsage} for a conditional whose branches use different
-/// numbers of stream entries.
+/// Facts of all graphs reachable from the entries. Error{kUsage} for a conditional with a branch that uses a stream.
 class FactTable {
  public:
   explicit FactTable(const Ir& ir);
   const GraphFacts& operator[](GraphId id) const { return facts_.at(id); }
-  /// Entries of `stream` that one run of the graph uses.
-  int64_t stream_count(GraphId id, int32_t stream) const;
 
  private:
   void visit(const Ir& ir, GraphId id);

@@ -47,7 +47,8 @@ GemmGrid gemm_grid(const GemmArgs& args, int64_t most) {
       static_cast<double>(args.m) * static_cast<double>(args.n) * static_cast<double>(args.k);
   const int64_t tasks =
       std::clamp<int64_t>(static_cast<int64_t>(std::min(work / kWorthwhile, 1e9)), 1, most);
-  // Columns first, in whole panels: a block of columns packs its own B and repeats only the packing of A.
+  // Columns first, in whole panels: a block of columns packs its own B and repeats only the packing
+  // of A.
   const int64_t panels = ceil_div(args.n, kPanel);
   grid.cols = std::min(args.n, ceil_div(panels, std::min(tasks, panels)) * kPanel);
   grid.col_blocks = ceil_div(args.n, grid.cols);

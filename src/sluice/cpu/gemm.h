@@ -5,8 +5,9 @@
 
 namespace sluice::cpu {
 
-/// C = op(A)·op(B), or C += op(A)·op(B), in f32. op(A) is m × k, op(B) is k × n, C is m × n; all row-major, where a
-/// leading dimension counts the elements from one stored row to the next. C overlaps neither A nor B. Sizes may be 0.
+/// C = op(A)·op(B), or C += op(A)·op(B), in f32. op(A) is m × k, op(B) is k × n, C is m × n; all
+/// row-major, where a leading dimension counts the elements from one stored row to the next. C
+/// overlaps neither A nor B. Sizes may be 0.
 struct GemmArgs {
   int64_t m = 0;
   int64_t n = 0;
@@ -22,16 +23,17 @@ struct GemmArgs {
   bool accumulate = false;  ///< C += instead of C =.
 };
 
-/// Computes the rows and columns of C in the given ranges; calls for disjoint ranges may run at once, each with a
-/// workspace of its own.
+/// Computes the rows and columns of C in the given ranges; calls for disjoint ranges may run at
+/// once, each with a workspace of its own.
 ///
-/// Bits: an element of op(A)·op(B) is the chain s ← fma(aᵢₖ, bₖⱼ, s) for ascending k from s = +0, whatever the ranges,
-/// the strides and the instruction set. For C += the finished chain is added once to C.
+/// Bits: an element of op(A)·op(B) is the chain s ← fma(aᵢₖ, bₖⱼ, s) for ascending k from s = +0,
+/// whatever the ranges, the strides and the instruction set. For C += the finished chain is added
+/// once to C.
 void gemm(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_begin,
           int64_t col_end, float* workspace, Isa isa = current_isa());
 
-/// Bytes of workspace (64-byte aligned) that any call of gemm() with these sizes and flags needs; pointers and leading
-/// dimensions are not read.
+/// Bytes of workspace (64-byte aligned) that any call of gemm() with these sizes and flags needs;
+/// pointers and leading dimensions are not read.
 int64_t gemm_workspace_bytes(const GemmArgs& args);
 
 /// How C is cut into tasks of gemm(): blocks of `rows` × `cols`, the last ones smaller.
@@ -43,7 +45,8 @@ struct GemmGrid {
   int64_t tasks() const { return row_blocks * col_blocks; }
 };
 
-/// A cut into at most `most` tasks (>= 1), each worth handing over to another thread; from the sizes alone.
+/// A cut into at most `most` tasks (>= 1), each worth handing over to another thread; from the
+/// sizes alone.
 GemmGrid gemm_grid(const GemmArgs& args, int64_t most);
 
 namespace internal {
@@ -52,7 +55,8 @@ template <Isa kIsa>
 void gemm_on(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_begin,
              int64_t col_end, float* workspace);
 
-/// The blocking all instruction sets share: rows and depth of the packed block of A, columns of the panel of B.
+/// The blocking all instruction sets share: rows and depth of the packed block of A, columns of the
+/// panel of B.
 inline constexpr int64_t kRowBlock = 112;
 inline constexpr int64_t kDepthBlock = 256;
 inline constexpr int64_t kPanel = 32;

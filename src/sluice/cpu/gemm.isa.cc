@@ -10,8 +10,9 @@ namespace {
 
 using V = VectorFor<kUnitIsa>::type;
 constexpr int kLanes = V::kLanes;
-/// The register tile: rows, and vectors per row. 14 × 2 accumulators, 2 of B and a broadcast fill 32 registers, 6 × 2
-/// fill 16. Without vectors the fused multiply-add is a call and the tile only saves loads.
+/// The register tile: rows, and vectors per row. 14 × 2 accumulators, 2 of B and a broadcast fill
+/// 32 registers, 6 × 2 fill 16. Without vectors the fused multiply-add is a call and the tile only
+/// saves loads.
 constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
 constexpr int kTileVectors = kLanes == 1 ? 4 : 2;
 constexpr int kTileCols = kTileVectors * kLanes;
@@ -116,7 +117,8 @@ int64_t part_begin(int64_t size, int64_t parts, int64_t i) {
   return size / parts * i + std::min(size % parts, i);
 }
 
-/// out[k][i] = op(A)(row + i, first + k) for i < rows, k < depth. May write kSlack floats past the end.
+/// out[k][i] = op(A)(row + i, first + k) for i < rows, k < depth. May write kSlack floats past the
+/// end.
 void pack_a(const GemmArgs& args, int64_t row, int64_t rows, int64_t first, int64_t depth,
             float* out) {
   if (args.trans_a) {
@@ -142,7 +144,8 @@ void pack_a(const GemmArgs& args, int64_t row, int64_t rows, int64_t first, int6
   }
 }
 
-/// out[k][j] = op(B)(first + k, col + j) for j < cols, k < depth, in rows of `width` floats; zeros above cols.
+/// out[k][j] = op(B)(first + k, col + j) for j < cols, k < depth, in rows of `width` floats; zeros
+/// above cols.
 void pack_b(const GemmArgs& args, int64_t first, int64_t depth, int64_t col, int64_t cols,
             int64_t width, float* out) {
   if (!args.trans_b) {
@@ -168,10 +171,12 @@ void pack_b(const GemmArgs& args, int64_t first, int64_t depth, int64_t col, int
   }
 }
 
-/// Whether tiles read A packed. Where it lies it costs nothing before the first tile, but more in each.
+/// Whether tiles read A packed. Where it lies it costs nothing before the first tile, but more in
+/// each.
 bool worth_packing_a(int64_t cols) { return cols > 4 * kTileCols; }
 
-/// Whether tiles read rows of B where they lie: a panel is read by few strips, or all of B stays in the first cache.
+/// Whether tiles read rows of B where they lie: a panel is read by few strips, or all of B stays in
+/// the first cache.
 bool reads_b_in_place(const GemmArgs& args, int64_t strips) {
   return !args.trans_b && (strips <= 3 || args.k <= 32);
 }

@@ -12,7 +12,8 @@ namespace {
 
 using Buffer = GuardedBuffer<float>;
 
-/// One product with operands between guard pages, rows padded by `pad` elements that must stay as they are.
+/// One product with operands between guard pages, rows padded by `pad` elements that must stay as
+/// they are.
 struct Problem {
   GemmArgs args;
   std::unique_ptr<Buffer> a, b;

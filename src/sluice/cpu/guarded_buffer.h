@@ -9,8 +9,9 @@
 
 namespace sluice::cpu {
 
-/// For tests: `size` elements between two pages that may not be touched. The array ends at the second one (kEnd), so
-/// that a byte too far is a fault, or begins right after the first (kBegin), so that a byte too early is.
+/// For tests: `size` elements between two pages that may not be touched. The array ends at the
+/// second one (kEnd), so that a byte too far is a fault, or begins right after the first (kBegin),
+/// so that a byte too early is.
 template <typename T>
 class GuardedBuffer {
  public:

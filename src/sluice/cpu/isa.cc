@@ -35,7 +35,12 @@ void require_available(Isa isa, std::string_view source) {
 Isa initial_isa() {
   const char* name = std::getenv("SLUICE_ISA");
   if (name == nullptr || *name == '\0') return detect_isa();
-  const Isa isa = isa_from_name(name);
+  Isa isa = Isa::kBase;
+  try {
+    isa = isa_from_name(name);
+  } catch (const Error& e) {
+    fail(e.kind(), "SLUICE_ISA: {}", e.what());
+  }
   require_available(isa, "SLUICE_ISA");
   return isa;
 }

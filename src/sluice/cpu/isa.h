@@ -4,8 +4,9 @@
 
 namespace sluice::cpu {
 
-/// Instruction sets that vector kernels are compiled for: x86-64 as it is (one lane, fused multiply-add from the C
-/// library), AVX2 with FMA (8 lanes), AVX-512 F, BW, DQ and VL (16 lanes). Kernels give the same bits on each.
+/// Instruction sets that vector kernels are compiled for: x86-64 as it is (one lane, fused
+/// multiply-add from the C library), AVX2 with FMA (8 lanes), AVX-512 F, BW, DQ and VL (16 lanes).
+/// Kernels give the same bits on each.
 enum class Isa { kBase, kAvx2, kAvx512 };
 
 /// "base", "avx2", "avx512".
@@ -18,10 +19,11 @@ Isa detect_isa();
 /// Those that this machine has, narrowest first.
 std::vector<Isa> available_isas();
 
-/// The one in use: the last given to set_isa, else that of the environment variable SLUICE_ISA, else the widest.
-/// Error{kUsage} if SLUICE_ISA names one unknown or absent.
+/// The one in use: the last given to set_isa, else that of the environment variable SLUICE_ISA,
+/// else the widest. Error{kUsage} if SLUICE_ISA names one unknown or absent.
 Isa current_isa();
-/// Uses `isa` from now on in this process; Error{kUsage} if the machine lacks it. For tests, before programs are loaded.
+/// Uses `isa` from now on in this process; Error{kUsage} if the machine lacks it. For tests, before
+/// programs are loaded.
 void set_isa(Isa isa);
 
 }  // namespace sluice::cpu

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
 #include "sluice/base/error.h"
 
 namespace sluice::cpu {
@@ -36,6 +40,24 @@ TEST(Isa, SetChangesTheCurrentOneAndRefusesWhatIsAbsent) {
     }
   }
   set_isa(before);
+}
+
+/// Ends the process with what a program that starts with SLUICE_ISA=`value` would see.
+[[noreturn]] void exit_with_isa(const char* value) {
+  setenv("SLUICE_ISA", value, 1);
+  try {
+    std::fputs(std::string(to_string(current_isa())).c_str(), stderr);
+  } catch (const Error& e) {
+    std::fputs(e.what(), stderr);
+    std::exit(e.exit_code());
+  }
+  std::exit(0);
+}
+
+TEST(IsaDeathTest, TheEnvironmentChoosesOrIsRefused) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_with_isa("base"), ::testing::ExitedWithCode(0), "base");
+  EXPECT_EXIT(exit_with_isa("sse9"), ::testing::ExitedWithCode(2), "SLUICE_ISA.*'sse9'");
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ struct Magnitude {
   V operator()(V x) const { return abs(x); }
 };
 
-/// The canonical reduction of `element(i, count)`: lanes i to i + count - 1, of which those from kLanes on and the rest
-/// of a last vector are ignored. Called once for each vector, ascending.
+/// The canonical reduction of `element(i, count)`: lanes i to i + count - 1, of which those from
+/// kLanes on and the rest of a last vector are ignored. Called once for each vector, ascending.
 template <typename Combine, typename Element>
 float reduce_row(int64_t n, Combine combine, Element element) {
   V partial[kVectors];

@@ -3,8 +3,8 @@
 
 #include "sluice/base/simd.h"
 
-/// The vectors of simd.h with 8 lanes (F8: AVX2 and FMA) and 16 lanes (F16: AVX-512 F, BW, DQ, VL). Each exists only
-/// in files compiled for its instruction set (unit.h).
+/// The vectors of simd.h with 8 lanes (F8: AVX2 and FMA) and 16 lanes (F16: AVX-512 F, BW, DQ, VL).
+/// Each exists only in files compiled for its instruction set (unit.h).
 #if defined(__AVX2__) && defined(__FMA__)
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC 12 takes the deliberately undefined operands of its AVX-512 intrinsics for mistakes.

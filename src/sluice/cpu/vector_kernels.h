@@ -6,14 +6,16 @@
 
 /// Elementwise kernels from functors written once.
 ///
-/// A functor is a struct with a call operator over the vector type (base/simd.h), `template <typename V> V
-/// operator()(V a, V b) const`, for 1 to 6 inputs; its fields are its parameters. Several outputs are returned as
-/// `std::array<V, kOutputs>`. One lane wide it defines the bits; these kernels give the same with every instruction
-/// set, at every length.
+/// A functor is a struct with a call operator over the vector type (base/simd.h), `template
+/// <typename V> V operator()(V a, V b) const`, for 1 to 6 inputs; its fields are its parameters.
+/// Several outputs are returned as `std::array<V, kOutputs>`. One lane wide it defines the bits;
+/// these kernels give the same with every instruction set, at every length.
 ///
-/// To add one: include its header and vector_kernels_inl.h in a file x.isa.cc that sluice_isa_sources() lists, and write
-/// `SLUICE_MAP_KERNEL(sluice::ops::functor::Gelu)` outside namespaces, or SLUICE_MAP_KERNELS with a std::tuple of them. Then `map_kernel<ops::functor::Gelu>(isa)` is the
-/// kernel, anywhere in this layer. Forgetting it is a link error that names the functor.
+/// To add one: include its header and vector_kernels_inl.h in a file x.isa.cc that
+/// sluice_isa_sources() lists, and write `SLUICE_MAP_KERNEL(sluice::ops::functor::Gelu)` outside
+/// namespaces, or SLUICE_MAP_KERNELS with a std::tuple of them. Then
+/// `map_kernel<ops::functor::Gelu>(isa)` is the kernel, anywhere in this layer. Forgetting it is a
+/// link error that names the functor.
 namespace sluice::cpu {
 
 /// An input of an elementwise kernel.
@@ -22,8 +24,8 @@ struct MapInput {
   int64_t step = 1;  ///< 1: an array of n elements; 0: one value for all of them.
 };
 
-/// outputs[o][i] = f(inputs[0][i], …)[o] for i < n. `functor` points to the functor. An output may coincide with an
-/// array input, exactly; otherwise nothing overlaps.
+/// outputs[o][i] = f(inputs[0][i], …)[o] for i < n. `functor` points to the functor. An output may
+/// coincide with an array input, exactly; otherwise nothing overlaps.
 using MapFn = void (*)(const void* functor, const MapInput* inputs, float* const* outputs,
                        int64_t n);
 
@@ -49,7 +51,7 @@ constexpr int inputs_of() {
 
 template <Isa kIsa, typename F>
 void map_on(const void* functor, const MapInput* inputs, float* const* outputs, int64_t n);
-}
+}  // namespace internal
 
 /// The kernel of functor type F for an instruction set.
 template <typename F>

@@ -29,11 +29,13 @@ int64_t period(const IndexExpr& expr, int64_t modulus, Kind kind, int64_t index)
     const int64_t need = needs.back();
     needs.pop_back();
     switch (nodes[i].kind) {
-      case Kind::kConstant: break;
+      case Kind::kConstant:
+        break;
       case Kind::kIteration:
       case Kind::kReplica:
       case Kind::kParam:
-        if (nodes[i].kind == kind && (kind != Kind::kParam || nodes[i].value == index)) result = join(result, need);
+        if (nodes[i].kind == kind && (kind != Kind::kParam || nodes[i].value == index))
+          result = join(result, need);
         break;
       case Kind::kAdd:
       case Kind::kSub:
@@ -64,7 +66,8 @@ int64_t address_period(const Address& a, Kind kind, int64_t index) {
   return a.depth > 0 ? period(a.slot, a.depth, kind, index) : 1;
 }
 
-int64_t call_period(const Call& c, const std::vector<FunctionFacts>& facts, Kind kind, int64_t index) {
+int64_t call_period(const Call& c, const std::vector<FunctionFacts>& facts, Kind kind,
+                    int64_t index) {
   int64_t result = address_period(c.frame, kind, index);
   for (const Operand& o : c.args) result = join(result, address_period(o.at, kind, index));
   const FunctionFacts& callee = facts[static_cast<size_t>(c.function)];
@@ -76,10 +79,13 @@ int64_t call_period(const Call& c, const std::vector<FunctionFacts>& facts, Kind
   return result;
 }
 
-int64_t step_period(const Step& step, const std::vector<FunctionFacts>& facts, Kind kind, int64_t index) {
+int64_t step_period(const Step& step, const std::vector<FunctionFacts>& facts, Kind kind,
+                    int64_t index) {
   int64_t result = 1;
-  for_each_call(step, [&](const Call& c) { result = join(result, call_period(c, facts, kind, index)); });
-  for_each_operand(step, [&](const Operand& o) { result = join(result, address_period(o.at, kind, index)); });
+  for_each_call(step,
+                [&](const Call& c) { result = join(result, call_period(c, facts, kind, index)); });
+  for_each_operand(
+      step, [&](const Operand& o) { result = join(result, address_period(o.at, kind, index)); });
   const auto exact = [&](const IndexExpr& x) { result = join(result, period(x, 0, kind, index)); };
   if (const auto* i = std::get_if<Issue>(&step.body)) exact(i->entry);
   if (const auto* s = std::get_if<Send>(&step.body)) exact(s->message);
@@ -96,15 +102,16 @@ FunctionFacts facts_of(const Function& f, const std::vector<FunctionFacts>& fact
       out.transfers = true;
       out.communicates |= i->kind == TransferKind::kStreamIn || i->kind == TransferKind::kStreamOut;
     }
-    out.communicates |= std::holds_alternative<Send>(step.body) || std::holds_alternative<Receive>(step.body) ||
+    out.communicates |= std::holds_alternative<Send>(step.body) ||
+                        std::holds_alternative<Receive>(step.body) ||
                         std::holds_alternative<Collective>(step.body);
     for_each_call(step, [&](const Call& c) {
       out.communicates |= facts[static_cast<size_t>(c.function)].communicates;
       out.transfers |= facts[static_cast<size_t>(c.function)].transfers;
     });
     for (size_t p = 0; p < out.index_period.size(); ++p) {
-      out.index_period[p] =
-          join(out.index_period[p], step_period(step, facts, Kind::kParam, static_cast<int64_t>(p)));
+      out.index_period[p] = join(out.index_period[p],
+                                 step_period(step, facts, Kind::kParam, static_cast<int64_t>(p)));
     }
   }
   out.transfers |= out.communicates;

@@ -8,8 +8,9 @@ namespace sluice::exe {
 
 /// What the checker knows of a function before it runs it.
 struct FunctionFacts {
-  bool communicates = false;  ///< Sends, receives, takes part in collectives or uses streams, also through calls.
-  bool transfers = false;     ///< Communicates or moves remote entries.
+  bool communicates =
+      false;  ///< Sends, receives, takes part in collectives or uses streams, also through calls.
+  bool transfers = false;  ///< Communicates or moves remote entries.
   /// For each index parameter p, m > 0: the addresses of the function depend on p mod m only; 0: on all of it.
   /// Scalars of kernels do not count: they are no addresses.
   std::vector<int64_t> index_period;

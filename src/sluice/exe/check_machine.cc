@@ -8,8 +8,9 @@
 
 namespace sluice::exe {
 
-Machine::Machine(const Executable& executable, const Program& program, const std::vector<FunctionFacts>& facts,
-                 const CheckOptions& options, int64_t replica, Findings& findings)
+Machine::Machine(const Executable& executable, const Program& program,
+                 const std::vector<FunctionFacts>& facts, const CheckOptions& options,
+                 int64_t replica, Findings& findings)
     : e_(executable),
       program_(program),
       facts_(facts),
@@ -76,7 +77,8 @@ void Machine::start() {
   }
   for (const Entry& entry : program_.entries) {
     const Function& f = e_.functions[static_cast<size_t>(entry.function)];
-    DeviceRun& d = devices_.emplace_back(DeviceRun{entry.device, {}, Window(e_.arenas.size()), {}, {}});
+    DeviceRun& d =
+        devices_.emplace_back(DeviceRun{entry.device, {}, Window(e_.arenas.size()), {}, {}});
     Activation& a = d.stack.emplace_back();
     a.function = &f;
     a.frame = {entry.frame.index, entry.frame.offset, entry.frame.offset + f.frame_bytes};
@@ -93,15 +95,16 @@ void Machine::finish() {
   };
   for (size_t c = 0; c < channels_.size(); ++c) {
     if (!channels_[c].slots.empty()) {
-      fault("channel", fmt::format("{} messages are left in channel '{}'", channels_[c].slots.size(), e_.channels[c].name));
+      fault("channel", fmt::format("{} messages are left in channel '{}'",
+                                   channels_[c].slots.size(), e_.channels[c].name));
     }
   }
   std::vector<int64_t> expected(streams_.size(), 0);
   for (const StreamCount& s : program_.streams) expected[static_cast<size_t>(s.stream)] = s.entries;
   for (size_t s = 0; s < streams_.size(); ++s) {
     if (streams_[s].next != expected[s]) {
-      fault("stream", fmt::format("{} entries of stream '{}' are used, {} announced", streams_[s].next,
-                                  e_.streams[s].name, expected[s]));
+      fault("stream", fmt::format("{} entries of stream '{}' are used, {} announced",
+                                  streams_[s].next, e_.streams[s].name, expected[s]));
     }
   }
   std::vector<ValueId> finals(e_.variables.size(), kNoValue);
@@ -124,7 +127,8 @@ void Machine::finish() {
       end = found == ends_.end() ? nullptr : &found->second;
     }
     if (end == nullptr) {
-      fault("final", fmt::format("nothing makes {}, the last value of variable '{}'", name(finals[v]), plan.path));
+      fault("final", fmt::format("nothing makes {}, the last value of variable '{}'",
+                                 name(finals[v]), plan.path));
     } else if (!bytes_.holds(r, *end) || *end->layout != plan.layout) {
       fault("final", fmt::format("variable '{}' must hold {} at the end, but has {}", plan.path,
                                  name(listed[v] ? finals[v] : plan.value), bytes_.describe(r, e_)));
@@ -134,7 +138,8 @@ void Machine::finish() {
     const auto size = static_cast<int64_t>(c.data.size());
     const Range r{c.arena, c.offset, c.offset + size};
     if (c.value != kNoValue && !bytes_.holds(r, constants_[c.value])) {
-      fault("final", fmt::format("constant '{}' is overwritten by {}", c.name, bytes_.describe(r, e_)));
+      fault("final",
+            fmt::format("constant '{}' is overwritten by {}", c.name, bytes_.describe(r, e_)));
     }
   }
 }
@@ -177,7 +182,9 @@ Machine::Outcome Machine::step(DeviceRun& d) {
     Outcome operator()(const Wait& w) const { return m.wait(d, w); }
     Outcome operator()(const Send& x) const { return m.send(d, x); }
     Outcome operator()(const Receive& r) const { return m.receive(d, r); }
-    Outcome operator()(const Collective&) const { return Outcome::kDone; }  // Refused by check_static.
+    Outcome operator()(const Collective&) const {
+      return Outcome::kDone;
+    }  // Refused by check_static.
   };
   return std::visit(Visitor{*this, d}, s.body);
 }
@@ -209,13 +216,21 @@ bool Machine::resolve(DeviceRun& d, const Address& at, int64_t bytes, Range& out
   }
   Range whole;
   switch (at.base) {
-    case Address::Base::kArena: whole = {at.index, 0, e_.arenas[static_cast<size_t>(at.index)].bytes}; break;
-    case Address::Base::kFrame: whole = a.frame; break;
-    case Address::Base::kParam: whole = a.params[static_cast<size_t>(at.index)]; break;
+    case Address::Base::kArena:
+      whole = {at.index, 0, e_.arenas[static_cast<size_t>(at.index)].bytes};
+      break;
+    case Address::Base::kFrame:
+      whole = a.frame;
+      break;
+    case Address::Base::kParam:
+      whole = a.params[static_cast<size_t>(at.index)];
+      break;
   }
   if (begin + bytes > whole.end - whole.begin) {
-    bad(d, "bounds", "bytes [{}, {}) of {} bytes of {}", begin, begin + bytes, whole.end - whole.begin,
-        at.base == Address::Base::kArena   ? fmt::format("arena '{}'", e_.arenas[static_cast<size_t>(at.index)].name)
+    bad(d, "bounds", "bytes [{}, {}) of {} bytes of {}", begin, begin + bytes,
+        whole.end - whole.begin,
+        at.base == Address::Base::kArena
+            ? fmt::format("arena '{}'", e_.arenas[static_cast<size_t>(at.index)].name)
         : at.base == Address::Base::kFrame ? std::string("the frame")
                                            : fmt::format("parameter {}", at.index));
     stop_ = true;  // What follows would be about bytes that do not exist.
@@ -231,7 +246,8 @@ const Instance* Machine::lookup(const Activation& a, ValueId v) const {
   return found == constants_.end() ? nullptr : &found->second;
 }
 
-void Machine::read(DeviceRun& d, const Operand& o, const Range& r, const Instance* expected, const std::string& what) {
+void Machine::read(DeviceRun& d, const Operand& o, const Range& r, const Instance* expected,
+                   const std::string& what) {
   if (o.value == kNoValue && o.bytes == 0) return;
   if (expected == nullptr) {
     bad(d, "value", "{} names {}, which nothing has made here", what, name(o.value));
@@ -239,11 +255,13 @@ void Machine::read(DeviceRun& d, const Operand& o, const Range& r, const Instanc
     bad(d, "value", "{} names {} ({} bytes), but finds {}", what, name(o.value), expected->bytes,
         bytes_.describe(r, e_));
   } else if (*expected->layout != o.layout) {
-    bad(d, "layout", "{} reads {} as '{}', it was made as '{}'", what, name(o.value), o.layout, *expected->layout);
+    bad(d, "layout", "{} reads {} as '{}', it was made as '{}'", what, name(o.value), o.layout,
+        *expected->layout);
   }
 }
 
-void Machine::check_arguments(DeviceRun& d, const Call& call, std::span<const Range> args, const Range& frame) {
+void Machine::check_arguments(DeviceRun& d, const Call& call, std::span<const Range> args,
+                              const Range& frame) {
   std::vector<size_t> order(args.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -252,14 +270,18 @@ void Machine::check_arguments(DeviceRun& d, const Call& call, std::span<const Ra
   const size_t none = args.size();
   size_t any = none;      // The argument that ends last of those before.
   size_t written = none;  // Likewise of those written.
-  const auto clashes = [&](size_t before, size_t i) { return before != none && args[before].overlaps(args[i]); };
+  const auto clashes = [&](size_t before, size_t i) {
+    return before != none && args[before].overlaps(args[i]);
+  };
   for (const size_t i : order) {
     if (args[i].begin == args[i].end) continue;
     const bool writes = call.args[i].access != Access::kRead;
     const size_t other = clashes(written, i) ? written : writes && clashes(any, i) ? any : none;
-    if (other != none) bad(d, "overlap", "arguments {} and {} share bytes, and one is written", other, i);
+    if (other != none)
+      bad(d, "overlap", "arguments {} and {} share bytes, and one is written", other, i);
     const auto later = [&](size_t before) {
-      return before == none || args[before].arena != args[i].arena || args[before].end < args[i].end;
+      return before == none || args[before].arena != args[i].arena ||
+             args[before].end < args[i].end;
     };
     if (later(any)) any = i;
     if (writes && later(written)) written = i;
@@ -301,7 +323,8 @@ bool Machine::enter(DeviceRun& d, const Call& call, Role role, const LoopRun* lo
     const Instance* expected = loop != nullptr ? &loop->found[i] : lookup(caller, o.value);
     if (expected != nullptr && expected->id < 0) expected = nullptr;
     read(d, o, r, expected, fmt::format("argument {}", i));
-    if (expected != nullptr && f.params[i].value != kNoValue) callee.values[f.params[i].value] = *expected;
+    if (expected != nullptr && f.params[i].value != kNoValue)
+      callee.values[f.params[i].value] = *expected;
   }
   bytes_.forget(callee.frame);
   d.stack.push_back(std::move(callee));
@@ -320,7 +343,8 @@ Machine::Bindings Machine::results(DeviceRun& d, Activation& a) {
     const Range& r = a.params[i];
     if (inside == kNoValue) {
       // Only a clobbered argument may end without a value.
-      if (outside != kNoValue) bad(d, "value", "parameter '{}' has no value that {} could be", p.name, name(outside));
+      if (outside != kNoValue)
+        bad(d, "value", "parameter '{}' has no value that {} could be", p.name, name(outside));
       bytes_.forget(r);
       continue;
     }
@@ -377,7 +401,8 @@ void Machine::end_iteration(Activation& a, const Call& call, const Bindings& mad
   LoopRun& run = *a.loop;
   run.made.assign(call.args.size(), {});
   for (const auto& [arg, instance] : made) run.made[static_cast<size_t>(arg)] = instance;
-  for (const Carry& c : loop.carried) run.found[static_cast<size_t>(c.in)] = run.made[static_cast<size_t>(c.out)];
+  for (const Carry& c : loop.carried)
+    run.found[static_cast<size_t>(c.in)] = run.made[static_cast<size_t>(c.out)];
   ++run.iteration;
 }
 
@@ -392,7 +417,8 @@ Machine::Outcome Machine::loop(DeviceRun& d, const Loop& l) {
       a.loop->found.push_back(i == nullptr ? Instance{} : *i);
     }
     // Transfers change more than a loop's state is taken to be.
-    if (!facts_[static_cast<size_t>(l.body.function)].transfers) a.loop->period = loop_period(l, facts_);
+    if (!facts_[static_cast<size_t>(l.body.function)].transfers)
+      a.loop->period = loop_period(l, facts_);
   }
   LoopRun& run = *a.loop;
   leave_early(d, l, run);

@@ -19,8 +19,9 @@ namespace sluice::exe {
 class Machine {
  public:
   /// All arguments must outlive it; the executable has passed `validate`.
-  Machine(const Executable& executable, const Program& program, const std::vector<FunctionFacts>& facts,
-          const CheckOptions& options, int64_t replica, Findings& findings);
+  Machine(const Executable& executable, const Program& program,
+          const std::vector<FunctionFacts>& facts, const CheckOptions& options, int64_t replica,
+          Findings& findings);
   void run();
 
  private:
@@ -83,18 +84,21 @@ class Machine {
   Bindings results(DeviceRun& d, Activation& a);
   Outcome loop(DeviceRun& d, const Loop& l);
   void end_iteration(Activation& a, const Call& call, const Bindings& made);
-  void check_arguments(DeviceRun& d, const Call& call, std::span<const Range> args, const Range& frame);
+  void check_arguments(DeviceRun& d, const Call& call, std::span<const Range> args,
+                       const Range& frame);
   bool resolve(DeviceRun& d, const Address& at, int64_t bytes, Range& out);
   bool evaluate(DeviceRun& d, const IndexExpr& x, int64_t& out);
   const Instance* lookup(const Activation& a, ValueId v) const;
-  void read(DeviceRun& d, const Operand& o, const Range& r, const Instance* expected, const std::string& what);
+  void read(DeviceRun& d, const Operand& o, const Range& r, const Instance* expected,
+            const std::string& what);
   Instance make(ValueId name, int64_t bytes, const std::string& layout) {
     return {next_id_++, bytes, name, &layout};
   }
   std::string name(ValueId v) const;
   std::string where(const DeviceRun& d) const;
   template <typename... Args>
-  void bad(const DeviceRun& d, const char* rule, fmt::format_string<Args...> format, Args&&... args) {
+  void bad(const DeviceRun& d, const char* rule, fmt::format_string<Args...> format,
+           Args&&... args) {
     findings_.add(rule, "{}: {}", where(d), fmt::format(format, std::forward<Args>(args)...));
     stop_ |= findings_.full();
   }
@@ -120,7 +124,8 @@ class Machine {
   Outcome branch(DeviceRun& d, const Branch& b);
   bool run_arm(DeviceRun& d, const Call& call);
   void join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made, size_t mark,
-                 const std::vector<Range>& then_ranges, const std::vector<ByteMap::Pieces>& then_pieces);
+                 const std::vector<Range>& then_ranges,
+                 const std::vector<ByteMap::Pieces>& then_pieces);
   void leave_early(DeviceRun& d, const Loop& l, LoopRun& run);
   std::vector<int64_t> state_of(const DeviceRun& d, const LoopRun& run) const;
 

@@ -112,9 +112,10 @@ bool Window::conflicts(const Range& r, bool writes, const Grid& grid) const {
     if (who == Who::kNobody) return false;
     return who == Who::kSeveral || grid.shared() || !(other == grid);
   };
-  return !arenas_[static_cast<size_t>(r.arena)].visit(r.begin, r.end, [&](int64_t, int64_t, const Touches& t) {
-    return !clashes(t.writers, t.writer) && !(writes && clashes(t.readers, t.reader));
-  });
+  return !arenas_[static_cast<size_t>(r.arena)].visit(
+      r.begin, r.end, [&](int64_t, int64_t, const Touches& t) {
+        return !clashes(t.writers, t.writer) && !(writes && clashes(t.readers, t.reader));
+      });
 }
 
 void Window::join(Who& who, Grid& grid, Who other, const Grid& other_grid) {
@@ -145,12 +146,13 @@ void Window::merge(const Window& other) {
   for (const int32_t a : other.used_) {
     auto& arena = arenas_[static_cast<size_t>(a)];
     if (arena.empty()) used_.push_back(a);
-    other.arenas_[static_cast<size_t>(a)].for_each([&](int64_t begin, int64_t end, const Touches& theirs) {
-      arena.change(begin, end, [&](Touches& t) {
-        join(t.writers, t.writer, theirs.writers, theirs.writer);
-        join(t.readers, t.reader, theirs.readers, theirs.reader);
-      });
-    });
+    other.arenas_[static_cast<size_t>(a)].for_each(
+        [&](int64_t begin, int64_t end, const Touches& theirs) {
+          arena.change(begin, end, [&](Touches& t) {
+            join(t.writers, t.writer, theirs.writers, theirs.writer);
+            join(t.readers, t.reader, theirs.readers, theirs.reader);
+          });
+        });
   }
 }
 
@@ -159,9 +161,9 @@ void Window::serialise(std::vector<int64_t>& out) const {
   std::sort(used.begin(), used.end());
   for (const int32_t a : used) {
     arenas_[static_cast<size_t>(a)].for_each([&](int64_t begin, int64_t end, const Touches& t) {
-      out.insert(out.end(), {a, begin, end, static_cast<int64_t>(t.writers), t.writer.tasks, t.writer.stride,
-                             t.writer.base, static_cast<int64_t>(t.readers), t.reader.tasks, t.reader.stride,
-                             t.reader.base});
+      out.insert(out.end(), {a, begin, end, static_cast<int64_t>(t.writers), t.writer.tasks,
+                             t.writer.stride, t.writer.base, static_cast<int64_t>(t.readers),
+                             t.reader.tasks, t.reader.stride, t.reader.base});
     });
   }
 }

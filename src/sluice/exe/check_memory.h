@@ -59,7 +59,9 @@ class ByteMap {
   std::vector<Range> changed(size_t mark) const;
   /// The same bytes as disjoint ranges in order.
   static std::vector<Range> merged(std::vector<Range> ranges);
-  Pieces pieces(const Range& r) const { return arenas_[static_cast<size_t>(r.arena)].pieces(r.begin, r.end); }
+  Pieces pieces(const Range& r) const {
+    return arenas_[static_cast<size_t>(r.arena)].pieces(r.begin, r.end);
+  }
   /// Makes a range what `pieces` say, without more.
   void restore(const Range& r, const Pieces& pieces);
   void roll_back(size_t mark);

@@ -46,8 +46,9 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   return Outcome::kDone;
 }
 
-void Machine::join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made, size_t mark,
-                        const std::vector<Range>& then_ranges, const std::vector<ByteMap::Pieces>& then_pieces) {
+void Machine::join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made,
+                        size_t mark, const std::vector<Range>& then_ranges,
+                        const std::vector<ByteMap::Pieces>& then_pieces) {
   // Two different values under one name are one value from here on: which, the condition says.
   std::map<std::pair<int64_t, int64_t>, Instance> joined;
   const std::map<ValueId, Instance> other(else_made.begin(), else_made.end());
@@ -104,7 +105,8 @@ std::vector<int64_t> Machine::state_of(const DeviceRun& d, const LoopRun& run) c
   std::unordered_map<int64_t, int64_t> numbers;
   const auto number = [&](int64_t id) {
     if (id < run.first_id) return id;
-    return run.first_id + numbers.try_emplace(id, static_cast<int64_t>(numbers.size())).first->second;
+    return run.first_id +
+           numbers.try_emplace(id, static_cast<int64_t>(numbers.size())).first->second;
   };
   for (const Instance& i : run.found) out.push_back(number(i.id));
   for (const Instance& i : run.made) out.push_back(number(i.id));

@@ -19,7 +19,9 @@ class Clocks {
  public:
   explicit Clocks(const Executable& executable);
 
-  int32_t actor(int32_t device, int32_t queue) const { return first_[static_cast<size_t>(device)] + queue; }
+  int32_t actor(int32_t device, int32_t queue) const {
+    return first_[static_cast<size_t>(device)] + queue;
+  }
   /// A new moment of the actor.
   Epoch tick(int32_t actor);
   const std::vector<int64_t>& now(int32_t actor) const { return now_[static_cast<size_t>(actor)]; }

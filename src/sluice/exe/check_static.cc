@@ -24,7 +24,8 @@ int64_t multiply(int64_t a, int64_t b) {
 
 class StaticChecker {
  public:
-  StaticChecker(const Executable& e, Findings& findings) : e_(e), out_(findings), facts_(function_facts(e)) {}
+  StaticChecker(const Executable& e, Findings& findings)
+      : e_(e), out_(findings), facts_(function_facts(e)) {}
 
   void run() {
     budgets();
@@ -39,7 +40,8 @@ class StaticChecker {
     for (size_t d = 0; d < e_.devices.size(); ++d) {
       int64_t total = 0;
       for (const Arena& a : e_.arenas) {
-        if (a.device == static_cast<int32_t>(d) && a.space == Space::kDevice) total = add(total, a.bytes);
+        if (a.device == static_cast<int32_t>(d) && a.space == Space::kDevice)
+          total = add(total, a.bytes);
       }
       const int64_t budget = e_.devices[d].memory_budget;
       if (budget >= 0 && total > budget) {
@@ -53,7 +55,8 @@ class StaticChecker {
         if (a.space == t.space || pinned) total = add(total, a.bytes);
       }
       if (t.budget >= 0 && total > t.budget) {
-        out_.add("budget", "tier '{}': arenas take {} bytes of a budget of {}", t.name, total, t.budget);
+        out_.add("budget", "tier '{}': arenas take {} bytes of a budget of {}", t.name, total,
+                 t.budget);
       }
     }
   }
@@ -67,8 +70,8 @@ class StaticChecker {
       }
       const int32_t workers = e_.devices[static_cast<size_t>(a.device)].workers;
       if (a.bytes < multiply(workers, a.stride)) {
-        out_.add("workspace", "arena '{}': {} workers of {} bytes each share {} bytes", a.name, workers, a.stride,
-                 a.bytes);
+        out_.add("workspace", "arena '{}': {} workers of {} bytes each share {} bytes", a.name,
+                 workers, a.stride, a.bytes);
       }
       if (!slices_.emplace(a.device, a.stride).second) {
         out_.add("workspace", "device {} has two workspace arenas", a.device);
@@ -97,9 +100,11 @@ class StaticChecker {
         continue;
       }
       const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
-      if (v.bytes > b.entry_stride) out_.add("remote", "{} is larger than an entry of '{}'", what, b.name);
+      if (v.bytes > b.entry_stride)
+        out_.add("remote", "{} is larger than an entry of '{}'", what, b.name);
       if (!entries.insert({v.buffer, v.entry}).second) {
-        out_.add("overlap", "{}: another variable lives in entry {} of '{}'", what, v.entry, b.name);
+        out_.add("overlap", "{}: another variable lives in entry {} of '{}'", what, v.entry,
+                 b.name);
       }
     }
     for (const ConstantPlan& c : e_.constants) {
@@ -114,16 +119,21 @@ class StaticChecker {
                  e_.arenas[static_cast<size_t>(b.arena)].name);
       }
       if (b.entry_stride < b.spec.bytes()) {
-        out_.add("remote", "entries of '{}' take {} bytes, its spec {}", b.name, b.entry_stride, b.spec.bytes());
+        out_.add("remote", "entries of '{}' take {} bytes, its spec {}", b.name, b.entry_stride,
+                 b.spec.bytes());
       }
     }
     for (const Channel& c : e_.channels) {
-      owned.push_back({c.arena, c.offset, c.offset + c.capacity * c.slot_bytes, fmt::format("channel '{}'", c.name)});
+      owned.push_back({c.arena, c.offset, c.offset + c.capacity * c.slot_bytes,
+                       fmt::format("channel '{}'", c.name)});
     }
     for (const Owned& o : owned) {
       const Arena& a = e_.arenas[static_cast<size_t>(o.arena)];
-      if (o.end > a.bytes) out_.add("bounds", "{} ends at byte {} of '{}', which has {}", o.what, o.end, a.name, a.bytes);
-      if (a.kind == ArenaKind::kWorkspace) out_.add("workspace", "{} lies in the workspace", o.what);
+      if (o.end > a.bytes)
+        out_.add("bounds", "{} ends at byte {} of '{}', which has {}", o.what, o.end, a.name,
+                 a.bytes);
+      if (a.kind == ArenaKind::kWorkspace)
+        out_.add("workspace", "{} lies in the workspace", o.what);
     }
     std::sort(owned.begin(), owned.end(), [](const Owned& a, const Owned& b) {
       return std::tie(a.arena, a.begin, a.end, a.what) < std::tie(b.arena, b.begin, b.end, b.what);
@@ -149,25 +159,31 @@ class StaticChecker {
       if (const auto* k = std::get_if<Kernel>(&step.body)) kernel(*k);
       if (const auto* l = std::get_if<Loop>(&step.body)) loop(*l);
       if (const auto* i = std::get_if<Issue>(&step.body)) issue(*i);
-      if (const auto* m = std::get_if<Send>(&step.body)) message(m->channel, m->operand, Access::kRead);
-      if (const auto* m = std::get_if<Receive>(&step.body)) message(m->channel, m->operand, Access::kWrite);
+      if (const auto* m = std::get_if<Send>(&step.body))
+        message(m->channel, m->operand, Access::kRead);
+      if (const auto* m = std::get_if<Receive>(&step.body))
+        message(m->channel, m->operand, Access::kWrite);
       if (const auto* b = std::get_if<Branch>(&step.body)) {
-        if (b->condition.access != Access::kRead || b->condition.spec.dtype != boolean || b->condition.bytes != 1) {
+        if (b->condition.access != Access::kRead || b->condition.spec.dtype != boolean ||
+            b->condition.bytes != 1) {
           bad("branch", "the condition is no bool that is read");
         }
         for_each_call(step, [&](const Call& c) {
           if (facts_[static_cast<size_t>(c.function)].communicates) {
-            bad("branch", "the arm '{}' communicates", e_.functions[static_cast<size_t>(c.function)].name);
+            bad("branch", "the arm '{}' communicates",
+                e_.functions[static_cast<size_t>(c.function)].name);
           }
         });
       }
-      if (std::holds_alternative<Collective>(step.body)) bad("collective", "collectives are not proved yet");
+      if (std::holds_alternative<Collective>(step.body))
+        bad("collective", "collectives are not proved yet");
     }
   }
 
   template <typename... Args>
   void bad(const char* rule, fmt::format_string<Args...> format, Args&&... args) {
-    out_.add(rule, "function '{}' step {} ({}): {}", function_->name, number_, step_title(function_->steps[number_]),
+    out_.add(rule, "function '{}' step {} ({}): {}", function_->name, number_,
+             step_title(function_->steps[number_]),
              fmt::format(format, std::forward<Args>(args)...));
   }
 
@@ -185,26 +201,29 @@ class StaticChecker {
   void operand(const Operand& o) {
     address(o.at);
     if (o.layout == "row" && o.bytes < o.spec.bytes()) {
-      bad("bounds", "an operand has {} bytes, its spec {} needs {}", o.bytes, to_string(o.spec), o.spec.bytes());
+      bad("bounds", "an operand has {} bytes, its spec {} needs {}", o.bytes, to_string(o.spec),
+          o.spec.bytes());
     }
     if (o.access == Access::kRead) return;
     if (o.at.base == Address::Base::kParam) {
       const Param& p = function_->params[static_cast<size_t>(o.at.index)];
-      if (p.access == Access::kRead) bad("access", "writes to the parameter '{}', which is read only", p.name);
+      if (p.access == Access::kRead)
+        bad("access", "writes to the parameter '{}', which is read only", p.name);
     }
   }
 
   void call(const Call& c) {
     const Function& callee = e_.functions[static_cast<size_t>(c.function)];
     address(c.frame);
-    if (c.frame.base == Address::Base::kParam) bad("bounds", "the frame of '{}' lies in a parameter", callee.name);
+    if (c.frame.base == Address::Base::kParam)
+      bad("bounds", "the frame of '{}' lies in a parameter", callee.name);
     for (size_t i = 0; i < c.args.size(); ++i) {
       const Operand& o = c.args[i];
       const Param& p = callee.params[i];
       operand(o);
       if (o.access != p.access || o.bytes != p.bytes) {
-        bad("access", "argument {} ({}, {} bytes) is not what parameter '{}' says ({}, {} bytes)", i, word(o.access),
-            o.bytes, p.name, word(p.access), p.bytes);
+        bad("access", "argument {} ({}, {} bytes) is not what parameter '{}' says ({}, {} bytes)",
+            i, word(o.access), o.bytes, p.name, word(p.access), p.bytes);
       }
       if (o.layout != p.layout) {
         bad("layout", "argument {} is '{}', parameter '{}' is '{}'", i, o.layout, p.name, p.layout);
@@ -227,9 +246,11 @@ class StaticChecker {
       if (o.task_stride == 0) {
         bad("tasks", "each of {} tasks writes all of operand {}", k.tasks, i);
       } else if (o.task_pitch != 0 && o.bytes % o.task_pitch != 0) {
-        bad("tasks", "the {} bytes of operand {} are no whole rows of {}", o.bytes, i, o.task_pitch);
+        bad("tasks", "the {} bytes of operand {} are no whole rows of {}", o.bytes, i,
+            o.task_pitch);
       } else if (multiply(o.task_stride, k.tasks) < (o.task_pitch != 0 ? o.task_pitch : o.bytes)) {
-        bad("tasks", "{} tasks of {} bytes do not write all {} bytes of operand {}", k.tasks, o.task_stride, o.bytes, i);
+        bad("tasks", "{} tasks of {} bytes do not write all {} bytes of operand {}", k.tasks,
+            o.task_stride, o.bytes, i);
       }
     }
   }
@@ -239,9 +260,11 @@ class StaticChecker {
     for (const Carry& c : l.carried) {
       const Access in = l.body.args[static_cast<size_t>(c.in)].access;
       const Access out = l.body.args[static_cast<size_t>(c.out)].access;
-      if (in == Access::kWrite || out == Access::kRead) bad("loop", "{}:{} carries nothing", c.in, c.out);
+      if (in == Access::kWrite || out == Access::kRead)
+        bad("loop", "{}:{} carries nothing", c.in, c.out);
       if (!ins.insert(c.in).second) bad("loop", "argument {} is carried twice", c.in);
-      if (l.body.args[static_cast<size_t>(c.in)].bytes != l.body.args[static_cast<size_t>(c.out)].bytes) {
+      if (l.body.args[static_cast<size_t>(c.in)].bytes !=
+          l.body.args[static_cast<size_t>(c.out)].bytes) {
         bad("loop", "{}:{} carries between arguments of different size", c.in, c.out);
       }
     }
@@ -254,33 +277,42 @@ class StaticChecker {
     const TensorSpec& spec = stream ? e_.streams[static_cast<size_t>(i.object)].spec
                                     : e_.remote_buffers[static_cast<size_t>(i.object)].spec;
     if (i.memory.access != (in ? Access::kWrite : Access::kRead)) {
-      bad("access", "a transfer {} memory does not {} it", in ? "into" : "out of", in ? "write" : "read");
+      bad("access", "a transfer {} memory does not {} it", in ? "into" : "out of",
+          in ? "write" : "read");
     }
-    if (i.memory.bytes != spec.bytes()) bad(rule, "moves {} bytes of {}", i.memory.bytes, spec.bytes());
-    if (i.memory.layout != "row") bad("layout", "moves an array that is '{}', not row-major", i.memory.layout);
+    if (i.memory.bytes != spec.bytes())
+      bad(rule, "moves {} bytes of {}", i.memory.bytes, spec.bytes());
+    if (i.memory.layout != "row")
+      bad("layout", "moves an array that is '{}', not row-major", i.memory.layout);
     if (stream && e_.streams[static_cast<size_t>(i.object)].input != in) {
-      bad("stream", "stream '{}' goes the other way", e_.streams[static_cast<size_t>(i.object)].name);
+      bad("stream", "stream '{}' goes the other way",
+          e_.streams[static_cast<size_t>(i.object)].name);
     }
     if (stream && i.entry_from) bad("stream", "the entry of a stream is read from memory");
     if (i.entry_from && (i.entry_from->access != Access::kRead || i.entry_from->bytes != 4)) {
       bad("access", "the entry is no integer of 4 bytes that is read");
     }
-    if (i.found != kNoValue && i.kind != TransferKind::kRemoteLoad) bad("remote", "only a load finds a value");
+    if (i.found != kNoValue && i.kind != TransferKind::kRemoteLoad)
+      bad("remote", "only a load finds a value");
   }
 
   void message(int32_t channel, const Operand& o, Access access) {
     const Channel& c = e_.channels[static_cast<size_t>(channel)];
     const int32_t device = access == Access::kRead ? c.from : c.to;
-    if (o.access != access) bad("access", "a message is sent from what is read and received into what is written");
-    if (device != function_->device) bad("channel", "channel '{}' ends at device {}", c.name, device);
-    if (o.bytes > c.slot_bytes) bad("channel", "{} bytes do not fit a slot of {}", o.bytes, c.slot_bytes);
+    if (o.access != access)
+      bad("access", "a message is sent from what is read and received into what is written");
+    if (device != function_->device)
+      bad("channel", "channel '{}' ends at device {}", c.name, device);
+    if (o.bytes > c.slot_bytes)
+      bad("channel", "{} bytes do not fit a slot of {}", o.bytes, c.slot_bytes);
   }
 
   void programs() {
     for (const Program& p : e_.programs) {
       std::set<int32_t> streams;
       for (const StreamCount& s : p.streams) {
-        if (!streams.insert(s.stream).second) out_.add("stream", "program '{}': stream {} stands twice", p.name, s.stream);
+        if (!streams.insert(s.stream).second)
+          out_.add("stream", "program '{}': stream {} stands twice", p.name, s.stream);
       }
       std::set<int32_t> variables;
       for (const Final& f : p.finals) {
@@ -292,12 +324,16 @@ class StaticChecker {
         const Arena& a = e_.arenas[static_cast<size_t>(x.frame.index)];
         const int64_t bytes = e_.functions[static_cast<size_t>(x.function)].frame_bytes;
         if (x.frame.offset + bytes > a.bytes) {
-          out_.add("bounds", "program '{}': the frame of device {} takes [{}, {}) of '{}', which has {} bytes", p.name,
-                   x.device, x.frame.offset, x.frame.offset + bytes, a.name, a.bytes);
+          out_.add(
+              "bounds",
+              "program '{}': the frame of device {} takes [{}, {}) of '{}', which has {} bytes",
+              p.name, x.device, x.frame.offset, x.frame.offset + bytes, a.name, a.bytes);
         }
-        if (bytes > 0 && (a.device != x.device || a.kind == ArenaKind::kWorkspace || a.kind == ArenaKind::kTier ||
+        if (bytes > 0 && (a.device != x.device || a.kind == ArenaKind::kWorkspace ||
+                          a.kind == ArenaKind::kTier ||
                           (a.space != Space::kDevice && a.space != Space::kPinned))) {
-          out_.add("bounds", "program '{}': the frame of device {} lies in '{}'", p.name, x.device, a.name);
+          out_.add("bounds", "program '{}': the frame of device {} lies in '{}'", p.name, x.device,
+                   a.name);
         }
       }
     }
@@ -313,6 +349,8 @@ class StaticChecker {
 
 }  // namespace
 
-void check_static(const Executable& executable, Findings& findings) { StaticChecker(executable, findings).run(); }
+void check_static(const Executable& executable, Findings& findings) {
+  StaticChecker(executable, findings).run();
+}
 
 }  // namespace sluice::exe

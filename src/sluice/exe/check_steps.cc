@@ -18,11 +18,13 @@ void Machine::touch(DeviceRun& d, std::span<const Touched> all, int32_t queue) {
     for (const Flight& f : d.flights) {
       // A queue runs its transfers one after another.
       if (f.queue == queue || !(writes || f.writes) || !f.memory.overlaps(t.range)) continue;
-      bad(d, "race", "bytes [{}, {}) are those of the transfer in flight under token {} of queue {}", t.range.begin,
-          t.range.end, f.token, f.queue);
+      bad(d, "race",
+          "bytes [{}, {}) are those of the transfer in flight under token {} of queue {}",
+          t.range.begin, t.range.end, f.token, f.queue);
     }
     if (d.window.conflicts(t.range, writes, t.grid)) {
-      bad(d, "sync", "{} {} in [{}, {}), which other workers may still touch: no barrier is between",
+      bad(d, "sync",
+          "{} {} in [{}, {}), which other workers may still touch: no barrier is between",
           writes ? "writes" : "reads", name(t.operand->value), t.range.begin, t.range.end);
     }
   }
@@ -57,16 +59,19 @@ void Machine::kernel_overlaps(DeviceRun& d, const Kernel& k, std::span<const Tou
     for (size_t in = 0; in < all.size(); ++in) {
       if (in == out || !all[in].range.overlaps(all[out].range)) continue;
       if (all[in].operand->access != Access::kRead) {
-        if (in < out) bad(d, "overlap", "operands {} and {} are both written and share bytes", in, out);
+        if (in < out)
+          bad(d, "overlap", "operands {} and {} are both written and share bytes", in, out);
         continue;
       }
       const std::pair<int32_t, int32_t> pair(static_cast<int32_t>(in), static_cast<int32_t>(out));
-      const bool listed = std::find(k.may_coincide.begin(), k.may_coincide.end(), pair) != k.may_coincide.end();
+      const bool listed =
+          std::find(k.may_coincide.begin(), k.may_coincide.end(), pair) != k.may_coincide.end();
       if (!listed || !(all[in].range == all[out].range)) {
-        bad(d, "overlap", "operand {} shares bytes with operand {}, which is written, and {}", in, out,
-            listed ? "they are not exactly the same" : "they may not coincide");
+        bad(d, "overlap", "operand {} shares bytes with operand {}, which is written, and {}", in,
+            out, listed ? "they are not exactly the same" : "they may not coincide");
       } else if (k.tasks > 1 && !(all[in].grid == all[out].grid)) {
-        bad(d, "tasks", "operands {} and {} coincide, but a task reads what another writes", in, out);
+        bad(d, "tasks", "operands {} and {} coincide, but a task reads what another writes", in,
+            out);
       }
     }
   }
@@ -110,8 +115,8 @@ bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
   const int32_t actor = clocks_.actor(d.device, i.queue);
   clocks_.learn(actor, clocks_.now(clocks_.actor(d.device, 0)));
   if (!tiers_.use(entry, !load, clocks_.tick(actor), clocks_)) {
-    bad(d, "race", "nothing orders this {} of '{}' after an earlier use of the same bytes", load ? "load" : "store",
-        b.name);
+    bad(d, "race", "nothing orders this {} of '{}' after an earlier use of the same bytes",
+        load ? "load" : "store", b.name);
   }
   if (load && i.found != kNoValue) {
     const Instance* expected = lookup(d.stack.back(), i.found);
@@ -183,9 +188,10 @@ Machine::Outcome Machine::wait(DeviceRun& d, const Wait& w) {
     const Flight& f = d.flights[i];
     if (f.queue == w.queue) d.window.touch(f.memory, f.writes, Grid{});
   }
-  d.flights.erase(std::remove_if(d.flights.begin(), d.flights.begin() + static_cast<int64_t>(ended) + 1,
-                                 [&](const Flight& f) { return f.queue == w.queue; }),
-                  d.flights.begin() + static_cast<int64_t>(ended) + 1);
+  d.flights.erase(
+      std::remove_if(d.flights.begin(), d.flights.begin() + static_cast<int64_t>(ended) + 1,
+                     [&](const Flight& f) { return f.queue == w.queue; }),
+      d.flights.begin() + static_cast<int64_t>(ended) + 1);
   return Outcome::kDone;
 }
 
@@ -197,14 +203,17 @@ Machine::Outcome Machine::send(DeviceRun& d, const Send& s) {
   if (state.slots.count(slot) != 0) return Outcome::kBlocked;
   int64_t message = 0;
   Range r;
-  if (!evaluate(d, s.message, message) || !resolve(d, s.operand.at, s.operand.bytes, r)) return Outcome::kDone;
-  if (message != number) bad(d, "channel", "sends message {} of '{}' where {} is next", message, c.name, number);
+  if (!evaluate(d, s.message, message) || !resolve(d, s.operand.at, s.operand.bytes, r))
+    return Outcome::kDone;
+  if (message != number)
+    bad(d, "channel", "sends message {} of '{}' where {} is next", message, c.name, number);
   const Instance* sent = lookup(d.stack.back(), s.operand.value);
   read(d, s.operand, r, sent, "the message");
   const Touched touched[] = {{&s.operand, r, Grid{}}};
   touch(d, touched, 0);
   const int32_t actor = clocks_.actor(d.device, 0);
-  if (const auto freed = state.freed.find(slot); freed != state.freed.end()) clocks_.learn(actor, freed->second);
+  if (const auto freed = state.freed.find(slot); freed != state.freed.end())
+    clocks_.learn(actor, freed->second);
   clocks_.tick(actor);
   // In the slot the message is a value of its own: what lay there before is gone.
   const Instance copy = make(s.operand.value, s.operand.bytes, s.operand.layout);
@@ -223,16 +232,20 @@ Machine::Outcome Machine::receive(DeviceRun& d, const Receive& m) {
   const int64_t slot = number % c.capacity;
   int64_t message = 0;
   Range r;
-  if (!evaluate(d, m.message, message) || !resolve(d, m.operand.at, m.operand.bytes, r)) return Outcome::kDone;
-  if (message != number) bad(d, "channel", "takes message {} of '{}' where {} is next", message, c.name, number);
+  if (!evaluate(d, m.message, message) || !resolve(d, m.operand.at, m.operand.bytes, r))
+    return Outcome::kDone;
+  if (message != number)
+    bad(d, "channel", "takes message {} of '{}' where {} is next", message, c.name, number);
   const Message& there = state.slots.at(slot);
-  const bool same_name = m.operand.value == there.value ||
-                         (m.operand.value != kNoValue && there.value != kNoValue &&
-                          e_.values[static_cast<size_t>(m.operand.value)] == e_.values[static_cast<size_t>(there.value)]);
-  if (!same_name || m.operand.bytes != there.instance.bytes || m.operand.layout != *there.instance.layout) {
-    bad(d, "channel", "message {} of '{}' is {} ({} bytes, '{}'), not {} ({} bytes, '{}')", number, c.name,
-        name(there.value), there.instance.bytes, *there.instance.layout, name(m.operand.value), m.operand.bytes,
-        m.operand.layout);
+  const bool same_name =
+      m.operand.value == there.value || (m.operand.value != kNoValue && there.value != kNoValue &&
+                                         e_.values[static_cast<size_t>(m.operand.value)] ==
+                                             e_.values[static_cast<size_t>(there.value)]);
+  if (!same_name || m.operand.bytes != there.instance.bytes ||
+      m.operand.layout != *there.instance.layout) {
+    bad(d, "channel", "message {} of '{}' is {} ({} bytes, '{}'), not {} ({} bytes, '{}')", number,
+        c.name, name(there.value), there.instance.bytes, *there.instance.layout,
+        name(m.operand.value), m.operand.bytes, m.operand.layout);
   }
   const int64_t begin = c.offset + slot * c.slot_bytes;
   const Range at{c.arena, begin, begin + there.instance.bytes};

@@ -15,7 +15,8 @@ std::vector<Violation> check(const Executable& executable, const CheckOptions& o
   for (const Problem& p : validate(executable)) {
     const bool step = p.place.part == Place::Part::kFunction && p.place.step >= 0;
     const std::string where =
-        step ? fmt::format("function '{}' step {}", executable.functions[static_cast<size_t>(p.place.index)].name,
+        step ? fmt::format("function '{}' step {}",
+                           executable.functions[static_cast<size_t>(p.place.index)].name,
                            p.place.step)
              : fmt::format("{} {}", word(p.place.part), p.place.index);
     findings.add("index", "{}: {}", where, p.message);
@@ -25,7 +26,8 @@ std::vector<Violation> check(const Executable& executable, const CheckOptions& o
   const std::vector<FunctionFacts> facts = function_facts(executable);
   int64_t replicas = 1;
   if (uses_replica(executable)) {
-    for (const ReplicaGroup& g : executable.groups) replicas = std::max<int64_t>(replicas, g.replicas);
+    for (const ReplicaGroup& g : executable.groups)
+      replicas = std::max<int64_t>(replicas, g.replicas);
   }
   for (const Program& program : executable.programs) {
     for (int64_t r = 0; r < replicas && !findings.full(); ++r) {

@@ -35,9 +35,10 @@ struct Violation {
 };
 
 struct CheckOptions {
-  int64_t max_steps = 50'000'000;  ///< Steps run of one program before the checker gives up ("limit").
-  int32_t max_depth = 500;         ///< Nested calls ("limit").
-  int32_t max_violations = 16;     ///< It stops after so many.
+  int64_t max_steps =
+      50'000'000;               ///< Steps run of one program before the checker gives up ("limit").
+  int32_t max_depth = 500;      ///< Nested calls ("limit").
+  int32_t max_violations = 16;  ///< It stops after so many.
 };
 
 /// Proves a plan, or says where it is wrong: empty means proved. Shares nothing with what made the plan.

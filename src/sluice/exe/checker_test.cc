@@ -465,6 +465,27 @@ Executable many_calls(int calls, int kernels) {
       "program \"run\"\n  entry device 0 function 1 frame arena0+0\n  stream 0 entries 1\nend\n");
 }
 
+TEST(Checker, DamagedTextIsRefusedOrChecked) {
+  int checked = 0;
+  for (const std::string& text :
+       {plans::train_step(), plans::two_devices(), plans::overlapped_loop(), plans::carried_ring(),
+        plans::branch(), plans::by_reference()}) {
+    for (size_t i = 0; i < text.size(); ++i) {
+      for (const char c : {'9', '0', '-'}) {
+        std::string damaged = text;
+        damaged[i] = c;
+        try {
+          check(plans::plan(damaged), {.max_steps = 2000});
+          ++checked;
+        } catch (const Error& e) {
+          EXPECT_EQ(e.kind(), ErrorKind::kBadFile) << e.what();
+        }
+      }
+    }
+  }
+  EXPECT_GT(checked, 2000);
+}
+
 TEST(Checker, TimeGrowsWithSteps) {
   const auto seconds = [](int calls) {
     const Executable e = many_calls(calls, 10);

@@ -40,7 +40,8 @@ class IntervalMap {
   bool visit(int64_t begin, int64_t end, F&& f) const {
     if (begin >= end) return true;
     for (auto i = first(begin); i != pieces_.end() && i->first < end; ++i) {
-      if (!f(std::max(i->first, begin), std::min(i->second.end, end), i->second.value)) return false;
+      if (!f(std::max(i->first, begin), std::min(i->second.end, end), i->second.value))
+        return false;
     }
     return true;
   }

@@ -27,11 +27,13 @@ int64_t size_of_step(const Step& step) {
   for_each_operand(step, [&](const Operand& o) { bytes += size_of_operand(o); });
   for_each_call(step, [&](const Call& c) {
     for (const Operand& o : c.args) bytes += size_of_operand(o);
-    for (const IndexExpr& x : c.index_args) bytes += static_cast<int64_t>(sizeof(IndexExpr)) + size_of_expression(x);
+    for (const IndexExpr& x : c.index_args)
+      bytes += static_cast<int64_t>(sizeof(IndexExpr)) + size_of_expression(x);
   });
   if (const auto* k = std::get_if<Kernel>(&step.body)) {
     bytes += static_cast<int64_t>(k->attrs.items.size() * sizeof(k->attrs.items[0]));
-    for (const IndexExpr& x : k->scalars) bytes += static_cast<int64_t>(sizeof(IndexExpr)) + size_of_expression(x);
+    for (const IndexExpr& x : k->scalars)
+      bytes += static_cast<int64_t>(sizeof(IndexExpr)) + size_of_expression(x);
   }
   return bytes;
 }
@@ -61,7 +63,8 @@ class Reporter {
     Report out;
     peaks_.resize(e_.functions.size());
     for (const int32_t f : callees_first(e_)) peaks_[static_cast<size_t>(f)] = peak(f);
-    for (size_t d = 0; d < e_.devices.size(); ++d) out.memories.push_back(device(static_cast<int32_t>(d)));
+    for (size_t d = 0; d < e_.devices.size(); ++d)
+      out.memories.push_back(device(static_cast<int32_t>(d)));
     for (const Tier& t : e_.tiers) out.memories.push_back(tier(t));
     functions(out);
     return out;
@@ -93,7 +96,8 @@ class Reporter {
       live += change;
       const auto call = called.find(step);
       const int64_t bytes = live + (call == called.end() ? 0 : call->second.first);
-      if (best.step < 0 || bytes > best.bytes) best = {step, bytes, call == called.end() ? -1 : call->second.second};
+      if (best.step < 0 || bytes > best.bytes)
+        best = {step, bytes, call == called.end() ? -1 : call->second.second};
     }
     return best;
   }
@@ -103,11 +107,21 @@ class Reporter {
       if (a.space != space || (device >= 0 && a.device != device)) continue;
       m.total_bytes += a.bytes;
       switch (a.kind) {
-        case ArenaKind::kPersistent: m.persistent_bytes += a.bytes; break;
-        case ArenaKind::kFrames: m.frame_bytes += a.bytes; break;
-        case ArenaKind::kWorkspace: m.workspace_bytes += a.bytes; break;
-        case ArenaKind::kSlots: m.slot_bytes += a.bytes; break;
-        case ArenaKind::kTier: m.tier_bytes += a.bytes; break;
+        case ArenaKind::kPersistent:
+          m.persistent_bytes += a.bytes;
+          break;
+        case ArenaKind::kFrames:
+          m.frame_bytes += a.bytes;
+          break;
+        case ArenaKind::kWorkspace:
+          m.workspace_bytes += a.bytes;
+          break;
+        case ArenaKind::kSlots:
+          m.slot_bytes += a.bytes;
+          break;
+        case ArenaKind::kTier:
+          m.tier_bytes += a.bytes;
+          break;
       }
       if (a.bytes > 0 && (a.kind == ArenaKind::kWorkspace || a.kind == ArenaKind::kSlots)) {
         m.bound_bytes += a.bytes;
@@ -154,7 +168,9 @@ class Reporter {
   }
 
   void close(MemoryReport& m) const {
-    m.ratio = m.bound_bytes > 0 ? static_cast<double>(m.total_bytes) / static_cast<double>(m.bound_bytes) : 1;
+    m.ratio = m.bound_bytes > 0
+                  ? static_cast<double>(m.total_bytes) / static_cast<double>(m.bound_bytes)
+                  : 1;
     std::stable_sort(m.holders.begin(), m.holders.end(),
                      [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
     if (m.holders.size() > most_) m.holders.resize(most_);
@@ -212,7 +228,9 @@ class Reporter {
     }
     for (size_t i = 0; i < e_.functions.size(); ++i) {
       const Function& f = e_.functions[i];
-      FunctionReport r{f.name, f.device, static_cast<int64_t>(f.steps.size()), 0, f.frame_bytes, f.frame_bound, sites[i]};
+      FunctionReport r{f.name,  f.device,      static_cast<int64_t>(f.steps.size()),
+                       0,       f.frame_bytes, f.frame_bound,
+                       sites[i]};
       for (const Step& s : f.steps) r.program_bytes += size_of_step(s);
       out.program_bytes += r.program_bytes;
       out.functions.push_back(std::move(r));
@@ -235,7 +253,9 @@ std::string grouped(int64_t n) {
 
 }  // namespace
 
-Report report(const Executable& executable, int most_holders) { return Reporter(executable, most_holders).run(); }
+Report report(const Executable& executable, int most_holders) {
+  return Reporter(executable, most_holders).run();
+}
 
 std::string summary(const Report& report) {
   std::string out;
@@ -244,29 +264,33 @@ std::string summary(const Report& report) {
     out += '\n';
   };
   for (const MemoryReport& m : report.memories) {
-    const std::string budget = m.budget_bytes < 0 ? "" : fmt::format(" of a budget of {}", grouped(m.budget_bytes));
-    add("{}: {} bytes{}, {:.3f} x the live-set bound of {}", m.name, grouped(m.total_bytes), budget, m.ratio,
-        grouped(m.bound_bytes));
-    const std::pair<const char*, int64_t> parts[] = {{"variables and constants", m.persistent_bytes},
-                                                     {"frames", m.frame_bytes},
-                                                     {"workspace", m.workspace_bytes},
-                                                     {"channel slots", m.slot_bytes},
-                                                     {"remote buffers", m.tier_bytes}};
+    const std::string budget =
+        m.budget_bytes < 0 ? "" : fmt::format(" of a budget of {}", grouped(m.budget_bytes));
+    add("{}: {} bytes{}, {:.3f} x the live-set bound of {}", m.name, grouped(m.total_bytes), budget,
+        m.ratio, grouped(m.bound_bytes));
+    const std::pair<const char*, int64_t> parts[] = {
+        {"variables and constants", m.persistent_bytes},
+        {"frames", m.frame_bytes},
+        {"workspace", m.workspace_bytes},
+        {"channel slots", m.slot_bytes},
+        {"remote buffers", m.tier_bytes}};
     for (const auto& [what, bytes] : parts) {
       if (bytes > 0) add("  {:>15}  {}", grouped(bytes), what);
     }
     if (m.holders.empty()) continue;
-    add("  at the peak{}:", m.peak_program.empty() ? "" : fmt::format(" (program '{}')", m.peak_program));
+    add("  at the peak{}:",
+        m.peak_program.empty() ? "" : fmt::format(" (program '{}')", m.peak_program));
     for (const Holder& h : m.holders) {
-      add("  {:>15}  {} {}{}", grouped(h.bytes), h.kind, h.name, h.where.empty() ? "" : " in " + h.where);
+      add("  {:>15}  {} {}{}", grouped(h.bytes), h.kind, h.name,
+          h.where.empty() ? "" : " in " + h.where);
     }
   }
   size_t width = 8;
   for (const FunctionReport& f : report.functions) width = std::max(width, f.name.size());
   add("{:{}}  device  calls   steps  program bytes   frame bytes", "function", width);
   for (const FunctionReport& f : report.functions) {
-    add("{:{}}  {:>6}  {:>5}  {:>6}  {:>13}  {:>12}", f.name, width, f.device, grouped(f.call_sites), grouped(f.steps),
-        grouped(f.program_bytes), grouped(f.frame_bytes));
+    add("{:{}}  {:>6}  {:>5}  {:>6}  {:>13}  {:>12}", f.name, width, f.device,
+        grouped(f.call_sites), grouped(f.steps), grouped(f.program_bytes), grouped(f.frame_bytes));
   }
   add("the program itself takes {} bytes", grouped(report.program_bytes));
   return out;

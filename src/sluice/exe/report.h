@@ -26,9 +26,10 @@ struct MemoryReport {
   int64_t tier_bytes = 0;
   int64_t total_bytes = 0;    ///< The peak: the sum of the above.
   int64_t budget_bytes = -1;  ///< -1: none.
-  int64_t bound_bytes = 0;    ///< No plan of the same order can need less: live sets, looking through calls.
-  double ratio = 1;           ///< total / bound; 1 if both are 0.
-  std::string peak_program;   ///< The program whose frames are the largest.
+  int64_t bound_bytes =
+      0;             ///< No plan of the same order can need less: live sets, looking through calls.
+  double ratio = 1;  ///< total / bound; 1 if both are 0.
+  std::string peak_program;     ///< The program whose frames are the largest.
   std::vector<Holder> holders;  ///< At the peak, largest first.
 };
 
@@ -39,8 +40,8 @@ struct FunctionReport {
   int64_t steps = 0;
   int64_t program_bytes = 0;  ///< Size of its step data.
   int64_t frame_bytes = 0;
-  int64_t bound_bytes = 0;    ///< Live-set bound of the frame, looking through calls.
-  int64_t call_sites = 0;     ///< Steps and program entries that name it.
+  int64_t bound_bytes = 0;  ///< Live-set bound of the frame, looking through calls.
+  int64_t call_sites = 0;   ///< Steps and program entries that name it.
 };
 
 struct Report {

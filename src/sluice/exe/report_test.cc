@@ -32,7 +32,8 @@ TEST(Report, LooksThroughCalls) {
                       "frame 384 bound 320\n  buffer \"x\" offset 64 bytes 64 steps 1 3\n"
                       "  buffer \"frame of f\" offset 128 bytes 64 steps 2 3\n"
                       "  buffer \"a\" offset 192 bytes 64 steps 2 4\n"),
-      "  0 sync kernel cpu.neg", "  buffer \"then.t\" offset 0 bytes 64 steps 0 2\n  0 sync kernel cpu.neg")));
+      "  0 sync kernel cpu.neg",
+      "  buffer \"then.t\" offset 0 bytes 64 steps 0 2\n  0 sync kernel cpu.neg")));
   const MemoryReport& m = r.memories[0];
   ASSERT_EQ(m.holders.size(), 3u);
   EXPECT_EQ(m.holders[0].name, "x");
@@ -52,8 +53,9 @@ TEST(Report, ListsFunctionsAndTiers) {
   EXPECT_EQ(r.memories[1].tier_bytes, 1024);
   EXPECT_EQ(r.memories[1].bound_bytes, 2 * 6 * 64);
   const std::string text = summary(r);
-  EXPECT_NE(text.find("tier host: 1,024 bytes of a budget of 4,096, 1.333 x the live-set bound of 768\n"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("tier host: 1,024 bytes of a budget of 4,096, 1.333 x the live-set bound of 768\n"),
+      std::string::npos)
       << text;
   EXPECT_NE(text.find("body"), std::string::npos);
 }

@@ -138,6 +138,8 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
     const TensorSpec& out = graph.spec(graph.output_ids()[k]);
     require(in.shape == out.shape && in.dtype == out.dtype, "repeat: output {} of graph {} is {}, the input it feeds is {}",
             k, graph.name(), to_string(out), to_string(in));
+    require(graph.info(ids[k]).pass == Pass::kByValue,
+            "repeat: input '{}' of graph {} is carried, so it cannot be by reference", graph.info(ids[k]).name, graph.name());
   }
   const bool counts = options.iteration.valid();
   if (counts) {

@@ -7,7 +7,6 @@
 
 #include "sluice/planner/greedy.h"
 
-static int HOLE=getenv("HOLE")?atoi(getenv("HOLE")):0; static double TABU=getenv("TABU")?atof(getenv("TABU")):1; static int TT=getenv("TT")?atoi(getenv("TT")):1;
 namespace sluice::planner {
 namespace {
 
@@ -134,18 +133,7 @@ class Repair {
     return true;
   }
 
-  int64_t tightest_hole(int32_t item) const { const int64_t size = instance_.size[item]; const int64_t align = instance_.align[item];
-    int64_t top = 0,best=-1,br=INT64_MAX;
-    for (const Block& block : blocks_.by_begin()) {
-      const int64_t begin = align_up(top, align);
-      if (begin + size <= block.begin&&block.begin-begin-size<br) {best=begin;br=block.begin-begin-size;}
-      top = std::max(top, block.end);
-    }
-    const int64_t begin = align_up(top, align);
-    if(begin + size <= height_&&height_-begin-size<br) return begin;
-    return best;
-  }
-  int64_t lowest_hole(int32_t item) const { if(HOLE) return tightest_hole(item);
+  int64_t lowest_hole(int32_t item) const {
     const int64_t size = instance_.size[item];
     const int64_t align = instance_.align[item];
     int64_t top = 0;

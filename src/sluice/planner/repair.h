@@ -23,7 +23,8 @@ struct Taste {
 struct RepairOptions {
   int64_t height = 0;  ///< Units that the plan must fit into, at least the bound.
   int64_t max_nodes = 0;
-  int64_t patience = 0;  ///< Nodes after which it gives up unless the sum of sizes without a place has a new low.
+  int64_t patience =
+      0;  ///< Nodes after which it gives up unless the sum of sizes without a place has a new low.
   Taste taste;
   uint64_t seed = 0;
 };

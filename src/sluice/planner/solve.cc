@@ -13,7 +13,6 @@
 #include "sluice/planner/instance.h"
 #include "sluice/planner/repair.h"
 
-static double J0=getenv("J0")?atof(getenv("J0")):0, J1=getenv("J1")?atof(getenv("J1")):0.3; static int FR=getenv("FR")?atoi(getenv("FR")):64, SCR=getenv("SCR")?atoi(getenv("SCR")):1;
 namespace sluice::planner {
 namespace {
 
@@ -21,10 +20,30 @@ constexpr int64_t kExactNodes = 5'000'000;
 
 // Found by trying many on random problems; none is best for all.
 constexpr std::array<Taste, 4> kTastes = {{
-    {.turn_size = 2, .turn_crowd = 32, .cost_size = 3, .cost_pairs = 4, .cost_crowd = 64, .growth = 1.1},
-    {.turn_size = 4, .turn_crowd = 16, .cost_size = 2, .cost_pairs = 2, .cost_crowd = 32, .growth = 1.05},
-    {.turn_size = 4, .turn_crowd = 128, .cost_size = 1, .cost_pairs = 2, .cost_crowd = 4, .growth = 1.02},
-    {.turn_size = 4, .turn_crowd = 32, .cost_size = 2, .cost_pairs = 1, .cost_crowd = 0, .growth = 1.05},
+    {.turn_size = 2,
+     .turn_crowd = 32,
+     .cost_size = 3,
+     .cost_pairs = 4,
+     .cost_crowd = 64,
+     .growth = 1.1},
+    {.turn_size = 4,
+     .turn_crowd = 16,
+     .cost_size = 2,
+     .cost_pairs = 2,
+     .cost_crowd = 32,
+     .growth = 1.05},
+    {.turn_size = 4,
+     .turn_crowd = 128,
+     .cost_size = 1,
+     .cost_pairs = 2,
+     .cost_crowd = 4,
+     .growth = 1.02},
+    {.turn_size = 4,
+     .turn_crowd = 32,
+     .cost_size = 2,
+     .cost_pairs = 1,
+     .cost_crowd = 0,
+     .growth = 1.05},
 }};
 
 // Walks through time with the live fixed items in order of offset, as long as they are disjoint.
@@ -132,52 +151,53 @@ class Solver {
 
   void fit(const std::vector<int32_t>& order, Fit kind) {
     keep(first_fit(instance_, conflicts_, order, kind));
-    left_ -= pairs_;
+    left_ -= pairs_ * 3 / 4;  // Half of the neighbours have a place, on average.
   }
 
   void fit_all() {
-    const int64_t reserve = left_ * 2 / 3;
     const std::pair<const std::vector<int32_t>*, Fit> kinds[] = {{&by_size_, Fit::kLowest},
                                                                  {&by_balance_, Fit::kLowest},
                                                                  {&by_area_, Fit::kLowest},
                                                                  {&by_size_, Fit::kTightest},
                                                                  {&by_length_, Fit::kLowest}};
     for (const auto& [order, kind] : kinds) {
-      if (!done() && left_ > reserve) fit(*order, kind);
+      if (done()) return;
+      fit(*order, kind);
+      if (left_ < 10 * pairs_) return;
     }
   }
 
-  // Bisects the height between the bound and the best plan. Heights that failed are tried again with another taste
-  // and more nodes until those run out.
+  // Bisects the height between the bound and the best plan, again and again with another taste, by turns building up
+  // from nothing and repairing the best plan, until the nodes run out.
   void improve() {
     const std::vector<double> crowd = crowd_of(instance_);
-    const int64_t finest = std::max<int64_t>(1, instance_.bound / 8192);
-    const int64_t nodes = left_;
+    const int64_t least_patience = std::max(pairs_ / 2, left_ / 64);
     for (uint64_t round = 0; !done() && left_ > 0; ++round) {
       const uint64_t cycle = round / kTastes.size();
       Taste taste = kTastes[round % kTastes.size()];
-      taste.jitter = cycle == 0 ? J0 : J1;
-      const int64_t patience = std::max(pairs_/2, nodes / FR) << std::min<uint64_t>(cycle,6);
+      taste.jitter = cycle == 0 ? 0.0 : 0.3;
       int64_t failed = instance_.bound - 1;
-      while (!done() && left_ > 0 && height_ - failed > 1) {
+      while (!done() && left_ > 0) {
         const int64_t gap = height_ - failed;
-        const int64_t height =
-            failed < instance_.bound && gap < 4 * finest ? instance_.bound : failed + (round < 1 ? std::max<int64_t>(1,gap/4) : gap/2);
-        Places places = SCR&1&&(SCR&2||round%2==0) ? instance_.fixed : best_;
-        int64_t used = 1;
+        const int64_t finest = std::max(instance_.bound / 8192, (height_ - instance_.bound) / 8);
+        if (failed >= instance_.bound && gap <= std::max<int64_t>(finest, 1)) break;
+        // The first plan is far from what a repair can do.
+        int64_t height = failed + std::max<int64_t>(round == 0 ? gap / 4 : gap / 2, 1);
+        if (failed < instance_.bound && gap <= 4 * finest) height = instance_.bound;
+        Places places = round % 2 == 0 ? instance_.fixed : best_;
+        int64_t nodes = 1;
         const bool lowered = repair(instance_, conflicts_, crowd,
                                     {.height = height,
-                                     .max_nodes = left_, .patience=patience,
+                                     .max_nodes = left_,
+                                     .patience = least_patience << std::min<uint64_t>(cycle, 8),
                                      .taste = taste,
                                      .seed = round},
-                                    places, used);
-        left_ -= used;
-        if(getenv("V")) fprintf(stderr,"round %d T=%.4f %s %.1fM left %.1fM\n",(int)round,(double)height/instance_.bound,lowered?"ok":"fail",used/1e6,left_/1e6);
+                                    places, nodes);
+        left_ -= nodes;
         if (lowered) {
           keep(std::move(places));
         } else {
           failed = height;
-          if (height_ - failed <= std::max(finest, (height_ - instance_.bound) / 8)) break;
         }
       }
     }

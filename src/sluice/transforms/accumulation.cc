@@ -40,8 +40,12 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
   const Tensors all = gradient.outputs();
   std::vector<AddedInput> added;
   const TensorSpec counter_spec{{}, f32, {}};
-  const Tensor counter = gradient.input(counter_spec, "mean_accum_counter", Pass::kByReference);
-  added.push_back({counter.name(), counter_spec, counter, std::nullopt});
+  const bool mean = options.accumulation == Accumulation::kMean;
+  Tensor counter;
+  if (mean) {
+    counter = gradient.input(counter_spec, "mean_accum_counter", Pass::kByReference);
+    added.push_back({counter.name(), counter_spec, counter, std::nullopt});
+  }
   std::vector<GraphEditor::Placement> placements;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const std::string name = names.empty() ? sanitise(tensors[i].name()) : names[i];
@@ -52,13 +56,17 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
     if (group != options.replica_groupings.end()) added.back().group = group->second;
 
     const size_t first = gradient.ops().size();
-    ops::accumulate_mean_(accumulator, all[kept + i], counter);
+    if (mean) {
+      ops::accumulate_mean_(accumulator, all[kept + i], counter);
+    } else {
+      ops::accumulate_(accumulator, all[kept + i]);
+    }
     const OpId producer = gradient.info(all[kept + i]).producer;
     for (size_t k = first; k < gradient.ops().size() && producer >= 0; ++k) {
       placements.push_back({gradient.ops()[k].id, producer, GraphEditor::Placement::Side::kAfter});
     }
   }
-  ops::add_(counter, ops::scalar_like(counter, 1));
+  if (mean) ops::add_(counter, ops::scalar_like(counter, 1));
   gradient.set_outputs(Tensors(all.begin(), all.begin() + static_cast<int64_t>(kept)));
   GraphEditor(gradient).place(placements);
 

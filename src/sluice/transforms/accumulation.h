@@ -8,6 +8,12 @@
 
 namespace sluice::transforms {
 
+/// What accumulators hold.
+enum class Accumulation {
+  kMean,  ///< The running mean since the counter was last zeroed.
+  kSum,   ///< The sum since the accumulator was last zeroed; there is no counter.
+};
+
 struct AccumulationOptions {
   /// As in AutodiffOptions.
   std::optional<Tensors> grads_provided;
@@ -15,6 +21,7 @@ struct AccumulationOptions {
   Tensors grads_required;
   std::map<GraphId, GradGraphInfo> called_graphs;
   Unreachable unreachable = Unreachable::kError;
+  Accumulation accumulation = Accumulation::kMean;
   /// By name: replicas whose accumulators hold the same value; all, if absent.
   std::map<std::string, ReplicaGrouping> replica_groupings;
 };
@@ -30,7 +37,7 @@ struct AddedInput {
 struct AccumulationResult {
   GradGraphInfo info;
   std::vector<AddedInput>
-      added;  ///< The counter, then one accumulator per tensor, in the order given.
+      added;  ///< The counter (if any), then one accumulator per tensor, in the order given.
 };
 
 /// autodiff() whose gradients of `tensors` go into running means instead of outputs.
@@ -39,7 +46,7 @@ struct AccumulationResult {
 /// After: the gradient graph has further by-reference inputs `mean_accum_counter` (f32, ()) and `accum.<name>` (the
 /// tensor's spec). With s the counter, a call does accum ← s/(s+1)·accum + gradient/(s+1), each as soon as its gradient
 /// is there, so gradients do not pile up, and last s ← s + 1. So zeroing the counter alone starts a new mean.
-/// Its outputs are the gradients of `grads_required`. Errors as for autodiff.
+/// With kSum: accum ← accum + gradient. Its outputs are the gradients of `grads_required`. Errors as for autodiff.
 AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tensors,
                                               const std::vector<std::string>& names = {},
                                               const AccumulationOptions& options = {});

@@ -87,6 +87,38 @@ TEST(Accumulation, KeepsTheRunningMean) {
   for (size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(got[i], mean[i], 1e-12);
 }
 
+TEST(Accumulation, SumsWhereAsked) {
+  Ir ir;
+  Graph& forward = two_layers(ir);
+  const AccumulationResult result = autodiff_with_accumulation(
+      forward, {forward.input_named("w.1")}, {"w1"}, {.accumulation = Accumulation::kSum});
+  verify(ir);
+  ASSERT_EQ(result.added.size(), 1u);
+  EXPECT_EQ(result.added[0].name, "accum.w1");
+  const std::vector<HostTensor> inputs = random_inputs(forward);
+  Graph& main = ir.main_graph();
+  Tensors arguments;
+  for (const HostTensor& t : inputs) arguments.push_back(main.variable(t.cast(f32)));
+  const Tensor accum = main.variable(HostTensor(result.added[0].spec), "accum");
+  const Tensor dy = main.variable(random_array({2, 2}, 9).cast(f32), "dy");
+  for (int k = 0; k < 2; ++k) {
+    const CallSiteInfo call = ops::call_with_info(main, forward, arguments);
+    TensorMap named = result.info.inputs_dict(call);
+    named.emplace_back(result.added[0].input, accum);
+    ops::call(main, result.info.graph(), {dy}, named);
+  }
+  Graph& step =
+      gradient_step(autodiff(forward, {.grads_required = Tensors{forward.input_named("w.1")}}));
+  Interpreter interpreter(ir, Precision::kDouble);
+  interpreter.run("main");
+  std::vector<HostTensor> given;
+  for (const Tensor& t : arguments) given.push_back(interpreter.read(t));
+  given.push_back(interpreter.read(dy));
+  const auto want = interpreter.evaluate(step, given)[0].to_doubles();
+  const auto got = interpreter.read(accum).to_doubles();
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], 2 * want[i], 1e-12);
+}
+
 TEST(Accumulation, GroupsAndErrors) {
   Ir ir(4);
   Graph& forward = two_layers(ir);

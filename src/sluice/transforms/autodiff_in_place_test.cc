@@ -1,6 +1,7 @@
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
+#include "sluice/ops/concat.h"
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
@@ -10,6 +11,23 @@
 
 namespace sluice::transforms {
 namespace {
+
+// The first half of a vector, as another handle on its storage: a view of a part.
+Tensor head_(const Tensor& t) {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = d.name = "HeadInplace";
+    d.inputs = {{"x"}};
+    d.outputs = {"y"};
+    d.aliases = {{0, 0}};
+    d.infer = [](const OpView& op) {
+      return std::vector<TensorSpec>{f32_spec({op.input(0).shape[0] / 2})};
+    };
+    d.grad = [](GradContext& g) { return Tensors{ops::concat({g.grad(0), g.grad(0) * 0.0}, 0)}; };
+    return d;
+  }();
+  return ops::emit_one(def, {t});
+}
 
 TEST(AutodiffInPlace, OpsThatReadTheirOutput) {
   Ir ir;
@@ -97,6 +115,43 @@ TEST(AutodiffInPlace, ViewsThatShareStorage) {
       f32_spec({2, 3}), f32_spec({6}));
   const GradGraphInfo info = autodiff(allowed);
   check_gradients(info, random_inputs(allowed));
+}
+
+TEST(AutodiffInPlace, ViewsOfAPart) {
+  Ir ir;
+  Graph& reads = ir.create_graph(
+      "reads",
+      [](Graph&, Tensor x) {
+        const Tensor y = x * x;
+        return head_(x) * head_(y);
+      },
+      f32_spec({4}));
+  const GradGraphInfo info = autodiff(reads);
+  verify(ir);
+  EXPECT_EQ(reads.outputs().size(), 2u);  // and y's head; x's is taken again
+  std::vector<std::string> types;
+  for (const Op& op : info.graph().ops()) types.push_back(op.def->type);
+  EXPECT_EQ(types, (std::vector<std::string>{"Mul", "HeadInplace", "Mul", "Mul", "Concat", "Mul",
+                                             "Concat", "Mul", "Mul", "Add", "Add"}));
+
+  Graph& writes = ir.create_graph(
+      "writes",
+      [](Graph&, Tensor x) {
+        const Tensor y = x * x;
+        ops::exp_(head_(y));
+        return y;
+      },
+      f32_spec({4}));
+  std::string error = usage_error([&] { autodiff(writes); });
+  EXPECT_NE(error.find("a view of a part of another tensor, which has no gradient"),
+            std::string::npos)
+      << error;
+  error = usage_error([&] {
+    autodiff(reads, {.grads_required = Tensors{reads.handle(reads.ops()[1].outputs[0])}});
+  });
+  EXPECT_NE(error.find("is a view of a part of another tensor; require the gradient of that one"),
+            std::string::npos)
+      << error;
 }
 
 TEST(AutodiffInPlace, OverwrittenValueIsAnErrorAndChangesNothing) {

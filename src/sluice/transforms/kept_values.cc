@@ -10,10 +10,6 @@ namespace {
 
 using Side = GraphEditor::Placement::Side;
 
-Tensor in_shape(const Tensor& t, const Shape& shape) {
-  return t.shape() == shape ? t : ops::reshape(t, shape);
-}
-
 // The version of a tensor's storage just before or after an op that has the tensor among its
 // operands.
 int64_t version_at(const Graph& graph, const Op& op, Side side, TensorId t) {
@@ -32,6 +28,10 @@ bool overwrites(const Op& op, const Graph& graph, TensorId t) {
 }
 
 }  // namespace
+
+Tensor in_shape(const Tensor& t, const Shape& shape) {
+  return t.shape() == shape ? t : ops::reshape(t, shape);
+}
 
 KeptValues::KeptValues(Graph& forward, Graph& gradient)
     : forward_(forward),

@@ -12,6 +12,9 @@
 
 namespace sluice::transforms {
 
+/// `t`, reshaped if it has another shape.
+Tensor in_shape(const Tensor& t, const Shape& shape);
+
 /// Forward values as tensors of the gradient graph: inputs for those that must cross, views of such
 /// inputs, and copies of constants. The forward graph is left as it is until finish(), except for
 /// ops at its end.

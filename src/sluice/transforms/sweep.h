@@ -1,0 +1,92 @@
+#pragma once
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sluice/transforms/differentiate.h"
+#include "sluice/transforms/kept_values.h"
+
+namespace sluice::transforms {
+
+Tensor zeros(Graph& graph, const TensorSpec& spec, std::string name);
+
+/// The sweep over one graph, from its results to its inputs.
+class Sweep {
+ public:
+  Sweep(Graph& forward, const GradRequest& request, const GradGraphs& called,
+        const std::set<GraphId>& given, Dependence& dependence);
+
+  GradGraphInfo run();
+
+ private:
+  friend class OpGradients;
+
+  bool needs(const Operand& operand) const {
+    return active_.at(value_read(forward_, operand)) &&
+           is_float(forward_.spec(operand.tensor).dtype) && !is_detached(forward_, operand.tensor);
+  }
+  std::string name_of_value(const Value& v) const;
+  void contribute(TensorId handle, const Value& value, Tensor gradient);
+  void add_to(const Value& value, const Tensor& gradient);
+  /// The gradient of an output in the output's shape; an empty handle if there is none.
+  Tensor gradient_of(const Op& op, size_t output);
+  void visit(const Op& op);
+  void check_repeat(const Op& op) const;
+  void check_partial_writes(const Op& op);
+  void pass_references(const Op& op);
+  void differentiate_op(const Op& op);
+  void differentiate_call(const Op& op);
+  void differentiate_branch(const Op& op);
+  /// Arguments of a gradient graph for a forward graph whose operands start at `first`.
+  Tensors arguments(const Op& op, const GradGraphInfo& info, size_t first);
+  void check_complete(const Op& op, const GradGraphInfo& info, size_t first);
+  std::vector<ExpectedConnection> make_outputs();
+
+  Graph& forward_;
+  const GradRequest& request_;
+  const GradGraphs& called_;
+  const std::set<GraphId>& given_;
+  Dependence& dependence_;
+  Graph& gradient_;
+  KeptValues kept_;
+  ValueTable<Tensor> gradients_;  ///< In the shape of the storage's root.
+  ValueTable<char> active_;       ///< Depends on something whose gradient is required.
+};
+
+/// What a gradient rule sees of one forward op.
+class OpGradients : public GradContext {
+ public:
+  OpGradients(Sweep& sweep, const Op& op, Tensors grads)
+      : sweep_(sweep), op_(op), grads_(std::move(grads)) {
+    for (const Operand& o : op.inputs) in_.push_back(sweep.forward_.spec(o.tensor));
+    for (const TensorId t : op.outputs) out_.push_back(sweep.forward_.spec(t));
+  }
+
+  OpView op() const override { return {*op_.def, op_.attrs, in_, out_}; }
+  Graph& graph() override { return sweep_.gradient_; }
+  Tensor input(int i) override {
+    const Operand& o = op_.inputs[static_cast<size_t>(i)];
+    return sweep_.kept_.get(o.tensor, o.version, op_);
+  }
+  Tensor output(int i) override {
+    const auto j = static_cast<size_t>(i);
+    return sweep_.kept_.get(op_.outputs[j], value_made(sweep_.forward_, op_, j).version, op_);
+  }
+  Tensor grad(int i) override {
+    const auto j = static_cast<size_t>(i);
+    if (!grads_[j].valid()) grads_[j] = zeros(sweep_.gradient_, out_[j], "no_gradient");
+    return grads_[j];
+  }
+  bool has_grad(int i) const override { return grads_[static_cast<size_t>(i)].valid(); }
+  bool needs(int i) const override { return sweep_.needs(op_.inputs[static_cast<size_t>(i)]); }
+  Tensor forward(const KeptValues::Function& f) override { return sweep_.kept_.compute(op_, f); }
+
+ private:
+  Sweep& sweep_;
+  const Op& op_;
+  Tensors grads_;
+  std::vector<TensorSpec> in_;
+  std::vector<TensorSpec> out_;
+};
+
+}  // namespace sluice::transforms

@@ -1,0 +1,290 @@
+"""The command line's contract: exit codes, help, --json, budgets, bits, files and signals.
+
+SLUICE_CLI names the program. Runs are short and use generated digits.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+PROGRAM = os.environ["SLUICE_CLI"]
+COMMANDS = ["train", "eval", "plan", "bench", "inspect", "doctor"]
+SHORT = ["--synthetic", "--steps", "30", "--width", "64"]
+RECORD_KEYS = ["loss", "accuracy", "steps", "samples_per_second", "planned_bytes", "measured_bytes", "digest",
+               "compile_seconds"]
+
+
+def sluice(*arguments, env=None):
+    return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          env={**os.environ, **(env or {})}, timeout=240)
+
+
+class CliTest(unittest.TestCase):
+    def expect_code(self, code, *arguments, env=None):
+        result = sluice(*arguments, env=env)
+        self.assertEqual(result.returncode, code, f"{arguments}\n{result.stdout}\n{result.stderr}")
+        return result
+
+    def expect_error(self, code, kind, part, *arguments, env=None):
+        """The run ends with `code` and "error (kind): ... part ..." on stderr, with nothing on stdout."""
+        result = self.expect_code(code, *arguments, env=env)
+        self.assertIn(f"error ({kind}): ", result.stderr)
+        self.assertIn(part, result.stderr)
+        self.assertEqual(result.stdout, "")
+
+    def record(self, *arguments, env=None):
+        return json.loads(self.expect_code(0, *arguments, "--json", env=env).stdout)
+
+
+class Start(CliTest):
+    def test_version_comes_at_once(self):
+        times = []
+        for _ in range(10):
+            begin = time.perf_counter()
+            result = self.expect_code(0, "--version")
+            times.append(time.perf_counter() - begin)
+        self.assertRegex(result.stdout, r"^sluice \d+\.\d+\.\d+ \(\w+\)\n$")
+        self.assertLess(min(times), 0.050)
+
+
+class Usage(CliTest):
+    def test_help_is_short(self):
+        for command in [None, *COMMANDS]:
+            with self.subTest(command=command):
+                text = self.expect_code(0, *([command] if command else []), "--help").stdout
+                self.assertIn("Usage:", text)
+                self.assertLess(len(text.splitlines()), 25)
+
+    def test_list(self):
+        self.assertIn("mnist", self.expect_code(0, "--list").stdout)
+
+    def test_wrong_words(self):
+        for arguments in [[], ["nosuch"], ["train", "nosuch"], ["train", "mnist", "--nosuch"], ["inspect"],
+                          ["train", "mnist", "--steps", "x"], ["train", "mnist", "--log-level", "loud"],
+                          ["train", "mnist", "--offload", "weights"]]:
+            with self.subTest(arguments=arguments):
+                self.expect_code(2, *arguments)
+
+    def test_wrong_values(self):
+        for flag, value, part in [("--memory", "12Q", "'12Q' is not a number of bytes"), ("--layers", 0, "--layers"),
+                                  ("--width", 0, "--width"), ("--dropout", 1, "--dropout"), ("--lr", 0, "--lr"),
+                                  ("--micro-batch", 0, "--micro-batch"), ("--threads", -1, "--threads"),
+                                  ("--epochs", -1, "--epochs"), ("--optimizer", "sdg", "'sdg' is not one of"),
+                                  ("--disable", "nosuch", "there is no pass 'nosuch'"),
+                                  ("--disable", "offsets", "'offsets' is not optional")]:
+            with self.subTest(flag=flag):
+                self.expect_error(2, "usage", part, "train", "mnist", "--synthetic", flag, value)
+
+    def test_wrong_instruction_set(self):
+        self.expect_error(2, "usage", "SLUICE_ISA", "train", "mnist", *SHORT, env={"SLUICE_ISA": "mmx"})
+
+    def test_eval_needs_weights(self):
+        self.expect_error(2, "usage", "--weights", "eval", "mnist", "--synthetic")
+
+    def test_doctor(self):
+        self.assertIn("healthy", self.expect_code(0, "doctor").stdout)
+
+
+class Records(CliTest):
+    def test_train(self):
+        record = self.record("train", "mnist", *SHORT)
+        for key in RECORD_KEYS:
+            self.assertIn(key, record)
+        self.assertEqual(record["steps"], 30)
+        self.assertGreater(record["loss"], 0)
+        self.assertTrue(1 <= record["accuracy"] <= 100)
+        self.assertGreater(record["samples_per_second"], 0)
+        self.assertRegex(record["digest"], r"^(fma|base)-[0-9a-f]{32}$")
+        self.assertLess(record["compile_seconds"], 0.2)
+        self.assertEqual(record["planned_bytes"], record["measured_bytes"])
+
+    def test_plan_says_what_train_takes(self):
+        self.assertEqual(self.record("plan", "mnist", "--width", 64)["planned_bytes"],
+                         self.record("train", "mnist", *SHORT)["measured_bytes"])
+
+    def test_bench(self):
+        record = self.record("bench", "mnist", "--steps", 20, "--width", 64)
+        self.assertEqual(record["steps"], 20)
+        self.assertGreater(record["samples_per_second"], 0)
+
+    def test_stdout_carries_results_and_stderr_the_rest(self):
+        result = self.expect_code(0, "train", "mnist", *SHORT, "--digest")
+        self.assertRegex(result.stdout, r"(?m)^accuracy \d+\.\d\d %$")
+        self.assertRegex(result.stdout, r"(?m)^digest (fma|base)-[0-9a-f]{32}$")
+        self.assertNotIn("samples dropped", result.stdout)
+        self.assertIn("samples dropped", result.stderr)
+        self.assertNotIn("\033", result.stdout + result.stderr)
+        quiet = self.expect_code(0, "train", "mnist", *SHORT, "--log-level", "error")
+        self.assertEqual(quiet.stderr, "")
+
+    def test_divergence(self):
+        self.expect_error(6, "diverged", "step", "train", "mnist", *SHORT, "--lr", "1e30")
+
+
+class Memory(CliTest):
+    def test_to_the_byte(self):
+        planned = self.record("plan", "mnist", "--width", 64)["planned_bytes"]
+        record = self.record("train", "mnist", *SHORT, "--memory", planned)
+        self.assertEqual(record["planned_bytes"], planned)
+        self.assertEqual(record["measured_bytes"], planned)
+        for command in ("train", "plan", "bench"):
+            arguments = ["mnist", "--width", 64, "--memory", planned - 1]
+            result = self.expect_code(4, command, *arguments)
+            self.assertEqual(result.stdout, "")
+            self.assertIn(f"needs {planned} bytes, its budget is {planned - 1}", result.stderr)
+            smallest = re.search(r"smallest budget found: (\d+) bytes; live-set bound: (\d+) bytes", result.stderr)
+            self.assertIsNotNone(smallest, result.stderr)
+            self.assertEqual(int(smallest[1]), planned)
+            self.assertLessEqual(int(smallest[2]), planned)
+            self.assertRegex(result.stderr, r"held at the peak:\n +\d+ B  \w+ fc\.0\.weight")
+
+    def test_units(self):
+        self.expect_code(4, "plan", "mnist", "--memory", "512K")
+        self.expect_code(0, "plan", "mnist", "--memory", "64M")
+
+
+class Bits(CliTest):
+    FLAGS = ["train", "mnist", *SHORT, "--dropout", "0.1", "--optimizer", "adam", "--lr", "0.001"]
+
+    @classmethod
+    def setUpClass(cls):
+        cls.plain = json.loads(sluice(*cls.FLAGS, "--json").stdout)
+
+    def expect_same_bits(self, *arguments, env=None):
+        record = self.record(*self.FLAGS, *arguments, env=env)
+        for key in ("digest", "loss", "accuracy"):
+            self.assertEqual(record[key], self.plain[key], arguments)
+
+    def test_again(self):
+        self.expect_same_bits()
+
+    def test_threads(self):
+        for threads in (1, 2, 3):
+            with self.subTest(threads=threads):
+                self.expect_same_bits("--threads", threads)
+
+    def test_instruction_sets(self):
+        available = re.search(r"instruction sets +([\w ]+)\(", sluice("doctor").stdout)[1].split()
+        for isa in available:
+            if isa != "base":  # Without FMA instructions the same bits take too long here; isa_test has it.
+                with self.subTest(isa=isa):
+                    self.expect_same_bits(env={"SLUICE_ISA": isa})
+
+    def test_passes(self):
+        names = re.findall(r"(?m)^pass (\S+) ", self.expect_code(0, "plan", "mnist").stdout)
+        self.assertIn("inline", names)
+        optional = [n for n in names if sluice("plan", "mnist", "--disable", n).returncode == 0]
+        self.assertGreaterEqual(len(optional), 2)
+        for name in optional:
+            with self.subTest(disabled=name):
+                self.expect_same_bits("--disable", name)
+
+    def test_budgets(self):
+        for memory in (self.plain["planned_bytes"], "64M"):
+            with self.subTest(memory=memory):
+                self.expect_same_bits("--memory", memory)
+
+    def test_another_seed_is_another_run(self):
+        self.assertNotEqual(self.record(*self.FLAGS, "--seed", 1)["digest"], self.plain["digest"])
+
+
+class Files(CliTest):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return Path(self.folder.name) / name
+
+    def test_save_then_eval(self):
+        weights = self.path("w.safetensors")
+        trained = self.record("train", "mnist", *SHORT, "--save", weights)
+        evaluated = self.record("eval", "mnist", "--synthetic", "--width", 64, "--weights", weights)
+        self.assertEqual(evaluated["accuracy"], trained["accuracy"])
+        self.assertEqual([p.name for p in self.path("").iterdir()], ["w.safetensors"])
+        self.assertIn("fc.0.weight", self.expect_code(0, "inspect", weights).stdout)
+
+    def test_weights_of_another_shape(self):
+        weights = self.path("w.safetensors")
+        self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)
+        self.expect_error(3, "bad file", "fc.0", "eval", "mnist", "--synthetic", "--width", 32, "--weights", weights)
+
+    def test_missing_files(self):
+        missing = self.path("missing.safetensors")
+        self.expect_error(5, "input/output", str(missing), "eval", "mnist", "--synthetic", "--weights", missing)
+        self.expect_error(5, "input/output", str(missing), "inspect", missing)
+        self.expect_error(5, "input/output", "train-images-idx3-ubyte", "train", "mnist", "--data", self.folder.name)
+        self.expect_error(5, "input/output", "cannot create", "train", "mnist", *SHORT, "--log-level", "error",
+                          "--save", self.path("no/such/folder"))
+
+    def test_damaged_files(self):
+        weights = self.path("w.safetensors")
+        self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)
+        weights.write_bytes(weights.read_bytes()[:-1])
+        self.expect_error(3, "bad file", weights.name, "eval", "mnist", *SHORT[:1], "--width", 64, "--weights", weights)
+        self.expect_error(3, "bad file", weights.name, "inspect", weights)
+        for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+            self.path(f"{part}-ubyte").write_bytes(b"\0\0\x08\x03" + b"\0" * 12)
+        self.expect_error(3, "bad file", "idx", "train", "mnist", "--data", self.folder.name)
+        plan = self.path("a.plan")
+        plan.write_text("executable\nnonsense\n")
+        self.expect_error(3, "bad file", "a.plan", "plan", "--check", plan)
+        problem = self.path("a.csv")
+        problem.write_text("id,lower,upper,size\na,0,1\n")
+        self.expect_error(3, "bad file", "a.csv", "plan", "--problem", problem)
+
+    def test_a_plan_parses_back_and_is_proved(self):
+        plan = self.path("a.plan")
+        plan.write_text(self.expect_code(0, "plan", "mnist", "--full").stdout)
+        self.assertIn("proved", self.expect_code(0, "plan", "--check", plan).stdout)
+        self.assertEqual(self.expect_code(0, "inspect", plan).stdout.splitlines()[0],
+                         self.expect_code(0, "plan", "mnist").stdout.splitlines()[0])
+
+    def test_a_planner_problem(self):
+        problem = self.path("a.csv")
+        problem.write_text("id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n")
+        solution = self.expect_code(0, "plan", "--problem", problem, "--capacity", 8)
+        self.assertEqual(solution.stdout.splitlines()[0], "id,lower,upper,size,offset")
+        self.assertIn("height 8", solution.stderr)
+        self.expect_code(4, "plan", "--problem", problem, "--capacity", 7)
+
+
+class Signals(CliTest):
+    def stop(self, number, *arguments):
+        """Ends a long training by signal once it has begun; returns its exit code and stderr."""
+        process = subprocess.Popen([PROGRAM, "train", "mnist", "--synthetic", "--steps", "10000000", "--width", "16",
+                                    *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        seen = ""
+        while "samples/s" not in seen:  # The first line of progress: steps are running.
+            line = process.stderr.readline()
+            self.assertNotEqual(line, "", f"the run ended: {seen}")
+            seen += line
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=60)
+        return process.returncode, seen + rest
+
+    def test_saves_and_says_so(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                weights = Path(folder) / f"{number}.safetensors"
+                code, text = self.stop(number, "--save", weights)
+                self.assertEqual(code, 75, text)
+                self.assertIn("stopped by signal", text)
+                self.assertIn(str(weights), text)
+                self.expect_code(0, "eval", "mnist", "--synthetic", "--width", 16, "--weights", weights)
+
+    def test_without_a_file_nothing_is_saved(self):
+        code, text = self.stop(signal.SIGINT)
+        self.assertEqual(code, 128 + signal.SIGINT, text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,429 @@
+#include "random_graph.h"
+
+#include <algorithm>
+
+#include "random_graph_ops.h"
+#include "sluice/ir/builtin.h"
+#include "sluice/ir/call.h"
+#include "sluice/ir/print.h"
+#include "sluice/ops/ops.h"
+#include "sluice/transforms/accumulation.h"
+#include "sluice/transforms/autodiff.h"
+#include "sluice/transforms/recompute.h"
+
+namespace sluice::property {
+namespace {
+
+constexpr int kDeepest = 3;
+
+bool writes_by_reference(const Graph& g) {
+  const Tensors inputs = g.inputs();
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [&](const Tensor& t) { return g.info(t).pass == Pass::kByReference; });
+}
+
+bool has_effects(const Graph& g) {
+  const Ir ir = g.ir();
+  return std::any_of(g.ops().begin(), g.ops().end(), [&](const Op& op) {
+    return !op.effects.empty() ||
+           std::any_of(op.callees.begin(), op.callees.end(),
+                       [&](GraphId id) { return has_effects(ir.graph(id)); });
+  });
+}
+
+class Generator {
+ public:
+  explicit Generator(const Recipe& recipe) : recipe_(recipe) {}
+
+  RandomProgram run() {
+    const Seed key = fold(Seed{0x51u, 0x1ceu}, recipe_.seed);
+    Dice dice(key);
+    large_ = dice.one_in(16);
+    const int length = 3 + dice(38);
+    grow_entry(out_.ir.main_graph(), {}, key, length);
+    out_.runs = {"main", "main"};
+    if (dice.one_in(4)) {
+      Graph& eval = out_.ir.entry_graph("eval");
+      Tensors shared;
+      for (const Tensor& v : out_.ir.main_graph().variables()) {
+        if (!dice.one_in(3)) shared.push_back(out_.ir.share_variable(v, eval));
+      }
+      grow_entry(eval, shared, fold(key, "eval"), 2 + dice(8));
+      out_.runs = {"main", "eval", "main"};
+    }
+    count();
+    return std::move(out_);
+  }
+
+ private:
+  void grow_entry(Graph& graph, Tensors values, Seed key, int length) {
+    Scope s{graph, std::move(values)};
+    s.largest = large_ ? 160 : 5;
+    Dice dice(fold(key, "roots"));
+    const int variables = 1 + dice(4);
+    for (int i = 0; i < variables; ++i) {
+      const TensorSpec spec{random_shape(dice, s.largest), f32, {}};
+      s.values.push_back(
+          graph.variable(random_array(spec, static_cast<uint64_t>(dice(1000))), "w"));
+    }
+    if (dice.one_in(2)) s.values.push_back(graph.variable(random_array({{2}, u32, {}}, 7), "seed"));
+    read_stream(s, dice);
+    grow(s, fold(key, "body"), length);
+    write_stream(s, dice, s.any(dice));
+    write_stream(s, dice, s.values.back());
+  }
+
+  void grow(Scope& s, Seed key, int length) {
+    for (int i = 0; i < length; ++i) {
+      const Seed own = fold(key, static_cast<uint64_t>(i));
+      const uint64_t name = uint64_t{own.hi} << 32 | own.lo;
+      if (recipe_.skipped.contains(name)) continue;
+      out_.decisions.push_back(name);
+      decide(s, own);
+    }
+  }
+
+  void decide(Scope& s, Seed key) {
+    Dice dice(fold(key, "kind"));
+    const int kind = dice(100);
+    const bool deeper = s.depth < kDeepest;
+    if (kind < 12 && deeper) return call(s, dice, key);
+    if (kind < 20 && deeper && !s.differentiable) return repeat(s, dice, key);
+    if (kind < 25 && deeper) return conditional(s, dice, key);
+    if (kind < 31 && s.depth == 0) return gradient(s, dice, key);
+    if (kind < 36 && !s.in_branch && !s.differentiable) return read_stream(s, dice);
+    if (kind < 41 && !s.in_branch && !s.differentiable)
+      return write_stream(s, dice, *s.find(dice, [](const Tensor&) { return true; }));
+    out_.contents.updates += add_plain_op(s, dice);
+  }
+
+  // --- streams ------------------------------------------------------------------------------------
+
+  void read_stream(Scope& s, Dice& dice) {
+    if (inputs_.empty() || dice.one_in(2)) {
+      const TensorSpec spec =
+          dice.one_in(3) ? TensorSpec{random_shape(dice, s.largest), f32, {}} : s.any(dice).spec();
+      inputs_.push_back(out_.ir.h2d_stream(spec, "in"));
+    }
+    s.add(s.graph.host_load(inputs_[static_cast<size_t>(dice(static_cast<int>(inputs_.size())))]));
+  }
+
+  void write_stream(Scope& s, Dice& dice, const Tensor& t) {
+    for (const D2hStream& stream : outputs_) {
+      if (stream.spec == t.spec() && dice.one_in(2)) return s.graph.host_store(stream, t);
+    }
+    outputs_.push_back(s.graph.host_store(t, "out"));
+  }
+
+  // --- calls --------------------------------------------------------------------------------------
+
+  // A fresh scope in which graph inputs stand for some tensors of `s`.
+  Scope open(const Scope& s, Graph& graph) {
+    Scope inner{graph, {}};
+    inner.depth = s.depth + 1;
+    inner.differentiable = s.differentiable;
+    inner.in_branch = s.in_branch;
+    inner.largest = s.largest;
+    return inner;
+  }
+
+  bool tame(const Tensor& t) const {
+    return t.dtype() == f32 || t.dtype() == i32 || t.dtype() == u32 || t.dtype() == boolean;
+  }
+
+  // Inputs for `count` tensors of `s`, the first of them float32, as arguments of a new graph.
+  Tensors add_inputs(const Scope& s, Scope& inner, Dice& dice, int count, bool references) {
+    Tensors arguments;
+    for (int i = 0; i < count; ++i) {
+      const Tensor t =
+          i == 0 ? s.any(dice) : *s.find(dice, [&](const Tensor& v) { return tame(v); });
+      const bool by_reference = references && t.dtype() == f32 && dice.one_in(3);
+      inner.values.push_back(
+          inner.graph.input(t.spec(), "x", by_reference ? Pass::kByReference : Pass::kByValue));
+      arguments.push_back(t);
+    }
+    return arguments;
+  }
+
+  // Arguments for a graph that exists: what is written by reference may neither be a constant nor given twice.
+  Tensors arguments_for(Scope& s, Dice& dice, const Graph& graph, const Tensors& wanted = {}) {
+    Tensors arguments;
+    std::vector<int32_t> written;
+    for (size_t i = 0; i < graph.input_ids().size(); ++i) {
+      const TensorInfo& input = graph.info(graph.input_ids()[i]);
+      Tensor t = i < wanted.size() ? wanted[i] : s.with_spec(dice, input.spec);
+      if (input.pass == Pass::kByReference) {
+        const int32_t storage = s.graph.info(t).storage;
+        if (s.is_constant(t) || std::find(written.begin(), written.end(), storage) != written.end())
+          t = ops::identity(t);
+        written.push_back(s.graph.info(t).storage);
+      }
+      arguments.push_back(t);
+    }
+    return arguments;
+  }
+
+  void add_results(Scope& s, const Tensors& results) {
+    s.values.insert(s.values.end(), results.begin(), results.end());
+  }
+
+  void call(Scope& s, Dice& dice, Seed key) {
+    std::vector<Graph*> known;
+    for (Graph* g : callables_) {
+      if (usable(s, *g)) known.push_back(g);
+    }
+    Graph* graph = nullptr;
+    Tensors wanted;
+    if (!known.empty() && !dice.one_in(3)) {
+      graph = known[static_cast<size_t>(dice(static_cast<int>(known.size())))];
+    } else {
+      graph = &out_.ir.create_empty_graph("sub");
+      Scope inner = open(s, *graph);
+      wanted = add_inputs(s, inner, dice, 1 + dice(4), true);
+      grow(inner, fold(key, "callee"), 1 + dice(6));
+      const int outputs = dice(4);
+      for (int i = 0; i < outputs; ++i)
+        graph->add_output(*inner.find(dice, [&](const Tensor& t) { return tame(t); }));
+      finish(s, *graph);
+    }
+    out_.contents.by_reference += writes_by_reference(*graph);
+    ++out_.contents.calls;
+    add_results(s, ops::call(s.graph, *graph, arguments_for(s, dice, *graph, wanted)));
+  }
+
+  // Height of a graph: how many calls deep it goes.
+  int height(const Graph& g) const {
+    int most = 0;
+    for (const Op& op : g.ops()) {
+      for (const GraphId id : op.callees) most = std::max(most, 1 + height(out_.ir.graph(id)));
+    }
+    return most;
+  }
+
+  bool usable(const Scope& s, const Graph& g) const {
+    if (s.in_branch && has_effects(g)) return false;
+    if (s.differentiable && differentiable_.count(g.id()) == 0) return false;
+    return s.depth + 1 + height(g) <= kDeepest + 3;
+  }
+
+  void finish(const Scope& s, Graph& graph) {
+    callables_.push_back(&graph);
+    if (s.differentiable) differentiable_.insert(graph.id());
+  }
+
+  void repeat(Scope& s, Dice& dice, Seed key) {
+    Graph& graph = out_.ir.create_empty_graph("body");
+    Scope inner = open(s, graph);
+    const int carried = dice(4);
+    Tensors wanted = add_inputs(s, inner, dice, carried, false);
+    const Tensors more = add_inputs(s, inner, dice, 1 + dice(3), true);
+    wanted.insert(wanted.end(), more.begin(), more.end());
+    ops::RepeatOptions options;
+    if (dice.one_in(2)) {
+      options.iteration = graph.input({{}, i32, {}}, "iteration");
+      inner.values.push_back(options.iteration);
+      inner.values.push_back(ops::cast(options.iteration, f32) * 0.5);
+    }
+    const bool reused = dice.one_in(4);
+    grow(inner, fold(key, "body"), 1 + dice(6));
+    Tensors outputs;
+    for (int k = 0; k < carried; ++k) {
+      const TensorSpec spec = graph.inputs()[static_cast<size_t>(k)].spec();
+      Tensor next = inner.with_spec(dice, spec);
+      if (spec.dtype == f32 && !dice.one_in(4))
+        next =
+            inner.add(ops::clip(next * 0.5 + inner.with_spec(dice, spec), {.min = -4, .max = 4}));
+      outputs.push_back(next);
+    }
+    graph.set_outputs(outputs);
+    if (reused && !options.iteration.valid()) finish(s, graph);
+    constexpr int kTrips[] = {0, 1, 2, 5, 5, 3};
+    const int64_t trips = kTrips[dice(6)];
+    Tensors arguments = arguments_for(s, dice, graph, [&] {
+      Tensors w = wanted;
+      if (options.iteration.valid()) w.push_back(options.iteration);  // Its place; taken out below.
+      return w;
+    }());
+    if (options.iteration.valid()) arguments.pop_back();
+    out_.contents.by_reference += writes_by_reference(graph);
+    ++out_.contents.repeats;
+    add_results(s, ops::repeat(s.graph, graph, trips, arguments, {}, options));
+  }
+
+  void conditional(Scope& s, Dice& dice, Seed key) {
+    const Tensor a = ops::mean(ops::detach(s.any(dice)));
+    const Tensor condition =
+        dice.one_in(4) ? s.graph.constant(HostTensor::of<bool>({}, boolean, {dice.one_in(2)}))
+                       : ops::greater(a, ops::scalar_like(a, dice.real(-0.5, 0.5)));
+    std::vector<TensorSpec> specs;
+    const int count = 1 + dice(2);
+    for (int i = 0; i < count; ++i) specs.push_back(s.any(dice).spec());
+    const auto branch = [&](const char* name, Tensors& arguments) -> Graph& {
+      Graph& graph = out_.ir.create_empty_graph(name);
+      Scope inner = open(s, graph);
+      inner.in_branch = true;
+      arguments = add_inputs(s, inner, dice, 1 + dice(3), false);
+      grow(inner, fold(key, name), 1 + dice(4));
+      for (const TensorSpec& spec : specs) graph.add_output(inner.with_spec(dice, spec));
+      finish(s, graph);
+      return graph;
+    };
+    Tensors then_arguments, else_arguments;
+    Graph& then_graph = branch("then", then_arguments);
+    Graph& else_graph = dice.one_in(5) ? then_graph : branch("else", else_arguments);
+    if (&then_graph == &else_graph) else_arguments = arguments_for(s, dice, then_graph);
+    ++out_.contents.conditionals;
+    add_results(s, ops::conditional(s.graph, condition, then_graph, else_graph, then_arguments,
+                                    else_arguments));
+  }
+
+  // --- gradients ----------------------------------------------------------------------------------
+
+  // A graph, its gradient (with accumulation or recomputation at times), their calls, and an update of what was given.
+  void gradient(Scope& s, Dice& dice, Seed key) {
+    Graph& forward = out_.ir.create_empty_graph("forward");
+    Scope inner = open(s, forward);
+    inner.differentiable = true;
+    Tensors wanted;
+    const int count = 1 + dice(3);
+    for (int i = 0; i < count; ++i) {
+      wanted.push_back(s.any(dice));
+      inner.values.push_back(forward.input(wanted.back().spec(), "x"));
+    }
+    grow(inner, fold(key, "forward"), 2 + dice(8));
+    forward.add_output(ops::mean(ops::tanh(inner.any(dice))));
+    if (dice.one_in(2)) forward.add_output(inner.any(dice));
+    const int mode = dice(4);
+    if (mode == 0) return accumulated(s, dice, forward, wanted);
+    std::optional<transforms::GradGraphInfo> info;
+    try {
+      info = transforms::autodiff(forward, {.unreachable = transforms::Unreachable::kZeros});
+      if (mode == 1) info = transforms::recompute_graph(*info).info;
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::kUsage) throw;
+      return;  // A value is overwritten before its gradient needs it.
+    }
+    const CallSiteInfo call =
+        ops::call_with_info(s.graph, forward, arguments_for(s, dice, forward, wanted));
+    const CallSiteInfo back =
+        ops::call_with_info(s.graph, info->graph(), seeds(s, dice, *info), info->inputs_dict(call));
+    ++out_.contents.gradients;
+    add_results(s, call.outputs());
+    add_results(s, back.outputs());
+    for (const auto& [parent, grad] :
+         ordered(info->fwd_parent_ins_to_grad_parent_outs(call, back))) {
+      if (s.is_constant(parent)) continue;
+      s.values.push_back(ops::scaled_add_(parent, grad, 1.0, -0.125));
+      ++out_.contents.updates;
+    }
+  }
+
+  static std::vector<std::pair<Tensor, Tensor>> ordered(
+      const std::unordered_map<Tensor, Tensor>& map) {
+    std::vector<std::pair<Tensor, Tensor>> list(map.begin(), map.end());
+    std::sort(list.begin(), list.end(),
+              [](const auto& a, const auto& b) { return a.first.id() < b.first.id(); });
+    return list;
+  }
+
+  Tensors seeds(Scope& s, Dice& dice, const transforms::GradGraphInfo& info) {
+    Tensors grads;
+    for (const auto& c : info.expected_inputs()) {
+      if (c.type == transforms::Connection::kFwdGrad)
+        grads.push_back(s.with_spec(dice, c.fwd_tensor.spec()));
+    }
+    return grads;
+  }
+
+  // Two micro-batches in a loop, then the update by their mean gradient.
+  void accumulated(Scope& s, Dice& dice, Graph& forward, const Tensors& wanted) {
+    std::optional<transforms::AccumulationResult> result;
+    try {
+      result = transforms::autodiff_with_accumulation(
+          forward, forward.inputs(), {}, {.unreachable = transforms::Unreachable::kZeros});
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::kUsage) throw;
+      return;
+    }
+    const auto& info = result->info;
+    Graph& step = out_.ir.create_empty_graph("micro_batch");
+    Scope inner = open(s, step);
+    Tensors given;
+    for (const Tensor& t : forward.inputs()) given.push_back(step.input(t.spec(), "x"));
+    inner.values = given;
+    Tensors accumulators;
+    for (const auto& a : result->added)
+      accumulators.push_back(step.input(a.spec, a.name, Pass::kByReference));
+    if (!s.in_branch && dice.one_in(2)) read_stream(inner, dice);
+    given[0] = inner.with_spec(dice, given[0].spec());
+    const CallSiteInfo call = ops::call_with_info(step, forward, given);
+    TensorMap connections = info.inputs_dict(call);
+    for (size_t i = 0; i < accumulators.size(); ++i)
+      connections.emplace_back(result->added[i].input, accumulators[i]);
+    const Tensors grads = seeds(inner, dice, info);
+    ops::call(step, info.graph(), grads, connections);
+    if (dice.one_in(2)) write_stream(inner, dice, call.outputs()[0]);
+    Tensors arguments = arguments_for(s, dice, forward, wanted);
+    Tensors state;
+    for (const auto& a : result->added) {
+      state.push_back(s.graph.variable(a.spec, Initializer::constant(0), "state"));
+      ops::accumulator_zero_(state.back());
+    }
+    arguments.insert(arguments.end(), state.begin(), state.end());
+    ops::repeat(s.graph, step, 1 + dice(3), arguments);
+    ++out_.contents.gradients;
+    ++out_.contents.repeats;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (!s.is_constant(wanted[i]))
+        s.values.push_back(ops::scaled_add_(wanted[i], state[i + 1], 1.0, -0.25));
+      ++out_.contents.updates;
+    }
+  }
+
+  void count() {
+    for (GraphId id = 0; id < out_.ir.graph_count(); ++id) {
+      for (const Op& op : out_.ir.graph(id).ops()) {
+        ++out_.contents.ops;
+        out_.contents.random_ops += op.def == &ops::dropout_def() ||
+                                    op.def == &ops::random_normal_def() ||
+                                    op.def == &ops::random_uniform_def();
+      }
+    }
+    out_.contents.streams = out_.ir.stream_count();
+    out_.contents.entries = static_cast<int>(out_.ir.entries().size());
+  }
+
+  const Recipe& recipe_;
+  RandomProgram out_;
+  bool large_ = false;
+  std::vector<H2dStream> inputs_;
+  std::vector<D2hStream> outputs_;
+  std::vector<Graph*> callables_;
+  std::set<GraphId> differentiable_;
+};
+
+}  // namespace
+
+Contents& Contents::operator+=(const Contents& o) {
+  ops += o.ops;
+  calls += o.calls;
+  by_reference += o.by_reference;
+  repeats += o.repeats;
+  conditionals += o.conditionals;
+  gradients += o.gradients;
+  updates += o.updates;
+  streams += o.streams;
+  random_ops += o.random_ops;
+  entries += o.entries;
+  return *this;
+}
+
+RandomProgram random_program(const Recipe& recipe) { return Generator(recipe).run(); }
+
+std::string text(const Ir& ir) {
+  std::string result;
+  for (GraphId id = 0; id < ir.graph_count(); ++id) result += print_schedule(ir.graph(id)) + "\n";
+  return result;
+}
+
+}  // namespace sluice::property

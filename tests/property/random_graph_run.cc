@@ -1,0 +1,202 @@
+#include "random_graph_run.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "random_graph_ops.h"
+#include "sluice/exe/checker.h"
+#include "sluice/interp/interpreter.h"
+#include "sluice/ir/builtin.h"
+
+namespace sluice::property {
+namespace {
+
+// Entries of each stream that a graph uses.
+std::map<int32_t, int64_t> stream_counts(const Graph& graph) {
+  std::map<int32_t, int64_t> counts;
+  const Ir ir = graph.ir();
+  for (const Op& op : graph.ops()) {
+    for (const Effect& e : op.effects) {
+      if (e.kind == Effect::Kind::kStreamRead || e.kind == Effect::Kind::kStreamWrite)
+        ++counts[e.id];
+    }
+    if (op.callees.empty()) continue;
+    const int64_t times =
+        op.def == &builtin::loop() ? from_attrs<builtin::LoopOptions>(op.attrs).trips : 1;
+    for (const auto& [stream, count] : stream_counts(ir.graph(op.callees[0])))
+      counts[stream] += times * count;
+  }
+  return counts;
+}
+
+Graph& entry_of(const RandomProgram& program, const std::string& name) {
+  return program.ir.graph(program.ir.entries().at(name));
+}
+
+uint64_t feed_seed(size_t run, int32_t stream, int64_t entry) {
+  return (run * 100 + static_cast<uint64_t>(stream)) * 1000 + static_cast<uint64_t>(entry) + 5000;
+}
+
+std::string label(size_t run, const Ir& ir, int32_t stream, int64_t entry) {
+  return fmt::format("run {}, stream '{}' entry {}", run, ir.stream(stream).name, entry);
+}
+
+// All variables, by a handle of each.
+std::vector<Tensor> variables(const RandomProgram& program) {
+  std::vector<Tensor> all;
+  std::set<const VariableInfo*> seen;
+  for (const auto& [name, id] : program.ir.entries()) {
+    for (const Tensor& t : program.ir.graph(id).variables()) {
+      if (seen.insert(t.graph().info(t).variable.get()).second) all.push_back(t);
+    }
+  }
+  return all;
+}
+
+std::vector<std::byte> entries_of(const Ir& ir, size_t run, int32_t stream, int64_t count) {
+  std::vector<std::byte> bytes;
+  for (int64_t k = 0; k < count; ++k) {
+    const HostTensor entry = random_array(ir.stream(stream).spec, feed_seed(run, stream, k));
+    bytes.insert(bytes.end(), entry.bytes().begin(), entry.bytes().end());
+  }
+  return bytes;
+}
+
+TensorSpec array_spec(const TensorSpec& spec, int64_t count) {
+  if (count == 1) return spec;
+  std::vector<int64_t> dims{count};
+  dims.insert(dims.end(), spec.shape.begin(), spec.shape.end());
+  return {Shape(std::move(dims)), spec.dtype, {}};
+}
+
+void run_once(Session& session, const RandomProgram& program, size_t run, const Way& way,
+              Outcome& outcome) {
+  const Ir& ir = program.ir;
+  const auto counts = stream_counts(entry_of(program, program.runs[run]));
+  std::map<int32_t, std::vector<std::byte>> arrays;
+  std::vector<StreamInput> inputs;
+  std::vector<StreamOutput> outputs;
+  for (const auto& [id, count] : counts) {
+    if (count == 0) continue;
+    const StreamInfo& info = ir.stream(id);
+    auto& bytes = arrays[id];
+    if (info.input) {
+      bytes = entries_of(ir, run, id, count);
+      inputs.push_back({H2dStream{ir.id(), id, info.name, info.spec},
+                        {array_spec(info.spec, count), bytes.data()}});
+    } else {
+      bytes.resize(static_cast<size_t>(count * info.spec.bytes()));
+      outputs.push_back({D2hStream{ir.id(), id, info.name, info.spec},
+                         {array_spec(info.spec, count), bytes.data()}});
+    }
+  }
+  Binding binding = session.bind(inputs, outputs, program.runs[run]);
+  if (way.interleaved) {
+    session.run_interleaved(binding, 77 + run);
+  } else {
+    session.run_into(binding);
+  }
+  for (const auto& [id, count] : counts) {
+    const StreamInfo& info = ir.stream(id);
+    if (info.input) continue;
+    for (int64_t k = 0; k < count; ++k) {
+      HostTensor entry(info.spec);
+      std::memcpy(entry.bytes().data(), arrays[id].data() + k * info.spec.bytes(),
+                  entry.bytes().size());
+      outcome.emplace_back(label(run, ir, id, k), std::move(entry));
+    }
+  }
+}
+
+bool same(const HostTensor& a, const HostTensor& b) {
+  if (a.same_bits(b)) return true;
+  if (a.spec() != b.spec() || a.dtype() != f32) return false;
+  const auto x = a.as<float>();
+  const auto y = b.as<float>();
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::memcmp(&x[i], &y[i], sizeof(float)) != 0 && !(std::isnan(x[i]) && std::isnan(y[i])))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string Way::text() const {
+  return fmt::format("{} threads{}, disabled: {}", threads, interleaved ? " interleaved" : "",
+                     fmt::join(disable, " "));
+}
+
+Outcome interpreted(const RandomProgram& program) {
+  const Ir& ir = program.ir;
+  Interpreter interpreter(ir, Precision::kFloat);
+  Outcome outcome;
+  for (size_t run = 0; run < program.runs.size(); ++run) {
+    const auto counts = stream_counts(entry_of(program, program.runs[run]));
+    std::vector<Feed> feeds;
+    for (const auto& [id, count] : counts) {
+      const StreamInfo& info = ir.stream(id);
+      if (!info.input) continue;
+      std::vector<HostTensor> entries;
+      for (int64_t k = 0; k < count; ++k)
+        entries.push_back(random_array(info.spec, feed_seed(run, id, k)));
+      feeds.emplace_back(H2dStream{ir.id(), id, info.name, info.spec}, std::move(entries));
+    }
+    const Collected collected = interpreter.run(program.runs[run], feeds);
+    for (const auto& [id, count] : counts) {
+      const StreamInfo& info = ir.stream(id);
+      if (info.input) continue;
+      const auto& entries = collected.entries(D2hStream{ir.id(), id, info.name, info.spec});
+      SLUICE_CHECK(static_cast<int64_t>(entries.size()) == count);
+      for (int64_t k = 0; k < count; ++k)
+        outcome.emplace_back(label(run, ir, id, k), entries[static_cast<size_t>(k)]);
+    }
+  }
+  for (const Tensor& v : variables(program))
+    outcome.emplace_back("variable '" + v.name() + "'", interpreter.read(v));
+  return outcome;
+}
+
+Outcome executed(const RandomProgram& program, const Way& way) {
+  SessionOptions options{.device = cpu_device({.threads = way.threads}), .disable = way.disable};
+  Session session(program.ir, options);
+  const auto violations = exe::check(session.executable());
+  if (!violations.empty())
+    fail(ErrorKind::kInternal, "[{}] {}", violations[0].rule, violations[0].message);
+  if (session.planned_bytes() != session.measured_bytes()) {
+    fail(ErrorKind::kInternal, "{} bytes planned, {} measured", session.planned_bytes(),
+         session.measured_bytes());
+  }
+  Outcome outcome;
+  for (size_t run = 0; run < program.runs.size(); ++run)
+    run_once(session, program, run, way, outcome);
+  for (const Tensor& v : variables(program))
+    outcome.emplace_back("variable '" + v.name() + "'", session.read(v));
+  return outcome;
+}
+
+std::string difference(const Outcome& want, const Outcome& got) {
+  if (want.size() != got.size())
+    return fmt::format("{} results instead of {}", got.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (same(want[i].second, got[i].second)) continue;
+    return fmt::format(
+        "{} ({}):\n  want {}\n  got  {}", want[i].first, to_string(want[i].second.spec()),
+        fmt::join(want[i].second.to_doubles(), " "), fmt::join(got[i].second.to_doubles(), " "));
+  }
+  return "";
+}
+
+bool has_nonfinite(const Outcome& outcome) {
+  return std::any_of(outcome.begin(), outcome.end(), [](const auto& entry) {
+    if (entry.second.dtype() != f32) return false;
+    const auto values = entry.second.template as<float>();
+    return std::any_of(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
+  });
+}
+
+}  // namespace sluice::property

@@ -1,0 +1,139 @@
+// Random programs: interpreter = run, plan accepted, planned bytes = measured bytes, whatever the threads, the passes and
+// the interleaving. SLUICE_SEED=n runs one seed, SLUICE_GRAPHS=n as many programs.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "random_graph_run.h"
+#include "sluice/base/rng.h"
+#include "sluice/ir/verify.h"
+
+namespace sluice::property {
+namespace {
+
+constexpr int kPrograms = 1000;
+
+std::vector<Way> ways(uint64_t seed) {
+  static const std::vector<std::vector<std::string>> kDisabled{
+      {"inline"},
+      {"aliasing"},
+      {"dead-code"},
+      {"inline", "dead-code", "fuse", "layouts", "aliasing", "transfers"}};
+  const uint32_t bits = random_bits(Seed{3, 4}, seed);
+  std::vector<Way> list{{.threads = 1}};
+  Way other{.threads = 1 + static_cast<int>(bits % 3)};
+  if (bits & 16) other.disable = kDisabled[bits / 32 % 4];
+  other.interleaved = (bits & 1024) != 0;
+  list.push_back(other);
+  return list;
+}
+
+/// What is wrong with a program, empty if nothing is.
+std::string judge(const RandomProgram& program, uint64_t seed, bool* nonfinite = nullptr) {
+  try {
+    verify(program.ir);
+    const Outcome want = interpreted(program);
+    if (nonfinite != nullptr) *nonfinite = has_nonfinite(want);
+    for (const Way& way : ways(seed)) {
+      try {
+        const std::string wrong = difference(want, executed(program, way));
+        if (!wrong.empty()) return way.text() + ": " + wrong;
+      } catch (Error& e) {
+        throw e.note(way.text());
+      }
+    }
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+std::string judge(const Recipe& recipe) {
+  try {
+    return judge(random_program(recipe), recipe.seed);
+  } catch (const Error& e) {
+    return std::string("building: ") + e.what();
+  }
+}
+
+/// Leaves out decisions as long as something stays wrong: first halves, then single ones.
+Recipe shrink(Recipe recipe) {
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    std::vector<uint64_t> decisions;
+    try {
+      decisions = random_program(recipe).decisions;
+    } catch (const Error&) {
+      return recipe;
+    }
+    for (size_t chunk = std::max<size_t>(decisions.size() / 2, 1); chunk >= 1; chunk /= 2) {
+      for (size_t end = decisions.size(); end > 0; end -= std::min(chunk, end)) {
+        Recipe trial = recipe;
+        for (size_t i = end - std::min(chunk, end); i < end; ++i)
+          trial.skipped.insert(decisions[i]);
+        if (trial.skipped.size() == recipe.skipped.size() || judge(trial).empty()) continue;
+        recipe = std::move(trial);
+        smaller = true;
+      }
+    }
+  }
+  return recipe;
+}
+
+void report_failure(uint64_t seed, const std::string& wrong) {
+  const Recipe least = shrink({seed, {}});
+  std::string shown = wrong;
+  std::string schedule;
+  if (const std::string still = judge(least); !still.empty()) shown = still;
+  try {
+    schedule = text(random_program(least).ir);
+  } catch (const Error&) {
+  }
+  ADD_FAILURE() << "SLUICE_SEED=" << seed << ": " << wrong << "\n--- with " << least.skipped.size()
+                << " decisions left out: " << shown << "\n"
+                << schedule;
+}
+
+uint64_t number(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(RandomGraphs, RunAsTheInterpreterDoes) {
+  const bool one = std::getenv("SLUICE_SEED") != nullptr;
+  const uint64_t first = number("SLUICE_SEED", 0);
+  const uint64_t last = one ? first + 1 : number("SLUICE_GRAPHS", kPrograms);
+  Contents all;
+  int nonfinite = 0;
+  int failures = 0;
+  for (uint64_t seed = first; seed < last && failures < 5; ++seed) {
+    std::string wrong;
+    try {
+      const RandomProgram program = random_program({seed, {}});
+      if (one) std::cout << text(program.ir);
+      all += program.contents;
+      bool odd = false;
+      wrong = judge(program, seed, &odd);
+      nonfinite += odd;
+    } catch (const Error& e) {
+      wrong = std::string("building: ") + e.what();
+    }
+    if (wrong.empty()) continue;
+    report_failure(seed, wrong);
+    ++failures;
+  }
+  std::cout << fmt::format(
+      "{} programs: {} ops, {} calls ({} of graphs with references), {} repeats, {} conditionals, "
+      "{} gradients, {} updates, "
+      "{} streams, {} random ops, {} entries; {} with values that are not finite\n",
+      last - first, all.ops, all.calls, all.by_reference, all.repeats, all.conditionals,
+      all.gradients, all.updates, all.streams, all.random_ops, all.entries, nonfinite);
+  if (one) return;
+  EXPECT_GT(all.gradients, static_cast<int>(last - first) / 10);
+  EXPECT_LT(nonfinite, static_cast<int>(last - first) / 5);
+}
+
+}  // namespace
+}  // namespace sluice::property

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <memory>
 
 #include "sluice/base/error.h"
 #include "sluice/cpu/isa.h"
@@ -36,6 +37,21 @@ std::string show_bytes(int64_t bytes) {
 
 namespace {
 
+// A line for each option and no other, so that a command's help fits a small terminal.
+class ShortHelp : public CLI::Formatter {
+ public:
+  ShortHelp() { column_width(40); }
+
+  std::string make_group(std::string, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override {
+    std::string text;
+    for (const CLI::Option* option : options) {
+      if (!option->check_lname("help")) text += make_option(option, is_positional);
+    }
+    return text;
+  }
+};
+
 void add_model(CLI::App& app, ToolOptions& o) {
   app.add_option("model", o.model, "The model (see --list)")->check(CLI::IsMember({"mnist"}));
   app.add_option("--layers", o.layers, "Linear layers of the MLP");
@@ -64,6 +80,7 @@ int run(int argc, char** argv) {
   ToolOptions o;
   CLI::App app{"Trains and runs networks by a plan that is known to the byte before the first step."};
   app.name("sluice");
+  app.formatter(std::make_shared<ShortHelp>());
   app.set_version_flag("--version", [] {
     return fmt::format("sluice {} ({})", SLUICE_VERSION, cpu::to_string(cpu::current_isa()));
   });

@@ -28,7 +28,7 @@ endif()
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 
 run(${SCRATCH}/build/consumer)
-if(NOT output MATCHES "device 0 \\(cpu\\): [0-9,]+ bytes of a budget of 4,194,304" OR NOT output MATCHES "logits: \\(8, 10\\) float32")
+if(NOT output MATCHES "device 0 \\(cpu\\): [0-9,]+ bytes of a budget of 1,048,576" OR NOT output MATCHES "logits: \\(8, 10\\) float32")
   message(FATAL_ERROR "the consumer printed:\n${output}")
 endif()
 

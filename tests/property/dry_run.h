@@ -24,14 +24,15 @@ struct DryRun {
   bool operator==(const DryRun&) const = default;
 };
 
-/// Runs a program on real bytes, without real kernels: each task writes a hash of the bytes that it reads. It looks at
-/// addresses, tasks, barriers, transfers and messages only, never at the names of values, so it shows what a damaged
-/// plan does to results without anything in common with the checker. For plans of a few MiB.
+/// Runs a program on real bytes, without real kernels: each task writes a hash of the bytes that it
+/// reads. It looks at addresses, tasks, barriers, transfers and messages only, never at the names
+/// of values, so it shows what a damaged plan does to results without anything in common with the
+/// checker. For plans of a few MiB.
 DryRun dry_run(const exe::Executable& executable, const exe::Program& program,
                const DryRunOptions& options);
 
-/// Runs the program in every way above, with two seeds; what differs from `right` (of the same names), or between the
-/// ways, in words; empty if nothing.
+/// Runs the program in every way above, with two seeds; what differs from `right` (of the same
+/// names), or between the ways, in words; empty if nothing.
 std::string difference(const exe::Executable& right, const exe::Executable& other);
 
 }  // namespace sluice::property

@@ -41,7 +41,8 @@ exe::Executable compiled_mlp(const tool::ToolOptions& options) {
       .executable;
 }
 
-/// A loop that reads a stream and updates a variable, a conditional, entries of a remote buffer, and a second device.
+/// A loop that reads a stream and updates a variable, a conditional, entries of a remote buffer,
+/// and a second device.
 exe::Executable compiled_control_flow() {
   Ir ir;
   const TensorSpec spec{{4, 64}, f32, {}};

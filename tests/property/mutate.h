@@ -13,15 +13,17 @@ struct Mutant {
   std::string about;               ///< Where.
   std::vector<std::string> rules;  ///< The checker must name one of these.
   exe::Executable plan;
-  /// Why this is a defect, where that can be said from the plan alone; empty: a dry run must show it.
+  /// Why this is a defect, where that can be said from the plan alone; empty: a dry run must show
+  /// it.
   std::string shown;
 };
 
 /// The kinds of damage.
 std::vector<std::string> mutation_kinds();
 
-/// Up to `per_kind` candidates of every kind that the plan offers, chosen by `seed`, spread over the plan. A candidate
-/// may turn out harmless (two steps swapped that do not depend on each other): what it does is for a dry run to say.
+/// Up to `per_kind` candidates of every kind that the plan offers, chosen by `seed`, spread over
+/// the plan. A candidate may turn out harmless (two steps swapped that do not depend on each
+/// other): what it does is for a dry run to say.
 std::vector<Mutant> mutate(const exe::Executable& right, uint64_t seed, int per_kind);
 
 }  // namespace sluice::property

@@ -38,6 +38,17 @@ std::optional<ValueId> last_written(const Function& f, size_t s, const Operand& 
   return std::nullopt;
 }
 
+/// A store is missed only by loads that say what they must find.
+bool is_missed(const Executable& e, const Issue& store) {
+  bool missed = false;
+  for_each_step(e, [&](size_t, size_t, const Step& s) {
+    const auto* i = std::get_if<Issue>(&s.body);
+    missed |= i != nullptr && i->found != kNoValue && i->object == store.object &&
+              i->found == store.memory.value;
+  });
+  return missed;
+}
+
 }  // namespace
 
 std::vector<Candidate> wait_dropped(const Executable& e) {
@@ -56,7 +67,8 @@ std::vector<Candidate> steps_swapped(const Executable& e) {
                      auto& steps = m.functions[f].steps;
                      const bool sync = steps[s].sync;
                      std::swap(steps[s], steps[s + 1]);
-                     // Barriers stay at their places and after: the order of the steps is all that changes.
+                     // Barriers stay at their places and after: the order of the steps is all that
+                     // changes.
                      steps[s].sync |= sync;
                      steps[s + 1].sync = true;
                      return std::string();
@@ -211,9 +223,10 @@ std::vector<Candidate> stream_entries_swapped(const Executable& e) {
 }
 
 std::vector<Candidate> transfer_dropped(const Executable& e) {
-  return steps_dropped(e, [](const Step& s) {
+  return steps_dropped(e, [&](const Step& s) {
     const auto* i = std::get_if<Issue>(&s.body);
-    return i != nullptr && i->queue == 0;
+    return i != nullptr && i->queue == 0 &&
+           (i->kind != TransferKind::kRemoteStore || is_missed(e, *i));
   });
 }
 

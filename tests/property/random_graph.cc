@@ -97,7 +97,8 @@ class Generator {
     out_.contents.updates += add_plain_op(s, dice);
   }
 
-  // --- streams ------------------------------------------------------------------------------------
+  // --- streams
+  // ------------------------------------------------------------------------------------
 
   void read_stream(Scope& s, Dice& dice) {
     if (inputs_.empty() || dice.one_in(2)) {
@@ -115,7 +116,8 @@ class Generator {
     outputs_.push_back(s.graph.host_store(t, "out"));
   }
 
-  // --- calls --------------------------------------------------------------------------------------
+  // --- calls
+  // --------------------------------------------------------------------------------------
 
   // A fresh scope in which graph inputs stand for some tensors of `s`.
   Scope open(const Scope& s, Graph& graph) {
@@ -145,7 +147,8 @@ class Generator {
     return arguments;
   }
 
-  // Arguments for a graph that exists: what is written by reference may neither be a constant nor given twice.
+  // Arguments for a graph that exists: what is written by reference may neither be a constant nor
+  // given twice.
   Tensors arguments_for(Scope& s, Dice& dice, const Graph& graph, const Tensors& wanted = {}) {
     Tensors arguments;
     std::vector<int32_t> written;
@@ -232,7 +235,7 @@ class Generator {
       Tensor next = inner.with_spec(dice, spec);
       if (spec.dtype == f32 && !dice.one_in(4))
         next =
-            inner.add(ops::clip(next * 0.5 + inner.with_spec(dice, spec), {.min = -4, .max = 4}));
+            inner.keep(ops::clip(next * 0.5 + inner.with_spec(dice, spec), {.min = -4, .max = 4}));
       outputs.push_back(next);
     }
     graph.set_outputs(outputs);
@@ -277,9 +280,11 @@ class Generator {
                                     else_arguments));
   }
 
-  // --- gradients ----------------------------------------------------------------------------------
+  // --- gradients
+  // ----------------------------------------------------------------------------------
 
-  // A graph, its gradient (with accumulation or recomputation at times), their calls, and an update of what was given.
+  // A graph, its gradient (with accumulation or recomputation at times), their calls, and an update
+  // of what was given.
   void gradient(Scope& s, Dice& dice, Seed key) {
     Graph& forward = out_.ir.create_empty_graph("forward");
     Scope inner = open(s, forward);

@@ -384,9 +384,9 @@ Tensor Scope::with_spec(Dice& dice, const TensorSpec& spec) {
     return graph.constant(random_array(spec, static_cast<uint64_t>(dice(1000))));
   if (const auto t = find(
           dice, [&](const Tensor& v) { return is_f32(v) && v.elements() == spec.elements(); })) {
-    return add(ops::reshape(*t, spec.shape));
+    return keep(ops::reshape(*t, spec.shape));
   }
-  return add(ops::broadcast_to(ops::mean(any(dice)), spec.shape));
+  return keep(ops::broadcast_to(ops::mean(any(dice)), spec.shape));
 }
 
 bool Scope::is_constant(const Tensor& t) const {
@@ -398,12 +398,14 @@ Tensor Scope::writable(Dice& dice) const {
   return t ? *t : ops::identity(any(dice));
 }
 
-Tensor Scope::add(Tensor t) {
-  // Broadcasting must not let sizes grow without bound.
-  const int64_t most = largest > 16 ? 1 << 16 : 256;
-  if (t.elements() > most) t = ops::mean(t, {.axes = {-1}});
-  if (t.elements() <= most && t.elements() > 0) values.push_back(t);
+Tensor Scope::keep(Tensor t) {
+  if (t.elements() > 0 && t.elements() <= most_elements()) values.push_back(t);
   return t;
+}
+
+Tensor Scope::add(Tensor t) {
+  if (t.elements() > most_elements()) t = ops::mean(t, {.axes = {-1}});
+  return keep(t);
 }
 
 bool add_plain_op(Scope& s, Dice& dice) {

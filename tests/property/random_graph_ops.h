@@ -44,7 +44,11 @@ struct Scope {
   Tensor writable(Dice& dice) const;
   /// Whether its bytes are a constant's.
   bool is_constant(const Tensor& t) const;
+  /// Adds a tensor to those that later ops read, unless it has too many elements or none.
+  Tensor keep(Tensor t);
+  /// The same; a tensor that broadcasting made too large is reduced first.
   Tensor add(Tensor t);
+  int64_t most_elements() const { return largest > 16 ? 1 << 16 : 256; }
 };
 
 /// Dimensions from 1 to `largest`, rank 0 to 3.
@@ -52,7 +56,8 @@ Shape random_shape(Dice& dice, int largest);
 /// Values in [-1, 1), or small whole numbers, or seeds, by the dtype.
 HostTensor random_array(const TensorSpec& spec, uint64_t seed);
 
-/// Appends one op without a graph of its own and adds what it makes. Returns whether it wrote in place.
+/// Appends one op without a graph of its own and adds what it makes. Returns whether it wrote in
+/// place.
 bool add_plain_op(Scope& s, Dice& dice);
 
 }  // namespace sluice::property

@@ -22,7 +22,8 @@ struct Way {
 
 /// By the interpreter, in float.
 Outcome interpreted(const RandomProgram& program);
-/// By a session, whose plan must be accepted and whose planned bytes must be the measured ones; Error{kInternal} if not.
+/// By a session, whose plan must be accepted and whose planned bytes must be the measured ones;
+/// Error{kInternal} if not.
 Outcome executed(const RandomProgram& program, const Way& way);
 
 /// What differs, empty if nothing does. NaNs equal each other.

@@ -14,6 +14,7 @@
 #include "sluice/compiler/placement.h"
 #include "sluice/compiler/project.h"
 #include "sluice/compiler/synchronise.h"
+#include "sluice/ir/verify.h"
 
 namespace sluice {
 namespace compiler {
@@ -340,6 +341,11 @@ class Compiler : public GlobalAddresses {
 }  // namespace
 }  // namespace compiler
 
-Compiled compile(const Ir& ir, const CompileOptions& options) { return compiler::Compiler(ir, options).run(); }
+Compiled compile(const Ir& ir, const CompileOptions& options) {
+#ifndef NDEBUG
+  verify(ir);
+#endif
+  return compiler::Compiler(ir, options).run();
+}
 
 }  // namespace sluice

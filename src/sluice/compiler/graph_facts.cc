@@ -10,6 +10,22 @@ FactTable::FactTable(const Ir& ir) {
   for (const auto& [name, id] : ir.entries()) visit(ir, id);
 }
 
+// A call makes a version even if its callee only reads what it gets by reference.
+bool FactTable::is_written(const Graph& graph, int32_t storage) const {
+  const auto& writers = graph.storage(storage).writers;
+  for (size_t v = 1; v < writers.size(); ++v) {
+    const Op& op = graph.op(writers[v].op);
+    if (op.callees.empty()) return true;
+    const size_t skipped = op.def == &builtin::loop() ? 2 : 0;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      const Operand& operand = op.inputs[i];
+      if (operand.mode == Mode::kRead || graph.info(operand.tensor).storage != storage) continue;
+      if (facts_.at(op.callees[0]).writes_input[i + skipped]) return true;
+    }
+  }
+  return false;
+}
+
 void FactTable::visit(const Ir& ir, GraphId id) {
   if (visited_.contains(id)) return;
   visited_.insert(id);
@@ -43,7 +59,7 @@ void FactTable::visit(const Ir& ir, GraphId id) {
   for (const auto& [stream, count] : streams) facts.streams.push_back({stream, count});
   for (const TensorId input : graph.input_ids()) {
     const TensorInfo& info = graph.info(input);
-    facts.writes_input.push_back(info.pass == Pass::kByReference && graph.storage(info.storage).version() > 0);
+    facts.writes_input.push_back(info.pass == Pass::kByReference && is_written(graph, info.storage));
   }
   facts.call_sites = facts_[id].call_sites;
   facts_[id] = std::move(facts);

@@ -29,6 +29,7 @@ class FactTable {
 
  private:
   void visit(const Ir& ir, GraphId id);
+  bool is_written(const Graph& graph, int32_t storage) const;
   std::unordered_map<GraphId, GraphFacts> facts_;
   std::unordered_set<GraphId> visited_;
 };

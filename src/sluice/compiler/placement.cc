@@ -229,8 +229,9 @@ class Placer {
   void apply_ties() {
     for (const Node& node : body_.nodes) {
       for (const Tie& t : node.ties) {
-        const Content& out = out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(node.outputs[static_cast<size_t>(t.output)])])];
+        Content& out = out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(node.outputs[static_cast<size_t>(t.output)])])];
         const Content& into = out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(t.into)])];
+        out.slot = into.slot;
         if (out.block == into.block) continue;
         join(out.block, into.block);
       }

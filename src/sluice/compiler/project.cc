@@ -71,7 +71,6 @@ class Projector {
     receive.device = device;
     receive.where = "message from device " + std::to_string(from);
     BodyValue copy = body_.value(v);
-    copy.tensor += fmt::format("@{}", device);
     copy.source = BodyValue::Source::kNode;
     receive.outputs = {body_.add(std::move(copy))};
     place->second = receive.outputs[0];

@@ -19,11 +19,13 @@ int64_t join(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a / g, b, &r) || r > (int64_t{1} << 40) ? 0 : r;
 }
 
-/// If `expr` matters mod `modulus` (0: exactly), modulo what does the leaf `kind` number `index` matter?
+/// If `expr` matters mod `modulus` (0: exactly), modulo what does the leaf `kind` number `index`
+/// matter?
 int64_t period(const IndexExpr& expr, int64_t modulus, Kind kind, int64_t index) {
   int64_t result = 1;
   const auto& nodes = expr.nodes();
-  // Backwards through the postfix order a node comes before its right operand, and that before the left one.
+  // Backwards through the postfix order a node comes before its right operand, and that before the
+  // left one.
   std::vector<int64_t> needs{modulus};
   for (size_t i = nodes.size(); i-- > 0;) {
     const int64_t need = needs.back();

@@ -78,8 +78,9 @@ class ByteMap {
   std::vector<Change> changes_;
 };
 
-/// Which bytes which task of a step touches: task t from `base + t * stride`. Equal grids touch the same bytes by the
-/// same task, which one worker runs. One task: worker 0 runs it, whatever its bytes.
+/// Which bytes which task of a step touches: task t from `base + t * stride`. Equal grids touch the
+/// same bytes by the same task, which one worker runs. One task: worker 0 runs it, whatever its
+/// bytes.
 struct Grid {
   int64_t tasks = 1;
   int64_t stride = 0;

@@ -98,8 +98,8 @@ void Machine::join_arms(Activation& a, const Bindings& then_made, const Bindings
   }
 }
 
-/// What the next iterations of a loop depend on, apart from its counter: values are numbered in the order met, so that
-/// two states that differ only in when their values were made are equal.
+/// What the next iterations of a loop depend on, apart from its counter: values are numbered in the
+/// order met, so that two states that differ only in when their values were made are equal.
 std::vector<int64_t> Machine::state_of(const DeviceRun& d, const LoopRun& run) const {
   std::vector<int64_t> out;
   std::unordered_map<int64_t, int64_t> numbers;

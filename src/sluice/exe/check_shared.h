@@ -40,7 +40,8 @@ class Clocks {
 class TierUses {
  public:
   explicit TierUses(size_t arenas) : arenas_(arenas) {}
-  /// Records the use at its moment; false if it is unordered with an earlier one and one of the two writes.
+  /// Records the use at its moment; false if it is unordered with an earlier one and one of the two
+  /// writes.
   bool use(const Range& r, bool writes, const Epoch& at, const Clocks& clocks);
 
  private:

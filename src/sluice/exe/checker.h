@@ -17,12 +17,12 @@ namespace sluice::exe {
 ///   layout     a value found in another layout than named
 ///   overlap    operands, arguments or persistent bytes that must not share bytes do
 ///   tasks      tasks of one kernel that touch what another of them writes
-///   sync       tasks of two steps that touch the same bytes, one writing, without a barrier between
-///   race       a transfer in flight whose bytes something else touches; unordered uses of a tier or stream
-///   wait       a wait for nothing; a transfer not waited for before a branch or the end of its function
+///   sync       tasks of two steps that touch the same bytes, one writing, no barrier between
+///   race       bytes of a transfer in flight touched; unordered uses of a tier or stream
+///   wait       for nothing; or none before a branch or the end of the transfer's function
 ///   stream     entries not in order, not once each, or to the wrong port
 ///   remote     an entry outside its buffer, or one that does not hold the value named
-///   channel    a message out of order, the wrong one, too large, left over, or at the wrong device
+///   channel    a message out of order, wrong, too large, left over, or at the wrong device
 ///   deadlock   devices that wait for each other
 ///   loop       carried values that are no arguments of the right kind
 ///   branch     an arm that communicates
@@ -35,25 +35,29 @@ struct Violation {
 };
 
 struct CheckOptions {
-  int64_t max_steps =
-      50'000'000;               ///< Steps run of one program before the checker gives up ("limit").
+  /// Steps run of one program before the checker gives up ("limit").
+  int64_t max_steps = 50'000'000;
   int32_t max_depth = 500;      ///< Nested calls ("limit").
   int32_t max_violations = 16;  ///< It stops after so many.
 };
 
-/// Proves a plan, or says where it is wrong: empty means proved. Shares nothing with what made the plan.
+/// Proves a plan, or says where it is wrong: empty means proved. Shares nothing with what made the
+/// plan.
 ///
-/// Each program is run without data. A map from bytes to values shows that every read finds the very value that it
-/// names (a value of this activation and iteration, all its bytes, in its layout); functions bind parameters to their
-/// callers' values; a frame is undefined when its function begins and after it ends. Transfers on another queue run
-/// one after another in the order issued, at any time between issue and wait. Devices are run in one interleaving;
-/// as programs wait only for data, others end the same, and vector clocks over (device, queue) show what none of them
-/// orders. A loop is left early once its state repeats and its counter reaches addresses modulo something only.
-/// Both arms of a branch are run from the same state; afterwards a byte is known if both left the same value, or
-/// values to which both gave the same name.
+/// Each program is run without data. A map from bytes to values shows that every read finds the
+/// very value that it names (a value of this activation and iteration, all its bytes, in its
+/// layout); functions bind parameters to their callers' values; a frame is undefined when its
+/// function begins and after it ends. Transfers on another queue run one after another in the order
+/// issued, at any time between issue and wait. Devices are run in one interleaving; as programs
+/// wait only for data, others end the same, and vector clocks over (device, queue) show what none
+/// of them orders. A loop is left early once its state repeats and its counter reaches addresses
+/// modulo something only. Both arms of a branch are run from the same state; afterwards a byte is
+/// known if both left the same value, or values to which both gave the same name.
 ///
-/// Assumes that every worker runs the same tasks of kernels with as many tasks, that kernels touch what their operands
-/// say and that streams bound to queues move. Time grows with the steps run.
+/// Assumes that every worker runs the same tasks of kernels with as many tasks, that kernels touch
+/// what their operands say and that streams bound to queues move. What a tier's entries must hold
+/// is known only where a load names the value that it finds: a store that is missing, or one to
+/// another entry, is seen there. Time grows with the steps run.
 std::vector<Violation> check(const Executable& executable, const CheckOptions& options = {});
 
 }  // namespace sluice::exe

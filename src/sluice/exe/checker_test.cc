@@ -308,7 +308,8 @@ TEST(Checker, BranchArmsMustAgree) {
 }
 
 TEST(Checker, ValuesUpdatedInOneArmOnly) {
-  // 'then' negates in place, 'else' leaves the argument as it is: one value made, whichever arm ran.
+  // 'then' negates in place, 'else' leaves the argument as it is: one value made, whichever arm
+  // ran.
   const std::string text = R"plan(sluice executable 1
 device 0 kind cpu isa avx2 memory -1 workers 1 queues compute
 arena 0 "frames" kind frames space device device 0 bytes 128 stride 0

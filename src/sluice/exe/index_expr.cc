@@ -156,7 +156,8 @@ bool IndexExpr::uses(Kind kind) const {
 
 int64_t IndexExpr::evaluate(const IndexContext& context) const {
   if (is_constant()) return constant();
-  // Steps evaluate expressions, and must not allocate: only an absurdly large expression leaves the array.
+  // Steps evaluate expressions, and must not allocate: only an absurdly large expression leaves the
+  // array.
   std::array<int64_t, 16> small{};
   std::vector<int64_t> large;
   if (nodes_.size() > small.size()) large.resize(nodes_.size());

@@ -34,8 +34,8 @@ class IntervalMap {
     pieces_.emplace_hint(pieces_.lower_bound(begin), begin, Tail{end, std::move(value)});
   }
 
-  /// Calls f(begin, end, value) for each piece that meets the range, cut to it, until f returns false; whether it
-  /// never did.
+  /// Calls f(begin, end, value) for each piece that meets the range, cut to it, until f returns
+  /// false; whether it never did.
   template <typename F>
   bool visit(int64_t begin, int64_t end, F&& f) const {
     if (begin >= end) return true;

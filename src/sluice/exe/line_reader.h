@@ -11,7 +11,8 @@
 
 namespace sluice::exe {
 
-/// Walks an executable's text line by line and word by word. Every error is Error{kBadFile} "<file>:<line>: …".
+/// Walks an executable's text line by line and word by word. Every error is Error{kBadFile}
+/// "<file>:<line>: …".
 class LineReader {
  public:
   LineReader(std::string_view text, std::string file) : rest_(text), file_(std::move(file)) {}

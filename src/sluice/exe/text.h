@@ -6,20 +6,22 @@
 
 namespace sluice::exe {
 
-/// The executable as lines of text, parts in the order of Executable's fields, functions with a line for each
-/// step and one for each of its operands:
+/// The executable as lines of text, parts in the order of Executable's fields, functions with a
+/// line for each step and one for each of its operands:
 ///
 ///     function 1 "main" memo "" device 0 index_params 0 frame 512 bound 512
 ///       0 sync kernel cpu.gemm MatMul tasks 2 workspace 4096 origin 104 where "fc1 (mlp.cc:7)"
 ///         read %0 at arena0+0 bytes 256 float32(8,8) row task 128  # x v0
 ///         write %3 at frame+256@ring(2,128,(it+1)) bytes 128 float32(4,8) row  # y v0
 ///
-/// `%v` is a value, `%v>%w` an update's value found and made, `%-` none. An address is a base (arenaN, frame, paramN),
-/// an offset and, for a ring, its depth, stride and slot. What follows '#' is a comment.
+/// `%v` is a value, `%v>%w` an update's value found and made, `%-` none. An address is a base
+/// (arenaN, frame, paramN), an offset and, for a ring, its depth, stride and slot. What follows '#'
+/// is a comment.
 std::string to_text(const Executable& executable);
 
-/// Reads that text back to the same executable. For untrusted text: Error{kBadFile} naming `file` and the line for
-/// anything that is not such text or that `validate` objects to; allocates no more than the text's length justifies.
+/// Reads that text back to the same executable. For untrusted text: Error{kBadFile} naming `file`
+/// and the line for anything that is not such text or that `validate` objects to; allocates no more
+/// than the text's length justifies.
 Executable parse_text(std::string_view text, const std::string& file);
 
 /// One step as the text has it, without its operands, for reports and messages.

@@ -103,8 +103,7 @@ TEST(Text, DamagedBytesNeverCrash) {
   const std::string text = plans::everything();
   int refused = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    for (const char c :
-         {'0', ' ', '\n', '"', '%', '-', '(', '\x7f', static_cast<char>(text[i] ^ 1)}) {
+    for (const char c : {'0', '\n', static_cast<char>(text[i] ^ 1)}) {
       std::string damaged = text;
       damaged[i] = c;
       refused += !error_of(damaged).empty();

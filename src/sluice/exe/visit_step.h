@@ -5,7 +5,8 @@
 
 namespace sluice::exe {
 
-/// Calls f(Call&) for each call of a step: one of a call or a loop, two of a branch. Step may be const.
+/// Calls f(Call&) for each call of a step: one of a call or a loop, two of a branch. Step may be
+/// const.
 template <typename StepType, typename F>
 void for_each_call(StepType& step, F&& f) {
   if (auto* c = std::get_if<Call>(&step.body)) f(*c);

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <set>
+#include <utility>
 
 namespace sluice::planner {
 namespace {
@@ -55,6 +58,58 @@ class Skyline {
   uint32_t leaves_;
   std::vector<int64_t> highest_;
   std::vector<int64_t> pending_;  // A height that the children have not heard of, or -1.
+};
+
+// The free parts of an arena without an end.
+class Holes {
+ public:
+  explicit Holes(int64_t floor) { add(floor, INT64_MAX); }
+
+  // Where a piece of `size` begins, in the smallest hole that has room for it.
+  int64_t take(int64_t size, int64_t align) {
+    for (auto hole = by_size_.lower_bound({size, 0});; ++hole) {
+      const auto [room, begin] = *hole;
+      const int64_t place = align_up(begin, align);
+      if (place - begin > room - size) continue;
+      const int64_t end = begin + room;
+      remove(begin, end);
+      if (begin < place) add(begin, place);
+      if (place + size < end) add(place + size, end);
+      return place;
+    }
+  }
+
+  void give(int64_t begin, int64_t size) {
+    int64_t end = begin + size;
+    auto above = ends_.lower_bound(begin);
+    if (above != ends_.begin()) {
+      const auto [from, to] = *std::prev(above);
+      if (to == begin) {
+        remove(from, to);
+        begin = from;
+      }
+    }
+    if (above != ends_.end() && above->first == end) {
+      const auto [from, to] = *above;
+      remove(from, to);
+      end = to;
+    }
+    add(begin, end);
+  }
+
+ private:
+  void add(int64_t begin, int64_t end) {
+    ends_.emplace(begin, end);
+    by_size_.emplace(end - begin, begin);
+  }
+
+  void remove(int64_t begin, int64_t end) {
+    ends_.erase(begin);
+    by_size_.erase({end - begin, begin});
+  }
+
+  std::map<int64_t, int64_t> ends_;                // Of the holes, by their begins.
+  std::set<std::pair<int64_t, int64_t>> by_size_;  // (size, begin)
 };
 
 int64_t find_hole(const std::vector<Block>& blocks, int64_t size, int64_t align, int64_t hint,
@@ -145,6 +200,41 @@ Places stack(const Instance& instance, const std::vector<int32_t>& order) {
     places[i] = align_up(highest(i), instance.align[i]);
     for (const Sections& range : instance.lifetime(i)) {
       skyline.assign(range, places[i] + instance.size[i]);
+    }
+  }
+  return places;
+}
+
+Places sweep(const Instance& instance) {
+  struct Event {
+    int32_t section;
+    bool birth;
+    int64_t size;
+    int32_t item;
+  };
+  Places places = instance.fixed;
+  std::vector<Event> events;
+  int64_t floor = 0;
+  for (int32_t i = 0; i < instance.count(); ++i) {
+    if (instance.fixed[i] >= 0) {
+      floor = std::max(floor, instance.fixed[i] + instance.size[i]);
+      continue;
+    }
+    events.push_back({instance.lifetime(i).front().first, true, instance.size[i], i});
+    events.push_back({instance.lifetime(i).back().last, false, instance.size[i], i});
+  }
+  // Deaths make room first; of those born together the largest has the choice.
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    if (a.section != b.section) return a.section < b.section;
+    if (a.birth != b.birth) return b.birth;
+    return a.size != b.size ? a.size > b.size : a.item < b.item;
+  });
+  Holes holes(floor);
+  for (const Event& event : events) {
+    if (event.birth) {
+      places[event.item] = holes.take(event.size, instance.align[event.item]);
+    } else {
+      holes.give(places[event.item], event.size);
     }
   }
   return places;

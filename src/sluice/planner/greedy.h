@@ -14,6 +14,7 @@ struct Slot {
   double weight = 0;
 };
 
+/// A neighbour with a place.
 struct Block {
   int64_t begin;
   int64_t end;
@@ -21,6 +22,7 @@ struct Block {
   int32_t item;
 };
 
+/// The part of a block that its order by ends needs.
 struct BlockEnd {
   int64_t end;
   double weight;
@@ -57,8 +59,13 @@ enum class Fit {
 /// conflicts.
 Places stack(const Instance& instance, const std::vector<int32_t>& order);
 
+/// Walks through time as an allocator would: an item takes the smallest free hole when it is first
+/// born and frees it when it dies for good. Lies above all fixed items. O(log n) an item whatever the
+/// number of conflicts.
+Places sweep(const Instance& instance);
+
 /// Puts each item into a hole between those put before it, in `order`; fixed items come first, and
-/// an item whose hint is free goes there. Looks at each pair of neighbours twice.
+/// an item whose hint is free goes there. O(log n) for each pair of neighbours.
 Places first_fit(const Instance& instance, const Conflicts& conflicts,
                  const std::vector<int32_t>& order, Fit fit);
 

@@ -142,11 +142,12 @@ class Solver {
     height_ = height;
   }
 
-  // Long lives at the bottom suit nested lifetimes; the order of birth suits chains.
+  // Stacking with long lives at the bottom suits nested lifetimes, sweeping suits chains.
   void stack_all() {
     for (const auto* order : {&by_length_, &by_area_, &by_size_}) {
       if (!done()) keep(stack(instance_, *order));
     }
+    if (!done()) keep(sweep(instance_));
   }
 
   void fit(const std::vector<int32_t>& order, Fit kind) {
@@ -172,7 +173,9 @@ class Solver {
   void improve() {
     const std::vector<double> crowd = crowd_of(instance_);
     const int64_t least_patience = std::max(pairs_ / 2, left_ / 64);
+    const bool large = left_ < 100 * pairs_;
     for (uint64_t round = 0; !done() && left_ > 0; ++round) {
+      if (large && round > 0 && height_ - instance_.bound <= instance_.bound / 1024) return;
       const uint64_t cycle = round / kTastes.size();
       Taste taste = kTastes[round % kTastes.size()];
       taste.jitter = cycle == 0 ? 0.0 : 0.3;
@@ -185,7 +188,7 @@ class Solver {
         int64_t height = failed + std::max<int64_t>(round == 0 ? gap / 4 : gap / 2, 1);
         if (failed < instance_.bound && gap <= 4 * finest) height = instance_.bound;
         Places places = round % 2 == 0 ? instance_.fixed : best_;
-        int64_t nodes = 1;
+        int64_t nodes = instance_.count();
         const bool lowered = repair(instance_, conflicts_, crowd,
                                     {.height = height,
                                      .max_nodes = left_,

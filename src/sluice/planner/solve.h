@@ -7,8 +7,8 @@ namespace sluice::planner {
 
 struct SolveOptions {
   /// How many times the search may look at a buffer (about 10 ns each). Bounds effort by counting,
-  /// never by time, so that the same problem gets the same plan on every machine. The first plan is
-  /// made whatever this says.
+  /// never by time, so that the same problem gets the same plan. Plans that look at no pairs of
+  /// buffers are made whatever this says; a problem with more pairs than this gets no others.
   int64_t max_nodes = 100'000'000;
   /// How many times, on average, it may look at each pair of buffers that live at one time: ends
   /// the search early for small problems.

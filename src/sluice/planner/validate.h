@@ -28,7 +28,7 @@ struct Verdict {
 };
 
 /// Whether `solution` is a plan for `problem`, and if not, the first rule it breaks. Shares no code
-/// with the solver. O(n log n) for n buffers.
+/// with the solver but live_set_bound. O(n log n) for n buffers.
 Verdict validate(const Problem& problem, const Solution& solution);
 
 }  // namespace sluice::planner

@@ -69,6 +69,7 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
   if (mean) ops::add_(counter, ops::scalar_like(counter, 1));
   gradient.set_outputs(Tensors(all.begin(), all.begin() + static_cast<int64_t>(kept)));
   GraphEditor(gradient).place(placements);
+  verify_transformed(gradient);
 
   std::vector<ExpectedConnection> outputs = info.expected_outputs();
   outputs.resize(kept, outputs.empty() ? ExpectedConnection{} : outputs[0]);

@@ -185,7 +185,9 @@ GradGraphInfo autodiff_sharing(Graph& graph, const AutodiffOptions& options, siz
   check_given(graph, options.called_graphs);
   const GraphEditor::Mark mark = GraphEditor::mark(graph.ir());
   try {
-    return Descent(graph, options.called_graphs).run(graph, request);
+    GradGraphInfo info = Descent(graph, options.called_graphs).run(graph, request);
+    verify_transformed(graph);
+    return info;
   } catch (...) {
     GraphEditor::roll_back(graph.ir(), mark);
     throw;

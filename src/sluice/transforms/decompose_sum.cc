@@ -6,6 +6,7 @@
 #include "sluice/ops/add_n.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
+#include "sluice/transforms/values.h"
 
 namespace sluice::transforms {
 
@@ -45,6 +46,7 @@ void decompose_sum(Graph& graph) {
     editor.rewrite(sum.id, ops::add_def(), {partial, graph.handle(sum.inputs.back().tensor)});
   }
   editor.place(placements);
+  verify_transformed(graph);
 }
 
 }  // namespace sluice::transforms

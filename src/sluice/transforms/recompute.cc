@@ -89,6 +89,7 @@ RecomputeResult recompute_graph(const GradGraphInfo& info) {
   const TensorMap activations = info.inputs_dict(call);
   to_gradient.insert(to_gradient.end(), activations.begin(), activations.end());
   graph.set_outputs(ops::call(graph, gradient, {}, to_gradient));
+  verify_transformed(graph);
   return {GradGraphInfo(forward, graph, std::move(expected), info.expected_outputs()),
           std::move(mapped)};
 }

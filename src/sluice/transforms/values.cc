@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/ir/builtin.h"
+#include "sluice/ir/verify.h"
 
 namespace sluice::transforms {
 
@@ -60,6 +61,12 @@ bool is_detached(const Graph& graph, TensorId handle) {
 }
 
 bool has_gradient(const OpDef& def) { return def.grad != nullptr && !def.has(Trait::kNoGradient); }
+
+void verify_transformed([[maybe_unused]] const Graph& graph) {
+#ifndef NDEBUG
+  verify(graph.ir());
+#endif
+}
 
 bool writes_input(const Graph& graph, size_t i) {
   const int32_t id = graph.info(graph.input_ids()[i]).storage;

@@ -54,6 +54,9 @@ struct VersionRange {
 };
 VersionRange same_contents(const Graph& graph, int32_t storage, int64_t version);
 
+/// Verifies the Ir of a graph after a transform; in debug builds only.
+void verify_transformed(const Graph& graph);
+
 /// A table over the values of a graph; values that appear later read as T{}.
 template <typename T>
 class ValueTable {

@@ -1,22 +1,15 @@
-// A program outside the project: the first program of the README, with weights that it makes itself.
 #include <fmt/core.h>
 #include <sluice/exe/report.h>
 #include <sluice/sluice.h>
-
 using namespace sluice;
 
-class Linear : public nn::Module {
+class Net : public nn::Module {
  public:
-  explicit Linear(int64_t out_features) : out_features_(out_features) {}
-
-  Tensor build(nn::Builder& b, Tensor x) const {
-    Tensor w = b.add_variable_input("weight", nn::normal(0.0f, 0.02f), {x.dim(-1), out_features_});
-    Tensor bias = b.add_variable_input("bias", nn::zeros(), {out_features_});
-    return ops::matmul(x, w) + bias;
-  }
+  Tensor build(nn::Builder& b, Tensor x) const { return fc2_(b, ops::gelu(fc1_(b, x))); }
 
  private:
-  int64_t out_features_;
+  nn::Child<nn::Linear> fc1_{*this, "fc1", 128};
+  nn::Child<nn::Linear> fc2_{*this, "fc2", 10};
 };
 
 int main() {
@@ -24,15 +17,13 @@ int main() {
   Graph& main = ir.main_graph();
   H2dStream image = ir.h2d_stream({{8, 784}, f32}, "image");
   Tensor x = main.host_load(image);
+  auto [factories, net] = nn::create_graph(ir, Net(), x);
+  nn::NamedTensors variables = factories.init(main);
+  D2hStream logits = main.host_store(net.bind(variables).call(x)[0], "logits");
 
-  auto [facts, linear] = nn::create_graph(ir, Linear(10), x.spec());
-  nn::NamedTensors vars = facts.init(main);
-  Tensor y = linear.bind(vars).call(x)[0];
-  D2hStream out = main.host_store(y, "logits");
-
-  Session session(ir, {.device = cpu_device({.memory = 4_MiB, .threads = 2})});
+  Session session(ir, {.device = cpu_device({.memory = 1_MiB, .threads = 2})});
   fmt::print("{}\n", exe::summary(exe::report(session.executable())));
-  HostTensor batch(TensorSpec{{8, 784}, f32});
+  HostTensor batch(image.spec);
   HostTensors results = session.run({{image, batch}});
-  fmt::print("logits: {}\n", to_string(results[out].spec()));
+  fmt::print("logits: {}\n", to_string(results[logits].spec()));
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <ctime>
 #include <exception>
 #include <span>
 #include <string_view>
@@ -21,16 +22,19 @@ using planner::Problem;
 using planner::Sizes;
 
 void bench(std::string_view name, const Problem& problem) {
+  const std::clock_t cpu_start = std::clock();
   const auto start = std::chrono::steady_clock::now();
   const planner::Solution solution = planner::solve(problem);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double cpu = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
   const planner::Verdict verdict = planner::validate(problem, solution);
   const double ratio = solution.bound == 0 ? 1.0
                                            : static_cast<double>(solution.height) /
                                                  static_cast<double>(solution.bound);
-  fmt::print("{:<28} {:>8} {:>14} {:>14} {:>8.5f} {:>8} {:>8.3f}{}\n", name, problem.buffers.size(),
-             solution.height, solution.bound, ratio, solution.optimal ? "optimal" : "-",
-             seconds.count(), verdict ? "" : "  WRONG: " + verdict.message);
+  fmt::print("{:<28} {:>8} {:>14} {:>14} {:>8.5f} {:>8} {:>8.3f} {:>8.3f}{}\n", name,
+             problem.buffers.size(), solution.height, solution.bound, ratio,
+             solution.optimal ? "optimal" : "-", seconds.count(), cpu,
+             verdict ? "" : "  WRONG: " + verdict.message);
   std::fflush(stdout);
 }
 
@@ -56,8 +60,8 @@ void bench_made_up() {
 }
 
 void run(std::span<char*> arguments) {
-  fmt::print("{:<28} {:>8} {:>14} {:>14} {:>8} {:>8} {:>8}\n", "case", "buffers", "height", "bound",
-             "ratio", "", "seconds");
+  fmt::print("{:<28} {:>8} {:>14} {:>14} {:>8} {:>8} {:>8} {:>8}\n", "case", "buffers", "height",
+             "bound", "ratio", "", "seconds", "cpu");
   if (arguments.empty()) return bench_made_up();
   require(std::string_view(arguments[0]) == "--csv", "usage: planner_bench [--csv FILE…]");
   for (const std::string path : arguments.subspan(1)) {

@@ -405,25 +405,32 @@ class DryRunner {
                  static_cast<size_t>(memory.bytes));
   }
 
+  /// Calls f(bytes) for the parts of an operand that a task touches.
+  template <typename F>
+  static void parts(const Operand& o, const Place& all, int64_t t, F&& f) {
+    if (o.task_stride == 0) return f(all);
+    const int64_t row = o.task_pitch != 0 ? o.task_pitch : all.bytes;
+    if (row == 0 || t > row / o.task_stride) return;
+    for (int64_t begin = 0; begin < all.bytes; begin += row) {
+      const int64_t from = begin + t * o.task_stride;
+      const int64_t to = std::min({from + o.task_stride, begin + row, all.bytes});
+      if (from < to) f(Place{all.arena, all.begin + from, to - from});
+    }
+  }
+
   void task(const Op& op, int64_t t) {
     const auto& k = std::get<Kernel>(op.step->body);
-    const auto part = [&](size_t i) {
-      const int64_t stride = k.operands[i].task_stride;
-      Place p = op.operands[i];
-      if (stride == 0) return p;
-      const int64_t begin = std::min(t > p.bytes / stride ? p.bytes : t * stride, p.bytes);
-      return Place{p.arena, p.begin + begin, std::min(stride, p.bytes - begin)};
-    };
     uint64_t h = mix(op.hash, static_cast<uint64_t>(t));
     for (size_t i = 0; i < op.operands.size(); ++i) {
       if (k.operands[i].access == Access::kWrite) continue;
-      const Place p = part(i);
-      h = hash_bytes(mix(h, i), at(p), p.bytes);
+      parts(k.operands[i], op.operands[i], t,
+            [&](const Place& p) { h = hash_bytes(mix(h, i), at(p), p.bytes); });
     }
     for (size_t i = 0; i < op.operands.size(); ++i) {
       if (k.operands[i].access == Access::kRead) continue;
-      const Place p = part(i);
-      fill_bytes(mix(h, i), at(p), p.bytes);
+      uint64_t row = mix(h, i);
+      parts(k.operands[i], op.operands[i], t,
+            [&](const Place& p) { fill_bytes(row = mix(row, 1), at(p), p.bytes); });
     }
   }
 

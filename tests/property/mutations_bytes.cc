@@ -252,7 +252,9 @@ std::vector<Candidate> tasks_overlapped(const Executable& e) {
       out.push_back({place(e, f, s), [f, s, i](Executable& m) {
                        auto& kernel = std::get<Kernel>(step_of(m, f, s).body);
                        Operand& part = kernel.operands[i];
-                       part.task_stride = (part.bytes - 1) / kernel.tasks;
+                       part.task_stride =
+                           ((part.task_pitch != 0 ? part.task_pitch : part.bytes) - 1) /
+                           kernel.tasks;
                        return part.task_stride == 0
                                   ? fmt::format("{} tasks write the same bytes", kernel.tasks)
                                   : std::string("the last byte is written by no task");

@@ -239,18 +239,19 @@ class StaticChecker {
             slice == slices_.end() ? 0 : slice->second);
       }
     }
-    if (k.tasks == 1) return;
     for (size_t i = 0; i < k.operands.size(); ++i) {
       const Operand& o = k.operands[i];
-      if (o.access == Access::kRead || o.bytes == 0) continue;
+      if (o.bytes == 0) continue;
+      const bool writes = o.access != Access::kRead;
       if (o.task_stride == 0) {
-        bad("tasks", "each of {} tasks writes all of operand {}", k.tasks, i);
+        if (writes && k.tasks > 1)
+          bad("tasks", "each of {} tasks writes all of operand {}", k.tasks, i);
       } else if (o.task_pitch != 0 && o.bytes % o.task_pitch != 0) {
         bad("tasks", "the {} bytes of operand {} are no whole rows of {}", o.bytes, i,
             o.task_pitch);
       } else if (multiply(o.task_stride, k.tasks) < (o.task_pitch != 0 ? o.task_pitch : o.bytes)) {
-        bad("tasks", "{} tasks of {} bytes do not write all {} bytes of operand {}", k.tasks,
-            o.task_stride, o.bytes, i);
+        bad("tasks", "{} tasks of {} bytes do not {} all {} bytes of operand {}", k.tasks,
+            o.task_stride, writes ? "write" : "read", o.bytes, i);
       }
     }
   }

@@ -16,7 +16,7 @@ namespace sluice::exe {
 ///   value      bytes that do not hold the value that a read or a result names
 ///   layout     a value found in another layout than named
 ///   overlap    operands, arguments or persistent bytes that must not share bytes do
-///   tasks      tasks of one kernel that touch what another of them writes
+///   tasks      tasks of one kernel that touch what another writes, or not all of an operand
 ///   sync       tasks of two steps that touch the same bytes, one writing, no barrier between
 ///   race       bytes of a transfer in flight touched; unordered uses of a tier or stream
 ///   wait       for nothing; or none before a branch or the end of the transfer's function

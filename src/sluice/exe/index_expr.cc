@@ -175,15 +175,18 @@ int64_t IndexExpr::evaluate(const IndexContext& context) const {
         stack[top++] = context.replica;
         break;
       case Kind::kParam:
-        require(node.value >= 0 && static_cast<size_t>(node.value) < context.params.size(),
-                "index expression {}: there are {} index parameters", to_string(*this),
-                context.params.size());
+        if (node.value < 0 || static_cast<size_t>(node.value) >= context.params.size()) {
+          fail(ErrorKind::kUsage, "index expression {}: there are {} index parameters",
+               to_string(*this), context.params.size());
+        }
         stack[top++] = context.params[static_cast<size_t>(node.value)];
         break;
       default: {
         const auto v = apply(node.kind, stack[top - 2], stack[top - 1]);
-        require(v.has_value(), "index expression {}: {} {} {} has no 64-bit value",
-                to_string(*this), stack[top - 2], symbol(node.kind), stack[top - 1]);
+        if (!v.has_value()) {
+          fail(ErrorKind::kUsage, "index expression {}: {} {} {} has no 64-bit value",
+               to_string(*this), stack[top - 2], symbol(node.kind), stack[top - 1]);
+        }
         stack[--top - 1] = *v;
       }
     }

@@ -361,7 +361,7 @@ function 0 "callee" memo "g0 clobbers 0" device 0 index_params 2 frame 64 bound 
       attrs a=1 b=0.5 c="x y # \"\\" d=[1,2] e=[1.0,2.5] f=[.] g=float32 h=true i=[]
       coincide 0:1 2:1
       scalars 5 (p0*-2) ((p1/3)%4)
-      update %0>%1 at param0+8 bytes 8 float32(2) row task 4
+      update %0>%1 at param0+8 bytes 8 float32(2) row task 1 pitch 4
       read %1 at arena0+64@ring(3,1,(rep+p1)) bytes 1 uint8(1) row
       write %- at frame+0 bytes 4 bfloat16(2) "odd layout"
 function 1 "main" memo "" device 0 index_params 0 frame 256 bound 256

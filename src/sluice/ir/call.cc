@@ -67,7 +67,7 @@ std::string describe_missing(const Graph& parent, const Graph& graph, const Tens
 }
 
 Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named,
-                       std::string_view what) {
+                       std::string_view what, const std::source_location& where) {
   require(&parent.ir().graph(0) == &graph.ir().graph(0), "{}: graph {} belongs to another Ir", what, graph.name());
   require(!graph.is_entry(), "{}: {} is an entry graph and cannot be called", what, graph.name());
   const auto& ids = graph.input_ids();
@@ -92,7 +92,7 @@ Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const
     require(found[i].shape() == input.spec.shape && found[i].dtype() == input.spec.dtype,
             "{}: input '{}' of graph {} is {}, tensor '{}' is {}", what, input.name, graph.name(),
             to_string(input.spec), found[i].name(), to_string(found[i].spec()));
-    arguments.tensors.emplace_back(found[i]);
+    arguments.tensors.emplace_back(found[i], where);
     arguments.modes.push_back(input.pass == Pass::kByReference ? Mode::kUpdate : Mode::kRead);
   }
   return arguments;
@@ -114,20 +114,21 @@ Results results_of(const Graph& graph) {
 
 }  // namespace
 
-CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named) {
-  Arguments a = match_inputs(parent, graph, inputs, named, "call");
+CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named,
+                            std::source_location where) {
+  Arguments a = match_inputs(parent, graph, inputs, named, "call", where);
   Results r = results_of(graph);
   parent.emit(builtin::call(), a.tensors, {},
               {.callees = {graph.id()}, .modes = std::move(a.modes), .outputs = std::move(r.specs), .output_names = std::move(r.names)});
   return {parent, parent.ops().back().id};
 }
 
-Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named) {
-  return call_with_info(parent, graph, inputs, named).outputs();
+Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named, std::source_location where) {
+  return call_with_info(parent, graph, inputs, named, where).outputs();
 }
 
 CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,
-                              const TensorMap& named, const RepeatOptions& options) {
+                              const TensorMap& named, const RepeatOptions& options, std::source_location where) {
   require(trips >= 0, "repeat: {} iterations", trips);
   const auto& ids = graph.input_ids();
   const size_t carried = graph.output_ids().size();
@@ -162,18 +163,16 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
     const Tensor inner = counts && ids[i] == options.iteration.id() ? iteration : wrapper.input(info.spec, info.name, info.pass);
     body_named.emplace_back(graph.handle(ids[i]), inner);
   }
-  wrapper.set_outputs(call(wrapper, graph, {}, body_named));
+  wrapper.set_outputs(call(wrapper, graph, {}, body_named, where));
 
   // The loop's operands are the wrapper's inputs after the first two.
-  Graph& shape_of = graph;
-  Tensors found;
   TensorMap all = named;
   for (size_t i = 0; i < inputs.size(); ++i) {
     require(i < ids.size(), "repeat: {} inputs given, graph {} has {}", inputs.size(), graph.name(), ids.size());
     all.emplace_back(graph.handle(ids[i]), inputs[i]);
   }
   if (counts) all.emplace_back(options.iteration, parent.scalar(0, i32, "iteration"));
-  Arguments a = match_inputs(parent, shape_of, {}, all, "repeat");
+  Arguments a = match_inputs(parent, graph, {}, all, "repeat", where);
   if (counts) {
     const auto at = std::find(ids.begin(), ids.end(), options.iteration.id()) - ids.begin();
     a.tensors.erase(a.tensors.begin() + at);
@@ -187,16 +186,16 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
 }
 
 Tensors repeat(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs, const TensorMap& named,
-               const RepeatOptions& options) {
-  return repeat_with_info(parent, graph, trips, inputs, named, options).outputs();
+               const RepeatOptions& options, std::source_location where) {
+  return repeat_with_info(parent, graph, trips, inputs, named, options, where).outputs();
 }
 
 Tensors conditional(Graph& parent, const Tensor& condition, Graph& then_graph, Graph& else_graph,
-                    const Tensors& then_inputs, const Tensors& else_inputs) {
+                    const Tensors& then_inputs, const Tensors& else_inputs, std::source_location where) {
   require(condition.dtype() == boolean && condition.elements() == 1, "conditional: the condition must be a scalar bool, got {}",
           to_string(condition.spec()));
-  Arguments a = match_inputs(parent, then_graph, then_inputs, {}, "conditional, then branch");
-  Arguments b = match_inputs(parent, else_graph, else_inputs, {}, "conditional, else branch");
+  Arguments a = match_inputs(parent, then_graph, then_inputs, {}, "conditional, then branch", where);
+  Arguments b = match_inputs(parent, else_graph, else_inputs, {}, "conditional, else branch", where);
   for (const Arguments* branch : {&a, &b}) {
     require(std::all_of(branch->modes.begin(), branch->modes.end(), [](Mode m) { return m == Mode::kRead; }),
             "conditional: a branch with by-reference inputs is not supported");
@@ -210,7 +209,7 @@ Tensors conditional(Graph& parent, const Tensor& condition, Graph& then_graph, G
             "conditional: output {} is {} in the then branch, {} in the else branch", i, to_string(r.specs[i]),
             to_string(other.specs[i]));
   }
-  std::vector<TensorArg> operands{condition};
+  std::vector<TensorArg> operands{TensorArg(condition, where)};
   operands.insert(operands.end(), a.tensors.begin(), a.tensors.end());
   operands.insert(operands.end(), b.tensors.begin(), b.tensors.end());
   return parent.emit(builtin::branch(), operands,

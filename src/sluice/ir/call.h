@@ -40,8 +40,10 @@ namespace ops {
 /// Calls `graph` in `parent`: positional arguments fill its inputs from the first, `named` gives the others by input
 /// tensor. By-reference inputs are updated. Errors (kUsage): too many or missing inputs ("Not enough inputs have been
 /// provided", with a table), one given twice, a tensor of another graph, a spec that differs.
-Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named = {});
-CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named = {});
+Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named = {},
+             std::source_location where = std::source_location::current());
+CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named = {},
+                            std::source_location where = std::source_location::current());
 
 struct RepeatOptions {
   /// Input of the repeated graph (a scalar i32) that receives the iteration, from 0.
@@ -51,14 +53,17 @@ struct RepeatOptions {
 /// Runs `graph` `trips` (>= 0) times. Its k-th output is the k-th input of the next iteration, all at once; the other
 /// inputs are invariant, or accumulate if by reference. Returns the carried values after the last iteration.
 Tensors repeat(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs, const TensorMap& named = {},
-               const RepeatOptions& options = {});
+               const RepeatOptions& options = {},
+               std::source_location where = std::source_location::current());
 CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,
-                              const TensorMap& named = {}, const RepeatOptions& options = {});
+                              const TensorMap& named = {}, const RepeatOptions& options = {},
+                              std::source_location where = std::source_location::current());
 
 /// Runs `then_graph` if the scalar bool `condition` holds, `else_graph` otherwise. As many outputs of the same specs;
 /// by-reference inputs are refused (Error{kUsage}).
 Tensors conditional(Graph& parent, const Tensor& condition, Graph& then_graph, Graph& else_graph,
-                    const Tensors& then_inputs, const Tensors& else_inputs);
+                    const Tensors& then_inputs, const Tensors& else_inputs,
+                    std::source_location where = std::source_location::current());
 
 }  // namespace ops
 }  // namespace sluice

@@ -12,26 +12,33 @@ namespace {
 
 constexpr float kLeastProbability = std::numeric_limits<float>::min();
 
-/// The labels of a loss and which of them count.
+/// The labels of a loss and which of them count. Reads them where they are: a step allocates nothing.
 class Labels {
  public:
   template <typename Options>
   Labels(const KernelArgs& k, int input, int64_t classes, const Options& o)
-      : classes_(classes), has_ignore_(o.has_ignore_index), ignore_(o.ignore_index) {
-    visit_element<float>(k.in_dtype(input), [&]<typename E>(E) {
-      for (const E label : k.in<E>(input)) values_.push_back(static_cast<int64_t>(label));
-    });
-    for (const int64_t label : values_) counted_ += !ignored(label);
+      : size_(k.op().input(input).elements()),
+        classes_(classes),
+        has_ignore_(o.has_ignore_index),
+        ignore_(o.ignore_index) {
+    if (k.in_dtype(input) == i32) {
+      signed_ = k.in<int32_t>(input).data();
+    } else {
+      unsigned_ = k.in<uint32_t>(input).data();
+    }
+    for (int64_t i = 0; i < size_; ++i) counted_ += !ignored((*this)[i]);
   }
-  int64_t size() const { return static_cast<int64_t>(values_.size()); }
-  int64_t operator[](int64_t i) const { return values_[static_cast<size_t>(i)]; }
+  int64_t size() const { return size_; }
+  int64_t operator[](int64_t i) const { return signed_ != nullptr ? signed_[i] : unsigned_[i]; }
   bool ignored(int64_t label) const { return has_ignore_ && label == ignore_; }
   bool valid(int64_t label) const { return label >= 0 && label < classes_; }
   /// What the sum is divided by for a mean; 1 rather than 0, so that ignoring all gives 0.
   int64_t divisor() const { return counted_ > 0 ? counted_ : 1; }
 
  private:
-  std::vector<int64_t> values_;
+  const int32_t* signed_ = nullptr;
+  const uint32_t* unsigned_ = nullptr;
+  int64_t size_;
   int64_t classes_;
   bool has_ignore_;
   int64_t ignore_;

@@ -6,8 +6,7 @@
 
 namespace sluice::planner {
 
-/// Made-up problems for tests and benches; the same arguments give the same problem on every
-/// machine.
+/// Made-up problems for tests and benches; the same arguments give the same problem.
 
 enum class Sizes {
   kLogUniform,  ///< 64 bytes to 16 MiB, uniform in the logarithm, rounded down to multiples of 64.

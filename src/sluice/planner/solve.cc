@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "sluice/base/error.h"
@@ -98,7 +97,9 @@ std::vector<int32_t> descending(const Instance& instance, Key&& key) {
 class Solver {
  public:
   Solver(const Instance& instance, const SolveOptions& options)
-      : instance_(instance), left_(std::max<int64_t>(options.max_nodes, 0)) {
+      : instance_(instance),
+        left_(std::max<int64_t>(options.max_nodes, 0)),
+        exact_nodes_(std::min(left_, kExactNodes)) {
     const auto size = [&](int32_t i) { return static_cast<double>(instance_.size[i]); };
     const auto length = [&](int32_t i) { return static_cast<double>(instance_.length[i]); };
     by_size_ = descending(instance_, size);
@@ -126,7 +127,7 @@ class Solver {
     if (conflicts_.begin.empty()) conflicts_ = make_conflicts(instance_);
     fit_all();
     if (!done() && instance_.count() <= kExactItems) {
-      optimal_ = exact_search(instance_, kExactNodes, best_);
+      optimal_ = exact_search(instance_, exact_nodes_, best_);
       height_ = height_of(instance_, best_);
     }
     if (!optimal()) improve();
@@ -168,8 +169,8 @@ class Solver {
     }
   }
 
-  // Bisects the height between the bound and the best plan, again and again with another taste, by turns building up
-  // from nothing and repairing the best plan, until the nodes run out.
+  // Bisects the height between the bound and the best plan, again and again with another taste, by
+  // turns building up from nothing and repairing the best plan, until the nodes run out.
   void improve() {
     const std::vector<double> crowd = crowd_of(instance_);
     const int64_t least_patience = std::max(pairs_ / 2, left_ / 64);
@@ -209,7 +210,8 @@ class Solver {
   const Instance& instance_;
   Conflicts conflicts_;
   int64_t pairs_ = 0;
-  int64_t left_;  // Nodes.
+  int64_t left_;               // Nodes.
+  const int64_t exact_nodes_;  // Those are counted apart.
   std::vector<int32_t> by_size_;
   std::vector<int32_t> by_length_;
   std::vector<int32_t> by_area_;

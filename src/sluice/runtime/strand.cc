@@ -116,7 +116,7 @@ bool Strand::barrier() {
   return true;
 }
 
-bool Strand::step_kernel(const LoadedKernel& kernel) {
+void Strand::run_kernel(const LoadedKernel& kernel) {
   const int64_t workers = run_.workers;
   const int64_t begin = kernel.tasks == 1 ? 0 : kernel.tasks * worker_ / workers;
   const int64_t end = kernel.tasks == 1 ? (worker_ == 0 ? 1 : 0) : kernel.tasks * (worker_ + 1) / workers;
@@ -124,13 +124,12 @@ bool Strand::step_kernel(const LoadedKernel& kernel) {
     counters_.bytes += kernel.operand_bytes;
     counters_.flops += kernel.flops;
   }
-  if (begin == end) return true;
+  if (begin == end) return;
   for (size_t i = 0; i < kernel.operands->size(); ++i) operands_[i] = address((*kernel.operands)[i].at, 0);
   for (size_t i = 0; i < kernel.scalars->size(); ++i) scalars_[i] = evaluate((*kernel.scalars)[i], 0);
   const KernelBlock block{operands_.data(), workspace_, scalars_.data()};
   for (int64_t task = begin; task < end; ++task) kernel.run(kernel.state, block, task);
   counters_.kernels += end - begin;
-  return true;
 }
 
 void Strand::enter(const exe::Call& call, int64_t iteration) {
@@ -147,9 +146,9 @@ void Strand::enter(const exe::Call& call, int64_t iteration) {
   stack_[depth_++] = callee;
 }
 
-bool Strand::issue(const exe::Issue& issue, bool& blocked) {
+bool Strand::issue(const exe::Issue& issue) {
   // Worker 0 alone moves bytes and keeps the order of its queues; the others never wait for a token.
-  if (worker_ != 0) return false;
+  if (worker_ != 0) return true;
   Transfer t;
   std::byte* memory = address(issue.memory.at, 0);
   int64_t entry = evaluate(issue.entry, 0);
@@ -177,10 +176,7 @@ bool Strand::issue(const exe::Issue& issue, bool& blocked) {
     return true;
   }
   const int64_t number = run_.io[static_cast<size_t>(device_)][static_cast<size_t>(issue.queue)]->issue(t);
-  if (number < 0) {
-    blocked = true;
-    return false;
-  }
+  if (number < 0) return false;
   counters_.bytes += t.bytes;
   const int64_t key = static_cast<int64_t>(depth_) << 32 | issue.token;
   const auto old = std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& e) { return e.first == key; });
@@ -256,7 +252,7 @@ bool Strand::advance() {
       progress = true;
     }
     if (loaded.kernel >= 0) {
-      step_kernel(frame.function->kernels[static_cast<size_t>(loaded.kernel)]);
+      run_kernel(frame.function->kernels[static_cast<size_t>(loaded.kernel)]);
     } else if (const auto* call = std::get_if<exe::Call>(&step.body)) {
       synced_ = false;
       ++frame.pc;
@@ -284,9 +280,7 @@ bool Strand::advance() {
     } else {
       bool done = true;
       if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
-        bool blocked = false;
-        issue(*i, blocked);
-        done = !blocked;
+        done = issue(*i);
       } else if (const auto* w = std::get_if<exe::Wait>(&step.body)) {
         done = wait(*w);
       } else if (const auto* s = std::get_if<exe::Send>(&step.body)) {

@@ -85,9 +85,10 @@ class Strand {
     int64_t iteration = 0;
   };
 
-  bool step_kernel(const LoadedKernel& kernel);
+  void run_kernel(const LoadedKernel& kernel);
   void enter(const exe::Call& call, int64_t iteration);
-  bool issue(const exe::Issue& issue, bool& blocked);
+  /// These return false if they cannot happen yet.
+  bool issue(const exe::Issue& issue);
   bool wait(const exe::Wait& wait);
   bool send(const exe::Send& send);
   bool receive(const exe::Receive& receive);

@@ -1,0 +1,84 @@
+"""What the documents show is what the programs print.
+
+docs_test.py SUITE     runs a suite; docs_test.py --update rewrites docs/operators.md and the blocks of docs/tour.md
+SLUICE_TOUR and SLUICE_OP_REFERENCE name the programs that print them.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TOUR = ROOT / "docs" / "tour.md"
+OPERATORS = ROOT / "docs" / "operators.md"
+# <!-- output: NAME --> and the block after it.
+BLOCK = re.compile(r"(<!-- output: (\w+) -->\n```text\n)(.*?)(```\n)", re.DOTALL)
+HINT = "\nIf the change is meant: cmake --build BUILD --target update_docs"
+
+
+def printed(variable):
+    result = subprocess.run([os.environ[variable]], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise RuntimeError(f"{variable} ended with {result.returncode}: {result.stderr}")
+    return result.stdout
+
+
+def tour_sections():
+    """Name -> text of the sections that the tour's program prints."""
+    parts = re.split(r"(?m)^== (\w+)\n", printed("SLUICE_TOUR"))
+    return {name: text.rstrip("\n") + "\n" for name, text in zip(parts[1::2], parts[2::2])}
+
+
+def update():
+    sections = tour_sections()
+    TOUR.write_text(BLOCK.sub(lambda m: m[1] + sections[m[2]] + m[4], TOUR.read_text()))
+    OPERATORS.write_text(printed("SLUICE_OP_REFERENCE"))
+
+
+class Tour(unittest.TestCase):
+    maxDiff = None
+
+    def test_blocks(self):
+        sections = tour_sections()
+        blocks = {m[2]: m[3] for m in BLOCK.finditer(TOUR.read_text())}
+        self.assertEqual(sorted(blocks), sorted(sections))
+        for name, text in blocks.items():
+            with self.subTest(block=name):
+                self.assertEqual(text, sections[name], HINT)
+
+
+class Operators(unittest.TestCase):
+    maxDiff = None
+
+    def test_reference(self):
+        self.assertEqual(OPERATORS.read_text(), printed("SLUICE_OP_REFERENCE"), HINT)
+
+
+class Text(unittest.TestCase):
+    def test_the_readme_shows_the_program_that_the_install_test_builds(self):
+        readme = (ROOT / "README.md").read_text()
+        consumer = ROOT / "tests" / "install" / "consumer"
+        self.assertIn("```cpp\n" + (consumer / "main.cc").read_text() + "```", readme)
+        self.assertIn("```cmake\n" + (consumer / "CMakeLists.txt").read_text() + "```", readme)
+
+    def test_the_page_on_operators_shows_the_files_that_the_howto_test_builds(self):
+        page = (ROOT / "docs" / "howto" / "add_an_op.md").read_text()
+        for file in (ROOT / "tests" / "docs" / "sluice" / "ops").iterdir():
+            self.assertIn(f"`src/sluice/ops/{file.name}`\n\n```cpp\n{file.read_text()}```", page)
+
+    def test_links_lead_somewhere(self):
+        for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+            for link in re.findall(r"\]\(([^)#\s]+)\)", document.read_text()):
+                if "://" not in link:
+                    with self.subTest(document=document.name, link=link):
+                        self.assertTrue((document.parent / link).exists())
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--update"]:
+        update()
+    else:
+        unittest.main(verbosity=2)

@@ -1,0 +1,61 @@
+#include "sluice/ops/roll.h"
+
+#include "sluice/ops/rules.h"
+
+namespace sluice::ops {
+namespace {
+
+std::vector<TensorSpec> infer(const OpView& op) {
+  require_device_dtype(op.input(0), "roll (C1): x");
+  return {TensorSpec{op.input(0).shape, op.input(0).dtype, {}}};
+}
+
+Tensors gradient(GradContext& g) {
+  const auto o = g.options<RollOptions>();
+  return {roll(g.grad(0), {.shift = -o.shift})};
+}
+
+template <typename T>
+void reference(const KernelArgs& k) {
+  const int64_t shift = k.options<RollOptions>().shift;
+  visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
+    const auto x = k.in<E>(0);
+    const auto y = k.out<E>(0);
+    const auto n = static_cast<int64_t>(x.size());
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t j = ((i + shift % n) % n + n) % n;
+      y[static_cast<size_t>(j)] = x[static_cast<size_t>(i)];
+    }
+  });
+}
+
+}  // namespace
+
+const OpDef& roll_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "Roll";
+    d.name = "roll";
+    d.doc = "Elements moved along, the last to the front. (C1) x has a dtype that devices have.";
+    d.inputs = {{"x"}};
+    d.outputs = {"y"};
+    d.options = to_attrs(RollOptions{});
+    d.infer = infer;
+    d.grad = gradient;
+    d.reference_float = reference<float>;
+    d.reference_double = reference<double>;
+    d.samples = {{.inputs = {f32_spec({7})}},
+                 {.inputs = {f32_spec({2, 3})}, .options = to_attrs(RollOptions{.shift = -4})},
+                 {.inputs = {i32_spec({5})}, .options = to_attrs(RollOptions{.shift = 12})},
+                 {.inputs = {f32_spec({0})}}};
+    d.must_fail = {{"(C1)", {TensorSpec{{2}, f64, {}}}, {}}};
+    return d;
+  }();
+  return def;
+}
+
+std::vector<const OpDef*> roll_ops() { return {&roll_def()}; }
+
+Tensor roll(TensorArg x, const RollOptions& options) { return emit_one(roll_def(), {x}, options); }
+
+}  // namespace sluice::ops

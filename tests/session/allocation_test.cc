@@ -1,0 +1,80 @@
+// A steady step allocates nothing.
+
+#include <gtest/gtest.h>
+
+#include "../runtime/malloc_counter.h"
+#include "mlp.h"
+
+namespace sluice::test {
+namespace {
+
+TEST(MallocCounter, CountsEveryWay) {
+  if (!counts_allocations()) GTEST_SKIP() << "not counted in this build";
+  const int64_t before = allocations();
+  void* volatile p = std::malloc(10);
+  p = std::realloc(p, 1000000);
+  std::free(p);
+  int* volatile one = new int(1);
+  delete one;
+  void* volatile aligned = ::operator new (64, std::align_val_t{64});
+  ::operator delete (aligned, std::align_val_t{64});
+  EXPECT_EQ(allocations() - before, 4);
+}
+
+class Steady : public testing::TestWithParam<std::tuple<int, Layers>> {};
+
+TEST_P(Steady, StepOfAnMlpAllocatesNothing) {
+  const auto [threads, style] = GetParam();
+  const MlpProgram p({.layers = 3, .width = 64, .style = style});
+  Session session(p.ir, {.device = cpu_device({.threads = threads})});
+  Batch batch(p.options, 0);
+  HostTensor loss(p.loss.spec);
+  Binding step =
+      session.bind({{p.image, batch.image}, {p.labels, batch.labels}}, {{p.loss, loss}}, "train");
+  session.run_into(step);
+  const float first = loss.as<float>()[0];
+  const int64_t before = allocations();
+  for (int i = 0; i < 100; ++i) session.run_into(step);
+  EXPECT_EQ(allocations() - before, 0);
+  EXPECT_LT(loss.as<float>()[0], first);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Steady,
+                         testing::Combine(testing::Values(1, 2, 3),
+                                          testing::Values(Layers::kInlined, Layers::kOutlined)));
+
+TEST(Steady, LoopsAndBranchesAllocateNothing) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({4, 300}), "in");
+  const Tensor total = main.variable(f32_spec({4, 300}), Initializer::constant(0), "total");
+  Graph& body = ir.create_empty_graph("body");
+  {
+    const Tensor carried = body.input(f32_spec({4, 300}), "carried");
+    const Tensor sum = body.input(f32_spec({4, 300}), "sum", Pass::kByReference);
+    const Tensor entry = body.host_load(in);
+    ops::add_(sum, entry);
+    body.add_output(ops::tanh(carried + entry));
+  }
+  const Tensor last = ops::repeat(main, body, 5, {total, total})[0];
+  Graph& up = ir.create_graph(
+      "up", [](Graph&, Tensor x) { return x + 1.0; }, f32_spec({4, 300}));
+  Graph& down = ir.create_graph(
+      "down", [](Graph&, Tensor x) { return ops::softmax(x); }, f32_spec({4, 300}));
+  const H2dStream which = ir.h2d_stream({{}, boolean, {}}, "which");
+  const Tensor condition = main.host_load(which);
+  const D2hStream out =
+      main.host_store(ops::conditional(main, condition, up, down, {last}, {last})[0], "out");
+  Session session(ir, {.device = cpu_device({.threads = 2})});
+  HostTensor entries(f32_spec({5, 4, 300}));
+  const HostTensor yes = HostTensor::of<bool>({}, boolean, {true});
+  HostTensor result(out.spec);
+  Binding step = session.bind({{in, entries}, {which, yes}}, {{out, result}});
+  session.run_into(step);
+  const int64_t before = allocations();
+  for (int i = 0; i < 20; ++i) session.run_into(step);
+  EXPECT_EQ(allocations() - before, 0);
+}
+
+}  // namespace
+}  // namespace sluice::test

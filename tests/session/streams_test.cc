@@ -1,0 +1,114 @@
+// What a run needs of its caller: the right streams, shapes and dtypes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mlp.h"
+
+namespace sluice::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class Streams : public testing::Test {
+ protected:
+  std::string refused(const std::vector<StreamInput>& inputs, const std::string& entry = "train") {
+    return error_of(ErrorKind::kUsage, [&] { session.run(inputs, entry); });
+  }
+
+  MlpProgram p{{.layers = 1}};
+  Batch batch{p.options, 0};
+  Session session{p.ir, {.device = cpu_device({.threads = 1})}};
+};
+
+TEST_F(Streams, Missing) {
+  EXPECT_THAT(refused({{p.image, batch.image}}),
+              AllOf(HasSubstr("Missing input: labels"), HasSubstr("given: image")));
+  EXPECT_THAT(refused({}), HasSubstr("expects: image, labels"));
+}
+
+TEST_F(Streams, Unknown) {
+  EXPECT_THAT(
+      refused({{p.image, batch.image}, {p.labels, batch.labels}, {p.eval_image, batch.image}}),
+      HasSubstr("Unexpected input: eval_image"));
+  Ir other;
+  const H2dStream foreign = other.h2d_stream(p.image.spec, "image");
+  EXPECT_THAT(refused({{foreign, batch.image}, {p.labels, batch.labels}}), HasSubstr("another Ir"));
+  const HostTensors results =
+      session.run({{p.image, batch.image}, {p.labels, batch.labels}}, "train");
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { results[p.logits]; }), HasSubstr("logits"));
+}
+
+TEST_F(Streams, GivenTwice) {
+  EXPECT_THAT(refused({{p.image, batch.image}, {p.image, batch.image}, {p.labels, batch.labels}}),
+              HasSubstr("'image' is given twice"));
+}
+
+TEST_F(Streams, WrongShapeOrDtype) {
+  const HostTensor longer(f32_spec({p.options.batch + 1, p.options.width}));
+  EXPECT_THAT(refused({{p.image, longer}, {p.labels, batch.labels}}),
+              AllOf(HasSubstr("image"), HasSubstr("(9, 24)"), HasSubstr("(8, 24)")));
+  EXPECT_THAT(refused({{p.image, batch.image}, {p.labels, batch.labels.cast(f32)}}),
+              AllOf(HasSubstr("labels"), HasSubstr("int32"), HasSubstr("float32")));
+}
+
+TEST_F(Streams, UnknownEntry) {
+  EXPECT_THAT(refused({}, "main"), AllOf(HasSubstr("main"), HasSubstr("train"), HasSubstr("eval")));
+}
+
+TEST_F(Streams, BoundOutputsAreChecked) {
+  const std::vector<StreamInput> inputs{{p.image, batch.image}, {p.labels, batch.labels}};
+  HostTensor loss(p.loss.spec);
+  HostTensor wide(f32_spec({2}));
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { session.bind(inputs, {}, "train"); }),
+              HasSubstr("Missing output: loss"));
+  EXPECT_THAT(error_of(ErrorKind::kUsage,
+                       [&] {
+                         session.bind(inputs, {{p.loss, wide}}, "train");
+                       }),
+              HasSubstr("loss"));
+  EXPECT_THAT(error_of(ErrorKind::kUsage,
+                       [&] {
+                         session.bind(inputs, {{p.loss, loss}, {p.logits, wide}}, "train");
+                       }),
+              HasSubstr("Unexpected output: logits"));
+}
+
+TEST_F(Streams, ARefusedRunChangesNothing) {
+  const auto before = all_bytes(session);
+  refused({{p.image, batch.image}});
+  EXPECT_EQ(all_bytes(session), before);
+}
+
+TEST(StreamEntries, AreALeadingAxis) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
+  const D2hStream out = ir.d2h_stream(f32_spec({2}), "out");
+  for (int i = 0; i < 3; ++i) main.host_store(out, main.host_load(in) * static_cast<double>(i + 1));
+  Session session(ir, {.device = cpu_device({.threads = 1})});
+  const HostTensor three = HostTensor::of<float>({3, 2}, f32, {1, 2, 3, 4, 5, 6});
+  const HostTensors results = session.run({{in, three}});
+  EXPECT_TRUE(results[out].same_bits(HostTensor::of<float>({3, 2}, f32, {1, 2, 6, 8, 15, 18})));
+  EXPECT_THAT(error_of(ErrorKind::kUsage,
+                       [&] {
+                         session.run({{in, HostTensor(f32_spec({2}))}});
+                       }),
+              AllOf(HasSubstr("3 entries"), HasSubstr("(3, 2)")));
+}
+
+TEST(StreamEntries, ABranchMayNotUseThem) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
+  Graph& load = ir.create_empty_graph("load");
+  load.add_output(load.host_load(in));
+  const Tensor yes = main.constant(HostTensor::of<bool>({}, boolean, {true}));
+  main.host_store(ops::conditional(main, yes, load, load, {}, {})[0], "out");
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(ir); }),
+              AllOf(HasSubstr("stream 'in'"), HasSubstr("conditional")));
+}
+
+}  // namespace
+}  // namespace sluice::test

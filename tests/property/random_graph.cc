@@ -94,11 +94,11 @@ class Generator {
     if (kind < 36 && !s.in_branch && !s.differentiable) return read_stream(s, dice);
     if (kind < 41 && !s.in_branch && !s.differentiable)
       return write_stream(s, dice, *s.find(dice, [](const Tensor&) { return true; }));
+    if (kind < 45 && !s.differentiable) return remote(s, dice);
     out_.contents.updates += add_plain_op(s, dice);
   }
 
   // --- streams
-  // ------------------------------------------------------------------------------------
 
   void read_stream(Scope& s, Dice& dice) {
     if (inputs_.empty() || dice.one_in(2)) {
@@ -116,8 +116,30 @@ class Generator {
     outputs_.push_back(s.graph.host_store(t, "out"));
   }
 
+  // Stores to or loads from an entry: a constant one, or one computed from a scalar (an iteration, say).
+  void remote(Scope& s, Dice& dice) {
+    if (buffers_.empty() || dice.one_in(3)) {
+      buffers_.push_back(out_.ir.remote_buffer(s.any(dice).spec(), 1 + dice(3)));
+    }
+    const RemoteBuffer& buffer =
+        buffers_[static_cast<size_t>(dice(static_cast<int>(buffers_.size())))];
+    ++out_.contents.remote;
+    const auto scalar =
+        s.find(dice, [](const Tensor& t) { return t.dtype() == i32 && t.shape().empty(); });
+    const bool computed = scalar && dice.one_in(2);
+    const Tensor row =
+        computed ? ops::increment_mod(*scalar, dice(3), static_cast<double>(buffer.entries))
+                 : Tensor();
+    const int64_t entry = dice(static_cast<int>(buffer.entries));
+    if (dice.one_in(2)) {
+      s.add(computed ? s.graph.remote_load(buffer, row) : s.graph.remote_load(buffer, entry));
+    } else {
+      const Tensor t = s.with_spec(dice, buffer.spec);
+      computed ? s.graph.remote_store(buffer, row, t) : s.graph.remote_store(buffer, entry, t);
+    }
+  }
+
   // --- calls
-  // --------------------------------------------------------------------------------------
 
   // A fresh scope in which graph inputs stand for some tensors of `s`.
   Scope open(const Scope& s, Graph& graph) {
@@ -281,7 +303,6 @@ class Generator {
   }
 
   // --- gradients
-  // ----------------------------------------------------------------------------------
 
   // A graph, its gradient (with accumulation or recomputation at times), their calls, and an update
   // of what was given.
@@ -403,6 +424,7 @@ class Generator {
   bool large_ = false;
   std::vector<H2dStream> inputs_;
   std::vector<D2hStream> outputs_;
+  std::vector<RemoteBuffer> buffers_;
   std::vector<Graph*> callables_;
   std::set<GraphId> differentiable_;
 };
@@ -418,12 +440,34 @@ Contents& Contents::operator+=(const Contents& o) {
   gradients += o.gradients;
   updates += o.updates;
   streams += o.streams;
+  remote += o.remote;
   random_ops += o.random_ops;
   entries += o.entries;
   return *this;
 }
 
 RandomProgram random_program(const Recipe& recipe) { return Generator(recipe).run(); }
+
+RandomProgram random_two_device_program(uint64_t seed) {
+  RandomProgram program;
+  Dice dice(fold(Seed{0x2u, 0xdeu}, seed));
+  Scope s{program.ir.main_graph(), {}};
+  s.pure = true;
+  s.graph.set_device(0);
+  s.add(s.graph.host_load(program.ir.h2d_stream({random_shape(dice, 5), f32, {}}, "in")));
+  for (int i = 0; i < 3; ++i) {
+    s.values.push_back(s.graph.variable(random_array({random_shape(dice, 5), f32, {}}, seed), "w"));
+  }
+  const int length = 2 + dice(20);
+  for (int i = 0; i < length; ++i) {
+    s.graph.set_device(dice(2));
+    add_plain_op(s, dice);
+  }
+  s.graph.set_device(0);
+  for (int i = 0; i < 3; ++i) s.graph.host_store(s.any(dice), "out");
+  program.runs = {"main", "main"};
+  return program;
+}
 
 std::string text(const Ir& ir) {
   std::string result;

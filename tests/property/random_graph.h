@@ -20,7 +20,7 @@ struct Recipe {
 struct Contents {
   int ops = 0;  ///< Of all graphs.
   int calls = 0, by_reference = 0, repeats = 0, conditionals = 0, gradients = 0, updates = 0;
-  int streams = 0, random_ops = 0, entries = 0;
+  int streams = 0, remote = 0, random_ops = 0, entries = 0;
   Contents& operator+=(const Contents& other);
 };
 
@@ -32,10 +32,13 @@ struct RandomProgram {
 };
 
 /// A program of 3 to 40 decisions on tiny tensors (one in sixteen on tensors large enough for
-/// several tasks a kernel): variables, streams with several entries, calls by value and by
+/// several tasks a kernel): variables, streams with several entries, remote buffers, calls by value and by
 /// reference, nested and repeated ones, loops, conditionals, updates in place, random numbers,
 /// gradients.
 RandomProgram random_program(const Recipe& recipe);
+
+/// Ops in a row, each on device 0 or 1; variables are only read.
+RandomProgram random_two_device_program(uint64_t seed);
 
 /// All schedules.
 std::string text(const Ir& ir);

@@ -290,6 +290,10 @@ void random_numbers(Scope& s, Dice& dice) {
 }
 
 bool update(Scope& s, Dice& dice) {
+  if (s.pure) {
+    binary(s, dice);
+    return false;
+  }
   const Tensor a = s.writable(dice);
   const auto other = [&] { return s.with_shape(dice, a.shape()); };
   const auto make = [&]() -> Tensor {

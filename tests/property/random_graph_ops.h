@@ -32,6 +32,7 @@ struct Scope {
   int depth = 0;
   bool differentiable = false;  ///< Only ops that have a gradient, or block it silently.
   bool in_branch = false;       ///< Streams are not used.
+  bool pure = false;            ///< Nothing is written in place.
   int largest = 5;              ///< Of the dimensions that are made up.
 
   std::optional<Tensor> find(Dice& dice, const std::function<bool(const Tensor&)>& wanted) const;

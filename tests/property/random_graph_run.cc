@@ -127,8 +127,8 @@ bool same(const HostTensor& a, const HostTensor& b) {
 }  // namespace
 
 std::string Way::text() const {
-  return fmt::format("{} threads{}, disabled: {}", threads, interleaved ? " interleaved" : "",
-                     fmt::join(disable, " "));
+  return fmt::format("{} devices, {} threads{}, disabled: {}", devices, threads,
+                     interleaved ? " interleaved" : "", fmt::join(disable, " "));
 }
 
 Outcome interpreted(const RandomProgram& program) {
@@ -162,14 +162,18 @@ Outcome interpreted(const RandomProgram& program) {
 }
 
 Outcome executed(const RandomProgram& program, const Way& way) {
-  SessionOptions options{.device = cpu_device({.threads = way.threads}), .disable = way.disable};
+  SessionOptions options{
+      .device = way.device.target == nullptr ? cpu_device({.threads = way.threads}) : way.device,
+      .disable = way.disable};
+  for (int d = 1; d < way.devices; ++d) options.more_devices.push_back(options.device);
   Session session(program.ir, options);
   const auto violations = exe::check(session.executable());
   if (!violations.empty())
     fail(ErrorKind::kInternal, "[{}] {}", violations[0].rule, violations[0].message);
-  if (session.planned_bytes() != session.measured_bytes()) {
-    fail(ErrorKind::kInternal, "{} bytes planned, {} measured", session.planned_bytes(),
-         session.measured_bytes());
+  for (int d = 0; d < way.devices; ++d) {
+    if (session.planned_bytes(d) == session.measured_bytes(d)) continue;
+    fail(ErrorKind::kInternal, "device {}: {} bytes planned, {} measured", d,
+         session.planned_bytes(d), session.measured_bytes(d));
   }
   Outcome outcome;
   for (size_t run = 0; run < program.runs.size(); ++run)

@@ -17,6 +17,8 @@ struct Way {
   int threads = 1;
   std::vector<std::string> disable = {};
   bool interleaved = false;  ///< On one thread, advancing workers and queues at random.
+  int devices = 1;
+  DeviceChoice device = {};  ///< With one thread; default: the CPU.
   std::string text() const;
 };
 

@@ -129,12 +129,31 @@ TEST(RandomGraphs, RunAsTheInterpreterDoes) {
   std::cout << fmt::format(
       "{} programs: {} ops, {} calls ({} of graphs with references), {} repeats, {} conditionals, "
       "{} gradients, {} updates, "
-      "{} streams, {} random ops, {} entries; {} with values that are not finite\n",
+      "{} streams, {} remote loads and stores, {} random ops, {} entries; {} with values that are "
+      "not finite\n",
       last - first, all.ops, all.calls, all.by_reference, all.repeats, all.conditionals,
-      all.gradients, all.updates, all.streams, all.random_ops, all.entries, nonfinite);
+      all.gradients, all.updates, all.streams, all.remote, all.random_ops, all.entries, nonfinite);
   if (one) return;
   EXPECT_GT(all.gradients, static_cast<int>(last - first) / 10);
   EXPECT_LT(nonfinite, static_cast<int>(last - first) / 5);
+}
+
+TEST(RandomGraphs, OnTwoDevicesEndTheSame) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const RandomProgram program = random_two_device_program(seed);
+    const Outcome want = interpreted(program);
+    for (const bool interleaved : {false, true}) {
+      const Way way{
+          .threads = 1 + static_cast<int>(seed % 3), .interleaved = interleaved, .devices = 2};
+      std::string wrong;
+      try {
+        wrong = difference(want, executed(program, way));
+      } catch (const Error& e) {
+        wrong = e.what();
+      }
+      ASSERT_EQ(wrong, "") << "seed " << seed << ", " << way.text() << "\n" << text(program.ir);
+    }
+  }
 }
 
 }  // namespace

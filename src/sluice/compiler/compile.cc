@@ -169,7 +169,7 @@ class Compiler : public GlobalAddresses {
     exe::Program program;
     program.name = name;
     for (const StreamUse& use : facts_[graph.id()].streams) program.streams.push_back({use.stream, use.count});
-    std::vector<Body> parts = project(std::move(whole), globals_, exe_);
+    std::vector<Body> parts = project(std::move(whole), globals_, facts_, exe_);
     for (Body& part : parts) {
       const int32_t device = part.device;
       const int32_t function = lower(part, fmt::format("{} on {}", name, device), &program.finals);
@@ -178,6 +178,7 @@ class Compiler : public GlobalAddresses {
       frames.bytes = std::max(frames.bytes, exe_.functions[static_cast<size_t>(function)].frame_bytes);
       program.entries.push_back(std::move(entry));
     }
+    name_messages(program, exe_);
     std::sort(program.finals.begin(), program.finals.end(),
               [](const exe::Final& a, const exe::Final& b) { return a.variable < b.variable; });
     exe_.programs.push_back(std::move(program));

@@ -1,7 +1,7 @@
 #include "sluice/compiler/emit_function.h"
 
 #include <algorithm>
-#include <cstring>
+#include <map>
 #include <unordered_map>
 
 #include "sluice/base/checked.h"
@@ -33,6 +33,7 @@ class Emitter {
         stream_base_[use.stream] = exe::IndexExpr::param(function_.index_params++);
       }
     }
+    count_steps();
     plan_frame();
     add_params();
     for (size_t n = 0; n < body_.nodes.size(); ++n) emit(static_cast<int32_t>(n));
@@ -50,6 +51,14 @@ class Emitter {
     return body_.value(placement_.contents[static_cast<size_t>(block.contents.front())].root).tensor;
   }
 
+  // Number of the step that a node becomes: views become none. The end of the body is the number of steps.
+  int64_t step_of(int32_t node) const { return node < 0 ? 0 : steps_[static_cast<size_t>(node)]; }
+
+  void count_steps() {
+    steps_.push_back(0);
+    for (const Node& node : body_.nodes) steps_.push_back(steps_.back() + (node.kind != Node::Kind::kView));
+  }
+
   void plan_frame() {
     planner::Problem problem;
     std::vector<Block*> planned;
@@ -60,7 +69,7 @@ class Emitter {
       buffer.alignment = context_.alignment;
       for (const int32_t c : block.contents) {
         const Content& content = placement_.contents[static_cast<size_t>(c)];
-        buffer.lifetime.push_back({content.begin, content.end + 1});
+        buffer.lifetime.push_back({step_of(content.begin), step_of(content.end) + 1});
       }
       merge(buffer.lifetime, block.ring > 0);
       problem.buffers.push_back(std::move(buffer));
@@ -76,7 +85,7 @@ class Emitter {
         bound = std::max(bound, exe_.functions[static_cast<size_t>(f)].frame_bound);
       }
       if (bytes == 0) continue;
-      const auto at = static_cast<int64_t>(n);
+      const int64_t at = step_of(static_cast<int32_t>(n));
       problem.buffers.push_back({"frame", {{at, at + 1}}, bytes, context_.alignment, {}, {}});
       through_calls.buffers.push_back({"frame", {{at, at + 1}}, bound, context_.alignment, {}, {}});
       calls.push_back(n);
@@ -88,12 +97,12 @@ class Emitter {
       planned[i]->offset = solution.offsets[i];
       const auto& life = problem.buffers[i].lifetime;
       function_.buffers.push_back({block_name(*planned[i]), solution.offsets[i], problem.buffers[i].size,
-                                   std::max<int64_t>(life.front().begin, 0), life.back().end});
+                                   life.front().begin, std::min(life.back().end, steps_.back())});
     }
     for (size_t i = 0; i < calls.size(); ++i) {
       const size_t b = planned.size() + i;
       frames_[calls[i]] = solution.offsets[b];
-      const auto at = static_cast<int64_t>(calls[i]);
+      const int64_t at = step_of(static_cast<int32_t>(calls[i]));
       const auto& callee = exe_.functions[static_cast<size_t>(callees_[calls[i]][0])];
       function_.buffers.push_back({"frame of " + callee.name, solution.offsets[b], problem.buffers[b].size, at, at + 1});
     }
@@ -271,6 +280,7 @@ class Emitter {
 
   exe::Call call(const Node& node, int32_t n, int32_t function, size_t first, size_t count, size_t callee) {
     exe::Call c;
+    if ((*context_.facts)[node.callees[callee]].has_effects) stored_.clear();
     c.function = function;
     c.frame = frame_at(n);
     for (size_t i = first; i < first + count; ++i) {
@@ -351,7 +361,25 @@ class Emitter {
       issue.kind = e.kind == Kind::kStreamWrite ? exe::TransferKind::kStreamOut : exe::TransferKind::kRemoteStore;
       issue.memory = operand(node.inputs[0], node.in_specs[0], exe::Access::kRead);
     }
+    if (issue.kind == exe::TransferKind::kRemoteLoad || issue.kind == exe::TransferKind::kRemoteStore) track_entry(issue);
     return issue;
+  }
+
+  // A load of an entry that was last stored here must find what was stored. Another device might store in between.
+  void track_entry(exe::Issue& issue) {
+    if (exe_.devices.size() > 1) return;
+    const bool store = issue.kind == exe::TransferKind::kRemoteStore;
+    const bool known = !issue.entry_from && issue.entry.is_constant();
+    if (!store) {
+      const auto stored = known ? stored_.find({issue.object, issue.entry.constant()}) : stored_.end();
+      if (stored != stored_.end()) issue.found = stored->second;
+      return;
+    }
+    if (known) {
+      stored_[{issue.object, issue.entry.constant()}] = issue.memory.value;
+    } else {
+      stored_.clear();
+    }
   }
 
   // An entry that is a constant folds into the step; any other is read when the step runs.
@@ -378,9 +406,11 @@ class Emitter {
   exe::Function function_;
   std::vector<exe::ValueId> value_ids_;
   std::vector<int64_t> frames_;
+  std::vector<int64_t> steps_;  ///< Steps before each node; last, of all.
   std::vector<int32_t> result_param_;
   std::unordered_map<int32_t, exe::IndexExpr> stream_base_;
   std::unordered_map<int32_t, int64_t> stream_used_;
+  std::map<std::pair<int32_t, int64_t>, exe::ValueId> stored_;  ///< By remote buffer and entry.
   int32_t next_token_ = 0;
 };
 

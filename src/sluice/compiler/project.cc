@@ -10,8 +10,8 @@ namespace {
 
 class Projector {
  public:
-  Projector(Body body, const Globals& globals, exe::Executable& executable)
-      : body_(std::move(body)), exe_(executable), home_(body_.values.size(), -1) {
+  Projector(Body body, const Globals& globals, const FactTable& facts, exe::Executable& executable)
+      : body_(std::move(body)), facts_(facts), exe_(executable), home_(body_.values.size(), -1) {
     for (size_t v = 0; v < body_.values.size(); ++v) {
       if (body_.values[v].source == BodyValue::Source::kVariable) {
         home_[v] = globals.variables[static_cast<size_t>(body_.values[v].index)].device;
@@ -24,6 +24,7 @@ class Projector {
       require(node.device >= 0 && node.device < static_cast<int32_t>(exe_.devices.size()),
               "{} made at {}: there is no device {}, the program has {}", node.def == nullptr ? "op" : node.def->type,
               node.where, node.device, exe_.devices.size());
+      check_effects(node);
       for (ValueIndex& v : node.inputs) v = local(v, node.device);
       for (const Tie& t : node.ties) {
         require(owner(t.into, node.device) == node.device, "{} made at {}: it writes a tensor of device {} on device {}",
@@ -40,6 +41,25 @@ class Projector {
   }
 
  private:
+  // A stream or remote buffer has one order, that of the one device that uses it.
+  void check_effects(const Node& node) {
+    if (node.has_effect && node.effect.kind != Effect::Kind::kPrint) {
+      const bool stream = node.effect.kind == Effect::Kind::kStreamRead || node.effect.kind == Effect::Kind::kStreamWrite;
+      check_object(node, stream, node.effect.id);
+    }
+    for (const GraphId callee : node.callees) {
+      for (const StreamUse& use : facts_[callee].streams) check_object(node, true, use.stream);
+    }
+  }
+
+  void check_object(const Node& node, bool stream, int32_t id) {
+    const int32_t device = object_device_.try_emplace({stream, id}, node.device).first->second;
+    require(device == node.device, "{} made at {}: {} is used on devices {} and {}; it must be on one of them",
+            node.def == nullptr ? "op" : node.def->type, node.where,
+            stream ? "stream '" + exe_.streams[static_cast<size_t>(id)].name + "'" : fmt::format("remote buffer {}", id),
+            device, node.device);
+  }
+
   int32_t owner(ValueIndex v, int32_t otherwise) const {
     const int32_t d = static_cast<size_t>(v) < home_.size() ? home_[static_cast<size_t>(v)] : -1;
     return d < 0 ? otherwise : d;
@@ -51,6 +71,7 @@ class Projector {
     const auto [place, fresh] = received_.try_emplace({v, device}, kNone);
     if (!fresh) return place->second;
     const int32_t from = owner(v, device);
+    own_bytes(v, from);
     const auto [channel, first] = channels_.try_emplace({from, device}, static_cast<int32_t>(exe_.channels.size()));
     if (first) exe_.channels.push_back({fmt::format("{}to{}", from, device), from, device, 0, 0, 0, 0});
     exe::Channel& c = exe_.channels[static_cast<size_t>(channel->second)];
@@ -80,6 +101,13 @@ class Projector {
     return place->second;
   }
 
+  // What is sent must be a value with bytes of its own: sender and receiver know it by one name.
+  void own_bytes(ValueIndex v, int32_t device) {
+    for (Node& node : nodes_[device]) {
+      if (node.kind == Node::Kind::kView && node.outputs[0] == v) node.kind = Node::Kind::kCopy;
+    }
+  }
+
   void size_channels() {
     for (const auto& [ends, index] : channels_) {
       exe::Channel& c = exe_.channels[static_cast<size_t>(index)];
@@ -107,20 +135,42 @@ class Projector {
   }
 
   Body body_;
+  const FactTable& facts_;
   exe::Executable& exe_;
   std::vector<int32_t> home_;
   std::map<int32_t, std::vector<Node>> nodes_;
+  std::map<std::pair<bool, int32_t>, int32_t> object_device_;  // (stream rather than buffer, number)
   std::map<std::pair<ValueIndex, int32_t>, ValueIndex> received_;
   std::map<std::pair<int32_t, int32_t>, int32_t> channels_;
 };
 
 }  // namespace
 
-std::vector<Body> project(Body body, const Globals& globals, exe::Executable& executable) {
+std::vector<Body> project(Body body, const Globals& globals, const FactTable& facts, exe::Executable& executable) {
   for (Node& node : body.nodes) node.device = std::max(node.device, 0);
-  const bool one = std::all_of(body.nodes.begin(), body.nodes.end(), [](const Node& n) { return n.device == 0; });
+  const bool one = std::all_of(body.nodes.begin(), body.nodes.end(), [](const Node& n) { return n.device == 0; }) &&
+                   std::all_of(globals.variables.begin(), globals.variables.end(),
+                               [](const Globals::Variable& v) { return v.device == 0; });
   if (one) return {std::move(body)};
-  return Projector(std::move(body), globals, executable).run();
+  return Projector(std::move(body), globals, facts, executable).run();
+}
+
+void name_messages(const exe::Program& program, exe::Executable& executable) {
+  std::map<std::pair<int32_t, int64_t>, exe::ValueId> sent;
+  const auto each_step = [&](auto&& visit) {
+    for (const exe::Entry& entry : program.entries) {
+      for (const exe::Step& step : executable.functions[static_cast<size_t>(entry.function)].steps) visit(step.body);
+    }
+  };
+  each_step([&](const auto& body) {
+    if (const auto* s = std::get_if<exe::Send>(&body)) sent[{s->channel, s->message.constant()}] = s->operand.value;
+  });
+  each_step([&](const auto& body) {
+    const auto* r = std::get_if<exe::Receive>(&body);
+    if (r == nullptr) return;
+    const exe::ValueId source = sent.at({r->channel, r->message.constant()});
+    executable.values[static_cast<size_t>(r->operand.value)] = executable.values[static_cast<size_t>(source)];
+  });
 }
 
 }  // namespace sluice::compiler

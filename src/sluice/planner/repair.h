@@ -19,7 +19,7 @@ struct Taste {
   /// Both are multiplied by this each time the item ejects others.
   double growth = 1.05;
   /// Costs are scaled by a random factor in [1, 1 + jitter].
-  double jitter = 0;
+  double jitter = 0.3;
 };
 
 struct RepairOptions {

@@ -19,24 +19,24 @@ constexpr int64_t kExactNodes = 5'000'000;
 
 // Found by trying many on random problems; none is best for all.
 constexpr std::array<Taste, 4> kTastes = {{
-    {.turn_size = 2,
-     .turn_crowd = 32,
-     .cost_size = 3,
+    {.turn_size = 1,
+     .turn_crowd = 8,
+     .cost_size = 4,
      .cost_pairs = 4,
      .cost_crowd = 64,
-     .growth = 1.1},
-    {.turn_size = 4,
-     .turn_crowd = 16,
-     .cost_size = 2,
-     .cost_pairs = 2,
-     .cost_crowd = 32,
-     .growth = 1.05},
+     .growth = 1.2},
     {.turn_size = 4,
      .turn_crowd = 128,
      .cost_size = 1,
      .cost_pairs = 2,
      .cost_crowd = 4,
      .growth = 1.02},
+    {.turn_size = 3,
+     .turn_crowd = 16,
+     .cost_size = 3,
+     .cost_pairs = 2,
+     .cost_crowd = 64,
+     .growth = 1.2},
     {.turn_size = 4,
      .turn_crowd = 32,
      .cost_size = 2,
@@ -177,24 +177,24 @@ class Solver {
     const bool large = left_ < 100 * pairs_;
     for (uint64_t round = 0; !done() && left_ > 0; ++round) {
       if (large && round > 0 && height_ - instance_.bound <= instance_.bound / 1024) return;
-      const uint64_t cycle = round / kTastes.size();
-      Taste taste = kTastes[round % kTastes.size()];
-      taste.jitter = cycle == 0 ? 0.0 : 0.3;
+      const uint64_t cycle = std::min<uint64_t>(round / kTastes.size(), 8);
       int64_t failed = instance_.bound - 1;
       while (!done() && left_ > 0) {
         const int64_t gap = height_ - failed;
         const int64_t finest = std::max(instance_.bound / 8192, (height_ - instance_.bound) / 8);
         if (failed >= instance_.bound && gap <= std::max<int64_t>(finest, 1)) break;
         // The first plan is far from what a repair can do.
-        int64_t height = failed + std::max<int64_t>(round == 0 ? gap / 4 : gap / 2, 1);
+        int64_t height = failed + std::max<int64_t>(round == 0 ? gap / 5 : gap / 2, 1);
         if (failed < instance_.bound && gap <= 4 * finest) height = instance_.bound;
         Places places = round % 2 == 0 ? instance_.fixed : best_;
+        // A large problem has nodes for few attempts: keep some for a height that is easier.
+        const int64_t most = large ? left_ * 5 / 8 + 1 : left_;
         int64_t nodes = instance_.count();
         const bool lowered = repair(instance_, conflicts_, crowd,
                                     {.height = height,
-                                     .max_nodes = left_,
-                                     .patience = least_patience << std::min<uint64_t>(cycle, 8),
-                                     .taste = taste,
+                                     .max_nodes = most,
+                                     .patience = least_patience << cycle,
+                                     .taste = kTastes[round % kTastes.size()],
                                      .seed = round},
                                     places, nodes);
         left_ -= nodes;

@@ -12,6 +12,16 @@ namespace {
 constexpr int kSpins = 4000;          // About 50 µs: longer than a barrier, shorter than a wake-up costs.
 constexpr size_t kIoQueueLength = 256;
 
+// The op that a step comes from, as its type.
+std::string word_for(const exe::Step& step) {
+  if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) return kernel->op;
+  if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
+    static constexpr const char* kTypes[] = {"HostLoad", "HostStore", "RemoteLoad", "RemoteStore"};
+    return kTypes[static_cast<size_t>(issue->kind)];
+  }
+  return "op";
+}
+
 std::unique_ptr<std::byte[]> host_memory(int64_t bytes) {
   try {
     return std::make_unique<std::byte[]>(static_cast<size_t>(bytes));
@@ -108,7 +118,7 @@ bool Executor::advance_or_fail(Strand& strand) {
     return strand.advance();
   } catch (Error& e) {
     if (const exe::Step* step = strand.current()) {
-      e.note(fmt::format("running op {} made at {}", step->origin, step->where));
+      e.note(fmt::format("running {}.{} made at {}", word_for(*step), step->origin, step->where));
     }
     fail_run(std::current_exception());
   } catch (...) {

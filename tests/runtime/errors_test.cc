@@ -1,0 +1,101 @@
+// What goes wrong in a run comes back to the caller with the op's name, and the session can run again.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "../session/mlp.h"
+#include "guarded_device.h"
+
+namespace sluice::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class RemoteEntries : public testing::Test {
+ protected:
+  RemoteEntries() {
+    Graph& main = ir.main_graph();
+    x = main.host_load(in);
+    const Tensor entry = main.host_load(which);
+    main.remote_store(buffer, 0, x);
+    main.remote_store(buffer, entry, x + 1.0);
+    main.host_store(first, main.remote_load(buffer, 0));
+    main.host_store(chosen, main.remote_load(buffer, entry));
+    main.host_store(last,
+                    main.remote_load(buffer, main.constant(HostTensor::of<int32_t>({}, i32, {2}))));
+  }
+  HostTensors run(Session& session, float value, int32_t entry) {
+    return session.run({{in, HostTensor::of<float>({2}, f32, {value, value})},
+                        {which, HostTensor::of<int32_t>({}, i32, {entry})}});
+  }
+
+  Ir ir;
+  H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
+  H2dStream which = ir.h2d_stream(i32_spec({}), "which");
+  D2hStream first = ir.d2h_stream(f32_spec({2}), "first");
+  D2hStream chosen = ir.d2h_stream(f32_spec({2}), "chosen");
+  D2hStream last = ir.d2h_stream(f32_spec({2}), "last");
+  RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}), 3);
+  Tensor x;
+};
+
+TEST_F(RemoteEntries, ConstantAndComputed) {
+  for (const int threads : {1, 3}) {
+    Session session(ir, {.device = cpu_device({.threads = threads})});
+    HostTensors r = run(session, 5, 1);
+    EXPECT_EQ(r[first].as<float>()[0], 5);
+    EXPECT_EQ(r[chosen].as<float>()[1], 6);
+    EXPECT_EQ(r[last].as<float>()[0], 0);  // nothing has been stored there
+    r = run(session, 7, 0);                // the computed entry overwrites the constant one
+    EXPECT_EQ(r[first].as<float>()[0], 8);
+    EXPECT_EQ(r[chosen].as<float>()[0], 8);
+    run(session, 9, 2);
+    EXPECT_EQ(run(session, 1, 1)[last].as<float>()[0], 10);  // stays from run to run
+  }
+}
+
+TEST_F(RemoteEntries, OutOfRangeAtRunTimeIsAnErrorAndTheSessionGoesOn) {
+  for (const int threads : {1, 3}) {
+    Session session(ir, {.device = cpu_device({.threads = threads})});
+    for (const int32_t entry : {3, -1, 1 << 30}) {
+      const std::string what = error_of(ErrorKind::kUsage, [&] { run(session, 1, entry); });
+      EXPECT_THAT(what, AllOf(HasSubstr(fmt::format("entry {} is outside its 3 entries", entry)),
+                              HasSubstr("remote"), HasSubstr("running RemoteStore")));
+    }
+    EXPECT_EQ(run(session, 5, 1)[chosen].as<float>()[0], 6);
+  }
+}
+
+TEST_F(RemoteEntries, OutOfRangeConstantsAreRefusedBeforeTheyRun) {
+  Graph& main = ir.main_graph();
+  error_of(ErrorKind::kUsage, [&] { main.remote_load(buffer, 3); });
+  error_of(ErrorKind::kUsage, [&] { main.remote_store(buffer, -1, x); });
+  main.remote_store(buffer, main.constant(HostTensor::of<int32_t>({}, i32, {3})), x);
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(ir); }),
+              HasSubstr("entry 3 is outside its 3 entries"));
+}
+
+TEST(KernelErrors, ComeBackWithTheOpsNameAndTheSessionGoesOn) {
+  const MlpProgram p;
+  auto runs = std::make_shared<GuardedRuns>();
+  DeviceChoice device = cpu_device({.threads = 1});
+  device.device = guarded_device(runs);
+  Session session(p.ir, {.device = device});
+  Session plain(p.ir, {.device = cpu_device({.threads = 1})});
+  const auto before = all_bytes(session);
+  runs->before = [](const exe::Kernel& k, int64_t) {
+    if (k.op == "Softmax") fail(ErrorKind::kIo, "the device is gone");
+  };
+  EXPECT_THAT(
+      error_of(ErrorKind::kIo, [&] { train(session, p, 1); }),
+      AllOf(HasSubstr("the device is gone"), HasSubstr("running Softmax"), HasSubstr("mlp.h:")));
+  runs->before = [](const exe::Kernel&, int64_t) { throw std::runtime_error("foreign"); };
+  EXPECT_THROW(train(session, p, 1), std::runtime_error);
+  runs->before = nullptr;
+  EXPECT_EQ(all_bytes(session), before) << "no update had been reached";
+  EXPECT_EQ(train(session, p, 3), train(plain, p, 3));
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,174 @@
+// The runtime below a session: interleavings, two devices and a channel, floating-point mode, counters.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "../session/mlp.h"
+#include "sluice/base/flush_to_zero.h"
+#include "sluice/exe/checker.h"
+#include "sluice/exe/text.h"
+#include "sluice/interp/interpreter.h"
+
+namespace sluice::test {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Interleavings, OfAnMlpGiveTheSameBits) {
+  const MlpProgram p({.layers = 2, .width = 160, .style = Layers::kOutlined});
+  Session reference(p.ir, {.device = cpu_device({.threads = 1})});
+  const std::vector<float> want = train(reference, p, 3);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Session session(p.ir, {.device = cpu_device({.threads = 1 + static_cast<int>(seed % 4)})});
+    HostTensor loss(p.loss.spec);
+    for (uint64_t step = 0; step < 3; ++step) {
+      const Batch batch(p.options, step);
+      Binding binding = session.bind({{p.image, batch.image}, {p.labels, batch.labels}},
+                                     {{p.loss, loss}}, "train");
+      session.run_interleaved(binding, seed * 10 + step);
+      EXPECT_EQ(loss.as<float>()[0], want[step]) << "seed " << seed;
+    }
+    EXPECT_EQ(all_bytes(session), all_bytes(reference)) << "seed " << seed;
+  }
+}
+
+// Device 0 computes, device 1 uses what it made, device 0 uses the result.
+struct TwoDevices {
+  TwoDevices() {
+    Graph& main = ir.main_graph();
+    main.set_device(0);
+    const Tensor x = main.host_load(in);
+    const Tensor y = ops::tanh(x);
+    main.set_device(1);
+    const Tensor w = main.variable(f32_spec({3, 3}), Initializer::constant(0.5), "w");
+    const Tensor z = ops::matmul(y, w);
+    ops::scaled_add_(w, z, 1.0, 0.25);
+    main.set_device(0);
+    main.host_store(out, z + y);
+  }
+  Ir ir;
+  H2dStream in = ir.h2d_stream(f32_spec({3, 3}), "in");
+  D2hStream out = ir.d2h_stream(f32_spec({3, 3}), "out");
+};
+
+SessionOptions two_cpus(int threads) {
+  return {.device = cpu_device({.threads = threads}),
+          .more_devices = {cpu_device({.threads = threads})}};
+}
+
+TEST(TwoDevices, RunThroughChannels) {
+  const TwoDevices p;
+  HostTensor x(p.in.spec);
+  for (size_t i = 0; i < 9; ++i) x.as<float>()[i] = 0.1f * static_cast<float>(i) - 0.3f;
+  Interpreter interpreter(p.ir);
+  const Tensor w = p.ir.graph(0).variables()[0];
+  const HostTensor want1 = interpreter.run("main", {{p.in, x}})[p.out];
+  const HostTensor want2 = interpreter.run("main", {{p.in, x}})[p.out];
+  for (const int threads : {1, 2, 3}) {
+    Session session(p.ir, two_cpus(threads));
+    const exe::Executable& plan = session.executable();
+    EXPECT_TRUE(exe::check(plan).empty());
+    EXPECT_EQ(plan.devices.size(), 2u);
+    EXPECT_EQ(plan.channels.size(), 2u);
+    EXPECT_EQ(exe::parse_text(exe::to_text(plan), "plan"), plan);
+    for (int d = 0; d < 2; ++d) EXPECT_EQ(session.planned_bytes(d), session.measured_bytes(d));
+    EXPECT_TRUE(session.run({{p.in, x}})[p.out].same_bits(want1)) << threads << " threads";
+    EXPECT_TRUE(session.run({{p.in, x}})[p.out].same_bits(want2));
+    EXPECT_TRUE(session.read(w).same_bits(interpreter.read(w)));
+  }
+}
+
+TEST(TwoDevices, AnyInterleavingEndsTheSame) {
+  const TwoDevices p;
+  const HostTensor x(p.in.spec);
+  HostTensor out(p.out.spec);
+  HostTensor want(p.out.spec);
+  {
+    Session session(p.ir, two_cpus(1));
+    Binding b = session.bind({{p.in, x}}, {{p.out, want}});
+    for (int i = 0; i < 50; ++i) session.run_into(b);
+  }
+  Session session(p.ir, two_cpus(2));
+  Binding b = session.bind({{p.in, x}}, {{p.out, out}});
+  for (uint64_t seed = 0; seed < 50; ++seed) session.run_interleaved(b, seed);
+  EXPECT_TRUE(out.same_bits(want));
+}
+
+TEST(TwoDevices, EachHasItsOwnBudget) {
+  const TwoDevices p;
+  SessionOptions options = two_cpus(1);
+  const int64_t needed = Session(p.ir, options).planned_bytes(1);
+  options.more_devices[0].memory = needed;
+  Session fits(p.ir, options);
+  options.more_devices[0].memory = needed - 1;
+  EXPECT_THAT(error_of(ErrorKind::kDoesNotFit, [&] { Session session(p.ir, options); }),
+              HasSubstr("device 1"));
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(p.ir, {.device = cpu_device()}); }),
+              HasSubstr("no device 1"));
+}
+
+TEST(TwoDevices, KeepAStreamAndAVariableOnOneOfThem) {
+  TwoDevices p;
+  Graph& main = p.ir.main_graph();
+  main.set_device(1);
+  const Tensor w = main.variables()[0];
+  main.host_store(p.out, w);
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(p.ir, two_cpus(1)); }),
+              HasSubstr("stream 'out' is used on devices 0 and 1"));
+
+  TwoDevices q;
+  q.ir.main_graph().set_device(0);
+  ops::relu_(q.ir.main_graph().variables()[0]);
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(q.ir, two_cpus(1)); }),
+              HasSubstr("writes a tensor of device 1 on device 0"));
+}
+
+// Whether this thread takes denormals for zero.
+bool flushes() {
+  volatile float tiny = 0x1p-126f;
+  return tiny * 0.5f == 0.0f;
+}
+
+TEST(FlushToZero, HoldsInARunAndIsRestored) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({64}), "in");
+  const D2hStream out = main.host_store(main.host_load(in) * 0.5, "out");
+  HostTensor tiny(f32_spec({64}));
+  for (float& x : tiny.as<float>()) x = 0x1p-126f;  // half of it is denormal
+  Session session(ir, {.device = cpu_device({.threads = 1})});
+  HostTensor result(out.spec);
+  Binding b = session.bind({{in, tiny}}, {{out, result}});
+  const auto run_all_ways = [&] {
+    const bool before = flushes();
+    EXPECT_EQ(session.run({{in, tiny}})[out].as<float>()[0], 0.0f);
+    EXPECT_EQ(flushes(), before);
+    session.run_interleaved(b, 1);
+    EXPECT_EQ(result.as<float>()[0], 0.0f);
+    EXPECT_EQ(flushes(), before);
+  };
+  EXPECT_FALSE(flushes());
+  run_all_ways();
+  const FlushToZero flush;
+  EXPECT_TRUE(flushes());
+  run_all_ways();
+}
+
+TEST(Counters, CountWorkOnceWhateverTheThreads) {
+  const MlpProgram p({.layers = 2, .width = 128});
+  runtime::Counters first;
+  for (const int threads : {1, 3}) {
+    Session session(p.ir, {.device = cpu_device({.threads = threads})});
+    train(session, p, 4);
+    const runtime::Counters c = session.counters();
+    if (threads == 1) first = c;
+    EXPECT_EQ(c.kernels, first.kernels);
+    EXPECT_EQ(c.bytes, first.bytes);
+    EXPECT_EQ(c.flops, first.flops);
+    EXPECT_GT(c.flops, 4 * 6.0 * 8 * 128 * 128);
+    EXPECT_EQ(c.barriers == 0, threads == 1);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test

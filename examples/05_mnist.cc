@@ -2,11 +2,11 @@
 /// folder given as argument (or of $SLUICE_DATA, or data/mnist), and generated digits without them.
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <sluice/data/loader.h>
 #include <sluice/data/mnist.h>
 #include <sluice/data/synthetic_digits.h>
 #include <sluice/sluice.h>
+#include <algorithm>
 
 using namespace sluice;
 
@@ -55,7 +55,8 @@ struct Training {
     const auto& info = backward.grad_graph_info();
     const CallSiteInfo bwd = backward.call_with_info(gradient, info.inputs_dict(fwd));
     const auto grads = info.fwd_parent_ins_to_grad_parent_outs(fwd, bwd);
-    for (const Tensor& t : variables.tensors()) ops::scaled_add_(t, grads.at(t), 1.0, -kLearningRate);
+    for (const Tensor& t : variables.tensors())
+      ops::scaled_add_(t, grads.at(t), 1.0, -kLearningRate);
   }
 };
 
@@ -78,7 +79,8 @@ int64_t correct(const HostTensor& logits, const HostTensor& labels) {
   int64_t right = 0;
   for (int64_t i = 0; i < kTestBatch; ++i) {
     const auto row = logits.as<float>().subspan(static_cast<size_t>(i * 10), 10);
-    right += std::max_element(row.begin(), row.end()) - row.begin() == labels.as<int32_t>()[static_cast<size_t>(i)];
+    right += std::max_element(row.begin(), row.end()) - row.begin() ==
+             labels.as<int32_t>()[static_cast<size_t>(i)];
   }
   return right;
 }
@@ -98,13 +100,14 @@ int main(int argc, char** argv) {
   HostTensor image(training.image.spec);
   HostTensor labels(training.labels.spec);
   HostTensor loss(training.loss.spec);
-  Binding step = train.bind({{training.image, image}, {training.labels, labels}}, {{training.loss, loss}});
+  Binding step =
+      train.bind({{training.image, image}, {training.labels, labels}}, {{training.loss, loss}});
   for (int64_t i = 0; i < batches.batches(); ++i) {
     batches.fill(i, image, labels);
     train.run_into(step);
   }
-  fmt::print("trained {} steps on {}, last loss {:.4f}\n", batches.batches(), folder ? "MNIST" : "generated digits",
-             loss.as<float>()[0]);
+  fmt::print("trained {} steps on {}, last loss {:.4f}\n", batches.batches(),
+             folder ? "MNIST" : "generated digits", loss.as<float>()[0]);
 
   // The two programs' variables have the same keys.
   const Testing testing;
@@ -120,7 +123,8 @@ int main(int argc, char** argv) {
     tests.fill(i, digits, truths);
     right += correct(test.run({{testing.image, digits}})[testing.outputs], truths);
   }
-  const double accuracy = 100.0 * static_cast<double>(right) / static_cast<double>(tests.batches() * kTestBatch);
+  const double accuracy =
+      100.0 * static_cast<double>(right) / static_cast<double>(tests.batches() * kTestBatch);
   fmt::print("Accuracy on test set: {:.2f}%\n", accuracy);
   return accuracy >= 96.0 ? 0 : 1;
 }

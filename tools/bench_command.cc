@@ -13,8 +13,10 @@ namespace sluice::tool {
 int run_bench(const ToolOptions& o) {
   using Clock = std::chrono::steady_clock;
   const MnistPrograms programs = build_mnist(o);
-  Session session(programs.ir, {.device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)}),
-                                .disable = o.disable});
+  Session session(
+      programs.ir,
+      {.device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)}),
+       .disable = o.disable});
   const data::Dataset digits = data::synthetic_digits(std::max<int64_t>(o.micro_batch, 64), 1);
   const data::DataLoader loader(digits, {.batch = o.micro_batch});
   HostTensor image({{o.micro_batch, 28, 28}, f32, {}});
@@ -52,11 +54,12 @@ int run_bench(const ToolOptions& o) {
     fmt::print("{}\n", record.text());
     return 0;
   }
-  fmt::print("{} steps of {} samples, {} threads\n", steps, o.micro_batch, session.executable().devices[0].workers);
+  fmt::print("{} steps of {} samples, {} threads\n", steps, o.micro_batch,
+             session.executable().devices[0].workers);
   fmt::print("median {:.1f} us a step (least {:.1f}), {:.0f} samples/s\n", median, micros.front(),
              static_cast<double>(o.micro_batch) / median * 1e6);
-  fmt::print("{:.3f} GF a step, {:.1f} GF/s; operands {} a step\n", flops / 1e9, flops / median / 1e3,
-             show_bytes(static_cast<int64_t>(bytes)));
+  fmt::print("{:.3f} GF a step, {:.1f} GF/s; operands {} a step\n", flops / 1e9,
+             flops / median / 1e3, show_bytes(static_cast<int64_t>(bytes)));
   return 0;
 }
 

@@ -38,11 +38,13 @@ int run_doctor(const ToolOptions& o) {
     for (const int threads : {1, 2}) {
       const bool same = same_bits_as_interpreter(threads);
       healthy = healthy && same;
-      fmt::print("same bits         {} {} threads: {}\n", cpu::to_string(isa), threads, same ? "yes" : "NO");
+      fmt::print("same bits         {} {} threads: {}\n", cpu::to_string(isa), threads,
+                 same ? "yes" : "NO");
     }
   }
   const auto folder = data::find_mnist(o.data);
-  fmt::print("MNIST             {}\n", folder ? *folder : "not found: generated digits will be used");
+  fmt::print("MNIST             {}\n",
+             folder ? *folder : "not found: generated digits will be used");
   fmt::print("{}\n", healthy ? "healthy" : "this machine or build computes wrong bits");
   return healthy ? 0 : 1;
 }

@@ -10,7 +10,9 @@
 namespace sluice::tool {
 namespace {
 
-bool has(const std::string& path, std::string_view part) { return path.find(part) != std::string::npos; }
+bool has(const std::string& path, std::string_view part) {
+  return path.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -18,14 +20,16 @@ int run_inspect(const ToolOptions& o) {
   const auto bytes = sys::read_file(o.file);
   if (has(o.file, "idx3-ubyte")) {
     const HostTensor images = data::read_idx_images(bytes, o.file);
-    fmt::print("{}: {} images of {} x {}\n", o.file, images.shape()[0], images.shape()[1], images.shape()[2]);
+    fmt::print("{}: {} images of {} x {}\n", o.file, images.shape()[0], images.shape()[1],
+               images.shape()[2]);
   } else if (has(o.file, "idx1-ubyte")) {
     const HostTensor labels = data::read_idx_labels(bytes, o.file);
     fmt::print("{}: {} labels\n", o.file, labels.elements());
   } else if (has(o.file, ".safetensors")) {
     int64_t total = 0;
     for (const NamedArray& a : read_safetensors(bytes, o.file)) {
-      fmt::print("{:<40} {:<10} {:<20} {:>12} B\n", a.name, name_of(a.array.dtype()), to_string(a.array.shape()), a.array.spec().bytes());
+      fmt::print("{:<40} {:<10} {:<20} {:>12} B\n", a.name, name_of(a.array.dtype()),
+                 to_string(a.array.shape()), a.array.spec().bytes());
       total += a.array.spec().bytes();
     }
     fmt::print("{} bytes in all\n", total);
@@ -33,7 +37,9 @@ int run_inspect(const ToolOptions& o) {
     const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     fmt::print("{}\n", exe::summary(exe::report(exe::parse_text(text, o.file))));
   } else {
-    fail(ErrorKind::kUsage, "inspect: {} is none of *idx3-ubyte[.gz], *idx1-ubyte[.gz], *.safetensors, *.plan", o.file);
+    fail(ErrorKind::kUsage,
+         "inspect: {} is none of *idx3-ubyte[.gz], *idx1-ubyte[.gz], *.safetensors, *.plan",
+         o.file);
   }
   return 0;
 }

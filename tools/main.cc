@@ -21,7 +21,12 @@ int64_t parse_bytes(const std::string& text) {
     used = 0;
   }
   const std::string unit = text.substr(used);
-  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : unit == "T" ? 40 : -1;
+  const int shift = unit.empty()  ? 0
+                    : unit == "K" ? 10
+                    : unit == "M" ? 20
+                    : unit == "G" ? 30
+                    : unit == "T" ? 40
+                                  : -1;
   require(used > 0 && number >= 0 && shift >= 0 && number <= (INT64_MAX >> shift),
           "'{}' is not a number of bytes (4096, 512K, 64M, 2G)", text);
   return static_cast<int64_t>(number) << shift;
@@ -61,8 +66,10 @@ void add_model(CLI::App& app, ToolOptions& o) {
   app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam or adamw");
   app.add_option("--lr", o.lr, "Learning rate");
   app.add_option("--seed", o.seed, "Of weights, order and dropout");
-  app.add_option_function<std::string>("--memory", [&o](const std::string& text) { o.memory = parse_bytes(text); },
-                                       "Device memory budget: 4096, 512K, 64M")->type_name("BYTES");
+  app.add_option_function<std::string>(
+         "--memory", [&o](const std::string& text) { o.memory = parse_bytes(text); },
+         "Device memory budget: 4096, 512K, 64M")
+      ->type_name("BYTES");
   app.add_option("--threads", o.threads, "Workers (default: usable cores)");
   app.add_option("--disable", o.disable, "Compiler pass to leave out");
   app.add_flag("--json", o.json, "One JSON object on stdout");
@@ -73,12 +80,14 @@ void add_run(CLI::App& app, ToolOptions& o) {
   app.add_flag("--synthetic", o.synthetic, "Use generated digits");
   app.add_option("--weights", o.weights, "Start from this file");
   app.add_flag("--digest", o.digest, "Print a digest of losses and weights");
-  app.add_option("--log-level", o.log_level, "error, info or debug")->check(CLI::IsMember({"error", "info", "debug"}));
+  app.add_option("--log-level", o.log_level, "error, info or debug")
+      ->check(CLI::IsMember({"error", "info", "debug"}));
 }
 
 int run(int argc, char** argv) {
   ToolOptions o;
-  CLI::App app{"Trains and runs networks by a plan that is known to the byte before the first step."};
+  CLI::App app{
+      "Trains and runs networks by a plan that is known to the byte before the first step."};
   app.name("sluice");
   app.formatter(std::make_shared<ShortHelp>());
   app.set_version_flag("--version", [] {
@@ -88,33 +97,41 @@ int run(int argc, char** argv) {
   app.add_flag("--list", list, "List the models");
   app.require_subcommand(0, 1);
 
-  CLI::App* train = app.add_subcommand("train", "Train a model.  Example: sluice train mnist --memory 16M");
+  CLI::App* train =
+      app.add_subcommand("train", "Train a model.  Example: sluice train mnist --memory 16M");
   add_model(*train, o);
   add_run(*train, o);
   train->add_option("--epochs", o.epochs, "Times through the data");
   train->add_option("--steps", o.steps, "Steps in all, instead of epochs");
   train->add_option("--save", o.save, "Write the variables here at the end");
   std::string offload = "none";
-  train->add_option("--offload", offload, "What leaves the device: none")->check(CLI::IsMember({"none"}));
+  train->add_option("--offload", offload, "What leaves the device: none")
+      ->check(CLI::IsMember({"none"}));
 
-  CLI::App* eval = app.add_subcommand("eval", "Test a trained model.  Example: sluice eval mnist --weights w.safetensors");
+  CLI::App* eval = app.add_subcommand(
+      "eval", "Test a trained model.  Example: sluice eval mnist --weights w.safetensors");
   add_model(*eval, o);
   add_run(*eval, o);
 
-  CLI::App* plan = app.add_subcommand("plan", "Compile, prove and show the plan.  Example: sluice plan mnist");
+  CLI::App* plan =
+      app.add_subcommand("plan", "Compile, prove and show the plan.  Example: sluice plan mnist");
   add_model(*plan, o);
   plan->add_flag("--full", o.full, "Print the whole executable");
   plan->add_option("--print-after", o.print_after, "Show the program after a pass, or all");
   plan->add_option("--problem", o.problem, "Solve a planner problem (CSV)");
-  plan->add_option_function<std::string>("--capacity", [&o](const std::string& text) { o.capacity = parse_bytes(text); },
-                                         "Of the problem")->type_name("BYTES");
+  plan->add_option_function<std::string>(
+          "--capacity", [&o](const std::string& text) { o.capacity = parse_bytes(text); },
+          "Of the problem")
+      ->type_name("BYTES");
   plan->add_option("--check", o.check, "Prove the plan in a file");
 
-  CLI::App* bench = app.add_subcommand("bench", "Time training steps.  Example: sluice bench mnist --micro-batch 64");
+  CLI::App* bench = app.add_subcommand(
+      "bench", "Time training steps.  Example: sluice bench mnist --micro-batch 64");
   add_model(*bench, o);
   bench->add_option("--steps", o.steps, "Steps to time");
 
-  CLI::App* inspect = app.add_subcommand("inspect", "Describe a file.  Example: sluice inspect w.safetensors");
+  CLI::App* inspect =
+      app.add_subcommand("inspect", "Describe a file.  Example: sluice inspect w.safetensors");
   inspect->add_option("file", o.file, "IDX[.gz], safetensors or plan")->required();
 
   CLI::App* doctor = app.add_subcommand("doctor", "Check this machine.  Example: sluice doctor");

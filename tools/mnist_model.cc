@@ -23,7 +23,8 @@ Tensor Mlp::build(nn::Builder& b, Tensor image, const Tensors& seed) const {
     x = fc_[i](b, x);
     if (i + 1 == fc_.size()) break;
     x = ops::gelu(x);
-    if (!seed.empty()) x = b.inlined("dropout" + std::to_string(i), nn::Dropout(dropout_), x, seed[0]);
+    if (!seed.empty())
+      x = b.inlined("dropout" + std::to_string(i), nn::Dropout(dropout_), x, seed[0]);
   }
   return x;
 }
@@ -61,7 +62,8 @@ MnistPrograms build_mnist(const ToolOptions& o) {
   const CallSiteInfo call = forward.bind(p.variables).call_with_info(image, seed);
   const auto [loss, gradient] = ops::cross_entropy_with_grad(call.output(0), labels);
   p.loss = train.host_store(loss, "loss");
-  const CallSiteInfo back = backward.call_with_info(gradient, backward.grad_graph_info().inputs_dict(call));
+  const CallSiteInfo back =
+      backward.call_with_info(gradient, backward.grad_graph_info().inputs_dict(call));
   const auto gradients = backward.grad_graph_info().fwd_parent_ins_to_grad_parent_outs(call, back);
   p.state = make_optimizer(o.optimizer).apply(train, p.variables, gradients, o.lr);
 

@@ -8,32 +8,32 @@ namespace sluice::tool {
 /// What the command line asks for. Every field has the flag of its name.
 struct ToolOptions {
   std::string model = "mnist";
-  std::string data;              ///< Folder of the dataset; empty: search.
+  std::string data;  ///< Folder of the dataset; empty: search.
   int64_t epochs = 1;
-  int64_t steps = -1;            ///< Steps in all; -1: as many as the epochs have.
-  int64_t micro_batch = 8;       ///< Samples a step.
-  int64_t eval_batch = 80;       ///< Samples an evaluation step.
-  int64_t layers = 4;            ///< Linear layers of the MLP.
-  int64_t width = 512;           ///< Features of its hidden layers.
-  double dropout = 0;            ///< Probability after each hidden layer.
+  int64_t steps = -1;       ///< Steps in all; -1: as many as the epochs have.
+  int64_t micro_batch = 8;  ///< Samples a step.
+  int64_t eval_batch = 80;  ///< Samples an evaluation step.
+  int64_t layers = 4;       ///< Linear layers of the MLP.
+  int64_t width = 512;      ///< Features of its hidden layers.
+  double dropout = 0;       ///< Probability after each hidden layer.
   double lr = 0.05;
-  std::string optimizer = "sgd"; ///< sgd, momentum, adam, adamw.
-  int64_t memory = -1;           ///< Budget of device memory in bytes; -1: none.
-  int64_t threads = 0;           ///< 0: as many as usable cores.
+  std::string optimizer = "sgd";  ///< sgd, momentum, adam, adamw.
+  int64_t memory = -1;            ///< Budget of device memory in bytes; -1: none.
+  int64_t threads = 0;            ///< 0: as many as usable cores.
   uint64_t seed = 0;
-  std::string save;              ///< File that variables go to at the end.
-  std::string weights;           ///< File that variables come from at the start.
+  std::string save;     ///< File that variables go to at the end.
+  std::string weights;  ///< File that variables come from at the start.
   bool json = false;
   bool digest = false;
-  bool synthetic = false;        ///< Generated digits even if real ones are there.
+  bool synthetic = false;          ///< Generated digits even if real ones are there.
   std::string log_level = "info";  ///< error, info, debug.
   std::vector<std::string> disable;
   std::string print_after;
-  std::string problem;           ///< plan: a planner problem instead of a model.
+  std::string problem;  ///< plan: a planner problem instead of a model.
   int64_t capacity = -1;
-  bool full = false;             ///< plan: print the whole executable.
-  std::string check;             ///< plan: an executable's text to check.
-  std::string file;              ///< inspect: what to look at.
+  bool full = false;  ///< plan: print the whole executable.
+  std::string check;  ///< plan: an executable's text to check.
+  std::string file;   ///< inspect: what to look at.
 };
 
 /// Bytes of "4096", "512K", "64M", "2G" (powers of 1024). Error{kUsage} otherwise.

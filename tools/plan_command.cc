@@ -29,7 +29,8 @@ int solve_problem(const ToolOptions& o) {
     return 0;
   }
   fmt::print("{}", planner::to_csv(problem, &solution));
-  fmt::print(stderr, "{} buffers, height {}, live-set bound {}\n", problem.buffers.size(), solution.height, solution.bound);
+  fmt::print(stderr, "{} buffers, height {}, live-set bound {}\n", problem.buffers.size(),
+             solution.height, solution.bound);
   return 0;
 }
 
@@ -37,7 +38,9 @@ int check_text(const ToolOptions& o) {
   const exe::Executable executable = exe::parse_text(read_text(o.check), o.check);
   const auto violations = exe::check(executable);
   for (const exe::Violation& v : violations) fmt::print("[{}] {}\n", v.rule, v.message);
-  if (violations.empty()) fmt::print("proved: {} programs, {} functions\n", executable.programs.size(), executable.functions.size());
+  if (violations.empty())
+    fmt::print("proved: {} programs, {} functions\n", executable.programs.size(),
+               executable.functions.size());
   return violations.empty() ? 0 : static_cast<int>(ErrorKind::kBadFile);
 }
 
@@ -47,10 +50,12 @@ int run_plan(const ToolOptions& o) {
   if (!o.problem.empty()) return solve_problem(o);
   if (!o.check.empty()) return check_text(o);
   const MnistPrograms programs = build_mnist(o);
-  const DeviceChoice device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)});
-  const Compiled compiled = compile(programs.ir, {.devices = {{device.target, device.memory, device.threads}},
-                                                  .disable = o.disable,
-                                                  .print_after = o.print_after});
+  const DeviceChoice device =
+      cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)});
+  const Compiled compiled =
+      compile(programs.ir, {.devices = {{device.target, device.memory, device.threads}},
+                            .disable = o.disable,
+                            .print_after = o.print_after});
   const auto violations = exe::check(compiled.executable);
   for (const exe::Violation& v : violations) fmt::print(stderr, "[{}] {}\n", v.rule, v.message);
   require(violations.empty(), "the plan's proof fails");
@@ -69,7 +74,8 @@ int run_plan(const ToolOptions& o) {
   }
   fmt::print("{}\n", exe::summary(exe::report(compiled.executable)));
   for (const PassRecord& pass : compiled.passes) {
-    fmt::print("pass {:<12} {:8.3f} ms  {:>6} changes  {}\n", pass.name, pass.seconds * 1e3, pass.changes, pass.doc);
+    fmt::print("pass {:<12} {:8.3f} ms  {:>6} changes  {}\n", pass.name, pass.seconds * 1e3,
+               pass.changes, pass.doc);
   }
   fmt::print("compiled in {:.3f} s; the plan is proved\n", compiled.seconds);
   return 0;

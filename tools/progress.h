@@ -9,7 +9,8 @@ namespace sluice::tool {
 /// ten seconds or twentieth of the work. Silent below log level "info".
 class Progress {
  public:
-  Progress(std::string title, int64_t steps, int64_t samples_per_step, const std::string& log_level);
+  Progress(std::string title, int64_t steps, int64_t samples_per_step,
+           const std::string& log_level);
   /// After step `done` (from 1); `loss` is the last one.
   void show(int64_t done, float loss);
   /// Clears the bar.

@@ -24,7 +24,9 @@ data::Dataset load_digits(const ToolOptions& o, data::Split split) {
   if (folder) return data::load_mnist(*folder, split);
   const bool train = split == data::Split::kTrain;
   if (train && o.log_level != "error") {
-    fmt::print(stderr, "{}: using generated digits\n", o.synthetic ? "--synthetic" : "no MNIST files found (--data, $SLUICE_DATA, data/mnist)");
+    fmt::print(
+        stderr, "{}: using generated digits\n",
+        o.synthetic ? "--synthetic" : "no MNIST files found (--data, $SLUICE_DATA, data/mnist)");
   }
   return data::synthetic_digits(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2);
 }
@@ -36,12 +38,14 @@ SessionOptions session_options(const ToolOptions& o) {
 }
 
 // Percentage of the test digits whose largest logit is the label's.
-double evaluate(Session& session, const MnistPrograms& programs, const ToolOptions& o, const data::Dataset& test) {
+double evaluate(Session& session, const MnistPrograms& programs, const ToolOptions& o,
+                const data::Dataset& test) {
   data::DataLoader loader(test, {.batch = o.eval_batch, .shuffle = false});
   HostTensor image({{o.eval_batch, 28, 28}, f32, {}});
   HostTensor labels({{o.eval_batch}, i32, {}});
   HostTensor logits({{o.eval_batch, 10}, f32, {}});
-  Binding binding = session.bind({{programs.eval_image, image}}, {{programs.eval_logits, logits}}, "eval");
+  Binding binding =
+      session.bind({{programs.eval_image, image}}, {{programs.eval_logits, logits}}, "eval");
   const ArrayView images = image;
   const ArrayView truths = labels;
   int64_t right = 0;
@@ -64,12 +68,14 @@ struct Outcome {
   bool stopped = false;
 };
 
-Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions& o, const data::Dataset& digits) {
+Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions& o,
+              const data::Dataset& digits) {
   data::DataLoader loader(digits, {.batch = o.micro_batch, .seed = o.seed});
   const int64_t per_epoch = loader.batches();
   const int64_t steps = o.steps >= 0 ? o.steps : o.epochs * per_epoch;
   if (o.log_level != "error") {
-    fmt::print(stderr, "a step takes {} samples, {} steps an epoch, {} samples dropped\n", o.micro_batch, per_epoch, loader.dropped());
+    fmt::print(stderr, "a step takes {} samples, {} steps an epoch, {} samples dropped\n",
+               o.micro_batch, per_epoch, loader.dropped());
   }
   HostTensor image({{o.micro_batch, 28, 28}, f32, {}});
   HostTensor labels({{o.micro_batch}, i32, {}});
@@ -108,9 +114,11 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
   return outcome;
 }
 
-void report(const ToolOptions& o, const Session& session, const Outcome& outcome, double accuracy, bool evaluated) {
+void report(const ToolOptions& o, const Session& session, const Outcome& outcome, double accuracy,
+            bool evaluated) {
   const auto steps = static_cast<int64_t>(outcome.losses.size());
-  const double rate = outcome.seconds > 0 ? static_cast<double>(steps * o.micro_batch) / outcome.seconds : 0;
+  const double rate =
+      outcome.seconds > 0 ? static_cast<double>(steps * o.micro_batch) / outcome.seconds : 0;
   const std::string digest = run_digest(session, outcome.losses);
   if (o.json) {
     JsonRecord record;
@@ -126,17 +134,19 @@ void report(const ToolOptions& o, const Session& session, const Outcome& outcome
     fmt::print("{}\n", record.text());
     return;
   }
-  if (steps > 0) fmt::print("{} steps, loss {:.4f}, {:.0f} samples/s\n", steps, outcome.losses.back(), rate);
+  if (steps > 0)
+    fmt::print("{} steps, loss {:.4f}, {:.0f} samples/s\n", steps, outcome.losses.back(), rate);
   if (evaluated) fmt::print("accuracy {:.2f} %\n", accuracy);
-  fmt::print("device memory {} bytes planned, {} measured; compiled in {:.3f} s\n", session.planned_bytes(),
-             session.measured_bytes(), session.compiled().seconds);
+  fmt::print("device memory {} bytes planned, {} measured; compiled in {:.3f} s\n",
+             session.planned_bytes(), session.measured_bytes(), session.compiled().seconds);
   if (o.digest) fmt::print("digest {}\n", digest);
 }
 
 void load_weights(Session& session, const ToolOptions& o) {
   if (o.weights.empty()) return;
   for (const std::string& name : session.load(o.weights)) {
-    if (o.log_level != "error") fmt::print(stderr, "{}: '{}' is not part of this model and was left out\n", o.weights, name);
+    if (o.log_level != "error")
+      fmt::print(stderr, "{}: '{}' is not part of this model and was left out\n", o.weights, name);
   }
 }
 
@@ -153,8 +163,8 @@ int run_train(const ToolOptions& o) {
   if (!o.save.empty()) session.save(o.save);
   if (outcome.stopped) {
     report(o, session, outcome, 0, false);
-    fmt::print(stderr, "stopped by signal {} after step {}{}\n", stop_signal(), outcome.losses.size(),
-               o.save.empty() ? "" : "; saved to " + o.save);
+    fmt::print(stderr, "stopped by signal {} after step {}{}\n", stop_signal(),
+               outcome.losses.size(), o.save.empty() ? "" : "; saved to " + o.save);
     return o.save.empty() ? 128 + stop_signal() : static_cast<int>(ErrorKind::kStopped);
   }
   report(o, session, outcome, evaluate(session, programs, o, test), true);

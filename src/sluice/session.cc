@@ -32,7 +32,9 @@ void check_array(const exe::StreamPort& port, int64_t entries, const TensorSpec&
   const Shape want = entries_shape(port.spec.shape, entries);
   require(spec.dtype == port.spec.dtype, "stream '{}': it carries {}, the array is {}", port.name,
           name_of(port.spec.dtype), name_of(spec.dtype));
-  require(spec.shape == want, "stream '{}': Shape mismatch: the program uses {} entries of {}, so the array must be {}, got {}",
+  require(spec.shape == want,
+          "stream '{}': Shape mismatch: the program uses {} entries of {}, so the array must be "
+          "{}, got {}",
           port.name, entries, to_string(port.spec.shape), to_string(want), to_string(spec.shape));
 }
 
@@ -61,7 +63,8 @@ const HostTensor& HostTensors::operator[](const D2hStream& stream) const {
 }
 
 Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir) {
-  std::vector<DeviceChoice> choices{options.device.target == nullptr ? cpu_device() : options.device};
+  std::vector<DeviceChoice> choices{options.device.target == nullptr ? cpu_device()
+                                                                     : options.device};
   choices.insert(choices.end(), options.more_devices.begin(), options.more_devices.end());
   CompileOptions compile_options;
   compile_options.host_memory = options.host_memory;
@@ -85,7 +88,8 @@ Session::~Session() = default;
 void Session::fill_memory() {
   const exe::Executable& exe = executable();
   for (const exe::ConstantPlan& c : exe.constants) {
-    if (!c.data.empty()) std::memcpy(executor_->arena(c.arena) + c.offset, c.data.data(), c.data.size());
+    if (!c.data.empty())
+      std::memcpy(executor_->arena(c.arena) + c.offset, c.data.data(), c.data.size());
   }
   for (size_t i = 0; i < exe.variables.size(); ++i) {
     const exe::VariablePlan& v = exe.variables[i];
@@ -93,15 +97,17 @@ void Session::fill_memory() {
     for (int64_t begin = 0; begin < v.spec.elements(); begin += kChunk) {
       const int64_t count = std::min(kChunk, v.spec.elements() - begin);
       compiled_.initializers[i].fill(v.spec, begin, count,
-                                     {executor_->arena(v.arena) + v.offset + begin * width, static_cast<size_t>(count * width)});
+                                     {executor_->arena(v.arena) + v.offset + begin * width,
+                                      static_cast<size_t>(count * width)});
     }
   }
 }
 
-Binding Session::bind(const std::vector<StreamInput>& inputs, const std::vector<StreamOutput>& outputs,
-                      const std::string& entry) const {
+Binding Session::bind(const std::vector<StreamInput>& inputs,
+                      const std::vector<StreamOutput>& outputs, const std::string& entry) const {
   const exe::Executable& exe = executable();
   Binding binding;
+  binding.session_ = this;
   binding.program_ = &exe.program(entry);
   binding.streams_ = std::make_unique<runtime::HostStreams>(exe);
   std::map<int32_t, std::string> expected[2];
@@ -128,10 +134,10 @@ Binding Session::bind(const std::vector<StreamInput>& inputs, const std::vector<
     for (const auto& g : given[side]) {
       if (!expected[side].contains(g.first)) unexpected.insert(g);
     }
-    require(missing.empty(), "Missing {}: {}; program '{}' expects: {}; given: {}", word, names(missing), entry,
-            names(expected[side]), names(given[side]));
-    require(unexpected.empty(), "Unexpected {}: {}; program '{}' expects: {}; given: {}", word, names(unexpected), entry,
-            names(expected[side]), names(given[side]));
+    require(missing.empty(), "Missing {}: {}; program '{}' expects: {}; given: {}", word,
+            names(missing), entry, names(expected[side]), names(given[side]));
+    require(unexpected.empty(), "Unexpected {}: {}; program '{}' expects: {}; given: {}", word,
+            names(unexpected), entry, names(expected[side]), names(given[side]));
   }
   for (const StreamInput& i : inputs) {
     check_array(exe.streams[static_cast<size_t>(i.stream.id)], count[i.stream.id], i.array.spec);
@@ -151,7 +157,8 @@ HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::stri
     const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
     if (port.input) continue;
     const D2hStream stream{ir_.id(), s.stream, port.name, port.spec};
-    results.arrays_.emplace_back(stream, HostTensor({entries_shape(port.spec.shape, s.entries), port.spec.dtype, {}}));
+    results.arrays_.emplace_back(
+        stream, HostTensor({entries_shape(port.spec.shape, s.entries), port.spec.dtype, {}}));
   }
   std::vector<StreamOutput> outputs;
   for (auto& [stream, array] : results.arrays_) outputs.push_back({stream, array});
@@ -160,9 +167,17 @@ HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::stri
   return results;
 }
 
-void Session::run_into(Binding& binding) { executor_->run(*binding.program_, *binding.streams_); }
+void Session::check_binding(const Binding& binding) const {
+  require(binding.session_ == this, "run: the binding was not made by this session");
+}
+
+void Session::run_into(Binding& binding) {
+  check_binding(binding);
+  executor_->run(*binding.program_, *binding.streams_);
+}
 
 void Session::run_interleaved(Binding& binding, uint64_t seed) {
+  check_binding(binding);
   executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
 }
 
@@ -170,11 +185,13 @@ const exe::VariablePlan& Session::plan_of(const Tensor& variable) const {
   const TensorInfo& info = variable.graph().info(variable);
   const auto found = info.variable == nullptr ? compiled_.variable_index.end()
                                               : compiled_.variable_index.find(info.variable.get());
-  require(found != compiled_.variable_index.end(), "tensor '{}' is not a variable of this session", info.name);
+  require(found != compiled_.variable_index.end(), "tensor '{}' is not a variable of this session",
+          info.name);
   return executable().variables[static_cast<size_t>(found->second)];
 }
 
-const exe::VariablePlan& Session::plan_of(const Tensor& variable, const ConstArrayView& value) const {
+const exe::VariablePlan& Session::plan_of(const Tensor& variable,
+                                          const ConstArrayView& value) const {
   const exe::VariablePlan& plan = plan_of(variable);
   require(value.spec.dtype == plan.spec.dtype, "variable '{}' is {}, the array is {}", plan.path,
           name_of(plan.spec.dtype), name_of(value.spec.dtype));
@@ -200,14 +217,18 @@ void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
   for (const auto& [variable, value] : values) write(variable, value);
 }
 
-void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count, std::span<std::byte> out) const {
+void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
+                         std::span<std::byte> out) const {
   const exe::VariablePlan& plan = plan_of(variable);
   const int64_t width = size_of(plan.spec.dtype);
   require(begin >= 0 && count >= 0 && begin <= plan.spec.elements() - count,
-          "variable '{}': elements [{}, {}) are outside its {}", plan.path, begin, begin + count, plan.spec.elements());
-  require(static_cast<int64_t>(out.size()) == count * width, "variable '{}': {} elements are {} bytes, the buffer has {}",
-          plan.path, count, count * width, out.size());
-  if (count > 0) std::memcpy(out.data(), executor_->arena(plan.arena) + plan.offset + begin * width, out.size());
+          "variable '{}': elements [{}, {}) are outside its {}", plan.path, begin, begin + count,
+          plan.spec.elements());
+  require(static_cast<int64_t>(out.size()) == count * width,
+          "variable '{}': {} elements are {} bytes, the buffer has {}", plan.path, count,
+          count * width, out.size());
+  if (count > 0)
+    std::memcpy(out.data(), executor_->arena(plan.arena) + plan.offset + begin * width, out.size());
 }
 
 void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in) {
@@ -215,14 +236,17 @@ void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const
   const int64_t width = size_of(plan.spec.dtype);
   const auto bytes = static_cast<int64_t>(in.size());
   require(begin >= 0 && bytes % width == 0 && begin <= plan.spec.elements() - bytes / width,
-          "variable '{}': {} bytes at element {} are outside its {} elements", plan.path, bytes, begin, plan.spec.elements());
-  if (bytes > 0) std::memcpy(executor_->arena(plan.arena) + plan.offset + begin * width, in.data(), in.size());
+          "variable '{}': {} bytes at element {} are outside its {} elements", plan.path, bytes,
+          begin, plan.spec.elements());
+  if (bytes > 0)
+    std::memcpy(executor_->arena(plan.arena) + plan.offset + begin * width, in.data(), in.size());
 }
 
 std::vector<std::pair<std::string, std::span<const std::byte>>> Session::variable_bytes() const {
   std::vector<std::pair<std::string, std::span<const std::byte>>> all;
   for (const exe::VariablePlan& v : executable().variables) {
-    all.emplace_back(v.path, std::span(executor_->arena(v.arena) + v.offset, static_cast<size_t>(v.bytes)));
+    all.emplace_back(v.path,
+                     std::span(executor_->arena(v.arena) + v.offset, static_cast<size_t>(v.bytes)));
   }
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   return all;
@@ -246,27 +270,36 @@ std::vector<std::string> Session::load(const std::string& path) {
   std::vector<const HostTensor*> found(variables.size(), nullptr);
   std::vector<std::string> unknown;
   for (const NamedArray& a : arrays) {
-    const auto v = std::find_if(variables.begin(), variables.end(), [&](const auto& plan) { return plan.path == a.name; });
+    const auto v = std::find_if(variables.begin(), variables.end(),
+                                [&](const auto& plan) { return plan.path == a.name; });
     if (v == variables.end()) {
       unknown.push_back(a.name);
       continue;
     }
     if (a.array.shape() != v->spec.shape || a.array.dtype() != v->spec.dtype) {
-      fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, a.name, to_string(a.array.spec()), to_string(v->spec));
+      fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, a.name,
+           to_string(a.array.spec()), to_string(v->spec));
     }
     found[static_cast<size_t>(v - variables.begin())] = &a.array;
   }
   for (size_t i = 0; i < variables.size(); ++i) {
-    if (found[i] == nullptr) fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables[i].path);
+    if (found[i] == nullptr)
+      fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables[i].path);
   }
   for (size_t i = 0; i < variables.size(); ++i) {
     const auto bytes = found[i]->bytes();
-    if (!bytes.empty()) std::memcpy(executor_->arena(variables[i].arena) + variables[i].offset, bytes.data(), bytes.size());
+    if (!bytes.empty())
+      std::memcpy(executor_->arena(variables[i].arena) + variables[i].offset, bytes.data(),
+                  bytes.size());
   }
   return unknown;
 }
 
-int64_t Session::planned_bytes(int device) const { return exe::planned_bytes(executable(), device, exe::Space::kDevice); }
-int64_t Session::measured_bytes(int device) const { return executor_->measured_bytes(device, exe::Space::kDevice); }
+int64_t Session::planned_bytes(int device) const {
+  return exe::planned_bytes(executable(), device, exe::Space::kDevice);
+}
+int64_t Session::measured_bytes(int device) const {
+  return executor_->measured_bytes(device, exe::Space::kDevice);
+}
 
 }  // namespace sluice

@@ -34,12 +34,15 @@ constexpr int64_t operator""_MiB(unsigned long long n) { return static_cast<int6
 constexpr int64_t operator""_GiB(unsigned long long n) { return static_cast<int64_t>(n) << 30; }
 
 struct SessionOptions {
-  DeviceChoice device = {};                ///< Device 0; default: cpu_device().
+  DeviceChoice device = {};                     ///< Device 0; default: cpu_device().
   std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with as many threads.
-  int64_t host_memory = -1;                ///< Budget of the host tier in bytes; -1: none.
-  std::vector<std::string> disable = {};   ///< Optional compiler passes to leave out.
-  std::string print_after = {};            ///< A pass whose result goes to stderr, or "all".
-  enum class Proof : uint8_t { kCheck, kTrust } proof = Proof::kCheck;  ///< Whether the plan is proved before it runs.
+  int64_t host_memory = -1;                     ///< Budget of the host tier in bytes; -1: none.
+  std::vector<std::string> disable = {};        ///< Optional compiler passes to leave out.
+  std::string print_after = {};                 ///< A pass whose result goes to stderr, or "all".
+  enum class Proof : uint8_t {
+    kCheck,
+    kTrust
+  } proof = Proof::kCheck;  ///< Whether the plan is proved before it runs.
 };
 
 /// An input stream and the entries that a run reads: the stream's shape, with a leading axis of entries if it reads
@@ -65,10 +68,13 @@ class HostTensors {
   std::vector<std::pair<D2hStream, HostTensor>> arrays_;
 };
 
+class Session;
+
 /// Arrays that a program is bound to, checked once.
 class Binding {
  private:
   friend class Session;
+  const Session* session_ = nullptr;
   const exe::Program* program_ = nullptr;
   std::unique_ptr<runtime::HostStreams> streams_;
 };
@@ -86,7 +92,7 @@ class Session {
   /// Checks arrays as `run` does and remembers where they are; they must outlive the binding.
   Binding bind(const std::vector<StreamInput>& inputs, const std::vector<StreamOutput>& outputs,
                const std::string& entry = "main") const;
-  /// Runs on bound arrays. Allocates nothing.
+  /// Runs on bound arrays. Allocates nothing. Error{kUsage} for a binding of another session.
   void run_into(Binding& binding);
   /// The same, on this thread, advancing strands at random (for tests of the runtime).
   void run_interleaved(Binding& binding, uint64_t seed);
@@ -97,7 +103,8 @@ class Session {
   void write(const Tensor& variable, const ConstArrayView& value);
   void write(const std::vector<std::pair<Tensor, HostTensor>>& values);
   /// Elements [begin, begin + count) of a variable, row-major.
-  void read_chunk(const Tensor& variable, int64_t begin, int64_t count, std::span<std::byte> out) const;
+  void read_chunk(const Tensor& variable, int64_t begin, int64_t count,
+                  std::span<std::byte> out) const;
   void write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in);
 
   /// The bytes of all variables as they are now, row-major, by path in ascending order.
@@ -118,6 +125,7 @@ class Session {
 
  private:
   const exe::VariablePlan& plan_of(const Tensor& variable) const;
+  void check_binding(const Binding& binding) const;
   const exe::VariablePlan& plan_of(const Tensor& variable, const ConstArrayView& value) const;
   void fill_memory();
 

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "../session/mlp.h"
-#include "guarded_device.h"
+#include "sluice/cpu/cpu.h"
 
 namespace sluice::test {
 namespace {
@@ -76,25 +78,102 @@ TEST_F(RemoteEntries, OutOfRangeConstantsAreRefusedBeforeTheyRun) {
               HasSubstr("entry 3 is outside its 3 entries"));
 }
 
+// The CPU with something done before each task of a kernel, on any worker.
+using Hook = std::function<void(const exe::Kernel&, int64_t task)>;
+
+struct HookedKernel {
+  exe::Kernel kernel;
+  runtime::BoundKernel inner;
+  std::shared_ptr<Hook> hook;
+};
+
+class HookedDevice : public runtime::Device {
+ public:
+  explicit HookedDevice(std::shared_ptr<Hook> hook) : hook_(std::move(hook)) {}
+  std::string kind() const override { return cpu_->kind(); }
+  std::unique_ptr<runtime::DeviceMemory> allocate(int64_t bytes) override {
+    return cpu_->allocate(bytes);
+  }
+  runtime::BoundKernel bind(const exe::Kernel& kernel) override {
+    const auto state =
+        std::make_shared<HookedKernel>(HookedKernel{kernel, cpu_->bind(kernel), hook_});
+    return {[](const void* s, const runtime::KernelBlock& block, int64_t task) {
+              const auto& k = *static_cast<const HookedKernel*>(s);
+              if (*k.hook) (*k.hook)(k.kernel, task);
+              k.inner.run(k.inner.state.get(), block, task);
+            },
+            state, state->inner.flops};
+  }
+
+ private:
+  std::shared_ptr<runtime::Device> cpu_ = cpu::make_device();
+  std::shared_ptr<Hook> hook_;
+};
+
+DeviceChoice hooked(std::shared_ptr<Hook> hook, int threads) {
+  DeviceChoice choice = cpu_device({.threads = threads});
+  choice.device = std::make_shared<HookedDevice>(std::move(hook));
+  return choice;
+}
+
 TEST(KernelErrors, ComeBackWithTheOpsNameAndTheSessionGoesOn) {
-  const MlpProgram p;
-  auto runs = std::make_shared<GuardedRuns>();
-  DeviceChoice device = cpu_device({.threads = 1});
-  device.device = guarded_device(runs);
-  Session session(p.ir, {.device = device});
+  const MlpProgram p({.layers = 2, .width = 200});
   Session plain(p.ir, {.device = cpu_device({.threads = 1})});
-  const auto before = all_bytes(session);
-  runs->before = [](const exe::Kernel& k, int64_t) {
-    if (k.op == "Softmax") fail(ErrorKind::kIo, "the device is gone");
-  };
-  EXPECT_THAT(
-      error_of(ErrorKind::kIo, [&] { train(session, p, 1); }),
-      AllOf(HasSubstr("the device is gone"), HasSubstr("running Softmax"), HasSubstr("mlp.h:")));
-  runs->before = [](const exe::Kernel&, int64_t) { throw std::runtime_error("foreign"); };
-  EXPECT_THROW(train(session, p, 1), std::runtime_error);
-  runs->before = nullptr;
-  EXPECT_EQ(all_bytes(session), before) << "no update had been reached";
-  EXPECT_EQ(train(session, p, 3), train(plain, p, 3));
+  const std::vector<float> want = train(plain, p, 3);
+  for (const int threads : {1, 2, 4}) {
+    const auto hook = std::make_shared<Hook>();
+    Session session(p.ir, {.device = hooked(hook, threads)});
+    const auto before = all_bytes(session);
+    *hook = [](const exe::Kernel& k, int64_t) {
+      if (k.op == "Softmax") fail(ErrorKind::kIo, "the device is gone");
+    };
+    EXPECT_THAT(
+        error_of(ErrorKind::kIo, [&] { train(session, p, 1); }),
+        AllOf(HasSubstr("the device is gone"), HasSubstr("running Softmax"), HasSubstr("mlp.h:")));
+    *hook = [](const exe::Kernel&, int64_t) { throw std::runtime_error("foreign"); };
+    EXPECT_THROW(train(session, p, 1), std::runtime_error);
+    *hook = nullptr;
+    EXPECT_EQ(all_bytes(session), before) << "no update had been reached";
+    EXPECT_EQ(train(session, p, 3), want) << threads << " threads";
+  }
+}
+
+TEST(KernelErrors, OnAnyWorkerEndTheRun) {
+  const MlpProgram p({.layers = 2, .width = 512, .batch = 32});
+  const auto hook = std::make_shared<Hook>();
+  Session session(p.ir, {.device = hooked(hook, 3)});
+  for (int64_t task = 1; task < 4; ++task) {  // not worker 0's first
+    *hook = [task](const exe::Kernel& k, int64_t t) {
+      if (k.op == "MatMul" && t == task) fail(ErrorKind::kIo, "task {} failed", t);
+    };
+    EXPECT_THAT(error_of(ErrorKind::kIo, [&] { train(session, p, 1); }),
+                HasSubstr(fmt::format("task {} failed", task)));
+  }
+  *hook = nullptr;
+  EXPECT_TRUE(std::isfinite(train(session, p, 1)[0]));
+}
+
+TEST(KernelErrors, OfOneDeviceStopTheOther) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  main.set_device(0);
+  const H2dStream in = ir.h2d_stream(f32_spec({4}), "in");
+  const Tensor x = ops::relu(main.host_load(in));
+  main.set_device(1);
+  const Tensor y = ops::tanh(x);
+  main.set_device(0);
+  const D2hStream out = main.host_store(y + x, "out");
+  const HostTensor ones = HostTensor::of<float>({4}, f32, {1, 1, 1, 1});
+  for (const int threads : {1, 2}) {
+    const auto hook = std::make_shared<Hook>();
+    Session session(
+        ir, {.device = cpu_device({.threads = threads}), .more_devices = {hooked(hook, threads)}});
+    *hook = [](const exe::Kernel&, int64_t) { fail(ErrorKind::kIo, "device 1 is gone"); };
+    const std::string what = error_of(ErrorKind::kIo, [&] { session.run({{in, ones}}); });
+    EXPECT_THAT(what, HasSubstr("running Tanh"));
+    *hook = nullptr;
+    EXPECT_NEAR(session.run({{in, ones}})[out].as<float>()[0], 1 + std::tanh(1.0f), 1e-6);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 namespace sluice::test {
 
 enum class Layers { kInlined, kOutlined };
+enum class Activations { kKept, kRecomputed };
 
 struct MlpOptions {
   int layers = 4;      ///< Hidden ones, all alike.
@@ -17,6 +18,7 @@ struct MlpOptions {
   int64_t batch = 8;
   double learning_rate = 0.05;
   Layers style = Layers::kInlined;
+  Activations activations = Activations::kKept;
 };
 
 /// x + gelu(Linear(x)): a hidden layer.
@@ -62,7 +64,8 @@ struct MlpProgram {
     const Tensor x = train.host_load(image);
     const Tensor truth = train.host_load(labels);
     const auto [facts, forward] = nn::create_graph(ir, Mlp(o), x);
-    const nn::GraphWithNamedArgs backward = nn::autodiff(forward);
+    nn::GraphWithNamedArgs backward = nn::autodiff(forward);
+    if (o.activations == Activations::kRecomputed) backward = nn::recompute_graph(backward);
     variables = facts.init(train, {.seed = 7});
     const CallSiteInfo call = forward.bind(variables).call_with_info(x);
     const auto [mean_loss, gradient] = ops::cross_entropy_with_grad(call.output(0), truth);

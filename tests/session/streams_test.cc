@@ -75,6 +75,18 @@ TEST_F(Streams, BoundOutputsAreChecked) {
               HasSubstr("Unexpected output: logits"));
 }
 
+TEST_F(Streams, ABindingIsForItsSession) {
+  HostTensor loss(p.loss.spec);
+  Session other(p.ir, {.device = cpu_device({.threads = 1})});
+  Binding b =
+      other.bind({{p.image, batch.image}, {p.labels, batch.labels}}, {{p.loss, loss}}, "train");
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { session.run_into(b); }),
+              HasSubstr("not made by this session"));
+  Binding none;
+  error_of(ErrorKind::kUsage, [&] { session.run_into(none); });
+  error_of(ErrorKind::kUsage, [&] { session.run_interleaved(none, 1); });
+}
+
 TEST_F(Streams, ARefusedRunChangesNothing) {
   const auto before = all_bytes(session);
   refused({{p.image, batch.image}});
@@ -108,6 +120,27 @@ TEST(StreamEntries, ABranchMayNotUseThem) {
   main.host_store(ops::conditional(main, yes, load, load, {}, {})[0], "out");
   EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(ir); }),
               AllOf(HasSubstr("stream 'in'"), HasSubstr("conditional")));
+}
+
+TEST(EmptyTensors, RunLikeOthers) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({0, 3}), "in");
+  const Tensor x = main.host_load(in);
+  const Tensor w = main.variable(f32_spec({3, 0}), Initializer::constant(1), "w");
+  Graph& body = ir.create_graph(
+      "body", [](Graph&, Tensor t) { return ops::relu(t + 1.0); }, f32_spec({0, 3}));
+  const Tensor y = ops::repeat(main, body, 3, {ops::call(main, body, {x})[0]})[0];
+  const D2hStream empty = main.host_store(ops::concat({y, x}), "empty");
+  const D2hStream product = main.host_store(ops::matmul(w, x), "product");  // sums of nothing
+  const D2hStream sum = main.host_store(ops::sum(y), "sum");
+  ops::add_(w, w);
+  Session session(ir, {.device = cpu_device({.threads = 2})});
+  const HostTensors r = session.run({{in, HostTensor(in.spec)}});
+  EXPECT_EQ(r[empty].shape(), (Shape{0, 3}));
+  EXPECT_EQ(r[product].to_doubles(), std::vector<double>(9, 0.0));
+  EXPECT_EQ(r[sum].to_doubles(), std::vector<double>{0.0});
+  EXPECT_EQ(session.read(w).elements(), 0);
 }
 
 }  // namespace

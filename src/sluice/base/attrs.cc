@@ -95,7 +95,8 @@ class Parser {
     if (word == "true") return true;
     if (word == "false") return false;
     const char c = word.empty() ? '\0' : word.front();
-    if (std::isdigit(static_cast<unsigned char>(c)) || c == '-' || word == "nan." || word == "inf.") {
+    if (std::isdigit(static_cast<unsigned char>(c)) || c == '-' || word == "nan." ||
+        word == "inf.") {
       return number(word);
     }
     return dtype_from_name(word);

@@ -13,7 +13,8 @@
 namespace sluice {
 
 /// The value of an option: what an options struct's fields are made of.
-using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>, DType>;
+using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>,
+                               std::vector<double>, DType>;
 
 /// An operator's options as data, in the order of the struct's fields: printed, parsed, hashed and compared alike.
 struct Attrs {
@@ -42,8 +43,9 @@ constexpr Field<Struct, Member> field(const char* name, Member Struct::*member) 
 namespace internal {
 template <typename T>
 AttrValue to_attr(const T& v) {
-  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, DType> || std::is_same_v<T, std::string> ||
-                std::is_same_v<T, std::vector<int64_t>> || std::is_same_v<T, std::vector<double>>) {
+  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, DType> ||
+                std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<int64_t>> ||
+                std::is_same_v<T, std::vector<double>>) {
     return v;
   } else if constexpr (std::is_same_v<T, Shape>) {
     return v.dims();
@@ -57,8 +59,9 @@ template <typename T>
 void from_attr(const AttrValue& a, T& v) {
   if constexpr (std::is_same_v<T, Shape>) {
     v = Shape(std::get<std::vector<int64_t>>(a));
-  } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, DType> || std::is_same_v<T, std::string> ||
-                       std::is_same_v<T, std::vector<int64_t>> || std::is_same_v<T, std::vector<double>>) {
+  } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, DType> ||
+                       std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<int64_t>> ||
+                       std::is_same_v<T, std::vector<double>>) {
     v = std::get<T>(a);
   } else if constexpr (std::is_floating_point_v<T>) {
     v = static_cast<T>(std::get<double>(a));
@@ -86,7 +89,8 @@ Struct from_attrs(const Attrs& attrs) {
   Struct options;
   size_t i = 0;
   auto set = [&](const auto& f) {
-    require(i < attrs.items.size() && attrs.items[i].first == f.name, "options: field '{}' expected", f.name);
+    require(i < attrs.items.size() && attrs.items[i].first == f.name,
+            "options: field '{}' expected", f.name);
     try {
       internal::from_attr(attrs.items[i].second, options.*(f.member));
     } catch (const std::bad_variant_access&) {
@@ -95,7 +99,8 @@ Struct from_attrs(const Attrs& attrs) {
     ++i;
   };
   std::apply([&](const auto&... f) { (set(f), ...); }, Struct::fields);
-  require(i == attrs.items.size(), "options: unknown field '{}'", i < attrs.items.size() ? attrs.items[i].first : "");
+  require(i == attrs.items.size(), "options: unknown field '{}'",
+          i < attrs.items.size() ? attrs.items[i].first : "");
   return options;
 }
 

@@ -40,19 +40,18 @@ DType dtype_from_name(std::string_view name) {
     if (name == r.name || name == r.short_name) return r.dtype;
   }
   fail(ErrorKind::kUsage,
-       "unknown dtype '{}'; known: float32 float16 bfloat16 int32 uint32 uint8 bool float64 int64", name);
+       "unknown dtype '{}'; known: float32 float16 bfloat16 int32 uint32 uint8 bool float64 int64",
+       name);
 }
 
-bool is_float(DType dtype) {
-  return dtype == f32 || dtype == f16 || dtype == bf16 || dtype == f64;
-}
+bool is_float(DType dtype) { return dtype == f32 || dtype == f16 || dtype == bf16 || dtype == f64; }
 bool is_integer(DType dtype) { return !is_float(dtype) && dtype != boolean; }
 
 uint16_t float_to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);  // NaN
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);   // NaN
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to infinity
   if (magnitude < 0x38800000u) {  // subnormal half or zero: let float addition do the rounding
     const float scaled = std::bit_cast<float>(magnitude) + 0.5f;

@@ -44,15 +44,23 @@ float round_to(DType dtype, float value);
 template <typename F>
 decltype(auto) visit_storage(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::kF32: return f(float{});
+    case DType::kF32:
+      return f(float{});
     case DType::kF16:
-    case DType::kBF16: return f(uint16_t{});
-    case DType::kI32: return f(int32_t{});
-    case DType::kU32: return f(uint32_t{});
-    case DType::kU8: return f(uint8_t{});
-    case DType::kBool: return f(bool{});
-    case DType::kF64: return f(double{});
-    case DType::kI64: break;
+    case DType::kBF16:
+      return f(uint16_t{});
+    case DType::kI32:
+      return f(int32_t{});
+    case DType::kU32:
+      return f(uint32_t{});
+    case DType::kU8:
+      return f(uint8_t{});
+    case DType::kBool:
+      return f(bool{});
+    case DType::kF64:
+      return f(double{});
+    case DType::kI64:
+      break;
   }
   return f(int64_t{});
 }

@@ -4,15 +4,24 @@ namespace sluice {
 
 std::string_view to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kInternal: return "internal error";
-    case ErrorKind::kUsage: return "usage";
-    case ErrorKind::kBadFile: return "bad file";
-    case ErrorKind::kDoesNotFit: return "does not fit";
-    case ErrorKind::kIo: return "input/output";
-    case ErrorKind::kDiverged: return "diverged";
-    case ErrorKind::kNoCheckpoint: return "no checkpoint";
-    case ErrorKind::kPeerLost: return "peer lost";
-    case ErrorKind::kStopped: return "stopped";
+    case ErrorKind::kInternal:
+      return "internal error";
+    case ErrorKind::kUsage:
+      return "usage";
+    case ErrorKind::kBadFile:
+      return "bad file";
+    case ErrorKind::kDoesNotFit:
+      return "does not fit";
+    case ErrorKind::kIo:
+      return "input/output";
+    case ErrorKind::kDiverged:
+      return "diverged";
+    case ErrorKind::kNoCheckpoint:
+      return "no checkpoint";
+    case ErrorKind::kPeerLost:
+      return "peer lost";
+    case ErrorKind::kStopped:
+      return "stopped";
   }
   return "error";
 }

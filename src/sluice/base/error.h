@@ -60,10 +60,10 @@ namespace internal {
 }
 
 /// Our own fault: never reached by user input.
-#define SLUICE_CHECK(condition)                                                        \
-  do {                                                                                 \
-    if (!(condition)) [[unlikely]]                                                     \
-      ::sluice::internal::check_failed(#condition, __FILE__, __LINE__);                \
+#define SLUICE_CHECK(condition)                                         \
+  do {                                                                  \
+    if (!(condition)) [[unlikely]]                                      \
+      ::sluice::internal::check_failed(#condition, __FILE__, __LINE__); \
   } while (false)
 
 }  // namespace sluice

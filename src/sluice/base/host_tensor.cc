@@ -98,7 +98,8 @@ HostTensor HostTensor::reshaped(Shape shape) const {
 }
 
 bool HostTensor::same_bits(const HostTensor& other) const {
-  return spec_ == other.spec_ && (size_ == 0 || std::memcmp(data_.get(), other.data_.get(), size_) == 0);
+  return spec_ == other.spec_ &&
+         (size_ == 0 || std::memcmp(data_.get(), other.data_.get(), size_) == 0);
 }
 
 }  // namespace sluice

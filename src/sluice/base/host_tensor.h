@@ -84,7 +84,8 @@ struct ConstArrayView {
   ConstArrayView() = default;
   ConstArrayView(TensorSpec s, const void* d)
       : spec(std::move(s)), data(static_cast<const std::byte*>(d)) {}
-  ConstArrayView(const HostTensor& t) : spec(t.spec()), data(t.bytes().data()) {}  // NOLINT: implicit
+  ConstArrayView(const HostTensor& t)
+      : spec(t.spec()), data(t.bytes().data()) {}  // NOLINT: implicit
 };
 
 /// A view of somebody's array that may be written.

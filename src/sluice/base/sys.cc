@@ -47,7 +47,8 @@ File open_for_read(const std::string& path) {
 }
 
 File create(const std::string& path) {
-  File file(retry([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); }));
+  File file(
+      retry([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); }));
   if (!file.open()) io_error("create", path);
   return file;
 }
@@ -59,11 +60,14 @@ int64_t size(const File& file, const std::string& path) {
   return info.st_size;
 }
 
-void read_exactly(const File& file, const std::string& path, int64_t offset, std::span<std::byte> out) {
+void read_exactly(const File& file, const std::string& path, int64_t offset,
+                  std::span<std::byte> out) {
   while (!out.empty()) {
     const ssize_t n = retry([&] { return ::pread(file.fd(), out.data(), out.size(), offset); });
     if (n < 0) io_error("read", path);
-    if (n == 0) fail(ErrorKind::kIo, "cannot read {}: it ends at byte {}, {} more were expected", path, offset, out.size());
+    if (n == 0)
+      fail(ErrorKind::kIo, "cannot read {}: it ends at byte {}, {} more were expected", path,
+           offset, out.size());
     out = out.subspan(static_cast<size_t>(n));
     offset += n;
   }

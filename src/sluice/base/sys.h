@@ -28,7 +28,8 @@ File open_for_read(const std::string& path);
 /// Creates or truncates.
 File create(const std::string& path);
 int64_t size(const File& file, const std::string& path);
-void read_exactly(const File& file, const std::string& path, int64_t offset, std::span<std::byte> out);
+void read_exactly(const File& file, const std::string& path, int64_t offset,
+                  std::span<std::byte> out);
 void write_exactly(const File& file, const std::string& path, int64_t offset,
                    std::span<const std::byte> in);
 void sync(const File& file, const std::string& path);

@@ -36,13 +36,13 @@ struct Tie {
 struct Node {
   enum class Kind : uint8_t {
     kKernel,
-    kView,      ///< Output 0 has the bytes of input 0 in the same order.
+    kView,  ///< Output 0 has the bytes of input 0 in the same order.
     kCopy,
     kCall,
     kLoop,
-    kBranch,    ///< Input 0 is the condition.
-    kTransfer,  ///< To or from a stream or a remote buffer, as `effect` says.
-    kIteration, ///< Output 0 is the loop's counter as a scalar i32.
+    kBranch,     ///< Input 0 is the condition.
+    kTransfer,   ///< To or from a stream or a remote buffer, as `effect` says.
+    kIteration,  ///< Output 0 is the loop's counter as a scalar i32.
     kSend,
     kReceive,
   };
@@ -55,14 +55,14 @@ struct Node {
   std::vector<TensorSpec> out_specs;
   std::vector<Tie> ties;
   std::vector<GraphId> callees;
-  int32_t results = 0;             ///< Of calls, loops, branches: how many outputs are results.
-  std::vector<int32_t> updated;    ///< Of calls and loops: inputs that outputs[results + i] update.
-  int32_t then_inputs = 0;         ///< Of branches.
-  int64_t trips = 0;               ///< Of loops.
+  int32_t results = 0;           ///< Of calls, loops, branches: how many outputs are results.
+  std::vector<int32_t> updated;  ///< Of calls and loops: inputs that outputs[results + i] update.
+  int32_t then_inputs = 0;       ///< Of branches.
+  int64_t trips = 0;             ///< Of loops.
   int32_t carried = 0;
   Effect effect{};
   bool has_effect = false;
-  int32_t channel = -1;            ///< Of sends and receives.
+  int32_t channel = -1;  ///< Of sends and receives.
   int64_t message = 0;
   OpId origin = -1;
   std::string where;
@@ -72,7 +72,8 @@ struct Node {
 struct BodyParam {
   std::string name;
   ValueIndex in = kNone;
-  ValueIndex out = kNone;  ///< The last version, if the graph writes it for its caller; kNone otherwise.
+  ValueIndex out =
+      kNone;  ///< The last version, if the graph writes it for its caller; kNone otherwise.
 };
 
 struct Body {

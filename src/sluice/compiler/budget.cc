@@ -9,13 +9,15 @@ void check_budgets(const exe::Executable& executable) {
     if (memory.budget_bytes < 0 || memory.total_bytes <= memory.budget_bytes) continue;
     std::string holders;
     for (const exe::Holder& h : memory.holders) {
-      holders += fmt::format("\n    {:>12} B  {} {}{}", h.bytes, h.kind, h.name, h.where.empty() ? "" : " (" + h.where + ")");
+      holders += fmt::format("\n    {:>12} B  {} {}{}", h.bytes, h.kind, h.name,
+                             h.where.empty() ? "" : " (" + h.where + ")");
     }
     fail(ErrorKind::kDoesNotFit,
-         "{} needs {} bytes, its budget is {} ({} short)\n  smallest budget found: {} bytes; live-set bound: {} bytes\n"
+         "{} needs {} bytes, its budget is {} ({} short)\n  smallest budget found: {} bytes; "
+         "live-set bound: {} bytes\n"
          "  held at the peak:{}",
-         memory.name, memory.total_bytes, memory.budget_bytes, memory.total_bytes - memory.budget_bytes,
-         memory.total_bytes, memory.bound_bytes, holders);
+         memory.name, memory.total_bytes, memory.budget_bytes,
+         memory.total_bytes - memory.budget_bytes, memory.total_bytes, memory.bound_bytes, holders);
   }
 }
 

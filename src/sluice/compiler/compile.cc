@@ -41,9 +41,11 @@ class Compiler : public GlobalAddresses {
     finish_arenas();
     check_budgets(compiled_.executable);
     compiled_.passes = pipeline_.records();
-    for (const Globals::Variable& v : globals_.variables) compiled_.initializers.push_back(v.info->initializer);
+    for (const Globals::Variable& v : globals_.variables)
+      compiled_.initializers.push_back(v.info->initializer);
     compiled_.variable_index = globals_.variable_index;
-    compiled_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    compiled_.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return std::move(compiled_);
   }
 
@@ -51,26 +53,34 @@ class Compiler : public GlobalAddresses {
     const exe::VariablePlan& v = exe_.variables[static_cast<size_t>(index)];
     return {exe::Address::Base::kArena, v.arena, v.offset, 0, 0, {}};
   }
-  exe::ValueId variable_value(int32_t index) override { return exe_.variables[static_cast<size_t>(index)].value; }
+  exe::ValueId variable_value(int32_t index) override {
+    return exe_.variables[static_cast<size_t>(index)].value;
+  }
 
   exe::Address constant(int32_t index, int32_t device) override {
     const exe::ConstantPlan& c = constant_plan(index, device);
     return {exe::Address::Base::kArena, c.arena, c.offset, 0, 0, {}};
   }
-  exe::ValueId constant_value(int32_t index, int32_t device) override { return constant_plan(index, device).value; }
+  exe::ValueId constant_value(int32_t index, int32_t device) override {
+    return constant_plan(index, device).value;
+  }
   const HostTensor& constant_data(int32_t index) override {
     return *globals_.constants[static_cast<size_t>(index)].data;
   }
 
  private:
-  const Target& target(int32_t device) const { return *options_.devices[static_cast<size_t>(device)].target; }
+  const Target& target(int32_t device) const {
+    return *options_.devices[static_cast<size_t>(device)].target;
+  }
 
   void describe_machine() {
     for (size_t d = 0; d < options_.devices.size(); ++d) {
       const DeviceSpec& spec = options_.devices[d];
-      exe_.devices.push_back({spec.target->kind(), spec.target->isa(), spec.memory, spec.threads, {{"compute"}}});
+      exe_.devices.push_back(
+          {spec.target->kind(), spec.target->isa(), spec.memory, spec.threads, {{"compute"}}});
       const auto add = [&](const char* name, exe::ArenaKind kind) {
-        exe_.arenas.push_back({fmt::format("{}{}", name, d), kind, exe::Space::kDevice, static_cast<int32_t>(d), 0, 0});
+        exe_.arenas.push_back({fmt::format("{}{}", name, d), kind, exe::Space::kDevice,
+                               static_cast<int32_t>(d), 0, 0});
         return static_cast<int32_t>(exe_.arenas.size() - 1);
       };
       DeviceArenas a;
@@ -88,10 +98,12 @@ class Compiler : public GlobalAddresses {
     const auto arena = static_cast<int32_t>(exe_.arenas.size() - 1);
     for (int32_t b = 1; b <= ir_.remote_buffer_count(); ++b) {
       const RemoteBuffer& buffer = ir_.remote_buffer_info(b);
-      exe::RemoteBufferPlan plan{fmt::format("remote{}", b), buffer.spec, buffer.entries, arena, 0, 0};
+      exe::RemoteBufferPlan plan{
+          fmt::format("remote{}", b), buffer.spec, buffer.entries, arena, 0, 0};
       plan.entry_stride = round_up(buffer.spec.bytes(), 64);
       plan.offset = exe_.arenas.back().bytes;
-      exe_.arenas.back().bytes = checked_add(plan.offset, checked_mul(plan.entry_stride, buffer.entries));
+      exe_.arenas.back().bytes =
+          checked_add(plan.offset, checked_mul(plan.entry_stride, buffer.entries));
       exe_.remote_buffers.push_back(std::move(plan));
     }
   }
@@ -126,9 +138,10 @@ class Compiler : public GlobalAddresses {
   }
 
   void add_variable(const TensorInfo& info, int32_t device) {
-    require(device >= 0 && device < static_cast<int32_t>(options_.devices.size()), "variable '{}': there is no device {}",
-            info.name, device);
-    require(info.variable->home.tier == Home::Tier::kDevice, "variable '{}': remote variables are not supported", info.name);
+    require(device >= 0 && device < static_cast<int32_t>(options_.devices.size()),
+            "variable '{}': there is no device {}", info.name, device);
+    require(info.variable->home.tier == Home::Tier::kDevice,
+            "variable '{}': remote variables are not supported", info.name);
     globals_.variables.back().device = device;
     exe::VariablePlan plan;
     plan.path = info.variable->path;
@@ -148,7 +161,8 @@ class Compiler : public GlobalAddresses {
   }
 
   const exe::ConstantPlan& constant_plan(int32_t index, int32_t device) {
-    const auto [place, fresh] = constant_plans_.try_emplace({index, device}, static_cast<int32_t>(exe_.constants.size()));
+    const auto [place, fresh] =
+        constant_plans_.try_emplace({index, device}, static_cast<int32_t>(exe_.constants.size()));
     if (fresh) {
       const Globals::Constant& c = globals_.constants[static_cast<size_t>(index)];
       exe::ConstantPlan plan;
@@ -168,14 +182,19 @@ class Compiler : public GlobalAddresses {
     optimise(whole);
     exe::Program program;
     program.name = name;
-    for (const StreamUse& use : facts_[graph.id()].streams) program.streams.push_back({use.stream, use.count});
+    for (const StreamUse& use : facts_[graph.id()].streams)
+      program.streams.push_back({use.stream, use.count});
     std::vector<Body> parts = project(std::move(whole), globals_, facts_, exe_);
     for (Body& part : parts) {
       const int32_t device = part.device;
       const int32_t function = lower(part, fmt::format("{} on {}", name, device), &program.finals);
-      exe::Entry entry{device, function, {exe::Address::Base::kArena, arenas_[static_cast<size_t>(device)].frames, 0, 0, 0, {}}};
+      exe::Entry entry{
+          device,
+          function,
+          {exe::Address::Base::kArena, arenas_[static_cast<size_t>(device)].frames, 0, 0, 0, {}}};
       exe::Arena& frames = exe_.arenas[static_cast<size_t>(entry.frame.index)];
-      frames.bytes = std::max(frames.bytes, exe_.functions[static_cast<size_t>(function)].frame_bytes);
+      frames.bytes =
+          std::max(frames.bytes, exe_.functions[static_cast<size_t>(function)].frame_bytes);
       program.entries.push_back(std::move(entry));
     }
     name_messages(program, exe_);
@@ -206,8 +225,10 @@ class Compiler : public GlobalAddresses {
   }
 
   // The function of a graph whose results in `used` are wanted.
-  int32_t function_of(GraphId graph, int32_t device, const std::vector<bool>& used, bool loop_body) {
-    std::string memo = fmt::format("graph {} device {} {}used ", graph, device, loop_body ? "loop " : "");
+  int32_t function_of(GraphId graph, int32_t device, const std::vector<bool>& used,
+                      bool loop_body) {
+    std::string memo =
+        fmt::format("graph {} device {} {}used ", graph, device, loop_body ? "loop " : "");
     for (const bool u : used) memo += u ? '1' : '0';
     const auto found = functions_.find(memo);
     if (found != functions_.end()) return found->second;
@@ -231,7 +252,8 @@ class Compiler : public GlobalAddresses {
       if (v.source == BodyValue::Source::kParam) v.index -= 2;
     }
     bool read = false;
-    for (const Node& n : body.nodes) read = read || std::find(n.inputs.begin(), n.inputs.end(), iteration) != n.inputs.end();
+    for (const Node& n : body.nodes)
+      read = read || std::find(n.inputs.begin(), n.inputs.end(), iteration) != n.inputs.end();
     for (size_t v = 0; v < body.values.size(); ++v) {
       if (body.values[v].index < 0 && body.values[v].source == BodyValue::Source::kParam) {
         body.values[v].source = BodyValue::Source::kUndefined;
@@ -252,7 +274,8 @@ class Compiler : public GlobalAddresses {
   int32_t lower(Body& body, const std::string& memo, std::vector<exe::Final>* finals) {
     const auto used = used_outputs(body);
     std::vector<std::vector<int32_t>> callees;
-    for (size_t n = 0; n < body.nodes.size(); ++n) callees.push_back(lower_callees(body.nodes[n], used[n], body.device));
+    for (size_t n = 0; n < body.nodes.size(); ++n)
+      callees.push_back(lower_callees(body.nodes[n], used[n], body.device));
     std::vector<KernelChoice> choices(body.nodes.size());
     pipeline_.run("kernels", body, [&](Body& b) {
       for (size_t n = 0; n < b.nodes.size(); ++n) choices[n] = choose(b.nodes[n], b.device);
@@ -262,7 +285,8 @@ class Compiler : public GlobalAddresses {
     pipeline_.run("placement", body, [&](Body& b) {
       using Aliasing = PlacementOptions::Aliasing;
       const size_t before = b.nodes.size();
-      placement = place(b, choices, {pipeline_.enabled("aliasing") ? Aliasing::kOn : Aliasing::kOff});
+      placement =
+          place(b, choices, {pipeline_.enabled("aliasing") ? Aliasing::kOn : Aliasing::kOff});
       for (size_t n = 0; n < b.nodes.size(); ++n) {
         if (b.nodes[n].kind == Node::Kind::kCopy) choices[n] = choose(b.nodes[n], b.device);
       }
@@ -286,7 +310,8 @@ class Compiler : public GlobalAddresses {
     function.memo = memo;
     for (const exe::Step& step : function.steps) {
       if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
-        exe::Arena& workspace = exe_.arenas[static_cast<size_t>(arenas_[static_cast<size_t>(body.device)].workspace)];
+        exe::Arena& workspace =
+            exe_.arenas[static_cast<size_t>(arenas_[static_cast<size_t>(body.device)].workspace)];
         workspace.stride = std::max(workspace.stride, round_up(kernel->workspace_bytes, 64));
       }
     }
@@ -304,7 +329,8 @@ class Compiler : public GlobalAddresses {
       }
     }
     std::vector<int32_t> functions;
-    for (const GraphId g : node.callees) functions.push_back(function_of(g, device, results, node.kind == Node::Kind::kLoop));
+    for (const GraphId g : node.callees)
+      functions.push_back(function_of(g, device, results, node.kind == Node::Kind::kLoop));
     return functions;
   }
 
@@ -315,7 +341,8 @@ class Compiler : public GlobalAddresses {
     try {
       return target(device).choose({OpView(*node.def, node.attrs, node.in_specs, node.out_specs)});
     } catch (Error& e) {
-      throw e.note(fmt::format("choosing a kernel for {}.{} made at {}", node.def->type, node.origin, node.where));
+      throw e.note(fmt::format("choosing a kernel for {}.{} made at {}", node.def->type,
+                               node.origin, node.where));
     }
   }
 

@@ -6,8 +6,10 @@ namespace sluice::compiler {
 namespace {
 
 bool has_effect(const Node& node, const FactTable& facts) {
-  if (node.has_effect || node.kind == Node::Kind::kSend || node.kind == Node::Kind::kReceive) return true;
-  return std::any_of(node.callees.begin(), node.callees.end(), [&](GraphId g) { return facts[g].has_effects; });
+  if (node.has_effect || node.kind == Node::Kind::kSend || node.kind == Node::Kind::kReceive)
+    return true;
+  return std::any_of(node.callees.begin(), node.callees.end(),
+                     [&](GraphId g) { return facts[g].has_effects; });
 }
 
 std::vector<bool> roots(const Body& body) {

@@ -44,11 +44,16 @@ class Emitter {
   }
 
  private:
-  int64_t slot_stride(const Block& block) const { return round_up(block.bytes, context_.alignment); }
-  int64_t block_bytes(const Block& block) const { return block.ring == 0 ? block.bytes : block.ring * slot_stride(block); }
+  int64_t slot_stride(const Block& block) const {
+    return round_up(block.bytes, context_.alignment);
+  }
+  int64_t block_bytes(const Block& block) const {
+    return block.ring == 0 ? block.bytes : block.ring * slot_stride(block);
+  }
 
   std::string block_name(const Block& block) const {
-    return body_.value(placement_.contents[static_cast<size_t>(block.contents.front())].root).tensor;
+    return body_.value(placement_.contents[static_cast<size_t>(block.contents.front())].root)
+        .tensor;
   }
 
   // Number of the step that a node becomes: views become none. The end of the body is the number of steps.
@@ -56,7 +61,8 @@ class Emitter {
 
   void count_steps() {
     steps_.push_back(0);
-    for (const Node& node : body_.nodes) steps_.push_back(steps_.back() + (node.kind != Node::Kind::kView));
+    for (const Node& node : body_.nodes)
+      steps_.push_back(steps_.back() + (node.kind != Node::Kind::kView));
   }
 
   void plan_frame() {
@@ -96,20 +102,23 @@ class Emitter {
     for (size_t i = 0; i < planned.size(); ++i) {
       planned[i]->offset = solution.offsets[i];
       const auto& life = problem.buffers[i].lifetime;
-      function_.buffers.push_back({block_name(*planned[i]), solution.offsets[i], problem.buffers[i].size,
-                                   life.front().begin, std::min(life.back().end, steps_.back())});
+      function_.buffers.push_back({block_name(*planned[i]), solution.offsets[i],
+                                   problem.buffers[i].size, life.front().begin,
+                                   std::min(life.back().end, steps_.back())});
     }
     for (size_t i = 0; i < calls.size(); ++i) {
       const size_t b = planned.size() + i;
       frames_[calls[i]] = solution.offsets[b];
       const int64_t at = step_of(static_cast<int32_t>(calls[i]));
       const auto& callee = exe_.functions[static_cast<size_t>(callees_[calls[i]][0])];
-      function_.buffers.push_back({"frame of " + callee.name, solution.offsets[b], problem.buffers[b].size, at, at + 1});
+      function_.buffers.push_back(
+          {"frame of " + callee.name, solution.offsets[b], problem.buffers[b].size, at, at + 1});
     }
   }
 
   static void merge(std::vector<planner::Interval>& life, bool whole) {
-    std::sort(life.begin(), life.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    std::sort(life.begin(), life.end(),
+              [](const auto& a, const auto& b) { return a.begin < b.begin; });
     std::vector<planner::Interval> merged;
     for (const planner::Interval& i : life) {
       if (!merged.empty() && (whole || i.begin <= merged.back().end)) {
@@ -154,8 +163,10 @@ class Emitter {
         at.base = exe::Address::Base::kParam;
         at.index = result_param_[static_cast<size_t>(block.index)];
         break;
-      case Block::Place::kVariable: return context_.globals->variable(block.index);
-      case Block::Place::kConstant: return context_.globals->constant(block.index, body_.device);
+      case Block::Place::kVariable:
+        return context_.globals->variable(block.index);
+      case Block::Place::kConstant:
+        return context_.globals->constant(block.index, body_.device);
     }
     return at;
   }
@@ -209,19 +220,32 @@ class Emitter {
     const Node& node = body_.nodes[static_cast<size_t>(n)];
     exe::Step step = begin(node);
     switch (node.kind) {
-      case Node::Kind::kView: return;
+      case Node::Kind::kView:
+        return;
       case Node::Kind::kKernel:
       case Node::Kind::kCopy:
-      case Node::Kind::kIteration: step.body = kernel(node, choices_[static_cast<size_t>(n)]); break;
-      case Node::Kind::kCall: step.body = call(node, n, callees_[static_cast<size_t>(n)][0], 0, node.inputs.size(), 0); break;
-      case Node::Kind::kLoop: step.body = loop(node, n); break;
-      case Node::Kind::kBranch: step.body = branch(node, n); break;
-      case Node::Kind::kTransfer: step.body = transfer(node); break;
+      case Node::Kind::kIteration:
+        step.body = kernel(node, choices_[static_cast<size_t>(n)]);
+        break;
+      case Node::Kind::kCall:
+        step.body = call(node, n, callees_[static_cast<size_t>(n)][0], 0, node.inputs.size(), 0);
+        break;
+      case Node::Kind::kLoop:
+        step.body = loop(node, n);
+        break;
+      case Node::Kind::kBranch:
+        step.body = branch(node, n);
+        break;
+      case Node::Kind::kTransfer:
+        step.body = transfer(node);
+        break;
       case Node::Kind::kSend:
-        step.body = exe::Send{node.channel, node.message, operand(node.inputs[0], node.in_specs[0], exe::Access::kRead)};
+        step.body = exe::Send{node.channel, node.message,
+                              operand(node.inputs[0], node.in_specs[0], exe::Access::kRead)};
         break;
       case Node::Kind::kReceive:
-        step.body = exe::Receive{node.channel, node.message, operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite)};
+        step.body = exe::Receive{node.channel, node.message,
+                                 operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite)};
         break;
     }
     function_.steps.push_back(std::move(step));
@@ -230,7 +254,9 @@ class Emitter {
   exe::Kernel kernel(const Node& node, const KernelChoice& choice) {
     exe::Kernel k;
     k.key = choice.key;
-    k.op = node.kind == Node::Kind::kCopy ? "Copy" : node.kind == Node::Kind::kIteration ? "Iteration" : node.def->type;
+    k.op = node.kind == Node::Kind::kCopy        ? "Copy"
+           : node.kind == Node::Kind::kIteration ? "Iteration"
+                                                 : node.def->type;
     k.attrs = node.attrs;
     k.tasks = choice.tasks;
     k.workspace_bytes = choice.workspace_bytes;
@@ -240,15 +266,19 @@ class Emitter {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       k.operands.push_back(operand(node.outputs[i], node.out_specs[i], exe::Access::kWrite));
     }
-    for (size_t i = 0; i < choice.task_stride.size(); ++i) k.operands[i].task_stride = choice.task_stride[i];
-    for (size_t i = 0; i < choice.task_pitch.size(); ++i) k.operands[i].task_pitch = choice.task_pitch[i];
+    for (size_t i = 0; i < choice.task_stride.size(); ++i)
+      k.operands[i].task_stride = choice.task_stride[i];
+    for (size_t i = 0; i < choice.task_pitch.size(); ++i)
+      k.operands[i].task_pitch = choice.task_pitch[i];
     const auto ins = static_cast<int32_t>(node.inputs.size());
     for (const auto& [in, out] : choice.may_coincide) k.may_coincide.emplace_back(in, ins + out);
     for (const Tie& t : node.ties) {
       for (int32_t i = 0; i < ins; ++i) {
         const std::pair<int32_t, int32_t> pair(i, ins + t.output);
-        const bool listed = std::find(k.may_coincide.begin(), k.may_coincide.end(), pair) != k.may_coincide.end();
-        if (node.inputs[static_cast<size_t>(i)] == t.into && !listed) k.may_coincide.push_back(pair);
+        const bool listed =
+            std::find(k.may_coincide.begin(), k.may_coincide.end(), pair) != k.may_coincide.end();
+        if (node.inputs[static_cast<size_t>(i)] == t.into && !listed)
+          k.may_coincide.push_back(pair);
       }
     }
     if (node.kind == Node::Kind::kIteration) k.scalars = {exe::IndexExpr::param(0)};
@@ -266,10 +296,13 @@ class Emitter {
     return args;
   }
 
-  exe::IndexExpr reached(int32_t stream) { return stream_base_[stream] + exe::IndexExpr(stream_used_[stream]); }
+  exe::IndexExpr reached(int32_t stream) {
+    return stream_base_[stream] + exe::IndexExpr(stream_used_[stream]);
+  }
 
   void pass_streams(GraphId callee, int64_t times) {
-    for (const StreamUse& use : (*context_.facts)[callee].streams) stream_used_[use.stream] += times * use.count;
+    for (const StreamUse& use : (*context_.facts)[callee].streams)
+      stream_used_[use.stream] += times * use.count;
   }
 
   exe::Address frame_at(int32_t n) const {
@@ -278,7 +311,8 @@ class Emitter {
     return at;
   }
 
-  exe::Call call(const Node& node, int32_t n, int32_t function, size_t first, size_t count, size_t callee) {
+  exe::Call call(const Node& node, int32_t n, int32_t function, size_t first, size_t count,
+                 size_t callee) {
     exe::Call c;
     if ((*context_.facts)[node.callees[callee]].has_effects) stored_.clear();
     c.function = function;
@@ -288,13 +322,15 @@ class Emitter {
       const auto u = std::find(node.updated.begin(), node.updated.end(), static_cast<int32_t>(i));
       if (u != node.updated.end()) {
         o.access = exe::Access::kUpdate;
-        o.made = value_id(node.outputs[static_cast<size_t>(node.results + (u - node.updated.begin()))]);
+        o.made =
+            value_id(node.outputs[static_cast<size_t>(node.results + (u - node.updated.begin()))]);
       }
       c.args.push_back(std::move(o));
     }
     for (int32_t r = 0; r < node.results; ++r) {
       if (node.outputs[static_cast<size_t>(r)] == kNone) continue;
-      c.args.push_back(operand(node.outputs[static_cast<size_t>(r)], node.out_specs[static_cast<size_t>(r)], exe::Access::kWrite));
+      c.args.push_back(operand(node.outputs[static_cast<size_t>(r)],
+                               node.out_specs[static_cast<size_t>(r)], exe::Access::kWrite));
     }
     c.index_args = stream_arguments(node.callees[callee], false);
     if (node.kind == Node::Kind::kCall) pass_streams(node.callees[0], 1);
@@ -332,7 +368,8 @@ class Emitter {
     b.condition = operand(node.inputs[0], node.in_specs[0], exe::Access::kRead);
     const auto then_inputs = static_cast<size_t>(node.then_inputs);
     b.then_call = call(node, n, callees_[static_cast<size_t>(n)][0], 1, then_inputs, 0);
-    b.else_call = call(node, n, callees_[static_cast<size_t>(n)][1], 1 + then_inputs, node.inputs.size() - 1 - then_inputs, 1);
+    b.else_call = call(node, n, callees_[static_cast<size_t>(n)][1], 1 + then_inputs,
+                       node.inputs.size() - 1 - then_inputs, 1);
     pass_streams(node.callees[0], 1);
     return b;
   }
@@ -355,13 +392,17 @@ class Emitter {
       }
     }
     if (e.kind == Kind::kStreamRead || e.kind == Kind::kRemoteLoad) {
-      issue.kind = e.kind == Kind::kStreamRead ? exe::TransferKind::kStreamIn : exe::TransferKind::kRemoteLoad;
+      issue.kind = e.kind == Kind::kStreamRead ? exe::TransferKind::kStreamIn
+                                               : exe::TransferKind::kRemoteLoad;
       issue.memory = operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite);
     } else {
-      issue.kind = e.kind == Kind::kStreamWrite ? exe::TransferKind::kStreamOut : exe::TransferKind::kRemoteStore;
+      issue.kind = e.kind == Kind::kStreamWrite ? exe::TransferKind::kStreamOut
+                                                : exe::TransferKind::kRemoteStore;
       issue.memory = operand(node.inputs[0], node.in_specs[0], exe::Access::kRead);
     }
-    if (issue.kind == exe::TransferKind::kRemoteLoad || issue.kind == exe::TransferKind::kRemoteStore) track_entry(issue);
+    if (issue.kind == exe::TransferKind::kRemoteLoad ||
+        issue.kind == exe::TransferKind::kRemoteStore)
+      track_entry(issue);
     return issue;
   }
 
@@ -371,7 +412,8 @@ class Emitter {
     const bool store = issue.kind == exe::TransferKind::kRemoteStore;
     const bool known = !issue.entry_from && issue.entry.is_constant();
     if (!store) {
-      const auto stored = known ? stored_.find({issue.object, issue.entry.constant()}) : stored_.end();
+      const auto stored =
+          known ? stored_.find({issue.object, issue.entry.constant()}) : stored_.end();
       if (stored != stored_.end()) issue.found = stored->second;
       return;
     }
@@ -387,10 +429,12 @@ class Emitter {
     const ValueIndex entry = node.inputs.back();
     const BodyValue& value = body_.value(entry);
     if (value.source == BodyValue::Source::kConstant) {
-      const auto number = static_cast<int64_t>(context_.globals->constant_data(value.index).to_doubles()[0]);
+      const auto number =
+          static_cast<int64_t>(context_.globals->constant_data(value.index).to_doubles()[0]);
       const exe::RemoteBufferPlan& buffer = exe_.remote_buffers[static_cast<size_t>(issue.object)];
-      require(number >= 0 && number < buffer.entries, "remote buffer {}: entry {} is outside its {} entries (made at {})",
-              buffer.name, number, buffer.entries, node.where);
+      require(number >= 0 && number < buffer.entries,
+              "remote buffer {}: entry {} is outside its {} entries (made at {})", buffer.name,
+              number, buffer.entries, node.where);
       issue.entry = number;
     } else {
       issue.entry_from = operand(entry, node.in_specs.back(), exe::Access::kRead);
@@ -416,9 +460,10 @@ class Emitter {
 
 }  // namespace
 
-exe::Function emit_function(const Body& body, Placement& placement, const std::vector<KernelChoice>& choices,
-                            const std::vector<std::vector<int32_t>>& callees, const EmitContext& context,
-                            std::vector<exe::Final>* finals) {
+exe::Function emit_function(const Body& body, Placement& placement,
+                            const std::vector<KernelChoice>& choices,
+                            const std::vector<std::vector<int32_t>>& callees,
+                            const EmitContext& context, std::vector<exe::Final>* finals) {
   return Emitter(body, placement, choices, callees, context).run(finals);
 }
 

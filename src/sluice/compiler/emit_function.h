@@ -30,8 +30,9 @@ struct EmitContext {
 
 /// Chooses offsets in the frame and writes the function. `callees[n]` are the functions of node n's graphs. Finals of an
 /// entry's variables are appended to `finals`.
-exe::Function emit_function(const Body& body, Placement& placement, const std::vector<KernelChoice>& choices,
-                            const std::vector<std::vector<int32_t>>& callees, const EmitContext& context,
-                            std::vector<exe::Final>* finals);
+exe::Function emit_function(const Body& body, Placement& placement,
+                            const std::vector<KernelChoice>& choices,
+                            const std::vector<std::vector<int32_t>>& callees,
+                            const EmitContext& context, std::vector<exe::Final>* finals);
 
 }  // namespace sluice::compiler

@@ -7,13 +7,15 @@
 namespace sluice::compiler {
 
 int32_t Globals::variable(const TensorInfo& info) {
-  const auto [place, fresh] = variable_index.try_emplace(info.variable.get(), static_cast<int32_t>(variables.size()));
+  const auto [place, fresh] =
+      variable_index.try_emplace(info.variable.get(), static_cast<int32_t>(variables.size()));
   if (fresh) variables.push_back({info.variable, info.spec, 0});
   return place->second;
 }
 
 int32_t Globals::constant(const TensorInfo& info) {
-  const auto [place, fresh] = constant_index_.try_emplace(info.constant.get(), static_cast<int32_t>(constants.size()));
+  const auto [place, fresh] =
+      constant_index_.try_emplace(info.constant.get(), static_cast<int32_t>(constants.size()));
   if (fresh) constants.push_back({info.name, info.constant, 0});
   return place->second;
 }
@@ -31,7 +33,10 @@ struct Written {
 class Functionaliser {
  public:
   Functionaliser(const Graph& graph, const FactTable& facts, Globals& globals)
-      : graph_(graph), facts_(facts), globals_(globals), current_(static_cast<size_t>(graph.storage_count()), kNone) {}
+      : graph_(graph),
+        facts_(facts),
+        globals_(globals),
+        current_(static_cast<size_t>(graph.storage_count()), kNone) {}
 
   Body run() {
     body_.graph = graph_.id();
@@ -80,12 +85,14 @@ class Functionaliser {
       }
       current(t) = body_.add(std::move(value));
     }
-    for (const TensorId t : graph_.input_ids()) body_.params.push_back({graph_.info(t).name, current(t), kNone});
+    for (const TensorId t : graph_.input_ids())
+      body_.params.push_back({graph_.info(t).name, current(t), kNone});
   }
 
   ValueIndex add_version(TensorId t, int64_t version) {
     const TensorInfo& root = graph_.info(graph_.storage(graph_.info(t).storage).root);
-    const ValueIndex v = body_.add({qualified(root.name), version, root.spec, BodyValue::Source::kNode, -1});
+    const ValueIndex v =
+        body_.add({qualified(root.name), version, root.spec, BodyValue::Source::kNode, -1});
     current(t) = v;
     return v;
   }
@@ -98,7 +105,8 @@ class Functionaliser {
       value.source = BodyValue::Source::kNode;
       Node node;
       node.def = &builtin::init();
-      node.attrs = to_attrs(builtin::InitOptions{.shape = value.spec.shape, .dtype = value.spec.dtype});
+      node.attrs =
+          to_attrs(builtin::InitOptions{.shape = value.spec.shape, .dtype = value.spec.dtype});
       node.outputs = {v};
       node.out_specs = {value.spec};
       body_.nodes.push_back(std::move(node));
@@ -110,9 +118,11 @@ class Functionaliser {
   ValueIndex writable(TensorId t, const Op& op) {
     const ValueIndex v = read(t);
     const BodyValue& value = body_.value(v);
-    const bool own = value.source == BodyValue::Source::kNode || value.source == BodyValue::Source::kVariable ||
+    const bool own = value.source == BodyValue::Source::kNode ||
+                     value.source == BodyValue::Source::kVariable ||
                      (value.source == BodyValue::Source::kParam &&
-                      graph_.info(graph_.input_ids()[static_cast<size_t>(value.index)]).pass == Pass::kByReference);
+                      graph_.info(graph_.input_ids()[static_cast<size_t>(value.index)]).pass ==
+                          Pass::kByReference);
     if (own) return v;
     const ValueIndex copy = add_copy(op, v);
     current(t) = copy;
@@ -126,7 +136,8 @@ class Functionaliser {
     node.inputs = {v};
     node.in_specs = {value.spec};
     node.out_specs = {value.spec};
-    node.outputs = {body_.add({value.tensor + "'", value.version, value.spec, BodyValue::Source::kNode, -1})};
+    node.outputs = {
+        body_.add({value.tensor + "'", value.version, value.spec, BodyValue::Source::kNode, -1})};
     body_.nodes.push_back(std::move(node));
     return body_.nodes.back().outputs[0];
   }
@@ -142,7 +153,8 @@ class Functionaliser {
 
   void visit(const Op& op) {
     if (op.def == &builtin::init()) return init(op);
-    if (op.def == &builtin::call() || op.def == &builtin::loop() || op.def == &builtin::branch()) return call(op);
+    if (op.def == &builtin::call() || op.def == &builtin::loop() || op.def == &builtin::branch())
+      return call(op);
     const bool transfer = op.def->has(Trait::kStructural);
     Node node = begin(op);
     node.kind = transfer ? Node::Kind::kTransfer : Node::Kind::kKernel;
@@ -239,7 +251,8 @@ class Functionaliser {
     node.results = static_cast<int32_t>(node.outputs.size());
     for (const int32_t i : node.updated) {
       const Operand& o = op.inputs[static_cast<size_t>(i)];
-      node.ties.push_back({static_cast<int32_t>(node.outputs.size()), node.inputs[static_cast<size_t>(i)]});
+      node.ties.push_back(
+          {static_cast<int32_t>(node.outputs.size()), node.inputs[static_cast<size_t>(i)]});
       node.outputs.push_back(add_version(o.tensor, o.new_version));
       node.out_specs.push_back(graph_.spec(o.tensor));
     }

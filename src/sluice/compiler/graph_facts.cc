@@ -35,7 +35,8 @@ void FactTable::visit(const Ir& ir, GraphId id) {
   for (const Op& op : graph.ops()) {
     for (const Effect& e : op.effects) {
       facts.has_effects = true;
-      if (e.kind == Effect::Kind::kStreamRead || e.kind == Effect::Kind::kStreamWrite) ++streams[e.id];
+      if (e.kind == Effect::Kind::kStreamRead || e.kind == Effect::Kind::kStreamWrite)
+        ++streams[e.id];
     }
     for (const GraphId callee : op.callees) {
       visit(ir, callee);
@@ -43,23 +44,27 @@ void FactTable::visit(const Ir& ir, GraphId id) {
     }
     if (op.def == &builtin::call()) ++facts_[op.callees[0]].call_sites;
     if (op.callees.empty()) continue;
-    const int64_t times = op.def == &builtin::loop() ? from_attrs<builtin::LoopOptions>(op.attrs).trips : 1;
+    const int64_t times =
+        op.def == &builtin::loop() ? from_attrs<builtin::LoopOptions>(op.attrs).trips : 1;
     if (op.def == &builtin::branch()) {
       for (const GraphId callee : op.callees) {
         for (const StreamUse& use : facts_[callee].streams) {
-          fail(ErrorKind::kUsage, "{} in graph {}: its branch {} uses stream '{}'; a conditional may not communicate",
+          fail(ErrorKind::kUsage,
+               "{} in graph {}: its branch {} uses stream '{}'; a conditional may not communicate",
                op.label(), graph.name(), ir.graph(callee).name(), ir.stream(use.stream).name);
         }
       }
       continue;
     }
     if (times == 0) continue;
-    for (const StreamUse& use : facts_[op.callees[0]].streams) streams[use.stream] += times * use.count;
+    for (const StreamUse& use : facts_[op.callees[0]].streams)
+      streams[use.stream] += times * use.count;
   }
   for (const auto& [stream, count] : streams) facts.streams.push_back({stream, count});
   for (const TensorId input : graph.input_ids()) {
     const TensorInfo& info = graph.info(input);
-    facts.writes_input.push_back(info.pass == Pass::kByReference && is_written(graph, info.storage));
+    facts.writes_input.push_back(info.pass == Pass::kByReference &&
+                                 is_written(graph, info.storage));
   }
   facts.call_sites = facts_[id].call_sites;
   facts_[id] = std::move(facts);

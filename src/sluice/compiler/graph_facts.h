@@ -15,10 +15,11 @@ struct StreamUse {
 
 /// What a caller must know of a graph before it is compiled.
 struct GraphFacts {
-  bool has_effects = false;            ///< It touches a stream or remote buffer, or prints, itself or in a callee.
-  std::vector<StreamUse> streams;      ///< By ascending id; none with 0 entries.
-  std::vector<bool> writes_input;      ///< Whether it writes a by-reference input for its caller.
-  int64_t call_sites = 0;              ///< Call ops that name it, in graphs reachable from the entries.
+  bool has_effects =
+      false;  ///< It touches a stream or remote buffer, or prints, itself or in a callee.
+  std::vector<StreamUse> streams;  ///< By ascending id; none with 0 entries.
+  std::vector<bool> writes_input;  ///< Whether it writes a by-reference input for its caller.
+  int64_t call_sites = 0;          ///< Call ops that name it, in graphs reachable from the entries.
 };
 
 /// Facts of all graphs reachable from the entries. Error{kUsage} for a conditional with a branch that uses a stream.

@@ -12,10 +12,13 @@ class Inliner {
     std::vector<ValueIndex> map(callee.values.size(), kNone);
     for (size_t v = 0; v < callee.values.size(); ++v) {
       BodyValue& value = callee.values[v];
-      map[v] = value.source == BodyValue::Source::kParam ? call.inputs[static_cast<size_t>(value.index)]
-                                                         : body_.add(std::move(value));
+      map[v] = value.source == BodyValue::Source::kParam
+                   ? call.inputs[static_cast<size_t>(value.index)]
+                   : body_.add(std::move(value));
     }
-    const auto mapped = [&](ValueIndex v) { return v == kNone ? kNone : map[static_cast<size_t>(v)]; };
+    const auto mapped = [&](ValueIndex v) {
+      return v == kNone ? kNone : map[static_cast<size_t>(v)];
+    };
     for (Node& node : callee.nodes) {
       for (ValueIndex& v : node.inputs) v = mapped(v);
       for (ValueIndex& v : node.outputs) v = mapped(v);
@@ -82,7 +85,8 @@ class Inliner {
 
 }  // namespace
 
-int64_t inline_calls(Body& body, const FactTable& facts, const std::function<Body(GraphId)>& body_of) {
+int64_t inline_calls(Body& body, const FactTable& facts,
+                     const std::function<Body(GraphId)>& body_of) {
   int64_t count = 0;
   Inliner inliner(body);
   std::vector<Node> nodes = std::move(body.nodes);

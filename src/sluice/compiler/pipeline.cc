@@ -7,23 +7,34 @@ namespace sluice {
 
 std::vector<PassDoc> compiler_passes() {
   return {
-      {"inline", "Graphs called from one place only become part of their caller: no copies at the border.", true},
-      {"dead-code", "Values that nobody reads are not computed; first, so that nothing below looks at them.", true},
+      {"inline",
+       "Graphs called from one place only become part of their caller: no copies at the border.",
+       true},
+      {"dead-code",
+       "Values that nobody reads are not computed; first, so that nothing below looks at them.",
+       true},
       {"fuse", "Patterns of ops become one kernel. None is known to this target yet.", true},
       {"layouts", "Layouts of buffers. All are row-major yet.", true},
-      {"kernels", "The first kernel of the target's list that supports each op; before placement, which needs to know "
-                  "what may coincide.", false},
+      {"kernels",
+       "The first kernel of the target's list that supports each op; before placement, which needs "
+       "to know "
+       "what may coincide.",
+       false},
       {"aliasing", "An elementwise output takes the bytes of an operand that dies at it.", true},
-      {"placement", "Which values share bytes: views, updates, results at the caller's address, rings of loops.", false},
+      {"placement",
+       "Which values share bytes: views, updates, results at the caller's address, rings of loops.",
+       false},
       {"transfers", "Queues of transfers. All are on the compute queue yet.", true},
       {"offsets", "Lifetimes of buffers, then their offsets in the frame.", false},
-      {"synchronise", "A barrier only before a step that conflicts with one since the last barrier.", false},
+      {"synchronise",
+       "A barrier only before a step that conflicts with one since the last barrier.", false},
   };
 }
 
 namespace compiler {
 
-Pipeline::Pipeline(const CompileOptions& options) : disabled_(options.disable), print_after_(options.print_after) {
+Pipeline::Pipeline(const CompileOptions& options)
+    : disabled_(options.disable), print_after_(options.print_after) {
   std::string known;
   for (const PassDoc& pass : compiler_passes()) {
     records_.push_back({pass.name, pass.doc, 0, 0});
@@ -31,7 +42,8 @@ Pipeline::Pipeline(const CompileOptions& options) : disabled_(options.disable), 
   }
   const auto passes = compiler_passes();
   const auto find = [&](const std::string& name) {
-    return std::find_if(passes.begin(), passes.end(), [&](const PassDoc& p) { return p.name == name; });
+    return std::find_if(passes.begin(), passes.end(),
+                        [&](const PassDoc& p) { return p.name == name; });
   };
   for (const std::string& name : disabled_) {
     require(find(name) != passes.end(), "disable: there is no pass '{}'; passes: {}", name, known);

@@ -21,7 +21,8 @@ class Pipeline {
     if (!enabled(name)) return;
     const auto begin = std::chrono::steady_clock::now();
     const int64_t changes = pass(body);
-    record(name, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), changes, body);
+    record(name, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+           changes, body);
   }
   std::vector<PassRecord> records() const { return records_; }
 

@@ -67,11 +67,14 @@ class Placer {
   void add_result_copies() {
     std::vector<bool> taken(body_.values.size(), false);
     std::vector<ValueIndex> source(body_.values.size(), kNone);  // What a view shows.
-    std::vector<bool> homed(body_.values.size(), false);         // Lies in a parameter, variable or constant.
+    std::vector<bool> homed(body_.values.size(),
+                            false);  // Lies in a parameter, variable or constant.
     std::vector<bool> tied(body_.values.size(), false);
-    for (size_t v = 0; v < body_.values.size(); ++v) homed[v] = body_.values[v].source != BodyValue::Source::kNode;
+    for (size_t v = 0; v < body_.values.size(); ++v)
+      homed[v] = body_.values[v].source != BodyValue::Source::kNode;
     for (const Node& node : body_.nodes) {
-      if (node.kind == Node::Kind::kView) source[static_cast<size_t>(node.outputs[0])] = node.inputs[0];
+      if (node.kind == Node::Kind::kView)
+        source[static_cast<size_t>(node.outputs[0])] = node.inputs[0];
       for (const Tie& t : node.ties) {
         const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
         tied[static_cast<size_t>(t.into)] = true;
@@ -81,14 +84,16 @@ class Placer {
         homed[static_cast<size_t>(node.outputs[0])] = true;
       }
       if (node.kind == Node::Kind::kLoop) {  // Carried results lie in rings.
-        for (int32_t k = 0; k < node.carried; ++k) homed[static_cast<size_t>(node.outputs[static_cast<size_t>(k)])] = true;
+        for (int32_t k = 0; k < node.carried; ++k)
+          homed[static_cast<size_t>(node.outputs[static_cast<size_t>(k)])] = true;
       }
     }
     for (ValueIndex& result : body_.results) {
       if (result == kNone) continue;
       ValueIndex root = result;
       while (source[static_cast<size_t>(root)] != kNone) root = source[static_cast<size_t>(root)];
-      if (!homed[static_cast<size_t>(root)] && !taken[static_cast<size_t>(root)] && !tied[static_cast<size_t>(root)]) {
+      if (!homed[static_cast<size_t>(root)] && !taken[static_cast<size_t>(root)] &&
+          !tied[static_cast<size_t>(root)]) {
         taken[static_cast<size_t>(root)] = true;
         continue;
       }
@@ -185,11 +190,14 @@ class Placer {
       const BodyValue& value = body_.values[v];
       using Source = BodyValue::Source;
       if (value.source == Source::kParam) {
-        add_content(static_cast<ValueIndex>(v), -1, {.place = Block::Place::kParam, .index = value.index});
+        add_content(static_cast<ValueIndex>(v), -1,
+                    {.place = Block::Place::kParam, .index = value.index});
       } else if (value.source == Source::kVariable) {
-        add_content(static_cast<ValueIndex>(v), -1, {.place = Block::Place::kVariable, .index = value.index});
+        add_content(static_cast<ValueIndex>(v), -1,
+                    {.place = Block::Place::kVariable, .index = value.index});
       } else if (value.source == Source::kConstant && read[v]) {
-        add_content(static_cast<ValueIndex>(v), -1, {.place = Block::Place::kConstant, .index = value.index});
+        add_content(static_cast<ValueIndex>(v), -1,
+                    {.place = Block::Place::kConstant, .index = value.index});
       }
     }
     for (int32_t n = 0; n < node_count(); ++n) {
@@ -209,9 +217,12 @@ class Placer {
   // Carried value k: its first value in slot 0, its last in slot (trips mod 2) of one ring.
   void make_rings(const Node& loop) {
     for (int32_t k = 0; k < loop.carried; ++k) {
-      const int32_t first = out_.content_of[static_cast<size_t>(loop.inputs[static_cast<size_t>(k)])];
-      const int32_t final = out_.content_of[static_cast<size_t>(loop.outputs[static_cast<size_t>(k)])];
-      join(out_.contents[static_cast<size_t>(final)].block, out_.contents[static_cast<size_t>(first)].block);
+      const int32_t first =
+          out_.content_of[static_cast<size_t>(loop.inputs[static_cast<size_t>(k)])];
+      const int32_t final =
+          out_.content_of[static_cast<size_t>(loop.outputs[static_cast<size_t>(k)])];
+      join(out_.contents[static_cast<size_t>(final)].block,
+           out_.contents[static_cast<size_t>(first)].block);
       out_.blocks[static_cast<size_t>(out_.contents[static_cast<size_t>(first)].block)].ring = 2;
       out_.contents[static_cast<size_t>(final)].slot = static_cast<int32_t>(loop.trips % 2);
     }
@@ -229,8 +240,10 @@ class Placer {
   void apply_ties() {
     for (const Node& node : body_.nodes) {
       for (const Tie& t : node.ties) {
-        Content& out = out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(node.outputs[static_cast<size_t>(t.output)])])];
-        const Content& into = out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(t.into)])];
+        Content& out = out_.contents[static_cast<size_t>(
+            out_.content_of[static_cast<size_t>(node.outputs[static_cast<size_t>(t.output)])])];
+        const Content& into =
+            out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(t.into)])];
         out.slot = into.slot;
         if (out.block == into.block) continue;
         join(out.block, into.block);
@@ -239,7 +252,8 @@ class Placer {
     // What is written later lies there until the write.
     for (int32_t n = 0; n < node_count(); ++n) {
       for (const Tie& t : body_.nodes[static_cast<size_t>(n)].ties) {
-        Content& into = out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(t.into)])];
+        Content& into =
+            out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(t.into)])];
         into.end = std::max(into.end, n);
       }
     }
@@ -258,7 +272,8 @@ class Placer {
   void reuse_dying_operands() {
     for (int32_t n = 0; n < node_count(); ++n) {
       const Node& node = body_.nodes[static_cast<size_t>(n)];
-      for (const auto& [in, out] : choices_[static_cast<size_t>(n)].may_coincide) try_reuse(node, n, in, out);
+      for (const auto& [in, out] : choices_[static_cast<size_t>(n)].may_coincide)
+        try_reuse(node, n, in, out);
     }
   }
 
@@ -273,7 +288,8 @@ class Placer {
     const Block& from = out_.blocks[static_cast<size_t>(old.block)];
     const Block& to = out_.blocks[static_cast<size_t>(made.block)];
     const bool movable = from.place == Block::Place::kFrame && from.ring == 0;
-    const bool free_target = (to.place == Block::Place::kFrame && to.ring == 0) || to.place == Block::Place::kResult;
+    const bool free_target =
+        (to.place == Block::Place::kFrame && to.ring == 0) || to.place == Block::Place::kResult;
     if (!movable || !free_target || from.bytes != to.bytes) return;
     for (const int32_t other : from.contents) {
       const Content& there = out_.contents[static_cast<size_t>(other)];
@@ -285,8 +301,11 @@ class Placer {
     // Other operands that show the same bytes must be allowed to coincide with this output too.
     const auto& pairs = choices_[static_cast<size_t>(n)].may_coincide;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == kNone || out_.content_of[static_cast<size_t>(node.inputs[i])] != c) continue;
-      if (std::find(pairs.begin(), pairs.end(), std::pair<int, int>(static_cast<int>(i), out)) == pairs.end()) return;
+      if (node.inputs[i] == kNone || out_.content_of[static_cast<size_t>(node.inputs[i])] != c)
+        continue;
+      if (std::find(pairs.begin(), pairs.end(), std::pair<int, int>(static_cast<int>(i), out)) ==
+          pairs.end())
+        return;
     }
     join(old.block, made.block);
   }

@@ -11,10 +11,10 @@ namespace sluice::compiler {
 struct Block {
   enum class Place : uint8_t { kFrame, kParam, kResult, kVariable, kConstant };
   Place place = Place::kFrame;
-  int32_t index = -1;      ///< Parameter, result, variable or constant.
+  int32_t index = -1;  ///< Parameter, result, variable or constant.
   int64_t bytes = 0;
-  int32_t ring = 0;        ///< Slots of `bytes` rounded up; 0: no ring.
-  int64_t offset = 0;      ///< In the frame, once planned.
+  int32_t ring = 0;    ///< Slots of `bytes` rounded up; 0: no ring.
+  int64_t offset = 0;  ///< In the frame, once planned.
   std::vector<int32_t> contents;
 };
 
@@ -22,9 +22,9 @@ struct Block {
 struct Content {
   ValueIndex root = kNone;
   int32_t block = -1;
-  int32_t begin = 0;       ///< Node that makes it; -1: there at the start.
-  int32_t end = 0;         ///< Last node that reads it; the number of nodes: there at the end.
-  int32_t slot = 0;        ///< Of a ring.
+  int32_t begin = 0;  ///< Node that makes it; -1: there at the start.
+  int32_t end = 0;    ///< Last node that reads it; the number of nodes: there at the end.
+  int32_t slot = 0;   ///< Of a ring.
 };
 
 /// Where every value of a body lies.
@@ -33,7 +33,9 @@ struct Placement {
   std::vector<Content> contents;
   std::vector<int32_t> content_of;  ///< By value; -1 for values that nothing touches.
 
-  const Content& content(ValueIndex v) const { return contents[static_cast<size_t>(content_of[static_cast<size_t>(v)])]; }
+  const Content& content(ValueIndex v) const {
+    return contents[static_cast<size_t>(content_of[static_cast<size_t>(v)])];
+  }
   const Block& block(ValueIndex v) const { return blocks[static_cast<size_t>(content(v).block)]; }
 };
 

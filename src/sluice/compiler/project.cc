@@ -22,13 +22,16 @@ class Projector {
   std::vector<Body> run() {
     for (Node& node : body_.nodes) {
       require(node.device >= 0 && node.device < static_cast<int32_t>(exe_.devices.size()),
-              "{} made at {}: there is no device {}, the program has {}", node.def == nullptr ? "op" : node.def->type,
-              node.where, node.device, exe_.devices.size());
+              "{} made at {}: there is no device {}, the program has {}",
+              node.def == nullptr ? "op" : node.def->type, node.where, node.device,
+              exe_.devices.size());
       check_effects(node);
       for (ValueIndex& v : node.inputs) v = local(v, node.device);
       for (const Tie& t : node.ties) {
-        require(owner(t.into, node.device) == node.device, "{} made at {}: it writes a tensor of device {} on device {}",
-                node.def == nullptr ? "op" : node.def->type, node.where, owner(t.into, node.device), node.device);
+        require(owner(t.into, node.device) == node.device,
+                "{} made at {}: it writes a tensor of device {} on device {}",
+                node.def == nullptr ? "op" : node.def->type, node.where, owner(t.into, node.device),
+                node.device);
       }
       home_.resize(body_.values.size(), -1);
       for (const ValueIndex v : node.outputs) {
@@ -44,7 +47,8 @@ class Projector {
   // A stream or remote buffer has one order, that of the one device that uses it.
   void check_effects(const Node& node) {
     if (node.has_effect && node.effect.kind != Effect::Kind::kPrint) {
-      const bool stream = node.effect.kind == Effect::Kind::kStreamRead || node.effect.kind == Effect::Kind::kStreamWrite;
+      const bool stream = node.effect.kind == Effect::Kind::kStreamRead ||
+                          node.effect.kind == Effect::Kind::kStreamWrite;
       check_object(node, stream, node.effect.id);
     }
     for (const GraphId callee : node.callees) {
@@ -54,9 +58,11 @@ class Projector {
 
   void check_object(const Node& node, bool stream, int32_t id) {
     const int32_t device = object_device_.try_emplace({stream, id}, node.device).first->second;
-    require(device == node.device, "{} made at {}: {} is used on devices {} and {}; it must be on one of them",
+    require(device == node.device,
+            "{} made at {}: {} is used on devices {} and {}; it must be on one of them",
             node.def == nullptr ? "op" : node.def->type, node.where,
-            stream ? "stream '" + exe_.streams[static_cast<size_t>(id)].name + "'" : fmt::format("remote buffer {}", id),
+            stream ? "stream '" + exe_.streams[static_cast<size_t>(id)].name + "'"
+                   : fmt::format("remote buffer {}", id),
             device, node.device);
   }
 
@@ -72,8 +78,10 @@ class Projector {
     if (!fresh) return place->second;
     const int32_t from = owner(v, device);
     own_bytes(v, from);
-    const auto [channel, first] = channels_.try_emplace({from, device}, static_cast<int32_t>(exe_.channels.size()));
-    if (first) exe_.channels.push_back({fmt::format("{}to{}", from, device), from, device, 0, 0, 0, 0});
+    const auto [channel, first] =
+        channels_.try_emplace({from, device}, static_cast<int32_t>(exe_.channels.size()));
+    if (first)
+      exe_.channels.push_back({fmt::format("{}to{}", from, device), from, device, 0, 0, 0, 0});
     exe::Channel& c = exe_.channels[static_cast<size_t>(channel->second)];
     const TensorSpec spec = body_.value(v).spec;
     Node send;
@@ -139,16 +147,20 @@ class Projector {
   exe::Executable& exe_;
   std::vector<int32_t> home_;
   std::map<int32_t, std::vector<Node>> nodes_;
-  std::map<std::pair<bool, int32_t>, int32_t> object_device_;  // (stream rather than buffer, number)
+  std::map<std::pair<bool, int32_t>, int32_t>
+      object_device_;  // (stream rather than buffer, number)
   std::map<std::pair<ValueIndex, int32_t>, ValueIndex> received_;
   std::map<std::pair<int32_t, int32_t>, int32_t> channels_;
 };
 
 }  // namespace
 
-std::vector<Body> project(Body body, const Globals& globals, const FactTable& facts, exe::Executable& executable) {
+std::vector<Body> project(Body body, const Globals& globals, const FactTable& facts,
+                          exe::Executable& executable) {
   for (Node& node : body.nodes) node.device = std::max(node.device, 0);
-  const bool one = std::all_of(body.nodes.begin(), body.nodes.end(), [](const Node& n) { return n.device == 0; }) &&
+  // A variable may live elsewhere than the ops that are left.
+  const bool one = std::all_of(body.nodes.begin(), body.nodes.end(),
+                               [](const Node& n) { return n.device == 0; }) &&
                    std::all_of(globals.variables.begin(), globals.variables.end(),
                                [](const Globals::Variable& v) { return v.device == 0; });
   if (one) return {std::move(body)};
@@ -159,17 +171,20 @@ void name_messages(const exe::Program& program, exe::Executable& executable) {
   std::map<std::pair<int32_t, int64_t>, exe::ValueId> sent;
   const auto each_step = [&](auto&& visit) {
     for (const exe::Entry& entry : program.entries) {
-      for (const exe::Step& step : executable.functions[static_cast<size_t>(entry.function)].steps) visit(step.body);
+      for (const exe::Step& step : executable.functions[static_cast<size_t>(entry.function)].steps)
+        visit(step.body);
     }
   };
   each_step([&](const auto& body) {
-    if (const auto* s = std::get_if<exe::Send>(&body)) sent[{s->channel, s->message.constant()}] = s->operand.value;
+    if (const auto* s = std::get_if<exe::Send>(&body))
+      sent[{s->channel, s->message.constant()}] = s->operand.value;
   });
   each_step([&](const auto& body) {
     const auto* r = std::get_if<exe::Receive>(&body);
     if (r == nullptr) return;
     const exe::ValueId source = sent.at({r->channel, r->message.constant()});
-    executable.values[static_cast<size_t>(r->operand.value)] = executable.values[static_cast<size_t>(source)];
+    executable.values[static_cast<size_t>(r->operand.value)] =
+        executable.values[static_cast<size_t>(source)];
   });
 }
 

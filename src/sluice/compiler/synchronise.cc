@@ -21,7 +21,8 @@ struct Touch {
 
 void touch(const exe::Operand& o, bool single, std::vector<Touch>& out) {
   const int64_t span = o.at.depth > 0 ? (o.at.depth - 1) * o.at.stride + o.bytes : o.bytes;
-  out.push_back({o.at.base, o.at.index, o.at.offset, o.at.offset + span, o.access != exe::Access::kRead, single});
+  out.push_back({o.at.base, o.at.index, o.at.offset, o.at.offset + span,
+                 o.access != exe::Access::kRead, single});
 }
 
 // Two parameters may be the same bytes only if both are read, so different bases never conflict; a parameter never
@@ -29,7 +30,8 @@ void touch(const exe::Operand& o, bool single, std::vector<Touch>& out) {
 bool conflict(const Touch& a, const Touch& b) {
   if (!a.write && !b.write) return false;
   if (a.single && b.single) return false;
-  if (a.base != b.base) return a.base != exe::Address::Base::kFrame && b.base != exe::Address::Base::kFrame;
+  if (a.base != b.base)
+    return a.base != exe::Address::Base::kFrame && b.base != exe::Address::Base::kFrame;
   return a.index == b.index && a.begin < b.end && b.begin < a.end;
 }
 
@@ -58,7 +60,8 @@ int64_t synchronise(exe::Function& function) {
       leaves = true;
     }
     const bool clash = std::any_of(now.begin(), now.end(), [&](const Touch& a) {
-      return std::any_of(since.begin(), since.end(), [&](const Touch& b) { return conflict(a, b); });
+      return std::any_of(since.begin(), since.end(),
+                         [&](const Touch& b) { return conflict(a, b); });
     });
     // A call needs no barrier of its own: its callee begins with one.
     step.sync = (unknown && !now.empty()) || clash || since.size() > kMostTouches;

@@ -16,8 +16,9 @@ constexpr int kMostInputs = 6;
 constexpr int kMostHypers = 8;
 constexpr size_t kMostFunctorBytes = 64;
 constexpr int64_t kMostTasks = 16;
-constexpr int64_t kTaskElements = 4096;  // 16 KiB of each operand: far more work than handing it over costs.
-constexpr int64_t kMostRows = 1 << 16;   // Rows whose offsets are worth keeping in a table.
+constexpr int64_t kTaskElements =
+    4096;  // 16 KiB of each operand: far more work than handing it over costs.
+constexpr int64_t kMostRows = 1 << 16;  // Rows whose offsets are worth keeping in a table.
 
 // A functor type of ops/ without its type.
 struct FunctorEntry {
@@ -63,7 +64,8 @@ const FunctorEntry* find_functor(const OpView& op) {
   const std::string_view type = ops::elementwise::functor_type(op.def().type);
   std::string_view variant;
   for (const auto& [name, value] : op.attrs().items) {
-    if (name == "kind" && std::holds_alternative<std::string>(value)) variant = std::get<std::string>(value);
+    if (name == "kind" && std::holds_alternative<std::string>(value))
+      variant = std::get<std::string>(value);
   }
   for (const FunctorEntry& e : table) {
     if (e.type == type && (e.variant.empty() || e.variant == variant)) return &e;
@@ -113,15 +115,18 @@ struct Elementwise {
   bool hypers_in_memory = false;
   Rows rows;
   int inputs = 0;
-  int outputs_at = 0;                                 // Index of output 0 among the operands.
-  std::array<int64_t, kMostInputs> step{};            // 1: array along a row, 0: one value.
-  std::vector<std::array<int64_t, kMostInputs>> at;   // Offsets by row, in elements; empty if there is one row.
-  int64_t per_task = 0;                               // Rows, or elements of the only row.
+  int outputs_at = 0;                       // Index of output 0 among the operands.
+  std::array<int64_t, kMostInputs> step{};  // 1: array along a row, 0: one value.
+  std::vector<std::array<int64_t, kMostInputs>>
+      at;                // Offsets by row, in elements; empty if there is one row.
+  int64_t per_task = 0;  // Rows, or elements of the only row.
 };
 
 int64_t per_task(const Rows& rows) {
-  if (rows.outer == 1) return round_up(std::max(kTaskElements, ceil_div(rows.inner, kMostTasks)), 16);
-  return std::max<int64_t>({1, kTaskElements / std::max<int64_t>(rows.inner, 1), ceil_div(rows.outer, kMostTasks)});
+  if (rows.outer == 1)
+    return round_up(std::max(kTaskElements, ceil_div(rows.inner, kMostTasks)), 16);
+  return std::max<int64_t>(
+      {1, kTaskElements / std::max<int64_t>(rows.inner, 1), ceil_div(rows.outer, kMostTasks)});
 }
 
 void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
@@ -132,7 +137,10 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
     double values[kMostHypers] = {};
     for (size_t h = 0; h < e.hypers.size(); ++h) {
       const ops::Hyper& hyper = e.hypers[h];
-      values[h] = hyper.operand < 0 ? hyper.value : static_cast<double>(*reinterpret_cast<const float*>(block.operands[hyper.operand]));
+      values[h] =
+          hyper.operand < 0
+              ? hyper.value
+              : static_cast<double>(*reinterpret_cast<const float*>(block.operands[hyper.operand]));
     }
     e.entry->make(values, own);
     functor = own;
@@ -152,7 +160,8 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const int64_t end = std::min(e.rows.outer, (task + 1) * e.per_task);
   for (int64_t row = task * e.per_task; row < end; ++row) {
     for (int i = 0; i < e.inputs; ++i) {
-      inputs[i] = {reinterpret_cast<const float*>(block.operands[i]) + e.at[static_cast<size_t>(row)][static_cast<size_t>(i)],
+      inputs[i] = {reinterpret_cast<const float*>(block.operands[i]) +
+                       e.at[static_cast<size_t>(row)][static_cast<size_t>(i)],
                    e.step[static_cast<size_t>(i)]};
     }
     float* outputs[] = {out + row * e.rows.inner};
@@ -208,12 +217,14 @@ runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
   std::vector<ops::BroadcastIndex> index;
   for (int i = 0; i < e->inputs; ++i) {
     index.emplace_back(view.input(i).shape, view.output(0).shape);
-    e->step[static_cast<size_t>(i)] = e->rows.inner > 1 && index.back()(1) != index.back()(0) ? 1 : 0;
+    e->step[static_cast<size_t>(i)] =
+        e->rows.inner > 1 && index.back()(1) != index.back()(0) ? 1 : 0;
   }
   if (e->rows.outer > 1) {
     e->at.resize(static_cast<size_t>(e->rows.outer));
     for (int64_t row = 0; row < e->rows.outer; ++row) {
-      for (size_t i = 0; i < index.size(); ++i) e->at[static_cast<size_t>(row)][i] = index[i](row * e->rows.inner);
+      for (size_t i = 0; i < index.size(); ++i)
+        e->at[static_cast<size_t>(row)][i] = index[i](row * e->rows.inner);
     }
   }
   return {run, e, flops_of(view)};

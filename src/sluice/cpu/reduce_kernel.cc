@@ -15,10 +15,14 @@ constexpr int64_t kTaskElements = 4096;
 
 std::optional<ReduceOp> reduce_op(const OpDef& def) {
   const std::pair<const OpDef*, ReduceOp> table[] = {
-      {&ops::reduce_sum_def(), ReduceOp::kSum},   {&ops::reduce_mean_def(), ReduceOp::kMean},
-      {&ops::reduce_max_def(), ReduceOp::kMax},   {&ops::reduce_min_def(), ReduceOp::kMin},
-      {&ops::reduce_prod_def(), ReduceOp::kProd}, {&ops::reduce_l1_def(), ReduceOp::kL1},
-      {&ops::reduce_l2_def(), ReduceOp::kL2},     {&ops::reduce_sum_square_def(), ReduceOp::kSumSquare}};
+      {&ops::reduce_sum_def(), ReduceOp::kSum},
+      {&ops::reduce_mean_def(), ReduceOp::kMean},
+      {&ops::reduce_max_def(), ReduceOp::kMax},
+      {&ops::reduce_min_def(), ReduceOp::kMin},
+      {&ops::reduce_prod_def(), ReduceOp::kProd},
+      {&ops::reduce_l1_def(), ReduceOp::kL1},
+      {&ops::reduce_l2_def(), ReduceOp::kL2},
+      {&ops::reduce_sum_square_def(), ReduceOp::kSumSquare}};
   for (const auto& [d, op] : table) {
     if (d == &def) return op;
   }
@@ -28,8 +32,8 @@ std::optional<ReduceOp> reduce_op(const OpDef& def) {
 // The operand as a matrix one of whose sides is reduced.
 struct Reduce {
   ReduceOp op = ReduceOp::kSum;
-  bool columns = false;   // Sums of columns; else of rows.
-  int64_t extent = 1;     // Elements that make a result.
+  bool columns = false;  // Sums of columns; else of rows.
+  int64_t extent = 1;    // Elements that make a result.
   int64_t results = 1;
   int64_t per_task = 1;
 };
@@ -42,7 +46,8 @@ bool matrix_of(const OpView& view, Reduce& r) {
   std::vector<bool> reduced(static_cast<size_t>(in.rank()), false);
   const auto options = view.options<ops::ReduceOptions>();
   if (options.axes.empty()) reduced.assign(reduced.size(), true);
-  for (const int64_t axis : options.axes) reduced[static_cast<size_t>(normalize_axis(axis, in.rank(), "reduce"))] = true;
+  for (const int64_t axis : options.axes)
+    reduced[static_cast<size_t>(normalize_axis(axis, in.rank(), "reduce"))] = true;
   // Axes of size 1 may count as either.
   int changes = 0;
   std::optional<bool> previous;
@@ -118,10 +123,14 @@ void run_softmax(const void* state, const runtime::KernelBlock& block, int64_t t
   const int64_t rows = std::min(s.per_task, s.rows - begin);
   const auto* a = reinterpret_cast<const float*>(block.operands[0]) + begin * s.n;
   switch (s.op) {
-    case RowOp::kSoftmax: return softmax_rows(a, rows, s.n, reinterpret_cast<float*>(block.operands[1]) + begin * s.n);
-    case RowOp::kLogSoftmax: return log_softmax_rows(a, rows, s.n, reinterpret_cast<float*>(block.operands[1]) + begin * s.n);
+    case RowOp::kSoftmax:
+      return softmax_rows(a, rows, s.n, reinterpret_cast<float*>(block.operands[1]) + begin * s.n);
+    case RowOp::kLogSoftmax:
+      return log_softmax_rows(a, rows, s.n,
+                              reinterpret_cast<float*>(block.operands[1]) + begin * s.n);
     case RowOp::kSoftmaxGrad:
-    case RowOp::kLogSoftmaxGrad: break;
+    case RowOp::kLogSoftmaxGrad:
+      break;
   }
   const auto* b = reinterpret_cast<const float*>(block.operands[1]) + begin * s.n;
   auto* out = reinterpret_cast<float*>(block.operands[2]) + begin * s.n;

@@ -9,7 +9,7 @@ namespace {
 struct Reference {
   std::shared_ptr<const OpRecord> op;
   int operands = 0;
-  int64_t pointers = 0;          // Where the operands' addresses lie in the workspace.
+  int64_t pointers = 0;  // Where the operands' addresses lie in the workspace.
   std::vector<int64_t>
       scratch;  // Offset in the workspace of an f16 or bf16 operand's f32 copy; -1 for others.
 };
@@ -73,7 +73,8 @@ CpuKernel reference_kernel() {
           [](const OpView& op) {
             KernelChoice choice;
             scratch_offsets(op, choice.workspace_bytes);
-            choice.workspace_bytes += static_cast<int64_t>(sizeof(void*)) * (op.inputs() + op.outputs());
+            choice.workspace_bytes +=
+                static_cast<int64_t>(sizeof(void*)) * (op.inputs() + op.outputs());
             return choice;
           },
           [](std::shared_ptr<const OpRecord> op) {

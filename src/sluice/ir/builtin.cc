@@ -25,7 +25,8 @@ OpDef structural(const char* type, const char* name, const char* doc) {
 
 const OpDef& init() {
   static const OpDef def = [] {
-    OpDef d = structural("Init", "init", "A tensor filled with `value`, or with whatever is there if undefined.");
+    OpDef d = structural("Init", "init",
+                         "A tensor filled with `value`, or with whatever is there if undefined.");
     d.outputs = {"y"};
     d.options = to_attrs(InitOptions{});
     d.infer = infer_init;
@@ -36,7 +37,8 @@ const OpDef& init() {
 
 const OpDef& host_load() {
   static const OpDef def = [] {
-    OpDef d = structural("HostLoad", "host_load", "The next entry of a host stream, written over its operand.");
+    OpDef d = structural("HostLoad", "host_load",
+                         "The next entry of a host stream, written over its operand.");
     d.inputs = {{"x", Mode::kWrite}};
     d.outputs = {"y"};
     d.aliases = {{0, 0}};
@@ -48,7 +50,8 @@ const OpDef& host_load() {
 
 const OpDef& host_store() {
   static const OpDef def = [] {
-    OpDef d = structural("HostStore", "host_store", "Emits its operand as the next entry of a host stream.");
+    OpDef d = structural("HostStore", "host_store",
+                         "Emits its operand as the next entry of a host stream.");
     d.inputs = {{"x"}};
     return d;
   }();
@@ -58,7 +61,8 @@ const OpDef& host_store() {
 const OpDef& remote_load() {
   static const OpDef def = [] {
     OpDef d = structural("RemoteLoad", "remote_load",
-                         "An entry of a remote buffer, written over its first operand; the second, if any, is the entry.");
+                         "An entry of a remote buffer, written over its first operand; the second, "
+                         "if any, is the entry.");
     d.inputs = {{"x", Mode::kWrite}, {"entry"}};
     d.variadic = true;
     d.outputs = {"y"};
@@ -72,7 +76,8 @@ const OpDef& remote_load() {
 const OpDef& remote_store() {
   static const OpDef def = [] {
     OpDef d = structural("RemoteStore", "remote_store",
-                         "Writes its first operand to an entry of a remote buffer; the second, if any, is the entry.");
+                         "Writes its first operand to an entry of a remote buffer; the second, if "
+                         "any, is the entry.");
     d.inputs = {{"x"}, {"entry"}};
     d.variadic = true;
     return d;
@@ -92,7 +97,8 @@ const OpDef& call() {
 
 const OpDef& loop() {
   static const OpDef def = [] {
-    OpDef d = structural("Loop", "repeat", "Runs a graph `trips` times; its first inputs are carried.");
+    OpDef d =
+        structural("Loop", "repeat", "Runs a graph `trips` times; its first inputs are carried.");
     d.inputs = {{"x"}};
     d.variadic = true;
     d.options = to_attrs(LoopOptions{});
@@ -103,7 +109,8 @@ const OpDef& loop() {
 
 const OpDef& branch() {
   static const OpDef def = [] {
-    OpDef d = structural("If", "conditional", "Runs the first graph if the condition holds, the second otherwise.");
+    OpDef d = structural("If", "conditional",
+                         "Runs the first graph if the condition holds, the second otherwise.");
     d.inputs = {{"condition"}, {"x"}};
     d.variadic = true;
     d.options = to_attrs(IfOptions{});

@@ -11,9 +11,9 @@ struct InitOptions {
   DType dtype = f32;
   double value = 0;
   bool undefined = false;  ///< Contents are whatever; to be overwritten.
-  static constexpr auto fields = std::tuple{field("shape", &InitOptions::shape), field("dtype", &InitOptions::dtype),
-                                            field("value", &InitOptions::value),
-                                            field("undefined", &InitOptions::undefined)};
+  static constexpr auto fields =
+      std::tuple{field("shape", &InitOptions::shape), field("dtype", &InitOptions::dtype),
+                 field("value", &InitOptions::value), field("undefined", &InitOptions::undefined)};
 };
 
 /// Trip count of Loop, and how many of the wrapper's inputs are carried.

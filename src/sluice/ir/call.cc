@@ -8,16 +8,16 @@ namespace sluice {
 
 Tensor CallSiteInfo::graph_to_parent(const Tensor& t) const {
   const Graph& callee = called_graph();
-  require(callee.owns(t), "call site {}: tensor '{}' does not belong to the called graph {}", op().label(), t.name(),
-          callee.name());
+  require(callee.owns(t), "call site {}: tensor '{}' does not belong to the called graph {}",
+          op().label(), t.name(), callee.name());
   for (size_t i = 0; i < callee.input_ids().size(); ++i) {
     if (callee.input_ids()[i] == t.id()) return input(static_cast<int>(i));
   }
   for (size_t i = 0; i < callee.output_ids().size(); ++i) {
     if (callee.output_ids()[i] == t.id()) return output(static_cast<int>(i));
   }
-  fail(ErrorKind::kUsage, "call site {}: tensor '{}' is neither an input nor an output of {}", op().label(), t.name(),
-       callee.name());
+  fail(ErrorKind::kUsage, "call site {}: tensor '{}' is neither an input nor an output of {}",
+       op().label(), t.name(), callee.name());
 }
 
 Tensor CallSiteInfo::parent_to_graph(const Tensor& t) const {
@@ -26,7 +26,8 @@ Tensor CallSiteInfo::parent_to_graph(const Tensor& t) const {
       return called_graph().handle(called_graph().input_ids()[i]);
     }
   }
-  fail(ErrorKind::kUsage, "call site {}: tensor '{}' is not one of its inputs", op().label(), t.name());
+  fail(ErrorKind::kUsage, "call site {}: tensor '{}' is not one of its inputs", op().label(),
+       t.name());
 }
 
 Tensors CallSiteInfo::inputs() const {
@@ -40,11 +41,13 @@ Tensors CallSiteInfo::outputs() const {
   return result;
 }
 Tensor CallSiteInfo::input(int i) const {
-  require(i >= 0 && i < static_cast<int>(op().inputs.size()), "call site {}: there is no input {}", op().label(), i);
+  require(i >= 0 && i < static_cast<int>(op().inputs.size()), "call site {}: there is no input {}",
+          op().label(), i);
   return parent_->handle(op().inputs[static_cast<size_t>(i)].tensor);
 }
 Tensor CallSiteInfo::output(int i) const {
-  require(i >= 0 && i < static_cast<int>(op().outputs.size()), "call site {}: there is no output {}", op().label(), i);
+  require(i >= 0 && i < static_cast<int>(op().outputs.size()),
+          "call site {}: there is no output {}", op().label(), i);
   return parent_->handle(op().outputs[static_cast<size_t>(i)]);
 }
 
@@ -62,32 +65,36 @@ std::string describe_missing(const Graph& parent, const Graph& graph, const Tens
     table += fmt::format("\n  {} <- {}", graph.info(graph.input_ids()[i]).name,
                          found[i].valid() ? found[i].name() : "(missing)");
   }
-  return fmt::format("Not enough inputs have been provided: graph {} called in {} has {} inputs{}", graph.name(),
-                     parent.name(), found.size(), table);
+  return fmt::format("Not enough inputs have been provided: graph {} called in {} has {} inputs{}",
+                     graph.name(), parent.name(), found.size(), table);
 }
 
 Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named,
                        std::string_view what, const std::source_location& where) {
-  require(&parent.ir().graph(0) == &graph.ir().graph(0), "{}: graph {} belongs to another Ir", what, graph.name());
+  require(&parent.ir().graph(0) == &graph.ir().graph(0), "{}: graph {} belongs to another Ir", what,
+          graph.name());
   require(!graph.is_entry(), "{}: {} is an entry graph and cannot be called", what, graph.name());
   const auto& ids = graph.input_ids();
-  require(inputs.size() <= ids.size(), "{}: {} inputs given, graph {} has {}", what, inputs.size(), graph.name(),
-          ids.size());
+  require(inputs.size() <= ids.size(), "{}: {} inputs given, graph {} has {}", what, inputs.size(),
+          graph.name(), ids.size());
   Tensors found(ids.size());
   for (size_t i = 0; i < inputs.size(); ++i) found[i] = inputs[i];
   for (const auto& [input, argument] : named) {
-    require(graph.owns(input), "{}: '{}' is not a tensor of graph {}", what, input.name(), graph.name());
+    require(graph.owns(input), "{}: '{}' is not a tensor of graph {}", what, input.name(),
+            graph.name());
     const auto place = std::find(ids.begin(), ids.end(), input.id());
-    require(place != ids.end(), "{}: '{}' is not an input of graph {}", what, input.name(), graph.name());
+    require(place != ids.end(), "{}: '{}' is not an input of graph {}", what, input.name(),
+            graph.name());
     Tensor& slot = found[static_cast<size_t>(place - ids.begin())];
-    require(!slot.valid(), "{}: input '{}' of graph {} is given twice", what, input.name(), graph.name());
+    require(!slot.valid(), "{}: input '{}' of graph {} is given twice", what, input.name(),
+            graph.name());
     slot = argument;
   }
   Arguments arguments;
   for (size_t i = 0; i < ids.size(); ++i) {
     if (!found[i].valid()) fail(ErrorKind::kUsage, "{}", describe_missing(parent, graph, found));
-    require(parent.owns(found[i]), "{}: tensor '{}' belongs to graph {}, not to {}", what, found[i].name(),
-            found[i].graph().name(), parent.name());
+    require(parent.owns(found[i]), "{}: tensor '{}' belongs to graph {}, not to {}", what,
+            found[i].name(), found[i].graph().name(), parent.name());
     const TensorInfo& input = graph.info(ids[i]);
     require(found[i].shape() == input.spec.shape && found[i].dtype() == input.spec.dtype,
             "{}: input '{}' of graph {} is {}, tensor '{}' is {}", what, input.name, graph.name(),
@@ -114,37 +121,45 @@ Results results_of(const Graph& graph) {
 
 }  // namespace
 
-CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named,
-                            std::source_location where) {
+CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs,
+                            const TensorMap& named, std::source_location where) {
   Arguments a = match_inputs(parent, graph, inputs, named, "call", where);
   Results r = results_of(graph);
   parent.emit(builtin::call(), a.tensors, {},
-              {.callees = {graph.id()}, .modes = std::move(a.modes), .outputs = std::move(r.specs), .output_names = std::move(r.names)});
+              {.callees = {graph.id()},
+               .modes = std::move(a.modes),
+               .outputs = std::move(r.specs),
+               .output_names = std::move(r.names)});
   return {parent, parent.ops().back().id};
 }
 
-Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named, std::source_location where) {
+Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named,
+             std::source_location where) {
   return call_with_info(parent, graph, inputs, named, where).outputs();
 }
 
 CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,
-                              const TensorMap& named, const RepeatOptions& options, std::source_location where) {
+                              const TensorMap& named, const RepeatOptions& options,
+                              std::source_location where) {
   require(trips >= 0, "repeat: {} iterations", trips);
   const auto& ids = graph.input_ids();
   const size_t carried = graph.output_ids().size();
-  require(ids.size() >= carried, "repeat: graph {} has {} outputs but only {} inputs to carry them", graph.name(),
-          carried, ids.size());
+  require(ids.size() >= carried, "repeat: graph {} has {} outputs but only {} inputs to carry them",
+          graph.name(), carried, ids.size());
   for (size_t k = 0; k < carried; ++k) {
     const TensorSpec& in = graph.spec(ids[k]);
     const TensorSpec& out = graph.spec(graph.output_ids()[k]);
-    require(in.shape == out.shape && in.dtype == out.dtype, "repeat: output {} of graph {} is {}, the input it feeds is {}",
-            k, graph.name(), to_string(out), to_string(in));
+    require(in.shape == out.shape && in.dtype == out.dtype,
+            "repeat: output {} of graph {} is {}, the input it feeds is {}", k, graph.name(),
+            to_string(out), to_string(in));
     require(graph.info(ids[k]).pass == Pass::kByValue,
-            "repeat: input '{}' of graph {} is carried, so it cannot be by reference", graph.info(ids[k]).name, graph.name());
+            "repeat: input '{}' of graph {} is carried, so it cannot be by reference",
+            graph.info(ids[k]).name, graph.name());
   }
   const bool counts = options.iteration.valid();
   if (counts) {
-    require(graph.owns(options.iteration) && options.iteration.shape().empty() && options.iteration.dtype() == i32,
+    require(graph.owns(options.iteration) && options.iteration.shape().empty() &&
+                options.iteration.dtype() == i32,
             "repeat: the iteration input must be a scalar int32 input of {}", graph.name());
     const auto place = std::find(ids.begin(), ids.end(), options.iteration.id());
     require(place != ids.end() && place - ids.begin() >= static_cast<int64_t>(carried),
@@ -160,7 +175,9 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
   TensorMap body_named;
   for (size_t i = 0; i < ids.size(); ++i) {
     const TensorInfo& info = graph.info(ids[i]);
-    const Tensor inner = counts && ids[i] == options.iteration.id() ? iteration : wrapper.input(info.spec, info.name, info.pass);
+    const Tensor inner = counts && ids[i] == options.iteration.id()
+                             ? iteration
+                             : wrapper.input(info.spec, info.name, info.pass);
     body_named.emplace_back(graph.handle(ids[i]), inner);
   }
   wrapper.set_outputs(call(wrapper, graph, {}, body_named, where));
@@ -168,7 +185,8 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
   // The loop's operands are the wrapper's inputs after the first two.
   TensorMap all = named;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    require(i < ids.size(), "repeat: {} inputs given, graph {} has {}", inputs.size(), graph.name(), ids.size());
+    require(i < ids.size(), "repeat: {} inputs given, graph {} has {}", inputs.size(), graph.name(),
+            ids.size());
     all.emplace_back(graph.handle(ids[i]), inputs[i]);
   }
   if (counts) all.emplace_back(options.iteration, parent.scalar(0, i32, "iteration"));
@@ -179,42 +197,54 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
     a.modes.erase(a.modes.begin() + at);
   }
   Results r = results_of(graph);
-  parent.emit(builtin::loop(), a.tensors,
-              to_attrs(builtin::LoopOptions{.trips = trips, .carried = static_cast<int64_t>(carried)}),
-              {.callees = {wrapper.id()}, .modes = std::move(a.modes), .outputs = std::move(r.specs), .output_names = std::move(r.names)});
+  parent.emit(
+      builtin::loop(), a.tensors,
+      to_attrs(builtin::LoopOptions{.trips = trips, .carried = static_cast<int64_t>(carried)}),
+      {.callees = {wrapper.id()},
+       .modes = std::move(a.modes),
+       .outputs = std::move(r.specs),
+       .output_names = std::move(r.names)});
   return {parent, parent.ops().back().id};
 }
 
-Tensors repeat(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs, const TensorMap& named,
-               const RepeatOptions& options, std::source_location where) {
+Tensors repeat(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,
+               const TensorMap& named, const RepeatOptions& options, std::source_location where) {
   return repeat_with_info(parent, graph, trips, inputs, named, options, where).outputs();
 }
 
 Tensors conditional(Graph& parent, const Tensor& condition, Graph& then_graph, Graph& else_graph,
-                    const Tensors& then_inputs, const Tensors& else_inputs, std::source_location where) {
-  require(condition.dtype() == boolean && condition.elements() == 1, "conditional: the condition must be a scalar bool, got {}",
-          to_string(condition.spec()));
-  Arguments a = match_inputs(parent, then_graph, then_inputs, {}, "conditional, then branch", where);
-  Arguments b = match_inputs(parent, else_graph, else_inputs, {}, "conditional, else branch", where);
+                    const Tensors& then_inputs, const Tensors& else_inputs,
+                    std::source_location where) {
+  require(condition.dtype() == boolean && condition.elements() == 1,
+          "conditional: the condition must be a scalar bool, got {}", to_string(condition.spec()));
+  Arguments a =
+      match_inputs(parent, then_graph, then_inputs, {}, "conditional, then branch", where);
+  Arguments b =
+      match_inputs(parent, else_graph, else_inputs, {}, "conditional, else branch", where);
   for (const Arguments* branch : {&a, &b}) {
-    require(std::all_of(branch->modes.begin(), branch->modes.end(), [](Mode m) { return m == Mode::kRead; }),
+    require(std::all_of(branch->modes.begin(), branch->modes.end(),
+                        [](Mode m) { return m == Mode::kRead; }),
             "conditional: a branch with by-reference inputs is not supported");
   }
   Results r = results_of(then_graph);
   const Results other = results_of(else_graph);
-  require(r.specs.size() == other.specs.size(), "conditional: the then branch has {} outputs, the else branch {}",
-          r.specs.size(), other.specs.size());
+  require(r.specs.size() == other.specs.size(),
+          "conditional: the then branch has {} outputs, the else branch {}", r.specs.size(),
+          other.specs.size());
   for (size_t i = 0; i < r.specs.size(); ++i) {
     require(r.specs[i].shape == other.specs[i].shape && r.specs[i].dtype == other.specs[i].dtype,
-            "conditional: output {} is {} in the then branch, {} in the else branch", i, to_string(r.specs[i]),
-            to_string(other.specs[i]));
+            "conditional: output {} is {} in the then branch, {} in the else branch", i,
+            to_string(r.specs[i]), to_string(other.specs[i]));
   }
   std::vector<TensorArg> operands{TensorArg(condition, where)};
   operands.insert(operands.end(), a.tensors.begin(), a.tensors.end());
   operands.insert(operands.end(), b.tensors.begin(), b.tensors.end());
-  return parent.emit(builtin::branch(), operands,
-                     to_attrs(builtin::IfOptions{.then_inputs = static_cast<int64_t>(a.tensors.size())}),
-                     {.callees = {then_graph.id(), else_graph.id()}, .outputs = std::move(r.specs), .output_names = std::move(r.names)});
+  return parent.emit(
+      builtin::branch(), operands,
+      to_attrs(builtin::IfOptions{.then_inputs = static_cast<int64_t>(a.tensors.size())}),
+      {.callees = {then_graph.id(), else_graph.id()},
+       .outputs = std::move(r.specs),
+       .output_names = std::move(r.names)});
 }
 
 }  // namespace ops

@@ -42,7 +42,8 @@ namespace ops {
 /// provided", with a table), one given twice, a tensor of another graph, a spec that differs.
 Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named = {},
              std::source_location where = std::source_location::current());
-CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named = {},
+CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs,
+                            const TensorMap& named = {},
                             std::source_location where = std::source_location::current());
 
 struct RepeatOptions {
@@ -52,8 +53,8 @@ struct RepeatOptions {
 
 /// Runs `graph` `trips` (>= 0) times. Its k-th output is the k-th input of the next iteration, all at once; the other
 /// inputs are invariant, or accumulate if by reference. Returns the carried values after the last iteration.
-Tensors repeat(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs, const TensorMap& named = {},
-               const RepeatOptions& options = {},
+Tensors repeat(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,
+               const TensorMap& named = {}, const RepeatOptions& options = {},
                std::source_location where = std::source_location::current());
 CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,
                               const TensorMap& named = {}, const RepeatOptions& options = {},

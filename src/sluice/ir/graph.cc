@@ -16,8 +16,8 @@ std::string place(const std::source_location& where) {
 }
 
 void check_entry(const RemoteBuffer& buffer, int64_t entry) {
-  require(entry >= 0 && entry < buffer.entries, "remote buffer {}: entry {} is outside its {} entries", buffer.id,
-          entry, buffer.entries);
+  require(entry >= 0 && entry < buffer.entries,
+          "remote buffer {}: entry {} is outside its {} entries", buffer.id, entry, buffer.entries);
 }
 
 }  // namespace
@@ -84,7 +84,8 @@ TensorId Graph::add_tensor(TensorInfo info) {
 }
 
 TensorId Graph::add_root(std::string name, const TensorSpec& spec, TensorKind kind) {
-  for (const int64_t d : spec.shape) require(d >= 0, "tensor '{}': shape {} has a negative dimension", name, to_string(spec.shape));
+  for (const int64_t d : spec.shape)
+    require(d >= 0, "tensor '{}': shape {} has a negative dimension", name, to_string(spec.shape));
   spec.bytes();  // refuses sizes beyond 63 bits
   TensorInfo info;
   info.name = std::move(name);
@@ -112,7 +113,8 @@ Tensor Graph::variable(const TensorSpec& spec, VariableInfo info, std::string na
   return handle(id);
 }
 
-Tensor Graph::variable(const TensorSpec& spec, Initializer initializer, std::string name, std::string path) {
+Tensor Graph::variable(const TensorSpec& spec, Initializer initializer, std::string name,
+                       std::string path) {
   VariableInfo info;
   info.path = std::move(path);
   info.initializer = std::move(initializer);
@@ -157,8 +159,8 @@ Tensors Graph::original_outputs() const {
 
 void Graph::check_operand(const Tensor& t, std::string_view what) const {
   require(t.valid(), "{}: an operand is an empty handle", what);
-  require(&t.graph() == this, "{}: tensor '{}' belongs to graph {}, not to {}", what, t.name(), t.graph().name(),
-          name_);
+  require(&t.graph() == this, "{}: tensor '{}' belongs to graph {}, not to {}", what, t.name(),
+          t.graph().name(), name_);
 }
 
 int64_t Graph::next_order(Effect::Kind kind, int32_t id) {
@@ -169,7 +171,8 @@ int64_t Graph::next_order(Effect::Kind kind, int32_t id) {
   return order;
 }
 
-Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs, EmitOptions options) {
+Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
+                    EmitOptions options) {
   const std::string where = inputs.empty() ? "" : place(inputs.front().where);
   const auto context = [&] {
     return fmt::format("adding {}{}{} to graph {}", def.name, scope_.empty() ? "" : " in " + scope_,
@@ -181,8 +184,9 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   try {
     for (const TensorArg& t : inputs) check_operand(t.tensor, def.name);
     const size_t least = def.inputs.size() - (def.variadic ? 1 : 0);
-    require(inputs.size() >= least && (def.variadic || inputs.size() == least), "{}: needs {}{} inputs, got {}",
-            def.name, def.variadic ? "at least " : "", least, inputs.size());
+    require(inputs.size() >= least && (def.variadic || inputs.size() == least),
+            "{}: needs {}{} inputs, got {}", def.name, def.variadic ? "at least " : "", least,
+            inputs.size());
     for (const TensorArg& t : inputs) in_specs.push_back(spec(t.tensor.id()));
     out_specs = options.outputs.empty() ? def.infer(OpView(def, attrs, in_specs)) : options.outputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -192,10 +196,12 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
       operand.version = storage(info(operand.tensor).storage).version();
       if (operand.mode != Mode::kRead) {
         const TensorInfo& target = info(operand.tensor);
-        require(target.kind != TensorKind::kConstant, "{}: constant '{}' cannot be written", def.name, target.name);
+        require(target.kind != TensorKind::kConstant, "{}: constant '{}' cannot be written",
+                def.name, target.name);
         for (size_t j = 0; j < i; ++j) {
           const bool same = info(op.inputs[j].tensor).storage == target.storage;
-          require(!(same && op.inputs[j].mode != Mode::kRead), "{}: two operands write '{}'", def.name, target.name);
+          require(!(same && op.inputs[j].mode != Mode::kRead), "{}: two operands write '{}'",
+                  def.name, target.name);
         }
         operand.new_version = operand.version + 1;
       }
@@ -219,9 +225,11 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   for (size_t i = 0; i < out_specs.size(); ++i) {
     std::string name = options.name;
     if (i < options.output_names.size()) name = options.output_names[i];
-    if (name.empty()) name = fmt::format("{}_{}{}", def.name, op.id, i == 0 ? "" : fmt::format("_{}", i));
-    const auto alias = std::find_if(def.aliases.begin(), def.aliases.end(),
-                                    [&](const Alias& a) { return a.output == static_cast<int>(i); });
+    if (name.empty())
+      name = fmt::format("{}_{}{}", def.name, op.id, i == 0 ? "" : fmt::format("_{}", i));
+    const auto alias = std::find_if(def.aliases.begin(), def.aliases.end(), [&](const Alias& a) {
+      return a.output == static_cast<int>(i);
+    });
     TensorId id;
     if (alias == def.aliases.end()) {
       id = add_root(std::move(name), out_specs[i], TensorKind::kResult);
@@ -235,7 +243,8 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
       Storage& target = storages_[static_cast<size_t>(base.storage)];
       info.version = target.version();
       id = add_tensor(std::move(info));
-      if (op.inputs[static_cast<size_t>(alias->input)].new_version >= 0) target.writers.back().handle = id;
+      if (op.inputs[static_cast<size_t>(alias->input)].new_version >= 0)
+        target.writers.back().handle = id;
     }
     tensors_[static_cast<size_t>(id)].producer = op.id;
     tensors_[static_cast<size_t>(id)].output = static_cast<int>(i);
@@ -249,19 +258,23 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
 Tensor Graph::host_load(const H2dStream& stream, std::string name) {
   require(stream.ir == ir_->id, "host_load: stream '{}' belongs to another Ir", stream.name);
   if (name.empty()) name = stream.name;
-  const Tensor buffer = emit(builtin::init(), {},
-                             to_attrs(builtin::InitOptions{.shape = stream.spec.shape, .dtype = stream.spec.dtype, .undefined = true}),
-                             {.name = name + "_init"})[0];
-  Effect effect{Effect::Kind::kStreamRead, stream.id, next_order(Effect::Kind::kStreamRead, stream.id), -1};
+  const Tensor buffer =
+      emit(builtin::init(), {},
+           to_attrs(builtin::InitOptions{
+               .shape = stream.spec.shape, .dtype = stream.spec.dtype, .undefined = true}),
+           {.name = name + "_init"})[0];
+  Effect effect{Effect::Kind::kStreamRead, stream.id,
+                next_order(Effect::Kind::kStreamRead, stream.id), -1};
   return emit(builtin::host_load(), {buffer}, {}, {.name = name, .effects = {effect}})[0];
 }
 
 void Graph::host_store(const D2hStream& stream, const Tensor& t) {
   require(stream.ir == ir_->id, "host_store: stream '{}' belongs to another Ir", stream.name);
   require(t.shape() == stream.spec.shape && t.dtype() == stream.spec.dtype,
-          "host_store: tensor '{}' is {}, stream '{}' takes {}", t.name(), to_string(t.spec()), stream.name,
-          to_string(stream.spec));
-  Effect effect{Effect::Kind::kStreamWrite, stream.id, next_order(Effect::Kind::kStreamWrite, stream.id), -1};
+          "host_store: tensor '{}' is {}, stream '{}' takes {}", t.name(), to_string(t.spec()),
+          stream.name, to_string(stream.spec));
+  Effect effect{Effect::Kind::kStreamWrite, stream.id,
+                next_order(Effect::Kind::kStreamWrite, stream.id), -1};
   emit(builtin::host_store(), {t}, {}, {.effects = {effect}});
 }
 
@@ -274,42 +287,53 @@ D2hStream Graph::host_store(const Tensor& t, std::string name) {
 Tensor Graph::remote_load(const RemoteBuffer& buffer, int64_t entry, std::string name) {
   check_entry(buffer, entry);
   if (name.empty()) name = fmt::format("id_{}_offset_{}", buffer.id, entry);
-  const Tensor target = emit(builtin::init(), {},
-                             to_attrs(builtin::InitOptions{.shape = buffer.spec.shape, .dtype = buffer.spec.dtype, .undefined = true}),
-                             {.name = name + "_remote_load"})[0];
-  Effect effect{Effect::Kind::kRemoteLoad, buffer.id, next_order(Effect::Kind::kRemoteLoad, buffer.id), entry};
-  return emit(builtin::remote_load(), {target}, {}, {.name = name + "_remote_loaded", .effects = {effect}, .outputs = {buffer.spec}})[0];
+  const Tensor target =
+      emit(builtin::init(), {},
+           to_attrs(builtin::InitOptions{
+               .shape = buffer.spec.shape, .dtype = buffer.spec.dtype, .undefined = true}),
+           {.name = name + "_remote_load"})[0];
+  Effect effect{Effect::Kind::kRemoteLoad, buffer.id,
+                next_order(Effect::Kind::kRemoteLoad, buffer.id), entry};
+  return emit(builtin::remote_load(), {target}, {},
+              {.name = name + "_remote_loaded", .effects = {effect}, .outputs = {buffer.spec}})[0];
 }
 
 Tensor Graph::remote_load(const RemoteBuffer& buffer, const Tensor& entry, std::string name) {
   require(entry.elements() == 1 && (entry.dtype() == i32 || entry.dtype() == u32),
           "remote_load: entry must be a scalar int32 or uint32, got {}", to_string(entry.spec()));
   if (name.empty()) name = fmt::format("id_{}_offset_{}", buffer.id, entry.name());
-  const Tensor target = emit(builtin::init(), {},
-                             to_attrs(builtin::InitOptions{.shape = buffer.spec.shape, .dtype = buffer.spec.dtype, .undefined = true}),
-                             {.name = name + "_remote_load"})[0];
-  Effect effect{Effect::Kind::kRemoteLoad, buffer.id, next_order(Effect::Kind::kRemoteLoad, buffer.id), -1};
-  return emit(builtin::remote_load(), {target, entry}, {}, {.name = name + "_remote_loaded", .effects = {effect}, .outputs = {buffer.spec}})[0];
+  const Tensor target =
+      emit(builtin::init(), {},
+           to_attrs(builtin::InitOptions{
+               .shape = buffer.spec.shape, .dtype = buffer.spec.dtype, .undefined = true}),
+           {.name = name + "_remote_load"})[0];
+  Effect effect{Effect::Kind::kRemoteLoad, buffer.id,
+                next_order(Effect::Kind::kRemoteLoad, buffer.id), -1};
+  return emit(builtin::remote_load(), {target, entry}, {},
+              {.name = name + "_remote_loaded", .effects = {effect}, .outputs = {buffer.spec}})[0];
 }
 
 void Graph::remote_store(const RemoteBuffer& buffer, int64_t entry, const Tensor& t) {
   check_entry(buffer, entry);
-  require(t.spec() == buffer.spec, "Tensor '{}' ({}) does not match buffer {} ({})", t.name(), to_string(t.spec()),
-          buffer.id, to_string(buffer.spec));
-  Effect effect{Effect::Kind::kRemoteStore, buffer.id, next_order(Effect::Kind::kRemoteStore, buffer.id), entry};
+  require(t.spec() == buffer.spec, "Tensor '{}' ({}) does not match buffer {} ({})", t.name(),
+          to_string(t.spec()), buffer.id, to_string(buffer.spec));
+  Effect effect{Effect::Kind::kRemoteStore, buffer.id,
+                next_order(Effect::Kind::kRemoteStore, buffer.id), entry};
   emit(builtin::remote_store(), {t}, {}, {.effects = {effect}});
 }
 
 void Graph::remote_store(const RemoteBuffer& buffer, const Tensor& entry, const Tensor& t) {
   require(entry.elements() == 1 && (entry.dtype() == i32 || entry.dtype() == u32),
           "remote_store: entry must be a scalar int32 or uint32, got {}", to_string(entry.spec()));
-  require(t.spec() == buffer.spec, "Tensor '{}' ({}) does not match buffer {} ({})", t.name(), to_string(t.spec()),
-          buffer.id, to_string(buffer.spec));
-  Effect effect{Effect::Kind::kRemoteStore, buffer.id, next_order(Effect::Kind::kRemoteStore, buffer.id), -1};
+  require(t.spec() == buffer.spec, "Tensor '{}' ({}) does not match buffer {} ({})", t.name(),
+          to_string(t.spec()), buffer.id, to_string(buffer.spec));
+  Effect effect{Effect::Kind::kRemoteStore, buffer.id,
+                next_order(Effect::Kind::kRemoteStore, buffer.id), -1};
   emit(builtin::remote_store(), {t, entry}, {}, {.effects = {effect}});
 }
 
-Graph::Scope::Scope(Graph& graph, const std::string& scope) : graph_(graph), previous_(graph.scope_.size()) {
+Graph::Scope::Scope(Graph& graph, const std::string& scope)
+    : graph_(graph), previous_(graph.scope_.size()) {
   if (!graph.scope_.empty()) graph.scope_ += '/';
   graph.scope_ += scope;
 }

@@ -30,10 +30,11 @@ struct Home {
 
 /// What a variable is beyond its spec.
 struct VariableInfo {
-  std::string path;  ///< Wrapper-free path in the model: the key of its first value, of checkpoints and digests.
+  std::string
+      path;  ///< Wrapper-free path in the model: the key of its first value, of checkpoints and digests.
   Initializer initializer;
   std::optional<ReplicaGrouping> group;  ///< Replicas that hold the same value; all, if absent.
-  int shard = 0;                         ///< Chunk count of a shard (meta_shape is set), 0 if whole.
+  int shard = 0;  ///< Chunk count of a shard (meta_shape is set), 0 if whole.
   Home home;
 };
 
@@ -42,10 +43,10 @@ struct TensorInfo {
   TensorSpec spec;
   TensorKind kind = TensorKind::kResult;
   int32_t storage = -1;
-  int64_t version = 0;      ///< Version of the storage when this handle was made.
+  int64_t version = 0;  ///< Version of the storage when this handle was made.
   Pass pass = Pass::kByValue;
-  OpId producer = -1;       ///< Op that made it; -1 for inputs, variables and constants.
-  int output = 0;           ///< Which output of it.
+  OpId producer = -1;  ///< Op that made it; -1 for inputs, variables and constants.
+  int output = 0;      ///< Which output of it.
   std::shared_ptr<VariableInfo> variable;
   std::shared_ptr<const HostTensor> constant;
 };
@@ -56,7 +57,8 @@ struct Storage {
   TensorId root = -1;
   struct Write {
     OpId op = -1;
-    TensorId handle = -1;  ///< The handle that carries this version, -1 if the writer returned none (a call).
+    TensorId handle =
+        -1;  ///< The handle that carries this version, -1 if the writer returned none (a call).
   };
   std::vector<Write> writers;
   int64_t version() const { return static_cast<int64_t>(writers.size()) - 1; }
@@ -66,8 +68,8 @@ struct EmitOptions {
   std::string name;  ///< Name of output 0; empty: "<operator>_<op id>".
   std::vector<GraphId> callees;
   std::vector<Effect> effects;
-  std::vector<Mode> modes;           ///< Instead of the definition's, one per input.
-  std::vector<TensorSpec> outputs;   ///< Instead of the definition's shape rule.
+  std::vector<Mode> modes;          ///< Instead of the definition's, one per input.
+  std::vector<TensorSpec> outputs;  ///< Instead of the definition's shape rule.
   std::vector<std::string> output_names;
 };
 
@@ -87,7 +89,8 @@ class Graph {
   /// A new input, after the ones there are. Error{kUsage} on an entry graph.
   Tensor input(const TensorSpec& spec, std::string name = "t", Pass pass = Pass::kByValue);
   /// A variable; entry graphs only. `path` is its key in checkpoints and digests (default: `name`).
-  Tensor variable(const TensorSpec& spec, Initializer initializer, std::string name = "t", std::string path = "");
+  Tensor variable(const TensorSpec& spec, Initializer initializer, std::string name = "t",
+                  std::string path = "");
   Tensor variable(HostTensor value, std::string name = "t");
   /// A variable with everything given.
   Tensor variable(const TensorSpec& spec, VariableInfo info, std::string name);
@@ -111,7 +114,8 @@ class Graph {
 
   /// Appends an op: checks operands and options, infers outputs, records versions. Errors name the op, module path
   /// and source line.
-  Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs, EmitOptions options = {});
+  Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
+               EmitOptions options = {});
 
   /// While alive, ops made in this graph carry `scope` in their module path.
   class Scope {
@@ -176,7 +180,8 @@ class Graph {
   std::vector<Op> ops_;
   std::vector<TensorId> inputs_;
   std::vector<TensorId> outputs_;
-  std::vector<size_t> appended_outputs_;  ///< Positions in outputs_ of those that transforms appended.
+  std::vector<size_t>
+      appended_outputs_;  ///< Positions in outputs_ of those that transforms appended.
   std::unordered_map<std::string, TensorId> by_name_;
   std::unordered_map<OpId, int64_t> op_index_;
   std::string scope_;

@@ -69,13 +69,15 @@ Initializer Initializer::keyed(Seed key) const {
   return i;
 }
 
-void Initializer::fill(const TensorSpec& spec, int64_t begin, int64_t count, std::span<std::byte> out) const {
+void Initializer::fill(const TensorSpec& spec, int64_t begin, int64_t count,
+                       std::span<std::byte> out) const {
   const int64_t width = size_of(spec.dtype);
   SLUICE_CHECK(begin >= 0 && count >= 0 && begin + count <= spec.elements());
   SLUICE_CHECK(static_cast<int64_t>(out.size()) == count * width);
   if (kind_ == Kind::kArray) {
     require(array_->shape() == spec.shape && array_->dtype() == spec.dtype,
-            "initializer: array is {}, the variable is {}", to_string(array_->spec()), to_string(spec));
+            "initializer: array is {}, the variable is {}", to_string(array_->spec()),
+            to_string(spec));
     if (count > 0) std::memcpy(out.data(), array_->bytes().data() + begin * width, out.size());
     return;
   }
@@ -90,8 +92,10 @@ void Initializer::fill(const TensorSpec& spec, int64_t begin, int64_t count, std
       const auto index = static_cast<uint64_t>(begin + i);
       double value = a_;
       if (kind_ == Kind::kNormal) value = a_ + b_ * static_cast<double>(random_normal(key_, index));
-      if (kind_ == Kind::kTruncatedNormal) value = a_ + b_ * static_cast<double>(truncated(key_, index));
-      if (kind_ == Kind::kUniform) value = a_ + (b_ - a_) * static_cast<double>(random_unit(key_, index));
+      if (kind_ == Kind::kTruncatedNormal)
+        value = a_ + b_ * static_cast<double>(truncated(key_, index));
+      if (kind_ == Kind::kUniform)
+        value = a_ + (b_ - a_) * static_cast<double>(random_unit(key_, index));
       if (spec.dtype == f16) {
         p[i] = static_cast<T>(float_to_half(static_cast<float>(value)));
       } else if (spec.dtype == bf16) {
@@ -111,12 +115,18 @@ HostTensor Initializer::evaluate(const TensorSpec& spec) const {
 
 std::string Initializer::text() const {
   switch (kind_) {
-    case Kind::kConstant: return fmt::format("constant({})", a_);
-    case Kind::kNormal: return fmt::format("normal({}, {})", a_, b_);
-    case Kind::kTruncatedNormal: return fmt::format("truncated_normal({}, {})", a_, b_);
-    case Kind::kUniform: return fmt::format("uniform({}, {})", a_, b_);
-    case Kind::kArray: return "array";
-    case Kind::kFile: return fmt::format("file({}, {})", path_, offset_);
+    case Kind::kConstant:
+      return fmt::format("constant({})", a_);
+    case Kind::kNormal:
+      return fmt::format("normal({}, {})", a_, b_);
+    case Kind::kTruncatedNormal:
+      return fmt::format("truncated_normal({}, {})", a_, b_);
+    case Kind::kUniform:
+      return fmt::format("uniform({}, {})", a_, b_);
+    case Kind::kArray:
+      return "array";
+    case Kind::kFile:
+      return fmt::format("file({}, {})", path_, offset_);
   }
   return "";
 }

@@ -25,7 +25,8 @@ Graph& Ir::entry_graph(const std::string& name) {
 
 Graph& Ir::create_graph_named(std::string full_name) {
   const auto id = static_cast<GraphId>(state_->graphs.size());
-  state_->graphs.push_back(std::unique_ptr<Graph>(new Graph(state_.get(), id, std::move(full_name), false)));
+  state_->graphs.push_back(
+      std::unique_ptr<Graph>(new Graph(state_.get(), id, std::move(full_name), false)));
   return *state_->graphs.back();
 }
 
@@ -35,7 +36,8 @@ Graph& Ir::create_empty_graph(const std::string& name) {
 
 std::string Ir::unique_stream_name(const std::string& name) const {
   const auto taken = [&](const std::string& n) {
-    return std::any_of(state_->streams.begin(), state_->streams.end(), [&](const StreamInfo& s) { return s.name == n; });
+    return std::any_of(state_->streams.begin(), state_->streams.end(),
+                       [&](const StreamInfo& s) { return s.name == n; });
   };
   std::string unique = name;
   while (taken(unique)) unique = fmt::format("{}__t{}", name, state_->next_tensor_suffix++);
@@ -62,7 +64,8 @@ RemoteBuffer Ir::remote_buffer(const TensorSpec& spec, int64_t entries) {
 }
 
 ReplicaGrouping Ir::replica_grouping(int stride, int size) const {
-  return ReplicaGrouping::make(replication(), stride, size == 0 ? replication() / std::max(stride, 1) : size);
+  return ReplicaGrouping::make(replication(), stride,
+                               size == 0 ? replication() / std::max(stride, 1) : size);
 }
 
 Tensor Ir::share_variable(const Tensor& from, Graph& to) {

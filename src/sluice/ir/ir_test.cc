@@ -28,8 +28,9 @@ TEST(Ir, NamesCollideWithOneCounter) {
 TEST(Ir, RemoteStoreGraphPrintsAsDocumented) {
   Ir ir;
   const RemoteBuffer buffer = ir.remote_buffer({{5}, f32, {}}, 2);
-  Graph& load = ir.create_graph("load_remote", [&](Graph& g, Tensor entry) { return g.remote_load(buffer, entry); },
-                                TensorSpec{{}, i32, {}});
+  Graph& load = ir.create_graph(
+      "load_remote", [&](Graph& g, Tensor entry) { return g.remote_load(buffer, entry); },
+      TensorSpec{{}, i32, {}});
   EXPECT_EQ(print_schedule(load),
             "Graph : load_remote_subgraph(0)\n"
             "  (%1) -> (%3) {\n"
@@ -42,13 +43,15 @@ TEST(Ir, RemoteStoreGraphPrintsAsDocumented) {
 TEST(Ir, CallNamesWhatIsMissing) {
   Ir ir;
   Graph& main = ir.main_graph();
-  Graph& g = ir.create_graph("f", [](Graph&, Tensor x, Tensor) { return x; }, f32_spec({2}), f32_spec({3}));
+  Graph& g = ir.create_graph(
+      "f", [](Graph&, Tensor x, Tensor) { return x; }, f32_spec({2}), f32_spec({3}));
   const Tensor x = main.variable(HostTensor(f32_spec({2})), "x");
   try {
     ops::call(main, g, {x});
     FAIL();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("Not enough inputs have been provided"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("Not enough inputs have been provided"),
+              std::string::npos);
   }
   EXPECT_THROW(ops::call(main, g, {x, x}), Error);
 }

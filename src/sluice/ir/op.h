@@ -27,11 +27,19 @@ struct Operand {
 
 /// Something outside the graph's tensors that an op touches, in program order.
 struct Effect {
-  enum class Kind : uint8_t { kStreamRead, kStreamWrite, kRemoteLoad, kRemoteStore, kCollective, kPrint };
+  enum class Kind : uint8_t {
+    kStreamRead,
+    kStreamWrite,
+    kRemoteLoad,
+    kRemoteStore,
+    kCollective,
+    kPrint
+  };
   Kind kind;
-  int32_t id = 0;       ///< Stream, remote buffer or replica grouping.
-  int64_t order = 0;    ///< Position among this graph's effects on the same object: stream entry k of the order.
-  int64_t entry = -1;   ///< Remote entry if constant, -1 if an operand gives it.
+  int32_t id = 0;  ///< Stream, remote buffer or replica grouping.
+  int64_t order =
+      0;  ///< Position among this graph's effects on the same object: stream entry k of the order.
+  int64_t entry = -1;  ///< Remote entry if constant, -1 if an operand gives it.
 };
 
 /// No device of its own: the op runs where its caller runs.

@@ -52,7 +52,8 @@ class KernelArgs {
   }
   template <typename T>
   std::span<const T> in(int i) const {
-    return {static_cast<const T*>(operands_[static_cast<size_t>(i)]), static_cast<size_t>(op_.input(i).elements())};
+    return {static_cast<const T*>(operands_[static_cast<size_t>(i)]),
+            static_cast<size_t>(op_.input(i).elements())};
   }
   template <typename T>
   std::span<T> out(int i) const {
@@ -73,12 +74,18 @@ class KernelArgs {
 template <typename T, typename F>
 decltype(auto) visit_element(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::kI32: return f(int32_t{});
-    case DType::kU32: return f(uint32_t{});
-    case DType::kU8: return f(uint8_t{});
-    case DType::kBool: return f(bool{});
-    case DType::kI64: return f(int64_t{});
-    default: return f(T{});
+    case DType::kI32:
+      return f(int32_t{});
+    case DType::kU32:
+      return f(uint32_t{});
+    case DType::kU8:
+      return f(uint8_t{});
+    case DType::kBool:
+      return f(bool{});
+    case DType::kI64:
+      return f(int64_t{});
+    default:
+      return f(T{});
   }
 }
 
@@ -99,7 +106,8 @@ class GradContext {
   virtual bool needs(int i) const = 0;
   /// Adds `f(forward inputs and outputs)` to the forward graph and keeps its result instead of what it reads; returned
   /// as a tensor of the gradient graph.
-  virtual Tensor forward(const std::function<Tensor(const Tensors& inputs, const Tensors& outputs)>& f) = 0;
+  virtual Tensor forward(
+      const std::function<Tensor(const Tensors& inputs, const Tensors& outputs)>& f) = 0;
 
   template <typename Options>
   Options options() const {
@@ -119,11 +127,12 @@ enum Trait : uint32_t {
 /// One example of an operator: shapes, options, where its inputs are drawn from. Feeds the generated tests.
 struct Sample {
   std::vector<TensorSpec> inputs;
-  Attrs options;                              ///< Empty: the options struct's defaults.
-  std::pair<double, double> domain{-2, 2};    ///< Floating-point inputs are uniform in it.
-  std::vector<std::optional<HostTensor>> values;  ///< Given values for inputs that must not be random; may be shorter.
-  bool gradient = true;                       ///< Check the gradient against central differences.
-  double tolerance = 1e-5;                    ///< Relative, of reference<float> against reference<double>.
+  Attrs options;                            ///< Empty: the options struct's defaults.
+  std::pair<double, double> domain{-2, 2};  ///< Floating-point inputs are uniform in it.
+  std::vector<std::optional<HostTensor>>
+      values;               ///< Given values for inputs that must not be random; may be shorter.
+  bool gradient = true;     ///< Check the gradient against central differences.
+  double tolerance = 1e-5;  ///< Relative, of reference<float> against reference<double>.
 };
 
 /// Inputs that an operator must refuse, and the constraint "(C2)" that its message must name.
@@ -150,22 +159,23 @@ using ReferenceFn = void (*)(const KernelArgs& k);
 
 /// Everything about an operator, as data.
 struct OpDef {
-  std::string type;                ///< The reference's name, "MatMul".
-  std::string name;                ///< The function's name, "matmul".
-  std::string doc;                 ///< What it computes, with numbered constraints (C1)….
+  std::string type;  ///< The reference's name, "MatMul".
+  std::string name;  ///< The function's name, "matmul".
+  std::string doc;   ///< What it computes, with numbered constraints (C1)….
   std::vector<InputDef> inputs;
-  bool variadic = false;           ///< The last of `inputs` may be repeated, also zero times.
+  bool variadic = false;  ///< The last of `inputs` may be repeated, also zero times.
   std::vector<std::string> outputs;
-  Attrs options;                   ///< The options struct's defaults: names and types of all fields.
+  Attrs options;  ///< The options struct's defaults: names and types of all fields.
   uint32_t traits = 0;
   std::vector<Alias> aliases;
   /// (input, output) pairs that may be exactly the same bytes in a kernel call: element i is read before it is written.
   std::vector<std::pair<int, int>> may_coincide;
   InferFn infer = nullptr;
-  GradFn grad = nullptr;           ///< One entry per input, empty handles where there is no gradient. Null: none.
+  GradFn grad =
+      nullptr;  ///< One entry per input, empty handles where there is no gradient. Null: none.
   ReferenceFn reference_float = nullptr;
   ReferenceFn reference_double = nullptr;
-  double flops_per_element = 0;    ///< Per element of output 0.
+  double flops_per_element = 0;                 ///< Per element of output 0.
   double (*flops)(const OpView& op) = nullptr;  ///< Instead, where that is not enough.
   std::vector<Sample> samples;
   std::vector<MustFail> must_fail;

@@ -23,14 +23,16 @@ std::string operand_list(const Graph& graph, const std::vector<TensorId>& tensor
   std::string text;
   for (const TensorId t : tensors) {
     const TensorSpec& spec = graph.spec(t);
-    text += fmt::format("{}{} [{} {}]", text.empty() ? "" : ", ", ids(t), to_string(spec.shape), name_of(spec.dtype));
+    text += fmt::format("{}{} [{} {}]", text.empty() ? "" : ", ", ids(t), to_string(spec.shape),
+                        name_of(spec.dtype));
   }
   return "(" + text + ")";
 }
 
 }  // namespace
 
-std::string print_schedule(const Graph& graph, const std::vector<std::pair<std::string, Tensor>>& named) {
+std::string print_schedule(const Graph& graph,
+                           const std::vector<std::pair<std::string, Tensor>>& named) {
   LocalIds ids;
   std::string inputs;
   for (const TensorId t : graph.input_ids()) {
@@ -48,19 +50,23 @@ std::string print_schedule(const Graph& graph, const std::vector<std::pair<std::
     std::vector<TensorId> operands;
     for (const Operand& o : op.inputs) operands.push_back(o.tensor);
     std::string callee;
-    if (op.callees.size() == 1) callee = fmt::format("({})", graph.ir().graph(op.callees[0]).name());
+    if (op.callees.size() == 1)
+      callee = fmt::format("({})", graph.ir().graph(op.callees[0]).name());
     const std::string ins = operand_list(graph, operands, ids);
     body += fmt::format("{}    {}{} {} -> {}", body.empty() ? "" : "\n", op.label(), callee, ins,
                         operand_list(graph, op.outputs, ids));
   }
   if (body.empty()) body = "    ";
   std::string outputs;
-  for (const TensorId t : graph.output_ids()) outputs += fmt::format("{}{}", outputs.empty() ? "" : ", ", ids(t));
-  return fmt::format("Graph : {}\n  ({}) -> ({}) {{\n{}\n  }}", graph.name(), inputs, outputs, body);
+  for (const TensorId t : graph.output_ids())
+    outputs += fmt::format("{}{}", outputs.empty() ? "" : ", ", ids(t));
+  return fmt::format("Graph : {}\n  ({}) -> ({}) {{\n{}\n  }}", graph.name(), inputs, outputs,
+                     body);
 }
 
 std::string to_dot(const Graph& graph) {
-  std::string text = fmt::format("digraph \"{}\" {{\n  node [shape=box, fontname=monospace];\n", graph.name());
+  std::string text =
+      fmt::format("digraph \"{}\" {{\n  node [shape=box, fontname=monospace];\n", graph.name());
   const auto source = [&](TensorId t) {
     const TensorInfo& info = graph.info(t);
     return info.producer >= 0 ? fmt::format("op{}", info.producer) : fmt::format("t{}", t);
@@ -68,18 +74,20 @@ std::string to_dot(const Graph& graph) {
   for (TensorId t = 0; t < graph.tensor_count(); ++t) {
     const TensorInfo& info = graph.info(t);
     if (info.producer < 0) {
-      text += fmt::format("  t{} [label=\"{} {}\", shape=ellipse];\n", t, info.name, to_string(info.spec));
+      text += fmt::format("  t{} [label=\"{} {}\", shape=ellipse];\n", t, info.name,
+                          to_string(info.spec));
     }
   }
   for (const Op& op : graph.ops()) {
     text += fmt::format("  op{} [label=\"{}\"];\n", op.id, op.label());
     for (const Operand& o : op.inputs) {
-      text += fmt::format("  {} -> op{} [label=\"{} v{}\"];\n", source(o.tensor), op.id, graph.info(o.tensor).name,
-                          o.version);
+      text += fmt::format("  {} -> op{} [label=\"{} v{}\"];\n", source(o.tensor), op.id,
+                          graph.info(o.tensor).name, o.version);
     }
   }
   for (const TensorId t : graph.output_ids()) {
-    text += fmt::format("  out{0} [label=\"{1}\", shape=ellipse];\n  {2} -> out{0};\n", t, graph.info(t).name, source(t));
+    text += fmt::format("  out{0} [label=\"{1}\", shape=ellipse];\n  {2} -> out{0};\n", t,
+                        graph.info(t).name, source(t));
   }
   return text + "}\n";
 }

@@ -19,14 +19,15 @@ bool Tensor::operator==(const Tensor& other) const {
 }
 
 size_t Tensor::hash() const {
-  return std::hash<uint64_t>{}((ir_id_ * 1000003u + static_cast<uint64_t>(graph_)) * 0x9e3779b97f4a7c15u +
+  return std::hash<uint64_t>{}((ir_id_ * 1000003u + static_cast<uint64_t>(graph_)) *
+                                   0x9e3779b97f4a7c15u +
                                static_cast<uint64_t>(id_));
 }
 
 std::string to_string(const Tensor& t) {
   const Graph& g = t.graph();
-  return fmt::format("Tensor[{}{} popxl.dtypes.{} {}]", g.is_entry() ? "" : g.name() + "/", t.name(),
-                     name_of(t.dtype()), to_string(t.shape()));
+  return fmt::format("Tensor[{}{} popxl.dtypes.{} {}]", g.is_entry() ? "" : g.name() + "/",
+                     t.name(), name_of(t.dtype()), to_string(t.shape()));
 }
 
 }  // namespace sluice

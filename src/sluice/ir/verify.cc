@@ -14,7 +14,8 @@ class Verifier {
   void run() {
     std::vector<int64_t> version(static_cast<size_t>(graph_.storage_count()), 0);
     std::vector<bool> defined(static_cast<size_t>(graph_.tensor_count()), false);
-    for (TensorId t = 0; t < graph_.tensor_count(); ++t) defined[static_cast<size_t>(t)] = graph_.info(t).producer < 0;
+    for (TensorId t = 0; t < graph_.tensor_count(); ++t)
+      defined[static_cast<size_t>(t)] = graph_.info(t).producer < 0;
     OpId previous = -1;
     for (const Op& op : graph_.ops()) {
       check(op.id > previous || previous < 0 || op.id >= 100, op, "op ids ascend from 100");
@@ -24,15 +25,18 @@ class Verifier {
         check(defined[static_cast<size_t>(o.tensor)], op, "operand is made before it is used");
         const auto storage = static_cast<size_t>(graph_.info(o.tensor).storage);
         check(o.version == version[storage], op, "operand reads the current version");
-        check((o.mode == Mode::kRead) == (o.new_version < 0), op, "writers and only they make versions");
+        check((o.mode == Mode::kRead) == (o.new_version < 0), op,
+              "writers and only they make versions");
       }
       for (const Operand& o : op.inputs) {
         if (o.new_version < 0) continue;
         const auto storage = static_cast<size_t>(graph_.info(o.tensor).storage);
         check(o.new_version == version[storage] + 1, op, "versions ascend one by one");
         version[storage] = o.new_version;
-        check(graph_.storage(graph_.info(o.tensor).storage).writers[static_cast<size_t>(o.new_version)].op == op.id, op,
-              "the storage knows its writer");
+        check(graph_.storage(graph_.info(o.tensor).storage)
+                      .writers[static_cast<size_t>(o.new_version)]
+                      .op == op.id,
+              op, "the storage knows its writer");
       }
       for (const TensorId t : op.outputs) {
         check(!defined[static_cast<size_t>(t)], op, "an output is made once");
@@ -66,30 +70,36 @@ class Verifier {
     const auto out = op.def->infer(OpView(*op.def, op.attrs, in));
     check(out.size() == op.outputs.size(), op, "as many outputs as the shape rule gives");
     for (size_t i = 0; i < out.size(); ++i) {
-      check(out[i].shape == graph_.spec(op.outputs[i]).shape && out[i].dtype == graph_.spec(op.outputs[i]).dtype, op,
-            "output specs follow the shape rule");
+      check(out[i].shape == graph_.spec(op.outputs[i]).shape &&
+                out[i].dtype == graph_.spec(op.outputs[i]).dtype,
+            op, "output specs follow the shape rule");
     }
   }
 
   void check_site(const Op& op, const Graph& callee, size_t first, size_t count) const {
-    check(callee.input_ids().size() == count, op, "as many operands as the called graph has inputs");
+    check(callee.input_ids().size() == count, op,
+          "as many operands as the called graph has inputs");
     for (size_t i = 0; i < count; ++i) {
       const TensorSpec& want = callee.spec(callee.input_ids()[i]);
       const TensorSpec& have = graph_.spec(op.inputs[first + i].tensor);
-      check(want.shape == have.shape && want.dtype == have.dtype, op, "operands match the called graph's inputs");
+      check(want.shape == have.shape && want.dtype == have.dtype, op,
+            "operands match the called graph's inputs");
     }
   }
 
   void check_callees(const Op& op) const {
     const Ir ir = graph_.ir();
-    for (const GraphId id : op.callees) check(id != graph_.id() && id >= 0 && id < ir.graph_count(), op, "callee exists");
+    for (const GraphId id : op.callees)
+      check(id != graph_.id() && id >= 0 && id < ir.graph_count(), op, "callee exists");
     if (op.def == &builtin::call()) {
       const Graph& callee = ir.graph(op.callees[0]);
       check_site(op, callee, 0, op.inputs.size());
-      check(callee.output_ids().size() == op.outputs.size(), op, "as many results as the called graph has outputs");
+      check(callee.output_ids().size() == op.outputs.size(), op,
+            "as many results as the called graph has outputs");
     }
     if (op.def == &builtin::branch()) {
-      const auto then_inputs = static_cast<size_t>(from_attrs<builtin::IfOptions>(op.attrs).then_inputs);
+      const auto then_inputs =
+          static_cast<size_t>(from_attrs<builtin::IfOptions>(op.attrs).then_inputs);
       check_site(op, ir.graph(op.callees[0]), 1, then_inputs);
       check_site(op, ir.graph(op.callees[1]), 1 + then_inputs, op.inputs.size() - 1 - then_inputs);
     }
@@ -100,7 +110,8 @@ class Verifier {
 
 void check_acyclic(const Ir& ir, GraphId id, std::vector<int>& state) {
   if (state[static_cast<size_t>(id)] == 2) return;
-  if (state[static_cast<size_t>(id)] == 1) fail(ErrorKind::kInternal, "graph {} calls itself", ir.graph(id).name());
+  if (state[static_cast<size_t>(id)] == 1)
+    fail(ErrorKind::kInternal, "graph {} calls itself", ir.graph(id).name());
   state[static_cast<size_t>(id)] = 1;
   for (const Op& op : ir.graph(id).ops()) {
     for (const GraphId callee : op.callees) check_acyclic(ir, callee, state);

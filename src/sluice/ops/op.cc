@@ -10,8 +10,9 @@ const OpDef* find_op(std::string_view type) {
   static const auto table = [] {
     std::unordered_map<std::string_view, const OpDef*> t;
     for (const OpDef* def : all_ops()) t.emplace(def->type, def);
-    for (const OpDef* def : {&builtin::init(), &builtin::host_load(), &builtin::host_store(), &builtin::remote_load(),
-                             &builtin::remote_store(), &builtin::call(), &builtin::loop(), &builtin::branch()}) {
+    for (const OpDef* def :
+         {&builtin::init(), &builtin::host_load(), &builtin::host_store(), &builtin::remote_load(),
+          &builtin::remote_store(), &builtin::call(), &builtin::loop(), &builtin::branch()}) {
       t.emplace(def->type, def);
     }
     return t;
@@ -20,7 +21,8 @@ const OpDef* find_op(std::string_view type) {
   return found == table.end() ? nullptr : found->second;
 }
 
-Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs, EmitOptions options) {
+Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
+             EmitOptions options) {
   require(!inputs.empty(), "{}: needs at least one operand", def.name);
   return inputs[0].tensor.graph().emit(def, inputs, std::move(attrs), std::move(options));
 }

@@ -13,14 +13,17 @@ const std::vector<const OpDef*>& all_ops();
 const OpDef* find_op(std::string_view type);
 
 /// Appends an op to the graph of its first operand; Error{kUsage} if there is none.
-Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs = {}, EmitOptions options = {});
+Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs = {},
+             EmitOptions options = {});
 
 /// The same for an operator with one output and an options struct.
 template <typename Options>
 Tensor emit_one(const OpDef& def, const std::vector<TensorArg>& inputs, const Options& options) {
   return emit(def, inputs, to_attrs(options))[0];
 }
-inline Tensor emit_one(const OpDef& def, const std::vector<TensorArg>& inputs) { return emit(def, inputs)[0]; }
+inline Tensor emit_one(const OpDef& def, const std::vector<TensorArg>& inputs) {
+  return emit(def, inputs)[0];
+}
 
 /// For reference kernels: element `flat` of an output of shape `out` is which element of an operand of shape `in` that
 /// broadcasts to it.

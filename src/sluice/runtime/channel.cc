@@ -8,7 +8,8 @@ bool ChannelState::can_send(int64_t message) const {
 }
 
 bool ChannelState::can_receive(int64_t message) const {
-  return sent.load(std::memory_order_acquire) > message && received.load(std::memory_order_relaxed) == message;
+  return sent.load(std::memory_order_acquire) > message &&
+         received.load(std::memory_order_relaxed) == message;
 }
 
 }  // namespace sluice::runtime

@@ -9,7 +9,7 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr int kSpins = 4000;          // About 50 µs: longer than a barrier, shorter than a wake-up costs.
+constexpr int kSpins = 4000;  // About 50 µs: longer than a barrier, shorter than a wake-up costs.
 constexpr size_t kIoQueueLength = 256;
 
 // The op that a step comes from, as its type.
@@ -32,13 +32,19 @@ std::unique_ptr<std::byte[]> host_memory(int64_t bytes) {
 
 }  // namespace
 
-Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices, ExecutorOptions options)
-    : executable_(std::move(executable)), devices_(std::move(devices)), options_(options), channels_(executable_.channels.size()) {
-  require(devices_.size() == executable_.devices.size(), "executable: it needs {} devices, {} are given",
-          executable_.devices.size(), devices_.size());
+Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices,
+                   ExecutorOptions options)
+    : executable_(std::move(executable)),
+      devices_(std::move(devices)),
+      options_(options),
+      channels_(executable_.channels.size()) {
+  require(devices_.size() == executable_.devices.size(),
+          "executable: it needs {} devices, {} are given", executable_.devices.size(),
+          devices_.size());
   for (const exe::Device& device : executable_.devices) {
-    require(device.workers == options_.threads, "executable: planned for {} workers a device, started with {}",
-            device.workers, options_.threads);
+    require(device.workers == options_.threads,
+            "executable: planned for {} workers a device, started with {}", device.workers,
+            options_.threads);
   }
   std::vector<Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());
@@ -51,14 +57,16 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
       region.device = devices_[static_cast<size_t>(arena.device)]->allocate(arena.bytes);
       base = region.device->data();
     } else {
-      require(arena.space != exe::Space::kFile, "executable: the file tier is not run by this runtime");
+      require(arena.space != exe::Space::kFile,
+              "executable: the file tier is not run by this runtime");
       region.host = host_memory(arena.bytes);
       base = region.host.get();
     }
     regions_.push_back(std::move(region));
     state_.arenas.push_back(base);
   }
-  for (size_t c = 0; c < channels_.size(); ++c) channels_[c].capacity = executable_.channels[c].capacity;
+  for (size_t c = 0; c < channels_.size(); ++c)
+    channels_[c].capacity = executable_.channels[c].capacity;
   state_.executable = &executable_;
   state_.loaded = &loaded_;
   state_.channels = &channels_;
@@ -206,11 +214,12 @@ void Executor::run_interleaved(const exe::Program& program, HostStreams& streams
   const int patience = 64 * static_cast<int>(strands.size() + queues.size());
   for (uint64_t turn = 0; !finished() && error_ == nullptr; ++turn) {
     const size_t pick = random_bits(key, turn) % (strands.size() + queues.size());
-    const bool progress = pick < strands.size() ? (!strands[pick]->finished() && advance_or_fail(*strands[pick]))
-                                                : queues[pick - strands.size()]->advance();
+    const bool progress = pick < strands.size()
+                              ? (!strands[pick]->finished() && advance_or_fail(*strands[pick]))
+                              : queues[pick - strands.size()]->advance();
     stuck = progress ? 0 : stuck + 1;
     if (stuck > patience) {
-          fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
+      fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
     }
   }
   if (error_ != nullptr) std::rethrow_exception(error_);
@@ -220,7 +229,8 @@ int64_t Executor::measured_bytes(int32_t device, exe::Space space) const {
   int64_t bytes = 0;
   for (size_t a = 0; a < regions_.size(); ++a) {
     const exe::Arena& arena = executable_.arenas[a];
-    if (arena.space == space && (arena.device == device || space != exe::Space::kDevice)) bytes += regions_[a].bytes;
+    if (arena.space == space && (arena.device == device || space != exe::Space::kDevice))
+      bytes += regions_[a].bytes;
   }
   return bytes;
 }

@@ -20,7 +20,8 @@ struct ExecutorOptions {
 /// Runs the programs of one executable on devices of this process. Allocates its arenas once; a run allocates nothing.
 class Executor {
  public:
-  Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices, ExecutorOptions options);
+  Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices,
+           ExecutorOptions options);
   ~Executor();
 
   const exe::Executable& executable() const { return executable_; }

@@ -2,7 +2,8 @@
 
 namespace sluice::runtime {
 
-HostStreams::HostStreams(const exe::Executable& executable) : base_(executable.streams.size(), nullptr) {
+HostStreams::HostStreams(const exe::Executable& executable)
+    : base_(executable.streams.size(), nullptr) {
   for (const exe::StreamPort& port : executable.streams) bytes_.push_back(port.spec.bytes());
 }
 

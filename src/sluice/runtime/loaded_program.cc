@@ -8,7 +8,8 @@ namespace {
 // Calls never recurse, so the deepest chain is found by walking callees.
 class NeedsOf {
  public:
-  explicit NeedsOf(const exe::Executable& executable) : executable_(executable), known_(executable.functions.size()) {}
+  explicit NeedsOf(const exe::Executable& executable)
+      : executable_(executable), known_(executable.functions.size()) {}
 
   const StackNeeds& operator()(int32_t id) {
     auto& entry = known_[static_cast<size_t>(id)];
@@ -61,7 +62,8 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
         try {
           loaded.bound.push_back(devices[static_cast<size_t>(function.device)]->bind(*kernel));
         } catch (Error& e) {
-          throw e.note(fmt::format("binding {} ({}) made at {}", kernel->op, kernel->key, step.where));
+          throw e.note(
+              fmt::format("binding {} ({}) made at {}", kernel->op, kernel->key, step.where));
         }
         LoadedKernel k;
         k.run = loaded.bound.back().run;

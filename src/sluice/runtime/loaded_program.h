@@ -36,9 +36,9 @@ struct LoadedFunction {
 /// How much a strand must reserve so that running allocates nothing.
 struct StackNeeds {
   int depth = 0;
-  size_t params = 0;        ///< Most parameters alive at once along a chain of calls.
+  size_t params = 0;  ///< Most parameters alive at once along a chain of calls.
   size_t index_params = 0;
-  size_t operands = 0;      ///< Most operands of a kernel.
+  size_t operands = 0;  ///< Most operands of a kernel.
   size_t scalars = 0;
 };
 

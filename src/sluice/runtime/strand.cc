@@ -9,7 +9,8 @@ namespace sluice::runtime {
 
 int64_t IoQueue::issue(const Transfer& transfer) {
   const int64_t number = issued_.load(std::memory_order_relaxed);
-  if (number - ended_.load(std::memory_order_acquire) >= static_cast<int64_t>(ring_.size())) return -1;
+  if (number - ended_.load(std::memory_order_acquire) >= static_cast<int64_t>(ring_.size()))
+    return -1;
   ring_[static_cast<size_t>(number) % ring_.size()] = transfer;
   issued_.store(number + 1, std::memory_order_release);
   return number;
@@ -41,7 +42,8 @@ Counters& Counters::operator+=(const Counters& other) {
   return *this;
 }
 
-Strand::Strand(RunState& run, int device, int worker) : run_(run), device_(device), worker_(worker) {
+Strand::Strand(RunState& run, int device, int worker)
+    : run_(run), device_(device), worker_(worker) {
   const StackNeeds& needs = run.loaded->needs;
   stack_.resize(static_cast<size_t>(needs.depth) + 1);
   params_.resize(needs.params + 1);
@@ -93,9 +95,15 @@ std::byte* Strand::address(const exe::Address& at, int64_t iteration) const {
   const Frame& frame = stack_[depth_ - 1];
   std::byte* base = nullptr;
   switch (at.base) {
-    case exe::Address::Base::kArena: base = run_.arenas[static_cast<size_t>(at.index)]; break;
-    case exe::Address::Base::kFrame: base = frame.memory; break;
-    case exe::Address::Base::kParam: base = params_[frame.params + static_cast<size_t>(at.index)]; break;
+    case exe::Address::Base::kArena:
+      base = run_.arenas[static_cast<size_t>(at.index)];
+      break;
+    case exe::Address::Base::kFrame:
+      base = frame.memory;
+      break;
+    case exe::Address::Base::kParam:
+      base = params_[frame.params + static_cast<size_t>(at.index)];
+      break;
   }
   base += at.offset;
   if (at.depth > 0) base += evaluate(at.slot, iteration) % at.depth * at.stride;
@@ -119,14 +127,17 @@ bool Strand::barrier() {
 void Strand::run_kernel(const LoadedKernel& kernel) {
   const int64_t workers = run_.workers;
   const int64_t begin = kernel.tasks == 1 ? 0 : kernel.tasks * worker_ / workers;
-  const int64_t end = kernel.tasks == 1 ? (worker_ == 0 ? 1 : 0) : kernel.tasks * (worker_ + 1) / workers;
+  const int64_t end =
+      kernel.tasks == 1 ? (worker_ == 0 ? 1 : 0) : kernel.tasks * (worker_ + 1) / workers;
   if (worker_ == 0) {
     counters_.bytes += kernel.operand_bytes;
     counters_.flops += kernel.flops;
   }
   if (begin == end) return;
-  for (size_t i = 0; i < kernel.operands->size(); ++i) operands_[i] = address((*kernel.operands)[i].at, 0);
-  for (size_t i = 0; i < kernel.scalars->size(); ++i) scalars_[i] = evaluate((*kernel.scalars)[i], 0);
+  for (size_t i = 0; i < kernel.operands->size(); ++i)
+    operands_[i] = address((*kernel.operands)[i].at, 0);
+  for (size_t i = 0; i < kernel.scalars->size(); ++i)
+    scalars_[i] = evaluate((*kernel.scalars)[i], 0);
   const KernelBlock block{operands_.data(), workspace_, scalars_.data()};
   for (int64_t task = begin; task < end; ++task) kernel.run(kernel.state, block, task);
   counters_.kernels += end - begin;
@@ -138,8 +149,10 @@ void Strand::enter(const exe::Call& call, int64_t iteration) {
   callee.function = &run_.loaded->functions[static_cast<size_t>(call.function)];
   callee.memory = address(call.frame, iteration);
   callee.params = caller.params + caller.function->function->params.size();
-  callee.index_params = caller.index_params + static_cast<size_t>(caller.function->function->index_params);
-  for (size_t i = 0; i < call.args.size(); ++i) params_[callee.params + i] = address(call.args[i].at, iteration);
+  callee.index_params =
+      caller.index_params + static_cast<size_t>(caller.function->function->index_params);
+  for (size_t i = 0; i < call.args.size(); ++i)
+    params_[callee.params + i] = address(call.args[i].at, iteration);
   for (size_t i = 0; i < call.index_args.size(); ++i) {
     index_params_[callee.index_params + i] = evaluate(call.index_args[i], iteration);
   }
@@ -155,18 +168,23 @@ bool Strand::issue(const exe::Issue& issue) {
   if (issue.entry_from) {
     uint32_t value;
     std::memcpy(&value, address(issue.entry_from->at, 0), sizeof value);
-    entry = issue.entry_from->spec.dtype == i32 ? static_cast<int64_t>(static_cast<int32_t>(value)) : int64_t{value};
+    entry = issue.entry_from->spec.dtype == i32 ? static_cast<int64_t>(static_cast<int32_t>(value))
+                                                : int64_t{value};
   }
   std::byte* other = nullptr;
   if (issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut) {
     other = run_.streams->entry(issue.object, entry);
   } else {
-    const exe::RemoteBufferPlan& buffer = run_.executable->remote_buffers[static_cast<size_t>(issue.object)];
-    require(entry >= 0 && entry < buffer.entries, "remote buffer {}: entry {} is outside its {} entries", buffer.name,
-            entry, buffer.entries);
-    other = run_.arenas[static_cast<size_t>(buffer.arena)] + buffer.offset + entry * buffer.entry_stride;
+    const exe::RemoteBufferPlan& buffer =
+        run_.executable->remote_buffers[static_cast<size_t>(issue.object)];
+    require(entry >= 0 && entry < buffer.entries,
+            "remote buffer {}: entry {} is outside its {} entries", buffer.name, entry,
+            buffer.entries);
+    other = run_.arenas[static_cast<size_t>(buffer.arena)] + buffer.offset +
+            entry * buffer.entry_stride;
   }
-  const bool in = issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kRemoteLoad;
+  const bool in =
+      issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kRemoteLoad;
   t.to = in ? memory : other;
   t.from = in ? other : memory;
   t.bytes = issue.memory.bytes;
@@ -175,11 +193,13 @@ bool Strand::issue(const exe::Issue& issue) {
     counters_.bytes += t.bytes;
     return true;
   }
-  const int64_t number = run_.io[static_cast<size_t>(device_)][static_cast<size_t>(issue.queue)]->issue(t);
+  const int64_t number =
+      run_.io[static_cast<size_t>(device_)][static_cast<size_t>(issue.queue)]->issue(t);
   if (number < 0) return false;
   counters_.bytes += t.bytes;
   const int64_t key = static_cast<int64_t>(depth_) << 32 | issue.token;
-  const auto old = std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& e) { return e.first == key; });
+  const auto old =
+      std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& e) { return e.first == key; });
   if (old != tokens_.end()) {
     old->second = number;
   } else {
@@ -191,9 +211,11 @@ bool Strand::issue(const exe::Issue& issue) {
 bool Strand::wait(const exe::Wait& wait) {
   if (worker_ != 0) return true;
   const int64_t key = static_cast<int64_t>(depth_) << 32 | wait.token;
-  const auto entry = std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& e) { return e.first == key; });
+  const auto entry =
+      std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& e) { return e.first == key; });
   SLUICE_CHECK(entry != tokens_.end());
-  if (!run_.io[static_cast<size_t>(device_)][static_cast<size_t>(wait.queue)]->done(entry->second)) return false;
+  if (!run_.io[static_cast<size_t>(device_)][static_cast<size_t>(wait.queue)]->done(entry->second))
+    return false;
   tokens_.erase(entry);
   return true;
 }
@@ -204,7 +226,8 @@ bool Strand::send(const exe::Send& send) {
   const int64_t message = evaluate(send.message, 0);
   if (!state.can_send(message)) return false;
   const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(send.channel)];
-  std::memcpy(run_.arenas[static_cast<size_t>(channel.arena)] + channel.offset + message % channel.capacity * channel.slot_bytes,
+  std::memcpy(run_.arenas[static_cast<size_t>(channel.arena)] + channel.offset +
+                  message % channel.capacity * channel.slot_bytes,
               address(send.operand.at, 0), static_cast<size_t>(send.operand.bytes));
   state.sent.store(message + 1, std::memory_order_release);
   return true;
@@ -217,7 +240,8 @@ bool Strand::receive(const exe::Receive& receive) {
   if (!state.can_receive(message)) return false;
   const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(receive.channel)];
   std::memcpy(address(receive.operand.at, 0),
-              run_.arenas[static_cast<size_t>(channel.arena)] + channel.offset + message % channel.capacity * channel.slot_bytes,
+              run_.arenas[static_cast<size_t>(channel.arena)] + channel.offset +
+                  message % channel.capacity * channel.slot_bytes,
               static_cast<size_t>(receive.operand.bytes));
   state.received.store(message + 1, std::memory_order_release);
   return true;

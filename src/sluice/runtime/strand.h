@@ -36,11 +36,12 @@ class IoQueue {
 
 /// Counts of what was done, summed over strands.
 struct Counters {
-  int64_t kernels = 0;   ///< Tasks run.
-  int64_t bytes = 0;     ///< Bytes of the operands of kernels (whole kernels, counted by worker 0) and transfers.
+  int64_t kernels = 0;  ///< Tasks run.
+  int64_t bytes =
+      0;  ///< Bytes of the operands of kernels (whole kernels, counted by worker 0) and transfers.
   double flops = 0;
   int64_t barriers = 0;
-  int64_t waits = 0;     ///< Times that a strand found nothing to start.
+  int64_t waits = 0;  ///< Times that a strand found nothing to start.
   Counters& operator+=(const Counters& other);
 };
 
@@ -49,7 +50,7 @@ struct RunState {
   const exe::Executable* executable = nullptr;
   const LoadedProgram* loaded = nullptr;
   HostStreams* streams = nullptr;
-  std::vector<std::byte*> arenas;                       ///< Base address of each arena.
+  std::vector<std::byte*> arenas;  ///< Base address of each arena.
   std::vector<ChannelState>* channels = nullptr;
   std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
   std::vector<std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals, by device.
@@ -79,8 +80,8 @@ class Strand {
     const LoadedFunction* function = nullptr;
     size_t pc = 0;
     std::byte* memory = nullptr;
-    size_t params = 0;        ///< Start of this activation's parameters in params_.
-    size_t index_params = 0;  ///< Likewise in index_params_.
+    size_t params = 0;                ///< Start of this activation's parameters in params_.
+    size_t index_params = 0;          ///< Likewise in index_params_.
     const exe::Loop* loop = nullptr;  ///< The loop this frame runs, if it is running one.
     int64_t iteration = 0;
   };
@@ -107,7 +108,8 @@ class Strand {
   std::vector<int64_t> index_params_;
   std::vector<std::byte*> operands_;
   std::vector<int64_t> scalars_;
-  std::vector<std::pair<int64_t, int64_t>> tokens_;  ///< (token key, transfer number) of outstanding waits.
+  std::vector<std::pair<int64_t, int64_t>>
+      tokens_;  ///< (token key, transfer number) of outstanding waits.
   bool at_barrier_ = false;
   bool synced_ = false;
   int64_t barriers_ = 0;

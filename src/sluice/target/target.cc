@@ -8,7 +8,8 @@ std::vector<std::pair<int, int>> coinciding_operands(const OpView& op) {
     if (in >= op.inputs() || out >= op.outputs()) continue;
     const TensorSpec& a = op.input(in);
     const TensorSpec& b = op.output(out);
-    if (a.shape.elements() == b.shape.elements() && size_of(a.dtype) == size_of(b.dtype)) pairs.emplace_back(in, out);
+    if (a.shape.elements() == b.shape.elements() && size_of(a.dtype) == size_of(b.dtype))
+      pairs.emplace_back(in, out);
   }
   return pairs;
 }

@@ -16,9 +16,9 @@ struct KernelQuery {
 /// The kernel that will run an op, and what the plan must know of it. All of it follows from op, options, dtypes and
 /// shapes; never from threads or addresses.
 struct KernelChoice {
-  std::string key;                ///< Name of the kernel at the device, "cpu.gemm".
-  int64_t tasks = 1;              ///< Parts that workers may run apart.
-  int64_t workspace_bytes = 0;    ///< Scratch memory of a worker.
+  std::string key;              ///< Name of the kernel at the device, "cpu.gemm".
+  int64_t tasks = 1;            ///< Parts that workers may run apart.
+  int64_t workspace_bytes = 0;  ///< Scratch memory of a worker.
   /// Per operand (inputs, then outputs): task t touches bytes [t·s, (t+1)·s); 0: all of it. Empty: all 0.
   std::vector<int64_t> task_stride;
   /// Per operand: if not 0, the cut is of each row of this many bytes. Empty: all 0.

@@ -1,0 +1,112 @@
+// Transfers on an io queue: the compiler puts none there yet, so plans of sessions are rewritten to use one.
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "../session/mlp.h"
+#include "sluice/cpu/cpu.h"
+#include "sluice/exe/checker.h"
+#include "sluice/exe/visit_step.h"
+
+namespace sluice::test {
+namespace {
+
+enum class Waits { kAtOnce, kBeforeUse };
+
+bool touches(const exe::Step& step, const exe::Operand& memory) {
+  bool found = false;
+  exe::for_each_operand(step, [&](const exe::Operand& o) {
+    found |= o.at.base == memory.at.base && o.at.index == memory.at.index &&
+             o.at.offset < memory.at.offset + memory.bytes &&
+             memory.at.offset < o.at.offset + o.bytes;
+  });
+  return found;
+}
+
+// Every transfer of the entry functions goes to queue 1 and is waited for, at once or before the first step that touches
+// its bytes.
+exe::Executable on_io_queue(exe::Executable plan, Waits waits) {
+  plan.devices[0].queues.push_back({"io"});
+  for (const exe::Entry& entry : plan.programs[0].entries) {
+    auto& steps = plan.functions[static_cast<size_t>(entry.function)].steps;
+    std::vector<exe::Step> out;
+    std::vector<exe::Issue> flying;
+    const auto wait = [&](const exe::Issue& issue) {
+      exe::Step step;
+      step.body = exe::Wait{1, issue.token};
+      out.push_back(step);
+    };
+    for (exe::Step& step : steps) {
+      std::erase_if(flying, [&](const exe::Issue& issue) {
+        if (!touches(step, issue.memory)) return false;
+        wait(issue);
+        step.sync = true;  // The other workers have not waited.
+        return true;
+      });
+      out.push_back(step);
+      if (auto* issue = std::get_if<exe::Issue>(&out.back().body)) {
+        issue->queue = 1;
+        const exe::Issue copy = *issue;
+        if (waits == Waits::kAtOnce) {
+          wait(copy);
+        } else {
+          flying.push_back(copy);
+        }
+      }
+    }
+    for (const exe::Issue& issue : flying) wait(issue);
+    steps = std::move(out);
+  }
+  return plan;
+}
+
+TEST(IoQueue, GivesTheBitsOfTheComputeQueue) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  constexpr int64_t kEntries = 5;
+  const TensorSpec spec = f32_spec({40, 500});
+  const H2dStream in = ir.h2d_stream(spec, "in");
+  const D2hStream out = ir.d2h_stream(spec, "out");
+  Tensor carried = main.host_load(in);
+  for (int64_t i = 1; i < kEntries; ++i) {
+    const Tensor next = main.host_load(in);
+    main.host_store(out, carried);
+    carried = ops::tanh(carried + next);
+  }
+  main.host_store(out, carried);
+  HostTensor entries(f32_spec({kEntries, 40, 500}));
+  for (size_t i = 0; i < entries.as<float>().size(); ++i)
+    entries.as<float>()[i] = random_unit(Seed{1, 1}, i) - 0.5f;
+  Session session(ir, {.device = cpu_device({.threads = 1})});
+  const HostTensors want = session.run({{in, entries}});
+
+  for (const Waits waits : {Waits::kAtOnce, Waits::kBeforeUse}) {
+    for (const int threads : {1, 3}) {
+      const Session planned(ir, {.device = cpu_device({.threads = threads})});
+      const exe::Executable plan = on_io_queue(planned.executable(), waits);
+      const auto violations = exe::check(plan);
+      ASSERT_TRUE(violations.empty()) << violations[0].rule << ": " << violations[0].message;
+      runtime::Executor executor(plan, {cpu::make_device()},
+                                 {.threads = threads, .usable_cores = 1});
+      runtime::HostStreams streams(plan);
+      HostTensor result(want[out].spec());
+      streams.bind(in.id, entries.bytes().data());
+      streams.bind(out.id, result.bytes().data());
+      const exe::Program& program = executor.executable().program("main");
+      for (int i = 0; i < 10; ++i) {
+        std::fill(result.bytes().begin(), result.bytes().end(), std::byte{0xff});
+        executor.run(program, streams);
+        ASSERT_TRUE(result.same_bits(want[out])) << threads << " threads";
+      }
+      for (uint64_t seed = 0; seed < 10; ++seed) {
+        std::fill(result.bytes().begin(), result.bytes().end(), std::byte{0xff});
+        executor.run_interleaved(program, streams, seed);
+        ASSERT_TRUE(result.same_bits(want[out])) << "seed " << seed;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -5,7 +5,8 @@ usage: bench/mlp_vs_pytorch.py SLUICE [--python PYTHON] [--rounds N]
 
 PyTorch runs in a process of its own in its best configuration on Debian: OPENBLAS_CORETYPE=SkylakeX where the machine
 has AVX-512, memory kept by malloc, denormals flushed. Rounds alternate between the two programs; the table shows
-medians over rounds of the median microseconds a step. PYTHON needs torch; without it only Sluice's column is filled.
+medians over rounds of the median microseconds a step. PYTHON needs torch (Debian: python3-torch with libopenblas0-openmp,
+without which it is several times slower); without it only Sluice's column is filled.
 """
 import argparse
 import json

@@ -266,7 +266,7 @@ class Signals(CliTest):
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         seen = ""
-        while "samples/s" not in seen:  # The first line of progress: steps are running.
+        while "steps an epoch" not in seen:  # The line before the first step.
             line = process.stderr.readline()
             self.assertNotEqual(line, "", f"the run ended: {seen}")
             seen += line

@@ -232,7 +232,8 @@ class Compiler : public GlobalAddresses {
     for (const bool u : used) memo += u ? '1' : '0';
     const auto found = functions_.find(memo);
     if (found != functions_.end()) return found->second;
-    Body body = functionalise(ir_.graph(graph), facts_, globals_);
+    Body body = functionalise(ir_.graph(graph), facts_, globals_,
+                              loop_body ? GraphRole::kLoopBody : GraphRole::kFunction);
     for (size_t r = 0; r < used.size(); ++r) {
       if (!used[r]) body.results[r] = kNone;
     }

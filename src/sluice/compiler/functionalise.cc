@@ -32,10 +32,11 @@ struct Written {
 
 class Functionaliser {
  public:
-  Functionaliser(const Graph& graph, const FactTable& facts, Globals& globals)
+  Functionaliser(const Graph& graph, const FactTable& facts, Globals& globals, GraphRole role)
       : graph_(graph),
         facts_(facts),
         globals_(globals),
+        carried_(role == GraphRole::kLoopBody ? graph.output_ids().size() : 0),
         current_(static_cast<size_t>(graph.storage_count()), kNone) {}
 
   Body run() {
@@ -47,7 +48,12 @@ class Functionaliser {
     for (const TensorId t : graph_.output_ids()) body_.results.push_back(read(t));
     for (size_t i = 0; i < body_.params.size(); ++i) {
       if (!facts_[graph_.id()].writes_input[i]) continue;
-      body_.params[i].out = current(graph_.input_ids()[i]);
+      const ValueIndex last = current(graph_.input_ids()[i]);
+      if (is_carried(i)) {
+        body_.results.push_back(last);
+      } else {
+        body_.params[i].out = last;
+      }
     }
     for (TensorId t = 0; t < graph_.tensor_count(); ++t) {
       const TensorInfo& info = graph_.info(t);
@@ -59,6 +65,11 @@ class Functionaliser {
   }
 
  private:
+  // Inputs of a loop's body: iteration, keep-going, the carried values, the invariants.
+  bool is_carried(size_t input) const {
+    return input >= kLoopInputs && input < kLoopInputs + carried_;
+  }
+
   ValueIndex& current(TensorId t) { return current_[static_cast<size_t>(graph_.info(t).storage)]; }
 
   std::string qualified(const std::string& name) const {
@@ -118,11 +129,11 @@ class Functionaliser {
   ValueIndex writable(TensorId t, const Op& op) {
     const ValueIndex v = read(t);
     const BodyValue& value = body_.value(v);
+    const auto input = static_cast<size_t>(value.index);
     const bool own = value.source == BodyValue::Source::kNode ||
                      value.source == BodyValue::Source::kVariable ||
-                     (value.source == BodyValue::Source::kParam &&
-                      graph_.info(graph_.input_ids()[static_cast<size_t>(value.index)]).pass ==
-                          Pass::kByReference);
+                     (value.source == BodyValue::Source::kParam && !is_carried(input) &&
+                      graph_.info(graph_.input_ids()[input]).pass == Pass::kByReference);
     if (own) return v;
     const ValueIndex copy = add_copy(op, v);
     current(t) = copy;
@@ -220,13 +231,14 @@ class Functionaliser {
   void call(const Op& op) {
     Node node = begin(op);
     node.callees = op.callees;
-    size_t skipped = 0;  // Inputs of the callee that the op has no operand for.
+    size_t skipped = 0;        // Inputs of the callee that the op has no operand for.
+    std::vector<size_t> left;  // Carried operands by reference: the loop leaves its last in them.
     if (op.def == &builtin::loop()) {
       const auto options = from_attrs<builtin::LoopOptions>(op.attrs);
       node.kind = Node::Kind::kLoop;
       node.trips = options.trips;
       node.carried = static_cast<int32_t>(options.carried);
-      skipped = 2;
+      skipped = kLoopInputs;
     } else if (op.def == &builtin::branch()) {
       node.kind = Node::Kind::kBranch;
       node.then_inputs = static_cast<int32_t>(from_attrs<builtin::IfOptions>(op.attrs).then_inputs);
@@ -240,6 +252,7 @@ class Functionaliser {
       const bool writes = by_reference && facts_[op.callees[0]].writes_input[skipped + i];
       const bool carried = static_cast<int32_t>(i) < node.carried;
       if (writes && !carried) node.updated.push_back(static_cast<int32_t>(i));
+      if (writes && carried) left.push_back(i);
       node.inputs.push_back(writes && !carried ? writable(t, op) : read(t));
       node.in_specs.push_back(graph_.spec(t));
     }
@@ -247,6 +260,13 @@ class Functionaliser {
     for (const TensorId t : op.outputs) {
       node.outputs.push_back(add_version(t, 0));
       node.out_specs.push_back(graph_.spec(t));
+    }
+    for (const size_t i : left) {
+      const TensorSpec& spec = graph_.spec(op.inputs[i].tensor);
+      node.outputs.push_back(
+          body_.add({qualified(graph_.info(op.inputs[i].tensor).name) + "'left",
+                     op.inputs[i].new_version, spec, BodyValue::Source::kNode, -1}));
+      node.out_specs.push_back(spec);
     }
     node.results = static_cast<int32_t>(node.outputs.size());
     for (const int32_t i : node.updated) {
@@ -256,7 +276,19 @@ class Functionaliser {
       node.outputs.push_back(add_version(o.tensor, o.new_version));
       node.out_specs.push_back(graph_.spec(o.tensor));
     }
+    const std::vector<ValueIndex> outputs = node.outputs;
     body_.nodes.push_back(std::move(node));
+    for (size_t k = 0; k < left.size(); ++k)
+      overwrite(op, op.inputs[left[k]], outputs[op.outputs.size() + k]);
+  }
+
+  // Copies a value into the storage of an operand.
+  void overwrite(const Op& op, const Operand& target, ValueIndex from) {
+    const ValueIndex into = writable(target.tensor, op);
+    add_copy(op, from);
+    Node& copy = body_.nodes.back();
+    copy.ties = {{0, into}};
+    copy.outputs = {add_version(target.tensor, target.new_version)};
   }
 
   // An argument by value that the callee also gets by reference, and writes, is copied.
@@ -283,17 +315,20 @@ class Functionaliser {
     }
   }
 
+  static constexpr size_t kLoopInputs = 2;  // Inputs of a loop's body before the carried ones.
+
   const Graph& graph_;
   const FactTable& facts_;
   Globals& globals_;
+  size_t carried_;
   Body body_;
   std::vector<ValueIndex> current_;
 };
 
 }  // namespace
 
-Body functionalise(const Graph& graph, const FactTable& facts, Globals& globals) {
-  return Functionaliser(graph, facts, globals).run();
+Body functionalise(const Graph& graph, const FactTable& facts, Globals& globals, GraphRole role) {
+  return Functionaliser(graph, facts, globals, role).run();
 }
 
 }  // namespace sluice::compiler

@@ -30,8 +30,13 @@ struct Globals {
   std::unordered_map<const HostTensor*, int32_t> constant_index_;
 };
 
+/// What a graph is used as.
+enum class GraphRole : uint8_t { kFunction, kLoopBody };
+
 /// The body of a graph. Before: handles name storage and ops write into it. After: each version is a value, an updating
-/// node's output is tied to what it overwrites, a by-value input that the graph writes is copied first.
-Body functionalise(const Graph& graph, const FactTable& facts, Globals& globals);
+/// node's output is tied to what it overwrites, a by-value input that the graph writes is copied first. The body of a
+/// loop returns, after the carried values, what it made of each carried input that is by reference.
+Body functionalise(const Graph& graph, const FactTable& facts, Globals& globals,
+                   GraphRole role = GraphRole::kFunction);
 
 }  // namespace sluice::compiler

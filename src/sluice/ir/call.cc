@@ -125,12 +125,13 @@ CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs,
                             const TensorMap& named, std::source_location where) {
   Arguments a = match_inputs(parent, graph, inputs, named, "call", where);
   Results r = results_of(graph);
+  const size_t at = parent.ops().size();
   parent.emit(builtin::call(), a.tensors, {},
               {.callees = {graph.id()},
                .modes = std::move(a.modes),
                .outputs = std::move(r.specs),
                .output_names = std::move(r.names)});
-  return {parent, parent.ops().back().id};
+  return {parent, parent.ops()[at].id};
 }
 
 Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap& named,
@@ -152,9 +153,6 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
     require(in.shape == out.shape && in.dtype == out.dtype,
             "repeat: output {} of graph {} is {}, the input it feeds is {}", k, graph.name(),
             to_string(out), to_string(in));
-    require(graph.info(ids[k]).pass == Pass::kByValue,
-            "repeat: input '{}' of graph {} is carried, so it cannot be by reference",
-            graph.info(ids[k]).name, graph.name());
   }
   const bool counts = options.iteration.valid();
   if (counts) {
@@ -197,6 +195,7 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
     a.modes.erase(a.modes.begin() + at);
   }
   Results r = results_of(graph);
+  const size_t at = parent.ops().size();
   parent.emit(
       builtin::loop(), a.tensors,
       to_attrs(builtin::LoopOptions{.trips = trips, .carried = static_cast<int64_t>(carried)}),
@@ -204,7 +203,7 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
        .modes = std::move(a.modes),
        .outputs = std::move(r.specs),
        .output_names = std::move(r.names)});
-  return {parent, parent.ops().back().id};
+  return {parent, parent.ops()[at].id};
 }
 
 Tensors repeat(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,

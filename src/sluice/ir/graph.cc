@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/ir.h"
@@ -181,6 +182,7 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   Op op;
   std::vector<TensorSpec> in_specs;
   std::vector<TensorSpec> out_specs;
+  const std::vector<int32_t> ties = mirrored();
   try {
     for (const TensorArg& t : inputs) check_operand(t.tensor, def.name);
     const size_t least = def.inputs.size() - (def.variadic ? 1 : 0);
@@ -199,9 +201,14 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
         require(target.kind != TensorKind::kConstant, "{}: constant '{}' cannot be written",
                 def.name, target.name);
         for (size_t j = 0; j < i; ++j) {
-          const bool same = info(op.inputs[j].tensor).storage == target.storage;
-          require(!(same && op.inputs[j].mode != Mode::kRead), "{}: two operands write '{}'",
-                  def.name, target.name);
+          const TensorInfo& other = info(op.inputs[j].tensor);
+          if (op.inputs[j].mode == Mode::kRead) continue;
+          require(other.storage != target.storage, "{}: two operands write '{}'", def.name,
+                  target.name);
+          require(ties.empty() || ties[static_cast<size_t>(other.storage)] !=
+                                      ties[static_cast<size_t>(target.storage)],
+                  "{}: two operands write '{}' and '{}', which show the same elements", def.name,
+                  other.name, target.name);
         }
         operand.new_version = operand.version + 1;
       }
@@ -252,7 +259,69 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   }
   op_index_.emplace(op.id, static_cast<int64_t>(ops_.size()));
   ops_.push_back(std::move(op));
-  return handles(ops_.back().outputs);
+  const Tensors outputs = handles(ops_.back().outputs);
+  if (!mirrors_.empty() && !settling_) settle_mirrors(Op(ops_.back()));
+  return outputs;
+}
+
+void Graph::keep_in_step(Mirror mirror) {
+  check_operand(mirror.view, "keep_in_step");
+  for (const Tensor& source : mirror.sources) check_operand(source, "keep_in_step");
+  mirrors_.push_back(std::move(mirror));
+}
+
+std::vector<int32_t> Graph::mirrored() const {
+  if (mirrors_.empty()) return {};
+  std::vector<int32_t> least(storages_.size());
+  std::iota(least.begin(), least.end(), 0);
+  const auto find = [&](int32_t s) {
+    while (least[static_cast<size_t>(s)] != s) s = least[static_cast<size_t>(s)];
+    return s;
+  };
+  for (const Mirror& m : mirrors_) {
+    for (const Tensor& source : m.sources) {
+      const auto [low, high] =
+          std::minmax({find(info(source).storage), find(info(m.view).storage)});
+      least[static_cast<size_t>(high)] = low;
+    }
+  }
+  for (size_t s = 0; s < least.size(); ++s) least[s] = find(static_cast<int32_t>(s));
+  return least;
+}
+
+// What a view was given goes back to its sources, latest views first, for they may show earlier ones; then all views of
+// what has changed show it. A view that was written needs no refreshing where each view on the way has one source:
+// then its elements came to the sources unchanged.
+void Graph::settle_mirrors(const Op& op) {
+  std::vector<bool> changed(storages_.size(), false);
+  const auto has_changed = [&](const Tensor& t) {
+    return static_cast<bool>(changed[static_cast<size_t>(info(t).storage)]);
+  };
+  const auto change = [&](const Tensor& t) {
+    changed[static_cast<size_t>(info(t).storage)] = true;
+  };
+  for (const Operand& o : op.inputs) {
+    if (o.new_version >= 0) change(handle(o.tensor));
+  }
+  settling_ = true;
+  const std::vector<Mirror> mirrors = mirrors_;
+  std::vector<bool> written(mirrors.size(), false);
+  bool unchanged_on_the_way = true;
+  for (size_t i = mirrors.size(); i-- > 0;) {
+    if (!has_changed(mirrors[i].view)) continue;
+    mirrors[i].write_back();
+    for (const Tensor& source : mirrors[i].sources) change(source);
+    written[i] = true;
+    unchanged_on_the_way = unchanged_on_the_way && mirrors[i].sources.size() == 1;
+  }
+  for (size_t i = 0; i < mirrors.size(); ++i) {
+    const auto& sources = mirrors[i].sources;
+    if (!std::any_of(sources.begin(), sources.end(), has_changed)) continue;
+    if (written[i] && unchanged_on_the_way) continue;
+    mirrors[i].refresh();
+    change(mirrors[i].view);
+  }
+  settling_ = false;
 }
 
 Tensor Graph::host_load(const H2dStream& stream, std::string name) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -117,6 +118,18 @@ class Graph {
   Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
                EmitOptions options = {});
 
+  /// A tensor with bytes of its own that shows elements of others, in another order or not all of them. The functions
+  /// append the ops that make either side what the other is.
+  struct Mirror {
+    Tensor view;
+    Tensors sources;
+    std::function<void()> refresh;     ///< Writes the sources' elements into the view.
+    std::function<void()> write_back;  ///< Writes the view's elements into the sources.
+  };
+  /// From now on every op that writes one side of the mirror is followed by the ops that bring the other side up to
+  /// date, so that all handles see what was written. An op that writes both sides is refused.
+  void keep_in_step(Mirror mirror);
+
   /// While alive, ops made in this graph carry `scope` in their module path.
   class Scope {
    public:
@@ -170,6 +183,9 @@ class Graph {
   std::string unique_name(std::string name);
   void check_operand(const Tensor& t, std::string_view what) const;
   int64_t next_order(Effect::Kind kind, int32_t id);
+  void settle_mirrors(const Op& op);
+  /// For each storage, the least storage that mirrors tie it to.
+  std::vector<int32_t> mirrored() const;
 
   IrState* ir_;
   GraphId id_;
@@ -186,6 +202,8 @@ class Graph {
   std::unordered_map<OpId, int64_t> op_index_;
   std::string scope_;
   int device_ = kInheritDevice;
+  std::vector<Mirror> mirrors_;
+  bool settling_ = false;
 };
 
 }  // namespace sluice

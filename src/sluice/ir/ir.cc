@@ -71,6 +71,8 @@ ReplicaGrouping Ir::replica_grouping(int stride, int size) const {
 Tensor Ir::share_variable(const Tensor& from, Graph& to) {
   const TensorInfo& info = from.graph().info(from);
   require(info.kind == TensorKind::kVariable, "share_variable: '{}' is not a variable", info.name);
+  require(from.graph().ir().id() == id() && to.ir().id() == id(),
+          "share_variable: '{}' and graph {} must both be of this Ir", info.name, to.name());
   const Tensor shared = to.variable(info.spec, *info.variable, info.name);
   to.tensors_[static_cast<size_t>(shared.id())].variable = info.variable;
   return shared;

@@ -64,7 +64,9 @@ class Ir {
   Graph& create_graph(const std::string& name, Body&& body, const Inputs&... inputs) {
     Graph& graph = create_empty_graph(name);
     int position = 0;
-    auto make = [&](const auto& input) { return make_input(graph, input, position++); };
+    [[maybe_unused]] auto make = [&](const auto& input) {
+      return make_input(graph, input, position++);
+    };
     std::tuple handles{make(inputs)...};
     auto run = [&](auto&&... tensors) { return body(graph, tensors...); };
     if constexpr (std::is_void_v<decltype(std::apply(run, handles))>) {

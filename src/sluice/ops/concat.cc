@@ -17,12 +17,12 @@ int axis_of(const OpView& op, int64_t axis) {
 }
 
 std::vector<TensorSpec> infer_concat(const OpView& op) {
-  require(op.inputs() >= 1, "concat (C1): no operands");
+  const std::string& name = op.def().name;
+  require(op.inputs() >= 1, "{} (C1): no operands", name);
   for (int i = 0; i < op.inputs(); ++i) {
-    require_device_dtype(op.input(i), "concat (C1): x");
-    require(op.input(i).dtype == op.input(0).dtype,
-            "concat (C1): operand {} is {}, the first is {}", i, to_string(op.input(i)),
-            to_string(op.input(0)));
+    require_device_dtype(op.input(i), name + " (C1): x");
+    require(op.input(i).dtype == op.input(0).dtype, "{} (C1): operand {} is {}, the first is {}",
+            name, i, to_string(op.input(i)), to_string(op.input(0)));
   }
   const int axis = axis_of(op, op.options<ConcatOptions>().axis);
   Shape out = op.input(0).shape;
@@ -32,7 +32,7 @@ std::vector<TensorSpec> infer_concat(const OpView& op) {
     const int64_t length = ranks ? same_length[axis] : 0;
     if (ranks) same_length[axis] = out[axis];
     require(ranks && same_length == out,
-            "concat (C3): operand {} is {}, the first {}: they differ outside axis {}", i,
+            "{} (C3): operand {} is {}, the first {}: they differ outside axis {}", name, i,
             to_string(op.input(i).shape), to_string(op.input(0).shape), axis);
     out[axis] += length;
   }
@@ -113,39 +113,47 @@ void reference_split(const KernelArgs& k) {
   });
 }
 
+OpDef concat_like(const char* type, const char* name, const char* doc) {
+  OpDef d;
+  d.type = type;
+  d.name = name;
+  d.doc = std::string(doc) +
+          " (C1) There is at least one operand, all of one device dtype. (C2) The axis exists. "
+          "(C3) The operands have the same size on every other axis.";
+  d.inputs = {{"x"}};
+  d.variadic = true;
+  d.outputs = {"y"};
+  d.options = to_attrs(ConcatOptions{});
+  d.infer = infer_concat;
+  d.grad = grad_concat;
+  d.reference_float = reference_concat<float>;
+  d.reference_double = reference_concat<double>;
+  const auto along = [](int64_t axis) { return to_attrs(ConcatOptions{axis}); };
+  d.samples = {{.inputs = {f32_spec({2}), f32_spec({3}), f32_spec({1})}},
+               {.inputs = {f32_spec({2, 3}), f32_spec({2, 5})}, .options = along(-1)},
+               {.inputs = {f32_spec({2, 1, 3}), f32_spec({2, 4, 3})}, .options = along(1)},
+               {.inputs = {f32_spec({4})}},
+               {.inputs = {i32_spec({0, 2}), i32_spec({3, 2})}, .gradient = false}};
+  d.must_fail = {{"(C1)", {}, {}},
+                 {"(C1)", {f32_spec({2}), i32_spec({2})}, {}},
+                 {"(C2)", {f32_spec({2}), f32_spec({2})}, along(1)},
+                 {"(C2)", {f32_spec({}), f32_spec({})}, {}},
+                 {"(C3)", {f32_spec({2, 3}), f32_spec({2, 4})}, {}},
+                 {"(C3)", {f32_spec({2, 3}), f32_spec({2})}, {}}};
+  return d;
+}
+
 }  // namespace
 
 const OpDef& concat_def() {
-  static const OpDef def = [] {
-    OpDef d;
-    d.type = "Concat";
-    d.name = "concat";
-    d.doc =
-        "The operands one after another along an axis. (C1) There is at least one operand, all of "
-        "one device dtype. "
-        "(C2) The axis exists. (C3) The operands have the same size on every other axis.";
-    d.inputs = {{"x"}};
-    d.variadic = true;
-    d.outputs = {"y"};
-    d.options = to_attrs(ConcatOptions{});
-    d.infer = infer_concat;
-    d.grad = grad_concat;
-    d.reference_float = reference_concat<float>;
-    d.reference_double = reference_concat<double>;
-    const auto along = [](int64_t axis) { return to_attrs(ConcatOptions{axis}); };
-    d.samples = {{.inputs = {f32_spec({2}), f32_spec({3}), f32_spec({1})}},
-                 {.inputs = {f32_spec({2, 3}), f32_spec({2, 5})}, .options = along(-1)},
-                 {.inputs = {f32_spec({2, 1, 3}), f32_spec({2, 4, 3})}, .options = along(1)},
-                 {.inputs = {f32_spec({4})}},
-                 {.inputs = {i32_spec({0, 2}), i32_spec({3, 2})}, .gradient = false}};
-    d.must_fail = {{"(C1)", {}, {}},
-                   {"(C1)", {f32_spec({2}), i32_spec({2})}, {}},
-                   {"(C2)", {f32_spec({2}), f32_spec({2})}, along(1)},
-                   {"(C2)", {f32_spec({}), f32_spec({})}, {}},
-                   {"(C3)", {f32_spec({2, 3}), f32_spec({2, 4})}, {}},
-                   {"(C3)", {f32_spec({2, 3}), f32_spec({2})}, {}}};
-    return d;
-  }();
+  static const OpDef def =
+      concat_like("Concat", "concat", "The operands one after another along an axis.");
+  return def;
+}
+
+const OpDef& concat_in_place_def() {
+  static const OpDef def = concat_like("ConcatInplace", "concat_",
+                                       "concat as a view that is kept in step with the operands.");
   return def;
 }
 
@@ -186,6 +194,27 @@ Tensor concat(const std::vector<TensorArg>& ts, int64_t axis) {
   return emit_one(concat_def(), ts, ConcatOptions{axis});
 }
 
+Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis) {
+  const Tensor view = emit_one(concat_in_place_def(), ts, ConcatOptions{axis});
+  const int along = normalize_axis(axis, view.rank(), "concat_");
+  Tensors sources;
+  for (const TensorArg& t : ts) sources.push_back(t.tensor);
+  const auto refresh = [=] {
+    update_slice_(view, concat({sources.begin(), sources.end()}, along));
+  };
+  const auto write_back = [=] {
+    int64_t start = 0;
+    for (const Tensor& source : sources) {
+      const int64_t end = start + source.shape()[along];
+      update_slice_(source, slice(view, {start}, {end}, {}, {along}));
+      start = end;
+    }
+  };
+  view.graph().keep_in_step(
+      {.view = view, .sources = sources, .refresh = refresh, .write_back = write_back});
+  return view;
+}
+
 Tensors split(TensorArg t, int64_t parts, int64_t axis) {
   const int64_t length = t->shape()[normalize_axis(axis, t->rank(), "split")];
   require(parts >= 1 && length % parts == 0,
@@ -198,6 +227,8 @@ Tensors split(TensorArg t, const std::vector<int64_t>& sizes, int64_t axis) {
   return emit(split_def(), {t}, to_attrs(SplitOptions{.sizes = sizes, .axis = axis}));
 }
 
-std::vector<const OpDef*> concat_ops() { return {&concat_def(), &split_def()}; }
+std::vector<const OpDef*> concat_ops() {
+  return {&concat_def(), &concat_in_place_def(), &split_def()};
+}
 
 }  // namespace sluice::ops

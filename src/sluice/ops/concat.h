@@ -16,10 +16,13 @@ struct SplitOptions {
 };
 
 const OpDef& concat_def();
+const OpDef& concat_in_place_def();
 const OpDef& split_def();
 
 /// Joins one or more tensors that agree in all other axes. Error{kUsage} for none.
 Tensor concat(const std::vector<TensorArg>& ts, int64_t axis = 0);
+/// The same as another handle on the tensors: what is written to it is seen through them, and the other way round.
+Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis = 0);
 
 /// Cuts into `parts` equal parts; Error{kUsage} unless `parts` divides the axis.
 Tensors split(TensorArg t, int64_t parts, int64_t axis = 0);

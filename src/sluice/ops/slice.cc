@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/ops/basic.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/rules.h"
 
@@ -43,8 +44,9 @@ void check(const Shape& shape, const Options& o, std::string_view name) {
 std::vector<TensorSpec> infer(const OpView& op) {
   const TensorSpec& x = op.input(0);
   const auto o = op.options<SliceOptions>();
-  require_device_dtype(x, "slice (C1): x");
-  check(x.shape, o, "slice");
+  const std::string& name = op.def().name;
+  require_device_dtype(x, name + " (C1): x");
+  check(x.shape, o, name);
   return {{Shape(o.sizes), x.dtype, {}}};
 }
 
@@ -93,46 +95,91 @@ void reference_grad(const KernelArgs& k) {
     dx[static_cast<size_t>(to(static_cast<int64_t>(i)))] = grad[i];
 }
 
+std::vector<TensorSpec> infer_update(const OpView& op) {
+  const TensorSpec& t = op.input(0);
+  const TensorSpec& y = op.input(1);
+  const auto o = op.options<SliceOptions>();
+  require_device_dtype(t, "update_slice_ (C1): t");
+  require(t.dtype == y.dtype, "update_slice_ (C1): t is {}, y is {}", to_string(t), to_string(y));
+  check(t.shape, o, "update_slice_");
+  require(y.shape == Shape(o.sizes), "update_slice_ (C4): y is {}, the slice {}", to_string(y),
+          to_string(Shape(o.sizes)));
+  return {t};
+}
+
+Tensors grad_update(GradContext& g) {
+  const auto o = g.options<SliceOptions>();
+  const Tensor zeros = init(g.graph(), g.op().input(1));
+  return {g.needs(0) ? update_slice_(identity(g.grad(0)), zeros, o) : Tensor{},
+          g.needs(1) ? emit_one(slice_def(), {g.grad(0)}, o) : Tensor{}};
+}
+
+template <typename T>
+void reference_update(const KernelArgs& k) {
+  const StridedIndex to = places(k.in_shape(0), k.options<SliceOptions>());
+  visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
+    const auto old = k.in<E>(0);
+    const auto y = k.in<E>(1);
+    const auto t = k.out<E>(0);
+    if (old.data() != t.data()) std::copy(old.begin(), old.end(), t.begin());
+    for (size_t i = 0; i < y.size(); ++i)
+      t[static_cast<size_t>(to(static_cast<int64_t>(i)))] = y[i];
+  });
+}
+
 std::optional<int64_t> entry(const SliceBounds& list, size_t i) {
   return list.empty() ? std::nullopt : list[i];
+}
+
+SliceOptions whole(const Shape& shape) {
+  const auto rank = static_cast<size_t>(shape.rank());
+  return {std::vector<int64_t>(rank, 0), shape.dims(), std::vector<int64_t>(rank, 1)};
+}
+
+OpDef slice_like(const char* type, const char* name, const char* doc) {
+  OpDef d;
+  d.type = type;
+  d.name = name;
+  d.doc = std::string(doc) +
+          " (C1) x has a device dtype. (C2) Each list has an entry for each axis of x; a step is "
+          "1 or -1. (C3) The elements lie inside x.";
+  d.inputs = {{"x"}};
+  d.outputs = {"y"};
+  d.options = to_attrs(SliceOptions{});
+  d.infer = infer;
+  d.grad = grad;
+  d.reference_float = reference<float>;
+  d.reference_double = reference<double>;
+  const auto of = [](std::vector<int64_t> starts, std::vector<int64_t> sizes,
+                     std::vector<int64_t> steps) {
+    return to_attrs(SliceOptions{std::move(starts), std::move(sizes), std::move(steps)});
+  };
+  d.samples = {
+      {.inputs = {f32_spec({7})}, .options = of({2}, {3}, {1})},
+      {.inputs = {f32_spec({4, 5})}, .options = of({3, 1}, {4, 3}, {-1, 1})},
+      {.inputs = {f32_spec({})}},
+      {.inputs = {i32_spec({3, 2})}, .options = of({1, 0}, {0, 2}, {1, 1}), .gradient = false}};
+  d.must_fail = {{"(C1)", {{{4}, f64, {}}}, of({0}, {1}, {1})},
+                 {"(C2)", {f32_spec({4, 2})}, of({0}, {1}, {1})},
+                 {"(C2)", {f32_spec({4})}, of({0}, {1}, {2})},
+                 {"(C3)", {f32_spec({4})}, of({2}, {3}, {1})},
+                 {"(C3)", {f32_spec({4})}, of({1}, {3}, {-1})},
+                 {"(C3)", {f32_spec({4})}, of({-1}, {1}, {1})}};
+  return d;
 }
 
 }  // namespace
 
 const OpDef& slice_def() {
-  static const OpDef def = [] {
-    OpDef d;
-    d.type = "Slice";
-    d.name = "slice";
-    d.doc =
-        "From each axis, sizes[a] elements from starts[a] on, forwards or backwards. (C1) x has a "
-        "device dtype. (C2) "
-        "Each list has an entry for each axis of x; a step is 1 or -1. (C3) The elements lie "
-        "inside x.";
-    d.inputs = {{"x"}};
-    d.outputs = {"y"};
-    d.options = to_attrs(SliceOptions{});
-    d.infer = infer;
-    d.grad = grad;
-    d.reference_float = reference<float>;
-    d.reference_double = reference<double>;
-    const auto of = [](std::vector<int64_t> starts, std::vector<int64_t> sizes,
-                       std::vector<int64_t> steps) {
-      return to_attrs(SliceOptions{std::move(starts), std::move(sizes), std::move(steps)});
-    };
-    d.samples = {
-        {.inputs = {f32_spec({7})}, .options = of({2}, {3}, {1})},
-        {.inputs = {f32_spec({4, 5})}, .options = of({3, 1}, {4, 3}, {-1, 1})},
-        {.inputs = {f32_spec({})}},
-        {.inputs = {i32_spec({3, 2})}, .options = of({1, 0}, {0, 2}, {1, 1}), .gradient = false}};
-    d.must_fail = {{"(C1)", {{{4}, f64, {}}}, of({0}, {1}, {1})},
-                   {"(C2)", {f32_spec({4, 2})}, of({0}, {1}, {1})},
-                   {"(C2)", {f32_spec({4})}, of({0}, {1}, {2})},
-                   {"(C3)", {f32_spec({4})}, of({2}, {3}, {1})},
-                   {"(C3)", {f32_spec({4})}, of({1}, {3}, {-1})},
-                   {"(C3)", {f32_spec({4})}, of({-1}, {1}, {1})}};
-    return d;
-  }();
+  static const OpDef def =
+      slice_like("Slice", "slice",
+                 "From each axis, sizes[a] elements from starts[a] on, forwards or backwards.");
+  return def;
+}
+
+const OpDef& slice_in_place_def() {
+  static const OpDef def =
+      slice_like("SliceInplace", "slice_", "slice as a view that is kept in step with x.");
   return def;
 }
 
@@ -170,8 +217,50 @@ const OpDef& slice_grad_def() {
   return def;
 }
 
-Tensor slice(TensorArg t, const SliceBounds& start, const SliceBounds& stop,
-             const SliceBounds& step, const std::vector<int64_t>& axes) {
+const OpDef& update_slice_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "SliceUpdateInplace";
+    d.name = "update_slice_";
+    d.doc =
+        "t with y in place of the elements that slice takes with the same options, in t's storage. "
+        "(C1) t and y have one device dtype. (C2) Each list has an entry for each axis of t; a "
+        "step "
+        "is 1 or -1. (C3) The elements lie inside t. (C4) y has the slice's shape.";
+    d.inputs = {{"t", Mode::kUpdate}, {"y"}};
+    d.outputs = {"t"};
+    d.options = to_attrs(SliceOptions{});
+    d.aliases = {{0, 0}};
+    d.may_coincide = {{0, 0}};
+    d.infer = infer_update;
+    d.grad = grad_update;
+    d.reference_float = reference_update<float>;
+    d.reference_double = reference_update<double>;
+    const auto of = [](std::vector<int64_t> starts, std::vector<int64_t> sizes,
+                       std::vector<int64_t> steps) {
+      return to_attrs(SliceOptions{std::move(starts), std::move(sizes), std::move(steps)});
+    };
+    d.samples = {
+        {.inputs = {f32_spec({7}), f32_spec({3})}, .options = of({2}, {3}, {1})},
+        {.inputs = {f32_spec({4, 5}), f32_spec({4, 3})}, .options = of({3, 1}, {4, 3}, {-1, 1})},
+        {.inputs = {f32_spec({}), f32_spec({})}},
+        {.inputs = {i32_spec({3}), i32_spec({1})},
+         .options = of({1}, {1}, {1}),
+         .gradient = false}};
+    d.must_fail = {{"(C1)", {f32_spec({4}), i32_spec({1})}, of({0}, {1}, {1})},
+                   {"(C2)", {f32_spec({4}), f32_spec({1})}, of({0}, {1}, {2})},
+                   {"(C3)", {f32_spec({4}), f32_spec({3})}, of({2}, {3}, {1})},
+                   {"(C4)", {f32_spec({4}), f32_spec({2})}, of({2}, {1}, {1})}};
+    return d;
+  }();
+  return def;
+}
+
+namespace {
+
+/// The options of numpy's bounds; nothing if they name no bound and no step.
+std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const SliceBounds& stop,
+                                    const SliceBounds& step, const std::vector<int64_t>& axes) {
   size_t count = axes.size();
   for (const SliceBounds* list : {&start, &stop, &step}) {
     if (count == 0) count = list->size();
@@ -181,10 +270,9 @@ Tensor slice(TensorArg t, const SliceBounds& start, const SliceBounds& stop,
   const int rank = t->rank();
   require(count <= static_cast<size_t>(rank), "slice: {} entries for the {} axes of {}", count,
           rank, to_string(t->shape()));
-  SliceOptions o{std::vector<int64_t>(static_cast<size_t>(rank), 0), t->shape().dims(),
-                 std::vector<int64_t>(static_cast<size_t>(rank), 1)};
+  SliceOptions o = whole(t->shape());
   std::vector<bool> seen(static_cast<size_t>(rank));
-  bool whole = true;
+  bool bounded = false;
   for (size_t i = 0; i < count; ++i) {
     const int axis = axes.empty() ? static_cast<int>(i) : normalize_axis(axes[i], rank, "slice");
     const auto a = static_cast<size_t>(axis);
@@ -193,7 +281,7 @@ Tensor slice(TensorArg t, const SliceBounds& start, const SliceBounds& stop,
     const auto from = entry(start, i);
     const auto to = entry(stop, i);
     const auto by = entry(step, i);
-    whole = whole && !from.has_value() && !to.has_value() && !by.has_value();
+    bounded = bounded || from.has_value() || to.has_value() || by.has_value();
     o.steps[a] = by.value_or(1);
     require(o.steps[a] == 1 || o.steps[a] == -1, "slice: step {} is not 1 or -1", o.steps[a]);
     const int64_t dim = t->shape()[axis];
@@ -210,9 +298,38 @@ Tensor slice(TensorArg t, const SliceBounds& start, const SliceBounds& stop,
     o.sizes[a] = std::max<int64_t>(0, forward ? last - first : first - last);
     o.starts[a] = o.sizes[a] == 0 ? 0 : first;
   }
-  return whole ? t.tensor : emit_one(slice_def(), {t}, o);
+  return bounded ? std::optional(o) : std::nullopt;
 }
 
-std::vector<const OpDef*> slice_ops() { return {&slice_def(), &slice_grad_def()}; }
+}  // namespace
+
+Tensor slice(TensorArg t, const SliceBounds& start, const SliceBounds& stop,
+             const SliceBounds& step, const std::vector<int64_t>& axes) {
+  const auto o = resolve(t, start, stop, step, axes);
+  return o.has_value() ? emit_one(slice_def(), {t}, *o) : t.tensor;
+}
+
+Tensor slice_(TensorArg t, const SliceBounds& start, const SliceBounds& stop,
+              const SliceBounds& step, const std::vector<int64_t>& axes) {
+  const auto o = resolve(t, start, stop, step, axes);
+  if (!o.has_value()) return t.tensor;
+  const Tensor view = emit_one(slice_in_place_def(), {t}, *o);
+  const Tensor source = t.tensor;
+  source.graph().keep_in_step(
+      {.view = view,
+       .sources = {source},
+       .refresh = [=] { update_slice_(view, emit_one(slice_def(), {source}, *o)); },
+       .write_back = [=] { update_slice_(source, view, *o); }});
+  return view;
+}
+
+Tensor update_slice_(TensorArg t, TensorArg y, const SliceOptions& options) {
+  return emit_one(update_slice_def(), {t, y}, options);
+}
+Tensor update_slice_(TensorArg t, TensorArg y) { return update_slice_(t, y, whole(t->shape())); }
+
+std::vector<const OpDef*> slice_ops() {
+  return {&slice_def(), &slice_in_place_def(), &slice_grad_def(), &update_slice_def()};
+}
 
 }  // namespace sluice::ops

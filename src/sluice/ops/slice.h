@@ -26,7 +26,9 @@ struct SliceGradOptions {
 };
 
 const OpDef& slice_def();
+const OpDef& slice_in_place_def();
 const OpDef& slice_grad_def();
+const OpDef& update_slice_def();
 
 /// A bound of a slice; nothing means from the end where the slice starts, or to the other.
 using SliceBounds = std::vector<std::optional<int64_t>>;
@@ -38,5 +40,13 @@ using SliceBounds = std::vector<std::optional<int64_t>>;
 /// another step.
 Tensor slice(TensorArg t, const SliceBounds& start, const SliceBounds& stop = {},
              const SliceBounds& step = {}, const std::vector<int64_t>& axes = {});
+/// The same elements as another handle on t: what is written to one is seen through the other.
+Tensor slice_(TensorArg t, const SliceBounds& start, const SliceBounds& stop = {},
+              const SliceBounds& step = {}, const std::vector<int64_t>& axes = {});
+
+/// Writes y over the elements of t that the options name, which y has the shape of; returns t's new handle.
+Tensor update_slice_(TensorArg t, TensorArg y, const SliceOptions& options);
+/// Writes y, of t's shape, over all of t.
+Tensor update_slice_(TensorArg t, TensorArg y);
 
 }  // namespace sluice::ops

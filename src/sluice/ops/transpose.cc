@@ -2,13 +2,15 @@
 
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/rules.h"
+#include "sluice/ops/slice.h"
 
 namespace sluice::ops {
 namespace {
 
 std::vector<TensorSpec> infer(const OpView& op) {
   const TensorSpec& x = op.input(0);
-  require_device_dtype(x, "transpose (C1): x");
+  const std::string& name = op.def().name;
+  require_device_dtype(x, name + " (C1): x");
   const auto permutation = op.options<TransposeOptions>().permutation;
   bool valid = static_cast<int>(permutation.size()) == x.shape.rank();
   std::vector<bool> seen(permutation.size());
@@ -17,20 +19,22 @@ std::vector<TensorSpec> infer(const OpView& op) {
     valid = axis >= 0 && axis < x.shape.rank() && !seen[static_cast<size_t>(axis)];
     if (valid) seen[static_cast<size_t>(axis)] = true;
   }
-  require(valid, "transpose (C2): {} is not a permutation of the axes of {}",
+  require(valid, "{} (C2): {} is not a permutation of the axes of {}", name,
           to_string(Shape(permutation)), to_string(x.shape));
   std::vector<int64_t> dims;
   for (const int64_t axis : permutation) dims.push_back(x.shape[static_cast<int>(axis)]);
   return {{Shape(std::move(dims)), x.dtype, {}}};
 }
 
+std::vector<int64_t> inverse(const std::vector<int64_t>& permutation) {
+  std::vector<int64_t> result(permutation.size());
+  for (size_t i = 0; i < permutation.size(); ++i)
+    result[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
+  return result;
+}
+
 Tensors grad(GradContext& g) {
-  const auto permutation = g.options<TransposeOptions>().permutation;
-  std::vector<int64_t> inverse(permutation.size());
-  for (size_t i = 0; i < permutation.size(); ++i) {
-    inverse[static_cast<size_t>(permutation[i])] = static_cast<int64_t>(i);
-  }
-  return {transpose(g.grad(0), inverse)};
+  return {transpose(g.grad(0), inverse(g.options<TransposeOptions>().permutation))};
 }
 
 template <typename T>
@@ -49,54 +53,82 @@ void reference(const KernelArgs& k) {
   });
 }
 
+OpDef transpose_like(const char* type, const char* name, const char* doc) {
+  OpDef d;
+  d.type = type;
+  d.name = name;
+  d.doc = std::string(doc) +
+          " (C1) x has a device dtype. (C2) The permutation names each axis of x once.";
+  d.inputs = {{"x"}};
+  d.outputs = {"y"};
+  d.options = to_attrs(TransposeOptions{});
+  d.infer = infer;
+  d.grad = grad;
+  d.reference_float = reference<float>;
+  d.reference_double = reference<double>;
+  const auto by = [](std::vector<int64_t> permutation) {
+    return to_attrs(TransposeOptions{std::move(permutation)});
+  };
+  d.samples = {{.inputs = {f32_spec({3, 5})}, .options = by({1, 0})},
+               {.inputs = {f32_spec({2, 3, 4, 5})}, .options = by({2, 0, 3, 1})},
+               {.inputs = {f32_spec({})}},
+               {.inputs = {{{2, 3}, boolean, {}}}, .options = by({1, 0}), .gradient = false},
+               {.inputs = {f32_spec({0, 4})}, .options = by({1, 0}), .gradient = false}};
+  d.must_fail = {{"(C1)", {{{2, 3}, f64, {}}}, by({1, 0})},
+                 {"(C2)", {f32_spec({2, 3})}, by({0})},
+                 {"(C2)", {f32_spec({2, 3})}, by({1, 1})},
+                 {"(C2)", {f32_spec({2, 3})}, by({0, 2})}};
+  return d;
+}
+
+std::vector<int64_t> reversed_axes(const Tensor& t) {
+  std::vector<int64_t> axes;
+  for (int a = t.rank() - 1; a >= 0; --a) axes.push_back(a);
+  return axes;
+}
+
+std::vector<int64_t> normalized(const Tensor& t, const std::vector<int64_t>& permutation) {
+  std::vector<int64_t> axes;
+  for (const int64_t axis : permutation)
+    axes.push_back(normalize_axis(axis, t.rank(), "transpose"));
+  return axes;
+}
+
 }  // namespace
 
 const OpDef& transpose_def() {
-  static const OpDef def = [] {
-    OpDef d;
-    d.type = "Transpose";
-    d.name = "transpose";
-    d.doc =
-        "x with its axes permuted: axis i of the result is axis permutation[i] of x. (C1) x has a "
-        "device dtype. (C2) "
-        "The permutation names each axis of x once.";
-    d.inputs = {{"x"}};
-    d.outputs = {"y"};
-    d.options = to_attrs(TransposeOptions{});
-    d.infer = infer;
-    d.grad = grad;
-    d.reference_float = reference<float>;
-    d.reference_double = reference<double>;
-    const auto by = [](std::vector<int64_t> permutation) {
-      return to_attrs(TransposeOptions{std::move(permutation)});
-    };
-    d.samples = {{.inputs = {f32_spec({3, 5})}, .options = by({1, 0})},
-                 {.inputs = {f32_spec({2, 3, 4, 5})}, .options = by({2, 0, 3, 1})},
-                 {.inputs = {f32_spec({})}},
-                 {.inputs = {{{2, 3}, boolean, {}}}, .options = by({1, 0}), .gradient = false},
-                 {.inputs = {f32_spec({0, 4})}, .options = by({1, 0}), .gradient = false}};
-    d.must_fail = {{"(C1)", {{{2, 3}, f64, {}}}, by({1, 0})},
-                   {"(C2)", {f32_spec({2, 3})}, by({0})},
-                   {"(C2)", {f32_spec({2, 3})}, by({1, 1})},
-                   {"(C2)", {f32_spec({2, 3})}, by({0, 2})}};
-    return d;
-  }();
+  static const OpDef def =
+      transpose_like("Transpose", "transpose",
+                     "x with its axes permuted: axis i of the result is axis permutation[i] of x.");
   return def;
 }
 
-Tensor transpose(TensorArg t) {
-  std::vector<int64_t> reversed;
-  for (int a = t->rank() - 1; a >= 0; --a) reversed.push_back(a);
-  return emit_one(transpose_def(), {t}, TransposeOptions{std::move(reversed)});
+const OpDef& transpose_in_place_def() {
+  static const OpDef def = transpose_like("TransposeInplace", "transpose_",
+                                          "transpose as a view that is kept in step with x.");
+  return def;
 }
+
+Tensor transpose(TensorArg t) { return transpose(t, reversed_axes(t)); }
 
 Tensor transpose(TensorArg t, const std::vector<int64_t>& permutation) {
-  std::vector<int64_t> axes;
-  for (const int64_t axis : permutation)
-    axes.push_back(normalize_axis(axis, t->rank(), "transpose"));
-  return emit_one(transpose_def(), {t}, TransposeOptions{std::move(axes)});
+  return emit_one(transpose_def(), {t}, TransposeOptions{normalized(t, permutation)});
 }
 
-std::vector<const OpDef*> transpose_ops() { return {&transpose_def()}; }
+Tensor transpose_(TensorArg t) { return transpose_(t, reversed_axes(t)); }
+
+Tensor transpose_(TensorArg t, const std::vector<int64_t>& permutation) {
+  const std::vector<int64_t> axes = normalized(t, permutation);
+  const Tensor view = emit_one(transpose_in_place_def(), {t}, TransposeOptions{axes});
+  const Tensor source = t.tensor;
+  source.graph().keep_in_step(
+      {.view = view,
+       .sources = {source},
+       .refresh = [=] { update_slice_(view, transpose(source, axes)); },
+       .write_back = [=] { update_slice_(source, transpose(view, inverse(axes))); }});
+  return view;
+}
+
+std::vector<const OpDef*> transpose_ops() { return {&transpose_def(), &transpose_in_place_def()}; }
 
 }  // namespace sluice::ops

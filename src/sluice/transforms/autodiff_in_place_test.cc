@@ -5,6 +5,7 @@
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
+#include "sluice/ops/slice.h"
 #include "sluice/ops/transpose.h"
 #include "sluice/ops/updates.h"
 #include "sluice/transforms/gradient_check.h"
@@ -59,6 +60,22 @@ TEST(AutodiffInPlace, OpsThatReadWhatTheyOverwriteWorkOnACopy) {
   EXPECT_EQ(forward.ops().size(), ops_after);
   EXPECT_EQ(forward.outputs().size(), 4u);
   check_gradients(again, random_inputs(forward));
+}
+
+TEST(AutodiffInPlace, ThroughViewsOfParts) {
+  Ir ir;
+  Graph& forward = ir.create_graph(
+      "f",
+      [](Graph&, Tensor x, Tensor w) {
+        const Tensor y = x * x;
+        const Tensor turned = ops::transpose_(y);
+        ops::add_(ops::slice_(turned, {1}, {3}), w);
+        const Tensor joined = ops::concat_({y, ops::exp(x)});
+        ops::add_(y, x);
+        return ops::tanh(joined) + ops::sum(turned * turned);
+      },
+      f32_spec({2, 3}), f32_spec({2, 2}));
+  check_gradients(autodiff(forward), random_inputs(forward));
 }
 
 TEST(AutodiffInPlace, ByValueInputsKeepTheirFirstValue) {

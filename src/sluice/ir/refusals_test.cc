@@ -1,0 +1,351 @@
+// One row for each thing that this layer refuses: what the message says, with the names of what was found.
+
+#include <limits>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/ir/builtin.h"
+#include "sluice/ir/call.h"
+#include "sluice/ir/graph_editor.h"
+
+namespace sluice {
+namespace {
+
+TensorSpec bool_spec(Shape shape) { return {std::move(shape), boolean, {}}; }
+
+// A program with one graph f(x, y) -> x, and tensors to give it.
+class IrRefusals : public testing::Test {
+ protected:
+  Ir ir;
+  Ir other_ir;
+  Graph& main = ir.main_graph();
+  Graph& other = other_ir.main_graph();
+  Graph& f = ir.create_graph(
+      "f", [](Graph&, Tensor x, Tensor) { return x; }, f32_spec({2}), i32_spec({}));
+  Tensor x = f.inputs()[0];
+  Tensor y = f.inputs()[1];
+  Tensor v = main.variable(HostTensor(f32_spec({2})), "v");
+  Tensor n = main.variable(HostTensor(i32_spec({})), "n");
+  Tensor foreign = other.variable(HostTensor(f32_spec({2})), "foreign");
+};
+
+TEST_F(IrRefusals, Handles) {
+  Tensor gone;
+  {
+    Ir short_lived;
+    gone = short_lived.main_graph().scalar(1, f32);
+  }
+  expect_refused({
+      {"empty", [] { Tensor().name(); }, "tensor: the handle is empty"},
+      {"after its Ir", [&] { gone.name(); }, "tensor: its Ir no longer exists"},
+      {"axis", [&] { v.dim(1); }, "axis 1 is outside [-1, 1)"},
+  });
+}
+
+TEST_F(IrRefusals, Programs) {
+  expect_refused({
+      {"replication", [] { Ir none(0); }, "Ir: replication 0 is below 1"},
+      {"remote entries", [&] { ir.remote_buffer(f32_spec({2}), 0); },
+       "remote buffer: entries must be a positive integer, got 0"},
+      {"group size", [] { ReplicaGrouping::make(4, 1, 0); },
+       "replica grouping: size 0 is not in [1, 4]"},
+      {"group larger than all", [] { Ir(4).replica_grouping(1, 8); }, "size 8 is not in [1, 4]"},
+      {"stride", [] { ReplicaGrouping::make(4, -1, 2); }, "stride -1 is not in [1, 4]"},
+      {"tiling", [] { ReplicaGrouping::make(4, 1, 3); },
+       "replica grouping: stride 1 x size 3 does not tile 4 replicas"},
+      {"transpose", [] { (void)ReplicaGrouping::make(8, 2, 2).transpose(); },
+       "has no single stride"},
+      {"no variable", [&] { ir.share_variable(main.scalar(1, f32, "c"), ir.entry_graph("eval")); },
+       "share_variable: 'c' is not a variable"},
+      {"variable of another Ir", [&] { ir.share_variable(foreign, ir.entry_graph("eval")); },
+       "share_variable: 'foreign' and graph eval must both be of this Ir"},
+      {"variable for another Ir", [&] { ir.share_variable(v, other); },
+       "share_variable: 'v' and graph main must both be of this Ir"},
+  });
+}
+
+TEST_F(IrRefusals, Initializers) {
+  const auto fill = [](const Initializer& i, TensorSpec spec) { return [=] { i.evaluate(spec); }; };
+  const Initializer array = Initializer::array(HostTensor(f32_spec({3})));
+  expect_refused({
+      {"uniform", [] { Initializer::uniform(1, 0); }, "uniform: low 1 is above high 0"},
+      {"uniform of no number",
+       [] { Initializer::uniform(std::numeric_limits<double>::quiet_NaN(), 0); }, "low nan"},
+      {"offset", [] { Initializer::file("w.bin", -1); }, "initializer: file offset -1 is negative"},
+      {"shape", fill(array, f32_spec({4})),
+       "initializer: array is (3,) float32, the variable is (4,) float32"},
+      {"dtype", fill(array, i32_spec({3})), "the variable is (3,) int32"},
+      {"file", fill(Initializer::file("no/such.bin", 0), f32_spec({4})), "cannot open no/such.bin",
+       ErrorKind::kIo},
+      {"file that is too short", fill(Initializer::file("/dev/null", 4), f32_spec({4})),
+       "cannot read /dev/null: it ends at byte 4, 16 more were expected", ErrorKind::kIo},
+  });
+}
+
+TEST_F(IrRefusals, Tensors) {
+  const int64_t huge = int64_t{1} << 40;
+  expect_refused({
+      {"negative dimension",
+       [&] {
+         f.input(f32_spec({2, -1}), "a");
+       },
+       "tensor 'a': shape (2, -1) has a negative dimension"},
+      {"too large",
+       [&] {
+         f.input(f32_spec({huge, huge}), "a");
+       },
+       "exceeds 63 bits"},
+      {"input of an entry", [&] { main.input(f32_spec({2})); },
+       "graph main: an entry graph has no inputs; use a stream or a variable"},
+      {"variable elsewhere", [&] { f.variable(HostTensor(f32_spec({2})), "w"); },
+       "variable 'w': variables live in entry graphs, not in f_subgraph(0)"},
+      {"no op", [&] { (void)main.op(7); }, "graph main: there is no op 7"},
+      {"output of another graph", [&] { f.add_output(v); },
+       "output: tensor 'v' belongs to graph main, not to f_subgraph(0)"},
+      {"empty output", [&] { f.set_outputs({Tensor()}); }, "output: an operand is an empty handle"},
+      {"mirror of another graph",
+       [&] {
+         f.keep_in_step({x, {v}, [] {}, [] {}});
+       },
+       "keep_in_step: tensor 'v' belongs to graph main"},
+  });
+}
+
+TEST_F(IrRefusals, Operands) {
+  const auto emit = [&](const OpDef& def, const std::vector<TensorArg>& inputs) {
+    return [&main = main, &def, inputs] { main.emit(def, inputs, {}); };
+  };
+  expect_refused({
+      {"of another graph", emit(builtin::host_store(), {x}),
+       "host_store: tensor 'x' belongs to graph f_subgraph(0), not to main"},
+      {"of another Ir", emit(builtin::host_store(), {foreign}), "tensor 'foreign' belongs to"},
+      {"empty", emit(builtin::host_store(), {Tensor()}),
+       "host_store: an operand is an empty handle\n  while adding host_store at refusals_test.cc:"},
+      {"too few", emit(builtin::host_store(), {}), "host_store: needs 1 inputs, got 0"},
+      {"too many", emit(builtin::host_store(), {v, v}), "host_store: needs 1 inputs, got 2"},
+      {"at least", emit(builtin::remote_load(), {}), "remote_load: needs at least 1 inputs, got 0"},
+      {"a constant is written", emit(builtin::host_load(), {main.scalar(1, f32, "c")}),
+       "host_load: constant 'c' cannot be written"},
+  });
+  Graph& update = ir.create_empty_graph("update");
+  update.input(f32_spec({2}), "a", Pass::kByReference);
+  update.input(f32_spec({2}), "b", Pass::kByReference);
+  Tensor view = main.variable(HostTensor(f32_spec({2})), "view");
+  main.keep_in_step({view, {v}, [] {}, [] {}});
+  expect_refused({
+      {"written twice",
+       [&] {
+         ops::call(main, update, {v, v});
+       },
+       "two operands write 'v'"},
+      {"written twice by a view",
+       [&] {
+         ops::call(main, update, {v, view});
+       },
+       "two operands write 'v' and 'view', which show the same elements"},
+  });
+}
+
+TEST_F(IrRefusals, Streams) {
+  const H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
+  const D2hStream out = ir.d2h_stream(f32_spec({2}), "out");
+  expect_refused({
+      {"load of another Ir", [&] { other.host_load(in); },
+       "host_load: stream 'in' belongs to another Ir"},
+      {"store of another Ir", [&] { other.host_store(out, foreign); },
+       "host_store: stream 'out' belongs to another Ir"},
+      {"store of another spec", [&] { main.host_store(out, n); },
+       "host_store: tensor 'n' is () int32, stream 'out' takes (2,) float32"},
+      {"store of another graph's tensor", [&] { main.host_store(out, x); }, "belongs to graph f"},
+  });
+}
+
+TEST_F(IrRefusals, RemoteBuffers) {
+  const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}), 3);
+  const Tensor wide = main.variable(HostTensor(i32_spec({2})), "wide");
+  const Tensor f3 = main.variable(HostTensor(f32_spec({3})), "f3");
+  expect_refused({
+      {"load beyond", [&] { main.remote_load(buffer, 3); },
+       "remote buffer 1: entry 3 is outside its 3 entries"},
+      {"load below", [&] { main.remote_load(buffer, -1); }, "entry -1 is outside its 3 entries"},
+      {"store beyond", [&] { main.remote_store(buffer, 3, v); }, "entry 3 is outside"},
+      {"load by an array", [&] { main.remote_load(buffer, wide); },
+       "remote_load: entry must be a scalar int32 or uint32, got (2,) int32"},
+      {"load by a float", [&] { main.remote_load(buffer, main.scalar(0, f32)); }, "got () float32"},
+      {"store by a float", [&] { main.remote_store(buffer, main.scalar(0, f32), v); },
+       "remote_store: entry must be a scalar int32 or uint32, got () float32"},
+      {"store of another spec", [&] { main.remote_store(buffer, 0, f3); },
+       "Tensor 'f3' ((3,) float32) does not match buffer 1 ((2,) float32)"},
+      {"the same by a tensor", [&] { main.remote_store(buffer, n, f3); },
+       "Tensor 'f3' ((3,) float32) does not match buffer 1"},
+  });
+}
+
+TEST_F(IrRefusals, Calls) {
+  Graph& foreign_graph = other_ir.create_empty_graph("h");
+  expect_refused({
+      {"of another Ir", [&] { ops::call(main, foreign_graph, {}); },
+       "call: graph h_subgraph(0) belongs to another Ir"},
+      {"of an entry", [&] { ops::call(f, main, {}); },
+       "call: main is an entry graph and cannot be called"},
+      {"too many",
+       [&] {
+         ops::call(main, f, {v, n, n});
+       },
+       "call: 3 inputs given, graph f_subgraph(0) has 2"},
+      {"too few", [&] { ops::call(main, f, {v}); },
+       "Not enough inputs have been provided: graph f_subgraph(0) called in main has 2 inputs\n"
+       "  x <- v\n  x1 <- (missing)"},
+      {"named of another graph",
+       [&] {
+         ops::call(main, f, {v}, {{n, n}});
+       },
+       "call: 'n' is not a tensor of graph f_subgraph(0)"},
+      {"named by no input",
+       [&] {
+         ops::call(main, f, {v}, {{f.scalar(1, f32, "c"), n}});
+       },
+       "call: 'c' is not an input of graph f_subgraph(0)"},
+      {"twice",
+       [&] {
+         ops::call(main, f, {v, n}, {{y, n}});
+       },
+       "call: input 'x1' of graph f_subgraph(0) is given twice"},
+      {"tensor of another graph",
+       [&] {
+         ops::call(main, f, {v, y});
+       },
+       "call: tensor 'x1' belongs to graph f_subgraph(0), not to main"},
+      {"spec",
+       [&] {
+         ops::call(main, f, {n, n});
+       },
+       "call: input 'x' of graph f_subgraph(0) is (2,) float32, tensor 'n' is () int32"},
+  });
+}
+
+TEST_F(IrRefusals, CallSites) {
+  const Tensor unused = f.scalar(1, f32, "unused");
+  const CallSiteInfo site = ops::call_with_info(main, f, {v, n});
+  const std::string name = "call site Call.100: ";
+  expect_refused({
+      {"of another graph", [&] { site.graph_to_parent(v); },
+       name + "tensor 'v' does not belong to the called graph f_subgraph(0)"},
+      {"inside", [&] { site.graph_to_parent(unused); },
+       name + "tensor 'unused' is neither an input nor an output of f_subgraph(0)"},
+      {"no operand", [&] { site.parent_to_graph(site.output(0)); }, "is not one of its inputs"},
+      {"input", [&] { site.input(2); }, name + "there is no input 2"},
+      {"output", [&] { site.output(-1); }, name + "there is no output -1"},
+  });
+}
+
+TEST_F(IrRefusals, Loops) {
+  Graph& grows = ir.create_graph(
+      "grows",
+      [](Graph& g, Tensor a) {
+        return Tensors{a, g.scalar(0, f32)};
+      },
+      f32_spec({2}));
+  Graph& turns = ir.create_graph(
+      "turns", [](Graph&, Tensor, Tensor b) { return b; }, f32_spec({2}), i32_spec({}));
+  const auto repeat = [&](Graph& body, int64_t trips, Tensors inputs, Tensor iteration) {
+    return [=, &main = main, &body] {
+      ops::repeat(main, body, trips, inputs, {}, {.iteration = iteration});
+    };
+  };
+  expect_refused({
+      {"trips", repeat(f, -1, {v, n}, {}), "repeat: -1 iterations"},
+      {"more outputs", repeat(grows, 2, {v}, {}),
+       "repeat: graph grows_subgraph(1) has 2 outputs but only 1 inputs to carry them"},
+      {"another spec", repeat(turns, 2, {v, n}, {}),
+       "repeat: output 0 of graph turns_subgraph(2) is () int32, the input it feeds is (2,) "
+       "float32"},
+      {"iteration of another graph", repeat(f, 2, {v}, n),
+       "the iteration input must be a scalar int32 input of f_subgraph(0)"},
+      {"iteration that is no integer", repeat(f, 2, {v}, x),
+       "the iteration input must be a scalar int32 input of f_subgraph(0)"},
+      {"iteration that is no input", repeat(f, 2, {v}, f.scalar(0, i32)),
+       "the iteration input must be an input of f_subgraph(0) that is not carried"},
+      {"too many", repeat(f, 2, {v, n, n}, {}),
+       "repeat: 3 inputs given, graph f_subgraph(0) has 2"},
+      {"too few", repeat(f, 2, {v}, {}), "Not enough inputs have been provided"},
+      {"iteration given too", repeat(f, 2, {v, n}, y),
+       "input 'x1' of graph f_subgraph(0) is given"},
+      {"of another Ir", repeat(other_ir.create_empty_graph("h"), 2, {}, {}),
+       "belongs to another Ir"},
+  });
+  Graph& counts = ir.create_graph(
+      "counts", [](Graph&, Tensor a) { return a; }, i32_spec({}));
+  expect_refused({{"carried iteration", repeat(counts, 2, {n}, counts.inputs()[0]),
+                   "must be an input of counts_subgraph"}});
+
+  Graph& body = ir.create_graph(
+      "body", [](Graph&, Tensor a) { return a; }, f32_spec({2}));
+  ops::repeat(main, body, 2, {v});
+  Graph* wrapper = nullptr;
+  for (GraphId id = 0; id < ir.graph_count(); ++id) {
+    if (ir.graph(id).name().starts_with("body_subgraph(") &&
+        ir.graph(id).name().find("__loop_wrapper") != std::string::npos) {
+      wrapper = &ir.graph(id);
+    }
+  }
+  ASSERT_NE(wrapper, nullptr);
+  expect_refused({{"further outputs of a loop's body",
+                   [&] { GraphEditor(*wrapper).append_outputs(wrapper->outputs()); },
+                   "in graph main: it cannot get further outputs"}});
+}
+
+TEST_F(IrRefusals, Conditionals) {
+  const Tensor yes = main.variable(HostTensor(bool_spec({})), "yes");
+  const Tensor many = main.variable(HostTensor(bool_spec({2})), "many");
+  Graph& none = ir.create_empty_graph("none");
+  Graph& ints = ir.create_graph(
+      "ints", [](Graph&, Tensor a) { return a; }, i32_spec({}));
+  Graph& by_reference = ir.create_graph(
+      "by_reference", [](Graph&, Tensor a) { return a; },
+      NamedInput{"a", f32_spec({2}), Pass::kByReference});
+  expect_refused({
+      {"condition's dtype",
+       [&] {
+         ops::conditional(main, n, f, f, {v, n}, {v, n});
+       },
+       "conditional: the condition must be a scalar bool, got () int32"},
+      {"condition's shape",
+       [&] {
+         ops::conditional(main, many, f, f, {v, n}, {v, n});
+       },
+       "got (2,) bool"},
+      {"then inputs",
+       [&] {
+         ops::conditional(main, yes, f, f, {n, n}, {v, n});
+       },
+       "conditional, then branch: input 'x' of graph f_subgraph(0) is (2,) float32"},
+      {"else inputs",
+       [&] {
+         ops::conditional(main, yes, f, f, {v, n}, {v, n, n});
+       },
+       "conditional, else branch: 3 inputs given"},
+      {"by reference",
+       [&] {
+         ops::conditional(main, yes, by_reference, f, {v}, {v, n});
+       },
+       "conditional: a branch with by-reference inputs is not supported"},
+      {"number of outputs",
+       [&] {
+         ops::conditional(main, yes, f, none, {v, n}, {});
+       },
+       "conditional: the then branch has 1 outputs, the else branch 0"},
+      {"spec of an output",
+       [&] {
+         ops::conditional(main, yes, f, ints, {v, n}, {n});
+       },
+       "conditional: output 0 is (2,) float32 in the then branch, () int32 in the else branch"},
+      {"condition of another graph",
+       [&] {
+         ops::conditional(main, other.variable(HostTensor(bool_spec({}))), f, f, {v, n}, {v, n});
+       },
+       "belongs to graph main, not to main"},
+  });
+}
+
+}  // namespace
+}  // namespace sluice

@@ -149,6 +149,7 @@ int run(int argc, char** argv) {
   }
   require(o.threads >= 0 && o.threads <= 1024, "--threads: {} is outside [0, 1024]", o.threads);
   require(o.epochs >= 0, "--epochs: {} is negative", o.epochs);
+  require(o.steps >= -1, "--steps: {} is negative", o.steps);
   require(std::isfinite(o.lr), "--lr: it is not a number");
   if (*train) return run_train(o);
   if (*eval) return run_eval(o);

@@ -58,7 +58,7 @@ int run_plan(const ToolOptions& o) {
                             .print_after = o.print_after});
   const auto violations = exe::check(compiled.executable);
   for (const exe::Violation& v : violations) fmt::print(stderr, "[{}] {}\n", v.rule, v.message);
-  require(violations.empty(), "the plan's proof fails");
+  if (!violations.empty()) fail(ErrorKind::kInternal, "the plan's proof fails");
   if (o.json) {
     JsonRecord record;
     record.add("model", o.model);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
+#include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/loader.h"
 #include "sluice/data/mnist.h"
@@ -18,6 +20,7 @@ namespace {
 
 constexpr int64_t kSyntheticTrain = 20000;
 constexpr int64_t kSyntheticTest = 4000;
+constexpr int64_t kReservedLosses = 1 << 20;
 
 data::Dataset load_digits(const ToolOptions& o, data::Split split) {
   const auto folder = o.synthetic ? std::nullopt : data::find_mnist(o.data);
@@ -72,7 +75,7 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
               const data::Dataset& digits) {
   data::DataLoader loader(digits, {.batch = o.micro_batch, .seed = o.seed});
   const int64_t per_epoch = loader.batches();
-  const int64_t steps = o.steps >= 0 ? o.steps : o.epochs * per_epoch;
+  const int64_t steps = o.steps >= 0 ? o.steps : checked_mul(o.epochs, per_epoch);
   if (o.log_level != "error") {
     fmt::print(stderr, "a step takes {} samples, {} steps an epoch, {} samples dropped\n",
                o.micro_batch, per_epoch, loader.dropped());
@@ -87,7 +90,7 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
   const ArrayView images = image;
   const ArrayView truths = labels;
   Outcome outcome;
-  outcome.losses.reserve(static_cast<size_t>(steps));
+  outcome.losses.reserve(static_cast<size_t>(std::min(steps, kReservedLosses)));
   Progress progress("train", steps, o.micro_batch, o.log_level);
   const Seed run_seed{static_cast<uint32_t>(o.seed >> 32), static_cast<uint32_t>(o.seed)};
   for (int64_t step = 0; step < steps; ++step) {
@@ -152,10 +155,22 @@ void load_weights(Session& session, const ToolOptions& o) {
 
 }  // namespace
 
+// A training whose result nobody can write is refused before it runs.
+void check_can_save(const std::string& path) {
+  if (path.empty()) return;
+  if (std::filesystem::is_directory(path)) {
+    fail(ErrorKind::kIo, "cannot save to {}: it is a folder", path);
+  }
+  const std::string probe = path + ".tmp";
+  sys::create(probe);
+  std::filesystem::remove(probe);
+}
+
 int run_train(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
   Session session(programs.ir, session_options(o));
   load_weights(session, o);
+  check_can_save(o.save);
   const data::Dataset digits = load_digits(o, data::Split::kTrain);
   const data::Dataset test = load_digits(o, data::Split::kTest);
   catch_stop_signals();

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "sluice/base/layout.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/cpu/cpu.h"
@@ -28,7 +29,8 @@ Shape entries_shape(const Shape& shape, int64_t entries) {
   return Shape(std::move(dims));
 }
 
-void check_array(const exe::StreamPort& port, int64_t entries, const TensorSpec& spec) {
+void check_array(const exe::StreamPort& port, int64_t entries, const TensorSpec& spec,
+                 const std::byte* data) {
   const Shape want = entries_shape(port.spec.shape, entries);
   require(spec.dtype == port.spec.dtype, "stream '{}': it carries {}, the array is {}", port.name,
           name_of(port.spec.dtype), name_of(spec.dtype));
@@ -36,6 +38,8 @@ void check_array(const exe::StreamPort& port, int64_t entries, const TensorSpec&
           "stream '{}': Shape mismatch: the program uses {} entries of {}, so the array must be "
           "{}, got {}",
           port.name, entries, to_string(port.spec.shape), to_string(want), to_string(spec.shape));
+  require(data != nullptr || spec.elements() == 0, "stream '{}': the array has no memory",
+          port.name);
 }
 
 void prove(const exe::Executable& executable) {
@@ -63,15 +67,25 @@ const HostTensor& HostTensors::operator[](const D2hStream& stream) const {
 }
 
 Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir) {
+  require(ir.replication() == 1, "session: runs one replica, the program has {}", ir.replication());
   std::vector<DeviceChoice> choices{options.device.target == nullptr ? cpu_device()
                                                                      : options.device};
   choices.insert(choices.end(), options.more_devices.begin(), options.more_devices.end());
   CompileOptions compile_options;
+  require(choices[0].threads >= 1 && choices[0].threads <= runtime::Pool::kMaxWorkers,
+          "session: {} threads; 1 to {} are right", choices[0].threads, runtime::Pool::kMaxWorkers);
+  require(options.host_memory >= -1, "session: the host's budget, {}, is negative",
+          options.host_memory);
   compile_options.host_memory = options.host_memory;
   compile_options.disable = options.disable;
   compile_options.print_after = options.print_after;
   std::vector<std::shared_ptr<runtime::Device>> devices;
   for (const DeviceChoice& c : choices) {
+    require(c.target != nullptr && c.device != nullptr,
+            "session: device {} has no target or nothing to run on; cpu_device() gives both",
+            devices.size());
+    require(c.memory >= -1, "session: the budget of device {}, {}, is negative", devices.size(),
+            c.memory);
     compile_options.devices.push_back({c.target, c.memory, choices[0].threads});
     devices.push_back(c.device);
   }
@@ -94,11 +108,12 @@ void Session::fill_memory() {
   for (size_t i = 0; i < exe.variables.size(); ++i) {
     const exe::VariablePlan& v = exe.variables[i];
     const int64_t width = size_of(v.spec.dtype);
+    std::vector<std::byte> chunk(static_cast<size_t>(std::min(kChunk, v.spec.elements()) * width));
     for (int64_t begin = 0; begin < v.spec.elements(); begin += kChunk) {
       const int64_t count = std::min(kChunk, v.spec.elements() - begin);
-      compiled_.initializers[i].fill(v.spec, begin, count,
-                                     {executor_->arena(v.arena) + v.offset + begin * width,
-                                      static_cast<size_t>(count * width)});
+      const std::span<std::byte> part(chunk.data(), static_cast<size_t>(count * width));
+      compiled_.initializers[i].fill(v.spec, begin, count, part);
+      write_elements(v.spec, parse_layout(v.layout), bytes_of(v), begin, part);
     }
   }
 }
@@ -140,11 +155,13 @@ Binding Session::bind(const std::vector<StreamInput>& inputs,
             names(unexpected), entry, names(expected[side]), names(given[side]));
   }
   for (const StreamInput& i : inputs) {
-    check_array(exe.streams[static_cast<size_t>(i.stream.id)], count[i.stream.id], i.array.spec);
+    check_array(exe.streams[static_cast<size_t>(i.stream.id)], count[i.stream.id], i.array.spec,
+                i.array.data);
     binding.streams_->bind(i.stream.id, const_cast<std::byte*>(i.array.data));
   }
   for (const StreamOutput& o : outputs) {
-    check_array(exe.streams[static_cast<size_t>(o.stream.id)], count[o.stream.id], o.array.spec);
+    check_array(exe.streams[static_cast<size_t>(o.stream.id)], count[o.stream.id], o.array.spec,
+                o.array.data);
     binding.streams_->bind(o.stream.id, o.array.data);
   }
   return binding;
@@ -197,15 +214,12 @@ const exe::VariablePlan& Session::plan_of(const Tensor& variable,
           name_of(plan.spec.dtype), name_of(value.spec.dtype));
   require(value.spec.shape == plan.spec.shape, "variable '{}' is {}, the array is {}", plan.path,
           to_string(plan.spec.shape), to_string(value.spec.shape));
+  require(value.data != nullptr || value.spec.elements() == 0,
+          "variable '{}': the array has no memory", plan.path);
   return plan;
 }
 
-HostTensor Session::read(const Tensor& variable) const {
-  const exe::VariablePlan& plan = plan_of(variable);
-  HostTensor value(plan.spec);
-  read_chunk(variable, 0, plan.spec.elements(), value.bytes());
-  return value;
-}
+HostTensor Session::read(const Tensor& variable) const { return value_of(plan_of(variable)); }
 
 void Session::write(const Tensor& variable, const ConstArrayView& value) {
   plan_of(variable, value);
@@ -227,8 +241,7 @@ void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
   require(static_cast<int64_t>(out.size()) == count * width,
           "variable '{}': {} elements are {} bytes, the buffer has {}", plan.path, count,
           count * width, out.size());
-  if (count > 0)
-    std::memcpy(out.data(), executor_->arena(plan.arena) + plan.offset + begin * width, out.size());
+  read_elements(plan.spec, parse_layout(plan.layout), bytes_of(plan), begin, out);
 }
 
 void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in) {
@@ -238,31 +251,27 @@ void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const
   require(begin >= 0 && bytes % width == 0 && begin <= plan.spec.elements() - bytes / width,
           "variable '{}': {} bytes at element {} are outside its {} elements", plan.path, bytes,
           begin, plan.spec.elements());
-  if (bytes > 0)
-    std::memcpy(executor_->arena(plan.arena) + plan.offset + begin * width, in.data(), in.size());
+  write_elements(plan.spec, parse_layout(plan.layout), bytes_of(plan), begin, in);
 }
 
-std::vector<std::pair<std::string, std::span<const std::byte>>> Session::variable_bytes() const {
-  std::vector<std::pair<std::string, std::span<const std::byte>>> all;
-  for (const exe::VariablePlan& v : executable().variables) {
-    all.emplace_back(v.path,
-                     std::span(executor_->arena(v.arena) + v.offset, static_cast<size_t>(v.bytes)));
-  }
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+std::byte* Session::bytes_of(const exe::VariablePlan& plan) const {
+  return executor_->arena(plan.arena) + plan.offset;
+}
+
+HostTensor Session::value_of(const exe::VariablePlan& plan) const {
+  HostTensor value(plan.spec);
+  read_elements(plan.spec, parse_layout(plan.layout), bytes_of(plan), 0, value.bytes());
+  return value;
+}
+
+std::vector<NamedArray> Session::variables() const {
+  std::vector<NamedArray> all;
+  for (const exe::VariablePlan& v : executable().variables) all.push_back({v.path, value_of(v)});
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return all;
 }
 
-void Session::save(const std::string& path) const {
-  std::vector<NamedArray> arrays;
-  for (const exe::VariablePlan& v : executable().variables) {
-    HostTensor value(v.spec);
-    if (value.elements() > 0) {
-      std::memcpy(value.bytes().data(), executor_->arena(v.arena) + v.offset, value.bytes().size());
-    }
-    arrays.push_back({v.path, std::move(value)});
-  }
-  write_safetensors_file(path, arrays);
-}
+void Session::save(const std::string& path) const { write_safetensors_file(path, variables()); }
 
 std::vector<std::string> Session::load(const std::string& path) {
   const std::vector<NamedArray> arrays = read_safetensors_file(path);
@@ -287,10 +296,8 @@ std::vector<std::string> Session::load(const std::string& path) {
       fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables[i].path);
   }
   for (size_t i = 0; i < variables.size(); ++i) {
-    const auto bytes = found[i]->bytes();
-    if (!bytes.empty())
-      std::memcpy(executor_->arena(variables[i].arena) + variables[i].offset, bytes.data(),
-                  bytes.size());
+    write_elements(variables[i].spec, parse_layout(variables[i].layout), bytes_of(variables[i]), 0,
+                   found[i]->bytes());
   }
   return unknown;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "sluice/base/safetensors.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/ir/ir.h"
 #include "sluice/runtime/executor.h"
@@ -107,8 +108,8 @@ class Session {
                   std::span<std::byte> out) const;
   void write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in);
 
-  /// The bytes of all variables as they are now, row-major, by path in ascending order.
-  std::vector<std::pair<std::string, std::span<const std::byte>>> variable_bytes() const;
+  /// All variables as they are now, by path in ascending order.
+  std::vector<NamedArray> variables() const;
   /// All variables as safetensors, by path.
   void save(const std::string& path) const;
   /// Sets the variables that the file names. Error{kBadFile} if one is missing or has another spec; names that no
@@ -124,6 +125,8 @@ class Session {
   runtime::Counters counters() const { return executor_->counters(); }
 
  private:
+  std::byte* bytes_of(const exe::VariablePlan& plan) const;
+  HostTensor value_of(const exe::VariablePlan& plan) const;
   const exe::VariablePlan& plan_of(const Tensor& variable) const;
   void check_binding(const Binding& binding) const;
   const exe::VariablePlan& plan_of(const Tensor& variable, const ConstArrayView& value) const;

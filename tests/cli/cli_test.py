@@ -75,14 +75,39 @@ class Usage(CliTest):
                 self.expect_code(2, *arguments)
 
     def test_wrong_values(self):
-        for flag, value, part in [("--memory", "12Q", "'12Q' is not a number of bytes"), ("--layers", 0, "--layers"),
-                                  ("--width", 0, "--width"), ("--dropout", 1, "--dropout"), ("--lr", 0, "--lr"),
-                                  ("--micro-batch", 0, "--micro-batch"), ("--threads", -1, "--threads"),
-                                  ("--epochs", -1, "--epochs"), ("--optimizer", "sdg", "'sdg' is not one of"),
+        for flag, value, part in [("--memory", "12Q", "'12Q' is not a number of bytes"),
+                                  ("--memory", -5, "'-5' is not a number of bytes (4096, 512K, 64M, 2G)"),
+                                  ("--memory", "99999999T", "'99999999T' is not a number of bytes"),
+                                  ("--layers", 0, "--layers: 0 is outside [1, 100000]"),
+                                  ("--layers", 100001, "--layers: 100001 is outside [1, 100000]"),
+                                  ("--width", 0, "--width: 0 is below 1"),
+                                  ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
+                                  ("--dropout", "nan", "--dropout: nan is outside [0, 1)"),
+                                  ("--lr", 0, "--lr: 0 is not positive"), ("--lr", "nan", "--lr: it is not a number"),
+                                  ("--lr", "inf", "--lr: it is not a number"),
+                                  ("--micro-batch", 0, "--micro-batch: 0 is below 1"),
+                                  ("--threads", -1, "--threads: -1 is outside [0, 1024]"),
+                                  ("--threads", 1025, "--threads: 1025 is outside [0, 1024]"),
+                                  ("--epochs", -1, "--epochs: -1 is negative"),
+                                  ("--steps", -2, "--steps: -2 is negative"),
+                                  ("--optimizer", "sdg", "'sdg' is not one of sgd, momentum, adam, adamw"),
                                   ("--disable", "nosuch", "there is no pass 'nosuch'"),
                                   ("--disable", "offsets", "'offsets' is not optional")]:
             with self.subTest(flag=flag):
                 self.expect_error(2, "usage", part, "train", "mnist", "--synthetic", flag, value)
+
+    def test_values_that_the_data_shows_wrong(self):
+        quiet = ["train", "mnist", "--synthetic", "--width", "16", "--log-level", "error"]
+        self.expect_error(2, "usage", "no full batch: it takes 20001 samples, the data has 20000", *quiet,
+                          "--micro-batch", 20001)
+        self.expect_error(2, "usage", "exceeds 63 bits", *quiet, "--epochs", 2 ** 63 - 1)
+
+    def test_wrong_words_of_other_commands(self):
+        self.expect_error(2, "usage", "print-after: there is no pass 'nosuch'; passes: inline ", "plan", "mnist",
+                          "--print-after", "nosuch")
+        self.expect_error(2, "usage", "'-1' is not a number of bytes", "plan", "--problem", "a.csv", "--capacity", -1)
+        self.expect_error(2, "usage", "--steps: -2 is negative", "bench", "mnist", "--steps", -2)
+        self.expect_error(2, "usage", f"inspect: {__file__} is none of *idx3-ubyte", "inspect", __file__)
 
     def test_wrong_instruction_set(self):
         self.expect_error(2, "usage", "'mmx'", "train", "mnist", *SHORT, env={"SLUICE_ISA": "mmx"})
@@ -223,8 +248,20 @@ class Files(CliTest):
         self.expect_error(5, "input/output", str(missing), "eval", "mnist", "--synthetic", "--weights", missing)
         self.expect_error(5, "input/output", str(missing), "inspect", missing)
         self.expect_error(5, "input/output", "train-images-idx3-ubyte", "train", "mnist", "--data", self.folder.name)
-        self.expect_error(5, "input/output", "cannot create", "train", "mnist", *SHORT, "--log-level", "error",
-                          "--save", self.path("no/such/folder"))
+        # A file that cannot be written is refused before the training, not after it.
+        long = ["train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000", "--log-level", "error"]
+        self.expect_error(5, "input/output", "cannot create", *long, "--save", self.path("no/such/folder"))
+        self.expect_error(5, "input/output", f"cannot save to {self.folder.name}: it is a folder", *long,
+                          "--save", self.folder.name)
+        self.assertEqual(list(self.path("").iterdir()), [])
+
+    def test_what_is_no_file(self):
+        self.expect_error(5, "input/output", "cannot read /dev/null: not a regular file", "plan", "--check", "/dev/null")
+        self.expect_error(5, "input/output", "cannot read /dev/zero: not a regular file", "plan", "--problem",
+                          "/dev/zero")
+        self.expect_error(5, "input/output", f"cannot read {self.folder.name}: not a regular file", "train", "mnist",
+                          *SHORT, "--log-level", "error", "--weights", self.folder.name)
+        self.expect_code(5, "doctor", "--data", self.path("missing"))
 
     def test_damaged_files(self):
         weights = self.path("w.safetensors")

@@ -71,17 +71,17 @@ void tour() {
   section("main", print_schedule(main));
 
   // compiler and exe: the plan.
-  Session session(ir, {.device = cpu_device({.memory = 8_KiB, .threads = 2})});
+  Session session(ir, {.device = cpu_device({.memory = 48_KiB, .threads = 2})});
   const exe::Executable& executable = session.executable();
   section("report", exe::summary(exe::report(executable)));
   const std::string text = exe::to_text(executable);
-  section("steps", lines_from(text, "kernel cpu.gemm", 14));
+  section("steps", lines_from(text, "kernel cpu.fused", 10));
 
   // The checker: the plan is right, and a damaged one is not.
   SLUICE_CHECK(exe::check(executable).empty());
   SLUICE_CHECK(exe::to_text(exe::parse_text(text, "plan")) == text);
   const auto violations =
-      exe::check(exe::parse_text(with_result_moved(text, "Gelu"), "damaged plan"));
+      exe::check(exe::parse_text(with_result_moved(text, "\"MatMul+Add+Gelu\""), "damaged plan"));
   SLUICE_CHECK(!violations.empty());
   section("violation", fmt::format("[{}] {}", violations[0].rule, violations[0].message));
 

@@ -9,6 +9,7 @@
 #include "sluice/cpu/cpu.h"
 #include "sluice/exe/test_plans.h"
 #include "sluice/session.h"
+#include "small_programs.h"
 #include "tools/mnist_model.h"
 
 namespace sluice::property {
@@ -41,40 +42,10 @@ exe::Executable compiled_mlp(const tool::ToolOptions& options) {
       .executable;
 }
 
-/// A loop that reads a stream and updates a variable, a conditional, entries of a remote buffer,
-/// and a second device.
 exe::Executable compiled_control_flow() {
-  Ir ir;
-  const TensorSpec spec{{4, 64}, f32, {}};
-  Graph& main = ir.main_graph();
-  const H2dStream in = ir.h2d_stream(spec, "in");
-  const Tensor sum = main.variable(HostTensor(spec), "sum");
-  Graph& turn = ir.create_empty_graph("turn");
-  const Tensor state = turn.input(spec, "state");
-  const Tensor total = turn.input(spec, "total", Pass::kByReference);
-  const Tensor x = turn.host_load(in);
-  const Tensor next = ops::tanh(state + x);
-  ops::scaled_add_(total, next);
-  turn.add_output(next);
-  const Tensor first = main.host_load(in);
-  const Tensor last = ops::repeat(main, turn, 5, {first, sum})[0];
-  const RemoteBuffer shelf = ir.remote_buffer(spec, 3);
-  main.remote_store(shelf, 1, last);
-  const auto arm = [&](const char* name, bool negate) -> Graph& {
-    return ir.create_graph(
-        name, [&](Graph&, Tensor t) { return negate ? ops::neg(ops::exp(t)) : ops::exp(t); }, spec);
-  };
-  const Tensor flag = main.host_load(ir.h2d_stream({{}, boolean, {}}, "flag"));
-  const Tensor chosen =
-      ops::conditional(main, flag, arm("then", true), arm("else", false), {last}, {first})[0];
-  main.set_device(1);
-  const Tensor far = ops::sigmoid(chosen);
-  main.set_device(0);
-  const Tensor back = main.remote_load(shelf, 1) + far;
-  main.host_store(back, "out");
   const DeviceChoice device = cpu_device({.threads = 2});
   const DeviceSpec one{device.target, -1, device.threads};
-  return compile(ir, {.devices = {one, one}}).executable;
+  return compile(control_flow_program(), {.devices = {one, one}}).executable;
 }
 
 void print(const MutantCount& count) {
@@ -112,6 +83,8 @@ TEST(Mutants, OfBarriersAreRefused) {
   options.eval_batch = 16;
   options.layers = 3;
   options.width = 128;
+  expect_mutants_refused(compiled_mlp(options), 1, 100, count, {"sync dropped"});
+  options.optimizer = "adam";
   expect_mutants_refused(compiled_mlp(options), 1, 100, count, {"sync dropped"});
   print(count);
   EXPECT_GE(count.defects, 10);

@@ -11,6 +11,7 @@
 #include "sluice/exe/checker.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/builtin.h"
+#include "value_program.h"
 
 namespace sluice::property {
 namespace {
@@ -43,6 +44,23 @@ uint64_t feed_seed(size_t run, int32_t stream, int64_t entry) {
 
 std::string label(size_t run, const Ir& ir, int32_t stream, int64_t entry) {
   return fmt::format("run {}, stream '{}' entry {}", run, ir.stream(stream).name, entry);
+}
+
+std::string remote_label(int32_t buffer, int64_t entry) {
+  return fmt::format("remote buffer {} entry {}", buffer, entry);
+}
+
+// What each input stream brings to a run; empty for those that it reads nothing from.
+StreamEntries inputs_of(const RandomProgram& program, size_t run) {
+  StreamEntries inputs;
+  for (const auto& [id, count] : stream_counts(entry_of(program, program.runs[run]))) {
+    const StreamInfo& info = program.ir.stream(id);
+    if (!info.input) continue;
+    std::vector<HostTensor>& entries = inputs[id];
+    for (int64_t k = 0; k < count; ++k)
+      entries.push_back(random_array(info.spec, feed_seed(run, id, k)));
+  }
+  return inputs;
 }
 
 // All variables, by a handle of each.
@@ -131,20 +149,16 @@ std::string Way::text() const {
                      interleaved ? " interleaved" : "", fmt::join(disable, " "));
 }
 
-Outcome interpreted(const RandomProgram& program) {
+Outcome interpreted(const RandomProgram& program, Remote remote) {
   const Ir& ir = program.ir;
   Interpreter interpreter(ir, Precision::kFloat);
   Outcome outcome;
   for (size_t run = 0; run < program.runs.size(); ++run) {
     const auto counts = stream_counts(entry_of(program, program.runs[run]));
     std::vector<Feed> feeds;
-    for (const auto& [id, count] : counts) {
+    for (const auto& [id, entries] : inputs_of(program, run)) {
       const StreamInfo& info = ir.stream(id);
-      if (!info.input) continue;
-      std::vector<HostTensor> entries;
-      for (int64_t k = 0; k < count; ++k)
-        entries.push_back(random_array(info.spec, feed_seed(run, id, k)));
-      feeds.emplace_back(H2dStream{ir.id(), id, info.name, info.spec}, std::move(entries));
+      feeds.emplace_back(H2dStream{ir.id(), id, info.name, info.spec}, entries);
     }
     const Collected collected = interpreter.run(program.runs[run], feeds);
     for (const auto& [id, count] : counts) {
@@ -158,6 +172,12 @@ Outcome interpreted(const RandomProgram& program) {
   }
   for (const Tensor& v : variables(program))
     outcome.emplace_back("variable '" + v.name() + "'", interpreter.read(v));
+  if (remote == Remote::kLeftOut) return outcome;
+  for (int32_t b = 1; b <= ir.remote_buffer_count(); ++b) {
+    const RemoteBuffer& buffer = ir.remote_buffer_info(b);
+    for (int64_t k = 0; k < buffer.entries; ++k)
+      outcome.emplace_back(remote_label(b, k), interpreter.read_remote(buffer, k));
+  }
   return outcome;
 }
 
@@ -183,7 +203,43 @@ Outcome executed(const RandomProgram& program, const Way& way) {
   return outcome;
 }
 
-std::string difference(const Outcome& want, const Outcome& got) {
+Compiled compiled(const Ir& ir, int devices, const std::vector<std::string>& disable) {
+  const DeviceChoice cpu = cpu_device({.threads = 2});
+  const DeviceSpec one{cpu.target, -1, cpu.threads};
+  return compile(ir, {.devices = std::vector<DeviceSpec>(static_cast<size_t>(devices), one),
+                      .disable = disable});
+}
+
+Outcome by_values(const RandomProgram& program, const Compiled& compiled) {
+  const Ir& ir = program.ir;
+  std::vector<HostTensor> first;
+  for (size_t v = 0; v < compiled.initializers.size(); ++v)
+    first.push_back(compiled.initializers[v].evaluate(compiled.executable.variables[v].spec));
+  ValueProgram values(compiled.executable, first);
+  Outcome outcome;
+  for (size_t run = 0; run < program.runs.size(); ++run) {
+    for (auto& [id, entries] : values.run(program.runs[run], inputs_of(program, run))) {
+      for (size_t k = 0; k < entries.size(); ++k) {
+        outcome.emplace_back(label(run, ir, id, static_cast<int64_t>(k)), std::move(entries[k]));
+      }
+    }
+  }
+  for (const Tensor& v : variables(program)) {
+    const int32_t index = compiled.variable_index.at(v.graph().info(v).variable.get());
+    outcome.emplace_back("variable '" + v.name() + "'", values.variable(index));
+  }
+  // Numbered from 1 in the program, from 0 in its plan.
+  for (int32_t b = 1; b <= ir.remote_buffer_count(); ++b) {
+    for (int64_t k = 0; k < ir.remote_buffer_info(b).entries; ++k)
+      outcome.emplace_back(remote_label(b, k), values.remote(b - 1, k));
+  }
+  return outcome;
+}
+
+namespace {
+
+std::string first_difference(const Outcome& want, const Outcome& got,
+                             bool (*same)(const HostTensor&, const HostTensor&)) {
   if (want.size() != got.size())
     return fmt::format("{} results instead of {}", got.size(), want.size());
   for (size_t i = 0; i < want.size(); ++i) {
@@ -193,6 +249,17 @@ std::string difference(const Outcome& want, const Outcome& got) {
         fmt::join(want[i].second.to_doubles(), " "), fmt::join(got[i].second.to_doubles(), " "));
   }
   return "";
+}
+
+}  // namespace
+
+std::string difference(const Outcome& want, const Outcome& got) {
+  return first_difference(want, got, same);
+}
+
+std::string bit_difference(const Outcome& want, const Outcome& got) {
+  return first_difference(want, got,
+                          [](const HostTensor& a, const HostTensor& b) { return a.same_bits(b); });
 }
 
 bool has_nonfinite(const Outcome& outcome) {

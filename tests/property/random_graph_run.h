@@ -22,14 +22,25 @@ struct Way {
   std::string text() const;
 };
 
+/// Whether an outcome ends with the entries of all remote buffers.
+enum class Remote : uint8_t { kLeftOut, kShown };
+
 /// By the interpreter, in float.
-Outcome interpreted(const RandomProgram& program);
+Outcome interpreted(const RandomProgram& program, Remote remote = Remote::kLeftOut);
 /// By a session, whose plan must be accepted and whose planned bytes must be the measured ones;
 /// Error{kInternal} if not.
 Outcome executed(const RandomProgram& program, const Way& way);
 
+/// A plan for CPUs with two threads each.
+Compiled compiled(const Ir& ir, int devices, const std::vector<std::string>& disable = {});
+/// By the value program of a plan, which may have been changed since it was compiled. Remote
+/// entries are shown.
+Outcome by_values(const RandomProgram& program, const Compiled& compiled);
+
 /// What differs, empty if nothing does. NaNs equal each other.
 std::string difference(const Outcome& want, const Outcome& got);
+/// The same, bit for bit.
+std::string bit_difference(const Outcome& want, const Outcome& got);
 
 /// Whether some number is infinite or none.
 bool has_nonfinite(const Outcome& outcome);

@@ -20,7 +20,7 @@ TEST(GuardedKernels, TrainTheMlpToTheSameBits) {
   const auto tasks = std::make_shared<int64_t>(0);
   Session plain(p.ir, {.device = cpu_device({.threads = 1})});
   Session careful(p.ir, {.device = guarded(tasks)});
-  EXPECT_EQ(train(careful, p, 5), train(plain, p, 5));
+  EXPECT_EQ(train(careful, p, 8), train(plain, p, 8));
   EXPECT_EQ(all_bytes(careful), all_bytes(plain));
   EXPECT_GT(*tasks, 100);
 }

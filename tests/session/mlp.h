@@ -125,8 +125,8 @@ inline std::vector<float> train(Session& session, const MlpProgram& p, int steps
 /// All variables' bytes, in order of paths.
 inline std::vector<std::byte> all_bytes(const Session& session) {
   std::vector<std::byte> all;
-  for (const auto& [path, bytes] : session.variable_bytes())
-    all.insert(all.end(), bytes.begin(), bytes.end());
+  for (const auto& [path, value] : session.variables())
+    all.insert(all.end(), value.bytes().begin(), value.bytes().end());
   return all;
 }
 

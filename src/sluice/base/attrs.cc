@@ -95,7 +95,7 @@ class Parser {
     if (word == "true") return true;
     if (word == "false") return false;
     const char c = word.empty() ? '\0' : word.front();
-    if (std::isdigit(static_cast<unsigned char>(c)) || c == '-' || word == "nan." ||
+    if (word.empty() || std::isdigit(static_cast<unsigned char>(c)) || c == '-' || word == "nan." ||
         word == "inf.") {
       return number(word);
     }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sluice/ir/ir.h"
+#include "sluice/target/fused_op.h"
 
 /// The compiler's own form of a graph: every version of every tensor is a value of its own, made once.
 namespace sluice::compiler {
@@ -25,6 +26,7 @@ struct BodyValue {
   TensorSpec spec;
   Source source = Source::kNode;
   int32_t index = -1;
+  Layout layout;
 };
 
 /// Output `output` of a node lies in the bytes of value `into`, whose life it ends.
@@ -54,6 +56,8 @@ struct Node {
   std::vector<ValueIndex> outputs;  ///< Of calls: results, then what by-reference arguments become.
   std::vector<TensorSpec> out_specs;
   std::vector<Tie> ties;
+  /// Of kernels of several ops, or on operands that are not all row-major; `def` is then the first one's.
+  std::vector<FusedOp::Stage> stages;
   std::vector<GraphId> callees;
   int32_t results = 0;           ///< Of calls, loops, branches: how many outputs are results.
   std::vector<int32_t> updated;  ///< Of calls and loops: inputs that outputs[results + i] update.
@@ -95,6 +99,17 @@ struct Body {
     return static_cast<ValueIndex>(values.size() - 1);
   }
 };
+
+/// The ops of a kernel node: its stages, or the one op that it is. For nodes with one output or stages.
+FusedOp fused_op(const Body& body, const Node& node);
+/// A tensor that may lie in panels.
+inline bool is_matrix(const TensorSpec& spec) {
+  return spec.shape.rank() == 2 && spec.dtype == f32 && spec.elements() > 0;
+}
+/// A layout for asking whether an op runs on panels at all.
+inline constexpr Layout kSomePanels{32};
+/// "MatMul+Add+Gelu".
+std::string name_of(const Node& node);
 
 /// Readable text of a body, for --print-after.
 std::string to_string(const Body& body);

@@ -1,10 +1,17 @@
 #include "sluice/compiler/budget.h"
 
 #include "sluice/exe/report.h"
+#include "sluice/exe/validate.h"
 
 namespace sluice::compiler {
 
 void check_budgets(const exe::Executable& executable) {
+  for (const exe::Arena& a : executable.arenas) {
+    if (a.bytes > exe::kMaxSize) {
+      fail(ErrorKind::kDoesNotFit, "arena '{}' needs {} bytes; no plan has more than {}", a.name,
+           a.bytes, exe::kMaxSize);
+    }
+  }
   for (const exe::MemoryReport& memory : exe::report(executable, 6).memories) {
     if (memory.budget_bytes < 0 || memory.total_bytes <= memory.budget_bytes) continue;
     std::string holders;

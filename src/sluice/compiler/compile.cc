@@ -9,7 +9,9 @@
 #include "sluice/compiler/dead_code.h"
 #include "sluice/compiler/emit_function.h"
 #include "sluice/compiler/functionalise.h"
+#include "sluice/compiler/fuse.h"
 #include "sluice/compiler/inline_calls.h"
+#include "sluice/compiler/layouts.h"
 #include "sluice/compiler/pipeline.h"
 #include "sluice/compiler/placement.h"
 #include "sluice/compiler/project.h"
@@ -70,7 +72,13 @@ class Compiler : public GlobalAddresses {
 
  private:
   const Target& target(int32_t device) const {
+    require(device >= 0 && device < static_cast<int32_t>(options_.devices.size()),
+            "compile: there is no device {}, the program has {}", device, options_.devices.size());
     return *options_.devices[static_cast<size_t>(device)].target;
+  }
+
+  TargetOf target_of() const {
+    return [this](int32_t d) -> const Target& { return target(d); };
   }
 
   void describe_machine() {
@@ -132,26 +140,45 @@ class Compiler : public GlobalAddresses {
         globals_.variable(info);
         if (globals_.variables.size() == known) continue;
         const auto d = device.find(t.id());
-        add_variable(info, d == device.end() ? 0 : d->second);
+        check_home(info, d == device.end() ? 0 : d->second);
       }
     }
+    choose_layouts();
+    for (size_t i = 0; i < globals_.variables.size(); ++i) add_variable(i);
   }
 
-  void add_variable(const TensorInfo& info, int32_t device) {
+  void check_home(const TensorInfo& info, int32_t device) {
     require(device >= 0 && device < static_cast<int32_t>(options_.devices.size()),
             "variable '{}': there is no device {}", info.name, device);
     require(info.variable->home.tier == Home::Tier::kDevice,
             "variable '{}': remote variables are not supported", info.name);
     globals_.variables.back().device = device;
+    globals_.variables.back().name = info.name;
+  }
+
+  void choose_layouts() {
+    variable_layouts_.resize(globals_.variables.size());
+    if (!pipeline_.enabled("layouts")) return;
+    std::vector<const Body*> entries;
+    for (const auto& [name, id] : ir_.entries()) entries.push_back(&body_of(id));
+    variable_layouts_ = choose_variable_layouts(
+        entries, globals_.variables.size(), [&](GraphId id) -> const Body& { return body_of(id); },
+        target_of());
+  }
+
+  void add_variable(size_t index) {
+    const Globals::Variable& variable = globals_.variables[index];
+    const Layout& layout = variable_layouts_[index];
     exe::VariablePlan plan;
-    plan.path = info.variable->path;
-    plan.spec = info.spec;
-    plan.bytes = info.spec.bytes();
-    plan.arena = arenas_[static_cast<size_t>(device)].persistent;
+    plan.path = variable.info->path;
+    plan.spec = variable.spec;
+    plan.bytes = buffer_bytes(variable.spec, layout);
+    plan.layout = to_string(layout);
+    plan.arena = arenas_[static_cast<size_t>(variable.device)].persistent;
     plan.offset = reserve(plan.arena, plan.bytes);
-    plan.value = add_value(info.name, 0);
-    plan.shard = info.variable->shard;
-    plan.initializer = info.variable->initializer.text();
+    plan.value = add_value(variable.name, 0);
+    plan.shard = variable.info->shard;
+    plan.initializer = variable.info->initializer.text();
     exe_.variables.push_back(std::move(plan));
   }
 
@@ -203,7 +230,7 @@ class Compiler : public GlobalAddresses {
     exe_.programs.push_back(std::move(program));
   }
 
-  Body body_of(GraphId id) {
+  const Body& body_of(GraphId id) {
     const auto found = bodies_.find(id);
     if (found != bodies_.end()) return found->second;
     Body body = functionalise(ir_.graph(id), facts_, globals_);
@@ -213,23 +240,28 @@ class Compiler : public GlobalAddresses {
 
   void inline_into(Body& body) {
     pipeline_.run("inline", body, [&](Body& b) {
-      return inline_calls(b, facts_, [&](GraphId callee) { return body_of(callee); });
+      return inline_calls(b, facts_,
+                          [&](GraphId callee) -> const Body& { return body_of(callee); });
     });
   }
 
   void optimise(Body& body) {
     inline_into(body);
     pipeline_.run("dead-code", body, [&](Body& b) { return remove_dead_code(b, facts_); });
-    pipeline_.run("fuse", body, [](Body&) { return int64_t{0}; });
-    pipeline_.run("layouts", body, [](Body&) { return int64_t{0}; });
+    apply_layouts(body, variable_layouts_);
+    pipeline_.run("fuse", body, [&](Body& b) { return fuse(b, target_of()); });
+    pipeline_.run("layouts", body, [&](Body& b) { return assign_layouts(b, target_of()); });
   }
 
-  // The function of a graph whose results in `used` are wanted.
+  // The function of a graph whose results in `used` are wanted, on parameters of these layouts.
   int32_t function_of(GraphId graph, int32_t device, const std::vector<bool>& used,
-                      bool loop_body) {
+                      const std::vector<Layout>& params, bool loop_body) {
     std::string memo =
         fmt::format("graph {} device {} {}used ", graph, device, loop_body ? "loop " : "");
     for (const bool u : used) memo += u ? '1' : '0';
+    for (size_t i = 0; i < params.size(); ++i) {
+      if (params[i] != Layout{}) memo += fmt::format(" {} {}", i, to_string(params[i]));
+    }
     const auto found = functions_.find(memo);
     if (found != functions_.end()) return found->second;
     Body body = functionalise(ir_.graph(graph), facts_, globals_,
@@ -238,6 +270,8 @@ class Compiler : public GlobalAddresses {
       if (!used[r]) body.results[r] = kNone;
     }
     if (loop_body) open_loop_body(body);
+    for (size_t i = 0; i < params.size(); ++i)
+      body.values[static_cast<size_t>(body.params[i].in)].layout = params[i];
     optimise(body);
     body.device = device;
     const int32_t id = lower(body, memo, nullptr);
@@ -276,10 +310,10 @@ class Compiler : public GlobalAddresses {
     const auto used = used_outputs(body);
     std::vector<std::vector<int32_t>> callees;
     for (size_t n = 0; n < body.nodes.size(); ++n)
-      callees.push_back(lower_callees(body.nodes[n], used[n], body.device));
+      callees.push_back(lower_callees(body, body.nodes[n], used[n]));
     std::vector<KernelChoice> choices(body.nodes.size());
     pipeline_.run("kernels", body, [&](Body& b) {
-      for (size_t n = 0; n < b.nodes.size(); ++n) choices[n] = choose(b.nodes[n], b.device);
+      for (size_t n = 0; n < b.nodes.size(); ++n) choices[n] = choose(b, b.nodes[n]);
       return static_cast<int64_t>(b.nodes.size());
     });
     Placement placement;
@@ -289,7 +323,7 @@ class Compiler : public GlobalAddresses {
       placement =
           place(b, choices, {pipeline_.enabled("aliasing") ? Aliasing::kOn : Aliasing::kOff});
       for (size_t n = 0; n < b.nodes.size(); ++n) {
-        if (b.nodes[n].kind == Node::Kind::kCopy) choices[n] = choose(b.nodes[n], b.device);
+        if (b.nodes[n].kind == Node::Kind::kCopy) choices[n] = choose(b, b.nodes[n]);
       }
       return static_cast<int64_t>(b.nodes.size() - before);
     });
@@ -320,7 +354,7 @@ class Compiler : public GlobalAddresses {
     return static_cast<int32_t>(exe_.functions.size() - 1);
   }
 
-  std::vector<int32_t> lower_callees(Node& node, const std::vector<bool>& used, int32_t device) {
+  std::vector<int32_t> lower_callees(const Body& body, Node& node, const std::vector<bool>& used) {
     if (node.callees.empty()) return {};
     std::vector<bool> results(static_cast<size_t>(node.results), true);
     if (node.kind == Node::Kind::kCall) {
@@ -329,21 +363,36 @@ class Compiler : public GlobalAddresses {
         if (!used[r]) node.outputs[r] = kNone;
       }
     }
+    // Of a conditional, input 0 is the condition; then come the inputs of one branch and of the other.
+    const bool branch = node.kind == Node::Kind::kBranch;
     std::vector<int32_t> functions;
-    for (const GraphId g : node.callees)
-      functions.push_back(function_of(g, device, results, node.kind == Node::Kind::kLoop));
+    size_t first = branch ? 1 : 0;
+    size_t last = branch ? 1 + static_cast<size_t>(node.then_inputs) : node.inputs.size();
+    for (const GraphId g : node.callees) {
+      std::vector<Layout> params;
+      for (size_t i = first; i < last; ++i) params.push_back(body.value(node.inputs[i]).layout);
+      functions.push_back(
+          function_of(g, body.device, results, params, node.kind == Node::Kind::kLoop));
+      first = last;
+      last = node.inputs.size();
+    }
     return functions;
   }
 
-  KernelChoice choose(const Node& node, int32_t device) const {
-    if (node.kind == Node::Kind::kCopy) return target(device).copy(node.in_specs[0]);
+  KernelChoice choose(const Body& body, const Node& node) const {
+    const int32_t device = body.device;
+    if (node.kind == Node::Kind::kCopy) {
+      return target(device).copy(node.in_specs[0], body.value(node.inputs[0]).layout,
+                                 body.value(node.outputs[0]).layout);
+    }
     if (node.kind == Node::Kind::kIteration) return {.key = target(device).kind() + ".iteration"};
     if (node.kind != Node::Kind::kKernel) return {};
     try {
+      if (!node.stages.empty()) return target(device).choose_fused(fused_op(body, node));
       return target(device).choose({OpView(*node.def, node.attrs, node.in_specs, node.out_specs)});
     } catch (Error& e) {
-      throw e.note(fmt::format("choosing a kernel for {}.{} made at {}", node.def->type,
-                               node.origin, node.where));
+      throw e.note(fmt::format("choosing a kernel for {}.{} made at {}", name_of(node), node.origin,
+                               node.where));
     }
   }
 
@@ -362,6 +411,7 @@ class Compiler : public GlobalAddresses {
   Compiled compiled_;
   exe::Executable& exe_ = compiled_.executable;
   std::vector<DeviceArenas> arenas_;
+  std::vector<Layout> variable_layouts_;
   std::map<std::pair<int32_t, int32_t>, int32_t> constant_plans_;
   std::unordered_map<GraphId, Body> bodies_;
   std::unordered_map<std::string, int32_t> functions_;

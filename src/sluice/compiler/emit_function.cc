@@ -174,10 +174,12 @@ class Emitter {
   exe::Operand operand(ValueIndex v, const TensorSpec& spec, exe::Access access) {
     exe::Operand o;
     o.at = address(v);
-    o.bytes = spec.bytes();
+    const Layout& layout = body_.value(v).layout;
+    o.bytes = buffer_bytes(spec, layout);
     o.access = access;
     o.value = value_id(v);
     o.spec = spec;
+    o.layout = to_string(layout);
     return o;
   }
 
@@ -186,8 +188,10 @@ class Emitter {
       const BodyParam& p = body_.params[i];
       exe::Param param;
       param.name = p.name;
-      param.spec = body_.value(p.in).spec;
-      param.bytes = param.spec.bytes();
+      const BodyValue& value = body_.value(p.in);
+      param.spec = value.spec;
+      param.bytes = buffer_bytes(value.spec, value.layout);
+      param.layout = to_string(value.layout);
       param.value = value_id(p.in);
       if (p.out != kNone) {
         param.access = exe::Access::kUpdate;
@@ -256,8 +260,10 @@ class Emitter {
     k.key = choice.key;
     k.op = node.kind == Node::Kind::kCopy        ? "Copy"
            : node.kind == Node::Kind::kIteration ? "Iteration"
-                                                 : node.def->type;
+                                                 : name_of(node);
     k.attrs = node.attrs;
+    for (const FusedOp::Stage& s : node.stages)
+      k.stages.push_back({s.def->type, s.attrs, s.inputs, s.output, s.spec});
     k.tasks = choice.tasks;
     k.workspace_bytes = choice.workspace_bytes;
     for (size_t i = 0; i < node.inputs.size(); ++i) {

@@ -9,7 +9,7 @@ namespace sluice::compiler {
 int32_t Globals::variable(const TensorInfo& info) {
   const auto [place, fresh] =
       variable_index.try_emplace(info.variable.get(), static_cast<int32_t>(variables.size()));
-  if (fresh) variables.push_back({info.variable, info.spec, 0});
+  if (fresh) variables.push_back({info.variable, info.spec, 0, {}});
   return place->second;
 }
 

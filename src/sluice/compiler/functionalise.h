@@ -13,6 +13,7 @@ struct Globals {
     std::shared_ptr<VariableInfo> info;
     TensorSpec spec;
     int32_t device = 0;
+    std::string name;
   };
   struct Constant {
     std::string name;

@@ -2,11 +2,14 @@
 
 #include <map>
 
+#include "sluice/exe/validate.h"
 #include "sluice/ir/builtin.h"
+#include "sluice/ir/verify.h"
 
 namespace sluice::compiler {
 
 FactTable::FactTable(const Ir& ir) {
+  check_calls(ir);
   for (const auto& [name, id] : ir.entries()) visit(ir, id);
 }
 
@@ -57,8 +60,14 @@ void FactTable::visit(const Ir& ir, GraphId id) {
       continue;
     }
     if (times == 0) continue;
-    for (const StreamUse& use : facts_[op.callees[0]].streams)
-      streams[use.stream] += times * use.count;
+    for (const StreamUse& use : facts_[op.callees[0]].streams) {
+      int64_t entries = 0;
+      int64_t& sum = streams[use.stream];
+      require(!__builtin_mul_overflow(times, use.count, &entries) &&
+                  !__builtin_add_overflow(sum, entries, &sum) && sum <= exe::kMaxSize,
+              "stream '{}': graph {} uses more than {} entries of it", ir.stream(use.stream).name,
+              graph.name(), exe::kMaxSize);
+    }
   }
   for (const auto& [stream, count] : streams) facts.streams.push_back({stream, count});
   for (const TensorId input : graph.input_ids()) {

@@ -1,5 +1,7 @@
 #include "sluice/compiler/inline_calls.h"
 
+#include <algorithm>
+
 namespace sluice::compiler {
 namespace {
 
@@ -83,15 +85,25 @@ class Inliner {
   std::vector<ValueIndex> rename_;
 };
 
+// A call costs about as much as this many kernels, in program bytes and in what cannot be fused across it.
+constexpr size_t kFewNodes = 8;
+
+bool is_small(const Body& body) {
+  return body.nodes.size() <= kFewNodes &&
+         std::all_of(body.nodes.begin(), body.nodes.end(),
+                     [](const Node& n) { return n.kind == Node::Kind::kKernel && !n.has_effect; });
+}
+
 }  // namespace
 
 int64_t inline_calls(Body& body, const FactTable& facts,
-                     const std::function<Body(GraphId)>& body_of) {
+                     const std::function<const Body&(GraphId)>& body_of) {
   int64_t count = 0;
   Inliner inliner(body);
   std::vector<Node> nodes = std::move(body.nodes);
   for (Node& node : nodes) {
-    if (node.kind != Node::Kind::kCall || facts[node.callees[0]].call_sites != 1) {
+    const bool only_site = node.kind == Node::Kind::kCall && facts[node.callees[0]].call_sites == 1;
+    if (node.kind != Node::Kind::kCall || (!only_site && !is_small(body_of(node.callees[0])))) {
       inliner.keep(std::move(node));
       continue;
     }

@@ -13,8 +13,15 @@ std::vector<PassDoc> compiler_passes() {
       {"dead-code",
        "Values that nobody reads are not computed; first, so that nothing below looks at them.",
        true},
-      {"fuse", "Patterns of ops become one kernel. None is known to this target yet.", true},
-      {"layouts", "Layouts of buffers. All are row-major yet.", true},
+      {"fuse",
+       "Ops that one kernel of the target can run in one go become one; before layouts, which go "
+       "by what the kernels read.",
+       true},
+      {"layouts",
+       "Weights lie in the panels that matrix products read fastest, and so does what updates "
+       "them; "
+       "after fusion, which decides what a kernel reads.",
+       true},
       {"kernels",
        "The first kernel of the target's list that supports each op; before placement, which needs "
        "to know "

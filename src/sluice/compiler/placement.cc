@@ -34,7 +34,8 @@ class Placer {
     node.inputs = {from};
     node.in_specs = {value.spec};
     node.out_specs = {value.spec};
-    BodyValue copy{value.tensor + suffix, value.version, value.spec, BodyValue::Source::kNode, -1};
+    BodyValue copy{value.tensor + suffix, value.version, value.spec, BodyValue::Source::kNode, -1,
+                   value.layout};
     node.outputs = {body_.add(std::move(copy))};
     return node;
   }
@@ -167,7 +168,7 @@ class Placer {
     const auto c = static_cast<int32_t>(out_.contents.size());
     const auto b = static_cast<int32_t>(out_.blocks.size());
     block.contents = {c};
-    block.bytes = body_.value(root).spec.bytes();
+    block.bytes = buffer_bytes(body_.value(root).spec, body_.value(root).layout);
     out_.contents.push_back({root, b, begin, std::max(begin, last_[static_cast<size_t>(root)]), 0});
     out_.blocks.push_back(std::move(block));
     out_.content_of[static_cast<size_t>(root)] = c;

@@ -22,16 +22,14 @@ class Projector {
   std::vector<Body> run() {
     for (Node& node : body_.nodes) {
       require(node.device >= 0 && node.device < static_cast<int32_t>(exe_.devices.size()),
-              "{} made at {}: there is no device {}, the program has {}",
-              node.def == nullptr ? "op" : node.def->type, node.where, node.device,
-              exe_.devices.size());
+              "{} made at {}: there is no device {}, the program has {}", name_of(node), node.where,
+              node.device, exe_.devices.size());
       check_effects(node);
       for (ValueIndex& v : node.inputs) v = local(v, node.device);
       for (const Tie& t : node.ties) {
         require(owner(t.into, node.device) == node.device,
-                "{} made at {}: it writes a tensor of device {} on device {}",
-                node.def == nullptr ? "op" : node.def->type, node.where, owner(t.into, node.device),
-                node.device);
+                "{} made at {}: it writes a tensor of device {} on device {}", name_of(node),
+                node.where, owner(t.into, node.device), node.device);
       }
       home_.resize(body_.values.size(), -1);
       for (const ValueIndex v : node.outputs) {
@@ -60,7 +58,7 @@ class Projector {
     const int32_t device = object_device_.try_emplace({stream, id}, node.device).first->second;
     require(device == node.device,
             "{} made at {}: {} is used on devices {} and {}; it must be on one of them",
-            node.def == nullptr ? "op" : node.def->type, node.where,
+            name_of(node), node.where,
             stream ? "stream '" + exe_.streams[static_cast<size_t>(id)].name + "'"
                    : fmt::format("remote buffer {}", id),
             device, node.device);
@@ -103,7 +101,7 @@ class Projector {
     copy.source = BodyValue::Source::kNode;
     receive.outputs = {body_.add(std::move(copy))};
     place->second = receive.outputs[0];
-    c.slot_bytes = std::max(c.slot_bytes, round_up(spec.bytes(), 64));
+    c.slot_bytes = std::max(c.slot_bytes, round_up(buffer_bytes(spec, body_.value(v).layout), 64));
     nodes_[from].push_back(std::move(send));
     nodes_[device].push_back(std::move(receive));
     return place->second;

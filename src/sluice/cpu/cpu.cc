@@ -27,7 +27,16 @@ class CpuTarget : public Target {
          query.op.inputs() > 0 ? to_string(query.op.input(0)) : "no operands");
   }
 
-  KernelChoice copy(const TensorSpec&) const override { return {.key = "cpu.copy"}; }
+  bool fuses(const FusedOp& op) const override { return fused_kernel_supports(op); }
+  KernelChoice choose_fused(const FusedOp& op) const override { return choose_fused_kernel(op); }
+
+  Layout preferred_layout(const FusedOp& op, int operand) const override {
+    return preferred_fused_layout(op, operand);
+  }
+
+  KernelChoice copy(const TensorSpec& spec, const Layout& from, const Layout& to) const override {
+    return choose_copy_kernel(spec, from, to);
+  }
 };
 
 class CpuMemory : public runtime::DeviceMemory {
@@ -50,19 +59,26 @@ class CpuMemory : public runtime::DeviceMemory {
   std::byte* data_ = nullptr;
 };
 
-// State of the kernels that no operator stands behind.
-struct CopyBytes {
-  int64_t bytes;
-};
-
-void run_copy(const void* state, const runtime::KernelBlock& block, int64_t) {
-  std::memcpy(block.operands[1], block.operands[0],
-              static_cast<size_t>(static_cast<const CopyBytes*>(state)->bytes));
-}
-
 void run_iteration(const void*, const runtime::KernelBlock& block, int64_t) {
   const auto value = static_cast<int32_t>(block.scalars[0]);
   std::memcpy(block.operands[0], &value, sizeof value);
+}
+
+FusedOp fused_op_of(const exe::Kernel& kernel) {
+  FusedOp op;
+  for (const exe::Operand& o : kernel.operands) {
+    op.operands.push_back(o.spec);
+    op.layouts.push_back(parse_layout(o.layout));
+    op.inputs += o.access == exe::Access::kRead;
+  }
+  for (const exe::Stage& stage : kernel.stages) {
+    const OpDef* def = ops::find_op(stage.op);
+    require(def != nullptr, "executable: there is no operator '{}'", stage.op);
+    op.stages.push_back({def, stage.attrs, stage.inputs, stage.output, stage.spec});
+  }
+  require(!op.stages.empty() && fused_kernel_supports(op),
+          "executable: kernel {} does not support {} on these operands", kernel.key, kernel.op);
+  return op;
 }
 
 class CpuDevice : public runtime::Device {
@@ -74,8 +90,10 @@ class CpuDevice : public runtime::Device {
 
   runtime::BoundKernel bind(const exe::Kernel& kernel) override {
     if (kernel.key == "cpu.copy") {
-      return {run_copy, std::make_shared<CopyBytes>(CopyBytes{kernel.operands[0].bytes}), 0};
+      return bind_copy_kernel(kernel.operands[0].spec, parse_layout(kernel.operands[0].layout),
+                              parse_layout(kernel.operands[1].layout));
     }
+    if (kernel.key == "cpu.fused") return bind_fused_kernel(fused_op_of(kernel));
     if (kernel.key == "cpu.iteration") return {run_iteration, nullptr, 0};
     auto op = std::make_shared<OpRecord>();
     op->def = ops::find_op(kernel.op);

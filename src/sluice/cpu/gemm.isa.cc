@@ -1,289 +1,288 @@
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include "sluice/cpu/gemm.h"
-#include "sluice/cpu/unit.h"
+#include "sluice/cpu/gemm_pack.h"
+#include "sluice/cpu/gemm_tile.h"
 
 namespace sluice::cpu::internal {
 namespace {
 
 using V = VectorFor<kUnitIsa>::type;
-constexpr int kLanes = V::kLanes;
-/// The register tile: rows, and vectors per row. 14 × 2 accumulators, 2 of B and a broadcast fill
-/// 32 registers, 6 × 2 fill 16. Without vectors the fused multiply-add is a call and the tile only
-/// saves loads.
-constexpr int kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
-constexpr int kTileVectors = kLanes == 1 ? 4 : 2;
-constexpr int kTileCols = kTileVectors * kLanes;
-static_assert(kTileCols <= kPanel && kPanel % kTileCols == 0);
-static_assert(kTileRows <= kLanes || kLanes == 1,
-              "packing writes a row of the tile with one store");
+using S = TileShape<V>;
 
-/// What a tile computes: `depth` steps of the chains of its rows and vectors.
-struct Tile {
-  int64_t depth = 0;
-  /// op(A): row i of step k is a[i + k·a_stride] or, where rows are apart, a[i·a_stride + k].
-  const float* a = nullptr;
-  int64_t a_stride = 0;
-  /// op(B): step k is the vectors from b + k·b_stride on; all lanes are readable.
+/// Steps of the reduction between asking the second cache for a row of A or B and its use.
+constexpr int64_t kAAhead = 8;
+constexpr int64_t kBAhead = 16;
+
+/// Rows of C in one panel's worth of columns.
+struct Block {
+  int64_t row = 0, rows = 0;
+  float* c = nullptr;  ///< Where it lies,
+  int64_t c_stride = 0;
+  float* result = nullptr;  ///< where its finished elements go,
+  int64_t result_stride = 0;
+  float* chains = nullptr;  ///< and where they are until then, kPanel apart; null: there too.
+};
+
+/// Some steps of the reduction: op(B)'s rows, and what to ask for meanwhile.
+struct Depth {
+  int64_t first = 0, steps = 0;
+  bool last = false;
   const float* b = nullptr;
   int64_t b_stride = 0;
-  const float* from = nullptr;  ///< Partial chains to continue, or null: from zero.
-  int64_t from_stride = 0;
-  float* to = nullptr;  ///< The chains go here,
-  int64_t to_stride = 0;
-  bool add = false;  ///< or are added to what is here.
-  int64_t cols = 0;  ///< Columns of `from` and `to` that exist.
+  const float* ask = nullptr;
+  int64_t ask_step = 0, ask_jump = 0;
 };
 
-template <int kRows, int kVectors, bool kRowsApart>
-void compute(const Tile& t) {
-  V acc[kRows][kVectors];
-  const auto for_all = [&](auto f) __attribute__((always_inline)) {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) f(acc[i][v], i, v * kLanes);
-    }
-  };
-  const bool full = t.cols == kVectors * kLanes;
-  if (t.from == nullptr) {
-    for_all([](V& x, int, int) { x = V(0.0f); });
-  } else if (full) {
-    for_all([&](V& x, int i, int j) { x = V::load(t.from + i * t.from_stride + j); });
-  } else {
-    for_all([&](V& x, int i, int j) {
-      x = V::load_partial(t.from + i * t.from_stride + j, t.cols - j);
-    });
-  }
-
-  const float* a = t.a;
-  const float* b = t.b;
-  const int64_t a_stride = t.a_stride;
-  const int64_t b_stride = t.b_stride;
-  for (int64_t k = t.depth; k > 0; --k) {
-    V row[kVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) row[v] = V::load(b + v * kLanes);
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-      const V x(kRowsApart ? a[i * a_stride] : a[i]);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) acc[i][v] = fma(x, row[v], acc[i][v]);
-    }
-    a += kRowsApart ? 1 : a_stride;
-    b += b_stride;
-  }
-
-  float* const to = t.to;
-  const int64_t to_stride = t.to_stride;
-  if (full && !t.add) {
-    for_all([&](V& x, int i, int j) { x.store(to + i * to_stride + j); });
-  } else if (full) {
-    for_all([&](V& x, int i, int j) {
-      float* p = to + i * to_stride + j;
-      (V::load(p) + x).store(p);
-    });
-  } else {
-    for_all([&](V& x, int i, int j) {
-      float* p = to + i * to_stride + j;
-      if (t.add) x = V::load_partial(p, t.cols - j) + x;
-      x.store_partial(p, t.cols - j);
-    });
-  }
-}
-
-using TileFn = void (*)(const Tile&);
-
-template <int kVectors, bool kRowsApart, int... kRows>
-constexpr std::array<TileFn, sizeof...(kRows)> tiles_of(std::integer_sequence<int, kRows...>) {
-  return {compute<kRows + 1, kVectors, kRowsApart>...};
-}
-template <int kVectors, bool kRowsApart>
-constexpr auto kTilesOf =
-    tiles_of<kVectors, kRowsApart>(std::make_integer_sequence<int, kTileRows>{});
-
-/// The kernel of a tile.
-TileFn tile_fn(int64_t rows, bool narrow, bool rows_apart) {
-  const auto& tiles =
-      narrow ? (rows_apart ? kTilesOf<1, true> : kTilesOf<1, false>)
-             : (rows_apart ? kTilesOf<kTileVectors, true> : kTilesOf<kTileVectors, false>);
-  return tiles[static_cast<size_t>(rows - 1)];
-}
-
-/// Part `i` of [0, size) in `parts` nearly equal ones: its beginning.
-int64_t part_begin(int64_t size, int64_t parts, int64_t i) {
-  return size / parts * i + std::min(size % parts, i);
-}
-
-/// out[k][i] = op(A)(row + i, first + k) for i < rows, k < depth. May write kSlack floats past the
-/// end.
-void pack_a(const GemmArgs& args, int64_t row, int64_t rows, int64_t first, int64_t depth,
-            float* out) {
-  if (args.trans_a) {
-    for (int64_t k = 0; k < depth; ++k) {
-      const float* p = args.a + (first + k) * args.lda + row;
-      for (int64_t i = 0; i < rows; i += kLanes)
-        V::load_partial(p + i, rows - i).store(out + k * rows + i);
-    }
-    return;
-  }
-  const float* p = args.a + row * args.lda + first;
-  for (int64_t i0 = 0; i0 < rows; i0 += kLanes) {
-    const int64_t group = std::min<int64_t>(kLanes, rows - i0);
-    for (int64_t k0 = 0; k0 < depth; k0 += kLanes) {
-      V square[kLanes];
-      for (int i = 0; i < kLanes; ++i) {
-        square[i] = i < group ? V::load_partial(p + (i0 + i) * args.lda + k0, depth - k0) : V(0.0f);
-      }
-      transpose(square);
-      const int64_t steps = std::min<int64_t>(kLanes, depth - k0);
-      for (int64_t k = 0; k < steps; ++k) square[k].store(out + (k0 + k) * rows + i0);
-    }
-  }
-}
-
-/// out[k][j] = op(B)(first + k, col + j) for j < cols, k < depth, in rows of `width` floats; zeros
-/// above cols.
-void pack_b(const GemmArgs& args, int64_t first, int64_t depth, int64_t col, int64_t cols,
-            int64_t width, float* out) {
-  if (!args.trans_b) {
-    for (int64_t k = 0; k < depth; ++k) {
-      const float* p = args.b + (first + k) * args.ldb + col;
-      for (int64_t j = 0; j < width; j += kLanes)
-        V::load_partial(p + j, cols - j).store(out + k * width + j);
-    }
-    return;
-  }
-  const float* p = args.b + col * args.ldb + first;
-  for (int64_t j0 = 0; j0 < width; j0 += kLanes) {
-    for (int64_t k0 = 0; k0 < depth; k0 += kLanes) {
-      V square[kLanes];
-      for (int j = 0; j < kLanes; ++j) {
-        square[j] =
-            j0 + j < cols ? V::load_partial(p + (j0 + j) * args.ldb + k0, depth - k0) : V(0.0f);
-      }
-      transpose(square);
-      const int64_t steps = std::min<int64_t>(kLanes, depth - k0);
-      for (int64_t k = 0; k < steps; ++k) square[k].store(out + (k0 + k) * width + j0);
-    }
-  }
-}
-
-/// Whether tiles read A packed. Where it lies it costs nothing before the first tile, but more in
-/// each.
-bool worth_packing_a(int64_t cols) { return cols > 4 * kTileCols; }
-
-/// Whether tiles read rows of B where they lie: a panel is read by few strips, or all of B stays in
-/// the first cache.
-bool reads_b_in_place(const GemmArgs& args, int64_t strips) {
-  return !args.trans_b && (strips <= 3 || args.k <= 32);
-}
-
-void fill_without_depth(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_begin,
-                        int64_t col_end) {
-  for (int64_t i = row_begin; i < row_end; ++i) {
-    for (int64_t j = col_begin; j < col_end; ++j) {
-      float& c = args.c[i * args.ldc + j];
-      c = args.accumulate ? c + 0.0f : 0.0f;
-    }
-  }
-}
-
-/// The rows of a block that one tile computes.
-struct Strip {
-  int64_t begin = 0;
-  int64_t height = 0;
-};
-
-/// One call of gemm(): the same loops as in gemm_on, with what stays the same inside them.
+/// One call of gemm().
 class Product {
  public:
-  Product(const GemmArgs& args, int64_t col_begin, int64_t col_end, float* workspace)
-      : args_(args), col_begin_(col_begin), col_end_(col_end) {
-    const int64_t most_depth = std::min(args.k, kDepthBlock);
-    panel_ = workspace;
-    block_ = panel_ + most_depth * kPanel;
-    chains_ = block_ + (std::min(args.m, kRowBlock) * most_depth + kSlack + 15) / 16 * 16;
-    keeps_chains_apart_ = args.accumulate && args.k > kDepthBlock;
-    packs_a_ = worth_packing_a(col_end - col_begin);
-  }
+  Product(const GemmArgs& args, float* workspace)
+      : args_(args),
+        plan_(plan_of(args)),
+        flips_(plan_.flips && V::kLanes > 1),
+        tile_rows_(flips_ ? kFlippedCols : S::kRows),
+        packed_(workspace),
+        chains_(workspace + plan_.packed_floats),
+        flipped_(chains_ + plan_.chain_floats) {}
 
-  void compute_rows(int64_t row, int64_t rows) {
-    row_ = row;
-    strip_count_ = (rows + kTileRows - 1) / kTileRows;
-    for (int64_t s = 0; s < strip_count_; ++s) {
-      const int64_t begin = part_begin(rows, strip_count_, s);
-      strips_[s] = {begin, part_begin(rows, strip_count_, s + 1) - begin};
-    }
-    for (int64_t first = 0; first < args_.k; first += kDepthBlock) {
-      compute_depth(first, std::min(kDepthBlock, args_.k - first));
+  void run(int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end) {
+    packs_b_ = plan_.packs_b && (args_.trans_b || row_end - row_begin > 3 * S::kRows);
+    const int64_t small = kRowBlock / tile_rows_ * tile_rows_;
+    // op(B) is packed once for these.
+    const int64_t most = args_.scratch_c ? small : kMostRows / tile_rows_ * tile_rows_;
+    // An epilogue wants its rows in the first cache.
+    block_rows_ = args_.epilogue.run != nullptr ? small : most;
+    for (first_row_ = row_begin; first_row_ < row_end; first_row_ += most) {
+      rows_ = std::min(most, row_end - first_row_);
+      for (col_ = col_begin; col_ < col_end; col_ += plan_.block_cols) {
+        cols_ = std::min(plan_.block_cols, col_end - col_);
+        compute_columns();
+      }
     }
   }
 
  private:
-  void compute_depth(int64_t first, int64_t depth) {
-    first_ = first;
-    tile_.depth = depth;
-    const bool last = first + depth == args_.k;
-    tile_.add = args_.accumulate && last;
-    reads_apart_ = keeps_chains_apart_ && first > 0;
-    writes_apart_ = keeps_chains_apart_ && !last;
-    for (int64_t s = 0; s < strip_count_ && packs_a_; ++s) {
-      const auto [begin, height] = strips_[s];
-      pack_a(args_, row_ + begin, height, first, depth, block_ + begin * depth);
-    }
-
-    int64_t col = col_begin_;
-    if (reads_b_in_place(args_, strip_count_)) {
-      const int64_t end = col_begin_ + (col_end_ - col_begin_) / kTileCols * kTileCols;
-      tile_.b_stride = args_.ldb;
-      tile_.cols = kTileCols;
-      for (int64_t s = 0; s < strip_count_; ++s) {
-        for (col = col_begin_; col < end; col += kTileCols) {
-          tile_.b = args_.b + first * args_.ldb + col;
-          compute_tile(strips_[s], col);
-        }
+  void compute_columns() {
+    // Rows that are not flipped are the last ones at most.
+    const bool all_flipped = flips_ && rows_ % V::kLanes == 0;
+    const bool packs = !all_flipped && (packs_b_ || (args_.b_panel == 0 && read_cols() != cols_));
+    const int64_t most = std::max<int64_t>(packs ? plan_.depth_block : args_.k, 1);
+    for (int64_t first = 0; first == 0 || first < args_.k; first += most) {
+      const Depth depth = depth_of(first, std::min(most, args_.k - first), packs);
+      for (int64_t begin = 0; begin < rows_; begin += block_rows_) {
+        const Block block = block_of(begin, std::min(block_rows_, rows_ - begin));
+        const int64_t flipped = flips_ ? block.rows / V::kLanes * V::kLanes : 0;
+        if (first == 0 && flipped > 0) compute_flipped(block, flipped);
+        if (flipped < block.rows) compute_rows(block, flipped, depth);
+        if (depth.last) finish(block);
       }
-    }
-    for (; col < col_end_; col += kTileCols) {
-      tile_.cols = std::min<int64_t>(kTileCols, col_end_ - col);
-      tile_.b = panel_;
-      tile_.b_stride = tile_.cols <= kLanes ? kLanes : kTileCols;
-      pack_b(args_, first, depth, col, tile_.cols, tile_.b_stride, panel_);
-      for (int64_t s = 0; s < strip_count_; ++s) compute_tile(strips_[s], col);
     }
   }
 
-  void compute_tile(Strip strip, int64_t col) {
-    const int64_t row = row_ + strip.begin;
-    if (packs_a_) {
-      tile_.a = block_ + strip.begin * tile_.depth;
-      tile_.a_stride = strip.height;
-    } else {
-      tile_.a =
-          args_.trans_a ? args_.a + first_ * args_.lda + row : args_.a + row * args_.lda + first_;
-      tile_.a_stride = args_.lda;
+  /// The rows from `begin` on, counted from first_row_.
+  Block block_of(int64_t begin, int64_t rows) const {
+    Block block{.row = first_row_ + begin, .rows = rows};
+    if (args_.c_panel > 0) {
+      block.c = args_.c + col_ * args_.m + block.row * args_.c_panel;
+      block.c_stride = args_.c_panel;
+    } else if (args_.c != nullptr) {
+      block.c = args_.c + block.row * args_.ldc + col_;
+      block.c_stride = args_.ldc;
     }
-    float* const c = args_.c + row * args_.ldc + col;
-    const int64_t apart_stride = col_end_ - col_begin_;
-    float* const apart = chains_ + strip.begin * apart_stride + (col - col_begin_);
-    tile_.from = first_ == 0 ? nullptr : reads_apart_ ? apart : c;
-    tile_.from_stride = reads_apart_ ? apart_stride : args_.ldc;
-    tile_.to = writes_apart_ ? apart : c;
-    tile_.to_stride = writes_apart_ ? apart_stride : args_.ldc;
-    tile_fn(strip.height, tile_.cols <= kLanes, !packs_a_ && !args_.trans_a)(tile_);
+    if (plan_.chains_aside) block.chains = chains_ + begin * kPanel;
+    block.result = args_.scratch_c ? block.chains : block.c;
+    block.result_stride = args_.scratch_c ? kPanel : block.c_stride;
+    return block;
+  }
+
+  Depth depth_of(int64_t first, int64_t steps, bool packs) {
+    Depth d{.first = first, .steps = steps, .last = first + steps == args_.k};
+    if (packs) {
+      pack(first, steps);
+      d.b = packed_;
+      d.b_stride = read_cols();
+    } else {
+      d.b = b_in_place(first);
+      d.b_stride = stored_stride();
+    }
+    // What is packed next: these columns in more steps, or the next columns in the first ones.
+    const int64_t next = d.last ? 0 : first + steps, next_col = d.last ? col_ + kPanel : col_;
+    if (args_.trans_a) {
+      // More rows of A than that, and they miss the first translation buffer.
+      if (steps > 64) d.ask = args_.a + (first + kAAhead) * args_.lda;
+      d.ask_step = args_.lda;
+      d.ask_jump = 32 * args_.lda;
+    } else if (packs && args_.trans_b && args_.b_panel > 0) {
+      d.ask = args_.b + next * args_.n + next_col * args_.b_panel;
+      d.ask_step = args_.b_panel;
+      d.ask_jump = args_.n * args_.b_panel;
+    } else if (packs && args_.trans_b) {
+      d.ask = args_.b + next_col * args_.ldb + next;
+      d.ask_step = args_.ldb;
+      d.ask_jump = 32;
+    } else {
+      d.ask = packs ? args_.b + next * args_.ldb + next_col : d.b + kBAhead * d.b_stride;
+      d.ask_step = stored_stride();
+      d.ask_jump = 32 * d.ask_step;
+    }
+    return d;
+  }
+
+  /// The block's rows from `begin` on.
+  void compute_rows(const Block& block, int64_t begin, const Depth& depth) const {
+    if (args_.k == 0) return fill_without_depth(block);
+    Tiles t;
+    t.depth = depth.steps;
+    t.a_stride = args_.lda;
+    t.b_stride = depth.b_stride;
+    t.ask_step = depth.ask_step;
+    t.ask_jump = depth.ask_jump;
+    const bool aside = block.chains != nullptr;
+    float* const to = aside && !depth.last ? block.chains : block.result;
+    const float* const from = aside ? block.chains : block.result;
+    t.from_stride = aside ? kPanel : block.result_stride;
+    t.to_stride = aside && !depth.last ? kPanel : block.result_stride;
+    t.add_stride = block.c_stride;
+    t.pads = args_.c_panel > 0 || to == block.chains;
+    for (int64_t j = 0; j < cols_; j += S::kCols) {
+      t.cols = std::min<int64_t>(S::kCols, cols_ - j);
+      t.b = depth.b + j;
+      const bool narrow = t.cols <= V::kLanes;
+      // 32 bits: they divide faster.
+      const auto most = static_cast<uint32_t>(most_rows(narrow));
+      const auto rows = static_cast<uint32_t>(block.rows - begin);
+      const uint32_t strips = (rows + most - 1) / most;
+      // The first `higher` of them are a row higher.
+      const int64_t height = rows / strips, higher = rows % strips;
+      for (const bool one_more : {true, false}) {
+        t.count = one_more ? higher : strips - higher;
+        if (t.count == 0) continue;
+        const int64_t i = begin + (one_more ? 0 : higher * (height + 1));
+        t.a = args_.trans_a ? args_.a + depth.first * args_.lda + block.row + i
+                            : args_.a + (block.row + i) * args_.lda + depth.first;
+        if (depth.ask != nullptr) t.ask = depth.ask + (args_.trans_a ? block.row + i : j);
+        t.from = depth.first == 0 ? nullptr : from + i * t.from_stride + j;
+        t.to = to + i * t.to_stride + j;
+        t.add = args_.accumulate && depth.last ? block.c + i * block.c_stride + j : nullptr;
+        tile_fn<V>(height + one_more, narrow, !args_.trans_a, t.ask != nullptr)(t);
+      }
+    }
+  }
+
+  /// The block's first `rows` rows (a multiple of the lanes), all steps at once: few columns leave
+  /// most lanes of a vector empty, so tiles of the transpose are computed, from whole vectors of A.
+  void compute_flipped(const Block& block, int64_t rows) const {
+    Tiles t;
+    t.depth = args_.k;
+    t.a_stride = stored_stride();
+    t.b_stride = t.ask_step = args_.lda;
+    t.ask_jump = 32 * args_.lda;
+    t.to_stride = kPanel;
+    float* const tile = flipped_;
+    std::fill(tile + cols_ * kPanel, tile + kFlippedCols * kPanel, 0.0f);
+    const bool direct = !args_.accumulate && (args_.c_panel > 0 || args_.scratch_c);
+    for (int64_t i = 0; i < rows; i += t.cols) {
+      t.cols = std::min<int64_t>(S::kCols, rows - i);
+      t.b = args_.a + block.row + i;
+      t.ask = t.b + kBAhead * args_.lda;
+      for (int64_t j = 0; j < cols_; j += S::kRows) {
+        t.a = b_in_place(0) + j;
+        t.to = tile + j * kPanel;
+        tile_fn<V>(std::min<int64_t>(S::kRows, cols_ - j), t.cols <= V::kLanes, false, true)(t);
+      }
+      float* const result = block.result + i * block.result_stride;
+      float* const rows_of_c = direct ? result : tile + kFlippedCols * kPanel;
+      const int64_t stride = direct ? block.result_stride : kFlippedCols;
+      transpose_block<V>(tile, kPanel, t.cols, kPanel, kFlippedCols, stride, rows_of_c);
+      if (!direct) copy_result(block, i, t.cols, rows_of_c);
+    }
+  }
+
+  /// Adds C, where asked, to rows from `begin` on, which lie kFlippedCols apart, and stores them.
+  void copy_result(const Block& block, int64_t begin, int64_t rows, const float* from) const {
+    for (int64_t i = begin; i < begin + rows; ++i, from += kFlippedCols) {
+      float* const result = block.result + i * block.result_stride;
+      for (int64_t j = 0; j < cols_; j += V::kLanes) {
+        V x = V::load(from + j);
+        if (args_.accumulate) x = V::load_partial(block.c + i * block.c_stride + j, cols_ - j) + x;
+        if (args_.c_panel > 0 || args_.scratch_c)
+          select(V::Mask::first(cols_ - j), x, V(0.0f)).store(result + j);
+        else
+          x.store_partial(result + j, cols_ - j);
+      }
+    }
+  }
+
+  /// What comes after the last step.
+  void finish(const Block& block) const {
+    const int64_t written = args_.k == 0 ? cols_ : read_cols();
+    if (args_.c_panel > written && !args_.scratch_c) {
+      for (int64_t i = 0; i < block.rows; ++i) {
+        float* const row = block.c + i * block.c_stride;
+        std::fill(row + written, row + args_.c_panel, 0.0f);
+      }
+    }
+    if (args_.epilogue.run == nullptr) return;
+    args_.epilogue.run(args_.epilogue.state, block.result, block.result_stride, block.row,
+                       block.rows, col_, cols_);
+  }
+
+  void fill_without_depth(const Block& block) const {
+    for (int64_t i = 0; i < block.rows; ++i) {
+      const float* const c = block.c + i * block.c_stride;
+      float* const result = block.result + i * block.result_stride;
+      for (int64_t j = 0; j < cols_; ++j) result[j] = args_.accumulate ? c[j] + 0.0f : 0.0f;
+    }
+  }
+
+  /// Most rows of a tile. Rows of A that lie a multiple of 4 KiB apart share one set of the first
+  /// cache, which has 12 ways, or 8: no more of them are read side by side.
+  int64_t most_rows(bool narrow) const {
+    const int64_t most = narrow ? S::kNarrowRows : S::kRows;
+    const bool one_set = !args_.trans_a && args_.lda % 1024 == 0 && args_.k > 16;
+    return one_set ? std::min<int64_t>(most, 8) : most;
+  }
+
+  /// The columns that tiles read: floats from one step to the next of a packed block. Where a
+  /// row-major B does not have them all, the block is packed.
+  int64_t read_cols() const {
+    const int64_t rest = cols_ % S::kCols;
+    return cols_ - rest + (rest == 0 ? 0 : rest <= V::kLanes ? V::kLanes : S::kCols);
+  }
+
+  int64_t stored_stride() const { return args_.b_panel > 0 ? args_.b_panel : args_.ldb; }
+
+  const float* b_in_place(int64_t first) const {
+    return args_.b_panel > 0 ? args_.b + col_ * args_.k + first * args_.b_panel
+                             : args_.b + first * args_.ldb + col_;
+  }
+
+  void pack(int64_t first, int64_t steps) const {
+    const int64_t width = read_cols();
+    if (!args_.trans_b) {
+      copy_block<V>(b_in_place(first), stored_stride(), steps, cols_, width, packed_);
+    } else if (args_.b_panel == 0) {
+      transpose_block<V>(args_.b + col_ * args_.ldb + first, args_.ldb, steps, steps, cols_, width,
+                         packed_);
+    } else {
+      const int64_t panel = args_.b_panel;
+      for (int64_t k = 0; k < steps; k += panel) {
+        transpose_block<V>(args_.b + (first + k) * args_.n + col_ * panel, panel,
+                           std::min(panel, steps - k), panel, cols_, width, packed_ + k * width);
+      }
+    }
   }
 
   const GemmArgs& args_;
-  const int64_t col_begin_, col_end_;
-  float *panel_, *block_, *chains_;  ///< In the workspace: a panel of B, a block of A, chains.
-  bool packs_a_, keeps_chains_apart_, reads_apart_ = false, writes_apart_ = false;
-  int64_t row_ = 0, first_ = 0;  ///< Where the block begins.
-  int64_t strip_count_ = 0;
-  Strip strips_[kRowBlock / kTileRows + 1];
-  Tile tile_;
+  const GemmPlan plan_;
+  const bool flips_;  ///< Narrow C.
+  const int64_t tile_rows_;
+  int64_t block_rows_ = 0;  ///< Whole tiles.
+  bool packs_b_ = false;
+  float *const packed_, *const chains_, *const flipped_;  ///< In the workspace.
+  int64_t first_row_ = 0, rows_ = 0;                      ///< Rows that share a packed op(B).
+  int64_t col_ = 0, cols_ = 0;
 };
 
 }  // namespace
@@ -291,15 +290,8 @@ class Product {
 template <>
 void gemm_on<kUnitIsa>(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_begin,
                        int64_t col_end, float* workspace) {
-  const int64_t rows = row_end - row_begin;
-  if (rows <= 0 || col_end <= col_begin) return;
-  if (args.k == 0) return fill_without_depth(args, row_begin, row_end, col_begin, col_end);
-  Product product(args, col_begin, col_end, workspace);
-  const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
-  for (int64_t r = 0; r < blocks; ++r) {
-    const int64_t begin = part_begin(rows, blocks, r);
-    product.compute_rows(row_begin + begin, part_begin(rows, blocks, r + 1) - begin);
-  }
+  if (row_end > row_begin && col_end > col_begin)
+    Product(args, workspace).run(row_begin, row_end, col_begin, col_end);
 }
 
 }  // namespace sluice::cpu::internal

@@ -1,13 +1,9 @@
-#include "sluice/cpu/gemm.h"
-
+#include "sluice/cpu/gemm_op.h"
 #include "sluice/cpu/kernel_list.h"
-#include "sluice/ops/matmul.h"
+#include "sluice/ops/op.h"
 
 namespace sluice::cpu {
 namespace {
-
-constexpr int64_t kMostTasks =
-    16;  // Enough to share among a few workers evenly; part of the plan, not of the bits.
 
 struct Gemm {
   GemmArgs args;
@@ -21,41 +17,10 @@ ops::MatmulShape shape_of(const OpView& op) {
   return ops::matmul_shape(op.input(0).shape, op.input(1).shape, op.options<ops::MatmulOptions>());
 }
 
-// A matrix of either storage order: row-major with a leading dimension, or the transpose of one.
-void set_operand(const ops::MatrixView& view, bool& transposed, int64_t& leading) {
-  transposed = view.col_stride != 1 && view.rows != 1;
-  leading = transposed ? view.col_stride : view.row_stride;
-  if (view.rows == 1 && view.col_stride != 1) {  // One row whose elements are a column's.
-    transposed = true;
-    leading = view.col_stride;
-  }
-}
-
-GemmArgs args_of(const ops::MatmulShape& s) {
-  GemmArgs args;
-  args.m = s.m;
-  args.n = s.n;
-  args.k = s.k;
-  set_operand(s.lhs, args.trans_a, args.lda);
-  set_operand(s.rhs, args.trans_b, args.ldb);
-  args.ldc = s.n;
-  return args;
-}
-
-// One axis is cut, so that a task's part of C is described by a stride and a pitch: columns if there are enough of
-// them, else rows. Many matrices are not cut at all.
+// Many matrices are not cut at all.
 GemmGrid grid_of(const GemmArgs& args, int64_t batches) {
-  GemmGrid grid = gemm_grid(args, batches >= kMostTasks ? 1 : kMostTasks);
-  if (batches > 1) {
-    grid.rows = args.m;
-    grid.cols = args.n;
-    grid.row_blocks = 1;
-    grid.col_blocks = 1;
-  } else if (grid.col_blocks > 1) {
-    grid.rows = args.m;
-    grid.row_blocks = 1;
-  }
-  return grid;
+  if (batches == 1) return one_axis_grid(args);
+  return {args.m, args.n, 1, 1};
 }
 
 std::vector<int64_t> batch_offsets(const ops::MatrixView& view, const Shape& batch) {
@@ -91,7 +56,7 @@ bool supports(const OpView& op) {
 
 KernelChoice choose(const OpView& op) {
   const ops::MatmulShape s = shape_of(op);
-  const GemmArgs args = args_of(s);
+  const GemmArgs args = gemm_args(s);
   const int64_t batches = s.batch.elements();
   const GemmGrid grid = grid_of(args, batches);
   KernelChoice choice;
@@ -106,7 +71,7 @@ runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
   const OpView view = op->view();
   const ops::MatmulShape s = shape_of(view);
   auto state = std::make_shared<Gemm>();
-  state->args = args_of(s);
+  state->args = gemm_args(s);
   state->batches = s.batch.elements();
   state->grid = grid_of(state->args, state->batches);
   state->a_offset = batch_offsets(s.lhs, s.batch);

@@ -39,6 +39,16 @@ CpuKernel softmax_kernel();
 CpuKernel fill_kernel();
 CpuKernel reference_kernel();
 
+/// The kernel of several stages, or of one on operands in panels: "cpu.fused".
+bool fused_kernel_supports(const FusedOp& op);
+Layout preferred_fused_layout(const FusedOp& op, int operand);
+KernelChoice choose_fused_kernel(const FusedOp& op);
+runtime::BoundKernel bind_fused_kernel(const FusedOp& op);
+
+/// Copies a tensor from one layout to another.
+KernelChoice choose_copy_kernel(const TensorSpec& spec, const Layout& from, const Layout& to);
+runtime::BoundKernel bind_copy_kernel(const TensorSpec& spec, const Layout& from, const Layout& to);
+
 /// Flops of an op by its definition.
 double flops_of(const OpView& op);
 

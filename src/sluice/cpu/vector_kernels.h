@@ -18,16 +18,21 @@
 /// link error that names the functor.
 namespace sluice::cpu {
 
-/// An input of an elementwise kernel.
+/// An input of an elementwise kernel: rows that begin `row_step` elements apart.
 struct MapInput {
   const float* data = nullptr;
-  int64_t step = 1;  ///< 1: an array of n elements; 0: one value for all of them.
+  int64_t step = 1;  ///< 1: a row is an array; 0: one value for all of the row.
+  int64_t row_step = 0;
+};
+struct MapOutput {
+  float* data = nullptr;
+  int64_t row_step = 0;
 };
 
-/// outputs[o][i] = f(inputs[0][i], …)[o] for i < n. `functor` points to the functor. An output may
-/// coincide with an array input, exactly; otherwise nothing overlaps.
-using MapFn = void (*)(const void* functor, const MapInput* inputs, float* const* outputs,
-                       int64_t n);
+/// outputs[o][r][i] = f(inputs[0][r][i], …)[o] for r < rows, i < n. `functor` points to the functor.
+/// An output may coincide with an array input, exactly; otherwise nothing overlaps.
+using MapFn = void (*)(const void* functor, const MapInput* inputs, const MapOutput* outputs,
+                       int64_t rows, int64_t n);
 
 namespace internal {
 /// How many inputs a functor takes.
@@ -50,7 +55,8 @@ constexpr int inputs_of() {
 }
 
 template <Isa kIsa, typename F>
-void map_on(const void* functor, const MapInput* inputs, float* const* outputs, int64_t n);
+void map_on(const void* functor, const MapInput* inputs, const MapOutput* outputs, int64_t rows,
+            int64_t n);
 }  // namespace internal
 
 /// The kernel of functor type F for an instruction set.
@@ -67,14 +73,16 @@ MapFn map_kernel(Isa isa) {
 template <typename F>
 void map1(const F& f, const float* x, float* y, int64_t n, Isa isa = current_isa()) {
   const MapInput inputs[] = {{x}};
-  map_kernel<F>(isa)(&f, inputs, &y, n);
+  const MapOutput output{y};
+  map_kernel<F>(isa)(&f, inputs, &output, 1, n);
 }
 
 /// y[i] = f(a[i], b[i]) for i < n; `MapInput{p, 0}` broadcasts *p.
 template <typename F>
 void map2(const F& f, MapInput a, MapInput b, float* y, int64_t n, Isa isa = current_isa()) {
   const MapInput inputs[] = {a, b};
-  map_kernel<F>(isa)(&f, inputs, &y, n);
+  const MapOutput output{y};
+  map_kernel<F>(isa)(&f, inputs, &output, 1, n);
 }
 
 /// y[i] = f(a[i], b[i], c[i]) for i < n.
@@ -82,7 +90,8 @@ template <typename F>
 void map3(const F& f, MapInput a, MapInput b, MapInput c, float* y, int64_t n,
           Isa isa = current_isa()) {
   const MapInput inputs[] = {a, b, c};
-  map_kernel<F>(isa)(&f, inputs, &y, n);
+  const MapOutput output{y};
+  map_kernel<F>(isa)(&f, inputs, &output, 1, n);
 }
 
 }  // namespace sluice::cpu

@@ -130,8 +130,8 @@ TEST(Map, TwoOutputsReplaceTheirInputs) {
     std::copy(w0.begin(), w0.end(), w.begin());
     std::copy(v0.begin(), v0.end(), v.begin());
     const MapInput inputs[] = {{w.data()}, {v.data()}, {g.data()}};
-    float* const outputs[] = {w.data(), v.data()};
-    map_kernel<test::Momentum>(isa)(&f, inputs, outputs, kSize);
+    const MapOutput outputs[] = {{w.data()}, {v.data()}};
+    map_kernel<test::Momentum>(isa)(&f, inputs, outputs, 1, kSize);
     for (int64_t i = 0; i < kSize; ++i) {
       const auto want = f(F1(w0[i]), F1(v0[i]), F1(g[i]));
       EXPECT_TRUE(same(w[i], want[0].v) && same(v[i], want[1].v)) << to_string(isa) << " at " << i;

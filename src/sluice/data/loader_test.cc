@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "sluice/base/test_refusals.h"
 #include "sluice/data/test_allocations.h"
 
 namespace sluice::data {
@@ -23,6 +24,8 @@ Dataset numbered(int64_t n) {
   }
   return set;
 }
+
+TensorSpec i32_array(Shape shape) { return {std::move(shape), i32, {}}; }
 
 std::vector<int64_t> order(const DataLoader& loader, int64_t n) {
   std::vector<int64_t> samples(static_cast<size_t>(n));
@@ -178,6 +181,40 @@ TEST(DataLoader, UnusableDataIsRefused) {
   EXPECT_NE(message(bytes, {.batch = 1}), "");
   DataLoader loader(set, {.batch = 1});
   EXPECT_THROW(loader.start_epoch(-1), Error);
+}
+
+TEST(DataLoader, RefusalsSayWhatIsRight) {
+  const Dataset set = numbered(8);
+  DataLoader loader(set, {.batch = 4});
+  HostTensor images(TensorSpec{{4, 2, 3}, f32, {}});
+  HostTensor labels(TensorSpec{{4}, i32, {}});
+  HostTensor transposed(TensorSpec{{6, 4}, f32, {}});
+  Dataset scalar = numbered(3);
+  scalar.labels = HostTensor(i32_array({}));
+  Dataset bytes = numbered(3);
+  bytes.images = bytes.images.cast(u8);
+  Dataset table = numbered(3);
+  table.labels = HostTensor(i32_array({3, 1}));
+  expect_refused({
+      {"an empty batch", [&] { DataLoader l(set, {.batch = 0}); },
+       "loader: a batch of 0 samples; at least 1 is right"},
+      {"a large batch", [&] { DataLoader l(set, {.batch = 9}); },
+       "loader: no full batch: it takes 9 samples, the data has 8"},
+      {"bytes", [&] { DataLoader l(bytes, {.batch = 1}); },
+       "loader: images are uint8 and labels int32; float32 and int32 are right"},
+      {"labels without an axis", [&] { DataLoader l(scalar, {.batch = 1}); },
+       "loader: labels are () and images (3, 2, 3); (n,) and (n, …) are right"},
+      {"labels with two axes", [&] { DataLoader l(table, {.batch = 1}); },
+       "loader: labels are (3, 1) and images"},
+      {"epoch", [&] { loader.start_epoch(-1); }, "loader: epoch -1 is negative"},
+      {"batch", [&] { loader.fill(2, images, labels); }, "loader: batch 2 is outside [0, 2)"},
+      {"images' dtype", [&] { loader.fill(0, labels, labels); },
+       "loader: images are float32, the array to fill is int32"},
+      {"labels' dtype", [&] { loader.fill(0, images, images); },
+       "loader: labels are int32, the array to fill is float32"},
+      {"images' shape", [&] { loader.fill(0, transposed, labels); },
+       "loader: the array to fill is (6, 4), a batch of images is 4 x 6 elements"},
+  });
 }
 
 TEST(DataLoader, SteadyStateAllocatesNothing) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <zlib.h>
 
 #include <array>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "sluice/base/sys.h"
+#include "sluice/base/test_refusals.h"
 #include "sluice/data/test_allocations.h"
 
 namespace sluice::data {
@@ -364,6 +366,20 @@ TEST(Mnist, FilesTooLargeToBeRightAreNotRead) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kBadFile) << e.what();
   }
+}
+
+TEST(IdxGzip, MoreThanZlibCanCountIsRefused) {
+  const size_t size = size_t{1} << 31;
+  void* mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  const std::span bytes(static_cast<std::byte*>(mapped), size);
+  bytes[0] = std::byte{0x1f};
+  bytes[1] = std::byte{0x8b};
+  expect_refused(
+      {{"2 GiB", [&] { read_idx_images(bytes, "f.gz"); },
+        "f.gz: byte 0: 2147483648 bytes of gzip; 2147483647 is the most", ErrorKind::kBadFile}});
+  ::munmap(mapped, size);
 }
 
 TEST(Mnist, RealDigits) {

@@ -23,6 +23,8 @@ class Machine {
           const std::vector<FunctionFacts>& facts, const CheckOptions& options, int64_t replica,
           Findings& findings);
   void run();
+  /// Steps run.
+  int64_t steps() const { return steps_; }
 
  private:
   using Bindings = std::vector<std::pair<ValueId, Instance>>;

@@ -30,8 +30,11 @@ std::vector<Violation> check(const Executable& executable, const CheckOptions& o
       replicas = std::max<int64_t>(replicas, g.replicas);
   }
   for (const Program& program : executable.programs) {
+    CheckOptions rest = options;  // All replicas of a program share its steps; each counts as one.
     for (int64_t r = 0; r < replicas && !findings.full(); ++r) {
-      Machine(executable, program, facts, options, r, findings).run();
+      Machine machine(executable, program, facts, rest, r, findings);
+      machine.run();
+      rest.max_steps = std::max<int64_t>(rest.max_steps - machine.steps() - 1, 0);
     }
   }
   return findings.take();

@@ -35,7 +35,7 @@ struct Violation {
 };
 
 struct CheckOptions {
-  /// Steps run of one program before the checker gives up ("limit").
+  /// Steps run of one program, in all replicas, before the checker gives up ("limit").
   int64_t max_steps = 50'000'000;
   int32_t max_depth = 500;      ///< Nested calls ("limit").
   int32_t max_violations = 16;  ///< It stops after so many.

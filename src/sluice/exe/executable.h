@@ -71,11 +71,22 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
+/// One op of a kernel that fuses several. They run in order; each has one result.
+struct Stage {
+  std::string op;  ///< OpDef::type.
+  Attrs attrs;
+  std::vector<int32_t> inputs;  ///< Operands of the kernel; ~s is the result of stage s.
+  int32_t output = -1;          ///< Operand that gets the result; -1: only later stages read it.
+  TensorSpec spec;              ///< Of the result.
+  bool operator==(const Stage&) const = default;
+};
+
 /// Runs a kernel: inputs, then outputs, of the op it came from.
 struct Kernel {
   std::string key;  ///< The kernel at the target, "cpu.gemm".
-  std::string op;   ///< OpDef::type.
+  std::string op;   ///< OpDef::type; of a fused kernel, those of its stages joined by '+'.
   Attrs attrs;
+  std::vector<Stage> stages;  ///< What a fused kernel means; empty: `op` with `attrs`.
   std::vector<Operand> operands;
   std::vector<IndexExpr> scalars;  ///< Scalar arguments (micro-batch, step).
   /// (input operand, output operand) that may be exactly the same bytes.

@@ -364,6 +364,9 @@ function 0 "callee" memo "g0 clobbers 0" device 0 index_params 2 frame 64 bound 
       update %0>%1 at param0+8 bytes 8 float32(2) row task 1 pitch 4
       read %1 at arena0+64@ring(3,1,(rep+p1)) bytes 1 uint8(1) row
       write %- at frame+0 bytes 4 bfloat16(2) "odd layout"
+      stage MatMul from 0 1 to -1 float32(2)
+      stage_attrs lhs_transposed=true
+      stage "Odd Op" from -1 0 to 2 bfloat16(2)
 function 1 "main" memo "" device 0 index_params 0 frame 256 bound 256
   0 call 0 frame frame+0
       index 1 rep

@@ -260,6 +260,12 @@ class Writer {
         out_ += '\n';
       }
       for (const Operand& o : k->operands) operand("      ", o);
+      for (const Stage& stage : k->stages) {
+        add("      stage {} from", bare_or_quote(stage.op));
+        for (const int32_t i : stage.inputs) add(" {}", i);
+        line(" to {} {}", stage.output, spec_text(stage.spec));
+        if (!stage.attrs.items.empty()) line("      stage_attrs {}", to_string(stage.attrs));
+      }
     } else if (const auto* c = std::get_if<Call>(&step.body)) {
       call_lines(*c);
     } else if (const auto* l = std::get_if<Loop>(&step.body)) {

@@ -54,7 +54,8 @@ class TextParser {
   }
 
   void one_line() {
-    if (in_.eat("attrs")) return attrs();
+    if (in_.eat("attrs")) return attrs(body<Kernel>("attributes").attrs);
+    if (in_.eat("stage_attrs")) return attrs(stage_attrs());
     if (in_.eat("device")) return device(row(Part::kDevice, e_.devices));
     if (in_.eat("tier")) {
       Tier& t = row(Part::kTier, e_.tiers);
@@ -248,17 +249,34 @@ class TextParser {
     return arm_ == 1 ? b.then_call : b.else_call;
   }
 
-  void attrs() {
-    auto& k = body<Kernel>("attributes");
+  void stage() {
+    auto& k = body<Kernel>("stages");
+    Stage& s = k.stages.emplace_back();
+    s.op = in_.string("an op");
+    in_.expect("from");
+    while (!in_.peek("to")) s.inputs.push_back(in_.integer32("an operand"));
+    s.output = in_.labelled32("to");
+    s.spec = in_.spec();
+  }
+
+  Attrs& stage_attrs() {
+    auto& k = body<Kernel>("stages");
+    if (k.stages.empty()) in_.bad("there is no stage before this line");
+    return k.stages.back().attrs;
+  }
+
+  void attrs(Attrs& to) {
     try {
-      k.attrs = parse_attrs(in_.raw_rest());
+      to = parse_attrs(in_.raw_rest());
     } catch (const Error& e) {
       in_.bad("{}", e.what());
     }
   }
 
   bool item_line() {
-    if (in_.eat("coincide")) {
+    if (in_.eat("stage")) {
+      stage();
+    } else if (in_.eat("coincide")) {
       auto& k = body<Kernel>("operands that may coincide");
       while (!in_.done()) k.may_coincide.push_back(in_.pair("operands"));
     } else if (in_.eat("scalars")) {

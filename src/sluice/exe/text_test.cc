@@ -70,26 +70,26 @@ TEST(Text, ErrorsNameFileAndLine) {
             "f.plan:27: index expression '(p0*-2': ')' expected at ''");
   EXPECT_EQ(damaged("float16(2,3)\nstream", "float16(2,-3)\nstream"),
             "f.plan:10: '-3' is no dimension");
-  EXPECT_EQ(damaged("6 sync send", "5 sync send"), "f.plan:57: step 6 expected, found 5");
+  EXPECT_EQ(damaged("6 sync send", "5 sync send"), "f.plan:60: step 6 expected, found 5");
 }
 
 TEST(Text, IndicesAreChecked) {
   EXPECT_EQ(damaged("frame arena3+0", "frame arena4+0"),
-            "f.plan:66: arena 4 does not exist (there are 4)");
+            "f.plan:69: arena 4 does not exist (there are 4)");
   EXPECT_EQ(damaged("2:1\n", "3:1\n"), "f.plan:24: operand 3 does not exist (there are 3)");
   EXPECT_EQ(damaged("at param0+8", "at param2+8"),
             "f.plan:24: parameter 2 does not exist (there are 2)");
   EXPECT_EQ(damaged("5 wait queue 1", "5 wait queue 3"),
-            "f.plan:56: queue 3 does not exist (there are 3)");
+            "f.plan:59: queue 3 does not exist (there are 3)");
   EXPECT_EQ(damaged("send 0 message", "send 1 message"),
-            "f.plan:57: channel 1 does not exist (there are 1)");
+            "f.plan:60: channel 1 does not exist (there are 1)");
   EXPECT_EQ(damaged("stream_in 0", "stream_in 2"),
-            "f.plan:51: stream 2 does not exist (there are 2)");
-  EXPECT_EQ(damaged("message 0\n", "message it\n"), "f.plan:57: 'it' stands outside a loop");
+            "f.plan:54: stream 2 does not exist (there are 2)");
+  EXPECT_EQ(damaged("message 0\n", "message it\n"), "f.plan:60: 'it' stands outside a loop");
   EXPECT_EQ(damaged("index it ((it*2)+1)", "index it"),
-            "f.plan:36: 1 index arguments for 2 of 'callee'");
+            "f.plan:39: 1 index arguments for 2 of 'callee'");
   EXPECT_EQ(damaged("then 0 frame frame+0", "then 1 frame frame+0"),
-            "f.plan:41: 2 arguments for 0 parameters of 'main'");
+            "f.plan:44: 2 arguments for 0 parameters of 'main'");
 }
 
 TEST(Text, RecursionIsRefused) {

@@ -221,8 +221,26 @@ class Validator {
       index(in, k.operands.size(), "operand");
       index(out, k.operands.size(), "operand");
     }
+    for (size_t i = 0; i < k.stages.size(); ++i) stage(k, i);
     if (k.tasks < 1 || k.tasks > kMaxSize) bad("{} tasks", k.tasks);
     size(k.workspace_bytes, "workspace bytes");
+  }
+
+  void stage(const Kernel& k, size_t i) {
+    const Stage& stage = k.stages[i];
+    for (const int32_t from : stage.inputs) {
+      if (from < 0) {
+        index(~from, i, "earlier stage");
+      } else {
+        index(from, k.operands.size(), "operand");
+      }
+    }
+    if (stage.output == -1) return;
+    index(stage.output, k.operands.size(), "operand");
+    if (stage.output >= 0 && stage.output < static_cast<int64_t>(k.operands.size()) &&
+        k.operands[static_cast<size_t>(stage.output)].access == Access::kRead) {
+      bad("stage {} writes operand {}, which is read", i, stage.output);
+    }
   }
 
   void loop(const Loop& l) {

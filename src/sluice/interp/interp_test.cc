@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "sluice/base/test_refusals.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/call.h"
@@ -384,6 +385,58 @@ TEST(RunOp, UpdatesGiveTheWrittenValueAndLeaveTheArgument) {
   const auto y = run_op(add, add.options, {a, vec({10, 20})}, Precision::kFloat);
   EXPECT_EQ(values(y[0]), (Doubles{11, 22}));
   EXPECT_EQ(values(a), (Doubles{1, 2}));
+}
+
+TEST(Interpreter, RefusesWhatItWasNotMadeFor) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const Tensor c = main.constant(vec({1}), "c");
+  const D2hStream unused = ir.d2h_stream(f32_spec({1}), "unused");
+  const RemoteBuffer buffer = ir.remote_buffer(f32_spec({1}), 2);
+  const RemoteBuffer foreign = Ir().remote_buffer(f32_spec({1}), 9);
+  const H2dStream in = Ir().h2d_stream(f32_spec({1}), "in");
+  Graph& f = ir.create_graph(
+      "f", [](Graph&, Tensor x) { return x; }, f32_spec({1}));
+  Interpreter run(ir);
+  const Collected nothing = run.run("main");
+  const OpDef& add = *ops::find_op("Add");
+  expect_refused({
+      {"an output that was not written", [&] { nothing[unused]; },
+       "stream 'unused': the run sent nothing to it"},
+      {"reading a constant", [&] { run.read(c); }, "read: 'c' is not a variable"},
+      {"a remote entry", [&] { run.read_remote(buffer, 2); },
+       "remote buffer 1: entry 2 is outside its 2 entries"},
+      {"a remote array",
+       [&] {
+         run.write_remote(buffer, 0, vec({1, 2}));
+       },
+       "remote buffer 1: the array is (2,) float32, must be (1,) float32"},
+      {"a remote buffer of another program", [&] { run.read_remote(foreign, 0); },
+       "remote buffer 1 belongs to another Ir"},
+      {"a stream of another program",
+       [&] {
+         run.run("main", {{in, vec({1})}});
+       },
+       "run: stream 'in' belongs to another Ir"},
+      {"too few arrays", [&] { run.evaluate(f, {}); },
+       "evaluate: graph f_subgraph(0) has 1 inputs, 0 arrays given"},
+      {"an array of another shape",
+       [&] {
+         run.evaluate(f, {vec({1, 2})});
+       },
+       "the array is (2,) float32, must be (1,) float32"},
+      {"arrays without specs",
+       [&] {
+         run_op(add, add.options, {f32_spec({1})}, {vec({1}), vec({1})}, Precision::kFloat);
+       },
+       "add: 1 specs for 2 arrays"},
+      {"an array that is not its spec",
+       [&] {
+         run_op(add, add.options, {f32_spec({2}), f32_spec({2})}, {vec({1}), vec({1, 2})},
+                Precision::kFloat);
+       },
+       "add: operand 0 is (2,) float32, its array (1,) float32"},
+  });
 }
 
 TEST(RunOp, RefusesStructuralOps) {

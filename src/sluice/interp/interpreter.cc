@@ -6,6 +6,7 @@
 
 #include "sluice/base/flush_to_zero.h"
 #include "sluice/ir/builtin.h"
+#include "sluice/ir/verify.h"
 
 namespace sluice {
 namespace {
@@ -90,6 +91,11 @@ Interpreter::Buffer& Interpreter::remote_entry(int32_t id, int64_t entry) {
   return remote_[{id, entry}];
 }
 
+Interpreter::Buffer& Interpreter::remote_entry(const RemoteBuffer& buffer, int64_t entry) {
+  require(buffer.ir == ir_.id(), "remote buffer {} belongs to another Ir", buffer.id);
+  return remote_entry(buffer.id, entry);
+}
+
 void Interpreter::place_remote_variables() {
   for (const auto& [name, id] : ir_.entries()) {
     for (const Tensor& t : ir_.graph(id).variables()) {
@@ -112,12 +118,12 @@ HostTensor Interpreter::read(const Tensor& t) {
 }
 
 void Interpreter::write_remote(const RemoteBuffer& buffer, int64_t entry, const HostTensor& value) {
-  remote_entry(buffer.id, entry) =
+  remote_entry(buffer, entry) =
       working(buffer.spec, value, fmt::format("remote buffer {}", buffer.id));
 }
 
 HostTensor Interpreter::read_remote(const RemoteBuffer& buffer, int64_t entry) {
-  const Buffer& value = remote_entry(buffer.id, entry);
+  const Buffer& value = remote_entry(buffer, entry);
   return value == nullptr ? shown(buffer.spec, to_working(HostTensor(buffer.spec), precision_))
                           : shown(buffer.spec, *value);
 }
@@ -139,11 +145,13 @@ Interpreter::Frame Interpreter::open(const Graph& graph) {
 Collected Interpreter::run(const std::string& entry, const std::vector<Feed>& feeds) {
   const auto found = ir_.entries().find(entry);
   require(found != ir_.entries().end(), "run: there is no entry graph '{}'", entry);
+  check_calls(ir_);
   streams_.clear();
   collected_ = {};
   for (const Feed& feed : feeds) {
-    require(streams_.emplace(feed.stream, StreamState{&feed.entries, 0}).second,
-            "run: stream '{}' is given twice", ir_.stream(feed.stream).name);
+    require(feed.stream.ir == ir_.id(), "run: stream '{}' belongs to another Ir", feed.stream.name);
+    require(streams_.emplace(feed.stream.id, StreamState{&feed.entries, 0}).second,
+            "run: stream '{}' is given twice", feed.stream.name);
   }
   place_remote_variables();
   Frame frame = open(ir_.graph(found->second));

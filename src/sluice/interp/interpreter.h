@@ -12,9 +12,9 @@ namespace sluice {
 
 /// The entries that a host stream brings in a run, in order.
 struct Feed {
-  Feed(const H2dStream& s, HostTensor entry) : stream(s.id), entries{std::move(entry)} {}
-  Feed(const H2dStream& s, std::vector<HostTensor> e) : stream(s.id), entries(std::move(e)) {}
-  int32_t stream;
+  Feed(const H2dStream& s, HostTensor entry) : stream(s), entries{std::move(entry)} {}
+  Feed(const H2dStream& s, std::vector<HostTensor> e) : stream(s), entries(std::move(e)) {}
+  H2dStream stream;
   std::vector<HostTensor> entries;
 };
 
@@ -84,6 +84,7 @@ class Interpreter {
   HostTensor shown(const TensorSpec& spec, const HostTensor& value) const;
   Buffer& variable(const std::shared_ptr<VariableInfo>& info, const TensorSpec& spec);
   Buffer& remote_entry(int32_t buffer, int64_t entry);
+  Buffer& remote_entry(const RemoteBuffer& buffer, int64_t entry);
   void place_remote_variables();
 
   void run_ops(Frame& frame);

@@ -1,6 +1,7 @@
 #include "sluice/ir/call.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "sluice/ir/builtin.h"
 
@@ -73,6 +74,7 @@ Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const
                        std::string_view what, const std::source_location& where) {
   require(&parent.ir().graph(0) == &graph.ir().graph(0), "{}: graph {} belongs to another Ir", what,
           graph.name());
+  require(&graph != &parent, "{}: graph {} would call itself", what, graph.name());
   require(!graph.is_entry(), "{}: {} is an entry graph and cannot be called", what, graph.name());
   const auto& ids = graph.input_ids();
   require(inputs.size() <= ids.size(), "{}: {} inputs given, graph {} has {}", what, inputs.size(),
@@ -142,7 +144,9 @@ Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap
 CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,
                               const TensorMap& named, const RepeatOptions& options,
                               std::source_location where) {
-  require(trips >= 0, "repeat: {} iterations", trips);
+  constexpr int64_t kMostTrips = std::numeric_limits<int32_t>::max();
+  require(trips >= 0 && trips <= kMostTrips, "repeat: {} iterations; 0 to {} are right", trips,
+          kMostTrips);
   const auto& ids = graph.input_ids();
   const size_t carried = graph.output_ids().size();
   require(ids.size() >= carried, "repeat: graph {} has {} outputs but only {} inputs to carry them",

@@ -16,6 +16,18 @@ std::string place(const std::source_location& where) {
   return fmt::format("{}:{}", file, where.line());
 }
 
+// As many options, of the same names and types.
+bool same_fields(const Attrs& a, const Attrs& b) {
+  return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(),
+                    [](const auto& x, const auto& y) {
+                      return x.first == y.first && x.second.index() == y.second.index();
+                    });
+}
+
+void check_buffer(const RemoteBuffer& buffer, uint64_t ir) {
+  require(buffer.ir == ir, "remote buffer {} belongs to another Ir", buffer.id);
+}
+
 void check_entry(const RemoteBuffer& buffer, int64_t entry) {
   require(entry >= 0 && entry < buffer.entries,
           "remote buffer {}: entry {} is outside its {} entries", buffer.id, entry, buffer.entries);
@@ -160,8 +172,8 @@ Tensors Graph::original_outputs() const {
 
 void Graph::check_operand(const Tensor& t, std::string_view what) const {
   require(t.valid(), "{}: an operand is an empty handle", what);
-  require(&t.graph() == this, "{}: tensor '{}' belongs to graph {}, not to {}", what, t.name(),
-          t.graph().name(), name_);
+  require(&t.graph() == this, "{}: tensor '{}' belongs to graph {}{}, not to {}", what, t.name(),
+          t.graph().name(), t.graph().ir_ == ir_ ? "" : " of another Ir", name_);
 }
 
 int64_t Graph::next_order(Effect::Kind kind, int32_t id) {
@@ -189,6 +201,10 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
     require(inputs.size() >= least && (def.variadic || inputs.size() == least),
             "{}: needs {}{} inputs, got {}", def.name, def.variadic ? "at least " : "", least,
             inputs.size());
+    if (!same_fields(attrs, def.options)) {
+      fail(ErrorKind::kUsage, "{}: its options are '{}', got '{}'", def.name,
+           to_string(def.options), to_string(attrs));
+    }
     for (const TensorArg& t : inputs) in_specs.push_back(spec(t.tensor.id()));
     out_specs = options.outputs.empty() ? def.infer(OpView(def, attrs, in_specs)) : options.outputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -324,6 +340,11 @@ void Graph::settle_mirrors(const Op& op) {
   settling_ = false;
 }
 
+void Graph::set_device(int device) {
+  require(device >= kInheritDevice, "graph {}: there is no device {}", name_, device);
+  device_ = device;
+}
+
 Tensor Graph::host_load(const H2dStream& stream, std::string name) {
   require(stream.ir == ir_->id, "host_load: stream '{}' belongs to another Ir", stream.name);
   if (name.empty()) name = stream.name;
@@ -354,6 +375,7 @@ D2hStream Graph::host_store(const Tensor& t, std::string name) {
 }
 
 Tensor Graph::remote_load(const RemoteBuffer& buffer, int64_t entry, std::string name) {
+  check_buffer(buffer, ir_->id);
   check_entry(buffer, entry);
   if (name.empty()) name = fmt::format("id_{}_offset_{}", buffer.id, entry);
   const Tensor target =
@@ -368,6 +390,7 @@ Tensor Graph::remote_load(const RemoteBuffer& buffer, int64_t entry, std::string
 }
 
 Tensor Graph::remote_load(const RemoteBuffer& buffer, const Tensor& entry, std::string name) {
+  check_buffer(buffer, ir_->id);
   require(entry.elements() == 1 && (entry.dtype() == i32 || entry.dtype() == u32),
           "remote_load: entry must be a scalar int32 or uint32, got {}", to_string(entry.spec()));
   if (name.empty()) name = fmt::format("id_{}_offset_{}", buffer.id, entry.name());
@@ -383,6 +406,7 @@ Tensor Graph::remote_load(const RemoteBuffer& buffer, const Tensor& entry, std::
 }
 
 void Graph::remote_store(const RemoteBuffer& buffer, int64_t entry, const Tensor& t) {
+  check_buffer(buffer, ir_->id);
   check_entry(buffer, entry);
   require(t.spec() == buffer.spec, "Tensor '{}' ({}) does not match buffer {} ({})", t.name(),
           to_string(t.spec()), buffer.id, to_string(buffer.spec));
@@ -392,6 +416,7 @@ void Graph::remote_store(const RemoteBuffer& buffer, int64_t entry, const Tensor
 }
 
 void Graph::remote_store(const RemoteBuffer& buffer, const Tensor& entry, const Tensor& t) {
+  check_buffer(buffer, ir_->id);
   require(entry.elements() == 1 && (entry.dtype() == i32 || entry.dtype() == u32),
           "remote_store: entry must be a scalar int32 or uint32, got {}", to_string(entry.spec()));
   require(t.spec() == buffer.spec, "Tensor '{}' ({}) does not match buffer {} ({})", t.name(),

@@ -143,7 +143,7 @@ class Graph {
     size_t previous_;
   };
   /// Ops made from now on run on this device (kInheritDevice: where the caller runs).
-  void set_device(int device) { device_ = device; }
+  void set_device(int device);
 
   // --- reading ------------------------------------------------------------------------------------------------
 

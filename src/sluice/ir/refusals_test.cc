@@ -6,6 +6,7 @@
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/call.h"
 #include "sluice/ir/graph_editor.h"
+#include "sluice/ir/verify.h"
 
 namespace sluice {
 namespace {
@@ -98,6 +99,7 @@ TEST_F(IrRefusals, Tensors) {
        "graph main: an entry graph has no inputs; use a stream or a variable"},
       {"variable elsewhere", [&] { f.variable(HostTensor(f32_spec({2})), "w"); },
        "variable 'w': variables live in entry graphs, not in f_subgraph(0)"},
+      {"device", [&] { main.set_device(-2); }, "graph main: there is no device -2"},
       {"no op", [&] { (void)main.op(7); }, "graph main: there is no op 7"},
       {"output of another graph", [&] { f.add_output(v); },
        "output: tensor 'v' belongs to graph main, not to f_subgraph(0)"},
@@ -117,7 +119,8 @@ TEST_F(IrRefusals, Operands) {
   expect_refused({
       {"of another graph", emit(builtin::host_store(), {x}),
        "host_store: tensor 'x' belongs to graph f_subgraph(0), not to main"},
-      {"of another Ir", emit(builtin::host_store(), {foreign}), "tensor 'foreign' belongs to"},
+      {"of another Ir", emit(builtin::host_store(), {foreign}),
+       "tensor 'foreign' belongs to graph main of another Ir, not to main"},
       {"empty", emit(builtin::host_store(), {Tensor()}),
        "host_store: an operand is an empty handle\n  while adding host_store at refusals_test.cc:"},
       {"too few", emit(builtin::host_store(), {}), "host_store: needs 1 inputs, got 0"},
@@ -171,6 +174,10 @@ TEST_F(IrRefusals, RemoteBuffers) {
       {"load by an array", [&] { main.remote_load(buffer, wide); },
        "remote_load: entry must be a scalar int32 or uint32, got (2,) int32"},
       {"load by a float", [&] { main.remote_load(buffer, main.scalar(0, f32)); }, "got () float32"},
+      {"load of another Ir", [&] { other.remote_load(buffer, 0); },
+       "remote buffer 1 belongs to another Ir"},
+      {"store of another Ir", [&] { other.remote_store(buffer, 0, foreign); },
+       "remote buffer 1 belongs to another Ir"},
       {"store by a float", [&] { main.remote_store(buffer, main.scalar(0, f32), v); },
        "remote_store: entry must be a scalar int32 or uint32, got () float32"},
       {"store of another spec", [&] { main.remote_store(buffer, 0, f3); },
@@ -185,6 +192,11 @@ TEST_F(IrRefusals, Calls) {
   expect_refused({
       {"of another Ir", [&] { ops::call(main, foreign_graph, {}); },
        "call: graph h_subgraph(0) belongs to another Ir"},
+      {"of itself",
+       [&] {
+         ops::call(f, f, {x, y});
+       },
+       "call: graph f_subgraph(0) would call itself"},
       {"of an entry", [&] { ops::call(f, main, {}); },
        "call: main is an entry graph and cannot be called"},
       {"too many",
@@ -253,7 +265,9 @@ TEST_F(IrRefusals, Loops) {
     };
   };
   expect_refused({
-      {"trips", repeat(f, -1, {v, n}, {}), "repeat: -1 iterations"},
+      {"trips", repeat(f, -1, {v, n}, {}), "repeat: -1 iterations; 0 to 2147483647"},
+      {"more trips than an iteration can count", repeat(f, int64_t{1} << 31, {v, n}, {}),
+       "repeat: 2147483648 iterations; 0 to 2147483647 are right"},
       {"more outputs", repeat(grows, 2, {v}, {}),
        "repeat: graph grows_subgraph(1) has 2 outputs but only 1 inputs to carry them"},
       {"another spec", repeat(turns, 2, {v, n}, {}),
@@ -343,8 +357,58 @@ TEST_F(IrRefusals, Conditionals) {
        [&] {
          ops::conditional(main, other.variable(HostTensor(bool_spec({}))), f, f, {v, n}, {v, n});
        },
-       "belongs to graph main, not to main"},
+       "belongs to graph main of another Ir, not to main"},
   });
+}
+
+TEST_F(IrRefusals, GraphsChangedAfterTheirCall) {
+  const auto refused = [](auto&& change, const std::string& part) {
+    Ir ir;
+    Graph& main = ir.main_graph();
+    Graph& g = ir.create_graph(
+        "g", [](Graph&, Tensor a) { return a; }, f32_spec({2}));
+    const Tensor v = main.variable(HostTensor(f32_spec({2})), "v");
+    const Tensor yes = main.variable(HostTensor(bool_spec({})), "yes");
+    ops::call(main, g, {v});
+    ops::repeat(main, g, 2, {v});
+    ops::conditional(main, yes, g, g, {v}, {v});
+    check_calls(ir);
+    change(g);
+    expect_refused({{part, [&] { check_calls(ir); }, part}});
+  };
+  refused([](Graph& g) { g.input(f32_spec({2})); },
+          "graph g_subgraph(0) was changed after Call.100 (refusals_test.cc:");
+  refused([](Graph& g) { g.input(f32_spec({2})); }, "it has 2 inputs, the call gives 1");
+  refused([](Graph& g) { g.set_outputs({}); }, "it has 0 outputs, the call takes 1");
+  refused([](Graph& g) { g.set_outputs({g.constant(HostTensor(f32_spec({9})), "c")}); },
+          "its output 'c' is (9,) float32, the call has (2,) float32");
+}
+
+TEST_F(IrRefusals, CallsWithoutEnd) {
+  Graph& g = ir.create_graph(
+      "g",
+      [&](Graph& graph, Tensor a, Tensor b) {
+        return ops::call(graph, f, {a, b});
+      },
+      f32_spec({2}), i32_spec({}));
+  ops::call(f, g, {x, y});
+  expect_refused({
+      {"two graphs that call each other", [&] { check_calls(ir); },
+       "graph f_subgraph(0) calls itself"},
+      {"the same by verify", [&] { verify(ir); }, "calls itself"},
+  });
+
+  Ir deep;
+  Graph* inner = &deep.create_graph(
+      "leaf", [](Graph&, Tensor a) { return a; }, f32_spec({2}));
+  const auto wrap = [&] {
+    inner = &deep.create_graph(
+        "g", [&](Graph& graph, Tensor a) { return ops::call(graph, *inner, {a}); }, f32_spec({2}));
+  };
+  for (int i = 0; i < 400; ++i) wrap();
+  check_calls(deep);
+  wrap();
+  expect_refused({{"a tower", [&] { check_calls(deep); }, "are nested deeper than 400"}});
 }
 
 }  // namespace

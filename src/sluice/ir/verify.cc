@@ -1,6 +1,6 @@
 #include "sluice/ir/verify.h"
 
-#include <set>
+#include <algorithm>
 
 #include "sluice/ir/builtin.h"
 
@@ -108,27 +108,95 @@ class Verifier {
   const Graph& graph_;
 };
 
-void check_acyclic(const Ir& ir, GraphId id, std::vector<int>& state) {
-  if (state[static_cast<size_t>(id)] == 2) return;
-  if (state[static_cast<size_t>(id)] == 1)
-    fail(ErrorKind::kInternal, "graph {} calls itself", ir.graph(id).name());
-  state[static_cast<size_t>(id)] = 1;
-  for (const Op& op : ir.graph(id).ops()) {
-    for (const GraphId callee : op.callees) check_acyclic(ir, callee, state);
+class CallChecker {
+ public:
+  explicit CallChecker(const Ir& ir)
+      : ir_(ir), height_(static_cast<size_t>(ir.graph_count()), kNew) {}
+
+  /// The longest chain of calls from a graph that is itself called through `depth` others.
+  int height(GraphId id, int depth) {
+    int& known = height_[static_cast<size_t>(id)];
+    const Graph& graph = ir_.graph(id);
+    require(known != kOpen, "graph {} calls itself", graph.name());
+    if (known == kNew) {
+      check_depth(graph, depth);
+      known = kOpen;
+      int longest = 0;
+      for (const Op& op : graph.ops()) {
+        for (const GraphId callee : op.callees)
+          longest = std::max(longest, 1 + height(callee, depth + 1));
+        check_fit(graph, op);
+      }
+      known = longest;
+    }
+    check_depth(graph, depth + known);
+    return known;
   }
-  state[static_cast<size_t>(id)] = 2;
-}
+
+ private:
+  static constexpr int kNew = -1;
+  static constexpr int kOpen = -2;
+  static constexpr int kMaxDepth = 400;
+
+  static void check_depth(const Graph& graph, int depth) {
+    require(depth <= kMaxDepth, "calls through graph {} are nested deeper than {}", graph.name(),
+            kMaxDepth);
+  }
+
+  // Operands of the op from `first` on, and its results, as the called graph has them from input `skipped` on.
+  void check_site(const Graph& graph, const Op& op, GraphId callee_id, size_t first, size_t count,
+                  size_t skipped) const {
+    const Graph& callee = ir_.graph(callee_id);
+    const auto changed = [&](std::string_view how) {
+      fail(ErrorKind::kUsage, "graph {} was changed after {} ({}) in graph {} called it: {}",
+           callee.name(), op.label(), op.where, graph.name(), how);
+    };
+    const auto& ins = callee.input_ids();
+    const auto& outs = callee.output_ids();
+    if (ins.size() != count + skipped)
+      changed(fmt::format("it has {} inputs, the call gives {}", ins.size(), count + skipped));
+    if (outs.size() != op.outputs.size())
+      changed(fmt::format("it has {} outputs, the call takes {}", outs.size(), op.outputs.size()));
+    const auto compare = [&](const char* what, TensorId theirs, TensorId ours) {
+      const TensorSpec& a = callee.spec(theirs);
+      const TensorSpec& b = graph.spec(ours);
+      if (a.shape != b.shape || a.dtype != b.dtype)
+        changed(fmt::format("its {} '{}' is {}, the call has {}", what, callee.info(theirs).name,
+                            to_string(a), to_string(b)));
+    };
+    for (size_t i = 0; i < count; ++i)
+      compare("input", ins[skipped + i], op.inputs[first + i].tensor);
+    for (size_t i = 0; i < outs.size(); ++i) compare("output", outs[i], op.outputs[i]);
+  }
+
+  void check_fit(const Graph& graph, const Op& op) const {
+    if (op.def == &builtin::call()) check_site(graph, op, op.callees[0], 0, op.inputs.size(), 0);
+    // The wrapper's first inputs are the iteration and whether to go on.
+    if (op.def == &builtin::loop()) check_site(graph, op, op.callees[0], 0, op.inputs.size(), 2);
+    if (op.def == &builtin::branch()) {
+      const auto then_inputs =
+          static_cast<size_t>(from_attrs<builtin::IfOptions>(op.attrs).then_inputs);
+      check_site(graph, op, op.callees[0], 1, then_inputs, 0);
+      check_site(graph, op, op.callees[1], 1 + then_inputs, op.inputs.size() - 1 - then_inputs, 0);
+    }
+  }
+
+  const Ir& ir_;
+  std::vector<int> height_;
+};
 
 }  // namespace
 
 void verify(const Graph& graph) { Verifier(graph).run(); }
 
 void verify(const Ir& ir) {
-  std::vector<int> state(static_cast<size_t>(ir.graph_count()), 0);
-  for (GraphId id = 0; id < ir.graph_count(); ++id) {
-    verify(ir.graph(id));
-    check_acyclic(ir, id, state);
-  }
+  check_calls(ir);
+  for (GraphId id = 0; id < ir.graph_count(); ++id) verify(ir.graph(id));
+}
+
+void check_calls(const Ir& ir) {
+  CallChecker checker(ir);
+  for (GraphId id = 0; id < ir.graph_count(); ++id) checker.height(id, 0);
 }
 
 }  // namespace sluice

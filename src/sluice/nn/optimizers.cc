@@ -183,9 +183,9 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
     scale.push_back(clip_factor(global_norm(gradients, cache_), *options.max_grad_norm));
   internal::PathCounts made(main.ir());
   for (size_t i = 0; i < keys.size(); ++i) {
-    const auto& variable = main.info(parameters[i]).variable;
-    require(main.owns(parameters[i]) && variable != nullptr,
-            "optimizer: '{}' is not a variable of graph {}", keys[i], main.name());
+    const auto variable = main.owns(parameters[i]) ? main.info(parameters[i]).variable : nullptr;
+    require(variable != nullptr, "optimizer: '{}' is not a variable of graph {}", keys[i],
+            main.name());
     const auto& [facts, step] = step_graph(main.ir(), parameters[i].spec(), gradients[i].spec(),
                                            scale.empty() ? GradScale::kNone : GradScale::kInput);
     const NamedTensors state = facts.init(main, {.prefix = variable->path}, made);

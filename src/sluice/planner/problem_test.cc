@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "sluice/base/rng.h"
+#include "sluice/planner/instances.h"
 #include "sluice/planner/intervals.h"
 #include "sluice/planner/test_util.h"
 
@@ -119,6 +120,15 @@ TEST(LiveSetBound, RefusesContradictions) {
   });
   expect("exceeds 63 bits", [](Buffer& b) { b.fixed_offset = kMax; });
   expect("exceeds 63 bits", [](Buffer& b) { b.size = kMax; });
+}
+
+TEST(MadeUpProblems, RefuseWhatCannotBeDrawn) {
+  expect_error(ErrorKind::kUsage, "-1 buffers that live 4 steps cannot be drawn",
+               [] { random_lifetimes(-1, 4, Sizes::kUniform, {}); });
+  expect_error(ErrorKind::kUsage, "9 buffers that live 1 steps cannot be drawn",
+               [] { random_lifetimes(9, 1, Sizes::kUniform, {}); });
+  expect_error(ErrorKind::kUsage, "a rectangle of 4 by 0 in 2 pieces",
+               [] { perfect_cuts(2, 4, 0, {}); });
 }
 
 }  // namespace

@@ -111,6 +111,11 @@ TEST(Solve, SaysWhatACapacityLacks) {
                [&] { solve(problem); });
 }
 
+TEST(Solve, RefusesASearchThatMayNotLook) {
+  expect_error(ErrorKind::kUsage, "looks_per_pair 0 is below 1",
+               [] { solve(Problem(), {.looks_per_pair = 0}); });
+}
+
 TEST(Solve, RefusesSizesBeyondInt64) {
   Problem problem;
   const int64_t huge = std::numeric_limits<int64_t>::max() - 2;

@@ -5,7 +5,8 @@
 namespace sluice::runtime {
 
 Pool::Pool(int workers) {
-  require(workers >= 1 && workers <= 1024, "threads: {} is outside [1, 1024]", workers);
+  require(workers >= 1 && workers <= kMaxWorkers, "threads: {} is outside [1, {}]", workers,
+          kMaxWorkers);
   for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { serve(w); });
 }
 

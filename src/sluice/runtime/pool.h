@@ -10,7 +10,9 @@ namespace sluice::runtime {
 /// A fixed team of workers. The calling thread is worker 0; the others sleep between jobs.
 class Pool {
  public:
-  /// `workers` >= 1 threads in all.
+  static constexpr int kMaxWorkers = 1024;
+
+  /// `workers` threads in all, from 1 to kMaxWorkers; Error{kUsage} otherwise.
   explicit Pool(int workers);
   ~Pool();
   Pool(const Pool&) = delete;

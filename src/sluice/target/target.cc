@@ -2,6 +2,10 @@
 
 namespace sluice {
 
+KernelChoice Target::choose_fused(const FusedOp&) const {
+  fail(ErrorKind::kInternal, "the {} target fuses nothing", kind());
+}
+
 std::vector<std::pair<int, int>> coinciding_operands(const OpView& op) {
   std::vector<std::pair<int, int>> pairs;
   for (const auto& [in, out] : op.def().may_coincide) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sluice/ir/op_def.h"
+#include "sluice/target/fused_op.h"
 
 namespace sluice {
 
@@ -37,8 +38,14 @@ class Target {
   virtual int64_t alignment() const { return 64; }
   /// The first kernel of the target's list that supports the op. Error{kUsage} naming op and dtype if none does.
   virtual KernelChoice choose(const KernelQuery& query) const = 0;
-  /// The kernel that copies a tensor.
-  virtual KernelChoice copy(const TensorSpec& spec) const = 0;
+  /// Whether one kernel of this target runs these stages, at least as fast as a kernel for each.
+  virtual bool fuses(const FusedOp&) const { return false; }
+  /// The layout in which an operand of the op is read fastest; row-major if it does not matter.
+  virtual Layout preferred_layout(const FusedOp&, int /*operand*/) const { return {}; }
+  /// The kernel for stages that `fuses` accepts, or for one op on operands that are not all row-major.
+  virtual KernelChoice choose_fused(const FusedOp& op) const;
+  /// The kernel that copies a tensor, from one layout to another.
+  virtual KernelChoice copy(const TensorSpec& spec, const Layout& from, const Layout& to) const = 0;
 };
 
 /// The pairs of an op's `may_coincide` whose operands have as many elements of the same size.

@@ -2,6 +2,7 @@
 #include "sluice/ops/argmax.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
+#include "sluice/transforms/accumulation.h"
 #include "sluice/transforms/gradient_check.h"
 
 namespace sluice::transforms {
@@ -128,6 +129,54 @@ TEST(AutodiffErrors, GivenGradientGraphMustFit) {
   const GradGraphInfo step = autodiff(
       net, {.grads_required = Tensors{net.inputs()[0]}, .called_graphs = {{f.id(), of_a}}});
   check_gradients(step, random_inputs(net));
+}
+
+TEST(AutodiffErrors, AnAccumulatingGradientGraphStandsInForNoCall) {
+  Ir ir;
+  Graph& f = product(ir);
+  const AccumulationResult accumulating = autodiff_with_accumulation(
+      f, {f.inputs()[0]}, {}, {.grads_required = Tensors{f.inputs()[1]}});
+  Graph& net = ir.create_graph(
+      "net",
+      [&](Graph& g, Tensor x, Tensor y) {
+        return ops::call(g, f, {x, y});
+      },
+      f32_spec({3}), f32_spec({3}));
+  expect_error(
+      [&] {
+        autodiff(net, {.grads_required = Tensors{net.inputs()[1]},
+                       .called_graphs = {{f.id(), accumulating.info}}});
+      },
+      "of mul_subgraph(0) has further inputs (accumulators?) and cannot be used here");
+}
+
+TEST(AutodiffErrors, ConnectionsAreThoseOfTheGraph) {
+  Ir ir;
+  Graph& f = product(ir);
+  const GradGraphInfo info = autodiff(f);
+  expect_error([&] { GradGraphInfo(f, info.graph(), info.expected_inputs(), {}); },
+               "has 3 inputs and 2 outputs; 3 and 0 are expected");
+}
+
+// y = x_ * 2 in place, with a gradient that reads x before and after.
+std::vector<TensorSpec> same_spec(const OpView& op) { return {op.input(0)}; }
+Tensors both_sides(GradContext& g) {
+  return {g.forward([](const Tensors& in, const Tensors& out) { return in[0] * out[0]; })};
+}
+
+TEST(AutodiffErrors, AGradientReadsOneSideOfAWrite) {
+  OpDef greedy;
+  greedy.type = "Greedy";
+  greedy.name = "greedy_";
+  greedy.inputs = {{"x", Mode::kUpdate}};
+  greedy.outputs = {"y"};
+  greedy.aliases = {{0, 0}};
+  greedy.infer = same_spec;
+  greedy.grad = both_sides;
+  Ir ir;
+  Graph& f = ir.create_graph(
+      "f", [&](Graph& g, Tensor x) { return g.emit(greedy, {x * x}, {}); }, f32_spec({3}));
+  expect_error([&] { autodiff(f); }, "needs its operand both before and after it is written");
 }
 
 }  // namespace

@@ -1,0 +1,279 @@
+#include "sluice/compiler/fuse.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace sluice::compiler {
+namespace {
+
+constexpr size_t kMostStages = 8;
+
+// A node while it grows: what each stage reads and makes, as values.
+struct Group {
+  Node node;
+  std::vector<ValueIndex> made;                // By stage.
+  std::vector<std::vector<ValueIndex>> reads;  // By stage.
+  std::vector<Tie> ties;                       // Tie::output is a stage here.
+  int64_t place = 0;  // Goes after the nodes that began at places up to here,
+  int64_t born = 0;   // and after those of the same place that are older.
+  bool open = false;  // May join and be joined.
+  bool gone = false;
+};
+
+class Fuser {
+ public:
+  Fuser(Body& body, const std::function<const Target&(int32_t)>& target_of)
+      : body_(body),
+        target_of_(target_of),
+        maker_(body.values.size(), -1),
+        overwriter_(body.values.size(), -1),
+        kept_(body.values.size(), false),
+        readers_(body.values.size()) {}
+
+  int64_t run() {
+    for (const ValueIndex v : body_.results) keep(v);
+    for (const BodyParam& p : body_.params) keep(p.out);
+    for (const auto& [variable, v] : body_.variables) keep(v);
+    for (Node& node : body_.nodes) add(std::move(node));
+    int64_t joined = 0;
+    for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
+      bool again = groups_[static_cast<size_t>(g)].open;
+      while (again) {
+        again = false;
+        for (const ValueIndex v : inputs_of(g)) {
+          const int32_t head = maker_[static_cast<size_t>(v)];
+          if (head < 0 || head == g || !try_join(head, g)) continue;
+          ++joined;
+          again = true;
+          break;
+        }
+      }
+    }
+    finish();
+    return joined;
+  }
+
+ private:
+  void keep(ValueIndex v) {
+    if (v != kNone) kept_[static_cast<size_t>(v)] = true;
+  }
+  Group& group(int32_t g) { return groups_[static_cast<size_t>(g)]; }
+
+  void add(Node node) {
+    const auto g = static_cast<int32_t>(groups_.size());
+    Group group;
+    group.place = g;
+    group.open = node.kind == Node::Kind::kKernel && node.outputs.size() == 1 && !node.has_effect &&
+                 node.outputs[0] != kNone;
+    for (const ValueIndex v : node.inputs) {
+      if (v != kNone) readers_[static_cast<size_t>(v)].push_back(g);
+    }
+    for (const ValueIndex v : node.outputs) {
+      if (v != kNone) maker_[static_cast<size_t>(v)] = g;
+    }
+    for (const Tie& t : node.ties) overwriter_[static_cast<size_t>(t.into)] = g;
+    if (group.open) {
+      group.made = {node.outputs[0]};
+      group.reads = {node.inputs};
+      group.ties = node.ties;
+    }
+    group.node = std::move(node);
+    groups_.push_back(std::move(group));
+  }
+
+  std::vector<ValueIndex> inputs_of(int32_t g) {
+    std::vector<ValueIndex> inputs;
+    const Group& group = groups_[static_cast<size_t>(g)];
+    for (const auto& reads : group.reads) {
+      for (const ValueIndex v : reads) {
+        const bool own = std::find(group.made.begin(), group.made.end(), v) != group.made.end();
+        if (!own && std::find(inputs.begin(), inputs.end(), v) == inputs.end()) inputs.push_back(v);
+      }
+    }
+    return inputs;
+  }
+
+  bool read_outside(ValueIndex v, int32_t a, int32_t b) const {
+    const auto& readers = readers_[static_cast<size_t>(v)];
+    return kept_[static_cast<size_t>(v)] ||
+           std::any_of(readers.begin(), readers.end(), [&](int32_t r) { return r != a && r != b; });
+  }
+
+  // Joins `tail`, which reads what `head` makes, to it, if that is possible.
+  bool try_join(int32_t head, int32_t tail) {
+    const Group& h = group(head);
+    const Group& t = group(tail);
+    if (!h.open || h.node.device != t.node.device || h.made.size() + t.made.size() > kMostStages)
+      return false;
+    // The place: after all that the tail reads and after all that read what the tail overwrites.
+    int64_t place = h.place;
+    for (const ValueIndex v : inputs_of(tail)) {
+      const int32_t maker = maker_[static_cast<size_t>(v)];
+      if (maker >= 0 && maker != head) place = std::max(place, group(maker).place);
+    }
+    for (const Tie& tie : t.ties) {
+      // What the head makes and the tail overwrites must be nobody else's.
+      if (maker_[static_cast<size_t>(tie.into)] == head) {
+        if (read_outside(tie.into, head, tail)) return false;
+        continue;
+      }
+      for (const int32_t r : readers_[static_cast<size_t>(tie.into)]) {
+        if (r != head && r != tail) place = std::max(place, group(r).place);
+      }
+    }
+    // There, nobody has read yet what the head makes, nor overwritten what it reads or makes.
+    const auto comes_later = [&](int32_t g) {
+      return g < 0 || g == head || g == tail || group(g).place > place;
+    };
+    for (const ValueIndex v : h.made) {
+      for (const int32_t r : readers_[static_cast<size_t>(v)]) {
+        if (!comes_later(r)) return false;
+      }
+      if (!comes_later(overwriter_[static_cast<size_t>(v)])) return false;
+    }
+    for (const ValueIndex v : inputs_of(head)) {
+      if (!comes_later(overwriter_[static_cast<size_t>(v)])) return false;
+    }
+    Group joint = join(h, t);
+    joint.place = place;
+    joint.born = ++time_;
+    close_outputs(joint, head, tail);
+    if (!can_run(joint.node)) return false;
+    // The joint group takes the tail's number.
+    const auto renumber = [&](const Group& old, int32_t from) {
+      for (const ValueIndex v : old.made) maker_[static_cast<size_t>(v)] = tail;
+      for (const auto& reads : old.reads) {
+        for (const ValueIndex v : reads) {
+          auto& readers = readers_[static_cast<size_t>(v)];
+          std::replace(readers.begin(), readers.end(), from, tail);
+        }
+      }
+      for (const Tie& tie : old.ties) overwriter_[static_cast<size_t>(tie.into)] = tail;
+    };
+    renumber(h, head);
+    renumber(t, tail);
+    group(head).gone = true;
+    groups_[static_cast<size_t>(tail)] = std::move(joint);
+    return true;
+  }
+
+  // What the results lie in has one layout: that of what they overwrite, if anything. The rest will follow.
+  bool can_run(const Node& node) const {
+    Layout layout;
+    for (const Tie& t : node.ties) {
+      const Layout& own = body_.value(t.into).layout;
+      if (&t != &node.ties.front() && own != layout) return false;
+      layout = own;
+    }
+    return target_of_(node.device).fuses(fused_op(body_, node).with_layout(layout));
+  }
+
+  static Group join(const Group& h, const Group& t) {
+    Group joint = h;
+    const auto shift = static_cast<int32_t>(h.made.size());
+    joint.made.insert(joint.made.end(), t.made.begin(), t.made.end());
+    joint.reads.insert(joint.reads.end(), t.reads.begin(), t.reads.end());
+    for (Tie tie : t.ties) {
+      tie.output += shift;
+      joint.ties.push_back(tie);
+    }
+    joint.node.stages = stages_of(h);
+    for (FusedOp::Stage& stage : stages_of(t)) joint.node.stages.push_back(std::move(stage));
+    return joint;
+  }
+
+  // Stages without operands: those are named once all are known.
+  static std::vector<FusedOp::Stage> stages_of(const Group& g) {
+    if (!g.node.stages.empty()) return g.node.stages;
+    FusedOp::Stage stage;
+    stage.def = g.node.def;
+    stage.attrs = g.node.attrs;
+    stage.spec = g.node.out_specs[0];
+    return {stage};
+  }
+
+  // Names the operands of a joint group's node.
+  void close_outputs(Group& g, int32_t head, int32_t tail) {
+    Node& node = g.node;
+    node.inputs.clear();
+    node.in_specs.clear();
+    node.outputs.clear();
+    node.out_specs.clear();
+    node.ties.clear();
+    node.attrs = {};
+    const auto stage_of = [&](ValueIndex v) {
+      return static_cast<int32_t>(std::find(g.made.begin(), g.made.end(), v) - g.made.begin());
+    };
+    const auto stages = static_cast<int32_t>(g.made.size());
+    for (int32_t s = 0; s < stages; ++s) {
+      auto& stage = node.stages[static_cast<size_t>(s)];
+      stage.inputs.clear();
+      for (const ValueIndex v : g.reads[static_cast<size_t>(s)]) {
+        const int32_t maker = stage_of(v);
+        if (maker < stages) {
+          stage.inputs.push_back(~maker);
+          continue;
+        }
+        const auto known = std::find(node.inputs.begin(), node.inputs.end(), v);
+        stage.inputs.push_back(static_cast<int32_t>(known - node.inputs.begin()));
+        if (known != node.inputs.end()) continue;
+        node.inputs.push_back(v);
+        node.in_specs.push_back(body_.value(v).spec);
+      }
+    }
+    for (int32_t s = 0; s < stages; ++s) {
+      const ValueIndex v = g.made[static_cast<size_t>(s)];
+      auto& stage = node.stages[static_cast<size_t>(s)];
+      stage.output = -1;
+      const int32_t overwriter = overwriter_[static_cast<size_t>(v)];
+      const bool overwritten = overwriter >= 0 && overwriter != head && overwriter != tail;
+      if (!read_outside(v, head, tail) && !overwritten) continue;
+      stage.output = static_cast<int32_t>(node.inputs.size() + node.outputs.size());
+      const ValueIndex into = overwritten_by(g, s);
+      if (into != kNone) node.ties.push_back({static_cast<int32_t>(node.outputs.size()), into});
+      node.outputs.push_back(v);
+      node.out_specs.push_back(stage.spec);
+    }
+  }
+
+  // The value of others in whose bytes the result of a stage lies, at the end of a chain of stages that each overwrite
+  // the one before.
+  static ValueIndex overwritten_by(const Group& g, int32_t stage) {
+    for (const Tie& tie : g.ties) {
+      if (tie.output != stage) continue;
+      const auto maker = std::find(g.made.begin(), g.made.end(), tie.into);
+      if (maker == g.made.end()) return tie.into;
+      return overwritten_by(g, static_cast<int32_t>(maker - g.made.begin()));
+    }
+    return kNone;
+  }
+
+  void finish() {
+    std::vector<Group*> order;
+    for (Group& g : groups_) {
+      if (!g.gone) order.push_back(&g);
+    }
+    std::stable_sort(order.begin(), order.end(), [](const Group* a, const Group* b) {
+      return std::pair(a->place, a->born) < std::pair(b->place, b->born);
+    });
+    body_.nodes.clear();
+    for (Group* g : order) body_.nodes.push_back(std::move(g->node));
+  }
+
+  Body& body_;
+  const std::function<const Target&(int32_t)>& target_of_;
+  std::vector<Group> groups_;
+  std::vector<int32_t> maker_;
+  std::vector<int32_t> overwriter_;
+  std::vector<bool> kept_;  // Needed after the body has ended.
+  std::vector<std::vector<int32_t>> readers_;
+  int64_t time_ = 0;
+};
+
+}  // namespace
+
+int64_t fuse(Body& body, const std::function<const Target&(int32_t)>& target_of) {
+  return Fuser(body, target_of).run();
+}
+
+}  // namespace sluice::compiler

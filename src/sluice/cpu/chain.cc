@@ -1,0 +1,269 @@
+#include "sluice/cpu/chain.h"
+
+#include <algorithm>
+
+#include "sluice/base/checked.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr size_t kMostStages = 16;
+
+OpView view_of(const FusedOp::Stage& stage, const std::vector<TensorSpec>& inputs) {
+  return OpView(*stage.def, stage.attrs, inputs, {&stage.spec, 1});
+}
+
+}  // namespace
+
+bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, Kind& kind) {
+  const Shape& shape = op.operands[static_cast<size_t>(operand)].shape;
+  if (shape == space) {
+    kind = Kind::kFull;
+    return true;
+  }
+  if (shape.elements() == 1) {
+    kind = Kind::kScalar;
+    return true;
+  }
+  const int rank = shape.rank();
+  if (rank == 0 || space.rank() == 0) return false;
+  const int64_t cols = space[space.rank() - 1];
+  if (shape[rank - 1] == cols && shape.elements() == cols) {
+    kind = Kind::kColumn;
+    return true;
+  }
+  if (shape[rank - 1] != 1 || rank != space.rank()) return false;
+  for (int a = 0; a + 1 < rank; ++a) {
+    if (shape[a] != space[a]) return false;
+  }
+  kind = Kind::kRow;
+  return true;
+}
+
+bool Chain::exists(const FusedOp& op, size_t first) {
+  if (op.stages.size() > kMostStages || first > op.stages.size()) return false;
+  if (first == op.stages.size()) return true;
+  const Shape& space = op.stages[first].spec.shape;
+  if (space.elements() == 0) return false;
+  int64_t panel = -1;
+  bool flat = true;
+  const auto has_layout = [&](int32_t operand) {
+    const int64_t own = op.layouts[static_cast<size_t>(operand)].panel;
+    if (panel < 0) panel = own;
+    return panel == own;
+  };
+  for (size_t s = 0; s < op.stages.size(); ++s) {
+    const FusedOp::Stage& stage = op.stages[s];
+    if (stage.spec.shape != space || stage.spec.dtype != f32) return false;
+    if (stage.output >= 0 && !has_layout(stage.output)) return false;
+    if (s < first) continue;
+    const auto specs = op.input_specs(stage);
+    const OpView view = view_of(stage, specs);
+    if (!Functor::exists(view)) return false;
+    const auto inputs = static_cast<size_t>(Functor(view).inputs());
+    for (size_t i = 0; i < stage.inputs.size(); ++i) {
+      const int32_t from = stage.inputs[i];
+      if (i >= inputs) {  // A hyperparameter is read before the first block.
+        if (from < 0) return false;
+        continue;
+      }
+      if (from < 0) continue;
+      Kind kind;
+      if (!classify(op, space, from, kind)) return false;
+      if (kind == Kind::kFull && !has_layout(from)) return false;
+      flat = flat && kind != Kind::kColumn && kind != Kind::kRow;
+    }
+  }
+  return panel <= 0 || (flat && space.rank() == 2);
+}
+
+Chain::Chain(const FusedOp& op, size_t first)
+    : first_(first), kinds_(op.operands.size(), Kind::kScalar) {
+  const bool headed = first > 0;
+  const Shape& space = op.stages.front().spec.shape;
+  std::vector<size_t> last_read(op.stages.size(), 0);
+  for (size_t s = first; s < op.stages.size(); ++s) {
+    for (const int32_t from : op.stages[s].inputs) {
+      if (from < 0) last_read[static_cast<size_t>(~from)] = s;
+    }
+  }
+  std::vector<int32_t> free;
+  stages_.resize(op.stages.size());
+  for (size_t s = 0; s < op.stages.size(); ++s) {
+    const FusedOp::Stage& stage = op.stages[s];
+    Stage& own = stages_[s];
+    own.output = stage.output;
+    if (stage.output >= 0) {
+      kinds_[static_cast<size_t>(stage.output)] = Kind::kFull;
+      panel_ = op.layouts[static_cast<size_t>(stage.output)].panel;
+    }
+    if (s < first) continue;
+    const auto specs = op.input_specs(stage);
+    own.functor = Functor(view_of(stage, specs));
+    own.functor.move_operands(stage.inputs);
+    own.input_count = own.functor.inputs();
+    for (int i = 0; i < own.input_count; ++i) {
+      const int32_t from = stage.inputs[static_cast<size_t>(i)];
+      Source& source = own.inputs[static_cast<size_t>(i)];
+      if (from < 0) {
+        source = {Kind::kStage, ~from};
+        continue;
+      }
+      source.index = from;
+      classify(op, space, from, source.kind);
+      kinds_[static_cast<size_t>(from)] = source.kind;
+      if (source.kind == Kind::kFull) panel_ = op.layouts[static_cast<size_t>(from)].panel;
+      flat_ = flat_ && source.kind != Kind::kColumn && source.kind != Kind::kRow;
+    }
+    // A result that is not stored takes a slot that no later stage reads. It may be one that this stage reads.
+    for (size_t t = first; t < s; ++t) {
+      if (stages_[t].output < 0 && last_read[t] == s) free.push_back(stages_[t].slot);
+    }
+    if (own.output >= 0) continue;
+    if (free.empty()) {
+      own.slot = slots_++;
+    } else {
+      own.slot = free.back();
+      free.pop_back();
+    }
+  }
+  flat_ = flat_ && !headed;
+  cols_ = space.rank() == 0 ? 1 : space[space.rank() - 1];
+  rows_ = space.elements() / cols_;
+  matrix_rows_ = rows_;
+  if (flat_) {
+    cols_ = panel_ == 0 ? space.elements() : rows_ * round_up(cols_, panel_);
+    rows_ = 1;
+  }
+  find_coinciding(op);
+}
+
+void Chain::find_coinciding(const FusedOp& op) {
+  for (int in = 0; in < op.inputs; ++in) {
+    if (kinds_[static_cast<size_t>(in)] != Kind::kFull) continue;
+    int last = -1;
+    bool by_head = false;
+    for (size_t s = 0; s < op.stages.size(); ++s) {
+      for (const int32_t from : op.stages[s].inputs) {
+        if (from != in) continue;
+        last = static_cast<int>(s);
+        by_head = by_head || s < first_;
+      }
+    }
+    for (size_t s = first_; s < op.stages.size() && !by_head; ++s) {
+      if (op.stages[s].output >= 0 && last <= static_cast<int>(s))
+        may_coincide_.emplace_back(in, op.stages[s].output - op.inputs);
+    }
+  }
+}
+
+int64_t Chain::scratch_bytes() const {
+  return slots_ * kBlock * static_cast<int64_t>(sizeof(float));
+}
+
+Chain::Cut Chain::cut_columns(size_t operand, int64_t cols) const {
+  const Kind kind = kinds_[operand];
+  if (kind == Kind::kColumn) return {cols * 4, 0};
+  if (kind != Kind::kFull) return {};
+  if (flat_) return {cols * 4, 0};
+  if (panel_ > 0) return {cols * matrix_rows_ * 4, 0};
+  return {cols * 4, cols_ * 4};
+}
+
+Chain::Cut Chain::cut_rows(size_t operand, int64_t rows) const {
+  const Kind kind = kinds_[operand];
+  if (kind == Kind::kRow) return {rows * 4, 0};
+  if (kind != Kind::kFull) return {};
+  return {rows * (panel_ > 0 ? panel_ : cols_) * 4, 0};
+}
+
+Chain::Place Chain::full(std::byte* operand, const Block& block) const {
+  auto* const base = reinterpret_cast<float*>(operand);
+  if (flat_) return {base + block.col, block.cols};
+  if (panel_ == 0) return {base + block.row * cols_ + block.col, cols_};
+  return {
+      base + block.col / panel_ * matrix_rows_ * panel_ + block.row * panel_ + block.col % panel_,
+      panel_};
+}
+
+Chain::Place Chain::place_of(int32_t stage, const Block& block, std::byte* const* operands,
+                             float* scratch) const {
+  const Stage& s = stages_[static_cast<size_t>(stage)];
+  if (static_cast<size_t>(stage) < first_) return {block.head, block.head_step};
+  if (s.output >= 0) return full(operands[s.output], block);
+  return {scratch + s.slot * kBlock, block.cols};
+}
+
+void Chain::run(const Block& block, std::byte* const* operands, float* scratch) const {
+  Functor::Storage own[kMostStages];
+  const void* functors[kMostStages];
+  for (size_t s = first_; s < stages_.size(); ++s)
+    functors[s] = stages_[s].functor.parameters(operands, own[s]);
+  Block part = block;
+  if (block.rows == 1) {
+    for (int64_t done = 0; done < block.cols; done += kBlock) {
+      part.col = block.col + done;
+      part.cols = std::min(kBlock, block.cols - done);
+      if (block.head != nullptr) part.head = block.head + done;
+      run_part(part, functors, operands, scratch);
+    }
+    return;
+  }
+  const int64_t cols_at_once = std::min(block.cols, kBlock);
+  const int64_t rows_at_once = std::clamp<int64_t>(kBlock / cols_at_once, 1, kMostRows);
+  for (int64_t row = 0; row < block.rows; row += rows_at_once) {
+    for (int64_t col = 0; col < block.cols; col += cols_at_once) {
+      part.row = block.row + row;
+      part.rows = std::min(rows_at_once, block.rows - row);
+      part.col = block.col + col;
+      part.cols = std::min(cols_at_once, block.cols - col);
+      if (block.head != nullptr) part.head = block.head + row * block.head_step + col;
+      run_part(part, functors, operands, scratch);
+    }
+  }
+}
+
+void Chain::run_part(const Block& block, const void* const* functors, std::byte* const* operands,
+                     float* scratch) const {
+  for (size_t s = first_; s < stages_.size(); ++s) {
+    const Stage& stage = stages_[s];
+    MapInput inputs[Functor::kMostInputs];
+    bool together = true;  // The rows follow each other without gaps.
+    for (int i = 0; i < stage.input_count; ++i) {
+      const Source& source = stage.inputs[static_cast<size_t>(i)];
+      MapInput& in = inputs[i];
+      std::byte* const operand = source.kind == Kind::kStage ? nullptr : operands[source.index];
+      switch (source.kind) {
+        case Kind::kFull:
+        case Kind::kStage: {
+          const Place place = source.kind == Kind::kFull
+                                  ? full(operand, block)
+                                  : place_of(source.index, block, operands, scratch);
+          in = {place.data, 1, place.step};
+          together = together && place.step == block.cols;
+          break;
+        }
+        case Kind::kColumn:
+          in = {reinterpret_cast<const float*>(operand) + block.col, 1, 0};
+          together = false;
+          break;
+        case Kind::kRow:
+          in = {reinterpret_cast<const float*>(operand) + block.row, 0, 1};
+          together = false;
+          break;
+        case Kind::kScalar:
+          in = {reinterpret_cast<const float*>(operand), 0, 0};
+          break;
+      }
+    }
+    const Place to = place_of(static_cast<int32_t>(s), block, operands, scratch);
+    const MapOutput output{to.data, to.step};
+    if (together && to.step == block.cols) {
+      stage.functor.kernel()(functors[s], inputs, &output, 1, block.rows * block.cols);
+    } else {
+      stage.functor.kernel()(functors[s], inputs, &output, block.rows, block.cols);
+    }
+  }
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,91 @@
+#pragma once
+#include <array>
+#include <vector>
+
+#include "sluice/cpu/functor.h"
+#include "sluice/target/fused_op.h"
+
+namespace sluice::cpu {
+
+/// Elementwise stages of a fused op, run one after the other on blocks small enough to stay in the first cache. All
+/// results have one shape, seen as rows × columns; an operand has that shape, or one value for each column, or for each
+/// row, or one for all.
+class Chain {
+ public:
+  /// A part of the results. `head` is the block's part of stage 0's result, if that is not elementwise: rows lie
+  /// `head_step` floats apart.
+  struct Block {
+    int64_t row = 0, rows = 1;
+    int64_t col = 0, cols = 0;
+    float* head = nullptr;
+    int64_t head_step = 0;
+  };
+  /// How an operand is cut where the results are cut into blocks of whole columns or of whole rows.
+  struct Cut {
+    int64_t stride = 0;
+    int64_t pitch = 0;
+  };
+
+  /// Whether the stages from `first` on are a chain.
+  static bool exists(const FusedOp& op, size_t first);
+
+  Chain() = default;
+  Chain(const FusedOp& op, size_t first);
+
+  /// The results as rows × columns, padding included; one row if no operand has a value for each column or row.
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+  bool flat() const { return flat_; }
+  bool has_stages() const { return first_ < stages_.size(); }
+  int64_t scratch_bytes() const;
+  Cut cut_columns(size_t operand, int64_t cols) const;
+  Cut cut_rows(size_t operand, int64_t rows) const;
+  /// (input, output) pairs of operands that may be the same bytes.
+  const std::vector<std::pair<int, int>>& may_coincide() const { return may_coincide_; }
+
+  /// Runs all stages on a block. `scratch` has scratch_bytes().
+  void run(const Block& block, std::byte* const* operands, float* scratch) const;
+
+ private:
+  static constexpr int64_t kBlock =
+      1024;  // Floats: with a few operands, well inside the first cache.
+  static constexpr int64_t kMostRows = 128;
+
+  enum class Kind : uint8_t { kFull, kColumn, kRow, kScalar, kStage };
+  struct Source {
+    Kind kind = Kind::kFull;
+    int32_t index = 0;  // Operand or stage.
+  };
+  struct Stage {
+    Functor functor;
+    std::array<Source, Functor::kMostInputs> inputs;
+    int input_count = 0;
+    int32_t output = -1;  // Operand.
+    int32_t slot = 0;     // Of the scratch memory, where there is no operand.
+  };
+  struct Place {
+    float* data = nullptr;
+    int64_t step = 0;
+  };
+
+  static bool classify(const FusedOp& op, const Shape& space, int32_t operand, Kind& kind);
+  void run_part(const Block& block, const void* const* functors, std::byte* const* operands,
+                float* scratch) const;
+  Place full(std::byte* operand, const Block& block) const;
+  Place place_of(int32_t stage, const Block& block, std::byte* const* operands,
+                 float* scratch) const;
+  void find_coinciding(const FusedOp& op);
+
+  size_t first_ = 0;
+  int64_t rows_ = 1;
+  int64_t cols_ = 0;
+  int64_t panel_ = 0;        // Of the operands of full shape; 0: row-major.
+  int64_t matrix_rows_ = 0;  // Of a matrix in panels.
+  bool flat_ = true;
+  int32_t slots_ = 0;
+  std::vector<Kind> kinds_;  // By operand.
+  std::vector<Stage> stages_;
+  std::vector<std::pair<int, int>> may_coincide_;
+};
+
+}  // namespace sluice::cpu

@@ -1,0 +1,218 @@
+// One row for each thing that this layer refuses: what the message says, with the names of what was found.
+
+#include <cmath>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/nn/autodiff.h"
+#include "sluice/nn/layers.h"
+#include "sluice/nn/optimizers.h"
+
+namespace sluice::nn {
+namespace {
+
+using Tree = DotTree<std::string>;
+
+// y = Linear(x), and its variables in main.
+class NnRefusals : public testing::Test {
+ protected:
+  Ir ir;
+  Graph& main = ir.main_graph();
+  std::pair<NamedVariableFactories, GraphWithNamedArgs> made =
+      create_graph(ir, Linear(3), f32_spec({2, 4}));
+  GraphWithNamedArgs& linear = made.second;
+  NamedTensors variables = made.first.init(main);
+  Tensor x = main.host_load(ir.h2d_stream(f32_spec({2, 4}), "x"));
+  Tensor w = variables["weight"];
+};
+
+TEST_F(NnRefusals, Trees) {
+  Tree tree = Tree::from_dict({{"a.b", "1"}, {"x", "2"}, {"0", "3"}});
+  const std::string one = "1";
+  expect_refused({
+      {"a space", [&] { tree.insert("a c", one); },
+       "tree: key 'a c' is neither an identifier nor a number"},
+      {"an empty part", [&] { tree.insert("new..x", one); }, "key '' is neither an identifier"},
+      {"a letter after a digit", [&] { tree.insert("1x", one); }, "key '1x' is neither"},
+      {"a long number", [&] { tree.insert("1234567890123456789", one); },
+       "key '1234567890123456789' is neither"},
+      {"a negative number", [&] { tree.insert(-1, one); }, "tree: key -1 is below 0"},
+      {"a key that exists", [&] { tree.insert("a.c", one); }, "tree: key 'a' exists already"},
+      {"a leaf on the way", [&] { tree.merge("x.y", one); },
+       "tree: key 'x.y' exists already ('x' is a leaf)"},
+      {"a merged key that exists", [&] { tree.merge("a.b", one); },
+       "tree: key 'a.b' exists already"},
+      {"a node over a leaf", [&] { tree.node("x"); }, "tree: 'x' is a leaf, not a node"},
+      {"an update",
+       [&] {
+         tree.update(Tree::from_dict({{"new", "1"}, {"x", "1"}}));
+       },
+       "tree: key 'x' exists already"},
+      {"a missing leaf", [&] { tree["a.c"]; }, "tree: there is no key 'a.c'; keys are a.b, x, 0"},
+      {"below a leaf", [&] { tree["x.y"]; }, "tree: there is no key 'x.y'"},
+      {"a node for a leaf", [&] { tree["a"]; }, "tree: 'a' is a node with keys b, not a leaf"},
+      {"a leaf for a node", [&] { tree.tree("x"); }, "tree: 'x' is a leaf, not a node"},
+      {"before the first", [&] { tree[-2]; }, "tree: there is no key '-2'; keys are a, x, 0"},
+      {"a number", [&] { tree[7]; }, "tree: there is no key '7'"},
+      {"popping a node", [&] { tree.pop("a"); }, "'a' is a node with keys b, not a leaf"},
+      {"popping a leaf as a tree", [&] { tree.pop_tree("x"); }, "'x' is a leaf, not a node"},
+      {"filtering twice",
+       [&] {
+         tree.filter_keys({"x", "x"});
+       },
+       "tree: key 'x' is given twice"},
+      {"filtering what is not there", [&] { tree.filter_keys({"y"}); }, "there is no key 'y'"},
+      {"packing", [] { Tree::pack({"a"}, {}); }, "tree: 1 keys for 0 leaves"},
+      {"a repeated key",
+       [] {
+         Tree::from_dict({{"a", "1"}, {"a", "2"}});
+       },
+       "tree: key 'a' exists already"},
+      {"leaf and node",
+       [] {
+         Tree::from_dict({{"a", "1"}, {"a.b", "2"}});
+       },
+       "tree: key 'a.b' exists already ('a' is a leaf)"},
+      {"node and leaf",
+       [] {
+         Tree::from_dict({{"a.b", "1"}, {"a", "2"}});
+       },
+       "tree: key 'a' exists already"},
+  });
+  EXPECT_EQ(tree.keys_flat(), (std::vector<std::string>{"a.b", "x", "0"})) << "unchanged";
+}
+
+TEST_F(NnRefusals, NamedTensorsWithoutPartner) {
+  expect_refused({{"remap",
+                   [&] {
+                     variables.remap({{variables["bias"], x}});
+                   },
+                   "remap: 'weight' (Tensor[weight popxl.dtypes.float32 (4, 3)]) has no partner"}});
+}
+
+TEST_F(NnRefusals, Calls) {
+  const NamedTensors no_input = NamedTensors::from_dict({{"y", linear.graph().outputs()[0]}});
+  const NamedTensors elsewhere = NamedTensors::from_dict({{"w", w}});
+  const Tensor elsewhere_x = ir.create_empty_graph("elsewhere").input(f32_spec({2, 4}));
+  expect_refused({
+      {"arguments that are no inputs", [&] { GraphWithNamedArgs(linear.graph(), no_input); },
+       "graph Linear_subgraph(0): argument 'y' is not one of its inputs"},
+      {"arguments of another graph", [&] { GraphWithNamedArgs(linear.graph(), elsewhere); },
+       "graph Linear_subgraph(0): argument 'w' is not one of its inputs"},
+      {"a forward graph's gradient", [&] { linear.grad_graph_info(); },
+       "graph Linear_subgraph(0) is not a gradient graph"},
+      {"nothing bound", [&] { linear.call(x); },
+       "call of graph Linear_subgraph(0): named inputs without a tensor: weight, bias; names that "
+       "were bound: none"},
+      {"one unbound",
+       [&] {
+         linear.bind(NamedTensors::from_dict({{"bias", x}, {"more", x}})).call(x);
+       },
+       "named inputs without a tensor: weight; names that were bound: bias, more"},
+      {"no tensor at all",
+       [&] {
+         const auto [facts, doubled] = create_graph(ir, Relu(), f32_spec({}));
+         doubled.call(1.0);
+       },
+       "without tensors among the arguments, give the graph to call in"},
+      {"too many", [&] { linear.bind(variables).call(x, x); }, "is given twice"},
+      {"too many numbers", [&] { linear.call(x, w, variables["bias"], 2.0); },
+       "call: 4 inputs given, graph Linear_subgraph(0) has 3"},
+      {"a bound tensor of another spec",
+       [&] {
+         linear.bind(NamedTensors::from_dict({{"weight", x}, {"bias", x}})).call(x);
+       },
+       "input 'weight' of graph Linear_subgraph(0) is (4, 3) float32, tensor 'x' is (2, 4)"},
+      {"two graphs", [&] { linear.bind(variables).call(elsewhere_x); },
+       "tensor 'weight' belongs to graph main, not to elsewhere_subgraph("},
+  });
+}
+
+class Repeated : public Module {
+ public:
+  Child<Linear> a_{*this, "fc", 1};
+  Child<Linear> b_{*this, "fc", 1};
+};
+
+class Misnamed : public Module {
+ public:
+  Child<Linear> a_{*this, "f c", 1};
+};
+
+class Twice : public Module {
+ public:
+  Tensor build(Builder& b, Tensor x) const { return fc_(b, fc_(b, x)); }
+
+ private:
+  Child<Linear> fc_{*this, "fc", 4};
+};
+
+TEST_F(NnRefusals, Modules) {
+  expect_refused({
+      {"two submodules of one name", [] { Repeated(); },
+       "module: a submodule 'fc' is declared already"},
+      {"a name", [] { Misnamed(); }, "key 'f c' is neither an identifier nor a number"},
+      {"one module twice",
+       [&] {
+         create_graph(ir, Twice(), f32_spec({2, 4}));
+       },
+       "module: variable 'fc.weight' of graph Twice_subgraph(1) exists already; to use a module "
+       "twice, outline it or make two modules"},
+      {"features", [] { Linear(0); }, "Linear: out_features must be at least 1, got 0"},
+      {"a scalar", [&] { create_graph(ir, Linear(3), f32_spec({})); },
+       "Linear: needs a tensor of at least one dimension, got 'x' () float32"},
+      {"everything dropped", [] { Dropout(1.0); }, "Dropout: p must be in [0, 1), got 1"},
+      {"less than nothing dropped", [] { Dropout(-0.1); }, "Dropout: p must be in [0, 1)"},
+      {"dropped NaN", [] { Dropout(std::nan("")); }, "Dropout: p must be in [0, 1), got nan"},
+  });
+}
+
+TEST_F(NnRefusals, Factories) {
+  expect_refused({
+      {"in a subgraph", [&] { made.first.init(linear.graph()); },
+       "init: variables live in entry graphs, not in Linear_subgraph(0)"},
+      {"a first value of another shape",
+       [] { VariableFactory(f32_spec({2}), array(HostTensor(f32_spec({3})))); },
+       "variable factory: the variable is (2,) float32, its first value (3,) float32"},
+      {"a first value of another dtype",
+       [] { VariableFactory(f32_spec({2}), array(HostTensor(i32_spec({2})))); },
+       "variable factory: the variable is (2,) float32, its first value (2,) int32"},
+  });
+}
+
+TEST_F(NnRefusals, Optimizers) {
+  GraphCache cache;
+  const auto named = [](const Tensor& t) { return NamedTensors::from_dict({{"w", t}}); };
+  const NamedTensors weight = named(w);
+  const auto apply = [&](const NamedTensors& variables, const NamedTensors& grads,
+                         UpdateOptions options = {}) {
+    return [=, &main = main] { Optimizer::sgd().apply(main, variables, grads, 0.1, options); };
+  };
+  Graph& other = ir.create_empty_graph("other");
+  for (int i = 0; i < 100; ++i) other.input(f32_spec({4, 3}));
+  expect_refused({
+      {"momentum", [] { Optimizer::sgd({.momentum = 1}); },
+       "optimizer: momentum must be in [0, 1), got 1"},
+      {"decay", [] { Optimizer::sgd({.weight_decay = -1}); },
+       "optimizer: weight_decay must be at least 0, got -1"},
+      {"beta1", [] { Optimizer::adam({.beta1 = -0.1}); }, "beta1 must be in [0, 1), got -0.1"},
+      {"beta2", [] { Optimizer::adam({.beta2 = 1}); }, "beta2 must be in [0, 1), got 1"},
+      {"epsilon", [] { Optimizer::adam({.epsilon = 0}); }, "epsilon must be above 0, got 0"},
+      {"Adam's decay", [] { Optimizer::adamw({.weight_decay = -1}); }, "weight_decay must be"},
+      {"no gradient", apply(weight, {}),
+       "optimizer: variable 'w' has no gradient; gradients are none"},
+      {"a gradient of another shape", apply(weight, named(x)),
+       "optimizer: variable 'w' is (4, 3) float32, its gradient (2, 4) float32"},
+      {"no variable", apply(named(x), named(x)), "optimizer: 'w' is not a variable of graph main"},
+      {"a tensor of another graph", apply(named(other.inputs().back()), weight),
+       "optimizer: 'w' is not a variable of graph main"},
+      {"a norm of nothing", [&] { global_norm({}, cache); }, "global_norm: there are no tensors"},
+      {"a norm of 0", apply(weight, weight, {.max_grad_norm = 0.0}),
+       "clip_factor: the largest norm must be above 0, got 0"},
+      {"a learning rate of another graph",
+       [&] { Optimizer::sgd().apply(main, weight, weight, other.scalar(0.1, f32)); },
+       "belongs to graph other_subgraph"},
+  });
+}
+
+}  // namespace
+}  // namespace sluice::nn

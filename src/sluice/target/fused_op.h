@@ -1,0 +1,58 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "sluice/base/layout.h"
+#include "sluice/ir/op_def.h"
+
+namespace sluice {
+
+/// Ops that one kernel runs, one after the other, on operands that lie in buffers. What it means is what its stages
+/// mean; a single op is one stage.
+struct FusedOp {
+  struct Stage {
+    const OpDef* def = nullptr;
+    Attrs attrs;
+    std::vector<int32_t> inputs;  ///< Operands; ~s is the result of stage s.
+    int32_t output = -1;          ///< Operand that gets the result; -1: only later stages read it.
+    TensorSpec spec;              ///< Of the result.
+  };
+  std::vector<TensorSpec> operands;  ///< Inputs, then outputs.
+  std::vector<Layout> layouts;       ///< One per operand.
+  int32_t inputs = 0;
+  std::vector<Stage> stages;
+
+  const TensorSpec& spec_of(int32_t source) const {
+    return source < 0 ? stages[static_cast<size_t>(~source)].spec
+                      : operands[static_cast<size_t>(source)];
+  }
+  /// Which operands lie as the results do: outputs, and what elementwise stages read of their shape.
+  std::vector<bool> result_like() const {
+    std::vector<bool> like(operands.size(), false);
+    for (const Stage& stage : stages) {
+      if (stage.output >= 0) like[static_cast<size_t>(stage.output)] = true;
+      if (!stage.def->has(Trait::kElementwise)) continue;
+      for (const int32_t i : stage.inputs) {
+        if (i >= 0 && operands[static_cast<size_t>(i)].shape == stage.spec.shape)
+          like[static_cast<size_t>(i)] = true;
+      }
+    }
+    return like;
+  }
+  /// The same with a layout for those.
+  FusedOp with_layout(const Layout& layout) const {
+    FusedOp other = *this;
+    const std::vector<bool> like = result_like();
+    for (size_t i = 0; i < like.size(); ++i) {
+      if (like[i]) other.layouts[i] = layout;
+    }
+    return other;
+  }
+  std::vector<TensorSpec> input_specs(const Stage& stage) const {
+    std::vector<TensorSpec> specs;
+    for (const int32_t i : stage.inputs) specs.push_back(spec_of(i));
+    return specs;
+  }
+};
+
+}  // namespace sluice

@@ -1,0 +1,167 @@
+// What the compiler refuses of a right graph: devices, streams, tiers, operators without a kernel, sizes.
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/session.h"
+#include "sluice/sluice.h"
+
+namespace sluice {
+namespace {
+
+constexpr ErrorKind kFit = ErrorKind::kDoesNotFit;
+
+// Compiles and loads the program that `build` makes, for two devices.
+std::function<void()> session_of(const std::function<void(Ir&, Graph&)>& build,
+                                 const SessionOptions& options = {}) {
+  return [=] {
+    Ir ir;
+    build(ir, ir.main_graph());
+    SessionOptions with = options;
+    with.device = options.device.target != nullptr ? options.device : cpu_device({.threads = 1});
+    with.more_devices = {cpu_device({.threads = 1})};
+    Session session(ir, with);
+  };
+}
+
+Tensor load(Ir& ir, Graph& main, const std::string& name) {
+  return main.host_load(ir.h2d_stream(f32_spec({2}), name));
+}
+
+TEST(Compile, RefusesPlacesThatAreNot) {
+  expect_refused({
+      {"no device at all", [] { compile(Ir(), {}); }, "compile: no device is given"},
+      {"an op", session_of([](Ir& ir, Graph& main) {
+         const Tensor x = load(ir, main, "x");
+         main.set_device(2);
+         main.host_store(ops::relu(x), "y");
+       }),
+       "there is no device 2, the program has 2"},
+      {"a variable", session_of([](Ir&, Graph& main) {
+         main.set_device(3);
+         main.host_store(main.variable(HostTensor(f32_spec({2})), "w"), "y");
+       }),
+       "variable 'w': there is no device 3"},
+      {"a variable in a tier", session_of([](Ir& ir, Graph& main) {
+         const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}));
+         VariableInfo info;
+         info.home = {Home::Tier::kHost, buffer.id, 0};
+         main.host_store(main.variable(f32_spec({2}), info, "w"), "y");
+       }),
+       "variable 'w': remote variables are not supported"},
+      {"a write from elsewhere", session_of([](Ir&, Graph& main) {
+         Tensor w = main.variable(HostTensor(f32_spec({2})), "w");
+         main.host_store(w, "before");
+         main.set_device(1);
+         ops::add_(w, main.constant(HostTensor(f32_spec({2}))));
+       }),
+       "it writes a tensor of device 0 on device 1"},
+      {"a stream of two devices", session_of([](Ir& ir, Graph& main) {
+         const H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
+         main.host_store(main.host_load(in), "a");
+         main.set_device(1);
+         main.host_store(main.host_load(in), "b");
+       }),
+       "stream 'in' is used on devices 0 and 1; it must be on one of them"},
+      {"a remote buffer of two devices", session_of([](Ir& ir, Graph& main) {
+         const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}));
+         main.remote_store(buffer, 0, load(ir, main, "x"));
+         main.set_device(1);
+         main.host_store(main.remote_load(buffer, 0), "y");
+       }),
+       "remote buffer 1 is used on devices 0 and 1; it must be on one of them"},
+  });
+}
+
+std::vector<TensorSpec> same_spec(const OpView& op) { return {op.input(0)}; }
+
+TEST(Compile, RefusesOps) {
+  OpDef odd;  // An operator of a user, without a kernel.
+  odd.type = "Odd";
+  odd.name = "odd";
+  odd.inputs = {{"x"}};
+  odd.outputs = {"y"};
+  odd.infer = same_spec;
+  expect_refused({
+      {"without a kernel", session_of([&](Ir& ir, Graph& main) {
+         main.host_store(main.emit(odd, {load(ir, main, "x")}, {})[0], "y");
+       }),
+       "the cpu has no kernel for Odd on (2,) float32"},
+      {"a stream in a branch", session_of([](Ir& ir, Graph& main) {
+         const H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
+         Graph& g = ir.create_empty_graph("g");
+         g.add_output(g.host_load(in));
+         const Tensor yes = main.constant(HostTensor::of<bool>({}, boolean, {true}));
+         main.host_store(ops::conditional(main, yes, g, g, {}, {})[0], "y");
+       }),
+       "its branch g_subgraph(0) uses stream 'in'; a conditional may not communicate"},
+      {"an entry that is a constant", session_of([](Ir& ir, Graph& main) {
+         const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}), 3);
+         const Tensor three = main.constant(HostTensor::of<int32_t>({}, i32, {3}));
+         main.remote_store(buffer, three, load(ir, main, "x"));
+       }),
+       "entry 3 is outside its 3 entries (made at "},
+      {"graphs that changed", session_of([](Ir& ir, Graph& main) {
+         Graph& g = ir.create_graph(
+             "g", [](Graph&, Tensor a) { return a; }, f32_spec({2}));
+         main.host_store(ops::call(main, g, {load(ir, main, "x")})[0], "y");
+         g.input(f32_spec({2}));
+       }),
+       "graph g_subgraph(0) was changed after Call."},
+      {"more stream entries than can be counted", session_of([](Ir& ir, Graph& main) {
+         const H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
+         Graph* g = &ir.create_graph(
+             "g", [&](Graph& graph, Tensor a) { return a + graph.host_load(in); }, f32_spec({2}));
+         for (int i = 0; i < 3; ++i) {
+           g = &ir.create_graph(
+               "loops",
+               [&](Graph& graph, Tensor a) { return ops::repeat(graph, *g, 2147483647, {a}); },
+               f32_spec({2}));
+         }
+         main.host_store(ops::call(main, *g, {load(ir, main, "x")})[0], "y");
+       }),
+       "stream 'in': graph loops_subgraph("},
+  });
+}
+
+TEST(Compile, RefusesPasses) {
+  const auto nothing = [](Ir& ir, Graph& main) { main.host_store(load(ir, main, "x"), "y"); };
+  expect_refused({
+      {"disabled", session_of(nothing, {.disable = {"nosuch"}}),
+       "disable: there is no pass 'nosuch'; passes: inline "},
+      {"a pass that is needed", session_of(nothing, {.disable = {"offsets"}}),
+       "disable: pass 'offsets' is not optional"},
+      {"printed", session_of(nothing, {.print_after = "nosuch"}),
+       "print-after: there is no pass 'nosuch'; passes: inline "},
+  });
+}
+
+TEST(Compile, RefusesSizes) {
+  const auto variable = [](int64_t elements) {
+    return [=](Ir&, Graph& main) {
+      Tensor v = main.variable(f32_spec({elements}), Initializer::constant(0), "v");
+      ops::add_(v, v);
+    };
+  };
+  const auto remote = [](Ir& ir, Graph& main) {
+    const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}), 100);
+    main.remote_store(buffer, 0, load(ir, main, "x"));
+  };
+  expect_refused({
+      {"the device's budget",
+       session_of(variable(1000), {.device = cpu_device({.memory = 3999, .threads = 1})}),
+       "device 0 (cpu) needs 4000 bytes, its budget is 3999 (1 short)", kFit},
+      {"its holders",
+       session_of(variable(1000), {.device = cpu_device({.memory = 3999, .threads = 1})}),
+       "4000 B  variable v", kFit},
+      {"the host's budget", session_of(remote, {.host_memory = 100}), "its budget is 100 (", kFit},
+      {"more than any plan has", session_of(variable(int64_t{1} << 60)),
+       "needs 4611686018427387904 bytes; no plan has more than 1152921504606846976", kFit},
+  });
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // Their allocators end the program.
+  expect_refused({{"more than the machine has", session_of(variable(int64_t{1} << 56)),
+                   "bytes of device memory", kFit}});
+#endif
+}
+
+}  // namespace
+}  // namespace sluice

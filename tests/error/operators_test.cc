@@ -1,0 +1,80 @@
+// Refusals of operators that their samples do not show: operands and options that only a caller can get wrong.
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/sluice.h"
+
+namespace sluice {
+namespace {
+
+TEST(Operators, Refuse) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const auto constant = [&](TensorSpec spec, std::string name) {
+    return main.constant(HostTensor(std::move(spec)), std::move(name));
+  };
+  const Tensor x = constant(f32_spec({2, 3}), "x");
+  const Tensor n = constant(i32_spec({2}), "n");
+  const Tensor scalar = constant(f32_spec({}), "scalar");
+  const Tensor seed = constant({{2}, u32, {}}, "seed");
+  const Tensor w = main.variable(HostTensor(f32_spec({2, 3})), "w");
+  const OpDef& nll_grad = *ops::find_op("NllGrad");
+  const OpDef& max_grad = *ops::find_op("ReduceMaxGrad");
+  const OpDef& fold = ops::fold_seed_def();
+  const OpDef& scaled_add = *ops::find_op("ScaledAdd");
+  const auto with = [](const OpDef& def, const std::string& field, AttrValue value) {
+    Attrs attrs = def.options;
+    for (auto& [name, old] : attrs.items) {
+      if (name == field) old = value;
+    }
+    return attrs;
+  };
+  const auto emit = [](const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs) {
+    return [&def, inputs, attrs] { ops::emit(def, inputs, attrs); };
+  };
+  expect_refused({
+      {"a sum of nothing", [] { ops::add_n({}); }, "add_n: needs at least one operand"},
+      {"a joint of nothing", [] { ops::concat({}); }, "concat"},
+      {"an operand of another Ir", [&] { ops::add(x, Ir().main_graph().scalar(1, f32)); },
+       "add: tensor 't' belongs to graph main of another Ir, not to main"},
+      {"an empty operand", [&] { ops::add(x, Tensor()); }, "add: an operand is an empty handle"},
+      {"an empty first operand", [&] { ops::add(Tensor(), x); }, "the handle is empty"},
+      {"an increment", [&] { ops::increment_mod(n, 1e12, 7); },
+       "increment_mod (C3): 1000000000000 and 7 are beyond 2^32"},
+      {"a modulus", [&] { ops::increment_mod(n, 1, 1e12); }, "are beyond 2^32"},
+      {"a random shape",
+       [&] {
+         ops::random_uniform(seed, {2, -1});
+       },
+       "random_uniform (C1): shape (2, -1) is negative"},
+      {"bounds", [&] { ops::random_uniform(seed, {2}, 1, 0); },
+       "random_uniform (C3): low 1 is above high 0"},
+      {"a deviation", [&] { ops::random_normal(seed, {2}, 0, -1); },
+       "random_normal (C3): std must not be negative, got -1"},
+      {"no seeds", [&] { ops::split_random_seed(seed, 0); },
+       "split_random_seed: n must be greater than 0, got 0"},
+      {"seeds folded with two words", emit(fold, {seed, n, n}, fold.options), "fold_seed"},
+      {"two scalars of data",
+       emit(fold, {seed, constant(i32_spec({}), "a"), constant(i32_spec({}), "b")}, fold.options),
+       "fold_seed (C3): one operand of data, got 2"},
+      {"four operands of a loss's gradient",
+       emit(nll_grad, {scalar, n, constant(f32_spec({2, 3}), "p"), constant(f32_spec({2, 3}), "q")},
+            with(nll_grad, "classes", int64_t{3})),
+       "nll_grad (C5): 4 operands"},
+      {"a maximum that is none",
+       emit(max_grad, {scalar, x, x}, with(max_grad, "shape", std::vector<int64_t>{2, 3})),
+       "(C3): "},
+      {"a hyperparameter that is none",
+       emit(scaled_add, {x, x}, with(scaled_add, "operands", std::string("c"))),
+       "scaled_add (C3): option operands: 'c' is not a hyperparameter, or twice"},
+      {"a hyperparameter without an operand",
+       emit(scaled_add, {x, x}, with(scaled_add, "operands", std::string("a"))),
+       "scaled_add (C3): hyperparameter 'a' has no operand"},
+      {"options of another operator", emit(scaled_add, {x, x}, nll_grad.options),
+       "scaled_add: its options are '"},
+      {"a constant to be written", [&] { ops::scaled_add_(x, w, 1.0, 1.0); },
+       "constant 'x' cannot be written"},
+  });
+}
+
+}  // namespace
+}  // namespace sluice

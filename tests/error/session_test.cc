@@ -1,0 +1,174 @@
+// What a session refuses of its caller: options, streams and arrays of a run, variables, files.
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "sluice/base/safetensors.h"
+#include "sluice/base/test_refusals.h"
+#include "sluice/session.h"
+#include "sluice/sluice.h"
+
+namespace sluice {
+namespace {
+
+HostTensor zeros(Shape shape, DType dtype = f32) {
+  return HostTensor({std::move(shape), dtype, {}});
+}
+
+// y = w·x, twice, with a second program that reads another stream.
+class SessionRefusals : public testing::Test {
+ protected:
+  SessionRefusals() { std::filesystem::create_directories(folder); }
+  ~SessionRefusals() override { std::filesystem::remove_all(folder); }
+
+  static DeviceChoice one_thread() { return cpu_device({.threads = 1}); }
+  std::function<void()> run(std::vector<StreamInput> inputs, std::string entry = "main") {
+    return [this, inputs, entry] { session.run(inputs, entry); };
+  }
+  std::function<void()> load(const std::string& name, const std::vector<NamedArray>& arrays) {
+    const std::string path = folder + "/" + name;
+    write_safetensors_file(path, arrays);
+    return [this, path] { session.load(path); };
+  }
+
+  Ir ir;
+  Graph& main = ir.main_graph();
+  H2dStream x = ir.h2d_stream(f32_spec({2}), "x");
+  H2dStream z = ir.h2d_stream(f32_spec({2}), "z");
+  D2hStream y = ir.d2h_stream(f32_spec({2}), "y");
+  D2hStream other_y = ir.d2h_stream(f32_spec({2}), "other_y");
+  Tensor w = main.variable(zeros({2}), "w");
+  bool built = [this] {
+    for (int i = 0; i < 2; ++i) main.host_store(y, w * main.host_load(x));
+    Graph& other = ir.entry_graph("other");
+    other.host_store(other_y, other.host_load(z));
+    return true;
+  }();
+  Session session{ir, {.device = one_thread()}};
+  HostTensor two = zeros({2, 2});
+  std::string folder = testing::TempDir() + "sluice_session_refusals_" + std::to_string(::getpid());
+};
+
+TEST_F(SessionRefusals, Options) {
+  const auto open = [this](SessionOptions options) {
+    return [=, this] { Session s(ir, options); };
+  };
+  DeviceChoice idle = one_thread();
+  idle.threads = 0;
+  DeviceChoice crowded = one_thread();
+  crowded.threads = 1025;
+  DeviceChoice owing = one_thread();
+  owing.memory = -2;
+  DeviceChoice planned = one_thread();
+  planned.device = nullptr;
+  expect_refused({
+      {"memory", [] { cpu_device({.memory = -2}); }, "cpu device: memory -2 is negative"},
+      {"threads", [] { cpu_device({.threads = -1}); }, "cpu device: -1 threads"},
+      {"no worker", open({.device = idle}), "session: 0 threads; 1 to 1024 are right"},
+      {"many workers", open({.device = crowded}), "session: 1025 threads; 1 to 1024 are right"},
+      {"a negative budget", open({.device = owing}),
+       "session: the budget of device 0, -2, is negative"},
+      {"a negative budget of the host", open({.device = one_thread(), .host_memory = -2}),
+       "session: the host's budget, -2, is negative"},
+      {"nothing to run on", open({.device = planned}),
+       "session: device 0 has no target or nothing"},
+      {"an empty device", open({.device = one_thread(), .more_devices = {DeviceChoice()}}),
+       "session: device 1 has no target or nothing to run on; cpu_device() gives both"},
+      {"replicas", [] { Session s(Ir(2)); }, "session: runs one replica, the program has 2"},
+  });
+}
+
+TEST_F(SessionRefusals, Runs) {
+  const H2dStream foreign = Ir().h2d_stream(f32_spec({2}), "foreign");
+  const HostTensors results = session.run({{x, two}});
+  expect_refused({
+      {"program", run({}, "nosuch"), "no program 'nosuch'; there are: main, other"},
+      {"nothing", run({}), "Missing input: x; program 'main' expects: x; given: none"},
+      {"another's stream", run({{x, two}, {z, two}}),
+       "Unexpected input: z; program 'main' expects: x; given: x, z"},
+      {"twice", run({{x, two}, {x, two}}), "stream 'x' is given twice"},
+      {"another Ir", run({{foreign, two}}), "stream 'foreign' belongs to another Ir"},
+      {"dtype", run({{x, zeros({2, 2}, i32)}}),
+       "stream 'x': it carries float32, the array is int32"},
+      {"entries", run({{x, zeros({2})}}),
+       "the program uses 2 entries of (2,), so the array must be (2, 2), got (2,)"},
+      {"no memory", run({{x, ConstArrayView({{2, 2}, f32, {}}, nullptr)}}),
+       "stream 'x': the array has no memory"},
+      {"a result that was not asked for", [&] { results[other_y]; },
+       "results: the run wrote nothing to stream 'other_y'"},
+  });
+}
+
+TEST_F(SessionRefusals, Bindings) {
+  HostTensor out = zeros({2, 2});
+  HostTensor flat = zeros({4});
+  Session another(ir, {.device = one_thread()});
+  Binding others = another.bind({{x, two}}, {{y, out}});
+  Binding none;
+  const auto bind = [this](std::vector<StreamOutput> outputs) {
+    return [=, this] { (void)session.bind({{x, two}}, outputs); };
+  };
+  expect_refused({
+      {"no output", bind({}), "Missing output: y; program 'main' expects: y; given: none"},
+      {"another's output", bind({{y, out}, {other_y, out}}), "Unexpected output: other_y"},
+      {"shape", bind({{y, flat}}), "stream 'y': Shape mismatch: the program uses 2 entries"},
+      {"no memory", bind({{y, ArrayView({{2, 2}, f32, {}}, nullptr)}}),
+       "stream 'y': the array has no memory"},
+      {"of another session", [&] { session.run_into(others); },
+       "run: the binding was not made by this session"},
+      {"empty", [&] { session.run_into(none); }, "run: the binding was not made by this session"},
+      {"interleaved", [&] { session.run_interleaved(none, 1); }, "was not made by this session"},
+  });
+}
+
+TEST_F(SessionRefusals, Variables) {
+  Ir other;
+  const Tensor foreign = other.main_graph().variable(zeros({2}), "foreign");
+  const Tensor loaded = main.handle(main.ops()[1].outputs[0]);
+  std::vector<std::byte> bytes(12);
+  const auto read = [&](int64_t begin, int64_t count) {
+    return [&, begin, count] { session.read_chunk(w, begin, count, bytes); };
+  };
+  expect_refused({
+      {"of another Ir", [&] { session.read(foreign); },
+       "tensor 'foreign' is not a variable of this session"},
+      {"no variable", [&] { session.read(loaded); },
+       "tensor 'x' is not a variable of this session"},
+      {"empty", [&] { session.read(Tensor()); }, "tensor: the handle is empty"},
+      {"dtype", [&] { session.write(w, zeros({2}, i32)); },
+       "variable 'w' is float32, the array is int32"},
+      {"shape", [&] { session.write(w, zeros({3})); }, "variable 'w' is (2,), the array is (3,)"},
+      {"no memory", [&] { session.write(w, ConstArrayView(f32_spec({2}), nullptr)); },
+       "variable 'w': the array has no memory"},
+      {"beyond", read(1, 2), "variable 'w': elements [1, 3) are outside its 2"},
+      {"before", read(-1, 1), "variable 'w': elements [-1, 0) are outside its 2"},
+      {"less than none", read(0, -1), "variable 'w': elements [0, -1) are outside its 2"},
+      {"another size", read(0, 2), "variable 'w': 2 elements are 8 bytes, the buffer has 12"},
+      {"written beyond", [&] { session.write_chunk(w, 0, bytes); },
+       "variable 'w': 12 bytes at element 0 are outside its 2 elements"},
+      {"half an element", [&] { session.write_chunk(w, 0, std::span(bytes).first(6)); },
+       "variable 'w': 6 bytes at element 0"},
+  });
+}
+
+TEST_F(SessionRefusals, Files) {
+  const ErrorKind bad = ErrorKind::kBadFile;
+  expect_refused({
+      {"another shape", load("shape", {{"w", zeros({3})}}),
+       "shape: 'w' is (3,) float32, the variable is (2,) float32", bad},
+      {"another dtype", load("dtype", {{"w", zeros({2}, i32)}}),
+       "dtype: 'w' is (2,) int32, the variable is (2,) float32", bad},
+      {"nothing of it", load("missing", {{"v", zeros({2})}}), "missing: variable 'w' is missing",
+       bad},
+      {"no file", [&] { session.load(folder + "/none"); }, "cannot open " + folder + "/none",
+       ErrorKind::kIo},
+      {"a folder", [&] { session.load(folder); }, "cannot read " + folder + ": not a regular file",
+       ErrorKind::kIo},
+      {"no folder to save to", [&] { session.save(folder + "/no/file"); },
+       "cannot create " + folder + "/no/file", ErrorKind::kIo},
+  });
+}
+
+}  // namespace
+}  // namespace sluice

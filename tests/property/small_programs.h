@@ -1,0 +1,55 @@
+#pragma once
+#include "sluice/sluice.h"
+
+namespace sluice::property {
+
+/// A loop that reads a stream and updates a variable, a conditional, entries of a remote buffer,
+/// and a second device.
+inline Ir control_flow_program() {
+  Ir ir;
+  const TensorSpec spec{{4, 64}, f32, {}};
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(spec, "in");
+  const Tensor sum = main.variable(HostTensor(spec), "sum");
+  Graph& turn = ir.create_empty_graph("turn");
+  const Tensor state = turn.input(spec, "state");
+  const Tensor total = turn.input(spec, "total", Pass::kByReference);
+  const Tensor x = turn.host_load(in);
+  const Tensor next = ops::tanh(state + x);
+  ops::scaled_add_(total, next);
+  turn.add_output(next);
+  const Tensor first = main.host_load(in);
+  const Tensor last = ops::repeat(main, turn, 5, {first, sum})[0];
+  const RemoteBuffer shelf = ir.remote_buffer(spec, 3);
+  main.remote_store(shelf, 1, last);
+  const auto arm = [&](const char* name, bool negate) -> Graph& {
+    return ir.create_graph(
+        name, [&](Graph&, Tensor t) { return negate ? ops::neg(ops::exp(t)) : ops::exp(t); }, spec);
+  };
+  const Tensor flag = main.host_load(ir.h2d_stream({{}, boolean, {}}, "flag"));
+  const Tensor chosen =
+      ops::conditional(main, flag, arm("then", true), arm("else", false), {last}, {first})[0];
+  main.set_device(1);
+  const Tensor far = ops::sigmoid(chosen);
+  main.set_device(0);
+  const Tensor back = main.remote_load(shelf, 1) + far;
+  main.host_store(back, "out");
+  return ir;
+}
+
+/// Device 0 computes, device 1 updates a variable with what it made, device 0 uses the result.
+inline Ir two_device_program() {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  main.set_device(0);
+  const Tensor y = ops::tanh(main.host_load(ir.h2d_stream({{3, 3}, f32, {}}, "in")));
+  main.set_device(1);
+  const Tensor w = main.variable({{3, 3}, f32, {}}, Initializer::constant(0.5), "w");
+  const Tensor z = ops::matmul(y, w);
+  ops::scaled_add_(w, z, 1.0, 0.25);
+  main.set_device(0);
+  main.host_store(z + y, "out");
+  return ir;
+}
+
+}  // namespace sluice::property

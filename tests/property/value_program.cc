@@ -1,0 +1,300 @@
+#include "value_program.h"
+
+#include <algorithm>
+
+#include "sluice/base/error.h"
+#include "sluice/exe/text.h"
+#include "sluice/interp/run_op.h"
+#include "sluice/ir/builtin.h"
+#include "sluice/ir/initializer.h"
+#include "sluice/ops/op.h"
+#include "value_messages.h"
+
+namespace sluice::property {
+
+using namespace exe;  // NOLINT: everything here is about executables
+using exe::Operand;
+
+namespace {
+
+/// One activation of a function.
+struct Activation {
+  const Function& function;
+  std::vector<int64_t> numbers = {};     ///< Index arguments.
+  std::map<ValueId, Array> values = {};  ///< Those that it was given and has made.
+  int64_t iteration = 0;                 ///< Of the loop step that runs.
+  /// By queue and token: what a load makes once it is waited for.
+  std::map<std::pair<int32_t, int32_t>, std::pair<ValueId, Array>> in_flight = {};
+};
+
+template <typename List>
+auto& at(List& list, int64_t i) {
+  return list.at(static_cast<size_t>(i));
+}
+
+HostTensor shaped(const HostTensor& t, const TensorSpec& spec) {
+  require(t.dtype() == spec.dtype && t.elements() == spec.elements(), "a value is {}, not {}",
+          to_string(t.spec()), to_string(spec));
+  return t.reshaped(spec.shape);
+}
+
+}  // namespace
+
+/// One run.
+class ValueRun {
+ public:
+  ValueRun(ValueProgram& state, const Program& program, const StreamEntries& inputs)
+      : state_(state), e_(state.executable_), program_(program), inputs_(inputs) {
+    for (const ConstantPlan& c : e_.constants) {
+      auto array = std::make_shared<HostTensor>(c.spec);
+      require(array->bytes().size() == c.data.size(), "constant '{}' is not its spec", c.name);
+      std::copy(c.data.begin(), c.data.end(), array->bytes().begin());
+      if (c.value != kNoValue) constants_[c.value] = std::move(array);
+    }
+  }
+
+  StreamEntries run() {
+    std::vector<std::function<void()>> devices;
+    for (const Entry& entry : program_.entries)
+      devices.emplace_back([this, &entry] { run_entry(entry); });
+    messages_.run_devices(devices);
+    set_variables();
+    return collected();
+  }
+
+ private:
+  void run_entry(const Entry& entry) {
+    Activation a{at(e_.functions, entry.function)};
+    for (int32_t v = 0; v < std::ssize(e_.variables); ++v)
+      a.values[at(e_.variables, v).value] = std::make_shared<HostTensor>(state_.variable(v));
+    run_steps(a);
+    ends_.merge(a.values);
+  }
+
+  void set_variables() {
+    for (const Final& f : program_.finals) {
+      const VariablePlan& v = at(e_.variables, f.variable);
+      const auto last = ends_.find(f.value);
+      require(last != ends_.end(), "nothing makes the last value of variable '{}'", v.path);
+      state_.home(f.variable) = shaped(*last->second, v.spec);
+    }
+  }
+
+  StreamEntries collected() {
+    StreamEntries out;
+    for (const StreamCount& s : program_.streams) {
+      const StreamPort& port = at(e_.streams, s.stream);
+      if (port.input) continue;
+      for (int64_t k = 0; k < s.entries; ++k) {
+        const auto entry = sent_.find({s.stream, k});
+        require(entry != sent_.end(), "stream '{}': entry {} is missing", port.name, k);
+        out[s.stream].push_back(shaped(*entry->second, port.spec));
+      }
+    }
+    return out;
+  }
+
+  Array find(const Activation& a, ValueId v) const {
+    require(v != kNoValue, "a value without a name is read");
+    for (const auto* values : {&a.values, &constants_}) {
+      if (const auto found = values->find(v); found != values->end()) return found->second;
+    }
+    fail(ErrorKind::kUsage, "%{} '{}' is read, which nothing has made", v, at(e_.values, v).tensor);
+  }
+
+  Array read(const Activation& a, const Operand& o) const {
+    if (o.value == kNoValue && o.bytes == 0) return std::make_shared<HostTensor>(o.spec);
+    Array found = find(a, o.value);
+    if (found->shape() == o.spec.shape && found->dtype() == o.spec.dtype) return found;
+    return std::make_shared<HostTensor>(shaped(*found, o.spec));
+  }
+
+  static void make(Activation& a, const Operand& o, const HostTensor& value) {
+    const ValueId made = o.access == Access::kUpdate ? o.made : o.value;
+    if (made != kNoValue) a.values[made] = std::make_shared<HostTensor>(shaped(value, o.spec));
+  }
+
+  int64_t number(const Activation& a, const IndexExpr& x) const {
+    return x.evaluate({a.numbers, a.iteration, 0});
+  }
+
+  void run_steps(Activation& a) {
+    for (const Step& s : a.function.steps) {
+      try {
+        std::visit([&](const auto& body) { step(a, body); }, s.body);
+      } catch (Error& e) {
+        throw e.note(fmt::format("running '{}' of '{}'", step_title(s), a.function.name));
+      }
+    }
+    require(a.in_flight.empty(), "'{}' ends before its transfers", a.function.name);
+  }
+
+  void step(Activation& a, const Kernel& k) {
+    if (!k.stages.empty()) return run_stages(a, k);
+    std::vector<HostTensor> inputs;
+    std::vector<const Operand*> outputs;
+    for (const Operand& o : k.operands) {
+      if (o.access != Access::kWrite) inputs.push_back(*read(a, o));
+      if (o.access != Access::kRead) outputs.push_back(&o);
+    }
+    require(k.scalars.empty() || k.op == "Iteration", "op '{}' takes no scalars", k.op);
+    for (const IndexExpr& x : k.scalars)
+      inputs.push_back(HostTensor::of({}, i32, std::vector{static_cast<int32_t>(number(a, x))}));
+    const std::vector<HostTensor> results = apply(k.op, k.attrs, inputs);
+    require(results.size() == outputs.size(), "the op makes {} values", results.size());
+    for (size_t i = 0; i < results.size(); ++i) make(a, *outputs[i], results[i]);
+  }
+
+  void run_stages(Activation& a, const Kernel& k) {
+    std::vector<HostTensor> results;
+    for (const Stage& s : k.stages) {
+      std::vector<HostTensor> inputs;
+      for (const int32_t i : s.inputs)
+        inputs.push_back(i < 0 ? at(results, ~i) : *read(a, at(k.operands, i)));
+      results.push_back(shaped(apply(s.op, s.attrs, inputs).at(0), s.spec));
+      if (s.output >= 0) make(a, at(k.operands, s.output), results.back());
+    }
+  }
+
+  static std::vector<HostTensor> apply(const std::string& op, const Attrs& attrs,
+                                       const std::vector<HostTensor>& inputs) {
+    if (op == "Copy" || op == "Iteration") return inputs;  // The compiler's own.
+    const OpDef* def = ops::find_op(op);
+    require(def != nullptr, "there is no op '{}'", op);
+    if (def != &builtin::init()) return run_op(*def, attrs, inputs, Precision::kFloat);
+    const auto o = from_attrs<builtin::InitOptions>(attrs);
+    return {Initializer::constant(o.value).evaluate({o.shape, o.dtype, {}})};
+  }
+
+  std::vector<Array> arguments(const Activation& a, const Call& c) const {
+    std::vector<Array> arguments;
+    for (const Operand& o : c.args)
+      arguments.push_back(o.access == Access::kWrite ? nullptr : read(a, o));
+    return arguments;
+  }
+
+  /// Runs the callee; what it makes of each argument that it writes, null for the others.
+  std::vector<Array> call(const Activation& a, const Call& c, const std::vector<Array>& arguments) {
+    Activation callee{at(e_.functions, c.function)};
+    const std::vector<Param>& params = callee.function.params;
+    for (const IndexExpr& x : c.index_args) callee.numbers.push_back(number(a, x));
+    for (size_t i = 0; i < params.size(); ++i) {
+      if (params[i].access == Access::kWrite) continue;
+      require(arguments[i] != nullptr, "parameter '{}' is given no value", params[i].name);
+      callee.values[params[i].value] = arguments[i];
+    }
+    run_steps(callee);
+    std::vector<Array> results;
+    for (const Param& p : params) {
+      const ValueId v = p.access == Access::kUpdate ? p.made : p.value;
+      const bool has_result = p.access != Access::kRead && v != kNoValue;
+      results.push_back(has_result ? find(callee, v) : nullptr);
+    }
+    return results;
+  }
+
+  static void keep_results(Activation& a, const Call& c, const std::vector<Array>& results) {
+    for (size_t i = 0; i < c.args.size(); ++i) {
+      const bool written = c.args[i].access != Access::kRead && results[i] != nullptr;
+      if (written) make(a, c.args[i], *results[i]);
+    }
+  }
+
+  void step(Activation& a, const Call& c) { keep_results(a, c, call(a, c, arguments(a, c))); }
+
+  void step(Activation& a, const Loop& l) {
+    std::vector<Array> given = arguments(a, l.body);
+    std::vector<Array> results = given;
+    for (a.iteration = 0; a.iteration < l.trips; ++a.iteration) {
+      results = call(a, l.body, given);
+      for (const Carry& c : l.carried) at(given, c.in) = at(results, c.out);
+    }
+    a.iteration = 0;
+    keep_results(a, l.body, results);
+  }
+
+  void step(Activation& a, const Branch& b) {
+    step(a, read(a, b.condition)->as<bool>()[0] ? b.then_call : b.else_call);
+  }
+
+  void step(Activation& a, const Issue& i) {
+    const int64_t entry = i.entry_from
+                              ? static_cast<int64_t>(read(a, *i.entry_from)->to_doubles()[0])
+                              : number(a, i.entry);
+    if (i.kind == TransferKind::kStreamOut) {
+      require(sent_.emplace(std::pair(i.object, entry), read(a, i.memory)).second,
+              "entry {} is written twice", entry);
+    } else if (i.kind == TransferKind::kRemoteStore) {
+      HostTensor& there = remote_entry(i, entry);
+      there = shaped(*read(a, i.memory), there.spec());
+    } else {
+      const HostTensor& from =
+          i.kind == TransferKind::kStreamIn ? stream_entry(i, entry) : remote_entry(i, entry);
+      require(i.found == kNoValue || shaped(*find(a, i.found), from.spec()).same_bits(from),
+              "the entry does not hold %{}", i.found);
+      auto loaded = std::make_shared<HostTensor>(shaped(from, i.memory.spec));
+      a.in_flight[{i.queue, i.token}] = {i.memory.value, std::move(loaded)};
+    }
+    if (i.queue == 0) step(a, Wait{i.queue, i.token});
+  }
+
+  void step(Activation& a, const Wait& w) {
+    const auto flight = a.in_flight.extract({w.queue, w.token});
+    if (!flight.empty()) a.values[flight.mapped().first] = flight.mapped().second;
+  }
+
+  const HostTensor& stream_entry(const Issue& i, int64_t entry) const {
+    const auto found = inputs_.find(i.object);
+    const size_t count = found == inputs_.end() ? 0 : found->second.size();
+    require(static_cast<size_t>(entry) < count, "stream {} has no entry {}", i.object, entry);
+    return at(found->second, entry);
+  }
+
+  HostTensor& remote_entry(const Issue& i, int64_t entry) const {
+    const RemoteBufferPlan& b = at(e_.remote_buffers, i.object);
+    require(entry >= 0 && entry < b.entries, "buffer '{}' has no entry {}", b.name, entry);
+    return state_.remote(i.object, entry);
+  }
+
+  void step(Activation& a, const Send& s) {
+    messages_.send(s.channel, number(a, s.message), read(a, s.operand));
+  }
+
+  void step(Activation& a, const Receive& r) {
+    make(a, r.operand, *messages_.receive(r.channel, number(a, r.message)));
+  }
+
+  void step(Activation&, const Collective&) { fail(ErrorKind::kUsage, "a collective is not run"); }
+
+  ValueProgram& state_;
+  const Executable& e_;
+  const Program& program_;
+  const StreamEntries& inputs_;
+  std::map<ValueId, Array> constants_;
+  std::map<std::pair<int32_t, int64_t>, Array> sent_;  ///< By stream and entry.
+  std::map<ValueId, Array> ends_;                      ///< What entry functions have made.
+  Messages messages_;
+};
+
+ValueProgram::ValueProgram(Executable executable, const std::vector<HostTensor>& variables)
+    : executable_(std::move(executable)), variables_(executable_.variables.size()) {
+  require(variables.size() == variables_.size(), "{} variables given, {} planned", variables.size(),
+          variables_.size());
+  for (size_t v = 0; v < variables.size(); ++v) home(static_cast<int32_t>(v)) = variables[v];
+}
+
+StreamEntries ValueProgram::run(const std::string& program, const StreamEntries& inputs) {
+  return ValueRun(*this, executable_.program(program), inputs).run();
+}
+
+HostTensor& ValueProgram::home(int32_t variable) {
+  const VariablePlan& plan = at(executable_.variables, variable);
+  return plan.buffer < 0 ? at(variables_, variable) : remote_[{plan.buffer, plan.entry}];
+}
+
+HostTensor& ValueProgram::remote(int32_t buffer, int64_t entry) {
+  const TensorSpec& spec = at(executable_.remote_buffers, buffer).spec;
+  return remote_.try_emplace({buffer, entry}, spec).first->second;
+}
+
+}  // namespace sluice::property

@@ -1,0 +1,152 @@
+// The values that plans name and the ops that their kernels name: what no proof about bytes can
+// show. A plan, written as text and read back, must compute what the interpreter computes.
+
+#include "value_program.h"
+
+#include <gtest/gtest.h>
+
+#include "../session/mlp.h"
+#include "random_graph.h"
+#include "random_graph_run.h"
+#include "sluice/exe/test_plans.h"
+#include "sluice/exe/text.h"
+#include "sluice/interp/run_op.h"
+#include "sluice/ops/op.h"
+#include "small_programs.h"
+#include "tools/mnist_model.h"
+
+namespace sluice::property {
+namespace {
+
+using test::Activations;
+using test::Layers;
+using test::MlpProgram;
+
+RandomProgram mlp(const test::MlpOptions& options) {
+  return {.ir = MlpProgram(options).ir, .runs = {"train", "train", "train", "eval"}};
+}
+
+RandomProgram mnist(const tool::ToolOptions& options) {
+  return {.ir = tool::build_mnist(options).ir, .runs = {"train", "train", "eval"}};
+}
+
+/// What is wrong with a plan of the program, empty if nothing is.
+std::string judge(const RandomProgram& program, int devices,
+                  const std::vector<std::string>& disable = {}) {
+  try {
+    Compiled plan = compiled(program.ir, devices, disable);
+    const std::string text = exe::to_text(plan.executable);
+    plan.executable = exe::parse_text(text, "plan");
+    return bit_difference(interpreted(program, Remote::kShown), by_values(program, plan));
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+TEST(ValueProgram, OfRandomGraphsEqualsTheInterpreter) {
+  const std::vector<std::string> disabled[] = {
+      {}, {"inline"}, {"fuse", "aliasing"}, {"inline", "dead-code", "fuse", "layouts", "aliasing"}};
+  Contents all;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const RandomProgram program = random_program({seed, {}});
+    all += program.contents;
+    ASSERT_EQ(judge(program, 1, disabled[seed % 4]), "") << "seed " << seed;
+  }
+  EXPECT_GT(all.calls, 100);
+  EXPECT_GT(all.repeats, 100);
+  EXPECT_GT(all.conditionals, 100);
+  EXPECT_GT(all.gradients, 100);
+  EXPECT_GT(all.updates, 100);
+  EXPECT_GT(all.remote, 100);
+  EXPECT_GT(all.random_ops, 20);
+}
+
+TEST(ValueProgram, OfTwoDevicesEqualsTheInterpreter) {
+  for (uint64_t seed = 0; seed < 100; ++seed)
+    ASSERT_EQ(judge(random_two_device_program(seed), 2), "") << "seed " << seed;
+  const std::vector<std::string> runs(3, "main");
+  EXPECT_EQ(judge({.ir = two_device_program(), .runs = runs}, 2), "");
+  EXPECT_EQ(judge({.ir = control_flow_program(), .runs = runs}, 2), "");
+}
+
+TEST(ValueProgram, OfNetworksEqualsTheInterpreter) {
+  for (const Layers style : {Layers::kInlined, Layers::kOutlined}) {
+    for (const Activations kept : {Activations::kKept, Activations::kRecomputed}) {
+      EXPECT_EQ(judge(mlp({.style = style, .activations = kept}), 1), "");
+    }
+  }
+  tool::ToolOptions options;
+  options.micro_batch = 4;
+  options.eval_batch = 4;
+  options.layers = 3;
+  options.width = 32;
+  options.dropout = 0.25;
+  for (const char* optimizer : {"sgd", "momentum", "adam"}) {
+    options.optimizer = optimizer;
+    EXPECT_EQ(judge(mnist(options), 1), "") << optimizer;
+  }
+}
+
+// --- plans written by hand: what compiled ones do not have yet
+
+StreamEntries arrays(int32_t stream, int count) {
+  StreamEntries entries;
+  for (int k = 0; k < count; ++k) {
+    HostTensor t(f32_spec({16}));
+    for (size_t i = 0; i < 16; ++i) t.as<float>()[i] = static_cast<float>(i) - 4.5f * (k + 1);
+    entries[stream].push_back(std::move(t));
+  }
+  return entries;
+}
+
+HostTensor neg(const HostTensor& t) {
+  return run_op(*ops::find_op("Neg"), {}, {t}, Precision::kFloat)[0];
+}
+
+TEST(ValueProgram, SendsMessagesInLoops) {
+  const std::string text = exe::plans::two_devices();
+  const StreamEntries in = arrays(0, 5);
+  const StreamEntries out = ValueProgram(exe::plans::plan(text), {}).run("run", in);
+  for (size_t k = 0; k < 5; ++k) EXPECT_TRUE(out.at(1)[k].same_bits(neg(in.at(0)[k]))) << k;
+
+  ValueProgram stuck(exe::plans::plan(exe::plans::replaced(text, "receive 0 message p0",
+                                                           "receive 0 message (p0+1)")),
+                     {});
+  const std::string error = test::error_of(ErrorKind::kUsage, [&] { stuck.run("run", in); });
+  EXPECT_NE(error.find("message 5 never comes"), std::string::npos) << error;
+}
+
+TEST(ValueProgram, MovesRemoteEntriesOnQueues) {
+  const std::string text = exe::plans::overlapped_loop();
+  const std::vector<HostTensor> acts = arrays(0, 6)[0];
+  const auto run = [&](const std::string& plan) {
+    ValueProgram values(exe::plans::plan(plan), {});
+    for (int k = 0; k < 6; ++k) values.remote(0, k) = acts[static_cast<size_t>(k)];
+    values.run("run", {});
+    int right = 0;
+    for (int k = 0; k < 6; ++k)
+      right += values.remote(1, k).same_bits(neg(acts[static_cast<size_t>(k)]));
+    return right;
+  };
+  EXPECT_EQ(run(text), 6);
+  EXPECT_EQ(run(exe::plans::replaced(text, "entry (p0+1)", "entry p0")), 1);
+  EXPECT_EQ(run(exe::plans::replaced(text, "      carry 0:1\n", "")), 2);
+  const std::string early = exe::plans::replaced(text, "  1 wait queue 1 token 0\n  2 loop",
+                                                 "  1 wait queue 1 token 7\n  2 loop");
+  EXPECT_NE(test::error_of(ErrorKind::kUsage, [&] { run(early); }).find("nothing has made"),
+            std::string::npos);
+}
+
+TEST(ValueProgram, UpdatesWhatIsGivenByReference) {
+  const StreamEntries in = arrays(0, 1);
+  const HostTensor& x = in.at(0)[0];
+  ValueProgram values(exe::plans::plan(exe::plans::by_reference()), {x, neg(x)});
+  EXPECT_TRUE(values.run("run", in).at(1)[0].same_bits(x));
+  for (size_t i = 0; i < 16; ++i) {
+    EXPECT_EQ(values.variable(0).as<float>()[i], 2 * x.as<float>()[i]);
+    EXPECT_EQ(values.variable(1).as<float>()[i], 0);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::property

@@ -34,7 +34,7 @@ MnistPrograms build_mnist(const ToolOptions& o) {
   require(o.width >= 1, "--width: {} is below 1", o.width);
   require(o.dropout >= 0 && o.dropout < 1, "--dropout: {} is outside [0, 1)", o.dropout);
   require(o.micro_batch >= 1, "--micro-batch: {} is below 1", o.micro_batch);
-  require(o.eval_batch >= 1, "--eval-batch: {} is below 1", o.eval_batch);
+  SLUICE_CHECK(o.eval_batch >= 1);
   require(o.lr > 0, "--lr: {} is not positive", o.lr);
 
   MnistPrograms p;

@@ -106,7 +106,8 @@ class HeaderHandler {
   }
   template <typename Binary>
   bool binary(Binary&) {
-    unexpected("binary data");
+    SLUICE_CHECK(false);  // Not in JSON.
+    return false;
   }
 
   bool number_unsigned(uint64_t value) {
@@ -378,9 +379,7 @@ SafetensorsIndex read_safetensors_index(std::span<const std::byte> head, int64_t
   if (const size_t nul = text.find('\0'); nul != text.npos) {
     header.bad_at(8 + static_cast<int64_t>(nul), "the header contains a NUL");
   }
-  if (!nlohmann::json::sax_parse(header.begin(), header.end(), &header)) {
-    header.bad("the header is not valid JSON in UTF-8");
-  }
+  SLUICE_CHECK(nlohmann::json::sax_parse(header.begin(), header.end(), &header));
 
   const int64_t data = file_size - 8 - n;
   for (const RawEntry& entry : header.entries) check_entry(header, entry, data);

@@ -7,8 +7,6 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr size_t kMostStages = 16;
-
 OpView view_of(const FusedOp::Stage& stage, const std::vector<TensorSpec>& inputs) {
   return OpView(*stage.def, stage.attrs, inputs, {&stage.spec, 1});
 }
@@ -194,11 +192,14 @@ Chain::Place Chain::place_of(int32_t stage, const Block& block, std::byte* const
   return {scratch + s.slot * kBlock, block.cols};
 }
 
-void Chain::run(const Block& block, std::byte* const* operands, float* scratch) const {
-  Functor::Storage own[kMostStages];
-  const void* functors[kMostStages];
-  for (size_t s = first_; s < stages_.size(); ++s)
-    functors[s] = stages_[s].functor.parameters(operands, own[s]);
+Chain::Parameters::Parameters(const Chain& chain, std::byte* const* operands) {
+  for (size_t s = chain.first_; s < chain.stages_.size(); ++s)
+    functors_[s] = chain.stages_[s].functor.parameters(operands, own_[s]);
+}
+
+void Chain::run(const Block& block, const Parameters& parameters, std::byte* const* operands,
+                float* scratch) const {
+  const void* const* functors = parameters.functors_;
   Block part = block;
   if (block.rows == 1) {
     for (int64_t done = 0; done < block.cols; done += kBlock) {

@@ -26,6 +26,8 @@ class Chain {
     int64_t pitch = 0;
   };
 
+  static constexpr size_t kMostStages = 16;
+
   /// Whether the stages from `first` on are a chain.
   static bool exists(const FusedOp& op, size_t first);
 
@@ -43,8 +45,20 @@ class Chain {
   /// (input, output) pairs of operands that may be the same bytes.
   const std::vector<std::pair<int, int>>& may_coincide() const { return may_coincide_; }
 
+  /// What the stages' functors are with what the operands hold now.
+  class Parameters {
+   public:
+    Parameters(const Chain& chain, std::byte* const* operands);
+
+   private:
+    friend class Chain;
+    Functor::Storage own_[kMostStages];
+    const void* functors_[kMostStages];
+  };
+
   /// Runs all stages on a block. `scratch` has scratch_bytes().
-  void run(const Block& block, std::byte* const* operands, float* scratch) const;
+  void run(const Block& block, const Parameters& parameters, std::byte* const* operands,
+           float* scratch) const;
 
  private:
   static constexpr int64_t kBlock =

@@ -31,12 +31,15 @@ struct Fused {
   void describe_product(const FusedOp& op) {
     const FusedOp::Stage& head = op.stages.front();
     const auto& inputs = head.inputs;
+    const auto options = from_attrs<ops::MatmulOptions>(head.attrs);
     args = gemm_args(ops::matmul_shape(op.spec_of(inputs[0]).shape, op.spec_of(inputs[1]).shape,
-                                       from_attrs<ops::MatmulOptions>(head.attrs)));
+                                       options));
     a = inputs[0];
     b = inputs[1];
     c = head.output;
     args.b_panel = op.layouts[static_cast<size_t>(b)].panel;
+    // Of one column, say, row-major: the transpose of a row or not, as one likes. Not so in panels.
+    if (args.b_panel > 0) args.trans_b = options.rhs_transposed;
     for (const FusedOp::Stage& stage : op.stages) {
       if (stage.output >= 0) args.c_panel = op.layouts[static_cast<size_t>(stage.output)].panel;
     }
@@ -58,6 +61,7 @@ struct Fused {
 
 struct Epilogue {
   const Fused* fused;
+  const Chain::Parameters* parameters;
   std::byte* const* operands;
   float* scratch;
 };
@@ -65,24 +69,26 @@ struct Epilogue {
 void run_epilogue(const void* state, float* c, int64_t c_stride, int64_t row, int64_t rows,
                   int64_t col, int64_t cols) {
   const auto& e = *static_cast<const Epilogue*>(state);
-  e.fused->chain.run({row, rows, col, cols, c, c_stride}, e.operands, e.scratch);
+  e.fused->chain.run({row, rows, col, cols, c, c_stride}, *e.parameters, e.operands, e.scratch);
 }
 
 void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const Fused& f = *static_cast<const Fused*>(state);
+  const Chain::Parameters parameters(f.chain, block.operands);
   if (!f.headed) {
     auto* const scratch = reinterpret_cast<float*>(block.workspace);
     if (f.cols > 0) {
       const int64_t col = task * f.cols;
-      f.chain.run({0, 1, col, std::min(f.cols, f.chain.cols() - col)}, block.operands, scratch);
+      f.chain.run({0, 1, col, std::min(f.cols, f.chain.cols() - col)}, parameters, block.operands,
+                  scratch);
     } else {
       const int64_t row = task * f.rows;
-      f.chain.run({row, std::min(f.rows, f.chain.rows() - row), 0, f.chain.cols()}, block.operands,
-                  scratch);
+      f.chain.run({row, std::min(f.rows, f.chain.rows() - row), 0, f.chain.cols()}, parameters,
+                  block.operands, scratch);
     }
     return;
   }
-  const Epilogue epilogue{&f, block.operands,
+  const Epilogue epilogue{&f, &parameters, block.operands,
                           reinterpret_cast<float*>(block.workspace + f.gemm_bytes)};
   GemmArgs args = f.args;
   args.a = reinterpret_cast<const float*>(block.operands[f.a]);
@@ -107,10 +113,27 @@ bool is_product(const FusedOp& op) {
   return op.layouts[static_cast<size_t>(head.inputs[0])] == Layout{};
 }
 
+// Whether gemm() has products by and into panels as wide as these.
+bool has_panels(const FusedOp& op) {
+  const FusedOp::Stage& head = op.stages.front();
+  const int64_t of_rhs = op.layouts[static_cast<size_t>(head.inputs[1])].panel;
+  int64_t of_result = 0;
+  for (const FusedOp::Stage& stage : op.stages) {
+    if (stage.output >= 0) of_result = op.layouts[static_cast<size_t>(stage.output)].panel;
+  }
+  for (const int64_t panel : {of_rhs, of_result}) {
+    if (panel != 0 && panel != 16 && panel != 32) return false;
+  }
+  // Columns of the one are columns of the other.
+  return of_rhs == of_result || of_rhs == 0 || of_result == 0 ||
+         from_attrs<ops::MatmulOptions>(head.attrs).rhs_transposed;
+}
+
 }  // namespace
 
 bool fused_kernel_supports(const FusedOp& op) {
   const bool product = is_product(op);
+  if (product && !has_panels(op)) return false;
   for (size_t s = product ? 1 : 0; s < op.stages.size(); ++s) {
     // What the product reads is read whole: a stage may not be the only one to make it, nor read it.
     for (const int32_t i : op.stages[s].inputs) {

@@ -1,5 +1,7 @@
 #include "sluice/cpu/gemm.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -33,10 +35,25 @@ void gemm(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_
   }
 }
 
+namespace {
+
+/// Ways of the first cache; 8 where the system does not say.
+int64_t cache_ways() {
+#ifdef _SC_LEVEL1_DCACHE_ASSOC
+  static const int64_t ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+#else
+  constexpr int64_t ways = 0;
+#endif
+  return ways >= 4 ? ways : 8;
+}
+
+}  // namespace
+
 GemmPlan internal::plan_of(const GemmArgs& args) {
   GemmPlan plan;
   const int64_t forward_panel = args.trans_b ? 0 : args.b_panel;
   plan.block_cols = args.c_panel > 0 ? args.c_panel : forward_panel > 0 ? forward_panel : kPanel;
+  plan.cache_ways = cache_ways();
   plan.packs_b = args.trans_b || (args.b_panel == 0 && args.k > 32);
   plan.depth_block =
       std::min(args.k, args.trans_b && args.b_panel > 0 ? kTransposedDepth : kCopiedDepth);

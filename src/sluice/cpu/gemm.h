@@ -85,8 +85,10 @@ void gemm_on(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t c
 inline constexpr int64_t kPanel = 32;
 /// Most rows of a block of C that an epilogue gets.
 inline constexpr int64_t kRowBlock = 112;
-/// Rows for which a block of op(B) is packed once.
+/// Rows for which a block of op(B) is packed once, and floats of A in them (unless kRowBlock rows
+/// have more).
 inline constexpr int64_t kMostRows = 4 * kRowBlock;
+inline constexpr int64_t kMostOfA = 1 << 18;
 /// Steps of the reduction in a packed block of op(B): it, a strip of A and (where panels are
 /// transposed) what is packed next stay in the first cache.
 inline constexpr int64_t kCopiedDepth = 256;
@@ -102,7 +104,8 @@ struct GemmPlan {
   int64_t depth_block = 0;  ///< in blocks of so many steps (else: all of them at once).
   /// The chains of a block of C live in the workspace until they are finished.
   bool chains_aside = false;
-  bool flips = false;  ///< Tiles of the transpose of C are computed.
+  int64_t cache_ways = 0;  ///< Of the first cache.
+  bool flips = false;      ///< Tiles of the transpose of C are computed.
   /// Parts of the workspace, in this order.
   int64_t packed_floats = 0;
   int64_t chain_floats = 0;

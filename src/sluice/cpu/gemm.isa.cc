@@ -24,12 +24,17 @@ struct Block {
   float* chains = nullptr;  ///< and where they are until then, kPanel apart; null: there too.
 };
 
+/// When tiles ask for what comes next: what they read is not in the first cache; or it is, and the
+/// last of them ask for what will be packed.
+enum class Asks { kNever, kAlways, kInTheEnd };
+
 /// Some steps of the reduction: op(B)'s rows, and what to ask for meanwhile.
 struct Depth {
   int64_t first = 0, steps = 0;
   bool last = false;
   const float* b = nullptr;
   int64_t b_stride = 0;
+  Asks asks = Asks::kNever;
   const float* ask = nullptr;
   int64_t ask_step = 0, ask_jump = 0;
 };
@@ -49,8 +54,9 @@ class Product {
   void run(int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end) {
     packs_b_ = plan_.packs_b && (args_.trans_b || row_end - row_begin > 3 * S::kRows);
     const int64_t small = kRowBlock / tile_rows_ * tile_rows_;
-    // op(B) is packed once for these.
-    const int64_t most = args_.scratch_c ? small : kMostRows / tile_rows_ * tile_rows_;
+    // op(B) is packed once for rows of A that stay in the second cache.
+    const int64_t rows = std::clamp(kMostOfA / std::max<int64_t>(args_.k, 1), kRowBlock, kMostRows);
+    const int64_t most = args_.scratch_c ? small : rows / tile_rows_ * tile_rows_;
     // An epilogue wants its rows in the first cache.
     block_rows_ = args_.epilogue.run != nullptr ? small : most;
     for (first_row_ = row_begin; first_row_ < row_end; first_row_ += most) {
@@ -108,9 +114,11 @@ class Product {
     }
     // What is packed next: these columns in more steps, or the next columns in the first ones.
     const int64_t next = d.last ? 0 : first + steps, next_col = d.last ? col_ + kPanel : col_;
+    d.asks = packs ? Asks::kInTheEnd : Asks::kAlways;
     if (args_.trans_a) {
-      // More rows of A than that, and they miss the first translation buffer.
-      if (steps > 64) d.ask = args_.a + (first + kAAhead) * args_.lda;
+      // More rows of A than that miss the first translation buffer.
+      d.asks = steps > 64 ? Asks::kAlways : Asks::kNever;
+      d.ask = args_.a + (first + kAAhead) * args_.lda;
       d.ask_step = args_.lda;
       d.ask_jump = 32 * args_.lda;
     } else if (packs && args_.trans_b && args_.b_panel > 0) {
@@ -152,21 +160,29 @@ class Product {
       // 32 bits: they divide faster.
       const auto most = static_cast<uint32_t>(most_rows(narrow));
       const auto rows = static_cast<uint32_t>(block.rows - begin);
-      const uint32_t strips = (rows + most - 1) / most;
+      const int64_t strips = (rows + most - 1) / most;
       // The first `higher` of them are a row higher.
-      const int64_t height = rows / strips, higher = rows % strips;
-      for (const bool one_more : {true, false}) {
-        t.count = one_more ? higher : strips - higher;
-        if (t.count == 0) continue;
-        const int64_t i = begin + (one_more ? 0 : higher * (height + 1));
+      const int64_t height = rows / static_cast<uint32_t>(strips), higher = rows - strips * height;
+      const auto compute = [&](int64_t strip, int64_t end, bool asks) {
+        if (strip == end) return;
+        const int64_t i = begin + strip * height + std::min(strip, higher);
+        t.count = end - strip;
         t.a = args_.trans_a ? args_.a + depth.first * args_.lda + block.row + i
                             : args_.a + (block.row + i) * args_.lda + depth.first;
-        if (depth.ask != nullptr) t.ask = depth.ask + (args_.trans_a ? block.row + i : j);
+        t.ask = depth.ask + (args_.trans_a ? block.row + i : j);
         t.from = depth.first == 0 ? nullptr : from + i * t.from_stride + j;
         t.to = to + i * t.to_stride + j;
         t.add = args_.accumulate && depth.last ? block.c + i * block.c_stride + j : nullptr;
-        tile_fn<V>(height + one_more, narrow, !args_.trans_a, t.ask != nullptr)(t);
-      }
+        tile_fn<V>(height + (strip < higher), narrow, !args_.trans_a, asks)(t);
+      };
+      const bool last_block = block.row + block.rows == first_row_ + rows_;
+      const int64_t quiet = depth.asks == Asks::kAlways                   ? 0
+                            : depth.asks == Asks::kInTheEnd && last_block ? strips - 1
+                                                                          : strips;
+      compute(0, std::min(higher, quiet), false);
+      compute(std::min(higher, quiet), higher, true);
+      compute(higher, std::max(higher, quiet), false);
+      compute(std::max(higher, quiet), strips, true);
     }
   }
 
@@ -237,11 +253,11 @@ class Product {
   }
 
   /// Most rows of a tile. Rows of A that lie a multiple of 4 KiB apart share one set of the first
-  /// cache, which has 12 ways, or 8: no more of them are read side by side.
+  /// cache: no more of them than it has ways are read side by side.
   int64_t most_rows(bool narrow) const {
     const int64_t most = narrow ? S::kNarrowRows : S::kRows;
     const bool one_set = !args_.trans_a && args_.lda % 1024 == 0 && args_.k > 16;
-    return one_set ? std::min<int64_t>(most, 8) : most;
+    return one_set ? std::min<int64_t>(most, plan_.cache_ways) : most;
   }
 
   /// The columns that tiles read: floats from one step to the next of a packed block. Where a

@@ -12,6 +12,14 @@ namespace sluice::cpu::internal {
 template <typename V>
 void copy_block(const float* from, int64_t stride, int64_t depth, int64_t cols, int64_t width,
                 float* out) {
+  if (cols == 32 && width == 32) {
+    for (int64_t k = 0; k < depth; ++k) {
+#pragma GCC unroll 32
+      for (int j = 0; j < 32; j += V::kLanes)
+        V::load(from + k * stride + j).store(out + k * 32 + j);
+    }
+    return;
+  }
   for (int64_t k = 0; k < depth; ++k) {
     const float* p = from + k * stride;
     for (int64_t j = 0; j < width; j += V::kLanes)

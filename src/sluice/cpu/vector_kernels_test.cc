@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 
 #include "sluice/base/simd_math.h"
@@ -117,6 +119,34 @@ TEST(Map, ThreeInputsMixArraysAndOneValue) {
   for (const Isa isa : available_isas()) {
     map3(test::Step{}, {w.data()}, {g.data()}, {rate.data(), 0}, y.data(), 45, isa);
     for (int i = 0; i < 45; ++i) EXPECT_TRUE(same(y[i], std::fma(-0.05f, g[i], w[i])));
+  }
+}
+
+// Every mantissa under an even and an odd exponent, and the ends of the range of floats.
+TEST(Map, RootsAreCorrectlyRounded) {
+  const ops::functor::Sqrt root;
+  constexpr int64_t kPart = 1 << 16;
+  std::vector<float> x(kPart), y(kPart);
+  for (const Isa isa : available_isas()) {
+    const auto check = [&] {
+      map1(root, x.data(), y.data(), kPart, isa);
+      for (int64_t i = 0; i < kPart; ++i) {
+        const float want = std::sqrt(x[i]);
+        ASSERT_TRUE(same(y[i], want)) << to_string(isa) << ": sqrt(" << x[i] << ")";
+      }
+    };
+    for (uint32_t part = 0; part < (1u << 24) / kPart; ++part) {
+      for (uint32_t i = 0; i < kPart; ++i)
+        x[i] = std::bit_cast<float>(0x3f800000u + part * static_cast<uint32_t>(kPart) + i);
+      check();
+    }
+    for (uint32_t part = 0; part < 64; ++part) {  // All exponents, zeros, negative, infinite, NaN.
+      for (uint32_t i = 0; i < kPart; ++i) x[i] = std::bit_cast<float>((i << 16) + part * 1021u);
+      for (float& v : x) {
+        if (std::fpclassify(v) == FP_SUBNORMAL) v = 0;
+      }
+      check();
+    }
   }
 }
 

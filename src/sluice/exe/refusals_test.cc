@@ -259,6 +259,10 @@ TEST(ExeRefusals, DefectsOfTransfersAndCalls) {
                  {{"access", "read %0 at frame+0 bytes 64 float32(16) row\nfunction 1",
                    "write %0 at frame+0 bytes 64 float32(16) row\nfunction 1",
                    "a message is sent from what is read and received into what is written"}});
+  const std::string x = "read %8 at param1+0 bytes 64 float32(16) row\nfunction 1";
+  expect_defects(plans::by_reference(),
+                 {{"overlap", x, "write %- at param0+0 bytes 64 float32(16) row\nfunction 1",
+                   "operands 0 and 1 are both written and share bytes"}});
   expect_defects(plans::branch(), {{"bounds", "then 0 frame frame+0", "then 0 frame param1+0",
                                     "the frame of 'then' lies in a parameter"}});
 }

@@ -94,14 +94,15 @@ struct AccumulatorScale {
 };
 
 /// (m, v): (m/c1) / (√(v/c2) + ε). Hyperparameters time_step, beta1, beta2, epsilon; cᵢ = 1 − βᵢᵗ,
-/// or 1 for time_step 0.
+/// or 1 for time_step 0. The corrections are factors 1/cᵢ, rounded once: a division an element is
+/// what this costs.
 struct AdamUpdater {
   static constexpr const char* kType = "AdamUpdater";
   float correction1, correction2, epsilon;
   static AdamUpdater make(const double* h);
   template <typename V>
   V operator()(V m, V v) const {
-    return (m / correction1) / (sqrt(v / correction2) + epsilon);
+    return (m * correction1) / (sqrt(v * correction2) + epsilon);
   }
 };
 

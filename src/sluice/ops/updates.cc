@@ -14,7 +14,7 @@ namespace {
 float narrow(double x) { return static_cast<float>(x); }
 
 float bias_correction(double beta, double time_step) {
-  return time_step == 0 ? 1 : narrow(1 - std::pow(beta, time_step));
+  return time_step == 0 ? 1 : narrow(1 / (1 - std::pow(beta, time_step)));
 }
 
 }  // namespace

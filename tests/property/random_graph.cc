@@ -39,16 +39,20 @@ class Generator {
     const Seed key = fold(Seed{0x51u, 0x1ceu}, recipe_.seed);
     Dice dice(key);
     large_ = dice.one_in(16);
+    layered_ = dice.one_in(3);
+    apart_ = dice.one_in(2);
     const int length = 3 + dice(38);
-    grow_entry(out_.ir.main_graph(), {}, key, length);
+    grow_entry(out_.ir.main_graph(), {}, {}, key, length);
     out_.runs = {"main", "main"};
     if (dice.one_in(4)) {
       Graph& eval = out_.ir.entry_graph("eval");
-      Tensors shared;
+      Tensors shared, weights;
       for (const Tensor& v : out_.ir.main_graph().variables()) {
-        if (!dice.one_in(3)) shared.push_back(out_.ir.share_variable(v, eval));
+        if (dice.one_in(3)) continue;
+        (apart_ && v.name().starts_with("weight") ? weights : shared)
+            .push_back(out_.ir.share_variable(v, eval));
       }
-      grow_entry(eval, shared, fold(key, "eval"), 2 + dice(8));
+      grow_entry(eval, shared, weights, fold(key, "eval"), 2 + dice(8));
       out_.runs = {"main", "eval", "main"};
     }
     count();
@@ -56,10 +60,12 @@ class Generator {
   }
 
  private:
-  void grow_entry(Graph& graph, Tensors values, Seed key, int length) {
-    Scope s{graph, std::move(values)};
+  void grow_entry(Graph& graph, Tensors values, Tensors weights, Seed key, int length) {
+    Scope s{graph, std::move(values), std::move(weights)};
     s.largest = large_ ? 160 : 5;
+    s.layered = layered_;
     Dice dice(fold(key, "roots"));
+    if (layered_) add_weights(s, dice);
     const int variables = 1 + dice(4);
     for (int i = 0; i < variables; ++i) {
       const TensorSpec spec{random_shape(dice, s.largest), f32, {}};
@@ -71,6 +77,20 @@ class Generator {
     grow(s, fold(key, "body"), length);
     write_stream(s, dice, s.any(dice));
     write_stream(s, dice, s.values.back());
+  }
+
+  // Matrices, some of one shape, as weights and their state are; sizes around those of panels.
+  void add_weights(Scope& s, Dice& dice) {
+    constexpr int64_t kSizes[] = {1, 2, 7, 15, 16, 17, 24, 31, 32, 33, 40};
+    const auto size = [&] { return dice.one_in(2) ? kSizes[dice(11)] : 1 + dice(40); };
+    Shape shape{size(), size()};
+    const int count = 1 + dice(4);
+    for (int i = 0; i < count; ++i) {
+      (apart_ ? s.weights : s.values)
+          .push_back(s.graph.variable(
+              random_array({shape, f32, {}}, static_cast<uint64_t>(dice(1000))), "weight"));
+      if (dice.one_in(2)) shape = {dice.one_in(2) ? shape[1] : size(), size()};
+    }
   }
 
   void grow(Scope& s, Seed key, int length) {
@@ -143,11 +163,12 @@ class Generator {
 
   // A fresh scope in which graph inputs stand for some tensors of `s`.
   Scope open(const Scope& s, Graph& graph) {
-    Scope inner{graph, {}};
+    Scope inner{graph, {}, {}};
     inner.depth = s.depth + 1;
     inner.differentiable = s.differentiable;
     inner.in_branch = s.in_branch;
     inner.largest = s.largest;
+    inner.layered = s.layered;
     return inner;
   }
 
@@ -159,14 +180,24 @@ class Generator {
   Tensors add_inputs(const Scope& s, Scope& inner, Dice& dice, int count, bool references) {
     Tensors arguments;
     for (int i = 0; i < count; ++i) {
-      const Tensor t =
-          i == 0 ? s.any(dice) : *s.find(dice, [&](const Tensor& v) { return tame(v); });
-      const bool by_reference = references && t.dtype() == f32 && dice.one_in(3);
-      inner.values.push_back(
-          inner.graph.input(t.spec(), "x", by_reference ? Pass::kByReference : Pass::kByValue));
+      const bool weight = i > 0 && !s.weights.empty() && !dice.one_in(3);
+      const Tensor t = i == 0   ? s.any(dice)
+                       : weight ? s.weights[static_cast<size_t>(i) % s.weights.size()]
+                                : *s.find(dice, [&](const Tensor& v) { return tame(v); });
+      const bool by_reference = references && t.dtype() == f32 && dice.one_in(weight ? 2 : 3);
+      (weight ? inner.weights : inner.values)
+          .push_back(
+              inner.graph.input(t.spec(), "x", by_reference ? Pass::kByReference : Pass::kByValue));
       arguments.push_back(t);
     }
     return arguments;
+  }
+
+  Tensor argument(Scope& s, Dice& dice, const TensorSpec& spec) {
+    for (const Tensor& w : s.weights) {
+      if (w.spec() == spec && !dice.one_in(3)) return w;
+    }
+    return s.with_spec(dice, spec);
   }
 
   // Arguments for a graph that exists: what is written by reference may neither be a constant nor
@@ -176,7 +207,7 @@ class Generator {
     std::vector<int32_t> written;
     for (size_t i = 0; i < graph.input_ids().size(); ++i) {
       const TensorInfo& input = graph.info(graph.input_ids()[i]);
-      Tensor t = i < wanted.size() ? wanted[i] : s.with_spec(dice, input.spec);
+      Tensor t = i < wanted.size() ? wanted[i] : argument(s, dice, input.spec);
       if (input.pass == Pass::kByReference) {
         const int32_t storage = s.graph.info(t).storage;
         if (s.is_constant(t) || std::find(written.begin(), written.end(), storage) != written.end())
@@ -313,8 +344,9 @@ class Generator {
     Tensors wanted;
     const int count = 1 + dice(3);
     for (int i = 0; i < count; ++i) {
-      wanted.push_back(s.any(dice));
-      inner.values.push_back(forward.input(wanted.back().spec(), "x"));
+      const bool weight = i > 0 && !s.weights.empty();
+      wanted.push_back(weight ? s.weights[static_cast<size_t>(i) % s.weights.size()] : s.any(dice));
+      (weight ? inner.weights : inner.values).push_back(forward.input(wanted.back().spec(), "x"));
     }
     grow(inner, fold(key, "forward"), 2 + dice(8));
     forward.add_output(ops::mean(ops::tanh(inner.any(dice))));
@@ -339,7 +371,9 @@ class Generator {
     for (const auto& [parent, grad] :
          ordered(info->fwd_parent_ins_to_grad_parent_outs(call, back))) {
       if (s.is_constant(parent)) continue;
-      s.values.push_back(ops::scaled_add_(parent, grad, 1.0, -0.125));
+      const Tensor updated = ops::scaled_add_(parent, grad, 1.0, -0.125);
+      if (std::find(s.weights.begin(), s.weights.end(), parent) == s.weights.end())
+        s.values.push_back(updated);
       ++out_.contents.updates;
     }
   }
@@ -422,6 +456,8 @@ class Generator {
   const Recipe& recipe_;
   RandomProgram out_;
   bool large_ = false;
+  bool layered_ = false;
+  bool apart_ = false;  ///< Weights have no other use.
   std::vector<H2dStream> inputs_;
   std::vector<D2hStream> outputs_;
   std::vector<RemoteBuffer> buffers_;
@@ -451,8 +487,9 @@ RandomProgram random_program(const Recipe& recipe) { return Generator(recipe).ru
 RandomProgram random_two_device_program(uint64_t seed) {
   RandomProgram program;
   Dice dice(fold(Seed{0x2u, 0xdeu}, seed));
-  Scope s{program.ir.main_graph(), {}};
+  Scope s{program.ir.main_graph(), {}, {}};
   s.pure = true;
+  s.layered = dice.one_in(2);
   s.graph.set_device(0);
   s.add(s.graph.host_load(program.ir.h2d_stream({random_shape(dice, 5), f32, {}}, "in")));
   for (int i = 0; i < 3; ++i) {

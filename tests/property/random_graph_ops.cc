@@ -289,6 +289,107 @@ void random_numbers(Scope& s, Dice& dice) {
   }
 }
 
+Tensor activated(Dice& dice, const Tensor& t, bool in_place) {
+  switch (dice(in_place ? 4 : 6)) {
+    case 0:
+      return in_place ? ops::relu_(t) : ops::relu(t);
+    case 1:
+      return in_place ? ops::gelu_(t) : ops::gelu(t);
+    case 2:
+      return in_place ? ops::swish_(t) : ops::swish(t);
+    case 3:
+      return t;
+    case 4:
+      return ops::tanh(t);
+    default:
+      return ops::sigmoid(t);
+  }
+}
+
+// What an optimizer does to a weight with its gradient, with state or without.
+void train(Scope& s, Dice& dice, const Tensor& w, Tensor gradient) {
+  if (dice.one_in(4)) gradient = gradient * (1.0 / (1.0 + ops::l2(gradient)));
+  if (dice.one_in(4)) gradient = gradient + w * 0.0625;
+  if (dice.one_in(8)) s.add(gradient);
+  const auto is_state = [&](const Tensor& t) {
+    return t.spec() == w.spec() && !s.is_constant(t) &&
+           s.graph.info(t).storage != s.graph.info(w).storage;
+  };
+  const auto state = [&] {
+    const auto apart = std::find_if(s.weights.begin(), s.weights.end(), is_state);
+    if (apart != s.weights.end()) return *apart;
+    const auto found = s.find(dice, is_state);
+    return found ? *found : s.keep(gradient * 0.5);
+  };
+  switch (dice(6)) {
+    case 0: {
+      const Tensor m = state();
+      ops::accumulate_moving_average_(m, gradient, 0.75);
+      ops::scaled_add_(w, m, 1.0, -0.125);
+      break;
+    }
+    case 1: {
+      const Tensor v = state();
+      ops::accumulate_moving_average_square_(v, gradient, 0.75);
+      ops::scaled_add_(w, ops::adam_updater(gradient, ops::abs(v)), 1.0, -0.01);
+      break;
+    }
+    case 2: {
+      const Tensor m = state();
+      ops::accumulate_(m, gradient, s.with_shape(dice, {}));
+      break;
+    }
+    case 3:
+      ops::scaled_add_(w, gradient, 1.0, s.with_shape(dice, {}));
+      break;
+    default:
+      ops::scaled_add_(w, gradient, 1.0, -0.125);
+  }
+  if (dice.one_in(4)) ops::scaled_add_(w, w, 1.0, -0.25);
+  if (dice.one_in(8)) ops::accumulator_scale_(w, 0.5);
+}
+
+/// A weight in the products of a layer: forward, gradients of the input and of itself, its update.
+bool layer(Scope& s, Dice& dice) {
+  const auto weight =
+      s.weights.empty()
+          ? s.find(dice, [](const Tensor& t) { return is_f32(t) && t.rank() == 2; })
+          : std::optional(s.weights[static_cast<size_t>(dice(static_cast<int>(s.weights.size())))]);
+  if (!weight) {
+    contraction(s, dice);
+    return false;
+  }
+  const Tensor& w = *weight;
+  const Tensor x = ops::clip(s.with_shape(dice, {1 + dice(8), w.dim(0)}), {.min = -4, .max = 4});
+  Tensor y = ops::matmul(x, w);
+  if (dice.one_in(6)) s.add(y);
+  const bool in_place = !s.pure && !s.differentiable && dice.one_in(4);
+  if (!dice.one_in(3)) {
+    const Tensor b = partner(s, dice, y);
+    y = in_place ? ops::add_(y, b) : y + b;
+  }
+  y = activated(dice, y, in_place);
+  if (dice.one_in(4)) y = y + s.with_shape(dice, y.shape());
+  s.add(y);
+  const Tensor dy = ops::tanh(dice.one_in(2) ? y : s.with_shape(dice, y.shape()));
+  const auto input_gradient = [&] {
+    Tensor dx = ops::matmul(dy, w, {.rhs_transposed = true});
+    if (dice.one_in(2)) dx = activated(dice, dx, false) * x;
+    s.add(dx);
+  };
+  const bool before = dice.one_in(2);
+  if (before) input_gradient();
+  bool wrote = false;
+  if (!s.pure && !s.differentiable && !s.is_constant(w) && !dice.one_in(3)) {
+    train(s, dice, w, ops::matmul(x, dy, {.lhs_transposed = true}) * (1.0 / 8));
+    wrote = true;
+  } else if (dice.one_in(2)) {
+    s.add(ops::matmul(x, dy, {.lhs_transposed = true}) - w);
+  }
+  if (!before && dice.one_in(2)) input_gradient();
+  return wrote;
+}
+
 bool update(Scope& s, Dice& dice) {
   if (s.pure) {
     binary(s, dice);
@@ -413,6 +514,7 @@ Tensor Scope::add(Tensor t) {
 }
 
 bool add_plain_op(Scope& s, Dice& dice) {
+  if (s.layered && dice.one_in(2)) return layer(s, dice);
   switch (dice(s.differentiable ? 12 : 16)) {
     case 0:
     case 1:

@@ -29,11 +29,13 @@ class Dice {
 struct Scope {
   Graph& graph;
   Tensors values;
+  Tensors weights;  ///< Matrices that only layers and their updates read.
   int depth = 0;
   bool differentiable = false;  ///< Only ops that have a gradient, or block it silently.
   bool in_branch = false;       ///< Streams are not used.
   bool pure = false;            ///< Nothing is written in place.
-  int largest = 5;              ///< Of the dimensions that are made up.
+  bool layered = false;  ///< Products with matrices of its own, and their updates, are frequent.
+  int largest = 5;       ///< Of the dimensions that are made up.
 
   std::optional<Tensor> find(Dice& dice, const std::function<bool(const Tensor&)>& wanted) const;
   /// A float32 tensor; there is always one. Later ones come up more often.
@@ -49,7 +51,7 @@ struct Scope {
   Tensor keep(Tensor t);
   /// The same; a tensor that broadcasting made too large is reduced first.
   Tensor add(Tensor t);
-  int64_t most_elements() const { return largest > 16 ? 1 << 16 : 256; }
+  int64_t most_elements() const { return largest > 16 ? 1 << 16 : layered ? 2048 : 256; }
 };
 
 /// Dimensions from 1 to `largest`, rank 0 to 3.

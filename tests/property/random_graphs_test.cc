@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 
@@ -21,11 +22,14 @@ std::vector<Way> ways(uint64_t seed) {
       {"inline"},
       {"aliasing"},
       {"dead-code"},
+      {"fuse"},
+      {"layouts"},
+      {"inline", "aliasing"},
       {"inline", "dead-code", "fuse", "layouts", "aliasing", "transfers"}};
   const uint32_t bits = random_bits(Seed{3, 4}, seed);
   std::vector<Way> list{{.threads = 1}};
   Way other{.threads = 1 + static_cast<int>(bits % 3)};
-  if (bits & 16) other.disable = kDisabled[bits / 32 % 4];
+  if (bits & 16) other.disable = kDisabled[bits / 32 % kDisabled.size()];
   other.interleaved = (bits & 1024) != 0;
   list.push_back(other);
   return list;
@@ -136,6 +140,34 @@ TEST(RandomGraphs, RunAsTheInterpreterDoes) {
   if (one) return;
   EXPECT_GT(all.gradients, static_cast<int>(last - first) / 10);
   EXPECT_LT(nonfinite, static_cast<int>(last - first) / 5);
+}
+
+// What the programs are for: kernels of several ops, products among them, and variables in panels.
+TEST(RandomGraphs, HaveMuchToFuseAndToLayOut) {
+  constexpr uint64_t kSome = 200;
+  int fused = 0, products = 0, on_panels = 0, variables = 0;
+  for (uint64_t seed = 0; seed < kSome; ++seed) {
+    const exe::Executable executable = compiled(random_program({seed, {}}).ir, 1).executable;
+    for (const exe::VariablePlan& v : executable.variables) variables += v.layout != "row";
+    for (const exe::Function& f : executable.functions) {
+      for (const exe::Step& step : f.steps) {
+        const auto* const kernel = std::get_if<exe::Kernel>(&step.body);
+        if (kernel == nullptr || kernel->stages.empty()) continue;
+        fused += kernel->stages.size() > 1;
+        products += kernel->stages.size() > 1 && kernel->stages[0].op == "MatMul";
+        on_panels += std::any_of(kernel->operands.begin(), kernel->operands.end(),
+                                 [](const exe::Operand& o) { return o.layout != "row"; });
+      }
+    }
+  }
+  std::cout << fmt::format(
+      "{} programs: {} kernels of several ops, {} begin with a product; {} on panels, {} variables "
+      "in panels\n",
+      kSome, fused, products, on_panels, variables);
+  EXPECT_GT(fused, 2000);
+  EXPECT_GT(products, 200);
+  EXPECT_GT(on_panels, 100);
+  EXPECT_GT(variables, 40);
 }
 
 TEST(RandomGraphs, OnTwoDevicesEndTheSame) {

@@ -11,7 +11,8 @@ namespace sluice {
 
 /// How a tensor lies in a buffer: row-major in logical order, or, for a matrix, in panels of `panel` columns: the first
 /// panel holds its columns of all rows, row after row, then comes the next. Element (r, c) is at
-/// (c / panel)·rows·panel + r·panel + c mod panel. Columns that the last panel has too many hold zeros.
+/// (c / panel)·rows·panel + r·panel + c mod panel. Columns that the last panel has too many are padding: they hold
+/// anything, and no element of a result depends on it.
 struct Layout {
   int64_t panel = 0;  ///< 0: row-major.
   bool operator==(const Layout&) const = default;

@@ -46,4 +46,9 @@ void make_folder(const std::string& path);
 /// Cores this process may use: the smaller of affinity and cgroup quota, at least 1.
 int usable_cores();
 
+/// Bytes of a large page.
+inline constexpr int64_t kLargePage = int64_t{2} << 20;
+/// Asks the system to back memory, aligned to kLargePage and not touched yet, with large pages. It may not.
+void prefer_large_pages(void* memory, int64_t bytes);
+
 }  // namespace sluice::sys

@@ -11,9 +11,10 @@ constexpr size_t kMostStages = 8;
 // A node while it grows: what each stage reads and makes, as values.
 struct Group {
   Node node;
-  std::vector<ValueIndex> made;                // By stage.
-  std::vector<std::vector<ValueIndex>> reads;  // By stage.
-  std::vector<Tie> ties;                       // Tie::output is a stage here.
+  std::vector<ValueIndex> made;                     // By stage.
+  std::vector<std::vector<ValueIndex>> reads;       // By stage,
+  std::vector<std::vector<TensorSpec>> read_specs;  // each as a tensor that may have another shape.
+  std::vector<Tie> ties;                            // Tie::output is a stage here.
   int64_t place = 0;  // Goes after the nodes that began at places up to here,
   int64_t born = 0;   // and after those of the same place that are older.
   bool open = false;  // May join and be joined.
@@ -75,6 +76,7 @@ class Fuser {
     if (group.open) {
       group.made = {node.outputs[0]};
       group.reads = {node.inputs};
+      group.read_specs = {node.in_specs};
       group.ties = node.ties;
     }
     group.node = std::move(node);
@@ -137,8 +139,7 @@ class Fuser {
     Group joint = join(h, t);
     joint.place = place;
     joint.born = ++time_;
-    close_outputs(joint, head, tail);
-    if (!can_run(joint.node)) return false;
+    if (!name_operands(joint, head, tail) || !can_run(joint.node)) return false;
     // The joint group takes the tail's number.
     const auto renumber = [&](const Group& old, int32_t from) {
       for (const ValueIndex v : old.made) maker_[static_cast<size_t>(v)] = tail;
@@ -165,6 +166,13 @@ class Fuser {
       if (&t != &node.ties.front() && own != layout) return false;
       layout = own;
     }
+    // What is made beside an update lies as that does. Another update of it might not run on panels.
+    for (size_t o = 0; o < node.outputs.size() && layout != Layout{}; ++o) {
+      const bool tied = std::any_of(node.ties.begin(), node.ties.end(), [&](const Tie& t) {
+        return t.output == static_cast<int32_t>(o);
+      });
+      if (!tied && overwriter_[static_cast<size_t>(node.outputs[o])] >= 0) return false;
+    }
     return target_of_(node.device).fuses(fused_op(body_, node).with_layout(layout));
   }
 
@@ -173,6 +181,7 @@ class Fuser {
     const auto shift = static_cast<int32_t>(h.made.size());
     joint.made.insert(joint.made.end(), t.made.begin(), t.made.end());
     joint.reads.insert(joint.reads.end(), t.reads.begin(), t.reads.end());
+    joint.read_specs.insert(joint.read_specs.end(), t.read_specs.begin(), t.read_specs.end());
     for (Tie tie : t.ties) {
       tie.output += shift;
       joint.ties.push_back(tie);
@@ -192,8 +201,9 @@ class Fuser {
     return {stage};
   }
 
-  // Names the operands of a joint group's node.
-  void close_outputs(Group& g, int32_t head, int32_t tail) {
+  // Names the operands of a joint group's node. False if a stage reads another one's result as a tensor of another
+  // shape.
+  bool name_operands(Group& g, int32_t head, int32_t tail) {
     Node& node = g.node;
     node.inputs.clear();
     node.in_specs.clear();
@@ -208,17 +218,23 @@ class Fuser {
     for (int32_t s = 0; s < stages; ++s) {
       auto& stage = node.stages[static_cast<size_t>(s)];
       stage.inputs.clear();
-      for (const ValueIndex v : g.reads[static_cast<size_t>(s)]) {
-        const int32_t maker = stage_of(v);
+      const auto& reads = g.reads[static_cast<size_t>(s)];
+      for (size_t i = 0; i < reads.size(); ++i) {
+        const TensorSpec& spec = g.read_specs[static_cast<size_t>(s)][i];
+        const int32_t maker = stage_of(reads[i]);
         if (maker < stages) {
+          if (node.stages[static_cast<size_t>(maker)].spec.shape != spec.shape) return false;
           stage.inputs.push_back(~maker);
           continue;
         }
-        const auto known = std::find(node.inputs.begin(), node.inputs.end(), v);
-        stage.inputs.push_back(static_cast<int32_t>(known - node.inputs.begin()));
-        if (known != node.inputs.end()) continue;
-        node.inputs.push_back(v);
-        node.in_specs.push_back(body_.value(v).spec);
+        size_t known = 0;
+        while (known < node.inputs.size() &&
+               (node.inputs[known] != reads[i] || node.in_specs[known].shape != spec.shape))
+          ++known;
+        stage.inputs.push_back(static_cast<int32_t>(known));
+        if (known < node.inputs.size()) continue;
+        node.inputs.push_back(reads[i]);
+        node.in_specs.push_back(spec);
       }
     }
     for (int32_t s = 0; s < stages; ++s) {
@@ -234,6 +250,7 @@ class Fuser {
       node.outputs.push_back(v);
       node.out_specs.push_back(stage.spec);
     }
+    return true;
   }
 
   // The value of others in whose bytes the result of a stage lies, at the end of a chain of stages that each overwrite

@@ -11,6 +11,14 @@ bool has_one_op_form(const Node& node) {
   return node.kind == Node::Kind::kKernel && (!node.stages.empty() || node.outputs.size() == 1);
 }
 
+// Whether a node reads input i as a tensor of the value's own shape: an alias may have another.
+bool has_own_shape(const Body& body, const Node& node, size_t i) {
+  return node.in_specs[i].shape == body.value(node.inputs[i]).spec.shape;
+}
+bool has_own_shape(const Body& body, const Node& node, const Tie& t) {
+  return node.out_specs[static_cast<size_t>(t.output)].shape == body.value(t.into).spec.shape;
+}
+
 // --- which layouts variables get -----------------------------------------------------------------
 
 // What the uses of a value say about its layout.
@@ -48,7 +56,8 @@ class Opinions {
       for (const Tie& t : node.ties) {
         const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
         Opinion& opinion = opinions[static_cast<size_t>(t.into)];
-        opinion.refuses = opinion.refuses || node.kind == Node::Kind::kTransfer;
+        opinion.refuses =
+            opinion.refuses || node.kind == Node::Kind::kTransfer || !has_own_shape(body, node, t);
         if (out != kNone) opinion.add(opinions[static_cast<size_t>(out)]);
       }
     }
@@ -63,6 +72,7 @@ class Opinions {
 
  private:
   Opinion of_use(const Body& body, const Node& node, size_t i) {
+    if (!has_own_shape(body, node, i)) return {{}, true};
     switch (node.kind) {
       case Node::Kind::kKernel: {
         if (!has_one_op_form(node)) return {{}, true};
@@ -185,6 +195,7 @@ class Assigner {
 
   int64_t run() {
     find_readers();
+    find_what_needs_rows();
     std::vector<Node> nodes = std::move(body_.nodes);
     for (Node& node : nodes) visit(node);
     for (ValueIndex& v : body_.results) {
@@ -208,6 +219,32 @@ class Assigner {
         if (v != kNone) readers_[static_cast<size_t>(v)].push_back(&body_.nodes[n]);
       }
     }
+  }
+
+  // Values that something overwrites which does not run on panels. All results of a node lie alike.
+  void find_what_needs_rows() {
+    needs_rows_.assign(body_.values.size(), false);
+    for (size_t n = body_.nodes.size(); n-- > 0;) {
+      const Node& node = body_.nodes[n];
+      for (const Tie& t : node.ties) {
+        // What several results overwrite may not lie alike.
+        const bool on_panels = node.ties.size() == 1 && has_own_shape(body_, node, t) &&
+                               (node.kind == Node::Kind::kCopy || runs_on_panels(node)) &&
+                               !makes_what_needs_rows(node);
+        if (!on_panels) needs_rows_[static_cast<size_t>(t.into)] = true;
+      }
+    }
+  }
+
+  bool makes_what_needs_rows(const Node& node) const {
+    return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueIndex v) {
+      return v != kNone && needs_rows_[static_cast<size_t>(v)];
+    });
+  }
+
+  bool runs_on_panels(const Node& node) const {
+    return has_one_op_form(node) &&
+           target_of_(node.device).fuses(fused_op(body_, node).with_layout(kSomePanels));
   }
 
   // A value in another layout; one conversion serves all readers.
@@ -243,6 +280,9 @@ class Assigner {
   }
 
   void visit(Node& node) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] != kNone && !has_own_shape(body_, node, i)) need(node, i, {});
+    }
     switch (node.kind) {
       case Node::Kind::kKernel:
         if (!has_one_op_form(node) || !fits_kernel(node)) require_rows(node);
@@ -294,6 +334,7 @@ class Assigner {
       decided = true;
     }
     if (!decided) wanted = wish_of_readers(node, node.out_specs[0].shape);
+    if (node.ties.empty() && makes_what_needs_rows(node)) wanted = {};
     const Target& target = target_of_(node.device);
     FusedOp planned = op.with_layout(wanted);
     // What is read in panels where that is not wished is converted.
@@ -334,6 +375,7 @@ class Assigner {
   const TargetOf& target_of_;
   std::vector<Node> out_;
   std::vector<std::vector<const Node*>> readers_;  // Those not visited yet are where they were.
+  std::vector<bool> needs_rows_;
   std::map<std::pair<ValueIndex, int64_t>, ValueIndex> converted_;
   int64_t conversions_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "sluice/base/sys.h"
 #include "sluice/cpu/isa.h"
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/ops/op.h"
@@ -41,21 +42,24 @@ class CpuTarget : public Target {
 
 class CpuMemory : public runtime::DeviceMemory {
  public:
-  explicit CpuMemory(int64_t bytes) {
+  explicit CpuMemory(int64_t bytes)
+      : alignment_{static_cast<size_t>(bytes >= sys::kLargePage ? sys::kLargePage : kPage)} {
     try {
-      data_ = static_cast<std::byte*>(::operator new[](static_cast<size_t>(bytes), kAlignment));
+      data_ = static_cast<std::byte*>(::operator new[](static_cast<size_t>(bytes), alignment_));
     } catch (const std::bad_alloc&) {
       fail(ErrorKind::kDoesNotFit, "the system refuses {} bytes of device memory", bytes);
     }
+    if (bytes >= sys::kLargePage) sys::prefer_large_pages(data_, bytes);
     std::memset(data_, 0, static_cast<size_t>(bytes));
   }
-  ~CpuMemory() override { ::operator delete[](data_, kAlignment); }
+  ~CpuMemory() override { ::operator delete[](data_, alignment_); }
   CpuMemory(const CpuMemory&) = delete;
   CpuMemory& operator=(const CpuMemory&) = delete;
   std::byte* data() override { return data_; }
 
  private:
-  static constexpr std::align_val_t kAlignment{4096};
+  static constexpr int64_t kPage = 4096;
+  std::align_val_t alignment_;
   std::byte* data_ = nullptr;
 };
 

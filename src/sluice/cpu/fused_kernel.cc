@@ -32,8 +32,8 @@ struct Fused {
     const FusedOp::Stage& head = op.stages.front();
     const auto& inputs = head.inputs;
     const auto options = from_attrs<ops::MatmulOptions>(head.attrs);
-    args = gemm_args(ops::matmul_shape(op.spec_of(inputs[0]).shape, op.spec_of(inputs[1]).shape,
-                                       options));
+    args = gemm_args(
+        ops::matmul_shape(op.spec_of(inputs[0]).shape, op.spec_of(inputs[1]).shape, options));
     a = inputs[0];
     b = inputs[1];
     c = head.output;

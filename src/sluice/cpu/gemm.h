@@ -41,7 +41,7 @@ struct GemmArgs {
   int64_t c_panel = 0;      ///< C is in panels of this width, 16 or 32; 0: row-major.
   bool accumulate = false;  ///< C += instead of C =.
   /// The result goes into the workspace, block by block, and only the epilogue sees it. With
-  /// `accumulate` C is read and keeps what it has.
+  /// `accumulate` C is read and keeps what it has; else `c` may be null.
   bool scratch_c = false;
   GemmEpilogue epilogue = {};
 };
@@ -88,7 +88,7 @@ inline constexpr int64_t kRowBlock = 112;
 /// Rows for which a block of op(B) is packed once, and floats of A in them (unless kRowBlock rows
 /// have more).
 inline constexpr int64_t kMostRows = 4 * kRowBlock;
-inline constexpr int64_t kMostOfA = 1 << 18;
+inline constexpr int64_t kMostOfA = 3 << 17;
 /// Steps of the reduction in a packed block of op(B): it, a strip of A and (where panels are
 /// transposed) what is packed next stay in the first cache.
 inline constexpr int64_t kCopiedDepth = 256;

@@ -54,9 +54,13 @@ class Product {
   void run(int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end) {
     packs_b_ = plan_.packs_b && (args_.trans_b || row_end - row_begin > 3 * S::kRows);
     const int64_t small = kRowBlock / tile_rows_ * tile_rows_;
-    // op(B) is packed once for rows of A that stay in the second cache.
-    const int64_t rows = std::clamp(kMostOfA / std::max<int64_t>(args_.k, 1), kRowBlock, kMostRows);
-    const int64_t most = args_.scratch_c ? small : rows / tile_rows_ * tile_rows_;
+    // op(B) is packed once for rows of A that stay in the second cache, about as many each time.
+    const int64_t rows = row_end - row_begin;
+    const int64_t fit = std::clamp(kMostOfA / std::max<int64_t>(args_.k, 1), kRowBlock, kMostRows);
+    const int64_t parts = (rows + fit - 1) / fit;
+    const int64_t tiles = (rows + parts * tile_rows_ - 1) / (parts * tile_rows_);
+    const int64_t most =
+        args_.scratch_c ? small : std::min(tiles, kMostRows / tile_rows_) * tile_rows_;
     // An epilogue wants its rows in the first cache.
     block_rows_ = args_.epilogue.run != nullptr ? small : most;
     for (first_row_ = row_begin; first_row_ < row_end; first_row_ += most) {
@@ -89,10 +93,12 @@ class Product {
   /// The rows from `begin` on, counted from first_row_.
   Block block_of(int64_t begin, int64_t rows) const {
     Block block{.row = first_row_ + begin, .rows = rows};
-    if (args_.c_panel > 0) {
+    if (args_.c == nullptr) {
+      // Only the epilogue sees the result.
+    } else if (args_.c_panel > 0) {
       block.c = args_.c + col_ * args_.m + block.row * args_.c_panel;
       block.c_stride = args_.c_panel;
-    } else if (args_.c != nullptr) {
+    } else {
       block.c = args_.c + block.row * args_.ldc + col_;
       block.c_stride = args_.ldc;
     }
@@ -246,9 +252,9 @@ class Product {
 
   void fill_without_depth(const Block& block) const {
     for (int64_t i = 0; i < block.rows; ++i) {
-      const float* const c = block.c + i * block.c_stride;
       float* const result = block.result + i * block.result_stride;
-      for (int64_t j = 0; j < cols_; ++j) result[j] = args_.accumulate ? c[j] + 0.0f : 0.0f;
+      for (int64_t j = 0; j < cols_; ++j)
+        result[j] = args_.accumulate ? block.c[i * block.c_stride + j] + 0.0f : 0.0f;
     }
   }
 

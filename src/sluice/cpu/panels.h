@@ -8,8 +8,9 @@ namespace sluice::cpu {
 
 /// A matrix stored in panels of `width` columns: the first panel holds columns 0 … width - 1 of all
 /// rows, row after row, then comes the next. Element (r, c) is at
-/// (c / width)·rows·width + r·width + c mod width. Columns that the last panel has beyond `cols` hold
-/// zeros, always. The matrix and its transpose are read from the same bytes (gemm.h).
+/// (c / width)·rows·width + r·width + c mod width. Columns that the last panel has beyond `cols` are
+/// padding, which no element depends on. The matrix and its transpose are read from the same bytes
+/// (gemm.h).
 struct Panels {
   int64_t rows = 0;
   int64_t cols = 0;

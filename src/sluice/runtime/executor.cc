@@ -84,7 +84,8 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
     auto& own = strands_.emplace_back();
     for (size_t d = 0; d < devices_.size(); ++d) own.emplace_back(state_, static_cast<int>(d), w);
   }
-  pool_ = std::make_unique<Pool>(options_.threads);
+  pool_ = std::make_unique<Pool>(
+      options_.threads, options_.usable_cores >= options_.threads ? Idle::kSpin : Idle::kSleep);
   if (has_io) io_thread_ = std::thread([this] { serve_io(); });
 }
 

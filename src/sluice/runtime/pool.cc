@@ -3,8 +3,14 @@
 #include "sluice/base/error.h"
 
 namespace sluice::runtime {
+namespace {
 
-Pool::Pool(int workers) {
+constexpr int kSpins =
+    10000;  // Some 100 µs: a loop of steps never sleeps, an idle program soon does.
+
+}  // namespace
+
+Pool::Pool(int workers, Idle idle) : idle_(idle) {
   require(workers >= 1 && workers <= kMaxWorkers, "threads: {} is outside [1, {}]", workers,
           kMaxWorkers);
   for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { serve(w); });
@@ -17,11 +23,20 @@ Pool::~Pool() {
   for (std::thread& t : threads_) t.join();
 }
 
+uint32_t Pool::wait_while(const std::atomic<uint32_t>& word, uint32_t old) const {
+  for (int spins = idle_ == Idle::kSpin ? kSpins : 0; spins > 0; --spins) {
+    const uint32_t now = word.load(std::memory_order_acquire);
+    if (now != old) return now;
+    spin_pause();
+  }
+  word.wait(old, std::memory_order_acquire);
+  return word.load(std::memory_order_acquire);
+}
+
 void Pool::serve(int worker) {
   uint32_t seen = 0;
   for (;;) {
-    generation_.wait(seen, std::memory_order_acquire);
-    seen = generation_.load(std::memory_order_acquire);
+    seen = wait_while(generation_, seen);
     if (quit_) return;
     job_(argument_, worker);
     finished_.fetch_add(1, std::memory_order_release);
@@ -40,10 +55,8 @@ void Pool::run(void (*job)(void*, int), void* argument) {
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   job(argument, 0);
-  for (uint32_t done = finished_.load(std::memory_order_acquire); done != threads_.size();
-       done = finished_.load(std::memory_order_acquire)) {
-    finished_.wait(done, std::memory_order_acquire);
-  }
+  for (uint32_t done = finished_.load(std::memory_order_acquire); done != threads_.size();)
+    done = wait_while(finished_, done);
 }
 
 }  // namespace sluice::runtime

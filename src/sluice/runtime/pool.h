@@ -7,13 +7,16 @@
 
 namespace sluice::runtime {
 
+/// Whether who has nothing to do looks again for a while before it sleeps: only where every worker has a core.
+enum class Idle : uint8_t { kSpin, kSleep };
+
 /// A fixed team of workers. The calling thread is worker 0; the others sleep between jobs.
 class Pool {
  public:
   static constexpr int kMaxWorkers = 1024;
 
   /// `workers` threads in all, from 1 to kMaxWorkers; Error{kUsage} otherwise.
-  explicit Pool(int workers);
+  explicit Pool(int workers, Idle idle = Idle::kSleep);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
@@ -24,7 +27,10 @@ class Pool {
 
  private:
   void serve(int worker);
+  /// Waits until `word` is not `old`; returns what it is then.
+  uint32_t wait_while(const std::atomic<uint32_t>& word, uint32_t old) const;
 
+  Idle idle_;
   std::vector<std::thread> threads_;
   std::atomic<uint32_t> generation_{0};
   std::atomic<uint32_t> finished_{0};

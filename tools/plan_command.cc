@@ -77,6 +77,10 @@ int run_plan(const ToolOptions& o) {
     fmt::print("pass {:<12} {:8.3f} ms  {:>6} changes  {}\n", pass.name, pass.seconds * 1e3,
                pass.changes, pass.doc);
   }
+  for (const auto& [name, count] : compiled.fusions.made)
+    fmt::print("fused     {:>5} x {}\n", count, name);
+  for (const auto& [why, count] : compiled.fusions.refused)
+    fmt::print("not fused {:>5} x {}\n", count, why);
   fmt::print("compiled in {:.3f} s; the plan is proved\n", compiled.seconds);
   return 0;
 }

@@ -132,6 +132,12 @@ class Records(CliTest):
         self.assertGreater(record["compile_seconds"], 0)
         self.assertEqual(record["planned_bytes"], record["measured_bytes"])
 
+    def test_plan_says_what_fused_and_what_not(self):
+        plan = self.expect_code(0, "plan", "mnist", "--width", 64).stdout
+        self.assertRegex(plan, r"fused +\d+ x MatMul\+Add\+Gelu\n")
+        self.assertRegex(plan, r"not fused +\d+ x Softmax after MatMul\+Add: no kernel runs both\n")
+        self.assertNotIn("fused ", self.expect_code(0, "plan", "mnist", "--width", 64, "--disable", "fuse").stdout)
+
     def test_plan_says_what_train_takes(self):
         self.assertEqual(self.record("plan", "mnist", "--width", 64)["planned_bytes"],
                          self.record("train", "mnist", *SHORT)["measured_bytes"])

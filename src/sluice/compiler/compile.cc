@@ -249,7 +249,7 @@ class Compiler : public GlobalAddresses {
     inline_into(body);
     pipeline_.run("dead-code", body, [&](Body& b) { return remove_dead_code(b, facts_); });
     apply_layouts(body, variable_layouts_);
-    pipeline_.run("fuse", body, [&](Body& b) { return fuse(b, target_of()); });
+    pipeline_.run("fuse", body, [&](Body& b) { return fuse(b, target_of(), compiled_.fusions); });
     pipeline_.run("layouts", body, [&](Body& b) { return assign_layouts(b, target_of()); });
   }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -32,9 +33,16 @@ struct PassRecord {
   int64_t changes = 0;  ///< Nodes removed, calls inlined, … as the pass counts.
 };
 
+/// What the fuse pass made, and why ops that read each other stayed apart, each with how often.
+struct FusionReport {
+  std::map<std::string, int64_t> made;     ///< "MatMul+Add+Gelu".
+  std::map<std::string, int64_t> refused;  ///< "Softmax after MatMul+Add: …".
+};
+
 struct Compiled {
   exe::Executable executable;
   std::vector<PassRecord> passes;
+  FusionReport fusions;
   double seconds = 0;
   /// Index in executable.variables, by the variable's identity.
   std::unordered_map<const VariableInfo*, int32_t> variable_index;

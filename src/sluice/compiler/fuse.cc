@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <functional>
 
+#include "sluice/base/error.h"
+
 namespace sluice::compiler {
 namespace {
 
 constexpr size_t kMostStages = 8;
+constexpr const char* kOverwritten = "what it reads is overwritten before it can run";
 
 // A node while it grows: what each stage reads and makes, as values.
 struct Group {
@@ -23,9 +26,10 @@ struct Group {
 
 class Fuser {
  public:
-  Fuser(Body& body, const std::function<const Target&(int32_t)>& target_of)
+  Fuser(Body& body, const std::function<const Target&(int32_t)>& target_of, FusionReport& report)
       : body_(body),
         target_of_(target_of),
+        report_(report),
         maker_(body.values.size(), -1),
         overwriter_(body.values.size(), -1),
         kept_(body.values.size(), false),
@@ -38,18 +42,9 @@ class Fuser {
     for (Node& node : body_.nodes) add(std::move(node));
     int64_t joined = 0;
     for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
-      bool again = groups_[static_cast<size_t>(g)].open;
-      while (again) {
-        again = false;
-        for (const ValueIndex v : inputs_of(g)) {
-          const int32_t head = maker_[static_cast<size_t>(v)];
-          if (head < 0 || head == g || !try_join(head, g)) continue;
-          ++joined;
-          again = true;
-          break;
-        }
-      }
+      while (groups_[static_cast<size_t>(g)].open && join_a_maker(g)) ++joined;
     }
+    report();
     finish();
     return joined;
   }
@@ -101,12 +96,25 @@ class Fuser {
            std::any_of(readers.begin(), readers.end(), [&](int32_t r) { return r != a && r != b; });
   }
 
-  // Joins `tail`, which reads what `head` makes, to it, if that is possible.
-  bool try_join(int32_t head, int32_t tail) {
+  // Joins a group to one that makes what it reads; false if it cannot.
+  bool join_a_maker(int32_t g) {
+    for (const ValueIndex v : inputs_of(g)) {
+      const int32_t head = maker_[static_cast<size_t>(v)];
+      Group joint;
+      if (head < 0 || head == g || obstacle(head, g, joint) != nullptr) continue;
+      put(std::move(joint), head, g);
+      return true;
+    }
+    return false;
+  }
+
+  // What stands in the way of joining `tail` to `head`, which makes what it reads; nothing: `joint` is both.
+  const char* obstacle(int32_t head, int32_t tail, Group& joint) {
     const Group& h = group(head);
     const Group& t = group(tail);
-    if (!h.open || h.node.device != t.node.device || h.made.size() + t.made.size() > kMostStages)
-      return false;
+    if (!h.open || !t.open) return "one is no plain kernel";
+    if (h.node.device != t.node.device) return "it runs on another device";
+    if (h.made.size() + t.made.size() > kMostStages) return "they are too many ops";
     // The place: after all that the tail reads and after all that read what the tail overwrites.
     int64_t place = h.place;
     for (const ValueIndex v : inputs_of(tail)) {
@@ -116,7 +124,7 @@ class Fuser {
     for (const Tie& tie : t.ties) {
       // What the head makes and the tail overwrites must be nobody else's.
       if (maker_[static_cast<size_t>(tie.into)] == head) {
-        if (read_outside(tie.into, head, tail)) return false;
+        if (read_outside(tie.into, head, tail)) return "it overwrites what others read";
         continue;
       }
       for (const int32_t r : readers_[static_cast<size_t>(tie.into)]) {
@@ -129,18 +137,23 @@ class Fuser {
     };
     for (const ValueIndex v : h.made) {
       for (const int32_t r : readers_[static_cast<size_t>(v)]) {
-        if (!comes_later(r)) return false;
+        if (!comes_later(r)) return "others read the result before it can run";
       }
-      if (!comes_later(overwriter_[static_cast<size_t>(v)])) return false;
+      if (!comes_later(overwriter_[static_cast<size_t>(v)])) return kOverwritten;
     }
     for (const ValueIndex v : inputs_of(head)) {
-      if (!comes_later(overwriter_[static_cast<size_t>(v)])) return false;
+      if (!comes_later(overwriter_[static_cast<size_t>(v)])) return kOverwritten;
     }
-    Group joint = join(h, t);
+    joint = join(h, t);
     joint.place = place;
+    if (!name_operands(joint, head, tail)) return "it reads the result under another shape";
+    if (!can_run(joint.node)) return "no kernel runs both";
+    return nullptr;
+  }
+
+  // The joint group takes the tail's number.
+  void put(Group joint, int32_t head, int32_t tail) {
     joint.born = ++time_;
-    if (!name_operands(joint, head, tail) || !can_run(joint.node)) return false;
-    // The joint group takes the tail's number.
     const auto renumber = [&](const Group& old, int32_t from) {
       for (const ValueIndex v : old.made) maker_[static_cast<size_t>(v)] = tail;
       for (const auto& reads : old.reads) {
@@ -151,11 +164,29 @@ class Fuser {
       }
       for (const Tie& tie : old.ties) overwriter_[static_cast<size_t>(tie.into)] = tail;
     };
-    renumber(h, head);
-    renumber(t, tail);
+    renumber(group(head), head);
+    renumber(group(tail), tail);
     group(head).gone = true;
-    groups_[static_cast<size_t>(tail)] = std::move(joint);
-    return true;
+    group(tail) = std::move(joint);
+  }
+
+  // Says of each fused kernel that there is one, and of each pair that stayed apart why.
+  void report() {
+    for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
+      if (group(g).gone || !group(g).open) continue;
+      if (group(g).made.size() > 1) ++report_.made[name_of(group(g).node)];
+      std::vector<int32_t> seen;
+      for (const ValueIndex v : inputs_of(g)) {
+        const int32_t head = maker_[static_cast<size_t>(v)];
+        Group joint;
+        if (head < 0 || !group(head).open ||
+            std::find(seen.begin(), seen.end(), head) != seen.end())
+          continue;
+        seen.push_back(head);
+        ++report_.refused[fmt::format("{} after {}: {}", name_of(group(g).node),
+                                      name_of(group(head).node), obstacle(head, g, joint))];
+      }
+    }
   }
 
   // What the results lie in has one layout: that of what they overwrite, if anything. The rest will follow.
@@ -279,6 +310,7 @@ class Fuser {
 
   Body& body_;
   const std::function<const Target&(int32_t)>& target_of_;
+  FusionReport& report_;
   std::vector<Group> groups_;
   std::vector<int32_t> maker_;
   std::vector<int32_t> overwriter_;
@@ -289,8 +321,9 @@ class Fuser {
 
 }  // namespace
 
-int64_t fuse(Body& body, const std::function<const Target&(int32_t)>& target_of) {
-  return Fuser(body, target_of).run();
+int64_t fuse(Body& body, const std::function<const Target&(int32_t)>& target_of,
+             FusionReport& report) {
+  return Fuser(body, target_of, report).run();
 }
 
 }  // namespace sluice::compiler

@@ -50,7 +50,8 @@ Layout parse_layout(std::string_view text) {
 
 int64_t buffer_elements(const TensorSpec& spec, const Layout& layout) {
   if (layout.panel == 0) return spec.elements();
-  SLUICE_CHECK(spec.shape.rank() == 2);
+  require(spec.shape.rank() == 2, "layout: {} is no matrix and cannot lie in panels",
+          to_string(spec));
   return checked_mul(round_up(spec.shape[1], layout.panel), spec.shape[0]);
 }
 

@@ -23,7 +23,7 @@ std::string to_string(const Layout& layout);
 /// Error{kUsage} for another text.
 Layout parse_layout(std::string_view text);
 
-/// Elements that a buffer has, padding included. Panels need a spec of rank 2.
+/// Elements that a buffer has, padding included. Error{kUsage} for panels of a tensor that is no matrix.
 int64_t buffer_elements(const TensorSpec& spec, const Layout& layout);
 int64_t buffer_bytes(const TensorSpec& spec, const Layout& layout);
 

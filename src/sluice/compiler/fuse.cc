@@ -183,8 +183,11 @@ class Fuser {
             std::find(seen.begin(), seen.end(), head) != seen.end())
           continue;
         seen.push_back(head);
-        ++report_.refused[fmt::format("{} after {}: {}", name_of(group(g).node),
-                                      name_of(group(head).node), obstacle(head, g, joint))];
+        // A reader that has joined another group since may have been what stood in the way.
+        const char* const why = obstacle(head, g, joint);
+        ++report_.refused[fmt::format(
+            "{} after {}: {}", name_of(group(g).node), name_of(group(head).node),
+            why != nullptr ? why : "others read the result before it could run")];
       }
     }
   }

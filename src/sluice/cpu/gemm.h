@@ -20,8 +20,8 @@ struct GemmEpilogue {
 
 /// C = op(A)·op(B), or C += op(A)·op(B), in f32. op(A) is m × k, op(B) is k × n, C is m × n.
 /// Matrices are row-major, where a leading dimension counts the elements from one stored row to the
-/// next, or (B and C) in panels (panels.h), which read and write their padding as whole vectors:
-/// zeros are read and zeros are written. C overlaps neither A nor B. Sizes may be 0.
+/// next, or (B and C) in panels (panels.h), whose padding is read and written with the rest of a
+/// vector and means nothing. C overlaps neither A nor B. Sizes may be 0.
 ///
 /// One weight W in panels serves forward (Y = X·W: b_panel), the gradient of the input
 /// (dX = dY·Wᵀ: b_panel and trans_b) and, as C, its own gradient (dW = Xᵀ·dY: c_panel and trans_a).

@@ -41,6 +41,8 @@ class Fuser {
     for (const auto& [variable, v] : body_.variables) keep(v);
     for (Node& node : body_.nodes) add(std::move(node));
     int64_t joined = 0;
+    // In the order of the body: what reads a group has not joined anything when its turn comes, and so keeps a later
+    // place than the group gets. A second round would find joint readers at the same place, older than what they read.
     for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
       while (groups_[static_cast<size_t>(g)].open && join_a_maker(g)) ++joined;
     }

@@ -319,7 +319,11 @@ void Graph::settle_mirrors(const Op& op) {
   for (const Operand& o : op.inputs) {
     if (o.new_version >= 0) change(handle(o.tensor));
   }
-  settling_ = true;
+  struct Settling {  // Ends also where an op of a mirror is refused.
+    bool& on;
+    explicit Settling(bool& flag) : on(flag) { on = true; }
+    ~Settling() { on = false; }
+  } const settling(settling_);
   const std::vector<Mirror> mirrors = mirrors_;
   std::vector<bool> written(mirrors.size(), false);
   bool unchanged_on_the_way = true;
@@ -337,7 +341,6 @@ void Graph::settle_mirrors(const Op& op) {
     mirrors[i].refresh();
     change(mirrors[i].view);
   }
-  settling_ = false;
 }
 
 void Graph::set_device(int device) {

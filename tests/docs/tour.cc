@@ -75,13 +75,13 @@ void tour() {
   const exe::Executable& executable = session.executable();
   section("report", exe::summary(exe::report(executable)));
   const std::string text = exe::to_text(executable);
-  section("steps", lines_from(text, "kernel cpu.fused", 10));
+  section("steps", lines_from(text, "kernel cpu.fused", 12));
 
   // The checker: the plan is right, and a damaged one is not.
   SLUICE_CHECK(exe::check(executable).empty());
   SLUICE_CHECK(exe::to_text(exe::parse_text(text, "plan")) == text);
-  const auto violations =
-      exe::check(exe::parse_text(with_result_moved(text, "\"MatMul+Add+Gelu\""), "damaged plan"));
+  const auto violations = exe::check(exe::parse_text(
+      with_result_moved(text, "\"MatMul+Add+GeluGate+Mul+GeluSlope\""), "damaged plan"));
   SLUICE_CHECK(!violations.empty());
   section("violation", fmt::format("[{}] {}", violations[0].rule, violations[0].message));
 

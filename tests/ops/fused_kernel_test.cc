@@ -18,11 +18,12 @@
 #include "sluice/interp/run_op.h"
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/op.h"
+#include "sluice/ops/reductions.h"
 
 namespace sluice::cpu {
 namespace {
 
-constexpr uint64_t kOps = 2500;
+constexpr uint64_t kOps = 1500;
 constexpr int64_t kMostWork = 1 << 21;  // Multiply-adds of a product.
 
 using Random = std::mt19937;
@@ -83,6 +84,7 @@ class Maker {
     const int stages =
         headed ? static_cast<int>(random_() % 8) : 1 + static_cast<int>(random_() % 8);
     for (int s = 0; s < stages; ++s) add_stage(may_broadcast);
+    if (one_in(random_, 3)) add_reduction();
     store_results();
     for (size_t i = 0; i < op_.operands.size(); ++i) op_.layouts.emplace_back();
     if (headed && one_in(random_, 2)) {
@@ -120,13 +122,17 @@ class Maker {
     } while (m * n * k > kMostWork);
     const ops::MatmulOptions options{.lhs_transposed = one_in(random_, 3),
                                      .rhs_transposed = one_in(random_, 3)};
-    space_ = {m, n};
+    // Rows of several matrices are rows of one.
+    const int64_t matrices =
+        !options.lhs_transposed && m * n * k * 3 < kMostWork && one_in(random_, 4) ? 3 : 0;
+    space_ = matrices > 0 ? Shape{matrices, m, n} : Shape{m, n};
     FusedOp::Stage stage;
     stage.def = &ops::matmul_def();
     stage.attrs = to_attrs(options);
-    stage.inputs = {add_input(options.lhs_transposed ? Shape{k, m} : Shape{m, k}),
+    const Shape lhs = matrices > 0 ? Shape{matrices, m, k} : Shape{m, k};
+    stage.inputs = {add_input(options.lhs_transposed ? Shape{k, m} : lhs),
                     add_input(options.rhs_transposed ? Shape{n, k} : Shape{k, n})};
-    if (m == k && n == k && one_in(random_, 4)) stage.inputs[1] = 0;
+    if (m == k && n == k && matrices == 0 && one_in(random_, 4)) stage.inputs[1] = 0;
     stage.spec = f32_spec(space_);
     op_.stages.push_back(stage);
   }
@@ -224,6 +230,30 @@ class Maker {
     for (int tries = 0; tries < 50; ++tries) {
       if (try_stage(may_broadcast)) return;
     }
+  }
+
+  // Of the last stage mostly; over the first axes, the last ones, or all.
+  void add_reduction() {
+    if (op_.stages.empty()) return;
+    static const std::vector<const OpDef*> kOps = {
+        &ops::reduce_sum_def(), &ops::reduce_mean_def(), &ops::reduce_max_def(),
+        &ops::reduce_l2_def(),  &ops::reduce_l1_def(),   &ops::reduce_sum_square_def()};
+    const auto stages = static_cast<int32_t>(op_.stages.size());
+    const int rank = space_.rank();
+    ops::ReduceOptions options{.keepdims = one_in(random_, 3)};
+    const auto some = static_cast<int>(random_() % static_cast<uint32_t>(rank + 1));
+    for (int a = 0; a < some; ++a) options.axes.push_back(a);
+    if (one_in(random_, 2)) {
+      for (int64_t& axis : options.axes) axis = rank - 1 - axis;
+    }
+    FusedOp::Stage stage;
+    stage.def = kOps[random_() % kOps.size()];
+    stage.attrs = to_attrs(options);
+    stage.inputs = {one_in(random_, 6)
+                        ? ~static_cast<int32_t>(random_() % static_cast<uint32_t>(stages))
+                        : ~(stages - 1)};
+    stage.spec = stage.def->infer(OpView(*stage.def, stage.attrs, op_.input_specs(stage)))[0];
+    op_.stages.push_back(stage);
   }
 
   // Each result that no stage reads, and some others.
@@ -439,7 +469,9 @@ uint64_t number(const char* name, uint64_t otherwise) {
 
 /// What kind of op it is, for counting.
 std::string kind_of(const FusedOp& op) {
+  const bool reduced = !op.stages.back().def->has(Trait::kElementwise) && op.stages.size() > 1;
   const FusedOp::Stage& head = op.stages[0];
+  if (reduced) return head.def == &ops::matmul_def() ? "product, reduced" : "chain, reduced";
   if (head.def != &ops::matmul_def()) {
     const auto output = static_cast<size_t>(op.inputs);
     return "chain on " + to_string(op.layouts[output]);
@@ -491,7 +523,7 @@ TEST(FusedKernel, GivesTheBitsOfItsStages) {
       several_tasks, coinciding, panels_made, panels_read, refused);
   if (one) return;
   const int share = static_cast<int>(last - first) / 100;
-  EXPECT_EQ(kinds.size(), 7u);
+  EXPECT_EQ(kinds.size(), 9u);
   for (const auto& [kind, count] : kinds) EXPECT_GE(count, share) << kind;
   for (const int count : {several_tasks, coinciding, panels_made, panels_read})
     EXPECT_GE(count, 5 * share);

@@ -137,7 +137,7 @@ TEST(ValueDamage, OfAKernelThatIsNotItsOpIsShown) {
   expect_shown({.ir = test::MlpProgram({.layers = 2}).ir, .runs = {"train", "train", "eval"}}, 1);
   expect_shown(control_flow(), 2);
   for (const auto& [op, count] : shown) std::printf("%4d  %s\n", count, op.c_str());
-  for (const char* op : {"Add", "MatMul", "GeluGrad", "ScaledAddLhsInplace", "Tanh", "Neg"})
+  for (const char* op : {"Add", "MatMul", "GeluSlope", "ScaledAddLhsInplace", "Tanh", "Neg"})
     EXPECT_GT(shown[op], 0) << op;
 }
 

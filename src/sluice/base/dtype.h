@@ -30,7 +30,8 @@ bool is_float(DType dtype);
 /// An integer type; bool is not one.
 bool is_integer(DType dtype);
 
-/// IEEE binary16 and bfloat16, rounded to nearest even; NaN stays NaN (quiet).
+/// IEEE binary16 and bfloat16, rounded to nearest even, denormals kept. NaN stays NaN with the bits of its payload that
+/// fit; narrowing and half_to_float make it quiet.
 uint16_t float_to_half(float value);
 float half_to_float(uint16_t bits);
 uint16_t float_to_bfloat(float value);

@@ -6,6 +6,8 @@
 #include <xmmintrin.h>
 #endif
 
+#include "sluice/base/dtype.h"
+
 /// Vectors of f32 lanes. Code written as a template over the vector type `V` gives the same bits
 /// with one lane (`F1`, below), with 8 (AVX2) and with 16 (AVX-512): every operation is IEEE, rounded
 /// once, lane by lane. A NaN appears in the same lanes everywhere; its sign and payload are not
@@ -19,6 +21,8 @@
 ///   V::load(p), v.store(p)                kLanes floats, any alignment
 ///   V::load_partial(p, n)                 lanes < n from memory, 0 above; reads nothing else
 ///   v.store_partial(p, n)                 lanes < n only; n may be anything >= 0
+///   V::load_half(p), v.store_half(p)      kLanes IEEE binary16, rounded to nearest even; their
+///                                         denormals are kept in both modes, NaN becomes quiet
 ///   + - * / and unary -                   one rounding each (never contracted)
 ///   fma(a, b, c)                          a·b + c with one rounding
 ///   min(a, b), max(a, b)                  a < b ? a : b, a > b ? a : b: b if either is NaN
@@ -29,7 +33,10 @@
 ///   select(m, a, b)                       a where m, else b
 ///   bits(v), from_bits(i)                 V::Int and back
 ///   V::Int(int32), + - & |                wrapping; shift_left<k>, shift_right<k> (arithmetic)
+///   V::Int::load(p), i.store(p)           kLanes int32_t, or uint16_t or uint8_t: zero above,
+///                                         low bits stored
 ///   to_float(i)                           rounded to nearest
+///   to_int(v)                             toward zero; INT32_MIN for NaN and what does not fit
 ///   first_lane(v)                         a float
 ///   lanes_down<k>(v), k < kLanes          lane j + k in lane j < k; anything in the others
 ///   transpose(V (&)[kLanes])              the rows of a square become its columns
@@ -55,6 +62,14 @@ struct I1 {
   I1(int32_t x) : v(static_cast<uint32_t>(x)) {}  // NOLINT: implicit, as for wider vectors
 
   static I1 of_bits(uint32_t x) { return I1(static_cast<int32_t>(x)); }
+  template <typename T>
+  static I1 load(const T* p) {
+    return I1(static_cast<int32_t>(*p));
+  }
+  template <typename T>
+  void store(T* p) const {
+    *p = static_cast<T>(v);
+  }
   friend I1 operator+(I1 a, I1 b) { return of_bits(a.v + b.v); }
   friend I1 operator-(I1 a, I1 b) { return of_bits(a.v - b.v); }
   friend I1 operator&(I1 a, I1 b) { return of_bits(a.v & b.v); }
@@ -90,10 +105,12 @@ struct F1 {
 
   static F1 load(const float* p) { return *p; }
   static F1 load_partial(const float* p, int64_t n) { return n > 0 ? *p : 0.0f; }
+  static F1 load_half(const uint16_t* p) { return half_to_float(*p); }
   void store(float* p) const { *p = v; }
   void store_partial(float* p, int64_t n) const {
     if (n > 0) *p = v;
   }
+  void store_half(uint16_t* p) const { *p = float_to_half(v); }
 
   friend F1 operator+(F1 a, F1 b) { return a.v + b.v; }
   friend F1 operator-(F1 a, F1 b) { return a.v - b.v; }
@@ -138,6 +155,9 @@ inline I1 select(M1 m, I1 a, I1 b) { return m.v ? a : b; }
 inline I1 bits(F1 a) { return I1::of_bits(std::bit_cast<uint32_t>(a.v)); }
 inline F1 from_bits(I1 a) { return std::bit_cast<float>(a.v); }
 inline F1 to_float(I1 a) { return static_cast<float>(static_cast<int32_t>(a.v)); }
+inline I1 to_int(F1 a) {
+  return a.v >= -0x1p31f && a.v < 0x1p31f ? I1(static_cast<int32_t>(a.v)) : I1(INT32_MIN);
+}
 inline M1 is_nan(F1 a) { return a != a; }
 
 /// The larger, the smaller; NaN if either is. `a` may be a partial result.

@@ -100,17 +100,32 @@ V sigmoid(V x) {
   return V(1.0f) / (exp(-x) + 1.0f);
 }
 
-/// x·σ(2u) = x/2·(1 + tanh u) with u = √(2/π)·(x + 0.044715·x³): GELU's approximation by tanh.
+/// σ(2u) with u = √(2/π)·(x + 0.044715·x³): what GELU's approximation by tanh weighs x with.
 template <Vector V>
-V gelu_tanh(V x) {
-  const V u2 = x * fma(x * x, 0x1.2444f2p-4f, 0x1.988454p0f);  // 2√(2/π)·(0.044715·x² , 1)
-  return x * sigmoid(u2);
+V gelu_gate(V x) {
+  return sigmoid(x * fma(x * x, 0x1.2444f2p-4f, 0x1.988454p0f));  // 2√(2/π)·(0.044715·x², 1)
 }
 
-/// x/2·(1 + erf(x/√2)): GELU itself.
+/// x·σ(2u) = x/2·(1 + tanh u).
+template <Vector V>
+V gelu_tanh(V x) {
+  return x * gelu_gate(x);
+}
+
+/// erf(x/√2).
+template <Vector V>
+V gelu_erf_gate(V x) {
+  return erf(x * 0x1.6a09e6p-1f);
+}
+
+/// x/2·(1 + erf(x/√2)): GELU itself; `gate` is gelu_erf_gate(x).
+template <Vector V>
+V gelu_erf(V x, V gate) {
+  return 0.5f * x * (gate + 1.0f);
+}
 template <Vector V>
 V gelu_erf(V x) {
-  return 0.5f * x * (erf(x * 0x1.6a09e6p-1f) + 1.0f);
+  return gelu_erf(x, gelu_erf_gate(x));
 }
 
 }  // namespace sluice::simd

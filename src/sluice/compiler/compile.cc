@@ -15,6 +15,7 @@
 #include "sluice/compiler/pipeline.h"
 #include "sluice/compiler/placement.h"
 #include "sluice/compiler/project.h"
+#include "sluice/compiler/share_work.h"
 #include "sluice/compiler/synchronise.h"
 #include "sluice/ir/verify.h"
 
@@ -248,6 +249,7 @@ class Compiler : public GlobalAddresses {
   void optimise(Body& body) {
     inline_into(body);
     pipeline_.run("dead-code", body, [&](Body& b) { return remove_dead_code(b, facts_); });
+    pipeline_.run("share-work", body, [&](Body& b) { return share_work(b, target_of()); });
     apply_layouts(body, variable_layouts_);
     pipeline_.run("fuse", body, [&](Body& b) { return fuse(b, target_of(), compiled_.fusions); });
     pipeline_.run("layouts", body, [&](Body& b) { return assign_layouts(b, target_of()); });

@@ -13,6 +13,10 @@ std::vector<PassDoc> compiler_passes() {
       {"dead-code",
        "Values that nobody reads are not computed; first, so that nothing below looks at them.",
        true},
+      {"share-work",
+       "An activation makes its derivative too and keeps that, not its operand; before fusion, "
+       "which makes one kernel of the parts.",
+       true},
       {"fuse",
        "Ops that one kernel of the target can run in one go become one; before layouts, which go "
        "by what the kernels read.",

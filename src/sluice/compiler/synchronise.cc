@@ -10,26 +10,47 @@ namespace {
 // Beyond this many a barrier costs less than looking.
 constexpr size_t kMostTouches = 256;
 
+// Tasks of equal cuts touch the same bytes, and one worker runs the tasks of one number.
+struct Cut {
+  int64_t tasks = 1;
+  int64_t stride = 0;
+  int64_t pitch = 0;
+  bool operator==(const Cut&) const = default;
+};
+
+// Every worker touches all of it.
+constexpr Cut kEveryone{2, 0, 0};
+
 struct Touch {
   exe::Address::Base base;
   int32_t index;
   int64_t begin;
   int64_t end;
   bool write;
-  bool single;  // By a single-task step.
+  bool fixed;  // The bytes do not change from one run to the next.
+  Cut cut;
 };
 
-void touch(const exe::Operand& o, bool single, std::vector<Touch>& out) {
+void touch(const exe::Operand& o, int64_t tasks, std::vector<Touch>& out) {
   const int64_t span = o.at.depth > 0 ? (o.at.depth - 1) * o.at.stride + o.bytes : o.bytes;
+  const Cut cut = tasks == 1 ? Cut{} : Cut{tasks, o.task_stride, o.task_pitch};
   out.push_back({o.at.base, o.at.index, o.at.offset, o.at.offset + span,
-                 o.access != exe::Access::kRead, single});
+                 o.access != exe::Access::kRead, o.at.depth == 0, cut});
+}
+
+// Whatever is touched by both is touched by one worker.
+bool same_worker(const Touch& a, const Touch& b) {
+  if (!(a.cut == b.cut)) return false;
+  if (a.cut.tasks == 1) return true;
+  return a.cut.stride > 0 && a.fixed && b.fixed && a.base == b.base && a.index == b.index &&
+         a.begin == b.begin && a.end == b.end;
 }
 
 // Two parameters may be the same bytes only if both are read, so different bases never conflict; a parameter never
 // lies in the callee's frame, and a persistent arena's bytes that a function names itself are not passed to it written.
 bool conflict(const Touch& a, const Touch& b) {
   if (!a.write && !b.write) return false;
-  if (a.single && b.single) return false;
+  if (same_worker(a, b)) return false;
   if (a.base != b.base)
     return a.base != exe::Address::Base::kFrame && b.base != exe::Address::Base::kFrame;
   return a.index == b.index && a.begin < b.end && b.begin < a.end;
@@ -45,16 +66,17 @@ int64_t synchronise(exe::Function& function) {
     std::vector<Touch> now;
     bool leaves = false;
     if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
-      for (const exe::Operand& o : kernel->operands) touch(o, kernel->tasks == 1, now);
+      for (const exe::Operand& o : kernel->operands) touch(o, kernel->tasks, now);
     } else if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
-      touch(issue->memory, true, now);
-      if (issue->entry_from) touch(*issue->entry_from, true, now);
+      touch(issue->memory, 1, now);
+      if (issue->entry_from) touch(*issue->entry_from, 1, now);
     } else if (const auto* send = std::get_if<exe::Send>(&step.body)) {
-      touch(send->operand, true, now);
+      touch(send->operand, 1, now);
     } else if (const auto* receive = std::get_if<exe::Receive>(&step.body)) {
-      touch(receive->operand, true, now);
+      touch(receive->operand, 1, now);
     } else if (const auto* branch = std::get_if<exe::Branch>(&step.body)) {
-      touch(branch->condition, false, now);  // Every worker reads the condition.
+      touch(branch->condition, 1, now);
+      now.back().cut = kEveryone;  // Every worker reads the condition.
       leaves = true;
     } else {
       leaves = true;

@@ -38,9 +38,9 @@ bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, Kin
   return true;
 }
 
-bool Chain::exists(const FusedOp& op, size_t first) {
-  if (op.stages.size() > kMostStages || first > op.stages.size()) return false;
-  if (first == op.stages.size()) return true;
+bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
+  if (end > kMostStages || first > end) return false;
+  if (first == end) return true;
   const Shape& space = op.stages[first].spec.shape;
   if (space.elements() == 0) return false;
   int64_t panel = -1;
@@ -50,7 +50,7 @@ bool Chain::exists(const FusedOp& op, size_t first) {
     if (panel < 0) panel = own;
     return panel == own;
   };
-  for (size_t s = 0; s < op.stages.size(); ++s) {
+  for (size_t s = 0; s < end; ++s) {
     const FusedOp::Stage& stage = op.stages[s];
     if (stage.spec.shape != space || stage.spec.dtype != f32) return false;
     if (stage.output >= 0 && !has_layout(stage.output)) return false;
@@ -75,7 +75,7 @@ bool Chain::exists(const FusedOp& op, size_t first) {
   return panel <= 0 || (flat && space.rank() == 2);
 }
 
-Chain::Chain(const FusedOp& op, size_t first)
+Chain::Chain(const FusedOp& op, size_t first, size_t end)
     : first_(first), kinds_(op.operands.size(), Kind::kScalar) {
   const bool headed = first > 0;
   const Shape& space = op.stages.front().spec.shape;
@@ -86,8 +86,8 @@ Chain::Chain(const FusedOp& op, size_t first)
     }
   }
   std::vector<int32_t> free;
-  stages_.resize(op.stages.size());
-  for (size_t s = 0; s < op.stages.size(); ++s) {
+  stages_.resize(end);
+  for (size_t s = 0; s < end; ++s) {
     const FusedOp::Stage& stage = op.stages[s];
     Stage& own = stages_[s];
     own.output = stage.output;
@@ -129,11 +129,18 @@ Chain::Chain(const FusedOp& op, size_t first)
   cols_ = space.rank() == 0 ? 1 : space[space.rank() - 1];
   rows_ = space.elements() / cols_;
   matrix_rows_ = rows_;
+  slot_floats_ = std::min(kBlock, rows_ * round_up(cols_, 32));
   if (flat_) {
     cols_ = panel_ == 0 ? space.elements() : rows_ * round_up(cols_, panel_);
     rows_ = 1;
   }
   find_coinciding(op);
+}
+
+void Chain::view_as(int64_t rows, int64_t cols) {
+  rows_ = rows;
+  cols_ = cols;
+  flat_ = false;
 }
 
 void Chain::find_coinciding(const FusedOp& op) {
@@ -148,7 +155,7 @@ void Chain::find_coinciding(const FusedOp& op) {
         by_head = by_head || s < first_;
       }
     }
-    for (size_t s = first_; s < op.stages.size() && !by_head; ++s) {
+    for (size_t s = first_; s < stages_.size() && !by_head; ++s) {
       if (op.stages[s].output >= 0 && last <= static_cast<int>(s))
         may_coincide_.emplace_back(in, op.stages[s].output - op.inputs);
     }
@@ -156,7 +163,7 @@ void Chain::find_coinciding(const FusedOp& op) {
 }
 
 int64_t Chain::scratch_bytes() const {
-  return slots_ * kBlock * static_cast<int64_t>(sizeof(float));
+  return slots_ * slot_floats_ * static_cast<int64_t>(sizeof(float));
 }
 
 Chain::Cut Chain::cut_columns(size_t operand, int64_t cols) const {
@@ -189,7 +196,7 @@ Chain::Place Chain::place_of(int32_t stage, const Block& block, std::byte* const
   const Stage& s = stages_[static_cast<size_t>(stage)];
   if (static_cast<size_t>(stage) < first_) return {block.head, block.head_step};
   if (s.output >= 0) return full(operands[s.output], block);
-  return {scratch + s.slot * kBlock, block.cols};
+  return {scratch + s.slot * slot_floats_, block.cols};
 }
 
 Chain::Parameters::Parameters(const Chain& chain, std::byte* const* operands) {
@@ -198,7 +205,7 @@ Chain::Parameters::Parameters(const Chain& chain, std::byte* const* operands) {
 }
 
 void Chain::run(const Block& block, const Parameters& parameters, std::byte* const* operands,
-                float* scratch) const {
+                float* scratch, const Reader* reader) const {
   const void* const* functors = parameters.functors_;
   Block part = block;
   if (block.rows == 1) {
@@ -206,26 +213,26 @@ void Chain::run(const Block& block, const Parameters& parameters, std::byte* con
       part.col = block.col + done;
       part.cols = std::min(kBlock, block.cols - done);
       if (block.head != nullptr) part.head = block.head + done;
-      run_part(part, functors, operands, scratch);
+      run_part(part, functors, operands, scratch, reader);
     }
     return;
   }
   const int64_t cols_at_once = std::min(block.cols, kBlock);
-  const int64_t rows_at_once = std::clamp<int64_t>(kBlock / cols_at_once, 1, kMostRows);
-  for (int64_t row = 0; row < block.rows; row += rows_at_once) {
+  const int64_t most_rows = rows_at_once(cols_at_once);
+  for (int64_t row = 0; row < block.rows; row += most_rows) {
     for (int64_t col = 0; col < block.cols; col += cols_at_once) {
       part.row = block.row + row;
-      part.rows = std::min(rows_at_once, block.rows - row);
+      part.rows = std::min(most_rows, block.rows - row);
       part.col = block.col + col;
       part.cols = std::min(cols_at_once, block.cols - col);
       if (block.head != nullptr) part.head = block.head + row * block.head_step + col;
-      run_part(part, functors, operands, scratch);
+      run_part(part, functors, operands, scratch, reader);
     }
   }
 }
 
 void Chain::run_part(const Block& block, const void* const* functors, std::byte* const* operands,
-                     float* scratch) const {
+                     float* scratch, const Reader* reader) const {
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
     MapInput inputs[Functor::kMostInputs];
@@ -265,6 +272,9 @@ void Chain::run_part(const Block& block, const void* const* functors, std::byte*
       stage.functor.kernel()(functors[s], inputs, &output, block.rows, block.cols);
     }
   }
+  if (reader == nullptr) return;
+  const Place read = place_of(reader->stage, block, operands, scratch);
+  reader->run(reader->state, block, read.data, read.step);
 }
 
 }  // namespace sluice::cpu

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -26,18 +27,36 @@ class Chain {
     int64_t pitch = 0;
   };
 
-  static constexpr size_t kMostStages = 16;
+  /// What reads a stage's result block by block, whether or not that is stored: called after each block's stages.
+  struct Reader {
+    void (*run)(void* state, const Block& block, const float* data, int64_t step) = nullptr;
+    void* state = nullptr;
+    int32_t stage = 0;
+  };
 
-  /// Whether the stages from `first` on are a chain.
-  static bool exists(const FusedOp& op, size_t first);
+  static constexpr size_t kMostStages = 16;
+  static constexpr int64_t kBlock =
+      1024;  ///< Floats: with a few operands, well inside the first cache.
+  static constexpr int64_t kMostRows = 128;
+
+  /// Rows of a block with so many columns.
+  static constexpr int64_t rows_at_once(int64_t cols) {
+    return std::clamp<int64_t>(kBlock / std::min(cols, kBlock), 1, kMostRows);
+  }
+
+  /// Whether stages [first, end) are a chain. Those before and after have their own ways.
+  static bool exists(const FusedOp& op, size_t first, size_t end);
 
   Chain() = default;
-  Chain(const FusedOp& op, size_t first);
+  Chain(const FusedOp& op, size_t first, size_t end);
+  /// Cuts a flat chain into rows and columns of as many results.
+  void view_as(int64_t rows, int64_t cols);
 
   /// The results as rows × columns, padding included; one row if no operand has a value for each column or row.
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
   bool flat() const { return flat_; }
+  bool in_panels() const { return panel_ > 0; }
   bool has_stages() const { return first_ < stages_.size(); }
   int64_t scratch_bytes() const;
   Cut cut_columns(size_t operand, int64_t cols) const;
@@ -56,15 +75,12 @@ class Chain {
     const void* functors_[kMostStages];
   };
 
-  /// Runs all stages on a block. `scratch` has scratch_bytes().
+  /// Runs all stages on a block, rows ascending, columns of a row ascending. `scratch` has scratch_bytes(). The
+  /// reader gets whole rows of up to kBlock columns, else blocks of kBlock columns of one row.
   void run(const Block& block, const Parameters& parameters, std::byte* const* operands,
-           float* scratch) const;
+           float* scratch, const Reader* reader = nullptr) const;
 
  private:
-  static constexpr int64_t kBlock =
-      1024;  // Floats: with a few operands, well inside the first cache.
-  static constexpr int64_t kMostRows = 128;
-
   enum class Kind : uint8_t { kFull, kColumn, kRow, kScalar, kStage };
   struct Source {
     Kind kind = Kind::kFull;
@@ -84,7 +100,7 @@ class Chain {
 
   static bool classify(const FusedOp& op, const Shape& space, int32_t operand, Kind& kind);
   void run_part(const Block& block, const void* const* functors, std::byte* const* operands,
-                float* scratch) const;
+                float* scratch, const Reader* reader) const;
   Place full(std::byte* operand, const Block& block) const;
   Place place_of(int32_t stage, const Block& block, std::byte* const* operands,
                  float* scratch) const;
@@ -97,6 +113,7 @@ class Chain {
   int64_t matrix_rows_ = 0;  // Of a matrix in panels.
   bool flat_ = true;
   int32_t slots_ = 0;
+  int64_t slot_floats_ = 0;
   std::vector<Kind> kinds_;  // By operand.
   std::vector<Stage> stages_;
   std::vector<std::pair<int, int>> may_coincide_;

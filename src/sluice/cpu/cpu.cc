@@ -11,6 +11,15 @@
 namespace sluice::cpu {
 namespace {
 
+// Whether each task touches the same part of both operands.
+bool cut_alike(const KernelChoice& choice, int a, int b) {
+  const auto cut = [](const std::vector<int64_t>& of, int operand) {
+    return of.empty() ? 0 : of[static_cast<size_t>(operand)];
+  };
+  return choice.tasks == 1 || (cut(choice.task_stride, a) == cut(choice.task_stride, b) &&
+                               cut(choice.task_pitch, a) == cut(choice.task_pitch, b));
+}
+
 class CpuTarget : public Target {
  public:
   std::string kind() const override { return "cpu"; }
@@ -22,6 +31,9 @@ class CpuTarget : public Target {
       KernelChoice choice = kernel.choose(query.op);
       choice.key = kernel.key;
       choice.may_coincide = coinciding_operands(query.op);
+      std::erase_if(choice.may_coincide, [&](const std::pair<int, int>& pair) {
+        return !cut_alike(choice, pair.first, query.op.inputs() + pair.second);
+      });
       return choice;
     }
     fail(ErrorKind::kUsage, "the cpu has no kernel for {} on {}", query.op.def().type,

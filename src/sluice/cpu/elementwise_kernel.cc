@@ -2,6 +2,7 @@
 #include <array>
 
 #include "sluice/base/checked.h"
+#include "sluice/cpu/conversions.h"
 #include "sluice/cpu/functor.h"
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/ops/op.h"
@@ -13,6 +14,8 @@ constexpr int kMostInputs = Functor::kMostInputs;
 constexpr int64_t kMostTasks = 16;
 constexpr int64_t kTaskElements =
     4096;  // 16 KiB of each operand: far more work than handing it over costs.
+constexpr int64_t kBlock =
+    512;  // Of what is widened: with a few operands, half of the first cache.
 constexpr int64_t kMostRows = 1 << 16;  // Rows whose offsets are worth keeping in a table.
 
 // The output as rows of `inner` elements, so that each input is an array or one value along a row.
@@ -49,12 +52,27 @@ bool rows_of(const OpView& op, int inputs, Rows& rows) {
   return rows.outer <= kMostRows;
 }
 
+// An operand on its way to and from the functor's f32.
+struct Element {
+  int64_t size = 4;
+  WidenFn widen = nullptr;    // None for f32.
+  NarrowFn narrow = nullptr;  // None for f32.
+};
+
+Element element_of(DType dtype) {
+  if (dtype == f32) return {};
+  return {size_of(dtype), widen_kernel(dtype), narrow_kernel(dtype)};
+}
+
 struct Elementwise {
   Functor functor;
   Rows rows;
   int inputs = 0;
   int outputs_at = 0;                       // Index of output 0 among the operands.
   std::array<int64_t, kMostInputs> step{};  // 1: array along a row, 0: one value.
+  std::array<Element, kMostInputs> input_elements;
+  Element output_element;
+  bool all_f32 = true;
   std::vector<std::array<int64_t, kMostInputs>>
       at;                // Offsets by row, in elements; empty if there is one row.
   int64_t per_task = 0;  // Rows, or elements of the only row.
@@ -67,36 +85,71 @@ int64_t per_task(const Rows& rows) {
       {1, kTaskElements / std::max<int64_t>(rows.inner, 1), ceil_div(rows.outer, kMostTasks)});
 }
 
+// n elements of a row that is not f32 throughout, in blocks that the first cache holds.
+void run_widened(const Elementwise& e, const void* functor, const std::byte* const* from,
+                 std::byte* to, int64_t n) {
+  alignas(64) float floats[kMostInputs + 1][kBlock];
+  MapInput inputs[kMostInputs];
+  for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
+    const Element& element = e.input_elements[i];
+    inputs[i] = {element.widen == nullptr ? reinterpret_cast<const float*>(from[i]) : floats[i],
+                 e.step[i]};
+    if (element.widen != nullptr && e.step[i] == 0) element.widen(from[i], floats[i], 1);
+  }
+  for (int64_t done = 0; done < n; done += kBlock) {
+    const int64_t count = std::min(kBlock, n - done);
+    for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
+      const Element& element = e.input_elements[i];
+      if (e.step[i] == 0) continue;
+      if (element.widen != nullptr)
+        element.widen(from[i] + done * element.size, floats[i], count);
+      else
+        inputs[i].data = reinterpret_cast<const float*>(from[i]) + done;
+    }
+    std::byte* const result = to + done * e.output_element.size;
+    const bool narrows = e.output_element.narrow != nullptr;
+    const MapOutput output{narrows ? floats[kMostInputs] : reinterpret_cast<float*>(result)};
+    e.functor.kernel()(functor, inputs, &output, 1, count);
+    if (narrows) e.output_element.narrow(output.data, result, count);
+  }
+}
+
+void run_row(const Elementwise& e, const void* functor, const std::byte* const* from, std::byte* to,
+             int64_t n) {
+  if (!e.all_f32) return run_widened(e, functor, from, to, n);
+  MapInput inputs[kMostInputs];
+  for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i)
+    inputs[i] = {reinterpret_cast<const float*>(from[i]), e.step[i]};
+  const MapOutput output{reinterpret_cast<float*>(to)};
+  e.functor.kernel()(functor, inputs, &output, 1, n);
+}
+
 void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& e = *static_cast<const Elementwise*>(state);
+  const auto inputs = static_cast<size_t>(e.inputs);
   Functor::Storage own;
   const void* functor = e.functor.parameters(block.operands, own);
-  MapInput inputs[kMostInputs];
-  auto* const out = reinterpret_cast<float*>(block.operands[e.outputs_at]);
+  const std::byte* from[kMostInputs];
+  std::byte* const out = block.operands[e.outputs_at];
+  const int64_t out_size = e.output_element.size;
   if (e.at.empty()) {
     const int64_t begin = task * e.per_task;
-    for (int i = 0; i < e.inputs; ++i) {
-      const int64_t step = e.step[static_cast<size_t>(i)];
-      inputs[i] = {reinterpret_cast<const float*>(block.operands[i]) + begin * step, step};
-    }
-    const MapOutput output{out + begin};
-    e.functor.kernel()(functor, inputs, &output, 1, std::min(e.per_task, e.rows.inner - begin));
+    for (size_t i = 0; i < inputs; ++i)
+      from[i] = block.operands[i] + begin * e.step[i] * e.input_elements[i].size;
+    run_row(e, functor, from, out + begin * out_size, std::min(e.per_task, e.rows.inner - begin));
     return;
   }
   const int64_t end = std::min(e.rows.outer, (task + 1) * e.per_task);
   for (int64_t row = task * e.per_task; row < end; ++row) {
-    for (int i = 0; i < e.inputs; ++i) {
-      inputs[i] = {reinterpret_cast<const float*>(block.operands[i]) +
-                       e.at[static_cast<size_t>(row)][static_cast<size_t>(i)],
-                   e.step[static_cast<size_t>(i)]};
-    }
-    const MapOutput output{out + row * e.rows.inner};
-    e.functor.kernel()(functor, inputs, &output, 1, e.rows.inner);
+    const auto& at = e.at[static_cast<size_t>(row)];
+    for (size_t i = 0; i < inputs; ++i)
+      from[i] = block.operands[i] + at[i] * e.input_elements[i].size;
+    run_row(e, functor, from, out + row * e.rows.inner * out_size, e.rows.inner);
   }
 }
 
 bool supports(const OpView& op) {
-  if (!Functor::exists(op) || op.output(0).elements() == 0) return false;
+  if (!Functor::exists_on_floats(op) || op.output(0).elements() == 0) return false;
   Rows rows;
   return rows_of(op, Functor(op).inputs(), rows);
 }
@@ -108,11 +161,12 @@ KernelChoice choose(const OpView& op) {
   KernelChoice choice;
   const int64_t part = per_task(rows);
   choice.tasks = std::max<int64_t>(1, ceil_div(rows.outer == 1 ? rows.inner : rows.outer, part));
-  const int64_t bytes = (rows.outer == 1 ? part : part * rows.inner) * 4;
+  const int64_t elements = rows.outer == 1 ? part : part * rows.inner;
   for (int i = 0; i < op.inputs(); ++i) {
-    choice.task_stride.push_back(i < inputs && op.input(i).shape == op.output(0).shape ? bytes : 0);
+    const bool cut = i < inputs && op.input(i).shape == op.output(0).shape;
+    choice.task_stride.push_back(cut ? elements * size_of(op.input(i).dtype) : 0);
   }
-  choice.task_stride.push_back(bytes);
+  choice.task_stride.push_back(elements * size_of(op.output(0).dtype));
   return choice;
 }
 
@@ -124,9 +178,13 @@ runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
   e->outputs_at = view.inputs();
   rows_of(view, e->inputs, e->rows);
   e->per_task = per_task(e->rows);
+  e->output_element = element_of(view.output(0).dtype);
+  e->all_f32 = view.output(0).dtype == f32;
   std::vector<ops::BroadcastIndex> index;
   for (int i = 0; i < e->inputs; ++i) {
     index.emplace_back(view.input(i).shape, view.output(0).shape);
+    e->input_elements[static_cast<size_t>(i)] = element_of(view.input(i).dtype);
+    e->all_f32 = e->all_f32 && view.input(i).dtype == f32;
     e->step[static_cast<size_t>(i)] =
         e->rows.inner > 1 && index.back()(1) != index.back()(0) ? 1 : 0;
   }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <tuple>
 
+#include "sluice/cpu/conversions.h"
 #include "sluice/ops/elementwise.h"
 #include "sluice/ops/functors.h"
 #include "sluice/ops/update_functors.h"
@@ -66,13 +67,26 @@ const FunctorEntry* find_functor(const OpView& op) {
   return nullptr;
 }
 
+double read(DType dtype, const std::byte* element) {
+  if (dtype == f32) return static_cast<double>(*reinterpret_cast<const float*>(element));
+  const uint16_t bits = *reinterpret_cast<const uint16_t*>(element);
+  return static_cast<double>(dtype == f16 ? half_to_float(bits) : bfloat_to_float(bits));
+}
+
 }  // namespace
 
 bool Functor::exists(const OpView& op) {
-  const FunctorEntry* entry = find_functor(op);
-  if (entry == nullptr || op.outputs() != 1 || op.output(0).dtype != f32) return false;
   for (int i = 0; i < op.inputs(); ++i) {
     if (op.input(i).dtype != f32) return false;
+  }
+  return exists_on_floats(op) && op.output(0).dtype == f32;
+}
+
+bool Functor::exists_on_floats(const OpView& op) {
+  const FunctorEntry* entry = find_functor(op);
+  if (entry == nullptr || op.outputs() != 1 || !computes_in_f32(op.output(0).dtype)) return false;
+  for (int i = 0; i < op.inputs(); ++i) {
+    if (!computes_in_f32(op.input(i).dtype)) return false;
   }
   int hyper_operands = 0;
   const auto hypers = ops::hypers_of(op);
@@ -87,6 +101,7 @@ Functor::Functor(const OpView& op)
   double values[kMostHypers] = {};
   for (size_t h = 0; h < hypers_.size(); ++h) {
     values[h] = hypers_[h].value;
+    hyper_dtypes_.push_back(hypers_[h].operand < 0 ? f32 : op.input(hypers_[h].operand).dtype);
     hypers_in_memory_ = hypers_in_memory_ || hypers_[h].operand >= 0;
   }
   if (!hypers_in_memory_) entry_->make(values, fixed_.bytes);
@@ -104,9 +119,7 @@ const void* Functor::make(std::byte* const* operands, Storage& own) const {
   double values[kMostHypers] = {};
   for (size_t h = 0; h < hypers_.size(); ++h) {
     const ops::Hyper& hyper = hypers_[h];
-    values[h] = hyper.operand < 0
-                    ? hyper.value
-                    : static_cast<double>(*reinterpret_cast<const float*>(operands[hyper.operand]));
+    values[h] = hyper.operand < 0 ? hyper.value : read(hyper_dtypes_[h], operands[hyper.operand]);
   }
   entry_->make(values, own.bytes);
   return own.bytes;

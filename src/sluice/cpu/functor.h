@@ -12,7 +12,7 @@ namespace sluice::cpu {
 
 struct FunctorEntry;
 
-/// The functor of an elementwise op on f32, without its type: which kernel runs it, on what parameters.
+/// The functor of an elementwise op, without its type: which kernel runs it, on what parameters.
 class Functor {
  public:
   static constexpr int kMostInputs = 6;
@@ -23,6 +23,8 @@ class Functor {
 
   /// Whether the op is elementwise with a functor, one output, and f32 throughout.
   static bool exists(const OpView& op);
+  /// The same with operands of f32, f16 and bf16, which the caller widens to f32 for the kernel.
+  static bool exists_on_floats(const OpView& op);
 
   Functor() = default;
   /// Of an op for which one exists.
@@ -44,6 +46,7 @@ class Functor {
   const FunctorEntry* entry_ = nullptr;
   MapFn kernel_ = nullptr;
   std::vector<ops::Hyper> hypers_;
+  std::vector<DType> hyper_dtypes_;
   bool hypers_in_memory_ = false;
   Storage fixed_{};
 };

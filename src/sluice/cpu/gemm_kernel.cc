@@ -14,7 +14,8 @@ struct Gemm {
 };
 
 ops::MatmulShape shape_of(const OpView& op) {
-  return ops::matmul_shape(op.input(0).shape, op.input(1).shape, op.options<ops::MatmulOptions>());
+  return ops::fold_batch(
+      ops::matmul_shape(op.input(0).shape, op.input(1).shape, op.options<ops::MatmulOptions>()));
 }
 
 // Many matrices are not cut at all.

@@ -3,6 +3,10 @@
 #include <atomic>
 #include <cstdlib>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "sluice/base/error.h"
 
 namespace sluice::cpu {
@@ -10,10 +14,18 @@ namespace {
 
 constexpr Isa kAll[] = {Isa::kBase, Isa::kAvx2, Isa::kAvx512};
 
+#if defined(__x86_64__)
+/// Conversion of half precision; the compilers' own query knows it only of late.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 bool supports(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   switch (isa) {
     case Isa::kBase:
       return true;

@@ -5,7 +5,8 @@
 namespace sluice::cpu {
 
 /// Instruction sets that vector kernels are compiled for: x86-64 as it is (one lane, fused
-/// multiply-add from the C library), AVX2 with FMA (8 lanes), AVX-512 F, BW, DQ and VL (16 lanes).
+/// multiply-add from the C library), AVX2 with FMA and F16C (8 lanes), AVX-512 F, BW, DQ and VL (16
+/// lanes).
 /// Kernels give the same bits on each.
 enum class Isa { kBase, kAvx2, kAvx512 };
 

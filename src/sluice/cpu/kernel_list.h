@@ -34,8 +34,10 @@ std::span<const CpuKernel> kernel_list();
 /// Kernels of each file.
 CpuKernel elementwise_kernel();
 CpuKernel gemm_kernel();
+CpuKernel cast_kernel();
 CpuKernel reduce_kernel();
 CpuKernel softmax_kernel();
+CpuKernel loss_kernel();
 CpuKernel fill_kernel();
 CpuKernel reference_kernel();
 

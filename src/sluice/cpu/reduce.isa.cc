@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "sluice/base/simd_math.h"
-#include "sluice/cpu/unit.h"
+#include "sluice/cpu/stored_elements.h"
 
 namespace sluice::cpu::internal {
 namespace {
@@ -63,8 +63,9 @@ float reduce_row(int64_t n, Combine combine, Element element) {
 }
 
 /// Reads like `element` of reduce_row.
-V load(const float* p, int64_t count) {
-  return count >= kLanes ? V::load(p) : V::load_partial(p, count);
+template <typename T>
+V load(const T* p, int64_t count) {
+  return count >= kLanes ? load_elements<V>(p) : load_elements_partial<V>(p, count);
 }
 void store(V v, float* p, int64_t count) {
   if (count >= kLanes)
@@ -73,23 +74,36 @@ void store(V v, float* p, int64_t count) {
     v.store_partial(p, count);
 }
 
-/// One column of vectors: `count` columns of n rows.
-template <typename Combine, typename Prepare>
-V reduce_column(const float* x, int64_t n, int64_t row_stride, int64_t count, Combine combine,
-                Prepare prepare) {
-  V partial[kPartials];
-  for (V& p : partial) p = V(Combine::kIdentity);
-  const auto row = [&](int64_t i) { return prepare(load(x + i * row_stride, count)); };
-  int64_t i = 0;
-  for (; i + kPartials <= n; i += kPartials) {
-#pragma GCC unroll 16
-    for (int j = 0; j < kPartials; ++j) partial[j] = combine(partial[j], row(i + j));
+/// Vectors of columns whose partial results stay in the first cache.
+constexpr int64_t kColumnVectors = 128 / kLanes;
+
+/// y[c] of `cols` columns of n rows, at most kColumnVectors vectors of them. Rows are read as they
+/// lie in memory: down one vector of columns after the other, each load would be of another page.
+template <typename T, typename Combine, typename Prepare, typename Finish>
+void reduce_columns_of_block(const T* x, int64_t n, int64_t row_stride, int64_t cols,
+                             Combine combine, Prepare prepare, Finish finish, float* y) {
+  V partial[kColumnVectors][kPartials];
+  const int64_t whole = cols / kLanes;
+  const int64_t vectors = (cols + kLanes - 1) / kLanes;
+  for (V* p = partial[0]; p != partial[vectors]; ++p) *p = V(Combine::kIdentity);
+  for (int64_t i = 0; i < n; ++i) {
+    const T* const row = x + i * row_stride;
+    const int64_t j = i % kPartials;
+    for (int64_t v = 0; v < whole; ++v)
+      partial[v][j] = combine(partial[v][j], prepare(load_elements<V>(row + v * kLanes)));
+    if (whole < vectors) {
+      const int64_t at = whole * kLanes;
+      partial[whole][j] =
+          combine(partial[whole][j], prepare(load_elements_partial<V>(row + at, cols - at)));
+    }
   }
-  for (int j = 0; i < n; ++i, ++j) partial[j] = combine(partial[j], row(i));
-  for (int half = kPartials / 2; half > 0; half /= 2) {
-    for (int j = 0; j < half; ++j) partial[j] = combine(partial[j], partial[j + half]);
+  for (int64_t v = 0; v < vectors; ++v) {
+    V* const p = partial[v];
+    for (int half = kPartials / 2; half > 0; half /= 2) {
+      for (int j = 0; j < half; ++j) p[j] = combine(p[j], p[j + half]);
+    }
+    store(finish(p[0]), y + v * kLanes, cols - v * kLanes);
   }
-  return partial[0];
 }
 
 /// Calls `f(combine, prepare, finish)` with what `op` means for n elements.
@@ -116,6 +130,14 @@ void with_op(ReduceOp op, int64_t n, F f) {
   }
 }
 
+/// Calls `f` with the array as what it is one of.
+template <typename F>
+void with_elements(FloatArray x, F f) {
+  if (x.dtype == f16) return f(static_cast<const Half*>(x.data));
+  if (x.dtype == bf16) return f(static_cast<const Bfloat*>(x.data));
+  f(static_cast<const float*>(x.data));
+}
+
 float largest(const float* x, int64_t n) {
   return reduce_row(n, Larger{}, [x](int64_t i, int64_t count) { return load(x + i, count); });
 }
@@ -131,25 +153,73 @@ void for_each_vector(int64_t n, float* y, F f) {
 using Kernels = ReduceKernels<kUnitIsa>;
 
 template <>
-void Kernels::rows(ReduceOp op, const float* x, int64_t rows, int64_t n, int64_t row_stride,
+void Kernels::rows(ReduceOp op, FloatArray array, int64_t rows, int64_t n, int64_t row_stride,
                    float* y) {
-  with_op(op, n, [&](auto combine, auto prepare, auto finish) {
-    for (int64_t r = 0; r < rows; ++r) {
-      const float* row = x + r * row_stride;
-      const float result = reduce_row(
-          n, combine, [&](int64_t i, int64_t count) { return prepare(load(row + i, count)); });
-      finish(V(result)).store_partial(y + r, 1);
+  with_elements(array, [&](const auto* x) {
+    with_op(op, n, [&](auto combine, auto prepare, auto finish) {
+      for (int64_t r = 0; r < rows; ++r) {
+        const auto* row = x + r * row_stride;
+        const float result = reduce_row(
+            n, combine, [&](int64_t i, int64_t count) { return prepare(load(row + i, count)); });
+        finish(V(result)).store_partial(y + r, 1);
+      }
+    });
+  });
+}
+
+template <>
+void Kernels::columns(ReduceOp op, FloatArray array, int64_t n, int64_t cols, int64_t row_stride,
+                      float* y) {
+  with_elements(array, [&](const auto* x) {
+    with_op(op, n, [&](auto combine, auto prepare, auto finish) {
+      constexpr int64_t kMost = kColumnVectors * kLanes;
+      for (int64_t c = 0; c < cols; c += kMost) {
+        reduce_columns_of_block(x + c, n, row_stride, cols - c < kMost ? cols - c : kMost, combine,
+                                prepare, finish, y + c);
+      }
+    });
+  });
+}
+
+template <>
+void Kernels::more_columns(ReduceOp op, const float* x, int64_t first, int64_t rows,
+                           int64_t results, int64_t row_stride, float* partial, int64_t step) {
+  with_op(op, 1, [&](auto combine, auto prepare, auto) {
+    for (int64_t i = first; i < first + rows; ++i, x += row_stride) {
+      float* const p = partial + i % kPartials * step;
+      for_each_vector(results, p, [&](int64_t c, int64_t count) {
+        return combine(load(p + c, count), prepare(load(x + c, count)));
+      });
     }
   });
 }
 
 template <>
-void Kernels::columns(ReduceOp op, const float* x, int64_t n, int64_t cols, int64_t row_stride,
-                      float* y) {
-  with_op(op, n, [&](auto combine, auto prepare, auto finish) {
-    for_each_vector(cols, y, [&](int64_t c, int64_t count) {
-      return finish(reduce_column(x + c, n, row_stride, count, combine, prepare));
-    });
+void Kernels::more_row(ReduceOp op, const float* x, int64_t n, float* partial) {
+  with_op(op, 1, [&](auto combine, auto prepare, auto) {
+    for (int64_t i = 0; i < n; i += kPartials) {
+      const int64_t m = n - i < kPartials ? n - i : kPartials;
+      for_each_vector(m, partial, [&](int64_t j, int64_t count) {
+        return combine(load(partial + j, count), prepare(load(x + i + j, count)));
+      });
+    }
+  });
+}
+
+template <>
+void Kernels::end(ReduceOp op, int64_t n, int64_t results, float* partial, int64_t step, float* y) {
+  with_op(op, n, [&](auto combine, auto, auto finish) {
+    for (int half = kPartials / 2; half > 0; half /= 2) {
+      for (int j = 0; j < half; ++j) {
+        float* const p = partial + j * step;
+        const float* const q = partial + (j + half) * step;
+        for_each_vector(results, p, [&](int64_t c, int64_t count) {
+          return combine(load(p + c, count), load(q + c, count));
+        });
+      }
+    }
+    for_each_vector(results, y,
+                    [&](int64_t c, int64_t count) { return finish(load(partial + c, count)); });
   });
 }
 

@@ -1,6 +1,5 @@
-#include <cstring>
-
 #include "sluice/base/checked.h"
+#include "sluice/cpu/conversions.h"
 #include "sluice/cpu/kernel_list.h"
 
 namespace sluice::cpu {
@@ -31,18 +30,6 @@ std::vector<int64_t> scratch_offsets(const OpView& op, int64_t& total) {
   return offsets;
 }
 
-void widen(const TensorSpec& spec, const std::byte* from, float* to) {
-  const auto* p = reinterpret_cast<const uint16_t*>(from);
-  for (int64_t i = 0; i < spec.elements(); ++i)
-    to[i] = spec.dtype == f16 ? half_to_float(p[i]) : bfloat_to_float(p[i]);
-}
-
-void narrow(const TensorSpec& spec, const float* from, std::byte* to) {
-  auto* p = reinterpret_cast<uint16_t*>(to);
-  for (int64_t i = 0; i < spec.elements(); ++i)
-    p[i] = spec.dtype == f16 ? float_to_half(from[i]) : float_to_bfloat(from[i]);
-}
-
 void run(const void* state, const runtime::KernelBlock& block, int64_t) {
   const auto& r = *static_cast<const Reference*>(state);
   const OpView view = r.op->view();
@@ -52,16 +39,18 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t) {
     const int64_t offset = r.scratch[static_cast<size_t>(i)];
     operands[i] = offset < 0 ? block.operands[i] : block.workspace + offset;
     if (offset >= 0 && i < view.inputs()) {
-      widen(operand_spec(view, i), block.operands[i],
-            reinterpret_cast<float*>(block.workspace + offset));
+      const TensorSpec& spec = operand_spec(view, i);
+      widen_kernel(spec.dtype)(block.operands[i],
+                               reinterpret_cast<float*>(block.workspace + offset), spec.elements());
     }
   }
   view.def().reference_float(KernelArgs(view, {operands, static_cast<size_t>(r.operands)}));
   for (int i = view.inputs(); i < r.operands; ++i) {
     const int64_t offset = r.scratch[static_cast<size_t>(i)];
     if (offset >= 0) {
-      narrow(operand_spec(view, i), reinterpret_cast<const float*>(block.workspace + offset),
-             block.operands[i]);
+      const TensorSpec& spec = operand_spec(view, i);
+      narrow_kernel(spec.dtype)(reinterpret_cast<const float*>(block.workspace + offset),
+                                block.operands[i], spec.elements());
     }
   }
 }

@@ -3,9 +3,9 @@
 
 #include "sluice/base/simd.h"
 
-/// The vectors of simd.h with 8 lanes (F8: AVX2 and FMA) and 16 lanes (F16: AVX-512 F, BW, DQ, VL).
+/// The vectors of simd.h with 8 lanes (F8: AVX2, FMA and F16C) and 16 lanes (F16: AVX-512 F, BW, DQ, VL).
 /// Each exists only in files compiled for its instruction set (unit.h).
-#if defined(__AVX2__) && defined(__FMA__)
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC 12 takes the deliberately undefined operands of its AVX-512 intrinsics for mistakes.
 #pragma GCC diagnostic push
@@ -24,6 +24,29 @@ struct I8 {
   I8() = default;
   I8(__m256i x) : v(x) {}                     // NOLINT: implicit
   I8(int32_t x) : v(_mm256_set1_epi32(x)) {}  // NOLINT: implicit
+
+  static I8 load(const int32_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  static I8 load(const uint16_t* p) {
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static I8 load(const uint8_t* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
+  void store(int32_t* p) const { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
+  void store(uint16_t* p) const {
+    const __m256i low = _mm256_and_si256(v, _mm256_set1_epi32(0xffff));
+    const __m256i pairs = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, low), 0x08);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(pairs));
+  }
+  void store(uint8_t* p) const {
+    const __m256i low = _mm256_shuffle_epi8(v, _mm256_set1_epi32(0x0c080400));
+    const __m128i all =
+        _mm_unpacklo_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), all);
+  }
+
   friend I8 operator+(I8 a, I8 b) { return _mm256_add_epi32(a.v, b.v); }
   friend I8 operator-(I8 a, I8 b) { return _mm256_sub_epi32(a.v, b.v); }
   friend I8 operator&(I8 a, I8 b) { return _mm256_and_si256(a.v, b.v); }
@@ -71,6 +94,12 @@ struct F8 {
   void store_partial(float* p, int64_t n) const {
     _mm256_maskstore_ps(p, _mm256_castps_si256(M8::first(n).v), v);
   }
+  static F8 load_half(const uint16_t* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  void store_half(uint16_t* p) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
 
   friend F8 operator+(F8 a, F8 b) { return _mm256_add_ps(a.v, b.v); }
   friend F8 operator-(F8 a, F8 b) { return _mm256_sub_ps(a.v, b.v); }
@@ -106,6 +135,7 @@ inline I8 bits(F8 a) { return _mm256_castps_si256(a.v); }
 inline F8 from_bits(I8 a) { return _mm256_castsi256_ps(a.v); }
 inline I8 select(M8 m, I8 a, I8 b) { return bits(select(m, from_bits(a), from_bits(b))); }
 inline F8 to_float(I8 a) { return _mm256_cvtepi32_ps(a.v); }
+inline I8 to_int(F8 a) { return _mm256_cvttps_epi32(a.v); }
 inline M8 is_nan(F8 a) { return a != a; }
 
 template <int kBy>
@@ -148,6 +178,22 @@ struct I16 {
   I16() = default;
   I16(__m512i x) : v(x) {}                     // NOLINT: implicit
   I16(int32_t x) : v(_mm512_set1_epi32(x)) {}  // NOLINT: implicit
+
+  static I16 load(const int32_t* p) { return _mm512_loadu_si512(p); }
+  static I16 load(const uint16_t* p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static I16 load(const uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  void store(int32_t* p) const { _mm512_storeu_si512(p, v); }
+  void store(uint16_t* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(v));
+  }
+  void store(uint8_t* p) const {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(v));
+  }
+
   friend I16 operator+(I16 a, I16 b) { return _mm512_add_epi32(a.v, b.v); }
   friend I16 operator-(I16 a, I16 b) { return _mm512_sub_epi32(a.v, b.v); }
   friend I16 operator&(I16 a, I16 b) { return _mm512_and_si512(a.v, b.v); }
@@ -188,6 +234,13 @@ struct F16 {
   }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_partial(float* p, int64_t n) const { _mm512_mask_storeu_ps(p, M16::first(n).v, v); }
+  static F16 load_half(const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  void store_half(uint16_t* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
 
   friend F16 operator+(F16 a, F16 b) { return _mm512_add_ps(a.v, b.v); }
   friend F16 operator-(F16 a, F16 b) { return _mm512_sub_ps(a.v, b.v); }
@@ -248,6 +301,7 @@ inline I16 select(M16 m, I16 a, I16 b) { return _mm512_mask_blend_epi32(m.v, b.v
 inline I16 bits(F16 a) { return _mm512_castps_si512(a.v); }
 inline F16 from_bits(I16 a) { return _mm512_castsi512_ps(a.v); }
 inline F16 to_float(I16 a) { return _mm512_cvtepi32_ps(a.v); }
+inline I16 to_int(F16 a) { return _mm512_cvttps_epi32(a.v); }
 inline M16 is_nan(F16 a) { return a != a; }
 
 template <int kBy>

@@ -153,6 +153,15 @@ struct Alias {
   int input = 0;
 };
 
+/// How an op y = f(x) and its gradient can share what is costly in both: w = work(x), y = value(x, w),
+/// gradient(x, g) = g·slope(x, w), with the same bits in f32.
+struct SharedWork {
+  const OpDef* work = nullptr;
+  const OpDef* value = nullptr;
+  const OpDef* slope = nullptr;
+  const OpDef* gradient = nullptr;
+};
+
 using InferFn = std::vector<TensorSpec> (*)(const OpView& op);
 using GradFn = Tensors (*)(GradContext& g);
 using ReferenceFn = void (*)(const KernelArgs& k);
@@ -170,6 +179,7 @@ struct OpDef {
   std::vector<Alias> aliases;
   /// (input, output) pairs that may be exactly the same bytes in a kernel call: element i is read before it is written.
   std::vector<std::pair<int, int>> may_coincide;
+  std::optional<SharedWork> shared_work;
   InferFn infer = nullptr;
   GradFn grad =
       nullptr;  ///< One entry per input, empty handles where there is no gradient. Null: none.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "sluice/ops/arithmetic.h"
 #include "sluice/ops/elementwise.h"
 
 namespace sluice::ops {
@@ -19,20 +20,22 @@ double gelu_inner(double x) { return kRoot * (x + 0.044715 * x * x * x); }
 
 constexpr auto kRelu = [](double x) { return x < 0 ? 0.0 : x; };
 constexpr auto kReluGrad = [](double y, double g) { return y > 0 ? g : 0.0; };
-constexpr auto kGelu = [](double x) { return x * sigma(2 * gelu_inner(x)); };
-constexpr auto kGeluGrad = [](double x, double g) {
-  const double t = std::tanh(gelu_inner(x));
-  return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kRoot * (1 + 3 * 0.044715 * x * x));
+constexpr auto kGeluGate = [](double x) { return sigma(2 * gelu_inner(x)); };
+constexpr auto kGeluSlope = [](double x, double s) {
+  return s + 2 * x * s * (1 - s) * kRoot * (1 + 3 * 0.044715 * x * x);
 };
+constexpr auto kGelu = [](double x) { return x * kGeluGate(x); };
+constexpr auto kGeluGrad = [](double x, double g) { return g * kGeluSlope(x, kGeluGate(x)); };
+constexpr auto kGeluErfGate = [](double x) { return std::erf(x / std::numbers::sqrt2); };
+constexpr auto kGeluErfValue = [](double x, double e) { return x / 2 * (1 + e); };
+constexpr auto kGeluErfSlope = [](double x, double e) { return (1 + e) / 2 + x * gaussian(x); };
 constexpr auto kGeluErf = [](double x) { return x * gaussian_cdf(x); };
 constexpr auto kGeluErfGrad = [](double x, double g) {
   return g * (gaussian_cdf(x) + x * gaussian(x));
 };
+constexpr auto kSwishSlope = [](double x, double s) { return s + x * s * (1 - s); };
 constexpr auto kSwish = [](double x) { return x * sigma(x); };
-constexpr auto kSwishGrad = [](double x, double g) {
-  const double s = sigma(x);
-  return g * (s + x * s * (1 - s));
-};
+constexpr auto kSwishGrad = [](double x, double g) { return g * kSwishSlope(x, sigma(x)); };
 constexpr auto kSigmoid = [](double x) { return sigma(x); };
 constexpr auto kSigmoidGrad = [](double y, double g) { return g * y * (1 - y); };
 constexpr auto kTanh = [](double x) { return std::tanh(x); };
@@ -47,6 +50,58 @@ OpDef activation(const char* name, const char* doc, GradFn grad, double flops,
   d.samples = unary_samples(domain);
   d.must_fail = {{"(C1)", {i32_spec({2})}, {}}, {"(C1)", {{Shape{2}, f64, {}}}, {}}};
   return d;
+}
+
+/// What an activation and its gradient share, or what they make of it: floating point, of one dtype and shape.
+template <typename Functor, auto formula, int N>
+OpDef shared(const char* name, const char* doc, std::array<const char*, N> inputs, double flops,
+             std::pair<double, double> gate = {0, 1}) {
+  OpDef d = define<Functor, formula, N>(name, doc, inputs, infer_float, nullptr);
+  d.doc += " (C1) Floating point.";
+  d.flops_per_element = flops;
+  d.must_fail = {{"(C1)", std::vector<TensorSpec>(N, i32_spec({2})), {}}};
+  if constexpr (N == 1) {
+    d.samples = unary_samples({-3, 3});
+  } else {
+    d.doc += " (C2) Both of one dtype. (C3) Shapes broadcast.";
+    d.samples = pair_samples(gate);
+    d.must_fail.push_back({"(C2)", {f32_spec({2}), {Shape{2}, f16, {}}}, {}});
+    d.must_fail.push_back({"(C3)", {f32_spec({2, 3}), f32_spec({2})}, {}});
+  }
+  for (Sample& s : d.samples) s.gradient = false;
+  return d;
+}
+
+const OpDef& gelu_gate_def() {
+  static const OpDef def = shared<functor::GeluGate, kGeluGate, 1>(
+      "gelu_gate", "σ(2√(2/π)·(x + 0.044715·x³)): gelu is x times this.", {"x"}, 17);
+  return def;
+}
+const OpDef& gelu_slope_def() {
+  static const OpDef def = shared<functor::GeluSlope, kGeluSlope, 2>(
+      "gelu_slope", "The derivative of gelu at x, from s = gelu_gate(x).", {"x", "s"}, 9);
+  return def;
+}
+const OpDef& gelu_erf_gate_def() {
+  static const OpDef def =
+      shared<functor::GeluErfGate, kGeluErfGate, 1>("gelu_erf_gate", "erf(x/√2).", {"x"}, 28);
+  return def;
+}
+const OpDef& gelu_erf_value_def() {
+  static const OpDef def = shared<functor::GeluErfValue, kGeluErfValue, 2>(
+      "gelu_erf_value", "x/2·(1 + e): gelu_erf from e = gelu_erf_gate(x).", {"x", "e"}, 3, {-1, 1});
+  return def;
+}
+const OpDef& gelu_erf_slope_def() {
+  static const OpDef def = shared<functor::GeluErfSlope, kGeluErfSlope, 2>(
+      "gelu_erf_slope", "The derivative of gelu_erf at x, from e = gelu_erf_gate(x).", {"x", "e"},
+      18, {-1, 1});
+  return def;
+}
+const OpDef& swish_slope_def() {
+  static const OpDef def = shared<functor::SwishSlope, kSwishSlope, 2>(
+      "swish_slope", "The derivative of swish at x, from s = σ(x).", {"x", "s"}, 5);
+  return def;
 }
 
 /// The gradient of an activation from `what` (its operand x or its result y) and the result's
@@ -136,20 +191,33 @@ const OpDef& relu_def() {
 }
 
 const OpDef& gelu_def() {
-  static const OpDef def = activation<functor::Gelu, kGelu>(
-      "gelu", "x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).", from_input<gelu_grad_def>, 18);
+  static const OpDef def = [] {
+    OpDef d = activation<functor::Gelu, kGelu>("gelu", "x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).",
+                                               from_input<gelu_grad_def>, 18);
+    d.shared_work = {&gelu_gate_def(), &mul_def(), &gelu_slope_def(), &gelu_grad_def()};
+    return d;
+  }();
   return def;
 }
 
 const OpDef& gelu_erf_def() {
-  static const OpDef def = activation<functor::GeluErf, kGeluErf>(
-      "gelu_erf", "x/2·(1 + erf(x/√2)).", from_input<gelu_erf_grad_def>, 32);
+  static const OpDef def = [] {
+    OpDef d = activation<functor::GeluErf, kGeluErf>("gelu_erf", "x/2·(1 + erf(x/√2)).",
+                                                     from_input<gelu_erf_grad_def>, 32);
+    d.shared_work = {&gelu_erf_gate_def(), &gelu_erf_value_def(), &gelu_erf_slope_def(),
+                     &gelu_erf_grad_def()};
+    return d;
+  }();
   return def;
 }
 
 const OpDef& swish_def() {
-  static const OpDef def =
-      activation<functor::Swish, kSwish>("swish", "x·σ(x).", from_input<swish_grad_def>, 15);
+  static const OpDef def = [] {
+    OpDef d =
+        activation<functor::Swish, kSwish>("swish", "x·σ(x).", from_input<swish_grad_def>, 15);
+    d.shared_work = {&sigmoid_def(), &mul_def(), &swish_slope_def(), &swish_grad_def()};
+    return d;
+  }();
   return def;
 }
 
@@ -167,10 +235,12 @@ const OpDef& tanh_def() {
 
 std::vector<const OpDef*> activations_ops() {
   return {
-      &relu_def(),          &relu_in_place_def(), &relu_grad_def(),      &gelu_def(),
-      &gelu_in_place_def(), &gelu_grad_def(),     &gelu_erf_def(),       &gelu_erf_in_place_def(),
-      &gelu_erf_grad_def(), &swish_def(),         &swish_in_place_def(), &swish_grad_def(),
-      &sigmoid_def(),       &sigmoid_grad_def(),  &tanh_def(),           &tanh_grad_def()};
+      &relu_def(),           &relu_in_place_def(),     &relu_grad_def(),     &gelu_def(),
+      &gelu_in_place_def(),  &gelu_gate_def(),         &gelu_slope_def(),    &gelu_grad_def(),
+      &gelu_erf_def(),       &gelu_erf_in_place_def(), &gelu_erf_gate_def(), &gelu_erf_value_def(),
+      &gelu_erf_slope_def(), &gelu_erf_grad_def(),     &swish_def(),         &swish_in_place_def(),
+      &swish_slope_def(),    &swish_grad_def(),        &sigmoid_def(),       &sigmoid_grad_def(),
+      &tanh_def(),           &tanh_grad_def()};
 }
 
 Tensor relu(TensorArg x) { return emit_one(relu_def(), {x}); }

@@ -142,6 +142,25 @@ struct ReluGrad {
   }
 };
 
+/// σ(w) with w = 2√(2/π)(x + 0.044715x³): what GELU weighs x with.
+struct GeluGate {
+  static constexpr const char* kType = "GeluGate";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::gelu_gate(x);
+  }
+};
+
+/// (x, s) with GeluGate's s: GELU's derivative s + x·s·(1 − s)·w′.
+struct GeluSlope {
+  static constexpr const char* kType = "GeluSlope";
+  template <typename V>
+  V operator()(V x, V s) const {
+    const V slope = fma(x * x, 0x1.b6676cp-3f, 0x1.988454p0f);
+    return fma(x * slope, s * (1.0f - s), s);
+  }
+};
+
 struct Gelu {
   static constexpr const char* kType = "Gelu";
   template <typename V>
@@ -150,16 +169,40 @@ struct Gelu {
   }
 };
 
-/// (x, g): with s = σ(w), w = 2√(2/π)(x + 0.044715x³), g·(s + x·s·(1 − s)·w′).
+/// (x, g).
 struct GeluGrad {
   static constexpr const char* kType = "GeluGrad";
   template <typename V>
   V operator()(V x, V g) const {
-    const V square = x * x;
-    const V w = x * fma(square, 0x1.2444f2p-4f, 0x1.988454p0f);
-    const V slope = fma(square, 0x1.b6676cp-3f, 0x1.988454p0f);
-    const V s = simd::sigmoid(w);
-    return g * fma(x * slope, s * (1.0f - s), s);
+    return g * GeluSlope{}(x, simd::gelu_gate(x));
+  }
+};
+
+/// erf(x/√2).
+struct GeluErfGate {
+  static constexpr const char* kType = "GeluErfGate";
+  template <typename V>
+  V operator()(V x) const {
+    return simd::gelu_erf_gate(x);
+  }
+};
+
+/// (x, e) with GeluErfGate's e: x/2·(1 + e).
+struct GeluErfValue {
+  static constexpr const char* kType = "GeluErfValue";
+  template <typename V>
+  V operator()(V x, V e) const {
+    return simd::gelu_erf(x, e);
+  }
+};
+
+/// (x, e) with GeluErfGate's e: Φ(x) + x·φ(x), the normal distribution and its density.
+struct GeluErfSlope {
+  static constexpr const char* kType = "GeluErfSlope";
+  template <typename V>
+  V operator()(V x, V e) const {
+    const V density = simd::exp(x * x * -0.5f) * 0x1.988454p-2f;
+    return fma(x, density, fma(e, 0.5f, 0.5f));
   }
 };
 
@@ -171,14 +214,12 @@ struct GeluErf {
   }
 };
 
-/// (x, g): g·(Φ(x) + x·φ(x)), the normal distribution and its density.
+/// (x, g).
 struct GeluErfGrad {
   static constexpr const char* kType = "GeluErfGrad";
   template <typename V>
   V operator()(V x, V g) const {
-    const V cdf = fma(simd::erf(x * 0x1.6a09e6p-1f), 0.5f, 0.5f);
-    const V density = simd::exp(x * x * -0.5f) * 0x1.988454p-2f;
-    return g * fma(x, density, cdf);
+    return g * GeluErfSlope{}(x, simd::gelu_erf_gate(x));
   }
 };
 
@@ -190,13 +231,21 @@ struct Swish {
   }
 };
 
-/// (x, g): with s = σ(x), g·(s + x·s·(1 − s)).
+/// (x, s) with s = σ(x): s + x·s·(1 − s).
+struct SwishSlope {
+  static constexpr const char* kType = "SwishSlope";
+  template <typename V>
+  V operator()(V x, V s) const {
+    return fma(x, s * (1.0f - s), s);
+  }
+};
+
+/// (x, g).
 struct SwishGrad {
   static constexpr const char* kType = "SwishGrad";
   template <typename V>
   V operator()(V x, V g) const {
-    const V s = simd::sigmoid(x);
-    return g * fma(x, s * (1.0f - s), s);
+    return g * SwishSlope{}(x, simd::sigmoid(x));
   }
 };
 
@@ -258,7 +307,8 @@ struct ClipGrad {
 
 using ElementwiseFunctors =
     std::tuple<Add, Sub, Mul, Div, Max, Min, Neg, Abs, AbsGrad, Sqrt, SqrtGrad, Exp, Log, Relu,
-               ReluGrad, Gelu, GeluGrad, GeluErf, GeluErfGrad, Swish, SwishGrad, Sigmoid,
-               SigmoidGrad, Tanh, TanhGrad, Clip, ClipGrad>;
+               ReluGrad, Gelu, GeluGate, GeluSlope, GeluGrad, GeluErf, GeluErfGate, GeluErfValue,
+               GeluErfSlope, GeluErfGrad, Swish, SwishSlope, SwishGrad, Sigmoid, SigmoidGrad, Tanh,
+               TanhGrad, Clip, ClipGrad>;
 
 }  // namespace sluice::ops::functor

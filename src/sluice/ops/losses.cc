@@ -1,49 +1,11 @@
 #include "sluice/ops/losses.h"
 
-#include <limits>
-
-#include "sluice/base/reduce.h"
+#include "sluice/ops/loss_rows.h"
 #include "sluice/ops/rules.h"
-#include "sluice/ops/scalar_math.h"
 #include "sluice/ops/softmax.h"
 
 namespace sluice::ops {
 namespace {
-
-constexpr float kLeastProbability = std::numeric_limits<float>::min();
-
-/// The labels of a loss and which of them count. Reads them where they are: a step allocates nothing.
-class Labels {
- public:
-  template <typename Options>
-  Labels(const KernelArgs& k, int input, int64_t classes, const Options& o)
-      : size_(k.op().input(input).elements()),
-        classes_(classes),
-        has_ignore_(o.has_ignore_index),
-        ignore_(o.ignore_index) {
-    if (k.in_dtype(input) == i32) {
-      signed_ = k.in<int32_t>(input).data();
-    } else {
-      unsigned_ = k.in<uint32_t>(input).data();
-    }
-    for (int64_t i = 0; i < size_; ++i) counted_ += !ignored((*this)[i]);
-  }
-  int64_t size() const { return size_; }
-  int64_t operator[](int64_t i) const { return signed_ != nullptr ? signed_[i] : unsigned_[i]; }
-  bool ignored(int64_t label) const { return has_ignore_ && label == ignore_; }
-  bool valid(int64_t label) const { return label >= 0 && label < classes_; }
-  /// What the sum is divided by for a mean; 1 rather than 0, so that ignoring all gives 0.
-  int64_t divisor() const { return counted_ > 0 ? counted_ : 1; }
-
- private:
-  const int32_t* signed_ = nullptr;
-  const uint32_t* unsigned_ = nullptr;
-  int64_t size_;
-  int64_t classes_;
-  bool has_ignore_;
-  int64_t ignore_;
-  int64_t counted_ = 0;
-};
 
 void check_reduction(LossReduction reduction, std::string_view name, std::string_view constraint) {
   require(reduction >= LossReduction::kMean && reduction <= LossReduction::kNone,
@@ -75,24 +37,6 @@ std::vector<TensorSpec> infer_with_grad(const OpView& op) {
 }
 
 template <typename T>
-void write_loss(const Labels& labels, LossReduction reduction, const T* probs, int64_t classes,
-                bool log_prob, T* loss) {
-  const auto one = [&](int64_t i) -> T {
-    const int64_t label = labels[i];
-    if (labels.ignored(label)) return 0;
-    if (!labels.valid(label)) return std::numeric_limits<T>::quiet_NaN();
-    const T p = probs[i * classes + label];
-    return log_prob ? -p : -math::log(math::max(p, static_cast<T>(kLeastProbability)));
-  };
-  if (reduction == LossReduction::kNone) {
-    for (int64_t i = 0; i < labels.size(); ++i) loss[i] = one(i);
-    return;
-  }
-  const T total = canonical_sum<T>(labels.size(), one);
-  *loss = reduction == LossReduction::kSum ? total : total / static_cast<T>(labels.divisor());
-}
-
-template <typename T>
 void reference_nll(const KernelArgs& k) {
   const auto o = k.options<NllLossOptions>();
   const int64_t classes = k.in_shape(0).dim(-1);
@@ -107,21 +51,12 @@ void reference_with_grad(const KernelArgs& k) {
   const Labels labels(k, 1, classes, o);
   const T* probs = k.in<T>(0).data();
   write_loss(labels, o.reduction, probs, classes, false, k.out<T>(0).data());
-  T scale = static_cast<T>(o.loss_grad);
-  if (o.reduction == LossReduction::kMean) scale = scale / static_cast<T>(labels.divisor());
+  const T scale = softmax_grad_scale<T>(labels, o);
   T* dx = k.out<T>(1).data();
-  for (int64_t i = 0; i < labels.size(); ++i) {
-    const int64_t label = labels[i];
-    for (int64_t c = 0; c < classes; ++c) {
-      const int64_t at = i * classes + c;
-      if (labels.ignored(label)) {
-        dx[at] = 0;
-      } else if (!labels.valid(label)) {
-        dx[at] = std::numeric_limits<T>::quiet_NaN();
-      } else {
-        dx[at] = (c == label ? probs[at] - 1 : probs[at]) * scale;
-      }
-    }
+  for (int64_t i = 0; i < labels.size(); ++i, probs += classes, dx += classes) {
+    const T at_label = labels.counts(i) ? (probs[labels[i]] - 1) * scale : T{0};
+    for (int64_t c = 0; c < classes; ++c) dx[c] = probs[c] * scale;
+    finish_grad_row(labels, i, classes, at_label, dx);
   }
 }
 
@@ -151,24 +86,9 @@ template <typename T>
 void reference_nll_grad(const KernelArgs& k) {
   const auto o = k.options<NllGradOptions>();
   const Labels labels(k, 1, o.classes, o);
-  const auto grad = k.in<T>(0);
   const T* probs = k.op().inputs() == 3 ? k.in<T>(2).data() : nullptr;
-  T* dx = k.out<T>(0).data();
-  for (int64_t i = 0; i < labels.size(); ++i) {
-    const int64_t label = labels[i];
-    T g = -grad[o.reduction == LossReduction::kNone ? static_cast<size_t>(i) : 0];
-    if (o.reduction == LossReduction::kMean) g = g / static_cast<T>(labels.divisor());
-    for (int64_t c = 0; c < o.classes; ++c) {
-      T& d = dx[i * o.classes + c];
-      d = 0;
-      if (labels.ignored(label)) continue;
-      if (!labels.valid(label)) d = std::numeric_limits<T>::quiet_NaN();
-      if (c != label) continue;
-      d = probs == nullptr
-              ? g
-              : g / math::max(probs[i * o.classes + c], static_cast<T>(kLeastProbability));
-    }
-  }
+  nll_grad_rows(labels, o.reduction, k.in<T>(0).data(), probs, o.classes, 0, labels.size(),
+                k.out<T>(0).data());
 }
 
 Tensors grad_nll(GradContext& g) {

@@ -148,6 +148,18 @@ MatmulShape matmul_shape(const Shape& lhs, const Shape& rhs, const MatmulOptions
   return s;
 }
 
+MatmulShape fold_batch(MatmulShape s) {
+  const int64_t matrices = s.batch.elements();
+  const bool rows_follow = s.lhs.col_stride == 1 && s.lhs.row_stride == s.lhs.cols;
+  if (matrices < 2 || !rows_follow || s.rhs.batch.elements() != 1 ||
+      s.lhs.batch.elements() != matrices)
+    return s;
+  s.m *= matrices;
+  s.lhs.rows = s.m;
+  s.batch = s.lhs.batch = s.rhs.batch = {};
+  return s;
+}
+
 const OpDef& matmul_def() {
   static const OpDef def = [] {
     OpDef d;

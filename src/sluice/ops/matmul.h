@@ -38,6 +38,9 @@ struct MatmulShape {
 /// Error{kUsage} naming the constraint of `matmul_def()` that the shapes break.
 MatmulShape matmul_shape(const Shape& lhs, const Shape& rhs, const MatmulOptions& options);
 
+/// The same product with the rows of all of lhs's matrices as rows of one, where all meet one rhs.
+MatmulShape fold_batch(MatmulShape shape);
+
 /// numpy.matmul: the last two axes are matrices, those before are broadcast; a vector lhs is a row,
 /// a vector rhs a column, and its axis is dropped from the result. Each element is one chain of
 /// fused multiply-adds in ascending k.

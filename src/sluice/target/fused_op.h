@@ -8,7 +8,7 @@
 namespace sluice {
 
 /// Ops that one kernel runs, one after the other, on operands that lie in buffers. What it means is what its stages
-/// mean; a single op is one stage.
+/// mean; a single op is one stage. The results have the shape of the first stage's, but for reductions.
 struct FusedOp {
   struct Stage {
     const OpDef* def = nullptr;
@@ -30,6 +30,7 @@ struct FusedOp {
   std::vector<bool> result_like() const {
     std::vector<bool> like(operands.size(), false);
     for (const Stage& stage : stages) {
+      if (stage.spec.shape != stages.front().spec.shape) continue;  // A reduction of it.
       if (stage.output >= 0) like[static_cast<size_t>(stage.output)] = true;
       if (!stage.def->has(Trait::kElementwise)) continue;
       for (const int32_t i : stage.inputs) {

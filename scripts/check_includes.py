@@ -45,13 +45,13 @@ TEST_FILE = re.compile(r"(^|_)test(s|_[a-z_]+)?\.(isa\.)?(cc|h)$|^test_|^gradien
 # Header of others -> files that may include it. What is not listed here is free (std, fmt).
 VENDORS = [
     (r"xxhash\.h", ["src/sluice/base/hash.cc"]),
-    (r"nlohmann/.*", ["src/sluice/base/safetensors.cc", "tools/json_record.cc", "bench/gemm_bench.cc"]),
+    (r"nlohmann/.*", ["src/sluice/base/safetensors.cc", "tools/json_record.cc", "bench/table.cc"]),
     (r"CLI/.*|CLI11\.hpp", ["tools/main.cc"]),
     (r"zlib\.h", ["src/sluice/data/mnist.cc", "src/sluice/data/*_test.cc"]),
     (r"(oneapi/dnnl/)?dnnl.*", ["src/sluice/cpu/dnnl*"]),
     (r"mpi\.h", ["src/sluice/comm/mpi*"]),
     (r"(cuda|cublas|cudnn|nccl|cub/|thrust/).*", ["src/sluice/cuda/*", "src/sluice/ops/*.cuda.cu"]),
-    (r"[a-z]*intrin\.h", ["src/sluice/cpu/*", "src/sluice/base/simd*.h", "src/sluice/base/flush_to_zero.h", "bench/gemm_bench.cc"]),
+    (r"[a-z]*intrin\.h", ["src/sluice/cpu/*", "src/sluice/base/simd*.h", "src/sluice/base/flush_to_zero.h", "bench/machine.cc"]),
     (r"g(test|mock)/.*", ["src/sluice/*test*", "src/sluice/*gradient_check.h", "tests/*"]),
 ]
 

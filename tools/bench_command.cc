@@ -1,8 +1,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "bench/steps.h"
+#include "bench/suite.h"
 #include "sluice/data/loader.h"
 #include "sluice/data/synthetic_digits.h"
 #include "tools/json_record.h"
@@ -11,7 +12,6 @@
 namespace sluice::tool {
 
 int run_bench(const ToolOptions& o) {
-  using Clock = std::chrono::steady_clock;
   const MnistPrograms programs = build_mnist(o);
   Session session(
       programs.ir,
@@ -28,27 +28,17 @@ int run_bench(const ToolOptions& o) {
   if (o.dropout > 0) inputs.push_back({programs.seed, seed});
   Binding binding = session.bind(inputs, {{programs.loss, loss}}, "train");
   const int64_t steps = o.steps >= 1 ? o.steps : 500;
-  for (int64_t i = 0; i < std::min<int64_t>(steps, 20); ++i) session.run_into(binding);
-  const runtime::Counters before = session.counters();
-  std::vector<double> micros;
-  for (int64_t i = 0; i < steps; ++i) {
-    const auto begin = Clock::now();
-    session.run_into(binding);
-    micros.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
-  }
-  const runtime::Counters after = session.counters();
-  std::sort(micros.begin(), micros.end());
-  const double median = micros[micros.size() / 2];
-  const double flops = (after.flops - before.flops) / static_cast<double>(steps);
-  const double bytes = static_cast<double>(after.bytes - before.bytes) / static_cast<double>(steps);
+  const bench::StepTimes times = bench::time_steps(session, binding, steps);
+  const double micros = times.median_seconds * 1e6;
+  const double samples_per_second = static_cast<double>(o.micro_batch) / times.median_seconds;
   if (o.json) {
     JsonRecord record;
     record.add("model", o.model);
     record.add("steps", steps);
-    record.add("microseconds_per_step", median);
-    record.add("samples_per_second", static_cast<double>(o.micro_batch) / median * 1e6);
-    record.add("gflops_per_second", flops / median / 1e3);
-    record.add("operand_bytes_per_step", bytes);
+    record.add("microseconds_per_step", micros);
+    record.add("samples_per_second", samples_per_second);
+    record.add("gflops_per_second", times.flops / micros / 1e3);
+    record.add("operand_bytes_per_step", times.bytes);
     record.add("planned_bytes", session.planned_bytes());
     record.add("compile_seconds", session.compiled().seconds);
     fmt::print("{}\n", record.text());
@@ -56,10 +46,19 @@ int run_bench(const ToolOptions& o) {
   }
   fmt::print("{} steps of {} samples, {} threads\n", steps, o.micro_batch,
              session.executable().devices[0].workers);
-  fmt::print("median {:.1f} us a step (least {:.1f}), {:.0f} samples/s\n", median, micros.front(),
-             static_cast<double>(o.micro_batch) / median * 1e6);
-  fmt::print("{:.3f} GF a step, {:.1f} GF/s; operands {} a step\n", flops / 1e9,
-             flops / median / 1e3, show_bytes(static_cast<int64_t>(bytes)));
+  fmt::print("median {:.1f} us a step (least {:.1f}), {:.0f} samples/s\n", micros,
+             times.least_seconds * 1e6, samples_per_second);
+  fmt::print("{:.3f} GF a step, {:.1f} GF/s; operands {} a step\n", times.flops / 1e9,
+             times.flops / micros / 1e3, show_bytes(static_cast<int64_t>(times.bytes)));
+  return 0;
+}
+
+int run_bench_suite(const ToolOptions& o) {
+  bench::run_suite({.only = o.only,
+                    .rounds = o.rounds,
+                    .threads = static_cast<int>(o.threads),
+                    .pythons = o.python,
+                    .json = o.json});
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -84,6 +85,33 @@ void add_run(CLI::App& app, ToolOptions& o) {
       ->check(CLI::IsMember({"error", "info", "debug"}));
 }
 
+constexpr std::string_view kSuiteFlags[] = {"--only", "--rounds", "--python"};
+
+void add_suite(CLI::App& app, ToolOptions& o) {
+  o.python = {"/usr/bin/python3"};
+  app.add_option("--only", o.only, "Without a model: cases whose name has this")->type_name("TEXT");
+  app.add_option("--rounds", o.rounds, "Without a model: rounds a case");
+  app.add_option("--python", o.python, "Without a model: has PyTorch; more to report")
+      ->type_name("PROGRAM")
+      ->allow_extra_args(false);
+}
+
+// Whether it runs without a model. Error{kUsage} for flags of the other way.
+bool bench_needs_suite(const CLI::App& app) {
+  const bool suite = app.count("model") == 0;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || option->check_name("model")) continue;
+    const std::string name = option->get_name();
+    const bool of_suite =
+        std::find(std::begin(kSuiteFlags), std::end(kSuiteFlags), name) != std::end(kSuiteFlags);
+    const bool of_both = name == "--json" || name == "--threads";
+    require(of_both || of_suite == suite, "{}: {}", name,
+            suite ? "it is for a model; name one (sluice bench mnist)"
+                  : "it is for bench without a model");
+  }
+  return suite;
+}
+
 int run(int argc, char** argv) {
   ToolOptions o;
   CLI::App app{
@@ -126,9 +154,11 @@ int run(int argc, char** argv) {
   plan->add_option("--check", o.check, "Prove the plan in a file");
 
   CLI::App* bench = app.add_subcommand(
-      "bench", "Time training steps.  Example: sluice bench mnist --micro-batch 64");
+      "bench",
+      "Time a model's steps; without a model everything.  Example: sluice bench --only step");
   add_model(*bench, o);
   bench->add_option("--steps", o.steps, "Steps to time");
+  add_suite(*bench, o);
 
   CLI::App* inspect =
       app.add_subcommand("inspect", "Describe a file.  Example: sluice inspect w.safetensors");
@@ -154,7 +184,7 @@ int run(int argc, char** argv) {
   if (*train) return run_train(o);
   if (*eval) return run_eval(o);
   if (*plan) return run_plan(o);
-  if (*bench) return run_bench(o);
+  if (*bench) return bench_needs_suite(*bench) ? run_bench_suite(o) : run_bench(o);
   if (*inspect) return run_inspect(o);
   if (*doctor) return run_doctor(o);
   fmt::print("{}", app.help());

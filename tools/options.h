@@ -31,9 +31,12 @@ struct ToolOptions {
   std::string print_after;
   std::string problem;  ///< plan: a planner problem instead of a model.
   int64_t capacity = -1;
-  bool full = false;  ///< plan: print the whole executable.
-  std::string check;  ///< plan: an executable's text to check.
-  std::string file;   ///< inspect: what to look at.
+  bool full = false;                ///< plan: print the whole executable.
+  std::string check;                ///< plan: an executable's text to check.
+  std::string file;                 ///< inspect: what to look at.
+  std::string only;                 ///< bench: cases whose name has this.
+  int rounds = 5;                   ///< bench: the figures are medians over so many.
+  std::vector<std::string> python;  ///< bench: programs that may have PyTorch.
 };
 
 /// Bytes of "4096", "512K", "64M", "2G" (powers of 1024). Error{kUsage} otherwise.
@@ -44,7 +47,10 @@ std::string show_bytes(int64_t bytes);
 int run_train(const ToolOptions& options);
 int run_eval(const ToolOptions& options);
 int run_plan(const ToolOptions& options);
+/// Times training steps of a model.
 int run_bench(const ToolOptions& options);
+/// Measures everything that has a goal, without a model.
+int run_bench_suite(const ToolOptions& options);
 int run_inspect(const ToolOptions& options);
 int run_doctor(const ToolOptions& options);
 

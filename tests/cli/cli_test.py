@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -107,6 +108,11 @@ class Usage(CliTest):
                           "--print-after", "nosuch")
         self.expect_error(2, "usage", "'-1' is not a number of bytes", "plan", "--problem", "a.csv", "--capacity", -1)
         self.expect_error(2, "usage", "--steps: -2 is negative", "bench", "mnist", "--steps", -2)
+        self.expect_error(2, "usage", "no case of 2 threads or fewer has 'nosuch'", "bench", "--threads", 2, "--only",
+                          "nosuch")
+        self.expect_error(2, "usage", "--rounds: 0 is below 1", "bench", "--rounds", 0)
+        self.expect_error(2, "usage", "--width: it is for a model", "bench", "--width", 64)
+        self.expect_error(2, "usage", "--only: it is for bench without a model", "bench", "mnist", "--only", "gemm")
         self.expect_error(2, "usage", f"inspect: {__file__} is none of *idx3-ubyte", "inspect", __file__)
 
     def test_wrong_instruction_set(self):
@@ -146,6 +152,43 @@ class Records(CliTest):
         record = self.record("bench", "mnist", "--steps", 20, "--width", 64)
         self.assertEqual(record["steps"], 20)
         self.assertGreater(record["samples_per_second"], 0)
+
+    BENCH = ["bench", "--rounds", 1]
+
+    def test_bench_suite_with_and_without_pytorch(self):
+        for python in (sys.executable, "/no/such/python", "/bin/true"):  # With torch or not.
+            with self.subTest(python=python):
+                only = [*self.BENCH, "--threads", 2, "--only", "8 layers of 8x8", "--python", python]
+                record = self.record(*only)
+                self.assertEqual([p["python"] for p in record["pytorch"]], [python])
+                self.assertNotEqual(record["pytorch"][0]["version"] == "", record["pytorch"][0]["trouble"] == "")
+                self.check_bench_rows(record, [("step", "8 layers of 8x8, batch 8, SGD", 2)])
+        table = self.expect_code(0, *only).stdout
+        self.assertRegex(table, r"(?m)^case +thr +Sluice +limit +part .* met +goal\n"
+                                r"step 8 layers of 8x8, batch 8, SGD +2 +[\d.]+ us .* (yes|NO) +<= 20 us$")
+        self.assertIn("PyTorch : /bin/true (its process ended)", table)
+
+    def test_bench_suite_has_every_kind(self):
+        for group, name, threads in [("limit", "hand-over between spinning threads", [2]),
+                                     ("gemm", "64,512,10 dX", [1, 2]), ("memory", "sum-of-all", [1, 2]),
+                                     ("compile", "perceptron of 4 layers", [1])]:
+            with self.subTest(group=group):
+                only = [*self.BENCH, "--only", f"{group} {name}", "--python", "/no/such/python"]
+                self.check_bench_rows(self.record(*only, "--threads", 2), [(group, name, t) for t in threads])
+                if 1 in threads:
+                    self.check_bench_rows(self.record(*only, "--threads", 1), [(group, name, 1)])
+
+    def check_bench_rows(self, record, expected):
+        self.assertEqual([(r["group"], r["case"], r["threads"]) for r in record["rows"]], expected)
+        for row in record["rows"]:
+            self.assertGreater(row["measured"], 0)
+            self.assertGreater(row["best"], 0)
+            if row["limit"] is not None:
+                self.assertGreater(row["limit"], 0)
+                self.assertGreater(row["part"], 0)
+            for goal in row["goals"]:
+                self.assertIn(goal["of"], ["part", "pytorch", "one thread", "at most"])
+                self.assertEqual(goal["met"] is None, goal["value"] is None)
 
     def test_stdout_carries_results_and_stderr_the_rest(self):
         result = self.expect_code(0, "train", "mnist", *SHORT, "--digest")

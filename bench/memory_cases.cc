@@ -1,0 +1,127 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "bench/figure.h"
+#include "sluice/sluice.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kSamplesARound = 2;
+constexpr double kSampleSeconds = 3e-2;
+constexpr double kGoal = 0.85;
+
+// 16 MiB in f32.
+constexpr int64_t kRows = 1024, kCols = 4096;
+constexpr int64_t kElements = kRows * kCols;
+
+Tensor variable(Graph& main, const char* name, DType dtype = f32) {
+  static constexpr uint32_t kKey = 3;
+  return main.variable(TensorSpec{{kRows, kCols}, dtype, {}},
+                       Initializer::uniform(-1, 1).keyed({kKey, static_cast<uint32_t>(name[0])}),
+                       name);
+}
+
+// Keeps a result alive for a few bytes.
+void use(Graph& main, const Tensor& t) {
+  main.host_store(t.elements() == 1 ? t : ops::slice(ops::flatten_(t), {0}, {1}), "first");
+}
+
+void update(Graph& main, nn::Optimizer optimizer) {
+  const Tensor w = variable(main, "w"), g = variable(main, "g");
+  optimizer.apply(main, nn::NamedTensors::from_dict({{"w", w}}),
+                  nn::NamedTensors::from_dict({{"w", g}}), 1e-6);
+}
+
+// One operator on such tensors.
+struct Op {
+  const char* name;  // As pytorch_child.py knows it.
+  double moved;      // Bytes an element that must be read and written.
+  double held;       // Bytes an element of all that is touched.
+  void (*build)(Graph& main);
+};
+
+constexpr Op kOps[] = {
+    {"add", 12, 12, [](Graph& m) { use(m, variable(m, "a") + variable(m, "b")); }},
+    {"scale", 8, 8, [](Graph& m) { use(m, variable(m, "a") * 0.5); }},
+    {"relu", 8, 8, [](Graph& m) { use(m, ops::relu(variable(m, "a"))); }},
+    {"gelu", 8, 8, [](Graph& m) { use(m, ops::gelu(variable(m, "a"))); }},
+    {"add-scale-relu", 12, 12,
+     [](Graph& m) { use(m, ops::relu((variable(m, "a") + variable(m, "b")) * 0.5)); }},
+    {"sum-of-rows", 4, 4, [](Graph& m) { use(m, ops::sum(variable(m, "a"), {.axes = {1}})); }},
+    {"sum-of-columns", 4, 4, [](Graph& m) { use(m, ops::sum(variable(m, "a"), {.axes = {0}})); }},
+    {"sum-of-all", 4, 4, [](Graph& m) { use(m, ops::sum(variable(m, "a"))); }},
+    {"softmax-of-rows", 8, 8, [](Graph& m) { use(m, ops::softmax(variable(m, "a"))); }},
+    {"sgd", 12, 8, [](Graph& m) { update(m, nn::Optimizer::sgd()); }},
+    {"adam", 28, 16, [](Graph& m) { update(m, nn::Optimizer::adam()); }},
+    {"f32-to-f16", 6, 6, [](Graph& m) { use(m, ops::cast(variable(m, "a"), f16)); }},
+    {"f16-to-f32", 6, 6, [](Graph& m) { use(m, ops::cast(variable(m, "a", f16), f32)); }},
+};
+
+// A program of one operator, and a copy by memcpy that touches as many bytes.
+struct Running {
+  Running(const Op& op, int threads) {
+    op.build(ir.main_graph());
+    session =
+        std::make_unique<Session>(ir, SessionOptions{.device = cpu_device({.threads = threads})});
+    std::vector<StreamOutput> outputs;
+    for (int32_t i = 0; i < ir.stream_count(); ++i) {
+      const StreamInfo& info = ir.stream(i);
+      first = HostTensor(info.spec);
+      outputs.push_back({{ir.id(), i, info.name, info.spec}, first});
+    }
+    binding = session->bind({}, outputs);
+    const auto half = static_cast<int64_t>(op.held / 2) * kElements;
+    from = std::make_unique<Memory>(half);
+    to = std::make_unique<Memory>(half);
+    copied = half;
+  }
+
+  Ir ir;
+  std::unique_ptr<Session> session;
+  Binding binding;
+  HostTensor first;
+  std::unique_ptr<Memory> from, to;
+  int64_t copied = 0;
+};
+
+Case memory_case(Machine& machine, const Op& op, int threads) {
+  const double bytes = op.moved * static_cast<double>(kElements);
+  return {.group = "memory",
+          .name = op.name,
+          .threads = threads,
+          .unit = Unit::kGigabytes,
+          .work = bytes,
+          .goals = {{Goal::Of::kPart, kGoal}},
+          .pytorch = fmt::format("memory {} {} {} {}", op.name, kRows, kCols, threads),
+          .start = [&machine, op, threads, bytes]() -> std::function<Round()> {
+            auto running = std::make_shared<Running>(op, threads);
+            return [&machine, running, threads, bytes] {
+              std::vector<double> seconds, limits;
+              for (int i = 0; i < kSamplesARound; ++i) {
+                const double copy =
+                    machine.copy_seconds(CopyWith::kMemcpy, *running->from, *running->to,
+                                         running->copied, threads, kSampleSeconds);
+                limits.push_back(copy * bytes / (2.0 * static_cast<double>(running->copied)));
+                seconds.push_back(seconds_a_call(
+                    kSampleSeconds, [&] { running->session->run_into(running->binding); }));
+              }
+              return Round{median(seconds), median(limits)};
+            };
+          }};
+}
+
+}  // namespace
+
+std::vector<Case> memory_cases(Machine& machine) {
+  std::vector<Case> cases;
+  for (const Op& op : kOps) {
+    for (int threads = 1; threads <= kMostThreads; ++threads)
+      cases.push_back(memory_case(machine, op, threads));
+  }
+  return cases;
+}
+
+}  // namespace sluice::bench

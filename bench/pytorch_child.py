@@ -1,0 +1,136 @@
+"""Answers requests, a line each, with the median seconds of a call in PyTorch.
+
+The first line says "version V", or "none REASON" where torch does not load. Requests:
+
+  step SIZES BATCH THREADS none|sgd|adam STEPS   a step of a perceptron with GELU and cross entropy
+  gemm forward|dX|dW|row-major M K N THREADS     a product of nn.Linear, or of plain matrices
+  memory OP ROWS COLS THREADS                    an operator on tensors of that shape
+
+An answer is "seconds S" or "failed REASON".
+"""
+import statistics
+import sys
+import time
+
+
+def one_line(error):
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def median_seconds(call, calls):
+    for _ in range(min(calls, 20)):
+        call()
+    times = []
+    for _ in range(calls):
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def optimizer(name, parameters, rate):
+    """The optimizer in its fastest form: fused where this version has that for the CPU."""
+    made = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[name]
+    parameters = list(parameters)
+    try:
+        return made(parameters, lr=rate, fused=True)
+    except (TypeError, RuntimeError):
+        return made(parameters, lr=rate)
+
+
+def step(sizes, batch, kind):
+    sizes = [int(s) for s in sizes.split(",")]
+    layers = []
+    for i in range(len(sizes) - 1):
+        layers.append(torch.nn.Linear(sizes[i], sizes[i + 1]))
+        if i + 2 < len(sizes):
+            layers.append(torch.nn.GELU())
+    model = torch.nn.Sequential(*layers)
+    x, y = torch.randn(int(batch), sizes[0]), torch.randint(0, sizes[-1], (int(batch),))
+    loss = torch.nn.CrossEntropyLoss()
+
+    def infer():
+        with torch.no_grad():
+            model(x)
+
+    if kind == "none":
+        return infer
+    update = optimizer(kind, model.parameters(), 1e-4)
+
+    def train():
+        update.zero_grad()
+        loss(model(x), y).backward()
+        update.step()
+
+    return train
+
+
+def gemm(kind, m, k, n):
+    m, k, n = int(m), int(k), int(n)
+    x, dy, w = torch.randn(m, k), torch.randn(m, n), torch.randn(n, k)
+    a, b = {"forward": (x, w.t()), "dX": (dy, w), "dW": (dy.t(), x), "row-major": (x, torch.randn(k, n))}[kind]
+    out = torch.empty(a.shape[0], b.shape[1])
+    return lambda: torch.mm(a, b, out=out)
+
+
+def memory(op, rows, cols):
+    a, b, y = (torch.rand(int(rows), int(cols)) for _ in range(3))
+    half = a.to(torch.float16)
+
+    def chain():
+        torch.add(a, b, out=y)
+        y.mul_(0.5).relu_()
+
+    def updates(name):
+        weight = torch.nn.Parameter(a)
+        weight.grad = b
+        return optimizer(name, [weight], 1e-6).step
+
+    calls = {"add": lambda: torch.add(a, b, out=y), "scale": lambda: torch.mul(a, 0.5, out=y),
+             "relu": lambda: torch.clamp(a, min=0, out=y), "gelu": lambda: torch.nn.functional.gelu(a),
+             "add-scale-relu": chain, "sum-of-rows": lambda: torch.sum(a, 1), "sum-of-columns": lambda: torch.sum(a, 0),
+             "sum-of-all": lambda: torch.sum(a), "softmax-of-rows": lambda: torch.softmax(a, 1),
+             "f32-to-f16": lambda: half.copy_(a), "f16-to-f32": lambda: y.copy_(half)}
+    return calls[op] if op in calls else updates(op)
+
+
+class Answers:
+    """Keeps the last case: rounds ask for it again."""
+
+    def __init__(self):
+        self.key, self.call = None, None
+
+    def seconds(self, kind, *words):
+        calls = int(words[-1]) if kind == "step" else None
+        words, threads = (words[:2] + words[3:4], int(words[2])) if kind == "step" else (words[:-1], int(words[-1]))
+        torch.set_num_threads(threads)
+        if self.key != (kind, words):
+            self.key, self.call = None, None
+            self.call = {"step": step, "gemm": gemm, "memory": memory}[kind](*words)
+            self.key = (kind, words)
+        if calls is None:
+            begin = time.perf_counter()
+            self.call()
+            calls = max(5, min(300, int(0.03 / (time.perf_counter() - begin + 1e-9))))
+        return median_seconds(self.call, calls)
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+try:
+    import torch
+except Exception as error:  # pylint: disable=broad-except
+    say("none", one_line(error))
+    sys.exit()
+
+torch.set_flush_denormal(True)
+torch.manual_seed(0)
+say("version", torch.__version__)
+answers = Answers()
+for line in sys.stdin:
+    try:
+        say("seconds", repr(answers.seconds(*line.split())))
+    except Exception as error:  # pylint: disable=broad-except
+        say("failed", one_line(error))

@@ -1,0 +1,112 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "bench/figure.h"
+#include "bench/program.h"
+#include "bench/steps.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kPeaksARound = 5;
+constexpr double kAdamBytes =
+    28;  // A parameter: weights read twice and written, two moments read and written.
+
+struct Step {
+  const char* name;
+  std::vector<int64_t> sizes;
+  int64_t batch;
+  Update update;
+  int threads;
+  int64_t steps;  // A round.
+  std::vector<Goal> goals;
+};
+
+std::vector<Step> steps() {
+  using enum Update;
+  using enum Goal::Of;
+  const std::vector<int64_t> mlp{784, 512, 512, 512, 10};
+  std::vector<int64_t> wide(8, 2048);
+  wide.push_back(10);
+  const std::vector<int64_t> tiny(9, 8);
+  return {
+      {"batch 8, SGD", mlp, 8, kSgd, 1, 300, {{kPyTorch, 2.5}}},
+      {"batch 8, SGD", mlp, 8, kSgd, 2, 300, {{kPyTorch, 3}}},
+      {"batch 8, Adam", mlp, 8, kAdam, 1, 300, {{kPyTorch, 4}}},
+      {"batch 8, Adam", mlp, 8, kAdam, 2, 300, {{kPyTorch, 4}}},
+      {"batch 64, SGD", mlp, 64, kSgd, 2, 150, {{kPyTorch, 1.4}, {kPart, 0.7}}},
+      {"batch 64, Adam", mlp, 64, kAdam, 2, 150, {{kPyTorch, 1.8}, {kPart, 0.7}}},
+      {"batch 256, SGD", mlp, 256, kSgd, 2, 50, {{kPart, 0.8}}},
+      {"2048 wide, 8 layers, batch 64, Adam", wide, 64, kAdam, 2, 8, {{kPyTorch, 1.3}}},
+      {"inference, batch 1", mlp, 1, kNone, 2, 500, {{kPyTorch, 3}}},
+      {"inference, batch 8", mlp, 8, kNone, 2, 500, {{kPyTorch, 2}}},
+      {"inference, batch 80", mlp, 80, kNone, 2, 300, {{kPyTorch, 1.3}}},
+      {"8 layers of 8x8, batch 8, SGD", tiny, 8, kSgd, 2, 2000, {{kAtMost, 20}}},
+  };
+}
+
+const char* word_for(Update update) {
+  return update == Update::kNone ? "none" : update == Update::kSgd ? "sgd" : "adam";
+}
+
+// A program with its session and arrays.
+struct Running {
+  explicit Running(const Step& s)
+      : program(Mlp(s.sizes), s.batch, s.sizes.front(), s.update),
+        session(program.ir(), {.device = cpu_device({.threads = s.threads})}),
+        binding(program.bind(session)) {}
+
+  Program program;
+  Session session;
+  Binding binding;
+};
+
+Case step_case(Machine& machine, const Step& s) {
+  return {.group = "step",
+          .name = s.name,
+          .threads = s.threads,
+          .goals = s.goals,
+          .pytorch = fmt::format("step {} {} {} {} {}", fmt::join(s.sizes, ","), s.batch, s.threads,
+                                 word_for(s.update), s.steps),
+          .start = [&machine, s]() -> std::function<Round()> {
+            auto running = std::make_shared<Running>(s);
+            return [&machine, s, running] {
+              std::vector<double> peaks;
+              for (int i = 0; i < kPeaksARound; ++i) peaks.push_back(machine.peak(s.threads));
+              const StepTimes times = time_steps(running->session, running->binding, s.steps);
+              return Round{times.median_seconds, times.flops / median(peaks)};
+            };
+          }};
+}
+
+// What a step of Adam moves for a parameter, against what the algorithm must.
+Case bytes_case(const Step& s) {
+  return {.group = "step",
+          .name = fmt::format("{}: bytes a parameter", s.name),
+          .threads = s.threads,
+          .unit = Unit::kBytes,
+          .goals = {{Goal::Of::kAtMost, 1.15 * kAdamBytes}},
+          .start = [s]() -> std::function<Round()> {
+            auto running = std::make_shared<Running>(s);
+            return [running] {
+              const StepTimes times = time_steps(running->session, running->binding, 1);
+              return Round{times.bytes / static_cast<double>(running->program.parameters()),
+                           kAdamBytes};
+            };
+          }};
+}
+
+}  // namespace
+
+std::vector<Case> step_cases(Machine& machine) {
+  std::vector<Case> cases;
+  for (const Step& s : steps()) {
+    cases.push_back(step_case(machine, s));
+    if (s.update == Update::kAdam && s.sizes.front() == 2048) cases.push_back(bytes_case(s));
+  }
+  return cases;
+}
+
+}  // namespace sluice::bench

@@ -1,16 +1,21 @@
 // Heights that the planner reaches, over the live-set bound, and what they cost. `--csv FILE…`
-// plans MiniMalloc files.
+// plans MiniMalloc files: with the heuristics alone, with all searches, and by an exact search for
+// the capacity in the file's name (NAME.CAPACITY.csv; else the bound).
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <exception>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
 #include "sluice/planner/csv.h"
+#include "sluice/planner/exact.h"
 #include "sluice/planner/instances.h"
 #include "sluice/planner/solve.h"
 #include "sluice/planner/validate.h"
@@ -59,16 +64,87 @@ void bench_made_up() {
   }
 }
 
-void run(std::span<char*> arguments) {
-  fmt::print("{:<28} {:>8} {:>14} {:>14} {:>8} {:>8} {:>8} {:>8}\n", "case", "buffers", "height",
-             "bound", "ratio", "", "seconds", "cpu");
-  if (arguments.empty()) return bench_made_up();
-  require(std::string_view(arguments[0]) == "--csv", "usage: planner_bench [--csv FILE…]");
-  for (const std::string path : arguments.subspan(1)) {
-    const auto bytes = sys::read_file(path);
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    bench(path.substr(path.rfind('/') + 1), planner::parse_csv(text, path));
+// Runs `action` and returns its seconds.
+template <typename Action>
+double timed(Action&& action) {
+  const auto start = std::chrono::steady_clock::now();
+  action();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+int64_t capacity_of(std::string_view name, int64_t otherwise) {
+  const size_t begin = name.find('.') + 1;
+  int64_t capacity = 0;
+  const auto [end, error] =
+      std::from_chars(name.data() + begin, name.data() + name.size(), capacity);
+  const std::string_view rest(end, static_cast<size_t>(name.data() + name.size() - end));
+  return error == std::errc() && rest == ".csv" ? capacity : otherwise;
+}
+
+const char* to_string(planner::Outcome outcome) {
+  switch (outcome) {
+    case planner::Outcome::kFound:
+      return "found";
+    case planner::Outcome::kRefuted:
+      return "none";
+    case planner::Outcome::kGaveUp:
+      return "gave up";
   }
+  return "";
+}
+
+void bench_file(const std::string& path) {
+  const auto bytes = sys::read_file(path);
+  const std::string name = path.substr(path.rfind('/') + 1);
+  const Problem problem =
+      planner::parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);
+  planner::Solution heuristic;
+  planner::Solution solution;
+  const double heuristic_time =
+      timed([&] { heuristic = planner::solve(problem, {.exact_nodes = 0}); });
+  const double time = timed([&] { solution = planner::solve(problem); });
+
+  const planner::Instance instance = planner::make_instance(problem);
+  const int64_t capacity = capacity_of(name, solution.bound);
+  planner::Places places;
+  planner::Outcome outcome{};
+  int64_t nodes = 0;
+  const double exact_time = timed([&] {
+    outcome = planner::exact_search(instance, planner::make_conflicts(instance),
+                                    capacity / instance.unit, 10'000'000'000, places, nodes);
+  });
+  planner::Verdict verdict = planner::validate(problem, solution);
+  if (verdict && outcome == planner::Outcome::kFound) {
+    planner::Solution exact{.bound = solution.bound};
+    exact.offsets.resize(problem.buffers.size());
+    for (size_t i = 0; i < places.size(); ++i) {
+      const size_t buffer = instance.buffer[i];
+      exact.offsets[buffer] = places[i] * instance.unit;
+      exact.height = std::max(exact.height, exact.offsets[buffer] + problem.buffers[buffer].size);
+    }
+    Problem capped = problem;
+    capped.capacity = capacity;
+    verdict = planner::validate(capped, exact);
+  }
+  fmt::print(
+      "{:<14} {:>7} {:>9} {:>9} {:>7.3f} {:>9} {:>7} {:>7.3f} {:>9} {:>7} {:>11} {:>7.3f}{}\n",
+      name, problem.buffers.size(), solution.bound, heuristic.height, heuristic_time,
+      solution.height, solution.optimal ? "optimal" : "-", time, capacity, to_string(outcome),
+      nodes, exact_time, verdict ? "" : "  WRONG: " + verdict.message);
+  std::fflush(stdout);
+}
+
+void run(std::span<char*> arguments) {
+  if (arguments.empty()) {
+    fmt::print("{:<28} {:>8} {:>14} {:>14} {:>8} {:>8} {:>8} {:>8}\n", "case", "buffers", "height",
+               "bound", "ratio", "", "seconds", "cpu");
+    return bench_made_up();
+  }
+  require(std::string_view(arguments[0]) == "--csv", "usage: planner_bench [--csv FILE…]");
+  fmt::print("{:<14} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>9} {:>7} {:>11} {:>7}\n", "file",
+             "buffers", "bound", "heuristic", "seconds", "solve", "", "seconds", "capacity",
+             "exact", "nodes", "seconds");
+  for (const std::string path : arguments.subspan(1)) bench_file(path);
 }
 
 }  // namespace

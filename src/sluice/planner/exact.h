@@ -5,11 +5,21 @@
 
 namespace sluice::planner {
 
-/// Items above which exact_search takes too long to be worth a try.
-constexpr int32_t kExactItems = 24;
+enum class Outcome {
+  kFound,    ///< Here is a plan.
+  kRefuted,  ///< There is none.
+  kGaveUp,   ///< Not known: the nodes ran out.
+};
 
-/// Depth-first search over all plans lower than `places`, which it replaces with the lowest it finds. Returns whether
-/// it saw all of them within `max_nodes` visits of an item, so that `places` is as low as any plan.
-bool exact_search(const Instance& instance, int64_t max_nodes, Places& places);
+/// Nodes that the search needs for one way down: with fewer it gives up at once. INT64_MAX for more
+/// items than it takes.
+int64_t exact_search_nodes(const Instance& instance);
+
+/// Depth-first search for a plan of at most `height` units, in several orders by turns until one of
+/// them ends. Looks at most about `max_nodes` times at an item or a section, adds the looks to
+/// `nodes`, and changes `places` only if it finds a plan. A pure function of its arguments; numbers
+/// near the end of int64 are given up.
+Outcome exact_search(const Instance& instance, const Conflicts& conflicts, int64_t height,
+                     int64_t max_nodes, Places& places, int64_t& nodes);
 
 }  // namespace sluice::planner

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "sluice/base/error.h"
@@ -15,7 +16,10 @@
 namespace sluice::planner {
 namespace {
 
-constexpr int64_t kExactNodes = 5'000'000;
+// Looks of the exact search for each pair of items, and at least in all. Most small problems are
+// settled within a few.
+constexpr int64_t kExactLooksPerPair = 2'000;
+constexpr int64_t kLeastExactNodes = 5'000'000;
 
 // Found by trying many on random problems; none is best for all.
 constexpr std::array<Taste, 4> kTastes = {{
@@ -44,6 +48,17 @@ constexpr std::array<Taste, 4> kTastes = {{
      .cost_crowd = 0,
      .growth = 1.05},
 }};
+
+// All sums of sizes are multiples of it, and so are the heights of plans that need to be looked at.
+int64_t grain_of(const Instance& instance) {
+  int64_t grain = 0;
+  for (int32_t i = 0; i < instance.count(); ++i) {
+    grain = std::gcd(grain, instance.size[i]);
+    if (instance.align[i] > 1) grain = std::gcd(grain, instance.align[i]);
+    if (instance.fixed[i] > 0) grain = std::gcd(grain, instance.fixed[i]);
+  }
+  return grain;
+}
 
 // Walks through time with the live fixed items in order of offset, as long as they are disjoint.
 void check_fixed(const Problem& problem, const Instance& instance) {
@@ -96,10 +111,14 @@ std::vector<int32_t> descending(const Instance& instance, Key&& key) {
 
 class Solver {
  public:
-  Solver(const Instance& instance, const SolveOptions& options)
+  // `limit` is the capacity in units.
+  Solver(const Instance& instance, int64_t limit, const SolveOptions& options)
       : instance_(instance),
+        limit_(limit),
         left_(std::max<int64_t>(options.max_nodes, 0)),
-        exact_nodes_(std::min(left_, kExactNodes)) {
+        exact_left_(std::max<int64_t>(options.exact_nodes, 0)),
+        grain_(grain_of(instance)),
+        refuted_(instance.bound - grain_) {
     const auto size = [&](int32_t i) { return static_cast<double>(instance_.size[i]); };
     const auto length = [&](int32_t i) { return static_cast<double>(instance_.length[i]); };
     by_size_ = descending(instance_, size);
@@ -109,9 +128,14 @@ class Solver {
     pairs_ = count_conflicts(instance_);
     // A problem of few pairs is solved or out of reach after some thousand looks at each.
     if (pairs_ < left_ / options.looks_per_pair) left_ = pairs_ * options.looks_per_pair;
+    const int64_t least = exact_search_nodes(instance_);
+    if (least < exact_left_ / kExactLooksPerPair) {
+      exact_left_ = std::min(exact_left_, std::max(least * kExactLooksPerPair, kLeastExactNodes));
+    }
   }
 
-  bool optimal() const { return optimal_ || done(); }
+  // No height from the refuted ones to the best plan's is left.
+  bool done() const { return !best_.empty() && height_ - refuted_ <= grain_; }
   const Places& best() const { return best_; }
 
   void run() {
@@ -126,16 +150,10 @@ class Solver {
     if (!few || done()) return;
     if (conflicts_.begin.empty()) conflicts_ = make_conflicts(instance_);
     fit_all();
-    if (!done() && instance_.count() <= kExactItems) {
-      optimal_ = exact_search(instance_, exact_nodes_, best_);
-      height_ = height_of(instance_, best_);
-    }
-    if (!optimal()) improve();
+    lower();
   }
 
  private:
-  bool done() const { return !best_.empty() && height_ <= instance_.bound; }
-
   void keep(Places places) {
     const int64_t height = height_of(instance_, places);
     if (!best_.empty() && height >= height_) return;
@@ -169,23 +187,61 @@ class Solver {
     }
   }
 
-  // Bisects the height between the bound and the best plan, again and again with another taste, by
-  // turns building up from nothing and repairing the best plan, until the nodes run out.
+  Outcome try_exactly(int64_t height, int64_t max_nodes) {
+    int64_t nodes = 0;
+    Places places;
+    const Outcome outcome = exact_search(instance_, conflicts_, height, max_nodes, places, nodes);
+    exact_left_ -= nodes;
+    if (outcome == Outcome::kFound) keep(std::move(places));
+    if (outcome == Outcome::kRefuted) refuted_ = std::max(refuted_, height / grain_ * grain_);
+    return outcome;
+  }
+
+  Outcome try_lowest(int64_t max_nodes) { return try_exactly(refuted_ + grain_, max_nodes); }
+
+  // Bisects between what is refuted and the best plan, with `share` nodes for each height.
+  void bisect_exactly(int64_t share) {
+    int64_t failed = refuted_;
+    while (!done() && exact_left_ > 0) {
+      const int64_t heights = (height_ - failed - 1) / grain_;
+      if (heights == 0) return;
+      const int64_t height = failed + grain_ * ((heights + 1) / 2);
+      if (try_exactly(height, std::min(share, exact_left_)) != Outcome::kFound) failed = height;
+    }
+  }
+
+  // An exact search prunes best where no room is to spare: the lowest height gets half of its
+  // nodes, and what is left goes to heights below a repaired plan.
+  void lower() {
+    if (!done() && limit_ > refuted_ && limit_ < height_) try_exactly(limit_, exact_left_);
+    int64_t share = exact_left_ / 64 + 1;
+    if (!done() && try_lowest(share) != Outcome::kGaveUp) bisect_exactly(share);
+    if (!done()) try_lowest(exact_left_ / 2);
+    if (!done()) improve();
+    while (!done() && exact_left_ >= exact_search_nodes(instance_)) {
+      share = std::min(share * 4, exact_left_);
+      bisect_exactly(share);
+    }
+  }
+
+  // Bisects the height between what is refuted and the best plan, again and again with another
+  // taste, by turns building up from nothing and repairing the best plan, until the nodes run out.
   void improve() {
+    const int64_t bound = refuted_ + grain_;
     const std::vector<double> crowd = crowd_of(instance_);
     const int64_t least_patience = std::max(pairs_ / 2, left_ / 64);
     const bool large = left_ < 100 * pairs_;
     for (uint64_t round = 0; !done() && left_ > 0; ++round) {
-      if (large && round > 0 && height_ - instance_.bound <= instance_.bound / 1024) return;
+      if (large && round > 0 && height_ - bound <= bound / 1024) return;
       const uint64_t cycle = std::min<uint64_t>(round / kTastes.size(), 8);
-      int64_t failed = instance_.bound - 1;
+      int64_t failed = bound - 1;
       while (!done() && left_ > 0) {
         const int64_t gap = height_ - failed;
-        const int64_t finest = std::max(instance_.bound / 8192, (height_ - instance_.bound) / 8);
-        if (failed >= instance_.bound && gap <= std::max<int64_t>(finest, 1)) break;
+        const int64_t finest = std::max(bound / 8192, (height_ - bound) / 8);
+        if (failed >= bound && gap <= std::max<int64_t>(finest, 1)) break;
         // The first plan is far from what a repair can do.
         int64_t height = failed + std::max<int64_t>(round == 0 ? gap / 5 : gap / 2, 1);
-        if (failed < instance_.bound && gap <= 4 * finest) height = instance_.bound;
+        if (failed < bound && gap <= 4 * finest) height = bound;
         Places places = round % 2 == 0 ? instance_.fixed : best_;
         // A large problem has nodes for few attempts: keep some for a height that is easier.
         const int64_t most = large ? left_ * 5 / 8 + 1 : left_;
@@ -208,17 +264,19 @@ class Solver {
   }
 
   const Instance& instance_;
+  const int64_t limit_;
   Conflicts conflicts_;
   int64_t pairs_ = 0;
-  int64_t left_;               // Nodes.
-  const int64_t exact_nodes_;  // Those are counted apart.
+  int64_t left_;        // Nodes.
+  int64_t exact_left_;  // Those of the exact search are counted apart.
+  const int64_t grain_;
+  int64_t refuted_;  // No plan is as low as this, a multiple of the grain.
   std::vector<int32_t> by_size_;
   std::vector<int32_t> by_length_;
   std::vector<int32_t> by_area_;
   std::vector<int32_t> by_balance_;
   Places best_;
   int64_t height_ = 0;
-  bool optimal_ = false;
 };
 
 }  // namespace
@@ -232,7 +290,8 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
   }
   const Instance instance = make_instance(problem);
   check_fixed(problem, instance);
-  Solver solver(instance, options);
+  const int64_t limit = problem.capacity.value_or(INT64_MAX) / instance.unit;
+  Solver solver(instance, limit, options);
   if (instance.count() > 0) solver.run();
   for (int32_t i = 0; i < instance.count(); ++i) {
     const size_t index = instance.buffer[i];
@@ -240,7 +299,7 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
     solution.height =
         std::max(solution.height, solution.offsets[index] + problem.buffers[index].size);
   }
-  solution.optimal = instance.count() == 0 || solver.optimal();
+  solution.optimal = instance.count() == 0 || solver.done();
   if (problem.capacity && solution.height > *problem.capacity) {
     fail(ErrorKind::kDoesNotFit,
          "{} buffers need {} bytes, the capacity is {}; the live-set bound is {}{}",

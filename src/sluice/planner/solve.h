@@ -13,12 +13,18 @@ struct SolveOptions {
   /// How many times, on average, it may look at each pair of buffers that live at one time: ends
   /// the search early for small problems.
   int64_t looks_per_pair = 2'000;
+  /// How many times the exact search may look at a buffer or a section of time (about 5 ns each),
+  /// all heights together; fewer for small problems. It has its turn where quick plans that look at
+  /// pairs end above the bound. It needs at least the square of the number of buffers; 0 turns it
+  /// off.
+  int64_t exact_nodes = 100'000'000;
 };
 
-/// Offsets for all buffers, as low as the search finds within its nodes. Deterministic: a pure
-/// function of its arguments. Error{kDoesNotFit} if a capacity is given and the height found
-/// exceeds it, with the bytes needed, the capacity and the bound; Error{kUsage} for a problem that
-/// contradicts itself (see live_set_bound), also when two fixed buffers overlap.
+/// Offsets for all buffers, as low as the searches find within their nodes; where a capacity is
+/// given, what fits it is looked for first. Deterministic: a pure function of its arguments.
+/// Error{kDoesNotFit} if a capacity is given and the height found exceeds it, with the bytes
+/// needed, the capacity and the bound; Error{kUsage} for a problem that contradicts itself (see
+/// live_set_bound), also when two fixed buffers overlap.
 Solution solve(const Problem& problem, const SolveOptions& options = {});
 
 }  // namespace sluice::planner

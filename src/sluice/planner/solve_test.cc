@@ -6,8 +6,6 @@
 #include "sluice/base/rng.h"
 #include "sluice/base/sys.h"
 #include "sluice/planner/csv.h"
-#include "sluice/planner/exact.h"
-#include "sluice/planner/greedy.h"
 #include "sluice/planner/instances.h"
 #include "sluice/planner/test_util.h"
 #include "sluice/planner/validate.h"
@@ -141,31 +139,6 @@ TEST(Solve, ProvesThatNoPlanReachesTheBound) {
   EXPECT_TRUE(solution.optimal);
 }
 
-// The lowest height over all orders of stacking, which includes the lowest of all plans.
-int64_t brute_force(const Problem& problem) {
-  std::vector<size_t> order(problem.buffers.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  int64_t best = std::numeric_limits<int64_t>::max();
-  do {
-    std::vector<int64_t> end(20, 0);
-    int64_t height = 0;
-    for (const size_t i : order) {
-      const Buffer& buffer = problem.buffers[i];
-      int64_t top = 0;
-      for (const Interval& life : buffer.lifetime) {
-        for (int64_t s = life.begin; s < life.end; ++s) top = std::max(top, end[s]);
-      }
-      top = (top + buffer.alignment - 1) / buffer.alignment * buffer.alignment + buffer.size;
-      for (const Interval& life : buffer.lifetime) {
-        for (int64_t s = life.begin; s < life.end; ++s) end[s] = top;
-      }
-      height = std::max(height, top);
-    }
-    best = std::min(best, height);
-  } while (std::next_permutation(order.begin(), order.end()));
-  return best;
-}
-
 TEST(Solve, SmallProblemsAreOptimal) {
   const Seed seed{11, 1};
   uint64_t next = 0;
@@ -187,13 +160,11 @@ TEST(Solve, SmallProblemsAreOptimal) {
   }
 }
 
-TEST(ExactSearch, WorksAroundFixedBuffers) {
+TEST(Solve, AHeightThatWorkedIsFoundAroundFixedBuffers) {
   const Seed seed{13, 1};
   uint64_t next = 0;
   const auto draw = [&](uint32_t limit) { return int64_t{random_bits(seed, next++) % limit}; };
   for (int round = 0; round < 100; ++round) {
-    // A plan found for a free problem stays the lowest when some of its buffers are fixed where
-    // they are.
     Problem problem;
     for (int i = 0; i < 10; ++i) {
       const int64_t begin = draw(9);
@@ -203,12 +174,6 @@ TEST(ExactSearch, WorksAroundFixedBuffers) {
     const Solution free = solve_and_check(problem);
     ASSERT_TRUE(free.optimal);
     for (int i = 0; i < 10; i += 3) problem.buffers[i].fixed_offset = free.offsets[i];
-    const Instance instance = make_instance(problem);
-    std::vector<int32_t> order(10);
-    for (int i = 0; i < 10; ++i) order[i] = i;
-    Places places = stack(instance, order);
-    EXPECT_TRUE(exact_search(instance, 10'000'000, places));
-    EXPECT_EQ(height_of(instance, places), free.height) << "round " << round;
     EXPECT_EQ(solve_and_check(problem).height, free.height) << "round " << round;
   }
 }
@@ -248,6 +213,16 @@ TEST(Solve, ManyNodesNeverHurt) {
   const int64_t many = solve_and_check(problem, {.max_nodes = 5'000'000}).height;
   EXPECT_LE(some, few);
   EXPECT_LE(many, some);
+}
+
+TEST(Solve, TheExactSearchLowersPlans) {
+  const Problem problem = random_lifetimes(300, 150, Sizes::kUniform, {1, 0});
+  const Solution heuristic = solve_and_check(problem, {.max_nodes = 1'000'000, .exact_nodes = 0});
+  EXPECT_GT(heuristic.height, heuristic.bound);
+  EXPECT_FALSE(heuristic.optimal);
+  const Solution exact = solve_and_check(problem, {.max_nodes = 1'000'000});
+  EXPECT_EQ(exact.height, exact.bound);
+  EXPECT_TRUE(exact.optimal);
 }
 
 TEST(Solve, LogUniformSizesWithinOnePercent) {

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "sluice/cpu/isa.h"
@@ -22,6 +23,7 @@ namespace sluice::bench {
 namespace {
 
 constexpr std::chrono::seconds kPatience{180};  // The slowest answer takes a few.
+constexpr std::chrono::milliseconds kSettle{100};
 
 // The environment of this process with what suits PyTorch best.
 std::vector<std::string> environment() {
@@ -133,6 +135,8 @@ std::optional<double> PyTorch::ask(const std::string& request) {
     return end("its process ended");
   const auto answer = read_line();
   if (!answer) return {};
+  // Its threads spin for a while after they have worked, on the cores of whoever is measured next.
+  std::this_thread::sleep_for(kSettle);
   const auto seconds = after(*answer, "seconds");
   if (!seconds) {
     trouble_ = fmt::format("{}: {}", request, after(*answer, "failed").value_or(*answer));

@@ -56,7 +56,8 @@ constexpr Op kOps[] = {
     {"softmax-of-rows", 8, 8, [](Graph& m) { use(m, ops::softmax(variable(m, "a"))); }},
     {"sgd", 12, 8, [](Graph& m) { update(m, nn::Optimizer::sgd()); }},
     {"adam", 28, 16, [](Graph& m) { update(m, nn::Optimizer::adam()); }},
-    {"f32-to-f16", 6, 6, [](Graph& m) { use(m, ops::cast(variable(m, "a"), f16)); }},
+    {"f32-to-f16-and-back", 12, 10,
+     [](Graph& m) { use(m, ops::cast(ops::cast(variable(m, "a"), f16), f32)); }},
     {"f16-to-f32", 6, 6, [](Graph& m) { use(m, ops::cast(variable(m, "a", f16), f32)); }},
 };
 

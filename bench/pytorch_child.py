@@ -90,7 +90,7 @@ def memory(op, rows, cols):
              "relu": lambda: torch.clamp(a, min=0, out=y), "gelu": lambda: torch.nn.functional.gelu(a),
              "add-scale-relu": chain, "sum-of-rows": lambda: torch.sum(a, 1), "sum-of-columns": lambda: torch.sum(a, 0),
              "sum-of-all": lambda: torch.sum(a), "softmax-of-rows": lambda: torch.softmax(a, 1),
-             "f32-to-f16": lambda: half.copy_(a), "f16-to-f32": lambda: y.copy_(half)}
+             "f32-to-f16-and-back": lambda: y.copy_(half.copy_(a)), "f16-to-f32": lambda: y.copy_(half)}
     return calls[op] if op in calls else updates(op)
 
 

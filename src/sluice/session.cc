@@ -42,6 +42,15 @@ void check_array(const exe::StreamPort& port, int64_t entries, const TensorSpec&
           port.name);
 }
 
+// The folder of a file tier; empty for host memory.
+std::string remote_folder(const std::string& remote) {
+  constexpr std::string_view kFile = "file:";
+  if (remote == "host") return {};
+  require(remote.starts_with(kFile) && remote.size() > kFile.size(),
+          "session: remote memory is \"host\" or \"file:FOLDER\", not \"{}\"", remote);
+  return remote.substr(kFile.size());
+}
+
 void prove(const exe::Executable& executable) {
   const auto violations = exe::check(executable);
   if (violations.empty()) return;
@@ -74,9 +83,11 @@ Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir) {
   CompileOptions compile_options;
   require(choices[0].threads >= 1 && choices[0].threads <= runtime::Pool::kMaxWorkers,
           "session: {} threads; 1 to {} are right", choices[0].threads, runtime::Pool::kMaxWorkers);
-  require(options.host_memory >= -1, "session: the host's budget, {}, is negative",
-          options.host_memory);
-  compile_options.host_memory = options.host_memory;
+  require(options.remote_memory >= -1, "session: the budget of remote memory, {}, is negative",
+          options.remote_memory);
+  compile_options.remote_memory = options.remote_memory;
+  const std::string folder = remote_folder(options.remote);
+  if (!folder.empty()) compile_options.remote_space = exe::Space::kFile;
   compile_options.disable = options.disable;
   compile_options.print_after = options.print_after;
   std::vector<std::shared_ptr<runtime::Device>> devices;
@@ -93,7 +104,8 @@ Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir) {
   if (options.proof == SessionOptions::Proof::kCheck) prove(compiled_.executable);
   executor_ = std::make_unique<runtime::Executor>(
       std::move(compiled_.executable), std::move(devices),
-      runtime::ExecutorOptions{.threads = choices[0].threads, .usable_cores = sys::usable_cores()});
+      runtime::ExecutorOptions{
+          .threads = choices[0].threads, .usable_cores = sys::usable_cores(), .folder = folder});
   fill_memory();
 }
 
@@ -113,7 +125,7 @@ void Session::fill_memory() {
       const int64_t count = std::min(kChunk, v.spec.elements() - begin);
       const std::span<std::byte> part(chunk.data(), static_cast<size_t>(count * width));
       compiled_.initializers[i].fill(v.spec, begin, count, part);
-      write_elements(v.spec, parse_layout(v.layout), bytes_of(v), begin, part);
+      write_chunk(v, begin, part);
     }
   }
 }
@@ -241,7 +253,7 @@ void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
   require(static_cast<int64_t>(out.size()) == count * width,
           "variable '{}': {} elements are {} bytes, the buffer has {}", plan.path, count,
           count * width, out.size());
-  read_elements(plan.spec, parse_layout(plan.layout), bytes_of(plan), begin, out);
+  read_chunk(plan, begin, out);
 }
 
 void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in) {
@@ -251,16 +263,28 @@ void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const
   require(begin >= 0 && bytes % width == 0 && begin <= plan.spec.elements() - bytes / width,
           "variable '{}': {} bytes at element {} are outside its {} elements", plan.path, bytes,
           begin, plan.spec.elements());
-  write_elements(plan.spec, parse_layout(plan.layout), bytes_of(plan), begin, in);
+  write_chunk(plan, begin, in);
 }
 
-std::byte* Session::bytes_of(const exe::VariablePlan& plan) const {
-  return executor_->arena(plan.arena) + plan.offset;
+void Session::read_chunk(const exe::VariablePlan& plan, int64_t begin,
+                         std::span<std::byte> out) const {
+  if (plan.buffer >= 0)
+    return executor_->read(plan.arena, plan.offset + begin * size_of(plan.spec.dtype), out);
+  read_elements(plan.spec, parse_layout(plan.layout), executor_->arena(plan.arena) + plan.offset,
+                begin, out);
+}
+
+void Session::write_chunk(const exe::VariablePlan& plan, int64_t begin,
+                          std::span<const std::byte> in) {
+  if (plan.buffer >= 0)
+    return executor_->write(plan.arena, plan.offset + begin * size_of(plan.spec.dtype), in);
+  write_elements(plan.spec, parse_layout(plan.layout), executor_->arena(plan.arena) + plan.offset,
+                 begin, in);
 }
 
 HostTensor Session::value_of(const exe::VariablePlan& plan) const {
   HostTensor value(plan.spec);
-  read_elements(plan.spec, parse_layout(plan.layout), bytes_of(plan), 0, value.bytes());
+  read_chunk(plan, 0, value.bytes());
   return value;
 }
 
@@ -296,8 +320,7 @@ std::vector<std::string> Session::load(const std::string& path) {
       fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables[i].path);
   }
   for (size_t i = 0; i < variables.size(); ++i) {
-    write_elements(variables[i].spec, parse_layout(variables[i].layout), bytes_of(variables[i]), 0,
-                   found[i]->bytes());
+    write_chunk(variables[i], 0, found[i]->bytes());
   }
   return unknown;
 }

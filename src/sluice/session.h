@@ -37,9 +37,10 @@ constexpr int64_t operator""_GiB(unsigned long long n) { return static_cast<int6
 struct SessionOptions {
   DeviceChoice device = {};                     ///< Device 0; default: cpu_device().
   std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with as many threads.
-  int64_t host_memory = -1;                     ///< Budget of the host tier in bytes; -1: none.
-  std::vector<std::string> disable = {};        ///< Optional compiler passes to leave out.
-  std::string print_after = {};                 ///< A pass whose result goes to stderr, or "all".
+  std::string remote = "host";            ///< Where remote buffers lie: "host", or "file:FOLDER".
+  int64_t remote_memory = -1;             ///< Budget of that tier in bytes; -1: none.
+  std::vector<std::string> disable = {};  ///< Optional compiler passes to leave out.
+  std::string print_after = {};           ///< A pass whose result goes to stderr, or "all".
   enum class Proof : uint8_t {
     kCheck,
     kTrust
@@ -125,7 +126,8 @@ class Session {
   runtime::Counters counters() const { return executor_->counters(); }
 
  private:
-  std::byte* bytes_of(const exe::VariablePlan& plan) const;
+  void read_chunk(const exe::VariablePlan& plan, int64_t begin, std::span<std::byte> out) const;
+  void write_chunk(const exe::VariablePlan& plan, int64_t begin, std::span<const std::byte> in);
   HostTensor value_of(const exe::VariablePlan& plan) const;
   const exe::VariablePlan& plan_of(const Tensor& variable) const;
   void check_binding(const Binding& binding) const;

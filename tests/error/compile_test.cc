@@ -26,6 +26,15 @@ Tensor load(Ir& ir, Graph& main, const std::string& name) {
   return main.host_load(ir.h2d_stream(f32_spec({2}), name));
 }
 
+// Variable 'w' in a program that has one remote buffer, with one entry of (2,) float32.
+Tensor remote_variable(Ir& ir, Graph& main, const TensorSpec& spec,
+                       const Home& home = {Home::Tier::kHost, 1, 0}) {
+  ir.remote_buffer(f32_spec({2}));
+  VariableInfo info;
+  info.home = home;
+  return main.variable(spec, info, "w");
+}
+
 TEST(Compile, RefusesPlacesThatAreNot) {
   expect_refused({
       {"no device at all", [] { compile(Ir(), {}); }, "compile: no device is given"},
@@ -40,13 +49,32 @@ TEST(Compile, RefusesPlacesThatAreNot) {
          main.host_store(main.variable(HostTensor(f32_spec({2})), "w"), "y");
        }),
        "variable 'w': there is no device 3"},
-      {"a variable in a tier", session_of([](Ir& ir, Graph& main) {
-         const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}));
-         VariableInfo info;
-         info.home = {Home::Tier::kHost, buffer.id, 0};
-         main.host_store(main.variable(f32_spec({2}), info, "w"), "y");
+      {"a variable in a tier, read", session_of([](Ir& ir, Graph& main) {
+         main.host_store(remote_variable(ir, main, f32_spec({2})), "y");
        }),
-       "variable 'w': remote variables are not supported"},
+       "variable 'w' lives in entry 0 of remote buffer 1; only remote_load reads it"},
+      {"a variable in no entry", session_of([](Ir& ir, Graph& main) {
+         remote_variable(ir, main, f32_spec({2}), {Home::Tier::kHost, 1, 1});
+       }),
+       "variable 'w': entry 1 is outside the 1 entries of remote buffer 1"},
+      {"a variable in no buffer", session_of([](Ir& ir, Graph& main) {
+         remote_variable(ir, main, f32_spec({2}), {Home::Tier::kHost, 2, 0});
+       }),
+       "variable 'w': there is no remote buffer 2, the program has 1"},
+      {"a variable in no buffer of a tier", session_of([](Ir& ir, Graph& main) {
+         remote_variable(ir, main, f32_spec({2}), {Home::Tier::kHost, -1, 0});
+       }),
+       "variable 'w': there is no remote buffer -1, the program has 1"},
+      {"a variable that is no entry",
+       session_of([](Ir& ir, Graph& main) { remote_variable(ir, main, f32_spec({3})); }),
+       "variable 'w' is (3,) float32, entries of remote buffer 1 are (2,) float32"},
+      {"two variables in one entry", session_of([](Ir& ir, Graph& main) {
+         remote_variable(ir, main, f32_spec({2}));
+         VariableInfo info;
+         info.home = {Home::Tier::kHost, 1, 0};
+         main.variable(f32_spec({2}), info, "v");
+       }),
+       "variables 'w' and 'v' both live in entry 0 of remote buffer 1"},
       {"a write from elsewhere", session_of([](Ir&, Graph& main) {
          Tensor w = main.variable(HostTensor(f32_spec({2})), "w");
          main.host_store(w, "before");
@@ -152,7 +180,8 @@ TEST(Compile, RefusesSizes) {
       {"its holders",
        session_of(variable(1000), {.device = cpu_device({.memory = 3999, .threads = 1})}),
        "4000 B  variable v", kFit},
-      {"the host's budget", session_of(remote, {.host_memory = 100}), "its budget is 100 (", kFit},
+      {"the host's budget", session_of(remote, {.remote_memory = 100}), "its budget is 100 (",
+       kFit},
       {"more than any plan has", session_of(variable(int64_t{1} << 60)),
        "needs 4611686018427387904 bytes; no plan has more than 1152921504606846976", kFit},
   });

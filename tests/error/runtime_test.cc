@@ -47,7 +47,7 @@ TEST_F(RuntimeRefusals, Machines) {
       {"the file tier", loaded([](exe::Executable& e) {
          e.arenas.push_back({"disk", exe::ArenaKind::kTier, exe::Space::kFile, -1, 64, 0});
        }),
-       "executable: the file tier is not run by this runtime"},
+       "executable: it has a file tier, no folder is given"},
   });
 #if !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)  // Their allocators end the program.

@@ -70,9 +70,9 @@ TEST(Budget, OfTheHostTierIsItsOwn) {
   const Tensor x = main.variable(f32_spec({100}), Initializer::constant(1), "x");
   main.remote_store(buffer, 1, x);
   const int64_t needed = 3 * 448;  // entries are padded to 64 bytes
-  Session fits(ir, {.device = cpu_device({.threads = 1}), .host_memory = needed});
+  Session fits(ir, {.device = cpu_device({.threads = 1}), .remote_memory = needed});
   const std::string what = error_of(ErrorKind::kDoesNotFit, [&] {
-    Session(ir, {.device = cpu_device({.threads = 1}), .host_memory = needed - 1});
+    Session(ir, {.device = cpu_device({.threads = 1}), .remote_memory = needed - 1});
   });
   EXPECT_THAT(what, HasSubstr("host"));
   EXPECT_THAT(what, HasSubstr(std::to_string(needed)));

@@ -1,6 +1,7 @@
 #include "sluice/base/sys.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -51,6 +52,22 @@ File create(const std::string& path) {
   File file(
       retry([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); }));
   if (!file.open()) io_error("create", path);
+  return file;
+}
+
+File scratch_file(const std::string& folder, int64_t bytes) {
+  std::string path = folder + "/sluice-XXXXXX";
+  File file(::mkostemp(path.data(), O_CLOEXEC));
+  if (!file.open()) io_error("make a file in", folder);
+  ::unlink(path.c_str());
+  int refused = 0;
+  do {
+    refused = bytes > 0 ? ::posix_fallocate(file.fd(), 0, bytes) : 0;
+  } while (refused == EINTR);
+  if (refused != 0) {
+    errno = refused;
+    io_error(fmt::format("take {} bytes for a file in", bytes).c_str(), folder);
+  }
   return file;
 }
 

@@ -27,6 +27,8 @@ class File {
 File open_for_read(const std::string& path);
 /// Creates or truncates.
 File create(const std::string& path);
+/// A new file of `bytes` bytes in `folder`, with its space taken and its name gone: it ends with its descriptor.
+File scratch_file(const std::string& folder, int64_t bytes);
 int64_t size(const File& file, const std::string& path);
 void read_exactly(const File& file, const std::string& path, int64_t offset,
                   std::span<std::byte> out);

@@ -23,6 +23,8 @@ namespace sluice {
 namespace compiler {
 namespace {
 
+constexpr int64_t kFilePage = 4096;  // Entries in a file begin at multiples of it.
+
 // Arenas of a device, by their place in Executable::arenas.
 struct DeviceArenas {
   int32_t persistent = 0;
@@ -102,14 +104,16 @@ class Compiler : public GlobalAddresses {
       exe_.streams.push_back({ir_.stream(s).name, ir_.stream(s).input, ir_.stream(s).spec});
     }
     if (ir_.remote_buffer_count() == 0) return;
-    exe_.tiers.push_back({"host", exe::Space::kHost, options_.host_memory});
-    exe_.arenas.push_back({"host", exe::ArenaKind::kTier, exe::Space::kHost, -1, 0, 0});
+    const bool file = options_.remote_space == exe::Space::kFile;
+    const char* const tier = file ? "file" : "host";
+    exe_.tiers.push_back({tier, options_.remote_space, options_.remote_memory});
+    exe_.arenas.push_back({tier, exe::ArenaKind::kTier, options_.remote_space, -1, 0, 0});
     const auto arena = static_cast<int32_t>(exe_.arenas.size() - 1);
     for (int32_t b = 1; b <= ir_.remote_buffer_count(); ++b) {
       const RemoteBuffer& buffer = ir_.remote_buffer_info(b);
       exe::RemoteBufferPlan plan{
           fmt::format("remote{}", b), buffer.spec, buffer.entries, arena, 0, 0};
-      plan.entry_stride = round_up(buffer.spec.bytes(), 64);
+      plan.entry_stride = round_up(buffer.spec.bytes(), file ? kFilePage : 64);
       plan.offset = exe_.arenas.back().bytes;
       exe_.arenas.back().bytes =
           checked_add(plan.offset, checked_mul(plan.entry_stride, buffer.entries));
@@ -132,6 +136,7 @@ class Compiler : public GlobalAddresses {
       for (const Op& op : graph.ops()) {
         for (const Operand& o : op.inputs) {
           const TensorId root = graph.storage(graph.info(o.tensor).storage).root;
+          check_reader(graph.info(root), op);
           device.try_emplace(root, op.device == kInheritDevice ? 0 : op.device);
         }
       }
@@ -148,13 +153,34 @@ class Compiler : public GlobalAddresses {
     for (size_t i = 0; i < globals_.variables.size(); ++i) add_variable(i);
   }
 
+  static void check_reader(const TensorInfo& info, const Op& op) {
+    if (info.variable == nullptr || info.variable->home.buffer <= 0) return;
+    const Home& home = info.variable->home;
+    fail(ErrorKind::kUsage,
+         "{}: variable '{}' lives in entry {} of remote buffer {}; only remote_load reads it",
+         op.label(), info.name, home.entry, home.buffer);
+  }
+
   void check_home(const TensorInfo& info, int32_t device) {
     require(device >= 0 && device < static_cast<int32_t>(options_.devices.size()),
             "variable '{}': there is no device {}", info.name, device);
-    require(info.variable->home.tier == Home::Tier::kDevice,
-            "variable '{}': remote variables are not supported", info.name);
     globals_.variables.back().device = device;
     globals_.variables.back().name = info.name;
+    const Home& home = info.variable->home;
+    if (home.tier == Home::Tier::kDevice && home.buffer <= 0) return;
+    require(home.buffer > 0 && home.buffer <= ir_.remote_buffer_count(),
+            "variable '{}': there is no remote buffer {}, the program has {}", info.name,
+            home.buffer, ir_.remote_buffer_count());
+    const RemoteBuffer& buffer = ir_.remote_buffer_info(home.buffer);
+    require(home.entry >= 0 && home.entry < buffer.entries,
+            "variable '{}': entry {} is outside the {} entries of remote buffer {}", info.name,
+            home.entry, buffer.entries, home.buffer);
+    require(info.spec == buffer.spec, "variable '{}' is {}, entries of remote buffer {} are {}",
+            info.name, to_string(info.spec), home.buffer, to_string(buffer.spec));
+    const auto [other, fresh] =
+        remote_variables_.try_emplace({home.buffer - 1, home.entry}, info.name);
+    require(fresh, "variables '{}' and '{}' both live in entry {} of remote buffer {}",
+            other->second, info.name, home.entry, home.buffer);
   }
 
   void choose_layouts() {
@@ -175,8 +201,16 @@ class Compiler : public GlobalAddresses {
     plan.spec = variable.spec;
     plan.bytes = buffer_bytes(variable.spec, layout);
     plan.layout = to_string(layout);
-    plan.arena = arenas_[static_cast<size_t>(variable.device)].persistent;
-    plan.offset = reserve(plan.arena, plan.bytes);
+    if (const Home& home = variable.info->home; home.buffer > 0) {
+      plan.buffer = home.buffer - 1;
+      plan.entry = home.entry;
+      const exe::RemoteBufferPlan& buffer = exe_.remote_buffers[static_cast<size_t>(plan.buffer)];
+      plan.arena = buffer.arena;
+      plan.offset = buffer.offset + plan.entry * buffer.entry_stride;
+    } else {
+      plan.arena = arenas_[static_cast<size_t>(variable.device)].persistent;
+      plan.offset = reserve(plan.arena, plan.bytes);
+    }
     plan.value = add_value(variable.name, 0);
     plan.shard = variable.info->shard;
     plan.initializer = variable.info->initializer.text();
@@ -226,9 +260,22 @@ class Compiler : public GlobalAddresses {
       program.entries.push_back(std::move(entry));
     }
     name_messages(program, exe_);
+    add_remote_finals(graph, program);
     std::sort(program.finals.begin(), program.finals.end(),
               [](const exe::Final& a, const exe::Final& b) { return a.variable < b.variable; });
     exe_.programs.push_back(std::move(program));
+  }
+
+  // Variables in remote buffers that some store may have changed, but none whose entry and value are known.
+  void add_remote_finals(const Graph& graph, exe::Program& program) const {
+    for (size_t v = 0; v < exe_.variables.size(); ++v) {
+      const exe::VariablePlan& plan = exe_.variables[v];
+      if (plan.buffer < 0 || !facts_[graph.id()].stores_to.contains(plan.buffer + 1)) continue;
+      const auto index = static_cast<int32_t>(v);
+      const bool known = std::any_of(program.finals.begin(), program.finals.end(),
+                                     [&](const exe::Final& f) { return f.variable == index; });
+      if (!known) program.finals.push_back({index, exe::kNoValue});
+    }
   }
 
   const Body& body_of(GraphId id) {
@@ -414,6 +461,7 @@ class Compiler : public GlobalAddresses {
   exe::Executable& exe_ = compiled_.executable;
   std::vector<DeviceArenas> arenas_;
   std::vector<Layout> variable_layouts_;
+  std::map<std::pair<int32_t, int64_t>, std::string> remote_variables_;  // By buffer and entry.
   std::map<std::pair<int32_t, int32_t>, int32_t> constant_plans_;
   std::unordered_map<GraphId, Body> bodies_;
   std::unordered_map<std::string, int32_t> functions_;

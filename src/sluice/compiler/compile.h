@@ -20,9 +20,10 @@ struct DeviceSpec {
 
 struct CompileOptions {
   std::vector<DeviceSpec> devices;
-  int64_t host_memory = -1;          ///< Budget of the host tier in bytes; -1: none.
-  std::vector<std::string> disable;  ///< Names of optional passes to leave out.
-  std::string print_after;           ///< Name of a pass, or "all": its result goes to stderr.
+  exe::Space remote_space = exe::Space::kHost;  ///< Where remote buffers lie: kHost or kFile.
+  int64_t remote_memory = -1;                   ///< Budget of that tier in bytes; -1: none.
+  std::vector<std::string> disable;             ///< Names of optional passes to leave out.
+  std::string print_after;  ///< Name of a pass, or "all": its result goes to stderr.
 };
 
 /// Time and effect of one pass, summed over functions.

@@ -39,6 +39,7 @@ class Emitter {
     for (size_t n = 0; n < body_.nodes.size(); ++n) emit(static_cast<int32_t>(n));
     if (finals != nullptr) {
       for (const auto& [variable, v] : body_.variables) finals->push_back({variable, value_id(v)});
+      add_stored(*finals);
     }
     return std::move(function_);
   }
@@ -427,6 +428,14 @@ class Emitter {
       stored_[{issue.object, issue.entry.constant()}] = issue.memory.value;
     } else {
       stored_.clear();
+    }
+  }
+
+  // What entries of remote buffers hold where variables live, as far as that is known.
+  void add_stored(std::vector<exe::Final>& finals) const {
+    for (size_t v = 0; v < exe_.variables.size(); ++v) {
+      const auto stored = stored_.find({exe_.variables[v].buffer, exe_.variables[v].entry});
+      if (stored != stored_.end()) finals.push_back({static_cast<int32_t>(v), stored->second});
     }
   }
 

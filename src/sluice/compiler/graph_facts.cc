@@ -40,10 +40,12 @@ void FactTable::visit(const Ir& ir, GraphId id) {
       facts.has_effects = true;
       if (e.kind == Effect::Kind::kStreamRead || e.kind == Effect::Kind::kStreamWrite)
         ++streams[e.id];
+      if (e.kind == Effect::Kind::kRemoteStore) facts.stores_to.insert(e.id);
     }
     for (const GraphId callee : op.callees) {
       visit(ir, callee);
       facts.has_effects = facts.has_effects || facts_[callee].has_effects;
+      facts.stores_to.insert(facts_[callee].stores_to.begin(), facts_[callee].stores_to.end());
     }
     if (op.def == &builtin::call()) ++facts_[op.callees[0]].call_sites;
     if (op.callees.empty()) continue;

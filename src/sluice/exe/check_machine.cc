@@ -121,6 +121,7 @@ void Machine::finish() {
       const int64_t begin = b.offset + plan.entry * b.entry_stride;
       r = {b.arena, begin, begin + plan.bytes};
     }
+    if (listed[v] && finals[v] == kNoValue && plan.buffer >= 0) continue;
     const Instance* end = &variables_[v];
     if (listed[v] && finals[v] != plan.value) {
       const auto found = ends_.find(finals[v]);

@@ -325,7 +325,8 @@ struct StreamCount {
 
 struct Final {
   int32_t variable = 0;
-  ValueId value = kNoValue;  ///< What the variable's bytes hold after a run.
+  /// What the variable's bytes hold after a run. None, in a remote buffer: whatever was stored there.
+  ValueId value = kNoValue;
   bool operator==(const Final&) const = default;
 };
 

@@ -53,17 +53,21 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
     Region region;
     region.bytes = arena.bytes;
     std::byte* base = nullptr;
+    std::unique_ptr<TierFile> file;
     if (arena.space == exe::Space::kDevice) {
       region.device = devices_[static_cast<size_t>(arena.device)]->allocate(arena.bytes);
       base = region.device->data();
+    } else if (arena.space == exe::Space::kFile) {
+      require(!options_.folder.empty(), "executable: it has a file tier, no folder is given");
+      file = std::make_unique<TierFile>(
+          TierFile{sys::scratch_file(options_.folder, arena.bytes), options_.folder});
     } else {
-      require(arena.space != exe::Space::kFile,
-              "executable: the file tier is not run by this runtime");
       region.host = host_memory(arena.bytes);
       base = region.host.get();
     }
     regions_.push_back(std::move(region));
     state_.arenas.push_back(base);
+    state_.files.push_back(std::move(file));
   }
   for (size_t c = 0; c < channels_.size(); ++c)
     channels_[c].capacity = executable_.channels[c].capacity;
@@ -95,6 +99,28 @@ Executor::~Executor() {
   io_epoch_.fetch_add(2);
   io_epoch_.notify_all();
   io_thread_.join();
+}
+
+void Executor::read(int32_t arena, int64_t offset, std::span<std::byte> out) const {
+  const auto a = static_cast<size_t>(arena);
+  Transfer{out.data(),
+           state_.arenas[a] == nullptr ? nullptr : state_.arenas[a] + offset,
+           state_.files[a].get(),
+           offset,
+           static_cast<int64_t>(out.size()),
+           true}
+      .run();
+}
+
+void Executor::write(int32_t arena, int64_t offset, std::span<const std::byte> in) {
+  const auto a = static_cast<size_t>(arena);
+  Transfer{const_cast<std::byte*>(in.data()),
+           state_.arenas[a] == nullptr ? nullptr : state_.arenas[a] + offset,
+           state_.files[a].get(),
+           offset,
+           static_cast<int64_t>(in.size()),
+           false}
+      .run();
 }
 
 void Executor::prepare(const exe::Program& program, HostStreams& streams) {
@@ -136,6 +162,16 @@ bool Executor::advance_or_fail(Strand& strand) {
   return true;
 }
 
+bool Executor::advance_or_fail(IoQueue& queue) {
+  if (state_.stop.load(std::memory_order_relaxed)) return false;
+  try {
+    return queue.advance();
+  } catch (...) {
+    fail_run(std::current_exception());
+  }
+  return false;
+}
+
 void Executor::drive(int worker) {
   std::vector<Strand>& own = strands_[static_cast<size_t>(worker)];
   const FlushToZero flush;
@@ -169,7 +205,7 @@ void Executor::serve_io() {
     while ((seen & 1u) != 0 && io_epoch_.load(std::memory_order_acquire) == seen) {
       bool progress = false;
       for (auto& queues : state_.io) {
-        for (auto& q : queues) progress = (q != nullptr && q->advance()) || progress;
+        for (auto& q : queues) progress = (q != nullptr && advance_or_fail(*q)) || progress;
       }
       if (!progress) std::this_thread::yield();
     }
@@ -217,7 +253,7 @@ void Executor::run_interleaved(const exe::Program& program, HostStreams& streams
     const size_t pick = random_bits(key, turn) % (strands.size() + queues.size());
     const bool progress = pick < strands.size()
                               ? (!strands[pick]->finished() && advance_or_fail(*strands[pick]))
-                              : queues[pick - strands.size()]->advance();
+                              : advance_or_fail(*queues[pick - strands.size()]);
     stuck = progress ? 0 : stuck + 1;
     if (stuck > patience) {
       fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);

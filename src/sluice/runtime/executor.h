@@ -3,6 +3,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@ namespace sluice::runtime {
 struct ExecutorOptions {
   int threads = 1;       ///< Workers of the pool.
   int usable_cores = 1;  ///< Workers spin only if there are at least as many cores.
+  std::string folder;    ///< Where files of the file tier are made.
 };
 
 /// Runs the programs of one executable on devices of this process. Allocates its arenas once; a run allocates nothing.
@@ -32,7 +34,11 @@ class Executor {
   /// if all are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
 
+  /// Null for an arena of the file tier, whose bytes read() and write() reach.
   std::byte* arena(int32_t index) const { return state_.arenas[static_cast<size_t>(index)]; }
+  /// Bytes of any arena, from `offset` on. Error{kIo} for a file.
+  void read(int32_t arena, int64_t offset, std::span<std::byte> out) const;
+  void write(int32_t arena, int64_t offset, std::span<const std::byte> in);
   /// Bytes allocated for arenas of a device in a space.
   int64_t measured_bytes(int32_t device, exe::Space space) const;
   /// Sum over all runs.
@@ -50,6 +56,7 @@ class Executor {
   void serve_io();
   void fail_run(std::exception_ptr error);
   bool advance_or_fail(Strand& strand);
+  bool advance_or_fail(IoQueue& queue);
 
   exe::Executable executable_;
   std::vector<std::shared_ptr<Device>> devices_;

@@ -7,6 +7,17 @@
 
 namespace sluice::runtime {
 
+void Transfer::run() const {
+  const auto size = static_cast<size_t>(bytes);
+  if (file == nullptr) {
+    std::memcpy(in ? memory : other, in ? other : memory, size);
+  } else if (in) {
+    sys::read_exactly(file->file, "a file in " + file->folder, offset, {memory, size});
+  } else {
+    sys::write_exactly(file->file, "a file in " + file->folder, offset, {memory, size});
+  }
+}
+
 int64_t IoQueue::issue(const Transfer& transfer) {
   const int64_t number = issued_.load(std::memory_order_relaxed);
   if (number - ended_.load(std::memory_order_acquire) >= static_cast<int64_t>(ring_.size()))
@@ -21,8 +32,7 @@ bool IoQueue::advance() {
   const int64_t end = issued_.load(std::memory_order_acquire);
   if (next == end) return false;
   for (; next < end; ++next) {
-    const Transfer& t = ring_[static_cast<size_t>(next) % ring_.size()];
-    std::memcpy(t.to, t.from, static_cast<size_t>(t.bytes));
+    ring_[static_cast<size_t>(next) % ring_.size()].run();
     ended_.store(next + 1, std::memory_order_release);
   }
   return true;
@@ -163,7 +173,9 @@ bool Strand::issue(const exe::Issue& issue) {
   // Worker 0 alone moves bytes and keeps the order of its queues; the others never wait for a token.
   if (worker_ != 0) return true;
   Transfer t;
-  std::byte* memory = address(issue.memory.at, 0);
+  t.memory = address(issue.memory.at, 0);
+  t.bytes = issue.memory.bytes;
+  t.in = issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kRemoteLoad;
   int64_t entry = evaluate(issue.entry, 0);
   if (issue.entry_from) {
     uint32_t value;
@@ -171,25 +183,21 @@ bool Strand::issue(const exe::Issue& issue) {
     entry = issue.entry_from->spec.dtype == i32 ? static_cast<int64_t>(static_cast<int32_t>(value))
                                                 : int64_t{value};
   }
-  std::byte* other = nullptr;
   if (issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut) {
-    other = run_.streams->entry(issue.object, entry);
+    t.other = run_.streams->entry(issue.object, entry);
   } else {
     const exe::RemoteBufferPlan& buffer =
         run_.executable->remote_buffers[static_cast<size_t>(issue.object)];
     require(entry >= 0 && entry < buffer.entries,
             "remote buffer {}: entry {} is outside its {} entries", buffer.name, entry,
             buffer.entries);
-    other = run_.arenas[static_cast<size_t>(buffer.arena)] + buffer.offset +
-            entry * buffer.entry_stride;
+    const auto arena = static_cast<size_t>(buffer.arena);
+    t.offset = buffer.offset + entry * buffer.entry_stride;
+    t.file = run_.files[arena].get();
+    if (t.file == nullptr) t.other = run_.arenas[arena] + t.offset;
   }
-  const bool in =
-      issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kRemoteLoad;
-  t.to = in ? memory : other;
-  t.from = in ? other : memory;
-  t.bytes = issue.memory.bytes;
   if (issue.queue == 0) {
-    std::memcpy(t.to, t.from, static_cast<size_t>(t.bytes));
+    t.run();
     counters_.bytes += t.bytes;
     return true;
   }

@@ -2,19 +2,34 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "sluice/base/sys.h"
 #include "sluice/runtime/channel.h"
 #include "sluice/runtime/host_streams.h"
 #include "sluice/runtime/loaded_program.h"
 
 namespace sluice::runtime {
 
-/// A transfer handed to an io queue, addresses resolved.
+/// The file of an arena in the file tier.
+struct TierFile {
+  sys::File file;
+  std::string folder;  ///< For messages.
+};
+
+/// A transfer, addresses resolved: between memory of a device and other memory, or a file.
 struct Transfer {
-  std::byte* to = nullptr;
-  const std::byte* from = nullptr;
+  std::byte* memory = nullptr;
+  std::byte* other = nullptr;
+  const TierFile* file = nullptr;  ///< Instead of `other`, from `offset` on.
+  int64_t offset = 0;
   int64_t bytes = 0;
+  bool in = true;  ///< To the memory of the device.
+
+  /// Error{kIo} naming the file's folder.
+  void run() const;
 };
 
 /// The io queue of a device: transfers run in the order issued, by whoever advances it.
@@ -50,7 +65,8 @@ struct RunState {
   const exe::Executable* executable = nullptr;
   const LoadedProgram* loaded = nullptr;
   HostStreams* streams = nullptr;
-  std::vector<std::byte*> arenas;  ///< Base address of each arena.
+  std::vector<std::byte*> arenas;  ///< Base address of each arena, null in the file tier.
+  std::vector<std::unique_ptr<TierFile>> files;  ///< By arena; null outside the file tier.
   std::vector<ChannelState>* channels = nullptr;
   std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
   std::vector<std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals, by device.

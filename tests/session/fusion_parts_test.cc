@@ -1,0 +1,143 @@
+// Activations that share work with their gradients, and reductions in their producers' kernels: as in fusion_test.cc.
+
+#include "fusion_program.h"
+
+namespace sluice::test {
+namespace {
+
+/// How many kernels have a stage of this type.
+int kernels_with(const exe::Executable& executable, const std::string& op) {
+  int count = 0;
+  for (const exe::Function& f : executable.functions) {
+    for (const exe::Step& step : f.steps) {
+      const auto* const kernel = std::get_if<exe::Kernel>(&step.body);
+      if (kernel == nullptr) continue;
+      count += kernel->op == op || std::any_of(kernel->stages.begin(), kernel->stages.end(),
+                                               [&](const exe::Stage& s) { return s.op == op; });
+    }
+  }
+  return count;
+}
+
+class SharedWork : public Fusion {
+ protected:
+  int kernels(const std::string& op) {
+    return kernels_with(property::compiled(program.ir, 1).executable, op);
+  }
+  // The gradient of sum(f(x)·c) and f's value, of one call of `make`.
+  void differentiate(const std::function<Tensor(Graph&, Tensor)>& make, const Shape& shape) {
+    Graph& forward = program.ir.create_graph(
+        "f", [&](Graph& g, Tensor x) { return make(g, x); }, f32_spec(shape));
+    const auto info = transforms::autodiff(forward);
+    // The operand is made here, so that nothing else keeps it.
+    const Tensor x = input(shape) * 0.75;
+    const CallSiteInfo call = ops::call_with_info(main, forward, {x});
+    const Tensor g = input(call.output(0).shape());
+    const CallSiteInfo back = ops::call_with_info(main, info.graph(), {g}, info.inputs_dict(call));
+    show(call.output(0));
+    show(back.output(0));
+  }
+};
+
+TEST_F(SharedWork, OfEachActivation) {
+  using Activation = Tensor (*)(TensorArg);
+  for (const Activation f :
+       {Activation{ops::gelu}, Activation{ops::gelu_erf}, Activation{ops::swish}})
+    differentiate([&](Graph&, Tensor x) { return f(x); }, {5, 33});
+  check();
+  for (const char* slope : {"GeluSlope", "GeluErfSlope", "SwishSlope"})
+    EXPECT_EQ(kernels(slope), 1);
+  for (const char* grad : {"GeluGrad", "GeluErfGrad", "SwishGrad"}) EXPECT_EQ(kernels(grad), 0);
+}
+
+TEST_F(SharedWork, NotWhereSomethingElseReadsTheOperand) {
+  differentiate([](Graph&, Tensor x) { return ops::gelu(x) + x * 2.0; }, {4, 20});
+  differentiate([](Graph&, Tensor x) { return ops::gelu(x) * ops::gelu(x); }, {4, 20});
+  check();
+  EXPECT_EQ(kernels("GeluSlope"), 0);
+}
+
+TEST_F(SharedWork, NotWhereTheOperandIsOverwritten) {
+  const Tensor x = input({6, 18}) + 0.5;
+  const Tensor y = ops::gelu(x);
+  show(y);
+  ops::add_(x, y);
+  show(ops::gelu(x));
+  show(x);
+  check();
+  EXPECT_EQ(kernels("GeluSlope"), 0);
+}
+
+TEST_F(SharedWork, OfActivationsOfActivations) {
+  differentiate([](Graph&, Tensor x) { return ops::swish(ops::gelu(ops::gelu_erf(x))); }, {3, 40});
+  check();
+  EXPECT_EQ(kernels("GeluSlope"), 1);
+}
+
+TEST_F(SharedWork, AfterAProductOfABatch) {
+  const Tensor w = variable({24, 40}, "w");
+  Graph& forward = program.ir.create_graph(
+      "f", [&](Graph&, Tensor x, Tensor v) { return ops::gelu(ops::matmul(x, v)); },
+      f32_spec({3, 5, 24}), w.spec());
+  const auto info = transforms::autodiff(forward);
+  const CallSiteInfo call = ops::call_with_info(main, forward, {input({3, 5, 24}), w});
+  const CallSiteInfo back =
+      ops::call_with_info(main, info.graph(), {input({3, 5, 40})}, info.inputs_dict(call));
+  show(call.output(0));
+  show(back.output(0));
+  ops::scaled_add_(w, back.output(1), 1.0, -0.125);
+  const Effect effect = check();
+  EXPECT_EQ(effect.layouts.at("w"), "panels32");
+  EXPECT_EQ(kernels("GeluSlope"), 1);
+}
+
+class Reductions : public Fusion {};
+
+TEST_F(Reductions, OfEverySideOfAChain) {
+  const Tensor x = input({37, 65}), y = input({37, 65});
+  const Tensor d = ops::relu(x - y);
+  show(ops::sum(d, {.axes = {0}}));
+  const Tensor e = x * y;
+  show(ops::mean(e, {.axes = {1}, .keepdims = true}));
+  show(ops::l2(ops::tanh(x) + y));
+  show(ops::max(ops::exp(x), {.axes = {0}, .keepdims = true}));
+  EXPECT_GE(check().fused, 3);
+}
+
+TEST_F(Reductions, OfAProductWhoseResultOthersRead) {
+  const Tensor x = input({40, 24});
+  const Tensor w = variable({24, 50}, "w");
+  const Tensor b = variable({50}, "b");
+  const Tensor y = ops::relu(ops::matmul(x, w) + b);
+  const Tensor db = ops::sum(y, {.axes = {0}});
+  const Tensor dw = ops::matmul(x, y, kOfTransposed);
+  ops::scaled_add_(b, db, 1.0, -0.125);
+  ops::scaled_add_(w, dw, 1.0, -0.125);
+  show(ops::matmul(y, w, kByTransposed));
+  show(db);
+  EXPECT_GE(check().most, 4);
+}
+
+TEST_F(Reductions, ThatAreOverwrittenOrFeedTheirOwnSource) {
+  const Tensor x = input({8, 48});
+  const Tensor y = ops::tanh(x * 0.5);
+  Tensor s = ops::sum(y, {.axes = {1}, .keepdims = true});
+  show(y / (s + 2.0));  // A softmax-like chain: what reads the sum reads its source too.
+  ops::add_(s, s);
+  show(s);
+  const Tensor z = ops::sum(ops::relu(y) - s, {.axes = {0}});
+  show(z + z);
+  check();
+}
+
+TEST_F(Reductions, OfLongRowsAndManyBlocks) {
+  const Tensor x = input({3, 5000}), y = input({3, 5000});
+  show(ops::sum(x * y, {.axes = {1}}));
+  show(ops::sumsquare(x - y));
+  const Tensor tall = input({700, 33});
+  show(ops::l1(tall * 3.0, {.axes = {0}}));
+  check();
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -13,10 +13,7 @@ namespace sluice::tool {
 
 int run_bench(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
-  Session session(
-      programs.ir,
-      {.device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)}),
-       .disable = o.disable});
+  Session session(programs.ir, session_options(o));
   const data::Dataset digits = data::synthetic_digits(std::max<int64_t>(o.micro_batch, 64), 1);
   const data::DataLoader loader(digits, {.batch = o.micro_batch});
   HostTensor image({{o.micro_batch, 28, 28}, f32, {}});

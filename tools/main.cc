@@ -71,6 +71,13 @@ void add_model(CLI::App& app, ToolOptions& o) {
          "--memory", [&o](const std::string& text) { o.memory = parse_bytes(text); },
          "Device memory budget: 4096, 512K, 64M")
       ->type_name("BYTES");
+  app.add_option("--offload", o.offload, "What leaves the device: none or optimizer")
+      ->check(CLI::IsMember({"none", "optimizer"}));
+  app.add_option("--remote", o.remote, "Where to: host or file:FOLDER")->type_name("PLACE");
+  app.add_option_function<std::string>(
+         "--remote-memory", [&o](const std::string& text) { o.remote_memory = parse_bytes(text); },
+         "Budget there")
+      ->type_name("BYTES");
   app.add_option("--threads", o.threads, "Workers (default: usable cores)");
   app.add_option("--disable", o.disable, "Compiler pass to leave out");
   app.add_flag("--json", o.json, "One JSON object on stdout");
@@ -132,9 +139,6 @@ int run(int argc, char** argv) {
   train->add_option("--epochs", o.epochs, "Times through the data");
   train->add_option("--steps", o.steps, "Steps in all, instead of epochs");
   train->add_option("--save", o.save, "Write the variables here at the end");
-  std::string offload = "none";
-  train->add_option("--offload", offload, "What leaves the device: none")
-      ->check(CLI::IsMember({"none"}));
 
   CLI::App* eval = app.add_subcommand(
       "eval", "Test a trained model.  Example: sluice eval mnist --weights w.safetensors");

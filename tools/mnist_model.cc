@@ -65,7 +65,9 @@ MnistPrograms build_mnist(const ToolOptions& o) {
   const CallSiteInfo back =
       backward.call_with_info(gradient, backward.grad_graph_info().inputs_dict(call));
   const auto gradients = backward.grad_graph_info().fwd_parent_ins_to_grad_parent_outs(call, back);
-  p.state = make_optimizer(o.optimizer).apply(train, p.variables, gradients, o.lr);
+  p.state =
+      make_optimizer(o.optimizer)
+          .apply(train, p.variables, gradients, o.lr, {.remote_state = o.offload == "optimizer"});
 
   Graph& eval = p.ir.entry_graph("eval");
   p.eval_image = p.ir.h2d_stream({{o.eval_batch, 28, 28}, f32, {}}, "eval_image");
@@ -76,6 +78,14 @@ MnistPrograms build_mnist(const ToolOptions& o) {
   const auto shared = nn::NamedTensors::from_dict(weights);
   p.eval_logits = eval.host_store(eval_graph.bind(shared).call(digits)[0], "logits");
   return p;
+}
+
+SessionOptions session_options(const ToolOptions& o) {
+  return {.device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)}),
+          .remote = o.remote,
+          .remote_memory = o.remote_memory,
+          .disable = o.disable,
+          .print_after = o.print_after};
 }
 
 }  // namespace sluice::tool

@@ -33,4 +33,7 @@ struct MnistPrograms {
 /// Error{kUsage} for layers, width, rates or names that make no model.
 MnistPrograms build_mnist(const ToolOptions& options);
 
+/// How the command line wants them to run.
+SessionOptions session_options(const ToolOptions& options);
+
 }  // namespace sluice::tool

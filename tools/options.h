@@ -19,6 +19,9 @@ struct ToolOptions {
   double lr = 0.05;
   std::string optimizer = "sgd";  ///< sgd, momentum, adam, adamw.
   int64_t memory = -1;            ///< Budget of device memory in bytes; -1: none.
+  std::string offload = "none";   ///< What leaves the device: none, optimizer.
+  std::string remote = "host";    ///< Where it goes: host, file:FOLDER.
+  int64_t remote_memory = -1;     ///< Budget of that in bytes; -1: none.
   int64_t threads = 0;            ///< 0: as many as usable cores.
   uint64_t seed = 0;
   std::string save;     ///< File that variables go to at the end.

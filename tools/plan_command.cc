@@ -52,8 +52,11 @@ int run_plan(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
   const DeviceChoice device =
       cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)});
+  const bool in_file = !remote_folder(o.remote).empty();
   const Compiled compiled =
       compile(programs.ir, {.devices = {{device.target, device.memory, device.threads}},
+                            .remote_space = in_file ? exe::Space::kFile : exe::Space::kHost,
+                            .remote_memory = o.remote_memory,
                             .disable = o.disable,
                             .print_after = o.print_after});
   const auto violations = exe::check(compiled.executable);

@@ -34,12 +34,6 @@ data::Dataset load_digits(const ToolOptions& o, data::Split split) {
   return data::synthetic_digits(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2);
 }
 
-SessionOptions session_options(const ToolOptions& o) {
-  return {.device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)}),
-          .disable = o.disable,
-          .print_after = o.print_after};
-}
-
 // Percentage of the test digits whose largest logit is the label's.
 double evaluate(Session& session, const MnistPrograms& programs, const ToolOptions& o,
                 const data::Dataset& test) {

@@ -42,15 +42,6 @@ void check_array(const exe::StreamPort& port, int64_t entries, const TensorSpec&
           port.name);
 }
 
-// The folder of a file tier; empty for host memory.
-std::string remote_folder(const std::string& remote) {
-  constexpr std::string_view kFile = "file:";
-  if (remote == "host") return {};
-  require(remote.starts_with(kFile) && remote.size() > kFile.size(),
-          "session: remote memory is \"host\" or \"file:FOLDER\", not \"{}\"", remote);
-  return remote.substr(kFile.size());
-}
-
 void prove(const exe::Executable& executable) {
   const auto violations = exe::check(executable);
   if (violations.empty()) return;
@@ -60,6 +51,14 @@ void prove(const exe::Executable& executable) {
 }
 
 }  // namespace
+
+std::string remote_folder(const std::string& remote) {
+  constexpr std::string_view kFile = "file:";
+  if (remote == "host") return {};
+  require(remote.starts_with(kFile) && remote.size() > kFile.size(),
+          "remote memory is \"host\" or \"file:FOLDER\", not \"{}\"", remote);
+  return remote.substr(kFile.size());
+}
 
 DeviceChoice cpu_device(const CpuOptions& options) {
   require(options.memory >= -1, "cpu device: memory {} is negative", options.memory);

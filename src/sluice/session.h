@@ -34,6 +34,9 @@ constexpr int64_t operator""_KiB(unsigned long long n) { return static_cast<int6
 constexpr int64_t operator""_MiB(unsigned long long n) { return static_cast<int64_t>(n) << 20; }
 constexpr int64_t operator""_GiB(unsigned long long n) { return static_cast<int64_t>(n) << 30; }
 
+/// The folder of remote memory in "file:FOLDER"; empty for "host". Error{kUsage} for anything else.
+std::string remote_folder(const std::string& remote);
+
 struct SessionOptions {
   DeviceChoice device = {};                     ///< Device 0; default: cpu_device().
   std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with as many threads.

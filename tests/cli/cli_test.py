@@ -63,7 +63,7 @@ class Usage(CliTest):
             with self.subTest(command=command):
                 text = self.expect_code(0, *([command] if command else []), "--help").stdout
                 self.assertIn("Usage:", text)
-                self.assertLess(len(text.splitlines()), 25)
+                self.assertLess(len(text.splitlines()), 30)
 
     def test_list(self):
         self.assertIn("mnist", self.expect_code(0, "--list").stdout)
@@ -267,6 +267,16 @@ class Bits(CliTest):
             with self.subTest(memory=memory):
                 self.expect_same_bits("--memory", memory)
 
+    def test_offloaded_state(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for remote in ("host", f"file:{folder}"):
+                with self.subTest(remote=remote):
+                    flags = ["--offload", "optimizer", "--remote", remote, "--threads", "2"]
+                    self.expect_same_bits(*flags)
+                    plans = [self.record("plan", "mnist", "--optimizer", "adam", *f) for f in (flags, flags[-2:])]
+                    self.assertLess(plans[0]["planned_bytes"], plans[1]["planned_bytes"])
+                    self.assertEqual(os.listdir(folder), [])
+
     def test_another_seed_is_another_run(self):
         self.assertNotEqual(self.record(*self.FLAGS, "--seed", 1)["digest"], self.plain["digest"])
 
@@ -297,6 +307,9 @@ class Files(CliTest):
         self.expect_error(5, "input/output", str(missing), "eval", "mnist", "--synthetic", "--weights", missing)
         self.expect_error(5, "input/output", str(missing), "inspect", missing)
         self.expect_error(5, "input/output", "train-images-idx3-ubyte", "train", "mnist", "--data", self.folder.name)
+        self.expect_error(5, "input/output", str(missing), "train", "mnist", *SHORT, "--optimizer", "adam", "--offload",
+                          "optimizer", "--remote", f"file:{missing}")
+        self.expect_error(2, "usage", "remote memory", "train", "mnist", *SHORT, "--remote", "disk")
         # A file that cannot be written is refused before the training, not after it.
         long = ["train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000", "--log-level", "error"]
         self.expect_error(5, "input/output", "cannot create", *long, "--save", self.path("no/such/folder"))

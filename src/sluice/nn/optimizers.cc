@@ -188,8 +188,11 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
             main.name());
     const auto& [facts, step] = step_graph(main.ir(), parameters[i].spec(), gradients[i].spec(),
                                            scale.empty() ? GradScale::kNone : GradScale::kInput);
-    const NamedTensors state = facts.init(main, {.prefix = variable->path}, made);
-    step.bind(state).call(parameters[i], gradients[i], step_size, scale);
+    const bool remote = options.remote_state;
+    const NamedTensors state = facts.init(main, {.prefix = variable->path, .remote = remote}, made);
+    const NamedTensors local = remote ? load_remote(main, state) : state;
+    step.bind(local).call(parameters[i], gradients[i], step_size, scale);
+    if (remote) store_remote(main, state, local);
     state.for_each(
         [&](const std::string& name, const Tensor& t) { states.merge(keys[i] + "." + name, t); });
   }

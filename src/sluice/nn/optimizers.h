@@ -70,6 +70,8 @@ struct UpdateOptions {
   /// Gradients are scaled so that the root of the sum of squares of all of them is at most this;
   /// absent: never.
   std::optional<double> max_grad_norm;
+  /// Whether the state lives in remote memory: loaded before each update, stored after it.
+  bool remote_state = false;
 };
 
 /// The square root of the sum of squares of all tensors, a float32 scalar in their graph, and the

@@ -58,12 +58,13 @@ Tensor VariableFactory::create_input(Graph& graph, std::string name) const {
 }
 
 Tensor VariableFactory::create_variable(Graph& main, std::string name, const std::string& path,
-                                        uint64_t seed, int64_t nth) const {
+                                        uint64_t seed, int64_t nth, const Home& home) const {
   const Seed run{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
   VariableInfo info;
   info.path = nth == 0 ? path : fmt::format("{}#{}", path, nth);
   info.initializer = initializer_.keyed(fold(fold(run, path), static_cast<uint64_t>(nth)));
   info.group = group_;
+  info.home = home;
   return main.variable(spec_, std::move(info), std::move(name));
 }
 
@@ -84,7 +85,10 @@ NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& option
   NamedTensors result;
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::string path = options.prefix.empty() ? keys[i] : options.prefix + "." + keys[i];
-    const Tensor t = factories[i].create_variable(main, path, path, options.seed, made[path]);
+    Home home;
+    if (options.remote)
+      home = {Home::Tier::kHost, main.ir().remote_buffer(factories[i].spec()).id, 0};
+    const Tensor t = factories[i].create_variable(main, path, path, options.seed, made[path], home);
     made.add(t);
     result.merge(keys[i], t);
   }
@@ -98,6 +102,34 @@ NamedTensors NamedVariableFactories::init_zero(Graph& graph) const {
     result.merge(key, graph.emit(builtin::init(), {}, to_attrs(zeros), {.name = key})[0]);
   });
   return result;
+}
+
+namespace {
+
+const Home& home_of(const Graph& main, const std::string& key, const Tensor& variable) {
+  const auto info = main.owns(variable) ? main.info(variable).variable : nullptr;
+  require(info != nullptr && info->home.buffer > 0, "'{}' is no variable in a remote buffer", key);
+  return info->home;
+}
+
+}  // namespace
+
+NamedTensors load_remote(Graph& main, const NamedTensors& variables) {
+  NamedTensors loaded;
+  variables.for_each([&](const std::string& key, const Tensor& variable) {
+    const Home& home = home_of(main, key, variable);
+    loaded.merge(key, main.remote_load(main.ir().remote_buffer_info(home.buffer), home.entry, key));
+  });
+  return loaded;
+}
+
+void store_remote(Graph& main, const NamedTensors& variables, const NamedTensors& values) {
+  variables.for_each([&](const std::string& key, const Tensor& variable) {
+    const Home& home = home_of(main, key, variable);
+    const Tensor* const value = values.find_leaf(key);
+    require(value != nullptr, "store_remote: variable '{}' has no value", key);
+    main.remote_store(main.ir().remote_buffer_info(home.buffer), home.entry, *value);
+  });
 }
 
 }  // namespace sluice::nn

@@ -31,7 +31,7 @@ class VariableFactory {
   /// variable made for it (0 first) has that path with "#nth", and a first value that is a function
   /// of (seed, path, nth, element).
   Tensor create_variable(Graph& main, std::string name, const std::string& path, uint64_t seed,
-                         int64_t nth) const;
+                         int64_t nth, const Home& home = {}) const;
 
  private:
   TensorSpec spec_;
@@ -46,6 +46,8 @@ std::string to_string(const VariableFactory& factory);
 struct InitOptions {
   std::string prefix;  ///< Goes before every name and path: "prefix.key". Empty: none.
   uint64_t seed = 0;   ///< Of random first values.
+  /// In remote memory, each in a buffer of one entry: ops reach them through load_remote().
+  bool remote = false;
 };
 
 namespace internal {
@@ -76,5 +78,10 @@ class NamedVariableFactories : public BasicDotTree<VariableFactory, NamedVariabl
   /// Tensors of zeros made by ops of `graph` (any graph), in insertion order.
   NamedTensors init_zero(Graph& graph) const;
 };
+
+/// Loads variables that live in remote buffers, in order of keys, under the same keys.
+NamedTensors load_remote(Graph& main, const NamedTensors& variables);
+/// Stores `values` where the variables under the same keys live. Error{kUsage} if one has no value.
+void store_remote(Graph& main, const NamedTensors& variables, const NamedTensors& values);
 
 }  // namespace sluice::nn

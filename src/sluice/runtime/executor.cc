@@ -101,26 +101,28 @@ Executor::~Executor() {
   io_thread_.join();
 }
 
-void Executor::read(int32_t arena, int64_t offset, std::span<std::byte> out) const {
+Transfer Executor::transfer_at(int32_t arena, int64_t offset) const {
   const auto a = static_cast<size_t>(arena);
-  Transfer{out.data(),
-           state_.arenas[a] == nullptr ? nullptr : state_.arenas[a] + offset,
-           state_.files[a].get(),
-           offset,
-           static_cast<int64_t>(out.size()),
-           true}
-      .run();
+  Transfer t;
+  t.file = state_.files[a].get();
+  if (t.file == nullptr) t.other = state_.arenas[a] + offset;
+  t.offset = offset;
+  return t;
+}
+
+void Executor::read(int32_t arena, int64_t offset, std::span<std::byte> out) const {
+  Transfer t = transfer_at(arena, offset);
+  t.memory = out.data();
+  t.bytes = static_cast<int64_t>(out.size());
+  t.run();
 }
 
 void Executor::write(int32_t arena, int64_t offset, std::span<const std::byte> in) {
-  const auto a = static_cast<size_t>(arena);
-  Transfer{const_cast<std::byte*>(in.data()),
-           state_.arenas[a] == nullptr ? nullptr : state_.arenas[a] + offset,
-           state_.files[a].get(),
-           offset,
-           static_cast<int64_t>(in.size()),
-           false}
-      .run();
+  Transfer t = transfer_at(arena, offset);
+  t.memory = const_cast<std::byte*>(in.data());
+  t.bytes = static_cast<int64_t>(in.size());
+  t.in = false;
+  t.run();
 }
 
 void Executor::prepare(const exe::Program& program, HostStreams& streams) {

@@ -51,6 +51,7 @@ class Executor {
     int64_t bytes = 0;
   };
 
+  Transfer transfer_at(int32_t arena, int64_t offset) const;
   void prepare(const exe::Program& program, HostStreams& streams);
   void drive(int worker);
   void serve_io();

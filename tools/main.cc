@@ -43,14 +43,20 @@ std::string show_bytes(int64_t bytes) {
 
 namespace {
 
-// A line for each option and no other, so that a command's help fits a small terminal.
+constexpr const char* kRare = "Rarely needed";  // Options of which the help shows the names alone.
+
+// A line for each option and one for those rarely needed, so that a command's help fits a small terminal.
 class ShortHelp : public CLI::Formatter {
  public:
   ShortHelp() { column_width(40); }
 
-  std::string make_group(std::string, bool is_positional,
+  std::string make_group(std::string group, bool is_positional,
                          std::vector<const CLI::Option*> options) const override {
     std::string text;
+    if (group == kRare) {
+      for (const CLI::Option* option : options) text += " " + option->get_name();
+      return text.empty() ? text : "  also" + text + "\n";
+    }
     for (const CLI::Option* option : options) {
       if (!option->check_lname("help")) text += make_option(option, is_positional);
     }
@@ -66,7 +72,7 @@ void add_model(CLI::App& app, ToolOptions& o) {
   app.add_option("--micro-batch", o.micro_batch, "Samples a step");
   app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam or adamw");
   app.add_option("--lr", o.lr, "Learning rate");
-  app.add_option("--seed", o.seed, "Of weights, order and dropout");
+  app.add_option("--seed", o.seed, "Of weights, order and dropout")->group(kRare);
   app.add_option_function<std::string>(
          "--memory", [&o](const std::string& text) { o.memory = parse_bytes(text); },
          "Device memory budget: 4096, 512K, 64M")
@@ -79,8 +85,8 @@ void add_model(CLI::App& app, ToolOptions& o) {
          "Budget there")
       ->type_name("BYTES");
   app.add_option("--threads", o.threads, "Workers (default: usable cores)");
-  app.add_option("--disable", o.disable, "Compiler pass to leave out");
-  app.add_flag("--json", o.json, "One JSON object on stdout");
+  app.add_option("--disable", o.disable, "Compiler pass to leave out")->group(kRare);
+  app.add_flag("--json", o.json, "One JSON object on stdout")->group(kRare);
 }
 
 void add_run(CLI::App& app, ToolOptions& o) {
@@ -89,7 +95,8 @@ void add_run(CLI::App& app, ToolOptions& o) {
   app.add_option("--weights", o.weights, "Start from this file");
   app.add_flag("--digest", o.digest, "Print a digest of losses and weights");
   app.add_option("--log-level", o.log_level, "error, info or debug")
-      ->check(CLI::IsMember({"error", "info", "debug"}));
+      ->check(CLI::IsMember({"error", "info", "debug"}))
+      ->group(kRare);
 }
 
 constexpr std::string_view kSuiteFlags[] = {"--only", "--rounds", "--python"};

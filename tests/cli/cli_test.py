@@ -63,7 +63,7 @@ class Usage(CliTest):
             with self.subTest(command=command):
                 text = self.expect_code(0, *([command] if command else []), "--help").stdout
                 self.assertIn("Usage:", text)
-                self.assertLess(len(text.splitlines()), 30)
+                self.assertLess(len(text.splitlines()), 25)
 
     def test_list(self):
         self.assertIn("mnist", self.expect_code(0, "--list").stdout)

@@ -23,7 +23,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr uint64_t kOps = 1500;
+constexpr uint64_t kOps = 2500;
 constexpr int64_t kMostWork = 1 << 21;  // Multiply-adds of a product.
 
 using Random = std::mt19937;

@@ -27,8 +27,7 @@ Tensor load(Ir& ir, Graph& main, const std::string& name) {
 }
 
 // Variable 'w' in a program that has one remote buffer, with one entry of (2,) float32.
-Tensor remote_variable(Ir& ir, Graph& main, const TensorSpec& spec,
-                       const Home& home = {Home::Tier::kHost, 1, 0}) {
+Tensor remote_variable(Ir& ir, Graph& main, const TensorSpec& spec, const Home& home = {1, 0}) {
   ir.remote_buffer(f32_spec({2}));
   VariableInfo info;
   info.home = home;
@@ -54,24 +53,24 @@ TEST(Compile, RefusesPlacesThatAreNot) {
        }),
        "variable 'w' lives in entry 0 of remote buffer 1; only remote_load reads it"},
       {"a variable in no entry", session_of([](Ir& ir, Graph& main) {
-         remote_variable(ir, main, f32_spec({2}), {Home::Tier::kHost, 1, 1});
+         remote_variable(ir, main, f32_spec({2}), {1, 1});
        }),
        "variable 'w': entry 1 is outside the 1 entries of remote buffer 1"},
       {"a variable in no buffer", session_of([](Ir& ir, Graph& main) {
-         remote_variable(ir, main, f32_spec({2}), {Home::Tier::kHost, 2, 0});
+         remote_variable(ir, main, f32_spec({2}), {2, 0});
        }),
        "variable 'w': there is no remote buffer 2, the program has 1"},
       {"a variable in no buffer of a tier", session_of([](Ir& ir, Graph& main) {
-         remote_variable(ir, main, f32_spec({2}), {Home::Tier::kHost, -1, 0});
+         remote_variable(ir, main, f32_spec({2}), {0, 0});
        }),
-       "variable 'w': there is no remote buffer -1, the program has 1"},
+       "variable 'w': there is no remote buffer 0, the program has 1"},
       {"a variable that is no entry",
        session_of([](Ir& ir, Graph& main) { remote_variable(ir, main, f32_spec({3})); }),
        "variable 'w' is (3,) float32, entries of remote buffer 1 are (2,) float32"},
       {"two variables in one entry", session_of([](Ir& ir, Graph& main) {
          remote_variable(ir, main, f32_spec({2}));
          VariableInfo info;
-         info.home = {Home::Tier::kHost, 1, 0};
+         info.home = {1, 0};
          main.variable(f32_spec({2}), info, "v");
        }),
        "variables 'w' and 'v' both live in entry 0 of remote buffer 1"},

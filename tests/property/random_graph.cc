@@ -146,16 +146,15 @@ class Generator {
     ++out_.contents.remote;
     const auto scalar =
         s.find(dice, [](const Tensor& t) { return t.dtype() == i32 && t.shape().empty(); });
-    const bool computed = scalar && dice.one_in(2);
-    const Tensor row =
-        computed ? ops::increment_mod(*scalar, dice(3), static_cast<double>(buffer.entries))
-                 : Tensor();
-    const int64_t entry = dice(static_cast<int>(buffer.entries));
+    const int64_t entries = out_.ir.remote_entries(buffer);
+    const RemoteEntry entry =
+        scalar && dice.one_in(2)
+            ? RemoteEntry(ops::increment_mod(*scalar, dice(3), static_cast<double>(entries)))
+            : RemoteEntry(dice(static_cast<int>(entries)));
     if (dice.one_in(2)) {
-      s.add(computed ? s.graph.remote_load(buffer, row) : s.graph.remote_load(buffer, entry));
+      s.add(s.graph.remote_load(buffer, entry));
     } else {
-      const Tensor t = s.with_spec(dice, buffer.spec);
-      computed ? s.graph.remote_store(buffer, row, t) : s.graph.remote_store(buffer, entry, t);
+      s.graph.remote_store(buffer, entry, s.with_spec(dice, buffer.spec));
     }
   }
 

@@ -174,8 +174,8 @@ Outcome interpreted(const RandomProgram& program, Remote remote) {
     outcome.emplace_back("variable '" + v.name() + "'", interpreter.read(v));
   if (remote == Remote::kLeftOut) return outcome;
   for (int32_t b = 1; b <= ir.remote_buffer_count(); ++b) {
-    const RemoteBuffer& buffer = ir.remote_buffer_info(b);
-    for (int64_t k = 0; k < buffer.entries; ++k)
+    const RemoteBuffer buffer = ir.remote_buffer({b, 0});
+    for (int64_t k = 0; k < ir.remote_entries(buffer); ++k)
       outcome.emplace_back(remote_label(b, k), interpreter.read_remote(buffer, k));
   }
   return outcome;

@@ -39,7 +39,7 @@ struct Program {
       VariableInfo info;
       info.path = fmt::format("w{}", k);
       info.initializer = weight(k);
-      if (where != Weights::kResident) info.home = {Home::Tier::kHost, buffer.id, k};
+      if (where != Weights::kResident) info.home = {buffer.id, k};
       weights.push_back(main.variable(spec, info, info.path));
     }
     if (where == Weights::kRemoteInLoop) {

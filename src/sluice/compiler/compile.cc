@@ -110,7 +110,7 @@ class Compiler : public GlobalAddresses {
     exe_.arenas.push_back({tier, exe::ArenaKind::kTier, options_.remote_space, -1, 0, 0});
     const auto arena = static_cast<int32_t>(exe_.arenas.size() - 1);
     for (int32_t b = 1; b <= ir_.remote_buffer_count(); ++b) {
-      const RemoteBuffer& buffer = ir_.remote_buffer_info(b);
+      const RemoteBufferInfo& buffer = ir_.remote_buffer_info(b);
       exe::RemoteBufferPlan plan{
           fmt::format("remote{}", b), buffer.spec, buffer.entries, arena, 0, 0};
       plan.entry_stride = round_up(buffer.spec.bytes(), file ? kFilePage : 64);
@@ -167,11 +167,11 @@ class Compiler : public GlobalAddresses {
     globals_.variables.back().device = device;
     globals_.variables.back().name = info.name;
     const Home& home = info.variable->home;
-    if (home.tier == Home::Tier::kDevice && home.buffer <= 0) return;
+    if (!home.remote()) return;
     require(home.buffer > 0 && home.buffer <= ir_.remote_buffer_count(),
             "variable '{}': there is no remote buffer {}, the program has {}", info.name,
             home.buffer, ir_.remote_buffer_count());
-    const RemoteBuffer& buffer = ir_.remote_buffer_info(home.buffer);
+    const RemoteBufferInfo& buffer = ir_.remote_buffer_info(home.buffer);
     require(home.entry >= 0 && home.entry < buffer.entries,
             "variable '{}': entry {} is outside the {} entries of remote buffer {}", info.name,
             home.entry, buffer.entries, home.buffer);

@@ -277,13 +277,30 @@ TEST(Interpreter, RemoteEntriesKeepWhatIsStored) {
   EXPECT_NE(text.find("running RemoteLoad."), std::string::npos) << text;
 }
 
+TEST(Interpreter, AnEntryIsLoadedOverATensor) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}));
+  ir.grow(buffer, 2);
+  const Tensor x = main.constant(vec({1, 2}), "x");
+  const Tensor y = x + x;
+  main.remote_store(buffer, 1, x);
+  const Tensor loaded = main.remote_load_(buffer, 1, y);
+  const D2hStream named = main.host_store(y, "y");
+  const D2hStream out = main.host_store(loaded + x, "out");
+  Interpreter run(ir);
+  const auto sent = run.run("main");
+  EXPECT_EQ(values(sent[named]), (Doubles{1, 2})) << "y names what was written over it";
+  EXPECT_EQ(values(sent[out]), (Doubles{2, 4}));
+}
+
 TEST(Interpreter, AVariableMayLiveInARemoteBuffer) {
   Ir ir;
   Graph& main = ir.main_graph();
   const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}), 1);
   VariableInfo info;
   info.initializer = Initializer::array(vec({1, 2}));
-  info.home = {Home::Tier::kHost, buffer.id, 0};
+  info.home = {buffer.id, 0};
   const Tensor w = main.variable(f32_spec({2}), info, "w");
   const Tensor local = main.remote_load(buffer, 0);
   main.remote_store(buffer, 0, local + local);

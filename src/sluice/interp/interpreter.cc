@@ -77,7 +77,7 @@ Interpreter::Buffer Interpreter::copy(Frame& frame, TensorId t) const {
 
 Interpreter::Buffer& Interpreter::variable(const std::shared_ptr<VariableInfo>& info,
                                            const TensorSpec& spec) {
-  const bool remote = info->home.buffer > 0;
+  const bool remote = info->home.remote();
   Buffer& own = remote ? remote_entry(info->home.buffer, info->home.entry) : variables_[info];
   if (own == nullptr)
     own = std::make_shared<HostTensor>(to_working(info->initializer.evaluate(spec), precision_));
@@ -85,7 +85,7 @@ Interpreter::Buffer& Interpreter::variable(const std::shared_ptr<VariableInfo>& 
 }
 
 Interpreter::Buffer& Interpreter::remote_entry(int32_t id, int64_t entry) {
-  const RemoteBuffer& buffer = ir_.remote_buffer_info(id);
+  const RemoteBufferInfo& buffer = ir_.remote_buffer_info(id);
   require(entry >= 0 && entry < buffer.entries,
           "remote buffer {}: entry {} is outside its {} entries", id, entry, buffer.entries);
   return remote_[{id, entry}];

@@ -24,15 +24,6 @@ bool same_fields(const Attrs& a, const Attrs& b) {
                     });
 }
 
-void check_buffer(const RemoteBuffer& buffer, uint64_t ir) {
-  require(buffer.ir == ir, "remote buffer {} belongs to another Ir", buffer.id);
-}
-
-void check_entry(const RemoteBuffer& buffer, int64_t entry) {
-  require(entry >= 0 && entry < buffer.entries,
-          "remote buffer {}: entry {} is outside its {} entries", buffer.id, entry, buffer.entries);
-}
-
 }  // namespace
 
 std::string Op::label() const { return fmt::format("{}.{}", def->type, id); }
@@ -348,92 +339,16 @@ void Graph::set_device(int device) {
   device_ = device;
 }
 
-Tensor Graph::host_load(const H2dStream& stream, std::string name) {
-  require(stream.ir == ir_->id, "host_load: stream '{}' belongs to another Ir", stream.name);
-  if (name.empty()) name = stream.name;
-  const Tensor buffer =
-      emit(builtin::init(), {},
-           to_attrs(builtin::InitOptions{
-               .shape = stream.spec.shape, .dtype = stream.spec.dtype, .undefined = true}),
-           {.name = name + "_init"})[0];
-  Effect effect{Effect::Kind::kStreamRead, stream.id,
-                next_order(Effect::Kind::kStreamRead, stream.id), -1};
-  return emit(builtin::host_load(), {buffer}, {}, {.name = name, .effects = {effect}})[0];
-}
-
-void Graph::host_store(const D2hStream& stream, const Tensor& t) {
-  require(stream.ir == ir_->id, "host_store: stream '{}' belongs to another Ir", stream.name);
-  require(t.shape() == stream.spec.shape && t.dtype() == stream.spec.dtype,
-          "host_store: tensor '{}' is {}, stream '{}' takes {}", t.name(), to_string(t.spec()),
-          stream.name, to_string(stream.spec));
-  Effect effect{Effect::Kind::kStreamWrite, stream.id,
-                next_order(Effect::Kind::kStreamWrite, stream.id), -1};
-  emit(builtin::host_store(), {t}, {}, {.effects = {effect}});
-}
-
-D2hStream Graph::host_store(const Tensor& t, std::string name) {
-  const D2hStream stream = ir().d2h_stream({t.shape(), t.dtype(), {}}, std::move(name));
-  host_store(stream, t);
-  return stream;
-}
-
-Tensor Graph::remote_load(const RemoteBuffer& buffer, int64_t entry, std::string name) {
-  check_buffer(buffer, ir_->id);
-  check_entry(buffer, entry);
-  if (name.empty()) name = fmt::format("id_{}_offset_{}", buffer.id, entry);
-  const Tensor target =
-      emit(builtin::init(), {},
-           to_attrs(builtin::InitOptions{
-               .shape = buffer.spec.shape, .dtype = buffer.spec.dtype, .undefined = true}),
-           {.name = name + "_remote_load"})[0];
-  Effect effect{Effect::Kind::kRemoteLoad, buffer.id,
-                next_order(Effect::Kind::kRemoteLoad, buffer.id), entry};
-  return emit(builtin::remote_load(), {target}, {},
-              {.name = name + "_remote_loaded", .effects = {effect}, .outputs = {buffer.spec}})[0];
-}
-
-Tensor Graph::remote_load(const RemoteBuffer& buffer, const Tensor& entry, std::string name) {
-  check_buffer(buffer, ir_->id);
-  require(entry.elements() == 1 && (entry.dtype() == i32 || entry.dtype() == u32),
-          "remote_load: entry must be a scalar int32 or uint32, got {}", to_string(entry.spec()));
-  if (name.empty()) name = fmt::format("id_{}_offset_{}", buffer.id, entry.name());
-  const Tensor target =
-      emit(builtin::init(), {},
-           to_attrs(builtin::InitOptions{
-               .shape = buffer.spec.shape, .dtype = buffer.spec.dtype, .undefined = true}),
-           {.name = name + "_remote_load"})[0];
-  Effect effect{Effect::Kind::kRemoteLoad, buffer.id,
-                next_order(Effect::Kind::kRemoteLoad, buffer.id), -1};
-  return emit(builtin::remote_load(), {target, entry}, {},
-              {.name = name + "_remote_loaded", .effects = {effect}, .outputs = {buffer.spec}})[0];
-}
-
-void Graph::remote_store(const RemoteBuffer& buffer, int64_t entry, const Tensor& t) {
-  check_buffer(buffer, ir_->id);
-  check_entry(buffer, entry);
-  require(t.spec() == buffer.spec, "Tensor '{}' ({}) does not match buffer {} ({})", t.name(),
-          to_string(t.spec()), buffer.id, to_string(buffer.spec));
-  Effect effect{Effect::Kind::kRemoteStore, buffer.id,
-                next_order(Effect::Kind::kRemoteStore, buffer.id), entry};
-  emit(builtin::remote_store(), {t}, {}, {.effects = {effect}});
-}
-
-void Graph::remote_store(const RemoteBuffer& buffer, const Tensor& entry, const Tensor& t) {
-  check_buffer(buffer, ir_->id);
-  require(entry.elements() == 1 && (entry.dtype() == i32 || entry.dtype() == u32),
-          "remote_store: entry must be a scalar int32 or uint32, got {}", to_string(entry.spec()));
-  require(t.spec() == buffer.spec, "Tensor '{}' ({}) does not match buffer {} ({})", t.name(),
-          to_string(t.spec()), buffer.id, to_string(buffer.spec));
-  Effect effect{Effect::Kind::kRemoteStore, buffer.id,
-                next_order(Effect::Kind::kRemoteStore, buffer.id), -1};
-  emit(builtin::remote_store(), {t, entry}, {}, {.effects = {effect}});
-}
-
 Graph::Scope::Scope(Graph& graph, const std::string& scope)
     : graph_(graph), previous_(graph.scope_.size()) {
   if (!graph.scope_.empty()) graph.scope_ += '/';
   graph.scope_ += scope;
 }
 Graph::Scope::~Scope() { graph_.scope_.resize(previous_); }
+
+Graph::IoScope::IoScope(Graph& graph, IoMode mode) : graph_(graph), previous_(graph.io_mode_) {
+  graph.io_mode_ = mode;
+}
+Graph::IoScope::~IoScope() { graph_.io_mode_ = previous_; }
 
 }  // namespace sluice

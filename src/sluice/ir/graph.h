@@ -21,12 +21,11 @@ enum class TensorKind : uint8_t { kInput, kResult, kVariable, kConstant };
 /// Whether a graph input may be written by the graph so that the caller sees it.
 enum class Pass : uint8_t { kByValue, kByReference };
 
-/// Where a variable's one copy lives.
+/// Where a variable's one copy lives: in device memory, or in an entry of a remote buffer.
 struct Home {
-  enum class Tier : uint8_t { kDevice, kHost, kFile };
-  Tier tier = Tier::kDevice;
-  int32_t buffer = -1;  ///< Remote buffer and entry, for the tiers other than the device.
+  int32_t buffer = -1;  ///< Remote buffer; -1: device memory.
   int64_t entry = 0;
+  bool remote() const { return buffer >= 0; }
 };
 
 /// What a variable is beyond its spec.
@@ -107,11 +106,12 @@ class Graph {
   void host_store(const D2hStream& stream, const Tensor& t);
   /// Makes a stream "name" for `t` and stores to it.
   D2hStream host_store(const Tensor& t, std::string name);
-  /// Entry of a remote buffer (two ops: Init and RemoteLoad); `entry` is a constant or a scalar i32/u32 tensor.
-  Tensor remote_load(const RemoteBuffer& buffer, int64_t entry, std::string name = "");
-  Tensor remote_load(const RemoteBuffer& buffer, const Tensor& entry, std::string name = "");
-  void remote_store(const RemoteBuffer& buffer, int64_t entry, const Tensor& t);
-  void remote_store(const RemoteBuffer& buffer, const Tensor& entry, const Tensor& t);
+  /// Entry of a remote buffer (two ops: Init and RemoteLoad).
+  Tensor remote_load(const RemoteBuffer& buffer, const RemoteEntry& entry, std::string name = "");
+  /// The same, written over `t`; returns `t`'s new version. Error{kUsage} if the specs differ.
+  Tensor remote_load_(const RemoteBuffer& buffer, const RemoteEntry& entry, const Tensor& t);
+  /// Writes `t` to an entry. Error{kUsage} if the specs differ.
+  void remote_store(const RemoteBuffer& buffer, const RemoteEntry& entry, const Tensor& t);
 
   /// Appends an op: checks operands and options, infers outputs, records versions. Errors name the op, module path
   /// and source line.
@@ -141,6 +141,18 @@ class Graph {
    private:
     Graph& graph_;
     size_t previous_;
+  };
+  /// While alive, transfers to and from streams and remote buffers made in this graph run as `mode` says.
+  class IoScope {
+   public:
+    IoScope(Graph& graph, IoMode mode);
+    ~IoScope();
+    IoScope(const IoScope&) = delete;
+    IoScope& operator=(const IoScope&) = delete;
+
+   private:
+    Graph& graph_;
+    IoMode previous_;
   };
   /// Ops made from now on run on this device (kInheritDevice: where the caller runs).
   void set_device(int device);
@@ -183,6 +195,7 @@ class Graph {
   std::string unique_name(std::string name);
   void check_operand(const Tensor& t, std::string_view what) const;
   int64_t next_order(Effect::Kind kind, int32_t id);
+  Effect transfer(Effect::Kind kind, int32_t id, int64_t entry = -1);
   void settle_mirrors(const Op& op);
   /// For each storage, the least storage that mirrors tie it to.
   std::vector<int32_t> mirrored() const;
@@ -202,6 +215,7 @@ class Graph {
   std::unordered_map<OpId, int64_t> op_index_;
   std::string scope_;
   int device_ = kInheritDevice;
+  IoMode io_mode_ = IoMode::kCompute;
   std::vector<Mirror> mirrors_;
   bool settling_ = false;
 };

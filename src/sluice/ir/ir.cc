@@ -58,9 +58,25 @@ D2hStream Ir::d2h_stream(const TensorSpec& spec, std::string name) {
 
 RemoteBuffer Ir::remote_buffer(const TensorSpec& spec, int64_t entries) {
   require(entries >= 1, "remote buffer: entries must be a positive integer, got {}", entries);
-  RemoteBuffer buffer{state_->id, static_cast<int32_t>(remote_buffer_count() + 1), spec, entries};
-  state_->remote_buffers.push_back(buffer);
-  return buffer;
+  state_->remote_buffers.push_back({spec, entries});
+  return {id(), remote_buffer_count(), spec};
+}
+
+RemoteBuffer Ir::remote_buffer(const Home& home) const {
+  require(home.buffer > 0 && home.buffer <= remote_buffer_count(),
+          "there is no remote buffer {}, the program has {}", home.buffer, remote_buffer_count());
+  return {id(), home.buffer, remote_buffer_info(home.buffer).spec};
+}
+
+int64_t Ir::remote_entries(const RemoteBuffer& buffer) const {
+  require(buffer.ir == id(), "remote buffer {} belongs to another Ir", buffer.id);
+  return remote_buffer_info(buffer.id).entries;
+}
+
+void Ir::grow(const RemoteBuffer& buffer, int64_t entries) {
+  require(entries >= 1, "remote buffer: entries must be a positive integer, got {}", entries);
+  const int64_t now = remote_entries(buffer);
+  state_->remote_buffers[static_cast<size_t>(buffer.id) - 1].entries = std::max(now, entries);
 }
 
 ReplicaGrouping Ir::replica_grouping(int stride, int size) const {

@@ -18,13 +18,18 @@ struct StreamInfo {
   bool input = true;
 };
 
+struct RemoteBufferInfo {
+  TensorSpec spec;
+  int64_t entries = 1;
+};
+
 /// What an Ir owns; handles keep a weak reference to it.
 struct IrState : std::enable_shared_from_this<IrState> {
   uint64_t id = 0;
   int replication = 1;
   std::vector<std::unique_ptr<Graph>> graphs;
   std::vector<StreamInfo> streams;
-  std::vector<RemoteBuffer> remote_buffers;
+  std::vector<RemoteBufferInfo> remote_buffers;
   std::map<std::string, GraphId> entries;
   OpId next_op = 100;
   int64_t next_graph_number = 0;
@@ -79,14 +84,20 @@ class Ir {
 
   H2dStream h2d_stream(const TensorSpec& spec, std::string name = "h2d_stream");
   D2hStream d2h_stream(const TensorSpec& spec, std::string name = "d2h_stream");
+  /// Error{kUsage} unless `entries` is positive.
   RemoteBuffer remote_buffer(const TensorSpec& spec, int64_t entries = 1);
+  /// Gives the buffer at least that many entries. Error{kUsage} unless `entries` is positive.
+  void grow(const RemoteBuffer& buffer, int64_t entries);
+  int64_t remote_entries(const RemoteBuffer& buffer) const;
+  /// The buffer that a variable lives in; Error{kUsage} if there is none.
+  RemoteBuffer remote_buffer(const Home& home) const;
   ReplicaGrouping replica_grouping(int stride = 1, int size = 0) const;
 
   Graph& graph(GraphId id) const { return *state_->graphs[static_cast<size_t>(id)]; }
   int graph_count() const { return static_cast<int>(state_->graphs.size()); }
   const StreamInfo& stream(int32_t id) const { return state_->streams[static_cast<size_t>(id)]; }
   int stream_count() const { return static_cast<int>(state_->streams.size()); }
-  const RemoteBuffer& remote_buffer_info(int32_t id) const {
+  const RemoteBufferInfo& remote_buffer_info(int32_t id) const {
     return state_->remote_buffers[static_cast<size_t>(id) - 1];
   }
   int remote_buffer_count() const { return static_cast<int>(state_->remote_buffers.size()); }

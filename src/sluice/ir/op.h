@@ -25,6 +25,14 @@ struct Operand {
   int64_t new_version = -1;  ///< Version that this op makes; -1 if it only reads.
 };
 
+/// Where a transfer between device memory and a stream or remote buffer runs, and whether ops run beside it. The bits are
+/// the same.
+enum class IoMode : uint8_t {
+  kCompute,       ///< On the compute queue, in its place in the order.
+  kIo,            ///< On an io queue; the ops after it wait for its end.
+  kIoOverlapped,  ///< On an io queue, issued as early and waited for as late as the order allows.
+};
+
 /// Something outside the graph's tensors that an op touches, in program order.
 struct Effect {
   enum class Kind : uint8_t {
@@ -39,7 +47,8 @@ struct Effect {
   int32_t id = 0;  ///< Stream, remote buffer or replica grouping.
   int64_t order =
       0;  ///< Position among this graph's effects on the same object: stream entry k of the order.
-  int64_t entry = -1;  ///< Remote entry if constant, -1 if an operand gives it.
+  int64_t entry = -1;            ///< Remote entry if constant, -1 if an operand gives it.
+  IoMode io = IoMode::kCompute;  ///< Of transfers.
 };
 
 /// No device of its own: the op runs where its caller runs.

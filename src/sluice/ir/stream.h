@@ -2,8 +2,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "sluice/base/shape.h"
+#include "sluice/ir/tensor.h"
 
 namespace sluice {
 
@@ -20,13 +22,27 @@ struct Stream {
 using H2dStream = Stream<0>;  ///< Host to device: an input of the program.
 using D2hStream = Stream<1>;  ///< Device to host: an output.
 
-/// `entries` slots of one spec in remote memory; every replica has its own.
+/// A handle on slots ("entries") of one spec in remote memory; every replica has its own. How many there are, the Ir knows.
 struct RemoteBuffer {
   uint64_t ir = 0;
   int32_t id = -1;  ///< From 1.
   TensorSpec spec;
-  int64_t entries = 1;
   bool operator==(const RemoteBuffer& other) const { return ir == other.ir && id == other.id; }
+};
+
+/// Which entry of a remote buffer: a number, or a scalar i32 or u32 tensor.
+class RemoteEntry {
+ public:
+  RemoteEntry(int64_t constant) : constant_(constant) {}      // NOLINT: implicit
+  RemoteEntry(Tensor tensor) : tensor_(std::move(tensor)) {}  // NOLINT: implicit
+
+  /// -1 if a tensor gives it.
+  int64_t constant() const { return constant_; }
+  const Tensor* tensor() const { return tensor_.valid() ? &tensor_ : nullptr; }
+
+ private:
+  int64_t constant_ = -1;
+  Tensor tensor_;
 };
 
 }  // namespace sluice

@@ -86,8 +86,7 @@ NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& option
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::string path = options.prefix.empty() ? keys[i] : options.prefix + "." + keys[i];
     Home home;
-    if (options.remote)
-      home = {Home::Tier::kHost, main.ir().remote_buffer(factories[i].spec()).id, 0};
+    if (options.remote) home.buffer = main.ir().remote_buffer(factories[i].spec()).id;
     const Tensor t = factories[i].create_variable(main, path, path, options.seed, made[path], home);
     made.add(t);
     result.merge(keys[i], t);
@@ -108,7 +107,7 @@ namespace {
 
 const Home& home_of(const Graph& main, const std::string& key, const Tensor& variable) {
   const auto info = main.owns(variable) ? main.info(variable).variable : nullptr;
-  require(info != nullptr && info->home.buffer > 0, "'{}' is no variable in a remote buffer", key);
+  require(info != nullptr && info->home.remote(), "'{}' is no variable in a remote buffer", key);
   return info->home;
 }
 
@@ -118,7 +117,7 @@ NamedTensors load_remote(Graph& main, const NamedTensors& variables) {
   NamedTensors loaded;
   variables.for_each([&](const std::string& key, const Tensor& variable) {
     const Home& home = home_of(main, key, variable);
-    loaded.merge(key, main.remote_load(main.ir().remote_buffer_info(home.buffer), home.entry, key));
+    loaded.merge(key, main.remote_load(main.ir().remote_buffer(home), home.entry, key));
   });
   return loaded;
 }
@@ -128,7 +127,7 @@ void store_remote(Graph& main, const NamedTensors& variables, const NamedTensors
     const Home& home = home_of(main, key, variable);
     const Tensor* const value = values.find_leaf(key);
     require(value != nullptr, "store_remote: variable '{}' has no value", key);
-    main.remote_store(main.ir().remote_buffer_info(home.buffer), home.entry, *value);
+    main.remote_store(main.ir().remote_buffer(home), home.entry, *value);
   });
 }
 

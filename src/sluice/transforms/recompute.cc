@@ -1,7 +1,6 @@
 #include "sluice/transforms/recompute.h"
 
 #include <algorithm>
-#include <regex>
 #include <set>
 
 #include "sluice/transforms/values.h"
@@ -40,9 +39,7 @@ RecomputeResult recompute_graph(const GradGraphInfo& info) {
             forward.name(), input.name);
   }
 
-  static const std::regex number("_subgraph\\([0-9]+\\)");
-  Graph& graph =
-      forward.ir().create_empty_graph(std::regex_replace(gradient.name(), number, "") + "_recomp");
+  Graph& graph = forward.ir().create_empty_graph(base_name(gradient.name()) + "_recomp");
   const Tensors forward_inputs = forward.inputs();
   const Tensors gradient_inputs = gradient.inputs();
   const auto is_forward_input = [&](const Tensor& t) {

@@ -1,6 +1,7 @@
 #include "sluice/transforms/values.h"
 
 #include <algorithm>
+#include <regex>
 
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/verify.h"
@@ -61,6 +62,11 @@ bool is_detached(const Graph& graph, TensorId handle) {
 }
 
 bool has_gradient(const OpDef& def) { return def.grad != nullptr && !def.has(Trait::kNoGradient); }
+
+std::string base_name(const std::string& graph_name) {
+  static const std::regex number("_subgraph\\([0-9]+\\)");
+  return std::regex_replace(graph_name, number, "");
+}
 
 void verify_transformed([[maybe_unused]] const Graph& graph) {
 #ifndef NDEBUG

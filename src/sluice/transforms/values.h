@@ -54,6 +54,9 @@ struct VersionRange {
 };
 VersionRange same_contents(const Graph& graph, int32_t storage, int64_t version);
 
+/// The name of a graph without its number: "Linear_bwd" of "Linear_subgraph(3)_bwd".
+std::string base_name(const std::string& graph_name);
+
 /// Verifies the Ir of a graph after a transform; in debug builds only.
 void verify_transformed(const Graph& graph);
 

@@ -1,0 +1,330 @@
+#include "sluice/transforms/batch_serialise.h"
+
+#include "sluice/ops/activations.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/matmul.h"
+#include "sluice/ops/random.h"
+#include "sluice/transforms/accumulation.h"
+#include "sluice/transforms/gradient_check.h"
+#include "sluice/transforms/recompute.h"
+
+namespace sluice::transforms {
+namespace {
+
+constexpr int64_t kSteps = 5;
+const TensorSpec kX = f32_spec({2, 3});
+
+// Calls graph `phase` for row `row` with what it still takes: parent tensors by input of the original graph.
+void call_phase(Graph& main, const BatchSerialised& phase, int64_t row, const TensorMap& given,
+                const Tensor& seed = {}) {
+  Graph& g = main.ir().graph(phase.graph);
+  Tensors first{main.scalar(static_cast<double>(row), i32)};
+  if (seed.valid()) first.push_back(seed);
+  TensorMap named;
+  for (const auto& [original, input] : phase.inputs) {
+    for (const auto& [t, value] : given) {
+      const bool there = std::any_of(named.begin(), named.end(),
+                                     [&, in = input](const auto& p) { return p.first == in; });
+      if (t == original && !there) named.emplace_back(input, value);
+    }
+  }
+  EXPECT_TRUE(ops::call(main, g, first, named).empty());
+}
+
+enum class Plan { kResident, kCompute, kIo, kOverlapped, kRecompute };
+
+// Two layers gelu(x @ w) that share their graphs, then the loss mean(x·x) without a graph of its own gradient. The
+// result: losses, accumulated gradients.
+std::vector<HostTensor> train(Plan plan) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  Graph& layer = ir.create_graph(
+      "layer", [](Graph&, Tensor x, Tensor w) { return ops::gelu(ops::matmul(x, w)); },
+      NamedInput{"x", kX}, NamedInput{"w", f32_spec({3, 3})});
+  const Tensor x_in = layer.inputs()[0];
+  const Tensor w_in = layer.inputs()[1];
+  AccumulationResult accumulation =
+      autodiff_with_accumulation(layer, {w_in}, {"w"}, {.grads_required = {x_in}});
+  GradGraphInfo info = accumulation.info;
+  TensorMap added;  // {input of the gradient graph, of the one that is used}
+  for (const AddedInput& a : accumulation.added) added.emplace_back(a.input, a.input);
+  if (plan == Plan::kRecompute) {
+    const RecomputeResult recomputed = recompute_graph(info);
+    for (auto& [from, to] : added) {
+      for (const auto& [old, fresh] : recomputed.inputs) {
+        if (old == from) to = fresh;
+      }
+    }
+    info = recomputed.info;
+  }
+  Graph& top = ir.create_graph(
+      "top",
+      [](Graph&, Tensor y) {
+        return Tensors{y * 0.5, ops::mul(y, y)};
+      },
+      NamedInput{"y", kX});
+  Graph& entry = ir.create_graph(
+      "entry", [](Graph&, Tensor x) { return x + 0.0; }, NamedInput{"x", kX});
+
+  const H2dStream images = ir.h2d_stream(kX, "images");
+  const D2hStream losses = ir.d2h_stream(kX, "losses");
+  std::vector<Tensor> weights;
+  std::vector<TensorMap> state;
+  Tensors accumulators;
+  for (int k = 0; k < 2; ++k) {
+    weights.push_back(main.variable(HostTensor::of<float>(
+        {3, 3}, f32, {0.1f, -0.7f, 0.4f, 0.9f, 0.3f, -0.2f, 0.5f, 0.8f, -0.1f * (k + 1)})));
+    state.push_back({{w_in, weights.back()}});
+    for (size_t a = 0; a < added.size(); ++a) {
+      const Tensor v = main.variable(HostTensor(accumulation.added[a].spec));
+      state.back().emplace_back(added[a].second, v);
+      accumulators.push_back(v);
+    }
+  }
+
+  if (plan == Plan::kResident) {
+    for (int64_t s = 0; s < kSteps; ++s) {
+      Tensor x = ops::call(main, entry, {main.host_load(images)})[0];
+      std::vector<CallSiteInfo> calls;
+      for (size_t k = 0; k < 2; ++k) {
+        calls.push_back(ops::call_with_info(main, layer, {x, weights[k]}));
+        x = calls[k].output(0);
+      }
+      const Tensors end = ops::call(main, top, {x});
+      main.host_store(losses, end[1]);
+      Tensor dx = end[0];
+      for (size_t k = 2; k-- > 0;) {
+        TensorMap given = info.inputs_dict(calls[k]);
+        given.insert(given.end(), state[k].begin() + 1, state[k].end());
+        dx = ops::call(main, info.graph(), {dx}, given)[0];
+      }
+    }
+  } else {
+    const RemoteBuffer xs = batch_serial_buffer(x_in, kSteps, 1);
+    const RemoteBuffer dxs = batch_serial_buffer(x_in, kSteps, 1);
+    const IoMode mode = plan == Plan::kCompute      ? IoMode::kCompute
+                        : plan == Plan::kOverlapped ? IoMode::kIoOverlapped
+                                                    : IoMode::kIo;
+    BatchSerialiseOptions options{.steps = kSteps, .io_mode = mode};
+    options.loads = {{entry.inputs()[0], images}};
+    options.store_buffers = {{entry.outputs()[0], BatchHandle{xs, RowOffset::first()}}};
+    const BatchSerialised in = batch_serialise(entry, options);
+    options.rows = 2;
+    options.loads = {{x_in, BatchHandle{xs, 0}}, {info.graph().inputs()[0], BatchHandle{dxs, 1}}};
+    options.store_buffers = {{layer.outputs()[0], BatchHandle{xs, 1}},
+                             {info.graph().outputs()[0], BatchHandle{dxs, 0}}};
+    const BatchSerialisedPair layers = batch_serialise_fwd_and_grad(info, {w_in}, options);
+    options.rows = 1;
+    options.loads = {{top.inputs()[0], BatchHandle{xs, 2}}};
+    options.store_streams = {{top.outputs()[1], losses}};
+    options.store_buffers = {{top.outputs()[0], BatchHandle{dxs, RowOffset([](const Tensor& row) {
+                                                              return row + 2.0;
+                                                            })}}};
+    const BatchSerialised end = batch_serialise(top, options);
+    ir.grow(dxs, 3 * kSteps);
+    EXPECT_EQ(ir.remote_entries(xs), 3 * kSteps);
+    EXPECT_EQ(layers.forward.io_mode, mode) << layers.forward.note;
+    // Kept activations have buffers of their own, one row for each layer; recomputation keeps none.
+    EXPECT_EQ(ir.remote_buffer_count(), plan == Plan::kRecompute ? 2 : 3);
+    if (plan != Plan::kRecompute) {
+      EXPECT_EQ(ir.remote_buffer_info(3).entries, 2 * kSteps);
+    }
+    call_phase(main, in, 0, {});
+    for (int64_t k = 0; k < 2; ++k)
+      call_phase(main, layers.forward, k, state[static_cast<size_t>(k)]);
+    call_phase(main, end, 0, {});
+    for (int64_t k = 2; k-- > 0;)
+      call_phase(main, layers.gradient, k, state[static_cast<size_t>(k)]);
+  }
+  verify(ir);
+
+  Interpreter run(ir);
+  std::vector<HostTensor> feed;
+  for (int64_t s = 0; s < kSteps; ++s) {
+    std::vector<float> values;
+    for (int i = 0; i < 6; ++i) values.push_back(std::sin(static_cast<float>(7 * s + i)));
+    feed.push_back(HostTensor::of<float>({2, 3}, f32, values));
+  }
+  const Collected sent = run.run("main", {{images, feed}});
+  std::vector<HostTensor> result = sent.entries(losses);
+  for (const Tensor& a : accumulators) result.push_back(run.read(a));
+  return result;
+}
+
+// The exact bits, as text.
+std::string bits(const HostTensor& t) {
+  std::string text;
+  for (const double x : t.to_doubles()) text += fmt::format("{:a} ", x);
+  return text;
+}
+
+TEST(BatchSerialise, PhasesInEveryModeHaveTheBitsOfOneMicroBatchAfterAnother) {
+  const auto resident = train(Plan::kResident);
+  ASSERT_EQ(resident.size(), static_cast<size_t>(kSteps) + 4);
+  for (const Plan plan : {Plan::kCompute, Plan::kIo, Plan::kOverlapped, Plan::kRecompute}) {
+    const auto phased = train(plan);
+    ASSERT_EQ(phased.size(), resident.size());
+    for (size_t i = 0; i < resident.size(); ++i) {
+      EXPECT_EQ(bits(phased[i]), bits(resident[i]))
+          << "plan " << static_cast<int>(plan) << " array " << i;
+    }
+  }
+}
+
+struct Noisy {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  Graph& graph = ir.create_graph(
+      "noisy",
+      [](Graph&, Tensor x, Tensor seed, Tensor total) {
+        const Tensor y = x + ops::random_uniform(seed, {2, 3});
+        ops::add_(total, y);
+        return y;
+      },
+      NamedInput{"x", kX}, NamedInput{"seed", {{2}, u32, {}}},
+      NamedInput{"total", kX, Pass::kByReference});
+  Tensor x = graph.inputs()[0];
+  Tensor seed = graph.inputs()[1];
+  Tensor total = graph.inputs()[2];
+  Tensor y = graph.outputs()[0];
+  H2dStream in = ir.h2d_stream(kX, "in");
+  D2hStream out = ir.d2h_stream(kX, "out");
+};
+
+TEST(BatchSerialise, GivesEachStepASeedInEveryMode) {
+  std::vector<std::string> texts;
+  for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
+    for (const int64_t steps : {4, 2}) {
+      Noisy n;
+      const BatchSerialised phase =
+          batch_serialise(n.graph, {.steps = steps,
+                                    .loads = {{n.x, n.in}},
+                                    .store_streams = {{n.y, n.out}, {n.x, n.out}},
+                                    .seed_input = n.seed,
+                                    .io_mode = mode});
+      Graph& g = n.ir.graph(phase.graph);
+      EXPECT_EQ(g.name().substr(0, 33), "noisy__repeat_graph_subgraph(1)");
+      ASSERT_EQ(g.inputs().size(), 3u);
+      EXPECT_EQ(g.inputs()[0].name(), "batch_serial_loop_index");
+      EXPECT_EQ(g.inputs()[1].name(), "batch_serial_random_seed");
+      EXPECT_EQ(g.inputs()[2].name(), "total");
+      EXPECT_EQ(g.info(g.inputs()[2]).pass, Pass::kByReference);
+      EXPECT_TRUE(g.outputs().empty());
+      const Tensor total = n.main.variable(HostTensor(kX));
+      call_phase(n.main, phase, 0, {{n.total, total}},
+                 n.main.constant(HostTensor::of<uint32_t>({2}, u32, {3, 4})));
+      Interpreter run(n.ir);
+      std::vector<HostTensor> feed;
+      for (int64_t s = 0; s < steps; ++s)
+        feed.push_back(
+            HostTensor::of<float>({2, 3}, f32, std::vector<float>(6, static_cast<float>(10 * s))));
+      const Collected sent = run.run("main", {{n.in, feed}});
+      std::string text = bits(run.read(total));
+      ASSERT_EQ(sent.entries(n.out).size(), static_cast<size_t>(2 * steps));
+      for (const HostTensor& t : sent.entries(n.out)) text += bits(t);
+      EXPECT_NE(bits(sent.entries(n.out)[1]), bits(sent.entries(n.out)[3]));
+      texts.push_back(std::move(text));
+    }
+  }
+  for (size_t i = 2; i < texts.size(); ++i) EXPECT_EQ(texts[i], texts[i - 2]);
+}
+
+TEST(BatchSerialise, BuffersGetTheEntriesThatTheirRowsNeed) {
+  const RowOffset::Function same = [](const Tensor& row) { return row; };
+  const std::vector<std::pair<RowOffset, int64_t>> cases{
+      {0, 3 * 4}, {2, 3 * 6}, {-1, 3 * 3}, {RowOffset::first(), 3}, {same, 3 * 4}};
+  for (const auto& [row, entries] : cases) {
+    Noisy n;
+    const RemoteBuffer buffer = n.ir.remote_buffer(kX);
+    const BatchSerialised phase =
+        batch_serialise(n.graph, {.steps = 3,
+                                  .loads = {{n.x, BatchHandle{buffer, row}}},
+                                  .store_buffers = {{n.x, BatchHandle{buffer, 0}}},
+                                  .rows = 4});
+    EXPECT_EQ(n.ir.remote_entries(buffer), entries);
+    // What is loaded from a buffer is there already.
+    ASSERT_EQ(phase.stored.size(), 1u);
+    EXPECT_EQ(phase.stored[0].second.buffer, buffer);
+    ASSERT_EQ(phase.inputs.size(), 2u);
+    EXPECT_EQ(phase.inputs[0].first, n.seed) << "no seed input: an input like any other";
+  }
+}
+
+TEST(BatchSerialise, SaysWhyItDoesNotOverlap) {
+  Noisy n;
+  BatchSerialiseOptions options{.steps = 1,
+                                .loads = {{n.x, n.in}},
+                                .store_streams = {{n.y, n.out}},
+                                .io_mode = IoMode::kIoOverlapped};
+  BatchSerialised phase = batch_serialise(n.graph, options);
+  EXPECT_EQ(phase.io_mode, IoMode::kIo);
+  EXPECT_NE(phase.note.find("graph noisy_subgraph(0): io_overlapped is not possible, it has one"),
+            std::string::npos)
+      << phase.note;
+  Graph& loads = n.ir.create_graph(
+      "loads", [&](Graph& g, Tensor x) { return x + g.host_load(n.in); }, NamedInput{"x", kX});
+  options = {.steps = 4,
+             .loads = {{loads.inputs()[0], n.in}},
+             .store_streams = {{loads.outputs()[0], n.out}},
+             .io_mode = IoMode::kIoOverlapped};
+  phase = batch_serialise(loads, options);
+  EXPECT_EQ(phase.io_mode, IoMode::kIo);
+  EXPECT_NE(phase.note.find("the graph itself uses stream 'in'"), std::string::npos) << phase.note;
+}
+
+TEST(BatchSerialise, Refusals) {
+  Noisy n;
+  const RemoteBuffer small = n.ir.remote_buffer(f32_spec({2}));
+  const BatchHandle wrong{small, 0};
+  Graph& plain = n.ir.create_graph(
+      "plain", [](Graph&, Tensor x) { return x * x; }, NamedInput{"x", kX});
+  const GradGraphInfo info = autodiff(plain);
+  const std::vector<std::pair<std::function<void()>, std::string>> cases{
+      {[&] { batch_serialise(n.graph, {.steps = 0}); }, "steps must be at least 1, got 0"},
+      {[&] { batch_serialise(n.graph, {.rows = 0}); }, "rows must be at least 1, got 0"},
+      {[&] {
+         batch_serialise(n.graph, {.loads = {{n.y, n.in}}});
+       },
+       "is loaded but is no input"},
+      {[&] {
+         batch_serialise(n.graph, {.loads = {{n.x, wrong}}});
+       },
+       "tensor 'x' ((2, 3) float32) does not match buffer 1 ((2,) float32)"},
+      {[&] {
+         batch_serialise(n.graph, {.loads = {{n.seed, n.in}}});
+       },
+       "input 'seed' is (2,) uint32, stream 'in' carries (2, 3) float32"},
+      {[&] {
+         batch_serialise(n.graph, {.store_buffers = {{n.y, wrong}}});
+       },
+       "does not match buffer 1"},
+      {[&] { batch_serialise(n.graph, {.seed_input = n.x}); },
+       "the seed input must be a (2,) uint32 input of it, not 'x'"},
+      {[&] {
+         const H2dStream seeds = n.ir.h2d_stream(n.seed.spec(), "seeds");
+         batch_serialise(n.graph, {.loads = {{n.seed, seeds}}, .seed_input = n.seed});
+       },
+       "the seed input 'seed' is also loaded"},
+      {[&] {
+         const RemoteBuffer xs = n.ir.remote_buffer(kX);
+         batch_serialise(n.graph, {.loads = {{n.x, BatchHandle{xs, -1}}}});
+       },
+       "row offset -1 with 1 rows leaves no row"},
+      {[&] {
+         const RemoteBuffer xs = n.ir.remote_buffer(kX);
+         const RowOffset::Function bad = [](const Tensor&) { return Tensor(); };
+         batch_serialise(n.graph, {.loads = {{n.x, BatchHandle{xs, bad}}}});
+       },
+       "a row offset must give a scalar int32"},
+      {[&] { batch_serialise_fwd_and_grad(info, {}, {}); }, "(input 'Gradient___mul_"},
+      {[&] { batch_serial_buffer(n.x, 0); },
+       "batch_serial_buffer for 'x': steps and rows must be at least 1, got 0 and 1"},
+  };
+  for (const auto& [make, text] : cases) {
+    const std::string error = usage_error(make);
+    EXPECT_NE(error.find(text), std::string::npos) << error << "\nwanted: " << text;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::transforms

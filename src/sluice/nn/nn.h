@@ -12,4 +12,5 @@
 #include "sluice/nn/module.h"
 #include "sluice/nn/named_tensors.h"
 #include "sluice/nn/optimizers.h"
+#include "sluice/nn/remote.h"
 #include "sluice/nn/variable_factory.h"

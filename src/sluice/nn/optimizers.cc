@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/nn/remote.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/reductions.h"
@@ -188,11 +189,18 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
             main.name());
     const auto& [facts, step] = step_graph(main.ir(), parameters[i].spec(), gradients[i].spec(),
                                            scale.empty() ? GradScale::kNone : GradScale::kInput);
-    const bool remote = options.remote_state;
-    const NamedTensors state = facts.init(main, {.prefix = variable->path, .remote = remote}, made);
-    const NamedTensors local = remote ? load_remote(main, state) : state;
+    const InitOptions place{.prefix = variable->path};
+    NamedRemoteBuffers buffers;
+    NamedTensors state;
+    if (options.remote_state) {
+      buffers = named_variable_buffers(main.ir(), facts);
+      state = facts.init_remote(main, buffers, 0, place, made);
+    } else {
+      state = facts.init(main, place, made);
+    }
+    const NamedTensors local = options.remote_state ? load_remote(main, buffers) : state;
     step.bind(local).call(parameters[i], gradients[i], step_size, scale);
-    if (remote) store_remote(main, state, local);
+    store_remote(main, buffers, local);
     state.for_each(
         [&](const std::string& name, const Tensor& t) { states.merge(keys[i] + "." + name, t); });
   }

@@ -25,22 +25,6 @@ class NnRefusals : public testing::Test {
   Tensor w = variables["weight"];
 };
 
-TEST_F(NnRefusals, RemoteVariables) {
-  const NamedTensors remote = made.first.init(main, {.prefix = "remote", .remote = true});
-  expect_refused({
-      {"a load of a resident one", [&] { load_remote(main, variables); },
-       "is no variable in a remote buffer"},
-      {"a load of a result",
-       [&] {
-         load_remote(main, NamedTensors::from_dict({{"x", x}}));
-       },
-       "'x' is no variable in a remote buffer"},
-      {"a store of a resident one", [&] { store_remote(main, variables, variables); },
-       "is no variable in a remote buffer"},
-      {"a store of nothing", [&] { store_remote(main, remote, {}); }, "has no value"},
-  });
-}
-
 TEST_F(NnRefusals, Trees) {
   Tree tree = Tree::from_dict({{"a.b", "1"}, {"x", "2"}, {"0", "3"}});
   const std::string one = "1";

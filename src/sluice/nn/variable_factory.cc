@@ -73,25 +73,48 @@ std::string to_string(const VariableFactory& factory) {
                      static_cast<const void*>(&factory));
 }
 
-NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& options) const {
-  internal::PathCounts made(main.ir());
-  return init(main, options, made);
-}
-
-NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& options,
-                                          internal::PathCounts& made) const {
+template <typename HomeOf>
+NamedTensors NamedVariableFactories::init_at(Graph& main, const InitOptions& options,
+                                             internal::PathCounts& made,
+                                             const HomeOf& home_of) const {
   require(main.is_entry(), "init: variables live in entry graphs, not in {}", main.name());
   const auto [keys, factories] = unpack();
   NamedTensors result;
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::string path = options.prefix.empty() ? keys[i] : options.prefix + "." + keys[i];
-    Home home;
-    if (options.remote) home.buffer = main.ir().remote_buffer(factories[i].spec()).id;
-    const Tensor t = factories[i].create_variable(main, path, path, options.seed, made[path], home);
+    const Tensor t =
+        factories[i].create_variable(main, path, path, options.seed, made[path], home_of(keys[i]));
     made.add(t);
     result.merge(keys[i], t);
   }
   return result;
+}
+
+NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& options,
+                                          internal::PathCounts& made) const {
+  return init_at(main, options, made, [](const std::string&) { return Home{}; });
+}
+
+NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& options) const {
+  internal::PathCounts made(main.ir());
+  return init(main, options, made);
+}
+
+NamedTensors NamedVariableFactories::init_remote(Graph& main, const NamedRemoteBuffers& buffers,
+                                                 int64_t entry, const InitOptions& options,
+                                                 internal::PathCounts& made) const {
+  return init_at(main, options, made, [&](const std::string& key) {
+    const RemoteBuffer* const buffer = buffers.find_leaf(key);
+    require(buffer != nullptr, "init_remote: variable '{}' has no buffer; buffers are {}", key,
+            internal::join_keys(buffers.keys_flat()));
+    return Home{buffer->id, entry};
+  });
+}
+
+NamedTensors NamedVariableFactories::init_remote(Graph& main, const NamedRemoteBuffers& buffers,
+                                                 int64_t entry, const InitOptions& options) const {
+  internal::PathCounts made(main.ir());
+  return init_remote(main, buffers, entry, options, made);
 }
 
 NamedTensors NamedVariableFactories::init_zero(Graph& graph) const {
@@ -101,34 +124,6 @@ NamedTensors NamedVariableFactories::init_zero(Graph& graph) const {
     result.merge(key, graph.emit(builtin::init(), {}, to_attrs(zeros), {.name = key})[0]);
   });
   return result;
-}
-
-namespace {
-
-const Home& home_of(const Graph& main, const std::string& key, const Tensor& variable) {
-  const auto info = main.owns(variable) ? main.info(variable).variable : nullptr;
-  require(info != nullptr && info->home.remote(), "'{}' is no variable in a remote buffer", key);
-  return info->home;
-}
-
-}  // namespace
-
-NamedTensors load_remote(Graph& main, const NamedTensors& variables) {
-  NamedTensors loaded;
-  variables.for_each([&](const std::string& key, const Tensor& variable) {
-    const Home& home = home_of(main, key, variable);
-    loaded.merge(key, main.remote_load(main.ir().remote_buffer(home), home.entry, key));
-  });
-  return loaded;
-}
-
-void store_remote(Graph& main, const NamedTensors& variables, const NamedTensors& values) {
-  variables.for_each([&](const std::string& key, const Tensor& variable) {
-    const Home& home = home_of(main, key, variable);
-    const Tensor* const value = values.find_leaf(key);
-    require(value != nullptr, "store_remote: variable '{}' has no value", key);
-    main.remote_store(main.ir().remote_buffer(home), home.entry, *value);
-  });
 }
 
 }  // namespace sluice::nn

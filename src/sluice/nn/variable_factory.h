@@ -46,9 +46,10 @@ std::string to_string(const VariableFactory& factory);
 struct InitOptions {
   std::string prefix;  ///< Goes before every name and path: "prefix.key". Empty: none.
   uint64_t seed = 0;   ///< Of random first values.
-  /// In remote memory, each in a buffer of one entry: ops reach them through load_remote().
-  bool remote = false;
 };
+
+/// Remote buffers by dotted name.
+class NamedRemoteBuffers : public BasicDotTree<RemoteBuffer, NamedRemoteBuffers> {};
 
 namespace internal {
 
@@ -75,13 +76,20 @@ class NamedVariableFactories : public BasicDotTree<VariableFactory, NamedVariabl
   NamedTensors init(Graph& main, const InitOptions& options = {}) const;
   /// The same with the count of the program's variables at hand, for many calls.
   NamedTensors init(Graph& main, const InitOptions& options, internal::PathCounts& made) const;
+  /// The same for variables that live in entry `entry` of the buffers under their keys
+  /// (nn/remote.h); ops reach them through load_remote(). Error{kUsage} for a factory without a
+  /// buffer.
+  NamedTensors init_remote(Graph& main, const NamedRemoteBuffers& buffers, int64_t entry,
+                           const InitOptions& options = {}) const;
+  NamedTensors init_remote(Graph& main, const NamedRemoteBuffers& buffers, int64_t entry,
+                           const InitOptions& options, internal::PathCounts& made) const;
   /// Tensors of zeros made by ops of `graph` (any graph), in insertion order.
   NamedTensors init_zero(Graph& graph) const;
-};
 
-/// Loads variables that live in remote buffers, in order of keys, under the same keys.
-NamedTensors load_remote(Graph& main, const NamedTensors& variables);
-/// Stores `values` where the variables under the same keys live. Error{kUsage} if one has no value.
-void store_remote(Graph& main, const NamedTensors& variables, const NamedTensors& values);
+ private:
+  template <typename HomeOf>
+  NamedTensors init_at(Graph& main, const InitOptions& options, internal::PathCounts& made,
+                       const HomeOf& home_of) const;
+};
 
 }  // namespace sluice::nn

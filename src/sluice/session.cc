@@ -22,13 +22,6 @@ std::string names(const Streams& streams) {
   return text.empty() ? "none" : text;
 }
 
-Shape entries_shape(const Shape& shape, int64_t entries) {
-  if (entries == 1) return shape;
-  std::vector<int64_t> dims{entries};
-  dims.insert(dims.end(), shape.begin(), shape.end());
-  return Shape(std::move(dims));
-}
-
 void check_array(const exe::StreamPort& port, int64_t entries, const TensorSpec& spec,
                  const std::byte* data) {
   const Shape want = entries_shape(port.spec.shape, entries);
@@ -51,6 +44,13 @@ void prove(const exe::Executable& executable) {
 }
 
 }  // namespace
+
+Shape entries_shape(const Shape& shape, int64_t entries) {
+  if (entries == 1) return shape;
+  std::vector<int64_t> dims{entries};
+  dims.insert(dims.end(), shape.begin(), shape.end());
+  return Shape(std::move(dims));
+}
 
 std::string remote_folder(const std::string& remote) {
   constexpr std::string_view kFile = "file:";

@@ -50,6 +50,9 @@ struct SessionOptions {
   } proof = Proof::kCheck;  ///< Whether the plan is proved before it runs.
 };
 
+/// Shape of the array for `entries` entries of a stream: the entry's, with a leading axis if there are several.
+Shape entries_shape(const Shape& entry, int64_t entries);
+
 /// An input stream and the entries that a run reads: the stream's shape, with a leading axis of entries if it reads
 /// more than one.
 struct StreamInput {

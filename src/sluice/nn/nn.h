@@ -3,6 +3,7 @@
 /// Models: modules and their graphs, named variables, layers, losses, optimizers.
 
 #include "sluice/nn/autodiff.h"
+#include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/dot_tree.h"
 #include "sluice/nn/graph_cache.h"
 #include "sluice/nn/graph_with_named_args.h"

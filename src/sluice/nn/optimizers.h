@@ -110,10 +110,13 @@ class Optimizer {
                      const std::unordered_map<Tensor, Tensor>& grads,
                      const ops::HyperArg& learning_rate, const UpdateOptions& options = {});
 
+  /// The graph of one update of such a variable (SgdStep, AdamStep) and the factories of its state,
+  /// for programs that bring variables and state to the device themselves. One a spec.
+  const GraphCache::Made& step_graph(Ir ir, const TensorSpec& variable, const TensorSpec& grad,
+                                     GradScale scale = GradScale::kNone);
+
  private:
   explicit Optimizer(std::variant<SgdOptions, AdamOptions> options);
-  const GraphCache::Made& step_graph(Ir ir, const TensorSpec& variable, const TensorSpec& grad,
-                                     GradScale scale);
 
   std::variant<SgdOptions, AdamOptions> options_;
   GraphCache cache_;

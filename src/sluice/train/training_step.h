@@ -1,0 +1,72 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/nn/optimizers.h"
+#include "sluice/train/block.h"
+
+namespace sluice::train {
+
+/// In which order a step runs a model's micro-batches, and where its tensors wait meanwhile. The bits are the same.
+enum class Strategy {
+  kResident,  ///< A micro-batch runs through the whole model before the next; all stays on the device.
+  kPhased,  ///< A block runs all micro-batches before the next block starts; activations between blocks wait in remote
+            ///< memory, so that the device holds a block or two at a time.
+};
+
+/// What lives in remote memory beside the activations between phases.
+struct Offload {
+  bool optimizer = false;
+  bool weights = false;  ///< Phased only.
+  bool operator==(const Offload&) const = default;
+};
+
+/// Whether activations inside a block are kept from its forward to its backward phase, or made again.
+enum class Activations { kKeep, kRecompute };
+
+struct StepOptions {
+  Strategy strategy = Strategy::kResident;
+  int64_t accumulate = 1;  ///< Micro-batches an update.
+  Offload offload;
+  IoMode io_mode = IoMode::kIo;                  ///< Phased only.
+  Activations activations = Activations::kKeep;  ///< Phased only.
+  double learning_rate = 0.05;
+  uint64_t seed = 0;  ///< Of first values.
+};
+
+/// From logits and labels to (loss (), gradient of the logits).
+using Loss = std::function<std::pair<Tensor, Tensor>(const Tensor& logits, const Tensor& labels)>;
+
+/// A program that trains, and another that applies what was learned. A run of the first takes `accumulate` entries of each
+/// input stream, in order of micro-batches, and gives as many losses.
+struct Training {
+  H2dStream input;
+  H2dStream labels;
+  H2dStream seed;  ///< uint32[2], if a block draws; else unused.
+  bool draws = false;
+  D2hStream loss;
+  H2dStream eval_input;
+  D2hStream logits;
+  nn::NamedTensors variables;  ///< Weights by path, in the training program.
+  nn::NamedTensors state;      ///< Of the optimizer: "<path of the variable>.<state>".
+  std::string note;            ///< Where a wish could not be met, and why; else empty.
+};
+
+struct ModelSpec {
+  std::vector<Block> blocks;  ///< At least one.
+  TensorSpec input;           ///< Of a micro-batch.
+  TensorSpec labels;
+  TensorSpec eval_input;           ///< Of a batch of the evaluation.
+  std::vector<Block> eval_blocks;  ///< The same model when evaluating.
+  Loss loss;
+};
+
+/// Adds the entry graphs "train" and "eval" to `ir`. The gradients of micro-batches are averaged (spec §4.4) when there are
+/// several, then the optimizer updates every weight.
+/// Errors (kUsage): no blocks; accumulate below 1; weights offloaded without phases.
+Training build_training(Ir ir, const ModelSpec& model, nn::Optimizer optimizer,
+                        const StepOptions& options);
+
+}  // namespace sluice::train

@@ -1,0 +1,191 @@
+#include "sluice/train/training_step.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sluice/base/hash.h"
+#include "sluice/base/test_refusals.h"
+#include "sluice/nn/layers.h"
+#include "sluice/ops/losses.h"
+#include "sluice/session.h"
+
+namespace sluice::train {
+namespace {
+
+class Layer : public nn::Module {
+ public:
+  Layer(int64_t width, double dropout) : width_(width), dropout_(dropout) {}
+  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+    const Tensor y = ops::gelu(nn::Linear(width_).build(b, x));
+    return seed.empty() ? y : b.inlined("dropout", nn::Dropout(dropout_), y, seed[0]);
+  }
+  std::string cache_key() const { return fmt::format("{} {}", width_, dropout_); }
+
+ private:
+  int64_t width_;
+  double dropout_;
+};
+
+struct Last : nn::Module {
+  Tensor build(nn::Builder& b, Tensor x, const Tensors&) const { return nn::Linear(3).build(b, x); }
+  std::string cache_key() const { return "last"; }
+};
+
+// Widths of hidden layers: neighbours of one width share their graphs.
+ModelSpec model(const std::vector<int64_t>& widths, double dropout) {
+  ModelSpec m;
+  for (size_t i = 0; i < widths.size(); ++i) {
+    const std::string path = fmt::format("fc.{}", i);
+    m.blocks.emplace_back(path, Layer(widths[i], dropout),
+                          dropout > 0 ? Block::Draws::kYes : Block::Draws::kNo);
+    m.eval_blocks.emplace_back(path, Layer(widths[i], 0));
+  }
+  m.blocks.emplace_back("last", Last());
+  m.eval_blocks.emplace_back("last", Last());
+  m.input = f32_spec({4, 6});
+  m.labels = i32_spec({4});
+  m.eval_input = f32_spec({2, 6});
+  m.loss = [](const Tensor& logits, const Tensor& labels) {
+    return ops::cross_entropy_with_grad(logits, labels);
+  };
+  return m;
+}
+
+struct Way {
+  StepOptions step;
+  int threads = 1;
+  std::string remote = "host";
+};
+
+struct Result {
+  std::string digest;
+  std::vector<float> losses;
+  int64_t device_bytes = 0;
+  std::string note;
+};
+
+Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way) {
+  Ir ir;
+  StepOptions options = way.step;
+  options.seed = 5;
+  const Training t = build_training(ir, m, optimizer, options);
+  Session session(ir, {.device = cpu_device({.threads = way.threads}), .remote = way.remote});
+  EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
+  const int64_t n = options.accumulate;
+  HostTensor input({entries_shape(m.input.shape, n), f32, {}});
+  HostTensor labels({entries_shape(m.labels.shape, n), i32, {}});
+  HostTensor seed({entries_shape({2}, n), u32, {}});
+  Result result;
+  result.note = t.note;
+  Digest digest;
+  for (int step = 0; step < 3; ++step) {
+    for (size_t i = 0; i < input.as<float>().size(); ++i)
+      input.as<float>()[i] = std::sin(static_cast<float>(i + 100 * static_cast<size_t>(step)));
+    for (size_t i = 0; i < labels.as<int32_t>().size(); ++i)
+      labels.as<int32_t>()[i] = static_cast<int32_t>((i * 7 + static_cast<size_t>(step)) % 3);
+    for (size_t i = 0; i < seed.as<uint32_t>().size(); ++i)
+      seed.as<uint32_t>()[i] = static_cast<uint32_t>(i + 9 * static_cast<size_t>(step));
+    std::vector<StreamInput> inputs{{t.input, input}, {t.labels, labels}};
+    if (t.draws) inputs.push_back({t.seed, seed});
+    const HostTensors out = session.run(inputs, "train");
+    digest.add(out[t.loss].bytes());
+    for (const float loss : out[t.loss].as<float>()) result.losses.push_back(loss);
+  }
+  for (const auto& [path, value] : session.variables()) {
+    digest.add(std::as_bytes(std::span(path)));
+    digest.add(value.bytes());
+  }
+  HostTensor batch(m.eval_input);
+  for (size_t i = 0; i < batch.as<float>().size(); ++i)
+    batch.as<float>()[i] = static_cast<float>(i) / 7;
+  digest.add(session.run({{t.eval_input, batch}}, "eval")[t.logits].bytes());
+  result.digest = digest.hex();
+  result.device_bytes = session.planned_bytes();
+  return result;
+}
+
+std::vector<Way> phased_ways(int64_t accumulate) {
+  std::vector<Way> ways;
+  for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
+    for (const Activations activations : {Activations::kKeep, Activations::kRecompute}) {
+      for (const Offload offload :
+           {Offload{}, Offload{.optimizer = true}, Offload{.optimizer = true, .weights = true}}) {
+        Way way;
+        way.step = {.strategy = Strategy::kPhased,
+                    .accumulate = accumulate,
+                    .offload = offload,
+                    .io_mode = mode,
+                    .activations = activations};
+        way.threads = 1 + static_cast<int>(ways.size()) % 3;
+        way.remote = ways.size() % 2 == 0 ? "host" : "file:" + testing::TempDir();
+        ways.push_back(way);
+      }
+    }
+  }
+  return ways;
+}
+
+TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
+  const std::vector<std::pair<ModelSpec, nn::Optimizer>> cases{
+      {model({8, 8, 8, 8}, 0.25), nn::Optimizer::adam()},
+      {model({8, 5, 5, 8}, 0), nn::Optimizer::sgd({.momentum = 0.9})},
+      {model({7}, 0.5), nn::Optimizer::sgd()},
+      {model({}, 0), nn::Optimizer::adamw()}};
+  for (size_t c = 0; c < cases.size(); ++c) {
+    const auto& [m, optimizer] = cases[c];
+    for (const int64_t accumulate : {1, 2, 4}) {
+      Way resident;
+      resident.step.accumulate = accumulate;
+      const Result expected = train(m, optimizer, resident);
+      for (const float loss : expected.losses) EXPECT_TRUE(std::isfinite(loss));
+      EXPECT_EQ(expected.losses.size(), static_cast<size_t>(3 * accumulate));
+      resident.step.offload.optimizer = true;
+      EXPECT_EQ(train(m, optimizer, resident).digest, expected.digest);
+      const auto ways = phased_ways(accumulate);
+      for (size_t w = 0; w < ways.size(); ++w) {
+        const Result phased = train(m, optimizer, ways[w]);
+        EXPECT_EQ(phased.digest, expected.digest)
+            << "model " << c << " accumulate " << accumulate << " way " << w;
+        EXPECT_EQ(phased.losses, expected.losses);
+        const bool falls_back = ways[w].step.io_mode == IoMode::kIoOverlapped && accumulate == 1;
+        EXPECT_EQ(phased.note.empty(), !falls_back) << phased.note;
+      }
+    }
+  }
+}
+
+TEST(TrainingStep, TheDevicePeakOfPhasesDoesNotGrowWithDepth) {
+  const Way way{.step = {.strategy = Strategy::kPhased,
+                         .accumulate = 2,
+                         .offload = {.optimizer = true, .weights = true},
+                         .io_mode = IoMode::kIoOverlapped}};
+  const auto optimizer = nn::Optimizer::adam();
+  const Result shallow = train(model({64, 64, 64, 64}, 0.1), optimizer, way);
+  const Result deep = train(model(std::vector<int64_t>(12, 64), 0.1), optimizer, way);
+  // A constant for each row.
+  EXPECT_LT(deep.device_bytes, shallow.device_bytes + 8 * 512);
+  Way resident;
+  resident.step.accumulate = 2;
+  EXPECT_LT(4 * deep.device_bytes,
+            train(model(std::vector<int64_t>(12, 64), 0.1), optimizer, resident).device_bytes * 3);
+}
+
+TEST(TrainingStep, Refusals) {
+  const auto build = [](const ModelSpec& m, const StepOptions& o) {
+    return [=] { build_training(Ir(), m, nn::Optimizer::sgd(), o); };
+  };
+  ModelSpec uneven = model({8}, 0);
+  uneven.eval_blocks.pop_back();
+  expect_refused({
+      {"no blocks", build(ModelSpec{}, {}), "training: the model has 0 blocks, 0 when evaluating"},
+      {"another model", build(uneven, {}), "training: the model has 2 blocks, 1 when evaluating"},
+      {"no micro-batches", build(model({8}, 0), {.accumulate = 0}),
+       "training: accumulate must be at least 1, got 0"},
+      {"weights that go nowhere", build(model({8}, 0), {.offload = {.weights = true}}),
+       "training: weights stay on the device unless the strategy is phased"},
+  });
+}
+
+}  // namespace
+}  // namespace sluice::train

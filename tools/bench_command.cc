@@ -4,6 +4,7 @@
 
 #include "bench/steps.h"
 #include "bench/suite.h"
+#include "sluice/base/checked.h"
 #include "sluice/data/loader.h"
 #include "sluice/data/synthetic_digits.h"
 #include "tools/json_record.h"
@@ -14,20 +15,17 @@ namespace sluice::tool {
 int run_bench(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
   Session session(programs.ir, session_options(o));
-  const data::Dataset digits = data::synthetic_digits(std::max<int64_t>(o.micro_batch, 64), 1);
-  const data::DataLoader loader(digits, {.batch = o.micro_batch});
-  HostTensor image({{o.micro_batch, 28, 28}, f32, {}});
-  HostTensor labels({{o.micro_batch}, i32, {}});
-  HostTensor seed({{2}, u32, {}});
-  HostTensor loss(TensorSpec{{}, f32, {}});
-  loader.fill(0, image, labels);
-  std::vector<StreamInput> inputs{{programs.image, image}, {programs.labels, labels}};
-  if (o.dropout > 0) inputs.push_back({programs.seed, seed});
-  Binding binding = session.bind(inputs, {{programs.loss, loss}}, "train");
+  const int64_t samples = checked_mul(o.micro_batch, o.accumulate);
+  const data::Dataset digits = data::synthetic_digits(std::max<int64_t>(samples, 64), 1);
+  const data::DataLoader loader(digits, {.batch = samples});
+  StepArrays arrays(o);
+  loader.fill(0, arrays.image, arrays.labels);
+  Binding binding = session.bind(arrays.inputs(programs.training),
+                                 {{programs.training.loss, arrays.losses}}, "train");
   const int64_t steps = o.steps >= 1 ? o.steps : 500;
   const bench::StepTimes times = bench::time_steps(session, binding, steps);
   const double micros = times.median_seconds * 1e6;
-  const double samples_per_second = static_cast<double>(o.micro_batch) / times.median_seconds;
+  const double samples_per_second = static_cast<double>(samples) / times.median_seconds;
   if (o.json) {
     JsonRecord record;
     record.add("model", o.model);
@@ -41,7 +39,7 @@ int run_bench(const ToolOptions& o) {
     fmt::print("{}\n", record.text());
     return 0;
   }
-  fmt::print("{} steps of {} samples, {} threads\n", steps, o.micro_batch,
+  fmt::print("{} steps of {} samples, {} threads\n", steps, samples,
              session.executable().devices[0].workers);
   fmt::print("median {:.1f} us a step (least {:.1f}), {:.0f} samples/s\n", micros,
              times.least_seconds * 1e6, samples_per_second);

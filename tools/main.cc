@@ -68,8 +68,9 @@ void add_model(CLI::App& app, ToolOptions& o) {
   app.add_option("model", o.model, "The model (see --list)")->check(CLI::IsMember({"mnist"}));
   app.add_option("--layers", o.layers, "Linear layers of the MLP");
   app.add_option("--width", o.width, "Features of its hidden layers");
-  app.add_option("--dropout", o.dropout, "Dropout probability");
-  app.add_option("--micro-batch", o.micro_batch, "Samples a step");
+  app.add_option("--dropout", o.dropout, "Dropout probability")->group(kRare);
+  app.add_option("--micro-batch", o.micro_batch, "Samples of a micro-batch");
+  app.add_option("--accumulate", o.accumulate, "Micro-batches a step");
   app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam or adamw");
   app.add_option("--lr", o.lr, "Learning rate");
   app.add_option("--seed", o.seed, "Of weights, order and dropout")->group(kRare);
@@ -77,13 +78,19 @@ void add_model(CLI::App& app, ToolOptions& o) {
          "--memory", [&o](const std::string& text) { o.memory = parse_bytes(text); },
          "Device memory budget: 4096, 512K, 64M")
       ->type_name("BYTES");
-  app.add_option("--offload", o.offload, "What leaves the device: none or optimizer")
-      ->check(CLI::IsMember({"none", "optimizer"}));
-  app.add_option("--remote", o.remote, "Where to: host or file:FOLDER")->type_name("PLACE");
+  app.add_option("--strategy", o.strategy, "resident or phased: a layer at a time")
+      ->check(CLI::IsMember({"resident", "phased"}));
+  app.add_option("--io-mode", o.io_mode, "Of phases: compute, io or io_overlapped")
+      ->check(CLI::IsMember({"compute", "io", "io_overlapped"}))
+      ->group(kRare);
+  app.add_flag("--recompute", o.recompute, "Make activations again")->group(kRare);
+  app.add_option("--offload", o.offload, "auto, none or optimizer,weights,…")->type_name("WHAT");
+  app.add_option("--remote", o.remote, "Where to: none, host or file:FOLDER")->type_name("PLACE");
   app.add_option_function<std::string>(
          "--remote-memory", [&o](const std::string& text) { o.remote_memory = parse_bytes(text); },
          "Budget there")
-      ->type_name("BYTES");
+      ->type_name("BYTES")
+      ->group(kRare);
   app.add_option("--threads", o.threads, "Workers (default: usable cores)");
   app.add_option("--disable", o.disable, "Compiler pass to leave out")->group(kRare);
   app.add_flag("--json", o.json, "One JSON object on stdout")->group(kRare);

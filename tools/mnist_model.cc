@@ -1,5 +1,12 @@
 #include "tools/mnist_model.h"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+#include "sluice/base/checked.h"
+
 namespace sluice::tool {
 namespace {
 
@@ -11,81 +18,200 @@ nn::Optimizer make_optimizer(const std::string& name) {
   fail(ErrorKind::kUsage, "--optimizer: '{}' is not one of sgd, momentum, adam, adamw", name);
 }
 
-}  // namespace
+// A linear layer; GELU and dropout after it unless it is the last.
+class Layer : public nn::Module {
+ public:
+  Layer(int64_t features, bool last, double dropout)
+      : features_(features), last_(last), dropout_(dropout) {}
 
-Mlp::Mlp(int64_t layers, int64_t width, double dropout) : dropout_(dropout) {
-  for (int64_t i = 0; i < layers; ++i) fc_.add(i + 1 < layers ? width : 10);
-}
-
-Tensor Mlp::build(nn::Builder& b, Tensor image, const Tensors& seed) const {
-  Tensor x = ops::reshape(image, {-1, 28 * 28});
-  for (size_t i = 0; i < fc_.size(); ++i) {
-    x = fc_[i](b, x);
-    if (i + 1 == fc_.size()) break;
+  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+    if (x.rank() > 2) x = ops::reshape(x, {x.dim(0), -1});
+    x = nn::Linear(features_).build(b, x);
+    if (last_) return x;
     x = ops::gelu(x);
-    if (!seed.empty())
-      x = b.inlined("dropout" + std::to_string(i), nn::Dropout(dropout_), x, seed[0]);
+    return seed.empty() ? x : b.inlined("dropout", nn::Dropout(dropout_), x, seed[0]);
   }
-  return x;
+  std::string cache_key() const { return fmt::format("{} {} {}", features_, last_, dropout_); }
+
+ private:
+  int64_t features_;
+  bool last_;
+  double dropout_;
+};
+
+std::vector<train::Block> blocks(const ToolOptions& o, double dropout) {
+  std::vector<train::Block> result;
+  for (int64_t i = 0; i < o.layers; ++i) {
+    const bool last = i + 1 == o.layers;
+    const bool draws = dropout > 0 && !last;
+    result.emplace_back(fmt::format("fc.{}", i), Layer(last ? 10 : o.width, last, dropout),
+                        draws ? train::Block::Draws::kYes : train::Block::Draws::kNo);
+  }
+  return result;
 }
 
-MnistPrograms build_mnist(const ToolOptions& o) {
+train::ModelSpec model_of(const ToolOptions& o) {
+  return {.blocks = blocks(o, o.dropout),
+          .input = {{o.micro_batch, 28, 28}, f32, {}},
+          .labels = {{o.micro_batch}, i32, {}},
+          .eval_input = {{o.eval_batch, 28, 28}, f32, {}},
+          .eval_blocks = blocks(o, 0),
+          .loss = [](const Tensor& logits, const Tensor& labels) {
+            return ops::cross_entropy_with_grad(logits, labels);
+          }};
+}
+
+void check_options(const ToolOptions& o) {
   require(o.layers >= 1 && o.layers <= 100000, "--layers: {} is outside [1, 100000]", o.layers);
   require(o.width >= 1, "--width: {} is below 1", o.width);
   require(o.dropout >= 0 && o.dropout < 1, "--dropout: {} is outside [0, 1)", o.dropout);
   require(o.micro_batch >= 1, "--micro-batch: {} is below 1", o.micro_batch);
+  require(o.accumulate >= 1, "--accumulate: {} is below 1", o.accumulate);
   SLUICE_CHECK(o.eval_batch >= 1);
   require(o.lr > 0, "--lr: {} is not positive", o.lr);
+}
 
-  MnistPrograms p;
-  Graph& train = p.ir.entry_graph("train");
-  p.image = p.ir.h2d_stream({{o.micro_batch, 28, 28}, f32, {}}, "image");
-  p.labels = p.ir.h2d_stream({{o.micro_batch}, i32, {}}, "labels");
-  const Tensor image = train.host_load(p.image);
-  const Tensor labels = train.host_load(p.labels);
-  Tensors seed;
-  if (o.dropout > 0) {
-    p.seed = p.ir.h2d_stream({{2}, u32, {}}, "seed");
-    seed.push_back(train.host_load(p.seed));
+train::Strategy strategy_of(const ToolOptions& o) {
+  return o.strategy == "phased" ? train::Strategy::kPhased : train::Strategy::kResident;
+}
+
+IoMode io_mode_of(const ToolOptions& o) {
+  return o.io_mode == "compute" ? IoMode::kCompute
+         : o.io_mode == "io"    ? IoMode::kIo
+                                : IoMode::kIoOverlapped;
+}
+
+// "optimizer,weights" and the like. Error{kUsage} for other words and for what the strategy cannot move.
+train::Offload parse_offload(const ToolOptions& o) {
+  const bool phased = strategy_of(o) == train::Strategy::kPhased;
+  train::Offload offload;
+  std::set<std::string> words;
+  for (size_t begin = 0; begin <= o.offload.size();) {
+    const size_t end = std::min(o.offload.find(',', begin), o.offload.size());
+    words.insert(o.offload.substr(begin, end - begin));
+    begin = end + 1;
   }
+  for (const std::string& word : words) {
+    const bool in_phases = word == "weights" || word == "activations" || word == "accumulators";
+    require(word == "optimizer" || in_phases || (word == "none" && words.size() == 1),
+            "--offload: '{}' is not auto, none, or some of optimizer,weights,activations,"
+            "accumulators",
+            o.offload);
+    require(!in_phases || phased, "--offload: {} leave the device with --strategy phased only",
+            word);
+    offload.optimizer = offload.optimizer || word == "optimizer";
+    offload.weights = offload.weights || word == "weights";
+  }
+  require(o.remote != "none" || (offload == train::Offload{} && !phased),
+          "--remote none: --offload {} and --strategy {} need remote memory (host or file:FOLDER)",
+          o.offload, o.strategy);
+  return offload;
+}
 
-  const Mlp model(o.layers, o.width, o.dropout);
-  const auto [factories, forward] = nn::create_graph(p.ir, model, image, seed);
-  const nn::GraphWithNamedArgs backward = [&] {
-    transforms::AutodiffOptions options;
-    Tensors wanted;
-    for (const Tensor& t : forward.args().tensors()) wanted.push_back(t);
-    options.grads_required = wanted;
-    return forward.autodiff(options);
-  }();
-  p.variables = factories.init(train, {.seed = o.seed});
-  const CallSiteInfo call = forward.bind(p.variables).call_with_info(image, seed);
-  const auto [loss, gradient] = ops::cross_entropy_with_grad(call.output(0), labels);
-  p.loss = train.host_store(loss, "loss");
-  const CallSiteInfo back =
-      backward.call_with_info(gradient, backward.grad_graph_info().inputs_dict(call));
-  const auto gradients = backward.grad_graph_info().fwd_parent_ins_to_grad_parent_outs(call, back);
-  p.state =
-      make_optimizer(o.optimizer)
-          .apply(train, p.variables, gradients, o.lr, {.remote_state = o.offload == "optimizer"});
+std::string words_of(const train::Offload& offload) {
+  return offload.weights ? "optimizer,weights" : offload.optimizer ? "optimizer" : "none";
+}
 
-  Graph& eval = p.ir.entry_graph("eval");
-  p.eval_image = p.ir.h2d_stream({{o.eval_batch, 28, 28}, f32, {}}, "eval_image");
-  const Tensor digits = eval.host_load(p.eval_image);
-  const auto [eval_factories, eval_graph] = nn::create_graph(p.ir, model, digits, Tensors{});
-  auto weights = p.variables.to_dict();
-  for (auto& [key, variable] : weights) variable = p.ir.share_variable(variable, eval);
-  const auto shared = nn::NamedTensors::from_dict(weights);
-  p.eval_logits = eval.host_store(eval_graph.bind(shared).call(digits)[0], "logits");
+MnistPrograms build(const ToolOptions& o, const train::Offload& offload) {
+  MnistPrograms p;
+  p.training = train::build_training(
+      p.ir, model_of(o), make_optimizer(o.optimizer),
+      {.strategy = strategy_of(o),
+       .accumulate = o.accumulate,
+       .offload = offload,
+       .io_mode = io_mode_of(o),
+       .activations = o.recompute ? train::Activations::kRecompute : train::Activations::kKeep,
+       .learning_rate = o.lr,
+       .seed = o.seed});
+  if (!p.training.note.empty() && o.log_level != "error")
+    fmt::print(stderr, "{}\n", p.training.note);
   return p;
+}
+
+// The refusal of a plan; empty if it fits. What it needs beyond the budget shows in its text.
+std::string why_not(const ToolOptions& o, const train::Offload& offload) {
+  ToolOptions quiet = o;
+  quiet.log_level = "error";
+  quiet.print_after.clear();
+  try {
+    compile(build(quiet, offload).ir, compile_options(session_options(quiet)));
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kDoesNotFit) throw;
+    return e.what();
+  }
+  return "";
+}
+
+MnistPrograms build_auto(const ToolOptions& o) {
+  const bool phased = strategy_of(o) == train::Strategy::kPhased;
+  const auto tell = [&](const std::string& text) {
+    if (o.log_level != "error") fmt::print(stderr, "offload: {}\n", text);
+  };
+  if (o.memory < 0) return build(o, {});
+  const std::string without = why_not(o, {});
+  const std::string reason = without.substr(0, without.find('\n'));
+  if (without.empty()) {
+    tell("none; the program fits --memory");
+    return build(o, {});
+  }
+  const train::Offload state{.optimizer = true};
+  const bool may_offload = o.remote != "none" && o.optimizer != "sgd";
+  if (may_offload && why_not(o, state).empty()) {
+    tell("optimizer; without it, " + reason);
+    return build(o, state);
+  }
+  std::string hint;
+  ToolOptions other = o;
+  other.strategy = "phased";
+  const train::Offload all{.optimizer = true, .weights = true};
+  if (o.remote != "none" && (!phased || o.optimizer != "sgd") && why_not(other, all).empty()) {
+    hint = fmt::format("\n  --strategy phased --offload {} fits", words_of(all));
+  } else if (o.remote != "none" && why_not(other, all).empty()) {
+    hint = "\n  --offload weights fits";
+  }
+  throw Error(ErrorKind::kDoesNotFit, without + hint);
+}
+
+}  // namespace
+
+MnistPrograms build_mnist(const ToolOptions& o) {
+  check_options(o);
+  if (o.offload != "auto") return build(o, parse_offload(o));
+  ToolOptions plain = o;
+  plain.offload = "none";
+  parse_offload(plain);
+  return build_auto(o);
 }
 
 SessionOptions session_options(const ToolOptions& o) {
   return {.device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)}),
-          .remote = o.remote,
+          .remote = o.remote == "none" ? "host" : o.remote,
           .remote_memory = o.remote_memory,
           .disable = o.disable,
           .print_after = o.print_after};
+}
+
+StepArrays::StepArrays(const ToolOptions& o)
+    : image({entries_shape({o.micro_batch, 28, 28}, o.accumulate), f32, {}}),
+      labels({entries_shape({o.micro_batch}, o.accumulate), i32, {}}),
+      seeds({entries_shape({2}, o.accumulate), u32, {}}),
+      losses({entries_shape({}, o.accumulate), f32, {}}) {}
+
+void StepArrays::seed(uint64_t run_seed, int64_t update) {
+  const Seed run{static_cast<uint32_t>(run_seed >> 32), static_cast<uint32_t>(run_seed)};
+  const Seed key = fold(fold(run, "update"), static_cast<uint64_t>(update));
+  const auto words = seeds.as<uint32_t>();
+  for (size_t m = 0; 2 * m < words.size(); ++m) {
+    const Seed micro_batch = fold(key, m);
+    words[2 * m] = micro_batch.hi;
+    words[2 * m + 1] = micro_batch.lo;
+  }
+}
+
+std::vector<StreamInput> StepArrays::inputs(const train::Training& t) const {
+  std::vector<StreamInput> result{{t.input, image}, {t.labels, labels}};
+  if (t.draws) result.push_back({t.seed, seeds});
+  return result;
 }
 
 }  // namespace sluice::tool

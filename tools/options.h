@@ -11,18 +11,23 @@ struct ToolOptions {
   std::string data;  ///< Folder of the dataset; empty: search.
   int64_t epochs = 1;
   int64_t steps = -1;       ///< Steps in all; -1: as many as the epochs have.
-  int64_t micro_batch = 8;  ///< Samples a step.
+  int64_t micro_batch = 8;  ///< Samples of a micro-batch.
   int64_t eval_batch = 80;  ///< Samples an evaluation step.
   int64_t layers = 4;       ///< Linear layers of the MLP.
   int64_t width = 512;      ///< Features of its hidden layers.
   double dropout = 0;       ///< Probability after each hidden layer.
   double lr = 0.05;
-  std::string optimizer = "sgd";  ///< sgd, momentum, adam, adamw.
-  int64_t memory = -1;            ///< Budget of device memory in bytes; -1: none.
-  std::string offload = "none";   ///< What leaves the device: none, optimizer.
-  std::string remote = "host";    ///< Where it goes: host, file:FOLDER.
-  int64_t remote_memory = -1;     ///< Budget of that in bytes; -1: none.
-  int64_t threads = 0;            ///< 0: as many as usable cores.
+  std::string optimizer = "sgd";      ///< sgd, momentum, adam, adamw.
+  int64_t memory = -1;                ///< Budget of device memory in bytes; -1: none.
+  std::string strategy = "resident";  ///< resident, phased.
+  int64_t accumulate = 1;             ///< Micro-batches a step.
+  std::string io_mode = "io";         ///< Transfers of phases: compute, io, io_overlapped.
+  bool recompute = false;             ///< Phases make activations again instead of keeping them.
+  /// What leaves the device: auto, none, or a list of optimizer, weights, activations, accumulators.
+  std::string offload = "auto";
+  std::string remote = "host";  ///< Where it goes: none, host, file:FOLDER.
+  int64_t remote_memory = -1;   ///< Budget of that in bytes; -1: none.
+  int64_t threads = 0;          ///< 0: as many as usable cores.
   uint64_t seed = 0;
   std::string save;     ///< File that variables go to at the end.
   std::string weights;  ///< File that variables come from at the start.

@@ -50,15 +50,7 @@ int run_plan(const ToolOptions& o) {
   if (!o.problem.empty()) return solve_problem(o);
   if (!o.check.empty()) return check_text(o);
   const MnistPrograms programs = build_mnist(o);
-  const DeviceChoice device =
-      cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)});
-  const bool in_file = !remote_folder(o.remote).empty();
-  const Compiled compiled =
-      compile(programs.ir, {.devices = {{device.target, device.memory, device.threads}},
-                            .remote_space = in_file ? exe::Space::kFile : exe::Space::kHost,
-                            .remote_memory = o.remote_memory,
-                            .disable = o.disable,
-                            .print_after = o.print_after});
+  const Compiled compiled = compile(programs.ir, compile_options(session_options(o)));
   const auto violations = exe::check(compiled.executable);
   for (const exe::Violation& v : violations) fmt::print(stderr, "[{}] {}\n", v.rule, v.message);
   if (!violations.empty()) fail(ErrorKind::kInternal, "the plan's proof fails");

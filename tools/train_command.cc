@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kSyntheticTrain = 20000;
 constexpr int64_t kSyntheticTest = 4000;
-constexpr int64_t kReservedLosses = 1 << 20;
+constexpr size_t kReservedLosses = 1 << 20;
 
 data::Dataset load_digits(const ToolOptions& o, data::Split split) {
   const auto folder = o.synthetic ? std::nullopt : data::find_mnist(o.data);
@@ -41,8 +41,8 @@ double evaluate(Session& session, const MnistPrograms& programs, const ToolOptio
   HostTensor image({{o.eval_batch, 28, 28}, f32, {}});
   HostTensor labels({{o.eval_batch}, i32, {}});
   HostTensor logits({{o.eval_batch, 10}, f32, {}});
-  Binding binding =
-      session.bind({{programs.eval_image, image}}, {{programs.eval_logits, logits}}, "eval");
+  Binding binding = session.bind({{programs.training.eval_input, image}},
+                                 {{programs.training.logits, logits}}, "eval");
   const ArrayView images = image;
   const ArrayView truths = labels;
   int64_t right = 0;
@@ -60,47 +60,44 @@ double evaluate(Session& session, const MnistPrograms& programs, const ToolOptio
 }
 
 struct Outcome {
-  std::vector<float> losses;
+  std::vector<float> losses;  ///< Of every micro-batch.
+  int64_t steps = 0;
   double seconds = 0;
   bool stopped = false;
 };
 
 Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions& o,
               const data::Dataset& digits) {
-  data::DataLoader loader(digits, {.batch = o.micro_batch, .seed = o.seed});
+  const int64_t samples = checked_mul(o.micro_batch, o.accumulate);
+  data::DataLoader loader(digits, {.batch = samples, .seed = o.seed});
   const int64_t per_epoch = loader.batches();
   const int64_t steps = o.steps >= 0 ? o.steps : checked_mul(o.epochs, per_epoch);
   if (o.log_level != "error") {
-    fmt::print(stderr, "a step takes {} samples, {} steps an epoch, {} samples dropped\n",
-               o.micro_batch, per_epoch, loader.dropped());
+    fmt::print(stderr, "{} x {} = {} samples a step, {} steps an epoch, {} samples dropped\n",
+               o.micro_batch, o.accumulate, samples, per_epoch, loader.dropped());
   }
-  HostTensor image({{o.micro_batch, 28, 28}, f32, {}});
-  HostTensor labels({{o.micro_batch}, i32, {}});
-  HostTensor seed({{2}, u32, {}});
-  HostTensor loss(TensorSpec{{}, f32, {}});
-  std::vector<StreamInput> inputs{{programs.image, image}, {programs.labels, labels}};
-  if (o.dropout > 0) inputs.push_back({programs.seed, seed});
-  Binding binding = session.bind(inputs, {{programs.loss, loss}}, "train");
-  const ArrayView images = image;
-  const ArrayView truths = labels;
+  StepArrays arrays(o);
+  Binding binding = session.bind(arrays.inputs(programs.training),
+                                 {{programs.training.loss, arrays.losses}}, "train");
+  const ArrayView images = arrays.image;
+  const ArrayView truths = arrays.labels;
   Outcome outcome;
-  outcome.losses.reserve(static_cast<size_t>(std::min(steps, kReservedLosses)));
-  Progress progress("train", steps, o.micro_batch, o.log_level);
-  const Seed run_seed{static_cast<uint32_t>(o.seed >> 32), static_cast<uint32_t>(o.seed)};
+  const auto losses = arrays.losses.as<float>();
+  outcome.losses.reserve(std::min(kReservedLosses, losses.size() * static_cast<size_t>(steps)));
+  Progress progress("train", steps, samples, o.log_level);
   for (int64_t step = 0; step < steps; ++step) {
     if (step % per_epoch == 0) loader.start_epoch(step / per_epoch);
     loader.fill(step % per_epoch, images, truths);
-    const Seed key = fold(fold(run_seed, "update"), static_cast<uint64_t>(step));
-    seed.as<uint32_t>()[0] = key.hi;
-    seed.as<uint32_t>()[1] = key.lo;
+    arrays.seed(o.seed, step);
     session.run_into(binding);
-    const float value = loss.as<float>()[0];
-    outcome.losses.push_back(value);
-    if (!std::isfinite(value)) {
+    ++outcome.steps;
+    for (const float value : losses) {
+      outcome.losses.push_back(value);
+      if (std::isfinite(value)) continue;
       progress.finish();
       fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller --lr may help", step, value);
     }
-    progress.show(step + 1, value);
+    progress.show(step + 1, losses.back());
     if (stop_signal() != 0) {
       outcome.stopped = true;
       break;
@@ -113,9 +110,9 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
 
 void report(const ToolOptions& o, const Session& session, const Outcome& outcome, double accuracy,
             bool evaluated) {
-  const auto steps = static_cast<int64_t>(outcome.losses.size());
-  const double rate =
-      outcome.seconds > 0 ? static_cast<double>(steps * o.micro_batch) / outcome.seconds : 0;
+  const int64_t steps = outcome.steps;
+  const auto samples = static_cast<double>(steps * o.micro_batch * o.accumulate);
+  const double rate = outcome.seconds > 0 ? samples / outcome.seconds : 0;
   const std::string digest = run_digest(session, outcome.losses);
   if (o.json) {
     JsonRecord record;
@@ -172,8 +169,8 @@ int run_train(const ToolOptions& o) {
   if (!o.save.empty()) session.save(o.save);
   if (outcome.stopped) {
     report(o, session, outcome, 0, false);
-    fmt::print(stderr, "stopped by signal {} after step {}{}\n", stop_signal(),
-               outcome.losses.size(), o.save.empty() ? "" : "; saved to " + o.save);
+    fmt::print(stderr, "stopped by signal {} after step {}{}\n", stop_signal(), outcome.steps,
+               o.save.empty() ? "" : "; saved to " + o.save);
     return o.save.empty() ? 128 + stop_signal() : static_cast<int>(ErrorKind::kStopped);
   }
   report(o, session, outcome, evaluate(session, programs, o, test), true);

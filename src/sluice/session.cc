@@ -22,6 +22,13 @@ std::string names(const Streams& streams) {
   return text.empty() ? "none" : text;
 }
 
+std::vector<DeviceChoice> devices_of(const SessionOptions& options) {
+  std::vector<DeviceChoice> choices{options.device.target == nullptr ? cpu_device()
+                                                                     : options.device};
+  choices.insert(choices.end(), options.more_devices.begin(), options.more_devices.end());
+  return choices;
+}
+
 void check_array(const exe::StreamPort& port, int64_t entries, const TensorSpec& spec,
                  const std::byte* data) {
   const Shape want = entries_shape(port.spec.shape, entries);
@@ -74,37 +81,40 @@ const HostTensor& HostTensors::operator[](const D2hStream& stream) const {
   fail(ErrorKind::kUsage, "results: the run wrote nothing to stream '{}'", stream.name);
 }
 
-Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir) {
-  require(ir.replication() == 1, "session: runs one replica, the program has {}", ir.replication());
-  std::vector<DeviceChoice> choices{options.device.target == nullptr ? cpu_device()
-                                                                     : options.device};
-  choices.insert(choices.end(), options.more_devices.begin(), options.more_devices.end());
-  CompileOptions compile_options;
+CompileOptions compile_options(const SessionOptions& options) {
+  const std::vector<DeviceChoice> choices = devices_of(options);
+  CompileOptions result;
   require(choices[0].threads >= 1 && choices[0].threads <= runtime::Pool::kMaxWorkers,
           "session: {} threads; 1 to {} are right", choices[0].threads, runtime::Pool::kMaxWorkers);
   require(options.remote_memory >= -1, "session: the budget of remote memory, {}, is negative",
           options.remote_memory);
-  compile_options.remote_memory = options.remote_memory;
-  const std::string folder = remote_folder(options.remote);
-  if (!folder.empty()) compile_options.remote_space = exe::Space::kFile;
-  compile_options.disable = options.disable;
-  compile_options.print_after = options.print_after;
-  std::vector<std::shared_ptr<runtime::Device>> devices;
+  result.remote_memory = options.remote_memory;
+  if (!remote_folder(options.remote).empty()) result.remote_space = exe::Space::kFile;
+  result.disable = options.disable;
+  result.print_after = options.print_after;
   for (const DeviceChoice& c : choices) {
     require(c.target != nullptr && c.device != nullptr,
             "session: device {} has no target or nothing to run on; cpu_device() gives both",
-            devices.size());
-    require(c.memory >= -1, "session: the budget of device {}, {}, is negative", devices.size(),
-            c.memory);
-    compile_options.devices.push_back({c.target, c.memory, choices[0].threads});
-    devices.push_back(c.device);
+            result.devices.size());
+    require(c.memory >= -1, "session: the budget of device {}, {}, is negative",
+            result.devices.size(), c.memory);
+    result.devices.push_back({c.target, c.memory, choices[0].threads});
   }
-  compiled_ = compile(ir_, compile_options);
+  return result;
+}
+
+Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir) {
+  require(ir.replication() == 1, "session: runs one replica, the program has {}", ir.replication());
+  const CompileOptions plan = compile_options(options);
+  std::vector<std::shared_ptr<runtime::Device>> devices;
+  for (const DeviceChoice& c : devices_of(options)) devices.push_back(c.device);
+  compiled_ = compile(ir_, plan);
   if (options.proof == SessionOptions::Proof::kCheck) prove(compiled_.executable);
   executor_ = std::make_unique<runtime::Executor>(
       std::move(compiled_.executable), std::move(devices),
-      runtime::ExecutorOptions{
-          .threads = choices[0].threads, .usable_cores = sys::usable_cores(), .folder = folder});
+      runtime::ExecutorOptions{.threads = plan.devices[0].threads,
+                               .usable_cores = sys::usable_cores(),
+                               .folder = remote_folder(options.remote)});
   fill_memory();
 }
 

@@ -50,6 +50,9 @@ struct SessionOptions {
   } proof = Proof::kCheck;  ///< Whether the plan is proved before it runs.
 };
 
+/// What a session with these options compiles its program with. Error{kUsage} for options that make no session.
+CompileOptions compile_options(const SessionOptions& options);
+
 /// Shape of the array for `entries` entries of a stream: the entry's, with a leading axis if there are several.
 Shape entries_shape(const Shape& entry, int64_t entries);
 

@@ -6,4 +6,5 @@
 #include "sluice/nn/nn.h"
 #include "sluice/ops/ops.h"
 #include "sluice/session.h"
+#include "sluice/train/training_step.h"
 #include "sluice/transforms/autodiff.h"

@@ -147,15 +147,41 @@ class Generator {
     const auto scalar =
         s.find(dice, [](const Tensor& t) { return t.dtype() == i32 && t.shape().empty(); });
     const int64_t entries = out_.ir.remote_entries(buffer);
-    const RemoteEntry entry =
-        scalar && dice.one_in(2)
-            ? RemoteEntry(ops::increment_mod(*scalar, dice(3), static_cast<double>(entries)))
-            : RemoteEntry(dice(static_cast<int>(entries)));
+    if (!scalar && dice.one_in(3)) s.add(s.graph.scalar(dice(4), i32, "row"));
+    const RemoteEntry entry = scalar && !dice.one_in(3)
+                                  ? RemoteEntry(ops::increment_mod(row(dice, *scalar), dice(3),
+                                                                   static_cast<double>(entries)))
+                                  : RemoteEntry(dice(static_cast<int>(entries)));
     if (dice.one_in(2)) {
       s.add(s.graph.remote_load(buffer, entry));
     } else {
       s.graph.remote_store(buffer, entry, s.with_spec(dice, buffer.spec));
     }
+  }
+
+  // Index arithmetic on a scalar, as rows and steps are made of.
+  Tensor row(Dice& dice, Tensor t) {
+    const int ops = dice(3);
+    for (int i = 0; i < ops; ++i) {
+      const int number = 1 + dice(4);
+      switch (dice(5)) {
+        case 0:
+          t = t * number;
+          break;
+        case 1:
+          t = t / number;
+          break;
+        case 2:
+          t = t - number;
+          break;
+        case 3:
+          t = ops::cast(ops::cast(t, u32), i32);
+          break;
+        default:
+          t = t + number;
+      }
+    }
+    return t;
   }
 
   // --- calls
@@ -285,6 +311,8 @@ class Generator {
     for (int k = 0; k < carried; ++k) {
       const TensorSpec spec = graph.inputs()[static_cast<size_t>(k)].spec();
       Tensor next = inner.with_spec(dice, spec);
+      if (spec.dtype == i32 && spec.shape.empty() && !dice.one_in(3))
+        next = graph.inputs()[static_cast<size_t>(k)] + (dice(4) - 1);
       if (spec.dtype == f32 && !dice.one_in(4))
         next =
             inner.keep(ops::clip(next * 0.5 + inner.with_spec(dice, spec), {.min = -4, .max = 4}));

@@ -1,6 +1,7 @@
 #include "value_program.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "sluice/base/error.h"
 #include "sluice/exe/text.h"
@@ -137,9 +138,11 @@ class ValueRun {
       if (o.access != Access::kWrite) inputs.push_back(*read(a, o));
       if (o.access != Access::kRead) outputs.push_back(&o);
     }
-    require(k.scalars.empty() || k.op == "Iteration", "op '{}' takes no scalars", k.op);
-    for (const IndexExpr& x : k.scalars)
-      inputs.push_back(HostTensor::of({}, i32, std::vector{static_cast<int32_t>(number(a, x))}));
+    require(k.scalars.empty() || k.op == "Index", "op '{}' takes no scalars", k.op);
+    for (const IndexExpr& x : k.scalars) {
+      const auto bits = static_cast<uint32_t>(number(a, x));
+      std::memcpy(inputs.emplace_back(outputs.at(0)->spec).bytes().data(), &bits, sizeof bits);
+    }
     const std::vector<HostTensor> results = apply(k.op, k.attrs, inputs);
     require(results.size() == outputs.size(), "the op makes {} values", results.size());
     for (size_t i = 0; i < results.size(); ++i) make(a, *outputs[i], results[i]);
@@ -158,7 +161,7 @@ class ValueRun {
 
   static std::vector<HostTensor> apply(const std::string& op, const Attrs& attrs,
                                        const std::vector<HostTensor>& inputs) {
-    if (op == "Copy" || op == "Iteration") return inputs;  // The compiler's own.
+    if (op == "Copy" || op == "Index") return inputs;  // The compiler's own.
     const OpDef* def = ops::find_op(op);
     require(def != nullptr, "there is no op '{}'", op);
     if (def != &builtin::init()) return run_op(*def, attrs, inputs, Precision::kFloat);

@@ -1,9 +1,10 @@
 #pragma once
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "sluice/exe/index_expr.h"
 #include "sluice/ir/ir.h"
 #include "sluice/target/fused_op.h"
 
@@ -12,6 +13,12 @@ namespace sluice::compiler {
 
 using ValueIndex = int32_t;
 inline constexpr ValueIndex kNone = -1;
+
+/// All values of an index parameter or expression.
+struct IndexRange {
+  int64_t low = 0;
+  int64_t high = 0;
+};
 
 struct BodyValue {
   enum class Source : uint8_t {
@@ -42,9 +49,9 @@ struct Node {
     kCopy,
     kCall,
     kLoop,
-    kBranch,     ///< Input 0 is the condition.
-    kTransfer,   ///< To or from a stream or a remote buffer, as `effect` says.
-    kIteration,  ///< Output 0 is the loop's counter as a scalar i32.
+    kBranch,    ///< Input 0 is the condition.
+    kTransfer,  ///< To or from a stream or a remote buffer, as `effect` says.
+    kIndex,     ///< Output 0 is the value of `index`, as a scalar i32 or u32.
     kSend,
     kReceive,
   };
@@ -66,6 +73,12 @@ struct Node {
   int32_t carried = 0;
   Effect effect{};
   bool has_effect = false;
+  /// Of transfers: the entry of a remote buffer, unless the last input gives it.
+  std::optional<exe::IndexExpr> index;
+  /// Of calls, loops, branches, by callee: which inputs of its graph are no inputs of the node but index arguments (empty:
+  /// none), and those arguments.
+  std::vector<std::vector<bool>> indexed;
+  std::vector<std::vector<exe::IndexExpr>> index_args;
   int32_t channel = -1;  ///< Of sends and receives.
   int64_t message = 0;
   OpId origin = -1;
@@ -91,7 +104,10 @@ struct Body {
   /// Of entry graphs: the last version of each variable that it writes.
   std::vector<std::pair<int32_t, ValueIndex>> variables;
   bool is_entry = false;
-  bool counts_iterations = false;  ///< The wrapper of a loop: index parameter 0 is the iteration.
+  /// Index parameters, each by its number among those that callers may pass: a loop's iteration, then the indexed inputs.
+  std::vector<int32_t> index_inputs;
+  /// Of each that callers may pass, where it is known.
+  std::vector<std::optional<IndexRange>> index_ranges;
 
   const BodyValue& value(ValueIndex v) const { return values[static_cast<size_t>(v)]; }
   ValueIndex add(BodyValue value) {

@@ -8,8 +8,10 @@
 #include "sluice/compiler/budget.h"
 #include "sluice/compiler/dead_code.h"
 #include "sluice/compiler/emit_function.h"
+#include "sluice/compiler/entry_bounds.h"
 #include "sluice/compiler/functionalise.h"
 #include "sluice/compiler/fuse.h"
+#include "sluice/compiler/indices.h"
 #include "sluice/compiler/inline_calls.h"
 #include "sluice/compiler/layouts.h"
 #include "sluice/compiler/pipeline.h"
@@ -42,8 +44,12 @@ class Compiler : public GlobalAddresses {
     require(!options_.devices.empty(), "compile: no device is given");
     describe_machine();
     place_variables();
+    if (ir_.remote_buffer_count() > 0 && pipeline_.enabled("entries")) {
+      indices_ = IndexTable(ir_, globals_, [&](GraphId g) -> const Body& { return body_of(g); });
+    }
     for (const auto& [name, id] : ir_.entries()) compile_entry(name, ir_.graph(id));
     finish_arenas();
+    check_entries(exe_);
     check_budgets(compiled_.executable);
     compiled_.passes = pipeline_.records();
     for (const Globals::Variable& v : globals_.variables)
@@ -68,9 +74,6 @@ class Compiler : public GlobalAddresses {
   }
   exe::ValueId constant_value(int32_t index, int32_t device) override {
     return constant_plan(index, device).value;
-  }
-  const HostTensor& constant_data(int32_t index) override {
-    return *globals_.constants[static_cast<size_t>(index)].data;
   }
 
  private:
@@ -302,23 +305,28 @@ class Compiler : public GlobalAddresses {
     pipeline_.run("layouts", body, [&](Body& b) { return assign_layouts(b, target_of()); });
   }
 
-  // The function of a graph whose results in `used` are wanted, on parameters of these layouts.
+  // The function of a graph whose results in `used` are wanted, on parameters of these layouts; inputs in `indexed` are
+  // index parameters. Whatever their arguments are, it is one function.
   int32_t function_of(GraphId graph, int32_t device, const std::vector<bool>& used,
-                      const std::vector<Layout>& params, bool loop_body) {
+                      const std::vector<Layout>& params, bool loop_body,
+                      const std::vector<bool>& indexed) {
     std::string memo =
         fmt::format("graph {} device {} {}used ", graph, device, loop_body ? "loop " : "");
     for (const bool u : used) memo += u ? '1' : '0';
     for (size_t i = 0; i < params.size(); ++i) {
       if (params[i] != Layout{}) memo += fmt::format(" {} {}", i, to_string(params[i]));
     }
+    for (size_t i = 0; i < indexed.size(); ++i) {
+      if (indexed[i]) memo += fmt::format(" index {}", i);
+    }
     const auto found = functions_.find(memo);
     if (found != functions_.end()) return found->second;
     Body body = functionalise(ir_.graph(graph), facts_, globals_,
                               loop_body ? GraphRole::kLoopBody : GraphRole::kFunction);
+    take_index_params(body, loop_body, indexed);
     for (size_t r = 0; r < used.size(); ++r) {
       if (!used[r]) body.results[r] = kNone;
     }
-    if (loop_body) open_loop_body(body);
     for (size_t i = 0; i < params.size(); ++i)
       body.values[static_cast<size_t>(body.params[i].in)].layout = params[i];
     optimise(body);
@@ -328,38 +336,56 @@ class Compiler : public GlobalAddresses {
     return id;
   }
 
-  // The wrapper of a loop takes (iteration, keep going, …). The iteration becomes an index parameter if it is read.
-  static void open_loop_body(Body& body) {
-    const ValueIndex iteration = body.params[0].in;
-    body.params.erase(body.params.begin(), body.params.begin() + 2);
-    for (BodyValue& v : body.values) {
-      if (v.source == BodyValue::Source::kParam) v.index -= 2;
-    }
-    bool read = false;
-    for (const Node& n : body.nodes)
-      read = read || std::find(n.inputs.begin(), n.inputs.end(), iteration) != n.inputs.end();
-    for (size_t v = 0; v < body.values.size(); ++v) {
-      if (body.values[v].index < 0 && body.values[v].source == BodyValue::Source::kParam) {
-        body.values[v].source = BodyValue::Source::kUndefined;
+  // Index parameters are no parameters: a node makes the value for whoever reads it. The wrapper of a loop takes (iteration,
+  // keep going, …); its iteration is one, and an indexed carried value is no result.
+  void take_index_params(Body& body, bool loop_body, const std::vector<bool>& indexed) {
+    const std::vector<BodyParam> all = std::move(body.params);
+    body.params.clear();
+    const size_t skipped = loop_body ? 2 : 0;
+    std::vector<Node> made;
+    for (size_t i = 0; i < all.size(); ++i) {
+      BodyValue& value = body.values[static_cast<size_t>(all[i].in)];
+      if (i >= skipped && (i - skipped >= indexed.size() || !indexed[i - skipped])) {
+        value.index = static_cast<int32_t>(body.params.size());
+        body.params.push_back(all[i]);
+        continue;
       }
+      value.index = -1;
+      value.source = BodyValue::Source::kUndefined;
+      if (loop_body && i == 1) continue;
+      Node node;
+      node.kind = Node::Kind::kIndex;
+      node.index = exe::IndexExpr::param(static_cast<int64_t>(body.index_ranges.size()));
+      body.index_ranges.push_back(indices_.range(body.graph, i));
+      const bool read = std::any_of(body.nodes.begin(), body.nodes.end(), [&](const Node& n) {
+        return std::find(n.inputs.begin(), n.inputs.end(), all[i].in) != n.inputs.end();
+      });
+      const bool returned =
+          std::find(body.results.begin(), body.results.end(), all[i].in) != body.results.end();
+      if (!read && !returned) continue;
+      value.source = BodyValue::Source::kNode;
+      node.outputs = {all[i].in};
+      node.out_specs = {value.spec};
+      node.where =
+          fmt::format("{} of {}", loop_body && i == 0 ? "iteration" : all[i].name, body.name);
+      made.push_back(std::move(node));
     }
-    if (!read) return;
-    BodyValue& value = body.values[static_cast<size_t>(iteration)];
-    value.source = BodyValue::Source::kNode;
-    Node node;
-    node.kind = Node::Kind::kIteration;
-    node.outputs = {iteration};
-    node.out_specs = {value.spec};
-    node.where = "iteration of " + body.name;
-    body.nodes.insert(body.nodes.begin(), std::move(node));
-    body.counts_iterations = true;
+    body.nodes.insert(body.nodes.begin(), std::make_move_iterator(made.begin()),
+                      std::make_move_iterator(made.end()));
+    const size_t carried = loop_body ? ir_.graph(body.graph).output_ids().size() : 0;
+    for (size_t i = std::min(indexed.size(), carried); i-- > 0;) {
+      if (indexed[i]) body.results.erase(body.results.begin() + static_cast<std::ptrdiff_t>(i));
+    }
   }
 
   int32_t lower(Body& body, const std::string& memo, std::vector<exe::Final>* finals) {
+    pipeline_.run("entries", body,
+                  [&](Body& b) { return fold_entries(b, globals_, facts_, indices_); });
     const auto used = used_outputs(body);
     std::vector<std::vector<int32_t>> callees;
     for (size_t n = 0; n < body.nodes.size(); ++n)
       callees.push_back(lower_callees(body, body.nodes[n], used[n]));
+    number_index_params(body);
     std::vector<KernelChoice> choices(body.nodes.size());
     pipeline_.run("kernels", body, [&](Body& b) {
       for (size_t n = 0; n < b.nodes.size(); ++n) choices[n] = choose(b, b.nodes[n]);
@@ -400,6 +426,7 @@ class Compiler : public GlobalAddresses {
       }
     }
     exe_.functions.push_back(std::move(function));
+    index_inputs_.push_back(body.index_inputs);
     return static_cast<int32_t>(exe_.functions.size() - 1);
   }
 
@@ -417,11 +444,21 @@ class Compiler : public GlobalAddresses {
     std::vector<int32_t> functions;
     size_t first = branch ? 1 : 0;
     size_t last = branch ? 1 + static_cast<size_t>(node.then_inputs) : node.inputs.size();
-    for (const GraphId g : node.callees) {
+    const bool loop = node.kind == Node::Kind::kLoop;
+    node.indexed.resize(node.callees.size());
+    node.index_args.resize(node.callees.size());
+    for (size_t c = 0; c < node.callees.size(); ++c) {
       std::vector<Layout> params;
       for (size_t i = first; i < last; ++i) params.push_back(body.value(node.inputs[i]).layout);
-      functions.push_back(
-          function_of(g, body.device, results, params, node.kind == Node::Kind::kLoop));
+      const int32_t f =
+          function_of(node.callees[c], body.device, results, params, loop, node.indexed[c]);
+      std::vector<exe::IndexExpr>& args = node.index_args[c];
+      if (loop) args.insert(args.begin(), exe::IndexExpr::iteration());
+      std::vector<exe::IndexExpr> taken;
+      for (const int32_t i : index_inputs_[static_cast<size_t>(f)])
+        taken.push_back(args[static_cast<size_t>(i)]);
+      args = std::move(taken);
+      functions.push_back(f);
       first = last;
       last = node.inputs.size();
     }
@@ -434,7 +471,7 @@ class Compiler : public GlobalAddresses {
       return target(device).copy(node.in_specs[0], body.value(node.inputs[0]).layout,
                                  body.value(node.outputs[0]).layout);
     }
-    if (node.kind == Node::Kind::kIteration) return {.key = target(device).kind() + ".iteration"};
+    if (node.kind == Node::Kind::kIndex) return {.key = target(device).kind() + ".index"};
     if (node.kind != Node::Kind::kKernel) return {};
     try {
       if (!node.stages.empty()) return target(device).choose_fused(fused_op(body, node));
@@ -465,6 +502,8 @@ class Compiler : public GlobalAddresses {
   std::map<std::pair<int32_t, int32_t>, int32_t> constant_plans_;
   std::unordered_map<GraphId, Body> bodies_;
   std::unordered_map<std::string, int32_t> functions_;
+  std::vector<std::vector<int32_t>> index_inputs_;  // Of each function: see Body.
+  IndexTable indices_;
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "sluice/compiler/emit_function.h"
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 
 #include "sluice/base/checked.h"
@@ -10,6 +9,13 @@
 
 namespace sluice::compiler {
 namespace {
+
+// What an entry of a remote buffer holds since a store.
+struct Stored {
+  int32_t buffer;
+  exe::IndexExpr entry;
+  exe::ValueId value;
+};
 
 class Emitter {
  public:
@@ -27,7 +33,7 @@ class Emitter {
   exe::Function run(std::vector<exe::Final>* finals) {
     function_.name = body_.name;
     function_.device = body_.device;
-    function_.index_params = body_.counts_iterations ? 1 : 0;
+    function_.index_params = static_cast<int32_t>(body_.index_inputs.size());
     if (!body_.is_entry) {
       for (const StreamUse& use : (*context_.facts)[body_.graph].streams) {
         stream_base_[use.stream] = exe::IndexExpr::param(function_.index_params++);
@@ -229,7 +235,7 @@ class Emitter {
         return;
       case Node::Kind::kKernel:
       case Node::Kind::kCopy:
-      case Node::Kind::kIteration:
+      case Node::Kind::kIndex:
         step.body = kernel(node, choices_[static_cast<size_t>(n)]);
         break;
       case Node::Kind::kCall:
@@ -259,9 +265,9 @@ class Emitter {
   exe::Kernel kernel(const Node& node, const KernelChoice& choice) {
     exe::Kernel k;
     k.key = choice.key;
-    k.op = node.kind == Node::Kind::kCopy        ? "Copy"
-           : node.kind == Node::Kind::kIteration ? "Iteration"
-                                                 : name_of(node);
+    k.op = node.kind == Node::Kind::kCopy    ? "Copy"
+           : node.kind == Node::Kind::kIndex ? "Index"
+                                             : name_of(node);
     k.attrs = node.attrs;
     for (const FusedOp::Stage& s : node.stages)
       k.stages.push_back({s.def->type, s.attrs, s.inputs, s.output, s.spec});
@@ -288,16 +294,17 @@ class Emitter {
           k.may_coincide.push_back(pair);
       }
     }
-    if (node.kind == Node::Kind::kIteration) k.scalars = {exe::IndexExpr::param(0)};
+    if (node.kind == Node::Kind::kIndex) k.scalars = {*node.index};
     return k;
   }
 
-  // Index arguments of a callee: the entries that its streams have reached, `iterations` into a loop.
-  std::vector<exe::IndexExpr> stream_arguments(GraphId callee, bool in_loop) {
-    std::vector<exe::IndexExpr> args;
-    for (const StreamUse& use : (*context_.facts)[callee].streams) {
+  // Index arguments of a callee: its own, then the entries that its streams have reached, `iterations` into a loop.
+  std::vector<exe::IndexExpr> index_arguments(const Node& node, size_t callee) {
+    std::vector<exe::IndexExpr> args = node.index_args[callee];
+    for (const StreamUse& use : (*context_.facts)[node.callees[callee]].streams) {
       exe::IndexExpr at = reached(use.stream);
-      if (in_loop) at = at + exe::IndexExpr::iteration() * exe::IndexExpr(use.count);
+      if (node.kind == Node::Kind::kLoop)
+        at = at + exe::IndexExpr::iteration() * exe::IndexExpr(use.count);
       args.push_back(at);
     }
     return args;
@@ -321,7 +328,8 @@ class Emitter {
   exe::Call call(const Node& node, int32_t n, int32_t function, size_t first, size_t count,
                  size_t callee) {
     exe::Call c;
-    if ((*context_.facts)[node.callees[callee]].has_effects) stored_.clear();
+    for (const int32_t buffer : (*context_.facts)[node.callees[callee]].stores_to)
+      forget_stored(buffer - 1);
     c.function = function;
     c.frame = frame_at(n);
     for (size_t i = first; i < first + count; ++i) {
@@ -339,7 +347,7 @@ class Emitter {
       c.args.push_back(operand(node.outputs[static_cast<size_t>(r)],
                                node.out_specs[static_cast<size_t>(r)], exe::Access::kWrite));
     }
-    c.index_args = stream_arguments(node.callees[callee], false);
+    c.index_args = index_arguments(node, callee);
     if (node.kind == Node::Kind::kCall) pass_streams(node.callees[0], 1);
     return c;
   }
@@ -348,7 +356,6 @@ class Emitter {
     exe::Loop l;
     l.trips = node.trips;
     l.body = call(node, n, callees_[static_cast<size_t>(n)][0], 0, node.inputs.size(), 0);
-    const exe::Function& body = exe_.functions[static_cast<size_t>(l.body.function)];
     for (int32_t k = 0; k < node.carried; ++k) {
       const auto out = static_cast<int32_t>(node.inputs.size()) + k;
       const Block& block = placement_.block(node.inputs[static_cast<size_t>(k)]);
@@ -362,10 +369,6 @@ class Emitter {
       l.carried.push_back({k, out});
     }
     for (const int32_t u : node.updated) l.carried.push_back({u, u});
-    l.body.index_args = stream_arguments(node.callees[0], true);
-    if (body.index_params > static_cast<int32_t>(l.body.index_args.size())) {
-      l.body.index_args.insert(l.body.index_args.begin(), exe::IndexExpr::iteration());
-    }
     pass_streams(node.callees[0], node.trips);
     return l;
   }
@@ -394,8 +397,10 @@ class Emitter {
       issue.object = e.id - 1;  // Remote buffers are numbered from 1 in the IR.
       if (e.entry >= 0) {
         issue.entry = e.entry;
+      } else if (node.index) {
+        issue.entry = *node.index;
       } else {
-        set_entry(issue, node);
+        issue.entry_from = operand(node.inputs.back(), node.in_specs.back(), exe::Access::kRead);
       }
     }
     if (e.kind == Kind::kStreamRead || e.kind == Kind::kRemoteLoad) {
@@ -416,43 +421,49 @@ class Emitter {
   // A load of an entry that was last stored here must find what was stored. Another device might store in between.
   void track_entry(exe::Issue& issue) {
     if (exe_.devices.size() > 1) return;
-    const bool store = issue.kind == exe::TransferKind::kRemoteStore;
-    const bool known = !issue.entry_from && issue.entry.is_constant();
-    if (!store) {
-      const auto stored =
-          known ? stored_.find({issue.object, issue.entry.constant()}) : stored_.end();
-      if (stored != stored_.end()) issue.found = stored->second;
+    const bool known = !issue.entry_from;
+    if (issue.kind == exe::TransferKind::kRemoteLoad) {
+      for (const Stored& s : stored_) {
+        if (known && s.buffer == issue.object && s.entry == issue.entry) issue.found = s.value;
+      }
       return;
     }
-    if (known) {
-      stored_[{issue.object, issue.entry.constant()}] = issue.memory.value;
-    } else {
-      stored_.clear();
-    }
+    std::erase_if(stored_, [&](const Stored& s) {
+      return s.buffer == issue.object && !(known && differ(s.entry, issue.entry));
+    });
+    if (known) stored_.push_back({issue.object, issue.entry, issue.memory.value});
+  }
+
+  void forget_stored(int32_t buffer) {
+    std::erase_if(stored_, [&](const Stored& s) { return s.buffer == buffer; });
+  }
+
+  // Whether two expressions never have the same value: their difference is a constant other than 0.
+  static bool differ(const exe::IndexExpr& a, const exe::IndexExpr& b) {
+    using Kind = exe::IndexExpr::Kind;
+    const auto split = [](const exe::IndexExpr& x) -> std::pair<size_t, int64_t> {
+      const auto& nodes = x.nodes();
+      if (x.is_constant()) return {0, x.constant()};
+      const Kind last = nodes.back().kind;
+      if ((last != Kind::kAdd && last != Kind::kSub) || nodes.end()[-2].kind != Kind::kConstant)
+        return {nodes.size(), 0};
+      return {nodes.size() - 2,
+              last == Kind::kAdd ? nodes.end()[-2].value : -nodes.end()[-2].value};
+    };
+    const auto [a_size, a_add] = split(a);
+    const auto [b_size, b_add] = split(b);
+    return a_size == b_size && a_add != b_add &&
+           std::equal(a.nodes().begin(), a.nodes().begin() + static_cast<std::ptrdiff_t>(a_size),
+                      b.nodes().begin());
   }
 
   // What entries of remote buffers hold where variables live, as far as that is known.
   void add_stored(std::vector<exe::Final>& finals) const {
     for (size_t v = 0; v < exe_.variables.size(); ++v) {
-      const auto stored = stored_.find({exe_.variables[v].buffer, exe_.variables[v].entry});
-      if (stored != stored_.end()) finals.push_back({static_cast<int32_t>(v), stored->second});
-    }
-  }
-
-  // An entry that is a constant folds into the step; any other is read when the step runs.
-  void set_entry(exe::Issue& issue, const Node& node) {
-    const ValueIndex entry = node.inputs.back();
-    const BodyValue& value = body_.value(entry);
-    if (value.source == BodyValue::Source::kConstant) {
-      const auto number =
-          static_cast<int64_t>(context_.globals->constant_data(value.index).to_doubles()[0]);
-      const exe::RemoteBufferPlan& buffer = exe_.remote_buffers[static_cast<size_t>(issue.object)];
-      require(number >= 0 && number < buffer.entries,
-              "remote buffer {}: entry {} is outside its {} entries (made at {})", buffer.name,
-              number, buffer.entries, node.where);
-      issue.entry = number;
-    } else {
-      issue.entry_from = operand(entry, node.in_specs.back(), exe::Access::kRead);
+      for (const Stored& s : stored_) {
+        if (s.buffer == exe_.variables[v].buffer && s.entry == exe_.variables[v].entry)
+          finals.push_back({static_cast<int32_t>(v), s.value});
+      }
     }
   }
 
@@ -469,7 +480,7 @@ class Emitter {
   std::vector<int32_t> result_param_;
   std::unordered_map<int32_t, exe::IndexExpr> stream_base_;
   std::unordered_map<int32_t, int64_t> stream_used_;
-  std::map<std::pair<int32_t, int64_t>, exe::ValueId> stored_;  ///< By remote buffer and entry.
+  std::vector<Stored> stored_;  ///< What entries of remote buffers hold, as far as is known.
   int32_t next_token_ = 0;
 };
 

@@ -17,8 +17,6 @@ class GlobalAddresses {
   /// Value of a variable's or constant's first content.
   virtual exe::ValueId variable_value(int32_t index) = 0;
   virtual exe::ValueId constant_value(int32_t index, int32_t device) = 0;
-  /// The host array of a constant.
-  virtual const HostTensor& constant_data(int32_t index) = 0;
 };
 
 struct EmitContext {

@@ -26,6 +26,12 @@ std::vector<PassDoc> compiler_passes() {
        "them; "
        "after fusion, which decides what a kernel reads.",
        true},
+      {"entries",
+       "Entries of remote buffers that constants, counters and arguments decide are index "
+       "expressions, "
+       "and what nothing else reads is not computed; before functions are made, whose parameters "
+       "it changes.",
+       true},
       {"kernels",
        "The first kernel of the target's list that supports each op; before placement, which needs "
        "to know "

@@ -75,7 +75,7 @@ class CpuMemory : public runtime::DeviceMemory {
   std::byte* data_ = nullptr;
 };
 
-void run_iteration(const void*, const runtime::KernelBlock& block, int64_t) {
+void run_index(const void*, const runtime::KernelBlock& block, int64_t) {
   const auto value = static_cast<int32_t>(block.scalars[0]);
   std::memcpy(block.operands[0], &value, sizeof value);
 }
@@ -110,7 +110,7 @@ class CpuDevice : public runtime::Device {
                               parse_layout(kernel.operands[1].layout));
     }
     if (kernel.key == "cpu.fused") return bind_fused_kernel(fused_op_of(kernel));
-    if (kernel.key == "cpu.iteration") return {run_iteration, nullptr, 0};
+    if (kernel.key == "cpu.index") return {run_index, nullptr, 0};
     auto op = std::make_shared<OpRecord>();
     op->def = ops::find_op(kernel.op);
     require(op->def != nullptr, "executable: there is no operator '{}'", kernel.op);

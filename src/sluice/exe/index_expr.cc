@@ -141,6 +141,9 @@ IndexExpr IndexExpr::combine(Kind kind, const IndexExpr& a, const IndexExpr& b) 
   if (kind == Kind::kMul && is(a, 1)) return b;
   if (kind == Kind::kMul && is(b, 1)) return a;
   if (kind == Kind::kMul && (is(a, 0) || is(b, 0))) return 0;
+  if ((kind == Kind::kAdd || kind == Kind::kSub) && b.is_constant()) {
+    if (auto sum = a.plus(kind, b.constant())) return *std::move(sum);
+  }
   IndexExpr result;
   result.nodes_.clear();
   result.nodes_.reserve(a.nodes_.size() + b.nodes_.size() + 1);
@@ -148,6 +151,19 @@ IndexExpr IndexExpr::combine(Kind kind, const IndexExpr& a, const IndexExpr& b) 
   result.nodes_.insert(result.nodes_.end(), b.nodes_.begin(), b.nodes_.end());
   result.nodes_.push_back({kind, 0});
   return result;
+}
+
+std::optional<IndexExpr> IndexExpr::plus(Kind kind, int64_t constant) const {
+  const size_t n = nodes_.size();
+  if (n < 3 || nodes_[n - 2].kind != Kind::kConstant) return std::nullopt;
+  const Kind last = nodes_[n - 1].kind;
+  if (last != Kind::kAdd && last != Kind::kSub) return std::nullopt;
+  const auto own = apply(last, 0, nodes_[n - 2].value);
+  const auto sum = own ? apply(kind, *own, constant) : std::nullopt;
+  if (!sum) return std::nullopt;
+  IndexExpr left = *this;
+  left.nodes_.resize(n - 2);
+  return *sum < 0 && *sum > INT64_MIN ? left - IndexExpr(-*sum) : left + IndexExpr(*sum);
 }
 
 bool IndexExpr::uses(Kind kind) const {
@@ -214,6 +230,32 @@ std::string to_string(const IndexExpr& expr) {
         const std::string b = std::move(stack.back());
         stack.pop_back();
         stack.back() = fmt::format("({}{}{})", stack.back(), symbol(node.kind), b);
+      }
+    }
+  }
+  return stack.back();
+}
+
+IndexExpr substitute(const IndexExpr& expr, std::span<const IndexExpr> params) {
+  std::vector<IndexExpr> stack;
+  for (const IndexExpr::Node& node : expr.nodes()) {
+    switch (node.kind) {
+      case Kind::kConstant:
+        stack.emplace_back(node.value);
+        break;
+      case Kind::kIteration:
+        stack.push_back(IndexExpr::iteration());
+        break;
+      case Kind::kReplica:
+        stack.push_back(IndexExpr::replica());
+        break;
+      case Kind::kParam:
+        stack.push_back(params[static_cast<size_t>(node.value)]);
+        break;
+      default: {
+        const IndexExpr b = std::move(stack.back());
+        stack.pop_back();
+        stack.back() = IndexExpr::combine(node.kind, stack.back(), b);
       }
     }
   }

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,7 +41,7 @@ class IndexExpr {
   static IndexExpr replica() { return IndexExpr(Kind::kReplica, 0); }
   static IndexExpr param(int64_t i) { return IndexExpr(Kind::kParam, i); }
 
-  /// Constants fold; x+0, x*1, x*0 simplify.
+  /// Constants fold; x+0, x*1, x*0 and (x+1)+2 simplify.
   friend IndexExpr operator+(const IndexExpr& a, const IndexExpr& b) {
     return combine(Kind::kAdd, a, b);
   }
@@ -68,11 +69,16 @@ class IndexExpr {
 
  private:
   IndexExpr(Kind kind, int64_t value) : nodes_{{kind, value}} {}
+  friend IndexExpr substitute(const IndexExpr& expr, std::span<const IndexExpr> params);
   static IndexExpr combine(Kind kind, const IndexExpr& a, const IndexExpr& b);
+  /// x ± constant where this is x' ± another constant; nothing if it is not, or if that overflows.
+  std::optional<IndexExpr> plus(Kind kind, int64_t constant) const;
   std::vector<Node> nodes_;
 };
 
 std::string to_string(const IndexExpr& expr);
+/// The expression with parameter p replaced by `params[p]`.
+IndexExpr substitute(const IndexExpr& expr, std::span<const IndexExpr> params);
 /// Error{kBadFile} naming what is wrong.
 IndexExpr parse_index_expr(std::string_view text);
 

@@ -1,0 +1,498 @@
+#include "sluice/compiler/indices.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "sluice/compiler/dead_code.h"
+#include "sluice/ops/cast.h"
+#include "sluice/ops/increment_mod.h"
+
+namespace sluice::compiler {
+namespace {
+
+using exe::IndexExpr;
+
+// More than the executor's stack holds without an allocation.
+constexpr size_t kMostNodes = 16;
+constexpr size_t kLoopInputs = 2;  // Inputs of a loop's body before the carried ones.
+
+bool is_index(const TensorSpec& spec) {
+  return spec.elements() == 1 && (spec.dtype == i32 || spec.dtype == u32);
+}
+
+bool fits(const IndexRange& r, DType dtype) {
+  return dtype == i32 ? r.low >= INT32_MIN && r.high <= INT32_MAX
+                      : r.low >= 0 && r.high <= int64_t{UINT32_MAX};
+}
+
+// Nothing where the value may leave its dtype: there the op wraps around, the expression does not.
+std::optional<IndexFact> checked(IndexExpr expr, const IndexRange& range, DType dtype) {
+  if (!fits(range, dtype) || expr.nodes().size() > kMostNodes) return std::nullopt;
+  return IndexFact{std::move(expr), range};
+}
+
+enum class Arithmetic : uint8_t { kNone, kAdd, kSub, kMul, kDiv, kIncrementMod, kSame };
+
+Arithmetic arithmetic_of(const Node& node) {
+  if (node.kind == Node::Kind::kView || node.kind == Node::Kind::kCopy) return Arithmetic::kSame;
+  if (node.kind != Node::Kind::kKernel || !node.stages.empty() || node.outputs.size() != 1)
+    return Arithmetic::kNone;
+  const auto is = [&](std::string_view type) {
+    return node.def->type == type || node.def->type == std::string(type) + "LhsInplace" ||
+           node.def->type == std::string(type) + "Inplace";
+  };
+  if (is("Add")) return Arithmetic::kAdd;
+  if (is("Sub")) return Arithmetic::kSub;
+  if (is("Mul")) return Arithmetic::kMul;
+  if (is("Div")) return Arithmetic::kDiv;
+  if (is("IncrementMod")) return Arithmetic::kIncrementMod;
+  return node.def == &ops::cast_def() ? Arithmetic::kSame : Arithmetic::kNone;
+}
+
+// An op on single i32 or u32 elements.
+bool is_index_arithmetic(const Node& node) {
+  return arithmetic_of(node) != Arithmetic::kNone && is_index(node.out_specs[0]) &&
+         std::all_of(node.in_specs.begin(), node.in_specs.end(), is_index);
+}
+
+bool computes_entry(const Node& node) {
+  return node.has_effect && node.effect.entry < 0 && !node.index &&
+         (node.effect.kind == Effect::Kind::kRemoteLoad ||
+          node.effect.kind == Effect::Kind::kRemoteStore);
+}
+
+std::optional<int64_t> scalar_of(const Body& body, const Globals& globals, ValueIndex v) {
+  const BodyValue& value = body.value(v);
+  if (value.source != BodyValue::Source::kConstant || !is_index(value.spec)) return std::nullopt;
+  const HostTensor& data = *globals.constants[static_cast<size_t>(value.index)].data;
+  return static_cast<int64_t>(data.to_doubles()[0]);
+}
+
+// Over all pairs from two ranges: the ops are monotone in each operand.
+template <typename Op>
+IndexRange corners(const IndexRange& a, const IndexRange& b, Op op) {
+  const int64_t all[] = {op(a.low, b.low), op(a.low, b.high), op(a.high, b.low),
+                         op(a.high, b.high)};
+  return {*std::min_element(all, all + 4), *std::max_element(all, all + 4)};
+}
+
+int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
+
+}  // namespace
+
+std::pair<size_t, size_t> callee_input(const Node& node, size_t input) {
+  switch (node.kind) {
+    case Node::Kind::kLoop:
+      return {0, input + kLoopInputs};
+    case Node::Kind::kBranch: {
+      const auto middle = static_cast<size_t>(node.then_inputs) + 1;
+      return input < middle ? std::pair(size_t{0}, input - 1)
+                            : std::pair(size_t{1}, input - middle);
+    }
+    default:
+      return {0, input};
+  }
+}
+
+// --- facts of one body ---
+
+Indices::Indices(const Body& body, const Globals& globals, const IndexTable& table,
+                 const std::vector<std::optional<IndexFact>>& params)
+    : body_(body), table_(table), facts_(body.values.size()) {
+  for (size_t v = 0; v < facts_.size(); ++v) {
+    const auto number = scalar_of(body, globals, static_cast<ValueIndex>(v));
+    if (number) facts_[v] = {IndexExpr(*number), {*number, *number}};
+  }
+  for (size_t p = 0; p < std::min(params.size(), body.params.size()); ++p)
+    facts_[static_cast<size_t>(body.params[p].in)] = params[p];
+  for (const Node& node : body.nodes) {
+    const auto fact = [&](size_t output) -> std::optional<IndexFact>& {
+      return facts_[static_cast<size_t>(node.outputs[output])];
+    };
+    switch (node.kind) {
+      case Node::Kind::kKernel:
+      case Node::Kind::kView:
+      case Node::Kind::kCopy:
+        if (is_index_arithmetic(node) && node.outputs[0] != kNone) fact(0) = of_kernel(node);
+        break;
+      case Node::Kind::kIndex: {
+        const auto& leaf = node.index->nodes();
+        if (leaf.size() != 1 || leaf[0].kind != IndexExpr::Kind::kParam) break;
+        const auto& range = body.index_ranges[static_cast<size_t>(leaf[0].value)];
+        if (range) fact(0) = checked(*node.index, *range, node.out_specs[0].dtype);
+        break;
+      }
+      case Node::Kind::kCall:
+        for (size_t r = 0; r < static_cast<size_t>(node.results); ++r) {
+          const auto offset = table.result(node.callees[0], r);
+          if (!offset || node.outputs[r] == kNone || !is_index(node.out_specs[r])) continue;
+          const auto& from = of(node.inputs[offset->input]);
+          if (!from) continue;
+          fact(r) = checked(from->expr + offset->add,
+                            {from->range.low + offset->add, from->range.high + offset->add},
+                            node.out_specs[r].dtype);
+        }
+        break;
+      case Node::Kind::kLoop:
+        for (size_t k = 0; k < static_cast<size_t>(node.carried); ++k) {
+          const auto& start = of(node.inputs[k]);
+          const auto by = step(node, k);
+          if (!start || !by || node.outputs[k] == kNone || !argument(node, k)) continue;
+          const int64_t add = *by * node.trips;
+          fact(k) = checked(start->expr + add, {start->range.low + add, start->range.high + add},
+                            node.out_specs[k].dtype);
+        }
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+std::optional<IndexFact> Indices::of_kernel(const Node& node) const {
+  const auto& a = of(node.inputs[0]);
+  const auto& b = of(node.inputs.back());
+  const DType dtype = node.out_specs[0].dtype;
+  if (!a || !b) return std::nullopt;
+  switch (arithmetic_of(node)) {
+    case Arithmetic::kSame:
+      return checked(a->expr, a->range, dtype);
+    case Arithmetic::kAdd:
+      return checked(a->expr + b->expr, corners(a->range, b->range, std::plus<>()), dtype);
+    case Arithmetic::kSub:
+      return checked(a->expr - b->expr, corners(a->range, b->range, std::minus<>()), dtype);
+    case Arithmetic::kMul:
+      // Of numbers of 32 bits: no product overflows, as unsigned ones below 2^32 leave their dtype before.
+      if (a->range.high > INT32_MAX && b->range.high > INT32_MAX) return std::nullopt;
+      return checked(a->expr * b->expr, corners(a->range, b->range, std::multiplies<>()), dtype);
+    case Arithmetic::kDiv:
+      // x / 0 is 0 to the op.
+      if (b->range.low <= 0 && b->range.high >= 0) return std::nullopt;
+      return checked(a->expr / b->expr, corners(a->range, b->range, floor_div), dtype);
+    case Arithmetic::kIncrementMod: {
+      const auto o = from_attrs<ops::IncrementModOptions>(node.attrs);
+      const auto add = static_cast<int64_t>(o.increment);
+      const auto modulus = static_cast<int64_t>(o.modulus);
+      const IndexRange sum{a->range.low + add, a->range.high + add};
+      if (sum.low >= 0 && sum.high < modulus) return checked(a->expr + add, sum, dtype);
+      return checked((a->expr + add) % modulus, {0, modulus - 1}, dtype);
+    }
+    case Arithmetic::kNone:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> Indices::step(const Node& loop, size_t k) const {
+  const auto offset = table_.result(loop.callees[0], k);
+  if (!offset || offset->input != k + kLoopInputs) return std::nullopt;
+  int64_t whole = 0;
+  if (__builtin_mul_overflow(offset->add, loop.trips, &whole) ||
+      std::max(whole, -whole) > int64_t{1} << 40)
+    return std::nullopt;
+  return offset->add;
+}
+
+std::optional<IndexFact> Indices::argument(const Node& node, size_t input) const {
+  const ValueIndex v = node.inputs[input];
+  if (v == kNone || !is_index(node.in_specs[input])) return std::nullopt;
+  const auto& fact = of(v);
+  if (!fact || node.kind != Node::Kind::kLoop || input >= static_cast<size_t>(node.carried))
+    return fact;
+  const auto by = step(node, input);
+  if (!by) return std::nullopt;
+  const int64_t last = *by * (node.trips - 1);
+  return checked(
+      fact->expr + IndexExpr::iteration() * *by,
+      {fact->range.low + std::min<int64_t>(last, 0), fact->range.high + std::max<int64_t>(last, 0)},
+      node.in_specs[input].dtype);
+}
+
+// --- facts of all graphs ---
+
+IndexTable::IndexTable(const Ir& ir, const Globals& globals, const BodyOf& body_of) {
+  std::vector<GraphId> callees_first;
+  for (const auto& [name, id] : ir.entries()) visit(id, globals, body_of, callees_first);
+  for (auto id = callees_first.rbegin(); id != callees_first.rend(); ++id) {
+    const Body& body = body_of(*id);
+    std::vector<std::optional<IndexFact>> params;
+    for (size_t p = 0; p < body.params.size(); ++p) {
+      const auto known = range(*id, p);
+      params.push_back(
+          known ? std::optional(IndexFact{IndexExpr::param(static_cast<int64_t>(p)), *known})
+                : std::nullopt);
+    }
+    const Indices indices(body, globals, *this, params);
+    for (const Node& node : body.nodes) {
+      if (node.callees.empty()) continue;
+      if (node.kind == Node::Kind::kLoop) join(node.callees[0], 0, {0, node.trips - 1});
+      const size_t first = node.kind == Node::Kind::kBranch ? 1 : 0;
+      for (size_t i = first; i < node.inputs.size(); ++i) {
+        const auto fact = indices.argument(node, i);
+        const auto [callee, input] = callee_input(node, i);
+        if (fact && is_wanted(node.callees[callee], input))
+          join(node.callees[callee], input, fact->range);
+      }
+    }
+  }
+}
+
+const IndexTable::GraphEntry* IndexTable::find(GraphId graph) const {
+  const auto found = graphs_.find(graph);
+  return found == graphs_.end() ? nullptr : &found->second;
+}
+
+bool IndexTable::is_wanted(GraphId graph, size_t input) const {
+  const GraphEntry* entry = find(graph);
+  return entry != nullptr && entry->wanted[input];
+}
+
+std::optional<IndexRange> IndexTable::range(GraphId graph, size_t input) const {
+  const GraphEntry* entry = find(graph);
+  return entry == nullptr ? std::nullopt : entry->ranges[input];
+}
+
+std::optional<IndexTable::Offset> IndexTable::result(GraphId graph, size_t result) const {
+  const GraphEntry* entry = find(graph);
+  if (entry == nullptr || result >= entry->results.size()) return std::nullopt;
+  return entry->results[result];
+}
+
+void IndexTable::join(GraphId graph, size_t input, const IndexRange& range) {
+  auto& known = graphs_.at(graph).ranges[input];
+  known = !known ? range
+                 : IndexRange{std::min(known->low, range.low), std::max(known->high, range.high)};
+}
+
+void IndexTable::visit(GraphId graph, const Globals& globals, const BodyOf& body_of,
+                       std::vector<GraphId>& order) {
+  if (graphs_.contains(graph)) return;
+  graphs_[graph];
+  const Body& body = body_of(graph);
+  for (const Node& node : body.nodes) {
+    for (const GraphId callee : node.callees) visit(callee, globals, body_of, order);
+  }
+  GraphEntry entry;
+  entry.ranges.resize(body.params.size());
+  find_results(body, globals, entry);
+  find_wanted(body, entry);
+  graphs_[graph] = std::move(entry);
+  order.push_back(graph);
+}
+
+void IndexTable::find_results(const Body& body, const Globals& globals, GraphEntry& entry) const {
+  std::vector<std::optional<Offset>> offsets(body.values.size());
+  const auto of = [&](ValueIndex v) -> std::optional<Offset>& {
+    return offsets[static_cast<size_t>(v)];
+  };
+  // Steps far from any counter's are left alone, so that sums do not overflow.
+  const auto plus = [](const std::optional<Offset>& from, std::optional<int64_t> add) {
+    std::optional<Offset> sum;
+    if (from && add && std::max(*add, -*add) <= int64_t{1} << 33)
+      sum = {from->input, from->add + *add};
+    if (sum && std::max(sum->add, -sum->add) > int64_t{1} << 40) sum.reset();
+    return sum;
+  };
+  for (size_t p = 0; p < body.params.size(); ++p) {
+    if (is_index(body.value(body.params[p].in).spec)) of(body.params[p].in) = Offset{p, 0};
+  }
+  for (const Node& node : body.nodes) {
+    if (is_index_arithmetic(node) && node.outputs[0] != kNone) {
+      const ValueIndex a = node.inputs[0];
+      const ValueIndex b = node.inputs.back();
+      std::optional<Offset>& out = of(node.outputs[0]);
+      const Arithmetic kind = arithmetic_of(node);
+      if (kind == Arithmetic::kSame) out = of(a);
+      if (kind == Arithmetic::kAdd) {
+        out = plus(of(a), scalar_of(body, globals, b));
+        if (!out) out = plus(of(b), scalar_of(body, globals, a));
+      }
+      if (kind == Arithmetic::kSub) {
+        const auto number = scalar_of(body, globals, b);
+        if (number) out = plus(of(a), -*number);
+      }
+    }
+    if (node.kind == Node::Kind::kCall) {
+      for (size_t r = 0; r < static_cast<size_t>(node.results); ++r) {
+        const auto inner = result(node.callees[0], r);
+        if (inner && node.outputs[r] != kNone)
+          of(node.outputs[r]) = plus(of(node.inputs[inner->input]), inner->add);
+      }
+    }
+  }
+  for (const ValueIndex v : body.results)
+    entry.results.push_back(v == kNone ? std::nullopt : of(v));
+}
+
+void IndexTable::find_wanted(const Body& body, GraphEntry& entry) const {
+  std::vector<bool> wanted(body.values.size(), false);
+  const auto want = [&](ValueIndex v) {
+    if (v != kNone && is_index(body.value(v).spec)) wanted[static_cast<size_t>(v)] = true;
+  };
+  const auto is = [&](ValueIndex v) { return v != kNone && wanted[static_cast<size_t>(v)]; };
+  for (size_t n = body.nodes.size(); n-- > 0;) {
+    const Node& node = body.nodes[n];
+    if (computes_entry(node)) want(node.inputs.back());
+    if (is_index_arithmetic(node) && is(node.outputs[0])) {
+      for (const ValueIndex v : node.inputs) want(v);
+    }
+    if (node.callees.empty()) continue;
+    const size_t first = node.kind == Node::Kind::kBranch ? 1 : 0;
+    for (size_t i = first; i < node.inputs.size(); ++i) {
+      const auto [callee, input] = callee_input(node, i);
+      const bool counts = node.kind == Node::Kind::kLoop && i < static_cast<size_t>(node.carried) &&
+                          is(node.outputs[i]);
+      if (counts || is_wanted(node.callees[callee], input)) want(node.inputs[i]);
+    }
+    for (size_t r = 0; node.kind == Node::Kind::kCall && r < static_cast<size_t>(node.results);
+         ++r) {
+      const auto inner = result(node.callees[0], r);
+      if (inner && is(node.outputs[r])) want(node.inputs[inner->input]);
+    }
+  }
+  for (const BodyParam& p : body.params) entry.wanted.push_back(wanted[static_cast<size_t>(p.in)]);
+}
+
+// --- folding ---
+
+namespace {
+
+class Folder {
+ public:
+  Folder(Body& body, const Globals& globals, const IndexTable& table)
+      : body_(body), table_(table), indices_(body, globals, table) {}
+
+  int64_t run() {
+    std::vector<Node> nodes = std::move(body_.nodes);
+    for (Node& node : nodes) {
+      counters_.clear();
+      if (computes_entry(node)) {
+        fold_entry(node);
+      } else if (!node.callees.empty()) {
+        fold_arguments(node);
+      }
+      out_.push_back(std::move(node));
+      for (Node& counter : counters_) out_.push_back(std::move(counter));
+    }
+    body_.nodes = std::move(out_);
+    return entries_;
+  }
+
+ private:
+  void fold_entry(Node& node) {
+    const auto& fact = indices_.of(node.inputs.back());
+    if (!fact) return;
+    node.index = fact->expr;
+    node.inputs.pop_back();
+    node.in_specs.pop_back();
+    ++entries_;
+  }
+
+  // The fact of an argument that the callee takes as an index.
+  std::optional<IndexFact> index_argument(const Node& node, size_t i) const {
+    const auto [callee, input] = callee_input(node, i);
+    const auto known = table_.range(node.callees[callee], input);
+    if (!known || !table_.is_wanted(node.callees[callee], input)) return std::nullopt;
+    if (std::find(node.updated.begin(), node.updated.end(), static_cast<int32_t>(i)) !=
+        node.updated.end())
+      return std::nullopt;
+    const auto fact = indices_.argument(node, i);
+    // Whoever reads the last value of a counter must be able to make it.
+    const bool carried = node.kind == Node::Kind::kLoop && i < static_cast<size_t>(node.carried);
+    if (carried && !indices_.of(node.outputs[i])) return std::nullopt;
+    const bool covered = fact && fact->range.low >= known->low && fact->range.high <= known->high;
+    return covered ? fact : std::nullopt;
+  }
+
+  void fold_arguments(Node& node) {
+    const size_t first = node.kind == Node::Kind::kBranch ? 1 : 0;
+    std::vector<std::optional<IndexFact>> arguments(node.inputs.size());
+    for (size_t i = first; i < node.inputs.size(); ++i) arguments[i] = index_argument(node, i);
+    node.index_args.resize(node.callees.size());
+    node.indexed.resize(node.callees.size());
+    const Node whole = node;
+    node.inputs.clear();
+    node.in_specs.clear();
+    std::vector<int32_t> moved;  // By input: where it is now.
+    for (size_t i = 0; i < whole.inputs.size(); ++i) {
+      moved.push_back(static_cast<int32_t>(node.inputs.size()));
+      const size_t callee = i < first ? 0 : callee_input(whole, i).first;
+      if (i >= first) node.indexed[callee].push_back(arguments[i].has_value());
+      if (arguments[i]) {
+        node.index_args[callee].push_back(arguments[i]->expr);
+        node.then_inputs -= whole.kind == Node::Kind::kBranch && callee == 0;
+        continue;
+      }
+      node.inputs.push_back(whole.inputs[i]);
+      node.in_specs.push_back(whole.in_specs[i]);
+    }
+    for (int32_t& u : node.updated) u = moved[static_cast<size_t>(u)];
+    if (node.kind == Node::Kind::kLoop) drop_counters(node, arguments);
+  }
+
+  // A carried value that is an index argument is no result either; who reads its last value gets it anew.
+  void drop_counters(Node& node, const std::vector<std::optional<IndexFact>>& arguments) {
+    for (auto k = static_cast<size_t>(node.carried); k-- > 0;) {
+      if (!arguments[k]) continue;
+      const auto at = static_cast<std::ptrdiff_t>(k);
+      Node last;
+      last.kind = Node::Kind::kIndex;
+      last.origin = node.origin;
+      last.where = node.where;
+      last.device = node.device;
+      last.outputs = {node.outputs[k]};
+      last.out_specs = {node.out_specs[k]};
+      last.index = indices_.of(node.outputs[k])->expr;
+      counters_.push_back(std::move(last));
+      node.outputs.erase(node.outputs.begin() + at);
+      node.out_specs.erase(node.out_specs.begin() + at);
+      for (Tie& t : node.ties) t.output -= 1;
+      --node.carried;
+      --node.results;
+    }
+  }
+
+  Body& body_;
+  const IndexTable& table_;
+  Indices indices_;
+  std::vector<Node> out_;
+  std::vector<Node> counters_;
+  int64_t entries_ = 0;
+};
+
+template <typename Visit>
+void each_index(Body& body, Visit&& visit) {
+  for (Node& node : body.nodes) {
+    if (node.index) visit(*node.index);
+    for (auto& args : node.index_args) {
+      for (IndexExpr& x : args) visit(x);
+    }
+  }
+}
+
+}  // namespace
+
+int64_t fold_entries(Body& body, const Globals& globals, const FactTable& facts,
+                     const IndexTable& table) {
+  const int64_t folded = Folder(body, globals, table).run();
+  remove_dead_code(body, facts);
+  return folded;
+}
+
+void number_index_params(Body& body) {
+  std::vector<bool> used(body.index_ranges.size(), false);
+  each_index(body, [&](IndexExpr& x) {
+    for (const IndexExpr::Node& n : x.nodes()) {
+      if (n.kind == IndexExpr::Kind::kParam) used[static_cast<size_t>(n.value)] = true;
+    }
+  });
+  std::vector<IndexExpr> numbers(used.size());
+  for (size_t p = 0; p < used.size(); ++p) {
+    if (!used[p]) continue;
+    numbers[p] = IndexExpr::param(static_cast<int64_t>(body.index_inputs.size()));
+    body.index_inputs.push_back(static_cast<int32_t>(p));
+  }
+  each_index(body, [&](IndexExpr& x) { x = exe::substitute(x, numbers); });
+}
+
+}  // namespace sluice::compiler

@@ -149,6 +149,7 @@ bool uses_replica(const Executable& executable) {
       if (const auto* i = std::get_if<Issue>(&step.body)) look(i->entry);
       if (const auto* s = std::get_if<Send>(&step.body)) look(s->message);
       if (const auto* r = std::get_if<Receive>(&step.body)) look(r->message);
+      if (const auto* c = std::get_if<Collective>(&step.body)) look(c->sequence);
     }
   }
   return found;

@@ -8,6 +8,19 @@
 
 namespace sluice::exe {
 
+namespace {
+
+std::string counts(const std::map<std::pair<int32_t, int32_t>, int64_t>& collectives) {
+  std::string text;
+  for (const auto& [where, count] : collectives) {
+    text += fmt::format("{}{} collectives of group {} on device {}", text.empty() ? "" : ", ",
+                        count, where.second, where.first);
+  }
+  return text.empty() ? "no collectives" : text;
+}
+
+}  // namespace
+
 Machine::Machine(const Executable& executable, const Program& program,
                  const std::vector<FunctionFacts>& facts, const CheckOptions& options,
                  int64_t replica, Findings& findings)
@@ -99,6 +112,12 @@ void Machine::finish() {
                                    channels_[c].slots.size(), e_.channels[c].name));
     }
   }
+  std::map<std::pair<int32_t, int32_t>, int64_t> announced;
+  for (const CollectiveCount& c : program_.collectives) announced[{c.device, c.group}] = c.count;
+  if (announced != collectives_) {
+    fault("collective", fmt::format("it takes part in {}, announced are {}", counts(collectives_),
+                                    counts(announced)));
+  }
   std::vector<int64_t> expected(streams_.size(), 0);
   for (const StreamCount& s : program_.streams) expected[static_cast<size_t>(s.stream)] = s.entries;
   for (size_t s = 0; s < streams_.size(); ++s) {
@@ -183,9 +202,7 @@ Machine::Outcome Machine::step(DeviceRun& d) {
     Outcome operator()(const Wait& w) const { return m.wait(d, w); }
     Outcome operator()(const Send& x) const { return m.send(d, x); }
     Outcome operator()(const Receive& r) const { return m.receive(d, r); }
-    Outcome operator()(const Collective&) const {
-      return Outcome::kDone;
-    }  // Refused by check_static.
+    Outcome operator()(const Collective& c) const { return m.collective(d, c); }
   };
   return std::visit(Visitor{*this, d}, s.body);
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -113,7 +114,9 @@ class Machine {
   };
   void touch(DeviceRun& d, std::span<const Touched> all, int32_t queue);
   Outcome kernel(DeviceRun& d, const Kernel& k);
-  void kernel_overlaps(DeviceRun& d, const Kernel& k, std::span<const Touched> all);
+  void overlaps(DeviceRun& d, std::span<const std::pair<int32_t, int32_t>> may_coincide,
+                std::span<const Touched> all);
+  Outcome collective(DeviceRun& d, const Collective& c);
   Outcome issue(DeviceRun& d, const Issue& i);
   void stream_entry(DeviceRun& d, const Issue& i);
   bool remote_entry(DeviceRun& d, const Issue& i, Range& entry);
@@ -143,6 +146,8 @@ class Machine {
   TierUses tiers_;
   std::vector<ChannelState> channels_;
   std::vector<StreamState> streams_;
+  /// Collectives run so far, by device and group.
+  std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
   std::deque<DeviceRun> devices_;
   std::unordered_map<ValueId, Instance> constants_;
   std::vector<Instance> variables_;

@@ -63,7 +63,7 @@ class StaticChecker {
       int64_t total = 0;
       for (const Arena& a : e_.arenas) {
         const bool pinned = a.space == Space::kPinned && t.space == Space::kHost;
-        if (a.space == t.space || pinned) total = add(total, a.bytes);
+        if (a.space == t.space || pinned) total = add(total, multiply(a.bytes, e_.replicas));
       }
       if (t.budget >= 0 && total > t.budget) {
         out_.add("budget", "tier '{}': arenas take {} bytes of a budget of {}", t.name, total,
@@ -187,8 +187,7 @@ class StaticChecker {
           }
         });
       }
-      if (std::holds_alternative<Collective>(step.body))
-        bad("collective", "collectives are not proved yet");
+      if (const auto* c = std::get_if<Collective>(&step.body)) collective(*c);
     }
   }
 
@@ -320,12 +319,41 @@ class StaticChecker {
       bad("channel", "{} bytes do not fit a slot of {}", o.bytes, c.slot_bytes);
   }
 
+  /// One operand updated; or an input and an output of as many elements, or of one chunk and the whole.
+  void collective(const Collective& c) {
+    const auto& all = c.operands;
+    for (const Operand& o : all) {
+      if (o.layout != "row") bad("layout", "an operand is '{}', not row-major", o.layout);
+    }
+    if (all.size() == 1 && all[0].access == Access::kUpdate) return;
+    if (all.size() != 2 || all[0].access != Access::kRead || all[1].access != Access::kWrite) {
+      bad("access", "a collective updates one operand, or reads one and writes one");
+      return;
+    }
+    const int64_t size = e_.groups[static_cast<size_t>(c.group)].size;
+    const int64_t in = all[0].spec.elements();
+    const int64_t out = all[1].spec.elements();
+    const auto chunk_of = [&](int64_t n) { return n / size + (n % size != 0); };
+    if (all[0].spec.dtype != all[1].spec.dtype ||
+        (in != out && in != chunk_of(out) && out != chunk_of(in))) {
+      bad("collective", "{} replicas make {} of {}", size, to_string(all[1].spec),
+          to_string(all[0].spec));
+    }
+  }
+
   void programs() {
     for (const Program& p : e_.programs) {
       std::set<int32_t> streams;
       for (const StreamCount& s : p.streams) {
         if (!streams.insert(s.stream).second)
           out_.add("stream", "program '{}': stream {} stands twice", p.name, s.stream);
+      }
+      std::set<std::pair<int32_t, int32_t>> groups;
+      for (const CollectiveCount& c : p.collectives) {
+        if (!groups.emplace(c.device, c.group).second) {
+          out_.add("collective", "program '{}': group {} of device {} stands twice", p.name,
+                   c.group, c.device);
+        }
       }
       std::set<int32_t> variables;
       for (const Final& f : p.finals) {

@@ -45,7 +45,7 @@ Machine::Outcome Machine::kernel(DeviceRun& d, const Kernel& k) {
       read(d, o, all[i].range, lookup(d.stack.back(), o.value), fmt::format("operand {}", i));
     }
   }
-  kernel_overlaps(d, k, all);
+  overlaps(d, k.may_coincide, all);
   touch(d, all, 0);
   for (const Touched& t : all) {
     if (t.operand->access != Access::kRead) write(d, *t.operand, t.range);
@@ -53,7 +53,8 @@ Machine::Outcome Machine::kernel(DeviceRun& d, const Kernel& k) {
   return Outcome::kDone;
 }
 
-void Machine::kernel_overlaps(DeviceRun& d, const Kernel& k, std::span<const Touched> all) {
+void Machine::overlaps(DeviceRun& d, std::span<const std::pair<int32_t, int32_t>> may_coincide,
+                       std::span<const Touched> all) {
   for (size_t out = 0; out < all.size(); ++out) {
     if (all[out].operand->access == Access::kRead) continue;
     for (size_t in = 0; in < all.size(); ++in) {
@@ -65,16 +66,43 @@ void Machine::kernel_overlaps(DeviceRun& d, const Kernel& k, std::span<const Tou
       }
       const std::pair<int32_t, int32_t> pair(static_cast<int32_t>(in), static_cast<int32_t>(out));
       const bool listed =
-          std::find(k.may_coincide.begin(), k.may_coincide.end(), pair) != k.may_coincide.end();
+          std::find(may_coincide.begin(), may_coincide.end(), pair) != may_coincide.end();
       if (!listed || !(all[in].range == all[out].range)) {
         bad(d, "overlap", "operand {} shares bytes with operand {}, which is written, and {}", in,
             out, listed ? "they are not exactly the same" : "they may not coincide");
-      } else if (k.tasks > 1 && !(all[in].grid == all[out].grid)) {
+      } else if (!(all[in].grid == all[out].grid)) {
         bad(d, "tasks", "operands {} and {} coincide, but a task reads what another writes", in,
             out);
       }
     }
   }
+}
+
+Machine::Outcome Machine::collective(DeviceRun& d, const Collective& c) {
+  int64_t& run = collectives_[{d.device, c.group}];
+  int64_t sequence = 0;
+  if (!evaluate(d, c.sequence, sequence)) return Outcome::kDone;
+  if (sequence != run) {
+    bad(d, "collective", "number {} of group {} comes where number {} is next", sequence, c.group,
+        run);
+  }
+  ++run;
+  d.window.barrier();
+  std::vector<Touched> all;
+  for (const Operand& o : c.operands) {
+    Range r;
+    if (!resolve(d, o.at, o.bytes, r)) return Outcome::kDone;
+    if (o.access != Access::kWrite)
+      read(d, o, r, lookup(d.stack.back(), o.value), fmt::format("operand {}", all.size()));
+    all.push_back({&o, r, Grid::everyone()});
+  }
+  overlaps(d, c.may_coincide, all);
+  touch(d, all, 0);
+  for (const Touched& t : all) {
+    if (t.operand->access != Access::kRead) write(d, *t.operand, t.range);
+  }
+  d.window.barrier();
+  return Outcome::kDone;
 }
 
 void Machine::stream_entry(DeviceRun& d, const Issue& i) {

@@ -24,11 +24,8 @@ std::vector<Violation> check(const Executable& executable, const CheckOptions& o
   if (!findings.empty()) return findings.take();
   check_static(executable, findings);
   const std::vector<FunctionFacts> facts = function_facts(executable);
-  int64_t replicas = 1;
-  if (uses_replica(executable)) {
-    for (const ReplicaGroup& g : executable.groups)
-      replicas = std::max<int64_t>(replicas, g.replicas);
-  }
+  // Replicas whose addresses and entries are alike run alike; see checker.h.
+  const int64_t replicas = uses_replica(executable) ? executable.replicas : 1;
   for (const Program& program : executable.programs) {
     CheckOptions rest = options;  // All replicas of a program share its steps; each counts as one.
     for (int64_t r = 0; r < replicas && !findings.full(); ++r) {

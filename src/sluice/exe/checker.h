@@ -27,7 +27,8 @@ namespace sluice::exe {
 ///   loop       carried values that are no arguments of the right kind
 ///   branch     an arm that communicates
 ///   final      a variable or constant that does not hold its value after a run
-///   collective a collective: not proved yet
+///   collective one that does not come where its sequence says, more or fewer than announced, or operands
+///              that no collective of the group has
 ///   limit      more steps or nesting than the options allow
 struct Violation {
   std::string rule;
@@ -53,6 +54,12 @@ struct CheckOptions {
 /// of them orders. A loop is left early once its state repeats and its counter reaches addresses
 /// modulo something only. Both arms of a branch are run from the same state; afterwards a byte is
 /// known if both left the same value, or values to which both gave the same name.
+///
+/// Replicas have memory of their own and one program, whose steps come in one order whatever the data: a branch's arms
+/// do not communicate, trip counts are constants. So all members of a group come to its collectives in the same order,
+/// which their sequence numbers show for every replica, and the run in which the replicas take each step together
+/// never waits. As a collective lets nobody leave before all are done, nobody else touches its operands while a peer
+/// reads or writes them.
 ///
 /// Assumes that every worker runs the same tasks of kernels with as many tasks, that kernels touch
 /// what their operands say and that streams bound to queues move. What a tier's entries must hold

@@ -28,7 +28,7 @@ void expect_rule(const Executable& e, const std::string& rule, const std::string
 TEST(Checker, AcceptsRightPlans) {
   for (const std::string& text :
        {plans::train_step(), plans::two_devices(), plans::overlapped_loop(), plans::carried_ring(),
-        plans::branch(), plans::by_reference()}) {
+        plans::branch(), plans::by_reference(), plans::collectives()}) {
     EXPECT_EQ(all_of(check(plans::plan(text))), "") << text;
   }
 }
@@ -421,11 +421,53 @@ TEST(Checker, BadIndicesAreFoundFirst) {
   });
 }
 
-TEST(Checker, CollectivesAreNotProvedYet) {
-  refuse(plans::train_step(), "collective", "a collective", [](Executable& e) {
+TEST(Checker, CollectivesComeInOneOrderForAllReplicas) {
+  refuse(plans::collectives(),
+         {{"collective", "group 0 sequence p1", "group 0 sequence (p1+1)"},
+          {"collective", "group 1 sequence p2", "group 1 sequence (p2+rep)"},
+          {"collective", "index it it it", "index it it 0"},
+          {"collective", "group 0 sequence p1", "group 1 sequence p1"},
+          {"collective", "collectives 3 device 0 group 0", "collectives 2 device 0 group 0"},
+          {"collective", "  collectives 3 device 0 group 1\n", ""},
+          {"collective", "collectives 3 device 0 group 1",
+           "collectives 3 device 0 group 1\n  collectives 3 device 0 group 1"}});
+  refuse(plans::collectives(), "collective", "both sequences", [](Executable& e) {
+    auto& steps = e.functions[0].steps;
+    std::swap(std::get<Collective>(steps[2].body).group, std::get<Collective>(steps[3].body).group);
+    e.programs[0].collectives.pop_back();
+  });
+  refuse(plans::collectives(), "collective", "a dropped one",
+         [](Executable& e) { e.functions[0].steps.erase(e.functions[0].steps.begin() + 2); });
+  refuse(plans::collectives(), "value", "a dropped one",
+         [](Executable& e) { e.functions[0].steps.erase(e.functions[0].steps.begin() + 2); });
+}
+
+TEST(Checker, CollectivesFindTheirOperands) {
+  const char* const in = "read %2 at frame+64 bytes 60 float32(15) row\n      write %3";
+  refuse(plans::collectives(),
+         {{"value", in, "read %1 at frame+64 bytes 60 float32(15) row\n      write %3"},
+          {"overlap", "write %3 at frame+128 bytes 32 float32(8)of(15) row",
+           "write %3 at frame+64 bytes 32 float32(8)of(15) row"},
+          {"collective", "write %3 at frame+128 bytes 32 float32(8)of(15) row",
+           "write %3 at frame+128 bytes 28 float32(7)of(15) row"},
+          {"collective", "group 1 stride 2 size 2", "group 1 stride 1 size 4"},
+          {"layout", "write %3 at frame+128 bytes 32 float32(8)of(15) row",
+           "write %3 at frame+128 bytes 32 float32(8)of(15) panel"},
+          {"access", "update %1>%2 at frame+64", "read %1>%2 at frame+64"},
+          // The wait of a collective for the other replicas is one for the own workers, too.
+          {"sync", "2 collective ReplicatedAllReduceInplace group 0 sequence p1",
+           "2 kernel cpu.all ReplicatedAllReduceInplace tasks 1 workspace 0"}});
+}
+
+TEST(Checker, CollectivesDoNotStandInBranches) {
+  refuse(plans::branch(), "branch", "a collective in an arm", [](Executable& e) {
+    e.groups.push_back({1, 1});
     Step s;
-    e.groups.emplace_back();
-    s.body = Collective{"all_reduce add", 0, 0, {}};
+    const Step& kernel = e.functions[0].steps[0];
+    Operand o = std::get<Kernel>(kernel.body).operands.back();
+    o.access = Access::kUpdate;
+    o.made = o.value;
+    s.body = Collective{"ReplicatedAllReduceInplace", {}, 0, 0, {o}, {}};
     e.functions[0].steps.push_back(s);
   });
 }

@@ -172,12 +172,15 @@ struct Receive {
   bool operator==(const Receive&) const = default;
 };
 
-/// One collective of a replica group; all members run those of a group in the same sequence.
+/// Runs an op of the replicas of a group together: nobody goes on before all have arrived, nobody leaves before all are
+/// done, and in between each may read and write the operands of all. So it is a barrier of its workers too.
 struct Collective {
-  std::string op;  ///< "all_reduce add", …
+  std::string op;  ///< OpDef::type.
+  Attrs attrs;
   int32_t group = 0;
-  IndexExpr sequence;
-  std::vector<Operand> operands;
+  IndexExpr sequence;             ///< Collectives of this grouping that the device has run before.
+  std::vector<Operand> operands;  ///< Input and output, or one that is updated.
+  std::vector<std::pair<int32_t, int32_t>> may_coincide;  ///< As of kernels.
   bool operator==(const Collective&) const = default;
 };
 
@@ -302,8 +305,9 @@ struct Channel {
   bool operator==(const Channel&) const = default;
 };
 
+/// A partition of the replicas: group i begins at its first replica that is in none before, and has `size` replicas
+/// that are `stride` apart.
 struct ReplicaGroup {
-  int32_t replicas = 1;
   int32_t stride = 1;
   int32_t size = 1;
   bool operator==(const ReplicaGroup&) const = default;
@@ -323,6 +327,14 @@ struct StreamCount {
   bool operator==(const StreamCount&) const = default;
 };
 
+/// Collectives of a grouping that one run has a device take part in.
+struct CollectiveCount {
+  int32_t device = 0;
+  int32_t group = 0;
+  int64_t count = 0;
+  bool operator==(const CollectiveCount&) const = default;
+};
+
 struct Final {
   int32_t variable = 0;
   /// What the variable's bytes hold after a run. None, in a remote buffer: whatever was stored there.
@@ -334,11 +346,14 @@ struct Program {
   std::string name;
   std::vector<Entry> entries;
   std::vector<StreamCount> streams;
+  std::vector<CollectiveCount> collectives;  ///< None that is 0.
   std::vector<Final> finals;
   bool operator==(const Program&) const = default;
 };
 
 struct Executable {
+  /// So many replicas run the programs, each with arenas, tiers, channels and streams of its own.
+  int32_t replicas = 1;
   std::vector<Device> devices;
   std::vector<Tier> tiers;
   std::vector<Arena> arenas;
@@ -357,7 +372,7 @@ struct Executable {
   const Program& program(const std::string& name) const;
 };
 
-/// Bytes of all arenas of a device in a space.
+/// Bytes of all arenas of a device in a space, of one replica.
 int64_t planned_bytes(const Executable& executable, int32_t device, Space space);
 
 }  // namespace sluice::exe

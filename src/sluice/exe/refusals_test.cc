@@ -116,8 +116,10 @@ TEST(ExeRefusals, Numbers) {
            "entries 1000000000000 x 1000000000000 is too large"},
           {"0 \"r\" float32(4)", "0 \"r\" float32(4611686018427387904)",
            "shape (4611686018427387904,) is not one of a tensor"},
-          {"replicas 4 stride 2", "replicas 4 stride 0",
-           "a replica group's numbers are at least 1"},
+          {"replicas 4", "replicas 0", "0 replicas"},
+          {"group 0 stride 2", "group 0 stride 0", "stride 0 x size 2 does not tile 4 replicas"},
+          {"group 0 stride 2", "group 0 stride 3", "stride 3 x size 2 does not tile 4 replicas"},
+          {"collectives 1 device", "collectives -1 device", "collectives -1 is outside [0, "},
           {"capacity 2", "capacity 0", "capacity 0 is less than 1"},
           {"shard 2", "shard -2", "shard -2 is negative"},
           {"buffer 0 entry 1", "buffer 0 entry 2", "entry 2 is not in the remote buffer"},
@@ -287,8 +289,8 @@ TEST(ExeRefusals, Limits) {
   expect_defects(plans::carried_ring(), {{"limit", "", "", "more than 2 steps"}}, {.max_steps = 2});
   // A program costs its steps once a replica, and a file may name two billion of them.
   const std::string many =
-      plans::replaced(plans::replaced(plans::two_devices(), "value 0 \"x\"",
-                                      "group 0 replicas 2147483647 stride 1 size 1\nvalue 0 \"x\""),
+      plans::replaced(plans::replaced(plans::two_devices(), "sluice executable 1",
+                                      "sluice executable 1\nreplicas 2147483647"),
                       "1 send 0 message p0", "1 send 0 message ((p0+rep)-rep)");
   expect_defects(many, {{"limit", "", "", "steps"}}, {.max_steps = 10'000});
 }

@@ -202,6 +202,7 @@ class Reporter {
     return m;
   }
 
+  // A tier is the machine's: it holds the entries of all replicas.
   MemoryReport tier(const Tier& t) const {
     MemoryReport m;
     m.name = "tier " + t.name;
@@ -212,6 +213,10 @@ class Reporter {
       add_arenas(m, -1, Space::kPinned);
       add_persistent(m, -1, Space::kPinned);
     }
+    for (int64_t* bytes : {&m.persistent_bytes, &m.frame_bytes, &m.workspace_bytes, &m.slot_bytes,
+                           &m.tier_bytes, &m.total_bytes, &m.bound_bytes})
+      *bytes *= e_.replicas;
+    for (Holder& h : m.holders) h.bytes *= e_.replicas;
     close(m);
     return m;
   }

@@ -333,8 +333,50 @@ end
 )plan";
 }
 
+std::string collectives() {
+  return R"plan(sluice executable 1
+replicas 4
+device 0 kind cpu isa avx2 memory -1 workers 2 queues compute
+arena 0 "frames" kind frames space device device 0 bytes 192 stride 0
+stream 0 "in" in float32(15)
+stream 1 "out" out float32(8)
+group 0 stride 1 size 4
+group 1 stride 2 size 2
+value 0 "x" 0
+value 1 "g" 0
+value 2 "sum" 0
+value 3 "shard" 0
+function 0 "body" memo "" device 0 index_params 3 frame 192 bound 192
+  0 sync issue stream_in 0 entry p0 queue 0 token 0
+      write %0 at frame+0 bytes 60 float32(15) row
+  1 sync kernel cpu.neg Neg tasks 2 workspace 0
+      read %0 at frame+0 bytes 60 float32(15) row task 32
+      write %1 at frame+64 bytes 60 float32(15) row task 32
+  2 collective ReplicatedAllReduceInplace group 0 sequence p1
+      attrs op="add" stride=1 size=4
+      update %1>%2 at frame+64 bytes 60 float32(15) row
+  3 collective ReplicatedReduceScatter group 1 sequence p2
+      attrs op="mean" stride=2 size=2
+      read %2 at frame+64 bytes 60 float32(15) row
+      write %3 at frame+128 bytes 32 float32(8)of(15) row
+  4 issue stream_out 1 entry p0 queue 0 token 1
+      read %3 at frame+128 bytes 32 float32(8)of(15) row
+function 1 "main" memo "" device 0 index_params 0 frame 192 bound 192
+  0 sync loop 0 frame frame+0 trips 3
+      index it it it
+program "run"
+  entry device 0 function 1 frame arena0+0
+  stream 0 entries 3
+  stream 1 entries 3
+  collectives 3 device 0 group 0
+  collectives 3 device 0 group 1
+end
+)plan";
+}
+
 std::string everything() {
   return R"plan(sluice executable 1
+replicas 4
 device 0 kind cpu isa avx512 memory 1048576 workers 3 queues compute io collectives
 device 1 kind "odd kind" isa "" memory -1 workers 1 queues compute
 tier 0 "host" space host budget 65536
@@ -350,7 +392,7 @@ variable 0 "w" float32(4)of(8) arena 2 offset 0 bytes 16 panel value %0 shard 2 
 constant 0 "c" uint8(3) arena 0 offset 64 value %1 data 00ff1a
 constant 1 "none" uint8(0) arena 0 offset 128 value %- data -
 channel 0 "ch" from 0 to 1 capacity 2 arena 3 offset 128 slot 64
-group 0 replicas 4 stride 2 size 2
+group 0 stride 2 size 2
 value 0 "w" 0
 value 1 "c # no comment" -3
 function 0 "callee" memo "g0 clobbers 0" device 0 index_params 2 frame 64 bound 32
@@ -395,7 +437,9 @@ function 1 "main" memo "" device 0 index_params 0 frame 256 bound 256
   5 wait queue 1 token 0
   6 sync send 0 message 0
       read %1 at frame+0 bytes 64 float32(16) row
-  7 collective "all_reduce add" group 0 sequence 0
+  7 collective ReplicatedAllReduce group 0 sequence 0
+      attrs op="add"
+      coincide 0:1
       read %0 at frame+0 bytes 16 float32(4) row
       write %1 at frame+64 bytes 16 float32(4) row
 function 2 "peer" memo "" device 1 index_params 0 frame 64 bound 64
@@ -407,6 +451,7 @@ program "train"
   entry device 1 function 2 frame arena3+0
   stream 0 entries 1
   stream 1 entries 0
+  collectives 1 device 0 group 0
   final 0 value %1
 end
 )plan";

@@ -22,7 +22,10 @@ std::string branch();
 /// A function that updates its argument, called on two variables, and one that overwrites its
 /// input.
 std::string by_reference();
-/// Every part of the text form, collectives included; it parses but is not checked.
+/// Four replicas and two groupings: a loop of 3 turns sums gradients over all replicas in place, then
+/// gives each replica of a pair its chunk of the sums.
+std::string collectives();
+/// Every part of the text form; it parses but is not checked.
 std::string everything();
 
 /// The plan.

@@ -77,6 +77,7 @@ class Writer {
 
   std::string run() {
     line("sluice executable 1");
+    if (e_.replicas != 1) line("replicas {}", e_.replicas);
     tables();
     for (size_t i = 0; i < e_.functions.size(); ++i) function(i);
     for (const Program& p : e_.programs) {
@@ -85,6 +86,8 @@ class Writer {
         line("  entry device {} function {} frame {}", x.device, x.function, address_text(x.frame));
       }
       for (const StreamCount& s : p.streams) line("  stream {} entries {}", s.stream, s.entries);
+      for (const CollectiveCount& c : p.collectives)
+        line("  collectives {} device {} group {}", c.count, c.device, c.group);
       for (const Final& f : p.finals) line("  final {} value {}", f.variable, value_text(f.value));
     }
     line("end");
@@ -160,7 +163,7 @@ class Writer {
     }
     for (size_t i = 0; i < e_.groups.size(); ++i) {
       const ReplicaGroup& g = e_.groups[i];
-      line("group {} replicas {} stride {} size {}", i, g.replicas, g.stride, g.size);
+      line("group {} stride {} size {}", i, g.stride, g.size);
     }
     for (size_t i = 0; i < e_.values.size(); ++i) {
       line("value {} {} {}", i, quote(e_.values[i].tensor), e_.values[i].version);
@@ -237,7 +240,8 @@ class Writer {
         w.add("receive {} message {}", r.channel, to_string(r.message));
       }
       void operator()(const Collective& c) const {
-        w.add("collective {} group {} sequence {}", quote(c.op), c.group, to_string(c.sequence));
+        w.add("collective {} group {} sequence {}", bare_or_quote(c.op), c.group,
+              to_string(c.sequence));
       }
     };
     if (step.sync) out_ += "sync ";
@@ -246,14 +250,19 @@ class Writer {
     if (!step.where.empty()) add(" where {}", quote(step.where));
   }
 
+  /// Options and coincidences of a kernel or a collective.
+  template <typename Body>
+  void op_lines(const Body& body) {
+    if (!body.attrs.items.empty()) line("      attrs {}", to_string(body.attrs));
+    if (body.may_coincide.empty()) return;
+    add("      coincide");
+    for (const auto& [in, out] : body.may_coincide) add(" {}:{}", in, out);
+    out_ += '\n';
+  }
+
   void step_lines(const Step& step) {
     if (const auto* k = std::get_if<Kernel>(&step.body)) {
-      if (!k->attrs.items.empty()) line("      attrs {}", to_string(k->attrs));
-      if (!k->may_coincide.empty()) {
-        add("      coincide");
-        for (const auto& [in, out] : k->may_coincide) add(" {}:{}", in, out);
-        out_ += '\n';
-      }
+      op_lines(*k);
       if (!k->scalars.empty()) {
         add("      scalars");
         for (const IndexExpr& x : k->scalars) add(" {}", to_string(x));
@@ -289,6 +298,7 @@ class Writer {
     } else if (const auto* r = std::get_if<Receive>(&step.body)) {
       operand("      ", r->operand);
     } else if (const auto* x = std::get_if<Collective>(&step.body)) {
+      op_lines(*x);
       for (const Operand& o : x->operands) operand("      ", o);
     }
   }

@@ -54,10 +54,15 @@ class TextParser {
   }
 
   void one_line() {
-    if (in_.eat("attrs")) return attrs(body<Kernel>("attributes").attrs);
+    if (in_.eat("attrs")) {
+      auto* c = std::get_if<Collective>(&the_step().body);
+      return attrs(c != nullptr ? c->attrs : body<Kernel>("attributes").attrs);
+    }
     if (in_.eat("stage_attrs")) return attrs(stage_attrs());
     if (in_.eat("device")) return device(row(Part::kDevice, e_.devices));
-    if (in_.eat("tier")) {
+    if (in_.eat("replicas")) {
+      e_.replicas = in_.integer32("a number");
+    } else if (in_.eat("tier")) {
       Tier& t = row(Part::kTier, e_.tiers);
       t.name = in_.string("a name");
       in_.expect("space");
@@ -111,7 +116,6 @@ class TextParser {
       c.slot_bytes = in_.labelled("slot");
     } else if (in_.eat("group")) {
       ReplicaGroup& g = row(Part::kGroup, e_.groups);
-      g.replicas = in_.labelled32("replicas");
       g.stride = in_.labelled32("stride");
       g.size = in_.labelled32("size");
     } else if (in_.eat("value")) {
@@ -186,6 +190,12 @@ class TextParser {
       s.stream = in_.integer32("a stream");
       s.entries = in_.labelled("entries");
       program_->streams.push_back(s);
+    } else if (in_.eat("collectives")) {
+      CollectiveCount c;
+      c.count = in_.integer("a count");
+      c.device = in_.labelled32("device");
+      c.group = in_.labelled32("group");
+      program_->collectives.push_back(c);
     } else if (in_.eat("final")) {
       Final f;
       f.variable = in_.integer32("a variable");
@@ -277,8 +287,10 @@ class TextParser {
     if (in_.eat("stage")) {
       stage();
     } else if (in_.eat("coincide")) {
-      auto& k = body<Kernel>("operands that may coincide");
-      while (!in_.done()) k.may_coincide.push_back(in_.pair("operands"));
+      auto* c = std::get_if<Collective>(&the_step().body);
+      auto& pairs =
+          c != nullptr ? c->may_coincide : body<Kernel>("operands that may coincide").may_coincide;
+      while (!in_.done()) pairs.push_back(in_.pair("operands"));
     } else if (in_.eat("scalars")) {
       body<Kernel>("scalars").scalars = in_.expressions();
     } else if (in_.eat("index")) {

@@ -40,7 +40,7 @@ std::string damaged(std::string_view from, std::string_view to) {
 TEST(Text, RoundTripIsIdentity) {
   for (const std::string& text :
        {plans::everything(), plans::train_step(), plans::two_devices(), plans::overlapped_loop(),
-        plans::carried_ring(), plans::branch(), plans::by_reference()}) {
+        plans::carried_ring(), plans::branch(), plans::by_reference(), plans::collectives()}) {
     const Executable e = plans::plan(text);
     EXPECT_EQ(bare(to_text(e)), bare(text));
     EXPECT_EQ(parse_text(to_text(e), "again"), e);
@@ -63,33 +63,33 @@ TEST(Text, ErrorsNameFileAndLine) {
   EXPECT_EQ(error_of("sluice executable 2\n"), "f.plan:1: '1' expected, found '2'");
   EXPECT_EQ(error_of("sluice executable 1\n"), "f.plan:1: the text ends before 'end'");
   EXPECT_EQ(error_of("sluice executable 1\nend\nmore"), "f.plan:3: text after 'end'");
-  EXPECT_EQ(damaged("tier 1 \"file\"", "tier 2 \"file\""), "f.plan:5: number 1 expected, found 2");
-  EXPECT_EQ(damaged("kind tier", "kind attic"), "f.plan:8: 'attic' is no kind of arena");
-  EXPECT_EQ(damaged("data 00ff1a", "data 00ff1g"), "f.plan:14: '1g' is not hexadecimal");
+  EXPECT_EQ(damaged("tier 1 \"file\"", "tier 2 \"file\""), "f.plan:6: number 1 expected, found 2");
+  EXPECT_EQ(damaged("kind tier", "kind attic"), "f.plan:9: 'attic' is no kind of arena");
+  EXPECT_EQ(damaged("data 00ff1a", "data 00ff1g"), "f.plan:15: '1g' is not hexadecimal");
   EXPECT_EQ(damaged("(p0*-2)", "(p0*-2"),
-            "f.plan:27: index expression '(p0*-2': ')' expected at ''");
+            "f.plan:28: index expression '(p0*-2': ')' expected at ''");
   EXPECT_EQ(damaged("float16(2,3)\nstream", "float16(2,-3)\nstream"),
-            "f.plan:10: '-3' is no dimension");
-  EXPECT_EQ(damaged("6 sync send", "5 sync send"), "f.plan:60: step 6 expected, found 5");
+            "f.plan:11: '-3' is no dimension");
+  EXPECT_EQ(damaged("6 sync send", "5 sync send"), "f.plan:61: step 6 expected, found 5");
 }
 
 TEST(Text, IndicesAreChecked) {
   EXPECT_EQ(damaged("frame arena3+0", "frame arena4+0"),
-            "f.plan:69: arena 4 does not exist (there are 4)");
-  EXPECT_EQ(damaged("2:1\n", "3:1\n"), "f.plan:24: operand 3 does not exist (there are 3)");
+            "f.plan:72: arena 4 does not exist (there are 4)");
+  EXPECT_EQ(damaged("2:1\n", "3:1\n"), "f.plan:25: operand 3 does not exist (there are 3)");
   EXPECT_EQ(damaged("at param0+8", "at param2+8"),
-            "f.plan:24: parameter 2 does not exist (there are 2)");
+            "f.plan:25: parameter 2 does not exist (there are 2)");
   EXPECT_EQ(damaged("5 wait queue 1", "5 wait queue 3"),
-            "f.plan:59: queue 3 does not exist (there are 3)");
+            "f.plan:60: queue 3 does not exist (there are 3)");
   EXPECT_EQ(damaged("send 0 message", "send 1 message"),
-            "f.plan:60: channel 1 does not exist (there are 1)");
+            "f.plan:61: channel 1 does not exist (there are 1)");
   EXPECT_EQ(damaged("stream_in 0", "stream_in 2"),
-            "f.plan:54: stream 2 does not exist (there are 2)");
-  EXPECT_EQ(damaged("message 0\n", "message it\n"), "f.plan:60: 'it' stands outside a loop");
+            "f.plan:55: stream 2 does not exist (there are 2)");
+  EXPECT_EQ(damaged("message 0\n", "message it\n"), "f.plan:61: 'it' stands outside a loop");
   EXPECT_EQ(damaged("index it ((it*2)+1)", "index it"),
-            "f.plan:39: 1 index arguments for 2 of 'callee'");
+            "f.plan:40: 1 index arguments for 2 of 'callee'");
   EXPECT_EQ(damaged("then 0 frame frame+0", "then 1 frame frame+0"),
-            "f.plan:44: 2 arguments for 0 parameters of 'main'");
+            "f.plan:45: 2 arguments for 0 parameters of 'main'");
 }
 
 TEST(Text, RecursionIsRefused) {

@@ -71,6 +71,8 @@ class Validator {
   void value(ValueId v) { index_or_none(v, e_.values.size(), "value"); }
 
   void devices_and_arenas() {
+    at(Part::kDevice, 0);
+    if (e_.replicas < 1) bad("{} replicas", e_.replicas);
     for (size_t i = 0; i < e_.devices.size(); ++i) {
       at(Part::kDevice, i);
       if (e_.devices[i].queues.empty()) bad("a device needs a compute queue");
@@ -109,8 +111,9 @@ class Validator {
     for (size_t i = 0; i < e_.groups.size(); ++i) {
       at(Part::kGroup, i);
       const ReplicaGroup& g = e_.groups[i];
-      if (g.replicas < 1 || g.stride < 1 || g.size < 1)
-        bad("a replica group's numbers are at least 1");
+      if (g.stride < 1 || g.size < 1 || e_.replicas % (int64_t{g.stride} * g.size) != 0) {
+        bad("stride {} x size {} does not tile {} replicas", g.stride, g.size, e_.replicas);
+      }
     }
     for (size_t i = 0; i < e_.channels.size(); ++i) {
       at(Part::kChannel, i);
@@ -214,13 +217,17 @@ class Validator {
     }
   }
 
+  void coincidences(const std::vector<std::pair<int32_t, int32_t>>& pairs, size_t operands) {
+    for (const auto& [in, out] : pairs) {
+      index(in, operands, "operand");
+      index(out, operands, "operand");
+    }
+  }
+
   void kernel(const Kernel& k) {
     for (const Operand& o : k.operands) operand(o);
     for (const IndexExpr& x : k.scalars) expression(x);
-    for (const auto& [in, out] : k.may_coincide) {
-      index(in, k.operands.size(), "operand");
-      index(out, k.operands.size(), "operand");
-    }
+    coincidences(k.may_coincide, k.operands.size());
     for (size_t i = 0; i < k.stages.size(); ++i) stage(k, i);
     if (k.tasks < 1 || k.tasks > kMaxSize) bad("{} tasks", k.tasks);
     size(k.workspace_bytes, "workspace bytes");
@@ -292,6 +299,7 @@ class Validator {
                      index(c.group, e_.groups.size(), "group");
                      expression(c.sequence);
                      for (const Operand& o : c.operands) operand(o);
+                     coincidences(c.may_coincide, c.operands.size());
                    },
                },
                s.body);
@@ -399,6 +407,11 @@ class Validator {
       for (const StreamCount& s : e_.programs[i].streams) {
         index(s.stream, e_.streams.size(), "stream");
         size(s.entries, "stream entries");
+      }
+      for (const CollectiveCount& c : e_.programs[i].collectives) {
+        index(c.device, e_.devices.size(), "device");
+        index(c.group, e_.groups.size(), "group");
+        size(c.count, "collectives");
       }
       for (const Final& f : e_.programs[i].finals) {
         index(f.variable, e_.variables.size(), "variable");

@@ -7,6 +7,7 @@
 #include "sluice/base/flush_to_zero.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/verify.h"
+#include "sluice/ops/collectives.h"
 
 namespace sluice {
 namespace {
@@ -14,6 +15,14 @@ namespace {
 void copy_bytes(const HostTensor& from, HostTensor& to) {
   SLUICE_CHECK(from.bytes().size() == to.bytes().size());
   std::copy(from.bytes().begin(), from.bytes().end(), to.bytes().begin());
+}
+
+/// Copies `count` elements between arrays of one dtype.
+void copy_elements(const HostTensor& from, int64_t from_begin, HostTensor& to, int64_t to_begin,
+                   int64_t count) {
+  const int64_t width = size_of(from.dtype());
+  const auto first = from.bytes().begin() + from_begin * width;
+  std::copy(first, first + count * width, to.bytes().begin() + to_begin * width);
 }
 
 /// Contents of memory that nobody has written: a value that no correct program lets through.
@@ -47,10 +56,8 @@ const HostTensor& Collected::operator[](const D2hStream& stream) const {
   return all.back();
 }
 
-Interpreter::Interpreter(Ir ir, Precision precision) : ir_(std::move(ir)), precision_(precision) {
-  require(ir_.replication() == 1, "interpreter: runs one replica, the program has {}",
-          ir_.replication());
-}
+Interpreter::Interpreter(Ir ir, Precision precision)
+    : ir_(std::move(ir)), precision_(precision), replicas_(ir_.fix_replication("an interpreter")) {}
 
 // --- values ---------------------------------------------------------------------------------
 
@@ -75,32 +82,55 @@ Interpreter::Buffer Interpreter::copy(Frame& frame, TensorId t) const {
   return std::make_shared<HostTensor>(slot(frame, t)->reshaped(frame.graph.spec(t).shape));
 }
 
-Interpreter::Buffer& Interpreter::variable(const std::shared_ptr<VariableInfo>& info,
-                                           const TensorSpec& spec) {
-  const bool remote = info->home.remote();
-  Buffer& own = remote ? remote_entry(info->home.buffer, info->home.entry) : variables_[info];
-  if (own == nullptr)
-    own = std::make_shared<HostTensor>(to_working(info->initializer.evaluate(spec), precision_));
+TensorSpec Interpreter::of_all(const TensorSpec& spec) const {
+  if (replicas_ == 1) return spec;
+  std::vector<int64_t> dims{replicas_};
+  dims.insert(dims.end(), spec.shape.begin(), spec.shape.end());
+  return {Shape(std::move(dims)), spec.dtype, {}};
+}
+
+// What a replica holds of the host's array: behind it are zeros.
+Interpreter::Buffer Interpreter::variable_part(const TensorInfo& info, const HostTensor& whole,
+                                               int replica) const {
+  const HostPart part = host_part(info.spec, *info.variable, replica);
+  HostTensor own(TensorSpec{info.spec.shape, whole.dtype(), {}});
+  copy_elements(whole, part.begin, own, 0, part.count);
+  return std::make_shared<HostTensor>(std::move(own));
+}
+
+Interpreter::Buffer& Interpreter::variable(const TensorInfo& info, int replica) {
+  const Home& home = info.variable->home;
+  Buffers& all = variables_[info.variable];
+  all.resize(static_cast<size_t>(replicas_));
+  Buffer& own = home.remote() ? remote_entry(home.buffer, home.entry, replica)
+                              : all[static_cast<size_t>(replica)];
+  if (own == nullptr) {
+    const TensorSpec whole = host_spec(info.spec, *info.variable);
+    own = variable_part(info, to_working(info.variable->initializer.evaluate(whole), precision_),
+                        replica);
+  }
   return own;
 }
 
-Interpreter::Buffer& Interpreter::remote_entry(int32_t id, int64_t entry) {
+Interpreter::Buffer& Interpreter::remote_entry(int32_t id, int64_t entry, int replica) {
   const RemoteBufferInfo& buffer = ir_.remote_buffer_info(id);
   require(entry >= 0 && entry < buffer.entries,
           "remote buffer {}: entry {} is outside its {} entries", id, entry, buffer.entries);
-  return remote_[{id, entry}];
+  return remote_[{id, entry, replica}];
 }
 
-Interpreter::Buffer& Interpreter::remote_entry(const RemoteBuffer& buffer, int64_t entry) {
+Interpreter::Buffer& Interpreter::remote_entry(const RemoteBuffer& buffer, int64_t entry,
+                                               int replica) {
   require(buffer.ir == ir_.id(), "remote buffer {} belongs to another Ir", buffer.id);
-  return remote_entry(buffer.id, entry);
+  return remote_entry(buffer.id, entry, replica);
 }
 
 void Interpreter::place_remote_variables() {
   for (const auto& [name, id] : ir_.entries()) {
     for (const Tensor& t : ir_.graph(id).variables()) {
       const TensorInfo& info = ir_.graph(id).info(t);
-      if (info.variable->home.buffer > 0) variable(info.variable, info.spec);
+      if (!info.variable->home.remote()) continue;
+      for (int r = 0; r < replicas_; ++r) variable(info, r);
     }
   }
 }
@@ -108,33 +138,51 @@ void Interpreter::place_remote_variables() {
 void Interpreter::write(const Tensor& t, const HostTensor& value) {
   const TensorInfo& info = t.graph().info(t);
   require(info.kind == TensorKind::kVariable, "write: '{}' is not a variable", info.name);
-  variable(info.variable, info.spec) = working(info.spec, value, "variable '" + info.name + "'");
+  const Buffer whole =
+      working(host_spec(info.spec, *info.variable), value, "variable '" + info.name + "'");
+  for (int r = 0; r < replicas_; ++r) variable(info, r) = variable_part(info, *whole, r);
 }
 
 HostTensor Interpreter::read(const Tensor& t) {
   const TensorInfo& info = t.graph().info(t);
   require(info.kind == TensorKind::kVariable, "read: '{}' is not a variable", info.name);
-  return shown(info.spec, *variable(info.variable, info.spec));
+  const TensorSpec spec = host_spec(info.spec, *info.variable);
+  HostTensor whole(TensorSpec{spec.shape, working_dtype(spec.dtype, precision_), {}});
+  for (int r = replicas_; r-- > 0;) {
+    const HostPart part = host_part(info.spec, *info.variable, r);
+    copy_elements(*variable(info, r), 0, whole, part.begin, part.count);
+  }
+  return shown(spec, whole);
 }
 
 void Interpreter::write_remote(const RemoteBuffer& buffer, int64_t entry, const HostTensor& value) {
-  remote_entry(buffer, entry) =
-      working(buffer.spec, value, fmt::format("remote buffer {}", buffer.id));
+  const Buffer all =
+      working(of_all(buffer.spec), value, fmt::format("remote buffer {}", buffer.id));
+  for (int r = 0; r < replicas_; ++r) {
+    Buffer& own = remote_entry(buffer, entry, r);
+    own = std::make_shared<HostTensor>(TensorSpec{buffer.spec.shape, all->dtype(), {}});
+    copy_elements(*all, r * buffer.spec.elements(), *own, 0, buffer.spec.elements());
+  }
 }
 
 HostTensor Interpreter::read_remote(const RemoteBuffer& buffer, int64_t entry) {
-  const Buffer& value = remote_entry(buffer, entry);
-  return value == nullptr ? shown(buffer.spec, to_working(HostTensor(buffer.spec), precision_))
-                          : shown(buffer.spec, *value);
+  const TensorSpec spec = of_all(buffer.spec);
+  HostTensor all(TensorSpec{spec.shape, working_dtype(spec.dtype, precision_), {}});
+  for (int r = 0; r < replicas_; ++r) {
+    const Buffer& own = remote_entry(buffer, entry, r);
+    const int64_t n = buffer.spec.elements();
+    if (own != nullptr) copy_elements(*own, 0, all, r * n, n);
+  }
+  return shown(spec, all);
 }
 
 // --- graphs ---------------------------------------------------------------------------------
 
-Interpreter::Frame Interpreter::open(const Graph& graph) {
-  Frame frame{graph, std::vector<Buffer>(static_cast<size_t>(graph.storage_count()))};
+Interpreter::Frame Interpreter::open(const Graph& graph, int replica) {
+  Frame frame{graph, replica, Buffers(static_cast<size_t>(graph.storage_count()))};
   for (TensorId t = 0; t < graph.tensor_count(); ++t) {
     const TensorInfo& info = graph.info(t);
-    if (info.kind == TensorKind::kVariable) slot(frame, t) = variable(info.variable, info.spec);
+    if (info.kind == TensorKind::kVariable) slot(frame, t) = variable(info, replica);
     if (info.kind == TensorKind::kConstant) {
       slot(frame, t) = std::make_shared<HostTensor>(to_working(*info.constant, precision_));
     }
@@ -147,33 +195,39 @@ Collected Interpreter::run(const std::string& entry, const std::vector<Feed>& fe
   require(found != ir_.entries().end(), "run: there is no entry graph '{}'", entry);
   check_calls(ir_);
   streams_.clear();
+  sent_.clear();
   collected_ = {};
   for (const Feed& feed : feeds) {
     require(feed.stream.ir == ir_.id(), "run: stream '{}' belongs to another Ir", feed.stream.name);
-    require(streams_.emplace(feed.stream.id, StreamState{&feed.entries, 0}).second,
+    StreamState state{&feed.entries, std::vector<size_t>(static_cast<size_t>(replicas_), 0)};
+    require(streams_.emplace(feed.stream.id, std::move(state)).second,
             "run: stream '{}' is given twice", feed.stream.name);
   }
   place_remote_variables();
-  Frame frame = open(ir_.graph(found->second));
-  run_ops(frame);
+  Frames frames;
+  for (int r = 0; r < replicas_; ++r) frames.push_back(open(ir_.graph(found->second), r));
+  run_ops(frames);
   for (const auto& [id, state] : streams_) {
-    require(state.next == state.entries->size(), "run: stream '{}' has {} entries, {} were read",
-            ir_.stream(id).name, state.entries->size(), state.next);
+    for (const size_t next : state.next) {
+      require(next == state.entries->size(), "run: stream '{}' has {} entries, {} were read",
+              ir_.stream(id).name, state.entries->size(), next);
+    }
   }
   return std::move(collected_);
 }
 
 std::vector<HostTensor> Interpreter::evaluate(const Graph& graph,
                                               const std::vector<HostTensor>& inputs) {
+  require(replicas_ == 1, "evaluate: runs one replica, the program has {}", replicas_);
   const auto& ids = graph.input_ids();
   require(inputs.size() == ids.size(), "evaluate: graph {} has {} inputs, {} arrays given",
           graph.name(), ids.size(), inputs.size());
-  std::vector<Buffer> buffers;
+  Buffers buffers;
   for (size_t i = 0; i < ids.size(); ++i) {
     buffers.push_back(
         working(graph.spec(ids[i]), inputs[i], "input '" + graph.info(ids[i]).name + "'"));
   }
-  const std::vector<Buffer> outputs = run_callee(graph, buffers);
+  const Buffers outputs = run_callee(graph, {{graph, 0, {}}}, {buffers})[0];
   std::vector<HostTensor> results;
   for (size_t i = 0; i < outputs.size(); ++i) {
     results.push_back(shown(graph.spec(graph.output_ids()[i]), *outputs[i]));
@@ -181,41 +235,56 @@ std::vector<HostTensor> Interpreter::evaluate(const Graph& graph,
   return results;
 }
 
-std::vector<Interpreter::Buffer> Interpreter::run_callee(const Graph& graph,
-                                                         const std::vector<Buffer>& inputs) {
-  Frame frame = open(graph);
-  for (size_t i = 0; i < inputs.size(); ++i) slot(frame, graph.input_ids()[i]) = inputs[i];
-  run_ops(frame);
-  std::vector<Buffer> outputs;
-  for (const TensorId t : graph.output_ids()) outputs.push_back(copy(frame, t));
+std::vector<Interpreter::Buffers> Interpreter::run_callee(const Graph& graph, const Frames& callers,
+                                                          const std::vector<Buffers>& inputs) {
+  Frames frames;
+  for (size_t f = 0; f < callers.size(); ++f) {
+    frames.push_back(open(graph, callers[f].replica));
+    for (size_t i = 0; i < inputs[f].size(); ++i)
+      slot(frames[f], graph.input_ids()[i]) = inputs[f][i];
+  }
+  run_ops(frames);
+  std::vector<Buffers> outputs(frames.size());
+  for (size_t f = 0; f < frames.size(); ++f) {
+    for (const TensorId t : graph.output_ids()) outputs[f].push_back(copy(frames[f], t));
+  }
   return outputs;
 }
 
-void Interpreter::run_ops(Frame& frame) {
-  for (const Op& op : frame.graph.ops()) {
+void Interpreter::run_ops(Frames& frames) {
+  for (const Op& op : frames[0].graph.ops()) {
     try {
-      run_op_in(frame, op);
+      run_op_in(frames, op);
     } catch (Error& e) {
-      throw e.note(fmt::format("running {} of graph {}", op.label(), frame.graph.name()));
+      throw e.note(fmt::format("running {} of graph {}", op.label(), frames[0].graph.name()));
     }
     if (!observer_) continue;
-    std::vector<HostTensor> outputs;
-    for (const TensorId t : op.outputs)
-      outputs.push_back(shown(frame.graph.spec(t), *slot(frame, t)));
-    observer_(frame.graph, op, outputs);
+    for (Frame& frame : frames) {
+      std::vector<HostTensor> outputs;
+      for (const TensorId t : op.outputs)
+        outputs.push_back(shown(frame.graph.spec(t), *slot(frame, t)));
+      observer_(frame.graph, op, outputs);
+    }
   }
 }
 
-void Interpreter::run_op_in(Frame& frame, const Op& op) {
-  if (op.def == &builtin::init()) return run_init(frame, op);
-  if (op.def == &builtin::host_load() || op.def == &builtin::host_store())
-    return run_stream(frame, op);
-  if (op.def == &builtin::remote_load() || op.def == &builtin::remote_store())
-    return run_remote(frame, op);
-  if (op.def == &builtin::call()) return run_call(frame, op);
-  if (op.def == &builtin::loop()) return run_loop(frame, op);
-  if (op.def == &builtin::branch()) return run_branch(frame, op);
-  run_reference(frame, op);
+void Interpreter::run_op_in(Frames& frames, const Op& op) {
+  if (op.def == &builtin::call()) return run_call(frames, op);
+  if (op.def == &builtin::loop()) return run_loop(frames, op);
+  if (op.def->has(Trait::kCollective)) return run_collective(frames, op);
+  for (Frame& frame : frames) {
+    if (op.def == &builtin::init()) {
+      run_init(frame, op);
+    } else if (op.def == &builtin::host_load() || op.def == &builtin::host_store()) {
+      run_stream(frame, op);
+    } else if (op.def == &builtin::remote_load() || op.def == &builtin::remote_store()) {
+      run_remote(frame, op);
+    } else if (op.def == &builtin::branch()) {
+      run_branch(frame, op);
+    } else {
+      run_reference(frame, op);
+    }
+  }
 }
 
 void Interpreter::run_init(Frame& frame, const Op& op) {
@@ -237,17 +306,28 @@ void Interpreter::run_init(Frame& frame, const Op& op) {
 void Interpreter::run_stream(Frame& frame, const Op& op) {
   const Effect& effect = effect_of(op);
   const TensorId t = op.inputs[0].tensor;
+  const TensorSpec& spec = frame.graph.spec(t);
   const std::string& name = ir_.stream(effect.id).name;
+  const auto replica = static_cast<size_t>(frame.replica);
+  const int64_t begin = frame.replica * spec.elements();
   if (effect.kind == Effect::Kind::kStreamWrite) {
-    collected_.entries_[effect.id].push_back(shown(frame.graph.spec(t), *slot(frame, t)));
+    std::vector<size_t>& sent = sent_[effect.id];
+    sent.resize(static_cast<size_t>(replicas_), 0);
+    std::vector<HostTensor>& entries = collected_.entries_[effect.id];
+    const HostTensor value = shown(spec, *slot(frame, t));
+    const TensorSpec whole = of_all(spec);
+    if (sent[replica] == entries.size())
+      entries.emplace_back(TensorSpec{whole.shape, value.dtype(), {}});
+    copy_elements(value, 0, entries[sent[replica]++], begin, spec.elements());
     return;
   }
   StreamState& state = streams_[effect.id];
   require(state.entries != nullptr, "stream '{}': nothing is bound to it", name);
-  require(state.next < state.entries->size(), "stream '{}': only {} entries are bound to it", name,
+  size_t& next = state.next[replica];
+  require(next < state.entries->size(), "stream '{}': only {} entries are bound to it", name,
           state.entries->size());
-  copy_bytes(*working(frame.graph.spec(t), (*state.entries)[state.next++], "stream '" + name + "'"),
-             *slot(frame, t));
+  const Buffer all = working(of_all(spec), (*state.entries)[next++], "stream '" + name + "'");
+  copy_elements(*all, begin, *slot(frame, t), 0, spec.elements());
 }
 
 void Interpreter::run_remote(Frame& frame, const Op& op) {
@@ -255,7 +335,7 @@ void Interpreter::run_remote(Frame& frame, const Op& op) {
   int64_t entry = effect.entry;
   if (op.inputs.size() > 1)
     entry = static_cast<int64_t>(slot(frame, op.inputs[1].tensor)->to_doubles()[0]);
-  Buffer& remote = remote_entry(effect.id, entry);
+  Buffer& remote = remote_entry(effect.id, entry, frame.replica);
   if (remote == nullptr) {
     remote = std::make_shared<HostTensor>(
         to_working(HostTensor(ir_.remote_buffer_info(effect.id).spec), precision_));
@@ -272,56 +352,95 @@ Interpreter::Buffer Interpreter::argument(Frame& frame, const Operand& operand) 
   return operand.mode == Mode::kRead ? copy(frame, operand.tensor) : slot(frame, operand.tensor);
 }
 
-void Interpreter::set_outputs(Frame& frame, const Op& op, const std::vector<Buffer>& values) const {
+void Interpreter::set_outputs(Frame& frame, const Op& op, const Buffers& values) const {
   SLUICE_CHECK(values.size() == op.outputs.size());
   for (size_t i = 0; i < values.size(); ++i) slot(frame, op.outputs[i]) = values[i];
 }
 
-void Interpreter::run_call(Frame& frame, const Op& op) {
-  std::vector<Buffer> inputs;
-  for (const Operand& o : op.inputs) inputs.push_back(argument(frame, o));
-  set_outputs(frame, op, run_callee(ir_.graph(op.callees[0]), inputs));
+void Interpreter::run_call(Frames& frames, const Op& op) {
+  std::vector<Buffers> inputs(frames.size());
+  for (size_t f = 0; f < frames.size(); ++f) {
+    for (const Operand& o : op.inputs) inputs[f].push_back(argument(frames[f], o));
+  }
+  const auto outputs = run_callee(ir_.graph(op.callees[0]), frames, inputs);
+  for (size_t f = 0; f < frames.size(); ++f) set_outputs(frames[f], op, outputs[f]);
 }
 
 // The wrapper's inputs are iteration, keep-going, the carried values, the invariants. Carried
 // values move between iterations only, all at once; the copy into a by-reference one is seen by the
 // caller, as it is the same storage.
-void Interpreter::run_loop(Frame& frame, const Op& op) {
+void Interpreter::run_loop(Frames& frames, const Op& op) {
   const auto o = from_attrs<builtin::LoopOptions>(op.attrs);
   const auto carried = static_cast<size_t>(o.carried);
   const Graph& wrapper = ir_.graph(op.callees[0]);
-  std::vector<Buffer> values;
-  for (const Operand& operand : op.inputs) values.push_back(argument(frame, operand));
-  std::vector<Buffer> outputs;
-  for (size_t k = 0; k < carried; ++k) outputs.push_back(copy(frame, op.inputs[k].tensor));
-  for (int64_t i = 0; i < o.trips; ++i) {
-    if (i > 0) {
-      for (size_t k = 0; k < carried; ++k) copy_bytes(*outputs[k], *values[k]);
-    }
-    std::vector<Buffer> inputs{
-        std::make_shared<HostTensor>(HostTensor::of<int32_t>({}, i32, {static_cast<int32_t>(i)})),
-        std::make_shared<HostTensor>(HostTensor::of<bool>({}, boolean, {true}))};
-    for (size_t k = 0; k < values.size(); ++k) {
-      // What the body does to a value that it was not given by reference is gone with the
-      // iteration.
-      const bool own = op.inputs[k].mode == Mode::kRead;
-      inputs.push_back(own ? std::make_shared<HostTensor>(*values[k]) : values[k]);
-    }
-    outputs = run_callee(wrapper, inputs);
+  std::vector<Buffers> values(frames.size());
+  std::vector<Buffers> outputs(frames.size());
+  for (size_t f = 0; f < frames.size(); ++f) {
+    for (const Operand& operand : op.inputs) values[f].push_back(argument(frames[f], operand));
+    for (size_t k = 0; k < carried; ++k) outputs[f].push_back(copy(frames[f], op.inputs[k].tensor));
   }
-  set_outputs(frame, op, outputs);
+  for (int64_t i = 0; i < o.trips; ++i) {
+    std::vector<Buffers> inputs(frames.size());
+    for (size_t f = 0; f < frames.size(); ++f) {
+      for (size_t k = 0; i > 0 && k < carried; ++k) copy_bytes(*outputs[f][k], *values[f][k]);
+      const auto number = static_cast<int32_t>(i);
+      inputs[f] = {std::make_shared<HostTensor>(HostTensor::of<int32_t>({}, i32, {number})),
+                   std::make_shared<HostTensor>(HostTensor::of<bool>({}, boolean, {true}))};
+      for (size_t k = 0; k < values[f].size(); ++k) {
+        // What the body does to a value that it was not given by reference is gone with the
+        // iteration.
+        const bool own = op.inputs[k].mode == Mode::kRead;
+        inputs[f].push_back(own ? std::make_shared<HostTensor>(*values[f][k]) : values[f][k]);
+      }
+    }
+    outputs = run_callee(wrapper, frames, inputs);
+  }
+  for (size_t f = 0; f < frames.size(); ++f) set_outputs(frames[f], op, outputs[f]);
 }
 
+// Each replica takes its own arm.
 void Interpreter::run_branch(Frame& frame, const Op& op) {
   const auto then_inputs = from_attrs<builtin::IfOptions>(op.attrs).then_inputs;
   const bool taken = slot(frame, op.inputs[0].tensor)->as<bool>()[0];
   const auto first = op.inputs.begin() + 1;
   const auto middle = first + then_inputs;
-  std::vector<Buffer> inputs;
+  Buffers inputs;
   for (auto o = taken ? first : middle; o != (taken ? middle : op.inputs.end()); ++o) {
     inputs.push_back(argument(frame, *o));
   }
-  set_outputs(frame, op, run_callee(ir_.graph(op.callees[taken ? 0 : 1]), inputs));
+  set_outputs(frame, op, run_callee(ir_.graph(op.callees[taken ? 0 : 1]), {frame}, {inputs})[0]);
+}
+
+// Every member's result from the operands of all as they are before the op.
+void Interpreter::run_collective(Frames& frames, const Op& op) {
+  require(static_cast<int>(frames.size()) == replicas_,
+          "{}: a collective in a branch, which only some replicas may take", op.label());
+  const ReplicaGrouping grouping = ops::collective_group(op.attrs, replicas_);
+  const Graph& graph = frames[0].graph;
+  const TensorSpec& spec = graph.spec(op.inputs[0].tensor);
+  const TensorSpec& result = graph.spec(op.outputs[0]);
+  const std::vector<TensorSpec> specs(static_cast<size_t>(grouping.size()), spec);
+  const std::vector<TensorSpec> results{result};
+  Buffers made;
+  for (int r = 0; r < replicas_; ++r) {
+    std::vector<HostTensor*> operands;
+    for (const int peer : grouping.members(grouping.group_of(r)))
+      operands.push_back(slot(frames[static_cast<size_t>(peer)], op.inputs[0].tensor).get());
+    made.push_back(std::make_shared<HostTensor>(
+        TensorSpec{result.shape, working_dtype(result.dtype, precision_), {}}));
+    operands.push_back(made.back().get());
+    run_kernel(OpView(*op.def, op.attrs, specs, results), operands, precision_,
+               grouping.member_of(r));
+  }
+  for (int r = 0; r < replicas_; ++r) {
+    Frame& frame = frames[static_cast<size_t>(r)];
+    Buffer& own = made[static_cast<size_t>(r)];
+    if (op.def->aliases.empty()) {
+      slot(frame, op.outputs[0]) = own;
+    } else {
+      copy_bytes(*own, *slot(frame, op.outputs[0]));
+    }
+  }
 }
 
 void Interpreter::run_reference(Frame& frame, const Op& op) {

@@ -18,7 +18,8 @@ HostTensor to_working(const HostTensor& t, Precision precision) {
   return t.dtype() == dtype ? t : t.cast(dtype);
 }
 
-void run_kernel(const OpView& view, std::span<HostTensor* const> operands, Precision precision) {
+void run_kernel(const OpView& view, std::span<HostTensor* const> operands, Precision precision,
+                int member) {
   const OpDef& def = view.def();
   const ReferenceFn kernel =
       precision == Precision::kFloat ? def.reference_float : def.reference_double;
@@ -26,11 +27,11 @@ void run_kernel(const OpView& view, std::span<HostTensor* const> operands, Preci
   std::vector<void*> addresses;
   for (HostTensor* t : operands) addresses.push_back(t->bytes().data());
   if (precision == Precision::kDouble) {
-    kernel(KernelArgs(view, addresses));
+    kernel(KernelArgs(view, addresses, member));
     return;
   }
   const FlushToZero mode;
-  kernel(KernelArgs(view, addresses));
+  kernel(KernelArgs(view, addresses, member));
   for (int i = 0; i < view.outputs(); ++i) {
     const DType dtype = view.output(i).dtype;
     if (dtype != f16 && dtype != bf16) continue;

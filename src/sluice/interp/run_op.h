@@ -21,8 +21,9 @@ HostTensor to_working(const HostTensor& t, Precision precision);
 
 /// Runs the reference kernel of `view`. `operands` are arrays of the working dtypes, inputs then
 /// outputs; an output that aliases an input has its address. Rounds outputs of f16 and bf16 in
-/// float. Error{kUsage} if there is no kernel.
-void run_kernel(const OpView& view, std::span<HostTensor* const> operands, Precision precision);
+/// float. Error{kUsage} if there is no kernel. `member`: of a collective, who gets the result.
+void run_kernel(const OpView& view, std::span<HostTensor* const> operands, Precision precision,
+                int member = 0);
 
 /// One op on arrays. `specs` are the inputs' declared specs; arrays of another dtype are converted.
 /// Outputs are in the declared dtype in float, floating-point ones in f64 in double.

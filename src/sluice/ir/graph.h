@@ -7,12 +7,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sluice/ir/initializer.h"
 #include "sluice/ir/op.h"
 #include "sluice/ir/op_def.h"
-#include "sluice/ir/replica_grouping.h"
 #include "sluice/ir/stream.h"
 #include "sluice/ir/tensor.h"
+#include "sluice/ir/variable.h"
 
 namespace sluice {
 
@@ -20,23 +19,6 @@ enum class TensorKind : uint8_t { kInput, kResult, kVariable, kConstant };
 
 /// Whether a graph input may be written by the graph so that the caller sees it.
 enum class Pass : uint8_t { kByValue, kByReference };
-
-/// Where a variable's one copy lives: in device memory, or in an entry of a remote buffer.
-struct Home {
-  int32_t buffer = -1;  ///< Remote buffer; -1: device memory.
-  int64_t entry = 0;
-  bool remote() const { return buffer >= 0; }
-};
-
-/// What a variable is beyond its spec.
-struct VariableInfo {
-  std::string
-      path;  ///< Wrapper-free path in the model: the key of its first value, of checkpoints and digests.
-  Initializer initializer;
-  std::optional<ReplicaGrouping> group;  ///< Replicas that hold the same value; all, if absent.
-  int shard = 0;  ///< Chunk count of a shard (meta_shape is set), 0 if whole.
-  Home home;
-};
 
 struct TensorInfo {
   std::string name;

@@ -79,9 +79,30 @@ void Ir::grow(const RemoteBuffer& buffer, int64_t entries) {
   state_->remote_buffers[static_cast<size_t>(buffer.id) - 1].entries = std::max(now, entries);
 }
 
+void Ir::set_replication(int replicas) {
+  require(replicas >= 1, "Ir: replication {} is below 1", replicas);
+  require(replicas == replication() || state_->replication_user.empty(),
+          "Ir: replication {} cannot become {}: {} relies on it", replication(), replicas,
+          state_->replication_user);
+  state_->replication = replicas;
+}
+
+int Ir::fix_replication(const std::string& user) const {
+  if (state_->replication_user.empty()) state_->replication_user = user;
+  return replication();
+}
+
 ReplicaGrouping Ir::replica_grouping(int stride, int size) const {
-  return ReplicaGrouping::make(replication(), stride,
-                               size == 0 ? replication() / std::max(stride, 1) : size);
+  const int replicas = fix_replication("a replica grouping");
+  return ReplicaGrouping::make(replicas, stride, size == 0 ? replicas / std::max(stride, 1) : size);
+}
+
+ReplicaGrouping Ir::replica_grouping_from_assignments(std::vector<int> groups) const {
+  const int replicas = fix_replication("a replica grouping");
+  require(static_cast<int>(groups.size()) == replicas,
+          "replica grouping: {} replicas are assigned, the program has {}", groups.size(),
+          replicas);
+  return ReplicaGrouping::from_assignments(std::move(groups));
 }
 
 Tensor Ir::share_variable(const Tensor& from, Graph& to) {

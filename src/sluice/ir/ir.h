@@ -27,6 +27,7 @@ struct RemoteBufferInfo {
 struct IrState : std::enable_shared_from_this<IrState> {
   uint64_t id = 0;
   int replication = 1;
+  std::string replication_user;  ///< What relies on the number of replicas; empty: nothing yet.
   std::vector<std::unique_ptr<Graph>> graphs;
   std::vector<StreamInfo> streams;
   std::vector<RemoteBufferInfo> remote_buffers;
@@ -50,7 +51,12 @@ class Ir {
   explicit Ir(std::shared_ptr<IrState> state) : state_(std::move(state)) {}
 
   uint64_t id() const { return state_->id; }
+  /// How many replicas run the program, each on its own data.
   int replication() const { return state_->replication; }
+  /// Error{kUsage} if it is below 1, or if something relies on the number there is and it is another.
+  void set_replication(int replicas);
+  /// The number of replicas, from now on for good: `user` relies on it.
+  int fix_replication(const std::string& user) const;
   Graph& main_graph() { return entry_graph("main"); }
   /// The entry of that name, made on first use. Entries share variables by `share_variable`.
   Graph& entry_graph(const std::string& name);
@@ -91,7 +97,10 @@ class Ir {
   int64_t remote_entries(const RemoteBuffer& buffer) const;
   /// The buffer that a variable lives in; Error{kUsage} if there is none.
   RemoteBuffer remote_buffer(const Home& home) const;
+  /// Groups of `size` replicas (0: as many as the stride leaves room for). Fixes the number of replicas.
   ReplicaGrouping replica_grouping(int stride = 1, int size = 0) const;
+  /// The same from the group of each replica. Error{kUsage} unless there is one for each.
+  ReplicaGrouping replica_grouping_from_assignments(std::vector<int> groups) const;
 
   Graph& graph(GraphId id) const { return *state_->graphs[static_cast<size_t>(id)]; }
   int graph_count() const { return static_cast<int>(state_->graphs.size()); }

@@ -35,16 +35,9 @@ enum class IoMode : uint8_t {
 
 /// Something outside the graph's tensors that an op touches, in program order.
 struct Effect {
-  enum class Kind : uint8_t {
-    kStreamRead,
-    kStreamWrite,
-    kRemoteLoad,
-    kRemoteStore,
-    kCollective,
-    kPrint
-  };
+  enum class Kind : uint8_t { kStreamRead, kStreamWrite, kRemoteLoad, kRemoteStore, kPrint };
   Kind kind;
-  int32_t id = 0;  ///< Stream, remote buffer or replica grouping.
+  int32_t id = 0;  ///< Stream or remote buffer.
   int64_t order =
       0;  ///< Position among this graph's effects on the same object: stream entry k of the order.
   int64_t entry = -1;            ///< Remote entry if constant, -1 if an operand gives it.

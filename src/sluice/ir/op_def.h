@@ -41,9 +41,13 @@ class OpView {
 /// Operands of a reference kernel. Floating-point operands of any dtype are arrays of the kernel's T (float or double;
 /// the caller rounds f16 and bf16 results once); integers and bool are stored as they are. Row-major, no padding. An
 /// output that aliases an input by the op's definition may be at the same address.
+///
+/// A collective's kernel computes what one replica gets: its inputs are the operands of all members of the group, in
+/// the order of the replicas.
 class KernelArgs {
  public:
-  KernelArgs(const OpView& op, std::span<void* const> operands) : op_(op), operands_(operands) {}
+  KernelArgs(const OpView& op, std::span<void* const> operands, int member = 0)
+      : op_(op), operands_(operands), member_(member) {}
 
   const OpView& op() const { return op_; }
   template <typename Options>
@@ -64,10 +68,13 @@ class KernelArgs {
   const Shape& out_shape(int i) const { return op_.output(i).shape; }
   DType in_dtype(int i) const { return op_.input(i).dtype; }
   DType out_dtype(int i) const { return op_.output(i).dtype; }
+  /// Of a collective: which member of the group gets the result.
+  int member() const { return member_; }
 
  private:
   OpView op_;
   std::span<void* const> operands_;
+  int member_;
 };
 
 /// Calls `f(E{})` with the element type that a reference kernel in T sees for `dtype`: T for floating point.
@@ -122,6 +129,7 @@ enum Trait : uint32_t {
   kStructural = 4,   ///< Built into the IR (calls, loads, stores); lowered by the compiler itself.
   kNoGradient = 8,   ///< Silently blocks gradients (detach, random, integer results).
   kCommutative = 16,
+  kCollective = 32,  ///< Run by the replicas of a group together, on the operands of all.
 };
 
 /// One example of an operator: shapes, options, where its inputs are drawn from. Feeds the generated tests.

@@ -51,7 +51,10 @@ TEST_F(IrRefusals, Programs) {
        "remote buffer: entries must be a positive integer, got 0"},
       {"growing a foreign buffer", [&] { ir.grow(Ir().remote_buffer(f32_spec({2})), 2); },
        "remote buffer 1 belongs to another Ir"},
-      {"a home without a buffer", [&] { ir.remote_buffer(Home{7, 0}); },
+      {"a home without a buffer",
+       [&] {
+         ir.remote_buffer(Home{7, 0});
+       },
        "there is no remote buffer 7"},
       {"group size", [] { ReplicaGrouping::make(4, 1, 0); },
        "replica grouping: size 0 is not in [1, 4]"},
@@ -59,8 +62,41 @@ TEST_F(IrRefusals, Programs) {
       {"stride", [] { ReplicaGrouping::make(4, -1, 2); }, "stride -1 is not in [1, 4]"},
       {"tiling", [] { ReplicaGrouping::make(4, 1, 3); },
        "replica grouping: stride 1 x size 3 does not tile 4 replicas"},
-      {"transpose", [] { (void)ReplicaGrouping::make(8, 2, 2).transpose(); },
-       "has no single stride"},
+      {"no single stride",
+       [] {
+         (void)ReplicaGrouping::from_assignments({0, 1, 1, 0}).stride();
+       },
+       "ReplicaGrouping(assignment=[0, 1, 1, 0]) has no single stride"},
+      {"no replicas", [] { ReplicaGrouping::from_assignments({}); },
+       "the assignment names no replica"},
+      {"unequal groups",
+       [] {
+         ReplicaGrouping::from_assignments({0, 0, 1});
+       },
+       "group 0 has 2 replicas, group 1 has 1"},
+      {"a group left out",
+       [] {
+         ReplicaGrouping::from_assignments({0, 2, 0, 2});
+       },
+       "replica 1 is in group 2, the next new group is 1"},
+      {"groups out of order",
+       [] {
+         ReplicaGrouping::from_assignments({1, 0});
+       },
+       "replica 0 is in group 1, the next new group is 0"},
+      {"another number of replicas",
+       [] {
+         Ir(4).replica_grouping_from_assignments({0, 0});
+       },
+       "2 replicas are assigned, the program has 4"},
+      {"no replication", [] { Ir().set_replication(0); }, "Ir: replication 0 is below 1"},
+      {"replication that is relied on",
+       [] {
+         Ir late(2);
+         (void)late.replica_grouping();
+         late.set_replication(4);
+       },
+       "Ir: replication 2 cannot become 4: a replica grouping relies on it"},
       {"no variable", [&] { ir.share_variable(main.scalar(1, f32, "c"), ir.entry_graph("eval")); },
        "share_variable: 'c' is not a variable"},
       {"variable of another Ir", [&] { ir.share_variable(foreign, ir.entry_graph("eval")); },

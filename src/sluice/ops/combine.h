@@ -1,0 +1,124 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "sluice/base/error.h"
+#include "sluice/base/shape.h"
+
+namespace sluice::ops {
+
+/// How the operands of the replicas of a group become one: begin(x of the first member), then
+/// next(so far, x) for the others in ascending order, at last end(so far, members). These functors
+/// define the bits of every collective. T is float, double or an integer; integers wrap around.
+
+namespace internal {
+template <typename T, typename F>
+T wrapping(T a, T b, F&& f) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return f(a, b);
+  } else {
+    return static_cast<T>(f(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
+  }
+}
+}  // namespace internal
+
+struct CombineAdd {
+  template <typename T>
+  static T begin(T x) {
+    return x;
+  }
+  template <typename T>
+  static T next(T sum, T x) {
+    return internal::wrapping(sum, x, [](auto a, auto b) { return a + b; });
+  }
+  template <typename T>
+  static T end(T sum, T) {
+    return sum;
+  }
+};
+
+struct CombineMean : CombineAdd {
+  template <typename T>
+  static T end(T sum, T members) {
+    return sum / members;
+  }
+};
+
+struct CombineMul : CombineAdd {
+  template <typename T>
+  static T next(T product, T x) {
+    return internal::wrapping(product, x, [](auto a, auto b) { return a * b; });
+  }
+};
+
+struct CombineMin : CombineAdd {
+  template <typename T>
+  static T next(T least, T x) {
+    return least < x || least != least ? least : x;
+  }
+};
+
+struct CombineMax : CombineAdd {
+  template <typename T>
+  static T next(T most, T x) {
+    return most > x || most != most ? most : x;
+  }
+};
+
+struct CombineAnd : CombineAdd {
+  template <typename T>
+  static T next(T all, T x) {
+    return static_cast<T>(all & x);
+  }
+};
+
+struct CombineOr : CombineAdd {
+  template <typename T>
+  static T next(T any, T x) {
+    return static_cast<T>(any | x);
+  }
+};
+
+struct CombineSquareAdd : CombineAdd {
+  template <typename T>
+  static T begin(T x) {
+    return internal::wrapping(x, x, [](auto a, auto b) { return a * b; });
+  }
+  template <typename T>
+  static T next(T sum, T x) {
+    return CombineAdd::next(sum, begin(x));
+  }
+};
+
+/// Error{kUsage} unless `op` is the name of one that takes tensors of this dtype. "local" is none:
+/// it combines nothing.
+inline void require_combines(std::string_view op, DType dtype, std::string_view what) {
+  const bool logical = op == "and" || op == "or";
+  const bool known = logical || op == "add" || op == "mean" || op == "mul" || op == "min" ||
+                     op == "max" || op == "square_add";
+  require(known, "{} (C2): op is add, mean, mul, min, max, and, or or square_add, not '{}'", what,
+          op);
+  require(logical ? !is_float(dtype) : dtype != boolean && (op != "mean" || is_float(dtype)),
+          "{} (C3): {} of {} is none", what, op, name_of(dtype));
+}
+
+/// Calls f(functor) with the one that `op` names, which takes T.
+template <typename T, typename F>
+void visit_combine(std::string_view op, F&& f) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (op == "mean") return f(CombineMean{});
+  } else {
+    if (op == "and") return f(CombineAnd{});
+    if (op == "or") return f(CombineOr{});
+  }
+  if (op == "add") return f(CombineAdd{});
+  if (op == "mul") return f(CombineMul{});
+  if (op == "min") return f(CombineMin{});
+  if (op == "max") return f(CombineMax{});
+  SLUICE_CHECK(op == "square_add");
+  f(CombineSquareAdd{});
+}
+
+}  // namespace sluice::ops

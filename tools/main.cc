@@ -65,7 +65,8 @@ class ShortHelp : public CLI::Formatter {
 };
 
 void add_model(CLI::App& app, ToolOptions& o) {
-  app.add_option("model", o.model, "The model (see --list)")->check(CLI::IsMember({"mnist"}));
+  app.add_option("model", o.model, "The model (see --list)")
+      ->check(CLI::IsMember({"mnist", "mlp"}));
   app.add_option("--layers", o.layers, "Linear layers of the MLP");
   app.add_option("--width", o.width, "Features of its hidden layers");
   app.add_option("--dropout", o.dropout, "Dropout probability")->group(kRare);
@@ -192,7 +193,9 @@ int run(int argc, char** argv) {
     return code == 0 ? 0 : static_cast<int>(ErrorKind::kUsage);
   }
   if (list) {
-    fmt::print("mnist   a multilayer perceptron on 28 x 28 digits\n");
+    fmt::print(
+        "mnist   a multilayer perceptron with GELU on 28 x 28 digits\n"
+        "mlp     the same with ReLU, which trains at any depth\n");
     return 0;
   }
   require(o.threads >= 0 && o.threads <= 1024, "--threads: {} is outside [0, 1024]", o.threads);

@@ -18,23 +18,30 @@ nn::Optimizer make_optimizer(const std::string& name) {
   fail(ErrorKind::kUsage, "--optimizer: '{}' is not one of sgd, momentum, adam, adamw", name);
 }
 
-// A linear layer; GELU and dropout after it unless it is the last.
+// A linear layer; GELU or ReLU and dropout after it unless it is the last.
 class Layer : public nn::Module {
  public:
-  Layer(int64_t features, bool last, double dropout)
-      : features_(features), last_(last), dropout_(dropout) {}
+  enum class Activation { kGelu, kRelu };
+
+  Layer(int64_t features, Activation activation, bool last, double dropout)
+      : features_(features), activation_(activation), last_(last), dropout_(dropout) {}
 
   Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
     if (x.rank() > 2) x = ops::reshape(x, {x.dim(0), -1});
-    x = nn::Linear(features_).build(b, x);
+    const bool relu = activation_ == Activation::kRelu;
+    const auto init = relu ? nn::WeightInit::kHe : nn::WeightInit::kSmall;
+    x = nn::Linear(features_, nn::Bias::kAdd, init).build(b, x);
     if (last_) return x;
-    x = ops::gelu(x);
+    x = relu ? ops::relu(x) : ops::gelu(x);
     return seed.empty() ? x : b.inlined("dropout", nn::Dropout(dropout_), x, seed[0]);
   }
-  std::string cache_key() const { return fmt::format("{} {} {}", features_, last_, dropout_); }
+  std::string cache_key() const {
+    return fmt::format("{} {} {} {}", features_, static_cast<int>(activation_), last_, dropout_);
+  }
 
  private:
   int64_t features_;
+  Activation activation_;
   bool last_;
   double dropout_;
 };
@@ -44,7 +51,9 @@ std::vector<train::Block> blocks(const ToolOptions& o, double dropout) {
   for (int64_t i = 0; i < o.layers; ++i) {
     const bool last = i + 1 == o.layers;
     const bool draws = dropout > 0 && !last;
-    result.emplace_back(fmt::format("fc.{}", i), Layer(last ? 10 : o.width, last, dropout),
+    const auto activation = o.model == "mlp" ? Layer::Activation::kRelu : Layer::Activation::kGelu;
+    result.emplace_back(fmt::format("fc.{}", i),
+                        Layer(last ? 10 : o.width, activation, last, dropout),
                         draws ? train::Block::Draws::kYes : train::Block::Draws::kNo);
   }
   return result;

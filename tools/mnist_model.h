@@ -4,8 +4,8 @@
 
 namespace sluice::tool {
 
-/// The programs of model `mnist`, a multilayer perceptron on digits: `layers` linear layers of `width` features with GELU
-/// between, the last one of 10. "train" does one step of `accumulate` micro-batches, "eval" computes logits of `eval_batch`
+/// The programs of a multilayer perceptron on digits: `layers` linear layers of `width` features, the last one of 10, with
+/// GELU between in model `mnist`, ReLU and weights that keep the variance in model `mlp`. "train" does one step of `accumulate` micro-batches, "eval" computes logits of `eval_batch`
 /// samples. They share the weights.
 struct MnistPrograms {
   Ir ir;

@@ -71,7 +71,10 @@ class Usage(CliTest):
     def test_wrong_words(self):
         for arguments in [[], ["nosuch"], ["train", "nosuch"], ["train", "mnist", "--nosuch"], ["inspect"],
                           ["train", "mnist", "--steps", "x"], ["train", "mnist", "--log-level", "loud"],
-                          ["train", "mnist", "--offload", "weights"]]:
+                          ["train", "mnist", "--offload", "weights"], ["train", "mnist", "--strategy", "fast"],
+                          ["train", "mnist", "--io-mode", "soon"], ["train", "mnist", "--offload", "none,optimizer"],
+                          ["train", "mnist", "--offload", "optimizer", "--remote", "none"],
+                          ["train", "mnist", "--strategy", "phased", "--remote", "none"]]:
             with self.subTest(arguments=arguments):
                 self.expect_code(2, *arguments)
 
@@ -82,6 +85,9 @@ class Usage(CliTest):
                                   ("--layers", 0, "--layers: 0 is outside [1, 100000]"),
                                   ("--layers", 100001, "--layers: 100001 is outside [1, 100000]"),
                                   ("--width", 0, "--width: 0 is below 1"),
+                                  ("--accumulate", 0, "--accumulate: 0 is below 1"),
+                                  ("--offload", "all", "--offload: 'all' is not auto, none, or some of"),
+                                  ("--offload", "weights", "weights leave the device with --strategy phased only"),
                                   ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
                                   ("--dropout", "nan", "--dropout: nan is outside [0, 1)"),
                                   ("--lr", 0, "--lr: 0 is not positive"), ("--lr", "nan", "--lr: it is not a number"),
@@ -221,6 +227,22 @@ class Memory(CliTest):
             self.assertLessEqual(int(smallest[2]), planned)
             self.assertRegex(result.stderr, r"held at the peak:\n( +\d+ B  \w+ .*\n)+")
 
+    def test_auto_offload(self):
+        model = ["mnist", "--optimizer", "adam"]
+        needs = {what: self.record("plan", *model, "--offload", what)["planned_bytes"] for what in ("none", "optimizer")}
+        self.assertLess(needs["optimizer"], needs["none"])
+        for memory, choice in [(needs["none"], "none; the program fits"), (needs["none"] - 1, "optimizer; without it"),
+                               (needs["optimizer"], "optimizer; without it")]:
+            result = self.expect_code(0, "plan", *model, "--memory", memory)
+            self.assertIn(f"offload: {choice}", result.stderr)
+        deep = [*model, "--layers", 12, "--memory", "16M"]
+        result = self.expect_code(4, "plan", *deep)
+        self.assertIn("--strategy phased --offload optimizer,weights fits", result.stderr)
+        self.expect_code(0, "plan", *deep, "--strategy", "phased", "--offload", "optimizer,weights")
+        self.assertNotIn(" fits", self.expect_code(4, "plan", *model, "--memory", "64K").stderr)
+        # State may stay where nothing else is allowed.
+        self.expect_code(4, "plan", *model, "--memory", needs["none"] - 1, "--remote", "none")
+
     def test_units(self):
         self.expect_code(4, "plan", "mnist", "--memory", "512K")
         self.expect_code(0, "plan", "mnist", "--memory", "64M")
@@ -276,6 +298,27 @@ class Bits(CliTest):
                     plans = [self.record("plan", "mnist", "--optimizer", "adam", *f) for f in (flags, flags[-2:])]
                     self.assertLess(plans[0]["planned_bytes"], plans[1]["planned_bytes"])
                     self.assertEqual(os.listdir(folder), [])
+
+    def test_strategies(self):
+        for model in ("mnist", "mlp"):
+            flags = ["train", model, *SHORT, "--layers", "5", "--dropout", "0.1", "--optimizer", "adam", "--lr", "0.001",
+                     "--accumulate", "4"]
+            plain = self.record(*flags)
+            with tempfile.TemporaryDirectory() as folder:
+                for way in (["--offload", "optimizer"],
+                            ["--strategy", "phased", "--io-mode", "compute", "--threads", "1"],
+                            ["--strategy", "phased", "--offload", "weights,optimizer", "--threads", "3"],
+                            ["--strategy", "phased", "--offload", "optimizer,activations", "--recompute"],
+                            ["--strategy", "phased", "--io-mode", "io_overlapped", "--offload", "weights,accumulators",
+                             "--remote", f"file:{folder}"],
+                            ["--strategy", "phased", "--io-mode", "io_overlapped", "--offload", "optimizer,weights",
+                             "--recompute", "--remote", f"file:{folder}"]):
+                    with self.subTest(model=model, way=way):
+                        record = self.record(*flags, *way)
+                        for key in ("digest", "loss", "accuracy"):
+                            self.assertEqual(record[key], plain[key])
+                        self.assertLess(record["planned_bytes"], plain["planned_bytes"])
+                self.assertEqual(os.listdir(folder), [])
 
     def test_another_seed_is_another_run(self):
         self.assertNotEqual(self.record(*self.FLAGS, "--seed", 1)["digest"], self.plain["digest"])

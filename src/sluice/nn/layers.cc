@@ -1,27 +1,35 @@
 #include "sluice/nn/layers.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/random.h"
 
 namespace sluice::nn {
 
-Linear::Linear(int64_t out_features, Bias bias) : out_features_(out_features), bias_(bias) {
+Linear::Linear(int64_t out_features, Bias bias, WeightInit init)
+    : out_features_(out_features), bias_(bias), init_(init) {
   require(out_features >= 1, "Linear: out_features must be at least 1, got {}", out_features);
 }
 
 Tensor Linear::build(Builder& b, Tensor x) const {
   require(x.rank() >= 1, "Linear: needs a tensor of at least one dimension, got '{}' {}", x.name(),
           to_string(x.spec()));
-  const Tensor w = b.add_variable_input("weight", truncated_normal(0, 0.02),
-                                        {x.dim(-1), out_features_}, x.dtype());
+  const int64_t in = x.dim(-1);
+  const Initializer first =
+      init_ == WeightInit::kHe
+          ? normal(0, std::sqrt(2.0 / static_cast<double>(std::max<int64_t>(in, 1))))
+          : truncated_normal(0, 0.02);
+  const Tensor w = b.add_variable_input("weight", first, {in, out_features_}, x.dtype());
   const Tensor y = ops::matmul(x, w);
   if (bias_ == Bias::kNone) return y;
   return y + b.add_variable_input("bias", zeros(), {out_features_}, x.dtype());
 }
 
 std::string Linear::cache_key() const {
-  return fmt::format("{} {}", out_features_, static_cast<int>(bias_));
+  return fmt::format("{} {} {}", out_features_, static_cast<int>(bias_), static_cast<int>(init_));
 }
 
 Tensor fold_seed(const Tensor& seed, std::string_view path) {

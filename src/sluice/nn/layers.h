@@ -10,12 +10,19 @@ namespace sluice::nn {
 
 enum class Bias { kNone, kAdd };
 
-/// x @ weight + bias over the last axis. Variables in x's dtype: `weight` (in, out), truncated
-/// normal with deviation 0.02; `bias` (out), zeros.
+/// Deviation of a linear layer's first weights.
+enum class WeightInit {
+  kSmall,  ///< 0.02, cut off at two deviations.
+  kHe,     ///< √(2 / in), normal: keeps the variance through ReLU at any depth (He et al., 2015).
+};
+
+/// x @ weight + bias over the last axis. Variables in x's dtype: `weight` (in, out), normal as
+/// `init` says; `bias` (out), zeros.
 class Linear : public Module {
  public:
   /// Error{kUsage} unless out_features >= 1.
-  explicit Linear(int64_t out_features, Bias bias = Bias::kAdd);
+  explicit Linear(int64_t out_features, Bias bias = Bias::kAdd,
+                  WeightInit init = WeightInit::kSmall);
   /// (…, in) to (…, out); Error{kUsage} for a scalar.
   Tensor build(Builder& b, Tensor x) const;
   std::string cache_key() const;
@@ -23,6 +30,7 @@ class Linear : public Module {
  private:
   int64_t out_features_;
   Bias bias_;
+  WeightInit init_;
 };
 
 /// Whether a model is built to be trained or to be used.

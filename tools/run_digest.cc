@@ -9,7 +9,8 @@ namespace sluice::tool {
 std::string run_digest(const Session& session, const std::vector<float>& losses) {
   Digest digest;
   digest.add(std::as_bytes(std::span(losses)));
-  for (const auto& [path, value] : session.variables()) digest.add(value.bytes());
+  session.each_variable(
+      [&](const std::string&, const HostTensor& value) { digest.add(value.bytes()); });
   return "fma-" + digest.hex();
 }
 

@@ -297,14 +297,21 @@ HostTensor Session::value_of(const exe::VariablePlan& plan) const {
   return value;
 }
 
-std::vector<NamedArray> Session::variables() const {
-  std::vector<NamedArray> all;
-  for (const exe::VariablePlan& v : executable().variables) all.push_back({v.path, value_of(v)});
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  return all;
+void Session::each_variable(const VariableVisitor& visit) const {
+  std::vector<const exe::VariablePlan*> plans;
+  for (const exe::VariablePlan& v : executable().variables) plans.push_back(&v);
+  std::sort(plans.begin(), plans.end(),
+            [](const auto* a, const auto* b) { return a->path < b->path; });
+  for (const exe::VariablePlan* plan : plans) visit(plan->path, value_of(*plan));
 }
 
-void Session::save(const std::string& path) const { write_safetensors_file(path, variables()); }
+void Session::save(const std::string& path) const {
+  std::vector<NamedArray> all;
+  each_variable([&](const std::string& name, HostTensor value) {
+    all.push_back({name, std::move(value)});
+  });
+  write_safetensors_file(path, all);
+}
 
 std::vector<std::string> Session::load(const std::string& path) {
   const std::vector<NamedArray> arrays = read_safetensors_file(path);

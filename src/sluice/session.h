@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -118,8 +119,10 @@ class Session {
                   std::span<std::byte> out) const;
   void write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in);
 
-  /// All variables as they are now, by path in ascending order.
-  std::vector<NamedArray> variables() const;
+  using VariableVisitor = std::function<void(const std::string& path, HostTensor value)>;
+  /// Calls `visit` with every variable as it is now, by path in ascending order: one at a time, so that what fits no memory
+  /// can be looked at.
+  void each_variable(const VariableVisitor& visit) const;
   /// All variables as safetensors, by path.
   void save(const std::string& path) const;
   /// Sets the variables that the file names. Error{kBadFile} if one is missing or has another spec; names that no

@@ -120,7 +120,14 @@ class Generator {
 
   // --- streams
 
+  static IoMode io_mode(Dice& dice) {
+    constexpr IoMode kModes[] = {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped,
+                                 IoMode::kIoOverlapped};
+    return kModes[dice(4)];
+  }
+
   void read_stream(Scope& s, Dice& dice) {
+    const Graph::IoScope mode(s.graph, io_mode(dice));
     if (inputs_.empty() || dice.one_in(2)) {
       const TensorSpec spec =
           dice.one_in(3) ? TensorSpec{random_shape(dice, s.largest), f32, {}} : s.any(dice).spec();
@@ -130,6 +137,7 @@ class Generator {
   }
 
   void write_stream(Scope& s, Dice& dice, const Tensor& t) {
+    const Graph::IoScope mode(s.graph, io_mode(dice));
     for (const D2hStream& stream : outputs_) {
       if (stream.spec == t.spec() && dice.one_in(2)) return s.graph.host_store(stream, t);
     }
@@ -138,6 +146,7 @@ class Generator {
 
   // Stores to or loads from an entry: a constant one, or one computed from a scalar (an iteration, say).
   void remote(Scope& s, Dice& dice) {
+    const Graph::IoScope mode(s.graph, io_mode(dice));
     if (buffers_.empty() || dice.one_in(3)) {
       buffers_.push_back(out_.ir.remote_buffer(s.any(dice).spec(), 1 + dice(3)));
     }
@@ -147,7 +156,10 @@ class Generator {
     const auto scalar =
         s.find(dice, [](const Tensor& t) { return t.dtype() == i32 && t.shape().empty(); });
     const int64_t entries = out_.ir.remote_entries(buffer);
-    if (!scalar && dice.one_in(3)) s.add(s.graph.scalar(dice(4), i32, "row"));
+    if (!scalar && !dice.one_in(3)) {
+      s.values.push_back(dice.one_in(2) ? s.graph.scalar(dice(4), i32, "row")
+                                        : ops::cast(ops::mean(ops::detach(s.any(dice))) * 3, i32));
+    }
     const RemoteEntry entry = scalar && !dice.one_in(3)
                                   ? RemoteEntry(ops::increment_mod(row(dice, *scalar), dice(3),
                                                                    static_cast<double>(entries)))

@@ -25,7 +25,9 @@ std::vector<Way> ways(uint64_t seed) {
       {"fuse"},
       {"layouts"},
       {"inline", "aliasing"},
-      {"inline", "dead-code", "fuse", "layouts", "aliasing", "transfers"}};
+      {"transfers"},
+      {"entries"},
+      {"inline", "dead-code", "fuse", "layouts", "entries", "aliasing", "transfers"}};
   const uint32_t bits = random_bits(Seed{3, 4}, seed);
   std::vector<Way> list{{.threads = 1}};
   Way other{.threads = 1 + static_cast<int>(bits % 3)};
@@ -140,6 +142,39 @@ TEST(RandomGraphs, RunAsTheInterpreterDoes) {
   if (one) return;
   EXPECT_GT(all.gradients, static_cast<int>(last - first) / 10);
   EXPECT_LT(nonfinite, static_cast<int>(last - first) / 5);
+}
+
+// Transfers in flight while kernels and calls run, and entries that loops and arguments decide.
+TEST(RandomGraphs, HaveMuchToOverlap) {
+  int io = 0, overlapped = 0, computed = 0, folded = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const exe::Executable executable = compiled(random_program({seed, {}}).ir, 1).executable;
+    for (const exe::Function& f : executable.functions) {
+      int flying = 0;
+      for (const exe::Step& step : f.steps) {
+        if (const auto* const issue = std::get_if<exe::Issue>(&step.body)) {
+          flying += issue->queue != 0;
+          io += issue->queue != 0;
+          computed += issue->entry_from.has_value();
+          folded += !issue->entry.is_constant() && issue->kind != exe::TransferKind::kStreamIn &&
+                    issue->kind != exe::TransferKind::kStreamOut;
+        } else if (std::holds_alternative<exe::Wait>(step.body)) {
+          --flying;
+        } else {
+          overlapped += flying > 0;
+        }
+      }
+      EXPECT_EQ(flying, 0) << f.name;
+    }
+  }
+  std::cout << fmt::format(
+      "{} transfers on io queues, {} steps beside one; {} entries of arguments and counters, {} of "
+      "data\n",
+      io, overlapped, folded, computed);
+  EXPECT_GT(io, 1000);
+  EXPECT_GT(overlapped, 1000);
+  EXPECT_GT(folded, 50);
+  EXPECT_GT(computed, 20);
 }
 
 // What the programs are for: kernels of several ops, products among them, and variables in panels.

@@ -43,6 +43,39 @@ INSTANTIATE_TEST_SUITE_P(All, Steady,
                          testing::Combine(testing::Values(1, 2, 3),
                                           testing::Values(Layers::kInlined, Layers::kOutlined)));
 
+TEST(Steady, TransfersBesideKernelsAllocateNothing) {
+  for (const char* const tier : {"host", "file"}) {
+    Ir ir;
+    Graph& main = ir.main_graph();
+    constexpr int64_t kRows = 40;
+    const RemoteBuffer buffer = ir.remote_buffer(f32_spec({32, 32}), kRows);
+    const Graph::IoScope overlapped(main, IoMode::kIoOverlapped);
+    Graph& turn = ir.create_empty_graph("turn");
+    const Graph::IoScope in_turn(turn, IoMode::kIoOverlapped);
+    const Tensor x = turn.input(f32_spec({32, 32}), "x");
+    const Tensor row = turn.input({{}, i32, {}}, "row");
+    Tensor y = x;
+    for (int i = 0; i < 3; ++i) {
+      const Tensor at = ops::increment_mod(row, i, kRows);
+      y = ops::tanh(ops::matmul(y, turn.remote_load(buffer, at) + 0.1));
+      turn.remote_store(buffer, at, y);
+    }
+    turn.add_output(y);
+    const H2dStream in = ir.h2d_stream(f32_spec({32, 32}), "in");
+    const Tensor first = main.host_load(in);
+    const D2hStream out =
+        main.host_store(ops::repeat(main, turn, kRows, {first}, {}, {.iteration = row})[0], "out");
+    const std::string remote = std::string(tier) == "file" ? "file:" + testing::TempDir() : tier;
+    Session session(ir, {.device = cpu_device({.threads = 2}), .remote = remote});
+    HostTensor entry(f32_spec({32, 32})), result(out.spec);
+    Binding step = session.bind({{in, entry}}, {{out, result}});
+    session.run_into(step);
+    const int64_t before = allocations();
+    for (int i = 0; i < 10; ++i) session.run_into(step);
+    EXPECT_EQ(allocations() - before, 0) << tier;
+  }
+}
+
 TEST(Steady, LoopsAndBranchesAllocateNothing) {
   Ir ir;
   Graph& main = ir.main_graph();

@@ -51,6 +51,7 @@ struct Node {
     kLoop,
     kBranch,    ///< Input 0 is the condition.
     kTransfer,  ///< To or from a stream or a remote buffer, as `effect` says.
+    kWait,      ///< Until the transfer of input 0 under `token` has ended.
     kIndex,     ///< Output 0 is the value of `index`, as a scalar i32 or u32.
     kSend,
     kReceive,
@@ -75,6 +76,8 @@ struct Node {
   bool has_effect = false;
   /// Of transfers: the entry of a remote buffer, unless the last input gives it.
   std::optional<exe::IndexExpr> index;
+  int32_t queue = 0;   ///< Of transfers and waits.
+  int32_t token = -1;  ///< Of transfers and waits: unique in the body; -1: nobody waits for it.
   /// Of calls, loops, branches, by callee: which inputs of its graph are no inputs of the node but index arguments (empty:
   /// none), and those arguments.
   std::vector<std::vector<bool>> indexed;

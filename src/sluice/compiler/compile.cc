@@ -17,6 +17,7 @@
 #include "sluice/compiler/pipeline.h"
 #include "sluice/compiler/placement.h"
 #include "sluice/compiler/project.h"
+#include "sluice/compiler/schedule_transfers.h"
 #include "sluice/compiler/share_work.h"
 #include "sluice/compiler/synchronise.h"
 #include "sluice/ir/verify.h"
@@ -381,6 +382,7 @@ class Compiler : public GlobalAddresses {
   int32_t lower(Body& body, const std::string& memo, std::vector<exe::Final>* finals) {
     pipeline_.run("entries", body,
                   [&](Body& b) { return fold_entries(b, globals_, facts_, indices_); });
+    pipeline_.run("transfers", body, [&](Body& b) { return schedule_transfers(b, facts_); });
     const auto used = used_outputs(body);
     std::vector<std::vector<int32_t>> callees;
     for (size_t n = 0; n < body.nodes.size(); ++n)

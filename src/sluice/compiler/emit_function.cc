@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "sluice/base/checked.h"
+#include "sluice/compiler/indices.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/planner/solve.h"
 
@@ -250,6 +251,9 @@ class Emitter {
       case Node::Kind::kTransfer:
         step.body = transfer(node);
         break;
+      case Node::Kind::kWait:
+        step.body = exe::Wait{node.queue, node.token};
+        break;
       case Node::Kind::kSend:
         step.body = exe::Send{node.channel, node.message,
                               operand(node.inputs[0], node.in_specs[0], exe::Access::kRead)};
@@ -386,7 +390,10 @@ class Emitter {
 
   exe::Issue transfer(const Node& node) {
     exe::Issue issue;
-    issue.token = next_token_++;
+    issue.queue = node.queue;
+    issue.token = node.token >= 0 ? node.token : next_token_++;
+    auto& queues = exe_.devices[static_cast<size_t>(body_.device)].queues;
+    if (issue.queue > 0 && queues.size() == 1) queues.push_back({"io"});
     const Effect& e = node.effect;
     using Kind = Effect::Kind;
     if (e.kind == Kind::kStreamRead || e.kind == Kind::kStreamWrite) {
@@ -395,10 +402,8 @@ class Emitter {
       ++stream_used_[e.id];
     } else {
       issue.object = e.id - 1;  // Remote buffers are numbered from 1 in the IR.
-      if (e.entry >= 0) {
-        issue.entry = e.entry;
-      } else if (node.index) {
-        issue.entry = *node.index;
+      if (const auto entry = entry_of(node)) {
+        issue.entry = *entry;
       } else {
         issue.entry_from = operand(node.inputs.back(), node.in_specs.back(), exe::Access::kRead);
       }
@@ -436,25 +441,6 @@ class Emitter {
 
   void forget_stored(int32_t buffer) {
     std::erase_if(stored_, [&](const Stored& s) { return s.buffer == buffer; });
-  }
-
-  // Whether two expressions never have the same value: their difference is a constant other than 0.
-  static bool differ(const exe::IndexExpr& a, const exe::IndexExpr& b) {
-    using Kind = exe::IndexExpr::Kind;
-    const auto split = [](const exe::IndexExpr& x) -> std::pair<size_t, int64_t> {
-      const auto& nodes = x.nodes();
-      if (x.is_constant()) return {0, x.constant()};
-      const Kind last = nodes.back().kind;
-      if ((last != Kind::kAdd && last != Kind::kSub) || nodes.end()[-2].kind != Kind::kConstant)
-        return {nodes.size(), 0};
-      return {nodes.size() - 2,
-              last == Kind::kAdd ? nodes.end()[-2].value : -nodes.end()[-2].value};
-    };
-    const auto [a_size, a_add] = split(a);
-    const auto [b_size, b_add] = split(b);
-    return a_size == b_size && a_add != b_add &&
-           std::equal(a.nodes().begin(), a.nodes().begin() + static_cast<std::ptrdiff_t>(a_size),
-                      b.nodes().begin());
   }
 
   // What entries of remote buffers hold where variables live, as far as that is known.

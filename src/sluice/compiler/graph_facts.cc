@@ -41,11 +41,13 @@ void FactTable::visit(const Ir& ir, GraphId id) {
       if (e.kind == Effect::Kind::kStreamRead || e.kind == Effect::Kind::kStreamWrite)
         ++streams[e.id];
       if (e.kind == Effect::Kind::kRemoteStore) facts.stores_to.insert(e.id);
+      if (e.kind == Effect::Kind::kRemoteLoad) facts.loads_from.insert(e.id);
     }
     for (const GraphId callee : op.callees) {
       visit(ir, callee);
       facts.has_effects = facts.has_effects || facts_[callee].has_effects;
       facts.stores_to.insert(facts_[callee].stores_to.begin(), facts_[callee].stores_to.end());
+      facts.loads_from.insert(facts_[callee].loads_from.begin(), facts_[callee].loads_from.end());
     }
     if (op.def == &builtin::call()) ++facts_[op.callees[0]].call_sites;
     if (op.callees.empty()) continue;

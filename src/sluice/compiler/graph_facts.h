@@ -20,6 +20,7 @@ struct GraphFacts {
       false;  ///< It touches a stream or remote buffer, or prints, itself or in a callee.
   std::vector<StreamUse> streams;  ///< By ascending id; none with 0 entries.
   std::set<int32_t> stores_to;     ///< Remote buffers that it stores to, itself or in a callee.
+  std::set<int32_t> loads_from;    ///< Likewise.
   std::vector<bool> writes_input;  ///< Whether it writes a by-reference input for its caller.
   int64_t call_sites = 0;          ///< Call ops that name it, in graphs reachable from the entries.
 };

@@ -355,6 +355,30 @@ void IndexTable::find_wanted(const Body& body, GraphEntry& entry) const {
 
 // --- folding ---
 
+std::optional<IndexExpr> entry_of(const Node& transfer) {
+  if (transfer.effect.entry >= 0) return IndexExpr(transfer.effect.entry);
+  return transfer.index;
+}
+
+bool differ(const IndexExpr& a, const IndexExpr& b) {
+  using Kind = IndexExpr::Kind;
+  // What stands before an added constant, as a number of nodes, and the constant.
+  const auto split = [](const IndexExpr& x) -> std::pair<size_t, int64_t> {
+    const auto& nodes = x.nodes();
+    if (x.is_constant()) return {0, x.constant()};
+    const Kind last = nodes.back().kind;
+    if ((last != Kind::kAdd && last != Kind::kSub) || nodes.end()[-2].kind != Kind::kConstant)
+      return {nodes.size(), 0};
+    const int64_t number = nodes.end()[-2].value;
+    return {nodes.size() - 2, last == Kind::kAdd ? number : -number};
+  };
+  const auto [a_size, a_add] = split(a);
+  const auto [b_size, b_add] = split(b);
+  return a_size == b_size && a_add != b_add &&
+         std::equal(a.nodes().begin(), a.nodes().begin() + static_cast<std::ptrdiff_t>(a_size),
+                    b.nodes().begin());
+}
+
 namespace {
 
 class Folder {

@@ -78,6 +78,11 @@ class Indices {
 /// Where a graph's input lies among those of a node that calls it: (callee, input of the callee's graph).
 std::pair<size_t, size_t> callee_input(const Node& node, size_t input);
 
+/// The entry of a remote buffer that a transfer moves, unless an operand gives it.
+std::optional<exe::IndexExpr> entry_of(const Node& transfer);
+/// Whether two expressions never have the same value: their difference is a constant other than 0.
+bool differ(const exe::IndexExpr& a, const exe::IndexExpr& b);
+
 /// Entries and arguments that are index expressions no longer are operands; counters are not carried, but made where
 /// kernels read them. What nobody reads any more is not computed. Returns how many entries became expressions.
 int64_t fold_entries(Body& body, const Globals& globals, const FactTable& facts,

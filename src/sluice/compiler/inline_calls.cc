@@ -94,6 +94,19 @@ bool is_small(const Body& body) {
                      [](const Node& n) { return n.kind == Node::Kind::kKernel && !n.has_effect; });
 }
 
+// Loads or stores of a phase that may run beside the phase before or after: only in the caller's order can they.
+bool is_overlapped_transfers(const Body& body) {
+  const auto overlapped = [](const Node& n) {
+    return n.kind == Node::Kind::kTransfer && n.effect.io == IoMode::kIoOverlapped;
+  };
+  return std::any_of(body.nodes.begin(), body.nodes.end(), overlapped) &&
+         std::all_of(body.nodes.begin(), body.nodes.end(), [](const Node& n) {
+           const bool scalar = n.kind == Node::Kind::kKernel && n.outputs.size() == 1 &&
+                               n.out_specs[0].elements() == 1;
+           return n.kind == Node::Kind::kTransfer || n.kind == Node::Kind::kView || scalar;
+         });
+}
+
 }  // namespace
 
 int64_t inline_calls(Body& body, const FactTable& facts,
@@ -102,8 +115,11 @@ int64_t inline_calls(Body& body, const FactTable& facts,
   Inliner inliner(body);
   std::vector<Node> nodes = std::move(body.nodes);
   for (Node& node : nodes) {
-    const bool only_site = node.kind == Node::Kind::kCall && facts[node.callees[0]].call_sites == 1;
-    if (node.kind != Node::Kind::kCall || (!only_site && !is_small(body_of(node.callees[0])))) {
+    const auto is_part = [&](GraphId callee) {
+      return facts[callee].call_sites == 1 || is_small(body_of(callee)) ||
+             is_overlapped_transfers(body_of(callee));
+    };
+    if (node.kind != Node::Kind::kCall || !is_part(node.callees[0])) {
       inliner.keep(std::move(node));
       continue;
     }

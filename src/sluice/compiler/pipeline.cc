@@ -32,6 +32,12 @@ std::vector<PassDoc> compiler_passes() {
        "and what nothing else reads is not computed; before functions are made, whose parameters "
        "it changes.",
        true},
+      {"transfers",
+       "Transfers that ask for it run on the io queue, and overlapped ones beside the phase before "
+       "or "
+       "after; "
+       "before placement, which keeps their bytes until they have ended.",
+       true},
       {"kernels",
        "The first kernel of the target's list that supports each op; before placement, which needs "
        "to know "
@@ -41,7 +47,6 @@ std::vector<PassDoc> compiler_passes() {
       {"placement",
        "Which values share bytes: views, updates, results at the caller's address, rings of loops.",
        false},
-      {"transfers", "Queues of transfers. All are on the compute queue yet.", true},
       {"offsets", "Lifetimes of buffers, then their offsets in the frame.", false},
       {"synchronise",
        "A barrier only before a step that conflicts with one since the last barrier.", false},

@@ -31,6 +31,13 @@ struct Touch {
   Cut cut;
 };
 
+// A transfer that has been issued on another queue and not been waited for.
+struct Flight {
+  int32_t queue;
+  int32_t token;
+  Touch touch;
+};
+
 void touch(const exe::Operand& o, int64_t tasks, std::vector<Touch>& out) {
   const int64_t span = o.at.depth > 0 ? (o.at.depth - 1) * o.at.stride + o.bytes : o.bytes;
   const Cut cut = tasks == 1 ? Cut{} : Cut{tasks, o.task_stride, o.task_pitch};
@@ -61,14 +68,28 @@ bool conflict(const Touch& a, const Touch& b) {
 int64_t synchronise(exe::Function& function) {
   int64_t count = 0;
   std::vector<Touch> since;
+  std::vector<Flight> flights;
   bool unknown = true;
   for (exe::Step& step : function.steps) {
     std::vector<Touch> now;
     bool leaves = false;
+    if (const auto* wait = std::get_if<exe::Wait>(&step.body)) {
+      // Worker 0 alone has waited, for all that the queue was given before too: to the others these bytes are touched now.
+      const auto last = std::find_if(flights.begin(), flights.end(), [&](const Flight& f) {
+        return f.queue == wait->queue && f.token == wait->token;
+      });
+      if (last == flights.end()) continue;
+      const auto ended = std::stable_partition(
+          flights.begin(), last + 1, [&](const Flight& f) { return f.queue != wait->queue; });
+      for (auto f = ended; f != last + 1; ++f) since.push_back(f->touch);
+      flights.erase(ended, last + 1);
+      continue;
+    }
     if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
       for (const exe::Operand& o : kernel->operands) touch(o, kernel->tasks, now);
     } else if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
       touch(issue->memory, 1, now);
+      if (issue->queue != 0) flights.push_back({issue->queue, issue->token, now.back()});
       if (issue->entry_from) touch(*issue->entry_from, 1, now);
     } else if (const auto* send = std::get_if<exe::Send>(&step.body)) {
       touch(send->operand, 1, now);

@@ -1,5 +1,6 @@
 #include "sluice/runtime/executor.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -96,8 +97,8 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
 Executor::~Executor() {
   if (!io_thread_.joinable()) return;
   io_quit_ = true;
-  io_epoch_.fetch_add(2);
-  io_epoch_.notify_all();
+  io_issued_.fetch_add(1);
+  io_issued_.notify_all();
   io_thread_.join();
 }
 
@@ -148,16 +149,24 @@ void Executor::fail_run(std::exception_ptr error) {
   const std::lock_guard lock(error_lock_);
   if (error_ == nullptr) error_ = std::move(error);
   state_.stop = true;
+  for (auto& queues : state_.io) {
+    for (auto& q : queues) {
+      if (q != nullptr) q->rouse();
+    }
+  }
+}
+
+std::exception_ptr Executor::described(Error& e, const exe::Step* step) {
+  if (step != nullptr)
+    e.note(fmt::format("running {}.{} made at {}", word_for(*step), step->origin, step->where));
+  return std::current_exception();
 }
 
 bool Executor::advance_or_fail(Strand& strand) {
   try {
     return strand.advance();
   } catch (Error& e) {
-    if (const exe::Step* step = strand.current()) {
-      e.note(fmt::format("running {}.{} made at {}", word_for(*step), step->origin, step->where));
-    }
-    fail_run(std::current_exception());
+    fail_run(described(e, strand.current()));
   } catch (...) {
     fail_run(std::current_exception());
   }
@@ -165,9 +174,11 @@ bool Executor::advance_or_fail(Strand& strand) {
 }
 
 bool Executor::advance_or_fail(IoQueue& queue) {
-  if (state_.stop.load(std::memory_order_relaxed)) return false;
+  if (state_.stop.load()) return false;
   try {
     return queue.advance();
+  } catch (Error& e) {
+    fail_run(described(e, queue.current()));
   } catch (...) {
     fail_run(std::current_exception());
   }
@@ -192,45 +203,46 @@ void Executor::drive(int worker) {
       idle = 0;
     } else if (may_spin && ++idle < kSpins) {
       spin_pause();
-    } else {
+    } else if (!park(own)) {
       std::this_thread::yield();
     }
   }
 }
 
+// What waits for files must not take a core from those who work.
+bool Executor::park(const std::vector<Strand>& own) {
+  const auto waits =
+      std::find_if(own.begin(), own.end(), [](const Strand& s) { return !s.finished(); });
+  return waits != own.end() && waits->park();
+}
+
 void Executor::serve_io() {
-  uint32_t seen = 0;
   for (;;) {
-    io_epoch_.wait(seen, std::memory_order_acquire);
-    seen = io_epoch_.load(std::memory_order_acquire);
+    const uint32_t seen = io_issued_.load();
     if (io_quit_) return;
-    while ((seen & 1u) != 0 && io_epoch_.load(std::memory_order_acquire) == seen) {
-      bool progress = false;
-      for (auto& queues : state_.io) {
-        for (auto& q : queues) progress = (q != nullptr && advance_or_fail(*q)) || progress;
-      }
-      if (!progress) std::this_thread::yield();
+    io_busy_.store(1);
+    bool progress = false;
+    for (auto& queues : state_.io) {
+      for (auto& q : queues) progress = (q != nullptr && advance_or_fail(*q)) || progress;
     }
+    io_busy_.store(0);
+    io_busy_.notify_all();
+    if (!progress) io_issued_.wait(seen);
   }
 }
 
 void Executor::run(const exe::Program& program, HostStreams& streams) {
   prepare(program, streams);
-  const bool has_io = io_thread_.joinable();
-  if (has_io) {
-    io_epoch_.fetch_add(1, std::memory_order_release);
-    io_epoch_.notify_all();
-  }
+  state_.io_issued = &io_issued_;
   pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
-  if (has_io) {
-    io_epoch_.fetch_add(1, std::memory_order_release);
-    io_epoch_.notify_all();
-  }
+  // After an error a transfer may still be at the bytes of its stream.
+  while (io_busy_.load() != 0) io_busy_.wait(1);
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
 void Executor::run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed) {
   prepare(program, streams);
+  state_.io_issued = nullptr;
   std::vector<Strand*> strands;
   std::vector<IoQueue*> queues;
   for (auto& own : strands_) {

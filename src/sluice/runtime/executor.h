@@ -55,7 +55,10 @@ class Executor {
   void prepare(const exe::Program& program, HostStreams& streams);
   void drive(int worker);
   void serve_io();
+  bool park(const std::vector<Strand>& own);
   void fail_run(std::exception_ptr error);
+  /// The error being handled, with the op and its source line.
+  static std::exception_ptr described(Error& e, const exe::Step* step);
   bool advance_or_fail(Strand& strand);
   bool advance_or_fail(IoQueue& queue);
 
@@ -71,7 +74,8 @@ class Executor {
   std::mutex error_lock_;
   std::exception_ptr error_;
   std::thread io_thread_;
-  std::atomic<uint32_t> io_epoch_{0};  ///< Odd while a run is on.
+  std::atomic<uint32_t> io_issued_{0};  ///< Changes when the io thread may have something to do.
+  std::atomic<uint32_t> io_busy_{0};    ///< 1 while it looks at the queues or moves bytes.
   std::atomic<bool> io_quit_{false};
 };
 

@@ -7,7 +7,7 @@
 
 namespace sluice::runtime {
 
-void Transfer::run() const {
+void Transfer::move() const {
   const auto size = static_cast<size_t>(bytes);
   if (file == nullptr) {
     std::memcpy(in ? memory : other, in ? other : memory, size);
@@ -15,6 +15,16 @@ void Transfer::run() const {
     sys::read_exactly(file->file, "a file in " + file->folder, offset, {memory, size});
   } else {
     sys::write_exactly(file->file, "a file in " + file->folder, offset, {memory, size});
+  }
+}
+
+void Transfer::run() const {
+  try {
+    move();
+  } catch (Error& e) {
+    if (buffer == nullptr) throw;
+    throw e.note(fmt::format("{} entry {} of remote buffer {}", in ? "loading" : "storing", entry,
+                             buffer->name));
   }
 }
 
@@ -34,8 +44,26 @@ bool IoQueue::advance() {
   for (; next < end; ++next) {
     ring_[static_cast<size_t>(next) % ring_.size()].run();
     ended_.store(next + 1, std::memory_order_release);
+    rouse();
   }
   return true;
+}
+
+void IoQueue::rouse() {
+  signal_.fetch_add(1);
+  signal_.notify_all();
+}
+
+void IoQueue::await(int64_t number, const std::atomic<bool>& stop) const {
+  for (;;) {
+    const uint32_t seen = signal_.load();
+    if (done(number) || stop.load()) return;
+    signal_.wait(seen);
+  }
+}
+
+const exe::Step* IoQueue::current() const {
+  return ring_[static_cast<size_t>(ended_.load()) % ring_.size()].step;
 }
 
 void IoQueue::reset() {
@@ -71,6 +99,7 @@ Strand::Strand(RunState& run, int device, int worker)
 
 void Strand::start(const exe::Program& program) {
   depth_ = 0;
+  awaited_ = nullptr;
   at_barrier_ = false;
   synced_ = false;
   barriers_ = 0;
@@ -99,6 +128,12 @@ int64_t Strand::evaluate(const exe::IndexExpr& expr, int64_t iteration) const {
   context.iteration = iteration;
   context.replica = run_.replica;
   return expr.evaluate(context);
+}
+
+bool Strand::park() const {
+  if (awaited_ == nullptr) return false;
+  awaited_->await(awaited_number_, run_.stop);
+  return true;
 }
 
 std::byte* Strand::address(const exe::Address& at, int64_t iteration) const {
@@ -175,6 +210,7 @@ bool Strand::issue(const exe::Issue& issue) {
   Transfer t;
   t.memory = address(issue.memory.at, 0);
   t.bytes = issue.memory.bytes;
+  t.step = current();
   t.in = issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kRemoteLoad;
   int64_t entry = evaluate(issue.entry, 0);
   if (issue.entry_from) {
@@ -192,6 +228,8 @@ bool Strand::issue(const exe::Issue& issue) {
             "remote buffer {}: entry {} is outside its {} entries", buffer.name, entry,
             buffer.entries);
     const auto arena = static_cast<size_t>(buffer.arena);
+    t.buffer = &buffer;
+    t.entry = entry;
     t.offset = buffer.offset + entry * buffer.entry_stride;
     t.file = run_.files[arena].get();
     if (t.file == nullptr) t.other = run_.arenas[arena] + t.offset;
@@ -204,6 +242,10 @@ bool Strand::issue(const exe::Issue& issue) {
   const int64_t number =
       run_.io[static_cast<size_t>(device_)][static_cast<size_t>(issue.queue)]->issue(t);
   if (number < 0) return false;
+  if (run_.io_issued != nullptr) {
+    run_.io_issued->fetch_add(1);
+    run_.io_issued->notify_one();
+  }
   counters_.bytes += t.bytes;
   const int64_t key = static_cast<int64_t>(depth_) << 32 | issue.token;
   const auto old =
@@ -222,8 +264,10 @@ bool Strand::wait(const exe::Wait& wait) {
   const auto entry =
       std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& e) { return e.first == key; });
   SLUICE_CHECK(entry != tokens_.end());
-  if (!run_.io[static_cast<size_t>(device_)][static_cast<size_t>(wait.queue)]->done(entry->second))
-    return false;
+  const IoQueue& queue = *run_.io[static_cast<size_t>(device_)][static_cast<size_t>(wait.queue)];
+  awaited_ = queue.done(entry->second) ? nullptr : &queue;
+  awaited_number_ = entry->second;
+  if (awaited_ != nullptr) return false;
   tokens_.erase(entry);
   return true;
 }

@@ -27,9 +27,16 @@ struct Transfer {
   int64_t offset = 0;
   int64_t bytes = 0;
   bool in = true;  ///< To the memory of the device.
+  /// For messages: the step, and the remote buffer and its entry.
+  const exe::Step* step = nullptr;
+  const exe::RemoteBufferPlan* buffer = nullptr;
+  int64_t entry = 0;
 
-  /// Error{kIo} naming the file's folder.
+  /// Error{kIo} naming the file's folder, the remote buffer and the entry.
   void run() const;
+
+ private:
+  void move() const;
 };
 
 /// The io queue of a device: transfers run in the order issued, by whoever advances it.
@@ -41,10 +48,16 @@ class IoQueue {
   bool done(int64_t number) const { return ended_.load(std::memory_order_acquire) > number; }
   /// Runs what has been issued; whether anything was.
   bool advance();
+  /// Parks the caller until the transfer has ended or `stop` is set and rouse() called.
+  void await(int64_t number, const std::atomic<bool>& stop) const;
+  void rouse();
   void reset();
+  /// The step whose transfer is next or being run.
+  const exe::Step* current() const;
 
  private:
   std::vector<Transfer> ring_;
+  std::atomic<uint32_t> signal_{0};  ///< Changes when a transfer ends.
   std::atomic<int64_t> issued_{0};
   std::atomic<int64_t> ended_{0};
 };
@@ -70,6 +83,8 @@ struct RunState {
   std::vector<ChannelState>* channels = nullptr;
   std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
   std::vector<std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals, by device.
+  /// Changes when a transfer is issued; null if nobody is parked on it.
+  std::atomic<uint32_t>* io_issued = nullptr;
   std::atomic<bool> stop{false};
   int replica = 0;
   int workers = 1;
@@ -90,6 +105,9 @@ class Strand {
   int device() const { return device_; }
   /// The step being run, for error messages; null between runs.
   const exe::Step* current() const;
+  /// Where advance() could start nothing but a wait for a transfer: parks the caller until that has ended or the run is
+  /// stopped. False where something else is missing.
+  bool park() const;
 
  private:
   struct Frame {
@@ -125,7 +143,9 @@ class Strand {
   std::vector<std::byte*> operands_;
   std::vector<int64_t> scalars_;
   std::vector<std::pair<int64_t, int64_t>>
-      tokens_;  ///< (token key, transfer number) of outstanding waits.
+      tokens_;                        ///< (token key, transfer number) of outstanding waits.
+  const IoQueue* awaited_ = nullptr;  ///< The transfer that the current step waits for.
+  int64_t awaited_number_ = 0;
   bool at_barrier_ = false;
   bool synced_ = false;
   int64_t barriers_ = 0;

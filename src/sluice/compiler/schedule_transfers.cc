@@ -1,0 +1,209 @@
+#include "sluice/compiler/schedule_transfers.h"
+
+#include <algorithm>
+
+#include "sluice/compiler/indices.h"
+
+namespace sluice::compiler {
+namespace {
+
+constexpr int32_t kIoQueue = 1;
+
+bool is_stream(const Node& n) {
+  return n.effect.kind == Effect::Kind::kStreamRead || n.effect.kind == Effect::Kind::kStreamWrite;
+}
+bool is_load(const Node& n) {
+  return n.effect.kind == Effect::Kind::kStreamRead || n.effect.kind == Effect::Kind::kRemoteLoad;
+}
+bool is_overlapped(const Node& n) {
+  return n.kind == Node::Kind::kTransfer && n.effect.io == IoMode::kIoOverlapped;
+}
+
+bool same_order(const Node& a, const Node& b) {
+  if (is_stream(a) != is_stream(b) || a.effect.id != b.effect.id) return false;
+  if (is_stream(a)) return true;
+  if (is_load(a) && is_load(b)) return false;
+  const auto x = entry_of(a);
+  const auto y = entry_of(b);
+  return !x || !y || !differ(*x, *y);
+}
+
+// Whether what `other` does outside the device must stay where it is, before or after the transfer.
+bool conflicts(const Node& transfer, const Node& other, const FactTable& facts) {
+  if (other.kind == Node::Kind::kTransfer) return same_order(transfer, other);
+  return std::any_of(other.callees.begin(), other.callees.end(), [&](GraphId g) {
+    const GraphFacts& f = facts[g];
+    const int32_t id = transfer.effect.id;
+    if (is_stream(transfer)) {
+      return std::any_of(f.streams.begin(), f.streams.end(),
+                         [&](const StreamUse& use) { return use.stream == id; });
+    }
+    return f.stores_to.contains(id) || (!is_load(transfer) && f.loads_from.contains(id));
+  });
+}
+
+class Scheduler {
+ public:
+  Scheduler(Body& body, const FactTable& facts)
+      : body_(body), facts_(facts), nodes_(body.nodes.size()), before_(nodes_ + 1) {}
+
+  int64_t run() {
+    find_roots();
+    find_phases();
+    std::vector<size_t> issue_at(nodes_);
+    for (size_t n = 0; n < nodes_; ++n) {
+      Node& node = body_.nodes[n];
+      if (node.kind != Node::Kind::kTransfer) continue;
+      node.token = tokens_++;
+      if (node.effect.io == IoMode::kCompute) continue;
+      node.queue = kIoQueue;
+      ++moved_;
+      issue_at[n] = is_overlapped(node) ? earliest_issue(n, issue_at) : n;
+      before_[issue_at[n]].issues.push_back(n);
+      before_[is_overlapped(node) ? latest_wait(n) : n + 1].waits.push_back(n);
+    }
+    if (moved_ > 0) reorder();
+    return moved_;
+  }
+
+ private:
+  // What is put before a node, waits first: then issues find the bytes of what has ended free.
+  struct Before {
+    std::vector<size_t> waits;
+    std::vector<size_t> issues;
+  };
+
+  const Node& node(size_t n) const { return body_.nodes[n]; }
+
+  // Views may show the bytes of what they view.
+  void find_roots() {
+    root_.resize(body_.values.size());
+    for (size_t v = 0; v < root_.size(); ++v) root_[v] = static_cast<ValueIndex>(v);
+    for (const Node& n : body_.nodes) {
+      if (n.kind == Node::Kind::kView)
+        root_[static_cast<size_t>(n.outputs[0])] = root_[static_cast<size_t>(n.inputs[0])];
+    }
+  }
+
+  bool shows(ValueIndex v, ValueIndex root) const {
+    return v != kNone && root_[static_cast<size_t>(v)] == root;
+  }
+  bool overwrites(const Node& n, ValueIndex root) const {
+    return std::any_of(n.ties.begin(), n.ties.end(),
+                       [&](const Tie& t) { return shows(t.into, root); });
+  }
+  bool reads(const Node& n, ValueIndex root) const {
+    return std::any_of(n.inputs.begin(), n.inputs.end(),
+                       [&](ValueIndex v) { return shows(v, root); });
+  }
+
+  static bool computes(const Node& n) {
+    switch (n.kind) {
+      case Node::Kind::kKernel:  // Scalars are index arithmetic more often than work.
+        return n.outputs.empty() || n.out_specs[0].elements() > 1;
+      case Node::Kind::kView:
+      case Node::Kind::kIndex:
+      case Node::Kind::kTransfer:
+        return false;
+      default:
+        return true;
+    }
+  }
+
+  void find_phases() {
+    bool computed = false;
+    bool called = false;
+    bool stored = false;
+    for (size_t n = 0; n < nodes_; ++n) {
+      const bool load = is_overlapped(node(n)) && is_load(node(n));
+      const bool calls = !node(n).callees.empty();
+      const bool begins =
+          (load && (computed || stored)) || (computes(node(n)) && stored) || (calls && called);
+      if (begins) computed = called = stored = false;
+      if (begins || phase_begin_.empty()) phase_begin_.push_back(n);
+      computed |= computes(node(n));
+      called |= calls;
+      stored |= is_overlapped(node(n)) && !load;
+      phase_.push_back(phase_begin_.size() - 1);
+    }
+  }
+
+  // The node before which a load is issued. One that overwrites bytes or reads its entry stays where it is, and so does a
+  // store, right behind what made its bytes.
+  size_t earliest_issue(size_t n, const std::vector<size_t>& issue_at) const {
+    const Node& load = node(n);
+    if (!is_load(load) || !load.ties.empty() || !load.inputs.empty()) return n;
+    const size_t phase = phase_[n];
+    size_t at = n;
+    while (at > phase_begin_[phase == 0 ? 0 : phase - 1]) {
+      const Node& other = node(at - 1);
+      if (other.kind == Node::Kind::kBranch) break;
+      if (!is_overlapped(other) && conflicts(load, other, facts_)) break;
+      --at;
+    }
+    // A queue runs its transfers in the order of issue, so behind overlapped ones the load need not wait for their end.
+    const size_t first = at;
+    for (size_t k = first; k < n; ++k) {
+      if (is_overlapped(node(k)) && conflicts(load, node(k), facts_))
+        at = std::max(at, issue_at[k]);
+    }
+    return at;
+  }
+
+  // The node before which the transfer must have ended.
+  size_t latest_wait(size_t n) const {
+    const Node& transfer = node(n);
+    const bool load = is_load(transfer);
+    const ValueIndex root =
+        root_[static_cast<size_t>(load ? transfer.outputs[0] : transfer.inputs[0])];
+    for (size_t k = n + 1; k < nodes_; ++k) {
+      const Node& other = node(k);
+      if (other.kind == Node::Kind::kBranch || overwrites(other, root)) return k;
+      if (load ? reads(other, root) : phase_[k] > phase_[n] + 1) return k;
+      if (!is_overlapped(other) && conflicts(transfer, other, facts_)) return k;
+    }
+    return nodes_;
+  }
+
+  void reorder() {
+    std::vector<Node> out;
+    for (size_t n = 0; n <= nodes_; ++n) {
+      for (const size_t t : before_[n].waits) out.push_back(wait_for(node(t)));
+      for (const size_t t : before_[n].issues) out.push_back(node(t));
+      if (n < nodes_ && node(n).queue == 0) out.push_back(std::move(body_.nodes[n]));
+    }
+    body_.nodes = std::move(out);
+  }
+
+  static Node wait_for(const Node& transfer) {
+    Node wait;
+    wait.kind = Node::Kind::kWait;
+    wait.def = transfer.def;
+    wait.inputs = {is_load(transfer) ? transfer.outputs[0] : transfer.inputs[0]};
+    wait.in_specs = {is_load(transfer) ? transfer.out_specs[0] : transfer.in_specs[0]};
+    wait.queue = transfer.queue;
+    wait.token = transfer.token;
+    wait.origin = transfer.origin;
+    wait.where = transfer.where;
+    wait.device = transfer.device;
+    return wait;
+  }
+
+  Body& body_;
+  const FactTable& facts_;
+  const size_t nodes_;
+  std::vector<Before> before_;
+  std::vector<ValueIndex> root_;
+  std::vector<size_t> phase_;        // Of each node.
+  std::vector<size_t> phase_begin_;  // First node of each phase.
+  int32_t tokens_ = 0;
+  int64_t moved_ = 0;
+};
+
+}  // namespace
+
+int64_t schedule_transfers(Body& body, const FactTable& facts) {
+  return Scheduler(body, facts).run();
+}
+
+}  // namespace sluice::compiler

@@ -1,0 +1,14 @@
+#pragma once
+#include "sluice/compiler/body.h"
+#include "sluice/compiler/graph_facts.h"
+
+namespace sluice::compiler {
+
+/// Puts transfers on the queue that their effect asks for: io ones on the io queue with the wait behind them; overlapped
+/// ones as early and with the wait as late as order, data and memory allow. Memory: phases follow each other, a phase being
+/// loads, what computes with them and stores; a load is issued no earlier than the phase before its own, a store is
+/// waited for no later than the end of the phase after its own, so that the bytes of two phases are there at once, not of
+/// all. No transfer is in flight at a branch or at the end. Returns how many are on the io queue.
+int64_t schedule_transfers(Body& body, const FactTable& facts);
+
+}  // namespace sluice::compiler

@@ -44,6 +44,21 @@ int check_text(const ToolOptions& o) {
   return violations.empty() ? 0 : static_cast<int>(ErrorKind::kBadFile);
 }
 
+// Of a training step.
+void add_transfers(const exe::Report& report, JsonRecord& record) {
+  int64_t transfers = 0, on_io = 0, stream_bytes = 0, tier_bytes = 0;
+  for (const exe::TransferReport& t : report.transfers) {
+    if (t.program != "train") continue;
+    transfers += t.loads + t.stores;
+    if (t.queue != "compute") on_io += t.loads + t.stores;
+    (t.memory == "streams" ? stream_bytes : tier_bytes) += t.loaded_bytes + t.stored_bytes;
+  }
+  record.add("transfers", transfers);
+  record.add("io_queue_transfers", on_io);
+  record.add("stream_bytes", stream_bytes);
+  record.add("tier_bytes", tier_bytes);
+}
+
 }  // namespace
 
 int run_plan(const ToolOptions& o) {
@@ -54,9 +69,11 @@ int run_plan(const ToolOptions& o) {
   const auto violations = exe::check(compiled.executable);
   for (const exe::Violation& v : violations) fmt::print(stderr, "[{}] {}\n", v.rule, v.message);
   if (!violations.empty()) fail(ErrorKind::kInternal, "the plan's proof fails");
+  const exe::Report report = exe::report(compiled.executable);
   if (o.json) {
     JsonRecord record;
     record.add("model", o.model);
+    add_transfers(report, record);
     record.add("planned_bytes", exe::planned_bytes(compiled.executable, 0, exe::Space::kDevice));
     record.add("compile_seconds", compiled.seconds);
     record.add("functions", static_cast<int64_t>(compiled.executable.functions.size()));
@@ -67,7 +84,7 @@ int run_plan(const ToolOptions& o) {
     fmt::print("{}", exe::to_text(compiled.executable));
     return 0;
   }
-  fmt::print("{}\n", exe::summary(exe::report(compiled.executable)));
+  fmt::print("{}\n", exe::summary(report));
   for (const PassRecord& pass : compiled.passes) {
     fmt::print("pass {:<12} {:8.3f} ms  {:>6} changes  {}\n", pass.name, pass.seconds * 1e3,
                pass.changes, pass.doc);

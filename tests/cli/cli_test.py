@@ -150,6 +150,18 @@ class Records(CliTest):
         self.assertRegex(plan, r"not fused +\d+ x Softmax after MatMul\+Add: no kernel runs both\n")
         self.assertNotIn("fused ", self.expect_code(0, "plan", "mnist", "--width", 64, "--disable", "fuse").stdout)
 
+    def test_plan_says_what_a_step_moves(self):
+        flags = ["plan", "mnist", "--width", 64, "--micro-batch", 8, "--optimizer", "adam", "--offload", "optimizer"]
+        record = self.record(*flags)
+        state = record["tier_bytes"]
+        self.assertGreater(state, 0)
+        self.assertEqual(state % 2, 0)  # What is loaded is stored.
+        self.assertEqual(record["stream_bytes"] >= 8 * 784 * 4, True)
+        self.assertLessEqual(record["io_queue_transfers"], record["transfers"])
+        self.assertRegex(self.expect_code(0, *flags).stdout,
+                         rf"tier host on queue compute, a run of 'train': \d+ in, {state // 2:,} bytes; "
+                         rf"\d+ out, {state // 2:,} bytes\n")
+
     def test_plan_says_what_train_takes(self):
         self.assertEqual(self.record("plan", "mnist", "--width", 64)["planned_bytes"],
                          self.record("train", "mnist", *SHORT)["measured_bytes"])

@@ -48,6 +48,12 @@ exe::Executable compiled_control_flow() {
   return compile(control_flow_program(), {.devices = {one, one}}).executable;
 }
 
+exe::Executable compiled_overlapped() {
+  const DeviceChoice device = cpu_device({.threads = 2});
+  return compile(overlapped_program(), {.devices = {{device.target, -1, device.threads}}})
+      .executable;
+}
+
 void print(const MutantCount& count) {
   for (const auto& [kind, n] : count.defects_by_kind) std::printf("%4d  %s\n", n, kind.c_str());
   std::printf("%d mutants, %d harmless, %d defects, %d of them shown by data\n", count.made,
@@ -76,6 +82,16 @@ TEST(Mutants, OfCompiledControlFlowAreRefused) {
   }
 }
 
+TEST(Mutants, OfOverlappedTransfersAreRefused) {
+  MutantCount count;
+  expect_mutants_refused(compiled_overlapped(), 1, 40, count);
+  print(count);
+  for (const char* kind : {"wait dropped", "wait moved", "issue moved", "queue changed",
+                           "double buffer made single", "remote entry beyond"}) {
+    EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
+  }
+}
+
 TEST(Mutants, OfBarriersAreRefused) {
   MutantCount count;
   tool::ToolOptions options;
@@ -93,8 +109,11 @@ TEST(Mutants, OfBarriersAreRefused) {
 TEST(Mutants, OfHandWrittenPlansAreRefused) {
   MutantCount count;
   for (const exe::Executable& e : hand_written()) expect_mutants_refused(e, 1, 40, count);
+  // None of these has two loads in flight.
+  expect_mutants_refused(compiled_overlapped(), 1, 40, count, {"double buffer made single"});
   print(count);
-  EXPECT_EQ(count.defects_by_kind.size(), mutation_kinds().size());
+  for (const std::string& kind : mutation_kinds())
+    EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
   EXPECT_GE(count.defects, 200);
 }
 

@@ -15,6 +15,12 @@ struct Kind {
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"wait dropped", {"race", "wait"}, wait_dropped},
+      {"wait moved", {"race", "wait"}, wait_moved},
+      {"issue moved",
+       {"value", "race", "sync", "stream", "final", "remote", "overlap"},
+       issue_moved},
+      {"queue changed", {"wait", "race"}, queue_changed},
+      {"double buffer made single", {"value", "race", "overlap"}, buffer_shared},
       {"step dropped", {"value", "final", "remote"}, step_dropped},
       {"transfer dropped", {"value", "stream", "remote", "final"}, transfer_dropped},
       {"steps swapped",

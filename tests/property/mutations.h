@@ -36,6 +36,12 @@ std::vector<Candidate> transfer_dropped(const Executable& e);
 std::vector<Candidate> final_damaged(const Executable& e);
 std::vector<Candidate> remote_entry_beyond(const Executable& e);
 
+// mutations_transfers.cc: what runs beside the compute queue.
+std::vector<Candidate> wait_moved(const Executable& e);
+std::vector<Candidate> issue_moved(const Executable& e);
+std::vector<Candidate> queue_changed(const Executable& e);
+std::vector<Candidate> buffer_shared(const Executable& e);
+
 // mutations_bytes.cc: buffers, arenas, arguments, tasks.
 std::vector<Candidate> buffer_moved(const Executable& e);
 std::vector<Candidate> released_early(const Executable& e);

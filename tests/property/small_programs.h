@@ -37,6 +37,32 @@ inline Ir control_flow_program() {
   return ir;
 }
 
+/// Layers that load a weight, use it, and store what becomes of it, in a loop and outside, with the next load and the last
+/// store beside the work.
+inline Ir overlapped_program() {
+  Ir ir;
+  const TensorSpec spec{{16, 16}, f32, {}};
+  Graph& main = ir.main_graph();
+  const RemoteBuffer weights = ir.remote_buffer(spec, 8);
+  Tensor x = main.host_load(ir.h2d_stream(spec, "in"));
+  const Graph::IoScope io(main, IoMode::kIoOverlapped);
+  const auto layer = [&](Graph& g, const RemoteEntry& row, const Tensor& t) {
+    const Tensor w = g.remote_load(weights, row);
+    const Tensor y = ops::tanh(ops::matmul(t, w));
+    g.remote_store(weights, row, w - ops::matmul(t, y, {.lhs_transposed = true}) * 0.01);
+    return y;
+  };
+  Graph& turn = ir.create_empty_graph("turn");
+  const Graph::IoScope inside(turn, IoMode::kIoOverlapped);
+  const Tensor t = turn.input(spec, "t");
+  const Tensor row = turn.input({{}, i32, {}}, "row");
+  turn.add_output(layer(turn, row * 2 + 1, layer(turn, row * 2, t)));
+  for (int k = 0; k < 3; ++k) x = layer(main, k, x);
+  x = ops::repeat(main, turn, 4, {x}, {}, {.iteration = row})[0];
+  main.host_store(layer(main, 7, layer(main, 0, x)), "out");
+  return ir;
+}
+
 /// Device 0 computes, device 1 updates a variable with what it made, device 0 uses the result.
 inline Ir two_device_program() {
   Ir ir;

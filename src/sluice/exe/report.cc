@@ -55,6 +55,94 @@ bool is_frame(const FrameBuffer& b, const Step& step, int64_t s) {
   return frame;
 }
 
+/// Sums that stay at the largest number rather than overflow: plans may come from files.
+int64_t plus(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+int64_t times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+/// What the functions of an executable transfer, themselves and in callees.
+class TransferCounter {
+ public:
+  explicit TransferCounter(const Executable& e) : e_(e), functions_(e.functions.size()) {
+    for (const int32_t f : callees_first(e)) {
+      for (const Step& step : e.functions[static_cast<size_t>(f)].steps)
+        count(e.functions[static_cast<size_t>(f)], step, functions_[static_cast<size_t>(f)]);
+    }
+  }
+
+  void report(const Program& program, std::vector<TransferReport>& out) const {
+    Counts all;
+    for (const Entry& entry : program.entries)
+      add(functions_[static_cast<size_t>(entry.function)], 1, all);
+    for (auto& [where, c] : all) {
+      c.program = program.name;
+      c.memory = where.first;
+      c.queue = where.second;
+      out.push_back(c);
+    }
+  }
+
+ private:
+  using Counts = std::map<std::pair<std::string, std::string>, TransferReport>;
+
+  static void add(const Counts& from, int64_t turns, Counts& to) {
+    for (const auto& [where, c] : from) {
+      TransferReport& sum = to[where];
+      sum.loads = plus(sum.loads, times(turns, c.loads));
+      sum.loaded_bytes = plus(sum.loaded_bytes, times(turns, c.loaded_bytes));
+      sum.stores = plus(sum.stores, times(turns, c.stores));
+      sum.stored_bytes = plus(sum.stored_bytes, times(turns, c.stored_bytes));
+    }
+  }
+
+  static int64_t bytes(const Counts& counts) {
+    int64_t sum = 0;
+    for (const auto& [where, c] : counts) sum = plus(sum, plus(c.loaded_bytes, c.stored_bytes));
+    return sum;
+  }
+
+  void count(const Function& f, const Step& step, Counts& sum) const {
+    const auto callee = [&](const Call& c) -> const Counts& {
+      return functions_[static_cast<size_t>(c.function)];
+    };
+    if (const auto* issue = std::get_if<Issue>(&step.body)) {
+      const auto& queues = e_.devices[static_cast<size_t>(f.device)].queues;
+      TransferReport& c = sum[{memory(*issue), queues[static_cast<size_t>(issue->queue)].name}];
+      const bool load =
+          issue->kind == TransferKind::kStreamIn || issue->kind == TransferKind::kRemoteLoad;
+      (load ? c.loads : c.stores) += 1;
+      int64_t& moved = load ? c.loaded_bytes : c.stored_bytes;
+      moved = plus(moved, issue->memory.bytes);
+    } else if (const auto* branch = std::get_if<Branch>(&step.body)) {
+      const Counts& then_counts = callee(branch->then_call);
+      const Counts& else_counts = callee(branch->else_call);
+      add(bytes(then_counts) < bytes(else_counts) ? else_counts : then_counts, 1, sum);
+    } else {
+      const auto* loop = std::get_if<Loop>(&step.body);
+      for_each_call(step, [&](const Call& c) { add(callee(c), loop ? loop->trips : 1, sum); });
+    }
+  }
+
+  std::string memory(const Issue& issue) const {
+    if (issue.kind == TransferKind::kStreamIn || issue.kind == TransferKind::kStreamOut)
+      return "streams";
+    const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(issue.object)];
+    const Space space = e_.arenas[static_cast<size_t>(b.arena)].space;
+    for (const Tier& t : e_.tiers) {
+      if (t.space == space) return "tier " + t.name;
+    }
+    return std::string(word(space)) + " memory";
+  }
+
+  const Executable& e_;
+  std::vector<Counts> functions_;
+};
+
 class Reporter {
  public:
   Reporter(const Executable& e, int most) : e_(e), most_(static_cast<size_t>(std::max(most, 0))) {}
@@ -67,6 +155,8 @@ class Reporter {
       out.memories.push_back(device(static_cast<int32_t>(d)));
     for (const Tier& t : e_.tiers) out.memories.push_back(tier(t));
     functions(out);
+    const TransferCounter transfers(e_);
+    for (const Program& p : e_.programs) transfers.report(p, out.transfers);
     return out;
   }
 
@@ -289,6 +379,11 @@ std::string summary(const Report& report) {
       add("  {:>15}  {} {}{}", grouped(h.bytes), h.kind, h.name,
           h.where.empty() ? "" : " in " + h.where);
     }
+  }
+  for (const TransferReport& t : report.transfers) {
+    add("{} on queue {}, a run of '{}': {} in, {} bytes; {} out, {} bytes", t.memory, t.queue,
+        t.program, grouped(t.loads), grouped(t.loaded_bytes), grouped(t.stores),
+        grouped(t.stored_bytes));
   }
   size_t width = 8;
   for (const FunctionReport& f : report.functions) width = std::max(width, f.name.size());

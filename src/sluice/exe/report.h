@@ -44,10 +44,23 @@ struct FunctionReport {
   int64_t call_sites = 0;   ///< Steps and program entries that name it.
 };
 
+/// What one run of a program moves between device memory and one other memory, on one queue. Bytes are those of the
+/// tensors, without what pads entries. Of a branch, the arm that moves more.
+struct TransferReport {
+  std::string program;
+  std::string memory;  ///< "streams", "tier host".
+  std::string queue;   ///< "compute", "io".
+  int64_t loads = 0;   ///< Transfers to the device.
+  int64_t loaded_bytes = 0;
+  int64_t stores = 0;
+  int64_t stored_bytes = 0;
+};
+
 struct Report {
   std::vector<MemoryReport> memories;
   std::vector<FunctionReport> functions;
-  int64_t program_bytes = 0;  ///< Of all functions; no part of any memory's bytes.
+  std::vector<TransferReport> transfers;  ///< By program, memory and queue; none without transfers.
+  int64_t program_bytes = 0;              ///< Of all functions; no part of any memory's bytes.
 };
 
 /// What the executable needs, known before it runs. `most_holders`: holders listed of each memory.

@@ -7,6 +7,27 @@
 namespace sluice::exe {
 namespace {
 
+TEST(Report, CountsWhatARunMovesBesideAndOnTheComputeQueue) {
+  const Report r = report(plans::plan(plans::overlapped_loop()));
+  ASSERT_EQ(r.transfers.size(), 3u);
+  const auto is = [&](size_t i, const char* queue, int64_t loads, int64_t stores) {
+    const TransferReport& t = r.transfers[i];
+    EXPECT_EQ(t.program, "run");
+    EXPECT_EQ(t.memory, "tier host");
+    EXPECT_EQ(t.queue, queue);
+    EXPECT_EQ(t.loads, loads);
+    EXPECT_EQ(t.loaded_bytes, loads * 64);
+    EXPECT_EQ(t.stores, stores);
+    EXPECT_EQ(t.stored_bytes, stores * 64);
+  };
+  is(0, "compute", 1, 1);
+  is(1, "load", 6, 0);
+  is(2, "store", 0, 5);
+  EXPECT_NE(summary(r).find("tier host on queue load, a run of 'run': 6 in, 384 bytes; 0 out, 0 "
+                            "bytes\n"),
+            std::string::npos);
+}
+
 TEST(Report, CountsBytesByKind) {
   const Report r = report(plans::plan(plans::train_step()));
   ASSERT_EQ(r.memories.size(), 1u);

@@ -12,8 +12,10 @@
 #include "sluice/ops/basic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/compare.h"
+#include "sluice/ops/gather.h"
 #include "sluice/ops/print_tensor.h"
 #include "sluice/ops/random.h"
+#include "sluice/ops/sparse_accumulate.h"
 #include "sluice/ops/updates.h"
 
 namespace sluice {
@@ -222,6 +224,85 @@ TEST(Updates, AdamUpdaterHasTheDocumentedDtypeAndErrors) {
               ops::adam_updater(m, v, {.time_step = step, .beta1 = 0.9});
             }).find("beta1 and beta2"),
             std::string::npos);
+}
+
+TEST(Updates, AdamaxFollowsItsFormula) {
+  constexpr double kBeta1 = 0.8, kBeta2 = 0.9, kEpsilon = 1e-5, kDecay = 0.01, kRate = 0.1;
+  constexpr int kSteps = 4;
+  const auto y = evaluate({floats({0.5f}), floats({0}), floats({0}), HostTensor::scalar(0)},
+                          [&](const Tensors& x) {
+                            Tensor w = x[0], m = x[1], v = x[2];
+                            for (int s = 0; s < kSteps; ++s) {
+                              const Tensor g = w * w - 1;
+                              m = ops::accumulate_moving_average_(m, g, kBeta1);
+                              v = ops::accumulate_infinity_(v, g, kBeta2);
+                              const Tensor u = ops::adamax_updater(m, v,
+                                                                   {.weight = w,
+                                                                    .time_step = x[3],
+                                                                    .weight_decay = kDecay,
+                                                                    .beta1 = kBeta1,
+                                                                    .epsilon = kEpsilon});
+                              w = ops::scaled_add_(w, u, 1.0, -kRate);
+                            }
+                            return Tensors{w, v, ops::identity(x[3])};
+                          });
+  double w = 0.5, m = 0, v = 0;
+  for (int t = 1; t <= kSteps; ++t) {
+    const double g = w * w - 1;
+    m = kBeta1 * m + (1 - kBeta1) * g;
+    v = std::max(kBeta2 * v, std::abs(g));
+    w -= kRate * (m / (1 - std::pow(kBeta1, t)) / (v + kEpsilon) + kDecay * w);
+  }
+  EXPECT_NEAR(values_of(y[0])[0], w, 1e-6);
+  EXPECT_NEAR(values_of(y[1])[0], v, 1e-6);
+  EXPECT_EQ(values_of(y[2])[0], kSteps);
+}
+
+TEST(Updates, InfinityNormKeepsNan) {
+  const auto y = evaluate({floats({kNan, 1, 4}), floats({1, kNan, -1})}, [](const Tensors& x) {
+    return Tensors{ops::accumulate_infinity_(x[0], x[1], 0.5)};
+  });
+  EXPECT_TRUE(std::isnan(values_of(y[0])[0]));
+  EXPECT_TRUE(std::isnan(values_of(y[0])[1]));
+  EXPECT_EQ(values_of(y[0])[2], 2);
+}
+
+TEST(Updates, FormsOfAdamHaveItsDtypesAndErrors) {
+  Ir ir;
+  Graph& graph = ir.create_empty_graph("test");
+  const Tensor m = graph.input({Shape{2}, f16, {}}, "m");
+  const Tensor v = graph.input(f32_spec({2}), "v");
+  const Tensor step = graph.input(f32_spec({}), "step");
+  EXPECT_EQ(ops::lamb_updater(m, v).dtype(), f16);
+  EXPECT_EQ(ops::adamax_updater(m, v, {.time_step = step}).dtype(), f16);
+  EXPECT_EQ(
+      graph.ops().back().attrs,
+      to_attrs(ops::AdamUpdaterOptions{.kind = "adamax", .beta1 = 0.9, .operands = "time_step"}));
+  EXPECT_NE(
+      error_of([&] { ops::adamax_updater(m, v, {}); }).find("adamax_updater: it needs a time step"),
+      std::string::npos);
+  EXPECT_NE(error_of([&] {
+              ops::lamb_updater(m, v, {.weight_decay = 0.1});
+            }).find("lamb_updater: weight decay needs the weight"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              ops::lamb_updater(m, v, {.time_step = step, .beta2 = 0.9});
+            }).find("lamb_updater: bias correction (a time step) needs beta1 and beta2"),
+            std::string::npos);
+}
+
+// What a dense gradient adds, without the dense gradient.
+TEST(Updates, SparseAccumulateIsADenseOne) {
+  const HostTensor table = HostTensor::of<float>({3, 2}, f32, {1, 2, 3, 4, 5, 6});
+  const HostTensor x = HostTensor::of<float>({4, 2}, f32, {1, 1, 10, 20, 2, 2, 9, 9});
+  const HostTensor at = HostTensor::of<int32_t>({4}, i32, {2, 0, 2, 3});
+  const auto y = evaluate({table, table, x, at, HostTensor::scalar(0.5f)}, [](const Tensors& t) {
+    ops::sparse_accumulate_(t[0], t[2], t[3], 0, t[4]);
+    ops::accumulate_(t[1], ops::gather_grad(t[2], t[3], {.axis = 0, .size = 3}), 0.5);
+    return Tensors{t[0], t[1]};
+  });
+  EXPECT_EQ(values_of(y[0]), (std::vector<float>{6, 12, 3, 4, 6.5f, 7.5f}));
+  EXPECT_TRUE(y[0].same_bits(y[1]));
 }
 
 TEST(Updates, AdamVarUpdateScalesByTheNorms) {

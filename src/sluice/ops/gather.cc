@@ -10,27 +10,10 @@
 namespace sluice::ops {
 namespace {
 
-/// Indices of either dtype as int64.
-std::vector<int64_t> indices_of(const KernelArgs& k, int input) {
-  std::vector<int64_t> all;
-  visit_element<float>(k.in_dtype(input), [&]<typename E>(E) {
-    for (const E index : k.in<E>(input)) all.push_back(static_cast<int64_t>(index));
-  });
-  return all;
-}
-
 int axis_of(const OpView& op, int64_t axis, int rank) {
   require(axis >= -rank && axis < rank, "{} (C3): axis {} is outside [{}, {})", op.def().name, axis,
           -rank, rank);
   return static_cast<int>(axis < 0 ? axis + rank : axis);
-}
-
-/// `shape` with `axis` replaced by the dimensions of `by`.
-Shape replace_axis(const Shape& shape, int axis, const Shape& by) {
-  std::vector<int64_t> dims(shape.begin(), shape.begin() + axis);
-  dims.insert(dims.end(), by.begin(), by.end());
-  dims.insert(dims.end(), shape.begin() + axis + 1, shape.end());
-  return Shape(std::move(dims));
 }
 
 std::vector<TensorSpec> infer_gather(const OpView& op) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sluice/base/shape.h"
+#include "sluice/ir/op_def.h"
 
 namespace sluice::ops {
 
@@ -44,5 +45,22 @@ struct AxisSplit {
   /// Offset of the first element of lane `lane`; the others follow `inner` apart.
   int64_t lane(int64_t lane) const { return lane / inner * extent * inner + lane % inner; }
 };
+
+/// `shape` with `axis` replaced by the dimensions of `by`: what indices of shape `by` take along it.
+inline Shape replace_axis(const Shape& shape, int axis, const Shape& by) {
+  std::vector<int64_t> dims(shape.begin(), shape.begin() + axis);
+  dims.insert(dims.end(), by.begin(), by.end());
+  dims.insert(dims.end(), shape.begin() + axis + 1, shape.end());
+  return Shape(std::move(dims));
+}
+
+/// For reference kernels: an operand that is int32 or uint32 as int64.
+inline std::vector<int64_t> indices_of(const KernelArgs& k, int input) {
+  std::vector<int64_t> all;
+  visit_element<float>(k.in_dtype(input), [&]<typename E>(E) {
+    for (const E index : k.in<E>(input)) all.push_back(static_cast<int64_t>(index));
+  });
+  return all;
+}
 
 }  // namespace sluice::ops

@@ -82,6 +82,18 @@ struct AccumulateMovingAverageSquare {
   }
 };
 
+/// The larger of f·t and |x|; NaN if either is.
+struct AccumulateInfinity {
+  static constexpr const char* kType = "Accumulate";
+  static constexpr const char* kVariant = "infinity";
+  float f;
+  static AccumulateInfinity make(const double* h);
+  template <typename V>
+  V operator()(V t, V x) const {
+    return max_or_nan(t * f, abs(x));
+  }
+};
+
 /// (t): f·t, zero if f is, whatever t is. Hyperparameter f.
 struct AccumulatorScale {
   static constexpr const char* kType = "AccumulatorScale";
@@ -93,11 +105,14 @@ struct AccumulatorScale {
   }
 };
 
-/// (m, v): (m/c1) / (√(v/c2) + ε). Hyperparameters time_step, beta1, beta2, epsilon; cᵢ = 1 − βᵢᵗ,
-/// or 1 for time_step 0. The corrections are factors 1/cᵢ, rounded once: a division an element is
-/// what this costs.
+// AdamUpdater: (m, v), hyperparameters time_step, beta1, beta2, epsilon. cᵢ = 1 − βᵢᵗ, or 1 for
+// time_step 0. The corrections are factors 1/cᵢ, rounded once: a division an element is what this
+// costs.
+
+/// (m/c1) / (√(v/c2) + ε).
 struct AdamUpdater {
   static constexpr const char* kType = "AdamUpdater";
+  static constexpr const char* kVariant = "adam";
   float correction1, correction2, epsilon;
   static AdamUpdater make(const double* h);
   template <typename V>
@@ -106,17 +121,33 @@ struct AdamUpdater {
   }
 };
 
+/// (m/c1) / (v + ε).
+struct AdamaxUpdater {
+  static constexpr const char* kType = "AdamUpdater";
+  static constexpr const char* kVariant = "adamax";
+  float correction1, epsilon;
+  static AdamaxUpdater make(const double* h);
+  template <typename V>
+  V operator()(V m, V v) const {
+    return (m * correction1) / (v + epsilon);
+  }
+};
+
 /// (m, v, w): the same + d·w; hyperparameter weight_decay d comes last.
-struct AdamUpdaterDecay {
+template <typename Updater>
+struct UpdaterDecay {
   static constexpr const char* kType = "AdamUpdaterDecay";
-  AdamUpdater updater;
+  static constexpr const char* kVariant = Updater::kVariant;
+  Updater updater;
   float weight_decay;
-  static AdamUpdaterDecay make(const double* h);
+  static UpdaterDecay make(const double* h) { return {Updater::make(h), static_cast<float>(h[4])}; }
   template <typename V>
   V operator()(V m, V v, V w) const {
     return fma(V(weight_decay), w, updater(m, v));
   }
 };
+using AdamUpdaterDecay = UpdaterDecay<AdamUpdater>;
+using AdamaxUpdaterDecay = UpdaterDecay<AdamaxUpdater>;
 
 /// (t, x): t − r·x. Hyperparameters r1, r2, learning_rate, max_weight_norm; r =
 /// learning_rate·min(√r1, max)/√r2, or learning_rate if r1 or r2 is 0.
@@ -130,8 +161,9 @@ struct AdamVarUpdate {
   }
 };
 
-using UpdateFunctors = std::tuple<ScaledAdd, AccumulateAdd, AccumulateSquare, AccumulateMean,
-                                  AccumulateMovingAverage, AccumulateMovingAverageSquare,
-                                  AccumulatorScale, AdamUpdater, AdamUpdaterDecay, AdamVarUpdate>;
+using UpdateFunctors =
+    std::tuple<ScaledAdd, AccumulateAdd, AccumulateSquare, AccumulateMean, AccumulateMovingAverage,
+               AccumulateMovingAverageSquare, AccumulateInfinity, AccumulatorScale, AdamUpdater,
+               AdamaxUpdater, AdamUpdaterDecay, AdamaxUpdaterDecay, AdamVarUpdate>;
 
 }  // namespace sluice::ops::functor

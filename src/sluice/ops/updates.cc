@@ -31,14 +31,15 @@ AccumulateMovingAverage AccumulateMovingAverage::make(const double* h) {
 AccumulateMovingAverageSquare AccumulateMovingAverageSquare::make(const double* h) {
   return {narrow(h[0]), narrow(1 - h[0])};
 }
+AccumulateInfinity AccumulateInfinity::make(const double* h) { return {narrow(h[0])}; }
 AccumulatorScale AccumulatorScale::make(const double* h) { return {narrow(h[0])}; }
 
 AdamUpdater AdamUpdater::make(const double* h) {
   return {bias_correction(h[1], h[0]), bias_correction(h[2], h[0]), narrow(h[3])};
 }
 
-AdamUpdaterDecay AdamUpdaterDecay::make(const double* h) {
-  return {AdamUpdater::make(h), narrow(h[4])};
+AdamaxUpdater AdamaxUpdater::make(const double* h) {
+  return {bias_correction(h[1], h[0]), narrow(h[3])};
 }
 
 AdamVarUpdate AdamVarUpdate::make(const double* h) {
@@ -52,23 +53,24 @@ AdamVarUpdate AdamVarUpdate::make(const double* h) {
 namespace {
 
 using namespace elementwise;  // NOLINT
-using functor::AccumulateAdd;
-using functor::AccumulateMean;
-using functor::AccumulateMovingAverage;
-using functor::AccumulateMovingAverageSquare;
-using functor::AccumulateSquare;
-
 constexpr auto kScaledAdd = [](const double* h, double x, double y) { return h[0] * x + h[1] * y; };
 constexpr auto kAccumulatorScale = [](const double* h, double t) {
   return h[0] == 0 ? 0 : h[0] * t;
 };
+double one_minus_power(double beta, double time_step) {
+  return time_step == 0 ? 1 : 1 - std::pow(beta, time_step);
+}
 constexpr auto kAdamUpdater = [](const double* h, double m, double v) {
-  const double c1 = h[0] == 0 ? 1 : 1 - std::pow(h[1], h[0]);
-  const double c2 = h[0] == 0 ? 1 : 1 - std::pow(h[2], h[0]);
-  return (m / c1) / (std::sqrt(v / c2) + h[3]);
+  return m / one_minus_power(h[1], h[0]) / (std::sqrt(v / one_minus_power(h[2], h[0])) + h[3]);
+};
+constexpr auto kAdamaxUpdater = [](const double* h, double m, double v) {
+  return m / one_minus_power(h[1], h[0]) / (v + h[3]);
 };
 constexpr auto kAdamUpdaterDecay = [](const double* h, double m, double v, double w) {
   return kAdamUpdater(h, m, v) + h[4] * w;
+};
+constexpr auto kAdamaxUpdaterDecay = [](const double* h, double m, double v, double w) {
+  return kAdamaxUpdater(h, m, v) + h[4] * w;
 };
 constexpr auto kAdamVarUpdate = [](const double* h, double t, double x) {
   const double ratio =
@@ -85,6 +87,18 @@ constexpr auto kMoving = [](const double* h, double t, double x) {
 };
 constexpr auto kMovingSquare = [](const double* h, double t, double x) {
   return h[0] * t + (1 - h[0]) * x * x;
+};
+constexpr auto kInfinity = [](const double* h, double t, double x) {
+  const double size = std::abs(x);
+  return std::isnan(t) || h[0] * t > size ? h[0] * t : size;
+};
+
+/// One of an operator's formulas, which its option `kind` chooses.
+template <typename FunctorType, auto formula, int inputs>
+struct Variant {
+  using Functor = FunctorType;
+  static constexpr auto kFormula = formula;
+  static constexpr int kInputs = inputs;
 };
 
 /// Floating-point operands (C1) of one shape (C2) before the hyperparameters (C3); the result is
@@ -103,8 +117,12 @@ std::vector<TensorSpec> infer_update(const OpView& op, int like) {
   return {op.input(like)};
 }
 
-std::vector<TensorSpec> infer_like_first(const OpView& op) { return infer_update(op, 0); }
-std::vector<TensorSpec> infer_like_third(const OpView& op) { return infer_update(op, 2); }
+template <int like>
+std::vector<TensorSpec> infer_like(const OpView& op) {
+  return infer_update(op, like);
+}
+constexpr auto infer_like_first = infer_like<0>;
+constexpr auto infer_like_third = infer_like<2>;
 
 /// Adds what all have: hyperparameter operands, text of the constraints, samples, failures.
 template <typename Options>
@@ -157,6 +175,47 @@ void add_operand_sample(OpDef& d, std::string_view names) {
   d.samples.push_back(std::move(s));
 }
 
+/// The kinds of an operator whose result is like operand `like`; its `infer` and kernels until
+/// `add_to` are those of the first.
+template <int like, typename Options, typename... Variants>
+struct Kinds {
+  template <typename T>
+  static void reference(const KernelArgs& k) {
+    const std::string kind = k.options<Options>().kind;
+    const auto run = [&]<typename V>(V) {
+      if (kind == V::Functor::kVariant)
+        elementwise::reference<T, V::kInputs, typename V::Functor, V::kFormula>(k);
+    };
+    (run(Variants{}), ...);
+  }
+
+  static std::vector<TensorSpec> infer(const OpView& op) {
+    const std::string kind = op.options<Options>().kind;
+    require(((kind == Variants::Functor::kVariant) || ...), "{} (C4): there is no kind '{}'",
+            op.def().name, kind);
+    return infer_update(op, like);
+  }
+
+  /// Samples of every kind, with the options of the second one, and what refuses another kind.
+  static void add_to(OpDef& d) {
+    d.doc += " (C4) The kind is one of these.";
+    d.infer = infer;
+    d.reference_float = reference<float>;
+    d.reference_double = reference<double>;
+    const auto with_kind = [&](Sample sample, const char* kind) {
+      std::get<std::string>(sample.options.items.at(0).second) = kind;
+      return sample;
+    };
+    const Sample in_f32 = d.samples[1];
+    const Sample mixed = d.samples[4];
+    for (const char* kind : {Variants::Functor::kVariant...}) {
+      d.samples.push_back(with_kind(in_f32, kind));
+      d.samples.push_back(with_kind(mixed, kind));
+    }
+    d.must_fail.push_back({"(C4)", in_f32.inputs, with_kind(in_f32, "median").options});
+  }
+};
+
 /// The first operand is written.
 OpDef updating(OpDef d) {
   d.inputs[0].mode = Mode::kUpdate;
@@ -177,29 +236,12 @@ OpDef define_scaled_add() {
 
 // --- accumulate ---
 
-template <typename T>
-void accumulate_reference(const KernelArgs& k) {
-  const std::string kind = k.options<AccumulateOptions>().kind;
-  const auto run = [&]<typename Functor, auto formula>() {
-    if (kind == Functor::kVariant) reference<T, 2, Functor, formula>(k);
-  };
-  run.template operator()<AccumulateAdd, kAdd>();
-  run.template operator()<AccumulateSquare, kSquare>();
-  run.template operator()<AccumulateMean, kMean>();
-  run.template operator()<AccumulateMovingAverage, kMoving>();
-  run.template operator()<AccumulateMovingAverageSquare, kMovingSquare>();
-}
-
-constexpr const char* kKinds[] = {AccumulateAdd::kVariant, AccumulateSquare::kVariant,
-                                  AccumulateMean::kVariant, AccumulateMovingAverage::kVariant,
-                                  AccumulateMovingAverageSquare::kVariant};
-
-std::vector<TensorSpec> infer_accumulate(const OpView& op) {
-  const std::string kind = op.options<AccumulateOptions>().kind;
-  require(std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds),
-          "accumulate_ (C4): there is no kind '{}'", kind);
-  return infer_update(op, 0);
-}
+using AccumulateKinds = Kinds<0, AccumulateOptions, Variant<functor::AccumulateAdd, kAdd, 2>,
+                              Variant<functor::AccumulateSquare, kSquare, 2>,
+                              Variant<functor::AccumulateMean, kMean, 2>,
+                              Variant<functor::AccumulateMovingAverage, kMoving, 2>,
+                              Variant<functor::AccumulateMovingAverageSquare, kMovingSquare, 2>,
+                              Variant<functor::AccumulateInfinity, kInfinity, 2>>;
 
 Tensor accumulate(const TensorArg& t, const TensorArg& x, const char* kind, const HyperArg& f) {
   HyperArgs args({t, x});
@@ -251,28 +293,19 @@ const OpDef& scaled_add_in_place_def() {
 
 const OpDef& accumulate_def() {
   static const OpDef def = [] {
-    OpDef d = define<AccumulateAdd, kAdd, 2>(
+    OpDef d = define<functor::AccumulateAdd, kAdd, 2>(
         "accumulate_",
         "t = t + f·x (kind add), t + f·x² (add_square), (f·t + x)/(f + 1) (mean), f·t + (1 − f)·x "
-        "(moving_average), "
-        "f·t + (1 − f)·x² (moving_average_square). (C4) The kind is one of these.",
-        {"t", "x"}, infer_accumulate, nullptr);
-    d = with_hypers(updating(std::move(d)), AccumulateOptions{.f = 0.75});
+        "(moving_average), f·t + (1 − f)·x² (moving_average_square), max(f·t, |x|) (infinity).",
+        {"t", "x"}, infer_like_first, nullptr);
+    d = with_hypers(updating(std::move(d)), AccumulateOptions{.f = 0.75}, {-1, 1});
     d.options = to_attrs(AccumulateOptions{});
-    d.reference_float = accumulate_reference<float>;
-    d.reference_double = accumulate_reference<double>;
     d.flops_per_element = 3;
-    for (const char* kind : kKinds) {
-      for (const double f : {0.25, 3.0}) {
-        if (f > 1 && std::string_view(kind).starts_with("moving")) continue;
-        d.samples.push_back({.inputs = {f32_spec({17}), f32_spec({17})},
-                             .options = to_attrs(AccumulateOptions{.kind = kind, .f = f}),
-                             .gradient = false});
-      }
-    }
+    AccumulateKinds::add_to(d);
+    d.samples.push_back({.inputs = {f32_spec({17}), f32_spec({17})},
+                         .options = to_attrs(AccumulateOptions{.kind = "mean", .f = 3}),
+                         .gradient = false});
     add_operand_sample(d, "f");
-    d.must_fail.push_back(
-        {"(C4)", {f32_spec({2}), f32_spec({2})}, to_attrs(AccumulateOptions{.kind = "median"})});
     return d;
   }();
   return def;
@@ -327,14 +360,16 @@ const OpDef& adam_updater_def() {
   static const OpDef def = [] {
     OpDef d = define<functor::AdamUpdater, kAdamUpdater, 2>(
         "adam_updater",
-        "(m/c1) / (√(v/c2) + epsilon), c1 = 1 − beta1^time_step, c2 = 1 − beta2^time_step, both 1 "
-        "if time_step is 0.",
+        "(m/c1) / (√(v/c2) + epsilon) (kind adam), (m/c1) / (v + epsilon) (adamax), with c1 = 1 − "
+        "beta1^time_step, c2 = 1 − beta2^time_step, both 1 if time_step is 0.",
         {"m", "v"}, infer_like_first, nullptr);
     d = with_hypers(
         std::move(d),
         AdamUpdaterOptions{.time_step = 3, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-5});
     d.options = to_attrs(AdamUpdaterOptions{});
     d.flops_per_element = 20;
+    Kinds<0, AdamUpdaterOptions, Variant<functor::AdamUpdater, kAdamUpdater, 2>,
+          Variant<functor::AdamaxUpdater, kAdamaxUpdater, 2>>::add_to(d);
     d.samples.push_back({.inputs = {f32_spec({9}), f32_spec({9})},
                          .options = d.options,
                          .domain = {0.1, 2},
@@ -355,6 +390,8 @@ const OpDef& adam_updater_decay_def() {
                         .time_step = 2, .beta1 = 0.9, .beta2 = 0.999, .weight_decay = 0.01});
     d.options = to_attrs(AdamUpdaterDecayOptions{});
     d.flops_per_element = 22;
+    Kinds<2, AdamUpdaterDecayOptions, Variant<functor::AdamUpdaterDecay, kAdamUpdaterDecay, 3>,
+          Variant<functor::AdamaxUpdaterDecay, kAdamaxUpdaterDecay, 3>>::add_to(d);
     add_operand_sample(d, "time_step,weight_decay");
     return d;
   }();
@@ -409,19 +446,23 @@ Tensor scaled_add_(TensorArg x, TensorArg y, const HyperArg& a, const HyperArg& 
 }
 
 Tensor accumulate_(TensorArg t, TensorArg x, const HyperArg& f) {
-  return accumulate(t, x, AccumulateAdd::kVariant, f);
+  return accumulate(t, x, functor::AccumulateAdd::kVariant, f);
 }
 Tensor accumulate_square_(TensorArg t, TensorArg x, const HyperArg& f) {
-  return accumulate(t, x, AccumulateSquare::kVariant, f);
+  return accumulate(t, x, functor::AccumulateSquare::kVariant, f);
 }
 Tensor accumulate_mean_(TensorArg t, TensorArg x, const HyperArg& step) {
-  return accumulate(t, x, AccumulateMean::kVariant, step);
+  return accumulate(t, x, functor::AccumulateMean::kVariant, step);
 }
 Tensor accumulate_moving_average_(TensorArg t, TensorArg x, const HyperArg& f) {
-  return accumulate(t, x, AccumulateMovingAverage::kVariant, f);
+  return accumulate(t, x, functor::AccumulateMovingAverage::kVariant, f);
 }
 Tensor accumulate_moving_average_square_(TensorArg t, TensorArg x, const HyperArg& f) {
-  return accumulate(t, x, AccumulateMovingAverageSquare::kVariant, f);
+  return accumulate(t, x, functor::AccumulateMovingAverageSquare::kVariant, f);
+}
+
+Tensor accumulate_infinity_(TensorArg t, TensorArg x, const HyperArg& f) {
+  return accumulate(t, x, functor::AccumulateInfinity::kVariant, f);
 }
 
 Tensor accumulator_scale_(TensorArg t, const HyperArg& f) {
@@ -437,16 +478,19 @@ Tensor copy_var_update_(TensorArg t, TensorArg x) {
   return emit_one(copy_var_update_def(), {t, x});
 }
 
-Tensor adam_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args) {
+namespace {
+
+Tensor updater(const char* kind, std::string_view name, const TensorArg& m, const TensorArg& v,
+               const AdamUpdaterArgs& args) {
   const bool decays = args.weight_decay &&
                       (args.weight_decay->tensor() != nullptr || args.weight_decay->number() != 0);
-  require(!decays || args.weight.valid(), "adam_updater: weight decay needs the weight");
+  require(!decays || args.weight.valid(), "{}: weight decay needs the weight", name);
   HyperArgs operands(decays ? std::vector<TensorArg>{m, v, {args.weight, m.where}}
                             : std::vector<TensorArg>{m, v});
-  AdamUpdaterDecayOptions options;
+  AdamUpdaterDecayOptions options{.kind = kind};
   if (args.time_step.valid()) {
-    require(args.beta1 && args.beta2,
-            "adam_updater: bias correction (a time step) needs beta1 and beta2");
+    require(args.beta1 && args.beta2, "{}: bias correction (a time step) needs beta1 and beta2",
+            name);
     const Tensor step = add_({args.time_step, m.where}, scalar_like(args.time_step, 1));
     options.time_step = operands.add("time_step", HyperArg(step, m.where));
     options.beta1 = operands.add("beta1", *args.beta1);
@@ -459,11 +503,28 @@ Tensor adam_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args) {
     return emit_one(adam_updater_decay_def(), operands.inputs, options);
   }
   return emit_one(adam_updater_def(), operands.inputs,
-                  AdamUpdaterOptions{.time_step = options.time_step,
+                  AdamUpdaterOptions{.kind = kind,
+                                     .time_step = options.time_step,
                                      .beta1 = options.beta1,
                                      .beta2 = options.beta2,
                                      .epsilon = options.epsilon,
                                      .operands = operands.operands});
+}
+
+}  // namespace
+
+Tensor adam_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args) {
+  return updater(functor::AdamUpdater::kVariant, "adam_updater", m, v, args);
+}
+Tensor lamb_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args) {
+  return updater(functor::AdamUpdater::kVariant, "lamb_updater", m, v, args);
+}
+Tensor adamax_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args) {
+  require(args.time_step.valid(), "adamax_updater: it needs a time step");
+  AdamUpdaterArgs full = args;
+  if (!full.beta1) full.beta1 = 0.9;
+  full.beta2 = 0.0;
+  return updater(functor::AdamaxUpdater::kVariant, "adamax_updater", m, v, full);
 }
 
 Tensor adam_var_update(TensorArg t, TensorArg x, TensorArg r1, TensorArg r2,

@@ -21,9 +21,10 @@ struct ScaledAddOptions {
 };
 
 struct AccumulateOptions {
-  std::string kind = "add";  ///< add, add_square, mean, moving_average or moving_average_square.
-  double f = 1;              ///< The factor; of kind mean the number of values so far.
-  std::string operands;      ///< "f" if that is an operand.
+  /// add, add_square, mean, moving_average, moving_average_square or infinity.
+  std::string kind = "add";
+  double f = 1;          ///< The factor; of kind mean the number of values so far.
+  std::string operands;  ///< "f" if that is an operand.
   static constexpr auto fields =
       std::tuple{field("kind", &AccumulateOptions::kind), field("f", &AccumulateOptions::f),
                  field("operands", &AccumulateOptions::operands)};
@@ -37,12 +38,14 @@ struct AccumulatorScaleOptions {
 };
 
 struct AdamUpdaterOptions {
-  double time_step = 0;   ///< Steps done, this one included; 0: no bias correction.
-  double beta1 = 0;       ///< Decay of m, for the bias correction only.
-  double beta2 = 0;       ///< Decay of v, likewise.
-  double epsilon = 1e-7;  ///< Added to the denominator.
-  std::string operands;   ///< Hyperparameters that are operands.
-  static constexpr auto fields = std::tuple{field("time_step", &AdamUpdaterOptions::time_step),
+  std::string kind = "adam";  ///< adam or adamax.
+  double time_step = 0;       ///< Steps done, this one included; 0: no bias correction.
+  double beta1 = 0;           ///< Decay of m, for the bias correction only.
+  double beta2 = 0;           ///< Decay of v, likewise.
+  double epsilon = 1e-7;      ///< Added to the denominator.
+  std::string operands;       ///< Hyperparameters that are operands.
+  static constexpr auto fields = std::tuple{field("kind", &AdamUpdaterOptions::kind),
+                                            field("time_step", &AdamUpdaterOptions::time_step),
                                             field("beta1", &AdamUpdaterOptions::beta1),
                                             field("beta2", &AdamUpdaterOptions::beta2),
                                             field("epsilon", &AdamUpdaterOptions::epsilon),
@@ -50,14 +53,16 @@ struct AdamUpdaterOptions {
 };
 
 struct AdamUpdaterDecayOptions {
-  double time_step = 0;     ///< As in AdamUpdaterOptions, like the next three.
-  double beta1 = 0;         ///< Decay of m.
-  double beta2 = 0;         ///< Decay of v.
-  double epsilon = 1e-7;    ///< Added to the denominator.
-  double weight_decay = 0;  ///< Factor of the weight.
-  std::string operands;     ///< Hyperparameters that are operands.
+  std::string kind = "adam";  ///< adam or adamax.
+  double time_step = 0;       ///< As in AdamUpdaterOptions, like the next three.
+  double beta1 = 0;           ///< Decay of m.
+  double beta2 = 0;           ///< Decay of v.
+  double epsilon = 1e-7;      ///< Added to the denominator.
+  double weight_decay = 0;    ///< Factor of the weight.
+  std::string operands;       ///< Hyperparameters that are operands.
   static constexpr auto fields =
-      std::tuple{field("time_step", &AdamUpdaterDecayOptions::time_step),
+      std::tuple{field("kind", &AdamUpdaterDecayOptions::kind),
+                 field("time_step", &AdamUpdaterDecayOptions::time_step),
                  field("beta1", &AdamUpdaterDecayOptions::beta1),
                  field("beta2", &AdamUpdaterDecayOptions::beta2),
                  field("epsilon", &AdamUpdaterDecayOptions::epsilon),
@@ -102,6 +107,8 @@ Tensor accumulate_mean_(TensorArg t, TensorArg x, const HyperArg& step);
 Tensor accumulate_moving_average_(TensorArg t, TensorArg x, const HyperArg& f);
 /// t = f·t + (1 − f)·x².
 Tensor accumulate_moving_average_square_(TensorArg t, TensorArg x, const HyperArg& f);
+/// t = max(f·t, |x|): the exponentially weighted infinity norm of what came so far.
+Tensor accumulate_infinity_(TensorArg t, TensorArg x, const HyperArg& f);
 /// t *= f; f = 0 writes zeros whatever t was.
 Tensor accumulator_scale_(TensorArg t, const HyperArg& f);
 /// t = 0.
@@ -124,6 +131,14 @@ struct AdamUpdaterArgs {
 /// v. The result has the weight's dtype with weight decay, otherwise m's. Error{kUsage} for a time
 /// step without betas and weight decay without weight.
 Tensor adam_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args = {});
+
+/// What LAMB scales by its norms (You et al., 2020): adam_updater under the name it has there.
+Tensor lamb_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args = {});
+
+/// AdaMax's step (Kingma and Ba, 2015, §7.1) before the learning rate: m̂ / (v + ε) [+
+/// weight_decay·weight], where v is an infinity norm (accumulate_infinity_). As adam_updater, but
+/// time_step and beta1 (0.9 if absent) are needed and beta2 is not.
+Tensor adamax_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args);
 
 /// t −= lr·(min(√r1, max_weight_norm)/√r2)·x, the ratio being 1 where r1 or r2 is 0 (they are
 /// *squared* norms).

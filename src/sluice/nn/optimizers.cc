@@ -50,22 +50,27 @@ void check_options(const AdamOptions& o) {
   check_decay("beta2", o.beta2);
   check(o.epsilon > 0, "epsilon", o.epsilon, "above 0");
   check(o.weight_decay >= 0, "weight_decay", o.weight_decay, "at least 0");
+  check(o.max_weight_norm > 0, "max_weight_norm", o.max_weight_norm, "above 0");
+  require(o.form != AdamForm::kAdamax || o.bias_correction == BiasCorrection::kOn,
+          "optimizer: Adamax has no form without bias correction");
 }
 
 // Sum of squares of each of the chunks that `replicas` replicas would hold.
+Tensors chunk_squares(const Tensor& t, int replicas) {
+  const Tensor flat = ops::flatten(ops::cast(t, f32));
+  const int64_t size = (flat.elements() + replicas - 1) / replicas;
+  Tensors result;
+  for (int64_t begin = 0; begin < flat.elements(); begin += size) {
+    result.push_back(
+        ops::sumsquare(ops::slice(flat, {begin}, {std::min(begin + size, flat.elements())})));
+  }
+  return result.empty() ? Tensors{ops::sumsquare(flat)} : result;
+}
+
 class ChunkSquares : public Module {
  public:
   explicit ChunkSquares(int replicas) : replicas_(replicas) {}
-  Tensors build(Builder&, Tensor t) const {
-    const Tensor flat = ops::flatten(ops::cast(t, f32));
-    const int64_t size = (flat.elements() + replicas_ - 1) / replicas_;
-    Tensors result;
-    for (int64_t begin = 0; begin < flat.elements(); begin += size) {
-      result.push_back(
-          ops::sumsquare(ops::slice(flat, {begin}, {std::min(begin + size, flat.elements())})));
-    }
-    return result.empty() ? Tensors{ops::sumsquare(flat)} : result;
-  }
+  Tensors build(Builder&, Tensor t) const { return chunk_squares(t, replicas_); }
   std::string cache_key() const { return fmt::format("{}", replicas_); }
 
  private:
@@ -108,15 +113,38 @@ void AdamStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
     args.weight_decay = o.weight_decay;
   }
   m = ops::accumulate_moving_average_(m, g, o.beta1);
-  v = ops::accumulate_moving_average_square_(v, g, o.beta2);
-  ops::scaled_add_(variable, ops::adam_updater(m, v, args), 1.0, step_size);
+  Tensor update;
+  if (o.form == AdamForm::kAdamax) {
+    v = ops::accumulate_infinity_(v, g, o.beta2);
+    update = ops::adamax_updater(m, v, args);
+  } else {
+    v = ops::accumulate_moving_average_square_(v, g, o.beta2);
+    update = ops::adam_updater(m, v, args);
+  }
+  if (o.form == AdamForm::kLamb) {
+    require(variable.meta_shape().empty(),
+            "optimizer: LAMB scales by the norm of whole variables, '{}' is a shard of {}",
+            variable.name(), to_string(variable.meta_shape()));
+    ops::adam_var_update(variable, update, squared_norm(variable), squared_norm(update), -step_size,
+                         o.max_weight_norm);
+  } else {
+    ops::scaled_add_(variable, update, 1.0, step_size);
+  }
 }
 
 std::string AdamStep::cache_key() const {
   const AdamOptions& o = options_;
-  return fmt::format("{} {} {} {} {} {} {} {}", o.beta1, o.beta2, o.epsilon, o.weight_decay,
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}", o.beta1, o.beta2, o.epsilon, o.weight_decay,
                      static_cast<int>(o.decay), static_cast<int>(o.bias_correction),
-                     name_of(o.first_order_dtype), static_cast<int>(scale_));
+                     name_of(o.first_order_dtype), static_cast<int>(o.form), o.max_weight_norm,
+                     static_cast<int>(scale_));
+}
+
+Tensor squared_norm(const Tensor& t) {
+  const Tensors squares = chunk_squares(t, t.graph().ir().replication());
+  Tensor total = squares[0];
+  for (size_t chunk = 1; chunk < squares.size(); ++chunk) total = total + squares[chunk];
+  return total;
 }
 
 Tensor global_norm(const Tensors& tensors, GraphCache& cache) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -22,17 +23,26 @@ enum class BiasCorrection { kOff, kOn };
 /// Loshchilov and Hutter, 2019).
 enum class WeightDecay { kInGradient, kDecoupled };
 
-/// m = beta1·m + (1 - beta1)·g; v = beta2·v + (1 - beta2)·g²; w -= lr·(m̂ / (√v̂ + epsilon) [+
-/// weight_decay·w]), with m̂ = m / (1 - beta1ᵗ), v̂ = v / (1 - beta2ᵗ) under bias correction
-/// (Kingma and Ba, 2015).
+/// What becomes of the moments m = beta1·m + (1 - beta1)·g and v, with m̂ = m / (1 - beta1ᵗ) and v̂ =
+/// v / (1 - beta2ᵗ) under bias correction, else m and v.
+enum class AdamForm {
+  kAdam,  ///< v = beta2·v + (1 - beta2)·g²; u = m̂ / (√v̂ + epsilon); w -= lr·u (Kingma and Ba, 2015).
+  kAdamax,  ///< v = max(beta2·v, |g|); u = m̂ / (v + epsilon); w -= lr·u (the same, §7.1).
+  /// Adam's u; w -= lr·r·u, r = min(‖w‖, max_weight_norm) / ‖u‖, or 1 where a norm is 0 (You et al.,
+  /// 2020).
+  kLamb,
+};
+
 struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;
+  double weight_decay = 0;  ///< Decoupled, it adds weight_decay·w to u.
   WeightDecay decay = WeightDecay::kInGradient;
-  BiasCorrection bias_correction = BiasCorrection::kOn;
-  DType first_order_dtype = f32;  ///< Of the state m; v and the step are float32.
+  BiasCorrection bias_correction = BiasCorrection::kOn;  ///< Adamax needs it.
+  DType first_order_dtype = f32;  ///< Of m, and of u without decoupled decay; v and t are float32.
+  AdamForm form = AdamForm::kAdam;
+  double max_weight_norm = HUGE_VAL;  ///< Of LAMB.
 };
 
 /// Whether a step graph has an input `grad_scale` that gradients are multiplied with.
@@ -84,15 +94,34 @@ Tensor global_norm(const Tensors& tensors, GraphCache& cache);
 /// max_norm / max(norm, max_norm): what gradients of global norm `norm` are multiplied with.
 Tensor clip_factor(const Tensor& norm, double max_norm);
 
+/// ‖t‖², a float32 scalar, summed as global_norm does; in t's graph.
+Tensor squared_norm(const Tensor& t);
+
 /// Emits the updates of a training step. The update of each distinct spec is a graph made once and
 /// called for every parameter that has it.
 class Optimizer {
  public:
   static Optimizer sgd(SgdOptions options = {}) { return Optimizer(options); }
-  /// Adam; `options.decay` says what weight decay means.
+  /// Adam; `options` say what weight decay means.
   static Optimizer adam(AdamOptions options = {}) { return Optimizer(options); }
   /// Adam with decoupled weight decay.
   static Optimizer adamw(AdamOptions options = {.weight_decay = 0.01}) {
+    options.decay = WeightDecay::kDecoupled;
+    return Optimizer(options);
+  }
+
+  /// Adam with 6 bytes of state a parameter: a float16 first moment and update, no step.
+  static Optimizer adam_f16() {
+    return adam(
+        {.epsilon = 1e-5, .bias_correction = BiasCorrection::kOff, .first_order_dtype = f16});
+  }
+  static Optimizer adamax(AdamOptions options = {}) {
+    options.form = AdamForm::kAdamax;
+    return Optimizer(options);
+  }
+  /// LAMB, with decoupled weight decay. Shards of variables are refused.
+  static Optimizer lamb(AdamOptions options = {.epsilon = 1e-6, .weight_decay = 0.01}) {
+    options.form = AdamForm::kLamb;
     options.decay = WeightDecay::kDecoupled;
     return Optimizer(options);
   }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -128,6 +129,104 @@ TEST(Adam, DecoupledWeightDecay) {
   expect_near(Walk(Optimizer::adamw(), 0.01).run(kGrads), adam_path(o, 0.01));
 }
 
+TEST(Adam, ShortStateOfDocument000) {
+  Walk walk(Optimizer::adam_f16(), 0.01);
+  // The moment and the update are rounded to float16 where the interpreter judges in double too.
+  const Vector path = walk.run(kGrads);
+  const Vector want = adam_path({.epsilon = 1e-5, .bias_correction = BiasCorrection::kOff}, 0.01);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(path[i], want[i], 2e-4) << i;
+  EXPECT_EQ(walk.states().size_flat(), 2u);
+  EXPECT_EQ(walk.states()["w.first_order"].dtype(), f16);
+  EXPECT_EQ(walk.states()["w.second_order"].dtype(), f32);
+}
+
+TEST(Adam, TheUpdateHasTheMomentsDtype) {
+  Ir ir;
+  Optimizer optimizer = Optimizer::adam_f16();
+  const auto& [facts, step] = optimizer.step_graph(ir, f32_spec({4}), f32_spec({4}));
+  const auto& ops = step.graph().ops();
+  const auto updater = std::find_if(ops.begin(), ops.end(),
+                                    [](const Op& op) { return op.def->type == "AdamUpdater"; });
+  ASSERT_NE(updater, ops.end());
+  EXPECT_EQ(updater->outputs.size(), 1u);
+  EXPECT_EQ(step.graph().spec(updater->outputs[0]).dtype, f16);
+}
+
+TEST(Adamax, FollowsTheFormula) {
+  for (const double decay : {0.0, 0.1}) {
+    const AdamOptions o{.beta1 = 0.8, .beta2 = 0.7, .weight_decay = decay};
+    Walk walk(Optimizer::adamax(o), 0.01);
+    Vector want;
+    double w = 1, m = 0, v = 0;
+    for (size_t t = 1; t <= kGrads.size(); ++t) {
+      const double g = kGrads[t - 1] + decay * w;
+      m = o.beta1 * m + (1 - o.beta1) * g;
+      v = std::max(o.beta2 * v, std::abs(g));
+      want.push_back(w -=
+                     0.01 * m / (1 - std::pow(o.beta1, static_cast<double>(t))) / (v + o.epsilon));
+    }
+    expect_near(walk.run(kGrads), want);
+    EXPECT_EQ(walk.states().size_flat(), 3u);
+  }
+}
+
+// Parameters of several elements, whose norms are summed in any number of chunks.
+TEST(Lamb, FollowsTheFormula) {
+  constexpr double kRate = 0.1, kFirst[] = {1, -2, 0.5, 0.25, 3};
+  constexpr size_t kCount = std::size(kFirst);
+  for (const double most : {HUGE_VAL, 1.5}) {
+    for (const BiasCorrection correction : {BiasCorrection::kOn, BiasCorrection::kOff}) {
+      const AdamOptions o{.epsilon = 1e-6,
+                          .weight_decay = 0.05,
+                          .bias_correction = correction,
+                          .max_weight_norm = most};
+      Ir ir;
+      Graph& main = ir.main_graph();
+      const H2dStream grads = ir.h2d_stream(f32_spec({kCount}), "grad");
+      std::vector<float> first(std::begin(kFirst), std::end(kFirst));
+      const Tensor w = main.variable(HostTensor::of<float>({kCount}, f32, first), "w");
+      Optimizer::lamb(o).apply(main, NamedTensors::from_dict({{"w", w}}),
+                               NamedTensors::from_dict({{"w", main.host_load(grads)}}), kRate);
+      verify(ir);
+      Interpreter interpreter(ir, Precision::kDouble);
+      Vector want(std::begin(kFirst), std::end(kFirst)), m(kCount), v(kCount), u(kCount);
+      for (int t = 1; t <= 4; ++t) {
+        HostTensor g({{kCount}, f64, {}});
+        double r1 = 0, r2 = 0;
+        for (size_t i = 0; i < kCount; ++i) {
+          g.as<double>()[i] = kGrads[static_cast<size_t>(t - 1)] * (0.5 + static_cast<double>(i));
+          m[i] = o.beta1 * m[i] + (1 - o.beta1) * g.as<double>()[i];
+          v[i] = o.beta2 * v[i] + (1 - o.beta2) * g.as<double>()[i] * g.as<double>()[i];
+          const bool corrects = correction == BiasCorrection::kOn;
+          const double c1 = corrects ? 1 - std::pow(o.beta1, t) : 1;
+          const double c2 = corrects ? 1 - std::pow(o.beta2, t) : 1;
+          u[i] = m[i] / c1 / (std::sqrt(v[i] / c2) + o.epsilon) + o.weight_decay * want[i];
+          r1 += want[i] * want[i];
+          r2 += u[i] * u[i];
+        }
+        for (size_t i = 0; i < kCount; ++i)
+          want[i] -= kRate * std::min(std::sqrt(r1), most) / std::sqrt(r2) * u[i];
+        interpreter.run("main", {Feed(grads, g)});
+        expect_near(interpreter.read(w).to_doubles(), want);
+      }
+    }
+  }
+}
+
+TEST(Lamb, NormsAreSummedByReplicaChunks) {
+  for (const int replicas : {1, 3}) {
+    Ir ir(replicas);
+    Optimizer optimizer = Optimizer::lamb();
+    const auto& [facts, step] = optimizer.step_graph(ir, f32_spec({2, 5}), f32_spec({2, 5}));
+    int sums = 0;
+    for (const Op& op : step.graph().ops()) sums += op.def->type == "ReduceSumSquare";
+    EXPECT_EQ(sums, 2 * replicas);
+    // With nothing but a variable, its gradient and a step size.
+    EXPECT_EQ(step.graph().inputs().size(), 3u + facts.size_flat());
+    verify(ir);
+  }
+}
+
 TEST(Clipping, ScalesOnlyAboveTheNorm) {
   Walk walk(Optimizer::sgd(), 0.1, {.max_grad_norm = 1.0});
   Vector want;
@@ -219,9 +318,9 @@ TEST(Optimizer, HalfPrecisionParameters) {
       NamedTensors::from_dict({{"w", main.variable({{2}, f16, {}}, ones(), "w")}});
   const NamedTensors g =
       NamedTensors::from_dict({{"w", main.variable({{2}, f16, {}}, ones(), "g")}});
-  for (Optimizer optimizer :
-       {Optimizer::sgd({.momentum = 0.9, .weight_decay = 0.1}), Optimizer::sgd(),
-        Optimizer::adam({.weight_decay = 0.1}), Optimizer::adamw()}) {
+  for (Optimizer optimizer : {Optimizer::sgd({.momentum = 0.9, .weight_decay = 0.1}),
+                              Optimizer::sgd(), Optimizer::adam({.weight_decay = 0.1}),
+                              Optimizer::adamw(), Optimizer::adamax(), Optimizer::lamb()}) {
     const NamedTensors states = optimizer.apply(main, w, g, 0.1, {.max_grad_norm = 1.0});
     states.for_each(
         [](const std::string& key, const Tensor& t) { EXPECT_EQ(t.dtype(), f32) << key; });

@@ -197,6 +197,16 @@ TEST_F(NnRefusals, Optimizers) {
       {"beta1", [] { Optimizer::adam({.beta1 = -0.1}); }, "beta1 must be in [0, 1), got -0.1"},
       {"beta2", [] { Optimizer::adam({.beta2 = 1}); }, "beta2 must be in [0, 1), got 1"},
       {"epsilon", [] { Optimizer::adam({.epsilon = 0}); }, "epsilon must be above 0, got 0"},
+      {"LAMB's norm", [] { Optimizer::lamb({.max_weight_norm = 0}); },
+       "optimizer: max_weight_norm must be above 0, got 0"},
+      {"Adamax without steps", [] { Optimizer::adamax({.bias_correction = BiasCorrection::kOff}); },
+       "optimizer: Adamax has no form without bias correction"},
+      {"LAMB on a shard",
+       [&] {
+         const TensorSpec shard{{4}, f32, {2, 4}};
+         Optimizer::lamb().step_graph(ir, shard, shard);
+       },
+       "optimizer: LAMB scales by the norm of whole variables, 'variable' is a shard of (2, 4)"},
       {"Adam's decay", [] { Optimizer::adamw({.weight_decay = -1}); }, "weight_decay must be"},
       {"no gradient", apply(weight, {}),
        "optimizer: variable 'w' has no gradient; gradients are none"},

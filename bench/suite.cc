@@ -24,6 +24,7 @@ std::vector<Case> all_cases(Machine& machine) {
   append(gemm_cases(machine));
   append(memory_cases(machine));
   append(step_cases(machine));
+  append(phase_cases());
   append(compile_cases());
   return all;
 }

@@ -365,6 +365,58 @@ class BeyondMemory(CliTest):
             self.assertEqual(record[key], resident[key])
 
 
+class Faults(CliTest):
+    """System calls that fail in a phased run: one clear error, or the same bits; nothing is left behind."""
+
+    FLAGS = ["train", "mlp", "--synthetic", "--layers", "3", "--width", "8", "--steps", "1", "--optimizer", "adam",
+             "--accumulate", "2", "--strategy", "phased", "--offload", "optimizer,weights"]
+
+    def run_failing(self, failpoint, folder, *more):
+        result = sluice(*self.FLAGS, "--remote", f"file:{folder}", "--json", *more, env={"SLUICE_FAILPOINT": failpoint})
+        self.assertEqual(os.listdir(folder), [])
+        return result
+
+    def test_every_call(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plain = self.record(*self.FLAGS)
+            number, named = 0, 0
+            while True:
+                number += 1
+                mode = ("compute", "io", "io_overlapped")[number % 3]
+                result = self.run_failing(f"any@{number}=EIO", folder, "--io-mode", mode)
+                if result.returncode == 0:
+                    break
+                self.assertEqual(result.returncode, 5, (number, result.stderr))
+                self.assertIn("error (input/output): cannot ", result.stderr)
+                self.assertIn(folder, result.stderr)
+                self.assertIn("Input/output error", result.stderr)
+                self.assertEqual(result.stdout, "")
+                named += bool(re.search(r"(loading|storing) entry \d+ of remote buffer remote\d+", result.stderr))
+            self.assertEqual(json.loads(result.stdout)["digest"], plain["digest"])
+            self.assertGreater(named, 50, "transfers of the step name buffer and entry")
+
+    def test_what_a_run_survives(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plain = self.record(*self.FLAGS)
+            for failpoint in ("mkostemp@1=EINTR", "fallocate@1=EINTR", "pread@3=EINTR", "pread@4=short", "pwrite@5=EINTR",
+                              "pwrite@6=short"):
+                with self.subTest(failpoint=failpoint):
+                    result = self.run_failing(failpoint, folder)
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    self.assertEqual(json.loads(result.stdout)["digest"], plain["digest"])
+
+    def test_no_space(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for failpoint in ("fallocate@1=ENOSPC", "pwrite@2=ENOSPC", "pwrite@40=EDQUOT"):
+                result = self.run_failing(failpoint, folder)
+                self.assertEqual(result.returncode, 5, result.stderr)
+                self.assertIn("a file in " + folder, result.stderr)
+
+    def test_wrong_failpoint(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(self.run_failing("pread@never", folder).returncode, 2)
+
+
 class Files(CliTest):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()

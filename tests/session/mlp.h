@@ -125,8 +125,9 @@ inline std::vector<float> train(Session& session, const MlpProgram& p, int steps
 /// All variables' bytes, in order of paths.
 inline std::vector<std::byte> all_bytes(const Session& session) {
   std::vector<std::byte> all;
-  for (const auto& [path, value] : session.variables())
+  session.each_variable([&](const std::string&, const HostTensor& value) {
     all.insert(all.end(), value.bytes().begin(), value.bytes().end());
+  });
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "sluice/base/error.h"
+#include "sluice/base/failpoint.h"
 
 namespace sluice::sys {
 namespace {
@@ -22,11 +23,23 @@ namespace {
   fail(ErrorKind::kIo, "cannot {} {}: {}", action, path, std::strerror(errno));
 }
 
+// Calls f until no signal interrupts it.
 template <typename F>
-auto retry(F f) {
+auto retry(const char* call, F f) {
   decltype(f()) result;
   do {
-    result = f();
+    result = internal::fails(call) ? -1 : f();
+  } while (result < 0 && errno == EINTR);
+  return result;
+}
+
+// Calls f(bytes) for a transfer that may move fewer.
+template <typename F>
+ssize_t transfer(const char* call, size_t bytes, F f) {
+  ssize_t result;
+  do {
+    size_t size = bytes;
+    result = internal::fails(call, &size) ? -1 : f(size);
   } while (result < 0 && errno == EINTR);
   return result;
 }
@@ -43,26 +56,33 @@ File& File::operator=(File&& other) noexcept {
 }
 
 File open_for_read(const std::string& path) {
-  File file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  File file(retry("open", [&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
   if (!file.open()) io_error("open", path);
   return file;
 }
 
 File create(const std::string& path) {
-  File file(
-      retry([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); }));
+  File file(retry("open", [&] {
+    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  }));
   if (!file.open()) io_error("create", path);
   return file;
 }
 
 File scratch_file(const std::string& folder, int64_t bytes) {
   std::string path = folder + "/sluice-XXXXXX";
-  File file(::mkostemp(path.data(), O_CLOEXEC));
+  const std::string pattern = path;
+  File file(retry("mkostemp", [&] {
+    path = pattern;
+    return ::mkostemp(path.data(), O_CLOEXEC);
+  }));
   if (!file.open()) io_error("make a file in", folder);
   ::unlink(path.c_str());
   int refused = 0;
   do {
-    refused = bytes > 0 ? ::posix_fallocate(file.fd(), 0, bytes) : 0;
+    refused = internal::fails("fallocate") ? errno
+              : bytes > 0                  ? ::posix_fallocate(file.fd(), 0, bytes)
+                                           : 0;
   } while (refused == EINTR);
   if (refused != 0) {
     errno = refused;
@@ -73,7 +93,7 @@ File scratch_file(const std::string& folder, int64_t bytes) {
 
 int64_t size(const File& file, const std::string& path) {
   struct stat info {};
-  if (::fstat(file.fd(), &info) != 0) io_error("examine", path);
+  if (retry("fstat", [&] { return ::fstat(file.fd(), &info); }) != 0) io_error("examine", path);
   if (!S_ISREG(info.st_mode)) fail(ErrorKind::kIo, "cannot read {}: not a regular file", path);
   return info.st_size;
 }
@@ -81,7 +101,9 @@ int64_t size(const File& file, const std::string& path) {
 void read_exactly(const File& file, const std::string& path, int64_t offset,
                   std::span<std::byte> out) {
   while (!out.empty()) {
-    const ssize_t n = retry([&] { return ::pread(file.fd(), out.data(), out.size(), offset); });
+    const ssize_t n = transfer("pread", out.size(), [&](size_t size) {
+      return ::pread(file.fd(), out.data(), size, offset);
+    });
     if (n < 0) io_error("read", path);
     if (n == 0)
       fail(ErrorKind::kIo, "cannot read {}: it ends at byte {}, {} more were expected", path,
@@ -94,7 +116,9 @@ void read_exactly(const File& file, const std::string& path, int64_t offset,
 void write_exactly(const File& file, const std::string& path, int64_t offset,
                    std::span<const std::byte> in) {
   while (!in.empty()) {
-    const ssize_t n = retry([&] { return ::pwrite(file.fd(), in.data(), in.size(), offset); });
+    const ssize_t n = transfer("pwrite", in.size(), [&](size_t size) {
+      return ::pwrite(file.fd(), in.data(), size, offset);
+    });
     if (n < 0) io_error("write", path);
     in = in.subspan(static_cast<size_t>(n));
     offset += n;
@@ -102,7 +126,7 @@ void write_exactly(const File& file, const std::string& path, int64_t offset,
 }
 
 void sync(const File& file, const std::string& path) {
-  if (retry([&] { return ::fdatasync(file.fd()); }) != 0) io_error("sync", path);
+  if (retry("fdatasync", [&] { return ::fdatasync(file.fd()); }) != 0) io_error("sync", path);
 }
 
 std::vector<std::byte> read_file(const std::string& path) {
@@ -122,7 +146,7 @@ void replace_file(const std::string& path, std::span<const std::byte> bytes) {
     ::unlink(temporary.c_str());
     throw;
   }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+  if (retry("rename", [&] { return ::rename(temporary.c_str(), path.c_str()); }) != 0) {
     const int reason = errno;
     ::unlink(temporary.c_str());
     errno = reason;
@@ -133,7 +157,8 @@ void replace_file(const std::string& path, std::span<const std::byte> bytes) {
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 void make_folder(const std::string& path) {
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) io_error("make folder", path);
+  if (retry("mkdir", [&] { return ::mkdir(path.c_str(), 0755); }) != 0 && errno != EEXIST)
+    io_error("make folder", path);
 }
 
 int usable_cores() {

@@ -6,7 +6,6 @@
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/layers.h"
-#include "sluice/nn/remote.h"
 
 namespace sluice::train {
 namespace {
@@ -45,15 +44,7 @@ class Head : public nn::Module {
 /// Neighbouring blocks with the same graphs; a row each.
 struct Group {
   int64_t first = 0;  ///< Block of row 0.
-  int64_t count = 0;
-  nn::NamedVariableFactories weight_facts;
-  nn::NamedVariableFactories state_facts;  ///< "<weight>.<state>".
-  nn::NamedVariableFactories grad_facts;   ///< Counter and accumulators.
-  std::vector<std::pair<std::string, nn::GraphWithNamedArgs>> updates;  ///< By weight.
-  /// What is offloaded, under "fwd" and "optim".
-  nn::NamedRemoteBuffers buffers;
-  std::optional<nn::BatchSerialResult> forward;  ///< None for the last block.
-  std::optional<nn::BatchSerialResult> backward;
+  PhasedLayer layer;
 };
 
 /// One visit of the device by a block.
@@ -61,14 +52,6 @@ struct Phase {
   const Group* group = nullptr;
   int64_t row = 0;
   bool backward = false;  ///< With the update.
-};
-
-/// Weights and state of a block, on the device.
-struct Local {
-  nn::NamedTensors weights;
-  nn::NamedTensors state;
-  nn::NamedTensors
-      loaded;  ///< Those of them that came from remote memory, as the group's buffers name them.
 };
 
 class Phases {
@@ -97,17 +80,15 @@ class Phases {
  private:
   const Block& block(int64_t j) const { return model_.blocks[static_cast<size_t>(j)]; }
 
-  nn::BatchSerialiseOptions serial_options(int64_t rows) const {
+  nn::BatchSerialiseOptions serial_options() const {
     nn::BatchSerialiseOptions o;
     o.steps = options_.accumulate;
-    o.rows = rows;
     o.io_mode = options_.io_mode;
     return o;
   }
 
-  nn::BatchSerialResult noted(nn::BatchSerialResult phase) {
-    if (training_.note.empty()) training_.note = phase.note;
-    return phase;
+  void note(const std::string& text) {
+    if (training_.note.empty()) training_.note = text;
   }
 
   // A row of one buffer for each tensor of a spec, in the order asked for.
@@ -125,7 +106,7 @@ class Phases {
     if (!training_.draws) return std::nullopt;
     Graph& g = ir_.create_empty_graph("seeds");
     const Tensor seed = g.input(kSeed, "seed");
-    nn::BatchSerialiseOptions o = serial_options(1);
+    nn::BatchSerialiseOptions o = serial_options();
     o.loads.emplace_back(seed, training_.seed);
     seed_rows_ = ir_.remote_buffer(kSeed, options_.accumulate);
     for (int64_t j = 0; j < blocks_; ++j) {
@@ -135,20 +116,22 @@ class Phases {
       o.store_buffers.emplace_back(g.outputs().back(), nn::BatchHandle{seed_rows_, row});
       seed_row_.emplace(j, row);
     }
-    return noted(nn::batch_serialise(nn::GraphWithNamedArgs(g), o));
+    nn::BatchSerialResult phase = nn::batch_serialise(nn::GraphWithNamedArgs(g), o);
+    note(phase.note);
+    return phase;
+  }
+
+  PhasedLayerOptions layer_options(int64_t rows, bool first) const {
+    return {.rows = rows,
+            .input_gradient = first ? InputGradient::kNo : InputGradient::kYes,
+            .activations = options_.activations,
+            .offload = options_.offload};
   }
 
   // Cuts the model into groups and makes their graphs.
   void group_blocks() {
     TensorSpec x = model_.input;
-    for (int64_t j = 0; j < blocks_;) {
-      if (j == blocks_ - 1) {
-        make_head(x);
-        return;
-      }
-      Group& g = groups_.emplace_back();
-      g.first = j;
-      g.count = 1;
+    for (int64_t j = 0; j + 1 < blocks_;) {
       const std::vector<TensorSpec> seeds(block(j).draws() ? 1 : 0, kSeed);
       auto [facts, forward] = nn::create_graph(ir_, block(j), x, seeds);
       require(forward.graph().outputs().size() == 1,
@@ -156,49 +139,41 @@ class Phases {
               forward.graph().outputs().size());
       const TensorSpec y = forward.graph().outputs()[0].spec();
       // A block in a row takes what the one before gives, and gives as much. The first block has no gradient of x.
-      while (j > 0 && y == x && j + g.count < blocks_ - 1 &&
-             block(j + g.count).cache_key() == block(j).cache_key()) {
-        ++g.count;
+      int64_t count = 1;
+      while (j > 0 && y == x && j + count < blocks_ - 1 &&
+             block(j + count).cache_key() == block(j).cache_key()) {
+        ++count;
       }
-      make_layer(g, std::move(facts), forward, x, y);
-      j += g.count;
+      groups_.push_back({j, PhasedLayer(std::move(facts), std::move(forward), optimizer_,
+                                        layer_options(count, j == 0))});
+      serialise(groups_.back(), x, y);
+      j += count;
       x = y;
     }
+    make_head(x);
   }
 
-  void make_layer(Group& g, nn::NamedVariableFactories facts, const nn::GraphWithNamedArgs& forward,
-                  const TensorSpec& x_spec, const TensorSpec& y_spec) {
-    const bool first = g.first == 0;
-    const Tensor x = forward.graph().inputs()[0];
-    const Tensor y = forward.graph().outputs()[0];
-    const Tensors wanted = first ? Tensors{} : Tensors{x};
-    auto [grad_facts, backward] = nn::autodiff_with_accumulation(forward, forward.args().tensors(),
-                                                                 {.grads_required = wanted});
-    if (options_.activations == Activations::kRecompute) backward = nn::recompute_graph(backward);
-    g.weight_facts = std::move(facts);
-    g.grad_facts = std::move(grad_facts);
-    make_updates(g, forward.args());
-
-    nn::BatchSerialiseOptions o = serial_options(g.count);
-    if (first) {
-      o.loads.emplace_back(x, training_.input);
+  void serialise(Group& g, const TensorSpec& x_spec, const TensorSpec& y_spec) {
+    const Graph& forward = g.layer.forward().graph();
+    const Graph& backward = g.layer.backward().graph();
+    nn::BatchSerialiseOptions o = serial_options();
+    if (g.first == 0) {
+      o.loads.emplace_back(forward.inputs()[0], training_.input);
     } else {
-      o.loads.emplace_back(x, x_in_);
-      o.store_buffers.emplace_back(backward.graph().outputs()[0], dx_in_);
+      o.loads.emplace_back(forward.inputs()[0], x_in_);
+      o.store_buffers.emplace_back(backward.outputs()[0], dx_in_);
     }
     if (block(g.first).draws()) {
-      o.loads.emplace_back(forward.graph().inputs()[1],
-                           nn::BatchHandle{seed_rows_, seed_row_.at(g.first)});
+      o.loads.emplace_back(forward.inputs()[1], nn::BatchHandle{seed_rows_, seed_row_.at(g.first)});
     }
     // The output of row r is the input of row r + 1, and of the next group after the last row.
     nn::BatchHandle x_out = next_row(x_rows_, y_spec);
     nn::BatchHandle dx_out = next_row(dx_rows_, y_spec);
-    o.store_buffers.emplace_back(y, x_out);
-    o.loads.emplace_back(backward.graph().inputs()[0], dx_out);
-    auto [fwd, bwd] = nn::batch_serialise_fwd_and_grad(forward, backward, forward.args(), o);
-    g.forward = noted(std::move(fwd));
-    g.backward = noted(std::move(bwd));
-    for (int64_t r = 1; r < g.count; ++r) {
+    o.store_buffers.emplace_back(forward.outputs()[0], x_out);
+    o.loads.emplace_back(backward.inputs()[0], dx_out);
+    g.layer.serialise(o);
+    note(g.layer.note());
+    for (int64_t r = 1; r < g.layer.rows(); ++r) {
       x_out = next_row(x_rows_, x_spec);
       dx_out = next_row(dx_rows_, x_spec);
     }
@@ -209,135 +184,75 @@ class Phases {
   void make_head(const TensorSpec& x_spec) {
     const int64_t j = blocks_ - 1;
     const bool first = j == 0;
-    Group& g = groups_.emplace_back();
-    g.first = j;
-    g.count = 1;
     const std::vector<TensorSpec> seeds(block(j).draws() ? 1 : 0, kSeed);
-    auto [facts, head] = nn::create_graph(ir_, Head(block(j), model_.loss, first), x_spec,
-                                          training_.labels.spec, seeds);
-    g.weight_facts = facts.tree("fwd");
-    g.grad_facts = facts.tree("bwd");
-    make_updates(g, head.args().tree("fwd"));
-    const Tensors inputs = head.graph().inputs();
-    nn::BatchSerialiseOptions o = serial_options(1);
+    auto [facts, graph] = nn::create_graph(ir_, Head(block(j), model_.loss, first), x_spec,
+                                           training_.labels.spec, seeds);
+    const Tensors inputs = graph.graph().inputs();
+    const Tensors outputs = graph.graph().outputs();
+    nn::BatchSerialiseOptions o = serial_options();
     if (first) {
       o.loads.emplace_back(inputs[0], training_.input);
     } else {
       o.loads.emplace_back(inputs[0], x_in_);
-      o.store_buffers.emplace_back(head.graph().outputs()[1], dx_in_);
+      o.store_buffers.emplace_back(outputs[1], dx_in_);
     }
     o.loads.emplace_back(inputs[1], training_.labels);
     if (block(j).draws())
       o.loads.emplace_back(inputs[2], nn::BatchHandle{seed_rows_, seed_row_.at(j)});
-    o.store_streams.emplace_back(head.graph().outputs()[0], training_.loss);
-    g.backward = noted(nn::batch_serialise(head, o));
+    o.store_streams.emplace_back(outputs[0], training_.loss);
+    groups_.push_back(
+        {j, PhasedLayer::joint(facts, std::move(graph), optimizer_, layer_options(1, first))});
+    groups_.back().layer.serialise(o);
+    note(groups_.back().layer.note());
   }
 
-  void make_updates(Group& g, const nn::NamedTensors& weights) {
-    weights.for_each([&](const std::string& key, const Tensor& w) {
-      const auto& [facts, graph] = optimizer_.step_graph(ir_, w.spec(), w.spec());
-      g.updates.emplace_back(key, graph);
-      facts.for_each([&, k = key](const std::string& name, const nn::VariableFactory& factory) {
-        g.state_facts.merge(k + "." + name, factory);
-      });
-    });
-    const auto offload = [&](const char* name, const nn::NamedVariableFactories& facts) {
-      if (!facts.empty()) g.buffers.insert(name, nn::named_variable_buffers(ir_, facts, g.count));
-    };
-    if (options_.offload.weights) offload("fwd", g.weight_facts);
-    if (options_.offload.optimizer) offload("optim", g.state_facts);
-  }
-
-  void make_variables(const Group& g) {
-    const auto make = [&](const char* name, const nn::NamedVariableFactories& facts, int64_t row,
-                          const nn::InitOptions& o, nn::NamedTensors& all) {
-      const nn::NamedTensors made =
-          g.buffers.contains(name) ? facts.init_remote(main_, g.buffers.tree(name), row, o, made_)
-                                   : facts.init(main_, o, made_);
-      made.for_each(
-          [&](const std::string& key, const Tensor& t) { all.merge(o.prefix + "." + key, t); });
-    };
-    for (int64_t r = 0; r < g.count; ++r) {
+  void make_variables(Group& g) {
+    for (int64_t r = 0; r < g.layer.rows(); ++r) {
       const std::string& path = block(g.first + r).path();
-      make("fwd", g.weight_facts, r, {.prefix = path, .seed = options_.seed}, training_.variables);
-      make("optim", g.state_facts, r, {.prefix = path}, training_.state);
+      const auto& [weights, state] =
+          g.layer.init(main_, r, {.prefix = path, .seed = options_.seed}, made_);
+      const auto add = [&](const nn::NamedTensors& some, nn::NamedTensors& all) {
+        some.for_each(
+            [&](const std::string& key, const Tensor& t) { all.merge(path + "." + key, t); });
+      };
+      add(weights, training_.variables);
+      add(state, training_.state);
     }
   }
 
   std::vector<Phase> order() const {
     std::vector<Phase> phases;
     for (const Group& g : groups_) {
-      for (int64_t r = 0; g.forward && r < g.count; ++r) phases.push_back({&g, r, false});
+      for (int64_t r = 0; g.layer.has_forward() && r < g.layer.rows(); ++r)
+        phases.push_back({&g, r, false});
     }
     for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) {
-      for (int64_t r = g->count; r-- > 0;) phases.push_back({&*g, r, true});
+      for (int64_t r = g->layer.rows(); r-- > 0;) phases.push_back({&*g, r, true});
     }
     return phases;
   }
 
-  // Variables of the device by their keys in the block.
-  static nn::NamedTensors resident(const nn::NamedVariableFactories& facts, const std::string& path,
-                                   const nn::NamedTensors& all) {
-    nn::NamedTensors local;
-    facts.for_each([&](const std::string& key, const nn::VariableFactory&) {
-      local.merge(key, all[path + "." + key]);
-    });
-    return local;
-  }
-
-  Local load(const Phase& p) {
-    const Group& g = *p.group;
-    const std::string& path = block(g.first + p.row).path();
-    Local local;
-    if (p.backward) {
-      local.loaded = nn::load_remote(main_, g.buffers, p.row);
-    } else if (g.buffers.contains("fwd")) {
-      local.loaded.insert("fwd", nn::load_remote(main_, g.buffers.tree("fwd"), p.row));
-    }
-    const auto find = [&](const char* name, const nn::NamedVariableFactories& facts,
-                          const nn::NamedTensors& all) {
-      return local.loaded.contains(name) ? local.loaded.tree(name) : resident(facts, path, all);
-    };
-    local.weights = find("fwd", g.weight_facts, training_.variables);
-    if (p.backward) local.state = find("optim", g.state_facts, training_.state);
-    return local;
+  PhasedLayer::Local load(const Phase& p) {
+    const PhasedLayer& layer = p.group->layer;
+    return p.backward ? layer.load_backward(main_, p.row) : layer.load_forward(main_, p.row);
   }
 
   void run(const std::vector<Phase>& phases) {
     const bool ahead = options_.io_mode == IoMode::kIoOverlapped;
-    Local next = load(phases[0]);
+    PhasedLayer::Local next = load(phases[0]);
     for (size_t i = 0; i < phases.size(); ++i) {
-      const Local local = std::move(next);
+      const Phase& p = phases[i];
+      const PhasedLayer::Local local = std::move(next);
       next = {};
       const bool more = i + 1 < phases.size();
       if (ahead && more) next = load(phases[i + 1]);
-      run(phases[i], local);
+      if (p.backward) {
+        p.group->layer.run_backward(main_, p.row, local, step_size_);
+      } else {
+        p.group->layer.run_forward(main_, p.row, local);
+      }
       if (!ahead && more) next = load(phases[i + 1]);
     }
-  }
-
-  void run(const Phase& p, const Local& local) {
-    const Group& g = *p.group;
-    if (!p.backward) {
-      g.forward->graph.bind(local.weights).call(&main_, p.row);
-      return;
-    }
-    const nn::NamedTensors grads = g.grad_facts.init_zero(main_);
-    if (g.forward) {
-      g.backward->graph.bind(local.weights).bind(grads).call(&main_, p.row);
-    } else {
-      nn::NamedTensors both;
-      both.insert("fwd", local.weights);
-      both.insert("bwd", grads);
-      g.backward->graph.bind(both).call(&main_, p.row);
-    }
-    const nn::NamedTensors means = grads.tree("accum");
-    for (const auto& [key, update] : g.updates) {
-      const bool stateful = local.state.contains(key);
-      update.bind(stateful ? local.state.tree(key) : nn::NamedTensors{})
-          .call(local.weights[key], means[key], step_size_);
-    }
-    nn::store_remote(main_, g.buffers, local.loaded, p.row);
   }
 
   // One block after another, its weights brought in and forgotten.
@@ -348,18 +263,8 @@ class Phases {
     for (const Group& g : groups_) {
       const Block& first = model_.eval_blocks[static_cast<size_t>(g.first)];
       const auto [facts, graph] = nn::create_graph(ir_, first, x, Tensors{});
-      for (int64_t r = 0; r < g.count; ++r) {
-        nn::NamedTensors weights;
-        if (g.buffers.contains("fwd")) {
-          weights = nn::load_remote(eval, g.buffers.tree("fwd"), r);
-        } else {
-          resident(g.weight_facts, block(g.first + r).path(), training_.variables)
-              .for_each([&](const std::string& key, const Tensor& variable) {
-                weights.merge(key, ir_.share_variable(variable, eval));
-              });
-        }
-        x = graph.bind(weights).call(x)[0];
-      }
+      for (int64_t r = 0; r < g.layer.rows(); ++r)
+        x = graph.bind(g.layer.load_weights(eval, r)).call(x)[0];
     }
     training_.logits = eval.host_store(x, "logits");
   }

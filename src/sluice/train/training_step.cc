@@ -61,9 +61,8 @@ nn::NamedTensors mean_gradients(Graph& main, const ModelSpec& model, const Train
   weights.for_each([&](const std::string& key, const Tensor& input) {
     given.emplace_back(input, t.variables[key]);
   });
-  accumulators.for_each([&](const std::string& key, const Tensor& input) {
-    given.emplace_back(input, zeros[key]);
-  });
+  accumulators.for_each(
+      [&](const std::string& key, const Tensor& input) { given.emplace_back(input, zeros[key]); });
   ops::repeat(main, g, micro_batches, {}, given);
   return zeros.tree("accum");
 }

@@ -6,6 +6,7 @@
 
 #include "sluice/nn/optimizers.h"
 #include "sluice/train/block.h"
+#include "sluice/train/phased_layer.h"
 
 namespace sluice::train {
 
@@ -15,16 +16,6 @@ enum class Strategy {
   kPhased,  ///< A block runs all micro-batches before the next block starts; activations between blocks wait in remote
             ///< memory, so that the device holds a block or two at a time.
 };
-
-/// What lives in remote memory beside the activations between phases.
-struct Offload {
-  bool optimizer = false;
-  bool weights = false;  ///< Phased only.
-  bool operator==(const Offload&) const = default;
-};
-
-/// Whether activations inside a block are kept from its forward to its backward phase, or made again.
-enum class Activations { kKeep, kRecompute };
 
 struct StepOptions {
   Strategy strategy = Strategy::kResident;

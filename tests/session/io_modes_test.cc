@@ -117,10 +117,8 @@ exe::Executable plan_of(const Ir& ir, std::vector<std::string> disable = {}) {
       .executable();
 }
 
-// The entry function's steps in words: "load 1" and "store 1" are issues of an entry, "wait load 1", "call".
-std::vector<std::string> words(const exe::Executable& plan) {
-  const exe::Function& f =
-      plan.functions[static_cast<size_t>(plan.programs[0].entries[0].function)];
+// A function's steps in words: "load 1" and "store 1" are issues of an entry, "wait load 1", "call".
+std::vector<std::string> words(const exe::Function& f) {
   std::map<int32_t, std::string> flights;
   std::vector<std::string> all;
   for (const exe::Step& step : f.steps) {
@@ -136,6 +134,10 @@ std::vector<std::string> words(const exe::Executable& plan) {
     }
   }
   return all;
+}
+
+std::vector<std::string> words(const exe::Executable& plan) {
+  return words(plan.functions[static_cast<size_t>(plan.programs[0].entries[0].function)]);
 }
 
 TEST(IoModes, OverlapOnePhaseWithTheNext) {
@@ -246,6 +248,48 @@ TEST(IoModes, WhatOverwritesTheBytesOfAStoreWaitsForIt) {
   const std::vector<std::string> steps = o.finish(b);
   EXPECT_THAT(std::vector(steps.begin(), steps.begin() + 5),
               testing::ElementsAre("store 0", "load 0", "kernel", "wait store 0", "kernel"));
+}
+
+// A loop over layers that carries what it loaded for the next: the load is in flight while the layer computes, into the
+// other slot of the ring, and no longer than the iteration.
+TEST(IoModes, ASkewedLoopLoadsALayerWhileTheOneBeforeComputes) {
+  constexpr int64_t kLayers = 6;
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const TensorSpec spec = f32_spec({32, 32});
+  const RemoteBuffer buffer = ir.remote_buffer(spec, kLayers);
+  for (int64_t k = 0; k < kLayers; ++k) {
+    VariableInfo info;
+    info.path = fmt::format("w{}", k);
+    info.initializer = Initializer::normal(0, 0.2f).keyed({9, static_cast<uint32_t>(k)});
+    info.home = {buffer.id, k};
+    main.variable(spec, info, info.path);
+  }
+  Graph& turn = ir.create_empty_graph("turn");
+  {
+    const Graph::IoScope io(turn, IoMode::kIoOverlapped);
+    const Tensor row = turn.input({{}, i32, {}}, "row");
+    const Tensor x = turn.input(spec, "x");
+    const Tensor w = turn.input(spec, "w");
+    const Tensor y = ops::tanh(ops::matmul(x, w));
+    const Tensor next = turn.remote_load(buffer, row + 1);
+    turn.remote_store(buffer, row, w - y * 0.1);
+    turn.set_outputs({row + 1, y, next});
+  }
+  const Tensor x = main.variable(spec, Initializer::constant(0.1), "x");
+  const Tensors last = ops::repeat(main, turn, kLayers - 1,
+                                   {main.scalar(0, i32, "row"), x, main.remote_load(buffer, 0)});
+  const D2hStream out = main.host_store(ops::matmul(last[1], last[2]), "y");
+  Interpreter interpreter(ir);
+  const HostTensor want = interpreter.run("main", {})[out];
+  for (const int threads : {1, 2, 3}) {
+    Session session(ir, {.device = cpu_device({.threads = threads})});
+    EXPECT_TRUE(session.run({})[out].same_bits(want));
+    const exe::Executable& plan = session.executable();
+    EXPECT_THAT(words(plan.functions[0]),
+                testing::ElementsAre("load (p0+1)", "kernel", "kernel", "store p0",
+                                     "wait load (p0+1)", "wait store p0"));
+  }
 }
 
 // --- errors ---

@@ -220,14 +220,14 @@ void Executor::serve_io() {
   for (;;) {
     const uint32_t seen = io_issued_.load();
     if (io_quit_) return;
-    io_busy_.store(1);
     bool progress = false;
     for (auto& queues : state_.io) {
       for (auto& q : queues) progress = (q != nullptr && advance_or_fail(*q)) || progress;
     }
-    io_busy_.store(0);
-    io_busy_.notify_all();
-    if (!progress) io_issued_.wait(seen);
+    if (progress) continue;
+    io_idle_.store(seen);
+    io_idle_.notify_all();
+    io_issued_.wait(seen);
   }
 }
 
@@ -235,8 +235,8 @@ void Executor::run(const exe::Program& program, HostStreams& streams) {
   prepare(program, streams);
   state_.io_issued = &io_issued_;
   pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
-  // After an error a transfer may still be at the bytes of its stream.
-  while (io_busy_.load() != 0) io_busy_.wait(1);
+  // The io thread has left the queues; after an error, also the bytes of the streams.
+  for (uint32_t idle; (idle = io_idle_.load()) != io_issued_.load();) io_idle_.wait(idle);
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 

@@ -75,7 +75,7 @@ class Executor {
   std::exception_ptr error_;
   std::thread io_thread_;
   std::atomic<uint32_t> io_issued_{0};  ///< Changes when the io thread may have something to do.
-  std::atomic<uint32_t> io_busy_{0};    ///< 1 while it looks at the queues or moves bytes.
+  std::atomic<uint32_t> io_idle_{0};    ///< The io_issued_ at which it last found nothing to do.
   std::atomic<bool> io_quit_{false};
 };
 

@@ -164,7 +164,12 @@ class Generator {
                                   ? RemoteEntry(ops::increment_mod(row(dice, *scalar), dice(3),
                                                                    static_cast<double>(entries)))
                                   : RemoteEntry(dice(static_cast<int>(entries)));
-    if (dice.one_in(2)) {
+    const auto target = s.find(dice, [&](const Tensor& t) {
+      return t.spec() == buffer.spec && t.dtype() == f32 && !s.is_constant(t);
+    });
+    if (target && !s.pure && dice.one_in(4)) {
+      s.graph.remote_load_(buffer, entry, *target);
+    } else if (dice.one_in(2)) {
       s.add(s.graph.remote_load(buffer, entry));
     } else {
       s.graph.remote_store(buffer, entry, s.with_spec(dice, buffer.spec));

@@ -218,6 +218,24 @@ TEST(IoModes, ALoadStaysBehindTheStoreOfItsEntry) {
       << "the io queue keeps the order of issue, so nothing waits for the store before its load";
 }
 
+TEST(IoModes, ALoadOverOldBytesComesEarlyTooButBehindTheirReaders) {
+  Order o;
+  Graph& main = o.ir.main_graph();
+  const Graph::IoScope io(main, IoMode::kIoOverlapped);
+  const Tensor t = main.remote_load(o.buffer, 0);
+  const Tensor a = o.compute(t + o.x);
+  main.remote_store(o.buffer, 2, t);
+  const Tensor b = o.compute(o.compute(a));
+  main.remote_load_(o.buffer, 1, t);
+  const std::vector<std::string> steps = o.finish(o.compute(b + t));
+  const auto at = [&](const std::string& word) {
+    return std::find(steps.begin(), steps.end(), word) - steps.begin();
+  };
+  EXPECT_LT(at("wait store 2"), at("load 1")) << "its source is overwritten";
+  EXPECT_LT(at("store 2"), at("wait store 2"));
+  EXPECT_GT(at("wait load 1"), at("load 1") + 1) << "beside the kernels that do not need it";
+}
+
 TEST(IoModes, TransfersOfOtherQueuesWaitForThoseTheyConflictWith) {
   Order o;
   Graph& main = o.ir.main_graph();

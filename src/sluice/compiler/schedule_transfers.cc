@@ -50,17 +50,20 @@ class Scheduler {
   int64_t run() {
     find_roots();
     find_phases();
-    std::vector<size_t> issue_at(nodes_);
     for (size_t n = 0; n < nodes_; ++n) {
+      place_.push_back(n);
       Node& node = body_.nodes[n];
       if (node.kind != Node::Kind::kTransfer) continue;
       node.token = tokens_++;
       if (node.effect.io == IoMode::kCompute) continue;
       node.queue = kIoQueue;
       ++moved_;
-      issue_at[n] = is_overlapped(node) ? earliest_issue(n, issue_at) : n;
-      before_[issue_at[n]].issues.push_back(n);
-      before_[is_overlapped(node) ? latest_wait(n) : n + 1].waits.push_back(n);
+      if (is_overlapped(node)) place_[n] = earliest_issue(n);
+      before_[place_[n]].issues.push_back(n);
+    }
+    for (size_t n = 0; n < nodes_; ++n) {
+      if (node(n).queue == kIoQueue)
+        before_[is_overlapped(node(n)) ? latest_wait(n) : n + 1].waits.push_back(n);
     }
     if (moved_ > 0) reorder();
     return moved_;
@@ -97,6 +100,11 @@ class Scheduler {
                        [&](ValueIndex v) { return shows(v, root); });
   }
 
+  bool makes(const Node& n, ValueIndex root) const {
+    return std::any_of(n.outputs.begin(), n.outputs.end(),
+                       [&](ValueIndex v) { return shows(v, root); });
+  }
+
   static bool computes(const Node& n) {
     switch (n.kind) {
       case Node::Kind::kKernel:  // Scalars are index arithmetic more often than work.
@@ -128,26 +136,36 @@ class Scheduler {
     }
   }
 
-  // The node before which a load is issued. One that overwrites bytes or reads its entry stays where it is, and so does a
-  // store, right behind what made its bytes.
-  size_t earliest_issue(size_t n, const std::vector<size_t>& issue_at) const {
+  // The node before which a load is issued. A store is issued where it stands, right behind what made its bytes.
+  size_t earliest_issue(size_t n) const {
     const Node& load = node(n);
-    if (!is_load(load) || !load.ties.empty() || !load.inputs.empty()) return n;
+    if (!is_load(load)) return n;
     const size_t phase = phase_[n];
     size_t at = n;
     while (at > phase_begin_[phase == 0 ? 0 : phase - 1]) {
       const Node& other = node(at - 1);
-      if (other.kind == Node::Kind::kBranch) break;
+      if (other.kind == Node::Kind::kBranch || must_precede(other, load)) break;
       if (!is_overlapped(other) && conflicts(load, other, facts_)) break;
       --at;
     }
     // A queue runs its transfers in the order of issue, so behind overlapped ones the load need not wait for their end.
     const size_t first = at;
     for (size_t k = first; k < n; ++k) {
-      if (is_overlapped(node(k)) && conflicts(load, node(k), facts_))
-        at = std::max(at, issue_at[k]);
+      if (is_overlapped(node(k)) && conflicts(load, node(k), facts_)) at = std::max(at, place_[k]);
     }
     return at;
+  }
+
+  // It makes what the load overwrites or its entry, or is done with it.
+  bool must_precede(const Node& other, const Node& load) const {
+    const auto root = [&](ValueIndex v) { return root_[static_cast<size_t>(v)]; };
+    return std::any_of(
+               load.inputs.begin(), load.inputs.end(),
+               [&](ValueIndex v) { return makes(other, root(v)) || overwrites(other, root(v)); }) ||
+           std::any_of(load.ties.begin(), load.ties.end(), [&](const Tie& t) {
+             return makes(other, root(t.into)) || overwrites(other, root(t.into)) ||
+                    reads(other, root(t.into));
+           });
   }
 
   // The node before which the transfer must have ended.
@@ -156,13 +174,18 @@ class Scheduler {
     const bool load = is_load(transfer);
     const ValueIndex root =
         root_[static_cast<size_t>(load ? transfer.outputs[0] : transfer.inputs[0])];
+    size_t at = nodes_;
     for (size_t k = n + 1; k < nodes_; ++k) {
+      // A load comes no earlier than the phase before its own.
+      if (at <= phase_begin_[phase_[k] == 0 ? 0 : phase_[k] - 1]) break;
       const Node& other = node(k);
-      if (other.kind == Node::Kind::kBranch || overwrites(other, root)) return k;
-      if (load ? reads(other, root) : phase_[k] > phase_[n] + 1) return k;
-      if (!is_overlapped(other) && conflicts(transfer, other, facts_)) return k;
+      const bool touches = overwrites(other, root) || (load && reads(other, root));
+      const bool late = !load && phase_[k] > phase_[n] + 1;
+      const bool conflict = !is_overlapped(other) && conflicts(transfer, other, facts_);
+      if (touches) at = std::min(at, place_[k]);
+      if (late || conflict || other.kind == Node::Kind::kBranch) at = std::min(at, k);
     }
-    return nodes_;
+    return at;
   }
 
   void reorder() {
@@ -194,6 +217,8 @@ class Scheduler {
   const size_t nodes_;
   std::vector<Before> before_;
   std::vector<ValueIndex> root_;
+  std::vector<size_t>
+      place_;  // The node before which each is put: itself, or where a load is issued.
   std::vector<size_t> phase_;        // Of each node.
   std::vector<size_t> phase_begin_;  // First node of each phase.
   int32_t tokens_ = 0;

@@ -6,7 +6,6 @@
 
 #include "sluice/compiler/body.h"
 #include "sluice/compiler/functionalise.h"
-#include "sluice/compiler/graph_facts.h"
 
 /// Scalars that constants, loop counters and arguments alone decide. Entries of remote buffers made of them become
 /// index expressions, which the executor evaluates: no bytes of the device hold them.
@@ -78,17 +77,11 @@ class Indices {
 /// Where a graph's input lies among those of a node that calls it: (callee, input of the callee's graph).
 std::pair<size_t, size_t> callee_input(const Node& node, size_t input);
 
+/// Its last input is the entry of a remote buffer.
+bool computes_entry(const Node& node);
 /// The entry of a remote buffer that a transfer moves, unless an operand gives it.
 std::optional<exe::IndexExpr> entry_of(const Node& transfer);
 /// Whether two expressions never have the same value: their difference is a constant other than 0.
 bool differ(const exe::IndexExpr& a, const exe::IndexExpr& b);
-
-/// Entries and arguments that are index expressions no longer are operands; counters are not carried, but made where
-/// kernels read them. What nobody reads any more is not computed. Returns how many entries became expressions.
-int64_t fold_entries(Body& body, const Globals& globals, const FactTable& facts,
-                     const IndexTable& table);
-
-/// Numbers the index parameters that the body uses from 0; index_inputs says which they were.
-void number_index_params(Body& body);
 
 }  // namespace sluice::compiler

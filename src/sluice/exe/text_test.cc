@@ -127,6 +127,13 @@ TEST(IndexExpr, FoldsAndEvaluates) {
   EXPECT_EQ(IndexExpr(-7) / 2, IndexExpr(-4));
   EXPECT_EQ(IndexExpr(-7) % 2, IndexExpr(1));
   EXPECT_EQ(IndexExpr(7) % -2, IndexExpr(-1));
+  EXPECT_EQ(it + 1 + 2, it + 3);
+  EXPECT_EQ(it + 1 - 3, it - 2);
+  EXPECT_EQ(it - 2 + 2, it);
+  EXPECT_EQ(to_string(it + INT64_MAX + 1), "((it+9223372036854775807)+1)");
+  const std::vector<IndexExpr> for_params{it * 2, IndexExpr(7)};
+  EXPECT_EQ(substitute((IndexExpr::param(0) + 1) % IndexExpr::param(1), for_params),
+            (it * 2 + 1) % 7);
   const std::vector<int64_t> params{10, 20};
   EXPECT_EQ(((it * 4 + IndexExpr::param(1)) % 7).evaluate({params, 3, 0}), 4);
   EXPECT_EQ((IndexExpr::replica() - 1).evaluate({{}, 0, 5}), 4);

@@ -14,8 +14,12 @@ nn::Optimizer make_optimizer(const std::string& name) {
   if (name == "sgd") return nn::Optimizer::sgd();
   if (name == "momentum") return nn::Optimizer::sgd({.momentum = 0.9});
   if (name == "adam") return nn::Optimizer::adam();
+  if (name == "adam-f16") return nn::Optimizer::adam_f16();
   if (name == "adamw") return nn::Optimizer::adamw();
-  fail(ErrorKind::kUsage, "--optimizer: '{}' is not one of sgd, momentum, adam, adamw", name);
+  if (name == "adamax") return nn::Optimizer::adamax();
+  if (name == "lamb") return nn::Optimizer::lamb();
+  fail(ErrorKind::kUsage,
+       "--optimizer: '{}' is not one of sgd, momentum, adam, adam-f16, adamw, adamax, lamb", name);
 }
 
 // A linear layer; GELU or ReLU and dropout after it unless it is the last.

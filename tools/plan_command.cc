@@ -1,5 +1,8 @@
 #include <fmt/core.h>
 
+#include <set>
+
+#include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/report.h"
@@ -59,6 +62,24 @@ void add_transfers(const exe::Report& report, JsonRecord& record) {
   record.add("tier_bytes", tier_bytes);
 }
 
+// What an update loads of the optimizer's state and stores again, on each replica; 0 if that lives on the device.
+int64_t state_bytes_per_update(const train::Training& training, const exe::Executable& e) {
+  std::set<std::string> paths;
+  training.state.for_each(
+      [&](const std::string&, const Tensor& t) { paths.insert(t.graph().info(t).variable->path); });
+  std::set<int32_t> buffers;
+  for (const exe::VariablePlan& v : e.variables) {
+    if (v.buffer >= 0 && paths.contains(v.path)) buffers.insert(v.buffer);
+  }
+  const auto traffic = exe::remote_traffic(e, "train");
+  int64_t bytes = 0;
+  for (const int32_t b : buffers) {
+    const exe::RemoteTraffic& moved = traffic[static_cast<size_t>(b)];
+    bytes = checked_add(bytes, checked_add(moved.loaded, moved.stored));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 int run_plan(const ToolOptions& o) {
@@ -75,6 +96,8 @@ int run_plan(const ToolOptions& o) {
     record.add("model", o.model);
     add_transfers(report, record);
     record.add("planned_bytes", exe::planned_bytes(compiled.executable, 0, exe::Space::kDevice));
+    record.add("state_bytes_per_update",
+               state_bytes_per_update(programs.training, compiled.executable));
     record.add("compile_seconds", compiled.seconds);
     record.add("functions", static_cast<int64_t>(compiled.executable.functions.size()));
     fmt::print("{}\n", record.text());

@@ -97,7 +97,7 @@ class Usage(CliTest):
                                   ("--threads", 1025, "--threads: 1025 is outside [0, 1024]"),
                                   ("--epochs", -1, "--epochs: -1 is negative"),
                                   ("--steps", -2, "--steps: -2 is negative"),
-                                  ("--optimizer", "sdg", "'sdg' is not one of sgd, momentum, adam, adamw"),
+                                  ("--optimizer", "sdg", "'sdg' is not one of sgd, momentum, adam, adam-f16, adamw, adamax, lamb"),
                                   ("--disable", "nosuch", "there is no pass 'nosuch'"),
                                   ("--disable", "offsets", "'offsets' is not optional")]:
             with self.subTest(flag=flag):
@@ -331,6 +331,17 @@ class Bits(CliTest):
                             self.assertEqual(record[key], plain[key])
                         self.assertLess(record["planned_bytes"], plain["planned_bytes"])
                 self.assertEqual(os.listdir(folder), [])
+
+    def test_bytes_of_state_per_update(self):
+        parameters, variables = 784 * 64 + 64 + 64 * 10 + 10, 4
+        moved = {"sgd": 0, "momentum": 8 * parameters, "adam": 16 * parameters + 8 * variables,
+                 "adam-f16": 12 * parameters, "adamax": 16 * parameters + 8 * variables}
+        for optimizer, expected in moved.items():
+            for ways in ([], ["--strategy", "phased", "--accumulate", 2]):
+                with self.subTest(optimizer=optimizer, ways=ways):
+                    plan = ["plan", "mnist", "--width", 64, "--layers", 2, "--optimizer", optimizer, *ways]
+                    self.assertEqual(self.record(*plan, "--offload", "optimizer")["state_bytes_per_update"], expected)
+                    self.assertEqual(self.record(*plan, "--offload", "none")["state_bytes_per_update"], 0)
 
     def test_another_seed_is_another_run(self):
         self.assertNotEqual(self.record(*self.FLAGS, "--seed", 1)["digest"], self.plain["digest"])

@@ -81,7 +81,7 @@ TEST(ValueProgram, OfNetworksEqualsTheInterpreter) {
   options.layers = 3;
   options.width = 32;
   options.dropout = 0.25;
-  for (const char* optimizer : {"sgd", "momentum", "adam"}) {
+  for (const char* optimizer : {"sgd", "momentum", "adam", "adam-f16", "adamax", "lamb"}) {
     options.optimizer = optimizer;
     EXPECT_EQ(judge(mnist(options), 1), "") << optimizer;
   }

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "sluice/base/checked.h"
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
@@ -337,6 +338,45 @@ class Reporter {
   std::vector<Peak> peaks_;
 };
 
+using Traffic = std::vector<RemoteTraffic>;
+
+void add_traffic(Traffic& to, const Traffic& from, int64_t times) {
+  for (size_t b = 0; b < to.size(); ++b) {
+    to[b].loaded = checked_add(to[b].loaded, checked_mul(times, from[b].loaded));
+    to[b].stored = checked_add(to[b].stored, checked_mul(times, from[b].stored));
+  }
+}
+
+/// Of one activation of function `f`; `of` has those of its callees.
+Traffic traffic_of(const Executable& e, const Function& f, const std::vector<Traffic>& of) {
+  Traffic sum(e.remote_buffers.size());
+  const auto called = [&](const Call& c) -> const Traffic& {
+    return of[static_cast<size_t>(c.function)];
+  };
+  for (const Step& step : f.steps) {
+    if (const auto* i = std::get_if<Issue>(&step.body)) {
+      const auto object = static_cast<size_t>(i->object);
+      const int64_t bytes = i->memory.spec.bytes();
+      if (i->kind == TransferKind::kRemoteLoad)
+        sum[object].loaded = checked_add(sum[object].loaded, bytes);
+      if (i->kind == TransferKind::kRemoteStore)
+        sum[object].stored = checked_add(sum[object].stored, bytes);
+    } else if (const auto* c = std::get_if<Call>(&step.body)) {
+      add_traffic(sum, called(*c), 1);
+    } else if (const auto* l = std::get_if<Loop>(&step.body)) {
+      add_traffic(sum, called(l->body), l->trips);
+    } else if (const auto* b = std::get_if<Branch>(&step.body)) {
+      Traffic larger = called(b->then_call);
+      for (size_t n = 0; n < larger.size(); ++n) {
+        larger[n].loaded = std::max(larger[n].loaded, called(b->else_call)[n].loaded);
+        larger[n].stored = std::max(larger[n].stored, called(b->else_call)[n].stored);
+      }
+      add_traffic(sum, larger, 1);
+    }
+  }
+  return sum;
+}
+
 /// 1234567 as "1,234,567".
 std::string grouped(int64_t n) {
   std::string text = std::to_string(n);
@@ -350,6 +390,19 @@ std::string grouped(int64_t n) {
 
 Report report(const Executable& executable, int most_holders) {
   return Reporter(executable, most_holders).run();
+}
+
+std::vector<RemoteTraffic> remote_traffic(const Executable& executable,
+                                          const std::string& program) {
+  std::vector<Traffic> of(executable.functions.size());
+  for (const int32_t f : callees_first(executable)) {
+    const auto i = static_cast<size_t>(f);
+    of[i] = traffic_of(executable, executable.functions[i], of);
+  }
+  Traffic sum(executable.remote_buffers.size());
+  for (const Entry& entry : executable.program(program).entries)
+    add_traffic(sum, of[static_cast<size_t>(entry.function)], 1);
+  return sum;
 }
 
 std::string summary(const Report& report) {

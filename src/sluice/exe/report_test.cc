@@ -81,5 +81,50 @@ TEST(Report, ListsFunctionsAndTiers) {
   EXPECT_NE(text.find("body"), std::string::npos);
 }
 
+TEST(RemoteTraffic, CountsWhatLoopsMove) {
+  const Executable e = plans::plan(plans::overlapped_loop());
+  const std::vector<RemoteTraffic> moved = remote_traffic(e, "run");
+  ASSERT_EQ(moved.size(), 2u);
+  EXPECT_EQ(moved[0].loaded, 6 * 64);
+  EXPECT_EQ(moved[0].stored, 0);
+  EXPECT_EQ(moved[1].loaded, 64);
+  EXPECT_EQ(moved[1].stored, 6 * 64);
+  EXPECT_THROW(remote_traffic(e, "walk"), Error);
+}
+
+// A function that loads 3 entries, one that stores 2; a branch between the two, called 4 times, and the first again.
+TEST(RemoteTraffic, LargerArmOfABranchAndCalls) {
+  const auto transfers = [](TransferKind kind, int count) {
+    Function f;
+    for (int i = 0; i < count; ++i) {
+      Issue issue{.kind = kind};
+      issue.memory.spec = TensorSpec{{10}, f32, {}};
+      issue.memory.bytes = 64;
+      f.steps.push_back({.body = issue});
+    }
+    return f;
+  };
+  Executable e;
+  e.remote_buffers.push_back({.name = "a", .spec = TensorSpec{{10}, f32, {}}});
+  e.functions.push_back(transfers(TransferKind::kRemoteLoad, 3));
+  e.functions.push_back(transfers(TransferKind::kRemoteStore, 2));
+  e.functions.resize(4);
+  Branch branch;
+  branch.then_call.function = 0;
+  branch.else_call.function = 1;
+  e.functions[2].steps.push_back({.body = branch});
+  Loop loop{.trips = 4};
+  loop.body.function = 2;
+  e.functions[3].steps.push_back({.body = loop});
+  e.functions[3].steps.push_back({.body = Call{.function = 0}});
+  e.programs.push_back({.name = "train", .entries = {Entry{.function = 3}}});
+  const std::vector<RemoteTraffic> moved = remote_traffic(e, "train");
+  ASSERT_EQ(moved.size(), 1u);
+  EXPECT_EQ(moved[0].loaded, (4 * 3 + 3) * 40);
+  EXPECT_EQ(moved[0].stored, 4 * 2 * 40);
+  std::get<Loop>(e.functions[3].steps[0].body).trips = int64_t{1} << 60;
+  EXPECT_THROW(remote_traffic(e, "train"), Error);
+}
+
 }  // namespace
 }  // namespace sluice::exe

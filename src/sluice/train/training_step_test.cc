@@ -6,6 +6,7 @@
 
 #include "sluice/base/hash.h"
 #include "sluice/base/test_refusals.h"
+#include "sluice/exe/report.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/losses.h"
 #include "sluice/session.h"
@@ -62,6 +63,7 @@ struct Result {
   std::string digest;
   std::vector<float> losses;
   int64_t device_bytes = 0;
+  int64_t persistent_bytes = 0;
   std::string note;
 };
 
@@ -102,6 +104,7 @@ Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way)
   digest.add(session.run({{t.eval_input, batch}}, "eval")[t.logits].bytes());
   result.digest = digest.hex();
   result.device_bytes = session.planned_bytes();
+  result.persistent_bytes = exe::report(session.executable()).memories[0].persistent_bytes;
   return result;
 }
 
@@ -131,7 +134,10 @@ TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
       {model({8, 8, 8, 8}, 0.25), nn::Optimizer::adam()},
       {model({8, 5, 5, 8}, 0), nn::Optimizer::sgd({.momentum = 0.9})},
       {model({7}, 0.5), nn::Optimizer::sgd()},
-      {model({}, 0), nn::Optimizer::adamw()}};
+      {model({}, 0), nn::Optimizer::adamw()},
+      {model({8, 8}, 0), nn::Optimizer::adam_f16()},
+      {model({6, 6}, 0), nn::Optimizer::lamb()},
+      {model({5}, 0), nn::Optimizer::adamax()}};
   for (size_t c = 0; c < cases.size(); ++c) {
     const auto& [m, optimizer] = cases[c];
     for (const int64_t accumulate : {1, 2, 4}) {
@@ -153,6 +159,23 @@ TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
       }
     }
   }
+}
+
+// Weights of whole cache lines, so that alignment adds nothing.
+TEST(TrainingStep, AParameterOfShortAdamHasSixBytesOfState) {
+  ModelSpec m = model({}, 0);
+  m.blocks = {Block("fc", Layer(64, 0))};
+  m.eval_blocks = m.blocks;
+  m.input = f32_spec({4, 32});
+  m.eval_input = f32_spec({2, 32});
+  const int64_t parameters = 32 * 64 + 64;
+  const auto bytes = [&](const nn::Optimizer& optimizer, const Offload& offload = {}) {
+    return train(m, optimizer, {.step = {.offload = offload}}).persistent_bytes;
+  };
+  const int64_t weights = bytes(nn::Optimizer::sgd());
+  EXPECT_EQ(bytes(nn::Optimizer::adam_f16()) - weights, 6 * parameters);
+  EXPECT_EQ(bytes(nn::Optimizer::sgd({.momentum = 0.9})) - weights, 4 * parameters);
+  EXPECT_EQ(bytes(nn::Optimizer::adam_f16(), {.optimizer = true}), weights);
 }
 
 TEST(TrainingStep, TheDevicePeakOfPhasesDoesNotGrowWithDepth) {

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "pytorch.h"
 #include "sluice/session.h"
 #include "sluice/sluice.h"
 
@@ -105,20 +106,6 @@ Curve read_curve(std::istream& in) {
   return curve;
 }
 
-// What PyTorch gives now; empty where no python3 has it.
-std::string run_pytorch() {
-  for (const char* python : {"python3", "/usr/bin/python3"}) {
-    const std::string command = std::string(python) + " tests/models/mlp_curve.py 2>/dev/null";
-    FILE* pipe = popen(command.c_str(), "r");
-    if (pipe == nullptr) continue;
-    std::string text;
-    char buffer[4096];
-    for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
-    if (pclose(pipe) == 0) return text;
-  }
-  return "";
-}
-
 void expect_close(const std::vector<double>& got, const Curve& want, const char* what) {
   ASSERT_EQ(want.single.size(), got.size());
   double worst_single = 0;
@@ -142,7 +129,7 @@ TEST(MlpCurve, IsPyTorchs) {
   std::ifstream file("tests/models/mlp_curve.csv");
   ASSERT_TRUE(file) << "run in the root of the repository";
   expect_close(losses, read_curve(file), "stored values");
-  if (const std::string now = run_pytorch(); !now.empty()) {
+  if (const std::string now = run_pytorch("mlp_curve.py"); !now.empty()) {
     std::istringstream in(now);
     expect_close(losses, read_curve(in), "PyTorch here");
   }

@@ -2,11 +2,11 @@
 
 #include <set>
 
-#include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/report.h"
 #include "sluice/exe/text.h"
+#include "sluice/exe/traffic.h"
 #include "sluice/planner/csv.h"
 #include "sluice/planner/solve.h"
 #include "tools/json_record.h"
@@ -71,11 +71,11 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
   for (const exe::VariablePlan& v : e.variables) {
     if (v.buffer >= 0 && paths.contains(v.path)) buffers.insert(v.buffer);
   }
-  const auto traffic = exe::remote_traffic(e, "train");
   int64_t bytes = 0;
-  for (const int32_t b : buffers) {
-    const exe::RemoteTraffic& moved = traffic[static_cast<size_t>(b)];
-    bytes = checked_add(bytes, checked_add(moved.loaded, moved.stored));
+  for (const exe::Traffic& t : exe::TrafficCounter(e).of(e.program("train"))) {
+    const bool remote =
+        t.kind == exe::TransferKind::kRemoteLoad || t.kind == exe::TransferKind::kRemoteStore;
+    if (remote && buffers.contains(t.object)) bytes += t.bytes;
   }
   return bytes;
 }

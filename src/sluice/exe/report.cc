@@ -6,8 +6,8 @@
 #include <iterator>
 #include <map>
 
-#include "sluice/base/checked.h"
 #include "sluice/exe/call_order.h"
+#include "sluice/exe/traffic.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
 
@@ -56,94 +56,6 @@ bool is_frame(const FrameBuffer& b, const Step& step, int64_t s) {
   return frame;
 }
 
-/// Sums that stay at the largest number rather than overflow: plans may come from files.
-int64_t plus(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
-}
-int64_t times(int64_t a, int64_t b) {
-  int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
-
-/// What the functions of an executable transfer, themselves and in callees.
-class TransferCounter {
- public:
-  explicit TransferCounter(const Executable& e) : e_(e), functions_(e.functions.size()) {
-    for (const int32_t f : callees_first(e)) {
-      for (const Step& step : e.functions[static_cast<size_t>(f)].steps)
-        count(e.functions[static_cast<size_t>(f)], step, functions_[static_cast<size_t>(f)]);
-    }
-  }
-
-  void report(const Program& program, std::vector<TransferReport>& out) const {
-    Counts all;
-    for (const Entry& entry : program.entries)
-      add(functions_[static_cast<size_t>(entry.function)], 1, all);
-    for (auto& [where, c] : all) {
-      c.program = program.name;
-      c.memory = where.first;
-      c.queue = where.second;
-      out.push_back(c);
-    }
-  }
-
- private:
-  using Counts = std::map<std::pair<std::string, std::string>, TransferReport>;
-
-  static void add(const Counts& from, int64_t turns, Counts& to) {
-    for (const auto& [where, c] : from) {
-      TransferReport& sum = to[where];
-      sum.loads = plus(sum.loads, times(turns, c.loads));
-      sum.loaded_bytes = plus(sum.loaded_bytes, times(turns, c.loaded_bytes));
-      sum.stores = plus(sum.stores, times(turns, c.stores));
-      sum.stored_bytes = plus(sum.stored_bytes, times(turns, c.stored_bytes));
-    }
-  }
-
-  static int64_t bytes(const Counts& counts) {
-    int64_t sum = 0;
-    for (const auto& [where, c] : counts) sum = plus(sum, plus(c.loaded_bytes, c.stored_bytes));
-    return sum;
-  }
-
-  void count(const Function& f, const Step& step, Counts& sum) const {
-    const auto callee = [&](const Call& c) -> const Counts& {
-      return functions_[static_cast<size_t>(c.function)];
-    };
-    if (const auto* issue = std::get_if<Issue>(&step.body)) {
-      const auto& queues = e_.devices[static_cast<size_t>(f.device)].queues;
-      TransferReport& c = sum[{memory(*issue), queues[static_cast<size_t>(issue->queue)].name}];
-      const bool load =
-          issue->kind == TransferKind::kStreamIn || issue->kind == TransferKind::kRemoteLoad;
-      (load ? c.loads : c.stores) += 1;
-      int64_t& moved = load ? c.loaded_bytes : c.stored_bytes;
-      moved = plus(moved, issue->memory.bytes);
-    } else if (const auto* branch = std::get_if<Branch>(&step.body)) {
-      const Counts& then_counts = callee(branch->then_call);
-      const Counts& else_counts = callee(branch->else_call);
-      add(bytes(then_counts) < bytes(else_counts) ? else_counts : then_counts, 1, sum);
-    } else {
-      const auto* loop = std::get_if<Loop>(&step.body);
-      for_each_call(step, [&](const Call& c) { add(callee(c), loop ? loop->trips : 1, sum); });
-    }
-  }
-
-  std::string memory(const Issue& issue) const {
-    if (issue.kind == TransferKind::kStreamIn || issue.kind == TransferKind::kStreamOut)
-      return "streams";
-    const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(issue.object)];
-    const Space space = e_.arenas[static_cast<size_t>(b.arena)].space;
-    for (const Tier& t : e_.tiers) {
-      if (t.space == space) return "tier " + t.name;
-    }
-    return std::string(word(space)) + " memory";
-  }
-
-  const Executable& e_;
-  std::vector<Counts> functions_;
-};
-
 class Reporter {
  public:
   Reporter(const Executable& e, int most) : e_(e), most_(static_cast<size_t>(std::max(most, 0))) {}
@@ -156,8 +68,8 @@ class Reporter {
       out.memories.push_back(device(static_cast<int32_t>(d)));
     for (const Tier& t : e_.tiers) out.memories.push_back(tier(t));
     functions(out);
-    const TransferCounter transfers(e_);
-    for (const Program& p : e_.programs) transfers.report(p, out.transfers);
+    const TrafficCounter traffic(e_);
+    for (const Program& p : e_.programs) transfers(p, traffic.of(p), out);
     return out;
   }
 
@@ -312,6 +224,34 @@ class Reporter {
     return m;
   }
 
+  std::string memory_of(const Traffic& t) const {
+    if (t.kind == TransferKind::kStreamIn || t.kind == TransferKind::kStreamOut) return "streams";
+    const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(t.object)];
+    const Space space = e_.arenas[static_cast<size_t>(b.arena)].space;
+    for (const Tier& tier : e_.tiers) {
+      if (tier.space == space) return "tier " + tier.name;
+    }
+    return std::string(word(space)) + " memory";
+  }
+
+  void transfers(const Program& program, const std::vector<Traffic>& traffic, Report& out) const {
+    std::map<std::pair<std::string, std::string>, TransferReport> sums;
+    for (const Traffic& t : traffic) {
+      const Device& device = e_.devices[static_cast<size_t>(t.device)];
+      const std::string memory = memory_of(t);
+      const std::string& queue = device.queues[static_cast<size_t>(t.queue)].name;
+      TransferReport& sum =
+          sums.try_emplace({memory, queue}, TransferReport{program.name, memory, queue})
+              .first->second;
+      const bool load = t.kind == TransferKind::kStreamIn || t.kind == TransferKind::kRemoteLoad;
+      int64_t& count = load ? sum.loads : sum.stores;
+      int64_t& bytes = load ? sum.loaded_bytes : sum.stored_bytes;
+      count = bounded_sum(count, t.transfers);
+      bytes = bounded_sum(bytes, t.bytes);
+    }
+    for (const auto& [where, sum] : sums) out.transfers.push_back(sum);
+  }
+
   void functions(Report& out) const {
     std::vector<int64_t> sites(e_.functions.size(), 0);
     for (const Function& f : e_.functions) {
@@ -338,45 +278,6 @@ class Reporter {
   std::vector<Peak> peaks_;
 };
 
-using Traffic = std::vector<RemoteTraffic>;
-
-void add_traffic(Traffic& to, const Traffic& from, int64_t times) {
-  for (size_t b = 0; b < to.size(); ++b) {
-    to[b].loaded = checked_add(to[b].loaded, checked_mul(times, from[b].loaded));
-    to[b].stored = checked_add(to[b].stored, checked_mul(times, from[b].stored));
-  }
-}
-
-/// Of one activation of function `f`; `of` has those of its callees.
-Traffic traffic_of(const Executable& e, const Function& f, const std::vector<Traffic>& of) {
-  Traffic sum(e.remote_buffers.size());
-  const auto called = [&](const Call& c) -> const Traffic& {
-    return of[static_cast<size_t>(c.function)];
-  };
-  for (const Step& step : f.steps) {
-    if (const auto* i = std::get_if<Issue>(&step.body)) {
-      const auto object = static_cast<size_t>(i->object);
-      const int64_t bytes = i->memory.spec.bytes();
-      if (i->kind == TransferKind::kRemoteLoad)
-        sum[object].loaded = checked_add(sum[object].loaded, bytes);
-      if (i->kind == TransferKind::kRemoteStore)
-        sum[object].stored = checked_add(sum[object].stored, bytes);
-    } else if (const auto* c = std::get_if<Call>(&step.body)) {
-      add_traffic(sum, called(*c), 1);
-    } else if (const auto* l = std::get_if<Loop>(&step.body)) {
-      add_traffic(sum, called(l->body), l->trips);
-    } else if (const auto* b = std::get_if<Branch>(&step.body)) {
-      Traffic larger = called(b->then_call);
-      for (size_t n = 0; n < larger.size(); ++n) {
-        larger[n].loaded = std::max(larger[n].loaded, called(b->else_call)[n].loaded);
-        larger[n].stored = std::max(larger[n].stored, called(b->else_call)[n].stored);
-      }
-      add_traffic(sum, larger, 1);
-    }
-  }
-  return sum;
-}
-
 /// 1234567 as "1,234,567".
 std::string grouped(int64_t n) {
   std::string text = std::to_string(n);
@@ -390,19 +291,6 @@ std::string grouped(int64_t n) {
 
 Report report(const Executable& executable, int most_holders) {
   return Reporter(executable, most_holders).run();
-}
-
-std::vector<RemoteTraffic> remote_traffic(const Executable& executable,
-                                          const std::string& program) {
-  std::vector<Traffic> of(executable.functions.size());
-  for (const int32_t f : callees_first(executable)) {
-    const auto i = static_cast<size_t>(f);
-    of[i] = traffic_of(executable, executable.functions[i], of);
-  }
-  Traffic sum(executable.remote_buffers.size());
-  for (const Entry& entry : executable.program(program).entries)
-    add_traffic(sum, of[static_cast<size_t>(entry.function)], 1);
-  return sum;
 }
 
 std::string summary(const Report& report) {

@@ -44,8 +44,7 @@ struct FunctionReport {
   int64_t call_sites = 0;   ///< Steps and program entries that name it.
 };
 
-/// What one run of a program moves between device memory and one other memory, on one queue. Bytes are those of the
-/// tensors, without what pads entries. Of a branch, the arm that moves more.
+/// What one run of a program moves between device memory and one other memory, on one queue, as TrafficCounter counts.
 struct TransferReport {
   std::string program;
   std::string memory;  ///< "streams", "tier host".
@@ -62,16 +61,6 @@ struct Report {
   std::vector<TransferReport> transfers;  ///< By program, memory and queue; none without transfers.
   int64_t program_bytes = 0;              ///< Of all functions; no part of any memory's bytes.
 };
-
-/// Bytes that one run of a program moves between devices and a remote buffer, on each replica.
-struct RemoteTraffic {
-  int64_t loaded = 0;
-  int64_t stored = 0;
-};
-
-/// By remote buffer: logical bytes, without an entry's padding. Of a branch the larger arm counts.
-/// Error{kUsage} if there is no such program, or for more than 63 bits.
-std::vector<RemoteTraffic> remote_traffic(const Executable& executable, const std::string& program);
 
 /// What the executable needs, known before it runs. `most_holders`: holders listed of each memory.
 Report report(const Executable& executable, int most_holders = 10);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sluice/exe/test_plans.h"
+#include "sluice/exe/traffic.h"
 
 namespace sluice::exe {
 namespace {
@@ -81,25 +82,14 @@ TEST(Report, ListsFunctionsAndTiers) {
   EXPECT_NE(text.find("body"), std::string::npos);
 }
 
-TEST(RemoteTraffic, CountsWhatLoopsMove) {
-  const Executable e = plans::plan(plans::overlapped_loop());
-  const std::vector<RemoteTraffic> moved = remote_traffic(e, "run");
-  ASSERT_EQ(moved.size(), 2u);
-  EXPECT_EQ(moved[0].loaded, 6 * 64);
-  EXPECT_EQ(moved[0].stored, 0);
-  EXPECT_EQ(moved[1].loaded, 64);
-  EXPECT_EQ(moved[1].stored, 6 * 64);
-  EXPECT_THROW(remote_traffic(e, "walk"), Error);
-}
-
 // A function that loads 3 entries, one that stores 2; a branch between the two, called 4 times, and the first again.
-TEST(RemoteTraffic, LargerArmOfABranchAndCalls) {
+TEST(TrafficCounter, TakesTheLargerArmOfABranch) {
   const auto transfers = [](TransferKind kind, int count) {
     Function f;
     for (int i = 0; i < count; ++i) {
       Issue issue{.kind = kind};
       issue.memory.spec = TensorSpec{{10}, f32, {}};
-      issue.memory.bytes = 64;
+      issue.memory.bytes = 40;
       f.steps.push_back({.body = issue});
     }
     return f;
@@ -118,12 +108,19 @@ TEST(RemoteTraffic, LargerArmOfABranchAndCalls) {
   e.functions[3].steps.push_back({.body = loop});
   e.functions[3].steps.push_back({.body = Call{.function = 0}});
   e.programs.push_back({.name = "train", .entries = {Entry{.function = 3}}});
-  const std::vector<RemoteTraffic> moved = remote_traffic(e, "train");
-  ASSERT_EQ(moved.size(), 1u);
-  EXPECT_EQ(moved[0].loaded, (4 * 3 + 3) * 40);
-  EXPECT_EQ(moved[0].stored, 4 * 2 * 40);
-  std::get<Loop>(e.functions[3].steps[0].body).trips = int64_t{1} << 60;
-  EXPECT_THROW(remote_traffic(e, "train"), Error);
+  const auto moved = [&] { return TrafficCounter(e).of(e.program("train")); };
+  ASSERT_EQ(moved().size(), 1u);
+  EXPECT_EQ(moved()[0].kind, TransferKind::kRemoteLoad);
+  EXPECT_EQ(moved()[0].transfers, 4 * 3 + 3);
+  EXPECT_EQ(moved()[0].bytes, (4 * 3 + 3) * 40);
+  std::get<Loop>(e.functions[3].steps[0].body).trips = INT64_MAX;
+  EXPECT_EQ(moved()[0].bytes, INT64_MAX);
+  e.functions[1].steps.resize(4, e.functions[1].steps[0]);
+  std::get<Loop>(e.functions[3].steps[0].body).trips = 2;
+  ASSERT_EQ(moved().size(), 2u);
+  EXPECT_EQ(moved()[0].transfers, 3);
+  EXPECT_EQ(moved()[1].kind, TransferKind::kRemoteStore);
+  EXPECT_EQ(moved()[1].transfers, 2 * 4);
 }
 
 }  // namespace

@@ -12,10 +12,36 @@
 
 namespace sluice::tool {
 
+namespace {
+
+// Runs of both programs on arrays of ones.
+int run_synthetic(const ToolOptions& o, Session& session, int64_t samples) {
+  constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
+  const auto runs = static_cast<int>(o.steps >= 1 ? std::min(o.steps, kMostRuns) : kRuns);
+  const auto train = train::evaluate_throughput(session, samples, runs, "train");
+  const auto test = train::evaluate_throughput(session, o.eval_batch, runs, "eval");
+  if (o.json) {
+    JsonRecord record;
+    record.add("model", o.model);
+    record.add("runs", static_cast<int64_t>(runs));
+    record.add("train_mean_seconds", train.mean_seconds);
+    record.add("train_samples_per_second", train.samples_per_second);
+    record.add("test_mean_seconds", test.mean_seconds);
+    record.add("test_samples_per_second", test.samples_per_second);
+    fmt::print("{}\n", record.text());
+    return 0;
+  }
+  fmt::print("train session\n{}\ntest session\n{}\n", to_string(train), to_string(test));
+  return 0;
+}
+
+}  // namespace
+
 int run_bench(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
   Session session(programs.ir, session_options(o));
   const int64_t samples = checked_mul(o.micro_batch, o.accumulate);
+  if (o.synthetic) return run_synthetic(o, session, samples);
   const data::Dataset digits = data::synthetic_digits(std::max<int64_t>(samples, 64), 1);
   const data::DataLoader loader(digits, {.batch = samples});
   StepArrays arrays(o);

@@ -177,6 +177,7 @@ int run(int argc, char** argv) {
       "Time a model's steps; without a model everything.  Example: sluice bench --only step");
   add_model(*bench, o);
   bench->add_option("--steps", o.steps, "Steps to time");
+  bench->add_flag("--synthetic", o.synthetic, "Mean of 5 runs on ones, training and testing");
   add_suite(*bench, o);
 
   CLI::App* inspect =

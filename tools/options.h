@@ -33,7 +33,8 @@ struct ToolOptions {
   std::string weights;  ///< File that variables come from at the start.
   bool json = false;
   bool digest = false;
-  bool synthetic = false;          ///< Generated digits even if real ones are there.
+  /// Generated digits even if real ones are there; bench: runs on ones, of both programs.
+  bool synthetic = false;
   std::string log_level = "info";  ///< error, info, debug.
   std::vector<std::string> disable;
   std::string print_after;

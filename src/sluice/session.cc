@@ -205,6 +205,19 @@ HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::stri
   return results;
 }
 
+std::vector<std::pair<H2dStream, TensorSpec>> Session::expected_inputs(
+    const std::string& entry) const {
+  const exe::Executable& exe = executable();
+  std::vector<std::pair<H2dStream, TensorSpec>> inputs;
+  for (const exe::StreamCount& s : exe.program(entry).streams) {
+    const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
+    if (!port.input) continue;
+    inputs.emplace_back(H2dStream{ir_.id(), s.stream, port.name, port.spec},
+                        TensorSpec{entries_shape(port.spec.shape, s.entries), port.spec.dtype, {}});
+  }
+  return inputs;
+}
+
 void Session::check_binding(const Binding& binding) const {
   require(binding.session_ == this, "run: the binding was not made by this session");
 }
@@ -303,6 +316,23 @@ void Session::each_variable(const VariableVisitor& visit) const {
   std::sort(plans.begin(), plans.end(),
             [](const auto* a, const auto* b) { return a->path < b->path; });
   for (const exe::VariablePlan* plan : plans) visit(plan->path, value_of(*plan));
+}
+
+void Session::restore(const std::vector<NamedArray>& values) {
+  std::map<std::string, const HostTensor*> by_path;
+  for (const NamedArray& a : values) by_path.emplace(a.name, &a.array);
+  const auto& variables = executable().variables;
+  require(by_path.size() == variables.size() && values.size() == variables.size(),
+          "restore: {} values for {} variables", values.size(), variables.size());
+  for (const exe::VariablePlan& v : variables) {
+    const auto found = by_path.find(v.path);
+    require(found != by_path.end(), "restore: variable '{}' is missing", v.path);
+    const TensorSpec& spec = found->second->spec();
+    require(spec.shape == v.spec.shape && spec.dtype == v.spec.dtype,
+            "restore: variable '{}' is {}, the array is {}", v.path, to_string(v.spec),
+            to_string(spec));
+  }
+  for (const exe::VariablePlan& v : variables) write_chunk(v, 0, by_path.at(v.path)->bytes());
 }
 
 void Session::save(const std::string& path) const {

@@ -101,6 +101,9 @@ class Session {
   /// Runs an entry once and returns new arrays. Error{kUsage} naming streams that are missing or unknown, or an array
   /// whose shape or dtype differs.
   HostTensors run(const std::vector<StreamInput>& inputs = {}, const std::string& entry = "main");
+  /// The streams that a run of an entry reads, and what their arrays are.
+  std::vector<std::pair<H2dStream, TensorSpec>> expected_inputs(
+      const std::string& entry = "main") const;
   /// Checks arrays as `run` does and remembers where they are; they must outlive the binding.
   Binding bind(const std::vector<StreamInput>& inputs, const std::vector<StreamOutput>& outputs,
                const std::string& entry = "main") const;
@@ -123,6 +126,8 @@ class Session {
   /// Calls `visit` with every variable as it is now, by path in ascending order: one at a time, so that what fits no memory
   /// can be looked at.
   void each_variable(const VariableVisitor& visit) const;
+  /// Gives all variables these values, by path. Error{kUsage} if others are given, or one is missing or of another spec.
+  void restore(const std::vector<NamedArray>& values);
   /// All variables as safetensors, by path.
   void save(const std::string& path) const;
   /// Sets the variables that the file names. Error{kBadFile} if one is missing or has another spec; names that no

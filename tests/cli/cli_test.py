@@ -171,6 +171,17 @@ class Records(CliTest):
         self.assertEqual(record["steps"], 20)
         self.assertGreater(record["samples_per_second"], 0)
 
+    def test_bench_on_ones(self):
+        flags = ["bench", "mnist", "--synthetic", "--width", 64]
+        number = r"\d+(\.\d+)?(e-\d+)?"
+        line = rf"Mean duration: {number} s Throughput: +\d+\.\d samples/s \n"
+        self.assertRegex(self.expect_code(0, *flags).stdout, rf"^train session\n{line}test session\n{line}$")
+        record = self.record(*flags, "--steps", 3)
+        self.assertEqual(record["runs"], 3)
+        self.assertAlmostEqual(record["train_samples_per_second"] * record["train_mean_seconds"], 8)
+        self.assertAlmostEqual(record["test_samples_per_second"] * record["test_mean_seconds"], 80)
+        self.expect_error(2, "usage", "--synthetic: it is for a model", "bench", "--synthetic")
+
     BENCH = ["bench", "--rounds", 1]
 
     def test_bench_suite_with_and_without_pytorch(self):

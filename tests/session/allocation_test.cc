@@ -43,6 +43,32 @@ INSTANTIATE_TEST_SUITE_P(All, Steady,
                          testing::Combine(testing::Values(1, 2, 3),
                                           testing::Values(Layers::kInlined, Layers::kOutlined)));
 
+TEST(Steady, UpdatesAllocateNothing) {
+  for (nn::Optimizer optimizer :
+       {nn::Optimizer::sgd({.momentum = 0.9}), nn::Optimizer::adam(), nn::Optimizer::adam_f16(),
+        nn::Optimizer::adamax(), nn::Optimizer::lamb()}) {
+    for (const bool remote : {false, true}) {
+      Ir ir;
+      Graph& main = ir.main_graph();
+      const H2dStream in = ir.h2d_stream(f32_spec({40, 70}), "grad");
+      const Tensor w = main.variable(f32_spec({40, 70}), Initializer::constant(1), "w");
+      optimizer.apply(main, nn::NamedTensors::from_dict({{"w", w}}),
+                      nn::NamedTensors::from_dict({{"w", main.host_load(in)}}), 0.01,
+                      {.max_grad_norm = 1, .remote_state = remote});
+      Session session(ir, {.device = cpu_device({.threads = 2})});
+      HostTensor grad(in.spec);
+      for (float& g : grad.as<float>()) g = 0.5f;
+      Binding step = session.bind({{in, grad}}, {});
+      session.run_into(step);
+      const float once = session.read(w).as<float>()[0];
+      const int64_t before = allocations();
+      for (int i = 0; i < 10; ++i) session.run_into(step);
+      EXPECT_EQ(allocations() - before, 0);
+      EXPECT_LT(session.read(w).as<float>()[0], once);
+    }
+  }
+}
+
 TEST(Steady, TransfersBesideKernelsAllocateNothing) {
   for (const char* const tier : {"host", "file"}) {
     Ir ir;

@@ -58,6 +58,7 @@ void check_options(const AdamOptions& o) {
 // Sum of squares of each of the chunks that `replicas` replicas would hold.
 Tensors chunk_squares(const Tensor& t, int replicas) {
   const Tensor flat = ops::flatten(ops::cast(t, f32));
+  if (replicas == 1) return {ops::sumsquare(flat)};
   const int64_t size = (flat.elements() + replicas - 1) / replicas;
   Tensors result;
   for (int64_t begin = 0; begin < flat.elements(); begin += size) {

@@ -118,19 +118,16 @@ class Scheduler {
     }
   }
 
+  // A phase loads, computes, stores.
   void find_phases() {
     bool computed = false;
-    bool called = false;
     bool stored = false;
     for (size_t n = 0; n < nodes_; ++n) {
       const bool load = is_overlapped(node(n)) && is_load(node(n));
-      const bool calls = !node(n).callees.empty();
-      const bool begins =
-          (load && (computed || stored)) || (computes(node(n)) && stored) || (calls && called);
-      if (begins) computed = called = stored = false;
+      const bool begins = (load && (computed || stored)) || (computes(node(n)) && stored);
+      if (begins) computed = stored = false;
       if (begins || phase_begin_.empty()) phase_begin_.push_back(n);
       computed |= computes(node(n));
-      called |= calls;
       stored |= is_overlapped(node(n)) && !load;
       phase_.push_back(phase_begin_.size() - 1);
     }

@@ -37,10 +37,15 @@ int64_t IoQueue::issue(const Transfer& transfer) {
   return number;
 }
 
-bool IoQueue::advance() {
+bool IoQueue::advance(int64_t last) {
+  if (advancing_.exchange(true, std::memory_order_acquire)) return false;
+  struct Done {
+    std::atomic<bool>& flag;
+    ~Done() { flag.store(false, std::memory_order_release); }
+  } const done{advancing_};
   int64_t next = ended_.load(std::memory_order_relaxed);
-  const int64_t end = issued_.load(std::memory_order_acquire);
-  if (next == end) return false;
+  const int64_t end = std::min(issued_.load(std::memory_order_acquire) - 1, last) + 1;
+  if (next >= end) return false;
   for (; next < end; ++next) {
     ring_[static_cast<size_t>(next) % ring_.size()].run();
     ended_.store(next + 1, std::memory_order_release);
@@ -242,10 +247,7 @@ bool Strand::issue(const exe::Issue& issue) {
   const int64_t number =
       run_.io[static_cast<size_t>(device_)][static_cast<size_t>(issue.queue)]->issue(t);
   if (number < 0) return false;
-  if (run_.io_issued != nullptr) {
-    run_.io_issued->fetch_add(1);
-    run_.io_issued->notify_one();
-  }
+  if (!is_awaited_next(issue)) call_io_thread();
   counters_.bytes += t.bytes;
   const int64_t key = static_cast<int64_t>(depth_) << 32 | issue.token;
   const auto old =
@@ -258,13 +260,31 @@ bool Strand::issue(const exe::Issue& issue) {
   return true;
 }
 
+bool Strand::is_awaited_next(const exe::Issue& issue) const {
+  const Frame& frame = stack_[depth_ - 1];
+  if (frame.pc + 1 >= frame.function->steps.size()) return false;
+  const auto* next = std::get_if<exe::Wait>(&frame.function->steps[frame.pc + 1].step->body);
+  return next != nullptr && next->queue == issue.queue && next->token == issue.token;
+}
+
+void Strand::call_io_thread() const {
+  if (run_.io_issued == nullptr) return;
+  run_.io_issued->fetch_add(1);
+  run_.io_issued->notify_one();
+}
+
 bool Strand::wait(const exe::Wait& wait) {
   if (worker_ != 0) return true;
   const int64_t key = static_cast<int64_t>(depth_) << 32 | wait.token;
   const auto entry =
       std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& e) { return e.first == key; });
   SLUICE_CHECK(entry != tokens_.end());
-  const IoQueue& queue = *run_.io[static_cast<size_t>(device_)][static_cast<size_t>(wait.queue)];
+  IoQueue& queue = *run_.io[static_cast<size_t>(device_)][static_cast<size_t>(wait.queue)];
+  if (run_.io_issued != nullptr && !queue.done(entry->second)) {
+    // Nobody is faster at what has not begun: two threads would have to change places twice.
+    queue.advance(entry->second);
+    if (queue.pending()) call_io_thread();
+  }
   awaited_ = queue.done(entry->second) ? nullptr : &queue;
   awaited_number_ = entry->second;
   if (awaited_ != nullptr) return false;

@@ -39,15 +39,17 @@ struct Transfer {
   void move() const;
 };
 
-/// The io queue of a device: transfers run in the order issued, by whoever advances it.
+/// The io queue of a device: transfers run in the order issued, by whoever advances it, one at a time.
 class IoQueue {
  public:
   explicit IoQueue(size_t capacity) : ring_(capacity) {}
   /// Number of the transfer, to wait for; -1 if the ring is full.
   int64_t issue(const Transfer& transfer);
   bool done(int64_t number) const { return ended_.load(std::memory_order_acquire) > number; }
-  /// Runs what has been issued; whether anything was.
-  bool advance();
+  /// Runs what has been issued, up to and with transfer `last`; whether anything was. False at once if another runs some.
+  bool advance(int64_t last = INT64_MAX);
+  /// Whether transfers wait to be run.
+  bool pending() const { return ended_.load() != issued_.load(); }
   /// Parks the caller until the transfer has ended or `stop` is set and rouse() called.
   void await(int64_t number, const std::atomic<bool>& stop) const;
   void rouse();
@@ -60,6 +62,7 @@ class IoQueue {
   std::atomic<uint32_t> signal_{0};  ///< Changes when a transfer ends.
   std::atomic<int64_t> issued_{0};
   std::atomic<int64_t> ended_{0};
+  std::atomic<bool> advancing_{false};
 };
 
 /// Counts of what was done, summed over strands.
@@ -125,6 +128,9 @@ class Strand {
   /// These return false if they cannot happen yet.
   bool issue(const exe::Issue& issue);
   bool wait(const exe::Wait& wait);
+  /// The step after this one waits for its end: this worker will run it then.
+  bool is_awaited_next(const exe::Issue& issue) const;
+  void call_io_thread() const;
   bool send(const exe::Send& send);
   bool receive(const exe::Receive& receive);
   void branch(const exe::Branch& branch);

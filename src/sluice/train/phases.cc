@@ -232,26 +232,13 @@ class Phases {
     return phases;
   }
 
-  PhasedLayer::Local load(const Phase& p) {
-    const PhasedLayer& layer = p.group->layer;
-    return p.backward ? layer.load_backward(main_, p.row) : layer.load_forward(main_, p.row);
-  }
-
   void run(const std::vector<Phase>& phases) {
-    const bool ahead = options_.io_mode == IoMode::kIoOverlapped;
-    PhasedLayer::Local next = load(phases[0]);
-    for (size_t i = 0; i < phases.size(); ++i) {
-      const Phase& p = phases[i];
-      const PhasedLayer::Local local = std::move(next);
-      next = {};
-      const bool more = i + 1 < phases.size();
-      if (ahead && more) next = load(phases[i + 1]);
+    for (const Phase& p : phases) {
       if (p.backward) {
-        p.group->layer.run_backward(main_, p.row, local, step_size_);
+        p.group->layer.backward_phase(main_, p.row, step_size_);
       } else {
-        p.group->layer.run_forward(main_, p.row, local);
+        p.group->layer.forward_phase(main_, p.row);
       }
-      if (!ahead && more) next = load(phases[i + 1]);
     }
   }
 

@@ -184,7 +184,7 @@ TEST(TrainingStep, TheDevicePeakOfPhasesDoesNotGrowWithDepth) {
                          .offload = {.optimizer = true, .weights = true},
                          .io_mode = IoMode::kIoOverlapped}};
   const auto optimizer = nn::Optimizer::adam();
-  const Result shallow = train(model({64, 64, 64, 64}, 0.1), optimizer, way);
+  const Result shallow = train(model(std::vector<int64_t>(6, 64), 0.1), optimizer, way);
   const Result deep = train(model(std::vector<int64_t>(12, 64), 0.1), optimizer, way);
   EXPECT_EQ(deep.device_bytes, shallow.device_bytes);
   Way resident;

@@ -46,7 +46,8 @@ const CpuKernel& kernel_of(const OpView& op) {
 
 /// Whether kernels of this key take every dtype that they could.
 bool is_general(std::string_view key) {
-  const std::string_view general[] = {"cpu.elementwise", "cpu.cast", "cpu.reduce", "cpu.softmax"};
+  const std::string_view general[] = {"cpu.elementwise", "cpu.cast", "cpu.reduce", "cpu.softmax",
+                                      "cpu.slice"};
   return std::find(std::begin(general), std::end(general), key) != std::end(general);
 }
 
@@ -269,7 +270,7 @@ TEST(VectorOps, HaveTheBitsOfTheReferenceInEveryDtype) {
     }
   }
   set_isa(detect_isa());
-  for (const char* op : {"Add", "Gelu", "ReduceSum", "Softmax", "AdamUpdater", "Cast"}) {
+  for (const char* op : {"Add", "Gelu", "ReduceSum", "Softmax", "AdamUpdater", "Cast", "Slice"}) {
     for (const char* dtype : {" float32", " float16", " bfloat16"})
       EXPECT_TRUE(run.contains(std::string(op) + dtype)) << op << dtype;
   }

@@ -69,6 +69,26 @@ TEST(Steady, UpdatesAllocateNothing) {
   }
 }
 
+TEST(Steady, PartsOfATensorAllocateNothing) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({300, 400}), "in");
+  const Tensor x = ops::flatten(main.host_load(in));
+  Tensor sum = ops::sumsquare(ops::slice(x, {0}, {50000}));
+  for (int64_t begin = 50000; begin < 120000; begin += 35000)
+    sum = sum + ops::sumsquare(ops::slice(x, {begin}, {begin + 35000}));
+  const D2hStream out = main.host_store(sum, "sum");
+  Session session(ir, {.device = cpu_device({.threads = 2})});
+  HostTensor ones(in.spec), result(out.spec);
+  for (float& v : ones.as<float>()) v = 1;
+  Binding step = session.bind({{in, ones}}, {{out, result}});
+  session.run_into(step);
+  const int64_t before = allocations();
+  for (int i = 0; i < 10; ++i) session.run_into(step);
+  EXPECT_EQ(allocations() - before, 0);
+  EXPECT_EQ(result.as<float>()[0], 120000);
+}
+
 TEST(Steady, TransfersBesideKernelsAllocateNothing) {
   for (const char* const tier : {"host", "file"}) {
     Ir ir;

@@ -39,6 +39,7 @@ CpuKernel reduce_kernel();
 CpuKernel softmax_kernel();
 CpuKernel loss_kernel();
 CpuKernel fill_kernel();
+CpuKernel slice_kernel();
 CpuKernel reference_kernel();
 
 /// The kernel of several stages, or of one on operands in panels: "cpu.fused".

@@ -157,6 +157,10 @@ OpDef slice_like(const char* type, const char* name, const char* doc) {
   d.samples = {
       {.inputs = {f32_spec({7})}, .options = of({2}, {3}, {1})},
       {.inputs = {f32_spec({4, 5})}, .options = of({3, 1}, {4, 3}, {-1, 1})},
+      {.inputs = {f32_spec({4, 5})}, .options = of({1, 0}, {2, 5}, {1, 1})},
+      {.inputs = {f32_spec({4, 5})}, .options = of({2, 1}, {1, 3}, {1, 1})},
+      {.inputs = {f32_spec({3, 4, 2})}, .options = of({1, 1, 0}, {2, 2, 2}, {1, 1, 1})},
+      {.inputs = {f32_spec({3, 4, 2})}, .options = of({2, 2, 0}, {1, 2, 2}, {-1, 1, 1})},
       {.inputs = {f32_spec({})}},
       {.inputs = {i32_spec({3, 2})}, .options = of({1, 0}, {0, 2}, {1, 1}), .gradient = false}};
   d.must_fail = {{"(C1)", {{{4}, f64, {}}}, of({0}, {1}, {1})},

@@ -230,6 +230,29 @@ TEST(Entries, ThatTheDataDecideAreCheckedWhenTheyAreUsed) {
   expect_refused({{"beyond", [&] { run(3); }, "remote buffer remote1: entry 4 is outside its 4"}});
 }
 
+// A conditional may be there because the entry is not always in the buffer.
+TEST(Entries, InAnArmAreCheckedWhenTheArmRuns) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const RemoteBuffer buffer = ir.remote_buffer(row_spec(), 4);
+  Graph& load = ir.create_graph(
+      "load", [&](Graph& g, Tensor row, Tensor x) { return x + g.remote_load(buffer, row + 1); },
+      scalar(), row_spec());
+  Graph& keep = ir.create_graph(
+      "keep", [](Graph&, Tensor x) { return ops::tanh(x); }, row_spec());
+  Graph& turn = ir.create_empty_graph("turn");
+  const Tensor x = turn.input(row_spec(), "x");
+  const Tensor i = turn.input(scalar(), "i");
+  turn.remote_store(buffer, i, x);
+  turn.add_output(ops::conditional(turn, ops::greater(turn.scalar(3, i32, "last"), i), load, keep,
+                                   {i, x}, {x})[0]);
+  const D2hStream out = main.host_store(
+      ops::repeat(main, turn, 4, {main.variable(row_spec(), Initializer::constant(1), "x")}, {},
+                  {.iteration = i})[0],
+      "y");
+  EXPECT_EQ(computed_entries(expect_bits(ir, out)), 1);
+}
+
 TEST(Entries, OutsideTheirBufferAreRefusedBeforeTheFirstRun) {
   const auto compiled = [](const Counting& c) {
     Session session(c.ir, {.device = cpu_device({.threads = 1})});

@@ -78,10 +78,10 @@ struct Node {
   std::optional<exe::IndexExpr> index;
   int32_t queue = 0;   ///< Of transfers and waits.
   int32_t token = -1;  ///< Of transfers and waits: unique in the body; -1: nobody waits for it.
-  /// Of calls, loops, branches, by callee: which inputs of its graph are no inputs of the node but index arguments (empty:
-  /// none), and those arguments.
-  std::vector<std::vector<bool>> indexed;
-  std::vector<std::vector<exe::IndexExpr>> index_args;
+  /// Of calls and loops: which inputs of the graph are no inputs of the node but index arguments (empty: none), and those
+  /// arguments.
+  std::vector<bool> indexed;
+  std::vector<exe::IndexExpr> index_args;
   int32_t channel = -1;  ///< Of sends and receives.
   int64_t message = 0;
   OpId origin = -1;

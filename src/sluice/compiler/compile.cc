@@ -447,23 +447,19 @@ class Compiler : public GlobalAddresses {
     size_t first = branch ? 1 : 0;
     size_t last = branch ? 1 + static_cast<size_t>(node.then_inputs) : node.inputs.size();
     const bool loop = node.kind == Node::Kind::kLoop;
-    node.indexed.resize(node.callees.size());
-    node.index_args.resize(node.callees.size());
-    for (size_t c = 0; c < node.callees.size(); ++c) {
+    if (loop) node.index_args.insert(node.index_args.begin(), exe::IndexExpr::iteration());
+    for (const GraphId g : node.callees) {
       std::vector<Layout> params;
       for (size_t i = first; i < last; ++i) params.push_back(body.value(node.inputs[i]).layout);
-      const int32_t f =
-          function_of(node.callees[c], body.device, results, params, loop, node.indexed[c]);
-      std::vector<exe::IndexExpr>& args = node.index_args[c];
-      if (loop) args.insert(args.begin(), exe::IndexExpr::iteration());
-      std::vector<exe::IndexExpr> taken;
-      for (const int32_t i : index_inputs_[static_cast<size_t>(f)])
-        taken.push_back(args[static_cast<size_t>(i)]);
-      args = std::move(taken);
-      functions.push_back(f);
+      functions.push_back(function_of(g, body.device, results, params, loop, node.indexed));
       first = last;
       last = node.inputs.size();
     }
+    // Those that the callee takes; the arms of a conditional take none.
+    std::vector<exe::IndexExpr> taken;
+    for (const int32_t i : index_inputs_[static_cast<size_t>(functions[0])])
+      taken.push_back(node.index_args[static_cast<size_t>(i)]);
+    node.index_args = std::move(taken);
     return functions;
   }
 

@@ -304,7 +304,7 @@ class Emitter {
 
   // Index arguments of a callee: its own, then the entries that its streams have reached, `iterations` into a loop.
   std::vector<exe::IndexExpr> index_arguments(const Node& node, size_t callee) {
-    std::vector<exe::IndexExpr> args = node.index_args[callee];
+    std::vector<exe::IndexExpr> args = node.index_args;
     for (const StreamUse& use : (*context_.facts)[node.callees[callee]].streams) {
       exe::IndexExpr at = reached(use.stream);
       if (node.kind == Node::Kind::kLoop)

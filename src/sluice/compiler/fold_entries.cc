@@ -21,7 +21,7 @@ class Folder {
       counters_.clear();
       if (computes_entry(node)) {
         fold_entry(node);
-      } else if (!node.callees.empty()) {
+      } else if (takes_indices(node)) {
         fold_arguments(node);
       }
       out_.push_back(std::move(node));
@@ -43,9 +43,9 @@ class Folder {
 
   // The fact of an argument that the callee takes as an index.
   std::optional<IndexFact> index_argument(const Node& node, size_t i) const {
-    const auto [callee, input] = callee_input(node, i);
-    const auto known = table_.range(node.callees[callee], input);
-    if (!known || !table_.is_wanted(node.callees[callee], input)) return std::nullopt;
+    const GraphId callee = node.callees[0];
+    const auto known = table_.range(callee, callee_input(node, i));
+    if (!known || !table_.is_wanted(callee, callee_input(node, i))) return std::nullopt;
     if (std::find(node.updated.begin(), node.updated.end(), static_cast<int32_t>(i)) !=
         node.updated.end())
       return std::nullopt;
@@ -58,27 +58,23 @@ class Folder {
   }
 
   void fold_arguments(Node& node) {
-    const size_t first = node.kind == Node::Kind::kBranch ? 1 : 0;
-    std::vector<std::optional<IndexFact>> arguments(node.inputs.size());
-    for (size_t i = first; i < node.inputs.size(); ++i) arguments[i] = index_argument(node, i);
-    node.index_args.resize(node.callees.size());
-    node.indexed.resize(node.callees.size());
-    const Node whole = node;
-    node.inputs.clear();
-    node.in_specs.clear();
+    std::vector<std::optional<IndexFact>> arguments;
+    for (size_t i = 0; i < node.inputs.size(); ++i) arguments.push_back(index_argument(node, i));
+    std::vector<ValueIndex> inputs;
+    std::vector<TensorSpec> specs;
     std::vector<int32_t> moved;  // By input: where it is now.
-    for (size_t i = 0; i < whole.inputs.size(); ++i) {
-      moved.push_back(static_cast<int32_t>(node.inputs.size()));
-      const size_t callee = i < first ? 0 : callee_input(whole, i).first;
-      if (i >= first) node.indexed[callee].push_back(arguments[i].has_value());
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      moved.push_back(static_cast<int32_t>(inputs.size()));
+      node.indexed.push_back(arguments[i].has_value());
       if (arguments[i]) {
-        node.index_args[callee].push_back(arguments[i]->expr);
-        node.then_inputs -= whole.kind == Node::Kind::kBranch && callee == 0;
+        node.index_args.push_back(arguments[i]->expr);
         continue;
       }
-      node.inputs.push_back(whole.inputs[i]);
-      node.in_specs.push_back(whole.in_specs[i]);
+      inputs.push_back(node.inputs[i]);
+      specs.push_back(node.in_specs[i]);
     }
+    node.inputs = std::move(inputs);
+    node.in_specs = std::move(specs);
     for (int32_t& u : node.updated) u = moved[static_cast<size_t>(u)];
     if (node.kind == Node::Kind::kLoop) drop_counters(node, arguments);
   }
@@ -117,9 +113,7 @@ template <typename Visit>
 void each_index(Body& body, Visit&& visit) {
   for (Node& node : body.nodes) {
     if (node.index) visit(*node.index);
-    for (auto& args : node.index_args) {
-      for (IndexExpr& x : args) visit(x);
-    }
+    for (IndexExpr& x : node.index_args) visit(x);
   }
 }
 

@@ -73,18 +73,12 @@ int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b <
 
 }  // namespace
 
-std::pair<size_t, size_t> callee_input(const Node& node, size_t input) {
-  switch (node.kind) {
-    case Node::Kind::kLoop:
-      return {0, input + kLoopInputs};
-    case Node::Kind::kBranch: {
-      const auto middle = static_cast<size_t>(node.then_inputs) + 1;
-      return input < middle ? std::pair(size_t{0}, input - 1)
-                            : std::pair(size_t{1}, input - middle);
-    }
-    default:
-      return {0, input};
-  }
+bool takes_indices(const Node& node) {
+  return node.kind == Node::Kind::kCall || node.kind == Node::Kind::kLoop;
+}
+
+size_t callee_input(const Node& node, size_t input) {
+  return node.kind == Node::Kind::kLoop ? input + kLoopInputs : input;
 }
 
 // --- facts of one body ---
@@ -217,14 +211,12 @@ IndexTable::IndexTable(const Ir& ir, const Globals& globals, const BodyOf& body_
     }
     const Indices indices(body, globals, *this, params);
     for (const Node& node : body.nodes) {
-      if (node.callees.empty()) continue;
+      if (!takes_indices(node)) continue;
       if (node.kind == Node::Kind::kLoop) join(node.callees[0], 0, {0, node.trips - 1});
-      const size_t first = node.kind == Node::Kind::kBranch ? 1 : 0;
-      for (size_t i = first; i < node.inputs.size(); ++i) {
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
         const auto fact = indices.argument(node, i);
-        const auto [callee, input] = callee_input(node, i);
-        if (fact && is_wanted(node.callees[callee], input))
-          join(node.callees[callee], input, fact->range);
+        const size_t input = callee_input(node, i);
+        if (fact && is_wanted(node.callees[0], input)) join(node.callees[0], input, fact->range);
       }
     }
   }
@@ -329,13 +321,11 @@ void IndexTable::find_wanted(const Body& body, GraphEntry& entry) const {
     if (is_index_arithmetic(node) && is(node.outputs[0])) {
       for (const ValueIndex v : node.inputs) want(v);
     }
-    if (node.callees.empty()) continue;
-    const size_t first = node.kind == Node::Kind::kBranch ? 1 : 0;
-    for (size_t i = first; i < node.inputs.size(); ++i) {
-      const auto [callee, input] = callee_input(node, i);
+    if (!takes_indices(node)) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
       const bool counts = node.kind == Node::Kind::kLoop && i < static_cast<size_t>(node.carried) &&
                           is(node.outputs[i]);
-      if (counts || is_wanted(node.callees[callee], input)) want(node.inputs[i]);
+      if (counts || is_wanted(node.callees[0], callee_input(node, i))) want(node.inputs[i]);
     }
     for (size_t r = 0; node.kind == Node::Kind::kCall && r < static_cast<size_t>(node.results);
          ++r) {

@@ -61,7 +61,7 @@ class Indices {
           const std::vector<std::optional<IndexFact>>& params = {});
 
   const std::optional<IndexFact>& of(ValueIndex v) const { return facts_[static_cast<size_t>(v)]; }
-  /// Of what a call, loop or branch passes for an input; of a loop it may name the iteration.
+  /// Of what a call or loop passes for an input; of a loop it may name the iteration.
   std::optional<IndexFact> argument(const Node& node, size_t input) const;
 
  private:
@@ -74,8 +74,11 @@ class Indices {
   std::vector<std::optional<IndexFact>> facts_;
 };
 
-/// Where a graph's input lies among those of a node that calls it: (callee, input of the callee's graph).
-std::pair<size_t, size_t> callee_input(const Node& node, size_t input);
+/// Calls and loops pass indices. Conditionals do not: whether an arm uses its entry is for the data to say, so an entry
+/// beyond the buffer is an error only when it is used.
+bool takes_indices(const Node& node);
+/// Which input of the callee's graph an input of a call or loop is.
+size_t callee_input(const Node& node, size_t input);
 
 /// Its last input is the entry of a remote buffer.
 bool computes_entry(const Node& node);

@@ -31,7 +31,7 @@ struct Round {
 
 /// One figure of the suite.
 struct Case {
-  std::string group;  ///< limit, gemm, memory, step, phases, compile.
+  std::string group;  ///< limit, gemm, memory, step, phases, collective, compile.
   std::string name;
   int threads = 1;
   Unit unit = Unit::kMicroseconds;
@@ -52,6 +52,7 @@ std::vector<Case> gemm_cases(Machine& machine);
 std::vector<Case> memory_cases(Machine& machine);
 std::vector<Case> step_cases(Machine& machine);
 std::vector<Case> phase_cases();
+std::vector<Case> collective_cases(Machine& machine);
 std::vector<Case> compile_cases();
 
 /// The middle one of some values.

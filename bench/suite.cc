@@ -25,6 +25,7 @@ std::vector<Case> all_cases(Machine& machine) {
   append(memory_cases(machine));
   append(step_cases(machine));
   append(phase_cases());
+  append(collective_cases(machine));
   append(compile_cases());
   return all;
 }

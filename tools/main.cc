@@ -72,6 +72,7 @@ void add_model(CLI::App& app, ToolOptions& o) {
   app.add_option("--dropout", o.dropout, "Dropout probability")->group(kRare);
   app.add_option("--micro-batch", o.micro_batch, "Samples of a micro-batch");
   app.add_option("--accumulate", o.accumulate, "Micro-batches a step");
+  app.add_option("--replicas", o.replicas, "Replicas, each on its micro-batches");
   app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam[-f16], adamw, adamax, lamb");
   app.add_option("--lr", o.lr, "Learning rate");
   app.add_option("--seed", o.seed, "Of weights, order and dropout")->group(kRare);

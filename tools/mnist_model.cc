@@ -80,6 +80,7 @@ void check_options(const ToolOptions& o) {
   require(o.dropout >= 0 && o.dropout < 1, "--dropout: {} is outside [0, 1)", o.dropout);
   require(o.micro_batch >= 1, "--micro-batch: {} is below 1", o.micro_batch);
   require(o.accumulate >= 1, "--accumulate: {} is below 1", o.accumulate);
+  require(o.replicas >= 1 && o.replicas <= 1024, "--replicas: {} is outside [1, 1024]", o.replicas);
   SLUICE_CHECK(o.eval_batch >= 1);
   require(o.lr > 0, "--lr: {} is not positive", o.lr);
 }
@@ -127,6 +128,7 @@ std::string words_of(const train::Offload& offload) {
 
 MnistPrograms build(const ToolOptions& o, const train::Offload& offload) {
   MnistPrograms p;
+  p.ir.set_replication(static_cast<int>(o.replicas));
   p.training = train::build_training(
       p.ir, model_of(o), make_optimizer(o.optimizer),
       {.strategy = strategy_of(o),
@@ -205,10 +207,10 @@ SessionOptions session_options(const ToolOptions& o) {
 }
 
 StepArrays::StepArrays(const ToolOptions& o)
-    : image({entries_shape({o.micro_batch, 28, 28}, o.accumulate), f32, {}}),
-      labels({entries_shape({o.micro_batch}, o.accumulate), i32, {}}),
-      seeds({entries_shape({2}, o.accumulate), u32, {}}),
-      losses({entries_shape({}, o.accumulate), f32, {}}) {}
+    : image({entries_shape({o.micro_batch, 28, 28}, o.accumulate, o.replicas), f32, {}}),
+      labels({entries_shape({o.micro_batch}, o.accumulate, o.replicas), i32, {}}),
+      seeds({entries_shape({2}, o.accumulate, o.replicas), u32, {}}),
+      losses({entries_shape({}, o.accumulate, o.replicas), f32, {}}) {}
 
 void StepArrays::seed(uint64_t run_seed, int64_t update) {
   const Seed run{static_cast<uint32_t>(run_seed >> 32), static_cast<uint32_t>(run_seed)};

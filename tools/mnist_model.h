@@ -20,10 +20,10 @@ MnistPrograms build_mnist(const ToolOptions& options);
 /// How the command line wants them to run.
 SessionOptions session_options(const ToolOptions& options);
 
-/// Host arrays for a step of "train", in the order of its micro-batches.
+/// Host arrays for a step of "train", in the order of its micro-batches, and of the replicas in each.
 struct StepArrays {
   explicit StepArrays(const ToolOptions& options);
-  /// Sets the seeds of update `update`: one for each micro-batch.
+  /// Sets the seeds of update `update`: one for each micro-batch of each replica.
   void seed(uint64_t run_seed, int64_t update);
   /// The inputs, as far as the program has them.
   std::vector<StreamInput> inputs(const train::Training& training) const;

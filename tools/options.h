@@ -21,6 +21,7 @@ struct ToolOptions {
   int64_t memory = -1;                ///< Budget of device memory in bytes; -1: none.
   std::string strategy = "resident";  ///< resident, phased.
   int64_t accumulate = 1;             ///< Micro-batches a step.
+  int64_t replicas = 1;               ///< Each on micro-batches of its own.
   std::string io_mode = "io";         ///< Transfers of phases: compute, io, io_overlapped.
   bool recompute = false;             ///< Phases make activations again instead of keeping them.
   /// What leaves the device: auto, none, or a list of optimizer, weights, activations, accumulators.

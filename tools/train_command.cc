@@ -37,10 +37,11 @@ data::Dataset load_digits(const ToolOptions& o, data::Split split) {
 // Percentage of the test digits whose largest logit is the label's.
 double evaluate(Session& session, const MnistPrograms& programs, const ToolOptions& o,
                 const data::Dataset& test) {
-  data::DataLoader loader(test, {.batch = o.eval_batch, .shuffle = false});
-  HostTensor image({{o.eval_batch, 28, 28}, f32, {}});
-  HostTensor labels({{o.eval_batch}, i32, {}});
-  HostTensor logits({{o.eval_batch, 10}, f32, {}});
+  const int64_t batch = checked_mul(o.eval_batch, o.replicas);
+  data::DataLoader loader(test, {.batch = batch, .shuffle = false});
+  HostTensor image({entries_shape({o.eval_batch, 28, 28}, 1, o.replicas), f32, {}});
+  HostTensor labels({entries_shape({o.eval_batch}, 1, o.replicas), i32, {}});
+  HostTensor logits({entries_shape({o.eval_batch, 10}, 1, o.replicas), f32, {}});
   Binding binding = session.bind({{programs.training.eval_input, image}},
                                  {{programs.training.logits, logits}}, "eval");
   const ArrayView images = image;
@@ -50,17 +51,21 @@ double evaluate(Session& session, const MnistPrograms& programs, const ToolOptio
     loader.fill(b, images, truths);
     session.run_into(binding);
     const auto scores = logits.as<float>();
-    for (int64_t i = 0; i < o.eval_batch; ++i) {
+    for (int64_t i = 0; i < batch; ++i) {
       const auto row = scores.subspan(static_cast<size_t>(i * 10), 10);
       const auto best = std::max_element(row.begin(), row.end()) - row.begin();
       right += best == labels.as<int32_t>()[static_cast<size_t>(i)];
     }
   }
-  return 100.0 * static_cast<double>(right) / static_cast<double>(loader.batches() * o.eval_batch);
+  return 100.0 * static_cast<double>(right) / static_cast<double>(loader.batches() * batch);
+}
+
+int64_t samples_of_step(const ToolOptions& o) {
+  return checked_mul(checked_mul(o.micro_batch, o.accumulate), o.replicas);
 }
 
 struct Outcome {
-  std::vector<float> losses;  ///< Of every micro-batch.
+  std::vector<float> losses;  ///< Of every micro-batch, of each replica in turn.
   int64_t steps = 0;
   double seconds = 0;
   bool stopped = false;
@@ -68,13 +73,14 @@ struct Outcome {
 
 Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions& o,
               const data::Dataset& digits) {
-  const int64_t samples = checked_mul(o.micro_batch, o.accumulate);
+  const int64_t samples = samples_of_step(o);
   data::DataLoader loader(digits, {.batch = samples, .seed = o.seed});
   const int64_t per_epoch = loader.batches();
   const int64_t steps = o.steps >= 0 ? o.steps : checked_mul(o.epochs, per_epoch);
   if (o.log_level != "error") {
-    fmt::print(stderr, "{} x {} = {} samples a step, {} steps an epoch, {} samples dropped\n",
-               o.micro_batch, o.accumulate, samples, per_epoch, loader.dropped());
+    const std::string replicas = o.replicas == 1 ? "" : fmt::format(" x {}", o.replicas);
+    fmt::print(stderr, "{} x {}{} = {} samples a step, {} steps an epoch, {} samples dropped\n",
+               o.micro_batch, o.accumulate, replicas, samples, per_epoch, loader.dropped());
   }
   StepArrays arrays(o);
   Binding binding = session.bind(arrays.inputs(programs.training),
@@ -111,7 +117,7 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
 void report(const ToolOptions& o, const Session& session, const Outcome& outcome, double accuracy,
             bool evaluated) {
   const int64_t steps = outcome.steps;
-  const auto samples = static_cast<double>(steps * o.micro_batch * o.accumulate);
+  const auto samples = static_cast<double>(steps * samples_of_step(o));
   const double rate = outcome.seconds > 0 ? samples / outcome.seconds : 0;
   const std::string digest = run_digest(session, outcome.losses);
   if (o.json) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "sluice/base/layout.h"
 #include "sluice/base/safetensors.h"
@@ -29,15 +30,17 @@ std::vector<DeviceChoice> devices_of(const SessionOptions& options) {
   return choices;
 }
 
-void check_array(const exe::StreamPort& port, int64_t entries, const TensorSpec& spec,
-                 const std::byte* data) {
-  const Shape want = entries_shape(port.spec.shape, entries);
+void check_array(const exe::StreamPort& port, int64_t entries, int64_t replicas,
+                 const TensorSpec& spec, const std::byte* data) {
+  const Shape want = entries_shape(port.spec.shape, entries, replicas);
   require(spec.dtype == port.spec.dtype, "stream '{}': it carries {}, the array is {}", port.name,
           name_of(port.spec.dtype), name_of(spec.dtype));
   require(spec.shape == want,
-          "stream '{}': Shape mismatch: the program uses {} entries of {}, so the array must be "
+          "stream '{}': Shape mismatch: the program uses {} entries of {}{}, so the array must be "
           "{}, got {}",
-          port.name, entries, to_string(port.spec.shape), to_string(want), to_string(spec.shape));
+          port.name, entries, to_string(port.spec.shape),
+          replicas == 1 ? "" : fmt::format(" in each of {} replicas", replicas), to_string(want),
+          to_string(spec.shape));
   require(data != nullptr || spec.elements() == 0, "stream '{}': the array has no memory",
           port.name);
 }
@@ -52,10 +55,11 @@ void prove(const exe::Executable& executable) {
 
 }  // namespace
 
-Shape entries_shape(const Shape& shape, int64_t entries) {
-  if (entries == 1) return shape;
-  std::vector<int64_t> dims{entries};
-  dims.insert(dims.end(), shape.begin(), shape.end());
+Shape entries_shape(const Shape& entry, int64_t entries, int64_t replicas) {
+  std::vector<int64_t> dims;
+  if (entries != 1) dims.push_back(entries);
+  if (replicas != 1) dims.push_back(replicas);
+  dims.insert(dims.end(), entry.begin(), entry.end());
   return Shape(std::move(dims));
 }
 
@@ -104,7 +108,6 @@ CompileOptions compile_options(const SessionOptions& options) {
 }
 
 Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir) {
-  require(ir.replication() == 1, "session: runs one replica, the program has {}", ir.replication());
   const CompileOptions plan = compile_options(options);
   std::vector<std::shared_ptr<runtime::Device>> devices;
   for (const DeviceChoice& c : devices_of(options)) devices.push_back(c.device);
@@ -123,18 +126,19 @@ Session::~Session() = default;
 void Session::fill_memory() {
   const exe::Executable& exe = executable();
   for (const exe::ConstantPlan& c : exe.constants) {
-    if (!c.data.empty())
-      std::memcpy(executor_->arena(c.arena) + c.offset, c.data.data(), c.data.size());
+    if (c.data.empty()) continue;
+    for (int r = 0; r < exe.replicas; ++r)
+      std::memcpy(executor_->arena(c.arena, r) + c.offset, c.data.data(), c.data.size());
   }
   for (size_t i = 0; i < exe.variables.size(); ++i) {
-    const exe::VariablePlan& v = exe.variables[i];
-    const int64_t width = size_of(v.spec.dtype);
-    std::vector<std::byte> chunk(static_cast<size_t>(std::min(kChunk, v.spec.elements()) * width));
-    for (int64_t begin = 0; begin < v.spec.elements(); begin += kChunk) {
-      const int64_t count = std::min(kChunk, v.spec.elements() - begin);
+    const TensorSpec spec = host_spec(i);
+    const int64_t width = size_of(spec.dtype);
+    std::vector<std::byte> chunk(static_cast<size_t>(std::min(kChunk, spec.elements()) * width));
+    for (int64_t begin = 0; begin < spec.elements(); begin += kChunk) {
+      const int64_t count = std::min(kChunk, spec.elements() - begin);
       const std::span<std::byte> part(chunk.data(), static_cast<size_t>(count * width));
-      compiled_.initializers[i].fill(v.spec, begin, count, part);
-      write_chunk(v, begin, part);
+      compiled_.variables[i]->initializer.fill(spec, begin, count, part);
+      write_chunk(i, begin, part);
     }
   }
 }
@@ -176,13 +180,13 @@ Binding Session::bind(const std::vector<StreamInput>& inputs,
             names(unexpected), entry, names(expected[side]), names(given[side]));
   }
   for (const StreamInput& i : inputs) {
-    check_array(exe.streams[static_cast<size_t>(i.stream.id)], count[i.stream.id], i.array.spec,
-                i.array.data);
+    check_array(exe.streams[static_cast<size_t>(i.stream.id)], count[i.stream.id], exe.replicas,
+                i.array.spec, i.array.data);
     binding.streams_->bind(i.stream.id, const_cast<std::byte*>(i.array.data));
   }
   for (const StreamOutput& o : outputs) {
-    check_array(exe.streams[static_cast<size_t>(o.stream.id)], count[o.stream.id], o.array.spec,
-                o.array.data);
+    check_array(exe.streams[static_cast<size_t>(o.stream.id)], count[o.stream.id], exe.replicas,
+                o.array.spec, o.array.data);
     binding.streams_->bind(o.stream.id, o.array.data);
   }
   return binding;
@@ -196,7 +200,8 @@ HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::stri
     if (port.input) continue;
     const D2hStream stream{ir_.id(), s.stream, port.name, port.spec};
     results.arrays_.emplace_back(
-        stream, HostTensor({entries_shape(port.spec.shape, s.entries), port.spec.dtype, {}}));
+        stream,
+        HostTensor({entries_shape(port.spec.shape, s.entries, exe.replicas), port.spec.dtype, {}}));
   }
   std::vector<StreamOutput> outputs;
   for (auto& [stream, array] : results.arrays_) outputs.push_back({stream, array});
@@ -232,90 +237,126 @@ void Session::run_interleaved(Binding& binding, uint64_t seed) {
   executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
 }
 
-const exe::VariablePlan& Session::plan_of(const Tensor& variable) const {
+size_t Session::index_of(const Tensor& variable) const {
   const TensorInfo& info = variable.graph().info(variable);
   const auto found = info.variable == nullptr ? compiled_.variable_index.end()
                                               : compiled_.variable_index.find(info.variable.get());
   require(found != compiled_.variable_index.end(), "tensor '{}' is not a variable of this session",
           info.name);
-  return executable().variables[static_cast<size_t>(found->second)];
+  return static_cast<size_t>(found->second);
 }
 
-const exe::VariablePlan& Session::plan_of(const Tensor& variable,
-                                          const ConstArrayView& value) const {
-  const exe::VariablePlan& plan = plan_of(variable);
-  require(value.spec.dtype == plan.spec.dtype, "variable '{}' is {}, the array is {}", plan.path,
-          name_of(plan.spec.dtype), name_of(value.spec.dtype));
-  require(value.spec.shape == plan.spec.shape, "variable '{}' is {}, the array is {}", plan.path,
-          to_string(plan.spec.shape), to_string(value.spec.shape));
+size_t Session::index_of(const Tensor& variable, const ConstArrayView& value) const {
+  const size_t v = index_of(variable);
+  const std::string& path = executable().variables[v].path;
+  const TensorSpec spec = host_spec(v);
+  require(value.spec.dtype == spec.dtype, "variable '{}' is {}, the array is {}", path,
+          name_of(spec.dtype), name_of(value.spec.dtype));
+  require(value.spec.shape == spec.shape, "variable '{}' is {}, the array is {}", path,
+          to_string(spec.shape), to_string(value.spec.shape));
   require(value.data != nullptr || value.spec.elements() == 0,
-          "variable '{}': the array has no memory", plan.path);
-  return plan;
+          "variable '{}': the array has no memory", path);
+  return v;
 }
 
-HostTensor Session::read(const Tensor& variable) const { return value_of(plan_of(variable)); }
+TensorSpec Session::host_spec(size_t variable) const {
+  return sluice::host_spec(executable().variables[variable].spec, *compiled_.variables[variable]);
+}
+
+HostTensor Session::read(const Tensor& variable) const { return value_of(index_of(variable)); }
 
 void Session::write(const Tensor& variable, const ConstArrayView& value) {
-  plan_of(variable, value);
-  write_chunk(variable, 0, {value.data, static_cast<size_t>(value.spec.bytes())});
+  write_chunk(index_of(variable, value), 0, {value.data, static_cast<size_t>(value.spec.bytes())});
 }
 
 void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
-  for (const auto& [variable, value] : values) plan_of(variable, value);  // All or nothing.
+  for (const auto& [variable, value] : values) index_of(variable, value);  // All or nothing.
   for (const auto& [variable, value] : values) write(variable, value);
 }
 
 void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
                          std::span<std::byte> out) const {
-  const exe::VariablePlan& plan = plan_of(variable);
-  const int64_t width = size_of(plan.spec.dtype);
-  require(begin >= 0 && count >= 0 && begin <= plan.spec.elements() - count,
-          "variable '{}': elements [{}, {}) are outside its {}", plan.path, begin, begin + count,
-          plan.spec.elements());
+  const size_t v = index_of(variable);
+  const std::string& path = executable().variables[v].path;
+  const TensorSpec spec = host_spec(v);
+  const int64_t width = size_of(spec.dtype);
+  require(begin >= 0 && count >= 0 && begin <= spec.elements() - count,
+          "variable '{}': elements [{}, {}) are outside its {}", path, begin, begin + count,
+          spec.elements());
   require(static_cast<int64_t>(out.size()) == count * width,
-          "variable '{}': {} elements are {} bytes, the buffer has {}", plan.path, count,
-          count * width, out.size());
-  read_chunk(plan, begin, out);
+          "variable '{}': {} elements are {} bytes, the buffer has {}", path, count, count * width,
+          out.size());
+  read_chunk(v, begin, out);
 }
 
 void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in) {
-  const exe::VariablePlan& plan = plan_of(variable);
-  const int64_t width = size_of(plan.spec.dtype);
+  const size_t v = index_of(variable);
+  const TensorSpec spec = host_spec(v);
+  const int64_t width = size_of(spec.dtype);
   const auto bytes = static_cast<int64_t>(in.size());
-  require(begin >= 0 && bytes % width == 0 && begin <= plan.spec.elements() - bytes / width,
-          "variable '{}': {} bytes at element {} are outside its {} elements", plan.path, bytes,
-          begin, plan.spec.elements());
-  write_chunk(plan, begin, in);
+  require(begin >= 0 && bytes % width == 0 && begin <= spec.elements() - bytes / width,
+          "variable '{}': {} bytes at element {} are outside its {} elements",
+          executable().variables[v].path, bytes, begin, spec.elements());
+  write_chunk(v, begin, in);
 }
 
-void Session::read_chunk(const exe::VariablePlan& plan, int64_t begin,
-                         std::span<std::byte> out) const {
-  if (plan.buffer >= 0)
-    return executor_->read(plan.arena, plan.offset + begin * size_of(plan.spec.dtype), out);
-  read_elements(plan.spec, parse_layout(plan.layout), executor_->arena(plan.arena) + plan.offset,
-                begin, out);
+// Calls f(replica, first element there, first element in the chunk, elements) for what a replica holds of the elements
+// [begin, begin + count) of a variable as the host sees it.
+template <typename F>
+void Session::for_each_part(size_t variable, int64_t begin, int64_t count, F&& f) const {
+  const TensorSpec& spec = executable().variables[variable].spec;
+  for (int r = 0; r < executable().replicas; ++r) {
+    const HostPart part = host_part(spec, *compiled_.variables[variable], r);
+    const int64_t from = std::max(begin, part.begin);
+    const int64_t to = std::min(begin + count, part.begin + part.count);
+    if (from < to) f(r, from - part.begin, from - begin, to - from);
+  }
 }
 
-void Session::write_chunk(const exe::VariablePlan& plan, int64_t begin,
-                          std::span<const std::byte> in) {
-  if (plan.buffer >= 0)
-    return executor_->write(plan.arena, plan.offset + begin * size_of(plan.spec.dtype), in);
-  write_elements(plan.spec, parse_layout(plan.layout), executor_->arena(plan.arena) + plan.offset,
-                 begin, in);
+void Session::read_chunk(size_t variable, int64_t begin, std::span<std::byte> out) const {
+  const exe::VariablePlan& plan = executable().variables[variable];
+  const int64_t width = size_of(plan.spec.dtype);
+  std::vector<int64_t> known;  // What one replica has, its peers have too.
+  for_each_part(variable, begin, static_cast<int64_t>(out.size()) / width,
+                [&](int replica, int64_t first, int64_t at, int64_t count) {
+                  if (std::find(known.begin(), known.end(), at) != known.end()) return;
+                  known.push_back(at);
+                  const auto part = out.subspan(static_cast<size_t>(at * width),
+                                                static_cast<size_t>(count * width));
+                  if (plan.buffer >= 0)
+                    return executor_->read(plan.arena, plan.offset + first * width, part, replica);
+                  read_elements(plan.spec, parse_layout(plan.layout),
+                                executor_->arena(plan.arena, replica) + plan.offset, first, part);
+                });
 }
 
-HostTensor Session::value_of(const exe::VariablePlan& plan) const {
-  HostTensor value(plan.spec);
-  read_chunk(plan, 0, value.bytes());
+void Session::write_chunk(size_t variable, int64_t begin, std::span<const std::byte> in) {
+  const exe::VariablePlan& plan = executable().variables[variable];
+  const int64_t width = size_of(plan.spec.dtype);
+  for_each_part(variable, begin, static_cast<int64_t>(in.size()) / width,
+                [&](int replica, int64_t first, int64_t at, int64_t count) {
+                  const auto part = in.subspan(static_cast<size_t>(at * width),
+                                               static_cast<size_t>(count * width));
+                  if (plan.buffer >= 0)
+                    return executor_->write(plan.arena, plan.offset + first * width, part, replica);
+                  write_elements(plan.spec, parse_layout(plan.layout),
+                                 executor_->arena(plan.arena, replica) + plan.offset, first, part);
+                });
+}
+
+HostTensor Session::value_of(size_t variable) const {
+  HostTensor value(host_spec(variable));
+  read_chunk(variable, 0, value.bytes());
   return value;
 }
 
 void Session::each_variable(const VariableVisitor& visit) const {
-  std::vector<const exe::VariablePlan*> plans;
-  for (const exe::VariablePlan& v : executable().variables) plans.push_back(&v);
-  std::sort(plans.begin(), plans.end(),
-            [](const auto* a, const auto* b) { return a->path < b->path; });
-  for (const exe::VariablePlan* plan : plans) visit(plan->path, value_of(*plan));
+  const auto& plans = executable().variables;
+  std::vector<size_t> order(plans.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return plans[a].path < plans[b].path; });
+  for (const size_t v : order) visit(plans[v].path, value_of(v));
 }
 
 void Session::restore(const std::vector<NamedArray>& values) {
@@ -349,25 +390,25 @@ std::vector<std::string> Session::load(const std::string& path) {
   std::vector<const HostTensor*> found(variables.size(), nullptr);
   std::vector<std::string> unknown;
   for (const NamedArray& a : arrays) {
-    const auto v = std::find_if(variables.begin(), variables.end(),
-                                [&](const auto& plan) { return plan.path == a.name; });
-    if (v == variables.end()) {
+    const auto plan = std::find_if(variables.begin(), variables.end(),
+                                   [&](const auto& p) { return p.path == a.name; });
+    if (plan == variables.end()) {
       unknown.push_back(a.name);
       continue;
     }
-    if (a.array.shape() != v->spec.shape || a.array.dtype() != v->spec.dtype) {
+    const auto v = static_cast<size_t>(plan - variables.begin());
+    const TensorSpec spec = host_spec(v);
+    if (a.array.shape() != spec.shape || a.array.dtype() != spec.dtype) {
       fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, a.name,
-           to_string(a.array.spec()), to_string(v->spec));
+           to_string(a.array.spec()), to_string(spec));
     }
-    found[static_cast<size_t>(v - variables.begin())] = &a.array;
+    found[v] = &a.array;
   }
-  for (size_t i = 0; i < variables.size(); ++i) {
-    if (found[i] == nullptr)
-      fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables[i].path);
+  for (size_t v = 0; v < variables.size(); ++v) {
+    if (found[v] == nullptr)
+      fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables[v].path);
   }
-  for (size_t i = 0; i < variables.size(); ++i) {
-    write_chunk(variables[i], 0, found[i]->bytes());
-  }
+  for (size_t v = 0; v < variables.size(); ++v) write_chunk(v, 0, found[v]->bytes());
   return unknown;
 }
 

@@ -54,8 +54,8 @@ struct SessionOptions {
 /// What a session with these options compiles its program with. Error{kUsage} for options that make no session.
 CompileOptions compile_options(const SessionOptions& options);
 
-/// Shape of the array for `entries` entries of a stream: the entry's, with a leading axis if there are several.
-Shape entries_shape(const Shape& entry, int64_t entries);
+/// Shape of a stream's array: the entries of a run, then the replicas, each as an axis if there are several, then an entry's.
+Shape entries_shape(const Shape& entry, int64_t entries, int64_t replicas = 1);
 
 /// An input stream and the entries that a run reads: the stream's shape, with a leading axis of entries if it reads
 /// more than one.
@@ -98,7 +98,8 @@ class Session {
   explicit Session(const Ir& ir, const SessionOptions& options = {});
   ~Session();
 
-  /// Runs an entry once and returns new arrays. Error{kUsage} naming streams that are missing or unknown, or an array
+  /// Runs an entry once and returns new arrays. A stream's array has the entries of the run as first axis, if there are
+  /// several, then the replicas, if there are several. Error{kUsage} naming streams that are missing or unknown, or an array
   /// whose shape or dtype differs.
   HostTensors run(const std::vector<StreamInput>& inputs = {}, const std::string& entry = "main");
   /// The streams that a run of an entry reads, and what their arrays are.
@@ -112,12 +113,13 @@ class Session {
   /// The same, on this thread, advancing strands at random (for tests of the runtime).
   void run_interleaved(Binding& binding, uint64_t seed);
 
-  /// A variable's whole value, by its handle in any entry graph. Error{kUsage} for another tensor.
+  /// A variable's whole value as the host sees it (host_spec), by its handle in any entry graph. Error{kUsage} for
+  /// another tensor.
   HostTensor read(const Tensor& variable) const;
   /// Error{kUsage} if shape or dtype differs.
   void write(const Tensor& variable, const ConstArrayView& value);
   void write(const std::vector<std::pair<Tensor, HostTensor>>& values);
-  /// Elements [begin, begin + count) of a variable, row-major.
+  /// Elements [begin, begin + count) of a variable as the host sees it, row-major.
   void read_chunk(const Tensor& variable, int64_t begin, int64_t count,
                   std::span<std::byte> out) const;
   void write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in);
@@ -137,18 +139,22 @@ class Session {
   const exe::Executable& executable() const { return executor_->executable(); }
   /// The compiler's record: passes and times.
   const Compiled& compiled() const { return compiled_; }
-  /// Arena bytes of a device, as planned and as allocated: always equal.
+  /// Arena bytes of a device of one replica, as planned and as allocated: always equal.
   int64_t planned_bytes(int device = 0) const;
   int64_t measured_bytes(int device = 0) const;
   runtime::Counters counters() const { return executor_->counters(); }
 
  private:
-  void read_chunk(const exe::VariablePlan& plan, int64_t begin, std::span<std::byte> out) const;
-  void write_chunk(const exe::VariablePlan& plan, int64_t begin, std::span<const std::byte> in);
-  HostTensor value_of(const exe::VariablePlan& plan) const;
-  const exe::VariablePlan& plan_of(const Tensor& variable) const;
+  // Variables by their index in the executable; elements as the host sees them.
+  TensorSpec host_spec(size_t variable) const;
+  template <typename F>
+  void for_each_part(size_t variable, int64_t begin, int64_t count, F&& f) const;
+  void read_chunk(size_t variable, int64_t begin, std::span<std::byte> out) const;
+  void write_chunk(size_t variable, int64_t begin, std::span<const std::byte> in);
+  HostTensor value_of(size_t variable) const;
+  size_t index_of(const Tensor& variable) const;
+  size_t index_of(const Tensor& variable, const ConstArrayView& value) const;
   void check_binding(const Binding& binding) const;
-  const exe::VariablePlan& plan_of(const Tensor& variable, const ConstArrayView& value) const;
   void fill_memory();
 
   Ir ir_;

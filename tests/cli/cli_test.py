@@ -86,6 +86,8 @@ class Usage(CliTest):
                                   ("--layers", 100001, "--layers: 100001 is outside [1, 100000]"),
                                   ("--width", 0, "--width: 0 is below 1"),
                                   ("--accumulate", 0, "--accumulate: 0 is below 1"),
+                                  ("--replicas", 0, "--replicas: 0 is outside [1, 1024]"),
+                                  ("--replicas", 1025, "--replicas: 1025 is outside [1, 1024]"),
                                   ("--offload", "all", "--offload: 'all' is not auto, none, or some of"),
                                   ("--offload", "weights", "weights leave the device with --strategy phased only"),
                                   ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
@@ -353,6 +355,18 @@ class Bits(CliTest):
                     plan = ["plan", "mnist", "--width", 64, "--layers", 2, "--optimizer", optimizer, *ways]
                     self.assertEqual(self.record(*plan, "--offload", "optimizer")["state_bytes_per_update"], expected)
                     self.assertEqual(self.record(*plan, "--offload", "none")["state_bytes_per_update"], 0)
+
+    def test_replicas(self):
+        for replicas in (2, 4):
+            flags = [*self.FLAGS, "--accumulate", "2", "--replicas", replicas]
+            plain = self.record(*flags, "--threads", "1")
+            self.assertNotEqual(plain["digest"], self.plain["digest"])
+            for way in (["--threads", "2"], ["--threads", "3"],
+                        ["--strategy", "phased", "--offload", "optimizer,weights", "--threads", "2"]):
+                with self.subTest(replicas=replicas, way=way):
+                    self.assertEqual(self.record(*flags, *way)["digest"], plain["digest"])
+        said = self.expect_code(0, *flags).stderr
+        self.assertIn("8 x 2 x 4 = 64 samples a step, 312 steps an epoch, 32 samples dropped", said)
 
     def test_another_seed_is_another_run(self):
         self.assertNotEqual(self.record(*self.FLAGS, "--seed", 1)["digest"], self.plain["digest"])

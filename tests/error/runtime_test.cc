@@ -72,16 +72,30 @@ TEST_F(RuntimeRefusals, Kernels) {
 }
 
 TEST_F(RuntimeRefusals, Collectives) {
-  executable.groups.push_back({});
-  executable.functions.back().steps.push_back({exe::Collective{.op = "all_reduce add"}});
-  runtime::Executor executor(executable, {cpu::make_device()}, {.threads = 1});
-  HostTensor x(f32_spec({2}));
-  HostTensor y(f32_spec({2}));
-  runtime::HostStreams streams(executor.executable());
-  streams.bind(0, x.bytes().data());
-  streams.bind(1, y.bytes().data());
-  expect_refused({{"a run", [&] { executor.run(executor.executable().programs[0], streams); },
-                   "collectives are not run by this runtime"}});
+  executable = [] {
+    Ir ir(2);
+    Graph& main = ir.main_graph();
+    main.host_store(ops::replicated_all_reduce(main.host_load(ir.h2d_stream(f32_spec({2}), "x"))),
+                    "y");
+    return Session(ir, {.device = cpu_device({.threads = 1})}).executable();
+  }();
+  const auto changed = [&](const std::function<void(exe::Collective&)>& change) {
+    return loaded([=](exe::Executable& e) {
+      for (exe::Step& s : e.functions.back().steps) {
+        if (auto* c = std::get_if<exe::Collective>(&s.body)) change(*c);
+      }
+    });
+  };
+  expect_refused({
+      {"an operator", changed([](exe::Collective& c) { c.op = "Relu"; }),
+       "executable: 'Relu' is no collective of the cpu"},
+      {"operands", changed([](exe::Collective& c) { c.operands.clear(); }),
+       "executable: ReplicatedAllReduce has no operands"},
+      {"a result", changed([](exe::Collective& c) { c.operands[1].spec = f32_spec({3}); }),
+       "among 2 replicas does not make (3,) float32"},
+      {"a group", loaded([](exe::Executable& e) { e.groups[0].size = 1; }),
+       "among 1 replicas does not make (2,) float32"},
+  });
 }
 
 TEST(InstructionSets, Refused) {

@@ -75,7 +75,6 @@ TEST_F(SessionRefusals, Options) {
        "session: device 0 has no target or nothing"},
       {"an empty device", open({.device = one_thread(), .more_devices = {DeviceChoice()}}),
        "session: device 1 has no target or nothing to run on; cpu_device() gives both"},
-      {"replicas", [] { Session s(Ir(2)); }, "session: runs one replica, the program has 2"},
   });
 }
 

@@ -149,7 +149,10 @@ class Unroller {
         op.operands.push_back(place(r->operand.at, r->operand.bytes, s));
         op.number = number(r->message, s);
       } else {
-        fail(ErrorKind::kUsage, "collectives are not run dry");
+        const auto& x = std::get<Collective>(step.body);
+        op.hash = hash64(x.op + to_string(x.attrs));
+        for (const Operand& o : x.operands) op.operands.push_back(place(o.at, o.bytes, s));
+        op.number = number(x.sequence, s);
       }
       out.push_back(std::move(op));
     }
@@ -309,6 +312,12 @@ class DryRunner {
       d.stack.emplace_back(&op.arms[taken ? 0 : 1], 0);
       return true;
     }
+    if (std::holds_alternative<Collective>(op.step->body)) {
+      catch_up(d);
+      collective(op);
+      ++next;
+      return true;
+    }
     // Everything else is what worker 0 does.
     if (std::holds_alternative<Issue>(op.step->body) ||
         std::holds_alternative<Wait>(op.step->body)) {
@@ -332,6 +341,18 @@ class DryRunner {
     }
     ++next;
     return true;
+  }
+
+  /// The replicas have other data, but all bytes at the same places: who meets whom, and when, and what each brings are
+  /// all that one of them shows of what it gets.
+  void collective(const Op& op) {
+    const auto& c = std::get<Collective>(op.step->body);
+    const ReplicaGroup& group = e_.groups[static_cast<size_t>(c.group)];
+    uint64_t h = mix(op.hash, static_cast<uint64_t>(op.number));
+    h = mix(mix(h, static_cast<uint64_t>(group.stride)), static_cast<uint64_t>(group.size));
+    const Place& in = op.operands.front();
+    const Place& out = op.operands.back();
+    fill_bytes(hash_bytes(h, at(in), in.bytes), at(out), out.bytes);
   }
 
   Place slot(const Channel& c, const Op& op) const {

@@ -27,7 +27,8 @@ struct DryRun {
 /// Runs a program on real bytes, without real kernels: each task writes a hash of the bytes that it
 /// reads. It looks at addresses, tasks, barriers, transfers and messages only, never at the names
 /// of values, so it shows what a damaged plan does to results without anything in common with the
-/// checker. For plans of a few MiB.
+/// checker. One replica is run; what it gets of a collective is a hash of what it brings, of the
+/// group and the sequence. For plans of a few MiB.
 DryRun dry_run(const exe::Executable& executable, const exe::Program& program,
                const DryRunOptions& options);
 

@@ -23,7 +23,8 @@ std::vector<exe::Executable> hand_written() {
           plan(exe::plans::overlapped_loop()),
           plan(exe::plans::replaced(exe::plans::carried_ring(), "1000001", "7")),
           plan(exe::plans::branch()),
-          plan(exe::plans::by_reference())};
+          plan(exe::plans::by_reference()),
+          plan(exe::plans::collectives())};
 }
 
 tool::ToolOptions small(tool::ToolOptions options) {
@@ -52,6 +53,11 @@ exe::Executable compiled_overlapped() {
   const DeviceChoice device = cpu_device({.threads = 2});
   return compile(overlapped_program(), {.devices = {{device.target, -1, device.threads}}})
       .executable;
+}
+
+exe::Executable compiled_collectives() {
+  const DeviceChoice device = cpu_device({.threads = 2});
+  return compile(data_parallel_program(4), {.devices = {{device.target, -1, 2}}}).executable;
 }
 
 void print(const MutantCount& count) {
@@ -88,6 +94,16 @@ TEST(Mutants, OfOverlappedTransfersAreRefused) {
   print(count);
   for (const char* kind : {"wait dropped", "wait moved", "issue moved", "queue changed",
                            "double buffer made single", "remote entry beyond"}) {
+    EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
+  }
+}
+
+TEST(Mutants, OfCompiledCollectivesAreRefused) {
+  MutantCount count;
+  expect_mutants_refused(compiled_collectives(), 1, 20, count);
+  print(count);
+  for (const char* kind : {"collective dropped", "collectives swapped", "collective at one replica",
+                           "collective of another group", "trips off by one"}) {
     EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
   }
 }

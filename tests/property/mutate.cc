@@ -24,7 +24,7 @@ const std::vector<Kind>& kinds() {
       {"step dropped", {"value", "final", "remote"}, step_dropped},
       {"transfer dropped", {"value", "stream", "remote", "final"}, transfer_dropped},
       {"steps swapped",
-       {"value", "race", "wait", "channel", "deadlock", "stream", "final", "remote"},
+       {"value", "race", "wait", "channel", "deadlock", "stream", "final", "remote", "collective"},
        steps_swapped},
       {"sync dropped", {"sync"}, sync_dropped},
       {"buffer moved", {"value", "overlap", "bounds", "final", "sync", "race"}, buffer_moved},
@@ -38,7 +38,7 @@ const std::vector<Kind>& kinds() {
       {"message swapped", {"channel"}, message_swapped},
       {"rotation off by one", {"value", "overlap", "race"}, rotation_off_by_one},
       {"trips off by one",
-       {"value", "stream", "channel", "deadlock", "remote", "final"},
+       {"value", "stream", "channel", "deadlock", "remote", "final", "collective"},
        trips_off_by_one},
       {"carry dropped", {"value"}, carry_dropped},
       {"value renamed", {"value"}, value_renamed},
@@ -49,6 +49,10 @@ const std::vector<Kind>& kinds() {
       {"coincidence forbidden", {"overlap"}, coincidence_forbidden},
       {"tasks overlapped", {"tasks"}, tasks_overlapped},
       {"remote entry beyond", {"remote"}, remote_entry_beyond},
+      {"collective dropped", {"collective"}, collective_dropped},
+      {"collectives swapped", {"collective"}, collectives_swapped},
+      {"collective at one replica", {"collective"}, collective_at_one_replica},
+      {"collective of another group", {"collective"}, collective_of_other_group},
   };
   return all;
 }

@@ -35,6 +35,10 @@ std::vector<Candidate> stream_entries_swapped(const Executable& e);
 std::vector<Candidate> transfer_dropped(const Executable& e);
 std::vector<Candidate> final_damaged(const Executable& e);
 std::vector<Candidate> remote_entry_beyond(const Executable& e);
+std::vector<Candidate> collective_dropped(const Executable& e);
+std::vector<Candidate> collectives_swapped(const Executable& e);
+std::vector<Candidate> collective_at_one_replica(const Executable& e);
+std::vector<Candidate> collective_of_other_group(const Executable& e);
 
 // mutations_transfers.cc: what runs beside the compute queue.
 std::vector<Candidate> wait_moved(const Executable& e);

@@ -268,4 +268,60 @@ std::vector<Candidate> remote_entry_beyond(const Executable& e) {
   return out;
 }
 
+std::vector<Candidate> collective_dropped(const Executable& e) {
+  return steps_dropped(e, [](const Step& s) { return std::holds_alternative<Collective>(s.body); });
+}
+
+std::vector<Candidate> collectives_swapped(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    if (!std::holds_alternative<Collective>(step.body)) return;
+    out.push_back({place(e, f, s), [f, s](Executable& m) {
+                     auto& c = std::get<Collective>(step_of(m, f, s).body);
+                     c.sequence = c.sequence + IndexExpr(1);
+                     return std::string("it comes where it says that it is the next one's turn");
+                   }});
+    for (size_t t = s + 1; t < e.functions[f].steps.size(); ++t) {
+      if (!std::holds_alternative<Collective>(e.functions[f].steps[t].body)) continue;
+      out.push_back({place(e, f, s), [f, s, t](Executable& m) {
+                       auto& a = std::get<Collective>(step_of(m, f, s).body);
+                       auto& b = std::get<Collective>(step_of(m, f, t).body);
+                       std::swap(a.sequence, b.sequence);
+                       return std::string(
+                           a.group == b.group ? "two collectives have each other's turn" : "");
+                     }});
+      return;
+    }
+  });
+  return out;
+}
+
+std::vector<Candidate> collective_at_one_replica(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    if (!std::holds_alternative<Collective>(step.body)) return;
+    out.push_back({place(e, f, s), [f, s](Executable& m) {
+                     auto& c = std::get<Collective>(step_of(m, f, s).body);
+                     c.sequence = c.sequence + IndexExpr::replica() / IndexExpr(m.replicas - 1);
+                     return std::string("the last replica takes it for the next one");
+                   }});
+  });
+  return out;
+}
+
+std::vector<Candidate> collective_of_other_group(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    if (!std::holds_alternative<Collective>(step.body)) return;
+    for (size_t g = 0; g < e.groups.size(); ++g) {
+      if (static_cast<int32_t>(g) == std::get<Collective>(step.body).group) continue;
+      out.push_back({place(e, f, s), [f, s, g](Executable& m) {
+                       std::get<Collective>(step_of(m, f, s).body).group = static_cast<int32_t>(g);
+                       return std::string();
+                     }});
+    }
+  });
+  return out;
+}
+
 }  // namespace sluice::property

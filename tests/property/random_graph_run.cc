@@ -213,8 +213,10 @@ Compiled compiled(const Ir& ir, int devices, const std::vector<std::string>& dis
 Outcome by_values(const RandomProgram& program, const Compiled& compiled) {
   const Ir& ir = program.ir;
   std::vector<HostTensor> first;
-  for (size_t v = 0; v < compiled.initializers.size(); ++v)
-    first.push_back(compiled.initializers[v].evaluate(compiled.executable.variables[v].spec));
+  for (size_t v = 0; v < compiled.variables.size(); ++v) {
+    first.push_back(
+        compiled.variables[v]->initializer.evaluate(compiled.executable.variables[v].spec));
+  }
   ValueProgram values(compiled.executable, first);
   Outcome outcome;
   for (size_t run = 0; run < program.runs.size(); ++run) {

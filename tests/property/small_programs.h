@@ -78,4 +78,39 @@ inline Ir two_device_program() {
   return ir;
 }
 
+/// A loop of steps in which each replica sums gradients over all and over its pair, and updates a
+/// variable that all have, one of its group, and its shard of another.
+inline Ir data_parallel_program(int replicas) {
+  Ir ir(replicas);
+  Graph& main = ir.main_graph();
+  const TensorSpec spec = f32_spec({6, 5});
+  const H2dStream in = ir.h2d_stream(spec, "x");
+  const ReplicaGrouping pairs = ir.replica_grouping(replicas / 2, 2);
+  VariableInfo by_group;
+  by_group.group = pairs;
+  by_group.initializer = Initializer::normal(0, 1).keyed({1, 2});
+  VariableInfo sharded;
+  sharded.shard = replicas;
+  sharded.initializer = Initializer::normal(0, 1).keyed({3, 4});
+  const TensorSpec shard{{(30 + replicas - 1) / replicas}, f32, spec.shape};
+  const Tensor w = main.variable(spec, Initializer::normal(0, 1).keyed({5, 6}), "w");
+  const Tensor v = main.variable(spec, by_group, "v");
+  const Tensor s = main.variable(shard, sharded, "s");
+  Graph& step = ir.create_empty_graph("step");
+  const Tensor a = step.input(spec, "a", Pass::kByReference);
+  const Tensor b = step.input(spec, "b", Pass::kByReference);
+  const Tensor c = step.input(shard, "c", Pass::kByReference);
+  const Tensor x = ops::tanh(step.host_load(in) * a + b);
+  const Tensor y = x * ops::replicated_all_gather(c);
+  ops::scaled_add_(a, ops::replicated_all_reduce(y, "mean"), 1, -0.1);
+  ops::replicated_all_reduce_(y, "max", pairs);
+  ops::scaled_add_(b, y, 1, -0.1);
+  ops::scaled_add_(c, ops::replicated_reduce_scatter(x, "add", {}, ops::Sharding::kReplicated), 1,
+                   -0.1);
+  ops::repeat(main, step, 3, {w, v, s});
+  ops::call(main, step, {w, v, s});
+  main.host_store(w + v, "out");
+  return ir;
+}
+
 }  // namespace sluice::property

@@ -8,6 +8,7 @@
 #include "sluice/interp/run_op.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/initializer.h"
+#include "sluice/ir/replica_grouping.h"
 #include "sluice/ops/op.h"
 #include "value_messages.h"
 
@@ -21,6 +22,7 @@ namespace {
 /// One activation of a function.
 struct Activation {
   const Function& function;
+  int32_t replica = 0;
   std::vector<int64_t> numbers = {};     ///< Index arguments.
   std::map<ValueId, Array> values = {};  ///< Those that it was given and has made.
   int64_t iteration = 0;                 ///< Of the loop step that runs.
@@ -56,28 +58,33 @@ class ValueRun {
 
   StreamEntries run() {
     std::vector<std::function<void()>> devices;
-    for (const Entry& entry : program_.entries)
-      devices.emplace_back([this, &entry] { run_entry(entry); });
+    for (int32_t r = 0; r < e_.replicas; ++r) {
+      for (const Entry& entry : program_.entries)
+        devices.emplace_back([this, &entry, r] { run_entry(entry, r); });
+    }
     messages_.run_devices(devices);
     set_variables();
     return collected();
   }
 
  private:
-  void run_entry(const Entry& entry) {
-    Activation a{at(e_.functions, entry.function)};
+  void run_entry(const Entry& entry, int32_t replica) {
+    Activation a{at(e_.functions, entry.function), replica};
     for (int32_t v = 0; v < std::ssize(e_.variables); ++v)
-      a.values[at(e_.variables, v).value] = std::make_shared<HostTensor>(state_.variable(v));
+      a.values[at(e_.variables, v).value] =
+          std::make_shared<HostTensor>(state_.variable(v, replica));
     run_steps(a);
-    ends_.merge(a.values);
+    ends_[replica].merge(a.values);
   }
 
   void set_variables() {
     for (const Final& f : program_.finals) {
       const VariablePlan& v = at(e_.variables, f.variable);
-      const auto last = ends_.find(f.value);
-      require(last != ends_.end(), "nothing makes the last value of variable '{}'", v.path);
-      state_.home(f.variable) = shaped(*last->second, v.spec);
+      for (int32_t r = 0; r < e_.replicas; ++r) {
+        const auto last = ends_[r].find(f.value);
+        require(last != ends_[r].end(), "nothing makes the last value of variable '{}'", v.path);
+        state_.home(f.variable, r) = shaped(*last->second, v.spec);
+      }
     }
   }
 
@@ -87,12 +94,24 @@ class ValueRun {
       const StreamPort& port = at(e_.streams, s.stream);
       if (port.input) continue;
       for (int64_t k = 0; k < s.entries; ++k) {
-        const auto entry = sent_.find({s.stream, k});
-        require(entry != sent_.end(), "stream '{}': entry {} is missing", port.name, k);
-        out[s.stream].push_back(shaped(*entry->second, port.spec));
+        HostTensor& all = out[s.stream].emplace_back(of_all(port.spec));
+        auto to = all.bytes().begin();
+        for (int32_t r = 0; r < e_.replicas; ++r) {
+          const auto entry = sent_.find({s.stream, k, r});
+          require(entry != sent_.end(), "stream '{}': entry {} is missing", port.name, k);
+          const HostTensor own = shaped(*entry->second, port.spec);
+          to = std::copy(own.bytes().begin(), own.bytes().end(), to);
+        }
       }
     }
     return out;
+  }
+
+  TensorSpec of_all(const TensorSpec& spec) const {
+    if (e_.replicas == 1) return spec;
+    std::vector<int64_t> dims{e_.replicas};
+    dims.insert(dims.end(), spec.shape.begin(), spec.shape.end());
+    return {Shape(std::move(dims)), spec.dtype, {}};
   }
 
   Array find(const Activation& a, ValueId v) const {
@@ -116,7 +135,7 @@ class ValueRun {
   }
 
   int64_t number(const Activation& a, const IndexExpr& x) const {
-    return x.evaluate({a.numbers, a.iteration, 0});
+    return x.evaluate({a.numbers, a.iteration, a.replica});
   }
 
   void run_steps(Activation& a) {
@@ -178,7 +197,7 @@ class ValueRun {
 
   /// Runs the callee; what it makes of each argument that it writes, null for the others.
   std::vector<Array> call(const Activation& a, const Call& c, const std::vector<Array>& arguments) {
-    Activation callee{at(e_.functions, c.function)};
+    Activation callee{at(e_.functions, c.function), a.replica};
     const std::vector<Param>& params = callee.function.params;
     for (const IndexExpr& x : c.index_args) callee.numbers.push_back(number(a, x));
     for (size_t i = 0; i < params.size(); ++i) {
@@ -225,14 +244,14 @@ class ValueRun {
                               ? static_cast<int64_t>(read(a, *i.entry_from)->to_doubles()[0])
                               : number(a, i.entry);
     if (i.kind == TransferKind::kStreamOut) {
-      require(sent_.emplace(std::pair(i.object, entry), read(a, i.memory)).second,
+      require(sent_.emplace(std::tuple(i.object, entry, a.replica), read(a, i.memory)).second,
               "entry {} is written twice", entry);
     } else if (i.kind == TransferKind::kRemoteStore) {
-      HostTensor& there = remote_entry(i, entry);
+      HostTensor& there = remote_entry(a, i, entry);
       there = shaped(*read(a, i.memory), there.spec());
     } else {
-      const HostTensor& from =
-          i.kind == TransferKind::kStreamIn ? stream_entry(i, entry) : remote_entry(i, entry);
+      const HostTensor from =
+          i.kind == TransferKind::kStreamIn ? stream_entry(a, i, entry) : remote_entry(a, i, entry);
       require(i.found == kNoValue || shaped(*find(a, i.found), from.spec()).same_bits(from),
               "the entry does not hold %{}", i.found);
       auto loaded = std::make_shared<HostTensor>(shaped(from, i.memory.spec));
@@ -246,58 +265,103 @@ class ValueRun {
     if (!flight.empty()) a.values[flight.mapped().first] = flight.mapped().second;
   }
 
-  const HostTensor& stream_entry(const Issue& i, int64_t entry) const {
+  HostTensor stream_entry(const Activation& a, const Issue& i, int64_t entry) const {
     const auto found = inputs_.find(i.object);
     const size_t count = found == inputs_.end() ? 0 : found->second.size();
     require(static_cast<size_t>(entry) < count, "stream {} has no entry {}", i.object, entry);
-    return at(found->second, entry);
+    HostTensor own(at(e_.streams, i.object).spec);
+    const HostTensor all = shaped(at(found->second, entry), of_all(own.spec()));
+    const auto from = all.bytes().begin() + a.replica * own.spec().bytes();
+    std::copy(from, from + own.spec().bytes(), own.bytes().begin());
+    return own;
   }
 
-  HostTensor& remote_entry(const Issue& i, int64_t entry) const {
+  HostTensor& remote_entry(const Activation& a, const Issue& i, int64_t entry) const {
     const RemoteBufferPlan& b = at(e_.remote_buffers, i.object);
     require(entry >= 0 && entry < b.entries, "buffer '{}' has no entry {}", b.name, entry);
-    return state_.remote(i.object, entry);
+    return state_.remote(i.object, entry, a.replica);
+  }
+
+  // Every replica has channels of its own.
+  int32_t own(const Activation& a, int32_t channel) const {
+    return a.replica * static_cast<int32_t>(e_.channels.size()) + channel;
   }
 
   void step(Activation& a, const Send& s) {
-    messages_.send(s.channel, number(a, s.message), read(a, s.operand));
+    messages_.send(own(a, s.channel), number(a, s.message), read(a, s.operand));
   }
 
   void step(Activation& a, const Receive& r) {
-    make(a, r.operand, *messages_.receive(r.channel, number(a, r.message)));
+    make(a, r.operand, *messages_.receive(own(a, r.channel), number(a, r.message)));
   }
 
-  void step(Activation&, const Collective&) { fail(ErrorKind::kUsage, "a collective is not run"); }
+  // Behind them is one for each device, grouping and pair of replicas.
+  int32_t between(const Activation& a, const Collective& c, int32_t from, int32_t to) const {
+    const auto groups = static_cast<int32_t>(e_.groups.size());
+    const int32_t pairs = (a.function.device * groups + c.group) * e_.replicas + from;
+    return e_.replicas * static_cast<int32_t>(e_.channels.size()) + pairs * e_.replicas + to;
+  }
+
+  // Each member sends its operand to all and makes its result of all of them.
+  void step(Activation& a, const Collective& c) {
+    const ReplicaGroup& g = at(e_.groups, c.group);
+    const ReplicaGrouping grouping = ReplicaGrouping::make(e_.replicas, g.stride, g.size);
+    const std::vector<int> members = grouping.members(grouping.group_of(a.replica));
+    const int64_t sequence = number(a, c.sequence);
+    const Array mine = read(a, c.operands.front());
+    for (const int to : members) messages_.send(between(a, c, a.replica, to), sequence, mine);
+    const OpDef* def = ops::find_op(c.op);
+    require(def != nullptr, "there is no op '{}'", c.op);
+    std::vector<HostTensor> arrays;
+    for (const int from : members) {
+      const Array there = messages_.receive(between(a, c, from, a.replica), sequence);
+      arrays.push_back(to_working(*there, Precision::kFloat));
+    }
+    const TensorSpec& made = c.operands.back().spec;
+    arrays.emplace_back(TensorSpec{made.shape, working_dtype(made.dtype, Precision::kFloat), {}});
+    std::vector<HostTensor*> operands;
+    for (HostTensor& t : arrays) operands.push_back(&t);
+    const std::vector<TensorSpec> ins(members.size(), c.operands.front().spec);
+    const std::vector<TensorSpec> outs{made};
+    run_kernel(OpView(*def, c.attrs, ins, outs), operands, Precision::kFloat,
+               grouping.member_of(a.replica));
+    make(a, c.operands.back(), arrays.back().cast(made.dtype));
+  }
 
   ValueProgram& state_;
   const Executable& e_;
   const Program& program_;
   const StreamEntries& inputs_;
   std::map<ValueId, Array> constants_;
-  std::map<std::pair<int32_t, int64_t>, Array> sent_;  ///< By stream and entry.
-  std::map<ValueId, Array> ends_;                      ///< What entry functions have made.
+  /// By stream, entry and replica.
+  std::map<std::tuple<int32_t, int64_t, int32_t>, Array> sent_;
+  std::map<int32_t, std::map<ValueId, Array>> ends_;  ///< What each replica's entries have made.
   Messages messages_;
 };
 
 ValueProgram::ValueProgram(Executable executable, const std::vector<HostTensor>& variables)
-    : executable_(std::move(executable)), variables_(executable_.variables.size()) {
-  require(variables.size() == variables_.size(), "{} variables given, {} planned", variables.size(),
-          variables_.size());
-  for (size_t v = 0; v < variables.size(); ++v) home(static_cast<int32_t>(v)) = variables[v];
+    : executable_(std::move(executable)) {
+  require(variables.size() == executable_.variables.size(), "{} variables given, {} planned",
+          variables.size(), executable_.variables.size());
+  for (size_t v = 0; v < variables.size(); ++v) {
+    for (int32_t r = 0; r < executable_.replicas; ++r)
+      home(static_cast<int32_t>(v), r) = variables[v];
+  }
 }
 
 StreamEntries ValueProgram::run(const std::string& program, const StreamEntries& inputs) {
   return ValueRun(*this, executable_.program(program), inputs).run();
 }
 
-HostTensor& ValueProgram::home(int32_t variable) {
+HostTensor& ValueProgram::home(int32_t variable, int32_t replica) {
   const VariablePlan& plan = at(executable_.variables, variable);
-  return plan.buffer < 0 ? at(variables_, variable) : remote_[{plan.buffer, plan.entry}];
+  return plan.buffer < 0 ? variables_[{variable, replica}]
+                         : remote_[{plan.buffer, plan.entry, replica}];
 }
 
-HostTensor& ValueProgram::remote(int32_t buffer, int64_t entry) {
+HostTensor& ValueProgram::remote(int32_t buffer, int64_t entry, int32_t replica) {
   const TensorSpec& spec = at(executable_.remote_buffers, buffer).spec;
-  return remote_.try_emplace({buffer, entry}, spec).first->second;
+  return remote_.try_emplace({buffer, entry, replica}, spec).first->second;
 }
 
 }  // namespace sluice::property

@@ -10,6 +10,7 @@
 #include "random_graph_run.h"
 #include "sluice/exe/test_plans.h"
 #include "sluice/exe/text.h"
+#include "sluice/interp/interpreter.h"
 #include "sluice/interp/run_op.h"
 #include "sluice/ops/op.h"
 #include "small_programs.h"
@@ -67,6 +68,44 @@ TEST(ValueProgram, OfTwoDevicesEqualsTheInterpreter) {
   const std::vector<std::string> runs(3, "main");
   EXPECT_EQ(judge({.ir = two_device_program(), .runs = runs}, 2), "");
   EXPECT_EQ(judge({.ir = control_flow_program(), .runs = runs}, 2), "");
+}
+
+/// Variables of a replica as they begin.
+HostTensor first_value(const exe::VariablePlan& plan, const VariableInfo& info, int replica) {
+  const HostTensor whole = info.initializer.evaluate(host_spec(plan.spec, info));
+  const HostPart part = host_part(plan.spec, info, replica);
+  HostTensor own(plan.spec);
+  const auto from = whole.bytes().begin() + part.begin * size_of(plan.spec.dtype);
+  std::copy(from, from + part.count * size_of(plan.spec.dtype), own.bytes().begin());
+  return own;
+}
+
+TEST(ValueProgram, OfReplicasEqualsTheInterpreter) {
+  const Ir ir = data_parallel_program(4);
+  Compiled plan = compiled(ir, 1, {});
+  const exe::Executable exe = exe::parse_text(exe::to_text(plan.executable), "plan");
+  EXPECT_EQ(exe, plan.executable);
+  std::vector<HostTensor> none;
+  for (const exe::VariablePlan& v : exe.variables) none.emplace_back(v.spec);
+  ValueProgram values(exe, none);
+  for (size_t v = 0; v < none.size(); ++v) {
+    for (int r = 0; r < 4; ++r) {
+      values.set_variable(static_cast<int32_t>(v), r,
+                          first_value(exe.variables[v], *plan.variables[v], r));
+    }
+  }
+  std::vector<HostTensor> entries;
+  for (uint32_t k = 0; k < 4; ++k)
+    entries.push_back(Initializer::normal(0, 1).keyed({9, k}).evaluate(f32_spec({4, 6, 5})));
+  const auto stream = [&]<typename S>(S, int32_t id) {
+    return S{ir.id(), id, ir.stream(id).name, ir.stream(id).spec};
+  };
+  Interpreter interpreter(ir);
+  for (int run = 0; run < 2; ++run) {
+    const Collected want = interpreter.run("main", {{stream(H2dStream(), 0), entries}});
+    const StreamEntries got = values.run("main", {{0, entries}});
+    EXPECT_TRUE(got.at(1).at(0).same_bits(want[stream(D2hStream(), 1)])) << run;
+  }
 }
 
 TEST(ValueProgram, OfNetworksEqualsTheInterpreter) {

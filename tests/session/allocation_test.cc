@@ -155,5 +155,26 @@ TEST(Steady, LoopsAndBranchesAllocateNothing) {
   EXPECT_EQ(allocations() - before, 0);
 }
 
+TEST(Steady, CollectivesAllocateNothing) {
+  for (const int threads : {1, 2, 4}) {
+    Ir ir(2);
+    Graph& main = ir.main_graph();
+    const H2dStream in = ir.h2d_stream(f32_spec({50, 30}), "in");
+    const Tensor x = main.host_load(in);
+    const Tensor shard = ops::replicated_reduce_scatter(x, "mean");
+    ops::replicated_all_reduce_(x, "max");
+    const D2hStream out =
+        main.host_store(x + ops::reshape(ops::replicated_all_gather(shard), {50, 30}), "out");
+    Session session(ir, {.device = cpu_device({.threads = threads})});
+    const HostTensor entries(f32_spec({2, 50, 30}));
+    HostTensor result(f32_spec({2, 50, 30}));
+    Binding step = session.bind({{in, entries}}, {{out, result}});
+    session.run_into(step);
+    const int64_t before = allocations();
+    for (int i = 0; i < 20; ++i) session.run_into(step);
+    EXPECT_EQ(allocations() - before, 0);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::test

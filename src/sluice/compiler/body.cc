@@ -44,8 +44,9 @@ std::string to_string(const Body& body) {
       text += fmt::format("{}{}", text.empty() ? "" : ", ", name(v));
     return text;
   };
-  static constexpr const char* kKinds[] = {"kernel",   "view", "copy",  "call", "loop",   "branch",
-                                           "transfer", "wait", "index", "send", "receive"};
+  static constexpr const char* kKinds[] = {"kernel", "view",   "copy",     "call",
+                                           "loop",   "branch", "transfer", "wait",
+                                           "index",  "send",   "receive",  "collective"};
   std::string text = fmt::format("body {} on device {}\n", body.name, body.device);
   for (const Node& n : body.nodes) {
     text += fmt::format("  {} {} ({}) -> ({})", kKinds[static_cast<size_t>(n.kind)],

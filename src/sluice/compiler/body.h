@@ -55,6 +55,7 @@ struct Node {
     kIndex,     ///< Output 0 is the value of `index`, as a scalar i32 or u32.
     kSend,
     kReceive,
+    kCollective,  ///< One input, one output, among the replicas of `group`.
   };
   Kind kind = Kind::kKernel;
   const OpDef* def = nullptr;
@@ -82,6 +83,7 @@ struct Node {
   /// arguments.
   std::vector<bool> indexed;
   std::vector<exe::IndexExpr> index_args;
+  int32_t group = -1;    ///< Of collectives.
   int32_t channel = -1;  ///< Of sends and receives.
   int64_t message = 0;
   OpId origin = -1;

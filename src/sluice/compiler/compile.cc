@@ -53,8 +53,7 @@ class Compiler : public GlobalAddresses {
     check_entries(exe_);
     check_budgets(compiled_.executable);
     compiled_.passes = pipeline_.records();
-    for (const Globals::Variable& v : globals_.variables)
-      compiled_.initializers.push_back(v.info->initializer);
+    for (const Globals::Variable& v : globals_.variables) compiled_.variables.push_back(v.info);
     compiled_.variable_index = globals_.variable_index;
     compiled_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -89,10 +88,15 @@ class Compiler : public GlobalAddresses {
   }
 
   void describe_machine() {
+    exe_.replicas = ir_.fix_replication("a compiled program");
+    for (const ReplicaGrouping& g : facts_.groups()) exe_.groups.push_back({g.stride(), g.size()});
     for (size_t d = 0; d < options_.devices.size(); ++d) {
       const DeviceSpec& spec = options_.devices[d];
-      exe_.devices.push_back(
-          {spec.target->kind(), spec.target->isa(), spec.memory, spec.threads, {{"compute"}}});
+      exe_.devices.push_back({spec.target->kind(),
+                              spec.target->isa(),
+                              spec.memory,
+                              exe::workers_of_replica(spec.threads, exe_.replicas),
+                              {{"compute"}}});
       const auto add = [&](const char* name, exe::ArenaKind kind) {
         exe_.arenas.push_back({fmt::format("{}{}", name, d), kind, exe::Space::kDevice,
                                static_cast<int32_t>(d), 0, 0});
@@ -217,8 +221,20 @@ class Compiler : public GlobalAddresses {
     }
     plan.value = add_value(variable.name, 0);
     plan.shard = variable.info->shard;
+    plan.group = group_index(variable.info->group);
     plan.initializer = variable.info->initializer.text();
     exe_.variables.push_back(std::move(plan));
+  }
+
+  // The groups whose members hold one value of a variable: one of a constant stride, at least a part of its group.
+  int32_t group_index(const std::optional<ReplicaGrouping>& grouping) {
+    if (!grouping || grouping->groups() == 1) return -1;
+    const ReplicaGrouping fine = grouping->const_rg();
+    const exe::ReplicaGroup group{fine.stride(), fine.size()};
+    const auto found = std::find(exe_.groups.begin(), exe_.groups.end(), group);
+    if (found != exe_.groups.end()) return static_cast<int32_t>(found - exe_.groups.begin());
+    exe_.groups.push_back(group);
+    return static_cast<int32_t>(exe_.groups.size() - 1);
   }
 
   exe::ValueId add_value(const std::string& tensor, int64_t version) {
@@ -248,12 +264,14 @@ class Compiler : public GlobalAddresses {
     optimise(whole);
     exe::Program program;
     program.name = name;
-    for (const StreamUse& use : facts_[graph.id()].streams)
-      program.streams.push_back({use.stream, use.count});
+    for (const SequenceUse& use : facts_[graph.id()].sequences) {
+      if (use.sequence.of == Sequence::Of::kStream)
+        program.streams.push_back({use.sequence.id, use.count});
+    }
     std::vector<Body> parts = project(std::move(whole), globals_, facts_, exe_);
     for (Body& part : parts) {
       const int32_t device = part.device;
-      const int32_t function = lower(part, fmt::format("{} on {}", name, device), &program.finals);
+      const int32_t function = lower(part, fmt::format("{} on {}", name, device), &program);
       exe::Entry entry{
           device,
           function,
@@ -379,7 +397,7 @@ class Compiler : public GlobalAddresses {
     }
   }
 
-  int32_t lower(Body& body, const std::string& memo, std::vector<exe::Final>* finals) {
+  int32_t lower(Body& body, const std::string& memo, exe::Program* program) {
     pipeline_.run("entries", body,
                   [&](Body& b) { return fold_entries(b, globals_, facts_, indices_); });
     pipeline_.run("transfers", body, [&](Body& b) { return schedule_transfers(b, facts_); });
@@ -415,7 +433,7 @@ class Compiler : public GlobalAddresses {
     exe::Function function;
     pipeline_.run("offsets", body, [&](Body& b) {
       const EmitContext context{&exe_, this, &facts_, target(b.device).alignment()};
-      function = emit_function(b, placement, choices, spread, context, finals);
+      function = emit_function(b, placement, choices, spread, context, program);
       return static_cast<int64_t>(function.buffers.size());
     });
     pipeline_.run("synchronise", body, [&](Body&) { return synchronise(function); });
@@ -470,6 +488,7 @@ class Compiler : public GlobalAddresses {
                                  body.value(node.outputs[0]).layout);
     }
     if (node.kind == Node::Kind::kIndex) return {.key = target(device).kind() + ".index"};
+    if (node.kind == Node::Kind::kCollective) return {.may_coincide = node.def->may_coincide};
     if (node.kind != Node::Kind::kKernel) return {};
     try {
       if (!node.stages.empty()) return target(device).choose_fused(fused_op(body, node));
@@ -483,7 +502,7 @@ class Compiler : public GlobalAddresses {
   void finish_arenas() {
     for (size_t d = 0; d < arenas_.size(); ++d) {
       exe::Arena& workspace = exe_.arenas[static_cast<size_t>(arenas_[d].workspace)];
-      workspace.bytes = workspace.stride * options_.devices[d].threads;
+      workspace.bytes = workspace.stride * exe_.devices[d].workers;
     }
   }
 

@@ -15,7 +15,7 @@ namespace sluice {
 struct DeviceSpec {
   std::shared_ptr<const Target> target;
   int64_t memory = -1;  ///< Budget in bytes; -1: none.
-  int threads = 1;      ///< Workers, each with workspace of its own.
+  int threads = 1;  ///< Workers of the pool that runs all replicas; each has workspace of its own.
 };
 
 struct CompileOptions {
@@ -47,8 +47,8 @@ struct Compiled {
   double seconds = 0;
   /// Index in executable.variables, by the variable's identity.
   std::unordered_map<const VariableInfo*, int32_t> variable_index;
-  /// First values, by index in executable.variables.
-  std::vector<Initializer> initializers;
+  /// What they are in the Ir, by index in executable.variables.
+  std::vector<std::shared_ptr<const VariableInfo>> variables;
 };
 
 /// Compiles every entry graph for the devices. Error{kDoesNotFit} with the bytes needed, the holders of the peak, the

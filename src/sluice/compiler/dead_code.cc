@@ -6,7 +6,9 @@ namespace sluice::compiler {
 namespace {
 
 bool has_effect(const Node& node, const FactTable& facts) {
-  if (node.has_effect || node.kind == Node::Kind::kSend || node.kind == Node::Kind::kReceive)
+  using Kind = Node::Kind;
+  if (node.has_effect || node.kind == Kind::kSend || node.kind == Kind::kReceive ||
+      node.kind == Kind::kCollective)
     return true;
   return std::any_of(node.callees.begin(), node.callees.end(),
                      [&](GraphId g) { return facts[g].has_effects; });

@@ -1,7 +1,7 @@
 #include "sluice/compiler/emit_function.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <map>
 
 #include "sluice/base/checked.h"
 #include "sluice/compiler/indices.h"
@@ -31,22 +31,26 @@ class Emitter {
         value_ids_(placement.contents.size(), exe::kNoValue),
         frames_(body.nodes.size(), 0) {}
 
-  exe::Function run(std::vector<exe::Final>* finals) {
+  exe::Function run(exe::Program* program) {
     function_.name = body_.name;
     function_.device = body_.device;
     function_.index_params = static_cast<int32_t>(body_.index_inputs.size());
     if (!body_.is_entry) {
-      for (const StreamUse& use : (*context_.facts)[body_.graph].streams) {
-        stream_base_[use.stream] = exe::IndexExpr::param(function_.index_params++);
-      }
+      for (const SequenceUse& use : (*context_.facts)[body_.graph].sequences)
+        base_[use.sequence] = exe::IndexExpr::param(function_.index_params++);
     }
     count_steps();
     plan_frame();
     add_params();
     for (size_t n = 0; n < body_.nodes.size(); ++n) emit(static_cast<int32_t>(n));
-    if (finals != nullptr) {
-      for (const auto& [variable, v] : body_.variables) finals->push_back({variable, value_id(v)});
-      add_stored(*finals);
+    if (program != nullptr) {
+      for (const auto& [variable, v] : body_.variables)
+        program->finals.push_back({variable, value_id(v)});
+      add_stored(program->finals);
+      for (const auto& [sequence, count] : used_) {
+        if (sequence.of == Sequence::Of::kGroup && count > 0)
+          program->collectives.push_back({body_.device, sequence.id, count});
+      }
     }
     return std::move(function_);
   }
@@ -262,6 +266,9 @@ class Emitter {
         step.body = exe::Receive{node.channel, node.message,
                                  operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite)};
         break;
+      case Node::Kind::kCollective:
+        step.body = collective(node, choices_[static_cast<size_t>(n)]);
+        break;
     }
     function_.steps.push_back(std::move(step));
   }
@@ -302,11 +309,30 @@ class Emitter {
     return k;
   }
 
-  // Index arguments of a callee: its own, then the entries that its streams have reached, `iterations` into a loop.
+  exe::Collective collective(const Node& node, const KernelChoice& choice) {
+    const Sequence group{Sequence::Of::kGroup, node.group};
+    exe::Collective c;
+    c.op = node.def->type;
+    c.attrs = node.attrs;
+    c.group = node.group;
+    c.sequence = reached(group);
+    ++used_[group];
+    c.operands.push_back(operand(node.inputs[0], node.in_specs[0], exe::Access::kRead));
+    if (!node.ties.empty()) {
+      c.operands[0].access = exe::Access::kUpdate;
+      c.operands[0].made = value_id(node.outputs[0]);
+      return c;
+    }
+    c.operands.push_back(operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite));
+    for (const auto& [in, out] : choice.may_coincide) c.may_coincide.emplace_back(in, 1 + out);
+    return c;
+  }
+
+  // Index arguments of a callee: its own, then how far its sequences have come, `iterations` into a loop.
   std::vector<exe::IndexExpr> index_arguments(const Node& node, size_t callee) {
     std::vector<exe::IndexExpr> args = node.index_args;
-    for (const StreamUse& use : (*context_.facts)[node.callees[callee]].streams) {
-      exe::IndexExpr at = reached(use.stream);
+    for (const SequenceUse& use : (*context_.facts)[node.callees[callee]].sequences) {
+      exe::IndexExpr at = reached(use.sequence);
       if (node.kind == Node::Kind::kLoop)
         at = at + exe::IndexExpr::iteration() * exe::IndexExpr(use.count);
       args.push_back(at);
@@ -314,13 +340,13 @@ class Emitter {
     return args;
   }
 
-  exe::IndexExpr reached(int32_t stream) {
-    return stream_base_[stream] + exe::IndexExpr(stream_used_[stream]);
+  exe::IndexExpr reached(const Sequence& sequence) {
+    return base_[sequence] + exe::IndexExpr(used_[sequence]);
   }
 
-  void pass_streams(GraphId callee, int64_t times) {
-    for (const StreamUse& use : (*context_.facts)[callee].streams)
-      stream_used_[use.stream] += times * use.count;
+  void pass_sequences(GraphId callee, int64_t times) {
+    for (const SequenceUse& use : (*context_.facts)[callee].sequences)
+      used_[use.sequence] += times * use.count;
   }
 
   exe::Address frame_at(int32_t n) const {
@@ -352,7 +378,7 @@ class Emitter {
                                node.out_specs[static_cast<size_t>(r)], exe::Access::kWrite));
     }
     c.index_args = index_arguments(node, callee);
-    if (node.kind == Node::Kind::kCall) pass_streams(node.callees[0], 1);
+    if (node.kind == Node::Kind::kCall) pass_sequences(node.callees[0], 1);
     return c;
   }
 
@@ -373,7 +399,7 @@ class Emitter {
       l.carried.push_back({k, out});
     }
     for (const int32_t u : node.updated) l.carried.push_back({u, u});
-    pass_streams(node.callees[0], node.trips);
+    pass_sequences(node.callees[0], node.trips);
     return l;
   }
 
@@ -384,7 +410,7 @@ class Emitter {
     b.then_call = call(node, n, callees_[static_cast<size_t>(n)][0], 1, then_inputs, 0);
     b.else_call = call(node, n, callees_[static_cast<size_t>(n)][1], 1 + then_inputs,
                        node.inputs.size() - 1 - then_inputs, 1);
-    pass_streams(node.callees[0], 1);
+    pass_sequences(node.callees[0], 1);
     return b;
   }
 
@@ -398,8 +424,9 @@ class Emitter {
     using Kind = Effect::Kind;
     if (e.kind == Kind::kStreamRead || e.kind == Kind::kStreamWrite) {
       issue.object = e.id;
-      issue.entry = reached(e.id);
-      ++stream_used_[e.id];
+      const Sequence stream{Sequence::Of::kStream, e.id};
+      issue.entry = reached(stream);
+      ++used_[stream];
     } else {
       issue.object = e.id - 1;  // Remote buffers are numbered from 1 in the IR.
       if (const auto entry = entry_of(node)) {
@@ -464,8 +491,8 @@ class Emitter {
   std::vector<int64_t> frames_;
   std::vector<int64_t> steps_;  ///< Steps before each node; last, of all.
   std::vector<int32_t> result_param_;
-  std::unordered_map<int32_t, exe::IndexExpr> stream_base_;
-  std::unordered_map<int32_t, int64_t> stream_used_;
+  std::map<Sequence, exe::IndexExpr> base_;
+  std::map<Sequence, int64_t> used_;
   std::vector<Stored> stored_;  ///< What entries of remote buffers hold, as far as is known.
   int32_t next_token_ = 0;
 };
@@ -475,8 +502,8 @@ class Emitter {
 exe::Function emit_function(const Body& body, Placement& placement,
                             const std::vector<KernelChoice>& choices,
                             const std::vector<std::vector<int32_t>>& callees,
-                            const EmitContext& context, std::vector<exe::Final>* finals) {
-  return Emitter(body, placement, choices, callees, context).run(finals);
+                            const EmitContext& context, exe::Program* program) {
+  return Emitter(body, placement, choices, callees, context).run(program);
 }
 
 }  // namespace sluice::compiler

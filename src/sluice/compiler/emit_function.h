@@ -26,11 +26,11 @@ struct EmitContext {
   int64_t alignment = 64;
 };
 
-/// Chooses offsets in the frame and writes the function. `callees[n]` are the functions of node n's graphs. Finals of an
-/// entry's variables are appended to `finals`.
+/// Chooses offsets in the frame and writes the function. `callees[n]` are the functions of node n's graphs. `program`:
+/// of an entry, gets the finals of its variables and the collectives of its device.
 exe::Function emit_function(const Body& body, Placement& placement,
                             const std::vector<KernelChoice>& choices,
                             const std::vector<std::vector<int32_t>>& callees,
-                            const EmitContext& context, std::vector<exe::Final>* finals);
+                            const EmitContext& context, exe::Program* program);
 
 }  // namespace sluice::compiler

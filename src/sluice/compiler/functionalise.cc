@@ -177,6 +177,10 @@ class Functionaliser {
     // Views that alias their operand are other names for the same storage: nothing happens.
     if (op.def->has(Trait::kView) && !op.def->aliases.empty()) return;
     if (op.def->has(Trait::kView)) node.kind = Node::Kind::kView;
+    if (op.def->has(Trait::kCollective)) {
+      node.kind = Node::Kind::kCollective;
+      node.group = facts_.group_of(op.attrs);
+    }
     std::vector<Written> written;
     for (const Operand& o : op.inputs) {
       if (o.mode == Mode::kWrite && transfer) {

@@ -56,8 +56,8 @@ class Opinions {
       for (const Tie& t : node.ties) {
         const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
         Opinion& opinion = opinions[static_cast<size_t>(t.into)];
-        opinion.refuses =
-            opinion.refuses || node.kind == Node::Kind::kTransfer || !has_own_shape(body, node, t);
+        opinion.refuses = opinion.refuses || node.kind == Node::Kind::kTransfer ||
+                          node.kind == Node::Kind::kCollective || !has_own_shape(body, node, t);
         if (out != kNone) opinion.add(opinions[static_cast<size_t>(out)]);
       }
     }
@@ -294,6 +294,10 @@ class Assigner {
         break;
       case Node::Kind::kCopy:  // Converts; readers that want panels convert back.
         break;
+      case Node::Kind::kCollective:
+        if (!node.ties.empty() && layout(node.ties[0].into) != Layout{}) return visit_apart(node);
+        require_rows(node);
+        break;
       default:
         require_rows(node);
     }
@@ -310,6 +314,26 @@ class Assigner {
       }
     }
     out_.push_back(std::move(node));
+  }
+
+  // A collective on rows that updates panels makes rows apart, which are then written over the panels.
+  void visit_apart(Node& node) {
+    Node copy;
+    copy.kind = Node::Kind::kCopy;
+    copy.origin = node.origin;
+    copy.where = node.where;
+    copy.device = node.device;
+    copy.out_specs = node.out_specs;
+    copy.outputs = node.outputs;
+    copy.ties = std::move(node.ties);
+    BodyValue rows = body_.value(node.outputs[0]);
+    rows.tensor += "'row";
+    node.outputs = {body_.add(std::move(rows))};
+    node.ties.clear();
+    copy.inputs = node.outputs;
+    copy.in_specs = node.out_specs;
+    visit(node);
+    visit(copy);
   }
 
   void require_rows(Node& node) {

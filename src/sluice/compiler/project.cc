@@ -50,7 +50,9 @@ class Projector {
       check_object(node, stream, node.effect.id);
     }
     for (const GraphId callee : node.callees) {
-      for (const StreamUse& use : facts_[callee].streams) check_object(node, true, use.stream);
+      for (const SequenceUse& use : facts_[callee].sequences) {
+        if (use.sequence.of == Sequence::Of::kStream) check_object(node, true, use.sequence.id);
+      }
     }
   }
 

@@ -35,8 +35,9 @@ bool conflicts(const Node& transfer, const Node& other, const FactTable& facts) 
     const GraphFacts& f = facts[g];
     const int32_t id = transfer.effect.id;
     if (is_stream(transfer)) {
-      return std::any_of(f.streams.begin(), f.streams.end(),
-                         [&](const StreamUse& use) { return use.stream == id; });
+      const Sequence stream{Sequence::Of::kStream, id};
+      return std::any_of(f.sequences.begin(), f.sequences.end(),
+                         [&](const SequenceUse& use) { return use.sequence == stream; });
     }
     return f.stores_to.contains(id) || (!is_load(transfer) && f.loads_from.contains(id));
   });

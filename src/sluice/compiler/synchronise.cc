@@ -95,6 +95,9 @@ int64_t synchronise(exe::Function& function) {
       touch(send->operand, 1, now);
     } else if (const auto* receive = std::get_if<exe::Receive>(&step.body)) {
       touch(receive->operand, 1, now);
+    } else if (std::holds_alternative<exe::Collective>(step.body)) {
+      since.clear();  // Waits for all workers of all replicas, before and after.
+      unknown = false;
     } else if (const auto* branch = std::get_if<exe::Branch>(&step.body)) {
       touch(branch->condition, 1, now);
       now.back().cut = kEveryone;  // Every worker reads the condition.

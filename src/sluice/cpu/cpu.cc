@@ -126,6 +126,10 @@ class CpuDevice : public runtime::Device {
     }
     fail(ErrorKind::kUsage, "executable: the cpu has no kernel '{}'", kernel.key);
   }
+
+  runtime::BoundCollective bind(const exe::Collective& collective, int64_t members) override {
+    return bind_collective(collective, members);
+  }
 };
 
 }  // namespace

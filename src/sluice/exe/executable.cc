@@ -1,5 +1,7 @@
 #include "sluice/exe/executable.h"
 
+#include <numeric>
+
 #include "sluice/base/error.h"
 
 namespace sluice::exe {
@@ -11,6 +13,10 @@ const Program& Executable::program(const std::string& name) const {
     known += (known.empty() ? "" : ", ") + p.name;
   }
   fail(ErrorKind::kUsage, "no program '{}'; there are: {}", name, known.empty() ? "none" : known);
+}
+
+int32_t workers_of_replica(int32_t threads, int32_t replicas) {
+  return threads / std::gcd(threads, replicas);
 }
 
 int64_t planned_bytes(const Executable& executable, int32_t device, Space space) {

@@ -372,6 +372,10 @@ struct Executable {
   const Program& program(const std::string& name) const;
 };
 
+/// Workers of a pool of `threads` that run a replica as a team: the pool is cut in as many teams as divide both it and
+/// the replicas evenly.
+int32_t workers_of_replica(int32_t threads, int32_t replicas);
+
 /// Bytes of all arenas of a device in a space, of one replica.
 int64_t planned_bytes(const Executable& executable, int32_t device, Space space);
 

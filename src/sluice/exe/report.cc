@@ -181,7 +181,8 @@ class Reporter {
 
   MemoryReport device(int32_t d) const {
     MemoryReport m;
-    m.name = fmt::format("device {} ({})", d, e_.devices[static_cast<size_t>(d)].kind);
+    m.name = fmt::format("device {} ({}{})", d, e_.devices[static_cast<size_t>(d)].kind,
+                         e_.replicas == 1 ? "" : fmt::format(", each of {} replicas", e_.replicas));
     m.device = d;
     m.budget_bytes = e_.devices[static_cast<size_t>(d)].memory_budget;
     add_arenas(m, d, Space::kDevice);

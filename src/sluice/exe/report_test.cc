@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sluice/exe/checker.h"
 #include "sluice/exe/test_plans.h"
 #include "sluice/exe/traffic.h"
 
@@ -121,6 +122,22 @@ TEST(TrafficCounter, TakesTheLargerArmOfABranch) {
   EXPECT_EQ(moved()[0].transfers, 3);
   EXPECT_EQ(moved()[1].kind, TransferKind::kRemoteStore);
   EXPECT_EQ(moved()[1].transfers, 2 * 4);
+}
+
+TEST(Report, OfReplicasCountsADevicesBytesAndAMachinesTiers) {
+  Executable e = plans::plan(plans::overlapped_loop());
+  const Report one = report(e);
+  e.replicas = 4;
+  const Report four = report(e);
+  ASSERT_EQ(four.memories.size(), 2u);
+  EXPECT_EQ(four.memories[0].name, "device 0 (cpu, each of 4 replicas)");
+  EXPECT_EQ(four.memories[0].total_bytes, one.memories[0].total_bytes);
+  EXPECT_EQ(four.memories[1].total_bytes, 4 * one.memories[1].total_bytes);
+  EXPECT_EQ(four.memories[1].holders[0].bytes, 4 * one.memories[1].holders[0].bytes);
+  e.tiers[0].budget = four.memories[1].total_bytes - 1;
+  const auto found = check(e);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "budget");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "sluice/base/checked.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/ir.h"
 
@@ -109,8 +110,31 @@ Tensor Graph::input(const TensorSpec& spec, std::string name, Pass pass) {
   return handle(id);
 }
 
+namespace {
+
+void check_groups(const TensorSpec& spec, const VariableInfo& info, const Ir& ir,
+                  const std::string& name) {
+  if (!info.group && info.shard == 0) return;
+  const int replicas = ir.fix_replication("variable '" + name + "'");
+  require(!info.group || info.group->replicas() == replicas,
+          "variable '{}': its groups are of {} replicas, the program has {}", name,
+          info.group ? info.group->replicas() : 0, replicas);
+  if (info.shard == 0) return;
+  const int size = info.group ? info.group->size() : replicas;
+  require(info.shard > 0 && size % info.shard == 0,
+          "variable '{}': {} chunks cannot be shared by a group of {} replicas", name, info.shard,
+          size);
+  require(spec.shape.rank() == 1 && !spec.meta_shape.empty() &&
+              spec.elements() == ceil_div(spec.meta_shape.elements(), info.shard),
+          "variable '{}': {} is not one of {} chunks of its meta_shape {}", name, to_string(spec),
+          info.shard, to_string(spec.meta_shape));
+}
+
+}  // namespace
+
 Tensor Graph::variable(const TensorSpec& spec, VariableInfo info, std::string name) {
   require(entry_, "variable '{}': variables live in entry graphs, not in {}", name, name_);
+  check_groups(spec, info, ir(), name);
   const TensorId id = add_root(std::move(name), spec, TensorKind::kVariable);
   if (info.path.empty()) info.path = tensors_[static_cast<size_t>(id)].name;
   tensors_[static_cast<size_t>(id)].variable = std::make_shared<VariableInfo>(std::move(info));

@@ -70,6 +70,16 @@ Tensor Builder::add_variable_input(const std::string& name, VariableFactory fact
   return input;
 }
 
+Tensor Builder::add_replica_sharded_variable_input(const std::string& name, Initializer initializer,
+                                                   Shape shape, DType dtype, Pass pass,
+                                                   std::optional<ReplicaGrouping> group) {
+  const int replicas = ir().fix_replication("replicated tensor sharding");
+  const int size = group ? group->size() : replicas;
+  const VariableFactory whole(TensorSpec{std::move(shape), dtype, {}}, std::move(initializer), pass,
+                              std::move(group));
+  return add_variable_input(name, whole.sharded(size));
+}
+
 NamedTensors Builder::add_variable_inputs(const std::string& name,
                                           const NamedVariableFactories& factories) {
   NamedTensors result;

@@ -73,6 +73,12 @@ class Builder {
   Tensor add_variable_input(const std::string& name, Initializer initializer, Shape shape,
                             DType dtype = f32, Pass pass = Pass::kByValue);
   Tensor add_variable_input(const std::string& name, VariableFactory factory);
+  /// A variable of which each replica holds a shard, of a tensor of the whole `shape`, initialised
+  /// whole: a graph input that is a shard (nn/rts.h).
+  Tensor add_replica_sharded_variable_input(const std::string& name, Initializer initializer,
+                                            Shape shape, DType dtype = f32,
+                                            Pass pass = Pass::kByValue,
+                                            std::optional<ReplicaGrouping> group = {});
   /// Fresh inputs for all of `factories`, which are copied under `name`: the variables of one more
   /// user of an outlined graph, to be given to its `bind`.
   NamedTensors add_variable_inputs(const std::string& name,

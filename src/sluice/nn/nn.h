@@ -14,4 +14,5 @@
 #include "sluice/nn/named_tensors.h"
 #include "sluice/nn/optimizers.h"
 #include "sluice/nn/remote.h"
+#include "sluice/nn/rts.h"
 #include "sluice/nn/variable_factory.h"

@@ -151,12 +151,12 @@ Tensor squared_norm(const Tensor& t) {
 Tensor global_norm(const Tensors& tensors, GraphCache& cache) {
   require(!tensors.empty(), "global_norm: there are no tensors");
   const Ir ir = tensors[0].graph().ir();
+  const int replicas = ir.fix_replication("the norm of gradients");
   std::vector<Tensors> squares;
-  for (const Tensor& t : tensors) {
-    squares.push_back(cache.create_graph(ir, ChunkSquares(ir.replication()), t).second.call(t));
-  }
+  for (const Tensor& t : tensors)
+    squares.push_back(cache.create_graph(ir, ChunkSquares(replicas), t).second.call(t));
   Tensor total;
-  for (size_t chunk = 0; chunk < static_cast<size_t>(ir.replication()); ++chunk) {
+  for (size_t chunk = 0; chunk < static_cast<size_t>(replicas); ++chunk) {
     for (const Tensors& s : squares) {
       if (chunk < s.size()) total = total.valid() ? total + s[chunk] : s[chunk];
     }
@@ -218,14 +218,18 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
             main.name());
     const auto& [facts, step] = step_graph(main.ir(), parameters[i].spec(), gradients[i].spec(),
                                            scale.empty() ? GradScale::kNone : GradScale::kInput);
+    NamedVariableFactories own;
+    facts.for_each([&](const std::string& name, const VariableFactory& factory) {
+      own.merge(name, factory.beside(parameters[i].spec(), *variable));
+    });
     const InitOptions place{.prefix = variable->path};
     NamedRemoteBuffers buffers;
     NamedTensors state;
     if (options.remote_state) {
-      buffers = named_variable_buffers(main.ir(), facts);
-      state = facts.init_remote(main, buffers, 0, place, made);
+      buffers = named_variable_buffers(main.ir(), own);
+      state = own.init_remote(main, buffers, 0, place, made);
     } else {
-      state = facts.init(main, place, made);
+      state = own.init(main, place, made);
     }
     const NamedTensors local = options.remote_state ? load_remote(main, buffers) : state;
     step.bind(local).call(parameters[i], gradients[i], step_size, scale);

@@ -5,11 +5,16 @@ namespace {
 
 const TensorSpec kIndex{{}, i32, {}};
 
+ops::Group group_of(const VariableFactory& factory) { return factory.group(); }
+ops::Group group_of(const Tensor&) { return {}; }
+
 template <typename Tree>
-NamedRemoteBuffers make_buffers(Ir ir, const Tree& tree, int64_t entries) {
+NamedRemoteBuffers make_buffers(Ir ir, const Tree& tree, int64_t entries, int64_t threshold) {
   NamedRemoteBuffers buffers;
   tree.for_each([&](const std::string& key, const auto& leaf) {
-    buffers.merge(key, ir.remote_buffer(leaf.spec(), entries));
+    const TensorSpec spec =
+        replica_sharded_spec(ir, leaf.spec(), {.threshold = threshold, .group = group_of(leaf)});
+    buffers.merge(key, ir.remote_buffer(spec, entries));
   });
   return buffers;
 }
@@ -17,12 +22,13 @@ NamedRemoteBuffers make_buffers(Ir ir, const Tree& tree, int64_t entries) {
 }  // namespace
 
 NamedRemoteBuffers named_variable_buffers(Ir ir, const NamedVariableFactories& factories,
-                                          int64_t entries) {
-  return make_buffers(ir, factories, entries);
+                                          int64_t entries, int64_t sharded_threshold) {
+  return make_buffers(ir, factories, entries, sharded_threshold);
 }
 
-NamedRemoteBuffers named_buffers(Ir ir, const NamedTensors& tensors, int64_t entries) {
-  return make_buffers(ir, tensors, entries);
+NamedRemoteBuffers named_buffers(Ir ir, const NamedTensors& tensors, int64_t entries,
+                                 int64_t sharded_threshold) {
+  return make_buffers(ir, tensors, entries, sharded_threshold);
 }
 
 std::pair<GraphWithNamedArgs, std::vector<std::string>> load_remote_graph(

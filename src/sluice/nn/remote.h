@@ -4,15 +4,19 @@
 #include <vector>
 
 #include "sluice/nn/graph_with_named_args.h"
+#include "sluice/nn/rts.h"
 #include "sluice/nn/variable_factory.h"
 
 namespace sluice::nn {
 
-/// A remote buffer for each factory, or each tensor, of its spec. Entries beyond one serve further
-/// layers of one kind.
+/// A remote buffer for each factory, or each tensor, of its spec or, from `sharded_threshold`
+/// elements on, of its shard among the replicas of a factory's group (nn/rts.h). Entries beyond one
+/// serve further layers of one kind.
 NamedRemoteBuffers named_variable_buffers(Ir ir, const NamedVariableFactories& factories,
-                                          int64_t entries = 1);
-NamedRemoteBuffers named_buffers(Ir ir, const NamedTensors& tensors, int64_t entries = 1);
+                                          int64_t entries = 1,
+                                          int64_t sharded_threshold = kNeverShard);
+NamedRemoteBuffers named_buffers(Ir ir, const NamedTensors& tensors, int64_t entries = 1,
+                                 int64_t sharded_threshold = kNeverShard);
 
 /// A graph "load_remote" from an entry (`load_index`, i32) to the tensors there, and their keys, in
 /// order of keys. Buffers get at least `entries` entries.

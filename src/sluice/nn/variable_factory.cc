@@ -2,6 +2,7 @@
 
 #include <unordered_set>
 
+#include "sluice/base/checked.h"
 #include "sluice/ir/builtin.h"
 
 namespace sluice::nn {
@@ -48,9 +49,29 @@ VariableFactory::VariableFactory(TensorSpec spec, Initializer initializer, Pass 
       pass_(pass),
       group_(std::move(group)) {
   const HostTensor* value = initializer_.value();
-  require(value == nullptr || (value->shape() == spec_.shape && value->dtype() == spec_.dtype),
-          "variable factory: the variable is {}, its first value {}", to_string(spec_),
+  const TensorSpec whole = host_spec(spec_, {.path = {}, .initializer = {}, .group = group_});
+  require(value == nullptr || (value->shape() == whole.shape && value->dtype() == whole.dtype),
+          "variable factory: the variable is {}, its first value {}", to_string(whole),
           value == nullptr ? "" : to_string(value->spec()));
+}
+
+VariableFactory VariableFactory::sharded(int chunks) const {
+  if (chunks == 0 || shard_ > 0) return *this;
+  require(chunks > 0 && spec_.shape.rank() > 0, "variable factory: {} cannot be cut in {} chunks",
+          to_string(spec_), chunks);
+  VariableFactory shards = *this;
+  shards.shard_ = chunks;
+  shards.spec_ = {{ceil_div(spec_.elements(), chunks)}, spec_.dtype, spec_.shape};
+  return shards;
+}
+
+VariableFactory VariableFactory::beside(const TensorSpec& spec, const VariableInfo& other) const {
+  VariableFactory state = *this;
+  state.group_ = other.group;
+  if (other.shard == 0 || spec_.shape != spec.shape) return state;
+  state.shard_ = other.shard;
+  state.spec_.meta_shape = spec.meta_shape;
+  return state;
 }
 
 Tensor VariableFactory::create_input(Graph& graph, std::string name) const {
@@ -64,6 +85,7 @@ Tensor VariableFactory::create_variable(Graph& main, std::string name, const std
   info.path = nth == 0 ? path : fmt::format("{}#{}", path, nth);
   info.initializer = initializer_.keyed(fold(fold(run, path), static_cast<uint64_t>(nth)));
   info.group = group_;
+  info.shard = shard_;
   info.home = home;
   return main.variable(spec_, std::move(info), std::move(name));
 }
@@ -73,17 +95,15 @@ std::string to_string(const VariableFactory& factory) {
                      static_cast<const void*>(&factory));
 }
 
-template <typename HomeOf>
+template <typename Make>
 NamedTensors NamedVariableFactories::init_at(Graph& main, const InitOptions& options,
-                                             internal::PathCounts& made,
-                                             const HomeOf& home_of) const {
+                                             internal::PathCounts& made, const Make& make) const {
   require(main.is_entry(), "init: variables live in entry graphs, not in {}", main.name());
   const auto [keys, factories] = unpack();
   NamedTensors result;
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::string path = options.prefix.empty() ? keys[i] : options.prefix + "." + keys[i];
-    const Tensor t =
-        factories[i].create_variable(main, path, path, options.seed, made[path], home_of(keys[i]));
+    const Tensor t = make(keys[i], factories[i], path);
     made.add(t);
     result.merge(keys[i], t);
   }
@@ -92,7 +112,10 @@ NamedTensors NamedVariableFactories::init_at(Graph& main, const InitOptions& opt
 
 NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& options,
                                           internal::PathCounts& made) const {
-  return init_at(main, options, made, [](const std::string&) { return Home{}; });
+  return init_at(main, options, made,
+                 [&](const std::string&, const VariableFactory& factory, const std::string& path) {
+                   return factory.create_variable(main, path, path, options.seed, made[path]);
+                 });
 }
 
 NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& options) const {
@@ -103,12 +126,17 @@ NamedTensors NamedVariableFactories::init(Graph& main, const InitOptions& option
 NamedTensors NamedVariableFactories::init_remote(Graph& main, const NamedRemoteBuffers& buffers,
                                                  int64_t entry, const InitOptions& options,
                                                  internal::PathCounts& made) const {
-  return init_at(main, options, made, [&](const std::string& key) {
-    const RemoteBuffer* const buffer = buffers.find_leaf(key);
-    require(buffer != nullptr, "init_remote: variable '{}' has no buffer; buffers are {}", key,
-            internal::join_keys(buffers.keys_flat()));
-    return Home{buffer->id, entry};
-  });
+  const int replicas = main.ir().replication();
+  return init_at(
+      main, options, made,
+      [&](const std::string& key, const VariableFactory& factory, const std::string& path) {
+        const RemoteBuffer* const buffer = buffers.find_leaf(key);
+        require(buffer != nullptr, "init_remote: variable '{}' has no buffer; buffers are {}", key,
+                internal::join_keys(buffers.keys_flat()));
+        const int size = factory.group() ? factory.group()->size() : replicas;
+        return factory.sharded(buffer->spec.meta_shape.empty() ? 0 : size)
+            .create_variable(main, path, path, options.seed, made[path], {buffer->id, entry});
+      });
 }
 
 NamedTensors NamedVariableFactories::init_remote(Graph& main, const NamedRemoteBuffers& buffers,
@@ -120,8 +148,10 @@ NamedTensors NamedVariableFactories::init_remote(Graph& main, const NamedRemoteB
 NamedTensors NamedVariableFactories::init_zero(Graph& graph) const {
   NamedTensors result;
   for_each([&](const std::string& key, const VariableFactory& factory) {
-    const builtin::InitOptions zeros{.shape = factory.spec().shape, .dtype = factory.spec().dtype};
-    result.merge(key, graph.emit(builtin::init(), {}, to_attrs(zeros), {.name = key})[0]);
+    const TensorSpec& spec = factory.spec();
+    const builtin::InitOptions zeros{.shape = spec.shape, .dtype = spec.dtype};
+    result.merge(
+        key, graph.emit(builtin::init(), {}, to_attrs(zeros), {.name = key, .outputs = {spec}})[0]);
   });
   return result;
 }

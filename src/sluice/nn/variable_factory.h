@@ -15,7 +15,8 @@ namespace sluice::nn {
 /// number of variables.
 class VariableFactory {
  public:
-  /// Error{kUsage} if an array given as first value has another spec.
+  /// Error{kUsage} if an array given as first value is not as the host sees the variable
+  /// (host_spec).
   VariableFactory(TensorSpec spec, Initializer initializer, Pass pass = Pass::kByValue,
                   std::optional<ReplicaGrouping> group = {});
 
@@ -24,6 +25,12 @@ class VariableFactory {
   /// How the graph that asked for the variable takes it.
   Pass pass() const { return pass_; }
   const std::optional<ReplicaGrouping>& group() const { return group_; }
+  /// The same variable in so many chunks, of which each replica of a group holds one: its spec is
+  /// a shard's. Itself for 0, and if it is sharded already. Error{kUsage} for a scalar.
+  VariableFactory sharded(int chunks) const;
+  /// The same variable beside another, whose state it is: of its groups and, if it has the shape of
+  /// the shard that the other is, a shard like it.
+  VariableFactory beside(const TensorSpec& spec, const VariableInfo& other) const;
 
   /// An input of `graph` for such a variable.
   Tensor create_input(Graph& graph, std::string name) const;
@@ -38,6 +45,7 @@ class VariableFactory {
   Initializer initializer_;
   Pass pass_;
   std::optional<ReplicaGrouping> group_;
+  int shard_ = 0;  ///< Chunks; 0: whole.
 };
 
 /// "<sluice::nn::VariableFactory object at 0x7ffc5d1e4a20>".
@@ -77,8 +85,8 @@ class NamedVariableFactories : public BasicDotTree<VariableFactory, NamedVariabl
   /// The same with the count of the program's variables at hand, for many calls.
   NamedTensors init(Graph& main, const InitOptions& options, internal::PathCounts& made) const;
   /// The same for variables that live in entry `entry` of the buffers under their keys
-  /// (nn/remote.h); ops reach them through load_remote(). Error{kUsage} for a factory without a
-  /// buffer.
+  /// (nn/remote.h); ops reach them through load_remote(). A buffer of shards makes the variable
+  /// one. Error{kUsage} for a factory without a buffer.
   NamedTensors init_remote(Graph& main, const NamedRemoteBuffers& buffers, int64_t entry,
                            const InitOptions& options = {}) const;
   NamedTensors init_remote(Graph& main, const NamedRemoteBuffers& buffers, int64_t entry,
@@ -87,9 +95,9 @@ class NamedVariableFactories : public BasicDotTree<VariableFactory, NamedVariabl
   NamedTensors init_zero(Graph& graph) const;
 
  private:
-  template <typename HomeOf>
+  template <typename Make>
   NamedTensors init_at(Graph& main, const InitOptions& options, internal::PathCounts& made,
-                       const HomeOf& home_of) const;
+                       const Make& make) const;
 };
 
 }  // namespace sluice::nn

@@ -25,6 +25,21 @@ struct BoundKernel {
   double flops = 0;  ///< Of all tasks.
 };
 
+/// What a collective's kernel gets: the operands of all members of the group, by member.
+struct CollectiveBlock {
+  std::byte* const* inputs = nullptr;
+  std::byte* const* outputs = nullptr;
+  int64_t member = 0;  ///< Whose share of the work this is.
+  int64_t part = 0;    ///< Which of as many parts of that share as the member has workers.
+  int64_t parts = 1;
+};
+
+/// A collective of a device, ready to run. All shares together, in any order, are the collective.
+struct BoundCollective {
+  void (*run)(const void* state, const CollectiveBlock& block) = nullptr;
+  std::shared_ptr<const void> state;
+};
+
 /// Device memory of one arena.
 class DeviceMemory {
  public:
@@ -41,6 +56,8 @@ class Device {
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
   /// The kernel of a key on operands of the step's specs. Error{kUsage} for an unknown key.
   virtual BoundKernel bind(const exe::Kernel& kernel) = 0;
+  /// The same for a collective of groups of `members` replicas.
+  virtual BoundCollective bind(const exe::Collective& collective, int64_t members) = 0;
 };
 
 }  // namespace sluice::runtime

@@ -16,6 +16,7 @@ constexpr size_t kIoQueueLength = 256;
 // The op that a step comes from, as its type.
 std::string word_for(const exe::Step& step) {
   if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) return kernel->op;
+  if (const auto* collective = std::get_if<exe::Collective>(&step.body)) return collective->op;
   if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
     static constexpr const char* kTypes[] = {"HostLoad", "HostStore", "RemoteLoad", "RemoteStore"};
     return kTypes[static_cast<size_t>(issue->kind)];
@@ -38,18 +39,37 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
     : executable_(std::move(executable)),
       devices_(std::move(devices)),
       options_(options),
-      channels_(executable_.channels.size()) {
+      communicator_(executable_) {
   require(devices_.size() == executable_.devices.size(),
           "executable: it needs {} devices, {} are given", executable_.devices.size(),
           devices_.size());
+  const int workers = exe::workers_of_replica(options_.threads, executable_.replicas);
   for (const exe::Device& device : executable_.devices) {
-    require(device.workers == options_.threads,
+    require(device.workers == workers,
             "executable: planned for {} workers a device, started with {}", device.workers,
-            options_.threads);
+            workers);
   }
   std::vector<Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());
   loaded_ = load(executable_, raw);
+  for (int r = 0; r < executable_.replicas; ++r) add_replica(r);
+  const int teams = options_.threads / workers;
+  work_.resize(static_cast<size_t>(options_.threads));
+  for (int r = 0; r < executable_.replicas; ++r) {
+    auto& strands = replicas_[static_cast<size_t>(r)]->strands;
+    for (int w = 0; w < workers; ++w) {
+      auto& own = work_[static_cast<size_t>(r % teams * workers + w)];
+      for (Strand& s : strands[static_cast<size_t>(w)]) own.push_back(&s);
+    }
+  }
+  pool_ = std::make_unique<Pool>(
+      options_.threads, options_.usable_cores >= options_.threads ? Idle::kSpin : Idle::kSleep);
+  if (!queues_.empty()) io_thread_ = std::thread([this] { serve_io(); });
+}
+
+void Executor::add_replica(int number) {
+  Replica& replica = *replicas_.emplace_back(std::make_unique<Replica>());
+  RunState& state = replica.state;
   for (const exe::Arena& arena : executable_.arenas) {
     Region region;
     region.bytes = arena.bytes;
@@ -66,32 +86,32 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
       region.host = host_memory(arena.bytes);
       base = region.host.get();
     }
-    regions_.push_back(std::move(region));
-    state_.arenas.push_back(base);
-    state_.files.push_back(std::move(file));
+    replica.regions.push_back(std::move(region));
+    state.arenas.push_back(base);
+    state.files.push_back(std::move(file));
   }
-  for (size_t c = 0; c < channels_.size(); ++c)
-    channels_[c].capacity = executable_.channels[c].capacity;
-  state_.executable = &executable_;
-  state_.loaded = &loaded_;
-  state_.channels = &channels_;
-  state_.workers = options_.threads;
-  bool has_io = false;
+  replica.channels = std::vector<ChannelState>(executable_.channels.size());
+  for (size_t c = 0; c < replica.channels.size(); ++c)
+    replica.channels[c].capacity = executable_.channels[c].capacity;
+  state.executable = &executable_;
+  state.loaded = &loaded_;
+  state.channels = &replica.channels;
+  state.communicator = &communicator_;
+  state.stop = &stop_;
+  state.replica = number;
+  state.workers = exe::workers_of_replica(options_.threads, executable_.replicas);
   for (const exe::Device& device : executable_.devices) {
-    state_.arrived.push_back(std::make_unique<std::atomic<int64_t>>(0));
-    auto& queues = state_.io.emplace_back();
+    state.arrived.push_back(std::make_unique<std::atomic<int64_t>>(0));
+    auto& queues = state.io.emplace_back();
     for (size_t q = 0; q < std::max<size_t>(device.queues.size(), 1); ++q) {
       queues.push_back(q == 0 ? nullptr : std::make_unique<IoQueue>(kIoQueueLength));
-      has_io = has_io || q > 0;
+      if (q > 0) queues_.push_back(queues.back().get());
     }
   }
-  for (int w = 0; w < options_.threads; ++w) {
-    auto& own = strands_.emplace_back();
-    for (size_t d = 0; d < devices_.size(); ++d) own.emplace_back(state_, static_cast<int>(d), w);
+  for (int w = 0; w < state.workers; ++w) {
+    auto& own = replica.strands.emplace_back();
+    for (size_t d = 0; d < devices_.size(); ++d) own.emplace_back(state, static_cast<int>(d), w);
   }
-  pool_ = std::make_unique<Pool>(
-      options_.threads, options_.usable_cores >= options_.threads ? Idle::kSpin : Idle::kSleep);
-  if (has_io) io_thread_ = std::thread([this] { serve_io(); });
 }
 
 Executor::~Executor() {
@@ -102,24 +122,25 @@ Executor::~Executor() {
   io_thread_.join();
 }
 
-Transfer Executor::transfer_at(int32_t arena, int64_t offset) const {
+Transfer Executor::transfer_at(int32_t arena, int64_t offset, int replica) const {
   const auto a = static_cast<size_t>(arena);
+  const RunState& state = replica_state(replica);
   Transfer t;
-  t.file = state_.files[a].get();
-  if (t.file == nullptr) t.other = state_.arenas[a] + offset;
+  t.file = state.files[a].get();
+  if (t.file == nullptr) t.other = state.arenas[a] + offset;
   t.offset = offset;
   return t;
 }
 
-void Executor::read(int32_t arena, int64_t offset, std::span<std::byte> out) const {
-  Transfer t = transfer_at(arena, offset);
+void Executor::read(int32_t arena, int64_t offset, std::span<std::byte> out, int replica) const {
+  Transfer t = transfer_at(arena, offset, replica);
   t.memory = out.data();
   t.bytes = static_cast<int64_t>(out.size());
   t.run();
 }
 
-void Executor::write(int32_t arena, int64_t offset, std::span<const std::byte> in) {
-  Transfer t = transfer_at(arena, offset);
+void Executor::write(int32_t arena, int64_t offset, std::span<const std::byte> in, int replica) {
+  Transfer t = transfer_at(arena, offset, replica);
   t.memory = const_cast<std::byte*>(in.data());
   t.bytes = static_cast<int64_t>(in.size());
   t.in = false;
@@ -127,33 +148,28 @@ void Executor::write(int32_t arena, int64_t offset, std::span<const std::byte> i
 }
 
 void Executor::prepare(const exe::Program& program, HostStreams& streams) {
-  state_.streams = &streams;
-  state_.stop = false;
+  stop_ = false;
   error_ = nullptr;
-  for (auto& a : state_.arrived) a->store(0);
-  for (ChannelState& c : channels_) {
-    c.sent = 0;
-    c.received = 0;
-  }
-  for (auto& queues : state_.io) {
-    for (auto& q : queues) {
-      if (q != nullptr) q->reset();
+  communicator_.reset();
+  for (IoQueue* q : queues_) q->reset();
+  for (const auto& replica : replicas_) {
+    replica->state.streams = &streams;
+    for (auto& a : replica->state.arrived) a->store(0);
+    for (ChannelState& c : replica->channels) {
+      c.sent = 0;
+      c.received = 0;
     }
-  }
-  for (auto& own : strands_) {
-    for (Strand& s : own) s.start(program);
+    for (auto& own : replica->strands) {
+      for (Strand& s : own) s.start(program);
+    }
   }
 }
 
 void Executor::fail_run(std::exception_ptr error) {
   const std::lock_guard lock(error_lock_);
   if (error_ == nullptr) error_ = std::move(error);
-  state_.stop = true;
-  for (auto& queues : state_.io) {
-    for (auto& q : queues) {
-      if (q != nullptr) q->rouse();
-    }
-  }
+  stop_ = true;
+  for (IoQueue* q : queues_) q->rouse();
 }
 
 std::exception_ptr Executor::described(Error& e, const exe::Step* step) {
@@ -174,7 +190,7 @@ bool Executor::advance_or_fail(Strand& strand) {
 }
 
 bool Executor::advance_or_fail(IoQueue& queue) {
-  if (state_.stop.load()) return false;
+  if (stop_.load()) return false;
   try {
     return queue.advance();
   } catch (Error& e) {
@@ -186,19 +202,19 @@ bool Executor::advance_or_fail(IoQueue& queue) {
 }
 
 void Executor::drive(int worker) {
-  std::vector<Strand>& own = strands_[static_cast<size_t>(worker)];
+  const std::vector<Strand*>& own = work_[static_cast<size_t>(worker)];
   const FlushToZero flush;
   const bool may_spin = options_.usable_cores >= options_.threads;
   int idle = 0;
   for (;;) {
     bool progress = false;
     bool finished = true;
-    for (Strand& s : own) {
-      if (s.finished()) continue;
-      progress = advance_or_fail(s) || progress;
-      finished = finished && s.finished();
+    for (Strand* s : own) {
+      if (s->finished()) continue;
+      progress = advance_or_fail(*s) || progress;
+      finished = finished && s->finished();
     }
-    if (finished || state_.stop.load(std::memory_order_relaxed)) break;
+    if (finished || stop_.load(std::memory_order_relaxed)) break;
     if (progress) {
       idle = 0;
     } else if (may_spin && ++idle < kSpins) {
@@ -210,10 +226,10 @@ void Executor::drive(int worker) {
 }
 
 // What waits for files must not take a core from those who work.
-bool Executor::park(const std::vector<Strand>& own) {
+bool Executor::park(const std::vector<Strand*>& own) {
   const auto waits =
-      std::find_if(own.begin(), own.end(), [](const Strand& s) { return !s.finished(); });
-  return waits != own.end() && waits->park();
+      std::find_if(own.begin(), own.end(), [](const Strand* s) { return !s->finished(); });
+  return waits != own.end() && (*waits)->park();
 }
 
 void Executor::serve_io() {
@@ -221,9 +237,7 @@ void Executor::serve_io() {
     const uint32_t seen = io_issued_.load();
     if (io_quit_) return;
     bool progress = false;
-    for (auto& queues : state_.io) {
-      for (auto& q : queues) progress = (q != nullptr && advance_or_fail(*q)) || progress;
-    }
+    for (IoQueue* q : queues_) progress = advance_or_fail(*q) || progress;
     if (progress) continue;
     io_idle_.store(seen);
     io_idle_.notify_all();
@@ -233,7 +247,7 @@ void Executor::serve_io() {
 
 void Executor::run(const exe::Program& program, HostStreams& streams) {
   prepare(program, streams);
-  state_.io_issued = &io_issued_;
+  for (const auto& replica : replicas_) replica->state.io_issued = &io_issued_;
   pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
   // The io thread has left the queues; after an error, also the bytes of the streams.
   for (uint32_t idle; (idle = io_idle_.load()) != io_issued_.load();) io_idle_.wait(idle);
@@ -242,17 +256,9 @@ void Executor::run(const exe::Program& program, HostStreams& streams) {
 
 void Executor::run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed) {
   prepare(program, streams);
-  state_.io_issued = nullptr;
+  for (const auto& replica : replicas_) replica->state.io_issued = nullptr;
   std::vector<Strand*> strands;
-  std::vector<IoQueue*> queues;
-  for (auto& own : strands_) {
-    for (Strand& s : own) strands.push_back(&s);
-  }
-  for (auto& device : state_.io) {
-    for (auto& q : device) {
-      if (q != nullptr) queues.push_back(q.get());
-    }
-  }
+  for (const auto& own : work_) strands.insert(strands.end(), own.begin(), own.end());
   const FlushToZero flush;
   const Seed key{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
   const auto finished = [&] {
@@ -262,12 +268,12 @@ void Executor::run_interleaved(const exe::Program& program, HostStreams& streams
     return true;
   };
   int stuck = 0;
-  const int patience = 64 * static_cast<int>(strands.size() + queues.size());
+  const int patience = 64 * static_cast<int>(strands.size() + queues_.size());
   for (uint64_t turn = 0; !finished() && error_ == nullptr; ++turn) {
-    const size_t pick = random_bits(key, turn) % (strands.size() + queues.size());
+    const size_t pick = random_bits(key, turn) % (strands.size() + queues_.size());
     const bool progress = pick < strands.size()
                               ? (!strands[pick]->finished() && advance_or_fail(*strands[pick]))
-                              : advance_or_fail(*queues[pick - strands.size()]);
+                              : advance_or_fail(*queues_[pick - strands.size()]);
     stuck = progress ? 0 : stuck + 1;
     if (stuck > patience) {
       fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
@@ -277,19 +283,25 @@ void Executor::run_interleaved(const exe::Program& program, HostStreams& streams
 }
 
 int64_t Executor::measured_bytes(int32_t device, exe::Space space) const {
-  int64_t bytes = 0;
-  for (size_t a = 0; a < regions_.size(); ++a) {
-    const exe::Arena& arena = executable_.arenas[a];
-    if (arena.space == space && (arena.device == device || space != exe::Space::kDevice))
-      bytes += regions_[a].bytes;
+  int64_t most = 0;
+  int64_t sum = 0;
+  for (const auto& replica : replicas_) {
+    int64_t bytes = 0;
+    for (size_t a = 0; a < replica->regions.size(); ++a) {
+      const exe::Arena& arena = executable_.arenas[a];
+      if (arena.space == space && (arena.device == device || space != exe::Space::kDevice))
+        bytes += replica->regions[a].bytes;
+    }
+    most = std::max(most, bytes);
+    sum += bytes;
   }
-  return bytes;
+  return space == exe::Space::kDevice ? most : sum;
 }
 
 Counters Executor::counters() const {
   Counters sum;
-  for (const auto& own : strands_) {
-    for (const Strand& s : own) sum += s.counters();
+  for (const auto& own : work_) {
+    for (const Strand* s : own) sum += s->counters();
   }
   return sum;
 }

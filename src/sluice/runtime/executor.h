@@ -19,27 +19,31 @@ struct ExecutorOptions {
   std::string folder;    ///< Where files of the file tier are made.
 };
 
-/// Runs the programs of one executable on devices of this process. Allocates its arenas once; a run allocates nothing.
+/// Runs the programs of one executable on devices of this process, all its replicas. Allocates its arenas once; a run
+/// allocates nothing.
 class Executor {
  public:
+  /// Error{kUsage} if the executable was planned for other devices or workers.
   Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices,
            ExecutorOptions options);
   ~Executor();
 
   const exe::Executable& executable() const { return executable_; }
   /// Runs a program on bound streams. What a step threw is rethrown here, with the op and its source line; the
-  /// others stop at their next barrier or wait.
+  /// others, of all replicas, stop at their next barrier or wait.
   void run(const exe::Program& program, HostStreams& streams);
   /// The same on this thread alone: at each turn a strand or io queue chosen by `seed` is advanced. Error{kInternal}
   /// if all are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
 
   /// Null for an arena of the file tier, whose bytes read() and write() reach.
-  std::byte* arena(int32_t index) const { return state_.arenas[static_cast<size_t>(index)]; }
+  std::byte* arena(int32_t index, int replica = 0) const {
+    return replica_state(replica).arenas[static_cast<size_t>(index)];
+  }
   /// Bytes of any arena, from `offset` on. Error{kIo} for a file.
-  void read(int32_t arena, int64_t offset, std::span<std::byte> out) const;
-  void write(int32_t arena, int64_t offset, std::span<const std::byte> in);
-  /// Bytes allocated for arenas of a device in a space.
+  void read(int32_t arena, int64_t offset, std::span<std::byte> out, int replica = 0) const;
+  void write(int32_t arena, int64_t offset, std::span<const std::byte> in, int replica = 0);
+  /// Bytes allocated for arenas of a device in a space, by the replica that has most; of a tier, by all.
   int64_t measured_bytes(int32_t device, exe::Space space) const;
   /// Sum over all runs.
   Counters counters() const;
@@ -50,12 +54,23 @@ class Executor {
     std::unique_ptr<std::byte[]> host;
     int64_t bytes = 0;
   };
+  /// Memory and strands of one replica.
+  struct Replica {
+    std::vector<Region> regions;
+    std::vector<ChannelState> channels;
+    RunState state;
+    std::vector<std::vector<Strand>> strands;  ///< [worker of its team][device]
+  };
 
-  Transfer transfer_at(int32_t arena, int64_t offset) const;
+  const RunState& replica_state(int replica) const {
+    return replicas_[static_cast<size_t>(replica)]->state;
+  }
+  Transfer transfer_at(int32_t arena, int64_t offset, int replica) const;
+  void add_replica(int number);
   void prepare(const exe::Program& program, HostStreams& streams);
   void drive(int worker);
   void serve_io();
-  bool park(const std::vector<Strand>& own);
+  bool park(const std::vector<Strand*>& own);
   void fail_run(std::exception_ptr error);
   /// The error being handled, with the op and its source line.
   static std::exception_ptr described(Error& e, const exe::Step* step);
@@ -66,10 +81,11 @@ class Executor {
   std::vector<std::shared_ptr<Device>> devices_;
   ExecutorOptions options_;
   LoadedProgram loaded_;
-  std::vector<Region> regions_;
-  std::vector<ChannelState> channels_;
-  RunState state_;
-  std::vector<std::vector<Strand>> strands_;  ///< [worker][device]
+  Communicator communicator_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<std::vector<Strand*>> work_;  ///< By worker of the pool: its strands of all replicas.
+  std::vector<IoQueue*> queues_;
+  std::atomic<bool> stop_{false};
   std::unique_ptr<Pool> pool_;
   std::mutex error_lock_;
   std::exception_ptr error_;

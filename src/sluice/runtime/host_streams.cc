@@ -3,7 +3,7 @@
 namespace sluice::runtime {
 
 HostStreams::HostStreams(const exe::Executable& executable)
-    : base_(executable.streams.size(), nullptr) {
+    : replicas_(executable.replicas), base_(executable.streams.size(), nullptr) {
   for (const exe::StreamPort& port : executable.streams) bytes_.push_back(port.spec.bytes());
 }
 

@@ -7,19 +7,21 @@
 
 namespace sluice::runtime {
 
-/// Host side of a program's streams: entry k of stream s lies at base[s] + k * bytes[s]. Bound by the caller for a run.
+/// Host side of a program's streams: entry k of stream s has one array for each replica, in order. Bound by the caller
+/// for a run.
 class HostStreams {
  public:
   explicit HostStreams(const exe::Executable& executable);
 
-  /// `data` holds all entries of a run of the stream, in order.
+  /// `data` holds all entries of a run of the stream, in order, of all replicas.
   void bind(int32_t stream, std::byte* data) { base_[static_cast<size_t>(stream)] = data; }
-  std::byte* entry(int32_t stream, int64_t k) const {
-    return base_[static_cast<size_t>(stream)] + k * bytes_[static_cast<size_t>(stream)];
+  std::byte* entry(int32_t stream, int64_t k, int replica) const {
+    return base_[static_cast<size_t>(stream)] +
+           (k * replicas_ + replica) * bytes_[static_cast<size_t>(stream)];
   }
-  int64_t entry_bytes(int32_t stream) const { return bytes_[static_cast<size_t>(stream)]; }
 
  private:
+  int64_t replicas_;
   std::vector<std::byte*> base_;
   std::vector<int64_t> bytes_;
 };

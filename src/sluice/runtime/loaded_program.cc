@@ -56,11 +56,21 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
     LoadedFunction loaded;
     loaded.function = &function;
     for (const exe::Step& step : function.steps) {
-      LoadedStep s{&step, -1};
+      LoadedStep s{&step};
+      Device& device = *devices[static_cast<size_t>(function.device)];
+      if (const auto* collective = std::get_if<exe::Collective>(&step.body)) {
+        s.collective = static_cast<int32_t>(loaded.collectives.size());
+        try {
+          loaded.collectives.push_back(device.bind(
+              *collective, executable.groups[static_cast<size_t>(collective->group)].size));
+        } catch (Error& e) {
+          throw e.note(fmt::format("binding {} made at {}", collective->op, step.where));
+        }
+      }
       if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
         s.kernel = static_cast<int32_t>(loaded.kernels.size());
         try {
-          loaded.bound.push_back(devices[static_cast<size_t>(function.device)]->bind(*kernel));
+          loaded.bound.push_back(device.bind(*kernel));
         } catch (Error& e) {
           throw e.note(
               fmt::format("binding {} ({}) made at {}", kernel->op, kernel->key, step.where));

@@ -23,7 +23,8 @@ struct LoadedKernel {
 
 struct LoadedStep {
   const exe::Step* step = nullptr;
-  int32_t kernel = -1;  ///< Index into LoadedFunction::kernels, -1 for other steps.
+  int32_t kernel = -1;      ///< Index into LoadedFunction::kernels, -1 for other steps.
+  int32_t collective = -1;  ///< Index into LoadedFunction::collectives, likewise.
 };
 
 struct LoadedFunction {
@@ -31,6 +32,7 @@ struct LoadedFunction {
   std::vector<LoadedStep> steps;
   std::vector<LoadedKernel> kernels;
   std::vector<BoundKernel> bound;
+  std::vector<BoundCollective> collectives;
 };
 
 /// How much a strand must reserve so that running allocates nothing.

@@ -106,6 +106,7 @@ void Strand::start(const exe::Program& program) {
   depth_ = 0;
   awaited_ = nullptr;
   at_barrier_ = false;
+  stage_ = Stage::kOutside;
   synced_ = false;
   barriers_ = 0;
   tokens_.clear();
@@ -137,7 +138,7 @@ int64_t Strand::evaluate(const exe::IndexExpr& expr, int64_t iteration) const {
 
 bool Strand::park() const {
   if (awaited_ == nullptr) return false;
-  awaited_->await(awaited_number_, run_.stop);
+  awaited_->await(awaited_number_, *run_.stop);
   return true;
 }
 
@@ -225,7 +226,7 @@ bool Strand::issue(const exe::Issue& issue) {
                                                 : int64_t{value};
   }
   if (issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut) {
-    t.other = run_.streams->entry(issue.object, entry);
+    t.other = run_.streams->entry(issue.object, entry, run_.replica);
   } else {
     const exe::RemoteBufferPlan& buffer =
         run_.executable->remote_buffers[static_cast<size_t>(issue.object)];
@@ -319,6 +320,35 @@ bool Strand::receive(const exe::Receive& receive) {
   return true;
 }
 
+// All workers of all members come before any reads what the others have, and all are done before any goes on.
+bool Strand::collective(const exe::Collective& collective, const BoundCollective& bound) {
+  const auto [meeting, member] =
+      run_.communicator->membership(device_, collective.group, run_.replica);
+  const int64_t number = evaluate(collective.sequence, 0);
+  if (stage_ == Stage::kOutside) {
+    if (worker_ == 0) {
+      const auto m = static_cast<size_t>(member);
+      meeting->inputs[m] = address(collective.operands.front().at, 0);
+      meeting->outputs[m] = address(collective.operands.back().at, 0);
+    }
+    meeting->come();
+    stage_ = Stage::kCame;
+  }
+  if (stage_ == Stage::kCame) {
+    if (!meeting->all_came(number)) return false;
+    bound.run(bound.state.get(),
+              {meeting->inputs.data(), meeting->outputs.data(), member, worker_, run_.workers});
+    if (worker_ == 0) {
+      for (const exe::Operand& o : collective.operands) counters_.bytes += o.bytes;
+    }
+    meeting->be_done();
+    stage_ = Stage::kDone;
+  }
+  if (!meeting->all_done(number)) return false;
+  stage_ = Stage::kOutside;
+  return true;
+}
+
 void Strand::branch(const exe::Branch& branch) {
   const bool taken = *address(branch.condition.at, 0) != std::byte{0};
   enter(taken ? branch.then_call : branch.else_call, 0);
@@ -336,7 +366,7 @@ bool Strand::advance() {
     const LoadedStep& loaded = frame.function->steps[frame.pc];
     const exe::Step& step = *loaded.step;
     if (step.sync && !synced_ && frame.loop == nullptr) {
-      if (run_.stop.load(std::memory_order_relaxed)) {
+      if (stopped()) {
         depth_ = 0;
         return true;
       }
@@ -384,10 +414,11 @@ bool Strand::advance() {
       } else if (const auto* r = std::get_if<exe::Receive>(&step.body)) {
         done = receive(*r);
       } else {
-        fail(ErrorKind::kUsage, "collectives are not run by this runtime");
+        done = collective(std::get<exe::Collective>(step.body),
+                          frame.function->collectives[static_cast<size_t>(loaded.collective)]);
       }
       if (!done) {
-        if (run_.stop.load(std::memory_order_relaxed)) {
+        if (stopped()) {
           depth_ = 0;
           return true;
         }

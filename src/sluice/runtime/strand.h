@@ -8,6 +8,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/runtime/channel.h"
+#include "sluice/runtime/communicator.h"
 #include "sluice/runtime/host_streams.h"
 #include "sluice/runtime/loaded_program.h"
 
@@ -76,7 +77,7 @@ struct Counters {
   Counters& operator+=(const Counters& other);
 };
 
-/// What the strands of a run share.
+/// What the strands of a replica share.
 struct RunState {
   const exe::Executable* executable = nullptr;
   const LoadedProgram* loaded = nullptr;
@@ -88,12 +89,13 @@ struct RunState {
   std::vector<std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals, by device.
   /// Changes when a transfer is issued; null if nobody is parked on it.
   std::atomic<uint32_t>* io_issued = nullptr;
-  std::atomic<bool> stop{false};
+  Communicator* communicator = nullptr;
+  const std::atomic<bool>* stop = nullptr;  ///< A step of some replica failed.
   int replica = 0;
   int workers = 1;
 };
 
-/// One worker's walk through one device's program: a resumable state machine. No step blocks.
+/// One worker's walk through one device's program in one replica: a resumable state machine. No step blocks.
 class Strand {
  public:
   Strand(RunState& run, int device, int worker);
@@ -133,6 +135,8 @@ class Strand {
   void call_io_thread() const;
   bool send(const exe::Send& send);
   bool receive(const exe::Receive& receive);
+  bool collective(const exe::Collective& collective, const BoundCollective& bound);
+  bool stopped() const { return run_.stop->load(std::memory_order_relaxed); }
   void branch(const exe::Branch& branch);
   bool barrier();
   std::byte* address(const exe::Address& at, int64_t iteration) const;
@@ -152,6 +156,8 @@ class Strand {
       tokens_;                        ///< (token key, transfer number) of outstanding waits.
   const IoQueue* awaited_ = nullptr;  ///< The transfer that the current step waits for.
   int64_t awaited_number_ = 0;
+  enum class Stage : uint8_t { kOutside, kCame, kDone };
+  Stage stage_ = Stage::kOutside;  ///< Of the collective that the strand is at.
   bool at_barrier_ = false;
   bool synced_ = false;
   int64_t barriers_ = 0;

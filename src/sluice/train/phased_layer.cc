@@ -2,6 +2,7 @@
 
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/remote.h"
+#include "sluice/nn/rts.h"
 
 namespace sluice::train {
 
@@ -140,7 +141,7 @@ void PhasedLayer::run_backward(Graph& main, int64_t row, const Local& local,
     given.insert("bwd", grads);
   }
   backward_phase_->graph.bind(given).call(&main, row);
-  const nn::NamedTensors means = grads.tree("accum");
+  const nn::NamedTensors means = nn::mean_over_replicas(grads.tree("accum"));
   for (const auto& [key, update] : updates_) {
     const bool stateful = local.state.contains(key);
     update.bind(stateful ? local.state.tree(key) : nn::NamedTensors{})

@@ -1,7 +1,7 @@
 #include "sluice/train/training_step.h"
 
 #include "sluice/nn/autodiff.h"
-#include "sluice/nn/remote.h"
+#include "sluice/nn/rts.h"
 #include "sluice/train/phases.h"
 
 namespace sluice::train {
@@ -76,7 +76,7 @@ void build_resident(Ir ir, const ModelSpec& model, nn::Optimizer& optimizer,
   const nn::NamedTensors grads = options.accumulate == 1
                                      ? gradients_of_one(main, model, t, forward)
                                      : mean_gradients(main, model, t, forward, options.accumulate);
-  t.state = optimizer.apply(main, t.variables, grads, options.learning_rate,
+  t.state = optimizer.apply(main, t.variables, nn::mean_over_replicas(grads), options.learning_rate,
                             {.remote_state = options.offload.optimizer});
 
   Graph& eval = ir.entry_graph("eval");

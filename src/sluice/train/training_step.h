@@ -55,7 +55,7 @@ struct ModelSpec {
 };
 
 /// Adds the entry graphs "train" and "eval" to `ir`. The gradients of micro-batches are averaged (spec §4.4) when there are
-/// several, then the optimizer updates every weight.
+/// several, then those of the replicas, then the optimizer updates every weight. Fixes the number of replicas.
 /// Errors (kUsage): no blocks; accumulate below 1; weights offloaded without phases.
 Training build_training(Ir ir, const ModelSpec& model, nn::Optimizer optimizer,
                         const StepOptions& options);

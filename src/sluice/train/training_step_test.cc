@@ -57,6 +57,7 @@ struct Way {
   StepOptions step;
   int threads = 1;
   std::string remote = "host";
+  int replicas = 1;
 };
 
 struct Result {
@@ -68,16 +69,16 @@ struct Result {
 };
 
 Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way) {
-  Ir ir;
+  Ir ir(way.replicas);
   StepOptions options = way.step;
   options.seed = 5;
   const Training t = build_training(ir, m, optimizer, options);
   Session session(ir, {.device = cpu_device({.threads = way.threads}), .remote = way.remote});
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   const int64_t n = options.accumulate;
-  HostTensor input({entries_shape(m.input.shape, n), f32, {}});
-  HostTensor labels({entries_shape(m.labels.shape, n), i32, {}});
-  HostTensor seed({entries_shape({2}, n), u32, {}});
+  HostTensor input({entries_shape(m.input.shape, n, way.replicas), f32, {}});
+  HostTensor labels({entries_shape(m.labels.shape, n, way.replicas), i32, {}});
+  HostTensor seed({entries_shape({2}, n, way.replicas), u32, {}});
   Result result;
   result.note = t.note;
   Digest digest;
@@ -98,7 +99,7 @@ Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way)
     digest.add(std::as_bytes(std::span(path)));
     digest.add(value.bytes());
   });
-  HostTensor batch(m.eval_input);
+  HostTensor batch({entries_shape(m.eval_input.shape, 1, way.replicas), f32, {}});
   for (size_t i = 0; i < batch.as<float>().size(); ++i)
     batch.as<float>()[i] = static_cast<float>(i) / 7;
   digest.add(session.run({{t.eval_input, batch}}, "eval")[t.logits].bytes());
@@ -176,6 +177,32 @@ TEST(TrainingStep, AParameterOfShortAdamHasSixBytesOfState) {
   EXPECT_EQ(bytes(nn::Optimizer::adam_f16()) - weights, 6 * parameters);
   EXPECT_EQ(bytes(nn::Optimizer::sgd({.momentum = 0.9})) - weights, 4 * parameters);
   EXPECT_EQ(bytes(nn::Optimizer::adam_f16(), {.optimizer = true}), weights);
+}
+
+// Each replica has micro-batches of its own, and all have one model.
+TEST(TrainingStep, ReplicasHaveTheBitsOfEachOtherUnderEveryStrategy) {
+  const ModelSpec m = model({8, 8, 8}, 0.25);
+  for (const int replicas : {2, 4}) {
+    for (const int64_t accumulate : {1, 2}) {
+      Way way;
+      way.step.accumulate = accumulate;
+      way.replicas = replicas;
+      const Result expected = train(m, nn::Optimizer::adam(), way);
+      EXPECT_EQ(expected.losses.size(), static_cast<size_t>(3 * accumulate * replicas));
+      EXPECT_NE(expected.losses.end()[-1], expected.losses.end()[-2]);
+      for (const int threads : {2, 3}) {
+        way.threads = threads;
+        EXPECT_EQ(train(m, nn::Optimizer::adam(), way).digest, expected.digest);
+      }
+      const auto ways = phased_ways(accumulate);
+      for (size_t w = 0; w < ways.size(); w += 7) {
+        Way phased = ways[w];
+        phased.replicas = replicas;
+        EXPECT_EQ(train(m, nn::Optimizer::adam(), phased).digest, expected.digest)
+            << replicas << " replicas, accumulate " << accumulate << " way " << w;
+      }
+    }
+  }
 }
 
 TEST(TrainingStep, TheDevicePeakOfPhasesDoesNotGrowWithDepth) {

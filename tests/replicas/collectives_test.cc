@@ -1,0 +1,241 @@
+// Every collective on every grouping, op, dtype and size that it has: compiled runs give the bits
+// of the interpreter.
+#include <functional>
+
+#include "replicas_util.h"
+
+namespace sluice::test {
+namespace {
+
+/// Stores what collectives make of one input.
+class Collectives {
+ public:
+  Collectives(int replicas, const Shape& shape, DType dtype)
+      : ir_(replicas),
+        name_(to_string(TensorSpec{shape, dtype, {}})),
+        in_(ir_.h2d_stream({shape, dtype, {}}, "x")),
+        x_(ir_.main_graph().host_load(in_)) {
+    std::vector<int64_t> dims{replicas};
+    dims.insert(dims.end(), shape.begin(), shape.end());
+    if (replicas == 1) dims.erase(dims.begin());
+    array_ = drawn(Shape(dims), dtype, static_cast<uint32_t>(shape.elements()));
+  }
+
+  const Tensor& x() const { return x_; }
+  void store(const std::string& what, const ReplicaGrouping& group, const Tensor& y) {
+    outputs_.emplace_back(
+        fmt::format("{} of {} in groups of {} by {}", what, name_, group.size(), group.stride()),
+        ir_.main_graph().host_store(y, "y"));
+  }
+  void run() const { expect_the_interpreters_bits(ir_, {{in_, array_}}, outputs_); }
+  size_t count() const { return outputs_.size(); }
+
+ private:
+  Ir ir_;
+  std::string name_;
+  H2dStream in_;
+  Tensor x_;
+  HostTensor array_;
+  Outputs outputs_;
+};
+
+std::vector<std::string> ops_of(DType dtype) {
+  if (dtype == boolean) return {"and", "or"};
+  std::vector<std::string> names{"add", "mul", "min", "max", "square_add"};
+  if (is_float(dtype)) {
+    names.push_back("mean");
+  } else {
+    names.insert(names.end(), {"and", "or"});
+  }
+  return names;
+}
+
+void add_all(Collectives& c, int replicas) {
+  const Tensor& x = c.x();
+  for (const ReplicaGrouping& g : groupings(replicas)) {
+    for (const std::string& op : ops_of(x.dtype())) {
+      c.store("all-reduce " + op, g, ops::replicated_all_reduce(x, op, g));
+      c.store("reduce-scatter " + op, g, ops::replicated_reduce_scatter(x, op, g));
+      const Tensor own = ops::identity(x);
+      ops::replicated_all_reduce_(own, op, g);
+      c.store("all-reduce in place " + op, g, own);
+    }
+    if (x.dtype() != boolean) {
+      c.store("identical inputs", g, ops::replicated_all_reduce_identical_inputs(x, "add", g));
+      c.store("identical grad inputs", g,
+              ops::replicated_all_reduce_identical_grad_inputs(x, "add", g));
+    }
+    c.store("local", g, ops::replicated_reduce_scatter(x, "local", g));
+    const Tensor shard = ops::replica_sharded_slice(x, g);
+    c.store("shard", g, shard);
+    c.store("whole of shards", g, ops::replicated_all_gather(shard, 0, g));
+    for (int axis = 0; axis < x.rank(); ++axis) {
+      c.store("gather", g, ops::replicated_all_gather(x, axis, g));
+      c.store("gather apart", g, ops::replicated_all_gather(x, axis, g, ops::Gather::kNewAxis));
+      if (x.dim(axis) % g.size() == 0) c.store("slice", g, ops::replicated_slice(x, axis, g));
+    }
+  }
+}
+
+TEST(Collectives, GiveTheInterpretersBits) {
+  size_t count = 0;
+  for (const int replicas : {1, 2, 4, 6}) {
+    for (const DType dtype : {f32, bf16, i32}) {
+      for (const Shape& shape : {Shape{1}, Shape{7}, Shape{6, 4}, Shape{3, 1000}}) {
+        if (dtype != f32 && (shape.elements() < 7 || replicas == 6)) continue;
+        SCOPED_TRACE(fmt::format("{} replicas", replicas));
+        Collectives c(replicas, shape, dtype);
+        add_all(c, replicas);
+        c.run();
+        count += c.count();
+      }
+    }
+  }
+  EXPECT_GT(count, 1000u);
+}
+
+TEST(Collectives, TakeEveryDType) {
+  for (const DType dtype : {f16, u32, u8, boolean}) {
+    Collectives c(4, {5, 8}, dtype);
+    add_all(c, 4);
+    c.run();
+  }
+}
+
+TEST(Collectives, TakeEmptyTensors) {
+  Collectives c(2, {0, 4}, f32);
+  add_all(c, 2);
+  c.run();
+}
+
+// Added in ascending order of the replicas, element by element, whatever part of the sum it is.
+TEST(Collectives, ScatterIsTheSliceOfTheSum) {
+  Ir ir(4);
+  const H2dStream in = ir.h2d_stream(f32_spec({1003}), "x");
+  const Tensor x = ir.main_graph().host_load(in);
+  const Tensor sum = ops::replicated_all_reduce(x, "mean");
+  const D2hStream sliced = ir.main_graph().host_store(ops::replica_sharded_slice(sum), "sliced");
+  const D2hStream scattered =
+      ir.main_graph().host_store(ops::replicated_reduce_scatter(x, "mean"), "scattered");
+  const HostTensor array = drawn({4, 1003}, f32, 1);
+  Session session(ir);
+  const HostTensors got = session.run({{in, array}});
+  EXPECT_EQ(got[sliced].shape(), (Shape{4, 251}));
+  EXPECT_TRUE(got[sliced].same_bits(got[scattered]));
+  const auto x0 = array.as<float>();
+  const auto y = got[scattered].as<float>();
+  for (size_t i = 0; i < 251; ++i)
+    EXPECT_EQ(y[i], (((x0[i] + x0[1003 + i]) + x0[2006 + i]) + x0[3009 + i]) / 4) << i;
+}
+
+/// What f is of each replica's (4, 3): the sum of the cubes of its result is the replica's loss.
+using Function = std::function<Tensor(Tensor)>;
+
+/// The loss of each of two replicas, or with `gradient` the derivative of their sum by each element.
+HostTensor evaluate(const Function& f, const std::vector<double>& values, bool gradient) {
+  Ir ir(2);
+  Graph& main = ir.main_graph();
+  const TensorSpec spec = f32_spec({4, 3});
+  const H2dStream in = ir.h2d_stream(spec, "x");
+  const Tensor x = main.host_load(in);
+  Graph& forward = ir.create_graph(
+      "forward",
+      [&](Graph&, Tensor t) {
+        const Tensor y = f(t);
+        return ops::sum(y * y * y);
+      },
+      spec);
+  const CallSiteInfo call = ops::call_with_info(main, forward, {x});
+  Tensor result = call.outputs()[0];
+  if (gradient) {
+    const transforms::GradGraphInfo info = transforms::autodiff(forward);
+    const CallSiteInfo backward =
+        ops::call_with_info(main, info.graph(), {main.scalar(1, f32)}, info.inputs_dict(call));
+    result = info.fwd_parent_ins_to_grad_parent_outs(call, backward).at(x);
+  }
+  const D2hStream out = main.host_store(result, "result");
+  Interpreter run(ir, Precision::kDouble);
+  return run.run("main", {{in, HostTensor::of<double>({2, 4, 3}, f64, values)}})[out];
+}
+
+/// `alike`: f takes what the replicas have alike; then an element changes in both.
+void expect_slopes(const std::string& what, const Function& f, bool alike = false) {
+  std::vector<double> values(24);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = 0.3 + 0.07 * static_cast<double>(alike ? i % 12 : i);
+  const auto gradient = evaluate(f, values, true).to_doubles();
+  for (const size_t i : {size_t{0}, size_t{5}, size_t{11}, size_t{16}}) {
+    const auto loss = [&](double step) {
+      std::vector<double> moved = values;
+      moved[i] += step;
+      if (alike) moved[(i + 12) % 24] += step;
+      const auto losses = evaluate(f, moved, false).to_doubles();
+      return losses[0] + losses[1];
+    };
+    const double slope = (loss(1e-4) - loss(-1e-4)) / 2e-4;
+    EXPECT_NEAR(gradient[i], slope, 1e-5 * std::max(1.0, std::fabs(slope))) << what << " " << i;
+  }
+}
+
+TEST(CollectiveGradients, AreThoseOfTheSumOfAllLosses) {
+  const ops::Group pair = ReplicaGrouping::make(2, 1, 2);
+  expect_slopes("gather", [&](Tensor x) { return ops::replicated_all_gather(x, 0, pair); });
+  expect_slopes("gather along 1", [&](Tensor x) { return ops::replicated_all_gather(x, 1, pair); });
+  expect_slopes("gather apart", [&](Tensor x) {
+    return ops::replicated_all_gather(x, 2, pair, ops::Gather::kNewAxis);
+  });
+  for (const char* op : {"add", "mean"}) {
+    expect_slopes(fmt::format("scatter {}", op), [&](Tensor x) {
+      return ops::replicated_reduce_scatter(ops::slice(x, {1}), op, pair);
+    });
+  }
+}
+
+TEST(CollectiveGradients, OfWhatReplicasHaveAlikeAreOfTheOneTensor) {
+  const ops::Group pair = ReplicaGrouping::make(2, 1, 2);
+  expect_slopes(
+      "slice", [&](Tensor x) { return ops::replicated_slice(x, 0, pair); }, true);
+  expect_slopes(
+      "local", [&](Tensor x) { return ops::replica_sharded_slice(x, pair); }, true);
+}
+
+// Tensor parallelism's pair: each replica has its part of the weights, the parts' results are added.
+TEST(CollectiveGradients, OfIdenticalInputsAndGradients) {
+  const ops::Group pair = ReplicaGrouping::make(2, 1, 2);
+  const Function split = [&](Tensor x) {
+    const Tensor weights = x.graph().constant(drawn({2, 4, 3}, f32, 5));
+    const Tensor same = ops::replicated_all_reduce_identical_inputs(x, "add", pair);
+    const Tensor part = ops::tanh(same * ops::replicated_slice(weights, 0, pair));
+    return ops::replicated_all_reduce_identical_grad_inputs(part, "add", pair);
+  };
+  std::vector<double> values(24);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 0.3 + 0.07 * static_cast<double>(i % 12);
+  const auto gradient = evaluate(split, values, true).to_doubles();
+  for (const size_t i : {size_t{0}, size_t{11}}) {
+    const auto loss = [&](double step) {
+      std::vector<double> moved = values;
+      moved[i] += step;
+      moved[i + 12] += step;
+      return evaluate(split, moved, false).to_doubles()[0];  // The one loss that all have alike.
+    };
+    const double slope = (loss(1e-4) - loss(-1e-4)) / 2e-4;
+    EXPECT_NEAR(gradient[i], slope, 1e-5) << i;
+    EXPECT_NEAR(gradient[i + 12], slope, 1e-5) << i;
+  }
+}
+
+TEST(CollectiveGradients, DoNotPassThroughPlainSums) {
+  Ir ir(2);
+  Graph& forward = ir.create_graph(
+      "forward", [](Graph&, Tensor x) { return ops::replicated_all_reduce(x); }, f32_spec({3}));
+  try {
+    transforms::autodiff(forward);
+    FAIL() << "a gradient";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+    EXPECT_NE(std::string(e.what()).find("gradient"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,79 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/interp/interpreter.h"
+#include "sluice/sluice.h"
+
+namespace sluice::test {
+
+/// An array drawn by a number: normal floating point, small integers.
+inline HostTensor drawn(const Shape& shape, DType dtype, uint32_t number) {
+  HostTensor values = Initializer::normal(0, 2).keyed({17, number}).evaluate({shape, f32, {}});
+  for (float& x : values.as<float>()) {
+    if (dtype == boolean) x = x > 0;
+    if (dtype == u32 || dtype == u8) x = std::fabs(x) * 100;
+    if (dtype == i32) x *= 1000;
+  }
+  return values.cast(dtype);
+}
+
+/// All groupings of so many replicas that have one stride.
+inline std::vector<ReplicaGrouping> groupings(int replicas) {
+  std::vector<ReplicaGrouping> all;
+  for (int size = 1; size <= replicas; ++size) {
+    for (int stride = 1; stride * size <= replicas; ++stride) {
+      if (replicas % (stride * size) != 0 || (size == 1 && stride > 1)) continue;
+      all.push_back(ReplicaGrouping::make(replicas, stride, size));
+    }
+  }
+  return all;
+}
+
+/// Output streams of a program, and what they are called in failures.
+using Outputs = std::vector<std::pair<std::string, D2hStream>>;
+
+/// Runs the program once compiled, in all the ways there are, and once interpreted: one result.
+inline void expect_the_interpreters_bits(const Ir& ir,
+                                         const std::vector<std::pair<H2dStream, HostTensor>>& in,
+                                         const Outputs& outputs) {
+  std::vector<Feed> feeds;
+  std::vector<StreamInput> inputs;
+  for (const auto& [stream, array] : in) {
+    feeds.emplace_back(stream, array);
+    inputs.push_back({stream, array});
+  }
+  Interpreter interpreter(ir);
+  const Collected want = interpreter.run("main", feeds);
+  const auto compare = [&](const HostTensors& got, const std::string& how) {
+    int wrong = 0;
+    for (const auto& [name, stream] : outputs) {
+      if (got[stream].same_bits(want[stream]) || ++wrong > 8) continue;
+      ADD_FAILURE() << how << ": " << name;
+    }
+  };
+  for (const int threads : {1, 2, 3}) {
+    Session session(ir, {.device = cpu_device({.threads = threads})});
+    EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
+    compare(session.run(inputs), fmt::format("{} threads", threads));
+    if (threads == 3) continue;
+    HostTensors got = session.run(inputs);
+    std::vector<StreamOutput> arrays;
+    std::vector<HostTensor> memory;
+    for (const auto& [name, stream] : outputs) memory.push_back(HostTensor(got[stream].spec()));
+    for (size_t i = 0; i < outputs.size(); ++i) arrays.push_back({outputs[i].second, memory[i]});
+    Binding binding = session.bind(inputs, arrays);
+    for (uint64_t seed = 1; seed < 3; ++seed) {
+      session.run_interleaved(binding, seed);
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        EXPECT_TRUE(memory[i].same_bits(got[outputs[i].second]))
+            << outputs[i].first << ", order " << seed;
+      }
+    }
+  }
+}
+
+}  // namespace sluice::test

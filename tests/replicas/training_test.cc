@@ -1,0 +1,296 @@
+// Data parallel training: each replica its own samples, one mean of the gradients, one model.
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "replicas_util.h"
+#include "sluice/exe/text.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr int64_t kBatch = 3;
+constexpr int64_t kIn = 20;
+constexpr int64_t kOut = 7;
+constexpr int64_t kSteps = 4;
+
+/// Linear regression with momentum by hand: the step is a function that is called in a loop.
+struct Program {
+  enum class Update { kReduced, kSharded };
+
+  Program(int replicas, Update update) : ir(replicas) {
+    Graph& main = ir.main_graph();
+    x = ir.h2d_stream(f32_spec({kBatch, kIn}), "x");
+    target = ir.h2d_stream(f32_spec({kBatch, kOut}), "target");
+    w = main.variable(f32_spec({kIn, kOut}), Initializer::normal(0, 0.3f).keyed({1, 2}), "w");
+    b = main.variable(f32_spec({kOut}), Initializer::constant(0), "b");
+    Graph& step = ir.create_empty_graph("step");
+    const Tensor weight = step.input(w.spec(), "weight", Pass::kByReference);
+    const Tensor bias = step.input(b.spec(), "bias", Pass::kByReference);
+    loss = ir.d2h_stream(f32_spec({}), "loss");
+    const Tensor rows = step.host_load(x);
+    const Tensor error = ops::matmul(rows, weight) + bias - step.host_load(target);
+    step.host_store(loss, ops::sum(error * error));
+    learn(weight, ops::matmul(ops::transpose(rows), error), update);
+    learn(bias, ops::sum(error, {.axes = {0}}), update);
+    ops::repeat(main, step, kSteps - 1, {w, b});
+    ops::call(main, step, {w, b});
+  }
+
+  static void learn(const Tensor& v, const Tensor& gradient, Update update) {
+    if (update == Update::kReduced) {
+      ops::replicated_all_reduce_(gradient, "mean");
+      ops::scaled_add_(v, gradient, 1, -0.01);
+      return;
+    }
+    const Tensor mine =
+        ops::replicated_reduce_scatter(gradient, "mean", {}, ops::Sharding::kReplicated);
+    const Tensor own = ops::replica_sharded_slice(v);
+    ops::scaled_add_(own, mine, 1, -0.01);
+    ops::copy_var_update_(v, ops::replicated_all_gather(own));
+  }
+
+  std::vector<std::pair<H2dStream, HostTensor>> data() const {
+    const int64_t r = ir.replication();
+    return {{x, drawn(axes(r, {kBatch, kIn}), f32, 1)},
+            {target, drawn(axes(r, {kBatch, kOut}), f32, 2)}};
+  }
+  static Shape axes(int64_t replicas, std::vector<int64_t> dims) {
+    if (replicas > 1) dims.insert(dims.begin(), replicas);
+    dims.insert(dims.begin(), kSteps);
+    return Shape(dims);
+  }
+
+  Ir ir;
+  H2dStream x, target;
+  D2hStream loss;
+  Tensor w, b;
+};
+
+std::vector<StreamInput> inputs(const std::vector<std::pair<H2dStream, HostTensor>>& data) {
+  std::vector<StreamInput> all;
+  for (const auto& [stream, array] : data) all.push_back({stream, array});
+  return all;
+}
+
+/// Array k of the first axis.
+HostTensor entry(const HostTensor& all, int64_t k) {
+  const Shape shape(std::vector<int64_t>(all.shape().begin() + 1, all.shape().end()));
+  HostTensor one(TensorSpec{shape, all.dtype(), {}});
+  const auto from = all.bytes().begin() + k * one.spec().bytes();
+  std::copy(from, from + one.spec().bytes(), one.bytes().begin());
+  return one;
+}
+
+TEST(DataParallel, TrainsToTheInterpretersBits) {
+  for (const int replicas : {1, 2, 4}) {
+    const Program p(replicas, Program::Update::kReduced);
+    const auto data = p.data();
+    std::vector<Feed> feeds;
+    for (const auto& [stream, array] : data) {
+      Feed& feed = feeds.emplace_back(stream, std::vector<HostTensor>());
+      for (int64_t k = 0; k < kSteps; ++k) feed.entries.push_back(entry(array, k));
+    }
+    Interpreter interpreter(p.ir);
+    const Collected want = interpreter.run("main", feeds);
+    for (const auto update : {Program::Update::kReduced, Program::Update::kSharded}) {
+      const Program q(replicas, update);
+      const auto streams = q.data();
+      for (const int threads : {1, 2, 3, 4}) {
+        SCOPED_TRACE(fmt::format("{} replicas, {} threads", replicas, threads));
+        Session session(q.ir, {.device = cpu_device({.threads = threads})});
+        const HostTensors got = session.run(inputs(streams));
+        ASSERT_EQ(got[q.loss].shape(), Program::axes(replicas, {}));
+        for (int64_t k = 0; k < kSteps; ++k)
+          EXPECT_TRUE(
+              entry(got[q.loss], k).same_bits(want.entries(p.loss)[static_cast<size_t>(k)]));
+        EXPECT_TRUE(session.read(q.w).same_bits(interpreter.read(p.w)));
+        EXPECT_TRUE(session.read(q.b).same_bits(interpreter.read(p.b)));
+        EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
+      }
+    }
+  }
+}
+
+TEST(DataParallel, AnnouncesItsCollectives) {
+  const Program p(4, Program::Update::kSharded);
+  Session session(p.ir, {.device = cpu_device({.threads = 2})});
+  const exe::Executable& exe = session.executable();
+  EXPECT_EQ(exe.replicas, 4);
+  EXPECT_EQ(exe.devices[0].workers, 1);  // Two teams of one worker, two replicas each.
+  ASSERT_EQ(exe.programs[0].collectives.size(), 1u);
+  EXPECT_EQ(exe.programs[0].collectives[0], (exe::CollectiveCount{0, 0, 6 * kSteps}));
+  EXPECT_EQ(exe::parse_text(exe::to_text(exe), "plan"), exe);
+}
+
+TEST(DataParallel, TeamsCutThePoolEvenly) {
+  EXPECT_EQ(exe::workers_of_replica(2, 4), 1);
+  EXPECT_EQ(exe::workers_of_replica(4, 2), 2);
+  EXPECT_EQ(exe::workers_of_replica(3, 2), 3);
+  EXPECT_EQ(exe::workers_of_replica(6, 4), 3);
+  EXPECT_EQ(exe::workers_of_replica(1, 8), 1);
+  EXPECT_EQ(exe::workers_of_replica(5, 1), 5);
+}
+
+TEST(DataParallel, ABudgetIsADevices) {
+  const Program p(4, Program::Update::kReduced);
+  const int64_t peak = Session(p.ir).planned_bytes();
+  EXPECT_EQ(Session(p.ir, {.device = cpu_device({.memory = peak})}).measured_bytes(), peak);
+  try {
+    Session(p.ir, {.device = cpu_device({.memory = peak - 1})});
+    FAIL() << "it fits";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kDoesNotFit);
+  }
+}
+
+TEST(DataParallel, AnErrorOfOneReplicaStopsTheOthers) {
+  Ir ir(4);
+  Graph& main = ir.main_graph();
+  const RemoteBuffer shelf = ir.remote_buffer(f32_spec({5}), 2);
+  const H2dStream row = ir.h2d_stream({{}, i32, {}}, "row");
+  const Tensor loaded = main.remote_load(shelf, main.host_load(row));
+  const D2hStream out = main.host_store(ops::replicated_all_reduce(loaded), "out");
+  for (const int threads : {1, 2, 4}) {
+    Session session(ir, {.device = cpu_device({.threads = threads})});
+    const auto run = [&](std::vector<int32_t> rows) {
+      return session.run({{row, HostTensor::of<int32_t>({4}, i32, rows)}});
+    };
+    try {
+      run({0, 1, 2, 0});
+      FAIL() << "entry 2 of 2";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("entry 2 is outside its 2 entries"));
+      EXPECT_THAT(e.what(), testing::HasSubstr("RemoteLoad"));
+    }
+    EXPECT_EQ(run({0, 1, 1, 0})[out].shape(), (Shape{4, 5}));
+  }
+}
+
+TEST(DataParallel, RefusesCollectivesInBranchesAndForeignGroups) {
+  const auto refusal = [](const std::function<void()>& f) -> std::string {
+    try {
+      f();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+      return e.what();
+    }
+    return "nothing";
+  };
+  Ir ir(2);
+  Graph& main = ir.main_graph();
+  const TensorSpec spec = f32_spec({4});
+  const Tensor flag = main.host_load(ir.h2d_stream({{}, boolean, {}}, "flag"));
+  const Tensor x = main.host_load(ir.h2d_stream(spec, "x"));
+  Graph& sum = ir.create_graph(
+      "sum", [](Graph&, Tensor t) { return ops::replicated_all_reduce(t); }, spec);
+  Graph& same = ir.create_graph(
+      "same", [](Graph&, Tensor t) { return ops::identity(t); }, spec);
+  main.host_store(ops::conditional(main, flag, sum, same, {x}, {x})[0], "y");
+  EXPECT_THAT(refusal([&] { Session s(ir); }),
+              testing::HasSubstr("uses a collective; a conditional may not communicate"));
+
+  Ir few(2);
+  Graph& graph = few.main_graph();
+  const Tensor t = graph.host_load(few.h2d_stream(spec, "x"));
+  ops::AllReduceOptions wide;
+  wide.size = 4;
+  graph.host_store(graph.emit(ops::replicated_all_reduce_def(), {t}, to_attrs(wide))[0], "y");
+  EXPECT_THAT(refusal([&] { Session s(few); }),
+              testing::HasSubstr("a group of 4 replicas 1 apart is none of 2"));
+}
+
+// A gradient that lies in panels, for the weight that it updates does: the collective takes rows.
+TEST(DataParallel, WeightsMayLieInPanels) {
+  Ir ir(2);
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({64, 96}), "x");
+  const Tensor x = main.host_load(in);
+  const Tensor w =
+      main.variable(f32_spec({96, 128}), Initializer::normal(0, 0.1f).keyed({5, 6}), "w");
+  const Tensor y = ops::relu(ops::matmul(x, w));
+  const Tensor gradient = ops::matmul(ops::transpose(x), y);
+  ops::replicated_all_reduce_(gradient, "mean");
+  ops::scaled_add_(w, gradient, 1, -0.01);
+  const D2hStream out = main.host_store(ops::matmul(x, w), "y");
+  const HostTensor rows = drawn({2, 64, 96}, f32, 3);
+  Interpreter interpreter(ir);
+  Session session(ir, {.device = cpu_device({.threads = 2})});
+  EXPECT_THAT(session.executable().variables[0].layout, testing::HasSubstr("panels"));
+  for (int step = 0; step < 2; ++step) {
+    const Collected want = interpreter.run("main", {{in, rows}});
+    EXPECT_TRUE(session.run({{in, rows}})[out].same_bits(want[out]));
+    EXPECT_TRUE(session.read(w).same_bits(interpreter.read(w)));
+  }
+}
+
+// The weight and Adam's state are shards: what a step needs whole is gathered, gradients come as shards.
+HostTensor adam_on(int replicas, bool sharded, bool remote) {
+  Ir ir(replicas);
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({4, 7}), "x");
+  const TensorSpec spec = f32_spec({7, 3});
+  VariableInfo info;
+  info.path = "w";
+  info.initializer = Initializer::normal(0, 0.5f).keyed({1, 2});
+  info.shard = sharded ? replicas : 0;
+  const nn::ShardRule rule{.threshold = 0};
+  const Tensor w =
+      main.variable(sharded ? nn::replica_sharded_spec(ir, spec, rule) : spec, info, "w");
+  const Tensor x = main.host_load(in);
+  const Tensor y = ops::tanh(ops::matmul(x, nn::gather_replica_sharded_tensor(w)));
+  const Tensor gradient = ops::matmul(ops::transpose(x), y);
+  nn::NamedTensors grads;
+  grads.merge("w", sharded ? nn::reduce_replica_sharded_tensor(gradient, "mean", rule)
+                           : ops::replicated_all_reduce(gradient, "mean"));
+  nn::NamedTensors variables;
+  variables.merge("w", w);
+  const nn::NamedTensors state =
+      nn::Optimizer::adam().apply(main, variables, grads, 0.01, {.remote_state = remote});
+  Session session(ir, {.device = cpu_device({.threads = 2})});
+  EXPECT_EQ(session.read(state["w.first_order"]).shape(), spec.shape);
+  if (sharded && replicas == 4) {
+    EXPECT_EQ(state["w.first_order"].spec(), (TensorSpec{{6}, f32, {7, 3}}));
+  }
+  for (uint32_t step = 0; step < 3; ++step)
+    session.run({{in, drawn({replicas, 4, 7}, f32, 30 + step)}});
+  std::vector<float> all;
+  for (const Tensor& t : {w, state["w.first_order"], state["w.second_order"]}) {
+    const HostTensor whole = session.read(t);
+    all.insert(all.end(), whole.as<float>().begin(), whole.as<float>().end());
+  }
+  return HostTensor::of<float>({static_cast<int64_t>(all.size())}, f32, all);
+}
+
+TEST(DataParallel, ShardedOptimizersHaveTheBitsOfWholeOnes) {
+  for (const int replicas : {2, 4}) {
+    const HostTensor whole = adam_on(replicas, false, false);
+    for (const bool remote : {false, true}) {
+      EXPECT_TRUE(adam_on(replicas, true, remote).same_bits(whole)) << replicas << remote;
+      EXPECT_TRUE(adam_on(replicas, false, remote).same_bits(whole)) << replicas << remote;
+    }
+  }
+}
+
+// Two devices of each replica: messages and collectives, each device in its own order.
+TEST(DataParallel, OnTwoDevices) {
+  Ir ir(2);
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({6, 8}), "x");
+  main.set_device(0);
+  const Tensor a = ops::replicated_all_reduce(main.host_load(in));
+  main.set_device(1);
+  const Tensor b = ops::tanh(ops::replicated_all_reduce(a, "mean"));
+  main.set_device(0);
+  const D2hStream out = main.host_store(a + ops::replicated_all_reduce(b, "max"), "y");
+  const HostTensor x = drawn({2, 6, 8}, f32, 4);
+  const Collected want = Interpreter(ir).run("main", {{in, x}});
+  for (const int threads : {1, 2}) {
+    Session session(ir, {.device = cpu_device({.threads = threads}),
+                         .more_devices = {cpu_device({.threads = threads})}});
+    EXPECT_TRUE(session.run({{in, x}})[out].same_bits(want[out]));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,179 @@
+// Variables of groups and in shards, in device and remote memory: the host sees whole tensors.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "replicas_util.h"
+#include "sluice/exe/report.h"
+
+namespace sluice::test {
+namespace {
+
+/// y = x + group's offset + whole of a shard; both change.
+struct Program {
+  explicit Program(Home home = {}) : ir(4) {
+    Graph& main = ir.main_graph();
+    in = ir.h2d_stream(f32_spec({5}), "x");
+    VariableInfo offset;
+    offset.path = "offset";
+    offset.group = ir.replica_grouping(2, 2);
+    offset.initializer = Initializer::normal(0, 1).keyed({1, 1});
+    by_group = main.variable(f32_spec({5}), offset, "offset");
+    VariableInfo shard;
+    shard.path = "shard";
+    shard.shard = 2;
+    shard.group = ir.replica_grouping(1, 2);
+    shard.initializer = Initializer::normal(0, 1).keyed({2, 2});
+    const TensorSpec spec{{3}, f32, {5}};
+    if (home.remote()) {
+      buffer = ir.remote_buffer(spec, 3);
+      shard.home = {buffer.id, home.entry};
+    }
+    sharded = main.variable(spec, shard, "shard");
+    const Tensor x = main.host_load(in);
+    const Tensor own = home.remote() ? main.remote_load(buffer, home.entry) : sharded;
+    const Tensor whole = ops::replicated_all_gather(own, 0, ir.replica_grouping(1, 2));
+    out = main.host_store(x + by_group + whole, "y");
+    ops::scaled_add_(by_group, ops::replicated_all_reduce(x, "mean", ir.replica_grouping(2, 2)));
+    const Tensor mine = ops::replicated_reduce_scatter(x, "add", ir.replica_grouping(1, 2),
+                                                       ops::Sharding::kReplicated);
+    ops::scaled_add_(own, mine);
+    if (home.remote()) main.remote_store(buffer, home.entry, own);
+  }
+
+  Ir ir;
+  H2dStream in;
+  D2hStream out;
+  Tensor by_group, sharded;
+  RemoteBuffer buffer;
+};
+
+TEST(ReplicaVariables, AreReadAndWrittenWhole) {
+  const HostTensor x = drawn({4, 5}, f32, 9);
+  const std::string folder = std::filesystem::temp_directory_path();
+  for (const char* const where : {"device", "host", "file"}) {
+    SCOPED_TRACE(where);
+    const bool remote = std::string(where) != "device";
+    const Program p(remote ? Home{1, 2} : Home{});
+    Interpreter interpreter(p.ir);
+    for (const int threads : {1, 2}) {
+      Interpreter fresh(p.ir);
+      Session session(p.ir, {.device = cpu_device({.threads = threads}),
+                             .remote = std::string(where) == "file" ? "file:" + folder : "host"});
+      EXPECT_EQ(session.read(p.by_group).shape(), (Shape{2, 5}));
+      EXPECT_EQ(session.read(p.sharded).shape(), (Shape{2, 5}));
+      for (int step = 0; step < 2; ++step) {
+        const Collected want = fresh.run("main", {{p.in, x}});
+        EXPECT_TRUE(session.run({{p.in, x}})[p.out].same_bits(want[p.out]));
+        EXPECT_TRUE(session.read(p.by_group).same_bits(fresh.read(p.by_group)));
+        EXPECT_TRUE(session.read(p.sharded).same_bits(fresh.read(p.sharded)));
+        const HostTensor given = drawn({2, 5}, f32, 10);
+        for (const Tensor& v : {p.by_group, p.sharded}) {
+          fresh.write(v, given);
+          session.write(v, given);
+        }
+      }
+      HostTensor part(f32_spec({4}));
+      session.read_chunk(p.sharded, 3, 4, part.bytes());
+      const HostTensor all = session.read(p.sharded);
+      for (size_t i = 0; i < 4; ++i) EXPECT_EQ(part.as<float>()[i], all.as<float>()[3 + i]);
+      // A tier holds the entries of all replicas.
+      if (remote) {
+        const exe::Report report = exe::report(session.executable());
+        EXPECT_EQ(report.memories[1].total_bytes, 4 * session.executable().arenas[3].bytes);
+      }
+    }
+  }
+}
+
+TEST(ReplicaVariables, FilesHoldWholeTensors) {
+  const Program p;
+  const std::string path =
+      (std::filesystem::temp_directory_path() / "sluice_replica_variables.safetensors").string();
+  const HostTensor x = drawn({4, 5}, f32, 9);
+  Session one(p.ir);
+  one.run({{p.in, x}});
+  one.save(path);
+  Session two(p.ir);
+  EXPECT_TRUE(two.load(path).empty());
+  EXPECT_TRUE(two.read(p.sharded).same_bits(one.read(p.sharded)));
+  EXPECT_TRUE(two.run({{p.in, x}})[p.out].same_bits(one.run({{p.in, x}})[p.out]));
+  std::filesystem::remove(path);
+}
+
+TEST(ReplicaVariables, BeginAsWithoutReplicas) {
+  const auto first = [](int replicas, int shards) {
+    Ir ir(replicas);
+    VariableInfo info;
+    info.path = "w";
+    info.shard = shards;
+    info.initializer = Initializer::normal(0, 1).keyed({3, 4});
+    TensorSpec spec = f32_spec({3, 5});
+    if (shards > 0) spec = {{(15 + shards - 1) / shards}, f32, {3, 5}};
+    const Tensor w = ir.main_graph().variable(spec, info, "w");
+    ir.main_graph().host_store(w, "out");
+    return Session(ir).read(w);
+  };
+  const HostTensor want = first(1, 0);
+  for (const int replicas : {2, 4}) {
+    for (const int shards : {0, 2, 4}) {
+      if (shards > replicas) continue;
+      EXPECT_TRUE(first(replicas, shards).same_bits(want)) << replicas << " " << shards;
+    }
+  }
+}
+
+TEST(ReplicaVariables, OfGroupsWithoutAStride) {
+  Ir ir(4);
+  VariableInfo info;
+  info.group = ir.replica_grouping_from_assignments({0, 1, 1, 0});
+  info.initializer = Initializer::array(HostTensor::of<float>({2, 1}, f32, {3, 4}));
+  const Tensor v = ir.main_graph().variable(f32_spec({1}), info, "v");
+  const D2hStream out = ir.main_graph().host_store(v, "out");
+  Session session(ir);
+  EXPECT_TRUE(session.run()[out].same_bits(HostTensor::of<float>({4, 1}, f32, {3, 4, 4, 3})));
+  session.write(v, HostTensor::of<float>({2, 1}, f32, {5, 6}));
+  EXPECT_TRUE(session.run()[out].same_bits(HostTensor::of<float>({4, 1}, f32, {5, 6, 6, 5})));
+}
+
+TEST(ReplicaVariables, RefuseWrongShards) {
+  Ir ir(4);
+  const auto add = [&](const TensorSpec& spec, int shard, const ReplicaGrouping& group) {
+    return [&ir, spec, shard, group] {
+      VariableInfo info;
+      info.shard = shard;
+      info.group = group;
+      ir.main_graph().variable(spec, info, "v");
+    };
+  };
+  const ReplicaGrouping all = ir.replica_grouping();
+  const auto expect = [](const std::function<void()>& f, const std::string& text) {
+    try {
+      f();
+      ADD_FAILURE() << "no error: " << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+      EXPECT_THAT(e.what(), testing::HasSubstr(text));
+    }
+  };
+  expect(add({{3}, f32, {12}}, 3, all), "3 chunks cannot be shared by a group of 4 replicas");
+  expect(add({{3}, f32, {12}}, 4, ir.replica_grouping(1, 2)),
+         "4 chunks cannot be shared by a group of 2 replicas");
+  expect(add({{4}, f32, {12}}, 4, all), "is not one of 4 chunks of its meta_shape (12,)");
+  expect(add(f32_spec({3}), 4, all), "is not one of 4 chunks");
+  expect(add(f32_spec({3}), 0, ReplicaGrouping::make(2, 1, 2)),
+         "its groups are of 2 replicas, the program has 4");
+  const Program p;
+  Session other(p.ir);
+  expect(
+      [&] {
+        other.run({{p.in, drawn({5}, f32, 1)}});
+      },
+      "the program uses 1 entries of (5,) in each of 4 replicas, so the array must be (4, 5), "
+      "got (5,)");
+  expect([&] { other.write(p.sharded, drawn({5}, f32, 1)); }, "variable 'shard' is (2, 5)");
+}
+
+}  // namespace
+}  // namespace sluice::test

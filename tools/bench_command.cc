@@ -19,7 +19,8 @@ int run_synthetic(const ToolOptions& o, Session& session, int64_t samples) {
   constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
   const auto runs = static_cast<int>(o.steps >= 1 ? std::min(o.steps, kMostRuns) : kRuns);
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
-  const auto test = train::evaluate_throughput(session, o.eval_batch, runs, "eval");
+  const auto test =
+      train::evaluate_throughput(session, checked_mul(o.eval_batch, o.replicas), runs, "eval");
   if (o.json) {
     JsonRecord record;
     record.add("model", o.model);
@@ -40,7 +41,7 @@ int run_synthetic(const ToolOptions& o, Session& session, int64_t samples) {
 int run_bench(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
   Session session(programs.ir, session_options(o));
-  const int64_t samples = checked_mul(o.micro_batch, o.accumulate);
+  const int64_t samples = samples_of_step(o);
   if (o.synthetic) return run_synthetic(o, session, samples);
   const data::Dataset digits = data::synthetic_digits(std::max<int64_t>(samples, 64), 1);
   const data::DataLoader loader(digits, {.batch = samples});

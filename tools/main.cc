@@ -66,13 +66,15 @@ class ShortHelp : public CLI::Formatter {
 
 void add_model(CLI::App& app, ToolOptions& o) {
   app.add_option("model", o.model, "The model (see --list)")
-      ->check(CLI::IsMember({"mnist", "mlp"}));
+      ->check(CLI::IsMember({"mnist", "mnist-rts", "mnist-phased", "mlp"}));
   app.add_option("--layers", o.layers, "Linear layers of the MLP");
   app.add_option("--width", o.width, "Features of its hidden layers");
   app.add_option("--dropout", o.dropout, "Dropout probability")->group(kRare);
   app.add_option("--micro-batch", o.micro_batch, "Samples of a micro-batch");
   app.add_option("--accumulate", o.accumulate, "Micro-batches a step");
-  app.add_option("--replicas", o.replicas, "Replicas, each on its micro-batches");
+  app.add_option("--replicas", o.replicas, "Replicas, each on its micro-batches")->group(kRare);
+  app.add_option("--shard-threshold", o.shard_threshold, "Elements from which state is sharded")
+      ->group(kRare);
   app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam[-f16], adamw, adamax, lamb");
   app.add_option("--lr", o.lr, "Learning rate");
   app.add_option("--seed", o.seed, "Of weights, order and dropout")->group(kRare);
@@ -106,6 +108,23 @@ void add_run(CLI::App& app, ToolOptions& o) {
   app.add_option("--log-level", o.log_level, "error, info or debug")
       ->check(CLI::IsMember({"error", "info", "debug"}))
       ->group(kRare);
+}
+
+// The two models are `mnist` with other defaults: what flags do not say, is as in the documents that they come from.
+void set_defaults(const CLI::App& command, ToolOptions& o) {
+  const auto set = [&](const char* flag, auto& field, auto value) {
+    if (command.count(flag) == 0) field = value;
+  };
+  const bool phased = o.model == "mnist-phased";
+  if (!phased && o.model != "mnist-rts") return;
+  set("--optimizer", o.optimizer, "adam-f16");
+  set("--lr", o.lr, 1e-3);
+  set("--micro-batch", o.micro_batch, 8);
+  set("--shard-threshold", o.shard_threshold, "512");
+  set("--accumulate", o.accumulate, phased ? 4 : 8);
+  set("--replicas", o.replicas, phased ? 2 : 4);
+  set("--strategy", o.strategy, phased ? "phased" : "resident");
+  set("--offload", o.offload, phased ? "optimizer,weights" : "optimizer");
 }
 
 constexpr std::string_view kSuiteFlags[] = {"--only", "--rounds", "--python"};
@@ -196,14 +215,19 @@ int run(int argc, char** argv) {
   }
   if (list) {
     fmt::print(
-        "mnist   a multilayer perceptron with GELU on 28 x 28 digits\n"
-        "mlp     the same with ReLU, which trains at any depth\n");
+        "mnist         a multilayer perceptron with GELU on 28 x 28 digits\n"
+        "mnist-rts     the same on replicas that keep shards of Adam's state in remote memory\n"
+        "mnist-phased  the same a layer at a time, all variables in remote memory\n"
+        "mlp           the same with ReLU, which trains at any depth\n");
     return 0;
   }
   require(o.threads >= 0 && o.threads <= 1024, "--threads: {} is outside [0, 1024]", o.threads);
   require(o.epochs >= 0, "--epochs: {} is negative", o.epochs);
   require(o.steps >= -1, "--steps: {} is negative", o.steps);
   require(std::isfinite(o.lr), "--lr: it is not a number");
+  for (const CLI::App* command : {train, eval, plan, bench}) {
+    if (*command) set_defaults(*command, o);
+  }
   if (*train) return run_train(o);
   if (*eval) return run_eval(o);
   if (*plan) return run_plan(o);

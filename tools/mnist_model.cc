@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 
 #include "sluice/base/checked.h"
@@ -85,6 +86,16 @@ void check_options(const ToolOptions& o) {
   require(o.lr > 0, "--lr: {} is not positive", o.lr);
 }
 
+int64_t shard_threshold_of(const ToolOptions& o) {
+  const std::string& text = o.shard_threshold;
+  if (text == "inf") return nn::kNeverShard;
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  require(error == std::errc() && end == text.data() + text.size() && number >= 0,
+          "--shard-threshold: '{}' is not a number of elements, nor inf", text);
+  return number;
+}
+
 train::Strategy strategy_of(const ToolOptions& o) {
   return o.strategy == "phased" ? train::Strategy::kPhased : train::Strategy::kResident;
 }
@@ -136,6 +147,7 @@ MnistPrograms build(const ToolOptions& o, const train::Offload& offload) {
        .offload = offload,
        .io_mode = io_mode_of(o),
        .activations = o.recompute ? train::Activations::kRecompute : train::Activations::kKeep,
+       .shard_threshold = shard_threshold_of(o),
        .learning_rate = o.lr,
        .seed = o.seed});
   if (!p.training.note.empty() && o.log_level != "error")
@@ -204,6 +216,10 @@ SessionOptions session_options(const ToolOptions& o) {
           .remote_memory = o.remote_memory,
           .disable = o.disable,
           .print_after = o.print_after};
+}
+
+int64_t samples_of_step(const ToolOptions& o) {
+  return checked_mul(checked_mul(o.micro_batch, o.accumulate), o.replicas);
 }
 
 StepArrays::StepArrays(const ToolOptions& o)

@@ -20,6 +20,9 @@ MnistPrograms build_mnist(const ToolOptions& options);
 /// How the command line wants them to run.
 SessionOptions session_options(const ToolOptions& options);
 
+/// Samples that all replicas take in a step of "train".
+int64_t samples_of_step(const ToolOptions& options);
+
 /// Host arrays for a step of "train", in the order of its micro-batches, and of the replicas in each.
 struct StepArrays {
   explicit StepArrays(const ToolOptions& options);

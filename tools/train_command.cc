@@ -60,10 +60,6 @@ double evaluate(Session& session, const MnistPrograms& programs, const ToolOptio
   return 100.0 * static_cast<double>(right) / static_cast<double>(loader.batches() * batch);
 }
 
-int64_t samples_of_step(const ToolOptions& o) {
-  return checked_mul(checked_mul(o.micro_batch, o.accumulate), o.replicas);
-}
-
 struct Outcome {
   std::vector<float> losses;  ///< Of every micro-batch, of each replica in turn.
   int64_t steps = 0;

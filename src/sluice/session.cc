@@ -217,8 +217,9 @@ std::vector<std::pair<H2dStream, TensorSpec>> Session::expected_inputs(
   for (const exe::StreamCount& s : exe.program(entry).streams) {
     const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
     if (!port.input) continue;
-    inputs.emplace_back(H2dStream{ir_.id(), s.stream, port.name, port.spec},
-                        TensorSpec{entries_shape(port.spec.shape, s.entries), port.spec.dtype, {}});
+    inputs.emplace_back(
+        H2dStream{ir_.id(), s.stream, port.name, port.spec},
+        TensorSpec{entries_shape(port.spec.shape, s.entries, exe.replicas), port.spec.dtype, {}});
   }
   return inputs;
 }
@@ -365,15 +366,17 @@ void Session::restore(const std::vector<NamedArray>& values) {
   const auto& variables = executable().variables;
   require(by_path.size() == variables.size() && values.size() == variables.size(),
           "restore: {} values for {} variables", values.size(), variables.size());
-  for (const exe::VariablePlan& v : variables) {
-    const auto found = by_path.find(v.path);
-    require(found != by_path.end(), "restore: variable '{}' is missing", v.path);
-    const TensorSpec& spec = found->second->spec();
-    require(spec.shape == v.spec.shape && spec.dtype == v.spec.dtype,
-            "restore: variable '{}' is {}, the array is {}", v.path, to_string(v.spec),
-            to_string(spec));
+  for (size_t v = 0; v < variables.size(); ++v) {
+    const auto found = by_path.find(variables[v].path);
+    require(found != by_path.end(), "restore: variable '{}' is missing", variables[v].path);
+    const TensorSpec& given = found->second->spec();
+    const TensorSpec spec = host_spec(v);
+    require(given.shape == spec.shape && given.dtype == spec.dtype,
+            "restore: variable '{}' is {}, the array is {}", variables[v].path, to_string(spec),
+            to_string(given));
   }
-  for (const exe::VariablePlan& v : variables) write_chunk(v, 0, by_path.at(v.path)->bytes());
+  for (size_t v = 0; v < variables.size(); ++v)
+    write_chunk(v, 0, by_path.at(variables[v].path)->bytes());
 }
 
 void Session::save(const std::string& path) const {

@@ -87,6 +87,8 @@ class Usage(CliTest):
                                   ("--width", 0, "--width: 0 is below 1"),
                                   ("--accumulate", 0, "--accumulate: 0 is below 1"),
                                   ("--replicas", 0, "--replicas: 0 is outside [1, 1024]"),
+                                  ("--shard-threshold", "some", "'some' is not a number of elements, nor inf"),
+                                  ("--shard-threshold", -1, "'-1' is not a number of elements, nor inf"),
                                   ("--replicas", 1025, "--replicas: 1025 is outside [1, 1024]"),
                                   ("--offload", "all", "--offload: 'all' is not auto, none, or some of"),
                                   ("--offload", "weights", "weights leave the device with --strategy phased only"),
@@ -356,6 +358,13 @@ class Bits(CliTest):
                     self.assertEqual(self.record(*plan, "--offload", "optimizer")["state_bytes_per_update"], expected)
                     self.assertEqual(self.record(*plan, "--offload", "none")["state_bytes_per_update"], 0)
 
+    def test_bytes_of_sharded_state_per_update_are_the_documents(self):
+        for threshold, expected in (("inf", 11188344), (262145, 7575672), (1024, 2811000), (512, 2797176)):
+            with self.subTest(threshold=threshold):
+                plan = self.record("plan", "mnist", "--replicas", 4, "--accumulate", 8, "--optimizer", "adam-f16",
+                                   "--offload", "optimizer", "--shard-threshold", threshold)
+                self.assertEqual(plan["state_bytes_per_update"], expected)
+
     def test_replicas(self):
         for replicas in (2, 4):
             flags = [*self.FLAGS, "--accumulate", "2", "--replicas", replicas]
@@ -365,8 +374,29 @@ class Bits(CliTest):
                         ["--strategy", "phased", "--offload", "optimizer,weights", "--threads", "2"]):
                 with self.subTest(replicas=replicas, way=way):
                     self.assertEqual(self.record(*flags, *way)["digest"], plain["digest"])
+            for threshold in (0, 512, "inf"):
+                for phased in ([], ["--strategy", "phased", "--offload", "optimizer,weights"]):
+                    with self.subTest(replicas=replicas, threshold=threshold, phased=phased):
+                        record = self.record(*flags, "--shard-threshold", threshold, *phased)
+                        self.assertEqual(record["digest"], plain["digest"])
+                        if threshold != "inf":
+                            self.assertLess(record["planned_bytes"], plain["planned_bytes"])
         said = self.expect_code(0, *flags).stderr
         self.assertIn("8 x 2 x 4 = 64 samples a step, 312 steps an epoch, 32 samples dropped", said)
+
+    def test_models_of_the_documents(self):
+        rts = ["--replicas", 4, "--accumulate", 8, "--micro-batch", 8]
+        for threshold, state in (("inf", 11_188_344), (262145, 7_575_672), (1024, 2_811_000), (512, 2_797_176)):
+            for model in (["mnist-rts"], ["mnist", *rts, "--optimizer", "adam-f16", "--offload", "optimizer"]):
+                record = self.record("plan", *model, "--shard-threshold", threshold)
+                self.assertEqual(record["state_bytes_per_update"], state)
+        short = ["--synthetic", "--steps", 4, "--width", 64]
+        for threshold in ("inf", 0, 512):
+            digests = {self.record("train", "mnist-phased", *short, "--shard-threshold", threshold, *way)["digest"]
+                       for way in (["--strategy", "resident", "--offload", "none"], ["--io-mode", "compute"],
+                                   ["--io-mode", "io", "--threads", 3], ["--io-mode", "io_overlapped", "--recompute"],
+                                   ["--offload", "weights", "--threads", 1], ["--offload", "optimizer"])}
+            self.assertEqual(len(digests), 1, threshold)
 
     def test_another_seed_is_another_run(self):
         self.assertNotEqual(self.record(*self.FLAGS, "--seed", 1)["digest"], self.plain["digest"])

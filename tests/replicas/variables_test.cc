@@ -87,6 +87,23 @@ TEST(ReplicaVariables, AreReadAndWrittenWhole) {
   }
 }
 
+TEST(ReplicaVariables, AreRestoredWhole) {
+  const Program p;
+  Session session(p.ir);
+  const auto inputs = session.expected_inputs();
+  ASSERT_EQ(inputs.size(), 1u);
+  EXPECT_EQ(inputs[0].second, f32_spec({4, 5}));
+  std::vector<NamedArray> before;
+  session.each_variable([&](const std::string& path, HostTensor value) {
+    before.push_back({path, std::move(value)});
+  });
+  session.run({{p.in, drawn({4, 5}, f32, 9)}});
+  EXPECT_FALSE(session.read(p.sharded).same_bits(before[1].array));
+  session.restore(before);
+  EXPECT_TRUE(session.read(p.by_group).same_bits(before[0].array));
+  EXPECT_TRUE(session.read(p.sharded).same_bits(before[1].array));
+}
+
 TEST(ReplicaVariables, FilesHoldWholeTensors) {
   const Program p;
   const std::string path =

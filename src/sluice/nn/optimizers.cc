@@ -187,6 +187,11 @@ Optimizer::Optimizer(std::variant<SgdOptions, AdamOptions> options) : options_(o
   std::visit([](const auto& o) { check_options(o); }, options_);
 }
 
+bool Optimizer::takes_norms() const {
+  const auto* adam = std::get_if<AdamOptions>(&options_);
+  return adam != nullptr && adam->form == AdamForm::kLamb;
+}
+
 NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,
                               const ops::HyperArg& learning_rate, const UpdateOptions& options) {
   const auto [keys, parameters] = variables.unpack();
@@ -198,9 +203,14 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
            internal::join_keys(grads.keys_flat()));
     }
     gradients.push_back(*gradient);
-    require(gradients[i].shape() == parameters[i].shape(),
+    const bool shard = !gradient->meta_shape().empty();
+    require(gradient->shape() == parameters[i].shape() ||
+                (shard && gradient->meta_shape() == parameters[i].shape()),
             "optimizer: variable '{}' is {}, its gradient {}", keys[i],
-            to_string(parameters[i].spec()), to_string(gradients[i].spec()));
+            to_string(parameters[i].spec()), to_string(gradient->spec()));
+    require(!shard || !(options.max_grad_norm || takes_norms()),
+            "optimizer: the gradient of '{}' is a shard; clipping and LAMB need whole ones",
+            keys[i]);
   }
   NamedTensors states;
   if (keys.empty()) return states;
@@ -216,11 +226,20 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
     const auto variable = main.owns(parameters[i]) ? main.info(parameters[i]).variable : nullptr;
     require(variable != nullptr, "optimizer: '{}' is not a variable of graph {}", keys[i],
             main.name());
-    const auto& [facts, step] = step_graph(main.ir(), parameters[i].spec(), gradients[i].spec(),
+    // A replica updates what it has the gradient of.
+    const bool in_shards = gradients[i].shape() != parameters[i].shape();
+    const Tensor target =
+        in_shards ? ops::replica_sharded_slice(parameters[i], variable->group) : parameters[i];
+    VariableInfo like = *variable;
+    if (in_shards) like.shard = shard_count(main.ir(), parameters[i].spec(), {0, variable->group});
+    require(target.shape() == gradients[i].shape(),
+            "optimizer: the shard of variable '{}' is {}, its gradient {}", keys[i],
+            to_string(target.spec()), to_string(gradients[i].spec()));
+    const auto& [facts, step] = step_graph(main.ir(), target.spec(), gradients[i].spec(),
                                            scale.empty() ? GradScale::kNone : GradScale::kInput);
     NamedVariableFactories own;
     facts.for_each([&](const std::string& name, const VariableFactory& factory) {
-      own.merge(name, factory.beside(parameters[i].spec(), *variable));
+      own.merge(name, factory.beside(target.spec(), like));
     });
     const InitOptions place{.prefix = variable->path};
     NamedRemoteBuffers buffers;
@@ -232,8 +251,11 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
       state = own.init(main, place, made);
     }
     const NamedTensors local = options.remote_state ? load_remote(main, buffers) : state;
-    step.bind(local).call(parameters[i], gradients[i], step_size, scale);
+    step.bind(local).call(target, gradients[i], step_size, scale);
     store_remote(main, buffers, local);
+    if (in_shards) {
+      ops::copy_var_update_(parameters[i], gather_replica_sharded_tensor(target, variable->group));
+    }
     state.for_each(
         [&](const std::string& name, const Tensor& t) { states.merge(keys[i] + "." + name, t); });
   }

@@ -129,8 +129,10 @@ class Optimizer {
   /// Adds to entry graph `main`: the state variables "<path of the variable>.<state>" (zeros), and
   /// for every variable, in order of keys, the call that updates it with the gradient under its
   /// key. The learning rate is a number, or a float32 scalar in `main` (a stream's, say). Returns
-  /// the state by those paths (none for plain SGD). Error{kUsage} if a variable has no gradient or
-  /// one of another shape.
+  /// the state by those paths (none for plain SGD). Where a gradient is a shard of its variable
+  /// (nn/rts.h), each replica updates its shard, whose state is all it holds, and the shards are
+  /// gathered. Error{kUsage} if a variable has no gradient or one of another shape, or if norms of
+  /// shards were needed.
   NamedTensors apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,
                      const ops::HyperArg& learning_rate, const UpdateOptions& options = {});
   /// The same with gradients by variable, as GradGraphInfo::fwd_parent_ins_to_grad_parent_outs
@@ -145,6 +147,8 @@ class Optimizer {
                                      GradScale scale = GradScale::kNone);
 
  private:
+  /// Updates depend on the norms of whole tensors.
+  bool takes_norms() const;
   explicit Optimizer(std::variant<SgdOptions, AdamOptions> options);
 
   std::variant<SgdOptions, AdamOptions> options_;

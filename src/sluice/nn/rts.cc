@@ -58,10 +58,10 @@ Tensor reduce_replica_sharded_tensor(const Tensor& t, const std::string& op,
                  : ops::replicated_all_reduce(t, op, rule.group);
 }
 
-NamedTensors mean_over_replicas(const NamedTensors& tensors) {
+NamedTensors mean_over_replicas(const NamedTensors& tensors, int64_t sharded_threshold) {
   NamedTensors means;
   tensors.for_each([&](const std::string& key, const Tensor& t) {
-    means.merge(key, reduce_replica_sharded_tensor(t, "mean", {.threshold = kNeverShard}));
+    means.merge(key, reduce_replica_sharded_tensor(t, "mean", {.threshold = sharded_threshold}));
   });
   return means;
 }

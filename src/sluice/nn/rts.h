@@ -43,8 +43,10 @@ std::pair<GraphWithNamedArgs, std::vector<std::string>> all_gather_replica_shard
 /// `t` combined over the group: the member's shard if the rule shards it, else whole.
 Tensor reduce_replica_sharded_tensor(const Tensor& t, const std::string& op = "add",
                                      const ShardRule& rule = {});
-/// Each tensor, or what all replicas have of it on average: the same for all.
-NamedTensors mean_over_replicas(const NamedTensors& tensors);
+/// What all replicas have of each tensor on average: whole the same for all, or the shards of those
+/// with `sharded_threshold` elements.
+NamedTensors mean_over_replicas(const NamedTensors& tensors,
+                                int64_t sharded_threshold = kNeverShard);
 /// Reductions as a graph "replica_reduce", as above.
 std::pair<GraphWithNamedArgs, std::vector<std::string>> reduce_replica_sharded_graph(
     Ir ir, const NamedTensors& tensors, const std::string& op = "add", const ShardRule& rule = {});

@@ -2,6 +2,7 @@
 
 #include "sluice/interp/interpreter.h"
 #include "sluice/nn/module.h"
+#include "sluice/nn/optimizers.h"
 #include "sluice/nn/remote.h"
 #include "sluice/nn/test_util.h"
 #include "sluice/ops/arithmetic.h"
@@ -113,6 +114,32 @@ TEST(Shards, OfFactories) {
   EXPECT_EQ(whole.sharded(2).sharded(4).spec(), whole.sharded(2).spec());
   const std::string error = usage_error([] { VariableFactory(f32_spec({}), zeros()).sharded(2); });
   EXPECT_NE(error.find("cannot be cut in 2 chunks"), std::string::npos) << error;
+}
+
+TEST(Shards, OptimizersRefuseWhatNeedsWholeGradients) {
+  Ir ir(2);
+  Graph& main = ir.main_graph();
+  const Tensor w = main.variable(f32_spec({4}), Initializer::constant(0), "w");
+  const auto error = [&](Optimizer optimizer, const TensorSpec& gradient, double norm = 0) {
+    const NamedTensors grads = NamedTensors::from_dict(
+        {{"w", main.variable(gradient, Initializer::constant(0), "gradient")}});
+    UpdateOptions options;
+    if (norm > 0) options.max_grad_norm = norm;
+    return usage_error([&] {
+      optimizer.apply(main, NamedTensors::from_dict({{"w", w}}), grads, 0.1, options);
+    });
+  };
+  const TensorSpec shard{{2}, f32, {4}};
+  for (const std::string& text :
+       {error(Optimizer::lamb(), shard), error(Optimizer::sgd(), shard, 1.0)}) {
+    EXPECT_NE(text.find("the gradient of 'w' is a shard; clipping and LAMB need whole ones"),
+              std::string::npos)
+        << text;
+  }
+  const std::string other = error(Optimizer::sgd(), {{1}, f32, {4}});
+  EXPECT_NE(other.find("the shard of variable 'w' is (2,)"), std::string::npos) << other;
+  const std::string another = error(Optimizer::sgd(), {{2}, f32, {3}});
+  EXPECT_NE(another.find("variable 'w' is (4,)"), std::string::npos) << another;
 }
 
 }  // namespace

@@ -2,9 +2,20 @@
 
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/remote.h"
-#include "sluice/nn/rts.h"
+#include "sluice/ops/updates.h"
 
 namespace sluice::train {
+namespace {
+
+nn::NamedTensors gathered(const nn::NamedTensors& tensors) {
+  nn::NamedTensors whole;
+  tensors.for_each([&](const std::string& key, const Tensor& t) {
+    whole.merge(key, nn::gather_replica_sharded_tensor(t));
+  });
+  return whole;
+}
+
+}  // namespace
 
 PhasedLayer::PhasedLayer(nn::NamedVariableFactories factories, nn::GraphWithNamedArgs forward,
                          nn::Optimizer& optimizer, const PhasedLayerOptions& options)
@@ -38,14 +49,20 @@ void PhasedLayer::make_updates(const Ir& ir, const nn::NamedTensors& weights,
   require(options_.rows >= 1, "phased layer: rows must be at least 1, got {}", options_.rows);
   variables_.resize(static_cast<size_t>(options_.rows));
   weights.for_each([&](const std::string& key, const Tensor& w) {
-    const auto& [facts, graph] = optimizer.step_graph(ir, w.spec(), w.spec());
+    const nn::ShardRule rule{.threshold = options_.shard_threshold};
+    const TensorSpec spec = nn::replica_sharded_spec(ir, w.spec(), rule);
+    const VariableInfo updated{.group = weight_facts_[key].group(),
+                               .shard = nn::shard_count(ir, w.spec(), rule)};
+    const auto& [facts, graph] = optimizer.step_graph(ir, spec, spec);
     updates_.emplace_back(key, graph);
     facts.for_each([&, k = key](const std::string& name, const nn::VariableFactory& factory) {
-      state_facts_.merge(k + "." + name, factory);
+      state_facts_.merge(k + "." + name, factory.beside(spec, updated));
     });
   });
   const auto offload = [&](const char* kind, const nn::NamedVariableFactories& facts) {
-    if (!facts.empty()) buffers_.insert(kind, nn::named_variable_buffers(ir, facts, options_.rows));
+    if (facts.empty()) return;
+    buffers_.insert(kind,
+                    nn::named_variable_buffers(ir, facts, options_.rows, options_.shard_threshold));
   };
   if (options_.offload.weights) offload("fwd", weight_facts_);
   if (options_.offload.optimizer) offload("optim", state_facts_);
@@ -108,13 +125,13 @@ PhasedLayer::Local PhasedLayer::load_backward(Graph& main, int64_t row) const {
   const Variables& own = variables(row);
   Local local;
   local.loaded = nn::load_remote(main, buffers_, row);
-  local.weights = buffers_.contains("fwd") ? local.loaded.tree("fwd") : own.weights;
+  local.weights = buffers_.contains("fwd") ? gathered(local.loaded.tree("fwd")) : own.weights;
   local.state = buffers_.contains("optim") ? local.loaded.tree("optim") : own.state;
   return local;
 }
 
 nn::NamedTensors PhasedLayer::load_weights(Graph& entry, int64_t row) const {
-  if (buffers_.contains("fwd")) return nn::load_remote(entry, buffers_.tree("fwd"), row);
+  if (buffers_.contains("fwd")) return gathered(nn::load_remote(entry, buffers_.tree("fwd"), row));
   nn::NamedTensors shared;
   variables(row).weights.for_each([&](const std::string& key, const Tensor& variable) {
     const bool own = variable.graph_id() == entry.id();
@@ -141,13 +158,25 @@ void PhasedLayer::run_backward(Graph& main, int64_t row, const Local& local,
     given.insert("bwd", grads);
   }
   backward_phase_->graph.bind(given).call(&main, row);
-  const nn::NamedTensors means = nn::mean_over_replicas(grads.tree("accum"));
-  for (const auto& [key, update] : updates_) {
-    const bool stateful = local.state.contains(key);
-    update.bind(stateful ? local.state.tree(key) : nn::NamedTensors{})
-        .call(local.weights[key], means[key], step_size);
-  }
+  update(main, local, grads.tree("accum"), step_size);
   nn::store_remote(main, buffers_, local.loaded, row);
+}
+
+void PhasedLayer::update(Graph& main, const Local& local, const nn::NamedTensors& accumulated,
+                         const Tensor& step_size) const {
+  const nn::ShardRule rule{.threshold = options_.shard_threshold};
+  for (const auto& [key, update] : updates_) {
+    const Tensor& whole = local.weights[key];
+    const bool offloaded = local.loaded.contains("fwd");
+    const bool sliced = !offloaded && nn::shard_count(main.ir(), whole.spec(), rule) > 0;
+    const Tensor own = offloaded ? local.loaded["fwd." + key]
+                       : sliced  ? ops::replica_sharded_slice(whole)
+                                 : whole;
+    const Tensor mean = nn::reduce_replica_sharded_tensor(accumulated[key], "mean", rule);
+    const bool stateful = local.state.contains(key);
+    update.bind(stateful ? local.state.tree(key) : nn::NamedTensors{}).call(own, mean, step_size);
+    if (sliced) ops::copy_var_update_(whole, nn::gather_replica_sharded_tensor(own));
+  }
 }
 
 }  // namespace sluice::train

@@ -6,6 +6,7 @@
 
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/optimizers.h"
+#include "sluice/nn/rts.h"
 
 namespace sluice::train {
 
@@ -27,6 +28,9 @@ struct PhasedLayerOptions {
   InputGradient input_gradient = InputGradient::kYes;
   Activations activations = Activations::kKeep;
   Offload offload = {.optimizer = true, .weights = true};
+  /// Elements from which on a variable and its state are updated in shards, of which each replica has one; offloaded ones
+  /// are stored so (nn/rts.h).
+  int64_t shard_threshold = nn::kNeverShard;
 };
 
 /// Everything that `rows` identical layers need to visit the device one phase at a time: forward, gradient and update graphs,
@@ -73,9 +77,9 @@ class PhasedLayer {
 
   /// The variables of a row on the device, ready for one of its phases.
   struct Local {
-    nn::NamedTensors weights;
-    nn::NamedTensors state;   ///< For the backward phase.
-    nn::NamedTensors loaded;  ///< What of them came from remote memory.
+    nn::NamedTensors weights;  ///< Whole.
+    nn::NamedTensors state;  ///< For the backward phase; of a shard, if the weight's update is one.
+    nn::NamedTensors loaded;  ///< What came from remote memory, as it was there.
   };
   Local load_forward(Graph& main, int64_t row) const;
   Local load_backward(Graph& main, int64_t row) const;
@@ -98,6 +102,8 @@ class PhasedLayer {
  private:
   explicit PhasedLayer(const PhasedLayerOptions& options) : options_(options) {}
   void make_updates(const Ir& ir, const nn::NamedTensors& weights, nn::Optimizer& optimizer);
+  void update(Graph& main, const Local& local, const nn::NamedTensors& accumulated,
+              const Tensor& step_size) const;
 
   PhasedLayerOptions options_;
   nn::NamedVariableFactories weight_facts_;

@@ -125,7 +125,8 @@ class Phases {
     return {.rows = rows,
             .input_gradient = first ? InputGradient::kNo : InputGradient::kYes,
             .activations = options_.activations,
-            .offload = options_.offload};
+            .offload = options_.offload,
+            .shard_threshold = options_.shard_threshold};
   }
 
   // Cuts the model into groups and makes their graphs.

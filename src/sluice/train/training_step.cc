@@ -76,8 +76,9 @@ void build_resident(Ir ir, const ModelSpec& model, nn::Optimizer& optimizer,
   const nn::NamedTensors grads = options.accumulate == 1
                                      ? gradients_of_one(main, model, t, forward)
                                      : mean_gradients(main, model, t, forward, options.accumulate);
-  t.state = optimizer.apply(main, t.variables, nn::mean_over_replicas(grads), options.learning_rate,
-                            {.remote_state = options.offload.optimizer});
+  t.state =
+      optimizer.apply(main, t.variables, nn::mean_over_replicas(grads, options.shard_threshold),
+                      options.learning_rate, {.remote_state = options.offload.optimizer});
 
   Graph& eval = ir.entry_graph("eval");
   const Tensor input = eval.host_load(t.eval_input);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sluice/nn/optimizers.h"
+#include "sluice/nn/rts.h"
 #include "sluice/train/block.h"
 #include "sluice/train/phased_layer.h"
 
@@ -23,6 +24,8 @@ struct StepOptions {
   Offload offload;
   IoMode io_mode = IoMode::kIo;                  ///< Phased only.
   Activations activations = Activations::kKeep;  ///< Phased only.
+  /// Of weights of so many elements a replica updates its shard and holds the shard's state.
+  int64_t shard_threshold = nn::kNeverShard;
   double learning_rate = 0.05;
   uint64_t seed = 0;  ///< Of first values.
 };

@@ -179,6 +179,36 @@ TEST(TrainingStep, AParameterOfShortAdamHasSixBytesOfState) {
   EXPECT_EQ(bytes(nn::Optimizer::adam_f16(), {.optimizer = true}), weights);
 }
 
+TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
+  const ModelSpec m = model({16, 16}, 0.25);
+  for (const auto& optimizer : {nn::Optimizer::adam(), nn::Optimizer::sgd({.momentum = 0.9})}) {
+    for (const int replicas : {1, 2, 4}) {
+      Way way;
+      way.replicas = replicas;
+      way.step.accumulate = 2;
+      const Result expected = train(m, optimizer, way);
+      for (const int64_t threshold : {0, 17, 256}) {
+        for (const bool remote : {false, true}) {
+          way.step.shard_threshold = threshold;
+          way.step.offload.optimizer = remote;
+          way.threads = 1 + static_cast<int>(threshold % 3);
+          const Result sharded = train(m, optimizer, way);
+          EXPECT_EQ(sharded.digest, expected.digest) << replicas << " " << threshold;
+          if (!remote && replicas > 1)
+            EXPECT_LT(sharded.persistent_bytes, expected.persistent_bytes);
+        }
+      }
+      const auto ways = phased_ways(2);
+      for (size_t w = 0; w < ways.size(); w += 7) {
+        way = ways[w];
+        way.replicas = replicas;
+        way.step.shard_threshold = 17;
+        EXPECT_EQ(train(m, optimizer, way).digest, expected.digest) << replicas << " way " << w;
+      }
+    }
+  }
+}
+
 // Each replica has micro-batches of its own, and all have one model.
 TEST(TrainingStep, ReplicasHaveTheBitsOfEachOtherUnderEveryStrategy) {
   const ModelSpec m = model({8, 8, 8}, 0.25);

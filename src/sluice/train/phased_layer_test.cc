@@ -1,0 +1,162 @@
+#include "sluice/train/phased_layer.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/nn/autodiff.h"
+#include "sluice/nn/layers.h"
+#include "sluice/ops/losses.h"
+#include "sluice/session.h"
+
+namespace sluice::train {
+namespace {
+
+struct Layer : nn::Module {
+  explicit Layer(int64_t f) : features(f) {}
+  Tensor build(nn::Builder& b, Tensor x) const {
+    return ops::gelu(nn::Linear(features).build(b, x));
+  }
+  int64_t features;
+};
+
+struct Output : nn::Module {
+  Tensors build(nn::Builder& b, Tensor x, Tensor labels) const {
+    const auto [facts, forward] = nn::create_graph(b.ir(), nn::Linear(10), x.spec());
+    const auto [grad_facts, backward] = nn::autodiff_with_accumulation(
+        forward, forward.args().tensors(), {.grads_required = {forward.graph().inputs()[0]}});
+    const auto weights = b.add_variable_inputs("fwd", facts);
+    const CallSiteInfo call = forward.bind(weights).call_with_info(x);
+    const auto [loss, dy] = ops::cross_entropy_with_grad(call.output(0), labels);
+    const auto accumulators = b.add_variable_inputs("bwd", grad_facts);
+    return {backward.bind(accumulators).call(dy, backward.grad_graph_info().inputs_dict(call))[0],
+            loss};
+  }
+};
+
+// Entries by the text of a buffer's spec and full shape.
+std::multimap<std::string, int64_t> buffers(const Ir& ir, int32_t from = 1) {
+  std::multimap<std::string, int64_t> all;
+  for (int32_t b = from; b <= ir.remote_buffer_count(); ++b) {
+    const RemoteBufferInfo& info = ir.remote_buffer_info(b);
+    std::string text = to_string(TensorSpec{info.spec.shape, info.spec.dtype, {}});
+    if (!info.spec.meta_shape.empty()) text += " of " + to_string(info.spec.meta_shape);
+    all.emplace(text, info.entries);
+  }
+  return all;
+}
+
+using Entries = std::multimap<std::string, int64_t>;
+
+// Appendix B of the reference's specification: the buffers of document 000's program.
+TEST(PhasedLayer, BuffersOfTheSevenPhasesAreThoseOfTheDocument) {
+  Ir ir(2);
+  const TensorSpec image = f32_spec({8, 784});
+  const TensorSpec inner_spec = f32_spec({8, 512});
+  const H2dStream images = ir.h2d_stream(image, "image");
+  const H2dStream labels = ir.h2d_stream(i32_spec({8}), "labels");
+  const D2hStream losses = ir.d2h_stream(f32_spec({}), "loss");
+  nn::Optimizer adam = nn::Optimizer::adam_f16();
+  auto [facts1, graph1] = nn::create_graph(ir, Layer(512), image);
+  auto [facts2, graph2] = nn::create_graph(ir, Layer(512), inner_spec);
+  auto [facts4, graph4] = nn::create_graph(ir, Output(), inner_spec, labels.spec);
+  PhasedLayer fc1(facts1, graph1, adam,
+                  {.input_gradient = InputGradient::kNo, .shard_threshold = 512});
+  EXPECT_EQ(buffers(ir), (Entries{{"(200704,) float32 of (784, 512)", 1},
+                                  {"(200704,) float16 of (784, 512)", 1},
+                                  {"(200704,) float32 of (784, 512)", 1},
+                                  {"(256,) float32 of (512,)", 1},
+                                  {"(256,) float16 of (512,)", 1},
+                                  {"(256,) float32 of (512,)", 1}}));
+  int32_t next = ir.remote_buffer_count() + 1;
+  PhasedLayer inner(facts2, graph2, adam, {.rows = 2, .shard_threshold = 512});
+  EXPECT_EQ(buffers(ir, next), (Entries{{"(131072,) float32 of (512, 512)", 2},
+                                        {"(131072,) float16 of (512, 512)", 2},
+                                        {"(131072,) float32 of (512, 512)", 2},
+                                        {"(256,) float32 of (512,)", 2},
+                                        {"(256,) float16 of (512,)", 2},
+                                        {"(256,) float32 of (512,)", 2}}));
+  next = ir.remote_buffer_count() + 1;
+  auto fc4 = PhasedLayer::joint(facts4, graph4, adam, {.shard_threshold = 512});
+  EXPECT_EQ(buffers(ir, next), (Entries{{"(2560,) float32 of (512, 10)", 1},
+                                        {"(2560,) float16 of (512, 10)", 1},
+                                        {"(2560,) float32 of (512, 10)", 1},
+                                        {"(10,) float32", 1},
+                                        {"(10,) float16", 1},
+                                        {"(10,) float32", 1}}));
+  const RemoteBuffer x = ir.remote_buffer(inner_spec);
+  const RemoteBuffer dx = ir.remote_buffer(inner_spec);
+  const auto in = [](const nn::GraphWithNamedArgs& g, size_t i) { return g.graph().inputs()[i]; };
+  const auto out = [](const nn::GraphWithNamedArgs& g, size_t i) { return g.graph().outputs()[i]; };
+  next = ir.remote_buffer_count() + 1;
+  fc1.serialise(
+      {.steps = 4,
+       .loads = {{in(fc1.forward(), 0), images}, {in(fc1.backward(), 0), nn::BatchHandle{dx, 0}}},
+       .store_buffers = {{out(fc1.forward(), 0), nn::BatchHandle{x, 0}}}});
+  EXPECT_EQ(buffers(ir, next), (Entries{{"(8, 784) float32", 4}, {"(8, 512) float32", 4}}))
+      << "the image, for it came from a stream, and what goes into gelu";
+  EXPECT_EQ(ir.remote_entries(x), 4);
+  next = ir.remote_buffer_count() + 1;
+  inner.serialise({.steps = 4,
+                   .loads = {{in(inner.forward(), 0), nn::BatchHandle{x, 0}},
+                             {in(inner.backward(), 0), nn::BatchHandle{dx, 1}}},
+                   .store_buffers = {{out(inner.forward(), 0), nn::BatchHandle{x, 1}},
+                                     {out(inner.backward(), 0), nn::BatchHandle{dx, 0}}}});
+  EXPECT_EQ(buffers(ir, next), (Entries{{"(8, 512) float32", 8}})) << "a row for each layer";
+  next = ir.remote_buffer_count() + 1;
+  fc4.serialise(
+      {.steps = 4,
+       .loads = {{in(fc4.backward(), 0), nn::BatchHandle{x, 2}}, {in(fc4.backward(), 1), labels}},
+       .store_streams = {{out(fc4.backward(), 1), losses}},
+       .store_buffers = {{out(fc4.backward(), 0), nn::BatchHandle{dx, 2}}}});
+  EXPECT_EQ(ir.remote_buffer_count() + 1, next) << "the output layer keeps nothing";
+  EXPECT_EQ(ir.remote_entries(x), 12);
+  EXPECT_EQ(ir.remote_entries(dx), 12);
+
+  Graph& main = ir.main_graph();
+  fc1.init(main, 0, {.prefix = "fc1"});
+  inner.init(main, 0, {.prefix = "fc2"});
+  inner.init(main, 1, {.prefix = "fc3"});
+  fc4.init(main, 0, {.prefix = "fc4"});
+  const Tensor step_size = main.scalar(-1e-3, f32);
+  fc1.forward_phase(main, 0);
+  for (const int64_t row : {0, 1}) inner.forward_phase(main, row);
+  fc4.backward_phase(main, 0, step_size);
+  for (const int64_t row : {1, 0}) inner.backward_phase(main, row, step_size);
+  fc1.backward_phase(main, 0, step_size);
+  const Session session(ir);  // Its plan is proved.
+  for (const auto& s : session.executable().program("main").streams) EXPECT_EQ(s.entries, 4);
+}
+
+TEST(PhasedLayer, Refusals) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  nn::Optimizer sgd = nn::Optimizer::sgd();
+  auto [facts, graph] = nn::create_graph(ir, Layer(4), f32_spec({2, 4}));
+  auto [facts4, graph4] = nn::create_graph(ir, Output(), f32_spec({2, 4}), i32_spec({2}));
+  PhasedLayer layer(facts, graph, sgd, {.rows = 2});
+  const auto joint = PhasedLayer::joint(facts4, graph4, sgd);
+  const Tensor step_size = main.scalar(-1, f32);
+  expect_refused({
+      {"no rows", [&, f = facts, g = graph] { PhasedLayer(f, g, sgd, {.rows = 0}); },
+       "phased layer: rows must be at least 1, got 0"},
+      {"a row too many", [&] { layer.init(main, 2, {}); },
+       "phased layer: row 2 is outside its 2 rows"},
+      {"variables before they are made", [&] { layer.variables(0); },
+       "phased layer: row 0 of its 2 rows has no variables"},
+      {"a forward graph of a joint layer", [&] { joint.forward(); },
+       "phased layer: it runs forward and backward in one phase"},
+      {"a phase before it is made",
+       [&] {
+         layer.init(main, 0, {});
+         layer.forward_phase(main, 0);
+       },
+       "phased layer: it has no forward phase yet"},
+      {"another", [&] { layer.backward_phase(main, 0, step_size); },
+       "phased layer: it has no backward phase yet"},
+  });
+}
+
+}  // namespace
+}  // namespace sluice::train

@@ -102,7 +102,7 @@ void add_model(CLI::App& app, ToolOptions& o) {
 
 void add_run(CLI::App& app, ToolOptions& o) {
   app.add_option("--data", o.data, "Folder with the digits");
-  app.add_flag("--synthetic", o.synthetic, "Use generated digits");
+  app.add_flag("--synthetic", o.synthetic, "Use generated digits")->group(kRare);
   app.add_option("--weights", o.weights, "Start from this file");
   app.add_flag("--digest", o.digest, "Print a digest of losses and weights");
   app.add_option("--log-level", o.log_level, "error, info or debug")

@@ -105,6 +105,7 @@ Strand::Strand(RunState& run, int device, int worker)
 void Strand::start(const exe::Program& program) {
   depth_ = 0;
   awaited_ = nullptr;
+  blamed_ = nullptr;
   at_barrier_ = false;
   stage_ = Stage::kOutside;
   synced_ = false;
@@ -120,7 +121,7 @@ void Strand::start(const exe::Program& program) {
 }
 
 const exe::Step* Strand::current() const {
-  if (depth_ == 0) return nullptr;
+  if (blamed_ != nullptr || depth_ == 0) return blamed_;
   const Frame& frame = stack_[depth_ - 1];
   return frame.pc < frame.function->steps.size() ? frame.function->steps[frame.pc].step : nullptr;
 }
@@ -283,7 +284,12 @@ bool Strand::wait(const exe::Wait& wait) {
   IoQueue& queue = *run_.io[static_cast<size_t>(device_)][static_cast<size_t>(wait.queue)];
   if (run_.io_issued != nullptr && !queue.done(entry->second)) {
     // Nobody is faster at what has not begun: two threads would have to change places twice.
-    queue.advance(entry->second);
+    try {
+      queue.advance(entry->second);
+    } catch (...) {
+      blamed_ = queue.current();
+      throw;
+    }
     if (queue.pending()) call_io_thread();
   }
   awaited_ = queue.done(entry->second) ? nullptr : &queue;

@@ -153,7 +153,9 @@ class Strand {
   std::vector<std::byte*> operands_;
   std::vector<int64_t> scalars_;
   std::vector<std::pair<int64_t, int64_t>>
-      tokens_;                        ///< (token key, transfer number) of outstanding waits.
+      tokens_;  ///< (token key, transfer number) of outstanding waits.
+  const exe::Step* blamed_ =
+      nullptr;  ///< The step whose transfer failed when this worker ran it while it waited.
   const IoQueue* awaited_ = nullptr;  ///< The transfer that the current step waits for.
   int64_t awaited_number_ = 0;
   enum class Stage : uint8_t { kOutside, kCame, kDone };

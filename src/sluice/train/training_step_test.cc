@@ -1,10 +1,15 @@
 #include "sluice/train/training_step.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
+#include <filesystem>
 
+#include "sluice/base/failpoint.h"
 #include "sluice/base/hash.h"
+#include "sluice/base/sys.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/exe/report.h"
 #include "sluice/nn/layers.h"
@@ -248,6 +253,49 @@ TEST(TrainingStep, TheDevicePeakOfPhasesDoesNotGrowWithDepth) {
   resident.step.accumulate = 2;
   EXPECT_LT(4 * deep.device_bytes,
             train(model(std::vector<int64_t>(12, 64), 0.1), optimizer, resident).device_bytes * 3);
+}
+
+// The run of a phased step from a file, with each of its system calls failing in turn.
+TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
+  const std::string folder = testing::TempDir() + "sluice_faults_" + std::to_string(::getpid());
+  sys::make_folder(folder);
+  const ModelSpec m = model({8, 8}, 0.25);
+  for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
+    const Way way{.step = {.strategy = Strategy::kPhased,
+                           .accumulate = 2,
+                           .offload = {.optimizer = true, .weights = true},
+                           .io_mode = mode},
+                  .remote = "file:" + folder};
+    const std::string expected = train(m, nn::Optimizer::adam(), way).digest;
+    const auto run = [&](int64_t number, int code) {
+      sys::set_failpoint({.number = number, .code = code});
+      std::string outcome;
+      try {
+        outcome = train(m, nn::Optimizer::adam(), way).digest;
+      } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), ErrorKind::kIo) << e.what();
+        outcome = e.what();
+      }
+      sys::clear_failpoint();
+      EXPECT_TRUE(std::filesystem::is_empty(folder));
+      return outcome;
+    };
+    int64_t named = 0;
+    int64_t number = 1;
+    for (std::string outcome; outcome != expected; ++number) {
+      outcome = run(number, EIO);
+      if (outcome == expected) break;
+      EXPECT_NE(outcome.find("a file in " + folder), std::string::npos)
+          << number << ": " << outcome;
+      named += outcome.find(" of remote buffer remote") != std::string::npos ? 1 : 0;
+    }
+    EXPECT_GT(named, 100) << "transfers name their entry";
+    for (int64_t n = 1; n < number; n += 17) {
+      EXPECT_EQ(run(n, EINTR), expected) << "interrupted call " << n;
+      EXPECT_EQ(run(n, 0), expected) << "short call " << n;
+    }
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(TrainingStep, Refusals) {

@@ -1,0 +1,50 @@
+/// Lesson 9: replicated tensor sharding. What all replicas have alike need not lie on each of them: a replica holds a shard,
+/// and the whole tensor is there only while it is used.
+#include <fmt/core.h>
+
+#include <sluice/sluice.h>
+
+using namespace sluice;
+
+constexpr int kReplicas = 2;
+
+int main() {
+  Ir ir(kReplicas);
+  Graph& main = ir.main_graph();
+
+  // Seven elements for two replicas: shards of four, the last one padded. The host sees the whole tensor.
+  const TensorSpec whole{{7}, f32};
+  const TensorSpec shard = nn::replica_sharded_spec(ir, whole, {.threshold = 4});
+  fmt::print("whole {}, shard {} of {}\n", to_string(whole.shape), to_string(shard.shape),
+             to_string(shard.meta_shape));
+  nn::VariableFactory factory(whole,
+                              nn::array(HostTensor::of<float>({7}, f32, {1, 2, 3, 4, 5, 6, 7})));
+  auto facts = nn::NamedVariableFactories::from_dict({{"weight", factory}});
+  nn::NamedRemoteBuffers buffers = nn::named_variable_buffers(ir, facts, 1, 4);
+  nn::NamedTensors variables = facts.init_remote(main, buffers, 0);
+
+  // Each replica loads its own entry of the buffer, and all meet to gather them.
+  nn::NamedTensors shards = nn::load_remote(main, buffers);
+  auto [gather, names] = nn::all_gather_replica_sharded_graph(ir, shards);
+  nn::NamedTensors gathered = nn::NamedTensors::pack(names, gather.bind(shards).call(&main));
+  D2hStream own = main.host_store(shards["weight"], "own");
+  D2hStream all = main.host_store(gathered["weight"], "all");
+
+  // Gradients differ from replica to replica. Each gets its shard of their mean, and updates that.
+  H2dStream gradients = ir.h2d_stream(whole, "gradients");
+  auto grads = nn::NamedTensors::from_dict({{"weight", main.host_load(gradients)}});
+  auto [reduce, reduced_names] =
+      nn::reduce_replica_sharded_graph(ir, grads, "mean", {.threshold = 4});
+  nn::NamedTensors means = nn::NamedTensors::pack(reduced_names, reduce.bind(grads).call(&main));
+  ops::scaled_add_(shards["weight"], means["weight"], 1.0, -1.0);
+  nn::store_remote(main, buffers, shards);
+
+  fmt::print("{}\n{}\n", gather.print_schedule(), reduce.print_schedule());
+  Session session(ir, {.device = cpu_device({.threads = 2})});
+  HostTensor each =
+      HostTensor::of<float>({kReplicas, 7}, f32, {0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2});
+  HostTensors results = session.run({{gradients, each}});
+  fmt::print("shards of the replicas\n{}\n", ops::array_text(results[own]));
+  fmt::print("gathered on each\n{}\n", ops::array_text(results[all]));
+  fmt::print("after the update\n{}\n", ops::array_text(session.read(variables["weight"])));
+}

@@ -72,8 +72,14 @@ void add_model(CLI::App& app, ToolOptions& o) {
   app.add_option("--dropout", o.dropout, "Dropout probability")->group(kRare);
   app.add_option("--micro-batch", o.micro_batch, "Samples of a micro-batch");
   app.add_option("--accumulate", o.accumulate, "Micro-batches a step");
-  app.add_option("--replicas", o.replicas, "Replicas, each on its micro-batches")->group(kRare);
-  app.add_option("--shard-threshold", o.shard_threshold, "Elements from which state is sharded")
+  app.add_option("--replicas", o.replica_list, "Replicas, each on its micro-batches")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(kRare);
+  app.add_option("--shard-threshold", o.shard_threshold_list,
+                 "Elements from which state is sharded")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->group(kRare);
   app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam[-f16], adamw, adamax, lamb");
   app.add_option("--lr", o.lr, "Learning rate");
@@ -108,6 +114,16 @@ void add_run(CLI::App& app, ToolOptions& o) {
   app.add_option("--log-level", o.log_level, "error, info or debug")
       ->check(CLI::IsMember({"error", "info", "debug"}))
       ->group(kRare);
+}
+
+// One of each, except for a plan. Error{kUsage} for more.
+void take_lists(bool plan, ToolOptions& o) {
+  if (o.replica_list.empty()) o.replica_list = {o.replicas};
+  if (o.shard_threshold_list.empty()) o.shard_threshold_list = {o.shard_threshold};
+  require(plan || o.replica_list.size() * o.shard_threshold_list.size() == 1,
+          "--replicas, --shard-threshold: lists are for sluice plan");
+  o.replicas = o.replica_list[0];
+  o.shard_threshold = o.shard_threshold_list[0];
 }
 
 // The two models are `mnist` with other defaults: what flags do not say, is as in the documents that they come from.
@@ -226,7 +242,9 @@ int run(int argc, char** argv) {
   require(o.steps >= -1, "--steps: {} is negative", o.steps);
   require(std::isfinite(o.lr), "--lr: it is not a number");
   for (const CLI::App* command : {train, eval, plan, bench}) {
-    if (*command) set_defaults(*command, o);
+    if (!*command) continue;
+    set_defaults(*command, o);
+    take_lists(command == plan, o);
   }
   if (*train) return run_train(o);
   if (*eval) return run_eval(o);

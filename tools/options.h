@@ -22,8 +22,10 @@ struct ToolOptions {
   std::string strategy = "resident";  ///< resident, phased.
   int64_t accumulate = 1;             ///< Micro-batches a step.
   int64_t replicas = 1;               ///< Each on micro-batches of its own.
+  std::vector<int64_t> replica_list;  ///< plan: a line for each, and for each threshold.
   /// Of weights of so many elements a replica updates its shard; "inf": of none.
   std::string shard_threshold = "inf";
+  std::vector<std::string> shard_threshold_list;
   std::string io_mode = "io";  ///< Transfers of phases: compute, io, io_overlapped.
   bool recompute = false;      ///< Phases make activations again instead of keeping them.
   /// What leaves the device: auto, none, or a list of optimizer, weights, activations, accumulators.

@@ -80,34 +80,43 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
   return bytes;
 }
 
-}  // namespace
+// A compiled and proved model.
+struct Plan {
+  explicit Plan(const ToolOptions& o)
+      : programs(build_mnist(o)),
+        compiled(compile(programs.ir, compile_options(session_options(o)))),
+        report(exe::report(compiled.executable)) {
+    const auto violations = exe::check(compiled.executable);
+    for (const exe::Violation& v : violations) fmt::print(stderr, "[{}] {}\n", v.rule, v.message);
+    if (!violations.empty()) fail(ErrorKind::kInternal, "the plan's proof fails");
+  }
 
-int run_plan(const ToolOptions& o) {
-  if (!o.problem.empty()) return solve_problem(o);
-  if (!o.check.empty()) return check_text(o);
-  const MnistPrograms programs = build_mnist(o);
-  const Compiled compiled = compile(programs.ir, compile_options(session_options(o)));
-  const auto violations = exe::check(compiled.executable);
-  for (const exe::Violation& v : violations) fmt::print(stderr, "[{}] {}\n", v.rule, v.message);
-  if (!violations.empty()) fail(ErrorKind::kInternal, "the plan's proof fails");
-  const exe::Report report = exe::report(compiled.executable);
-  if (o.json) {
-    JsonRecord record;
-    record.add("model", o.model);
-    add_transfers(report, record);
-    record.add("planned_bytes", exe::planned_bytes(compiled.executable, 0, exe::Space::kDevice));
-    record.add("state_bytes_per_update",
-               state_bytes_per_update(programs.training, compiled.executable));
-    record.add("compile_seconds", compiled.seconds);
-    record.add("functions", static_cast<int64_t>(compiled.executable.functions.size()));
-    fmt::print("{}\n", record.text());
-    return 0;
+  MnistPrograms programs;
+  Compiled compiled;
+  exe::Report report;
+};
+
+std::string json_of(const Plan& plan, const ToolOptions& o) {
+  const exe::Executable& executable = plan.compiled.executable;
+  JsonRecord record;
+  record.add("model", o.model);
+  record.add("replicas", o.replicas);
+  record.add("shard_threshold", o.shard_threshold);
+  add_transfers(plan.report, record);
+  record.add("planned_bytes", exe::planned_bytes(executable, 0, exe::Space::kDevice));
+  for (const exe::MemoryReport& m : plan.report.memories) {
+    const bool tier = m.name.starts_with("tier ");
+    record.add("peak_bytes." + (tier ? m.name.substr(5) : "device"), m.total_bytes);
   }
-  if (o.full) {
-    fmt::print("{}", exe::to_text(compiled.executable));
-    return 0;
-  }
-  fmt::print("{}\n", exe::summary(report));
+  record.add("state_bytes_per_update", state_bytes_per_update(plan.programs.training, executable));
+  record.add("compile_seconds", plan.compiled.seconds);
+  record.add("functions", static_cast<int64_t>(executable.functions.size()));
+  return record.text();
+}
+
+void print_plan(const Plan& plan) {
+  const Compiled& compiled = plan.compiled;
+  fmt::print("{}\n", exe::summary(plan.report));
   for (const PassRecord& pass : compiled.passes) {
     fmt::print("pass {:<12} {:8.3f} ms  {:>6} changes  {}\n", pass.name, pass.seconds * 1e3,
                pass.changes, pass.doc);
@@ -117,6 +126,47 @@ int run_plan(const ToolOptions& o) {
   for (const auto& [why, count] : compiled.fusions.refused)
     fmt::print("not fused {:>5} x {}\n", count, why);
   fmt::print("compiled in {:.3f} s; the plan is proved\n", compiled.seconds);
+}
+
+// A line for each combination of replicas and thresholds.
+int compare_plans(ToolOptions o) {
+  if (!o.json)
+    fmt::print("{:>8} {:>10} {:>14} {:>16} {:>14}\n", "replicas", "threshold", "device bytes",
+               "bytes in tiers", "state moved");
+  for (const int64_t replicas : o.replica_list) {
+    for (const std::string& threshold : o.shard_threshold_list) {
+      o.replicas = replicas;
+      o.shard_threshold = threshold;
+      const Plan plan(o);
+      if (o.json) {
+        fmt::print("{}\n", json_of(plan, o));
+        continue;
+      }
+      int64_t tiers = 0;
+      for (const exe::MemoryReport& m : plan.report.memories) tiers += m.tier_bytes;
+      const exe::Executable& executable = plan.compiled.executable;
+      fmt::print("{:>8} {:>10} {:>14} {:>16} {:>14}\n", replicas, threshold,
+                 exe::planned_bytes(executable, 0, exe::Space::kDevice), tiers,
+                 state_bytes_per_update(plan.programs.training, executable));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run_plan(const ToolOptions& o) {
+  if (!o.problem.empty()) return solve_problem(o);
+  if (!o.check.empty()) return check_text(o);
+  if (o.replica_list.size() * o.shard_threshold_list.size() > 1) return compare_plans(o);
+  const Plan plan(o);
+  if (o.json) {
+    fmt::print("{}\n", json_of(plan, o));
+  } else if (o.full) {
+    fmt::print("{}", exe::to_text(plan.compiled.executable));
+  } else {
+    print_plan(plan);
+  }
   return 0;
 }
 

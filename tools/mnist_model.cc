@@ -133,10 +133,6 @@ train::Offload parse_offload(const ToolOptions& o) {
   return offload;
 }
 
-std::string words_of(const train::Offload& offload) {
-  return offload.weights ? "optimizer,weights" : offload.optimizer ? "optimizer" : "none";
-}
-
 MnistPrograms build(const ToolOptions& o, const train::Offload& offload) {
   MnistPrograms p;
   p.ir.set_replication(static_cast<int>(o.replicas));
@@ -170,7 +166,6 @@ std::string why_not(const ToolOptions& o, const train::Offload& offload) {
 }
 
 MnistPrograms build_auto(const ToolOptions& o) {
-  const bool phased = strategy_of(o) == train::Strategy::kPhased;
   const auto tell = [&](const std::string& text) {
     if (o.log_level != "error") fmt::print(stderr, "offload: {}\n", text);
   };
@@ -187,15 +182,11 @@ MnistPrograms build_auto(const ToolOptions& o) {
     tell("optimizer; without it, " + reason);
     return build(o, state);
   }
-  std::string hint;
-  ToolOptions other = o;
-  other.strategy = "phased";
-  const train::Offload all{.optimizer = true, .weights = true};
-  if (o.remote != "none" && (!phased || o.optimizer != "sgd") && why_not(other, all).empty()) {
-    hint = fmt::format("\n  --strategy phased --offload {} fits", words_of(all));
-  } else if (o.remote != "none" && why_not(other, all).empty()) {
-    hint = "\n  --offload weights fits";
-  }
+  ToolOptions phased = o;
+  phased.strategy = "phased";
+  const bool would =
+      o.remote != "none" && why_not(phased, {.optimizer = true, .weights = true}).empty();
+  const char* const hint = would ? "\n  --strategy phased --offload optimizer,weights fits" : "";
   throw Error(ErrorKind::kDoesNotFit, without + hint);
 }
 

@@ -15,7 +15,7 @@ namespace sluice::train {
 enum class Strategy {
   kResident,  ///< A micro-batch runs through the whole model before the next; all stays on the device.
   kPhased,  ///< A block runs all micro-batches before the next block starts; activations between blocks wait in remote
-            ///< memory, so that the device holds a block or two at a time.
+            ///< memory, so that the device holds a few blocks at a time.
 };
 
 struct StepOptions {

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "sluice/base/error.h"
+#include "sluice/comm/mpi_group.h"
 #include "sluice/cpu/isa.h"
 #include "tools/options.h"
 
@@ -170,8 +171,15 @@ bool bench_needs_suite(const CLI::App& app) {
   return suite;
 }
 
-int run(int argc, char** argv) {
+// The results are those of all, and are told once.
+void be_silent(ToolOptions& o) {
+  o.log_level = "error";
+  require(std::freopen("/dev/null", "w", stdout) != nullptr, "cannot open /dev/null");
+}
+
+int run(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& group) {
   ToolOptions o;
+  o.group = group;
   CLI::App app{
       "Trains and runs networks by a plan that is known to the byte before the first step."};
   app.name("sluice");
@@ -223,12 +231,17 @@ int run(int argc, char** argv) {
   CLI::App* doctor = app.add_subcommand("doctor", "Check this machine.  Example: sluice doctor");
   doctor->add_option("--data", o.data, "Folder with the digits");
 
+  std::string line;
+  for (int a = 1; a < argc; ++a) line += fmt::format("'{}' ", argv[a]);
+  runtime::Agreement(group).require_same("command lines", line);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
+    if (!o.speaks()) return static_cast<int>(ErrorKind::kUsage);
     const int code = app.exit(e);
     return code == 0 ? 0 : static_cast<int>(ErrorKind::kUsage);
   }
+  if (!o.speaks()) be_silent(o);
   if (list) {
     fmt::print(
         "mnist         a multilayer perceptron with GELU on 28 x 28 digits\n"
@@ -244,6 +257,8 @@ int run(int argc, char** argv) {
   for (const CLI::App* command : {train, eval, plan, bench}) {
     if (!*command) continue;
     set_defaults(*command, o);
+    if (group != nullptr && command->count("--replicas") == 0)
+      o.replicas = std::max<int64_t>(o.replicas, group->size());
     take_lists(command == plan, o);
   }
   if (*train) return run_train(o);
@@ -260,13 +275,18 @@ int run(int argc, char** argv) {
 }  // namespace sluice::tool
 
 int main(int argc, char** argv) {
-  try {
-    return sluice::tool::run(argc, argv);
-  } catch (const sluice::Error& e) {
-    fmt::print(stderr, "error ({}): {}\n", sluice::to_string(e.kind()), e.what());
+  std::shared_ptr<sluice::runtime::ProcessGroup> group;
+  const auto tell = [&](const sluice::Error& e) {
+    if (group == nullptr || group->fail(e))
+      fmt::print(stderr, "error ({}): {}\n", sluice::to_string(e.kind()), e.what());
     return e.exit_code();
+  };
+  try {
+    group = sluice::comm::join_mpi();
+    return sluice::tool::run(argc, argv, group);
+  } catch (const sluice::Error& e) {
+    return tell(e);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "error (internal error): {}\n", e.what());
-    return 1;
+    return tell({sluice::ErrorKind::kInternal, e.what()});
   }
 }

@@ -1,12 +1,17 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "sluice/runtime/process_group.h"
 
 namespace sluice::tool {
 
 /// What the command line asks for. Every field has the flag of its name.
 struct ToolOptions {
+  std::shared_ptr<runtime::ProcessGroup> group;  ///< Of mpirun; null: no other process.
+  bool speaks() const { return group == nullptr || group->rank() == 0; }  ///< One process does.
   std::string model = "mnist";
   std::string data;  ///< Folder of the dataset; empty: search.
   int64_t epochs = 1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 
 #include "sluice/base/checked.h"
@@ -100,7 +101,7 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
       fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller --lr may help", step, value);
     }
     progress.show(step + 1, losses.back());
-    if (stop_signal() != 0) {
+    if (session.agreement().any(stop_signal() != 0)) {
       outcome.stopped = true;
       break;
     }
@@ -135,6 +136,10 @@ void report(const ToolOptions& o, const Session& session, const Outcome& outcome
   if (evaluated) fmt::print("accuracy {:.2f} %\n", accuracy);
   fmt::print("device memory {} bytes planned, {} measured; compiled in {:.3f} s\n",
              session.planned_bytes(), session.measured_bytes(), session.compiled().seconds);
+  if (o.group != nullptr) {
+    fmt::print("{} processes, {} bytes each for what comes from others\n", o.group->size(),
+               session.exchange_bytes());
+  }
   if (o.digest) fmt::print("digest {}\n", digest);
 }
 
@@ -163,7 +168,7 @@ int run_train(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
   Session session(programs.ir, session_options(o));
   load_weights(session, o);
-  check_can_save(o.save);
+  if (o.speaks()) check_can_save(o.save);
   const data::Dataset digits = load_digits(o, data::Split::kTrain);
   const data::Dataset test = load_digits(o, data::Split::kTest);
   catch_stop_signals();
@@ -171,9 +176,12 @@ int run_train(const ToolOptions& o) {
   if (!o.save.empty()) session.save(o.save);
   if (outcome.stopped) {
     report(o, session, outcome, 0, false);
-    fmt::print(stderr, "stopped by signal {} after step {}{}\n", stop_signal(), outcome.steps,
-               o.save.empty() ? "" : "; saved to " + o.save);
-    return o.save.empty() ? 128 + stop_signal() : static_cast<int>(ErrorKind::kStopped);
+    const int signal = stop_signal() == 0 ? SIGTERM : stop_signal();  // 0: another process got it.
+    if (o.speaks()) {
+      fmt::print(stderr, "stopped by signal {} after step {}{}\n", signal, outcome.steps,
+                 o.save.empty() ? "" : "; saved to " + o.save);
+    }
+    return o.save.empty() ? 128 + signal : static_cast<int>(ErrorKind::kStopped);
   }
   report(o, session, outcome, evaluate(session, programs, o, test), true);
   return 0;

@@ -5,11 +5,13 @@
 #include <map>
 #include <numeric>
 
+#include "sluice/base/hash.h"
 #include "sluice/base/layout.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/cpu/cpu.h"
 #include "sluice/exe/checker.h"
+#include "sluice/exe/text.h"
 
 namespace sluice {
 namespace {
@@ -23,9 +25,13 @@ std::string names(const Streams& streams) {
   return text.empty() ? "none" : text;
 }
 
+int cores_of(const SessionOptions& options) {
+  return options.group == nullptr ? sys::usable_cores() : options.group->usable_cores();
+}
+
 std::vector<DeviceChoice> devices_of(const SessionOptions& options) {
-  std::vector<DeviceChoice> choices{options.device.target == nullptr ? cpu_device()
-                                                                     : options.device};
+  std::vector<DeviceChoice> choices{options.device};
+  if (options.device.target == nullptr) choices[0] = cpu_device({.threads = cores_of(options)});
   choices.insert(choices.end(), options.more_devices.begin(), options.more_devices.end());
   return choices;
 }
@@ -93,6 +99,7 @@ CompileOptions compile_options(const SessionOptions& options) {
   require(options.remote_memory >= -1, "session: the budget of remote memory, {}, is negative",
           options.remote_memory);
   result.remote_memory = options.remote_memory;
+  if (options.group != nullptr) result.processes = options.group->size();
   if (!remote_folder(options.remote).empty()) result.remote_space = exe::Space::kFile;
   result.disable = options.disable;
   result.print_after = options.print_after;
@@ -107,17 +114,19 @@ CompileOptions compile_options(const SessionOptions& options) {
   return result;
 }
 
-Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir) {
+Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir), agreement_(options.group) {
   const CompileOptions plan = compile_options(options);
   std::vector<std::shared_ptr<runtime::Device>> devices;
   for (const DeviceChoice& c : devices_of(options)) devices.push_back(c.device);
   compiled_ = compile(ir_, plan);
   if (options.proof == SessionOptions::Proof::kCheck) prove(compiled_.executable);
+  if (plan.processes > 1) agreement_.require_same("plans", exe::to_text(compiled_.executable));
   executor_ = std::make_unique<runtime::Executor>(
       std::move(compiled_.executable), std::move(devices),
       runtime::ExecutorOptions{.threads = plan.devices[0].threads,
-                               .usable_cores = sys::usable_cores(),
-                               .folder = remote_folder(options.remote)});
+                               .usable_cores = cores_of(options),
+                               .folder = remote_folder(options.remote),
+                               .group = options.group});
   fill_memory();
 }
 
@@ -127,9 +136,11 @@ void Session::fill_memory() {
   const exe::Executable& exe = executable();
   for (const exe::ConstantPlan& c : exe.constants) {
     if (c.data.empty()) continue;
-    for (int r = 0; r < exe.replicas; ++r)
+    const runtime::ReplicaRange& here = executor_->replicas();
+    for (int r = here.first; r < here.first + here.count; ++r)
       std::memcpy(executor_->arena(c.arena, r) + c.offset, c.data.data(), c.data.size());
   }
+  Digest digest;
   for (size_t i = 0; i < exe.variables.size(); ++i) {
     const TensorSpec spec = host_spec(i);
     const int64_t width = size_of(spec.dtype);
@@ -138,9 +149,11 @@ void Session::fill_memory() {
       const int64_t count = std::min(kChunk, spec.elements() - begin);
       const std::span<std::byte> part(chunk.data(), static_cast<size_t>(count * width));
       compiled_.variables[i]->initializer.fill(spec, begin, count, part);
+      if (agreement_.size() > 1) digest.add(part);
       write_chunk(i, begin, part);
     }
   }
+  agreement_.require_same("initial values", digest.hex());
 }
 
 Binding Session::bind(const std::vector<StreamInput>& inputs,
@@ -231,11 +244,25 @@ void Session::check_binding(const Binding& binding) const {
 void Session::run_into(Binding& binding) {
   check_binding(binding);
   executor_->run(*binding.program_, *binding.streams_);
+  share_outputs(binding);
+}
+
+// Every process has the results of its replicas, and all want those of all.
+void Session::share_outputs(const Binding& binding) {
+  if (agreement_.size() == 1) return;
+  for (const exe::StreamCount& s : binding.program_->streams) {
+    const exe::StreamPort& port = executable().streams[static_cast<size_t>(s.stream)];
+    if (port.input || s.entries == 0) continue;
+    const int64_t bytes = s.entries * executable().replicas * port.spec.bytes();
+    agreement_.gather({binding.streams_->entry(s.stream, 0, 0), static_cast<size_t>(bytes)},
+                      s.entries);
+  }
 }
 
 void Session::run_interleaved(Binding& binding, uint64_t seed) {
   check_binding(binding);
   executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
+  share_outputs(binding);
 }
 
 size_t Session::index_of(const Tensor& variable) const {
@@ -314,21 +341,46 @@ void Session::for_each_part(size_t variable, int64_t begin, int64_t count, F&& f
   }
 }
 
+bool Session::every_process_has(const std::vector<int>& replicas) const {
+  const int each = executor_->replicas().count;
+  int processes = 0;
+  for (size_t i = 0; i < replicas.size(); ++i)  // They ascend.
+    processes += i == 0 || replicas[i] / each != replicas[i - 1] / each;
+  return processes == agreement_.size();
+}
+
 void Session::read_chunk(size_t variable, int64_t begin, std::span<std::byte> out) const {
   const exe::VariablePlan& plan = executable().variables[variable];
   const int64_t width = size_of(plan.spec.dtype);
-  std::vector<int64_t> known;  // What one replica has, its peers have too.
-  for_each_part(variable, begin, static_cast<int64_t>(out.size()) / width,
-                [&](int replica, int64_t first, int64_t at, int64_t count) {
-                  if (std::find(known.begin(), known.end(), at) != known.end()) return;
-                  known.push_back(at);
-                  const auto part = out.subspan(static_cast<size_t>(at * width),
-                                                static_cast<size_t>(count * width));
-                  if (plan.buffer >= 0)
-                    return executor_->read(plan.arena, plan.offset + first * width, part, replica);
-                  read_elements(plan.spec, parse_layout(plan.layout),
-                                executor_->arena(plan.arena, replica) + plan.offset, first, part);
-                });
+  struct Part {
+    int64_t first;  // Element there.
+    int64_t count;
+    std::vector<int> replicas;  // That have it.
+  };
+  std::map<int64_t, Part> parts;  // By first element in the chunk.
+  for_each_part(
+      variable, begin, static_cast<int64_t>(out.size()) / width,
+      [&](int replica, int64_t first, int64_t at, int64_t count) {
+        parts.try_emplace(at, Part{first, count, {}}).first->second.replicas.push_back(replica);
+      });
+  const runtime::ReplicaRange& here = executor_->replicas();
+  for (const auto& [at, p] : parts) {
+    const auto part =
+        out.subspan(static_cast<size_t>(at * width), static_cast<size_t>(p.count * width));
+    const bool shared = every_process_has(p.replicas);
+    const auto own = shared ? std::find_if(p.replicas.begin(), p.replicas.end(),
+                                           [&](int r) { return here.contains(r); })
+                            : p.replicas.begin();
+    if (here.contains(*own)) {
+      if (plan.buffer >= 0) {
+        executor_->read(plan.arena, plan.offset + p.first * width, part, *own);
+      } else {
+        read_elements(plan.spec, parse_layout(plan.layout),
+                      executor_->arena(plan.arena, *own) + plan.offset, p.first, part);
+      }
+    }
+    if (!shared) agreement_.broadcast(*own / here.count, part);
+  }
 }
 
 void Session::write_chunk(size_t variable, int64_t begin, std::span<const std::byte> in) {
@@ -336,6 +388,7 @@ void Session::write_chunk(size_t variable, int64_t begin, std::span<const std::b
   const int64_t width = size_of(plan.spec.dtype);
   for_each_part(variable, begin, static_cast<int64_t>(in.size()) / width,
                 [&](int replica, int64_t first, int64_t at, int64_t count) {
+                  if (!executor_->replicas().contains(replica)) return;
                   const auto part = in.subspan(static_cast<size_t>(at * width),
                                                static_cast<size_t>(count * width));
                   if (plan.buffer >= 0)
@@ -384,7 +437,7 @@ void Session::save(const std::string& path) const {
   each_variable([&](const std::string& name, HostTensor value) {
     all.push_back({name, std::move(value)});
   });
-  write_safetensors_file(path, all);
+  if (agreement_.rank() == 0) write_safetensors_file(path, all);
 }
 
 std::vector<std::string> Session::load(const std::string& path) {

@@ -41,6 +41,9 @@ std::string remote_folder(const std::string& remote);
 struct SessionOptions {
   DeviceChoice device = {};                     ///< Device 0; default: cpu_device().
   std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with as many threads.
+  /// The processes that share the replicas evenly (comm/mpi_group.h); null: this one runs all. Each makes the same calls on
+  /// its session, with arrays of all replicas, and gets the same results.
+  std::shared_ptr<runtime::ProcessGroup> group = nullptr;
   std::string remote = "host";            ///< Where remote buffers lie: "host", or "file:FOLDER".
   int64_t remote_memory = -1;             ///< Budget of that tier in bytes; -1: none.
   std::vector<std::string> disable = {};  ///< Optional compiler passes to leave out.
@@ -142,7 +145,11 @@ class Session {
   /// Arena bytes of a device of one replica, as planned and as allocated: always equal.
   int64_t planned_bytes(int device = 0) const;
   int64_t measured_bytes(int device = 0) const;
+  /// Bytes of host memory that hold what collectives get from other processes.
+  int64_t exchange_bytes() const { return executor_->exchange_bytes(); }
   runtime::Counters counters() const { return executor_->counters(); }
+  /// The processes that share the program.
+  runtime::Agreement& agreement() { return agreement_; }
 
  private:
   // Variables by their index in the executable; elements as the host sees them.
@@ -156,9 +163,12 @@ class Session {
   size_t index_of(const Tensor& variable, const ConstArrayView& value) const;
   void check_binding(const Binding& binding) const;
   void fill_memory();
+  void share_outputs(const Binding& binding);
+  bool every_process_has(const std::vector<int>& replicas) const;
 
   Ir ir_;
   Compiled compiled_;
+  mutable runtime::Agreement agreement_;
   std::unique_ptr<runtime::Executor> executor_;
 };
 

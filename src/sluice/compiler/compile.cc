@@ -89,13 +89,16 @@ class Compiler : public GlobalAddresses {
 
   void describe_machine() {
     exe_.replicas = ir_.fix_replication("a compiled program");
+    require(exe_.replicas % options_.processes == 0,
+            "compile: {} processes cannot share {} replicas evenly", options_.processes,
+            exe_.replicas);
     for (const ReplicaGrouping& g : facts_.groups()) exe_.groups.push_back({g.stride(), g.size()});
     for (size_t d = 0; d < options_.devices.size(); ++d) {
       const DeviceSpec& spec = options_.devices[d];
       exe_.devices.push_back({spec.target->kind(),
                               spec.target->isa(),
                               spec.memory,
-                              exe::workers_of_replica(spec.threads, exe_.replicas),
+                              exe::workers_of_replica(spec.threads, exe_.replicas / options_.processes),
                               {{"compute"}}});
       const auto add = [&](const char* name, exe::ArenaKind kind) {
         exe_.arenas.push_back({fmt::format("{}{}", name, d), kind, exe::Space::kDevice,

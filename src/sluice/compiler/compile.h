@@ -15,13 +15,14 @@ namespace sluice {
 struct DeviceSpec {
   std::shared_ptr<const Target> target;
   int64_t memory = -1;  ///< Budget in bytes; -1: none.
-  int threads = 1;  ///< Workers of the pool that runs all replicas; each has workspace of its own.
+  int threads = 1;  ///< Workers of the pool that runs the replicas of a process; each has workspace of its own.
 };
 
 struct CompileOptions {
   std::vector<DeviceSpec> devices;
   exe::Space remote_space = exe::Space::kHost;  ///< Where remote buffers lie: kHost or kFile.
   int64_t remote_memory = -1;                   ///< Budget of that tier in bytes; -1: none.
+  int processes = 1;                            ///< That share the replicas evenly.
   std::vector<std::string> disable;             ///< Names of optional passes to leave out.
   std::string print_after;  ///< Name of a pass, or "all": its result goes to stderr.
 };

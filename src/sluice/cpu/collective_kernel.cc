@@ -111,10 +111,20 @@ void run_all_reduce(const void* state, const runtime::CollectiveBlock& b) {
   for (int64_t at = span.begin; at < span.end; at += kBlock) {
     const int64_t n = std::min(kBlock, span.end - at);
     k.combine(b.inputs, k.members, at, n, result);
-    for (int64_t j = 0; j < k.members; ++j)
-      std::memcpy(b.outputs[j] + at * k.width, result, static_cast<size_t>(n * k.width));
+    for (int64_t j = 0; j < k.members; ++j) {
+      if (b.outputs[j] != nullptr)
+        std::memcpy(b.outputs[j] + at * k.width, result, static_cast<size_t>(n * k.width));
+    }
   }
 }
+
+runtime::ByteRange share_of_all_reduce(const void* state, int64_t member) {
+  const auto& k = *static_cast<const AllReduce*>(state);
+  const Span span = cut({0, k.elements}, member, k.members);
+  return {span.begin * k.width, span.end * k.width};
+}
+
+runtime::ByteRange no_bytes(const void*, int64_t) { return {}; }
 
 struct ReduceScatter {
   CombineFn combine;  // None: the member's own.
@@ -141,11 +151,19 @@ void run_reduce_scatter(const void* state, const runtime::CollectiveBlock& b) {
   std::memset(out + end * k.width, 0, static_cast<size_t>((span.end - end) * k.width));
 }
 
+runtime::ByteRange read_by_reduce_scatter(const void* state, int64_t member) {
+  const auto& k = *static_cast<const ReduceScatter*>(state);
+  if (k.combine == nullptr) return {};
+  const auto byte = [&](int64_t m) { return std::min(k.elements, m * k.chunk) * k.width; };
+  return {byte(member), byte(member + 1)};
+}
+
 // Blocks of bytes that take turns in the whole: of the members when gathered, of their parts when sliced.
 struct Blocks {
   int64_t members;
   int64_t bytes;  // Of a block.
   int64_t whole;  // Of the result.
+  int64_t input;  // Of a member's operand.
 };
 
 // Calls f(block, byte in it, byte in the result, bytes) for what a part of the result consists of.
@@ -167,6 +185,11 @@ void run_all_gather(const void* state, const runtime::CollectiveBlock& b) {
     std::memcpy(b.outputs[b.member] + at, from + block / k.members * k.bytes + inside,
                 static_cast<size_t>(n));
   });
+}
+
+runtime::ByteRange read_by_all_gather(const void* state, int64_t) {
+  const auto& k = *static_cast<const Blocks*>(state);
+  return {0, k.input};
 }
 
 void run_slice(const void* state, const runtime::CollectiveBlock& b) {
@@ -207,21 +230,25 @@ runtime::BoundCollective bind_collective(const exe::Collective& c, int64_t membe
     const auto o = from_attrs<ops::ReduceScatterOptions>(c.attrs);
     const CombineFn combine = o.op == "local" ? nullptr : combine_fn(o.op, x.dtype);
     return {run_reduce_scatter, std::make_shared<ReduceScatter>(ReduceScatter{
-                                    combine, members, x.elements(), y.elements(), width})};
+                                    combine, members, x.elements(), y.elements(), width}),
+            read_by_reduce_scatter, no_bytes};
   }
   if (def == &ops::replicated_all_gather_def()) {
     const auto axis = from_attrs<ops::AllGatherOptions>(c.attrs).axis;
     return {run_all_gather,
-            std::make_shared<Blocks>(Blocks{members, bytes_behind(x, axis), y.bytes()})};
+            std::make_shared<Blocks>(Blocks{members, bytes_behind(x, axis), y.bytes(), x.bytes()}),
+            read_by_all_gather, no_bytes};
   }
   if (def == &ops::replicated_slice_def()) {
     const auto axis = from_attrs<ops::ReplicatedSliceOptions>(c.attrs).axis;
     return {run_slice,
-            std::make_shared<Blocks>(Blocks{members, bytes_behind(x, axis) / members, y.bytes()})};
+            std::make_shared<Blocks>(Blocks{members, bytes_behind(x, axis) / members, y.bytes(), x.bytes()}),
+            no_bytes, no_bytes};
   }
   const auto o = from_attrs<ops::AllReduceOptions>(c.attrs);
   return {run_all_reduce, std::make_shared<AllReduce>(
-                              AllReduce{combine_fn(o.op, x.dtype), members, x.elements(), width})};
+                              AllReduce{combine_fn(o.op, x.dtype), members, x.elements(), width}),
+          share_of_all_reduce, share_of_all_reduce};
 }
 
 }  // namespace sluice::cpu

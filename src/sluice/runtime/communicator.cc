@@ -1,30 +1,212 @@
 #include "sluice/runtime/communicator.h"
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 
-namespace sluice::runtime {
+#include "sluice/base/checked.h"
 
-Communicator::Communicator(const exe::Executable& executable)
-    : replicas_(static_cast<size_t>(executable.replicas)), groups_(executable.groups.size()) {
-  for (const exe::Device& device : executable.devices) {
-    for (const exe::ReplicaGroup& group : executable.groups) {
-      std::map<int32_t, Meeting*> by_group;
-      const int32_t block = group.stride * group.size;
+namespace sluice::runtime {
+namespace {
+
+constexpr int kFirstMeetingTag = 1;  // 0 is the agreement's.
+constexpr int64_t kAlignment = 64;
+
+ByteRange of_members(ByteRange (*range)(const void*, int64_t), const BoundCollective& collective,
+                     const Meeting::Part& part) {
+  const void* const state = collective.state.get();
+  return {range(state, part.first).begin, range(state, part.first + part.count - 1).end};
+}
+
+std::span<std::byte> bytes_at(std::byte* operand, const ByteRange& range) {
+  return {operand + range.begin, static_cast<size_t>(range.end - range.begin)};
+}
+
+// Most bytes that the shares of a part read of one other member, over all collectives of a group on a device.
+int64_t most_read(const exe::Executable& executable, const LoadedProgram& loaded, int32_t device,
+                  int32_t group, const Meeting::Part& part) {
+  int64_t most = 0;
+  for (size_t f = 0; f < loaded.functions.size(); ++f) {
+    if (executable.functions[f].device != device) continue;
+    for (const LoadedStep& step : loaded.functions[f].steps) {
+      if (step.collective < 0 || std::get<exe::Collective>(step.step->body).group != group)
+        continue;
+      const BoundCollective& c =
+          loaded.functions[f].collectives[static_cast<size_t>(step.collective)];
+      const ByteRange range = of_members(c.reads, c, part);
+      most = std::max(most, range.end - range.begin);
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+Meeting::Meeting(std::vector<Part> parts, size_t own, int64_t workers)
+    : parts_(std::move(parts)), own_(own), strands_(parts_[own].count * workers) {
+  const int64_t members = parts_.back().first + parts_.back().count;
+  inputs.resize(static_cast<size_t>(members));
+  outputs.resize(static_cast<size_t>(members));
+}
+
+void Meeting::connect(std::unique_ptr<Messages> messages, int64_t most) {
+  messages_ = std::move(messages);
+  const auto others = static_cast<int64_t>(inputs.size()) - own().count;
+  room_.resize(static_cast<size_t>(others * round_up(most, kAlignment)));
+}
+
+void Meeting::reset(int64_t expected) {
+  arrived_ = 0;
+  received_ = 0;
+  finished_ = 0;
+  stage_ = Stage::kGathering;
+  expected_ = expected;
+}
+
+bool Meeting::poll() {
+  const int64_t number = finished_.load(std::memory_order_relaxed);
+  switch (stage_) {
+    case Stage::kGathering:
+      if (!here_came(number)) return false;
+      exchange_inputs();
+      stage_ = Stage::kInputs;
+      [[fallthrough]];
+    case Stage::kInputs:
+      if (!messages_->done()) return false;
+      received_.store(number + 1, std::memory_order_release);
+      stage_ = Stage::kShares;
+      return true;
+    case Stage::kShares:
+      if (!here_done(number)) return false;
+      exchange_outputs();
+      stage_ = Stage::kOutputs;
+      [[fallthrough]];
+    case Stage::kOutputs:
+      if (!messages_->done()) return false;
+      copy_outputs();
+      stage_ = Stage::kGathering;
+      finished_.store(number + 1, std::memory_order_release);
+      return true;
+  }
+  return false;
+}
+
+void Meeting::exchange_inputs() {
+  const ByteRange needed = of_members(collective->reads, *collective, own());
+  const int64_t bytes = needed.end - needed.begin;
+  std::byte* room = room_.data();
+  for (const Part& other : parts_) {
+    if (&other == &own()) continue;
+    const ByteRange wanted = of_members(collective->reads, *collective, other);
+    for (int64_t m = own().first; m < own().first + own().count; ++m) {
+      if (wanted.end > wanted.begin)
+        messages_->send(other.process, bytes_at(inputs[static_cast<size_t>(m)], wanted));
+    }
+    for (int64_t m = other.first; m < other.first + other.count; ++m) {
+      // A share finds what it reads of an input where it would be in the whole.
+      inputs[static_cast<size_t>(m)] = room - needed.begin;
+      if (bytes > 0) messages_->receive(other.process, {room, static_cast<size_t>(bytes)});
+      room += round_up(bytes, kAlignment);
+    }
+  }
+}
+
+void Meeting::exchange_outputs() {
+  std::byte* const whole = outputs[static_cast<size_t>(own().first)];
+  const ByteRange made = of_members(collective->writes, *collective, own());
+  for (const Part& other : parts_) {
+    if (&other == &own()) continue;
+    const ByteRange theirs = of_members(collective->writes, *collective, other);
+    if (made.end > made.begin) messages_->send(other.process, bytes_at(whole, made));
+    if (theirs.end > theirs.begin) messages_->receive(other.process, bytes_at(whole, theirs));
+  }
+}
+
+// What came for the first member of this process is for the others too.
+void Meeting::copy_outputs() {
+  const std::byte* const whole = outputs[static_cast<size_t>(own().first)];
+  for (const Part& other : parts_) {
+    if (&other == &own()) continue;
+    const ByteRange range = of_members(collective->writes, *collective, other);
+    for (int64_t m = own().first + 1; m < own().first + own().count; ++m) {
+      std::memcpy(outputs[static_cast<size_t>(m)] + range.begin, whole + range.begin,
+                  static_cast<size_t>(range.end - range.begin));
+    }
+  }
+}
+
+Communicator::Communicator(const exe::Executable& executable, const LoadedProgram& loaded,
+                           std::shared_ptr<ProcessGroup> group)
+    : group_(std::move(group)), groups_(executable.groups.size()) {
+  const int rank = group_ == nullptr ? 0 : group_->rank();
+  here_ = replicas_of_process(executable.replicas, group_);
+  int tag = kFirstMeetingTag;
+  for (size_t d = 0; d < executable.devices.size(); ++d) {
+    for (size_t g = 0; g < groups_; ++g) {
+      const exe::ReplicaGroup& shape = executable.groups[g];
+      const int32_t block = shape.stride * shape.size;
+      // By number of the group: who takes part in it.
+      std::map<int32_t, std::vector<Meeting::Part>> parts_of;
       for (int32_t r = 0; r < executable.replicas; ++r) {
-        Meeting*& meeting = by_group[r / block * group.stride + r % group.stride];
-        if (meeting == nullptr) {
-          meetings_.push_back(std::make_unique<Meeting>(static_cast<size_t>(group.size),
-                                                        int64_t{group.size} * device.workers));
-          meeting = meetings_.back().get();
-        }
-        memberships_.push_back({meeting, r % block / group.stride});
+        auto& parts = parts_of[r / block * shape.stride + r % shape.stride];
+        const int process = r / here_.count;
+        if (parts.empty() || parts.back().process != process)
+          parts.push_back({process, r % block / shape.stride, 0});
+        ++parts.back().count;
+      }
+      std::map<int32_t, Meeting*> meeting_of;
+      for (const auto& [number, parts] : parts_of) {
+        const int own_tag = tag++;
+        const auto own = std::find_if(parts.begin(), parts.end(),
+                                      [&](const auto& part) { return part.process == rank; });
+        if (own == parts.end()) continue;
+        const auto device = static_cast<int32_t>(d);
+        const auto index = static_cast<int32_t>(g);
+        Meeting& meeting =
+            *places_
+                 .emplace_back(Place{
+                     device, index,
+                     std::make_unique<Meeting>(parts, static_cast<size_t>(own - parts.begin()),
+                                               executable.devices[d].workers)})
+                 .meeting;
+        meeting_of[number] = &meeting;
+        if (!meeting.has_messages()) continue;
+        meeting.connect(group_->messages(own_tag),
+                        most_read(executable, loaded, device, index, *own));
+        remote_.push_back(&meeting);
+      }
+      for (int32_t r = here_.first; r < here_.first + here_.count; ++r) {
+        memberships_.push_back(
+            {meeting_of.at(r / block * shape.stride + r % shape.stride), r % block / shape.stride});
       }
     }
   }
 }
 
-void Communicator::reset() {
-  for (const auto& meeting : meetings_) meeting->reset();
+void Communicator::reset(const exe::Program& program) {
+  for (const Place& place : places_) {
+    int64_t expected = 0;
+    for (const exe::CollectiveCount& c : program.collectives) {
+      if (c.device == place.device && c.group == place.group) expected = c.count;
+    }
+    place.meeting->reset(expected);
+  }
+}
+
+bool Communicator::poll() {
+  bool progress = false;
+  for (Meeting* const meeting : remote_) progress = meeting->poll() || progress;
+  return progress;
+}
+
+bool Communicator::is_over() const {
+  return std::all_of(remote_.begin(), remote_.end(), [](const Meeting* m) { return m->is_over(); });
+}
+
+int64_t Communicator::room() const {
+  int64_t bytes = 0;
+  for (const Meeting* const meeting : remote_) bytes += meeting->room();
+  return bytes;
 }
 
 }  // namespace sluice::runtime

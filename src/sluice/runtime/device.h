@@ -28,16 +28,26 @@ struct BoundKernel {
 /// What a collective's kernel gets: the operands of all members of the group, by member.
 struct CollectiveBlock {
   std::byte* const* inputs = nullptr;
-  std::byte* const* outputs = nullptr;
-  int64_t member = 0;  ///< Whose share of the work this is.
-  int64_t part = 0;    ///< Which of as many parts of that share as the member has workers.
+  std::byte* const* outputs = nullptr;  ///< Null where that of another is not within reach.
+  int64_t member = 0;                   ///< Whose share of the work this is.
+  int64_t part = 0;  ///< Which of as many parts of that share as the member has workers.
   int64_t parts = 1;
+};
+
+/// Bytes [begin, end) of an operand.
+struct ByteRange {
+  int64_t begin = 0;
+  int64_t end = 0;
 };
 
 /// A collective of a device, ready to run. All shares together, in any order, are the collective.
 struct BoundCollective {
   void (*run)(const void* state, const CollectiveBlock& block) = nullptr;
   std::shared_ptr<const void> state;
+  /// What a member's share reads of each other member's input, and writes of each other member's output, where the same
+  /// bytes belong. Both ends ascend with the member.
+  ByteRange (*reads)(const void* state, int64_t member) = nullptr;
+  ByteRange (*writes)(const void* state, int64_t member) = nullptr;
 };
 
 /// Device memory of one arena.

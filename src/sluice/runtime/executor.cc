@@ -38,12 +38,12 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
                    ExecutorOptions options)
     : executable_(std::move(executable)),
       devices_(std::move(devices)),
-      options_(options),
-      communicator_(executable_) {
+      options_(std::move(options)) {
   require(devices_.size() == executable_.devices.size(),
           "executable: it needs {} devices, {} are given", executable_.devices.size(),
           devices_.size());
-  const int workers = exe::workers_of_replica(options_.threads, executable_.replicas);
+  const ReplicaRange here = replicas_of_process(executable_.replicas, options_.group);
+  const int workers = exe::workers_of_replica(options_.threads, here.count);
   for (const exe::Device& device : executable_.devices) {
     require(device.workers == workers,
             "executable: planned for {} workers a device, started with {}", device.workers,
@@ -52,10 +52,11 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   std::vector<Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());
   loaded_ = load(executable_, raw);
-  for (int r = 0; r < executable_.replicas; ++r) add_replica(r);
+  communicator_ = std::make_unique<Communicator>(executable_, loaded_, options_.group);
+  for (int r = 0; r < here.count; ++r) add_replica(here.first + r, workers);
   const int teams = options_.threads / workers;
   work_.resize(static_cast<size_t>(options_.threads));
-  for (int r = 0; r < executable_.replicas; ++r) {
+  for (int r = 0; r < here.count; ++r) {
     auto& strands = replicas_[static_cast<size_t>(r)]->strands;
     for (int w = 0; w < workers; ++w) {
       auto& own = work_[static_cast<size_t>(r % teams * workers + w)];
@@ -67,7 +68,7 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   if (!queues_.empty()) io_thread_ = std::thread([this] { serve_io(); });
 }
 
-void Executor::add_replica(int number) {
+void Executor::add_replica(int number, int workers) {
   Replica& replica = *replicas_.emplace_back(std::make_unique<Replica>());
   RunState& state = replica.state;
   for (const exe::Arena& arena : executable_.arenas) {
@@ -96,10 +97,10 @@ void Executor::add_replica(int number) {
   state.executable = &executable_;
   state.loaded = &loaded_;
   state.channels = &replica.channels;
-  state.communicator = &communicator_;
+  state.communicator = communicator_.get();
   state.stop = &stop_;
   state.replica = number;
-  state.workers = exe::workers_of_replica(options_.threads, executable_.replicas);
+  state.workers = workers;
   for (const exe::Device& device : executable_.devices) {
     state.arrived.push_back(std::make_unique<std::atomic<int64_t>>(0));
     auto& queues = state.io.emplace_back();
@@ -150,7 +151,7 @@ void Executor::write(int32_t arena, int64_t offset, std::span<const std::byte> i
 void Executor::prepare(const exe::Program& program, HostStreams& streams) {
   stop_ = false;
   error_ = nullptr;
-  communicator_.reset();
+  communicator_->reset(program);
   for (IoQueue* q : queues_) q->reset();
   for (const auto& replica : replicas_) {
     replica->state.streams = &streams;
@@ -201,6 +202,15 @@ bool Executor::advance_or_fail(IoQueue& queue) {
   return false;
 }
 
+bool Executor::poll_or_fail() {
+  try {
+    return communicator_->poll();
+  } catch (...) {
+    fail_run(std::current_exception());
+  }
+  return true;
+}
+
 void Executor::drive(int worker) {
   const std::vector<Strand*>& own = work_[static_cast<size_t>(worker)];
   const FlushToZero flush;
@@ -213,6 +223,10 @@ void Executor::drive(int worker) {
       if (s->finished()) continue;
       progress = advance_or_fail(*s) || progress;
       finished = finished && s->finished();
+    }
+    if (worker == 0) {
+      progress = poll_or_fail() || progress;
+      finished = finished && communicator_->is_over();
     }
     if (finished || stop_.load(std::memory_order_relaxed)) break;
     if (progress) {
@@ -251,7 +265,21 @@ void Executor::run(const exe::Program& program, HostStreams& streams) {
   pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
   // The io thread has left the queues; after an error, also the bytes of the streams.
   for (uint32_t idle; (idle = io_idle_.load()) != io_issued_.load();) io_idle_.wait(idle);
-  if (error_ != nullptr) std::rethrow_exception(error_);
+  rethrow();
+}
+
+// What ends this run here, ends it in all processes.
+void Executor::rethrow() {
+  if (error_ == nullptr) return;
+  try {
+    std::rethrow_exception(error_);
+  } catch (const Error& e) {
+    communicator_->fail(e);
+    throw;
+  } catch (const std::exception& e) {
+    communicator_->fail(Error(ErrorKind::kInternal, e.what()));
+    throw;
+  }
 }
 
 void Executor::run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed) {
@@ -267,19 +295,21 @@ void Executor::run_interleaved(const exe::Program& program, HostStreams& streams
     }
     return true;
   };
+  const auto over = [&] { return finished() && communicator_->is_over(); };
   int stuck = 0;
   const int patience = 64 * static_cast<int>(strands.size() + queues_.size());
-  for (uint64_t turn = 0; !finished() && error_ == nullptr; ++turn) {
+  for (uint64_t turn = 0; !over() && error_ == nullptr; ++turn) {
     const size_t pick = random_bits(key, turn) % (strands.size() + queues_.size());
+    const bool polled = poll_or_fail();
     const bool progress = pick < strands.size()
                               ? (!strands[pick]->finished() && advance_or_fail(*strands[pick]))
                               : advance_or_fail(*queues_[pick - strands.size()]);
-    stuck = progress ? 0 : stuck + 1;
-    if (stuck > patience) {
+    stuck = progress || polled ? 0 : stuck + 1;
+    if (stuck > patience && options_.group == nullptr) {
       fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
     }
   }
-  if (error_ != nullptr) std::rethrow_exception(error_);
+  rethrow();
 }
 
 int64_t Executor::measured_bytes(int32_t device, exe::Space space) const {

@@ -17,18 +17,22 @@ struct ExecutorOptions {
   int threads = 1;       ///< Workers of the pool.
   int usable_cores = 1;  ///< Workers spin only if there are at least as many cores.
   std::string folder;    ///< Where files of the file tier are made.
+  /// The processes that share the replicas; null: this one runs all.
+  std::shared_ptr<ProcessGroup> group = nullptr;
 };
 
-/// Runs the programs of one executable on devices of this process, all its replicas. Allocates its arenas once; a run
+/// Runs the programs of one executable on devices of this process: its replicas, or its part of them. Allocates its arenas once; a run
 /// allocates nothing.
 class Executor {
  public:
-  /// Error{kUsage} if the executable was planned for other devices or workers.
+  /// Error{kUsage} if the executable was planned for other devices or workers, or the processes cannot share its replicas.
   Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices,
            ExecutorOptions options);
   ~Executor();
 
   const exe::Executable& executable() const { return executable_; }
+  /// The replicas that this process runs. Only they have memory here.
+  const ReplicaRange& replicas() const { return communicator_->here(); }
   /// Runs a program on bound streams. What a step threw is rethrown here, with the op and its source line; the
   /// others, of all replicas, stop at their next barrier or wait.
   void run(const exe::Program& program, HostStreams& streams);
@@ -43,8 +47,10 @@ class Executor {
   /// Bytes of any arena, from `offset` on. Error{kIo} for a file.
   void read(int32_t arena, int64_t offset, std::span<std::byte> out, int replica = 0) const;
   void write(int32_t arena, int64_t offset, std::span<const std::byte> in, int replica = 0);
-  /// Bytes allocated for arenas of a device in a space, by the replica that has most; of a tier, by all.
+  /// Bytes allocated for arenas of a device in a space, by the replica that has most; of a tier, by all of this process.
   int64_t measured_bytes(int32_t device, exe::Space space) const;
+  /// Bytes that hold what comes from other processes.
+  int64_t exchange_bytes() const { return communicator_->room(); }
   /// Sum over all runs.
   Counters counters() const;
 
@@ -63,10 +69,10 @@ class Executor {
   };
 
   const RunState& replica_state(int replica) const {
-    return replicas_[static_cast<size_t>(replica)]->state;
+    return replicas_[static_cast<size_t>(replica - replicas().first)]->state;
   }
   Transfer transfer_at(int32_t arena, int64_t offset, int replica) const;
-  void add_replica(int number);
+  void add_replica(int number, int workers);
   void prepare(const exe::Program& program, HostStreams& streams);
   void drive(int worker);
   void serve_io();
@@ -76,12 +82,14 @@ class Executor {
   static std::exception_ptr described(Error& e, const exe::Step* step);
   bool advance_or_fail(Strand& strand);
   bool advance_or_fail(IoQueue& queue);
+  bool poll_or_fail();
+  void rethrow();
 
   exe::Executable executable_;
   std::vector<std::shared_ptr<Device>> devices_;
   ExecutorOptions options_;
   LoadedProgram loaded_;
-  Communicator communicator_;
+  std::unique_ptr<Communicator> communicator_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<std::vector<Strand*>> work_;  ///< By worker of the pool: its strands of all replicas.
   std::vector<IoQueue*> queues_;

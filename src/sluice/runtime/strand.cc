@@ -326,6 +326,11 @@ bool Strand::receive(const exe::Receive& receive) {
   return true;
 }
 
+bool Strand::wait_for_peers() const {
+  run_.communicator->check();
+  return false;
+}
+
 // All workers of all members come before any reads what the others have, and all are done before any goes on.
 bool Strand::collective(const exe::Collective& collective, const BoundCollective& bound) {
   const auto [meeting, member] =
@@ -336,12 +341,13 @@ bool Strand::collective(const exe::Collective& collective, const BoundCollective
       const auto m = static_cast<size_t>(member);
       meeting->inputs[m] = address(collective.operands.front().at, 0);
       meeting->outputs[m] = address(collective.operands.back().at, 0);
+      if (member == meeting->first_member()) meeting->collective = &bound;
     }
     meeting->come();
     stage_ = Stage::kCame;
   }
   if (stage_ == Stage::kCame) {
-    if (!meeting->all_came(number)) return false;
+    if (!meeting->all_came(number)) return wait_for_peers();
     bound.run(bound.state.get(),
               {meeting->inputs.data(), meeting->outputs.data(), member, worker_, run_.workers});
     if (worker_ == 0) {
@@ -350,7 +356,7 @@ bool Strand::collective(const exe::Collective& collective, const BoundCollective
     meeting->be_done();
     stage_ = Stage::kDone;
   }
-  if (!meeting->all_done(number)) return false;
+  if (!meeting->all_done(number)) return wait_for_peers();
   stage_ = Stage::kOutside;
   return true;
 }

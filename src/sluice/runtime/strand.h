@@ -135,6 +135,8 @@ class Strand {
   void call_io_thread() const;
   bool send(const exe::Send& send);
   bool receive(const exe::Receive& receive);
+  /// False. Throws what another process failed with.
+  bool wait_for_peers() const;
   bool collective(const exe::Collective& collective, const BoundCollective& bound);
   bool stopped() const { return run_.stop->load(std::memory_order_relaxed); }
   void branch(const exe::Branch& branch);

@@ -438,6 +438,7 @@ void Session::save(const std::string& path) const {
     all.push_back({name, std::move(value)});
   });
   if (agreement_.rank() == 0) write_safetensors_file(path, all);
+  agreement_.any(false);  // Nobody goes on before the file is there.
 }
 
 std::vector<std::string> Session::load(const std::string& path) {

@@ -133,7 +133,7 @@ class Session {
   void each_variable(const VariableVisitor& visit) const;
   /// Gives all variables these values, by path. Error{kUsage} if others are given, or one is missing or of another spec.
   void restore(const std::vector<NamedArray>& values);
-  /// All variables as safetensors, by path.
+  /// All variables as safetensors, by path; of several processes the first one writes them.
   void save(const std::string& path) const;
   /// Sets the variables that the file names. Error{kBadFile} if one is missing or has another spec; names that no
   /// variable has are returned.

@@ -1,12 +1,15 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "sluice/interp/interpreter.h"
 #include "sluice/sluice.h"
+#include "thread_group.h"
 
 namespace sluice::test {
 
@@ -33,6 +36,25 @@ inline std::vector<ReplicaGrouping> groupings(int replicas) {
   return all;
 }
 
+/// The processes that mpirun started with this one; null in programs that it does not start.
+inline std::shared_ptr<runtime::ProcessGroup>& launched_group() {
+  static std::shared_ptr<runtime::ProcessGroup> group;
+  return group;
+}
+
+/// Calls `process` with the group in each process of it, for all groups that can share so many replicas: those of
+/// threads, or the one that mpirun started.
+inline void for_each_group(
+    int replicas, const std::function<void(std::shared_ptr<runtime::ProcessGroup>)>& process) {
+  if (const auto& group = launched_group()) {
+    if (replicas % group->size() == 0) process(group);
+    return;
+  }
+  for (int processes = 2; processes <= replicas; ++processes) {
+    if (replicas % processes == 0) for_each_process(processes, process);
+  }
+}
+
 /// Output streams of a program, and what they are called in failures.
 using Outputs = std::vector<std::pair<std::string, D2hStream>>;
 
@@ -55,6 +77,16 @@ inline void expect_the_interpreters_bits(const Ir& ir,
       ADD_FAILURE() << how << ": " << name;
     }
   };
+  for_each_group(ir.replication(), [&](const auto& group) {
+    for (const int threads : {1, 2, 3}) {
+      Session session(ir, {.device = cpu_device({.threads = threads}), .group = group});
+      for (int run = 0; run < 2; ++run) {
+        compare(session.run(inputs),
+                fmt::format("process {} of {}, {} threads", group->rank(), group->size(), threads));
+      }
+    }
+  });
+  if (launched_group() != nullptr) return;
   for (const int threads : {1, 2, 3}) {
     Session session(ir, {.device = cpu_device({.threads = threads})});
     EXPECT_EQ(session.planned_bytes(), session.measured_bytes());

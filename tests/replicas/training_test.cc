@@ -96,9 +96,8 @@ TEST(DataParallel, TrainsToTheInterpretersBits) {
     for (const auto update : {Program::Update::kReduced, Program::Update::kSharded}) {
       const Program q(replicas, update);
       const auto streams = q.data();
-      for (const int threads : {1, 2, 3, 4}) {
-        SCOPED_TRACE(fmt::format("{} replicas, {} threads", replicas, threads));
-        Session session(q.ir, {.device = cpu_device({.threads = threads})});
+      const auto train = [&](const SessionOptions& options) {
+        Session session(q.ir, options);
         const HostTensors got = session.run(inputs(streams));
         ASSERT_EQ(got[q.loss].shape(), Program::axes(replicas, {}));
         for (int64_t k = 0; k < kSteps; ++k)
@@ -107,7 +106,13 @@ TEST(DataParallel, TrainsToTheInterpretersBits) {
         EXPECT_TRUE(session.read(q.w).same_bits(interpreter.read(p.w)));
         EXPECT_TRUE(session.read(q.b).same_bits(interpreter.read(p.b)));
         EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
-      }
+      };
+      SCOPED_TRACE(fmt::format("{} replicas", replicas));
+      for (const int threads : {1, 2, 3, 4}) train({.device = cpu_device({.threads = threads})});
+      for_each_group(replicas, [&](const auto& group) {
+        for (const int threads : {1, 2})
+          train({.device = cpu_device({.threads = threads}), .group = group});
+      });
     }
   }
 }

@@ -1,5 +1,6 @@
 // Variables of groups and in shards, in device and remote memory: the host sees whole tensors.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <functional>
@@ -56,10 +57,10 @@ TEST(ReplicaVariables, AreReadAndWrittenWhole) {
     SCOPED_TRACE(where);
     const bool remote = std::string(where) != "device";
     const Program p(remote ? Home{1, 2} : Home{});
-    Interpreter interpreter(p.ir);
-    for (const int threads : {1, 2}) {
+    const auto check = [&](int threads, const std::shared_ptr<runtime::ProcessGroup>& group) {
       Interpreter fresh(p.ir);
       Session session(p.ir, {.device = cpu_device({.threads = threads}),
+                             .group = group,
                              .remote = std::string(where) == "file" ? "file:" + folder : "host"});
       EXPECT_EQ(session.read(p.by_group).shape(), (Shape{2, 5}));
       EXPECT_EQ(session.read(p.sharded).shape(), (Shape{2, 5}));
@@ -83,7 +84,9 @@ TEST(ReplicaVariables, AreReadAndWrittenWhole) {
         const exe::Report report = exe::report(session.executable());
         EXPECT_EQ(report.memories[1].total_bytes, 4 * session.executable().arenas[3].bytes);
       }
-    }
+    };
+    for (const int threads : {1, 2}) check(threads, nullptr);
+    for_each_group(4, [&](const auto& group) { check(1, group); });
   }
 }
 
@@ -106,17 +109,23 @@ TEST(ReplicaVariables, AreRestoredWhole) {
 
 TEST(ReplicaVariables, FilesHoldWholeTensors) {
   const Program p;
-  const std::string path =
-      (std::filesystem::temp_directory_path() / "sluice_replica_variables.safetensors").string();
   const HostTensor x = drawn({4, 5}, f32, 9);
-  Session one(p.ir);
-  one.run({{p.in, x}});
-  one.save(path);
-  Session two(p.ir);
-  EXPECT_TRUE(two.load(path).empty());
-  EXPECT_TRUE(two.read(p.sharded).same_bits(one.read(p.sharded)));
-  EXPECT_TRUE(two.run({{p.in, x}})[p.out].same_bits(one.run({{p.in, x}})[p.out]));
-  std::filesystem::remove(path);
+  const auto check = [&](const std::string& name,
+                         const std::shared_ptr<runtime::ProcessGroup>& group) {
+    const std::string path = std::filesystem::temp_directory_path() / name;
+    Session one(p.ir, {.group = group});
+    one.run({{p.in, x}});
+    one.save(path);
+    Session two(p.ir, {.group = group});
+    EXPECT_TRUE(two.load(path).empty());
+    EXPECT_TRUE(two.read(p.sharded).same_bits(one.read(p.sharded)));
+    EXPECT_TRUE(two.run({{p.in, x}})[p.out].same_bits(one.run({{p.in, x}})[p.out]));
+    if (group == nullptr || group->rank() == 0) std::filesystem::remove(path);
+  };
+  check(fmt::format("sluice_variables_{}.safetensors", ::getpid()), nullptr);
+  for_each_group(4, [&](const auto& group) {
+    check(fmt::format("sluice_variables_of_{}.safetensors", group->size()), group);
+  });
 }
 
 TEST(ReplicaVariables, BeginAsWithoutReplicas) {

@@ -1,0 +1,119 @@
+// Processes that share replicas and do not agree, or of which one fails: all of them hear of it.
+#include <gmock/gmock.h>
+
+#include <optional>
+
+#include "replicas_util.h"
+
+namespace sluice::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+using Group = std::shared_ptr<runtime::ProcessGroup>;
+
+/// What each of the processes throws.
+std::vector<std::optional<Error>> errors_of(int processes,
+                                            const std::function<void(const Group&)>& process) {
+  std::vector<std::optional<Error>> errors(static_cast<size_t>(processes));
+  for_each_process(processes, [&](const Group& group) {
+    try {
+      process(group);
+    } catch (const Error& e) {
+      group->fail(e);
+      errors[static_cast<size_t>(group->rank())] = e;
+    }
+  });
+  return errors;
+}
+
+void expect_all(const std::vector<std::optional<Error>>& errors, ErrorKind kind,
+                const std::string& text) {
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error.has_value());
+    EXPECT_EQ(error->kind(), kind);
+    EXPECT_THAT(error->what(), HasSubstr(text));
+  }
+}
+
+/// The sum of what the replicas have, scaled.
+struct Sum {
+  explicit Sum(int replicas, double scale = 1, uint32_t key = 0) : ir(replicas) {
+    Graph& main = ir.main_graph();
+    in = ir.h2d_stream(f32_spec({100}), "x");
+    const Tensor w = main.variable(f32_spec({100}), Initializer::normal(0, 1).keyed({key, 0}), "w");
+    const Tensor x = main.host_load(in) * scale + w;
+    out = main.host_store(ops::replicated_all_reduce(x, "add"), "y");
+  }
+  Ir ir;
+  H2dStream in;
+  D2hStream out;
+};
+
+TEST(Processes, MustShareReplicasEvenly) {
+  expect_all(errors_of(3, [](const Group& group) { Session(Sum(4).ir, {.group = group}); }),
+             ErrorKind::kUsage, "3 processes cannot share 4 replicas evenly");
+}
+
+TEST(Processes, WithDifferentPlansRefuseToStart) {
+  expect_all(
+      errors_of(
+          2, [](const Group& group) { Session(Sum(2, 1 + group->rank()).ir, {.group = group}); }),
+      ErrorKind::kUsage, "processes 0 and 1 have different plans");
+}
+
+TEST(Processes, WithDifferentInitialValuesRefuseToStart) {
+  expect_all(errors_of(2,
+                       [](const Group& group) {
+                         Session(Sum(2, 1, static_cast<uint32_t>(group->rank())).ir,
+                                 {.group = group});
+                       }),
+             ErrorKind::kUsage, "processes 0 and 1 have different initial values");
+}
+
+// A share of a process reads half of what the other has; one process alone needs no room.
+TEST(Processes, RoomForOthersIsWhatAShareReads) {
+  EXPECT_EQ(Session(Sum(2).ir).exchange_bytes(), 0);
+  for_each_process(2, [](const Group& group) {
+    Session session(Sum(2).ir, {.group = group});
+    // The first share has 64 of 100 elements: parts begin at multiples of so many.
+    EXPECT_EQ(session.exchange_bytes(), group->rank() == 0 ? 256 : 192);
+  });
+}
+
+TEST(Processes, AnErrorOfOneStopsAll) {
+  Ir ir(2);
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(i32_spec({}), "which");
+  const RemoteBuffer buffer = ir.remote_buffer(f32_spec({8}), 2);
+  const Tensor x = main.remote_load(buffer, main.host_load(in));
+  main.host_store(ops::replicated_all_reduce(x, "add"), "y");
+  const auto errors = errors_of(2, [&](const Group& group) {
+    Session session(ir, {.group = group});
+    session.run({{in, HostTensor::of<int32_t>({2}, i32, {0, 1})}});
+    session.run({{in, HostTensor::of<int32_t>({2}, i32, {0, 5})}});
+  });
+  expect_all(errors, ErrorKind::kUsage, "entry 5 is outside its 2 entries");
+  EXPECT_THAT(errors[0]->what(),
+              AllOf(HasSubstr("process 1: "), HasSubstr("running ReplicatedAllReduce")));
+  EXPECT_THAT(errors[1]->what(), testing::Not(HasSubstr("process")));
+}
+
+TEST(Processes, AgreeOnWhatAnyOfThemSays) {
+  for_each_process(3, [](const Group& group) {
+    runtime::Agreement agreement(group);
+    EXPECT_FALSE(agreement.any(false));
+    EXPECT_TRUE(agreement.any(group->rank() == 1));
+    std::vector<std::byte> word(4, std::byte(group->rank()));
+    agreement.broadcast(2, word);
+    EXPECT_EQ(word[3], std::byte{2});
+    std::vector<std::byte> parts(6, std::byte(group->rank()));  // Two blocks of three parts.
+    agreement.gather(parts, 2);
+    EXPECT_THAT(parts, testing::ElementsAre(std::byte{0}, std::byte{1}, std::byte{2}, std::byte{0},
+                                            std::byte{1}, std::byte{2}));
+  });
+}
+
+}  // namespace
+}  // namespace sluice::test

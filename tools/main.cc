@@ -101,6 +101,14 @@ void add_model(CLI::App& app, ToolOptions& o) {
          "Budget there")
       ->type_name("BYTES")
       ->group(kRare);
+  app.add_option_function<std::string>(
+         "--remote-bandwidth",
+         [&o](const std::string& text) { o.remote_bandwidth = parse_bytes(text); },
+         "Bytes a second at most")
+      ->type_name("BYTES")
+      ->group(kRare);
+  app.add_flag("--remote-direct", o.remote_direct, "Past the page cache")->group(kRare);
+  app.add_flag("--verify-remote", o.verify_remote, "Check what files hold")->group(kRare);
   app.add_option("--threads", o.threads, "Workers (default: usable cores)");
   app.add_option("--disable", o.disable, "Compiler pass to leave out")->group(kRare);
   app.add_flag("--json", o.json, "One JSON object on stdout")->group(kRare);

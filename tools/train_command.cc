@@ -127,6 +127,7 @@ void report(const ToolOptions& o, const Session& session, const Outcome& outcome
     record.add("measured_bytes", session.measured_bytes());
     record.add("digest", digest);
     record.add("compile_seconds", session.compiled().seconds);
+    add_throttle(o, record);
     fmt::print("{}\n", record.text());
     return;
   }
@@ -135,6 +136,7 @@ void report(const ToolOptions& o, const Session& session, const Outcome& outcome
   if (evaluated) fmt::print("accuracy {:.2f} %\n", accuracy);
   fmt::print("device memory {} bytes planned, {} measured; compiled in {:.3f} s\n",
              session.planned_bytes(), session.measured_bytes(), session.compiled().seconds);
+  fmt::print("{}", throttle_line(o));
   if (o.digest) fmt::print("digest {}\n", digest);
 }
 

@@ -93,7 +93,17 @@ CompileOptions compile_options(const SessionOptions& options) {
   require(options.remote_memory >= -1, "session: the budget of remote memory, {}, is negative",
           options.remote_memory);
   result.remote_memory = options.remote_memory;
-  if (!remote_folder(options.remote).empty()) result.remote_space = exe::Space::kFile;
+  const bool file = !remote_folder(options.remote).empty();
+  if (file) result.remote_space = exe::Space::kFile;
+  require(options.remote_bandwidth == -1 || options.remote_bandwidth > 0,
+          "session: remote memory moves no bytes at {} a second; more than 0 are right, or -1 to "
+          "leave it as fast as it is",
+          options.remote_bandwidth);
+  require(file || (!options.remote_direct && !options.verify_remote),
+          "session: host memory has no page cache to go past, and no checksums; remote memory in "
+          "\"file:FOLDER\" has");
+  result.remote_direct = options.remote_direct;
+  result.verify_remote = options.verify_remote;
   result.disable = options.disable;
   result.print_after = options.print_after;
   for (const DeviceChoice& c : choices) {
@@ -117,7 +127,8 @@ Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir) {
       std::move(compiled_.executable), std::move(devices),
       runtime::ExecutorOptions{.threads = plan.devices[0].threads,
                                .usable_cores = sys::usable_cores(),
-                               .folder = remote_folder(options.remote)});
+                               .folder = remote_folder(options.remote),
+                               .remote_bandwidth = options.remote_bandwidth});
   fill_memory();
 }
 
@@ -318,31 +329,33 @@ void Session::read_chunk(size_t variable, int64_t begin, std::span<std::byte> ou
   const exe::VariablePlan& plan = executable().variables[variable];
   const int64_t width = size_of(plan.spec.dtype);
   std::vector<int64_t> known;  // What one replica has, its peers have too.
-  for_each_part(variable, begin, static_cast<int64_t>(out.size()) / width,
-                [&](int replica, int64_t first, int64_t at, int64_t count) {
-                  if (std::find(known.begin(), known.end(), at) != known.end()) return;
-                  known.push_back(at);
-                  const auto part = out.subspan(static_cast<size_t>(at * width),
-                                                static_cast<size_t>(count * width));
-                  if (plan.buffer >= 0)
-                    return executor_->read(plan.arena, plan.offset + first * width, part, replica);
-                  read_elements(plan.spec, parse_layout(plan.layout),
-                                executor_->arena(plan.arena, replica) + plan.offset, first, part);
-                });
+  for_each_part(
+      variable, begin, static_cast<int64_t>(out.size()) / width,
+      [&](int replica, int64_t first, int64_t at, int64_t count) {
+        if (std::find(known.begin(), known.end(), at) != known.end()) return;
+        known.push_back(at);
+        const auto part =
+            out.subspan(static_cast<size_t>(at * width), static_cast<size_t>(count * width));
+        if (plan.buffer >= 0)
+          return executor_->remote(replica).read(plan.buffer, plan.entry, first * width, part);
+        read_elements(plan.spec, parse_layout(plan.layout),
+                      executor_->arena(plan.arena, replica) + plan.offset, first, part);
+      });
 }
 
 void Session::write_chunk(size_t variable, int64_t begin, std::span<const std::byte> in) {
   const exe::VariablePlan& plan = executable().variables[variable];
   const int64_t width = size_of(plan.spec.dtype);
-  for_each_part(variable, begin, static_cast<int64_t>(in.size()) / width,
-                [&](int replica, int64_t first, int64_t at, int64_t count) {
-                  const auto part = in.subspan(static_cast<size_t>(at * width),
-                                               static_cast<size_t>(count * width));
-                  if (plan.buffer >= 0)
-                    return executor_->write(plan.arena, plan.offset + first * width, part, replica);
-                  write_elements(plan.spec, parse_layout(plan.layout),
-                                 executor_->arena(plan.arena, replica) + plan.offset, first, part);
-                });
+  for_each_part(
+      variable, begin, static_cast<int64_t>(in.size()) / width,
+      [&](int replica, int64_t first, int64_t at, int64_t count) {
+        const auto part =
+            in.subspan(static_cast<size_t>(at * width), static_cast<size_t>(count * width));
+        if (plan.buffer >= 0)
+          return executor_->remote(replica).write(plan.buffer, plan.entry, first * width, part);
+        write_elements(plan.spec, parse_layout(plan.layout),
+                       executor_->arena(plan.arena, replica) + plan.offset, first, part);
+      });
 }
 
 HostTensor Session::value_of(size_t variable) const {

@@ -41,8 +41,12 @@ std::string remote_folder(const std::string& remote);
 struct SessionOptions {
   DeviceChoice device = {};                     ///< Device 0; default: cpu_device().
   std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with as many threads.
-  std::string remote = "host";            ///< Where remote buffers lie: "host", or "file:FOLDER".
-  int64_t remote_memory = -1;             ///< Budget of that tier in bytes; -1: none.
+  std::string remote = "host";  ///< Where remote buffers lie: "host", or "file:FOLDER".
+  int64_t remote_memory = -1;   ///< Budget of that tier in bytes; -1: none.
+  /// Bytes a second that programs move there and back at most, all replicas together; -1: as many as go.
+  int64_t remote_bandwidth = -1;
+  bool remote_direct = false;  ///< Files go past the system's page cache (O_DIRECT).
+  bool verify_remote = false;  ///< Checksums of what files hold, checked whenever it is read.
   std::vector<std::string> disable = {};  ///< Optional compiler passes to leave out.
   std::string print_after = {};           ///< A pass whose result goes to stderr, or "all".
   enum class Proof : uint8_t {

@@ -92,6 +92,8 @@ class Usage(CliTest):
                                   ("--replicas", 1025, "--replicas: 1025 is outside [1, 1024]"),
                                   ("--offload", "all", "--offload: 'all' is not auto, none, or some of"),
                                   ("--offload", "weights", "weights leave the device with --strategy phased only"),
+                                  ("--remote-bandwidth", 0, "remote memory moves no bytes at 0 a second"),
+                                  ("--remote-bandwidth", "fast", "'fast' is not a number of bytes"),
                                   ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
                                   ("--dropout", "nan", "--dropout: nan is outside [0, 1)"),
                                   ("--lr", 0, "--lr: 0 is not positive"), ("--lr", "nan", "--lr: it is not a number"),
@@ -127,6 +129,11 @@ class Usage(CliTest):
 
     def test_wrong_instruction_set(self):
         self.expect_error(2, "usage", "'mmx'", "train", "mnist", *SHORT, env={"SLUICE_ISA": "mmx"})
+
+    def test_host_memory_has_no_page_cache(self):
+        for flag in ("--remote-direct", "--verify-remote"):
+            self.expect_error(2, "usage", "host memory has no page cache to go past, and no checksums", "plan", "mnist",
+                              "--offload", "optimizer", "--optimizer", "adam", flag)
 
     def test_eval_needs_weights(self):
         self.expect_error(2, "usage", "--weights", "eval", "mnist", "--synthetic")
@@ -385,8 +392,8 @@ class Bits(CliTest):
                 self.assertEqual(record["state_bytes_per_update"], state)
         rows = self.expect_code(0, "plan", "mnist-rts", "--replicas", "1,2,4", "--shard-threshold", "inf,512").stdout
         self.assertEqual(len(rows.splitlines()), 7)
-        self.assertRegex(rows, r"(?m)^ +4 +inf +\d+ +\d+ +11188344$")
-        self.assertRegex(rows, r"(?m)^ +4 +512 +\d+ +\d+ +2797176$")
+        self.assertRegex(rows, r"(?m)^ +4 +inf +\d+ +\d+ +11188344 +[\d.]+$")
+        self.assertRegex(rows, r"(?m)^ +4 +512 +\d+ +\d+ +2797176 +[\d.]+$")
         lines = self.expect_code(0, "plan", "mnist-rts", "--replicas", "2,4", "--json").stdout.splitlines()
         self.assertEqual([json.loads(line)["replicas"] for line in lines], [2, 4])
         self.assertGreater(json.loads(lines[0])["peak_bytes.host"], 0)

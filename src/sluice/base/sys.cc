@@ -69,7 +69,7 @@ File create(const std::string& path) {
   return file;
 }
 
-File scratch_file(const std::string& folder, int64_t bytes) {
+File scratch_file(const std::string& folder, int64_t bytes, PageCache cache) {
   std::string path = folder + "/sluice-XXXXXX";
   const std::string pattern = path;
   File file(retry("mkostemp", [&] {
@@ -78,6 +78,14 @@ File scratch_file(const std::string& folder, int64_t bytes) {
   }));
   if (!file.open()) io_error("make a file in", folder);
   ::unlink(path.c_str());
+  // Not when it is opened: a file system that refuses would leave the file behind.
+  if (cache == PageCache::kBypass &&
+      retry("fcntl", [&] { return ::fcntl(file.fd(), F_SETFL, O_DIRECT); }) != 0) {
+    fail(ErrorKind::kIo,
+         "cannot go past the page cache (O_DIRECT) for a file in {}: {}; a folder on a disk may be "
+         "right, one in memory is not",
+         folder, std::strerror(errno));
+  }
   int refused = 0;
   do {
     refused = internal::fails("fallocate") ? errno

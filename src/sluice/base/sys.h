@@ -27,8 +27,12 @@ class File {
 File open_for_read(const std::string& path);
 /// Creates or truncates.
 File create(const std::string& path);
+/// Whether what is read and written is kept in the system's page cache, or goes past it: then offsets, sizes and memory
+/// are multiples of kFilePage.
+enum class PageCache : uint8_t { kUse, kBypass };
+inline constexpr int64_t kFilePage = 4096;
 /// A new file of `bytes` bytes in `folder`, with its space taken and its name gone: it ends with its descriptor.
-File scratch_file(const std::string& folder, int64_t bytes);
+File scratch_file(const std::string& folder, int64_t bytes, PageCache cache = PageCache::kUse);
 int64_t size(const File& file, const std::string& path);
 void read_exactly(const File& file, const std::string& path, int64_t offset,
                   std::span<std::byte> out);

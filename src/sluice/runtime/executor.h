@@ -1,9 +1,9 @@
 #pragma once
 #include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +17,12 @@ struct ExecutorOptions {
   int threads = 1;       ///< Workers of the pool.
   int usable_cores = 1;  ///< Workers spin only if there are at least as many cores.
   std::string folder;    ///< Where files of the file tier are made.
+  int64_t remote_bandwidth =
+      -1;  ///< Bytes a second that remote memory moves at most; -1: as it can.
+};
+
+struct FreeMemory {
+  void operator()(std::byte* p) const { std::free(p); }
 };
 
 /// Runs the programs of one executable on devices of this process, all its replicas. Allocates its arenas once; a run
@@ -36,13 +42,12 @@ class Executor {
   /// if all are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
 
-  /// Null for an arena of the file tier, whose bytes read() and write() reach.
+  /// Null for an arena of the file tier.
   std::byte* arena(int32_t index, int replica = 0) const {
     return replica_state(replica).arenas[static_cast<size_t>(index)];
   }
-  /// Bytes of any arena, from `offset` on. Error{kIo} for a file.
-  void read(int32_t arena, int64_t offset, std::span<std::byte> out, int replica = 0) const;
-  void write(int32_t arena, int64_t offset, std::span<const std::byte> in, int replica = 0);
+  /// What holds the remote buffers of a replica.
+  RemoteStore& remote(int replica = 0) const { return *replica_state(replica).remote; }
   /// Bytes allocated for arenas of a device in a space, by the replica that has most; of a tier, by all.
   int64_t measured_bytes(int32_t device, exe::Space space) const;
   /// Sum over all runs.
@@ -51,7 +56,7 @@ class Executor {
  private:
   struct Region {
     std::unique_ptr<DeviceMemory> device;
-    std::unique_ptr<std::byte[]> host;
+    std::unique_ptr<std::byte, FreeMemory> host;
     int64_t bytes = 0;
   };
   /// Memory and strands of one replica.
@@ -65,7 +70,6 @@ class Executor {
   const RunState& replica_state(int replica) const {
     return replicas_[static_cast<size_t>(replica)]->state;
   }
-  Transfer transfer_at(int32_t arena, int64_t offset, int replica) const;
   void add_replica(int number);
   void prepare(const exe::Program& program, HostStreams& streams);
   void drive(int worker);
@@ -82,6 +86,7 @@ class Executor {
   ExecutorOptions options_;
   LoadedProgram loaded_;
   Communicator communicator_;
+  Throttle throttle_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<std::vector<Strand*>> work_;  ///< By worker of the pool: its strands of all replicas.
   std::vector<IoQueue*> queues_;

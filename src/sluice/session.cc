@@ -393,19 +393,20 @@ void Session::restore(const std::vector<NamedArray>& values) {
 }
 
 void Session::save(const std::string& path) const {
-  std::vector<NamedArray> all;
-  each_variable([&](const std::string& name, HostTensor value) {
-    all.push_back({name, std::move(value)});
+  std::vector<NamedSpec> all;
+  for (size_t v = 0; v < executable().variables.size(); ++v)
+    all.push_back({executable().variables[v].path, host_spec(v)});
+  write_safetensors_file(path, all, [&](size_t v, int64_t offset, std::span<std::byte> out) {
+    read_chunk(v, offset / size_of(all[v].spec.dtype), out);
   });
-  write_safetensors_file(path, all);
 }
 
 std::vector<std::string> Session::load(const std::string& path) {
-  const std::vector<NamedArray> arrays = read_safetensors_file(path);
+  const SafetensorsReader file(path);
   const auto& variables = executable().variables;
-  std::vector<const HostTensor*> found(variables.size(), nullptr);
+  std::vector<const SafetensorsEntry*> found(variables.size(), nullptr);
   std::vector<std::string> unknown;
-  for (const NamedArray& a : arrays) {
+  for (const SafetensorsEntry& a : file.index().entries) {
     const auto plan = std::find_if(variables.begin(), variables.end(),
                                    [&](const auto& p) { return p.path == a.name; });
     if (plan == variables.end()) {
@@ -414,17 +415,26 @@ std::vector<std::string> Session::load(const std::string& path) {
     }
     const auto v = static_cast<size_t>(plan - variables.begin());
     const TensorSpec spec = host_spec(v);
-    if (a.array.shape() != spec.shape || a.array.dtype() != spec.dtype) {
+    if (a.spec.shape != spec.shape || a.spec.dtype != spec.dtype) {
       fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, a.name,
-           to_string(a.array.spec()), to_string(spec));
+           to_string(a.spec), to_string(spec));
     }
-    found[v] = &a.array;
+    found[v] = &a;
   }
   for (size_t v = 0; v < variables.size(); ++v) {
     if (found[v] == nullptr)
       fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables[v].path);
   }
-  for (size_t v = 0; v < variables.size(); ++v) write_chunk(v, 0, found[v]->bytes());
+  std::vector<std::byte> chunk;
+  for (size_t v = 0; v < variables.size(); ++v) {
+    const TensorSpec& spec = found[v]->spec;
+    const int64_t width = size_of(spec.dtype);
+    for (int64_t begin = 0; begin < spec.elements(); begin += kChunk) {
+      chunk.resize(static_cast<size_t>(std::min(kChunk, spec.elements() - begin) * width));
+      file.read(*found[v], begin * width, chunk);
+      write_chunk(v, begin, chunk);
+    }
+  }
   return unknown;
 }
 

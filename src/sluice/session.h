@@ -134,10 +134,11 @@ class Session {
   void each_variable(const VariableVisitor& visit) const;
   /// Gives all variables these values, by path. Error{kUsage} if others are given, or one is missing or of another spec.
   void restore(const std::vector<NamedArray>& values);
-  /// All variables as safetensors, by path.
+  /// All variables as safetensors, by path; a part at a time, so that they need not fit host memory.
   void save(const std::string& path) const;
-  /// Sets the variables that the file names. Error{kBadFile} if one is missing or has another spec; names that no
-  /// variable has are returned.
+  /// Sets the variables that the file names, a part at a time. Error{kBadFile} if one is missing or has another spec; names
+  /// that no variable has are returned. Where the file cannot be read to its end (Error{kIo}, a bool that is none), some are set
+  /// and others not.
   std::vector<std::string> load(const std::string& path);
 
   const exe::Executable& executable() const { return executor_->executable(); }

@@ -410,35 +410,6 @@ class Bits(CliTest):
         self.assertNotEqual(self.record(*self.FLAGS, "--seed", 1)["digest"], self.plain["digest"])
 
 
-class BeyondMemory(CliTest):
-    """Weights and state of 20 times the device's memory, from a file."""
-
-    def test_trains_with_the_bits_of_the_resident_run(self):
-        layers, width = 128, 256
-        model = ["mlp", "--layers", layers, "--width", width, "--optimizer", "adam", "--lr", "0.0003", "--accumulate", 2]
-        run = ["--synthetic", "--steps", 100, "--threads", 1, "--log-level", "error"]
-        phased = ["--strategy", "phased", "--offload", "optimizer,weights", "--io-mode", "io_overlapped"]
-        parameters = (layers - 2) * (width * width + width) + 784 * width + width + 10 * width + 10
-        memory = 12 * parameters // 20
-        dataset = 24000 * 28 * 28 * 4
-        with tempfile.TemporaryDirectory() as folder:
-            arguments = ["train", *model, *run, *phased, "--remote", f"file:{folder}", "--memory", memory, "--json"]
-            process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
-            text = process.stdout.read()
-            process.stdout.close()
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            self.assertEqual(process.returncode, 0)
-            self.assertEqual(os.listdir(folder), [])
-        record = json.loads(text)
-        self.assertLessEqual(record["measured_bytes"], memory)
-        self.assertLess(usage.ru_maxrss * 1024, memory + dataset + (64 << 20))
-        resident = self.record("train", *model, *run)
-        self.assertGreater(resident["planned_bytes"], 20 * memory)
-        for key in ("digest", "loss", "accuracy"):
-            self.assertEqual(record[key], resident[key])
-
-
 class Faults(CliTest):
     """System calls that fail in a phased run: one clear error, or the same bits; nothing is left behind."""
 

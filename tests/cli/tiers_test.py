@@ -2,10 +2,11 @@
 
 import json
 import os
+import subprocess
 import tempfile
 import unittest
 
-from cli_test import CliTest, sluice
+from cli_test import PROGRAM, CliTest, sluice
 
 
 class Tiers(CliTest):
@@ -75,6 +76,40 @@ class Tiers(CliTest):
                     plan = self.record("plan", *self.PHASED, *place, *ways)
                     self.assertGreater(plan["peak_bytes.host"], 0)
                     self.assertGreater(plan["peak_bytes.file"], plan["peak_bytes.host"])
+
+
+class BeyondMemory(CliTest):
+    """Weights and state of 20 times the device's memory, from a file."""
+
+    def test_trains_with_the_bits_of_the_resident_run(self):
+        layers, width = 128, 256
+        model = ["mlp", "--layers", layers, "--width", width, "--optimizer", "adam", "--lr", "0.0003", "--accumulate", 2]
+        run = ["--synthetic", "--steps", 100, "--threads", 1, "--log-level", "error"]
+        phased = ["--strategy", "phased", "--offload", "optimizer,weights", "--io-mode", "io_overlapped"]
+        parameters = (layers - 2) * (width * width + width) + 784 * width + width + 10 * width + 10
+        memory = 12 * parameters // 20
+        dataset = 24000 * 28 * 28 * 4
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
+            saved = ["--save", f"{other}/w.safetensors"]
+            arguments = ["train", *model, *run, *phased, "--remote", f"file:{folder}", "--memory", memory, *saved, "--json"]
+            process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+            text = process.stdout.read()
+            process.stdout.close()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(process.returncode, 0)
+            self.assertEqual(os.listdir(folder), [])
+            self.assertGreater(os.path.getsize(saved[1]), 20 * memory)
+            again = ["eval", *model, "--synthetic", "--weights", saved[1]]
+            accuracy = {self.record(*again, *ways)["accuracy"] for ways in ([], [*phased, "--remote", f"file:{folder}"])}
+        record = json.loads(text)
+        self.assertEqual(accuracy, {record["accuracy"]})
+        self.assertLessEqual(record["measured_bytes"], memory)
+        self.assertLess(usage.ru_maxrss * 1024, memory + dataset + (64 << 20))
+        resident = self.record("train", *model, *run)
+        self.assertGreater(resident["planned_bytes"], 20 * memory)
+        for key in ("digest", "loss", "accuracy"):
+            self.assertEqual(record[key], resident[key])
 
 
 if __name__ == "__main__":

@@ -189,6 +189,24 @@ TEST(Checksums, WithoutThemNothingIsFound) {
   session.run({{p.in, p.input()}});
 }
 
+TEST(Tiers, VariablesAreSavedAndLoadedInParts) {
+  const Program p(IoMode::kIo, 2);
+  const Folder folder;
+  const std::string path = folder.path + "/w.safetensors";
+  Session session(p.ir, {.remote = folder.place(), .verify_remote = true});
+  session.run({{p.in, p.input(2)}});
+  session.save(path);
+  std::vector<NamedArray> all;
+  session.each_variable([&](const std::string& name, HostTensor value) {
+    all.push_back({name, std::move(value)});
+  });
+  EXPECT_EQ(sys::read_file(path), write_safetensors(all));
+  Session other(p.ir, {.device = cpu_device({.threads = 2})});
+  EXPECT_TRUE(other.load(path).empty());
+  for (const Tensor& w : p.variables)
+    EXPECT_TRUE(other.read(w).same_bits(session.read(w))) << w.name();
+}
+
 double seconds_of_run(Session& session, const Program& p, const HostTensor& x, HostTensor& out) {
   Binding binding = session.bind({{p.in, x}}, {{p.out, out}});
   const auto begin = std::chrono::steady_clock::now();

@@ -145,10 +145,17 @@ std::vector<std::byte> read_file(const std::string& path) {
 }
 
 void replace_file(const std::string& path, std::span<const std::byte> bytes) {
+  replace_file(path, [&](const File& file, const std::string& name) {
+    write_exactly(file, name, 0, bytes);
+  });
+}
+
+void replace_file(const std::string& path,
+                  const std::function<void(const File&, const std::string&)>& write) {
   const std::string temporary = path + ".tmp";
   try {
     const File file = create(temporary);
-    write_exactly(file, temporary, 0, bytes);
+    write(file, temporary);
     sync(file, temporary);
   } catch (...) {
     ::unlink(temporary.c_str());

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,6 +45,9 @@ void sync(const File& file, const std::string& path);
 std::vector<std::byte> read_file(const std::string& path);
 /// Writes `path`.tmp, syncs it and renames it over `path`, so that a reader finds the old file or the new one.
 void replace_file(const std::string& path, std::span<const std::byte> bytes);
+/// The same with what `write(file, name)` writes.
+void replace_file(const std::string& path,
+                  const std::function<void(const File&, const std::string&)>& write);
 
 bool exists(const std::string& path);
 /// Error{kIo} if the folder cannot be made; an existing folder is fine.

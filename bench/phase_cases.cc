@@ -39,15 +39,6 @@ struct Way {
 
 std::string folder() { return std::filesystem::temp_directory_path().string(); }
 
-bool takes_direct() {
-  try {
-    sys::scratch_file(folder(), sys::kFilePage, sys::PageCache::kBypass);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 // A training session with its arrays.
 struct Running {
   explicit Running(const Way& way)
@@ -130,7 +121,7 @@ std::vector<Case> phase_cases() {
         Way{"24 x 512, micro-batch 64, from host memory", 64, "host", 0, 2},
         Way{"24 x 512, micro-batch 64, from a checked file", 64, "file", 0, 1, false, true},
         Way{"24 x 512, micro-batch 64, from a direct file", 64, "file", 0, 1, true, false}}) {
-    if (!way.direct || takes_direct()) cases.push_back(phase_case(way));
+    if (!way.direct || sys::can_bypass_page_cache(folder())) cases.push_back(phase_case(way));
   }
   return cases;
 }

@@ -67,14 +67,7 @@ class Folder {
   Folder() { sys::make_folder(path); }
   ~Folder() { std::filesystem::remove_all(path); }
   std::string place() const { return "file:" + path; }
-  bool takes_direct() const {
-    try {
-      sys::scratch_file(path, 4096, sys::PageCache::kBypass);
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
-  }
+  bool takes_direct() const { return sys::can_bypass_page_cache(path); }
   // Flips a bit of what is at `offset` of the file that lies there without a name.
   void damage(int64_t offset) const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

@@ -75,6 +75,8 @@ TEST_F(Failpoints, AFileSystemMayRefuseToGoPastThePageCache) {
         "cannot go past the page cache (O_DIRECT) for a file in " + folder_ +
             ": Invalid argument; a folder on a disk may be right",
         ErrorKind::kIo}});
+  arm("fcntl@1=EINVAL");
+  EXPECT_FALSE(sys::can_bypass_page_cache(folder_));
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 

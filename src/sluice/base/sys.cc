@@ -99,6 +99,15 @@ File scratch_file(const std::string& folder, int64_t bytes, PageCache cache) {
   return file;
 }
 
+bool can_bypass_page_cache(const std::string& folder) {
+  try {
+    scratch_file(folder, kFilePage, PageCache::kBypass);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 int64_t size(const File& file, const std::string& path) {
   struct stat info {};
   if (retry("fstat", [&] { return ::fstat(file.fd(), &info); }) != 0) io_error("examine", path);

@@ -34,6 +34,8 @@ enum class PageCache : uint8_t { kUse, kBypass };
 inline constexpr int64_t kFilePage = 4096;
 /// A new file of `bytes` bytes in `folder`, with its space taken and its name gone: it ends with its descriptor.
 File scratch_file(const std::string& folder, int64_t bytes, PageCache cache = PageCache::kUse);
+/// Whether files in `folder` can go past the page cache: on most disks they can, in memory often not.
+bool can_bypass_page_cache(const std::string& folder);
 int64_t size(const File& file, const std::string& path);
 void read_exactly(const File& file, const std::string& path, int64_t offset,
                   std::span<std::byte> out);

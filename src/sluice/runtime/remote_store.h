@@ -29,7 +29,7 @@ class RemoteStore {
   void write(int32_t buffer, int64_t entry, int64_t offset, std::span<const std::byte> in);
 
  private:
-  // Some of an entry's bytes: all of a file's pieces that it touches, or a part that is not.
+  // Bytes [begin, end) of an entry.
   struct Range {
     int32_t buffer = 0;
     int64_t entry = 0;

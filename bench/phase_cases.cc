@@ -3,6 +3,7 @@
 
 #include "bench/figure.h"
 #include "bench/steps.h"
+#include "sluice/base/sys.h"
 #include "sluice/sluice.h"
 
 namespace sluice::bench {
@@ -30,15 +31,23 @@ struct Way {
   const char* name;
   int64_t micro_batch;
   const char* remote;  // Tier of weights and state; null: all on the device.
-  double goal = 0;     // Part of the resident step's speed.
+  double goal = 0;     // Part of the resident step's speed; 0: none.
+  int threads = 1;     // That compute.
+  bool direct = false;
+  bool verify = false;
 };
+
+std::string folder() { return std::filesystem::temp_directory_path().string(); }
 
 // A training session with its arrays.
 struct Running {
   explicit Running(const Way& way)
       : training(
             train::build_training(ir, model(way.micro_batch), nn::Optimizer::adam(), step(way))),
-        session(ir, {.device = cpu_device({.threads = 1}), .remote = place(way)}),
+        session(ir, {.device = cpu_device({.threads = way.threads}),
+                     .remote = place(way),
+                     .remote_direct = way.direct,
+                     .verify_remote = way.verify}),
         input({entries_shape({way.micro_batch, kWidth}, kAccumulate), f32, {}}),
         labels({entries_shape({way.micro_batch}, kAccumulate), i32, {}}),
         losses({entries_shape({}, kAccumulate), f32, {}}),
@@ -68,7 +77,7 @@ struct Running {
   }
   static std::string place(const Way& way) {
     if (way.remote == nullptr || std::string_view(way.remote) == "host") return "host";
-    return "file:" + std::filesystem::temp_directory_path().string();
+    return "file:" + folder();
   }
 
   Ir ir;
@@ -81,33 +90,39 @@ struct Running {
 };
 
 Case phase_case(const Way& way) {
-  return {.group = "phases",
-          .name = way.name,
-          .threads = 1,
-          .goals = {{Goal::Of::kPart, way.goal}},
-          .start = [way]() -> std::function<Round()> {
-            Way all_there = way;
-            all_there.remote = nullptr;
-            auto resident = std::make_shared<Running>(all_there);
-            auto phased = std::make_shared<Running>(way);
-            return [resident, phased] {
-              const double limit =
-                  time_steps(resident->session, resident->binding, 8).median_seconds;
-              return Round{time_steps(phased->session, phased->binding, 8).median_seconds, limit};
-            };
-          }};
+  return {
+      .group = "phases",
+      .name = way.name,
+      .threads = way.threads,
+      .goals = way.goal > 0 ? std::vector<Goal>{{Goal::Of::kPart, way.goal}} : std::vector<Goal>{},
+      .start = [way]() -> std::function<Round()> {
+        Way all_there = way;
+        all_there.remote = nullptr;
+        all_there.direct = all_there.verify = false;
+        auto resident = std::make_shared<Running>(all_there);
+        auto phased = std::make_shared<Running>(way);
+        return [resident, phased] {
+          const double limit = time_steps(resident->session, resident->binding, 8).median_seconds;
+          return Round{time_steps(phased->session, phased->binding, 8).median_seconds, limit};
+        };
+      }};
 }
 
 }  // namespace
 
-// 24 layers, Adam, four micro-batches a step; one thread computes, one moves weights and state. The limit is the step with
-// all on the device.
+// 24 layers, Adam, four micro-batches a step; beside the threads that compute one moves weights and state. The limit is the
+// step with all on the device.
 std::vector<Case> phase_cases() {
   std::vector<Case> cases;
-  for (const Way& way : {Way{"24 x 512, micro-batch 64, from host memory", 64, "host", 0.95},
-                         Way{"24 x 512, micro-batch 64, from a file", 64, "file", 0.95},
-                         Way{"24 x 512, micro-batch 8, from host memory", 8, "host", 0.8}})
-    cases.push_back(phase_case(way));
+  for (const Way& way :
+       {Way{"24 x 512, micro-batch 64, from host memory", 64, "host", 0.95},
+        Way{"24 x 512, micro-batch 64, from a file", 64, "file", 0.95},
+        Way{"24 x 512, micro-batch 8, from host memory", 8, "host", 0.8},
+        Way{"24 x 512, micro-batch 64, from host memory", 64, "host", 0, 2},
+        Way{"24 x 512, micro-batch 64, from a checked file", 64, "file", 0, 1, false, true},
+        Way{"24 x 512, micro-batch 64, from a direct file", 64, "file", 0, 1, true, false}}) {
+    if (!way.direct || sys::can_bypass_page_cache(folder())) cases.push_back(phase_case(way));
+  }
   return cases;
 }
 

@@ -29,10 +29,12 @@ int run_synthetic(const ToolOptions& o, Session& session, int64_t samples) {
     record.add("train_samples_per_second", train.samples_per_second);
     record.add("test_mean_seconds", test.mean_seconds);
     record.add("test_samples_per_second", test.samples_per_second);
+    add_throttle(o, record);
     fmt::print("{}\n", record.text());
     return 0;
   }
-  fmt::print("train session\n{}\ntest session\n{}\n", to_string(train), to_string(test));
+  fmt::print("train session\n{}\ntest session\n{}\n{}", to_string(train), to_string(test),
+             throttle_line(o));
   return 0;
 }
 
@@ -63,6 +65,7 @@ int run_bench(const ToolOptions& o) {
     record.add("operand_bytes_per_step", times.bytes);
     record.add("planned_bytes", session.planned_bytes());
     record.add("compile_seconds", session.compiled().seconds);
+    add_throttle(o, record);
     fmt::print("{}\n", record.text());
     return 0;
   }
@@ -72,6 +75,7 @@ int run_bench(const ToolOptions& o) {
              times.least_seconds * 1e6, samples_per_second);
   fmt::print("{:.3f} GF a step, {:.1f} GF/s; operands {} a step\n", times.flops / 1e9,
              times.flops / micros / 1e3, show_bytes(static_cast<int64_t>(times.bytes)));
+  fmt::print("{}", throttle_line(o));
   return 0;
 }
 

@@ -14,34 +14,6 @@
 
 namespace sluice::tool {
 
-int64_t parse_bytes(const std::string& text) {
-  size_t used = 0;
-  long long number = -1;
-  try {
-    number = std::stoll(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  const std::string unit = text.substr(used);
-  const int shift = unit.empty()  ? 0
-                    : unit == "K" ? 10
-                    : unit == "M" ? 20
-                    : unit == "G" ? 30
-                    : unit == "T" ? 40
-                                  : -1;
-  require(used > 0 && number >= 0 && shift >= 0 && number <= (INT64_MAX >> shift),
-          "'{}' is not a number of bytes (4096, 512K, 64M, 2G)", text);
-  return static_cast<int64_t>(number) << shift;
-}
-
-std::string show_bytes(int64_t bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
-}
-
 namespace {
 
 constexpr const char* kRare = "Rarely needed";  // Options of which the help shows the names alone.
@@ -102,6 +74,14 @@ void add_model(CLI::App& app, ToolOptions& o) {
          "Budget there")
       ->type_name("BYTES")
       ->group(kRare);
+  app.add_option_function<std::string>(
+         "--remote-bandwidth",
+         [&o](const std::string& text) { o.remote_bandwidth = parse_bytes(text); },
+         "Bytes a second at most")
+      ->type_name("BYTES")
+      ->group(kRare);
+  app.add_flag("--remote-direct", o.remote_direct, "Past the page cache")->group(kRare);
+  app.add_flag("--verify-remote", o.verify_remote, "Check what files hold")->group(kRare);
   app.add_option("--threads", o.threads, "Workers (default: usable cores)");
   app.add_option("--disable", o.disable, "Compiler pass to leave out")->group(kRare);
   app.add_flag("--json", o.json, "One JSON object on stdout")->group(kRare);

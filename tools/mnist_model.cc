@@ -208,8 +208,21 @@ SessionOptions session_options(const ToolOptions& o) {
           .group = o.group,
           .remote = o.remote == "none" ? "host" : o.remote,
           .remote_memory = o.remote_memory,
+          .remote_bandwidth = o.remote_bandwidth,
+          .remote_direct = o.remote_direct,
+          .verify_remote = o.verify_remote,
           .disable = o.disable,
           .print_after = o.print_after};
+}
+
+std::string throttle_line(const ToolOptions& o) {
+  return o.remote_bandwidth < 0
+             ? ""
+             : fmt::format("remote memory throttled to {} B/s\n", o.remote_bandwidth);
+}
+
+void add_throttle(const ToolOptions& o, JsonRecord& record) {
+  if (o.remote_bandwidth >= 0) record.add("remote_bandwidth", o.remote_bandwidth);
 }
 
 int64_t samples_of_step(const ToolOptions& o) {

@@ -1,5 +1,6 @@
 #pragma once
 #include "sluice/sluice.h"
+#include "tools/json_record.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
@@ -19,6 +20,11 @@ MnistPrograms build_mnist(const ToolOptions& options);
 
 /// How the command line wants them to run.
 SessionOptions session_options(const ToolOptions& options);
+
+/// Says so where remote memory is slower than this machine's: "remote memory throttled to 1000000 B/s" and a line break,
+/// or "remote_bandwidth" of a record; else nothing.
+std::string throttle_line(const ToolOptions& options);
+void add_throttle(const ToolOptions& options, JsonRecord& record);
 
 /// Samples that all replicas take in a step of "train".
 int64_t samples_of_step(const ToolOptions& options);

@@ -35,9 +35,12 @@ struct ToolOptions {
   bool recompute = false;      ///< Phases make activations again instead of keeping them.
   /// What leaves the device: auto, none, or a list of optimizer, weights, activations, accumulators.
   std::string offload = "auto";
-  std::string remote = "host";  ///< Where it goes: none, host, file:FOLDER.
-  int64_t remote_memory = -1;   ///< Budget of that in bytes; -1: none.
-  int64_t threads = 0;          ///< 0: as many as usable cores.
+  std::string remote = "host";    ///< Where it goes: none, host, file:FOLDER.
+  int64_t remote_memory = -1;     ///< Budget of that in bytes; -1: none.
+  int64_t remote_bandwidth = -1;  ///< Bytes a second that it moves at most; -1: as many as go.
+  bool remote_direct = false;     ///< Its file goes past the page cache.
+  bool verify_remote = false;     ///< What is read of its file is checked.
+  int64_t threads = 0;            ///< 0: as many as usable cores.
   uint64_t seed = 0;
   std::string save;     ///< File that variables go to at the end.
   std::string weights;  ///< File that variables come from at the start.

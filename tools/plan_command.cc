@@ -1,9 +1,11 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <set>
 
 #include "sluice/base/sys.h"
 #include "sluice/exe/checker.h"
+#include "sluice/exe/forecast.h"
 #include "sluice/exe/report.h"
 #include "sluice/exe/text.h"
 #include "sluice/exe/traffic.h"
@@ -11,6 +13,7 @@
 #include "sluice/planner/solve.h"
 #include "tools/json_record.h"
 #include "tools/mnist_model.h"
+#include "tools/rates.h"
 
 namespace sluice::tool {
 namespace {
@@ -82,10 +85,11 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
 
 // A compiled and proved model.
 struct Plan {
-  explicit Plan(const ToolOptions& o)
+  Plan(const ToolOptions& o, const exe::Rates& rates)
       : programs(build_mnist(o)),
         compiled(compile(programs.ir, compile_options(session_options(o)))),
-        report(exe::report(compiled.executable)) {
+        report(exe::report(compiled.executable)),
+        forecasts(exe::forecast(compiled.executable, rates)) {
     const auto violations = exe::check(compiled.executable);
     for (const exe::Violation& v : violations) fmt::print(stderr, "[{}] {}\n", v.rule, v.message);
     if (!violations.empty()) fail(ErrorKind::kInternal, "the plan's proof fails");
@@ -94,7 +98,26 @@ struct Plan {
   MnistPrograms programs;
   Compiled compiled;
   exe::Report report;
+  std::vector<exe::ProgramForecast> forecasts;
+
+  const exe::ProgramForecast& step_forecast() const {
+    return *std::find_if(forecasts.begin(), forecasts.end(),
+                         [](const auto& p) { return p.program == "train"; });
+  }
 };
+
+// Of a training step.
+void add_forecast(const exe::ProgramForecast& step, JsonRecord& record) {
+  double seconds = 0, exposed = 0;
+  for (const exe::TransferForecast& t : step.transfers) {
+    if (t.memory == "streams") continue;
+    seconds += t.seconds;
+    exposed += t.exposed_seconds;
+  }
+  record.add("predicted_seconds", step.seconds);
+  record.add("transfer_seconds", seconds);
+  record.add("exposed_transfer_seconds", exposed);
+}
 
 std::string json_of(const Plan& plan, const ToolOptions& o) {
   const exe::Executable& executable = plan.compiled.executable;
@@ -105,18 +128,27 @@ std::string json_of(const Plan& plan, const ToolOptions& o) {
   add_transfers(plan.report, record);
   record.add("planned_bytes", exe::planned_bytes(executable, 0, exe::Space::kDevice));
   for (const exe::MemoryReport& m : plan.report.memories) {
-    const bool tier = m.name.starts_with("tier ");
-    record.add("peak_bytes." + (tier ? m.name.substr(5) : "device"), m.total_bytes);
+    const std::string name = m.name.starts_with("tier ") ? m.name.substr(5) : "device";
+    record.add("peak_bytes." + name, m.total_bytes);
+    record.add("smallest_budget." + name, m.smallest_budget());
   }
   record.add("state_bytes_per_update", state_bytes_per_update(plan.programs.training, executable));
+  add_forecast(plan.step_forecast(), record);
+  add_throttle(o, record);
   record.add("compile_seconds", plan.compiled.seconds);
   record.add("functions", static_cast<int64_t>(executable.functions.size()));
   return record.text();
 }
 
-void print_plan(const Plan& plan) {
+void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machine) {
   const Compiled& compiled = plan.compiled;
   fmt::print("{}\n", exe::summary(plan.report));
+  std::string budgets;
+  for (const exe::MemoryReport& m : plan.report.memories)
+    budgets += fmt::format("{}{} {}", budgets.empty() ? "" : "; ", m.name,
+                           exe::grouped(m.smallest_budget()));
+  fmt::print("smallest budgets found: {} bytes\n", budgets);
+  fmt::print("{}predicted with {}:\n{}\n", throttle_line(o), machine, exe::summary(plan.forecasts));
   for (const PassRecord& pass : compiled.passes) {
     fmt::print("pass {:<12} {:8.3f} ms  {:>6} changes  {}\n", pass.name, pass.seconds * 1e3,
                pass.changes, pass.doc);
@@ -130,14 +162,15 @@ void print_plan(const Plan& plan) {
 
 // A line for each combination of replicas and thresholds.
 int compare_plans(ToolOptions o) {
+  const exe::Rates rates = measure_rates(o).rates;
   if (!o.json)
-    fmt::print("{:>8} {:>10} {:>14} {:>16} {:>14}\n", "replicas", "threshold", "device bytes",
-               "bytes in tiers", "state moved");
+    fmt::print("{}{:>8} {:>10} {:>14} {:>16} {:>14} {:>14}\n", throttle_line(o), "replicas",
+               "threshold", "device bytes", "bytes in tiers", "state moved", "predicted ms");
   for (const int64_t replicas : o.replica_list) {
     for (const std::string& threshold : o.shard_threshold_list) {
       o.replicas = replicas;
       o.shard_threshold = threshold;
-      const Plan plan(o);
+      const Plan plan(o, rates);
       if (o.json) {
         fmt::print("{}\n", json_of(plan, o));
         continue;
@@ -145,9 +178,10 @@ int compare_plans(ToolOptions o) {
       int64_t tiers = 0;
       for (const exe::MemoryReport& m : plan.report.memories) tiers += m.tier_bytes;
       const exe::Executable& executable = plan.compiled.executable;
-      fmt::print("{:>8} {:>10} {:>14} {:>16} {:>14}\n", replicas, threshold,
+      fmt::print("{:>8} {:>10} {:>14} {:>16} {:>14} {:>14.3f}\n", replicas, threshold,
                  exe::planned_bytes(executable, 0, exe::Space::kDevice), tiers,
-                 state_bytes_per_update(plan.programs.training, executable));
+                 state_bytes_per_update(plan.programs.training, executable),
+                 plan.step_forecast().seconds * 1e3);
     }
   }
   return 0;
@@ -159,13 +193,14 @@ int run_plan(const ToolOptions& o) {
   if (!o.problem.empty()) return solve_problem(o);
   if (!o.check.empty()) return check_text(o);
   if (o.replica_list.size() * o.shard_threshold_list.size() > 1) return compare_plans(o);
-  const Plan plan(o);
+  const MachineRates machine = measure_rates(o);
+  const Plan plan(o, machine.rates);
   if (o.json) {
     fmt::print("{}\n", json_of(plan, o));
   } else if (o.full) {
     fmt::print("{}", exe::to_text(plan.compiled.executable));
   } else {
-    print_plan(plan);
+    print_plan(plan, o, machine.text);
   }
   return 0;
 }

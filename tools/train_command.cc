@@ -128,6 +128,7 @@ void report(const ToolOptions& o, const Session& session, const Outcome& outcome
     record.add("measured_bytes", session.measured_bytes());
     record.add("digest", digest);
     record.add("compile_seconds", session.compiled().seconds);
+    add_throttle(o, record);
     fmt::print("{}\n", record.text());
     return;
   }
@@ -140,6 +141,7 @@ void report(const ToolOptions& o, const Session& session, const Outcome& outcome
     fmt::print("{} processes, {} bytes each for what comes from others\n", o.group->size(),
                session.exchange_bytes());
   }
+  fmt::print("{}", throttle_line(o));
   if (o.digest) fmt::print("digest {}\n", digest);
 }
 

@@ -100,7 +100,17 @@ CompileOptions compile_options(const SessionOptions& options) {
           options.remote_memory);
   result.remote_memory = options.remote_memory;
   if (options.group != nullptr) result.processes = options.group->size();
-  if (!remote_folder(options.remote).empty()) result.remote_space = exe::Space::kFile;
+  const bool file = !remote_folder(options.remote).empty();
+  if (file) result.remote_space = exe::Space::kFile;
+  require(options.remote_bandwidth == -1 || options.remote_bandwidth > 0,
+          "session: remote memory moves no bytes at {} a second; more than 0 are right, or -1 to "
+          "leave it as fast as it is",
+          options.remote_bandwidth);
+  require(file || (!options.remote_direct && !options.verify_remote),
+          "session: host memory has no page cache to go past, and no checksums; remote memory in "
+          "\"file:FOLDER\" has");
+  result.remote_direct = options.remote_direct;
+  result.verify_remote = options.verify_remote;
   result.disable = options.disable;
   result.print_after = options.print_after;
   for (const DeviceChoice& c : choices) {
@@ -126,6 +136,7 @@ Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir), agreeme
       runtime::ExecutorOptions{.threads = plan.devices[0].threads,
                                .usable_cores = cores_of(options),
                                .folder = remote_folder(options.remote),
+                               .remote_bandwidth = options.remote_bandwidth,
                                .group = options.group});
   fill_memory();
 }
@@ -373,7 +384,7 @@ void Session::read_chunk(size_t variable, int64_t begin, std::span<std::byte> ou
                             : p.replicas.begin();
     if (here.contains(*own)) {
       if (plan.buffer >= 0) {
-        executor_->read(plan.arena, plan.offset + p.first * width, part, *own);
+        executor_->remote(*own).read(plan.buffer, plan.entry, p.first * width, part);
       } else {
         read_elements(plan.spec, parse_layout(plan.layout),
                       executor_->arena(plan.arena, *own) + plan.offset, p.first, part);
@@ -386,16 +397,17 @@ void Session::read_chunk(size_t variable, int64_t begin, std::span<std::byte> ou
 void Session::write_chunk(size_t variable, int64_t begin, std::span<const std::byte> in) {
   const exe::VariablePlan& plan = executable().variables[variable];
   const int64_t width = size_of(plan.spec.dtype);
-  for_each_part(variable, begin, static_cast<int64_t>(in.size()) / width,
-                [&](int replica, int64_t first, int64_t at, int64_t count) {
-                  if (!executor_->replicas().contains(replica)) return;
-                  const auto part = in.subspan(static_cast<size_t>(at * width),
-                                               static_cast<size_t>(count * width));
-                  if (plan.buffer >= 0)
-                    return executor_->write(plan.arena, plan.offset + first * width, part, replica);
-                  write_elements(plan.spec, parse_layout(plan.layout),
-                                 executor_->arena(plan.arena, replica) + plan.offset, first, part);
-                });
+  for_each_part(
+      variable, begin, static_cast<int64_t>(in.size()) / width,
+      [&](int replica, int64_t first, int64_t at, int64_t count) {
+        if (!executor_->replicas().contains(replica)) return;
+        const auto part =
+            in.subspan(static_cast<size_t>(at * width), static_cast<size_t>(count * width));
+        if (plan.buffer >= 0)
+          return executor_->remote(replica).write(plan.buffer, plan.entry, first * width, part);
+        write_elements(plan.spec, parse_layout(plan.layout),
+                       executor_->arena(plan.arena, replica) + plan.offset, first, part);
+      });
 }
 
 HostTensor Session::value_of(size_t variable) const {
@@ -433,20 +445,26 @@ void Session::restore(const std::vector<NamedArray>& values) {
 }
 
 void Session::save(const std::string& path) const {
-  std::vector<NamedArray> all;
-  each_variable([&](const std::string& name, HostTensor value) {
-    all.push_back({name, std::move(value)});
-  });
-  if (agreement_.rank() == 0) write_safetensors_file(path, all);
+  std::vector<NamedSpec> all;
+  for (size_t v = 0; v < executable().variables.size(); ++v)
+    all.push_back({executable().variables[v].path, host_spec(v)});
+  const TensorSource source = [&](size_t v, int64_t offset, std::span<std::byte> out) {
+    read_chunk(v, offset / size_of(all[v].spec.dtype), out);
+  };
+  if (agreement_.rank() == 0) {
+    write_safetensors_file(path, all, source);
+  } else {
+    write_safetensors(all, source, [](std::span<const std::byte>) {});
+  }
   agreement_.any(false);  // Nobody goes on before the file is there.
 }
 
 std::vector<std::string> Session::load(const std::string& path) {
-  const std::vector<NamedArray> arrays = read_safetensors_file(path);
+  const SafetensorsReader file(path);
   const auto& variables = executable().variables;
-  std::vector<const HostTensor*> found(variables.size(), nullptr);
+  std::vector<const SafetensorsEntry*> found(variables.size(), nullptr);
   std::vector<std::string> unknown;
-  for (const NamedArray& a : arrays) {
+  for (const SafetensorsEntry& a : file.index().entries) {
     const auto plan = std::find_if(variables.begin(), variables.end(),
                                    [&](const auto& p) { return p.path == a.name; });
     if (plan == variables.end()) {
@@ -455,17 +473,26 @@ std::vector<std::string> Session::load(const std::string& path) {
     }
     const auto v = static_cast<size_t>(plan - variables.begin());
     const TensorSpec spec = host_spec(v);
-    if (a.array.shape() != spec.shape || a.array.dtype() != spec.dtype) {
+    if (a.spec.shape != spec.shape || a.spec.dtype != spec.dtype) {
       fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, a.name,
-           to_string(a.array.spec()), to_string(spec));
+           to_string(a.spec), to_string(spec));
     }
-    found[v] = &a.array;
+    found[v] = &a;
   }
   for (size_t v = 0; v < variables.size(); ++v) {
     if (found[v] == nullptr)
       fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables[v].path);
   }
-  for (size_t v = 0; v < variables.size(); ++v) write_chunk(v, 0, found[v]->bytes());
+  std::vector<std::byte> chunk;
+  for (size_t v = 0; v < variables.size(); ++v) {
+    const TensorSpec& spec = found[v]->spec;
+    const int64_t width = size_of(spec.dtype);
+    for (int64_t begin = 0; begin < spec.elements(); begin += kChunk) {
+      chunk.resize(static_cast<size_t>(std::min(kChunk, spec.elements() - begin) * width));
+      file.read(*found[v], begin * width, chunk);
+      write_chunk(v, begin, chunk);
+    }
+  }
   return unknown;
 }
 

@@ -44,8 +44,12 @@ struct SessionOptions {
   /// The processes that share the replicas evenly (comm/mpi_group.h); null: this one runs all. Each makes the same calls on
   /// its session, with arrays of all replicas, and gets the same results.
   std::shared_ptr<runtime::ProcessGroup> group = nullptr;
-  std::string remote = "host";            ///< Where remote buffers lie: "host", or "file:FOLDER".
-  int64_t remote_memory = -1;             ///< Budget of that tier in bytes; -1: none.
+  std::string remote = "host";  ///< Where remote buffers lie: "host", or "file:FOLDER".
+  int64_t remote_memory = -1;   ///< Budget of that tier in bytes; -1: none.
+  /// Bytes a second that programs move there and back at most, all replicas together; -1: as many as go.
+  int64_t remote_bandwidth = -1;
+  bool remote_direct = false;  ///< Files go past the system's page cache (O_DIRECT).
+  bool verify_remote = false;  ///< Checksums of what files hold, checked whenever it is read.
   std::vector<std::string> disable = {};  ///< Optional compiler passes to leave out.
   std::string print_after = {};           ///< A pass whose result goes to stderr, or "all".
   enum class Proof : uint8_t {
@@ -133,10 +137,12 @@ class Session {
   void each_variable(const VariableVisitor& visit) const;
   /// Gives all variables these values, by path. Error{kUsage} if others are given, or one is missing or of another spec.
   void restore(const std::vector<NamedArray>& values);
-  /// All variables as safetensors, by path; of several processes the first one writes them.
+  /// All variables as safetensors, by path; a part at a time, so that they need not fit host memory. Of several processes the
+  /// first one writes them.
   void save(const std::string& path) const;
-  /// Sets the variables that the file names. Error{kBadFile} if one is missing or has another spec; names that no
-  /// variable has are returned.
+  /// Sets the variables that the file names, a part at a time. Error{kBadFile} if one is missing or has another spec; names
+  /// that no variable has are returned. Where the file cannot be read to its end (Error{kIo}, a bool that is none), some are set
+  /// and others not.
   std::vector<std::string> load(const std::string& path);
 
   const exe::Executable& executable() const { return executor_->executable(); }

@@ -90,7 +90,7 @@ TEST(Steady, PartsOfATensorAllocateNothing) {
 }
 
 TEST(Steady, TransfersBesideKernelsAllocateNothing) {
-  for (const char* const tier : {"host", "file"}) {
+  for (const std::string tier : {"host", "file", "a checked file"}) {
     Ir ir;
     Graph& main = ir.main_graph();
     constexpr int64_t kRows = 40;
@@ -111,8 +111,11 @@ TEST(Steady, TransfersBesideKernelsAllocateNothing) {
     const Tensor first = main.host_load(in);
     const D2hStream out =
         main.host_store(ops::repeat(main, turn, kRows, {first}, {}, {.iteration = row})[0], "out");
-    const std::string remote = std::string(tier) == "file" ? "file:" + testing::TempDir() : tier;
-    Session session(ir, {.device = cpu_device({.threads = 2}), .remote = remote});
+    SessionOptions options{.device = cpu_device({.threads = 2})};
+    if (tier != "host") options.remote = "file:" + testing::TempDir();
+    options.verify_remote = tier == "a checked file";
+    options.remote_bandwidth = 1'000'000'000;
+    Session session(ir, options);
     HostTensor entry(f32_spec({32, 32})), result(out.spec);
     Binding step = session.bind({{in, entry}}, {{out, result}});
     session.run_into(step);

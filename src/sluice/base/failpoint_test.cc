@@ -68,6 +68,18 @@ TEST_F(Failpoints, InterruptedAndShortCallsGoOn) {
   }
 }
 
+TEST_F(Failpoints, AFileSystemMayRefuseToGoPastThePageCache) {
+  arm("fcntl@1=EINVAL");
+  expect_refused(
+      {{"tmpfs and others", [&] { sys::scratch_file(folder_, 4096, sys::PageCache::kBypass); },
+        "cannot go past the page cache (O_DIRECT) for a file in " + folder_ +
+            ": Invalid argument; a folder on a disk may be right",
+        ErrorKind::kIo}});
+  arm("fcntl@1=EINVAL");
+  EXPECT_FALSE(sys::can_bypass_page_cache(folder_));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
 TEST_F(Failpoints, NoSpaceIsRefusedAtTheStart) {
   arm("fallocate@1=ENOSPC");
   expect_refused(

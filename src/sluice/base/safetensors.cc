@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "sluice/base/bytes.h"
+#include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
 
 namespace sluice {
@@ -346,9 +347,9 @@ void check_tiling(const HeaderHandler& header, int64_t data) {
   }
 }
 
-void check_bools(const HostTensor& array, const std::string& file, int64_t offset) {
-  if (array.dtype() != boolean) return;
-  const auto bytes = array.bytes();
+void check_bools(DType dtype, std::span<const std::byte> bytes, const std::string& file,
+                 int64_t offset) {
+  if (dtype != boolean) return;
   const auto wrong =
       std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
   if (wrong != bytes.end()) {
@@ -405,45 +406,62 @@ std::vector<NamedArray> read_safetensors(std::span<const std::byte> bytes, const
     HostTensor array(std::move(entry.spec));
     const auto part = bytes.subspan(static_cast<size_t>(entry.offset), array.bytes().size());
     std::copy(part.begin(), part.end(), array.bytes().begin());
-    check_bools(array, file, entry.offset);
+    check_bools(array.dtype(), array.bytes(), file, entry.offset);
     arrays.push_back({std::move(entry.name), std::move(array)});
   }
   if (metadata != nullptr) *metadata = std::move(index.metadata);
   return arrays;
+}
+
+SafetensorsReader::SafetensorsReader(const std::string& path)
+    : path_(path), file_(sys::open_for_read(path)) {
+  const int64_t size = sys::size(file_, path);
+  std::vector<std::byte> head(static_cast<size_t>(std::min<int64_t>(size, 8)));
+  sys::read_exactly(file_, path, 0, head);
+  ByteReader reader(path, head);
+  head.resize(static_cast<size_t>(8 + header_size(reader, size)));
+  sys::read_exactly(file_, path, 0, head);
+  index_ = read_safetensors_index(head, size, path);
+}
+
+void SafetensorsReader::read(const SafetensorsEntry& entry, int64_t offset,
+                             std::span<std::byte> out) const {
+  sys::read_exactly(file_, path_, entry.offset + offset, out);
+  check_bools(entry.spec.dtype, out, path_, entry.offset + offset);
 }
 
 std::vector<NamedArray> read_safetensors_file(const std::string& path,
                                               SafetensorsMetadata* metadata) {
-  const sys::File file = sys::open_for_read(path);
-  const int64_t size = sys::size(file, path);
-  std::vector<std::byte> head(static_cast<size_t>(std::min<int64_t>(size, 8)));
-  sys::read_exactly(file, path, 0, head);
-  ByteReader reader(path, head);
-  head.resize(static_cast<size_t>(8 + header_size(reader, size)));
-  sys::read_exactly(file, path, 0, head);
-
-  SafetensorsIndex index = read_safetensors_index(head, size, path);
+  const SafetensorsReader reader(path);
   std::vector<NamedArray> arrays;
-  arrays.reserve(index.entries.size());
-  for (SafetensorsEntry& entry : index.entries) {
-    HostTensor array(std::move(entry.spec));
-    sys::read_exactly(file, path, entry.offset, array.bytes());
-    check_bools(array, path, entry.offset);
-    arrays.push_back({std::move(entry.name), std::move(array)});
+  arrays.reserve(reader.index().entries.size());
+  for (const SafetensorsEntry& entry : reader.index().entries) {
+    HostTensor array(entry.spec);
+    reader.read(entry, 0, array.bytes());
+    arrays.push_back({entry.name, std::move(array)});
   }
-  if (metadata != nullptr) *metadata = std::move(index.metadata);
+  if (metadata != nullptr) *metadata = reader.index().metadata;
   return arrays;
 }
 
-std::vector<std::byte> write_safetensors(std::span<const NamedArray> arrays,
-                                         const SafetensorsMetadata& metadata) {
-  std::vector<const NamedArray*> order;
-  order.reserve(arrays.size());
-  for (const NamedArray& a : arrays) order.push_back(&a);
-  std::sort(order.begin(), order.end(), [](const NamedArray* a, const NamedArray* b) {
-    const int64_t size_a = size_of(a->array.dtype());
-    const int64_t size_b = size_of(b->array.dtype());
-    return size_a != size_b ? size_a > size_b : a->name < b->name;
+namespace {
+
+constexpr int64_t kPart = 1 << 20;  // Bytes of a tensor that are asked for at once.
+
+// What a file begins with, and the order of its tensors.
+struct Head {
+  std::vector<std::byte> bytes;
+  std::vector<size_t> order;
+};
+
+Head head_of(std::span<const NamedSpec> tensors, const SafetensorsMetadata& metadata) {
+  Head head;
+  head.order.resize(tensors.size());
+  std::iota(head.order.begin(), head.order.end(), size_t{0});
+  std::sort(head.order.begin(), head.order.end(), [&](size_t a, size_t b) {
+    const int64_t size_a = size_of(tensors[a].spec.dtype);
+    const int64_t size_b = size_of(tensors[b].spec.dtype);
+    return size_a != size_b ? size_a > size_b : tensors[a].name < tensors[b].name;
   });
 
   std::set<std::string_view> names{kMetadata};
@@ -456,44 +474,91 @@ std::vector<std::byte> write_safetensors(std::span<const NamedArray> arrays,
     header += '}';
   }
   int64_t data = 0;
-  for (const NamedArray* a : order) {
-    require(names.insert(a->name).second, "safetensors: the name '{}' {}", a->name,
-            a->name == kMetadata ? "is reserved" : "appears twice");
-    const auto* dtype = std::find_if(kDTypes.begin(), kDTypes.end(), [&](const auto& row) {
-      return row.second == a->array.dtype();
-    });
+  for (const size_t i : head.order) {
+    const auto& [name, spec] = tensors[i];
+    require(names.insert(name).second, "safetensors: the name '{}' {}", name,
+            name == kMetadata ? "is reserved" : "appears twice");
+    const auto* dtype = std::find_if(kDTypes.begin(), kDTypes.end(),
+                                     [&](const auto& row) { return row.second == spec.dtype; });
     SLUICE_CHECK(dtype != kDTypes.end());
-    const auto bytes = a->array.bytes();
-    require(
-        a->array.dtype() != boolean ||
-            std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b <= std::byte{1}; }),
-        "safetensors: a bool of '{}' is neither 0 nor 1", a->name);
-    const int64_t end = data + static_cast<int64_t>(bytes.size());
+    const int64_t end = checked_add(data, spec.bytes());
     header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                          header.size() == 1 ? "" : ",", quoted(a->name), dtype->first,
-                          fmt::join(a->array.shape(), ","), data, end);
+                          header.size() == 1 ? "" : ",", quoted(name), dtype->first,
+                          fmt::join(spec.shape, ","), data, end);
     data = end;
   }
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
   require(header.size() <= static_cast<size_t>(kMaxHeader),
           "safetensors: a header of {} bytes exceeds {}", header.size(), kMaxHeader);
-
-  std::vector<std::byte> file;
-  file.reserve(8 + header.size() + static_cast<size_t>(data));
-  for (size_t i = 0; i < 8; ++i) file.push_back(static_cast<std::byte>(header.size() >> (8 * i)));
+  for (size_t i = 0; i < 8; ++i)
+    head.bytes.push_back(static_cast<std::byte>(header.size() >> (8 * i)));
   const auto text = std::as_bytes(std::span(header));
-  file.insert(file.end(), text.begin(), text.end());
-  for (const NamedArray* a : order) {
-    const auto bytes = a->array.bytes();
-    file.insert(file.end(), bytes.begin(), bytes.end());
+  head.bytes.insert(head.bytes.end(), text.begin(), text.end());
+  return head;
+}
+
+std::vector<NamedSpec> specs_of(std::span<const NamedArray> arrays) {
+  std::vector<NamedSpec> specs;
+  for (const NamedArray& a : arrays) specs.push_back({a.name, a.array.spec()});
+  return specs;
+}
+
+TensorSource source_of(std::span<const NamedArray> arrays) {
+  return [arrays](size_t i, int64_t offset, std::span<std::byte> out) {
+    const auto from = arrays[i].array.bytes().subspan(static_cast<size_t>(offset), out.size());
+    std::copy(from.begin(), from.end(), out.begin());
+  };
+}
+
+}  // namespace
+
+void write_safetensors(std::span<const NamedSpec> tensors, const TensorSource& source,
+                       const ByteSink& sink, const SafetensorsMetadata& metadata) {
+  const Head head = head_of(tensors, metadata);
+  sink(head.bytes);
+  std::vector<std::byte> part(kPart);
+  for (const size_t i : head.order) {
+    const auto& [name, spec] = tensors[i];
+    for (int64_t offset = 0; offset < spec.bytes(); offset += kPart) {
+      const auto bytes =
+          std::span(part).first(static_cast<size_t>(std::min(kPart, spec.bytes() - offset)));
+      source(i, offset, bytes);
+      require(spec.dtype != boolean || std::all_of(bytes.begin(), bytes.end(),
+                                                   [](std::byte b) { return b <= std::byte{1}; }),
+              "safetensors: a bool of '{}' is neither 0 nor 1", name);
+      sink(bytes);
+    }
   }
+}
+
+std::vector<std::byte> write_safetensors(std::span<const NamedArray> arrays,
+                                         const SafetensorsMetadata& metadata) {
+  std::vector<std::byte> file;
+  write_safetensors(
+      specs_of(arrays), source_of(arrays),
+      [&](std::span<const std::byte> part) { file.insert(file.end(), part.begin(), part.end()); },
+      metadata);
   return file;
+}
+
+void write_safetensors_file(const std::string& path, std::span<const NamedSpec> tensors,
+                            const TensorSource& source, const SafetensorsMetadata& metadata) {
+  sys::replace_file(path, [&](const sys::File& file, const std::string& name) {
+    int64_t at = 0;
+    write_safetensors(
+        tensors, source,
+        [&](std::span<const std::byte> part) {
+          sys::write_exactly(file, name, at, part);
+          at += static_cast<int64_t>(part.size());
+        },
+        metadata);
+  });
 }
 
 void write_safetensors_file(const std::string& path, std::span<const NamedArray> arrays,
                             const SafetensorsMetadata& metadata) {
-  sys::replace_file(path, write_safetensors(arrays, metadata));
+  write_safetensors_file(path, specs_of(arrays), source_of(arrays), metadata);
 }
 
 }  // namespace sluice

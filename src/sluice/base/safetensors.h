@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "sluice/base/host_tensor.h"
+#include "sluice/base/sys.h"
 
 namespace sluice {
 
@@ -53,7 +55,23 @@ SafetensorsIndex read_safetensors_index(std::span<const std::byte> head, int64_t
 std::vector<NamedArray> read_safetensors(std::span<const std::byte> bytes, const std::string& file,
                                          SafetensorsMetadata* metadata = nullptr);
 
-/// The same from a file, without a second copy of its bytes. Error{kIo} if it cannot be read.
+/// A file whose tensors are read a part at a time, so that they need not fit any memory.
+class SafetensorsReader {
+ public:
+  /// Error{kIo} if it cannot be read.
+  explicit SafetensorsReader(const std::string& path);
+
+  const SafetensorsIndex& index() const { return index_; }
+  /// Bytes of a tensor from `offset` on, a multiple of its element's size.
+  void read(const SafetensorsEntry& entry, int64_t offset, std::span<std::byte> out) const;
+
+ private:
+  std::string path_;
+  sys::File file_;
+  SafetensorsIndex index_;
+};
+
+/// All tensors of a file, without a second copy of its bytes. Error{kIo} if it cannot be read.
 std::vector<NamedArray> read_safetensors_file(const std::string& path,
                                               SafetensorsMetadata* metadata = nullptr);
 
@@ -64,8 +82,27 @@ std::vector<NamedArray> read_safetensors_file(const std::string& path,
 std::vector<std::byte> write_safetensors(std::span<const NamedArray> arrays,
                                          const SafetensorsMetadata& metadata = {});
 
-/// Replaces the file `path` by these bytes: a reader finds the old file or the new one. Error{kIo}
-/// if it cannot.
+/// A tensor and the name that it gets in a file.
+struct NamedSpec {
+  std::string name;
+  TensorSpec spec;
+};
+
+/// Gives bytes of tensor number `tensor` from `offset` on.
+using TensorSource = std::function<void(size_t tensor, int64_t offset, std::span<std::byte> out)>;
+
+/// Takes the bytes of a file from its first to its last.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
+
+/// The same file as of arrays, asking for a part of a tensor at a time.
+void write_safetensors(std::span<const NamedSpec> tensors, const TensorSource& source,
+                       const ByteSink& sink, const SafetensorsMetadata& metadata = {});
+
+/// Replaces the file `path` by the one that write_safetensors makes, asking for a part of a tensor at a time: a reader
+/// finds the old file or the new one. Error{kIo} if it cannot.
+void write_safetensors_file(const std::string& path, std::span<const NamedSpec> tensors,
+                            const TensorSource& source, const SafetensorsMetadata& metadata = {});
+/// The same of arrays.
 void write_safetensors_file(const std::string& path, std::span<const NamedArray> arrays,
                             const SafetensorsMetadata& metadata = {});
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -156,6 +157,50 @@ TEST(Safetensors, FilesAreReplacedAndReadBack) {
   }
   ::unlink(path.c_str());
   EXPECT_THROW(read_safetensors_file(path), Error);
+}
+
+TEST(Safetensors, PartsMakeTheFileOfTheWhole) {
+  std::vector<NamedArray> arrays = sample();
+  arrays.push_back({"wide", HostTensor(TensorSpec{{600, 1001}, f32, {}})});
+  arrays.push_back({"flags", HostTensor(TensorSpec{{(1 << 20) + 9}, boolean, {}})});
+  for (NamedArray& a : arrays) {
+    for (size_t i = 0; i < a.array.bytes().size(); ++i)
+      a.array.bytes()[i] = static_cast<std::byte>(a.name == "wide" ? i % 251 : i % 2);
+  }
+  std::vector<NamedSpec> specs;
+  for (const NamedArray& a : arrays) specs.push_back({a.name, a.array.spec()});
+  const std::string path = testing::TempDir() + "parts" + std::to_string(::getpid());
+  size_t most = 0;
+  const auto source = [&](size_t i, int64_t offset, std::span<std::byte> out) {
+    most = std::max(most, out.size());
+    std::copy_n(arrays[i].array.bytes().data() + offset, out.size(), out.begin());
+  };
+  write_safetensors_file(path, specs, source, {{"k", "v"}});
+  EXPECT_EQ(sys::read_file(path), write_safetensors(arrays, {{"k", "v"}}));
+  EXPECT_EQ(most, size_t{1} << 20);
+
+  const SafetensorsReader reader(path);
+  EXPECT_EQ(reader.index().metadata, (SafetensorsMetadata{{"k", "v"}}));
+  ASSERT_EQ(reader.index().entries.size(), arrays.size());
+  for (const SafetensorsEntry& entry : reader.index().entries) {
+    const auto a = std::find_if(arrays.begin(), arrays.end(),
+                                [&](const NamedArray& x) { return x.name == entry.name; });
+    const int64_t width = size_of(entry.spec.dtype);
+    const int64_t first = entry.spec.elements() / 3;
+    Bytes part(static_cast<size_t>((entry.spec.elements() - first) * width));
+    reader.read(entry, first * width, part);
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), a->array.bytes().begin() + first * width));
+  }
+
+  // What fails leaves the file as it was.
+  const Bytes before = sys::read_file(path);
+  const auto fails = [&](size_t, int64_t, std::span<std::byte>) { fail(ErrorKind::kIo, "no"); };
+  EXPECT_THROW(write_safetensors_file(path, specs, fails), Error);
+  arrays.back().array.bytes()[(1 << 20) + 3] = std::byte{2};
+  EXPECT_THROW(write_safetensors_file(path, specs, source), Error);
+  EXPECT_EQ(sys::read_file(path), before);
+  EXPECT_FALSE(sys::exists(path + ".tmp"));
+  ::unlink(path.c_str());
 }
 
 TEST(Safetensors, WriterRefusesWhatItCouldNotReadBack) {

@@ -69,7 +69,7 @@ File create(const std::string& path) {
   return file;
 }
 
-File scratch_file(const std::string& folder, int64_t bytes) {
+File scratch_file(const std::string& folder, int64_t bytes, PageCache cache) {
   std::string path = folder + "/sluice-XXXXXX";
   const std::string pattern = path;
   File file(retry("mkostemp", [&] {
@@ -78,6 +78,14 @@ File scratch_file(const std::string& folder, int64_t bytes) {
   }));
   if (!file.open()) io_error("make a file in", folder);
   ::unlink(path.c_str());
+  // Not when it is opened: a file system that refuses would leave the file behind.
+  if (cache == PageCache::kBypass &&
+      retry("fcntl", [&] { return ::fcntl(file.fd(), F_SETFL, O_DIRECT); }) != 0) {
+    fail(ErrorKind::kIo,
+         "cannot go past the page cache (O_DIRECT) for a file in {}: {}; a folder on a disk may be "
+         "right, one in memory is not",
+         folder, std::strerror(errno));
+  }
   int refused = 0;
   do {
     refused = internal::fails("fallocate") ? errno
@@ -89,6 +97,15 @@ File scratch_file(const std::string& folder, int64_t bytes) {
     io_error(fmt::format("take {} bytes for a file in", bytes).c_str(), folder);
   }
   return file;
+}
+
+bool can_bypass_page_cache(const std::string& folder) {
+  try {
+    scratch_file(folder, kFilePage, PageCache::kBypass);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 int64_t size(const File& file, const std::string& path) {
@@ -137,10 +154,17 @@ std::vector<std::byte> read_file(const std::string& path) {
 }
 
 void replace_file(const std::string& path, std::span<const std::byte> bytes) {
+  replace_file(path, [&](const File& file, const std::string& name) {
+    write_exactly(file, name, 0, bytes);
+  });
+}
+
+void replace_file(const std::string& path,
+                  const std::function<void(const File&, const std::string&)>& write) {
   const std::string temporary = path + ".tmp";
   try {
     const File file = create(temporary);
-    write_exactly(file, temporary, 0, bytes);
+    write(file, temporary);
     sync(file, temporary);
   } catch (...) {
     ::unlink(temporary.c_str());

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,8 +28,14 @@ class File {
 File open_for_read(const std::string& path);
 /// Creates or truncates.
 File create(const std::string& path);
+/// Whether what is read and written is kept in the system's page cache, or goes past it: then offsets, sizes and memory
+/// are multiples of kFilePage.
+enum class PageCache : uint8_t { kUse, kBypass };
+inline constexpr int64_t kFilePage = 4096;
 /// A new file of `bytes` bytes in `folder`, with its space taken and its name gone: it ends with its descriptor.
-File scratch_file(const std::string& folder, int64_t bytes);
+File scratch_file(const std::string& folder, int64_t bytes, PageCache cache = PageCache::kUse);
+/// Whether files in `folder` can go past the page cache: on most disks they can, in memory often not.
+bool can_bypass_page_cache(const std::string& folder);
 int64_t size(const File& file, const std::string& path);
 void read_exactly(const File& file, const std::string& path, int64_t offset,
                   std::span<std::byte> out);
@@ -40,6 +47,9 @@ void sync(const File& file, const std::string& path);
 std::vector<std::byte> read_file(const std::string& path);
 /// Writes `path`.tmp, syncs it and renames it over `path`, so that a reader finds the old file or the new one.
 void replace_file(const std::string& path, std::span<const std::byte> bytes);
+/// The same with what `write(file, name)` writes.
+void replace_file(const std::string& path,
+                  const std::function<void(const File&, const std::string&)>& write);
 
 bool exists(const std::string& path);
 /// Error{kIo} if the folder cannot be made; an existing folder is fine.

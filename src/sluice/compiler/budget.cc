@@ -24,7 +24,8 @@ void check_budgets(const exe::Executable& executable) {
          "live-set bound: {} bytes\n"
          "  held at the peak:{}",
          memory.name, memory.total_bytes, memory.budget_bytes,
-         memory.total_bytes - memory.budget_bytes, memory.total_bytes, memory.bound_bytes, holders);
+         memory.total_bytes - memory.budget_bytes, memory.smallest_budget(), memory.bound_bytes,
+         holders);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/sys.h"
 #include "sluice/compiler/budget.h"
 #include "sluice/compiler/dead_code.h"
 #include "sluice/compiler/emit_function.h"
@@ -26,7 +27,7 @@ namespace sluice {
 namespace compiler {
 namespace {
 
-constexpr int64_t kFilePage = 4096;  // Entries in a file begin at multiples of it.
+constexpr int64_t kMostStaging = 1 << 20;  // Larger pieces are hardly faster.
 
 // Arenas of a device, by their place in Executable::arenas.
 struct DeviceArenas {
@@ -124,12 +125,30 @@ class Compiler : public GlobalAddresses {
       const RemoteBufferInfo& buffer = ir_.remote_buffer_info(b);
       exe::RemoteBufferPlan plan{
           fmt::format("remote{}", b), buffer.spec, buffer.entries, arena, 0, 0};
-      plan.entry_stride = round_up(buffer.spec.bytes(), file ? kFilePage : 64);
+      plan.entry_stride = round_up(buffer.spec.bytes(), file ? sys::kFilePage : 64);
       plan.offset = exe_.arenas.back().bytes;
       exe_.arenas.back().bytes =
           checked_add(plan.offset, checked_mul(plan.entry_stride, buffer.entries));
       exe_.remote_buffers.push_back(std::move(plan));
     }
+    if (file && (options_.remote_direct || options_.verify_remote)) serve_file();
+  }
+
+  // Host memory that a file tier needs besides: where direct transfers pass, and checksums.
+  void serve_file() {
+    int64_t entry = 0, checksums = 0;
+    for (const exe::RemoteBufferPlan& b : exe_.remote_buffers) {
+      entry = std::max(entry, b.entry_stride);
+      checksums = checked_add(checksums, checked_mul(exe::checksums_of_entry(b), b.entries));
+    }
+    exe_.tiers.push_back({"host", exe::Space::kHost, -1});
+    const auto add = [&](const char* name, exe::ArenaKind kind, int64_t bytes) {
+      exe_.arenas.push_back({name, kind, exe::Space::kHost, -1, bytes, 0});
+    };
+    if (options_.remote_direct)
+      add("staging", exe::ArenaKind::kStaging, std::min(entry, kMostStaging));
+    if (options_.verify_remote)
+      add("checksums", exe::ArenaKind::kChecksums, checked_mul(checksums, sizeof(uint64_t)));
   }
 
   int64_t reserve(int32_t arena, int64_t bytes) {

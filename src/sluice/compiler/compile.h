@@ -15,7 +15,8 @@ namespace sluice {
 struct DeviceSpec {
   std::shared_ptr<const Target> target;
   int64_t memory = -1;  ///< Budget in bytes; -1: none.
-  int threads = 1;  ///< Workers of the pool that runs the replicas of a process; each has workspace of its own.
+  int threads =
+      1;  ///< Workers of the pool that runs the replicas of a process; each has workspace of its own.
 };
 
 struct CompileOptions {
@@ -23,8 +24,10 @@ struct CompileOptions {
   exe::Space remote_space = exe::Space::kHost;  ///< Where remote buffers lie: kHost or kFile.
   int64_t remote_memory = -1;                   ///< Budget of that tier in bytes; -1: none.
   int processes = 1;                            ///< That share the replicas evenly.
-  std::vector<std::string> disable;             ///< Names of optional passes to leave out.
-  std::string print_after;  ///< Name of a pass, or "all": its result goes to stderr.
+  bool remote_direct = false;        ///< A file goes past the page cache, by way of staging memory.
+  bool verify_remote = false;        ///< What is read of a file is checked by checksums.
+  std::vector<std::string> disable;  ///< Names of optional passes to leave out.
+  std::string print_after;           ///< Name of a pass, or "all": its result goes to stderr.
 };
 
 /// Time and effect of one pass, summed over functions.

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "sluice/base/layout.h"
+#include "sluice/base/sys.h"
 #include "sluice/exe/check_facts.h"
 #include "sluice/exe/text.h"
 #include "sluice/exe/visit_step.h"
@@ -42,6 +43,7 @@ class StaticChecker {
     budgets();
     workspaces();
     persistent_bytes();
+    file_access();
     for (const Function& f : e_.functions) function(f);
     programs();
   }
@@ -158,6 +160,34 @@ class StaticChecker {
                  e_.arenas[static_cast<size_t>(o.arena)].name, o.begin);
       }
       if (furthest == nullptr || furthest->arena != o.arena || o.end > furthest->end) furthest = &o;
+    }
+  }
+
+  /// What direct transfers pass through, and checksums.
+  void file_access() {
+    int64_t checksums = 0;
+    for (const RemoteBufferPlan& b : e_.remote_buffers)
+      checksums = add(checksums, multiply(checksums_of_entry(b), b.entries));
+    bool direct = false;
+    for (const Arena& a : e_.arenas) {
+      const bool staging = a.kind == ArenaKind::kStaging;
+      direct = direct || staging;
+      const int64_t need =
+          staging ? sys::kFilePage : multiply(checksums, static_cast<int64_t>(sizeof(uint64_t)));
+      if (!staging && a.kind != ArenaKind::kChecksums) continue;
+      if (a.space != Space::kHost || a.bytes < need || (staging && a.bytes % need != 0)) {
+        out_.add("remote", "arena '{}' has {} bytes of {} memory; {} {} of host memory are right",
+                 a.name, a.bytes, word(a.space), staging ? "some times" : "at least", need);
+      }
+    }
+    if (!direct) return;
+    for (const RemoteBufferPlan& b : e_.remote_buffers) {
+      if (b.offset % sys::kFilePage != 0 || b.entry_stride % sys::kFilePage != 0) {
+        out_.add("remote",
+                 "direct transfers of '{}' would reach into other entries: offset {}, "
+                 "stride {}",
+                 b.name, b.offset, b.entry_stride);
+      }
     }
   }
 

@@ -15,6 +15,10 @@ const Program& Executable::program(const std::string& name) const {
   fail(ErrorKind::kUsage, "no program '{}'; there are: {}", name, known.empty() ? "none" : known);
 }
 
+int64_t checksums_of_entry(const RemoteBufferPlan& buffer) {
+  return (buffer.spec.bytes() + kChecksumPiece - 1) / kChecksumPiece;
+}
+
 int32_t workers_of_replica(int32_t threads, int32_t replicas) {
   return threads / std::gcd(threads, replicas);
 }

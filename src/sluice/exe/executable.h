@@ -28,8 +28,17 @@ struct Value {
 
 enum class Space : uint8_t { kDevice, kPinned, kHost, kFile };
 
-/// What an arena is for. Workspace arenas hold one slice of `stride` bytes per worker.
-enum class ArenaKind : uint8_t { kPersistent, kFrames, kWorkspace, kSlots, kTier };
+/// What an arena is for. Workspace arenas hold one slice of `stride` bytes per worker. A file tier with a staging arena
+/// goes past the system's page cache, by way of that; one with checksums has each piece of an entry checked when it is read.
+enum class ArenaKind : uint8_t {
+  kPersistent,
+  kFrames,
+  kWorkspace,
+  kSlots,
+  kTier,
+  kStaging,
+  kChecksums
+};
 
 struct Arena {
   std::string name;
@@ -267,6 +276,11 @@ struct RemoteBufferPlan {
   int64_t entry_stride = 0;  ///< Bytes from entry to entry (padded for files).
   bool operator==(const RemoteBufferPlan&) const = default;
 };
+
+/// Bytes of an entry that share a checksum.
+inline constexpr int64_t kChecksumPiece = 64 << 10;
+/// Checksums of one entry.
+int64_t checksums_of_entry(const RemoteBufferPlan& buffer);
 
 struct VariablePlan {
   std::string path;

@@ -125,8 +125,16 @@ class Reporter {
         case ArenaKind::kTier:
           m.tier_bytes += a.bytes;
           break;
+        case ArenaKind::kStaging:
+          m.staging_bytes += a.bytes;
+          break;
+        case ArenaKind::kChecksums:
+          m.checksum_bytes += a.bytes;
+          break;
       }
-      if (a.bytes > 0 && (a.kind == ArenaKind::kWorkspace || a.kind == ArenaKind::kSlots)) {
+      const bool held_as_such = a.kind == ArenaKind::kWorkspace || a.kind == ArenaKind::kSlots ||
+                                a.kind == ArenaKind::kStaging || a.kind == ArenaKind::kChecksums;
+      if (a.bytes > 0 && held_as_such) {
         m.bound_bytes += a.bytes;
         m.holders.push_back({a.name, std::string(word(a.kind)), "", a.bytes});
       }
@@ -217,8 +225,9 @@ class Reporter {
       add_arenas(m, -1, Space::kPinned);
       add_persistent(m, -1, Space::kPinned);
     }
-    for (int64_t* bytes : {&m.persistent_bytes, &m.frame_bytes, &m.workspace_bytes, &m.slot_bytes,
-                           &m.tier_bytes, &m.total_bytes, &m.bound_bytes})
+    for (int64_t* bytes :
+         {&m.persistent_bytes, &m.frame_bytes, &m.workspace_bytes, &m.slot_bytes, &m.tier_bytes,
+          &m.staging_bytes, &m.checksum_bytes, &m.total_bytes, &m.bound_bytes})
       *bytes *= e_.replicas;
     for (Holder& h : m.holders) h.bytes *= e_.replicas;
     close(m);
@@ -279,7 +288,8 @@ class Reporter {
   std::vector<Peak> peaks_;
 };
 
-/// 1234567 as "1,234,567".
+}  // namespace
+
 std::string grouped(int64_t n) {
   std::string text = std::to_string(n);
   for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3) {
@@ -287,8 +297,6 @@ std::string grouped(int64_t n) {
   }
   return text;
 }
-
-}  // namespace
 
 Report report(const Executable& executable, int most_holders) {
   return Reporter(executable, most_holders).run();
@@ -310,7 +318,9 @@ std::string summary(const Report& report) {
         {"frames", m.frame_bytes},
         {"workspace", m.workspace_bytes},
         {"channel slots", m.slot_bytes},
-        {"remote buffers", m.tier_bytes}};
+        {"remote buffers", m.tier_bytes},
+        {"staging of direct transfers", m.staging_bytes},
+        {"checksums of entries", m.checksum_bytes}};
     for (const auto& [what, bytes] : parts) {
       if (bytes > 0) add("  {:>15}  {}", grouped(bytes), what);
     }

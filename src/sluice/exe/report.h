@@ -24,6 +24,8 @@ struct MemoryReport {
   int64_t workspace_bytes = 0;
   int64_t slot_bytes = 0;
   int64_t tier_bytes = 0;
+  int64_t staging_bytes = 0;  ///< That direct transfers pass through.
+  int64_t checksum_bytes = 0;
   int64_t total_bytes = 0;    ///< The peak: the sum of the above.
   int64_t budget_bytes = -1;  ///< -1: none.
   int64_t bound_bytes =
@@ -31,6 +33,9 @@ struct MemoryReport {
   double ratio = 1;  ///< total / bound; 1 if both are 0.
   std::string peak_program;     ///< The program whose frames are the largest.
   std::vector<Holder> holders;  ///< At the peak, largest first.
+
+  /// The least that has a plan, as far as this compiler finds one: it makes the same plan under every budget.
+  int64_t smallest_budget() const { return total_bytes; }
 };
 
 /// One function, as `sluice plan` lists them.
@@ -65,6 +70,9 @@ struct Report {
 
 /// What the executable needs, known before it runs. `most_holders`: holders listed of each memory.
 Report report(const Executable& executable, int most_holders = 10);
+
+/// 1234567 as "1,234,567".
+std::string grouped(int64_t n);
 
 /// The report as text, a few lines for each memory and one for each function.
 std::string summary(const Report& report);

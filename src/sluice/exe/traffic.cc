@@ -6,11 +6,6 @@
 namespace sluice::exe {
 namespace {
 
-int64_t bounded_product(int64_t a, int64_t b) {
-  int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
-}
-
 template <typename Counts>
 int64_t bytes_of(const Counts& counts) {
   int64_t sum = 0;

@@ -14,6 +14,12 @@ inline int64_t bounded_sum(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
+/// a · b likewise.
+inline int64_t bounded_product(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 /// What one run of a program moves between device memory and one stream or remote buffer, in one direction, on one queue
 /// of a device; on each replica.
 struct Traffic {

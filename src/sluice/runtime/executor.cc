@@ -1,9 +1,10 @@
 #include "sluice/runtime/executor.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
-#include <new>
 
+#include "sluice/base/checked.h"
 #include "sluice/base/flush_to_zero.h"
 #include "sluice/base/rng.h"
 
@@ -24,12 +25,15 @@ std::string word_for(const exe::Step& step) {
   return "op";
 }
 
-std::unique_ptr<std::byte[]> host_memory(int64_t bytes) {
-  try {
-    return std::make_unique<std::byte[]>(static_cast<size_t>(bytes));
-  } catch (const std::bad_alloc&) {
+// Zeros, in whole pages: transfers past the page cache must begin at one.
+std::unique_ptr<std::byte, FreeMemory> host_memory(int64_t bytes) {
+  const auto size = static_cast<size_t>(round_up(std::max<int64_t>(bytes, 1), sys::kFilePage));
+  std::unique_ptr<std::byte, FreeMemory> memory(
+      static_cast<std::byte*>(std::aligned_alloc(sys::kFilePage, size)));
+  if (memory == nullptr)
     fail(ErrorKind::kDoesNotFit, "the system refuses {} bytes of host memory", bytes);
-  }
+  std::memset(memory.get(), 0, size);
+  return memory;
 }
 
 }  // namespace
@@ -38,7 +42,8 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
                    ExecutorOptions options)
     : executable_(std::move(executable)),
       devices_(std::move(devices)),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      throttle_(options_.remote_bandwidth) {
   require(devices_.size() == executable_.devices.size(),
           "executable: it needs {} devices, {} are given", executable_.devices.size(),
           devices_.size());
@@ -75,22 +80,18 @@ void Executor::add_replica(int number, int workers) {
     Region region;
     region.bytes = arena.bytes;
     std::byte* base = nullptr;
-    std::unique_ptr<TierFile> file;
     if (arena.space == exe::Space::kDevice) {
       region.device = devices_[static_cast<size_t>(arena.device)]->allocate(arena.bytes);
       base = region.device->data();
-    } else if (arena.space == exe::Space::kFile) {
-      require(!options_.folder.empty(), "executable: it has a file tier, no folder is given");
-      file = std::make_unique<TierFile>(
-          TierFile{sys::scratch_file(options_.folder, arena.bytes), options_.folder});
-    } else {
+    } else if (arena.space != exe::Space::kFile) {
       region.host = host_memory(arena.bytes);
       base = region.host.get();
     }
     replica.regions.push_back(std::move(region));
     state.arenas.push_back(base);
-    state.files.push_back(std::move(file));
   }
+  state.remote =
+      std::make_unique<RemoteStore>(executable_, state.arenas, options_.folder, throttle_);
   replica.channels = std::vector<ChannelState>(executable_.channels.size());
   for (size_t c = 0; c < replica.channels.size(); ++c)
     replica.channels[c].capacity = executable_.channels[c].capacity;
@@ -123,35 +124,11 @@ Executor::~Executor() {
   io_thread_.join();
 }
 
-Transfer Executor::transfer_at(int32_t arena, int64_t offset, int replica) const {
-  const auto a = static_cast<size_t>(arena);
-  const RunState& state = replica_state(replica);
-  Transfer t;
-  t.file = state.files[a].get();
-  if (t.file == nullptr) t.other = state.arenas[a] + offset;
-  t.offset = offset;
-  return t;
-}
-
-void Executor::read(int32_t arena, int64_t offset, std::span<std::byte> out, int replica) const {
-  Transfer t = transfer_at(arena, offset, replica);
-  t.memory = out.data();
-  t.bytes = static_cast<int64_t>(out.size());
-  t.run();
-}
-
-void Executor::write(int32_t arena, int64_t offset, std::span<const std::byte> in, int replica) {
-  Transfer t = transfer_at(arena, offset, replica);
-  t.memory = const_cast<std::byte*>(in.data());
-  t.bytes = static_cast<int64_t>(in.size());
-  t.in = false;
-  t.run();
-}
-
 void Executor::prepare(const exe::Program& program, HostStreams& streams) {
   stop_ = false;
   error_ = nullptr;
   communicator_->reset(program);
+  throttle_.reset();
   for (IoQueue* q : queues_) q->reset();
   for (const auto& replica : replicas_) {
     replica->state.streams = &streams;
@@ -170,6 +147,7 @@ void Executor::fail_run(std::exception_ptr error) {
   const std::lock_guard lock(error_lock_);
   if (error_ == nullptr) error_ = std::move(error);
   stop_ = true;
+  throttle_.cancel();
   for (IoQueue* q : queues_) q->rouse();
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 #include <atomic>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +19,12 @@ struct ExecutorOptions {
   std::string folder;    ///< Where files of the file tier are made.
   /// The processes that share the replicas; null: this one runs all.
   std::shared_ptr<ProcessGroup> group = nullptr;
+  int64_t remote_bandwidth =
+      -1;  ///< Bytes a second that remote memory moves at most; -1: as it can.
+};
+
+struct FreeMemory {
+  void operator()(std::byte* p) const { std::free(p); }
 };
 
 /// Runs the programs of one executable on devices of this process: its replicas, or its part of them. Allocates its arenas once; a run
@@ -40,13 +46,12 @@ class Executor {
   /// if all are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
 
-  /// Null for an arena of the file tier, whose bytes read() and write() reach.
+  /// Null for an arena of the file tier.
   std::byte* arena(int32_t index, int replica = 0) const {
     return replica_state(replica).arenas[static_cast<size_t>(index)];
   }
-  /// Bytes of any arena, from `offset` on. Error{kIo} for a file.
-  void read(int32_t arena, int64_t offset, std::span<std::byte> out, int replica = 0) const;
-  void write(int32_t arena, int64_t offset, std::span<const std::byte> in, int replica = 0);
+  /// What holds the remote buffers of a replica.
+  RemoteStore& remote(int replica = 0) const { return *replica_state(replica).remote; }
   /// Bytes allocated for arenas of a device in a space, by the replica that has most; of a tier, by all of this process.
   int64_t measured_bytes(int32_t device, exe::Space space) const;
   /// Bytes that hold what comes from other processes.
@@ -57,7 +62,7 @@ class Executor {
  private:
   struct Region {
     std::unique_ptr<DeviceMemory> device;
-    std::unique_ptr<std::byte[]> host;
+    std::unique_ptr<std::byte, FreeMemory> host;
     int64_t bytes = 0;
   };
   /// Memory and strands of one replica.
@@ -71,7 +76,6 @@ class Executor {
   const RunState& replica_state(int replica) const {
     return replicas_[static_cast<size_t>(replica - replicas().first)]->state;
   }
-  Transfer transfer_at(int32_t arena, int64_t offset, int replica) const;
   void add_replica(int number, int workers);
   void prepare(const exe::Program& program, HostStreams& streams);
   void drive(int worker);
@@ -90,6 +94,7 @@ class Executor {
   ExecutorOptions options_;
   LoadedProgram loaded_;
   std::unique_ptr<Communicator> communicator_;
+  Throttle throttle_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::vector<std::vector<Strand*>> work_;  ///< By worker of the pool: its strands of all replicas.
   std::vector<IoQueue*> queues_;

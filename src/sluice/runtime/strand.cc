@@ -7,24 +7,14 @@
 
 namespace sluice::runtime {
 
-void Transfer::move() const {
+void Transfer::run() const {
   const auto size = static_cast<size_t>(bytes);
-  if (file == nullptr) {
+  if (remote == nullptr) {
     std::memcpy(in ? memory : other, in ? other : memory, size);
   } else if (in) {
-    sys::read_exactly(file->file, "a file in " + file->folder, offset, {memory, size});
+    remote->load(buffer, entry, {memory, size});
   } else {
-    sys::write_exactly(file->file, "a file in " + file->folder, offset, {memory, size});
-  }
-}
-
-void Transfer::run() const {
-  try {
-    move();
-  } catch (Error& e) {
-    if (buffer == nullptr) throw;
-    throw e.note(fmt::format("{} entry {} of remote buffer {}", in ? "loading" : "storing", entry,
-                             buffer->name));
+    remote->store(buffer, entry, {memory, size});
   }
 }
 
@@ -234,12 +224,9 @@ bool Strand::issue(const exe::Issue& issue) {
     require(entry >= 0 && entry < buffer.entries,
             "remote buffer {}: entry {} is outside its {} entries", buffer.name, entry,
             buffer.entries);
-    const auto arena = static_cast<size_t>(buffer.arena);
-    t.buffer = &buffer;
+    t.remote = run_.remote.get();
+    t.buffer = issue.object;
     t.entry = entry;
-    t.offset = buffer.offset + entry * buffer.entry_stride;
-    t.file = run_.files[arena].get();
-    if (t.file == nullptr) t.other = run_.arenas[arena] + t.offset;
   }
   if (issue.queue == 0) {
     t.run();

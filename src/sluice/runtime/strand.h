@@ -6,38 +6,26 @@
 #include <string>
 #include <vector>
 
-#include "sluice/base/sys.h"
 #include "sluice/runtime/channel.h"
 #include "sluice/runtime/communicator.h"
 #include "sluice/runtime/host_streams.h"
 #include "sluice/runtime/loaded_program.h"
+#include "sluice/runtime/remote_store.h"
 
 namespace sluice::runtime {
 
-/// The file of an arena in the file tier.
-struct TierFile {
-  sys::File file;
-  std::string folder;  ///< For messages.
-};
-
-/// A transfer, addresses resolved: between memory of a device and other memory, or a file.
+/// A transfer, addresses resolved: between memory of a device and a stream's entry, or a remote buffer's.
 struct Transfer {
   std::byte* memory = nullptr;
-  std::byte* other = nullptr;
-  const TierFile* file = nullptr;  ///< Instead of `other`, from `offset` on.
-  int64_t offset = 0;
   int64_t bytes = 0;
-  bool in = true;  ///< To the memory of the device.
-  /// For messages: the step, and the remote buffer and its entry.
-  const exe::Step* step = nullptr;
-  const exe::RemoteBufferPlan* buffer = nullptr;
-  int64_t entry = 0;
+  bool in = true;                   ///< To the memory of the device.
+  std::byte* other = nullptr;       ///< The stream's entry.
+  RemoteStore* remote = nullptr;    ///< Instead, what has the remote buffer,
+  int32_t buffer = 0;               ///< which one it is,
+  int64_t entry = 0;                ///< and the entry.
+  const exe::Step* step = nullptr;  ///< For messages.
 
-  /// Error{kIo} naming the file's folder, the remote buffer and the entry.
   void run() const;
-
- private:
-  void move() const;
 };
 
 /// The io queue of a device: transfers run in the order issued, by whoever advances it, one at a time.
@@ -83,7 +71,7 @@ struct RunState {
   const LoadedProgram* loaded = nullptr;
   HostStreams* streams = nullptr;
   std::vector<std::byte*> arenas;  ///< Base address of each arena, null in the file tier.
-  std::vector<std::unique_ptr<TierFile>> files;  ///< By arena; null outside the file tier.
+  std::unique_ptr<RemoteStore> remote;
   std::vector<ChannelState>* channels = nullptr;
   std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
   std::vector<std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals, by device.

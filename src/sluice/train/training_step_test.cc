@@ -63,6 +63,8 @@ struct Way {
   int threads = 1;
   std::string remote = "host";
   int replicas = 1;
+  bool direct = false;
+  bool verify = false;
 };
 
 struct Result {
@@ -78,7 +80,10 @@ Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way)
   StepOptions options = way.step;
   options.seed = 5;
   const Training t = build_training(ir, m, optimizer, options);
-  Session session(ir, {.device = cpu_device({.threads = way.threads}), .remote = way.remote});
+  Session session(ir, {.device = cpu_device({.threads = way.threads}),
+                       .remote = way.remote,
+                       .remote_direct = way.direct,
+                       .verify_remote = way.verify});
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   const int64_t n = options.accumulate;
   HostTensor input({entries_shape(m.input.shape, n, way.replicas), f32, {}});
@@ -255,7 +260,8 @@ TEST(TrainingStep, TheDevicePeakOfPhasesDoesNotGrowWithDepth) {
             train(model(std::vector<int64_t>(12, 64), 0.1), optimizer, resident).device_bytes * 3);
 }
 
-// The run of a phased step from a file, with each of its system calls failing in turn.
+// The run of a phased step from a file, with each of its system calls failing in turn; the file is also a checked one, and one
+// past the page cache.
 TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
   const std::string folder = testing::TempDir() + "sluice_faults_" + std::to_string(::getpid());
   sys::make_folder(folder);
@@ -265,7 +271,9 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
                            .accumulate = 2,
                            .offload = {.optimizer = true, .weights = true},
                            .io_mode = mode},
-                  .remote = "file:" + folder};
+                  .remote = "file:" + folder,
+                  .direct = mode == IoMode::kIoOverlapped && sys::can_bypass_page_cache(folder),
+                  .verify = mode != IoMode::kCompute};
     const std::string expected = train(m, nn::Optimizer::adam(), way).digest;
     const auto run = [&](int64_t number, int code) {
       sys::set_failpoint({.number = number, .code = code});
@@ -292,7 +300,8 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
     EXPECT_GT(named, 100) << "transfers name their entry";
     for (int64_t n = 1; n < number; n += 17) {
       EXPECT_EQ(run(n, EINTR), expected) << "interrupted call " << n;
-      EXPECT_EQ(run(n, 0), expected) << "short call " << n;
+      // Half a page is no size that every disk takes.
+      if (!way.direct) EXPECT_EQ(run(n, 0), expected) << "short call " << n;
     }
   }
   std::filesystem::remove_all(folder);

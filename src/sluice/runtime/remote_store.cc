@@ -1,0 +1,205 @@
+#include "sluice/runtime/remote_store.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "sluice/base/checked.h"
+#include "sluice/base/error.h"
+#include "sluice/base/hash.h"
+
+namespace sluice::runtime {
+
+RemoteStore::RemoteStore(const exe::Executable& executable, const std::vector<std::byte*>& arenas,
+                         const std::string& folder, Throttle& throttle)
+    : executable_(executable),
+      arenas_(arenas),
+      name_("a file in " + folder),
+      throttle_(throttle),
+      files_(executable.arenas.size()) {
+  for (size_t a = 0; a < arenas.size(); ++a) {
+    const exe::Arena& arena = executable.arenas[a];
+    if (arena.kind == exe::ArenaKind::kStaging)
+      staging_ = {arenas[a], static_cast<size_t>(arena.bytes)};
+    if (arena.kind == exe::ArenaKind::kChecksums) {
+      checksums_ = reinterpret_cast<uint64_t*>(arenas[a]);
+      std::memset(checksums_, 0, static_cast<size_t>(arena.bytes));
+    }
+  }
+  const auto cache = staging_.empty() ? sys::PageCache::kUse : sys::PageCache::kBypass;
+  for (size_t a = 0; a < arenas.size(); ++a) {
+    const exe::Arena& arena = executable.arenas[a];
+    if (arena.space != exe::Space::kFile) continue;
+    require(!folder.empty(), "executable: it has a file tier, no folder is given");
+    files_[a] = sys::scratch_file(folder, arena.bytes, cache);
+  }
+  int64_t checksums = 0;
+  for (const exe::RemoteBufferPlan& b : executable.remote_buffers) {
+    first_checksums_.push_back(checksums);
+    checksums += exe::checksums_of_entry(b) * b.entries;
+  }
+}
+
+std::byte* RemoteStore::memory(const Range& at) const {
+  std::byte* const base = arenas_[static_cast<size_t>(plan(at).arena)];
+  return base == nullptr ? nullptr : base + file_offset(at);
+}
+
+const sys::File& RemoteStore::file(const Range& at) const {
+  return files_[static_cast<size_t>(plan(at).arena)];
+}
+
+int64_t RemoteStore::file_offset(const Range& at) const {
+  return plan(at).offset + at.entry * plan(at).entry_stride + at.begin;
+}
+
+bool RemoteStore::whole_pieces(const Range& at) const {
+  return at.begin % exe::kChecksumPiece == 0 &&
+         (at.end % exe::kChecksumPiece == 0 || at.end == plan(at).spec.bytes());
+}
+
+// Calls f for each piece of an entry that the range touches, and which part of the piece that is.
+template <typename F>
+void RemoteStore::for_each_piece(const Range& all, F&& f) const {
+  constexpr int64_t kPiece = exe::kChecksumPiece;
+  for (int64_t begin = all.begin / kPiece * kPiece; begin < all.end; begin += kPiece) {
+    const int64_t end = std::min(begin + kPiece, plan(all).spec.bytes());
+    f(Range{all.buffer, all.entry, begin, end}, std::max(begin, all.begin), std::min(end, all.end));
+  }
+}
+
+template <typename F>
+void RemoteStore::explained(const char* action, const Range& at, F&& f) {
+  try {
+    f();
+  } catch (Error& e) {
+    throw e.note(fmt::format("{} entry {} of remote buffer {}", action, at.entry, plan(at).name));
+  }
+}
+
+void RemoteStore::load(int32_t buffer, int64_t entry, std::span<std::byte> out) {
+  const Range all{buffer, entry, 0, static_cast<int64_t>(out.size())};
+  const Throttle::Time end = throttle_.reserve(all.end);
+  explained("loading", all, [&] { fetch(all, out.data()); });
+  throttle_.sleep_until(end);
+}
+
+void RemoteStore::store(int32_t buffer, int64_t entry, std::span<const std::byte> in) {
+  const Range all{buffer, entry, 0, static_cast<int64_t>(in.size())};
+  const Throttle::Time end = throttle_.reserve(all.end);
+  explained("storing", all, [&] { put(all, in.data()); });
+  throttle_.sleep_until(end);
+}
+
+void RemoteStore::read(int32_t buffer, int64_t entry, int64_t offset, std::span<std::byte> out) {
+  const Range all{buffer, entry, offset, offset + static_cast<int64_t>(out.size())};
+  explained("loading", all, [&] {
+    if (memory(all) != nullptr || whole_pieces(all)) return fetch(all, out.data());
+    std::vector<std::byte> bytes(exe::kChecksumPiece);
+    for_each_piece(all, [&](const Range& piece, int64_t begin, int64_t end) {
+      fetch(piece, bytes.data());
+      std::memcpy(out.data() + (begin - all.begin), bytes.data() + (begin - piece.begin),
+                  static_cast<size_t>(end - begin));
+    });
+  });
+}
+
+void RemoteStore::write(int32_t buffer, int64_t entry, int64_t offset,
+                        std::span<const std::byte> in) {
+  const Range all{buffer, entry, offset, offset + static_cast<int64_t>(in.size())};
+  explained("storing", all, [&] {
+    if (memory(all) != nullptr || whole_pieces(all)) return put(all, in.data());
+    std::vector<std::byte> bytes(exe::kChecksumPiece);
+    for_each_piece(all, [&](const Range& piece, int64_t begin, int64_t end) {
+      if (end - begin < piece.end - piece.begin) fetch(piece, bytes.data());
+      std::memcpy(bytes.data() + (begin - piece.begin), in.data() + (begin - all.begin),
+                  static_cast<size_t>(end - begin));
+      put(piece, bytes.data());
+    });
+  });
+}
+
+void RemoteStore::fetch(const Range& at, std::byte* to) {
+  const auto size = static_cast<size_t>(at.end - at.begin);
+  if (const std::byte* const from = memory(at)) {
+    std::memcpy(to, from, size);
+    return;
+  }
+  if (staging_.empty()) {
+    sys::read_exactly(file(at), name_, file_offset(at), {to, size});
+  } else {
+    by_staging(at, [&](const Range& part, std::span<std::byte> pages) {
+      sys::read_exactly(file(at), name_, file_offset(part), pages);
+      std::memcpy(to + (part.begin - at.begin), pages.data(),
+                  static_cast<size_t>(part.end - part.begin));
+    });
+  }
+  verify(at, to);
+}
+
+void RemoteStore::put(const Range& at, const std::byte* from) {
+  const auto size = static_cast<size_t>(at.end - at.begin);
+  if (std::byte* const to = memory(at)) {
+    std::memcpy(to, from, size);
+    return;
+  }
+  if (staging_.empty()) {
+    sys::write_exactly(file(at), name_, file_offset(at), {from, size});
+  } else {
+    by_staging(at, [&](const Range& part, std::span<std::byte> pages) {
+      std::memcpy(pages.data(), from + (part.begin - at.begin),
+                  static_cast<size_t>(part.end - part.begin));
+      sys::write_exactly(file(at), name_, file_offset(part), pages);
+    });
+  }
+  sign(at, from);
+}
+
+// Calls f(part, pages) for parts of the range and as many pages of staging memory as hold one; what pads an entry's last page
+// is the entry's own.
+template <typename F>
+void RemoteStore::by_staging(const Range& at, F&& f) {
+  const std::lock_guard lock(staging_lock_);
+  const auto most = static_cast<int64_t>(staging_.size());
+  for (int64_t begin = at.begin; begin < at.end; begin += most) {
+    const Range part{at.buffer, at.entry, begin, std::min(begin + most, at.end)};
+    f(part, staging_.first(static_cast<size_t>(round_up(part.end - part.begin, sys::kFilePage))));
+  }
+}
+
+uint64_t& RemoteStore::checksum(const Range& piece) {
+  return checksums_[first_checksums_[static_cast<size_t>(piece.buffer)] +
+                    piece.entry * exe::checksums_of_entry(plan(piece)) +
+                    piece.begin / exe::kChecksumPiece];
+}
+
+namespace {
+
+// Never 0.
+uint64_t checksum_of(const std::byte* bytes, int64_t size) {
+  const uint64_t sum = hash64({reinterpret_cast<const char*>(bytes), static_cast<size_t>(size)});
+  return sum == 0 ? 1 : sum;
+}
+
+}  // namespace
+
+void RemoteStore::verify(const Range& at, const std::byte* bytes) {
+  if (checksums_ == nullptr) return;
+  for_each_piece(at, [&](const Range& piece, int64_t, int64_t) {
+    const uint64_t want = checksum(piece);
+    const uint64_t found = checksum_of(bytes + (piece.begin - at.begin), piece.end - piece.begin);
+    if (want == 0 || want == found) return;
+    fail(ErrorKind::kIo,
+         "{}: bytes [{}, {}) of an entry are not what was written there (checksum {:016x}, not "
+         "{:016x})",
+         name_, piece.begin, piece.end, found, want);
+  });
+}
+
+void RemoteStore::sign(const Range& at, const std::byte* bytes) {
+  if (checksums_ == nullptr) return;
+  for_each_piece(at, [&](const Range& piece, int64_t, int64_t) {
+    checksum(piece) = checksum_of(bytes + (piece.begin - at.begin), piece.end - piece.begin);
+  });
+}
+
+}  // namespace sluice::runtime

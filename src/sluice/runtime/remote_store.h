@@ -1,0 +1,70 @@
+#pragma once
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sluice/base/sys.h"
+#include "sluice/exe/executable.h"
+#include "sluice/runtime/throttle.h"
+
+namespace sluice::runtime {
+
+/// The entries of a replica's remote buffers, in host memory or in a file; the executable's arenas say which, whether the
+/// file is reached past the page cache, and whether what is read of it is checked. Transfers of different entries may run
+/// at once. Errors are Error{kIo} and name the file's folder, the buffer and the entry.
+class RemoteStore {
+ public:
+  /// `arenas`: base address of each arena, null in a file tier; files are made in `folder`. Arenas and throttle outlive the
+  /// store. Error{kUsage} if a folder is needed and none is given.
+  RemoteStore(const exe::Executable& executable, const std::vector<std::byte*>& arenas,
+              const std::string& folder, Throttle& throttle);
+
+  /// A transfer of a program: from the start of an entry on, in the time that the tier's bandwidth gives it.
+  void load(int32_t buffer, int64_t entry, std::span<std::byte> out);
+  void store(int32_t buffer, int64_t entry, std::span<const std::byte> in);
+  /// Bytes of an entry from `offset` on, between runs.
+  void read(int32_t buffer, int64_t entry, int64_t offset, std::span<std::byte> out);
+  void write(int32_t buffer, int64_t entry, int64_t offset, std::span<const std::byte> in);
+
+ private:
+  // Bytes [begin, end) of an entry.
+  struct Range {
+    int32_t buffer = 0;
+    int64_t entry = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+
+  const exe::RemoteBufferPlan& plan(const Range& at) const {
+    return executable_.remote_buffers[static_cast<size_t>(at.buffer)];
+  }
+  std::byte* memory(const Range& at) const;
+  const sys::File& file(const Range& at) const;
+  int64_t file_offset(const Range& at) const;
+  bool whole_pieces(const Range& at) const;
+  template <typename F>
+  void for_each_piece(const Range& all, F&& f) const;
+  template <typename F>
+  void explained(const char* action, const Range& at, F&& f);
+  void fetch(const Range& at, std::byte* to);
+  void put(const Range& at, const std::byte* from);
+  template <typename F>
+  void by_staging(const Range& at, F&& f);
+  uint64_t& checksum(const Range& piece);
+  void verify(const Range& at, const std::byte* bytes);
+  void sign(const Range& at, const std::byte* bytes);
+
+  const exe::Executable& executable_;
+  const std::vector<std::byte*>& arenas_;
+  const std::string name_;  ///< Of files, for messages.
+  Throttle& throttle_;
+  std::vector<sys::File> files_;  ///< By arena; not open outside the file tier.
+  std::span<std::byte> staging_;  ///< Empty: files are reached by the page cache.
+  std::mutex staging_lock_;
+  uint64_t* checksums_ = nullptr;         ///< Null: none. 0 is that of a piece never written.
+  std::vector<int64_t> first_checksums_;  ///< By buffer.
+};
+
+}  // namespace sluice::runtime

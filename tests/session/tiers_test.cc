@@ -1,0 +1,303 @@
+// How remote memory is reached: throttled, past the page cache, with checksums. The bits are those of host memory.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "mlp.h"
+#include "sluice/base/failpoint.h"
+#include "sluice/base/sys.h"
+#include "sluice/base/test_refusals.h"
+#include "sluice/exe/checker.h"
+#include "sluice/exe/report.h"
+#include "sluice/exe/text.h"
+#include "sluice/sluice.h"
+
+namespace sluice::test {
+namespace {
+
+constexpr int64_t kEntries = 2;
+
+// Entries of more than one piece of staging memory and many checksums, with an odd end; of less than a page; all loaded,
+// changed and stored again by each replica.
+struct Program {
+  explicit Program(IoMode mode, int replicas = 1) : ir(replicas) {
+    Graph& main = ir.main_graph();
+    in = ir.h2d_stream(f32_spec({}), "x");
+    const Tensor x = main.host_load(in);
+    Tensor sum = x;
+    const Graph::IoScope io(main, mode);
+    for (const Shape& shape : {Shape{301, 1003}, Shape{10}}) {
+      const RemoteBuffer buffer = ir.remote_buffer({shape, f32, {}}, kEntries);
+      for (int64_t k = 0; k < kEntries; ++k) {
+        VariableInfo info;
+        info.path = fmt::format("w{}", variables.size());
+        info.initializer =
+            Initializer::normal(0, 1).keyed({5, static_cast<uint32_t>(variables.size())});
+        info.home = {buffer.id, k};
+        variables.push_back(main.variable({shape, f32, {}}, info, info.path));
+        const Tensor w = main.remote_load(buffer, k) * 0.5 + x;
+        main.remote_store(buffer, k, w);
+        sum = sum + ops::sum(w);
+        bytes += 2 * replicas * w.spec().bytes();
+      }
+    }
+    out = main.host_store(sum, "sum");
+  }
+  HostTensor input(int replicas = 1) const {
+    HostTensor x({entries_shape({}, 1, replicas), f32, {}});
+    for (size_t r = 0; r < x.as<float>().size(); ++r)
+      x.as<float>()[r] = 0.25f * static_cast<float>(r + 1);
+    return x;
+  }
+
+  Ir ir;
+  H2dStream in;
+  D2hStream out;
+  Tensors variables;
+  int64_t bytes = 0;  // That a run moves in all replicas.
+};
+
+class Folder {
+ public:
+  Folder() { sys::make_folder(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::string place() const { return "file:" + path; }
+  bool takes_direct() const { return sys::can_bypass_page_cache(path); }
+  // Flips a bit of what is at `offset` of the file that lies there without a name.
+  void damage(int64_t offset) const {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+      if (!target.starts_with(path)) continue;
+      const int fd = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
+      char byte = 0;
+      ASSERT_EQ(::pread(fd, &byte, 1, offset), 1);
+      byte = static_cast<char>(byte ^ 4);
+      ASSERT_EQ(::pwrite(fd, &byte, 1, offset), 1);
+      ::fsync(fd);
+      ::close(fd);
+      return;
+    }
+    FAIL() << "no file in " << path;
+  }
+
+  const std::string path = testing::TempDir() + "sluice_tiers_" + std::to_string(::getpid());
+};
+
+using Access = std::tuple<bool, bool, IoMode, int>;  // Direct, verified, io mode, replicas.
+
+class FileAccess : public testing::TestWithParam<Access> {};
+
+TEST_P(FileAccess, HasTheBitsOfHostMemoryAndThePlannedBytes) {
+  const auto& [direct, verify, mode, replicas] = GetParam();
+  const Folder folder;
+  if (direct && !folder.takes_direct()) GTEST_SKIP() << folder.path << " takes no O_DIRECT";
+  const Program p(mode, replicas);
+  const HostTensor x = p.input(replicas);
+  Session expected(p.ir, {.device = cpu_device({.threads = 2})});
+  Session session(p.ir, {.device = cpu_device({.threads = 2}),
+                         .remote = folder.place(),
+                         .remote_direct = direct,
+                         .verify_remote = verify});
+  const exe::Executable& plan = session.executable();
+  EXPECT_EQ(exe::parse_text(exe::to_text(plan), "plan"), plan);
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_TRUE(session.run({{p.in, x}})[p.out].same_bits(expected.run({{p.in, x}})[p.out]));
+    // Parts of entries, at any element.
+    for (const Tensor& w : p.variables) {
+      const int64_t n = w.spec().elements();
+      HostTensor part(f32_spec({n / 3}));
+      expected.read_chunk(w, n / 5, n / 3, part.bytes());
+      for (float& v : part.as<float>()) v += 1;
+      expected.write_chunk(w, n / 7, part.bytes());
+      session.write_chunk(w, n / 7, part.bytes());
+      HostTensor found(part.spec());
+      session.read_chunk(w, n / 7, n / 3, found.bytes());
+      EXPECT_TRUE(found.same_bits(part));
+      EXPECT_TRUE(session.read(w).same_bits(expected.read(w))) << w.name();
+    }
+  }
+  const exe::Report report = exe::report(plan);
+  int64_t host = 0;
+  for (const exe::MemoryReport& m : report.memories) {
+    if (m.name == "tier host") host = m.total_bytes;
+  }
+  // 301 x 1003 floats are 1,207,612 bytes, 19 pieces.
+  EXPECT_EQ(host, replicas * ((direct ? 1 << 20 : 0) + (verify ? 8 * kEntries * (19 + 1) : 0)));
+  EXPECT_EQ(session.measured_bytes(), session.planned_bytes());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FileAccess,
+                         testing::Combine(testing::Bool(), testing::Bool(),
+                                          testing::Values(IoMode::kCompute, IoMode::kIo,
+                                                          IoMode::kIoOverlapped),
+                                          testing::Values(1, 2)));
+
+TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
+  const Program p(IoMode::kIo);
+  const HostTensor x = p.input();
+  for (const bool direct : {false, true}) {
+    const Folder folder;
+    if (direct && !folder.takes_direct()) continue;
+    const SessionOptions options{.device = cpu_device({.threads = 2}),
+                                 .remote = folder.place(),
+                                 .remote_direct = direct,
+                                 .verify_remote = true};
+    Session session(p.ir, options);
+    session.run({{p.in, x}});
+    // Byte 70,000 of the second entry of the first buffer.
+    const exe::RemoteBufferPlan& buffer = session.executable().remote_buffers[0];
+    const int64_t at = buffer.offset + buffer.entry_stride + 70000;
+    const std::string text = "a file in " + folder.path +
+                             ": bytes [65536, 131072) of an entry are not what was written there";
+    folder.damage(at);
+    const std::string run = error_of(ErrorKind::kIo, [&] { session.run({{p.in, x}}); });
+    EXPECT_THAT(run, testing::AllOf(testing::HasSubstr(text),
+                                    testing::HasSubstr("loading entry 1 of remote buffer remote1"),
+                                    testing::HasSubstr("running RemoteLoad")));
+    const std::string read = error_of(ErrorKind::kIo, [&] { session.read(p.variables[1]); });
+    EXPECT_THAT(read, testing::AllOf(testing::HasSubstr(text),
+                                     testing::HasSubstr("entry 1 of remote buffer remote1")));
+    // The same where a piece is only partly asked for, or partly written.
+    HostTensor some(f32_spec({3}));
+    error_of(ErrorKind::kIo, [&] { session.read_chunk(p.variables[1], 20000, 3, some.bytes()); });
+    error_of(ErrorKind::kIo, [&] { session.write_chunk(p.variables[1], 20000, some.bytes()); });
+    // Other pieces are as they were, and a new value is right again.
+    session.read_chunk(p.variables[1], 1000, 3, some.bytes());
+    session.write(p.variables[1], HostTensor(p.variables[1].spec()));
+    session.run({{p.in, x}});
+  }
+}
+
+TEST(Checksums, WithoutThemNothingIsFound) {
+  const Program p(IoMode::kIo);
+  const Folder folder;
+  Session session(p.ir, {.remote = folder.place()});
+  folder.damage(70000);
+  session.run({{p.in, p.input()}});
+}
+
+TEST(Tiers, VariablesAreSavedAndLoadedInParts) {
+  const Program p(IoMode::kIo, 2);
+  const Folder folder;
+  const std::string path = folder.path + "/w.safetensors";
+  Session session(p.ir, {.remote = folder.place(), .verify_remote = true});
+  session.run({{p.in, p.input(2)}});
+  session.save(path);
+  std::vector<NamedArray> all;
+  session.each_variable([&](const std::string& name, HostTensor value) {
+    all.push_back({name, std::move(value)});
+  });
+  EXPECT_EQ(sys::read_file(path), write_safetensors(all));
+  Session other(p.ir, {.device = cpu_device({.threads = 2})});
+  EXPECT_TRUE(other.load(path).empty());
+  for (const Tensor& w : p.variables)
+    EXPECT_TRUE(other.read(w).same_bits(session.read(w))) << w.name();
+}
+
+double seconds_of_run(Session& session, const Program& p, const HostTensor& x, HostTensor& out) {
+  Binding binding = session.bind({{p.in, x}}, {{p.out, out}});
+  const auto begin = std::chrono::steady_clock::now();
+  session.run_into(binding);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+TEST(Throttle, TransfersOfAllReplicasTogetherTakeTheTimeOfTheirBytes) {
+  constexpr int64_t kBandwidth = 100'000'000;
+  for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
+    for (const int replicas : {1, 2}) {
+      const Folder folder;
+      for (const std::string& place : {std::string("host"), folder.place()}) {
+        const Program p(mode, replicas);
+        const HostTensor x = p.input(replicas);
+        HostTensor want({entries_shape({}, 1, replicas), f32, {}}), got(want.spec());
+        Session expected(p.ir, {.device = cpu_device({.threads = 2})});
+        Session session(p.ir, {.device = cpu_device({.threads = 2}),
+                               .remote = place,
+                               .remote_bandwidth = kBandwidth});
+        for (int step = 0; step < 2; ++step) {
+          seconds_of_run(expected, p, x, want);
+          EXPECT_GE(seconds_of_run(session, p, x, got), static_cast<double>(p.bytes) / kBandwidth);
+          EXPECT_TRUE(got.same_bits(want));
+        }
+      }
+    }
+  }
+}
+
+TEST(Throttle, AnErrorEndsTheWait) {
+  const Folder folder;
+  for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
+    const Program p(mode, 2);
+    const HostTensor x = p.input(2);
+    HostTensor out(f32_spec({2}));
+    Session session(p.ir, {.device = cpu_device({.threads = 2}),
+                           .remote = folder.place(),
+                           .remote_bandwidth = 1000});  // A run takes hours.
+    sys::set_failpoint(sys::parse_failpoint("pread@2=EIO"));
+    const auto begin = std::chrono::steady_clock::now();
+    // One replica sleeps, the other one fails.
+    error_of(ErrorKind::kIo, [&] { seconds_of_run(session, p, x, out); });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
+    sys::clear_failpoint();
+  }
+}
+
+TEST(Tiers, Refusals) {
+  const Program p(IoMode::kCompute);
+  const auto with = [&](SessionOptions options) {
+    return [&p, options] { Session(p.ir, options); };
+  };
+  const Folder folder;
+  expect_refused({
+      {"no bytes", with({.remote_bandwidth = 0}),
+       "session: remote memory moves no bytes at 0 a second; more than 0 are right"},
+      {"fewer", with({.remote_bandwidth = -2}), "moves no bytes at -2 a second"},
+      {"direct", with({.remote_direct = true}), "host memory has no page cache to go past"},
+      {"checksums", with({.verify_remote = true}), "and no checksums; remote memory in"},
+  });
+  sys::set_failpoint(sys::parse_failpoint("fcntl@1=EINVAL"));
+  expect_refused(
+      {{"a file system in memory", with({.remote = folder.place(), .remote_direct = true}),
+        "cannot go past the page cache (O_DIRECT) for a file in " + folder.path, ErrorKind::kIo}});
+  sys::clear_failpoint();
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
+}
+
+TEST(Tiers, DamagedPlansAreRejected) {
+  const Program p(IoMode::kIo);
+  const Compiled compiled = compile(
+      p.ir, compile_options({.remote = "file:/tmp", .remote_direct = true, .verify_remote = true}));
+  const auto arena = [](exe::Executable& e, exe::ArenaKind kind) -> exe::Arena& {
+    return *std::find_if(e.arenas.begin(), e.arenas.end(),
+                         [&](const exe::Arena& a) { return a.kind == kind; });
+  };
+  const auto rejected = [&](const char* text, auto damage) {
+    exe::Executable e = compiled.executable;
+    damage(e);
+    const auto violations = exe::check(e);
+    ASSERT_FALSE(violations.empty()) << text;
+    EXPECT_EQ(violations[0].rule, "remote");
+    EXPECT_THAT(violations[0].message, testing::HasSubstr(text));
+  };
+  EXPECT_TRUE(exe::check(compiled.executable).empty());
+  using Kind = exe::ArenaKind;
+  rejected("'staging' has 0 bytes of host memory; some times 4096 of host memory are right",
+           [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 0; });
+  rejected("'staging' has 5000 bytes",
+           [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 5000; });
+  rejected("of device memory",
+           [&](exe::Executable& e) { arena(e, Kind::kStaging).space = exe::Space::kDevice; });
+  rejected("'checksums' has 319 bytes of host memory; at least 320 of host memory are right",
+           [&](exe::Executable& e) { arena(e, Kind::kChecksums).bytes -= 1; });
+  rejected("direct transfers of 'remote2' would reach into other entries",
+           [&](exe::Executable& e) { e.remote_buffers[1].entry_stride = 64; });
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -1,0 +1,72 @@
+#include "tools/rates.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "bench/machine.h"
+#include "sluice/base/sys.h"
+#include "tools/mnist_model.h"
+
+namespace sluice::tool {
+namespace {
+
+constexpr int kSamples = 3;
+constexpr int64_t kCopied = int64_t{8} << 20;
+constexpr int64_t kFileBytes = int64_t{4} << 20;
+constexpr int64_t kPiece = int64_t{1} << 20;
+
+// Bytes a second that a file is written with, and read.
+double file_rate(const std::string& folder, sys::PageCache cache, const bench::Memory& memory) {
+  const sys::File file = sys::scratch_file(folder, kFileBytes, cache);
+  const std::string name = "a file in " + folder;
+  const double begin = bench::seconds_now();
+  for (int64_t at = 0; at < kFileBytes; at += kPiece)
+    sys::write_exactly(file, name, at, {memory.bytes(), kPiece});
+  for (int64_t at = 0; at < kFileBytes; at += kPiece)
+    sys::read_exactly(file, name, at, {memory.bytes(), kPiece});
+  return 2 * static_cast<double>(kFileBytes) / (bench::seconds_now() - begin);
+}
+
+}  // namespace
+
+MachineRates measure_rates(const ToolOptions& o) {
+  const SessionOptions session = session_options(o);
+  bench::Machine machine(cpu::current_isa());
+  const bench::Memory from(kCopied), to(kCopied);
+  MachineRates result;
+  exe::Rates& rates = result.rates;
+  rates.threads = session.device.threads;
+  rates.flops = 0;
+  double seconds = 1;
+  for (int i = 0; i < kSamples; ++i) {  // The best, as others may use the machine too.
+    rates.flops = std::max(rates.flops, machine.peak(1));
+    seconds = std::min(seconds,
+                       machine.copy_seconds(bench::CopyWith::kMemcpy, from, to, kCopied, 1, 2e-3));
+  }
+  rates.copies = static_cast<double>(kCopied) / seconds;
+  rates.flops_of = [device = session.device.device](const exe::Kernel& k) {
+    return device->bind(k).flops;
+  };
+  const std::string folder = remote_folder(session.remote);
+  std::string source = "as copies in host memory";
+  rates.remote = rates.copies;
+  if (o.remote_bandwidth >= 0) {
+    rates.remote = static_cast<double>(o.remote_bandwidth);
+    source = "by --remote-bandwidth";
+  } else if (!folder.empty()) {
+    const auto cache = o.remote_direct ? sys::PageCache::kBypass : sys::PageCache::kUse;
+    try {
+      rates.remote = file_rate(folder, cache, to);
+      source = fmt::format("measured on a file of {} MiB", kFileBytes >> 20);
+    } catch (const Error& e) {  // A plan may be made on another machine.
+      source += fmt::format(", as it {}", e.what());
+    }
+  }
+  result.text =
+      fmt::format("{:.1f} GF/s and copies of {:.2f} GB/s a worker, remote memory {:.3g} GB/s {}",
+                  rates.flops / 1e9, rates.copies / 1e9, rates.remote / 1e9, source);
+  return result;
+}
+
+}  // namespace sluice::tool

@@ -83,6 +83,7 @@ void add_model(CLI::App& app, ToolOptions& o) {
       ->group(kRare);
   app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam[-f16], adamw, adamax, lamb");
   app.add_option("--lr", o.lr, "Learning rate");
+  app.add_option("--clip-norm", o.clip_norm, "Largest norm of all gradients")->group(kRare);
   app.add_option("--seed", o.seed, "Of weights, order and dropout")->group(kRare);
   app.add_option_function<std::string>(
          "--memory", [&o](const std::string& text) { o.memory = parse_bytes(text); },

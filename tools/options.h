@@ -17,6 +17,7 @@ struct ToolOptions {
   int64_t width = 512;      ///< Features of its hidden layers.
   double dropout = 0;       ///< Probability after each hidden layer.
   double lr = 0.05;
+  double clip_norm = 0;               ///< Largest norm of all gradients; 0: any.
   std::string optimizer = "sgd";      ///< sgd, momentum, adam, adam-f16, adamw, adamax, lamb.
   int64_t memory = -1;                ///< Budget of device memory in bytes; -1: none.
   std::string strategy = "resident";  ///< resident, phased.

@@ -94,6 +94,7 @@ class Usage(CliTest):
                                   ("--offload", "weights", "weights leave the device with --strategy phased only"),
                                   ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
                                   ("--dropout", "nan", "--dropout: nan is outside [0, 1)"),
+                                  ("--clip-norm", -1, "--clip-norm: -1 is negative"),
                                   ("--lr", 0, "--lr: 0 is not positive"), ("--lr", "nan", "--lr: it is not a number"),
                                   ("--lr", "inf", "--lr: it is not a number"),
                                   ("--micro-batch", 0, "--micro-batch: 0 is below 1"),
@@ -106,6 +107,10 @@ class Usage(CliTest):
                                   ("--disable", "offsets", "'offsets' is not optional")]:
             with self.subTest(flag=flag):
                 self.expect_error(2, "usage", part, "train", "mnist", "--synthetic", flag, value)
+
+    def test_norms_of_phases(self):
+        self.expect_error(2, "usage", "--clip-norm: --strategy phased updates a layer before all gradients are there",
+                          "train", "mnist", "--synthetic", "--strategy", "phased", "--clip-norm", 1)
 
     def test_values_that_the_data_shows_wrong(self):
         quiet = ["train", "mnist", "--synthetic", "--width", "16", "--log-level", "error"]
@@ -376,6 +381,14 @@ class Bits(CliTest):
                             self.assertLess(record["planned_bytes"], plain["planned_bytes"])
         said = self.expect_code(0, *flags).stderr
         self.assertIn("8 x 2 x 4 = 64 samples a step, 312 steps an epoch, 32 samples dropped", said)
+
+    def test_norms(self):
+        for way in (["--optimizer", "lamb"], ["--clip-norm", "0.5"]):
+            flags = ["train", "mnist", *SHORT, "--replicas", "4", *way]
+            digests = {self.record(*flags, "--shard-threshold", t)["digest"] for t in (0, 17, 512, "inf")}
+            self.assertEqual(len(digests), 1, way)
+        digests.add(self.record(*flags[:-2])["digest"])
+        self.assertEqual(len(digests), 2)
 
     def test_models_of_the_documents(self):
         flags = ["--replicas", 4, "--accumulate", 8, "--micro-batch", 8, "--optimizer", "adam-f16", "--offload", "optimizer"]

@@ -199,8 +199,9 @@ TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
           way.threads = 1 + static_cast<int>(threshold % 3);
           const Result sharded = train(m, optimizer, way);
           EXPECT_EQ(sharded.digest, expected.digest) << replicas << " " << threshold;
-          if (!remote && replicas > 1)
+          if (!remote && replicas > 1) {
             EXPECT_LT(sharded.persistent_bytes, expected.persistent_bytes);
+          }
         }
       }
       const auto ways = phased_ways(2);
@@ -212,6 +213,41 @@ TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
       }
     }
   }
+}
+
+// Norms are those of whole tensors, whatever a replica holds of them.
+TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
+  const ModelSpec m = model({16, 16}, 0.25);
+  const auto check = [&](const nn::Optimizer& optimizer, std::optional<double> max_grad_norm) {
+    for (const int replicas : {1, 2, 4}) {
+      Way way;
+      way.replicas = replicas;
+      way.step.accumulate = 2;
+      const std::string free = train(m, optimizer, way).digest;
+      way.step.max_grad_norm = max_grad_norm;
+      const Result expected = train(m, optimizer, way);
+      EXPECT_EQ(expected.digest == free, !max_grad_norm || *max_grad_norm > 1e6);
+      for (const int64_t threshold : {0, 17, 512}) {
+        way.step.shard_threshold = threshold;
+        way.step.offload.optimizer = threshold == 17;
+        way.threads = 1 + static_cast<int>(threshold % 3);
+        EXPECT_EQ(train(m, optimizer, way).digest, expected.digest) << replicas << " " << threshold;
+        if (max_grad_norm) continue;
+        const auto ways = phased_ways(2);
+        for (size_t w = 2; w < ways.size(); w += 6) {
+          Way phased = ways[w];
+          phased.replicas = replicas;
+          phased.step.shard_threshold = threshold;
+          EXPECT_EQ(train(m, optimizer, phased).digest, expected.digest)
+              << replicas << " " << threshold << " way " << w;
+        }
+      }
+    }
+  };
+  check(nn::Optimizer::lamb(), std::nullopt);
+  check(nn::Optimizer::lamb(), 0.01);
+  check(nn::Optimizer::sgd({.momentum = 0.9}), 0.01);
+  check(nn::Optimizer::sgd(), 1e7);
 }
 
 // Each replica has micro-batches of its own, and all have one model.
@@ -311,6 +347,9 @@ TEST(TrainingStep, Refusals) {
        "training: accumulate must be at least 1, got 0"},
       {"weights that go nowhere", build(model({8}, 0), {.offload = {.weights = true}}),
        "training: weights stay on the device unless the strategy is phased"},
+      {"clipping in phases",
+       build(model({8}, 0), {.strategy = Strategy::kPhased, .max_grad_norm = 1.0}),
+       "training: phases update a block before all gradients are there"},
   });
 }
 

@@ -383,9 +383,9 @@ class Bits(CliTest):
         self.assertIn("8 x 2 x 4 = 64 samples a step, 312 steps an epoch, 32 samples dropped", said)
 
     def test_norms(self):
-        for way in (["--optimizer", "lamb"], ["--clip-norm", "0.5"]):
+        for way in (["--optimizer", "lamb"], ["--clip-norm", "0.05"]):
             flags = ["train", "mnist", *SHORT, "--replicas", "4", *way]
-            digests = {self.record(*flags, "--shard-threshold", t)["digest"] for t in (0, 17, 512, "inf")}
+            digests = {self.record(*flags, "--shard-threshold", t)["digest"] for t in (0, 512, "inf")}
             self.assertEqual(len(digests), 1, way)
         digests.add(self.record(*flags[:-2])["digest"])
         self.assertEqual(len(digests), 2)

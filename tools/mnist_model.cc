@@ -211,6 +211,7 @@ SessionOptions session_options(const ToolOptions& o) {
   return {.device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)}),
           .remote = o.remote == "none" ? "host" : o.remote,
           .remote_memory = o.remote_memory,
+          .io_queues = o.io_queues,
           .disable = o.disable,
           .print_after = o.print_after};
 }

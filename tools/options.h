@@ -28,6 +28,7 @@ struct ToolOptions {
   std::string shard_threshold = "inf";
   std::vector<std::string> shard_threshold_list;
   std::string io_mode = "io";  ///< Transfers of phases: compute, io, io_overlapped.
+  int io_queues = 1;           ///< For them beside the work: 0, 1 or 3.
   bool recompute = false;      ///< Phases make activations again instead of keeping them.
   /// What leaves the device: auto, none, or a list of optimizer, weights, activations, accumulators.
   std::string offload = "auto";

@@ -94,6 +94,7 @@ CompileOptions compile_options(const SessionOptions& options) {
           options.remote_memory);
   result.remote_memory = options.remote_memory;
   if (!remote_folder(options.remote).empty()) result.remote_space = exe::Space::kFile;
+  result.io_queues = options.io_queues;
   result.disable = options.disable;
   result.print_after = options.print_after;
   for (const DeviceChoice& c : choices) {

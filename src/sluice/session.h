@@ -41,8 +41,9 @@ std::string remote_folder(const std::string& remote);
 struct SessionOptions {
   DeviceChoice device = {};                     ///< Device 0; default: cpu_device().
   std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with as many threads.
-  std::string remote = "host";            ///< Where remote buffers lie: "host", or "file:FOLDER".
-  int64_t remote_memory = -1;             ///< Budget of that tier in bytes; -1: none.
+  std::string remote = "host";  ///< Where remote buffers lie: "host", or "file:FOLDER".
+  int64_t remote_memory = -1;   ///< Budget of that tier in bytes; -1: none.
+  int io_queues = 1;  ///< For transfers beside the work: 0, 1, or 3 (loads, stores, prefetches).
   std::vector<std::string> disable = {};  ///< Optional compiler passes to leave out.
   std::string print_after = {};           ///< A pass whose result goes to stderr, or "all".
   enum class Proof : uint8_t {

@@ -63,6 +63,7 @@ struct Way {
   int threads = 1;
   std::string remote = "host";
   int replicas = 1;
+  int io_queues = 1;
 };
 
 struct Result {
@@ -78,7 +79,9 @@ Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way)
   StepOptions options = way.step;
   options.seed = 5;
   const Training t = build_training(ir, m, optimizer, options);
-  Session session(ir, {.device = cpu_device({.threads = way.threads}), .remote = way.remote});
+  Session session(ir, {.device = cpu_device({.threads = way.threads}),
+                       .remote = way.remote,
+                       .io_queues = way.io_queues});
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   const int64_t n = options.accumulate;
   HostTensor input({entries_shape(m.input.shape, n, way.replicas), f32, {}});
@@ -128,6 +131,7 @@ std::vector<Way> phased_ways(int64_t accumulate) {
                     .activations = activations};
         way.threads = 1 + static_cast<int>(ways.size()) % 3;
         way.remote = ways.size() % 2 == 0 ? "host" : "file:" + testing::TempDir();
+        way.io_queues = activations == Activations::kKeep ? 1 : 3;
         ways.push_back(way);
       }
     }

@@ -169,6 +169,10 @@ RowLoop PhasedLayer::backward_loop() const {
                .form = form({"fwd", "optim"}),
                .io_mode = io_mode_};
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd", "optim"}); };
+  loop.reload = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& over) {
+    over.for_each(
+        [&](const std::string& key, const Tensor& t) { g.remote_load_(buffers_[key], row, t); });
+  };
   loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                     const Tensors&, const Tensors& step_size) {
     learn(g, row, loaded, step_size[0]);

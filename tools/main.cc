@@ -56,6 +56,7 @@ void add_model(CLI::App& app, ToolOptions& o) {
       ->group(kRare);
   app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam[-f16], adamw, adamax, lamb");
   app.add_option("--lr", o.lr, "Learning rate");
+  app.add_option("--clip-norm", o.clip_norm, "Largest norm of all gradients")->group(kRare);
   app.add_option("--seed", o.seed, "Of weights, order and dropout")->group(kRare);
   app.add_option_function<std::string>(
          "--memory", [&o](const std::string& text) { o.memory = parse_bytes(text); },
@@ -66,6 +67,7 @@ void add_model(CLI::App& app, ToolOptions& o) {
   app.add_option("--io-mode", o.io_mode, "Of phases: compute, io or io_overlapped")
       ->check(CLI::IsMember({"compute", "io", "io_overlapped"}))
       ->group(kRare);
+  app.add_option("--io-queues", o.io_queues, "Queues for transfers: 0, 1 or 3")->group(kRare);
   app.add_flag("--recompute", o.recompute, "Make activations again")->group(kRare);
   app.add_option("--offload", o.offload, "auto, none or optimizer,weights,…")->type_name("WHAT");
   app.add_option("--remote", o.remote, "Where to: none, host or file:FOLDER")->type_name("PLACE");

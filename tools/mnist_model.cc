@@ -84,6 +84,11 @@ void check_options(const ToolOptions& o) {
   require(o.replicas >= 1 && o.replicas <= 1024, "--replicas: {} is outside [1, 1024]", o.replicas);
   SLUICE_CHECK(o.eval_batch >= 1);
   require(o.lr > 0, "--lr: {} is not positive", o.lr);
+  require(o.clip_norm >= 0, "--clip-norm: {} is negative", o.clip_norm);
+  require(o.clip_norm == 0 || o.strategy == "resident",
+          "--clip-norm: --strategy {} updates a layer before all gradients are there; resident "
+          "does not",
+          o.strategy);
 }
 
 int64_t shard_threshold_of(const ToolOptions& o) {
@@ -145,6 +150,7 @@ MnistPrograms build(const ToolOptions& o, const train::Offload& offload) {
        .activations = o.recompute ? train::Activations::kRecompute : train::Activations::kKeep,
        .shard_threshold = shard_threshold_of(o),
        .learning_rate = o.lr,
+       .max_grad_norm = o.clip_norm > 0 ? std::optional(o.clip_norm) : std::nullopt,
        .seed = o.seed});
   if (!p.training.note.empty() && o.log_level != "error")
     fmt::print(stderr, "{}\n", p.training.note);
@@ -211,6 +217,7 @@ SessionOptions session_options(const ToolOptions& o) {
           .remote_bandwidth = o.remote_bandwidth,
           .remote_direct = o.remote_direct,
           .verify_remote = o.verify_remote,
+          .io_queues = o.io_queues,
           .disable = o.disable,
           .print_after = o.print_after};
 }

@@ -22,6 +22,7 @@ struct ToolOptions {
   int64_t width = 512;      ///< Features of its hidden layers.
   double dropout = 0;       ///< Probability after each hidden layer.
   double lr = 0.05;
+  double clip_norm = 0;               ///< Largest norm of all gradients; 0: any.
   std::string optimizer = "sgd";      ///< sgd, momentum, adam, adam-f16, adamw, adamax, lamb.
   int64_t memory = -1;                ///< Budget of device memory in bytes; -1: none.
   std::string strategy = "resident";  ///< resident, phased.
@@ -32,6 +33,7 @@ struct ToolOptions {
   std::string shard_threshold = "inf";
   std::vector<std::string> shard_threshold_list;
   std::string io_mode = "io";  ///< Transfers of phases: compute, io, io_overlapped.
+  int io_queues = 1;           ///< For them beside the work: 0, 1 or 3.
   bool recompute = false;      ///< Phases make activations again instead of keeping them.
   /// What leaves the device: auto, none, or a list of optimizer, weights, activations, accumulators.
   std::string offload = "auto";

@@ -111,6 +111,7 @@ CompileOptions compile_options(const SessionOptions& options) {
           "\"file:FOLDER\" has");
   result.remote_direct = options.remote_direct;
   result.verify_remote = options.verify_remote;
+  result.io_queues = options.io_queues;
   result.disable = options.disable;
   result.print_after = options.print_after;
   for (const DeviceChoice& c : choices) {

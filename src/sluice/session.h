@@ -50,6 +50,7 @@ struct SessionOptions {
   int64_t remote_bandwidth = -1;
   bool remote_direct = false;  ///< Files go past the system's page cache (O_DIRECT).
   bool verify_remote = false;  ///< Checksums of what files hold, checked whenever it is read.
+  int io_queues = 1;  ///< For transfers beside the work: 0, 1, or 3 (loads, stores, prefetches).
   std::vector<std::string> disable = {};  ///< Optional compiler passes to leave out.
   std::string print_after = {};           ///< A pass whose result goes to stderr, or "all".
   enum class Proof : uint8_t {

@@ -96,6 +96,7 @@ class Usage(CliTest):
                                   ("--remote-bandwidth", "fast", "'fast' is not a number of bytes"),
                                   ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
                                   ("--dropout", "nan", "--dropout: nan is outside [0, 1)"),
+                                  ("--clip-norm", -1, "--clip-norm: -1 is negative"),
                                   ("--lr", 0, "--lr: 0 is not positive"), ("--lr", "nan", "--lr: it is not a number"),
                                   ("--lr", "inf", "--lr: it is not a number"),
                                   ("--micro-batch", 0, "--micro-batch: 0 is below 1"),
@@ -108,6 +109,13 @@ class Usage(CliTest):
                                   ("--disable", "offsets", "'offsets' is not optional")]:
             with self.subTest(flag=flag):
                 self.expect_error(2, "usage", part, "train", "mnist", "--synthetic", flag, value)
+
+    def test_what_phases_cannot_do(self):
+        phased = ["plan", "mnist", "--strategy", "phased"]
+        for flags, part in ((["--io-queues", 2], "a device has 0, 1 or 3 (loads, stores, prefetches), not 2"),
+                            (["--io-queues", 0], "io queues: HostLoad in graph "),
+                            (["--clip-norm", 1], "--clip-norm: --strategy phased updates a layer before all")):
+            self.expect_error(2, "usage", part, *phased, *flags)
 
     def test_values_that_the_data_shows_wrong(self):
         quiet = ["train", "mnist", "--synthetic", "--width", "16", "--log-level", "error"]
@@ -346,7 +354,7 @@ class Bits(CliTest):
                             ["--strategy", "phased", "--io-mode", "io_overlapped", "--offload", "weights,accumulators",
                              "--remote", f"file:{folder}"],
                             ["--strategy", "phased", "--io-mode", "io_overlapped", "--offload", "optimizer,weights",
-                             "--recompute", "--remote", f"file:{folder}"]):
+                             "--io-queues", "3", "--recompute", "--remote", f"file:{folder}"]):
                     with self.subTest(model=model, way=way):
                         record = self.record(*flags, *way)
                         for key in ("digest", "loss", "accuracy"):
@@ -383,6 +391,12 @@ class Bits(CliTest):
                             self.assertLess(record["planned_bytes"], plain["planned_bytes"])
         said = self.expect_code(0, *flags).stderr
         self.assertIn("8 x 2 x 4 = 64 samples a step, 312 steps an epoch, 32 samples dropped", said)
+
+    def test_norms(self):
+        flags = ["train", "mnist", *SHORT, "--replicas", "4"]
+        for way in (["--optimizer", "lamb"], ["--clip-norm", "0.05"]):
+            digests = {self.record(*flags, *way, "--shard-threshold", t)["digest"] for t in (0, 512, "inf")}
+            self.assertEqual(len(digests | {self.record(*flags)["digest"]}), 2, way)
 
     def test_models_of_the_documents(self):
         flags = ["--replicas", 4, "--accumulate", 8, "--micro-batch", 8, "--optimizer", "adam-f16", "--offload", "optimizer"]

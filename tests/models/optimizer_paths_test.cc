@@ -39,6 +39,7 @@ Paths read_paths(std::istream& in) {
 }
 
 nn::Optimizer named(const std::string& name) {
+  if (name == "clipped") return nn::Optimizer::sgd({.momentum = 0.9});
   if (name == "momentum") return nn::Optimizer::sgd({.momentum = 0.9, .weight_decay = 0.125});
   if (name == "adam") return nn::Optimizer::adam({.weight_decay = 0.125});
   if (name == "adamw") return nn::Optimizer::adamw({.weight_decay = 0.125});
@@ -48,7 +49,7 @@ nn::Optimizer named(const std::string& name) {
 }
 
 // The weights after each step.
-std::vector<Weights> path_of(nn::Optimizer optimizer) {
+std::vector<Weights> path_of(nn::Optimizer optimizer, const nn::UpdateOptions& options) {
   Ir ir;
   Graph& main = ir.main_graph();
   const H2dStream noise = ir.h2d_stream(f32_spec({kCount}), "noise");
@@ -63,7 +64,7 @@ std::vector<Weights> path_of(nn::Optimizer optimizer) {
           (w - main.constant(HostTensor::of<float>({kCount}, f32, bottom), "bottom")) +
       main.host_load(noise);
   optimizer.apply(main, nn::NamedTensors::from_dict({{"w", w}}),
-                  nn::NamedTensors::from_dict({{"w", grad}}), kRate);
+                  nn::NamedTensors::from_dict({{"w", grad}}), kRate, options);
   Session session(ir, {.device = cpu_device({.threads = 1})});
   std::vector<Weights> path;
   for (int t = 0; t < kSteps; ++t) {
@@ -77,9 +78,11 @@ std::vector<Weights> path_of(nn::Optimizer optimizer) {
 }
 
 void expect_paths(const Paths& want) {
-  EXPECT_EQ(want.size(), 5u);
+  EXPECT_EQ(want.size(), 6u);
   for (const auto& [name, steps] : want) {
-    const std::vector<Weights> got = path_of(named(name));
+    nn::UpdateOptions options;
+    if (name == "clipped") options.max_grad_norm = 0.75;
+    const std::vector<Weights> got = path_of(named(name), options);
     EXPECT_EQ(steps.size(), 10u) << name;
     for (const auto& [step, weights] : steps) {
       for (size_t i = 0; i < weights.size(); ++i)

@@ -201,6 +201,12 @@ class Generator {
     return t;
   }
 
+  // The row of the next iteration: counted, or round a ring.
+  Tensor row_after(Dice& dice, const Tensor& row) {
+    const int by = dice(4) - 1;
+    return dice.one_in(2) ? row + by : ops::increment_mod(row, by, 1 + dice(4));
+  }
+
   // --- calls
 
   // A fresh scope in which graph inputs stand for some tensors of `s`.
@@ -329,7 +335,7 @@ class Generator {
       const TensorSpec spec = graph.inputs()[static_cast<size_t>(k)].spec();
       Tensor next = inner.with_spec(dice, spec);
       if (spec.dtype == i32 && spec.shape.empty() && !dice.one_in(3))
-        next = graph.inputs()[static_cast<size_t>(k)] + (dice(4) - 1);
+        next = row_after(dice, graph.inputs()[static_cast<size_t>(k)]);
       if (spec.dtype == f32 && !dice.one_in(4))
         next =
             inner.keep(ops::clip(next * 0.5 + inner.with_spec(dice, spec), {.min = -4, .max = 4}));

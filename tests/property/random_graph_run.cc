@@ -145,8 +145,8 @@ bool same(const HostTensor& a, const HostTensor& b) {
 }  // namespace
 
 std::string Way::text() const {
-  return fmt::format("{} devices, {} threads{}, disabled: {}", devices, threads,
-                     interleaved ? " interleaved" : "", fmt::join(disable, " "));
+  return fmt::format("{} devices, {} threads, {} io queues{}, disabled: {}", devices, threads,
+                     io_queues, interleaved ? " interleaved" : "", fmt::join(disable, " "));
 }
 
 Outcome interpreted(const RandomProgram& program, Remote remote) {
@@ -184,6 +184,7 @@ Outcome interpreted(const RandomProgram& program, Remote remote) {
 Outcome executed(const RandomProgram& program, const Way& way) {
   SessionOptions options{
       .device = way.device.target == nullptr ? cpu_device({.threads = way.threads}) : way.device,
+      .io_queues = way.io_queues,
       .disable = way.disable};
   for (int d = 1; d < way.devices; ++d) options.more_devices.push_back(options.device);
   Session session(program.ir, options);

@@ -18,6 +18,7 @@ struct Way {
   std::vector<std::string> disable = {};
   bool interleaved = false;  ///< On one thread, advancing workers and queues at random.
   int devices = 1;
+  int io_queues = 1;
   DeviceChoice device = {};  ///< With one thread; default: the CPU.
   std::string text() const;
 };

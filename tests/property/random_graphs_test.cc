@@ -33,6 +33,7 @@ std::vector<Way> ways(uint64_t seed) {
   Way other{.threads = 1 + static_cast<int>(bits % 3)};
   if (bits & 16) other.disable = kDisabled[bits / 32 % kDisabled.size()];
   other.interleaved = (bits & 1024) != 0;
+  other.io_queues = (bits & 2048) != 0 ? 3 : 1;
   list.push_back(other);
   return list;
 }

@@ -112,6 +112,78 @@ TEST(Entries, OfACounterAreIndexExpressions) {
   EXPECT_EQ(computed_entries(expect_bits(down.ir, down.out)), 0);
 }
 
+// A ring of entries: the row is carried as a remainder, turns round several times, and its last value is used.
+TEST(Entries, OfACarriedRemainderAreIndexExpressions) {
+  const auto ring = [](Ir& ir, int64_t entries, int64_t trips, int64_t first, int64_t by,
+                       int64_t start_modulus) {
+    Graph& main = ir.main_graph();
+    const RemoteBuffer buffer = ir.remote_buffer(row_spec(), entries);
+    const auto rows = static_cast<double>(entries);
+    Graph& next = ir.create_graph(
+        "next",
+        [&](Graph&, Tensor row) { return ops::increment_mod(row, static_cast<double>(by), rows); },
+        scalar());
+    Graph& body = ir.create_graph(
+        "turn",
+        [&](Graph& g, Tensor row, Tensor x) {
+          g.remote_store(buffer, row, g.remote_load(buffer, row) + x);
+          return Tensors{ops::call(g, next, {row})[0], x * 0.5 + g.remote_load(buffer, row)};
+        },
+        scalar(), row_spec());
+    const Tensor x = main.variable(row_spec(), Initializer::constant(1), "x");
+    Tensor start = main.scalar(static_cast<double>(first), i32, "row");
+    if (start_modulus > 0) start = ops::increment_mod(start, 0, static_cast<double>(start_modulus));
+    const Tensors last = ops::repeat(main, body, trips, {start, x});
+    return main.host_store(last[1] + main.remote_load(buffer, last[0]), "y");
+  };
+  for (const auto& [entries, trips, first, by] : {std::array<int64_t, 4>{3, 7, 0, 1},
+                                                  {3, 7, 2, 1},
+                                                  {5, 4, 1, -2},
+                                                  {4, 9, 3, 7},
+                                                  {6, 3, 1, 1}}) {
+    Ir ir;
+    const exe::Executable plan = expect_bits(ir, ring(ir, entries, trips, first, by, 0));
+    EXPECT_EQ(computed_entries(plan), 0) << entries << " " << trips << " " << by;
+    EXPECT_EQ(integer_kernels(plan), 0) << "the counter is on the device";
+  }
+  Ir folded;
+  EXPECT_EQ(computed_entries(expect_bits(folded, ring(folded, 3, 7, 11, 1, 3))), 0);
+  // The first entry is none of the remainders.
+  Ir outside;
+  const RemoteBuffer large = outside.remote_buffer(row_spec(), 8);
+  Graph& main = outside.main_graph();
+  Graph& turn = outside.create_graph(
+      "turn",
+      [&](Graph& g, Tensor row, Tensor x) {
+        g.remote_store(large, row, x);
+        return Tensors{ops::increment_mod(row, 1, 3), x + 1};
+      },
+      scalar(), row_spec());
+  ops::repeat(
+      main, turn, 5,
+      {main.scalar(7, i32, "row"), main.variable(row_spec(), Initializer::constant(1), "x")});
+  Tensor sum = main.remote_load(large, 0);
+  for (int64_t k = 1; k < 8; ++k) sum = sum * 3 + main.remote_load(large, k);
+  EXPECT_EQ(computed_entries(expect_bits(outside, main.host_store(sum, "y"))), 1);
+  expect_refused({{"a ring larger than its buffer",
+                   [&] {
+                     Ir ir;
+                     Graph& main = ir.main_graph();
+                     const RemoteBuffer buffer = ir.remote_buffer(row_spec(), 4);
+                     Graph& store = ir.create_graph(
+                         "store",
+                         [&](Graph& g, Tensor row, Tensor x) {
+                           g.remote_store(buffer, row, x);
+                           return Tensors{ops::increment_mod(row, 2, 5), x + 1};
+                         },
+                         scalar(), row_spec());
+                     const Tensor v = main.variable(row_spec(), Initializer::constant(1), "x");
+                     ops::repeat(main, store, 3, {main.scalar(0, i32, "row"), v});
+                     Session session(ir, {.device = cpu_device({.threads = 1})});
+                   },
+                   "remote buffer remote1: entries 0 to 4 are outside its 4 entries (made at"}});
+}
+
 TEST(Entries, ACounterThatKernelsReadIsMadeForThem) {
   Counting up(6, 4, 1, 1);
   Graph& main = up.ir.main_graph();

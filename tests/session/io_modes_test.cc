@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "mlp.h"
+#include "sluice/base/test_refusals.h"
 #include "sluice/exe/checker.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/session.h"
@@ -79,17 +80,19 @@ struct Phases {
 
 std::string file_tier() { return "file:" + testing::TempDir(); }
 
-using Place = std::tuple<IoMode, std::string, int>;
+using Place = std::tuple<IoMode, std::string, int, int>;
 
 class IoModes : public testing::TestWithParam<Place> {};
 
 TEST_P(IoModes, HaveTheBitsOfTheInterpreter) {
-  const auto& [mode, tier, threads] = GetParam();
+  const auto& [mode, tier, threads, io_queues] = GetParam();
   const Phases p(mode, 5);
   const HostTensor x = p.input();
-  Session session(p.ir, {.device = cpu_device({.threads = threads}), .remote = tier});
+  Session session(
+      p.ir, {.device = cpu_device({.threads = threads}), .remote = tier, .io_queues = io_queues});
   EXPECT_TRUE(exe::check(session.executable()).empty());
-  EXPECT_EQ(session.executable().devices[0].queues.size(), mode == IoMode::kCompute ? 1u : 2u);
+  EXPECT_EQ(session.executable().devices[0].queues.size(),
+            mode == IoMode::kCompute ? 1u : 1u + static_cast<size_t>(io_queues));
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   Interpreter interpreter(p.ir);
   for (int step = 0; step < 4; ++step) {
@@ -107,10 +110,11 @@ TEST_P(IoModes, HaveTheBitsOfTheInterpreter) {
     EXPECT_TRUE(session.read(w).same_bits(interpreter.read(w))) << w.name();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, IoModes,
-    testing::Combine(testing::Values(IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped),
-                     testing::Values("host", file_tier()), testing::Values(1, 2, 3)));
+INSTANTIATE_TEST_SUITE_P(All, IoModes,
+                         testing::Combine(testing::Values(IoMode::kCompute, IoMode::kIo,
+                                                          IoMode::kIoOverlapped),
+                                          testing::Values("host", file_tier()),
+                                          testing::Values(1, 2, 3), testing::Values(1, 3)));
 
 exe::Executable plan_of(const Ir& ir, std::vector<std::string> disable = {}) {
   return Session(ir, {.device = cpu_device({.threads = 2}), .disable = std::move(disable)})
@@ -192,7 +196,7 @@ struct Order {
     const D2hStream out = main.host_store(t, "y");
     Interpreter interpreter(ir);
     const HostTensor want = interpreter.run("main", {})[out];
-    Session session(ir, {.device = cpu_device({.threads = 2})});
+    Session session(ir, {.device = cpu_device({.threads = 2}), .io_queues = io_queues});
     EXPECT_TRUE(session.run({})[out].same_bits(want));
     return words(session.executable());
   }
@@ -200,6 +204,7 @@ struct Order {
   RemoteBuffer buffer = ir.remote_buffer(f32_spec({32, 32}), 3);
   Tensor x;
   Graph* work = nullptr;
+  int io_queues = 1;
 };
 
 TEST(IoModes, ALoadStaysBehindTheStoreOfItsEntry) {
@@ -216,6 +221,68 @@ TEST(IoModes, ALoadStaysBehindTheStoreOfItsEntry) {
                                                 "wait load 2", "wait load 1", "kernel", "kernel",
                                                 "out 0", "wait store 1", "wait out 0"))
       << "the io queue keeps the order of issue, so nothing waits for the store before its load";
+}
+
+// Loads, stores, and loads that come a phase early have a queue each; only what conflicts waits across.
+TEST(IoModes, ThreeQueuesKeepPrefetchesOutOfTheWayOfLoads) {
+  const auto queues = [](const Ir& ir, int io_queues) {
+    Session session(
+        ir,
+        {.device = cpu_device({.threads = 2}), .io_queues = io_queues, .print_after = "layouts"});
+    const exe::Executable& plan = session.executable();
+    std::map<std::string, int32_t> found;
+    for (const exe::Step& step :
+         plan.functions[static_cast<size_t>(plan.programs[0].entries[0].function)].steps) {
+      if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
+        static constexpr const char* kWords[] = {"in", "out", "load", "store"};
+        found[fmt::format("{} {}", kWords[static_cast<size_t>(issue->kind)],
+                          exe::to_string(issue->entry))] = issue->queue;
+      }
+    }
+    return found;
+  };
+  using Queues = std::map<std::string, int32_t>;
+  const Phases p(IoMode::kIoOverlapped, 3);
+  EXPECT_EQ(queues(p.ir, 3), (Queues{{"in 0", 1},
+                                     {"load 0", 1},
+                                     {"load 1", 3},
+                                     {"load 2", 3},
+                                     {"out 0", 2},
+                                     {"store 0", 2},
+                                     {"store 1", 2},
+                                     {"store 2", 2}}));
+  for (const auto& [word, queue] : queues(p.ir, 1)) EXPECT_EQ(queue, 1) << word;
+  Order o;
+  Graph& main = o.ir.main_graph();
+  const Graph::IoScope io(main, IoMode::kIoOverlapped);
+  const Tensor a = o.compute(o.x);
+  main.remote_store(o.buffer, 1, a);
+  const Tensor b = o.compute(o.compute(a));
+  const Tensor c = o.compute(b + main.remote_load(o.buffer, 1));
+  main.remote_store(o.buffer, 1, c);
+  o.io_queues = 3;
+  EXPECT_THAT(o.finish(c), testing::ElementsAre("kernel", "store 1", "kernel", "wait store 1",
+                                                "load 1", "wait load 1", "kernel", "kernel",
+                                                "store 1", "out 0", "wait store 1", "wait out 0"));
+}
+
+TEST(IoModes, RefuseQueuesThatAreNotThere) {
+  const auto compiled = [](IoMode mode, int io_queues) {
+    return [=] {
+      const Phases p(mode, 2);
+      Session session(p.ir, {.device = cpu_device({.threads = 1}), .io_queues = io_queues});
+      EXPECT_EQ(session.executable().devices[0].queues.size(), 1u);
+    };
+  };
+  compiled(IoMode::kCompute, 0)();
+  expect_refused({
+      {"two queues", compiled(IoMode::kCompute, 2),
+       "io queues: a device has 0, 1 or 3 (loads, stores, prefetches), not 2"},
+      {"io without a queue", compiled(IoMode::kIo, 0),
+       "io queues: HostLoad in graph main is to run on one, the device has none (made at"},
+      {"overlapped io without a queue", compiled(IoMode::kIoOverlapped, 0),
+       "is to run on one, the device has none (made at"},
+  });
 }
 
 TEST(IoModes, ALoadOverOldBytesComesEarlyTooButBehindTheirReaders) {

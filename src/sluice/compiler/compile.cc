@@ -44,6 +44,7 @@ class Compiler : public GlobalAddresses {
   Compiled run() {
     const auto begin = std::chrono::steady_clock::now();
     require(!options_.devices.empty(), "compile: no device is given");
+    queue_names(options_.io_queues);
     describe_machine();
     place_variables();
     if (ir_.remote_buffer_count() > 0 && pipeline_.enabled("entries")) {
@@ -422,7 +423,12 @@ class Compiler : public GlobalAddresses {
   int32_t lower(Body& body, const std::string& memo, exe::Program* program) {
     pipeline_.run("entries", body,
                   [&](Body& b) { return fold_entries(b, globals_, facts_, indices_); });
-    pipeline_.run("transfers", body, [&](Body& b) { return schedule_transfers(b, facts_); });
+    pipeline_.run("transfers", body, [&](Body& b) {
+      const int64_t moved = schedule_transfers(b, facts_, options_.io_queues);
+      if (moved > 0)
+        exe_.devices[static_cast<size_t>(b.device)].queues = queue_names(options_.io_queues);
+      return moved;
+    });
     const auto used = used_outputs(body);
     std::vector<std::vector<int32_t>> callees;
     for (size_t n = 0; n < body.nodes.size(); ++n)

@@ -24,8 +24,10 @@ struct CompileOptions {
   exe::Space remote_space = exe::Space::kHost;  ///< Where remote buffers lie: kHost or kFile.
   int64_t remote_memory = -1;                   ///< Budget of that tier in bytes; -1: none.
   int processes = 1;                            ///< That share the replicas evenly.
-  bool remote_direct = false;        ///< A file goes past the page cache, by way of staging memory.
-  bool verify_remote = false;        ///< What is read of a file is checked by checksums.
+  bool remote_direct = false;  ///< A file goes past the page cache, by way of staging memory.
+  bool verify_remote = false;  ///< What is read of a file is checked by checksums.
+  /// Queues of a device that run transfers beside its work: 0, 1, or 3 (loads, stores, prefetches).
+  int io_queues = 1;
   std::vector<std::string> disable;  ///< Names of optional passes to leave out.
   std::string print_after;           ///< Name of a pass, or "all": its result goes to stderr.
 };
@@ -57,7 +59,8 @@ struct Compiled {
 
 /// Compiles every entry graph for the devices. Error{kDoesNotFit} with the bytes needed, the holders of the peak, the
 /// smallest budget that this compiler finds a plan for and the live-set bound, if a budget cannot be met; Error{kUsage}
-/// for an op that no kernel of its target supports, or an unknown pass name.
+/// for an op that no kernel of its target supports, an unknown pass name, another number of io queues, and an io mode without
+/// any.
 Compiled compile(const Ir& ir, const CompileOptions& options);
 
 /// Names and docs of all passes in order; optional ones may be disabled.

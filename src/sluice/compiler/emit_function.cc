@@ -418,8 +418,6 @@ class Emitter {
     exe::Issue issue;
     issue.queue = node.queue;
     issue.token = node.token >= 0 ? node.token : next_token_++;
-    auto& queues = exe_.devices[static_cast<size_t>(body_.device)].queues;
-    if (issue.queue > 0 && queues.size() == 1) queues.push_back({"io"});
     const Effect& e = node.effect;
     using Kind = Effect::Kind;
     if (e.kind == Kind::kStreamRead || e.kind == Kind::kStreamWrite) {

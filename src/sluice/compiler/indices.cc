@@ -30,6 +30,26 @@ std::optional<IndexFact> checked(IndexExpr expr, const IndexRange& range, DType 
   return IndexFact{std::move(expr), range};
 }
 
+// A number of iterations, as an expression.
+struct Times {
+  IndexExpr expr;
+  IndexRange range;
+};
+
+// `start` after `by` happened so many times.
+std::optional<IndexFact> advanced(const IndexFact& start, const IndexTable::Offset& by,
+                                  const Times& times, DType dtype) {
+  const IndexRange add{std::min(by.add * times.range.low, by.add * times.range.high),
+                       std::max(by.add * times.range.low, by.add * times.range.high)};
+  const IndexRange range{start.range.low + add.low, start.range.high + add.high};
+  const IndexExpr expr = start.expr + times.expr * by.add;
+  const auto in_modulus = [&](const IndexRange& r) { return r.low >= 0 && r.high < by.modulus; };
+  if (by.modulus == 0 || in_modulus(range)) return checked(expr, range, dtype);
+  // What has not been advanced yet is no remainder.
+  if (times.range.low == 0 && !in_modulus(start.range)) return std::nullopt;
+  return checked(expr % by.modulus, {0, by.modulus - 1}, dtype);
+}
+
 enum class Arithmetic : uint8_t { kNone, kAdd, kSub, kMul, kDiv, kIncrementMod, kSame };
 
 Arithmetic arithmetic_of(const Node& node) {
@@ -67,6 +87,11 @@ IndexRange corners(const IndexRange& a, const IndexRange& b, Op op) {
   const int64_t all[] = {op(a.low, b.low), op(a.low, b.high), op(a.high, b.low),
                          op(a.high, b.high)};
   return {*std::min_element(all, all + 4), *std::max_element(all, all + 4)};
+}
+
+IndexTable::Offset remainder_of(const Node& increment_mod) {
+  const auto o = from_attrs<ops::IncrementModOptions>(increment_mod.attrs);
+  return {0, static_cast<int64_t>(o.increment), static_cast<int64_t>(o.modulus)};
 }
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a % b < 0) != (b < 0)); }
@@ -115,9 +140,7 @@ Indices::Indices(const Body& body, const Globals& globals, const IndexTable& tab
           if (!offset || node.outputs[r] == kNone || !is_index(node.out_specs[r])) continue;
           const auto& from = of(node.inputs[offset->input]);
           if (!from) continue;
-          fact(r) = checked(from->expr + offset->add,
-                            {from->range.low + offset->add, from->range.high + offset->add},
-                            node.out_specs[r].dtype);
+          fact(r) = advanced(*from, *offset, {1, {1, 1}}, node.out_specs[r].dtype);
         }
         break;
       case Node::Kind::kLoop:
@@ -125,9 +148,8 @@ Indices::Indices(const Body& body, const Globals& globals, const IndexTable& tab
           const auto& start = of(node.inputs[k]);
           const auto by = step(node, k);
           if (!start || !by || node.outputs[k] == kNone || !argument(node, k)) continue;
-          const int64_t add = *by * node.trips;
-          fact(k) = checked(start->expr + add, {start->range.low + add, start->range.high + add},
-                            node.out_specs[k].dtype);
+          fact(k) = advanced(*start, *by, {node.trips, {node.trips, node.trips}},
+                             node.out_specs[k].dtype);
         }
         break;
       default:
@@ -156,28 +178,22 @@ std::optional<IndexFact> Indices::of_kernel(const Node& node) const {
       // x / 0 is 0 to the op.
       if (b->range.low <= 0 && b->range.high >= 0) return std::nullopt;
       return checked(a->expr / b->expr, corners(a->range, b->range, floor_div), dtype);
-    case Arithmetic::kIncrementMod: {
-      const auto o = from_attrs<ops::IncrementModOptions>(node.attrs);
-      const auto add = static_cast<int64_t>(o.increment);
-      const auto modulus = static_cast<int64_t>(o.modulus);
-      const IndexRange sum{a->range.low + add, a->range.high + add};
-      if (sum.low >= 0 && sum.high < modulus) return checked(a->expr + add, sum, dtype);
-      return checked((a->expr + add) % modulus, {0, modulus - 1}, dtype);
-    }
+    case Arithmetic::kIncrementMod:
+      return advanced(*a, remainder_of(node), {1, {1, 1}}, dtype);
     case Arithmetic::kNone:
       break;
   }
   return std::nullopt;
 }
 
-std::optional<int64_t> Indices::step(const Node& loop, size_t k) const {
+std::optional<IndexTable::Offset> Indices::step(const Node& loop, size_t k) const {
   const auto offset = table_.result(loop.callees[0], k);
   if (!offset || offset->input != k + kLoopInputs) return std::nullopt;
   int64_t whole = 0;
   if (__builtin_mul_overflow(offset->add, loop.trips, &whole) ||
       std::max(whole, -whole) > int64_t{1} << 40)
     return std::nullopt;
-  return offset->add;
+  return offset;
 }
 
 std::optional<IndexFact> Indices::argument(const Node& node, size_t input) const {
@@ -188,11 +204,8 @@ std::optional<IndexFact> Indices::argument(const Node& node, size_t input) const
     return fact;
   const auto by = step(node, input);
   if (!by) return std::nullopt;
-  const int64_t last = *by * (node.trips - 1);
-  return checked(
-      fact->expr + IndexExpr::iteration() * *by,
-      {fact->range.low + std::min<int64_t>(last, 0), fact->range.high + std::max<int64_t>(last, 0)},
-      node.in_specs[input].dtype);
+  const Times before{IndexExpr::iteration(), {0, std::max<int64_t>(node.trips - 1, 0)}};
+  return advanced(*fact, *by, before, node.in_specs[input].dtype);
 }
 
 // --- facts of all graphs ---
@@ -271,12 +284,19 @@ void IndexTable::find_results(const Body& body, const Globals& globals, GraphEnt
     return offsets[static_cast<size_t>(v)];
   };
   // Steps far from any counter's are left alone, so that sums do not overflow.
-  const auto plus = [](const std::optional<Offset>& from, std::optional<int64_t> add) {
-    std::optional<Offset> sum;
-    if (from && add && std::max(*add, -*add) <= int64_t{1} << 33)
-      sum = {from->input, from->add + *add};
-    if (sum && std::max(sum->add, -sum->add) > int64_t{1} << 40) sum.reset();
+  const auto then = [](const std::optional<Offset>& from,
+                       const Offset& by) -> std::optional<Offset> {
+    if (!from || std::max(by.add, -by.add) > int64_t{1} << 33) return std::nullopt;
+    // A sum may have wrapped around before a remainder is taken, and a remainder plus a number is neither.
+    const bool fits = by.modulus == 0      ? from->modulus == 0
+                      : from->modulus == 0 ? from->add == 0
+                                           : from->modulus % by.modulus == 0;
+    const Offset sum{from->input, from->add + by.add, by.modulus};
+    if (!fits || std::max(sum.add, -sum.add) > int64_t{1} << 40) return std::nullopt;
     return sum;
+  };
+  const auto plus = [&](const std::optional<Offset>& from, std::optional<int64_t> add) {
+    return add ? then(from, {0, *add}) : std::nullopt;
   };
   for (size_t p = 0; p < body.params.size(); ++p) {
     if (is_index(body.value(body.params[p].in).spec)) of(body.params[p].in) = Offset{p, 0};
@@ -296,12 +316,13 @@ void IndexTable::find_results(const Body& body, const Globals& globals, GraphEnt
         const auto number = scalar_of(body, globals, b);
         if (number) out = plus(of(a), -*number);
       }
+      if (kind == Arithmetic::kIncrementMod) out = then(of(a), remainder_of(node));
     }
     if (node.kind == Node::Kind::kCall) {
       for (size_t r = 0; r < static_cast<size_t>(node.results); ++r) {
         const auto inner = result(node.callees[0], r);
         if (inner && node.outputs[r] != kNone)
-          of(node.outputs[r]) = plus(of(node.inputs[inner->input]), inner->add);
+          of(node.outputs[r]) = then(of(node.inputs[inner->input]), *inner);
       }
     }
   }

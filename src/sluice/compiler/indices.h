@@ -30,10 +30,11 @@ class IndexTable {
   bool is_wanted(GraphId graph, size_t input) const;
   /// Of an input, over all calls that pass an index; nothing if none does.
   std::optional<IndexRange> range(GraphId graph, size_t input) const;
-  /// A result that is input `input` plus `add`, modulo 2^32.
+  /// A result that is input `input` plus `add`, modulo 2^32 or, if there is one, `modulus`.
   struct Offset {
     size_t input = 0;
     int64_t add = 0;
+    int64_t modulus = 0;  ///< 0: none.
   };
   std::optional<Offset> result(GraphId graph, size_t result) const;
 
@@ -66,8 +67,8 @@ class Indices {
 
  private:
   std::optional<IndexFact> of_kernel(const Node& node) const;
-  /// The carried value starts as input k and is that plus the result at each iteration.
-  std::optional<int64_t> step(const Node& loop, size_t k) const;
+  /// What each iteration does to the carried value that starts as input k.
+  std::optional<IndexTable::Offset> step(const Node& loop, size_t k) const;
 
   const Body& body_;
   const IndexTable& table_;

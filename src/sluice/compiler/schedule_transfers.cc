@@ -7,7 +7,8 @@
 namespace sluice::compiler {
 namespace {
 
-constexpr int32_t kIoQueue = 1;
+// The last two are the first where there is one io queue.
+constexpr int32_t kLoadQueue = 1, kStoreQueue = 2, kPrefetchQueue = 3;
 
 bool is_stream(const Node& n) {
   return n.effect.kind == Effect::Kind::kStreamRead || n.effect.kind == Effect::Kind::kStreamWrite;
@@ -15,6 +16,7 @@ bool is_stream(const Node& n) {
 bool is_load(const Node& n) {
   return n.effect.kind == Effect::Kind::kStreamRead || n.effect.kind == Effect::Kind::kRemoteLoad;
 }
+bool is_stream_load(const Node& n) { return n.effect.kind == Effect::Kind::kStreamRead; }
 bool is_overlapped(const Node& n) {
   return n.kind == Node::Kind::kTransfer && n.effect.io == IoMode::kIoOverlapped;
 }
@@ -45,8 +47,12 @@ bool conflicts(const Node& transfer, const Node& other, const FactTable& facts) 
 
 class Scheduler {
  public:
-  Scheduler(Body& body, const FactTable& facts)
-      : body_(body), facts_(facts), nodes_(body.nodes.size()), before_(nodes_ + 1) {}
+  Scheduler(Body& body, const FactTable& facts, int io_queues)
+      : body_(body),
+        facts_(facts),
+        io_queues_(io_queues),
+        nodes_(body.nodes.size()),
+        before_(nodes_ + 1) {}
 
   int64_t run() {
     find_roots();
@@ -57,13 +63,16 @@ class Scheduler {
       if (node.kind != Node::Kind::kTransfer) continue;
       node.token = tokens_++;
       if (node.effect.io == IoMode::kCompute) continue;
-      node.queue = kIoQueue;
+      require(io_queues_ > 0,
+              "io queues: {} in graph {} is to run on one, the device has none (made at {})",
+              node.def->type, body_.name, node.where);
       ++moved_;
       if (is_overlapped(node)) place_[n] = earliest_issue(n);
+      node.queue = queue_of(n);
       before_[place_[n]].issues.push_back(n);
     }
     for (size_t n = 0; n < nodes_; ++n) {
-      if (node(n).queue == kIoQueue)
+      if (node(n).queue > 0)
         before_[is_overlapped(node(n)) ? latest_wait(n) : n + 1].waits.push_back(n);
     }
     if (moved_ > 0) reorder();
@@ -78,6 +87,12 @@ class Scheduler {
   };
 
   const Node& node(size_t n) const { return body_.nodes[n]; }
+
+  int32_t queue_of(size_t n) const {
+    if (io_queues_ == 1 || is_stream_load(node(n))) return kLoadQueue;
+    if (!is_load(node(n))) return kStoreQueue;
+    return phase_[place_[n]] < phase_[n] ? kPrefetchQueue : kLoadQueue;
+  }
 
   // Views may show the bytes of what they view.
   void find_roots() {
@@ -146,10 +161,12 @@ class Scheduler {
       if (!is_overlapped(other) && conflicts(load, other, facts_)) break;
       --at;
     }
-    // A queue runs its transfers in the order of issue, so behind overlapped ones the load need not wait for their end.
-    const size_t first = at;
-    for (size_t k = first; k < n; ++k) {
-      if (is_overlapped(node(k)) && conflicts(load, node(k), facts_)) at = std::max(at, place_[k]);
+    // A queue runs its transfers in the order of issue, so behind overlapped ones the load need not wait for their end. On
+    // another queue it would: then it stays, so that nobody waits earlier than the order asks for.
+    for (size_t k = phase_begin_[phase < 2 ? 0 : phase - 2]; k < n; ++k) {
+      if (!is_overlapped(node(k)) || !conflicts(load, node(k), facts_)) continue;
+      if (io_queues_ > 1 && !is_load(node(k))) return n;
+      at = std::max(at, place_[k]);
     }
     return at;
   }
@@ -179,8 +196,9 @@ class Scheduler {
       const Node& other = node(k);
       const bool touches = overwrites(other, root) || (load && reads(other, root));
       const bool late = !load && phase_[k] > phase_[n] + 1;
-      const bool conflict = !is_overlapped(other) && conflicts(transfer, other, facts_);
-      if (touches) at = std::min(at, place_[k]);
+      const bool orderly = is_overlapped(other) && other.queue == transfer.queue;
+      const bool conflict = !orderly && conflicts(transfer, other, facts_);
+      if (touches || (conflict && is_overlapped(other))) at = std::min(at, place_[k]);
       if (late || conflict || other.kind == Node::Kind::kBranch) at = std::min(at, k);
     }
     return at;
@@ -212,6 +230,7 @@ class Scheduler {
 
   Body& body_;
   const FactTable& facts_;
+  const int io_queues_;
   const size_t nodes_;
   std::vector<Before> before_;
   std::vector<ValueIndex> root_;
@@ -225,8 +244,22 @@ class Scheduler {
 
 }  // namespace
 
-int64_t schedule_transfers(Body& body, const FactTable& facts) {
-  return Scheduler(body, facts).run();
+int64_t schedule_transfers(Body& body, const FactTable& facts, int io_queues) {
+  return Scheduler(body, facts, io_queues).run();
+}
+
+std::vector<exe::Queue> queue_names(int io_queues) {
+  switch (io_queues) {
+    case 0:
+      return {{"compute"}};
+    case 1:
+      return {{"compute"}, {"io"}};
+    case 3:
+      return {{"compute"}, {"load"}, {"store"}, {"prefetch"}};
+    default:
+      fail(ErrorKind::kUsage,
+           "io queues: a device has 0, 1 or 3 (loads, stores, prefetches), not {}", io_queues);
+  }
 }
 
 }  // namespace sluice::compiler

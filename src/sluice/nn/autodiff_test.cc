@@ -4,6 +4,7 @@
 
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/verify.h"
+#include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/layers.h"
 #include "sluice/nn/test_util.h"
 #include "sluice/ops/arithmetic.h"
@@ -110,6 +111,36 @@ TEST(Autodiff, AccumulatorsOfTensorsWithoutAKey) {
   EXPECT_EQ(backward.graph().outputs().size(), 1u);
   const auto [of_input, other] = autodiff_with_accumulation(forward, {forward.graph().inputs()[0]});
   EXPECT_EQ(of_input.keys_flat(), (std::vector<std::string>{"mean_accum_counter", "accum.x"}));
+  verify(ir);
+}
+
+// The gradient phase knows which of its inputs are tensors of the forward graph that it was made for.
+TEST(Autodiff, APhaseIsConnectedWithTheForwardGraph) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const auto [facts, forward] = create_graph(ir, Sequential(Linear(5), Gelu(), Linear(2)), kImages);
+  const auto [accumulators, backward] = autodiff_with_accumulation(
+      forward, forward.args().tensors(), {.grads_required = {forward.graph().inputs()[0]}});
+  const H2dStream images = ir.h2d_stream(kImages, "x");
+  const RemoteBuffer dys = ir.remote_buffer(f32_spec({3, 2}), 2);
+  const auto [fwd, bwd] = batch_serialise_fwd_and_grad(
+      forward, backward, forward.args(),
+      {.steps = 2,
+       .loads = {{forward.graph().inputs()[0], images},
+                 {backward.graph().inputs()[0], BatchHandle{dys, 0}}}});
+  usage_error([&, f = &fwd] { f->graph.grad_graph_info(); });
+  const transforms::GradGraphInfo& info = bwd.graph.grad_graph_info();
+  EXPECT_EQ(&info.forward_graph(), &forward.graph());
+  EXPECT_EQ(&info.graph(), &bwd.graph.graph());
+  EXPECT_TRUE(info.outputs().empty());
+  // No bias is needed.
+  EXPECT_EQ(info.inputs(), (Tensors{forward.args()["0.weight"], forward.args()["2.weight"]}));
+  const NamedTensors variables = facts.init(main);
+  const CallSiteInfo call = forward.bind(variables).call_with_info(main.host_load(images));
+  TensorMap given = info.inputs_dict(call);
+  EXPECT_EQ(given, (TensorMap{{bwd.graph.args()["0.weight"], variables["0.weight"]},
+                              {bwd.graph.args()["2.weight"], variables["2.weight"]}}));
+  bwd.graph.bind(accumulators.init(main)).call(0, given);
   verify(ir);
 }
 

@@ -15,10 +15,11 @@ void add_args(NamedTensors& args, const NamedTensors& original, const TensorMap&
 }
 
 BatchSerialResult with_names(const Ir& ir, transforms::BatchSerialised phase,
-                             const std::vector<const NamedTensors*>& named) {
+                             const std::vector<const NamedTensors*>& named,
+                             std::shared_ptr<const transforms::GradGraphInfo> info = nullptr) {
   NamedTensors args;
   for (const NamedTensors* tensors : named) add_args(args, *tensors, phase.inputs);
-  return {GraphWithNamedArgs(ir.graph(phase.graph), args), std::move(phase.stored),
+  return {GraphWithNamedArgs(ir.graph(phase.graph), args, std::move(info)), std::move(phase.stored),
           std::move(phase.inputs), phase.io_mode, std::move(phase.note)};
 }
 
@@ -37,11 +38,12 @@ std::pair<BatchSerialResult, BatchSerialResult> batch_serialise_fwd_and_grad(
   require(&info.forward_graph() == &forward.graph(),
           "batch_serialise_fwd_and_grad: graph {} is the gradient of {}, not of {}",
           gradient.graph().name(), info.forward_graph().name(), forward.graph().name());
-  auto [fwd, grad] = transforms::batch_serialise_fwd_and_grad(
+  auto [fwd, grad, connected] = transforms::batch_serialise_fwd_and_grad(
       info, named_inputs_for_grad_graph.values_flat(), options);
   const Ir ir = forward.graph().ir();
   return {with_names(ir, std::move(fwd), {&forward.args()}),
-          with_names(ir, std::move(grad), {&gradient.args(), &named_inputs_for_grad_graph})};
+          with_names(ir, std::move(grad), {&gradient.args(), &named_inputs_for_grad_graph},
+                     std::make_shared<const transforms::GradGraphInfo>(std::move(connected)))};
 }
 
 }  // namespace sluice::nn

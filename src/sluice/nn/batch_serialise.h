@@ -34,7 +34,7 @@ BatchSerialResult batch_serialise(const GraphWithNamedArgs& graph,
 
 /// Both phases of a layer. Tensors of `named_inputs_for_grad_graph` (of the forward graph) that the
 /// gradient needs become named arguments of its phase, under their keys, beside its own
-/// (accumulators).
+/// (accumulators); its grad_graph_info() connects them with the forward graph that was given.
 std::pair<BatchSerialResult, BatchSerialResult> batch_serialise_fwd_and_grad(
     const GraphWithNamedArgs& forward, const GraphWithNamedArgs& gradient,
     const NamedTensors& named_inputs_for_grad_graph, const BatchSerialiseOptions& options);

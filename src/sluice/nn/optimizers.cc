@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/base/checked.h"
 #include "sluice/nn/remote.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
@@ -55,27 +56,41 @@ void check_options(const AdamOptions& o) {
           "optimizer: Adamax has no form without bias correction");
 }
 
-// Sum of squares of each of the chunks that `replicas` replicas would hold.
-Tensors chunk_squares(const Tensor& t, int replicas) {
+// Sums of squares of the chunks of the whole tensor, ascending; those that would be empty are left out.
+Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
   const Tensor flat = ops::flatten(ops::cast(t, f32));
-  if (replicas == 1) return {ops::sumsquare(flat)};
-  const int64_t size = (flat.elements() + replicas - 1) / replicas;
+  const int replicas = t.graph().ir().fix_replication("a norm");
+  const int count = group ? group->size() : replicas;
+  const bool shard = !t.meta_shape().empty();
+  const int64_t elements = shard ? t.meta_shape().elements() : t.elements();
+  const int64_t size = ceil_div(elements, count);
+  require(!shard || t.elements() == size,
+          "norm: '{}' has {} elements of {}, a shard over {} replicas has {}", t.name(),
+          t.elements(), to_string(t.meta_shape()), count, size);
+  if (count == 1) return {ops::sumsquare(flat)};
   Tensors result;
-  for (int64_t begin = 0; begin < flat.elements(); begin += size) {
+  Tensor shares;
+  if (shard)
+    shares = ops::replicated_all_gather(ops::sumsquare(flat), 0, group, ops::Gather::kNewAxis);
+  for (int64_t begin = 0; begin < elements; begin += size) {
+    const auto chunk = static_cast<int64_t>(result.size());
     result.push_back(
-        ops::sumsquare(ops::slice(flat, {begin}, {std::min(begin + size, flat.elements())})));
+        shard ? ops::reshape(ops::slice(shares, {chunk}, {chunk + 1}), {})
+              : ops::sumsquare(ops::slice(flat, {begin}, {std::min(begin + size, elements)})));
   }
   return result.empty() ? Tensors{ops::sumsquare(flat)} : result;
 }
 
+std::string key_of(const ops::Group& group) { return group ? to_string(*group) : "all"; }
+
 class ChunkSquares : public Module {
  public:
-  explicit ChunkSquares(int replicas) : replicas_(replicas) {}
-  Tensors build(Builder&, Tensor t) const { return chunk_squares(t, replicas_); }
-  std::string cache_key() const { return fmt::format("{}", replicas_); }
+  explicit ChunkSquares(const ops::Group& group) : group_(group) {}
+  Tensors build(Builder&, Tensor t) const { return chunk_squares(t, group_); }
+  std::string cache_key() const { return key_of(group_); }
 
  private:
-  int replicas_;
+  ops::Group group_;
 };
 
 }  // namespace
@@ -123,10 +138,9 @@ void AdamStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
     update = ops::adam_updater(m, v, args);
   }
   if (o.form == AdamForm::kLamb) {
-    require(variable.meta_shape().empty(),
-            "optimizer: LAMB scales by the norm of whole variables, '{}' is a shard of {}",
-            variable.name(), to_string(variable.meta_shape()));
-    ops::adam_var_update(variable, update, squared_norm(variable), squared_norm(update), -step_size,
+    const Tensor weight_square = squared_norm(variable, group_);
+    const Tensor update_square = squared_norm(update, group_);
+    ops::adam_var_update(variable, update, weight_square, update_square, -step_size,
                          o.max_weight_norm);
   } else {
     ops::scaled_add_(variable, update, 1.0, step_size);
@@ -135,28 +149,33 @@ void AdamStep::build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
 
 std::string AdamStep::cache_key() const {
   const AdamOptions& o = options_;
-  return fmt::format("{} {} {} {} {} {} {} {} {} {}", o.beta1, o.beta2, o.epsilon, o.weight_decay,
-                     static_cast<int>(o.decay), static_cast<int>(o.bias_correction),
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", o.beta1, o.beta2, o.epsilon,
+                     o.weight_decay, static_cast<int>(o.decay), static_cast<int>(o.bias_correction),
                      name_of(o.first_order_dtype), static_cast<int>(o.form), o.max_weight_norm,
-                     static_cast<int>(scale_));
+                     static_cast<int>(scale_), key_of(group_));
 }
 
-Tensor squared_norm(const Tensor& t) {
-  const Tensors squares = chunk_squares(t, t.graph().ir().replication());
+Tensor squared_norm(const Tensor& t, const ops::Group& group) {
+  const Tensors squares = chunk_squares(t, group);
   Tensor total = squares[0];
   for (size_t chunk = 1; chunk < squares.size(); ++chunk) total = total + squares[chunk];
   return total;
 }
 
-Tensor global_norm(const Tensors& tensors, GraphCache& cache) {
+Tensor global_norm(const Tensors& tensors, GraphCache& cache,
+                   const std::vector<ops::Group>& groups) {
   require(!tensors.empty(), "global_norm: there are no tensors");
+  SLUICE_CHECK(groups.empty() || groups.size() == tensors.size());
   const Ir ir = tensors[0].graph().ir();
-  const int replicas = ir.fix_replication("the norm of gradients");
   std::vector<Tensors> squares;
-  for (const Tensor& t : tensors)
-    squares.push_back(cache.create_graph(ir, ChunkSquares(replicas), t).second.call(t));
+  size_t most = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const ChunkSquares share(groups.empty() ? std::nullopt : groups[i]);
+    squares.push_back(cache.create_graph(ir, share, tensors[i]).second.call(tensors[i]));
+    most = std::max(most, squares.back().size());
+  }
   Tensor total;
-  for (size_t chunk = 0; chunk < static_cast<size_t>(replicas); ++chunk) {
+  for (size_t chunk = 0; chunk < most; ++chunk) {
     for (const Tensors& s : squares) {
       if (chunk < s.size()) total = total.valid() ? total + s[chunk] : s[chunk];
     }
@@ -170,7 +189,8 @@ Tensor clip_factor(const Tensor& norm, double max_norm) {
 }
 
 const GraphCache::Made& Optimizer::step_graph(Ir ir, const TensorSpec& variable,
-                                              const TensorSpec& grad, GradScale scale) {
+                                              const TensorSpec& grad, GradScale scale,
+                                              const ops::Group& group) {
   const NamedInput variable_input{"variable", variable, Pass::kByReference};
   const NamedInput grad_input{"grad", grad};
   const NamedInput step_input{"step_size", kScalar};
@@ -180,23 +200,23 @@ const GraphCache::Made& Optimizer::step_graph(Ir ir, const TensorSpec& variable,
     return cache_.create_graph(ir, step, variable_input, grad_input, step_input, scale_input);
   };
   if (const SgdOptions* o = std::get_if<SgdOptions>(&options_)) return make(SgdStep(*o, scale));
-  return make(AdamStep(std::get<AdamOptions>(options_), scale));
+  return make(AdamStep(std::get<AdamOptions>(options_), scale, group));
 }
 
 Optimizer::Optimizer(std::variant<SgdOptions, AdamOptions> options) : options_(options) {
   std::visit([](const auto& o) { check_options(o); }, options_);
 }
 
-bool Optimizer::takes_norms() const {
-  const auto* adam = std::get_if<AdamOptions>(&options_);
-  return adam != nullptr && adam->form == AdamForm::kLamb;
-}
-
 NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,
                               const ops::HyperArg& learning_rate, const UpdateOptions& options) {
   const auto [keys, parameters] = variables.unpack();
   Tensors gradients;
+  std::vector<ops::Group> groups;
   for (size_t i = 0; i < keys.size(); ++i) {
+    const auto variable = main.owns(parameters[i]) ? main.info(parameters[i]).variable : nullptr;
+    require(variable != nullptr, "optimizer: '{}' is not a variable of graph {}", keys[i],
+            main.name());
+    groups.push_back(variable->group);
     const Tensor* gradient = grads.find_leaf(keys[i]);
     if (gradient == nullptr) {
       fail(ErrorKind::kUsage, "optimizer: variable '{}' has no gradient; gradients are {}", keys[i],
@@ -208,9 +228,6 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
                 (shard && gradient->meta_shape() == parameters[i].shape()),
             "optimizer: variable '{}' is {}, its gradient {}", keys[i],
             to_string(parameters[i].spec()), to_string(gradient->spec()));
-    require(!shard || !(options.max_grad_norm || takes_norms()),
-            "optimizer: the gradient of '{}' is a shard; clipping and LAMB need whole ones",
-            keys[i]);
   }
   NamedTensors states;
   if (keys.empty()) return states;
@@ -220,12 +237,10 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
                                : main.scalar(-learning_rate.number(), f32, "step_size");
   Tensors scale;
   if (options.max_grad_norm)
-    scale.push_back(clip_factor(global_norm(gradients, cache_), *options.max_grad_norm));
+    scale.push_back(clip_factor(global_norm(gradients, cache_, groups), *options.max_grad_norm));
   internal::PathCounts made(main.ir());
   for (size_t i = 0; i < keys.size(); ++i) {
-    const auto variable = main.owns(parameters[i]) ? main.info(parameters[i]).variable : nullptr;
-    require(variable != nullptr, "optimizer: '{}' is not a variable of graph {}", keys[i],
-            main.name());
+    const auto variable = main.info(parameters[i]).variable;
     // A replica updates what it has the gradient of.
     const bool in_shards = gradients[i].shape() != parameters[i].shape();
     const Tensor target =
@@ -235,8 +250,9 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
     require(target.shape() == gradients[i].shape(),
             "optimizer: the shard of variable '{}' is {}, its gradient {}", keys[i],
             to_string(target.spec()), to_string(gradients[i].spec()));
-    const auto& [facts, step] = step_graph(main.ir(), target.spec(), gradients[i].spec(),
-                                           scale.empty() ? GradScale::kNone : GradScale::kInput);
+    const auto& [facts, step] =
+        step_graph(main.ir(), target.spec(), gradients[i].spec(),
+                   scale.empty() ? GradScale::kNone : GradScale::kInput, groups[i]);
     NamedVariableFactories own;
     facts.for_each([&](const std::string& name, const VariableFactory& factory) {
       own.merge(name, factory.beside(target.spec(), like));

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "sluice/nn/graph_cache.h"
+#include "sluice/ops/collectives.h"
 #include "sluice/ops/hypers.h"
 
 namespace sluice::nn {
@@ -66,7 +67,9 @@ class SgdStep : public Module {
 /// State: `first_order`, `second_order`, and `step` under bias correction.
 class AdamStep : public Module {
  public:
-  AdamStep(AdamOptions options, GradScale scale) : options_(options), scale_(scale) {}
+  /// `group`: whose replicas share a variable that is a shard, for its norm (LAMB).
+  AdamStep(AdamOptions options, GradScale scale, const ops::Group& group = {})
+      : options_(options), scale_(scale), group_(group) {}
   void build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
              const Tensors& grad_scale) const;
   std::string cache_key() const;
@@ -74,6 +77,7 @@ class AdamStep : public Module {
  private:
   AdamOptions options_;
   GradScale scale_;
+  ops::Group group_;
 };
 
 struct UpdateOptions {
@@ -85,17 +89,20 @@ struct UpdateOptions {
 };
 
 /// The square root of the sum of squares of all tensors, a float32 scalar in their graph, and the
-/// same bits whether they are whole or shards: each tensor is cut in `replicas` equal chunks of its
-/// flattened elements (the last may be shorter); the sums of squares of the first chunks are added
-/// in the tensors' order, then those of the second, …. Graphs come from `cache`, one a spec.
-/// Error{kUsage} without tensors.
-Tensor global_norm(const Tensors& tensors, GraphCache& cache);
+/// same bits whether they are whole or shards: each tensor is cut in as many equal chunks of its
+/// flattened elements as its group (`groups`, by tensor; default: all replicas) has members, the
+/// last may be shorter; the sums of squares of the first chunks are added in the tensors' order,
+/// then those of the second, …. Members of a group exchange those of shards. Graphs come from
+/// `cache`, one a spec and group. Error{kUsage} without tensors and for a shard over another number
+/// of replicas.
+Tensor global_norm(const Tensors& tensors, GraphCache& cache,
+                   const std::vector<ops::Group>& groups = {});
 
 /// max_norm / max(norm, max_norm): what gradients of global norm `norm` are multiplied with.
 Tensor clip_factor(const Tensor& norm, double max_norm);
 
-/// ‖t‖², a float32 scalar, summed as global_norm does; in t's graph.
-Tensor squared_norm(const Tensor& t);
+/// ‖t‖² of the whole tensor, a float32 scalar, summed as global_norm does; in t's graph.
+Tensor squared_norm(const Tensor& t, const ops::Group& group = {});
 
 /// Emits the updates of a training step. The update of each distinct spec is a graph made once and
 /// called for every parameter that has it.
@@ -119,7 +126,7 @@ class Optimizer {
     options.form = AdamForm::kAdamax;
     return Optimizer(options);
   }
-  /// LAMB, with decoupled weight decay. Shards of variables are refused.
+  /// LAMB, with decoupled weight decay.
   static Optimizer lamb(AdamOptions options = {.epsilon = 1e-6, .weight_decay = 0.01}) {
     options.form = AdamForm::kLamb;
     options.decay = WeightDecay::kDecoupled;
@@ -131,8 +138,7 @@ class Optimizer {
   /// key. The learning rate is a number, or a float32 scalar in `main` (a stream's, say). Returns
   /// the state by those paths (none for plain SGD). Where a gradient is a shard of its variable
   /// (nn/rts.h), each replica updates its shard, whose state is all it holds, and the shards are
-  /// gathered. Error{kUsage} if a variable has no gradient or one of another shape, or if norms of
-  /// shards were needed.
+  /// gathered. Error{kUsage} if a variable has no gradient or one of another shape.
   NamedTensors apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,
                      const ops::HyperArg& learning_rate, const UpdateOptions& options = {});
   /// The same with gradients by variable, as GradGraphInfo::fwd_parent_ins_to_grad_parent_outs
@@ -142,13 +148,13 @@ class Optimizer {
                      const ops::HyperArg& learning_rate, const UpdateOptions& options = {});
 
   /// The graph of one update of such a variable (SgdStep, AdamStep) and the factories of its state,
-  /// for programs that bring variables and state to the device themselves. One a spec.
+  /// for programs that bring variables and state to the device themselves. One a spec. `group`:
+  /// whose replicas share the variable, if it is a shard.
   const GraphCache::Made& step_graph(Ir ir, const TensorSpec& variable, const TensorSpec& grad,
-                                     GradScale scale = GradScale::kNone);
+                                     GradScale scale = GradScale::kNone,
+                                     const ops::Group& group = {});
 
  private:
-  /// Updates depend on the norms of whole tensors.
-  bool takes_norms() const;
   explicit Optimizer(std::variant<SgdOptions, AdamOptions> options);
 
   std::variant<SgdOptions, AdamOptions> options_;

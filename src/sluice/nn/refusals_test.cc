@@ -201,12 +201,12 @@ TEST_F(NnRefusals, Optimizers) {
        "optimizer: max_weight_norm must be above 0, got 0"},
       {"Adamax without steps", [] { Optimizer::adamax({.bias_correction = BiasCorrection::kOff}); },
        "optimizer: Adamax has no form without bias correction"},
-      {"LAMB on a shard",
+      {"the norm of a shard over another number of replicas",
        [&] {
          const TensorSpec shard{{4}, f32, {2, 4}};
          Optimizer::lamb().step_graph(ir, shard, shard);
        },
-       "optimizer: LAMB scales by the norm of whole variables, 'variable' is a shard of (2, 4)"},
+       "norm: 'variable' has 4 elements of (2, 4), a shard over 1 replicas has 8"},
       {"Adam's decay", [] { Optimizer::adamw({.weight_decay = -1}); }, "weight_decay must be"},
       {"no gradient", apply(weight, {}),
        "optimizer: variable 'w' has no gradient; gradients are none"},

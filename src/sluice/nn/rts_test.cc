@@ -116,30 +116,57 @@ TEST(Shards, OfFactories) {
   EXPECT_NE(error.find("cannot be cut in 2 chunks"), std::string::npos) << error;
 }
 
-TEST(Shards, OptimizersRefuseWhatNeedsWholeGradients) {
+TEST(Shards, OptimizersRefuseGradientsOfOtherTensors) {
   Ir ir(2);
   Graph& main = ir.main_graph();
   const Tensor w = main.variable(f32_spec({4}), Initializer::constant(0), "w");
-  const auto error = [&](Optimizer optimizer, const TensorSpec& gradient, double norm = 0) {
+  const auto error = [&](const TensorSpec& gradient) {
     const NamedTensors grads = NamedTensors::from_dict(
         {{"w", main.variable(gradient, Initializer::constant(0), "gradient")}});
-    UpdateOptions options;
-    if (norm > 0) options.max_grad_norm = norm;
     return usage_error([&] {
-      optimizer.apply(main, NamedTensors::from_dict({{"w", w}}), grads, 0.1, options);
+      Optimizer::sgd().apply(main, NamedTensors::from_dict({{"w", w}}), grads, 0.1);
     });
   };
-  const TensorSpec shard{{2}, f32, {4}};
-  for (const std::string& text :
-       {error(Optimizer::lamb(), shard), error(Optimizer::sgd(), shard, 1.0)}) {
-    EXPECT_NE(text.find("the gradient of 'w' is a shard; clipping and LAMB need whole ones"),
-              std::string::npos)
-        << text;
-  }
-  const std::string other = error(Optimizer::sgd(), {{1}, f32, {4}});
+  const std::string other = error({{1}, f32, {4}});
   EXPECT_NE(other.find("the shard of variable 'w' is (2,)"), std::string::npos) << other;
-  const std::string another = error(Optimizer::sgd(), {{2}, f32, {3}});
+  const std::string another = error({{2}, f32, {3}});
   EXPECT_NE(another.find("variable 'w' is (4,)"), std::string::npos) << another;
+}
+
+// 11 elements over 2 and 4 replicas, 3 over 4: chunks that are shorter, and none at all.
+TEST(Shards, NormsHaveTheBitsOfWholeTensors) {
+  for (const int replicas : {1, 2, 4}) {
+    const auto norms = [&](int64_t threshold, int group) {
+      Ir ir(replicas);
+      Graph& main = ir.main_graph();
+      GraphCache cache;
+      ShardRule rule{.threshold = threshold};
+      if (group > 0) rule.group = ir.replica_grouping(replicas / group, group);
+      Tensors tensors;
+      for (const int64_t n : {11, 3, 40}) {
+        VariableInfo info;
+        info.initializer = Initializer::normal(0, 1).keyed({1, static_cast<uint32_t>(n)});
+        info.group = rule.group;
+        const Tensor whole = main.variable(f32_spec({n}), info, fmt::format("t{}", n));
+        const bool shard = shard_count(ir, whole.spec(), rule) > 0;
+        tensors.push_back(shard ? ops::replica_sharded_slice(whole, rule.group) : whole);
+      }
+      const Tensor all = global_norm(tensors, cache, std::vector(tensors.size(), rule.group));
+      const D2hStream norm = main.host_store(all, "norm");
+      const D2hStream square = main.host_store(squared_norm(tensors[0], rule.group), "square");
+      Interpreter run(ir);
+      const Collected got = run.run("main");
+      auto values = got[norm].to_doubles();
+      for (const double v : got[square].to_doubles()) values.push_back(v);
+      return values;
+    };
+    for (const int group : {0, 1, 2}) {
+      if (group > replicas) continue;
+      const auto want = norms(kNeverShard, group);
+      for (const int64_t threshold : {0, 4, 40})
+        EXPECT_EQ(norms(threshold, group), want) << replicas << " " << threshold << " " << group;
+    }
+  }
 }
 
 }  // namespace

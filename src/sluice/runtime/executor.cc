@@ -70,7 +70,10 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   }
   pool_ = std::make_unique<Pool>(
       options_.threads, options_.usable_cores >= options_.threads ? Idle::kSpin : Idle::kSleep);
-  if (!queues_.empty()) io_thread_ = std::thread([this] { serve_io(); });
+  for (const auto& replica : replicas_) {
+    for (const auto& io : io_threads_) replica->state.io_issued.push_back(&io->issued);
+  }
+  for (const auto& io : io_threads_) io->thread = std::thread([this, &t = *io] { serve_io(t); });
 }
 
 void Executor::add_replica(int number, int workers) {
@@ -107,7 +110,10 @@ void Executor::add_replica(int number, int workers) {
     auto& queues = state.io.emplace_back();
     for (size_t q = 0; q < std::max<size_t>(device.queues.size(), 1); ++q) {
       queues.push_back(q == 0 ? nullptr : std::make_unique<IoQueue>(kIoQueueLength));
-      if (q > 0) queues_.push_back(queues.back().get());
+      if (q == 0) continue;
+      queues_.push_back(queues.back().get());
+      if (io_threads_.size() < q) io_threads_.push_back(std::make_unique<IoThread>());
+      io_threads_[q - 1]->queues.push_back(queues.back().get());
     }
   }
   for (int w = 0; w < state.workers; ++w) {
@@ -117,11 +123,13 @@ void Executor::add_replica(int number, int workers) {
 }
 
 Executor::~Executor() {
-  if (!io_thread_.joinable()) return;
   io_quit_ = true;
-  io_issued_.fetch_add(1);
-  io_issued_.notify_all();
-  io_thread_.join();
+  for (const auto& io : io_threads_) {
+    if (!io->thread.joinable()) continue;
+    io->issued.fetch_add(1);
+    io->issued.notify_all();
+    io->thread.join();
+  }
 }
 
 void Executor::prepare(const exe::Program& program, HostStreams& streams) {
@@ -224,25 +232,27 @@ bool Executor::park(const std::vector<Strand*>& own) {
   return waits != own.end() && (*waits)->park();
 }
 
-void Executor::serve_io() {
+void Executor::serve_io(IoThread& io) {
   for (;;) {
-    const uint32_t seen = io_issued_.load();
+    const uint32_t seen = io.issued.load();
     if (io_quit_) return;
     bool progress = false;
-    for (IoQueue* q : queues_) progress = advance_or_fail(*q) || progress;
+    for (IoQueue* q : io.queues) progress = advance_or_fail(*q) || progress;
     if (progress) continue;
-    io_idle_.store(seen);
-    io_idle_.notify_all();
-    io_issued_.wait(seen);
+    io.idle.store(seen);
+    io.idle.notify_all();
+    io.issued.wait(seen);
   }
 }
 
 void Executor::run(const exe::Program& program, HostStreams& streams) {
   prepare(program, streams);
-  for (const auto& replica : replicas_) replica->state.io_issued = &io_issued_;
+  for (const auto& replica : replicas_) replica->state.has_io_threads = true;
   pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
-  // The io thread has left the queues; after an error, also the bytes of the streams.
-  for (uint32_t idle; (idle = io_idle_.load()) != io_issued_.load();) io_idle_.wait(idle);
+  // The io threads have left the queues; after an error, also the bytes of the streams.
+  for (const auto& io : io_threads_) {
+    for (uint32_t idle; (idle = io->idle.load()) != io->issued.load();) io->idle.wait(idle);
+  }
   rethrow();
 }
 
@@ -262,7 +272,7 @@ void Executor::rethrow() {
 
 void Executor::run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed) {
   prepare(program, streams);
-  for (const auto& replica : replicas_) replica->state.io_issued = nullptr;
+  for (const auto& replica : replicas_) replica->state.has_io_threads = false;
   std::vector<Strand*> strands;
   for (const auto& own : work_) strands.insert(strands.end(), own.begin(), own.end());
   const FlushToZero flush;

@@ -79,7 +79,14 @@ class Executor {
   void add_replica(int number, int workers);
   void prepare(const exe::Program& program, HostStreams& streams);
   void drive(int worker);
-  void serve_io();
+  /// A thread and the queues that it serves: those of one number, of all devices and replicas.
+  struct IoThread {
+    std::vector<IoQueue*> queues;
+    std::atomic<uint32_t> issued{0};  ///< Changes when it may have something to do.
+    std::atomic<uint32_t> idle{0};    ///< The `issued` at which it last found nothing to do.
+    std::thread thread;
+  };
+  void serve_io(IoThread& io);
   bool park(const std::vector<Strand*>& own);
   void fail_run(std::exception_ptr error);
   /// The error being handled, with the op and its source line.
@@ -102,9 +109,7 @@ class Executor {
   std::unique_ptr<Pool> pool_;
   std::mutex error_lock_;
   std::exception_ptr error_;
-  std::thread io_thread_;
-  std::atomic<uint32_t> io_issued_{0};  ///< Changes when the io thread may have something to do.
-  std::atomic<uint32_t> io_idle_{0};    ///< The io_issued_ at which it last found nothing to do.
+  std::vector<std::unique_ptr<IoThread>> io_threads_;  ///< By queue, from 1 on.
   std::atomic<bool> io_quit_{false};
 };
 

@@ -236,7 +236,7 @@ bool Strand::issue(const exe::Issue& issue) {
   const int64_t number =
       run_.io[static_cast<size_t>(device_)][static_cast<size_t>(issue.queue)]->issue(t);
   if (number < 0) return false;
-  if (!is_awaited_next(issue)) call_io_thread();
+  if (!is_awaited_next(issue)) call_io_thread(issue.queue);
   counters_.bytes += t.bytes;
   const int64_t key = static_cast<int64_t>(depth_) << 32 | issue.token;
   const auto old =
@@ -256,10 +256,11 @@ bool Strand::is_awaited_next(const exe::Issue& issue) const {
   return next != nullptr && next->queue == issue.queue && next->token == issue.token;
 }
 
-void Strand::call_io_thread() const {
-  if (run_.io_issued == nullptr) return;
-  run_.io_issued->fetch_add(1);
-  run_.io_issued->notify_one();
+void Strand::call_io_thread(int32_t queue) const {
+  if (!run_.has_io_threads) return;
+  std::atomic<uint32_t>& issued = *run_.io_issued[static_cast<size_t>(queue) - 1];
+  issued.fetch_add(1);
+  issued.notify_one();
 }
 
 bool Strand::wait(const exe::Wait& wait) {
@@ -269,7 +270,7 @@ bool Strand::wait(const exe::Wait& wait) {
       std::find_if(tokens_.begin(), tokens_.end(), [&](const auto& e) { return e.first == key; });
   SLUICE_CHECK(entry != tokens_.end());
   IoQueue& queue = *run_.io[static_cast<size_t>(device_)][static_cast<size_t>(wait.queue)];
-  if (run_.io_issued != nullptr && !queue.done(entry->second)) {
+  if (run_.has_io_threads && !queue.done(entry->second)) {
     // Nobody is faster at what has not begun: two threads would have to change places twice.
     try {
       queue.advance(entry->second);
@@ -277,7 +278,7 @@ bool Strand::wait(const exe::Wait& wait) {
       blamed_ = queue.current();
       throw;
     }
-    if (queue.pending()) call_io_thread();
+    if (queue.pending()) call_io_thread(wait.queue);
   }
   awaited_ = queue.done(entry->second) ? nullptr : &queue;
   awaited_number_ = entry->second;

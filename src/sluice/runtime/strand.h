@@ -75,8 +75,9 @@ struct RunState {
   std::vector<ChannelState>* channels = nullptr;
   std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
   std::vector<std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals, by device.
-  /// Changes when a transfer is issued; null if nobody is parked on it.
-  std::atomic<uint32_t>* io_issued = nullptr;
+  std::vector<std::atomic<uint32_t>*>
+      io_issued;                ///< By queue, from 1 on: changes when a transfer is issued.
+  bool has_io_threads = false;  ///< Somebody is parked on them.
   Communicator* communicator = nullptr;
   const std::atomic<bool>* stop = nullptr;  ///< A step of some replica failed.
   int replica = 0;
@@ -120,7 +121,7 @@ class Strand {
   bool wait(const exe::Wait& wait);
   /// The step after this one waits for its end: this worker will run it then.
   bool is_awaited_next(const exe::Issue& issue) const;
-  void call_io_thread() const;
+  void call_io_thread(int32_t queue) const;
   bool send(const exe::Send& send);
   bool receive(const exe::Receive& receive);
   /// False. Throws what another process failed with.

@@ -1,5 +1,7 @@
 #include "sluice/train/phased_layer.h"
 
+#include <algorithm>
+
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/remote.h"
 #include "sluice/ops/updates.h"
@@ -7,12 +9,10 @@
 namespace sluice::train {
 namespace {
 
-nn::NamedTensors gathered(const nn::NamedTensors& tensors) {
-  nn::NamedTensors whole;
-  tensors.for_each([&](const std::string& key, const Tensor& t) {
-    whole.merge(key, nn::gather_replica_sharded_tensor(t));
-  });
-  return whole;
+// The row as the phase's graph takes it.
+Tensor index(Graph& graph, const RemoteEntry& row) {
+  return row.tensor() != nullptr ? *row.tensor()
+                                 : graph.scalar(static_cast<double>(row.constant()), i32, "row");
 }
 
 }  // namespace
@@ -76,6 +76,7 @@ const nn::GraphWithNamedArgs& PhasedLayer::forward() const {
 void PhasedLayer::serialise(nn::BatchSerialiseOptions options) {
   require(!backward_phase_.has_value(), "phased layer: its phases are made already");
   options.rows = options_.rows;
+  io_mode_ = options.io_mode;
   if (forward_) {
     auto [fwd, bwd] =
         nn::batch_serialise_fwd_and_grad(*forward_, *backward_, forward_->args(), options);
@@ -115,67 +116,138 @@ const PhasedLayer::Variables& PhasedLayer::variables(int64_t row) const {
   return *variables_[static_cast<size_t>(row)];
 }
 
-PhasedLayer::Local PhasedLayer::load_forward(Graph& main, int64_t row) const {
-  Local local;
-  local.weights = load_weights(main, row);
-  return local;
-}
-
-PhasedLayer::Local PhasedLayer::load_backward(Graph& main, int64_t row) const {
-  const Variables& own = variables(row);
-  Local local;
-  local.loaded = nn::load_remote(main, buffers_, row);
-  local.weights = buffers_.contains("fwd") ? gathered(local.loaded.tree("fwd")) : own.weights;
-  local.state = buffers_.contains("optim") ? local.loaded.tree("optim") : own.state;
-  return local;
-}
-
-nn::NamedTensors PhasedLayer::load_weights(Graph& entry, int64_t row) const {
-  if (buffers_.contains("fwd")) return gathered(nn::load_remote(entry, buffers_.tree("fwd"), row));
-  nn::NamedTensors shared;
-  variables(row).weights.for_each([&](const std::string& key, const Tensor& variable) {
-    const bool own = variable.graph_id() == entry.id();
-    shared.merge(key, own ? variable : entry.ir().share_variable(variable, entry));
+RowLoop::Form PhasedLayer::form(std::initializer_list<const char*> kinds) const {
+  const bool remote = std::all_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
+    return (kind == "fwd" ? weight_facts_ : state_facts_).empty() || buffers_.contains(kind);
   });
-  return shared;
+  return remote ? RowLoop::Form::kLoop : RowLoop::Form::kInLine;
 }
 
-void PhasedLayer::run_forward(Graph& main, int64_t row, const Local& local) const {
+nn::NamedTensors PhasedLayer::load(Graph& graph, const RemoteEntry& row,
+                                   std::initializer_list<const char*> kinds) const {
+  nn::NamedTensors loaded;
+  for (const char* kind : kinds) {
+    if (buffers_.contains(kind))
+      loaded.insert(kind, nn::load_remote(graph, buffers_.tree(kind), row));
+  }
+  return loaded;
+}
+
+nn::NamedTensors PhasedLayer::whole_weights(Graph& graph, const RemoteEntry& row,
+                                            const nn::NamedTensors& loaded) const {
+  nn::NamedTensors whole;
+  if (weight_facts_.empty()) return whole;
+  if (loaded.contains("fwd")) {
+    loaded.tree("fwd").for_each([&](const std::string& key, const Tensor& t) {
+      whole.merge(key, nn::gather_replica_sharded_tensor(t));
+    });
+    return whole;
+  }
+  variables(row.constant()).weights.for_each([&](const std::string& key, const Tensor& variable) {
+    const bool own = variable.graph_id() == graph.id();
+    whole.merge(key, own ? variable : graph.ir().share_variable(variable, graph));
+  });
+  return whole;
+}
+
+RowLoop PhasedLayer::forward_loop() const {
   require(forward_phase_.has_value(), "phased layer: it has no forward phase yet");
-  forward_phase_->graph.bind(local.weights).call(&main, row);
+  RowLoop loop{.rows = rows(), .form = form({"fwd"}), .io_mode = io_mode_};
+  loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
+  loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                    const Tensors&, const Tensors&) {
+    forward_phase_->graph.bind(whole_weights(g, row, loaded)).call(&g, index(g, row));
+    return Tensors{};
+  };
+  return loop;
 }
 
-void PhasedLayer::run_backward(Graph& main, int64_t row, const Local& local,
-                               const Tensor& step_size) const {
+RowLoop PhasedLayer::backward_loop() const {
   require(backward_phase_.has_value(), "phased layer: it has no backward phase yet");
-  const nn::NamedTensors grads = grad_facts_.init_zero(main);
+  RowLoop loop{.rows = rows(),
+               .order = RowLoop::Order::kDescending,
+               .form = form({"fwd", "optim"}),
+               .io_mode = io_mode_};
+  loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd", "optim"}); };
+  loop.reload = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& over) {
+    over.for_each(
+        [&](const std::string& key, const Tensor& t) { g.remote_load_(buffers_[key], row, t); });
+  };
+  loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                    const Tensors&, const Tensors& step_size) {
+    learn(g, row, loaded, step_size[0]);
+    return Tensors{};
+  };
+  loop.store = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded) {
+    nn::store_remote(g, buffers_, loaded, row);
+  };
+  return loop;
+}
+
+void PhasedLayer::forward_phase(Graph& main, int64_t row) const {
+  const RowLoop loop = forward_loop();
+  loop.run(main, row, loop.load(main, row), {}, {});
+}
+
+void PhasedLayer::backward_phase(Graph& main, int64_t row, const Tensor& step_size) const {
+  const RowLoop loop = backward_loop();
+  const nn::NamedTensors loaded = loop.load(main, row);
+  loop.run(main, row, loaded, {}, {step_size});
+  loop.store(main, row, loaded);
+}
+
+void PhasedLayer::forward_phases(Graph& main) const { run_rows(main, forward_loop(), {}, {}); }
+
+void PhasedLayer::backward_phases(Graph& main, const Tensor& step_size) const {
+  run_rows(main, backward_loop(), {}, {step_size});
+}
+
+Tensor PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph,
+                          const Tensor& x) const {
+  RowLoop loop{.rows = rows(), .form = form({"fwd"}), .io_mode = io_mode_};
+  loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
+  loop.run = [&](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                 const Tensors& values, const Tensors&) {
+    return graph.bind(whole_weights(g, row, loaded)).call(values[0]);
+  };
+  return run_rows(entry, loop, {x}, {})[0];
+}
+
+void PhasedLayer::learn(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                        const Tensor& step_size) const {
+  const nn::NamedTensors whole = whole_weights(graph, row, loaded);
+  const nn::NamedTensors grads = grad_facts_.init_zero(graph);
   nn::NamedTensors given;
   if (forward_) {
-    given = local.weights;
+    given = whole;
     given.update(grads);
   } else {
-    given.insert("fwd", local.weights);
+    given.insert("fwd", whole);
     given.insert("bwd", grads);
   }
-  backward_phase_->graph.bind(given).call(&main, row);
-  update(main, local, grads.tree("accum"), step_size);
-  nn::store_remote(main, buffers_, local.loaded, row);
+  backward_phase_->graph.bind(given).call(&graph, index(graph, row));
+  if (updates_.empty()) return;
+  const nn::NamedTensors state = loaded.contains("optim") ? loaded.tree("optim")
+                                 : state_facts_.empty()   ? nn::NamedTensors{}
+                                                          : variables(row.constant()).state;
+  update(graph, whole, loaded, state, grads.tree("accum"), step_size);
 }
 
-void PhasedLayer::update(Graph& main, const Local& local, const nn::NamedTensors& accumulated,
-                         const Tensor& step_size) const {
+void PhasedLayer::update(Graph& graph, const nn::NamedTensors& whole,
+                         const nn::NamedTensors& loaded, const nn::NamedTensors& state,
+                         const nn::NamedTensors& accumulated, const Tensor& step_size) const {
   const nn::ShardRule rule{.threshold = options_.shard_threshold};
   for (const auto& [key, update] : updates_) {
-    const Tensor& whole = local.weights[key];
-    const bool offloaded = local.loaded.contains("fwd");
-    const bool sliced = !offloaded && nn::shard_count(main.ir(), whole.spec(), rule) > 0;
-    const Tensor own = offloaded ? local.loaded["fwd." + key]
-                       : sliced  ? ops::replica_sharded_slice(whole)
-                                 : whole;
+    const Tensor& weight = whole[key];
+    const bool offloaded = loaded.contains("fwd");
+    const bool sliced = !offloaded && nn::shard_count(graph.ir(), weight.spec(), rule) > 0;
+    const Tensor own = offloaded ? loaded["fwd." + key]
+                       : sliced  ? ops::replica_sharded_slice(weight)
+                                 : weight;
     const Tensor mean = nn::reduce_replica_sharded_tensor(accumulated[key], "mean", rule);
-    const bool stateful = local.state.contains(key);
-    update.bind(stateful ? local.state.tree(key) : nn::NamedTensors{}).call(own, mean, step_size);
-    if (sliced) ops::copy_var_update_(whole, nn::gather_replica_sharded_tensor(own));
+    const bool stateful = state.contains(key);
+    update.bind(stateful ? state.tree(key) : nn::NamedTensors{}).call(own, mean, step_size);
+    if (sliced) ops::copy_var_update_(weight, nn::gather_replica_sharded_tensor(own));
   }
 }
 

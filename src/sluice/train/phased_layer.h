@@ -7,6 +7,7 @@
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/optimizers.h"
 #include "sluice/nn/rts.h"
+#include "sluice/train/row_loop.h"
 
 namespace sluice::train {
 
@@ -40,8 +41,8 @@ struct PhasedLayerOptions {
 ///     layer.serialise({.steps = 4, .loads = …, .store_buffers = …});
 ///     for (int64_t r = 0; r < 12; ++r) layer.init(main, r, {.prefix = fmt::format("layer{}", r)});
 ///     …
-///     layer.forward_phase(main, 0);
-///     layer.backward_phase(main, 0, step_size);
+///     layer.forward_phases(main);
+///     layer.backward_phases(main, step_size);
 class PhasedLayer {
  public:
   /// A layer with this forward graph. Its gradient graph accumulates gradients of all named arguments. `optimizer` is used here
@@ -75,34 +76,33 @@ class PhasedLayer {
                         nn::internal::PathCounts& made);
   const Variables& variables(int64_t row) const;
 
-  /// The variables of a row on the device, ready for one of its phases.
-  struct Local {
-    nn::NamedTensors weights;  ///< Whole.
-    nn::NamedTensors state;  ///< For the backward phase; of a shard, if the weight's update is one.
-    nn::NamedTensors loaded;  ///< What came from remote memory, as it was there.
-  };
-  Local load_forward(Graph& main, int64_t row) const;
-  Local load_backward(Graph& main, int64_t row) const;
-  /// Weights alone, for another entry graph of the program.
-  nn::NamedTensors load_weights(Graph& entry, int64_t row) const;
-
-  void run_forward(Graph& main, int64_t row, const Local& local) const;
-  /// Runs the gradient, updates weights and state with the mean gradients, stores what was loaded. `step_size`: minus the
-  /// learning rate, a f32 scalar.
-  void run_backward(Graph& main, int64_t row, const Local& local, const Tensor& step_size) const;
-
-  /// Load and run.
-  void forward_phase(Graph& main, int64_t row) const {
-    run_forward(main, row, load_forward(main, row));
-  }
-  void backward_phase(Graph& main, int64_t row, const Tensor& step_size) const {
-    run_backward(main, row, load_backward(main, row), step_size);
-  }
+  /// One visit of the device: loads what is offloaded and runs the row's phase. A backward phase also updates weights and state
+  /// with the mean gradients and stores what was loaded. `step_size`: minus the learning rate, a f32 scalar.
+  void forward_phase(Graph& main, int64_t row) const;
+  void backward_phase(Graph& main, int64_t row, const Tensor& step_size) const;
+  /// All rows, ascending; backward descending. Rows of which all variables are offloaded run in a loop (train/row_loop.h).
+  void forward_phases(Graph& main) const;
+  void backward_phases(Graph& main, const Tensor& step_size) const;
+  /// The same for another forward graph with the layer's weights, in another entry graph of the program: from the input of
+  /// the first row to the output of the last.
+  Tensor apply(Graph& entry, const nn::GraphWithNamedArgs& graph, const Tensor& x) const;
 
  private:
   explicit PhasedLayer(const PhasedLayerOptions& options) : options_(options) {}
   void make_updates(const Ir& ir, const nn::NamedTensors& weights, nn::Optimizer& optimizer);
-  void update(Graph& main, const Local& local, const nn::NamedTensors& accumulated,
+  RowLoop forward_loop() const;
+  RowLoop backward_loop() const;
+  /// A loop finds what the rows have of these kinds ("fwd", "optim") if all of it is in remote memory.
+  RowLoop::Form form(std::initializer_list<const char*> kinds) const;
+  nn::NamedTensors load(Graph& graph, const RemoteEntry& row,
+                        std::initializer_list<const char*> kinds) const;
+  /// Weights as phases take them: whole, and variables of the entry graph unless they are loaded.
+  nn::NamedTensors whole_weights(Graph& graph, const RemoteEntry& row,
+                                 const nn::NamedTensors& loaded) const;
+  void learn(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
+             const Tensor& step_size) const;
+  void update(Graph& graph, const nn::NamedTensors& whole, const nn::NamedTensors& loaded,
+              const nn::NamedTensors& state, const nn::NamedTensors& accumulated,
               const Tensor& step_size) const;
 
   PhasedLayerOptions options_;
@@ -113,6 +113,7 @@ class PhasedLayer {
   std::optional<nn::GraphWithNamedArgs> backward_;
   std::vector<std::pair<std::string, nn::GraphWithNamedArgs>> updates_;  ///< By weight.
   nn::NamedRemoteBuffers buffers_;  ///< Trees "fwd" and "optim", as far as they are offloaded.
+  IoMode io_mode_ = IoMode::kIo;
   std::optional<nn::BatchSerialResult> forward_phase_;
   std::optional<nn::BatchSerialResult> backward_phase_;
   std::vector<std::optional<Variables>> variables_;  ///< By row.

@@ -47,13 +47,6 @@ struct Group {
   PhasedLayer layer;
 };
 
-/// One visit of the device by a block.
-struct Phase {
-  const Group* group = nullptr;
-  int64_t row = 0;
-  bool backward = false;  ///< With the update.
-};
-
 class Phases {
  public:
   Phases(Ir ir, const ModelSpec& model, nn::Optimizer& optimizer, const StepOptions& options,
@@ -73,7 +66,11 @@ class Phases {
     const Graph::IoScope scope(main_, options_.io_mode);
     if (seeds) seeds->graph.call(&main_, 0);
     step_size_ = main_.scalar(-options_.learning_rate, f32, "step_size");
-    run(order());
+    for (const Group& g : groups_) {
+      if (g.layer.has_forward()) g.layer.forward_phases(main_);
+    }
+    for (auto g = groups_.rbegin(); g != groups_.rend(); ++g)
+      g->layer.backward_phases(main_, step_size_);
     build_eval();
   }
 
@@ -221,28 +218,6 @@ class Phases {
     }
   }
 
-  std::vector<Phase> order() const {
-    std::vector<Phase> phases;
-    for (const Group& g : groups_) {
-      for (int64_t r = 0; g.layer.has_forward() && r < g.layer.rows(); ++r)
-        phases.push_back({&g, r, false});
-    }
-    for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) {
-      for (int64_t r = g->layer.rows(); r-- > 0;) phases.push_back({&*g, r, true});
-    }
-    return phases;
-  }
-
-  void run(const std::vector<Phase>& phases) {
-    for (const Phase& p : phases) {
-      if (p.backward) {
-        p.group->layer.backward_phase(main_, p.row, step_size_);
-      } else {
-        p.group->layer.forward_phase(main_, p.row);
-      }
-    }
-  }
-
   // One block after another, its weights brought in and forgotten.
   void build_eval() {
     Graph& eval = ir_.entry_graph("eval");
@@ -251,8 +226,7 @@ class Phases {
     for (const Group& g : groups_) {
       const Block& first = model_.eval_blocks[static_cast<size_t>(g.first)];
       const auto [facts, graph] = nn::create_graph(ir_, first, x, Tensors{});
-      for (int64_t r = 0; r < g.layer.rows(); ++r)
-        x = graph.bind(g.layer.load_weights(eval, r)).call(x)[0];
+      x = g.layer.apply(eval, graph, x);
     }
     training_.logits = eval.host_store(x, "logits");
   }

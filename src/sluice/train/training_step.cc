@@ -76,9 +76,10 @@ void build_resident(Ir ir, const ModelSpec& model, nn::Optimizer& optimizer,
   const nn::NamedTensors grads = options.accumulate == 1
                                      ? gradients_of_one(main, model, t, forward)
                                      : mean_gradients(main, model, t, forward, options.accumulate);
-  t.state =
-      optimizer.apply(main, t.variables, nn::mean_over_replicas(grads, options.shard_threshold),
-                      options.learning_rate, {.remote_state = options.offload.optimizer});
+  t.state = optimizer.apply(
+      main, t.variables, nn::mean_over_replicas(grads, options.shard_threshold),
+      options.learning_rate,
+      {.max_grad_norm = options.max_grad_norm, .remote_state = options.offload.optimizer});
 
   Graph& eval = ir.entry_graph("eval");
   const Tensor input = eval.host_load(t.eval_input);
@@ -102,6 +103,10 @@ Training build_training(Ir ir, const ModelSpec& model, nn::Optimizer optimizer,
           options.accumulate);
   require(options.strategy == Strategy::kPhased || !options.offload.weights,
           "training: weights stay on the device unless the strategy is phased");
+  require(
+      options.strategy == Strategy::kResident || !options.max_grad_norm,
+      "training: phases update a block before all gradients are there, so the norm of all cannot "
+      "scale them; the resident strategy can");
   Training t;
   t.input = ir.h2d_stream(model.input, "input");
   t.labels = ir.h2d_stream(model.labels, "labels");

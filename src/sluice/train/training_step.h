@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,9 @@ struct StepOptions {
   /// Of weights of so many elements a replica updates its shard and holds the shard's state.
   int64_t shard_threshold = nn::kNeverShard;
   double learning_rate = 0.05;
+  /// Gradients are scaled so that the root of the sum of squares of all of them is at most this (nn::clip_factor). Resident
+  /// only: phases update a block before the gradients of the blocks below it are there.
+  std::optional<double> max_grad_norm;
   uint64_t seed = 0;  ///< Of first values.
 };
 
@@ -59,7 +63,7 @@ struct ModelSpec {
 
 /// Adds the entry graphs "train" and "eval" to `ir`. The gradients of micro-batches are averaged (spec §4.4) when there are
 /// several, then those of the replicas, then the optimizer updates every weight. Fixes the number of replicas.
-/// Errors (kUsage): no blocks; accumulate below 1; weights offloaded without phases.
+/// Errors (kUsage): no blocks; accumulate below 1; weights offloaded without phases; a largest norm with phases.
 Training build_training(Ir ir, const ModelSpec& model, nn::Optimizer optimizer,
                         const StepOptions& options);
 

@@ -22,13 +22,14 @@ struct ExpectedConnection {
 /// How a gradient graph is connected to the forward graph that it was made from.
 class GradGraphInfo {
  public:
+  /// The gradient graph has `first_input` inputs before those expected.
   GradGraphInfo(Graph& forward_graph, Graph& graph, std::vector<ExpectedConnection> expected_inputs,
-                std::vector<ExpectedConnection> expected_outputs);
+                std::vector<ExpectedConnection> expected_outputs, size_t first_input = 0);
 
   Graph& graph() const { return ir_.graph(graph_); }
   Graph& forward_graph() const { return ir_.graph(forward_graph_); }
   /// One entry for each of the gradient graph's first inputs: gradients, then values. (Inputs that
-  /// another transform added, accumulators say, come after them.)
+  /// another transform added, accumulators say, come after them; of a phase the row is before them.)
   const std::vector<ExpectedConnection>& expected_inputs() const { return expected_inputs_; }
   /// One entry for each output.
   const std::vector<ExpectedConnection>& expected_outputs() const { return expected_outputs_; }
@@ -55,6 +56,7 @@ class GradGraphInfo {
   GraphId graph_;
   std::vector<ExpectedConnection> expected_inputs_;
   std::vector<ExpectedConnection> expected_outputs_;
+  size_t first_input_;
 };
 
 /// "GradGraphInfo[ graph=… expected_inputs=[…] expected_outputs=[…]]", a line each.

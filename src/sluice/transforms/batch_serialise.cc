@@ -6,6 +6,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/collectives.h"
 #include "sluice/ops/random.h"
 #include "sluice/transforms/values.h"
 
@@ -23,6 +24,19 @@ const Handle* find(const std::vector<std::pair<Tensor, Handle>>& list, const Ten
   const auto found =
       std::find_if(list.begin(), list.end(), [&](const auto& p) { return p.first == t; });
   return found == list.end() ? nullptr : &found->second;
+}
+
+// Whether replicas of the group keep shards of it: of what cannot be cut each has all.
+bool in_shards(const TensorSpec& spec, const std::optional<ReplicaGrouping>& group) {
+  return group && group->size() > 1 && spec.shape.rank() > 0;
+}
+
+TensorSpec kept_spec(const Tensor& t, const std::optional<ReplicaGrouping>& group) {
+  if (!in_shards(t.spec(), group)) return t.spec();
+  require(t.meta_shape().empty(),
+          "batch_serialise: '{}' is a shard of {}, which cannot be kept in shards", t.name(),
+          to_string(t.meta_shape()));
+  return {{ceil_div(t.elements(), group->size())}, t.dtype(), t.shape()};
 }
 
 // Streams and remote buffers that a graph uses, itself or in a callee.
@@ -48,6 +62,7 @@ struct Load {
 };
 struct Store {
   Tensor tensor;  // Input or output of the graph.
+  std::optional<ReplicaGrouping> shard_group;
   std::vector<D2hStream> streams;
   std::vector<BatchHandle> buffers;
 };
@@ -130,18 +145,25 @@ class Serialiser {
           continue;
         }
       }
-      Store store{t, {}, {}};
       for (const auto& [tensor, stream] : options_.store_streams) {
-        if (tensor == t) store.streams.push_back(stream);
+        if (tensor == t) store_of(t, {}).streams.push_back(stream);
       }
       for (const auto& [tensor, handle] : options_.store_buffers) {
         if (tensor != t) continue;
         check(t, handle);
-        store.buffers.push_back(handle);
+        const bool shards = in_shards(t.spec(), handle.shard_group);
+        store_of(t, shards ? handle.shard_group : std::nullopt).buffers.push_back(handle);
         result_.stored.emplace_back(t, handle);
       }
-      if (!store.streams.empty() || !store.buffers.empty()) stores_.push_back(std::move(store));
     }
+  }
+
+  // What is sliced alike is carried once, wherever it goes.
+  Store& store_of(const Tensor& t, const std::optional<ReplicaGrouping>& group) {
+    for (Store& s : stores_) {
+      if (s.tensor == t && s.shard_group == group) return s;
+    }
+    return stores_.emplace_back(Store{t, group, {}, {}});
   }
 
   void check(const Tensor& t, const LoadHandle& from) {
@@ -154,9 +176,10 @@ class Serialiser {
 
   // Also gives the buffer the entries that its rows need.
   void check(const Tensor& t, const BatchHandle& handle) {
-    require(handle.buffer.spec == t.spec(),
+    const TensorSpec kept = kept_spec(t, handle.shard_group);
+    require(handle.buffer.spec == kept,
             "batch_serialise of graph {}: tensor '{}' ({}) does not match buffer {} ({})",
-            graph_.name(), t.name(), to_string(t.spec()), handle.buffer.id,
+            graph_.name(), t.name(), to_string(kept), handle.buffer.id,
             to_string(handle.buffer.spec));
     ir_.grow(handle.buffer, handle.row.entries(options_.rows, options_.steps));
   }
@@ -223,10 +246,17 @@ class Serialiser {
     }
   }
 
-  // Calls the graph and advances the seed. The result has the values of `stores_`.
+  // Gathers shards, calls the graph, cuts shards and advances the seed. The result has the values of `stores_`. Collectives
+  // stand here and not beside the transfers: to gather what has just been loaded would be to wait for it.
   Tensors compute(Graph& g, State& state, const Tensors& loaded) const {
     TensorMap given;
-    for (size_t i = 0; i < loads_.size(); ++i) given.emplace_back(loads_[i].input, loaded[i]);
+    for (size_t i = 0; i < loads_.size(); ++i) {
+      const auto* from = std::get_if<BatchHandle>(&loads_[i].from);
+      const bool shard = from != nullptr && in_shards(loads_[i].input.spec(), from->shard_group);
+      given.emplace_back(
+          loads_[i].input,
+          shard ? ops::replicated_all_gather(loaded[i], 0, from->shard_group) : loaded[i]);
+    }
     for (size_t i = 0; i < passed_.size(); ++i) given.emplace_back(passed_[i], state.passed[i]);
     if (seed()) {
       const Tensors seeds = ops::split_random_seed(state.seed);
@@ -243,6 +273,7 @@ class Serialiser {
         const auto at = std::find(outputs.begin(), outputs.end(), s.tensor) - outputs.begin();
         values.push_back(made[static_cast<size_t>(at)]);
       }
+      if (s.shard_group) values.back() = ops::replica_sharded_slice(values.back(), s.shard_group);
     }
     return values;
   }
@@ -379,25 +410,34 @@ BatchSerialisedPair batch_serialise_fwd_and_grad(const GradGraphInfo& info, cons
                from != nullptr && std::holds_alternative<BatchHandle>(*from)) {
       backwards.loads.emplace_back(inputs[i], *from);
     } else {
-      const BatchHandle kept{batch_serial_buffer(t, options.steps, options.rows), 0};
+      const ReplicaGrouping* group = find(options.shard_groups, t);
+      BatchHandle kept;
+      if (group != nullptr) kept.shard_group = *group;
+      kept.buffer = batch_serial_buffer(t, options.steps, options.rows, kept.shard_group);
       forwards.store_buffers.emplace_back(t, kept);
       backwards.loads.emplace_back(inputs[i], kept);
     }
   }
-  BatchSerialisedPair pair{batch_serialise(forward, forwards),
-                           batch_serialise(gradient, backwards)};
+  BatchSerialised fwd = batch_serialise(forward, forwards);
+  BatchSerialised grad = batch_serialise(gradient, backwards);
+  std::vector<ExpectedConnection> connections;
   for (const auto& [t, input] : passed) {
-    const Tensor* outside = find(pair.gradient.inputs, input);
-    if (outside != nullptr) pair.gradient.inputs.emplace_back(t, *outside);
+    const Tensor* outside = find(grad.inputs, input);
+    SLUICE_CHECK(outside != nullptr);
+    grad.inputs.emplace_back(t, *outside);
+    connections.push_back({Connection::kFwd, t});
   }
-  return pair;
+  // What is passed on keeps its order, behind the row.
+  GradGraphInfo connected(forward, forward.ir().graph(grad.graph), std::move(connections), {}, 1);
+  return {std::move(fwd), std::move(grad), std::move(connected)};
 }
 
-RemoteBuffer batch_serial_buffer(const Tensor& t, int64_t steps, int64_t rows) {
+RemoteBuffer batch_serial_buffer(const Tensor& t, int64_t steps, int64_t rows,
+                                 const std::optional<ReplicaGrouping>& shard_group) {
   require(steps >= 1 && rows >= 1,
           "batch_serial_buffer for '{}': steps and rows must be at least 1, got {} and {}",
           t.name(), steps, rows);
-  return t.graph().ir().remote_buffer(t.spec(), checked_mul(steps, rows));
+  return t.graph().ir().remote_buffer(kept_spec(t, shard_group), checked_mul(steps, rows));
 }
 
 }  // namespace sluice::transforms

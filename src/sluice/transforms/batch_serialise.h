@@ -39,6 +39,9 @@ class RowOffset {
 struct BatchHandle {
   RemoteBuffer buffer;
   RowOffset row = 0;
+  /// Replicas that have the tensor alike, of which each keeps its shard (its chunk, as ops::replica_sharded_slice cuts):
+  /// sliced before a store, gathered after a load. Absent: each keeps it whole.
+  std::optional<ReplicaGrouping> shard_group = {};
 };
 
 using LoadHandle = std::variant<H2dStream, BatchHandle>;
@@ -52,6 +55,8 @@ struct BatchSerialiseOptions {
   /// loaded from a buffer are not stored.
   std::vector<std::pair<Tensor, D2hStream>> store_streams;
   std::vector<std::pair<Tensor, BatchHandle>> store_buffers;
+  /// Of a forward tensor that batch_serialise_fwd_and_grad keeps in a buffer of its own: the BatchHandle::shard_group.
+  std::vector<std::pair<Tensor, ReplicaGrouping>> shard_groups;
   /// A uint32[2] input that gets a new seed each iteration, split from the one that the new graph takes.
   Tensor seed_input;
   int64_t rows = 1;  ///< Rows that the new graph will be called with: buffers grow accordingly.
@@ -76,16 +81,19 @@ struct BatchSerialised {
 /// ()); `batch_serial_random_seed`, if there is a seed input; then the inputs that are neither loaded nor the seed, as they
 /// were (those by reference see all iterations). With kCompute and kIo each iteration loads, calls `graph`, and stores;
 /// with kIoOverlapped iteration k loads for k + 1 and stores what k - 1 made, beside the call. The bits are the same.
+/// An iteration's loads stand next to each other in the order of inputs, and so do its stores: one exchange each.
 /// kIoOverlapped becomes kIo, with a note, for fewer than two steps, and where the graph itself uses a stream or buffer
 /// that the loop loads from or stores to.
-/// Errors (kUsage): steps or rows below 1; a loaded tensor that is no input; handles of another spec or Ir; a seed input that
-/// is no uint32[2] input or that is also loaded.
+/// Errors (kUsage): steps or rows below 1; a loaded tensor that is no input; handles of another spec or Ir; a shard of a
+/// shard; a seed input that is no uint32[2] input or that is also loaded.
 BatchSerialised batch_serialise(Graph& graph, const BatchSerialiseOptions& options);
 
 struct BatchSerialisedPair {
   BatchSerialised forward;
   /// Of the gradient graph; `inputs` also has {forward tensor, input} for those in `named`.
   BatchSerialised gradient;
+  /// How the gradient phase is connected to the forward graph as it was: by those in `named` that it takes.
+  GradGraphInfo info;
 };
 
 /// Both phases of a layer: what the gradient graph needs of the forward graph finds its way by itself.
@@ -98,7 +106,9 @@ struct BatchSerialisedPair {
 BatchSerialisedPair batch_serialise_fwd_and_grad(const GradGraphInfo& info, const Tensors& named,
                                                  const BatchSerialiseOptions& options);
 
-/// A buffer for `t` of `steps` micro-batches in each of `rows` rows. Error{kUsage} for a number below 1.
-RemoteBuffer batch_serial_buffer(const Tensor& t, int64_t steps, int64_t rows = 1);
+/// A buffer for `t` of `steps` micro-batches in each of `rows` rows, of its shards if there is a group. Error{kUsage} for a
+/// number below 1, and for shards of a shard.
+RemoteBuffer batch_serial_buffer(const Tensor& t, int64_t steps, int64_t rows = 1,
+                                 const std::optional<ReplicaGrouping>& shard_group = {});
 
 }  // namespace sluice::transforms

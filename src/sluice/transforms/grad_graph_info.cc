@@ -34,13 +34,14 @@ void check_unchanged(const CallSiteInfo& call, const Tensor& t, int64_t version)
 
 GradGraphInfo::GradGraphInfo(Graph& forward_graph, Graph& graph,
                              std::vector<ExpectedConnection> expected_inputs,
-                             std::vector<ExpectedConnection> expected_outputs)
+                             std::vector<ExpectedConnection> expected_outputs, size_t first_input)
     : ir_(forward_graph.ir()),
       forward_graph_(forward_graph.id()),
       graph_(graph.id()),
       expected_inputs_(std::move(expected_inputs)),
-      expected_outputs_(std::move(expected_outputs)) {
-  require(graph.input_ids().size() >= expected_inputs_.size() &&
+      expected_outputs_(std::move(expected_outputs)),
+      first_input_(first_input) {
+  require(graph.input_ids().size() >= first_input_ + expected_inputs_.size() &&
               graph.output_ids().size() == expected_outputs_.size(),
           "gradient graph {} has {} inputs and {} outputs; {} and {} are expected", graph.name(),
           graph.input_ids().size(), graph.output_ids().size(), expected_inputs_.size(),
@@ -76,7 +77,7 @@ TensorMap GradGraphInfo::inputs_dict(const CallSiteInfo& fwd_call) const {
       parent = fwd_call.graph_to_parent(t);
     }
     check_unchanged(fwd_call, parent, version);
-    result.emplace_back(graph().handle(graph().input_ids()[k]), parent);
+    result.emplace_back(graph().handle(graph().input_ids()[first_input_ + k]), parent);
   }
   return result;
 }

@@ -53,6 +53,25 @@ const std::vector<Kind>& kinds() {
       {"collectives swapped", {"collective"}, collectives_swapped},
       {"collective at one replica", {"collective"}, collective_at_one_replica},
       {"collective of another group", {"collective"}, collective_of_other_group},
+      {"collectives exchanged", {"collective"}, collectives_exchanged},
+      {"wait past the border", {"wait"}, wait_past_border},
+      {"wait for another", {"wait", "race"}, wait_for_other},
+      {"wait on another queue", {"wait"}, wait_on_other_queue},
+      // What calls pass on counts streams and collectives too.
+      {"row off by one", {"remote", "race", "stream", "collective"}, row_off_by_one},
+      {"row counted differently",
+       {"remote", "race", "stream", "collective"},
+       row_counted_differently},
+      {"row of another replica", {"remote", "race", "stream", "collective"}, row_of_other_replica},
+      {"load dropped", {"value", "remote"}, load_dropped},
+      {"store dropped", {"value", "remote"}, store_dropped},
+      {"load before the store", {"remote", "race", "value"}, load_before_store},
+      {"another buffer", {"remote", "race"}, buffer_exchanged},
+      {"entries overlapped", {"remote"}, entries_overlapped},
+      {"remote buffers overlapped", {"overlap"}, remote_buffers_overlapped},
+      {"homes exchanged", {"remote"}, homes_exchanged},
+      {"tier one byte short", {"bounds"}, tier_short},
+      {"tier budget cut", {"budget"}, tier_budget_cut},
   };
   return all;
 }

@@ -296,6 +296,24 @@ std::vector<Candidate> collectives_swapped(const Executable& e) {
   return out;
 }
 
+/// Two collectives of one function change places.
+std::vector<Candidate> collectives_exchanged(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* first = std::get_if<Collective>(&step.body);
+    for (size_t t = s + 1; first != nullptr && t < e.functions[f].steps.size(); ++t) {
+      const auto* second = std::get_if<Collective>(&e.functions[f].steps[t].body);
+      if (second == nullptr || second->group != first->group) continue;
+      out.push_back({place(e, f, s), [f, s, t](Executable& m) {
+                       std::swap(step_of(m, f, s).body, step_of(m, f, t).body);
+                       return std::string("the second one comes when it is the first one's turn");
+                     }});
+      return;
+    }
+  });
+  return out;
+}
+
 std::vector<Candidate> collective_at_one_replica(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {

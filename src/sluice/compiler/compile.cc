@@ -5,6 +5,7 @@
 #include <map>
 
 #include "sluice/base/checked.h"
+#include "sluice/compiler/announce_remote.h"
 #include "sluice/compiler/budget.h"
 #include "sluice/compiler/dead_code.h"
 #include "sluice/compiler/emit_function.h"
@@ -51,6 +52,7 @@ class Compiler : public GlobalAddresses {
     for (const auto& [name, id] : ir_.entries()) compile_entry(name, ir_.graph(id));
     finish_arenas();
     check_entries(exe_);
+    announce_remote(exe_, transfers_before_calls_);
     check_budgets(compiled_.executable);
     compiled_.passes = pipeline_.records();
     for (const Globals::Variable& v : globals_.variables) compiled_.variables.push_back(v.info);
@@ -400,6 +402,7 @@ class Compiler : public GlobalAddresses {
   int32_t lower(Body& body, const std::string& memo, exe::Program* program) {
     pipeline_.run("entries", body,
                   [&](Body& b) { return fold_entries(b, globals_, facts_, indices_); });
+    std::vector<int32_t> transfers_before_calls = number_transfers(body);
     pipeline_.run("transfers", body, [&](Body& b) { return schedule_transfers(b, facts_); });
     const auto used = used_outputs(body);
     std::vector<std::vector<int32_t>> callees;
@@ -447,6 +450,7 @@ class Compiler : public GlobalAddresses {
     }
     exe_.functions.push_back(std::move(function));
     index_inputs_.push_back(body.index_inputs);
+    transfers_before_calls_.push_back(std::move(transfers_before_calls));
     return static_cast<int32_t>(exe_.functions.size() - 1);
   }
 
@@ -519,7 +523,8 @@ class Compiler : public GlobalAddresses {
   std::map<std::pair<int32_t, int32_t>, int32_t> constant_plans_;
   std::unordered_map<GraphId, Body> bodies_;
   std::unordered_map<std::string, int32_t> functions_;
-  std::vector<std::vector<int32_t>> index_inputs_;  // Of each function: see Body.
+  std::vector<std::vector<int32_t>> index_inputs_;            // Of each function: see Body.
+  std::vector<std::vector<int32_t>> transfers_before_calls_;  // Of each function.
   IndexTable indices_;
 };
 

@@ -417,7 +417,7 @@ class Emitter {
   exe::Issue transfer(const Node& node) {
     exe::Issue issue;
     issue.queue = node.queue;
-    issue.token = node.token >= 0 ? node.token : next_token_++;
+    issue.token = node.token;
     auto& queues = exe_.devices[static_cast<size_t>(body_.device)].queues;
     if (issue.queue > 0 && queues.size() == 1) queues.push_back({"io"});
     const Effect& e = node.effect;
@@ -494,7 +494,6 @@ class Emitter {
   std::map<Sequence, exe::IndexExpr> base_;
   std::map<Sequence, int64_t> used_;
   std::vector<Stored> stored_;  ///< What entries of remote buffers hold, as far as is known.
-  int32_t next_token_ = 0;
 };
 
 }  // namespace

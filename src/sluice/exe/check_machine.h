@@ -13,6 +13,7 @@
 #include "sluice/exe/check_shared.h"
 #include "sluice/exe/executable.h"
 #include "sluice/exe/findings.h"
+#include "sluice/exe/remote_ledger.h"
 
 namespace sluice::exe {
 
@@ -55,6 +56,8 @@ class Machine {
     std::vector<std::pair<int32_t, int32_t>> tokens;  ///< (token, queue) issued and not waited for.
     std::unique_ptr<LoopRun> loop;
     size_t step = 0;
+    RemoteLedger::Activation path = 0;
+    int64_t calls = 0;  ///< Calls, loops and branches that it is past.
   };
 
   /// A transfer that has been issued and may still run.
@@ -80,6 +83,7 @@ class Machine {
   // check_machine.cc: programs, calls, loops.
   void start();
   void finish();
+  void finish_remote();
   bool advance(DeviceRun& d, size_t depth);
   Outcome step(DeviceRun& d);
   bool enter(DeviceRun& d, const Call& call, Role role, const LoopRun* loop);
@@ -148,6 +152,7 @@ class Machine {
   std::vector<StreamState> streams_;
   /// Collectives run so far, by device and group.
   std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
+  RemoteLedger remote_;
   std::deque<DeviceRun> devices_;
   std::unordered_map<ValueId, Instance> constants_;
   std::vector<Instance> variables_;

@@ -43,6 +43,7 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   d.window.merge(after_then);
   join_arms(a, then_made, d.arm, mark, then_ranges, then_pieces);
   bytes_.release();
+  ++a.calls;
   return Outcome::kDone;
 }
 

@@ -129,6 +129,7 @@ bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
   if (i.entry_from) {
     // Any entry; it is checked at run time.
     entry = {b.arena, b.offset, b.offset + b.entries * b.entry_stride};
+    remote_.open(i.object);
   } else {
     int64_t number = 0;
     if (!evaluate(d, i.entry, number)) return false;
@@ -139,6 +140,10 @@ bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
     }
     const int64_t begin = b.offset + number * b.entry_stride;
     entry = {b.arena, begin, begin + i.memory.bytes};
+    remote_.move(i, number, d.stack.back().path);
+    const bool in_arm = std::any_of(d.stack.begin(), d.stack.end(),
+                                    [](const Activation& a) { return a.role == Role::kArm; });
+    if (in_arm) remote_.open(i.object);
   }
   const int32_t actor = clocks_.actor(d.device, i.queue);
   clocks_.learn(actor, clocks_.now(clocks_.actor(d.device, 0)));

@@ -166,6 +166,17 @@ TEST(Checker, RefusesDamagedOverlap) {
              {"remote", "entry p0", "entry (p0-1)"},
              {"remote", "remote_load 1 entry 5", "remote_load 1 entry 4"},
              {"remote", "found %5", "found %1"},
+             // Every entry once, but not each by the transfer that had it.
+             {"remote", "entry (p0+1)", "entry ((p0+2)%6)"},
+             {"remote", "entry p0", "entry (4-p0)"},
+             {"remote", "remote_load 0 entry 0", "remote_load 0 entry 1"},
+             {"remote", "loads 6 stores 0", "loads 7 stores 0"},
+             {"remote", "@ring(2,64,0) bytes 64 float32(16) row\n",
+              "@ring(2,64,0) bytes 64 float32(16) row\n"
+              "      entry_from read %6 at frame+192 bytes 4 uint32() row\n"},
+             {"remote", "found 525889790539027997", "found 525889790539027996"},
+             {"remote", "  remote 1 loads 1 stores 6 found 525889790539027997",
+              "  remote 0 loads 1 stores 6 found 525889790539027997"},
              {"overlap", "offset 512", "offset 256"},
              {"bounds", "bytes 1024", "bytes 512"},
              {"budget", "budget 4096", "budget 1023"},

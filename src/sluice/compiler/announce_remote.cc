@@ -9,7 +9,7 @@
 namespace sluice::compiler {
 namespace {
 
-constexpr int64_t kMostSteps = 10'000'000;
+constexpr int64_t kMostSteps = 50'000'000;
 
 const exe::Issue* remote_transfer(const exe::Step& step) {
   const auto* issue = std::get_if<exe::Issue>(&step.body);

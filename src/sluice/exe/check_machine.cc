@@ -168,27 +168,31 @@ void Machine::finish() {
 }
 
 void Machine::finish_remote() {
+  const auto fault = [&](int32_t buffer, const std::string& text) {
+    findings_.add("remote", "program '{}': '{}' {}", program_.name,
+                  e_.remote_buffers[static_cast<size_t>(buffer)].name, text);
+  };
   std::map<int32_t, RemoteTrace> traces;
   for (const RemoteTrace& t : remote_.traces()) traces[t.buffer] = t;
   for (const RemoteTrace& announced : program_.remote) {
-    const auto at = static_cast<size_t>(announced.buffer);
-    const auto fault = [&](const std::string& text) {
-      findings_.add("remote", "program '{}': '{}' {}", program_.name, e_.remote_buffers[at].name,
-                    text);
-    };
-    const RemoteTrace there = traces.contains(announced.buffer) ? traces[announced.buffer]
-                                                                : RemoteTrace{announced.buffer};
+    const auto found = traces.extract(announced.buffer);
+    const RemoteTrace there = found.empty() ? RemoteTrace{announced.buffer} : found.mapped();
     if (remote_.is_open(announced.buffer)) {
-      fault("is used as data decide, but what its loads find is announced");
+      fault(announced.buffer, "is used as data decide, but what its loads find is announced");
     } else if (there.loads != announced.loads || there.stores != announced.stores) {
-      fault(fmt::format("is loaded {} times and stored to {} times, announced are {} and {}",
+      fault(announced.buffer,
+            fmt::format("is loaded {} times and stored to {} times, announced are {} and {}",
                         there.loads, there.stores, announced.loads, announced.stores));
     } else if (there != announced) {
-      fault(
-          fmt::format("has loads that find, or keeps, what another store than announced has "
-                      "left (digest {}, announced {})",
-                      there.found, announced.found));
+      fault(announced.buffer,
+            fmt::format("has loads that find, or keeps, what another store than announced has "
+                        "left (digest {}, announced {})",
+                        there.found, announced.found));
     }
+  }
+  for (const auto& [buffer, t] : traces) {
+    fault(buffer, fmt::format("is used, but no line says so: loads {} stores {} found {}", t.loads,
+                              t.stores, t.found));
   }
 }
 

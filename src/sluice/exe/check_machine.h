@@ -67,6 +67,7 @@ class Machine {
     const Activation* owner = nullptr;
     Range memory;
     bool writes = false;
+    Range entry;  ///< Of the tier, if it is a remote one.
     std::vector<int64_t> clock;
   };
 
@@ -124,6 +125,7 @@ class Machine {
   Outcome issue(DeviceRun& d, const Issue& i);
   void stream_entry(DeviceRun& d, const Issue& i);
   bool remote_entry(DeviceRun& d, const Issue& i, Range& entry);
+  void entry_in_flight(DeviceRun& d, const Issue& i, const Range& entry);
   Outcome wait(DeviceRun& d, const Wait& w);
   Outcome send(DeviceRun& d, const Send& s);
   Outcome receive(DeviceRun& d, const Receive& r);
@@ -132,6 +134,7 @@ class Machine {
   // check_paths.cc: both arms of a branch; loops left early.
   Outcome branch(DeviceRun& d, const Branch& b);
   bool run_arm(DeviceRun& d, const Call& call);
+  static void join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other);
   void join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made, size_t mark,
                  const std::vector<Range>& then_ranges,
                  const std::vector<ByteMap::Pieces>& then_pieces);

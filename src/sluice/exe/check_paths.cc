@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "sluice/exe/check_machine.h"
 
@@ -19,6 +20,18 @@ bool Machine::run_arm(DeviceRun& d, const Call& call) {
   return true;
 }
 
+/// In flight is what either arm has left so. Arms wait for their own transfers: both lists are parts of one.
+void Machine::join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other) {
+  // A queue ends its transfers in order, so the arm that ended fewer of a queue has all that the other has.
+  for (size_t i = 0; i < other.size(); ++i) {
+    const auto same = [&](const Flight& f) {
+      return f.owner == other[i].owner && f.token == other[i].token && f.queue == other[i].queue;
+    };
+    if (std::none_of(mine.begin(), mine.end(), same))
+      mine.insert(mine.begin() + static_cast<int64_t>(std::min(i, mine.size())), other[i]);
+  }
+}
+
 Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   Activation& a = d.stack.back();
   Range condition;
@@ -31,6 +44,7 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   }
   const size_t mark = bytes_.mark();
   const Window before = d.window;
+  const std::vector<Flight> flights = d.flights;
   if (!run_arm(d, b.then_call)) return Outcome::kDone;
   const Bindings then_made = std::move(d.arm);
   const std::vector<Range> then_ranges = bytes_.changed(mark);
@@ -39,8 +53,10 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   bytes_.roll_back(mark);
   Window after_then = std::move(d.window);
   d.window = before;
+  const std::vector<Flight> flights_after_then = std::exchange(d.flights, flights);
   if (!run_arm(d, b.else_call)) return Outcome::kDone;
   d.window.merge(after_then);
+  join_flights(d.flights, flights_after_then);
   join_arms(a, then_made, d.arm, mark, then_ranges, then_pieces);
   bytes_.release();
   ++a.calls;

@@ -39,6 +39,7 @@ class StaticChecker {
       : e_(e), out_(findings), facts_(function_facts(e)) {}
 
   void run() {
+    spaces();
     budgets();
     workspaces();
     persistent_bytes();
@@ -47,6 +48,29 @@ class StaticChecker {
   }
 
  private:
+  static bool on_device(const Arena& a) {
+    return a.device >= 0 && (a.space == Space::kDevice || a.space == Space::kPinned);
+  }
+
+  /// Every arena lies where some budget counts it.
+  void spaces() {
+    for (const Arena& a : e_.arenas) {
+      const bool tier = a.kind == ArenaKind::kTier;
+      const bool remote = a.space == Space::kHost || a.space == Space::kFile;
+      const bool pinned_tier = tier && a.space == Space::kPinned;
+      if (tier ? !remote && !pinned_tier : !on_device(a)) {
+        out_.add("bounds", "arena '{}' is '{}', which does not lie in '{}' of device {}", a.name,
+                 word(a.kind), word(a.space), a.device);
+      }
+    }
+    for (const Channel& c : e_.channels) {
+      const Arena& a = e_.arenas[static_cast<size_t>(c.arena)];
+      if (a.kind != ArenaKind::kSlots || a.device != c.to)
+        out_.add("channel", "channel '{}' lies in '{}', which are no slots of device {}", c.name,
+                 a.name, c.to);
+    }
+  }
+
   void budgets() {
     for (size_t d = 0; d < e_.devices.size(); ++d) {
       int64_t total = 0;
@@ -203,7 +227,8 @@ class StaticChecker {
     const Arena& a = e_.arenas[static_cast<size_t>(at.index)];
     if (a.kind == ArenaKind::kWorkspace) {
       bad("workspace", "an operand lies in the workspace '{}'", a.name);
-    } else if (a.kind == ArenaKind::kTier || a.device != function_->device ||
+    } else if (a.kind == ArenaKind::kTier || a.kind == ArenaKind::kSlots ||
+               a.device != function_->device ||
                (a.space != Space::kDevice && a.space != Space::kPinned)) {
       bad("bounds", "a step of device {} reaches into arena '{}'", function_->device, a.name);
     }
@@ -371,7 +396,7 @@ class StaticChecker {
               p.name, x.device, x.frame.offset, x.frame.offset + bytes, a.name, a.bytes);
         }
         if (bytes > 0 && (a.device != x.device || a.kind == ArenaKind::kWorkspace ||
-                          a.kind == ArenaKind::kTier ||
+                          a.kind == ArenaKind::kTier || a.kind == ArenaKind::kSlots ||
                           (a.space != Space::kDevice && a.space != Space::kPinned))) {
           out_.add("bounds", "program '{}': the frame of device {} lies in '{}'", p.name, x.device,
                    a.name);

@@ -6,6 +6,7 @@
 #include "sluice/base/sys.h"
 #include "sluice/cpu/isa.h"
 #include "sluice/cpu/kernel_list.h"
+#include "sluice/cpu/signature.h"
 #include "sluice/ops/op.h"
 
 namespace sluice::cpu {
@@ -105,11 +106,19 @@ class CpuDevice : public runtime::Device {
   }
 
   runtime::BoundKernel bind(const exe::Kernel& kernel) override {
+    check_signature(kernel);
     if (kernel.key == "cpu.copy") {
-      return bind_copy_kernel(kernel.operands[0].spec, parse_layout(kernel.operands[0].layout),
-                              parse_layout(kernel.operands[1].layout));
+      const TensorSpec& spec = kernel.operands[0].spec;
+      const Layout from = parse_layout(kernel.operands[0].layout);
+      const Layout to = parse_layout(kernel.operands[1].layout);
+      check_cut(kernel, choose_copy_kernel(spec, from, to));
+      return bind_copy_kernel(spec, from, to);
     }
-    if (kernel.key == "cpu.fused") return bind_fused_kernel(fused_op_of(kernel));
+    if (kernel.key == "cpu.fused") {
+      const FusedOp op = fused_op_of(kernel);
+      check_cut(kernel, choose_fused_kernel(op));
+      return bind_fused_kernel(op);
+    }
     if (kernel.key == "cpu.index") return {run_index, nullptr, 0};
     auto op = std::make_shared<OpRecord>();
     op->def = ops::find_op(kernel.op);
@@ -122,6 +131,7 @@ class CpuDevice : public runtime::Device {
       if (k.key != kernel.key) continue;
       require(k.supports(op->view()), "executable: kernel {} does not support {} on these operands",
               kernel.key, kernel.op);
+      check_cut(kernel, k.choose(op->view()));
       return k.bind(std::move(op));
     }
     fail(ErrorKind::kUsage, "executable: the cpu has no kernel '{}'", kernel.key);

@@ -1,0 +1,15 @@
+#pragma once
+#include "sluice/exe/executable.h"
+#include "sluice/target/target.h"
+
+namespace sluice::cpu {
+
+/// Kernels trust their operands, and an executable may come from a file: Error{kBadFile} naming the kernel, what it has and
+/// what it takes, unless its operands are inputs that the shape rule of its op accepts and then what the rule makes of
+/// them, by stages if it has any.
+void check_signature(const exe::Kernel& kernel);
+
+/// The same for how it is cut: tasks, parts of operands and workspace as the kernel was made for.
+void check_cut(const exe::Kernel& kernel, const KernelChoice& made_for);
+
+}  // namespace sluice::cpu

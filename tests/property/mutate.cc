@@ -33,7 +33,7 @@ const std::vector<Kind>& kinds() {
       {"frame shrunk", {"bounds"}, frame_shrunk},
       {"arena shrunk", {"bounds"}, arena_shrunk},
       {"arenas overlapped", {"overlap"}, arenas_overlapped},
-      {"argument rebound", {"value", "overlap"}, argument_rebound},
+      {"argument rebound", {"value", "overlap", "final"}, argument_rebound},
       {"workspace shared", {"workspace"}, workspace_shared},
       {"message swapped", {"channel"}, message_swapped},
       {"rotation off by one", {"value", "overlap", "race"}, rotation_off_by_one},
@@ -54,7 +54,7 @@ const std::vector<Kind>& kinds() {
       {"collective at one replica", {"collective"}, collective_at_one_replica},
       {"collective of another group", {"collective"}, collective_of_other_group},
       {"collectives exchanged", {"collective"}, collectives_exchanged},
-      {"wait past the border", {"wait"}, wait_past_border},
+      {"wait past the border", {"wait", "race"}, wait_past_border},
       {"wait for another", {"wait", "race"}, wait_for_other},
       {"wait on another queue", {"wait"}, wait_on_other_queue},
       // What calls pass on counts streams and collectives too.

@@ -20,6 +20,30 @@ bool moves_entries(const Executable& e, const Function& f) {
   return false;
 }
 
+/// An operator computes with an index parameter, there or in a callee.
+bool is_data(const Executable& e, const Function& f, int64_t param) {
+  const auto uses = [&](const IndexExpr& x) {
+    const auto& nodes = x.nodes();
+    return std::any_of(nodes.begin(), nodes.end(), [&](const IndexExpr::Node& n) {
+      return n.kind == IndexExpr::Kind::kParam && n.value == param;
+    });
+  };
+  for (const Step& step : f.steps) {
+    bool found = false;
+    if (const auto* k = std::get_if<Kernel>(&step.body))
+      found = std::any_of(k->scalars.begin(), k->scalars.end(), uses);
+    for_each_call(step, [&](const Call& c) {
+      for (size_t a = 0; a < c.index_args.size(); ++a) {
+        found = found ||
+                (uses(c.index_args[a]) &&
+                 is_data(e, e.functions[static_cast<size_t>(c.function)], static_cast<int64_t>(a)));
+      }
+    });
+    if (found) return true;
+  }
+  return false;
+}
+
 /// Changes what decides a row: an entry, or what a call passes to where entries are moved.
 std::vector<Candidate> rows_changed(const Executable& e, const std::vector<Change>& changes) {
   std::vector<Candidate> out;
@@ -36,9 +60,13 @@ std::vector<Candidate> rows_changed(const Executable& e, const std::vector<Chang
       }
       size_t n = 0;
       for_each_call(step, [&](const Call& c) {
-        if (!moves_entries(e, e.functions[static_cast<size_t>(c.function)])) return;
+        const Function& callee = e.functions[static_cast<size_t>(c.function)];
+        if (!moves_entries(e, callee)) return;
         for (size_t a = 0; a < c.index_args.size(); ++a, ++n) {
-          if (change(c.index_args[a]) == c.index_args[a]) continue;
+          // What an operator makes of a number is for the value program to judge.
+          if (change(c.index_args[a]) == c.index_args[a] ||
+              is_data(e, callee, static_cast<int64_t>(a)))
+            continue;
           out.push_back({place(e, f, s), [f, s, n, change](Executable& m) {
                            size_t at = 0;
                            for_each_call(step_of(m, f, s), [&](Call& call) {

@@ -1,6 +1,7 @@
 #include "sluice/compiler/announce_remote.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/remote_ledger.h"
@@ -71,24 +72,30 @@ class RemoteWalk {
     for (const exe::Step* step : order_[static_cast<size_t>(f)]) {
       if (--left_ <= 0) return;
       if (const exe::Issue* issue = remote_transfer(*step)) {
-        if (in_arm_ || issue->entry_from) ledger_.open(issue->object);
-        if (!issue->entry_from) ledger_.move(*issue, issue->entry.evaluate({params, 0, 0}), self);
+        std::optional<int64_t> entry;
+        if (!issue->entry_from) entry = issue->entry.evaluate({params, 0, 0});
+        ledger_.move(*issue, entry, self);
         continue;
       }
-      const auto* loop = std::get_if<exe::Loop>(&step->body);
-      const bool outside = !in_arm_;
-      in_arm_ |= std::holds_alternative<exe::Branch>(step->body);
-      exe::for_each_call(*step, [&](const exe::Call& c) {
-        const int64_t turns = !moves_[static_cast<size_t>(c.function)] ? 0
-                              : loop != nullptr                        ? loop->trips
-                                                                       : 1;
-        for (int64_t it = 0; it < turns && left_ > 0; ++it) {
-          std::vector<int64_t> args;
-          for (const exe::IndexExpr& x : c.index_args) args.push_back(x.evaluate({params, it, 0}));
-          walk(c.function, args, exe::RemoteLedger::callee(self, call, it));
-        }
-      });
-      if (outside) in_arm_ = false;
+      const auto turn = [&](const exe::Call& c, int64_t it) {
+        if (!moves_[static_cast<size_t>(c.function)]) return;
+        std::vector<int64_t> args;
+        for (const exe::IndexExpr& x : c.index_args) args.push_back(x.evaluate({params, it, 0}));
+        walk(c.function, args, exe::RemoteLedger::callee(self, call, it));
+      };
+      if (const auto* c = std::get_if<exe::Call>(&step->body)) turn(*c, 0);
+      if (const auto* l = std::get_if<exe::Loop>(&step->body)) {
+        const bool moves = moves_[static_cast<size_t>(l->body.function)];
+        for (int64_t it = 0; moves && it < l->trips && left_ > 0; ++it) turn(l->body, it);
+      }
+      if (const auto* b = std::get_if<exe::Branch>(&step->body)) {
+        exe::RemoteLedger::Contents before = ledger_.contents();
+        turn(b->then_call, 0);
+        const exe::RemoteLedger::Contents after_then = ledger_.contents();
+        ledger_.start_with(std::move(before));
+        turn(b->else_call, 1);
+        ledger_.join(after_then);
+      }
       ++call;
     }
   }
@@ -98,7 +105,6 @@ class RemoteWalk {
   std::vector<bool> moves_;                           // Itself or in a callee.
   exe::RemoteLedger ledger_;
   int64_t left_ = 0;
-  bool in_arm_ = false;
 };
 
 }  // namespace

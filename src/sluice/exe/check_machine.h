@@ -133,7 +133,7 @@ class Machine {
 
   // check_paths.cc: both arms of a branch; loops left early.
   Outcome branch(DeviceRun& d, const Branch& b);
-  bool run_arm(DeviceRun& d, const Call& call);
+  bool run_arm(DeviceRun& d, const Call& call, int64_t arm);
   static void join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other);
   void join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made, size_t mark,
                  const std::vector<Range>& then_ranges,

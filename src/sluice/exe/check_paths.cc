@@ -6,10 +6,13 @@
 
 namespace sluice::exe {
 
-bool Machine::run_arm(DeviceRun& d, const Call& call) {
+bool Machine::run_arm(DeviceRun& d, const Call& call, int64_t arm) {
   const size_t depth = d.stack.size();
   d.arm.clear();
+  const Activation& caller = d.stack.back();
+  const RemoteLedger::Activation path = RemoteLedger::callee(caller.path, caller.calls, arm);
   if (!enter(d, call, Role::kArm, nullptr)) return false;
+  d.stack.back().path = path;
   advance(d, depth);
   if (stop_) return false;
   if (d.stack.size() > depth) {
@@ -45,7 +48,13 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   const size_t mark = bytes_.mark();
   const Window before = d.window;
   const std::vector<Flight> flights = d.flights;
-  if (!run_arm(d, b.then_call)) return Outcome::kDone;
+  const auto moves = [&](const Call& arm) {
+    return facts_[static_cast<size_t>(arm.function)].transfers;
+  };
+  const bool remote = moves(b.then_call) || moves(b.else_call);
+  RemoteLedger::Contents entries;
+  if (remote) entries = remote_.contents();
+  if (!run_arm(d, b.then_call, 0)) return Outcome::kDone;
   const Bindings then_made = std::move(d.arm);
   const std::vector<Range> then_ranges = bytes_.changed(mark);
   std::vector<ByteMap::Pieces> then_pieces;
@@ -54,9 +63,14 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   Window after_then = std::move(d.window);
   d.window = before;
   const std::vector<Flight> flights_after_then = std::exchange(d.flights, flights);
-  if (!run_arm(d, b.else_call)) return Outcome::kDone;
+  if (remote) {
+    RemoteLedger::Contents after = remote_.contents();
+    remote_.start_with(std::exchange(entries, std::move(after)));
+  }
+  if (!run_arm(d, b.else_call, 1)) return Outcome::kDone;
   d.window.merge(after_then);
   join_flights(d.flights, flights_after_then);
+  if (remote) remote_.join(entries);
   join_arms(a, then_made, d.arm, mark, then_ranges, then_pieces);
   bytes_.release();
   ++a.calls;

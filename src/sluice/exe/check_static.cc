@@ -62,6 +62,9 @@ class StaticChecker {
         out_.add("bounds", "arena '{}' is '{}', which does not lie in '{}' of device {}", a.name,
                  word(a.kind), word(a.space), a.device);
       }
+      const auto counts = [&](const Tier& t) { return t.space == a.space; };
+      if (remote && std::none_of(e_.tiers.begin(), e_.tiers.end(), counts))
+        out_.add("budget", "arena '{}' lies in '{}', which is no tier", a.name, word(a.space));
     }
     for (const Channel& c : e_.channels) {
       const Arena& a = e_.arenas[static_cast<size_t>(c.arena)];

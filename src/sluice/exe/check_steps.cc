@@ -130,7 +130,7 @@ bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
   if (i.entry_from) {
     // Any entry; it is checked at run time.
     entry = {b.arena, b.offset, b.offset + b.entries * b.entry_stride};
-    remote_.open(i.object);
+    remote_.move(i, std::nullopt, d.stack.back().path);
   } else {
     int64_t number = 0;
     if (!evaluate(d, i.entry, number)) return false;
@@ -142,9 +142,6 @@ bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
     const int64_t begin = b.offset + number * b.entry_stride;
     entry = {b.arena, begin, begin + i.memory.bytes};
     remote_.move(i, number, d.stack.back().path);
-    const bool in_arm = std::any_of(d.stack.begin(), d.stack.end(),
-                                    [](const Activation& a) { return a.role == Role::kArm; });
-    if (in_arm) remote_.open(i.object);
   }
   entry_in_flight(d, i, entry);
   const int32_t actor = clocks_.actor(d.device, i.queue);

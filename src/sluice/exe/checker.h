@@ -65,7 +65,7 @@ struct CheckOptions {
 /// Assumes that every worker runs the same tasks of kernels with as many tasks, that kernels touch
 /// what their operands say and that streams bound to queues move. What a tier's entries must hold
 /// is known where a load names the value that it finds, and from which stores the program announces
-/// that its loads find (Program::remote), which it must of all buffers whose entries no data decide:
+/// that its loads find (Program::remote), which it must of all buffers that it moves entries of:
 /// a transfer that is missing, or one of another entry, is seen there. Time grows with the steps run.
 std::vector<Violation> check(const Executable& executable, const CheckOptions& options = {});
 

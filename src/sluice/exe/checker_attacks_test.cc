@@ -51,6 +51,7 @@ program "run"
   stream 0 entries 1
   stream 1 entries 1
   stream 2 entries 1
+  remote 0 loads 2 stores 0 found 1625443716527166632
 end
 )plan";
   EXPECT_EQ(all_of(check(plans::plan(text))), "");
@@ -117,7 +118,8 @@ TEST(Checker, ArenasLieWhereTheirKindDoes) {
                                   {"bounds", "kind persistent space device device 0",
                                    "kind persistent space device device -1"},
                               });
-  refuse(plans::overlapped_loop(), {{"bounds", "kind tier space host", "kind tier space device"}});
+  refuse(plans::overlapped_loop(), {{"bounds", "kind tier space host", "kind tier space device"},
+                                    {"budget", "kind tier space host", "kind tier space file"}});
 }
 
 }  // namespace

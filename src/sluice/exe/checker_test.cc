@@ -342,6 +342,7 @@ TEST(Checker, TiersNeedOrderAcrossDevices) {
   const std::string text = R"plan(sluice executable 1
 device 0 kind cpu isa avx2 memory -1 workers 1 queues compute io
 device 1 kind cpu isa avx2 memory -1 workers 1 queues compute
+tier 0 "host" space host budget -1
 arena 0 "f0" kind frames space device device 0 bytes 64 stride 0
 arena 1 "f1" kind frames space device device 1 bytes 64 stride 0
 arena 2 "host" kind tier space host device -1 bytes 64 stride 0

@@ -335,7 +335,7 @@ struct CollectiveCount {
   bool operator==(const CollectiveCount&) const = default;
 };
 
-/// What one run does with a remote buffer whose entries no data decide, in the order of the graphs; see RemoteLedger.
+/// What one run does with a remote buffer in the order of the graphs, both arms of conditionals counted; see RemoteLedger.
 struct RemoteTrace {
   int32_t buffer = 0;
   int64_t loads = 0;

@@ -34,27 +34,61 @@ RemoteLedger::Activation RemoteLedger::callee(Activation caller, int64_t call, i
   return mix(mix(caller, static_cast<uint64_t>(call)), static_cast<uint64_t>(iteration));
 }
 
-void RemoteLedger::move(const Issue& issue, int64_t entry, Activation by) {
-  Buffer& b = buffers_[issue.object];
+uint64_t RemoteLedger::at(int32_t buffer, const Buffer& contents, int64_t entry) const {
+  const auto named = contents.entries.find(entry);
+  if (named != contents.entries.end()) return named->second;
+  return contents.others == 0 ? first(buffer, entry) : mix(first(buffer, entry), contents.others);
+}
+
+/// All entries together, whatever their order.
+uint64_t RemoteLedger::all(int32_t buffer, const Buffer& contents) const {
+  uint64_t sum = contents.others;
+  for (const auto& [entry, content] : contents.entries) sum += mix(first(buffer, entry), content);
+  return sum;
+}
+
+void RemoteLedger::move(const Issue& issue, std::optional<int64_t> entry, Activation by) {
+  Buffer& buffer = contents_[issue.object];
+  RemoteTrace& moved = moved_[issue.object];
   const uint64_t transfer = mix(by, static_cast<uint64_t>(issue.token));
-  if (issue.kind == TransferKind::kRemoteStore) {
-    ++b.stores;
-    b.entries[entry] = transfer;
+  if (issue.kind == TransferKind::kRemoteLoad) {
+    ++moved.loads;
+    const uint64_t found =
+        entry ? at(issue.object, buffer, *entry) : mix(3, all(issue.object, buffer));
+    // A sum: loads that find the same come in any order.
+    moved.found = static_cast<int64_t>(static_cast<uint64_t>(moved.found) + mix(transfer, found));
     return;
   }
-  ++b.loads;
-  const auto there = b.entries.find(entry);
-  // A sum: loads that find the same come in any order.
-  b.found += mix(transfer, there == b.entries.end() ? first(issue.object, entry) : there->second);
+  ++moved.stores;
+  if (entry) {
+    buffer.entries[*entry] = transfer;
+    return;
+  }
+  for (auto& [other, content] : buffer.entries) content = mix(content, transfer);
+  buffer.others = mix(buffer.others, transfer);
+}
+
+void RemoteLedger::join(const Contents& then) {
+  Contents of_either = then;
+  for (const auto& [number, buffer] : contents_) of_either.try_emplace(number);
+  for (const auto& [number, left] : of_either) {
+    Buffer& mine = contents_[number];
+    Buffer joined;
+    const auto either = [](uint64_t a, uint64_t b) { return a == b ? a : mix(a, b); };
+    for (const auto* one : {&left, static_cast<const Buffer*>(&mine)}) {
+      for (const auto& [entry, content] : one->entries)
+        joined.entries[entry] = either(at(number, left, entry), at(number, mine, entry));
+    }
+    joined.others = either(left.others, mine.others);
+    mine = std::move(joined);
+  }
 }
 
 std::vector<RemoteTrace> RemoteLedger::traces() const {
   std::vector<RemoteTrace> out;
-  for (const auto& [buffer, b] : buffers_) {
-    if (is_open(buffer)) continue;
-    uint64_t found = b.found;
-    for (const auto& [entry, last] : b.entries) found += mix(first(buffer, entry), last);
-    out.push_back({buffer, b.loads, b.stores, static_cast<int64_t>(found >> 1)});
+  for (const auto& [number, moved] : moved_) {
+    const uint64_t digest = static_cast<uint64_t>(moved.found) + all(number, contents_.at(number));
+    out.push_back({number, moved.loads, moved.stores, static_cast<int64_t>(digest >> 1)});
   }
   return out;
 }

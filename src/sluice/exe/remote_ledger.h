@@ -1,8 +1,9 @@
 #pragma once
 #include <cstdint>
 #include <map>
-#include <set>
+#include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sluice/exe/executable.h"
@@ -22,27 +23,32 @@ class RemoteLedger {
   /// function are numbered together.
   static Activation callee(Activation caller, int64_t call, int64_t iteration);
 
-  /// A load or store of the entry.
-  void move(const Issue& issue, int64_t entry, Activation by);
-  /// Data decide which entries of the buffer are moved, or whether.
-  void open(int32_t buffer) { open_.insert(buffer); }
-  bool is_open(int32_t buffer) const { return open_.contains(buffer); }
+  /// A load or store of the entry; of one that data decide, without.
+  void move(const Issue& issue, std::optional<int64_t> entry, Activation by);
 
-  /// Of every buffer that was moved and is not open, in order.
+  /// What the entries of a buffer hold.
+  struct Buffer {
+    std::unordered_map<int64_t, uint64_t> entries;  ///< Of those that a store has named.
+    uint64_t others = 0;  ///< What stores that named none may have left in the others.
+  };
+  using Contents = std::map<int32_t, Buffer>;
+  /// Both arms of a conditional begin with what entries hold before it; afterwards they hold what either has left:
+  /// keep `contents` and start anew with them, then join what one arm left with what the other has.
+  const Contents& contents() const { return contents_; }
+  void start_with(Contents contents) { contents_ = std::move(contents); }
+  void join(const Contents& then);
+
+  /// Of every buffer that was moved, in order.
   std::vector<RemoteTrace> traces() const;
 
  private:
   uint64_t first(int32_t buffer, int64_t entry) const;
+  uint64_t at(int32_t buffer, const Buffer& contents, int64_t entry) const;
+  uint64_t all(int32_t buffer, const Buffer& contents) const;
 
-  struct Buffer {
-    int64_t loads = 0;
-    int64_t stores = 0;
-    uint64_t found = 0;
-    std::unordered_map<int64_t, uint64_t> entries;  ///< The last store of each.
-  };
-  std::map<int32_t, Buffer> buffers_;
+  Contents contents_;
+  std::map<int32_t, RemoteTrace> moved_;                   ///< What loads have found so far.
   std::map<std::pair<int32_t, int64_t>, uint64_t> homes_;  ///< Of variables, by buffer and entry.
-  std::set<int32_t> open_;
 };
 
 }  // namespace sluice::exe

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "dry_run.h"
 #include "mutate.h"
@@ -36,6 +37,12 @@ void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per
     EXPECT_TRUE(named) << m.kind << " at " << m.about << ": " << (m.shown.empty() ? seen : m.shown)
                        << "; the checker says:" << (found.empty() ? " nothing" : found);
   }
+}
+
+void print(const MutantCount& count) {
+  for (const auto& [kind, n] : count.defects_by_kind) std::printf("%4d  %s\n", n, kind.c_str());
+  std::printf("%d mutants, %d harmless, %d defects, %d of them shown by data\n", count.made,
+              count.harmless, count.defects, count.by_data);
 }
 
 }  // namespace sluice::property

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <set>
 
 #include "dry_run.h"
@@ -67,12 +66,6 @@ exe::Executable compiled_training(const train::StepOptions& step, int replicas, 
   small_training(ir, step, nn::Optimizer::adam());
   const DeviceChoice device = cpu_device({.threads = 2});
   return compile(ir, {.devices = {{device.target, -1, 2}}, .remote_space = remote}).executable;
-}
-
-void print(const MutantCount& count) {
-  for (const auto& [kind, n] : count.defects_by_kind) std::printf("%4d  %s\n", n, kind.c_str());
-  std::printf("%d mutants, %d harmless, %d defects, %d of them shown by data\n", count.made,
-              count.harmless, count.defects, count.by_data);
 }
 
 TEST(Mutants, OfCompiledNetworksAreRefused) {

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cstdio>
-
 #include "mutants.h"
 #include "mutate.h"
 #include "random_graph_run.h"
@@ -20,14 +18,25 @@ TEST(Mutants, OfRandomProgramsAreRefused) {
     const RandomProgram program = random_program({seed, {}});
     expect_mutants_refused(compiled(program.ir, 1).executable, seed, 2, count, kinds);
   }
-  for (const auto& [kind, n] : count.defects_by_kind) std::printf("%4d  %s\n", n, kind.c_str());
-  std::printf("%d mutants, %d harmless, %d defects, %d of them shown by data\n", count.made,
-              count.harmless, count.defects, count.by_data);
+  print(count);
   EXPECT_GE(count.defects, 1000);
   for (const char* kind : {"row off by one", "store dropped", "load dropped", "another buffer",
                            "wait moved", "issue moved", "wait past the border"}) {
     EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
   }
+}
+
+TEST(Mutants, OfRandomProgramsOfTwoDevicesAreRefused) {
+  MutantCount count;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    const RandomProgram program = random_two_device_program(seed);
+    expect_mutants_refused(compiled(program.ir, 2).executable, seed, 3, count);
+  }
+  print(count);
+  EXPECT_GE(count.defects, 2000);
+  for (const char* kind : {"message swapped", "sync dropped", "steps swapped"})
+    EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
 }
 
 }  // namespace

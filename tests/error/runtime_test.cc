@@ -133,6 +133,8 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
        "has a workspace of 16 bytes, it needs 24", bad},
       {"parts", read_back(copied, copied + " task 4"),
        "has operand 1 cut in parts of 4 bytes of rows of 0, it is made for 0 of 0", bad},
+      {"what coincides", read_back("origin 107", "origin 107\n      coincide 0:2\n#"),
+       "lets operands 0 and 2 coincide, it does not read one before it writes the other", bad},
       {"bytes", read_back("write %9 at frame+256 bytes 192", "write %9 at frame+256 bytes 96"),
        "has operand 2 of 96 bytes, (4, 12) float32 'row' has 192", bad},
       {"a layout", read_back(second, "read %8 at frame+128 bytes 512 float32(4,6) panels32"),

@@ -96,6 +96,22 @@ void check_copy(const exe::Kernel& k) {
         "does not copy {} from '{}' to '{}'", to_string(from.spec), from.layout, to.layout);
 }
 
+using Pairs = std::vector<std::pair<int32_t, int32_t>>;
+
+// (input, output) pairs of which the op updates the one to make the other.
+Pairs updates_of(const exe::Kernel& k, int32_t inputs) {
+  Pairs pairs;
+  for (const exe::Stage& stage : k.stages) {
+    const OpDef* def = ops::find_op(stage.op);
+    for (const Alias& a : def->aliases)
+      pairs.emplace_back(stage.inputs[static_cast<size_t>(a.input)], stage.output);
+  }
+  const OpDef* def = k.stages.empty() ? ops::find_op(k.op) : nullptr;
+  if (def == nullptr) return pairs;
+  for (const Alias& a : def->aliases) pairs.emplace_back(a.input, inputs + a.output);
+  return pairs;
+}
+
 }  // namespace
 
 void check_signature(const exe::Kernel& k) {
@@ -125,7 +141,18 @@ void check_signature(const exe::Kernel& k) {
   for (size_t o = 0; o < made.size(); ++o) check_result(k, k.operands[inputs + o].spec, made[o]);
 }
 
-void check_cut(const exe::Kernel& k, const KernelChoice& made_for) {
+void check_choice(const exe::Kernel& k, const KernelChoice& made_for) {
+  const auto ins = static_cast<int32_t>(inputs_of(k));
+  Pairs allowed = updates_of(k, ins);
+  for (const auto& [in, out] : made_for.may_coincide) allowed.emplace_back(in, ins + out);
+  for (const auto& pair : k.may_coincide) {
+    // A single element is read before it can be written.
+    const exe::Operand& out = k.operands[static_cast<size_t>(pair.second)];
+    if (out.spec.elements() == 1) continue;
+    check(std::find(allowed.begin(), allowed.end(), pair) != allowed.end(), k,
+          "lets operands {} and {} coincide, it does not read one before it writes the other",
+          pair.first, pair.second);
+  }
   check(k.tasks == made_for.tasks, k, "has {} tasks, it is made for {}", k.tasks, made_for.tasks);
   check(k.workspace_bytes >= made_for.workspace_bytes, k,
         "has a workspace of {} bytes, it needs {}", k.workspace_bytes, made_for.workspace_bytes);

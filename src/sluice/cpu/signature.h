@@ -9,7 +9,8 @@ namespace sluice::cpu {
 /// them, by stages if it has any.
 void check_signature(const exe::Kernel& kernel);
 
-/// The same for how it is cut: tasks, parts of operands and workspace as the kernel was made for.
-void check_cut(const exe::Kernel& kernel, const KernelChoice& made_for);
+/// The same for what the kernel was chosen with: tasks, parts of operands, workspace, and which operands may coincide,
+/// besides those that the op updates. `kernel` has passed check_signature.
+void check_choice(const exe::Kernel& kernel, const KernelChoice& made_for);
 
 }  // namespace sluice::cpu

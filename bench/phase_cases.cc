@@ -89,12 +89,20 @@ struct Running {
   Binding binding;
 };
 
+// PyTorch has the same phases by hand, from host memory.
+std::string torch_request(const Way& way) {
+  if (std::string_view(way.remote) != "host") return "";
+  return fmt::format("phases {} {} {} {} {} 1 4", kLayers, kWidth, kClasses, way.micro_batch,
+                     kAccumulate);
+}
+
 Case phase_case(const Way& way) {
   return {
       .group = "phases",
       .name = way.name,
       .threads = way.threads,
       .goals = way.goal > 0 ? std::vector<Goal>{{Goal::Of::kPart, way.goal}} : std::vector<Goal>{},
+      .pytorch = torch_request(way),
       .start = [way]() -> std::function<Round()> {
         Way all_there = way;
         all_there.remote = nullptr;

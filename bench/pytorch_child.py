@@ -3,6 +3,7 @@
 The first line says "version V", or "none REASON" where torch does not load. Requests:
 
   step SIZES BATCH THREADS none|sgd|adam STEPS   a step of a perceptron with GELU and cross entropy
+  phases LAYERS WIDTH CLASSES BATCH ACCUMULATE THREADS STEPS   one of Adam, a layer at a time
   gemm forward|dX|dW|row-major M K N THREADS     a product of nn.Linear, or of plain matrices
   memory OP ROWS COLS THREADS                    an operator on tensors of that shape
 
@@ -65,6 +66,85 @@ def step(sizes, batch, kind):
     return train
 
 
+class WorkingLayer:
+    """What layers of one shape share on the device: a layer's weights and Adam's state lie in one array of the host and are
+    copied in before its forward and its backward, and back after its update."""
+
+    def __init__(self, inputs, outputs):
+        self.weights = inputs * outputs + outputs
+        self.flat = torch.empty(3 * self.weights)
+        parts = [(p[:inputs * outputs].view(outputs, inputs), p[inputs * outputs:]) for p in self.flat.split(self.weights)]
+        self.parameters = [torch.nn.Parameter(p) for p in parts[0]]
+        self.update = optimizer("adam", self.parameters, 1e-4)
+        self.steps = []
+        for p, m, v in zip(self.parameters, parts[1], parts[2]):
+            p.grad = torch.zeros_like(p)
+            self.steps.append(torch.tensor(0.0))
+            self.update.state[p] = {"step": self.steps[-1], "exp_avg": m, "exp_avg_sq": v}
+
+    def new_store(self):
+        store = torch.zeros(3 * self.weights)
+        store[:self.weights].normal_(0, 0.02)
+        return store
+
+    def load_weights(self, store):
+        self.flat[:self.weights].copy_(store[:self.weights])
+
+    def load(self, store, step):
+        self.flat.copy_(store)
+        for s in self.steps:
+            s.fill_(step)
+
+    def forward(self, x):
+        return torch.addmm(self.parameters[1], x, self.parameters[0].t())
+
+    def backward(self, x, dy, part):
+        """Adds a part of the gradients, of which part 0 is the first; returns the gradient of x."""
+        weight, bias = self.parameters
+        torch.addmm(weight.grad, dy.t(), x, beta=min(part, 1), out=weight.grad)
+        bias.grad.mul_(min(part, 1)).add_(dy.sum(0))
+        return torch.mm(dy, weight)
+
+
+def phases(layers, width, classes, batch, accumulate):
+    """A layer takes all micro-batches before the next one, with the gradients of a perceptron with GELU by hand: autograd
+    would keep weights that the next layer overwrites."""
+    layers, width, classes, batch, accumulate = map(int, (layers, width, classes, batch, accumulate))
+    shared = WorkingLayer(width, width)
+    work = [shared] * (layers - 1) + [WorkingLayer(width, classes)]
+    stores = [w.new_store() for w in work]
+    xs = [torch.randn(batch, width) for _ in range(accumulate)]
+    truths = [torch.randint(0, classes, (batch,)) for _ in range(accumulate)]
+    rows = torch.arange(batch)
+    gelu_backward = torch.ops.aten.gelu_backward
+    steps = 0
+
+    def train():
+        nonlocal steps
+        inputs, before = [xs], []
+        for layer in range(layers - 1):
+            work[layer].load_weights(stores[layer])
+            before.append([work[layer].forward(x) for x in inputs[-1]])
+            inputs.append([torch.nn.functional.gelu(h) for h in before[-1]])
+        grads = [None] * accumulate
+        for layer in reversed(range(layers)):
+            work[layer].load(stores[layer], steps)
+            for m in range(accumulate):
+                x = inputs[layer][m]
+                if layer == layers - 1:
+                    dy = torch.softmax(work[layer].forward(x), 1)
+                    dy[rows, truths[m]] -= 1.0
+                    dy.mul_(1.0 / (batch * accumulate))
+                else:
+                    dy = gelu_backward(grads[m], before[layer][m])
+                grads[m] = work[layer].backward(x, dy, m)
+            work[layer].update.step()
+            stores[layer].copy_(work[layer].flat)
+        steps += 1
+
+    return torch.no_grad()(train)
+
+
 def gemm(kind, m, k, n):
     m, k, n = int(m), int(k), int(n)
     x, dy, w = torch.randn(m, k), torch.randn(m, n), torch.randn(n, k)
@@ -101,12 +181,15 @@ class Answers:
         self.key, self.call = None, None
 
     def seconds(self, kind, *words):
-        calls = int(words[-1]) if kind == "step" else None
-        words, threads = (words[:2] + words[3:4], int(words[2])) if kind == "step" else (words[:-1], int(words[-1]))
+        calls, threads_at = None, len(words) - 1
+        if kind in ("step", "phases"):
+            calls, threads_at = int(words[-1]), {"step": 2, "phases": 5}[kind]
+            words = words[:-1]
+        threads, words = int(words[threads_at]), words[:threads_at] + words[threads_at + 1:]
         torch.set_num_threads(threads)
         if self.key != (kind, words):
             self.key, self.call = None, None
-            self.call = {"step": step, "gemm": gemm, "memory": memory}[kind](*words)
+            self.call = {"step": step, "phases": phases, "gemm": gemm, "memory": memory}[kind](*words)
             self.key = (kind, words)
         if calls is None:
             begin = time.perf_counter()

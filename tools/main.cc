@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -15,6 +16,14 @@
 namespace sluice::tool {
 
 namespace {
+
+uint64_t parse_seed(const std::string& text) {
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  require(error == std::errc() && end == text.data() + text.size(),
+          "--seed: '{}' is not a number from 0 to 18446744073709551615", text);
+  return seed;
+}
 
 constexpr const char* kRare = "Rarely needed";  // Options of which the help shows the names alone.
 
@@ -57,7 +66,11 @@ void add_model(CLI::App& app, ToolOptions& o) {
   app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam[-f16], adamw, adamax, lamb");
   app.add_option("--lr", o.lr, "Learning rate");
   app.add_option("--clip-norm", o.clip_norm, "Largest norm of all gradients")->group(kRare);
-  app.add_option("--seed", o.seed, "Of weights, order and dropout")->group(kRare);
+  app.add_option_function<std::string>(
+         "--seed", [&o](const std::string& text) { o.seed = parse_seed(text); },
+         "Of weights, order and dropout")
+      ->type_name("UINT")
+      ->group(kRare);
   app.add_option_function<std::string>(
          "--memory", [&o](const std::string& text) { o.memory = parse_bytes(text); },
          "Device memory budget: 4096, 512K, 64M")
@@ -107,6 +120,17 @@ void take_lists(bool plan, ToolOptions& o) {
           "--replicas, --shard-threshold: lists are for sluice plan");
   o.replicas = o.replica_list[0];
   o.shard_threshold = o.shard_threshold_list[0];
+}
+
+// Flags that would change nothing are mistakes. Error{kUsage} for them.
+void check_flags(const CLI::App& command, const ToolOptions& o) {
+  for (const char* flag : {"--io-mode", "--recompute"}) {
+    require(command.count(flag) == 0 || o.strategy == "phased",
+            "{}: it is for phases (--strategy phased), the strategy is {}", flag, o.strategy);
+  }
+  require(
+      o.capacity < 0 || !o.problem.empty(),
+      "--capacity: it is of a planner problem (--problem FILE.csv); a model's budget is --memory");
 }
 
 // The two models are `mnist` with other defaults: what flags do not say, is as in the documents that they come from.
@@ -242,6 +266,7 @@ int run(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& gro
     if (group != nullptr && command->count("--replicas") == 0)
       o.replicas = std::max<int64_t>(o.replicas, group->size());
     take_lists(command == plan, o);
+    check_flags(*command, o);
   }
   if (*train) return run_train(o);
   if (*eval) return run_eval(o);

@@ -3,6 +3,7 @@
 #include "sluice/base/test_refusals.h"
 #include "sluice/cpu/cpu.h"
 #include "sluice/cpu/isa.h"
+#include "sluice/exe/text.h"
 #include "sluice/session.h"
 #include "sluice/sluice.h"
 
@@ -68,6 +69,90 @@ TEST_F(RuntimeRefusals, Kernels) {
        "executable: the cpu has no kernel 'cpu.nosuch'"},
       {"a kernel for it", loaded([](exe::Executable& e) { first_kernel(e).key = "cpu.gemm"; }),
        "executable: kernel cpu.gemm does not support Relu on these operands"},
+  });
+}
+
+// A plan's text with something changed, read back: kernels trust their operands.
+TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
+  const exe::Executable made = [] {
+    Ir ir;
+    Graph& main = ir.main_graph();
+    const Tensor x = main.host_load(ir.h2d_stream(f32_spec({4, 8}), "x"));
+    const Tensor w = main.variable(f32_spec({8, 6}), Initializer::constant(1), "w");
+    const Tensor b = main.variable(f32_spec({6}), Initializer::constant(2), "b");
+    const Tensor y = ops::softmax(ops::gelu(ops::matmul(x, w) + b));
+    main.host_store(ops::concat({y, ops::exp(y)}, 1), "y");
+    const H2dStream rows = ir.h2d_stream(f32_spec({3}), "rows");
+    Graph& turn = ir.create_graph(
+        "turn", [&](Graph& g, Tensor t) { return g.host_load(rows) + t; }, f32_spec({3}));
+    main.host_store(ops::repeat(main, turn, 2, {main.host_load(rows)})[0], "last");
+    return Session(ir, {.device = cpu_device({.threads = 1})}).executable();
+  }();
+  const std::string text = exe::to_text(made);
+  runtime::Executor(exe::parse_text(text, "plan"), {cpu::make_device()}, {.threads = 1});
+  const auto read_back = [&](std::string_view from, std::string_view to) {
+    return [=] {
+      std::string changed = text;
+      const size_t at = changed.find(from);
+      ASSERT_NE(at, std::string::npos) << from << " in\n" << text;
+      runtime::Executor(exe::parse_text(changed.replace(at, from.size(), to), "plan"),
+                        {cpu::make_device()}, {.threads = 1});
+    };
+  };
+  const auto bad = ErrorKind::kBadFile;
+  const std::string copied = "write %11 at frame+0 bytes 12 float32(3) row";
+  const std::string second = "read %8 at frame+128 bytes 96 float32(4,6) row";
+  expect_refused({
+      {"no input", read_back("      read %10 at frame+128 bytes 12 float32(3) row", "#"),
+       "kernel cpu.copy (Copy) has 0 inputs, 1 outputs, 0 scalars and 0 stages, it takes 1, 1, 0 "
+       "and 0",
+       bad},
+      {"an input that is updated", read_back(copied, "update %11>%12" + copied.substr(9)),
+       "kernel cpu.copy (Copy) has operand 1 updated", bad},
+      {"another size", read_back(copied, "write %11 at frame+0 bytes 12 float32(2) row"),
+       "kernel cpu.copy (Copy) has (2,) float32 where (3,) float32 is made", bad},
+      {"too few inputs", read_back("Exp tasks", "Add tasks"),
+       "kernel cpu.elementwise (Add) has 1 inputs for Add, which takes 2", bad},
+      {"too many inputs", read_back("cpu.reference Concat", "cpu.reference Exp"),
+       "kernel cpu.reference (Exp) has 2 inputs for Exp, which takes 1", bad},
+      {"options", read_back("axis=1\n", "axis=7\n"),
+       "kernel cpu.reference (Concat) has inputs that Concat refuses: ", bad},
+      {"fewer inputs", read_back("      " + second, "#"),
+       "has (4, 12) float32 where (4, 6) float32 is made", bad},
+      {"a result as an input", read_back("stage Add from -1 2 to", "stage Add from -1 3 to"),
+       "(MatMul+Add+Gelu) has a stage that reads output 3", bad},
+      {"no result", read_back("stage Gelu from -2 to 3", "stage Gelu from -2 to -1"),
+       "(MatMul+Add+Gelu) has 0 stages that make operand 3, one must", bad},
+      {"a stage's size",
+       read_back("stage MatMul from 0 1 to -1 float32(4,6)",
+                 "stage MatMul from 0 1 to -1 float32(6,4)"),
+       "has (6, 4) float32 where (4, 6) float32 is made", bad},
+      {"tasks", read_back("Concat tasks 1", "Concat tasks 2"),
+       "kernel cpu.reference (Concat) has 2 tasks, it is made for 1", bad},
+      {"workspace", read_back("Concat tasks 1 workspace 24", "Concat tasks 1 workspace 16"),
+       "has a workspace of 16 bytes, it needs 24", bad},
+      {"parts", read_back(copied, copied + " task 4"),
+       "has operand 1 cut in parts of 4 bytes of rows of 0, it is made for 0 of 0", bad},
+      {"what coincides", read_back("origin 107", "origin 107\n      coincide 0:2\n#"),
+       "lets operands 0 and 2 coincide, it does not read one before it writes the other", bad},
+      {"bytes", read_back("write %9 at frame+256 bytes 192", "write %9 at frame+256 bytes 96"),
+       "has operand 2 of 96 bytes, (4, 12) float32 'row' has 192", bad},
+      {"a layout", read_back(second, "read %8 at frame+128 bytes 512 float32(4,6) panels32"),
+       "has operand 1 'panels32', it takes row-major ones", bad},
+      {"a scalar of no index", loaded([](exe::Executable& e) { first_kernel(e).scalars = {1}; }),
+       "kernel cpu.elementwise (Relu) has 1 inputs, 1 outputs, 1 scalars and 0 stages, it takes 1, "
+       "1, 0 and 0",
+       bad},
+      {"an index", loaded([](exe::Executable& e) { first_kernel(e).key = "cpu.index"; }),
+       "kernel cpu.index (Relu) has 1 inputs, 1 outputs, 0 scalars and 0 stages, it takes 0, 1, 1 "
+       "and 0",
+       bad},
+      {"a large index", loaded([](exe::Executable& e) {
+         first_kernel(e).key = "cpu.index";
+         first_kernel(e).operands.erase(first_kernel(e).operands.begin());
+         first_kernel(e).scalars = {1};
+       }),
+       "kernel cpu.index (Relu) makes (2,) float32, it takes 4 bytes", bad},
   });
 }
 

@@ -61,7 +61,8 @@ struct Op {
 /// Follows calls and loops, and resolves addresses.
 class Unroller {
  public:
-  Unroller(const Executable& e, int64_t most) : e_(e), left_(most) {}
+  Unroller(const Executable& e, const DryRunOptions& options)
+      : e_(e), replica_(options.replica), left_(options.most_steps) {}
 
   std::vector<Op> entry(const Entry& x) {
     const Function& f = e_.functions[static_cast<size_t>(x.function)];
@@ -85,7 +86,7 @@ class Unroller {
   }
 
   int64_t number(const IndexExpr& x, const Scope& s) const {
-    return x.evaluate({s.numbers, s.iteration, 0});
+    return x.evaluate({s.numbers, s.iteration, replica_});
   }
 
   Place place(const Address& at, int64_t bytes, const Scope& s) const {
@@ -174,6 +175,7 @@ class Unroller {
   }
 
   const Executable& e_;
+  int64_t replica_;
   int64_t left_;
   int64_t activations_ = 0;
 };
@@ -251,7 +253,7 @@ class DryRunner {
       std::memcpy(at({c.arena, c.offset, bytes}), c.data.data(), c.data.size());
     }
     channels_.resize(e_.channels.size());
-    Unroller unroller(e_, options_.most_steps);
+    Unroller unroller(e_, options_);
     for (const Entry& x : program_.entries) devices_.emplace_back().program = unroller.entry(x);
     for (DeviceRun& d : devices_) d.stack.emplace_back(&d.program, 0);
   }
@@ -487,23 +489,33 @@ DryRun dry_run(const Executable& executable, const Program& program, const DryRu
   return DryRunner(executable, program, options).run();
 }
 
-std::string difference(const Executable& right, const Executable& other) {
+RightRuns::RightRuns(const Executable& right) {
   for (const Program& p : right.programs) {
-    for (const uint64_t seed : {1, 2}) {
-      const DryRun expected = dry_run(right, p, {.seed = seed});
-      for (const int way : {0, 1, 2, 3}) {
-        const DryRunOptions options{
-            .seed = seed, .late_transfers = way % 2 == 1, .worker0_last = way / 2 == 1};
-        const DryRun got = dry_run(other, other.program(p.name), options);
-        if (got == expected) continue;
-        if (!got.fault.empty()) return got.fault;
-        for (const auto& [what, hash] : expected.seen) {
-          const auto found = got.seen.find(what);
-          if (found == got.seen.end()) return what + " is missing";
-          if (found->second != hash) return what + " differs";
-        }
-        return "more is written";
+    runs_.push_back({p.name, 1, 0, {}});
+    runs_.push_back({p.name, 2, right.replicas - 1, {}});
+  }
+  for (Run& run : runs_) {
+    run.seen =
+        dry_run(right, right.program(run.program), {.seed = run.seed, .replica = run.replica});
+  }
+}
+
+std::string RightRuns::difference(const Executable& other) const {
+  for (const Run& run : runs_) {
+    for (const int way : {0, 1, 2, 3}) {
+      const DryRunOptions options{.seed = run.seed,
+                                  .late_transfers = way % 2 == 1,
+                                  .worker0_last = way / 2 == 1,
+                                  .replica = run.replica};
+      const DryRun got = dry_run(other, other.program(run.program), options);
+      if (got == run.seen) continue;
+      if (!got.fault.empty()) return got.fault;
+      for (const auto& [what, hash] : run.seen.seen) {
+        const auto found = got.seen.find(what);
+        if (found == got.seen.end()) return what + " is missing";
+        if (found->second != hash) return what + " differs";
       }
+      return "more is written";
     }
   }
   return "";

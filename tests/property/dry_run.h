@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "sluice/exe/executable.h"
 
@@ -14,6 +15,7 @@ struct DryRunOptions {
   bool late_transfers = false;  ///< Transfers on io queues run when waited for, not when issued.
   bool worker0_last =
       false;  ///< Worker 0 falls behind the others up to the next barrier, or they behind it.
+  int64_t replica = 0;  ///< The one that is run.
   int64_t most_steps = 200'000;
 };
 
@@ -32,8 +34,27 @@ struct DryRun {
 DryRun dry_run(const exe::Executable& executable, const exe::Program& program,
                const DryRunOptions& options);
 
-/// Runs the program in every way above, with two seeds; what differs from `right` (of the same
-/// names), or between the ways, in words; empty if nothing.
-std::string difference(const exe::Executable& right, const exe::Executable& other);
+/// The dry runs of a right plan, to compare others with.
+class RightRuns {
+ public:
+  explicit RightRuns(const exe::Executable& right);
+
+  /// Runs the programs of a plan in every way above, as the first replica with one seed, as the last with another; what
+  /// differs from the right plan, or between the ways, in words; empty if nothing.
+  std::string difference(const exe::Executable& other) const;
+
+ private:
+  struct Run {
+    std::string program;
+    uint64_t seed;
+    int64_t replica;
+    DryRun seen;
+  };
+  std::vector<Run> runs_;
+};
+
+inline std::string difference(const exe::Executable& right, const exe::Executable& other) {
+  return RightRuns(right).difference(other);
+}
 
 }  // namespace sluice::property

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "dry_run.h"
 #include "mutate.h"
@@ -14,11 +15,12 @@ void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per
                             MutantCount& count, const std::vector<std::string>& kinds) {
   const std::vector<exe::Violation> faults = exe::check(right);
   ASSERT_TRUE(faults.empty()) << faults[0].rule << ": " << faults[0].message;
-  ASSERT_EQ(difference(right, right), "") << "the right plan depends on who runs first";
+  const RightRuns runs(right);
+  ASSERT_EQ(runs.difference(right), "") << "the right plan depends on who runs first";
   for (const Mutant& m : mutate(right, seed, per_kind)) {
     if (!kinds.empty() && std::find(kinds.begin(), kinds.end(), m.kind) == kinds.end()) continue;
     ++count.made;
-    const std::string seen = difference(right, m.plan);
+    const std::string seen = runs.difference(m.plan);
     if (seen.empty() && m.shown.empty()) {
       ++count.harmless;
       continue;
@@ -35,6 +37,12 @@ void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per
     EXPECT_TRUE(named) << m.kind << " at " << m.about << ": " << (m.shown.empty() ? seen : m.shown)
                        << "; the checker says:" << (found.empty() ? " nothing" : found);
   }
+}
+
+void print(const MutantCount& count) {
+  for (const auto& [kind, n] : count.defects_by_kind) std::printf("%4d  %s\n", n, kind.c_str());
+  std::printf("%d mutants, %d harmless, %d defects, %d of them shown by data\n", count.made,
+              count.harmless, count.defects, count.by_data);
 }
 
 }  // namespace sluice::property

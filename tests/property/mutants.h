@@ -23,4 +23,7 @@ struct MutantCount {
 void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per_kind,
                             MutantCount& count, const std::vector<std::string>& kinds = {});
 
+/// Writes the counts to stdout, those of defects by kind.
+void print(const MutantCount& count);
+
 }  // namespace sluice::property

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
+#include <set>
 
 #include "dry_run.h"
 #include "mutate.h"
@@ -11,6 +11,7 @@
 #include "sluice/session.h"
 #include "small_programs.h"
 #include "tools/mnist_model.h"
+#include "training_programs.h"
 
 namespace sluice::property {
 namespace {
@@ -60,10 +61,11 @@ exe::Executable compiled_collectives() {
   return compile(data_parallel_program(4), {.devices = {{device.target, -1, 2}}}).executable;
 }
 
-void print(const MutantCount& count) {
-  for (const auto& [kind, n] : count.defects_by_kind) std::printf("%4d  %s\n", n, kind.c_str());
-  std::printf("%d mutants, %d harmless, %d defects, %d of them shown by data\n", count.made,
-              count.harmless, count.defects, count.by_data);
+exe::Executable compiled_training(const train::StepOptions& step, int replicas, exe::Space remote) {
+  Ir ir(replicas);
+  small_training(ir, step, nn::Optimizer::adam());
+  const DeviceChoice device = cpu_device({.threads = 2});
+  return compile(ir, {.devices = {{device.target, -1, 2}}, .remote_space = remote}).executable;
 }
 
 TEST(Mutants, OfCompiledNetworksAreRefused) {
@@ -108,6 +110,45 @@ TEST(Mutants, OfCompiledCollectivesAreRefused) {
   }
 }
 
+// Steps as they are trained: phases with transfers beside them, accumulation, shards of replicas, each tier.
+TEST(Mutants, OfTrainingStepsAreRefused) {
+  using train::Strategy;
+  MutantCount count;
+  const train::Offload all{.optimizer = true, .weights = true};
+  expect_mutants_refused(compiled_training({.strategy = Strategy::kPhased,
+                                            .accumulate = 3,
+                                            .offload = all,
+                                            .io_mode = IoMode::kIoOverlapped},
+                                           1, exe::Space::kFile),
+                         1, 12, count);
+  expect_mutants_refused(compiled_training({.strategy = Strategy::kPhased,
+                                            .accumulate = 2,
+                                            .offload = all,
+                                            .io_mode = IoMode::kIo,
+                                            .activations = train::Activations::kRecompute,
+                                            .shard_threshold = 16},
+                                           2, exe::Space::kHost),
+                         2, 12, count);
+  expect_mutants_refused(compiled_training({.strategy = Strategy::kPhased,
+                                            .offload = {.optimizer = true},
+                                            .io_mode = IoMode::kCompute},
+                                           2, exe::Space::kHost),
+                         3, 12, count);
+  expect_mutants_refused(
+      compiled_training({.accumulate = 2, .offload = {.optimizer = true}, .shard_threshold = 0}, 4,
+                        exe::Space::kHost),
+      4, 12, count);
+  print(count);
+  EXPECT_GE(count.defects, 1000);
+  // Nothing here crosses devices, has another grouping, or is so large that tasks share it.
+  const std::set<std::string> elsewhere{"message swapped", "collective of another group",
+                                        "sync dropped", "tasks overlapped"};
+  for (const std::string& kind : mutation_kinds()) {
+    if (elsewhere.contains(kind)) continue;
+    EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
+  }
+}
+
 TEST(Mutants, OfBarriersAreRefused) {
   MutantCount count;
   tool::ToolOptions options;
@@ -125,8 +166,14 @@ TEST(Mutants, OfBarriersAreRefused) {
 TEST(Mutants, OfHandWrittenPlansAreRefused) {
   MutantCount count;
   for (const exe::Executable& e : hand_written()) expect_mutants_refused(e, 1, 40, count);
-  // None of these has two loads in flight.
+  // None of these has two loads in flight, variables in two entries, or collectives in a row.
   expect_mutants_refused(compiled_overlapped(), 1, 40, count, {"double buffer made single"});
+  expect_mutants_refused(compiled_training({.strategy = train::Strategy::kPhased,
+                                            .offload = {.optimizer = true, .weights = true}},
+                                           2, exe::Space::kHost),
+                         1, 4, count,
+                         {"homes exchanged", "row of another replica", "collectives exchanged",
+                          "load before the store"});
   print(count);
   for (const std::string& kind : mutation_kinds())
     EXPECT_GT(count.defects_by_kind[kind], 0) << kind;

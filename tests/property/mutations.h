@@ -39,12 +39,30 @@ std::vector<Candidate> collective_dropped(const Executable& e);
 std::vector<Candidate> collectives_swapped(const Executable& e);
 std::vector<Candidate> collective_at_one_replica(const Executable& e);
 std::vector<Candidate> collective_of_other_group(const Executable& e);
+std::vector<Candidate> collectives_exchanged(const Executable& e);
 
 // mutations_transfers.cc: what runs beside the compute queue.
 std::vector<Candidate> wait_moved(const Executable& e);
 std::vector<Candidate> issue_moved(const Executable& e);
 std::vector<Candidate> queue_changed(const Executable& e);
 std::vector<Candidate> buffer_shared(const Executable& e);
+std::vector<Candidate> wait_past_border(const Executable& e);
+std::vector<Candidate> wait_for_other(const Executable& e);
+std::vector<Candidate> wait_on_other_queue(const Executable& e);
+std::vector<Candidate> load_dropped(const Executable& e);
+std::vector<Candidate> store_dropped(const Executable& e);
+std::vector<Candidate> load_before_store(const Executable& e);
+
+// mutations_remote.cc: entries, remote buffers, tiers.
+std::vector<Candidate> row_off_by_one(const Executable& e);
+std::vector<Candidate> row_counted_differently(const Executable& e);
+std::vector<Candidate> row_of_other_replica(const Executable& e);
+std::vector<Candidate> buffer_exchanged(const Executable& e);
+std::vector<Candidate> entries_overlapped(const Executable& e);
+std::vector<Candidate> remote_buffers_overlapped(const Executable& e);
+std::vector<Candidate> homes_exchanged(const Executable& e);
+std::vector<Candidate> tier_short(const Executable& e);
+std::vector<Candidate> tier_budget_cut(const Executable& e);
 
 // mutations_bytes.cc: buffers, arenas, arguments, tasks.
 std::vector<Candidate> buffer_moved(const Executable& e);
@@ -63,6 +81,13 @@ inline std::string place(const Executable& e, size_t f, size_t s) {
   return fmt::format("'{}' step {} ({})", e.functions[f].name, s,
                      step_title(e.functions[f].steps[s]));
 }
+
+inline bool is_remote(const Issue& i) {
+  return i.kind == TransferKind::kRemoteLoad || i.kind == TransferKind::kRemoteStore;
+}
+
+/// Step `from` of a function goes to place `to`; barriers stay where they were.
+void move_step(Function& f, size_t from, size_t to);
 
 template <typename F>
 void for_each_step(const Executable& e, F&& visit) {

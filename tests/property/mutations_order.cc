@@ -154,6 +154,7 @@ std::vector<Candidate> carry_dropped(const Executable& e) {
     const auto* l = std::get_if<Loop>(&step.body);
     if (l == nullptr || l->trips < 2) return;
     for (size_t c = 0; c < l->carried.size(); ++c) {
+      if (l->body.args[static_cast<size_t>(l->carried[c].in)].bytes == 0) continue;
       out.push_back({place(e, f, s), [f, s, c](Executable& m) {
                        auto& carried = std::get<Loop>(step_of(m, f, s).body).carried;
                        carried.erase(carried.begin() + static_cast<int64_t>(c));
@@ -236,7 +237,7 @@ std::vector<Candidate> final_damaged(const Executable& e) {
     for (size_t i = 0; i < e.programs[p].finals.size(); ++i) {
       const Final& f = e.programs[p].finals[i];
       const VariablePlan& v = e.variables[static_cast<size_t>(f.variable)];
-      if (f.value == v.value) continue;
+      if (f.value == v.value || v.bytes == 0) continue;
       out.push_back({v.path, [p, i](Executable& m) {
                        auto& finals = m.programs[p].finals;
                        finals.erase(finals.begin() + static_cast<int64_t>(i));
@@ -289,6 +290,24 @@ std::vector<Candidate> collectives_swapped(const Executable& e) {
                        std::swap(a.sequence, b.sequence);
                        return std::string(
                            a.group == b.group ? "two collectives have each other's turn" : "");
+                     }});
+      return;
+    }
+  });
+  return out;
+}
+
+/// Two collectives of one function change places.
+std::vector<Candidate> collectives_exchanged(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* first = std::get_if<Collective>(&step.body);
+    for (size_t t = s + 1; first != nullptr && t < e.functions[f].steps.size(); ++t) {
+      const auto* second = std::get_if<Collective>(&e.functions[f].steps[t].body);
+      if (second == nullptr || second->group != first->group) continue;
+      out.push_back({place(e, f, s), [f, s, t](Executable& m) {
+                       std::swap(step_of(m, f, s).body, step_of(m, f, t).body);
+                       return std::string("the second one comes when it is the first one's turn");
                      }});
       return;
     }

@@ -21,7 +21,40 @@ const Issue* issue_of(const Function& f, size_t wait) {
   return nullptr;
 }
 
-/// Step `from` goes to place `to`; barriers stay where they were.
+/// The wait for an issue, behind it in the same function; 0: none.
+size_t wait_of(const Function& f, size_t issue) {
+  const Issue& i = std::get<Issue>(f.steps[issue].body);
+  for (size_t s = issue + 1; s < f.steps.size(); ++s) {
+    const auto* w = std::get_if<Wait>(&f.steps[s].body);
+    if (w != nullptr && w->token == i.token && w->queue == i.queue) return s;
+  }
+  return 0;
+}
+
+void erase_step(Function& f, size_t s) {
+  // The barrier stays where it was.
+  if (s + 1 < f.steps.size()) f.steps[s + 1].sync |= f.steps[s].sync;
+  f.steps.erase(f.steps.begin() + static_cast<int64_t>(s));
+}
+
+/// A transfer that moves remote entries is gone, and nobody waits for it.
+std::vector<Candidate> transfers_dropped(const Executable& e, TransferKind kind) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* issue = std::get_if<Issue>(&step.body);
+    if (issue == nullptr || issue->kind != kind) return;
+    const size_t wait = issue->queue == 0 ? 0 : wait_of(e.functions[f], s);
+    out.push_back({place(e, f, s), [f, s, wait](Executable& m) {
+                     if (wait > 0) erase_step(m.functions[f], wait);
+                     erase_step(m.functions[f], s);
+                     return std::string();
+                   }});
+  });
+  return out;
+}
+
+}  // namespace
+
 void move_step(Function& f, size_t from, size_t to) {
   std::vector<bool> sync;
   for (const Step& s : f.steps) sync.push_back(s.sync);
@@ -36,7 +69,90 @@ void move_step(Function& f, size_t from, size_t to) {
   for (size_t s = 0; s < sync.size(); ++s) f.steps[s].sync = sync[s];
 }
 
-}  // namespace
+std::vector<Candidate> load_dropped(const Executable& e) {
+  return transfers_dropped(e, TransferKind::kRemoteLoad);
+}
+std::vector<Candidate> store_dropped(const Executable& e) {
+  return transfers_dropped(e, TransferKind::kRemoteStore);
+}
+
+/// A load comes before the last store to its buffer in front of it.
+std::vector<Candidate> load_before_store(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* load = std::get_if<Issue>(&step.body);
+    if (load == nullptr || load->kind != TransferKind::kRemoteLoad) return;
+    for (size_t before = s; before-- > 0;) {
+      const auto* store = std::get_if<Issue>(&e.functions[f].steps[before].body);
+      if (store == nullptr || store->kind != TransferKind::kRemoteStore ||
+          store->object != load->object)
+        continue;
+      out.push_back({place(e, f, s), [f, s, before](Executable& m) {
+                       move_step(m.functions[f], s, before);
+                       return std::string();
+                     }});
+      break;
+    }
+  });
+  return out;
+}
+
+/// The caller waits for what its callee has issued.
+std::vector<Candidate> wait_past_border(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    for_each_call(step, [&](const Call& c) {
+      const auto callee = static_cast<size_t>(c.function);
+      for (size_t w = 0; w < e.functions[callee].steps.size(); ++w) {
+        if (!std::holds_alternative<Wait>(e.functions[callee].steps[w].body)) continue;
+        out.push_back({place(e, callee, w), [f, s, callee, w](Executable& m) {
+                         const Step wait = m.functions[callee].steps[w];
+                         erase_step(m.functions[callee], w);
+                         auto& steps = m.functions[f].steps;
+                         steps.insert(steps.begin() + static_cast<int64_t>(s) + 1, wait);
+                         steps[s + 1].sync = false;
+                         return std::string("its transfer is in flight when the function ends");
+                       }});
+      }
+    });
+  });
+  return out;
+}
+
+std::vector<Candidate> wait_for_other(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* wait = std::get_if<Wait>(&step.body);
+    if (wait == nullptr) return;
+    for (size_t t = s + 1; t < e.functions[f].steps.size(); ++t) {
+      const auto* other = std::get_if<Wait>(&e.functions[f].steps[t].body);
+      if (other == nullptr) continue;
+      out.push_back({place(e, f, s), [f, s, token = other->token](Executable& m) {
+                       std::get<Wait>(step_of(m, f, s).body).token = token;
+                       return std::string("one transfer is waited for twice, another never");
+                     }});
+      break;
+    }
+  });
+  return out;
+}
+
+std::vector<Candidate> wait_on_other_queue(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* wait = std::get_if<Wait>(&step.body);
+    if (wait == nullptr) return;
+    const auto queues = e.devices[static_cast<size_t>(e.functions[f].device)].queues.size();
+    for (int32_t q = 0; q < static_cast<int32_t>(queues); ++q) {
+      if (q == wait->queue) continue;
+      out.push_back({place(e, f, s), [f, s, q](Executable& m) {
+                       std::get<Wait>(step_of(m, f, s).body).queue = q;
+                       return std::string("the transfer runs on another queue");
+                     }});
+    }
+  });
+  return out;
+}
 
 /// A wait comes after the first step that touches the bytes in flight.
 std::vector<Candidate> wait_moved(const Executable& e) {

@@ -6,6 +6,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
+#include "sluice/compiler/announce_remote.h"
 #include "sluice/compiler/budget.h"
 #include "sluice/compiler/dead_code.h"
 #include "sluice/compiler/emit_function.h"
@@ -53,6 +54,7 @@ class Compiler : public GlobalAddresses {
     for (const auto& [name, id] : ir_.entries()) compile_entry(name, ir_.graph(id));
     finish_arenas();
     check_entries(exe_);
+    announce_remote(exe_, transfers_before_calls_);
     check_budgets(compiled_.executable);
     compiled_.passes = pipeline_.records();
     for (const Globals::Variable& v : globals_.variables) compiled_.variables.push_back(v.info);
@@ -97,11 +99,12 @@ class Compiler : public GlobalAddresses {
     for (const ReplicaGrouping& g : facts_.groups()) exe_.groups.push_back({g.stride(), g.size()});
     for (size_t d = 0; d < options_.devices.size(); ++d) {
       const DeviceSpec& spec = options_.devices[d];
-      exe_.devices.push_back({spec.target->kind(),
-                              spec.target->isa(),
-                              spec.memory,
-                              exe::workers_of_replica(spec.threads, exe_.replicas / options_.processes),
-                              {{"compute"}}});
+      exe_.devices.push_back(
+          {spec.target->kind(),
+           spec.target->isa(),
+           spec.memory,
+           exe::workers_of_replica(spec.threads, exe_.replicas / options_.processes),
+           {{"compute"}}});
       const auto add = [&](const char* name, exe::ArenaKind kind) {
         exe_.arenas.push_back({fmt::format("{}{}", name, d), kind, exe::Space::kDevice,
                                static_cast<int32_t>(d), 0, 0});
@@ -423,6 +426,7 @@ class Compiler : public GlobalAddresses {
   int32_t lower(Body& body, const std::string& memo, exe::Program* program) {
     pipeline_.run("entries", body,
                   [&](Body& b) { return fold_entries(b, globals_, facts_, indices_); });
+    std::vector<int32_t> transfers_before_calls = number_transfers(body);
     pipeline_.run("transfers", body, [&](Body& b) {
       const int64_t moved = schedule_transfers(b, facts_, options_.io_queues);
       if (moved > 0)
@@ -475,6 +479,7 @@ class Compiler : public GlobalAddresses {
     }
     exe_.functions.push_back(std::move(function));
     index_inputs_.push_back(body.index_inputs);
+    transfers_before_calls_.push_back(std::move(transfers_before_calls));
     return static_cast<int32_t>(exe_.functions.size() - 1);
   }
 
@@ -547,7 +552,8 @@ class Compiler : public GlobalAddresses {
   std::map<std::pair<int32_t, int32_t>, int32_t> constant_plans_;
   std::unordered_map<GraphId, Body> bodies_;
   std::unordered_map<std::string, int32_t> functions_;
-  std::vector<std::vector<int32_t>> index_inputs_;  // Of each function: see Body.
+  std::vector<std::vector<int32_t>> index_inputs_;            // Of each function: see Body.
+  std::vector<std::vector<int32_t>> transfers_before_calls_;  // Of each function.
   IndexTable indices_;
 };
 

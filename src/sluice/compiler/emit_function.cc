@@ -417,7 +417,7 @@ class Emitter {
   exe::Issue transfer(const Node& node) {
     exe::Issue issue;
     issue.queue = node.queue;
-    issue.token = node.token >= 0 ? node.token : next_token_++;
+    issue.token = node.token;
     const Effect& e = node.effect;
     using Kind = Effect::Kind;
     if (e.kind == Kind::kStreamRead || e.kind == Kind::kStreamWrite) {
@@ -492,7 +492,6 @@ class Emitter {
   std::map<Sequence, exe::IndexExpr> base_;
   std::map<Sequence, int64_t> used_;
   std::vector<Stored> stored_;  ///< What entries of remote buffers hold, as far as is known.
-  int32_t next_token_ = 0;
 };
 
 }  // namespace

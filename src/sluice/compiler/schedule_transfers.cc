@@ -61,7 +61,6 @@ class Scheduler {
       place_.push_back(n);
       Node& node = body_.nodes[n];
       if (node.kind != Node::Kind::kTransfer) continue;
-      node.token = tokens_++;
       if (node.effect.io == IoMode::kCompute) continue;
       require(io_queues_ > 0,
               "io queues: {} in graph {} is to run on one, the device has none (made at {})",
@@ -238,11 +237,20 @@ class Scheduler {
       place_;  // The node before which each is put: itself, or where a load is issued.
   std::vector<size_t> phase_;        // Of each node.
   std::vector<size_t> phase_begin_;  // First node of each phase.
-  int32_t tokens_ = 0;
   int64_t moved_ = 0;
 };
 
 }  // namespace
+
+std::vector<int32_t> number_transfers(Body& body) {
+  std::vector<int32_t> before_calls;
+  int32_t transfers = 0;
+  for (Node& node : body.nodes) {
+    if (!node.callees.empty()) before_calls.push_back(transfers);
+    if (node.kind == Node::Kind::kTransfer) node.token = transfers++;
+  }
+  return before_calls;
+}
 
 int64_t schedule_transfers(Body& body, const FactTable& facts, int io_queues) {
   return Scheduler(body, facts, io_queues).run();

@@ -5,6 +5,9 @@
 
 namespace sluice::compiler {
 
+/// Numbers the transfers of a body in its order; for each call, loop and conditional, how many come before it.
+std::vector<int32_t> number_transfers(Body& body);
+
 /// Puts transfers on the queue that their effect asks for: io ones on the io queue with the wait behind them; overlapped
 /// ones as early and with the wait as late as order, data and memory allow. Memory: phases follow each other, a phase being
 /// loads, what computes with them and stores; a load is issued no earlier than the phase before its own, a store is

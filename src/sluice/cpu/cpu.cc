@@ -6,6 +6,7 @@
 #include "sluice/base/sys.h"
 #include "sluice/cpu/isa.h"
 #include "sluice/cpu/kernel_list.h"
+#include "sluice/cpu/signature.h"
 #include "sluice/ops/op.h"
 
 namespace sluice::cpu {
@@ -20,6 +21,16 @@ bool cut_alike(const KernelChoice& choice, int a, int b) {
                                cut(choice.task_pitch, a) == cut(choice.task_pitch, b));
 }
 
+KernelChoice choice_of(const CpuKernel& kernel, const OpView& op) {
+  KernelChoice choice = kernel.choose(op);
+  choice.key = kernel.key;
+  choice.may_coincide = coinciding_operands(op);
+  std::erase_if(choice.may_coincide, [&](const std::pair<int, int>& pair) {
+    return !cut_alike(choice, pair.first, op.inputs() + pair.second);
+  });
+  return choice;
+}
+
 class CpuTarget : public Target {
  public:
   std::string kind() const override { return "cpu"; }
@@ -28,13 +39,7 @@ class CpuTarget : public Target {
   KernelChoice choose(const KernelQuery& query) const override {
     for (const CpuKernel& kernel : kernel_list()) {
       if (!kernel.supports(query.op)) continue;
-      KernelChoice choice = kernel.choose(query.op);
-      choice.key = kernel.key;
-      choice.may_coincide = coinciding_operands(query.op);
-      std::erase_if(choice.may_coincide, [&](const std::pair<int, int>& pair) {
-        return !cut_alike(choice, pair.first, query.op.inputs() + pair.second);
-      });
-      return choice;
+      return choice_of(kernel, query.op);
     }
     fail(ErrorKind::kUsage, "the cpu has no kernel for {} on {}", query.op.def().type,
          query.op.inputs() > 0 ? to_string(query.op.input(0)) : "no operands");
@@ -105,11 +110,19 @@ class CpuDevice : public runtime::Device {
   }
 
   runtime::BoundKernel bind(const exe::Kernel& kernel) override {
+    check_signature(kernel);
     if (kernel.key == "cpu.copy") {
-      return bind_copy_kernel(kernel.operands[0].spec, parse_layout(kernel.operands[0].layout),
-                              parse_layout(kernel.operands[1].layout));
+      const TensorSpec& spec = kernel.operands[0].spec;
+      const Layout from = parse_layout(kernel.operands[0].layout);
+      const Layout to = parse_layout(kernel.operands[1].layout);
+      check_choice(kernel, choose_copy_kernel(spec, from, to));
+      return bind_copy_kernel(spec, from, to);
     }
-    if (kernel.key == "cpu.fused") return bind_fused_kernel(fused_op_of(kernel));
+    if (kernel.key == "cpu.fused") {
+      const FusedOp op = fused_op_of(kernel);
+      check_choice(kernel, choose_fused_kernel(op));
+      return bind_fused_kernel(op);
+    }
     if (kernel.key == "cpu.index") return {run_index, nullptr, 0};
     auto op = std::make_shared<OpRecord>();
     op->def = ops::find_op(kernel.op);
@@ -122,6 +135,7 @@ class CpuDevice : public runtime::Device {
       if (k.key != kernel.key) continue;
       require(k.supports(op->view()), "executable: kernel {} does not support {} on these operands",
               kernel.key, kernel.op);
+      check_choice(kernel, choice_of(k, op->view()));
       return k.bind(std::move(op));
     }
     fail(ErrorKind::kUsage, "executable: the cpu has no kernel '{}'", kernel.key);

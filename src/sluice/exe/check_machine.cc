@@ -34,7 +34,8 @@ Machine::Machine(const Executable& executable, const Program& program,
       clocks_(executable),
       tiers_(executable.arenas.size()),
       channels_(executable.channels.size()),
-      streams_(executable.streams.size()) {}
+      streams_(executable.streams.size()),
+      remote_(executable) {}
 
 std::string Machine::name(ValueId v) const {
   if (v == kNoValue) return "no value";
@@ -94,6 +95,7 @@ void Machine::start() {
         devices_.emplace_back(DeviceRun{entry.device, {}, Window(e_.arenas.size()), {}, {}});
     Activation& a = d.stack.emplace_back();
     a.function = &f;
+    a.path = RemoteLedger::entry(entry.device);
     a.frame = {entry.frame.index, entry.frame.offset, entry.frame.offset + f.frame_bytes};
     bytes_.forget(a.frame);
     for (size_t v = 0; v < e_.variables.size(); ++v) {
@@ -118,6 +120,7 @@ void Machine::finish() {
     fault("collective", fmt::format("it takes part in {}, announced are {}", counts(collectives_),
                                     counts(announced)));
   }
+  finish_remote();
   std::vector<int64_t> expected(streams_.size(), 0);
   for (const StreamCount& s : program_.streams) expected[static_cast<size_t>(s.stream)] = s.entries;
   for (size_t s = 0; s < streams_.size(); ++s) {
@@ -161,6 +164,33 @@ void Machine::finish() {
       fault("final",
             fmt::format("constant '{}' is overwritten by {}", c.name, bytes_.describe(r, e_)));
     }
+  }
+}
+
+void Machine::finish_remote() {
+  const auto fault = [&](int32_t buffer, const std::string& text) {
+    findings_.add("remote", "program '{}': '{}' {}", program_.name,
+                  e_.remote_buffers[static_cast<size_t>(buffer)].name, text);
+  };
+  std::map<int32_t, RemoteTrace> traces;
+  for (const RemoteTrace& t : remote_.traces()) traces[t.buffer] = t;
+  for (const RemoteTrace& announced : program_.remote) {
+    const auto found = traces.extract(announced.buffer);
+    const RemoteTrace there = found.empty() ? RemoteTrace{announced.buffer} : found.mapped();
+    if (there.loads != announced.loads || there.stores != announced.stores) {
+      fault(announced.buffer,
+            fmt::format("is loaded {} times and stored to {} times, announced are {} and {}",
+                        there.loads, there.stores, announced.loads, announced.stores));
+    } else if (there != announced) {
+      fault(announced.buffer,
+            fmt::format("has loads that find, or keeps, what another store than announced has "
+                        "left (digest {}, announced {})",
+                        there.found, announced.found));
+    }
+  }
+  for (const auto& [buffer, t] : traces) {
+    fault(buffer, fmt::format("is used, but no line says so: loads {} stores {} found {}", t.loads,
+                              t.stores, t.found));
   }
 }
 
@@ -321,6 +351,8 @@ bool Machine::enter(DeviceRun& d, const Call& call, Role role, const LoopRun* lo
   callee.function = &f;
   callee.role = role;
   callee.call = &call;
+  callee.path =
+      RemoteLedger::callee(caller.path, caller.calls, loop != nullptr ? loop->iteration : 0);
   if (!resolve(d, call.frame, f.frame_bytes, callee.frame)) return false;
   callee.params.resize(call.args.size());
   for (size_t i = 0; i < call.args.size(); ++i) {
@@ -412,6 +444,7 @@ void Machine::leave(DeviceRun& d) {
   }
   for (const auto& [v, instance] : named) caller.values[v] = instance;
   ++caller.step;
+  ++caller.calls;
 }
 
 void Machine::end_iteration(Activation& a, const Call& call, const Bindings& made) {
@@ -452,6 +485,7 @@ Machine::Outcome Machine::loop(DeviceRun& d, const Loop& l) {
     if (o.access != Access::kRead && v != kNoValue && last.id >= 0) a.values[v] = last;
   }
   a.loop.reset();
+  ++a.calls;
   return Outcome::kDone;
 }
 

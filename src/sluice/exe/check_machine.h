@@ -13,6 +13,7 @@
 #include "sluice/exe/check_shared.h"
 #include "sluice/exe/executable.h"
 #include "sluice/exe/findings.h"
+#include "sluice/exe/remote_ledger.h"
 
 namespace sluice::exe {
 
@@ -55,6 +56,8 @@ class Machine {
     std::vector<std::pair<int32_t, int32_t>> tokens;  ///< (token, queue) issued and not waited for.
     std::unique_ptr<LoopRun> loop;
     size_t step = 0;
+    RemoteLedger::Activation path = 0;
+    int64_t calls = 0;  ///< Calls, loops and branches that it is past.
   };
 
   /// A transfer that has been issued and may still run.
@@ -64,6 +67,7 @@ class Machine {
     const Activation* owner = nullptr;
     Range memory;
     bool writes = false;
+    Range entry;  ///< Of the tier, if it is a remote one.
     std::vector<int64_t> clock;
   };
 
@@ -80,6 +84,7 @@ class Machine {
   // check_machine.cc: programs, calls, loops.
   void start();
   void finish();
+  void finish_remote();
   bool advance(DeviceRun& d, size_t depth);
   Outcome step(DeviceRun& d);
   bool enter(DeviceRun& d, const Call& call, Role role, const LoopRun* loop);
@@ -120,6 +125,7 @@ class Machine {
   Outcome issue(DeviceRun& d, const Issue& i);
   void stream_entry(DeviceRun& d, const Issue& i);
   bool remote_entry(DeviceRun& d, const Issue& i, Range& entry);
+  void entry_in_flight(DeviceRun& d, const Issue& i, const Range& entry);
   Outcome wait(DeviceRun& d, const Wait& w);
   Outcome send(DeviceRun& d, const Send& s);
   Outcome receive(DeviceRun& d, const Receive& r);
@@ -127,7 +133,8 @@ class Machine {
 
   // check_paths.cc: both arms of a branch; loops left early.
   Outcome branch(DeviceRun& d, const Branch& b);
-  bool run_arm(DeviceRun& d, const Call& call);
+  bool run_arm(DeviceRun& d, const Call& call, int64_t arm);
+  static void join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other);
   void join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made, size_t mark,
                  const std::vector<Range>& then_ranges,
                  const std::vector<ByteMap::Pieces>& then_pieces);
@@ -148,6 +155,7 @@ class Machine {
   std::vector<StreamState> streams_;
   /// Collectives run so far, by device and group.
   std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
+  RemoteLedger remote_;
   std::deque<DeviceRun> devices_;
   std::unordered_map<ValueId, Instance> constants_;
   std::vector<Instance> variables_;

@@ -1,14 +1,18 @@
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "sluice/exe/check_machine.h"
 
 namespace sluice::exe {
 
-bool Machine::run_arm(DeviceRun& d, const Call& call) {
+bool Machine::run_arm(DeviceRun& d, const Call& call, int64_t arm) {
   const size_t depth = d.stack.size();
   d.arm.clear();
+  const Activation& caller = d.stack.back();
+  const RemoteLedger::Activation path = RemoteLedger::callee(caller.path, caller.calls, arm);
   if (!enter(d, call, Role::kArm, nullptr)) return false;
+  d.stack.back().path = path;
   advance(d, depth);
   if (stop_) return false;
   if (d.stack.size() > depth) {
@@ -17,6 +21,18 @@ bool Machine::run_arm(DeviceRun& d, const Call& call) {
     return false;
   }
   return true;
+}
+
+/// In flight is what either arm has left so. Arms wait for their own transfers: both lists are parts of one.
+void Machine::join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other) {
+  // A queue ends its transfers in order, so the arm that ended fewer of a queue has all that the other has.
+  for (size_t i = 0; i < other.size(); ++i) {
+    const auto same = [&](const Flight& f) {
+      return f.owner == other[i].owner && f.token == other[i].token && f.queue == other[i].queue;
+    };
+    if (std::none_of(mine.begin(), mine.end(), same))
+      mine.insert(mine.begin() + static_cast<int64_t>(std::min(i, mine.size())), other[i]);
+  }
 }
 
 Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
@@ -31,7 +47,14 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   }
   const size_t mark = bytes_.mark();
   const Window before = d.window;
-  if (!run_arm(d, b.then_call)) return Outcome::kDone;
+  const std::vector<Flight> flights = d.flights;
+  const auto moves = [&](const Call& arm) {
+    return facts_[static_cast<size_t>(arm.function)].transfers;
+  };
+  const bool remote = moves(b.then_call) || moves(b.else_call);
+  RemoteLedger::Contents entries;
+  if (remote) entries = remote_.contents();
+  if (!run_arm(d, b.then_call, 0)) return Outcome::kDone;
   const Bindings then_made = std::move(d.arm);
   const std::vector<Range> then_ranges = bytes_.changed(mark);
   std::vector<ByteMap::Pieces> then_pieces;
@@ -39,10 +62,18 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   bytes_.roll_back(mark);
   Window after_then = std::move(d.window);
   d.window = before;
-  if (!run_arm(d, b.else_call)) return Outcome::kDone;
+  const std::vector<Flight> flights_after_then = std::exchange(d.flights, flights);
+  if (remote) {
+    RemoteLedger::Contents after = remote_.contents();
+    remote_.start_with(std::exchange(entries, std::move(after)));
+  }
+  if (!run_arm(d, b.else_call, 1)) return Outcome::kDone;
   d.window.merge(after_then);
+  join_flights(d.flights, flights_after_then);
+  if (remote) remote_.join(entries);
   join_arms(a, then_made, d.arm, mark, then_ranges, then_pieces);
   bytes_.release();
+  ++a.calls;
   return Outcome::kDone;
 }
 

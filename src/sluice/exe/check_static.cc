@@ -40,6 +40,7 @@ class StaticChecker {
       : e_(e), out_(findings), facts_(function_facts(e)) {}
 
   void run() {
+    spaces();
     budgets();
     workspaces();
     persistent_bytes();
@@ -49,6 +50,33 @@ class StaticChecker {
   }
 
  private:
+  static bool on_device(const Arena& a) {
+    return a.device >= 0 && (a.space == Space::kDevice || a.space == Space::kPinned);
+  }
+
+  /// Every arena lies where some budget counts it. What helps with files has a rule of its own.
+  void spaces() {
+    for (const Arena& a : e_.arenas) {
+      if (a.kind == ArenaKind::kStaging || a.kind == ArenaKind::kChecksums) continue;
+      const bool tier = a.kind == ArenaKind::kTier;
+      const bool remote = a.space == Space::kHost || a.space == Space::kFile;
+      const bool pinned_tier = tier && a.space == Space::kPinned;
+      if (tier ? !remote && !pinned_tier : !on_device(a)) {
+        out_.add("bounds", "arena '{}' is '{}', which does not lie in '{}' of device {}", a.name,
+                 word(a.kind), word(a.space), a.device);
+      }
+      const auto counts = [&](const Tier& t) { return t.space == a.space; };
+      if (remote && std::none_of(e_.tiers.begin(), e_.tiers.end(), counts))
+        out_.add("budget", "arena '{}' lies in '{}', which is no tier", a.name, word(a.space));
+    }
+    for (const Channel& c : e_.channels) {
+      const Arena& a = e_.arenas[static_cast<size_t>(c.arena)];
+      if (a.kind != ArenaKind::kSlots || a.device != c.to)
+        out_.add("channel", "channel '{}' lies in '{}', which are no slots of device {}", c.name,
+                 a.name, c.to);
+    }
+  }
+
   void budgets() {
     for (size_t d = 0; d < e_.devices.size(); ++d) {
       int64_t total = 0;
@@ -233,7 +261,8 @@ class StaticChecker {
     const Arena& a = e_.arenas[static_cast<size_t>(at.index)];
     if (a.kind == ArenaKind::kWorkspace) {
       bad("workspace", "an operand lies in the workspace '{}'", a.name);
-    } else if (a.kind == ArenaKind::kTier || a.device != function_->device ||
+    } else if (a.kind == ArenaKind::kTier || a.kind == ArenaKind::kSlots ||
+               a.device != function_->device ||
                (a.space != Space::kDevice && a.space != Space::kPinned)) {
       bad("bounds", "a step of device {} reaches into arena '{}'", function_->device, a.name);
     }
@@ -401,7 +430,7 @@ class StaticChecker {
               p.name, x.device, x.frame.offset, x.frame.offset + bytes, a.name, a.bytes);
         }
         if (bytes > 0 && (a.device != x.device || a.kind == ArenaKind::kWorkspace ||
-                          a.kind == ArenaKind::kTier ||
+                          a.kind == ArenaKind::kTier || a.kind == ArenaKind::kSlots ||
                           (a.space != Space::kDevice && a.space != Space::kPinned))) {
           out_.add("bounds", "program '{}': the frame of device {} lies in '{}'", p.name, x.device,
                    a.name);

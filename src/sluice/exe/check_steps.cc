@@ -107,19 +107,20 @@ Machine::Outcome Machine::collective(DeviceRun& d, const Collective& c) {
 
 void Machine::stream_entry(DeviceRun& d, const Issue& i) {
   StreamState& s = streams_[static_cast<size_t>(i.object)];
-  const int32_t compute = clocks_.actor(d.device, 0);
+  const int32_t actor = clocks_.actor(d.device, i.queue);
+  clocks_.learn(actor, clocks_.now(clocks_.actor(d.device, 0)));
   int64_t entry = 0;
   if (!evaluate(d, i.entry, entry)) return;
   if (entry != s.next) {
     bad(d, "stream", "entry {} of stream '{}' is used where entry {} is next", entry,
         e_.streams[static_cast<size_t>(i.object)].name, s.next);
   }
-  if (!clocks_.knows(compute, s.last)) {
-    bad(d, "race", "nothing orders this use of stream '{}' after that of another device",
+  if (!clocks_.knows(actor, s.last)) {
+    bad(d, "race", "nothing orders this use of stream '{}' after that of another queue or device",
         e_.streams[static_cast<size_t>(i.object)].name);
   }
   s.next = entry + 1;
-  s.last = clocks_.tick(compute);
+  s.last = clocks_.tick(actor);
 }
 
 /// The bytes of the tier that a transfer may touch, and for a load what it finds there.
@@ -129,6 +130,7 @@ bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
   if (i.entry_from) {
     // Any entry; it is checked at run time.
     entry = {b.arena, b.offset, b.offset + b.entries * b.entry_stride};
+    remote_.move(i, std::nullopt, d.stack.back().path);
   } else {
     int64_t number = 0;
     if (!evaluate(d, i.entry, number)) return false;
@@ -139,7 +141,9 @@ bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
     }
     const int64_t begin = b.offset + number * b.entry_stride;
     entry = {b.arena, begin, begin + i.memory.bytes};
+    remote_.move(i, number, d.stack.back().path);
   }
+  entry_in_flight(d, i, entry);
   const int32_t actor = clocks_.actor(d.device, i.queue);
   clocks_.learn(actor, clocks_.now(clocks_.actor(d.device, 0)));
   if (!tiers_.use(entry, !load, clocks_.tick(actor), clocks_)) {
@@ -154,6 +158,18 @@ bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
     }
   }
   return true;
+}
+
+/// To the clocks a transfer has ended once an arm of a branch has waited for one behind it; it may not have if the other
+/// arm was taken.
+void Machine::entry_in_flight(DeviceRun& d, const Issue& i, const Range& entry) {
+  const bool load = i.kind == TransferKind::kRemoteLoad;
+  for (const Flight& f : d.flights) {
+    const bool both_load = load && f.writes;
+    if (f.queue == i.queue || both_load || !f.entry.exists() || !f.entry.overlaps(entry)) continue;
+    bad(d, "race", "the entry is that of the transfer in flight under token {} of queue {}",
+        f.token, f.queue);
+  }
 }
 
 Machine::Outcome Machine::issue(DeviceRun& d, const Issue& i) {
@@ -190,7 +206,7 @@ Machine::Outcome Machine::issue(DeviceRun& d, const Issue& i) {
   if (i.queue != 0) {
     const int32_t actor = clocks_.actor(d.device, i.queue);
     clocks_.learn(actor, clocks_.now(clocks_.actor(d.device, 0)));
-    d.flights.push_back({i.queue, i.token, &a, memory, load, clocks_.now(actor)});
+    d.flights.push_back({i.queue, i.token, &a, memory, load, entry, clocks_.now(actor)});
     a.tokens.emplace_back(i.token, i.queue);
   }
   return Outcome::kDone;

@@ -21,7 +21,8 @@ namespace sluice::exe {
 ///   race       bytes of a transfer in flight touched; unordered uses of a tier or stream
 ///   wait       for nothing; or none before a branch or the end of the transfer's function
 ///   stream     entries not in order, not once each, or to the wrong port
-///   remote     an entry outside its buffer, or one that does not hold the value named
+///   remote     an entry outside its buffer, one that does not hold the value named, loads that find what another store
+///              than announced has left
 ///   channel    a message out of order, wrong, too large, left over, or at the wrong device
 ///   deadlock   devices that wait for each other
 ///   loop       carried values that are no arguments of the right kind
@@ -63,8 +64,9 @@ struct CheckOptions {
 ///
 /// Assumes that every worker runs the same tasks of kernels with as many tasks, that kernels touch
 /// what their operands say and that streams bound to queues move. What a tier's entries must hold
-/// is known only where a load names the value that it finds: a store that is missing, or one to
-/// another entry, is seen there. Time grows with the steps run.
+/// is known where a load names the value that it finds, and from which stores the program announces
+/// that its loads find (Program::remote), which it must of all buffers that it moves entries of:
+/// a transfer that is missing, or one of another entry, is seen there. Time grows with the steps run.
 std::vector<Violation> check(const Executable& executable, const CheckOptions& options = {});
 
 }  // namespace sluice::exe

@@ -349,6 +349,16 @@ struct CollectiveCount {
   bool operator==(const CollectiveCount&) const = default;
 };
 
+/// What one run does with a remote buffer in the order of the graphs, both arms of conditionals counted; see RemoteLedger.
+struct RemoteTrace {
+  int32_t buffer = 0;
+  int64_t loads = 0;
+  int64_t stores = 0;
+  int64_t found =
+      0;  ///< Digest of which store each load finds and which is the last of each entry.
+  bool operator==(const RemoteTrace&) const = default;
+};
+
 struct Final {
   int32_t variable = 0;
   /// What the variable's bytes hold after a run. None, in a remote buffer: whatever was stored there.
@@ -361,6 +371,7 @@ struct Program {
   std::vector<Entry> entries;
   std::vector<StreamCount> streams;
   std::vector<CollectiveCount> collectives;  ///< None that is 0.
+  std::vector<RemoteTrace> remote;           ///< The same for every replica.
   std::vector<Final> finals;
   bool operator==(const Program&) const = default;
 };

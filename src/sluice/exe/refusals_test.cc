@@ -120,6 +120,8 @@ TEST(ExeRefusals, Numbers) {
           {"group 0 stride 2", "group 0 stride 0", "stride 0 x size 2 does not tile 4 replicas"},
           {"group 0 stride 2", "group 0 stride 3", "stride 3 x size 2 does not tile 4 replicas"},
           {"collectives 1 device", "collectives -1 device", "collectives -1 is outside [0, "},
+          {"  final 0 value %1", "  remote 3 loads 1 stores 1 found 1\n  final 0 value %1",
+           "remote buffer 3 does not exist (there are 1)"},
           {"capacity 2", "capacity 0", "capacity 0 is less than 1"},
           {"shard 2", "shard -2", "shard -2 is negative"},
           {"buffer 0 entry 1", "buffer 0 entry 2", "entry 2 is not in the remote buffer"},

@@ -153,6 +153,8 @@ function 1 "main" memo "" device 0 index_params 0 frame 256 bound 192
       write %6 at frame+192 bytes 64 float32(16) row
 program "run"
   entry device 0 function 1 frame arena0+0
+  remote 0 loads 6 stores 0 found 2321755625203056276
+  remote 1 loads 1 stores 6 found 525889790539027997
 end
 )plan";
 }

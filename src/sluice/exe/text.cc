@@ -88,6 +88,8 @@ class Writer {
       for (const StreamCount& s : p.streams) line("  stream {} entries {}", s.stream, s.entries);
       for (const CollectiveCount& c : p.collectives)
         line("  collectives {} device {} group {}", c.count, c.device, c.group);
+      for (const RemoteTrace& r : p.remote)
+        line("  remote {} loads {} stores {} found {}", r.buffer, r.loads, r.stores, r.found);
       for (const Final& f : p.finals) line("  final {} value {}", f.variable, value_text(f.value));
     }
     line("end");

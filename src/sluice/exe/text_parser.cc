@@ -85,7 +85,8 @@ class TextParser {
       s.input = in_.eat("in");
       if (!s.input) in_.expect("out");
       s.spec = in_.spec();
-    } else if (in_.eat("remote")) {
+    } else if (in_.peek("remote") && program_ == nullptr) {
+      in_.expect("remote");
       RemoteBufferPlan& b = row(Part::kRemoteBuffer, e_.remote_buffers);
       b.name = in_.string("a name");
       b.spec = in_.spec();
@@ -196,6 +197,13 @@ class TextParser {
       c.device = in_.labelled32("device");
       c.group = in_.labelled32("group");
       program_->collectives.push_back(c);
+    } else if (in_.eat("remote")) {
+      RemoteTrace r;
+      r.buffer = in_.integer32("a remote buffer");
+      r.loads = in_.labelled("loads");
+      r.stores = in_.labelled("stores");
+      r.found = in_.labelled("found");
+      program_->remote.push_back(r);
     } else if (in_.eat("final")) {
       Final f;
       f.variable = in_.integer32("a variable");

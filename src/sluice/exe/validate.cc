@@ -413,6 +413,8 @@ class Validator {
         index(c.group, e_.groups.size(), "group");
         size(c.count, "collectives");
       }
+      for (const RemoteTrace& r : e_.programs[i].remote)
+        index(r.buffer, e_.remote_buffers.size(), "remote buffer");
       for (const Final& f : e_.programs[i].finals) {
         index(f.variable, e_.variables.size(), "variable");
         value(f.value);

@@ -17,10 +17,10 @@ struct ExecutorOptions {
   int threads = 1;       ///< Workers of the pool.
   int usable_cores = 1;  ///< Workers spin only if there are at least as many cores.
   std::string folder;    ///< Where files of the file tier are made.
-  /// The processes that share the replicas; null: this one runs all.
-  std::shared_ptr<ProcessGroup> group = nullptr;
   int64_t remote_bandwidth =
       -1;  ///< Bytes a second that remote memory moves at most; -1: as it can.
+  /// The processes that share the replicas; null: this one runs all.
+  std::shared_ptr<ProcessGroup> group = nullptr;
 };
 
 struct FreeMemory {

@@ -379,7 +379,9 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
     for (int64_t n = 1; n < number; n += 17) {
       EXPECT_EQ(run(n, EINTR), expected) << "interrupted call " << n;
       // Half a page is no size that every disk takes.
-      if (!way.direct) EXPECT_EQ(run(n, 0), expected) << "short call " << n;
+      if (!way.direct) {
+        EXPECT_EQ(run(n, 0), expected) << "short call " << n;
+      }
     }
   }
   std::filesystem::remove_all(folder);

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""The same bits in every way: trains a model in all combinations of strategy, offload, tier, replicas, threads, thresholds and
+launchers, each in a process of its own, and compares the digests of losses, weights and optimizer state. There must be one
+for each model and number of replicas.
+
+    bench/equality_matrix.py build/bin/sluice [--sample] [--launcher 'mpirun -n {replicas}'] [--jobs 2]
+
+Prints a line for each run that differs or fails, then the counts; exit code 1 if there is one. `--sample` runs so many
+combinations that every pair of values of two dimensions is in one.
+"""
+
+import argparse
+import concurrent.futures
+import itertools
+import os
+import random
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+MODELS = {
+    "gelu": ["mnist", "--layers", "4", "--width", "32"],
+    "relu with dropout": ["mlp", "--layers", "5", "--width", "24", "--dropout", "0.2"],
+}
+COMMON = ["--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "3", "--steps", "3", "--digest",
+          "--log-level", "error"]
+
+
+def phased(offload, io_mode="io", *more):
+    return ["--strategy", "phased", "--offload", offload, "--io-mode", io_mode, *more]
+
+
+EVERYTHING = "optimizer,weights,activations,accumulators"
+WAYS = {
+    "resident": ["--offload", "none"],
+    "resident, optimizer offloaded": ["--offload", "optimizer"],
+    "phased, compute": phased("none", "compute"),
+    "phased, io": phased("none"),
+    "phased, io_overlapped": phased("none", "io_overlapped"),
+    "phased, recompute": phased("none", "io", "--recompute"),
+    "phased, optimizer offloaded": phased("optimizer", "io_overlapped"),
+    "phased, weights offloaded": phased("weights"),
+    "phased, activations offloaded": phased("activations", "compute"),
+    "phased, accumulators offloaded": phased("accumulators"),
+    "phased, all offloaded": phased(EVERYTHING, "io_overlapped"),
+    "phased, all offloaded, recompute": phased(EVERYTHING, "io_overlapped", "--recompute"),
+}
+# The way, tier, threads and threshold that the others are compared with.
+FIRST = ("resident", "host", 1, "inf")
+
+
+def write_digits(folder):
+    """Noise in MNIST's files: enough for the steps of four replicas, little to load."""
+    noise = random.Random(1)
+    for part, count in (("train", 192), ("t10k", 320)):
+        images = struct.pack(">4I", 0x803, count, 28, 28) + noise.randbytes(count * 784)
+        labels = struct.pack(">2I", 0x801, count) + bytes(noise.randrange(10) for _ in range(count))
+        Path(folder, f"{part}-images-idx3-ubyte").write_bytes(images)
+        Path(folder, f"{part}-labels-idx1-ubyte").write_bytes(labels)
+
+
+def pairwise(dimensions):
+    """Combinations in which every pair of values of two dimensions appears, by greedy choice: always the same ones."""
+    axes = range(len(dimensions))
+    missing = {(a, x, b, y) for a, b in itertools.combinations(axes, 2) for x in dimensions[a] for y in dimensions[b]}
+    everything = list(itertools.product(*dimensions))
+
+    def covers(row):
+        return {(a, row[a], b, row[b]) for a, b in itertools.combinations(axes, 2)} & missing
+
+    rows = []
+    while missing:
+        best = max(everything, key=lambda row: len(covers(row)))
+        missing -= covers(best)
+        rows.append(best)
+    return rows
+
+
+class Matrix:
+    def __init__(self, program, data, disk):
+        self.program, self.data, self.disk = program, data, disk
+
+    def run(self, row):
+        """The digest, or why there is none."""
+        model, replicas, way, tier, threads, threshold, launcher = row
+        command = [*shlex.split(launcher.format(replicas=replicas)), self.program, "train", *MODELS[model], *COMMON,
+                   "--data", self.data, "--replicas", str(replicas), "--threads", str(threads), "--remote",
+                   f"file:{self.disk}" if tier == "file" else tier, "--shard-threshold", str(threshold), *WAYS[way]]
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        except subprocess.TimeoutExpired:
+            return "it did not end in 120 s"
+        lines = [line for line in done.stdout.splitlines() if line.startswith("digest ")]
+        if done.returncode != 0 or len(lines) != 1:
+            return f"exit code {done.returncode}: {(done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]}"
+        return lines[0].removeprefix("digest ")
+
+
+def name(row):
+    model, replicas, way, tier, threads, threshold, launcher = row
+    where = f", {launcher}" if launcher else ""
+    return f"{model}, {replicas} replicas, {way}, {tier}, {threads} threads, threshold {threshold}{where}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="the sluice command")
+    parser.add_argument("--sample", action="store_true", help="a covering sample of pairs")
+    parser.add_argument("--launcher", action="append", default=[], metavar="COMMAND",
+                        help="also run under it; {replicas} is their number")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
+    options = parser.parse_args()
+    dimensions = [list(MODELS), [1, 2, 4], list(WAYS), ["host", "file"], [1, 2, 3], [0, 512, "inf"],
+                  ["", *options.launcher]]
+    first = [(model, replicas, *FIRST, "") for model in MODELS for replicas in dimensions[1]]
+    rows = pairwise(dimensions) if options.sample else itertools.product(*dimensions)
+    rows = first + [row for row in rows if row not in first]
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        data, disk = Path(folder, "data"), Path(folder, "disk")
+        data.mkdir()
+        disk.mkdir()
+        write_digits(data)
+        matrix = Matrix(str(Path(options.program).resolve()), str(data), str(disk))
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            digests = dict(zip(rows, pool.map(matrix.run, rows)))
+        left = sorted(os.listdir(disk))
+    wrong = 0
+    for row, digest in digests.items():
+        expected = digests[(row[0], row[1], *FIRST, "")]
+        if digest != expected or not digest.startswith(("fma-", "base-")):
+            wrong += 1
+            print(f"{name(row)}: {digest}, not {expected}", flush=True)
+    kinds = len({digests[row] for row in first})
+    print(f"{len(rows)} runs, {wrong} differ; {kinds} digests of {len(first)} models and numbers of replicas; "
+          f"{time.monotonic() - begin:.0f} s")
+    if left:
+        print(f"left behind: {left}")
+    # Were two of them equal, something would not depend on what it should.
+    sys.exit(0 if wrong == 0 and kinds == len(first) and not left else 1)
+
+
+if __name__ == "__main__":
+    main()

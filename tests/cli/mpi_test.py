@@ -1,0 +1,154 @@
+"""Replicas in processes that mpirun starts: the bits of one process, one voice, and an end for all when one has ended.
+
+SLUICE_MPIRUN names the launcher.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from cli_test import PROGRAM, SHORT, CliTest
+
+MPIRUN = os.environ["SLUICE_MPIRUN"]
+# As root, on fewer cores than processes, where one process may not read another's memory.
+ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+LONG = ["train", "mnist", "--synthetic", "--epochs", "1000", "--width", "64"]
+
+
+def mpi(processes, *arguments):
+    """The command line of a program in so many processes; arguments after ':' are those of further processes."""
+    return [MPIRUN, "-n", str(processes), PROGRAM, *map(str, arguments)]
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return [int(child) for child in f.read().split()]
+
+
+class Mpi(CliTest):
+    def finish(self, command):
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=ENVIRONMENT,
+                                timeout=120)
+        return result
+
+    def start(self, processes, *arguments):
+        """A long run whose processes have begun to train, and their numbers by rank."""
+        run = subprocess.Popen(mpi(processes, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        self.addCleanup(run.kill)
+        while "samples a step" not in (line := run.stderr.readline()):
+            self.assertNotEqual(line, "", "it has ended")
+        time.sleep(1)
+        return run, sorted(children_of(run.pid))
+
+    def expect_no_orphans(self, pids):
+        for pid in pids:
+            self.assertFalse(os.path.exists(f"/proc/{pid}"), f"process {pid} is left")
+
+    def test_processes_have_the_bits_of_one(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for replicas, flags in ((2, ["--dropout", "0.1"]),
+                                    (4, ["--optimizer", "adam", "--offload", "optimizer", "--shard-threshold", "512"]),
+                                    (4, ["--strategy", "phased", "--optimizer", "adam", "--offload", "optimizer,weights",
+                                         "--io-mode", "io_overlapped", "--shard-threshold", "0", "--accumulate", "2",
+                                         "--remote", f"file:{folder}"])):
+                run = ["train", "mnist", *SHORT, "--steps", "10", "--replicas", replicas, *flags, "--json"]
+                plain = json.loads(self.expect_code(0, *run).stdout)
+                for processes in (2, 4):
+                    if replicas % processes:
+                        continue
+                    with self.subTest(replicas=replicas, processes=processes, flags=flags):
+                        result = self.finish(mpi(processes, *run))
+                        self.assertEqual(result.returncode, 0, result.stderr)
+                        record = json.loads(result.stdout)  # One of them speaks.
+                        for key in ("digest", "loss", "accuracy", "planned_bytes"):
+                            self.assertEqual(record[key], plain[key])
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_what_one_saves_is_whole(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [f"{folder}/{n}.safetensors" for n in (1, 2)]
+            run = ["train", "mnist", *SHORT, "--replicas", "2", "--optimizer", "adam", "--shard-threshold", "0", "--save"]
+            self.expect_code(0, *run, paths[0])
+            self.assertEqual(self.finish(mpi(2, *run, paths[1])).returncode, 0)
+            with open(paths[0], "rb") as a, open(paths[1], "rb") as b:
+                self.assertEqual(a.read(), b.read())
+
+    def test_a_replica_each_unless_told(self):
+        text = self.finish(mpi(3, "train", "mnist", *SHORT)).stderr
+        self.assertIn("8 x 1 x 3 = 24 samples a step", text)
+
+    def test_all_refuse_with_one_voice(self):
+        for flags, code, part in ((["--replicas", "4"], 2, "3 processes cannot share 4 replicas evenly"),
+                                  (["--memory", "100K"], 4, "device 0 (cpu, each of 3 replicas) needs")):
+            with self.subTest(flags=flags):
+                result = self.finish(mpi(3, "train", "mnist", *SHORT, *flags))
+                self.assertEqual(result.returncode, code, result.stderr)
+                self.assertEqual(result.stderr.count(part), 1, result.stderr)
+
+    def test_processes_that_are_asked_for_different_things_refuse(self):
+        run = ["train", "mnist", *SHORT, "--replicas", "2"]
+        result = self.finish([*mpi(1, *run), ":", *mpi(1, *run, "--lr", "0.1")[1:]])
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("processes 0 and 1 have different command lines", result.stderr)
+
+    def test_a_killed_process_ends_all(self):
+        run, pids = self.start(2, *LONG)
+        self.assertEqual(len(pids), 2)
+        begin = time.monotonic()
+        os.kill(pids[1], signal.SIGKILL)
+        run.communicate(timeout=30)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertNotEqual(run.returncode, 0)
+        self.expect_no_orphans(pids)
+
+    def test_a_stopped_process_is_waited_for_and_then_given_up(self):
+        run, pids = self.start(2, *LONG)
+        os.kill(pids[1], signal.SIGSTOP)
+        time.sleep(2)
+        os.kill(pids[1], signal.SIGCONT)
+        time.sleep(1)
+        self.assertIsNone(run.poll(), "two seconds are no loss")
+        begin = time.monotonic()
+        os.kill(pids[1], signal.SIGSTOP)
+        _, errors = run.communicate(timeout=30)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual(run.returncode, 8, errors)
+        self.assertRegex(errors, r"error \(peer lost\): process 1 has given no sign of life for 5 s\n"
+                                 r"  while running Replicated\w+\.\d+ made at ")
+        self.expect_no_orphans(pids)
+
+    def test_an_error_of_one_stops_all(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = ["train", "mnist", *SHORT, "--replicas", "2", "--strategy", "phased", "--remote", f"file:{folder}"]
+            one = mpi(1, *run)
+            broken = [MPIRUN, "-n", "1", "-x", "SLUICE_FAILPOINT=pwrite@40=EIO", *one[3:]]
+            begin = time.monotonic()
+            result = self.finish([*broken, ":", *one[1:]])
+            self.assertLess(time.monotonic() - begin, 20)
+            self.assertEqual(result.returncode, 5, result.stderr)
+            self.assertEqual(len(re.findall(r"error \(", result.stderr)), 1, result.stderr)
+            self.assertIn(f"a file in {folder}", result.stderr)
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_a_signal_ends_all_in_order(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/w.safetensors"
+            run, pids = self.start(2, *LONG, "--save", path)
+            for pid in pids:
+                os.kill(pid, signal.SIGTERM)
+            _, errors = run.communicate(timeout=30)
+            self.assertEqual(run.returncode, 75, errors)
+            self.assertEqual(len(re.findall(r"stopped by signal 15 after step \d+; saved to ", errors)), 1, errors)
+            self.assertTrue(os.path.exists(path))
+            self.expect_no_orphans(pids)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -77,7 +77,7 @@ struct Node {
   bool has_effect = false;
   /// Of transfers: the entry of a remote buffer, unless the last input gives it.
   std::optional<exe::IndexExpr> index;
-  int32_t queue = 0;   ///< Of transfers and waits.
+  int32_t queue = 0;  ///< Of transfers and waits.
   /// Of transfers and their waits: the number of the transfer in the order of the graph.
   int32_t token = -1;
   /// Of calls and loops: which inputs of the graph are no inputs of the node but index arguments (empty: none), and those

@@ -229,8 +229,9 @@ runtime::BoundCollective bind_collective(const exe::Collective& c, int64_t membe
   if (def == &ops::replicated_reduce_scatter_def()) {
     const auto o = from_attrs<ops::ReduceScatterOptions>(c.attrs);
     const CombineFn combine = o.op == "local" ? nullptr : combine_fn(o.op, x.dtype);
-    return {run_reduce_scatter, std::make_shared<ReduceScatter>(ReduceScatter{
-                                    combine, members, x.elements(), y.elements(), width}),
+    return {run_reduce_scatter,
+            std::make_shared<ReduceScatter>(
+                ReduceScatter{combine, members, x.elements(), y.elements(), width}),
             read_by_reduce_scatter, no_bytes};
   }
   if (def == &ops::replicated_all_gather_def()) {
@@ -242,12 +243,14 @@ runtime::BoundCollective bind_collective(const exe::Collective& c, int64_t membe
   if (def == &ops::replicated_slice_def()) {
     const auto axis = from_attrs<ops::ReplicatedSliceOptions>(c.attrs).axis;
     return {run_slice,
-            std::make_shared<Blocks>(Blocks{members, bytes_behind(x, axis) / members, y.bytes(), x.bytes()}),
+            std::make_shared<Blocks>(
+                Blocks{members, bytes_behind(x, axis) / members, y.bytes(), x.bytes()}),
             no_bytes, no_bytes};
   }
   const auto o = from_attrs<ops::AllReduceOptions>(c.attrs);
-  return {run_all_reduce, std::make_shared<AllReduce>(
-                              AllReduce{combine_fn(o.op, x.dtype), members, x.elements(), width}),
+  return {run_all_reduce,
+          std::make_shared<AllReduce>(
+              AllReduce{combine_fn(o.op, x.dtype), members, x.elements(), width}),
           share_of_all_reduce, share_of_all_reduce};
 }
 

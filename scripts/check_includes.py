@@ -49,7 +49,7 @@ VENDORS = [
     (r"CLI/.*|CLI11\.hpp", ["tools/main.cc"]),
     (r"zlib\.h", ["src/sluice/data/mnist.cc", "src/sluice/data/*_test.cc"]),
     (r"(oneapi/dnnl/)?dnnl.*", ["src/sluice/cpu/dnnl*"]),
-    (r"mpi\.h", ["src/sluice/comm/mpi*"]),
+    (r"mpi\.h", ["src/sluice/comm/mpi*", "bench/mpi_reduce.cc"]),
     (r"(cuda|cublas|cudnn|nccl|cub/|thrust/).*", ["src/sluice/cuda/*", "src/sluice/ops/*.cuda.cu"]),
     (r"[a-z]*intrin\.h", ["src/sluice/cpu/*", "src/sluice/base/simd*.h", "src/sluice/base/flush_to_zero.h", "bench/machine.cc"]),
     (r"g(test|mock)/.*", ["src/sluice/*test*", "src/sluice/*gradient_check.h", "tests/*"]),

@@ -66,8 +66,9 @@ class ThreadGroup final : public runtime::ProcessGroup {
   }
   void check() const override {
     const std::lock_guard lock(post_->lock);
-    if (!post_->failure || post_->failure->first == rank_) return;
+    if (!post_->failure) return;
     const auto& [rank, error] = *post_->failure;
+    if (rank == rank_) throw Error(error);
     throw Error(error.kind(), fmt::format("process {}: {}", rank, error.what()));
   }
   bool fail(const Error& error) override {

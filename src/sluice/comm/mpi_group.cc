@@ -163,13 +163,14 @@ class MpiGroup final : public runtime::ProcessGroup {
   void check() const override {
     if (!trouble_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(lock_);
-    throw Error(*others_);
+    throw Error(others_ ? *others_ : *own_);
   }
   bool fail(const Error& error) override {
     std::unique_lock lock(lock_);
     if (others_ && std::string_view(error.what()).starts_with(others_->what()))
       return others_->kind() == ErrorKind::kPeerLost;
     if (!own_) own_ = error;
+    trouble_.store(true, std::memory_order_release);
     wake_.notify_one();
     const auto says_it = [&] {
       return std::any_of(failures_.begin(), failures_.begin() + rank_,
@@ -313,7 +314,7 @@ class MpiGroup final : public runtime::ProcessGroup {
   std::condition_variable heard_;
   bool all_left_ = false;               ///< At the end of watch(): nobody is left behind.
   std::atomic<bool> abandoned_{false};  ///< Messages will never arrive.
-  std::atomic<bool> trouble_{false};    ///< There is one of others.
+  std::atomic<bool> trouble_{false};    ///< There is one of either.
   std::thread watch_;
 };
 

@@ -33,7 +33,7 @@ class ProcessGroup {
   virtual int usable_cores() const = 0;
   /// Those of one tag, from 0, are apart from all others.
   virtual std::unique_ptr<Messages> messages(int tag) = 0;
-  /// Throws what another process failed with, or Error{kPeerLost} if one is gone. Costs next to nothing; whoever waits for
+  /// Throws what this or another process failed with, or Error{kPeerLost} if one is gone: a group goes on whole. Costs next to nothing; whoever waits for
   /// messages calls it.
   virtual void check() const = 0;
   /// Tells the others that this process goes no further, once. Whether its user should hear of it from here: not if it is

@@ -26,10 +26,14 @@ Agreement::Agreement(std::shared_ptr<ProcessGroup> group) : group_(std::move(gro
   if (size() > 1) messages_ = group_->messages(kAgreementTag);
 }
 
-void Agreement::finish() {
-  while (!messages_->done()) {
-    group_->check();
-    std::this_thread::yield();
+void Agreement::finish(std::string_view doing) {
+  try {
+    while (!messages_->done()) {
+      group_->check();
+      std::this_thread::yield();
+    }
+  } catch (Error& e) {
+    throw e.note(doing);
   }
 }
 
@@ -42,7 +46,7 @@ void Agreement::broadcast(int root, std::span<std::byte> bytes) {
       if (p != root) messages_->send(p, bytes);
     }
   }
-  finish();
+  finish("getting what one process has");
 }
 
 void Agreement::gather(std::span<std::byte> bytes, int64_t blocks) {
@@ -59,7 +63,7 @@ void Agreement::gather(std::span<std::byte> bytes, int64_t blocks) {
       messages_->receive(p, part(p));
     }
   }
-  finish();
+  finish("gathering what all processes have");
 }
 
 bool Agreement::any(bool value) {

@@ -68,7 +68,7 @@ class Agreement {
   void require_same(std::string_view what, std::string_view text);
 
  private:
-  void finish();
+  void finish(std::string_view doing);
 
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<Messages> messages_;

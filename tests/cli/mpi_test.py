@@ -27,9 +27,13 @@ def mpi(processes, *arguments):
     return [MPIRUN, "-n", str(processes), PROGRAM, *map(str, arguments)]
 
 
-def children_of(pid):
+def programs_under(pid):
+    """The processes of the program that a launcher has started, itself or through others, by rank."""
+    with open(f"/proc/{pid}/cmdline") as f:
+        if f.read().startswith(PROGRAM):
+            return [int(pid)]
     with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return [int(child) for child in f.read().split()]
+        return sorted(p for child in f.read().split() for p in programs_under(child))
 
 
 def runs(pid):
@@ -54,7 +58,7 @@ class Mpi(CliTest):
         while "samples a step" not in (line := run.stderr.readline()):
             self.assertNotEqual(line, "", "it has ended")
         time.sleep(1)
-        return run, sorted(children_of(run.pid))
+        return run, programs_under(run.pid)
 
     def expect_no_orphans(self, pids):
         deadline = time.monotonic() + 2
@@ -140,7 +144,7 @@ class Mpi(CliTest):
         with tempfile.TemporaryDirectory() as folder:
             run = ["train", "mnist", *SHORT, "--replicas", "2", "--strategy", "phased", "--remote", f"file:{folder}"]
             one = mpi(1, *run)
-            broken = [MPIRUN, "-n", "1", "-x", "SLUICE_FAILPOINT=pwrite@40=EIO", *one[3:]]
+            broken = [*one[:3], "env", "SLUICE_FAILPOINT=pwrite@40=EIO", *one[3:]]
             begin = time.monotonic()
             result = self.finish([*broken, ":", *one[1:]])
             self.assertLess(time.monotonic() - begin, 20)

@@ -132,7 +132,7 @@ class MpiGroup final : public runtime::ProcessGroup {
       MPI_Comm_dup(MPI_COMM_WORLD, comm);
       MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
     }
-    failures_.resize(static_cast<size_t>(size_));
+    last_words_.resize(static_cast<size_t>(size_));
     peers_ = std::vector<Peer>(static_cast<size_t>(size_));
     for (int p = 0; p < size_; ++p) {
       if (p != rank_) listen(p);
@@ -172,11 +172,15 @@ class MpiGroup final : public runtime::ProcessGroup {
     if (!own_) own_ = error;
     trouble_.store(true, std::memory_order_release);
     wake_.notify_one();
-    const auto says_it = [&] {
-      return std::any_of(failures_.begin(), failures_.begin() + rank_,
-                         [&](const auto& text) { return text == failure(error).text.data(); });
+    // One of those before this one speaks if it fails in the same way, which it may find later.
+    const std::span<const std::optional<std::string>> before(last_words_.data(),
+                                                             static_cast<size_t>(rank_));
+    const auto have_ended = [&] {
+      return std::ranges::all_of(before, [](const auto& words) { return words.has_value(); });
     };
-    return !heard_.wait_for(lock, rank_ == 0 ? kBeat * 0 : kBeat * 2, says_it);
+    heard_.wait_for(lock, kBeat * kGrace, have_ended);
+    return std::ranges::find(before, std::optional<std::string>(failure(error).text.data())) ==
+           before.end();
   }
 
  private:
@@ -264,8 +268,8 @@ class MpiGroup final : public runtime::ProcessGroup {
       if (heard == 0) break;
       peer.silent = 0;
       peer.left = peer.received.kind == Sign::Kind::kLeaving;
+      if (peer.received.kind != Sign::Kind::kAlive) set_last_words(p, peer.received.text.data());
       if (peer.received.kind == Sign::Kind::kFailed) {
-        set_failure(p, peer.received.text.data());
         set_trouble(Error(peer.received.error,
                           fmt::format("process {}: {}", p, peer.received.text.data())));
       }
@@ -279,10 +283,11 @@ class MpiGroup final : public runtime::ProcessGroup {
     }
   }
 
-  void set_failure(int p, const char* text) {
+  void set_last_words(int p, const char* text) {
     {
       const std::lock_guard lock(lock_);
-      failures_[static_cast<size_t>(p)] = text;
+      std::optional<std::string>& words = last_words_[static_cast<size_t>(p)];
+      if (!words) words = text;
     }
     heard_.notify_all();
   }
@@ -308,9 +313,9 @@ class MpiGroup final : public runtime::ProcessGroup {
   mutable std::mutex lock_;
   std::condition_variable wake_;
   bool leaving_ = false;
-  std::optional<Error> own_;           ///< What this process failed with,
-  std::optional<Error> others_;        ///< and what another one did first.
-  std::vector<std::string> failures_;  ///< What others have told, by rank.
+  std::optional<Error> own_;                            ///< What this process failed with,
+  std::optional<Error> others_;                         ///< and what another one did first.
+  std::vector<std::optional<std::string>> last_words_;  ///< Of those that failed or left, by rank.
   std::condition_variable heard_;
   bool all_left_ = false;               ///< At the end of watch(): nobody is left behind.
   std::atomic<bool> abandoned_{false};  ///< Messages will never arrive.

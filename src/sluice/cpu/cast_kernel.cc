@@ -4,6 +4,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/cpu/conversions.h"
 #include "sluice/cpu/kernel_list.h"
+#include "sluice/cpu/streaming.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/updates.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 constexpr int64_t kMostTasks = 16;
 constexpr int64_t kTaskElements = 4096;
-constexpr int64_t kBlock = 512;  // Floats on the stack, between two narrow dtypes.
+constexpr int64_t kBlock =
+    512;  // Elements on the stack, between two narrow dtypes or to be streamed.
 
 struct Cast {
   explicit Cast(const OpView& op)
@@ -47,18 +49,27 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   std::byte* const to = block.operands[c.to] + begin * c.to_size;
   if (c.widen == nullptr && c.narrow == nullptr) {
     if (from != to) std::memcpy(to, from, static_cast<size_t>(n * c.to_size));
-  } else if (c.widen == nullptr) {
-    c.narrow(reinterpret_cast<const float*>(from), to, n);
-  } else if (c.narrow == nullptr) {
-    c.widen(from, reinterpret_cast<float*>(to), n);
-  } else {
-    alignas(64) float floats[kBlock];
-    for (int64_t i = 0; i < n; i += kBlock) {
-      const int64_t count = std::min(kBlock, n - i);
-      c.widen(from + i * c.from_size, floats, count);
-      c.narrow(floats, to + i * c.to_size, count);
-    }
+    return;
   }
+  const bool streams = c.elements * c.to_size >= kStreamedBytes && from != to;
+  if (!streams && c.widen == nullptr) return c.narrow(reinterpret_cast<const float*>(from), to, n);
+  if (!streams && c.narrow == nullptr) return c.widen(from, reinterpret_cast<float*>(to), n);
+  alignas(64) float floats[kBlock];
+  alignas(64) std::byte narrowed[kBlock * sizeof(float)];
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t count = std::min(kBlock, n - i);
+    const std::byte* const part = from + i * c.from_size;
+    std::byte* const result = to + i * c.to_size;
+    if (streams) prefetch(part + count * c.from_size, count * c.from_size);
+    if (c.widen != nullptr) c.widen(part, floats, count);
+    std::byte* block = reinterpret_cast<std::byte*>(floats);
+    if (c.narrow != nullptr) {
+      block = streams ? narrowed : result;
+      c.narrow(c.widen != nullptr ? floats : reinterpret_cast<const float*>(part), block, count);
+    }
+    if (streams) stream(block, result, count * c.to_size);
+  }
+  if (streams) finish_streams();
 }
 
 // Casts from or to floating point, and copies into variables.

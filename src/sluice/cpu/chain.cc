@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/base/checked.h"
+#include "sluice/cpu/streaming.h"
 
 namespace sluice::cpu {
 namespace {
@@ -135,6 +136,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
     rows_ = 1;
   }
   find_coinciding(op);
+  if (!headed) find_large(op);
 }
 
 void Chain::view_as(int64_t rows, int64_t cols) {
@@ -159,6 +161,28 @@ void Chain::find_coinciding(const FusedOp& op) {
       if (op.stages[s].output >= 0 && last <= static_cast<int>(s))
         may_coincide_.emplace_back(in, op.stages[s].output - op.inputs);
     }
+  }
+}
+
+// A result that a stage or a reduction reads again is stored as usual.
+void Chain::find_large(const FusedOp& op) {
+  const auto is_large = [&](int32_t operand) {
+    const auto at = static_cast<size_t>(operand);
+    return kinds_[at] == Kind::kFull && op.operands[at].bytes() >= kStreamedBytes;
+  };
+  for (int32_t i = 0; i < op.inputs; ++i) {
+    if (is_large(i)) large_.push_back(i);
+  }
+  std::vector<bool> is_read(op.stages.size(), false);
+  for (const FusedOp::Stage& stage : op.stages) {
+    for (const int32_t from : stage.inputs) {
+      if (from < 0) is_read[static_cast<size_t>(~from)] = true;
+    }
+  }
+  for (size_t s = first_; s < stages_.size(); ++s) {
+    if (stages_[s].output < 0 || is_read[s] || !is_large(stages_[s].output)) continue;
+    stages_[s].slot = slots_++;
+    streams_ = true;
   }
 }
 
@@ -231,8 +255,18 @@ void Chain::run(const Block& block, const Parameters& parameters, std::byte* con
   }
 }
 
+// Then the cache has its lines, and streaming would only write them back sooner.
+bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
+  return std::any_of(large_.begin(), large_.end(),
+                     [&](int32_t i) { return operands[i] == operands[output]; });
+}
+
 void Chain::run_part(const Block& block, const void* const* functors, std::byte* const* operands,
                      float* scratch, const Reader* reader) const {
+  for (const int32_t i : large_) {
+    prefetch(full(operands[i], block).data + block.rows * block.cols,
+             block.rows * block.cols * static_cast<int64_t>(sizeof(float)));
+  }
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
     MapInput inputs[Functor::kMostInputs];
@@ -264,12 +298,20 @@ void Chain::run_part(const Block& block, const void* const* functors, std::byte*
           break;
       }
     }
-    const Place to = place_of(static_cast<int32_t>(s), block, operands, scratch);
+    const Place result = place_of(static_cast<int32_t>(s), block, operands, scratch);
+    const bool streams =
+        stage.output >= 0 && stage.slot >= 0 && !is_in_place(stage.output, operands);
+    const Place to = streams ? Place{scratch + stage.slot * slot_floats_, block.cols} : result;
     const MapOutput output{to.data, to.step};
     if (together && to.step == block.cols) {
       stage.functor.kernel()(functors[s], inputs, &output, 1, block.rows * block.cols);
     } else {
       stage.functor.kernel()(functors[s], inputs, &output, block.rows, block.cols);
+    }
+    for (int64_t row = 0; streams && row < block.rows; ++row) {
+      stream(reinterpret_cast<const std::byte*>(to.data + row * to.step),
+             reinterpret_cast<std::byte*>(result.data + row * result.step),
+             block.cols * static_cast<int64_t>(sizeof(float)));
     }
   }
   if (reader == nullptr) return;

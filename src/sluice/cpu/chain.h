@@ -58,6 +58,8 @@ class Chain {
   bool flat() const { return flat_; }
   bool in_panels() const { return panel_ > 0; }
   bool has_stages() const { return first_ < stages_.size(); }
+  /// Whether some results are written by streaming stores.
+  bool streams() const { return streams_; }
   int64_t scratch_bytes() const;
   Cut cut_columns(size_t operand, int64_t cols) const;
   Cut cut_rows(size_t operand, int64_t rows) const;
@@ -91,7 +93,7 @@ class Chain {
     std::array<Source, Functor::kMostInputs> inputs;
     int input_count = 0;
     int32_t output = -1;  // Operand.
-    int32_t slot = 0;     // Of the scratch memory, where there is no operand.
+    int32_t slot = -1;    // Of the scratch memory, where there is no operand or it is streamed.
   };
   struct Place {
     float* data = nullptr;
@@ -105,6 +107,8 @@ class Chain {
   Place place_of(int32_t stage, const Block& block, std::byte* const* operands,
                  float* scratch) const;
   void find_coinciding(const FusedOp& op);
+  void find_large(const FusedOp& op);
+  bool is_in_place(int32_t output, std::byte* const* operands) const;
 
   size_t first_ = 0;
   int64_t rows_ = 1;
@@ -112,6 +116,8 @@ class Chain {
   int64_t panel_ = 0;        // Of the operands of full shape; 0: row-major.
   int64_t matrix_rows_ = 0;  // Of a matrix in panels.
   bool flat_ = true;
+  bool streams_ = false;
+  std::vector<int32_t> large_;  // Inputs that no cache holds: each is asked for a block ahead.
   int32_t slots_ = 0;
   int64_t slot_floats_ = 0;
   std::vector<Kind> kinds_;  // By operand.

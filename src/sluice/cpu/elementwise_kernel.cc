@@ -5,6 +5,7 @@
 #include "sluice/cpu/conversions.h"
 #include "sluice/cpu/functor.h"
 #include "sluice/cpu/kernel_list.h"
+#include "sluice/cpu/streaming.h"
 #include "sluice/ops/op.h"
 
 namespace sluice::cpu {
@@ -15,7 +16,7 @@ constexpr int64_t kMostTasks = 16;
 constexpr int64_t kTaskElements =
     4096;  // 16 KiB of each operand: far more work than handing it over costs.
 constexpr int64_t kBlock =
-    512;  // Of what is widened: with a few operands, half of the first cache.
+    512;  // Of what is widened or streamed: with a few operands, half of the first cache.
 constexpr int64_t kMostRows = 1 << 16;  // Rows whose offsets are worth keeping in a table.
 
 // The output as rows of `inner` elements, so that each input is an array or one value along a row.
@@ -73,6 +74,7 @@ struct Elementwise {
   std::array<Element, kMostInputs> input_elements;
   Element output_element;
   bool all_f32 = true;
+  bool large = false;  // Streamed, unless in place.
   std::vector<std::array<int64_t, kMostInputs>>
       at;                // Offsets by row, in elements; empty if there is one row.
   int64_t per_task = 0;  // Rows, or elements of the only row.
@@ -85,38 +87,48 @@ int64_t per_task(const Rows& rows) {
       {1, kTaskElements / std::max<int64_t>(rows.inner, 1), ceil_div(rows.outer, kMostTasks)});
 }
 
-// n elements of a row that is not f32 throughout, in blocks that the first cache holds.
-void run_widened(const Elementwise& e, const void* functor, const std::byte* const* from,
-                 std::byte* to, int64_t n) {
+// n elements of a row in blocks that the first cache holds: what is not f32 throughout, or too large for the caches.
+void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* const* from,
+                   std::byte* to, int64_t n) {
   alignas(64) float floats[kMostInputs + 1][kBlock];
+  alignas(64) std::byte narrowed[kBlock * sizeof(float)];
   MapInput inputs[kMostInputs];
+  bool streams = e.large;
   for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
     const Element& element = e.input_elements[i];
     inputs[i] = {element.widen == nullptr ? reinterpret_cast<const float*>(from[i]) : floats[i],
                  e.step[i]};
     if (element.widen != nullptr && e.step[i] == 0) element.widen(from[i], floats[i], 1);
+    streams = streams && from[i] != to;  // In place the cache has its lines.
   }
+  const bool narrows = e.output_element.narrow != nullptr;
   for (int64_t done = 0; done < n; done += kBlock) {
     const int64_t count = std::min(kBlock, n - done);
     for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
       const Element& element = e.input_elements[i];
       if (e.step[i] == 0) continue;
+      const std::byte* const part = from[i] + done * element.size;
+      if (e.large) prefetch(part + count * element.size, count * element.size);
       if (element.widen != nullptr)
-        element.widen(from[i] + done * element.size, floats[i], count);
+        element.widen(part, floats[i], count);
       else
-        inputs[i].data = reinterpret_cast<const float*>(from[i]) + done;
+        inputs[i].data = reinterpret_cast<const float*>(part);
     }
     std::byte* const result = to + done * e.output_element.size;
-    const bool narrows = e.output_element.narrow != nullptr;
-    const MapOutput output{narrows ? floats[kMostInputs] : reinterpret_cast<float*>(result)};
+    std::byte* const block = !streams  ? result
+                             : narrows ? narrowed
+                                       : reinterpret_cast<std::byte*>(floats[kMostInputs]);
+    const MapOutput output{narrows ? floats[kMostInputs] : reinterpret_cast<float*>(block)};
     e.functor.kernel()(functor, inputs, &output, 1, count);
-    if (narrows) e.output_element.narrow(output.data, result, count);
+    if (narrows) e.output_element.narrow(output.data, block, count);
+    if (streams) stream(block, result, count * e.output_element.size);
   }
+  if (streams) finish_streams();
 }
 
 void run_row(const Elementwise& e, const void* functor, const std::byte* const* from, std::byte* to,
              int64_t n) {
-  if (!e.all_f32) return run_widened(e, functor, from, to, n);
+  if (!e.all_f32 || e.large) return run_in_blocks(e, functor, from, to, n);
   MapInput inputs[kMostInputs];
   for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i)
     inputs[i] = {reinterpret_cast<const float*>(from[i]), e.step[i]};
@@ -180,6 +192,7 @@ runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
   e->per_task = per_task(e->rows);
   e->output_element = element_of(view.output(0).dtype);
   e->all_f32 = view.output(0).dtype == f32;
+  e->large = view.output(0).bytes() >= kStreamedBytes;
   std::vector<ops::BroadcastIndex> index;
   for (int i = 0; i < e->inputs; ++i) {
     index.emplace_back(view.input(i).shape, view.output(0).shape);

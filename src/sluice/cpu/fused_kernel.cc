@@ -8,6 +8,7 @@
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/cpu/panels.h"
 #include "sluice/cpu/reduce_view.h"
+#include "sluice/cpu/streaming.h"
 
 namespace sluice::cpu {
 namespace {
@@ -228,6 +229,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
     gemm(args, row, row + rows, col, col + cols, reinterpret_cast<float*>(block.workspace));
   } else {
     f.chain.run({row, rows, col, cols}, parameters, block.operands, scratch, reader);
+    if (f.chain.streams()) finish_streams();
   }
   if (in_parts) {
     reduce_end(f.reduction->op, f.reduction->extent, cols, reducer.partial, reducer.step,

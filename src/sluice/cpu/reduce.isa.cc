@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "sluice/base/simd_math.h"
+#include "sluice/cpu/divide.h"
 #include "sluice/cpu/stored_elements.h"
 
 namespace sluice::cpu::internal {
@@ -138,8 +139,23 @@ void with_elements(FloatArray x, F f) {
   f(static_cast<const float*>(x.data));
 }
 
+/// The largest element, NaN if one is. It does not depend on the order (but for the sign of a zero,
+/// which no exponent sees), so more partial results than one vector hide what a step takes.
 float largest(const float* x, int64_t n) {
-  return reduce_row(n, Larger{}, [x](int64_t i, int64_t count) { return load(x + i, count); });
+  constexpr int kChains = 4;
+  V chains[kChains];
+  for (V& c : chains) c = V(-kInfinity);
+  int64_t i = 0;
+  for (; i + kChains * kLanes <= n; i += kChains * kLanes) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kChains; ++c)
+      chains[c] = max_or_nan(chains[c], V::load(x + i + c * kLanes));
+  }
+  for (; i < n; i += kLanes) {
+    chains[0] = select(V::Mask::first(n - i), max_or_nan(chains[0], load(x + i, n - i)), chains[0]);
+  }
+  return fold_lanes(max_or_nan(max_or_nan(chains[0], chains[1]), max_or_nan(chains[2], chains[3])),
+                    Larger{});
 }
 
 /// y[i] = f(i, count) in vectors.
@@ -232,7 +248,8 @@ void Kernels::softmax(const float* x, int64_t rows, int64_t n, float* y) {
       store(e, y + i, count);
       return e;
     }));
-    for_each_vector(n, y, [&](int64_t i, int64_t count) { return load(y + i, count) / total; });
+    const Divider<V> by_total(total);
+    for_each_vector(n, y, [&](int64_t i, int64_t count) { return by_total(load(y + i, count)); });
   }
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 #include <array>
 
+#include "sluice/cpu/divide.h"
+
 /// Functors of the tests' own: parameters, three inputs, two outputs.
 namespace sluice::cpu::test {
 
@@ -30,6 +32,15 @@ struct Momentum {
   std::array<V, 2> operator()(V w, V v, V g) const {
     const V next = fma(V(mu), v, g);
     return {fma(V(-rate), next, w), next};
+  }
+};
+
+/// x / by.
+struct Divided {
+  float by = 1;
+  template <typename V>
+  V operator()(V x) const {
+    return Divider<V>(V(by))(x);
   }
 };
 

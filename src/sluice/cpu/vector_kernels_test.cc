@@ -122,6 +122,36 @@ TEST(Map, ThreeInputsMixArraysAndOneValue) {
   }
 }
 
+// Every mantissa divided by some of the worst and of any, and the ends of the range of floats.
+TEST(Map, QuotientsAreCorrectlyRounded) {
+  constexpr int64_t kPart = 1 << 16;
+  std::vector<float> x(kPart), y(kPart);
+  std::mt19937 random(17);
+  std::vector<uint32_t> divisors{0x3f800000, 0x3f800001, 0x3fffffff, 0x3ffffffe, 0x3fb504f3,
+                                 0x40400000, 0x2f800003, 0x7f000001, 0x00800001, 0x7f800000};
+  for (int i = 0; i < 6; ++i) divisors.push_back(0x3f800000u + random() % (1u << 26));
+  for (const Isa isa : available_isas()) {
+    for (const uint32_t bits : divisors) {
+      const test::Divided by{std::bit_cast<float>(bits)};
+      const auto check = [&] {
+        map1(by, x.data(), y.data(), kPart, isa);
+        int64_t wrong = -1;
+        for (int64_t i = 0; i < kPart; ++i) wrong = same(y[i], x[i] / by.by) ? wrong : i;
+        ASSERT_EQ(wrong, -1) << to_string(isa) << ": " << x[wrong] << " / " << by.by;
+      };
+      for (uint32_t part = 0; part < (1u << 23) / kPart; ++part) {
+        for (uint32_t i = 0; i < kPart; ++i)
+          x[i] = std::bit_cast<float>(0x3f800000u + part * static_cast<uint32_t>(kPart) + i);
+        check();
+      }
+      for (uint32_t i = 0; i < kPart; ++i) x[i] = std::bit_cast<float>((i << 16) + i % 1021u);
+      check();
+      for (uint32_t i = 0; i < kPart; ++i) x[i] = i % 3 == 0 ? 0.0f : static_cast<float>(i);
+      check();
+    }
+  }
+}
+
 // Every mantissa under an even and an odd exponent, and the ends of the range of floats.
 TEST(Map, RootsAreCorrectlyRounded) {
   const ops::functor::Sqrt root;

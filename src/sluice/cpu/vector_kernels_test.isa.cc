@@ -4,3 +4,4 @@
 SLUICE_MAP_KERNEL(sluice::cpu::test::Blend)
 SLUICE_MAP_KERNEL(sluice::cpu::test::Step)
 SLUICE_MAP_KERNEL(sluice::cpu::test::Momentum)
+SLUICE_MAP_KERNEL(sluice::cpu::test::Divided)

@@ -174,6 +174,9 @@ void check_can_save(const std::string& path) {
   if (std::filesystem::is_directory(path)) {
     fail(ErrorKind::kIo, "cannot save to {}: it is a folder", path);
   }
+  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
+    fail(ErrorKind::kIo, "cannot save to {}: it is a device or the like, not to be replaced", path);
+  }
   const std::string probe = path + ".tmp";
   sys::create(probe);
   std::filesystem::remove(probe);

@@ -2,11 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <system_error>
 
 #include "sluice/base/error.h"
 #include "sluice/comm/mpi_group.h"
@@ -290,9 +292,15 @@ int main(int argc, char** argv) {
   };
   try {
     group = sluice::comm::join_mpi();
-    return sluice::tool::run(argc, argv, group);
+    const int code = sluice::tool::run(argc, argv, group);
+    // Or a full disk would take the results without a word.
+    if (std::fflush(stdout) != 0)
+      throw std::system_error(errno, std::generic_category(), "cannot write to stdout");
+    return code;
   } catch (const sluice::Error& e) {
     return tell(e);
+  } catch (const std::system_error& e) {
+    return tell({sluice::ErrorKind::kIo, e.what()});
   } catch (const std::exception& e) {
     return tell({sluice::ErrorKind::kInternal, e.what()});
   }

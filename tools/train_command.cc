@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/hash.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/loader.h"
 #include "sluice/data/mnist.h"
@@ -23,7 +24,7 @@ constexpr int64_t kSyntheticTrain = 20000;
 constexpr int64_t kSyntheticTest = 4000;
 constexpr size_t kReservedLosses = 1 << 20;
 
-data::Dataset load_digits(const ToolOptions& o, data::Split split) {
+data::Dataset find_digits(const ToolOptions& o, data::Split split) {
   const auto folder = o.synthetic ? std::nullopt : data::find_mnist(o.data);
   if (folder) return data::load_mnist(*folder, split);
   const bool train = split == data::Split::kTrain;
@@ -33,6 +34,18 @@ data::Dataset load_digits(const ToolOptions& o, data::Split split) {
         o.synthetic ? "--synthetic" : "no MNIST files found (--data, $SLUICE_DATA, data/mnist)");
   }
   return data::synthetic_digits(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2);
+}
+
+// Those of all processes, which share out the samples of a step.
+data::Dataset load_digits(const ToolOptions& o, Session& session, data::Split split) {
+  data::Dataset digits = find_digits(o, split);
+  if (session.agreement().size() > 1) {
+    Digest digest;
+    digest.add(digits.images.bytes());
+    digest.add(digits.labels.bytes());
+    session.agreement().require_same("digits", digest.hex());
+  }
+  return digits;
 }
 
 // Percentage of the test digits whose largest logit is the label's.
@@ -161,6 +174,9 @@ void check_can_save(const std::string& path) {
   if (std::filesystem::is_directory(path)) {
     fail(ErrorKind::kIo, "cannot save to {}: it is a folder", path);
   }
+  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
+    fail(ErrorKind::kIo, "cannot save to {}: it is a device or the like, not to be replaced", path);
+  }
   const std::string probe = path + ".tmp";
   sys::create(probe);
   std::filesystem::remove(probe);
@@ -171,8 +187,8 @@ int run_train(const ToolOptions& o) {
   Session session(programs.ir, session_options(o));
   load_weights(session, o);
   if (o.speaks()) check_can_save(o.save);
-  const data::Dataset digits = load_digits(o, data::Split::kTrain);
-  const data::Dataset test = load_digits(o, data::Split::kTest);
+  const data::Dataset digits = load_digits(o, session, data::Split::kTrain);
+  const data::Dataset test = load_digits(o, session, data::Split::kTest);
   catch_stop_signals();
   const Outcome outcome = train(session, programs, o, digits);
   if (!o.save.empty()) session.save(o.save);
@@ -194,7 +210,7 @@ int run_eval(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
   Session session(programs.ir, session_options(o));
   load_weights(session, o);
-  const data::Dataset test = load_digits(o, data::Split::kTest);
+  const data::Dataset test = load_digits(o, session, data::Split::kTest);
   report(o, session, {}, evaluate(session, programs, o, test), true);
   return 0;
 }

@@ -485,15 +485,18 @@ std::vector<std::string> Session::load(const std::string& path) {
       fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables[v].path);
   }
   std::vector<std::byte> chunk;
+  Digest digest;
   for (size_t v = 0; v < variables.size(); ++v) {
     const TensorSpec& spec = found[v]->spec;
     const int64_t width = size_of(spec.dtype);
     for (int64_t begin = 0; begin < spec.elements(); begin += kChunk) {
       chunk.resize(static_cast<size_t>(std::min(kChunk, spec.elements() - begin) * width));
       file.read(*found[v], begin * width, chunk);
+      if (agreement_.size() > 1) digest.add(chunk);
       write_chunk(v, begin, chunk);
     }
   }
+  agreement_.require_same("values in " + path, digest.hex());
   return unknown;
 }
 

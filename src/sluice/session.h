@@ -143,7 +143,7 @@ class Session {
   void save(const std::string& path) const;
   /// Sets the variables that the file names, a part at a time. Error{kBadFile} if one is missing or has another spec; names
   /// that no variable has are returned. Where the file cannot be read to its end (Error{kIo}, a bool that is none), some are set
-  /// and others not.
+  /// and others not. Error{kUsage} if processes find different values.
   std::vector<std::string> load(const std::string& path);
 
   const exe::Executable& executable() const { return executor_->executable(); }

@@ -468,6 +468,14 @@ class Files(CliTest):
     def path(self, name):
         return Path(self.folder.name) / name
 
+    def test_results_that_nobody_can_write_are_an_error(self):
+        for arguments in (["plan", "mnist", "--json"], ["plan", "mnist", "--full"]):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([PROGRAM, *arguments], stdin=subprocess.DEVNULL, stdout=full,
+                                        stderr=subprocess.PIPE, text=True, timeout=240)
+            self.assertEqual(result.returncode, 5, result.stderr)
+            self.assertRegex(result.stderr, r"^error \(input/output\): cannot write .*: No space left on device\n$")
+
     def test_save_then_eval(self):
         weights = self.path("w.safetensors")
         trained = self.record("train", "mnist", *SHORT, "--save", weights)
@@ -495,6 +503,8 @@ class Files(CliTest):
         self.expect_error(5, "input/output", f"cannot save to {self.folder.name}: it is a folder", *long,
                           "--save", self.folder.name)
         self.assertEqual(list(self.path("").iterdir()), [])
+        os.mkfifo(self.path("pipe"))
+        self.expect_error(5, "input/output", "it is a device or the like", *long, "--save", self.path("pipe"))
 
     def test_what_is_no_file(self):
         self.expect_error(5, "input/output", "cannot read /dev/null: not a regular file", "plan", "--check", "/dev/null")

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -114,6 +115,35 @@ class Mpi(CliTest):
         self.assertEqual(result.returncode, 2)
         self.assertIn("processes 0 and 1 have different command lines", result.stderr)
 
+    def test_the_launcher_of_another_mpi_is_refused(self):
+        for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+            result = self.expect_code(2, "train", "mnist", *SHORT, env={**ENVIRONMENT, name: "2"})
+            self.assertRegex(result.stderr, r"the launcher started 2 processes, and .*, finds 1 of them")
+
+    def test_processes_that_find_different_files_refuse(self):
+        with tempfile.TemporaryDirectory() as folder:
+            runs = []
+            for seed in (0, 1):
+                place = f"{folder}/{seed}"
+                os.mkdir(place)
+                self.expect_code(0, "train", "mnist", *SHORT, "--seed", seed, "--save", f"{place}/w.safetensors")
+                runs += [":", "-n", "1", "-wdir", place, PROGRAM, "eval", "mnist", "--synthetic", "--width", "64",
+                         "--weights", "w.safetensors"]
+            result = self.finish([MPIRUN, *runs[1:]])
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertEqual(result.stderr.count("0 and 1 have different values in w.safetensors"), 1, result.stderr)
+
+            os.mkdir(f"{folder}/mnist")
+            for split, samples in (("train", 64), ("t10k", 160)):
+                with open(f"{folder}/mnist/{split}-images-idx3-ubyte", "wb") as f:
+                    f.write(struct.pack(">4I", 0x803, samples, 28, 28) + bytes(samples * 28 * 28))
+                with open(f"{folder}/mnist/{split}-labels-idx1-ubyte", "wb") as f:
+                    f.write(struct.pack(">2I", 0x801, samples) + bytes(samples))
+            one = mpi(1, "train", "mnist", "--steps", "10", "--width", "64")
+            result = self.finish([*one, ":", *one[1:3], "env", f"SLUICE_DATA={folder}", *one[3:]])
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertEqual(result.stderr.count("processes 0 and 1 have different digits"), 1, result.stderr)
+
     def test_a_killed_process_ends_all(self):
         run, pids = self.start(2, *LONG)
         self.assertEqual(len(pids), 2)
@@ -125,7 +155,7 @@ class Mpi(CliTest):
         self.expect_no_orphans(pids)
 
     def test_a_stopped_process_is_waited_for_and_then_given_up(self):
-        run, pids = self.start(2, *LONG)
+        run, pids = self.start(3, *LONG)
         os.kill(pids[1], signal.SIGSTOP)
         time.sleep(2)
         os.kill(pids[1], signal.SIGCONT)
@@ -136,6 +166,7 @@ class Mpi(CliTest):
         _, errors = run.communicate(timeout=30)
         self.assertLess(time.monotonic() - begin, 10)
         self.assertEqual(run.returncode, 8, errors)
+        self.assertEqual(errors.count("error ("), 1, errors)
         self.assertRegex(errors, r"error \(peer lost\): process 1 has given no sign of life for 5 s\n"
                                  r"  while (running Replicated\w+\.\d+ made at |gathering what all)")
         self.expect_no_orphans(pids)
@@ -152,6 +183,14 @@ class Mpi(CliTest):
             self.assertEqual(len(re.findall(r"error \(", result.stderr)), 1, result.stderr)
             self.assertIn(f"a file in {folder}", result.stderr)
             self.assertEqual(os.listdir(folder), [])
+
+    def test_of_several_errors_one_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            one = mpi(1, "train", "mnist", *SHORT, "--strategy", "phased", "--remote", f"file:{folder}")
+            apps = [[":", *one[1:3], "env", f"SLUICE_FAILPOINT=mkostemp@1={code}", *one[3:]] for code in ("EIO", "ENOSPC")]
+            result = self.finish([*one, *apps[0], *apps[1]])
+            self.assertEqual(result.returncode, 5, result.stderr)
+            self.assertEqual(result.stderr.count("error ("), 1, result.stderr)
 
     def test_a_signal_ends_all_in_order(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -37,46 +37,82 @@ void check_mpi(int code, const char* call) {
        std::string_view(text.data(), static_cast<size_t>(length)));
 }
 
+class MpiMessages;
+
+// What all messages of a group have in common. Locked, as the watching thread may stop them all.
+struct Traffic {
+  std::mutex lock;
+  std::vector<MpiMessages*> all;
+  bool stopped = false;    ///< Nothing is sent or received any more.
+  bool abandoned = false;  ///< Some never went.
+};
+
 class MpiMessages final : public runtime::Messages {
  public:
-  /// Sets `abandoned` if it goes while some are on their way.
-  MpiMessages(MPI_Comm comm, int tag, std::atomic<bool>& abandoned)
-      : comm_(comm), tag_(tag), abandoned_(abandoned) {}
+  MpiMessages(MPI_Comm comm, int tag, Traffic& traffic)
+      : comm_(comm), tag_(tag), traffic_(traffic) {
+    const std::lock_guard lock(traffic_.lock);
+    traffic_.all.push_back(this);
+  }
   ~MpiMessages() override {
-    for (MPI_Request& r : requests_) {
-      if (r == MPI_REQUEST_NULL) continue;
-      abandoned_ = true;
-      MPI_Cancel(&r);
-      MPI_Request_free(&r);
+    const std::lock_guard lock(traffic_.lock);
+    std::erase(traffic_.all, this);
+    cancel_receives();
+    for (auto* const requests : {&receives_, &sends_}) {
+      for (MPI_Request& r : *requests) {
+        if (r == MPI_REQUEST_NULL) continue;
+        traffic_.abandoned = true;
+        MPI_Request_free(&r);
+      }
     }
   }
 
   void send(int to, std::span<const std::byte> bytes) override {
+    const std::lock_guard lock(traffic_.lock);
+    if (traffic_.stopped) return;
     for_pieces(bytes, [&](std::span<const std::byte> piece) {
       check_mpi(MPI_Isend(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, to, tag_, comm_,
-                          &requests_.emplace_back()),
+                          &sends_.emplace_back()),
                 "MPI_Isend");
     });
   }
   void receive(int from, std::span<std::byte> bytes) override {
+    const std::lock_guard lock(traffic_.lock);
+    if (traffic_.stopped) return;
     for_pieces(bytes, [&](std::span<std::byte> piece) {
       check_mpi(MPI_Irecv(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, from, tag_, comm_,
-                          &requests_.emplace_back()),
+                          &receives_.emplace_back()),
                 "MPI_Irecv");
     });
   }
   bool done() override {
-    if (requests_.empty()) return true;
-    int all = 0;
-    check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all,
-                          MPI_STATUSES_IGNORE),
-              "MPI_Testall");
-    if (all == 0) return false;
-    requests_.clear();
+    const std::lock_guard lock(traffic_.lock);
+    if (traffic_.stopped) return false;
+    for (auto* const requests : {&receives_, &sends_}) {
+      int all = 0;
+      check_mpi(test(*requests, all), "MPI_Testall");
+      if (all == 0) return false;
+      requests->clear();
+    }
     return true;
   }
 
+  /// Those that have not begun never will; those that have, go on until received().
+  void cancel_receives() {
+    for (MPI_Request& r : receives_) {
+      if (r != MPI_REQUEST_NULL) MPI_Cancel(&r);
+    }
+  }
+  bool received() {
+    int all = 0;
+    return test(receives_, all) != MPI_SUCCESS || all != 0;
+  }
+
  private:
+  static int test(std::vector<MPI_Request>& requests, int& all) {
+    return MPI_Testall(static_cast<int>(requests.size()), requests.data(), &all,
+                       MPI_STATUSES_IGNORE);
+  }
   template <typename Bytes, typename F>
   static void for_pieces(Bytes bytes, F&& f) {
     for (; !bytes.empty(); bytes = bytes.subspan(std::min(kPiece, bytes.size())))
@@ -85,13 +121,16 @@ class MpiMessages final : public runtime::Messages {
 
   MPI_Comm comm_;
   int tag_;
-  std::atomic<bool>& abandoned_;
-  std::vector<MPI_Request> requests_;
+  Traffic& traffic_;
+  std::vector<MPI_Request> sends_;
+  std::vector<MPI_Request> receives_;
 };
 
 // What processes tell each other at every beat.
 struct Sign {
-  enum class Kind : int32_t { kAlive, kFailed, kLeaving };  // In the order in which they are told.
+  // In the order in which they are told. Who has stopped reads nothing more of what others send, and tells its user nothing
+  // that it has not told them before.
+  enum class Kind : int32_t { kAlive, kFailed, kStopped, kLeaving };
   Kind kind = Kind::kAlive;
   ErrorKind error = ErrorKind::kInternal;
   std::array<char, 1000> text{};
@@ -132,7 +171,6 @@ class MpiGroup final : public runtime::ProcessGroup {
       MPI_Comm_dup(MPI_COMM_WORLD, comm);
       MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
     }
-    last_words_.resize(static_cast<size_t>(size_));
     peers_ = std::vector<Peer>(static_cast<size_t>(size_));
     for (int p = 0; p < size_; ++p) {
       if (p != rank_) listen(p);
@@ -147,10 +185,8 @@ class MpiGroup final : public runtime::ProcessGroup {
     }
     wake_.notify_one();
     watch_.join();
-    const bool orderly = all_left_ && !abandoned_;
-    if (const auto error = error_or_loss(); error && !orderly) {
-      MPI_Abort(MPI_COMM_WORLD, error->exit_code());
-    }
+    const bool orderly = all_left_ && !traffic_.abandoned;
+    if (troubled_ && !orderly) MPI_Abort(MPI_COMM_WORLD, trouble().exit_code());
     MPI_Finalize();
   }
 
@@ -158,29 +194,20 @@ class MpiGroup final : public runtime::ProcessGroup {
   int size() const override { return size_; }
   int usable_cores() const override { return cores_; }
   std::unique_ptr<runtime::Messages> messages(int tag) override {
-    return std::make_unique<MpiMessages>(data_, tag, abandoned_);
+    return std::make_unique<MpiMessages>(data_, tag, traffic_);
   }
   void check() const override {
-    if (!trouble_.load(std::memory_order_acquire)) return;
+    if (!troubled_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(lock_);
-    throw Error(others_ ? *others_ : *own_);
+    throw Error(trouble());
   }
   bool fail(const Error& error) override {
     std::unique_lock lock(lock_);
-    if (others_ && std::string_view(error.what()).starts_with(others_->what()))
-      return others_->kind() == ErrorKind::kPeerLost;
-    if (!own_) own_ = error;
-    trouble_.store(true, std::memory_order_release);
+    if (!own_ && !others_) own_ = error;
+    troubled_.store(true, std::memory_order_release);
     wake_.notify_one();
-    // One of those before this one speaks if it fails in the same way, which it may find later.
-    const std::span<const std::optional<std::string>> before(last_words_.data(),
-                                                             static_cast<size_t>(rank_));
-    const auto have_ended = [&] {
-      return std::ranges::all_of(before, [](const auto& words) { return words.has_value(); });
-    };
-    heard_.wait_for(lock, kBeat * kGrace, have_ended);
-    return std::ranges::find(before, std::optional<std::string>(failure(error).text.data())) ==
-           before.end();
+    heard_.wait_for(lock, kBeat * (kPatience + kGrace), [&] { return quiet_; });
+    return own_ && !lower_failed_;
   }
 
  private:
@@ -191,7 +218,9 @@ class MpiGroup final : public runtime::ProcessGroup {
     Sign sent;
     int silent = 0;  ///< Beats since it was heard.
     Sign::Kind told = Sign::Kind::kAlive;
+    bool stopped = false;
     bool left = false;
+    bool lost() const { return silent > kPatience && !left; }
   };
 
   void listen(int p) {
@@ -205,19 +234,22 @@ class MpiGroup final : public runtime::ProcessGroup {
     for (int grace = kGrace; grace > 0;) {
       bool leaving = false;
       std::optional<Error> own;
-      bool troubled = false;
+      bool ends = false;
       {
         std::unique_lock lock(lock_);
-        wake_.wait_for(lock, leaving_ ? kHurry : kBeat);
+        ends = own_ || others_;
+        wake_.wait_for(lock, leaving_ || (ends && !quiet_) ? kHurry : kBeat);
         leaving = leaving_;
         own = own_;
-        troubled = own_.has_value() || others_.has_value();
+        ends = own_ || others_;
       }
       // After a stop of this process too it is but one: others may have been stopped with it.
       const auto now = std::chrono::steady_clock::now();
       const bool beat = now - last_beat >= kBeat;
       if (beat) last_beat = now;
-      if (beat && leaving && troubled) --grace;
+      if (beat && leaving && troubled_) --grace;
+      const bool stopped = ends && stop_traffic();
+      bool all_stopped = stopped;
       bool all_left = leaving;
       for (int p = 0; p < size_; ++p) {
         if (p == rank_) continue;
@@ -225,16 +257,39 @@ class MpiGroup final : public runtime::ProcessGroup {
         hear(p, beat);
         if (own && peer.told < Sign::Kind::kFailed) {
           tell(p, failure(*own));
+        } else if (stopped && peer.told < Sign::Kind::kStopped) {
+          tell(p, Sign{.kind = Sign::Kind::kStopped});
         } else if (leaving) {
           tell(p, Sign{.kind = Sign::Kind::kLeaving});
         } else if (beat) {
           tell(p, Sign{});
         }
+        all_stopped = all_stopped && (peer.stopped || peer.lost());
         all_left = all_left && peer.left && peer.told == Sign::Kind::kLeaving && is_sent(peer);
       }
+      if (all_stopped) be_quiet();
       all_left_ = all_left;
       if (all_left) return;
     }
+  }
+
+  // Whether the others may give up what they send: what this process receives of it has come, or is cancelled.
+  bool stop_traffic() {
+    const std::lock_guard lock(traffic_.lock);
+    if (!traffic_.stopped) {
+      for (MpiMessages* const m : traffic_.all) m->cancel_receives();
+    }
+    traffic_.stopped = true;
+    return std::ranges::all_of(traffic_.all, [](MpiMessages* m) { return m->received(); }) ||
+           std::ranges::any_of(peers_, [](const Peer& p) { return p.lost(); });
+  }
+
+  void be_quiet() {
+    {
+      const std::lock_guard lock(lock_);
+      quiet_ = true;
+    }
+    heard_.notify_all();
   }
 
   static Sign failure(const Error& error) {
@@ -267,42 +322,31 @@ class MpiGroup final : public runtime::ProcessGroup {
       MPI_Test(&peer.in, &heard, MPI_STATUS_IGNORE);
       if (heard == 0) break;
       peer.silent = 0;
-      peer.left = peer.received.kind == Sign::Kind::kLeaving;
-      if (peer.received.kind != Sign::Kind::kAlive) set_last_words(p, peer.received.text.data());
-      if (peer.received.kind == Sign::Kind::kFailed) {
-        set_trouble(Error(peer.received.error,
-                          fmt::format("process {}: {}", p, peer.received.text.data())));
+      const Sign& sign = peer.received;
+      peer.stopped = peer.stopped || sign.kind >= Sign::Kind::kStopped;
+      peer.left = sign.kind == Sign::Kind::kLeaving;
+      if (sign.kind == Sign::Kind::kFailed) {
+        set_trouble(others_, Error(sign.error, fmt::format("process {}: {}", p, sign.text.data())));
+        lower_failed_ = lower_failed_ || p < rank_;
       }
       if (!peer.left) listen(p);
     }
-    if (peer.silent > kPatience && !peer.left) {
+    if (peer.lost()) {
       const auto silence = std::chrono::duration_cast<std::chrono::seconds>(kPatience * kBeat);
-      set_trouble(
-          Error(ErrorKind::kPeerLost,
-                fmt::format("process {} has given no sign of life for {} s", p, silence.count())));
+      set_trouble(lost_, Error(ErrorKind::kPeerLost,
+                               fmt::format("process {} has given no sign of life for {} s", p,
+                                           silence.count())));
     }
   }
 
-  void set_last_words(int p, const char* text) {
-    {
-      const std::lock_guard lock(lock_);
-      std::optional<std::string>& words = last_words_[static_cast<size_t>(p)];
-      if (!words) words = text;
-    }
-    heard_.notify_all();
+  void set_trouble(std::optional<Error>& which, const Error& error) {
+    const std::lock_guard lock(lock_);
+    if (!which) which = error;
+    troubled_.store(true, std::memory_order_release);
   }
 
-  void set_trouble(const Error& error) {
-    const std::lock_guard lock(lock_);
-    if (others_) return;
-    others_ = error;
-    trouble_.store(true, std::memory_order_release);
-  }
-
-  std::optional<Error> error_or_loss() {
-    const std::lock_guard lock(lock_);
-    return own_ ? own_ : others_;
-  }
+  // If there is any.
+  const Error& trouble() const { return own_ ? *own_ : others_ ? *others_ : *lost_; }
 
   int rank_ = 0;
   int size_ = 1;
@@ -313,13 +357,15 @@ class MpiGroup final : public runtime::ProcessGroup {
   mutable std::mutex lock_;
   std::condition_variable wake_;
   bool leaving_ = false;
-  std::optional<Error> own_;                            ///< What this process failed with,
-  std::optional<Error> others_;                         ///< and what another one did first.
-  std::vector<std::optional<std::string>> last_words_;  ///< Of those that failed or left, by rank.
-  std::condition_variable heard_;
-  bool all_left_ = false;               ///< At the end of watch(): nobody is left behind.
-  std::atomic<bool> abandoned_{false};  ///< Messages will never arrive.
-  std::atomic<bool> trouble_{false};    ///< There is one of either.
+  std::optional<Error> own_;     ///< What this process failed with before it heard of another,
+  std::optional<Error> others_;  ///< what another one did first,
+  std::optional<Error> lost_;    ///< and who is gone, as far as this one sees.
+  std::atomic<bool> lower_failed_{false};  ///< So did a process before this one.
+  bool quiet_ = false;  ///< Neither this process nor another touches what it gave to messages.
+  std::condition_variable heard_;  ///< It is.
+  bool all_left_ = false;          ///< At the end of watch(): nobody is left behind.
+  Traffic traffic_;
+  std::atomic<bool> troubled_{false};  ///< There is one of own_, others_ and lost_.
   std::thread watch_;
 };
 
@@ -340,6 +386,16 @@ std::shared_ptr<runtime::ProcessGroup> join_mpi() {
   require(provided == MPI_THREAD_MULTIPLE,
           "this MPI ({}) does not let several threads call it, which signs of life need",
           mpi_version());
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size != launched_processes()) {
+    MPI_Finalize();
+    fail(ErrorKind::kUsage,
+         "the launcher started {} processes, and {}, which this build has, finds {} of them; its "
+         "own "
+         "launcher is right",
+         launched_processes(), mpi_version(), size);
+  }
   return std::make_shared<MpiGroup>();
 }
 

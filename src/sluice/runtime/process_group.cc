@@ -33,7 +33,8 @@ void Agreement::finish(std::string_view doing) {
       std::this_thread::yield();
     }
   } catch (Error& e) {
-    throw e.note(doing);
+    group_->fail(e.note(doing));  // What it waits for goes to memory of those who call.
+    throw;
   }
 }
 

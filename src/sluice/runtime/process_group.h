@@ -10,7 +10,7 @@
 namespace sluice::runtime {
 
 /// Messages on their way between processes. Those of a pair of processes arrive in the order in which they were sent; the
-/// bytes stay untouched until done().
+/// bytes stay untouched until done() or ProcessGroup::fail().
 class Messages {
  public:
   /// What has not arrived by then never will.
@@ -36,8 +36,8 @@ class ProcessGroup {
   /// Throws what this or another process failed with, or Error{kPeerLost} if one is gone: a group goes on whole. Costs next to nothing; whoever waits for
   /// messages calls it.
   virtual void check() const = 0;
-  /// Tells the others that this process goes no further, once. Whether its user should hear of it from here: not if it is
-  /// what another process failed with, as a lower one does that all refuse something.
+  /// Tells the others that this process goes no further, once; after it no messages touch any bytes. Whether its user should
+  /// hear of it from here: not if another one had failed before, nor if a lower one did at the same time.
   virtual bool fail(const Error& error) = 0;
 };
 

@@ -391,9 +391,8 @@ std::shared_ptr<runtime::ProcessGroup> join_mpi() {
   if (size != launched_processes()) {
     MPI_Finalize();
     fail(ErrorKind::kUsage,
-         "the launcher started {} processes, and {}, which this build has, finds {} of them; its "
-         "own "
-         "launcher is right",
+         "the launcher started {} processes, and {}, which this build has, finds {} of them; the "
+         "right launcher is its own",
          launched_processes(), mpi_version(), size);
   }
   return std::make_shared<MpiGroup>();

@@ -473,6 +473,10 @@ class Files(CliTest):
         trained = self.record("train", "mnist", *SHORT, "--save", weights)
         evaluated = self.record("eval", "mnist", "--synthetic", "--width", 64, "--weights", weights)
         self.assertEqual(evaluated["accuracy"], trained["accuracy"])
+        for replicas in (3, 64):  # 17 batches of 240 digits, and one of 5,120: there are 4,000.
+            shared = self.record("eval", "mnist", "--synthetic", "--width", 64, "--weights", weights, "--replicas",
+                                 replicas)
+            self.assertEqual(shared["accuracy"], trained["accuracy"])
         self.assertEqual([p.name for p in self.path("").iterdir()], ["w.safetensors"])
         self.assertIn("fc.0.weight", self.expect_code(0, "inspect", weights).stdout)
 

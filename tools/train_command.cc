@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <filesystem>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
@@ -159,22 +158,12 @@ void load_weights(Session& session, const ToolOptions& o) {
 
 }  // namespace
 
-// A training whose result nobody can write is refused before it runs.
-void check_can_save(const std::string& path) {
-  if (path.empty()) return;
-  if (std::filesystem::is_directory(path)) {
-    fail(ErrorKind::kIo, "cannot save to {}: it is a folder", path);
-  }
-  const std::string probe = path + ".tmp";
-  sys::create(probe);
-  std::filesystem::remove(probe);
-}
-
 int run_train(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
   Session session(programs.ir, session_options(o));
   load_weights(session, o);
-  if (o.speaks()) check_can_save(o.save);
+  // A training whose result nobody can write is refused before it runs.
+  if (o.speaks() && !o.save.empty()) sys::check_replaceable(o.save);
   const data::Dataset digits = load_digits(o, data::Split::kTrain);
   const data::Dataset test = load_digits(o, data::Split::kTest);
   catch_stop_signals();

@@ -100,7 +100,10 @@ class Usage(CliTest):
                                   ("--seed", "7x", "--seed: '7x' is not a number"),
                                   ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
                                   ("--dropout", "nan", "--dropout: nan is outside [0, 1)"),
-                                  ("--clip-norm", -1, "--clip-norm: -1 is negative"),
+                                  ("--clip-norm", -1, "--clip-norm: -1 is not 0 or more"),
+                                  ("--clip-norm", "nan", "--clip-norm: nan is not 0 or more"),
+                                  ("--clip-norm", "1e300", "the largest norm must be a float32 above 0, got 1e+300"),
+                                  ("--clip-norm", "1e-300", "the largest norm must be a float32 above 0, got 1e-300"),
                                   ("--lr", 0, "--lr: 0 is not positive"), ("--lr", "nan", "--lr: it is not a number"),
                                   ("--lr", "inf", "--lr: it is not a number"),
                                   ("--micro-batch", 0, "--micro-batch: 0 is below 1"),
@@ -469,7 +472,8 @@ class Files(CliTest):
         return Path(self.folder.name) / name
 
     def test_save_then_eval(self):
-        weights = self.path("w.safetensors")
+        weights, mine = self.path("w.safetensors"), self.path("w.safetensors.tmp")
+        mine.write_text("mine")
         trained = self.record("train", "mnist", *SHORT, "--save", weights)
         evaluated = self.record("eval", "mnist", "--synthetic", "--width", 64, "--weights", weights)
         self.assertEqual(evaluated["accuracy"], trained["accuracy"])
@@ -477,7 +481,8 @@ class Files(CliTest):
             shared = self.record("eval", "mnist", "--synthetic", "--width", 64, "--weights", weights, "--replicas",
                                  replicas)
             self.assertEqual(shared["accuracy"], trained["accuracy"])
-        self.assertEqual([p.name for p in self.path("").iterdir()], ["w.safetensors"])
+        self.assertEqual(sorted(p.name for p in self.path("").iterdir()), ["w.safetensors", "w.safetensors.tmp"])
+        self.assertEqual(mine.read_text(), "mine")
         self.assertIn("fc.0.weight", self.expect_code(0, "inspect", weights).stdout)
 
     def test_weights_of_another_shape(self):
@@ -496,9 +501,12 @@ class Files(CliTest):
         # A file that cannot be written is refused before the training, not after it.
         long = ["train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000", "--log-level", "error"]
         self.expect_error(5, "input/output", "cannot create", *long, "--save", self.path("no/such/folder"))
-        self.expect_error(5, "input/output", f"cannot save to {self.folder.name}: it is a folder", *long,
+        self.expect_error(5, "input/output", f"cannot replace {self.folder.name}: not a regular file", *long,
                           "--save", self.folder.name)
         self.assertEqual(list(self.path("").iterdir()), [])
+        os.mkfifo(self.path("pipe"))
+        self.expect_error(5, "input/output", "pipe: not a regular file", *long, "--save", self.path("pipe"))
+        self.assertTrue(self.path("pipe").is_fifo())
 
     def test_what_is_no_file(self):
         self.expect_error(5, "input/output", "cannot read /dev/null: not a regular file", "plan", "--check", "/dev/null")
@@ -565,6 +573,22 @@ class Signals(CliTest):
                 self.assertIn("stopped by signal", text)
                 self.assertIn(str(weights), text)
                 self.expect_code(0, "eval", "mnist", "--synthetic", "--width", 16, "--weights", weights)
+
+    def test_a_second_signal_ends_the_step_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = subprocess.Popen([PROGRAM, "train", "mnist", "--synthetic", "--width", "16", "--optimizer", "adam",
+                                        "--offload", "optimizer", "--remote", f"file:{folder}", "--remote-bandwidth", "1"],
+                                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(process.kill)
+            self.addCleanup(process.stderr.close)
+            while "steps an epoch" not in process.stderr.readline():
+                self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=60), -signal.SIGINT)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_without_a_file_nothing_is_saved(self):
         code, text = self.stop(signal.SIGINT)

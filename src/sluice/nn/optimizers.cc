@@ -1,6 +1,7 @@
 #include "sluice/nn/optimizers.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sluice/base/checked.h"
 #include "sluice/nn/remote.h"
@@ -189,7 +190,9 @@ Tensor global_norm(const Tensors& tensors, GraphCache& cache,
 }
 
 Tensor clip_factor(const Tensor& norm, double max_norm) {
-  require(max_norm > 0, "clip_factor: the largest norm must be above 0, got {}", max_norm);
+  const auto most = static_cast<float>(max_norm);
+  require(most > 0 && std::isfinite(most),
+          "clip_factor: the largest norm must be a float32 above 0, got {}", max_norm);
   return max_norm / ops::maximum(norm, ops::scalar_like(norm, max_norm));
 }
 

@@ -126,10 +126,13 @@ void take_lists(bool plan, ToolOptions& o) {
 
 // Flags that would change nothing are mistakes. Error{kUsage} for them.
 void check_flags(const CLI::App& command, const ToolOptions& o) {
-  for (const char* flag : {"--io-mode", "--recompute"}) {
+  for (const char* flag : {"--io-mode", "--io-queues", "--recompute"}) {
     require(command.count(flag) == 0 || o.strategy == "phased",
             "{}: it is for phases (--strategy phased), the strategy is {}", flag, o.strategy);
   }
+  const bool several = o.replica_list.size() * o.shard_threshold_list.size() > 1;
+  require(!o.full || (!o.json && !several),
+          "--full: it is the text of one executable; --json and lists have none");
   require(
       o.capacity < 0 || !o.problem.empty(),
       "--capacity: it is of a planner problem (--problem FILE.csv); a model's budget is --memory");

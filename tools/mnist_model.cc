@@ -84,7 +84,7 @@ void check_options(const ToolOptions& o) {
   require(o.replicas >= 1 && o.replicas <= 1024, "--replicas: {} is outside [1, 1024]", o.replicas);
   SLUICE_CHECK(o.eval_batch >= 1);
   require(o.lr > 0, "--lr: {} is not positive", o.lr);
-  require(o.clip_norm >= 0, "--clip-norm: {} is negative", o.clip_norm);
+  require(o.clip_norm >= 0, "--clip-norm: {} is not 0 or more", o.clip_norm);
   require(o.clip_norm == 0 || o.strategy == "resident",
           "--clip-norm: --strategy {} updates a layer before all gradients are there; resident "
           "does not",

@@ -9,7 +9,8 @@ volatile std::sig_atomic_t received = 0;
 
 extern "C" void remember(int signal) {
   received = signal;
-  std::signal(signal, SIG_DFL);
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <filesystem>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/hash.h"
@@ -48,30 +47,34 @@ data::Dataset load_digits(const ToolOptions& o, Session& session, data::Split sp
   return digits;
 }
 
-// Percentage of the test digits whose largest logit is the label's.
+// Percentage of the test digits whose largest logit is the label's. The last batch is filled with the first digits again.
 double evaluate(Session& session, const MnistPrograms& programs, const ToolOptions& o,
                 const data::Dataset& test) {
   const int64_t batch = checked_mul(o.eval_batch, o.replicas);
-  data::DataLoader loader(test, {.batch = batch, .shuffle = false});
+  const data::DataLoader digits(test, {.batch = 1, .shuffle = false});
   HostTensor image({entries_shape({o.eval_batch, 28, 28}, 1, o.replicas), f32, {}});
   HostTensor labels({entries_shape({o.eval_batch}, 1, o.replicas), i32, {}});
   HostTensor logits({entries_shape({o.eval_batch, 10}, 1, o.replicas), f32, {}});
   Binding binding = session.bind({{programs.training.eval_input, image}},
                                  {{programs.training.logits, logits}}, "eval");
-  const ArrayView images = image;
-  const ArrayView truths = labels;
+  const auto pixels = image.as<float>();
+  const auto truths = labels.as<int32_t>();
   int64_t right = 0;
-  for (int64_t b = 0; b < loader.batches(); ++b) {
-    loader.fill(b, images, truths);
+  for (int64_t first = 0; first < test.size(); first += batch) {
+    for (int64_t i = 0; i < batch; ++i) {
+      digits.fill((first + i) % test.size(),
+                  {{{28, 28}, f32, {}}, &pixels[static_cast<size_t>(i * 784)]},
+                  {{{}, i32, {}}, &truths[static_cast<size_t>(i)]});
+    }
     session.run_into(binding);
     const auto scores = logits.as<float>();
-    for (int64_t i = 0; i < batch; ++i) {
+    for (int64_t i = 0; i < std::min(batch, test.size() - first); ++i) {
       const auto row = scores.subspan(static_cast<size_t>(i * 10), 10);
       const auto best = std::max_element(row.begin(), row.end()) - row.begin();
-      right += best == labels.as<int32_t>()[static_cast<size_t>(i)];
+      right += best == truths[static_cast<size_t>(i)];
     }
   }
-  return 100.0 * static_cast<double>(right) / static_cast<double>(loader.batches() * batch);
+  return 100.0 * static_cast<double>(right) / static_cast<double>(test.size());
 }
 
 struct Outcome {
@@ -168,25 +171,12 @@ void load_weights(Session& session, const ToolOptions& o) {
 
 }  // namespace
 
-// A training whose result nobody can write is refused before it runs.
-void check_can_save(const std::string& path) {
-  if (path.empty()) return;
-  if (std::filesystem::is_directory(path)) {
-    fail(ErrorKind::kIo, "cannot save to {}: it is a folder", path);
-  }
-  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
-    fail(ErrorKind::kIo, "cannot save to {}: it is a device or the like, not to be replaced", path);
-  }
-  const std::string probe = path + ".tmp";
-  sys::create(probe);
-  std::filesystem::remove(probe);
-}
-
 int run_train(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
   Session session(programs.ir, session_options(o));
   load_weights(session, o);
-  if (o.speaks()) check_can_save(o.save);
+  // A training whose result nobody can write is refused before it runs.
+  if (o.speaks() && !o.save.empty()) sys::check_replaceable(o.save);
   const data::Dataset digits = load_digits(o, session, data::Split::kTrain);
   const data::Dataset test = load_digits(o, session, data::Split::kTest);
   catch_stop_signals();

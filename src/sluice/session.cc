@@ -51,14 +51,6 @@ void check_array(const exe::StreamPort& port, int64_t entries, int64_t replicas,
           port.name);
 }
 
-void prove(const exe::Executable& executable) {
-  const auto violations = exe::check(executable);
-  if (violations.empty()) return;
-  std::string text;
-  for (const exe::Violation& v : violations) text += fmt::format("\n  [{}] {}", v.rule, v.message);
-  fail(ErrorKind::kInternal, "the plan's proof fails:{}", text);
-}
-
 }  // namespace
 
 Shape entries_shape(const Shape& entry, int64_t entries, int64_t replicas) {
@@ -130,7 +122,7 @@ Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir), agreeme
   std::vector<std::shared_ptr<runtime::Device>> devices;
   for (const DeviceChoice& c : devices_of(options)) devices.push_back(c.device);
   compiled_ = compile(ir_, plan);
-  if (options.proof == SessionOptions::Proof::kCheck) prove(compiled_.executable);
+  if (options.proof == SessionOptions::Proof::kCheck) exe::prove(compiled_.executable);
   if (plan.processes > 1) agreement_.require_same("plans", exe::to_text(compiled_.executable));
   executor_ = std::make_unique<runtime::Executor>(
       std::move(compiled_.executable), std::move(devices),

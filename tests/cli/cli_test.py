@@ -95,12 +95,15 @@ class Usage(CliTest):
                                   ("--remote-bandwidth", 0, "remote memory moves no bytes at 0 a second"),
                                   ("--remote-bandwidth", "fast", "'fast' is not a number of bytes"),
                                   ("--io-mode", "io", "--io-mode: it is for phases (--strategy phased), the strategy is resident"),
+                                  ("--io-queues", 3, "--io-queues: it is for phases (--strategy phased), the strategy is resident"),
                                   ("--seed", -1, "--seed: '-1' is not a number from 0 to 18446744073709551615"),
                                   ("--seed", 2 ** 64, "--seed: '18446744073709551616' is not a number"),
                                   ("--seed", "7x", "--seed: '7x' is not a number"),
                                   ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
                                   ("--dropout", "nan", "--dropout: nan is outside [0, 1)"),
-                                  ("--clip-norm", -1, "--clip-norm: -1 is negative"),
+                                  ("--clip-norm", "nan", "--clip-norm: nan is not 0 or more"),
+                                  ("--clip-norm", "inf", "the largest norm must be a float32 above 0, got inf"),
+                                  ("--clip-norm", "1e-300", "the largest norm must be a float32 above 0, got 1e-300"),
                                   ("--lr", 0, "--lr: 0 is not positive"), ("--lr", "nan", "--lr: it is not a number"),
                                   ("--lr", "inf", "--lr: it is not a number"),
                                   ("--micro-batch", 0, "--micro-batch: 0 is below 1"),
@@ -138,6 +141,9 @@ class Usage(CliTest):
                               command, "mnist", "--recompute")
         self.expect_error(2, "usage", "--io-mode: it is for phases", "plan", "mnist-phased", "--strategy", "resident",
                           "--io-mode", "io_overlapped")
+        for flags in (["--json"], ["--replicas", "1,2"]):
+            self.expect_error(2, "usage", "--full: it is the text of one executable; --json and lists have none", "plan",
+                              "mnist", "--full", *flags)
         self.expect_error(2, "usage", "--steps: -2 is negative", "bench", "mnist", "--steps", -2)
         self.expect_error(2, "usage", "no case of 2 threads or fewer has 'nosuch'", "bench", "--threads", 2, "--only",
                           "nosuch")
@@ -477,11 +483,16 @@ class Files(CliTest):
             self.assertRegex(result.stderr, r"^error \(input/output\): cannot write .*: No space left on device\n$")
 
     def test_save_then_eval(self):
-        weights = self.path("w.safetensors")
+        weights, mine = self.path("w.safetensors"), self.path("w.safetensors.tmp")
+        mine.write_text("mine")
         trained = self.record("train", "mnist", *SHORT, "--save", weights)
         evaluated = self.record("eval", "mnist", "--synthetic", "--width", 64, "--weights", weights)
         self.assertEqual(evaluated["accuracy"], trained["accuracy"])
-        self.assertEqual([p.name for p in self.path("").iterdir()], ["w.safetensors"])
+        for replicas in (3, 64):  # 17 batches of 240 digits, and one of 5,120: there are 4,000.
+            shared = self.record("eval", "mnist", *SHORT[:1], "--width", 64, "--weights", weights, "--replicas", replicas)
+            self.assertEqual(shared["accuracy"], trained["accuracy"])
+        self.assertEqual(sorted(p.name for p in self.path("").iterdir()), ["w.safetensors", "w.safetensors.tmp"])
+        self.assertEqual(mine.read_text(), "mine")
         self.assertIn("fc.0.weight", self.expect_code(0, "inspect", weights).stdout)
 
     def test_weights_of_another_shape(self):
@@ -500,11 +511,12 @@ class Files(CliTest):
         # A file that cannot be written is refused before the training, not after it.
         long = ["train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000", "--log-level", "error"]
         self.expect_error(5, "input/output", "cannot create", *long, "--save", self.path("no/such/folder"))
-        self.expect_error(5, "input/output", f"cannot save to {self.folder.name}: it is a folder", *long,
+        self.expect_error(5, "input/output", f"cannot replace {self.folder.name}: not a regular file", *long,
                           "--save", self.folder.name)
         self.assertEqual(list(self.path("").iterdir()), [])
         os.mkfifo(self.path("pipe"))
-        self.expect_error(5, "input/output", "it is a device or the like", *long, "--save", self.path("pipe"))
+        self.expect_error(5, "input/output", "pipe: not a regular file", *long, "--save", self.path("pipe"))
+        self.assertTrue(self.path("pipe").is_fifo())
 
     def test_what_is_no_file(self):
         self.expect_error(5, "input/output", "cannot read /dev/null: not a regular file", "plan", "--check", "/dev/null")
@@ -571,6 +583,21 @@ class Signals(CliTest):
                 self.assertIn("stopped by signal", text)
                 self.assertIn(str(weights), text)
                 self.expect_code(0, "eval", "mnist", "--synthetic", "--width", 16, "--weights", weights)
+
+    def test_a_second_signal_ends_the_step_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = subprocess.Popen([PROGRAM, "train", "mnist", "--synthetic", "--width", "16", "--optimizer", "adam",
+                                        "--offload", "optimizer", "--remote", f"file:{folder}", "--remote-bandwidth", "1"],
+                                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(lambda: (process.kill(), process.stderr.close()))
+            while "steps an epoch" not in process.stderr.readline():
+                self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=60), -signal.SIGINT)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_without_a_file_nothing_is_saved(self):
         code, text = self.stop(signal.SIGINT)

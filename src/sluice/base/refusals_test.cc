@@ -1,5 +1,6 @@
 // One row for each thing that this layer refuses: the kind and what the message says.
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <limits>
@@ -145,6 +146,8 @@ TEST(BaseRefusals, TheSystemRefuses) {
   const std::string file = folder + "/file";
   const std::byte bytes[8]{};
   sys::replace_file(file, bytes);
+  const std::string pipe = folder + "/pipe";
+  ::mkfifo(pipe.c_str(), 0600);
   const ErrorKind io = ErrorKind::kIo;
   expect_refused({
       {"open", [&] { sys::read_file(folder + "/none"); },
@@ -166,7 +169,14 @@ TEST(BaseRefusals, TheSystemRefuses) {
        "cannot read " + file + ": Bad file descriptor", io},
       {"create", [&] { sys::create(folder + "/no/file"); }, "cannot create " + folder + "/no/file",
        io},
-      {"replace", [&] { sys::replace_file(folder, bytes); }, "cannot replace " + folder, io},
+      {"replace", [&] { sys::replace_file(folder, bytes); },
+       "cannot replace " + folder + ": not a regular file", io},
+      {"replace a pipe", [&] { sys::replace_file(pipe, bytes); },
+       "cannot replace " + pipe + ": not a regular file", io},
+      {"a pipe is not replaceable", [&] { sys::check_replaceable(pipe); },
+       "cannot replace " + pipe + ": not a regular file", io},
+      {"nor what is in no folder", [&] { sys::check_replaceable(folder + "/no/file"); },
+       "cannot create " + folder + "/no/file", io},
       {"sync", [] { sys::sync(sys::open_for_read("/dev/null"), "/dev/null"); },
        "cannot sync /dev/null", io},
       {"examine", [] { sys::size(sys::File(), "closed"); }, "cannot examine closed", io},
@@ -181,6 +191,7 @@ TEST(BaseRefusals, TheSystemRefuses) {
     });
   }
   ::unlink(file.c_str());
+  ::unlink(pipe.c_str());
   EXPECT_EQ(::rmdir(folder.c_str()), 0) << "a temporary file was left";
 }
 

@@ -153,6 +153,21 @@ std::vector<std::byte> read_file(const std::string& path) {
   return bytes;
 }
 
+namespace {
+
+// Of this process alone: nobody else's file has the name.
+std::string temporary_beside(const std::string& path) {
+  return fmt::format("{}.{}.tmp", path, ::getpid());
+}
+
+void require_file(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    fail(ErrorKind::kIo, "cannot replace {}: not a regular file", path);
+}
+
+}  // namespace
+
 void replace_file(const std::string& path, std::span<const std::byte> bytes) {
   replace_file(path, [&](const File& file, const std::string& name) {
     write_exactly(file, name, 0, bytes);
@@ -161,7 +176,8 @@ void replace_file(const std::string& path, std::span<const std::byte> bytes) {
 
 void replace_file(const std::string& path,
                   const std::function<void(const File&, const std::string&)>& write) {
-  const std::string temporary = path + ".tmp";
+  require_file(path);
+  const std::string temporary = temporary_beside(path);
   try {
     const File file = create(temporary);
     write(file, temporary);
@@ -176,6 +192,13 @@ void replace_file(const std::string& path,
     errno = reason;
     io_error("replace", path);
   }
+}
+
+void check_replaceable(const std::string& path) {
+  require_file(path);
+  const std::string temporary = temporary_beside(path);
+  create(temporary);
+  ::unlink(temporary.c_str());
 }
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }

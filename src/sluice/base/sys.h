@@ -45,11 +45,15 @@ void sync(const File& file, const std::string& path);
 
 /// A whole file's bytes. Error{kIo} if it cannot be read.
 std::vector<std::byte> read_file(const std::string& path);
-/// Writes `path`.tmp, syncs it and renames it over `path`, so that a reader finds the old file or the new one.
+/// Writes a file beside `path`, syncs it and renames it over `path`, so that a reader finds the old file or the new one.
+/// Error{kIo} if something else than a file is there: a folder, a device, a pipe.
 void replace_file(const std::string& path, std::span<const std::byte> bytes);
 /// The same with what `write(file, name)` writes.
 void replace_file(const std::string& path,
                   const std::function<void(const File&, const std::string&)>& write);
+
+/// Error{kIo} if replace_file could not even begin. Leaves nothing behind.
+void check_replaceable(const std::string& path);
 
 bool exists(const std::string& path);
 /// Error{kIo} if the folder cannot be made; an existing folder is fine.

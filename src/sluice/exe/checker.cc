@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/base/error.h"
 #include "sluice/exe/check_facts.h"
 #include "sluice/exe/check_machine.h"
 #include "sluice/exe/check_static.h"
@@ -35,6 +36,20 @@ std::vector<Violation> check(const Executable& executable, const CheckOptions& o
     }
   }
   return findings.take();
+}
+
+void prove(const Executable& executable, const CheckOptions& options) {
+  const std::vector<Violation> violations = check(executable, options);
+  if (violations.empty()) return;
+  std::string text;
+  for (const Violation& v : violations) text += fmt::format("\n  [{}] {}", v.rule, v.message);
+  const bool defect = std::any_of(violations.begin(), violations.end(),
+                                  [](const Violation& v) { return v.rule != "limit"; });
+  if (defect) fail(ErrorKind::kInternal, "the plan's proof fails:{}", text);
+  fail(ErrorKind::kUsage,
+       "the plan is too long to be proved; a program of fewer micro-batches a step or fewer layers "
+       "is shorter:{}",
+       text);
 }
 
 }  // namespace sluice::exe

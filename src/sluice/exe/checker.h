@@ -69,4 +69,8 @@ struct CheckOptions {
 /// a transfer that is missing, or one of another entry, is seen there. Time grows with the steps run.
 std::vector<Violation> check(const Executable& executable, const CheckOptions& options = {});
 
+/// Proves a plan that this compiler has made. Error{kInternal} with the violations; Error{kUsage} if all there is to say is
+/// that the plan has more steps than the options allow.
+void prove(const Executable& executable, const CheckOptions& options = {});
+
 }  // namespace sluice::exe

@@ -297,5 +297,19 @@ TEST(ExeRefusals, Limits) {
   expect_defects(many, {{"limit", "", "", "steps"}}, {.max_steps = 10'000});
 }
 
+TEST(ExeRefusals, Proofs) {
+  const Executable ring = parse_text(plans::carried_ring(), "ring.plan");
+  const Executable broken = parse_text(
+      plans::replaced(plans::two_devices(), "1 send 0 message p0", "1 send 0 message (p0+1)"),
+      "broken.plan");
+  prove(ring);
+  expect_refused(
+      {{"too long", [&] { prove(ring, {.max_steps = 2}); },
+        "the plan is too long to be proved; a program of fewer micro-batches", ErrorKind::kUsage},
+       {"how long", [&] { prove(ring, {.max_steps = 2}); }, "more than 2 steps", ErrorKind::kUsage},
+       {"wrong", [&] { prove(broken); }, "the plan's proof fails:\n  [channel] ",
+        ErrorKind::kInternal}});
+}
+
 }  // namespace
 }  // namespace sluice::exe

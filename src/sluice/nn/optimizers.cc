@@ -1,6 +1,7 @@
 #include "sluice/nn/optimizers.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sluice/base/checked.h"
 #include "sluice/nn/remote.h"
@@ -79,6 +80,11 @@ Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
               : ops::sumsquare(ops::slice(flat, {begin}, {std::min(begin + size, elements)})));
   }
   return result.empty() ? Tensors{ops::sumsquare(flat)} : result;
+}
+
+// Of one element the shard has the shape of the whole.
+bool is_shard_of(const Tensor& t, const Tensor& whole) {
+  return !t.meta_shape().empty() && whole.meta_shape().empty() && t.meta_shape() == whole.shape();
 }
 
 std::string key_of(const ops::Group& group) { return group ? to_string(*group) : "all"; }
@@ -184,7 +190,9 @@ Tensor global_norm(const Tensors& tensors, GraphCache& cache,
 }
 
 Tensor clip_factor(const Tensor& norm, double max_norm) {
-  require(max_norm > 0, "clip_factor: the largest norm must be above 0, got {}", max_norm);
+  const auto most = static_cast<float>(max_norm);
+  require(most > 0 && std::isfinite(most),
+          "clip_factor: the largest norm must be a float32 above 0, got {}", max_norm);
   return max_norm / ops::maximum(norm, ops::scalar_like(norm, max_norm));
 }
 
@@ -223,9 +231,7 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
            internal::join_keys(grads.keys_flat()));
     }
     gradients.push_back(*gradient);
-    const bool shard = !gradient->meta_shape().empty();
-    require(gradient->shape() == parameters[i].shape() ||
-                (shard && gradient->meta_shape() == parameters[i].shape()),
+    require(gradient->shape() == parameters[i].shape() || is_shard_of(*gradient, parameters[i]),
             "optimizer: variable '{}' is {}, its gradient {}", keys[i],
             to_string(parameters[i].spec()), to_string(gradient->spec()));
   }
@@ -242,7 +248,7 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto variable = main.info(parameters[i]).variable;
     // A replica updates what it has the gradient of.
-    const bool in_shards = gradients[i].shape() != parameters[i].shape();
+    const bool in_shards = is_shard_of(gradients[i], parameters[i]);
     const Tensor target =
         in_shards ? ops::replica_sharded_slice(parameters[i], variable->group) : parameters[i];
     VariableInfo like = *variable;

@@ -217,7 +217,7 @@ TEST_F(NnRefusals, Optimizers) {
        "optimizer: 'w' is not a variable of graph main"},
       {"a norm of nothing", [&] { global_norm({}, cache); }, "global_norm: there are no tensors"},
       {"a norm of 0", apply(weight, weight, {.max_grad_norm = 0.0}),
-       "clip_factor: the largest norm must be above 0, got 0"},
+       "clip_factor: the largest norm must be a float32 above 0, got 0"},
       {"a learning rate of another graph",
        [&] { Optimizer::sgd().apply(main, weight, weight, other.scalar(0.1, f32)); },
        "belongs to graph other_subgraph"},

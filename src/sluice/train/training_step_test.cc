@@ -225,6 +225,20 @@ TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
   }
 }
 
+// A bias of one element is as large as its shard, and all replicas but the first have none of it.
+TEST(TrainingStep, ShardsOfOneElementHaveTheBitsOfTheWhole) {
+  const ModelSpec m = model({1, 1}, 0);
+  for (const auto& optimizer : {nn::Optimizer::sgd(), nn::Optimizer::lamb()}) {
+    Way way;
+    way.replicas = 2;
+    const Result expected = train(m, optimizer, way);
+    way.step.shard_threshold = 0;
+    EXPECT_EQ(train(m, optimizer, way).digest, expected.digest);
+    way.step.strategy = Strategy::kPhased;
+    EXPECT_EQ(train(m, optimizer, way).digest, expected.digest);
+  }
+}
+
 // Norms are those of whole tensors, whatever a replica holds of them.
 TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
   const ModelSpec m = model({16, 16}, 0.25);

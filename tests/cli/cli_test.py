@@ -1,4 +1,4 @@
-"""The command line's contract: exit codes, help, --json, budgets, bits, files and signals.
+"""The command line's contract: exit codes, help, --json, budgets and bits.
 
 SLUICE_CLI names the program. Runs are short and use generated digits.
 """
@@ -6,13 +6,11 @@ SLUICE_CLI names the program. Runs are short and use generated digits.
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
-from pathlib import Path
 
 PROGRAM = os.environ["SLUICE_CLI"]
 COMMANDS = ["train", "eval", "plan", "bench", "inspect", "doctor"]
@@ -421,187 +419,6 @@ class Bits(CliTest):
 
     def test_another_seed_is_another_run(self):
         self.assertNotEqual(self.record(*self.FLAGS, "--seed", 1)["digest"], self.plain["digest"])
-
-
-class Faults(CliTest):
-    """System calls that fail in a phased run: one clear error, or the same bits; nothing is left behind."""
-
-    FLAGS = ["train", "mlp", "--synthetic", "--layers", "3", "--width", "8", "--steps", "1", "--optimizer", "adam",
-             "--accumulate", "2", "--strategy", "phased", "--offload", "optimizer,weights"]
-
-    def run_failing(self, failpoint, folder, *more):
-        result = sluice(*self.FLAGS, "--remote", f"file:{folder}", "--json", *more, env={"SLUICE_FAILPOINT": failpoint})
-        self.assertEqual(os.listdir(folder), [])
-        return result
-
-    def test_calls_fail(self):
-        # train_test lets every call fail in turn.
-        with tempfile.TemporaryDirectory() as folder:
-            for number, mode in ((1, "compute"), (2, "io"), (9, "io"), (60, "io"), (70, "io_overlapped")):
-                result = self.run_failing(f"any@{number}=EIO", folder, "--io-mode", mode)
-                self.assertEqual(result.returncode, 5, (number, result.stderr))
-                self.assertIn("error (input/output): cannot ", result.stderr)
-                self.assertIn(folder, result.stderr)
-                self.assertEqual(result.stdout, "")
-            self.assertRegex(result.stderr, r"(loading|storing) entry \d+ of remote buffer remote\d+")
-
-    def test_what_a_run_survives(self):
-        with tempfile.TemporaryDirectory() as folder:
-            plain = self.record(*self.FLAGS)
-            for failpoint in ("fallocate@1=EINTR", "pread@4=short", "pwrite@5=EINTR"):
-                with self.subTest(failpoint=failpoint):
-                    result = self.run_failing(failpoint, folder)
-                    self.assertEqual(result.returncode, 0, result.stderr)
-                    self.assertEqual(json.loads(result.stdout)["digest"], plain["digest"])
-
-    def test_no_space(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for failpoint in ("fallocate@1=ENOSPC", "pwrite@2=ENOSPC", "pwrite@40=EDQUOT"):
-                result = self.run_failing(failpoint, folder)
-                self.assertEqual(result.returncode, 5, result.stderr)
-                self.assertIn("a file in " + folder, result.stderr)
-
-    def test_wrong_failpoint(self):
-        with tempfile.TemporaryDirectory() as folder:
-            self.assertEqual(self.run_failing("pread@never", folder).returncode, 2)
-
-
-class Files(CliTest):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-
-    def path(self, name):
-        return Path(self.folder.name) / name
-
-    def test_results_that_nobody_can_write_are_an_error(self):
-        for arguments in (["plan", "mnist", "--json"], ["plan", "mnist", "--full"]):
-            with open("/dev/full", "w") as full:
-                result = subprocess.run([PROGRAM, *arguments], stdin=subprocess.DEVNULL, stdout=full,
-                                        stderr=subprocess.PIPE, text=True, timeout=240)
-            self.assertEqual(result.returncode, 5, result.stderr)
-            self.assertRegex(result.stderr, r"^error \(input/output\): cannot write .*: No space left on device\n$")
-
-    def test_save_then_eval(self):
-        weights, mine = self.path("w.safetensors"), self.path("w.safetensors.tmp")
-        mine.write_text("mine")
-        trained = self.record("train", "mnist", *SHORT, "--save", weights)
-        evaluated = self.record("eval", "mnist", "--synthetic", "--width", 64, "--weights", weights)
-        self.assertEqual(evaluated["accuracy"], trained["accuracy"])
-        for replicas in (3, 64):  # 17 batches of 240 digits, and one of 5,120: there are 4,000.
-            shared = self.record("eval", "mnist", *SHORT[:1], "--width", 64, "--weights", weights, "--replicas", replicas)
-            self.assertEqual(shared["accuracy"], trained["accuracy"])
-        self.assertEqual(sorted(p.name for p in self.path("").iterdir()), ["w.safetensors", "w.safetensors.tmp"])
-        self.assertEqual(mine.read_text(), "mine")
-        self.assertIn("fc.0.weight", self.expect_code(0, "inspect", weights).stdout)
-
-    def test_weights_of_another_shape(self):
-        weights = self.path("w.safetensors")
-        self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)
-        self.expect_error(3, "bad file", "fc.0", "eval", "mnist", "--synthetic", "--width", 32, "--weights", weights)
-
-    def test_missing_files(self):
-        missing = self.path("missing.safetensors")
-        self.expect_error(5, "input/output", str(missing), "eval", "mnist", "--synthetic", "--weights", missing)
-        self.expect_error(5, "input/output", str(missing), "inspect", missing)
-        self.expect_error(5, "input/output", "train-images-idx3-ubyte", "train", "mnist", "--data", self.folder.name)
-        self.expect_error(5, "input/output", str(missing), "train", "mnist", *SHORT, "--optimizer", "adam", "--offload",
-                          "optimizer", "--remote", f"file:{missing}")
-        self.expect_error(2, "usage", "remote memory", "train", "mnist", *SHORT, "--remote", "disk")
-        # A file that cannot be written is refused before the training, not after it.
-        long = ["train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000", "--log-level", "error"]
-        self.expect_error(5, "input/output", "cannot create", *long, "--save", self.path("no/such/folder"))
-        self.expect_error(5, "input/output", f"cannot replace {self.folder.name}: not a regular file", *long,
-                          "--save", self.folder.name)
-        self.assertEqual(list(self.path("").iterdir()), [])
-        os.mkfifo(self.path("pipe"))
-        self.expect_error(5, "input/output", "pipe: not a regular file", *long, "--save", self.path("pipe"))
-        self.assertTrue(self.path("pipe").is_fifo())
-
-    def test_what_is_no_file(self):
-        self.expect_error(5, "input/output", "cannot read /dev/null: not a regular file", "plan", "--check", "/dev/null")
-        self.expect_error(5, "input/output", "cannot read /dev/zero: not a regular file", "plan", "--problem",
-                          "/dev/zero")
-        self.expect_error(5, "input/output", f"cannot read {self.folder.name}: not a regular file", "train", "mnist",
-                          *SHORT, "--log-level", "error", "--weights", self.folder.name)
-        self.expect_code(5, "doctor", "--data", self.path("missing"))
-
-    def test_damaged_files(self):
-        weights = self.path("w.safetensors")
-        self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)
-        weights.write_bytes(weights.read_bytes()[:-1])
-        self.expect_error(3, "bad file", weights.name, "eval", "mnist", *SHORT[:1], "--width", 64, "--weights", weights)
-        self.expect_error(3, "bad file", weights.name, "inspect", weights)
-        for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
-            self.path(f"{part}-ubyte").write_bytes(b"\0\0\x08\x03" + b"\0" * 12)
-        self.expect_error(3, "bad file", "idx", "train", "mnist", "--data", self.folder.name)
-        plan = self.path("a.plan")
-        plan.write_text("executable\nnonsense\n")
-        self.expect_error(3, "bad file", "a.plan", "plan", "--check", plan)
-        problem = self.path("a.csv")
-        problem.write_text("id,lower,upper,size\na,0,1\n")
-        self.expect_error(3, "bad file", "a.csv", "plan", "--problem", problem)
-
-    def test_a_plan_parses_back_and_is_proved(self):
-        plan = self.path("a.plan")
-        plan.write_text(self.expect_code(0, "plan", "mnist", "--full").stdout)
-        self.assertIn("proved", self.expect_code(0, "plan", "--check", plan).stdout)
-        self.assertEqual(self.expect_code(0, "inspect", plan).stdout.splitlines()[0],
-                         self.expect_code(0, "plan", "mnist").stdout.splitlines()[0])
-
-    def test_a_planner_problem(self):
-        problem = self.path("a.csv")
-        problem.write_text("id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n")
-        solution = self.expect_code(0, "plan", "--problem", problem, "--capacity", 8)
-        self.assertEqual(solution.stdout.splitlines()[0], "id,lower,upper,size,offset")
-        self.assertIn("height 8", solution.stderr)
-        self.expect_code(4, "plan", "--problem", problem, "--capacity", 7)
-
-
-class Signals(CliTest):
-    def stop(self, number, *arguments):
-        """Ends a long training by signal once it has begun; returns its exit code and stderr."""
-        process = subprocess.Popen([PROGRAM, "train", "mnist", "--synthetic", "--steps", "10000000", "--width", "16",
-                                    *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
-        self.addCleanup(process.kill)
-        seen = ""
-        while "steps an epoch" not in seen:  # The line before the first step.
-            line = process.stderr.readline()
-            self.assertNotEqual(line, "", f"the run ended: {seen}")
-            seen += line
-        process.send_signal(number)
-        _, rest = process.communicate(timeout=60)
-        return process.returncode, seen + rest
-
-    def test_saves_and_says_so(self):
-        with tempfile.TemporaryDirectory() as folder:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                weights = Path(folder) / f"{number}.safetensors"
-                code, text = self.stop(number, "--save", weights)
-                self.assertEqual(code, 75, text)
-                self.assertIn("stopped by signal", text)
-                self.assertIn(str(weights), text)
-                self.expect_code(0, "eval", "mnist", "--synthetic", "--width", 16, "--weights", weights)
-
-    def test_a_second_signal_ends_the_step_too(self):
-        with tempfile.TemporaryDirectory() as folder:
-            process = subprocess.Popen([PROGRAM, "train", "mnist", "--synthetic", "--width", "16", "--optimizer", "adam",
-                                        "--offload", "optimizer", "--remote", f"file:{folder}", "--remote-bandwidth", "1"],
-                                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            self.addCleanup(lambda: (process.kill(), process.stderr.close()))
-            while "steps an epoch" not in process.stderr.readline():
-                self.assertIsNone(process.poll())
-            process.send_signal(signal.SIGTERM)
-            time.sleep(0.2)
-            self.assertIsNone(process.poll())
-            process.send_signal(signal.SIGINT)
-            self.assertEqual(process.wait(timeout=60), -signal.SIGINT)
-            self.assertEqual(os.listdir(folder), [])
-
-    def test_without_a_file_nothing_is_saved(self):
-        code, text = self.stop(signal.SIGINT)
-        self.assertEqual(code, 128 + signal.SIGINT, text)
 
 
 if __name__ == "__main__":

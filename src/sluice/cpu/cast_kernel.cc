@@ -51,16 +51,17 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
     if (from != to) std::memcpy(to, from, static_cast<size_t>(n * c.to_size));
     return;
   }
-  const bool streams = c.elements * c.to_size >= kStreamedBytes && from != to;
+  const bool streams = is_streamed(c.elements * c.to_size, 0) && from != to;
   if (!streams && c.widen == nullptr) return c.narrow(reinterpret_cast<const float*>(from), to, n);
   if (!streams && c.narrow == nullptr) return c.widen(from, reinterpret_cast<float*>(to), n);
   alignas(64) float floats[kBlock];
   alignas(64) std::byte narrowed[kBlock * sizeof(float)];
-  for (int64_t i = 0; i < n; i += kBlock) {
-    const int64_t count = std::min(kBlock, n - i);
+  const int64_t most = streams ? kStreamedBlock : kBlock;
+  for (int64_t i = 0; i < n; i += most) {
+    const int64_t count = std::min(most, n - i);
     const std::byte* const part = from + i * c.from_size;
     std::byte* const result = to + i * c.to_size;
-    if (streams) prefetch(part + count * c.from_size, count * c.from_size);
+    if (streams) prefetch_behind(part, count * c.from_size);
     if (c.widen != nullptr) c.widen(part, floats, count);
     std::byte* block = reinterpret_cast<std::byte*>(floats);
     if (c.narrow != nullptr) {

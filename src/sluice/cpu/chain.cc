@@ -136,7 +136,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
     rows_ = 1;
   }
   find_coinciding(op);
-  if (!headed) find_large(op);
+  if (!headed) find_streamed(op);
 }
 
 void Chain::view_as(int64_t rows, int64_t cols) {
@@ -165,24 +165,26 @@ void Chain::find_coinciding(const FusedOp& op) {
 }
 
 // A result that a stage or a reduction reads again is stored as usual.
-void Chain::find_large(const FusedOp& op) {
-  const auto is_large = [&](int32_t operand) {
-    const auto at = static_cast<size_t>(operand);
-    return kinds_[at] == Kind::kFull && op.operands[at].bytes() >= kStreamedBytes;
-  };
-  for (int32_t i = 0; i < op.inputs; ++i) {
-    if (is_large(i)) large_.push_back(i);
-  }
+void Chain::find_streamed(const FusedOp& op) {
+  double flops = 0;
   std::vector<bool> is_read(op.stages.size(), false);
   for (const FusedOp::Stage& stage : op.stages) {
+    flops += stage.def->flops_per_element;
     for (const int32_t from : stage.inputs) {
       if (from < 0) is_read[static_cast<size_t>(~from)] = true;
     }
   }
+  const auto is_large = [&](int32_t operand) {
+    const auto at = static_cast<size_t>(operand);
+    return kinds_[at] == Kind::kFull && is_streamed(op.operands[at].bytes(), flops);
+  };
   for (size_t s = first_; s < stages_.size(); ++s) {
     if (stages_[s].output < 0 || is_read[s] || !is_large(stages_[s].output)) continue;
     stages_[s].slot = slots_++;
     streams_ = true;
+  }
+  for (int32_t i = 0; streams_ && i < op.inputs; ++i) {
+    if (is_large(i)) streamed_.push_back(i);
   }
 }
 
@@ -232,17 +234,18 @@ void Chain::run(const Block& block, const Parameters& parameters, std::byte* con
                 float* scratch, const Reader* reader) const {
   const void* const* functors = parameters.functors_;
   Block part = block;
+  const int64_t most = streams_ && reader == nullptr ? kStreamedBlock : kBlock;
   if (block.rows == 1) {
-    for (int64_t done = 0; done < block.cols; done += kBlock) {
+    for (int64_t done = 0; done < block.cols; done += most) {
       part.col = block.col + done;
-      part.cols = std::min(kBlock, block.cols - done);
+      part.cols = std::min(most, block.cols - done);
       if (block.head != nullptr) part.head = block.head + done;
       run_part(part, functors, operands, scratch, reader);
     }
     return;
   }
-  const int64_t cols_at_once = std::min(block.cols, kBlock);
-  const int64_t most_rows = rows_at_once(cols_at_once);
+  const int64_t cols_at_once = std::min(block.cols, most);
+  const int64_t most_rows = streams_ && reader == nullptr ? 1 : rows_at_once(cols_at_once);
   for (int64_t row = 0; row < block.rows; row += most_rows) {
     for (int64_t col = 0; col < block.cols; col += cols_at_once) {
       part.row = block.row + row;
@@ -257,15 +260,15 @@ void Chain::run(const Block& block, const Parameters& parameters, std::byte* con
 
 // Then the cache has its lines, and streaming would only write them back sooner.
 bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
-  return std::any_of(large_.begin(), large_.end(),
+  return std::any_of(streamed_.begin(), streamed_.end(),
                      [&](int32_t i) { return operands[i] == operands[output]; });
 }
 
 void Chain::run_part(const Block& block, const void* const* functors, std::byte* const* operands,
                      float* scratch, const Reader* reader) const {
-  for (const int32_t i : large_) {
-    prefetch(full(operands[i], block).data + block.rows * block.cols,
-             block.rows * block.cols * static_cast<int64_t>(sizeof(float)));
+  for (const int32_t i : streamed_) {
+    prefetch_behind(full(operands[i], block).data,
+                    block.rows * block.cols * static_cast<int64_t>(sizeof(float)));
   }
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];

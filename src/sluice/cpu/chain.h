@@ -107,7 +107,7 @@ class Chain {
   Place place_of(int32_t stage, const Block& block, std::byte* const* operands,
                  float* scratch) const;
   void find_coinciding(const FusedOp& op);
-  void find_large(const FusedOp& op);
+  void find_streamed(const FusedOp& op);
   bool is_in_place(int32_t output, std::byte* const* operands) const;
 
   size_t first_ = 0;
@@ -117,7 +117,7 @@ class Chain {
   int64_t matrix_rows_ = 0;  // Of a matrix in panels.
   bool flat_ = true;
   bool streams_ = false;
-  std::vector<int32_t> large_;  // Inputs that no cache holds: each is asked for a block ahead.
+  std::vector<int32_t> streamed_;  // Inputs as large as what is streamed: asked for ahead.
   int32_t slots_ = 0;
   int64_t slot_floats_ = 0;
   std::vector<Kind> kinds_;  // By operand.

@@ -16,7 +16,7 @@ constexpr int64_t kMostTasks = 16;
 constexpr int64_t kTaskElements =
     4096;  // 16 KiB of each operand: far more work than handing it over costs.
 constexpr int64_t kBlock =
-    512;  // Of what is widened or streamed: with a few operands, half of the first cache.
+    512;  // Of what is widened: with a few operands, half of the first cache.
 constexpr int64_t kMostRows = 1 << 16;  // Rows whose offsets are worth keeping in a table.
 
 // The output as rows of `inner` elements, so that each input is an array or one value along a row.
@@ -74,7 +74,7 @@ struct Elementwise {
   std::array<Element, kMostInputs> input_elements;
   Element output_element;
   bool all_f32 = true;
-  bool large = false;  // Streamed, unless in place.
+  bool streams = false;  // Unless in place.
   std::vector<std::array<int64_t, kMostInputs>>
       at;                // Offsets by row, in elements; empty if there is one row.
   int64_t per_task = 0;  // Rows, or elements of the only row.
@@ -89,26 +89,25 @@ int64_t per_task(const Rows& rows) {
 
 // n elements of a row in blocks that the first cache holds: what is not f32 throughout, or too large for the caches.
 void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* const* from,
-                   std::byte* to, int64_t n) {
+                   std::byte* to, int64_t n, bool streams) {
   alignas(64) float floats[kMostInputs + 1][kBlock];
   alignas(64) std::byte narrowed[kBlock * sizeof(float)];
   MapInput inputs[kMostInputs];
-  bool streams = e.large;
   for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
     const Element& element = e.input_elements[i];
     inputs[i] = {element.widen == nullptr ? reinterpret_cast<const float*>(from[i]) : floats[i],
                  e.step[i]};
     if (element.widen != nullptr && e.step[i] == 0) element.widen(from[i], floats[i], 1);
-    streams = streams && from[i] != to;  // In place the cache has its lines.
   }
   const bool narrows = e.output_element.narrow != nullptr;
-  for (int64_t done = 0; done < n; done += kBlock) {
-    const int64_t count = std::min(kBlock, n - done);
+  const int64_t most = streams ? kStreamedBlock : kBlock;
+  for (int64_t done = 0; done < n; done += most) {
+    const int64_t count = std::min(most, n - done);
     for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
       const Element& element = e.input_elements[i];
       if (e.step[i] == 0) continue;
       const std::byte* const part = from[i] + done * element.size;
-      if (e.large) prefetch(part + count * element.size, count * element.size);
+      if (streams) prefetch_behind(part, count * element.size);
       if (element.widen != nullptr)
         element.widen(part, floats[i], count);
       else
@@ -128,7 +127,9 @@ void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* c
 
 void run_row(const Elementwise& e, const void* functor, const std::byte* const* from, std::byte* to,
              int64_t n) {
-  if (!e.all_f32 || e.large) return run_in_blocks(e, functor, from, to, n);
+  // In place the cache has the result's lines.
+  const bool streams = e.streams && std::find(from, from + e.inputs, to) == from + e.inputs;
+  if (!e.all_f32 || streams) return run_in_blocks(e, functor, from, to, n, streams);
   MapInput inputs[kMostInputs];
   for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i)
     inputs[i] = {reinterpret_cast<const float*>(from[i]), e.step[i]};
@@ -192,7 +193,7 @@ runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
   e->per_task = per_task(e->rows);
   e->output_element = element_of(view.output(0).dtype);
   e->all_f32 = view.output(0).dtype == f32;
-  e->large = view.output(0).bytes() >= kStreamedBytes;
+  e->streams = is_streamed(view.output(0).bytes(), view.def().flops_per_element);
   std::vector<ops::BroadcastIndex> index;
   for (int i = 0; i < e->inputs; ++i) {
     index.emplace_back(view.input(i).shape, view.output(0).shape);

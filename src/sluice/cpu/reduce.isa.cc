@@ -245,6 +245,7 @@ void Kernels::softmax(const float* x, int64_t rows, int64_t n, float* y) {
     const V top(largest(x, n));
     const V total(reduce_row(n, Add{}, [&](int64_t i, int64_t count) {
       const V e = exp(load(x + i, count) - top);
+      __builtin_prefetch(x + n + i);  // The next row, while this one is computed.
       store(e, y + i, count);
       return e;
     }));

@@ -5,7 +5,6 @@
 #include "sluice/cpu/conversions.h"
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/cpu/reduce_view.h"
-#include "sluice/cpu/streaming.h"
 #include "sluice/ops/softmax.h"
 
 namespace sluice::cpu {
@@ -13,10 +12,7 @@ namespace {
 
 constexpr int64_t kMostTasks = 16;
 constexpr int64_t kTaskElements = 4096;
-constexpr int64_t kBlock =
-    1024;  // Floats on their way from or to narrower elements or round the caches.
-constexpr int64_t kMostStreamed =
-    8192;  // Elements of a row: three of them fit the second cache well.
+constexpr int64_t kBlock = 1024;  // Floats on their way from or to narrower elements.
 
 struct Reduce {
   ReduceView view;
@@ -82,8 +78,7 @@ struct SoftmaxRows {
   int64_t per_task = 1;
   int inputs = 1;
   DType dtype = f32;
-  int64_t rows_at_once = 0;  // In the workspace: of what is widened or streamed; else 0.
-  bool streams = false;
+  int64_t rows_at_once = 0;  // Widened into the workspace, where the dtype is not f32.
   WidenFn widen = nullptr;
   NarrowFn narrow = nullptr;
 };
@@ -108,10 +103,8 @@ bool rows_of(const OpView& view, SoftmaxRows& s) {
   s.per_task = std::max<int64_t>({1, kTaskElements / s.n, ceil_div(s.rows, kMostTasks)});
   s.inputs = view.inputs();
   s.dtype = view.input(0).dtype;
-  s.streams = s.dtype == f32 && s.n <= kMostStreamed && view.output(0).bytes() >= kStreamedBytes;
-  if (s.dtype == f32 && !s.streams) return true;
+  if (s.dtype == f32) return true;
   s.rows_at_once = std::max<int64_t>(1, kBlock / s.n);
-  if (s.streams) return true;
   s.widen = widen_kernel(s.dtype);
   s.narrow = narrow_kernel(s.dtype);
   return true;
@@ -137,20 +130,8 @@ void run_softmax(const void* state, const runtime::KernelBlock& block, int64_t t
   const int64_t row_bytes = s.n * size_of(s.dtype);
   const auto operand = [&](int i, int64_t row) { return block.operands[i] + row * row_bytes; };
   if (s.dtype == f32) {
-    const auto floats = [&](int i, int64_t row) {
-      return reinterpret_cast<float*>(operand(i, row));
-    };
-    if (!s.streams)
-      return compute(s, floats(0, begin), floats(s.inputs - 1, begin), rows,
-                     floats(s.inputs, begin));
-    auto* const result = reinterpret_cast<float*>(block.workspace);
-    for (int64_t row = begin; row < begin + rows; row += s.rows_at_once) {
-      const int64_t count = std::min(s.rows_at_once, begin + rows - row);
-      for (int i = 0; i < s.inputs; ++i) prefetch(operand(i, row + count), count * row_bytes);
-      compute(s, floats(0, row), floats(s.inputs - 1, row), count, result);
-      stream(block.workspace, operand(s.inputs, row), count * row_bytes);
-    }
-    return finish_streams();
+    const auto floats = [&](int i) { return reinterpret_cast<float*>(operand(i, begin)); };
+    return compute(s, floats(0), floats(s.inputs - 1), rows, floats(s.inputs));
   }
   float* const a = reinterpret_cast<float*>(block.workspace);
   float* const b = s.inputs > 1 ? a + s.rows_at_once * s.n : nullptr;
@@ -170,7 +151,7 @@ KernelChoice choose_softmax(const OpView& op) {
   choice.tasks = ceil_div(s.rows, s.per_task);
   choice.task_stride.assign(static_cast<size_t>(op.inputs()) + 1,
                             s.per_task * s.n * size_of(s.dtype));
-  choice.workspace_bytes = (s.streams ? 1 : s.inputs) * s.rows_at_once * s.n * 4;
+  choice.workspace_bytes = s.inputs * s.rows_at_once * s.n * 4;
   return choice;
 }
 

@@ -24,6 +24,16 @@ V polynomial(V x, V high, float next, Cs... rest) {
   return polynomial(x, fma(high, x, next), rest...);
 }
 
+/// x·2ⁿ, rounded once, for whole n from -150 to 128.
+template <Vector V>
+V scale(V x, V n) {
+  // In two factors, as n goes beyond one exponent field.
+  const typename V::Int whole = to_int(n);
+  const typename V::Int half = shift_right<1>(whole);
+  const auto power_of_two = [](typename V::Int k) { return from_bits(shift_left<23>(k + 127)); };
+  return x * power_of_two(half) * power_of_two(whole - half);
+}
+
 /// eˣ, 1.0 ULP. From 88.7229 on inf; below -103.97 zero.
 template <Vector V>
 V exp(V x) {
@@ -36,11 +46,7 @@ V exp(V x) {
   const V p = polynomial(r, V(0x1.6a4d78p-10f), 0x1.12398ep-7f, 0x1.5558bp-5f, 0x1.555492p-3f,
                          0x1.fffffcp-2f);
   const V mantissa = fma(r * r, p, r) + 1.0f;
-  // 2ⁿ in two factors: n reaches -150 and 128, beyond one exponent field.
-  const typename V::Int whole = bits(shifted) - bits(V(kRound));
-  const typename V::Int half = shift_right<1>(whole);
-  const auto power_of_two = [](typename V::Int k) { return from_bits(shift_left<23>(k + 127)); };
-  return mantissa * power_of_two(half) * power_of_two(whole - half);
+  return scale(mantissa, n);
 }
 
 /// Natural logarithm, 0.8 ULP. log(±0) = -inf, log(x < 0) = NaN.

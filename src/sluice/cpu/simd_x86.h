@@ -279,6 +279,8 @@ inline F16 sqrt(F16 a) {
   // A zero's sign alone: where denormals are zeros, `a` may be one.
   return _mm512_mask_and_ps(_mm512_fmadd_ps(d, h1, g1), is_zero, a.v, _mm512_set1_ps(-0.0f));
 }
+/// x·2ⁿ, rounded once, for whole n.
+inline F16 scale(F16 x, F16 n) { return _mm512_scalef_ps(x.v, n.v); }
 inline F16 abs(F16 a) { return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a.v); }
 inline F16 floor(F16 a) {
   return _mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);

@@ -17,7 +17,7 @@ namespace {
 // Runs of both programs on arrays of ones.
 int run_synthetic(const ToolOptions& o, Session& session, int64_t samples) {
   constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
-  const auto runs = static_cast<int>(o.steps >= 1 ? std::min(o.steps, kMostRuns) : kRuns);
+  const auto runs = static_cast<int>(std::min(o.steps.value_or(kRuns), kMostRuns));
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
   const auto test =
       train::evaluate_throughput(session, checked_mul(o.eval_batch, o.replicas), runs, "eval");
@@ -51,7 +51,7 @@ int run_bench(const ToolOptions& o) {
   loader.fill(0, arrays.image, arrays.labels);
   Binding binding = session.bind(arrays.inputs(programs.training),
                                  {{programs.training.loss, arrays.losses}}, "train");
-  const int64_t steps = o.steps >= 1 ? o.steps : 500;
+  const int64_t steps = o.steps.value_or(500);
   const bench::StepTimes times = bench::time_steps(session, binding, steps);
   const double micros = times.median_seconds * 1e6;
   const double samples_per_second = static_cast<double>(samples) / times.median_seconds;

@@ -242,6 +242,15 @@ int run(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& gro
   CLI::App* doctor = app.add_subcommand("doctor", "Check this machine.  Example: sluice doctor");
   doctor->add_option("--data", o.data, "Folder with the digits");
 
+  // No option means anything without a value; numbers would be read as 0.
+  const CLI::Validator is_given([](std::string& text) { return text.empty() ? "it is empty" : ""; },
+                                "");
+  for (CLI::App* const command : {train, eval, plan, bench, inspect, doctor}) {
+    for (CLI::Option* const option : command->get_options()) {
+      if (option->get_type_size() > 0) option->check(is_given);
+    }
+  }
+
   std::string line;
   for (int a = 1; a < argc; ++a) line += fmt::format("'{}' ", argv[a]);
   runtime::Agreement(group).require_same("command lines", line);
@@ -263,7 +272,8 @@ int run(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& gro
   }
   require(o.threads >= 0 && o.threads <= 1024, "--threads: {} is outside [0, 1024]", o.threads);
   require(o.epochs >= 0, "--epochs: {} is negative", o.epochs);
-  require(o.steps >= -1, "--steps: {} is negative", o.steps);
+  require(o.steps.value_or(0) >= 0, "--steps: {} is negative", o.steps.value_or(0));
+  require(!*bench || o.steps != 0, "--steps: there is nothing to time in 0 of them");
   require(std::isfinite(o.lr), "--lr: it is not a number");
   for (const CLI::App* command : {train, eval, plan, bench}) {
     if (!*command) continue;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,12 @@ struct ToolOptions {
   std::string model = "mnist";
   std::string data;  ///< Folder of the dataset; empty: search.
   int64_t epochs = 1;
-  int64_t steps = -1;       ///< Steps in all; -1: as many as the epochs have.
-  int64_t micro_batch = 8;  ///< Samples of a micro-batch.
-  int64_t eval_batch = 80;  ///< Samples an evaluation step.
-  int64_t layers = 4;       ///< Linear layers of the MLP.
-  int64_t width = 512;      ///< Features of its hidden layers.
-  double dropout = 0;       ///< Probability after each hidden layer.
+  std::optional<int64_t> steps;  ///< In all, >= 0; unless given, as many as the epochs have.
+  int64_t micro_batch = 8;       ///< Samples of a micro-batch.
+  int64_t eval_batch = 80;       ///< Samples an evaluation step.
+  int64_t layers = 4;            ///< Linear layers of the MLP.
+  int64_t width = 512;           ///< Features of its hidden layers.
+  double dropout = 0;            ///< Probability after each hidden layer.
   double lr = 0.05;
   double clip_norm = 0;               ///< Largest norm of all gradients; 0: any.
   std::string optimizer = "sgd";      ///< sgd, momentum, adam, adam-f16, adamw, adamax, lamb.

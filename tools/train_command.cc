@@ -89,7 +89,7 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
   const int64_t samples = samples_of_step(o);
   data::DataLoader loader(digits, {.batch = samples, .seed = o.seed});
   const int64_t per_epoch = loader.batches();
-  const int64_t steps = o.steps >= 0 ? o.steps : checked_mul(o.epochs, per_epoch);
+  const int64_t steps = o.steps ? *o.steps : checked_mul(o.epochs, per_epoch);
   if (o.log_level != "error") {
     const std::string replicas = o.replicas == 1 ? "" : fmt::format(" x {}", o.replicas);
     fmt::print(stderr, "{} x {}{} = {} samples a step, {} steps an epoch, {} samples dropped\n",

@@ -108,12 +108,19 @@ class Usage(CliTest):
                                   ("--threads", -1, "--threads: -1 is outside [0, 1024]"),
                                   ("--threads", 1025, "--threads: 1025 is outside [0, 1024]"),
                                   ("--epochs", -1, "--epochs: -1 is negative"),
-                                  ("--steps", -2, "--steps: -2 is negative"),
+                                  ("--steps", -1, "--steps: -1 is negative"),
                                   ("--optimizer", "sdg", "'sdg' is not one of sgd, momentum, adam, adam-f16, adamw, adamax, lamb"),
                                   ("--disable", "nosuch", "there is no pass 'nosuch'"),
                                   ("--disable", "offsets", "'offsets' is not optional")]:
             with self.subTest(flag=flag):
                 self.expect_error(2, "usage", part, "train", "mnist", "--synthetic", flag, value)
+
+    def test_empty_values(self):
+        for command, flag in (("train", "--steps"), ("train", "--width"), ("bench", "--steps"), ("plan", "--check"),
+                              ("plan", "--problem"), ("train", "--save"), ("train", "--shard-threshold")):
+            with self.subTest(command=command, flag=flag):
+                self.assertIn("it is empty", self.expect_code(2, command, "mnist", flag, "").stderr)
+        self.expect_error(2, "usage", "--steps: there is nothing to time in 0 of them", "bench", "mnist", "--steps", 0)
 
     def test_what_phases_cannot_do(self):
         phased = ["plan", "mnist", "--strategy", "phased"]

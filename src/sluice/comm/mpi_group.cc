@@ -250,7 +250,7 @@ class MpiGroup final : public runtime::ProcessGroup {
       if (beat && leaving && troubled_) --grace;
       const bool stopped = ends && stop_traffic();
       bool all_stopped = stopped;
-      bool all_left = leaving;
+      bool all_left = leaving, others_left = leaving;
       for (int p = 0; p < size_; ++p) {
         if (p == rank_) continue;
         Peer& peer = peers_[static_cast<size_t>(p)];
@@ -265,11 +265,13 @@ class MpiGroup final : public runtime::ProcessGroup {
           tell(p, Sign{});
         }
         all_stopped = all_stopped && (peer.stopped || peer.lost());
-        all_left = all_left && peer.left && peer.told == Sign::Kind::kLeaving && is_sent(peer);
+        const bool left = peer.left && peer.told == Sign::Kind::kLeaving && is_sent(peer);
+        all_left = all_left && left;
+        others_left = others_left && (left || peer.lost());
       }
       if (all_stopped) be_quiet();
       all_left_ = all_left;
-      if (all_left) return;
+      if (others_left) return;  // Nobody waits for who is lost.
     }
   }
 

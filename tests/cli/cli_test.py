@@ -188,7 +188,7 @@ class Records(CliTest):
     def test_plan_says_what_fused_and_what_not(self):
         plan = self.expect_code(0, "plan", "mnist", "--width", 64).stdout
         self.assertRegex(plan, r"fused +\d+ x MatMul\+Add\+Gelu\n")
-        self.assertRegex(plan, r"not fused +\d+ x Softmax after MatMul\+Add: no kernel runs both\n")
+        self.assertRegex(plan, r"not fused +\d+ x MatMul\+Add after MatMul\+Add\+Gelu: no kernel runs both\n")
         self.assertNotIn("fused ", self.expect_code(0, "plan", "mnist", "--width", 64, "--disable", "fuse").stdout)
 
     def test_plan_says_what_a_step_moves(self):

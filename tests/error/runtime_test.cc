@@ -80,7 +80,7 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
     const Tensor x = main.host_load(ir.h2d_stream(f32_spec({4, 8}), "x"));
     const Tensor w = main.variable(f32_spec({8, 6}), Initializer::constant(1), "w");
     const Tensor b = main.variable(f32_spec({6}), Initializer::constant(2), "b");
-    const Tensor y = ops::softmax(ops::gelu(ops::matmul(x, w) + b));
+    const Tensor y = ops::softmax(ops::gelu(ops::matmul(x, w) + b), 0);
     main.host_store(ops::concat({y, ops::exp(y)}, 1), "y");
     const H2dStream rows = ir.h2d_stream(f32_spec({3}), "rows");
     Graph& turn = ir.create_graph(

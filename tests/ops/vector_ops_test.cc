@@ -46,7 +46,7 @@ const CpuKernel& kernel_of(const OpView& op) {
 
 /// Whether kernels of this key take every dtype that they could.
 bool is_general(std::string_view key) {
-  const std::string_view general[] = {"cpu.elementwise", "cpu.cast", "cpu.reduce", "cpu.softmax",
+  const std::string_view general[] = {"cpu.elementwise", "cpu.cast", "cpu.reduce", "cpu.rows",
                                       "cpu.slice"};
   return std::find(std::begin(general), std::end(general), key) != std::end(general);
 }

@@ -139,5 +139,117 @@ TEST_F(Reductions, OfLongRowsAndManyBlocks) {
   check();
 }
 
+// --- losses
+
+class Losses : public Fusion {
+ protected:
+  // Of `classes` classes; the last label is none of them.
+  Tensor labels(int64_t samples, int32_t classes) {
+    std::vector<int32_t> values;
+    for (int32_t i = 0; i < samples; ++i) values.push_back(i * 7 % classes);
+    values.back() = -1;
+    return main.variable(HostTensor::of<int32_t>({samples}, i32, values), "labels");
+  }
+  int kernels(const std::string& op) {
+    return kernels_with(property::compiled(program.ir, 1).executable, op);
+  }
+  // Types of the kernel that has a stage of this type.
+  std::string kernel_of(const std::string& op) {
+    const Compiled compiled = property::compiled(program.ir, 1);
+    for (const exe::Step& step : compiled.executable.functions.back().steps) {
+      const auto* const kernel = std::get_if<exe::Kernel>(&step.body);
+      if (kernel != nullptr && kernel->op.find(op) != std::string::npos) return kernel->op;
+    }
+    return "";
+  }
+};
+
+TEST_F(Losses, WithTheirGradientAreOneKernelFromTheProductOn) {
+  const Tensor x = input({9, 24});
+  const Tensor w = variable({24, 10}, "w");
+  const Tensor b = variable({10}, "b");
+  const auto [loss, dx] =
+      ops::cross_entropy_with_grad(ops::matmul(x, w) + b, labels(9, 10),
+                                   {.has_ignore_index = true, .ignore_index = -1, .loss_grad = 2});
+  show(loss);
+  ops::scaled_add_(b, ops::sum(dx, {.axes = {0}}), 1.0, -0.5);
+  ops::scaled_add_(w, ops::matmul(x, dx, kOfTransposed), 1.0, -0.5);
+  check();
+  EXPECT_EQ(kernel_of("Softmax"), "MatMul+Add+Softmax+Nll+NllTotal+NllSoftmaxGrad+ReduceSum");
+}
+
+TEST_F(Losses, OfEachReduction) {
+  for (const auto reduction :
+       {ops::LossReduction::kMean, ops::LossReduction::kSum, ops::LossReduction::kNone}) {
+    const Tensor y = ops::softmax(input({6, 17}) * 3.0);
+    const auto [loss, dx] =
+        ops::nll_loss_with_softmax_grad(y, labels(6, 17), {.reduction = reduction});
+    show(loss);
+    show(dx);
+    if (reduction == ops::LossReduction::kSum) show(y);
+  }
+  check();
+  EXPECT_EQ(kernels("Softmax"), 3);
+  EXPECT_EQ(kernels("NlllWithSoftmaxGradDirect"), 0);
+}
+
+TEST_F(Losses, OfManyClassesAreRowsOfSeveralTasks) {
+  const Tensor logits = input({40, 3000});
+  const auto [loss, dx] = ops::cross_entropy_with_grad(logits, labels(40, 3000));
+  show(loss);
+  show(dx);
+  check();
+  EXPECT_EQ(kernel_of("Softmax"), "Softmax+Nll+NllSoftmaxGrad");
+  EXPECT_EQ(kernel_of("NllTotal"), "NllTotal");
+}
+
+TEST_F(Losses, OnlyWhatIsUsedIsComputed) {
+  const auto [loss, unused] = ops::cross_entropy_with_grad(input({7, 20}), labels(7, 20));
+  const auto [none, dx] = ops::cross_entropy_with_grad(input({7, 21}), labels(7, 20));
+  show(loss);
+  show(dx);
+  check();
+  EXPECT_EQ(kernels("NllTotal"), 1);
+  EXPECT_EQ(kernels("NllSoftmaxGrad"), 1);
+}
+
+TEST_F(Losses, OfAutodiffAreOneKernelFromTheLogarithmsOn) {
+  Graph& forward = program.ir.create_graph(
+      "f",
+      [](Graph&, Tensor x, Tensor labels) {
+        return ops::cross_entropy(x, labels, {.has_ignore_index = true, .ignore_index = -1});
+      },
+      f32_spec({8, 12}), i32_spec({8}));
+  const auto info = transforms::autodiff(forward);
+  const Tensor x = input({8, 12}) * 2.0;
+  const CallSiteInfo call = ops::call_with_info(main, forward, {x, labels(8, 12)});
+  const CallSiteInfo back =
+      ops::call_with_info(main, info.graph(), {main.scalar(1, f32)}, info.inputs_dict(call));
+  show(call.output(0));
+  show(back.output(0));
+  check();
+  EXPECT_EQ(kernel_of("Softmax"), "Mul+LogSoftmax+Nll+NllTotal+NllGrad+LogSoftmaxGrad");
+}
+
+TEST_F(Losses, AreLeftAloneWithoutASoftmax) {
+  const Tensor given = input({5, 9});
+  show(ops::nll_loss(given, labels(5, 9), {.log_prob = true}));
+  check();
+  EXPECT_EQ(kernels("NllTotal"), 0);
+}
+
+// Attention: scores are scaled and masked before their softmax, weights scaled after it.
+TEST_F(Losses, RowsAmongElementwiseOps) {
+  const Tensor scores = input({3, 11, 19});
+  const Tensor mask = input({11, 19});
+  const Tensor dy = input({3, 11, 19});
+  const Tensor y = ops::softmax(scores * 0.25 + ops::abs(dy));
+  show(y * 1.5);
+  show(ops::softmax(scores + mask));
+  show(ops::relu(scores) - ops::softmax(scores) * dy);
+  check();
+  EXPECT_EQ(kernels("Softmax"), 3);
+}
+
 }  // namespace
 }  // namespace sluice::test

@@ -21,6 +21,7 @@
 #include "sluice/compiler/project.h"
 #include "sluice/compiler/schedule_transfers.h"
 #include "sluice/compiler/share_work.h"
+#include "sluice/compiler/split_ops.h"
 #include "sluice/compiler/synchronise.h"
 #include "sluice/ir/verify.h"
 
@@ -345,6 +346,7 @@ class Compiler : public GlobalAddresses {
     inline_into(body);
     pipeline_.run("dead-code", body, [&](Body& b) { return remove_dead_code(b, facts_); });
     pipeline_.run("share-work", body, [&](Body& b) { return share_work(b, target_of()); });
+    pipeline_.run("split", body, [&](Body& b) { return split_ops(b, target_of()); });
     apply_layouts(body, variable_layouts_);
     pipeline_.run("fuse", body, [&](Body& b) { return fuse(b, target_of(), compiled_.fusions); });
     pipeline_.run("layouts", body, [&](Body& b) { return assign_layouts(b, target_of()); });

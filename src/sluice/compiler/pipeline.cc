@@ -17,6 +17,10 @@ std::vector<PassDoc> compiler_passes() {
        "An activation makes its derivative too and keeps that, not its operand; before fusion, "
        "which makes one kernel of the parts.",
        true},
+      {"split",
+       "A loss becomes the losses of its samples, their total and their gradient, where the target "
+       "joins those with the softmax before; before fusion, which does.",
+       true},
       {"fuse",
        "Ops that one kernel of the target can run in one go become one; before layouts, which go "
        "by what the kernels read.",

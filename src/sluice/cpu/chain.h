@@ -1,16 +1,19 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "sluice/cpu/functor.h"
+#include "sluice/cpu/row_op.h"
 #include "sluice/target/fused_op.h"
 
 namespace sluice::cpu {
 
-/// Elementwise stages of a fused op, run one after the other on blocks small enough to stay in the first cache. All
-/// results have one shape, seen as rows × columns; an operand has that shape, or one value for each column, or for each
-/// row, or one for all.
+/// Elementwise stages of a fused op and stages that work on rows, run one after the other on blocks small enough to stay
+/// in the first cache (or of one row, where stages work on rows). All results have one shape, seen as rows × columns; an
+/// operand has that shape, or one value for each column, or for each row, or one for all. Stages on rows may also give
+/// one value for each row, and of such losses the total may be taken, after all blocks.
 class Chain {
  public:
   /// A part of the results. `head` is the block's part of stage 0's result, if that is not elementwise: rows lie
@@ -58,6 +61,10 @@ class Chain {
   bool flat() const { return flat_; }
   bool in_panels() const { return panel_ > 0; }
   bool has_stages() const { return first_ < stages_.size(); }
+  /// Whether stages work on rows: blocks must be of whole rows.
+  bool has_rows() const { return has_rows_; }
+  /// Whether a total is taken: all blocks must be of one task, and finish() be called after them.
+  bool has_total() const { return has_total_; }
   /// Whether some results are written by streaming stores.
   bool streams() const { return streams_; }
   int64_t scratch_bytes() const;
@@ -74,26 +81,31 @@ class Chain {
    private:
     friend class Chain;
     Functor::Storage own_[kMostStages];
-    const void* functors_[kMostStages];
+    const void* functors_[kMostStages];  // Of stages on rows and totals: their labels, if any.
   };
 
   /// Runs all stages on a block, rows ascending, columns of a row ascending. `scratch` has scratch_bytes(). The
   /// reader gets whole rows of up to kBlock columns, else blocks of kBlock columns of one row.
   void run(const Block& block, const Parameters& parameters, std::byte* const* operands,
            float* scratch, const Reader* reader = nullptr) const;
+  /// After the last block: takes totals.
+  void finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const;
 
  private:
-  enum class Kind : uint8_t { kFull, kColumn, kRow, kScalar, kStage };
+  enum class Kind : uint8_t { kFull, kColumn, kRow, kScalar, kStage, kLabels };
   struct Source {
     Kind kind = Kind::kFull;
     int32_t index = 0;  // Operand or stage.
   };
   struct Stage {
     Functor functor;
+    std::optional<RowOp> row_op;     // Instead of a functor,
+    std::optional<LossTotal> total;  // or this.
     std::array<Source, Functor::kMostInputs> inputs;
     int input_count = 0;
-    int32_t output = -1;  // Operand.
-    int32_t slot = -1;    // Of the scratch memory, where there is no operand or it is streamed.
+    int32_t output = -1;   // Operand.
+    int32_t slot = -1;     // Of the scratch memory, where there is no operand or it is streamed;
+    bool samples = false;  // of one value for each row, if so.
   };
   struct Place {
     float* data = nullptr;
@@ -101,6 +113,13 @@ class Chain {
   };
 
   static bool classify(const FusedOp& op, const Shape& space, int32_t operand, Kind& kind);
+  static bool has_operands_of(const RowOp& row_op, const FusedOp& op, const FusedOp::Stage& stage,
+                              const Shape& space);
+  void take_inputs(const FusedOp& op, const FusedOp::Stage& stage, Stage& own);
+  void run_functor(const Stage& stage, const void* functor, const Block& block,
+                   std::byte* const* operands, float* scratch, const Place& to) const;
+  void run_row_op(const Stage& stage, const void* labels, const Block& block,
+                  std::byte* const* operands, float* scratch, const Place& to) const;
   void run_part(const Block& block, const void* const* functors, std::byte* const* operands,
                 float* scratch, const Reader* reader) const;
   Place full(std::byte* operand, const Block& block) const;
@@ -116,9 +135,12 @@ class Chain {
   int64_t panel_ = 0;        // Of the operands of full shape; 0: row-major.
   int64_t matrix_rows_ = 0;  // Of a matrix in panels.
   bool flat_ = true;
+  bool has_rows_ = false;
+  bool has_total_ = false;
   bool streams_ = false;
   std::vector<int32_t> streamed_;  // Inputs as large as what is streamed: asked for ahead.
   int32_t slots_ = 0;
+  int32_t sample_slots_ = 0;  // Of a value for each row.
   int64_t slot_floats_ = 0;
   std::vector<Kind> kinds_;  // By operand.
   std::vector<Stage> stages_;

@@ -90,8 +90,13 @@ struct Fused {
   }
 
   // Whether the blocks of a task, in their order, are what its results are made of.
-  bool can_reduce() const {
+  bool can_run(const FusedOp& op) const {
+    if (chain.has_total() && tasks > 1) return false;
+    const int64_t block_cols = headed ? internal::plan_of(args).block_cols : cols;
+    if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols()) return false;
     if (!reduction) return true;
+    if (op.stages[static_cast<size_t>(reduced)].spec.shape != op.stages.front().spec.shape)
+      return false;
     const int64_t extent = reduction->columns ? chain.rows() : chain.cols();
     const bool serial = tasks == 1 && chain.rows() * chain.cols() > kMostSerial;
     return !chain.in_panels() && reduction->extent == extent && !serial &&
@@ -231,6 +236,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
     f.chain.run({row, rows, col, cols}, parameters, block.operands, scratch, reader);
     if (f.chain.streams()) finish_streams();
   }
+  f.chain.finish(parameters, block.operands, scratch);
   if (in_parts) {
     reduce_end(f.reduction->op, f.reduction->extent, cols, reducer.partial, reducer.step,
                reducer.y + col);
@@ -280,7 +286,7 @@ bool fused_kernel_supports(const FusedOp& op) {
       if (roles.product && std::find(head.begin(), head.end(), i) != head.end()) return false;
     }
   }
-  return Chain::exists(op, roles.chain_begin(), roles.chain_end) && Fused(op, roles).can_reduce();
+  return Chain::exists(op, roles.chain_begin(), roles.chain_end) && Fused(op, roles).can_run(op);
 }
 
 Layout preferred_fused_layout(const FusedOp& op, int operand) {

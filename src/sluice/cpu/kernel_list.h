@@ -36,7 +36,7 @@ CpuKernel elementwise_kernel();
 CpuKernel gemm_kernel();
 CpuKernel cast_kernel();
 CpuKernel reduce_kernel();
-CpuKernel softmax_kernel();
+CpuKernel rows_kernel();
 CpuKernel loss_kernel();
 CpuKernel fill_kernel();
 CpuKernel slice_kernel();

@@ -170,6 +170,14 @@ struct SharedWork {
   const OpDef* gradient = nullptr;
 };
 
+/// One of the ops that an op is made of.
+struct OpPart {
+  const OpDef* def = nullptr;  ///< Has one result.
+  Attrs attrs;
+  std::vector<int32_t> inputs;  ///< Operands of the whole; ~p is the result of part p.
+  int32_t output = -1;  ///< Result of the whole that it makes; -1: only later parts read it.
+};
+
 using InferFn = std::vector<TensorSpec> (*)(const OpView& op);
 using GradFn = Tensors (*)(GradContext& g);
 using ReferenceFn = void (*)(const KernelArgs& k);
@@ -188,6 +196,8 @@ struct OpDef {
   /// (input, output) pairs that may be exactly the same bytes in a kernel call: element i is read before it is written.
   std::vector<std::pair<int, int>> may_coincide;
   std::optional<SharedWork> shared_work;
+  /// Ops that do the same one after the other, with the same bits in f32. Null: none.
+  std::vector<OpPart> (*parts)(const OpView& op) = nullptr;
   InferFn infer = nullptr;
   GradFn grad =
       nullptr;  ///< One entry per input, empty handles where there is no gradient. Null: none.

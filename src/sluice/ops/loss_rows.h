@@ -54,23 +54,32 @@ T at_least_normal(T p) {
   return math::max(p, static_cast<T>(std::numeric_limits<float>::min()));
 }
 
+/// The loss of sample i, from its row of probabilities.
+template <typename T>
+T sample_loss(const Labels& labels, int64_t i, const T* probs, bool log_prob) {
+  const int64_t label = labels[i];
+  if (labels.ignored(label)) return 0;
+  if (!labels.valid(label)) return std::numeric_limits<T>::quiet_NaN();
+  return log_prob ? -probs[label] : -math::log(at_least_normal(probs[label]));
+}
+
+/// The mean or the sum of the samples' losses; `one(i)` is that of sample i.
+template <typename T, typename One>
+T total_loss(const Labels& labels, LossReduction reduction, One one) {
+  const T total = canonical_sum<T>(labels.size(), one);
+  return reduction == LossReduction::kSum ? total : total / static_cast<T>(labels.divisor());
+}
+
 /// The loss of nll_loss, from rows of `classes` probabilities: one, or one a sample.
 template <typename T>
 void write_loss(const Labels& labels, LossReduction reduction, const T* probs, int64_t classes,
                 bool log_prob, T* loss) {
-  const auto one = [&](int64_t i) -> T {
-    const int64_t label = labels[i];
-    if (labels.ignored(label)) return 0;
-    if (!labels.valid(label)) return std::numeric_limits<T>::quiet_NaN();
-    const T p = probs[i * classes + label];
-    return log_prob ? -p : -math::log(at_least_normal(p));
-  };
+  const auto one = [&](int64_t i) { return sample_loss(labels, i, probs + i * classes, log_prob); };
   if (reduction == LossReduction::kNone) {
     for (int64_t i = 0; i < labels.size(); ++i) loss[i] = one(i);
-    return;
+  } else {
+    *loss = total_loss<T>(labels, reduction, one);
   }
-  const T total = canonical_sum<T>(labels.size(), one);
-  *loss = reduction == LossReduction::kSum ? total : total / static_cast<T>(labels.divisor());
 }
 
 /// What nll_loss_with_softmax_grad multiplies probabilities with.
@@ -92,18 +101,24 @@ void finish_grad_row(const Labels& labels, int64_t i, int64_t classes, T at_labe
   }
 }
 
-/// Rows [begin, end) of nll_grad; `probs` may be null (log-probabilities). `dx` is row 0.
+/// Row i of nll_softmax_grad, but for the elements that are probs·scale: `multiply` makes those. `dx` may be `probs`.
+template <typename T, typename Multiply>
+void softmax_grad_row(const Labels& labels, int64_t i, int64_t classes, T scale, const T* probs,
+                      T* dx, Multiply multiply) {
+  const T at_label = labels.counts(i) ? (probs[labels[i]] - 1) * scale : T{0};
+  multiply(probs, scale, dx);
+  finish_grad_row(labels, i, classes, at_label, dx);
+}
+
+/// Row i of nll_grad, whose loss has the gradient `grad`; `probs` may be null (log-probabilities), or `dx`.
 template <typename T>
-void nll_grad_rows(const Labels& labels, LossReduction reduction, const T* grad, const T* probs,
-                   int64_t classes, int64_t begin, int64_t end, T* dx) {
-  for (int64_t i = begin; i < end; ++i) {
-    T g = -grad[reduction == LossReduction::kNone ? i : 0];
-    if (reduction == LossReduction::kMean) g = g / static_cast<T>(labels.divisor());
-    if (probs != nullptr && labels.counts(i))
-      g = g / at_least_normal(probs[i * classes + labels[i]]);
-    std::fill_n(dx + i * classes, classes, T{0});
-    finish_grad_row(labels, i, classes, g, dx + i * classes);
-  }
+void nll_grad_row(const Labels& labels, int64_t i, LossReduction reduction, T grad, const T* probs,
+                  int64_t classes, T* dx) {
+  T g = -grad;
+  if (reduction == LossReduction::kMean) g = g / static_cast<T>(labels.divisor());
+  if (probs != nullptr && labels.counts(i)) g = g / at_least_normal(probs[labels[i]]);
+  std::fill_n(dx, classes, T{0});
+  finish_grad_row(labels, i, classes, g, dx);
 }
 
 }  // namespace sluice::ops

@@ -45,19 +45,78 @@ void reference_nll(const KernelArgs& k) {
 }
 
 template <typename T>
+void write_softmax_grad(const Labels& labels, const NllSoftmaxGradOptions& o, const T* probs,
+                        int64_t classes, T* dx) {
+  const T scale = softmax_grad_scale<T>(labels, o);
+  const auto multiply = [&](const T* from, T by, T* to) {
+    for (int64_t c = 0; c < classes; ++c) to[c] = from[c] * by;
+  };
+  for (int64_t i = 0; i < labels.size(); ++i, probs += classes, dx += classes)
+    softmax_grad_row(labels, i, classes, scale, probs, dx, multiply);
+}
+
+template <typename T>
 void reference_with_grad(const KernelArgs& k) {
   const auto o = k.options<NllSoftmaxGradOptions>();
   const int64_t classes = k.in_shape(0).dim(-1);
   const Labels labels(k, 1, classes, o);
   const T* probs = k.in<T>(0).data();
   write_loss(labels, o.reduction, probs, classes, false, k.out<T>(0).data());
-  const T scale = softmax_grad_scale<T>(labels, o);
-  T* dx = k.out<T>(1).data();
-  for (int64_t i = 0; i < labels.size(); ++i, probs += classes, dx += classes) {
-    const T at_label = labels.counts(i) ? (probs[labels[i]] - 1) * scale : T{0};
-    for (int64_t c = 0; c < classes; ++c) dx[c] = probs[c] * scale;
-    finish_grad_row(labels, i, classes, at_label, dx);
-  }
+  write_softmax_grad(labels, o, probs, classes, k.out<T>(1).data());
+}
+
+// The loss of each sample, what they come to, and the gradient.
+std::vector<OpPart> parts_of_loss(const NllLossOptions& o) {
+  NllLossOptions each = o;
+  each.reduction = LossReduction::kNone;
+  if (o.reduction == LossReduction::kNone) return {{&nll_loss_def(), to_attrs(each), {0, 1}, 0}};
+  const NllTotalOptions total{o.reduction, o.has_ignore_index, o.ignore_index};
+  return {{&nll_loss_def(), to_attrs(each), {0, 1}, -1},
+          {&nll_total_def(), to_attrs(total), {~0, 1}, 0}};
+}
+
+std::vector<OpPart> parts_of_nll(const OpView& op) {
+  return parts_of_loss(op.options<NllLossOptions>());
+}
+
+std::vector<OpPart> parts_of_nll_with_grad(const OpView& op) {
+  const auto o = op.options<NllSoftmaxGradOptions>();
+  auto parts = parts_of_loss({o.reduction, o.has_ignore_index, o.ignore_index});
+  parts.push_back({&nll_softmax_grad_def(), to_attrs(o), {0, 1}, 1});
+  return parts;
+}
+
+std::vector<TensorSpec> infer_total(const OpView& op) {
+  const TensorSpec& losses = op.input(0);
+  const TensorSpec& labels = op.input(1);
+  const auto reduction = op.options<NllTotalOptions>().reduction;
+  require_float(losses, "nll_total (C1): losses");
+  require_index(labels, "nll_total (C2): labels");
+  require(losses.shape == labels.shape, "nll_total (C3): losses is {}, labels is {}",
+          to_string(losses), to_string(labels));
+  check_reduction(reduction, "nll_total", "(C4)");
+  require(reduction != LossReduction::kNone, "nll_total (C4): the reduction is none");
+  return {{Shape{}, losses.dtype, {}}};
+}
+
+template <typename T>
+void reference_total(const KernelArgs& k) {
+  const auto o = k.options<NllTotalOptions>();
+  const T* losses = k.in<T>(0).data();
+  *k.out<T>(0).data() =
+      total_loss<T>(Labels(k, 1, 0, o), o.reduction, [&](int64_t i) { return losses[i]; });
+}
+
+std::vector<TensorSpec> infer_softmax_grad(const OpView& op) {
+  infer_loss(op, op.options<NllSoftmaxGradOptions>().reduction);
+  return {{op.input(0).shape, op.input(0).dtype, {}}};
+}
+
+template <typename T>
+void reference_softmax_grad(const KernelArgs& k) {
+  const auto o = k.options<NllSoftmaxGradOptions>();
+  const int64_t classes = k.in_shape(0).dim(-1);
+  write_softmax_grad(Labels(k, 1, classes, o), o, k.in<T>(0).data(), classes, k.out<T>(0).data());
 }
 
 std::vector<TensorSpec> infer_nll_grad(const OpView& op) {
@@ -86,9 +145,12 @@ template <typename T>
 void reference_nll_grad(const KernelArgs& k) {
   const auto o = k.options<NllGradOptions>();
   const Labels labels(k, 1, o.classes, o);
-  const T* probs = k.op().inputs() == 3 ? k.in<T>(2).data() : nullptr;
-  nll_grad_rows(labels, o.reduction, k.in<T>(0).data(), probs, o.classes, 0, labels.size(),
-                k.out<T>(0).data());
+  const T* grad = k.in<T>(0).data();
+  for (int64_t i = 0; i < labels.size(); ++i) {
+    nll_grad_row(labels, i, o.reduction, grad[o.reduction == LossReduction::kNone ? i : 0],
+                 k.op().inputs() == 3 ? k.in<T>(2).data() + i * o.classes : nullptr, o.classes,
+                 k.out<T>(0).data() + i * o.classes);
+  }
 }
 
 Tensors grad_nll(GradContext& g) {
@@ -162,6 +224,7 @@ const OpDef& nll_loss_def() {
     d.options = to_attrs(NllLossOptions{});
     d.infer = infer_nll;
     d.grad = grad_nll;
+    d.parts = parts_of_nll;
     d.reference_float = reference_nll<float>;
     d.reference_double = reference_nll<double>;
     d.flops = [](const OpView& op) { return 2.0 * static_cast<double>(op.input(1).elements()); };
@@ -238,10 +301,74 @@ const OpDef& nll_loss_with_softmax_grad_def() {
     d.outputs = {"loss", "dx"};
     d.options = to_attrs(NllSoftmaxGradOptions{});
     d.may_coincide = {{0, 1}};
+    d.parts = parts_of_nll_with_grad;
     d.infer = infer_with_grad;
     d.reference_float = reference_with_grad<float>;
     d.reference_double = reference_with_grad<double>;
     d.flops = [](const OpView& op) { return 2.0 * static_cast<double>(op.input(0).elements()); };
+    add_loss_samples(d, [](LossReduction reduction, bool has_ignore, int64_t ignore) {
+      return to_attrs(NllSoftmaxGradOptions{.reduction = reduction,
+                                            .has_ignore_index = has_ignore,
+                                            .ignore_index = ignore,
+                                            .loss_grad = 8.0});
+    });
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& nll_total_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "NllTotal";
+    d.name = "nll_total";
+    d.doc =
+        "Mean over the samples that are not ignored, or sum, of the losses that nll_loss gives "
+        "without reduction. (C1) losses is floating point. (C2) labels is int32 or uint32. (C3) "
+        "Both have one shape. (C4) The reduction is mean (0) or sum (1).";
+    d.inputs = {{"losses"}, {"labels"}};
+    d.outputs = {"loss"};
+    d.options = to_attrs(NllTotalOptions{});
+    d.infer = infer_total;
+    d.reference_float = reference_total<float>;
+    d.reference_double = reference_total<double>;
+    d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };
+    const auto with = [](LossReduction reduction) {
+      return to_attrs(
+          NllTotalOptions{.reduction = reduction, .has_ignore_index = true, .ignore_index = 2});
+    };
+    const auto labels = labels_of({4}, {0, 2, 1, 2});
+    d.samples = {{.inputs = {f32_spec({4}), i32_spec({4})}, .values = {std::nullopt, labels}},
+                 {.inputs = {f32_spec({4}), i32_spec({4})},
+                  .options = with(LossReduction::kMean),
+                  .values = {std::nullopt, labels}},
+                 {.inputs = {f32_spec({2, 2}), {{2, 2}, u32, {}}},
+                  .options = with(LossReduction::kSum),
+                  .values = {std::nullopt, labels.reshaped({2, 2}).cast(u32)}}};
+    d.must_fail = {{"(C1)", {i32_spec({4}), i32_spec({4})}, {}},
+                   {"(C2)", {f32_spec({4}), f32_spec({4})}, {}},
+                   {"(C3)", {f32_spec({4}), i32_spec({3})}, {}},
+                   {"(C4)", {f32_spec({4}), i32_spec({4})}, with(LossReduction::kNone)},
+                   {"(C4)", {f32_spec({4}), i32_spec({4})}, with(static_cast<LossReduction>(7))}};
+    return d;
+  }();
+  return def;
+}
+
+const OpDef& nll_softmax_grad_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "NllSoftmaxGrad";
+    d.name = "nll_softmax_grad";
+    d.doc = std::string("The gradient that nll_loss_with_softmax_grad gives, alone.") + kLossRules;
+    d.inputs = {{"probs"}, {"labels"}};
+    d.outputs = {"dx"};
+    d.options = to_attrs(NllSoftmaxGradOptions{});
+    d.may_coincide = {{0, 0}};
+    d.infer = infer_softmax_grad;
+    d.reference_float = reference_softmax_grad<float>;
+    d.reference_double = reference_softmax_grad<double>;
+    d.flops_per_element = 1;
     add_loss_samples(d, [](LossReduction reduction, bool has_ignore, int64_t ignore) {
       return to_attrs(NllSoftmaxGradOptions{.reduction = reduction,
                                             .has_ignore_index = has_ignore,
@@ -275,7 +402,8 @@ std::pair<Tensor, Tensor> cross_entropy_with_grad(TensorArg logits, TensorArg la
 }
 
 std::vector<const OpDef*> losses_ops() {
-  return {&nll_loss_def(), &nll_grad_def(), &nll_loss_with_softmax_grad_def()};
+  return {&nll_loss_def(), &nll_grad_def(), &nll_loss_with_softmax_grad_def(), &nll_total_def(),
+          &nll_softmax_grad_def()};
 }
 
 }  // namespace sluice::ops

@@ -50,9 +50,22 @@ struct NllSoftmaxGradOptions {
                  field("loss_grad", &NllSoftmaxGradOptions::loss_grad)};
 };
 
+struct NllTotalOptions {
+  LossReduction reduction = LossReduction::kMean;  ///< Not kNone.
+  bool has_ignore_index = false;
+  int64_t ignore_index = 0;
+  static constexpr auto fields =
+      std::tuple{field("reduction", &NllTotalOptions::reduction),
+                 field("has_ignore_index", &NllTotalOptions::has_ignore_index),
+                 field("ignore_index", &NllTotalOptions::ignore_index)};
+};
+
 const OpDef& nll_loss_def();
 const OpDef& nll_grad_def();
 const OpDef& nll_loss_with_softmax_grad_def();
+/// What losses and their gradient are made of, each with one result (OpDef::parts).
+const OpDef& nll_total_def();
+const OpDef& nll_softmax_grad_def();
 
 /// -log p[label] of each sample. `probs` is (..., classes), `labels` (...) int32 or uint32. A
 /// probability below the least normal float32 counts as that, so the loss is at most 87.34. A label

@@ -1,0 +1,13 @@
+#pragma once
+#include <functional>
+
+#include "sluice/compiler/body.h"
+#include "sluice/target/target.h"
+
+namespace sluice::compiler {
+
+/// Before: one op a kernel node. After: an f32 op with OpDef::parts is those ops, a node each, where the target runs the
+/// first of them in one kernel with the op that makes what it reads. Returns how many ops were split.
+int64_t split_ops(Body& body, const std::function<const Target&(int32_t)>& target_of);
+
+}  // namespace sluice::compiler

@@ -1,0 +1,372 @@
+#pragma once
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "sluice/base/layout.h"
+#include "sluice/cpu/functor.h"
+#include "sluice/ops/indexing.h"
+#include "sluice/ops/losses.h"
+#include "sluice/ops/matmul.h"
+#include "sluice/ops/op.h"
+#include "sluice/ops/reductions.h"
+#include "sluice/ops/softmax.h"
+#include "sluice/target/fused_op.h"
+
+/// Fused ops drawn at random, of what the kernels run and of some that they refuse.
+namespace sluice::cpu {
+
+inline constexpr int64_t kMostWork = 1 << 21;  // Multiply-adds of a product.
+
+using Random = std::mt19937;
+
+inline int64_t pick(Random& random, std::initializer_list<int64_t> from) {
+  return from.begin()[random() % from.size()];
+}
+inline bool one_in(Random& random, uint32_t n) { return random() % n == 0; }
+
+inline int64_t any_size(Random& random) {
+  return pick(random, {1, 1, 2, 7, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65, 112, 113, 200});
+}
+inline int64_t any_depth(Random& random) {
+  return pick(random, {1, 2, 7, 16, 17, 24, 31, 33, 100, 128, 129, 256, 257, 300, 520});
+}
+
+/// Operators that chains may have.
+inline const std::vector<const OpDef*>& chain_ops() {
+  static const std::vector<const OpDef*> all = [] {
+    std::vector<const OpDef*> found;
+    for (const OpDef* def : ops::all_ops()) {
+      const size_t inputs = def->inputs.size() - (def->variadic ? 1 : 0);
+      const std::vector<TensorSpec> specs(inputs, f32_spec({4}));
+      const TensorSpec out = f32_spec({4});
+      const OpView view(*def, def->options, specs, {&out, 1});
+      if (Functor::exists(view)) found.push_back(def);
+    }
+    return found;
+  }();
+  return all;
+}
+
+inline void set(Attrs& attrs, std::string_view name, const AttrValue& value) {
+  for (auto& [key, old] : attrs.items) {
+    if (key == name) old = value;
+  }
+}
+inline bool has(const Attrs& attrs, std::string_view name) {
+  return std::any_of(attrs.items.begin(), attrs.items.end(),
+                     [&](const auto& item) { return item.first == name; });
+}
+
+/// Grows a FusedOp; operands are collected as inputs first and renumbered at the end.
+class RandomFusedOp {
+ public:
+  explicit RandomFusedOp(uint64_t seed) : random_(static_cast<uint32_t>(seed * 2654435761u + 17)) {}
+
+  std::optional<FusedOp> make() {
+    const bool headed = !one_in(random_, 4);
+    if (headed) {
+      add_product();
+    } else {
+      space_ = any_space();
+    }
+    const Layout full = any_layout();
+    const bool may_broadcast = full == Layout{} && !one_in(random_, 4);
+    const int stages =
+        headed ? static_cast<int>(random_() % 8) : 1 + static_cast<int>(random_() % 8);
+    const bool has_rows = full == Layout{} && space_.rank() > 0 && one_in(random_, 3);
+    for (int s = 0; s < stages; ++s) {
+      if (has_rows && one_in(random_, 2)) {
+        add_row_stage();
+      } else {
+        add_stage(may_broadcast);
+      }
+    }
+    if (one_in(random_, 3)) add_reduction();
+    store_results();
+    for (size_t i = 0; i < op_.operands.size(); ++i) op_.layouts.emplace_back();
+    if (headed && one_in(random_, 2)) {
+      const auto b = static_cast<size_t>(op_.stages[0].inputs[1]);
+      op_.layouts[b] =
+          one_in(random_, 4) ? any_layout() : Layout{op_.operands[b].shape[1] <= 16 ? 16 : 32};
+    }
+    op_ = op_.with_layout(full);
+    if (headed && one_in(random_, 16)) op_.layouts[0] = {16};  // Refused.
+    return op_;
+  }
+
+ private:
+  Shape any_space() {
+    switch (random_() % 8) {
+      case 0:
+        return Shape{};
+      case 1:
+        return {pick(random_, {1, 5, 17, 1000, 5000, 70001})};
+      case 2:
+        return {any_size(random_), 3, any_size(random_)};
+      default:
+        return {any_size(random_), pick(random_, {1, 7, 17, 32, 33, 200, 1500})};
+    }
+  }
+
+  Layout any_layout() { return {pick(random_, {0, 0, 16, 32})}; }
+
+  void add_product() {
+    int64_t m, n, k;
+    do {
+      m = any_size(random_);
+      n = any_size(random_);
+      k = any_depth(random_);
+    } while (m * n * k > kMostWork);
+    const ops::MatmulOptions options{.lhs_transposed = one_in(random_, 3),
+                                     .rhs_transposed = one_in(random_, 3)};
+    // Rows of several matrices are rows of one.
+    const int64_t matrices =
+        !options.lhs_transposed && m * n * k * 3 < kMostWork && one_in(random_, 4) ? 3 : 0;
+    space_ = matrices > 0 ? Shape{matrices, m, n} : Shape{m, n};
+    FusedOp::Stage stage;
+    stage.def = &ops::matmul_def();
+    stage.attrs = to_attrs(options);
+    const Shape lhs = matrices > 0 ? Shape{matrices, m, k} : Shape{m, k};
+    stage.inputs = {add_input(options.lhs_transposed ? Shape{k, m} : lhs),
+                    add_input(options.rhs_transposed ? Shape{n, k} : Shape{k, n})};
+    if (m == k && n == k && matrices == 0 && one_in(random_, 4)) stage.inputs[1] = 0;
+    stage.spec = f32_spec(space_);
+    op_.stages.push_back(stage);
+  }
+
+  int32_t add_input(Shape shape) {
+    op_.operands.push_back(f32_spec(std::move(shape)));
+    return op_.inputs++;
+  }
+
+  Shape shape_of_operand(bool may_broadcast) {
+    if (!may_broadcast) return one_in(random_, 5) ? Shape{} : space_;
+    const int rank = space_.rank();
+    switch (random_() % 7) {
+      case 0:
+        return one_in(random_, 2) ? Shape{} : Shape{1};
+      case 1:
+        if (rank > 0) return {space_[rank - 1]};
+        return {};
+      case 2:
+        if (rank > 1) return {1, space_[rank - 1]};
+        return space_;
+      case 3: {
+        if (rank == 0) return {};
+        std::vector<int64_t> dims(space_.begin(), space_.end());
+        dims.back() = 1;
+        return Shape(std::move(dims));
+      }
+      default:
+        return space_;
+    }
+  }
+
+  int32_t operand(const Shape& shape) {
+    // One that is there, so that operands have several readers.
+    std::vector<int32_t> known;
+    for (int32_t i = 0; i < op_.inputs; ++i) {
+      if (op_.operands[static_cast<size_t>(i)] == f32_spec(shape)) known.push_back(i);
+    }
+    if (!known.empty() && (one_in(random_, 3) || op_.inputs > 8))
+      return known[random_() % known.size()];
+    return add_input(shape);
+  }
+
+  int32_t source(bool may_broadcast) {
+    const auto stages = static_cast<int32_t>(op_.stages.size());
+    if (stages > 0 && !one_in(random_, 3)) return ~(stages - 1);
+    if (stages > 1 && one_in(random_, 3))
+      return ~static_cast<int32_t>(random_() % op_.stages.size());
+    return operand(shape_of_operand(may_broadcast));
+  }
+
+  bool try_stage(bool may_broadcast) {
+    FusedOp::Stage stage;
+    stage.def = chain_ops()[random_() % chain_ops().size()];
+    stage.attrs = stage.def->options;
+    if (has(stage.attrs, "kind")) {
+      static const char* const kKinds[] = {"add", "add_square", "mean", "moving_average",
+                                           "moving_average_square"};
+      set(stage.attrs, "kind", std::string(kKinds[random_() % 5]));
+    }
+    for (const char* hyper : {"a", "b", "f", "beta1", "beta2", "learning_rate", "weight_decay"}) {
+      const double value =
+          one_in(random_, 6) ? 0 : std::uniform_real_distribution<>(-0.9, 0.9)(random_);
+      if (has(stage.attrs, hyper)) set(stage.attrs, hyper, value);
+    }
+    const FusedOp before = op_;
+    const size_t count = stage.def->inputs.size() - (stage.def->variadic ? 1 : 0);
+    for (size_t i = 0; i < count; ++i) stage.inputs.push_back(source(may_broadcast));
+    if (stage.def->variadic && has(stage.attrs, "operands") && one_in(random_, 2)) {
+      const std::string names = has(stage.attrs, "a")   ? (one_in(random_, 2) ? "a,b" : "b")
+                                : has(stage.attrs, "f") ? "f"
+                                                        : "learning_rate";
+      if (names != "learning_rate" || has(stage.attrs, names)) {
+        set(stage.attrs, "operands", names);
+        for (size_t h = 0; h <= static_cast<size_t>(std::count(names.begin(), names.end(), ','));
+             ++h)
+          stage.inputs.push_back(operand({}));
+      }
+    }
+    try {
+      const auto specs = op_.input_specs(stage);
+      const auto out = stage.def->infer(OpView(*stage.def, stage.attrs, specs));
+      if (out.size() == 1 && out[0] == f32_spec(space_)) {
+        stage.spec = out[0];
+        op_.stages.push_back(stage);
+        return true;
+      }
+    } catch (const Error&) {
+    }
+    op_ = before;
+    return false;
+  }
+
+  void add_stage(bool may_broadcast) {
+    for (int tries = 0; tries < 50; ++tries) {
+      if (try_stage(may_broadcast)) return;
+    }
+  }
+
+  // A tensor of rows: mostly a stage's.
+  int32_t rows_source() {
+    std::vector<int32_t> known;
+    for (size_t s = 0; s < op_.stages.size(); ++s) {
+      if (op_.stages[s].spec.shape == space_) known.push_back(~static_cast<int32_t>(s));
+    }
+    if (known.empty() || one_in(random_, 4)) return operand(space_);
+    return one_in(random_, 2) ? known.back() : known[random_() % known.size()];
+  }
+
+  Shape samples() const { return Shape(std::vector<int64_t>(space_.begin(), space_.end() - 1)); }
+
+  int32_t labels() {
+    for (int32_t i = 0; i < op_.inputs; ++i) {
+      if (op_.operands[static_cast<size_t>(i)].dtype != f32 && !one_in(random_, 4)) return i;
+    }
+    op_.operands.push_back({samples(), one_in(random_, 2) ? i32 : u32, {}});
+    return op_.inputs++;
+  }
+
+  void add_row_stage() {
+    using ops::LossReduction;
+    const bool ignores = one_in(random_, 2);
+    const auto reduction = static_cast<LossReduction>(random_() % 3);
+    FusedOp::Stage stage;
+    switch (random_() % 8) {
+      case 0:
+      case 1:
+        stage.def = one_in(random_, 3) ? &ops::log_softmax_def() : &ops::softmax_def();
+        stage.inputs = {rows_source()};
+        break;
+      case 2:
+        stage.def = one_in(random_, 2) ? &ops::log_softmax_grad_def() : &ops::softmax_grad_def();
+        stage.inputs = {rows_source(), rows_source()};
+        break;
+      case 3:
+      case 4:
+        stage.def = &ops::nll_loss_def();
+        stage.attrs =
+            to_attrs(ops::NllLossOptions{LossReduction::kNone, ignores, 1, one_in(random_, 2)});
+        stage.inputs = {rows_source(), labels()};
+        break;
+      case 5:
+        stage.def = &ops::nll_softmax_grad_def();
+        stage.attrs = to_attrs(ops::NllSoftmaxGradOptions{reduction, ignores, 1, 0.5});
+        stage.inputs = {rows_source(), labels()};
+        break;
+      case 6: {
+        const ops::NllGradOptions options{reduction, ignores, 1, space_.dim(-1)};
+        stage.def = &ops::nll_grad_def();
+        stage.attrs = to_attrs(options);
+        const bool each = reduction == LossReduction::kNone;
+        stage.inputs = {each && last_samples() != 0 && one_in(random_, 2)
+                            ? last_samples()
+                            : operand(each ? samples() : Shape{}),
+                        labels()};
+        if (one_in(random_, 2)) stage.inputs.push_back(rows_source());
+        break;
+      }
+      default:
+        if (last_samples() == 0 || reduction == LossReduction::kNone) return;
+        stage.def = &ops::nll_total_def();
+        stage.attrs = to_attrs(ops::NllTotalOptions{reduction, ignores, 1});
+        stage.inputs = {last_samples(), labels()};
+    }
+    if (stage.attrs.items.empty()) stage.attrs = to_attrs(ops::AxisOptions{});
+    stage.spec = stage.def->infer(OpView(*stage.def, stage.attrs, op_.input_specs(stage)))[0];
+    op_.stages.push_back(stage);
+  }
+
+  // The last stage that gave a loss for each row; 0: there is none.
+  int32_t last_samples() const {
+    for (size_t s = op_.stages.size(); s-- > 0;) {
+      if (op_.stages[s].def == &ops::nll_loss_def()) return ~static_cast<int32_t>(s);
+    }
+    return 0;
+  }
+
+  // Of the last stage mostly; over the first axes, the last ones, or all.
+  void add_reduction() {
+    if (op_.stages.empty()) return;
+    static const std::vector<const OpDef*> kOps = {
+        &ops::reduce_sum_def(), &ops::reduce_mean_def(), &ops::reduce_max_def(),
+        &ops::reduce_l2_def(),  &ops::reduce_l1_def(),   &ops::reduce_sum_square_def()};
+    const auto stages = static_cast<int32_t>(op_.stages.size());
+    const int32_t reduced = one_in(random_, 6)
+                                ? static_cast<int32_t>(random_() % static_cast<uint32_t>(stages))
+                                : stages - 1;
+    const int rank = op_.stages[static_cast<size_t>(reduced)].spec.shape.rank();
+    ops::ReduceOptions options{.keepdims = one_in(random_, 3)};
+    const auto some = static_cast<int>(random_() % static_cast<uint32_t>(rank + 1));
+    for (int a = 0; a < some; ++a) options.axes.push_back(a);
+    if (one_in(random_, 2)) {
+      for (int64_t& axis : options.axes) axis = rank - 1 - axis;
+    }
+    FusedOp::Stage stage;
+    stage.def = kOps[random_() % kOps.size()];
+    stage.attrs = to_attrs(options);
+    stage.inputs = {~reduced};
+    stage.spec = stage.def->infer(OpView(*stage.def, stage.attrs, op_.input_specs(stage)))[0];
+    op_.stages.push_back(stage);
+  }
+
+  // Each result that no stage reads, and some others.
+  void store_results() {
+    std::vector<bool> read(op_.stages.size(), false);
+    for (const FusedOp::Stage& stage : op_.stages) {
+      for (const int32_t i : stage.inputs) {
+        if (i < 0) read[static_cast<size_t>(~i)] = true;
+      }
+    }
+    for (size_t s = 0; s < op_.stages.size(); ++s) {
+      if (read[s] && !one_in(random_, 3)) continue;
+      op_.stages[s].output = static_cast<int32_t>(op_.operands.size());
+      op_.operands.push_back(op_.stages[s].spec);
+    }
+  }
+
+  Random random_;
+  Shape space_;
+  FusedOp op_;
+};
+
+inline std::string text(const FusedOp& op) {
+  std::string lines;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    lines += fmt::format("  %{} {} {}\n", i, to_string(op.operands[i]), to_string(op.layouts[i]));
+  }
+  for (size_t s = 0; s < op.stages.size(); ++s) {
+    const FusedOp::Stage& stage = op.stages[s];
+    lines += fmt::format("  stage {} {} {} (", s, stage.def->type, to_string(stage.attrs));
+    for (const int32_t i : stage.inputs)
+      lines += i < 0 ? fmt::format(" stage{}", ~i) : fmt::format(" %{}", i);
+    lines += stage.output < 0 ? " )\n" : fmt::format(" ) -> %{}\n", stage.output);
+  }
+  return lines;
+}
+
+}  // namespace sluice::cpu

@@ -152,7 +152,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
       kinds_[operand] = whole ? Kind::kScalar : source.kind;
       known[operand] = true;
     }
-    if (stage.output >= 0 && !own.total) {
+    if (stage.output >= 0 && own.total < 0) {
       kinds_[static_cast<size_t>(stage.output)] = own.samples ? Kind::kRow : Kind::kFull;
       if (!own.samples) panel_ = op.layouts[static_cast<size_t>(stage.output)].panel;
     }
@@ -177,26 +177,31 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
   rows_ = space.elements() / cols_;
   matrix_rows_ = rows_;
   slot_floats_ = std::min(kBlock, rows_ * round_up(cols_, 32));
-  if (has_rows_) slot_floats_ = std::max(slot_floats_, round_up(cols_, 16));
+  if (has_rows()) slot_floats_ = std::max(slot_floats_, round_up(cols_, 16));
   if (flat_) {
     cols_ = panel_ == 0 ? space.elements() : rows_ * round_up(cols_, panel_);
     rows_ = 1;
   }
   find_coinciding(op);
-  if (!headed && !has_rows_) find_streamed(op);
+  if (!headed && !has_rows()) find_streamed(op);
 }
 
 void Chain::take_inputs(const FusedOp& op, const FusedOp::Stage& stage, Stage& own) {
   const auto specs = op.input_specs(stage);
   const OpView view = view_of(stage, specs);
   const Shape& space = op.stages.front().spec.shape;
-  own.total = LossTotal::of(view);
-  own.row_op = RowOp::of(view);
-  if (own.total || own.row_op) {
-    has_total_ = has_total_ || own.total;
-    has_rows_ = true;
+  const auto total = LossTotal::of(view);
+  const auto row_op = RowOp::of(view);
+  if (total || row_op) {
+    if (total) {
+      own.total = static_cast<int32_t>(totals_.size());
+      totals_.push_back(*total);
+    } else {
+      own.row_op = static_cast<int32_t>(row_ops_.size());
+      row_ops_.push_back(*row_op);
+      own.samples = row_op->gives_samples();
+    }
     flat_ = false;
-    own.samples = own.row_op && own.row_op->gives_samples();
     own.input_count = static_cast<int>(stage.inputs.size());
   } else {
     own.functor = Functor(view);
@@ -211,11 +216,11 @@ void Chain::take_inputs(const FusedOp& op, const FusedOp::Stage& stage, Stage& o
       continue;
     }
     source.index = from;
-    if (own.total) {
+    if (total) {
       source.kind = Kind::kLabels;
-    } else if (own.row_op) {
+    } else if (row_op) {
       static constexpr Kind kKinds[] = {Kind::kFull, Kind::kRow, Kind::kScalar, Kind::kLabels};
-      source.kind = kKinds[static_cast<size_t>(own.row_op->inputs()[static_cast<size_t>(i)])];
+      source.kind = kKinds[static_cast<size_t>(row_op->inputs()[static_cast<size_t>(i)])];
     } else {
       classify(op, space, from, source.kind);
     }
@@ -325,12 +330,13 @@ Chain::Parameters::Parameters(const Chain& chain, std::byte* const* operands) {
     const auto labels = [&](const auto& of) {
       functors_[s] = new (own_[s].bytes) ops::Labels(of.labels(operands[stage.inputs[1].index]));
     };
-    if (stage.total) {
-      labels(*stage.total);
-    } else if (!stage.row_op) {
+    if (stage.total >= 0) {
+      labels(chain.totals_[static_cast<size_t>(stage.total)]);
+    } else if (stage.row_op < 0) {
       functors_[s] = stage.functor.parameters(operands, own_[s]);
-    } else if (stage.row_op->labels_input() >= 0) {
-      labels(*stage.row_op);
+    } else if (const RowOp& op = chain.row_ops_[static_cast<size_t>(stage.row_op)];
+               op.labels_input() >= 0) {
+      labels(op);
     }
   }
 }
@@ -339,7 +345,7 @@ void Chain::run(const Block& block, const Parameters& parameters, std::byte* con
                 float* scratch, const Reader* reader) const {
   const void* const* functors = parameters.functors_;
   Block part = block;
-  const int64_t most = has_rows_                       ? block.cols
+  const int64_t most = has_rows()                      ? block.cols
                        : streams_ && reader == nullptr ? kStreamedBlock
                                                        : kBlock;
   if (block.rows == 1) {
@@ -379,9 +385,9 @@ void Chain::run_part(const Block& block, const void* const* functors, std::byte*
   }
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
-    if (stage.total) continue;
+    if (stage.total >= 0) continue;
     const Place result = place_of(static_cast<int32_t>(s), block, operands, scratch);
-    if (stage.row_op) {
+    if (stage.row_op >= 0) {
       run_row_op(stage, functors[s], block, operands, scratch, result);
       continue;
     }
@@ -457,17 +463,19 @@ void Chain::run_row_op(const Stage& stage, const void* labels, const Block& bloc
     }
     inputs[i] = {place.data, place.step};
   }
-  stage.row_op->run(static_cast<const ops::Labels*>(labels), inputs, {to.data, to.step}, block.row,
-                    block.rows, block.cols);
+  row_ops_[static_cast<size_t>(stage.row_op)].run(static_cast<const ops::Labels*>(labels), inputs,
+                                                  {to.data, to.step}, block.row, block.rows,
+                                                  block.cols);
 }
 
 void Chain::finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const {
   for (size_t s = first_; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
-    if (!stage.total) continue;
+    if (stage.total < 0) continue;
     const Place losses = place_of(stage.inputs[0].index, {}, operands, scratch);
     const auto& labels = *static_cast<const ops::Labels*>(parameters.functors_[s]);
-    *reinterpret_cast<float*>(operands[stage.output]) = stage.total->run(labels, losses.data);
+    *reinterpret_cast<float*>(operands[stage.output]) =
+        totals_[static_cast<size_t>(stage.total)].run(labels, losses.data);
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <vector>
 
 #include "sluice/cpu/functor.h"
@@ -62,9 +61,9 @@ class Chain {
   bool in_panels() const { return panel_ > 0; }
   bool has_stages() const { return first_ < stages_.size(); }
   /// Whether stages work on rows: blocks must be of whole rows.
-  bool has_rows() const { return has_rows_; }
+  bool has_rows() const { return !row_ops_.empty(); }
   /// Whether a total is taken: all blocks must be of one task, and finish() be called after them.
-  bool has_total() const { return has_total_; }
+  bool has_total() const { return !totals_.empty(); }
   /// Whether some results are written by streaming stores.
   bool streams() const { return streams_; }
   int64_t scratch_bytes() const;
@@ -99,8 +98,8 @@ class Chain {
   };
   struct Stage {
     Functor functor;
-    std::optional<RowOp> row_op;     // Instead of a functor,
-    std::optional<LossTotal> total;  // or this.
+    int32_t row_op = -1;  // Instead of a functor, one of row_ops_,
+    int32_t total = -1;   // or of totals_.
     std::array<Source, Functor::kMostInputs> inputs;
     int input_count = 0;
     int32_t output = -1;   // Operand.
@@ -135,8 +134,6 @@ class Chain {
   int64_t panel_ = 0;        // Of the operands of full shape; 0: row-major.
   int64_t matrix_rows_ = 0;  // Of a matrix in panels.
   bool flat_ = true;
-  bool has_rows_ = false;
-  bool has_total_ = false;
   bool streams_ = false;
   std::vector<int32_t> streamed_;  // Inputs as large as what is streamed: asked for ahead.
   int32_t slots_ = 0;
@@ -144,6 +141,8 @@ class Chain {
   int64_t slot_floats_ = 0;
   std::vector<Kind> kinds_;  // By operand.
   std::vector<Stage> stages_;
+  std::vector<RowOp> row_ops_;
+  std::vector<LossTotal> totals_;
   std::vector<std::pair<int, int>> may_coincide_;
 };
 

@@ -236,7 +236,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
     f.chain.run({row, rows, col, cols}, parameters, block.operands, scratch, reader);
     if (f.chain.streams()) finish_streams();
   }
-  f.chain.finish(parameters, block.operands, scratch);
+  if (f.chain.has_total()) f.chain.finish(parameters, block.operands, scratch);
   if (in_parts) {
     reduce_end(f.reduction->op, f.reduction->extent, cols, reducer.partial, reducer.step,
                reducer.y + col);

@@ -100,6 +100,8 @@ void Executor::add_replica(int number, int workers) {
     replica.channels[c].capacity = executable_.channels[c].capacity;
   state.executable = &executable_;
   state.loaded = &loaded_;
+  for (const LoadedFunction& f : loaded_.functions)
+    state.arguments.push_back(fixed_arguments(f, state.arenas));
   state.channels = &replica.channels;
   state.communicator = communicator_.get();
   state.stop = &stop_;

@@ -48,7 +48,68 @@ class NeedsOf {
   std::vector<StackNeeds> known_;
 };
 
+Argument argument_of(const exe::Address& at) {
+  Argument a;
+  a.offset = at.offset;
+  if (at.depth > 0) a.ring = &at;
+  switch (at.base) {
+    case exe::Address::Base::kArena:
+      a.base = ~at.index;
+      break;
+    case exe::Address::Base::kFrame:
+      break;
+    case exe::Address::Base::kParam:
+      a.base = 1 + at.index;
+      break;
+  }
+  return a;
+}
+
+bool is_fixed(const Argument& a) { return a.base <= 0 && a.ring == nullptr; }
+
+// Functions that programs enter at one place each, and nothing else does.
+void find_entry_frames(const exe::Executable& executable, LoadedProgram& program) {
+  std::vector<bool> moves(executable.functions.size(), false);
+  for (const exe::Function& f : executable.functions) {
+    for (const exe::Step& step : f.steps) {
+      const auto called = [&](const exe::Call& call) {
+        moves[static_cast<size_t>(call.function)] = true;
+      };
+      if (const auto* call = std::get_if<exe::Call>(&step.body)) called(*call);
+      if (const auto* loop = std::get_if<exe::Loop>(&step.body)) called(loop->body);
+      if (const auto* branch = std::get_if<exe::Branch>(&step.body)) {
+        called(branch->then_call);
+        called(branch->else_call);
+      }
+    }
+  }
+  for (const exe::Program& p : executable.programs) {
+    for (const exe::Entry& entry : p.entries) {
+      const auto f = static_cast<size_t>(entry.function);
+      const exe::Address*& frame = program.functions[f].entry_frame;
+      moves[f] = moves[f] || (frame != nullptr && *frame != entry.frame);
+      frame = &entry.frame;
+    }
+  }
+  for (size_t f = 0; f < moves.size(); ++f) {
+    if (moves[f]) program.functions[f].entry_frame = nullptr;
+  }
+}
+
 }  // namespace
+
+std::vector<std::byte*> fixed_arguments(const LoadedFunction& function,
+                                        const std::vector<std::byte*>& arenas) {
+  std::vector<std::byte*> addresses;
+  if (function.entry_frame == nullptr) return addresses;
+  std::byte* const frame =
+      arenas[static_cast<size_t>(function.entry_frame->index)] + function.entry_frame->offset;
+  for (const Argument& a : function.arguments) {
+    std::byte* const base = a.base < 0 ? arenas[static_cast<size_t>(~a.base)] : frame;
+    addresses.push_back(is_fixed(a) ? base + a.offset : nullptr);
+  }
+  return addresses;
+}
 
 LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices) {
   LoadedProgram program;
@@ -56,7 +117,7 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
     LoadedFunction loaded;
     loaded.function = &function;
     for (const exe::Step& step : function.steps) {
-      LoadedStep s{&step};
+      LoadedStep s{&step, step.sync};
       Device& device = *devices[static_cast<size_t>(function.device)];
       if (const auto* collective = std::get_if<exe::Collective>(&step.body)) {
         s.collective = static_cast<int32_t>(loaded.collectives.size());
@@ -78,17 +139,24 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
         LoadedKernel k;
         k.run = loaded.bound.back().run;
         k.state = loaded.bound.back().state.get();
-        k.operands = &kernel->operands;
+        k.first = loaded.arguments.size();
+        k.arguments = kernel->operands.size();
+        k.fixed = true;
         k.scalars = &kernel->scalars;
         k.tasks = kernel->tasks;
         k.flops = loaded.bound.back().flops;
-        for (const exe::Operand& o : kernel->operands) k.operand_bytes += o.bytes;
+        for (const exe::Operand& o : kernel->operands) {
+          loaded.arguments.push_back(argument_of(o.at));
+          k.fixed = k.fixed && is_fixed(loaded.arguments.back());
+          k.operand_bytes += o.bytes;
+        }
         loaded.kernels.push_back(k);
       }
       loaded.steps.push_back(s);
     }
     program.functions.push_back(std::move(loaded));
   }
+  find_entry_frames(executable, program);
   NeedsOf needs(executable);
   for (size_t id = 0; id < executable.functions.size(); ++id) {
     const StackNeeds n = needs(static_cast<int32_t>(id));

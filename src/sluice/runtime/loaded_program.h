@@ -11,10 +11,18 @@
 namespace sluice::runtime {
 
 /// An executable's functions with kernels bound and names resolved, shared by all strands. Read-only while running.
+struct Argument {
+  int32_t base = 0;  ///< Of an activation: 0 its frame, 1 + p its parameter p. ~a: arena a.
+  int64_t offset = 0;
+  const exe::Address* ring = nullptr;  ///< Where a slot of a ring is meant, and which one.
+};
+
 struct LoadedKernel {
   KernelFunction run = nullptr;
   const void* state = nullptr;
-  const std::vector<exe::Operand>* operands = nullptr;
+  size_t first = 0;  ///< Among LoadedFunction::arguments.
+  size_t arguments = 0;
+  bool fixed = false;  ///< All of them are where they are in every activation of an entry.
   const std::vector<exe::IndexExpr>* scalars = nullptr;
   int64_t tasks = 1;
   int64_t operand_bytes = 0;  ///< Sum over operands, for the counters.
@@ -23,6 +31,7 @@ struct LoadedKernel {
 
 struct LoadedStep {
   const exe::Step* step = nullptr;
+  bool sync = false;
   int32_t kernel = -1;      ///< Index into LoadedFunction::kernels, -1 for other steps.
   int32_t collective = -1;  ///< Index into LoadedFunction::collectives, likewise.
 };
@@ -31,6 +40,9 @@ struct LoadedFunction {
   const exe::Function* function = nullptr;
   std::vector<LoadedStep> steps;
   std::vector<LoadedKernel> kernels;
+  std::vector<Argument> arguments;  ///< Of all kernels.
+  /// The frame, if the function is run by programs alone, and at one place.
+  const exe::Address* entry_frame = nullptr;
   std::vector<BoundKernel> bound;
   std::vector<BoundCollective> collectives;
 };
@@ -48,6 +60,11 @@ struct LoadedProgram {
   std::vector<LoadedFunction> functions;
   StackNeeds needs;
 };
+
+/// The addresses of a function's arguments where its frame and the arenas are fixed, by argument; none if they are not.
+/// Null where an argument varies all the same.
+std::vector<std::byte*> fixed_arguments(const LoadedFunction& function,
+                                        const std::vector<std::byte*>& arenas);
 
 /// Binds every kernel of the executable. Errors carry the op and where it was made.
 LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices);

@@ -79,7 +79,7 @@ Strand::Strand(RunState& run, int device, int worker)
     : run_(run), device_(device), worker_(worker) {
   const StackNeeds& needs = run.loaded->needs;
   stack_.resize(static_cast<size_t>(needs.depth) + 1);
-  params_.resize(needs.params + 1);
+  bases_.resize(needs.params + static_cast<size_t>(needs.depth) + 1);
   index_params_.resize(needs.index_params + 1);
   operands_.resize(needs.operands + 1);
   scalars_.resize(needs.scalars + 1);
@@ -104,8 +104,11 @@ void Strand::start(const exe::Program& program) {
   for (const exe::Entry& entry : program.entries) {
     if (entry.device != device_) continue;
     stack_[0] = {};
-    stack_[0].function = &run_.loaded->functions[static_cast<size_t>(entry.function)];
-    stack_[0].memory = run_.arenas[static_cast<size_t>(entry.frame.index)] + entry.frame.offset;
+    const auto function = static_cast<size_t>(entry.function);
+    stack_[0].function = &run_.loaded->functions[function];
+    if (stack_[0].function->entry_frame != nullptr)
+      stack_[0].fixed = run_.arguments[function].data();
+    bases_[0] = run_.arenas[static_cast<size_t>(entry.frame.index)] + entry.frame.offset;
     depth_ = 1;
   }
 }
@@ -141,15 +144,17 @@ std::byte* Strand::address(const exe::Address& at, int64_t iteration) const {
       base = run_.arenas[static_cast<size_t>(at.index)];
       break;
     case exe::Address::Base::kFrame:
-      base = frame.memory;
+      base = bases_[frame.bases];
       break;
     case exe::Address::Base::kParam:
-      base = params_[frame.params + static_cast<size_t>(at.index)];
+      base = bases_[frame.bases + 1 + static_cast<size_t>(at.index)];
       break;
   }
-  base += at.offset;
-  if (at.depth > 0) base += evaluate(at.slot, iteration) % at.depth * at.stride;
-  return base;
+  return slot_of_ring(base + at.offset, at, iteration);
+}
+
+std::byte* Strand::slot_of_ring(std::byte* base, const exe::Address& at, int64_t iteration) const {
+  return at.depth > 0 ? base + evaluate(at.slot, iteration) % at.depth * at.stride : base;
 }
 
 bool Strand::barrier() {
@@ -166,6 +171,20 @@ bool Strand::barrier() {
   return true;
 }
 
+std::byte* const* Strand::arguments_of(const LoadedKernel& kernel) {
+  const Frame& frame = stack_[depth_ - 1];
+  if (kernel.fixed && frame.fixed != nullptr) return frame.fixed + kernel.first;
+  const Argument* a = frame.function->arguments.data() + kernel.first;
+  std::byte* const* const bases = bases_.data() + frame.bases;
+  for (size_t i = 0; i < kernel.arguments; ++i, ++a) {
+    std::byte* const base =
+        a->base < 0 ? run_.arenas[static_cast<size_t>(~a->base)] : bases[a->base];
+    operands_[i] = base + a->offset;
+    if (a->ring != nullptr) operands_[i] = slot_of_ring(operands_[i], *a->ring, 0);
+  }
+  return operands_.data();
+}
+
 void Strand::run_kernel(const LoadedKernel& kernel) {
   const int64_t workers = run_.workers;
   const int64_t begin = kernel.tasks == 1 ? 0 : kernel.tasks * worker_ / workers;
@@ -176,11 +195,9 @@ void Strand::run_kernel(const LoadedKernel& kernel) {
     counters_.flops += kernel.flops;
   }
   if (begin == end) return;
-  for (size_t i = 0; i < kernel.operands->size(); ++i)
-    operands_[i] = address((*kernel.operands)[i].at, 0);
   for (size_t i = 0; i < kernel.scalars->size(); ++i)
     scalars_[i] = evaluate((*kernel.scalars)[i], 0);
-  const KernelBlock block{operands_.data(), workspace_, scalars_.data()};
+  const KernelBlock block{arguments_of(kernel), workspace_, scalars_.data()};
   for (int64_t task = begin; task < end; ++task) kernel.run(kernel.state, block, task);
   counters_.kernels += end - begin;
 }
@@ -189,12 +206,12 @@ void Strand::enter(const exe::Call& call, int64_t iteration) {
   const Frame& caller = stack_[depth_ - 1];
   Frame callee;
   callee.function = &run_.loaded->functions[static_cast<size_t>(call.function)];
-  callee.memory = address(call.frame, iteration);
-  callee.params = caller.params + caller.function->function->params.size();
+  callee.bases = caller.bases + 1 + caller.function->function->params.size();
+  bases_[callee.bases] = address(call.frame, iteration);
   callee.index_params =
       caller.index_params + static_cast<size_t>(caller.function->function->index_params);
   for (size_t i = 0; i < call.args.size(); ++i)
-    params_[callee.params + i] = address(call.args[i].at, iteration);
+    bases_[callee.bases + 1 + i] = address(call.args[i].at, iteration);
   for (size_t i = 0; i < call.index_args.size(); ++i) {
     index_params_[callee.index_params + i] = evaluate(call.index_args[i], iteration);
   }
@@ -365,7 +382,7 @@ bool Strand::advance() {
     }
     const LoadedStep& loaded = frame.function->steps[frame.pc];
     const exe::Step& step = *loaded.step;
-    if (step.sync && !synced_ && frame.loop == nullptr) {
+    if (loaded.sync && !synced_ && frame.loop == nullptr) {
       if (stopped()) {
         depth_ = 0;
         return true;

@@ -71,6 +71,7 @@ struct RunState {
   const LoadedProgram* loaded = nullptr;
   HostStreams* streams = nullptr;
   std::vector<std::byte*> arenas;  ///< Base address of each arena, null in the file tier.
+  std::vector<std::vector<std::byte*>> arguments;  ///< By function: fixed_arguments().
   std::unique_ptr<RemoteStore> remote;
   std::vector<ChannelState>* channels = nullptr;
   std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
@@ -107,13 +108,14 @@ class Strand {
   struct Frame {
     const LoadedFunction* function = nullptr;
     size_t pc = 0;
-    std::byte* memory = nullptr;
-    size_t params = 0;                ///< Start of this activation's parameters in params_.
-    size_t index_params = 0;          ///< Likewise in index_params_.
-    const exe::Loop* loop = nullptr;  ///< The loop this frame runs, if it is running one.
+    std::byte* const* fixed = nullptr;  ///< fixed_arguments(), if there are any.
+    size_t bases = 0;                   ///< This activation's in bases_: frame, then parameters.
+    size_t index_params = 0;            ///< Likewise in index_params_.
+    const exe::Loop* loop = nullptr;    ///< The loop this frame runs, if it is running one.
     int64_t iteration = 0;
   };
 
+  std::byte* const* arguments_of(const LoadedKernel& kernel);
   void run_kernel(const LoadedKernel& kernel);
   void enter(const exe::Call& call, int64_t iteration);
   /// These return false if they cannot happen yet.
@@ -131,6 +133,7 @@ class Strand {
   void branch(const exe::Branch& branch);
   bool barrier();
   std::byte* address(const exe::Address& at, int64_t iteration) const;
+  std::byte* slot_of_ring(std::byte* base, const exe::Address& at, int64_t iteration) const;
   int64_t evaluate(const exe::IndexExpr& expr, int64_t iteration) const;
 
   RunState& run_;
@@ -139,7 +142,7 @@ class Strand {
   std::byte* workspace_ = nullptr;
   std::vector<Frame> stack_;
   size_t depth_ = 0;
-  std::vector<std::byte*> params_;
+  std::vector<std::byte*> bases_;
   std::vector<int64_t> index_params_;
   std::vector<std::byte*> operands_;
   std::vector<int64_t> scalars_;

@@ -64,6 +64,29 @@ TEST_F(Fusion, OneFunctionOnSeveralLayouts) {
   EXPECT_EQ(effect.layouts.at("rows"), "row");
 }
 
+// What a loop reads in another layout than it has is converted once, before the loop.
+TEST_F(Fusion, ConversionsBeforeLoops) {
+  Graph& body = program.ir.create_graph("body", [](Graph& g) {
+    const Tensor x = g.input(f32_spec({6, 20}), "x");
+    const Tensor scale = g.input(f32_spec({20, 20}), "scale");
+    return ops::tanh(ops::matmul(x, ops::transpose(scale)));
+  });
+  const Tensor x = input({6, 20});
+  const Tensor w = variable({20, 20}, "w");
+  show(ops::matmul(x, w));
+  show(ops::repeat(main, body, 5, {x, w * 0.25})[0]);
+  EXPECT_EQ(check().layouts.at("w"), "panels32");
+  const exe::Executable executable = property::compiled(program.ir, 1).executable;
+  EXPECT_EQ(effect_of(executable).copies, 2) << "that, and the first of the carried values";
+  for (const exe::Function& f : executable.functions) {
+    const bool is_main = &f == &executable.functions.back();
+    for (const exe::Step& step : f.steps) {
+      const auto* const kernel = std::get_if<exe::Kernel>(&step.body);
+      EXPECT_TRUE(is_main || kernel == nullptr || kernel->key != "cpu.copy");
+    }
+  }
+}
+
 TEST_F(Fusion, LoopsByValueAndByReference) {
   Graph& body = program.ir.create_graph("body", [](Graph& g) {
     const Tensor x = g.input(f32_spec({6, 20}), "x");

@@ -223,9 +223,8 @@ class Compiler : public GlobalAddresses {
     if (!pipeline_.enabled("layouts")) return;
     std::vector<const Body*> entries;
     for (const auto& [name, id] : ir_.entries()) entries.push_back(&body_of(id));
-    variable_layouts_ = choose_variable_layouts(
-        entries, globals_.variables.size(), [&](GraphId id) -> const Body& { return body_of(id); },
-        target_of());
+    variable_layouts_ =
+        choose_variable_layouts(entries, globals_.variables.size(), bodies(), target_of());
   }
 
   void add_variable(size_t index) {
@@ -335,11 +334,12 @@ class Compiler : public GlobalAddresses {
     return bodies_.emplace(id, std::move(body)).first->second;
   }
 
+  BodyOf bodies() {
+    return [this](GraphId id) -> const Body& { return body_of(id); };
+  }
+
   void inline_into(Body& body) {
-    pipeline_.run("inline", body, [&](Body& b) {
-      return inline_calls(b, facts_,
-                          [&](GraphId callee) -> const Body& { return body_of(callee); });
-    });
+    pipeline_.run("inline", body, [&](Body& b) { return inline_calls(b, facts_, bodies()); });
   }
 
   void optimise(Body& body) {
@@ -349,7 +349,8 @@ class Compiler : public GlobalAddresses {
     pipeline_.run("split", body, [&](Body& b) { return split_ops(b, target_of()); });
     apply_layouts(body, variable_layouts_);
     pipeline_.run("fuse", body, [&](Body& b) { return fuse(b, target_of(), compiled_.fusions); });
-    pipeline_.run("layouts", body, [&](Body& b) { return assign_layouts(b, target_of()); });
+    pipeline_.run("layouts", body,
+                  [&](Body& b) { return assign_layouts(b, bodies(), target_of()); });
   }
 
   // The function of a graph whose results in `used` are wanted, on parameters of these layouts; inputs in `indexed` are

@@ -64,6 +64,12 @@ class Opinions {
     return known_.emplace(&body, std::move(opinions)).first->second;
   }
 
+  /// Of a parameter of a graph.
+  Opinion of_param(GraphId graph, size_t param) {
+    const Body& callee = body_of_(graph);
+    return of(callee)[static_cast<size_t>(callee.params[param].in)];
+  }
+
   // Whether the op runs on panels wherever it has the shape of its result.
   bool spreads(const Body& body, const Node& node) const {
     return has_one_op_form(node) &&
@@ -98,11 +104,6 @@ class Opinions {
       default:
         return {{}, true};
     }
-  }
-
-  Opinion of_param(GraphId graph, size_t param) {
-    const Body& callee = body_of_(graph);
-    return of(callee)[static_cast<size_t>(callee.params[param].in)];
   }
 
   const BodyOf& body_of_;
@@ -191,7 +192,8 @@ namespace {
 
 class Assigner {
  public:
-  Assigner(Body& body, const TargetOf& target_of) : body_(body), target_of_(target_of) {}
+  Assigner(Body& body, const BodyOf& body_of, const TargetOf& target_of)
+      : body_(body), target_of_(target_of), opinions_(body_of, target_of) {}
 
   int64_t run() {
     find_readers();
@@ -290,7 +292,10 @@ class Assigner {
       case Node::Kind::kCall:
       case Node::Kind::kBranch:
       case Node::Kind::kLoop:
-        for (int32_t k = 0; k < node.carried; ++k) need(node, static_cast<size_t>(k), {});
+        for (size_t i = 0; i < node.inputs.size(); ++i) {
+          if (static_cast<int32_t>(i) < node.carried || is_needed_in_rows(node, i))
+            need(node, i, {});
+        }
         break;
       case Node::Kind::kCopy:  // Converts; readers that want panels convert back.
         break;
@@ -334,6 +339,16 @@ class Assigner {
     copy.in_specs = node.out_specs;
     visit(node);
     visit(copy);
+  }
+
+  // Whether the body of a loop would convert what it reads, each time: it is converted before the loop instead. Not what
+  // the loop updates.
+  bool is_needed_in_rows(const Node& loop, size_t input) {
+    const ValueIndex v = loop.inputs[input];
+    if (loop.kind != Node::Kind::kLoop || v == kNone || layout(v) == Layout{}) return false;
+    const auto updates = [&](int32_t i) { return static_cast<size_t>(i) == input; };
+    return std::none_of(loop.updated.begin(), loop.updated.end(), updates) &&
+           opinions_.of_param(loop.callees[0], input + 2).refuses;
   }
 
   void require_rows(Node& node) {
@@ -397,6 +412,7 @@ class Assigner {
 
   Body& body_;
   const TargetOf& target_of_;
+  Opinions opinions_;
   std::vector<Node> out_;
   std::vector<std::vector<const Node*>> readers_;  // Those not visited yet are where they were.
   std::vector<bool> needs_rows_;
@@ -419,8 +435,8 @@ void apply_layouts(Body& body, const std::vector<Layout>& variables) {
   }
 }
 
-int64_t assign_layouts(Body& body, const TargetOf& target_of) {
-  return Assigner(body, target_of).run();
+int64_t assign_layouts(Body& body, const BodyOf& body_of, const TargetOf& target_of) {
+  return Assigner(body, body_of, target_of).run();
 }
 
 }  // namespace sluice::compiler

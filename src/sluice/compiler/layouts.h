@@ -21,8 +21,8 @@ std::vector<Layout> choose_variable_layouts(const std::vector<const Body*>& entr
 void apply_layouts(Body& body, const std::vector<Layout>& variables);
 
 /// Before: apply_layouts(). After: every value has one that its maker and, perhaps through
-/// a conversion, its readers can take; what leaves the body (results, streams, remote entries) is row-major. Returns how
-/// many conversions were added.
-int64_t assign_layouts(Body& body, const TargetOf& target_of);
+/// a conversion, its readers can take; what leaves the body (results, streams, remote entries) is row-major. What the body
+/// of a loop would convert, and does not change, is converted before the loop. Returns how many conversions were added.
+int64_t assign_layouts(Body& body, const BodyOf& body_of, const TargetOf& target_of);
 
 }  // namespace sluice::compiler

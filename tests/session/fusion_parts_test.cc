@@ -139,6 +139,21 @@ TEST_F(Reductions, OfLongRowsAndManyBlocks) {
   check();
 }
 
+// Their chunks are tasks.
+TEST_F(Reductions, OfManyElementsToOne) {
+  const Tensor x = input({130, 521});
+  using Reduce = Tensor (*)(TensorArg, const ops::ReduceOptions&);
+  for (const Reduce reduce : {ops::sum, ops::mean, ops::max, ops::min, ops::prod, ops::l1, ops::l2,
+                              ops::sumsquare, ops::logsum}) {
+    show(reduce(x, {}));
+    show(reduce(x, {.axes = {1, 0}, .keepdims = true}));
+  }
+  show(ops::sum(ops::relu(x)));
+  show(ops::sum(x, {.axes = {0}}));
+  check();
+  EXPECT_EQ(kernels_with(property::compiled(program.ir, 1).executable, "ReduceChunks"), 17);
+}
+
 // --- losses
 
 class Losses : public Fusion {

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -16,18 +17,29 @@ T reduce_lanes(std::array<T, kReduceLanes> partial, Combine&& combine) {
   return partial[0];
 }
 
-/// Reduces load(0), …, load(n - 1) in the one order that every kernel keeps: partial result j
-/// starts from `identity` and takes elements j, j + 16, j + 32, … ascending; then the fixed tree.
-/// `combine(partial, element)`.
+/// Elements that are reduced by themselves where there are more, so that several workers can.
+inline constexpr int64_t kReduceChunk = 65536;
+
+/// Reduces load(0), …, load(n - 1) in the one order that every kernel keeps: of up to kReduceChunk
+/// elements, partial result j starts from `identity` and takes elements j, j + 16, j + 32, …
+/// ascending; then the fixed tree. Of more elements, chunks of as many are reduced so, and then
+/// their results are. `combine(partial, element)`.
 template <typename T, typename Load, typename Combine>
 T canonical_reduce(int64_t n, T identity, Load&& load, Combine&& combine) {
-  std::array<T, kReduceLanes> partial;
-  partial.fill(identity);
-  for (int64_t i = 0; i < n; ++i) {
-    T& p = partial[static_cast<size_t>(i % kReduceLanes)];
-    p = combine(p, load(i));
-  }
-  return reduce_lanes(partial, combine);
+  const auto reduce = [&](int64_t count, auto element) {
+    std::array<T, kReduceLanes> partial;
+    partial.fill(identity);
+    for (int64_t i = 0; i < count; ++i) {
+      T& p = partial[static_cast<size_t>(i % kReduceLanes)];
+      p = combine(p, element(i));
+    }
+    return reduce_lanes(partial, combine);
+  };
+  if (n <= kReduceChunk) return reduce(n, load);
+  return reduce((n + kReduceChunk - 1) / kReduceChunk, [&](int64_t chunk) {
+    const int64_t first = chunk * kReduceChunk;
+    return reduce(std::min(kReduceChunk, n - first), [&](int64_t i) { return load(first + i); });
+  });
 }
 
 /// The sum in that order.

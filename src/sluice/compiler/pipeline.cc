@@ -19,7 +19,8 @@ std::vector<PassDoc> compiler_passes() {
        true},
       {"split",
        "A loss becomes the losses of its samples, their total and their gradient, where the target "
-       "joins those with the softmax before; before fusion, which does.",
+       "joins those with the softmax before; a reduction of many elements to one becomes tasks and "
+       "what they come to; before fusion, which joins the parts.",
        true},
       {"fuse",
        "Ops that one kernel of the target can run in one go become one; before layouts, which go "

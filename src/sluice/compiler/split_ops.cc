@@ -19,7 +19,7 @@ class Splitter {
     body_.nodes.clear();
     for (size_t n = 0; n < nodes.size(); ++n) {
       const std::vector<OpPart> parts = parts_of(nodes[n]);
-      if (parts.empty() || !joins(nodes[n], parts[0])) {
+      if (parts.empty() || (!joins(nodes[n], parts[0]) && !spreads(nodes[n], parts[0]))) {
         push(std::move(nodes[n]));
         continue;
       }
@@ -64,6 +64,17 @@ class Splitter {
       if (target_of_(node.device).fuses(joint(head, node, part))) return true;
     }
     return false;
+  }
+
+  // Whether the whole is one task, and the part several.
+  bool spreads(const Node& node, const OpPart& part) const {
+    const Target& target = target_of_(node.device);
+    const OpView whole(*node.def, node.attrs, node.in_specs, node.out_specs);
+    if (target.choose({whole}).tasks > 1) return false;
+    std::vector<TensorSpec> inputs;
+    for (const int32_t i : part.inputs) inputs.push_back(node.in_specs[static_cast<size_t>(i)]);
+    const TensorSpec made = spec_of(part, inputs);
+    return target.choose({OpView(*part.def, part.attrs, inputs, {&made, 1})}).tasks > 1;
   }
 
   static FusedOp joint(const Node& head, const Node& node, const OpPart& part) {

@@ -99,7 +99,7 @@ struct Fused {
       return false;
     const int64_t extent = reduction->columns ? chain.rows() : chain.cols();
     const bool serial = tasks == 1 && chain.rows() * chain.cols() > kMostSerial;
-    return !chain.in_panels() && reduction->extent == extent && !serial &&
+    return !chain.in_panels() && reduction->extent == extent && extent <= kReduceChunk && !serial &&
            (!headed || (reduction->columns && grid.row_blocks == 1));
   }
 

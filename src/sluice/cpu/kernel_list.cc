@@ -5,9 +5,9 @@
 namespace sluice::cpu {
 
 std::span<const CpuKernel> kernel_list() {
-  static const std::array list{gemm_kernel(),   elementwise_kernel(), cast_kernel(),
-                               reduce_kernel(), rows_kernel(),        loss_kernel(),
-                               fill_kernel(),   slice_kernel(),       reference_kernel()};
+  static const std::array list{
+      gemm_kernel(), elementwise_kernel(), cast_kernel(), reduce_kernel(), chunks_kernel(),
+      rows_kernel(), loss_kernel(),        fill_kernel(), slice_kernel(),  reference_kernel()};
   return list;
 }
 

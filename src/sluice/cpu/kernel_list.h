@@ -37,6 +37,7 @@ CpuKernel gemm_kernel();
 CpuKernel cast_kernel();
 CpuKernel reduce_kernel();
 CpuKernel rows_kernel();
+CpuKernel chunks_kernel();
 CpuKernel loss_kernel();
 CpuKernel fill_kernel();
 CpuKernel slice_kernel();

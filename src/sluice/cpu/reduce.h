@@ -5,8 +5,8 @@
 #include "sluice/base/dtype.h"
 #include "sluice/cpu/isa.h"
 
-/// Reductions in the canonical order of base/reduce.h: 16 interleaved partial results, then a fixed
-/// tree, whatever the instruction set. All arrays are f32 unless said otherwise, and so is what is
+/// Reductions in the canonical order of base/reduce.h, whatever the instruction set: 16 interleaved
+/// partial results, then a fixed tree; of many elements, chunk by chunk. All arrays are f32 unless said otherwise, and so is what is
 /// computed; results overlap no input unless said otherwise.
 namespace sluice::cpu {
 
@@ -36,8 +36,8 @@ void reduce_rows(ReduceOp op, FloatArray x, int64_t rows, int64_t n, int64_t row
 void reduce_columns(ReduceOp op, FloatArray x, int64_t n, int64_t cols, int64_t row_stride,
                     float* y, Isa isa = current_isa());
 
-/// A reduction in parts. `partial` has 16 rows of `step` floats, a column for each of `results` results;
-/// reduce_begin() sets it, each row i of the operand is added to partial row i mod 16, ascending,
+/// A reduction of up to kReduceChunk elements (base/reduce.h) in parts. `partial` has 16 rows of
+/// `step` floats, a column for each of `results` results; reduce_begin() sets it, each row i of the operand is added to partial row i mod 16, ascending,
 /// and reduce_end() makes the results for `n` elements each.
 void reduce_begin(ReduceOp op, int64_t results, float* partial, int64_t step);
 /// Rows [first, first + rows) of an operand whose columns are reduced; x is row `first`.

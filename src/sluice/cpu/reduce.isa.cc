@@ -12,6 +12,7 @@ namespace {
 using V = VectorFor<kUnitIsa>::type;
 constexpr int kLanes = V::kLanes;
 constexpr int kPartials = 16;                 ///< kReduceLanes of base/reduce.h.
+constexpr int64_t kChunk = 65536;             ///< kReduceChunk of it.
 constexpr int kVectors = kPartials / kLanes;  ///< That hold the partial results of one row.
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -42,25 +43,48 @@ struct Magnitude {
   V operator()(V x) const { return abs(x); }
 };
 
-/// The canonical reduction of `element(i, count)`: lanes i to i + count - 1, of which those from
-/// kLanes on and the rest of a last vector are ignored. Called once for each vector, ascending.
+/// The canonical reduction of `element(i, count)` for i from `begin` to `end`, at most kChunk:
+/// lanes i to i + count - 1, of which those from kLanes on and the rest of a last vector are
+/// ignored. Called once for each vector, ascending.
 template <typename Combine, typename Element>
-float reduce_row(int64_t n, Combine combine, Element element) {
+float reduce_chunk(int64_t begin, int64_t end, Combine combine, Element element) {
   V partial[kVectors];
   for (V& p : partial) p = V(Combine::kIdentity);
-  int64_t i = 0;
-  for (; i + kPartials <= n; i += kPartials) {
+  int64_t i = begin;
+  for (; i + kPartials <= end; i += kPartials) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v)
       partial[v] = combine(partial[v], element(i + v * kLanes, kLanes));
   }
-  for (int v = 0; v < kVectors && i < n; ++v, i += kLanes) {
-    partial[v] = select(V::Mask::first(n - i), combine(partial[v], element(i, n - i)), partial[v]);
+  for (int v = 0; v < kVectors && i < end; ++v, i += kLanes) {
+    partial[v] =
+        select(V::Mask::first(end - i), combine(partial[v], element(i, end - i)), partial[v]);
   }
   for (int half = kVectors / 2; half > 0; half /= 2) {
     for (int v = 0; v < half; ++v) partial[v] = combine(partial[v], partial[v + half]);
   }
   return fold_lanes(partial[0], combine);
+}
+
+/// The same of n elements.
+template <typename Combine, typename Element>
+float reduce_row(int64_t n, Combine combine, Element element) {
+  if (n <= kChunk) return reduce_chunk(0, n, combine, element);
+  alignas(64) float partial[kPartials];
+  for (float& p : partial) p = Combine::kIdentity;
+  for (int64_t first = 0; first < n; first += kChunk) {
+    const int64_t rest = n - first;
+    const float chunk =
+        reduce_chunk(first, first + (rest < kChunk ? rest : kChunk), combine, element);
+    float& p = partial[first / kChunk % kPartials];
+    combine(V(p), V(chunk)).store_partial(&p, 1);
+  }
+  V lanes[kVectors];
+  for (int v = 0; v < kVectors; ++v) lanes[v] = V::load(partial + v * kLanes);
+  for (int half = kVectors / 2; half > 0; half /= 2) {
+    for (int v = 0; v < half; ++v) lanes[v] = combine(lanes[v], lanes[v + half]);
+  }
+  return fold_lanes(lanes[0], combine);
 }
 
 /// Reads like `element` of reduce_row.
@@ -77,6 +101,9 @@ void store(V v, float* p, int64_t count) {
 
 /// Vectors of columns whose partial results stay in the first cache.
 constexpr int64_t kColumnVectors = 128 / kLanes;
+/// Rows that are asked for ahead: where they are long, each lies in pages of its own, and no
+/// hardware does.
+constexpr int64_t kRowsAhead = 3;
 
 /// y[c] of `cols` columns of n rows, at most kColumnVectors vectors of them. Rows are read as they
 /// lie in memory: down one vector of columns after the other, each load would be of another page.
@@ -90,8 +117,10 @@ void reduce_columns_of_block(const T* x, int64_t n, int64_t row_stride, int64_t 
   for (int64_t i = 0; i < n; ++i) {
     const T* const row = x + i * row_stride;
     const int64_t j = i % kPartials;
-    for (int64_t v = 0; v < whole; ++v)
+    for (int64_t v = 0; v < whole; ++v) {
+      __builtin_prefetch(row + kRowsAhead * row_stride + v * kLanes);
       partial[v][j] = combine(partial[v][j], prepare(load_elements<V>(row + v * kLanes)));
+    }
     if (whole < vectors) {
       const int64_t at = whole * kLanes;
       partial[whole][j] =
@@ -105,6 +134,27 @@ void reduce_columns_of_block(const T* x, int64_t n, int64_t row_stride, int64_t 
     }
     store(finish(p[0]), y + v * kLanes, cols - v * kLanes);
   }
+}
+
+/// The same of more rows than kChunk.
+template <typename T, typename Combine, typename Prepare, typename Finish>
+void reduce_columns_in_chunks(const T* x, int64_t n, int64_t row_stride, int64_t cols,
+                              Combine combine, Prepare prepare, Finish finish, float* y) {
+  constexpr int64_t kMost = kColumnVectors * kLanes;
+  alignas(64) float chunk[kMost] = {};
+  alignas(64) float partial[kPartials * kMost];
+  for (float& p : partial) p = Combine::kIdentity;
+  for (int64_t first = 0; first < n; first += kChunk) {
+    const int64_t rest = n - first;
+    reduce_columns_of_block(
+        x + first * row_stride, rest < kChunk ? rest : kChunk, row_stride, cols, combine, prepare,
+        [](V v) { return v; }, chunk);
+    float* const p = partial + first / kChunk % kPartials * kMost;
+    for (int64_t c = 0; c < cols; c += kLanes)
+      combine(V::load(p + c), V::load(chunk + c)).store(p + c);
+  }
+  reduce_columns_of_block(
+      partial, kPartials, kMost, cols, combine, [](V v) { return v; }, finish, y);
 }
 
 /// Calls `f(combine, prepare, finish)` with what `op` means for n elements.
@@ -190,8 +240,12 @@ void Kernels::columns(ReduceOp op, FloatArray array, int64_t n, int64_t cols, in
     with_op(op, n, [&](auto combine, auto prepare, auto finish) {
       constexpr int64_t kMost = kColumnVectors * kLanes;
       for (int64_t c = 0; c < cols; c += kMost) {
-        reduce_columns_of_block(x + c, n, row_stride, cols - c < kMost ? cols - c : kMost, combine,
-                                prepare, finish, y + c);
+        const int64_t some = cols - c < kMost ? cols - c : kMost;
+        if (n <= kChunk) {
+          reduce_columns_of_block(x + c, n, row_stride, some, combine, prepare, finish, y + c);
+        } else {
+          reduce_columns_in_chunks(x + c, n, row_stride, some, combine, prepare, finish, y + c);
+        }
       }
     });
   });

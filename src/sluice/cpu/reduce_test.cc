@@ -96,6 +96,39 @@ TEST(ReduceColumns, HaveTheBitsOfTheSameRow) {
   }
 }
 
+TEST(ReduceRows, OfManyElementsAreReducedInChunks) {
+  std::mt19937 random(3);
+  for (const int64_t n :
+       {kReduceChunk, kReduceChunk + 1, 2 * kReduceChunk, 18 * kReduceChunk + 7}) {
+    Buffer x(n), y(1);
+    fill(x, random);
+    for (const ReduceOp op : kOps) {
+      for (const Isa isa : tested_isas()) {
+        reduce_rows(op, x.data(), 1, n, n, y.data(), isa);
+        EXPECT_TRUE(same(y[0], expected(op, x.data(), n, 1))) << to_string(isa) << " n " << n;
+      }
+    }
+  }
+}
+
+TEST(ReduceColumns, OfManyElementsAreReducedInChunks) {
+  std::mt19937 random(4);
+  constexpr int64_t kMany = 2 * kReduceChunk + 77;
+  for (const int64_t cols : {1, 3, 17}) {
+    Buffer x(kMany * cols), y(cols);
+    fill(x, random);
+    for (const ReduceOp op : {ReduceOp::kMean, ReduceOp::kL2, ReduceOp::kMin}) {
+      for (const Isa isa : tested_isas()) {
+        reduce_columns(op, x.data(), kMany, cols, cols, y.data(), isa);
+        for (int64_t c = 0; c < cols; ++c) {
+          EXPECT_TRUE(same(y[c], expected(op, x.data() + c, kMany, cols)))
+              << to_string(isa) << " column " << c << " of " << cols;
+        }
+      }
+    }
+  }
+}
+
 TEST(ReduceRows, NaNReachesEveryResultAndMinusZeroDoesNotMatter) {
   const float with_nan[] = {1, 2, NAN, 4};
   const float zeros[] = {-0.0f, -0.0f};

@@ -196,7 +196,7 @@ struct OpDef {
   /// (input, output) pairs that may be exactly the same bytes in a kernel call: element i is read before it is written.
   std::vector<std::pair<int, int>> may_coincide;
   std::optional<SharedWork> shared_work;
-  /// Ops that do the same one after the other, with the same bits in f32. Null: none.
+  /// Ops that do the same one after the other, with the same bits in f32. Null, or an empty list: none.
   std::vector<OpPart> (*parts)(const OpView& op) = nullptr;
   InferFn infer = nullptr;
   GradFn grad =

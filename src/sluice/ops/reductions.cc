@@ -4,6 +4,7 @@
 
 #include "sluice/base/reduce.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/reduce_chunks.h"
 #include "sluice/ops/reduction_grads.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
@@ -137,23 +138,48 @@ Tensors grad(GradContext& g) {
   }
 }
 
+/// What a reduction to one of more than a chunk's elements is made of.
+template <Kind kind>
+std::vector<OpPart> parts(const OpView& op) {
+  static constexpr auto kTo = kind == Kind::kMax    ? Combination::kMax
+                              : kind == Kind::kMin  ? Combination::kMin
+                              : kind == Kind::kProd ? Combination::kProd
+                              : kind == Kind::kL1   ? Combination::kSumMagnitude
+                              : kind == Kind::kSumSquare || kind == Kind::kL2
+                                  ? Combination::kSumSquare
+                                  : Combination::kSum;
+  const int64_t count = op.input(0).elements();
+  const Shape& result = op.output(0).shape;
+  if (result.elements() != 1 || count <= kReduceChunk || op.input(0).dtype != f32) return {};
+  const Finish finish = kind == Kind::kMean ? Finish::kDivide
+                        : kind == Kind::kL2 ? Finish::kRoot
+                                            : Finish::kKeep;
+  return {{&reduce_chunks_def(), to_attrs(ReduceChunksOptions{kTo}), {0}, -1},
+          {&reduce_total_def(),
+           to_attrs(ReduceTotalOptions{kTo, finish, count, result.rank()}),
+           {~0},
+           0}};
+}
+
 template <Kind kind>
 OpDef reduction(const char* type, const char* name, const char* formula) {
   OpDef d;
   d.type = type;
   d.name = name;
-  d.doc = std::string(formula) +
-          " over the given axes, or all, in the canonical order: 16 interleaved partial results, "
-          "then a fixed tree. (C1) x is " +
-          (takes_integers(kind) ? "int32, uint32 (both wrap around) or floating point"
-                                : "floating point") +
-          ". (C2) Axes are in range and distinct.";
+  d.doc =
+      std::string(formula) +
+      " over the given axes, or all, in the canonical order: 16 interleaved partial results, "
+      "then a fixed tree; of more than 65,536 elements first each chunk of as many. (C1) x is " +
+      (takes_integers(kind) ? "int32, uint32 (both wrap around) or floating point"
+                            : "floating point") +
+      ". (C2) Axes are in range and distinct.";
   if (needs_elements(kind)) d.doc += " (C3) There is at least one element to reduce.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};
   d.options = to_attrs(ReduceOptions{});
   d.infer = infer<kind>;
   d.grad = grad<kind>;
+  if constexpr (kind != Kind::kLogSum && kind != Kind::kLogSumExp) d.parts = parts<kind>;
   d.reference_float = reference<kind, float>;
   d.reference_double = reference<kind, double>;
   d.flops = [](const OpView& op) { return static_cast<double>(op.input(0).elements()); };

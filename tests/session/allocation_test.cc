@@ -1,8 +1,12 @@
-// A steady step allocates nothing.
+// A steady step allocates nothing, and makes no system call.
 
 #include <gtest/gtest.h>
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "../runtime/malloc_counter.h"
+#include "../runtime/system_call_watch.h"
 #include "mlp.h"
 
 namespace sluice::test {
@@ -21,6 +25,15 @@ TEST(MallocCounter, CountsEveryWay) {
   EXPECT_EQ(allocations() - before, 4);
 }
 
+TEST(SystemCallWatch, NotesOne) {
+  SystemCallWatch watch;
+  if (!watch.works()) GTEST_SKIP() << "not watched here";
+  const long parent = syscall(SYS_getppid);
+  const int64_t found = watch.found();
+  EXPECT_EQ(found, SYS_getppid);
+  EXPECT_EQ(parent, getppid());
+}
+
 class Steady : public testing::TestWithParam<std::tuple<int, Layers>> {};
 
 TEST_P(Steady, StepOfAnMlpAllocatesNothing) {
@@ -37,6 +50,29 @@ TEST_P(Steady, StepOfAnMlpAllocatesNothing) {
   for (int i = 0; i < 100; ++i) session.run_into(step);
   EXPECT_EQ(allocations() - before, 0);
   EXPECT_LT(loss.as<float>()[0], first);
+}
+
+// Of one thread: those of a team sleep when they have waited for long.
+TEST(Steady, StepMakesNoSystemCall) {
+  for (const Layers style : {Layers::kInlined, Layers::kOutlined}) {
+    const MlpProgram p({.layers = 3, .width = 64, .style = style});
+    Session session(p.ir, {.device = cpu_device({.threads = 1})});
+    Batch batch(p.options, 0);
+    HostTensor loss(p.loss.spec);
+    Binding step =
+        session.bind({{p.image, batch.image}, {p.labels, batch.labels}}, {{p.loss, loss}}, "train");
+    session.run_into(step);
+    const float first = loss.as<float>()[0];
+    int64_t found = -1;
+    {
+      const SystemCallWatch watch;
+      if (!watch.works()) GTEST_SKIP() << "not watched here";
+      for (int i = 0; i < 100; ++i) session.run_into(step);
+      found = watch.found();
+    }
+    EXPECT_EQ(found, -1);
+    EXPECT_LT(loss.as<float>()[0], first);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Steady,

@@ -1,6 +1,7 @@
 #include "sluice/compiler/functionalise.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "sluice/ir/builtin.h"
 
@@ -297,11 +298,17 @@ class Functionaliser {
 
   // An argument by value that the callee also gets by reference, and writes, is copied.
   void copy_overlapping_arguments(const Op& op, Node& node) {
+    std::unordered_map<ValueIndex, int> updates;
+    std::vector<bool> is_updated(node.inputs.size(), false);
+    for (const int32_t u : node.updated) {
+      ++updates[node.inputs[static_cast<size_t>(u)]];
+      is_updated[static_cast<size_t>(u)] = true;
+    }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const bool overlaps = std::any_of(node.updated.begin(), node.updated.end(), [&](int32_t u) {
-        return static_cast<size_t>(u) != i && node.inputs[static_cast<size_t>(u)] == node.inputs[i];
-      });
-      if (overlaps) node.inputs[i] = add_copy(op, node.inputs[i]);
+      const auto found = updates.find(node.inputs[i]);
+      if (found == updates.end() || found->second == (is_updated[i] ? 1 : 0)) continue;
+      if (is_updated[i]) --found->second;
+      node.inputs[i] = add_copy(op, node.inputs[i]);
     }
   }
 

@@ -103,11 +103,16 @@ class Fuser {
     for (const ValueIndex v : inputs_of(g)) {
       const int32_t head = maker_[static_cast<size_t>(v)];
       Group joint;
-      if (head < 0 || head == g || obstacle(head, g, joint) != nullptr) continue;
+      if (head < 0 || head == g || !is_short(head, g) || obstacle(head, g, joint) != nullptr)
+        continue;
       put(std::move(joint), head, g);
       return true;
     }
     return false;
+  }
+
+  bool is_short(int32_t head, int32_t tail) {
+    return group(head).made.size() + group(tail).made.size() <= kMostStages;
   }
 
   // What stands in the way of joining `tail` to `head`, which makes what it reads; nothing: `joint` is both.
@@ -116,7 +121,6 @@ class Fuser {
     const Group& t = group(tail);
     if (!h.open || !t.open) return "one is no plain kernel";
     if (h.node.device != t.node.device) return "it runs on another device";
-    if (h.made.size() + t.made.size() > kMostStages) return "they are too many ops";
     // The place: after all that the tail reads and after all that read what the tail overwrites.
     int64_t place = h.place;
     for (const ValueIndex v : inputs_of(tail)) {
@@ -189,7 +193,9 @@ class Fuser {
         const char* const why = obstacle(head, g, joint);
         ++report_.refused[fmt::format(
             "{} after {}: {}", name_of(group(g).node), name_of(group(head).node),
-            why != nullptr ? why : "others read the result before it could run")];
+            why != nullptr      ? why
+            : is_short(head, g) ? "others read the result before it could run"
+                                : "they are too many ops")];
       }
     }
   }

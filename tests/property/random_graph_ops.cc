@@ -215,9 +215,37 @@ void movement(Scope& s, Dice& dice) {
   }
 }
 
+// Of the classes that another tensor of the same shape says.
+void loss(Scope& s, Dice& dice, const Tensor& a) {
+  const Tensor b = s.with_shape(dice, a.shape());
+  const Tensor labels = ops::argmax(s.differentiable ? ops::detach(b) : b, {.axis = -1});
+  const auto reduction = static_cast<ops::LossReduction>(dice(3));
+  const bool ignores = dice.one_in(3);
+  const ops::NllLossOptions options{
+      .reduction = reduction, .has_ignore_index = ignores, .ignore_index = 1};
+  switch (dice(s.differentiable ? 2 : 3)) {
+    case 0:
+      s.add(ops::cross_entropy(a, labels, options));
+      break;
+    case 1:
+      s.add(ops::nll_loss(ops::softmax(a), labels, options));
+      break;
+    default: {
+      const auto [each, dx] = ops::cross_entropy_with_grad(a, labels,
+                                                           {.reduction = reduction,
+                                                            .has_ignore_index = ignores,
+                                                            .ignore_index = 1,
+                                                            .loss_grad = 0.5});
+      s.add(each);
+      s.add(dx);
+    }
+  }
+}
+
 void normalisation(Scope& s, Dice& dice) {
   const Tensor a = s.any(dice);
   if (a.rank() == 0) return unary(s, dice);
+  if (dice.one_in(2)) return loss(s, dice, a);
   const int64_t axis = dice.one_in(3) ? dice(a.rank()) : -1;
   s.add(dice.one_in(2) ? ops::softmax(a, axis) : ops::log_softmax(a, axis));
 }
@@ -515,7 +543,7 @@ Tensor Scope::add(Tensor t) {
 
 bool add_plain_op(Scope& s, Dice& dice) {
   if (s.layered && dice.one_in(2)) return layer(s, dice);
-  switch (dice(s.differentiable ? 12 : 16)) {
+  switch (dice(s.differentiable ? 13 : 17)) {
     case 0:
     case 1:
       unary(s, dice);
@@ -535,19 +563,20 @@ bool add_plain_op(Scope& s, Dice& dice) {
       movement(s, dice);
       return false;
     case 8:
+    case 9:
       normalisation(s, dice);
       return false;
-    case 9:
+    case 10:
       choice(s, dice);
       return false;
-    case 10:
+    case 11:
       random_numbers(s, dice);
       return false;
-    case 11:
     case 12:
     case 13:
-      return update(s, dice);
     case 14:
+      return update(s, dice);
+    case 15:
       integers(s, dice);
       return false;
     default:

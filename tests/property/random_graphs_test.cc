@@ -23,11 +23,12 @@ std::vector<Way> ways(uint64_t seed) {
       {"aliasing"},
       {"dead-code"},
       {"fuse"},
+      {"split"},
       {"layouts"},
       {"inline", "aliasing"},
       {"transfers"},
       {"entries"},
-      {"inline", "dead-code", "fuse", "layouts", "entries", "aliasing", "transfers"}};
+      {"inline", "dead-code", "split", "fuse", "layouts", "entries", "aliasing", "transfers"}};
   const uint32_t bits = random_bits(Seed{3, 4}, seed);
   std::vector<Way> list{{.threads = 1}};
   Way other{.threads = 1 + static_cast<int>(bits % 3)};

@@ -28,7 +28,7 @@ TEST(Mutants, OfRandomProgramsAreRefused) {
 
 TEST(Mutants, OfRandomProgramsOfTwoDevicesAreRefused) {
   MutantCount count;
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < 120; ++seed) {
     SCOPED_TRACE(seed);
     const RandomProgram program = random_two_device_program(seed);
     expect_mutants_refused(compiled(program.ir, 2).executable, seed, 3, count);

@@ -377,37 +377,11 @@ bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
                      [&](int32_t i) { return operands[i] == operands[output]; });
 }
 
-void Chain::run_part(const Block& block, const void* const* functors, std::byte* const* operands,
-                     float* scratch, const Reader* reader) const {
-  for (const int32_t i : streamed_) {
-    prefetch_behind(full(operands[i], block).data,
-                    block.rows * block.cols * static_cast<int64_t>(sizeof(float)));
-  }
-  for (size_t s = first_; s < stages_.size(); ++s) {
-    const Stage& stage = stages_[s];
-    if (stage.total >= 0) continue;
-    const Place result = place_of(static_cast<int32_t>(s), block, operands, scratch);
-    if (stage.row_op >= 0) {
-      run_row_op(stage, functors[s], block, operands, scratch, result);
-      continue;
-    }
-    const bool streams =
-        stage.output >= 0 && stage.slot >= 0 && !is_in_place(stage.output, operands);
-    const Place to = streams ? Place{scratch + stage.slot * slot_floats_, block.cols} : result;
-    run_functor(stage, functors[s], block, operands, scratch, to);
-    for (int64_t row = 0; streams && row < block.rows; ++row) {
-      stream(reinterpret_cast<const std::byte*>(to.data + row * to.step),
-             reinterpret_cast<std::byte*>(result.data + row * result.step),
-             block.cols * static_cast<int64_t>(sizeof(float)));
-    }
-  }
-  if (reader == nullptr) return;
-  const Place read = place_of(reader->stage, block, operands, scratch);
-  reader->run(reader->state, block, read.data, read.step);
-}
-
-void Chain::run_functor(const Stage& stage, const void* functor, const Block& block,
-                        std::byte* const* operands, float* scratch, const Place& to) const {
+// Inlined: it is called for each stage of each block.
+[[gnu::always_inline]] inline void Chain::run_functor(const Stage& stage, const void* functor,
+                                                      const Block& block,
+                                                      std::byte* const* operands, float* scratch,
+                                                      const Place& to) const {
   MapInput inputs[Functor::kMostInputs];
   bool together = to.step == block.cols;  // The rows follow each other without gaps.
   for (int i = 0; i < stage.input_count; ++i) {
@@ -444,6 +418,35 @@ void Chain::run_functor(const Stage& stage, const void* functor, const Block& bl
   } else {
     stage.functor.kernel()(functor, inputs, &output, block.rows, block.cols);
   }
+}
+
+void Chain::run_part(const Block& block, const void* const* functors, std::byte* const* operands,
+                     float* scratch, const Reader* reader) const {
+  for (const int32_t i : streamed_) {
+    prefetch_behind(full(operands[i], block).data,
+                    block.rows * block.cols * static_cast<int64_t>(sizeof(float)));
+  }
+  for (size_t s = first_; s < stages_.size(); ++s) {
+    const Stage& stage = stages_[s];
+    if (stage.total >= 0) continue;
+    const Place result = place_of(static_cast<int32_t>(s), block, operands, scratch);
+    if (stage.row_op >= 0) {
+      run_row_op(stage, functors[s], block, operands, scratch, result);
+      continue;
+    }
+    const bool streams =
+        stage.output >= 0 && stage.slot >= 0 && !is_in_place(stage.output, operands);
+    const Place to = streams ? Place{scratch + stage.slot * slot_floats_, block.cols} : result;
+    run_functor(stage, functors[s], block, operands, scratch, to);
+    for (int64_t row = 0; streams && row < block.rows; ++row) {
+      stream(reinterpret_cast<const std::byte*>(to.data + row * to.step),
+             reinterpret_cast<std::byte*>(result.data + row * result.step),
+             block.cols * static_cast<int64_t>(sizeof(float)));
+    }
+  }
+  if (reader == nullptr) return;
+  const Place read = place_of(reader->stage, block, operands, scratch);
+  reader->run(reader->state, block, read.data, read.step);
 }
 
 void Chain::run_row_op(const Stage& stage, const void* labels, const Block& block,

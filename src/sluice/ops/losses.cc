@@ -207,6 +207,13 @@ void add_loss_samples(OpDef& d, With with) {
       {"(C4)", {f32_spec({4, 3}), i32_spec({4})}, with(static_cast<LossReduction>(7), false, 0)}};
 }
 
+Attrs some_softmax_grad_options(LossReduction reduction, bool has_ignore, int64_t ignore) {
+  return to_attrs(NllSoftmaxGradOptions{.reduction = reduction,
+                                        .has_ignore_index = has_ignore,
+                                        .ignore_index = ignore,
+                                        .loss_grad = 8.0});
+}
+
 }  // namespace
 
 const OpDef& nll_loss_def() {
@@ -306,12 +313,7 @@ const OpDef& nll_loss_with_softmax_grad_def() {
     d.reference_float = reference_with_grad<float>;
     d.reference_double = reference_with_grad<double>;
     d.flops = [](const OpView& op) { return 2.0 * static_cast<double>(op.input(0).elements()); };
-    add_loss_samples(d, [](LossReduction reduction, bool has_ignore, int64_t ignore) {
-      return to_attrs(NllSoftmaxGradOptions{.reduction = reduction,
-                                            .has_ignore_index = has_ignore,
-                                            .ignore_index = ignore,
-                                            .loss_grad = 8.0});
-    });
+    add_loss_samples(d, some_softmax_grad_options);
     return d;
   }();
   return def;
@@ -369,12 +371,7 @@ const OpDef& nll_softmax_grad_def() {
     d.reference_float = reference_softmax_grad<float>;
     d.reference_double = reference_softmax_grad<double>;
     d.flops_per_element = 1;
-    add_loss_samples(d, [](LossReduction reduction, bool has_ignore, int64_t ignore) {
-      return to_attrs(NllSoftmaxGradOptions{.reduction = reduction,
-                                            .has_ignore_index = has_ignore,
-                                            .ignore_index = ignore,
-                                            .loss_grad = 8.0});
-    });
+    add_loss_samples(d, some_softmax_grad_options);
     return d;
   }();
   return def;

@@ -1,4 +1,5 @@
-// Activations that share work with their gradients, and reductions in their producers' kernels: as in fusion_test.cc.
+// Activations that share work with their gradients, reductions in their producers' kernels, and ops that are taken apart: as
+// in fusion_test.cc.
 
 #include "fusion_program.h"
 
@@ -19,11 +20,15 @@ int kernels_with(const exe::Executable& executable, const std::string& op) {
   return count;
 }
 
-class SharedWork : public Fusion {
+class Parts : public Fusion {
  protected:
   int kernels(const std::string& op) {
     return kernels_with(property::compiled(program.ir, 1).executable, op);
   }
+};
+
+class SharedWork : public Parts {
+ protected:
   // The gradient of sum(f(x)·c) and f's value, of one call of `make`.
   void differentiate(const std::function<Tensor(Graph&, Tensor)>& make, const Shape& shape) {
     Graph& forward = program.ir.create_graph(
@@ -91,7 +96,7 @@ TEST_F(SharedWork, AfterAProductOfABatch) {
   EXPECT_EQ(kernels("GeluSlope"), 1);
 }
 
-class Reductions : public Fusion {};
+class Reductions : public Parts {};
 
 TEST_F(Reductions, OfEverySideOfAChain) {
   const Tensor x = input({37, 65}), y = input({37, 65});
@@ -151,12 +156,12 @@ TEST_F(Reductions, OfManyElementsToOne) {
   show(ops::sum(ops::relu(x)));
   show(ops::sum(x, {.axes = {0}}));
   check();
-  EXPECT_EQ(kernels_with(property::compiled(program.ir, 1).executable, "ReduceChunks"), 17);
+  EXPECT_EQ(kernels("ReduceChunks"), 17);
 }
 
 // --- losses
 
-class Losses : public Fusion {
+class Losses : public Parts {
  protected:
   // Of `classes` classes; the last label is none of them.
   Tensor labels(int64_t samples, int32_t classes) {
@@ -164,9 +169,6 @@ class Losses : public Fusion {
     for (int32_t i = 0; i < samples; ++i) values.push_back(i * 7 % classes);
     values.back() = -1;
     return main.variable(HostTensor::of<int32_t>({samples}, i32, values), "labels");
-  }
-  int kernels(const std::string& op) {
-    return kernels_with(property::compiled(program.ir, 1).executable, op);
   }
   // Types of the kernel that has a stage of this type.
   std::string kernel_of(const std::string& op) {

@@ -5,14 +5,13 @@
 #include "sluice/cpu/conversions.h"
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/cpu/streaming.h"
+#include "sluice/cpu/tasks.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/updates.h"
 
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMostTasks = 16;
-constexpr int64_t kTaskElements = 4096;
 constexpr int64_t kBlock =
     512;  // Elements on the stack, between two narrow dtypes or to be streamed.
 

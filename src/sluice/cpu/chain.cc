@@ -44,7 +44,7 @@ bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, Kin
   return true;
 }
 
-// Whether the operands and the result have the shapes that rows of `space` ask for; `space` is one of a tensor.
+// Whether the operands and the result have the shapes that rows of `space` ask for; `space` has at least one axis.
 bool Chain::has_operands_of(const RowOp& row_op, const FusedOp& op, const FusedOp::Stage& stage,
                             const Shape& space) {
   const Shape samples = samples_of(space);

@@ -5,12 +5,11 @@
 #include "sluice/base/reduce.h"
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/cpu/reduce.h"
+#include "sluice/cpu/tasks.h"
 #include "sluice/ops/reduce_chunks.h"
 
 namespace sluice::cpu {
 namespace {
-
-constexpr int64_t kMostTasks = 16;
 
 // A reduction of each chunk of an operand, or of the chunks' results.
 struct Chunks {

@@ -3,12 +3,12 @@
 #include "sluice/base/checked.h"
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/cpu/panels.h"
+#include "sluice/cpu/tasks.h"
 
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMostTasks = 16;
-constexpr int64_t kTaskElements = 16384;
+constexpr int64_t kTaskCopies = 16384;
 
 // A copy within one layout is of bytes; a conversion is of whole panels a task.
 struct Copy {
@@ -18,7 +18,7 @@ struct Copy {
     SLUICE_CHECK(from.panel == 0 || to.panel == 0);
     panels = {spec.shape[0], spec.shape[1], from.panel + to.panel};
     per_task =
-        std::max(ceil_div(kTaskElements, panels.stride()), ceil_div(panels.count(), kMostTasks));
+        std::max(ceil_div(kTaskCopies, panels.stride()), ceil_div(panels.count(), kMostTasks));
     tasks = ceil_div(panels.count(), per_task);
   }
 

@@ -6,15 +6,13 @@
 #include "sluice/cpu/functor.h"
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/cpu/streaming.h"
+#include "sluice/cpu/tasks.h"
 #include "sluice/ops/op.h"
 
 namespace sluice::cpu {
 namespace {
 
 constexpr int kMostInputs = Functor::kMostInputs;
-constexpr int64_t kMostTasks = 16;
-constexpr int64_t kTaskElements =
-    4096;  // 16 KiB of each operand: far more work than handing it over costs.
 constexpr int64_t kBlock =
     512;  // Of what is widened: with a few operands, half of the first cache.
 constexpr int64_t kMostRows = 1 << 16;  // Rows whose offsets are worth keeping in a table.
@@ -83,8 +81,7 @@ struct Elementwise {
 int64_t per_task(const Rows& rows) {
   if (rows.outer == 1)
     return round_up(std::max(kTaskElements, ceil_div(rows.inner, kMostTasks)), 16);
-  return std::max<int64_t>(
-      {1, kTaskElements / std::max<int64_t>(rows.inner, 1), ceil_div(rows.outer, kMostTasks)});
+  return rows_per_task(rows.outer, rows.inner);
 }
 
 // n elements of a row in blocks that the first cache holds: what is not f32 throughout, or too large for the caches.

@@ -9,19 +9,18 @@
 #include "sluice/cpu/panels.h"
 #include "sluice/cpu/reduce_view.h"
 #include "sluice/cpu/streaming.h"
+#include "sluice/cpu/tasks.h"
 
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMostTasks = 16;
 // What a task has at most if elementwise ops share one with the reduction that reads them, which alone might have one.
 constexpr int64_t kMostSerial = 65536;
-constexpr int64_t kTaskElements = 4096;  // Of an operand: far more work than handing it over costs.
 
-// How the stages of a fused op are run: a product, elementwise ones, a reduction, each optional.
+// How the stages of a fused op are run: a product, a chain of elementwise ones and ones on rows, a reduction, each optional.
 struct Roles {
   bool product = false;
-  size_t chain_end = 0;  // Elementwise stages: from 1 with a product, else from 0.
+  size_t chain_end = 0;  // The chain's stages: from 1 with a product, else from 0.
   std::optional<ReduceView> reduction;
   size_t chain_begin() const { return product ? 1 : 0; }
 };
@@ -46,8 +45,8 @@ Roles roles_of(const FusedOp& op) {
   return roles;
 }
 
-// Stages of which the first may be a matrix product, the last a reduction, and the others are elementwise, and how they
-// are cut into tasks.
+// Stages of which the first may be a matrix product, the last a reduction, and the others are a chain, and how they are
+// cut into tasks.
 struct Fused {
   explicit Fused(const FusedOp& op) : Fused(op, roles_of(op)) {}
   Fused(const FusedOp& op, const Roles& roles)
@@ -74,8 +73,7 @@ struct Fused {
       cols = round_up(std::max(kTaskElements, ceil_div(chain.cols(), kMostTasks)), 16);
       tasks = ceil_div(chain.cols(), cols);
     } else {
-      rows =
-          std::max<int64_t>({1, kTaskElements / chain.cols(), ceil_div(chain.rows(), kMostTasks)});
+      rows = rows_per_task(chain.rows(), chain.cols());
       tasks = ceil_div(chain.rows(), rows);
     }
     chain_bytes = round_up(chain.scratch_bytes(), 64);

@@ -1,12 +1,10 @@
 #include "sluice/base/checked.h"
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/cpu/row_op.h"
+#include "sluice/cpu/tasks.h"
 
 namespace sluice::cpu {
 namespace {
-
-constexpr int64_t kMostTasks = 16;
-constexpr int64_t kTaskElements = 4096;
 
 // A loss of all samples: from their rows of probabilities, perhaps with the gradient of those, or from each one's.
 struct Loss {
@@ -35,8 +33,7 @@ Loss loss_of(const OpView& op) {
   if (op.outputs() == 1) return loss;
   const TensorSpec inputs[] = {op.input(0), op.input(1)};
   loss.gradient = RowOp::of(OpView(ops::nll_softmax_grad_def(), op.attrs(), inputs, inputs));
-  loss.per_task =
-      std::max<int64_t>({1, kTaskElements / loss.classes, ceil_div(loss.rows, kMostTasks)});
+  loss.per_task = rows_per_task(loss.rows, loss.classes);
   return loss;
 }
 

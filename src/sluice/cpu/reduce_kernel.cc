@@ -4,12 +4,11 @@
 #include "sluice/cpu/conversions.h"
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/cpu/reduce_view.h"
+#include "sluice/cpu/tasks.h"
 
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMostTasks = 16;
-constexpr int64_t kTaskElements = 4096;
 constexpr int64_t kBlock = 1024;  // Floats on their way from or to narrower elements.
 
 struct Reduce {

@@ -4,12 +4,11 @@
 #include "sluice/cpu/conversions.h"
 #include "sluice/cpu/kernel_list.h"
 #include "sluice/cpu/row_op.h"
+#include "sluice/cpu/tasks.h"
 
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMostTasks = 16;
-constexpr int64_t kTaskElements = 4096;
 constexpr int64_t kBlock = 1024;  // Floats on their way from or to narrower elements.
 
 struct RowsKernel {
@@ -18,7 +17,7 @@ struct RowsKernel {
     const Shape& space = whole ? view.input(0).shape : view.output(0).shape;
     n = space.dim(-1);
     rows = space.elements() / n;
-    per_task = std::max<int64_t>({1, kTaskElements / n, ceil_div(rows, kMostTasks)});
+    per_task = rows_per_task(rows, n);
     if (dtype == f32) return;
     rows_at_once = std::max<int64_t>(1, kBlock / n);
     widen = widen_kernel(dtype);

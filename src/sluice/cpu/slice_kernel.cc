@@ -3,12 +3,12 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/kernel_list.h"
+#include "sluice/cpu/tasks.h"
 #include "sluice/ops/slice.h"
 
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMostTasks = 16;
 constexpr int64_t kTaskBytes = 65536;
 
 // A slice whose elements lie side by side in the operand: a copy of bytes.

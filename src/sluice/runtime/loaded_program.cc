@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sluice/exe/visit_step.h"
+
 namespace sluice::runtime {
 namespace {
 
@@ -29,12 +31,7 @@ class NeedsOf {
         below.operands = std::max(below.operands, kernel->operands.size());
         below.scalars = std::max(below.scalars, kernel->scalars.size());
       }
-      if (const auto* call = std::get_if<exe::Call>(&step.body)) visit(*call);
-      if (const auto* loop = std::get_if<exe::Loop>(&step.body)) visit(loop->body);
-      if (const auto* branch = std::get_if<exe::Branch>(&step.body)) {
-        visit(branch->then_call);
-        visit(branch->else_call);
-      }
+      exe::for_each_call(step, visit);
     }
     below.depth += 1;
     below.params += f.params.size();
@@ -72,15 +69,8 @@ void find_entry_frames(const exe::Executable& executable, LoadedProgram& program
   std::vector<bool> moves(executable.functions.size(), false);
   for (const exe::Function& f : executable.functions) {
     for (const exe::Step& step : f.steps) {
-      const auto called = [&](const exe::Call& call) {
-        moves[static_cast<size_t>(call.function)] = true;
-      };
-      if (const auto* call = std::get_if<exe::Call>(&step.body)) called(*call);
-      if (const auto* loop = std::get_if<exe::Loop>(&step.body)) called(loop->body);
-      if (const auto* branch = std::get_if<exe::Branch>(&step.body)) {
-        called(branch->then_call);
-        called(branch->else_call);
-      }
+      exe::for_each_call(
+          step, [&](const exe::Call& call) { moves[static_cast<size_t>(call.function)] = true; });
     }
   }
   for (const exe::Program& p : executable.programs) {

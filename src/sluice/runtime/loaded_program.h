@@ -10,19 +10,20 @@
 
 namespace sluice::runtime {
 
-/// An executable's functions with kernels bound and names resolved, shared by all strands. Read-only while running.
+/// Where an operand of a kernel begins.
 struct Argument {
   int32_t base = 0;  ///< Of an activation: 0 its frame, 1 + p its parameter p. ~a: arena a.
   int64_t offset = 0;
   const exe::Address* ring = nullptr;  ///< Where a slot of a ring is meant, and which one.
 };
 
+/// A kernel of a function, bound.
 struct LoadedKernel {
   KernelFunction run = nullptr;
   const void* state = nullptr;
   size_t first = 0;  ///< Among LoadedFunction::arguments.
   size_t arguments = 0;
-  bool fixed = false;  ///< All of them are where they are in every activation of an entry.
+  bool fixed = false;  ///< All of them lie in arenas or the frame, at offsets that never change.
   const std::vector<exe::IndexExpr>* scalars = nullptr;
   int64_t tasks = 1;
   int64_t operand_bytes = 0;  ///< Sum over operands, for the counters.
@@ -56,6 +57,7 @@ struct StackNeeds {
   size_t scalars = 0;
 };
 
+/// An executable's functions with kernels bound and names resolved, shared by all strands. Read-only while running.
 struct LoadedProgram {
   std::vector<LoadedFunction> functions;
   StackNeeds needs;

@@ -8,7 +8,8 @@
 namespace sluice {
 
 /// Ops that one kernel runs, one after the other, on operands that lie in buffers. What it means is what its stages
-/// mean; a single op is one stage. The results have the shape of the first stage's, but for reductions.
+/// mean; a single op is one stage. The results have the shape of the first stage's, but for reductions and
+/// what has one value for each of its rows.
 struct FusedOp {
   struct Stage {
     const OpDef* def = nullptr;

@@ -3,11 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "../session/mlp.h"
+#include "sluice/base/checked.h"
 #include "sluice/base/flush_to_zero.h"
+#include "sluice/cpu/cpu.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/text.h"
 #include "sluice/interp/interpreter.h"
+#include "sluice/runtime/executor.h"
 
 namespace sluice::test {
 namespace {
@@ -127,6 +132,36 @@ TEST(TwoDevices, KeepAStreamAndAVariableOnOneOfThem) {
 bool flushes() {
   volatile float tiny = 0x1p-126f;
   return tiny * 0.5f == 0.0f;
+}
+
+// The addresses of a function that is entered at one place alone are known before it runs; those of this one are not.
+TEST(Programs, ThatEnterOneFunctionAtTwoPlacesGiveTheSame) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({40}), "in");
+  const Tensor y = ops::exp(main.host_load(in));
+  main.host_store(y + ops::mean(y), "out");
+  exe::Executable plan = Session(ir, {.device = cpu_device({.threads = 1})}).executable();
+  exe::Program moved = plan.programs[0];
+  moved.name = "moved";
+  exe::Address& frame = moved.entries[0].frame;
+  const int64_t distance = round_up(plan.functions.back().frame_bytes, 64);
+  frame.offset += distance;
+  plan.arenas[static_cast<size_t>(frame.index)].bytes += distance;
+  plan.programs.push_back(moved);
+  ASSERT_TRUE(exe::check(plan).empty());
+  runtime::Executor executor(plan, {cpu::make_device()}, {.threads = 1});
+  runtime::HostStreams streams(plan);
+  float value = 0;
+  for (int turn = 0; turn < 2; ++turn) {
+    for (const exe::Program& program : plan.programs) {
+      std::vector<float> x(40, value += 0.5f), result(40);
+      streams.bind(0, reinterpret_cast<std::byte*>(x.data()));
+      streams.bind(1, reinterpret_cast<std::byte*>(result.data()));
+      executor.run(program, streams);
+      EXPECT_NEAR(result[7], 2 * std::exp(x[0]), 1e-4) << program.name;
+    }
+  }
 }
 
 TEST(FlushToZero, HoldsInARunAndIsRestored) {

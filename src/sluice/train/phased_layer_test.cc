@@ -5,6 +5,8 @@
 #include <map>
 
 #include "sluice/base/test_refusals.h"
+#include "sluice/exe/traffic.h"
+#include "sluice/exe/visit_step.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/losses.h"
@@ -49,8 +51,20 @@ std::multimap<std::string, int64_t> buffers(const Ir& ir, int32_t from = 1) {
 
 using Entries = std::multimap<std::string, int64_t>;
 
+// The collectives that one run of a function takes part in, by operator.
+void count_collectives(const exe::Executable& e, int32_t function, int64_t times,
+                       std::map<std::string, int64_t>& counts) {
+  for (const exe::Step& step : e.functions[static_cast<size_t>(function)].steps) {
+    if (const auto* c = std::get_if<exe::Collective>(&step.body)) counts[c->op] += times;
+    const auto* loop = std::get_if<exe::Loop>(&step.body);
+    exe::for_each_call(step, [&](const exe::Call& c) {
+      count_collectives(e, c.function, loop == nullptr ? times : times * loop->trips, counts);
+    });
+  }
+}
+
 // Appendix B of the reference's specification: the buffers of document 000's program.
-TEST(PhasedLayer, BuffersOfTheSevenPhasesAreThoseOfTheDocument) {
+TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   Ir ir(2);
   const TensorSpec image = f32_spec({8, 784});
   const TensorSpec inner_spec = f32_spec({8, 512});
@@ -126,7 +140,25 @@ TEST(PhasedLayer, BuffersOfTheSevenPhasesAreThoseOfTheDocument) {
   for (const int64_t row : {1, 0}) inner.backward_phase(main, row, step_size);
   fc1.backward_phase(main, 0, step_size);
   const Session session(ir);  // Its plan is proved.
-  for (const auto& s : session.executable().program("main").streams) EXPECT_EQ(s.entries, 4);
+  const exe::Executable& executable = session.executable();
+  const exe::Program& program = executable.program("main");
+  for (const auto& s : program.streams) EXPECT_EQ(s.entries, 4);
+  int64_t loads = 0, loaded = 0, stores = 0, stored = 0;
+  for (const exe::Traffic& t : exe::TrafficCounter(executable).of(program)) {
+    const bool in =
+        t.kind == exe::TransferKind::kStreamIn || t.kind == exe::TransferKind::kRemoteLoad;
+    (in ? loads : stores) += t.transfers;
+    (in ? loaded : stored) += t.bytes;
+  }
+  EXPECT_EQ(loads, 78);
+  EXPECT_EQ(loaded, 7337572);
+  EXPECT_EQ(stores, 64);
+  EXPECT_EQ(stored, 5352036);
+  std::map<std::string, int64_t> collectives;
+  count_collectives(executable, program.entries[0].function, 1, collectives);
+  EXPECT_EQ(collectives, (std::map<std::string, int64_t>{{"ReplicatedAllGather", 13},
+                                                         {"ReplicatedReduceScatter", 7},
+                                                         {"ReplicatedAllReduce", 1}}));
 }
 
 TEST(PhasedLayer, Refusals) {

@@ -101,6 +101,7 @@ void add_model(CLI::App& app, ToolOptions& o) {
   app.add_flag("--verify-remote", o.verify_remote, "Check what files hold")->group(kRare);
   app.add_option("--threads", o.threads, "Workers (default: usable cores)");
   app.add_option("--disable", o.disable, "Compiler pass to leave out")->group(kRare);
+  app.add_flag("--verify", o.verify, "Verify the program after every compiler pass")->group(kRare);
   app.add_flag("--json", o.json, "One JSON object on stdout")->group(kRare);
 }
 
@@ -133,6 +134,8 @@ void check_flags(const CLI::App& command, const ToolOptions& o) {
   const bool several = o.replica_list.size() * o.shard_threshold_list.size() > 1;
   require(!o.full || (!o.json && !several),
           "--full: it is the text of one executable; --json and lists have none");
+  require(!o.passes || (!o.json && !o.full && !several),
+          "--passes cannot be combined with --json, --full or with lists");
   require(
       o.capacity < 0 || !o.problem.empty(),
       "--capacity: it is of a planner problem (--problem FILE.csv); a model's budget is --memory");
@@ -219,6 +222,7 @@ int run(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& gro
       app.add_subcommand("plan", "Compile, prove and show the plan.  Example: sluice plan mnist");
   add_model(*plan, o);
   plan->add_flag("--full", o.full, "Print the whole executable");
+  plan->add_flag("--passes", o.passes, "Show the compiler's passes with times and changes");
   plan->add_option("--print-after", o.print_after, "Show the program after a pass, or all");
   plan->add_option("--problem", o.problem, "Solve a planner problem (CSV)");
   plan->add_option_function<std::string>(

@@ -219,7 +219,8 @@ SessionOptions session_options(const ToolOptions& o) {
           .verify_remote = o.verify_remote,
           .io_queues = o.io_queues,
           .disable = o.disable,
-          .print_after = o.print_after};
+          .print_after = o.print_after,
+          .verify = o.verify};
 }
 
 std::string throttle_line(const ToolOptions& o) {

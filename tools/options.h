@@ -54,6 +54,8 @@ struct ToolOptions {
   std::string log_level = "info";  ///< error, info, debug.
   std::vector<std::string> disable;
   std::string print_after;
+  bool verify = false;  ///< Verify the program after every compiler pass.
+  bool passes = false;  ///< plan: print the table of passes instead.
   std::string problem;  ///< plan: a planner problem instead of a model.
   int64_t capacity = -1;
   bool full = false;                ///< plan: print the whole executable.

@@ -147,15 +147,21 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
                            exe::grouped(m.smallest_budget()));
   fmt::print("smallest budgets found: {} bytes\n", budgets);
   fmt::print("{}predicted with {}:\n{}\n", throttle_line(o), machine, exe::summary(plan.forecasts));
-  for (const PassRecord& pass : compiled.passes) {
-    fmt::print("pass {:<12} {:8.3f} ms  {:>6} changes  {}\n", pass.name, pass.seconds * 1e3,
-               pass.changes, pass.doc);
-  }
   for (const auto& [name, count] : compiled.fusions.made)
     fmt::print("fused     {:>5} x {}\n", count, name);
   for (const auto& [why, count] : compiled.fusions.refused)
     fmt::print("not fused {:>5} x {}\n", count, why);
   fmt::print("compiled in {:.3f} s; the plan is proved\n", compiled.seconds);
+}
+
+// The compiler's table: when each pass ran, how long, and how much it changed.
+void print_passes(const Compiled& compiled) {
+  for (const PassRecord& pass : compiled.passes) {
+    const std::string effect =
+        pass.enabled ? fmt::format("{:8.3f} ms {:>6} changes", pass.seconds * 1e3, pass.changes)
+                     : fmt::format("{:>26}", "disabled");
+    fmt::print("pass {:<13} {}  {}\n", pass.name, effect, pass.reason);
+  }
 }
 
 // A line for each combination of replicas and thresholds.
@@ -197,6 +203,8 @@ int run_plan(const ToolOptions& o) {
     fmt::print("{}\n", json_of(plan, o));
   } else if (o.full) {
     fmt::print("{}", exe::to_text(plan.compiled.executable));
+  } else if (o.passes) {
+    print_passes(plan.compiled);
   } else {
     print_plan(plan, o, machine.text);
   }

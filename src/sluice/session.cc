@@ -106,6 +106,7 @@ CompileOptions compile_options(const SessionOptions& options) {
   result.io_queues = options.io_queues;
   result.disable = options.disable;
   result.print_after = options.print_after;
+  result.verify = options.verify;
   for (const DeviceChoice& c : choices) {
     require(c.target != nullptr && c.device != nullptr,
             "session: device {} has no target or nothing to run on; cpu_device() gives both",

@@ -53,6 +53,7 @@ struct SessionOptions {
   int io_queues = 1;  ///< For transfers beside the work: 0, 1, or 3 (loads, stores, prefetches).
   std::vector<std::string> disable = {};  ///< Optional compiler passes to leave out.
   std::string print_after = {};           ///< A pass whose result goes to stderr, or "all".
+  bool verify = false;  ///< Verify all bodies after every compiler pass; debug builds always do.
   enum class Proof : uint8_t {
     kCheck,
     kTrust

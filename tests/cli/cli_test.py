@@ -136,7 +136,7 @@ class Usage(CliTest):
         self.expect_error(2, "usage", "exceeds 63 bits", *quiet, "--epochs", 2 ** 63 - 1)
 
     def test_wrong_words_of_other_commands(self):
-        self.expect_error(2, "usage", "print-after: there is no pass 'nosuch'; passes: inline ", "plan", "mnist",
+        self.expect_error(2, "usage", "print-after: there is no pass 'nosuch'; passes: functionalise place inline ", "plan", "mnist",
                           "--print-after", "nosuch")
         self.expect_error(2, "usage", "'-1' is not a number of bytes", "plan", "--problem", "a.csv", "--capacity", -1)
         self.expect_error(2, "usage", "--capacity: it is of a planner problem (--problem FILE.csv)", "plan", "mnist",
@@ -340,7 +340,7 @@ class Bits(CliTest):
                     self.expect_same_bits(env={"SLUICE_ISA": isa})
 
     def test_passes(self):
-        names = re.findall(r"(?m)^pass (\S+) ", self.expect_code(0, "plan", "mnist").stdout)
+        names = re.findall(r"(?m)^pass (\S+) ", self.expect_code(0, "plan", "mnist", "--passes").stdout)
         self.assertIn("inline", names)
         optional = [n for n in names if sluice("plan", "mnist", "--disable", n).returncode == 0]
         self.assertGreaterEqual(len(optional), 2)

@@ -6,6 +6,23 @@
 
 namespace sluice::compiler {
 
+Node make_copy(Body& body, ValueIndex from, const std::string& suffix, const Node& at) {
+  BodyValue copy = body.value(from);
+  copy.tensor += suffix;
+  copy.source = BodyValue::Source::kNode;
+  copy.index = -1;
+  Node node;
+  node.what = Node::Copy{};
+  node.inputs = {from};
+  node.in_specs = {copy.spec};
+  node.out_specs = {copy.spec};
+  node.outputs = {body.add(std::move(copy))};
+  node.origin = at.origin;
+  node.where = at.where;
+  node.device = at.device;
+  return node;
+}
+
 FusedOp fused_op(const Body& body, const Node& node) {
   FusedOp op;
   op.inputs = static_cast<int32_t>(node.inputs.size());
@@ -13,49 +30,67 @@ FusedOp fused_op(const Body& body, const Node& node) {
   op.operands.insert(op.operands.end(), node.out_specs.begin(), node.out_specs.end());
   for (const ValueIndex v : node.inputs) op.layouts.push_back(body.value(v).layout);
   for (const ValueIndex v : node.outputs) op.layouts.push_back(body.value(v).layout);
-  op.stages = node.stages;
+  const Node::Kernel& kernel = *node.as<Node::Kernel>();
+  op.stages = kernel.stages;
   if (!op.stages.empty()) return op;
   SLUICE_CHECK(node.outputs.size() == 1);
   FusedOp::Stage& stage = op.stages.emplace_back();
   stage.def = node.def;
-  stage.attrs = node.attrs;
+  stage.attrs = kernel.attrs;
   for (int32_t i = 0; i < op.inputs; ++i) stage.inputs.push_back(i);
   stage.output = op.inputs;
   stage.spec = node.out_specs[0];
   return op;
 }
 
+bool has_fused_form(const Node& node) {
+  return node.is<Node::Kernel>() && (node.has_stages() || node.outputs.size() == 1);
+}
+
 std::string name_of(const Node& node) {
-  if (node.stages.empty()) return node.def == nullptr ? "op" : node.def->type;
+  if (!node.has_stages()) return node.def == nullptr ? "op" : node.def->type;
   std::string name;
-  for (const FusedOp::Stage& stage : node.stages)
+  for (const FusedOp::Stage& stage : node.as<Node::Kernel>()->stages)
     name += (name.empty() ? "" : "+") + stage.def->type;
   return name;
 }
 
-std::string to_string(const Body& body) {
-  const auto name = [&](ValueIndex v) {
-    const BodyValue& value = body.value(v);
-    return fmt::format("%{}:{}@{}", v, value.tensor, value.version);
+std::vector<bool> kept_values(const Body& body) {
+  std::vector<bool> kept(body.values.size(), false);
+  const auto keep = [&](ValueIndex v) {
+    if (v != kNone) kept[static_cast<size_t>(v)] = true;
   };
-  const auto list = [&](const std::vector<ValueIndex>& values) {
-    std::string text;
-    for (const ValueIndex v : values)
-      text += fmt::format("{}{}", text.empty() ? "" : ", ", name(v));
-    return text;
-  };
-  static constexpr const char* kKinds[] = {"kernel", "view",   "copy",     "call",
-                                           "loop",   "branch", "transfer", "wait",
-                                           "index",  "send",   "receive",  "collective"};
-  std::string text = fmt::format("body {} on device {}\n", body.name, body.device);
-  for (const Node& n : body.nodes) {
-    text += fmt::format("  {} {} ({}) -> ({})", kKinds[static_cast<size_t>(n.kind)],
-                        n.def == nullptr ? "" : fmt::format("{}.{}", name_of(n), n.origin),
-                        list(n.inputs), list(n.outputs));
-    for (const Tie& t : n.ties) text += fmt::format(" [{} in {}]", t.output, name(t.into));
-    text += '\n';
+  for (const ValueIndex v : body.results) keep(v);
+  for (const BodyParam& p : body.params) keep(p.out);
+  for (const auto& [variable, v] : body.variables) keep(v);
+  return kept;
+}
+
+std::vector<std::vector<bool>> used_outputs(const Body& body) {
+  std::vector<bool> used = kept_values(body);
+  for (const Node& node : body.nodes) {
+    for (const ValueIndex v : node.inputs) {
+      if (v != kNone) used[static_cast<size_t>(v)] = true;
+    }
+    for (const Tie& t : node.ties) used[static_cast<size_t>(t.into)] = true;
   }
-  return text + fmt::format("  results ({})\n", list(body.results));
+  std::vector<std::vector<bool>> result;
+  for (const Node& node : body.nodes) {
+    std::vector<bool>& mask = result.emplace_back();
+    for (const ValueIndex v : node.outputs)
+      mask.push_back(v != kNone && used[static_cast<size_t>(v)]);
+  }
+  return result;
+}
+
+std::vector<std::vector<int32_t>> readers_of(const Body& body) {
+  std::vector<std::vector<int32_t>> readers(body.values.size());
+  for (size_t n = 0; n < body.nodes.size(); ++n) {
+    for (const ValueIndex v : body.nodes[n].inputs) {
+      if (v != kNone) readers[static_cast<size_t>(v)].push_back(static_cast<int32_t>(n));
+    }
+  }
+  return readers;
 }
 
 }  // namespace sluice::compiler

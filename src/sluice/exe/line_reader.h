@@ -26,6 +26,10 @@ class LineReader {
 
   /// The next word is this, not a quoted one; does not consume it.
   bool peek(std::string_view keyword) const;
+  /// The next word names a value ("%3").
+  bool peek_value() const {
+    return !done() && !words_[at_].quoted && words_[at_].text.starts_with('%');
+  }
   bool eat(std::string_view keyword);
   void expect(std::string_view keyword);
   void expect_end();

@@ -42,6 +42,7 @@ struct Effect {
       0;  ///< Position among this graph's effects on the same object: stream entry k of the order.
   int64_t entry = -1;            ///< Remote entry if constant, -1 if an operand gives it.
   IoMode io = IoMode::kCompute;  ///< Of transfers.
+  bool operator==(const Effect&) const = default;
 };
 
 /// No device of its own: the op runs where its caller runs.

@@ -17,6 +17,7 @@ struct FusedOp {
     std::vector<int32_t> inputs;  ///< Operands; ~s is the result of stage s.
     int32_t output = -1;          ///< Operand that gets the result; -1: only later stages read it.
     TensorSpec spec;              ///< Of the result.
+    bool operator==(const Stage&) const = default;
   };
   std::vector<TensorSpec> operands;  ///< Inputs, then outputs.
   std::vector<Layout> layouts;       ///< One per operand.

@@ -1,0 +1,567 @@
+#include "sluice/compiler/lower/emit.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sluice/base/checked.h"
+#include "sluice/compiler/analysis/body_facts.h"
+#include "sluice/compiler/analysis/indices.h"
+#include "sluice/compiler/lower/tables.h"
+#include "sluice/planner/solve.h"
+
+namespace sluice::compiler {
+namespace {
+
+// Text that tells the functions of a graph apart: its use, its device, the results that are read, the layouts of its
+// parameters.
+std::string memo(const Body& body) {
+  if (body.is_entry()) return fmt::format("{} on {}", body.name, body.device);
+  std::string text = fmt::format("graph {} device {} {}used ", body.graph, body.device,
+                                 body.role == Role::kLoopBody ? "loop " : "");
+  for (const ValueIndex v : body.results) text += v == kNone ? '0' : '1';
+  for (size_t i = 0; i < body.params.size(); ++i) {
+    const Layout& layout = body.value(body.params[i].in).layout;
+    if (layout != Layout{}) text += fmt::format(" {} {}", i, to_string(layout));
+  }
+  return text;
+}
+
+// The value of an entry of a remote buffer since a store.
+struct Stored {
+  int32_t buffer;
+  exe::IndexExpr entry;
+  exe::ValueId value;
+};
+
+class Emitter {
+ public:
+  Emitter(BodyId id, Program& program, const FactTable& facts, Tables& tables, int64_t alignment)
+      : body_(program.body(id)),
+        program_(program),
+        storage_(program.lowered[id].storage),
+        choices_(program.lowered[id].choices),
+        facts_(facts),
+        sequences_(facts[id].sequences),
+        tables_(tables),
+        alignment_(alignment),
+        exe_(program.executable),
+        value_ids_(storage_.contents.size(), exe::kNoValue),
+        frames_(body_.nodes.size(), 0) {}
+
+  exe::Function run() {
+    function_.name = body_.name;
+    function_.device = body_.device;
+    function_.index_params = static_cast<int32_t>(body_.index_params.size());
+    function_.memo = memo(body_);
+    if (!body_.is_entry()) {
+      for (const SequenceUse& use : sequences_)
+        base_[use.sequence] = exe::IndexExpr::param(function_.index_params++);
+    }
+    count_steps();
+    plan_frame();
+    add_params();
+    for (size_t n = 0; n < body_.nodes.size(); ++n) emit(n);
+    return std::move(function_);
+  }
+
+  // Adds the last values of variables, and of entries where variables live, to the program of an entry.
+  void add_finals(exe::Program& program) {
+    for (const auto& [variable, v] : body_.variables)
+      program.finals.push_back({variable, value_id(v)});
+    for (size_t v = 0; v < exe_.variables.size(); ++v) {
+      for (const Stored& s : stored_) {
+        if (s.buffer == exe_.variables[v].buffer && s.entry == exe_.variables[v].entry)
+          program.finals.push_back({static_cast<int32_t>(v), s.value});
+      }
+    }
+  }
+
+ private:
+  int64_t slot_stride(const Block& block) const { return round_up(block.bytes, alignment_); }
+  int64_t block_bytes(const Block& block) const {
+    return block.ring == 0 ? block.bytes : block.ring * slot_stride(block);
+  }
+
+  std::string block_name(const Block& block) const {
+    return body_.value(storage_.contents[static_cast<size_t>(block.contents.front())].root).tensor;
+  }
+
+  // Number of the step that a node becomes: views become none. The end of the body is the number of steps.
+  int64_t step_of(int32_t node) const { return node < 0 ? 0 : steps_[static_cast<size_t>(node)]; }
+
+  void count_steps() {
+    steps_.push_back(0);
+    for (const Node& node : body_.nodes)
+      steps_.push_back(steps_.back() + (node.is<Node::View>() ? 0 : 1));
+  }
+
+  void plan_frame() {
+    planner::Problem problem;
+    std::vector<Block*> planned;
+    for (Block& block : storage_.blocks) {
+      if (block.place != Block::Place::kFrame || block.contents.empty()) continue;
+      planner::Buffer buffer;
+      buffer.size = block_bytes(block);
+      buffer.alignment = alignment_;
+      for (const int32_t c : block.contents) {
+        const Content& content = storage_.contents[static_cast<size_t>(c)];
+        buffer.lifetime.push_back({step_of(content.begin), step_of(content.end) + 1});
+      }
+      merge(buffer.lifetime, block.ring > 0);
+      problem.buffers.push_back(std::move(buffer));
+      planned.push_back(&block);
+    }
+    planner::Problem through_calls = problem;
+    std::vector<size_t> calls;
+    for (size_t n = 0; n < body_.nodes.size(); ++n) {
+      int64_t bytes = 0;
+      int64_t bound = 0;
+      for_each_callee(body_.nodes[n], [&](BodyId callee) {
+        bytes = std::max(bytes, function_of(callee).frame_bytes);
+        bound = std::max(bound, function_of(callee).frame_bound);
+      });
+      if (bytes == 0) continue;
+      const int64_t at = step_of(static_cast<int32_t>(n));
+      problem.buffers.push_back({"frame", {{at, at + 1}}, bytes, alignment_, {}, {}});
+      through_calls.buffers.push_back({"frame", {{at, at + 1}}, bound, alignment_, {}, {}});
+      calls.push_back(n);
+    }
+    const planner::Solution solution = planner::solve(problem);
+    function_.frame_bytes = solution.height;
+    function_.frame_bound = planner::live_set_bound(through_calls);
+    for (size_t i = 0; i < planned.size(); ++i) {
+      planned[i]->offset = solution.offsets[i];
+      const auto& life = problem.buffers[i].lifetime;
+      function_.buffers.push_back({block_name(*planned[i]), solution.offsets[i],
+                                   problem.buffers[i].size, life.front().begin,
+                                   std::min(life.back().end, steps_.back())});
+    }
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const size_t b = planned.size() + i;
+      frames_[calls[i]] = solution.offsets[b];
+      const int64_t at = step_of(static_cast<int32_t>(calls[i]));
+      std::string name;
+      for_each_callee(body_.nodes[calls[i]], [&](BodyId callee) {
+        if (name.empty()) name = function_of(callee).name;
+      });
+      function_.buffers.push_back(
+          {"frame of " + name, solution.offsets[b], problem.buffers[b].size, at, at + 1});
+    }
+  }
+
+  static void merge(std::vector<planner::Interval>& life, bool whole) {
+    std::sort(life.begin(), life.end(),
+              [](const auto& a, const auto& b) { return a.begin < b.begin; });
+    std::vector<planner::Interval> merged;
+    for (const planner::Interval& i : life) {
+      if (!merged.empty() && (whole || i.begin <= merged.back().end)) {
+        merged.back().end = std::max(merged.back().end, i.end);
+      } else {
+        merged.push_back(i);
+      }
+    }
+    life = std::move(merged);
+  }
+
+  exe::ValueId value_id(ValueIndex v) {
+    const int32_t c = storage_.content_of[static_cast<size_t>(v)];
+    exe::ValueId& id = value_ids_[static_cast<size_t>(c)];
+    if (id != exe::kNoValue) return id;
+    const BodyValue& root = body_.value(storage_.contents[static_cast<size_t>(c)].root);
+    if (root.source == BodyValue::Source::kVariable) {
+      id = tables_.variable_value(root.index);
+    } else if (root.source == BodyValue::Source::kConstant) {
+      id = tables_.constant_value(root.index, body_.device);
+    } else {
+      id = tables_.add_value(root.tensor, root.version);
+    }
+    return id;
+  }
+
+  exe::Address address(ValueIndex v) {
+    const Content& content = storage_.content(v);
+    const Block& block = storage_.blocks[static_cast<size_t>(content.block)];
+    exe::Address at;
+    switch (block.place) {
+      case Block::Place::kFrame:
+        at.base = exe::Address::Base::kFrame;
+        at.offset = block.offset + content.slot * slot_stride(block);
+        break;
+      case Block::Place::kParam:
+        at.base = exe::Address::Base::kParam;
+        at.index = block.index;
+        break;
+      case Block::Place::kResult:
+        at.base = exe::Address::Base::kParam;
+        at.index = result_param_[static_cast<size_t>(block.index)];
+        break;
+      case Block::Place::kVariable:
+        return tables_.variable(block.index);
+      case Block::Place::kConstant:
+        return tables_.constant(block.index, body_.device);
+    }
+    return at;
+  }
+
+  exe::Operand operand(ValueIndex v, const TensorSpec& spec, exe::Access access) {
+    exe::Operand o;
+    o.at = address(v);
+    const Layout& layout = body_.value(v).layout;
+    o.bytes = buffer_bytes(spec, layout);
+    o.access = access;
+    o.value = value_id(v);
+    o.spec = spec;
+    o.layout = to_string(layout);
+    return o;
+  }
+
+  void add_params() {
+    for (size_t i = 0; i < body_.params.size(); ++i) {
+      const BodyParam& p = body_.params[i];
+      exe::Param param;
+      param.name = p.name;
+      const BodyValue& value = body_.value(p.in);
+      param.spec = value.spec;
+      param.bytes = buffer_bytes(value.spec, value.layout);
+      param.layout = to_string(value.layout);
+      param.value = value_id(p.in);
+      if (p.out != kNone) {
+        param.access = exe::Access::kUpdate;
+        param.made = value_id(p.out);
+      }
+      function_.params.push_back(std::move(param));
+    }
+    result_param_.assign(body_.results.size(), -1);
+    for (size_t r = 0; r < body_.results.size(); ++r) {
+      if (body_.results[r] == kNone) continue;
+      result_param_[r] = static_cast<int32_t>(function_.params.size());
+      exe::Param param;
+      param.name = fmt::format("result{}", r);
+      param.access = exe::Access::kWrite;
+      param.spec = body_.value(body_.results[r]).spec;
+      param.bytes = param.spec.bytes();
+      param.value = value_id(body_.results[r]);
+      function_.params.push_back(std::move(param));
+    }
+  }
+
+  void emit(size_t n) {
+    const Node& node = body_.nodes[n];
+    if (node.is<Node::View>()) return;
+    exe::Step step;
+    step.origin = node.origin;
+    step.where = node.where;
+    struct Lower {
+      Emitter& e;
+      const Node& node;
+      size_t n;
+      using Body = decltype(exe::Step::body);
+      Body operator()(const Node::Kernel&) const { return e.kernel(node, name_of(node), n); }
+      Body operator()(const Node::Copy&) const { return e.kernel(node, "Copy", n); }
+      Body operator()(const Node::Index&) const { return e.kernel(node, "Index", n); }
+      Body operator()(const Node::View&) const { return {}; }
+      Body operator()(const Node::Call& c) const { return e.call(node, c, n); }
+      Body operator()(const Node::Loop& l) const { return e.loop(node, l, n); }
+      Body operator()(const Node::Branch& b) const { return e.branch(node, b, n); }
+      Body operator()(const Node::Transfer& t) const { return e.transfer(node, t); }
+      Body operator()(const Node::Wait& w) const { return exe::Wait{w.queue, w.token}; }
+      Body operator()(const Node::Send& s) const {
+        return exe::Send{s.channel, e.next({Sequence::Of::kChannel, s.channel}),
+                         e.operand(node.inputs[0], node.in_specs[0], exe::Access::kRead)};
+      }
+      Body operator()(const Node::Receive& r) const {
+        return exe::Receive{r.channel, e.next({Sequence::Of::kChannel, r.channel}),
+                            e.operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite)};
+      }
+      Body operator()(const Node::Collective& c) const { return e.collective(node, c, n); }
+    };
+    step.body = std::visit(Lower{*this, node, n}, node.what);
+    function_.steps.push_back(std::move(step));
+  }
+
+  exe::Kernel kernel(const Node& node, const std::string& op, size_t n) {
+    const KernelChoice& choice = choices_[n];
+    exe::Kernel k;
+    k.key = choice.key;
+    k.op = op;
+    if (const auto* own = node.as<Node::Kernel>()) {
+      k.attrs = own->attrs;
+      for (const FusedOp::Stage& s : own->stages)
+        k.stages.push_back({s.def->type, s.attrs, s.inputs, s.output, s.spec});
+    }
+    k.tasks = choice.tasks;
+    k.workspace_bytes = choice.workspace_bytes;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      k.operands.push_back(operand(node.inputs[i], node.in_specs[i], exe::Access::kRead));
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      k.operands.push_back(operand(node.outputs[i], node.out_specs[i], exe::Access::kWrite));
+    }
+    for (size_t i = 0; i < choice.task_stride.size(); ++i)
+      k.operands[i].task_stride = choice.task_stride[i];
+    for (size_t i = 0; i < choice.task_pitch.size(); ++i)
+      k.operands[i].task_pitch = choice.task_pitch[i];
+    const auto ins = static_cast<int32_t>(node.inputs.size());
+    for (const auto& [in, out] : choice.may_coincide) k.may_coincide.emplace_back(in, ins + out);
+    for (const Tie& t : node.ties) {
+      for (int32_t i = 0; i < ins; ++i) {
+        const std::pair<int32_t, int32_t> pair(i, ins + t.output);
+        const bool listed =
+            std::find(k.may_coincide.begin(), k.may_coincide.end(), pair) != k.may_coincide.end();
+        if (node.inputs[static_cast<size_t>(i)] == t.into && !listed)
+          k.may_coincide.push_back(pair);
+      }
+    }
+    if (const auto* index = node.as<Node::Index>()) k.scalars = {index->value};
+    return k;
+  }
+
+  exe::Collective collective(const Node& node, const Node::Collective& own, size_t n) {
+    exe::Collective c;
+    c.op = node.def->type;
+    c.attrs = own.attrs;
+    c.group = own.group;
+    c.sequence = next({Sequence::Of::kGroup, own.group});
+    c.operands.push_back(operand(node.inputs[0], node.in_specs[0], exe::Access::kRead));
+    if (!node.ties.empty()) {
+      c.operands[0].access = exe::Access::kUpdate;
+      c.operands[0].made = value_id(node.outputs[0]);
+      return c;
+    }
+    c.operands.push_back(operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite));
+    for (const auto& [in, out] : choices_[n].may_coincide) c.may_coincide.emplace_back(in, 1 + out);
+    return c;
+  }
+
+  // Index arguments of a callee: its own, then how far its sequences have come, `iterations` into a loop.
+  std::vector<exe::IndexExpr> index_arguments(const Node& node, BodyId callee) {
+    std::vector<exe::IndexExpr> args;
+    if (node.call() != nullptr) args = node.call()->index_args;
+    for (const SequenceUse& use : facts_[callee].sequences) {
+      exe::IndexExpr at = reached(use.sequence);
+      if (node.is<Node::Loop>()) at = at + exe::IndexExpr::iteration() * exe::IndexExpr(use.count);
+      args.push_back(at);
+    }
+    return args;
+  }
+
+  exe::IndexExpr reached(const Sequence& sequence) {
+    return base_[sequence] + exe::IndexExpr(used_[sequence]);
+  }
+
+  // The number of this use of a sequence.
+  exe::IndexExpr next(const Sequence& sequence) {
+    const exe::IndexExpr number = reached(sequence);
+    ++used_[sequence];
+    return number;
+  }
+
+  void pass_sequences(BodyId callee, int64_t times) {
+    for (const SequenceUse& use : facts_[callee].sequences)
+      used_[use.sequence] += times * use.count;
+  }
+
+  exe::Address frame_at(size_t n) const {
+    exe::Address at;
+    at.offset = frames_[n];
+    return at;
+  }
+
+  // A call of `callee` on inputs [first, last).
+  exe::Call call_of(const Node& node, size_t n, BodyId callee, size_t first, size_t last) {
+    exe::Call c;
+    for (const int32_t buffer : facts_[callee].stores_to) forget_stored(buffer - 1);
+    c.function = program_.lowered.at(callee).function;
+    c.frame = frame_at(n);
+    const auto* call = node.call();
+    for (size_t i = first; i < last; ++i)
+      c.args.push_back(operand(node.inputs[i], node.in_specs[i], exe::Access::kRead));
+    for (size_t u = 0; call != nullptr && u < call->updated.size(); ++u) {
+      exe::Operand& o = c.args[static_cast<size_t>(call->updated[u])];
+      o.access = exe::Access::kUpdate;
+      o.made = value_id(node.outputs[static_cast<size_t>(call->results) + u]);
+    }
+    const size_t results =
+        call != nullptr ? static_cast<size_t>(call->results) : node.outputs.size();
+    for (size_t r = 0; r < results; ++r) {
+      if (node.outputs[r] == kNone) continue;
+      c.args.push_back(operand(node.outputs[r], node.out_specs[r], exe::Access::kWrite));
+    }
+    c.index_args = index_arguments(node, callee);
+    return c;
+  }
+
+  exe::Call call(const Node& node, const Node::Call& own, size_t n) {
+    exe::Call c = call_of(node, n, own.callee, 0, node.inputs.size());
+    pass_sequences(own.callee, 1);
+    return c;
+  }
+
+  exe::Loop loop(const Node& node, const Node::Loop& own, size_t n) {
+    exe::Loop l;
+    l.trips = own.trips;
+    l.body = call_of(node, n, own.callee, 0, node.inputs.size());
+    for (int32_t k = 0; k < own.carried; ++k) {
+      const auto out = static_cast<int32_t>(node.inputs.size()) + k;
+      const Block& block = storage_.block(node.inputs[static_cast<size_t>(k)]);
+      for (const auto& [arg, ahead] : {std::pair<int32_t, int64_t>{k, 0}, {out, 1}}) {
+        exe::Address& at = l.body.args[static_cast<size_t>(arg)].at;
+        at.offset = block.offset;
+        at.depth = block.ring;
+        at.stride = slot_stride(block);
+        at.slot = exe::IndexExpr::iteration() + exe::IndexExpr(ahead);
+      }
+      l.carried.push_back({k, out});
+    }
+    for (const int32_t u : own.updated) l.carried.push_back({u, u});
+    pass_sequences(own.callee, own.trips);
+    return l;
+  }
+
+  exe::Branch branch(const Node& node, const Node::Branch& own, size_t n) {
+    exe::Branch b;
+    b.condition = operand(node.inputs[0], node.in_specs[0], exe::Access::kRead);
+    const auto middle = static_cast<size_t>(own.then_inputs) + 1;
+    b.then_call = call_of(node, n, own.callees[0], 1, middle);
+    b.else_call = call_of(node, n, own.callees[1], middle, node.inputs.size());
+    return b;
+  }
+
+  exe::Issue transfer(const Node& node, const Node::Transfer& own) {
+    exe::Issue issue;
+    issue.queue = own.queue;
+    issue.token = own.token;
+    using Kind = Effect::Kind;
+    const Kind kind = own.effect.kind;
+    if (const auto stream = sequence_of(node)) {
+      issue.object = own.effect.id;
+      issue.entry = next(*stream);
+    } else {
+      issue.object = own.effect.id - 1;  // Remote buffers are numbered from 1 in the IR.
+      if (const auto entry = entry_of(own)) {
+        issue.entry = *entry;
+      } else {
+        issue.entry_from = operand(node.inputs.back(), node.in_specs.back(), exe::Access::kRead);
+      }
+    }
+    if (kind == Kind::kStreamRead || kind == Kind::kRemoteLoad) {
+      issue.kind =
+          kind == Kind::kStreamRead ? exe::TransferKind::kStreamIn : exe::TransferKind::kRemoteLoad;
+      issue.memory = operand(node.outputs[0], node.out_specs[0], exe::Access::kWrite);
+    } else {
+      issue.kind = kind == Kind::kStreamWrite ? exe::TransferKind::kStreamOut
+                                              : exe::TransferKind::kRemoteStore;
+      issue.memory = operand(node.inputs[0], node.in_specs[0], exe::Access::kRead);
+    }
+    if (!sequence_of(node)) track_entry(issue);
+    return issue;
+  }
+
+  // A load of an entry that was last stored here must find what was stored. Another device might store in between.
+  void track_entry(exe::Issue& issue) {
+    if (exe_.devices.size() > 1) return;
+    const bool known = !issue.entry_from;
+    if (issue.kind == exe::TransferKind::kRemoteLoad) {
+      for (const Stored& s : stored_) {
+        if (known && s.buffer == issue.object && s.entry == issue.entry) issue.found = s.value;
+      }
+      return;
+    }
+    std::erase_if(stored_, [&](const Stored& s) {
+      return s.buffer == issue.object && !(known && differ(s.entry, issue.entry));
+    });
+    if (known) stored_.push_back({issue.object, issue.entry, issue.memory.value});
+  }
+
+  void forget_stored(int32_t buffer) {
+    std::erase_if(stored_, [&](const Stored& s) { return s.buffer == buffer; });
+  }
+
+  const exe::Function& function_of(BodyId body) const {
+    return exe_.functions[static_cast<size_t>(program_.lowered.at(body).function)];
+  }
+
+  const Body& body_;
+  Program& program_;
+  Storage& storage_;
+  const std::vector<KernelChoice>& choices_;
+  const FactTable& facts_;
+  const std::vector<SequenceUse>& sequences_;
+  Tables& tables_;
+  const int64_t alignment_;
+  exe::Executable& exe_;
+  exe::Function function_;
+  std::vector<exe::ValueId> value_ids_;
+  std::vector<int64_t> frames_;
+  std::vector<int64_t> steps_;  ///< Steps before each node; last, of all.
+  std::vector<int32_t> result_param_;
+  std::map<Sequence, exe::IndexExpr> base_;
+  std::map<Sequence, int64_t> used_;
+  std::vector<Stored> stored_;  ///< Known contents of entries of remote buffers.
+};
+
+// Adds variables in remote buffers that some store may have changed but whose value is not known.
+void add_remote_finals(const std::set<int32_t>& stores_to, const exe::Executable& e,
+                       exe::Program& program) {
+  for (size_t v = 0; v < e.variables.size(); ++v) {
+    const exe::VariablePlan& plan = e.variables[v];
+    if (plan.buffer < 0 || !stores_to.contains(plan.buffer + 1)) continue;
+    const auto index = static_cast<int32_t>(v);
+    const bool known = std::any_of(program.finals.begin(), program.finals.end(),
+                                   [&](const exe::Final& f) { return f.variable == index; });
+    if (!known) program.finals.push_back({index, exe::kNoValue});
+  }
+}
+
+}  // namespace
+
+int64_t emit_executable(Program& program, const Context& context) {
+  Tables tables(program, context);
+  const FactTable facts(program);
+  exe::Executable& e = program.executable;
+  int64_t buffers = 0;
+  std::map<BodyId, std::vector<exe::Final>> finals;
+  for (const BodyId id : callees_first(program)) {
+    const Body& body = program.body(id);
+    Emitter emitter(id, program, facts, tables, context.target(body).alignment());
+    exe::Function function = emitter.run();
+    buffers += static_cast<int64_t>(function.buffers.size());
+    for (const exe::Step& step : function.steps) {
+      if (const auto* kernel = std::get_if<exe::Kernel>(&step.body))
+        tables.reserve_workspace(body.device, kernel->workspace_bytes);
+    }
+    exe::Program of_entry;
+    if (body.is_entry()) emitter.add_finals(of_entry);
+    finals[id] = std::move(of_entry.finals);
+    program.lowered[id].function = static_cast<int32_t>(e.functions.size());
+    e.functions.push_back(std::move(function));
+  }
+  for (const EntryBodies& entry : program.entries) {
+    exe::Program p;
+    p.name = entry.name;
+    std::set<int32_t> stores_to;
+    for (const BodyId id : entry.bodies) {
+      const Body& body = program.body(id);
+      const int32_t function = program.lowered[id].function;
+      p.entries.push_back({body.device, function, tables.frames(body.device)});
+      tables.reserve_frame(body.device, e.functions[static_cast<size_t>(function)].frame_bytes);
+      p.finals.insert(p.finals.end(), finals[id].begin(), finals[id].end());
+      for (const SequenceUse& use : facts[id].sequences) {
+        if (use.sequence.of == Sequence::Of::kStream)
+          p.streams.push_back({use.sequence.id, use.count});
+        if (use.sequence.of == Sequence::Of::kGroup)
+          p.collectives.push_back({body.device, use.sequence.id, use.count});
+      }
+      stores_to.insert(facts[id].stores_to.begin(), facts[id].stores_to.end());
+    }
+    add_remote_finals(stores_to, e, p);
+    std::sort(p.streams.begin(), p.streams.end(),
+              [](const auto& a, const auto& b) { return a.stream < b.stream; });
+    std::sort(p.finals.begin(), p.finals.end(),
+              [](const exe::Final& a, const exe::Final& b) { return a.variable < b.variable; });
+    e.programs.push_back(std::move(p));
+  }
+  return buffers;
+}
+
+}  // namespace sluice::compiler

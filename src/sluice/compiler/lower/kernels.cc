@@ -1,0 +1,47 @@
+#include "sluice/compiler/lower/kernels.h"
+
+#include <fmt/format.h>
+
+#include "sluice/base/error.h"
+
+namespace sluice::compiler {
+namespace {
+
+KernelChoice choose_copy(const Body& body, const Node& node, const Target& target) {
+  return target.copy(node.in_specs[0], body.value(node.inputs[0]).layout,
+                     body.value(node.outputs[0]).layout);
+}
+
+KernelChoice choose(const Body& body, const Node& node, const Target& target) {
+  if (node.is<Node::Copy>()) return choose_copy(body, node, target);
+  if (node.is<Node::Index>()) return {.key = target.kind() + ".index"};
+  if (node.is<Node::Collective>()) return {.may_coincide = node.def->may_coincide};
+  const auto* kernel = node.as<Node::Kernel>();
+  if (kernel == nullptr) return {};
+  try {
+    if (!kernel->stages.empty()) return target.choose_fused(fused_op(body, node));
+    return target.choose({OpView(*node.def, kernel->attrs, node.in_specs, node.out_specs)});
+  } catch (Error& e) {
+    throw e.note(fmt::format("choosing a kernel for {}.{} made at {}", name_of(node), node.origin,
+                             node.where));
+  }
+}
+
+}  // namespace
+
+int64_t choose_kernels(const Body& body, const Target& target, LoweredBody& lowered) {
+  for (const Node& node : body.nodes) lowered.choices.push_back(choose(body, node, target));
+  return static_cast<int64_t>(body.nodes.size());
+}
+
+int64_t choose_copies(const Body& body, const Target& target, LoweredBody& lowered) {
+  int64_t copies = 0;
+  for (size_t n = 0; n < body.nodes.size(); ++n) {
+    if (!body.nodes[n].is<Node::Copy>()) continue;
+    lowered.choices[n] = choose_copy(body, body.nodes[n], target);
+    ++copies;
+  }
+  return copies;
+}
+
+}  // namespace sluice::compiler

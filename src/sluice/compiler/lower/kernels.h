@@ -1,0 +1,13 @@
+#pragma once
+#include "sluice/compiler/program.h"
+
+namespace sluice::compiler {
+
+/// Chooses the first kernel of the target's list that supports each op of a body. Returns the number of nodes.
+/// Error{kUsage} naming op and dtype if there is none.
+int64_t choose_kernels(const Body& body, const Target& target, LoweredBody& lowered);
+
+/// Chooses the kernels of copies; storage may have added some. Returns the number of copies.
+int64_t choose_copies(const Body& body, const Target& target, LoweredBody& lowered);
+
+}  // namespace sluice::compiler

@@ -1,0 +1,322 @@
+#include "sluice/compiler/lower/storage.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "sluice/base/checked.h"
+
+namespace sluice::compiler {
+namespace {
+
+constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
+
+class Assigner {
+ public:
+  Assigner(Body& body, std::vector<KernelChoice>& choices) : body_(body), choices_(choices) {}
+
+  Storage run() {
+    add_ring_copies();
+    add_result_copies();
+    resolve_views();
+    make_contents();
+    apply_ties();
+    place_results();
+    return std::move(out_);
+  }
+
+ private:
+  // Before each loop, its carried inputs are put into slot 0 of their rings.
+  void add_ring_copies() {
+    std::vector<Node> nodes;
+    std::vector<KernelChoice> choices;
+    for (size_t i = 0; i < body_.nodes.size(); ++i) {
+      Node& node = body_.nodes[i];
+      for (int32_t k = 0; k < node.carried(); ++k) {
+        Node copy = make_copy(body_, node.inputs[static_cast<size_t>(k)], "'carried", node);
+        node.inputs[static_cast<size_t>(k)] = copy.outputs[0];
+        nodes.push_back(std::move(copy));
+        choices.emplace_back();
+      }
+      nodes.push_back(std::move(node));
+      choices.push_back(std::move(choices_[i]));
+    }
+    body_.nodes = std::move(nodes);
+    choices_ = std::move(choices);
+  }
+
+  // A result is written to the caller's address. It needs a value of its own if it is not made here or has another home.
+  void add_result_copies() {
+    std::vector<bool> taken(body_.values.size(), false);
+    std::vector<ValueIndex> source(body_.values.size(), kNone);  // What a view shows.
+    std::vector<bool> homed(body_.values.size(),
+                            false);  // Lies in a parameter, variable or constant.
+    std::vector<bool> tied(body_.values.size(), false);
+    for (size_t v = 0; v < body_.values.size(); ++v)
+      homed[v] = body_.values[v].source != BodyValue::Source::kNode;
+    for (const Node& node : body_.nodes) {
+      if (node.is<Node::View>()) source[static_cast<size_t>(node.outputs[0])] = node.inputs[0];
+      for (const Tie& t : node.ties) {
+        const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
+        tied[static_cast<size_t>(t.into)] = true;
+        if (homed[static_cast<size_t>(t.into)]) homed[static_cast<size_t>(out)] = true;
+      }
+      if (node.is<Node::View>() && homed[static_cast<size_t>(node.inputs[0])]) {
+        homed[static_cast<size_t>(node.outputs[0])] = true;
+      }
+      for (int32_t k = 0; k < node.carried(); ++k)  // Carried results lie in rings.
+        homed[static_cast<size_t>(node.outputs[static_cast<size_t>(k)])] = true;
+    }
+    for (ValueIndex& result : body_.results) {
+      if (result == kNone) continue;
+      ValueIndex root = result;
+      while (source[static_cast<size_t>(root)] != kNone) root = source[static_cast<size_t>(root)];
+      if (!homed[static_cast<size_t>(root)] && !taken[static_cast<size_t>(root)] &&
+          !tied[static_cast<size_t>(root)]) {
+        taken[static_cast<size_t>(root)] = true;
+        continue;
+      }
+      Node at;
+      at.device = body_.device;
+      at.where = "result of " + body_.name;
+      Node copy = make_copy(body_, result, "'result", at);
+      result = copy.outputs[0];
+      body_.nodes.push_back(std::move(copy));
+      choices_.emplace_back();
+    }
+  }
+
+  int32_t node_count() const { return static_cast<int32_t>(body_.nodes.size()); }
+
+  // Last node that reads each value itself, and the node whose write ends it.
+  void find_uses(std::vector<int32_t>& last, std::vector<int32_t>& tied_at) const {
+    last.assign(body_.values.size(), -1);
+    tied_at.assign(body_.values.size(), kNever);
+    for (int32_t n = 0; n < node_count(); ++n) {
+      const Node& node = body_.nodes[static_cast<size_t>(n)];
+      if (!node.is<Node::View>()) {
+        for (const ValueIndex v : node.inputs) {
+          if (v != kNone) last[static_cast<size_t>(v)] = n;
+        }
+      }
+      for (const Tie& t : node.ties) tied_at[static_cast<size_t>(t.into)] = n;
+    }
+    for (const ValueIndex v : body_.results) {
+      if (v != kNone) last[static_cast<size_t>(v)] = node_count();
+    }
+    for (const BodyParam& p : body_.params) {
+      if (p.out != kNone) last[static_cast<size_t>(p.out)] = node_count();
+    }
+    for (const auto& [variable, v] : body_.variables) last[static_cast<size_t>(v)] = node_count();
+  }
+
+  // Views whose bytes cannot be shared become copies.
+  void resolve_views() {
+    std::vector<int32_t> tied_at;
+    find_uses(last_, tied_at);
+    for (int32_t n = node_count(); n-- > 0;) {
+      const Node& node = body_.nodes[static_cast<size_t>(n)];
+      if (!node.is<Node::View>()) continue;
+      int32_t& source = last_[static_cast<size_t>(node.inputs[0])];
+      source = std::max(source, std::max(n, last_[static_cast<size_t>(node.outputs[0])]));
+    }
+    root_.resize(body_.values.size());
+    for (size_t v = 0; v < root_.size(); ++v) root_[v] = static_cast<ValueIndex>(v);
+    for (Node& node : body_.nodes) {
+      if (!node.is<Node::View>()) continue;
+      const auto out = static_cast<size_t>(node.outputs[0]);
+      const ValueIndex root = root_[static_cast<size_t>(node.inputs[0])];
+      const bool source_lives = last_[out] < tied_at[static_cast<size_t>(root)];
+      if (source_lives && tied_at[out] == kNever) {
+        root_[out] = root;
+      } else {
+        node.what = Node::Copy{};
+      }
+    }
+    // With the views decided: what keeps a root alive.
+    find_uses(last_, tied_at);
+    for (int32_t n = node_count(); n-- > 0;) {
+      const Node& node = body_.nodes[static_cast<size_t>(n)];
+      if (!node.is<Node::View>()) continue;
+      int32_t& source = last_[static_cast<size_t>(root_[static_cast<size_t>(node.outputs[0])])];
+      source = std::max(source, last_[static_cast<size_t>(node.outputs[0])]);
+    }
+  }
+
+  int32_t add_content(ValueIndex root, int32_t begin, Block block) {
+    const auto c = static_cast<int32_t>(out_.contents.size());
+    const auto b = static_cast<int32_t>(out_.blocks.size());
+    block.contents = {c};
+    block.bytes = buffer_bytes(body_.value(root).spec, body_.value(root).layout);
+    out_.contents.push_back({root, b, begin, std::max(begin, last_[static_cast<size_t>(root)]), 0});
+    out_.blocks.push_back(std::move(block));
+    out_.content_of[static_cast<size_t>(root)] = c;
+    return c;
+  }
+
+  void make_contents() {
+    out_.content_of.assign(body_.values.size(), -1);
+    std::vector<bool> read(body_.values.size(), false);
+    for (const Node& node : body_.nodes) {
+      for (const ValueIndex v : node.inputs) {
+        if (v != kNone) read[static_cast<size_t>(root_[static_cast<size_t>(v)])] = true;
+      }
+      for (const Tie& t : node.ties) read[static_cast<size_t>(t.into)] = true;
+    }
+    for (const ValueIndex v : body_.results) {
+      if (v != kNone) read[static_cast<size_t>(root_[static_cast<size_t>(v)])] = true;
+    }
+    for (size_t v = 0; v < body_.values.size(); ++v) {
+      const BodyValue& value = body_.values[v];
+      using Source = BodyValue::Source;
+      if (value.source == Source::kParam) {
+        add_content(static_cast<ValueIndex>(v), -1,
+                    {.place = Block::Place::kParam, .index = value.index});
+      } else if (value.source == Source::kVariable) {
+        add_content(static_cast<ValueIndex>(v), -1,
+                    {.place = Block::Place::kVariable, .index = value.index});
+      } else if (value.source == Source::kConstant && read[v]) {
+        add_content(static_cast<ValueIndex>(v), -1,
+                    {.place = Block::Place::kConstant, .index = value.index});
+      }
+    }
+    for (int32_t n = 0; n < node_count(); ++n) {
+      const Node& node = body_.nodes[static_cast<size_t>(n)];
+      if (node.is<Node::View>()) {
+        const auto out = static_cast<size_t>(node.outputs[0]);
+        out_.content_of[out] = out_.content_of[static_cast<size_t>(root_[out])];
+        continue;
+      }
+      for (const ValueIndex v : node.outputs) {
+        if (v != kNone) add_content(v, n, {});
+      }
+      if (const auto* loop = node.as<Node::Loop>()) make_rings(node, *loop);
+    }
+  }
+
+  // Carried value k: its first value in slot 0, its last in slot (trips mod 2) of one ring.
+  void make_rings(const Node& node, const Node::Loop& loop) {
+    for (int32_t k = 0; k < loop.carried; ++k) {
+      const int32_t first =
+          out_.content_of[static_cast<size_t>(node.inputs[static_cast<size_t>(k)])];
+      const int32_t final =
+          out_.content_of[static_cast<size_t>(node.outputs[static_cast<size_t>(k)])];
+      out_.join(out_.contents[static_cast<size_t>(final)].block,
+                out_.contents[static_cast<size_t>(first)].block);
+      out_.blocks[static_cast<size_t>(out_.contents[static_cast<size_t>(first)].block)].ring = 2;
+      out_.contents[static_cast<size_t>(final)].slot = static_cast<int32_t>(loop.trips % 2);
+    }
+  }
+
+  void apply_ties() {
+    for (const Node& node : body_.nodes) {
+      for (const Tie& t : node.ties) {
+        Content& out = out_.contents[static_cast<size_t>(
+            out_.content_of[static_cast<size_t>(node.outputs[static_cast<size_t>(t.output)])])];
+        const Content& into =
+            out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(t.into)])];
+        out.slot = into.slot;
+        if (out.block == into.block) continue;
+        out_.join(out.block, into.block);
+      }
+    }
+    // What is written later lies there until the write.
+    for (int32_t n = 0; n < node_count(); ++n) {
+      for (const Tie& t : body_.nodes[static_cast<size_t>(n)].ties) {
+        Content& into =
+            out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(t.into)])];
+        into.end = std::max(into.end, n);
+      }
+    }
+  }
+
+  void place_results() {
+    for (size_t r = 0; r < body_.results.size(); ++r) {
+      if (body_.results[r] == kNone) continue;
+      Block& block = out_.blocks[static_cast<size_t>(out_.content(body_.results[r]).block)];
+      SLUICE_CHECK(block.place == Block::Place::kFrame && block.ring == 0);
+      block.place = Block::Place::kResult;
+      block.index = static_cast<int32_t>(r);
+    }
+  }
+
+  Body& body_;
+  std::vector<KernelChoice>& choices_;
+  Storage out_;
+  std::vector<int32_t> last_;
+  std::vector<ValueIndex> root_;
+};
+
+class Reuser {
+ public:
+  Reuser(const Body& body, const std::vector<KernelChoice>& choices, Storage& storage)
+      : body_(body), choices_(choices), out_(storage) {}
+
+  int64_t run() {
+    for (size_t n = 0; n < body_.nodes.size(); ++n) {
+      for (const auto& [in, out] : choices_[n].may_coincide)
+        try_reuse(body_.nodes[n], static_cast<int32_t>(n), in, out);
+    }
+    return reused_;
+  }
+
+ private:
+  void try_reuse(const Node& node, int32_t n, int in, int out) {
+    const ValueIndex source = node.inputs[static_cast<size_t>(in)];
+    if (source == kNone) return;
+    const int32_t c = out_.content_of[static_cast<size_t>(source)];
+    const Content& old = out_.contents[static_cast<size_t>(c)];
+    if (node.outputs[static_cast<size_t>(out)] == kNone) return;
+    const Content& made = out_.content(node.outputs[static_cast<size_t>(out)]);
+    if (old.end != n || old.block == made.block) return;
+    const Block& from = out_.blocks[static_cast<size_t>(old.block)];
+    const Block& to = out_.blocks[static_cast<size_t>(made.block)];
+    const bool movable = from.place == Block::Place::kFrame && from.ring == 0;
+    const bool free_target =
+        (to.place == Block::Place::kFrame && to.ring == 0) || to.place == Block::Place::kResult;
+    if (!movable || !free_target || from.bytes != to.bytes) return;
+    for (const int32_t other : from.contents) {
+      const Content& there = out_.contents[static_cast<size_t>(other)];
+      if (there.end > n || there.begin >= n) return;
+    }
+    for (const int32_t other : to.contents) {
+      if (out_.contents[static_cast<size_t>(other)].begin < n) return;
+    }
+    // Other operands that show the same bytes must be allowed to coincide with this output too.
+    const auto& pairs = choices_[static_cast<size_t>(n)].may_coincide;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] == kNone || out_.content_of[static_cast<size_t>(node.inputs[i])] != c)
+        continue;
+      if (std::find(pairs.begin(), pairs.end(), std::pair<int, int>(static_cast<int>(i), out)) ==
+          pairs.end())
+        return;
+    }
+    out_.join(old.block, made.block);
+    ++reused_;
+  }
+
+  const Body& body_;
+  const std::vector<KernelChoice>& choices_;
+  Storage& out_;
+  int64_t reused_ = 0;
+};
+
+}  // namespace
+
+void Storage::join(int32_t from, int32_t into) {
+  Block& a = blocks[static_cast<size_t>(from)];
+  Block& b = blocks[static_cast<size_t>(into)];
+  for (const int32_t c : a.contents) contents[static_cast<size_t>(c)].block = into;
+  b.contents.insert(b.contents.end(), a.contents.begin(), a.contents.end());
+  a.contents.clear();
+}
+
+Storage assign_storage(Body& body, std::vector<KernelChoice>& choices) {
+  return Assigner(body, choices).run();
+}
+
+int64_t reuse_dying_operands(const Body& body, const std::vector<KernelChoice>& choices,
+                             Storage& storage) {
+  return Reuser(body, choices, storage).run();
+}
+
+}  // namespace sluice::compiler

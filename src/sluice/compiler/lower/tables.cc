@@ -1,0 +1,228 @@
+#include "sluice/compiler/lower/tables.h"
+
+#include <algorithm>
+
+#include "sluice/base/checked.h"
+#include "sluice/base/sys.h"
+
+namespace sluice::compiler {
+namespace {
+
+constexpr int64_t kMostStaging = 1 << 20;  // Larger pieces are hardly faster.
+
+bool has_io_transfers(const Program& program, int32_t device) {
+  for (const BodyId id : callees_first(program)) {
+    const Body& body = program.body(id);
+    if (body.device != device) continue;
+    for (const Node& node : body.nodes) {
+      const auto* transfer = node.as<Node::Transfer>();
+      if (transfer != nullptr && transfer->queue > 0) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Tables::Tables(Program& program, const Context& context)
+    : program_(program), context_(context), exe_(program.executable) {
+  add_devices();
+  add_streams();
+  if (program.ir.remote_buffer_count() > 0) add_remote_buffers();
+  add_variables();
+  add_channels();
+}
+
+int32_t Tables::add_arena(const std::string& name, exe::ArenaKind kind, exe::Space space,
+                          int32_t device, int64_t bytes) {
+  exe_.arenas.push_back({name, kind, space, device, bytes, 0});
+  return static_cast<int32_t>(exe_.arenas.size() - 1);
+}
+
+void Tables::add_devices() {
+  const CompileOptions& options = context_.options;
+  exe_.replicas = program_.ir.fix_replication("a compiled program");
+  require(exe_.replicas % options.processes == 0,
+          "compile: {} processes cannot share {} replicas evenly", options.processes,
+          exe_.replicas);
+  for (const ReplicaGrouping& g : program_.groups) exe_.groups.push_back({g.stride(), g.size()});
+  for (size_t d = 0; d < options.devices.size(); ++d) {
+    const DeviceSpec& spec = options.devices[d];
+    const auto device = static_cast<int32_t>(d);
+    exe_.devices.push_back(
+        {spec.target->kind(), spec.target->isa(), spec.memory,
+         exe::workers_of_replica(spec.threads, exe_.replicas / options.processes),
+         queue_names(has_io_transfers(program_, device) ? options.io_queues : 0)});
+    const auto add = [&](const char* name, exe::ArenaKind kind) {
+      return add_arena(fmt::format("{}{}", name, d), kind, exe::Space::kDevice, device);
+    };
+    DeviceArenas a;
+    a.persistent = add("persistent", exe::ArenaKind::kPersistent);
+    a.frames = add("frames", exe::ArenaKind::kFrames);
+    a.workspace = add("workspace", exe::ArenaKind::kWorkspace);
+    arenas_.push_back(a);
+  }
+}
+
+void Tables::add_streams() {
+  for (int s = 0; s < program_.ir.stream_count(); ++s) {
+    const StreamInfo& stream = program_.ir.stream(s);
+    exe_.streams.push_back({stream.name, stream.input, stream.spec});
+  }
+}
+
+void Tables::add_remote_buffers() {
+  const CompileOptions& options = context_.options;
+  const bool file = options.remote_space == exe::Space::kFile;
+  const char* const tier = file ? "file" : "host";
+  exe_.tiers.push_back({tier, options.remote_space, options.remote_memory});
+  const int32_t home = add_arena(tier, exe::ArenaKind::kTier, options.remote_space, -1);
+  for (int32_t b = 1; b <= program_.ir.remote_buffer_count(); ++b) {
+    const RemoteBufferInfo& buffer = program_.ir.remote_buffer_info(b);
+    exe::RemoteBufferPlan plan{fmt::format("remote{}", b), buffer.spec, buffer.entries, home, 0, 0};
+    plan.entry_stride = round_up(buffer.spec.bytes(), file ? sys::kFilePage : 64);
+    plan.offset = arena(home).bytes;
+    arena(home).bytes = checked_add(plan.offset, checked_mul(plan.entry_stride, buffer.entries));
+    exe_.remote_buffers.push_back(std::move(plan));
+  }
+  if (file && (options.remote_direct || options.verify_remote)) add_file_memory();
+}
+
+// Host memory that a file tier needs besides: staging for direct transfers, and checksums.
+void Tables::add_file_memory() {
+  int64_t entry = 0, checksums = 0;
+  for (const exe::RemoteBufferPlan& b : exe_.remote_buffers) {
+    entry = std::max(entry, b.entry_stride);
+    checksums = checked_add(checksums, checked_mul(exe::checksums_of_entry(b), b.entries));
+  }
+  exe_.tiers.push_back({"host", exe::Space::kHost, -1});
+  if (context_.options.remote_direct)
+    add_arena("staging", exe::ArenaKind::kStaging, exe::Space::kHost, -1,
+              std::min(entry, kMostStaging));
+  if (context_.options.verify_remote)
+    add_arena("checksums", exe::ArenaKind::kChecksums, exe::Space::kHost, -1,
+              checked_mul(checksums, sizeof(uint64_t)));
+}
+
+void Tables::add_variables() {
+  for (const Variable& variable : program_.variables) {
+    exe::VariablePlan plan;
+    plan.path = variable.info->path;
+    plan.spec = variable.spec;
+    plan.bytes = buffer_bytes(variable.spec, variable.layout);
+    plan.layout = to_string(variable.layout);
+    if (const Home& home = variable.info->home; home.buffer > 0) {
+      plan.buffer = home.buffer - 1;
+      plan.entry = home.entry;
+      const exe::RemoteBufferPlan& buffer = exe_.remote_buffers[static_cast<size_t>(plan.buffer)];
+      plan.arena = buffer.arena;
+      plan.offset = buffer.offset + plan.entry * buffer.entry_stride;
+    } else {
+      plan.arena = arenas_[static_cast<size_t>(variable.device)].persistent;
+      plan.offset = reserve(plan.arena, plan.bytes);
+    }
+    plan.value = add_value(variable.name, 0);
+    plan.shard = variable.info->shard;
+    plan.group = group_index(variable.info->group);
+    plan.initializer = variable.info->initializer.text();
+    exe_.variables.push_back(std::move(plan));
+  }
+}
+
+void Tables::add_channels() {
+  for (const ProgramChannel& c : program_.channels) {
+    const std::string name = fmt::format("{}to{}", c.from, c.to);
+    const int32_t slots = add_arena("slots " + name, exe::ArenaKind::kSlots, exe::Space::kDevice,
+                                    c.to, checked_mul(c.capacity, c.slot_bytes));
+    exe_.channels.push_back({name, c.from, c.to, c.capacity, slots, 0, c.slot_bytes});
+  }
+}
+
+// The groups whose members hold one value of a variable: of a constant stride, each at least a part of a group of the
+// grouping.
+int32_t Tables::group_index(const std::optional<ReplicaGrouping>& grouping) {
+  if (!grouping || grouping->groups() == 1) return -1;
+  const ReplicaGrouping fine = grouping->const_rg();
+  const exe::ReplicaGroup group{fine.stride(), fine.size()};
+  const auto found = std::find(exe_.groups.begin(), exe_.groups.end(), group);
+  if (found != exe_.groups.end()) return static_cast<int32_t>(found - exe_.groups.begin());
+  exe_.groups.push_back(group);
+  return static_cast<int32_t>(exe_.groups.size() - 1);
+}
+
+int64_t Tables::reserve(int32_t index, int64_t bytes) {
+  const int64_t offset = round_up(arena(index).bytes, 64);
+  arena(index).bytes = checked_add(offset, bytes);
+  return offset;
+}
+
+exe::Address Tables::variable(int32_t index) const {
+  const exe::VariablePlan& v = exe_.variables[static_cast<size_t>(index)];
+  return {exe::Address::Base::kArena, v.arena, v.offset, 0, 0, {}};
+}
+
+exe::ValueId Tables::variable_value(int32_t index) const {
+  return exe_.variables[static_cast<size_t>(index)].value;
+}
+
+exe::Address Tables::constant(int32_t index, int32_t device) {
+  const exe::ConstantPlan& c = constant_plan(index, device);
+  return {exe::Address::Base::kArena, c.arena, c.offset, 0, 0, {}};
+}
+
+exe::ValueId Tables::constant_value(int32_t index, int32_t device) {
+  return constant_plan(index, device).value;
+}
+
+const exe::ConstantPlan& Tables::constant_plan(int32_t index, int32_t device) {
+  const auto [place, fresh] =
+      constants_.try_emplace({index, device}, static_cast<int32_t>(exe_.constants.size()));
+  if (fresh) {
+    const Constant& c = program_.constants[static_cast<size_t>(index)];
+    exe::ConstantPlan plan;
+    plan.name = c.name;
+    plan.spec = c.data->spec();
+    plan.arena = arenas_[static_cast<size_t>(device)].persistent;
+    plan.offset = reserve(plan.arena, plan.spec.bytes());
+    plan.value = add_value("constant " + c.name, 0);
+    plan.data.assign(c.data->bytes().begin(), c.data->bytes().end());
+    exe_.constants.push_back(std::move(plan));
+  }
+  return exe_.constants[static_cast<size_t>(place->second)];
+}
+
+exe::ValueId Tables::add_value(const std::string& tensor, int64_t version) {
+  exe_.values.push_back({tensor, version});
+  return static_cast<exe::ValueId>(exe_.values.size() - 1);
+}
+
+exe::Address Tables::frames(int32_t device) const {
+  return {exe::Address::Base::kArena, arenas_[static_cast<size_t>(device)].frames, 0, 0, 0, {}};
+}
+
+void Tables::reserve_frame(int32_t device, int64_t bytes) {
+  exe::Arena& frames = arena(arenas_[static_cast<size_t>(device)].frames);
+  frames.bytes = std::max(frames.bytes, bytes);
+}
+
+void Tables::reserve_workspace(int32_t device, int64_t bytes) {
+  exe::Arena& workspace = arena(arenas_[static_cast<size_t>(device)].workspace);
+  workspace.stride = std::max(workspace.stride, round_up(bytes, 64));
+  workspace.bytes = workspace.stride * exe_.devices[static_cast<size_t>(device)].workers;
+}
+
+std::vector<exe::Queue> queue_names(int io_queues) {
+  switch (io_queues) {
+    case 0:
+      return {{"compute"}};
+    case 1:
+      return {{"compute"}, {"io"}};
+    case 3:
+      return {{"compute"}, {"load"}, {"store"}, {"prefetch"}};
+    default:
+      fail(ErrorKind::kUsage,
+           "io queues: a device has 0, 1 or 3 (loads, stores, prefetches), not {}", io_queues);
+  }
+}
+
+}  // namespace sluice::compiler

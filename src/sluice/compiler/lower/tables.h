@@ -1,0 +1,58 @@
+#pragma once
+#include <map>
+
+#include "sluice/compiler/program.h"
+
+namespace sluice::compiler {
+
+/// Fills the tables of an executable that its functions refer to.
+class Tables {
+ public:
+  /// Describes devices, arenas, streams, tiers, remote buffers, groups, variables and channels. Error{kUsage} unless
+  /// the processes share the replicas evenly.
+  Tables(Program& program, const Context& context);
+
+  exe::Address variable(int32_t index) const;
+  exe::ValueId variable_value(int32_t index) const;
+  /// A constant on a device, which gets its bytes on first use.
+  exe::Address constant(int32_t index, int32_t device);
+  exe::ValueId constant_value(int32_t index, int32_t device);
+  exe::ValueId add_value(const std::string& tensor, int64_t version);
+  /// Where the frames of the entry functions of a device lie.
+  exe::Address frames(int32_t device) const;
+  /// Makes room for a frame of an entry, and for a kernel's workspace.
+  void reserve_frame(int32_t device, int64_t bytes);
+  void reserve_workspace(int32_t device, int64_t bytes);
+
+ private:
+  // Arenas of a device, by their place in Executable::arenas.
+  struct DeviceArenas {
+    int32_t persistent = 0;
+    int32_t frames = 0;
+    int32_t workspace = 0;
+  };
+
+  void add_devices();
+  void add_streams();
+  void add_remote_buffers();
+  void add_file_memory();
+  void add_variables();
+  void add_channels();
+  int32_t add_arena(const std::string& name, exe::ArenaKind kind, exe::Space space, int32_t device,
+                    int64_t bytes = 0);
+  int32_t group_index(const std::optional<ReplicaGrouping>& grouping);
+  int64_t reserve(int32_t arena, int64_t bytes);
+  exe::Arena& arena(int32_t index) { return exe_.arenas[static_cast<size_t>(index)]; }
+  const exe::ConstantPlan& constant_plan(int32_t index, int32_t device);
+
+  Program& program_;
+  const Context& context_;
+  exe::Executable& exe_;
+  std::vector<DeviceArenas> arenas_;
+  std::map<std::pair<int32_t, int32_t>, int32_t> constants_;  // By constant and device.
+};
+
+/// The names of a device's queues, compute first. Error{kUsage} unless there are 0, 1 or 3 io queues.
+std::vector<exe::Queue> queue_names(int io_queues);
+
+}  // namespace sluice::compiler

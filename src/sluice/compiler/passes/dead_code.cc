@@ -1,0 +1,73 @@
+#include "sluice/compiler/passes/dead_code.h"
+
+#include <algorithm>
+
+namespace sluice::compiler {
+
+std::vector<size_t> remove_dead_nodes(Body& body, const FactTable& facts) {
+  std::vector<bool> needed = kept_values(body);
+  const auto need = [&](ValueIndex v) {
+    if (v != kNone) needed[static_cast<size_t>(v)] = true;
+  };
+  std::vector<Node> kept;
+  std::vector<size_t> places;
+  for (size_t i = body.nodes.size(); i-- > 0;) {
+    Node& node = body.nodes[i];
+    const bool live = has_effect(node, facts) ||
+                      std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueIndex v) {
+                        return v != kNone && needed[static_cast<size_t>(v)];
+                      });
+    if (!live) continue;
+    for (const ValueIndex v : node.inputs) need(v);
+    // A write ends a value that must have been made: its bytes are the ones written.
+    for (const Tie& t : node.ties) need(t.into);
+    kept.push_back(std::move(node));
+    places.push_back(i);
+  }
+  std::reverse(kept.begin(), kept.end());
+  std::reverse(places.begin(), places.end());
+  body.nodes = std::move(kept);
+  return places;
+}
+
+std::vector<bool> request_results(Node& call, const std::vector<bool>& used) {
+  std::vector<bool> read(used.begin(), used.begin() + call.as<Node::Call>()->results);
+  for (size_t r = 0; r < read.size(); ++r) {
+    if (!read[r]) call.outputs[r] = kNone;
+  }
+  if (std::find(read.begin(), read.end(), false) == read.end()) read.clear();
+  return read;
+}
+
+void drop_results(Body& body, const std::vector<bool>& read) {
+  for (size_t r = 0; r < read.size(); ++r) {
+    if (!read[r]) body.results[r] = kNone;
+  }
+}
+
+int64_t remove_dead_code(Program& program, const Context&) {
+  const FactTable facts(program);
+  int64_t removed = 0;
+  // Which results the callers of a body read; empty: all.
+  specialise<std::vector<bool>>(program, [&](BodyId id, const std::vector<bool>& read) {
+    Body& body = program.body(id);
+    drop_results(body, read);
+    const size_t before = body.nodes.size();
+    removed += static_cast<int64_t>(before - remove_dead_nodes(body, facts).size());
+    const auto used = used_outputs(body);
+    std::vector<Request<std::vector<bool>>> requests;
+    for (size_t n = 0; n < body.nodes.size(); ++n) {
+      Node& node = body.nodes[n];
+      auto* call = node.as<Node::Call>();
+      if (call == nullptr) {
+        for_each_callee(node, [&](BodyId& callee) { requests.push_back({&callee, {}}); });
+        continue;
+      }
+      requests.push_back({&call->callee, request_results(node, used[n])});
+    }
+    return requests;
+  });
+  return removed;
+}
+
+}  // namespace sluice::compiler

@@ -1,0 +1,333 @@
+#include "sluice/compiler/passes/fuse.h"
+
+#include <algorithm>
+
+#include "sluice/base/error.h"
+
+namespace sluice::compiler {
+namespace {
+
+constexpr size_t kMostStages = 8;
+constexpr const char* kOverwritten = "what it reads is overwritten before it can run";
+
+// A node while it grows: what each stage reads and makes, as values.
+struct Group {
+  Node node;
+  std::vector<ValueIndex> made;                     // By stage.
+  std::vector<std::vector<ValueIndex>> reads;       // By stage,
+  std::vector<std::vector<TensorSpec>> read_specs;  // each as a tensor that may have another shape.
+  std::vector<Tie> ties;                            // Tie::output is a stage here.
+  int64_t place = 0;  // Goes after the nodes that began at places up to here,
+  int64_t born = 0;   // and after those of the same place that are older.
+  bool open = false;  // May join and be joined.
+  bool gone = false;
+};
+
+class Fuser {
+ public:
+  Fuser(Body& body, const Target& target, FusionReport& report)
+      : body_(body),
+        target_(target),
+        report_(report),
+        maker_(body.values.size(), -1),
+        overwriter_(body.values.size(), -1),
+        kept_(kept_values(body)),
+        readers_(body.values.size()) {}
+
+  int64_t run() {
+    for (Node& node : body_.nodes) add(std::move(node));
+    int64_t joined = 0;
+    // In the order of the body: what reads a group has not joined anything when its turn comes, and so keeps a later
+    // place than the group gets. A second round would find joint readers at the same place, older than what they read.
+    for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
+      while (groups_[static_cast<size_t>(g)].open && join_a_maker(g)) ++joined;
+    }
+    report();
+    finish();
+    return joined;
+  }
+
+ private:
+  Group& group(int32_t g) { return groups_[static_cast<size_t>(g)]; }
+
+  void add(Node node) {
+    const auto g = static_cast<int32_t>(groups_.size());
+    Group group;
+    group.place = g;
+    group.open = node.is<Node::Kernel>() && node.outputs.size() == 1 &&
+                 !node.as<Node::Kernel>()->prints && node.outputs[0] != kNone;
+    for (const ValueIndex v : node.inputs) {
+      if (v != kNone) readers_[static_cast<size_t>(v)].push_back(g);
+    }
+    for (const ValueIndex v : node.outputs) {
+      if (v != kNone) maker_[static_cast<size_t>(v)] = g;
+    }
+    for (const Tie& t : node.ties) overwriter_[static_cast<size_t>(t.into)] = g;
+    if (group.open) {
+      group.made = {node.outputs[0]};
+      group.reads = {node.inputs};
+      group.read_specs = {node.in_specs};
+      group.ties = node.ties;
+    }
+    group.node = std::move(node);
+    groups_.push_back(std::move(group));
+  }
+
+  std::vector<ValueIndex> inputs_of(int32_t g) {
+    std::vector<ValueIndex> inputs;
+    const Group& group = groups_[static_cast<size_t>(g)];
+    for (const auto& reads : group.reads) {
+      for (const ValueIndex v : reads) {
+        const bool own = std::find(group.made.begin(), group.made.end(), v) != group.made.end();
+        if (!own && std::find(inputs.begin(), inputs.end(), v) == inputs.end()) inputs.push_back(v);
+      }
+    }
+    return inputs;
+  }
+
+  bool read_outside(ValueIndex v, int32_t a, int32_t b) const {
+    const auto& readers = readers_[static_cast<size_t>(v)];
+    return kept_[static_cast<size_t>(v)] ||
+           std::any_of(readers.begin(), readers.end(), [&](int32_t r) { return r != a && r != b; });
+  }
+
+  // Joins a group to one that makes what it reads; false if it cannot.
+  bool join_a_maker(int32_t g) {
+    for (const ValueIndex v : inputs_of(g)) {
+      const int32_t head = maker_[static_cast<size_t>(v)];
+      Group joint;
+      if (head < 0 || head == g || !is_short(head, g) || obstacle(head, g, joint) != nullptr)
+        continue;
+      put(std::move(joint), head, g);
+      return true;
+    }
+    return false;
+  }
+
+  bool is_short(int32_t head, int32_t tail) {
+    return group(head).made.size() + group(tail).made.size() <= kMostStages;
+  }
+
+  // What stands in the way of joining `tail` to `head`, which makes what it reads; nothing: `joint` is both.
+  const char* obstacle(int32_t head, int32_t tail, Group& joint) {
+    const Group& h = group(head);
+    const Group& t = group(tail);
+    if (!h.open || !t.open) return "one is no plain kernel";
+    // The place: after all that the tail reads and after all that read what the tail overwrites.
+    int64_t place = h.place;
+    for (const ValueIndex v : inputs_of(tail)) {
+      const int32_t maker = maker_[static_cast<size_t>(v)];
+      if (maker >= 0 && maker != head) place = std::max(place, group(maker).place);
+    }
+    for (const Tie& tie : t.ties) {
+      // What the head makes and the tail overwrites must be nobody else's.
+      if (maker_[static_cast<size_t>(tie.into)] == head) {
+        if (read_outside(tie.into, head, tail)) return "it overwrites what others read";
+        continue;
+      }
+      for (const int32_t r : readers_[static_cast<size_t>(tie.into)]) {
+        if (r != head && r != tail) place = std::max(place, group(r).place);
+      }
+    }
+    // There, nobody has read yet what the head makes, nor overwritten what it reads or makes.
+    const auto comes_later = [&](int32_t g) {
+      return g < 0 || g == head || g == tail || group(g).place > place;
+    };
+    for (const ValueIndex v : h.made) {
+      for (const int32_t r : readers_[static_cast<size_t>(v)]) {
+        if (!comes_later(r)) return "others read the result before it can run";
+      }
+      if (!comes_later(overwriter_[static_cast<size_t>(v)])) return kOverwritten;
+    }
+    for (const ValueIndex v : inputs_of(head)) {
+      if (!comes_later(overwriter_[static_cast<size_t>(v)])) return kOverwritten;
+    }
+    joint = join(h, t);
+    joint.place = place;
+    if (!name_operands(joint, head, tail)) return "it reads the result under another shape";
+    if (!can_run(joint.node)) return "no kernel runs both";
+    return nullptr;
+  }
+
+  // The joint group takes the tail's number.
+  void put(Group joint, int32_t head, int32_t tail) {
+    joint.born = ++time_;
+    const auto renumber = [&](const Group& old, int32_t from) {
+      for (const ValueIndex v : old.made) maker_[static_cast<size_t>(v)] = tail;
+      for (const auto& reads : old.reads) {
+        for (const ValueIndex v : reads) {
+          auto& readers = readers_[static_cast<size_t>(v)];
+          std::replace(readers.begin(), readers.end(), from, tail);
+        }
+      }
+      for (const Tie& tie : old.ties) overwriter_[static_cast<size_t>(tie.into)] = tail;
+    };
+    renumber(group(head), head);
+    renumber(group(tail), tail);
+    group(head).gone = true;
+    group(tail) = std::move(joint);
+  }
+
+  // Says of each fused kernel that there is one, and of each pair that stayed apart why.
+  void report() {
+    for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
+      if (group(g).gone || !group(g).open) continue;
+      if (group(g).made.size() > 1) ++report_.made[name_of(group(g).node)];
+      std::vector<int32_t> seen;
+      for (const ValueIndex v : inputs_of(g)) {
+        const int32_t head = maker_[static_cast<size_t>(v)];
+        Group joint;
+        if (head < 0 || !group(head).open ||
+            std::find(seen.begin(), seen.end(), head) != seen.end())
+          continue;
+        seen.push_back(head);
+        // A reader that has joined another group since may have been what stood in the way.
+        const char* const why = obstacle(head, g, joint);
+        ++report_.refused[fmt::format(
+            "{} after {}: {}", name_of(group(g).node), name_of(group(head).node),
+            why != nullptr      ? why
+            : is_short(head, g) ? "others read the result before it could run"
+                                : "they are too many ops")];
+      }
+    }
+  }
+
+  // What the results lie in has one layout: that of what they overwrite, if anything. The rest will follow.
+  bool can_run(const Node& node) const {
+    Layout layout;
+    for (const Tie& t : node.ties) {
+      const Layout& own = body_.value(t.into).layout;
+      if (&t != &node.ties.front() && own != layout) return false;
+      layout = own;
+    }
+    // What is made beside an update lies as that does. Another update of it might not run on panels.
+    for (size_t o = 0; o < node.outputs.size() && layout != Layout{}; ++o) {
+      const bool tied = std::any_of(node.ties.begin(), node.ties.end(), [&](const Tie& t) {
+        return t.output == static_cast<int32_t>(o);
+      });
+      if (!tied && overwriter_[static_cast<size_t>(node.outputs[o])] >= 0) return false;
+    }
+    return target_.fuses(fused_op(body_, node).with_layout(layout));
+  }
+
+  static Group join(const Group& h, const Group& t) {
+    Group joint = h;
+    const auto shift = static_cast<int32_t>(h.made.size());
+    joint.made.insert(joint.made.end(), t.made.begin(), t.made.end());
+    joint.reads.insert(joint.reads.end(), t.reads.begin(), t.reads.end());
+    joint.read_specs.insert(joint.read_specs.end(), t.read_specs.begin(), t.read_specs.end());
+    for (Tie tie : t.ties) {
+      tie.output += shift;
+      joint.ties.push_back(tie);
+    }
+    Node::Kernel fused{{}, stages_of(h)};
+    for (FusedOp::Stage& stage : stages_of(t)) fused.stages.push_back(std::move(stage));
+    joint.node.what = std::move(fused);
+    return joint;
+  }
+
+  // Stages without operands: those are named once all are known.
+  static std::vector<FusedOp::Stage> stages_of(const Group& g) {
+    const Node::Kernel& kernel = *g.node.as<Node::Kernel>();
+    if (!kernel.stages.empty()) return kernel.stages;
+    FusedOp::Stage stage;
+    stage.def = g.node.def;
+    stage.attrs = kernel.attrs;
+    stage.spec = g.node.out_specs[0];
+    return {stage};
+  }
+
+  // Names the operands of a joint group's node. False if a stage reads another one's result as a tensor of another
+  // shape.
+  bool name_operands(Group& g, int32_t head, int32_t tail) {
+    Node& node = g.node;
+    node.inputs.clear();
+    node.in_specs.clear();
+    node.outputs.clear();
+    node.out_specs.clear();
+    node.ties.clear();
+    std::vector<FusedOp::Stage>& parts = node.as<Node::Kernel>()->stages;
+    const auto stage_of = [&](ValueIndex v) {
+      return static_cast<int32_t>(std::find(g.made.begin(), g.made.end(), v) - g.made.begin());
+    };
+    const auto stages = static_cast<int32_t>(g.made.size());
+    for (int32_t s = 0; s < stages; ++s) {
+      auto& stage = parts[static_cast<size_t>(s)];
+      stage.inputs.clear();
+      const auto& reads = g.reads[static_cast<size_t>(s)];
+      for (size_t i = 0; i < reads.size(); ++i) {
+        const TensorSpec& spec = g.read_specs[static_cast<size_t>(s)][i];
+        const int32_t maker = stage_of(reads[i]);
+        if (maker < stages) {
+          if (parts[static_cast<size_t>(maker)].spec.shape != spec.shape) return false;
+          stage.inputs.push_back(~maker);
+          continue;
+        }
+        size_t known = 0;
+        while (known < node.inputs.size() &&
+               (node.inputs[known] != reads[i] || node.in_specs[known].shape != spec.shape))
+          ++known;
+        stage.inputs.push_back(static_cast<int32_t>(known));
+        if (known < node.inputs.size()) continue;
+        node.inputs.push_back(reads[i]);
+        node.in_specs.push_back(spec);
+      }
+    }
+    for (int32_t s = 0; s < stages; ++s) {
+      const ValueIndex v = g.made[static_cast<size_t>(s)];
+      auto& stage = parts[static_cast<size_t>(s)];
+      stage.output = -1;
+      const int32_t overwriter = overwriter_[static_cast<size_t>(v)];
+      const bool overwritten = overwriter >= 0 && overwriter != head && overwriter != tail;
+      if (!read_outside(v, head, tail) && !overwritten) continue;
+      stage.output = static_cast<int32_t>(node.inputs.size() + node.outputs.size());
+      const ValueIndex into = overwritten_by(g, s);
+      if (into != kNone) node.ties.push_back({static_cast<int32_t>(node.outputs.size()), into});
+      node.outputs.push_back(v);
+      node.out_specs.push_back(stage.spec);
+    }
+    return true;
+  }
+
+  // The value of others in whose bytes the result of a stage lies, at the end of a chain of stages that each overwrite
+  // the one before.
+  static ValueIndex overwritten_by(const Group& g, int32_t stage) {
+    for (const Tie& tie : g.ties) {
+      if (tie.output != stage) continue;
+      const auto maker = std::find(g.made.begin(), g.made.end(), tie.into);
+      if (maker == g.made.end()) return tie.into;
+      return overwritten_by(g, static_cast<int32_t>(maker - g.made.begin()));
+    }
+    return kNone;
+  }
+
+  void finish() {
+    std::vector<Group*> order;
+    for (Group& g : groups_) {
+      if (!g.gone) order.push_back(&g);
+    }
+    std::stable_sort(order.begin(), order.end(), [](const Group* a, const Group* b) {
+      return std::pair(a->place, a->born) < std::pair(b->place, b->born);
+    });
+    body_.nodes.clear();
+    for (Group* g : order) body_.nodes.push_back(std::move(g->node));
+  }
+
+  Body& body_;
+  const Target& target_;
+  FusionReport& report_;
+  std::vector<Group> groups_;
+  std::vector<int32_t> maker_;
+  std::vector<int32_t> overwriter_;
+  std::vector<bool> kept_;  // Needed after the body has ended.
+  std::vector<std::vector<int32_t>> readers_;
+  int64_t time_ = 0;
+};
+
+}  // namespace
+
+int64_t fuse(Body& body, const Target& target, FusionReport& report) {
+  return Fuser(body, target, report).run();
+}
+
+}  // namespace sluice::compiler

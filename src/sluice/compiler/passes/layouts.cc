@@ -1,0 +1,173 @@
+#include "sluice/compiler/passes/layouts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sluice/compiler/analysis/layout_opinions.h"
+
+namespace sluice::compiler {
+namespace {
+
+// Sets of values that elementwise ops and updates combine.
+class Classes {
+ public:
+  explicit Classes(size_t values) : parent_(values) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+  }
+  ValueIndex find(ValueIndex v) {
+    while (parent_[static_cast<size_t>(v)] != v) v = parent_[static_cast<size_t>(v)];
+    return v;
+  }
+  void join(ValueIndex a, ValueIndex b) {
+    a = find(a);
+    b = find(b);
+    parent_[static_cast<size_t>(std::max(a, b))] = std::min(a, b);
+  }
+
+ private:
+  std::vector<ValueIndex> parent_;
+};
+
+Classes combined_values(const Body& body, const Target& target) {
+  Classes classes(body.values.size());
+  for (const Node& node : body.nodes) {
+    for (const Tie& t : node.ties) {
+      const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
+      if (out != kNone) classes.join(t.into, out);
+    }
+    if (node.outputs.size() != 1 || node.outputs[0] == kNone || !is_matrix(node.out_specs[0]))
+      continue;
+    if (!runs_on_panels(body, node, target)) continue;
+    const std::vector<bool> like = fused_op(body, node).result_like();
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] != kNone && like[i]) classes.join(node.inputs[i], node.outputs[0]);
+    }
+  }
+  return classes;
+}
+
+class Chooser {
+ public:
+  Chooser(Program& program, const Context& context)
+      : program_(program),
+        context_(context),
+        opinions_(program, context),
+        of_variable_(program.variables.size()) {}
+
+  int64_t run() {
+    for_each_entry([&](BodyId id) { ask_uses(id); });
+    for_each_entry([&](BodyId id) { spread_wishes(program_.body(id)); });
+    int64_t chosen = 0;
+    for (size_t v = 0; v < of_variable_.size(); ++v) {
+      if (of_variable_[v].refuses) continue;
+      program_.variables[v].layout = of_variable_[v].wish;
+      if (of_variable_[v].wish != Layout{}) ++chosen;
+    }
+    specialise<std::vector<Layout>>(
+        program_, [&](BodyId id, const std::vector<Layout>& params) { return apply(id, params); });
+    return chosen;
+  }
+
+ private:
+  template <typename F>
+  void for_each_entry(F&& f) const {
+    for (const EntryBodies& entry : program_.entries) {
+      for (const BodyId id : entry.bodies) f(id);
+    }
+  }
+
+  void ask_uses(BodyId id) {
+    const Body& body = program_.body(id);
+    const auto& own = opinions_.of(id);
+    for (size_t v = 0; v < body.values.size(); ++v) {
+      const BodyValue& value = body.values[v];
+      if (value.source != BodyValue::Source::kVariable) continue;
+      LayoutOpinion& opinion = of_variable_[static_cast<size_t>(value.index)];
+      if (!is_matrix(value.spec)) opinion.refuses = true;
+      opinion.add(own[v]);
+    }
+  }
+
+  // A wish spreads to the variables that the same updates read, through the values between them.
+  void spread_wishes(const Body& body) {
+    Classes classes = combined_values(body, context_.target(body));
+    std::vector<Layout> wish(body.values.size());
+    const auto for_variables = [&](auto f) {
+      for (size_t v = 0; v < body.values.size(); ++v) {
+        const BodyValue& value = body.values[v];
+        if (value.source != BodyValue::Source::kVariable) continue;
+        f(of_variable_[static_cast<size_t>(value.index)],
+          wish[static_cast<size_t>(classes.find(static_cast<ValueIndex>(v)))]);
+      }
+    };
+    for_variables([](const LayoutOpinion& opinion, Layout& of_class) {
+      if (!opinion.refuses && opinion.wish != Layout{}) of_class = opinion.wish;
+    });
+    for_variables([](LayoutOpinion& opinion, const Layout& of_class) {
+      if (opinion.wish == Layout{}) opinion.wish = of_class;
+    });
+  }
+
+  // Sets the layouts of variables, of parameters and of values that overwrite them.
+  std::vector<Request<std::vector<Layout>>> apply(BodyId id, const std::vector<Layout>& params) {
+    Body& body = program_.body(id);
+    for (BodyValue& v : body.values) {
+      if (v.source == BodyValue::Source::kVariable)
+        v.layout = program_.variables[static_cast<size_t>(v.index)].layout;
+    }
+    for (size_t p = 0; p < params.size(); ++p) body.value(body.params[p].in).layout = params[p];
+    std::vector<Request<std::vector<Layout>>> requests;
+    for (Node& node : body.nodes) {
+      for (const Tie& t : node.ties) {
+        const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
+        if (out != kNone) body.value(out).layout = body.value(t.into).layout;
+      }
+      if (auto* call = node.call())
+        requests.push_back({&call->callee, arguments(body, node, 0, node.inputs.size())});
+      if (auto* branch = node.as<Node::Branch>()) {
+        const auto middle = static_cast<size_t>(branch->then_inputs) + 1;
+        requests.push_back({&branch->callees[0], arguments(body, node, 1, middle)});
+        requests.push_back(
+            {&branch->callees[1], arguments(body, node, middle, node.inputs.size())});
+      }
+    }
+    return requests;
+  }
+
+  // Layouts of the parameters that get inputs [first, last); empty: all row-major.
+  std::vector<Layout> arguments(const Body& body, const Node& node, size_t first, size_t last) {
+    std::vector<Layout> layouts;
+    for (size_t i = first; i < last; ++i) {
+      const Layout& layout = body.value(node.inputs[i]).layout;
+      const bool stays = layout != Layout{} && has_own_shape(body, node, i) &&
+                         static_cast<int32_t>(i) >= node.carried() && !is_needed_in_rows(node, i);
+      layouts.push_back(stays ? layout : Layout{});
+    }
+    const bool rows =
+        std::all_of(layouts.begin(), layouts.end(), [](const Layout& l) { return l == Layout{}; });
+    if (rows) layouts.clear();
+    return layouts;
+  }
+
+  // The body of a loop would convert an argument that it does not update in each trip: convert it before the loop.
+  bool is_needed_in_rows(const Node& node, size_t input) {
+    const auto* loop = node.as<Node::Loop>();
+    if (loop == nullptr) return false;
+    const bool updated = std::find(loop->updated.begin(), loop->updated.end(),
+                                   static_cast<int32_t>(input)) != loop->updated.end();
+    return !updated && opinions_.of_param(loop->callee, input).refuses;
+  }
+
+  Program& program_;
+  const Context& context_;
+  LayoutOpinions opinions_;
+  std::vector<LayoutOpinion> of_variable_;
+};
+
+}  // namespace
+
+int64_t choose_layouts(Program& program, const Context& context) {
+  return Chooser(program, context).run();
+}
+
+}  // namespace sluice::compiler

@@ -1,0 +1,590 @@
+#include "sluice/compiler/passes/project.h"
+
+#include <algorithm>
+#include <compare>
+#include <set>
+
+#include "sluice/base/checked.h"
+#include "sluice/base/error.h"
+
+namespace sluice::compiler {
+namespace {
+
+constexpr int32_t kAnywhere = -1;  // Every device has the value or computes it.
+
+// A body cut into one body a device.
+struct Cut {
+  std::map<int32_t, BodyId> parts;   // By device.
+  std::vector<int32_t> param_home;   // By parameter of the whole body: the device that gets it.
+  std::vector<int32_t> result_home;  // By result of the whole body: the device that returns it.
+  std::set<int32_t> channels;        // Channels that the parts use, callees included.
+};
+
+// A place in the list of a device: at node `node` of the whole body.
+struct Position {
+  enum class Phase : uint8_t { kReceive, kNode, kSend, kReceiveBack, kCopyBack };
+  size_t node = 0;
+  Phase phase = Phase::kNode;
+  int32_t number = 0;
+  auto operator<=>(const Position&) const = default;
+};
+
+struct Message {
+  int32_t channel = -1;
+  ValueIndex sent = kNone;
+  ValueIndex received = kNone;
+  Position from;  // Place of the Send.
+  Position to;    // Place of the Receive.
+};
+
+// State that the cuts of all bodies share.
+struct Shared {
+  explicit Shared(Program& the_program)
+      : program(the_program), holders(the_program.variables.size(), kAnywhere) {
+    for (const BodyId id : callees_first(program)) {
+      for (const Node& node : program.body(id).nodes) {
+        if (const auto* loop = node.as<Node::Loop>())
+          carried[loop->callee] = static_cast<size_t>(loop->carried);
+      }
+    }
+  }
+
+  int32_t channel(int32_t from, int32_t to) {
+    const auto [place, fresh] =
+        channels.try_emplace({from, to}, static_cast<int32_t>(program.channels.size()));
+    if (fresh) program.channels.push_back({from, to, 0, 0});
+    return place->second;
+  }
+
+  Program& program;
+  std::map<std::pair<int32_t, int32_t>, int32_t> channels;  // By devices.
+  std::vector<int32_t> holders;                             // By variable.
+  std::map<BodyId, size_t> carried;                         // By body of a loop.
+  std::map<BodyId, Cut> cuts;                               // By whole body.
+};
+
+// Moves each transfer to the owner of its stream or remote buffer: the first device that uses it.
+class Owners {
+ public:
+  explicit Owners(Program& program) : program_(program), seen_(program.bodies.size(), false) {
+    for (const EntryBodies& entry : program.entries) visit(entry.bodies[0]);
+  }
+
+ private:
+  void visit(BodyId id) {
+    if (seen_[static_cast<size_t>(id)]) return;
+    seen_[static_cast<size_t>(id)] = true;
+    for (Node& node : program_.body(id).nodes) {
+      for_each_callee(node, [&](BodyId callee) { visit(callee); });
+      const auto* t = node.as<Node::Transfer>();
+      if (t == nullptr) continue;
+      const bool stream = t->effect.kind == Effect::Kind::kStreamRead ||
+                          t->effect.kind == Effect::Kind::kStreamWrite;
+      node.device = owners_.try_emplace({stream, t->effect.id}, node.device).first->second;
+    }
+  }
+
+  Program& program_;
+  std::vector<bool> seen_;
+  std::map<std::pair<bool, int32_t>, int32_t> owners_;  // By (stream rather than buffer, number).
+};
+
+class Projector {
+ public:
+  Projector(Shared& shared, BodyId id)
+      : shared_(shared),
+        id_(id),
+        body_(shared.program.body(id)),
+        home_(body_.values.size(), kAnywhere),
+        owner_(body_.values.size(), kAnywhere),
+        index_(body_.values.size(), -1),
+        made_at_(body_.values.size()) {}
+
+  Cut run() {
+    find_homes();
+    if (const auto device = only_device()) return keep(*device);
+    for (now_ = 0; now_ < body_.nodes.size(); ++now_) visit(body_.nodes[now_]);
+    find_results();
+    order_messages();
+    add_messages();
+    return make_parts();
+  }
+
+ private:
+  using Phase = Position::Phase;
+
+  int32_t& home(ValueIndex v) { return home_[static_cast<size_t>(v)]; }
+  int32_t& owner(ValueIndex v) { return owner_[static_cast<size_t>(v)]; }
+  const Cut& cut_of(BodyId callee) const { return shared_.cuts.at(callee); }
+  Position at(Phase phase) { return {now_, phase, ++number_}; }
+
+  // The device on which a node reads its input i.
+  int32_t reader(const Node& node, size_t i) const {
+    if (const auto* call = node.call()) return cut_of(call->callee).param_home[i];
+    return node.is<Node::Branch>() ? branch_device(node) : node.device;
+  }
+
+  int32_t branch_device(const Node& node) const {
+    int32_t device = kAnywhere;
+    for_each_callee(node, [&](BodyId callee) {
+      for (const auto& [d, part] : cut_of(callee).parts) {
+        require(device == kAnywhere || device == d,
+                "{} made at {}: its branches run on devices {} and {}; a conditional runs on one",
+                name_of(node), node.where, device, d);
+        device = d;
+      }
+    });
+    return device;
+  }
+
+  // A parameter or a variable is at home on the device that reads or overwrites it first; a parameter that nothing
+  // reads, on the device of the body.
+  void find_homes() {
+    const auto settle = [&](ValueIndex v, int32_t device) {
+      const auto source = body_.value(v).source;
+      const bool stays =
+          source == BodyValue::Source::kParam || source == BodyValue::Source::kVariable;
+      if (stays && home(v) == kAnywhere) home(v) = device;
+    };
+    for (const Node& node : body_.nodes) {
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (node.inputs[i] != kNone) settle(node.inputs[i], reader(node, i));
+      }
+      for (const Tie& t : node.ties) settle(t.into, node.device);
+    }
+    for (const BodyParam& p : body_.params) settle(p.in, body_.device);
+    for (size_t v = 0; v < body_.values.size(); ++v) {
+      const BodyValue& value = body_.values[v];
+      if (value.source == BodyValue::Source::kVariable) {
+        int32_t& holder = shared_.holders[static_cast<size_t>(value.index)];
+        if (holder == kAnywhere) holder = home_[v];
+        home_[v] = holder;
+      }
+      owner_[v] = home_[v];
+    }
+  }
+
+  // The device that all of the body concerns, if there is one.
+  std::optional<int32_t> only_device() const {
+    std::set<int32_t> devices(home_.begin(), home_.end());
+    for (const Node& node : body_.nodes) {
+      if (!has_callees(node)) devices.insert(node.device);
+      for_each_callee(node, [&](BodyId callee) {
+        for (const auto& [d, part] : cut_of(callee).parts) devices.insert(d);
+      });
+    }
+    devices.erase(kAnywhere);
+    if (devices.empty()) return body_.device;
+    return devices.size() == 1 ? std::optional(*devices.begin()) : std::nullopt;
+  }
+
+  Cut keep(int32_t device) {
+    Body& body = shared_.program.body(id_);
+    body.device = device;
+    for (Node& node : body.nodes) {
+      node.device = device;
+      for_each_callee(node, [&](BodyId& callee) { callee = cut_of(callee).parts.at(device); });
+    }
+    return {{{device, id_}},
+            std::vector<int32_t>(body.params.size(), device),
+            std::vector<int32_t>(body.results.size(), device),
+            {}};
+  }
+
+  ValueIndex add_value(ValueIndex like) {
+    BodyValue value = body_.value(like);
+    value.source = BodyValue::Source::kNode;
+    value.index = -1;
+    added_.push_back(std::move(value));
+    return static_cast<ValueIndex>(body_.values.size() + added_.size() - 1);
+  }
+
+  void put(int32_t device, Position place, Node node) {
+    node.device = device;
+    lists_[device].emplace_back(place, std::move(node));
+  }
+
+  // The value as a device has it.
+  ValueIndex local(ValueIndex v, int32_t device) {
+    if (v == kNone) return v;
+    const bool is_index = index_[static_cast<size_t>(v)] >= 0;
+    if (!is_index && (home(v) == kAnywhere || home(v) == device)) return v;
+    const auto known = local_.find({v, device});
+    if (known != local_.end()) return known->second;
+    const ValueIndex own =
+        is_index ? compute_index(v, device) : receive(v, device, Phase::kReceive);
+    local_[{v, device}] = own;
+    return own;
+  }
+
+  // An index expression costs less than a message: every device that needs it evaluates it.
+  ValueIndex compute_index(ValueIndex v, int32_t device) {
+    Node node = body_.nodes[static_cast<size_t>(index_[static_cast<size_t>(v)])];
+    node.outputs = {add_value(v)};
+    const ValueIndex own = node.outputs[0];
+    put(device, at(Phase::kReceive), std::move(node));
+    return own;
+  }
+
+  ValueIndex receive(ValueIndex v, int32_t device, Phase phase) {
+    Message m;
+    m.channel = shared_.channel(home(v), device);
+    m.sent = v;
+    m.received = add_value(v);
+    // A parameter or a variable keeps its bytes: it need not fill a slot before it is needed.
+    const bool made_here = body_.value(v).source == BodyValue::Source::kNode;
+    m.from = made_here ? made_at_[static_cast<size_t>(v)] : at(Phase::kReceive);
+    m.to = at(phase);
+    ProgramChannel& channel = shared_.program.channels[static_cast<size_t>(m.channel)];
+    channel.slot_bytes = std::max(channel.slot_bytes, round_up(body_.value(v).spec.bytes(), 64));
+    messages_.push_back(m);
+    return m.received;
+  }
+
+  void visit(const Node& node) {
+    if (node.is<Node::Index>()) {
+      index_[static_cast<size_t>(node.outputs[0])] = static_cast<int32_t>(now_);
+    } else if (node.call() != nullptr) {
+      visit_call(node);
+    } else {
+      Node own = node;
+      if (node.is<Node::Branch>()) {
+        own.device = branch_device(node);
+        for_each_callee(own, [&](BodyId& callee) { callee = cut_of(callee).parts.at(own.device); });
+      }
+      for (ValueIndex& v : own.inputs) v = local(v, own.device);
+      finish(std::move(own));
+    }
+  }
+
+  void visit_call(const Node& node) {
+    const Cut& cut = cut_of(node.call()->callee);
+    std::vector<ValueIndex> inputs;
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      inputs.push_back(local(node.inputs[i], cut.param_home[i]));
+    for (const int32_t channel : cut.channels) barriers_.emplace(channel, now_);
+    for (const auto& [device, part] : cut.parts) finish(part_of_call(node, cut, device, inputs));
+  }
+
+  // The call of a device's part: the inputs, results and updates of the whole call that are at home there.
+  static Node part_of_call(const Node& node, const Cut& cut, int32_t device,
+                           const std::vector<ValueIndex>& inputs) {
+    const Node::Call& whole = *node.call();
+    Node own;
+    own.what = node.what;
+    own.def = node.def;
+    own.origin = node.origin;
+    own.where = node.where;
+    own.device = device;
+    Node::Call& call = *own.call();
+    call.callee = cut.parts.at(device);
+    call.results = 0;
+    call.updated.clear();
+    int32_t carried = 0;
+    std::vector<int32_t> place(inputs.size(), -1);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (cut.param_home[i] != device) continue;
+      place[i] = static_cast<int32_t>(own.inputs.size());
+      own.inputs.push_back(inputs[i]);
+      own.in_specs.push_back(node.in_specs[i]);
+      if (static_cast<int32_t>(i) < node.carried()) ++carried;
+    }
+    if (auto* loop = own.as<Node::Loop>()) loop->carried = carried;
+    const auto add_output = [&](size_t o) {
+      own.outputs.push_back(node.outputs[o]);
+      own.out_specs.push_back(node.out_specs[o]);
+    };
+    for (size_t r = 0; r < static_cast<size_t>(whole.results); ++r) {
+      if (cut.result_home[r] != device) continue;
+      add_output(r);
+      ++call.results;
+    }
+    for (size_t u = 0; u < whole.updated.size(); ++u) {
+      const auto input = static_cast<size_t>(whole.updated[u]);
+      if (place[input] < 0) continue;
+      const auto output = static_cast<size_t>(whole.results) + u;
+      own.ties.push_back({static_cast<int32_t>(own.outputs.size()), node.inputs[input]});
+      call.updated.push_back(place[input]);
+      add_output(output);
+    }
+    return own;
+  }
+
+  // Puts a node whose inputs are local. It updates the copy that its device has; where another device owns the bytes,
+  // the result goes back there.
+  void finish(Node own) {
+    const int32_t device = own.device;
+    std::vector<std::pair<ValueIndex, ValueIndex>> back;  // (new value, old value)
+    for (Tie& t : own.ties) {
+      const ValueIndex old = t.into;
+      const ValueIndex made = own.outputs[static_cast<size_t>(t.output)];
+      t.into = local(old, device);
+      owner(made) = owner(old);
+      if (owner(old) != kAnywhere && owner(old) != device) back.emplace_back(made, old);
+    }
+    for (const ValueIndex v : own.outputs) {
+      if (v == kNone) continue;
+      home(v) = device;
+      made_at_[static_cast<size_t>(v)] = at(Phase::kSend);
+    }
+    const Node where = own;
+    put(device, at(Phase::kNode), std::move(own));
+    for (const auto& [made, old] : back) send_back(where, made, old);
+  }
+
+  void send_back(const Node& where, ValueIndex made, ValueIndex old) {
+    const int32_t device = owner(old);
+    Node copy;
+    copy.what = Node::Copy{};
+    copy.origin = where.origin;
+    copy.where = where.where;
+    copy.inputs = {receive(made, device, Phase::kReceiveBack)};
+    copy.in_specs = {body_.value(made).spec};
+    copy.out_specs = copy.in_specs;
+    copy.outputs = {add_value(made)};
+    copy.ties = {{0, local(old, device)}};
+    local_[{made, device}] = copy.outputs[0];
+    put(device, at(Phase::kCopyBack), std::move(copy));
+  }
+
+  // Results are at home where they are made; the carried values of a loop, where their parameters are.
+  void find_results() {
+    const auto loop = shared_.carried.find(id_);
+    const size_t carried = loop == shared_.carried.end() ? 0 : loop->second;
+    for (size_t r = 0; r < body_.results.size(); ++r) {
+      const ValueIndex v = body_.results[r];
+      int32_t device = v == kNone ? kAnywhere : home(v);
+      if (r < carried) device = home(body_.params[r].in);
+      if (device == kAnywhere) device = body_.device;
+      result_home_.push_back(device);
+      results_.push_back(local(v, device));
+    }
+    for (const BodyParam& p : body_.params)
+      param_outs_.push_back(p.out == kNone ? kNone : local(p.out, home(p.in)));
+    for (const auto& [variable, v] : body_.variables)
+      variables_.push_back(local(v, shared_.holders[static_cast<size_t>(variable)]));
+  }
+
+  // Every channel is a queue: the order in which its messages are sent is that in which they are received, also those
+  // of calls. A message is received earlier than needed where a later one, or a call, comes before its first use.
+  void order_messages() {
+    std::map<int32_t, std::vector<Message*>> channels;
+    for (Message& m : messages_) channels[m.channel].push_back(&m);
+    for (auto& [channel, queue] : channels) {
+      std::sort(queue.begin(), queue.end(),
+                [](const Message* a, const Message* b) { return a->from < b->from; });
+      for (Message* m : queue) {
+        const auto barrier = barriers_.lower_bound({channel, after(m->from)});
+        if (barrier != barriers_.end() && barrier->first == channel)
+          m->to = std::min(m->to, {barrier->second, Phase::kReceive, 0});
+      }
+      for (size_t i = queue.size(); i-- > 1;) {
+        Position& earlier = queue[i - 1]->to;
+        if (std::pair(queue[i]->to.node, queue[i]->to.phase) <
+            std::pair(earlier.node, earlier.phase))
+          earlier = queue[i]->to;
+      }
+      for (Message* m : queue) {
+        m->from.number = ++number_;
+        m->to.number = ++number_;
+      }
+      count_slots(channel, queue);
+    }
+  }
+
+  // The first node whose call stands behind a position.
+  static size_t after(const Position& p) {
+    return p.phase == Phase::kReceive ? p.node : p.node + 1;
+  }
+
+  void count_slots(int32_t channel, const std::vector<Message*>& queue) {
+    int64_t& capacity = shared_.program.channels[static_cast<size_t>(channel)].capacity;
+    size_t received = 0;
+    for (size_t sent = 0; sent < queue.size(); ++sent) {
+      while (received < sent && queue[received]->to < queue[sent]->from) ++received;
+      capacity = std::max(capacity, static_cast<int64_t>(sent + 1 - received));
+    }
+  }
+
+  void add_messages() {
+    std::set<ValueIndex> sent;
+    for (const Message& m : messages_) {
+      const ProgramChannel& channel = shared_.program.channels[static_cast<size_t>(m.channel)];
+      const TensorSpec& spec = body_.value(m.sent).spec;
+      Node send;
+      send.what = Node::Send{m.channel, shared_.program.messages};
+      send.inputs = {m.sent};
+      send.in_specs = {spec};
+      send.where = fmt::format("message to device {}", channel.to);
+      Node receive;
+      receive.what = Node::Receive{m.channel, shared_.program.messages++};
+      receive.outputs = {m.received};
+      receive.out_specs = {spec};
+      receive.where = fmt::format("message from device {}", channel.from);
+      put(channel.from, m.from, std::move(send));
+      put(channel.to, m.to, std::move(receive));
+      sent.insert(m.sent);
+    }
+    // Both sides know a message by the name of its value, so that must have bytes of its own.
+    for (auto& [device, list] : lists_) {
+      for (auto& [place, node] : list) {
+        if (node.is<Node::View>() && sent.contains(node.outputs[0])) node.what = Node::Copy{};
+      }
+    }
+  }
+
+  Cut make_parts() {
+    Cut cut;
+    for (const BodyParam& p : body_.params) cut.param_home.push_back(home(p.in));
+    cut.result_home = result_home_;
+    for (const Message& m : messages_) cut.channels.insert(m.channel);
+    for (const auto& [channel, node] : barriers_) cut.channels.insert(channel);
+    std::set<int32_t> devices(cut.param_home.begin(), cut.param_home.end());
+    devices.insert(cut.result_home.begin(), cut.result_home.end());
+    for (const auto& [device, list] : lists_) devices.insert(device);
+    if (devices.empty()) devices.insert(body_.device);
+    for (const int32_t device : devices) {
+      Body part = make_part(device, devices.size() > 1);
+      cut.parts[device] = shared_.program.add(std::move(part));
+    }
+    return cut;
+  }
+
+  Body make_part(int32_t device, bool several) {
+    Body part;
+    part.graph = body_.graph;
+    part.role = body_.role;
+    part.name = several ? fmt::format("{}@{}", body_.name, device) : body_.name;
+    part.device = device;
+    part.index_params = body_.index_params;
+    auto& list = lists_[device];
+    std::sort(list.begin(), list.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& [place, node] : list) part.nodes.push_back(std::move(node));
+    std::map<ValueIndex, ValueIndex> moved;
+    const auto move = [&](ValueIndex& v) {
+      if (v == kNone) return;
+      const auto [place, fresh] = moved.try_emplace(v, kNone);
+      if (fresh) {
+        const auto own = static_cast<size_t>(v);
+        place->second = part.add(own < body_.values.size() ? body_.values[own]
+                                                           : added_[own - body_.values.size()]);
+      }
+      v = place->second;
+    };
+    for (size_t p = 0; p < body_.params.size(); ++p) {
+      if (home(body_.params[p].in) != device) continue;
+      BodyParam param = body_.params[p];
+      param.out = param_outs_[p];
+      move(param.in);
+      move(param.out);
+      part.value(param.in).index = static_cast<int32_t>(part.params.size());
+      part.params.push_back(std::move(param));
+    }
+    for (Node& node : part.nodes) {
+      for (ValueIndex& v : node.inputs) move(v);
+      for (ValueIndex& v : node.outputs) move(v);
+      for (Tie& t : node.ties) move(t.into);
+    }
+    for (size_t r = 0; r < results_.size(); ++r) {
+      if (result_home_[r] != device) continue;
+      part.results.push_back(results_[r]);
+      move(part.results.back());
+    }
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      const int32_t variable = body_.variables[i].first;
+      if (shared_.holders[static_cast<size_t>(variable)] != device) continue;
+      part.variables.emplace_back(variable, variables_[i]);
+      move(part.variables.back().second);
+    }
+    return part;
+  }
+
+  Shared& shared_;
+  const BodyId id_;
+  const Body& body_;
+  std::vector<int32_t> home_;   // By value: the device that makes it.
+  std::vector<int32_t> owner_;  // By value in a parameter or a variable: the device of the bytes.
+  std::vector<int32_t> index_;  // By value: the Index node that makes it, or -1.
+  std::vector<Position> made_at_;  // By value.
+  size_t now_ = 0;
+  int32_t number_ = 0;
+  std::map<int32_t, std::vector<std::pair<Position, Node>>> lists_;  // By device.
+  std::map<std::pair<ValueIndex, int32_t>, ValueIndex> local_;       // By value and device.
+  std::vector<BodyValue> added_;  // Values after those of the body.
+  std::vector<Message> messages_;
+  std::set<std::pair<int32_t, size_t>> barriers_;  // Channels that the call at a node uses.
+  std::vector<int32_t> result_home_;
+  std::vector<ValueIndex> results_;
+  std::vector<ValueIndex> param_outs_;
+  std::vector<ValueIndex> variables_;
+};
+
+// Numbers the transfers of a body in its order, and for each call and conditional the transfers before it.
+void number_transfers(Body& body) {
+  int32_t transfers = 0;
+  for (Node& node : body.nodes) {
+    if (auto* call = node.call()) call->transfers_before = transfers;
+    if (auto* branch = node.as<Node::Branch>()) branch->transfers_before = transfers;
+    if (auto* transfer = node.as<Node::Transfer>()) transfer->token = transfers++;
+  }
+}
+
+// Drops the index parameters that no expression of a body reads, and their arguments. Callees come first.
+void drop_index_params(Program& program, BodyId id, std::map<BodyId, std::vector<bool>>& used) {
+  using exe::IndexExpr;
+  Body& body = program.body(id);
+  std::vector<bool>& own = used[id];
+  own.assign(body.index_params.size(), false);
+  for (Node& node : body.nodes) {
+    if (auto* call = node.call()) {
+      const std::vector<bool>& taken = used.at(call->callee);
+      std::vector<IndexExpr> args;
+      for (size_t i = 0; i < taken.size(); ++i) {
+        if (taken[i]) args.push_back(std::move(call->index_args[i]));
+      }
+      call->index_args = std::move(args);
+    }
+    for_each_index(node, [&](const IndexExpr& x) {
+      for (const IndexExpr::Node& n : x.nodes()) {
+        if (n.kind == IndexExpr::Kind::kParam) own[static_cast<size_t>(n.value)] = true;
+      }
+    });
+  }
+  std::vector<IndexExpr> numbers(own.size());
+  std::vector<std::optional<IndexRange>> left;
+  for (size_t p = 0; p < own.size(); ++p) {
+    if (!own[p]) continue;
+    numbers[p] = IndexExpr::param(static_cast<int64_t>(left.size()));
+    left.push_back(body.index_params[p]);
+  }
+  body.index_params = std::move(left);
+  for (Node& node : body.nodes)
+    for_each_index(node, [&](IndexExpr& x) { x = exe::substitute(x, numbers); });
+}
+
+}  // namespace
+
+int64_t project(Program& program, const Context&) {
+  Owners{program};
+  Shared shared(program);
+  for (const BodyId id : callees_first(program)) {
+    Cut cut = Projector(shared, id).run();
+    shared.cuts.emplace(id, std::move(cut));
+  }
+  for (EntryBodies& entry : program.entries) {
+    const Cut& cut = shared.cuts.at(entry.bodies[0]);
+    entry.bodies.clear();
+    for (const auto& [device, part] : cut.parts) entry.bodies.push_back(part);
+  }
+  for (size_t v = 0; v < program.variables.size(); ++v)
+    program.variables[v].device = std::max(shared.holders[v], 0);
+  std::map<BodyId, std::vector<bool>> used;
+  for (const BodyId id : callees_first(program)) {
+    number_transfers(program.body(id));
+    drop_index_params(program, id, used);
+  }
+  return program.messages;
+}
+
+}  // namespace sluice::compiler

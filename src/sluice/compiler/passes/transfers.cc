@@ -1,0 +1,247 @@
+#include "sluice/compiler/passes/transfers.h"
+
+#include <algorithm>
+
+#include "sluice/compiler/analysis/indices.h"
+
+namespace sluice::compiler {
+namespace {
+
+// The last two are the first where there is one io queue.
+constexpr int32_t kLoadQueue = 1, kStoreQueue = 2, kPrefetchQueue = 3;
+
+using Transfer = Node::Transfer;
+
+bool is_stream(const Transfer& t) {
+  return t.effect.kind == Effect::Kind::kStreamRead || t.effect.kind == Effect::Kind::kStreamWrite;
+}
+bool is_load(const Transfer& t) {
+  return t.effect.kind == Effect::Kind::kStreamRead || t.effect.kind == Effect::Kind::kRemoteLoad;
+}
+bool is_overlapped(const Node& n) {
+  return n.is<Transfer>() && n.as<Transfer>()->effect.io == IoMode::kIoOverlapped;
+}
+
+bool same_order(const Transfer& a, const Transfer& b) {
+  if (is_stream(a) != is_stream(b) || a.effect.id != b.effect.id) return false;
+  if (is_stream(a)) return true;
+  if (is_load(a) && is_load(b)) return false;
+  const auto x = entry_of(a);
+  const auto y = entry_of(b);
+  return !x || !y || !differ(*x, *y);
+}
+
+// Whether the effects of `other` outside the device must stay where they are, before or after the transfer.
+bool conflicts(const Transfer& transfer, const Node& other, const FactTable& facts) {
+  if (const auto* t = other.as<Transfer>()) return same_order(transfer, *t);
+  bool found = false;
+  for_each_callee(other, [&](BodyId callee) {
+    const BodyFacts& f = facts[callee];
+    const int32_t id = transfer.effect.id;
+    if (is_stream(transfer)) {
+      const Sequence stream{Sequence::Of::kStream, id};
+      found |= std::any_of(f.sequences.begin(), f.sequences.end(),
+                           [&](const SequenceUse& use) { return use.sequence == stream; });
+    } else {
+      found |= f.stores_to.contains(id) || (!is_load(transfer) && f.loads_from.contains(id));
+    }
+  });
+  return found;
+}
+
+class Scheduler {
+ public:
+  Scheduler(Body& body, const FactTable& facts, int io_queues)
+      : body_(body),
+        facts_(facts),
+        io_queues_(io_queues),
+        nodes_(body.nodes.size()),
+        before_(nodes_ + 1) {}
+
+  int64_t run() {
+    find_roots();
+    find_phases();
+    for (size_t n = 0; n < nodes_; ++n) {
+      place_.push_back(n);
+      auto* t = body_.nodes[n].as<Transfer>();
+      if (t == nullptr || t->effect.io == IoMode::kCompute) continue;
+      require(io_queues_ > 0,
+              "io queues: {} in graph {} is to run on one, the device has none (made at {})",
+              node(n).def->type, body_.name, node(n).where);
+      ++moved_;
+      if (is_overlapped(node(n))) place_[n] = earliest_issue(n);
+      t->queue = queue_of(n);
+      before_[place_[n]].issues.push_back(n);
+    }
+    for (size_t n = 0; n < nodes_; ++n) {
+      if (queue(n) > 0) before_[is_overlapped(node(n)) ? latest_wait(n) : n + 1].waits.push_back(n);
+    }
+    if (moved_ > 0) reorder();
+    return moved_;
+  }
+
+ private:
+  // What is put before a node, waits first: then issues find the bytes of what has ended free.
+  struct Before {
+    std::vector<size_t> waits;
+    std::vector<size_t> issues;
+  };
+
+  const Node& node(size_t n) const { return body_.nodes[n]; }
+  const Transfer& transfer(size_t n) const { return *node(n).as<Transfer>(); }
+  int32_t queue(size_t n) const { return node(n).is<Transfer>() ? transfer(n).queue : 0; }
+
+  int32_t queue_of(size_t n) const {
+    const bool load = is_load(transfer(n));
+    if (io_queues_ == 1 || (load && is_stream(transfer(n)))) return kLoadQueue;
+    if (!load) return kStoreQueue;
+    return phase_[place_[n]] < phase_[n] ? kPrefetchQueue : kLoadQueue;
+  }
+
+  // Views may show the bytes of what they view.
+  void find_roots() {
+    root_.resize(body_.values.size());
+    for (size_t v = 0; v < root_.size(); ++v) root_[v] = static_cast<ValueIndex>(v);
+    for (const Node& n : body_.nodes) {
+      if (n.is<Node::View>())
+        root_[static_cast<size_t>(n.outputs[0])] = root_[static_cast<size_t>(n.inputs[0])];
+    }
+  }
+
+  bool shows(ValueIndex v, ValueIndex root) const {
+    return v != kNone && root_[static_cast<size_t>(v)] == root;
+  }
+  bool overwrites(const Node& n, ValueIndex root) const {
+    return std::any_of(n.ties.begin(), n.ties.end(),
+                       [&](const Tie& t) { return shows(t.into, root); });
+  }
+  bool reads(const Node& n, ValueIndex root) const {
+    return std::any_of(n.inputs.begin(), n.inputs.end(),
+                       [&](ValueIndex v) { return shows(v, root); });
+  }
+
+  bool makes(const Node& n, ValueIndex root) const {
+    return std::any_of(n.outputs.begin(), n.outputs.end(),
+                       [&](ValueIndex v) { return shows(v, root); });
+  }
+
+  static bool computes(const Node& n) {
+    // Scalars are index arithmetic more often than work.
+    if (n.is<Node::Kernel>()) return n.outputs.empty() || n.out_specs[0].elements() > 1;
+    return !n.is<Node::View>() && !n.is<Node::Index>() && !n.is<Transfer>();
+  }
+
+  // A phase loads, computes, stores.
+  void find_phases() {
+    bool computed = false;
+    bool stored = false;
+    for (size_t n = 0; n < nodes_; ++n) {
+      const bool load = is_overlapped(node(n)) && is_load(transfer(n));
+      const bool begins = (load && (computed || stored)) || (computes(node(n)) && stored);
+      if (begins) computed = stored = false;
+      if (begins || phase_begin_.empty()) phase_begin_.push_back(n);
+      computed |= computes(node(n));
+      stored |= is_overlapped(node(n)) && !load;
+      phase_.push_back(phase_begin_.size() - 1);
+    }
+  }
+
+  // The node before which a load is issued. A store is issued where it stands, right behind what made its bytes.
+  size_t earliest_issue(size_t n) const {
+    const Transfer& load = transfer(n);
+    if (!is_load(load)) return n;
+    const size_t phase = phase_[n];
+    size_t at = n;
+    while (at > phase_begin_[phase == 0 ? 0 : phase - 1]) {
+      const Node& other = node(at - 1);
+      if (other.is<Node::Branch>() || must_precede(other, node(n))) break;
+      if (!is_overlapped(other) && conflicts(load, other, facts_)) break;
+      --at;
+    }
+    // A queue runs its transfers in the order of issue, so behind overlapped ones the load need not wait for their end. On
+    // another queue it would: then it stays, so that nobody waits earlier than the order asks for.
+    for (size_t k = phase_begin_[phase < 2 ? 0 : phase - 2]; k < n; ++k) {
+      if (!is_overlapped(node(k)) || !conflicts(load, node(k), facts_)) continue;
+      if (io_queues_ > 1 && !is_load(transfer(k))) return n;
+      at = std::max(at, place_[k]);
+    }
+    return at;
+  }
+
+  // It makes what the load overwrites or its entry, or is done with it.
+  bool must_precede(const Node& other, const Node& load) const {
+    const auto root = [&](ValueIndex v) { return root_[static_cast<size_t>(v)]; };
+    return std::any_of(
+               load.inputs.begin(), load.inputs.end(),
+               [&](ValueIndex v) { return makes(other, root(v)) || overwrites(other, root(v)); }) ||
+           std::any_of(load.ties.begin(), load.ties.end(), [&](const Tie& t) {
+             return makes(other, root(t.into)) || overwrites(other, root(t.into)) ||
+                    reads(other, root(t.into));
+           });
+  }
+
+  // The node before which the transfer must have ended.
+  size_t latest_wait(size_t n) const {
+    const Transfer& own = transfer(n);
+    const bool load = is_load(own);
+    const ValueIndex root =
+        root_[static_cast<size_t>(load ? node(n).outputs[0] : node(n).inputs[0])];
+    size_t at = nodes_;
+    for (size_t k = n + 1; k < nodes_; ++k) {
+      // A load comes no earlier than the phase before its own.
+      if (at <= phase_begin_[phase_[k] == 0 ? 0 : phase_[k] - 1]) break;
+      const Node& other = node(k);
+      const bool touches = overwrites(other, root) || (load && reads(other, root));
+      const bool late = !load && phase_[k] > phase_[n] + 1;
+      const bool orderly = is_overlapped(other) && queue(k) == own.queue;
+      const bool conflict = !orderly && conflicts(own, other, facts_);
+      if (touches || (conflict && is_overlapped(other))) at = std::min(at, place_[k]);
+      if (late || conflict || other.is<Node::Branch>()) at = std::min(at, k);
+    }
+    return at;
+  }
+
+  void reorder() {
+    std::vector<Node> out;
+    for (size_t n = 0; n <= nodes_; ++n) {
+      for (const size_t t : before_[n].waits) out.push_back(wait_for(node(t)));
+      for (const size_t t : before_[n].issues) out.push_back(node(t));
+      if (n < nodes_ && queue(n) == 0) out.push_back(std::move(body_.nodes[n]));
+    }
+    body_.nodes = std::move(out);
+  }
+
+  static Node wait_for(const Node& node) {
+    const Transfer& transfer = *node.as<Transfer>();
+    const bool load = is_load(transfer);
+    Node wait;
+    wait.what = Node::Wait{transfer.queue, transfer.token};
+    wait.def = node.def;
+    wait.inputs = {load ? node.outputs[0] : node.inputs[0]};
+    wait.in_specs = {load ? node.out_specs[0] : node.in_specs[0]};
+    wait.origin = node.origin;
+    wait.where = node.where;
+    wait.device = node.device;
+    return wait;
+  }
+
+  Body& body_;
+  const FactTable& facts_;
+  const int io_queues_;
+  const size_t nodes_;
+  std::vector<Before> before_;
+  std::vector<ValueIndex> root_;
+  std::vector<size_t>
+      place_;  // The node before which each is put: itself, or where a load is issued.
+  std::vector<size_t> phase_;        // Of each node.
+  std::vector<size_t> phase_begin_;  // First node of each phase.
+  int64_t moved_ = 0;
+};
+
+}  // namespace
+
+int64_t schedule_transfers(Body& body, const FactTable& facts, int io_queues) {
+  return Scheduler(body, facts, io_queues).run();
+}
+
+}  // namespace sluice::compiler

@@ -1,0 +1,136 @@
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "sluice/compiler/body.h"
+#include "sluice/compiler/compile.h"
+#include "sluice/compiler/lower/storage.h"
+
+/// The whole program while it is compiled, and what its passes share.
+namespace sluice::compiler {
+
+/// A variable of the program; its number is its place in Program::variables and in Executable::variables.
+struct Variable {
+  std::shared_ptr<VariableInfo> info;
+  TensorSpec spec;
+  std::string name;
+  int32_t device = 0;  ///< The device that holds it.
+  Layout layout;
+};
+
+struct Constant {
+  std::string name;
+  std::shared_ptr<const HostTensor> data;
+};
+
+/// One entry graph. Before the pass "project" it has one body, after it one for each device that takes part.
+struct EntryBodies {
+  std::string name;
+  std::vector<BodyId> bodies;
+};
+
+/// Messages from one device to another.
+struct ProgramChannel {
+  int32_t from = 0;
+  int32_t to = 0;
+  int64_t capacity =
+      0;  ///< The largest number of messages that are outstanding in the program's order.
+  int64_t slot_bytes = 0;  ///< The largest message, rounded up.
+};
+
+/// The kernels and the storage of a body, by the passes of `lower/`.
+struct LoweredBody {
+  std::vector<KernelChoice> choices;  ///< One per node.
+  Storage storage;
+  int32_t function = -1;  ///< Index in Executable::functions.
+};
+
+struct Program {
+  explicit Program(const Ir& the_ir) : ir(the_ir) {}
+
+  const Ir& ir;
+  std::vector<ReplicaGrouping> groups;  ///< Groupings of the replicas that collectives have.
+  std::vector<Variable> variables;
+  std::vector<Constant> constants;
+  std::deque<Body> bodies;  ///< Bodies that no entry reaches are leftovers of passes.
+  std::vector<EntryBodies> entries;
+  std::vector<ProgramChannel> channels;
+  int32_t messages = 0;  ///< Sends in the text of the program; each has one Receive.
+  std::map<BodyId, LoweredBody> lowered;
+  exe::Executable executable;
+  FusionReport fusions;
+  std::unordered_map<const VariableInfo*, int32_t> variable_index;
+  std::unordered_map<const HostTensor*, int32_t> constant_index;
+
+  const Body& body(BodyId id) const { return bodies[static_cast<size_t>(id)]; }
+  Body& body(BodyId id) { return bodies[static_cast<size_t>(id)]; }
+  BodyId add(Body body);
+  /// The number of a variable or constant, which is added on first use.
+  int32_t variable(const TensorInfo& info);
+  int32_t constant(const TensorInfo& info);
+};
+
+/// The options and the targets of a compilation.
+struct Context {
+  const CompileOptions& options;
+  /// Error{kUsage} if there is no such device.
+  const Target& target(int32_t device) const;
+  const Target& target(const Body& body) const { return target(body.device); }
+};
+
+/// The bodies that the entries reach, each after all that it calls; the entries and their calls in order.
+std::vector<BodyId> callees_first(const Program& program);
+/// The same, each before all that it calls.
+std::vector<BodyId> callers_first(const Program& program);
+
+/// Runs `pass(body)`, which returns a number of changes, on each body that the entries reach; the sum of them.
+template <typename PassType>
+int64_t for_each_body(Program& program, PassType&& pass) {
+  int64_t changes = 0;
+  for (const BodyId id : callers_first(program)) changes += pass(program.body(id));
+  return changes;
+}
+
+/// One request of a caller for its callee, specialised.
+template <typename Key>
+struct Request {
+  BodyId* callee;  ///< Field of the calling node.
+  Key key;
+};
+
+/// Specialises bodies for their callers. Visits the bodies that the entries reach, callers first. `visit(id, key)`
+/// changes a body for the key that its callers ask for (entries: Key{}) and returns the requests of its own calls. A
+/// body that is asked for under several keys is copied before any of them changes it.
+template <typename Key, typename Visit>
+void specialise(Program& program, Visit&& visit) {
+  std::map<BodyId, std::vector<Request<Key>>> requests;
+  const auto handle = [&](BodyId id, const Key& key) {
+    for (Request<Key>& r : visit(id, key)) {
+      const BodyId callee = *r.callee;
+      requests[callee].push_back(std::move(r));
+    }
+  };
+  for (const BodyId id : callers_first(program)) {
+    const auto asked = requests.find(id);
+    if (asked == requests.end()) {
+      handle(id, Key{});
+      continue;
+    }
+    std::vector<std::pair<Key, BodyId>> copies;
+    for (const Request<Key>& r : asked->second) {
+      auto known = copies.begin();
+      while (known != copies.end() && !(known->first == r.key)) ++known;
+      if (known == copies.end()) {
+        copies.emplace_back(r.key, copies.empty() ? id : program.add(program.body(id)));
+        known = copies.end() - 1;
+      }
+      *r.callee = known->second;
+    }
+    for (const auto& [key, copy] : copies) handle(copy, key);
+  }
+}
+
+}  // namespace sluice::compiler

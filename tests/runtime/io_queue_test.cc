@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "../session/mlp.h"
+#include "sluice/check/checker.h"
 #include "sluice/cpu/cpu.h"
-#include "sluice/exe/checker.h"
 #include "sluice/exe/visit_step.h"
 
 namespace sluice::test {
@@ -85,7 +85,7 @@ TEST(IoQueue, GivesTheBitsOfTheComputeQueue) {
     for (const int threads : {1, 3}) {
       const Session planned(ir, {.device = cpu_device({.threads = threads})});
       const exe::Executable plan = on_io_queue(planned.executable(), waits);
-      const auto violations = exe::check(plan);
+      const auto violations = check::violations(plan);
       ASSERT_TRUE(violations.empty()) << violations[0].rule << ": " << violations[0].message;
       runtime::Executor executor(plan, {cpu::make_device()},
                                  {.threads = threads, .usable_cores = 1});

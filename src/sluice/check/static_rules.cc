@@ -1,4 +1,4 @@
-#include "sluice/exe/check_static.h"
+#include "sluice/check/static_rules.h"
 
 #include <algorithm>
 #include <map>
@@ -6,12 +6,12 @@
 
 #include "sluice/base/layout.h"
 #include "sluice/base/sys.h"
-#include "sluice/exe/check_facts.h"
+#include "sluice/check/function_facts.h"
 #include "sluice/exe/text.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 namespace {
 
 /// a + b and a · b of sizes, at most INT64_MAX.
@@ -36,7 +36,7 @@ bool holds(int64_t bytes, const TensorSpec& spec, const std::string& layout) {
 
 class StaticChecker {
  public:
-  StaticChecker(const Executable& e, Findings& findings)
+  StaticChecker(const exe::Executable& e, Findings& findings)
       : e_(e), out_(findings), facts_(function_facts(e)) {}
 
   void run() {
@@ -45,33 +45,33 @@ class StaticChecker {
     workspaces();
     persistent_bytes();
     file_access();
-    for (const Function& f : e_.functions) function(f);
+    for (const exe::Function& f : e_.functions) function(f);
     programs();
   }
 
  private:
-  static bool on_device(const Arena& a) {
-    return a.device >= 0 && (a.space == Space::kDevice || a.space == Space::kPinned);
+  static bool on_device(const exe::Arena& a) {
+    return a.device >= 0 && (a.space == exe::Space::kDevice || a.space == exe::Space::kPinned);
   }
 
   /// Every arena lies where some budget counts it. What helps with files has a rule of its own.
   void spaces() {
-    for (const Arena& a : e_.arenas) {
-      if (a.kind == ArenaKind::kStaging || a.kind == ArenaKind::kChecksums) continue;
-      const bool tier = a.kind == ArenaKind::kTier;
-      const bool remote = a.space == Space::kHost || a.space == Space::kFile;
-      const bool pinned_tier = tier && a.space == Space::kPinned;
+    for (const exe::Arena& a : e_.arenas) {
+      if (a.kind == exe::ArenaKind::kStaging || a.kind == exe::ArenaKind::kChecksums) continue;
+      const bool tier = a.kind == exe::ArenaKind::kTier;
+      const bool remote = a.space == exe::Space::kHost || a.space == exe::Space::kFile;
+      const bool pinned_tier = tier && a.space == exe::Space::kPinned;
       if (tier ? !remote && !pinned_tier : !on_device(a)) {
         out_.add("bounds", "arena '{}' is '{}', which does not lie in '{}' of device {}", a.name,
-                 word(a.kind), word(a.space), a.device);
+                 exe::word(a.kind), exe::word(a.space), a.device);
       }
-      const auto counts = [&](const Tier& t) { return t.space == a.space; };
+      const auto counts = [&](const exe::Tier& t) { return t.space == a.space; };
       if (remote && std::none_of(e_.tiers.begin(), e_.tiers.end(), counts))
-        out_.add("budget", "arena '{}' lies in '{}', which is no tier", a.name, word(a.space));
+        out_.add("budget", "arena '{}' lies in '{}', which is no tier", a.name, exe::word(a.space));
     }
-    for (const Channel& c : e_.channels) {
-      const Arena& a = e_.arenas[static_cast<size_t>(c.arena)];
-      if (a.kind != ArenaKind::kSlots || a.device != c.to)
+    for (const exe::Channel& c : e_.channels) {
+      const exe::Arena& a = e_.arenas[static_cast<size_t>(c.arena)];
+      if (a.kind != exe::ArenaKind::kSlots || a.device != c.to)
         out_.add("channel", "channel '{}' lies in '{}', which are no slots of device {}", c.name,
                  a.name, c.to);
     }
@@ -80,8 +80,8 @@ class StaticChecker {
   void budgets() {
     for (size_t d = 0; d < e_.devices.size(); ++d) {
       int64_t total = 0;
-      for (const Arena& a : e_.arenas) {
-        if (a.device == static_cast<int32_t>(d) && a.space == Space::kDevice)
+      for (const exe::Arena& a : e_.arenas) {
+        if (a.device == static_cast<int32_t>(d) && a.space == exe::Space::kDevice)
           total = add(total, a.bytes);
       }
       const int64_t budget = e_.devices[d].memory_budget;
@@ -89,10 +89,10 @@ class StaticChecker {
         out_.add("budget", "device {}: arenas take {} bytes of a budget of {}", d, total, budget);
       }
     }
-    for (const Tier& t : e_.tiers) {
+    for (const exe::Tier& t : e_.tiers) {
       int64_t total = 0;
-      for (const Arena& a : e_.arenas) {
-        const bool pinned = a.space == Space::kPinned && t.space == Space::kHost;
+      for (const exe::Arena& a : e_.arenas) {
+        const bool pinned = a.space == exe::Space::kPinned && t.space == exe::Space::kHost;
         if (a.space == t.space || pinned) total = add(total, multiply(a.bytes, e_.replicas));
       }
       if (t.budget >= 0 && total > t.budget) {
@@ -103,8 +103,8 @@ class StaticChecker {
   }
 
   void workspaces() {
-    for (const Arena& a : e_.arenas) {
-      if (a.kind != ArenaKind::kWorkspace) continue;
+    for (const exe::Arena& a : e_.arenas) {
+      if (a.kind != exe::ArenaKind::kWorkspace) continue;
       if (a.device < 0) {
         out_.add("workspace", "arena '{}' belongs to no device", a.name);
         continue;
@@ -131,7 +131,7 @@ class StaticChecker {
   void persistent_bytes() {
     std::vector<Owned> owned;
     std::set<std::pair<int32_t, int64_t>> entries;
-    for (const VariablePlan& v : e_.variables) {
+    for (const exe::VariablePlan& v : e_.variables) {
       const std::string what = fmt::format("variable '{}'", v.path);
       if (!holds(v.bytes, v.spec, v.layout)) {
         out_.add("bounds", "{} has {} bytes, too few for {} '{}'", what, v.bytes, to_string(v.spec),
@@ -141,7 +141,7 @@ class StaticChecker {
         owned.push_back({v.arena, v.offset, v.offset + v.bytes, what});
         continue;
       }
-      const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
       if (v.bytes > b.entry_stride)
         out_.add("remote", "{} is larger than an entry of '{}'", what, b.name);
       if (!entries.insert({v.buffer, v.entry}).second) {
@@ -149,14 +149,14 @@ class StaticChecker {
                  b.name);
       }
     }
-    for (const ConstantPlan& c : e_.constants) {
+    for (const exe::ConstantPlan& c : e_.constants) {
       owned.push_back({c.arena, c.offset, c.offset + static_cast<int64_t>(c.data.size()),
                        fmt::format("constant '{}'", c.name)});
     }
-    for (const RemoteBufferPlan& b : e_.remote_buffers) {
+    for (const exe::RemoteBufferPlan& b : e_.remote_buffers) {
       owned.push_back({b.arena, b.offset, b.offset + b.entries * b.entry_stride,
                        fmt::format("remote buffer '{}'", b.name)});
-      if (e_.arenas[static_cast<size_t>(b.arena)].kind != ArenaKind::kTier) {
+      if (e_.arenas[static_cast<size_t>(b.arena)].kind != exe::ArenaKind::kTier) {
         out_.add("remote", "remote buffer '{}' lies in '{}', which is no tier", b.name,
                  e_.arenas[static_cast<size_t>(b.arena)].name);
       }
@@ -165,16 +165,16 @@ class StaticChecker {
                  b.spec.bytes());
       }
     }
-    for (const Channel& c : e_.channels) {
+    for (const exe::Channel& c : e_.channels) {
       owned.push_back({c.arena, c.offset, c.offset + c.capacity * c.slot_bytes,
                        fmt::format("channel '{}'", c.name)});
     }
     for (const Owned& o : owned) {
-      const Arena& a = e_.arenas[static_cast<size_t>(o.arena)];
+      const exe::Arena& a = e_.arenas[static_cast<size_t>(o.arena)];
       if (o.end > a.bytes)
         out_.add("bounds", "{} ends at byte {} of '{}', which has {}", o.what, o.end, a.name,
                  a.bytes);
-      if (a.kind == ArenaKind::kWorkspace)
+      if (a.kind == exe::ArenaKind::kWorkspace)
         out_.add("workspace", "{} lies in the workspace", o.what);
     }
     std::sort(owned.begin(), owned.end(), [](const Owned& a, const Owned& b) {
@@ -194,22 +194,22 @@ class StaticChecker {
   /// What direct transfers pass through, and checksums.
   void file_access() {
     int64_t checksums = 0;
-    for (const RemoteBufferPlan& b : e_.remote_buffers)
-      checksums = add(checksums, multiply(checksums_of_entry(b), b.entries));
+    for (const exe::RemoteBufferPlan& b : e_.remote_buffers)
+      checksums = add(checksums, multiply(exe::checksums_of_entry(b), b.entries));
     bool direct = false;
-    for (const Arena& a : e_.arenas) {
-      const bool staging = a.kind == ArenaKind::kStaging;
+    for (const exe::Arena& a : e_.arenas) {
+      const bool staging = a.kind == exe::ArenaKind::kStaging;
       direct = direct || staging;
       const int64_t need =
           staging ? sys::kFilePage : multiply(checksums, static_cast<int64_t>(sizeof(uint64_t)));
-      if (!staging && a.kind != ArenaKind::kChecksums) continue;
-      if (a.space != Space::kHost || a.bytes < need || (staging && a.bytes % need != 0)) {
+      if (!staging && a.kind != exe::ArenaKind::kChecksums) continue;
+      if (a.space != exe::Space::kHost || a.bytes < need || (staging && a.bytes % need != 0)) {
         out_.add("remote", "arena '{}' has {} bytes of {} memory; {} {} of host memory are right",
-                 a.name, a.bytes, word(a.space), staging ? "some times" : "at least", need);
+                 a.name, a.bytes, exe::word(a.space), staging ? "some times" : "at least", need);
       }
     }
     if (!direct) return;
-    for (const RemoteBufferPlan& b : e_.remote_buffers) {
+    for (const exe::RemoteBufferPlan& b : e_.remote_buffers) {
       if (b.offset % sys::kFilePage != 0 || b.entry_stride % sys::kFilePage != 0) {
         out_.add("remote",
                  "direct transfers of '{}' would reach into other entries: offset {}, "
@@ -219,81 +219,81 @@ class StaticChecker {
     }
   }
 
-  void function(const Function& f) {
+  void function(const exe::Function& f) {
     function_ = &f;
     for (size_t s = 0; s < f.steps.size(); ++s) {
       number_ = s;
-      const Step& step = f.steps[s];
-      for_each_operand(step, [&](const Operand& o) { operand(o); });
-      for_each_call(step, [&](const Call& c) { call(c); });
-      if (const auto* k = std::get_if<Kernel>(&step.body)) kernel(*k);
-      if (const auto* l = std::get_if<Loop>(&step.body)) loop(*l);
-      if (const auto* i = std::get_if<Issue>(&step.body)) issue(*i);
-      if (const auto* m = std::get_if<Send>(&step.body))
-        message(m->channel, m->operand, Access::kRead);
-      if (const auto* m = std::get_if<Receive>(&step.body))
-        message(m->channel, m->operand, Access::kWrite);
-      if (const auto* b = std::get_if<Branch>(&step.body)) {
-        if (b->condition.access != Access::kRead || b->condition.spec.dtype != boolean ||
+      const exe::Step& step = f.steps[s];
+      exe::for_each_operand(step, [&](const exe::Operand& o) { operand(o); });
+      exe::for_each_call(step, [&](const exe::Call& c) { call(c); });
+      if (const auto* k = std::get_if<exe::Kernel>(&step.body)) kernel(*k);
+      if (const auto* l = std::get_if<exe::Loop>(&step.body)) loop(*l);
+      if (const auto* i = std::get_if<exe::Issue>(&step.body)) issue(*i);
+      if (const auto* m = std::get_if<exe::Send>(&step.body))
+        message(m->channel, m->operand, exe::Access::kRead);
+      if (const auto* m = std::get_if<exe::Receive>(&step.body))
+        message(m->channel, m->operand, exe::Access::kWrite);
+      if (const auto* b = std::get_if<exe::Branch>(&step.body)) {
+        if (b->condition.access != exe::Access::kRead || b->condition.spec.dtype != boolean ||
             b->condition.bytes != 1) {
           bad("branch", "the condition is no bool that is read");
         }
-        for_each_call(step, [&](const Call& c) {
+        exe::for_each_call(step, [&](const exe::Call& c) {
           if (facts_[static_cast<size_t>(c.function)].communicates) {
             bad("branch", "the arm '{}' communicates",
                 e_.functions[static_cast<size_t>(c.function)].name);
           }
         });
       }
-      if (const auto* c = std::get_if<Collective>(&step.body)) collective(*c);
+      if (const auto* c = std::get_if<exe::Collective>(&step.body)) collective(*c);
     }
   }
 
   template <typename... Args>
   void bad(const char* rule, fmt::format_string<Args...> format, Args&&... args) {
     out_.add(rule, "function '{}' step {} ({}): {}", function_->name, number_,
-             step_title(function_->steps[number_]),
+             exe::step_title(function_->steps[number_]),
              fmt::format(format, std::forward<Args>(args)...));
   }
 
-  void address(const Address& at) {
-    if (at.base != Address::Base::kArena) return;
-    const Arena& a = e_.arenas[static_cast<size_t>(at.index)];
-    if (a.kind == ArenaKind::kWorkspace) {
+  void address(const exe::Address& at) {
+    if (at.base != exe::Address::Base::kArena) return;
+    const exe::Arena& a = e_.arenas[static_cast<size_t>(at.index)];
+    if (a.kind == exe::ArenaKind::kWorkspace) {
       bad("workspace", "an operand lies in the workspace '{}'", a.name);
-    } else if (a.kind == ArenaKind::kTier || a.kind == ArenaKind::kSlots ||
+    } else if (a.kind == exe::ArenaKind::kTier || a.kind == exe::ArenaKind::kSlots ||
                a.device != function_->device ||
-               (a.space != Space::kDevice && a.space != Space::kPinned)) {
+               (a.space != exe::Space::kDevice && a.space != exe::Space::kPinned)) {
       bad("bounds", "a step of device {} reaches into arena '{}'", function_->device, a.name);
     }
   }
 
-  void operand(const Operand& o) {
+  void operand(const exe::Operand& o) {
     address(o.at);
     if (!holds(o.bytes, o.spec, o.layout)) {
       bad("bounds", "an operand has {} bytes, too few for {} '{}'", o.bytes, to_string(o.spec),
           o.layout);
     }
-    if (o.access == Access::kRead) return;
-    if (o.at.base == Address::Base::kParam) {
-      const Param& p = function_->params[static_cast<size_t>(o.at.index)];
-      if (p.access == Access::kRead)
+    if (o.access == exe::Access::kRead) return;
+    if (o.at.base == exe::Address::Base::kParam) {
+      const exe::Param& p = function_->params[static_cast<size_t>(o.at.index)];
+      if (p.access == exe::Access::kRead)
         bad("access", "writes to the parameter '{}', which is read only", p.name);
     }
   }
 
-  void call(const Call& c) {
-    const Function& callee = e_.functions[static_cast<size_t>(c.function)];
+  void call(const exe::Call& c) {
+    const exe::Function& callee = e_.functions[static_cast<size_t>(c.function)];
     address(c.frame);
-    if (c.frame.base == Address::Base::kParam)
+    if (c.frame.base == exe::Address::Base::kParam)
       bad("bounds", "the frame of '{}' lies in a parameter", callee.name);
     for (size_t i = 0; i < c.args.size(); ++i) {
-      const Operand& o = c.args[i];
-      const Param& p = callee.params[i];
+      const exe::Operand& o = c.args[i];
+      const exe::Param& p = callee.params[i];
       operand(o);
       if (o.access != p.access || o.bytes != p.bytes) {
         bad("access", "argument {} ({}, {} bytes) is not what parameter '{}' says ({}, {} bytes)",
-            i, word(o.access), o.bytes, p.name, word(p.access), p.bytes);
+            i, exe::word(o.access), o.bytes, p.name, exe::word(p.access), p.bytes);
       }
       if (o.layout != p.layout) {
         bad("layout", "argument {} is '{}', parameter '{}' is '{}'", i, o.layout, p.name, p.layout);
@@ -301,7 +301,7 @@ class StaticChecker {
     }
   }
 
-  void kernel(const Kernel& k) {
+  void kernel(const exe::Kernel& k) {
     if (k.workspace_bytes > 0) {
       const auto slice = slices_.find(function_->device);
       if (slice == slices_.end() || slice->second < k.workspace_bytes) {
@@ -310,9 +310,9 @@ class StaticChecker {
       }
     }
     for (size_t i = 0; i < k.operands.size(); ++i) {
-      const Operand& o = k.operands[i];
+      const exe::Operand& o = k.operands[i];
       if (o.bytes == 0) continue;
-      const bool writes = o.access != Access::kRead;
+      const bool writes = o.access != exe::Access::kRead;
       if (o.task_stride == 0) {
         if (writes && k.tasks > 1)
           bad("tasks", "each of {} tasks writes all of operand {}", k.tasks, i);
@@ -326,12 +326,12 @@ class StaticChecker {
     }
   }
 
-  void loop(const Loop& l) {
+  void loop(const exe::Loop& l) {
     std::set<int32_t> ins;
-    for (const Carry& c : l.carried) {
-      const Access in = l.body.args[static_cast<size_t>(c.in)].access;
-      const Access out = l.body.args[static_cast<size_t>(c.out)].access;
-      if (in == Access::kWrite || out == Access::kRead)
+    for (const exe::Carry& c : l.carried) {
+      const exe::Access in = l.body.args[static_cast<size_t>(c.in)].access;
+      const exe::Access out = l.body.args[static_cast<size_t>(c.out)].access;
+      if (in == exe::Access::kWrite || out == exe::Access::kRead)
         bad("loop", "{}:{} carries nothing", c.in, c.out);
       if (!ins.insert(c.in).second) bad("loop", "argument {} is carried twice", c.in);
       if (l.body.args[static_cast<size_t>(c.in)].bytes !=
@@ -341,13 +341,15 @@ class StaticChecker {
     }
   }
 
-  void issue(const Issue& i) {
-    const bool stream = i.kind == TransferKind::kStreamIn || i.kind == TransferKind::kStreamOut;
-    const bool in = i.kind == TransferKind::kStreamIn || i.kind == TransferKind::kRemoteLoad;
+  void issue(const exe::Issue& i) {
+    const bool stream =
+        i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kStreamOut;
+    const bool in =
+        i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kRemoteLoad;
     const char* rule = stream ? "stream" : "remote";
     const TensorSpec& spec = stream ? e_.streams[static_cast<size_t>(i.object)].spec
                                     : e_.remote_buffers[static_cast<size_t>(i.object)].spec;
-    if (i.memory.access != (in ? Access::kWrite : Access::kRead)) {
+    if (i.memory.access != (in ? exe::Access::kWrite : exe::Access::kRead)) {
       bad("access", "a transfer {} memory does not {} it", in ? "into" : "out of",
           in ? "write" : "read");
     }
@@ -360,16 +362,16 @@ class StaticChecker {
           e_.streams[static_cast<size_t>(i.object)].name);
     }
     if (stream && i.entry_from) bad("stream", "the entry of a stream is read from memory");
-    if (i.entry_from && (i.entry_from->access != Access::kRead || i.entry_from->bytes != 4)) {
+    if (i.entry_from && (i.entry_from->access != exe::Access::kRead || i.entry_from->bytes != 4)) {
       bad("access", "the entry is no integer of 4 bytes that is read");
     }
-    if (i.found != kNoValue && i.kind != TransferKind::kRemoteLoad)
+    if (i.found != exe::kNoValue && i.kind != exe::TransferKind::kRemoteLoad)
       bad("remote", "only a load finds a value");
   }
 
-  void message(int32_t channel, const Operand& o, Access access) {
-    const Channel& c = e_.channels[static_cast<size_t>(channel)];
-    const int32_t device = access == Access::kRead ? c.from : c.to;
+  void message(int32_t channel, const exe::Operand& o, exe::Access access) {
+    const exe::Channel& c = e_.channels[static_cast<size_t>(channel)];
+    const int32_t device = access == exe::Access::kRead ? c.from : c.to;
     if (o.access != access)
       bad("access", "a message is sent from what is read and received into what is written");
     if (device != function_->device)
@@ -379,13 +381,14 @@ class StaticChecker {
   }
 
   /// One operand updated; or an input and an output of as many elements, or of one chunk and the whole.
-  void collective(const Collective& c) {
+  void collective(const exe::Collective& c) {
     const auto& all = c.operands;
-    for (const Operand& o : all) {
+    for (const exe::Operand& o : all) {
       if (o.layout != "row") bad("layout", "an operand is '{}', not row-major", o.layout);
     }
-    if (all.size() == 1 && all[0].access == Access::kUpdate) return;
-    if (all.size() != 2 || all[0].access != Access::kRead || all[1].access != Access::kWrite) {
+    if (all.size() == 1 && all[0].access == exe::Access::kUpdate) return;
+    if (all.size() != 2 || all[0].access != exe::Access::kRead ||
+        all[1].access != exe::Access::kWrite) {
       bad("access", "a collective updates one operand, or reads one and writes one");
       return;
     }
@@ -401,27 +404,27 @@ class StaticChecker {
   }
 
   void programs() {
-    for (const Program& p : e_.programs) {
+    for (const exe::Program& p : e_.programs) {
       std::set<int32_t> streams;
-      for (const StreamCount& s : p.streams) {
+      for (const exe::StreamCount& s : p.streams) {
         if (!streams.insert(s.stream).second)
           out_.add("stream", "program '{}': stream {} stands twice", p.name, s.stream);
       }
       std::set<std::pair<int32_t, int32_t>> groups;
-      for (const CollectiveCount& c : p.collectives) {
+      for (const exe::CollectiveCount& c : p.collectives) {
         if (!groups.emplace(c.device, c.group).second) {
           out_.add("collective", "program '{}': group {} of device {} stands twice", p.name,
                    c.group, c.device);
         }
       }
       std::set<int32_t> variables;
-      for (const Final& f : p.finals) {
+      for (const exe::Final& f : p.finals) {
         if (!variables.insert(f.variable).second) {
           out_.add("final", "program '{}': variable {} stands twice", p.name, f.variable);
         }
       }
-      for (const Entry& x : p.entries) {
-        const Arena& a = e_.arenas[static_cast<size_t>(x.frame.index)];
+      for (const exe::Entry& x : p.entries) {
+        const exe::Arena& a = e_.arenas[static_cast<size_t>(x.frame.index)];
         const int64_t bytes = e_.functions[static_cast<size_t>(x.function)].frame_bytes;
         if (x.frame.offset + bytes > a.bytes) {
           out_.add(
@@ -429,9 +432,9 @@ class StaticChecker {
               "program '{}': the frame of device {} takes [{}, {}) of '{}', which has {} bytes",
               p.name, x.device, x.frame.offset, x.frame.offset + bytes, a.name, a.bytes);
         }
-        if (bytes > 0 && (a.device != x.device || a.kind == ArenaKind::kWorkspace ||
-                          a.kind == ArenaKind::kTier || a.kind == ArenaKind::kSlots ||
-                          (a.space != Space::kDevice && a.space != Space::kPinned))) {
+        if (bytes > 0 && (a.device != x.device || a.kind == exe::ArenaKind::kWorkspace ||
+                          a.kind == exe::ArenaKind::kTier || a.kind == exe::ArenaKind::kSlots ||
+                          (a.space != exe::Space::kDevice && a.space != exe::Space::kPinned))) {
           out_.add("bounds", "program '{}': the frame of device {} lies in '{}'", p.name, x.device,
                    a.name);
         }
@@ -439,18 +442,18 @@ class StaticChecker {
     }
   }
 
-  const Executable& e_;
+  const exe::Executable& e_;
   Findings& out_;
   std::vector<FunctionFacts> facts_;
   std::map<int32_t, int64_t> slices_;  ///< Workspace bytes of a worker, by device.
-  const Function* function_ = nullptr;
+  const exe::Function* function_ = nullptr;
   size_t number_ = 0;
 };
 
 }  // namespace
 
-void check_static(const Executable& executable, Findings& findings) {
+void check_each_step(const exe::Executable& executable, Findings& findings) {
   StaticChecker(executable, findings).run();
 }
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

@@ -4,7 +4,7 @@
 
 #include "sluice/exe/executable.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 
 /// What the checker knows of a function before it runs it.
 struct FunctionFacts {
@@ -17,13 +17,13 @@ struct FunctionFacts {
 };
 
 /// Facts of all functions; calls must not form a circle (see validate).
-std::vector<FunctionFacts> function_facts(const Executable& executable);
+std::vector<FunctionFacts> function_facts(const exe::Executable& executable);
 
 /// m > 0: the addresses that a loop step and its body use depend on its counter mod m only; 0: on
 /// all of it.
-int64_t loop_period(const Loop& loop, const std::vector<FunctionFacts>& facts);
+int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts);
 
 /// Some address, entry or message of the executable names the replica.
-bool uses_replica(const Executable& executable);
+bool uses_replica(const exe::Executable& executable);
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace sluice::exe {
+namespace sluice::check {
 
 /// Values over disjoint ranges of addresses; what no range covers has none.
 template <typename T>
@@ -104,4 +104,4 @@ class IntervalMap {
   std::map<int64_t, Tail> pieces_;
 };
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

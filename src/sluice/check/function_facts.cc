@@ -1,4 +1,4 @@
-#include "sluice/exe/check_facts.h"
+#include "sluice/check/function_facts.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,10 +6,10 @@
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/visit_step.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 namespace {
 
-using Kind = IndexExpr::Kind;
+using Kind = exe::IndexExpr::Kind;
 
 /// Least common multiple; 0 stands for "all of it" and swallows everything.
 int64_t join(int64_t a, int64_t b) {
@@ -21,7 +21,7 @@ int64_t join(int64_t a, int64_t b) {
 
 /// If `expr` matters mod `modulus` (0: exactly), modulo what does the leaf `kind` number `index`
 /// matter?
-int64_t period(const IndexExpr& expr, int64_t modulus, Kind kind, int64_t index) {
+int64_t period(const exe::IndexExpr& expr, int64_t modulus, Kind kind, int64_t index) {
   int64_t result = 1;
   const auto& nodes = expr.nodes();
   // Backwards through the postfix order a node comes before its right operand, and that before the
@@ -64,14 +64,14 @@ int64_t period(const IndexExpr& expr, int64_t modulus, Kind kind, int64_t index)
   return result;
 }
 
-int64_t address_period(const Address& a, Kind kind, int64_t index) {
+int64_t address_period(const exe::Address& a, Kind kind, int64_t index) {
   return a.depth > 0 ? period(a.slot, a.depth, kind, index) : 1;
 }
 
-int64_t call_period(const Call& c, const std::vector<FunctionFacts>& facts, Kind kind,
+int64_t call_period(const exe::Call& c, const std::vector<FunctionFacts>& facts, Kind kind,
                     int64_t index) {
   int64_t result = address_period(c.frame, kind, index);
-  for (const Operand& o : c.args) result = join(result, address_period(o.at, kind, index));
+  for (const exe::Operand& o : c.args) result = join(result, address_period(o.at, kind, index));
   const FunctionFacts& callee = facts[static_cast<size_t>(c.function)];
   for (size_t i = 0; i < c.index_args.size(); ++i) {
     if (callee.index_period[i] != 1) {
@@ -81,33 +81,37 @@ int64_t call_period(const Call& c, const std::vector<FunctionFacts>& facts, Kind
   return result;
 }
 
-int64_t step_period(const Step& step, const std::vector<FunctionFacts>& facts, Kind kind,
+int64_t step_period(const exe::Step& step, const std::vector<FunctionFacts>& facts, Kind kind,
                     int64_t index) {
   int64_t result = 1;
-  for_each_call(step,
-                [&](const Call& c) { result = join(result, call_period(c, facts, kind, index)); });
-  for_each_operand(
-      step, [&](const Operand& o) { result = join(result, address_period(o.at, kind, index)); });
-  const auto exact = [&](const IndexExpr& x) { result = join(result, period(x, 0, kind, index)); };
-  if (const auto* i = std::get_if<Issue>(&step.body)) exact(i->entry);
-  if (const auto* s = std::get_if<Send>(&step.body)) exact(s->message);
-  if (const auto* r = std::get_if<Receive>(&step.body)) exact(r->message);
-  if (const auto* c = std::get_if<Collective>(&step.body)) exact(c->sequence);
+  exe::for_each_call(
+      step, [&](const exe::Call& c) { result = join(result, call_period(c, facts, kind, index)); });
+  exe::for_each_operand(step, [&](const exe::Operand& o) {
+    result = join(result, address_period(o.at, kind, index));
+  });
+  const auto exact = [&](const exe::IndexExpr& x) {
+    result = join(result, period(x, 0, kind, index));
+  };
+  if (const auto* i = std::get_if<exe::Issue>(&step.body)) exact(i->entry);
+  if (const auto* s = std::get_if<exe::Send>(&step.body)) exact(s->message);
+  if (const auto* r = std::get_if<exe::Receive>(&step.body)) exact(r->message);
+  if (const auto* c = std::get_if<exe::Collective>(&step.body)) exact(c->sequence);
   return result;
 }
 
-FunctionFacts facts_of(const Function& f, const std::vector<FunctionFacts>& facts) {
+FunctionFacts facts_of(const exe::Function& f, const std::vector<FunctionFacts>& facts) {
   FunctionFacts out;
   out.index_period.assign(static_cast<size_t>(f.index_params), 1);
-  for (const Step& step : f.steps) {
-    if (const auto* i = std::get_if<Issue>(&step.body)) {
+  for (const exe::Step& step : f.steps) {
+    if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
       out.transfers = true;
-      out.communicates |= i->kind == TransferKind::kStreamIn || i->kind == TransferKind::kStreamOut;
+      out.communicates |=
+          i->kind == exe::TransferKind::kStreamIn || i->kind == exe::TransferKind::kStreamOut;
     }
-    out.communicates |= std::holds_alternative<Send>(step.body) ||
-                        std::holds_alternative<Receive>(step.body) ||
-                        std::holds_alternative<Collective>(step.body);
-    for_each_call(step, [&](const Call& c) {
+    out.communicates |= std::holds_alternative<exe::Send>(step.body) ||
+                        std::holds_alternative<exe::Receive>(step.body) ||
+                        std::holds_alternative<exe::Collective>(step.body);
+    exe::for_each_call(step, [&](const exe::Call& c) {
       out.communicates |= facts[static_cast<size_t>(c.function)].communicates;
       out.transfers |= facts[static_cast<size_t>(c.function)].transfers;
     });
@@ -122,37 +126,37 @@ FunctionFacts facts_of(const Function& f, const std::vector<FunctionFacts>& fact
 
 }  // namespace
 
-std::vector<FunctionFacts> function_facts(const Executable& executable) {
+std::vector<FunctionFacts> function_facts(const exe::Executable& executable) {
   std::vector<FunctionFacts> facts(executable.functions.size());
-  for (const int32_t f : callees_first(executable)) {
+  for (const int32_t f : exe::callees_first(executable)) {
     facts[static_cast<size_t>(f)] = facts_of(executable.functions[static_cast<size_t>(f)], facts);
   }
   return facts;
 }
 
-int64_t loop_period(const Loop& loop, const std::vector<FunctionFacts>& facts) {
+int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts) {
   return call_period(loop.body, facts, Kind::kIteration, 0);
 }
 
-bool uses_replica(const Executable& executable) {
+bool uses_replica(const exe::Executable& executable) {
   bool found = false;
-  const auto look = [&](const IndexExpr& x) { found |= x.uses(Kind::kReplica); };
-  const auto look_at = [&](const Operand& o) { look(o.at.slot); };
-  for (const Function& f : executable.functions) {
-    for (const Step& step : f.steps) {
-      for_each_operand(step, look_at);
-      for_each_call(step, [&](const Call& c) {
+  const auto look = [&](const exe::IndexExpr& x) { found |= x.uses(Kind::kReplica); };
+  const auto look_at = [&](const exe::Operand& o) { look(o.at.slot); };
+  for (const exe::Function& f : executable.functions) {
+    for (const exe::Step& step : f.steps) {
+      exe::for_each_operand(step, look_at);
+      exe::for_each_call(step, [&](const exe::Call& c) {
         look(c.frame.slot);
-        for (const Operand& o : c.args) look_at(o);
-        for (const IndexExpr& x : c.index_args) look(x);
+        for (const exe::Operand& o : c.args) look_at(o);
+        for (const exe::IndexExpr& x : c.index_args) look(x);
       });
-      if (const auto* i = std::get_if<Issue>(&step.body)) look(i->entry);
-      if (const auto* s = std::get_if<Send>(&step.body)) look(s->message);
-      if (const auto* r = std::get_if<Receive>(&step.body)) look(r->message);
-      if (const auto* c = std::get_if<Collective>(&step.body)) look(c->sequence);
+      if (const auto* i = std::get_if<exe::Issue>(&step.body)) look(i->entry);
+      if (const auto* s = std::get_if<exe::Send>(&step.body)) look(s->message);
+      if (const auto* r = std::get_if<exe::Receive>(&step.body)) look(r->message);
+      if (const auto* c = std::get_if<exe::Collective>(&step.body)) look(c->sequence);
     }
   }
   return found;
 }
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

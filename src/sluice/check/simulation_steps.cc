@@ -1,20 +1,20 @@
 #include <algorithm>
 
-#include "sluice/exe/check_machine.h"
+#include "sluice/check/simulation.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 
-void Machine::write(DeviceRun& d, const Operand& o, const Range& r) {
-  const ValueId v = o.access == Access::kUpdate ? o.made : o.value;
+void Simulation::write(DeviceRun& d, const exe::Operand& o, const Range& r) {
+  const exe::ValueId v = o.access == exe::Access::kUpdate ? o.made : o.value;
   const Instance i = make(v, o.bytes, o.layout);
   bytes_.write(r, i);
-  if (v != kNoValue) d.stack.back().values[v] = i;
+  if (v != exe::kNoValue) d.stack.back().values[v] = i;
 }
 
 /// A step touches all of these at once, on a queue.
-void Machine::touch(DeviceRun& d, std::span<const Touched> all, int32_t queue) {
+void Simulation::touch(DeviceRun& d, std::span<const Touched> all, int32_t queue) {
   for (const Touched& t : all) {
-    const bool writes = t.operand->access != Access::kRead;
+    const bool writes = t.operand->access != exe::Access::kRead;
     for (const Flight& f : d.flights) {
       // A queue runs its transfers one after another.
       if (f.queue == queue || !(writes || f.writes) || !f.memory.overlaps(t.range)) continue;
@@ -28,38 +28,39 @@ void Machine::touch(DeviceRun& d, std::span<const Touched> all, int32_t queue) {
           writes ? "writes" : "reads", name(t.operand->value), t.range.begin, t.range.end);
     }
   }
-  for (const Touched& t : all) d.window.touch(t.range, t.operand->access != Access::kRead, t.grid);
+  for (const Touched& t : all)
+    d.window.touch(t.range, t.operand->access != exe::Access::kRead, t.grid);
 }
 
-Machine::Outcome Machine::kernel(DeviceRun& d, const Kernel& k) {
+Simulation::Outcome Simulation::kernel(DeviceRun& d, const exe::Kernel& k) {
   std::vector<Touched> all;
   all.reserve(k.operands.size());
-  for (const Operand& o : k.operands) {
+  for (const exe::Operand& o : k.operands) {
     Range r;
     if (!resolve(d, o.at, o.bytes, r)) return Outcome::kDone;
     all.push_back({&o, r, Grid::of(k.tasks, o.task_stride, o.task_pitch, r.begin)});
   }
   for (size_t i = 0; i < all.size(); ++i) {
-    const Operand& o = *all[i].operand;
-    if (o.access != Access::kWrite) {
+    const exe::Operand& o = *all[i].operand;
+    if (o.access != exe::Access::kWrite) {
       read(d, o, all[i].range, lookup(d.stack.back(), o.value), fmt::format("operand {}", i));
     }
   }
   overlaps(d, k.may_coincide, all);
   touch(d, all, 0);
   for (const Touched& t : all) {
-    if (t.operand->access != Access::kRead) write(d, *t.operand, t.range);
+    if (t.operand->access != exe::Access::kRead) write(d, *t.operand, t.range);
   }
   return Outcome::kDone;
 }
 
-void Machine::overlaps(DeviceRun& d, std::span<const std::pair<int32_t, int32_t>> may_coincide,
-                       std::span<const Touched> all) {
+void Simulation::overlaps(DeviceRun& d, std::span<const std::pair<int32_t, int32_t>> may_coincide,
+                          std::span<const Touched> all) {
   for (size_t out = 0; out < all.size(); ++out) {
-    if (all[out].operand->access == Access::kRead) continue;
+    if (all[out].operand->access == exe::Access::kRead) continue;
     for (size_t in = 0; in < all.size(); ++in) {
       if (in == out || !all[in].range.overlaps(all[out].range)) continue;
-      if (all[in].operand->access != Access::kRead) {
+      if (all[in].operand->access != exe::Access::kRead) {
         if (in < out)
           bad(d, "overlap", "operands {} and {} are both written and share bytes", in, out);
         continue;
@@ -78,7 +79,7 @@ void Machine::overlaps(DeviceRun& d, std::span<const std::pair<int32_t, int32_t>
   }
 }
 
-Machine::Outcome Machine::collective(DeviceRun& d, const Collective& c) {
+Simulation::Outcome Simulation::collective(DeviceRun& d, const exe::Collective& c) {
   int64_t& run = collectives_[{d.device, c.group}];
   int64_t sequence = 0;
   if (!evaluate(d, c.sequence, sequence)) return Outcome::kDone;
@@ -89,23 +90,23 @@ Machine::Outcome Machine::collective(DeviceRun& d, const Collective& c) {
   ++run;
   d.window.barrier();
   std::vector<Touched> all;
-  for (const Operand& o : c.operands) {
+  for (const exe::Operand& o : c.operands) {
     Range r;
     if (!resolve(d, o.at, o.bytes, r)) return Outcome::kDone;
-    if (o.access != Access::kWrite)
+    if (o.access != exe::Access::kWrite)
       read(d, o, r, lookup(d.stack.back(), o.value), fmt::format("operand {}", all.size()));
     all.push_back({&o, r, Grid::everyone()});
   }
   overlaps(d, c.may_coincide, all);
   touch(d, all, 0);
   for (const Touched& t : all) {
-    if (t.operand->access != Access::kRead) write(d, *t.operand, t.range);
+    if (t.operand->access != exe::Access::kRead) write(d, *t.operand, t.range);
   }
   d.window.barrier();
   return Outcome::kDone;
 }
 
-void Machine::stream_entry(DeviceRun& d, const Issue& i) {
+void Simulation::stream_entry(DeviceRun& d, const exe::Issue& i) {
   StreamState& s = streams_[static_cast<size_t>(i.object)];
   const int32_t actor = clocks_.actor(d.device, i.queue);
   clocks_.learn(actor, clocks_.now(clocks_.actor(d.device, 0)));
@@ -124,9 +125,9 @@ void Machine::stream_entry(DeviceRun& d, const Issue& i) {
 }
 
 /// The bytes of the tier that a transfer may touch, and for a load what it finds there.
-bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
-  const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(i.object)];
-  const bool load = i.kind == TransferKind::kRemoteLoad;
+bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
+  const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(i.object)];
+  const bool load = i.kind == exe::TransferKind::kRemoteLoad;
   if (i.entry_from) {
     // Any entry; it is checked at run time.
     entry = {b.arena, b.offset, b.offset + b.entries * b.entry_stride};
@@ -150,7 +151,7 @@ bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
     bad(d, "race", "nothing orders this {} of '{}' after an earlier use of the same bytes",
         load ? "load" : "store", b.name);
   }
-  if (load && i.found != kNoValue) {
+  if (load && i.found != exe::kNoValue) {
     const Instance* expected = lookup(d.stack.back(), i.found);
     if (i.entry_from || expected == nullptr || !bytes_.holds(entry, *expected)) {
       bad(d, "remote", "the entry of '{}' must hold {}, but has {}", b.name, name(i.found),
@@ -162,8 +163,8 @@ bool Machine::remote_entry(DeviceRun& d, const Issue& i, Range& entry) {
 
 /// To the clocks a transfer has ended once an arm of a branch has waited for one behind it; it may not have if the other
 /// arm was taken.
-void Machine::entry_in_flight(DeviceRun& d, const Issue& i, const Range& entry) {
-  const bool load = i.kind == TransferKind::kRemoteLoad;
+void Simulation::entry_in_flight(DeviceRun& d, const exe::Issue& i, const Range& entry) {
+  const bool load = i.kind == exe::TransferKind::kRemoteLoad;
   for (const Flight& f : d.flights) {
     const bool both_load = load && f.writes;
     if (f.queue == i.queue || both_load || !f.entry.exists() || !f.entry.overlaps(entry)) continue;
@@ -172,9 +173,10 @@ void Machine::entry_in_flight(DeviceRun& d, const Issue& i, const Range& entry) 
   }
 }
 
-Machine::Outcome Machine::issue(DeviceRun& d, const Issue& i) {
+Simulation::Outcome Simulation::issue(DeviceRun& d, const exe::Issue& i) {
   Activation& a = d.stack.back();
-  const bool load = i.kind == TransferKind::kStreamIn || i.kind == TransferKind::kRemoteLoad;
+  const bool load =
+      i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kRemoteLoad;
   Range memory;
   if (!resolve(d, i.memory.at, i.memory.bytes, memory)) return Outcome::kDone;
   if (i.entry_from) {
@@ -188,7 +190,7 @@ Machine::Outcome Machine::issue(DeviceRun& d, const Issue& i) {
   const Touched touched[] = {{&i.memory, memory, Grid{}}};
   touch(d, touched, i.queue);
   Range entry;
-  if (i.kind == TransferKind::kStreamIn || i.kind == TransferKind::kStreamOut) {
+  if (i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kStreamOut) {
     stream_entry(d, i);
   } else if (!remote_entry(d, i, entry)) {
     return Outcome::kDone;
@@ -212,7 +214,7 @@ Machine::Outcome Machine::issue(DeviceRun& d, const Issue& i) {
   return Outcome::kDone;
 }
 
-Machine::Outcome Machine::wait(DeviceRun& d, const Wait& w) {
+Simulation::Outcome Simulation::wait(DeviceRun& d, const exe::Wait& w) {
   Activation& a = d.stack.back();
   const auto token = std::find(a.tokens.begin(), a.tokens.end(), std::pair(w.token, w.queue));
   if (token == a.tokens.end()) {
@@ -239,8 +241,8 @@ Machine::Outcome Machine::wait(DeviceRun& d, const Wait& w) {
   return Outcome::kDone;
 }
 
-Machine::Outcome Machine::send(DeviceRun& d, const Send& s) {
-  const Channel& c = e_.channels[static_cast<size_t>(s.channel)];
+Simulation::Outcome Simulation::send(DeviceRun& d, const exe::Send& s) {
+  const exe::Channel& c = e_.channels[static_cast<size_t>(s.channel)];
   ChannelState& state = channels_[static_cast<size_t>(s.channel)];
   const int64_t number = state.sent;
   const int64_t slot = number % c.capacity;
@@ -268,8 +270,8 @@ Machine::Outcome Machine::send(DeviceRun& d, const Send& s) {
   return Outcome::kDone;
 }
 
-Machine::Outcome Machine::receive(DeviceRun& d, const Receive& m) {
-  const Channel& c = e_.channels[static_cast<size_t>(m.channel)];
+Simulation::Outcome Simulation::receive(DeviceRun& d, const exe::Receive& m) {
+  const exe::Channel& c = e_.channels[static_cast<size_t>(m.channel)];
   ChannelState& state = channels_[static_cast<size_t>(m.channel)];
   if (state.received == state.sent) return Outcome::kBlocked;
   const int64_t number = state.received;
@@ -281,10 +283,10 @@ Machine::Outcome Machine::receive(DeviceRun& d, const Receive& m) {
   if (message != number)
     bad(d, "channel", "takes message {} of '{}' where {} is next", message, c.name, number);
   const Message& there = state.slots.at(slot);
-  const bool same_name =
-      m.operand.value == there.value || (m.operand.value != kNoValue && there.value != kNoValue &&
-                                         e_.values[static_cast<size_t>(m.operand.value)] ==
-                                             e_.values[static_cast<size_t>(there.value)]);
+  const bool same_name = m.operand.value == there.value ||
+                         (m.operand.value != exe::kNoValue && there.value != exe::kNoValue &&
+                          e_.values[static_cast<size_t>(m.operand.value)] ==
+                              e_.values[static_cast<size_t>(there.value)]);
   if (!same_name || m.operand.bytes != there.instance.bytes ||
       m.operand.layout != *there.instance.layout) {
     bad(d, "channel", "message {} of '{}' is {} ({} bytes, '{}'), not {} ({} bytes, '{}')", number,
@@ -309,4 +311,4 @@ Machine::Outcome Machine::receive(DeviceRun& d, const Receive& m) {
   return Outcome::kDone;
 }
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

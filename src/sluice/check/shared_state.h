@@ -3,10 +3,10 @@
 #include <map>
 #include <vector>
 
-#include "sluice/exe/check_memory.h"
+#include "sluice/check/memory.h"
 #include "sluice/exe/executable.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 
 /// A moment of an actor: a queue of a device.
 struct Epoch {
@@ -17,7 +17,7 @@ struct Epoch {
 /// Vector clocks: for each actor, what it knows to have happened.
 class Clocks {
  public:
-  explicit Clocks(const Executable& executable);
+  explicit Clocks(const exe::Executable& executable);
 
   int32_t actor(int32_t device, int32_t queue) const {
     return first_[static_cast<size_t>(device)] + queue;
@@ -55,7 +55,7 @@ class TierUses {
 /// A message that lies in a slot of a channel.
 struct Message {
   int64_t number = 0;
-  ValueId value = kNoValue;
+  exe::ValueId value = exe::kNoValue;
   Instance instance;
   std::vector<int64_t> clock;  ///< What the sender knew.
 };
@@ -72,4 +72,4 @@ struct StreamState {
   Epoch last;
 };
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

@@ -1,12 +1,12 @@
-#include "sluice/exe/check_shared.h"
+#include "sluice/check/shared_state.h"
 
 #include <algorithm>
 
-namespace sluice::exe {
+namespace sluice::check {
 
-Clocks::Clocks(const Executable& executable) {
+Clocks::Clocks(const exe::Executable& executable) {
   int32_t count = 0;
-  for (const Device& d : executable.devices) {
+  for (const exe::Device& d : executable.devices) {
     first_.push_back(count);
     count += static_cast<int32_t>(d.queues.size());
   }
@@ -44,4 +44,4 @@ bool TierUses::use(const Range& r, bool writes, const Epoch& at, const Clocks& c
   return ordered;
 }
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

@@ -1,4 +1,4 @@
-#include "sluice/exe/forecast.h"
+#include "sluice/report/forecast.h"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <map>
 #include <optional>
 
-#include "sluice/exe/report.h"
-#include "sluice/exe/traffic.h"
 #include "sluice/exe/visit_step.h"
+#include "sluice/report/plan_report.h"
+#include "sluice/report/traffic.h"
 
-namespace sluice::exe {
+namespace sluice::report {
 namespace {
 
 constexpr int64_t kMostIterations = 32;  // Walked one by one; the others are as long as the last.
@@ -49,15 +49,15 @@ void add_turns(const State& turn, double times, State& s) {
 
 class Forecaster {
  public:
-  Forecaster(const Executable& e, const Rates& rates)
+  Forecaster(const exe::Executable& e, const Rates& rates)
       : e_(e), rates_(rates), seconds_(e.functions.size()), idle_turns_(e.functions.size()) {
     for (size_t f = 0; f < e.functions.size(); ++f) {
-      for (const Step& s : e.functions[f].steps)
+      for (const exe::Step& s : e.functions[f].steps)
         seconds_[f].push_back(seconds_of(s, e.devices[static_cast<size_t>(e.functions[f].device)]));
     }
   }
 
-  ProgramForecast run(const Program& program, const std::vector<Traffic>& traffic) {
+  ProgramForecast run(const exe::Program& program, const std::vector<Traffic>& traffic) {
     ProgramForecast out{program.name, 0, {}};
     std::vector<TransferForecast> all;
     for (size_t m = 0; m <= e_.tiers.size(); ++m)
@@ -66,7 +66,7 @@ class Forecaster {
       const auto m = static_cast<size_t>(memory_of(t.kind, t.object));
       all[m].bytes = bounded_sum(all[m].bytes, bounded_product(e_.replicas, t.bytes));
     }
-    for (const Entry& entry : program.entries) {
+    for (const exe::Entry& entry : program.entries) {
       State s;
       s.busy.resize(e_.devices[static_cast<size_t>(entry.device)].queues.size() + 1);
       s.took.resize(all.size());
@@ -86,10 +86,10 @@ class Forecaster {
 
  private:
   /// 0: streams; else the tier's number from 1.
-  int memory_of(TransferKind kind, int32_t object) const {
-    if (kind == TransferKind::kStreamIn || kind == TransferKind::kStreamOut) return 0;
-    const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(object)];
-    const Space space = e_.arenas[static_cast<size_t>(b.arena)].space;
+  int memory_of(exe::TransferKind kind, int32_t object) const {
+    if (kind == exe::TransferKind::kStreamIn || kind == exe::TransferKind::kStreamOut) return 0;
+    const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(object)];
+    const exe::Space space = e_.arenas[static_cast<size_t>(b.arena)].space;
     for (size_t t = 0; t < e_.tiers.size(); ++t) {
       if (e_.tiers[t].space == space) return static_cast<int>(t) + 1;
     }
@@ -97,34 +97,34 @@ class Forecaster {
   }
 
   /// Replicas that a worker walks one after the other.
-  double turns(const Device& device) const {
+  double turns(const exe::Device& device) const {
     const int teams = std::max(1, rates_.threads / std::max(1, device.workers));
     return std::ceil(static_cast<double>(e_.replicas) / teams);
   }
 
   /// Of what computes: kernels, collectives, copies; and transfers, which run on a worker or elsewhere.
-  double seconds_of(const Step& step, const Device& device) const {
-    const auto bytes_of = [](const std::vector<Operand>& operands) {
+  double seconds_of(const exe::Step& step, const exe::Device& device) const {
+    const auto bytes_of = [](const std::vector<exe::Operand>& operands) {
       double bytes = 0;
-      for (const Operand& o : operands)
-        bytes += static_cast<double>(o.bytes) * (o.access == Access::kUpdate ? 2 : 1);
+      for (const exe::Operand& o : operands)
+        bytes += static_cast<double>(o.bytes) * (o.access == exe::Access::kUpdate ? 2 : 1);
       return bytes;
     };
     const auto shared = [&](double seconds, int64_t parts) {
       return seconds * turns(device) /
              static_cast<double>(std::clamp<int64_t>(parts, 1, device.workers));
     };
-    if (const auto* k = std::get_if<Kernel>(&step.body)) {
+    if (const auto* k = std::get_if<exe::Kernel>(&step.body)) {
       const double moving = bytes_of(k->operands) / (2 * rates_.copies);
       return shared(std::max(rates_.flops_of(*k) / rates_.flops, moving), k->tasks);
     }
-    if (const auto* c = std::get_if<Collective>(&step.body))
+    if (const auto* c = std::get_if<exe::Collective>(&step.body))
       return shared(bytes_of(c->operands) / (2 * rates_.copies), device.workers);
-    if (const auto* s = std::get_if<Send>(&step.body))
+    if (const auto* s = std::get_if<exe::Send>(&step.body))
       return shared(static_cast<double>(s->operand.bytes) / rates_.copies, 1);
-    if (const auto* r = std::get_if<Receive>(&step.body))
+    if (const auto* r = std::get_if<exe::Receive>(&step.body))
       return shared(static_cast<double>(r->operand.bytes) / rates_.copies, 1);
-    if (const auto* i = std::get_if<Issue>(&step.body)) {
+    if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
       const auto bytes = static_cast<double>(i->memory.bytes);
       return memory_of(i->kind, i->object) == 0 ? shared(bytes / rates_.copies, 1)
                                                 : bytes * e_.replicas / rates_.remote;
@@ -143,26 +143,26 @@ class Forecaster {
       double end;
     };
     std::vector<Flying> flying;
-    const std::vector<Step>& steps = e_.functions[f].steps;
+    const std::vector<exe::Step>& steps = e_.functions[f].steps;
     for (size_t i = 0; i < steps.size(); ++i) {
       const double seconds = seconds_[f][i];
-      if (const auto* issue = std::get_if<Issue>(&steps[i].body)) {
+      if (const auto* issue = std::get_if<exe::Issue>(&steps[i].body)) {
         const int memory = memory_of(issue->kind, issue->object);
         const double end = transfer(*issue, memory, seconds, s);
         if (issue->queue != 0) flying.push_back({issue->token, memory, end});
-      } else if (const auto* wait = std::get_if<Wait>(&steps[i].body)) {
+      } else if (const auto* wait = std::get_if<exe::Wait>(&steps[i].body)) {
         std::erase_if(flying, [&](const Flying& t) {
           if (t.token == wait->token) await(t.memory, t.end, s);
           return t.token == wait->token;
         });
-      } else if (const auto* loop = std::get_if<Loop>(&steps[i].body)) {
+      } else if (const auto* loop = std::get_if<exe::Loop>(&steps[i].body)) {
         repeat(*loop, s);
-      } else if (const auto* branch = std::get_if<Branch>(&steps[i].body)) {
+      } else if (const auto* branch = std::get_if<exe::Branch>(&steps[i].body)) {
         State other = s;
         walk(branch->then_call.function, s);
         walk(branch->else_call.function, other);
         if (other.now > s.now) s = std::move(other);
-      } else if (const auto* call = std::get_if<Call>(&steps[i].body)) {
+      } else if (const auto* call = std::get_if<exe::Call>(&steps[i].body)) {
         walk(call->function, s);
       } else {
         s.now += seconds;
@@ -171,7 +171,7 @@ class Forecaster {
     if (idle && is_idle(s)) idle_turns_[f] = s - before;
   }
 
-  void repeat(const Loop& loop, State& s) {
+  void repeat(const exe::Loop& loop, State& s) {
     const int64_t walked = std::min(loop.trips, kMostIterations);
     State before;
     for (int64_t i = 0; i < walked; ++i) {
@@ -182,7 +182,7 @@ class Forecaster {
   }
 
   /// When it ends; what computes is there as well, if the transfer is its own.
-  double transfer(const Issue& issue, int memory, double seconds, State& s) const {
+  double transfer(const exe::Issue& issue, int memory, double seconds, State& s) const {
     double& queue = s.busy[static_cast<size_t>(issue.queue)];
     double start = issue.queue == 0 ? s.now : std::max(s.now, queue);
     if (memory != 0) start = std::max(start, s.busy.back());
@@ -200,7 +200,7 @@ class Forecaster {
     s.now = end;
   }
 
-  const Executable& e_;
+  const exe::Executable& e_;
   const Rates& rates_;
   std::vector<std::vector<double>> seconds_;      ///< By function and step.
   std::vector<std::optional<State>> idle_turns_;  ///< Of functions, from idle to idle.
@@ -208,11 +208,12 @@ class Forecaster {
 
 }  // namespace
 
-std::vector<ProgramForecast> forecast(const Executable& executable, const Rates& rates) {
+std::vector<ProgramForecast> forecast(const exe::Executable& executable, const Rates& rates) {
   const TrafficCounter traffic(executable);
   Forecaster forecaster(executable, rates);
   std::vector<ProgramForecast> result;
-  for (const Program& p : executable.programs) result.push_back(forecaster.run(p, traffic.of(p)));
+  for (const exe::Program& p : executable.programs)
+    result.push_back(forecaster.run(p, traffic.of(p)));
   return result;
 }
 
@@ -231,4 +232,4 @@ std::string summary(const std::vector<ProgramForecast>& programs) {
   return text;
 }
 
-}  // namespace sluice::exe
+}  // namespace sluice::report

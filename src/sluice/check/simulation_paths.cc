@@ -2,15 +2,16 @@
 #include <map>
 #include <utility>
 
-#include "sluice/exe/check_machine.h"
+#include "sluice/check/simulation.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 
-bool Machine::run_arm(DeviceRun& d, const Call& call, int64_t arm) {
+bool Simulation::run_arm(DeviceRun& d, const exe::Call& call, int64_t arm) {
   const size_t depth = d.stack.size();
   d.arm.clear();
   const Activation& caller = d.stack.back();
-  const RemoteLedger::Activation path = RemoteLedger::callee(caller.path, caller.calls, arm);
+  const exe::RemoteLedger::Activation path =
+      exe::RemoteLedger::callee(caller.path, caller.calls, arm);
   if (!enter(d, call, Role::kArm, nullptr)) return false;
   d.stack.back().path = path;
   advance(d, depth);
@@ -24,7 +25,7 @@ bool Machine::run_arm(DeviceRun& d, const Call& call, int64_t arm) {
 }
 
 /// In flight is what either arm has left so. Arms wait for their own transfers: both lists are parts of one.
-void Machine::join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other) {
+void Simulation::join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other) {
   // A queue ends its transfers in order, so the arm that ended fewer of a queue has all that the other has.
   for (size_t i = 0; i < other.size(); ++i) {
     const auto same = [&](const Flight& f) {
@@ -35,7 +36,7 @@ void Machine::join_flights(std::vector<Flight>& mine, const std::vector<Flight>&
   }
 }
 
-Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
+Simulation::Outcome Simulation::branch(DeviceRun& d, const exe::Branch& b) {
   Activation& a = d.stack.back();
   Range condition;
   if (!resolve(d, b.condition.at, b.condition.bytes, condition)) return Outcome::kDone;
@@ -48,11 +49,11 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   const size_t mark = bytes_.mark();
   const Window before = d.window;
   const std::vector<Flight> flights = d.flights;
-  const auto moves = [&](const Call& arm) {
+  const auto moves = [&](const exe::Call& arm) {
     return facts_[static_cast<size_t>(arm.function)].transfers;
   };
   const bool remote = moves(b.then_call) || moves(b.else_call);
-  RemoteLedger::Contents entries;
+  exe::RemoteLedger::Contents entries;
   if (remote) entries = remote_.contents();
   if (!run_arm(d, b.then_call, 0)) return Outcome::kDone;
   const Bindings then_made = std::move(d.arm);
@@ -64,7 +65,7 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   d.window = before;
   const std::vector<Flight> flights_after_then = std::exchange(d.flights, flights);
   if (remote) {
-    RemoteLedger::Contents after = remote_.contents();
+    exe::RemoteLedger::Contents after = remote_.contents();
     remote_.start_with(std::exchange(entries, std::move(after)));
   }
   if (!run_arm(d, b.else_call, 1)) return Outcome::kDone;
@@ -77,12 +78,12 @@ Machine::Outcome Machine::branch(DeviceRun& d, const Branch& b) {
   return Outcome::kDone;
 }
 
-void Machine::join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made,
-                        size_t mark, const std::vector<Range>& then_ranges,
-                        const std::vector<ByteMap::Pieces>& then_pieces) {
+void Simulation::join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made,
+                           size_t mark, const std::vector<Range>& then_ranges,
+                           const std::vector<ByteMap::Pieces>& then_pieces) {
   // Two different values under one name are one value from here on: which, the condition says.
   std::map<std::pair<int64_t, int64_t>, Instance> joined;
-  const std::map<ValueId, Instance> other(else_made.begin(), else_made.end());
+  const std::map<exe::ValueId, Instance> other(else_made.begin(), else_made.end());
   for (const auto& [v, i] : else_made) a.values.erase(v);
   for (const auto& [v, i] : then_made) {
     a.values.erase(v);
@@ -131,7 +132,7 @@ void Machine::join_arms(Activation& a, const Bindings& then_made, const Bindings
 
 /// What the next iterations of a loop depend on, apart from its counter: values are numbered in the
 /// order met, so that two states that differ only in when their values were made are equal.
-std::vector<int64_t> Machine::state_of(const DeviceRun& d, const LoopRun& run) const {
+std::vector<int64_t> Simulation::state_of(const DeviceRun& d, const LoopRun& run) const {
   std::vector<int64_t> out;
   std::unordered_map<int64_t, int64_t> numbers;
   const auto number = [&](int64_t id) {
@@ -153,7 +154,7 @@ std::vector<int64_t> Machine::state_of(const DeviceRun& d, const LoopRun& run) c
   return out;
 }
 
-void Machine::leave_early(DeviceRun& d, const Loop& l, LoopRun& run) {
+void Simulation::leave_early(DeviceRun& d, const exe::Loop& l, LoopRun& run) {
   if (run.period == 0 || run.iteration != run.next_look) return;
   // Iterations left out are whole periods; the last one is run, with its true counter.
   const int64_t left = (l.trips - run.iteration) / run.period - 1;
@@ -173,4 +174,4 @@ void Machine::leave_early(DeviceRun& d, const Loop& l, LoopRun& run) {
   }
 }
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

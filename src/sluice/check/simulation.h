@@ -8,28 +8,28 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/exe/check_facts.h"
-#include "sluice/exe/check_memory.h"
-#include "sluice/exe/check_shared.h"
+#include "sluice/check/findings.h"
+#include "sluice/check/function_facts.h"
+#include "sluice/check/memory.h"
+#include "sluice/check/shared_state.h"
 #include "sluice/exe/executable.h"
-#include "sluice/exe/findings.h"
 #include "sluice/exe/remote_ledger.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 
 /// Runs one program of one replica without data; see checker.h.
-class Machine {
+class Simulation {
  public:
   /// All arguments must outlive it; the executable has passed `validate`.
-  Machine(const Executable& executable, const Program& program,
-          const std::vector<FunctionFacts>& facts, const CheckOptions& options, int64_t replica,
-          Findings& findings);
+  Simulation(const exe::Executable& executable, const exe::Program& program,
+             const std::vector<FunctionFacts>& facts, const Options& options, int64_t replica,
+             Findings& findings);
   void run();
   /// Steps run.
   int64_t steps() const { return steps_; }
 
  private:
-  using Bindings = std::vector<std::pair<ValueId, Instance>>;
+  using Bindings = std::vector<std::pair<exe::ValueId, Instance>>;
 
   /// A loop step that is being run.
   struct LoopRun {
@@ -46,17 +46,17 @@ class Machine {
   enum class Role : uint8_t { kEntry, kCall, kIteration, kArm };
 
   struct Activation {
-    const Function* function = nullptr;
+    const exe::Function* function = nullptr;
     Role role = Role::kEntry;
-    const Call* call = nullptr;
+    const exe::Call* call = nullptr;
     Range frame;
     std::vector<Range> params;
     std::vector<int64_t> numbers;  ///< Index parameters.
-    std::unordered_map<ValueId, Instance> values;
+    std::unordered_map<exe::ValueId, Instance> values;
     std::vector<std::pair<int32_t, int32_t>> tokens;  ///< (token, queue) issued and not waited for.
     std::unique_ptr<LoopRun> loop;
     size_t step = 0;
-    RemoteLedger::Activation path = 0;
+    exe::RemoteLedger::Activation path = 0;
     int64_t calls = 0;  ///< Calls, loops and branches that it is past.
   };
 
@@ -87,22 +87,22 @@ class Machine {
   void finish_remote();
   bool advance(DeviceRun& d, size_t depth);
   Outcome step(DeviceRun& d);
-  bool enter(DeviceRun& d, const Call& call, Role role, const LoopRun* loop);
+  bool enter(DeviceRun& d, const exe::Call& call, Role role, const LoopRun* loop);
   void leave(DeviceRun& d);
   Bindings results(DeviceRun& d, Activation& a);
-  Outcome loop(DeviceRun& d, const Loop& l);
-  void end_iteration(Activation& a, const Call& call, const Bindings& made);
-  void check_arguments(DeviceRun& d, const Call& call, std::span<const Range> args,
+  Outcome loop(DeviceRun& d, const exe::Loop& l);
+  void end_iteration(Activation& a, const exe::Call& call, const Bindings& made);
+  void check_arguments(DeviceRun& d, const exe::Call& call, std::span<const Range> args,
                        const Range& frame);
-  bool resolve(DeviceRun& d, const Address& at, int64_t bytes, Range& out);
-  bool evaluate(DeviceRun& d, const IndexExpr& x, int64_t& out);
-  const Instance* lookup(const Activation& a, ValueId v) const;
-  void read(DeviceRun& d, const Operand& o, const Range& r, const Instance* expected,
+  bool resolve(DeviceRun& d, const exe::Address& at, int64_t bytes, Range& out);
+  bool evaluate(DeviceRun& d, const exe::IndexExpr& x, int64_t& out);
+  const Instance* lookup(const Activation& a, exe::ValueId v) const;
+  void read(DeviceRun& d, const exe::Operand& o, const Range& r, const Instance* expected,
             const std::string& what);
-  Instance make(ValueId name, int64_t bytes, const std::string& layout) {
+  Instance make(exe::ValueId name, int64_t bytes, const std::string& layout) {
     return {next_id_++, bytes, name, &layout};
   }
-  std::string name(ValueId v) const;
+  std::string name(exe::ValueId v) const;
   std::string where(const DeviceRun& d) const;
   template <typename... Args>
   void bad(const DeviceRun& d, const char* rule, fmt::format_string<Args...> format,
@@ -113,38 +113,38 @@ class Machine {
 
   // check_steps.cc: steps that touch bytes.
   struct Touched {
-    const Operand* operand;
+    const exe::Operand* operand;
     Range range;
     Grid grid;
   };
   void touch(DeviceRun& d, std::span<const Touched> all, int32_t queue);
-  Outcome kernel(DeviceRun& d, const Kernel& k);
+  Outcome kernel(DeviceRun& d, const exe::Kernel& k);
   void overlaps(DeviceRun& d, std::span<const std::pair<int32_t, int32_t>> may_coincide,
                 std::span<const Touched> all);
-  Outcome collective(DeviceRun& d, const Collective& c);
-  Outcome issue(DeviceRun& d, const Issue& i);
-  void stream_entry(DeviceRun& d, const Issue& i);
-  bool remote_entry(DeviceRun& d, const Issue& i, Range& entry);
-  void entry_in_flight(DeviceRun& d, const Issue& i, const Range& entry);
-  Outcome wait(DeviceRun& d, const Wait& w);
-  Outcome send(DeviceRun& d, const Send& s);
-  Outcome receive(DeviceRun& d, const Receive& r);
-  void write(DeviceRun& d, const Operand& o, const Range& r);
+  Outcome collective(DeviceRun& d, const exe::Collective& c);
+  Outcome issue(DeviceRun& d, const exe::Issue& i);
+  void stream_entry(DeviceRun& d, const exe::Issue& i);
+  bool remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry);
+  void entry_in_flight(DeviceRun& d, const exe::Issue& i, const Range& entry);
+  Outcome wait(DeviceRun& d, const exe::Wait& w);
+  Outcome send(DeviceRun& d, const exe::Send& s);
+  Outcome receive(DeviceRun& d, const exe::Receive& r);
+  void write(DeviceRun& d, const exe::Operand& o, const Range& r);
 
   // check_paths.cc: both arms of a branch; loops left early.
-  Outcome branch(DeviceRun& d, const Branch& b);
-  bool run_arm(DeviceRun& d, const Call& call, int64_t arm);
+  Outcome branch(DeviceRun& d, const exe::Branch& b);
+  bool run_arm(DeviceRun& d, const exe::Call& call, int64_t arm);
   static void join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other);
   void join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made, size_t mark,
                  const std::vector<Range>& then_ranges,
                  const std::vector<ByteMap::Pieces>& then_pieces);
-  void leave_early(DeviceRun& d, const Loop& l, LoopRun& run);
+  void leave_early(DeviceRun& d, const exe::Loop& l, LoopRun& run);
   std::vector<int64_t> state_of(const DeviceRun& d, const LoopRun& run) const;
 
-  const Executable& e_;
-  const Program& program_;
+  const exe::Executable& e_;
+  const exe::Program& program_;
   const std::vector<FunctionFacts>& facts_;
-  const CheckOptions& options_;
+  const Options& options_;
   const int64_t replica_;
   Findings& findings_;
 
@@ -155,15 +155,15 @@ class Machine {
   std::vector<StreamState> streams_;
   /// Collectives run so far, by device and group.
   std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
-  RemoteLedger remote_;
+  exe::RemoteLedger remote_;
   std::deque<DeviceRun> devices_;
-  std::unordered_map<ValueId, Instance> constants_;
+  std::unordered_map<exe::ValueId, Instance> constants_;
   std::vector<Instance> variables_;
-  std::unordered_map<ValueId, Instance> ends_;  ///< Values of the entries when they ended.
+  std::unordered_map<exe::ValueId, Instance> ends_;  ///< Values of the entries when they ended.
   const std::string row_ = "row";
   int64_t next_id_ = 0;
   int64_t steps_ = 0;
   bool stop_ = false;
 };
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

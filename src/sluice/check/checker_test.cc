@@ -1,40 +1,41 @@
-#include "sluice/exe/test_checks.h"
+#include "sluice/check/test_checks.h"
 
 #include <chrono>
 
 #include "sluice/base/error.h"
 #include "sluice/exe/text.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 namespace {
 
 TEST(Checker, AcceptsRightPlans) {
   for (const std::string& text :
-       {plans::train_step(), plans::two_devices(), plans::overlapped_loop(), plans::carried_ring(),
-        plans::branch(), plans::by_reference(), plans::collectives()}) {
-    EXPECT_EQ(all_of(check(plans::plan(text))), "") << text;
+       {exe::plans::train_step(), exe::plans::two_devices(), exe::plans::overlapped_loop(),
+        exe::plans::carried_ring(), exe::plans::branch(), exe::plans::by_reference(),
+        exe::plans::collectives()}) {
+    EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "") << text;
   }
 }
 
 TEST(Checker, AcceptsOtherRightVersions) {
   // Names of values and places of buffers are the plan's choice.
   const std::vector<std::array<std::string, 3>> edits = {
-      {plans::two_devices(), "capacity 2", "capacity 1"},
-      {plans::train_step(), "3 kernel", "3 sync kernel"},
-      {plans::train_step(), "memory 1024", "memory 576"},
-      {plans::overlapped_loop(), "found %5", "found %-"},
-      {plans::branch(), "1 sync kernel", "1 kernel"},  // Task t reads what task t wrote.
-      {plans::carried_ring(), "trips 1000001", "trips 1"},
-      {plans::carried_ring(), "trips 1000001", "trips 999999999999"},
+      {exe::plans::two_devices(), "capacity 2", "capacity 1"},
+      {exe::plans::train_step(), "3 kernel", "3 sync kernel"},
+      {exe::plans::train_step(), "memory 1024", "memory 576"},
+      {exe::plans::overlapped_loop(), "found %5", "found %-"},
+      {exe::plans::branch(), "1 sync kernel", "1 kernel"},  // Task t reads what task t wrote.
+      {exe::plans::carried_ring(), "trips 1000001", "trips 1"},
+      {exe::plans::carried_ring(), "trips 1000001", "trips 999999999999"},
   };
   for (const auto& [text, from, to] : edits) {
-    EXPECT_EQ(all_of(check(plans::plan(plans::replaced(text, from, to)))), "")
+    EXPECT_EQ(all_of(violations(exe::plans::plan(exe::plans::replaced(text, from, to)))), "")
         << from << " -> " << to;
   }
 }
 
 TEST(Checker, RefusesDamagedTrainStep) {
-  refuse(plans::train_step(),
+  refuse(exe::plans::train_step(),
          {
              {"value", "read %2 at frame+0 bytes 64 float32(4,4) row task 32",
               "read %3 at frame+0 bytes 64 float32(4,4) row task 32"},
@@ -104,7 +105,7 @@ TEST(Checker, RefusesDamagedTrainStep) {
 }
 
 TEST(Checker, RefusesDamagedChannels) {
-  refuse(plans::two_devices(),
+  refuse(exe::plans::two_devices(),
          {
              {"channel", "send 0 message p0", "send 0 message (p0+1)"},
              {"channel", "receive 0 message p0", "receive 0 message (p0*2)"},
@@ -125,7 +126,7 @@ TEST(Checker, RefusesDamagedChannels) {
 }
 
 TEST(Checker, RefusesDamagedOverlap) {
-  refuse(plans::overlapped_loop(),
+  refuse(exe::plans::overlapped_loop(),
          {
              {"overlap", "@ring(2,64,(it+1))", "@ring(2,64,it)"},
              {"overlap", "@ring(2,64,(it+1))", "@ring(1,64,it)"},
@@ -171,7 +172,7 @@ TEST(Checker, RefusesDamagedOverlap) {
 }
 
 TEST(Checker, RefusesDamagedRings) {
-  refuse(plans::carried_ring(),
+  refuse(exe::plans::carried_ring(),
          {
              {"value", "trips 1000001", "trips 1000002"},
              {"value", "carry 0:1 2:2", "carry 0:1"},
@@ -191,7 +192,7 @@ TEST(Checker, RefusesDamagedRings) {
 }
 
 TEST(Checker, RefusesDamagedCalls) {
-  refuse(plans::by_reference(),
+  refuse(exe::plans::by_reference(),
          {
              {"value", "update %1>%3 at arena1+64", "update %1>%3 at arena1+0"},
              {"value", "update %1>%3 at arena1+64", "update %0>%3 at arena1+64"},
@@ -206,7 +207,7 @@ TEST(Checker, RefusesDamagedCalls) {
              {"access", "update %0>%2 at arena1+0 bytes 64", "update %0>%2 at arena1+0 bytes 128"},
          });
   refuse(
-      plans::branch(),
+      exe::plans::branch(),
       {
           {"value", "write %11 at param1+0", "write %10 at param1+0"},
           {"value", "read %2 at frame+192", "read %2 at frame+128"},
@@ -220,40 +221,43 @@ TEST(Checker, RefusesDamagedCalls) {
 
 TEST(Checker, RefusesMissingAndMovedSteps) {
   const auto erase = [](size_t f, int64_t s) {
-    return [f, s](Executable& e) { e.functions[f].steps.erase(e.functions[f].steps.begin() + s); };
+    return [f, s](exe::Executable& e) {
+      e.functions[f].steps.erase(e.functions[f].steps.begin() + s);
+    };
   };
   const auto swap = [](size_t f, size_t a, size_t b) {
-    return
-        [f, a, b](Executable& e) { std::swap(e.functions[f].steps[a], e.functions[f].steps[b]); };
+    return [f, a, b](exe::Executable& e) {
+      std::swap(e.functions[f].steps[a], e.functions[f].steps[b]);
+    };
   };
-  refuse(plans::train_step(), "race", "no wait for the load", erase(0, 1));
-  refuse(plans::train_step(), "wait", "no wait for the load", erase(0, 1));
-  refuse(plans::train_step(), "value", "no load", [](Executable& e) {
+  refuse(exe::plans::train_step(), "race", "no wait for the load", erase(0, 1));
+  refuse(exe::plans::train_step(), "wait", "no wait for the load", erase(0, 1));
+  refuse(exe::plans::train_step(), "value", "no load", [](exe::Executable& e) {
     e.functions[0].steps.erase(e.functions[0].steps.begin(), e.functions[0].steps.begin() + 2);
   });
-  refuse(plans::train_step(), "value", "gemm and relu swapped", swap(0, 2, 3));
-  refuse(plans::train_step(), "race", "wait after gemm", swap(0, 1, 2));
-  refuse(plans::train_step(), "final", "no update", erase(0, 5));
-  refuse(plans::overlapped_loop(), "wait", "no wait in the loop", erase(0, 3));
-  refuse(plans::overlapped_loop(), "wait", "no wait for the store", erase(0, 4));
-  refuse(plans::overlapped_loop(), "race", "kernel before the wait", swap(1, 1, 2));
-  refuse(plans::two_devices(), "deadlock", "no send", erase(0, 1));
-  refuse(plans::two_devices(), "deadlock", "no receive", erase(1, 0));
-  refuse(plans::branch(), "value", "an arm makes nothing", erase(1, 0));
-  refuse(plans::branch(), "wait", "a load in flight across a branch", [](Executable& e) {
-    Function& f = e.functions[3];
+  refuse(exe::plans::train_step(), "value", "gemm and relu swapped", swap(0, 2, 3));
+  refuse(exe::plans::train_step(), "race", "wait after gemm", swap(0, 1, 2));
+  refuse(exe::plans::train_step(), "final", "no update", erase(0, 5));
+  refuse(exe::plans::overlapped_loop(), "wait", "no wait in the loop", erase(0, 3));
+  refuse(exe::plans::overlapped_loop(), "wait", "no wait for the store", erase(0, 4));
+  refuse(exe::plans::overlapped_loop(), "race", "kernel before the wait", swap(1, 1, 2));
+  refuse(exe::plans::two_devices(), "deadlock", "no send", erase(0, 1));
+  refuse(exe::plans::two_devices(), "deadlock", "no receive", erase(1, 0));
+  refuse(exe::plans::branch(), "value", "an arm makes nothing", erase(1, 0));
+  refuse(exe::plans::branch(), "wait", "a load in flight across a branch", [](exe::Executable& e) {
+    exe::Function& f = e.functions[3];
     e.devices[0].queues.push_back({"io"});
-    std::get<Issue>(f.steps[1].body).queue = 1;
-    Step wait;
-    wait.body = Wait{1, 1};
-    Step inner = e.functions[2].steps[0];
-    auto& b = std::get<Branch>(inner.body);
-    b.condition = std::get<Call>(f.steps[2].body).args[0];
-    b.then_call =
-        Call{0,
-             {std::get<Call>(f.steps[2].body).args[1], std::get<Call>(f.steps[2].body).args[2]},
-             {},
-             {}};
+    std::get<exe::Issue>(f.steps[1].body).queue = 1;
+    exe::Step wait;
+    wait.body = exe::Wait{1, 1};
+    exe::Step inner = e.functions[2].steps[0];
+    auto& b = std::get<exe::Branch>(inner.body);
+    b.condition = std::get<exe::Call>(f.steps[2].body).args[0];
+    b.then_call = exe::Call{0,
+                            {std::get<exe::Call>(f.steps[2].body).args[1],
+                             std::get<exe::Call>(f.steps[2].body).args[2]},
+                            {},
+                            {}};
     b.then_call.frame.offset = 128;
     b.else_call = b.then_call;
     b.else_call.function = 1;
@@ -263,32 +267,33 @@ TEST(Checker, RefusesMissingAndMovedSteps) {
 }
 
 TEST(Checker, BranchArmsMustAgree) {
-  refuse(plans::branch(), "value", "results at different addresses", [](Executable& e) {
+  refuse(exe::plans::branch(), "value", "results at different addresses", [](exe::Executable& e) {
     e.functions[2].frame_bytes = 128;
-    auto& b = std::get<Branch>(e.functions[2].steps[0].body);
-    b.else_call.args[1].at = Address{};
+    auto& b = std::get<exe::Branch>(e.functions[2].steps[0].body);
+    b.else_call.args[1].at = exe::Address{};
     b.else_call.args[1].at.offset = 64;
   });
-  refuse(plans::branch(), "value", "results under different names", [](Executable& e) {
-    std::get<Branch>(e.functions[2].steps[0].body).else_call.args[1].value = 5;
+  refuse(exe::plans::branch(), "value", "results under different names", [](exe::Executable& e) {
+    std::get<exe::Branch>(e.functions[2].steps[0].body).else_call.args[1].value = 5;
   });
-  refuse(plans::branch(), "branch", "an arm reads a stream", [](Executable& e) {
-    Step s;
-    Issue i;
-    i.memory = std::get<Kernel>(e.functions[1].steps[0].body).operands[1];
+  refuse(exe::plans::branch(), "branch", "an arm reads a stream", [](exe::Executable& e) {
+    exe::Step s;
+    exe::Issue i;
+    i.memory = std::get<exe::Kernel>(e.functions[1].steps[0].body).operands[1];
     i.object = 1;
     i.entry = 1;
     s.body = i;
     e.functions[1].steps[0] = s;
   });
-  refuse(plans::branch(), "value", "one arm overwrites what is read after it", [](Executable& e) {
-    // 'then' takes a frame over x, which the second call still reads.
-    auto& b = std::get<Branch>(e.functions[2].steps[0].body);
-    b.then_call.frame.base = Address::Base::kArena;
-    b.then_call.frame.offset = 192;
-  });
-  refuse(plans::branch(), "sync", "the condition is written by worker 0 and read by all",
-         [](Executable& e) {
+  refuse(exe::plans::branch(), "value", "one arm overwrites what is read after it",
+         [](exe::Executable& e) {
+           // 'then' takes a frame over x, which the second call still reads.
+           auto& b = std::get<exe::Branch>(e.functions[2].steps[0].body);
+           b.then_call.frame.base = exe::Address::Base::kArena;
+           b.then_call.frame.offset = 192;
+         });
+  refuse(exe::plans::branch(), "sync", "the condition is written by worker 0 and read by all",
+         [](exe::Executable& e) {
            e.functions[3].steps[2].sync = false;
            e.functions[2].steps[0].sync = false;
          });
@@ -330,10 +335,10 @@ program "run"
   final 0 value %1
 end
 )plan";
-  EXPECT_EQ(all_of(check(plans::plan(text))), "");
+  EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "");
   refuse(text, {{"final", "final 0 value %1", "final 0 value %0"}});
-  refuse(text, "final", "one arm only names the value", [](Executable& e) {
-    std::get<Branch>(e.functions[2].steps[1].body).else_call.args[0].made = kNoValue;
+  refuse(text, "final", "one arm only names the value", [](exe::Executable& e) {
+    std::get<exe::Branch>(e.functions[2].steps[1].body).else_call.args[0].made = exe::kNoValue;
   });
 }
 
@@ -371,33 +376,33 @@ program "run"
   remote 0 loads 1 stores 1 found 8167355863902291966
 end
 )plan";
-  EXPECT_EQ(all_of(check(plans::plan(text))), "");
+  EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "");
   refuse(text, "race", "the message is sent before the store has ended",
-         [](Executable& e) { std::swap(e.functions[0].steps[2], e.functions[0].steps[3]); });
-  refuse(text, "race", "no message", [](Executable& e) {
+         [](exe::Executable& e) { std::swap(e.functions[0].steps[2], e.functions[0].steps[3]); });
+  refuse(text, "race", "no message", [](exe::Executable& e) {
     e.functions[0].steps.pop_back();
     e.functions[1].steps.erase(e.functions[1].steps.begin());
   });
   refuse(text, "race", "loaded before the message is taken",
-         [](Executable& e) { std::swap(e.functions[1].steps[0], e.functions[1].steps[1]); });
+         [](exe::Executable& e) { std::swap(e.functions[1].steps[0], e.functions[1].steps[1]); });
 }
 
 TEST(Checker, BadIndicesAreFoundFirst) {
-  refuse(plans::train_step(), "index", "no such arena",
-         [](Executable& e) { e.programs[0].entries[0].frame.index = 9; });
-  refuse(plans::train_step(), "index", "overflow", [](Executable& e) {
-    Address& at = std::get<Issue>(e.functions[0].steps[0].body).memory.at;
+  refuse(exe::plans::train_step(), "index", "no such arena",
+         [](exe::Executable& e) { e.programs[0].entries[0].frame.index = 9; });
+  refuse(exe::plans::train_step(), "index", "overflow", [](exe::Executable& e) {
+    exe::Address& at = std::get<exe::Issue>(e.functions[0].steps[0].body).memory.at;
     at.depth = 2;
-    at.slot = (IndexExpr::replica() + INT64_MAX) + 1;
+    at.slot = (exe::IndexExpr::replica() + INT64_MAX) + 1;
   });
-  refuse(plans::carried_ring(), "index", "division by nothing", [](Executable& e) {
-    std::get<Loop>(e.functions[1].steps[1].body).body.args[0].at.slot =
-        IndexExpr::iteration() % IndexExpr(0);
+  refuse(exe::plans::carried_ring(), "index", "division by nothing", [](exe::Executable& e) {
+    std::get<exe::Loop>(e.functions[1].steps[1].body).body.args[0].at.slot =
+        exe::IndexExpr::iteration() % exe::IndexExpr(0);
   });
 }
 
 TEST(Checker, CollectivesComeInOneOrderForAllReplicas) {
-  refuse(plans::collectives(),
+  refuse(exe::plans::collectives(),
          {{"collective", "group 0 sequence p1", "group 0 sequence (p1+1)"},
           {"collective", "group 1 sequence p2", "group 1 sequence (p2+rep)"},
           {"collective", "index it it it", "index it it 0"},
@@ -406,20 +411,21 @@ TEST(Checker, CollectivesComeInOneOrderForAllReplicas) {
           {"collective", "  collectives 3 device 0 group 1\n", ""},
           {"collective", "collectives 3 device 0 group 1",
            "collectives 3 device 0 group 1\n  collectives 3 device 0 group 1"}});
-  refuse(plans::collectives(), "collective", "both sequences", [](Executable& e) {
+  refuse(exe::plans::collectives(), "collective", "both sequences", [](exe::Executable& e) {
     auto& steps = e.functions[0].steps;
-    std::swap(std::get<Collective>(steps[2].body).group, std::get<Collective>(steps[3].body).group);
+    std::swap(std::get<exe::Collective>(steps[2].body).group,
+              std::get<exe::Collective>(steps[3].body).group);
     e.programs[0].collectives.pop_back();
   });
-  refuse(plans::collectives(), "collective", "a dropped one",
-         [](Executable& e) { e.functions[0].steps.erase(e.functions[0].steps.begin() + 2); });
-  refuse(plans::collectives(), "value", "a dropped one",
-         [](Executable& e) { e.functions[0].steps.erase(e.functions[0].steps.begin() + 2); });
+  refuse(exe::plans::collectives(), "collective", "a dropped one",
+         [](exe::Executable& e) { e.functions[0].steps.erase(e.functions[0].steps.begin() + 2); });
+  refuse(exe::plans::collectives(), "value", "a dropped one",
+         [](exe::Executable& e) { e.functions[0].steps.erase(e.functions[0].steps.begin() + 2); });
 }
 
 TEST(Checker, CollectivesFindTheirOperands) {
   const char* const in = "read %2 at frame+64 bytes 60 float32(15) row\n      write %3";
-  refuse(plans::collectives(),
+  refuse(exe::plans::collectives(),
          {{"value", in, "read %1 at frame+64 bytes 60 float32(15) row\n      write %3"},
           {"overlap", "write %3 at frame+128 bytes 32 float32(8)of(15) row",
            "write %3 at frame+64 bytes 32 float32(8)of(15) row"},
@@ -435,33 +441,34 @@ TEST(Checker, CollectivesFindTheirOperands) {
 }
 
 TEST(Checker, CollectivesDoNotStandInBranches) {
-  refuse(plans::branch(), "branch", "a collective in an arm", [](Executable& e) {
+  refuse(exe::plans::branch(), "branch", "a collective in an arm", [](exe::Executable& e) {
     e.groups.push_back({1, 1});
-    Step s;
-    const Step& kernel = e.functions[0].steps[0];
-    Operand o = std::get<Kernel>(kernel.body).operands.back();
-    o.access = Access::kUpdate;
+    exe::Step s;
+    const exe::Step& kernel = e.functions[0].steps[0];
+    exe::Operand o = std::get<exe::Kernel>(kernel.body).operands.back();
+    o.access = exe::Access::kUpdate;
     o.made = o.value;
-    s.body = Collective{"ReplicatedAllReduceInplace", {}, 0, 0, {o}, {}};
+    s.body = exe::Collective{"ReplicatedAllReduceInplace", {}, 0, 0, {o}, {}};
     e.functions[0].steps.push_back(s);
   });
 }
 
 TEST(Checker, StepLimitEndsEndlessPlans) {
   const std::vector<Violation> found =
-      check(plans::plan(plans::replaced(plans::two_devices(), "loop 1 frame frame+0 trips 5",
-                                        "loop 1 frame frame+0 trips 0")),
-            {.max_steps = 10});
+      violations(exe::plans::plan(exe::plans::replaced(exe::plans::two_devices(),
+                                                       "loop 1 frame frame+0 trips 5",
+                                                       "loop 1 frame frame+0 trips 0")),
+                 {.max_steps = 10});
   ASSERT_FALSE(found.empty());
-  const std::string ring =
-      plans::replaced(plans::carried_ring(), "@ring(2,64,(it+1))", "@ring(2,64,((it*it)/(it+1)))");
+  const std::string ring = exe::plans::replaced(exe::plans::carried_ring(), "@ring(2,64,(it+1))",
+                                                "@ring(2,64,((it*it)/(it+1)))");
   const std::vector<Violation> limited =
-      check(plans::plan(ring), {.max_steps = 1000, .max_violations = 5000});
+      violations(exe::plans::plan(ring), {.max_steps = 1000, .max_violations = 5000});
   EXPECT_EQ(limited.back().rule, "limit");
 }
 
 /// `calls` calls of a function of `kernels` kernels on two buffers.
-Executable many_calls(int calls, int kernels) {
+exe::Executable many_calls(int calls, int kernels) {
   std::string f =
       "function 0 \"f\" memo \"\" device 0 index_params 0 frame 64 bound 64\n"
       "  param 0 \"x\" read %0 bytes 64 float32(16) row\n  param 1 \"y\" write %1 bytes 64 "
@@ -489,7 +496,7 @@ Executable many_calls(int calls, int kernels) {
   }
   std::string values;
   for (int v = 0; v < kernels + 4; ++v) values += fmt::format("value {} \"v{}\" 0\n", v, v);
-  return plans::plan(
+  return exe::plans::plan(
       "sluice executable 1\ndevice 0 kind cpu isa avx2 memory -1 workers 2 queues compute\n"
       "arena 0 \"a\" kind frames space device device 0 bytes 192 stride 0\nstream 0 \"x\" in "
       "float32(16)\n" +
@@ -500,14 +507,14 @@ Executable many_calls(int calls, int kernels) {
 TEST(Checker, DamagedTextIsRefusedOrChecked) {
   int checked = 0;
   for (const std::string& text :
-       {plans::train_step(), plans::two_devices(), plans::overlapped_loop(), plans::carried_ring(),
-        plans::branch(), plans::by_reference()}) {
+       {exe::plans::train_step(), exe::plans::two_devices(), exe::plans::overlapped_loop(),
+        exe::plans::carried_ring(), exe::plans::branch(), exe::plans::by_reference()}) {
     for (size_t i = 0; i < text.size(); ++i) {
       for (const char c : {'9', '0', '-'}) {
         std::string damaged = text;
         damaged[i] = c;
         try {
-          check(plans::plan(damaged), {.max_steps = 2000});
+          violations(exe::plans::plan(damaged), {.max_steps = 2000});
           ++checked;
         } catch (const Error& e) {
           EXPECT_EQ(e.kind(), ErrorKind::kBadFile) << e.what();
@@ -520,19 +527,19 @@ TEST(Checker, DamagedTextIsRefusedOrChecked) {
 
 TEST(Checker, TimeGrowsWithSteps) {
   const auto seconds = [](int calls) {
-    const Executable e = many_calls(calls, 10);
+    const exe::Executable e = many_calls(calls, 10);
     const auto begin = std::chrono::steady_clock::now();
-    EXPECT_EQ(all_of(check(e)), "");
+    EXPECT_EQ(all_of(violations(e)), "");
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   const double thousand = seconds(1000);
   RecordProperty("milliseconds_1000_calls", std::to_string(thousand * 1e3));
   EXPECT_LT(thousand, 1.0);
-  const Executable ring = plans::plan(plans::carried_ring());
+  const exe::Executable ring = exe::plans::plan(exe::plans::carried_ring());
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(all_of(check(ring)), "");
+  EXPECT_EQ(all_of(violations(ring)), "");
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.1);
 }
 
 }  // namespace
-}  // namespace sluice::exe
+}  // namespace sluice::check

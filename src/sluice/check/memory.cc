@@ -1,10 +1,10 @@
-#include "sluice/exe/check_memory.h"
+#include "sluice/check/memory.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 
-namespace sluice::exe {
+namespace sluice::check {
 
 void ByteMap::note(const Range& r) {
   if (marks_ > 0) changes_.push_back({r, pieces(r)});
@@ -34,7 +34,7 @@ bool ByteMap::holds(const Range& r, const Instance& i) const {
   return same && at == r.end;
 }
 
-std::string ByteMap::describe(const Range& r, const Executable& executable) const {
+std::string ByteMap::describe(const Range& r, const exe::Executable& executable) const {
   constexpr size_t most = 3;
   std::string text;
   const auto add = [&](int64_t begin, int64_t end, const std::string& what) {
@@ -46,8 +46,8 @@ std::string ByteMap::describe(const Range& r, const Executable& executable) cons
     const auto& p = found[i];
     if (p.begin > at) add(at, p.begin, "nothing");
     std::string name = "an unnamed value";
-    if (p.value.name != kNoValue) {
-      const Value& v = executable.values[static_cast<size_t>(p.value.name)];
+    if (p.value.name != exe::kNoValue) {
+      const exe::Value& v = executable.values[static_cast<size_t>(p.value.name)];
       name = fmt::format("%{} '{}' v{}", p.value.name, v.tensor, v.version);
     }
     if (p.value.origin != r.begin) name += fmt::format(" begun at {}", p.value.origin);
@@ -168,4 +168,4 @@ void Window::serialise(std::vector<int64_t>& out) const {
   }
 }
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

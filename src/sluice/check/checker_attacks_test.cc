@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "sluice/exe/test_checks.h"
+#include "sluice/check/test_checks.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 namespace {
 
 // One arm waits for a transfer of its own, and so for all that the queue was given before; the other does not.
@@ -54,27 +54,27 @@ program "run"
   remote 0 loads 2 stores 0 found 1625443716527166632
 end
 )plan";
-  EXPECT_EQ(all_of(check(plans::plan(text))), "");
-  const Surgery early = [](Executable& e) {
+  EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "");
+  const Surgery early = [](exe::Executable& e) {
     std::swap(e.functions[3].steps[4], e.functions[3].steps[5]);
   };
   refuse(text, "race", "the load is used before the wait", early);
-  refuse(text, "race", "its entry is overwritten before the wait", [&](Executable& e) {
+  refuse(text, "race", "its entry is overwritten before the wait", [&](exe::Executable& e) {
     early(e);
-    auto& store = std::get<Issue>(e.functions[3].steps[4].body);
-    store.kind = TransferKind::kRemoteStore;
+    auto& store = std::get<exe::Issue>(e.functions[3].steps[4].body);
+    store.kind = exe::TransferKind::kRemoteStore;
     store.object = 0;
     store.memory.value = 4;
     store.memory.at.offset = 192;
     e.programs[0].streams[1].entries = 0;
   });
-  refuse(text, "race", "the other arm touches what is loaded", [](Executable& e) {
-    Step early_use = e.functions[3].steps[5];
-    auto& store = std::get<Issue>(early_use.body);
-    store.kind = TransferKind::kRemoteStore;
+  refuse(text, "race", "the other arm touches what is loaded", [](exe::Executable& e) {
+    exe::Step early_use = e.functions[3].steps[5];
+    auto& store = std::get<exe::Issue>(early_use.body);
+    store.kind = exe::TransferKind::kRemoteStore;
     store.object = 0;
     store.entry = 2;
-    store.memory.at = {Address::Base::kArena, 0, 64, 0, 0, {}};
+    store.memory.at = {exe::Address::Base::kArena, 0, 64, 0, 0, {}};
     e.functions[1].steps.push_back(early_use);
   });
 }
@@ -98,29 +98,40 @@ program "run"
   stream 0 entries 2
 end
 )plan";
-  EXPECT_EQ(all_of(check(plans::plan(text))), "");
+  EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "");
   refuse(text, "race", "the second may come first",
-         [](Executable& e) { std::swap(e.functions[0].steps[1], e.functions[0].steps[2]); });
+         [](exe::Executable& e) { std::swap(e.functions[0].steps[1], e.functions[0].steps[2]); });
 }
 
 // No bytes that no budget counts, none of messages that anything else touches.
 TEST(Checker, ArenasLieWhereTheirKindDoes) {
-  refuse(plans::two_devices(),
+  refuse(exe::plans::two_devices(),
          {
              {"bounds", "function 3 frame arena1+0", "function 3 frame arena2+0"},
              {"bounds", "kind slots space device", "kind slots space host"},
              {"channel", "kind slots", "kind frames"},
              {"channel", "kind slots space device device 1", "kind slots space device device 0"},
          });
-  refuse(plans::train_step(), {
-                                  {"bounds", "kind workspace space device device 0",
-                                   "kind workspace space host device 0"},
-                                  {"bounds", "kind persistent space device device 0",
-                                   "kind persistent space device device -1"},
-                              });
-  refuse(plans::overlapped_loop(), {{"bounds", "kind tier space host", "kind tier space device"},
-                                    {"budget", "kind tier space host", "kind tier space file"}});
+  refuse(exe::plans::train_step(), {
+                                       {"bounds", "kind workspace space device device 0",
+                                        "kind workspace space host device 0"},
+                                       {"bounds", "kind persistent space device device 0",
+                                        "kind persistent space device device -1"},
+                                   });
+  refuse(exe::plans::overlapped_loop(),
+         {{"bounds", "kind tier space host", "kind tier space device"},
+          {"budget", "kind tier space host", "kind tier space file"}});
+}
+
+// A tier holds the entries of all replicas, so its budget is for all of them.
+TEST(Checker, CountsATierOnceForEachReplica) {
+  exe::Executable e = exe::plans::plan(exe::plans::overlapped_loop());
+  e.replicas = 4;
+  e.tiers[0].budget = 4 * 1024;
+  EXPECT_EQ(all_of(violations(e)), "");
+  e.tiers[0].budget = 4 * 1024 - 1;
+  expect_rule(e, "budget", "a tier of four replicas");
 }
 
 }  // namespace
-}  // namespace sluice::exe
+}  // namespace sluice::check

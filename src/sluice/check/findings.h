@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "sluice/exe/checker.h"
+#include "sluice/check/checker.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 
 /// Collects violations up to a number.
 class Findings {
@@ -25,4 +25,4 @@ class Findings {
   std::vector<Violation> all_;
 };
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

@@ -3,16 +3,16 @@
 #include <string>
 #include <vector>
 
+#include "sluice/check/interval_map.h"
 #include "sluice/exe/executable.h"
-#include "sluice/exe/interval_map.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 
 /// One value at run time: a value of one activation or iteration.
 struct Instance {
   int64_t id = -1;
   int64_t bytes = 0;
-  ValueId name = kNoValue;              ///< The name that it was made under, for messages.
+  exe::ValueId name = exe::kNoValue;    ///< The name that it was made under, for messages.
   const std::string* layout = nullptr;  ///< In the executable.
 };
 
@@ -31,7 +31,7 @@ struct Range {
 struct Content {
   int64_t id = -1;
   int64_t origin = 0;
-  ValueId name = kNoValue;
+  exe::ValueId name = exe::kNoValue;
   bool operator==(const Content& o) const { return id == o.id && origin == o.origin; }
 };
 
@@ -47,7 +47,7 @@ class ByteMap {
   /// The range is exactly this instance.
   bool holds(const Range& r, const Instance& i) const;
   /// What lies there, in words.
-  std::string describe(const Range& r, const Executable& executable) const;
+  std::string describe(const Range& r, const exe::Executable& executable) const;
   const IntervalMap<Content>& arena(size_t a) const { return arenas_[a]; }
 
   /// Changes since a mark are kept until it is released; marks nest.
@@ -123,4 +123,4 @@ class Window {
   std::vector<int32_t> used_;
 };
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

@@ -6,7 +6,7 @@
 
 #include "sluice/exe/executable.h"
 
-namespace sluice::exe {
+namespace sluice::report {
 
 /// What a machine does in a second.
 struct Rates {
@@ -15,7 +15,7 @@ struct Rates {
   double copies = 1e10;  ///< Bytes that one worker copies; a kernel reads and writes twice as many.
   double remote = 1e10;  ///< Bytes that remote memory moves for all replicas together.
   /// Of a kernel, all tasks.
-  std::function<double(const Kernel&)> flops_of = [](const Kernel&) { return 0.0; };
+  std::function<double(const exe::Kernel&)> flops_of = [](const exe::Kernel&) { return 0.0; };
 };
 
 /// What a run moves between devices and one other memory.
@@ -41,9 +41,9 @@ struct ProgramForecast {
 /// on an io queue it goes on from its issue, or from the end of the one before, and is exposed as far as a wait waits. Of a
 /// branch the slower arm counts. What it leaves out (barriers, caches, other programs of the machine) makes runs slower than
 /// forecast; replicas that compute while others wait make them faster.
-std::vector<ProgramForecast> forecast(const Executable& executable, const Rates& rates);
+std::vector<ProgramForecast> forecast(const exe::Executable& executable, const Rates& rates);
 
 /// A line for each program and for each memory that it moves bytes to or from.
 std::string summary(const std::vector<ProgramForecast>& programs);
 
-}  // namespace sluice::exe
+}  // namespace sluice::report

@@ -1,4 +1,4 @@
-#include "sluice/exe/check_machine.h"
+#include "sluice/check/simulation.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 #include "sluice/base/error.h"
 #include "sluice/exe/text.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 
 namespace {
 
@@ -21,9 +21,9 @@ std::string counts(const std::map<std::pair<int32_t, int32_t>, int64_t>& collect
 
 }  // namespace
 
-Machine::Machine(const Executable& executable, const Program& program,
-                 const std::vector<FunctionFacts>& facts, const CheckOptions& options,
-                 int64_t replica, Findings& findings)
+Simulation::Simulation(const exe::Executable& executable, const exe::Program& program,
+                       const std::vector<FunctionFacts>& facts, const Options& options,
+                       int64_t replica, Findings& findings)
     : e_(executable),
       program_(program),
       facts_(facts),
@@ -37,25 +37,26 @@ Machine::Machine(const Executable& executable, const Program& program,
       streams_(executable.streams.size()),
       remote_(executable) {}
 
-std::string Machine::name(ValueId v) const {
-  if (v == kNoValue) return "no value";
-  const Value& value = e_.values[static_cast<size_t>(v)];
+std::string Simulation::name(exe::ValueId v) const {
+  if (v == exe::kNoValue) return "no value";
+  const exe::Value& value = e_.values[static_cast<size_t>(v)];
   return fmt::format("%{} '{}' v{}", v, value.tensor, value.version);
 }
 
-std::string Machine::where(const DeviceRun& d) const {
+std::string Simulation::where(const DeviceRun& d) const {
   std::string text = fmt::format("program '{}', device {}", program_.name, d.device);
   for (const Activation& a : d.stack) {
     text += fmt::format(", '{}' step {}", a.function->name, a.step);
     if (a.loop) text += fmt::format(" iteration {}", a.loop->iteration);
   }
   if (!d.stack.empty() && d.stack.back().step < d.stack.back().function->steps.size()) {
-    text += fmt::format(" ({})", step_title(d.stack.back().function->steps[d.stack.back().step]));
+    text +=
+        fmt::format(" ({})", exe::step_title(d.stack.back().function->steps[d.stack.back().step]));
   }
   return text;
 }
 
-void Machine::run() {
+void Simulation::run() {
   start();
   bool progress = true;
   while (progress && !stop_) {
@@ -72,39 +73,39 @@ void Machine::run() {
   if (!stuck) finish();
 }
 
-void Machine::start() {
-  for (const VariablePlan& v : e_.variables) {
+void Simulation::start() {
+  for (const exe::VariablePlan& v : e_.variables) {
     Range r{v.arena, v.offset, v.offset + v.bytes};
     if (v.buffer >= 0) {
-      const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
       const int64_t begin = b.offset + v.entry * b.entry_stride;
       r = {b.arena, begin, begin + v.bytes};
     }
     variables_.push_back(make(v.value, v.bytes, v.layout));
     bytes_.write(r, variables_.back());
   }
-  for (const ConstantPlan& c : e_.constants) {
+  for (const exe::ConstantPlan& c : e_.constants) {
     const auto size = static_cast<int64_t>(c.data.size());
     const Instance i = make(c.value, size, row_);
     bytes_.write({c.arena, c.offset, c.offset + size}, i);
-    if (c.value != kNoValue) constants_[c.value] = i;
+    if (c.value != exe::kNoValue) constants_[c.value] = i;
   }
-  for (const Entry& entry : program_.entries) {
-    const Function& f = e_.functions[static_cast<size_t>(entry.function)];
+  for (const exe::Entry& entry : program_.entries) {
+    const exe::Function& f = e_.functions[static_cast<size_t>(entry.function)];
     DeviceRun& d =
         devices_.emplace_back(DeviceRun{entry.device, {}, Window(e_.arenas.size()), {}, {}});
     Activation& a = d.stack.emplace_back();
     a.function = &f;
-    a.path = RemoteLedger::entry(entry.device);
+    a.path = exe::RemoteLedger::entry(entry.device);
     a.frame = {entry.frame.index, entry.frame.offset, entry.frame.offset + f.frame_bytes};
     bytes_.forget(a.frame);
     for (size_t v = 0; v < e_.variables.size(); ++v) {
-      if (e_.variables[v].value != kNoValue) a.values[e_.variables[v].value] = variables_[v];
+      if (e_.variables[v].value != exe::kNoValue) a.values[e_.variables[v].value] = variables_[v];
     }
   }
 }
 
-void Machine::finish() {
+void Simulation::finish() {
   const auto fault = [&](const char* rule, const std::string& text) {
     findings_.add(rule, "program '{}': {}", program_.name, text);
   };
@@ -115,35 +116,37 @@ void Machine::finish() {
     }
   }
   std::map<std::pair<int32_t, int32_t>, int64_t> announced;
-  for (const CollectiveCount& c : program_.collectives) announced[{c.device, c.group}] = c.count;
+  for (const exe::CollectiveCount& c : program_.collectives)
+    announced[{c.device, c.group}] = c.count;
   if (announced != collectives_) {
     fault("collective", fmt::format("it takes part in {}, announced are {}", counts(collectives_),
                                     counts(announced)));
   }
   finish_remote();
   std::vector<int64_t> expected(streams_.size(), 0);
-  for (const StreamCount& s : program_.streams) expected[static_cast<size_t>(s.stream)] = s.entries;
+  for (const exe::StreamCount& s : program_.streams)
+    expected[static_cast<size_t>(s.stream)] = s.entries;
   for (size_t s = 0; s < streams_.size(); ++s) {
     if (streams_[s].next != expected[s]) {
       fault("stream", fmt::format("{} entries of stream '{}' are used, {} announced",
                                   streams_[s].next, e_.streams[s].name, expected[s]));
     }
   }
-  std::vector<ValueId> finals(e_.variables.size(), kNoValue);
+  std::vector<exe::ValueId> finals(e_.variables.size(), exe::kNoValue);
   std::vector<bool> listed(e_.variables.size(), false);
-  for (const Final& f : program_.finals) {
+  for (const exe::Final& f : program_.finals) {
     finals[static_cast<size_t>(f.variable)] = f.value;
     listed[static_cast<size_t>(f.variable)] = true;
   }
   for (size_t v = 0; v < e_.variables.size(); ++v) {
-    const VariablePlan& plan = e_.variables[v];
+    const exe::VariablePlan& plan = e_.variables[v];
     Range r{plan.arena, plan.offset, plan.offset + plan.bytes};
     if (plan.buffer >= 0) {
-      const RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(plan.buffer)];
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(plan.buffer)];
       const int64_t begin = b.offset + plan.entry * b.entry_stride;
       r = {b.arena, begin, begin + plan.bytes};
     }
-    if (listed[v] && finals[v] == kNoValue && plan.buffer >= 0) continue;
+    if (listed[v] && finals[v] == exe::kNoValue && plan.buffer >= 0) continue;
     const Instance* end = &variables_[v];
     if (listed[v] && finals[v] != plan.value) {
       const auto found = ends_.find(finals[v]);
@@ -157,26 +160,27 @@ void Machine::finish() {
                                  name(listed[v] ? finals[v] : plan.value), bytes_.describe(r, e_)));
     }
   }
-  for (const ConstantPlan& c : e_.constants) {
+  for (const exe::ConstantPlan& c : e_.constants) {
     const auto size = static_cast<int64_t>(c.data.size());
     const Range r{c.arena, c.offset, c.offset + size};
-    if (c.value != kNoValue && !bytes_.holds(r, constants_[c.value])) {
+    if (c.value != exe::kNoValue && !bytes_.holds(r, constants_[c.value])) {
       fault("final",
             fmt::format("constant '{}' is overwritten by {}", c.name, bytes_.describe(r, e_)));
     }
   }
 }
 
-void Machine::finish_remote() {
+void Simulation::finish_remote() {
   const auto fault = [&](int32_t buffer, const std::string& text) {
     findings_.add("remote", "program '{}': '{}' {}", program_.name,
                   e_.remote_buffers[static_cast<size_t>(buffer)].name, text);
   };
-  std::map<int32_t, RemoteTrace> traces;
-  for (const RemoteTrace& t : remote_.traces()) traces[t.buffer] = t;
-  for (const RemoteTrace& announced : program_.remote) {
+  std::map<int32_t, exe::RemoteTrace> traces;
+  for (const exe::RemoteTrace& t : remote_.traces()) traces[t.buffer] = t;
+  for (const exe::RemoteTrace& announced : program_.remote) {
     const auto found = traces.extract(announced.buffer);
-    const RemoteTrace there = found.empty() ? RemoteTrace{announced.buffer} : found.mapped();
+    const exe::RemoteTrace there =
+        found.empty() ? exe::RemoteTrace{announced.buffer} : found.mapped();
     if (there.loads != announced.loads || there.stores != announced.stores) {
       fault(announced.buffer,
             fmt::format("is loaded {} times and stored to {} times, announced are {} and {}",
@@ -194,7 +198,7 @@ void Machine::finish_remote() {
   }
 }
 
-bool Machine::advance(DeviceRun& d, size_t depth) {
+bool Simulation::advance(DeviceRun& d, size_t depth) {
   bool progress = false;
   while (d.stack.size() > depth && !stop_) {
     if (d.stack.back().step == d.stack.back().function->steps.size()) {
@@ -214,30 +218,30 @@ bool Machine::advance(DeviceRun& d, size_t depth) {
   return progress;
 }
 
-Machine::Outcome Machine::step(DeviceRun& d) {
+Simulation::Outcome Simulation::step(DeviceRun& d) {
   Activation& a = d.stack.back();
-  const Step& s = a.function->steps[a.step];
+  const exe::Step& s = a.function->steps[a.step];
   if (s.sync && !a.loop) d.window.barrier();
   struct Visitor {
-    Machine& m;
+    Simulation& m;
     DeviceRun& d;
-    Outcome operator()(const Kernel& k) const { return m.kernel(d, k); }
-    Outcome operator()(const Call& c) const {
+    Outcome operator()(const exe::Kernel& k) const { return m.kernel(d, k); }
+    Outcome operator()(const exe::Call& c) const {
       // The caller is past the step when the callee ends.
       return m.enter(d, c, Role::kCall, nullptr) ? Outcome::kEntered : Outcome::kDone;
     }
-    Outcome operator()(const Loop& l) const { return m.loop(d, l); }
-    Outcome operator()(const Branch& b) const { return m.branch(d, b); }
-    Outcome operator()(const Issue& i) const { return m.issue(d, i); }
-    Outcome operator()(const Wait& w) const { return m.wait(d, w); }
-    Outcome operator()(const Send& x) const { return m.send(d, x); }
-    Outcome operator()(const Receive& r) const { return m.receive(d, r); }
-    Outcome operator()(const Collective& c) const { return m.collective(d, c); }
+    Outcome operator()(const exe::Loop& l) const { return m.loop(d, l); }
+    Outcome operator()(const exe::Branch& b) const { return m.branch(d, b); }
+    Outcome operator()(const exe::Issue& i) const { return m.issue(d, i); }
+    Outcome operator()(const exe::Wait& w) const { return m.wait(d, w); }
+    Outcome operator()(const exe::Send& x) const { return m.send(d, x); }
+    Outcome operator()(const exe::Receive& r) const { return m.receive(d, r); }
+    Outcome operator()(const exe::Collective& c) const { return m.collective(d, c); }
   };
   return std::visit(Visitor{*this, d}, s.body);
 }
 
-bool Machine::evaluate(DeviceRun& d, const IndexExpr& x, int64_t& out) {
+bool Simulation::evaluate(DeviceRun& d, const exe::IndexExpr& x, int64_t& out) {
   if (x.is_constant()) {
     out = x.constant();
     return true;
@@ -253,7 +257,7 @@ bool Machine::evaluate(DeviceRun& d, const IndexExpr& x, int64_t& out) {
   return true;
 }
 
-bool Machine::resolve(DeviceRun& d, const Address& at, int64_t bytes, Range& out) {
+bool Simulation::resolve(DeviceRun& d, const exe::Address& at, int64_t bytes, Range& out) {
   const Activation& a = d.stack.back();
   int64_t begin = at.offset;
   if (at.depth > 0) {
@@ -264,23 +268,23 @@ bool Machine::resolve(DeviceRun& d, const Address& at, int64_t bytes, Range& out
   }
   Range whole;
   switch (at.base) {
-    case Address::Base::kArena:
+    case exe::Address::Base::kArena:
       whole = {at.index, 0, e_.arenas[static_cast<size_t>(at.index)].bytes};
       break;
-    case Address::Base::kFrame:
+    case exe::Address::Base::kFrame:
       whole = a.frame;
       break;
-    case Address::Base::kParam:
+    case exe::Address::Base::kParam:
       whole = a.params[static_cast<size_t>(at.index)];
       break;
   }
   if (begin + bytes > whole.end - whole.begin) {
     bad(d, "bounds", "bytes [{}, {}) of {} bytes of {}", begin, begin + bytes,
         whole.end - whole.begin,
-        at.base == Address::Base::kArena
+        at.base == exe::Address::Base::kArena
             ? fmt::format("arena '{}'", e_.arenas[static_cast<size_t>(at.index)].name)
-        : at.base == Address::Base::kFrame ? std::string("the frame")
-                                           : fmt::format("parameter {}", at.index));
+        : at.base == exe::Address::Base::kFrame ? std::string("the frame")
+                                                : fmt::format("parameter {}", at.index));
     stop_ = true;  // What follows would be about bytes that do not exist.
     return false;
   }
@@ -288,15 +292,15 @@ bool Machine::resolve(DeviceRun& d, const Address& at, int64_t bytes, Range& out
   return true;
 }
 
-const Instance* Machine::lookup(const Activation& a, ValueId v) const {
+const Instance* Simulation::lookup(const Activation& a, exe::ValueId v) const {
   if (const auto found = a.values.find(v); found != a.values.end()) return &found->second;
   const auto found = constants_.find(v);
   return found == constants_.end() ? nullptr : &found->second;
 }
 
-void Machine::read(DeviceRun& d, const Operand& o, const Range& r, const Instance* expected,
-                   const std::string& what) {
-  if (o.value == kNoValue && o.bytes == 0) return;
+void Simulation::read(DeviceRun& d, const exe::Operand& o, const Range& r, const Instance* expected,
+                      const std::string& what) {
+  if (o.value == exe::kNoValue && o.bytes == 0) return;
   if (expected == nullptr) {
     bad(d, "value", "{} names {}, which nothing has made here", what, name(o.value));
   } else if (!bytes_.holds(r, *expected)) {
@@ -308,8 +312,8 @@ void Machine::read(DeviceRun& d, const Operand& o, const Range& r, const Instanc
   }
 }
 
-void Machine::check_arguments(DeviceRun& d, const Call& call, std::span<const Range> args,
-                              const Range& frame) {
+void Simulation::check_arguments(DeviceRun& d, const exe::Call& call, std::span<const Range> args,
+                                 const Range& frame) {
   std::vector<size_t> order(args.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -323,7 +327,7 @@ void Machine::check_arguments(DeviceRun& d, const Call& call, std::span<const Ra
   };
   for (const size_t i : order) {
     if (args[i].begin == args[i].end) continue;
-    const bool writes = call.args[i].access != Access::kRead;
+    const bool writes = call.args[i].access != exe::Access::kRead;
     const size_t other = clashes(written, i) ? written : writes && clashes(any, i) ? any : none;
     if (other != none)
       bad(d, "overlap", "arguments {} and {} share bytes, and one is written", other, i);
@@ -339,9 +343,9 @@ void Machine::check_arguments(DeviceRun& d, const Call& call, std::span<const Ra
   }
 }
 
-bool Machine::enter(DeviceRun& d, const Call& call, Role role, const LoopRun* loop) {
+bool Simulation::enter(DeviceRun& d, const exe::Call& call, Role role, const LoopRun* loop) {
   const Activation& caller = d.stack.back();
-  const Function& f = e_.functions[static_cast<size_t>(call.function)];
+  const exe::Function& f = e_.functions[static_cast<size_t>(call.function)];
   if (static_cast<int64_t>(d.stack.size()) >= options_.max_depth) {
     bad(d, "limit", "more than {} nested calls", options_.max_depth);
     stop_ = true;
@@ -352,7 +356,7 @@ bool Machine::enter(DeviceRun& d, const Call& call, Role role, const LoopRun* lo
   callee.role = role;
   callee.call = &call;
   callee.path =
-      RemoteLedger::callee(caller.path, caller.calls, loop != nullptr ? loop->iteration : 0);
+      exe::RemoteLedger::callee(caller.path, caller.calls, loop != nullptr ? loop->iteration : 0);
   if (!resolve(d, call.frame, f.frame_bytes, callee.frame)) return false;
   callee.params.resize(call.args.size());
   for (size_t i = 0; i < call.args.size(); ++i) {
@@ -364,16 +368,16 @@ bool Machine::enter(DeviceRun& d, const Call& call, Role role, const LoopRun* lo
   }
   check_arguments(d, call, callee.params, callee.frame);
   for (size_t i = 0; i < call.args.size(); ++i) {
-    const Operand& o = call.args[i];
+    const exe::Operand& o = call.args[i];
     const Range& r = callee.params[i];
-    if (o.access == Access::kWrite) {
+    if (o.access == exe::Access::kWrite) {
       bytes_.forget(r);
       continue;
     }
     const Instance* expected = loop != nullptr ? &loop->found[i] : lookup(caller, o.value);
     if (expected != nullptr && expected->id < 0) expected = nullptr;
     read(d, o, r, expected, fmt::format("argument {}", i));
-    if (expected != nullptr && f.params[i].value != kNoValue)
+    if (expected != nullptr && f.params[i].value != exe::kNoValue)
       callee.values[f.params[i].value] = *expected;
   }
   bytes_.forget(callee.frame);
@@ -381,19 +385,19 @@ bool Machine::enter(DeviceRun& d, const Call& call, Role role, const LoopRun* lo
   return true;
 }
 
-Machine::Bindings Machine::results(DeviceRun& d, Activation& a) {
+Simulation::Bindings Simulation::results(DeviceRun& d, Activation& a) {
   Bindings made;
-  const Function& f = *a.function;
+  const exe::Function& f = *a.function;
   for (size_t i = 0; i < f.params.size(); ++i) {
-    const Param& p = f.params[i];
-    if (p.access == Access::kRead) continue;
-    const Operand& o = a.call->args[i];
-    const ValueId inside = p.access == Access::kWrite ? p.value : p.made;
-    const ValueId outside = p.access == Access::kWrite ? o.value : o.made;
+    const exe::Param& p = f.params[i];
+    if (p.access == exe::Access::kRead) continue;
+    const exe::Operand& o = a.call->args[i];
+    const exe::ValueId inside = p.access == exe::Access::kWrite ? p.value : p.made;
+    const exe::ValueId outside = p.access == exe::Access::kWrite ? o.value : o.made;
     const Range& r = a.params[i];
-    if (inside == kNoValue) {
+    if (inside == exe::kNoValue) {
       // Only a clobbered argument may end without a value.
-      if (outside != kNoValue)
+      if (outside != exe::kNoValue)
         bad(d, "value", "parameter '{}' has no value that {} could be", p.name, name(outside));
       bytes_.forget(r);
       continue;
@@ -405,13 +409,13 @@ Machine::Bindings Machine::results(DeviceRun& d, Activation& a) {
     } else if (*i_made->layout != p.layout) {
       bad(d, "layout", "parameter '{}' is '{}', its value '{}'", p.name, p.layout, *i_made->layout);
     } else {
-      made.emplace_back(static_cast<ValueId>(i), *i_made);
+      made.emplace_back(static_cast<exe::ValueId>(i), *i_made);
     }
   }
   return made;
 }
 
-void Machine::leave(DeviceRun& d) {
+void Simulation::leave(DeviceRun& d) {
   Activation& a = d.stack.back();
   for (const auto& [token, queue] : a.tokens) {
     bad(d, "wait", "token {} on queue {} is not waited for before the function ends", token, queue);
@@ -424,7 +428,7 @@ void Machine::leave(DeviceRun& d) {
     return;
   }
   const Bindings made = results(d, a);
-  const Call& call = *a.call;
+  const exe::Call& call = *a.call;
   const Role role = a.role;
   d.stack.pop_back();
   Activation& caller = d.stack.back();
@@ -434,9 +438,9 @@ void Machine::leave(DeviceRun& d) {
   }
   Bindings named;
   for (const auto& [arg, instance] : made) {
-    const Operand& o = call.args[static_cast<size_t>(arg)];
-    const ValueId v = o.access == Access::kWrite ? o.value : o.made;
-    if (v != kNoValue) named.emplace_back(v, instance);
+    const exe::Operand& o = call.args[static_cast<size_t>(arg)];
+    const exe::ValueId v = o.access == exe::Access::kWrite ? o.value : o.made;
+    if (v != exe::kNoValue) named.emplace_back(v, instance);
   }
   if (role == Role::kArm) {
     d.arm = std::move(named);
@@ -447,24 +451,24 @@ void Machine::leave(DeviceRun& d) {
   ++caller.calls;
 }
 
-void Machine::end_iteration(Activation& a, const Call& call, const Bindings& made) {
-  const auto& loop = std::get<Loop>(a.function->steps[a.step].body);
+void Simulation::end_iteration(Activation& a, const exe::Call& call, const Bindings& made) {
+  const auto& loop = std::get<exe::Loop>(a.function->steps[a.step].body);
   LoopRun& run = *a.loop;
   run.made.assign(call.args.size(), {});
   for (const auto& [arg, instance] : made) run.made[static_cast<size_t>(arg)] = instance;
-  for (const Carry& c : loop.carried)
+  for (const exe::Carry& c : loop.carried)
     run.found[static_cast<size_t>(c.in)] = run.made[static_cast<size_t>(c.out)];
   ++run.iteration;
 }
 
-Machine::Outcome Machine::loop(DeviceRun& d, const Loop& l) {
+Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
   Activation& a = d.stack.back();
   if (!a.loop) {
     a.loop = std::make_unique<LoopRun>();
     a.loop->first_id = next_id_;
     a.loop->made.resize(l.body.args.size());
-    for (const Operand& o : l.body.args) {
-      const Instance* i = o.access == Access::kWrite ? nullptr : lookup(a, o.value);
+    for (const exe::Operand& o : l.body.args) {
+      const Instance* i = o.access == exe::Access::kWrite ? nullptr : lookup(a, o.value);
       a.loop->found.push_back(i == nullptr ? Instance{} : *i);
     }
     // Transfers change more than a loop's state is taken to be.
@@ -478,15 +482,15 @@ Machine::Outcome Machine::loop(DeviceRun& d, const Loop& l) {
     return Outcome::kEntered;
   }
   for (size_t i = 0; i < l.body.args.size(); ++i) {
-    const Operand& o = l.body.args[i];
-    const ValueId v = o.access == Access::kWrite ? o.value : o.made;
+    const exe::Operand& o = l.body.args[i];
+    const exe::ValueId v = o.access == exe::Access::kWrite ? o.value : o.made;
     // A loop of no iterations leaves what it would update as it was.
     const Instance& last = l.trips == 0 ? run.found[i] : run.made[i];
-    if (o.access != Access::kRead && v != kNoValue && last.id >= 0) a.values[v] = last;
+    if (o.access != exe::Access::kRead && v != exe::kNoValue && last.id >= 0) a.values[v] = last;
   }
   a.loop.reset();
   ++a.calls;
   return Outcome::kDone;
 }
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "sluice/exe/checker.h"
+#include "sluice/check/checker.h"
 #include "sluice/exe/test_plans.h"
 
 /// For tests of the checker.
-namespace sluice::exe {
+namespace sluice::check {
 
 inline std::string all_of(const std::vector<Violation>& violations) {
   std::string text;
@@ -17,8 +17,9 @@ inline std::string all_of(const std::vector<Violation>& violations) {
   return text;
 }
 
-inline void expect_rule(const Executable& e, const std::string& rule, const std::string& about) {
-  const std::vector<Violation> found = check(e);
+inline void expect_rule(const exe::Executable& e, const std::string& rule,
+                        const std::string& about) {
+  const std::vector<Violation> found = violations(e);
   bool has = false;
   for (const Violation& v : found) has |= v.rule == rule;
   EXPECT_TRUE(has) << about << " must break '" << rule << "', found:\n" << all_of(found);
@@ -32,18 +33,18 @@ struct Edit {
 
 inline void refuse(const std::string& text, const std::vector<Edit>& edits) {
   for (const Edit& e : edits) {
-    expect_rule(plans::plan(plans::replaced(text, e.from, e.to)), e.rule,
+    expect_rule(exe::plans::plan(exe::plans::replaced(text, e.from, e.to)), e.rule,
                 fmt::format("'{}' -> '{}'", e.from, e.to));
   }
 }
 
-using Surgery = std::function<void(Executable&)>;
+using Surgery = std::function<void(exe::Executable&)>;
 
 inline void refuse(const std::string& text, const std::string& rule, const char* about,
                    const Surgery& cut) {
-  Executable e = plans::plan(text);
+  exe::Executable e = exe::plans::plan(text);
   cut(e);
   expect_rule(e, rule, about);
 }
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

@@ -5,7 +5,7 @@
 
 #include "sluice/exe/executable.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 
 /// A rule that a plan breaks. The rules:
 ///   index      an index, a size or an expression without a value
@@ -36,7 +36,7 @@ struct Violation {
   std::string message;  ///< What broke it, with program, function and step.
 };
 
-struct CheckOptions {
+struct Options {
   /// Steps run of one program, in all replicas, before the checker gives up ("limit").
   int64_t max_steps = 50'000'000;
   int32_t max_depth = 500;      ///< Nested calls ("limit").
@@ -67,10 +67,10 @@ struct CheckOptions {
 /// is known where a load names the value that it finds, and from which stores the program announces
 /// that its loads find (Program::remote), which it must of all buffers that it moves entries of:
 /// a transfer that is missing, or one of another entry, is seen there. Time grows with the steps run.
-std::vector<Violation> check(const Executable& executable, const CheckOptions& options = {});
+std::vector<Violation> violations(const exe::Executable& executable, const Options& options = {});
 
 /// Proves a plan that this compiler has made. Error{kInternal} with the violations; Error{kUsage} if all there is to say is
 /// that the plan has more steps than the options allow.
-void prove(const Executable& executable, const CheckOptions& options = {});
+void prove(const exe::Executable& executable, const Options& options = {});
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

@@ -6,7 +6,7 @@
 
 #include "sluice/exe/executable.h"
 
-namespace sluice::exe {
+namespace sluice::report {
 
 /// a + b of numbers that are not negative; the largest int64 if it is more.
 inline int64_t bounded_sum(int64_t a, int64_t b) {
@@ -23,7 +23,7 @@ inline int64_t bounded_product(int64_t a, int64_t b) {
 /// What one run of a program moves between device memory and one stream or remote buffer, in one direction, on one queue
 /// of a device; on each replica.
 struct Traffic {
-  TransferKind kind = TransferKind::kStreamIn;
+  exe::TransferKind kind = exe::TransferKind::kStreamIn;
   int32_t object = 0;  ///< Index into streams or remote buffers.
   int32_t device = 0;
   int32_t queue = 0;
@@ -36,18 +36,18 @@ struct Traffic {
 class TrafficCounter {
  public:
   /// The executable must outlive it.
-  explicit TrafficCounter(const Executable& executable);
+  explicit TrafficCounter(const exe::Executable& executable);
 
-  std::vector<Traffic> of(const Program& program) const;
+  std::vector<Traffic> of(const exe::Program& program) const;
 
  private:
-  using Where = std::tuple<TransferKind, int32_t, int32_t, int32_t>;
+  using Where = std::tuple<exe::TransferKind, int32_t, int32_t, int32_t>;
   using Counts = std::map<Where, Traffic>;
 
   static void add(const Counts& from, int64_t turns, Counts& to);
-  Counts count(const Function& f) const;
+  Counts count(const exe::Function& f) const;
 
   std::vector<Counts> functions_;  ///< Of one activation, callees included.
 };
 
-}  // namespace sluice::exe
+}  // namespace sluice::report

@@ -56,21 +56,22 @@ struct Options {
 /// modulo something only. Both arms of a branch are run from the same state; afterwards a byte is
 /// known if both left the same value, or values to which both gave the same name.
 ///
-/// Replicas have memory of their own and one program, whose steps come in one order whatever the data: a branch's arms
-/// do not communicate, trip counts are constants. So all members of a group come to its collectives in the same order,
-/// which their sequence numbers show for every replica, and the run in which the replicas take each step together
-/// never waits. As a collective lets nobody leave before all are done, nobody else touches its operands while a peer
-/// reads or writes them.
+/// Replicas have memory of their own and one program, whose steps come in one order whatever the
+/// data: a branch's arms do not communicate, trip counts are constants. So all members of a group
+/// come to its collectives in the same order, which their sequence numbers show for every replica,
+/// and the run in which the replicas take each step together never waits. As a collective lets
+/// nobody leave before all are done, nobody else touches its operands while a peer reads or writes
+/// them.
 ///
 /// Assumes that every worker runs the same tasks of kernels with as many tasks, that kernels touch
 /// what their operands say and that streams bound to queues move. What a tier's entries must hold
 /// is known where a load names the value that it finds, and from which stores the program announces
-/// that its loads find (Program::remote), which it must of all buffers that it moves entries of:
-/// a transfer that is missing, or one of another entry, is seen there. Time grows with the steps run.
+/// that its loads find (Program::remote), which it must of all buffers that it moves entries of: a
+/// transfer that is missing, or one of another entry, is seen there. Time grows with the steps run.
 std::vector<Violation> violations(const exe::Executable& executable, const Options& options = {});
 
-/// Proves a plan that this compiler has made. Error{kInternal} with the violations; Error{kUsage} if all there is to say is
-/// that the plan has more steps than the options allow.
+/// Proves a plan that this compiler has made. Error{kInternal} with the violations; Error{kUsage}
+/// if all there is to say is that the plan has more steps than the options allow.
 void prove(const exe::Executable& executable, const Options& options = {});
 
 }  // namespace sluice::check

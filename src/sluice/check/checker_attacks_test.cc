@@ -7,7 +7,8 @@
 namespace sluice::check {
 namespace {
 
-// One arm waits for a transfer of its own, and so for all that the queue was given before; the other does not.
+// One arm waits for a transfer of its own, and so for all that the queue was given before; the
+// other does not.
 TEST(Checker, WhatOneArmWaitsForMayBeInFlightAfterTheOther) {
   const std::string text = R"plan(sluice executable 1
 device 0 kind cpu isa avx2 memory -1 workers 1 queues compute io

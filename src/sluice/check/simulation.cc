@@ -96,7 +96,7 @@ void Simulation::start() {
         devices_.emplace_back(DeviceRun{entry.device, {}, Window(e_.arenas.size()), {}, {}});
     Activation& a = d.stack.emplace_back();
     a.function = &f;
-    a.path = exe::RemoteLedger::entry(entry.device);
+    a.path = RemoteLedger::entry(entry.device);
     a.frame = {entry.frame.index, entry.frame.offset, entry.frame.offset + f.frame_bytes};
     bytes_.forget(a.frame);
     for (size_t v = 0; v < e_.variables.size(); ++v) {
@@ -356,7 +356,7 @@ bool Simulation::enter(DeviceRun& d, const exe::Call& call, Role role, const Loo
   callee.role = role;
   callee.call = &call;
   callee.path =
-      exe::RemoteLedger::callee(caller.path, caller.calls, loop != nullptr ? loop->iteration : 0);
+      RemoteLedger::callee(caller.path, caller.calls, loop != nullptr ? loop->iteration : 0);
   if (!resolve(d, call.frame, f.frame_bytes, callee.frame)) return false;
   callee.params.resize(call.args.size());
   for (size_t i = 0; i < call.args.size(); ++i) {

@@ -10,10 +10,10 @@
 
 #include "sluice/check/findings.h"
 #include "sluice/check/function_facts.h"
+#include "sluice/check/ledger.h"
 #include "sluice/check/memory.h"
 #include "sluice/check/shared_state.h"
 #include "sluice/exe/executable.h"
-#include "sluice/exe/remote_ledger.h"
 
 namespace sluice::check {
 
@@ -56,7 +56,7 @@ class Simulation {
     std::vector<std::pair<int32_t, int32_t>> tokens;  ///< (token, queue) issued and not waited for.
     std::unique_ptr<LoopRun> loop;
     size_t step = 0;
-    exe::RemoteLedger::Activation path = 0;
+    RemoteLedger::Activation path = 0;
     int64_t calls = 0;  ///< Calls, loops and branches that it is past.
   };
 
@@ -155,7 +155,7 @@ class Simulation {
   std::vector<StreamState> streams_;
   /// Collectives run so far, by device and group.
   std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
-  exe::RemoteLedger remote_;
+  RemoteLedger remote_;
   std::deque<DeviceRun> devices_;
   std::unordered_map<exe::ValueId, Instance> constants_;
   std::vector<Instance> variables_;

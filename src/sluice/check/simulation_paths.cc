@@ -10,8 +10,7 @@ bool Simulation::run_arm(DeviceRun& d, const exe::Call& call, int64_t arm) {
   const size_t depth = d.stack.size();
   d.arm.clear();
   const Activation& caller = d.stack.back();
-  const exe::RemoteLedger::Activation path =
-      exe::RemoteLedger::callee(caller.path, caller.calls, arm);
+  const RemoteLedger::Activation path = RemoteLedger::callee(caller.path, caller.calls, arm);
   if (!enter(d, call, Role::kArm, nullptr)) return false;
   d.stack.back().path = path;
   advance(d, depth);
@@ -24,9 +23,11 @@ bool Simulation::run_arm(DeviceRun& d, const exe::Call& call, int64_t arm) {
   return true;
 }
 
-/// In flight is what either arm has left so. Arms wait for their own transfers: both lists are parts of one.
+/// In flight is what either arm has left so. Arms wait for their own transfers: both lists are
+/// parts of one.
 void Simulation::join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other) {
-  // A queue ends its transfers in order, so the arm that ended fewer of a queue has all that the other has.
+  // A queue ends its transfers in order, so the arm that ended fewer of a queue has all that the
+  // other has.
   for (size_t i = 0; i < other.size(); ++i) {
     const auto same = [&](const Flight& f) {
       return f.owner == other[i].owner && f.token == other[i].token && f.queue == other[i].queue;
@@ -53,7 +54,7 @@ Simulation::Outcome Simulation::branch(DeviceRun& d, const exe::Branch& b) {
     return facts_[static_cast<size_t>(arm.function)].transfers;
   };
   const bool remote = moves(b.then_call) || moves(b.else_call);
-  exe::RemoteLedger::Contents entries;
+  RemoteLedger::Contents entries;
   if (remote) entries = remote_.contents();
   if (!run_arm(d, b.then_call, 0)) return Outcome::kDone;
   const Bindings then_made = std::move(d.arm);
@@ -65,7 +66,7 @@ Simulation::Outcome Simulation::branch(DeviceRun& d, const exe::Branch& b) {
   d.window = before;
   const std::vector<Flight> flights_after_then = std::exchange(d.flights, flights);
   if (remote) {
-    exe::RemoteLedger::Contents after = remote_.contents();
+    RemoteLedger::Contents after = remote_.contents();
     remote_.start_with(std::exchange(entries, std::move(after)));
   }
   if (!run_arm(d, b.else_call, 1)) return Outcome::kDone;

@@ -161,8 +161,8 @@ bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
   return true;
 }
 
-/// To the clocks a transfer has ended once an arm of a branch has waited for one behind it; it may not have if the other
-/// arm was taken.
+/// To the clocks a transfer has ended once an arm of a branch has waited for one behind it; it may
+/// not have if the other arm was taken.
 void Simulation::entry_in_flight(DeviceRun& d, const exe::Issue& i, const Range& entry) {
   const bool load = i.kind == exe::TransferKind::kRemoteLoad;
   for (const Flight& f : d.flights) {

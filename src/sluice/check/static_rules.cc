@@ -24,7 +24,8 @@ int64_t multiply(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
 }
 
-/// Whether so many bytes hold a tensor in a layout; a layout that this library does not know holds anything.
+/// Whether so many bytes hold a tensor in a layout; a layout that this library does not know holds
+/// anything.
 bool holds(int64_t bytes, const TensorSpec& spec, const std::string& layout) {
   if (layout != "row" && !layout.starts_with("panels")) return true;
   try {
@@ -380,7 +381,8 @@ class StaticChecker {
       bad("channel", "{} bytes do not fit a slot of {}", o.bytes, c.slot_bytes);
   }
 
-  /// One operand updated; or an input and an output of as many elements, or of one chunk and the whole.
+  /// One operand updated; or an input and an output of as many elements, or of one chunk and the
+  /// whole.
   void collective(const exe::Collective& c) {
     const auto& all = c.operands;
     for (const exe::Operand& o : all) {

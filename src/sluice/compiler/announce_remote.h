@@ -5,10 +5,10 @@
 
 namespace sluice::compiler {
 
-/// Says for each program which stores the loads of remote buffers find when transfers run in the order of the graphs, so
-/// that a proof of the plan is one of where its transfers have been moved to (exe/remote_ledger.h). Nothing is said of
-/// programs with more transfers than the checker follows. `before_calls`: of each
-/// function, see number_transfers. The entries must lie in their buffers.
+/// Writes exe::RemoteTrace of every program, for transfers in the order of the graphs. The checker
+/// computes the same traces for the plan's order, so that its proof covers where transfers have
+/// been moved to. A program with more transfers than the checker follows gets none. `before_calls`:
+/// see number_transfers, for each function. The entries must lie in their buffers.
 void announce_remote(exe::Executable& executable,
                      const std::vector<std::vector<int32_t>>& before_calls);
 

@@ -34,11 +34,13 @@ struct MemoryNeeds {
   std::string peak_program;     ///< The program whose frames are the largest.
   std::vector<Holder> holders;  ///< At the peak, largest first.
 
-  /// The least that has a plan, as far as this compiler finds one: it makes the same plan under every budget.
+  /// The least that has a plan, as far as this compiler finds one: it makes the same plan under
+  /// every budget.
   int64_t smallest_budget() const { return total_bytes; }
 };
 
-/// The needs of every device and tier, known before anything runs. `most_holders`: holders listed of each memory.
+/// The needs of every device and tier, known before anything runs. `most_holders`: holders listed
+/// of each memory.
 std::vector<MemoryNeeds> memory_needs(const Executable& executable, int most_holders = 10);
 
 }  // namespace sluice::exe

@@ -102,7 +102,8 @@ class Forecaster {
     return std::ceil(static_cast<double>(e_.replicas) / teams);
   }
 
-  /// Of what computes: kernels, collectives, copies; and transfers, which run on a worker or elsewhere.
+  /// Of what computes: kernels, collectives, copies; and transfers, which run on a worker or
+  /// elsewhere.
   double seconds_of(const exe::Step& step, const exe::Device& device) const {
     const auto bytes_of = [](const std::vector<exe::Operand>& operands) {
       double bytes = 0;

@@ -35,12 +35,14 @@ struct ProgramForecast {
   std::vector<TransferForecast> transfers;  ///< By memory; none that nothing moves to or from.
 };
 
-/// Walks each program with a clock for what computes, one for each io queue and one for remote memory, whose bandwidth all
-/// replicas share. A kernel takes as long as its operations or its operands' bytes, whichever takes longer, on as many
-/// workers as it has tasks; replicas that share workers take turns at each step. A transfer on the compute queue is exposed;
-/// on an io queue it goes on from its issue, or from the end of the one before, and is exposed as far as a wait waits. Of a
-/// branch the slower arm counts. What it leaves out (barriers, caches, other programs of the machine) makes runs slower than
-/// forecast; replicas that compute while others wait make them faster.
+/// Walks each program with a clock for what computes, one for each io queue and one for remote
+/// memory, whose bandwidth all replicas share. A kernel takes as long as its operations or its
+/// operands' bytes, whichever takes longer, on as many workers as it has tasks; replicas that share
+/// workers take turns at each step. A transfer on the compute queue is exposed; on an io queue it
+/// goes on from its issue, or from the end of the one before, and is exposed as far as a wait
+/// waits. Of a branch the slower arm counts. What it leaves out (barriers, caches, other programs
+/// of the machine) makes runs slower than forecast; replicas that compute while others wait make
+/// them faster.
 std::vector<ProgramForecast> forecast(const exe::Executable& executable, const Rates& rates);
 
 /// A line for each program and for each memory that it moves bytes to or from.

@@ -7,7 +7,8 @@
 namespace sluice::report {
 namespace {
 
-// Every kernel takes two seconds of one worker, every entry of the plans one second of remote memory.
+// Every kernel takes two seconds of one worker, every entry of the plans one second of remote
+// memory.
 Rates slow() {
   return {
       .threads = 2, .flops = 1, .copies = 1e30, .remote = 64, .flops_of = [](const exe::Kernel&) {

@@ -19,8 +19,8 @@ struct FunctionReport {
   int64_t call_sites = 0;   ///< Steps and program entries that name it.
 };
 
-/// What one run of a program moves in each replica between device memory and one other memory, on one queue, as
-/// TrafficCounter counts.
+/// What one run of a program moves in each replica between device memory and one other memory, on
+/// one queue, as TrafficCounter counts.
 struct TransferReport {
   std::string program;
   std::string memory;  ///< "streams", "tier host".

@@ -83,7 +83,8 @@ TEST(Report, ListsFunctionsAndTiers) {
   EXPECT_NE(text.find("body"), std::string::npos);
 }
 
-// A function that loads 3 entries, one that stores 2; a branch between the two, called 4 times, and the first again.
+// A function that loads 3 entries, one that stores 2; a branch between the two, called 4 times, and
+// the first again.
 TEST(TrafficCounter, TakesTheLargerArmOfABranch) {
   const auto transfers = [](exe::TransferKind kind, int count) {
     exe::Function f;

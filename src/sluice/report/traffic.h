@@ -20,8 +20,8 @@ inline int64_t bounded_product(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-/// What one run of a program moves between device memory and one stream or remote buffer, in one direction, on one queue
-/// of a device; on each replica.
+/// What one run of a program moves between device memory and one stream or remote buffer, in one
+/// direction, on one queue of a device; on each replica.
 struct Traffic {
   exe::TransferKind kind = exe::TransferKind::kStreamIn;
   int32_t object = 0;  ///< Index into streams or remote buffers.
@@ -31,8 +31,9 @@ struct Traffic {
   int64_t bytes = 0;  ///< Of the tensors, without what pads entries.
 };
 
-/// Counts what programs of an executable move: loops as often as they turn, of a branch the arm that moves more bytes.
-/// Numbers of more than 63 bits stay at the largest: plans may come from files.
+/// Counts what programs of an executable move: loops as often as they turn, of a branch the arm
+/// that moves more bytes. Numbers of more than 63 bits stay at the largest: plans may come from
+/// files.
 class TrafficCounter {
  public:
   /// The executable must outlive it.

@@ -1,8 +1,8 @@
-#include "sluice/exe/remote_ledger.h"
+#include "sluice/check/ledger.h"
 
 #include "sluice/base/hash.h"
 
-namespace sluice::exe {
+namespace sluice::check {
 namespace {
 
 uint64_t mix(uint64_t a, uint64_t b) {
@@ -14,8 +14,8 @@ uint64_t mix(uint64_t a, uint64_t b) {
 
 }  // namespace
 
-RemoteLedger::RemoteLedger(const Executable& executable) {
-  for (const VariablePlan& v : executable.variables) {
+RemoteLedger::RemoteLedger(const exe::Executable& executable) {
+  for (const exe::VariablePlan& v : executable.variables) {
     if (v.buffer >= 0) homes_[{v.buffer, v.entry}] = hash64(v.path);
   }
 }
@@ -47,11 +47,11 @@ uint64_t RemoteLedger::all(int32_t buffer, const Buffer& contents) const {
   return sum;
 }
 
-void RemoteLedger::move(const Issue& issue, std::optional<int64_t> entry, Activation by) {
+void RemoteLedger::move(const exe::Issue& issue, std::optional<int64_t> entry, Activation by) {
   Buffer& buffer = contents_[issue.object];
-  RemoteTrace& moved = moved_[issue.object];
+  exe::RemoteTrace& moved = moved_[issue.object];
   const uint64_t transfer = mix(by, static_cast<uint64_t>(issue.token));
-  if (issue.kind == TransferKind::kRemoteLoad) {
+  if (issue.kind == exe::TransferKind::kRemoteLoad) {
     ++moved.loads;
     const uint64_t found =
         entry ? at(issue.object, buffer, *entry) : mix(3, all(issue.object, buffer));
@@ -84,8 +84,8 @@ void RemoteLedger::join(const Contents& then) {
   }
 }
 
-std::vector<RemoteTrace> RemoteLedger::traces() const {
-  std::vector<RemoteTrace> out;
+std::vector<exe::RemoteTrace> RemoteLedger::traces() const {
+  std::vector<exe::RemoteTrace> out;
   for (const auto& [number, moved] : moved_) {
     const uint64_t digest = static_cast<uint64_t>(moved.found) + all(number, contents_.at(number));
     out.push_back({number, moved.loads, moved.stores, static_cast<int64_t>(digest >> 1)});
@@ -93,4 +93,4 @@ std::vector<RemoteTrace> RemoteLedger::traces() const {
   return out;
 }
 
-}  // namespace sluice::exe
+}  // namespace sluice::check

@@ -11,7 +11,7 @@
 #include "bench/steps.h"
 #include "sluice/data/loader.h"
 #include "sluice/data/synthetic_digits.h"
-#include "sluice/exe/traffic.h"
+#include "sluice/report/traffic.h"
 #include "tools/mnist_model.h"
 
 namespace sluice::bench {
@@ -60,7 +60,7 @@ class Row {
     const data::Dataset digits = data::synthetic_digits(samples, 1);
     data::DataLoader(digits, {.batch = samples}).fill(0, arrays_.image, arrays_.labels);
     const exe::Executable& plan = session_.executable();
-    for (const exe::Traffic& t : exe::TrafficCounter(plan).of(plan.program("train"))) {
+    for (const report::Traffic& t : report::TrafficCounter(plan).of(plan.program("train"))) {
       if (t.kind == exe::TransferKind::kRemoteLoad || t.kind == exe::TransferKind::kRemoteStore)
         remote_bytes_ += plan.replicas * t.bytes;
     }

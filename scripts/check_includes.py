@@ -23,6 +23,8 @@ LAYERS = {
     "nn": ["transforms"],
     "planner": ["base"],
     "exe": ["base"],
+    "check": ["exe"],
+    "report": ["exe"],
     "target": ["ops"],
     "compiler": ["ops", "planner", "target", "exe"],
     "runtime": ["exe"],
@@ -30,8 +32,7 @@ LAYERS = {
     "cpu": ["runtime", "target", "ops"],
     "cuda": ["runtime", "target", "ops"],
     "data": ["base"],
-    "report": ["exe", "runtime"],
-    "session": ["compiler", "runtime", "comm", "cpu", "cuda", "transforms", "interp", "report"],
+    "session": ["compiler", "check", "runtime", "comm", "cpu", "cuda", "transforms", "interp"],
     "train": ["nn", "data", "session"],
 }
 

@@ -3,8 +3,8 @@
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/mnist.h"
-#include "sluice/exe/report.h"
 #include "sluice/exe/text.h"
+#include "sluice/report/plan_report.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
@@ -35,7 +35,7 @@ int run_inspect(const ToolOptions& o) {
     fmt::print("{} bytes in all\n", total);
   } else if (has(o.file, ".plan")) {
     const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    fmt::print("{}\n", exe::summary(exe::report(exe::parse_text(text, o.file))));
+    fmt::print("{}\n", report::summary(report::plan_report(exe::parse_text(text, o.file))));
   } else {
     fail(ErrorKind::kUsage,
          "inspect: {} is none of *idx3-ubyte[.gz], *idx1-ubyte[.gz], *.safetensors, *.plan",

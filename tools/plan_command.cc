@@ -4,13 +4,13 @@
 #include <set>
 
 #include "sluice/base/sys.h"
-#include "sluice/exe/checker.h"
-#include "sluice/exe/forecast.h"
-#include "sluice/exe/report.h"
+#include "sluice/check/checker.h"
 #include "sluice/exe/text.h"
-#include "sluice/exe/traffic.h"
 #include "sluice/planner/csv.h"
 #include "sluice/planner/solve.h"
+#include "sluice/report/forecast.h"
+#include "sluice/report/plan_report.h"
+#include "sluice/report/traffic.h"
 #include "tools/json_record.h"
 #include "tools/mnist_model.h"
 #include "tools/rates.h"
@@ -42,8 +42,8 @@ int solve_problem(const ToolOptions& o) {
 
 int check_text(const ToolOptions& o) {
   const exe::Executable executable = exe::parse_text(read_text(o.check), o.check);
-  const auto violations = exe::check(executable);
-  for (const exe::Violation& v : violations) fmt::print("[{}] {}\n", v.rule, v.message);
+  const auto violations = check::violations(executable);
+  for (const check::Violation& v : violations) fmt::print("[{}] {}\n", v.rule, v.message);
   if (violations.empty())
     fmt::print("proved: {} programs, {} functions\n", executable.programs.size(),
                executable.functions.size());
@@ -51,9 +51,9 @@ int check_text(const ToolOptions& o) {
 }
 
 // Of a training step.
-void add_transfers(const exe::Report& report, JsonRecord& record) {
+void add_transfers(const report::PlanReport& report, JsonRecord& record) {
   int64_t transfers = 0, on_io = 0, stream_bytes = 0, tier_bytes = 0;
-  for (const exe::TransferReport& t : report.transfers) {
+  for (const report::TransferReport& t : report.transfers) {
     if (t.program != "train") continue;
     transfers += t.loads + t.stores;
     if (t.queue != "compute") on_io += t.loads + t.stores;
@@ -75,7 +75,7 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
     if (v.buffer >= 0 && paths.contains(v.path)) buffers.insert(v.buffer);
   }
   int64_t bytes = 0;
-  for (const exe::Traffic& t : exe::TrafficCounter(e).of(e.program("train"))) {
+  for (const report::Traffic& t : report::TrafficCounter(e).of(e.program("train"))) {
     const bool remote =
         t.kind == exe::TransferKind::kRemoteLoad || t.kind == exe::TransferKind::kRemoteStore;
     if (remote && buffers.contains(t.object)) bytes += t.bytes;
@@ -85,29 +85,29 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
 
 // A compiled and proved model.
 struct Plan {
-  Plan(const ToolOptions& o, const exe::Rates& rates)
+  Plan(const ToolOptions& o, const report::Rates& rates)
       : programs(build_mnist(o)),
         compiled(compile(programs.ir, compile_options(session_options(o)))),
-        report(exe::report(compiled.executable)),
-        forecasts(exe::forecast(compiled.executable, rates)) {
-    exe::prove(compiled.executable);
+        report(report::plan_report(compiled.executable)),
+        forecasts(report::forecast(compiled.executable, rates)) {
+    check::prove(compiled.executable);
   }
 
   MnistPrograms programs;
   Compiled compiled;
-  exe::Report report;
-  std::vector<exe::ProgramForecast> forecasts;
+  report::PlanReport report;
+  std::vector<report::ProgramForecast> forecasts;
 
-  const exe::ProgramForecast& step_forecast() const {
+  const report::ProgramForecast& step_forecast() const {
     return *std::find_if(forecasts.begin(), forecasts.end(),
                          [](const auto& p) { return p.program == "train"; });
   }
 };
 
 // Of a training step.
-void add_forecast(const exe::ProgramForecast& step, JsonRecord& record) {
+void add_forecast(const report::ProgramForecast& step, JsonRecord& record) {
   double seconds = 0, exposed = 0;
-  for (const exe::TransferForecast& t : step.transfers) {
+  for (const report::TransferForecast& t : step.transfers) {
     if (t.memory == "streams") continue;
     seconds += t.seconds;
     exposed += t.exposed_seconds;
@@ -125,7 +125,7 @@ std::string json_of(const Plan& plan, const ToolOptions& o) {
   record.add("shard_threshold", o.shard_threshold);
   add_transfers(plan.report, record);
   record.add("planned_bytes", exe::planned_bytes(executable, 0, exe::Space::kDevice));
-  for (const exe::MemoryReport& m : plan.report.memories) {
+  for (const exe::MemoryNeeds& m : plan.report.memories) {
     const std::string name = m.name.starts_with("tier ") ? m.name.substr(5) : "device";
     record.add("peak_bytes." + name, m.total_bytes);
     record.add("smallest_budget." + name, m.smallest_budget());
@@ -140,13 +140,14 @@ std::string json_of(const Plan& plan, const ToolOptions& o) {
 
 void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machine) {
   const Compiled& compiled = plan.compiled;
-  fmt::print("{}\n", exe::summary(plan.report));
+  fmt::print("{}\n", report::summary(plan.report));
   std::string budgets;
-  for (const exe::MemoryReport& m : plan.report.memories)
+  for (const exe::MemoryNeeds& m : plan.report.memories)
     budgets += fmt::format("{}{} {}", budgets.empty() ? "" : "; ", m.name,
-                           exe::grouped(m.smallest_budget()));
+                           report::grouped(m.smallest_budget()));
   fmt::print("smallest budgets found: {} bytes\n", budgets);
-  fmt::print("{}predicted with {}:\n{}\n", throttle_line(o), machine, exe::summary(plan.forecasts));
+  fmt::print("{}predicted with {}:\n{}\n", throttle_line(o), machine,
+             report::summary(plan.forecasts));
   for (const auto& [name, count] : compiled.fusions.made)
     fmt::print("fused     {:>5} x {}\n", count, name);
   for (const auto& [why, count] : compiled.fusions.refused)
@@ -166,7 +167,7 @@ void print_passes(const Compiled& compiled) {
 
 // A line for each combination of replicas and thresholds.
 int compare_plans(ToolOptions o) {
-  const exe::Rates rates = measure_rates(o).rates;
+  const report::Rates rates = measure_rates(o).rates;
   if (!o.json)
     fmt::print("{}{:>8} {:>10} {:>14} {:>16} {:>14} {:>14}\n", throttle_line(o), "replicas",
                "threshold", "device bytes", "bytes in tiers", "state moved", "predicted ms");
@@ -180,7 +181,7 @@ int compare_plans(ToolOptions o) {
         continue;
       }
       int64_t tiers = 0;
-      for (const exe::MemoryReport& m : plan.report.memories) tiers += m.tier_bytes;
+      for (const exe::MemoryNeeds& m : plan.report.memories) tiers += m.tier_bytes;
       const exe::Executable& executable = plan.compiled.executable;
       fmt::print("{:>8} {:>10} {:>14} {:>16} {:>14} {:>14.3f}\n", replicas, threshold,
                  exe::planned_bytes(executable, 0, exe::Space::kDevice), tiers,

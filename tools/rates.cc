@@ -35,7 +35,7 @@ MachineRates measure_rates(const ToolOptions& o) {
   bench::Machine machine(cpu::current_isa());
   const bench::Memory from(kCopied), to(kCopied);
   MachineRates result;
-  exe::Rates& rates = result.rates;
+  report::Rates& rates = result.rates;
   rates.threads = session.device.threads;
   rates.flops = 0;
   double seconds = 1;

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "sluice/exe/forecast.h"
+#include "sluice/report/forecast.h"
 #include "sluice/runtime/device.h"
 #include "tools/options.h"
 
@@ -10,7 +10,7 @@ namespace sluice::tool {
 /// What this machine does in a second, measured in less than a tenth of one; the bandwidth of remote memory as
 /// --remote-bandwidth says it, where it does.
 struct MachineRates {
-  exe::Rates rates;
+  report::Rates rates;
   std::string
       text;  ///< "63.1 GF/s and copies of 9.80 GB/s a worker, remote memory 1.00 GB/s by --remote-bandwidth"
 };

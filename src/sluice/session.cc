@@ -9,8 +9,8 @@
 #include "sluice/base/layout.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
+#include "sluice/check/checker.h"
 #include "sluice/cpu/cpu.h"
-#include "sluice/exe/checker.h"
 #include "sluice/exe/text.h"
 
 namespace sluice {
@@ -123,7 +123,7 @@ Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir), agreeme
   std::vector<std::shared_ptr<runtime::Device>> devices;
   for (const DeviceChoice& c : devices_of(options)) devices.push_back(c.device);
   compiled_ = compile(ir_, plan);
-  if (options.proof == SessionOptions::Proof::kCheck) exe::prove(compiled_.executable);
+  if (options.proof == SessionOptions::Proof::kCheck) check::prove(compiled_.executable);
   if (plan.processes > 1) agreement_.require_same("plans", exe::to_text(compiled_.executable));
   executor_ = std::make_unique<runtime::Executor>(
       std::move(compiled_.executable), std::move(devices),

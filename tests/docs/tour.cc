@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "sluice/exe/checker.h"
-#include "sluice/exe/report.h"
+#include "sluice/check/checker.h"
 #include "sluice/exe/text.h"
 #include "sluice/interp/interpreter.h"
+#include "sluice/report/plan_report.h"
 #include "sluice/sluice.h"
 
 using namespace sluice;
@@ -73,14 +73,14 @@ void tour() {
   // compiler and exe: the plan.
   Session session(ir, {.device = cpu_device({.memory = 48_KiB, .threads = 2})});
   const exe::Executable& executable = session.executable();
-  section("report", exe::summary(exe::report(executable)));
+  section("report", report::summary(report::plan_report(executable)));
   const std::string text = exe::to_text(executable);
   section("steps", lines_from(text, "kernel cpu.fused", 12));
 
   // The checker: the plan is right, and a damaged one is not.
-  SLUICE_CHECK(exe::check(executable).empty());
+  SLUICE_CHECK(check::violations(executable).empty());
   SLUICE_CHECK(exe::to_text(exe::parse_text(text, "plan")) == text);
-  const auto violations = exe::check(exe::parse_text(
+  const auto violations = check::violations(exe::parse_text(
       with_result_moved(text, "\"MatMul+Add+GeluGate+Mul+GeluSlope\""), "damaged plan"));
   SLUICE_CHECK(!violations.empty());
   section("violation", fmt::format("[{}] {}", violations[0].rule, violations[0].message));

@@ -7,13 +7,13 @@
 
 #include "dry_run.h"
 #include "mutate.h"
-#include "sluice/exe/checker.h"
+#include "sluice/check/checker.h"
 
 namespace sluice::property {
 
 void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per_kind,
                             MutantCount& count, const std::vector<std::string>& kinds) {
-  const std::vector<exe::Violation> faults = exe::check(right);
+  const std::vector<check::Violation> faults = check::violations(right);
   ASSERT_TRUE(faults.empty()) << faults[0].rule << ": " << faults[0].message;
   const RightRuns runs(right);
   ASSERT_EQ(runs.difference(right), "") << "the right plan depends on who runs first";
@@ -30,7 +30,7 @@ void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per
     count.by_data += !seen.empty();
     std::string found;
     bool named = false;
-    for (const exe::Violation& v : exe::check(m.plan)) {
+    for (const check::Violation& v : check::violations(m.plan)) {
       found += "\n  " + v.rule + ": " + v.message;
       named |= std::find(m.rules.begin(), m.rules.end(), v.rule) != m.rules.end();
     }

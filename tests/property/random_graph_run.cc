@@ -8,7 +8,7 @@
 #include <map>
 
 #include "random_graph_ops.h"
-#include "sluice/exe/checker.h"
+#include "sluice/check/checker.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/builtin.h"
 #include "value_program.h"
@@ -188,7 +188,7 @@ Outcome executed(const RandomProgram& program, const Way& way) {
       .disable = way.disable};
   for (int d = 1; d < way.devices; ++d) options.more_devices.push_back(options.device);
   Session session(program.ir, options);
-  const auto violations = exe::check(session.executable());
+  const auto violations = check::violations(session.executable());
   if (!violations.empty())
     fail(ErrorKind::kInternal, "[{}] {}", violations[0].rule, violations[0].message);
   for (int d = 0; d < way.devices; ++d) {

@@ -13,7 +13,7 @@
 #include "mutate.h"
 #include "random_graph.h"
 #include "random_graph_run.h"
-#include "sluice/exe/checker.h"
+#include "sluice/check/checker.h"
 #include "sluice/exe/text.h"
 #include "sluice/ops/op.h"
 #include "small_programs.h"
@@ -129,7 +129,7 @@ TEST(ValueDamage, OfAKernelThatIsNotItsOpIsShown) {
   const auto expect_shown = [&](const RandomProgram& program, int devices) {
     const Compiled plan = compiled(program.ir, devices);
     for (const Changed& c : changes(plan.executable)) {
-      EXPECT_TRUE(exe::check(c.plan).empty()) << "more than the op is wrong: " << c.what;
+      EXPECT_TRUE(check::violations(c.plan).empty()) << "more than the op is wrong: " << c.what;
       EXPECT_NE(seen(program, plan, c.plan), "") << c.what;
       ++shown[c.op];
     }
@@ -190,7 +190,7 @@ TEST(ValueDamage, OfABranchIsShown) {
         std::swap(b->then_call.function, b->else_call.function);
     }
   }
-  EXPECT_TRUE(exe::check(swapped).empty());
+  EXPECT_TRUE(check::violations(swapped).empty());
   EXPECT_NE(seen(program, plan, swapped), "");
 }
 

@@ -19,7 +19,7 @@ using StreamEntries = std::map<int32_t, std::vector<HostTensor>>;
 /// reference kernels, in float, of the ops that they name, fused ones stage by stage; an operand is the value that it names,
 /// in the instance of the running activation. Addresses, arenas, frames, layouts, tasks, barriers,
 /// queues and the capacity of channels are not looked at: that they bring the values where they are
-/// read is what exe::check proves, that the values are right is what this shows.
+/// read is what check::violations proves, that the values are right is what this shows.
 class ValueProgram {
  public:
   /// `variables`: their values before the first run, in every replica alike, by index in Executable::variables. Entries

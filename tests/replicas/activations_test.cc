@@ -3,7 +3,6 @@
 #include "replicas_util.h"
 #include "sluice/base/checked.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/exe/report.h"
 
 namespace sluice::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "replicas_util.h"
-#include "sluice/exe/report.h"
+#include "sluice/exe/memory_needs.h"
 
 namespace sluice::test {
 namespace {
@@ -81,8 +81,8 @@ TEST(ReplicaVariables, AreReadAndWrittenWhole) {
       for (size_t i = 0; i < 4; ++i) EXPECT_EQ(part.as<float>()[i], all.as<float>()[3 + i]);
       // A tier holds the entries of all replicas.
       if (remote) {
-        const exe::Report report = exe::report(session.executable());
-        EXPECT_EQ(report.memories[1].total_bytes, 4 * session.executable().arenas[3].bytes);
+        const auto memories = exe::memory_needs(session.executable());
+        EXPECT_EQ(memories[1].total_bytes, 4 * session.executable().arenas[3].bytes);
       }
     };
     for (const int threads : {1, 2}) check(threads, nullptr);

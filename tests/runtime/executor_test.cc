@@ -8,8 +8,8 @@
 #include "../session/mlp.h"
 #include "sluice/base/checked.h"
 #include "sluice/base/flush_to_zero.h"
+#include "sluice/check/checker.h"
 #include "sluice/cpu/cpu.h"
-#include "sluice/exe/checker.h"
 #include "sluice/exe/text.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/runtime/executor.h"
@@ -72,7 +72,7 @@ TEST(TwoDevices, RunThroughChannels) {
   for (const int threads : {1, 2, 3}) {
     Session session(p.ir, two_cpus(threads));
     const exe::Executable& plan = session.executable();
-    EXPECT_TRUE(exe::check(plan).empty());
+    EXPECT_TRUE(check::violations(plan).empty());
     EXPECT_EQ(plan.devices.size(), 2u);
     EXPECT_EQ(plan.channels.size(), 2u);
     EXPECT_EQ(exe::parse_text(exe::to_text(plan), "plan"), plan);
@@ -149,7 +149,7 @@ TEST(Programs, ThatEnterOneFunctionAtTwoPlacesGiveTheSame) {
   frame.offset += distance;
   plan.arenas[static_cast<size_t>(frame.index)].bytes += distance;
   plan.programs.push_back(moved);
-  ASSERT_TRUE(exe::check(plan).empty());
+  ASSERT_TRUE(check::violations(plan).empty());
   runtime::Executor executor(plan, {cpu::make_device()}, {.threads = 1});
   runtime::HostStreams streams(plan);
   float value = 0;

@@ -1,13 +1,16 @@
-// Transfers on an io queue: the compiler puts none there yet, so plans of sessions are rewritten to use one.
+// Transfers on an io queue: the compiler puts none there yet, so plans of sessions are rewritten to
+// use one.
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <numeric>
 
 #include "../session/mlp.h"
+#include "sluice/check/checker.h"
 #include "sluice/cpu/cpu.h"
-#include "sluice/exe/checker.h"
 #include "sluice/exe/visit_step.h"
+#include "thread_start.h"
 
 namespace sluice::test {
 namespace {
@@ -24,8 +27,8 @@ bool touches(const exe::Step& step, const exe::Operand& memory) {
   return found;
 }
 
-// Every transfer of the entry functions goes to queue 1 and is waited for, at once or before the first step that touches
-// its bytes.
+// Every transfer of the entry functions goes to queue 1 and is waited for, at once or before the
+// first step that touches its bytes.
 exe::Executable on_io_queue(exe::Executable plan, Waits waits) {
   plan.devices[0].queues.push_back({"io"});
   for (const exe::Entry& entry : plan.programs[0].entries) {
@@ -85,7 +88,7 @@ TEST(IoQueue, GivesTheBitsOfTheComputeQueue) {
     for (const int threads : {1, 3}) {
       const Session planned(ir, {.device = cpu_device({.threads = threads})});
       const exe::Executable plan = on_io_queue(planned.executable(), waits);
-      const auto violations = exe::check(plan);
+      const auto violations = check::violations(plan);
       ASSERT_TRUE(violations.empty()) << violations[0].rule << ": " << violations[0].message;
       runtime::Executor executor(plan, {cpu::make_device()},
                                  {.threads = threads, .usable_cores = 1});
@@ -106,6 +109,48 @@ TEST(IoQueue, GivesTheBitsOfTheComputeQueue) {
       }
     }
   }
+}
+
+// An io thread looks at its queues once when it starts. If that is after the constructor, it takes
+// a transfer out of a run that this thread interleaves, which then finds nothing to do until the
+// transfer ends. SLUICE_STARTS sets the number of executors.
+TEST(IoQueue, AThreadThatStartsLateTakesNoTransfer) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const TensorSpec spec = f32_spec({1000, 500});
+  const H2dStream in = ir.h2d_stream(spec, "in");
+  const D2hStream out = ir.d2h_stream(spec, "out");
+  const D2hStream beside = ir.d2h_stream(spec, "beside");
+  // The kernel runs while the load is pending. The load takes longer than an interleaved run is
+  // patient.
+  const Tensor loaded = main.host_load(in);
+  const Tensor w = main.variable(spec, Initializer::constant(1), "w");
+  main.host_store(beside, ops::tanh(w));
+  main.host_store(out, loaded);
+  const Session session(ir, {.device = cpu_device({.threads = 1})});
+  const exe::Executable plan = on_io_queue(session.executable(), Waits::kBeforeUse);
+  const char* const given = std::getenv("SLUICE_STARTS");
+  const uint64_t starts = given == nullptr ? 1000 : std::strtoull(given, nullptr, 10);
+  HostTensor entry(spec), result(spec), other(spec);
+  const auto values = entry.as<float>();
+  std::iota(values.begin(), values.end(), 0.0f);
+  runtime::HostStreams streams(plan);
+  streams.bind(in.id, entry.bytes().data());
+  streams.bind(out.id, result.bytes().data());
+  streams.bind(beside.id, other.bytes().data());
+  const DelayedThreadStarts delays(400, 1);
+  for (uint64_t seed = 0; seed < starts; ++seed) {
+    runtime::Executor executor(plan, {cpu::make_device()}, {.threads = 1, .usable_cores = 1});
+    const exe::Program& program = executor.executable().program("main");
+    result.as<float>()[0] = -1;
+    ASSERT_NO_THROW(executor.run_interleaved(program, streams, seed)) << "start " << seed;
+    ASSERT_TRUE(result.same_bits(entry)) << "start " << seed;
+    if (seed % 2 == 0) continue;
+    result.as<float>()[0] = -1;
+    executor.run(program, streams);
+    ASSERT_TRUE(result.same_bits(entry)) << "start " << seed;
+  }
+  EXPECT_GE(DelayedThreadStarts::count(), static_cast<int64_t>(starts));
 }
 
 }  // namespace

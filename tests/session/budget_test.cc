@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mlp.h"
-#include "sluice/exe/report.h"
+#include "sluice/exe/memory_needs.h"
 
 namespace sluice::test {
 namespace {
@@ -54,7 +54,7 @@ TEST(Budget, PeakIsTheLiveSetBoundOnTheMlp) {
   for (const Layers style : {Layers::kInlined, Layers::kOutlined}) {
     const MlpProgram p({.layers = 3, .width = 512, .style = style});
     Session session(p.ir, with_memory(-1, 2));
-    const exe::MemoryReport memory = exe::report(session.executable()).memories[0];
+    const exe::MemoryNeeds memory = exe::memory_needs(session.executable())[0];
     std::cout << fmt::format("{}: peak {} B, bound {} B, ratio {:.4f}\n",
                              style == Layers::kInlined ? "inlined" : "outlined", memory.total_bytes,
                              memory.bound_bytes, memory.ratio);

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "sluice/base/test_refusals.h"
-#include "sluice/exe/checker.h"
+#include "sluice/check/checker.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/session.h"

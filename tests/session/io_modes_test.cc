@@ -9,7 +9,7 @@
 
 #include "mlp.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/exe/checker.h"
+#include "sluice/check/checker.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/session.h"
 #include "sluice/sluice.h"
@@ -90,7 +90,7 @@ TEST_P(IoModes, HaveTheBitsOfTheInterpreter) {
   const HostTensor x = p.input();
   Session session(
       p.ir, {.device = cpu_device({.threads = threads}), .remote = tier, .io_queues = io_queues});
-  EXPECT_TRUE(exe::check(session.executable()).empty());
+  EXPECT_TRUE(check::violations(session.executable()).empty());
   EXPECT_EQ(session.executable().devices[0].queues.size(),
             mode == IoMode::kCompute ? 1u : 1u + static_cast<size_t>(io_queues));
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());

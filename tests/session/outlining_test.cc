@@ -7,8 +7,8 @@
 #include <iostream>
 
 #include "mlp.h"
-#include "sluice/exe/checker.h"
-#include "sluice/exe/report.h"
+#include "sluice/check/checker.h"
+#include "sluice/report/plan_report.h"
 
 namespace sluice::test {
 namespace {
@@ -34,7 +34,7 @@ TEST(Outlining, GivesTheBitsOfInlinedLayers) {
 int64_t program_bytes(int layers, Layers style) {
   const MlpProgram p({.layers = layers, .style = style});
   const Session session(p.ir, plain());
-  return exe::report(session.executable()).program_bytes;
+  return report::plan_report(session.executable()).program_bytes;
 }
 
 TEST(Outlining, ProgramsGrowByLessPerLayer) {
@@ -67,7 +67,7 @@ std::unique_ptr<Session> timed(const char* what, const Ir& ir) {
   options.proof = SessionOptions::Proof::kTrust;
   auto session = std::make_unique<Session>(ir, options);
   const auto begin = std::chrono::steady_clock::now();
-  const auto violations = exe::check(session->executable());
+  const auto violations = check::violations(session->executable());
   const double proof = seconds_since(begin);
   EXPECT_TRUE(violations.empty()) << violations[0].rule << ": " << violations[0].message;
   size_t steps = 0;
@@ -75,7 +75,7 @@ std::unique_ptr<Session> timed(const char* what, const Ir& ir) {
   std::cout << fmt::format(
       "{}: compiled in {:.4f} s, proved in {:.4f} s; {} functions, {} steps, program {} B\n", what,
       session->compiled().seconds, proof, session->executable().functions.size(), steps,
-      exe::report(session->executable()).program_bytes);
+      report::plan_report(session->executable()).program_bytes);
   for (const PassRecord& pass : session->compiled().passes) {
     if (pass.seconds > 0.05)
       std::cout << fmt::format("    {}: {:.3f} s\n", pass.name, pass.seconds);

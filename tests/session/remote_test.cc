@@ -7,8 +7,8 @@
 
 #include "mlp.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/exe/checker.h"
-#include "sluice/exe/report.h"
+#include "sluice/check/checker.h"
+#include "sluice/exe/memory_needs.h"
 #include "sluice/interp/interpreter.h"
 
 namespace sluice::test {
@@ -123,7 +123,7 @@ TEST(Remote, AFileTierTakesItsSpaceAtOnceAndLeavesNothing) {
   {
     Session session(remote.ir, {.device = cpu_device({.threads = 1}), .remote = "file:" + folder});
     EXPECT_TRUE(std::filesystem::is_empty(folder));
-    const auto& memories = exe::report(session.executable()).memories;
+    const auto memories = exe::memory_needs(session.executable());
     EXPECT_EQ(memories[1].name, "tier file");
     EXPECT_EQ(memories[1].total_bytes, kLayers * 12288);  // 9,216 bytes in pages of 4,096.
   }
@@ -153,7 +153,7 @@ TEST(Remote, TheDeviceHoldsALayerTheTierAllOfThem) {
                   {.device = cpu_device({.threads = 1}), .remote_memory = kLayers * kBytes});
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   EXPECT_LE(session.planned_bytes(), all - (kLayers - 2) * kBytes);
-  const auto& memories = exe::report(session.executable()).memories;
+  const auto memories = exe::memory_needs(session.executable());
   ASSERT_EQ(memories.size(), 2u);
   EXPECT_EQ(memories[1].total_bytes, kLayers * kBytes);
   expect_refused({{"a byte short",
@@ -185,7 +185,7 @@ TEST(Remote, VariablesAreWrittenSavedAndLoaded) {
 TEST(Remote, TheProofKnowsWhatAVariableHoldsInTheEnd) {
   Session session(Program(Weights::kRemote).ir, {.device = cpu_device({.threads = 1})});
   exe::Executable damaged = session.executable();
-  EXPECT_TRUE(exe::check(damaged).empty());
+  EXPECT_TRUE(check::violations(damaged).empty());
   // A store that is dropped.
   for (exe::Function& f : damaged.functions) {
     const auto store = std::find_if(f.steps.begin(), f.steps.end(), [](const exe::Step& s) {
@@ -195,9 +195,9 @@ TEST(Remote, TheProofKnowsWhatAVariableHoldsInTheEnd) {
     ASSERT_NE(store, f.steps.end());
     f.steps.erase(store);
   }
-  const auto found = exe::check(damaged);
+  const auto found = check::violations(damaged);
   ASSERT_FALSE(found.empty());
-  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const exe::Violation& v) {
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const check::Violation& v) {
     return v.rule == "final" && v.message.find("variable 'w0'") != std::string::npos;
   }));
 }

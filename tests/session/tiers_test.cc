@@ -12,8 +12,8 @@
 #include "sluice/base/failpoint.h"
 #include "sluice/base/sys.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/exe/checker.h"
-#include "sluice/exe/report.h"
+#include "sluice/check/checker.h"
+#include "sluice/exe/memory_needs.h"
 #include "sluice/exe/text.h"
 #include "sluice/sluice.h"
 
@@ -122,9 +122,8 @@ TEST_P(FileAccess, HasTheBitsOfHostMemoryAndThePlannedBytes) {
       EXPECT_TRUE(session.read(w).same_bits(expected.read(w))) << w.name();
     }
   }
-  const exe::Report report = exe::report(plan);
   int64_t host = 0;
-  for (const exe::MemoryReport& m : report.memories) {
+  for (const exe::MemoryNeeds& m : exe::memory_needs(plan)) {
     if (m.name == "tier host") host = m.total_bytes;
   }
   // 301 x 1003 floats are 1,207,612 bytes, 19 pieces.
@@ -280,12 +279,12 @@ TEST(Tiers, DamagedPlansAreRejected) {
   const auto rejected = [&](const char* text, auto damage) {
     exe::Executable e = compiled.executable;
     damage(e);
-    const auto violations = exe::check(e);
+    const auto violations = check::violations(e);
     ASSERT_FALSE(violations.empty()) << text;
     EXPECT_EQ(violations[0].rule, "remote");
     EXPECT_THAT(violations[0].message, testing::HasSubstr(text));
   };
-  EXPECT_TRUE(exe::check(compiled.executable).empty());
+  EXPECT_TRUE(check::violations(compiled.executable).empty());
   using Kind = exe::ArenaKind;
   rejected("'staging' has 0 bytes of host memory; some times 4096 of host memory are right",
            [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 0; });

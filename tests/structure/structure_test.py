@@ -46,6 +46,11 @@ class Includes(unittest.TestCase):
         self.expect_fault("src/sluice/compiler/a.h", '"sluice/cpu/cpu.h"', "'compiler' may not include 'cpu'")
         self.expect_fault("src/sluice/nn/a.h", '"sluice/session.h"', "'nn' may not include 'session'")
 
+    def test_the_checker_shares_nothing_with_the_compiler(self):
+        self.expect_fault("src/sluice/check/a.cc", '"sluice/compiler/compile.h"', "'check' may not include 'compiler'")
+        self.expect_fault("src/sluice/compiler/a.cc", '"sluice/check/checker.h"', "'compiler' may not include 'check'")
+        self.expect_fault("src/sluice/compiler/a.cc", '"sluice/report/traffic.h"', "'compiler' may not include 'report'")
+
     def test_kernels_beside_their_operator(self):
         self.expect_none("src/sluice/ops/a.cpu.cc", '"sluice/cpu/kernel_list.h"')
         self.expect_fault("src/sluice/ops/a.cc", '"sluice/cpu/kernel_list.h"', "'ops' may not include 'cpu'")

@@ -349,13 +349,34 @@ struct CollectiveCount {
   bool operator==(const CollectiveCount&) const = default;
 };
 
-/// What one run does with a remote buffer in the order of the graphs, both arms of conditionals counted; see RemoteLedger.
+/// The transfers of one run with one remote buffer, both arms of conditionals counted, and a digest
+/// of which store each load finds. The compiler computes it for the order of the graphs
+/// (compiler/announce_remote.h), the checker for the order of the plan (check/ledger.h), by code
+/// that shares nothing. All numbers are unsigned, have 64 bits and wrap:
+///
+///     mix(a, b)      x = (a ^ (b + 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9,
+///                    y = (x ^ (x >> 29)) * 0x94d049bb133111eb, result y ^ (y >> 32)
+///     activation     mix(2, device) for a program's entry; mix(mix(caller, n), i) for the n-th call,
+///                    loop or branch of the caller (from 0); i is the iteration, 0 for a call and
+///                    for a then-arm, 1 for an else-arm
+///     transfer       mix(activation, token)
+///     first(e)       hash64(path) of the variable that lives in entry e; without one, mix(1, e)
+///     a store to e   sets content(e) = transfer
+///     a store whose  sets each content(e) that was set before to mix(content(e), transfer),
+///     entry data     and others = mix(others, transfer); others begins as 0
+///     decide
+///     content(e)     if never set: first(e) while others is 0, else mix(first(e), others)
+///     all            others + the sum of mix(first(e), content(e)) over the entries that were set
+///     a branch       begins both arms with the same contents; afterwards content(e) and others are
+///                    mix(then, else) where the arms differ, and an entry is set if either set it
+///     a load         adds mix(transfer, content(e)) to a sum; if data decide its entry,
+///                    mix(transfer, mix(3, all))
+///     found          (that sum + all at the end of the run) / 2
 struct RemoteTrace {
   int32_t buffer = 0;
   int64_t loads = 0;
   int64_t stores = 0;
-  int64_t found =
-      0;  ///< Digest of which store each load finds and which is the last of each entry.
+  int64_t found = 0;
   bool operator==(const RemoteTrace&) const = default;
 };
 

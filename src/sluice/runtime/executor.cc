@@ -74,6 +74,8 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
     for (const auto& io : io_threads_) replica->state.io_issued.push_back(&io->issued);
   }
   for (const auto& io : io_threads_) io->thread = std::thread([this, &t = *io] { serve_io(t); });
+  // A later first pass could fall into a run, which resets the queues or serves them itself.
+  for (const auto& io : io_threads_) io->await_idle();
 }
 
 void Executor::add_replica(int number, int workers) {
@@ -234,6 +236,10 @@ bool Executor::park(const std::vector<Strand*>& own) {
   return waits != own.end() && (*waits)->park();
 }
 
+void Executor::IoThread::await_idle() const {
+  for (uint32_t seen; (seen = idle.load()) != issued.load();) idle.wait(seen);
+}
+
 void Executor::serve_io(IoThread& io) {
   for (;;) {
     const uint32_t seen = io.issued.load();
@@ -252,9 +258,7 @@ void Executor::run(const exe::Program& program, HostStreams& streams) {
   for (const auto& replica : replicas_) replica->state.has_io_threads = true;
   pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
   // The io threads have left the queues; after an error, also the bytes of the streams.
-  for (const auto& io : io_threads_) {
-    for (uint32_t idle; (idle = io->idle.load()) != io->issued.load();) io->idle.wait(idle);
-  }
+  for (const auto& io : io_threads_) io->await_idle();
   rethrow();
 }
 

@@ -83,8 +83,12 @@ class Executor {
   struct IoThread {
     std::vector<IoQueue*> queues;
     std::atomic<uint32_t> issued{0};  ///< Changes when it may have something to do.
-    std::atomic<uint32_t> idle{0};    ///< The `issued` at which it last found nothing to do.
+    /// The `issued` at which it last found nothing to do. Differs from `issued` before the first pass.
+    std::atomic<uint32_t> idle{1};
     std::thread thread;
+
+    /// Returns when the thread has left its queues.
+    void await_idle() const;
   };
   void serve_io(IoThread& io);
   bool park(const std::vector<Strand*>& own);

@@ -5,11 +5,11 @@
 #include <map>
 
 #include "sluice/base/test_refusals.h"
-#include "sluice/exe/traffic.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/losses.h"
+#include "sluice/report/traffic.h"
 #include "sluice/session.h"
 
 namespace sluice::train {
@@ -144,7 +144,7 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   const exe::Program& program = executable.program("main");
   for (const auto& s : program.streams) EXPECT_EQ(s.entries, 4);
   int64_t loads = 0, loaded = 0, stores = 0, stored = 0;
-  for (const exe::Traffic& t : exe::TrafficCounter(executable).of(program)) {
+  for (const report::Traffic& t : report::TrafficCounter(executable).of(program)) {
     const bool in =
         t.kind == exe::TransferKind::kStreamIn || t.kind == exe::TransferKind::kRemoteLoad;
     (in ? loads : stores) += t.transfers;

@@ -11,7 +11,7 @@
 #include "sluice/base/hash.h"
 #include "sluice/base/sys.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/exe/report.h"
+#include "sluice/exe/memory_needs.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/losses.h"
 #include "sluice/session.h"
@@ -119,7 +119,7 @@ Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way)
   result.digest = digest.hex();
   result.device_bytes = session.planned_bytes();
   for (const exe::Function& f : session.executable().functions) result.steps += f.steps.size();
-  result.persistent_bytes = exe::report(session.executable()).memories[0].persistent_bytes;
+  result.persistent_bytes = exe::memory_needs(session.executable())[0].persistent_bytes;
   return result;
 }
 

@@ -1,10 +1,12 @@
 #include "sluice/compiler/lower/announce_remote.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <utility>
 
+#include "sluice/base/hash.h"
 #include "sluice/exe/call_order.h"
-#include "sluice/exe/remote_ledger.h"
 #include "sluice/exe/visit_step.h"
 
 namespace sluice::compiler {
@@ -25,20 +27,113 @@ bool calls(const exe::Step& step) {
   return found;
 }
 
+// The functions of exe::RemoteTrace, as it defines them. The checker has its own, so that neither
+// hides a defect of the other's.
+uint64_t mix(uint64_t a, uint64_t b) {
+  const uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9;
+  const uint64_t y = (x ^ (x >> 29)) * 0x94d049bb133111eb;
+  return y ^ (y >> 32);
+}
+
+// One buffer while transfers run in the order of the graphs.
+class BufferHistory {
+ public:
+  void set_home(int64_t entry, const std::string& path) { homes_[entry] = hash64(path); }
+
+  void load(std::optional<int64_t> entry, uint64_t transfer) {
+    ++loads_;
+    found_ += mix(transfer, entry ? content(now_, *entry) : mix(3, all()));
+  }
+
+  void store(std::optional<int64_t> entry, uint64_t transfer) {
+    ++stores_;
+    if (entry) {
+      now_.named[*entry] = transfer;
+      return;
+    }
+    for (auto& named : now_.named) named.second = mix(named.second, transfer);
+    now_.others = mix(now_.others, transfer);
+  }
+
+  // A branch: begin_branch, the first arm, begin_else, the second one, end_branch.
+  void begin_branch() { saved_.push_back(now_); }
+  void begin_else() { std::swap(now_, saved_.back()); }
+  void end_branch() {
+    const State after_then = std::move(saved_.back());
+    saved_.pop_back();
+    State joined;
+    for (const State* arm : {&after_then, &std::as_const(now_)}) {
+      for (const auto& named : arm->named) {
+        const int64_t entry = named.first;
+        joined.named[entry] = either(content(after_then, entry), content(now_, entry));
+      }
+    }
+    joined.others = either(after_then.others, now_.others);
+    now_ = std::move(joined);
+  }
+
+  bool used() const { return loads_ + stores_ > 0; }
+  exe::RemoteTrace trace(int32_t buffer) const {
+    return {buffer, loads_, stores_, static_cast<int64_t>((found_ + all()) / 2)};
+  }
+
+ private:
+  struct State {
+    std::map<int64_t, uint64_t> named;
+    uint64_t others = 0;
+  };
+
+  static uint64_t either(uint64_t a, uint64_t b) { return a == b ? a : mix(a, b); }
+
+  uint64_t first(int64_t entry) const {
+    const auto home = homes_.find(entry);
+    return home != homes_.end() ? home->second : mix(1, static_cast<uint64_t>(entry));
+  }
+  uint64_t content(const State& state, int64_t entry) const {
+    const auto named = state.named.find(entry);
+    if (named != state.named.end()) return named->second;
+    return state.others == 0 ? first(entry) : mix(first(entry), state.others);
+  }
+  uint64_t all() const {
+    uint64_t sum = now_.others;
+    for (const auto& [entry, held] : now_.named) sum += mix(first(entry), held);
+    return sum;
+  }
+
+  std::map<int64_t, uint64_t> homes_;
+  State now_;
+  std::vector<State> saved_;  // Of the branches that the walk is in.
+  uint64_t found_ = 0;
+  int64_t loads_ = 0;
+  int64_t stores_ = 0;
+};
+
+std::vector<BufferHistory> new_histories(const exe::Executable& e) {
+  std::vector<BufferHistory> all(e.remote_buffers.size());
+  for (const exe::VariablePlan& v : e.variables) {
+    if (v.buffer >= 0) all[static_cast<size_t>(v.buffer)].set_home(v.entry, v.path);
+  }
+  return all;
+}
+
 class RemoteWalk {
  public:
   RemoteWalk(const exe::Executable& e, const std::vector<std::vector<int32_t>>& before_calls)
-      : e_(e), order_(e.functions.size()), moves_(e.functions.size()), ledger_(e) {
+      : e_(e), order_(e.functions.size()), moves_(e.functions.size()) {
     for (const int32_t f : exe::callees_first(e))
       sort(static_cast<size_t>(f), before_calls[static_cast<size_t>(f)]);
   }
 
   std::vector<exe::RemoteTrace> trace(const exe::Program& program) {
-    ledger_ = exe::RemoteLedger(e_);
+    buffers_ = new_histories(e_);
     left_ = kMostSteps;
     for (const exe::Entry& entry : program.entries)
-      walk(entry.function, {}, exe::RemoteLedger::entry(entry.device));
-    return left_ > 0 ? ledger_.traces() : std::vector<exe::RemoteTrace>();
+      walk(entry.function, {}, mix(2, static_cast<uint64_t>(entry.device)));
+    std::vector<exe::RemoteTrace> traces;
+    for (size_t b = 0; b < buffers_.size() && left_ > 0; ++b) {
+      if (buffers_[b].used()) traces.push_back(buffers_[b].trace(static_cast<int32_t>(b)));
+    }
+    return traces;
   }
 
  private:
@@ -66,7 +161,7 @@ class RemoteWalk {
     order_[f].insert(order_[f].end(), next, transfers.end());
   }
 
-  void walk(int32_t f, const std::vector<int64_t>& params, exe::RemoteLedger::Activation self) {
+  void walk(int32_t f, const std::vector<int64_t>& params, uint64_t self) {
     if (!moves_[static_cast<size_t>(f)]) return;
     int64_t call = 0;
     for (const exe::Step* step : order_[static_cast<size_t>(f)]) {
@@ -74,14 +169,19 @@ class RemoteWalk {
       if (const exe::Issue* issue = remote_transfer(*step)) {
         std::optional<int64_t> entry;
         if (!issue->entry_from) entry = issue->entry.evaluate({params, 0, 0});
-        ledger_.move(*issue, entry, self);
+        BufferHistory& buffer = buffers_[static_cast<size_t>(issue->object)];
+        const uint64_t transfer = mix(self, static_cast<uint64_t>(issue->token));
+        const bool load = issue->kind == exe::TransferKind::kRemoteLoad;
+        load ? buffer.load(entry, transfer) : buffer.store(entry, transfer);
         continue;
       }
+      // The call's number and iteration name the activation.
       const auto turn = [&](const exe::Call& c, int64_t it) {
         if (!moves_[static_cast<size_t>(c.function)]) return;
         std::vector<int64_t> args;
         for (const exe::IndexExpr& x : c.index_args) args.push_back(x.evaluate({params, it, 0}));
-        walk(c.function, args, exe::RemoteLedger::callee(self, call, it));
+        walk(c.function, args,
+             mix(mix(self, static_cast<uint64_t>(call)), static_cast<uint64_t>(it)));
       };
       if (const auto* c = std::get_if<exe::Call>(&step->body)) turn(*c, 0);
       if (const auto* l = std::get_if<exe::Loop>(&step->body)) {
@@ -89,12 +189,11 @@ class RemoteWalk {
         for (int64_t it = 0; moves && it < l->trips && left_ > 0; ++it) turn(l->body, it);
       }
       if (const auto* b = std::get_if<exe::Branch>(&step->body)) {
-        exe::RemoteLedger::Contents before = ledger_.contents();
+        for (BufferHistory& buffer : buffers_) buffer.begin_branch();
         turn(b->then_call, 0);
-        const exe::RemoteLedger::Contents after_then = ledger_.contents();
-        ledger_.start_with(std::move(before));
+        for (BufferHistory& buffer : buffers_) buffer.begin_else();
         turn(b->else_call, 1);
-        ledger_.join(after_then);
+        for (BufferHistory& buffer : buffers_) buffer.end_branch();
       }
       ++call;
     }
@@ -103,7 +202,7 @@ class RemoteWalk {
   const exe::Executable& e_;
   std::vector<std::vector<const exe::Step*>> order_;  // By function.
   std::vector<bool> moves_;                           // Itself or in a callee.
-  exe::RemoteLedger ledger_;
+  std::vector<BufferHistory> buffers_;
   int64_t left_ = 0;
 };
 

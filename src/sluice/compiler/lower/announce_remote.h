@@ -3,10 +3,9 @@
 
 namespace sluice::compiler {
 
-/// Records for each program of the executable which stores the loads of remote buffers find when transfers run in the
-/// order of the graphs: the checker proves that the plan, whose transfers have been moved, finds the same
-/// (exe/remote_ledger.h). Programs with more transfers than the checker follows have no record. The entries must lie in
-/// their buffers.
+/// Writes exe::RemoteTrace of every program, for transfers in the order of the graphs. The checker computes the same
+/// traces for the plan's order, so that its proof covers where transfers have been moved to. A program with more
+/// transfers than the checker follows gets none. The entries must lie in their buffers.
 void announce_remote(Program& program);
 
 }  // namespace sluice::compiler

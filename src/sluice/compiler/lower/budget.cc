@@ -1,6 +1,6 @@
 #include "sluice/compiler/lower/budget.h"
 
-#include "sluice/exe/report.h"
+#include "sluice/exe/memory_needs.h"
 #include "sluice/exe/validate.h"
 
 namespace sluice::compiler {
@@ -12,7 +12,7 @@ void check_budgets(const exe::Executable& executable) {
            a.bytes, exe::kMaxSize);
     }
   }
-  for (const exe::MemoryReport& memory : exe::report(executable, 6).memories) {
+  for (const exe::MemoryNeeds& memory : exe::memory_needs(executable, 6)) {
     if (memory.budget_bytes < 0 || memory.total_bytes <= memory.budget_bytes) continue;
     std::string holders;
     for (const exe::Holder& h : memory.holders) {

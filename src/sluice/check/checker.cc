@@ -1,0 +1,55 @@
+#include "sluice/check/checker.h"
+
+#include <algorithm>
+
+#include "sluice/base/error.h"
+#include "sluice/check/findings.h"
+#include "sluice/check/function_facts.h"
+#include "sluice/check/simulation.h"
+#include "sluice/check/static_rules.h"
+#include "sluice/exe/validate.h"
+
+namespace sluice::check {
+
+std::vector<Violation> violations(const exe::Executable& executable, const Options& options) {
+  Findings findings(options.max_violations);
+  for (const exe::Problem& p : exe::validate(executable)) {
+    const bool step = p.place.part == exe::Place::Part::kFunction && p.place.step >= 0;
+    const std::string where =
+        step ? fmt::format("function '{}' step {}",
+                           executable.functions[static_cast<size_t>(p.place.index)].name,
+                           p.place.step)
+             : fmt::format("{} {}", exe::word(p.place.part), p.place.index);
+    findings.add("index", "{}: {}", where, p.message);
+  }
+  if (!findings.empty()) return findings.take();
+  check_each_step(executable, findings);
+  const std::vector<FunctionFacts> facts = function_facts(executable);
+  // Replicas whose addresses and entries are alike run alike; see checker.h.
+  const int64_t replicas = uses_replica(executable) ? executable.replicas : 1;
+  for (const exe::Program& program : executable.programs) {
+    Options rest = options;  // All replicas of a program share its steps; each counts as one.
+    for (int64_t r = 0; r < replicas && !findings.full(); ++r) {
+      Simulation simulation(executable, program, facts, rest, r, findings);
+      simulation.run();
+      rest.max_steps = std::max<int64_t>(rest.max_steps - simulation.steps() - 1, 0);
+    }
+  }
+  return findings.take();
+}
+
+void prove(const exe::Executable& executable, const Options& options) {
+  const std::vector<Violation> found = violations(executable, options);
+  if (found.empty()) return;
+  std::string text;
+  for (const Violation& v : found) text += fmt::format("\n  [{}] {}", v.rule, v.message);
+  const bool defect =
+      std::any_of(found.begin(), found.end(), [](const Violation& v) { return v.rule != "limit"; });
+  if (defect) fail(ErrorKind::kInternal, "the plan's proof fails:{}", text);
+  fail(ErrorKind::kUsage,
+       "the plan is too long to be proved; a program of fewer micro-batches a step or fewer layers "
+       "is shorter:{}",
+       text);
+}
+
+}  // namespace sluice::check

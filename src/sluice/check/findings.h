@@ -1,0 +1,28 @@
+#pragma once
+#include <fmt/core.h>
+
+#include <vector>
+
+#include "sluice/check/checker.h"
+
+namespace sluice::check {
+
+/// Collects violations up to a number.
+class Findings {
+ public:
+  explicit Findings(int32_t most) : most_(static_cast<size_t>(most)) {}
+
+  template <typename... Args>
+  void add(const char* rule, fmt::format_string<Args...> format, Args&&... args) {
+    if (!full()) all_.push_back({rule, fmt::format(format, std::forward<Args>(args)...)});
+  }
+  bool full() const { return all_.size() >= most_; }
+  bool empty() const { return all_.empty(); }
+  std::vector<Violation> take() { return std::move(all_); }
+
+ private:
+  size_t most_;
+  std::vector<Violation> all_;
+};
+
+}  // namespace sluice::check

@@ -1,0 +1,162 @@
+#include "sluice/check/function_facts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sluice/exe/call_order.h"
+#include "sluice/exe/visit_step.h"
+
+namespace sluice::check {
+namespace {
+
+using Kind = exe::IndexExpr::Kind;
+
+/// Least common multiple; 0 stands for "all of it" and swallows everything.
+int64_t join(int64_t a, int64_t b) {
+  if (a == 0 || b == 0) return 0;
+  const int64_t g = std::gcd(a, b);
+  int64_t r = 0;
+  return __builtin_mul_overflow(a / g, b, &r) || r > (int64_t{1} << 40) ? 0 : r;
+}
+
+/// If `expr` matters mod `modulus` (0: exactly), modulo what does the leaf `kind` number `index`
+/// matter?
+int64_t period(const exe::IndexExpr& expr, int64_t modulus, Kind kind, int64_t index) {
+  int64_t result = 1;
+  const auto& nodes = expr.nodes();
+  // Backwards through the postfix order a node comes before its right operand, and that before the
+  // left one.
+  std::vector<int64_t> needs{modulus};
+  for (size_t i = nodes.size(); i-- > 0;) {
+    const int64_t need = needs.back();
+    needs.pop_back();
+    switch (nodes[i].kind) {
+      case Kind::kConstant:
+        break;
+      case Kind::kIteration:
+      case Kind::kReplica:
+      case Kind::kParam:
+        if (nodes[i].kind == kind && (kind != Kind::kParam || nodes[i].value == index))
+          result = join(result, need);
+        break;
+      case Kind::kAdd:
+      case Kind::kSub:
+      case Kind::kMul:  // Sums and products of residues.
+        needs.push_back(need);
+        needs.push_back(need);
+        break;
+      case Kind::kDiv:
+      case Kind::kMod: {
+        int64_t left = 0;
+        const bool constant = i > 0 && nodes[i - 1].kind == Kind::kConstant;
+        const int64_t divisor = constant ? nodes[i - 1].value : 0;
+        if (divisor > 0 && nodes[i].kind == Kind::kMod) left = divisor;
+        if (divisor > 0 && nodes[i].kind == Kind::kDiv && need != 0 &&
+            (__builtin_mul_overflow(need, divisor, &left) || left > (int64_t{1} << 40))) {
+          left = 0;
+        }
+        needs.push_back(left);
+        needs.push_back(0);
+        break;
+      }
+    }
+  }
+  return result;
+}
+
+int64_t address_period(const exe::Address& a, Kind kind, int64_t index) {
+  return a.depth > 0 ? period(a.slot, a.depth, kind, index) : 1;
+}
+
+int64_t call_period(const exe::Call& c, const std::vector<FunctionFacts>& facts, Kind kind,
+                    int64_t index) {
+  int64_t result = address_period(c.frame, kind, index);
+  for (const exe::Operand& o : c.args) result = join(result, address_period(o.at, kind, index));
+  const FunctionFacts& callee = facts[static_cast<size_t>(c.function)];
+  for (size_t i = 0; i < c.index_args.size(); ++i) {
+    if (callee.index_period[i] != 1) {
+      result = join(result, period(c.index_args[i], callee.index_period[i], kind, index));
+    }
+  }
+  return result;
+}
+
+int64_t step_period(const exe::Step& step, const std::vector<FunctionFacts>& facts, Kind kind,
+                    int64_t index) {
+  int64_t result = 1;
+  exe::for_each_call(
+      step, [&](const exe::Call& c) { result = join(result, call_period(c, facts, kind, index)); });
+  exe::for_each_operand(step, [&](const exe::Operand& o) {
+    result = join(result, address_period(o.at, kind, index));
+  });
+  const auto exact = [&](const exe::IndexExpr& x) {
+    result = join(result, period(x, 0, kind, index));
+  };
+  if (const auto* i = std::get_if<exe::Issue>(&step.body)) exact(i->entry);
+  if (const auto* s = std::get_if<exe::Send>(&step.body)) exact(s->message);
+  if (const auto* r = std::get_if<exe::Receive>(&step.body)) exact(r->message);
+  if (const auto* c = std::get_if<exe::Collective>(&step.body)) exact(c->sequence);
+  return result;
+}
+
+FunctionFacts facts_of(const exe::Function& f, const std::vector<FunctionFacts>& facts) {
+  FunctionFacts out;
+  out.index_period.assign(static_cast<size_t>(f.index_params), 1);
+  for (const exe::Step& step : f.steps) {
+    if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
+      out.transfers = true;
+      out.communicates |=
+          i->kind == exe::TransferKind::kStreamIn || i->kind == exe::TransferKind::kStreamOut;
+    }
+    out.communicates |= std::holds_alternative<exe::Send>(step.body) ||
+                        std::holds_alternative<exe::Receive>(step.body) ||
+                        std::holds_alternative<exe::Collective>(step.body);
+    exe::for_each_call(step, [&](const exe::Call& c) {
+      out.communicates |= facts[static_cast<size_t>(c.function)].communicates;
+      out.transfers |= facts[static_cast<size_t>(c.function)].transfers;
+    });
+    for (size_t p = 0; p < out.index_period.size(); ++p) {
+      out.index_period[p] = join(out.index_period[p],
+                                 step_period(step, facts, Kind::kParam, static_cast<int64_t>(p)));
+    }
+  }
+  out.transfers |= out.communicates;
+  return out;
+}
+
+}  // namespace
+
+std::vector<FunctionFacts> function_facts(const exe::Executable& executable) {
+  std::vector<FunctionFacts> facts(executable.functions.size());
+  for (const int32_t f : exe::callees_first(executable)) {
+    facts[static_cast<size_t>(f)] = facts_of(executable.functions[static_cast<size_t>(f)], facts);
+  }
+  return facts;
+}
+
+int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts) {
+  return call_period(loop.body, facts, Kind::kIteration, 0);
+}
+
+bool uses_replica(const exe::Executable& executable) {
+  bool found = false;
+  const auto look = [&](const exe::IndexExpr& x) { found |= x.uses(Kind::kReplica); };
+  const auto look_at = [&](const exe::Operand& o) { look(o.at.slot); };
+  for (const exe::Function& f : executable.functions) {
+    for (const exe::Step& step : f.steps) {
+      exe::for_each_operand(step, look_at);
+      exe::for_each_call(step, [&](const exe::Call& c) {
+        look(c.frame.slot);
+        for (const exe::Operand& o : c.args) look_at(o);
+        for (const exe::IndexExpr& x : c.index_args) look(x);
+      });
+      if (const auto* i = std::get_if<exe::Issue>(&step.body)) look(i->entry);
+      if (const auto* s = std::get_if<exe::Send>(&step.body)) look(s->message);
+      if (const auto* r = std::get_if<exe::Receive>(&step.body)) look(r->message);
+      if (const auto* c = std::get_if<exe::Collective>(&step.body)) look(c->sequence);
+    }
+  }
+  return found;
+}
+
+}  // namespace sluice::check

@@ -1,0 +1,47 @@
+#include "sluice/check/shared_state.h"
+
+#include <algorithm>
+
+namespace sluice::check {
+
+Clocks::Clocks(const exe::Executable& executable) {
+  int32_t count = 0;
+  for (const exe::Device& d : executable.devices) {
+    first_.push_back(count);
+    count += static_cast<int32_t>(d.queues.size());
+  }
+  now_.assign(static_cast<size_t>(count), std::vector<int64_t>(static_cast<size_t>(count), 0));
+}
+
+Epoch Clocks::tick(int32_t actor) {
+  const auto a = static_cast<size_t>(actor);
+  return {actor, ++now_[a][a]};
+}
+
+void Clocks::learn(int32_t actor, const std::vector<int64_t>& other) {
+  std::vector<int64_t>& mine = now_[static_cast<size_t>(actor)];
+  for (size_t i = 0; i < mine.size(); ++i) mine[i] = std::max(mine[i], other[i]);
+}
+
+bool TierUses::use(const Range& r, bool writes, const Epoch& at, const Clocks& clocks) {
+  bool ordered = true;
+  arenas_[static_cast<size_t>(r.arena)].change(r.begin, r.end, [&](Uses& u) {
+    ordered &= clocks.knows(at.actor, u.writer);
+    if (writes) {
+      for (const Epoch& e : u.readers) ordered &= clocks.knows(at.actor, e);
+      u.writer = at;
+      u.readers.clear();
+      return;
+    }
+    for (Epoch& e : u.readers) {
+      if (e.actor == at.actor) {
+        e = at;
+        return;
+      }
+    }
+    u.readers.push_back(at);
+  });
+  return ordered;
+}
+
+}  // namespace sluice::check

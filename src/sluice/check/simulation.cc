@@ -1,0 +1,496 @@
+#include "sluice/check/simulation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sluice/base/error.h"
+#include "sluice/exe/text.h"
+
+namespace sluice::check {
+
+namespace {
+
+std::string counts(const std::map<std::pair<int32_t, int32_t>, int64_t>& collectives) {
+  std::string text;
+  for (const auto& [where, count] : collectives) {
+    text += fmt::format("{}{} collectives of group {} on device {}", text.empty() ? "" : ", ",
+                        count, where.second, where.first);
+  }
+  return text.empty() ? "no collectives" : text;
+}
+
+}  // namespace
+
+Simulation::Simulation(const exe::Executable& executable, const exe::Program& program,
+                       const std::vector<FunctionFacts>& facts, const Options& options,
+                       int64_t replica, Findings& findings)
+    : e_(executable),
+      program_(program),
+      facts_(facts),
+      options_(options),
+      replica_(replica),
+      findings_(findings),
+      bytes_(executable.arenas.size()),
+      clocks_(executable),
+      tiers_(executable.arenas.size()),
+      channels_(executable.channels.size()),
+      streams_(executable.streams.size()),
+      remote_(executable) {}
+
+std::string Simulation::name(exe::ValueId v) const {
+  if (v == exe::kNoValue) return "no value";
+  const exe::Value& value = e_.values[static_cast<size_t>(v)];
+  return fmt::format("%{} '{}' v{}", v, value.tensor, value.version);
+}
+
+std::string Simulation::where(const DeviceRun& d) const {
+  std::string text = fmt::format("program '{}', device {}", program_.name, d.device);
+  for (const Activation& a : d.stack) {
+    text += fmt::format(", '{}' step {}", a.function->name, a.step);
+    if (a.loop) text += fmt::format(" iteration {}", a.loop->iteration);
+  }
+  if (!d.stack.empty() && d.stack.back().step < d.stack.back().function->steps.size()) {
+    text +=
+        fmt::format(" ({})", exe::step_title(d.stack.back().function->steps[d.stack.back().step]));
+  }
+  return text;
+}
+
+void Simulation::run() {
+  start();
+  bool progress = true;
+  while (progress && !stop_) {
+    progress = false;
+    for (DeviceRun& d : devices_) progress |= !d.stack.empty() && advance(d, 0);
+  }
+  if (stop_) return;
+  bool stuck = false;
+  for (const DeviceRun& d : devices_) {
+    if (d.stack.empty()) continue;
+    stuck = true;
+    bad(d, "deadlock", "waits for ever");
+  }
+  if (!stuck) finish();
+}
+
+void Simulation::start() {
+  for (const exe::VariablePlan& v : e_.variables) {
+    Range r{v.arena, v.offset, v.offset + v.bytes};
+    if (v.buffer >= 0) {
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
+      const int64_t begin = b.offset + v.entry * b.entry_stride;
+      r = {b.arena, begin, begin + v.bytes};
+    }
+    variables_.push_back(make(v.value, v.bytes, v.layout));
+    bytes_.write(r, variables_.back());
+  }
+  for (const exe::ConstantPlan& c : e_.constants) {
+    const auto size = static_cast<int64_t>(c.data.size());
+    const Instance i = make(c.value, size, row_);
+    bytes_.write({c.arena, c.offset, c.offset + size}, i);
+    if (c.value != exe::kNoValue) constants_[c.value] = i;
+  }
+  for (const exe::Entry& entry : program_.entries) {
+    const exe::Function& f = e_.functions[static_cast<size_t>(entry.function)];
+    DeviceRun& d =
+        devices_.emplace_back(DeviceRun{entry.device, {}, Window(e_.arenas.size()), {}, {}});
+    Activation& a = d.stack.emplace_back();
+    a.function = &f;
+    a.path = RemoteLedger::entry(entry.device);
+    a.frame = {entry.frame.index, entry.frame.offset, entry.frame.offset + f.frame_bytes};
+    bytes_.forget(a.frame);
+    for (size_t v = 0; v < e_.variables.size(); ++v) {
+      if (e_.variables[v].value != exe::kNoValue) a.values[e_.variables[v].value] = variables_[v];
+    }
+  }
+}
+
+void Simulation::finish() {
+  const auto fault = [&](const char* rule, const std::string& text) {
+    findings_.add(rule, "program '{}': {}", program_.name, text);
+  };
+  for (size_t c = 0; c < channels_.size(); ++c) {
+    if (!channels_[c].slots.empty()) {
+      fault("channel", fmt::format("{} messages are left in channel '{}'",
+                                   channels_[c].slots.size(), e_.channels[c].name));
+    }
+  }
+  std::map<std::pair<int32_t, int32_t>, int64_t> announced;
+  for (const exe::CollectiveCount& c : program_.collectives)
+    announced[{c.device, c.group}] = c.count;
+  if (announced != collectives_) {
+    fault("collective", fmt::format("it takes part in {}, announced are {}", counts(collectives_),
+                                    counts(announced)));
+  }
+  finish_remote();
+  std::vector<int64_t> expected(streams_.size(), 0);
+  for (const exe::StreamCount& s : program_.streams)
+    expected[static_cast<size_t>(s.stream)] = s.entries;
+  for (size_t s = 0; s < streams_.size(); ++s) {
+    if (streams_[s].next != expected[s]) {
+      fault("stream", fmt::format("{} entries of stream '{}' are used, {} announced",
+                                  streams_[s].next, e_.streams[s].name, expected[s]));
+    }
+  }
+  std::vector<exe::ValueId> finals(e_.variables.size(), exe::kNoValue);
+  std::vector<bool> listed(e_.variables.size(), false);
+  for (const exe::Final& f : program_.finals) {
+    finals[static_cast<size_t>(f.variable)] = f.value;
+    listed[static_cast<size_t>(f.variable)] = true;
+  }
+  for (size_t v = 0; v < e_.variables.size(); ++v) {
+    const exe::VariablePlan& plan = e_.variables[v];
+    Range r{plan.arena, plan.offset, plan.offset + plan.bytes};
+    if (plan.buffer >= 0) {
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(plan.buffer)];
+      const int64_t begin = b.offset + plan.entry * b.entry_stride;
+      r = {b.arena, begin, begin + plan.bytes};
+    }
+    if (listed[v] && finals[v] == exe::kNoValue && plan.buffer >= 0) continue;
+    const Instance* end = &variables_[v];
+    if (listed[v] && finals[v] != plan.value) {
+      const auto found = ends_.find(finals[v]);
+      end = found == ends_.end() ? nullptr : &found->second;
+    }
+    if (end == nullptr) {
+      fault("final", fmt::format("nothing makes {}, the last value of variable '{}'",
+                                 name(finals[v]), plan.path));
+    } else if (!bytes_.holds(r, *end) || *end->layout != plan.layout) {
+      fault("final", fmt::format("variable '{}' must hold {} at the end, but has {}", plan.path,
+                                 name(listed[v] ? finals[v] : plan.value), bytes_.describe(r, e_)));
+    }
+  }
+  for (const exe::ConstantPlan& c : e_.constants) {
+    const auto size = static_cast<int64_t>(c.data.size());
+    const Range r{c.arena, c.offset, c.offset + size};
+    if (c.value != exe::kNoValue && !bytes_.holds(r, constants_[c.value])) {
+      fault("final",
+            fmt::format("constant '{}' is overwritten by {}", c.name, bytes_.describe(r, e_)));
+    }
+  }
+}
+
+void Simulation::finish_remote() {
+  const auto fault = [&](int32_t buffer, const std::string& text) {
+    findings_.add("remote", "program '{}': '{}' {}", program_.name,
+                  e_.remote_buffers[static_cast<size_t>(buffer)].name, text);
+  };
+  std::map<int32_t, exe::RemoteTrace> traces;
+  for (const exe::RemoteTrace& t : remote_.traces()) traces[t.buffer] = t;
+  for (const exe::RemoteTrace& announced : program_.remote) {
+    const auto found = traces.extract(announced.buffer);
+    const exe::RemoteTrace there =
+        found.empty() ? exe::RemoteTrace{announced.buffer} : found.mapped();
+    if (there.loads != announced.loads || there.stores != announced.stores) {
+      fault(announced.buffer,
+            fmt::format("is loaded {} times and stored to {} times, announced are {} and {}",
+                        there.loads, there.stores, announced.loads, announced.stores));
+    } else if (there != announced) {
+      fault(announced.buffer,
+            fmt::format("has loads that find, or keeps, what another store than announced has "
+                        "left (digest {}, announced {})",
+                        there.found, announced.found));
+    }
+  }
+  for (const auto& [buffer, t] : traces) {
+    fault(buffer, fmt::format("is used, but no line says so: loads {} stores {} found {}", t.loads,
+                              t.stores, t.found));
+  }
+}
+
+bool Simulation::advance(DeviceRun& d, size_t depth) {
+  bool progress = false;
+  while (d.stack.size() > depth && !stop_) {
+    if (d.stack.back().step == d.stack.back().function->steps.size()) {
+      leave(d);
+      progress = true;
+      continue;
+    }
+    const Outcome outcome = step(d);
+    if (outcome == Outcome::kBlocked) break;
+    if (outcome == Outcome::kDone) ++d.stack.back().step;
+    progress = true;
+    if (++steps_ > options_.max_steps) {
+      bad(d, "limit", "more than {} steps", options_.max_steps);
+      stop_ = true;
+    }
+  }
+  return progress;
+}
+
+Simulation::Outcome Simulation::step(DeviceRun& d) {
+  Activation& a = d.stack.back();
+  const exe::Step& s = a.function->steps[a.step];
+  if (s.sync && !a.loop) d.window.barrier();
+  struct Visitor {
+    Simulation& m;
+    DeviceRun& d;
+    Outcome operator()(const exe::Kernel& k) const { return m.kernel(d, k); }
+    Outcome operator()(const exe::Call& c) const {
+      // The caller is past the step when the callee ends.
+      return m.enter(d, c, Role::kCall, nullptr) ? Outcome::kEntered : Outcome::kDone;
+    }
+    Outcome operator()(const exe::Loop& l) const { return m.loop(d, l); }
+    Outcome operator()(const exe::Branch& b) const { return m.branch(d, b); }
+    Outcome operator()(const exe::Issue& i) const { return m.issue(d, i); }
+    Outcome operator()(const exe::Wait& w) const { return m.wait(d, w); }
+    Outcome operator()(const exe::Send& x) const { return m.send(d, x); }
+    Outcome operator()(const exe::Receive& r) const { return m.receive(d, r); }
+    Outcome operator()(const exe::Collective& c) const { return m.collective(d, c); }
+  };
+  return std::visit(Visitor{*this, d}, s.body);
+}
+
+bool Simulation::evaluate(DeviceRun& d, const exe::IndexExpr& x, int64_t& out) {
+  if (x.is_constant()) {
+    out = x.constant();
+    return true;
+  }
+  const Activation& a = d.stack.back();
+  try {
+    out = x.evaluate({a.numbers, a.loop ? a.loop->iteration : 0, replica_});
+  } catch (const Error& e) {
+    bad(d, "index", "{}", e.what());
+    stop_ = true;
+    return false;
+  }
+  return true;
+}
+
+bool Simulation::resolve(DeviceRun& d, const exe::Address& at, int64_t bytes, Range& out) {
+  const Activation& a = d.stack.back();
+  int64_t begin = at.offset;
+  if (at.depth > 0) {
+    int64_t slot = 0;
+    if (!evaluate(d, at.slot, slot)) return false;
+    slot %= at.depth;
+    begin += (slot < 0 ? slot + at.depth : slot) * at.stride;
+  }
+  Range whole;
+  switch (at.base) {
+    case exe::Address::Base::kArena:
+      whole = {at.index, 0, e_.arenas[static_cast<size_t>(at.index)].bytes};
+      break;
+    case exe::Address::Base::kFrame:
+      whole = a.frame;
+      break;
+    case exe::Address::Base::kParam:
+      whole = a.params[static_cast<size_t>(at.index)];
+      break;
+  }
+  if (begin + bytes > whole.end - whole.begin) {
+    bad(d, "bounds", "bytes [{}, {}) of {} bytes of {}", begin, begin + bytes,
+        whole.end - whole.begin,
+        at.base == exe::Address::Base::kArena
+            ? fmt::format("arena '{}'", e_.arenas[static_cast<size_t>(at.index)].name)
+        : at.base == exe::Address::Base::kFrame ? std::string("the frame")
+                                                : fmt::format("parameter {}", at.index));
+    stop_ = true;  // What follows would be about bytes that do not exist.
+    return false;
+  }
+  out = {whole.arena, whole.begin + begin, whole.begin + begin + bytes};
+  return true;
+}
+
+const Instance* Simulation::lookup(const Activation& a, exe::ValueId v) const {
+  if (const auto found = a.values.find(v); found != a.values.end()) return &found->second;
+  const auto found = constants_.find(v);
+  return found == constants_.end() ? nullptr : &found->second;
+}
+
+void Simulation::read(DeviceRun& d, const exe::Operand& o, const Range& r, const Instance* expected,
+                      const std::string& what) {
+  if (o.value == exe::kNoValue && o.bytes == 0) return;
+  if (expected == nullptr) {
+    bad(d, "value", "{} names {}, which nothing has made here", what, name(o.value));
+  } else if (!bytes_.holds(r, *expected)) {
+    bad(d, "value", "{} names {} ({} bytes), but finds {}", what, name(o.value), expected->bytes,
+        bytes_.describe(r, e_));
+  } else if (*expected->layout != o.layout) {
+    bad(d, "layout", "{} reads {} as '{}', it was made as '{}'", what, name(o.value), o.layout,
+        *expected->layout);
+  }
+}
+
+void Simulation::check_arguments(DeviceRun& d, const exe::Call& call, std::span<const Range> args,
+                                 const Range& frame) {
+  std::vector<size_t> order(args.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tie(args[a].arena, args[a].begin, a) < std::tie(args[b].arena, args[b].begin, b);
+  });
+  const size_t none = args.size();
+  size_t any = none;      // The argument that ends last of those before.
+  size_t written = none;  // Likewise of those written.
+  const auto clashes = [&](size_t before, size_t i) {
+    return before != none && args[before].overlaps(args[i]);
+  };
+  for (const size_t i : order) {
+    if (args[i].begin == args[i].end) continue;
+    const bool writes = call.args[i].access != exe::Access::kRead;
+    const size_t other = clashes(written, i) ? written : writes && clashes(any, i) ? any : none;
+    if (other != none)
+      bad(d, "overlap", "arguments {} and {} share bytes, and one is written", other, i);
+    const auto later = [&](size_t before) {
+      return before == none || args[before].arena != args[i].arena ||
+             args[before].end < args[i].end;
+    };
+    if (later(any)) any = i;
+    if (writes && later(written)) written = i;
+    if (frame.begin != frame.end && frame.overlaps(args[i])) {
+      bad(d, "overlap", "argument {} lies in the frame of the function called", i);
+    }
+  }
+}
+
+bool Simulation::enter(DeviceRun& d, const exe::Call& call, Role role, const LoopRun* loop) {
+  const Activation& caller = d.stack.back();
+  const exe::Function& f = e_.functions[static_cast<size_t>(call.function)];
+  if (static_cast<int64_t>(d.stack.size()) >= options_.max_depth) {
+    bad(d, "limit", "more than {} nested calls", options_.max_depth);
+    stop_ = true;
+    return false;
+  }
+  Activation callee;
+  callee.function = &f;
+  callee.role = role;
+  callee.call = &call;
+  callee.path =
+      RemoteLedger::callee(caller.path, caller.calls, loop != nullptr ? loop->iteration : 0);
+  if (!resolve(d, call.frame, f.frame_bytes, callee.frame)) return false;
+  callee.params.resize(call.args.size());
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    if (!resolve(d, call.args[i].at, call.args[i].bytes, callee.params[i])) return false;
+  }
+  callee.numbers.resize(call.index_args.size());
+  for (size_t i = 0; i < call.index_args.size(); ++i) {
+    if (!evaluate(d, call.index_args[i], callee.numbers[i])) return false;
+  }
+  check_arguments(d, call, callee.params, callee.frame);
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    const exe::Operand& o = call.args[i];
+    const Range& r = callee.params[i];
+    if (o.access == exe::Access::kWrite) {
+      bytes_.forget(r);
+      continue;
+    }
+    const Instance* expected = loop != nullptr ? &loop->found[i] : lookup(caller, o.value);
+    if (expected != nullptr && expected->id < 0) expected = nullptr;
+    read(d, o, r, expected, fmt::format("argument {}", i));
+    if (expected != nullptr && f.params[i].value != exe::kNoValue)
+      callee.values[f.params[i].value] = *expected;
+  }
+  bytes_.forget(callee.frame);
+  d.stack.push_back(std::move(callee));
+  return true;
+}
+
+Simulation::Bindings Simulation::results(DeviceRun& d, Activation& a) {
+  Bindings made;
+  const exe::Function& f = *a.function;
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    const exe::Param& p = f.params[i];
+    if (p.access == exe::Access::kRead) continue;
+    const exe::Operand& o = a.call->args[i];
+    const exe::ValueId inside = p.access == exe::Access::kWrite ? p.value : p.made;
+    const exe::ValueId outside = p.access == exe::Access::kWrite ? o.value : o.made;
+    const Range& r = a.params[i];
+    if (inside == exe::kNoValue) {
+      // Only a clobbered argument may end without a value.
+      if (outside != exe::kNoValue)
+        bad(d, "value", "parameter '{}' has no value that {} could be", p.name, name(outside));
+      bytes_.forget(r);
+      continue;
+    }
+    const Instance* i_made = lookup(a, inside);
+    if (i_made == nullptr || !bytes_.holds(r, *i_made)) {
+      bad(d, "value", "parameter '{}' must hold {} at the end, but has {}", p.name, name(inside),
+          bytes_.describe(r, e_));
+    } else if (*i_made->layout != p.layout) {
+      bad(d, "layout", "parameter '{}' is '{}', its value '{}'", p.name, p.layout, *i_made->layout);
+    } else {
+      made.emplace_back(static_cast<exe::ValueId>(i), *i_made);
+    }
+  }
+  return made;
+}
+
+void Simulation::leave(DeviceRun& d) {
+  Activation& a = d.stack.back();
+  for (const auto& [token, queue] : a.tokens) {
+    bad(d, "wait", "token {} on queue {} is not waited for before the function ends", token, queue);
+  }
+  std::erase_if(d.flights, [&](const Flight& f) { return f.owner == &a; });
+  bytes_.forget(a.frame);
+  if (a.role == Role::kEntry) {
+    for (auto& [value, instance] : a.values) ends_.insert_or_assign(value, instance);
+    d.stack.pop_back();
+    return;
+  }
+  const Bindings made = results(d, a);
+  const exe::Call& call = *a.call;
+  const Role role = a.role;
+  d.stack.pop_back();
+  Activation& caller = d.stack.back();
+  if (role == Role::kIteration) {
+    end_iteration(caller, call, made);
+    return;
+  }
+  Bindings named;
+  for (const auto& [arg, instance] : made) {
+    const exe::Operand& o = call.args[static_cast<size_t>(arg)];
+    const exe::ValueId v = o.access == exe::Access::kWrite ? o.value : o.made;
+    if (v != exe::kNoValue) named.emplace_back(v, instance);
+  }
+  if (role == Role::kArm) {
+    d.arm = std::move(named);
+    return;
+  }
+  for (const auto& [v, instance] : named) caller.values[v] = instance;
+  ++caller.step;
+  ++caller.calls;
+}
+
+void Simulation::end_iteration(Activation& a, const exe::Call& call, const Bindings& made) {
+  const auto& loop = std::get<exe::Loop>(a.function->steps[a.step].body);
+  LoopRun& run = *a.loop;
+  run.made.assign(call.args.size(), {});
+  for (const auto& [arg, instance] : made) run.made[static_cast<size_t>(arg)] = instance;
+  for (const exe::Carry& c : loop.carried)
+    run.found[static_cast<size_t>(c.in)] = run.made[static_cast<size_t>(c.out)];
+  ++run.iteration;
+}
+
+Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
+  Activation& a = d.stack.back();
+  if (!a.loop) {
+    a.loop = std::make_unique<LoopRun>();
+    a.loop->first_id = next_id_;
+    a.loop->made.resize(l.body.args.size());
+    for (const exe::Operand& o : l.body.args) {
+      const Instance* i = o.access == exe::Access::kWrite ? nullptr : lookup(a, o.value);
+      a.loop->found.push_back(i == nullptr ? Instance{} : *i);
+    }
+    // Transfers change more than a loop's state is taken to be.
+    if (!facts_[static_cast<size_t>(l.body.function)].transfers)
+      a.loop->period = loop_period(l, facts_);
+  }
+  LoopRun& run = *a.loop;
+  leave_early(d, l, run);
+  if (run.iteration < l.trips) {
+    enter(d, l.body, Role::kIteration, &run);
+    return Outcome::kEntered;
+  }
+  for (size_t i = 0; i < l.body.args.size(); ++i) {
+    const exe::Operand& o = l.body.args[i];
+    const exe::ValueId v = o.access == exe::Access::kWrite ? o.value : o.made;
+    // A loop of no iterations leaves what it would update as it was.
+    const Instance& last = l.trips == 0 ? run.found[i] : run.made[i];
+    if (o.access != exe::Access::kRead && v != exe::kNoValue && last.id >= 0) a.values[v] = last;
+  }
+  a.loop.reset();
+  ++a.calls;
+  return Outcome::kDone;
+}
+
+}  // namespace sluice::check

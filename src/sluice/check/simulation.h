@@ -1,0 +1,169 @@
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "sluice/check/findings.h"
+#include "sluice/check/function_facts.h"
+#include "sluice/check/ledger.h"
+#include "sluice/check/memory.h"
+#include "sluice/check/shared_state.h"
+#include "sluice/exe/executable.h"
+
+namespace sluice::check {
+
+/// Runs one program of one replica without data; see checker.h.
+class Simulation {
+ public:
+  /// All arguments must outlive it; the executable has passed `validate`.
+  Simulation(const exe::Executable& executable, const exe::Program& program,
+             const std::vector<FunctionFacts>& facts, const Options& options, int64_t replica,
+             Findings& findings);
+  void run();
+  /// Steps run.
+  int64_t steps() const { return steps_; }
+
+ private:
+  using Bindings = std::vector<std::pair<exe::ValueId, Instance>>;
+
+  /// A loop step that is being run.
+  struct LoopRun {
+    int64_t iteration = 0;
+    std::vector<Instance> found;  ///< By argument: what the next iteration must find.
+    std::vector<Instance> made;   ///< By argument: what the last one made.
+    int64_t period = 0;           ///< See loop_period; 0: run every iteration.
+    int64_t first_id = 0;         ///< Instances from here on are the loop's own.
+    bool has_snapshot = false;
+    int64_t next_look = 1;  ///< Iteration before which the state is looked at next.
+    std::vector<int64_t> snapshot;
+  };
+
+  enum class Role : uint8_t { kEntry, kCall, kIteration, kArm };
+
+  struct Activation {
+    const exe::Function* function = nullptr;
+    Role role = Role::kEntry;
+    const exe::Call* call = nullptr;
+    Range frame;
+    std::vector<Range> params;
+    std::vector<int64_t> numbers;  ///< Index parameters.
+    std::unordered_map<exe::ValueId, Instance> values;
+    std::vector<std::pair<int32_t, int32_t>> tokens;  ///< (token, queue) issued and not waited for.
+    std::unique_ptr<LoopRun> loop;
+    size_t step = 0;
+    RemoteLedger::Activation path = 0;
+    int64_t calls = 0;  ///< Calls, loops and branches that it is past.
+  };
+
+  /// A transfer that has been issued and may still run.
+  struct Flight {
+    int32_t queue = 0;
+    int32_t token = 0;
+    const Activation* owner = nullptr;
+    Range memory;
+    bool writes = false;
+    Range entry;  ///< Of the tier, if it is a remote one.
+    std::vector<int64_t> clock;
+  };
+
+  struct DeviceRun {
+    int32_t device = 0;
+    std::deque<Activation> stack;
+    Window window;
+    std::vector<Flight> flights;
+    Bindings arm;  ///< What the arm that ended last made.
+  };
+
+  enum class Outcome : uint8_t { kDone, kEntered, kBlocked };
+
+  // check_machine.cc: programs, calls, loops.
+  void start();
+  void finish();
+  void finish_remote();
+  bool advance(DeviceRun& d, size_t depth);
+  Outcome step(DeviceRun& d);
+  bool enter(DeviceRun& d, const exe::Call& call, Role role, const LoopRun* loop);
+  void leave(DeviceRun& d);
+  Bindings results(DeviceRun& d, Activation& a);
+  Outcome loop(DeviceRun& d, const exe::Loop& l);
+  void end_iteration(Activation& a, const exe::Call& call, const Bindings& made);
+  void check_arguments(DeviceRun& d, const exe::Call& call, std::span<const Range> args,
+                       const Range& frame);
+  bool resolve(DeviceRun& d, const exe::Address& at, int64_t bytes, Range& out);
+  bool evaluate(DeviceRun& d, const exe::IndexExpr& x, int64_t& out);
+  const Instance* lookup(const Activation& a, exe::ValueId v) const;
+  void read(DeviceRun& d, const exe::Operand& o, const Range& r, const Instance* expected,
+            const std::string& what);
+  Instance make(exe::ValueId name, int64_t bytes, const std::string& layout) {
+    return {next_id_++, bytes, name, &layout};
+  }
+  std::string name(exe::ValueId v) const;
+  std::string where(const DeviceRun& d) const;
+  template <typename... Args>
+  void bad(const DeviceRun& d, const char* rule, fmt::format_string<Args...> format,
+           Args&&... args) {
+    findings_.add(rule, "{}: {}", where(d), fmt::format(format, std::forward<Args>(args)...));
+    stop_ |= findings_.full();
+  }
+
+  // check_steps.cc: steps that touch bytes.
+  struct Touched {
+    const exe::Operand* operand;
+    Range range;
+    Grid grid;
+  };
+  void touch(DeviceRun& d, std::span<const Touched> all, int32_t queue);
+  Outcome kernel(DeviceRun& d, const exe::Kernel& k);
+  void overlaps(DeviceRun& d, std::span<const std::pair<int32_t, int32_t>> may_coincide,
+                std::span<const Touched> all);
+  Outcome collective(DeviceRun& d, const exe::Collective& c);
+  Outcome issue(DeviceRun& d, const exe::Issue& i);
+  void stream_entry(DeviceRun& d, const exe::Issue& i);
+  bool remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry);
+  void entry_in_flight(DeviceRun& d, const exe::Issue& i, const Range& entry);
+  Outcome wait(DeviceRun& d, const exe::Wait& w);
+  Outcome send(DeviceRun& d, const exe::Send& s);
+  Outcome receive(DeviceRun& d, const exe::Receive& r);
+  void write(DeviceRun& d, const exe::Operand& o, const Range& r);
+
+  // check_paths.cc: both arms of a branch; loops left early.
+  Outcome branch(DeviceRun& d, const exe::Branch& b);
+  bool run_arm(DeviceRun& d, const exe::Call& call, int64_t arm);
+  static void join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other);
+  void join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made, size_t mark,
+                 const std::vector<Range>& then_ranges,
+                 const std::vector<ByteMap::Pieces>& then_pieces);
+  void leave_early(DeviceRun& d, const exe::Loop& l, LoopRun& run);
+  std::vector<int64_t> state_of(const DeviceRun& d, const LoopRun& run) const;
+
+  const exe::Executable& e_;
+  const exe::Program& program_;
+  const std::vector<FunctionFacts>& facts_;
+  const Options& options_;
+  const int64_t replica_;
+  Findings& findings_;
+
+  ByteMap bytes_;
+  Clocks clocks_;
+  TierUses tiers_;
+  std::vector<ChannelState> channels_;
+  std::vector<StreamState> streams_;
+  /// Collectives run so far, by device and group.
+  std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
+  RemoteLedger remote_;
+  std::deque<DeviceRun> devices_;
+  std::unordered_map<exe::ValueId, Instance> constants_;
+  std::vector<Instance> variables_;
+  std::unordered_map<exe::ValueId, Instance> ends_;  ///< Values of the entries when they ended.
+  const std::string row_ = "row";
+  int64_t next_id_ = 0;
+  int64_t steps_ = 0;
+  bool stop_ = false;
+};
+
+}  // namespace sluice::check

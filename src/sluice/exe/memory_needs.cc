@@ -1,0 +1,218 @@
+#include "sluice/exe/memory_needs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "sluice/exe/call_order.h"
+#include "sluice/exe/visit_step.h"
+#include "sluice/exe/words.h"
+
+namespace sluice::exe {
+namespace {
+
+/// When a function's frame is fullest, looking through calls.
+struct Peak {
+  int64_t step = -1;
+  int64_t bytes = 0;
+  int32_t callee = -1;  ///< The function that the step calls, the larger of two.
+};
+
+/// The buffer is the frame that a call of step `s` takes, not a tensor.
+bool is_frame(const FrameBuffer& b, const Step& step, int64_t s) {
+  if (b.begin != s || b.end != s + 1) return false;
+  bool frame = false;
+  for_each_call(step, [&](const Call& c) {
+    frame |= c.frame.base == Address::Base::kFrame && c.frame.offset == b.offset;
+  });
+  return frame;
+}
+
+class NeedsOfMemories {
+ public:
+  NeedsOfMemories(const Executable& e, int most)
+      : e_(e), most_(static_cast<size_t>(std::max(most, 0))), peaks_(e.functions.size()) {
+    for (const int32_t f : callees_first(e)) peaks_[static_cast<size_t>(f)] = peak(f);
+  }
+
+  std::vector<MemoryNeeds> all() const {
+    std::vector<MemoryNeeds> out;
+    for (size_t d = 0; d < e_.devices.size(); ++d) out.push_back(device(static_cast<int32_t>(d)));
+    for (const Tier& t : e_.tiers) out.push_back(tier(t));
+    return out;
+  }
+
+ private:
+  const Function& function(int32_t f) const { return e_.functions[static_cast<size_t>(f)]; }
+
+  Peak peak(int32_t f) const {
+    const Function& fn = function(f);
+    std::map<int64_t, int64_t> changes{{0, 0}};
+    for (const FrameBuffer& b : fn.buffers) {
+      const bool in_steps = b.begin >= 0 && b.begin < static_cast<int64_t>(fn.steps.size());
+      if (in_steps && is_frame(b, fn.steps[static_cast<size_t>(b.begin)], b.begin)) continue;
+      changes[b.begin] += b.bytes;
+      changes[b.end] -= b.bytes;
+    }
+    std::map<int64_t, std::pair<int64_t, int32_t>> called;  // By step: bytes and function.
+    for (size_t s = 0; s < fn.steps.size(); ++s) {
+      for_each_call(fn.steps[s], [&](const Call& c) {
+        auto& best = called.try_emplace(static_cast<int64_t>(s), -1, -1).first->second;
+        best = std::max(best, {peaks_[static_cast<size_t>(c.function)].bytes, c.function});
+        changes.try_emplace(static_cast<int64_t>(s), 0);
+      });
+    }
+    Peak best;
+    int64_t live = 0;
+    for (const auto& [step, change] : changes) {
+      live += change;
+      const auto call = called.find(step);
+      const int64_t bytes = live + (call == called.end() ? 0 : call->second.first);
+      if (best.step < 0 || bytes > best.bytes)
+        best = {step, bytes, call == called.end() ? -1 : call->second.second};
+    }
+    return best;
+  }
+
+  void add_arenas(MemoryNeeds& m, int32_t device, Space space) const {
+    for (const Arena& a : e_.arenas) {
+      if (a.space != space || (device >= 0 && a.device != device)) continue;
+      m.total_bytes += a.bytes;
+      switch (a.kind) {
+        case ArenaKind::kPersistent:
+          m.persistent_bytes += a.bytes;
+          break;
+        case ArenaKind::kFrames:
+          m.frame_bytes += a.bytes;
+          break;
+        case ArenaKind::kWorkspace:
+          m.workspace_bytes += a.bytes;
+          break;
+        case ArenaKind::kSlots:
+          m.slot_bytes += a.bytes;
+          break;
+        case ArenaKind::kTier:
+          m.tier_bytes += a.bytes;
+          break;
+        case ArenaKind::kStaging:
+          m.staging_bytes += a.bytes;
+          break;
+        case ArenaKind::kChecksums:
+          m.checksum_bytes += a.bytes;
+          break;
+      }
+      const bool held_as_such = a.kind == ArenaKind::kWorkspace || a.kind == ArenaKind::kSlots ||
+                                a.kind == ArenaKind::kStaging || a.kind == ArenaKind::kChecksums;
+      if (a.bytes > 0 && held_as_such) {
+        m.bound_bytes += a.bytes;
+        m.holders.push_back({a.name, std::string(word(a.kind)), "", a.bytes});
+      }
+    }
+  }
+
+  /// Variables, constants and remote buffers that lie in such arenas.
+  void add_persistent(MemoryNeeds& m, int32_t device, Space space) const {
+    const auto here = [&](int32_t arena) {
+      const Arena& a = e_.arenas[static_cast<size_t>(arena)];
+      return a.space == space && (device < 0 || a.device == device);
+    };
+    const auto add = [&](const std::string& name, const char* kind, int64_t bytes) {
+      m.bound_bytes += bytes;
+      m.holders.push_back({name, kind, "", bytes});
+    };
+    for (const VariablePlan& v : e_.variables) {
+      if (v.buffer < 0 && here(v.arena)) add(v.path, "variable", v.bytes);
+    }
+    for (const ConstantPlan& c : e_.constants) {
+      if (here(c.arena)) add(c.name, "constant", static_cast<int64_t>(c.data.size()));
+    }
+    for (const RemoteBufferPlan& b : e_.remote_buffers) {
+      if (here(b.arena)) add(b.name, "remote", b.entries * b.entry_stride);
+    }
+  }
+
+  void add_buffers(MemoryNeeds& m, int32_t f) const {
+    std::string where;
+    while (f >= 0) {
+      const Function& fn = function(f);
+      const Peak& p = peaks_[static_cast<size_t>(f)];
+      where += fmt::format("{}{} step {}", where.empty() ? "" : " > ", fn.name, p.step);
+      for (const FrameBuffer& b : fn.buffers) {
+        if (p.step < b.begin || p.step >= b.end) continue;
+        const bool in_steps = p.step < static_cast<int64_t>(fn.steps.size());
+        if (in_steps && is_frame(b, fn.steps[static_cast<size_t>(p.step)], p.step)) continue;
+        m.holders.push_back({b.name, "buffer", where, b.bytes});
+      }
+      f = p.callee;
+    }
+  }
+
+  void close(MemoryNeeds& m) const {
+    m.ratio = m.bound_bytes > 0
+                  ? static_cast<double>(m.total_bytes) / static_cast<double>(m.bound_bytes)
+                  : 1;
+    std::stable_sort(m.holders.begin(), m.holders.end(),
+                     [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
+    if (m.holders.size() > most_) m.holders.resize(most_);
+  }
+
+  MemoryNeeds device(int32_t d) const {
+    MemoryNeeds m;
+    m.name = fmt::format("device {} ({}{})", d, e_.devices[static_cast<size_t>(d)].kind,
+                         e_.replicas == 1 ? "" : fmt::format(", each of {} replicas", e_.replicas));
+    m.device = d;
+    m.budget_bytes = e_.devices[static_cast<size_t>(d)].memory_budget;
+    add_arenas(m, d, Space::kDevice);
+    add_persistent(m, d, Space::kDevice);
+    const Entry* largest = nullptr;
+    int64_t bound = 0;
+    for (const Program& p : e_.programs) {
+      for (const Entry& x : p.entries) {
+        if (x.device != d) continue;
+        const Function& f = function(x.function);
+        bound = std::max(bound, f.frame_bound);
+        if (largest == nullptr || f.frame_bytes > function(largest->function).frame_bytes) {
+          largest = &x;
+          m.peak_program = p.name;
+        }
+      }
+    }
+    m.bound_bytes += bound;
+    if (largest != nullptr) add_buffers(m, largest->function);
+    close(m);
+    return m;
+  }
+
+  // A tier is the machine's: it holds the entries of all replicas.
+  MemoryNeeds tier(const Tier& t) const {
+    MemoryNeeds m;
+    m.name = "tier " + t.name;
+    m.budget_bytes = t.budget;
+    add_arenas(m, -1, t.space);
+    add_persistent(m, -1, t.space);
+    if (t.space == Space::kHost) {
+      add_arenas(m, -1, Space::kPinned);
+      add_persistent(m, -1, Space::kPinned);
+    }
+    for (int64_t* bytes :
+         {&m.persistent_bytes, &m.frame_bytes, &m.workspace_bytes, &m.slot_bytes, &m.tier_bytes,
+          &m.staging_bytes, &m.checksum_bytes, &m.total_bytes, &m.bound_bytes})
+      *bytes *= e_.replicas;
+    for (Holder& h : m.holders) h.bytes *= e_.replicas;
+    close(m);
+    return m;
+  }
+
+  const Executable& e_;
+  const size_t most_;
+  std::vector<Peak> peaks_;
+};
+
+}  // namespace
+
+std::vector<MemoryNeeds> memory_needs(const Executable& executable, int most_holders) {
+  return NeedsOfMemories(executable, most_holders).all();
+}
+
+}  // namespace sluice::exe

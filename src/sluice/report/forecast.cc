@@ -1,0 +1,236 @@
+#include "sluice/report/forecast.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "sluice/exe/visit_step.h"
+#include "sluice/report/plan_report.h"
+#include "sluice/report/traffic.h"
+
+namespace sluice::report {
+namespace {
+
+constexpr int64_t kMostIterations = 32;  // Walked one by one; the others are as long as the last.
+
+/// Where a device has got to. All times in seconds.
+struct State {
+  double now = 0;            // What computes has come so far.
+  std::vector<double> busy;  // Until when, by queue; remote memory last.
+  std::vector<double> took;  // Transfers, by memory.
+  std::vector<double> waited;
+};
+
+/// What a turn of something changes, if it finds everything idle and leaves it so.
+State operator-(State after, const State& before) {
+  after.now -= before.now;
+  for (size_t i = 0; i < after.took.size(); ++i) {
+    after.took[i] -= before.took[i];
+    after.waited[i] -= before.waited[i];
+  }
+  return after;
+}
+
+bool is_idle(const State& s) {
+  return std::all_of(s.busy.begin(), s.busy.end(), [&](double until) { return until <= s.now; });
+}
+
+void add_turns(const State& turn, double times, State& s) {
+  s.now += times * turn.now;
+  for (double& until : s.busy) until += times * turn.now;
+  for (size_t i = 0; i < s.took.size(); ++i) {
+    s.took[i] += times * turn.took[i];
+    s.waited[i] += times * turn.waited[i];
+  }
+}
+
+class Forecaster {
+ public:
+  Forecaster(const exe::Executable& e, const Rates& rates)
+      : e_(e), rates_(rates), seconds_(e.functions.size()), idle_turns_(e.functions.size()) {
+    for (size_t f = 0; f < e.functions.size(); ++f) {
+      for (const exe::Step& s : e.functions[f].steps)
+        seconds_[f].push_back(seconds_of(s, e.devices[static_cast<size_t>(e.functions[f].device)]));
+    }
+  }
+
+  ProgramForecast run(const exe::Program& program, const std::vector<Traffic>& traffic) {
+    ProgramForecast out{program.name, 0, {}};
+    std::vector<TransferForecast> all;
+    for (size_t m = 0; m <= e_.tiers.size(); ++m)
+      all.push_back({m == 0 ? "streams" : "tier " + e_.tiers[m - 1].name});
+    for (const Traffic& t : traffic) {
+      const auto m = static_cast<size_t>(memory_of(t.kind, t.object));
+      all[m].bytes = bounded_sum(all[m].bytes, bounded_product(e_.replicas, t.bytes));
+    }
+    for (const exe::Entry& entry : program.entries) {
+      State s;
+      s.busy.resize(e_.devices[static_cast<size_t>(entry.device)].queues.size() + 1);
+      s.took.resize(all.size());
+      s.waited.resize(all.size());
+      walk(entry.function, s);
+      out.seconds = std::max(out.seconds, s.now);
+      for (size_t m = 0; m < all.size(); ++m) {
+        all[m].seconds += s.took[m];
+        all[m].exposed_seconds += s.waited[m];
+      }
+    }
+    for (const TransferForecast& t : all) {
+      if (t.bytes > 0) out.transfers.push_back(t);
+    }
+    return out;
+  }
+
+ private:
+  /// 0: streams; else the tier's number from 1.
+  int memory_of(exe::TransferKind kind, int32_t object) const {
+    if (kind == exe::TransferKind::kStreamIn || kind == exe::TransferKind::kStreamOut) return 0;
+    const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(object)];
+    const exe::Space space = e_.arenas[static_cast<size_t>(b.arena)].space;
+    for (size_t t = 0; t < e_.tiers.size(); ++t) {
+      if (e_.tiers[t].space == space) return static_cast<int>(t) + 1;
+    }
+    return 0;
+  }
+
+  /// Replicas that a worker walks one after the other.
+  double turns(const exe::Device& device) const {
+    const int teams = std::max(1, rates_.threads / std::max(1, device.workers));
+    return std::ceil(static_cast<double>(e_.replicas) / teams);
+  }
+
+  /// Of what computes: kernels, collectives, copies; and transfers, which run on a worker or
+  /// elsewhere.
+  double seconds_of(const exe::Step& step, const exe::Device& device) const {
+    const auto bytes_of = [](const std::vector<exe::Operand>& operands) {
+      double bytes = 0;
+      for (const exe::Operand& o : operands)
+        bytes += static_cast<double>(o.bytes) * (o.access == exe::Access::kUpdate ? 2 : 1);
+      return bytes;
+    };
+    const auto shared = [&](double seconds, int64_t parts) {
+      return seconds * turns(device) /
+             static_cast<double>(std::clamp<int64_t>(parts, 1, device.workers));
+    };
+    if (const auto* k = std::get_if<exe::Kernel>(&step.body)) {
+      const double moving = bytes_of(k->operands) / (2 * rates_.copies);
+      return shared(std::max(rates_.flops_of(*k) / rates_.flops, moving), k->tasks);
+    }
+    if (const auto* c = std::get_if<exe::Collective>(&step.body))
+      return shared(bytes_of(c->operands) / (2 * rates_.copies), device.workers);
+    if (const auto* s = std::get_if<exe::Send>(&step.body))
+      return shared(static_cast<double>(s->operand.bytes) / rates_.copies, 1);
+    if (const auto* r = std::get_if<exe::Receive>(&step.body))
+      return shared(static_cast<double>(r->operand.bytes) / rates_.copies, 1);
+    if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
+      const auto bytes = static_cast<double>(i->memory.bytes);
+      return memory_of(i->kind, i->object) == 0 ? shared(bytes / rates_.copies, 1)
+                                                : bytes * e_.replicas / rates_.remote;
+    }
+    return 0;
+  }
+
+  void walk(int32_t function, State& s) {
+    const auto f = static_cast<size_t>(function);
+    const bool idle = is_idle(s);
+    if (idle && idle_turns_[f]) return add_turns(*idle_turns_[f], 1, s);
+    const State before = s;
+    struct Flying {
+      int32_t token;
+      int memory;
+      double end;
+    };
+    std::vector<Flying> flying;
+    const std::vector<exe::Step>& steps = e_.functions[f].steps;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const double seconds = seconds_[f][i];
+      if (const auto* issue = std::get_if<exe::Issue>(&steps[i].body)) {
+        const int memory = memory_of(issue->kind, issue->object);
+        const double end = transfer(*issue, memory, seconds, s);
+        if (issue->queue != 0) flying.push_back({issue->token, memory, end});
+      } else if (const auto* wait = std::get_if<exe::Wait>(&steps[i].body)) {
+        std::erase_if(flying, [&](const Flying& t) {
+          if (t.token == wait->token) await(t.memory, t.end, s);
+          return t.token == wait->token;
+        });
+      } else if (const auto* loop = std::get_if<exe::Loop>(&steps[i].body)) {
+        repeat(*loop, s);
+      } else if (const auto* branch = std::get_if<exe::Branch>(&steps[i].body)) {
+        State other = s;
+        walk(branch->then_call.function, s);
+        walk(branch->else_call.function, other);
+        if (other.now > s.now) s = std::move(other);
+      } else if (const auto* call = std::get_if<exe::Call>(&steps[i].body)) {
+        walk(call->function, s);
+      } else {
+        s.now += seconds;
+      }
+    }
+    if (idle && is_idle(s)) idle_turns_[f] = s - before;
+  }
+
+  void repeat(const exe::Loop& loop, State& s) {
+    const int64_t walked = std::min(loop.trips, kMostIterations);
+    State before;
+    for (int64_t i = 0; i < walked; ++i) {
+      before = s;
+      walk(loop.body.function, s);
+    }
+    if (walked < loop.trips) add_turns(s - before, static_cast<double>(loop.trips - walked), s);
+  }
+
+  /// When it ends; what computes is there as well, if the transfer is its own.
+  double transfer(const exe::Issue& issue, int memory, double seconds, State& s) const {
+    double& queue = s.busy[static_cast<size_t>(issue.queue)];
+    double start = issue.queue == 0 ? s.now : std::max(s.now, queue);
+    if (memory != 0) start = std::max(start, s.busy.back());
+    const double end = start + seconds;
+    if (memory != 0) s.busy.back() = end;
+    queue = end;
+    s.took[static_cast<size_t>(memory)] += seconds;
+    if (issue.queue == 0) await(memory, end, s);
+    return end;
+  }
+
+  static void await(int memory, double end, State& s) {
+    if (end <= s.now) return;
+    s.waited[static_cast<size_t>(memory)] += end - s.now;
+    s.now = end;
+  }
+
+  const exe::Executable& e_;
+  const Rates& rates_;
+  std::vector<std::vector<double>> seconds_;      ///< By function and step.
+  std::vector<std::optional<State>> idle_turns_;  ///< Of functions, from idle to idle.
+};
+
+}  // namespace
+
+std::vector<ProgramForecast> forecast(const exe::Executable& executable, const Rates& rates) {
+  const TrafficCounter traffic(executable);
+  Forecaster forecaster(executable, rates);
+  std::vector<ProgramForecast> result;
+  for (const exe::Program& p : executable.programs)
+    result.push_back(forecaster.run(p, traffic.of(p)));
+  return result;
+}
+
+std::string summary(const std::vector<ProgramForecast>& programs) {
+  std::string text;
+  for (const ProgramForecast& p : programs) {
+    text += fmt::format("a run of '{}' takes {:.3f} ms\n", p.program, p.seconds * 1e3);
+    for (const TransferForecast& t : p.transfers) {
+      text += fmt::format(
+          "  {}: {} bytes in {:.3f} ms, {:.3f} ms of it behind computing, {:.3f} ms "
+          "exposed\n",
+          t.memory, grouped(t.bytes), t.seconds * 1e3, t.hidden_seconds() * 1e3,
+          t.exposed_seconds * 1e3);
+    }
+  }
+  return text;
+}
+
+}  // namespace sluice::report

@@ -1,0 +1,90 @@
+#include "sluice/report/forecast.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/exe/test_plans.h"
+
+namespace sluice::report {
+namespace {
+
+// Every kernel takes two seconds of one worker, every entry of the plans one second of remote
+// memory.
+Rates slow() {
+  return {
+      .threads = 2, .flops = 1, .copies = 1e30, .remote = 64, .flops_of = [](const exe::Kernel&) {
+        return 2.0;
+      }};
+}
+
+TEST(Forecast, TransfersOnIoQueuesAreExposedAsFarAsTheyAreWaitedFor) {
+  const auto programs = forecast(exe::plans::plan(exe::plans::overlapped_loop()), slow());
+  ASSERT_EQ(programs.size(), 1u);
+  // A load; five times a load beside a kernel and a store behind both; a kernel, a store, a load.
+  EXPECT_EQ(programs[0].program, "run");
+  EXPECT_DOUBLE_EQ(programs[0].seconds, 1 + 5 * 2 + 1 + 1 + 1);
+  ASSERT_EQ(programs[0].transfers.size(), 1u);
+  const TransferForecast& t = programs[0].transfers[0];
+  EXPECT_EQ(t.memory, "tier host");
+  EXPECT_EQ(t.bytes, 13 * 64);
+  EXPECT_DOUBLE_EQ(t.seconds, 13);
+  EXPECT_DOUBLE_EQ(t.exposed_seconds, 1 + 5 + 1 + 1);
+}
+
+TEST(Forecast, AWaitForWhatHasEndedExposesNothing) {
+  // The loop waits for its stores first: the load has ended by then.
+  Rates rates = slow();
+  rates.remote = 64e6;
+  const auto programs = forecast(exe::plans::plan(exe::plans::overlapped_loop()), rates);
+  EXPECT_NEAR(programs[0].seconds, 6, 1e-4);
+  EXPECT_NEAR(programs[0].transfers[0].exposed_seconds, 8e-6, 1e-12);
+}
+
+TEST(Forecast, ReplicasShareWorkersAndTheBandwidthOfRemoteMemory) {
+  exe::Executable four = exe::plans::plan(exe::plans::overlapped_loop());
+  four.replicas = 4;
+  four.devices[0].workers = 1;  // Two threads, each of which walks two replicas.
+  const auto programs = forecast(four, slow());
+  const TransferForecast& t = programs[0].transfers[0];
+  EXPECT_EQ(t.bytes, 4 * 13 * 64);
+  EXPECT_DOUBLE_EQ(t.seconds, 4 * 13);
+  // Kernels take 4 seconds as well: two for each of two replicas.
+  EXPECT_DOUBLE_EQ(programs[0].seconds, 4 * 14);
+}
+
+TEST(Forecast, ManyIterationsAreNotWalkedOneByOne) {
+  const auto programs = forecast(exe::plans::plan(exe::plans::carried_ring()), slow());
+  EXPECT_DOUBLE_EQ(programs[0].seconds, 2.0 + 2.0 * 1000001);
+  exe::Executable longer = exe::plans::plan(exe::plans::overlapped_loop());
+  for (exe::Step& step : longer.functions[1].steps) {
+    if (auto* loop = std::get_if<exe::Loop>(&step.body)) loop->trips = int64_t{1} << 40;
+  }
+  const auto much = forecast(longer, slow());
+  EXPECT_DOUBLE_EQ(much[0].seconds, 4 + 2 * static_cast<double>(int64_t{1} << 40));
+  EXPECT_DOUBLE_EQ(much[0].transfers[0].exposed_seconds, 3 + static_cast<double>(int64_t{1} << 40));
+}
+
+TEST(Forecast, TheSlowerArmOfABranchCounts) {
+  // Called twice: two kernels in one arm, one in the other.
+  EXPECT_GE(forecast(exe::plans::plan(exe::plans::branch()), slow())[0].seconds, 4);
+}
+
+TEST(Forecast, KernelsThatOnlyMoveBytesTakeTheTimeOfACopy) {
+  Rates rates = slow();
+  rates.flops_of = [](const exe::Kernel&) { return 0.0; };
+  rates.copies = 64;
+  rates.remote = 1e30;
+  // 64 bytes read and as many written are a copy of 64, by two workers.
+  EXPECT_NEAR(forecast(exe::plans::plan(exe::plans::overlapped_loop()), rates)[0].seconds, 6 * 0.5,
+              1e-9);
+}
+
+TEST(Forecast, DevicesGoSideBySide) {
+  const auto programs = forecast(exe::plans::plan(exe::plans::two_devices()), slow());
+  EXPECT_NEAR(programs[0].seconds, 5 * 2, 1e-9);
+  ASSERT_EQ(programs[0].transfers.size(), 1u);
+  EXPECT_EQ(programs[0].transfers[0].memory, "streams");
+  EXPECT_EQ(programs[0].transfers[0].bytes, 10 * 64);
+}
+
+}  // namespace
+}  // namespace sluice::report

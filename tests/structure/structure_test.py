@@ -107,6 +107,9 @@ class Tree(unittest.TestCase):
     def test_builds_are_not_looked_at(self):
         self.assertEqual(faults(check_tree.check, {"build/a.cc": "TO" "DO\n", "build-x/a.cc": "TO" "DO\n"}), [])
 
+    def test_the_file_that_marks_a_worktree_is_not_looked_at(self):
+        self.assertEqual(faults(check_tree.check, {".git": "gitdir: /wo" "rk/a\n"}), [])
+
 
 if __name__ == "__main__":
     unittest.main()

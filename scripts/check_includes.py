@@ -13,7 +13,6 @@ from pathlib import Path
 from project_files import project_files, read_lines
 
 # Folder of src/sluice -> layers that it may include, and with each the layers that one may include.
-# `session` stands for src/sluice/session.*.
 LAYERS = {
     "base": [],
     "ir": ["base"],
@@ -86,9 +85,7 @@ def layer_of(path):
     parts = path.split("/")
     if parts[:2] != ["src", "sluice"]:
         return None
-    if len(parts) > 3:
-        return parts[2]
-    return None if parts[2].startswith("sluice.") else "session"
+    return parts[2] if len(parts) > 3 else None
 
 
 def find_cycle(edges):

@@ -1,7 +1,7 @@
 // What the compiler refuses of a right graph: devices, streams, tiers, operators without a kernel, sizes.
 
 #include "sluice/base/test_refusals.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #include "sluice/cpu/cpu.h"
 #include "sluice/cpu/isa.h"
 #include "sluice/exe/text.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice {

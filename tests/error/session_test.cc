@@ -6,7 +6,7 @@
 
 #include "sluice/base/safetensors.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice {

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "pytorch.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice::test {

@@ -8,7 +8,7 @@
 #include "mutate.h"
 #include "sluice/cpu/cpu.h"
 #include "sluice/exe/test_plans.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "small_programs.h"
 #include "tools/mnist_model.h"
 #include "training_programs.h"

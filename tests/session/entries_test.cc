@@ -8,7 +8,7 @@
 #include "sluice/exe/checker.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/interp/interpreter.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice::test {

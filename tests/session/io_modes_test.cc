@@ -11,7 +11,7 @@
 #include "sluice/base/test_refusals.h"
 #include "sluice/exe/checker.h"
 #include "sluice/interp/interpreter.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice::test {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice::test {

@@ -44,7 +44,7 @@ class Includes(unittest.TestCase):
         self.expect_fault("src/sluice/ir/a.h", '"sluice/ops/op.h"', "'ir' may not include 'ops'")
         self.expect_fault("src/sluice/exe/a.h", "<sluice/compiler/compile.h>", "'exe' may not include 'compiler'")
         self.expect_fault("src/sluice/compiler/a.h", '"sluice/cpu/cpu.h"', "'compiler' may not include 'cpu'")
-        self.expect_fault("src/sluice/nn/a.h", '"sluice/session.h"', "'nn' may not include 'session'")
+        self.expect_fault("src/sluice/nn/a.h", '"sluice/session/session.h"', "'nn' may not include 'session'")
 
     def test_kernels_beside_their_operator(self):
         self.expect_none("src/sluice/ops/a.cpu.cc", '"sluice/cpu/kernel_list.h"')

@@ -8,7 +8,7 @@
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/losses.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 
 namespace sluice::train {
 namespace {

@@ -14,7 +14,7 @@
 #include "sluice/exe/report.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/losses.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 
 namespace sluice::train {
 namespace {

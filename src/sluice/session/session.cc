@@ -1,4 +1,4 @@
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,8 +1,8 @@
 // What the runtime refuses of an executable that the compiler did not make for it.
 
 #include "sluice/base/test_refusals.h"
-#include "sluice/cpu/cpu.h"
-#include "sluice/cpu/isa.h"
+#include "sluice/cpu/device/cpu.h"
+#include "sluice/cpu/simd/isa.h"
 #include "sluice/exe/text.h"
 #include "sluice/session/session.h"
 #include "sluice/sluice.h"

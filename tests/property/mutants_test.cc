@@ -6,7 +6,7 @@
 
 #include "dry_run.h"
 #include "mutate.h"
-#include "sluice/cpu/cpu.h"
+#include "sluice/cpu/device/cpu.h"
 #include "sluice/exe/test_plans.h"
 #include "sluice/session/session.h"
 #include "small_programs.h"

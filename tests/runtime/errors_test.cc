@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "../session/mlp.h"
-#include "sluice/cpu/cpu.h"
+#include "sluice/cpu/device/cpu.h"
 
 namespace sluice::test {
 namespace {

@@ -8,7 +8,7 @@
 #include "../session/mlp.h"
 #include "sluice/base/checked.h"
 #include "sluice/base/flush_to_zero.h"
-#include "sluice/cpu/cpu.h"
+#include "sluice/cpu/device/cpu.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/text.h"
 #include "sluice/interp/interpreter.h"

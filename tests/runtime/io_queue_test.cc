@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "../session/mlp.h"
-#include "sluice/cpu/cpu.h"
+#include "sluice/cpu/device/cpu.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/visit_step.h"
 

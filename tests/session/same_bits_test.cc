@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "mlp.h"
-#include "sluice/cpu/isa.h"
+#include "sluice/cpu/simd/isa.h"
 #include "sluice/interp/interpreter.h"
 
 namespace sluice::test {

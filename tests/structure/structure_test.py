@@ -43,19 +43,19 @@ class Includes(unittest.TestCase):
     def test_a_forbidden_edge(self):
         self.expect_fault("src/sluice/ir/a.h", '"sluice/ops/op.h"', "'ir' may not include 'ops'")
         self.expect_fault("src/sluice/exe/a.h", "<sluice/compiler/compile.h>", "'exe' may not include 'compiler'")
-        self.expect_fault("src/sluice/compiler/a.h", '"sluice/cpu/cpu.h"', "'compiler' may not include 'cpu'")
+        self.expect_fault("src/sluice/compiler/a.h", '"sluice/cpu/device/cpu.h"', "'compiler' may not include 'cpu'")
         self.expect_fault("src/sluice/nn/a.h", '"sluice/session/session.h"', "'nn' may not include 'session'")
 
     def test_kernels_beside_their_operator(self):
-        self.expect_none("src/sluice/ops/a.cpu.cc", '"sluice/cpu/kernel_list.h"')
-        self.expect_fault("src/sluice/ops/a.cc", '"sluice/cpu/kernel_list.h"', "'ops' may not include 'cpu'")
+        self.expect_none("src/sluice/ops/a.cpu.cc", '"sluice/cpu/kernels/kernel_list.h"')
+        self.expect_fault("src/sluice/ops/a.cc", '"sluice/cpu/kernels/kernel_list.h"', "'ops' may not include 'cpu'")
 
     def test_the_interpreter_judges_tests_only(self):
         self.expect_none("src/sluice/nn/layers_test.cc", '"sluice/interp/interpreter.h"')
         self.expect_fault("src/sluice/nn/layers.cc", '"sluice/interp/interpreter.h"', "'nn' may not include 'interp'")
 
     def test_users_are_free(self):
-        self.expect_none("tools/a.cc", '"sluice/cpu/isa.h"')
+        self.expect_none("tools/a.cc", '"sluice/cpu/simd/isa.h"')
         self.expect_none("examples/a.cc", "<sluice/sluice.h>")
 
     def test_the_umbrella_is_for_users(self):

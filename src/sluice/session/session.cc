@@ -9,7 +9,7 @@
 #include "sluice/base/layout.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
-#include "sluice/cpu/cpu.h"
+#include "sluice/cpu/device/cpu.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/text.h"
 

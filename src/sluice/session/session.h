@@ -1,9 +1,10 @@
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -11,93 +12,12 @@
 #include "sluice/compiler/compile.h"
 #include "sluice/ir/ir.h"
 #include "sluice/runtime/executor.h"
+#include "sluice/session/bindings.h"
+#include "sluice/session/options.h"
 
 namespace sluice {
 
-/// A device to run on: what compiles for it, what runs it, and its limits.
-struct DeviceChoice {
-  std::shared_ptr<const Target> target;
-  std::shared_ptr<runtime::Device> device;
-  int64_t memory = -1;  ///< Budget in bytes; -1: none.
-  int threads = 1;
-};
-
-struct CpuOptions {
-  int64_t memory = -1;  ///< Budget of device memory in bytes; -1: none.
-  int threads = 0;      ///< Workers; 0: as many as there are usable cores.
-};
-
-/// The CPU as a device.
-DeviceChoice cpu_device(const CpuOptions& options = {});
-
-/// KiB, MiB and GiB in bytes: 4_MiB.
-constexpr int64_t operator""_KiB(unsigned long long n) { return static_cast<int64_t>(n) << 10; }
-constexpr int64_t operator""_MiB(unsigned long long n) { return static_cast<int64_t>(n) << 20; }
-constexpr int64_t operator""_GiB(unsigned long long n) { return static_cast<int64_t>(n) << 30; }
-
-/// The folder of remote memory in "file:FOLDER"; empty for "host". Error{kUsage} for anything else.
-std::string remote_folder(const std::string& remote);
-
-struct SessionOptions {
-  DeviceChoice device = {};                     ///< Device 0; default: cpu_device().
-  std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with as many threads.
-  /// The processes that share the replicas evenly (comm/mpi_group.h); null: this one runs all. Each makes the same calls on
-  /// its session, with arrays of all replicas, and gets the same results.
-  std::shared_ptr<runtime::ProcessGroup> group = nullptr;
-  std::string remote = "host";  ///< Where remote buffers lie: "host", or "file:FOLDER".
-  int64_t remote_memory = -1;   ///< Budget of that tier in bytes; -1: none.
-  /// Bytes a second that programs move there and back at most, all replicas together; -1: as many as go.
-  int64_t remote_bandwidth = -1;
-  bool remote_direct = false;  ///< Files go past the system's page cache (O_DIRECT).
-  bool verify_remote = false;  ///< Checksums of what files hold, checked whenever it is read.
-  int io_queues = 1;  ///< For transfers beside the work: 0, 1, or 3 (loads, stores, prefetches).
-  std::vector<std::string> disable = {};  ///< Optional compiler passes to leave out.
-  std::string print_after = {};           ///< A pass whose result goes to stderr, or "all".
-  enum class Proof : uint8_t {
-    kCheck,
-    kTrust
-  } proof = Proof::kCheck;  ///< Whether the plan is proved before it runs.
-};
-
-/// What a session with these options compiles its program with. Error{kUsage} for options that make no session.
-CompileOptions compile_options(const SessionOptions& options);
-
-/// Shape of a stream's array: the entries of a run, then the replicas, each as an axis if there are several, then an entry's.
-Shape entries_shape(const Shape& entry, int64_t entries, int64_t replicas = 1);
-
-/// An input stream and the entries that a run reads: the stream's shape, with a leading axis of entries if it reads
-/// more than one.
-struct StreamInput {
-  H2dStream stream;
-  ConstArrayView array;
-};
-struct StreamOutput {
-  D2hStream stream;
-  ArrayView array;
-};
-
-/// Results of a run by stream.
-class HostTensors {
- public:
-  /// Error{kUsage} for a stream that the run did not write.
-  const HostTensor& operator[](const D2hStream& stream) const;
-  size_t size() const { return arrays_.size(); }
-
- private:
-  friend class Session;
-  std::vector<std::pair<D2hStream, HostTensor>> arrays_;
-};
-
-class Session;
-
-/// Arrays that a program is bound to, checked once.
-class Binding {
- private:
-  friend class Session;
-  const Session* session_ = nullptr;
-  const exe::Program* program_ = nullptr;
-  std::unique_ptr<runtime::HostStreams> streams_;
-};
+class Variables;
 
 /// A compiled program with its memory: compiles, proves the plan, allocates, and holds the variables from run to run.
 class Session {
@@ -118,7 +38,7 @@ class Session {
                const std::string& entry = "main") const;
   /// Runs on bound arrays. Allocates nothing. Error{kUsage} for a binding of another session.
   void run_into(Binding& binding);
-  /// The same, on this thread, advancing strands at random (for tests of the runtime).
+  /// Runs on this thread and advances strands at random (for tests of the runtime).
   void run_interleaved(Binding& binding, uint64_t seed);
 
   /// A variable's whole value as the host sees it (host_spec), by its handle in any entry graph. Error{kUsage} for
@@ -133,17 +53,19 @@ class Session {
   void write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in);
 
   using VariableVisitor = std::function<void(const std::string& path, HostTensor value)>;
-  /// Calls `visit` with every variable as it is now, by path in ascending order: one at a time, so that what fits no memory
-  /// can be looked at.
+  /// Calls `visit` with the value of every variable, by path in ascending order: one at a time, so that all together need not
+  /// fit host memory.
   void each_variable(const VariableVisitor& visit) const;
-  /// Gives all variables these values, by path. Error{kUsage} if others are given, or one is missing or of another spec.
+  /// Gives all variables these values, by path. Error{kUsage} if others are given, or one is missing or of another spec; then
+  /// none is set.
   void restore(const std::vector<NamedArray>& values);
-  /// All variables as safetensors, by path; a part at a time, so that they need not fit host memory. Of several processes the
-  /// first one writes them.
+  /// Writes all variables as safetensors, by path, a part at a time, so that they need not fit host memory. The first process of
+  /// a group writes the file; the others return when it is there.
   void save(const std::string& path) const;
-  /// Sets the variables that the file names, a part at a time. Error{kBadFile} if one is missing or has another spec; names
-  /// that no variable has are returned. Where the file cannot be read to its end (Error{kIo}, a bool that is none), some are set
-  /// and others not. Error{kUsage} if processes find different values.
+  /// Sets all variables from such a file, a part at a time, and returns the names in the file that no variable has.
+  /// Error{kBadFile} if a variable is missing or has another spec; then none is set. Where the file cannot be read to its end
+  /// (Error{kIo}, or Error{kBadFile} for a bool other than 0 and 1), some variables are set and others are not. Error{kUsage}
+  /// if processes find different values.
   std::vector<std::string> load(const std::string& path);
 
   const exe::Executable& executable() const { return executor_->executable(); }
@@ -159,24 +81,14 @@ class Session {
   runtime::Agreement& agreement() { return agreement_; }
 
  private:
-  // Variables by their index in the executable; elements as the host sees them.
-  TensorSpec host_spec(size_t variable) const;
-  template <typename F>
-  void for_each_part(size_t variable, int64_t begin, int64_t count, F&& f) const;
-  void read_chunk(size_t variable, int64_t begin, std::span<std::byte> out) const;
-  void write_chunk(size_t variable, int64_t begin, std::span<const std::byte> in);
-  HostTensor value_of(size_t variable) const;
-  size_t index_of(const Tensor& variable) const;
-  size_t index_of(const Tensor& variable, const ConstArrayView& value) const;
   void check_binding(const Binding& binding) const;
-  void fill_memory();
   void share_outputs(const Binding& binding);
-  bool every_process_has(const std::vector<int>& replicas) const;
 
   Ir ir_;
   Compiled compiled_;
   mutable runtime::Agreement agreement_;
   std::unique_ptr<runtime::Executor> executor_;
+  std::unique_ptr<Variables> variables_;
 };
 
 }  // namespace sluice

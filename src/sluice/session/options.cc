@@ -1,0 +1,71 @@
+#include "sluice/session/options.h"
+
+#include <string_view>
+
+#include "sluice/base/sys.h"
+#include "sluice/cpu/device/cpu.h"
+#include "sluice/runtime/pool.h"
+
+namespace sluice {
+
+DeviceChoice cpu_device(const CpuOptions& options) {
+  require(options.memory >= -1, "cpu device: memory {} is negative", options.memory);
+  require(options.threads >= 0, "cpu device: {} threads", options.threads);
+  return {cpu::make_target(), cpu::make_device(), options.memory,
+          options.threads == 0 ? sys::usable_cores() : options.threads};
+}
+
+std::string remote_folder(const std::string& remote) {
+  constexpr std::string_view kFile = "file:";
+  if (remote == "host") return {};
+  require(remote.starts_with(kFile) && remote.size() > kFile.size(),
+          "remote memory is \"host\" or \"file:FOLDER\", not \"{}\"", remote);
+  return remote.substr(kFile.size());
+}
+
+int usable_cores(const SessionOptions& options) {
+  return options.group == nullptr ? sys::usable_cores() : options.group->usable_cores();
+}
+
+std::vector<DeviceChoice> devices_of(const SessionOptions& options) {
+  std::vector<DeviceChoice> choices{options.device};
+  if (options.device.target == nullptr) choices[0] = cpu_device({.threads = usable_cores(options)});
+  choices.insert(choices.end(), options.more_devices.begin(), options.more_devices.end());
+  return choices;
+}
+
+CompileOptions compile_options(const SessionOptions& options) {
+  const std::vector<DeviceChoice> choices = devices_of(options);
+  CompileOptions result;
+  require(choices[0].threads >= 1 && choices[0].threads <= runtime::Pool::kMaxWorkers,
+          "session: {} threads; 1 to {} are right", choices[0].threads, runtime::Pool::kMaxWorkers);
+  require(options.remote_memory >= -1, "session: the budget of remote memory, {}, is negative",
+          options.remote_memory);
+  result.remote_memory = options.remote_memory;
+  if (options.group != nullptr) result.processes = options.group->size();
+  const bool file = !remote_folder(options.remote).empty();
+  if (file) result.remote_space = exe::Space::kFile;
+  require(options.remote_bandwidth == -1 || options.remote_bandwidth > 0,
+          "session: remote memory moves no bytes at {} a second; more than 0 are right, or -1 to "
+          "leave it as fast as it is",
+          options.remote_bandwidth);
+  require(file || (!options.remote_direct && !options.verify_remote),
+          "session: host memory has no page cache to go past, and no checksums; remote memory in "
+          "\"file:FOLDER\" has");
+  result.remote_direct = options.remote_direct;
+  result.verify_remote = options.verify_remote;
+  result.io_queues = options.io_queues;
+  result.disable = options.disable;
+  result.print_after = options.print_after;
+  for (const DeviceChoice& c : choices) {
+    require(c.target != nullptr && c.device != nullptr,
+            "session: device {} has no target or nothing to run on; cpu_device() gives both",
+            result.devices.size());
+    require(c.memory >= -1, "session: the budget of device {}, {}, is negative",
+            result.devices.size(), c.memory);
+    result.devices.push_back({c.target, c.memory, choices[0].threads});
+  }
+  return result;
+}
+
+}  // namespace sluice

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "sluice/base/sys.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/forecast.h"
 #include "sluice/exe/report.h"

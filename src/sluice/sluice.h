@@ -1,5 +1,6 @@
 #pragma once
 /// Everything a program that builds, trains and runs networks needs.
+#include "sluice/devices/cpu_device.h"
 #include "sluice/ir/call.h"
 #include "sluice/ir/ir.h"
 #include "sluice/ir/print.h"

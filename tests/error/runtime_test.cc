@@ -3,7 +3,9 @@
 #include "sluice/base/test_refusals.h"
 #include "sluice/cpu/device/cpu.h"
 #include "sluice/cpu/simd/isa.h"
+#include "sluice/devices/cpu_device.h"
 #include "sluice/exe/text.h"
+#include "sluice/runtime/executor.h"
 #include "sluice/session/session.h"
 #include "sluice/sluice.h"
 

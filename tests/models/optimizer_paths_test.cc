@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "pytorch.h"
+#include "sluice/devices/cpu_device.h"
 #include "sluice/session/session.h"
 #include "sluice/sluice.h"
 

@@ -8,6 +8,8 @@
 #include <map>
 
 #include "random_graph_ops.h"
+#include "sluice/compiler/compile.h"
+#include "sluice/devices/cpu_device.h"
 #include "sluice/exe/checker.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/builtin.h"

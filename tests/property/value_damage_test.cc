@@ -13,6 +13,7 @@
 #include "mutate.h"
 #include "random_graph.h"
 #include "random_graph_run.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/text.h"
 #include "sluice/ops/op.h"

@@ -8,6 +8,7 @@
 #include "sluice/cpu/device/cpu.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/visit_step.h"
+#include "sluice/runtime/executor.h"
 
 namespace sluice::test {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "sluice/base/test_refusals.h"
+#include "sluice/devices/cpu_device.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/visit_step.h"
 #include "sluice/interp/interpreter.h"

@@ -9,6 +9,7 @@
 
 #include "mlp.h"
 #include "sluice/base/test_refusals.h"
+#include "sluice/devices/cpu_device.h"
 #include "sluice/exe/checker.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/session/session.h"

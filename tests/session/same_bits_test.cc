@@ -45,7 +45,7 @@ TEST(SameBits, AsTheInterpreter) {
             .as<float>()[0]);
   }
   EXPECT_EQ(resident().losses, losses);
-  Session session(p.ir);
+  Session session(p.ir, {.device = cpu_device()});
   for (const Tensor& v : p.variables.tensors()) session.write(v, interpreter.read(v));
   EXPECT_EQ(resident().weights, all_bytes(session));
 }

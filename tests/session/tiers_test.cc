@@ -10,8 +10,10 @@
 
 #include "mlp.h"
 #include "sluice/base/failpoint.h"
+#include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/base/test_refusals.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/report.h"
 #include "sluice/exe/text.h"
@@ -177,7 +179,7 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
 TEST(Checksums, WithoutThemNothingIsFound) {
   const Program p(IoMode::kIo);
   const Folder folder;
-  Session session(p.ir, {.remote = folder.place()});
+  Session session(p.ir, {.device = cpu_device(), .remote = folder.place()});
   folder.damage(70000);
   session.run({{p.in, p.input()}});
 }
@@ -186,7 +188,7 @@ TEST(Tiers, VariablesAreSavedAndLoadedInParts) {
   const Program p(IoMode::kIo, 2);
   const Folder folder;
   const std::string path = folder.path + "/w.safetensors";
-  Session session(p.ir, {.remote = folder.place(), .verify_remote = true});
+  Session session(p.ir, {.device = cpu_device(), .remote = folder.place(), .verify_remote = true});
   session.run({{p.in, p.input(2)}});
   session.save(path);
   std::vector<NamedArray> all;
@@ -251,6 +253,7 @@ TEST(Throttle, AnErrorEndsTheWait) {
 TEST(Tiers, Refusals) {
   const Program p(IoMode::kCompute);
   const auto with = [&](SessionOptions options) {
+    options.device = cpu_device();
     return [&p, options] { Session(p.ir, options); };
   };
   const Folder folder;
@@ -271,8 +274,10 @@ TEST(Tiers, Refusals) {
 
 TEST(Tiers, DamagedPlansAreRejected) {
   const Program p(IoMode::kIo);
-  const Compiled compiled = compile(
-      p.ir, compile_options({.remote = "file:/tmp", .remote_direct = true, .verify_remote = true}));
+  const Compiled compiled = compile(p.ir, compile_options({.device = cpu_device(),
+                                                           .remote = "file:/tmp",
+                                                           .remote_direct = true,
+                                                           .verify_remote = true}));
   const auto arena = [](exe::Executable& e, exe::ArenaKind kind) -> exe::Arena& {
     return *std::find_if(e.arenas.begin(), e.arenas.end(),
                          [&](const exe::Arena& a) { return a.kind == kind; });

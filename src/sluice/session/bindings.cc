@@ -3,6 +3,8 @@
 #include <map>
 
 #include "sluice/base/error.h"
+#include "sluice/exe/executable.h"
+#include "sluice/runtime/host_streams.h"
 
 namespace sluice {
 namespace {
@@ -72,6 +74,11 @@ const HostTensor& HostTensors::operator[](const D2hStream& stream) const {
   }
   fail(ErrorKind::kUsage, "results: the run wrote nothing to stream '{}'", stream.name);
 }
+
+Binding::Binding() = default;
+Binding::Binding(Binding&&) noexcept = default;
+Binding& Binding::operator=(Binding&&) noexcept = default;
+Binding::~Binding() = default;
 
 std::unique_ptr<runtime::HostStreams> bind_streams(const exe::Executable& executable,
                                                    const exe::Program& program, uint64_t ir,

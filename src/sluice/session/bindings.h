@@ -6,11 +6,17 @@
 #include <vector>
 
 #include "sluice/base/host_tensor.h"
-#include "sluice/exe/executable.h"
 #include "sluice/ir/stream.h"
-#include "sluice/runtime/host_streams.h"
 
 namespace sluice {
+
+namespace exe {
+struct Executable;
+struct Program;
+}  // namespace exe
+namespace runtime {
+class HostStreams;
+}
 
 /// Shape of a stream's array: an axis of the entries of a run if there are several, an axis of the replicas if there are
 /// several, then the axes of an entry.
@@ -43,6 +49,12 @@ class Session;
 
 /// Arrays that a program is bound to, checked once.
 class Binding {
+ public:
+  Binding();
+  Binding(Binding&&) noexcept;
+  Binding& operator=(Binding&&) noexcept;
+  ~Binding();
+
  private:
   friend class Session;
   const Session* session_ = nullptr;

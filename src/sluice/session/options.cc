@@ -3,17 +3,11 @@
 #include <string_view>
 
 #include "sluice/base/sys.h"
-#include "sluice/cpu/device/cpu.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/runtime/pool.h"
+#include "sluice/runtime/process_group.h"
 
 namespace sluice {
-
-DeviceChoice cpu_device(const CpuOptions& options) {
-  require(options.memory >= -1, "cpu device: memory {} is negative", options.memory);
-  require(options.threads >= 0, "cpu device: {} threads", options.threads);
-  return {cpu::make_target(), cpu::make_device(), options.memory,
-          options.threads == 0 ? sys::usable_cores() : options.threads};
-}
 
 std::string remote_folder(const std::string& remote) {
   constexpr std::string_view kFile = "file:";
@@ -27,18 +21,11 @@ int usable_cores(const SessionOptions& options) {
   return options.group == nullptr ? sys::usable_cores() : options.group->usable_cores();
 }
 
-std::vector<DeviceChoice> devices_of(const SessionOptions& options) {
-  std::vector<DeviceChoice> choices{options.device};
-  if (options.device.target == nullptr) choices[0] = cpu_device({.threads = usable_cores(options)});
-  choices.insert(choices.end(), options.more_devices.begin(), options.more_devices.end());
-  return choices;
-}
-
 CompileOptions compile_options(const SessionOptions& options) {
-  const std::vector<DeviceChoice> choices = devices_of(options);
   CompileOptions result;
-  require(choices[0].threads >= 1 && choices[0].threads <= runtime::Pool::kMaxWorkers,
-          "session: {} threads; 1 to {} are right", choices[0].threads, runtime::Pool::kMaxWorkers);
+  const int threads = options.device.threads == 0 ? usable_cores(options) : options.device.threads;
+  require(threads >= 1 && threads <= runtime::Pool::kMaxWorkers,
+          "session: {} threads; 1 to {} are right", threads, runtime::Pool::kMaxWorkers);
   require(options.remote_memory >= -1, "session: the budget of remote memory, {}, is negative",
           options.remote_memory);
   result.remote_memory = options.remote_memory;
@@ -57,14 +44,16 @@ CompileOptions compile_options(const SessionOptions& options) {
   result.io_queues = options.io_queues;
   result.disable = options.disable;
   result.print_after = options.print_after;
-  for (const DeviceChoice& c : choices) {
+  const auto add_device = [&](const DeviceChoice& c) {
     require(c.target != nullptr && c.device != nullptr,
             "session: device {} has no target or nothing to run on; cpu_device() gives both",
             result.devices.size());
     require(c.memory >= -1, "session: the budget of device {}, {}, is negative",
             result.devices.size(), c.memory);
-    result.devices.push_back({c.target, c.memory, choices[0].threads});
-  }
+    result.devices.push_back({c.target, c.memory, threads});
+  };
+  add_device(options.device);
+  for (const DeviceChoice& c : options.more_devices) add_device(c);
   return result;
 }
 

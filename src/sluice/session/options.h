@@ -4,28 +4,22 @@
 #include <string>
 #include <vector>
 
-#include "sluice/compiler/compile.h"
-#include "sluice/runtime/device.h"
-#include "sluice/runtime/process_group.h"
-#include "sluice/target/target.h"
-
 namespace sluice {
 
-/// A device to run on: what compiles for it, what runs it, and its limits.
+struct CompileOptions;
+class Target;
+namespace runtime {
+class Device;
+class ProcessGroup;
+}  // namespace runtime
+
+/// A device to run on: the two sides of its kind, and its limits. Functions like cpu_device() make it (devices/).
 struct DeviceChoice {
   std::shared_ptr<const Target> target;
   std::shared_ptr<runtime::Device> device;
   int64_t memory = -1;  ///< Budget in bytes; -1: none.
-  int threads = 1;
+  int threads = 0;      ///< Workers; 0: as many as this process has usable cores.
 };
-
-struct CpuOptions {
-  int64_t memory = -1;  ///< Budget of device memory in bytes; -1: none.
-  int threads = 0;      ///< Workers; 0: as many as there are usable cores.
-};
-
-/// The CPU as a device.
-DeviceChoice cpu_device(const CpuOptions& options = {});
 
 /// KiB, MiB and GiB in bytes: 4_MiB.
 constexpr int64_t operator""_KiB(unsigned long long n) { return static_cast<int64_t>(n) << 10; }
@@ -36,8 +30,8 @@ constexpr int64_t operator""_GiB(unsigned long long n) { return static_cast<int6
 std::string remote_folder(const std::string& remote);
 
 struct SessionOptions {
-  DeviceChoice device = {};                     ///< Device 0; default: cpu_device().
-  std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with as many threads.
+  DeviceChoice device = {};                     ///< Device 0, to be given.
+  std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with device 0's threads.
   /// The processes that share the replicas evenly (comm/mpi_group.h); null: this one runs all. Each makes the same calls on
   /// its session, with arrays of all replicas, and gets the same results.
   std::shared_ptr<runtime::ProcessGroup> group = nullptr;
@@ -55,9 +49,6 @@ struct SessionOptions {
     kTrust
   } proof = Proof::kCheck;  ///< Whether the plan is proved before it runs.
 };
-
-/// Devices 0 and up of a session.
-std::vector<DeviceChoice> devices_of(const SessionOptions& options);
 
 /// Cores that the workers of this process may use.
 int usable_cores(const SessionOptions& options);

@@ -3,28 +3,32 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/checker.h"
 #include "sluice/exe/text.h"
+#include "sluice/runtime/executor.h"
 #include "sluice/session/checkpoint.h"
 #include "sluice/session/variables.h"
 
 namespace sluice {
 
-Session::Session(const Ir& ir, const SessionOptions& options) : ir_(ir), agreement_(options.group) {
+Session::Session(const Ir& ir, const SessionOptions& options)
+    : ir_(ir), agreement_(std::make_unique<runtime::Agreement>(options.group)) {
   const CompileOptions plan = compile_options(options);
   std::vector<std::shared_ptr<runtime::Device>> devices;
-  for (const DeviceChoice& c : devices_of(options)) devices.push_back(c.device);
-  compiled_ = compile(ir_, plan);
-  if (options.proof == SessionOptions::Proof::kCheck) exe::prove(compiled_.executable);
-  if (plan.processes > 1) agreement_.require_same("plans", exe::to_text(compiled_.executable));
+  devices.push_back(options.device.device);
+  for (const DeviceChoice& c : options.more_devices) devices.push_back(c.device);
+  compiled_ = std::make_unique<Compiled>(compile(ir_, plan));
+  if (options.proof == SessionOptions::Proof::kCheck) exe::prove(compiled_->executable);
+  if (plan.processes > 1) agreement_->require_same("plans", exe::to_text(compiled_->executable));
   executor_ = std::make_unique<runtime::Executor>(
-      std::move(compiled_.executable), std::move(devices),
+      std::move(compiled_->executable), std::move(devices),
       runtime::ExecutorOptions{.threads = plan.devices[0].threads,
                                .usable_cores = usable_cores(options),
                                .folder = remote_folder(options.remote),
                                .remote_bandwidth = options.remote_bandwidth,
                                .group = options.group});
-  variables_ = std::make_unique<Variables>(compiled_, *executor_, agreement_);
+  variables_ = std::make_unique<Variables>(*compiled_, *executor_, *agreement_);
   variables_->initialize();
 }
 
@@ -83,13 +87,13 @@ void Session::run_into(Binding& binding) {
 
 // A process holds the outputs of its own replicas. Gather those of all replicas into every process.
 void Session::share_outputs(const Binding& binding) {
-  if (agreement_.size() == 1) return;
+  if (agreement_->size() == 1) return;
   for (const exe::StreamCount& s : binding.program_->streams) {
     const exe::StreamPort& port = executable().streams[static_cast<size_t>(s.stream)];
     if (port.input || s.entries == 0) continue;
     const int64_t bytes = s.entries * executable().replicas * port.spec.bytes();
-    agreement_.gather({binding.streams_->entry(s.stream, 0, 0), static_cast<size_t>(bytes)},
-                      s.entries);
+    agreement_->gather({binding.streams_->entry(s.stream, 0, 0), static_cast<size_t>(bytes)},
+                       s.entries);
   }
 }
 
@@ -151,11 +155,17 @@ void Session::restore(const std::vector<NamedArray>& values) {
   restore_variables(*variables_, values);
 }
 
-void Session::save(const std::string& path) const { save_variables(*variables_, agreement_, path); }
+void Session::save(const std::string& path) const {
+  save_variables(*variables_, *agreement_, path);
+}
 
 std::vector<std::string> Session::load(const std::string& path) {
-  return load_variables(*variables_, agreement_, path);
+  return load_variables(*variables_, *agreement_, path);
 }
+
+const exe::Executable& Session::executable() const { return executor_->executable(); }
+int64_t Session::exchange_bytes() const { return executor_->exchange_bytes(); }
+runtime::Counters Session::counters() const { return executor_->counters(); }
 
 int64_t Session::planned_bytes(int device) const {
   return exe::planned_bytes(executable(), device, exe::Space::kDevice);

@@ -8,22 +8,26 @@
 #include <utility>
 #include <vector>
 
-#include "sluice/base/safetensors.h"
-#include "sluice/compiler/compile.h"
+#include "sluice/base/host_tensor.h"
 #include "sluice/ir/ir.h"
-#include "sluice/runtime/executor.h"
 #include "sluice/session/bindings.h"
 #include "sluice/session/options.h"
 
 namespace sluice {
 
+struct Compiled;
 class Variables;
+namespace runtime {
+class Agreement;
+class Executor;
+struct Counters;
+}  // namespace runtime
 
 /// A compiled program with its memory: compiles, proves the plan, allocates, and holds the variables from run to run.
 class Session {
  public:
   /// Error{kDoesNotFit} if a budget cannot be met; Error{kInternal} if the plan's proof fails.
-  explicit Session(const Ir& ir, const SessionOptions& options = {});
+  Session(const Ir& ir, const SessionOptions& options);
   ~Session();
 
   /// Runs an entry once and returns new arrays. A stream's array has the entries of the run as first axis, if there are
@@ -68,25 +72,27 @@ class Session {
   /// if processes find different values.
   std::vector<std::string> load(const std::string& path);
 
-  const exe::Executable& executable() const { return executor_->executable(); }
-  /// The compiler's record: passes and times.
-  const Compiled& compiled() const { return compiled_; }
+  /// The plan (exe/executable.h).
+  const exe::Executable& executable() const;
+  /// The compiler's record: passes and times (compiler/compile.h).
+  const Compiled& compiled() const { return *compiled_; }
   /// Arena bytes of a device of one replica, as planned and as allocated: always equal.
   int64_t planned_bytes(int device = 0) const;
   int64_t measured_bytes(int device = 0) const;
   /// Bytes of host memory that hold what collectives get from other processes.
-  int64_t exchange_bytes() const { return executor_->exchange_bytes(); }
-  runtime::Counters counters() const { return executor_->counters(); }
-  /// The processes that share the program.
-  runtime::Agreement& agreement() { return agreement_; }
+  int64_t exchange_bytes() const;
+  /// What all runs did (runtime/strand.h).
+  runtime::Counters counters() const;
+  /// The processes that share the program (runtime/process_group.h).
+  runtime::Agreement& agreement() { return *agreement_; }
 
  private:
   void check_binding(const Binding& binding) const;
   void share_outputs(const Binding& binding);
 
   Ir ir_;
-  Compiled compiled_;
-  mutable runtime::Agreement agreement_;
+  std::unique_ptr<Compiled> compiled_;
+  std::unique_ptr<runtime::Agreement> agreement_;
   std::unique_ptr<runtime::Executor> executor_;
   std::unique_ptr<Variables> variables_;
 };

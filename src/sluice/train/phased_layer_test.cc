@@ -1,4 +1,6 @@
 #include "sluice/train/phased_layer.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/exe/executable.h"
 
 #include <gtest/gtest.h>
 
@@ -125,7 +127,7 @@ TEST(PhasedLayer, BuffersOfTheSevenPhasesAreThoseOfTheDocument) {
   fc4.backward_phase(main, 0, step_size);
   for (const int64_t row : {1, 0}) inner.backward_phase(main, row, step_size);
   fc1.backward_phase(main, 0, step_size);
-  const Session session(ir);  // Its plan is proved.
+  const Session session(ir, {.device = cpu_device()});  // Its plan is proved.
   for (const auto& s : session.executable().program("main").streams) EXPECT_EQ(s.entries, 4);
 }
 

@@ -1,4 +1,5 @@
 #include "sluice/train/training_step.h"
+#include "sluice/devices/cpu_device.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -8,6 +8,7 @@
 
 #include "bench/figure.h"
 #include "bench/program.h"
+#include "sluice/compiler/compile.h"
 
 namespace sluice::bench {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "bench/figure.h"
 #include "sluice/base/checked.h"
-#include "sluice/cpu/gemm.h"
-#include "sluice/cpu/panels.h"
+#include "sluice/cpu/gemm/gemm.h"
+#include "sluice/cpu/gemm/panels.h"
 
 namespace sluice::bench {
 namespace {

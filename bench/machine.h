@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "sluice/cpu/isa.h"
+#include "sluice/cpu/simd/isa.h"
 #include "sluice/runtime/pool.h"
 
 namespace sluice::bench {

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "sluice/cpu/isa.h"
+#include "sluice/cpu/simd/isa.h"
 
 namespace sluice::bench {
 namespace {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench/figure.h"
+#include "sluice/runtime/strand.h"
 
 namespace sluice::bench {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 
 namespace sluice::bench {
 

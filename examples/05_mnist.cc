@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
 
   // The two programs' variables have the same keys.
   const Testing testing;
-  Session test(testing.ir);
+  Session test(testing.ir, {.device = cpu_device()});
   for (const auto& [key, variable] : training.variables.to_dict()) {
     test.write(testing.variables[key], train.read(variable));
   }

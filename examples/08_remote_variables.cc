@@ -47,7 +47,7 @@ int main() {
   D2hStream x0_new = main.host_store(graph.bind(w0_again).call(x)[0], "x0_new");
   D2hStream x1_new = main.host_store(graph.bind(w1_again).call(x)[0], "x1_new");
 
-  Session session(ir);
+  Session session(ir, {.device = cpu_device()});
   HostTensors outputs = session.run();
   auto show = [&](const char* name, const D2hStream& stream) {
     fmt::print("\t {}:  {}\n", name, ops::array_text(outputs[stream]));

@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
       folder ? data::load_mnist(*folder, data::Split::kTest) : data::synthetic_digits(4000, 2);
 
   const Training training(io_mode(argc > 3 ? argv[3] : "io"));
-  Session train(training.ir);
+  Session train(training.ir, {.device = cpu_device()});
   const int64_t samples = kMicroBatch * kAccumulate * kReplicas;
   data::DataLoader batches(train_digits, {.batch = samples});
   HostTensor images({{kAccumulate, kReplicas, kMicroBatch, 28 * 28}, f32});
@@ -178,7 +178,7 @@ int main(int argc, char** argv) {
              folder ? "MNIST" : "generated digits", mean);
 
   const Testing testing;
-  Session test(testing.ir);
+  Session test(testing.ir, {.device = cpu_device()});
   for (const auto& [key, variable] : training.variables.to_dict())
     test.write(testing.variables[key], train.read(variable));
   fmt::print("train session\n{}\n", to_string(train::evaluate_throughput(train, samples)));

@@ -13,7 +13,6 @@ from pathlib import Path
 from project_files import project_files, read_lines
 
 # Folder of src/sluice -> layers that it may include, and with each the layers that one may include.
-# `session` stands for src/sluice/session.*.
 LAYERS = {
     "base": [],
     "ir": ["base"],
@@ -32,15 +31,16 @@ LAYERS = {
     "cpu": ["runtime", "target", "ops"],
     "cuda": ["runtime", "target", "ops"],
     "data": ["base"],
-    "session": ["compiler", "check", "runtime", "comm", "cpu", "cuda", "transforms", "interp"],
+    "session": ["compiler", "check", "runtime"],
+    "devices": ["session", "cpu"],
     "train": ["nn", "data", "session"],
 }
 
 # Files of one layer that lie in the folder of another: kernels of an operator beside the operator.
 GUESTS = [("src/sluice/ops/*.cpu.cc", "cpu"), ("src/sluice/ops/*.cuda.cu", "cuda")]
 
-# What tests may use besides: the interpreter judges.
-JUDGES = ["interp"]
+# Layers that tests may use besides: the interpreter judges, and a session needs a device.
+FOR_TESTS = ["interp", "devices"]
 TEST_FILE = re.compile(r"(^|_)test(s|_[a-z_]+)?\.(isa\.)?(cc|h)$|^test_|^gradient_check\.h$")
 
 # Header of others -> files that may include it. What is not listed here is free (std, fmt).
@@ -87,9 +87,7 @@ def layer_of(path):
     parts = path.split("/")
     if parts[:2] != ["src", "sluice"]:
         return None
-    if len(parts) > 3:
-        return parts[2]
-    return None if parts[2].startswith("sluice.") else "session"
+    return parts[2] if len(parts) > 3 else None
 
 
 def find_cycle(edges):
@@ -151,11 +149,10 @@ def check_edge(layer, is_test, header, place, reach):
         return []  # tools, examples, tests, bench and the umbrella header use everything.
     used = layer_of("src/" + header)
     if used is None:
-        # Tests of the session see what a user sees.
-        return [] if is_test and layer == "session" else [f"{place}: only users include <{header}>"]
+        return [f"{place}: only users include <{header}>"]
     if used not in LAYERS:
         return [f"{place}: '{used}' is no layer"]
-    if used in reach[layer] or is_test and (used in JUDGES or layer == "session"):
+    if used in reach[layer] or is_test and used in FOR_TESTS:
         return []
     return [f"{place}: '{layer}' may not include '{used}' ({header}); it may include: "
             f"{' '.join(sorted(reach[layer] - {layer})) or 'nothing'}"]

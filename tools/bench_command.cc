@@ -5,8 +5,10 @@
 #include "bench/steps.h"
 #include "bench/suite.h"
 #include "sluice/base/checked.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/data/loader.h"
 #include "sluice/data/synthetic_digits.h"
+#include "sluice/exe/executable.h"
 #include "tools/json_record.h"
 #include "tools/mnist_model.h"
 

@@ -1,7 +1,7 @@
 #include <fmt/core.h>
 
 #include "sluice/base/sys.h"
-#include "sluice/cpu/isa.h"
+#include "sluice/cpu/simd/isa.h"
 #include "sluice/data/mnist.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/sluice.h"

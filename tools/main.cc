@@ -12,7 +12,7 @@
 
 #include "sluice/base/error.h"
 #include "sluice/comm/mpi_group.h"
-#include "sluice/cpu/isa.h"
+#include "sluice/cpu/simd/isa.h"
 #include "tools/options.h"
 
 namespace sluice::tool {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sluice/base/checked.h"
+#include "sluice/compiler/compile.h"
 
 namespace sluice::tool {
 namespace {
@@ -208,9 +209,7 @@ MnistPrograms build_mnist(const ToolOptions& o) {
 }
 
 SessionOptions session_options(const ToolOptions& o) {
-  const bool shares_cores = o.threads == 0 && o.group != nullptr;
-  const int threads = shares_cores ? o.group->usable_cores() : static_cast<int>(o.threads);
-  return {.device = cpu_device({.memory = o.memory, .threads = threads}),
+  return {.device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)}),
           .group = o.group,
           .remote = o.remote == "none" ? "host" : o.remote,
           .remote_memory = o.remote_memory,

@@ -5,6 +5,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/check/checker.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/text.h"
 #include "sluice/planner/csv.h"
 #include "sluice/planner/solve.h"

@@ -6,6 +6,7 @@
 
 #include "bench/machine.h"
 #include "sluice/base/sys.h"
+#include "sluice/compiler/compile.h"
 #include "tools/mnist_model.h"
 
 namespace sluice::tool {
@@ -36,7 +37,7 @@ MachineRates measure_rates(const ToolOptions& o) {
   const bench::Memory from(kCopied), to(kCopied);
   MachineRates result;
   report::Rates& rates = result.rates;
-  rates.threads = session.device.threads;
+  rates.threads = compile_options(session).devices[0].threads;
   rates.flops = 0;
   double seconds = 1;
   for (int i = 0; i < kSamples; ++i) {  // The best, as others may use the machine too.

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 
 namespace sluice::tool {
 

@@ -7,6 +7,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/hash.h"
 #include "sluice/base/sys.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/data/loader.h"
 #include "sluice/data/mnist.h"
 #include "sluice/data/synthetic_digits.h"

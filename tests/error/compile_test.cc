@@ -1,7 +1,9 @@
 // What the compiler refuses of a right graph: devices, streams, tiers, operators without a kernel, sizes.
 
+#include "sluice/compiler/compile.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/session.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice {

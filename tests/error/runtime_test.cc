@@ -1,10 +1,12 @@
 // What the runtime refuses of an executable that the compiler did not make for it.
 
 #include "sluice/base/test_refusals.h"
-#include "sluice/cpu/cpu.h"
-#include "sluice/cpu/isa.h"
+#include "sluice/cpu/device/cpu.h"
+#include "sluice/cpu/simd/isa.h"
+#include "sluice/devices/cpu_device.h"
 #include "sluice/exe/text.h"
-#include "sluice/session.h"
+#include "sluice/runtime/executor.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice {

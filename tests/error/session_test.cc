@@ -6,7 +6,8 @@
 
 #include "sluice/base/safetensors.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/session.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice {
@@ -55,7 +56,7 @@ TEST_F(SessionRefusals, Options) {
     return [=, this] { Session s(ir, options); };
   };
   DeviceChoice idle = one_thread();
-  idle.threads = 0;
+  idle.threads = -1;
   DeviceChoice crowded = one_thread();
   crowded.threads = 1025;
   DeviceChoice owing = one_thread();
@@ -65,7 +66,7 @@ TEST_F(SessionRefusals, Options) {
   expect_refused({
       {"memory", [] { cpu_device({.memory = -2}); }, "cpu device: memory -2 is negative"},
       {"threads", [] { cpu_device({.threads = -1}); }, "cpu device: -1 threads"},
-      {"no worker", open({.device = idle}), "session: 0 threads; 1 to 1024 are right"},
+      {"no worker", open({.device = idle}), "session: -1 threads; 1 to 1024 are right"},
       {"many workers", open({.device = crowded}), "session: 1025 threads; 1 to 1024 are right"},
       {"a negative budget", open({.device = owing}),
        "session: the budget of device 0, -2, is negative"},

@@ -9,7 +9,8 @@
 #include <sstream>
 
 #include "pytorch.h"
-#include "sluice/session.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice::test {

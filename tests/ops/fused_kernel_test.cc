@@ -11,9 +11,9 @@
 #include <numeric>
 
 #include "random_fused_op.h"
-#include "sluice/cpu/kernel_list.h"
-#include "sluice/cpu/kernel_test_util.h"
-#include "sluice/cpu/row_op.h"
+#include "sluice/cpu/fused/row_op.h"
+#include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/simd/kernel_test_util.h"
 #include "sluice/interp/run_op.h"
 
 namespace sluice::cpu {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "sluice/base/layout.h"
-#include "sluice/cpu/functor.h"
+#include "sluice/cpu/fused/functor.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/losses.h"
 #include "sluice/ops/matmul.h"

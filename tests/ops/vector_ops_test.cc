@@ -9,8 +9,8 @@
 #include <numeric>
 #include <set>
 
-#include "sluice/cpu/kernel_list.h"
-#include "sluice/cpu/kernel_test_util.h"
+#include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/simd/kernel_test_util.h"
 #include "sluice/interp/run_op.h"
 #include "sluice/ops/op.h"
 

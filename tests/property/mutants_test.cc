@@ -6,9 +6,11 @@
 
 #include "dry_run.h"
 #include "mutate.h"
-#include "sluice/cpu/cpu.h"
+#include "sluice/compiler/compile.h"
+#include "sluice/cpu/device/cpu.h"
+#include "sluice/devices/cpu_device.h"
 #include "sluice/exe/test_plans.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "small_programs.h"
 #include "tools/mnist_model.h"
 #include "training_programs.h"

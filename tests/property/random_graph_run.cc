@@ -9,6 +9,8 @@
 
 #include "random_graph_ops.h"
 #include "sluice/check/checker.h"
+#include "sluice/compiler/compile.h"
+#include "sluice/devices/cpu_device.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/builtin.h"
 #include "value_program.h"

@@ -5,7 +5,7 @@
 
 #include "random_graph.h"
 #include "sluice/base/host_tensor.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 
 namespace sluice::property {
 

@@ -10,6 +10,7 @@
 
 #include "random_graph_run.h"
 #include "sluice/base/rng.h"
+#include "sluice/exe/executable.h"
 #include "sluice/ir/verify.h"
 
 namespace sluice::property {

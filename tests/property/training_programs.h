@@ -1,7 +1,7 @@
 #pragma once
 #include "sluice/nn/layers.h"
 #include "sluice/ops/losses.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::property {

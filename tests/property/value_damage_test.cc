@@ -14,6 +14,7 @@
 #include "random_graph.h"
 #include "random_graph_run.h"
 #include "sluice/check/checker.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/text.h"
 #include "sluice/ops/op.h"
 #include "small_programs.h"

@@ -8,6 +8,7 @@
 #include "../session/mlp.h"
 #include "random_graph.h"
 #include "random_graph_run.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/test_plans.h"
 #include "sluice/exe/text.h"
 #include "sluice/interp/interpreter.h"

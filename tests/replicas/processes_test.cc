@@ -52,22 +52,27 @@ struct Sum {
 };
 
 TEST(Processes, MustShareReplicasEvenly) {
-  expect_all(errors_of(3, [](const Group& group) { Session(Sum(4).ir, {.group = group}); }),
+  expect_all(errors_of(3,
+                       [](const Group& group) {
+                         Session(Sum(4).ir, {.device = cpu_device(), .group = group});
+                       }),
              ErrorKind::kUsage, "3 processes cannot share 4 replicas evenly");
 }
 
 TEST(Processes, WithDifferentPlansRefuseToStart) {
-  expect_all(
-      errors_of(
-          2, [](const Group& group) { Session(Sum(2, 1 + group->rank()).ir, {.group = group}); }),
-      ErrorKind::kUsage, "processes 0 and 1 have different plans");
+  expect_all(errors_of(2,
+                       [](const Group& group) {
+                         Session(Sum(2, 1 + group->rank()).ir,
+                                 {.device = cpu_device(), .group = group});
+                       }),
+             ErrorKind::kUsage, "processes 0 and 1 have different plans");
 }
 
 TEST(Processes, WithDifferentInitialValuesRefuseToStart) {
   expect_all(errors_of(2,
                        [](const Group& group) {
                          Session(Sum(2, 1, static_cast<uint32_t>(group->rank())).ir,
-                                 {.group = group});
+                                 {.device = cpu_device(), .group = group});
                        }),
              ErrorKind::kUsage, "processes 0 and 1 have different initial values");
 }
@@ -76,7 +81,7 @@ TEST(Processes, WithDifferentInitialValuesRefuseToStart) {
 TEST(Processes, RoomForOthersIsWhatAShareReads) {
   EXPECT_EQ(Session(Sum(2).ir).exchange_bytes(), 0);
   for_each_process(2, [](const Group& group) {
-    Session session(Sum(2).ir, {.group = group});
+    Session session(Sum(2).ir, {.device = cpu_device(), .group = group});
     // The first share has 64 of 100 elements: parts begin at multiples of so many.
     EXPECT_EQ(session.exchange_bytes(), group->rank() == 0 ? 256 : 192);
   });
@@ -90,7 +95,7 @@ TEST(Processes, AnErrorOfOneStopsAll) {
   const Tensor x = main.remote_load(buffer, main.host_load(in));
   main.host_store(ops::replicated_all_reduce(x, "add"), "y");
   const auto errors = errors_of(2, [&](const Group& group) {
-    Session session(ir, {.group = group});
+    Session session(ir, {.device = cpu_device(), .group = group});
     session.run({{in, HostTensor::of<int32_t>({2}, i32, {0, 1})}});
     try {
       session.run({{in, HostTensor::of<int32_t>({2}, i32, {0, 5})}});

@@ -139,7 +139,7 @@ TEST(DataParallel, TeamsCutThePoolEvenly) {
 
 TEST(DataParallel, ABudgetIsADevices) {
   const Program p(4, Program::Update::kReduced);
-  const int64_t peak = Session(p.ir).planned_bytes();
+  const int64_t peak = Session(p.ir, {.device = cpu_device()}).planned_bytes();
   EXPECT_EQ(Session(p.ir, {.device = cpu_device({.memory = peak})}).measured_bytes(), peak);
   try {
     Session(p.ir, {.device = cpu_device({.memory = peak - 1})});
@@ -192,7 +192,7 @@ TEST(DataParallel, RefusesCollectivesInBranchesAndForeignGroups) {
   Graph& same = ir.create_graph(
       "same", [](Graph&, Tensor t) { return ops::identity(t); }, spec);
   main.host_store(ops::conditional(main, flag, sum, same, {x}, {x})[0], "y");
-  EXPECT_THAT(refusal([&] { Session s(ir); }),
+  EXPECT_THAT(refusal([&] { Session s(ir, {.device = cpu_device()}); }),
               testing::HasSubstr("uses a collective; a conditional may not communicate"));
 
   Ir few(2);
@@ -201,7 +201,7 @@ TEST(DataParallel, RefusesCollectivesInBranchesAndForeignGroups) {
   ops::AllReduceOptions wide;
   wide.size = 4;
   graph.host_store(graph.emit(ops::replicated_all_reduce_def(), {t}, to_attrs(wide))[0], "y");
-  EXPECT_THAT(refusal([&] { Session s(few); }),
+  EXPECT_THAT(refusal([&] { Session s(few, {.device = cpu_device()}); }),
               testing::HasSubstr("a group of 4 replicas 1 apart is none of 2"));
 }
 

@@ -92,7 +92,7 @@ TEST(ReplicaVariables, AreReadAndWrittenWhole) {
 
 TEST(ReplicaVariables, AreRestoredWhole) {
   const Program p;
-  Session session(p.ir);
+  Session session(p.ir, {.device = cpu_device()});
   const auto inputs = session.expected_inputs();
   ASSERT_EQ(inputs.size(), 1u);
   EXPECT_EQ(inputs[0].second, f32_spec({4, 5}));
@@ -113,10 +113,10 @@ TEST(ReplicaVariables, FilesHoldWholeTensors) {
   const auto check = [&](const std::string& name,
                          const std::shared_ptr<runtime::ProcessGroup>& group) {
     const std::string path = std::filesystem::temp_directory_path() / name;
-    Session one(p.ir, {.group = group});
+    Session one(p.ir, {.device = cpu_device(), .group = group});
     one.run({{p.in, x}});
     one.save(path);
-    Session two(p.ir, {.group = group});
+    Session two(p.ir, {.device = cpu_device(), .group = group});
     EXPECT_TRUE(two.load(path).empty());
     EXPECT_TRUE(two.read(p.sharded).same_bits(one.read(p.sharded)));
     EXPECT_TRUE(two.run({{p.in, x}})[p.out].same_bits(one.run({{p.in, x}})[p.out]));
@@ -139,7 +139,7 @@ TEST(ReplicaVariables, BeginAsWithoutReplicas) {
     if (shards > 0) spec = {{(15 + shards - 1) / shards}, f32, {3, 5}};
     const Tensor w = ir.main_graph().variable(spec, info, "w");
     ir.main_graph().host_store(w, "out");
-    return Session(ir).read(w);
+    return Session(ir, {.device = cpu_device()}).read(w);
   };
   const HostTensor want = first(1, 0);
   for (const int replicas : {2, 4}) {
@@ -157,7 +157,7 @@ TEST(ReplicaVariables, OfGroupsWithoutAStride) {
   info.initializer = Initializer::array(HostTensor::of<float>({2, 1}, f32, {3, 4}));
   const Tensor v = ir.main_graph().variable(f32_spec({1}), info, "v");
   const D2hStream out = ir.main_graph().host_store(v, "out");
-  Session session(ir);
+  Session session(ir, {.device = cpu_device()});
   EXPECT_TRUE(session.run()[out].same_bits(HostTensor::of<float>({4, 1}, f32, {3, 4, 4, 3})));
   session.write(v, HostTensor::of<float>({2, 1}, f32, {5, 6}));
   EXPECT_TRUE(session.run()[out].same_bits(HostTensor::of<float>({4, 1}, f32, {5, 6, 6, 5})));
@@ -191,7 +191,7 @@ TEST(ReplicaVariables, RefuseWrongShards) {
   expect(add(f32_spec({3}), 0, ReplicaGrouping::make(2, 1, 2)),
          "its groups are of 2 replicas, the program has 4");
   const Program p;
-  Session other(p.ir);
+  Session other(p.ir, {.device = cpu_device()});
   expect(
       [&] {
         other.run({{p.in, drawn({5}, f32, 1)}});

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "../session/mlp.h"
-#include "sluice/cpu/cpu.h"
+#include "sluice/cpu/device/cpu.h"
 
 namespace sluice::test {
 namespace {
@@ -74,7 +74,7 @@ TEST_F(RemoteEntries, OutOfRangeConstantsAreRefusedBeforeTheyRun) {
   error_of(ErrorKind::kUsage, [&] { main.remote_load(buffer, 3); });
   error_of(ErrorKind::kUsage, [&] { main.remote_store(buffer, -1, x); });
   main.remote_store(buffer, main.constant(HostTensor::of<int32_t>({}, i32, {3})), x);
-  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(ir); }),
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(ir, {.device = cpu_device()}); }),
               HasSubstr("entry 3 is outside its 3 entries"));
 }
 

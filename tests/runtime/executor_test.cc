@@ -9,7 +9,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/flush_to_zero.h"
 #include "sluice/check/checker.h"
-#include "sluice/cpu/cpu.h"
+#include "sluice/cpu/device/cpu.h"
 #include "sluice/exe/text.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/runtime/executor.h"

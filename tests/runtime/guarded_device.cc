@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sluice/base/error.h"
-#include "sluice/cpu/cpu.h"
+#include "sluice/cpu/device/cpu.h"
 
 namespace sluice::test {
 namespace {

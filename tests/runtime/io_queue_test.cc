@@ -8,8 +8,9 @@
 
 #include "../session/mlp.h"
 #include "sluice/check/checker.h"
-#include "sluice/cpu/cpu.h"
+#include "sluice/cpu/device/cpu.h"
 #include "sluice/exe/visit_step.h"
+#include "sluice/runtime/executor.h"
 #include "thread_start.h"
 
 namespace sluice::test {

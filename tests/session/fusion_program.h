@@ -5,6 +5,8 @@
 
 #include "../property/random_graph_ops.h"
 #include "../property/random_graph_run.h"
+#include "sluice/compiler/compile.h"
+#include "sluice/devices/cpu_device.h"
 #include "sluice/exe/text.h"
 #include "sluice/ir/verify.h"
 #include "sluice/sluice.h"

@@ -10,8 +10,9 @@
 #include "mlp.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/check/checker.h"
+#include "sluice/devices/cpu_device.h"
 #include "sluice/interp/interpreter.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice::test {

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "sluice/session.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
 namespace sluice::test {

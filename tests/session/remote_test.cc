@@ -129,17 +129,19 @@ TEST(Remote, AFileTierTakesItsSpaceAtOnceAndLeavesNothing) {
   }
   std::filesystem::remove_all(folder);
   expect_refused(
-      {{"a folder that is not there", [&] { Session(remote.ir, {.remote = "file:" + folder}); },
+      {{"a folder that is not there",
+        [&] { Session(remote.ir, {.device = cpu_device(), .remote = "file:" + folder}); },
         "cannot make a file in " + folder + ": No such file or directory", ErrorKind::kIo},
-       {"no tier", [&] { Session(remote.ir, {.remote = "disk"}); },
+       {"no tier", [&] { Session(remote.ir, {.device = cpu_device(), .remote = "disk"}); },
         "remote memory is \"host\" or \"file:FOLDER\", not \"disk\""},
-       {"no folder", [&] { Session(remote.ir, {.remote = "file:"}); }, "not \"file:\""},
+       {"no folder", [&] { Session(remote.ir, {.device = cpu_device(), .remote = "file:"}); },
+        "not \"file:\""},
        {"no space",
         [&] {
           Ir ir;
           const RemoteBuffer huge = ir.remote_buffer(f32_spec({1 << 20}), 1 << 22);
           ir.main_graph().host_store(ir.main_graph().remote_load(huge, 0), "y");
-          Session(ir, {.remote = file_tier()});
+          Session(ir, {.device = cpu_device(), .remote = file_tier()});
         },
         "cannot take 17592186044416 bytes for a file in", ErrorKind::kIo}});
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "mlp.h"
-#include "sluice/cpu/isa.h"
+#include "sluice/cpu/simd/isa.h"
 #include "sluice/interp/interpreter.h"
 
 namespace sluice::test {
@@ -45,7 +45,7 @@ TEST(SameBits, AsTheInterpreter) {
             .as<float>()[0]);
   }
   EXPECT_EQ(resident().losses, losses);
-  Session session(p.ir);
+  Session session(p.ir, {.device = cpu_device()});
   for (const Tensor& v : p.variables.tensors()) session.write(v, interpreter.read(v));
   EXPECT_EQ(resident().weights, all_bytes(session));
 }

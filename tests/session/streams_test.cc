@@ -118,7 +118,7 @@ TEST(StreamEntries, ABranchMayNotUseThem) {
   load.add_output(load.host_load(in));
   const Tensor yes = main.constant(HostTensor::of<bool>({}, boolean, {true}));
   main.host_store(ops::conditional(main, yes, load, load, {}, {})[0], "out");
-  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(ir); }),
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(ir, {.device = cpu_device()}); }),
               AllOf(HasSubstr("stream 'in'"), HasSubstr("conditional")));
 }
 

@@ -10,9 +10,11 @@
 
 #include "mlp.h"
 #include "sluice/base/failpoint.h"
+#include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/check/checker.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/memory_needs.h"
 #include "sluice/exe/text.h"
 #include "sluice/sluice.h"
@@ -176,7 +178,7 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
 TEST(Checksums, WithoutThemNothingIsFound) {
   const Program p(IoMode::kIo);
   const Folder folder;
-  Session session(p.ir, {.remote = folder.place()});
+  Session session(p.ir, {.device = cpu_device(), .remote = folder.place()});
   folder.damage(70000);
   session.run({{p.in, p.input()}});
 }
@@ -185,7 +187,7 @@ TEST(Tiers, VariablesAreSavedAndLoadedInParts) {
   const Program p(IoMode::kIo, 2);
   const Folder folder;
   const std::string path = folder.path + "/w.safetensors";
-  Session session(p.ir, {.remote = folder.place(), .verify_remote = true});
+  Session session(p.ir, {.device = cpu_device(), .remote = folder.place(), .verify_remote = true});
   session.run({{p.in, p.input(2)}});
   session.save(path);
   std::vector<NamedArray> all;
@@ -250,6 +252,7 @@ TEST(Throttle, AnErrorEndsTheWait) {
 TEST(Tiers, Refusals) {
   const Program p(IoMode::kCompute);
   const auto with = [&](SessionOptions options) {
+    options.device = cpu_device();
     return [&p, options] { Session(p.ir, options); };
   };
   const Folder folder;
@@ -270,8 +273,10 @@ TEST(Tiers, Refusals) {
 
 TEST(Tiers, DamagedPlansAreRejected) {
   const Program p(IoMode::kIo);
-  const Compiled compiled = compile(
-      p.ir, compile_options({.remote = "file:/tmp", .remote_direct = true, .verify_remote = true}));
+  const Compiled compiled = compile(p.ir, compile_options({.device = cpu_device(),
+                                                           .remote = "file:/tmp",
+                                                           .remote_direct = true,
+                                                           .verify_remote = true}));
   const auto arena = [](exe::Executable& e, exe::ArenaKind kind) -> exe::Arena& {
     return *std::find_if(e.arenas.begin(), e.arenas.end(),
                          [&](const exe::Arena& a) { return a.kind == kind; });

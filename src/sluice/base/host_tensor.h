@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "sluice/base/error.h"
@@ -75,6 +76,12 @@ class HostTensor {
   TensorSpec spec_{Shape{0}, f32, {}};
   size_t size_ = 0;
   std::unique_ptr<std::byte[], Free> data_;
+};
+
+/// An array and its name: of a variable, or of a tensor in a file.
+struct NamedArray {
+  std::string name;
+  HostTensor array;
 };
 
 /// A view of somebody's array in host memory, row-major, without padding.

@@ -13,12 +13,6 @@
 
 namespace sluice {
 
-/// An array and the name it has in a file.
-struct NamedArray {
-  std::string name;
-  HostTensor array;
-};
-
 /// The `__metadata__` of a safetensors file: UTF-8 text to UTF-8 text.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 

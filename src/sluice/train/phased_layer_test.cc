@@ -1,4 +1,6 @@
 #include "sluice/train/phased_layer.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/exe/executable.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +12,7 @@
 #include "sluice/nn/layers.h"
 #include "sluice/ops/losses.h"
 #include "sluice/report/traffic.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 
 namespace sluice::train {
 namespace {
@@ -139,7 +141,7 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   fc4.backward_phase(main, 0, step_size);
   for (const int64_t row : {1, 0}) inner.backward_phase(main, row, step_size);
   fc1.backward_phase(main, 0, step_size);
-  const Session session(ir);  // Its plan is proved.
+  const Session session(ir, {.device = cpu_device()});  // Its plan is proved.
   const exe::Executable& executable = session.executable();
   const exe::Program& program = executable.program("main");
   for (const auto& s : program.streams) EXPECT_EQ(s.entries, 4);

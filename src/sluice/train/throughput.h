@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 
 namespace sluice::train {
 

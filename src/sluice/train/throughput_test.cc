@@ -1,4 +1,6 @@
 #include "sluice/train/throughput.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/runtime/strand.h"
 
 #include <gtest/gtest.h>
 

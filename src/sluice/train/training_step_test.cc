@@ -1,4 +1,5 @@
 #include "sluice/train/training_step.h"
+#include "sluice/devices/cpu_device.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 #include "sluice/exe/memory_needs.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/losses.h"
-#include "sluice/session.h"
+#include "sluice/session/session.h"
 
 namespace sluice::train {
 namespace {

@@ -1,0 +1,154 @@
+#include "sluice/cpu/device/cpu.h"
+
+#include <cstring>
+#include <new>
+
+#include "sluice/base/sys.h"
+#include "sluice/cpu/device/signature.h"
+#include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/simd/isa.h"
+#include "sluice/ops/op.h"
+
+namespace sluice::cpu {
+namespace {
+
+// Whether each task touches the same part of both operands.
+bool cut_alike(const KernelChoice& choice, int a, int b) {
+  const auto cut = [](const std::vector<int64_t>& of, int operand) {
+    return of.empty() ? 0 : of[static_cast<size_t>(operand)];
+  };
+  return choice.tasks == 1 || (cut(choice.task_stride, a) == cut(choice.task_stride, b) &&
+                               cut(choice.task_pitch, a) == cut(choice.task_pitch, b));
+}
+
+KernelChoice choice_of(const CpuKernel& kernel, const OpView& op) {
+  KernelChoice choice = kernel.choose(op);
+  choice.key = kernel.key;
+  choice.may_coincide = coinciding_operands(op);
+  std::erase_if(choice.may_coincide, [&](const std::pair<int, int>& pair) {
+    return !cut_alike(choice, pair.first, op.inputs() + pair.second);
+  });
+  return choice;
+}
+
+class CpuTarget : public Target {
+ public:
+  std::string kind() const override { return "cpu"; }
+  std::string isa() const override { return std::string(to_string(current_isa())); }
+
+  KernelChoice choose(const KernelQuery& query) const override {
+    for (const CpuKernel& kernel : kernel_list()) {
+      if (!kernel.supports(query.op)) continue;
+      return choice_of(kernel, query.op);
+    }
+    fail(ErrorKind::kUsage, "the cpu has no kernel for {} on {}", query.op.def().type,
+         query.op.inputs() > 0 ? to_string(query.op.input(0)) : "no operands");
+  }
+
+  bool fuses(const FusedOp& op) const override { return fused_kernel_supports(op); }
+  KernelChoice choose_fused(const FusedOp& op) const override { return choose_fused_kernel(op); }
+
+  Layout preferred_layout(const FusedOp& op, int operand) const override {
+    return preferred_fused_layout(op, operand);
+  }
+
+  KernelChoice copy(const TensorSpec& spec, const Layout& from, const Layout& to) const override {
+    return choose_copy_kernel(spec, from, to);
+  }
+};
+
+class CpuMemory : public runtime::DeviceMemory {
+ public:
+  explicit CpuMemory(int64_t bytes)
+      : alignment_{static_cast<size_t>(bytes >= sys::kLargePage ? sys::kLargePage : kPage)} {
+    try {
+      data_ = static_cast<std::byte*>(::operator new[](static_cast<size_t>(bytes), alignment_));
+    } catch (const std::bad_alloc&) {
+      fail(ErrorKind::kDoesNotFit, "the system refuses {} bytes of device memory", bytes);
+    }
+    if (bytes >= sys::kLargePage) sys::prefer_large_pages(data_, bytes);
+    std::memset(data_, 0, static_cast<size_t>(bytes));
+  }
+  ~CpuMemory() override { ::operator delete[](data_, alignment_); }
+  CpuMemory(const CpuMemory&) = delete;
+  CpuMemory& operator=(const CpuMemory&) = delete;
+  std::byte* data() override { return data_; }
+
+ private:
+  static constexpr int64_t kPage = 4096;
+  std::align_val_t alignment_;
+  std::byte* data_ = nullptr;
+};
+
+void run_index(const void*, const runtime::KernelBlock& block, int64_t) {
+  const auto value = static_cast<int32_t>(block.scalars[0]);
+  std::memcpy(block.operands[0], &value, sizeof value);
+}
+
+FusedOp fused_op_of(const exe::Kernel& kernel) {
+  FusedOp op;
+  for (const exe::Operand& o : kernel.operands) {
+    op.operands.push_back(o.spec);
+    op.layouts.push_back(parse_layout(o.layout));
+    op.inputs += o.access == exe::Access::kRead;
+  }
+  for (const exe::Stage& stage : kernel.stages) {
+    const OpDef* def = ops::find_op(stage.op);
+    require(def != nullptr, "executable: there is no operator '{}'", stage.op);
+    op.stages.push_back({def, stage.attrs, stage.inputs, stage.output, stage.spec});
+  }
+  require(!op.stages.empty() && fused_kernel_supports(op),
+          "executable: kernel {} does not support {} on these operands", kernel.key, kernel.op);
+  return op;
+}
+
+class CpuDevice : public runtime::Device {
+ public:
+  std::string kind() const override { return "cpu"; }
+  std::unique_ptr<runtime::DeviceMemory> allocate(int64_t bytes) override {
+    return std::make_unique<CpuMemory>(bytes);
+  }
+
+  runtime::BoundKernel bind(const exe::Kernel& kernel) override {
+    check_signature(kernel);
+    if (kernel.key == "cpu.copy") {
+      const TensorSpec& spec = kernel.operands[0].spec;
+      const Layout from = parse_layout(kernel.operands[0].layout);
+      const Layout to = parse_layout(kernel.operands[1].layout);
+      check_choice(kernel, choose_copy_kernel(spec, from, to));
+      return bind_copy_kernel(spec, from, to);
+    }
+    if (kernel.key == "cpu.fused") {
+      const FusedOp op = fused_op_of(kernel);
+      check_choice(kernel, choose_fused_kernel(op));
+      return bind_fused_kernel(op);
+    }
+    if (kernel.key == "cpu.index") return {run_index, nullptr, 0};
+    auto op = std::make_shared<OpRecord>();
+    op->def = ops::find_op(kernel.op);
+    require(op->def != nullptr, "executable: there is no operator '{}'", kernel.op);
+    op->attrs = kernel.attrs;
+    for (const exe::Operand& o : kernel.operands) {
+      (o.access == exe::Access::kRead ? op->inputs : op->outputs).push_back(o.spec);
+    }
+    for (const CpuKernel& k : kernel_list()) {
+      if (k.key != kernel.key) continue;
+      require(k.supports(op->view()), "executable: kernel {} does not support {} on these operands",
+              kernel.key, kernel.op);
+      check_choice(kernel, choice_of(k, op->view()));
+      return k.bind(std::move(op));
+    }
+    fail(ErrorKind::kUsage, "executable: the cpu has no kernel '{}'", kernel.key);
+  }
+
+  runtime::BoundCollective bind(const exe::Collective& collective, int64_t members) override {
+    return bind_collective(collective, members);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const Target> make_target() { return std::make_shared<CpuTarget>(); }
+std::shared_ptr<runtime::Device> make_device() { return std::make_shared<CpuDevice>(); }
+
+}  // namespace sluice::cpu

@@ -1,0 +1,172 @@
+#include "sluice/cpu/device/signature.h"
+
+#include <algorithm>
+
+#include "sluice/base/layout.h"
+#include "sluice/ops/op.h"
+
+namespace sluice::cpu {
+namespace {
+
+template <typename... Args>
+void check(bool good, const exe::Kernel& k, fmt::format_string<Args...> format, Args&&... args) {
+  if (good) return;
+  fail(ErrorKind::kBadFile, "executable: kernel {} ({}) {}", k.key, k.op,
+       fmt::format(format, std::forward<Args>(args)...));
+}
+
+bool alike(const TensorSpec& a, const TensorSpec& b) {
+  return a.dtype == b.dtype && a.shape == b.shape;
+}
+
+// Inputs come first; how many.
+size_t inputs_of(const exe::Kernel& k) {
+  size_t inputs = 0;
+  while (inputs < k.operands.size() && k.operands[inputs].access == exe::Access::kRead) ++inputs;
+  for (size_t i = inputs; i < k.operands.size(); ++i) {
+    check(k.operands[i].access == exe::Access::kWrite, k,
+          "has operand {} {}; it takes inputs that are read, then outputs that are written", i,
+          k.operands[i].access == exe::Access::kRead ? "read behind an output" : "updated");
+  }
+  return inputs;
+}
+
+void check_counts(const exe::Kernel& k, size_t inputs, size_t outputs, size_t scalars) {
+  const size_t ins = inputs_of(k);
+  const size_t outs = k.operands.size() - ins;
+  check(ins == inputs && outs == outputs && k.scalars.size() == scalars && k.stages.empty(), k,
+        "has {} inputs, {} outputs, {} scalars and {} stages, it takes {}, {}, {} and 0", ins, outs,
+        k.scalars.size(), k.stages.size(), inputs, outputs, scalars);
+}
+
+// What an op makes of its inputs.
+std::vector<TensorSpec> results_of(const exe::Kernel& k, const std::string& type,
+                                   const Attrs& attrs, const std::vector<TensorSpec>& inputs) {
+  const OpDef* def = ops::find_op(type);
+  require(def != nullptr, "executable: there is no operator '{}'", type);
+  const size_t least = def->inputs.size() - (def->variadic ? 1 : 0);
+  check(inputs.size() == def->inputs.size() || (def->variadic && inputs.size() >= least), k,
+        "has {} inputs for {}, which takes {}{}", inputs.size(), type, least,
+        def->variadic ? " or more" : "");
+  try {
+    return def->infer(OpView(*def, attrs, inputs));
+  } catch (const Error& e) {
+    check(false, k, "has inputs that {} refuses: {}", type, e.what());
+    throw;
+  }
+}
+
+void check_result(const exe::Kernel& k, const TensorSpec& there, const TensorSpec& made) {
+  check(alike(there, made), k, "has {} where {} is made", to_string(there), to_string(made));
+}
+
+void check_stages(const exe::Kernel& k) {
+  const size_t inputs = inputs_of(k);
+  std::vector<int> makers(k.operands.size(), 0);
+  for (const exe::Stage& stage : k.stages) {
+    std::vector<TensorSpec> specs;
+    for (const int32_t i : stage.inputs) {
+      check(i < static_cast<int32_t>(inputs), k, "has a stage that reads output {}", i);
+      specs.push_back(i < 0 ? k.stages[static_cast<size_t>(~i)].spec
+                            : k.operands[static_cast<size_t>(i)].spec);
+    }
+    const std::vector<TensorSpec> made = results_of(k, stage.op, stage.attrs, specs);
+    check(made.size() == 1, k, "has a stage {}, which makes {} results", stage.op, made.size());
+    check_result(k, stage.spec, made[0]);
+    if (stage.output < 0) continue;
+    ++makers[static_cast<size_t>(stage.output)];
+    check_result(k, k.operands[static_cast<size_t>(stage.output)].spec, stage.spec);
+  }
+  for (size_t o = inputs; o < makers.size(); ++o)
+    check(makers[o] == 1, k, "has {} stages that make operand {}, one must", makers[o], o);
+}
+
+void check_copy(const exe::Kernel& k) {
+  check_counts(k, 1, 1, 0);
+  const exe::Operand& from = k.operands[0];
+  const exe::Operand& to = k.operands[1];
+  const Layout a = parse_layout(from.layout);
+  const Layout b = parse_layout(to.layout);
+  // Of a view with bytes of its own the shape may be another one.
+  const bool same_elements =
+      to.spec.dtype == from.spec.dtype && to.spec.elements() == from.spec.elements();
+  if (a.panel > 0 || b.panel > 0 || !same_elements) check_result(k, to.spec, from.spec);
+  const bool matrix = from.spec.shape.rank() == 2 && from.spec.dtype == f32;
+  check(a == b || (matrix && (a.panel == 0 || b.panel == 0)), k,
+        "does not copy {} from '{}' to '{}'", to_string(from.spec), from.layout, to.layout);
+}
+
+using Pairs = std::vector<std::pair<int32_t, int32_t>>;
+
+// (input, output) pairs of which the op updates the one to make the other.
+Pairs updates_of(const exe::Kernel& k, int32_t inputs) {
+  Pairs pairs;
+  for (const exe::Stage& stage : k.stages) {
+    const OpDef* def = ops::find_op(stage.op);
+    for (const Alias& a : def->aliases)
+      pairs.emplace_back(stage.inputs[static_cast<size_t>(a.input)], stage.output);
+  }
+  const OpDef* def = k.stages.empty() ? ops::find_op(k.op) : nullptr;
+  if (def == nullptr) return pairs;
+  for (const Alias& a : def->aliases) pairs.emplace_back(a.input, inputs + a.output);
+  return pairs;
+}
+
+}  // namespace
+
+void check_signature(const exe::Kernel& k) {
+  for (size_t i = 0; i < k.operands.size(); ++i) {
+    const exe::Operand& o = k.operands[i];
+    const int64_t bytes = buffer_bytes(o.spec, parse_layout(o.layout));
+    check(o.bytes >= bytes, k, "has operand {} of {} bytes, {} '{}' has {}", i, o.bytes,
+          to_string(o.spec), o.layout, bytes);
+    check(o.layout == "row" || k.key == "cpu.fused" || k.key == "cpu.copy", k,
+          "has operand {} '{}', it takes row-major ones", i, o.layout);
+  }
+  if (k.key == "cpu.copy") return check_copy(k);
+  if (k.key == "cpu.index") {
+    check_counts(k, 0, 1, 1);
+    return check(k.operands[0].spec.bytes() == 4, k, "makes {}, it takes 4 bytes",
+                 to_string(k.operands[0].spec));
+  }
+  if (!k.stages.empty()) {
+    check(k.scalars.empty(), k, "has {} scalars, it takes none", k.scalars.size());
+    return check_stages(k);
+  }
+  const size_t inputs = inputs_of(k);
+  std::vector<TensorSpec> specs;
+  for (size_t i = 0; i < inputs; ++i) specs.push_back(k.operands[i].spec);
+  const std::vector<TensorSpec> made = results_of(k, k.op, k.attrs, specs);
+  check_counts(k, inputs, made.size(), 0);
+  for (size_t o = 0; o < made.size(); ++o) check_result(k, k.operands[inputs + o].spec, made[o]);
+}
+
+void check_choice(const exe::Kernel& k, const KernelChoice& made_for) {
+  const auto ins = static_cast<int32_t>(inputs_of(k));
+  Pairs allowed = updates_of(k, ins);
+  for (const auto& [in, out] : made_for.may_coincide) allowed.emplace_back(in, ins + out);
+  for (const auto& pair : k.may_coincide) {
+    // A single element is read before it can be written.
+    const exe::Operand& out = k.operands[static_cast<size_t>(pair.second)];
+    if (out.spec.elements() == 1) continue;
+    check(std::find(allowed.begin(), allowed.end(), pair) != allowed.end(), k,
+          "lets operands {} and {} coincide, it does not read one before it writes the other",
+          pair.first, pair.second);
+  }
+  check(k.tasks == made_for.tasks, k, "has {} tasks, it is made for {}", k.tasks, made_for.tasks);
+  check(k.workspace_bytes >= made_for.workspace_bytes, k,
+        "has a workspace of {} bytes, it needs {}", k.workspace_bytes, made_for.workspace_bytes);
+  const auto at = [](const std::vector<int64_t>& list, size_t i) {
+    return list.empty() ? 0 : list[i];
+  };
+  for (size_t i = 0; i < k.operands.size(); ++i) {
+    const int64_t stride = at(made_for.task_stride, i);
+    const int64_t pitch = at(made_for.task_pitch, i);
+    const exe::Operand& o = k.operands[i];
+    check(o.task_stride == stride && o.task_pitch == pitch, k,
+          "has operand {} cut in parts of {} bytes of rows of {}, it is made for {} of {}", i,
+          o.task_stride, o.task_pitch, stride, pitch);
+  }
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,485 @@
+#include "sluice/cpu/fused/chain.h"
+
+#include <algorithm>
+#include <new>
+
+#include "sluice/base/checked.h"
+#include "sluice/cpu/simd/streaming.h"
+
+namespace sluice::cpu {
+namespace {
+
+OpView view_of(const FusedOp::Stage& stage, const std::vector<TensorSpec>& inputs) {
+  return OpView(*stage.def, stage.attrs, inputs, {&stage.spec, 1});
+}
+
+Shape samples_of(const Shape& space) {
+  return Shape(std::vector<int64_t>(space.begin(), space.end() - 1));
+}
+
+}  // namespace
+
+bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, Kind& kind) {
+  const Shape& shape = op.operands[static_cast<size_t>(operand)].shape;
+  if (shape == space) {
+    kind = Kind::kFull;
+    return true;
+  }
+  if (shape.elements() == 1) {
+    kind = Kind::kScalar;
+    return true;
+  }
+  const int rank = shape.rank();
+  if (rank == 0 || space.rank() == 0) return false;
+  const int64_t cols = space[space.rank() - 1];
+  if (shape[rank - 1] == cols && shape.elements() == cols) {
+    kind = Kind::kColumn;
+    return true;
+  }
+  if (shape[rank - 1] != 1 || rank != space.rank()) return false;
+  for (int a = 0; a + 1 < rank; ++a) {
+    if (shape[a] != space[a]) return false;
+  }
+  kind = Kind::kRow;
+  return true;
+}
+
+// Whether the operands and the result have the shapes that rows of `space` ask for; `space` has at least one axis.
+bool Chain::has_operands_of(const RowOp& row_op, const FusedOp& op, const FusedOp::Stage& stage,
+                            const Shape& space) {
+  const Shape samples = samples_of(space);
+  for (size_t i = 0; i < stage.inputs.size(); ++i) {
+    const int32_t from = stage.inputs[i];
+    const TensorSpec& spec = op.spec_of(from);
+    switch (row_op.inputs()[i]) {
+      case RowOp::Operand::kRows:
+        if (spec.shape != space || spec.dtype != f32) return false;
+        break;
+      case RowOp::Operand::kSamples:
+        if (spec.shape != samples || spec.dtype != f32) return false;
+        break;
+      case RowOp::Operand::kValue:
+        if (from < 0 || spec.dtype != f32) return false;
+        break;
+      case RowOp::Operand::kLabels:
+        if (from < 0) return false;
+        break;
+    }
+  }
+  return stage.spec.shape == (row_op.gives_samples() ? samples : space);
+}
+
+bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
+  if (end > kMostStages || first > end) return false;
+  if (first == end) return true;
+  const Shape& space = op.stages.front().spec.shape;
+  if (space.elements() == 0) return false;
+  int64_t panel = -1;
+  bool flat = true;
+  const auto has_layout = [&](int32_t operand) {
+    const int64_t own = op.layouts[static_cast<size_t>(operand)].panel;
+    if (panel < 0) panel = own;
+    return panel == own;
+  };
+  for (size_t s = 0; s < end; ++s) {
+    const FusedOp::Stage& stage = op.stages[s];
+    if (stage.spec.dtype != f32) return false;
+    if (stage.spec.shape == space && stage.output >= 0 && !has_layout(stage.output)) return false;
+    if (s < first) continue;
+    const auto specs = op.input_specs(stage);
+    const OpView view = view_of(stage, specs);
+    if (const auto row_op = RowOp::of(view)) {
+      if (space.rank() == 0 || !has_operands_of(*row_op, op, stage, space)) return false;
+      flat = false;
+      for (size_t i = 0; i < stage.inputs.size(); ++i) {
+        const bool rows = row_op->inputs()[i] == RowOp::Operand::kRows;
+        if (rows && stage.inputs[i] >= 0 && !has_layout(stage.inputs[i])) return false;
+      }
+      continue;
+    }
+    if (LossTotal::of(view)) {
+      // Of losses that a stage makes, stored or not: no stage reads it.
+      if (stage.inputs[0] >= 0 || stage.inputs[1] < 0 || stage.output < 0 || space.rank() == 0 ||
+          specs[0].shape != samples_of(space))
+        return false;
+      continue;
+    }
+    if (stage.spec.shape != space || !Functor::exists(view)) return false;
+    const auto inputs = static_cast<size_t>(Functor(view).inputs());
+    for (size_t i = 0; i < stage.inputs.size(); ++i) {
+      const int32_t from = stage.inputs[i];
+      if (i >= inputs) {  // A hyperparameter is read before the first block.
+        if (from < 0) return false;
+        continue;
+      }
+      if (from < 0) {
+        if (specs[i].shape != space) return false;
+        continue;
+      }
+      Kind kind;
+      if (!classify(op, space, from, kind)) return false;
+      if (kind == Kind::kFull && !has_layout(from)) return false;
+      flat = flat && kind != Kind::kColumn && kind != Kind::kRow;
+    }
+  }
+  return panel <= 0 || (flat && space.rank() == 2);
+}
+
+Chain::Chain(const FusedOp& op, size_t first, size_t end)
+    : first_(first), kinds_(op.operands.size(), Kind::kScalar) {
+  const bool headed = first > 0;
+  const Shape& space = op.stages.front().spec.shape;
+  std::vector<size_t> last_read(op.stages.size(), 0);
+  for (size_t s = first; s < op.stages.size(); ++s) {
+    for (const int32_t from : op.stages[s].inputs) {
+      if (from < 0) last_read[static_cast<size_t>(~from)] = s;
+    }
+  }
+  std::vector<int32_t> free;
+  std::vector<bool> known(op.operands.size(), false);
+  stages_.resize(end);
+  for (size_t s = 0; s < end; ++s) {
+    const FusedOp::Stage& stage = op.stages[s];
+    Stage& own = stages_[s];
+    own.output = stage.output;
+    if (s >= first) take_inputs(op, stage, own);
+    for (int i = 0; i < own.input_count; ++i) {
+      const Source& source = own.inputs[static_cast<size_t>(i)];
+      if (source.kind == Kind::kStage) continue;
+      const auto operand = static_cast<size_t>(source.index);
+      // Read in two ways, it is not cut.
+      const bool whole = known[operand] && kinds_[operand] != source.kind;
+      kinds_[operand] = whole ? Kind::kScalar : source.kind;
+      known[operand] = true;
+    }
+    if (stage.output >= 0 && own.total < 0) {
+      kinds_[static_cast<size_t>(stage.output)] = own.samples ? Kind::kRow : Kind::kFull;
+      if (!own.samples) panel_ = op.layouts[static_cast<size_t>(stage.output)].panel;
+    }
+    if (s < first) continue;
+    // A result that is not stored takes a slot that no later stage reads. It may be one that this stage reads.
+    for (size_t t = first; t < s; ++t) {
+      const Stage& other = stages_[t];
+      if (other.slot >= 0 && !other.samples && last_read[t] == s) free.push_back(other.slot);
+    }
+    if (own.output >= 0) continue;
+    if (own.samples) {
+      own.slot = sample_slots_++;
+    } else if (free.empty()) {
+      own.slot = slots_++;
+    } else {
+      own.slot = free.back();
+      free.pop_back();
+    }
+  }
+  flat_ = flat_ && !headed;
+  cols_ = space.rank() == 0 ? 1 : space[space.rank() - 1];
+  rows_ = space.elements() / cols_;
+  matrix_rows_ = rows_;
+  slot_floats_ = std::min(kBlock, rows_ * round_up(cols_, 32));
+  if (has_rows()) slot_floats_ = std::max(slot_floats_, round_up(cols_, 16));
+  if (flat_) {
+    cols_ = panel_ == 0 ? space.elements() : rows_ * round_up(cols_, panel_);
+    rows_ = 1;
+  }
+  find_coinciding(op);
+  if (!headed && !has_rows()) find_streamed(op);
+}
+
+void Chain::take_inputs(const FusedOp& op, const FusedOp::Stage& stage, Stage& own) {
+  const auto specs = op.input_specs(stage);
+  const OpView view = view_of(stage, specs);
+  const Shape& space = op.stages.front().spec.shape;
+  const auto total = LossTotal::of(view);
+  const auto row_op = RowOp::of(view);
+  if (total || row_op) {
+    if (total) {
+      own.total = static_cast<int32_t>(totals_.size());
+      totals_.push_back(*total);
+    } else {
+      own.row_op = static_cast<int32_t>(row_ops_.size());
+      row_ops_.push_back(*row_op);
+      own.samples = row_op->gives_samples();
+    }
+    flat_ = false;
+    own.input_count = static_cast<int>(stage.inputs.size());
+  } else {
+    own.functor = Functor(view);
+    own.functor.move_operands(stage.inputs);
+    own.input_count = own.functor.inputs();
+  }
+  for (int i = 0; i < own.input_count; ++i) {
+    const int32_t from = stage.inputs[static_cast<size_t>(i)];
+    Source& source = own.inputs[static_cast<size_t>(i)];
+    if (from < 0) {
+      source = {Kind::kStage, ~from};
+      continue;
+    }
+    source.index = from;
+    if (total) {
+      source.kind = Kind::kLabels;
+    } else if (row_op) {
+      static constexpr Kind kKinds[] = {Kind::kFull, Kind::kRow, Kind::kScalar, Kind::kLabels};
+      source.kind = kKinds[static_cast<size_t>(row_op->inputs()[static_cast<size_t>(i)])];
+    } else {
+      classify(op, space, from, source.kind);
+    }
+    if (source.kind == Kind::kFull) panel_ = op.layouts[static_cast<size_t>(from)].panel;
+    flat_ = flat_ && source.kind != Kind::kColumn && source.kind != Kind::kRow;
+  }
+}
+
+void Chain::view_as(int64_t rows, int64_t cols) {
+  rows_ = rows;
+  cols_ = cols;
+  flat_ = false;
+}
+
+void Chain::find_coinciding(const FusedOp& op) {
+  for (int in = 0; in < op.inputs; ++in) {
+    if (kinds_[static_cast<size_t>(in)] != Kind::kFull) continue;
+    int last = -1;
+    bool by_head = false;
+    for (size_t s = 0; s < op.stages.size(); ++s) {
+      for (const int32_t from : op.stages[s].inputs) {
+        if (from != in) continue;
+        last = static_cast<int>(s);
+        by_head = by_head || s < first_;
+      }
+    }
+    for (size_t s = first_; s < stages_.size() && !by_head; ++s) {
+      const int32_t output = op.stages[s].output;
+      if (output >= 0 && kinds_[static_cast<size_t>(output)] == Kind::kFull &&
+          last <= static_cast<int>(s))
+        may_coincide_.emplace_back(in, op.stages[s].output - op.inputs);
+    }
+  }
+}
+
+// A result that a stage or a reduction reads again is stored as usual.
+void Chain::find_streamed(const FusedOp& op) {
+  double flops = 0;
+  std::vector<bool> is_read(op.stages.size(), false);
+  for (const FusedOp::Stage& stage : op.stages) {
+    flops += stage.def->flops_per_element;
+    for (const int32_t from : stage.inputs) {
+      if (from < 0) is_read[static_cast<size_t>(~from)] = true;
+    }
+  }
+  const auto is_large = [&](int32_t operand) {
+    const auto at = static_cast<size_t>(operand);
+    return kinds_[at] == Kind::kFull && is_streamed(op.operands[at].bytes(), flops);
+  };
+  for (size_t s = first_; s < stages_.size(); ++s) {
+    if (stages_[s].output < 0 || is_read[s] || !is_large(stages_[s].output)) continue;
+    stages_[s].slot = slots_++;
+    streams_ = true;
+  }
+  for (int32_t i = 0; streams_ && i < op.inputs; ++i) {
+    if (is_large(i)) streamed_.push_back(i);
+  }
+}
+
+int64_t Chain::scratch_bytes() const {
+  return (slots_ * slot_floats_ + sample_slots_ * rows_) * static_cast<int64_t>(sizeof(float));
+}
+
+Chain::Cut Chain::cut_columns(size_t operand, int64_t cols) const {
+  const Kind kind = kinds_[operand];
+  if (kind == Kind::kColumn) return {cols * 4, 0};
+  if (kind != Kind::kFull) return {};
+  if (flat_) return {cols * 4, 0};
+  if (panel_ > 0) return {cols * matrix_rows_ * 4, 0};
+  return {cols * 4, cols_ * 4};
+}
+
+Chain::Cut Chain::cut_rows(size_t operand, int64_t rows) const {
+  const Kind kind = kinds_[operand];
+  if (kind == Kind::kRow) return {rows * 4, 0};
+  if (kind != Kind::kFull) return {};
+  return {rows * (panel_ > 0 ? panel_ : cols_) * 4, 0};
+}
+
+Chain::Place Chain::full(std::byte* operand, const Block& block) const {
+  auto* const base = reinterpret_cast<float*>(operand);
+  if (flat_) return {base + block.col, block.cols};
+  if (panel_ == 0) return {base + block.row * cols_ + block.col, cols_};
+  return {
+      base + block.col / panel_ * matrix_rows_ * panel_ + block.row * panel_ + block.col % panel_,
+      panel_};
+}
+
+Chain::Place Chain::place_of(int32_t stage, const Block& block, std::byte* const* operands,
+                             float* scratch) const {
+  const Stage& s = stages_[static_cast<size_t>(stage)];
+  if (static_cast<size_t>(stage) < first_) return {block.head, block.head_step};
+  if (s.samples) {
+    float* const samples = s.output >= 0 ? reinterpret_cast<float*>(operands[s.output])
+                                         : scratch + slots_ * slot_floats_ + s.slot * rows_;
+    return {samples + block.row, 1};
+  }
+  if (s.output >= 0) return full(operands[s.output], block);
+  return {scratch + s.slot * slot_floats_, block.cols};
+}
+
+Chain::Parameters::Parameters(const Chain& chain, std::byte* const* operands) {
+  static_assert(sizeof(ops::Labels) <= Functor::kMostBytes);
+  for (size_t s = chain.first_; s < chain.stages_.size(); ++s) {
+    const Stage& stage = chain.stages_[s];
+    functors_[s] = nullptr;
+    const auto labels = [&](const auto& of) {
+      functors_[s] = new (own_[s].bytes) ops::Labels(of.labels(operands[stage.inputs[1].index]));
+    };
+    if (stage.total >= 0) {
+      labels(chain.totals_[static_cast<size_t>(stage.total)]);
+    } else if (stage.row_op < 0) {
+      functors_[s] = stage.functor.parameters(operands, own_[s]);
+    } else if (const RowOp& op = chain.row_ops_[static_cast<size_t>(stage.row_op)];
+               op.labels_input() >= 0) {
+      labels(op);
+    }
+  }
+}
+
+void Chain::run(const Block& block, const Parameters& parameters, std::byte* const* operands,
+                float* scratch, const Reader* reader) const {
+  const void* const* functors = parameters.functors_;
+  Block part = block;
+  const int64_t most = has_rows()                      ? block.cols
+                       : streams_ && reader == nullptr ? kStreamedBlock
+                                                       : kBlock;
+  if (block.rows == 1) {
+    for (int64_t done = 0; done < block.cols; done += most) {
+      part.col = block.col + done;
+      part.cols = std::min(most, block.cols - done);
+      if (block.head != nullptr) part.head = block.head + done;
+      run_part(part, functors, operands, scratch, reader);
+    }
+    return;
+  }
+  const int64_t cols_at_once = std::min(block.cols, most);
+  const int64_t most_rows = streams_ && reader == nullptr ? 1 : rows_at_once(cols_at_once);
+  for (int64_t row = 0; row < block.rows; row += most_rows) {
+    for (int64_t col = 0; col < block.cols; col += cols_at_once) {
+      part.row = block.row + row;
+      part.rows = std::min(most_rows, block.rows - row);
+      part.col = block.col + col;
+      part.cols = std::min(cols_at_once, block.cols - col);
+      if (block.head != nullptr) part.head = block.head + row * block.head_step + col;
+      run_part(part, functors, operands, scratch, reader);
+    }
+  }
+}
+
+// Then the cache has its lines, and streaming would only write them back sooner.
+bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
+  return std::any_of(streamed_.begin(), streamed_.end(),
+                     [&](int32_t i) { return operands[i] == operands[output]; });
+}
+
+// Inlined: it is called for each stage of each block.
+[[gnu::always_inline]] inline void Chain::run_functor(const Stage& stage, const void* functor,
+                                                      const Block& block,
+                                                      std::byte* const* operands, float* scratch,
+                                                      const Place& to) const {
+  MapInput inputs[Functor::kMostInputs];
+  bool together = to.step == block.cols;  // The rows follow each other without gaps.
+  for (int i = 0; i < stage.input_count; ++i) {
+    const Source& source = stage.inputs[static_cast<size_t>(i)];
+    MapInput& in = inputs[i];
+    std::byte* const operand = source.kind == Kind::kStage ? nullptr : operands[source.index];
+    switch (source.kind) {
+      case Kind::kFull:
+      case Kind::kStage: {
+        const Place place = source.kind == Kind::kFull
+                                ? full(operand, block)
+                                : place_of(source.index, block, operands, scratch);
+        in = {place.data, 1, place.step};
+        together = together && place.step == block.cols;
+        break;
+      }
+      case Kind::kColumn:
+        in = {reinterpret_cast<const float*>(operand) + block.col, 1, 0};
+        together = false;
+        break;
+      case Kind::kRow:
+        in = {reinterpret_cast<const float*>(operand) + block.row, 0, 1};
+        together = false;
+        break;
+      case Kind::kScalar:
+      case Kind::kLabels:  // Not of functors.
+        in = {reinterpret_cast<const float*>(operand), 0, 0};
+        break;
+    }
+  }
+  const MapOutput output{to.data, to.step};
+  if (together) {
+    stage.functor.kernel()(functor, inputs, &output, 1, block.rows * block.cols);
+  } else {
+    stage.functor.kernel()(functor, inputs, &output, block.rows, block.cols);
+  }
+}
+
+void Chain::run_part(const Block& block, const void* const* functors, std::byte* const* operands,
+                     float* scratch, const Reader* reader) const {
+  for (const int32_t i : streamed_) {
+    prefetch_behind(full(operands[i], block).data,
+                    block.rows * block.cols * static_cast<int64_t>(sizeof(float)));
+  }
+  for (size_t s = first_; s < stages_.size(); ++s) {
+    const Stage& stage = stages_[s];
+    if (stage.total >= 0) continue;
+    const Place result = place_of(static_cast<int32_t>(s), block, operands, scratch);
+    if (stage.row_op >= 0) {
+      run_row_op(stage, functors[s], block, operands, scratch, result);
+      continue;
+    }
+    const bool streams =
+        stage.output >= 0 && stage.slot >= 0 && !is_in_place(stage.output, operands);
+    const Place to = streams ? Place{scratch + stage.slot * slot_floats_, block.cols} : result;
+    run_functor(stage, functors[s], block, operands, scratch, to);
+    for (int64_t row = 0; streams && row < block.rows; ++row) {
+      stream(reinterpret_cast<const std::byte*>(to.data + row * to.step),
+             reinterpret_cast<std::byte*>(result.data + row * result.step),
+             block.cols * static_cast<int64_t>(sizeof(float)));
+    }
+  }
+  if (reader == nullptr) return;
+  const Place read = place_of(reader->stage, block, operands, scratch);
+  reader->run(reader->state, block, read.data, read.step);
+}
+
+void Chain::run_row_op(const Stage& stage, const void* labels, const Block& block,
+                       std::byte* const* operands, float* scratch, const Place& to) const {
+  RowOp::Rows inputs[RowOp::kMostInputs];
+  for (int i = 0; i < stage.input_count; ++i) {
+    const Source& source = stage.inputs[static_cast<size_t>(i)];
+    Place place;
+    if (source.kind == Kind::kStage) {
+      place = place_of(source.index, block, operands, scratch);
+    } else if (source.kind == Kind::kFull) {
+      place = full(operands[source.index], block);
+    } else if (source.kind == Kind::kRow) {
+      place = {reinterpret_cast<float*>(operands[source.index]) + block.row, 1};
+    } else if (source.kind == Kind::kScalar) {
+      place = {reinterpret_cast<float*>(operands[source.index]), 0};
+    }
+    inputs[i] = {place.data, place.step};
+  }
+  row_ops_[static_cast<size_t>(stage.row_op)].run(static_cast<const ops::Labels*>(labels), inputs,
+                                                  {to.data, to.step}, block.row, block.rows,
+                                                  block.cols);
+}
+
+void Chain::finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const {
+  for (size_t s = first_; s < stages_.size(); ++s) {
+    const Stage& stage = stages_[s];
+    if (stage.total < 0) continue;
+    const Place losses = place_of(stage.inputs[0].index, {}, operands, scratch);
+    const auto& labels = *static_cast<const ops::Labels*>(parameters.functors_[s]);
+    *reinterpret_cast<float*>(operands[stage.output]) =
+        totals_[static_cast<size_t>(stage.total)].run(labels, losses.data);
+  }
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,128 @@
+#include "sluice/cpu/fused/functor.h"
+
+#include <cstring>
+#include <tuple>
+
+#include "sluice/cpu/simd/conversions.h"
+#include "sluice/ops/elementwise.h"
+#include "sluice/ops/functors.h"
+#include "sluice/ops/update_functors.h"
+
+namespace sluice::cpu {
+
+// A functor type of ops/ without its type.
+struct FunctorEntry {
+  std::string_view type;
+  std::string_view variant;
+  int inputs = 0;
+  void (*make)(const double* hypers, void* functor) = nullptr;
+  MapFn (*kernel)(Isa isa) = nullptr;
+};
+
+namespace {
+
+constexpr size_t kMostHypers = 8;
+
+template <typename F>
+FunctorEntry entry_of() {
+  static_assert(sizeof(F) <= Functor::kMostBytes && std::is_trivially_copyable_v<F>);
+  FunctorEntry e;
+  e.type = F::kType;
+  if constexpr (requires { F::kVariant; }) e.variant = F::kVariant;
+  e.inputs = internal::inputs_of<F, simd::F1>();
+  e.make = [](const double* hypers, void* functor) {
+    if constexpr (requires { F::make(hypers); }) {
+      const F f = F::make(hypers);
+      std::memcpy(functor, &f, sizeof f);
+    } else {
+      static_cast<void>(hypers);
+      static_cast<void>(functor);
+    }
+  };
+  e.kernel = map_kernel<F>;
+  return e;
+}
+
+template <typename... Fs>
+void append(std::vector<FunctorEntry>& table, std::type_identity<std::tuple<Fs...>>) {
+  (table.push_back(entry_of<Fs>()), ...);
+}
+
+const FunctorEntry* find_functor(const OpView& op) {
+  static const std::vector<FunctorEntry> table = [] {
+    std::vector<FunctorEntry> t;
+    append(t, std::type_identity<ops::functor::ElementwiseFunctors>{});
+    append(t, std::type_identity<ops::functor::UpdateFunctors>{});
+    return t;
+  }();
+  const std::string_view type = ops::elementwise::functor_type(op.def().type);
+  std::string_view variant;
+  for (const auto& [name, value] : op.attrs().items) {
+    if (name == "kind" && std::holds_alternative<std::string>(value))
+      variant = std::get<std::string>(value);
+  }
+  for (const FunctorEntry& e : table) {
+    if (e.type == type && (e.variant.empty() || e.variant == variant)) return &e;
+  }
+  return nullptr;
+}
+
+double read(DType dtype, const std::byte* element) {
+  if (dtype == f32) return static_cast<double>(*reinterpret_cast<const float*>(element));
+  const uint16_t bits = *reinterpret_cast<const uint16_t*>(element);
+  return static_cast<double>(dtype == f16 ? half_to_float(bits) : bfloat_to_float(bits));
+}
+
+}  // namespace
+
+bool Functor::exists(const OpView& op) {
+  for (int i = 0; i < op.inputs(); ++i) {
+    if (op.input(i).dtype != f32) return false;
+  }
+  return exists_on_floats(op) && op.output(0).dtype == f32;
+}
+
+bool Functor::exists_on_floats(const OpView& op) {
+  const FunctorEntry* entry = find_functor(op);
+  if (entry == nullptr || op.outputs() != 1 || !computes_in_f32(op.output(0).dtype)) return false;
+  for (int i = 0; i < op.inputs(); ++i) {
+    if (!computes_in_f32(op.input(i).dtype)) return false;
+  }
+  int hyper_operands = 0;
+  const auto hypers = ops::hypers_of(op);
+  for (const ops::Hyper& h : hypers) hyper_operands += h.operand >= 0;
+  return entry->inputs == op.inputs() - hyper_operands && hypers.size() <= kMostHypers;
+}
+
+Functor::Functor(const OpView& op)
+    : entry_(find_functor(op)),
+      kernel_(entry_->kernel(current_isa())),
+      hypers_(ops::hypers_of(op)) {
+  double values[kMostHypers] = {};
+  for (size_t h = 0; h < hypers_.size(); ++h) {
+    values[h] = hypers_[h].value;
+    hyper_dtypes_.push_back(hypers_[h].operand < 0 ? f32 : op.input(hypers_[h].operand).dtype);
+    hypers_in_memory_ = hypers_in_memory_ || hypers_[h].operand >= 0;
+  }
+  if (!hypers_in_memory_) entry_->make(values, fixed_.bytes);
+}
+
+int Functor::inputs() const { return entry_->inputs; }
+
+void Functor::move_operands(std::span<const int32_t> places) {
+  for (ops::Hyper& h : hypers_) {
+    if (h.operand >= 0) h.operand = places[static_cast<size_t>(h.operand)];
+  }
+}
+
+const void* Functor::make(std::byte* const* operands, Storage& own) const {
+  double values[kMostHypers] = {};
+  for (size_t h = 0; h < hypers_.size(); ++h) {
+    const ops::Hyper& hyper = hypers_[h];
+    values[h] = hyper.operand < 0 ? hyper.value : read(hyper_dtypes_[h], operands[hyper.operand]);
+  }
+  entry_->make(values, own.bytes);
+  return own.bytes;
+}
+
+}  // namespace sluice::cpu

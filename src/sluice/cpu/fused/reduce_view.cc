@@ -1,0 +1,53 @@
+#include "sluice/cpu/fused/reduce_view.h"
+
+#include "sluice/ops/reductions.h"
+
+namespace sluice::cpu {
+namespace {
+
+std::optional<ReduceOp> reduce_op(const OpDef& def) {
+  const std::pair<const OpDef*, ReduceOp> table[] = {
+      {&ops::reduce_sum_def(), ReduceOp::kSum},
+      {&ops::reduce_mean_def(), ReduceOp::kMean},
+      {&ops::reduce_max_def(), ReduceOp::kMax},
+      {&ops::reduce_min_def(), ReduceOp::kMin},
+      {&ops::reduce_prod_def(), ReduceOp::kProd},
+      {&ops::reduce_l1_def(), ReduceOp::kL1},
+      {&ops::reduce_l2_def(), ReduceOp::kL2},
+      {&ops::reduce_sum_square_def(), ReduceOp::kSumSquare}};
+  for (const auto& [d, op] : table) {
+    if (d == &def) return op;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ReduceView> reduce_view(const OpView& view) {
+  const auto op = reduce_op(view.def());
+  if (!op) return std::nullopt;
+  ReduceView r;
+  r.op = *op;
+  const Shape& in = view.input(0).shape;
+  std::vector<bool> reduced(static_cast<size_t>(in.rank()), false);
+  const auto options = view.options<ops::ReduceOptions>();
+  if (options.axes.empty()) reduced.assign(reduced.size(), true);
+  for (const int64_t axis : options.axes)
+    reduced[static_cast<size_t>(normalize_axis(axis, in.rank(), "reduce"))] = true;
+  // Axes of size 1 may count as either.
+  int changes = 0;
+  std::optional<bool> previous;
+  bool first = false;
+  for (int i = 0; i < in.rank(); ++i) {
+    (reduced[static_cast<size_t>(i)] ? r.extent : r.results) *= in[i];
+    if (in[i] == 1) continue;
+    if (!previous) first = reduced[static_cast<size_t>(i)];
+    if (previous && *previous != reduced[static_cast<size_t>(i)]) ++changes;
+    previous = reduced[static_cast<size_t>(i)];
+  }
+  r.columns = first && changes == 1;
+  if (changes > 1 || r.results == 0) return std::nullopt;
+  return r;
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,319 @@
+#include <algorithm>
+
+#include "sluice/cpu/gemm/gemm.h"
+#include "sluice/cpu/gemm/gemm_pack.h"
+#include "sluice/cpu/gemm/gemm_tile.h"
+
+namespace sluice::cpu::internal {
+namespace {
+
+using V = VectorFor<kUnitIsa>::type;
+using S = TileShape<V>;
+
+/// Steps of the reduction between asking the second cache for a row of A or B and its use.
+constexpr int64_t kAAhead = 8;
+constexpr int64_t kBAhead = 16;
+
+/// Rows of C in one panel's worth of columns.
+struct Block {
+  int64_t row = 0, rows = 0;
+  float* c = nullptr;  ///< Where it lies,
+  int64_t c_stride = 0;
+  float* result = nullptr;  ///< where its finished elements go,
+  int64_t result_stride = 0;
+  float* chains = nullptr;  ///< and where they are until then, kPanel apart; null: there too.
+};
+
+/// When tiles ask for what comes next: what they read is not in the first cache; or it is, and the
+/// last of them ask for what will be packed.
+enum class Asks { kNever, kAlways, kInTheEnd };
+
+/// Some steps of the reduction: op(B)'s rows, and what to ask for meanwhile.
+struct Depth {
+  int64_t first = 0, steps = 0;
+  bool last = false;
+  const float* b = nullptr;
+  int64_t b_stride = 0;
+  Asks asks = Asks::kNever;
+  const float* ask = nullptr;
+  int64_t ask_step = 0, ask_jump = 0;
+};
+
+/// One call of gemm().
+class Product {
+ public:
+  Product(const GemmArgs& args, float* workspace)
+      : args_(args),
+        plan_(plan_of(args)),
+        flips_(plan_.flips && V::kLanes > 1),
+        tile_rows_(flips_ ? kFlippedCols : S::kRows),
+        packed_(workspace),
+        chains_(workspace + plan_.packed_floats),
+        flipped_(chains_ + plan_.chain_floats) {}
+
+  void run(int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end) {
+    packs_b_ = plan_.packs_b && (args_.trans_b || row_end - row_begin > 3 * S::kRows);
+    const int64_t small = kRowBlock / tile_rows_ * tile_rows_;
+    // op(B) is packed once for rows of A that stay in the second cache, about as many each time.
+    const int64_t rows = row_end - row_begin;
+    const int64_t fit = std::clamp(kMostOfA / std::max<int64_t>(args_.k, 1), kRowBlock, kMostRows);
+    const int64_t parts = (rows + fit - 1) / fit;
+    const int64_t tiles = (rows + parts * tile_rows_ - 1) / (parts * tile_rows_);
+    const int64_t most =
+        args_.scratch_c ? small : std::min(tiles, kMostRows / tile_rows_) * tile_rows_;
+    // An epilogue wants its rows in the first cache.
+    block_rows_ = args_.epilogue.run != nullptr ? small : most;
+    for (first_row_ = row_begin; first_row_ < row_end; first_row_ += most) {
+      rows_ = std::min(most, row_end - first_row_);
+      for (col_ = col_begin; col_ < col_end; col_ += plan_.block_cols) {
+        cols_ = std::min(plan_.block_cols, col_end - col_);
+        compute_columns();
+      }
+    }
+  }
+
+ private:
+  void compute_columns() {
+    // Rows that are not flipped are the last ones at most.
+    const bool all_flipped = flips_ && rows_ % V::kLanes == 0;
+    const bool packs = !all_flipped && (packs_b_ || (args_.b_panel == 0 && read_cols() != cols_));
+    const int64_t most = std::max<int64_t>(packs ? plan_.depth_block : args_.k, 1);
+    for (int64_t first = 0; first == 0 || first < args_.k; first += most) {
+      const Depth depth = depth_of(first, std::min(most, args_.k - first), packs);
+      for (int64_t begin = 0; begin < rows_; begin += block_rows_) {
+        const Block block = block_of(begin, std::min(block_rows_, rows_ - begin));
+        const int64_t flipped = flips_ ? block.rows / V::kLanes * V::kLanes : 0;
+        if (first == 0 && flipped > 0) compute_flipped(block, flipped);
+        if (flipped < block.rows) compute_rows(block, flipped, depth);
+        if (depth.last) finish(block);
+      }
+    }
+  }
+
+  /// The rows from `begin` on, counted from first_row_.
+  Block block_of(int64_t begin, int64_t rows) const {
+    Block block{.row = first_row_ + begin, .rows = rows};
+    if (args_.c == nullptr) {
+      // Only the epilogue sees the result.
+    } else if (args_.c_panel > 0) {
+      block.c = args_.c + col_ * args_.m + block.row * args_.c_panel;
+      block.c_stride = args_.c_panel;
+    } else {
+      block.c = args_.c + block.row * args_.ldc + col_;
+      block.c_stride = args_.ldc;
+    }
+    if (plan_.chains_aside) block.chains = chains_ + begin * kPanel;
+    block.result = args_.scratch_c ? block.chains : block.c;
+    block.result_stride = args_.scratch_c ? kPanel : block.c_stride;
+    return block;
+  }
+
+  Depth depth_of(int64_t first, int64_t steps, bool packs) {
+    Depth d{.first = first, .steps = steps, .last = first + steps == args_.k};
+    if (packs) {
+      pack(first, steps);
+      d.b = packed_;
+      d.b_stride = read_cols();
+    } else {
+      d.b = b_in_place(first);
+      d.b_stride = stored_stride();
+    }
+    // What is packed next: these columns in more steps, or the next columns in the first ones.
+    const int64_t next = d.last ? 0 : first + steps, next_col = d.last ? col_ + kPanel : col_;
+    d.asks = packs ? Asks::kInTheEnd : Asks::kAlways;
+    if (args_.trans_a) {
+      // More rows of A than that miss the first translation buffer.
+      d.asks = steps > 64 ? Asks::kAlways : Asks::kNever;
+      d.ask = args_.a + (first + kAAhead) * args_.lda;
+      d.ask_step = args_.lda;
+      d.ask_jump = 32 * args_.lda;
+    } else if (packs && args_.trans_b && args_.b_panel > 0) {
+      d.ask = args_.b + next * args_.n + next_col * args_.b_panel;
+      d.ask_step = args_.b_panel;
+      d.ask_jump = args_.n * args_.b_panel;
+    } else if (packs && args_.trans_b) {
+      d.ask = args_.b + next_col * args_.ldb + next;
+      d.ask_step = args_.ldb;
+      d.ask_jump = 32;
+    } else {
+      d.ask = packs ? args_.b + next * args_.ldb + next_col : d.b + kBAhead * d.b_stride;
+      d.ask_step = stored_stride();
+      d.ask_jump = 32 * d.ask_step;
+    }
+    return d;
+  }
+
+  /// The block's rows from `begin` on.
+  void compute_rows(const Block& block, int64_t begin, const Depth& depth) const {
+    if (args_.k == 0) return fill_without_depth(block);
+    Tiles t;
+    t.depth = depth.steps;
+    t.a_stride = args_.lda;
+    t.b_stride = depth.b_stride;
+    t.ask_step = depth.ask_step;
+    t.ask_jump = depth.ask_jump;
+    const bool aside = block.chains != nullptr;
+    float* const to = aside && !depth.last ? block.chains : block.result;
+    const float* const from = aside ? block.chains : block.result;
+    t.from_stride = aside ? kPanel : block.result_stride;
+    t.to_stride = aside && !depth.last ? kPanel : block.result_stride;
+    t.add_stride = block.c_stride;
+    t.pads = args_.c_panel > 0 || to == block.chains;
+    for (int64_t j = 0; j < cols_; j += S::kCols) {
+      t.cols = std::min<int64_t>(S::kCols, cols_ - j);
+      t.b = depth.b + j;
+      const bool narrow = t.cols <= V::kLanes;
+      // 32 bits: they divide faster.
+      const auto most = static_cast<uint32_t>(most_rows(narrow));
+      const auto rows = static_cast<uint32_t>(block.rows - begin);
+      const int64_t strips = (rows + most - 1) / most;
+      // The first `higher` of them are a row higher.
+      const int64_t height = rows / static_cast<uint32_t>(strips), higher = rows - strips * height;
+      const auto compute = [&](int64_t strip, int64_t end, bool asks) {
+        if (strip == end) return;
+        const int64_t i = begin + strip * height + std::min(strip, higher);
+        t.count = end - strip;
+        t.a = args_.trans_a ? args_.a + depth.first * args_.lda + block.row + i
+                            : args_.a + (block.row + i) * args_.lda + depth.first;
+        t.ask = depth.ask + (args_.trans_a ? block.row + i : j);
+        t.from = depth.first == 0 ? nullptr : from + i * t.from_stride + j;
+        t.to = to + i * t.to_stride + j;
+        t.add = args_.accumulate && depth.last ? block.c + i * block.c_stride + j : nullptr;
+        tile_fn<V>(height + (strip < higher), narrow, !args_.trans_a, asks)(t);
+      };
+      const bool last_block = block.row + block.rows == first_row_ + rows_;
+      const int64_t quiet = depth.asks == Asks::kAlways                   ? 0
+                            : depth.asks == Asks::kInTheEnd && last_block ? strips - 1
+                                                                          : strips;
+      compute(0, std::min(higher, quiet), false);
+      compute(std::min(higher, quiet), higher, true);
+      compute(higher, std::max(higher, quiet), false);
+      compute(std::max(higher, quiet), strips, true);
+    }
+  }
+
+  /// The block's first `rows` rows (a multiple of the lanes), all steps at once: few columns leave
+  /// most lanes of a vector empty, so tiles of the transpose are computed, from whole vectors of A.
+  void compute_flipped(const Block& block, int64_t rows) const {
+    Tiles t;
+    t.depth = args_.k;
+    t.a_stride = stored_stride();
+    t.b_stride = t.ask_step = args_.lda;
+    t.ask_jump = 32 * args_.lda;
+    t.to_stride = kPanel;
+    float* const tile = flipped_;
+    std::fill(tile + cols_ * kPanel, tile + kFlippedCols * kPanel, 0.0f);
+    const bool direct = !args_.accumulate && (args_.c_panel > 0 || args_.scratch_c);
+    for (int64_t i = 0; i < rows; i += t.cols) {
+      t.cols = std::min<int64_t>(S::kCols, rows - i);
+      t.b = args_.a + block.row + i;
+      t.ask = t.b + kBAhead * args_.lda;
+      for (int64_t j = 0; j < cols_; j += S::kRows) {
+        t.a = b_in_place(0) + j;
+        t.to = tile + j * kPanel;
+        tile_fn<V>(std::min<int64_t>(S::kRows, cols_ - j), t.cols <= V::kLanes, false, true)(t);
+      }
+      float* const result = block.result + i * block.result_stride;
+      float* const rows_of_c = direct ? result : tile + kFlippedCols * kPanel;
+      const int64_t stride = direct ? block.result_stride : kFlippedCols;
+      transpose_block<V>(tile, kPanel, t.cols, kPanel, kFlippedCols, stride, rows_of_c);
+      if (!direct) copy_result(block, i, t.cols, rows_of_c);
+    }
+  }
+
+  /// Adds C, where asked, to rows from `begin` on, which lie kFlippedCols apart, and stores them.
+  void copy_result(const Block& block, int64_t begin, int64_t rows, const float* from) const {
+    for (int64_t i = begin; i < begin + rows; ++i, from += kFlippedCols) {
+      float* const result = block.result + i * block.result_stride;
+      for (int64_t j = 0; j < cols_; j += V::kLanes) {
+        V x = V::load(from + j);
+        if (args_.accumulate) x = V::load_partial(block.c + i * block.c_stride + j, cols_ - j) + x;
+        if (args_.c_panel > 0 || args_.scratch_c)
+          select(V::Mask::first(cols_ - j), x, V(0.0f)).store(result + j);
+        else
+          x.store_partial(result + j, cols_ - j);
+      }
+    }
+  }
+
+  /// What comes after the last step.
+  void finish(const Block& block) const {
+    const int64_t written = args_.k == 0 ? cols_ : read_cols();
+    if (args_.c_panel > written && !args_.scratch_c) {
+      for (int64_t i = 0; i < block.rows; ++i) {
+        float* const row = block.c + i * block.c_stride;
+        std::fill(row + written, row + args_.c_panel, 0.0f);
+      }
+    }
+    if (args_.epilogue.run == nullptr) return;
+    args_.epilogue.run(args_.epilogue.state, block.result, block.result_stride, block.row,
+                       block.rows, col_, cols_);
+  }
+
+  void fill_without_depth(const Block& block) const {
+    for (int64_t i = 0; i < block.rows; ++i) {
+      float* const result = block.result + i * block.result_stride;
+      for (int64_t j = 0; j < cols_; ++j)
+        result[j] = args_.accumulate ? block.c[i * block.c_stride + j] + 0.0f : 0.0f;
+    }
+  }
+
+  /// Most rows of a tile. Rows of A that lie a multiple of 4 KiB apart share one set of the first
+  /// cache: no more of them than it has ways are read side by side.
+  int64_t most_rows(bool narrow) const {
+    const int64_t most = narrow ? S::kNarrowRows : S::kRows;
+    const bool one_set = !args_.trans_a && args_.lda % 1024 == 0 && args_.k > 16;
+    return one_set ? std::min<int64_t>(most, plan_.cache_ways) : most;
+  }
+
+  /// The columns that tiles read: floats from one step to the next of a packed block. Where a
+  /// row-major B does not have them all, the block is packed.
+  int64_t read_cols() const {
+    const int64_t rest = cols_ % S::kCols;
+    return cols_ - rest + (rest == 0 ? 0 : rest <= V::kLanes ? V::kLanes : S::kCols);
+  }
+
+  int64_t stored_stride() const { return args_.b_panel > 0 ? args_.b_panel : args_.ldb; }
+
+  const float* b_in_place(int64_t first) const {
+    return args_.b_panel > 0 ? args_.b + col_ * args_.k + first * args_.b_panel
+                             : args_.b + first * args_.ldb + col_;
+  }
+
+  void pack(int64_t first, int64_t steps) const {
+    const int64_t width = read_cols();
+    if (!args_.trans_b) {
+      copy_block<V>(b_in_place(first), stored_stride(), steps, cols_, width, packed_);
+    } else if (args_.b_panel == 0) {
+      transpose_block<V>(args_.b + col_ * args_.ldb + first, args_.ldb, steps, steps, cols_, width,
+                         packed_);
+    } else {
+      const int64_t panel = args_.b_panel;
+      for (int64_t k = 0; k < steps; k += panel) {
+        transpose_block<V>(args_.b + (first + k) * args_.n + col_ * panel, panel,
+                           std::min(panel, steps - k), panel, cols_, width, packed_ + k * width);
+      }
+    }
+  }
+
+  const GemmArgs& args_;
+  const GemmPlan plan_;
+  const bool flips_;  ///< Narrow C.
+  const int64_t tile_rows_;
+  int64_t block_rows_ = 0;  ///< Whole tiles.
+  bool packs_b_ = false;
+  float *const packed_, *const chains_, *const flipped_;  ///< In the workspace.
+  int64_t first_row_ = 0, rows_ = 0;                      ///< Rows that share a packed op(B).
+  int64_t col_ = 0, cols_ = 0;
+};
+
+}  // namespace
+
+template <>
+void gemm_on<kUnitIsa>(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_begin,
+                       int64_t col_end, float* workspace) {
+  if (row_end > row_begin && col_end > col_begin)
+    Product(args, workspace).run(row_begin, row_end, col_begin, col_end);
+}
+
+}  // namespace sluice::cpu::internal

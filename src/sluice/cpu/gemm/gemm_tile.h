@@ -1,0 +1,158 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "sluice/cpu/simd/unit.h"
+
+/// The register tile of the matrix product, for gemm.isa.cc alone.
+namespace sluice::cpu::internal {
+
+/// The shape of a tile. 14 × 2 accumulators, 2 vectors of B and a broadcast of A fill 32 registers,
+/// 6 × 2 fill 16. Without vectors the fused multiply-add is a call and the tile only saves loads.
+template <typename V>
+struct TileShape {
+  static constexpr int kRows = V::kLanes == 16 ? 14 : V::kLanes == 8 ? 6 : 4;
+  static constexpr int kVectors = V::kLanes == 1 ? 4 : 2;
+  static constexpr int kCols = kVectors * V::kLanes;
+  /// Rows of a tile that is one vector wide.
+  static constexpr int kNarrowRows = V::kLanes == 16 ? 16 : V::kLanes == 8 ? 8 : 4;
+};
+
+/// What a column of tiles computes: `depth` steps of the chains of `count` times as many rows as the
+/// tile has, a tile below the other.
+struct Tiles {
+  int64_t count = 1;
+  int64_t depth = 0;
+  /// op(A): row i of step k is a[i + k·a_stride] or, where rows are apart, a[i·a_stride + k].
+  const float* a = nullptr;
+  int64_t a_stride = 0;
+  /// op(B): step k is the vectors from b + k·b_stride on; all lanes are readable.
+  const float* b = nullptr;
+  int64_t b_stride = 0;
+  /// Unless null, each step asks the second cache for a tile's width of floats at `ask`, which moves
+  /// `ask_step` from step to step and `ask_jump` from 32 steps to the next.
+  const float* ask = nullptr;
+  int64_t ask_step = 0;
+  int64_t ask_jump = 0;
+  const float* from = nullptr;  ///< Partial chains to continue, or null: from zero.
+  int64_t from_stride = 0;
+  const float* add = nullptr;  ///< Added to the chains in the end, or null.
+  int64_t add_stride = 0;
+  float* to = nullptr;  ///< Where the result goes.
+  int64_t to_stride = 0;
+  int64_t cols = 0;  ///< Columns that exist.
+  /// Rows of `to` are whole vectors: zeros go where there are no columns. Else nothing does.
+  bool pads = false;
+};
+
+template <typename V, int kRows, int kVectors, bool kRowsApart, bool kAsks>
+void compute_tiles(const Tiles& t) {
+  constexpr int kLanes = V::kLanes;
+  const bool full = t.cols == kVectors * kLanes;
+  for (int64_t tile = 0; tile < t.count; ++tile) {
+    V acc[kRows][kVectors];
+    const auto for_all = [&](auto f) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+      for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) f(acc[i][v], i, v * kLanes);
+      }
+    };
+    const int64_t row = tile * kRows;
+    // Lanes past the columns that exist hold anything from here on; they are neither kept nor seen.
+    if (t.from == nullptr) {
+      for_all([](V& x, int, int) { x = V(0.0f); });
+    } else {
+      const float* const from = t.from + row * t.from_stride;
+      const int64_t stride = t.from_stride;
+      if (full) {
+        for_all([&](V& x, int i, int j) { x = V::load(from + i * stride + j); });
+      } else {
+        for_all(
+            [&](V& x, int i, int j) { x = V::load_partial(from + i * stride + j, t.cols - j); });
+      }
+    }
+
+    float* const to = t.to + row * t.to_stride;
+    const int64_t to_stride = t.to_stride;
+    const float* a = t.a + row * (kRowsApart ? t.a_stride : 1);
+    const int64_t a_stride = t.a_stride;
+    const float* b = t.b;
+    const int64_t b_stride = t.b_stride, ask_step = t.ask_step;
+    for (int64_t first = 0; first < t.depth; first += 32) {
+      const float* ask = t.ask + (kRowsApart ? 0 : row) + first / 32 * t.ask_jump;
+      for (int64_t k = std::min<int64_t>(32, t.depth - first); k > 0; --k) {
+        V columns[kVectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) columns[v] = V::load(b + v * kLanes);
+        if (kAsks) {
+#pragma GCC unroll 4
+          for (int j = 0; j < kVectors * kLanes; j += 16) __builtin_prefetch(ask + j);
+          ask += ask_step;
+        }
+        const float* group = a;
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; ++i) {
+          // Every fourth row's address is computed anew in each step, out of the compiler's sight:
+          // it would keep one in a register for each row, and move those it lacks through vectors.
+          if (kRowsApart && i % 4 == 0) {
+            group = a + i * a_stride;
+            asm("" : "+r"(group));
+          }
+          const V x(kRowsApart ? group[i % 4 * a_stride] : a[i]);
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) acc[i][v] = fma(x, columns[v], acc[i][v]);
+        }
+        a += kRowsApart ? 1 : a_stride;
+        b += b_stride;
+      }
+    }
+
+    if (t.add != nullptr) {
+      const float* const add = t.add + row * t.add_stride;
+      const int64_t stride = t.add_stride;
+      if (full) {
+        for_all([&](V& x, int i, int j) { x = V::load(add + i * stride + j) + x; });
+      } else {
+        for_all(
+            [&](V& x, int i, int j) { x = V::load_partial(add + i * stride + j, t.cols - j) + x; });
+      }
+    }
+    if (full) {
+      for_all([&](V& x, int i, int j) { x.store(to + i * to_stride + j); });
+    } else if (t.pads) {
+      for_all([&](V& x, int i, int j) {
+        select(V::Mask::first(t.cols - j), x, V(0.0f)).store(to + i * to_stride + j);
+      });
+    } else {
+      for_all([&](V& x, int i, int j) { x.store_partial(to + i * to_stride + j, t.cols - j); });
+    }
+  }
+}
+
+using TileFn = void (*)(const Tiles&);
+
+template <typename V, int kVectors, bool kRowsApart, bool kAsks, int... kRows>
+constexpr std::array<TileFn, sizeof...(kRows)> tiles_of(std::integer_sequence<int, kRows...>) {
+  return {compute_tiles<V, kRows + 1, kVectors, kRowsApart, kAsks>...};
+}
+
+/// The kernel of tiles of `rows` × one vector (narrow) or TileShape<V>::kVectors. Narrow ones never
+/// ask: loads limit them.
+template <typename V>
+TileFn tile_fn(int64_t rows, bool narrow, bool rows_apart, bool asks) {
+  using S = TileShape<V>;
+  using Wide = std::make_integer_sequence<int, S::kRows>;
+  using Narrow = std::make_integer_sequence<int, S::kNarrowRows>;
+  static constexpr std::array<TileFn, S::kRows> kWide[] = {
+      tiles_of<V, S::kVectors, false, false>(Wide{}), tiles_of<V, S::kVectors, false, true>(Wide{}),
+      tiles_of<V, S::kVectors, true, false>(Wide{}), tiles_of<V, S::kVectors, true, true>(Wide{})};
+  static constexpr std::array<TileFn, S::kNarrowRows> kNarrow[] = {
+      tiles_of<V, 1, false, false>(Narrow{}), tiles_of<V, 1, true, false>(Narrow{})};
+  const auto at = static_cast<size_t>(rows - 1);
+  return narrow ? kNarrow[rows_apart][at] : kWide[2 * rows_apart + asks][at];
+}
+
+}  // namespace sluice::cpu::internal

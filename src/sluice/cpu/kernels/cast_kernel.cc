@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <cstring>
+
+#include "sluice/base/checked.h"
+#include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/simd/conversions.h"
+#include "sluice/cpu/simd/streaming.h"
+#include "sluice/ops/cast.h"
+#include "sluice/ops/updates.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr int64_t kBlock =
+    512;  // Elements on the stack, between two narrow dtypes or to be streamed.
+
+struct Cast {
+  explicit Cast(const OpView& op)
+      : from(op.inputs() - 1),
+        to(op.inputs()),
+        from_size(size_of(op.input(from).dtype)),
+        to_size(size_of(op.output(0).dtype)),
+        elements(op.output(0).elements()),
+        per_task(round_up(std::max(kTaskElements, ceil_div(elements, kMostTasks)), 64)),
+        tasks(std::max<int64_t>(1, ceil_div(elements, per_task))) {
+    const DType source = op.input(from).dtype;
+    const DType result = op.output(0).dtype;
+    if (source == result) return;
+    if (source != f32) widen = widen_kernel(source);
+    if (result != f32) narrow = narrow_kernel(result);
+  }
+
+  int from, to;  // Operands.
+  int64_t from_size, to_size;
+  int64_t elements;
+  int64_t per_task;
+  int64_t tasks;
+  WidenFn widen = nullptr;    // None for f32, nor for a copy.
+  NarrowFn narrow = nullptr;  // The same.
+};
+
+void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  const Cast& c = *static_cast<const Cast*>(state);
+  const int64_t begin = task * c.per_task;
+  const int64_t n = std::min(c.per_task, c.elements - begin);
+  const std::byte* const from = block.operands[c.from] + begin * c.from_size;
+  std::byte* const to = block.operands[c.to] + begin * c.to_size;
+  if (c.widen == nullptr && c.narrow == nullptr) {
+    if (from != to) std::memcpy(to, from, static_cast<size_t>(n * c.to_size));
+    return;
+  }
+  const bool streams = is_streamed(c.elements * c.to_size, 0) && from != to;
+  if (!streams && c.widen == nullptr) return c.narrow(reinterpret_cast<const float*>(from), to, n);
+  if (!streams && c.narrow == nullptr) return c.widen(from, reinterpret_cast<float*>(to), n);
+  alignas(64) float floats[kBlock];
+  alignas(64) std::byte narrowed[kBlock * sizeof(float)];
+  const int64_t most = streams ? kStreamedBlock : kBlock;
+  for (int64_t i = 0; i < n; i += most) {
+    const int64_t count = std::min(most, n - i);
+    const std::byte* const part = from + i * c.from_size;
+    std::byte* const result = to + i * c.to_size;
+    if (streams) prefetch_behind(part, count * c.from_size);
+    if (c.widen != nullptr) c.widen(part, floats, count);
+    std::byte* block = reinterpret_cast<std::byte*>(floats);
+    if (c.narrow != nullptr) {
+      block = streams ? narrowed : result;
+      c.narrow(c.widen != nullptr ? floats : reinterpret_cast<const float*>(part), block, count);
+    }
+    if (streams) stream(block, result, count * c.to_size);
+  }
+  if (streams) finish_streams();
+}
+
+// Casts from or to floating point, and copies into variables.
+bool supports(const OpView& op) {
+  if (&op.def() == &ops::copy_var_update_def()) return true;
+  return &op.def() == &ops::cast_def() &&
+         (is_float(op.input(0).dtype) || is_float(op.output(0).dtype));
+}
+
+KernelChoice choose(const OpView& op) {
+  const Cast c(op);
+  KernelChoice choice;
+  choice.tasks = c.tasks;
+  choice.task_stride.assign(static_cast<size_t>(c.to) + 1, c.per_task * c.to_size);
+  choice.task_stride[static_cast<size_t>(c.from)] = c.per_task * c.from_size;
+  return choice;
+}
+
+}  // namespace
+
+CpuKernel cast_kernel() {
+  return {
+      "cpu.cast", supports, choose, [](std::shared_ptr<const OpRecord> op) {
+        return runtime::BoundKernel{run, std::make_shared<Cast>(op->view()), flops_of(op->view())};
+      }};
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,216 @@
+#include <algorithm>
+#include <array>
+
+#include "sluice/base/checked.h"
+#include "sluice/cpu/fused/functor.h"
+#include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/simd/conversions.h"
+#include "sluice/cpu/simd/streaming.h"
+#include "sluice/ops/op.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr int kMostInputs = Functor::kMostInputs;
+constexpr int64_t kBlock =
+    512;  // Of what is widened: with a few operands, half of the first cache.
+constexpr int64_t kMostRows = 1 << 16;  // Rows whose offsets are worth keeping in a table.
+
+// The output as rows of `inner` elements, so that each input is an array or one value along a row.
+struct Rows {
+  int64_t outer = 1;
+  int64_t inner = 1;
+};
+
+bool rows_of(const OpView& op, int inputs, Rows& rows) {
+  const Shape& out = op.output(0).shape;
+  const auto full_from = [&](const Shape& in, int axis) {  // Equal to the output from `axis` on.
+    const int lead = out.rank() - in.rank();
+    for (int i = axis; i < out.rank(); ++i) {
+      if (i < lead || in[i - lead] != out[i]) return false;
+    }
+    return true;
+  };
+  const auto one_from = [&](const Shape& in, int axis) {
+    const int lead = out.rank() - in.rank();
+    for (int i = std::max(axis, lead); i < out.rank(); ++i) {
+      if (in[i - lead] != 1) return false;
+    }
+    return true;
+  };
+  int axis = 0;
+  const auto fits = [&](int a) {
+    for (int i = 0; i < inputs; ++i) {
+      if (!full_from(op.input(i).shape, a) && !one_from(op.input(i).shape, a)) return false;
+    }
+    return true;
+  };
+  while (axis < out.rank() && !fits(axis)) ++axis;
+  for (int i = 0; i < out.rank(); ++i) (i < axis ? rows.outer : rows.inner) *= out[i];
+  return rows.outer <= kMostRows;
+}
+
+// An operand on its way to and from the functor's f32.
+struct Element {
+  int64_t size = 4;
+  WidenFn widen = nullptr;    // None for f32.
+  NarrowFn narrow = nullptr;  // None for f32.
+};
+
+Element element_of(DType dtype) {
+  if (dtype == f32) return {};
+  return {size_of(dtype), widen_kernel(dtype), narrow_kernel(dtype)};
+}
+
+struct Elementwise {
+  Functor functor;
+  Rows rows;
+  int inputs = 0;
+  int outputs_at = 0;                       // Index of output 0 among the operands.
+  std::array<int64_t, kMostInputs> step{};  // 1: array along a row, 0: one value.
+  std::array<Element, kMostInputs> input_elements;
+  Element output_element;
+  bool all_f32 = true;
+  bool streams = false;  // Unless in place.
+  std::vector<std::array<int64_t, kMostInputs>>
+      at;                // Offsets by row, in elements; empty if there is one row.
+  int64_t per_task = 0;  // Rows, or elements of the only row.
+};
+
+int64_t per_task(const Rows& rows) {
+  if (rows.outer == 1)
+    return round_up(std::max(kTaskElements, ceil_div(rows.inner, kMostTasks)), 16);
+  return rows_per_task(rows.outer, rows.inner);
+}
+
+// n elements of a row in blocks that the first cache holds: what is not f32 throughout, or too large for the caches.
+void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* const* from,
+                   std::byte* to, int64_t n, bool streams) {
+  alignas(64) float floats[kMostInputs + 1][kBlock];
+  alignas(64) std::byte narrowed[kBlock * sizeof(float)];
+  MapInput inputs[kMostInputs];
+  for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
+    const Element& element = e.input_elements[i];
+    inputs[i] = {element.widen == nullptr ? reinterpret_cast<const float*>(from[i]) : floats[i],
+                 e.step[i]};
+    if (element.widen != nullptr && e.step[i] == 0) element.widen(from[i], floats[i], 1);
+  }
+  const bool narrows = e.output_element.narrow != nullptr;
+  const int64_t most = streams ? kStreamedBlock : kBlock;
+  for (int64_t done = 0; done < n; done += most) {
+    const int64_t count = std::min(most, n - done);
+    for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i) {
+      const Element& element = e.input_elements[i];
+      if (e.step[i] == 0) continue;
+      const std::byte* const part = from[i] + done * element.size;
+      if (streams) prefetch_behind(part, count * element.size);
+      if (element.widen != nullptr)
+        element.widen(part, floats[i], count);
+      else
+        inputs[i].data = reinterpret_cast<const float*>(part);
+    }
+    std::byte* const result = to + done * e.output_element.size;
+    std::byte* const block = !streams  ? result
+                             : narrows ? narrowed
+                                       : reinterpret_cast<std::byte*>(floats[kMostInputs]);
+    const MapOutput output{narrows ? floats[kMostInputs] : reinterpret_cast<float*>(block)};
+    e.functor.kernel()(functor, inputs, &output, 1, count);
+    if (narrows) e.output_element.narrow(output.data, block, count);
+    if (streams) stream(block, result, count * e.output_element.size);
+  }
+  if (streams) finish_streams();
+}
+
+void run_row(const Elementwise& e, const void* functor, const std::byte* const* from, std::byte* to,
+             int64_t n) {
+  // In place the cache has the result's lines.
+  const bool streams = e.streams && std::find(from, from + e.inputs, to) == from + e.inputs;
+  if (!e.all_f32 || streams) return run_in_blocks(e, functor, from, to, n, streams);
+  MapInput inputs[kMostInputs];
+  for (size_t i = 0; i < static_cast<size_t>(e.inputs); ++i)
+    inputs[i] = {reinterpret_cast<const float*>(from[i]), e.step[i]};
+  const MapOutput output{reinterpret_cast<float*>(to)};
+  e.functor.kernel()(functor, inputs, &output, 1, n);
+}
+
+void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  const auto& e = *static_cast<const Elementwise*>(state);
+  const auto inputs = static_cast<size_t>(e.inputs);
+  Functor::Storage own;
+  const void* functor = e.functor.parameters(block.operands, own);
+  const std::byte* from[kMostInputs];
+  std::byte* const out = block.operands[e.outputs_at];
+  const int64_t out_size = e.output_element.size;
+  if (e.at.empty()) {
+    const int64_t begin = task * e.per_task;
+    for (size_t i = 0; i < inputs; ++i)
+      from[i] = block.operands[i] + begin * e.step[i] * e.input_elements[i].size;
+    run_row(e, functor, from, out + begin * out_size, std::min(e.per_task, e.rows.inner - begin));
+    return;
+  }
+  const int64_t end = std::min(e.rows.outer, (task + 1) * e.per_task);
+  for (int64_t row = task * e.per_task; row < end; ++row) {
+    const auto& at = e.at[static_cast<size_t>(row)];
+    for (size_t i = 0; i < inputs; ++i)
+      from[i] = block.operands[i] + at[i] * e.input_elements[i].size;
+    run_row(e, functor, from, out + row * e.rows.inner * out_size, e.rows.inner);
+  }
+}
+
+bool supports(const OpView& op) {
+  if (!Functor::exists_on_floats(op) || op.output(0).elements() == 0) return false;
+  Rows rows;
+  return rows_of(op, Functor(op).inputs(), rows);
+}
+
+KernelChoice choose(const OpView& op) {
+  Rows rows;
+  const int inputs = Functor(op).inputs();
+  rows_of(op, inputs, rows);
+  KernelChoice choice;
+  const int64_t part = per_task(rows);
+  choice.tasks = std::max<int64_t>(1, ceil_div(rows.outer == 1 ? rows.inner : rows.outer, part));
+  const int64_t elements = rows.outer == 1 ? part : part * rows.inner;
+  for (int i = 0; i < op.inputs(); ++i) {
+    const bool cut = i < inputs && op.input(i).shape == op.output(0).shape;
+    choice.task_stride.push_back(cut ? elements * size_of(op.input(i).dtype) : 0);
+  }
+  choice.task_stride.push_back(elements * size_of(op.output(0).dtype));
+  return choice;
+}
+
+runtime::BoundKernel bind(std::shared_ptr<const OpRecord> op) {
+  const OpView view = op->view();
+  auto e = std::make_shared<Elementwise>();
+  e->functor = Functor(view);
+  e->inputs = e->functor.inputs();
+  e->outputs_at = view.inputs();
+  rows_of(view, e->inputs, e->rows);
+  e->per_task = per_task(e->rows);
+  e->output_element = element_of(view.output(0).dtype);
+  e->all_f32 = view.output(0).dtype == f32;
+  e->streams = is_streamed(view.output(0).bytes(), view.def().flops_per_element);
+  std::vector<ops::BroadcastIndex> index;
+  for (int i = 0; i < e->inputs; ++i) {
+    index.emplace_back(view.input(i).shape, view.output(0).shape);
+    e->input_elements[static_cast<size_t>(i)] = element_of(view.input(i).dtype);
+    e->all_f32 = e->all_f32 && view.input(i).dtype == f32;
+    e->step[static_cast<size_t>(i)] =
+        e->rows.inner > 1 && index.back()(1) != index.back()(0) ? 1 : 0;
+  }
+  if (e->rows.outer > 1) {
+    e->at.resize(static_cast<size_t>(e->rows.outer));
+    for (int64_t row = 0; row < e->rows.outer; ++row) {
+      for (size_t i = 0; i < index.size(); ++i)
+        e->at[static_cast<size_t>(row)][i] = index[i](row * e->rows.inner);
+    }
+  }
+  return {run, e, flops_of(view)};
+}
+
+}  // namespace
+
+CpuKernel elementwise_kernel() { return {"cpu.elementwise", supports, choose, bind}; }
+
+}  // namespace sluice::cpu

@@ -1,0 +1,331 @@
+#include <algorithm>
+#include <optional>
+
+#include "sluice/base/checked.h"
+#include "sluice/base/reduce.h"
+#include "sluice/cpu/fused/chain.h"
+#include "sluice/cpu/fused/reduce_view.h"
+#include "sluice/cpu/gemm/gemm_op.h"
+#include "sluice/cpu/gemm/panels.h"
+#include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/simd/streaming.h"
+
+namespace sluice::cpu {
+namespace {
+
+// What a task has at most if elementwise ops share one with the reduction that reads them, which alone might have one.
+constexpr int64_t kMostSerial = 65536;
+
+// How the stages of a fused op are run: a product, a chain of elementwise ones and ones on rows, a reduction, each optional.
+struct Roles {
+  bool product = false;
+  size_t chain_end = 0;  // The chain's stages: from 1 with a product, else from 0.
+  std::optional<ReduceView> reduction;
+  size_t chain_begin() const { return product ? 1 : 0; }
+};
+
+bool is_product(const FusedOp& op);
+
+OpView view_of(const FusedOp::Stage& stage, const std::vector<TensorSpec>& inputs) {
+  return OpView(*stage.def, stage.attrs, inputs, {&stage.spec, 1});
+}
+
+Roles roles_of(const FusedOp& op) {
+  Roles roles;
+  roles.product = is_product(op);
+  roles.chain_end = op.stages.size();
+  if (op.stages.size() == 1) return roles;
+  const FusedOp::Stage& last = op.stages.back();
+  const auto inputs = op.input_specs(last);
+  const bool of_a_stage = last.inputs.size() == 1 && last.inputs[0] < 0 && last.output >= 0;
+  if (of_a_stage && last.spec.dtype == f32 && inputs[0].dtype == f32)
+    roles.reduction = reduce_view(view_of(last, inputs));
+  if (roles.reduction) --roles.chain_end;
+  return roles;
+}
+
+// Stages of which the first may be a matrix product, the last a reduction, and the others are a chain, and how they are
+// cut into tasks.
+struct Fused {
+  explicit Fused(const FusedOp& op) : Fused(op, roles_of(op)) {}
+  Fused(const FusedOp& op, const Roles& roles)
+      : headed(roles.product),
+        chain(op, roles.chain_begin(), roles.chain_end),
+        reduction(roles.reduction) {
+    if (reduction) {
+      reduced = ~op.stages.back().inputs[0];
+      result = op.stages.back().output;
+      if (chain.flat()) view_for_reduction();
+    }
+    if (headed) {
+      describe_product(op);
+    } else if (reduction) {
+      const int64_t results =
+          std::max(ceil_div(reduction->results, kMostTasks), kTaskElements / reduction->extent);
+      if (reduction->columns) {
+        cols = round_up(std::max<int64_t>(1, results), 16);
+      } else {
+        rows = std::max<int64_t>(1, results);
+      }
+      tasks = ceil_div(reduction->results, std::max(cols, rows));
+    } else if (chain.flat()) {
+      cols = round_up(std::max(kTaskElements, ceil_div(chain.cols(), kMostTasks)), 16);
+      tasks = ceil_div(chain.cols(), cols);
+    } else {
+      rows = rows_per_task(chain.rows(), chain.cols());
+      tasks = ceil_div(chain.rows(), rows);
+    }
+    chain_bytes = round_up(chain.scratch_bytes(), 64);
+  }
+
+  void view_for_reduction() {
+    if (reduction->columns) {
+      chain.view_as(reduction->extent, reduction->results);
+    } else {
+      chain.view_as(reduction->results, reduction->extent);
+    }
+  }
+
+  // Whether the blocks of a task, in their order, are what its results are made of.
+  bool can_run(const FusedOp& op) const {
+    if (chain.has_total() && tasks > 1) return false;
+    const int64_t block_cols = headed ? internal::plan_of(args).block_cols : cols;
+    if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols()) return false;
+    if (!reduction) return true;
+    if (op.stages[static_cast<size_t>(reduced)].spec.shape != op.stages.front().spec.shape)
+      return false;
+    const int64_t extent = reduction->columns ? chain.rows() : chain.cols();
+    const bool serial = tasks == 1 && chain.rows() * chain.cols() > kMostSerial;
+    return !chain.in_panels() && reduction->extent == extent && extent <= kReduceChunk && !serial &&
+           (!headed || (reduction->columns && grid.row_blocks == 1));
+  }
+
+  void describe_product(const FusedOp& op) {
+    const FusedOp::Stage& head = op.stages.front();
+    const auto& inputs = head.inputs;
+    const auto options = from_attrs<ops::MatmulOptions>(head.attrs);
+    args = gemm_args(ops::fold_batch(
+        ops::matmul_shape(op.spec_of(inputs[0]).shape, op.spec_of(inputs[1]).shape, options)));
+    a = inputs[0];
+    b = inputs[1];
+    c = head.output;
+    args.b_panel = op.layouts[static_cast<size_t>(b)].panel;
+    // Of one column, say, row-major: the transpose of a row or not, as one likes. Not so in panels.
+    if (args.b_panel > 0) args.trans_b = options.rhs_transposed;
+    for (const FusedOp::Stage& stage : op.stages) {
+      if (stage.output >= 0) args.c_panel = op.layouts[static_cast<size_t>(stage.output)].panel;
+    }
+    args.scratch_c = c < 0;
+    grid = one_axis_grid(args);
+    tasks = grid.tasks();
+    gemm_bytes = round_up(gemm_workspace_bytes(args), 64);
+  }
+
+  // Whether columns are reduced whose elements do not all come in one block.
+  bool in_parts() const {
+    if (!reduction || !reduction->columns) return false;
+    return reduction->extent > Chain::rows_at_once(headed ? internal::kPanel : partial_step());
+  }
+  // Columns that a task of a reduction of columns has.
+  int64_t partial_step() const {
+    if (!reduction->columns) return 1;
+    return headed ? grid.cols : std::min(cols, reduction->results);
+  }
+  int64_t workspace_bytes() const {
+    const bool partial = reduction && (!reduction->columns || in_parts());
+    const int64_t partials =
+        partial ? kReduceLanes * partial_step() * static_cast<int64_t>(sizeof(float)) : 0;
+    return gemm_bytes + chain_bytes + partials;
+  }
+
+  bool headed;
+  Chain chain;
+  std::optional<ReduceView> reduction;
+  int32_t reduced = 0;  // Stage that the reduction reads.
+  int32_t result = -1;  // Operand of the reduction.
+  GemmArgs args;
+  GemmGrid grid;
+  int32_t a = 0, b = 0, c = -1;  // Operands of the product.
+  int64_t gemm_bytes = 0;
+  int64_t chain_bytes = 0;
+  int64_t rows = 0, cols = 0;  // Of a task without a product: the one that is not 0 is cut.
+  int64_t tasks = 1;
+};
+
+// A task's part of a reduction.
+struct Reducer {
+  const ReduceView& view;
+  bool in_parts;
+  float* partial;  // kReduceLanes rows.
+  int64_t step;
+  int64_t first_col;
+  float* y;
+
+  static void read(void* state, const Chain::Block& block, const float* data, int64_t row_step) {
+    const auto& r = *static_cast<const Reducer*>(state);
+    const ReduceView& v = r.view;
+    if (v.columns && !r.in_parts) {
+      reduce_columns(v.op, data, v.extent, block.cols, row_step, r.y + block.col);
+    } else if (v.columns) {
+      reduce_more_columns(v.op, data, block.row, block.rows, block.cols, row_step,
+                          r.partial + (block.col - r.first_col), r.step);
+    } else if (block.cols == v.extent) {
+      reduce_rows(v.op, data, block.rows, v.extent, row_step, r.y + block.row);
+    } else {
+      if (block.col == 0) reduce_begin(v.op, 1, r.partial, 1);
+      reduce_more_row(v.op, data, block.cols, r.partial);
+      if (block.col + block.cols == v.extent)
+        reduce_end(v.op, v.extent, 1, r.partial, 1, r.y + block.row);
+    }
+  }
+};
+
+struct Epilogue {
+  const Fused* fused;
+  const Chain::Parameters* parameters;
+  std::byte* const* operands;
+  float* scratch;
+  const Chain::Reader* reader;
+};
+
+void run_epilogue(const void* state, float* c, int64_t c_stride, int64_t row, int64_t rows,
+                  int64_t col, int64_t cols) {
+  const auto& e = *static_cast<const Epilogue*>(state);
+  e.fused->chain.run({row, rows, col, cols, c, c_stride}, *e.parameters, e.operands, e.scratch,
+                     e.reader);
+}
+
+void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  const Fused& f = *static_cast<const Fused*>(state);
+  const Chain::Parameters parameters(f.chain, block.operands);
+  auto* const scratch = reinterpret_cast<float*>(block.workspace + f.gemm_bytes);
+  const int64_t row = f.headed ? task / f.grid.col_blocks * f.grid.rows : task * f.rows;
+  const int64_t col = f.headed ? task % f.grid.col_blocks * f.grid.cols : task * f.cols;
+  const auto part = [](int64_t size, int64_t begin, int64_t cut) {
+    return cut > 0 ? std::min(cut, size - begin) : size;
+  };
+  const int64_t rows =
+      f.headed ? part(f.args.m, row, f.grid.rows) : part(f.chain.rows(), row, f.rows);
+  const int64_t cols =
+      f.headed ? part(f.args.n, col, f.grid.cols) : part(f.chain.cols(), col, f.cols);
+
+  const ReduceView none;
+  const bool in_parts = f.in_parts();
+  Reducer reducer{f.reduction ? *f.reduction : none,
+                  in_parts,
+                  reinterpret_cast<float*>(block.workspace + f.gemm_bytes + f.chain_bytes),
+                  f.reduction ? f.partial_step() : 0,
+                  col,
+                  f.reduction ? reinterpret_cast<float*>(block.operands[f.result]) : nullptr};
+  const Chain::Reader of_reduction{Reducer::read, &reducer, f.reduced};
+  const Chain::Reader* const reader = f.reduction ? &of_reduction : nullptr;
+  if (in_parts) reduce_begin(f.reduction->op, cols, reducer.partial, reducer.step);
+
+  if (f.headed) {
+    const Epilogue epilogue{&f, &parameters, block.operands, scratch, reader};
+    GemmArgs args = f.args;
+    args.a = reinterpret_cast<const float*>(block.operands[f.a]);
+    args.b = reinterpret_cast<const float*>(block.operands[f.b]);
+    if (f.c >= 0) args.c = reinterpret_cast<float*>(block.operands[f.c]);
+    if (f.chain.has_stages() || f.reduction) args.epilogue = {run_epilogue, &epilogue};
+    gemm(args, row, row + rows, col, col + cols, reinterpret_cast<float*>(block.workspace));
+  } else {
+    f.chain.run({row, rows, col, cols}, parameters, block.operands, scratch, reader);
+    if (f.chain.streams()) finish_streams();
+  }
+  if (f.chain.has_total()) f.chain.finish(parameters, block.operands, scratch);
+  if (in_parts) {
+    reduce_end(f.reduction->op, f.reduction->extent, cols, reducer.partial, reducer.step,
+               reducer.y + col);
+  }
+}
+
+bool is_product(const FusedOp& op) {
+  const FusedOp::Stage& head = op.stages.front();
+  if (head.def != &ops::matmul_def() || head.spec.dtype != f32 || head.spec.elements() == 0)
+    return false;
+  const TensorSpec& lhs = op.spec_of(head.inputs[0]);
+  const TensorSpec& rhs = op.spec_of(head.inputs[1]);
+  if (lhs.dtype != f32 || lhs.shape.rank() < 2 || rhs.dtype != f32 || rhs.shape.rank() != 2)
+    return false;
+  const ops::MatmulShape shape =
+      ops::matmul_shape(lhs.shape, rhs.shape, from_attrs<ops::MatmulOptions>(head.attrs));
+  return ops::fold_batch(shape).batch.elements() == 1 &&
+         op.layouts[static_cast<size_t>(head.inputs[0])] == Layout{};
+}
+
+// Whether gemm() has products by and into panels as wide as these.
+bool has_panels(const FusedOp& op) {
+  const FusedOp::Stage& head = op.stages.front();
+  const int64_t of_rhs = op.layouts[static_cast<size_t>(head.inputs[1])].panel;
+  int64_t of_result = 0;
+  for (const FusedOp::Stage& stage : op.stages) {
+    if (stage.output >= 0) of_result = op.layouts[static_cast<size_t>(stage.output)].panel;
+  }
+  for (const int64_t panel : {of_rhs, of_result}) {
+    if (panel != 0 && panel != 16 && panel != 32) return false;
+  }
+  if (of_result != 0 && head.spec.shape.rank() != 2) return false;
+  // Columns of the one are columns of the other.
+  return of_rhs == of_result || of_rhs == 0 || of_result == 0 ||
+         from_attrs<ops::MatmulOptions>(head.attrs).rhs_transposed;
+}
+
+}  // namespace
+
+bool fused_kernel_supports(const FusedOp& op) {
+  const Roles roles = roles_of(op);
+  if (roles.product && !has_panels(op)) return false;
+  for (size_t s = roles.chain_begin(); s < roles.chain_end; ++s) {
+    // What the product reads is read whole: a stage may not be the only one to make it, nor read it.
+    for (const int32_t i : op.stages[s].inputs) {
+      const auto& head = op.stages.front().inputs;
+      if (roles.product && std::find(head.begin(), head.end(), i) != head.end()) return false;
+    }
+  }
+  return Chain::exists(op, roles.chain_begin(), roles.chain_end) && Fused(op, roles).can_run(op);
+}
+
+Layout preferred_fused_layout(const FusedOp& op, int operand) {
+  if (!is_product(op) || operand >= op.inputs) return {};
+  const auto& head = op.stages.front().inputs;
+  if (head[0] == operand || head[1] != operand) return {};
+  return {Panels::width_for(op.operands[static_cast<size_t>(operand)].shape[1])};
+}
+
+KernelChoice choose_fused_kernel(const FusedOp& op) {
+  const Fused f(op);
+  KernelChoice choice;
+  choice.key = "cpu.fused";
+  choice.tasks = f.tasks;
+  choice.workspace_bytes = f.workspace_bytes();
+  choice.may_coincide = f.chain.may_coincide();
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    Chain::Cut cut;
+    const bool of_product =
+        f.headed && (static_cast<int32_t>(i) == f.a || static_cast<int32_t>(i) == f.b);
+    if (f.tasks == 1) {
+      // Nothing is cut.
+    } else if (static_cast<int32_t>(i) == f.result) {
+      cut.stride = 4 * (f.headed ? f.grid.cols : std::max(f.rows, f.cols));
+    } else if (!of_product && f.headed) {
+      cut = f.grid.col_blocks > 1 ? f.chain.cut_columns(i, f.grid.cols)
+                                  : f.chain.cut_rows(i, f.grid.rows);
+    } else if (!of_product) {
+      cut = f.cols > 0 ? f.chain.cut_columns(i, f.cols) : f.chain.cut_rows(i, f.rows);
+    }
+    choice.task_stride.push_back(cut.stride);
+    choice.task_pitch.push_back(cut.pitch);
+  }
+  return choice;
+}
+
+runtime::BoundKernel bind_fused_kernel(const FusedOp& op) {
+  double flops = 0;
+  for (const FusedOp::Stage& stage : op.stages)
+    flops += flops_of(view_of(stage, op.input_specs(stage)));
+  return {run, std::make_shared<Fused>(op), flops};
+}
+
+}  // namespace sluice::cpu

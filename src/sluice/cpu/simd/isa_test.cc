@@ -1,0 +1,64 @@
+#include "sluice/cpu/simd/isa.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "sluice/base/error.h"
+
+namespace sluice::cpu {
+namespace {
+
+TEST(Isa, NamesReadBack) {
+  for (const Isa isa : {Isa::kBase, Isa::kAvx2, Isa::kAvx512})
+    EXPECT_EQ(isa_from_name(to_string(isa)), isa);
+  try {
+    isa_from_name("sse9");
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kUsage);
+    EXPECT_STREQ(e.what(), "unknown instruction set 'sse9': base, avx2 and avx512 are known");
+  }
+}
+
+TEST(Isa, BaseIsAlwaysThereAndTheWidestIsTheDefault) {
+  ASSERT_FALSE(available_isas().empty());
+  EXPECT_EQ(available_isas().front(), Isa::kBase);
+  EXPECT_EQ(available_isas().back(), detect_isa());
+}
+
+TEST(Isa, SetChangesTheCurrentOneAndRefusesWhatIsAbsent) {
+  const Isa before = current_isa();
+  for (const Isa isa : {Isa::kBase, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa <= detect_isa()) {
+      set_isa(isa);
+      EXPECT_EQ(current_isa(), isa);
+    } else {
+      EXPECT_THROW(set_isa(isa), Error);
+    }
+  }
+  set_isa(before);
+}
+
+/// Ends the process with what a program that starts with SLUICE_ISA=`value` would see.
+[[noreturn]] void exit_with_isa(const char* value) {
+  setenv("SLUICE_ISA", value, 1);
+  try {
+    std::fputs(std::string(to_string(current_isa())).c_str(), stderr);
+  } catch (const Error& e) {
+    std::fputs(e.what(), stderr);
+    std::exit(e.exit_code());
+  }
+  std::exit(0);
+}
+
+TEST(IsaDeathTest, TheEnvironmentChoosesOrIsRefused) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_with_isa("base"), ::testing::ExitedWithCode(0), "base");
+  EXPECT_EXIT(exit_with_isa("sse9"), ::testing::ExitedWithCode(2), "SLUICE_ISA.*'sse9'");
+}
+
+}  // namespace
+}  // namespace sluice::cpu

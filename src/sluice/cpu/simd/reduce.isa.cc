@@ -1,0 +1,346 @@
+#include "sluice/cpu/simd/reduce.h"
+
+#include <limits>
+
+#include "sluice/base/simd_math.h"
+#include "sluice/cpu/simd/divide.h"
+#include "sluice/cpu/simd/stored_elements.h"
+
+namespace sluice::cpu::internal {
+namespace {
+
+using V = VectorFor<kUnitIsa>::type;
+constexpr int kLanes = V::kLanes;
+constexpr int kPartials = 16;                 ///< kReduceLanes of base/reduce.h.
+constexpr int64_t kChunk = 65536;             ///< kReduceChunk of it.
+constexpr int kVectors = kPartials / kLanes;  ///< That hold the partial results of one row.
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+struct Add {
+  static constexpr float kIdentity = 0;
+  V operator()(V a, V b) const { return a + b; }
+};
+struct Multiply {
+  static constexpr float kIdentity = 1;
+  V operator()(V a, V b) const { return a * b; }
+};
+struct Larger {
+  static constexpr float kIdentity = -kInfinity;
+  V operator()(V a, V b) const { return max_or_nan(a, b); }
+};
+struct Smaller {
+  static constexpr float kIdentity = kInfinity;
+  V operator()(V a, V b) const { return min_or_nan(a, b); }
+};
+
+struct Itself {
+  V operator()(V x) const { return x; }
+};
+struct Square {
+  V operator()(V x) const { return x * x; }
+};
+struct Magnitude {
+  V operator()(V x) const { return abs(x); }
+};
+
+/// The canonical reduction of `element(i, count)` for i from `begin` to `end`, at most kChunk:
+/// lanes i to i + count - 1, of which those from kLanes on and the rest of a last vector are
+/// ignored. Called once for each vector, ascending.
+template <typename Combine, typename Element>
+float reduce_chunk(int64_t begin, int64_t end, Combine combine, Element element) {
+  V partial[kVectors];
+  for (V& p : partial) p = V(Combine::kIdentity);
+  int64_t i = begin;
+  for (; i + kPartials <= end; i += kPartials) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v)
+      partial[v] = combine(partial[v], element(i + v * kLanes, kLanes));
+  }
+  for (int v = 0; v < kVectors && i < end; ++v, i += kLanes) {
+    partial[v] =
+        select(V::Mask::first(end - i), combine(partial[v], element(i, end - i)), partial[v]);
+  }
+  for (int half = kVectors / 2; half > 0; half /= 2) {
+    for (int v = 0; v < half; ++v) partial[v] = combine(partial[v], partial[v + half]);
+  }
+  return fold_lanes(partial[0], combine);
+}
+
+/// The same of n elements.
+template <typename Combine, typename Element>
+float reduce_row(int64_t n, Combine combine, Element element) {
+  if (n <= kChunk) return reduce_chunk(0, n, combine, element);
+  alignas(64) float partial[kPartials];
+  for (float& p : partial) p = Combine::kIdentity;
+  for (int64_t first = 0; first < n; first += kChunk) {
+    const int64_t rest = n - first;
+    const float chunk =
+        reduce_chunk(first, first + (rest < kChunk ? rest : kChunk), combine, element);
+    float& p = partial[first / kChunk % kPartials];
+    combine(V(p), V(chunk)).store_partial(&p, 1);
+  }
+  V lanes[kVectors];
+  for (int v = 0; v < kVectors; ++v) lanes[v] = V::load(partial + v * kLanes);
+  for (int half = kVectors / 2; half > 0; half /= 2) {
+    for (int v = 0; v < half; ++v) lanes[v] = combine(lanes[v], lanes[v + half]);
+  }
+  return fold_lanes(lanes[0], combine);
+}
+
+/// Reads like `element` of reduce_row.
+template <typename T>
+V load(const T* p, int64_t count) {
+  return count >= kLanes ? load_elements<V>(p) : load_elements_partial<V>(p, count);
+}
+void store(V v, float* p, int64_t count) {
+  if (count >= kLanes)
+    v.store(p);
+  else
+    v.store_partial(p, count);
+}
+
+/// Vectors of columns whose partial results stay in the first cache.
+constexpr int64_t kColumnVectors = 128 / kLanes;
+/// Rows that are asked for ahead: where they are long, each lies in pages of its own, and no
+/// hardware does.
+constexpr int64_t kRowsAhead = 3;
+
+/// y[c] of `cols` columns of n rows, at most kColumnVectors vectors of them. Rows are read as they
+/// lie in memory: down one vector of columns after the other, each load would be of another page.
+template <typename T, typename Combine, typename Prepare, typename Finish>
+void reduce_columns_of_block(const T* x, int64_t n, int64_t row_stride, int64_t cols,
+                             Combine combine, Prepare prepare, Finish finish, float* y) {
+  V partial[kColumnVectors][kPartials];
+  const int64_t whole = cols / kLanes;
+  const int64_t vectors = (cols + kLanes - 1) / kLanes;
+  for (V* p = partial[0]; p != partial[vectors]; ++p) *p = V(Combine::kIdentity);
+  for (int64_t i = 0; i < n; ++i) {
+    const T* const row = x + i * row_stride;
+    const int64_t j = i % kPartials;
+    for (int64_t v = 0; v < whole; ++v) {
+      __builtin_prefetch(row + kRowsAhead * row_stride + v * kLanes);
+      partial[v][j] = combine(partial[v][j], prepare(load_elements<V>(row + v * kLanes)));
+    }
+    if (whole < vectors) {
+      const int64_t at = whole * kLanes;
+      partial[whole][j] =
+          combine(partial[whole][j], prepare(load_elements_partial<V>(row + at, cols - at)));
+    }
+  }
+  for (int64_t v = 0; v < vectors; ++v) {
+    V* const p = partial[v];
+    for (int half = kPartials / 2; half > 0; half /= 2) {
+      for (int j = 0; j < half; ++j) p[j] = combine(p[j], p[j + half]);
+    }
+    store(finish(p[0]), y + v * kLanes, cols - v * kLanes);
+  }
+}
+
+/// The same of more rows than kChunk.
+template <typename T, typename Combine, typename Prepare, typename Finish>
+void reduce_columns_in_chunks(const T* x, int64_t n, int64_t row_stride, int64_t cols,
+                              Combine combine, Prepare prepare, Finish finish, float* y) {
+  constexpr int64_t kMost = kColumnVectors * kLanes;
+  alignas(64) float chunk[kMost] = {};
+  alignas(64) float partial[kPartials * kMost];
+  for (float& p : partial) p = Combine::kIdentity;
+  for (int64_t first = 0; first < n; first += kChunk) {
+    const int64_t rest = n - first;
+    reduce_columns_of_block(
+        x + first * row_stride, rest < kChunk ? rest : kChunk, row_stride, cols, combine, prepare,
+        [](V v) { return v; }, chunk);
+    float* const p = partial + first / kChunk % kPartials * kMost;
+    for (int64_t c = 0; c < cols; c += kLanes)
+      combine(V::load(p + c), V::load(chunk + c)).store(p + c);
+  }
+  reduce_columns_of_block(
+      partial, kPartials, kMost, cols, combine, [](V v) { return v; }, finish, y);
+}
+
+/// Calls `f(combine, prepare, finish)` with what `op` means for n elements.
+template <typename F>
+void with_op(ReduceOp op, int64_t n, F f) {
+  const auto keep = [](V v) { return v; };
+  switch (op) {
+    case ReduceOp::kSum:
+      return f(Add{}, Itself{}, keep);
+    case ReduceOp::kMean:
+      return f(Add{}, Itself{}, [n](V v) { return v / V(static_cast<float>(n)); });
+    case ReduceOp::kMax:
+      return f(Larger{}, Itself{}, keep);
+    case ReduceOp::kMin:
+      return f(Smaller{}, Itself{}, keep);
+    case ReduceOp::kProd:
+      return f(Multiply{}, Itself{}, keep);
+    case ReduceOp::kL1:
+      return f(Add{}, Magnitude{}, keep);
+    case ReduceOp::kL2:
+      return f(Add{}, Square{}, [](V v) { return sqrt(v); });
+    case ReduceOp::kSumSquare:
+      return f(Add{}, Square{}, keep);
+  }
+}
+
+/// Calls `f` with the array as what it is one of.
+template <typename F>
+void with_elements(FloatArray x, F f) {
+  if (x.dtype == f16) return f(static_cast<const Half*>(x.data));
+  if (x.dtype == bf16) return f(static_cast<const Bfloat*>(x.data));
+  f(static_cast<const float*>(x.data));
+}
+
+/// The largest element, NaN if one is. It does not depend on the order (but for the sign of a zero,
+/// which no exponent sees), so more partial results than one vector hide what a step takes.
+float largest(const float* x, int64_t n) {
+  constexpr int kChains = 4;
+  V chains[kChains];
+  for (V& c : chains) c = V(-kInfinity);
+  int64_t i = 0;
+  for (; i + kChains * kLanes <= n; i += kChains * kLanes) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kChains; ++c)
+      chains[c] = max_or_nan(chains[c], V::load(x + i + c * kLanes));
+  }
+  for (; i < n; i += kLanes) {
+    chains[0] = select(V::Mask::first(n - i), max_or_nan(chains[0], load(x + i, n - i)), chains[0]);
+  }
+  return fold_lanes(max_or_nan(max_or_nan(chains[0], chains[1]), max_or_nan(chains[2], chains[3])),
+                    Larger{});
+}
+
+/// y[i] = f(i, count) in vectors.
+template <typename F>
+void for_each_vector(int64_t n, float* y, F f) {
+  for (int64_t i = 0; i < n; i += kLanes) store(f(i, n - i), y + i, n - i);
+}
+
+}  // namespace
+
+using Kernels = ReduceKernels<kUnitIsa>;
+
+template <>
+void Kernels::rows(ReduceOp op, FloatArray array, int64_t rows, int64_t n, int64_t row_stride,
+                   float* y) {
+  with_elements(array, [&](const auto* x) {
+    with_op(op, n, [&](auto combine, auto prepare, auto finish) {
+      for (int64_t r = 0; r < rows; ++r) {
+        const auto* row = x + r * row_stride;
+        const float result = reduce_row(
+            n, combine, [&](int64_t i, int64_t count) { return prepare(load(row + i, count)); });
+        finish(V(result)).store_partial(y + r, 1);
+      }
+    });
+  });
+}
+
+template <>
+void Kernels::columns(ReduceOp op, FloatArray array, int64_t n, int64_t cols, int64_t row_stride,
+                      float* y) {
+  with_elements(array, [&](const auto* x) {
+    with_op(op, n, [&](auto combine, auto prepare, auto finish) {
+      constexpr int64_t kMost = kColumnVectors * kLanes;
+      for (int64_t c = 0; c < cols; c += kMost) {
+        const int64_t some = cols - c < kMost ? cols - c : kMost;
+        if (n <= kChunk) {
+          reduce_columns_of_block(x + c, n, row_stride, some, combine, prepare, finish, y + c);
+        } else {
+          reduce_columns_in_chunks(x + c, n, row_stride, some, combine, prepare, finish, y + c);
+        }
+      }
+    });
+  });
+}
+
+template <>
+void Kernels::more_columns(ReduceOp op, const float* x, int64_t first, int64_t rows,
+                           int64_t results, int64_t row_stride, float* partial, int64_t step) {
+  with_op(op, 1, [&](auto combine, auto prepare, auto) {
+    for (int64_t i = first; i < first + rows; ++i, x += row_stride) {
+      float* const p = partial + i % kPartials * step;
+      for_each_vector(results, p, [&](int64_t c, int64_t count) {
+        return combine(load(p + c, count), prepare(load(x + c, count)));
+      });
+    }
+  });
+}
+
+template <>
+void Kernels::more_row(ReduceOp op, const float* x, int64_t n, float* partial) {
+  with_op(op, 1, [&](auto combine, auto prepare, auto) {
+    for (int64_t i = 0; i < n; i += kPartials) {
+      const int64_t m = n - i < kPartials ? n - i : kPartials;
+      for_each_vector(m, partial, [&](int64_t j, int64_t count) {
+        return combine(load(partial + j, count), prepare(load(x + i + j, count)));
+      });
+    }
+  });
+}
+
+template <>
+void Kernels::end(ReduceOp op, int64_t n, int64_t results, float* partial, int64_t step, float* y) {
+  with_op(op, n, [&](auto combine, auto, auto finish) {
+    for (int half = kPartials / 2; half > 0; half /= 2) {
+      for (int j = 0; j < half; ++j) {
+        float* const p = partial + j * step;
+        const float* const q = partial + (j + half) * step;
+        for_each_vector(results, p, [&](int64_t c, int64_t count) {
+          return combine(load(p + c, count), load(q + c, count));
+        });
+      }
+    }
+    for_each_vector(results, y,
+                    [&](int64_t c, int64_t count) { return finish(load(partial + c, count)); });
+  });
+}
+
+template <>
+void Kernels::softmax(const float* x, int64_t rows, int64_t n, float* y) {
+  for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
+    const V top(largest(x, n));
+    const V total(reduce_row(n, Add{}, [&](int64_t i, int64_t count) {
+      const V e = exp(load(x + i, count) - top);
+      __builtin_prefetch(x + n + i);  // The next row, while this one is computed.
+      store(e, y + i, count);
+      return e;
+    }));
+    const Divider<V> by_total(total);
+    for_each_vector(n, y, [&](int64_t i, int64_t count) { return by_total(load(y + i, count)); });
+  }
+}
+
+template <>
+void Kernels::log_softmax(const float* x, int64_t rows, int64_t n, float* y) {
+  for (int64_t r = 0; r < rows; ++r, x += n, y += n) {
+    const V top(largest(x, n));
+    const V shift = log(V(reduce_row(
+        n, Add{}, [&](int64_t i, int64_t count) { return exp(load(x + i, count) - top); })));
+    for_each_vector(n, y,
+                    [&](int64_t i, int64_t count) { return load(x + i, count) - top - shift; });
+  }
+}
+
+template <>
+void Kernels::softmax_grad(const float* grad, const float* y, int64_t rows, int64_t n, float* dx) {
+  for (int64_t r = 0; r < rows; ++r, grad += n, y += n, dx += n) {
+    const V dot(reduce_row(n, Add{}, [&](int64_t i, int64_t count) {
+      return load(grad + i, count) * load(y + i, count);
+    }));
+    for_each_vector(n, dx, [&](int64_t i, int64_t count) {
+      return load(y + i, count) * (load(grad + i, count) - dot);
+    });
+  }
+}
+
+template <>
+void Kernels::log_softmax_grad(const float* grad, const float* y, int64_t rows, int64_t n,
+                               float* dx) {
+  for (int64_t r = 0; r < rows; ++r, grad += n, y += n, dx += n) {
+    const V total(
+        reduce_row(n, Add{}, [&](int64_t i, int64_t count) { return load(grad + i, count); }));
+    for_each_vector(n, dx, [&](int64_t i, int64_t count) {
+      return load(grad + i, count) - exp(load(y + i, count)) * total;
+    });
+  }
+}
+
+}  // namespace sluice::cpu::internal

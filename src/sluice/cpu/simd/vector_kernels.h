@@ -1,0 +1,97 @@
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "sluice/cpu/simd/isa.h"
+
+/// Elementwise kernels from functors written once.
+///
+/// A functor is a struct with a call operator over the vector type (base/simd.h), `template
+/// <typename V> V operator()(V a, V b) const`, for 1 to 6 inputs; its fields are its parameters.
+/// Several outputs are returned as `std::array<V, kOutputs>`. One lane wide it defines the bits;
+/// these kernels give the same with every instruction set, at every length.
+///
+/// To add one: include its header and vector_kernels_inl.h in a file x.isa.cc that
+/// sluice_isa_sources() lists, and write `SLUICE_MAP_KERNEL(sluice::ops::functor::Gelu)` outside
+/// namespaces, or SLUICE_MAP_KERNELS with a std::tuple of them. Then
+/// `map_kernel<ops::functor::Gelu>(isa)` is the kernel, anywhere in this layer. Forgetting it is a
+/// link error that names the functor.
+namespace sluice::cpu {
+
+/// An input of an elementwise kernel: rows that begin `row_step` elements apart.
+struct MapInput {
+  const float* data = nullptr;
+  int64_t step = 1;  ///< 1: a row is an array; 0: one value for all of the row.
+  int64_t row_step = 0;
+};
+struct MapOutput {
+  float* data = nullptr;
+  int64_t row_step = 0;
+};
+
+/// outputs[o][r][i] = f(inputs[0][r][i], …)[o] for r < rows, i < n. `functor` points to the functor.
+/// An output may coincide with an array input, exactly; otherwise nothing overlaps.
+using MapFn = void (*)(const void* functor, const MapInput* inputs, const MapOutput* outputs,
+                       int64_t rows, int64_t n);
+
+namespace internal {
+/// How many inputs a functor takes.
+template <typename F, typename V>
+constexpr int inputs_of() {
+  if constexpr (std::is_invocable_v<const F&, V>)
+    return 1;
+  else if constexpr (std::is_invocable_v<const F&, V, V>)
+    return 2;
+  else if constexpr (std::is_invocable_v<const F&, V, V, V>)
+    return 3;
+  else if constexpr (std::is_invocable_v<const F&, V, V, V, V>)
+    return 4;
+  else if constexpr (std::is_invocable_v<const F&, V, V, V, V, V>)
+    return 5;
+  else {
+    static_assert(std::is_invocable_v<const F&, V, V, V, V, V, V>, "a functor over 1 to 6 vectors");
+    return 6;
+  }
+}
+
+template <Isa kIsa, typename F>
+void map_on(const void* functor, const MapInput* inputs, const MapOutput* outputs, int64_t rows,
+            int64_t n);
+}  // namespace internal
+
+/// The kernel of functor type F for an instruction set.
+template <typename F>
+MapFn map_kernel(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return internal::map_on<Isa::kAvx512, F>;
+  if (isa == Isa::kAvx2) return internal::map_on<Isa::kAvx2, F>;
+#endif
+  return internal::map_on<Isa::kBase, F>;
+}
+
+/// y[i] = f(x[i]) for i < n.
+template <typename F>
+void map1(const F& f, const float* x, float* y, int64_t n, Isa isa = current_isa()) {
+  const MapInput inputs[] = {{x}};
+  const MapOutput output{y};
+  map_kernel<F>(isa)(&f, inputs, &output, 1, n);
+}
+
+/// y[i] = f(a[i], b[i]) for i < n; `MapInput{p, 0}` broadcasts *p.
+template <typename F>
+void map2(const F& f, MapInput a, MapInput b, float* y, int64_t n, Isa isa = current_isa()) {
+  const MapInput inputs[] = {a, b};
+  const MapOutput output{y};
+  map_kernel<F>(isa)(&f, inputs, &output, 1, n);
+}
+
+/// y[i] = f(a[i], b[i], c[i]) for i < n.
+template <typename F>
+void map3(const F& f, MapInput a, MapInput b, MapInput c, float* y, int64_t n,
+          Isa isa = current_isa()) {
+  const MapInput inputs[] = {a, b, c};
+  const MapOutput output{y};
+  map_kernel<F>(isa)(&f, inputs, &output, 1, n);
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,14 @@
+#include "sluice/devices/cpu_device.h"
+
+#include "sluice/base/error.h"
+#include "sluice/cpu/device/cpu.h"
+
+namespace sluice {
+
+DeviceChoice cpu_device(const CpuOptions& options) {
+  require(options.memory >= -1, "cpu device: memory {} is negative", options.memory);
+  require(options.threads >= 0, "cpu device: {} threads", options.threads);
+  return {cpu::make_target(), cpu::make_device(), options.memory, options.threads};
+}
+
+}  // namespace sluice

@@ -1,0 +1,97 @@
+#include "sluice/session/checkpoint.h"
+
+#include <algorithm>
+#include <map>
+
+#include "sluice/base/hash.h"
+
+namespace sluice {
+namespace {
+
+// The file's entry of each variable; appends the other names to `unknown`.
+std::vector<const SafetensorsEntry*> find_entries(const Variables& variables,
+                                                  const SafetensorsReader& file,
+                                                  const std::string& path,
+                                                  std::vector<std::string>& unknown) {
+  std::map<std::string, size_t> by_path;
+  for (size_t v = 0; v < variables.count(); ++v) by_path.emplace(variables.path(v), v);
+  std::vector<const SafetensorsEntry*> found(variables.count(), nullptr);
+  for (const SafetensorsEntry& e : file.index().entries) {
+    const auto v = by_path.find(e.name);
+    if (v == by_path.end()) {
+      unknown.push_back(e.name);
+      continue;
+    }
+    const TensorSpec spec = variables.spec(v->second);
+    if (e.spec.shape != spec.shape || e.spec.dtype != spec.dtype) {
+      fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, e.name,
+           to_string(e.spec), to_string(spec));
+    }
+    found[v->second] = &e;
+  }
+  for (size_t v = 0; v < variables.count(); ++v) {
+    if (found[v] == nullptr)
+      fail(ErrorKind::kBadFile, "{}: variable '{}' is missing", path, variables.path(v));
+  }
+  return found;
+}
+
+}  // namespace
+
+void save_variables(const Variables& variables, runtime::Agreement& agreement,
+                    const std::string& path) {
+  std::vector<NamedSpec> all;
+  for (size_t v = 0; v < variables.count(); ++v)
+    all.push_back({variables.path(v), variables.spec(v)});
+  const TensorSource source = [&](size_t v, int64_t offset, std::span<std::byte> out) {
+    variables.read(v, offset / size_of(all[v].spec.dtype), out);
+  };
+  if (agreement.rank() == 0) {
+    write_safetensors_file(path, all, source);
+  } else {
+    write_safetensors(all, source, [](std::span<const std::byte>) {});
+  }
+  agreement.any(false);  // A barrier: the file is there when the first process arrives.
+}
+
+std::vector<std::string> load_variables(Variables& variables, runtime::Agreement& agreement,
+                                        const std::string& path) {
+  const SafetensorsReader file(path);
+  std::vector<std::string> unknown;
+  const auto found = find_entries(variables, file, path, unknown);
+  std::vector<std::byte> chunk;
+  Digest digest;
+  for (size_t v = 0; v < found.size(); ++v) {
+    const TensorSpec& spec = found[v]->spec;
+    const int64_t width = size_of(spec.dtype);
+    for (int64_t begin = 0; begin < spec.elements(); begin += kVariableChunk) {
+      chunk.resize(static_cast<size_t>(std::min(kVariableChunk, spec.elements() - begin) * width));
+      file.read(*found[v], begin * width, chunk);
+      if (agreement.size() > 1) digest.add(chunk);
+      variables.write(v, begin, chunk);
+    }
+  }
+  agreement.require_same("values in " + path, digest.hex());
+  return unknown;
+}
+
+void restore_variables(Variables& variables, const std::vector<NamedArray>& values) {
+  std::map<std::string, const HostTensor*> by_path;
+  for (const NamedArray& a : values) by_path.emplace(a.name, &a.array);
+  require(by_path.size() == variables.count() && values.size() == variables.count(),
+          "restore: {} values for {} variables", values.size(), variables.count());
+  for (size_t v = 0; v < variables.count(); ++v) {
+    const std::string& path = variables.path(v);
+    const auto found = by_path.find(path);
+    require(found != by_path.end(), "restore: variable '{}' is missing", path);
+    const TensorSpec& given = found->second->spec();
+    const TensorSpec spec = variables.spec(v);
+    require(given.shape == spec.shape && given.dtype == spec.dtype,
+            "restore: variable '{}' is {}, the array is {}", path, to_string(spec),
+            to_string(given));
+  }
+  for (size_t v = 0; v < variables.count(); ++v)
+    variables.write(v, 0, by_path.at(variables.path(v))->bytes());
+}
+
+}  // namespace sluice

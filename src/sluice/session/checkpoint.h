@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "sluice/base/safetensors.h"
+#include "sluice/runtime/process_group.h"
+#include "sluice/session/variables.h"
+
+namespace sluice {
+
+/// Session::save(), load() and restore(), which have the contracts.
+void save_variables(const Variables& variables, runtime::Agreement& agreement,
+                    const std::string& path);
+std::vector<std::string> load_variables(Variables& variables, runtime::Agreement& agreement,
+                                        const std::string& path);
+void restore_variables(Variables& variables, const std::vector<NamedArray>& values);
+
+}  // namespace sluice

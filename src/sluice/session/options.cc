@@ -1,0 +1,75 @@
+#include "sluice/session/options.h"
+
+#include <string_view>
+
+#include "sluice/base/sys.h"
+#include "sluice/compiler/compile.h"
+#include "sluice/runtime/pool.h"
+#include "sluice/runtime/process_group.h"
+
+namespace sluice {
+namespace {
+
+DeviceChoice (*make_default_device)() = nullptr;
+
+}  // namespace
+
+bool set_default_device(DeviceChoice (*make)()) {
+  make_default_device = make;
+  return true;
+}
+
+DeviceChoice default_device() {
+  return make_default_device == nullptr ? DeviceChoice{} : make_default_device();
+}
+
+std::string remote_folder(const std::string& remote) {
+  constexpr std::string_view kFile = "file:";
+  if (remote == "host") return {};
+  require(remote.starts_with(kFile) && remote.size() > kFile.size(),
+          "remote memory is \"host\" or \"file:FOLDER\", not \"{}\"", remote);
+  return remote.substr(kFile.size());
+}
+
+int usable_cores(const SessionOptions& options) {
+  return options.group == nullptr ? sys::usable_cores() : options.group->usable_cores();
+}
+
+CompileOptions compile_options(const SessionOptions& options) {
+  CompileOptions result;
+  const int threads = options.device.threads == 0 ? usable_cores(options) : options.device.threads;
+  require(threads >= 1 && threads <= runtime::Pool::kMaxWorkers,
+          "session: {} threads; 1 to {} are right", threads, runtime::Pool::kMaxWorkers);
+  require(options.remote_memory >= -1, "session: the budget of remote memory, {}, is negative",
+          options.remote_memory);
+  result.remote_memory = options.remote_memory;
+  if (options.group != nullptr) result.processes = options.group->size();
+  const bool file = !remote_folder(options.remote).empty();
+  if (file) result.remote_space = exe::Space::kFile;
+  require(options.remote_bandwidth == -1 || options.remote_bandwidth > 0,
+          "session: remote memory moves no bytes at {} a second; more than 0 are right, or -1 to "
+          "leave it as fast as it is",
+          options.remote_bandwidth);
+  require(file || (!options.remote_direct && !options.verify_remote),
+          "session: host memory has no page cache to go past, and no checksums; remote memory in "
+          "\"file:FOLDER\" has");
+  result.remote_direct = options.remote_direct;
+  result.verify_remote = options.verify_remote;
+  result.io_queues = options.io_queues;
+  result.disable = options.disable;
+  result.print_after = options.print_after;
+  result.verify = options.verify;
+  const auto add_device = [&](const DeviceChoice& c) {
+    require(c.target != nullptr && c.device != nullptr,
+            "session: device {} has no target or nothing to run on; cpu_device() gives both",
+            result.devices.size());
+    require(c.memory >= -1, "session: the budget of device {}, {}, is negative",
+            result.devices.size(), c.memory);
+    result.devices.push_back({c.target, c.memory, threads});
+  };
+  add_device(options.device);
+  for (const DeviceChoice& c : options.more_devices) add_device(c);
+  return result;
+}
+
+}  // namespace sluice

@@ -1,0 +1,177 @@
+#include "sluice/session/session.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sluice/compiler/compile.h"
+#include "sluice/check/checker.h"
+#include "sluice/exe/text.h"
+#include "sluice/runtime/executor.h"
+#include "sluice/session/checkpoint.h"
+#include "sluice/session/variables.h"
+
+namespace sluice {
+
+Session::Session(const Ir& ir, const SessionOptions& options)
+    : ir_(ir), agreement_(std::make_unique<runtime::Agreement>(options.group)) {
+  const CompileOptions plan = compile_options(options);
+  std::vector<std::shared_ptr<runtime::Device>> devices;
+  devices.push_back(options.device.device);
+  for (const DeviceChoice& c : options.more_devices) devices.push_back(c.device);
+  compiled_ = std::make_unique<Compiled>(compile(ir_, plan));
+  if (options.proof == SessionOptions::Proof::kCheck) check::prove(compiled_->executable);
+  if (plan.processes > 1) agreement_->require_same("plans", exe::to_text(compiled_->executable));
+  executor_ = std::make_unique<runtime::Executor>(
+      std::move(compiled_->executable), std::move(devices),
+      runtime::ExecutorOptions{.threads = plan.devices[0].threads,
+                               .usable_cores = usable_cores(options),
+                               .folder = remote_folder(options.remote),
+                               .remote_bandwidth = options.remote_bandwidth,
+                               .group = options.group});
+  variables_ = std::make_unique<Variables>(*compiled_, *executor_, *agreement_);
+  variables_->initialize();
+}
+
+Session::~Session() = default;
+
+Binding Session::bind(const std::vector<StreamInput>& inputs,
+                      const std::vector<StreamOutput>& outputs, const std::string& entry) const {
+  Binding binding;
+  binding.session_ = this;
+  binding.program_ = &executable().program(entry);
+  binding.streams_ = bind_streams(executable(), *binding.program_, ir_.id(), inputs, outputs);
+  return binding;
+}
+
+HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::string& entry) {
+  const exe::Executable& exe = executable();
+  HostTensors results;
+  for (const exe::StreamCount& s : exe.program(entry).streams) {
+    const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
+    if (port.input) continue;
+    const D2hStream stream{ir_.id(), s.stream, port.name, port.spec};
+    results.arrays_.emplace_back(
+        stream,
+        HostTensor({entries_shape(port.spec.shape, s.entries, exe.replicas), port.spec.dtype, {}}));
+  }
+  std::vector<StreamOutput> outputs;
+  for (auto& [stream, array] : results.arrays_) outputs.push_back({stream, array});
+  Binding binding = bind(inputs, outputs, entry);
+  run_into(binding);
+  return results;
+}
+
+std::vector<std::pair<H2dStream, TensorSpec>> Session::expected_inputs(
+    const std::string& entry) const {
+  const exe::Executable& exe = executable();
+  std::vector<std::pair<H2dStream, TensorSpec>> inputs;
+  for (const exe::StreamCount& s : exe.program(entry).streams) {
+    const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
+    if (!port.input) continue;
+    inputs.emplace_back(
+        H2dStream{ir_.id(), s.stream, port.name, port.spec},
+        TensorSpec{entries_shape(port.spec.shape, s.entries, exe.replicas), port.spec.dtype, {}});
+  }
+  return inputs;
+}
+
+void Session::check_binding(const Binding& binding) const {
+  require(binding.session_ == this, "run: the binding was not made by this session");
+}
+
+void Session::run_into(Binding& binding) {
+  check_binding(binding);
+  executor_->run(*binding.program_, *binding.streams_);
+  share_outputs(binding);
+}
+
+// A process holds the outputs of its own replicas. Gather those of all replicas into every process.
+void Session::share_outputs(const Binding& binding) {
+  if (agreement_->size() == 1) return;
+  for (const exe::StreamCount& s : binding.program_->streams) {
+    const exe::StreamPort& port = executable().streams[static_cast<size_t>(s.stream)];
+    if (port.input || s.entries == 0) continue;
+    const int64_t bytes = s.entries * executable().replicas * port.spec.bytes();
+    agreement_->gather({binding.streams_->entry(s.stream, 0, 0), static_cast<size_t>(bytes)},
+                       s.entries);
+  }
+}
+
+void Session::run_interleaved(Binding& binding, uint64_t seed) {
+  check_binding(binding);
+  executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
+  share_outputs(binding);
+}
+
+HostTensor Session::read(const Tensor& variable) const {
+  return variables_->value(variables_->index_of(variable));
+}
+
+void Session::write(const Tensor& variable, const ConstArrayView& value) {
+  variables_->write(variables_->index_of(variable, value), 0,
+                    {value.data, static_cast<size_t>(value.spec.bytes())});
+}
+
+void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
+  // All or nothing.
+  for (const auto& [variable, value] : values) variables_->index_of(variable, value);
+  for (const auto& [variable, value] : values) write(variable, value);
+}
+
+void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
+                         std::span<std::byte> out) const {
+  const size_t v = variables_->index_of(variable);
+  const TensorSpec spec = variables_->spec(v);
+  const int64_t width = size_of(spec.dtype);
+  require(begin >= 0 && count >= 0 && begin <= spec.elements() - count,
+          "variable '{}': elements [{}, {}) are outside its {}", variables_->path(v), begin,
+          begin + count, spec.elements());
+  require(static_cast<int64_t>(out.size()) == count * width,
+          "variable '{}': {} elements are {} bytes, the buffer has {}", variables_->path(v), count,
+          count * width, out.size());
+  variables_->read(v, begin, out);
+}
+
+void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in) {
+  const size_t v = variables_->index_of(variable);
+  const TensorSpec spec = variables_->spec(v);
+  const int64_t width = size_of(spec.dtype);
+  const auto bytes = static_cast<int64_t>(in.size());
+  require(begin >= 0 && bytes % width == 0 && begin <= spec.elements() - bytes / width,
+          "variable '{}': {} bytes at element {} are outside its {} elements", variables_->path(v),
+          bytes, begin, spec.elements());
+  variables_->write(v, begin, in);
+}
+
+void Session::each_variable(const VariableVisitor& visit) const {
+  std::vector<size_t> order(variables_->count());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return variables_->path(a) < variables_->path(b); });
+  for (const size_t v : order) visit(variables_->path(v), variables_->value(v));
+}
+
+void Session::restore(const std::vector<NamedArray>& values) {
+  restore_variables(*variables_, values);
+}
+
+void Session::save(const std::string& path) const {
+  save_variables(*variables_, *agreement_, path);
+}
+
+std::vector<std::string> Session::load(const std::string& path) {
+  return load_variables(*variables_, *agreement_, path);
+}
+
+const exe::Executable& Session::executable() const { return executor_->executable(); }
+int64_t Session::exchange_bytes() const { return executor_->exchange_bytes(); }
+runtime::Counters Session::counters() const { return executor_->counters(); }
+
+int64_t Session::planned_bytes(int device) const {
+  return exe::planned_bytes(executable(), device, exe::Space::kDevice);
+}
+int64_t Session::measured_bytes(int device) const {
+  return executor_->measured_bytes(device, exe::Space::kDevice);
+}
+
+}  // namespace sluice

@@ -1,0 +1,138 @@
+#include "sluice/session/variables.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "sluice/base/hash.h"
+#include "sluice/base/layout.h"
+
+namespace sluice {
+
+TensorSpec Variables::spec(size_t variable) const {
+  return host_spec(plans()[variable].spec, *compiled_.variables[variable]);
+}
+
+size_t Variables::index_of(const Tensor& variable) const {
+  const TensorInfo& info = variable.graph().info(variable);
+  const auto found = info.variable == nullptr ? compiled_.variable_index.end()
+                                              : compiled_.variable_index.find(info.variable.get());
+  require(found != compiled_.variable_index.end(), "tensor '{}' is not a variable of this session",
+          info.name);
+  return static_cast<size_t>(found->second);
+}
+
+size_t Variables::index_of(const Tensor& variable, const ConstArrayView& value) const {
+  const size_t v = index_of(variable);
+  const TensorSpec want = spec(v);
+  require(value.spec.dtype == want.dtype, "variable '{}' is {}, the array is {}", path(v),
+          name_of(want.dtype), name_of(value.spec.dtype));
+  require(value.spec.shape == want.shape, "variable '{}' is {}, the array is {}", path(v),
+          to_string(want.shape), to_string(value.spec.shape));
+  require(value.data != nullptr || value.spec.elements() == 0,
+          "variable '{}': the array has no memory", path(v));
+  return v;
+}
+
+// Calls f(replica, first element there, first element in the chunk, elements) for each replica's part of the elements
+// [begin, begin + count) of a variable as the host sees it.
+template <typename F>
+void Variables::for_each_part(size_t variable, int64_t begin, int64_t count, F&& f) const {
+  const TensorSpec& spec = plans()[variable].spec;
+  for (int r = 0; r < executor_.executable().replicas; ++r) {
+    const HostPart part = host_part(spec, *compiled_.variables[variable], r);
+    const int64_t from = std::max(begin, part.begin);
+    const int64_t to = std::min(begin + count, part.begin + part.count);
+    if (from < to) f(r, from - part.begin, from - begin, to - from);
+  }
+}
+
+bool Variables::every_process_has(const std::vector<int>& replicas) const {
+  const int each = executor_.replicas().count;
+  int processes = 0;
+  for (size_t i = 0; i < replicas.size(); ++i)  // They ascend.
+    processes += i == 0 || replicas[i] / each != replicas[i - 1] / each;
+  return processes == agreement_.size();
+}
+
+void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) const {
+  const exe::VariablePlan& plan = plans()[variable];
+  const int64_t width = size_of(plan.spec.dtype);
+  struct Part {
+    int64_t first;  // Element in a replica's part.
+    int64_t count;
+    std::vector<int> replicas;  // All that hold it.
+  };
+  std::map<int64_t, Part> parts;  // By first element in the chunk.
+  for_each_part(
+      variable, begin, static_cast<int64_t>(out.size()) / width,
+      [&](int replica, int64_t first, int64_t at, int64_t count) {
+        parts.try_emplace(at, Part{first, count, {}}).first->second.replicas.push_back(replica);
+      });
+  const runtime::ReplicaRange& here = executor_.replicas();
+  for (const auto& [at, p] : parts) {
+    const auto part =
+        out.subspan(static_cast<size_t>(at * width), static_cast<size_t>(p.count * width));
+    const bool shared = every_process_has(p.replicas);
+    const auto own = shared ? std::find_if(p.replicas.begin(), p.replicas.end(),
+                                           [&](int r) { return here.contains(r); })
+                            : p.replicas.begin();
+    if (here.contains(*own)) {
+      if (plan.buffer >= 0) {
+        executor_.remote(*own).read(plan.buffer, plan.entry, p.first * width, part);
+      } else {
+        read_elements(plan.spec, parse_layout(plan.layout),
+                      executor_.arena(plan.arena, *own) + plan.offset, p.first, part);
+      }
+    }
+    if (!shared) agreement_.broadcast(*own / here.count, part);
+  }
+}
+
+void Variables::write(size_t variable, int64_t begin, std::span<const std::byte> in) {
+  const exe::VariablePlan& plan = plans()[variable];
+  const int64_t width = size_of(plan.spec.dtype);
+  for_each_part(
+      variable, begin, static_cast<int64_t>(in.size()) / width,
+      [&](int replica, int64_t first, int64_t at, int64_t count) {
+        if (!executor_.replicas().contains(replica)) return;
+        const auto part =
+            in.subspan(static_cast<size_t>(at * width), static_cast<size_t>(count * width));
+        if (plan.buffer >= 0)
+          return executor_.remote(replica).write(plan.buffer, plan.entry, first * width, part);
+        write_elements(plan.spec, parse_layout(plan.layout),
+                       executor_.arena(plan.arena, replica) + plan.offset, first, part);
+      });
+}
+
+HostTensor Variables::value(size_t variable) const {
+  HostTensor value(spec(variable));
+  read(variable, 0, value.bytes());
+  return value;
+}
+
+void Variables::initialize() {
+  const runtime::ReplicaRange& here = executor_.replicas();
+  for (const exe::ConstantPlan& c : executor_.executable().constants) {
+    if (c.data.empty()) continue;
+    for (int r = here.first; r < here.first + here.count; ++r)
+      std::memcpy(executor_.arena(c.arena, r) + c.offset, c.data.data(), c.data.size());
+  }
+  Digest digest;
+  for (size_t v = 0; v < count(); ++v) {
+    const TensorSpec whole = spec(v);
+    const int64_t width = size_of(whole.dtype);
+    std::vector<std::byte> chunk(
+        static_cast<size_t>(std::min(kVariableChunk, whole.elements()) * width));
+    for (int64_t begin = 0; begin < whole.elements(); begin += kVariableChunk) {
+      const int64_t elements = std::min(kVariableChunk, whole.elements() - begin);
+      const std::span<std::byte> part(chunk.data(), static_cast<size_t>(elements * width));
+      compiled_.variables[v]->initializer.fill(whole, begin, elements, part);
+      if (agreement_.size() > 1) digest.add(part);
+      write(v, begin, part);
+    }
+  }
+  agreement_.require_same("initial values", digest.hex());
+}
+
+}  // namespace sluice

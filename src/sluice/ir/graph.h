@@ -77,7 +77,8 @@ class Graph {
   /// A variable with everything given.
   Tensor variable(const TensorSpec& spec, VariableInfo info, std::string name);
   Tensor constant(HostTensor value, std::string name = "t");
-  /// A constant of `dtype` and shape () with the nearest value.
+  /// A constant of `dtype` and shape (); floating point rounds. Error{kUsage} for a value that the
+  /// dtype does not take (takes() in base/dtype.h).
   Tensor scalar(double value, DType dtype, std::string name = "t");
   void set_outputs(const Tensors& outputs);
   void add_output(const Tensor& output);

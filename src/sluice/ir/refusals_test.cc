@@ -117,6 +117,8 @@ TEST_F(IrRefusals, Initializers) {
       {"shape", fill(array, f32_spec({4})),
        "initializer: array is (3,) float32, the variable is (4,) float32"},
       {"dtype", fill(array, i32_spec({3})), "the variable is (3,) int32"},
+      {"constant out of range", fill(Initializer::constant(-1), {{2}, u32, {}}),
+       "initializer: a constant must be a whole number in [0, 4294967295] to be uint32, got -1"},
       {"file", fill(Initializer::file("no/such.bin", 0), f32_spec({4})), "cannot open no/such.bin",
        ErrorKind::kIo},
       {"file that is too short", fill(Initializer::file("/dev/null", 4), f32_spec({4})),

@@ -486,8 +486,9 @@ Tensor exp_(TensorArg x) { return emit_one(exp_in_place_def(), {x}); }
 Tensor log(TensorArg x) { return emit_one(log_def(), {x}); }
 
 Tensor scalar_like(const Tensor& t, double value) {
-  require(is_float(t.dtype()) || value == std::trunc(value), "{} is not an integer, but '{}' is {}",
-          value, t.name(), to_string(t.spec()));
+  require(takes(t.dtype(), value),
+          "a number beside '{}', which is {}, must be {}, got {}; cast '{}' first", t.name(),
+          to_string(t.spec()), taken_by(t.dtype()), value, t.name());
   return t.graph().scalar(value, t.dtype());
 }
 

@@ -45,8 +45,9 @@ Tensor exp_(TensorArg x);
 /// Natural logarithm.
 Tensor log(TensorArg x);
 
-/// A constant of t's dtype and shape () in t's graph. Error{kUsage} if t holds integers and `value`
-/// is none.
+/// A constant of t's dtype and shape () in t's graph. Error{kUsage} for a value that the dtype does
+/// not take: a fraction beside integers, a number out of its range, a finite number that would
+/// become infinite.
 Tensor scalar_like(const Tensor& t, double value);
 
 }  // namespace sluice::ops

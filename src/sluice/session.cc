@@ -39,7 +39,8 @@ std::vector<DeviceChoice> devices_of(const SessionOptions& options) {
 void check_array(const exe::StreamPort& port, int64_t entries, int64_t replicas,
                  const TensorSpec& spec, const std::byte* data) {
   const Shape want = entries_shape(port.spec.shape, entries, replicas);
-  require(spec.dtype == port.spec.dtype, "stream '{}': it carries {}, the array is {}", port.name,
+  require(spec.dtype == port.spec.dtype,
+          "stream '{}': the array must be {}, got {}; cast it with HostTensor::cast", port.name,
           name_of(port.spec.dtype), name_of(spec.dtype));
   require(spec.shape == want,
           "stream '{}': Shape mismatch: the program uses {} entries of {}{}, so the array must be "

@@ -16,6 +16,7 @@ TEST(Operators, Refuse) {
   const Tensor n = constant(i32_spec({2}), "n");
   const Tensor scalar = constant(f32_spec({}), "scalar");
   const Tensor pixels = constant({{2}, u8, {}}, "pixels");
+  const Tensor mask = constant({{2}, boolean, {}}, "mask");
   const Tensor seed = constant({{2}, u32, {}}, "seed");
   const Tensor w = main.variable(HostTensor(f32_spec({2, 3})), "w");
   const OpDef& nll_grad = *ops::find_op("NllGrad");
@@ -51,6 +52,15 @@ TEST(Operators, Refuse) {
          ops::init(main, {{2}, u8, {}}, 256);
        },
        "init: value must be a whole number in [0, 255] to be uint8, got 256"},
+      {"a sum of bytes", [&] { ops::sum(pixels); },
+       "sum (C1): x must be int32, uint32, float32, float16 or bfloat16, got (2,) uint8; cast it "
+       "first"},
+      {"a product of bool", [&] { ops::prod(mask); },
+       "prod (C1): x must be int32, uint32, float32, float16 or bfloat16, got (2,) bool"},
+      {"a maximum of bool", [&] { ops::max(mask); }, "max (C1): x must be int32, uint32, float32"},
+      {"a minimum of bytes", [&] { ops::min(pixels); }, "min (C1): x must be int32, uint32"},
+      {"a mean of integers", [&] { ops::mean(n); },
+       "mean (C1): x must be float32, float16 or bfloat16, got (2,) int32"},
       {"an increment", [&] { ops::increment_mod(n, 1e12, 7); },
        "increment_mod (C3): increment must be a whole number of at most 2^32 in magnitude, got "
        "1000000000000"},

@@ -71,6 +71,7 @@ class Graph {
   /// A new input, after the ones there are. Error{kUsage} on an entry graph.
   Tensor input(const TensorSpec& spec, std::string name = "t", Pass pass = Pass::kByValue);
   /// A variable; entry graphs only. `path` is its key in checkpoints and digests (default: `name`).
+  /// Error{kUsage} for a dtype that only the host has, also of a constant.
   Tensor variable(const TensorSpec& spec, Initializer initializer, std::string name = "t",
                   std::string path = "");
   Tensor variable(HostTensor value, std::string name = "t");

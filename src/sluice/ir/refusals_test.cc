@@ -206,6 +206,30 @@ TEST_F(IrRefusals, Streams) {
   });
 }
 
+TEST_F(IrRefusals, DtypesOfTheHost) {
+  const HostTensor wide(TensorSpec{{2}, i64, {}});
+  const std::string must = " must have a dtype that devices have, got (2,) ";
+  expect_refused({
+      {"input stream",
+       [&] {
+         ir.h2d_stream({{2}, i64, {}}, "in");
+       },
+       "stream 'in'" + must + "int64; cast the array with HostTensor::cast"},
+      {"output stream",
+       [&] {
+         ir.d2h_stream({{2}, f64, {}}, "out");
+       },
+       "stream 'out'" + must + "float64"},
+      {"variable", [&] { main.variable(wide, "w"); }, "variable 'w'" + must + "int64"},
+      {"constant", [&] { main.constant(wide, "c"); }, "constant 'c'" + must + "int64"},
+      {"remote buffer",
+       [&] {
+         ir.remote_buffer({{2}, f64, {}});
+       },
+       "remote buffer" + must + "float64"},
+  });
+}
+
 TEST_F(IrRefusals, RemoteBuffers) {
   const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}), 3);
   const Tensor wide = main.variable(HostTensor(i32_spec({2})), "wide");

@@ -15,6 +15,8 @@ TEST(Operators, Refuse) {
   const Tensor x = constant(f32_spec({2, 3}), "x");
   const Tensor n = constant(i32_spec({2}), "n");
   const Tensor scalar = constant(f32_spec({}), "scalar");
+  const Tensor pixels = constant({{2}, u8, {}}, "pixels");
+  const Tensor mask = constant({{2}, boolean, {}}, "mask");
   const Tensor seed = constant({{2}, u32, {}}, "seed");
   const Tensor w = main.variable(HostTensor(f32_spec({2, 3})), "w");
   const OpDef& nll_grad = *ops::find_op("NllGrad");
@@ -38,9 +40,33 @@ TEST(Operators, Refuse) {
        "add: tensor 't' belongs to graph main of another Ir, not to main"},
       {"an empty operand", [&] { ops::add(x, Tensor()); }, "add: an operand is an empty handle"},
       {"an empty first operand", [&] { ops::add(Tensor(), x); }, "the handle is empty"},
+      {"a number beside integers", [&] { pixels * -3.0; },
+       "a number beside 'pixels', which is (2,) uint8, must be a whole number in [0, 255], got -3; "
+       "cast 'pixels' first"},
+      {"a large number beside integers", [&] { n + 3e9; },
+       "must be a whole number in [-2147483648, 2147483647], got 3000000000"},
+      {"a scalar", [&] { main.scalar(-1, u32, "s"); },
+       "scalar 's': must be a whole number in [0, 4294967295] to be uint32, got -1"},
+      {"a value of init",
+       [&] {
+         ops::init(main, {{2}, u8, {}}, 256);
+       },
+       "init: value must be a whole number in [0, 255] to be uint8, got 256"},
+      {"a sum of bytes", [&] { ops::sum(pixels); },
+       "sum (C1): x must be int32, uint32, float32, float16 or bfloat16, got (2,) uint8; cast it "
+       "first"},
+      {"a product of bool", [&] { ops::prod(mask); },
+       "prod (C1): x must be int32, uint32, float32, float16 or bfloat16, got (2,) bool"},
+      {"a maximum of bool", [&] { ops::max(mask); }, "max (C1): x must be int32, uint32, float32"},
+      {"a minimum of bytes", [&] { ops::min(pixels); }, "min (C1): x must be int32, uint32"},
+      {"a mean of integers", [&] { ops::mean(n); },
+       "mean (C1): x must be float32, float16 or bfloat16, got (2,) int32"},
       {"an increment", [&] { ops::increment_mod(n, 1e12, 7); },
-       "increment_mod (C3): 1000000000000 and 7 are beyond 2^32"},
-      {"a modulus", [&] { ops::increment_mod(n, 1, 1e12); }, "are beyond 2^32"},
+       "increment_mod (C3): increment must be a whole number of at most 2^32 in magnitude, got "
+       "1000000000000"},
+      {"a modulus", [&] { ops::increment_mod(n, 1, 1e12); },
+       "increment_mod (C3): modulus - 1 must be a whole number in [-2147483648, 2147483647] to be "
+       "int32, got 999999999999"},
       {"a random shape",
        [&] {
          ops::random_uniform(seed, {2, -1});

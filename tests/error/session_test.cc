@@ -90,7 +90,7 @@ TEST_F(SessionRefusals, Runs) {
       {"twice", run({{x, two}, {x, two}}), "stream 'x' is given twice"},
       {"another Ir", run({{foreign, two}}), "stream 'foreign' belongs to another Ir"},
       {"dtype", run({{x, zeros({2, 2}, i32)}}),
-       "stream 'x': it carries float32, the array is int32"},
+       "stream 'x': the array must be float32, got int32; cast it with HostTensor::cast"},
       {"entries", run({{x, zeros({2})}}),
        "the program uses 2 entries of (2,), so the array must be (2, 2), got (2,)"},
       {"no memory", run({{x, ConstArrayView({{2, 2}, f32, {}}, nullptr)}}),

@@ -73,7 +73,58 @@ TEST(Operators, NumbersTakeTheTensorsDtype) {
   Graph& graph = ir.create_empty_graph("test");
   const Tensor x = graph.input({Shape{2}, i32, {}}, "x");
   EXPECT_EQ((x * 3).dtype(), i32);
-  EXPECT_NE(error_of([&] { x * 0.5; }).find("0.5 is not an integer"), std::string::npos);
+}
+
+TEST(Operators, RefuseNumbersThatTheDtypeDoesNotTake) {
+  struct Row {
+    DType dtype;
+    double value;
+    std::string message;  // Empty where the number is taken.
+  };
+  const std::string u8_range = "a whole number in [0, 255]";
+  const std::string i32_range = "a whole number in [-2147483648, 2147483647]";
+  const std::string u32_range = "a whole number in [0, 4294967295]";
+  const std::vector<Row> rows{
+      {u8, 255, ""},
+      {u8, -0.0, ""},
+      {u8, -3, u8_range + ", got -3"},
+      {u8, 256, u8_range + ", got 256"},
+      {i32, -2147483648.0, ""},
+      {i32, 3e9, i32_range + ", got 3000000000"},
+      {i32, -2147483649.0, i32_range},
+      {i32, 0.5, i32_range + ", got 0.5"},
+      {i32, kNan, i32_range + ", got nan"},
+      {i32, kInfinity, i32_range + ", got inf"},
+      {u32, 4294967295.0, ""},
+      {u32, 4294967296.0, u32_range},
+      {u32, -1, u32_range + ", got -1"},
+      {boolean, 1, ""},
+      {boolean, 2, "must be 0 or 1, got 2"},
+      {f16, 65519, ""},
+      {f16, 0.1, ""},
+      {f16, -kInfinity, ""},
+      {f16, kNan, ""},
+      {f16, 65520, "a number of float16's range, got 65520"},
+      {bf16, 1e38, ""},
+      {bf16, 3.4e38, "bfloat16's range"},
+      {f32, 16777217, ""},
+      {f32, 1e39, "float32's range"},
+  };
+  for (const Row& row : rows) {
+    Ir ir;
+    const Tensor x = ir.create_empty_graph("test").input({Shape{2}, row.dtype, {}}, "x");
+    const std::string text = error_of([&] { ops::scalar_like(x, row.value); });
+    if (row.message.empty()) {
+      EXPECT_EQ(text, "nothing was thrown") << row.value;
+    } else {
+      EXPECT_NE(text.find(row.message), std::string::npos) << text;
+      EXPECT_NE(text.find("'x'"), std::string::npos) << text;
+    }
+    EXPECT_EQ(error_of([&] {
+                ops::init(x.graph(), {{2}, row.dtype, {}}, row.value);
+              }) == text,
+              row.message.empty());
+  }
 }
 
 TEST(Operators, PlusEqualsWritesTheStorage) {

@@ -2,7 +2,9 @@
 
 #include <array>
 #include <bit>
-#include <cstring>
+#include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "sluice/base/error.h"
 
@@ -46,6 +48,28 @@ DType dtype_from_name(std::string_view name) {
 
 bool is_float(DType dtype) { return dtype == f32 || dtype == f16 || dtype == bf16 || dtype == f64; }
 bool is_integer(DType dtype) { return !is_float(dtype) && dtype != boolean; }
+
+bool takes(DType dtype, double value) {
+  if (is_float(dtype)) {
+    return !std::isfinite(value) || dtype == f64 ||
+           std::isfinite(round_to(dtype, static_cast<float>(value)));
+  }
+  return visit_storage(dtype, [&]<typename T>(T) {
+    // 2^n is a double also where the greatest number of the type, 2^n - 1, is not.
+    const auto lowest = static_cast<double>(std::numeric_limits<T>::min());
+    const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
+    return value == std::trunc(value) && lowest <= value && value < end;
+  });
+}
+
+std::string taken_by(DType dtype) {
+  if (dtype == boolean) return "0 or 1";
+  return visit_storage(dtype, [&]<typename T>(T) -> std::string {
+    if (is_float(dtype)) return fmt::format("a number of {}'s range", name_of(dtype));
+    return fmt::format("a whole number in [{}, {}]", std::numeric_limits<T>::min(),
+                       std::numeric_limits<T>::max());
+  });
+}
 
 uint16_t float_to_half(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace sluice {
@@ -29,6 +30,12 @@ DType dtype_from_name(std::string_view name);
 bool is_float(DType dtype);
 /// An integer type; bool is not one.
 bool is_integer(DType dtype);
+
+/// Whether `dtype` holds `value`: integers hold whole numbers of their range, bool holds 0 and 1.
+/// Floating point rounds; it holds NaN, infinities and what does not round to an infinity.
+bool takes(DType dtype, double value);
+/// The numbers that `dtype` takes, for errors: "a whole number in [0, 255]".
+std::string taken_by(DType dtype);
 
 /// IEEE binary16 and bfloat16, rounded to nearest even, denormals kept. NaN stays NaN with the bits of its payload that
 /// fit; narrowing and half_to_float make it quiet.

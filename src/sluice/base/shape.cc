@@ -52,4 +52,10 @@ std::string to_string(const TensorSpec& spec) {
   return fmt::format("{} {}", to_string(spec.shape), name_of(spec.dtype));
 }
 
+void require_device_dtype(const TensorSpec& spec, std::string_view what) {
+  require(spec.dtype != f64 && spec.dtype != i64,
+          "{} must have a dtype that devices have, got {}; cast the array with HostTensor::cast",
+          what, to_string(spec));
+}
+
 }  // namespace sluice

@@ -61,4 +61,7 @@ struct TensorSpec {
 /// "(2, 4) float32", as schedules print it.
 std::string to_string(const TensorSpec& spec);
 
+/// Error{kUsage} for f64 and i64, which only the host has. `what` begins the message: "stream 'x'".
+void require_device_dtype(const TensorSpec& spec, std::string_view what);
+
 }  // namespace sluice

@@ -135,6 +135,7 @@ void check_groups(const TensorSpec& spec, const VariableInfo& info, const Ir& ir
 Tensor Graph::variable(const TensorSpec& spec, VariableInfo info, std::string name) {
   require(entry_, "variable '{}': variables live in entry graphs, not in {}", name, name_);
   check_groups(spec, info, ir(), name);
+  require_device_dtype(spec, fmt::format("variable '{}'", name));
   const TensorId id = add_root(std::move(name), spec, TensorKind::kVariable);
   if (info.path.empty()) info.path = tensors_[static_cast<size_t>(id)].name;
   tensors_[static_cast<size_t>(id)].variable = std::make_shared<VariableInfo>(std::move(info));
@@ -155,12 +156,16 @@ Tensor Graph::variable(HostTensor value, std::string name) {
 }
 
 Tensor Graph::constant(HostTensor value, std::string name) {
+  require_device_dtype(value.spec(), fmt::format("constant '{}'", name));
   const TensorId id = add_root(std::move(name), value.spec(), TensorKind::kConstant);
   tensors_[static_cast<size_t>(id)].constant = std::make_shared<const HostTensor>(std::move(value));
   return handle(id);
 }
 
 Tensor Graph::scalar(double value, DType dtype, std::string name) {
+  require(takes(dtype, value),
+          "scalar '{}': must be {} to be {}, got {}; use another number or dtype", name,
+          taken_by(dtype), name_of(dtype), value);
   return constant(HostTensor::of<double>({}, f64, {value}).cast(dtype), std::move(name));
 }
 

@@ -71,13 +71,15 @@ class Graph {
   /// A new input, after the ones there are. Error{kUsage} on an entry graph.
   Tensor input(const TensorSpec& spec, std::string name = "t", Pass pass = Pass::kByValue);
   /// A variable; entry graphs only. `path` is its key in checkpoints and digests (default: `name`).
+  /// Error{kUsage} for a dtype that only the host has, also of a constant.
   Tensor variable(const TensorSpec& spec, Initializer initializer, std::string name = "t",
                   std::string path = "");
   Tensor variable(HostTensor value, std::string name = "t");
   /// A variable with everything given.
   Tensor variable(const TensorSpec& spec, VariableInfo info, std::string name);
   Tensor constant(HostTensor value, std::string name = "t");
-  /// A constant of `dtype` and shape () with the nearest value.
+  /// A constant of `dtype` and shape (); floating point rounds. Error{kUsage} for a value that the
+  /// dtype does not take (takes() in base/dtype.h).
   Tensor scalar(double value, DType dtype, std::string name = "t");
   void set_outputs(const Tensors& outputs);
   void add_output(const Tensor& output);

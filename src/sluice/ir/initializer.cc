@@ -86,6 +86,9 @@ void Initializer::fill(const TensorSpec& spec, int64_t begin, int64_t count,
     sys::read_exactly(file, path_, offset_ + begin * width, out);
     return;
   }
+  require(kind_ != Kind::kConstant || takes(spec.dtype, a_),
+          "initializer: a constant must be {} to be {}, got {}", taken_by(spec.dtype),
+          name_of(spec.dtype), a_);
   visit_storage(spec.dtype, [&]<typename T>(T) {
     T* p = reinterpret_cast<T*>(out.data());
     for (int64_t i = 0; i < count; ++i) {

@@ -31,8 +31,8 @@ class Initializer {
   /// The array of kind kArray; null otherwise.
   const HostTensor* value() const { return array_.get(); }
 
-  /// Writes elements [begin, begin + count) of a variable with `spec` to `out`, in the variable's dtype. Error{kUsage}
-  /// if an array's spec differs, Error{kIo} for a file that cannot be read.
+  /// Writes elements [begin, begin + count) of a variable of `spec` to `out`. Error{kUsage} for an
+  /// array or constant that `spec` does not take, Error{kIo} for a file that cannot be read.
   void fill(const TensorSpec& spec, int64_t begin, int64_t count, std::span<std::byte> out) const;
   /// The whole value.
   HostTensor evaluate(const TensorSpec& spec) const;

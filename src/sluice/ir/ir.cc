@@ -45,18 +45,21 @@ std::string Ir::unique_stream_name(const std::string& name) const {
 }
 
 H2dStream Ir::h2d_stream(const TensorSpec& spec, std::string name) {
+  require_device_dtype(spec, fmt::format("stream '{}'", name));
   name = unique_stream_name(name);
   state_->streams.push_back({name, spec, true});
   return {state_->id, static_cast<int32_t>(stream_count() - 1), name, spec};
 }
 
 D2hStream Ir::d2h_stream(const TensorSpec& spec, std::string name) {
+  require_device_dtype(spec, fmt::format("stream '{}'", name));
   name = unique_stream_name(name);
   state_->streams.push_back({name, spec, false});
   return {state_->id, static_cast<int32_t>(stream_count() - 1), name, spec};
 }
 
 RemoteBuffer Ir::remote_buffer(const TensorSpec& spec, int64_t entries) {
+  require_device_dtype(spec, "remote buffer");
   require(entries >= 1, "remote buffer: entries must be a positive integer, got {}", entries);
   state_->remote_buffers.push_back({spec, entries});
   return {id(), remote_buffer_count(), spec};

@@ -88,6 +88,7 @@ class Ir {
     return graph;
   }
 
+  /// Streams and remote buffers: Error{kUsage} for a dtype that only the host has.
   H2dStream h2d_stream(const TensorSpec& spec, std::string name = "h2d_stream");
   D2hStream d2h_stream(const TensorSpec& spec, std::string name = "d2h_stream");
   /// Error{kUsage} unless `entries` is positive.

@@ -117,6 +117,8 @@ TEST_F(IrRefusals, Initializers) {
       {"shape", fill(array, f32_spec({4})),
        "initializer: array is (3,) float32, the variable is (4,) float32"},
       {"dtype", fill(array, i32_spec({3})), "the variable is (3,) int32"},
+      {"constant out of range", fill(Initializer::constant(-1), {{2}, u32, {}}),
+       "initializer: a constant must be a whole number in [0, 4294967295] to be uint32, got -1"},
       {"file", fill(Initializer::file("no/such.bin", 0), f32_spec({4})), "cannot open no/such.bin",
        ErrorKind::kIo},
       {"file that is too short", fill(Initializer::file("/dev/null", 4), f32_spec({4})),
@@ -201,6 +203,30 @@ TEST_F(IrRefusals, Streams) {
       {"store of another spec", [&] { main.host_store(out, n); },
        "host_store: tensor 'n' is () int32, stream 'out' takes (2,) float32"},
       {"store of another graph's tensor", [&] { main.host_store(out, x); }, "belongs to graph f"},
+  });
+}
+
+TEST_F(IrRefusals, DtypesOfTheHost) {
+  const HostTensor wide(TensorSpec{{2}, i64, {}});
+  const std::string must = " must have a dtype that devices have, got (2,) ";
+  expect_refused({
+      {"input stream",
+       [&] {
+         ir.h2d_stream({{2}, i64, {}}, "in");
+       },
+       "stream 'in'" + must + "int64; cast the array with HostTensor::cast"},
+      {"output stream",
+       [&] {
+         ir.d2h_stream({{2}, f64, {}}, "out");
+       },
+       "stream 'out'" + must + "float64"},
+      {"variable", [&] { main.variable(wide, "w"); }, "variable 'w'" + must + "int64"},
+      {"constant", [&] { main.constant(wide, "c"); }, "constant 'c'" + must + "int64"},
+      {"remote buffer",
+       [&] {
+         ir.remote_buffer({{2}, f64, {}});
+       },
+       "remote buffer" + must + "float64"},
   });
 }
 

@@ -19,7 +19,7 @@ const double kRoot = std::sqrt(2 / std::numbers::pi);
 double gelu_inner(double x) { return kRoot * (x + 0.044715 * x * x * x); }
 
 constexpr auto kRelu = [](double x) { return x < 0 ? 0.0 : x; };
-constexpr auto kReluGrad = [](double y, double g) { return y > 0 ? g : 0.0; };
+constexpr auto kReluGrad = [](double y, double g) { return y <= 0 ? 0.0 : g; };
 constexpr auto kGeluGate = [](double x) { return sigma(2 * gelu_inner(x)); };
 constexpr auto kGeluSlope = [](double x, double s) {
   return s + 2 * x * s * (1 - s) * kRoot * (1 + 3 * 0.044715 * x * x);

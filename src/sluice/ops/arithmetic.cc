@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 
+#include "sluice/ops/compare.h"
 #include "sluice/ops/elementwise.h"
 
 namespace sluice::ops {
@@ -139,15 +140,23 @@ Tensors div_grad(GradContext& g) {
   return grads;
 }
 
-// With y = aᵉ: dy/da = e·aᵉ⁻¹, dy/de = y·ln a.
+// With y = aᵉ: dy/da = e·aᵉ⁻¹ and dy/de = y·ln a. Both are 0 where this gives 0·∞: dy/da for e = 0,
+// dy/de for a = 0 with e ≥ 0. An operand is replaced there: the exponent, which is mostly a scalar,
+// and the logarithm's.
 Tensors pow_grad(GradContext& g) {
   Tensors grads(2);
+  const Tensor a = g.input(0);
+  const Tensor e = g.input(1);
+  const Tensor zero = scalar_like(e, 0);
   if (g.needs(0)) {
-    const Tensor e = g.input(1);
-    grads[0] = reduce_to(mul(mul(g.grad(0), e), pow(g.input(0), e - 1.0)), in_shape(g, 0));
+    const Tensor power = where(equal(e, zero), zero, e - 1.0);
+    grads[0] = reduce_to(mul(mul(g.grad(0), e), pow(a, power)), in_shape(g, 0));
   }
-  if (g.needs(1))
-    grads[1] = reduce_to(mul(mul(g.grad(0), g.output(0)), log(g.input(0))), in_shape(g, 1));
+  if (g.needs(1)) {
+    const Tensor is_flat = logical_and(equal(a, zero), greater_equal(e, zero));
+    const Tensor safe = where(is_flat, scalar_like(a, 1), a);
+    grads[1] = reduce_to(mul(mul(g.grad(0), g.output(0)), log(safe)), in_shape(g, 1));
+  }
   return grads;
 }
 
@@ -486,8 +495,9 @@ Tensor exp_(TensorArg x) { return emit_one(exp_in_place_def(), {x}); }
 Tensor log(TensorArg x) { return emit_one(log_def(), {x}); }
 
 Tensor scalar_like(const Tensor& t, double value) {
-  require(is_float(t.dtype()) || value == std::trunc(value), "{} is not an integer, but '{}' is {}",
-          value, t.name(), to_string(t.spec()));
+  require(takes(t.dtype(), value),
+          "a number beside '{}', which is {}, must be {}, got {}; cast '{}' first", t.name(),
+          to_string(t.spec()), taken_by(t.dtype()), value, t.name());
   return t.graph().scalar(value, t.dtype());
 }
 

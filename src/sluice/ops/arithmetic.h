@@ -25,8 +25,9 @@ Tensor mul(TensorArg lhs, TensorArg rhs);
 Tensor div(TensorArg lhs, TensorArg rhs);
 /// lhs += rhs, rhs broadcast to lhs's shape; the result is a new handle to lhs's storage.
 Tensor add_(TensorArg lhs, TensorArg rhs);
-/// base to the power `exponent`; floating point. The gradient with respect to the exponent is NaN
-/// where base < 0.
+/// base to the power `exponent`; floating point. The gradient of base is 0 where the exponent is 0.
+/// The gradient of the exponent is 0 where base is 0 and the exponent is not negative, and NaN where
+/// base < 0.
 Tensor pow(TensorArg base, TensorArg exponent);
 Tensor pow(TensorArg base, double exponent);
 /// The largest (smallest) of one or more tensors; NaN where one is. The gradient goes to the first
@@ -45,8 +46,9 @@ Tensor exp_(TensorArg x);
 /// Natural logarithm.
 Tensor log(TensorArg x);
 
-/// A constant of t's dtype and shape () in t's graph. Error{kUsage} if t holds integers and `value`
-/// is none.
+/// A constant of t's dtype and shape () in t's graph. Error{kUsage} for a value that the dtype does
+/// not take: a fraction beside integers, a number out of its range, a finite number that would
+/// become infinite.
 Tensor scalar_like(const Tensor& t, double value);
 
 }  // namespace sluice::ops

@@ -57,6 +57,8 @@ const OpDef& detach_in_place_def() {
 
 Tensor init(Graph& graph, const TensorSpec& spec, builtin::InitOptions options, std::string name) {
   require_device_dtype(spec, "init: the tensor");
+  require(takes(spec.dtype, options.value), "init: value must be {} to be {}, got {}",
+          taken_by(spec.dtype), name_of(spec.dtype), options.value);
   options.shape = spec.shape;
   options.dtype = spec.dtype;
   EmitOptions emit_options{.name = std::move(name)};

@@ -133,12 +133,12 @@ struct Relu {
   }
 };
 
-/// (y, g).
+/// (y, g): 0 where y is 0, else g, for NaN too.
 struct ReluGrad {
   static constexpr const char* kType = "ReluGrad";
   template <typename V>
   V operator()(V y, V g) const {
-    return select(y > 0.0f, g, V(0.0f));
+    return select(y <= 0.0f, V(0.0f), g);
   }
 };
 

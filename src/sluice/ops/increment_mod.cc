@@ -17,11 +17,12 @@ std::vector<TensorSpec> infer(const OpView& op) {
           "{} (C2): modulus must be greater than 0, got {}", name, o.modulus);
   if (!is_float(y[0].dtype)) {
     constexpr double kLimit = 4294967296.0;
-    require(o.increment == std::trunc(o.increment) && o.modulus == std::trunc(o.modulus),
-            "{} (C3): {} takes whole numbers, got {} and {}", name, to_string(y[0]), o.increment,
-            o.modulus);
-    require(std::fabs(o.increment) <= kLimit && o.modulus <= kLimit,
-            "{} (C3): {} and {} are beyond 2^32", name, o.increment, o.modulus);
+    require(o.increment == std::trunc(o.increment) && std::fabs(o.increment) <= kLimit,
+            "{} (C3): increment must be a whole number of at most 2^32 in magnitude, got {}", name,
+            o.increment);
+    require(takes(y[0].dtype, o.modulus - 1),
+            "{} (C3): modulus - 1 must be {} to be {}, got {}; cast t first", name,
+            taken_by(y[0].dtype), name_of(y[0].dtype), o.modulus - 1);
   }
   return y;
 }
@@ -42,7 +43,7 @@ void reference(const KernelArgs& k) {
       const auto modulus = static_cast<E>(o.modulus);
       map<1, E, E>(k, [&](E t) {
         const E rest = std::fmod(t + increment, modulus);  // exact, so the same bits everywhere
-        if (rest >= 0) return rest;
+        if (!(rest < 0)) return rest;                      // NaN stays NaN
         return rest + modulus < modulus ? rest + modulus : E{0};
       });
     }
@@ -62,9 +63,9 @@ const OpDef& increment_mod_def() {
     d.type = "IncrementMod";
     d.name = "increment_mod";
     d.doc =
-        "(t + increment) mod modulus, not negative. (C1) t is a number of a dtype that devices "
-        "have. (C2) modulus is "
-        "greater than 0. (C3) For integers, both are whole and at most 2^32.";
+        "(t + increment) mod modulus, not negative; NaN for NaN and infinities. (C1) t is a number "
+        "of a dtype that devices have. (C2) modulus is greater than 0. (C3) For integers, both are "
+        "whole, increment is at most 2^32 in magnitude, and t's dtype holds modulus - 1.";
     d.inputs = {{"t"}};
     d.outputs = {"y"};
     d.options = to_attrs(IncrementModOptions{});
@@ -87,7 +88,9 @@ const OpDef& increment_mod_def() {
     d.samples.push_back(floats);
     d.must_fail = {{"(C1)", {{Shape{2}, boolean, {}}}, d.options},
                    {"(C2)", {i32_spec({2})}, to_attrs(IncrementModOptions{1, 0})},
-                   {"(C3)", {i32_spec({2})}, to_attrs(IncrementModOptions{0.5, 2})}};
+                   {"(C3)", {i32_spec({2})}, to_attrs(IncrementModOptions{0.5, 2})},
+                   {"(C3)", {i32_spec({2})}, to_attrs(IncrementModOptions{1, 2.5})},
+                   {"(C3)", {{Shape{2}, u8, {}}}, to_attrs(IncrementModOptions{1, 257})}};
     return d;
   }();
   return def;

@@ -12,7 +12,8 @@ struct IncrementModOptions {
 
 const OpDef& increment_mod_def();
 
-/// (t + increment) mod modulus, in [0, modulus). For integers both must be whole; the sum does not overflow.
+/// (t + increment) mod modulus, in [0, modulus). For integers both must be whole and the dtype must
+/// hold modulus - 1; the sum does not overflow. NaN and infinities give NaN.
 Tensor increment_mod(TensorArg t, double increment, double modulus);
 /// The same in place.
 Tensor increment_mod_(TensorArg t, double increment, double modulus);

@@ -30,7 +30,11 @@ class Labels {
                k.in_dtype(input), k.op().input(input).elements(), classes, o) {}
 
   int64_t size() const { return size_; }
-  int64_t operator[](int64_t i) const { return signed_ != nullptr ? signed_[i] : unsigned_[i]; }
+  int64_t operator[](int64_t i) const {
+    // A conditional expression over both types would be unsigned and lose the sign of int32.
+    if (signed_ != nullptr) return signed_[i];
+    return unsigned_[i];
+  }
   bool ignored(int64_t label) const { return has_ignore_ && label == ignore_; }
   bool valid(int64_t label) const { return label >= 0 && label < classes_; }
   /// Whether sample i has a class.

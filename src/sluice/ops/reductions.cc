@@ -99,8 +99,13 @@ template <Kind kind>
 std::vector<TensorSpec> infer(const OpView& op) {
   const TensorSpec& x = op.input(0);
   const std::string& name = op.def().name;
-  const bool integer = x.dtype == i32 || x.dtype == u32;
-  if (!(takes_integers(kind) && integer)) require_float(x, name + " (C1): x");
+  if constexpr (takes_integers(kind)) {
+    require(x.dtype == i32 || x.dtype == u32 || (is_float(x.dtype) && x.dtype != f64),
+            "{} (C1): x must be int32, uint32, float32, float16 or bfloat16, got {}; cast it first",
+            name, to_string(x));
+  } else {
+    require_float(x, name + " (C1): x");
+  }
   const Reduction r(x.shape, op.options<ReduceOptions>(), name);
   if (needs_elements(kind)) {
     require(r.extent > 0 || r.out.elements() == 0, "{} (C3): {} has no elements to reduce", name,

@@ -5,14 +5,8 @@
 
 namespace sluice::ops {
 
-/// Checks that shape rules share. `what` is how the message starts: "matmul (C1): lhs". All throw
-/// Error{kUsage}.
-
-/// A dtype that devices have: not f64, not i64.
-inline void require_device_dtype(const TensorSpec& t, std::string_view what) {
-  require(t.dtype != f64 && t.dtype != i64, "{} is {}; {} exists on the host only", what,
-          to_string(t), name_of(t.dtype));
-}
+/// Checks that shape rules share, beside require_device_dtype of base/shape.h. `what` is how the
+/// message starts: "matmul (C1): lhs". All throw Error{kUsage}.
 
 /// f32, f16 or bf16.
 inline void require_float(const TensorSpec& t, std::string_view what) {

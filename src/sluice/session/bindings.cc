@@ -19,7 +19,8 @@ std::string names(const Streams& streams) {
 void check_array(const exe::StreamPort& port, int64_t entries, int64_t replicas,
                  const TensorSpec& spec, const std::byte* data) {
   const Shape want = entries_shape(port.spec.shape, entries, replicas);
-  require(spec.dtype == port.spec.dtype, "stream '{}': it carries {}, the array is {}", port.name,
+  require(spec.dtype == port.spec.dtype,
+          "stream '{}': the array must be {}, got {}; cast it with HostTensor::cast", port.name,
           name_of(port.spec.dtype), name_of(spec.dtype));
   require(spec.shape == want,
           "stream '{}': Shape mismatch: the program uses {} entries of {}{}, so the array must be "

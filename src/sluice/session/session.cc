@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "sluice/compiler/compile.h"
 #include "sluice/check/checker.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/text.h"
 #include "sluice/runtime/executor.h"
 #include "sluice/session/checkpoint.h"

@@ -27,7 +27,7 @@ struct Counters;
 class Session {
  public:
   /// Error{kDoesNotFit} if a budget cannot be met; Error{kInternal} if the plan's proof fails.
-  Session(const Ir& ir, const SessionOptions& options);
+  Session(const Ir& ir, const SessionOptions& options = {});
   ~Session();
 
   /// Runs an entry once and returns new arrays. A stream's array has the entries of the run as first axis, if there are

@@ -1,0 +1,289 @@
+// Operators at the edges of their domains, interpreted and compiled, against values written by
+// hand: they are PyTorch's, but where the header of the operator promises something else.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "sluice/interp/interpreter.h"
+#include "sluice/sluice.h"
+
+namespace sluice::test {
+namespace {
+
+using Doubles = std::vector<double>;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInt32Min = -2147483648.0;
+constexpr double kInt32Max = 2147483647.0;
+constexpr double kUint32Max = 4294967295.0;
+
+HostTensor array(DType dtype, const Doubles& values) {
+  return HostTensor::of<double>({static_cast<int64_t>(values.size())}, f64, values).cast(dtype);
+}
+
+bool is_near(double got, double want) {
+  if (std::isnan(want)) return std::isnan(got);
+  return got == want || std::fabs(got - want) <= 1e-6 * std::fabs(want);
+}
+
+/// Runs body(inputs) and compares each of its results, interpreted in float and double and
+/// compiled.
+template <typename Body>
+void expect(const std::vector<HostTensor>& inputs, const std::vector<Doubles>& want,
+            const Body& body) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  std::vector<StreamInput> arrays;
+  std::vector<Feed> feeds;
+  Tensors operands;
+  for (const HostTensor& t : inputs) {
+    const H2dStream stream = ir.h2d_stream(t.spec(), "x");
+    operands.push_back(main.host_load(stream));
+    arrays.push_back({stream, t});
+    feeds.emplace_back(stream, t);
+  }
+  std::vector<D2hStream> shown;
+  for (const Tensor& y : body(operands)) shown.push_back(main.host_store(y, "y"));
+  ASSERT_EQ(shown.size(), want.size());
+  const auto compare = [&](const auto& results, const char* way) {
+    for (size_t i = 0; i < shown.size(); ++i) {
+      const Doubles got = results[shown[i]].to_doubles();
+      ASSERT_EQ(got.size(), want[i].size());
+      for (size_t e = 0; e < got.size(); ++e) {
+        EXPECT_TRUE(is_near(got[e], want[i][e])) << way << ", result " << i << ", element " << e
+                                                 << " is " << got[e] << ", not " << want[i][e];
+      }
+    }
+  };
+  compare(Interpreter(ir, Precision::kFloat).run("main", feeds), "float");
+  compare(Interpreter(ir, Precision::kDouble).run("main", feeds), "double");
+  compare(Session(ir, {.device = cpu_device({.threads = 1})}).run(arrays), "compiled");
+}
+
+/// The gradients of Σ f(inputs) with respect to the inputs that are floating point.
+template <typename F>
+Tensors gradients(const Tensors& inputs, const F& f) {
+  Graph& main = inputs[0].graph();
+  Ir ir = main.ir();
+  Graph& forward = ir.create_empty_graph("f");
+  Tensors own;
+  for (const Tensor& t : inputs) own.push_back(forward.input(t.spec(), "x"));
+  forward.set_outputs({ops::sum(f(own))});
+  const auto info = transforms::autodiff(forward);
+  const CallSiteInfo call = ops::call_with_info(main, forward, {inputs.begin(), inputs.end()});
+  const CallSiteInfo back = ops::call_with_info(
+      main, info.graph(), {main.scalar(1, inputs[0].dtype())}, info.inputs_dict(call));
+  Tensors all;
+  for (size_t i = 0; i < info.outputs().size(); ++i)
+    all.push_back(back.output(static_cast<int>(i)));
+  return all;
+}
+
+TEST(Pow, OfZerosAndNegativeBases) {
+  const HostTensor base = array(f32, {0, 0, 0, 0, 0, -2, -2, -2, kNan, kInf, 2, 0, 0});
+  const HostTensor exponent = array(f32, {0, 1, 2, 0.5, -1, 3, 0, 0.5, 0, 0, 0, kNan, 3});
+  const double ln2 = std::log(2.0);
+  expect({base, exponent},
+         {{1, 0, 0, 0, kInf, -8, 1, kNan, 1, 1, 1, kNan, 0},
+          {0, 1, 0, kInf, -kInf, 12, 0, kNan, 0, 0, 0, kNan, 0},
+          {0, 0, 0, 0, -kInf, kNan, kNan, kNan, kNan, kInf, ln2, kNan, 0}},
+         [](const Tensors& x) {
+           const auto f = [](const Tensors& t) { return ops::pow(t[0], t[1]); };
+           Tensors all{f(x)};
+           for (const Tensor& g : gradients(x, f)) all.push_back(g);
+           return all;
+         });
+}
+
+TEST(Pow, WithANumberForExponent) {
+  const Doubles base{0, -2, 2, kNan, kInf};
+  const std::vector<std::pair<double, Doubles>> rows{{0, {0, 0, 0, 0, 0}},
+                                                     {1, {1, 1, 1, 1, 1}},
+                                                     {2, {0, -4, 4, kNan, kInf}},
+                                                     {-1, {-kInf, -0.25, -0.25, kNan, 0}}};
+  for (const DType dtype : {f32, f16, bf16}) {
+    for (const auto& [exponent, want] : rows) {
+      SCOPED_TRACE(exponent);
+      expect({array(dtype, base)}, {want}, [e = exponent](const Tensors& x) {
+        return gradients(x, [e](const Tensors& t) { return ops::pow(t[0], e); });
+      });
+    }
+  }
+}
+
+// The gradient of a scalar exponent sums over the bases.
+TEST(Pow, OfOneExponentForAll) {
+  const double sum = 4 * std::log(2.0) + 16 * std::log(4.0);
+  expect({array(f32, {0, 1, 2, 4}), array(f32, {2})}, {{0, 2, 4, 8}, {sum}}, [](const Tensors& x) {
+    return gradients(x, [](const Tensors& t) { return ops::pow(t[0], t[1]); });
+  });
+}
+
+TEST(Integers, DivideTowardsMinusInfinityAndWrap) {
+  expect({array(i32, {7, -7, 7, -7, 5, kInt32Min, -1}), array(i32, {2, 2, -2, -2, 0, -1, 2})},
+         {{3, -4, -4, 3, 0, kInt32Min, -1}, {9, -5, 5, -9, 5, kInt32Max, 1}}, [](const Tensors& x) {
+           return Tensors{x[0] / x[1], x[0] + x[1]};
+         });
+  expect({array(u32, {kUint32Max, 4000000000.0, 7}), array(u32, {2, 4000000000.0, 0})},
+         {{2147483647, 1, 0}, {1, 3705032704.0, 7}, {kUint32Max, 4000000000.0, 7}, {2, 4e9, 0}},
+         [](const Tensors& x) {
+           return Tensors{x[0] / x[1], x[0] + x[1], ops::maximum(x[0], x[1]),
+                          ops::minimum(x[0], x[1])};
+         });
+  expect({array(u8, {255, 3, 0}), array(u8, {2, 5, 0})}, {{127, 0, 0}, {253, 254, 0}, {1, 253, 0}},
+         [](const Tensors& x) {
+           return Tensors{x[0] / x[1], x[0] - x[1], -x[0]};
+         });
+}
+
+TEST(Integers, CompareWithTheirSign) {
+  expect({array(i32, {-1, kInt32Min, 0}), array(i32, {1, kInt32Max, -1})}, {{0, 0, 1}, {1, 1, 0}},
+         [](const Tensors& x) {
+           return Tensors{ops::greater(x[0], x[1]), ops::less(x[0], x[1])};
+         });
+  expect({array(u32, {kUint32Max, 0}), array(u32, {1, 2147483648.0})}, {{1, 0}, {0, 1}},
+         [](const Tensors& x) {
+           return Tensors{ops::greater(x[0], x[1]), ops::less(x[0], x[1])};
+         });
+}
+
+TEST(Integers, AreReducedWithTheirSign) {
+  const auto all = [](const Tensors& x) {
+    return Tensors{ops::max(x[0]),    ops::min(x[0]),    ops::sum(x[0]),
+                   ops::argmax(x[0]), ops::argmin(x[0]), ops::prod(x[0])};
+  };
+  expect({array(i32, {-5, kInt32Min, -2, -9})}, {{-2}, {kInt32Min}, {2147483632.0}, {2}, {1}, {0}},
+         all);
+  expect({array(u32, {kUint32Max, 3, 2147483648.0})},
+         {{kUint32Max}, {3}, {2147483650.0}, {0}, {1}, {2147483648.0}}, all);
+}
+
+TEST(Integers, AreIncrementedModulo) {
+  expect(
+      {array(i32, {kInt32Max, -7, kInt32Min})}, {{2, 1, 6}, {0, 2147483642.0, 1}},
+      [](const Tensors& x) {
+        return Tensors{ops::increment_mod(x[0], 1, 7), ops::increment_mod(x[0], 1, 2147483648.0)};
+      });
+  expect({array(u8, {255, 0, 199})}, {{2, 3, 202}, {58, 3, 2}}, [](const Tensors& x) {
+    return Tensors{ops::increment_mod(x[0], 3, 256), ops::increment_mod(x[0], 3, 200)};
+  });
+  expect({array(f32, {kNan, kInf, -2, 2.25})}, {{kNan, kNan, 1.5, 0.75}},
+         [](const Tensors& x) { return Tensors{ops::increment_mod(x[0], 1, 2.5)}; });
+}
+
+TEST(Casts, SaturateFromFloatingPointAndWrapFromIntegers) {
+  const auto to_each = [](const Tensors& x) {
+    Tensors all;
+    for (const DType dtype : {i32, u32, u8, boolean}) {
+      if (x[0].dtype() != dtype) all.push_back(ops::cast(x[0], dtype));
+    }
+    return all;
+  };
+  const HostTensor floats =
+      array(f32, {kNan, kInf, -kInf, 1e20, -2.7, 2.7, 2147483520.0, 3e9, 255.5, 300, -0.0});
+  expect({floats},
+         {{0, kInt32Max, kInt32Min, kInt32Max, -2, 2, 2147483520.0, kInt32Max, 255, 300, 0},
+          {0, kUint32Max, 0, kUint32Max, 0, 2, 2147483520.0, 3e9, 255, 300, 0},
+          {0, 255, 0, 255, 0, 2, 255, 255, 255, 255, 0},
+          {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}},
+         to_each);
+  expect({array(f16, {kNan, 65504, -1.5, 0})},
+         {{0, 65504, -1, 0}, {0, 65504, 0, 0}, {0, 255, 0, 0}, {1, 1, 1, 0}}, to_each);
+  expect({array(i32, {300, -1, kInt32Min, 0})},
+         {{300, kUint32Max, 2147483648.0, 0}, {44, 255, 0, 0}, {1, 1, 1, 0}}, to_each);
+  expect({array(u32, {kUint32Max, 2147483648.0, 300})},
+         {{-1, kInt32Min, 300}, {255, 0, 44}, {1, 1, 1}}, to_each);
+  expect({array(u32, {kUint32Max, 2147483649.0}), array(i32, {kInt32Min, -1})},
+         {{kUint32Max, 2147483649.0}, {kInt32Min, -1}}, [](const Tensors& x) {
+           return Tensors{ops::cast(x[0], f32), ops::cast(x[1], f32)};
+         });
+}
+
+// There is no counting from the end, neither for -1 nor for its bits.
+TEST(Indices, OutsideOfTheAxisTakeNothing) {
+  const HostTensor table = array(f32, {10, 20, 30});
+  const HostTensor whole = array(i32, {10, 20, 30});
+  const HostTensor grad = array(f32, {1, 2, 4, 8});
+  for (const HostTensor& at :
+       {array(i32, {-1, 2, kInt32Min, 3}), array(u32, {kUint32Max, 2, 2147483648.0, 3})}) {
+    expect({table, whole, grad, at},
+           {{kNan, 30, kNan, kNan},
+            {0, 30, 0, 0},
+            {0, 30, 0, 0},
+            {0, 0, 2},
+            {0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0},
+            {10, 20, 31}},
+           [](const Tensors& x) {
+             const Tensor values = x[2].graph().constant(array(f32, {0, 1}));
+             return Tensors{ops::gather(x[0], x[3]),
+                            ops::gather(x[0], x[3], {.zero_out_of_range = true}),
+                            ops::gather(x[1], x[3]),
+                            ops::gather_grad(x[2], x[3], {.axis = 0, .size = 3}),
+                            ops::onehot(x[3], values, {.classes = 3}),
+                            ops::sparse_accumulate_(x[0], x[2], x[3], 0, 0.5)};
+           });
+  }
+}
+
+TEST(Softmax, OfMasksAndInfinities) {
+  const double near = std::exp(1.0) / (std::exp(1.0) + std::exp(2.0));
+  expect({array(f32, {-kInf, 1, 2}), array(f32, {-kInf, -kInf}), array(f32, {kInf, 1})},
+         {{0, near, 1 - near},
+          {-kInf, std::log(near), std::log(1 - near)},
+          {1, 1 - 3 * near, 3 * near - 2},
+          {kNan, kNan},
+          {kNan, kNan}},
+         [](const Tensors& x) {
+           return Tensors{
+               ops::softmax(x[0]), ops::log_softmax(x[0]),
+               gradients({x[0]}, [](const Tensors& t) { return ops::log_softmax(t[0]); })[0],
+               ops::softmax(x[1]), ops::softmax(x[2])};
+         });
+}
+
+TEST(LogSumExp, OfMasksAndInfinities) {
+  const auto f = [](const Tensors& t) { return ops::logsumexp(t[0]); };
+  expect({array(f32, {-kInf, 1}), array(f32, {-kInf, -kInf}), array(f32, {kInf, 1}),
+          array(f32, {kInf, kNan})},
+         {{1}, {0, 1}, {-kInf}, {kInf}, {kNan}}, [&](const Tensors& x) {
+           return Tensors{f(x), gradients({x[0]}, f)[0], f({x[1]}), f({x[2]}), f({x[3]})};
+         });
+}
+
+// The gradient of clip stops at the bounds (compare.h); PyTorch's passes there.
+TEST(Gradients, OfKinksAndNan) {
+  const HostTensor x = array(f32, {kNan, 0, -0.0, -1, 1, kInf});
+  expect({x, array(f32, {2, kNan, kNan}), array(f32, {3, 1, 3})},
+         {{kNan, 0, 0, 0, 1, kInf},
+          {1, 0, 0, 0, 1, 1},
+          {0, 0, 0, -1, 1, 1},
+          {0, 1, 1, 0, 0, 0},
+          {0, 0.5, 0.5},
+          {0.5, 0, 0.5}},
+         [](const Tensors& t) {
+           const auto of = [](const Tensor& operand, const auto& f) {
+             return gradients({operand}, [&](const Tensors& own) { return f(own[0]); })[0];
+           };
+           return Tensors{
+               ops::relu(t[0]),
+               of(t[0], [](const Tensor& a) { return ops::relu(a); }),
+               of(t[0], [](const Tensor& a) { return ops::abs(a); }),
+               of(t[0], [](const Tensor& a) { return ops::clip(a, {.min = -1, .max = 1}); }),
+               of(t[1], [](const Tensor& a) { return ops::max(a); }),
+               of(t[2], [](const Tensor& a) { return ops::max(a); })};
+         });
+}
+
+TEST(ArgMax, TakesTheFirstNan) {
+  expect({array(f32, {1, kNan, kInf, kNan})}, {{1}, {1}}, [](const Tensors& x) {
+    return Tensors{ops::argmax(x[0]), ops::argmin(x[0])};
+  });
+  expect({array(f32, {-kInf, 2, kInf, kInf})}, {{2}, {0}}, [](const Tensors& x) {
+    return Tensors{ops::argmax(x[0]), ops::argmin(x[0])};
+  });
+}
+
+}  // namespace
+}  // namespace sluice::test

@@ -39,8 +39,8 @@ LAYERS = {
 # Files of one layer that lie in the folder of another: kernels of an operator beside the operator.
 GUESTS = [("src/sluice/ops/*.cpu.cc", "cpu"), ("src/sluice/ops/*.cuda.cu", "cuda")]
 
-# Layers that tests may use besides: the interpreter judges, and a session needs a device.
-FOR_TESTS = ["interp", "devices"]
+# Layers that tests may use besides: the interpreter judges, a session needs a device, reports count.
+FOR_TESTS = ["interp", "devices", "report"]
 TEST_FILE = re.compile(r"(^|_)test(s|_[a-z_]+)?\.(isa\.)?(cc|h)$|^test_|^gradient_check\.h$")
 
 # Header of others -> files that may include it. What is not listed here is free (std, fmt).

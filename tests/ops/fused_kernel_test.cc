@@ -56,13 +56,13 @@ class Trial {
     }
     values_.resize(op.operands.size());
     std::vector<HostTensor> results;
-    for (const FusedOp::Stage& stage : op.stages) {
+    for (const OpStage& stage : op.stages) {
       std::vector<HostTensor> inputs;
       for (const int32_t i : stage.inputs) {
         inputs.push_back(i < 0 ? results[static_cast<size_t>(~i)]
                                : values_[static_cast<size_t>(i)]);
       }
-      results.push_back(run_op(*stage.def, stage.attrs, inputs, Precision::kFloat)[0]);
+      results.push_back(run_op(*stage.op, stage.attrs, inputs, Precision::kFloat)[0]);
       if (stage.output >= 0) values_[static_cast<size_t>(stage.output)] = results.back();
     }
   }
@@ -213,16 +213,15 @@ uint64_t number(const char* name, uint64_t otherwise) {
 
 /// What kind of op it is, for counting.
 std::string kind_of(const FusedOp& op) {
-  const FusedOp::Stage& head = op.stages[0];
-  const bool on_rows =
-      std::any_of(op.stages.begin(), op.stages.end(), [&](const FusedOp::Stage& stage) {
-        const auto specs = op.input_specs(stage);
-        return RowOp::of(OpView(*stage.def, stage.attrs, specs, {&stage.spec, 1})).has_value();
-      });
-  if (on_rows) return head.def == &ops::matmul_def() ? "product, on rows" : "chain, on rows";
-  const bool reduced = !op.stages.back().def->has(Trait::kElementwise) && op.stages.size() > 1;
-  if (reduced) return head.def == &ops::matmul_def() ? "product, reduced" : "chain, reduced";
-  if (head.def != &ops::matmul_def()) {
+  const OpStage& head = op.stages[0];
+  const bool on_rows = std::any_of(op.stages.begin(), op.stages.end(), [&](const OpStage& stage) {
+    const auto specs = op.input_specs(stage);
+    return RowOp::of(OpView(*stage.op, stage.attrs, specs, {&stage.spec, 1})).has_value();
+  });
+  if (on_rows) return head.op == &ops::matmul_def() ? "product, on rows" : "chain, on rows";
+  const bool reduced = !op.stages.back().op->has(Trait::kElementwise) && op.stages.size() > 1;
+  if (reduced) return head.op == &ops::matmul_def() ? "product, reduced" : "chain, reduced";
+  if (head.op != &ops::matmul_def()) {
     const auto output = static_cast<size_t>(op.inputs);
     return "chain on " + to_string(op.layouts[output]);
   }
@@ -263,7 +262,7 @@ TEST(FusedKernel, GivesTheBitsOfItsStages) {
     several_tasks += trial.tasks() > 1;
     coinciding += trial.coincides();
     panels_made += op->layouts[static_cast<size_t>(op->inputs)] != Layout{};
-    panels_read += op->stages[0].def == &ops::matmul_def() &&
+    panels_read += op->stages[0].op == &ops::matmul_def() &&
                    op->layouts[static_cast<size_t>(op->stages[0].inputs[1])] != Layout{};
   }
   for (const auto& [kind, count] : kinds) std::cout << fmt::format("{} {}\n", count, kind);

@@ -125,8 +125,8 @@ class RandomFusedOp {
     const int64_t matrices =
         !options.lhs_transposed && m * n * k * 3 < kMostWork && one_in(random_, 4) ? 3 : 0;
     space_ = matrices > 0 ? Shape{matrices, m, n} : Shape{m, n};
-    FusedOp::Stage stage;
-    stage.def = &ops::matmul_def();
+    OpStage stage;
+    stage.op = &ops::matmul_def();
     stage.attrs = to_attrs(options);
     const Shape lhs = matrices > 0 ? Shape{matrices, m, k} : Shape{m, k};
     stage.inputs = {add_input(options.lhs_transposed ? Shape{k, m} : lhs),
@@ -184,9 +184,9 @@ class RandomFusedOp {
   }
 
   bool try_stage(bool may_broadcast) {
-    FusedOp::Stage stage;
-    stage.def = chain_ops()[random_() % chain_ops().size()];
-    stage.attrs = stage.def->options;
+    OpStage stage;
+    stage.op = chain_ops()[random_() % chain_ops().size()];
+    stage.attrs = stage.op->options;
     if (has(stage.attrs, "kind")) {
       static const char* const kKinds[] = {"add", "add_square", "mean", "moving_average",
                                            "moving_average_square"};
@@ -198,9 +198,9 @@ class RandomFusedOp {
       if (has(stage.attrs, hyper)) set(stage.attrs, hyper, value);
     }
     const FusedOp before = op_;
-    const size_t count = stage.def->inputs.size() - (stage.def->variadic ? 1 : 0);
+    const size_t count = stage.op->inputs.size() - (stage.op->variadic ? 1 : 0);
     for (size_t i = 0; i < count; ++i) stage.inputs.push_back(source(may_broadcast));
-    if (stage.def->variadic && has(stage.attrs, "operands") && one_in(random_, 2)) {
+    if (stage.op->variadic && has(stage.attrs, "operands") && one_in(random_, 2)) {
       const std::string names = has(stage.attrs, "a")   ? (one_in(random_, 2) ? "a,b" : "b")
                                 : has(stage.attrs, "f") ? "f"
                                                         : "learning_rate";
@@ -213,7 +213,7 @@ class RandomFusedOp {
     }
     try {
       const auto specs = op_.input_specs(stage);
-      const auto out = stage.def->infer(OpView(*stage.def, stage.attrs, specs));
+      const auto out = stage.op->infer(OpView(*stage.op, stage.attrs, specs));
       if (out.size() == 1 && out[0] == f32_spec(space_)) {
         stage.spec = out[0];
         op_.stages.push_back(stage);
@@ -255,32 +255,32 @@ class RandomFusedOp {
     using ops::LossReduction;
     const bool ignores = one_in(random_, 2);
     const auto reduction = static_cast<LossReduction>(random_() % 3);
-    FusedOp::Stage stage;
+    OpStage stage;
     switch (random_() % 8) {
       case 0:
       case 1:
-        stage.def = one_in(random_, 3) ? &ops::log_softmax_def() : &ops::softmax_def();
+        stage.op = one_in(random_, 3) ? &ops::log_softmax_def() : &ops::softmax_def();
         stage.inputs = {rows_source()};
         break;
       case 2:
-        stage.def = one_in(random_, 2) ? &ops::log_softmax_grad_def() : &ops::softmax_grad_def();
+        stage.op = one_in(random_, 2) ? &ops::log_softmax_grad_def() : &ops::softmax_grad_def();
         stage.inputs = {rows_source(), rows_source()};
         break;
       case 3:
       case 4:
-        stage.def = &ops::nll_loss_def();
+        stage.op = &ops::nll_loss_def();
         stage.attrs =
             to_attrs(ops::NllLossOptions{LossReduction::kNone, ignores, 1, one_in(random_, 2)});
         stage.inputs = {rows_source(), labels()};
         break;
       case 5:
-        stage.def = &ops::nll_softmax_grad_def();
+        stage.op = &ops::nll_softmax_grad_def();
         stage.attrs = to_attrs(ops::NllSoftmaxGradOptions{reduction, ignores, 1, 0.5});
         stage.inputs = {rows_source(), labels()};
         break;
       case 6: {
         const ops::NllGradOptions options{reduction, ignores, 1, space_.dim(-1)};
-        stage.def = &ops::nll_grad_def();
+        stage.op = &ops::nll_grad_def();
         stage.attrs = to_attrs(options);
         const bool each = reduction == LossReduction::kNone;
         stage.inputs = {each && last_samples() != 0 && one_in(random_, 2)
@@ -292,19 +292,19 @@ class RandomFusedOp {
       }
       default:
         if (last_samples() == 0 || reduction == LossReduction::kNone) return;
-        stage.def = &ops::nll_total_def();
+        stage.op = &ops::nll_total_def();
         stage.attrs = to_attrs(ops::NllTotalOptions{reduction, ignores, 1});
         stage.inputs = {last_samples(), labels()};
     }
     if (stage.attrs.items.empty()) stage.attrs = to_attrs(ops::AxisOptions{});
-    stage.spec = stage.def->infer(OpView(*stage.def, stage.attrs, op_.input_specs(stage)))[0];
+    stage.spec = stage.op->infer(OpView(*stage.op, stage.attrs, op_.input_specs(stage)))[0];
     op_.stages.push_back(stage);
   }
 
   // The last stage that gave a loss for each row; 0: there is none.
   int32_t last_samples() const {
     for (size_t s = op_.stages.size(); s-- > 0;) {
-      if (op_.stages[s].def == &ops::nll_loss_def()) return ~static_cast<int32_t>(s);
+      if (op_.stages[s].op == &ops::nll_loss_def()) return ~static_cast<int32_t>(s);
     }
     return 0;
   }
@@ -326,18 +326,18 @@ class RandomFusedOp {
     if (one_in(random_, 2)) {
       for (int64_t& axis : options.axes) axis = rank - 1 - axis;
     }
-    FusedOp::Stage stage;
-    stage.def = kOps[random_() % kOps.size()];
+    OpStage stage;
+    stage.op = kOps[random_() % kOps.size()];
     stage.attrs = to_attrs(options);
     stage.inputs = {~reduced};
-    stage.spec = stage.def->infer(OpView(*stage.def, stage.attrs, op_.input_specs(stage)))[0];
+    stage.spec = stage.op->infer(OpView(*stage.op, stage.attrs, op_.input_specs(stage)))[0];
     op_.stages.push_back(stage);
   }
 
   // Each result that no stage reads, and some others.
   void store_results() {
     std::vector<bool> read(op_.stages.size(), false);
-    for (const FusedOp::Stage& stage : op_.stages) {
+    for (const OpStage& stage : op_.stages) {
       for (const int32_t i : stage.inputs) {
         if (i < 0) read[static_cast<size_t>(~i)] = true;
       }
@@ -360,8 +360,8 @@ inline std::string text(const FusedOp& op) {
     lines += fmt::format("  %{} {} {}\n", i, to_string(op.operands[i]), to_string(op.layouts[i]));
   }
   for (size_t s = 0; s < op.stages.size(); ++s) {
-    const FusedOp::Stage& stage = op.stages[s];
-    lines += fmt::format("  stage {} {} {} (", s, stage.def->type, to_string(stage.attrs));
+    const OpStage& stage = op.stages[s];
+    lines += fmt::format("  stage {} {} {} (", s, stage.op->type, to_string(stage.attrs));
     for (const int32_t i : stage.inputs)
       lines += i < 0 ? fmt::format(" stage{}", ~i) : fmt::format(" %{}", i);
     lines += stage.output < 0 ? " )\n" : fmt::format(" ) -> %{}\n", stage.output);

@@ -29,6 +29,18 @@ std::string to_string(const Attrs& attrs);
 /// Parses that text; Error{kUsage} naming the place otherwise.
 Attrs parse_attrs(std::string_view text);
 
+/// One of the ops that run one after the other in place of an op, or in one kernel. Each has one result.
+template <typename OpRef>
+struct OpStageOf {
+  OpRef op{};  ///< Its operator: a definition, or the name of its type in a plan.
+  Attrs attrs;
+  std::vector<int32_t> inputs;  ///< Operands of the whole; ~s is the result of stage s.
+  int32_t output =
+      -1;  ///< Operand or result of the whole that it makes; -1: only later stages read it.
+  TensorSpec spec;  ///< Spec of its result; empty where it is inferred.
+  bool operator==(const OpStageOf&) const = default;
+};
+
 /// One field of an options struct: `field("beta", &SwishOptions::beta)`.
 template <typename Struct, typename Member>
 struct Field {

@@ -34,8 +34,8 @@ FusedOp fused_op(const Body& body, const Node& node) {
   op.stages = kernel.stages;
   if (!op.stages.empty()) return op;
   SLUICE_CHECK(node.outputs.size() == 1);
-  FusedOp::Stage& stage = op.stages.emplace_back();
-  stage.def = node.def;
+  OpStage& stage = op.stages.emplace_back();
+  stage.op = node.def;
   stage.attrs = kernel.attrs;
   for (int32_t i = 0; i < op.inputs; ++i) stage.inputs.push_back(i);
   stage.output = op.inputs;
@@ -50,8 +50,8 @@ bool has_fused_form(const Node& node) {
 std::string name_of(const Node& node) {
   if (!node.has_stages()) return node.def == nullptr ? "op" : node.def->type;
   std::string name;
-  for (const FusedOp::Stage& stage : node.as<Node::Kernel>()->stages)
-    name += (name.empty() ? "" : "+") + stage.def->type;
+  for (const OpStage& stage : node.as<Node::Kernel>()->stages)
+    name += (name.empty() ? "" : "+") + stage.op->type;
   return name;
 }
 

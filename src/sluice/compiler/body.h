@@ -56,7 +56,7 @@ struct NodeKinds {
   struct Kernel {
     Attrs attrs;
     /// Stages of a fused kernel, or of one op on operands that are not all row-major; empty: the op itself.
-    std::vector<FusedOp::Stage> stages;
+    std::vector<OpStage> stages;
     bool prints = false;  ///< It has an effect outside the program's tensors.
     bool operator==(const Kernel&) const = default;
   };

@@ -109,10 +109,10 @@ class Writer {
 
   void kernel_lines(const Node& n, const Node::Kernel& kernel) {
     if (kernel.stages.empty()) return attrs_line("attrs", kernel.attrs, n.def);
-    for (const FusedOp::Stage& stage : kernel.stages) {
-      out_ += fmt::format("    stage {} {} to {} from {}\n", stage.def->type, spec_text(stage.spec),
+    for (const OpStage& stage : kernel.stages) {
+      out_ += fmt::format("    stage {} {} to {} from {}\n", stage.op->type, spec_text(stage.spec),
                           stage.output, fmt::join(stage.inputs, " "));
-      attrs_line("stage_attrs", stage.attrs, stage.def);
+      attrs_line("stage_attrs", stage.attrs, stage.op);
     }
   }
 
@@ -287,10 +287,10 @@ class Parser {
   void stage() {
     Node::Kernel& kernel = last_kernel();
     kernel.attrs = {};
-    FusedOp::Stage stage;
-    stage.def = op();
-    if (stage.def == nullptr) in_.bad("a stage needs an operator");
-    stage.attrs = stage.def->options;
+    OpStage stage;
+    stage.op = op();
+    if (stage.op == nullptr) in_.bad("a stage needs an operator");
+    stage.attrs = stage.op->options;
     stage.spec = in_.spec();
     stage.output = in_.labelled32("to");
     in_.expect("from");

@@ -80,15 +80,8 @@ struct Operand {
   bool operator==(const Operand&) const = default;
 };
 
-/// One op of a kernel that fuses several. They run in order; each has one result.
-struct Stage {
-  std::string op;  ///< OpDef::type.
-  Attrs attrs;
-  std::vector<int32_t> inputs;  ///< Operands of the kernel; ~s is the result of stage s.
-  int32_t output = -1;          ///< Operand that gets the result; -1: only later stages read it.
-  TensorSpec spec;              ///< Of the result.
-  bool operator==(const Stage&) const = default;
-};
+/// One op of a kernel that fuses several, by the type of its operator.
+using Stage = OpStageOf<std::string>;
 
 /// Runs a kernel: inputs, then outputs, of the op it came from.
 struct Kernel {

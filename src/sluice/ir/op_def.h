@@ -161,6 +161,17 @@ struct Alias {
   int input = 0;
 };
 
+/// Index arithmetic that an operator does on i32 and u32 scalars; the compiler computes entries of remote buffers by it.
+enum class IndexRule : uint8_t {
+  kNone,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kIncrementMod,  ///< (x + increment) mod modulus, by ops::IncrementModOptions.
+  kSame,          ///< The value itself, perhaps in another dtype.
+};
+
 /// How an op y = f(x) and its gradient can share what is costly in both: w = work(x), y = value(x, w),
 /// gradient(x, g) = g·slope(x, w), with the same bits in f32.
 struct SharedWork {
@@ -170,13 +181,8 @@ struct SharedWork {
   const OpDef* gradient = nullptr;
 };
 
-/// One of the ops that an op is made of.
-struct OpPart {
-  const OpDef* def = nullptr;  ///< Has one result.
-  Attrs attrs;
-  std::vector<int32_t> inputs;  ///< Operands of the whole; ~p is the result of part p.
-  int32_t output = -1;  ///< Result of the whole that it makes; -1: only later parts read it.
-};
+/// A stage by the definition of its operator.
+using OpStage = OpStageOf<const OpDef*>;
 
 using InferFn = std::vector<TensorSpec> (*)(const OpView& op);
 using GradFn = Tensors (*)(GradContext& g);
@@ -196,8 +202,9 @@ struct OpDef {
   /// (input, output) pairs that may be exactly the same bytes in a kernel call: element i is read before it is written.
   std::vector<std::pair<int, int>> may_coincide;
   std::optional<SharedWork> shared_work;
+  IndexRule index_rule = IndexRule::kNone;
   /// Ops that do the same one after the other, with the same bits in f32. Null, or an empty list: none.
-  std::vector<OpPart> (*parts)(const OpView& op) = nullptr;
+  std::vector<OpStage> (*parts)(const OpView& op) = nullptr;
   InferFn infer = nullptr;
   GradFn grad =
       nullptr;  ///< One entry per input, empty handles where there is no gradient. Null: none.

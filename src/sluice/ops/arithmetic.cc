@@ -347,6 +347,11 @@ Tensors sqrt_grad(GradContext& g) { return {emit_one(sqrt_grad_def(), {g.output(
 Tensors exp_grad(GradContext& g) { return {mul(g.grad(0), g.output(0))}; }
 Tensors log_grad(GradContext& g) { return {div(g.grad(0), g.input(0))}; }
 
+OpDef with_index_rule(IndexRule rule, OpDef d) {
+  d.index_rule = rule;
+  return d;
+}
+
 const OpDef& add_in_place_def() {
   static const OpDef def = in_place(add_def(), "AddLhsInplace", "add_");
   return def;
@@ -360,26 +365,26 @@ const OpDef& exp_in_place_def() {
 }  // namespace
 
 const OpDef& add_def() {
-  static const OpDef def =
-      binary(define<functor::Add, kAdd, 2, Integers::kTaken>("add", "lhs + rhs.", {"lhs", "rhs"},
-                                                             infer_arithmetic, add_grad),
-             "integers wrap around", kCommutative);
+  static const OpDef def = with_index_rule(
+      IndexRule::kAdd, binary(define<functor::Add, kAdd, 2, Integers::kTaken>(
+                                  "add", "lhs + rhs.", {"lhs", "rhs"}, infer_arithmetic, add_grad),
+                              "integers wrap around", kCommutative));
   return def;
 }
 
 const OpDef& sub_def() {
-  static const OpDef def =
-      binary(define<functor::Sub, kSub, 2, Integers::kTaken>("sub", "lhs - rhs.", {"lhs", "rhs"},
-                                                             infer_arithmetic, sub_grad),
-             "integers wrap around");
+  static const OpDef def = with_index_rule(
+      IndexRule::kSub, binary(define<functor::Sub, kSub, 2, Integers::kTaken>(
+                                  "sub", "lhs - rhs.", {"lhs", "rhs"}, infer_arithmetic, sub_grad),
+                              "integers wrap around"));
   return def;
 }
 
 const OpDef& mul_def() {
-  static const OpDef def =
-      binary(define<functor::Mul, kMul, 2, Integers::kTaken>("mul", "lhs · rhs.", {"lhs", "rhs"},
-                                                             infer_arithmetic, mul_grad),
-             "integers wrap around", kCommutative);
+  static const OpDef def = with_index_rule(
+      IndexRule::kMul, binary(define<functor::Mul, kMul, 2, Integers::kTaken>(
+                                  "mul", "lhs · rhs.", {"lhs", "rhs"}, infer_arithmetic, mul_grad),
+                              "integers wrap around", kCommutative));
   return def;
 }
 
@@ -389,7 +394,7 @@ const OpDef& div_def() {
                          "div", "lhs / rhs.", {"lhs", "rhs"}, infer_arithmetic, div_grad),
                      "integers give the floor of the quotient, and 0 for x / 0");
     for (Sample& s : d.samples) s.domain = {0.5, 2};
-    return d;
+    return with_index_rule(IndexRule::kDiv, std::move(d));
   }();
   return def;
 }

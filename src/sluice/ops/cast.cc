@@ -56,6 +56,7 @@ const OpDef& cast_def() {
   static const OpDef def = [] {
     OpDef d;
     d.type = "Cast";
+    d.index_rule = IndexRule::kSame;
     d.name = "cast";
     d.doc =
         "x in another dtype. (C1) x has a dtype that devices have. (C2) So has the result. "

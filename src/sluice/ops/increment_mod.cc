@@ -61,6 +61,7 @@ const OpDef& increment_mod_def() {
   static const OpDef def = [] {
     OpDef d;
     d.type = "IncrementMod";
+    d.index_rule = IndexRule::kIncrementMod;
     d.name = "increment_mod";
     d.doc =
         "(t + increment) mod modulus, not negative; NaN for NaN and infinities. (C1) t is a number "

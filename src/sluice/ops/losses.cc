@@ -66,7 +66,7 @@ void reference_with_grad(const KernelArgs& k) {
 }
 
 // The loss of each sample, what they come to, and the gradient.
-std::vector<OpPart> parts_of_loss(const NllLossOptions& o) {
+std::vector<OpStage> parts_of_loss(const NllLossOptions& o) {
   NllLossOptions each = o;
   each.reduction = LossReduction::kNone;
   if (o.reduction == LossReduction::kNone) return {{&nll_loss_def(), to_attrs(each), {0, 1}, 0}};
@@ -75,11 +75,11 @@ std::vector<OpPart> parts_of_loss(const NllLossOptions& o) {
           {&nll_total_def(), to_attrs(total), {~0, 1}, 0}};
 }
 
-std::vector<OpPart> parts_of_nll(const OpView& op) {
+std::vector<OpStage> parts_of_nll(const OpView& op) {
   return parts_of_loss(op.options<NllLossOptions>());
 }
 
-std::vector<OpPart> parts_of_nll_with_grad(const OpView& op) {
+std::vector<OpStage> parts_of_nll_with_grad(const OpView& op) {
   const auto o = op.options<NllSoftmaxGradOptions>();
   auto parts = parts_of_loss({o.reduction, o.has_ignore_index, o.ignore_index});
   parts.push_back({&nll_softmax_grad_def(), to_attrs(o), {0, 1}, 1});

@@ -145,7 +145,7 @@ Tensors grad(GradContext& g) {
 
 /// What a reduction to one of more than a chunk's elements is made of.
 template <Kind kind>
-std::vector<OpPart> parts(const OpView& op) {
+std::vector<OpStage> parts(const OpView& op) {
   static constexpr auto kTo = kind == Kind::kMax    ? Combination::kMax
                               : kind == Kind::kMin  ? Combination::kMin
                               : kind == Kind::kProd ? Combination::kProd

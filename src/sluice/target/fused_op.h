@@ -11,18 +11,10 @@ namespace sluice {
 /// mean; a single op is one stage. The results have the shape of the first stage's, but for reductions and
 /// what has one value for each of its rows.
 struct FusedOp {
-  struct Stage {
-    const OpDef* def = nullptr;
-    Attrs attrs;
-    std::vector<int32_t> inputs;  ///< Operands; ~s is the result of stage s.
-    int32_t output = -1;          ///< Operand that gets the result; -1: only later stages read it.
-    TensorSpec spec;              ///< Of the result.
-    bool operator==(const Stage&) const = default;
-  };
   std::vector<TensorSpec> operands;  ///< Inputs, then outputs.
   std::vector<Layout> layouts;       ///< One per operand.
   int32_t inputs = 0;
-  std::vector<Stage> stages;
+  std::vector<OpStage> stages;
 
   const TensorSpec& spec_of(int32_t source) const {
     return source < 0 ? stages[static_cast<size_t>(~source)].spec
@@ -31,10 +23,10 @@ struct FusedOp {
   /// Which operands lie as the results do: outputs, and what elementwise stages read of their shape.
   std::vector<bool> result_like() const {
     std::vector<bool> like(operands.size(), false);
-    for (const Stage& stage : stages) {
+    for (const OpStage& stage : stages) {
       if (stage.spec.shape != stages.front().spec.shape) continue;  // A reduction of it.
       if (stage.output >= 0) like[static_cast<size_t>(stage.output)] = true;
-      if (!stage.def->has(Trait::kElementwise)) continue;
+      if (!stage.op->has(Trait::kElementwise)) continue;
       for (const int32_t i : stage.inputs) {
         if (i >= 0 && operands[static_cast<size_t>(i)].shape == stage.spec.shape)
           like[static_cast<size_t>(i)] = true;
@@ -51,7 +43,7 @@ struct FusedOp {
     }
     return other;
   }
-  std::vector<TensorSpec> input_specs(const Stage& stage) const {
+  std::vector<TensorSpec> input_specs(const OpStage& stage) const {
     std::vector<TensorSpec> specs;
     for (const int32_t i : stage.inputs) specs.push_back(spec_of(i));
     return specs;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "sluice/ops/cast.h"
 #include "sluice/ops/increment_mod.h"
 
 namespace sluice::compiler {
@@ -49,27 +48,15 @@ std::optional<IndexFact> advanced(const IndexFact& start, const IndexTable::Offs
   return checked(expr % by.modulus, {0, by.modulus - 1}, dtype);
 }
 
-enum class Arithmetic : uint8_t { kNone, kAdd, kSub, kMul, kDiv, kIncrementMod, kSame };
-
-Arithmetic arithmetic_of(const Node& node) {
-  if (node.is<Node::View>() || node.is<Node::Copy>()) return Arithmetic::kSame;
-  if (!node.is<Node::Kernel>() || node.has_stages() || node.outputs.size() != 1)
-    return Arithmetic::kNone;
-  const auto is = [&](std::string_view type) {
-    return node.def->type == type || node.def->type == std::string(type) + "LhsInplace" ||
-           node.def->type == std::string(type) + "Inplace";
-  };
-  if (is("Add")) return Arithmetic::kAdd;
-  if (is("Sub")) return Arithmetic::kSub;
-  if (is("Mul")) return Arithmetic::kMul;
-  if (is("Div")) return Arithmetic::kDiv;
-  if (is("IncrementMod")) return Arithmetic::kIncrementMod;
-  return node.def == &ops::cast_def() ? Arithmetic::kSame : Arithmetic::kNone;
+IndexRule rule_of(const Node& node) {
+  if (node.is<Node::View>() || node.is<Node::Copy>()) return IndexRule::kSame;
+  const bool one_op = node.is<Node::Kernel>() && !node.has_stages() && node.outputs.size() == 1;
+  return one_op ? node.def->index_rule : IndexRule::kNone;
 }
 
 // An op on single i32 or u32 elements.
 bool is_index_arithmetic(const Node& node) {
-  return arithmetic_of(node) != Arithmetic::kNone && is_index(node.out_specs[0]) &&
+  return rule_of(node) != IndexRule::kNone && is_index(node.out_specs[0]) &&
          std::all_of(node.in_specs.begin(), node.in_specs.end(), is_index);
 }
 
@@ -150,24 +137,24 @@ std::optional<IndexFact> Indices::of_kernel(const Node& node) const {
   const auto& b = of(node.inputs.back());
   const DType dtype = node.out_specs[0].dtype;
   if (!a || !b) return std::nullopt;
-  switch (arithmetic_of(node)) {
-    case Arithmetic::kSame:
+  switch (rule_of(node)) {
+    case IndexRule::kSame:
       return checked(a->expr, a->range, dtype);
-    case Arithmetic::kAdd:
+    case IndexRule::kAdd:
       return checked(a->expr + b->expr, corners(a->range, b->range, std::plus<>()), dtype);
-    case Arithmetic::kSub:
+    case IndexRule::kSub:
       return checked(a->expr - b->expr, corners(a->range, b->range, std::minus<>()), dtype);
-    case Arithmetic::kMul:
+    case IndexRule::kMul:
       // Of numbers of 32 bits: no product overflows, as unsigned ones below 2^32 leave their dtype before.
       if (a->range.high > INT32_MAX && b->range.high > INT32_MAX) return std::nullopt;
       return checked(a->expr * b->expr, corners(a->range, b->range, std::multiplies<>()), dtype);
-    case Arithmetic::kDiv:
+    case IndexRule::kDiv:
       // x / 0 is 0 to the op.
       if (b->range.low <= 0 && b->range.high >= 0) return std::nullopt;
       return checked(a->expr / b->expr, corners(a->range, b->range, floor_div), dtype);
-    case Arithmetic::kIncrementMod:
+    case IndexRule::kIncrementMod:
       return advanced(*a, remainder_of(node), {1, {1, 1}}, dtype);
-    case Arithmetic::kNone:
+    case IndexRule::kNone:
       break;
   }
   return std::nullopt;
@@ -278,17 +265,17 @@ void IndexTable::find_results(const Body& body, Facts& facts) const {
       const ValueIndex a = node.inputs[0];
       const ValueIndex b = node.inputs.back();
       std::optional<Offset>& out = of(node.outputs[0]);
-      const Arithmetic kind = arithmetic_of(node);
-      if (kind == Arithmetic::kSame) out = of(a);
-      if (kind == Arithmetic::kAdd) {
+      const IndexRule kind = rule_of(node);
+      if (kind == IndexRule::kSame) out = of(a);
+      if (kind == IndexRule::kAdd) {
         out = plus(of(a), scalar_of(program_, body, b));
         if (!out) out = plus(of(b), scalar_of(program_, body, a));
       }
-      if (kind == Arithmetic::kSub) {
+      if (kind == IndexRule::kSub) {
         const auto number = scalar_of(program_, body, b);
         if (number) out = plus(of(a), -*number);
       }
-      if (kind == Arithmetic::kIncrementMod) out = then(of(a), remainder_of(node));
+      if (kind == IndexRule::kIncrementMod) out = then(of(a), remainder_of(node));
     }
     if (const auto* call = node.as<Node::Call>()) {
       for (size_t r = 0; r < static_cast<size_t>(call->results); ++r) {

@@ -286,8 +286,8 @@ class Emitter {
     k.op = op;
     if (const auto* own = node.as<Node::Kernel>()) {
       k.attrs = own->attrs;
-      for (const FusedOp::Stage& s : own->stages)
-        k.stages.push_back({s.def->type, s.attrs, s.inputs, s.output, s.spec});
+      for (const OpStage& s : own->stages)
+        k.stages.push_back({s.op->type, s.attrs, s.inputs, s.output, s.spec});
     }
     k.tasks = choice.tasks;
     k.workspace_bytes = choice.workspace_bytes;

@@ -221,17 +221,17 @@ class Fuser {
       joint.ties.push_back(tie);
     }
     Node::Kernel fused{{}, stages_of(h)};
-    for (FusedOp::Stage& stage : stages_of(t)) fused.stages.push_back(std::move(stage));
+    for (OpStage& stage : stages_of(t)) fused.stages.push_back(std::move(stage));
     joint.node.what = std::move(fused);
     return joint;
   }
 
   // Stages without operands: those are named once all are known.
-  static std::vector<FusedOp::Stage> stages_of(const Group& g) {
+  static std::vector<OpStage> stages_of(const Group& g) {
     const Node::Kernel& kernel = *g.node.as<Node::Kernel>();
     if (!kernel.stages.empty()) return kernel.stages;
-    FusedOp::Stage stage;
-    stage.def = g.node.def;
+    OpStage stage;
+    stage.op = g.node.def;
     stage.attrs = kernel.attrs;
     stage.spec = g.node.out_specs[0];
     return {stage};
@@ -246,7 +246,7 @@ class Fuser {
     node.outputs.clear();
     node.out_specs.clear();
     node.ties.clear();
-    std::vector<FusedOp::Stage>& parts = node.as<Node::Kernel>()->stages;
+    std::vector<OpStage>& parts = node.as<Node::Kernel>()->stages;
     const auto stage_of = [&](ValueIndex v) {
       return static_cast<int32_t>(std::find(g.made.begin(), g.made.end(), v) - g.made.begin());
     };

@@ -16,7 +16,7 @@ class Splitter {
     std::vector<Node> nodes = std::move(body_.nodes);
     body_.nodes.clear();
     for (size_t n = 0; n < nodes.size(); ++n) {
-      const std::vector<OpPart> parts = parts_of(nodes[n]);
+      const std::vector<OpStage> parts = parts_of(nodes[n]);
       if (parts.empty() || (!joins(nodes[n], parts[0]) && !spreads(nodes[n], parts[0]))) {
         push(std::move(nodes[n]));
         continue;
@@ -38,7 +38,7 @@ class Splitter {
     return {*node.def, node.as<Node::Kernel>()->attrs, node.in_specs, node.out_specs};
   }
 
-  static std::vector<OpPart> parts_of(const Node& node) {
+  static std::vector<OpStage> parts_of(const Node& node) {
     if (!is_plain(node) || node.def->parts == nullptr) return {};
     return node.def->parts(view_of(node));
   }
@@ -51,12 +51,12 @@ class Splitter {
     body_.nodes.push_back(std::move(node));
   }
 
-  static TensorSpec spec_of(const OpPart& part, const std::vector<TensorSpec>& inputs) {
-    return part.def->infer(OpView(*part.def, part.attrs, inputs))[0];
+  static TensorSpec spec_of(const OpStage& part, const std::vector<TensorSpec>& inputs) {
+    return part.op->infer(OpView(*part.op, part.attrs, inputs))[0];
   }
 
   // Whether one kernel runs the part, which reads operands of the whole alone, and what makes one of them.
-  bool joins(const Node& node, const OpPart& part) const {
+  bool joins(const Node& node, const OpStage& part) const {
     for (const int32_t i : part.inputs) {
       const ValueIndex v = node.inputs[static_cast<size_t>(i)];
       const int32_t maker = maker_[static_cast<size_t>(v)];
@@ -69,21 +69,21 @@ class Splitter {
   }
 
   // Whether the whole is one task, and the part several.
-  bool spreads(const Node& node, const OpPart& part) const {
+  bool spreads(const Node& node, const OpStage& part) const {
     const OpView whole = view_of(node);
     if (target_.choose({whole}).tasks > 1) return false;
     std::vector<TensorSpec> inputs;
     for (const int32_t i : part.inputs) inputs.push_back(node.in_specs[static_cast<size_t>(i)]);
     const TensorSpec made = spec_of(part, inputs);
-    return target_.choose({OpView(*part.def, part.attrs, inputs, {&made, 1})}).tasks > 1;
+    return target_.choose({OpView(*part.op, part.attrs, inputs, {&made, 1})}).tasks > 1;
   }
 
-  static FusedOp joint(const Node& head, const Node& node, const OpPart& part) {
+  static FusedOp joint(const Node& head, const Node& node, const OpStage& part) {
     FusedOp op;
     op.operands = head.in_specs;
-    FusedOp::Stage first{head.def, head.as<Node::Kernel>()->attrs, {}, -1, head.out_specs[0]};
+    OpStage first{head.def, head.as<Node::Kernel>()->attrs, {}, -1, head.out_specs[0]};
     for (size_t i = 0; i < head.inputs.size(); ++i) first.inputs.push_back(static_cast<int32_t>(i));
-    FusedOp::Stage second{part.def, part.attrs, {}, -1, {}};
+    OpStage second{part.op, part.attrs, {}, -1, {}};
     std::vector<TensorSpec> specs;
     for (const int32_t i : part.inputs) {
       const auto at = static_cast<size_t>(i);
@@ -102,7 +102,7 @@ class Splitter {
   }
 
   // Those parts that are needed for what is used of the results.
-  void split(const Node& node, const std::vector<OpPart>& parts, const std::vector<bool>& used) {
+  void split(const Node& node, const std::vector<OpStage>& parts, const std::vector<bool>& used) {
     std::vector<bool> needed(parts.size(), false);
     for (size_t p = parts.size(); p-- > 0;) {
       const int32_t output = parts[p].output;
@@ -114,9 +114,9 @@ class Splitter {
     std::vector<ValueIndex> made(parts.size(), kNone);
     for (size_t p = 0; p < parts.size(); ++p) {
       if (!needed[p]) continue;
-      const OpPart& part = parts[p];
+      const OpStage& part = parts[p];
       Node own = node;
-      own.def = part.def;
+      own.def = part.op;
       own.what = Node::Kernel{part.attrs};
       own.inputs.clear();
       own.in_specs.clear();
@@ -131,7 +131,7 @@ class Splitter {
         made[p] = node.outputs[static_cast<size_t>(part.output)];
       } else {
         BodyValue value;
-        value.tensor = fmt::format("{} of {}", part.def->name, node.where);
+        value.tensor = fmt::format("{} of {}", part.op->name, node.where);
         value.spec = own.out_specs[0];
         made[p] = body_.add(std::move(value));
       }

@@ -9,8 +9,8 @@
 namespace sluice::cpu {
 namespace {
 
-OpView view_of(const FusedOp::Stage& stage, const std::vector<TensorSpec>& inputs) {
-  return OpView(*stage.def, stage.attrs, inputs, {&stage.spec, 1});
+OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs) {
+  return OpView(*stage.op, stage.attrs, inputs, {&stage.spec, 1});
 }
 
 Shape samples_of(const Shape& space) {
@@ -45,7 +45,7 @@ bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, Kin
 }
 
 // Whether the operands and the result have the shapes that rows of `space` ask for; `space` has at least one axis.
-bool Chain::has_operands_of(const RowOp& row_op, const FusedOp& op, const FusedOp::Stage& stage,
+bool Chain::has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStage& stage,
                             const Shape& space) {
   const Shape samples = samples_of(space);
   for (size_t i = 0; i < stage.inputs.size(); ++i) {
@@ -82,7 +82,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
     return panel == own;
   };
   for (size_t s = 0; s < end; ++s) {
-    const FusedOp::Stage& stage = op.stages[s];
+    const OpStage& stage = op.stages[s];
     if (stage.spec.dtype != f32) return false;
     if (stage.spec.shape == space && stage.output >= 0 && !has_layout(stage.output)) return false;
     if (s < first) continue;
@@ -139,7 +139,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
   std::vector<bool> known(op.operands.size(), false);
   stages_.resize(end);
   for (size_t s = 0; s < end; ++s) {
-    const FusedOp::Stage& stage = op.stages[s];
+    const OpStage& stage = op.stages[s];
     Stage& own = stages_[s];
     own.output = stage.output;
     if (s >= first) take_inputs(op, stage, own);
@@ -186,7 +186,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
   if (!headed && !has_rows()) find_streamed(op);
 }
 
-void Chain::take_inputs(const FusedOp& op, const FusedOp::Stage& stage, Stage& own) {
+void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
   const auto specs = op.input_specs(stage);
   const OpView view = view_of(stage, specs);
   const Shape& space = op.stages.front().spec.shape;
@@ -260,8 +260,8 @@ void Chain::find_coinciding(const FusedOp& op) {
 void Chain::find_streamed(const FusedOp& op) {
   double flops = 0;
   std::vector<bool> is_read(op.stages.size(), false);
-  for (const FusedOp::Stage& stage : op.stages) {
-    flops += stage.def->flops_per_element;
+  for (const OpStage& stage : op.stages) {
+    flops += stage.op->flops_per_element;
     for (const int32_t from : stage.inputs) {
       if (from < 0) is_read[static_cast<size_t>(~from)] = true;
     }

@@ -112,9 +112,9 @@ class Chain {
   };
 
   static bool classify(const FusedOp& op, const Shape& space, int32_t operand, Kind& kind);
-  static bool has_operands_of(const RowOp& row_op, const FusedOp& op, const FusedOp::Stage& stage,
+  static bool has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStage& stage,
                               const Shape& space);
-  void take_inputs(const FusedOp& op, const FusedOp::Stage& stage, Stage& own);
+  void take_inputs(const FusedOp& op, const OpStage& stage, Stage& own);
   void run_functor(const Stage& stage, const void* functor, const Block& block,
                    std::byte* const* operands, float* scratch, const Place& to) const;
   void run_row_op(const Stage& stage, const void* labels, const Block& block,

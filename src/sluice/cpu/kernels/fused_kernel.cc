@@ -27,8 +27,8 @@ struct Roles {
 
 bool is_product(const FusedOp& op);
 
-OpView view_of(const FusedOp::Stage& stage, const std::vector<TensorSpec>& inputs) {
-  return OpView(*stage.def, stage.attrs, inputs, {&stage.spec, 1});
+OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs) {
+  return OpView(*stage.op, stage.attrs, inputs, {&stage.spec, 1});
 }
 
 Roles roles_of(const FusedOp& op) {
@@ -36,7 +36,7 @@ Roles roles_of(const FusedOp& op) {
   roles.product = is_product(op);
   roles.chain_end = op.stages.size();
   if (op.stages.size() == 1) return roles;
-  const FusedOp::Stage& last = op.stages.back();
+  const OpStage& last = op.stages.back();
   const auto inputs = op.input_specs(last);
   const bool of_a_stage = last.inputs.size() == 1 && last.inputs[0] < 0 && last.output >= 0;
   if (of_a_stage && last.spec.dtype == f32 && inputs[0].dtype == f32)
@@ -102,7 +102,7 @@ struct Fused {
   }
 
   void describe_product(const FusedOp& op) {
-    const FusedOp::Stage& head = op.stages.front();
+    const OpStage& head = op.stages.front();
     const auto& inputs = head.inputs;
     const auto options = from_attrs<ops::MatmulOptions>(head.attrs);
     args = gemm_args(ops::fold_batch(
@@ -113,7 +113,7 @@ struct Fused {
     args.b_panel = op.layouts[static_cast<size_t>(b)].panel;
     // Of one column, say, row-major: the transpose of a row or not, as one likes. Not so in panels.
     if (args.b_panel > 0) args.trans_b = options.rhs_transposed;
-    for (const FusedOp::Stage& stage : op.stages) {
+    for (const OpStage& stage : op.stages) {
       if (stage.output >= 0) args.c_panel = op.layouts[static_cast<size_t>(stage.output)].panel;
     }
     args.scratch_c = c < 0;
@@ -242,8 +242,8 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
 }
 
 bool is_product(const FusedOp& op) {
-  const FusedOp::Stage& head = op.stages.front();
-  if (head.def != &ops::matmul_def() || head.spec.dtype != f32 || head.spec.elements() == 0)
+  const OpStage& head = op.stages.front();
+  if (head.op != &ops::matmul_def() || head.spec.dtype != f32 || head.spec.elements() == 0)
     return false;
   const TensorSpec& lhs = op.spec_of(head.inputs[0]);
   const TensorSpec& rhs = op.spec_of(head.inputs[1]);
@@ -257,10 +257,10 @@ bool is_product(const FusedOp& op) {
 
 // Whether gemm() has products by and into panels as wide as these.
 bool has_panels(const FusedOp& op) {
-  const FusedOp::Stage& head = op.stages.front();
+  const OpStage& head = op.stages.front();
   const int64_t of_rhs = op.layouts[static_cast<size_t>(head.inputs[1])].panel;
   int64_t of_result = 0;
-  for (const FusedOp::Stage& stage : op.stages) {
+  for (const OpStage& stage : op.stages) {
     if (stage.output >= 0) of_result = op.layouts[static_cast<size_t>(stage.output)].panel;
   }
   for (const int64_t panel : {of_rhs, of_result}) {
@@ -323,8 +323,7 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
 
 runtime::BoundKernel bind_fused_kernel(const FusedOp& op) {
   double flops = 0;
-  for (const FusedOp::Stage& stage : op.stages)
-    flops += flops_of(view_of(stage, op.input_specs(stage)));
+  for (const OpStage& stage : op.stages) flops += flops_of(view_of(stage, op.input_specs(stage)));
   return {run, std::make_shared<Fused>(op), flops};
 }
 

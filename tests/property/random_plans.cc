@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "random_graph_run.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/text.h"
 
 namespace sluice::property {

@@ -95,10 +95,10 @@ TEST(Checker, RefusesDamagedTrainStep) {
               "read %4 at frame+64 bytes 64 float32(4,4) panel"},
              {"layout", "write %2 at frame+0 bytes 64 float32(4,4) row",
               "write %2 at frame+0 bytes 64 float32(4,4) panel"},
-             {"bounds", "write %2 at frame+0 bytes 64 float32(4,4) row",
-              "write %2 at frame+0 bytes 64 float32(4,4) panels16"},
+             {"layout", "write %2 at frame+0 bytes 64 float32(4,4) row",
+              "write %2 at frame+0 bytes 64 float32(4,4) tiles2x2"},
              {"bounds", "read %4 at frame+64 bytes 64 float32(4,4) row",
-              "read %4 at frame+64 bytes 64 float32(16) panels4"},
+              "read %4 at frame+64 bytes 64 float32(4,5) tiles2x2"},
              {"access", "write %2 at frame+0", "read %2 at frame+0"},
              {"value", "frame arena1+0", "frame arena0+0"},
          });

@@ -5,6 +5,7 @@
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/remote.h"
 #include "sluice/ops/updates.h"
+#include "sluice/train/row_loop.h"
 
 namespace sluice::train {
 namespace {
@@ -13,6 +14,10 @@ namespace {
 Tensor index(Graph& graph, const RemoteEntry& row) {
   return row.tensor() != nullptr ? *row.tensor()
                                  : graph.scalar(static_cast<double>(row.constant()), i32, "row");
+}
+
+RowLoop::Form form_of(bool remote) {
+  return remote ? RowLoop::Form::kLoop : RowLoop::Form::kInLine;
 }
 
 }  // namespace
@@ -116,11 +121,10 @@ const PhasedLayer::Variables& PhasedLayer::variables(int64_t row) const {
   return *variables_[static_cast<size_t>(row)];
 }
 
-RowLoop::Form PhasedLayer::form(std::initializer_list<const char*> kinds) const {
-  const bool remote = std::all_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
+bool PhasedLayer::is_remote(std::initializer_list<const char*> kinds) const {
+  return std::all_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
     return (kind == "fwd" ? weight_facts_ : state_facts_).empty() || buffers_.contains(kind);
   });
-  return remote ? RowLoop::Form::kLoop : RowLoop::Form::kInLine;
 }
 
 nn::NamedTensors PhasedLayer::load(Graph& graph, const RemoteEntry& row,
@@ -152,7 +156,7 @@ nn::NamedTensors PhasedLayer::whole_weights(Graph& graph, const RemoteEntry& row
 
 RowLoop PhasedLayer::forward_loop() const {
   require(forward_phase_.has_value(), "phased layer: it has no forward phase yet");
-  RowLoop loop{.rows = rows(), .form = form({"fwd"}), .io_mode = io_mode_};
+  RowLoop loop{.rows = rows(), .form = form_of(is_remote({"fwd"})), .io_mode = io_mode_};
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
   loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                     const Tensors&, const Tensors&) {
@@ -166,7 +170,7 @@ RowLoop PhasedLayer::backward_loop() const {
   require(backward_phase_.has_value(), "phased layer: it has no backward phase yet");
   RowLoop loop{.rows = rows(),
                .order = RowLoop::Order::kDescending,
-               .form = form({"fwd", "optim"}),
+               .form = form_of(is_remote({"fwd", "optim"})),
                .io_mode = io_mode_};
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd", "optim"}); };
   loop.reload = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& over) {
@@ -204,7 +208,7 @@ void PhasedLayer::backward_phases(Graph& main, const Tensor& step_size) const {
 
 Tensor PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph,
                           const Tensor& x) const {
-  RowLoop loop{.rows = rows(), .form = form({"fwd"}), .io_mode = io_mode_};
+  RowLoop loop{.rows = rows(), .form = form_of(is_remote({"fwd"})), .io_mode = io_mode_};
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
   loop.run = [&](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                  const Tensors& values, const Tensors&) {

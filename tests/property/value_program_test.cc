@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "../session/mlp.h"
+#include "../support/mlp.h"
 #include "random_graph.h"
 #include "random_graph_run.h"
 #include "sluice/compiler/compile.h"

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "../session/mlp.h"
+#include "../support/mlp.h"
 #include "sluice/cpu/device/cpu.h"
 
 namespace sluice::test {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "../session/mlp.h"
+#include "../support/mlp.h"
 #include "sluice/base/checked.h"
 #include "sluice/base/flush_to_zero.h"
 #include "sluice/check/checker.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "../session/mlp.h"
+#include "../support/mlp.h"
 #include "sluice/check/checker.h"
 #include "sluice/cpu/device/cpu.h"
 #include "sluice/exe/visit_step.h"

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "mlp.h"
+#include "../support/mlp.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/check/checker.h"
 #include "sluice/devices/cpu_device.h"

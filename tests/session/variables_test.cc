@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "mlp.h"
+#include "../support/mlp.h"
 #include "sluice/base/safetensors.h"
 
 namespace sluice::test {

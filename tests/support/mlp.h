@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "sluice/devices/cpu_device.h"
 #include "sluice/session/session.h"
 #include "sluice/sluice.h"
 

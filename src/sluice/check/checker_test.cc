@@ -389,7 +389,7 @@ end
 
 TEST(Checker, BadIndicesAreFoundFirst) {
   refuse(exe::plans::train_step(), "index", "no such arena",
-         [](exe::Executable& e) { e.programs[0].entries[0].frame.index = 9; });
+         [](exe::Executable& e) { e.programs[0].starts[0].frame.index = 9; });
   refuse(exe::plans::train_step(), "index", "overflow", [](exe::Executable& e) {
     exe::Address& at = std::get<exe::Issue>(e.functions[0].steps[0].body).memory.at;
     at.depth = 2;

@@ -416,7 +416,7 @@ class StaticChecker {
           out_.add("final", "program '{}': variable {} stands twice", p.name, f.variable);
         }
       }
-      for (const exe::Entry& x : p.entries) {
+      for (const exe::Start& x : p.starts) {
         const exe::Arena& a = e_.arenas[static_cast<size_t>(x.frame.index)];
         const int64_t bytes = e_.functions[static_cast<size_t>(x.function)].frame_bytes;
         if (x.frame.offset + bytes > a.bytes) {

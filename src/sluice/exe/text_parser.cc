@@ -201,12 +201,12 @@ class TextParser {
 
   void program_line() {
     if (in_.eat("entry")) {
-      Entry x;
+      Start x;
       x.device = in_.labelled32("device");
       x.function = in_.labelled32("function");
       in_.expect("frame");
       x.frame = in_.address();
-      program_->entries.push_back(x);
+      program_->starts.push_back(x);
     } else if (in_.eat("stream")) {
       StreamCount s;
       s.stream = in_.integer32("a stream");

@@ -107,9 +107,9 @@ class PhasedLayer {
               const Tensor& step_size) const;
 
   PhasedLayerOptions options_;
-  nn::NamedVariableFactories weight_facts_;
-  nn::NamedVariableFactories state_facts_;
-  nn::NamedVariableFactories grad_facts_;  ///< Counter and accumulators.
+  nn::NamedVariableFactories weight_factories_;
+  nn::NamedVariableFactories state_factories_;
+  nn::NamedVariableFactories grad_factories_;  ///< Counter and accumulators.
   std::optional<nn::GraphWithNamedArgs> forward_;
   std::optional<nn::GraphWithNamedArgs> backward_;
   std::vector<std::pair<std::string, nn::GraphWithNamedArgs>> updates_;  ///< By weight.

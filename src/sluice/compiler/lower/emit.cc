@@ -546,7 +546,7 @@ int64_t emit_executable(Program& program, const Context& context) {
     for (const BodyId id : entry.bodies) {
       const Body& body = program.body(id);
       const int32_t function = program.lowered[id].function;
-      p.entries.push_back({body.device, function, tables.frames(body.device)});
+      p.starts.push_back({body.device, function, tables.frames(body.device)});
       tables.reserve_frame(body.device, e.functions[static_cast<size_t>(function)].frame_bytes);
       p.finals.insert(p.finals.end(), finals[id].begin(), finals[id].end());
       for (const SequenceUse& use : facts[id].sequences) {

@@ -11,11 +11,17 @@ endforeach()
 install(TARGETS ${SLUICE_LAYERS} EXPORT SluiceTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS sluice_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# Headers that only tests include stay behind.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/sluice ${PROJECT_BINARY_DIR}/include/sluice
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h"
-        REGEX "/(test_[a-z_]*|[a-z_]*_test_[a-z_]*|gradient_check|guarded_buffer)\\.h$" EXCLUDE)
+# What a user's program includes, and what that includes; scripts/check_includes.py holds that none is missing.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/installed_headers.txt headers)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/installed_headers.txt)
+foreach(header ${headers})
+  set(source ${PROJECT_SOURCE_DIR}/src/${header})
+  if(NOT EXISTS ${source})
+    set(source ${PROJECT_BINARY_DIR}/include/${header})  # Generated.
+  endif()
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${source} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+endforeach()
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Sluice)
 install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION ${config_folder})

@@ -26,11 +26,11 @@ int main() {
   Ir ir;
   Graph& main = ir.main_graph();
 
-  auto [facts, linear] = nn::create_graph(ir, Linear(32), TensorSpec{{2, 4}, f32});
-  fmt::print("factories:\n {}\n", to_string(facts));
+  auto [factories, linear] = nn::create_graph(ir, Linear(32), TensorSpec{{2, 4}, f32});
+  fmt::print("factories:\n {}\n", to_string(factories));
   fmt::print("\n graph:\n {}\n", linear.print_schedule());
 
-  nn::NamedTensors variables = facts.init(main);
+  nn::NamedTensors variables = factories.init(main);
   fmt::print("\n variables:\n {}\n", to_string(variables));
 
   // The bound graph is called with the inputs that have no name.

@@ -9,9 +9,9 @@ int main() {
   Ir ir;
   Graph& main = ir.main_graph();
 
-  auto [facts, linear] = nn::create_graph(ir, nn::Linear(32), TensorSpec{{2, 4}, f32});
-  nn::NamedTensors variables1 = facts.init(main);
-  nn::NamedTensors variables2 = facts.init(main);
+  auto [factories, linear] = nn::create_graph(ir, nn::Linear(32), TensorSpec{{2, 4}, f32});
+  nn::NamedTensors variables1 = factories.init(main);
+  nn::NamedTensors variables2 = factories.init(main);
 
   nn::BoundGraph bound1 = linear.bind(variables1);
   nn::BoundGraph bound2 = linear.bind(variables2);

@@ -30,9 +30,9 @@ class NetOutlined : public nn::Module {
     x = ops::gelu(fc1_(b, x));
 
     // One graph for both fc2 and fc3, and a set of inputs for the variables of each.
-    auto [facts, layer] = nn::create_graph(b.ir(), nn::Linear(512), x);
-    nn::BoundGraph fc2 = layer.bind(b.add_variable_inputs("fc2", facts));
-    nn::BoundGraph fc3 = layer.bind(b.add_variable_inputs("fc3", facts));
+    auto [factories, layer] = nn::create_graph(b.ir(), nn::Linear(512), x);
+    nn::BoundGraph fc2 = layer.bind(b.add_variable_inputs("fc2", factories));
+    nn::BoundGraph fc3 = layer.bind(b.add_variable_inputs("fc3", factories));
     x = ops::gelu(fc2.call(x)[0]);
     x = ops::gelu(fc3.call(x)[0]);
 
@@ -47,12 +47,12 @@ class NetOutlined : public nn::Module {
 int main() {
   {
     Ir ir;
-    auto [facts, net] = nn::create_graph(ir, Net(), TensorSpec{{28, 28}, f32});
-    fmt::print("{}\n\n {}\n", keys_text(facts), net.print_schedule());
+    auto [factories, net] = nn::create_graph(ir, Net(), TensorSpec{{28, 28}, f32});
+    fmt::print("{}\n\n {}\n", keys_text(factories), net.print_schedule());
   }
   {
     Ir ir;
-    auto [facts, net] = nn::create_graph(ir, NetOutlined(), TensorSpec{{28, 28}, f32});
-    fmt::print("{}\n\n {}\n", keys_text(facts), net.print_schedule());
+    auto [factories, net] = nn::create_graph(ir, NetOutlined(), TensorSpec{{28, 28}, f32});
+    fmt::print("{}\n\n {}\n", keys_text(factories), net.print_schedule());
   }
 }

@@ -8,9 +8,9 @@ using namespace sluice;
 int main() {
   Ir ir;
   Graph& main = ir.main_graph();
-  auto [facts, linear] = nn::create_graph(ir, nn::Linear(32), TensorSpec{{2, 4}, f32});
-  nn::NamedTensors variables = facts.init(main);
-  nn::NamedTensors variables2 = facts.init(main);
+  auto [factories, linear] = nn::create_graph(ir, nn::Linear(32), TensorSpec{{2, 4}, f32});
+  nn::NamedTensors variables = factories.init(main);
+  nn::NamedTensors variables2 = factories.init(main);
   Tensor x = main.variable({{2, 4}, f32}, nn::uniform(0, 1), "x");
 
   fmt::print("----- DotTree functionalities -----\n\n");

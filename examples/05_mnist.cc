@@ -45,9 +45,9 @@ struct Training {
     Graph& main = ir.main_graph();
     const Tensor img = main.host_load(image);
     const Tensor label = main.host_load(labels);
-    const auto [facts, forward] = nn::create_graph(ir, Net(), img);
+    const auto [factories, forward] = nn::create_graph(ir, Net(), img);
     const nn::GraphWithNamedArgs backward = nn::autodiff(forward);
-    variables = facts.init(main);
+    variables = factories.init(main);
 
     const CallSiteInfo fwd = forward.bind(variables).call_with_info(img);
     const auto [mean_loss, gradient] = ops::cross_entropy_with_grad(fwd.output(0), label);
@@ -69,8 +69,8 @@ struct Testing {
   Testing() {
     Graph& main = ir.main_graph();
     const Tensor img = main.host_load(image);
-    const auto [facts, graph] = nn::create_graph(ir, Net(), img);
-    variables = facts.init(main);
+    const auto [factories, graph] = nn::create_graph(ir, Net(), img);
+    variables = factories.init(main);
     outputs = main.host_store(graph.bind(variables).call(img)[0], "outputs");
   }
 };

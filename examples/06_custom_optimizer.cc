@@ -28,9 +28,9 @@ int main() {
   H2dStream features = ir.h2d_stream({{8, 3}, f32, {}}, "features");
   H2dStream targets = ir.h2d_stream({{8, 1}, f32, {}}, "targets");
   Tensor x = main.host_load(features);
-  auto [facts, net] = nn::create_graph(
+  auto [factories, net] = nn::create_graph(
       ir, nn::Sequential(nn::Linear(8), nn::Tanh(), nn::Linear(8), nn::Linear(1)), x);
-  nn::NamedTensors vars = facts.init(main);
+  nn::NamedTensors vars = factories.init(main);
   nn::GraphWithNamedArgs backward = net.autodiff({.grads_required = net.args().tensors()});
   CallSiteInfo call = net.bind(vars).call_with_info(x);
   Tensor error = call.output(0) - main.host_load(targets);
@@ -44,10 +44,10 @@ int main() {
   nn::NamedTensors state;
   Tensor step_size = main.scalar(-0.02, f32);
   vars.for_each([&](const std::string& name, const Tensor& v) {
-    const auto& [adam_facts, adam] =
+    const auto& [adam_factories, adam] =
         cache.create_graph(ir, Adam(), NamedInput{"variable", v.spec(), Pass::kByReference},
                            grads.at(v).spec(), step_size.spec());
-    const nn::NamedTensors own = adam_facts.init(main, {.prefix = name});
+    const nn::NamedTensors own = adam_factories.init(main, {.prefix = name});
     adam.bind(own).call(v, grads.at(v), step_size);
     own.for_each(
         [&](const std::string& key, const Tensor& t) { state.merge(name + "." + key, t); });

@@ -17,8 +17,8 @@ int main() {
   Tensor x = main.host_load(features);
 
   // A variable is one tensor for all replicas unless it is given groups of them.
-  auto [facts, linear] = nn::create_graph(ir, nn::Linear(1), x.spec());
-  nn::NamedTensors vars = facts.init(main);
+  auto [factories, linear] = nn::create_graph(ir, nn::Linear(1), x.spec());
+  nn::NamedTensors vars = factories.init(main);
   nn::GraphWithNamedArgs backward = linear.autodiff({.grads_required = linear.args().tensors()});
 
   CallSiteInfo call = linear.bind(vars).call_with_info(x);

@@ -16,15 +16,15 @@ int main() {
   Ir ir;
   Graph& main = ir.main_graph();
   Tensor x = main.constant(HostTensor::of<float>({5}, f32, {1, 1, 1, 1, 1}), "x");
-  auto [facts, graph] = nn::create_graph(ir, Add(), x);
+  auto [factories, graph] = nn::create_graph(ir, Add(), x);
 
   // Two entries for two copies of the layer, and graphs that load and store any of them.
-  nn::NamedRemoteBuffers buffers = nn::named_variable_buffers(ir, facts, 2);
+  nn::NamedRemoteBuffers buffers = nn::named_variable_buffers(ir, factories, 2);
   auto [load_graph, names] = nn::load_remote_graph(ir, buffers, 2);
   nn::GraphWithNamedArgs store_graph = nn::store_remote_graph(ir, buffers, 2);
   fmt::print("{}\n{}\n", load_graph.print_schedule(), store_graph.print_schedule());
-  facts.init_remote(main, buffers, 0, {.prefix = "layer0"});
-  facts.init_remote(main, buffers, 1, {.prefix = "layer1"});
+  factories.init_remote(main, buffers, 0, {.prefix = "layer0"});
+  factories.init_remote(main, buffers, 1, {.prefix = "layer1"});
 
   // The weights are tensors of the device once they are loaded.
   auto w0 = nn::NamedTensors::pack(names, load_graph.call(&main, 0));

@@ -19,9 +19,9 @@ int main() {
              to_string(shard.meta_shape));
   nn::VariableFactory factory(whole,
                               nn::array(HostTensor::of<float>({7}, f32, {1, 2, 3, 4, 5, 6, 7})));
-  auto facts = nn::NamedVariableFactories::from_dict({{"weight", factory}});
-  nn::NamedRemoteBuffers buffers = nn::named_variable_buffers(ir, facts, 1, 4);
-  nn::NamedTensors variables = facts.init_remote(main, buffers, 0);
+  auto factories = nn::NamedVariableFactories::from_dict({{"weight", factory}});
+  nn::NamedRemoteBuffers buffers = nn::named_variable_buffers(ir, factories, 1, 4);
+  nn::NamedTensors variables = factories.init_remote(main, buffers, 0);
 
   // Each replica loads its own entry of the buffer, and all meet to gather them.
   nn::NamedTensors shards = nn::load_remote(main, buffers);

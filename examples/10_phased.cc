@@ -40,13 +40,14 @@ class Linear : public nn::Module {
 // The last layer forward, the loss, and the layer backward.
 struct OutputLayerWithBwd : nn::Module {
   Tensors build(nn::Builder& b, Tensor x, Tensor labels) const {
-    const auto [facts, forward] = nn::create_graph(b.ir(), Linear(10, Activation::kNone), x.spec());
-    const auto [grad_facts, backward] = nn::autodiff_with_accumulation(
+    const auto [factories, forward] =
+        nn::create_graph(b.ir(), Linear(10, Activation::kNone), x.spec());
+    const auto [grad_factories, backward] = nn::autodiff_with_accumulation(
         forward, forward.args().tensors(), {.grads_required = {forward.graph().inputs()[0]}});
-    const nn::NamedTensors weights = b.add_variable_inputs("fwd", facts);
+    const nn::NamedTensors weights = b.add_variable_inputs("fwd", factories);
     const CallSiteInfo call = forward.bind(weights).call_with_info(x);
     const auto [loss, dy] = ops::cross_entropy_with_grad(call.output(0), labels);
-    const nn::NamedTensors accumulators = b.add_variable_inputs("bwd", grad_facts);
+    const nn::NamedTensors accumulators = b.add_variable_inputs("bwd", grad_factories);
     const Tensor dx =
         backward.bind(accumulators).call(dy, backward.grad_graph_info().inputs_dict(call))[0];
     return {dx, loss};
@@ -67,16 +68,16 @@ struct Training {
     nn::Optimizer adam = nn::Optimizer::adam_f16();
 
     // Three kinds of layers; the two inner ones share their graphs and buffers, a row each.
-    auto [facts1, graph1] = nn::create_graph(ir, Linear(512), image.spec);
-    auto [facts2, graph2] = nn::create_graph(ir, Linear(512), inner_spec);
-    auto [facts4, graph4] = nn::create_graph(ir, OutputLayerWithBwd(), inner_spec, labels.spec);
+    auto [factories1, graph1] = nn::create_graph(ir, Linear(512), image.spec);
+    auto [factories2, graph2] = nn::create_graph(ir, Linear(512), inner_spec);
+    auto [factories4, graph4] = nn::create_graph(ir, OutputLayerWithBwd(), inner_spec, labels.spec);
     train::PhasedLayer fc1(
-        facts1, graph1, adam,
+        factories1, graph1, adam,
         {.input_gradient = train::InputGradient::kNo, .shard_threshold = kShardThreshold});
-    train::PhasedLayer inner(facts2, graph2, adam,
+    train::PhasedLayer inner(factories2, graph2, adam,
                              {.rows = kInnerLayers, .shard_threshold = kShardThreshold});
     auto fc4 =
-        train::PhasedLayer::joint(facts4, graph4, adam, {.shard_threshold = kShardThreshold});
+        train::PhasedLayer::joint(factories4, graph4, adam, {.shard_threshold = kShardThreshold});
 
     // What one phase leaves for another: outputs going up, their gradients coming down.
     const RemoteBuffer x =
@@ -137,8 +138,8 @@ struct Testing {
   Testing() {
     Graph& main = ir.main_graph();
     const Tensor img = main.host_load(image);
-    const auto [facts, graph] = nn::create_graph(ir, Net(), img);
-    variables = facts.init(main);
+    const auto [factories, graph] = nn::create_graph(ir, Net(), img);
+    variables = factories.init(main);
     outputs = main.host_store(graph.bind(variables).call(img)[0], "outputs");
   }
 };

@@ -6,6 +6,7 @@
 #include "sluice/ir/print.h"
 #include "sluice/nn/nn.h"
 #include "sluice/ops/ops.h"
+#include "sluice/report/summary.h"
 #include "sluice/session/session.h"
 #include "sluice/train/throughput.h"
 #include "sluice/train/training_step.h"

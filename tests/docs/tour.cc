@@ -6,7 +6,6 @@
 #include "sluice/check/checker.h"
 #include "sluice/exe/text.h"
 #include "sluice/interp/interpreter.h"
-#include "sluice/report/plan_report.h"
 #include "sluice/sluice.h"
 
 using namespace sluice;
@@ -73,7 +72,7 @@ void tour() {
   // compiler and exe: the plan.
   Session session(ir, {.device = cpu_device({.memory = 48_KiB, .threads = 2})});
   const exe::Executable& executable = session.executable();
-  section("report", report::summary(report::plan_report(executable)));
+  section("report", report::summary(executable));
   const std::string text = exe::to_text(executable);
   section("steps", lines_from(text, "kernel cpu.fused", 12));
 

@@ -1,38 +1,43 @@
 // Refusals of operators that their samples do not show: operands and options that only a caller can get wrong.
 
+#include <functional>
+
 #include "sluice/base/test_refusals.h"
 #include "sluice/sluice.h"
 
 namespace sluice {
 namespace {
 
-TEST(Operators, Refuse) {
-  Ir ir;
-  Graph& main = ir.main_graph();
-  const auto constant = [&](TensorSpec spec, std::string name) {
+class Operators : public testing::Test {
+ protected:
+  Tensor constant(TensorSpec spec, std::string name) {
     return main.constant(HostTensor(std::move(spec)), std::move(name));
-  };
-  const Tensor x = constant(f32_spec({2, 3}), "x");
-  const Tensor n = constant(i32_spec({2}), "n");
-  const Tensor scalar = constant(f32_spec({}), "scalar");
-  const Tensor pixels = constant({{2}, u8, {}}, "pixels");
-  const Tensor mask = constant({{2}, boolean, {}}, "mask");
-  const Tensor seed = constant({{2}, u32, {}}, "seed");
-  const Tensor w = main.variable(HostTensor(f32_spec({2, 3})), "w");
-  const OpDef& nll_grad = *ops::find_op("NllGrad");
-  const OpDef& max_grad = *ops::find_op("ReduceMaxGrad");
-  const OpDef& fold = ops::fold_seed_def();
-  const OpDef& scaled_add = *ops::find_op("ScaledAdd");
-  const auto with = [](const OpDef& def, const std::string& field, AttrValue value) {
+  }
+  // A definition's options with another value of one of them.
+  static Attrs with(const OpDef& def, const std::string& field, AttrValue value) {
     Attrs attrs = def.options;
     for (auto& [name, old] : attrs.items) {
       if (name == field) old = value;
     }
     return attrs;
-  };
-  const auto emit = [](const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs) {
+  }
+  static std::function<void()> emit(const OpDef& def, const std::vector<TensorArg>& inputs,
+                                    Attrs attrs) {
     return [&def, inputs, attrs] { ops::emit(def, inputs, attrs); };
-  };
+  }
+
+  Ir ir;
+  Graph& main = ir.main_graph();
+  Tensor x = constant(f32_spec({2, 3}), "x");
+  Tensor n = constant(i32_spec({2}), "n");
+  Tensor scalar = constant(f32_spec({}), "scalar");
+  Tensor pixels = constant({{2}, u8, {}}, "pixels");
+  Tensor mask = constant({{2}, boolean, {}}, "mask");
+  Tensor seed = constant({{2}, u32, {}}, "seed");
+  Tensor w = main.variable(HostTensor(f32_spec({2, 3})), "w");
+};
+
+TEST_F(Operators, RefuseOperandsAndNumbers) {
   expect_refused({
       {"a sum of nothing", [] { ops::add_n({}); }, "add_n: needs at least one operand"},
       {"a joint of nothing", [] { ops::concat({}); }, "concat"},
@@ -78,6 +83,15 @@ TEST(Operators, Refuse) {
        "random_normal (C3): std must not be negative, got -1"},
       {"no seeds", [&] { ops::split_random_seed(seed, 0); },
        "split_random_seed: n must be greater than 0, got 0"},
+  });
+}
+
+TEST_F(Operators, RefuseOptionsThatDoNotFitTheirOperands) {
+  const OpDef& nll_grad = *ops::find_op("NllGrad");
+  const OpDef& max_grad = *ops::find_op("ReduceMaxGrad");
+  const OpDef& fold = ops::fold_seed_def();
+  const OpDef& scaled_add = *ops::find_op("ScaledAdd");
+  expect_refused({
       {"seeds folded with two words", emit(fold, {seed, n, n}, fold.options), "fold_seed"},
       {"two scalars of data",
        emit(fold, {seed, constant(i32_spec({}), "a"), constant(i32_spec({}), "b")}, fold.options),

@@ -74,23 +74,25 @@ TEST_F(RuntimeRefusals, Kernels) {
   });
 }
 
+// A program with kernels of one op and of several, a layout, a copy and a call.
+exe::Executable plan_of_many_kernels() {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const Tensor x = main.host_load(ir.h2d_stream(f32_spec({4, 8}), "x"));
+  const Tensor w = main.variable(f32_spec({8, 6}), Initializer::constant(1), "w");
+  const Tensor b = main.variable(f32_spec({6}), Initializer::constant(2), "b");
+  const Tensor y = ops::softmax(ops::gelu(ops::matmul(x, w) + b), 0);
+  main.host_store(ops::concat({y, ops::exp(y)}, 1), "y");
+  const H2dStream rows = ir.h2d_stream(f32_spec({3}), "rows");
+  Graph& turn = ir.create_graph(
+      "turn", [&](Graph& g, Tensor t) { return g.host_load(rows) + t; }, f32_spec({3}));
+  main.host_store(ops::repeat(main, turn, 2, {main.host_load(rows)})[0], "last");
+  return Session(ir, {.device = cpu_device({.threads = 1})}).executable();
+}
+
 // A plan's text with something changed, read back: kernels trust their operands.
 TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
-  const exe::Executable made = [] {
-    Ir ir;
-    Graph& main = ir.main_graph();
-    const Tensor x = main.host_load(ir.h2d_stream(f32_spec({4, 8}), "x"));
-    const Tensor w = main.variable(f32_spec({8, 6}), Initializer::constant(1), "w");
-    const Tensor b = main.variable(f32_spec({6}), Initializer::constant(2), "b");
-    const Tensor y = ops::softmax(ops::gelu(ops::matmul(x, w) + b), 0);
-    main.host_store(ops::concat({y, ops::exp(y)}, 1), "y");
-    const H2dStream rows = ir.h2d_stream(f32_spec({3}), "rows");
-    Graph& turn = ir.create_graph(
-        "turn", [&](Graph& g, Tensor t) { return g.host_load(rows) + t; }, f32_spec({3}));
-    main.host_store(ops::repeat(main, turn, 2, {main.host_load(rows)})[0], "last");
-    return Session(ir, {.device = cpu_device({.threads = 1})}).executable();
-  }();
-  const std::string text = exe::to_text(made);
+  const std::string text = exe::to_text(plan_of_many_kernels());
   runtime::Executor(exe::parse_text(text, "plan"), {cpu::make_device()}, {.threads = 1});
   const auto read_back = [&](std::string_view from, std::string_view to) {
     return [=] {
@@ -139,6 +141,8 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
        "lets operands 0 and 2 coincide, it does not read one before it writes the other", bad},
       {"bytes", read_back("write %9 at frame+256 bytes 192", "write %9 at frame+256 bytes 96"),
        "has operand 2 of 96 bytes, (4, 12) float32 'row' has 192", bad},
+      {"padding", read_back("bytes 512 float32(8,6) panels16", "bytes 256 float32(8,6) panels16"),
+       "has operand 1 of 256 bytes, (8, 6) float32 'panels16' has 512", bad},
       {"a layout", read_back(second, "read %8 at frame+128 bytes 512 float32(4,6) panels32"),
        "has operand 1 'panels32', it takes row-major ones", bad},
       {"a scalar of no index", loaded([](exe::Executable& e) { first_kernel(e).scalars = {1}; }),

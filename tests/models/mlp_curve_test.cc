@@ -55,9 +55,9 @@ std::vector<double> losses_of_a_session(int threads) {
   const H2dStream label = ir.h2d_stream(i32_spec({kBatch}), "label");
   const Tensor x = main.host_load(image);
   const Tensor truth = main.host_load(label);
-  const auto [facts, forward] = nn::create_graph(ir, Perceptron(), x);
+  const auto [factories, forward] = nn::create_graph(ir, Perceptron(), x);
   const nn::GraphWithNamedArgs backward = nn::autodiff(forward);
-  const nn::NamedTensors variables = facts.init(main);
+  const nn::NamedTensors variables = factories.init(main);
   const CallSiteInfo call = forward.bind(variables).call_with_info(x);
   const auto [mean_loss, gradient] = ops::cross_entropy_with_grad(call.output(0), truth);
   const D2hStream loss = main.host_store(mean_loss, "loss");

@@ -4,8 +4,8 @@
 #include <random>
 #include <string>
 
-#include "sluice/base/layout.h"
 #include "sluice/cpu/fused/functor.h"
+#include "sluice/cpu/gemm/panel_layout.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/losses.h"
 #include "sluice/ops/matmul.h"
@@ -89,10 +89,10 @@ class RandomFusedOp {
     if (headed && one_in(random_, 2)) {
       const auto b = static_cast<size_t>(op_.stages[0].inputs[1]);
       op_.layouts[b] =
-          one_in(random_, 4) ? any_layout() : Layout{op_.operands[b].shape[1] <= 16 ? 16 : 32};
+          one_in(random_, 4) ? any_layout() : in_panels(op_.operands[b].shape[1] <= 16 ? 16 : 32);
     }
     op_ = op_.with_layout(full);
-    if (headed && one_in(random_, 16)) op_.layouts[0] = {16};  // Refused.
+    if (headed && one_in(random_, 16)) op_.layouts[0] = in_panels(16);  // Refused.
     return op_;
   }
 
@@ -110,7 +110,10 @@ class RandomFusedOp {
     }
   }
 
-  Layout any_layout() { return {pick(random_, {0, 0, 16, 32})}; }
+  Layout any_layout() {
+    const int64_t width = pick(random_, {0, 0, 16, 32});
+    return width == 0 ? Layout{} : in_panels(width);
+  }
 
   void add_product() {
     int64_t m, n, k;

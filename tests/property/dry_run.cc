@@ -64,7 +64,7 @@ class Unroller {
   Unroller(const Executable& e, const DryRunOptions& options)
       : e_(e), replica_(options.replica), left_(options.most_steps) {}
 
-  std::vector<Op> entry(const Entry& x) {
+  std::vector<Op> unroll(const Start& x) {
     const Function& f = e_.functions[static_cast<size_t>(x.function)];
     std::vector<Op> out;
     function(f, {inside({x.frame.index, x.frame.offset, f.frame_bytes}), {}, {}, 0}, out);
@@ -254,7 +254,7 @@ class DryRunner {
     }
     channels_.resize(e_.channels.size());
     Unroller unroller(e_, options_);
-    for (const Entry& x : program_.entries) devices_.emplace_back().program = unroller.entry(x);
+    for (const Start& x : program_.starts) devices_.emplace_back().program = unroller.unroll(x);
     for (DeviceRun& d : devices_) d.stack.emplace_back(&d.program, 0);
   }
 

@@ -115,7 +115,7 @@ class Generator {
     if (kind < 41 && !s.in_branch && !s.differentiable)
       return write_stream(s, dice, *s.find(dice, [](const Tensor&) { return true; }));
     if (kind < 45 && !s.differentiable) return remote(s, dice);
-    out_.contents.updates += add_plain_op(s, dice);
+    out_.census.updates += add_plain_op(s, dice);
   }
 
   // --- streams
@@ -152,7 +152,7 @@ class Generator {
     }
     const RemoteBuffer& buffer =
         buffers_[static_cast<size_t>(dice(static_cast<int>(buffers_.size())))];
-    ++out_.contents.remote;
+    ++out_.census.remote;
     const auto scalar =
         s.find(dice, [](const Tensor& t) { return t.dtype() == i32 && t.shape().empty(); });
     const int64_t entries = out_.ir.remote_entries(buffer);
@@ -290,8 +290,8 @@ class Generator {
         graph->add_output(*inner.find(dice, [&](const Tensor& t) { return tame(t); }));
       finish(s, *graph);
     }
-    out_.contents.by_reference += writes_by_reference(*graph);
-    ++out_.contents.calls;
+    out_.census.by_reference += writes_by_reference(*graph);
+    ++out_.census.calls;
     add_results(s, ops::call(s.graph, *graph, arguments_for(s, dice, *graph, wanted)));
   }
 
@@ -351,8 +351,8 @@ class Generator {
       return w;
     }());
     if (options.iteration.valid()) arguments.pop_back();
-    out_.contents.by_reference += writes_by_reference(graph);
-    ++out_.contents.repeats;
+    out_.census.by_reference += writes_by_reference(graph);
+    ++out_.census.repeats;
     add_results(s, ops::repeat(s.graph, graph, trips, arguments, {}, options));
   }
 
@@ -378,7 +378,7 @@ class Generator {
     Graph& then_graph = branch("then", then_arguments);
     Graph& else_graph = dice.one_in(5) ? then_graph : branch("else", else_arguments);
     if (&then_graph == &else_graph) else_arguments = arguments_for(s, dice, then_graph);
-    ++out_.contents.conditionals;
+    ++out_.census.conditionals;
     add_results(s, ops::conditional(s.graph, condition, then_graph, else_graph, then_arguments,
                                     else_arguments));
   }
@@ -415,7 +415,7 @@ class Generator {
         ops::call_with_info(s.graph, forward, arguments_for(s, dice, forward, wanted));
     const CallSiteInfo back =
         ops::call_with_info(s.graph, info->graph(), seeds(s, dice, *info), info->inputs_dict(call));
-    ++out_.contents.gradients;
+    ++out_.census.gradients;
     add_results(s, call.outputs());
     add_results(s, back.outputs());
     for (const auto& [parent, grad] :
@@ -424,7 +424,7 @@ class Generator {
       const Tensor updated = ops::scaled_add_(parent, grad, 1.0, -0.125);
       if (std::find(s.weights.begin(), s.weights.end(), parent) == s.weights.end())
         s.values.push_back(updated);
-      ++out_.contents.updates;
+      ++out_.census.updates;
     }
   }
 
@@ -481,26 +481,26 @@ class Generator {
     }
     arguments.insert(arguments.end(), state.begin(), state.end());
     ops::repeat(s.graph, step, 1 + dice(3), arguments);
-    ++out_.contents.gradients;
-    ++out_.contents.repeats;
+    ++out_.census.gradients;
+    ++out_.census.repeats;
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (!s.is_constant(wanted[i]))
         s.values.push_back(ops::scaled_add_(wanted[i], state[i + 1], 1.0, -0.25));
-      ++out_.contents.updates;
+      ++out_.census.updates;
     }
   }
 
   void count() {
     for (GraphId id = 0; id < out_.ir.graph_count(); ++id) {
       for (const Op& op : out_.ir.graph(id).ops()) {
-        ++out_.contents.ops;
-        out_.contents.random_ops += op.def == &ops::dropout_def() ||
-                                    op.def == &ops::random_normal_def() ||
-                                    op.def == &ops::random_uniform_def();
+        ++out_.census.ops;
+        out_.census.random_ops += op.def == &ops::dropout_def() ||
+                                  op.def == &ops::random_normal_def() ||
+                                  op.def == &ops::random_uniform_def();
       }
     }
-    out_.contents.streams = out_.ir.stream_count();
-    out_.contents.entries = static_cast<int>(out_.ir.entries().size());
+    out_.census.streams = out_.ir.stream_count();
+    out_.census.entry_graphs = static_cast<int>(out_.ir.entries().size());
   }
 
   const Recipe& recipe_;
@@ -517,7 +517,7 @@ class Generator {
 
 }  // namespace
 
-Contents& Contents::operator+=(const Contents& o) {
+Census& Census::operator+=(const Census& o) {
   ops += o.ops;
   calls += o.calls;
   by_reference += o.by_reference;
@@ -528,7 +528,7 @@ Contents& Contents::operator+=(const Contents& o) {
   streams += o.streams;
   remote += o.remote;
   random_ops += o.random_ops;
-  entries += o.entries;
+  entry_graphs += o.entry_graphs;
   return *this;
 }
 

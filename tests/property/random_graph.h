@@ -17,18 +17,18 @@ struct Recipe {
 };
 
 /// How often a program has each thing.
-struct Contents {
+struct Census {
   int ops = 0;  ///< Of all graphs.
   int calls = 0, by_reference = 0, repeats = 0, conditionals = 0, gradients = 0, updates = 0;
-  int streams = 0, remote = 0, random_ops = 0, entries = 0;
-  Contents& operator+=(const Contents& other);
+  int streams = 0, remote = 0, random_ops = 0, entry_graphs = 0;
+  Census& operator+=(const Census& other);
 };
 
 struct RandomProgram {
   Ir ir;
-  std::vector<std::string> runs;    ///< Entries in the order in which to run them.
+  std::vector<std::string> runs;    ///< Programs in the order in which to run them.
   std::vector<uint64_t> decisions;  ///< Keys, in the order taken.
-  Contents contents;
+  Census census;
 };
 
 /// A program of 3 to 40 decisions on tiny tensors (one in sixteen on tensors large enough for

@@ -116,7 +116,7 @@ TEST(RandomGraphs, RunAsTheInterpreterDoes) {
   const uint64_t first = number("SLUICE_SEED", 0);
   const uint64_t last = first + number("SLUICE_GRAPHS", seeded ? 1 : kPrograms);
   const bool one = last == first + 1;
-  Contents all;
+  Census all;
   int nonfinite = 0;
   int failures = 0;
   for (uint64_t seed = first; seed < last && failures < 5; ++seed) {
@@ -124,7 +124,7 @@ TEST(RandomGraphs, RunAsTheInterpreterDoes) {
     try {
       const RandomProgram program = random_program({seed, {}});
       if (one) std::cout << text(program.ir);
-      all += program.contents;
+      all += program.census;
       bool odd = false;
       wrong = judge(program, seed, &odd);
       nonfinite += odd;
@@ -141,7 +141,8 @@ TEST(RandomGraphs, RunAsTheInterpreterDoes) {
       "{} streams, {} remote loads and stores, {} random ops, {} entries; {} with values that are "
       "not finite\n",
       last - first, all.ops, all.calls, all.by_reference, all.repeats, all.conditionals,
-      all.gradients, all.updates, all.streams, all.remote, all.random_ops, all.entries, nonfinite);
+      all.gradients, all.updates, all.streams, all.remote, all.random_ops, all.entry_graphs,
+      nonfinite);
   if (one) return;
   EXPECT_GT(all.gradients, static_cast<int>(last - first) / 10);
   EXPECT_LT(nonfinite, static_cast<int>(last - first) / 5);

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "../session/mlp.h"
+#include "../support/mlp.h"
 #include "mutate.h"
 #include "random_graph.h"
 #include "random_graph_run.h"

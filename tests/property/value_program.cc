@@ -59,8 +59,8 @@ class ValueRun {
   StreamEntries run() {
     std::vector<std::function<void()>> devices;
     for (int32_t r = 0; r < e_.replicas; ++r) {
-      for (const Entry& entry : program_.entries)
-        devices.emplace_back([this, &entry, r] { run_entry(entry, r); });
+      for (const Start& start : program_.starts)
+        devices.emplace_back([this, &start, r] { run_start(start, r); });
     }
     messages_.run_devices(devices);
     set_variables();
@@ -68,8 +68,8 @@ class ValueRun {
   }
 
  private:
-  void run_entry(const Entry& entry, int32_t replica) {
-    Activation a{at(e_.functions, entry.function), replica};
+  void run_start(const Start& start, int32_t replica) {
+    Activation a{at(e_.functions, start.function), replica};
     for (int32_t v = 0; v < std::ssize(e_.variables); ++v)
       a.values[at(e_.variables, v).value] =
           std::make_shared<HostTensor>(state_.variable(v, replica));

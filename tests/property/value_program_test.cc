@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "../session/mlp.h"
+#include "../support/mlp.h"
 #include "random_graph.h"
 #include "random_graph_run.h"
 #include "sluice/compiler/compile.h"
@@ -48,10 +48,10 @@ std::string judge(const RandomProgram& program, int devices,
 TEST(ValueProgram, OfRandomGraphsEqualsTheInterpreter) {
   const std::vector<std::string> disabled[] = {
       {}, {"inline"}, {"fuse", "aliasing"}, {"inline", "dead-code", "fuse", "layouts", "aliasing"}};
-  Contents all;
+  Census all;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     const RandomProgram program = random_program({seed, {}});
-    all += program.contents;
+    all += program.census;
     ASSERT_EQ(judge(program, 1, disabled[seed % 4]), "") << "seed " << seed;
   }
   EXPECT_GT(all.calls, 100);

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "../session/mlp.h"
+#include "../support/mlp.h"
 #include "sluice/base/checked.h"
 #include "sluice/base/flush_to_zero.h"
 #include "sluice/check/checker.h"
@@ -144,7 +144,7 @@ TEST(Programs, ThatEnterOneFunctionAtTwoPlacesGiveTheSame) {
   exe::Executable plan = Session(ir, {.device = cpu_device({.threads = 1})}).executable();
   exe::Program moved = plan.programs[0];
   moved.name = "moved";
-  exe::Address& frame = moved.entries[0].frame;
+  exe::Address& frame = moved.starts[0].frame;
   const int64_t distance = round_up(plan.functions.back().frame_bytes, 64);
   frame.offset += distance;
   plan.arenas[static_cast<size_t>(frame.index)].bytes += distance;

@@ -98,6 +98,14 @@ class GuardedDevice : public runtime::Device {
   runtime::BoundCollective bind(const exe::Collective& collective, int64_t members) override {
     return cpu_->bind(collective, members);
   }
+  void read(const std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
+            std::span<std::byte> out) const override {
+    cpu_->read(memory, spec, layout, begin, out);
+  }
+  void write(std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
+             std::span<const std::byte> in) const override {
+    cpu_->write(memory, spec, layout, begin, in);
+  }
   runtime::BoundKernel bind(const exe::Kernel& kernel) override {
     auto state = std::make_shared<GuardedKernel>();
     state->kernel = kernel;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "../property/random_graph_run.h"
-#include "../session/mlp.h"
+#include "../support/mlp.h"
 #include "guarded_device.h"
 
 namespace sluice::test {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "../session/mlp.h"
+#include "../support/mlp.h"
 #include "sluice/check/checker.h"
 #include "sluice/cpu/device/cpu.h"
 #include "sluice/exe/visit_step.h"
@@ -32,8 +32,8 @@ bool touches(const exe::Step& step, const exe::Operand& memory) {
 // first step that touches its bytes.
 exe::Executable on_io_queue(exe::Executable plan, Waits waits) {
   plan.devices[0].queues.push_back({"io"});
-  for (const exe::Entry& entry : plan.programs[0].entries) {
-    auto& steps = plan.functions[static_cast<size_t>(entry.function)].steps;
+  for (const exe::Start& start : plan.programs[0].starts) {
+    auto& steps = plan.functions[static_cast<size_t>(start.function)].steps;
     std::vector<exe::Step> out;
     std::vector<exe::Issue> flying;
     const auto wait = [&](const exe::Issue& issue) {

@@ -7,7 +7,7 @@
 
 #include "../runtime/malloc_counter.h"
 #include "../runtime/system_call_watch.h"
-#include "mlp.h"
+#include "../support/mlp.h"
 
 namespace sluice::test {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "mlp.h"
+#include "../support/mlp.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/check/checker.h"
 #include "sluice/devices/cpu_device.h"
@@ -142,7 +142,7 @@ std::vector<std::string> words(const exe::Function& f) {
 }
 
 std::vector<std::string> words(const exe::Executable& plan) {
-  return words(plan.functions[static_cast<size_t>(plan.programs[0].entries[0].function)]);
+  return words(plan.functions[static_cast<size_t>(plan.programs[0].starts[0].function)]);
 }
 
 TEST(IoModes, OverlapOnePhaseWithTheNext) {
@@ -176,7 +176,7 @@ TEST(IoModes, IoWaitsAtOnceAndWithoutThePassAllIsOnTheComputeQueue) {
 TEST(IoModes, TwoPhasesAreThereAtOnceHoweverManyThereAre) {
   const auto frames = [](IoMode mode, int64_t layers) {
     const exe::Executable plan = plan_of(Phases(mode, layers).ir);
-    return plan.functions[static_cast<size_t>(plan.programs[0].entries[0].function)].frame_bytes;
+    return plan.functions[static_cast<size_t>(plan.programs[0].starts[0].function)].frame_bytes;
   };
   const int64_t four = frames(IoMode::kIoOverlapped, 4);
   EXPECT_EQ(frames(IoMode::kIoOverlapped, 12), four);
@@ -233,7 +233,7 @@ TEST(IoModes, ThreeQueuesKeepPrefetchesOutOfTheWayOfLoads) {
     const exe::Executable& plan = session.executable();
     std::map<std::string, int32_t> found;
     for (const exe::Step& step :
-         plan.functions[static_cast<size_t>(plan.programs[0].entries[0].function)].steps) {
+         plan.functions[static_cast<size_t>(plan.programs[0].starts[0].function)].steps) {
       if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
         static constexpr const char* kWords[] = {"in", "out", "load", "store"};
         found[fmt::format("{} {}", kWords[static_cast<size_t>(issue->kind)],

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <iostream>
 
-#include "mlp.h"
+#include "../support/mlp.h"
 #include "sluice/check/checker.h"
 #include "sluice/report/plan_report.h"
 

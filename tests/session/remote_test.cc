@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "mlp.h"
+#include "../support/mlp.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/check/checker.h"
 #include "sluice/exe/memory_needs.h"

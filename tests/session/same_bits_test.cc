@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "mlp.h"
+#include "../support/mlp.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/interp/interpreter.h"
 

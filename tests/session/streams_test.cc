@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "mlp.h"
+#include "../support/mlp.h"
 
 namespace sluice::test {
 namespace {

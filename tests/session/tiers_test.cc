@@ -8,7 +8,7 @@
 #include <chrono>
 #include <filesystem>
 
-#include "mlp.h"
+#include "../support/mlp.h"
 #include "sluice/base/failpoint.h"
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "mlp.h"
+#include "../support/mlp.h"
 #include "sluice/base/safetensors.h"
 
 namespace sluice::test {
@@ -154,8 +154,8 @@ TEST_F(Variables, EntriesShareThemAndATestProgramGetsTheSameAccuracy) {
   Graph& main = test_ir.main_graph();
   const H2dStream image = test_ir.h2d_stream(p.eval_image.spec, "image");
   const Tensor x = main.host_load(image);
-  const auto [facts, graph] = nn::create_graph(test_ir, Mlp(p.options), x);
-  const nn::NamedTensors weights = facts.init(main);
+  const auto [factories, graph] = nn::create_graph(test_ir, Mlp(p.options), x);
+  const nn::NamedTensors weights = factories.init(main);
   const D2hStream logits = main.host_store(graph.bind(weights).call(x)[0], "logits");
   Session test(test_ir, {.device = cpu_device({.threads = 1})});
   for (const auto& [key, variable] : p.variables.to_dict())

@@ -2,81 +2,74 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 
-#include "sluice/base/checked.h"
 #include "sluice/base/error.h"
 
 namespace sluice {
 namespace {
 
-constexpr std::string_view kPanels = "panels";
+constexpr std::string_view kRow = "row";
+constexpr std::string_view kDigits = "0123456789";
 
-// Calls `f(offset in the buffer, offset in the array, elements)` for each stretch that is contiguous in both.
-template <typename F>
-void for_stretches(const TensorSpec& spec, const Layout& layout, int64_t begin, int64_t count,
-                   F&& f) {
-  if (count == 0) return;
-  if (layout.panel == 0) return f(begin, int64_t{0}, count);
-  const int64_t rows = spec.shape[0];
-  const int64_t cols = spec.shape[1];
-  for (int64_t done = 0; done < count;) {
-    const int64_t row = (begin + done) / cols;
-    const int64_t col = (begin + done) % cols;
-    const int64_t in_panel = col % layout.panel;
-    const int64_t n = std::min({count - done, cols - col, layout.panel - in_panel});
-    f(col / layout.panel * rows * layout.panel + row * layout.panel + in_panel, done, n);
-    done += n;
+bool is_kind(std::string_view text) {
+  return !text.empty() && text != kRow && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || c == '_';
+  });
+}
+
+// Appends the numbers of "16x8" to `numbers`; false if `text` is anything else.
+bool read_numbers(std::string_view text, std::vector<int64_t>& numbers) {
+  for (;;) {
+    int64_t n = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    if (error != std::errc() || n < 0) return false;
+    numbers.push_back(n);
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    if (text.empty()) return true;
+    if (text.front() != 'x') return false;
+    text.remove_prefix(1);
   }
 }
 
 }  // namespace
 
+Layout::Layout(std::string_view kind, const std::vector<int64_t>& parameters) : text_(kind) {
+  require(is_kind(kind), "layout: the kind must be lower-case letters other than row, got '{}'",
+          kind);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    require(parameters[i] >= 0, "layout {}: parameters must be 0 or more, got {}", kind,
+            parameters[i]);
+    text_ += (i == 0 ? "" : "x") + std::to_string(parameters[i]);
+  }
+}
+
+std::string_view Layout::kind() const {
+  if (is_row_major()) return kRow;
+  return std::string_view(text_).substr(0, text_.find_first_of(kDigits));
+}
+
+std::vector<int64_t> Layout::parameters() const {
+  std::vector<int64_t> numbers;
+  const std::string_view rest = std::string_view(text_).substr(is_row_major() ? 0 : kind().size());
+  if (!rest.empty()) SLUICE_CHECK(read_numbers(rest, numbers));
+  return numbers;
+}
+
 std::string to_string(const Layout& layout) {
-  return layout.panel == 0 ? "row" : fmt::format("{}{}", kPanels, layout.panel);
+  return layout.is_row_major() ? std::string(kRow) : layout.text_;
 }
 
 Layout parse_layout(std::string_view text) {
-  if (text == "row") return {};
-  Layout layout;
-  const std::string_view digits = text.substr(std::min(kPanels.size(), text.size()));
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), layout.panel);
-  require(text.starts_with(kPanels) && error == std::errc() &&
-              end == digits.data() + digits.size() && layout.panel > 0,
-          "layout: '{}' is neither row nor panels with a width", text);
+  if (text == kRow) return {};
+  const std::string_view kind = text.substr(0, text.find_first_of(kDigits));
+  std::vector<int64_t> parameters;
+  const bool good =
+      is_kind(kind) && (kind == text || read_numbers(text.substr(kind.size()), parameters));
+  const Layout layout = good ? Layout(kind, parameters) : Layout();
+  require(good && to_string(layout) == text,
+          "layout: must be row or a kind with its numbers, as panels32 or tiles16x8, got '{}'",
+          text);
   return layout;
-}
-
-int64_t buffer_elements(const TensorSpec& spec, const Layout& layout) {
-  if (layout.panel == 0) return spec.elements();
-  require(spec.shape.rank() == 2, "layout: {} is no matrix and cannot lie in panels",
-          to_string(spec));
-  return checked_mul(round_up(spec.shape[1], layout.panel), spec.shape[0]);
-}
-
-int64_t buffer_bytes(const TensorSpec& spec, const Layout& layout) {
-  return checked_mul(buffer_elements(spec, layout), size_of(spec.dtype));
-}
-
-void read_elements(const TensorSpec& spec, const Layout& layout, const std::byte* buffer,
-                   int64_t begin, std::span<std::byte> out) {
-  const int64_t width = size_of(spec.dtype);
-  for_stretches(spec, layout, begin, static_cast<int64_t>(out.size()) / width,
-                [&](int64_t at, int64_t to, int64_t n) {
-                  std::memcpy(out.data() + to * width, buffer + at * width,
-                              static_cast<size_t>(n * width));
-                });
-}
-
-void write_elements(const TensorSpec& spec, const Layout& layout, std::byte* buffer, int64_t begin,
-                    std::span<const std::byte> in) {
-  const int64_t width = size_of(spec.dtype);
-  for_stretches(spec, layout, begin, static_cast<int64_t>(in.size()) / width,
-                [&](int64_t at, int64_t from, int64_t n) {
-                  std::memcpy(buffer + at * width, in.data() + from * width,
-                              static_cast<size_t>(n * width));
-                });
 }
 
 }  // namespace sluice

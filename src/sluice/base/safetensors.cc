@@ -70,9 +70,9 @@ struct HeaderIterator {
   bool operator!=(const HeaderIterator& other) const { return at != other.at; }
 };
 
-struct RawEntry {
+struct RawTensor {
   std::string name;
-  int64_t place = 0;  ///< Byte of the file where the entry's text ends, for messages.
+  int64_t place = 0;  ///< Byte of the file where the tensor's text ends, for messages.
   DType dtype = DType::kU8;
   std::vector<int64_t> shape;
   std::vector<int64_t> offsets;
@@ -91,7 +91,7 @@ class HeaderHandler {
   HeaderIterator begin() { return {start_, &reached_}; }
   HeaderIterator end() { return {end_, &reached_}; }
 
-  std::vector<RawEntry> entries;
+  std::vector<RawTensor> tensors;
   SafetensorsMetadata metadata;
 
   [[noreturn]] void bad_at(int64_t place, const std::string& message) const {
@@ -115,7 +115,7 @@ class HeaderHandler {
     if (state_ != State::kShape && state_ != State::kOffsets) unexpected("a number");
     if (value > static_cast<uint64_t>(kMaxInt)) bad(fmt::format("{} exceeds 63 bits", value));
     const bool is_shape = state_ == State::kShape;
-    auto& list = is_shape ? entries.back().shape : entries.back().offsets;
+    auto& list = is_shape ? tensors.back().shape : tensors.back().offsets;
     if (list.size() == (is_shape ? kMaxRank : 2)) {
       bad(is_shape ? fmt::format("a shape has more than {} dimensions", kMaxRank)
                    : "data_offsets has more than two numbers");
@@ -136,7 +136,7 @@ class HeaderHandler {
     if (row == kDTypes.end()) {
       bad(fmt::format("dtype {} is not one of F32 F16 BF16 I32 U32 U8 BOOL F64 I64", shown(value)));
     }
-    entries.back().dtype = row->second;
+    tensors.back().dtype = row->second;
     state_ = State::kEntry;
     return true;
   }
@@ -163,7 +163,7 @@ class HeaderHandler {
       if (name == kMetadata) {
         state_ = State::kMetadataObject;
       } else {
-        entries.emplace_back().name = name;
+        tensors.emplace_back().name = name;
         state_ = State::kEntryValue;
       }
     } else if (state_ == State::kMetadata) {
@@ -179,15 +179,15 @@ class HeaderHandler {
 
   bool end_object() {
     if (state_ == State::kEntry) {
-      RawEntry& entry = entries.back();
-      entry.place = place();
-      if (!entry.has_dtype || !entry.has_shape || !entry.has_offsets) {
-        bad(fmt::format("tensor {} has no {}", shown(entry.name),
-                        !entry.has_dtype   ? "dtype"
-                        : !entry.has_shape ? "shape"
-                                           : "data_offsets"));
+      RawTensor& tensor = tensors.back();
+      tensor.place = place();
+      if (!tensor.has_dtype || !tensor.has_shape || !tensor.has_offsets) {
+        bad(fmt::format("tensor {} has no {}", shown(tensor.name),
+                        !tensor.has_dtype   ? "dtype"
+                        : !tensor.has_shape ? "shape"
+                                            : "data_offsets"));
       }
-      if (entry.offsets.size() != 2) bad("data_offsets needs two numbers");
+      if (tensor.offsets.size() != 2) bad("data_offsets needs two numbers");
     }
     state_ = state_ == State::kTop ? State::kDone : State::kTop;
     return true;
@@ -255,22 +255,22 @@ class HeaderHandler {
   }
 
   void entry_key(const std::string& name) {
-    RawEntry& entry = entries.back();
+    RawTensor& tensor = tensors.back();
     bool* seen = nullptr;
     if (name == "dtype") {
-      seen = &entry.has_dtype;
+      seen = &tensor.has_dtype;
       state_ = State::kDType;
     } else if (name == "shape") {
-      seen = &entry.has_shape;
+      seen = &tensor.has_shape;
       state_ = State::kShapeValue;
     } else if (name == "data_offsets") {
-      seen = &entry.has_offsets;
+      seen = &tensor.has_offsets;
       state_ = State::kOffsetsValue;
     } else {
-      bad(fmt::format("tensor {} has an unknown field {}", shown(entry.name), shown(name)));
+      bad(fmt::format("tensor {} has an unknown field {}", shown(tensor.name), shown(name)));
     }
     if (std::exchange(*seen, true))
-      bad(fmt::format("tensor {} has two of field {}", shown(entry.name), shown(name)));
+      bad(fmt::format("tensor {} has two of field {}", shown(tensor.name), shown(name)));
   }
 
   const std::string& file_;
@@ -293,54 +293,54 @@ int64_t header_size(ByteReader& reader, int64_t file_size) {
   return static_cast<int64_t>(n);
 }
 
-/// Checks one entry against its own shape and the `data` bytes that the file has for tensors.
-void check_entry(const HeaderHandler& header, const RawEntry& entry, int64_t data) {
-  const int64_t begin = entry.offsets[0];
-  const int64_t end = entry.offsets[1];
+/// Checks one tensor against its own shape and the `data` bytes that the file has for tensors.
+void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t data) {
+  const int64_t begin = tensor.offsets[0];
+  const int64_t end = tensor.offsets[1];
   if (begin > end || end > data) {
-    header.bad_at(entry.place, fmt::format("tensor {} lies at [{}, {}) of {} data bytes",
-                                           shown(entry.name), begin, end, data));
+    header.bad_at(tensor.place, fmt::format("tensor {} lies at [{}, {}) of {} data bytes",
+                                            shown(tensor.name), begin, end, data));
   }
   // Beside the size itself, the product without zeros must fit, so that strides of empty tensors
   // fit too.
-  int64_t extent = size_of(entry.dtype);
+  int64_t extent = size_of(tensor.dtype);
   bool is_empty = false;
-  for (const int64_t dim : entry.shape) {
+  for (const int64_t dim : tensor.shape) {
     if (dim == 0) {
       is_empty = true;
     } else if (extent > kMaxInt / dim) {
-      header.bad_at(entry.place,
-                    fmt::format("the shape of tensor {} exceeds 63 bits", shown(entry.name)));
+      header.bad_at(tensor.place,
+                    fmt::format("the shape of tensor {} exceeds 63 bits", shown(tensor.name)));
     } else {
       extent *= dim;
     }
   }
   const int64_t bytes = is_empty ? 0 : extent;
   if (bytes != end - begin) {
-    header.bad_at(entry.place, fmt::format("tensor {} of {} bytes has {} at [{}, {})",
-                                           shown(entry.name), bytes, end - begin, begin, end));
+    header.bad_at(tensor.place, fmt::format("tensor {} of {} bytes has {} at [{}, {})",
+                                            shown(tensor.name), bytes, end - begin, begin, end));
   }
 }
 
-/// Shows that the entries tile the data without overlap or hole.
+/// Shows that the tensors tile the data without overlap or hole.
 void check_tiling(const HeaderHandler& header, int64_t data) {
-  const std::vector<RawEntry>& entries = header.entries;
-  std::vector<size_t> order(entries.size());
+  const std::vector<RawTensor>& tensors = header.tensors;
+  std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return entries[a].offsets < entries[b].offsets; });
+            [&](size_t a, size_t b) { return tensors[a].offsets < tensors[b].offsets; });
   int64_t covered = 0;
   for (const size_t i : order) {
-    const RawEntry& entry = entries[i];
-    if (entry.offsets[0] != covered) {
+    const RawTensor& tensor = tensors[i];
+    if (tensor.offsets[0] != covered) {
       header.bad_at(
-          entry.place,
+          tensor.place,
           fmt::format(
-              "tensor {} begins at data byte {}, {} {}", shown(entry.name), entry.offsets[0],
-              entry.offsets[0] < covered ? "inside another that ends at" : "leaving a hole from",
+              "tensor {} begins at data byte {}, {} {}", shown(tensor.name), tensor.offsets[0],
+              tensor.offsets[0] < covered ? "inside another that ends at" : "leaving a hole from",
               covered));
     }
-    covered = entry.offsets[1];
+    covered = tensor.offsets[1];
   }
   if (covered != data) {
     header.bad(fmt::format("the tensors end at data byte {}, the file has {}", covered, data));
@@ -383,15 +383,15 @@ SafetensorsIndex read_safetensors_index(std::span<const std::byte> head, int64_t
   SLUICE_CHECK(nlohmann::json::sax_parse(header.begin(), header.end(), &header));
 
   const int64_t data = file_size - 8 - n;
-  for (const RawEntry& entry : header.entries) check_entry(header, entry, data);
+  for (const RawTensor& tensor : header.tensors) check_tensor(header, tensor, data);
   check_tiling(header, data);
 
   SafetensorsIndex index;
-  index.entries.reserve(header.entries.size());
-  for (RawEntry& entry : header.entries) {
-    index.entries.push_back({std::move(entry.name),
-                             TensorSpec{Shape(std::move(entry.shape)), entry.dtype, {}},
-                             8 + n + entry.offsets[0]});
+  index.tensors.reserve(header.tensors.size());
+  for (RawTensor& tensor : header.tensors) {
+    index.tensors.push_back({std::move(tensor.name),
+                             TensorSpec{Shape(std::move(tensor.shape)), tensor.dtype, {}},
+                             8 + n + tensor.offsets[0]});
   }
   index.metadata = std::move(header.metadata);
   return index;
@@ -401,13 +401,13 @@ std::vector<NamedArray> read_safetensors(std::span<const std::byte> bytes, const
                                          SafetensorsMetadata* metadata) {
   SafetensorsIndex index = read_safetensors_index(bytes, static_cast<int64_t>(bytes.size()), file);
   std::vector<NamedArray> arrays;
-  arrays.reserve(index.entries.size());
-  for (SafetensorsEntry& entry : index.entries) {
-    HostTensor array(std::move(entry.spec));
-    const auto part = bytes.subspan(static_cast<size_t>(entry.offset), array.bytes().size());
+  arrays.reserve(index.tensors.size());
+  for (SafetensorsTensor& tensor : index.tensors) {
+    HostTensor array(std::move(tensor.spec));
+    const auto part = bytes.subspan(static_cast<size_t>(tensor.offset), array.bytes().size());
     std::copy(part.begin(), part.end(), array.bytes().begin());
-    check_bools(array.dtype(), array.bytes(), file, entry.offset);
-    arrays.push_back({std::move(entry.name), std::move(array)});
+    check_bools(array.dtype(), array.bytes(), file, tensor.offset);
+    arrays.push_back({std::move(tensor.name), std::move(array)});
   }
   if (metadata != nullptr) *metadata = std::move(index.metadata);
   return arrays;
@@ -424,21 +424,21 @@ SafetensorsReader::SafetensorsReader(const std::string& path)
   index_ = read_safetensors_index(head, size, path);
 }
 
-void SafetensorsReader::read(const SafetensorsEntry& entry, int64_t offset,
+void SafetensorsReader::read(const SafetensorsTensor& tensor, int64_t offset,
                              std::span<std::byte> out) const {
-  sys::read_exactly(file_, path_, entry.offset + offset, out);
-  check_bools(entry.spec.dtype, out, path_, entry.offset + offset);
+  sys::read_exactly(file_, path_, tensor.offset + offset, out);
+  check_bools(tensor.spec.dtype, out, path_, tensor.offset + offset);
 }
 
 std::vector<NamedArray> read_safetensors_file(const std::string& path,
                                               SafetensorsMetadata* metadata) {
   const SafetensorsReader reader(path);
   std::vector<NamedArray> arrays;
-  arrays.reserve(reader.index().entries.size());
-  for (const SafetensorsEntry& entry : reader.index().entries) {
-    HostTensor array(entry.spec);
-    reader.read(entry, 0, array.bytes());
-    arrays.push_back({entry.name, std::move(array)});
+  arrays.reserve(reader.index().tensors.size());
+  for (const SafetensorsTensor& tensor : reader.index().tensors) {
+    HostTensor array(tensor.spec);
+    reader.read(tensor, 0, array.bytes());
+    arrays.push_back({tensor.name, std::move(array)});
   }
   if (metadata != nullptr) *metadata = reader.index().metadata;
   return arrays;

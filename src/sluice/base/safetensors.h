@@ -17,7 +17,7 @@ namespace sluice {
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
 /// Where one tensor of a safetensors file lies.
-struct SafetensorsEntry {
+struct SafetensorsTensor {
   std::string name;
   TensorSpec spec;
   int64_t offset = 0;  ///< Of its first byte, from the start of the file.
@@ -25,7 +25,7 @@ struct SafetensorsEntry {
 
 /// What a safetensors file says about itself.
 struct SafetensorsIndex {
-  std::vector<SafetensorsEntry> entries;  ///< In the order of the header.
+  std::vector<SafetensorsTensor> tensors;  ///< In the order of the header.
   SafetensorsMetadata metadata;
 };
 
@@ -57,7 +57,7 @@ class SafetensorsReader {
 
   const SafetensorsIndex& index() const { return index_; }
   /// Bytes of a tensor from `offset` on, a multiple of its element's size.
-  void read(const SafetensorsEntry& entry, int64_t offset, std::span<std::byte> out) const;
+  void read(const SafetensorsTensor& tensor, int64_t offset, std::span<std::byte> out) const;
 
  private:
   std::string path_;

@@ -119,16 +119,16 @@ TEST(Safetensors, IndexSaysWhereTensorsLie) {
   const auto head = std::span(file).first(file.size() - 3);  // the data need not be there
   const SafetensorsIndex index =
       read_safetensors_index(head, static_cast<int64_t>(file.size()), "f");
-  for (const SafetensorsEntry& entry : index.entries) {
-    if (entry.name != "w") continue;
-    EXPECT_EQ(entry.spec, (TensorSpec{{2, 2}, f32, {}}));
+  for (const SafetensorsTensor& tensor : index.tensors) {
+    if (tensor.name != "w") continue;
+    EXPECT_EQ(tensor.spec, (TensorSpec{{2, 2}, f32, {}}));
     float first = 0;
-    std::memcpy(&first, file.data() + entry.offset, sizeof first);
+    std::memcpy(&first, file.data() + tensor.offset, sizeof first);
     EXPECT_EQ(first, 1.0f);
-    EXPECT_EQ(entry.offset % 4, 0);
+    EXPECT_EQ(tensor.offset % 4, 0);
     return;
   }
-  FAIL() << "no entry for w";
+  FAIL() << "no tensor for w";
 }
 
 TEST(Safetensors, FilesAreReplacedAndReadBack) {
@@ -182,14 +182,14 @@ TEST(Safetensors, PartsMakeTheFileOfTheWhole) {
 
   const SafetensorsReader reader(path);
   EXPECT_EQ(reader.index().metadata, (SafetensorsMetadata{{"k", "v"}}));
-  ASSERT_EQ(reader.index().entries.size(), arrays.size());
-  for (const SafetensorsEntry& entry : reader.index().entries) {
+  ASSERT_EQ(reader.index().tensors.size(), arrays.size());
+  for (const SafetensorsTensor& tensor : reader.index().tensors) {
     const auto a = std::find_if(arrays.begin(), arrays.end(),
-                                [&](const NamedArray& x) { return x.name == entry.name; });
-    const int64_t width = size_of(entry.spec.dtype);
-    const int64_t first = entry.spec.elements() / 3;
-    Bytes part(static_cast<size_t>((entry.spec.elements() - first) * width));
-    reader.read(entry, first * width, part);
+                                [&](const NamedArray& x) { return x.name == tensor.name; });
+    const int64_t width = size_of(tensor.spec.dtype);
+    const int64_t first = tensor.spec.elements() / 3;
+    Bytes part(static_cast<size_t>((tensor.spec.elements() - first) * width));
+    reader.read(tensor, first * width, part);
     EXPECT_TRUE(std::equal(part.begin(), part.end(), a->array.bytes().begin() + first * width));
   }
 
@@ -234,10 +234,20 @@ struct BadHeader {
   std::string message;  ///< Part of the refusal.
 };
 
-TEST(Safetensors, MalformedHeadersAreRefusedWithTheReason) {
-  const std::string x = R"("x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
-  const std::string deep(100'000, '[');
-  const std::vector<BadHeader> corpus{
+void expect_refused(const std::vector<BadHeader>& corpus) {
+  for (const BadHeader& bad : corpus) {
+    const std::string message =
+        refusal(file_of(bad.header, std::string(static_cast<size_t>(bad.data_bytes), '\0')));
+    EXPECT_NE(message.find(bad.message), message.npos)
+        << "header: " << bad.header.substr(0, 120) << "\nrefusal: " << message
+        << "\nexpected: " << bad.message;
+  }
+}
+
+const std::string kX = R"("x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
+
+TEST(Safetensors, HeadersThatAreNotJsonAreRefusedWithTheReason) {
+  expect_refused({
       {"", 0, "does not begin with '{'"},
       {" {}", 0, "does not begin with '{'"},
       {"\xef\xbb\xbf{}", 0, "does not begin with '{'"},
@@ -245,18 +255,24 @@ TEST(Safetensors, MalformedHeadersAreRefusedWithTheReason) {
       {"{", 0, "not valid JSON"},
       {"{}}", 0, "not valid JSON"},
       {"{} x", 0, "not valid JSON"},
-      {"{" + x + ",}", 4, "not valid JSON"},
+      {"{" + kX + ",}", 4, "not valid JSON"},
       {"{'x':{}}", 0, "not valid JSON"},
       {"{/**/}", 0, "not valid JSON"},
       {std::string("{}\0", 3), 0, "a NUL"},
       {std::string("{}\0{", 4), 0, "a NUL"},
-      {"{" + x.substr(0, 20), 4, "not valid JSON"},
+      {"{" + kX.substr(0, 20), 4, "not valid JSON"},
       {"{\"\xff\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4, "not valid JSON"},
       {"{\"\xc0\xaf\":{}}", 0, "not valid JSON"},
       {"{\"\\ud800\":{}}", 0, "not valid JSON"},
       {"{\"\n\":{}}", 0, "not valid JSON"},
-      {"{" + x + "," + x + "}", 4, "'x' appears twice"},
-      {"{" + x + ",\"\\u0078\":{}}", 4, "'x' appears twice"},
+      {"{" + kX + "," + kX + "}", 4, "'x' appears twice"},
+      {"{" + kX + ",\"\\u0078\":{}}", 4, "'x' appears twice"},
+  });
+}
+
+TEST(Safetensors, HeadersOfOtherFieldsAreRefusedWithTheReason) {
+  const std::string deep(100'000, '[');
+  expect_refused({
       {R"({"__metadata__":{},"__metadata__":{}})", 0, "'__metadata__' appears twice"},
       {R"({"__metadata__":{"a":"1","a":"2"}})", 0, "'a' appears twice in the metadata"},
       {R"({"__metadata__":{"a":1}})", 0, "a number stands where a string"},
@@ -295,6 +311,11 @@ TEST(Safetensors, MalformedHeadersAreRefusedWithTheReason) {
       {R"({"x":{"dtype":"U8","shape":[4e0],"data_offsets":[0,4]}})", 4,
        "not a 64-bit unsigned integer"},
       {R"({"x":{"dtype":"U8","shape":[1e400],"data_offsets":[0,4]}})", 4, "not valid JSON"},
+  });
+}
+
+TEST(Safetensors, HeadersOfWrongSizesAndPlacesAreRefusedWithTheReason) {
+  expect_refused({
       {R"({"x":{"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,4]}})", 4,
        "not a 64-bit unsigned"},
       {R"({"x":{"dtype":"U8","shape":[9223372036854775808],"data_offsets":[0,4]}})", 4,
@@ -318,26 +339,19 @@ TEST(Safetensors, MalformedHeadersAreRefusedWithTheReason) {
        "exceeds 63 bits"},
       {R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[9223372036854775803,9223372036854775807]}})",
        4, "lies at"},
-      {"{" + x + "}", 3, "lies at [0, 4) of 3"},
-      {"{" + x + "}", 5, "the tensors end at data byte 4, the file has 5"},
+      {"{" + kX + "}", 3, "lies at [0, 4) of 3"},
+      {"{" + kX + "}", 5, "the tensors end at data byte 4, the file has 5"},
       {"{}", 1, "the tensors end at data byte 0, the file has 1"},
       {R"({"x":{"dtype":"U8","shape":[3],"data_offsets":[1,4]}})", 4, "leaving a hole from 0"},
-      {"{" + x + R"(,"y":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})", 5,
+      {"{" + kX + R"(,"y":{"dtype":"U8","shape":[2],"data_offsets":[3,5]}})", 5,
        "inside another that ends at 4"},
-      {"{" + x + R"(,"y":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4,
+      {"{" + kX + R"(,"y":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4,
        "inside another that ends at 4"},
-      {"{" + x + R"(,"y":{"dtype":"U8","shape":[1],"data_offsets":[5,6]}})", 6,
+      {"{" + kX + R"(,"y":{"dtype":"U8","shape":[1],"data_offsets":[5,6]}})", 6,
        "leaving a hole from 4"},
-      {"{" + x + R"(,"y":{"dtype":"U8","shape":[0],"data_offsets":[2,2]}})", 4,
+      {"{" + kX + R"(,"y":{"dtype":"U8","shape":[0],"data_offsets":[2,2]}})", 4,
        "inside another that ends at 4"},
-  };
-  for (const BadHeader& bad : corpus) {
-    const std::string message =
-        refusal(file_of(bad.header, std::string(static_cast<size_t>(bad.data_bytes), '\0')));
-    EXPECT_NE(message.find(bad.message), message.npos)
-        << "header: " << bad.header.substr(0, 120) << "\nrefusal: " << message
-        << "\nexpected: " << bad.message;
-  }
+  });
 }
 
 TEST(Safetensors, RankIsCapped) {

@@ -95,10 +95,10 @@ TEST(Checker, RefusesDamagedTrainStep) {
               "read %4 at frame+64 bytes 64 float32(4,4) panel"},
              {"layout", "write %2 at frame+0 bytes 64 float32(4,4) row",
               "write %2 at frame+0 bytes 64 float32(4,4) panel"},
-             {"bounds", "write %2 at frame+0 bytes 64 float32(4,4) row",
-              "write %2 at frame+0 bytes 64 float32(4,4) panels16"},
+             {"layout", "write %2 at frame+0 bytes 64 float32(4,4) row",
+              "write %2 at frame+0 bytes 64 float32(4,4) tiles2x2"},
              {"bounds", "read %4 at frame+64 bytes 64 float32(4,4) row",
-              "read %4 at frame+64 bytes 64 float32(16) panels4"},
+              "read %4 at frame+64 bytes 64 float32(4,5) tiles2x2"},
              {"access", "write %2 at frame+0", "read %2 at frame+0"},
              {"value", "frame arena1+0", "frame arena0+0"},
          });
@@ -389,7 +389,7 @@ end
 
 TEST(Checker, BadIndicesAreFoundFirst) {
   refuse(exe::plans::train_step(), "index", "no such arena",
-         [](exe::Executable& e) { e.programs[0].entries[0].frame.index = 9; });
+         [](exe::Executable& e) { e.programs[0].starts[0].frame.index = 9; });
   refuse(exe::plans::train_step(), "index", "overflow", [](exe::Executable& e) {
     exe::Address& at = std::get<exe::Issue>(e.functions[0].steps[0].body).memory.at;
     at.depth = 2;

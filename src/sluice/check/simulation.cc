@@ -90,14 +90,14 @@ void Simulation::start() {
     bytes_.write({c.arena, c.offset, c.offset + size}, i);
     if (c.value != exe::kNoValue) constants_[c.value] = i;
   }
-  for (const exe::Entry& entry : program_.entries) {
-    const exe::Function& f = e_.functions[static_cast<size_t>(entry.function)];
+  for (const exe::Start& start : program_.starts) {
+    const exe::Function& f = e_.functions[static_cast<size_t>(start.function)];
     DeviceRun& d =
-        devices_.emplace_back(DeviceRun{entry.device, {}, Window(e_.arenas.size()), {}, {}});
+        devices_.emplace_back(DeviceRun{start.device, {}, Window(e_.arenas.size()), {}, {}});
     Activation& a = d.stack.emplace_back();
     a.function = &f;
-    a.path = RemoteLedger::entry(entry.device);
-    a.frame = {entry.frame.index, entry.frame.offset, entry.frame.offset + f.frame_bytes};
+    a.path = RemoteLedger::entry(start.device);
+    a.frame = {start.frame.index, start.frame.offset, start.frame.offset + f.frame_bytes};
     bytes_.forget(a.frame);
     for (size_t v = 0; v < e_.variables.size(); ++v) {
       if (e_.variables[v].value != exe::kNoValue) a.values[e_.variables[v].value] = variables_[v];

@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "sluice/base/layout.h"
 #include "sluice/base/sys.h"
 #include "sluice/check/function_facts.h"
 #include "sluice/exe/text.h"
@@ -24,16 +23,8 @@ int64_t multiply(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
 }
 
-/// Whether so many bytes hold a tensor in a layout; a layout that this library does not know holds
-/// anything.
-bool holds(int64_t bytes, const TensorSpec& spec, const std::string& layout) {
-  if (layout != "row" && !layout.starts_with("panels")) return true;
-  try {
-    return bytes >= buffer_bytes(spec, parse_layout(layout));
-  } catch (const Error&) {
-    return false;
-  }
-}
+/// Whether so many bytes can hold a tensor. A layout may add padding, which only its target can tell.
+bool holds(int64_t bytes, const TensorSpec& spec) { return bytes >= spec.bytes(); }
 
 class StaticChecker {
  public:
@@ -134,7 +125,7 @@ class StaticChecker {
     std::set<std::pair<int32_t, int64_t>> entries;
     for (const exe::VariablePlan& v : e_.variables) {
       const std::string what = fmt::format("variable '{}'", v.path);
-      if (!holds(v.bytes, v.spec, v.layout)) {
+      if (!holds(v.bytes, v.spec)) {
         out_.add("bounds", "{} has {} bytes, too few for {} '{}'", what, v.bytes, to_string(v.spec),
                  v.layout);
       }
@@ -271,7 +262,7 @@ class StaticChecker {
 
   void operand(const exe::Operand& o) {
     address(o.at);
-    if (!holds(o.bytes, o.spec, o.layout)) {
+    if (!holds(o.bytes, o.spec)) {
       bad("bounds", "an operand has {} bytes, too few for {} '{}'", o.bytes, to_string(o.spec),
           o.layout);
     }
@@ -425,7 +416,7 @@ class StaticChecker {
           out_.add("final", "program '{}': variable {} stands twice", p.name, f.variable);
         }
       }
-      for (const exe::Entry& x : p.entries) {
+      for (const exe::Start& x : p.starts) {
         const exe::Arena& a = e_.arenas[static_cast<size_t>(x.frame.index)];
         const int64_t bytes = e_.functions[static_cast<size_t>(x.function)].frame_bytes;
         if (x.frame.offset + bytes > a.bytes) {

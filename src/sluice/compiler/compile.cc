@@ -113,10 +113,10 @@ const Pass kPasses[] = {
      }},
     {"storage", "Values share bytes: views, updates, results at the caller's address, rings.",
      false,
-     [](Program& p, const Context&) {
-       return on_lowered(p, [](Body& b, LoweredBody& l) {
+     [](Program& p, const Context& c) {
+       return on_lowered(p, [&](Body& b, LoweredBody& l) {
          const size_t before = b.nodes.size();
-         l.storage = assign_storage(b, l.choices);
+         l.storage = assign_storage(b, l.choices, c.target(b));
          return static_cast<int64_t>(b.nodes.size() - before);
        });
      }},

@@ -23,8 +23,9 @@ using Glyph = std::vector<Stroke>;
 
 /// The ways to write each digit, in a unit square with y downwards. A stroke of two points is a
 /// line; more points are joined by a Catmull-Rom curve.
-const std::array<std::vector<Glyph>, 10>& glyphs() {
-  static const std::array<std::vector<Glyph>, 10> table{{
+using Glyphs = std::array<std::vector<Glyph>, 5>;
+const Glyphs& glyphs_from_0() {
+  static const Glyphs table{{
       {{{{.52f, .02f},
          {.22f, .14f},
          {.1f, .5f},
@@ -64,6 +65,11 @@ const std::array<std::vector<Glyph>, 10>& glyphs() {
         {{.1f, .56f}, {.9f, .54f}},
         {{.76f, .05f}, {.72f, .55f}, {.7f, 1}}},
        {{{.62f, .02f}, {.08f, .66f}}, {{.08f, .66f}, {.92f, .64f}}, {{.64f, .02f}, {.66f, 1}}}},
+  }};
+  return table;
+}
+const Glyphs& glyphs_from_5() {
+  static const Glyphs table{{
       {{{{.82f, .03f}, {.26f, .05f}},
         {{.26f, .05f}, {.2f, .45f}},
         {{.2f, .45f}, {.5f, .36f}, {.84f, .52f}, {.82f, .84f}, {.46f, 1}, {.1f, .88f}}}},
@@ -263,7 +269,7 @@ int32_t draw_digit(Draw& draw, std::span<float> pixels) {
   constexpr float kJitter = 0.07f;
 
   const uint32_t label = draw.below(10);
-  const std::vector<Glyph>& ways = glyphs()[label];
+  const std::vector<Glyph>& ways = label < 5 ? glyphs_from_0()[label] : glyphs_from_5()[label - 5];
   const Glyph& glyph = ways[draw.below(static_cast<uint32_t>(ways.size()))];
   const Warp warp(draw);
   const float radius = draw.between(0.75f, 1.7f);

@@ -321,11 +321,11 @@ struct ReplicaGroup {
 };
 
 /// What a program starts on one device.
-struct Entry {
+struct Start {
   int32_t device = 0;
   int32_t function = 0;  ///< A function without parameters.
   Address frame;         ///< In an arena.
-  bool operator==(const Entry&) const = default;
+  bool operator==(const Start&) const = default;
 };
 
 struct StreamCount {
@@ -382,7 +382,7 @@ struct Final {
 
 struct Program {
   std::string name;
-  std::vector<Entry> entries;
+  std::vector<Start> starts;
   std::vector<StreamCount> streams;
   std::vector<CollectiveCount> collectives;  ///< None that is 0.
   std::vector<RemoteTrace> remote;           ///< The same for every replica.

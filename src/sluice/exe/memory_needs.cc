@@ -165,10 +165,10 @@ class NeedsOfMemories {
     m.budget_bytes = e_.devices[static_cast<size_t>(d)].memory_budget;
     add_arenas(m, d, Space::kDevice);
     add_persistent(m, d, Space::kDevice);
-    const Entry* largest = nullptr;
+    const Start* largest = nullptr;
     int64_t bound = 0;
     for (const Program& p : e_.programs) {
-      for (const Entry& x : p.entries) {
+      for (const Start& x : p.starts) {
         if (x.device != d) continue;
         const Function& f = function(x.function);
         bound = std::max(bound, f.frame_bound);

@@ -376,8 +376,7 @@ end
 )plan";
 }
 
-std::string everything() {
-  return R"plan(sluice executable 1
+constexpr const char* kEverything = R"plan(sluice executable 1
 replicas 4
 device 0 kind cpu isa avx512 memory 1048576 workers 3 queues compute io collectives
 device 1 kind "odd kind" isa "" memory -1 workers 1 queues compute
@@ -457,6 +456,6 @@ program "train"
   final 0 value %1
 end
 )plan";
-}
+std::string everything() { return kEverything; }
 
 }  // namespace sluice::exe::plans

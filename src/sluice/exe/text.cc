@@ -82,7 +82,7 @@ class Writer {
     for (size_t i = 0; i < e_.functions.size(); ++i) function(i);
     for (const Program& p : e_.programs) {
       line("program {}", quote(p.name));
-      for (const Entry& x : p.entries) {
+      for (const Start& x : p.starts) {
         line("  entry device {} function {} frame {}", x.device, x.function, address_text(x.frame));
       }
       for (const StreamCount& s : p.streams) line("  stream {} entries {}", s.stream, s.entries);

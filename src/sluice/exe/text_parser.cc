@@ -60,6 +60,17 @@ class TextParser {
     }
     if (in_.eat("stage_attrs")) return attrs(stage_attrs());
     if (in_.eat("device")) return device(row(Part::kDevice, e_.devices));
+    if (in_.eat("variable")) return variable(row(Part::kVariable, e_.variables));
+    if (!memory_line() && !object_line() && !heading()) {
+      if (program_ != nullptr) return program_line();
+      if (function_ != nullptr) return function_line();
+      in_.bad("'{}' begins no line", in_.string("a word"));
+    }
+    in_.expect_end();
+  }
+
+  /// A line of a table about where things are; false if it is another.
+  bool memory_line() {
     if (in_.eat("replicas")) {
       e_.replicas = in_.integer32("a number");
     } else if (in_.eat("tier")) {
@@ -78,24 +89,6 @@ class TextParser {
       a.device = in_.labelled32("device");
       a.bytes = in_.labelled("bytes");
       a.stride = in_.labelled("stride");
-    } else if (in_.peek("stream") && program_ == nullptr) {
-      in_.expect("stream");
-      StreamPort& s = row(Part::kStream, e_.streams);
-      s.name = in_.string("a name");
-      s.input = in_.eat("in");
-      if (!s.input) in_.expect("out");
-      s.spec = in_.spec();
-    } else if (in_.peek("remote") && program_ == nullptr) {
-      in_.expect("remote");
-      RemoteBufferPlan& b = row(Part::kRemoteBuffer, e_.remote_buffers);
-      b.name = in_.string("a name");
-      b.spec = in_.spec();
-      b.entries = in_.labelled("entries");
-      b.arena = in_.labelled32("arena");
-      b.offset = in_.labelled("offset");
-      b.entry_stride = in_.labelled("stride");
-    } else if (in_.eat("variable")) {
-      return variable(row(Part::kVariable, e_.variables));
     } else if (in_.eat("constant")) {
       ConstantPlan& c = row(Part::kConstant, e_.constants);
       c.name = in_.string("a name");
@@ -115,6 +108,30 @@ class TextParser {
       c.arena = in_.labelled32("arena");
       c.offset = in_.labelled("offset");
       c.slot_bytes = in_.labelled("slot");
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  /// A line of a table about streams, remote buffers, groups and values; false if it is another.
+  bool object_line() {
+    if (in_.peek("stream") && program_ == nullptr) {
+      in_.expect("stream");
+      StreamPort& s = row(Part::kStream, e_.streams);
+      s.name = in_.string("a name");
+      s.input = in_.eat("in");
+      if (!s.input) in_.expect("out");
+      s.spec = in_.spec();
+    } else if (in_.peek("remote") && program_ == nullptr) {
+      in_.expect("remote");
+      RemoteBufferPlan& b = row(Part::kRemoteBuffer, e_.remote_buffers);
+      b.name = in_.string("a name");
+      b.spec = in_.spec();
+      b.entries = in_.labelled("entries");
+      b.arena = in_.labelled32("arena");
+      b.offset = in_.labelled("offset");
+      b.entry_stride = in_.labelled("stride");
     } else if (in_.eat("group")) {
       ReplicaGroup& g = row(Part::kGroup, e_.groups);
       g.stride = in_.labelled32("stride");
@@ -123,7 +140,15 @@ class TextParser {
       Value& v = row(Part::kValue, e_.values);
       v.tensor = in_.string("a tensor");
       v.version = in_.integer("a version");
-    } else if (in_.eat("function")) {
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  /// The first line of a function or a program; false if it is another.
+  bool heading() {
+    if (in_.eat("function")) {
       Function& f = row(Part::kFunction, e_.functions);
       function_ = &f;
       f.name = in_.string("a name");
@@ -139,14 +164,10 @@ class TextParser {
       step_ = nullptr;
       program_ = &e_.programs.emplace_back();
       program_->name = in_.string("a name");
-    } else if (program_ != nullptr) {
-      return program_line();
-    } else if (function_ != nullptr) {
-      return function_line();
     } else {
-      in_.bad("'{}' begins no line", in_.string("a word"));
+      return false;
     }
-    in_.expect_end();
+    return true;
   }
 
   void device(Device& d) {
@@ -180,12 +201,12 @@ class TextParser {
 
   void program_line() {
     if (in_.eat("entry")) {
-      Entry x;
+      Start x;
       x.device = in_.labelled32("device");
       x.function = in_.labelled32("function");
       in_.expect("frame");
       x.frame = in_.address();
-      program_->entries.push_back(x);
+      program_->starts.push_back(x);
     } else if (in_.eat("stream")) {
       StreamCount s;
       s.stream = in_.integer32("a stream");

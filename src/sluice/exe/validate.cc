@@ -387,21 +387,21 @@ class Validator {
     for (size_t i = 0; i < e_.programs.size(); ++i) {
       at(Part::kProgram, i);
       std::set<int32_t> devices;
-      for (const Entry& entry : e_.programs[i].entries) {
-        index(entry.device, e_.devices.size(), "device");
-        if (!devices.insert(entry.device).second) bad("device {} has two entries", entry.device);
-        if (index(entry.function, e_.functions.size(), "function")) {
-          const Function& f = e_.functions[static_cast<size_t>(entry.function)];
+      for (const Start& start : e_.programs[i].starts) {
+        index(start.device, e_.devices.size(), "device");
+        if (!devices.insert(start.device).second) bad("device {} has two entries", start.device);
+        if (index(start.function, e_.functions.size(), "function")) {
+          const Function& f = e_.functions[static_cast<size_t>(start.function)];
           if (!f.params.empty() || f.index_params != 0)
             bad("the entry '{}' has parameters", f.name);
-          if (f.device != entry.device) bad("the entry '{}' is for device {}", f.name, f.device);
+          if (f.device != start.device) bad("the entry '{}' is for device {}", f.name, f.device);
         }
-        if (entry.frame.base != Address::Base::kArena || entry.frame.depth != 0) {
+        if (start.frame.base != Address::Base::kArena || start.frame.depth != 0) {
           bad("an entry's frame has a constant address in an arena");
         } else {
           const Function none;
           function_ = &none;
-          address(entry.frame);
+          address(start.frame);
         }
       }
       for (const StreamCount& s : e_.programs[i].streams) {

@@ -204,6 +204,65 @@ int64_t Graph::next_order(Effect::Kind kind, int32_t id) {
   return order;
 }
 
+std::vector<Operand> Graph::operands_of(const OpDef& def, const std::vector<TensorArg>& inputs,
+                                        const std::vector<Mode>& modes) const {
+  const std::vector<int32_t> ties = mirrored();
+  const auto tie = [&](const TensorInfo& t) { return ties[static_cast<size_t>(t.storage)]; };
+  std::vector<Operand> operands;
+  operands.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Operand operand;
+    operand.tensor = inputs[i].tensor.id();
+    operand.mode = modes.empty() ? def.input_mode(static_cast<int>(i)) : modes[i];
+    operand.version = storage(info(operand.tensor).storage).version();
+    if (operand.mode != Mode::kRead) {
+      const TensorInfo& target = info(operand.tensor);
+      require(target.kind != TensorKind::kConstant, "{}: constant '{}' cannot be written", def.name,
+              target.name);
+      for (const Operand& before : operands) {
+        const TensorInfo& other = info(before.tensor);
+        if (before.mode == Mode::kRead) continue;
+        require(other.storage != target.storage, "{}: two operands write '{}'", def.name,
+                target.name);
+        require(ties.empty() || tie(other) != tie(target),
+                "{}: two operands write '{}' and '{}', which show the same elements", def.name,
+                other.name, target.name);
+      }
+      operand.new_version = operand.version + 1;
+    }
+    operands.push_back(operand);
+  }
+  return operands;
+}
+
+TensorId Graph::add_result(const Op& op, size_t i, const TensorSpec& spec,
+                           const EmitOptions& options) {
+  std::string name = i < options.output_names.size() ? options.output_names[i] : options.name;
+  if (name.empty())
+    name = fmt::format("{}_{}{}", op.def->name, op.id, i == 0 ? "" : fmt::format("_{}", i));
+  const auto& aliases = op.def->aliases;
+  const auto alias = std::find_if(aliases.begin(), aliases.end(),
+                                  [&](const Alias& a) { return a.output == static_cast<int>(i); });
+  TensorId id;
+  if (alias == aliases.end()) {
+    id = add_root(std::move(name), spec, TensorKind::kResult);
+    storages_.back().writers[0].op = op.id;
+  } else {
+    const Operand& input = op.inputs[static_cast<size_t>(alias->input)];
+    TensorInfo result;
+    result.name = std::move(name);
+    result.spec = spec;
+    result.storage = info(input.tensor).storage;
+    Storage& target = storages_[static_cast<size_t>(result.storage)];
+    result.version = target.version();
+    id = add_tensor(std::move(result));
+    if (input.new_version >= 0) target.writers.back().handle = id;
+  }
+  tensors_[static_cast<size_t>(id)].producer = op.id;
+  tensors_[static_cast<size_t>(id)].output = static_cast<int>(i);
+  return id;
+}
+
 Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
                     EmitOptions options) {
   const std::string where = inputs.empty() ? "" : place(inputs.front().where);
@@ -212,9 +271,7 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
                        where.empty() ? "" : " at " + where, name_);
   };
   Op op;
-  std::vector<TensorSpec> in_specs;
   std::vector<TensorSpec> out_specs;
-  const std::vector<int32_t> ties = mirrored();
   try {
     for (const TensorArg& t : inputs) check_operand(t.tensor, def.name);
     const size_t least = def.inputs.size() - (def.variadic ? 1 : 0);
@@ -225,31 +282,10 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
       fail(ErrorKind::kUsage, "{}: its options are '{}', got '{}'", def.name,
            to_string(def.options), to_string(attrs));
     }
+    std::vector<TensorSpec> in_specs;
     for (const TensorArg& t : inputs) in_specs.push_back(spec(t.tensor.id()));
     out_specs = options.outputs.empty() ? def.infer(OpView(def, attrs, in_specs)) : options.outputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      Operand operand;
-      operand.tensor = inputs[i].tensor.id();
-      operand.mode = options.modes.empty() ? def.input_mode(static_cast<int>(i)) : options.modes[i];
-      operand.version = storage(info(operand.tensor).storage).version();
-      if (operand.mode != Mode::kRead) {
-        const TensorInfo& target = info(operand.tensor);
-        require(target.kind != TensorKind::kConstant, "{}: constant '{}' cannot be written",
-                def.name, target.name);
-        for (size_t j = 0; j < i; ++j) {
-          const TensorInfo& other = info(op.inputs[j].tensor);
-          if (op.inputs[j].mode == Mode::kRead) continue;
-          require(other.storage != target.storage, "{}: two operands write '{}'", def.name,
-                  target.name);
-          require(ties.empty() || ties[static_cast<size_t>(other.storage)] !=
-                                      ties[static_cast<size_t>(target.storage)],
-                  "{}: two operands write '{}' and '{}', which show the same elements", def.name,
-                  other.name, target.name);
-        }
-        operand.new_version = operand.version + 1;
-      }
-      op.inputs.push_back(operand);
-    }
+    op.inputs = operands_of(def, inputs, options.modes);
   } catch (Error& e) {
     throw e.note(context());
   }
@@ -265,34 +301,8 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
     if (operand.new_version < 0) continue;
     storages_[static_cast<size_t>(info(operand.tensor).storage)].writers.push_back({op.id, -1});
   }
-  for (size_t i = 0; i < out_specs.size(); ++i) {
-    std::string name = options.name;
-    if (i < options.output_names.size()) name = options.output_names[i];
-    if (name.empty())
-      name = fmt::format("{}_{}{}", def.name, op.id, i == 0 ? "" : fmt::format("_{}", i));
-    const auto alias = std::find_if(def.aliases.begin(), def.aliases.end(), [&](const Alias& a) {
-      return a.output == static_cast<int>(i);
-    });
-    TensorId id;
-    if (alias == def.aliases.end()) {
-      id = add_root(std::move(name), out_specs[i], TensorKind::kResult);
-      storages_.back().writers[0].op = op.id;
-    } else {
-      const TensorInfo& base = info(op.inputs[static_cast<size_t>(alias->input)].tensor);
-      TensorInfo info;
-      info.name = std::move(name);
-      info.spec = out_specs[i];
-      info.storage = base.storage;
-      Storage& target = storages_[static_cast<size_t>(base.storage)];
-      info.version = target.version();
-      id = add_tensor(std::move(info));
-      if (op.inputs[static_cast<size_t>(alias->input)].new_version >= 0)
-        target.writers.back().handle = id;
-    }
-    tensors_[static_cast<size_t>(id)].producer = op.id;
-    tensors_[static_cast<size_t>(id)].output = static_cast<int>(i);
-    op.outputs.push_back(id);
-  }
+  for (size_t i = 0; i < out_specs.size(); ++i)
+    op.outputs.push_back(add_result(op, i, out_specs[i], options));
   op_index_.emplace(op.id, static_cast<int64_t>(ops_.size()));
   ops_.push_back(std::move(op));
   const Tensors outputs = handles(ops_.back().outputs);

@@ -178,6 +178,11 @@ class Graph {
   TensorId add_root(std::string name, const TensorSpec& spec, TensorKind kind);
   std::string unique_name(std::string name);
   void check_operand(const Tensor& t, std::string_view what) const;
+  /// The operands of a new op, with the versions that it reads and writes.
+  std::vector<Operand> operands_of(const OpDef& def, const std::vector<TensorArg>& inputs,
+                                   const std::vector<Mode>& modes) const;
+  /// Adds result i of an op that is not in the graph yet.
+  TensorId add_result(const Op& op, size_t i, const TensorSpec& spec, const EmitOptions& options);
   int64_t next_order(Effect::Kind kind, int32_t id);
   Effect transfer(Effect::Kind kind, int32_t id, int64_t entry = -1);
   void settle_mirrors(const Op& op);

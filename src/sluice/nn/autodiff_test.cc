@@ -23,7 +23,7 @@ HostTensor values(const Shape& shape, float start) {
 
 TEST(Autodiff, HasInfoAndNoNames) {
   Ir ir;
-  const auto [facts, forward] = create_graph(ir, Linear(2), kImages);
+  const auto [factories, forward] = create_graph(ir, Linear(2), kImages);
   const GraphWithNamedArgs backward = autodiff(forward);
   EXPECT_TRUE(backward.args().empty());
   EXPECT_EQ(&backward.grad_graph_info().forward_graph(), &forward.graph());
@@ -53,7 +53,7 @@ Gradients accumulate(int steps, Keep keep) {
   const H2dStream upstream = ir.h2d_stream(f32_spec({3, 2}), "dy");
   const Tensor x = main.host_load(images);
   const Tensor dy = main.host_load(upstream);
-  const auto [facts, forward] = create_graph(ir, Sequential(Linear(5), Gelu(), Linear(2)), x);
+  const auto [factories, forward] = create_graph(ir, Sequential(Linear(5), Gelu(), Linear(2)), x);
   const Tensor weight = forward.args()["0.weight"];
   const Tensor bias = forward.args()["2.bias"];
   GraphWithNamedArgs plain = autodiff(forward, {.grads_required = Tensors{weight}});
@@ -64,7 +64,7 @@ Gradients accumulate(int steps, Keep keep) {
     plain = recompute_graph(plain);
     backward = recompute_graph(backward);
   }
-  const NamedTensors variables = facts.init(main, {.seed = 1});
+  const NamedTensors variables = factories.init(main, {.seed = 1});
   const NamedTensors state = accumulators.init(main);
   const CallSiteInfo fwd = forward.bind(variables).call_with_info(x);
   const CallSiteInfo once = plain.call_with_info(dy, plain.grad_graph_info().inputs_dict(fwd));
@@ -105,7 +105,7 @@ TEST(Autodiff, RecomputedGradientsHaveTheSameBits) {
 
 TEST(Autodiff, AccumulatorsOfTensorsWithoutAKey) {
   Ir ir;
-  const auto [facts, forward] = create_graph(ir, Linear(2), kImages);
+  const auto [factories, forward] = create_graph(ir, Linear(2), kImages);
   const auto [accumulators, backward] = autodiff_with_accumulation(
       forward, {forward.args()["weight"]}, {.grads_required = {forward.graph().inputs()[0]}});
   EXPECT_EQ(backward.graph().outputs().size(), 1u);
@@ -118,7 +118,8 @@ TEST(Autodiff, AccumulatorsOfTensorsWithoutAKey) {
 TEST(Autodiff, APhaseIsConnectedWithTheForwardGraph) {
   Ir ir;
   Graph& main = ir.main_graph();
-  const auto [facts, forward] = create_graph(ir, Sequential(Linear(5), Gelu(), Linear(2)), kImages);
+  const auto [factories, forward] =
+      create_graph(ir, Sequential(Linear(5), Gelu(), Linear(2)), kImages);
   const auto [accumulators, backward] = autodiff_with_accumulation(
       forward, forward.args().tensors(), {.grads_required = {forward.graph().inputs()[0]}});
   const H2dStream images = ir.h2d_stream(kImages, "x");
@@ -135,7 +136,7 @@ TEST(Autodiff, APhaseIsConnectedWithTheForwardGraph) {
   EXPECT_TRUE(info.outputs().empty());
   // No bias is needed.
   EXPECT_EQ(info.inputs(), (Tensors{forward.args()["0.weight"], forward.args()["2.weight"]}));
-  const NamedTensors variables = facts.init(main);
+  const NamedTensors variables = factories.init(main);
   const CallSiteInfo call = forward.bind(variables).call_with_info(main.host_load(images));
   TensorMap given = info.inputs_dict(call);
   EXPECT_EQ(given, (TensorMap{{bwd.graph.args()["0.weight"], variables["0.weight"]},

@@ -42,7 +42,7 @@ class BasicDotTree {
   BasicDotTree(BasicDotTree&&) noexcept = default;
   BasicDotTree& operator=(BasicDotTree&&) noexcept = default;
   BasicDotTree(const BasicDotTree& other) {
-    for (const Entry& e : other.entries_) entries_.push_back(e.copy());
+    for (const Node& e : other.nodes_) nodes_.push_back(e.copy());
   }
   BasicDotTree& operator=(const BasicDotTree& other) {
     if (this != &other) *this = BasicDotTree(other);
@@ -54,10 +54,10 @@ class BasicDotTree {
   /// as is a leaf on the way. Error{kUsage} for a bad key or one that exists; the tree is then
   /// unchanged.
   void insert(std::string_view key, L leaf, Overwrite overwrite = Overwrite::kNo) {
-    insert_entry(key, Entry{{}, std::move(leaf), nullptr}, overwrite);
+    insert_node(key, Node{{}, std::move(leaf), nullptr}, overwrite);
   }
   void insert(std::string_view key, Self subtree, Overwrite overwrite = Overwrite::kNo) {
-    insert_entry(key, Entry{{}, {}, std::make_unique<Self>(std::move(subtree))}, overwrite);
+    insert_node(key, Node{{}, {}, std::make_unique<Self>(std::move(subtree))}, overwrite);
   }
   void insert(int64_t index, L leaf, Overwrite overwrite = Overwrite::kNo) {
     insert(internal::index_key(index), std::move(leaf), overwrite);
@@ -68,28 +68,28 @@ class BasicDotTree {
   /// Adds a leaf beside those that share the first parts of its key; Error{kUsage} if `key` or a
   /// leaf on the way exists.
   void merge(std::string_view key, L leaf) {
-    place(key, Entry{{}, std::move(leaf), nullptr}, Overwrite::kNo);
+    place(key, Node{{}, std::move(leaf), nullptr}, Overwrite::kNo);
   }
   /// The inner node at `key`, made where there is none.
   Self& node(std::string_view key) {
-    if (const Entry* found = find(key)) {
+    if (const Node* found = find(key)) {
       require(found->subtree != nullptr, "tree: '{}' is a leaf, not a node", key);
       return *found->subtree;
     }
-    return *place(key, Entry{{}, {}, std::make_unique<Self>()}, Overwrite::kNo).subtree;
+    return *place(key, Node{{}, {}, std::make_unique<Self>()}, Overwrite::kNo).subtree;
   }
   /// Inserts copies of the other's leaves and nodes. Without overwrite, a key at the top that
   /// exists is Error{kUsage} and nothing is inserted.
   void update(const Self& other, Overwrite overwrite = Overwrite::kNo) {
-    for (const Entry& e : other.entries_) {
+    for (const Node& e : other.nodes_) {
       require(overwrite == Overwrite::kYes || local(e.key) == nullptr,
               "tree: key '{}' exists already", e.key);
     }
-    for (const Entry& e : other.entries_) {
-      if (Entry* old = local(e.key)) {
+    for (const Node& e : other.nodes_) {
+      if (Node* old = local(e.key)) {
         *old = e.copy();
       } else {
-        entries_.push_back(e.copy());
+        nodes_.push_back(e.copy());
       }
     }
   }
@@ -106,7 +106,7 @@ class BasicDotTree {
   }
   /// The subtree at a dotted key; Error{kUsage} if it is missing or a leaf.
   const Self& tree(std::string_view key) const {
-    const Entry& e = get(key);
+    const Node& e = get(key);
     require(e.subtree != nullptr, "tree: '{}' is a leaf, not a node", key);
     return *e.subtree;
   }
@@ -125,8 +125,8 @@ class BasicDotTree {
   }
   /// Removes all leaves; nodes stay.
   void clear() {
-    std::erase_if(entries_, [](const Entry& e) { return e.leaf.has_value(); });
-    for (Entry& e : entries_) e.subtree->clear();
+    std::erase_if(nodes_, [](const Node& e) { return e.leaf.has_value(); });
+    for (Node& e : nodes_) e.subtree->clear();
   }
   /// A new tree with the leaves and subtrees at these dotted keys; Error{kUsage} for a missing or
   /// repeated one.
@@ -141,13 +141,13 @@ class BasicDotTree {
 
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   /// Number of keys at the top, and of leaves.
-  size_t size() const { return entries_.size(); }
+  size_t size() const { return nodes_.size(); }
   size_t size_flat() const { return to_dict().size(); }
-  bool empty() const { return entries_.empty(); }
+  bool empty() const { return nodes_.empty(); }
   /// Keys at the top; dotted keys and leaves of all, in insertion order.
   std::vector<std::string> keys() const {
     std::vector<std::string> result;
-    for (const Entry& e : entries_) result.push_back(e.key);
+    for (const Node& e : nodes_) result.push_back(e.key);
     return result;
   }
   std::vector<std::string> keys_flat() const {
@@ -210,7 +210,7 @@ class BasicDotTree {
   bool has_leaf(std::string_view key) const { return find_leaf(key) != nullptr; }
   /// The leaf at a dotted key; null if there is none.
   const L* find_leaf(std::string_view key) const {
-    const Entry* e = find(key);
+    const Node* e = find(key);
     return e != nullptr && e->leaf ? &*e->leaf : nullptr;
   }
 
@@ -218,29 +218,29 @@ class BasicDotTree {
   template <typename, typename>
   friend class BasicDotTree;
 
-  struct Entry {
+  struct Node {
     std::string key;
     std::optional<L> leaf;
     std::unique_ptr<Self> subtree;
-    Entry copy() const { return {key, leaf, subtree ? std::make_unique<Self>(*subtree) : nullptr}; }
+    Node copy() const { return {key, leaf, subtree ? std::make_unique<Self>(*subtree) : nullptr}; }
   };
 
-  const Entry* local(std::string_view key) const {
-    const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                    [&](const Entry& e) { return e.key == key; });
-    return found == entries_.end() ? nullptr : &*found;
+  const Node* local(std::string_view key) const {
+    const auto found =
+        std::find_if(nodes_.begin(), nodes_.end(), [&](const Node& e) { return e.key == key; });
+    return found == nodes_.end() ? nullptr : &*found;
   }
-  Entry* local(std::string_view key) { return const_cast<Entry*>(std::as_const(*this).local(key)); }
+  Node* local(std::string_view key) { return const_cast<Node*>(std::as_const(*this).local(key)); }
 
-  const Entry* find(std::string_view key) const {
+  const Node* find(std::string_view key) const {
     const auto [head, rest] = internal::split_key(key);
-    const Entry* e = local(head);
+    const Node* e = local(head);
     if (e == nullptr || head.size() == key.size()) return e;
     return e->subtree ? e->subtree->find(rest) : nullptr;
   }
 
   const L& leaf(std::string_view key) const {
-    const Entry& e = get(key);
+    const Node& e = get(key);
     if (!e.leaf) {
       fail(ErrorKind::kUsage, "tree: '{}' is a node with keys {}, not a leaf", key,
            internal::join_keys(e.subtree->keys()));
@@ -248,8 +248,8 @@ class BasicDotTree {
     return *e.leaf;
   }
 
-  const Entry& get(std::string_view key) const {
-    const Entry* e = find(key);
+  const Node& get(std::string_view key) const {
+    const Node* e = find(key);
     if (e == nullptr) {
       fail(ErrorKind::kUsage, "tree: there is no key '{}'; keys are {}", key,
            internal::join_keys(keys_flat()));
@@ -260,7 +260,7 @@ class BasicDotTree {
   std::string numeric_key(int64_t index) const {
     if (index >= 0) return internal::index_key(index);
     int64_t largest = -1;
-    for (const Entry& e : entries_) {
+    for (const Node& e : nodes_) {
       if (e.key[0] >= '0' && e.key[0] <= '9')
         largest = std::max<int64_t>(largest, std::stoll(e.key));
     }
@@ -271,17 +271,17 @@ class BasicDotTree {
     return internal::index_key(largest + 1 + index);
   }
 
-  void insert_entry(std::string_view key, Entry entry, Overwrite overwrite) {
+  void insert_node(std::string_view key, Node node, Overwrite overwrite) {
     const auto head = internal::split_key(key).first;
     require(overwrite == Overwrite::kYes || local(head) == nullptr, "tree: key '{}' exists already",
             head);
-    place(key, std::move(entry), overwrite);
+    place(key, std::move(node), overwrite);
   }
 
   // Checks the whole path before the first change, so that a refused insert leaves no trace.
-  Entry& place(std::string_view key, Entry entry, Overwrite overwrite) {
+  Node& place(std::string_view key, Node node, Overwrite overwrite) {
     check_place(key, key, overwrite);
-    return place_checked(key, std::move(entry));
+    return place_checked(key, std::move(node));
   }
 
   void check_place(std::string_view key, std::string_view full, Overwrite overwrite) const {
@@ -289,7 +289,7 @@ class BasicDotTree {
     internal::check_key(head);
     const bool ends = head.size() == key.size();
     if (!ends) internal::check_key(internal::split_key(rest).first);
-    const Entry* e = local(head);
+    const Node* e = local(head);
     require(e == nullptr || overwrite == Overwrite::kYes || (!ends && e->subtree),
             "tree: key '{}' exists already{}", full,
             ends ? "" : fmt::format(" ('{}' is a leaf)", head));
@@ -301,32 +301,32 @@ class BasicDotTree {
     }
   }
 
-  Entry& place_checked(std::string_view key, Entry entry) {
+  Node& place_checked(std::string_view key, Node node) {
     const auto [head, rest] = internal::split_key(key);
-    Entry* e = local(head);
+    Node* e = local(head);
     if (e == nullptr) {
-      entries_.push_back({std::string(head), {}, nullptr});
-      e = &entries_.back();
+      nodes_.push_back({std::string(head), {}, nullptr});
+      e = &nodes_.back();
     }
     if (rest.empty()) {
-      e->leaf = std::move(entry.leaf);
-      e->subtree = std::move(entry.subtree);
+      e->leaf = std::move(node.leaf);
+      e->subtree = std::move(node.subtree);
       return *e;
     }
     e->leaf.reset();
     if (!e->subtree) e->subtree = std::make_unique<Self>();
-    return e->subtree->place_checked(rest, std::move(entry));
+    return e->subtree->place_checked(rest, std::move(node));
   }
 
   void erase(std::string_view key) {
     const auto [head, rest] = internal::split_key(key);
     if (!rest.empty()) return local(head)->subtree->erase(rest);
-    std::erase_if(entries_, [head = head](const Entry& e) { return e.key == head; });
+    std::erase_if(nodes_, [head = head](const Node& e) { return e.key == head; });
   }
 
   template <typename F>
   void visit(const std::string& prefix, F& f) const {
-    for (const Entry& e : entries_) {
+    for (const Node& e : nodes_) {
       const std::string key = prefix.empty() ? e.key : prefix + "." + e.key;
       if (e.leaf) {
         f(key, *e.leaf);
@@ -336,7 +336,7 @@ class BasicDotTree {
     }
   }
 
-  std::vector<Entry> entries_;
+  std::vector<Node> nodes_;
 };
 
 /// A tree of any leaves.

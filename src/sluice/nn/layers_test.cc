@@ -22,7 +22,7 @@ HostTensor ramp(const Shape& shape) {
 
 TEST(Linear, TakesAnyLeadingAxes) {
   Ir ir;
-  const auto [facts, graph] = create_graph(ir, Linear(3), f32_spec({5, 2, 4}));
+  const auto [factories, graph] = create_graph(ir, Linear(3), f32_spec({5, 2, 4}));
   EXPECT_EQ(graph.graph().outputs()[0].shape(), (Shape{5, 2, 3}));
   const auto [half, plain] = create_graph(ir, Linear(3, Bias::kNone), TensorSpec{{2, 4}, f16, {}});
   EXPECT_EQ(half.keys_flat(), (std::vector<std::string>{"weight"}));
@@ -33,10 +33,10 @@ TEST(Linear, TakesAnyLeadingAxes) {
 
 TEST(Sequential, NumbersItsModules) {
   Ir ir;
-  const auto [facts, graph] =
+  const auto [factories, graph] =
       create_graph(ir, Sequential(Linear(3), Relu(), Linear(2)), f32_spec({1, 4}));
   EXPECT_EQ(graph.graph().name(), "Sequential_subgraph(0)");
-  EXPECT_EQ(facts.keys_flat(),
+  EXPECT_EQ(factories.keys_flat(),
             (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"}));
   EXPECT_EQ(graph.graph().ops()[2].module_path, "1");
 }
@@ -63,7 +63,7 @@ class Layers : public Module {
 class LayersOutlined : public Module {
  public:
   Tensors build(Builder& b, Tensor x, Tensor seed) const {
-    const auto [facts, layer] = create_graph(b.ir(), Inlined(), x, seed);
+    const auto [factories, layer] = create_graph(b.ir(), Inlined(), x, seed);
     return {layer.call(x, fold_seed(seed, "first"))[0],
             layer.call(x, fold_seed(seed, "second"))[0]};
   }
@@ -95,7 +95,7 @@ TEST(Dropout, MaskIsTheModulesPathInlinedOrOutlined) {
 
 TEST(Dropout, IsTheIdentityWhenEvaluating) {
   Ir ir;
-  const auto [facts, graph] =
+  const auto [factories, graph] =
       create_graph(ir, Dropout(0.5, RunMode::kEvaluate), f32_spec({4}), TensorSpec{{2}, u32, {}});
   EXPECT_TRUE(graph.graph().ops().empty());
   usage_error([] { Dropout(1.0); });
@@ -106,7 +106,7 @@ TEST(Losses, SquaredError) {
   Ir ir;
   Interpreter interpreter(ir);
   const auto value = [&](ops::LossReduction reduction) {
-    const auto [facts, graph] =
+    const auto [factories, graph] =
         create_graph(ir, SquaredError(reduction), f32_spec({2}), f32_spec({2}));
     return interpreter
         .evaluate(graph.graph(), {HostTensor::of<float>({2}, f32, {1, 5}),
@@ -121,7 +121,7 @@ TEST(Losses, SquaredError) {
 TEST(Losses, CrossEntropy) {
   Ir ir;
   Interpreter interpreter(ir);
-  const auto [facts, graph] = create_graph(ir, CrossEntropy(), f32_spec({2, 2}), i32_spec({2}));
+  const auto [factories, graph] = create_graph(ir, CrossEntropy(), f32_spec({2, 2}), i32_spec({2}));
   const auto loss = interpreter.evaluate(graph.graph(),
                                          {HostTensor(f32_spec({2, 2})), HostTensor(i32_spec({2}))});
   EXPECT_NEAR(loss[0].to_doubles()[0], std::log(2.0), 1e-6);

@@ -49,9 +49,9 @@ class NetOutlined : public Module {
   Tensor build(Builder& b, Tensor x) const {
     x = ops::reshape(x, {-1, 28 * 28});
     x = ops::gelu(fc1_(b, x));
-    const auto [facts, subgraph] = create_graph(b.ir(), Linear(512), x);
-    const BoundGraph fc2 = subgraph.bind(b.add_variable_inputs("fc2", facts));
-    const BoundGraph fc3 = subgraph.bind(b.add_variable_inputs("fc3", facts));
+    const auto [factories, subgraph] = create_graph(b.ir(), Linear(512), x);
+    const BoundGraph fc2 = subgraph.bind(b.add_variable_inputs("fc2", factories));
+    const BoundGraph fc3 = subgraph.bind(b.add_variable_inputs("fc3", factories));
     x = ops::gelu(fc2.call(x)[0]);
     x = ops::gelu(fc3.call(x)[0]);
     return fc4_(b, x);
@@ -64,15 +64,15 @@ class NetOutlined : public Module {
 
 TEST(Document004, Linear) {
   Ir ir;
-  const auto [facts, linear] = create_graph(ir, Linear(32), f32_spec({2, 4}));
-  EXPECT_EQ(facts.keys_flat(), (std::vector<std::string>{"weight", "bias"}));
+  const auto [factories, linear] = create_graph(ir, Linear(32), f32_spec({2, 4}));
+  EXPECT_EQ(factories.keys_flat(), (std::vector<std::string>{"weight", "bias"}));
   EXPECT_EQ(linear.print_schedule(),
             R"(Graph : Linear_subgraph(0)
   (%1, weight=%2, bias=%3) -> (%5) {
     MatMul.100 (%1 [(2, 4) float32], %2 [(4, 32) float32]) -> (%4 [(2, 32) float32])
     Add.101 (%4 [(2, 32) float32], %3 [(32,) float32]) -> (%5 [(2, 32) float32])
   })");
-  const NamedTensors variables = facts.init(ir.main_graph());
+  const NamedTensors variables = factories.init(ir.main_graph());
   EXPECT_EQ(to_string(variables),
             "{'bias': Tensor[bias popxl.dtypes.float32 (32,)], 'weight': Tensor[weight "
             "popxl.dtypes.float32 (4, 32)]}");
@@ -81,8 +81,8 @@ TEST(Document004, Linear) {
 
 TEST(Document004, NetIsInlined) {
   Ir ir;
-  const auto [facts, net] = create_graph(ir, Net(), f32_spec({28, 28}));
-  EXPECT_EQ(facts.keys_flat(),
+  const auto [factories, net] = create_graph(ir, Net(), f32_spec({28, 28}));
+  EXPECT_EQ(factories.keys_flat(),
             (std::vector<std::string>{"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias",
                                       "fc3.weight", "fc3.bias", "fc4.weight", "fc4.bias"}));
   EXPECT_EQ(net.print_schedule(),
@@ -106,8 +106,8 @@ TEST(Document004, NetIsInlined) {
 
 TEST(Document004, NetOutlined) {
   Ir ir;
-  const auto [facts, net] = create_graph(ir, NetOutlined(), f32_spec({28, 28}));
-  EXPECT_EQ(facts.keys_flat(),
+  const auto [factories, net] = create_graph(ir, NetOutlined(), f32_spec({28, 28}));
+  EXPECT_EQ(factories.keys_flat(),
             (std::vector<std::string>{"fc1.weight", "fc1.bias", "fc4.weight", "fc4.bias",
                                       "fc2.weight", "fc2.bias", "fc3.weight", "fc3.bias"}));
   EXPECT_EQ(net.print_schedule(),
@@ -129,9 +129,9 @@ TEST(Document004, NetOutlined) {
 
 TEST(Document004, DotTree) {
   Ir ir;
-  const auto [facts, linear] = create_graph(ir, Linear(32), f32_spec({2, 4}));
-  const NamedTensors variables = facts.init(ir.main_graph());
-  const NamedTensors variables2 = facts.init(ir.main_graph());
+  const auto [factories, linear] = create_graph(ir, Linear(32), f32_spec({2, 4}));
+  const NamedTensors variables = factories.init(ir.main_graph());
+  const NamedTensors variables2 = factories.init(ir.main_graph());
   NamedTensors collection;
   collection.insert("layer1", variables);
   collection.insert("layer2", variables2);
@@ -149,9 +149,9 @@ TEST(Document004, DotTree) {
 TEST(Bind, ManyUsersOfOneGraph) {
   Ir ir;
   Graph& main = ir.main_graph();
-  const auto [facts, linear] = create_graph(ir, Linear(3), f32_spec({2, 4}));
-  const BoundGraph first = linear.bind(facts.init(main));
-  const BoundGraph second = linear.bind(facts.init(main));
+  const auto [factories, linear] = create_graph(ir, Linear(3), f32_spec({2, 4}));
+  const BoundGraph first = linear.bind(factories.init(main));
+  const BoundGraph second = linear.bind(factories.init(main));
   const Tensor x = main.variable(HostTensor(f32_spec({2, 4})), "x");
   const CallSiteInfo a = first.call_with_info(x);
   const CallSiteInfo b = second.call_with_info(x);
@@ -165,8 +165,8 @@ TEST(Bind, ManyUsersOfOneGraph) {
 TEST(Bind, ExtraNamesAreFineUnboundOnesAreNot) {
   Ir ir;
   Graph& main = ir.main_graph();
-  const auto [facts, linear] = create_graph(ir, Linear(3), f32_spec({2, 4}));
-  NamedTensors variables = facts.init(main);
+  const auto [factories, linear] = create_graph(ir, Linear(3), f32_spec({2, 4}));
+  NamedTensors variables = factories.init(main);
   const Tensor x = main.variable(HostTensor(f32_spec({2, 4})), "x");
   variables.insert("other", x);
   EXPECT_EQ(linear.bind(variables).call(x)[0].shape(), (Shape{2, 3}));
@@ -202,7 +202,7 @@ TEST(Bind, NumbersBecomeConstants) {
   };
   Ir ir;
   Graph& main = ir.main_graph();
-  const auto [facts, scale] = create_graph(ir, Scale(), f32_spec({2}), f32_spec({}));
+  const auto [factories, scale] = create_graph(ir, Scale(), f32_spec({2}), f32_spec({}));
   EXPECT_EQ(scale.graph().name(), "Scale_subgraph(0)");
   const Tensor x = main.variable(HostTensor(f32_spec({2})), "x");
   const CallSiteInfo info = scale.call_with_info(x, 3);
@@ -218,7 +218,7 @@ TEST(Builder, ListsAndSeveralResults) {
   };
   Ir ir;
   const std::vector<TensorSpec> specs{f32_spec({2}), f32_spec({3})};
-  const auto [facts, swap] = create_graph(ir, Swap(), specs, 2.0);
+  const auto [factories, swap] = create_graph(ir, Swap(), specs, 2.0);
   EXPECT_EQ(swap.graph().inputs().size(), 2u);
   EXPECT_EQ(swap.graph().outputs()[0], swap.graph().inputs()[1]);
 }
@@ -230,7 +230,7 @@ TEST(Builder, ByReferenceInputs) {
   };
   Ir ir;
   Graph& main = ir.main_graph();
-  const auto [facts, increment] =
+  const auto [factories, increment] =
       create_graph(ir, Increment(), NamedInput{"counter", f32_spec({}), Pass::kByReference});
   EXPECT_EQ(increment.graph().inputs()[0].name(), "counter");
   const Tensor x = main.variable(HostTensor::scalar(1), "x");
@@ -270,8 +270,8 @@ TEST(Builder, ListsOfModules) {
     Child<Linear> head_{*this, "head", 4};
   };
   Ir ir;
-  const auto [facts, stack] = create_graph(ir, Stack(2), f32_spec({2, 4}));
-  EXPECT_EQ(facts.keys_flat(),
+  const auto [factories, stack] = create_graph(ir, Stack(2), f32_spec({2, 4}));
+  EXPECT_EQ(factories.keys_flat(),
             (std::vector<std::string>{"layers.0.weight", "layers.0.bias", "layers.1.weight",
                                       "layers.1.bias", "head.weight", "head.bias"}));
   EXPECT_EQ(stack.graph().ops().back().module_path, "layers/1");
@@ -300,10 +300,10 @@ TEST(Factories, FirstValuesDependOnPathSeedAndCount) {
   };
   Ir ir;
   Graph& main = ir.main_graph();
-  const auto [facts, linear] = create_graph(ir, Linear(3), f32_spec({2, 4}));
-  const Tensor a = facts.init(main, {.prefix = "fc1"})["weight"];
-  const Tensor b = facts.init(main, {.prefix = "fc2"})["weight"];
-  const Tensor c = facts.init(main, {.prefix = "fc1"})["weight"];
+  const auto [factories, linear] = create_graph(ir, Linear(3), f32_spec({2, 4}));
+  const Tensor a = factories.init(main, {.prefix = "fc1"})["weight"];
+  const Tensor b = factories.init(main, {.prefix = "fc2"})["weight"];
+  const Tensor c = factories.init(main, {.prefix = "fc1"})["weight"];
   EXPECT_EQ(a.name(), "fc1.weight");
   EXPECT_EQ(main.info(a).variable->path, "fc1.weight");
   EXPECT_EQ(main.info(c).variable->path, "fc1.weight#1");
@@ -313,26 +313,26 @@ TEST(Factories, FirstValuesDependOnPathSeedAndCount) {
   // Another program, another order, other names: the same values.
   Ir other;
   Graph& train = other.entry_graph("train");
-  const auto [facts2, net] = create_graph(other, Linear(3), f32_spec({2, 4}));
+  const auto [factories2, net] = create_graph(other, Linear(3), f32_spec({2, 4}));
   train.variable(f32_spec({}), zeros(), "fc1.weight", "something.else");
-  const Tensor b2 = facts2.init(train, {.prefix = "fc2"})["weight"];
-  const Tensor a2 = facts2.init(other.main_graph(), {.prefix = "fc1"})["weight"];
-  const Tensor c2 = facts2.init(train, {.prefix = "fc1"})["weight"];
+  const Tensor b2 = factories2.init(train, {.prefix = "fc2"})["weight"];
+  const Tensor a2 = factories2.init(other.main_graph(), {.prefix = "fc1"})["weight"];
+  const Tensor c2 = factories2.init(train, {.prefix = "fc1"})["weight"];
   EXPECT_EQ(first_value(a), first_value(a2));
   EXPECT_EQ(first_value(b), first_value(b2));
   EXPECT_EQ(first_value(c), first_value(c2));
   const Tensor seeded =
-      facts2.init(other.entry_graph("eval"), {.prefix = "fc3", .seed = 1})["weight"];
-  const Tensor plain = facts.init(main, {.prefix = "fc3"})["weight"];
+      factories2.init(other.entry_graph("eval"), {.prefix = "fc3", .seed = 1})["weight"];
+  const Tensor plain = factories.init(main, {.prefix = "fc3"})["weight"];
   EXPECT_NE(first_value(seeded), first_value(plain));
 }
 
 TEST(Factories, RefuseSubgraphsAndOtherSpecs) {
   Ir ir;
-  const auto [facts, linear] = create_graph(ir, Linear(3), f32_spec({2, 4}));
-  usage_error([&, f = &facts] { f->init(linear.graph()); });
+  const auto [factories, linear] = create_graph(ir, Linear(3), f32_spec({2, 4}));
+  usage_error([&, f = &factories] { f->init(linear.graph()); });
   usage_error([] { VariableFactory(f32_spec({2}), array(HostTensor(f32_spec({3})))); });
-  const NamedTensors zero = facts.init_zero(linear.graph());
+  const NamedTensors zero = factories.init_zero(linear.graph());
   EXPECT_EQ(zero.keys_flat(), (std::vector<std::string>{"weight", "bias"}));
   EXPECT_EQ(zero["bias"].shape(), (Shape{3}));
 }

@@ -7,7 +7,6 @@
 #include "sluice/nn/dot_tree.h"
 #include "sluice/nn/graph_cache.h"
 #include "sluice/nn/graph_with_named_args.h"
-#include "sluice/nn/initializers.h"
 #include "sluice/nn/layers.h"
 #include "sluice/nn/losses.h"
 #include "sluice/nn/module.h"

@@ -256,11 +256,11 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
     require(target.shape() == gradients[i].shape(),
             "optimizer: the shard of variable '{}' is {}, its gradient {}", keys[i],
             to_string(target.spec()), to_string(gradients[i].spec()));
-    const auto& [facts, step] =
+    const auto& [factories, step] =
         step_graph(main.ir(), target.spec(), gradients[i].spec(),
                    scale.empty() ? GradScale::kNone : GradScale::kInput, groups[i]);
     NamedVariableFactories own;
-    facts.for_each([&](const std::string& name, const VariableFactory& factory) {
+    factories.for_each([&](const std::string& name, const VariableFactory& factory) {
       own.merge(name, factory.beside(target.spec(), like));
     });
     const InitOptions place{.prefix = variable->path};

@@ -143,7 +143,7 @@ TEST(Adam, ShortStateOfDocument000) {
 TEST(Adam, TheUpdateHasTheMomentsDtype) {
   Ir ir;
   Optimizer optimizer = Optimizer::adam_f16();
-  const auto& [facts, step] = optimizer.step_graph(ir, f32_spec({4}), f32_spec({4}));
+  const auto& [factories, step] = optimizer.step_graph(ir, f32_spec({4}), f32_spec({4}));
   const auto& ops = step.graph().ops();
   const auto updater = std::find_if(ops.begin(), ops.end(),
                                     [](const Op& op) { return op.def->type == "AdamUpdater"; });
@@ -217,12 +217,12 @@ TEST(Lamb, NormsAreSummedByReplicaChunks) {
   for (const int replicas : {1, 3}) {
     Ir ir(replicas);
     Optimizer optimizer = Optimizer::lamb();
-    const auto& [facts, step] = optimizer.step_graph(ir, f32_spec({2, 5}), f32_spec({2, 5}));
+    const auto& [factories, step] = optimizer.step_graph(ir, f32_spec({2, 5}), f32_spec({2, 5}));
     int sums = 0;
     for (const Op& op : step.graph().ops()) sums += op.def->type == "ReduceSumSquare";
     EXPECT_EQ(sums, 2 * replicas);
     // With nothing but a variable, its gradient and a step size.
-    EXPECT_EQ(step.graph().inputs().size(), 3u + facts.size_flat());
+    EXPECT_EQ(step.graph().inputs().size(), 3u + factories.size_flat());
     verify(ir);
   }
 }
@@ -336,10 +336,10 @@ TEST(Training, EndToEnd) {
   const H2dStream labels = ir.h2d_stream(i32_spec({4}), "labels");
   const Tensor x = main.host_load(images);
   const Tensor y = main.host_load(labels);
-  const auto [facts, forward] = create_graph(ir, Sequential(Linear(8), Gelu(), Linear(2)), x);
+  const auto [factories, forward] = create_graph(ir, Sequential(Linear(8), Gelu(), Linear(2)), x);
   const GraphWithNamedArgs backward =
       autodiff(forward, {.grads_required = forward.args().values_flat()});
-  const NamedTensors variables = facts.init(main, {.seed = 3});
+  const NamedTensors variables = factories.init(main, {.seed = 3});
   const CallSiteInfo fwd = forward.bind(variables).call_with_info(x);
   const auto [loss, dy] = ops::cross_entropy_with_grad(fwd.output(0), y);
   const D2hStream losses = main.host_store(loss, "loss");

@@ -110,7 +110,7 @@ TEST_F(NnRefusals, Calls) {
        "named inputs without a tensor: weight; names that were bound: bias, more"},
       {"no tensor at all",
        [&] {
-         const auto [facts, doubled] = create_graph(ir, Relu(), f32_spec({}));
+         const auto [factories, doubled] = create_graph(ir, Relu(), f32_spec({}));
          doubled.call(1.0);
        },
        "without tensors among the arguments, give the graph to call in"},

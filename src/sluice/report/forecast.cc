@@ -66,12 +66,12 @@ class Forecaster {
       const auto m = static_cast<size_t>(memory_of(t.kind, t.object));
       all[m].bytes = bounded_sum(all[m].bytes, bounded_product(e_.replicas, t.bytes));
     }
-    for (const exe::Entry& entry : program.entries) {
+    for (const exe::Start& start : program.starts) {
       State s;
-      s.busy.resize(e_.devices[static_cast<size_t>(entry.device)].queues.size() + 1);
+      s.busy.resize(e_.devices[static_cast<size_t>(start.device)].queues.size() + 1);
       s.took.resize(all.size());
       s.waited.resize(all.size());
-      walk(entry.function, s);
+      walk(start.function, s);
       out.seconds = std::max(out.seconds, s.now);
       for (size_t m = 0; m < all.size(); ++m) {
         all[m].seconds += s.took[m];

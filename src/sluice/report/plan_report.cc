@@ -8,6 +8,7 @@
 
 #include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
+#include "sluice/report/summary.h"
 #include "sluice/report/traffic.h"
 
 namespace sluice::report {
@@ -89,7 +90,7 @@ class Reporter {
       }
     }
     for (const exe::Program& p : e_.programs) {
-      for (const exe::Entry& x : p.entries) ++sites[static_cast<size_t>(x.function)];
+      for (const exe::Start& x : p.starts) ++sites[static_cast<size_t>(x.function)];
     }
     for (size_t i = 0; i < e_.functions.size(); ++i) {
       const exe::Function& f = e_.functions[i];
@@ -166,5 +167,7 @@ std::string summary(const PlanReport& report) {
   add("the program itself takes {} bytes", grouped(report.program_bytes));
   return out;
 }
+
+std::string summary(const exe::Executable& executable) { return summary(plan_report(executable)); }
 
 }  // namespace sluice::report

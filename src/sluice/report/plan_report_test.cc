@@ -109,7 +109,7 @@ TEST(TrafficCounter, TakesTheLargerArmOfABranch) {
   loop.body.function = 2;
   e.functions[3].steps.push_back({.body = loop});
   e.functions[3].steps.push_back({.body = exe::Call{.function = 0}});
-  e.programs.push_back({.name = "train", .entries = {exe::Entry{.function = 3}}});
+  e.programs.push_back({.name = "train", .starts = {exe::Start{.function = 3}}});
   const auto moved = [&] { return TrafficCounter(e).of(e.program("train")); };
   ASSERT_EQ(moved().size(), 1u);
   EXPECT_EQ(moved()[0].kind, exe::TransferKind::kRemoteLoad);

@@ -23,8 +23,8 @@ TrafficCounter::TrafficCounter(const exe::Executable& executable)
 
 std::vector<Traffic> TrafficCounter::of(const exe::Program& program) const {
   Counts all;
-  for (const exe::Entry& entry : program.entries)
-    add(functions_[static_cast<size_t>(entry.function)], 1, all);
+  for (const exe::Start& start : program.starts)
+    add(functions_[static_cast<size_t>(start.function)], 1, all);
   std::vector<Traffic> result;
   for (const auto& [where, t] : all) result.push_back(t);
   return result;

@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "sluice/exe/executable.h"
 
@@ -68,6 +70,12 @@ class Device {
   virtual BoundKernel bind(const exe::Kernel& kernel) = 0;
   /// The same for a collective of groups of `members` replicas.
   virtual BoundCollective bind(const exe::Collective& collective, int64_t members) = 0;
+  /// Copies logical elements from `begin` on between a tensor in this device's memory and a row-major array on the host, as
+  /// many as the array has. `layout` is one of the target's, as text. Error{kUsage} for another one.
+  virtual void read(const std::byte* memory, const TensorSpec& spec, std::string_view layout,
+                    int64_t begin, std::span<std::byte> out) const = 0;
+  virtual void write(std::byte* memory, const TensorSpec& spec, std::string_view layout,
+                     int64_t begin, std::span<const std::byte> in) const = 0;
 };
 
 }  // namespace sluice::runtime

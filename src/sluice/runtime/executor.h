@@ -46,6 +46,7 @@ class Executor {
   /// if all are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
 
+  Device& device(int32_t index) const { return *devices_[static_cast<size_t>(index)]; }
   /// Null for an arena of the file tier.
   std::byte* arena(int32_t index, int replica = 0) const {
     return replica_state(replica).arenas[static_cast<size_t>(index)];

@@ -74,11 +74,11 @@ void find_entry_frames(const exe::Executable& executable, LoadedProgram& program
     }
   }
   for (const exe::Program& p : executable.programs) {
-    for (const exe::Entry& entry : p.entries) {
-      const auto f = static_cast<size_t>(entry.function);
+    for (const exe::Start& start : p.starts) {
+      const auto f = static_cast<size_t>(start.function);
       const exe::Address*& frame = program.functions[f].entry_frame;
-      moves[f] = moves[f] || (frame != nullptr && *frame != entry.frame);
-      frame = &entry.frame;
+      moves[f] = moves[f] || (frame != nullptr && *frame != start.frame);
+      frame = &start.frame;
     }
   }
   for (size_t f = 0; f < moves.size(); ++f) {

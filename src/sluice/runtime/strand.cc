@@ -101,14 +101,14 @@ void Strand::start(const exe::Program& program) {
   synced_ = false;
   barriers_ = 0;
   tokens_.clear();
-  for (const exe::Entry& entry : program.entries) {
-    if (entry.device != device_) continue;
+  for (const exe::Start& start : program.starts) {
+    if (start.device != device_) continue;
     stack_[0] = {};
-    const auto function = static_cast<size_t>(entry.function);
+    const auto function = static_cast<size_t>(start.function);
     stack_[0].function = &run_.loaded->functions[function];
     if (stack_[0].function->entry_frame != nullptr)
       stack_[0].fixed = run_.arguments[function].data();
-    bases_[0] = run_.arenas[static_cast<size_t>(entry.frame.index)] + entry.frame.offset;
+    bases_[0] = run_.arenas[static_cast<size_t>(start.frame.index)] + start.frame.offset;
     depth_ = 1;
   }
 }

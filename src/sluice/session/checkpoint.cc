@@ -8,26 +8,26 @@
 namespace sluice {
 namespace {
 
-// The file's entry of each variable; appends the other names to `unknown`.
-std::vector<const SafetensorsEntry*> find_entries(const Variables& variables,
-                                                  const SafetensorsReader& file,
-                                                  const std::string& path,
-                                                  std::vector<std::string>& unknown) {
+// The file's tensor for each variable; appends the other names to `unknown`.
+std::vector<const SafetensorsTensor*> find_tensors(const Variables& variables,
+                                                   const SafetensorsReader& file,
+                                                   const std::string& path,
+                                                   std::vector<std::string>& unknown) {
   std::map<std::string, size_t> by_path;
   for (size_t v = 0; v < variables.count(); ++v) by_path.emplace(variables.path(v), v);
-  std::vector<const SafetensorsEntry*> found(variables.count(), nullptr);
-  for (const SafetensorsEntry& e : file.index().entries) {
-    const auto v = by_path.find(e.name);
+  std::vector<const SafetensorsTensor*> found(variables.count(), nullptr);
+  for (const SafetensorsTensor& t : file.index().tensors) {
+    const auto v = by_path.find(t.name);
     if (v == by_path.end()) {
-      unknown.push_back(e.name);
+      unknown.push_back(t.name);
       continue;
     }
     const TensorSpec spec = variables.spec(v->second);
-    if (e.spec.shape != spec.shape || e.spec.dtype != spec.dtype) {
-      fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, e.name,
-           to_string(e.spec), to_string(spec));
+    if (t.spec.shape != spec.shape || t.spec.dtype != spec.dtype) {
+      fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, t.name,
+           to_string(t.spec), to_string(spec));
     }
-    found[v->second] = &e;
+    found[v->second] = &t;
   }
   for (size_t v = 0; v < variables.count(); ++v) {
     if (found[v] == nullptr)
@@ -58,7 +58,7 @@ std::vector<std::string> load_variables(Variables& variables, runtime::Agreement
                                         const std::string& path) {
   const SafetensorsReader file(path);
   std::vector<std::string> unknown;
-  const auto found = find_entries(variables, file, path, unknown);
+  const auto found = find_tensors(variables, file, path, unknown);
   std::vector<std::byte> chunk;
   Digest digest;
   for (size_t v = 0; v < found.size(); ++v) {

@@ -35,18 +35,18 @@ Session::Session(const Ir& ir, const SessionOptions& options)
 Session::~Session() = default;
 
 Binding Session::bind(const std::vector<StreamInput>& inputs,
-                      const std::vector<StreamOutput>& outputs, const std::string& entry) const {
+                      const std::vector<StreamOutput>& outputs, const std::string& program) const {
   Binding binding;
   binding.session_ = this;
-  binding.program_ = &executable().program(entry);
+  binding.program_ = &executable().program(program);
   binding.streams_ = bind_streams(executable(), *binding.program_, ir_.id(), inputs, outputs);
   return binding;
 }
 
-HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::string& entry) {
+HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::string& program) {
   const exe::Executable& exe = executable();
   HostTensors results;
-  for (const exe::StreamCount& s : exe.program(entry).streams) {
+  for (const exe::StreamCount& s : exe.program(program).streams) {
     const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
     if (port.input) continue;
     const D2hStream stream{ir_.id(), s.stream, port.name, port.spec};
@@ -56,16 +56,16 @@ HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::stri
   }
   std::vector<StreamOutput> outputs;
   for (auto& [stream, array] : results.arrays_) outputs.push_back({stream, array});
-  Binding binding = bind(inputs, outputs, entry);
+  Binding binding = bind(inputs, outputs, program);
   run_into(binding);
   return results;
 }
 
 std::vector<std::pair<H2dStream, TensorSpec>> Session::expected_inputs(
-    const std::string& entry) const {
+    const std::string& program) const {
   const exe::Executable& exe = executable();
   std::vector<std::pair<H2dStream, TensorSpec>> inputs;
-  for (const exe::StreamCount& s : exe.program(entry).streams) {
+  for (const exe::StreamCount& s : exe.program(program).streams) {
     const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
     if (!port.input) continue;
     inputs.emplace_back(

@@ -30,16 +30,16 @@ class Session {
   Session(const Ir& ir, const SessionOptions& options = {});
   ~Session();
 
-  /// Runs an entry once and returns new arrays. A stream's array has the entries of the run as first axis, if there are
+  /// Runs the program of an entry graph once and returns new arrays. A stream's array has the entries of the run as first axis, if there are
   /// several, then the replicas, if there are several. Error{kUsage} naming streams that are missing or unknown, or an array
   /// whose shape or dtype differs.
-  HostTensors run(const std::vector<StreamInput>& inputs = {}, const std::string& entry = "main");
-  /// The streams that a run of an entry reads, and what their arrays are.
+  HostTensors run(const std::vector<StreamInput>& inputs = {}, const std::string& program = "main");
+  /// The streams that a run of a program reads, and the specs of their arrays.
   std::vector<std::pair<H2dStream, TensorSpec>> expected_inputs(
-      const std::string& entry = "main") const;
+      const std::string& program = "main") const;
   /// Checks arrays as `run` does and remembers where they are; they must outlive the binding.
   Binding bind(const std::vector<StreamInput>& inputs, const std::vector<StreamOutput>& outputs,
-               const std::string& entry = "main") const;
+               const std::string& program = "main") const;
   /// Runs on bound arrays. Allocates nothing. Error{kUsage} for a binding of another session.
   void run_into(Binding& binding);
   /// Runs on this thread and advances strands at random (for tests of the runtime).

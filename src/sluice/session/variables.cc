@@ -5,7 +5,6 @@
 #include <map>
 
 #include "sluice/base/hash.h"
-#include "sluice/base/layout.h"
 
 namespace sluice {
 
@@ -47,6 +46,10 @@ void Variables::for_each_part(size_t variable, int64_t begin, int64_t count, F&&
   }
 }
 
+runtime::Device& Variables::device_of(const exe::VariablePlan& plan) const {
+  return executor_.device(executor_.executable().arenas[static_cast<size_t>(plan.arena)].device);
+}
+
 bool Variables::every_process_has(const std::vector<int>& replicas) const {
   const int each = executor_.replicas().count;
   int processes = 0;
@@ -81,8 +84,8 @@ void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) c
       if (plan.buffer >= 0) {
         executor_.remote(*own).read(plan.buffer, plan.entry, p.first * width, part);
       } else {
-        read_elements(plan.spec, parse_layout(plan.layout),
-                      executor_.arena(plan.arena, *own) + plan.offset, p.first, part);
+        device_of(plan).read(executor_.arena(plan.arena, *own) + plan.offset, plan.spec,
+                             plan.layout, p.first, part);
       }
     }
     if (!shared) agreement_.broadcast(*own / here.count, part);
@@ -100,8 +103,8 @@ void Variables::write(size_t variable, int64_t begin, std::span<const std::byte>
             in.subspan(static_cast<size_t>(at * width), static_cast<size_t>(count * width));
         if (plan.buffer >= 0)
           return executor_.remote(replica).write(plan.buffer, plan.entry, first * width, part);
-        write_elements(plan.spec, parse_layout(plan.layout),
-                       executor_.arena(plan.arena, replica) + plan.offset, first, part);
+        device_of(plan).write(executor_.arena(plan.arena, replica) + plan.offset, plan.spec,
+                              plan.layout, first, part);
       });
 }
 

@@ -42,6 +42,7 @@ class Variables {
   const std::vector<exe::VariablePlan>& plans() const { return executor_.executable().variables; }
   template <typename F>
   void for_each_part(size_t variable, int64_t begin, int64_t count, F&& f) const;
+  runtime::Device& device_of(const exe::VariablePlan& plan) const;
   bool every_process_has(const std::vector<int>& replicas) const;
 
   const Compiled& compiled_;

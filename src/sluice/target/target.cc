@@ -6,6 +6,12 @@ KernelChoice Target::choose_fused(const FusedOp&) const {
   fail(ErrorKind::kInternal, "the {} target fuses nothing", kind());
 }
 
+int64_t Target::buffer_bytes(const TensorSpec& spec, const Layout& layout) const {
+  require(layout.is_row_major(), "layout: must be row on a {}, got '{}'", kind(),
+          to_string(layout));
+  return spec.bytes();
+}
+
 std::vector<std::pair<int, int>> coinciding_operands(const OpView& op) {
   std::vector<std::pair<int, int>> pairs;
   for (const auto& [in, out] : op.def().may_coincide) {

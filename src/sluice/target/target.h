@@ -9,11 +9,6 @@
 
 namespace sluice {
 
-/// One op as a target sees it when it chooses a kernel.
-struct KernelQuery {
-  OpView op;
-};
-
 /// The kernel that will run an op, and what the plan must know of it. All of it follows from op, options, dtypes and
 /// shapes; never from threads or addresses.
 struct KernelChoice {
@@ -37,9 +32,15 @@ class Target {
   /// Alignment of buffers, in bytes.
   virtual int64_t alignment() const { return 64; }
   /// The first kernel of the target's list that supports the op. Error{kUsage} naming op and dtype if none does.
-  virtual KernelChoice choose(const KernelQuery& query) const = 0;
+  virtual KernelChoice choose(const OpView& op) const = 0;
   /// Whether one kernel of this target runs these stages, at least as fast as a kernel for each.
   virtual bool fuses(const FusedOp&) const { return false; }
+  /// Whether a tensor may have a layout other than row-major.
+  virtual bool has_layouts(const TensorSpec&) const { return false; }
+  /// Bytes of a buffer that holds a tensor, padding included. Error{kUsage} for a layout that the tensor cannot have.
+  virtual int64_t buffer_bytes(const TensorSpec& spec, const Layout& layout) const;
+  /// Whether one kernel runs the op in every layout of this target, with FusedOp::with_layout.
+  virtual bool fuses_in_all_layouts(const FusedOp&) const { return false; }
   /// The layout in which an operand of the op is read fastest; row-major if it does not matter.
   virtual Layout preferred_layout(const FusedOp&, int /*operand*/) const { return {}; }
   /// The kernel for stages that `fuses` accepts, or for one op on operands that are not all row-major.

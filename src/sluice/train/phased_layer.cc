@@ -5,6 +5,7 @@
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/remote.h"
 #include "sluice/ops/updates.h"
+#include "sluice/train/row_loop.h"
 
 namespace sluice::train {
 namespace {
@@ -15,6 +16,10 @@ Tensor index(Graph& graph, const RemoteEntry& row) {
                                  : graph.scalar(static_cast<double>(row.constant()), i32, "row");
 }
 
+RowLoop::Form form_of(bool remote) {
+  return remote ? RowLoop::Form::kLoop : RowLoop::Form::kInLine;
+}
+
 }  // namespace
 
 PhasedLayer::PhasedLayer(nn::NamedVariableFactories factories, nn::GraphWithNamedArgs forward,
@@ -23,11 +28,11 @@ PhasedLayer::PhasedLayer(nn::NamedVariableFactories factories, nn::GraphWithName
   const Tensors wanted = options.input_gradient == InputGradient::kYes
                              ? Tensors{forward.graph().inputs()[0]}
                              : Tensors{};
-  auto [grad_facts, backward] =
+  auto [grad_factories, backward] =
       nn::autodiff_with_accumulation(forward, forward.args().tensors(), {.grads_required = wanted});
   if (options.activations == Activations::kRecompute) backward = nn::recompute_graph(backward);
-  weight_facts_ = std::move(factories);
-  grad_facts_ = std::move(grad_facts);
+  weight_factories_ = std::move(factories);
+  grad_factories_ = std::move(grad_factories);
   make_updates(forward.graph().ir(), forward.args(), optimizer);
   forward_ = std::move(forward);
   backward_ = std::move(backward);
@@ -37,8 +42,8 @@ PhasedLayer PhasedLayer::joint(const nn::NamedVariableFactories& factories,
                                nn::GraphWithNamedArgs graph, nn::Optimizer& optimizer,
                                const PhasedLayerOptions& options) {
   PhasedLayer layer(options);
-  layer.weight_facts_ = factories.tree("fwd");
-  layer.grad_facts_ = factories.tree("bwd");
+  layer.weight_factories_ = factories.tree("fwd");
+  layer.grad_factories_ = factories.tree("bwd");
   layer.make_updates(graph.graph().ir(), graph.args().tree("fwd"), optimizer);
   layer.backward_ = std::move(graph);
   return layer;
@@ -51,21 +56,21 @@ void PhasedLayer::make_updates(const Ir& ir, const nn::NamedTensors& weights,
   weights.for_each([&](const std::string& key, const Tensor& w) {
     const nn::ShardRule rule{.threshold = options_.shard_threshold};
     const TensorSpec spec = nn::replica_sharded_spec(ir, w.spec(), rule);
-    const VariableInfo updated{.group = weight_facts_[key].group(),
+    const VariableInfo updated{.group = weight_factories_[key].group(),
                                .shard = nn::shard_count(ir, w.spec(), rule)};
-    const auto& [facts, graph] = optimizer.step_graph(ir, spec, spec);
+    const auto& [factories, graph] = optimizer.step_graph(ir, spec, spec);
     updates_.emplace_back(key, graph);
-    facts.for_each([&, k = key](const std::string& name, const nn::VariableFactory& factory) {
-      state_facts_.merge(k + "." + name, factory.beside(spec, updated));
+    factories.for_each([&, k = key](const std::string& name, const nn::VariableFactory& factory) {
+      state_factories_.merge(k + "." + name, factory.beside(spec, updated));
     });
   });
-  const auto offload = [&](const char* kind, const nn::NamedVariableFactories& facts) {
-    if (facts.empty()) return;
-    buffers_.insert(kind,
-                    nn::named_variable_buffers(ir, facts, options_.rows, options_.shard_threshold));
+  const auto offload = [&](const char* kind, const nn::NamedVariableFactories& factories) {
+    if (factories.empty()) return;
+    buffers_.insert(
+        kind, nn::named_variable_buffers(ir, factories, options_.rows, options_.shard_threshold));
   };
-  if (options_.offload.weights) offload("fwd", weight_facts_);
-  if (options_.offload.optimizer) offload("optim", state_facts_);
+  if (options_.offload.weights) offload("fwd", weight_factories_);
+  if (options_.offload.optimizer) offload("optim", state_factories_);
 }
 
 const nn::GraphWithNamedArgs& PhasedLayer::forward() const {
@@ -99,14 +104,14 @@ const PhasedLayer::Variables& PhasedLayer::init(Graph& main, int64_t row,
                                                 const nn::InitOptions& options,
                                                 nn::internal::PathCounts& made) {
   require(row >= 0 && row < rows(), "phased layer: row {} is outside its {} rows", row, rows());
-  const auto make = [&](const char* kind, const nn::NamedVariableFactories& facts,
+  const auto make = [&](const char* kind, const nn::NamedVariableFactories& factories,
                         const nn::InitOptions& o) {
-    return buffers_.contains(kind) ? facts.init_remote(main, buffers_.tree(kind), row, o, made)
-                                   : facts.init(main, o, made);
+    return buffers_.contains(kind) ? factories.init_remote(main, buffers_.tree(kind), row, o, made)
+                                   : factories.init(main, o, made);
   };
   auto& variables = variables_[static_cast<size_t>(row)];
-  variables = Variables{make("fwd", weight_facts_, options),
-                        make("optim", state_facts_, {.prefix = options.prefix})};
+  variables = Variables{make("fwd", weight_factories_, options),
+                        make("optim", state_factories_, {.prefix = options.prefix})};
   return *variables;
 }
 
@@ -116,11 +121,11 @@ const PhasedLayer::Variables& PhasedLayer::variables(int64_t row) const {
   return *variables_[static_cast<size_t>(row)];
 }
 
-RowLoop::Form PhasedLayer::form(std::initializer_list<const char*> kinds) const {
-  const bool remote = std::all_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
-    return (kind == "fwd" ? weight_facts_ : state_facts_).empty() || buffers_.contains(kind);
+bool PhasedLayer::is_remote(std::initializer_list<const char*> kinds) const {
+  return std::all_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
+    return (kind == "fwd" ? weight_factories_ : state_factories_).empty() ||
+           buffers_.contains(kind);
   });
-  return remote ? RowLoop::Form::kLoop : RowLoop::Form::kInLine;
 }
 
 nn::NamedTensors PhasedLayer::load(Graph& graph, const RemoteEntry& row,
@@ -136,7 +141,7 @@ nn::NamedTensors PhasedLayer::load(Graph& graph, const RemoteEntry& row,
 nn::NamedTensors PhasedLayer::whole_weights(Graph& graph, const RemoteEntry& row,
                                             const nn::NamedTensors& loaded) const {
   nn::NamedTensors whole;
-  if (weight_facts_.empty()) return whole;
+  if (weight_factories_.empty()) return whole;
   if (loaded.contains("fwd")) {
     loaded.tree("fwd").for_each([&](const std::string& key, const Tensor& t) {
       whole.merge(key, nn::gather_replica_sharded_tensor(t));
@@ -152,7 +157,7 @@ nn::NamedTensors PhasedLayer::whole_weights(Graph& graph, const RemoteEntry& row
 
 RowLoop PhasedLayer::forward_loop() const {
   require(forward_phase_.has_value(), "phased layer: it has no forward phase yet");
-  RowLoop loop{.rows = rows(), .form = form({"fwd"}), .io_mode = io_mode_};
+  RowLoop loop{.rows = rows(), .form = form_of(is_remote({"fwd"})), .io_mode = io_mode_};
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
   loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                     const Tensors&, const Tensors&) {
@@ -166,7 +171,7 @@ RowLoop PhasedLayer::backward_loop() const {
   require(backward_phase_.has_value(), "phased layer: it has no backward phase yet");
   RowLoop loop{.rows = rows(),
                .order = RowLoop::Order::kDescending,
-               .form = form({"fwd", "optim"}),
+               .form = form_of(is_remote({"fwd", "optim"})),
                .io_mode = io_mode_};
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd", "optim"}); };
   loop.reload = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& over) {
@@ -204,7 +209,7 @@ void PhasedLayer::backward_phases(Graph& main, const Tensor& step_size) const {
 
 Tensor PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph,
                           const Tensor& x) const {
-  RowLoop loop{.rows = rows(), .form = form({"fwd"}), .io_mode = io_mode_};
+  RowLoop loop{.rows = rows(), .form = form_of(is_remote({"fwd"})), .io_mode = io_mode_};
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
   loop.run = [&](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                  const Tensors& values, const Tensors&) {
@@ -216,7 +221,7 @@ Tensor PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph,
 void PhasedLayer::learn(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
                         const Tensor& step_size) const {
   const nn::NamedTensors whole = whole_weights(graph, row, loaded);
-  const nn::NamedTensors grads = grad_facts_.init_zero(graph);
+  const nn::NamedTensors grads = grad_factories_.init_zero(graph);
   nn::NamedTensors given;
   if (forward_) {
     given = whole;
@@ -227,9 +232,9 @@ void PhasedLayer::learn(Graph& graph, const RemoteEntry& row, const nn::NamedTen
   }
   backward_phase_->graph.bind(given).call(&graph, index(graph, row));
   if (updates_.empty()) return;
-  const nn::NamedTensors state = loaded.contains("optim") ? loaded.tree("optim")
-                                 : state_facts_.empty()   ? nn::NamedTensors{}
-                                                          : variables(row.constant()).state;
+  const nn::NamedTensors state = loaded.contains("optim")   ? loaded.tree("optim")
+                                 : state_factories_.empty() ? nn::NamedTensors{}
+                                                            : variables(row.constant()).state;
   update(graph, whole, loaded, state, grads.tree("accum"), step_size);
 }
 

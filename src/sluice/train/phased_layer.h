@@ -7,9 +7,10 @@
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/optimizers.h"
 #include "sluice/nn/rts.h"
-#include "sluice/train/row_loop.h"
 
 namespace sluice::train {
+
+struct RowLoop;
 
 /// What lives in remote memory beside the activations between phases.
 struct Offload {
@@ -92,8 +93,8 @@ class PhasedLayer {
   void make_updates(const Ir& ir, const nn::NamedTensors& weights, nn::Optimizer& optimizer);
   RowLoop forward_loop() const;
   RowLoop backward_loop() const;
-  /// A loop finds what the rows have of these kinds ("fwd", "optim") if all of it is in remote memory.
-  RowLoop::Form form(std::initializer_list<const char*> kinds) const;
+  /// Whether all that the rows have of these kinds ("fwd", "optim") is in remote memory, where a loop finds it.
+  bool is_remote(std::initializer_list<const char*> kinds) const;
   nn::NamedTensors load(Graph& graph, const RemoteEntry& row,
                         std::initializer_list<const char*> kinds) const;
   /// Weights as phases take them: whole, and variables of the entry graph unless they are loaded.
@@ -106,9 +107,9 @@ class PhasedLayer {
               const Tensor& step_size) const;
 
   PhasedLayerOptions options_;
-  nn::NamedVariableFactories weight_facts_;
-  nn::NamedVariableFactories state_facts_;
-  nn::NamedVariableFactories grad_facts_;  ///< Counter and accumulators.
+  nn::NamedVariableFactories weight_factories_;
+  nn::NamedVariableFactories state_factories_;
+  nn::NamedVariableFactories grad_factories_;  ///< Counter and accumulators.
   std::optional<nn::GraphWithNamedArgs> forward_;
   std::optional<nn::GraphWithNamedArgs> backward_;
   std::vector<std::pair<std::string, nn::GraphWithNamedArgs>> updates_;  ///< By weight.

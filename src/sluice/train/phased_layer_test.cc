@@ -27,13 +27,13 @@ struct Layer : nn::Module {
 
 struct Output : nn::Module {
   Tensors build(nn::Builder& b, Tensor x, Tensor labels) const {
-    const auto [facts, forward] = nn::create_graph(b.ir(), nn::Linear(10), x.spec());
-    const auto [grad_facts, backward] = nn::autodiff_with_accumulation(
+    const auto [factories, forward] = nn::create_graph(b.ir(), nn::Linear(10), x.spec());
+    const auto [grad_factories, backward] = nn::autodiff_with_accumulation(
         forward, forward.args().tensors(), {.grads_required = {forward.graph().inputs()[0]}});
-    const auto weights = b.add_variable_inputs("fwd", facts);
+    const auto weights = b.add_variable_inputs("fwd", factories);
     const CallSiteInfo call = forward.bind(weights).call_with_info(x);
     const auto [loss, dy] = ops::cross_entropy_with_grad(call.output(0), labels);
-    const auto accumulators = b.add_variable_inputs("bwd", grad_facts);
+    const auto accumulators = b.add_variable_inputs("bwd", grad_factories);
     return {backward.bind(accumulators).call(dy, backward.grad_graph_info().inputs_dict(call))[0],
             loss};
   }
@@ -65,6 +65,28 @@ void count_collectives(const exe::Executable& e, int32_t function, int64_t times
   }
 }
 
+// Remote traffic of each replica in a run of document 000's program.
+void expect_traffic_of_the_document(const exe::Executable& executable) {
+  const exe::Program& program = executable.program("main");
+  for (const auto& s : program.streams) EXPECT_EQ(s.entries, 4);
+  int64_t loads = 0, loaded = 0, stores = 0, stored = 0;
+  for (const report::Traffic& t : report::TrafficCounter(executable).of(program)) {
+    const bool in = t.kind == exe::TransferKind::kRemoteLoad;
+    if (!in && t.kind != exe::TransferKind::kRemoteStore) continue;
+    (in ? loads : stores) += t.transfers;
+    (in ? loaded : stored) += t.bytes;
+  }
+  EXPECT_EQ(loads, 78);
+  EXPECT_EQ(loaded, 7337572);
+  EXPECT_EQ(stores, 64);
+  EXPECT_EQ(stored, 5352036);
+  std::map<std::string, int64_t> collectives;
+  count_collectives(executable, program.starts[0].function, 1, collectives);
+  EXPECT_EQ(collectives, (std::map<std::string, int64_t>{{"ReplicatedAllGather", 13},
+                                                         {"ReplicatedReduceScatter", 7},
+                                                         {"ReplicatedAllReduce", 1}}));
+}
+
 // Appendix B of the reference's specification: the buffers of document 000's program.
 TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   Ir ir(2);
@@ -74,10 +96,10 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   const H2dStream labels = ir.h2d_stream(i32_spec({8}), "labels");
   const D2hStream losses = ir.d2h_stream(f32_spec({}), "loss");
   nn::Optimizer adam = nn::Optimizer::adam_f16();
-  auto [facts1, graph1] = nn::create_graph(ir, Layer(512), image);
-  auto [facts2, graph2] = nn::create_graph(ir, Layer(512), inner_spec);
-  auto [facts4, graph4] = nn::create_graph(ir, Output(), inner_spec, labels.spec);
-  PhasedLayer fc1(facts1, graph1, adam,
+  auto [factories1, graph1] = nn::create_graph(ir, Layer(512), image);
+  auto [factories2, graph2] = nn::create_graph(ir, Layer(512), inner_spec);
+  auto [factories4, graph4] = nn::create_graph(ir, Output(), inner_spec, labels.spec);
+  PhasedLayer fc1(factories1, graph1, adam,
                   {.input_gradient = InputGradient::kNo, .shard_threshold = 512});
   EXPECT_EQ(buffers(ir), (Entries{{"(200704,) float32 of (784, 512)", 1},
                                   {"(200704,) float16 of (784, 512)", 1},
@@ -86,7 +108,7 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
                                   {"(256,) float16 of (512,)", 1},
                                   {"(256,) float32 of (512,)", 1}}));
   int32_t next = ir.remote_buffer_count() + 1;
-  PhasedLayer inner(facts2, graph2, adam, {.rows = 2, .shard_threshold = 512});
+  PhasedLayer inner(factories2, graph2, adam, {.rows = 2, .shard_threshold = 512});
   EXPECT_EQ(buffers(ir, next), (Entries{{"(131072,) float32 of (512, 512)", 2},
                                         {"(131072,) float16 of (512, 512)", 2},
                                         {"(131072,) float32 of (512, 512)", 2},
@@ -94,7 +116,7 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
                                         {"(256,) float16 of (512,)", 2},
                                         {"(256,) float32 of (512,)", 2}}));
   next = ir.remote_buffer_count() + 1;
-  auto fc4 = PhasedLayer::joint(facts4, graph4, adam, {.shard_threshold = 512});
+  auto fc4 = PhasedLayer::joint(factories4, graph4, adam, {.shard_threshold = 512});
   EXPECT_EQ(buffers(ir, next), (Entries{{"(2560,) float32 of (512, 10)", 1},
                                         {"(2560,) float16 of (512, 10)", 1},
                                         {"(2560,) float32 of (512, 10)", 1},
@@ -142,38 +164,20 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   for (const int64_t row : {1, 0}) inner.backward_phase(main, row, step_size);
   fc1.backward_phase(main, 0, step_size);
   const Session session(ir, {.device = cpu_device()});  // Its plan is proved.
-  const exe::Executable& executable = session.executable();
-  const exe::Program& program = executable.program("main");
-  for (const auto& s : program.streams) EXPECT_EQ(s.entries, 4);
-  int64_t loads = 0, loaded = 0, stores = 0, stored = 0;
-  for (const report::Traffic& t : report::TrafficCounter(executable).of(program)) {
-    const bool in = t.kind == exe::TransferKind::kRemoteLoad;
-    if (!in && t.kind != exe::TransferKind::kRemoteStore) continue;
-    (in ? loads : stores) += t.transfers;
-    (in ? loaded : stored) += t.bytes;
-  }
-  EXPECT_EQ(loads, 78);
-  EXPECT_EQ(loaded, 7337572);
-  EXPECT_EQ(stores, 64);
-  EXPECT_EQ(stored, 5352036);
-  std::map<std::string, int64_t> collectives;
-  count_collectives(executable, program.entries[0].function, 1, collectives);
-  EXPECT_EQ(collectives, (std::map<std::string, int64_t>{{"ReplicatedAllGather", 13},
-                                                         {"ReplicatedReduceScatter", 7},
-                                                         {"ReplicatedAllReduce", 1}}));
+  expect_traffic_of_the_document(session.executable());
 }
 
 TEST(PhasedLayer, Refusals) {
   Ir ir;
   Graph& main = ir.main_graph();
   nn::Optimizer sgd = nn::Optimizer::sgd();
-  auto [facts, graph] = nn::create_graph(ir, Layer(4), f32_spec({2, 4}));
-  auto [facts4, graph4] = nn::create_graph(ir, Output(), f32_spec({2, 4}), i32_spec({2}));
-  PhasedLayer layer(facts, graph, sgd, {.rows = 2});
-  const auto joint = PhasedLayer::joint(facts4, graph4, sgd);
+  auto [factories, graph] = nn::create_graph(ir, Layer(4), f32_spec({2, 4}));
+  auto [factories4, graph4] = nn::create_graph(ir, Output(), f32_spec({2, 4}), i32_spec({2}));
+  PhasedLayer layer(factories, graph, sgd, {.rows = 2});
+  const auto joint = PhasedLayer::joint(factories4, graph4, sgd);
   const Tensor step_size = main.scalar(-1, f32);
   expect_refused({
-      {"no rows", [&, f = facts, g = graph] { PhasedLayer(f, g, sgd, {.rows = 0}); },
+      {"no rows", [&, f = factories, g = graph] { PhasedLayer(f, g, sgd, {.rows = 0}); },
        "phased layer: rows must be at least 1, got 0"},
       {"a row too many", [&] { layer.init(main, 2, {}); },
        "phased layer: row 2 is outside its 2 rows"},

@@ -22,14 +22,14 @@ class Head : public nn::Module {
   Tensors build(nn::Builder& b, Tensor x, Tensor labels, const Tensors& seed) const {
     std::vector<TensorSpec> seeds;
     for (const Tensor& t : seed) seeds.push_back(t.spec());
-    const auto [facts, forward] = nn::create_graph(b.ir(), block_, x.spec(), seeds);
+    const auto [factories, forward] = nn::create_graph(b.ir(), block_, x.spec(), seeds);
     const Tensors wanted = first_ ? Tensors{} : Tensors{forward.graph().inputs()[0]};
-    const auto [grad_facts, backward] = nn::autodiff_with_accumulation(
+    const auto [grad_factories, backward] = nn::autodiff_with_accumulation(
         forward, forward.args().tensors(), {.grads_required = wanted});
-    const nn::NamedTensors weights = b.add_variable_inputs("fwd", facts);
+    const nn::NamedTensors weights = b.add_variable_inputs("fwd", factories);
     const CallSiteInfo call = forward.bind(weights).call_with_info(x, seed);
     const auto [loss, dy] = loss_(call.output(0), labels);
-    Tensors dx = backward.bind(b.add_variable_inputs("bwd", grad_facts))
+    Tensors dx = backward.bind(b.add_variable_inputs("bwd", grad_factories))
                      .call(dy, backward.grad_graph_info().inputs_dict(call));
     dx.insert(dx.begin(), loss);
     return dx;
@@ -131,7 +131,7 @@ class Phases {
     TensorSpec x = model_.input;
     for (int64_t j = 0; j + 1 < blocks_;) {
       const std::vector<TensorSpec> seeds(block(j).draws() ? 1 : 0, kSeed);
-      auto [facts, forward] = nn::create_graph(ir_, block(j), x, seeds);
+      auto [factories, forward] = nn::create_graph(ir_, block(j), x, seeds);
       require(forward.graph().outputs().size() == 1,
               "training: block '{}' has {} outputs, must have 1", block(j).path(),
               forward.graph().outputs().size());
@@ -142,7 +142,7 @@ class Phases {
              block(j + count).cache_key() == block(j).cache_key()) {
         ++count;
       }
-      groups_.push_back({j, PhasedLayer(std::move(facts), std::move(forward), optimizer_,
+      groups_.push_back({j, PhasedLayer(std::move(factories), std::move(forward), optimizer_,
                                         layer_options(count, j == 0))});
       serialise(groups_.back(), x, y);
       j += count;
@@ -183,8 +183,8 @@ class Phases {
     const int64_t j = blocks_ - 1;
     const bool first = j == 0;
     const std::vector<TensorSpec> seeds(block(j).draws() ? 1 : 0, kSeed);
-    auto [facts, graph] = nn::create_graph(ir_, Head(block(j), model_.loss, first), x_spec,
-                                           training_.labels.spec, seeds);
+    auto [factories, graph] = nn::create_graph(ir_, Head(block(j), model_.loss, first), x_spec,
+                                               training_.labels.spec, seeds);
     const Tensors inputs = graph.graph().inputs();
     const Tensors outputs = graph.graph().outputs();
     nn::BatchSerialiseOptions o = serial_options();
@@ -199,7 +199,7 @@ class Phases {
       o.loads.emplace_back(inputs[2], nn::BatchHandle{seed_rows_, seed_row_.at(j)});
     o.store_streams.emplace_back(outputs[0], training_.loss);
     groups_.push_back(
-        {j, PhasedLayer::joint(facts, std::move(graph), optimizer_, layer_options(1, first))});
+        {j, PhasedLayer::joint(factories, std::move(graph), optimizer_, layer_options(1, first))});
     groups_.back().layer.serialise(o);
     note(groups_.back().layer.note());
   }
@@ -225,7 +225,7 @@ class Phases {
     Tensor x = eval.host_load(training_.eval_input);
     for (const Group& g : groups_) {
       const Block& first = model_.eval_blocks[static_cast<size_t>(g.first)];
-      const auto [facts, graph] = nn::create_graph(ir_, first, x, Tensors{});
+      const auto [factories, graph] = nn::create_graph(ir_, first, x, Tensors{});
       x = g.layer.apply(eval, graph, x);
     }
     training_.logits = eval.host_store(x, "logits");

@@ -7,11 +7,11 @@
 namespace sluice::train {
 
 Throughput evaluate_throughput(Session& session, int64_t samples_per_step, int runs,
-                               const std::string& entry) {
+                               const std::string& program) {
   require(samples_per_step >= 1, "evaluate_throughput: {} samples a step", samples_per_step);
   require(runs >= 1, "evaluate_throughput: {} runs", runs);
   std::vector<std::pair<H2dStream, HostTensor>> ones;
-  for (const auto& [stream, spec] : session.expected_inputs(entry)) {
+  for (const auto& [stream, spec] : session.expected_inputs(program)) {
     HostTensor numbers({spec.shape, f32, {}});
     for (float& x : numbers.as<float>()) x = 1;
     ones.emplace_back(stream, numbers.cast(spec.dtype));
@@ -24,7 +24,7 @@ Throughput evaluate_throughput(Session& session, int64_t samples_per_step, int r
     before.push_back({path, std::move(value)});
   });
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < runs; ++i) session.run(inputs, entry);
+  for (int i = 0; i < runs; ++i) session.run(inputs, program);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   session.restore(before);
 

@@ -76,8 +76,8 @@ TEST(Throughput, Refusals) {
        "evaluate_throughput: 0 samples a step"},
       {"no runs", [&] { evaluate_throughput(session, 1, 0, "train"); },
        "evaluate_throughput: 0 runs"},
-      {"no such entry", [&] { evaluate_throughput(session, 1); }, "main"},
-      {"inputs of no entry", [&] { session.expected_inputs("walk"); }, "walk"},
+      {"no such program", [&] { evaluate_throughput(session, 1); }, "main"},
+      {"inputs of no program", [&] { session.expected_inputs("walk"); }, "walk"},
       {"too few values",
        [&] {
          session.restore({{"w", three}});

@@ -39,7 +39,8 @@ nn::NamedTensors gradients_of_one(Graph& main, const ModelSpec& model, const Tra
 // A loop over micro-batches; the running mean of their gradients.
 nn::NamedTensors mean_gradients(Graph& main, const ModelSpec& model, const Training& t,
                                 const nn::GraphWithNamedArgs& forward, int64_t micro_batches) {
-  const auto [facts, backward] = nn::autodiff_with_accumulation(forward, forward.args().tensors());
+  const auto [factories, backward] =
+      nn::autodiff_with_accumulation(forward, forward.args().tensors());
   Graph& g = main.ir().create_empty_graph("micro_batch");
   nn::NamedTensors weights;
   nn::NamedTensors accumulators;
@@ -56,7 +57,7 @@ nn::NamedTensors mean_gradients(Graph& main, const ModelSpec& model, const Train
   g.host_store(t.loss, loss);
   backward.bind(accumulators).call(gradient, backward.grad_graph_info().inputs_dict(call));
 
-  const nn::NamedTensors zeros = facts.init_zero(main);
+  const nn::NamedTensors zeros = factories.init_zero(main);
   TensorMap given;
   weights.for_each([&](const std::string& key, const Tensor& input) {
     given.emplace_back(input, t.variables[key]);

@@ -33,123 +33,145 @@ void call_phase(Graph& main, const BatchSerialised& phase, int64_t row, const Te
 
 enum class Plan { kResident, kCompute, kIo, kOverlapped, kRecompute };
 
-// Two layers gelu(x @ w) that share their graphs, then the loss mean(x·x) without a graph of its own gradient. The
-// result: losses, accumulated gradients.
-std::vector<HostTensor> train(Plan plan) {
-  Ir ir;
-  Graph& main = ir.main_graph();
-  Graph& layer = ir.create_graph(
-      "layer", [](Graph&, Tensor x, Tensor w) { return ops::gelu(ops::matmul(x, w)); },
-      NamedInput{"x", kX}, NamedInput{"w", f32_spec({3, 3})});
-  const Tensor x_in = layer.inputs()[0];
-  const Tensor w_in = layer.inputs()[1];
-  AccumulationResult accumulation =
-      autodiff_with_accumulation(layer, {w_in}, {"w"}, {.grads_required = {x_in}});
-  GradGraphInfo info = accumulation.info;
-  TensorMap added;  // {input of the gradient graph, of the one that is used}
-  for (const AddedInput& a : accumulation.added) added.emplace_back(a.input, a.input);
-  if (plan == Plan::kRecompute) {
-    const RecomputeResult recomputed = recompute_graph(info);
-    for (auto& [from, to] : added) {
-      for (const auto& [old, fresh] : recomputed.inputs) {
-        if (old == from) to = fresh;
+// Two layers gelu(x @ w) that share their graphs, then the loss mean(x·x) without a graph of its own gradient.
+class TwoLayers {
+ public:
+  explicit TwoLayers(Plan plan)
+      : plan_(plan),
+        accumulation_(
+            autodiff_with_accumulation(layer_, {w_in_}, {"w"}, {.grads_required = {x_in_}})),
+        info_(accumulation_.info) {
+    make_state();
+    if (plan == Plan::kResident) {
+      run_resident();
+    } else {
+      run_phases();
+    }
+    verify(ir_);
+  }
+
+  // Losses, accumulated gradients.
+  std::vector<HostTensor> train() const {
+    Interpreter run(ir_);
+    std::vector<HostTensor> feed;
+    for (int64_t s = 0; s < kSteps; ++s) {
+      std::vector<float> values;
+      for (int i = 0; i < 6; ++i) values.push_back(std::sin(static_cast<float>(7 * s + i)));
+      feed.push_back(HostTensor::of<float>({2, 3}, f32, values));
+    }
+    const Collected sent = run.run("main", {{images_, feed}});
+    std::vector<HostTensor> result = sent.entries(losses_);
+    for (const Tensor& a : accumulators_) result.push_back(run.read(a));
+    return result;
+  }
+
+ private:
+  void make_state() {
+    TensorMap added;  // {input of the gradient graph, of the one that is used}
+    for (const AddedInput& a : accumulation_.added) added.emplace_back(a.input, a.input);
+    if (plan_ == Plan::kRecompute) {
+      const RecomputeResult recomputed = recompute_graph(info_);
+      for (auto& [from, to] : added) {
+        for (const auto& [old, fresh] : recomputed.inputs) {
+          if (old == from) to = fresh;
+        }
+      }
+      info_ = recomputed.info;
+    }
+    for (int k = 0; k < 2; ++k) {
+      weights_.push_back(main_.variable(HostTensor::of<float>(
+          {3, 3}, f32, {0.1f, -0.7f, 0.4f, 0.9f, 0.3f, -0.2f, 0.5f, 0.8f, -0.1f * (k + 1)})));
+      state_.push_back({{w_in_, weights_.back()}});
+      for (size_t a = 0; a < added.size(); ++a) {
+        const Tensor v = main_.variable(HostTensor(accumulation_.added[a].spec));
+        state_.back().emplace_back(added[a].second, v);
+        accumulators_.push_back(v);
       }
     }
-    info = recomputed.info;
   }
-  Graph& top = ir.create_graph(
+
+  void run_resident() {
+    for (int64_t s = 0; s < kSteps; ++s) {
+      Tensor x = ops::call(main_, entry_, {main_.host_load(images_)})[0];
+      std::vector<CallSiteInfo> calls;
+      for (size_t k = 0; k < 2; ++k) {
+        calls.push_back(ops::call_with_info(main_, layer_, {x, weights_[k]}));
+        x = calls[k].output(0);
+      }
+      const Tensors end = ops::call(main_, top_, {x});
+      main_.host_store(losses_, end[1]);
+      Tensor dx = end[0];
+      for (size_t k = 2; k-- > 0;) {
+        TensorMap given = info_.inputs_dict(calls[k]);
+        given.insert(given.end(), state_[k].begin() + 1, state_[k].end());
+        dx = ops::call(main_, info_.graph(), {dx}, given)[0];
+      }
+    }
+  }
+
+  void run_phases() {
+    const RemoteBuffer xs = batch_serial_buffer(x_in_, kSteps, 1);
+    const RemoteBuffer dxs = batch_serial_buffer(x_in_, kSteps, 1);
+    const IoMode mode = plan_ == Plan::kCompute      ? IoMode::kCompute
+                        : plan_ == Plan::kOverlapped ? IoMode::kIoOverlapped
+                                                     : IoMode::kIo;
+    BatchSerialiseOptions options{.steps = kSteps, .io_mode = mode};
+    options.loads = {{entry_.inputs()[0], images_}};
+    options.store_buffers = {{entry_.outputs()[0], BatchHandle{xs, RowOffset::first()}}};
+    const BatchSerialised in = batch_serialise(entry_, options);
+    options.rows = 2;
+    options.loads = {{x_in_, BatchHandle{xs, 0}}, {info_.graph().inputs()[0], BatchHandle{dxs, 1}}};
+    options.store_buffers = {{layer_.outputs()[0], BatchHandle{xs, 1}},
+                             {info_.graph().outputs()[0], BatchHandle{dxs, 0}}};
+    const BatchSerialisedPair layers = batch_serialise_fwd_and_grad(info_, {w_in_}, options);
+    options.rows = 1;
+    options.loads = {{top_.inputs()[0], BatchHandle{xs, 2}}};
+    options.store_streams = {{top_.outputs()[1], losses_}};
+    const RowOffset third([](const Tensor& row) { return row + 2.0; });
+    options.store_buffers = {{top_.outputs()[0], BatchHandle{dxs, third}}};
+    const BatchSerialised end = batch_serialise(top_, options);
+    ir_.grow(dxs, 3 * kSteps);
+    EXPECT_EQ(ir_.remote_entries(xs), 3 * kSteps);
+    EXPECT_EQ(layers.forward.io_mode, mode) << layers.forward.note;
+    // Kept activations have buffers of their own, one row for each layer; recomputation keeps none.
+    EXPECT_EQ(ir_.remote_buffer_count(), plan_ == Plan::kRecompute ? 2 : 3);
+    if (plan_ != Plan::kRecompute) {
+      EXPECT_EQ(ir_.remote_buffer_info(3).entries, 2 * kSteps);
+    }
+    call_phase(main_, in, 0, {});
+    for (int64_t k = 0; k < 2; ++k)
+      call_phase(main_, layers.forward, k, state_[static_cast<size_t>(k)]);
+    call_phase(main_, end, 0, {});
+    for (int64_t k = 2; k-- > 0;)
+      call_phase(main_, layers.gradient, k, state_[static_cast<size_t>(k)]);
+  }
+
+  Plan plan_;
+  Ir ir_;
+  Graph& main_ = ir_.main_graph();
+  Graph& layer_ = ir_.create_graph(
+      "layer", [](Graph&, Tensor x, Tensor w) { return ops::gelu(ops::matmul(x, w)); },
+      NamedInput{"x", kX}, NamedInput{"w", f32_spec({3, 3})});
+  Tensor x_in_ = layer_.inputs()[0];
+  Tensor w_in_ = layer_.inputs()[1];
+  AccumulationResult accumulation_;
+  GradGraphInfo info_;
+  Graph& top_ = ir_.create_graph(
       "top",
       [](Graph&, Tensor y) {
         return Tensors{y * 0.5, ops::mul(y, y)};
       },
       NamedInput{"y", kX});
-  Graph& entry = ir.create_graph(
+  Graph& entry_ = ir_.create_graph(
       "entry", [](Graph&, Tensor x) { return x + 0.0; }, NamedInput{"x", kX});
+  H2dStream images_ = ir_.h2d_stream(kX, "images");
+  D2hStream losses_ = ir_.d2h_stream(kX, "losses");
+  std::vector<Tensor> weights_;
+  std::vector<TensorMap> state_;
+  Tensors accumulators_;
+};
 
-  const H2dStream images = ir.h2d_stream(kX, "images");
-  const D2hStream losses = ir.d2h_stream(kX, "losses");
-  std::vector<Tensor> weights;
-  std::vector<TensorMap> state;
-  Tensors accumulators;
-  for (int k = 0; k < 2; ++k) {
-    weights.push_back(main.variable(HostTensor::of<float>(
-        {3, 3}, f32, {0.1f, -0.7f, 0.4f, 0.9f, 0.3f, -0.2f, 0.5f, 0.8f, -0.1f * (k + 1)})));
-    state.push_back({{w_in, weights.back()}});
-    for (size_t a = 0; a < added.size(); ++a) {
-      const Tensor v = main.variable(HostTensor(accumulation.added[a].spec));
-      state.back().emplace_back(added[a].second, v);
-      accumulators.push_back(v);
-    }
-  }
-
-  if (plan == Plan::kResident) {
-    for (int64_t s = 0; s < kSteps; ++s) {
-      Tensor x = ops::call(main, entry, {main.host_load(images)})[0];
-      std::vector<CallSiteInfo> calls;
-      for (size_t k = 0; k < 2; ++k) {
-        calls.push_back(ops::call_with_info(main, layer, {x, weights[k]}));
-        x = calls[k].output(0);
-      }
-      const Tensors end = ops::call(main, top, {x});
-      main.host_store(losses, end[1]);
-      Tensor dx = end[0];
-      for (size_t k = 2; k-- > 0;) {
-        TensorMap given = info.inputs_dict(calls[k]);
-        given.insert(given.end(), state[k].begin() + 1, state[k].end());
-        dx = ops::call(main, info.graph(), {dx}, given)[0];
-      }
-    }
-  } else {
-    const RemoteBuffer xs = batch_serial_buffer(x_in, kSteps, 1);
-    const RemoteBuffer dxs = batch_serial_buffer(x_in, kSteps, 1);
-    const IoMode mode = plan == Plan::kCompute      ? IoMode::kCompute
-                        : plan == Plan::kOverlapped ? IoMode::kIoOverlapped
-                                                    : IoMode::kIo;
-    BatchSerialiseOptions options{.steps = kSteps, .io_mode = mode};
-    options.loads = {{entry.inputs()[0], images}};
-    options.store_buffers = {{entry.outputs()[0], BatchHandle{xs, RowOffset::first()}}};
-    const BatchSerialised in = batch_serialise(entry, options);
-    options.rows = 2;
-    options.loads = {{x_in, BatchHandle{xs, 0}}, {info.graph().inputs()[0], BatchHandle{dxs, 1}}};
-    options.store_buffers = {{layer.outputs()[0], BatchHandle{xs, 1}},
-                             {info.graph().outputs()[0], BatchHandle{dxs, 0}}};
-    const BatchSerialisedPair layers = batch_serialise_fwd_and_grad(info, {w_in}, options);
-    options.rows = 1;
-    options.loads = {{top.inputs()[0], BatchHandle{xs, 2}}};
-    options.store_streams = {{top.outputs()[1], losses}};
-    options.store_buffers = {{top.outputs()[0], BatchHandle{dxs, RowOffset([](const Tensor& row) {
-                                                              return row + 2.0;
-                                                            })}}};
-    const BatchSerialised end = batch_serialise(top, options);
-    ir.grow(dxs, 3 * kSteps);
-    EXPECT_EQ(ir.remote_entries(xs), 3 * kSteps);
-    EXPECT_EQ(layers.forward.io_mode, mode) << layers.forward.note;
-    // Kept activations have buffers of their own, one row for each layer; recomputation keeps none.
-    EXPECT_EQ(ir.remote_buffer_count(), plan == Plan::kRecompute ? 2 : 3);
-    if (plan != Plan::kRecompute) {
-      EXPECT_EQ(ir.remote_buffer_info(3).entries, 2 * kSteps);
-    }
-    call_phase(main, in, 0, {});
-    for (int64_t k = 0; k < 2; ++k)
-      call_phase(main, layers.forward, k, state[static_cast<size_t>(k)]);
-    call_phase(main, end, 0, {});
-    for (int64_t k = 2; k-- > 0;)
-      call_phase(main, layers.gradient, k, state[static_cast<size_t>(k)]);
-  }
-  verify(ir);
-
-  Interpreter run(ir);
-  std::vector<HostTensor> feed;
-  for (int64_t s = 0; s < kSteps; ++s) {
-    std::vector<float> values;
-    for (int i = 0; i < 6; ++i) values.push_back(std::sin(static_cast<float>(7 * s + i)));
-    feed.push_back(HostTensor::of<float>({2, 3}, f32, values));
-  }
-  const Collected sent = run.run("main", {{images, feed}});
-  std::vector<HostTensor> result = sent.entries(losses);
-  for (const Tensor& a : accumulators) result.push_back(run.read(a));
-  return result;
-}
+std::vector<HostTensor> train(Plan plan) { return TwoLayers(plan).train(); }
 
 // The exact bits, as text.
 std::string bits(const HostTensor& t) {

@@ -10,8 +10,8 @@ bool has_own_shape(const Body& body, const Node& node, const Tie& t) {
   return node.out_specs[static_cast<size_t>(t.output)].shape == body.value(t.into).spec.shape;
 }
 
-bool runs_on_panels(const Body& body, const Node& node, const Target& target) {
-  return has_fused_form(node) && target.fuses(fused_op(body, node).with_layout(kSomePanels));
+bool follows_layouts(const Body& body, const Node& node, const Target& target) {
+  return has_fused_form(node) && target.fuses_in_all_layouts(fused_op(body, node));
 }
 
 const std::vector<LayoutOpinion>& LayoutOpinions::of(BodyId id) {
@@ -22,7 +22,7 @@ const std::vector<LayoutOpinion>& LayoutOpinions::of(BodyId id) {
   for (const Node& node : body.nodes) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueIndex v = node.inputs[i];
-      if (v != kNone && is_matrix(body.value(v).spec))
+      if (v != kNone && context_.target(body).has_layouts(body.value(v).spec))
         opinions[static_cast<size_t>(v)].add(of_use(body, node, i));
     }
   }
@@ -56,8 +56,7 @@ LayoutOpinion LayoutOpinions::of_use(const Body& body, const Node& node, size_t 
     const Target& target = context_.target(body);
     const Layout wish = target.preferred_layout(op, static_cast<int>(i));
     if (wish != Layout{}) return {wish, false};
-    // The width is the wish of another use; any shows whether the op can.
-    return {{}, !op.result_like()[i] || !target.fuses(op.with_layout(kSomePanels))};
+    return {{}, !op.result_like()[i] || !target.fuses_in_all_layouts(op)};
   }
   if (const auto* call = node.call()) {
     if (static_cast<int32_t>(i) < node.carried()) return {{}, true};

@@ -6,19 +6,12 @@
 
 namespace sluice::compiler {
 
-/// A tensor that may lie in panels.
-inline bool is_matrix(const TensorSpec& spec) {
-  return spec.shape.rank() == 2 && spec.dtype == f32 && spec.elements() > 0;
-}
-/// A layout for asking whether an op runs on panels at all.
-inline constexpr Layout kSomePanels{32};
-
 /// Whether a node reads input i, or overwrites a tie's value, as a tensor of the value's own shape: an alias may have
 /// another.
 bool has_own_shape(const Body& body, const Node& node, size_t i);
 bool has_own_shape(const Body& body, const Node& node, const Tie& t);
-/// Whether the op runs on panels wherever an operand has the shape of its result.
-bool runs_on_panels(const Body& body, const Node& node, const Target& target);
+/// Whether the op runs in every layout that its result, and the operands of the result's shape, may have.
+bool follows_layouts(const Body& body, const Node& node, const Target& target);
 
 /// The demands of a value's uses on its layout.
 struct LayoutOpinion {

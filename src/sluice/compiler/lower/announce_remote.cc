@@ -127,8 +127,8 @@ class RemoteWalk {
   std::vector<exe::RemoteTrace> trace(const exe::Program& program) {
     buffers_ = new_histories(e_);
     left_ = kMostSteps;
-    for (const exe::Entry& entry : program.entries)
-      walk(entry.function, {}, mix(2, static_cast<uint64_t>(entry.device)));
+    for (const exe::Start& start : program.starts)
+      walk(start.function, {}, mix(2, static_cast<uint64_t>(start.device)));
     std::vector<exe::RemoteTrace> traces;
     for (size_t b = 0; b < buffers_.size() && left_ > 0; ++b) {
       if (buffers_[b].used()) traces.push_back(buffers_[b].trace(static_cast<int32_t>(b)));

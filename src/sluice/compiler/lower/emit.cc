@@ -35,7 +35,7 @@ struct Stored {
 
 class Emitter {
  public:
-  Emitter(BodyId id, Program& program, const FactTable& facts, Tables& tables, int64_t alignment)
+  Emitter(BodyId id, Program& program, const FactTable& facts, Tables& tables, const Target& target)
       : body_(program.body(id)),
         program_(program),
         storage_(program.lowered[id].storage),
@@ -43,7 +43,7 @@ class Emitter {
         facts_(facts),
         sequences_(facts[id].sequences),
         tables_(tables),
-        alignment_(alignment),
+        target_(target),
         exe_(program.executable),
         value_ids_(storage_.contents.size(), exe::kNoValue),
         frames_(body_.nodes.size(), 0) {}
@@ -77,7 +77,9 @@ class Emitter {
   }
 
  private:
-  int64_t slot_stride(const Block& block) const { return round_up(block.bytes, alignment_); }
+  int64_t slot_stride(const Block& block) const {
+    return round_up(block.bytes, target_.alignment());
+  }
   int64_t block_bytes(const Block& block) const {
     return block.ring == 0 ? block.bytes : block.ring * slot_stride(block);
   }
@@ -102,7 +104,7 @@ class Emitter {
       if (block.place != Block::Place::kFrame || block.contents.empty()) continue;
       planner::Buffer buffer;
       buffer.size = block_bytes(block);
-      buffer.alignment = alignment_;
+      buffer.alignment = target_.alignment();
       for (const int32_t c : block.contents) {
         const Content& content = storage_.contents[static_cast<size_t>(c)];
         buffer.lifetime.push_back({step_of(content.begin), step_of(content.end) + 1});
@@ -122,8 +124,9 @@ class Emitter {
       });
       if (bytes == 0) continue;
       const int64_t at = step_of(static_cast<int32_t>(n));
-      problem.buffers.push_back({"frame", {{at, at + 1}}, bytes, alignment_, {}, {}});
-      through_calls.buffers.push_back({"frame", {{at, at + 1}}, bound, alignment_, {}, {}});
+      problem.buffers.push_back({"frame", {{at, at + 1}}, bytes, target_.alignment(), {}, {}});
+      through_calls.buffers.push_back(
+          {"frame", {{at, at + 1}}, bound, target_.alignment(), {}, {}});
       calls.push_back(n);
     }
     const planner::Solution solution = planner::solve(problem);
@@ -207,7 +210,7 @@ class Emitter {
     exe::Operand o;
     o.at = address(v);
     const Layout& layout = body_.value(v).layout;
-    o.bytes = buffer_bytes(spec, layout);
+    o.bytes = target_.buffer_bytes(spec, layout);
     o.access = access;
     o.value = value_id(v);
     o.spec = spec;
@@ -222,7 +225,7 @@ class Emitter {
       param.name = p.name;
       const BodyValue& value = body_.value(p.in);
       param.spec = value.spec;
-      param.bytes = buffer_bytes(value.spec, value.layout);
+      param.bytes = target_.buffer_bytes(value.spec, value.layout);
       param.layout = to_string(value.layout);
       param.value = value_id(p.in);
       if (p.out != kNone) {
@@ -488,7 +491,7 @@ class Emitter {
   const FactTable& facts_;
   const std::vector<SequenceUse>& sequences_;
   Tables& tables_;
-  const int64_t alignment_;
+  const Target& target_;
   exe::Executable& exe_;
   exe::Function function_;
   std::vector<exe::ValueId> value_ids_;
@@ -523,7 +526,7 @@ int64_t emit_executable(Program& program, const Context& context) {
   std::map<BodyId, std::vector<exe::Final>> finals;
   for (const BodyId id : callees_first(program)) {
     const Body& body = program.body(id);
-    Emitter emitter(id, program, facts, tables, context.target(body).alignment());
+    Emitter emitter(id, program, facts, tables, context.target(body));
     exe::Function function = emitter.run();
     buffers += static_cast<int64_t>(function.buffers.size());
     for (const exe::Step& step : function.steps) {
@@ -543,7 +546,7 @@ int64_t emit_executable(Program& program, const Context& context) {
     for (const BodyId id : entry.bodies) {
       const Body& body = program.body(id);
       const int32_t function = program.lowered[id].function;
-      p.entries.push_back({body.device, function, tables.frames(body.device)});
+      p.starts.push_back({body.device, function, tables.frames(body.device)});
       tables.reserve_frame(body.device, e.functions[static_cast<size_t>(function)].frame_bytes);
       p.finals.insert(p.finals.end(), finals[id].begin(), finals[id].end());
       for (const SequenceUse& use : facts[id].sequences) {

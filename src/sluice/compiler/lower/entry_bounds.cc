@@ -27,7 +27,7 @@ class EntryWalk {
   void run() {
     for (const int32_t f : exe::callees_first(e_)) find_needs(f);
     for (const exe::Program& program : e_.programs) {
-      for (const exe::Entry& entry : program.entries) walk(entry.function, {});
+      for (const exe::Start& start : program.starts) walk(start.function, {});
     }
     for (const exe::Function& f : e_.functions) {
       for (const exe::Step& step : f.steps) {

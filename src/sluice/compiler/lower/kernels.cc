@@ -20,7 +20,7 @@ KernelChoice choose(const Body& body, const Node& node, const Target& target) {
   if (kernel == nullptr) return {};
   try {
     if (!kernel->stages.empty()) return target.choose_fused(fused_op(body, node));
-    return target.choose({OpView(*node.def, kernel->attrs, node.in_specs, node.out_specs)});
+    return target.choose(OpView(*node.def, kernel->attrs, node.in_specs, node.out_specs));
   } catch (Error& e) {
     throw e.note(fmt::format("choosing a kernel for {}.{} made at {}", name_of(node), node.origin,
                              node.where));

@@ -12,7 +12,8 @@ constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
 
 class Assigner {
  public:
-  Assigner(Body& body, std::vector<KernelChoice>& choices) : body_(body), choices_(choices) {}
+  Assigner(Body& body, std::vector<KernelChoice>& choices, const Target& target)
+      : body_(body), choices_(choices), target_(target) {}
 
   Storage run() {
     add_ring_copies();
@@ -146,7 +147,7 @@ class Assigner {
     const auto c = static_cast<int32_t>(out_.contents.size());
     const auto b = static_cast<int32_t>(out_.blocks.size());
     block.contents = {c};
-    block.bytes = buffer_bytes(body_.value(root).spec, body_.value(root).layout);
+    block.bytes = target_.buffer_bytes(body_.value(root).spec, body_.value(root).layout);
     out_.contents.push_back({root, b, begin, std::max(begin, last_[static_cast<size_t>(root)]), 0});
     out_.blocks.push_back(std::move(block));
     out_.content_of[static_cast<size_t>(root)] = c;
@@ -241,6 +242,7 @@ class Assigner {
 
   Body& body_;
   std::vector<KernelChoice>& choices_;
+  const Target& target_;
   Storage out_;
   std::vector<int32_t> last_;
   std::vector<ValueIndex> root_;
@@ -310,8 +312,8 @@ void Storage::join(int32_t from, int32_t into) {
   a.contents.clear();
 }
 
-Storage assign_storage(Body& body, std::vector<KernelChoice>& choices) {
-  return Assigner(body, choices).run();
+Storage assign_storage(Body& body, std::vector<KernelChoice>& choices, const Target& target) {
+  return Assigner(body, choices, target).run();
 }
 
 int64_t reuse_dying_operands(const Body& body, const std::vector<KernelChoice>& choices,

@@ -45,7 +45,7 @@ struct Storage {
 /// is still read; then it becomes a copy. A result goes to the caller's address unless it is an input, a variable, a
 /// constant or returned twice; then it is copied. A carried value of a loop gets a ring of two slots. Adds copies to the
 /// body, and empty choices for them.
-Storage assign_storage(Body& body, std::vector<KernelChoice>& choices);
+Storage assign_storage(Body& body, std::vector<KernelChoice>& choices, const Target& target);
 
 /// Lets an output take the bytes of an operand that dies at its node, where the node's kernel allows it. Returns the
 /// number of outputs that do.

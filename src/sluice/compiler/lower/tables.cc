@@ -109,7 +109,7 @@ void Tables::add_variables() {
     exe::VariablePlan plan;
     plan.path = variable.info->path;
     plan.spec = variable.spec;
-    plan.bytes = buffer_bytes(variable.spec, variable.layout);
+    plan.bytes = context_.target(variable.device).buffer_bytes(variable.spec, variable.layout);
     plan.layout = to_string(variable.layout);
     if (const Home& home = variable.info->home; home.buffer > 0) {
       plan.buffer = home.buffer - 1;

@@ -49,7 +49,7 @@ class Converter {
       for (const Tie& t : node.ties) {
         // What several results overwrite may not lie alike.
         const bool on_panels = node.ties.size() == 1 && has_own_shape(body_, node, t) &&
-                               (node.is<Node::Copy>() || runs_on_panels(body_, node, target_)) &&
+                               (node.is<Node::Copy>() || follows_layouts(body_, node, target_)) &&
                                !makes_what_needs_rows(node);
         if (!on_panels) needs_rows_[static_cast<size_t>(t.into)] = true;
       }
@@ -64,13 +64,13 @@ class Converter {
 
   // A value in another layout; one conversion serves all readers.
   ValueIndex converted(ValueIndex v, const Layout& to, const Node& at) {
-    const auto known = converted_.find({v, to.panel});
+    const auto known = converted_.find({v, to});
     if (known != converted_.end()) return known->second;
     Node node = make_copy(body_, v, at.is<Node::Send>() ? "" : "'" + to_string(to), at);
     const ValueIndex made = node.outputs[0];
     layout(made) = to;
     out_.push_back(std::move(node));
-    converted_.emplace(std::pair(v, to.panel), made);
+    converted_.emplace(std::pair(v, to), made);
     ++conversions_;
     return made;
   }
@@ -207,7 +207,7 @@ class Converter {
   std::vector<Node> out_;
   std::vector<std::vector<const Node*>> readers_;  // Those not visited yet are where they were.
   std::vector<bool> needs_rows_;
-  std::map<std::pair<ValueIndex, int64_t>, ValueIndex> converted_;
+  std::map<std::pair<ValueIndex, Layout>, ValueIndex> converted_;
   int64_t conversions_ = 0;
 };
 

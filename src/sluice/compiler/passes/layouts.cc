@@ -35,9 +35,9 @@ Classes combined_values(const Body& body, const Target& target) {
       const ValueIndex out = node.outputs[static_cast<size_t>(t.output)];
       if (out != kNone) classes.join(t.into, out);
     }
-    if (node.outputs.size() != 1 || node.outputs[0] == kNone || !is_matrix(node.out_specs[0]))
+    if (node.outputs.size() != 1 || node.outputs[0] == kNone ||
+        !target.has_layouts(node.out_specs[0]) || !follows_layouts(body, node, target))
       continue;
-    if (!runs_on_panels(body, node, target)) continue;
     const std::vector<bool> like = fused_op(body, node).result_like();
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] != kNone && like[i]) classes.join(node.inputs[i], node.outputs[0]);
@@ -83,7 +83,7 @@ class Chooser {
       const BodyValue& value = body.values[v];
       if (value.source != BodyValue::Source::kVariable) continue;
       LayoutOpinion& opinion = of_variable_[static_cast<size_t>(value.index)];
-      if (!is_matrix(value.spec)) opinion.refuses = true;
+      if (!context_.target(body).has_layouts(value.spec)) opinion.refuses = true;
       opinion.add(own[v]);
     }
   }

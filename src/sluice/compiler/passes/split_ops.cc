@@ -71,11 +71,11 @@ class Splitter {
   // Whether the whole is one task, and the part several.
   bool spreads(const Node& node, const OpStage& part) const {
     const OpView whole = view_of(node);
-    if (target_.choose({whole}).tasks > 1) return false;
+    if (target_.choose(whole).tasks > 1) return false;
     std::vector<TensorSpec> inputs;
     for (const int32_t i : part.inputs) inputs.push_back(node.in_specs[static_cast<size_t>(i)]);
     const TensorSpec made = spec_of(part, inputs);
-    return target_.choose({OpView(*part.op, part.attrs, inputs, {&made, 1})}).tasks > 1;
+    return target_.choose(OpView(*part.op, part.attrs, inputs, {&made, 1})).tasks > 1;
   }
 
   static FusedOp joint(const Node& head, const Node& node, const OpStage& part) {

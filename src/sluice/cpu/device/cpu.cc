@@ -5,12 +5,16 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/cpu/device/signature.h"
+#include "sluice/cpu/gemm/panel_layout.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/ops/op.h"
 
 namespace sluice::cpu {
 namespace {
+
+// Kernels run on panels of this width if they run on any.
+constexpr int64_t kAnyPanel = 32;
 
 // Whether each task touches the same part of both operands.
 bool cut_alike(const KernelChoice& choice, int a, int b) {
@@ -36,18 +40,24 @@ class CpuTarget : public Target {
   std::string kind() const override { return "cpu"; }
   std::string isa() const override { return std::string(to_string(current_isa())); }
 
-  KernelChoice choose(const KernelQuery& query) const override {
+  KernelChoice choose(const OpView& op) const override {
     for (const CpuKernel& kernel : kernel_list()) {
-      if (!kernel.supports(query.op)) continue;
-      return choice_of(kernel, query.op);
+      if (kernel.supports(op)) return choice_of(kernel, op);
     }
-    fail(ErrorKind::kUsage, "the cpu has no kernel for {} on {}", query.op.def().type,
-         query.op.inputs() > 0 ? to_string(query.op.input(0)) : "no operands");
+    fail(ErrorKind::kUsage, "the cpu has no kernel for {} on {}", op.def().type,
+         op.inputs() > 0 ? to_string(op.input(0)) : "no operands");
   }
 
   bool fuses(const FusedOp& op) const override { return fused_kernel_supports(op); }
   KernelChoice choose_fused(const FusedOp& op) const override { return choose_fused_kernel(op); }
 
+  bool has_layouts(const TensorSpec& spec) const override { return may_be_in_panels(spec); }
+  int64_t buffer_bytes(const TensorSpec& spec, const Layout& layout) const override {
+    return cpu::buffer_bytes(spec, layout);
+  }
+  bool fuses_in_all_layouts(const FusedOp& op) const override {
+    return fuses(op.with_layout(in_panels(kAnyPanel)));
+  }
   Layout preferred_layout(const FusedOp& op, int operand) const override {
     return preferred_fused_layout(op, operand);
   }
@@ -143,6 +153,15 @@ class CpuDevice : public runtime::Device {
 
   runtime::BoundCollective bind(const exe::Collective& collective, int64_t members) override {
     return bind_collective(collective, members);
+  }
+
+  void read(const std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
+            std::span<std::byte> out) const override {
+    read_elements(spec, parse_layout(layout), memory, begin, out);
+  }
+  void write(std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
+             std::span<const std::byte> in) const override {
+    write_elements(spec, parse_layout(layout), memory, begin, in);
   }
 };
 

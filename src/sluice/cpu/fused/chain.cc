@@ -4,6 +4,7 @@
 #include <new>
 
 #include "sluice/base/checked.h"
+#include "sluice/cpu/gemm/panel_layout.h"
 #include "sluice/cpu/simd/streaming.h"
 
 namespace sluice::cpu {
@@ -77,7 +78,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
   int64_t panel = -1;
   bool flat = true;
   const auto has_layout = [&](int32_t operand) {
-    const int64_t own = op.layouts[static_cast<size_t>(operand)].panel;
+    const int64_t own = panel_width(op.layouts[static_cast<size_t>(operand)]);
     if (panel < 0) panel = own;
     return panel == own;
   };
@@ -154,7 +155,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
     }
     if (stage.output >= 0 && own.total < 0) {
       kinds_[static_cast<size_t>(stage.output)] = own.samples ? Kind::kRow : Kind::kFull;
-      if (!own.samples) panel_ = op.layouts[static_cast<size_t>(stage.output)].panel;
+      if (!own.samples) panel_ = panel_width(op.layouts[static_cast<size_t>(stage.output)]);
     }
     if (s < first) continue;
     // A result that is not stored takes a slot that no later stage reads. It may be one that this stage reads.
@@ -224,7 +225,7 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     } else {
       classify(op, space, from, source.kind);
     }
-    if (source.kind == Kind::kFull) panel_ = op.layouts[static_cast<size_t>(from)].panel;
+    if (source.kind == Kind::kFull) panel_ = panel_width(op.layouts[static_cast<size_t>(from)]);
     flat_ = flat_ && source.kind != Kind::kColumn && source.kind != Kind::kRow;
   }
 }

@@ -11,7 +11,7 @@
 namespace sluice::cpu {
 
 // A functor type of ops/ without its type.
-struct FunctorEntry {
+struct FunctorRow {
   std::string_view type;
   std::string_view variant;
   int inputs = 0;
@@ -24,9 +24,9 @@ namespace {
 constexpr size_t kMostHypers = 8;
 
 template <typename F>
-FunctorEntry entry_of() {
+FunctorRow row_of() {
   static_assert(sizeof(F) <= Functor::kMostBytes && std::is_trivially_copyable_v<F>);
-  FunctorEntry e;
+  FunctorRow e;
   e.type = F::kType;
   if constexpr (requires { F::kVariant; }) e.variant = F::kVariant;
   e.inputs = internal::inputs_of<F, simd::F1>();
@@ -44,13 +44,13 @@ FunctorEntry entry_of() {
 }
 
 template <typename... Fs>
-void append(std::vector<FunctorEntry>& table, std::type_identity<std::tuple<Fs...>>) {
-  (table.push_back(entry_of<Fs>()), ...);
+void append(std::vector<FunctorRow>& table, std::type_identity<std::tuple<Fs...>>) {
+  (table.push_back(row_of<Fs>()), ...);
 }
 
-const FunctorEntry* find_functor(const OpView& op) {
-  static const std::vector<FunctorEntry> table = [] {
-    std::vector<FunctorEntry> t;
+const FunctorRow* find_functor(const OpView& op) {
+  static const std::vector<FunctorRow> table = [] {
+    std::vector<FunctorRow> t;
     append(t, std::type_identity<ops::functor::ElementwiseFunctors>{});
     append(t, std::type_identity<ops::functor::UpdateFunctors>{});
     return t;
@@ -61,7 +61,7 @@ const FunctorEntry* find_functor(const OpView& op) {
     if (name == "kind" && std::holds_alternative<std::string>(value))
       variant = std::get<std::string>(value);
   }
-  for (const FunctorEntry& e : table) {
+  for (const FunctorRow& e : table) {
     if (e.type == type && (e.variant.empty() || e.variant == variant)) return &e;
   }
   return nullptr;
@@ -83,31 +83,29 @@ bool Functor::exists(const OpView& op) {
 }
 
 bool Functor::exists_on_floats(const OpView& op) {
-  const FunctorEntry* entry = find_functor(op);
-  if (entry == nullptr || op.outputs() != 1 || !computes_in_f32(op.output(0).dtype)) return false;
+  const FunctorRow* row = find_functor(op);
+  if (row == nullptr || op.outputs() != 1 || !computes_in_f32(op.output(0).dtype)) return false;
   for (int i = 0; i < op.inputs(); ++i) {
     if (!computes_in_f32(op.input(i).dtype)) return false;
   }
   int hyper_operands = 0;
   const auto hypers = ops::hypers_of(op);
   for (const ops::Hyper& h : hypers) hyper_operands += h.operand >= 0;
-  return entry->inputs == op.inputs() - hyper_operands && hypers.size() <= kMostHypers;
+  return row->inputs == op.inputs() - hyper_operands && hypers.size() <= kMostHypers;
 }
 
 Functor::Functor(const OpView& op)
-    : entry_(find_functor(op)),
-      kernel_(entry_->kernel(current_isa())),
-      hypers_(ops::hypers_of(op)) {
+    : row_(find_functor(op)), kernel_(row_->kernel(current_isa())), hypers_(ops::hypers_of(op)) {
   double values[kMostHypers] = {};
   for (size_t h = 0; h < hypers_.size(); ++h) {
     values[h] = hypers_[h].value;
     hyper_dtypes_.push_back(hypers_[h].operand < 0 ? f32 : op.input(hypers_[h].operand).dtype);
     hypers_in_memory_ = hypers_in_memory_ || hypers_[h].operand >= 0;
   }
-  if (!hypers_in_memory_) entry_->make(values, fixed_.bytes);
+  if (!hypers_in_memory_) row_->make(values, fixed_.bytes);
 }
 
-int Functor::inputs() const { return entry_->inputs; }
+int Functor::inputs() const { return row_->inputs; }
 
 void Functor::move_operands(std::span<const int32_t> places) {
   for (ops::Hyper& h : hypers_) {
@@ -121,7 +119,7 @@ const void* Functor::make(std::byte* const* operands, Storage& own) const {
     const ops::Hyper& hyper = hypers_[h];
     values[h] = hyper.operand < 0 ? hyper.value : read(hyper_dtypes_[h], operands[hyper.operand]);
   }
-  entry_->make(values, own.bytes);
+  row_->make(values, own.bytes);
   return own.bytes;
 }
 

@@ -10,7 +10,7 @@
 
 namespace sluice::cpu {
 
-struct FunctorEntry;
+struct FunctorRow;
 
 /// The functor of an elementwise op, without its type: which kernel runs it, on what parameters.
 class Functor {
@@ -43,7 +43,7 @@ class Functor {
  private:
   const void* make(std::byte* const* operands, Storage& own) const;
 
-  const FunctorEntry* entry_ = nullptr;
+  const FunctorRow* row_ = nullptr;
   MapFn kernel_ = nullptr;
   std::vector<ops::Hyper> hypers_;
   std::vector<DType> hyper_dtypes_;

@@ -47,31 +47,35 @@ struct Tiles {
   bool pads = false;
 };
 
+/// Calls f(vector, its row, its first column) for each vector of a tile.
+template <typename V, int kRows, int kVectors, typename F>
+[[gnu::always_inline]] inline void for_all(V (&tile)[kRows][kVectors], F f) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) f(tile[i][v], i, v * V::kLanes);
+  }
+}
+
 template <typename V, int kRows, int kVectors, bool kRowsApart, bool kAsks>
 void compute_tiles(const Tiles& t) {
   constexpr int kLanes = V::kLanes;
   const bool full = t.cols == kVectors * kLanes;
   for (int64_t tile = 0; tile < t.count; ++tile) {
     V acc[kRows][kVectors];
-    const auto for_all = [&](auto f) __attribute__((always_inline)) {
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) f(acc[i][v], i, v * kLanes);
-      }
-    };
     const int64_t row = tile * kRows;
     // Lanes past the columns that exist hold anything from here on; they are neither kept nor seen.
     if (t.from == nullptr) {
-      for_all([](V& x, int, int) { x = V(0.0f); });
+      for_all(acc, [](V& x, int, int) { x = V(0.0f); });
     } else {
       const float* const from = t.from + row * t.from_stride;
       const int64_t stride = t.from_stride;
       if (full) {
-        for_all([&](V& x, int i, int j) { x = V::load(from + i * stride + j); });
+        for_all(acc, [&](V& x, int i, int j) { x = V::load(from + i * stride + j); });
       } else {
-        for_all(
-            [&](V& x, int i, int j) { x = V::load_partial(from + i * stride + j, t.cols - j); });
+        for_all(acc, [&](V& x, int i, int j) {
+          x = V::load_partial(from + i * stride + j, t.cols - j);
+        });
       }
     }
 
@@ -114,20 +118,22 @@ void compute_tiles(const Tiles& t) {
       const float* const add = t.add + row * t.add_stride;
       const int64_t stride = t.add_stride;
       if (full) {
-        for_all([&](V& x, int i, int j) { x = V::load(add + i * stride + j) + x; });
+        for_all(acc, [&](V& x, int i, int j) { x = V::load(add + i * stride + j) + x; });
       } else {
-        for_all(
-            [&](V& x, int i, int j) { x = V::load_partial(add + i * stride + j, t.cols - j) + x; });
+        for_all(acc, [&](V& x, int i, int j) {
+          x = V::load_partial(add + i * stride + j, t.cols - j) + x;
+        });
       }
     }
     if (full) {
-      for_all([&](V& x, int i, int j) { x.store(to + i * to_stride + j); });
+      for_all(acc, [&](V& x, int i, int j) { x.store(to + i * to_stride + j); });
     } else if (t.pads) {
-      for_all([&](V& x, int i, int j) {
+      for_all(acc, [&](V& x, int i, int j) {
         select(V::Mask::first(t.cols - j), x, V(0.0f)).store(to + i * to_stride + j);
       });
     } else {
-      for_all([&](V& x, int i, int j) { x.store_partial(to + i * to_stride + j, t.cols - j); });
+      for_all(acc,
+              [&](V& x, int i, int j) { x.store_partial(to + i * to_stride + j, t.cols - j); });
     }
   }
 }

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "sluice/base/checked.h"
+#include "sluice/cpu/gemm/panel_layout.h"
 #include "sluice/cpu/gemm/panels.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
@@ -13,10 +14,10 @@ constexpr int64_t kTaskCopies = 16384;
 // A copy within one layout is of bytes; a conversion is of whole panels a task.
 struct Copy {
   Copy(const TensorSpec& spec, const Layout& from, const Layout& to)
-      : bytes(buffer_bytes(spec, from)), converts(from != to), into_panels(to.panel > 0) {
+      : bytes(buffer_bytes(spec, from)), converts(from != to), into_panels(panel_width(to) > 0) {
     if (!converts) return;
-    SLUICE_CHECK(from.panel == 0 || to.panel == 0);
-    panels = {spec.shape[0], spec.shape[1], from.panel + to.panel};
+    SLUICE_CHECK(from.is_row_major() || to.is_row_major());
+    panels = {spec.shape[0], spec.shape[1], panel_width(into_panels ? to : from)};
     per_task =
         std::max(ceil_div(kTaskCopies, panels.stride()), ceil_div(panels.count(), kMostTasks));
     tasks = ceil_div(panels.count(), per_task);

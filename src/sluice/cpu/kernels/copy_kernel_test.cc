@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "sluice/base/layout.h"
+#include "sluice/cpu/gemm/panel_layout.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 
@@ -63,9 +63,9 @@ TEST(CopyKernel, BringsEveryElement) {
   for (const int64_t rows : {1, 7, 64, 1000}) {
     for (const int64_t cols : {1, 16, 17, 33, 100, 512}) {
       for (const int64_t panel : {16, 32}) {
-        most = std::max(most, check_copy(rows, cols, {}, {panel}));
-        most = std::max(most, check_copy(rows, cols, {panel}, {}));
-        check_copy(rows, cols, {panel}, {panel});
+        most = std::max(most, check_copy(rows, cols, {}, in_panels(panel)));
+        most = std::max(most, check_copy(rows, cols, in_panels(panel), {}));
+        check_copy(rows, cols, in_panels(panel), in_panels(panel));
       }
       check_copy(rows, cols, {}, {});
     }
@@ -78,7 +78,7 @@ TEST(CopyKernel, NewPaddingIsZero) {
   std::vector<float> in(15, 2.0f), out(3 * 16, NAN);
   std::byte* const operands[] = {reinterpret_cast<std::byte*>(in.data()),
                                  reinterpret_cast<std::byte*>(out.data())};
-  const runtime::BoundKernel kernel = bind_copy_kernel(spec, {}, {16});
+  const runtime::BoundKernel kernel = bind_copy_kernel(spec, {}, in_panels(16));
   kernel.run(kernel.state.get(), {operands, nullptr, nullptr}, 0);
   for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], i % 16 < 5 ? 2.0f : 0.0f);
 }

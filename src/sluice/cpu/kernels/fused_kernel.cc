@@ -6,6 +6,7 @@
 #include "sluice/cpu/fused/chain.h"
 #include "sluice/cpu/fused/reduce_view.h"
 #include "sluice/cpu/gemm/gemm_op.h"
+#include "sluice/cpu/gemm/panel_layout.h"
 #include "sluice/cpu/gemm/panels.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
@@ -110,11 +111,12 @@ struct Fused {
     a = inputs[0];
     b = inputs[1];
     c = head.output;
-    args.b_panel = op.layouts[static_cast<size_t>(b)].panel;
+    args.b_panel = panel_width(op.layouts[static_cast<size_t>(b)]);
     // Of one column, say, row-major: the transpose of a row or not, as one likes. Not so in panels.
     if (args.b_panel > 0) args.trans_b = options.rhs_transposed;
     for (const OpStage& stage : op.stages) {
-      if (stage.output >= 0) args.c_panel = op.layouts[static_cast<size_t>(stage.output)].panel;
+      if (stage.output >= 0)
+        args.c_panel = panel_width(op.layouts[static_cast<size_t>(stage.output)]);
     }
     args.scratch_c = c < 0;
     grid = one_axis_grid(args);
@@ -252,16 +254,16 @@ bool is_product(const FusedOp& op) {
   const ops::MatmulShape shape =
       ops::matmul_shape(lhs.shape, rhs.shape, from_attrs<ops::MatmulOptions>(head.attrs));
   return ops::fold_batch(shape).batch.elements() == 1 &&
-         op.layouts[static_cast<size_t>(head.inputs[0])] == Layout{};
+         op.layouts[static_cast<size_t>(head.inputs[0])].is_row_major();
 }
 
 // Whether gemm() has products by and into panels as wide as these.
 bool has_panels(const FusedOp& op) {
   const OpStage& head = op.stages.front();
-  const int64_t of_rhs = op.layouts[static_cast<size_t>(head.inputs[1])].panel;
+  const int64_t of_rhs = panel_width(op.layouts[static_cast<size_t>(head.inputs[1])]);
   int64_t of_result = 0;
   for (const OpStage& stage : op.stages) {
-    if (stage.output >= 0) of_result = op.layouts[static_cast<size_t>(stage.output)].panel;
+    if (stage.output >= 0) of_result = panel_width(op.layouts[static_cast<size_t>(stage.output)]);
   }
   for (const int64_t panel : {of_rhs, of_result}) {
     if (panel != 0 && panel != 16 && panel != 32) return false;
@@ -291,7 +293,7 @@ Layout preferred_fused_layout(const FusedOp& op, int operand) {
   if (!is_product(op) || operand >= op.inputs) return {};
   const auto& head = op.stages.front().inputs;
   if (head[0] == operand || head[1] != operand) return {};
-  return {Panels::width_for(op.operands[static_cast<size_t>(operand)].shape[1])};
+  return in_panels(Panels::width_for(op.operands[static_cast<size_t>(operand)].shape[1]));
 }
 
 KernelChoice choose_fused_kernel(const FusedOp& op) {

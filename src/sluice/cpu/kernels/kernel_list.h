@@ -28,20 +28,9 @@ struct CpuKernel {
   runtime::BoundKernel (*bind)(std::shared_ptr<const OpRecord> op);
 };
 
-/// In order of preference: the first that supports an op runs it. The last runs any op with a reference kernel.
+/// CPU_KERNELS of cpu/CMakeLists.txt, in that order: the first that supports an op runs it. The last runs any op with a
+/// reference kernel.
 std::span<const CpuKernel> kernel_list();
-
-/// Kernels of each file.
-CpuKernel elementwise_kernel();
-CpuKernel gemm_kernel();
-CpuKernel cast_kernel();
-CpuKernel reduce_kernel();
-CpuKernel rows_kernel();
-CpuKernel chunks_kernel();
-CpuKernel loss_kernel();
-CpuKernel fill_kernel();
-CpuKernel slice_kernel();
-CpuKernel reference_kernel();
 
 /// The kernel of several stages, or of one on operands in panels: "cpu.fused".
 bool fused_kernel_supports(const FusedOp& op);

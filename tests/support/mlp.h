@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "sluice/devices/cpu_device.h"
 #include "sluice/session/session.h"
 #include "sluice/sluice.h"
 
@@ -41,9 +40,9 @@ class Mlp : public nn::Module {
     if (o_.style == Layers::kInlined) {
       for (int i = 0; i < o_.layers; ++i) x = b.inlined(name(i), Hidden(o_.width), x);
     } else {
-      const auto [facts, layer] = nn::create_graph(b.ir(), Hidden(o_.width), x);
+      const auto [factories, layer] = nn::create_graph(b.ir(), Hidden(o_.width), x);
       for (int i = 0; i < o_.layers; ++i)
-        x = layer.bind(b.add_variable_inputs(name(i), facts)).call(x)[0];
+        x = layer.bind(b.add_variable_inputs(name(i), factories)).call(x)[0];
     }
     return head_(b, x);
   }
@@ -64,10 +63,10 @@ struct MlpProgram {
     labels = ir.h2d_stream({{o.batch}, i32, {}}, "labels");
     const Tensor x = train.host_load(image);
     const Tensor truth = train.host_load(labels);
-    const auto [facts, forward] = nn::create_graph(ir, Mlp(o), x);
+    const auto [factories, forward] = nn::create_graph(ir, Mlp(o), x);
     nn::GraphWithNamedArgs backward = nn::autodiff(forward);
     if (o.activations == Activations::kRecomputed) backward = nn::recompute_graph(backward);
-    variables = facts.init(train, {.seed = 7});
+    variables = factories.init(train, {.seed = 7});
     const CallSiteInfo call = forward.bind(variables).call_with_info(x);
     const auto [mean_loss, gradient] = ops::cross_entropy_with_grad(call.output(0), truth);
     loss = train.host_store(mean_loss, "loss");
@@ -82,7 +81,7 @@ struct MlpProgram {
     auto shared = variables.to_dict();
     for (auto& [key, v] : shared) v = ir.share_variable(v, eval);
     const Tensor digits = eval.host_load(eval_image);
-    const auto [eval_facts, eval_graph] = nn::create_graph(ir, Mlp(o), digits);
+    const auto [eval_factories, eval_graph] = nn::create_graph(ir, Mlp(o), digits);
     logits = eval.host_store(eval_graph.bind(nn::NamedTensors::from_dict(shared)).call(digits)[0],
                              "logits");
   }

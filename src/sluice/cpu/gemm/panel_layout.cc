@@ -1,0 +1,83 @@
+#include "sluice/cpu/gemm/panel_layout.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "sluice/base/checked.h"
+#include "sluice/base/error.h"
+#include "sluice/cpu/gemm/panels.h"
+
+namespace sluice::cpu {
+namespace {
+
+constexpr std::string_view kPanels = "panels";
+
+// Calls `f(offset in the buffer, offset in the array, elements)` for each stretch that is contiguous in both.
+template <typename F>
+void for_stretches(const TensorSpec& spec, const Layout& layout, int64_t begin, int64_t count,
+                   F&& f) {
+  if (count == 0) return;
+  const int64_t width = panel_width(layout);
+  if (width == 0) return f(begin, int64_t{0}, count);
+  const int64_t cols = spec.shape[1];
+  const Panels panels{spec.shape[0], cols, width};
+  for (int64_t done = 0; done < count;) {
+    const int64_t row = (begin + done) / cols;
+    const int64_t col = (begin + done) % cols;
+    const int64_t n = std::min({count - done, cols - col, width - col % width});
+    f(panels.offset(row, col), done, n);
+    done += n;
+  }
+}
+
+}  // namespace
+
+Layout in_panels(int64_t width) { return Layout(kPanels, {width}); }
+
+int64_t panel_width(const Layout& layout) {
+  if (layout.is_row_major()) return 0;
+  const std::vector<int64_t> parameters = layout.parameters();
+  require(layout.kind() == kPanels && parameters.size() == 1 && parameters[0] > 0,
+          "layout: must be one of the cpu's, row or panels with a width, got '{}'",
+          to_string(layout));
+  return parameters[0];
+}
+
+bool may_be_in_panels(const TensorSpec& spec) {
+  return spec.shape.rank() == 2 && spec.dtype == f32 && spec.elements() > 0;
+}
+
+int64_t buffer_elements(const TensorSpec& spec, const Layout& layout) {
+  const int64_t width = panel_width(layout);
+  if (width == 0) return spec.elements();
+  require(spec.shape.rank() == 2, "layout: {} is no matrix and cannot lie in panels",
+          to_string(spec));
+  return Panels{spec.shape[0], spec.shape[1], width}.floats();
+}
+
+int64_t buffer_bytes(const TensorSpec& spec, const Layout& layout) {
+  return checked_mul(buffer_elements(spec, layout), size_of(spec.dtype));
+}
+
+void read_elements(const TensorSpec& spec, const Layout& layout, const std::byte* buffer,
+                   int64_t begin, std::span<std::byte> out) {
+  const int64_t width = size_of(spec.dtype);
+  for_stretches(spec, layout, begin, static_cast<int64_t>(out.size()) / width,
+                [&](int64_t at, int64_t to, int64_t n) {
+                  std::memcpy(out.data() + to * width, buffer + at * width,
+                              static_cast<size_t>(n * width));
+                });
+}
+
+void write_elements(const TensorSpec& spec, const Layout& layout, std::byte* buffer, int64_t begin,
+                    std::span<const std::byte> in) {
+  const int64_t width = size_of(spec.dtype);
+  for_stretches(spec, layout, begin, static_cast<int64_t>(in.size()) / width,
+                [&](int64_t at, int64_t from, int64_t n) {
+                  std::memcpy(buffer + at * width, in.data() + from * width,
+                              static_cast<size_t>(n * width));
+                });
+}
+
+}  // namespace sluice::cpu

@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "random_graph_run.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/base/rng.h"
 #include "sluice/exe/executable.h"
 #include "sluice/ir/verify.h"

@@ -3,6 +3,7 @@
 #include "mutants.h"
 #include "mutate.h"
 #include "random_graph_run.h"
+#include "sluice/compiler/compile.h"
 
 namespace sluice::property {
 namespace {

@@ -3,6 +3,7 @@
 #include "replicas_util.h"
 #include "sluice/base/checked.h"
 #include "sluice/base/test_refusals.h"
+#include "sluice/exe/executable.h"
 
 namespace sluice::test {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "../support/mlp.h"
 #include "sluice/check/checker.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/report/plan_report.h"
 
 namespace sluice::test {

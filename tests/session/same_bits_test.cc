@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "../support/mlp.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/interp/interpreter.h"
 

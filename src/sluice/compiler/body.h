@@ -52,6 +52,7 @@ struct Tie {
 
 /// The kinds of nodes.
 struct NodeKinds {
+  bool operator==(const NodeKinds&) const = default;
   /// One op, or several that one kernel runs.
   struct Kernel {
     Attrs attrs;
@@ -143,6 +144,7 @@ struct Node : NodeKinds {
   OpId origin = -1;
   std::string where;
   int32_t device = kInheritDevice;
+  bool operator==(const Node&) const = default;
 
   template <typename T>
   bool is() const {
@@ -218,6 +220,7 @@ struct Body {
   /// Index parameters, with their range where it is known. The first one of a loop's body is its iteration.
   std::vector<std::optional<IndexRange>> index_params;
 
+  bool operator==(const Body&) const = default;
   bool is_entry() const { return role == Role::kEntry; }
   const BodyValue& value(ValueIndex v) const { return values[static_cast<size_t>(v)]; }
   BodyValue& value(ValueIndex v) { return values[static_cast<size_t>(v)]; }

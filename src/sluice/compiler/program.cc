@@ -32,25 +32,68 @@ const Target& Context::target(int32_t device) const {
   return *options.devices[static_cast<size_t>(device)].target;
 }
 
-std::vector<BodyId> callees_first(const Program& program) {
+namespace {
+
+enum class Calls : uint8_t { kInOrder, kBackwards };
+
+// Bodies after all that they call.
+std::vector<BodyId> in_postorder(const Program& program, Calls calls) {
   std::vector<BodyId> order;
   std::vector<bool> seen(program.bodies.size(), false);
+  const auto turned = [&](std::vector<BodyId> ids) {
+    if (calls == Calls::kBackwards) std::reverse(ids.begin(), ids.end());
+    return ids;
+  };
   const std::function<void(BodyId)> visit = [&](BodyId id) {
     if (seen[static_cast<size_t>(id)]) return;
     seen[static_cast<size_t>(id)] = true;
-    for (const Node& node : program.body(id).nodes) for_each_callee(node, visit);
+    std::vector<BodyId> callees;
+    for (const Node& node : program.body(id).nodes)
+      for_each_callee(node, [&](BodyId callee) { callees.push_back(callee); });
+    for (const BodyId callee : turned(std::move(callees))) visit(callee);
     order.push_back(id);
   };
-  for (const EntryBodies& entry : program.entries) {
-    for (const BodyId id : entry.bodies) visit(id);
-  }
+  std::vector<BodyId> entries;
+  for (const EntryBodies& entry : program.entries)
+    entries.insert(entries.end(), entry.bodies.begin(), entry.bodies.end());
+  for (const BodyId id : turned(std::move(entries))) visit(id);
   return order;
 }
 
+}  // namespace
+
+std::vector<BodyId> callees_first(const Program& program) {
+  return in_postorder(program, Calls::kInOrder);
+}
+
 std::vector<BodyId> callers_first(const Program& program) {
-  std::vector<BodyId> order = callees_first(program);
+  std::vector<BodyId> order = in_postorder(program, Calls::kBackwards);
   std::reverse(order.begin(), order.end());
   return order;
+}
+
+int64_t merge_equal_bodies(Program& program) {
+  std::map<std::pair<GraphId, Role>, std::vector<BodyId>> kept;
+  std::map<BodyId, BodyId> merged;
+  for (const BodyId id : callees_first(program)) {
+    Body& body = program.body(id);
+    for (Node& node : body.nodes) {
+      for_each_callee(node, [&](BodyId& callee) {
+        const auto other = merged.find(callee);
+        if (other != merged.end()) callee = other->second;
+      });
+    }
+    auto& alike = kept[{body.graph, body.role}];
+    const auto equal = std::find_if(alike.begin(), alike.end(), [&](BodyId other) {
+      return !body.is_entry() && program.body(other) == body;
+    });
+    if (equal == alike.end()) {
+      alike.push_back(id);
+    } else {
+      merged[id] = *equal;
+    }
+  }
+  return static_cast<int64_t>(merged.size());
 }
 
 }  // namespace sluice::compiler

@@ -85,6 +85,8 @@ struct Context {
 std::vector<BodyId> callees_first(const Program& program);
 /// The same, each before all that it calls.
 std::vector<BodyId> callers_first(const Program& program);
+/// Makes callers of equal bodies call one of them. Returns the number of bodies that are left over.
+int64_t merge_equal_bodies(Program& program);
 
 /// Runs `pass(body)`, which returns a number of changes, on each body that the entries reach; the sum of them.
 template <typename PassType>

@@ -199,6 +199,11 @@ int64_t fold_entries(Program& program, const Context&) {
     }
     return requests;
   });
+  // Nothing asks for ranges any more. Callers that passed different ones, or read different results, may agree now.
+  for (const BodyId id : callees_first(program)) {
+    for (auto& range : program.body(id).index_params) range.reset();
+  }
+  merge_equal_bodies(program);
   return folded;
 }
 

@@ -35,8 +35,8 @@ TEST(PanelLayout, RefusesOtherLayouts) {
                               std::string(text) + "'");
     }
   }
-  EXPECT_THROW(buffer_elements(f32_spec({4}), in_panels(16)), Error);
-  EXPECT_FALSE(may_be_in_panels(f32_spec({4})));
+  EXPECT_THROW(buffer_elements(TensorSpec{Shape{4}, f32, {}}, in_panels(16)), Error);
+  EXPECT_FALSE(may_be_in_panels(TensorSpec{Shape{4}, f32, {}}));
   EXPECT_FALSE(may_be_in_panels(matrix(4, 4, f16)));
   EXPECT_FALSE(may_be_in_panels(matrix(0, 4)));
   EXPECT_TRUE(may_be_in_panels(matrix(4, 1)));

@@ -279,7 +279,9 @@ void IndexTable::find_results(const Body& body, Facts& facts) const {
       const ValueIndex b = node.inputs.back();
       std::optional<Offset>& out = of(node.outputs[0]);
       const Arithmetic kind = arithmetic_of(node);
-      if (kind == Arithmetic::kSame) out = of(a);
+      // A number that is negative, or too large, in one dtype has another remainder in the other.
+      const bool same_dtype = node.in_specs[0].dtype == node.out_specs[0].dtype;
+      if (kind == Arithmetic::kSame && same_dtype) out = of(a);
       if (kind == Arithmetic::kAdd) {
         out = plus(of(a), scalar_of(program_, body, b));
         if (!out) out = plus(of(b), scalar_of(program_, body, a));

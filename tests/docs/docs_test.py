@@ -64,10 +64,12 @@ class Text(unittest.TestCase):
         self.assertIn("```cpp\n" + (consumer / "main.cc").read_text() + "```", readme)
         self.assertIn("```cmake\n" + (consumer / "CMakeLists.txt").read_text() + "```", readme)
 
-    def test_the_page_on_operators_shows_the_files_that_the_howto_test_builds(self):
-        page = (ROOT / "docs" / "howto" / "add_an_op.md").read_text()
-        for file in (ROOT / "tests" / "docs" / "sluice" / "ops").iterdir():
-            self.assertIn(f"`src/sluice/ops/{file.name}`\n\n```cpp\n{file.read_text()}```", page)
+    def test_the_pages_show_the_files_that_the_howto_test_builds(self):
+        for name, folder in {"add_an_op.md": "sluice/ops", "add_a_pass.md": "sluice/compiler/passes"}.items():
+            page = (ROOT / "docs" / "howto" / name).read_text()
+            for file in (ROOT / "tests" / "docs" / folder).iterdir():
+                with self.subTest(file=file.name):
+                    self.assertIn(f"`src/{folder}/{file.name}`\n\n```cpp\n{file.read_text()}```", page)
 
     def test_links_lead_somewhere(self):
         for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "sluice/exe/line_reader.h"
 #include "sluice/ops/op.h"
 
@@ -12,10 +14,15 @@ constexpr std::array<std::string_view, 3> kRoles{"entry", "function", "loop_body
 constexpr std::array<std::string_view, 4> kEffects{"stream_in", "stream_out", "remote_load",
                                                    "remote_store"};
 constexpr std::array<std::string_view, 3> kIoModes{"compute", "io", "io_overlapped"};
+constexpr int32_t kMostValues = 1 << 20;  // A body's, and bodies of a program.
 
 std::string quoted(std::string_view s) {
   std::string out = "\"";
   for (const char c : s) {
+    if (static_cast<unsigned char>(c) < ' ') {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      continue;
+    }
     if (c == '"' || c == '\\') out += '\\';
     out += c;
   }
@@ -37,14 +44,17 @@ class Writer {
  public:
   explicit Writer(const Body& body) : body_(body) {}
 
-  std::string run() {
-    out_ = fmt::format("body {} {} device {} graph {}\n", quoted(body_.name),
-                       kRoles[static_cast<size_t>(body_.role)], body_.device, body_.graph);
+  /// `number`: that of the body in its program; -1: the text has none.
+  std::string run(BodyId number = -1) {
+    out_ = fmt::format("body {} {}", quoted(body_.name), kRoles[static_cast<size_t>(body_.role)]);
+    if (number >= 0) out_ += fmt::format(" number {}", number);
+    out_ += fmt::format(" device {} graph {}\n", body_.device, body_.graph);
     for (const auto& range : body_.index_params)
       out_ += range ? fmt::format("  index_param {} {}\n", range->low, range->high)
                     : "  index_param ?\n";
     for (const BodyParam& p : body_.params) {
-      out_ += fmt::format("  param {} {}", value(p.in), quoted(p.name));
+      out_ += "  param " + value(p.in);
+      if (!p.name.empty()) out_ += " " + quoted(p.name);
       if (p.out != kNone) out_ += " last " + text_of(p.out);
       out_ += '\n';
     }
@@ -114,6 +124,7 @@ class Writer {
                           stage.output, fmt::join(stage.inputs, " "));
       attrs_line("stage_attrs", stage.attrs, stage.op);
     }
+    if (!kernel.attrs.items.empty()) attrs_line("attrs", kernel.attrs, nullptr);
   }
 
   static std::string type_of(const Node& n) { return n.def == nullptr ? "-" : n.def->type; }
@@ -169,24 +180,46 @@ class Parser {
  public:
   explicit Parser(std::string_view text) : in_(text, "body") {}
 
-  Body run() {
+  Body one() {
     if (!in_.next_line()) in_.bad("the text is empty");
+    read();
+    if (in_.next_line()) in_.bad("the text goes on after 'end'");
+    return std::move(body_);
+  }
+
+  std::deque<Body> all() {
+    std::deque<Body> bodies;
+    while (in_.next_line()) {
+      number_ = static_cast<BodyId>(bodies.size());
+      read();
+      if (number_ < 0 || number_ > kMostValues) in_.bad("there is no body {}", number_);
+      const auto place = static_cast<size_t>(number_);
+      if (place >= bodies.size()) bodies.resize(place + 1);
+      bodies[place] = std::move(body_);
+    }
+    return bodies;
+  }
+
+ private:
+  // From the line of the body, which is read already, to its end.
+  void read() {
+    body_ = {};
     in_.expect("body");
     body_.name = in_.string("a name");
     body_.role = in_.one_of<Role>(kRoles, "role");
-    body_.device = in_.labelled32("device");
+    if (in_.eat("number")) number_ = in_.integer32("a body");
+    body_.device = in_.eat("device") ? in_.integer32("a device") : 0;
     if (in_.eat("graph")) body_.graph = in_.integer32("a graph");
     in_.expect_end();
     while (true) {
       if (!in_.next_line()) in_.bad("the text ends before 'end'");
-      if (in_.eat("end")) return std::move(body_);
+      if (in_.eat("end")) return in_.expect_end();
       if (attrs_line()) continue;
       line();
       in_.expect_end();
     }
   }
 
- private:
   void line() {
     if (in_.eat("index_param")) {
       body_.index_params.emplace_back();
@@ -197,7 +230,7 @@ class Parser {
     } else if (in_.eat("param")) {
       BodyParam p;
       p.in = made(BodyValue::Source::kParam, static_cast<int32_t>(body_.params.size()));
-      p.name = in_.string("a name");
+      if (!in_.done() && !in_.peek("last")) p.name = in_.string("a name");
       if (in_.eat("last")) p.out = value();
       body_.params.push_back(std::move(p));
     } else if (in_.eat("variable")) {
@@ -221,10 +254,14 @@ class Parser {
     }
   }
 
-  ValueIndex value() { return in_.values().first; }
+  ValueIndex value() {
+    const auto [v, other] = in_.values();
+    if (other != kNone) in_.bad("one value expected, found '%{}>%{}'", v, other);
+    return v;
+  }
 
   BodyValue& at(ValueIndex v) {
-    if (v < 0 || v > (1 << 20)) in_.bad("there is no value {}", v);
+    if (v < 0 || v > kMostValues) in_.bad("there is no value {}", v);
     if (static_cast<size_t>(v) >= body_.values.size())
       body_.values.resize(static_cast<size_t>(v) + 1);
     return body_.value(v);
@@ -242,7 +279,10 @@ class Parser {
       own.tensor = in_.string("a tensor");
       own.version = in_.integer("a version");
     }
-    if (in_.eat("layout")) own.layout = parse_layout(in_.string("a layout"));
+    if (in_.eat("layout")) {
+      const std::string layout = in_.string("a layout");
+      own.layout = parsed([&] { return parse_layout(layout); });
+    }
     return v;
   }
 
@@ -261,25 +301,49 @@ class Parser {
 
   Node::Kernel& last_kernel() {
     auto* kernel = last_node().as<Node::Kernel>();
-    if (kernel == nullptr) in_.bad("only kernels have stages");
+    if (kernel == nullptr) in_.bad("only kernels have attributes and stages");
     return *kernel;
   }
 
-  // Attributes have a quoting of their own: they are read as a whole.
+  // Attributes have a quoting of their own: they are read as a whole. Those left out are the
+  // operator's defaults.
+  Attrs attrs(const OpDef* def) {
+    Attrs all = def == nullptr ? Attrs{} : def->options;
+    for (auto& item : parsed([&] { return parse_attrs(in_.raw_rest()); }).items) {
+      const auto known = std::find_if(all.items.begin(), all.items.end(),
+                                      [&](const auto& own) { return own.first == item.first; });
+      if (known == all.items.end()) {
+        all.items.push_back(std::move(item));
+      } else {
+        known->second = std::move(item.second);
+      }
+    }
+    return all;
+  }
+
+  // The result of a parser of its own, whose errors do not know the line.
+  template <typename F>
+  auto parsed(F&& f) -> decltype(f()) {
+    try {
+      return f();
+    } catch (const Error& e) {
+      in_.bad("{}", e.what());
+    }
+  }
+
   bool attrs_line() {
     if (in_.peek("stage_attrs")) {
       auto& stages = last_kernel().stages;
       if (stages.empty()) in_.bad("no stage comes before this line");
-      stages.back().attrs = parse_attrs(in_.raw_rest());
+      stages.back().attrs = attrs(stages.back().op);
       return true;
     }
     if (!in_.peek("attrs")) return false;
-    const Attrs attrs = parse_attrs(in_.raw_rest());
     Node& node = last_node();
     if (auto* c = node.as<Node::Collective>()) {
-      c->attrs = attrs;
+      c->attrs = attrs(node.def);
     } else {
-      last_kernel().attrs = attrs;
+      last_kernel().attrs = attrs(node.def);
     }
     return true;
   }
@@ -320,6 +384,9 @@ class Parser {
       const int32_t output = in_.integer32("an output");
       n.ties.push_back({output, value()});
     }
+    auto* call = n.call();
+    if (call != nullptr && call->results < 0)
+      call->results = static_cast<int32_t>(n.outputs.size() - call->updated.size());
     if (in_.eat("device")) n.device = in_.integer32("a device");
     if (in_.eat("origin")) n.origin = in_.integer("an op");
     if (in_.eat("where")) n.where = in_.string("a place");
@@ -378,7 +445,7 @@ class Parser {
 
   void call(Node::Call& c) {
     c.callee = in_.integer32("a body");
-    c.results = in_.labelled32("results");
+    c.results = in_.eat("results") ? in_.integer32("a number") : -1;
     if (in_.eat("before")) c.transfers_before = in_.integer32("a number");
     while (in_.eat("updated")) c.updated.push_back(in_.integer32("an input"));
     while (in_.eat("index")) c.index_args.push_back(in_.expression());
@@ -400,6 +467,7 @@ class Parser {
 
   exe::LineReader in_;
   Body body_;
+  BodyId number_ = -1;
 };
 
 }  // namespace
@@ -408,11 +476,12 @@ std::string to_text(const Body& body) { return Writer(body).run(); }
 
 std::string to_text(const Program& program) {
   std::string text;
-  for (const BodyId id : callees_first(program))
-    text += fmt::format("# body {}\n{}", id, to_text(program.body(id)));
+  for (const BodyId id : callees_first(program)) text += Writer(program.body(id)).run(id);
   return text;
 }
 
-Body parse_body(std::string_view text) { return Parser(text).run(); }
+Body parse_body(std::string_view text) { return Parser(text).one(); }
+
+std::deque<Body> parse_bodies(std::string_view text) { return Parser(text).all(); }
 
 }  // namespace sluice::compiler

@@ -62,6 +62,7 @@ class Verifier {
 
   void check_params() const {
     for (size_t p = 0; p < body_.params.size(); ++p) {
+      check_value(body_.params[p].in);
       const BodyValue& value = body_.value(body_.params[p].in);
       check_that(
           value.source == BodyValue::Source::kParam && value.index == static_cast<int32_t>(p),
@@ -112,7 +113,13 @@ class Verifier {
       check_that(static_cast<size_t>(call->results) + call->updated.size() == node.outputs.size(),
                  "{} outputs are not {} results and {} updates", node.outputs.size(), call->results,
                  call->updated.size());
+      check_that(node.carried() <= call->results &&
+                     static_cast<size_t>(node.carried()) <= node.inputs.size(),
+                 "it carries {} of {} inputs and {} results", node.carried(), node.inputs.size(),
+                 call->results);
       for (const int32_t u : call->updated) {
+        check_that(u >= 0 && static_cast<size_t>(u) < callee.params.size(), "it has no input {}",
+                   u);
         check_that(callee.params[static_cast<size_t>(u)].out != kNone,
                    "{} does not update its parameter {}", callee.name, u);
       }
@@ -170,10 +177,15 @@ class Verifier {
         overwritten[static_cast<size_t>(t.into)] = now_;
       }
     }
-    for (const ValueIndex v : body_.results) {
+    const auto check_last = [&](ValueIndex v, const std::string& what) {
       check_that(v == kNone || overwritten[static_cast<size_t>(v)] == kNever,
-                 "result {} has been overwritten", v);
-    }
+                 "{} has been overwritten", what);
+    };
+    for (const ValueIndex v : body_.results) check_last(v, fmt::format("result {}", v));
+    for (const BodyParam& p : body_.params)
+      check_last(p.out, "the last version of parameter " + p.name);
+    for (const auto& [variable, v] : body_.variables)
+      check_last(v, fmt::format("the last version of variable {}", variable));
   }
 
   const Program& program_;

@@ -41,8 +41,9 @@ void LineReader::split(std::string_view line) {
   at_ = 0;
   // The text of attributes has its own quoting, and is read as a whole.
   const size_t first = std::min(line.find_first_not_of(' '), line.size());
-  if (line.substr(first).starts_with("attrs ")) {
-    words_.push_back({"attrs", false});
+  for (const std::string_view word : {"attrs", "stage_attrs"}) {
+    if (!line.substr(first).starts_with(std::string(word) + ' ')) continue;
+    words_.push_back({std::string(word), false});
     return;
   }
   for (size_t i = first; i < line.size();) {

@@ -266,7 +266,9 @@ void IndexTable::find_results(const Body& body, Facts& facts) const {
       const ValueIndex b = node.inputs.back();
       std::optional<Offset>& out = of(node.outputs[0]);
       const IndexRule kind = rule_of(node);
-      if (kind == IndexRule::kSame) out = of(a);
+      // A number that is negative, or too large, in one dtype has another remainder in the other.
+      const bool same_dtype = node.in_specs[0].dtype == node.out_specs[0].dtype;
+      if (kind == IndexRule::kSame && same_dtype) out = of(a);
       if (kind == IndexRule::kAdd) {
         out = plus(of(a), scalar_of(program_, body, b));
         if (!out) out = plus(of(b), scalar_of(program_, body, a));

@@ -145,6 +145,7 @@ class Fuser {
     joint = join(h, t);
     joint.place = place;
     if (!name_operands(joint, head, tail)) return "it reads the result under another shape";
+    if (joint.node.outputs.empty()) return "nothing reads the results";
     if (!can_run(joint.node)) return "no kernel runs both";
     return nullptr;
   }

@@ -59,15 +59,16 @@ class WorkSharer {
       return false;
     const auto& readers = readers_[static_cast<size_t>(x)];
     return readers.size() > 1 &&
-           std::all_of(
-               readers.begin(), readers.end(),
-               [&](size_t r) {
-                 const Node& reader = body_.nodes[r];
-                 return &reader == &node ||
-                        (is_plain(reader) && reader.def == node.def->shared_work->gradient &&
-                         reader.inputs[0] == x && reader.inputs[1] != x &&
-                         reader.in_specs[0].shape == shape && reader.in_specs[1].shape == shape);
-               }) &&
+           std::all_of(readers.begin(), readers.end(),
+                       [&](size_t r) {
+                         const Node& reader = body_.nodes[r];
+                         return &reader == &node ||
+                                (&reader > &node && is_plain(reader) &&
+                                 reader.def == node.def->shared_work->gradient &&
+                                 reader.inputs[0] == x && reader.inputs[1] != x &&
+                                 reader.in_specs[0].shape == shape &&
+                                 reader.in_specs[1].shape == shape);
+                       }) &&
            target_.fuses(parts(node));
   }
 

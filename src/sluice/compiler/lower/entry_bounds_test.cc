@@ -1,0 +1,46 @@
+#include "sluice/compiler/lower/entry_bounds.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/compiler/lower/test_lowering.h"
+
+namespace sluice::compiler {
+namespace {
+
+// A loop of `trips` trips, which loads entry `entry` of 4, with the iteration as parameter 0.
+std::function<void()> check(int trips, const std::string& entry) {
+  return [=] {
+    TestProgram p(fmt::format(R"(
+    body main entry
+      loop trips {} carried 0 1 index it
+    end
+    body step loop_body
+      index_param ?
+      transfer - remote_load 1 compute at -1 index {} out %0 f32(4) where "line 1"
+    end)",
+                              trips, entry));
+    p.ir.remote_buffer({{4}, f32, {}}, 4);
+    check_entries(lower(p));
+  };
+}
+
+TEST(EntryBounds, AcceptsEntriesOfTheBuffer) {
+  EXPECT_NO_THROW(check(4, "p0")());
+  EXPECT_NO_THROW(check(2, "((p0*2)+1)")());
+  EXPECT_NO_THROW(check(1000000, "3")());
+  EXPECT_NO_THROW(check(9, "(p0%4)")());
+}
+
+TEST(EntryBounds, RefusesTheFirstEntryOutside) {
+  expect_refused({
+      {"high", check(5, "p0"), "entries 0 to 4 are outside its 4 entries (made at line 1)"},
+      {"low", check(2, "(p0-1)"), "entries -1 to 0 are outside its 4 entries"},
+      {"one", check(3, "4"), "remote buffer remote1: entry 4 is outside its 4 entries"},
+  });
+}
+
+TEST(EntryBounds, ALoopWithoutTripsMovesNothing) { EXPECT_NO_THROW(check(0, "9")()); }
+
+}  // namespace
+}  // namespace sluice::compiler

@@ -1,0 +1,113 @@
+#include "sluice/compiler/program.h"
+
+#include <gtest/gtest.h>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/compiler/test_bodies.h"
+
+namespace sluice::compiler {
+namespace {
+
+// 0 calls 1 and 3; 1 calls 3 twice; 2 is out of reach; 4 is another entry, which calls 1.
+constexpr const char* kCalls = R"(
+    body main entry
+      call 1
+      call 3
+    end
+    body f function
+      call 3
+      branch 3 5 then 0
+    end
+    body lonely function
+      call 3
+    end
+    body g function
+    end
+    body eval entry
+      call 1
+    end
+    body h function
+    end)";
+
+TEST(Program, OrdersBodiesByTheirCalls) {
+  const TestProgram p(kCalls);
+  EXPECT_EQ(callees_first(p.program), (std::vector<BodyId>{3, 5, 1, 0, 4}));
+  EXPECT_EQ(callers_first(p.program), (std::vector<BodyId>{4, 0, 1, 5, 3}));
+}
+
+TEST(Program, ForEachBodyAddsUpTheChangesOfReachedBodies) {
+  TestProgram p(kCalls);
+  EXPECT_EQ(for_each_body(p.program, [](const Body&) { return 2; }), 10);
+}
+
+// Asks each callee for its caller's key times ten plus the number of the call.
+std::vector<Request<int>> ask(Body& body, int key) {
+  std::vector<Request<int>> requests;
+  int number = 0;
+  for (Node& node : body.nodes)
+    for_each_callee(node, [&](BodyId& c) { requests.push_back({&c, key * 10 + ++number}); });
+  return requests;
+}
+
+TEST(Program, SpecialiseCopiesABodyForEachKey) {
+  TestProgram p(R"(
+    body main entry
+      call 1
+      call 1
+    end
+    body f function
+      call 2
+    end
+    body g function
+    end)");
+  std::vector<std::pair<BodyId, int>> visits;
+  specialise<int>(p.program, [&](BodyId id, int key) {
+    visits.emplace_back(id, key);
+    return ask(p.body(id), key);
+  });
+  // f under 1 and 2, and so g under 11 and 21.
+  EXPECT_EQ(visits,
+            (std::vector<std::pair<BodyId, int>>{{0, 0}, {1, 1}, {3, 2}, {2, 11}, {4, 21}}));
+  EXPECT_EQ(p.body(0).nodes[1].call()->callee, 3);
+  EXPECT_EQ(p.body(1).nodes[0].call()->callee, 2);
+  EXPECT_EQ(p.body(3).nodes[0].call()->callee, 4);
+}
+
+TEST(Program, SpecialiseSharesABodyThatAllAskForUnderOneKey) {
+  TestProgram p(kCalls);
+  int visits = 0;
+  specialise<int>(p.program, [&](BodyId id, int) {
+    ++visits;
+    std::vector<Request<int>> requests;
+    for (Node& node : p.body(id).nodes)
+      for_each_callee(node, [&](BodyId& c) { requests.push_back({&c, 7}); });
+    return requests;
+  });
+  EXPECT_EQ(visits, 5);
+  EXPECT_EQ(p.program.bodies.size(), 6U);
+}
+
+TEST(Program, SpecialiseCopiesABodyBeforeAKeyChangesIt) {
+  TestProgram p(R"(
+    body main entry
+      branch 1 1 then 0
+    end
+    body f function
+    end)");
+  specialise<int>(p.program, [&](BodyId id, int key) {
+    p.body(id).name += std::to_string(key);
+    return ask(p.body(id), key);
+  });
+  EXPECT_EQ(p.body(1).name, "f1");
+  EXPECT_EQ(p.body(2).name, "f2");
+}
+
+TEST(Program, ContextKnowsTheTargetsOfDevicesThatAreThere) {
+  const TestProgram p(kCalls, {}, 2);
+  EXPECT_EQ(p.context.target(1).kind(), "test");
+  expect_refused(
+      {{"device 2", [&] { p.context.target(2); }, "there is no device 2, the program has 2"}});
+}
+
+}  // namespace
+}  // namespace sluice::compiler

@@ -207,7 +207,7 @@ TEST(BodyText, RefusesBadTextsAndNamesTheLine) {
       refused("value", "view in 0", "body:2: the end of the line expected, found '0'"),
       refused("pair", "view in %0>%1", "body:2: one value expected, found '%0>%1'"),
       refused("large", "param %2000000 f32()", "body:2: there is no value 2000000"),
-      refused("layout", "param %0 f32() layout tiles", "body:2: "),
+      refused("layout", "param %0 f32() layout 9tiles", "body:2: "),
       refused("attrs", "kernel Neg\nattrs what", "body:3: "),
       refused("stage", "view\nstage Neg f32() to 0 from 0",
               "body:3: only kernels have attributes and stages"),

@@ -32,7 +32,7 @@ constexpr const char* kCalls = R"(
 TEST(Program, OrdersBodiesByTheirCalls) {
   const TestProgram p(kCalls);
   EXPECT_EQ(callees_first(p.program), (std::vector<BodyId>{3, 5, 1, 0, 4}));
-  EXPECT_EQ(callers_first(p.program), (std::vector<BodyId>{4, 0, 1, 5, 3}));
+  EXPECT_EQ(callers_first(p.program), (std::vector<BodyId>{0, 4, 1, 3, 5}));
 }
 
 TEST(Program, ForEachBodyAddsUpTheChangesOfReachedBodies) {

@@ -80,8 +80,8 @@ TEST_F(Entries, ACounterIsNotCarried) {
       results %2 %3
     end
     body step loop_body
-      index_param 0 4
-      index_param 3 7
+      index_param ?
+      index_param ?
       param %0 f32(4)
       constant 1 %2 i32()
       transfer - remote_load 1 io at -1 index p1 out %3 f32(4)
@@ -129,7 +129,7 @@ TEST_F(Entries, AFunctionIsCopiedForCallersWithoutAnIndex) {
       call 2 in %1
     end
     body f function
-      index_param 3 3
+      index_param ?
       transfer - remote_load 1 io at -1 index p0 out %1 f32(4)
     end)" + f);
 }
@@ -155,7 +155,7 @@ TEST_F(Entries, AnArgumentThatIsReadAsDataTooIsMadeByANode) {
       results %1
     end
     body f function
-      index_param 3 3
+      index_param ?
       index p0 out %0 i32() where "n of f"
       transfer - remote_load 1 io at -1 index p0 out %1 f32(4)
       kernel Neg in %0 out %2 i32()

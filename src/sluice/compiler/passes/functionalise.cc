@@ -94,9 +94,10 @@ class Functionaliser {
     }
     for (TensorId t = 0; t < graph_.tensor_count(); ++t) {
       const TensorInfo& info = graph_.info(t);
-      if (info.kind == TensorKind::kVariable && graph_.storage(info.storage).version() > 0) {
-        body_.variables.emplace_back(program_.variable(info), current(t));
-      }
+      if (info.kind != TensorKind::kVariable) continue;
+      // A call makes a version of a variable that it only reads; that is no write.
+      const bool written = body_.value(current(t)).source != BodyValue::Source::kVariable;
+      if (written) body_.variables.emplace_back(program_.variable(info), current(t));
     }
     if (body_.role == Role::kLoopBody) take_iteration();
     return std::move(body_);

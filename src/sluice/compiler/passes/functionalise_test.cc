@@ -115,7 +115,6 @@ TEST_F(Functionalise, AnInputByReferenceThatIsOnlyReadIsNoUpdate) {
     body b entry number 1 device -1
       variable 0 %0 f32(4)
       call 0 in %0 out %1 f32(4)
-      last 0 %0
     end)");
 }
 

@@ -104,11 +104,11 @@ class Runner {
     Meaning out(node.outputs.size(), 0);
     if (const auto* kernel = node.as<Node::Kernel>()) {
       Meaning stages;
-      for (const FusedOp::Stage& stage : kernel->stages) {
+      for (const OpStage& stage : kernel->stages) {
         Meaning read;
         for (const int32_t i : stage.inputs)
           read.push_back(i < 0 ? stages[static_cast<size_t>(~i)] : in[static_cast<size_t>(i)]);
-        stages.push_back(meaning_of(*stage.def, read));
+        stages.push_back(meaning_of(*stage.op, read));
         if (stage.output >= 0) out[static_cast<size_t>(stage.output) - in.size()] = stages.back();
       }
       if (kernel->stages.empty()) out[0] = meaning_of(*node.def, in);
@@ -264,7 +264,7 @@ TEST(RandomBodies, StorageKeepsTheBytesThatAreRead) {
     const auto before = run_entry(p.program);
     LoweredBody lowered;
     choose_kernels(p.body(), *p.target, lowered);
-    Storage storage = assign_storage(p.body(), lowered.choices);
+    Storage storage = assign_storage(p.body(), lowered.choices, *p.target);
     reused += reuse_dying_operands(p.body(), lowered.choices, storage);
     verify(p.program, "storage");
     expect_sound(p.body(), storage);

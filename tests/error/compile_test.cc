@@ -49,7 +49,7 @@ TEST(Compile, RefusesPlacesThatAreNot) {
          main.set_device(3);
          main.host_store(main.variable(HostTensor(f32_spec({2})), "w"), "y");
        }),
-       "variable 'w': there is no device 3"},
+       "there is no device 3, the program has 2"},
       {"a variable in a tier, read", session_of([](Ir& ir, Graph& main) {
          main.host_store(remote_variable(ir, main, f32_spec({2})), "y");
        }),
@@ -76,27 +76,19 @@ TEST(Compile, RefusesPlacesThatAreNot) {
          main.variable(f32_spec({2}), info, "v");
        }),
        "variables 'w' and 'v' both live in entry 0 of remote buffer 1"},
-      {"a write from elsewhere", session_of([](Ir&, Graph& main) {
-         Tensor w = main.variable(HostTensor(f32_spec({2})), "w");
-         main.host_store(w, "before");
-         main.set_device(1);
-         ops::add_(w, main.constant(HostTensor(f32_spec({2}))));
+      {"a conditional over two devices", session_of([](Ir& ir, Graph& main) {
+         const Tensor x = load(ir, main, "x");
+         const auto arm = [&](int device) -> Graph& {
+           Graph& g = ir.create_empty_graph(device == 0 ? "then" : "else");
+           const Tensor t = g.input(f32_spec({2}), "t");
+           g.set_device(device);
+           g.add_output(ops::relu(t));
+           return g;
+         };
+         const Tensor condition = main.host_load(ir.h2d_stream({{}, boolean, {}}, "condition"));
+         main.host_store(ops::conditional(main, condition, arm(0), arm(1), {x}, {x})[0], "y");
        }),
-       "it writes a tensor of device 0 on device 1"},
-      {"a stream of two devices", session_of([](Ir& ir, Graph& main) {
-         const H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
-         main.host_store(main.host_load(in), "a");
-         main.set_device(1);
-         main.host_store(main.host_load(in), "b");
-       }),
-       "stream 'in' is used on devices 0 and 1; it must be on one of them"},
-      {"a remote buffer of two devices", session_of([](Ir& ir, Graph& main) {
-         const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}));
-         main.remote_store(buffer, 0, load(ir, main, "x"));
-         main.set_device(1);
-         main.host_store(main.remote_load(buffer, 0), "y");
-       }),
-       "remote buffer 1 is used on devices 0 and 1; it must be on one of them"},
+       "its branches run on devices 0 and 1; a conditional runs on one"},
   });
 }
 

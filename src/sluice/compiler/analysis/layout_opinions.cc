@@ -49,7 +49,7 @@ LayoutOpinion LayoutOpinions::of_param(BodyId body, size_t param) {
 
 LayoutOpinion LayoutOpinions::of_use(const Body& body, const Node& node, size_t i) {
   if (!has_own_shape(body, node, i)) return {{}, true};
-  if (node.is<Node::Copy>()) return {};
+  if (node.is<Node::Copy>()) return {{}, node.in_specs[0].shape != node.out_specs[0].shape};
   if (node.is<Node::Kernel>()) {
     if (!has_fused_form(node)) return {{}, true};
     const FusedOp op = fused_op(body, node);

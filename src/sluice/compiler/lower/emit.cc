@@ -457,9 +457,8 @@ class Emitter {
     return issue;
   }
 
-  // A load of an entry that was last stored here must find what was stored. Another device might store in between.
+  // A load of an entry that was last stored here must find what was stored: one device alone uses a buffer.
   void track_entry(exe::Issue& issue) {
-    if (exe_.devices.size() > 1) return;
     const bool known = !issue.entry_from;
     if (issue.kind == exe::TransferKind::kRemoteLoad) {
       for (const Stored& s : stored_) {

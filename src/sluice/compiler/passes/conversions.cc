@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "sluice/compiler/analysis/layout_opinions.h"
 
@@ -62,15 +63,17 @@ class Converter {
     });
   }
 
-  // A value in another layout; one conversion serves all readers.
+  // A value in another layout; one conversion serves all readers. A message has the name of its value on both sides.
   ValueIndex converted(ValueIndex v, const Layout& to, const Node& at) {
-    const auto known = converted_.find({v, to.panel});
+    const bool sent = at.is<Node::Send>();
+    const std::tuple key(v, to.panel, sent);
+    const auto known = converted_.find(key);
     if (known != converted_.end()) return known->second;
-    Node node = make_copy(body_, v, at.is<Node::Send>() ? "" : "'" + to_string(to), at);
+    Node node = make_copy(body_, v, sent ? "" : "'" + to_string(to), at);
     const ValueIndex made = node.outputs[0];
     layout(made) = to;
     out_.push_back(std::move(node));
-    converted_.emplace(std::pair(v, to.panel), made);
+    converted_.emplace(key, made);
     ++conversions_;
     return made;
   }
@@ -91,7 +94,7 @@ class Converter {
     } else if (node.is<Node::Collective>() && !node.ties.empty() &&
                layout(node.ties[0].into) != Layout{}) {
       return visit_apart(node);
-    } else if (!node.is<Node::Copy>()) {  // A copy converts; readers that want panels convert back.
+    } else if (!converts(node)) {
       require_rows(node);
     }
     for (const Tie& t : node.ties) {
@@ -107,6 +110,11 @@ class Converter {
       }
     }
     out_.push_back(std::move(node));
+  }
+
+  // A copy converts, unless it changes the shape; readers that want panels convert back.
+  static bool converts(const Node& node) {
+    return node.is<Node::Copy>() && node.in_specs[0].shape == node.out_specs[0].shape;
   }
 
   // A collective on rows that updates panels makes rows apart, which are then written over the panels.
@@ -207,7 +215,7 @@ class Converter {
   std::vector<Node> out_;
   std::vector<std::vector<const Node*>> readers_;  // Those not visited yet are where they were.
   std::vector<bool> needs_rows_;
-  std::map<std::pair<ValueIndex, int64_t>, ValueIndex> converted_;
+  std::map<std::tuple<ValueIndex, int64_t, bool>, ValueIndex> converted_;  // By value, panel, sent.
   int64_t conversions_ = 0;
 };
 

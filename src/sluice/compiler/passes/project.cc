@@ -6,6 +6,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/error.h"
+#include "sluice/compiler/passes/renumber.h"
 
 namespace sluice::compiler {
 namespace {
@@ -138,7 +139,7 @@ class Projector {
   }
 
   // A parameter or a variable is at home on the device that reads or overwrites it first; a parameter that nothing
-  // reads, on the device of the body.
+  // reads, on the device of the body if that runs anything, on another one of the body's otherwise.
   void find_homes() {
     const auto settle = [&](ValueIndex v, int32_t device) {
       const auto source = body_.value(v).source;
@@ -152,7 +153,10 @@ class Projector {
       }
       for (const Tie& t : node.ties) settle(t.into, node.device);
     }
-    for (const BodyParam& p : body_.params) settle(p.in, body_.device);
+    const std::set<int32_t> devices = devices_of_nodes();
+    const bool runs_here = devices.empty() || devices.contains(body_.device);
+    for (const BodyParam& p : body_.params)
+      settle(p.in, runs_here ? body_.device : *devices.begin());
     for (size_t v = 0; v < body_.values.size(); ++v) {
       const BodyValue& value = body_.values[v];
       if (value.source == BodyValue::Source::kVariable) {
@@ -164,15 +168,21 @@ class Projector {
     }
   }
 
-  // The device that all of the body concerns, if there is one.
-  std::optional<int32_t> only_device() const {
-    std::set<int32_t> devices(home_.begin(), home_.end());
+  std::set<int32_t> devices_of_nodes() const {
+    std::set<int32_t> devices;
     for (const Node& node : body_.nodes) {
       if (!has_callees(node)) devices.insert(node.device);
       for_each_callee(node, [&](BodyId callee) {
         for (const auto& [d, part] : cut_of(callee).parts) devices.insert(d);
       });
     }
+    return devices;
+  }
+
+  // The device that all of the body concerns, if there is one.
+  std::optional<int32_t> only_device() const {
+    std::set<int32_t> devices = devices_of_nodes();
+    devices.insert(home_.begin(), home_.end());
     devices.erase(kAnywhere);
     if (devices.empty()) return body_.device;
     return devices.size() == 1 ? std::optional(*devices.begin()) : std::nullopt;
@@ -193,6 +203,8 @@ class Projector {
 
   ValueIndex add_value(ValueIndex like) {
     BodyValue value = body_.value(like);
+    if (value.source == BodyValue::Source::kVariable)  // Entries may name it otherwise.
+      value.tensor = shared_.program.variables[static_cast<size_t>(value.index)].name;
     value.source = BodyValue::Source::kNode;
     value.index = -1;
     added_.push_back(std::move(value));
@@ -520,49 +532,6 @@ class Projector {
   std::vector<ValueIndex> variables_;
 };
 
-// Numbers the transfers of a body in its order, and for each call and conditional the transfers before it.
-void number_transfers(Body& body) {
-  int32_t transfers = 0;
-  for (Node& node : body.nodes) {
-    if (auto* call = node.call()) call->transfers_before = transfers;
-    if (auto* branch = node.as<Node::Branch>()) branch->transfers_before = transfers;
-    if (auto* transfer = node.as<Node::Transfer>()) transfer->token = transfers++;
-  }
-}
-
-// Drops the index parameters that no expression of a body reads, and their arguments. Callees come first.
-void drop_index_params(Program& program, BodyId id, std::map<BodyId, std::vector<bool>>& used) {
-  using exe::IndexExpr;
-  Body& body = program.body(id);
-  std::vector<bool>& own = used[id];
-  own.assign(body.index_params.size(), false);
-  for (Node& node : body.nodes) {
-    if (auto* call = node.call()) {
-      const std::vector<bool>& taken = used.at(call->callee);
-      std::vector<IndexExpr> args;
-      for (size_t i = 0; i < taken.size(); ++i) {
-        if (taken[i]) args.push_back(std::move(call->index_args[i]));
-      }
-      call->index_args = std::move(args);
-    }
-    for_each_index(node, [&](const IndexExpr& x) {
-      for (const IndexExpr::Node& n : x.nodes()) {
-        if (n.kind == IndexExpr::Kind::kParam) own[static_cast<size_t>(n.value)] = true;
-      }
-    });
-  }
-  std::vector<IndexExpr> numbers(own.size());
-  std::vector<std::optional<IndexRange>> left;
-  for (size_t p = 0; p < own.size(); ++p) {
-    if (!own[p]) continue;
-    numbers[p] = IndexExpr::param(static_cast<int64_t>(left.size()));
-    left.push_back(body.index_params[p]);
-  }
-  body.index_params = std::move(left);
-  for (Node& node : body.nodes)
-    for_each_index(node, [&](IndexExpr& x) { x = exe::substitute(x, numbers); });
-}
-
 }  // namespace
 
 int64_t project(Program& program, const Context&) {
@@ -579,11 +548,7 @@ int64_t project(Program& program, const Context&) {
   }
   for (size_t v = 0; v < program.variables.size(); ++v)
     program.variables[v].device = std::max(shared.holders[v], 0);
-  std::map<BodyId, std::vector<bool>> used;
-  for (const BodyId id : callees_first(program)) {
-    number_transfers(program.body(id));
-    drop_index_params(program, id, used);
-  }
+  renumber(program);
   return program.messages;
 }
 

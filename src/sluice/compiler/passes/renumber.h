@@ -1,0 +1,10 @@
+#pragma once
+#include "sluice/compiler/program.h"
+
+namespace sluice::compiler {
+
+/// Numbers the transfers of each body in its order, and for each call and conditional the transfers before it. Drops the
+/// index parameters that nothing in a body reads, and their arguments.
+void renumber(Program& program);
+
+}  // namespace sluice::compiler

@@ -46,10 +46,10 @@ exe::Executable compiled_mlp(const tool::ToolOptions& options) {
       .executable;
 }
 
-exe::Executable compiled_control_flow() {
+exe::Executable compiled_for(size_t devices, const Ir& ir) {
   const DeviceChoice device = cpu_device({.threads = 2});
   const DeviceSpec one{device.target, -1, device.threads};
-  return compile(control_flow_program(), {.devices = {one, one}}).executable;
+  return compile(ir, {.devices = std::vector<DeviceSpec>(devices, one)}).executable;
 }
 
 exe::Executable compiled_overlapped() {
@@ -84,12 +84,20 @@ TEST(Mutants, OfCompiledNetworksAreRefused) {
 
 TEST(Mutants, OfCompiledControlFlowAreRefused) {
   MutantCount count;
-  expect_mutants_refused(compiled_control_flow(), 1, 20, count);
+  expect_mutants_refused(compiled_for(2, control_flow_program()), 1, 20, count);
   print(count);
   for (const char* kind : {"message swapped", "rotation off by one", "trips off by one",
                            "carry dropped", "remote entry beyond", "sync dropped"}) {
     EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
   }
+}
+
+TEST(Mutants, OfMessagesInLoopsAreRefused) {
+  MutantCount count;
+  expect_mutants_refused(compiled_for(2, two_device_loop_program()), 1, 40, count);
+  expect_mutants_refused(compiled_for(3, three_device_program()), 1, 40, count);
+  print(count);
+  for (const std::string& kind : message_kinds()) EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
 }
 
 TEST(Mutants, OfOverlappedTransfersAreRefused) {
@@ -144,8 +152,9 @@ TEST(Mutants, OfTrainingStepsAreRefused) {
   EXPECT_GE(count.defects, 1000);
   // Nothing here crosses devices, has another grouping, is so large that tasks share it, or waits where a step
   // later would be too late: "wait past the border" is what loops over rows show of that.
-  const std::set<std::string> elsewhere{"message swapped", "collective of another group",
-                                        "sync dropped", "tasks overlapped", "wait moved"};
+  std::set<std::string> elsewhere{"collective of another group", "sync dropped", "tasks overlapped",
+                                  "wait moved"};
+  for (const std::string& kind : message_kinds()) elsewhere.insert(kind);
   for (const std::string& kind : mutation_kinds()) {
     if (elsewhere.contains(kind)) continue;
     EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
@@ -169,7 +178,10 @@ TEST(Mutants, OfBarriersAreRefused) {
 TEST(Mutants, OfHandWrittenPlansAreRefused) {
   MutantCount count;
   for (const exe::Executable& e : hand_written()) expect_mutants_refused(e, 1, 40, count);
-  // None of these has two loads in flight, variables in two entries, or collectives in a row.
+  // None of these has two loads in flight, variables in two entries, collectives in a row, or two messages that wait.
+  expect_mutants_refused(compiled_for(2, two_device_loop_program()), 1, 40, count, message_kinds());
+  expect_mutants_refused(compiled_for(3, three_device_program()), 1, 40, count,
+                         {"channel one slot short"});
   expect_mutants_refused(compiled_overlapped(), 1, 40, count, {"double buffer made single"});
   expect_mutants_refused(compiled_training({.strategy = train::Strategy::kPhased,
                                             .accumulate = 2,

@@ -1,5 +1,7 @@
 #include "mutate.h"
 
+#include <algorithm>
+
 #include "mutations.h"
 #include "sluice/base/rng.h"
 
@@ -35,7 +37,24 @@ const std::vector<Kind>& kinds() {
       {"arenas overlapped", {"overlap"}, arenas_overlapped},
       {"argument rebound", {"value", "overlap", "final"}, argument_rebound},
       {"workspace shared", {"workspace"}, workspace_shared},
-      {"message swapped", {"channel"}, message_swapped},
+      {"message dropped", {"channel", "deadlock", "value", "final"}, message_dropped},
+      {"message repeated", {"channel", "deadlock"}, message_repeated},
+      // What calls pass on counts streams, entries and collectives too.
+      {"message swapped",
+       {"channel", "deadlock", "stream", "remote", "race", "collective"},
+       message_swapped},
+      {"message counted differently",
+       {"channel", "deadlock", "stream", "remote", "race", "collective"},
+       message_counted_differently},
+      {"messages exchanged", {"channel", "value", "sync", "access"}, messages_exchanged},
+      {"message of another channel", {"channel", "deadlock"}, message_of_other_channel},
+      {"message of another value",
+       {"channel", "value", "overlap", "access", "sync", "final", "race"},
+       message_of_other_value},
+      {"message moved",
+       {"channel", "deadlock", "value", "sync", "race", "overlap", "remote", "final"},
+       message_moved},
+      {"channel one slot short", {"channel", "deadlock", "race"}, channel_short},
       {"rotation off by one", {"value", "overlap", "race"}, rotation_off_by_one},
       {"trips off by one",
        {"value", "stream", "channel", "deadlock", "remote", "final", "collective"},
@@ -57,10 +76,11 @@ const std::vector<Kind>& kinds() {
       {"wait past the border", {"wait", "race"}, wait_past_border},
       {"wait for another", {"wait", "race"}, wait_for_other},
       {"wait on another queue", {"wait"}, wait_on_other_queue},
-      // What calls pass on counts streams and collectives too.
-      {"row off by one", {"remote", "race", "stream", "collective"}, row_off_by_one},
+      {"row off by one",
+       {"remote", "race", "stream", "collective", "channel", "deadlock"},
+       row_off_by_one},
       {"row counted differently",
-       {"remote", "race", "stream", "collective"},
+       {"remote", "race", "stream", "collective", "channel", "deadlock"},
        row_counted_differently},
       {"row of another replica", {"remote", "race", "stream", "collective"}, row_of_other_replica},
       {"load dropped", {"value", "remote"}, load_dropped},
@@ -84,9 +104,20 @@ std::vector<std::string> mutation_kinds() {
   return names;
 }
 
-std::vector<Mutant> mutate(const Executable& right, uint64_t seed, int per_kind) {
+std::vector<std::string> message_kinds() {
+  std::vector<std::string> names = mutation_kinds();
+  std::erase_if(names, [](const std::string& name) {
+    return !name.starts_with("message") && !name.starts_with("channel");
+  });
+  return names;
+}
+
+std::vector<Mutant> mutate(const Executable& right, uint64_t seed, int per_kind,
+                           const std::vector<std::string>& wanted) {
   std::vector<Mutant> out;
   for (const Kind& kind : kinds()) {
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), kind.name) == wanted.end())
+      continue;
     std::vector<Candidate> all = kind.find(right);
     // A shuffle by the seed, so that few candidates are still spread over the plan.
     const Seed key =

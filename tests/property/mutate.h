@@ -20,10 +20,13 @@ struct Mutant {
 
 /// The kinds of damage.
 std::vector<std::string> mutation_kinds();
+/// Those of messages and channels.
+std::vector<std::string> message_kinds();
 
 /// Up to `per_kind` candidates of every kind that the plan offers, chosen by `seed`, spread over
 /// the plan. A candidate may turn out harmless (two steps swapped that do not depend on each
-/// other): what it does is for a dry run to say.
-std::vector<Mutant> mutate(const exe::Executable& right, uint64_t seed, int per_kind);
+/// other): what it does is for a dry run to say. `kinds`: of these kinds only; empty: of all.
+std::vector<Mutant> mutate(const exe::Executable& right, uint64_t seed, int per_kind,
+                           const std::vector<std::string>& kinds = {});
 
 }  // namespace sluice::property

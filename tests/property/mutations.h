@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,6 @@ std::vector<Candidate> wait_dropped(const Executable& e);
 std::vector<Candidate> step_dropped(const Executable& e);
 std::vector<Candidate> steps_swapped(const Executable& e);
 std::vector<Candidate> sync_dropped(const Executable& e);
-std::vector<Candidate> message_swapped(const Executable& e);
 std::vector<Candidate> rotation_off_by_one(const Executable& e);
 std::vector<Candidate> trips_off_by_one(const Executable& e);
 std::vector<Candidate> carry_dropped(const Executable& e);
@@ -40,6 +40,17 @@ std::vector<Candidate> collectives_swapped(const Executable& e);
 std::vector<Candidate> collective_at_one_replica(const Executable& e);
 std::vector<Candidate> collective_of_other_group(const Executable& e);
 std::vector<Candidate> collectives_exchanged(const Executable& e);
+
+// mutations_messages.cc: messages between devices.
+std::vector<Candidate> message_dropped(const Executable& e);
+std::vector<Candidate> message_repeated(const Executable& e);
+std::vector<Candidate> message_swapped(const Executable& e);
+std::vector<Candidate> message_counted_differently(const Executable& e);
+std::vector<Candidate> messages_exchanged(const Executable& e);
+std::vector<Candidate> message_of_other_channel(const Executable& e);
+std::vector<Candidate> message_of_other_value(const Executable& e);
+std::vector<Candidate> message_moved(const Executable& e);
+std::vector<Candidate> channel_short(const Executable& e);
 
 // mutations_transfers.cc: what runs beside the compute queue.
 std::vector<Candidate> wait_moved(const Executable& e);
@@ -85,6 +96,13 @@ inline std::string place(const Executable& e, size_t f, size_t s) {
 inline bool is_remote(const Issue& i) {
   return i.kind == TransferKind::kRemoteLoad || i.kind == TransferKind::kRemoteStore;
 }
+
+/// An operator computes with index parameter `param` of a function, there or in a callee.
+bool is_data(const Executable& e, const Function& f, int64_t param);
+
+/// Each step that `which` asks for is left out; its barrier stays where it was.
+std::vector<Candidate> steps_dropped(const Executable& e,
+                                     const std::function<bool(const Step&)>& which);
 
 /// Step `from` of a function goes to place `to`; barriers stay where they were.
 void move_step(Function& f, size_t from, size_t to);

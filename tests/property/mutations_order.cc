@@ -5,22 +5,6 @@
 namespace sluice::property {
 namespace {
 
-std::vector<Candidate> steps_dropped(const Executable& e,
-                                     const std::function<bool(const Step&)>& which) {
-  std::vector<Candidate> out;
-  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
-    if (!which(step)) return;
-    out.push_back({place(e, f, s), [f, s](Executable& m) {
-                     auto& steps = m.functions[f].steps;
-                     // The barrier stays where it was.
-                     if (s + 1 < steps.size()) steps[s + 1].sync |= steps[s].sync;
-                     steps.erase(steps.begin() + static_cast<int64_t>(s));
-                     return std::string();
-                   }});
-  });
-  return out;
-}
-
 /// The value that lies where the operand looks, from the straight line of steps before it.
 std::optional<ValueId> last_written(const Function& f, size_t s, const Operand& o) {
   if (o.at.depth != 0) return std::nullopt;
@@ -50,6 +34,22 @@ bool is_missed(const Executable& e, const Issue& store) {
 }
 
 }  // namespace
+
+std::vector<Candidate> steps_dropped(const Executable& e,
+                                     const std::function<bool(const Step&)>& which) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    if (!which(step)) return;
+    out.push_back({place(e, f, s), [f, s](Executable& m) {
+                     auto& steps = m.functions[f].steps;
+                     // The barrier stays where it was.
+                     if (s + 1 < steps.size()) steps[s + 1].sync |= steps[s].sync;
+                     steps.erase(steps.begin() + static_cast<int64_t>(s));
+                     return std::string();
+                   }});
+  });
+  return out;
+}
 
 std::vector<Candidate> wait_dropped(const Executable& e) {
   return steps_dropped(e, [](const Step& s) { return std::holds_alternative<Wait>(s.body); });
@@ -85,28 +85,6 @@ std::vector<Candidate> sync_dropped(const Executable& e) {
                      step_of(m, f, s).sync = false;
                      return std::string();
                    }});
-  });
-  return out;
-}
-
-std::vector<Candidate> message_swapped(const Executable& e) {
-  std::vector<Candidate> out;
-  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
-    for (const int64_t by : {1, -1}) {
-      if (std::holds_alternative<Send>(step.body)) {
-        out.push_back({place(e, f, s), [f, s, by](Executable& m) {
-                         auto& send = std::get<Send>(step_of(m, f, s).body);
-                         send.message = send.message + IndexExpr(by);
-                         return std::string();
-                       }});
-      } else if (std::holds_alternative<Receive>(step.body)) {
-        out.push_back({place(e, f, s), [f, s, by](Executable& m) {
-                         auto& receive = std::get<Receive>(step_of(m, f, s).body);
-                         receive.message = receive.message + IndexExpr(by);
-                         return std::string();
-                       }});
-      }
-    }
   });
   return out;
 }

@@ -20,30 +20,6 @@ bool moves_entries(const Executable& e, const Function& f) {
   return false;
 }
 
-/// An operator computes with an index parameter, there or in a callee.
-bool is_data(const Executable& e, const Function& f, int64_t param) {
-  const auto uses = [&](const IndexExpr& x) {
-    const auto& nodes = x.nodes();
-    return std::any_of(nodes.begin(), nodes.end(), [&](const IndexExpr::Node& n) {
-      return n.kind == IndexExpr::Kind::kParam && n.value == param;
-    });
-  };
-  for (const Step& step : f.steps) {
-    bool found = false;
-    if (const auto* k = std::get_if<Kernel>(&step.body))
-      found = std::any_of(k->scalars.begin(), k->scalars.end(), uses);
-    for_each_call(step, [&](const Call& c) {
-      for (size_t a = 0; a < c.index_args.size(); ++a) {
-        found = found ||
-                (uses(c.index_args[a]) &&
-                 is_data(e, e.functions[static_cast<size_t>(c.function)], static_cast<int64_t>(a)));
-      }
-    });
-    if (found) return true;
-  }
-  return false;
-}
-
 /// Changes what decides a row: an entry, or what a call passes to where entries are moved.
 std::vector<Candidate> rows_changed(const Executable& e, const std::vector<Change>& changes) {
   std::vector<Candidate> out;
@@ -84,6 +60,29 @@ std::vector<Candidate> rows_changed(const Executable& e, const std::vector<Chang
 }
 
 }  // namespace
+
+bool is_data(const Executable& e, const Function& f, int64_t param) {
+  const auto uses = [&](const IndexExpr& x) {
+    const auto& nodes = x.nodes();
+    return std::any_of(nodes.begin(), nodes.end(), [&](const IndexExpr::Node& n) {
+      return n.kind == IndexExpr::Kind::kParam && n.value == param;
+    });
+  };
+  for (const Step& step : f.steps) {
+    bool found = false;
+    if (const auto* k = std::get_if<Kernel>(&step.body))
+      found = std::any_of(k->scalars.begin(), k->scalars.end(), uses);
+    for_each_call(step, [&](const Call& c) {
+      for (size_t a = 0; a < c.index_args.size(); ++a) {
+        found = found ||
+                (uses(c.index_args[a]) &&
+                 is_data(e, e.functions[static_cast<size_t>(c.function)], static_cast<int64_t>(a)));
+      }
+    });
+    if (found) return true;
+  }
+  return false;
+}
 
 std::vector<Candidate> row_off_by_one(const Executable& e) {
   return rows_changed(e, {[](const IndexExpr& x) { return x + IndexExpr(1); },

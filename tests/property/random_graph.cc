@@ -31,6 +31,16 @@ bool has_effects(const Graph& g) {
   });
 }
 
+// A branch may not call it: it may run on another device.
+bool names_devices(const Graph& g) {
+  const Ir ir = g.ir();
+  return std::any_of(g.ops().begin(), g.ops().end(), [&](const Op& op) {
+    return op.device != kInheritDevice ||
+           std::any_of(op.callees.begin(), op.callees.end(),
+                       [&](GraphId id) { return names_devices(ir.graph(id)); });
+  });
+}
+
 class Generator {
  public:
   explicit Generator(const Recipe& recipe) : recipe_(recipe) {}
@@ -66,6 +76,7 @@ class Generator {
     s.layered = layered_;
     Dice dice(fold(key, "roots"));
     if (layered_) add_weights(s, dice);
+    choose_device(s, fold(key, "first"));
     const int variables = 1 + dice(4);
     for (int i = 0; i < variables; ++i) {
       const TensorSpec spec{random_shape(dice, s.largest), f32, {}};
@@ -75,6 +86,7 @@ class Generator {
     if (dice.one_in(2)) s.values.push_back(graph.variable(random_array({{2}, u32, {}}, 7), "seed"));
     read_stream(s, dice);
     grow(s, fold(key, "body"), length);
+    choose_device(s, fold(key, "last"));
     write_stream(s, dice, s.any(dice));
     write_stream(s, dice, s.values.back());
   }
@@ -103,7 +115,17 @@ class Generator {
     }
   }
 
+  // What follows in the graph runs on another device, at times. An entry names most of its devices, other graphs inherit
+  // most of theirs.
+  void choose_device(Scope& s, Seed key) {
+    if (recipe_.devices == 1 || s.in_branch) return;
+    Dice dice(fold(key, "device"));
+    if (dice.one_in(2)) return;
+    s.graph.set_device(dice.one_in(s.depth == 0 ? 8 : 2) ? kInheritDevice : dice(recipe_.devices));
+  }
+
   void decide(Scope& s, Seed key) {
+    choose_device(s, key);
     Dice dice(fold(key, "kind"));
     const int kind = dice(100);
     const bool deeper = s.depth < kDeepest;
@@ -114,7 +136,9 @@ class Generator {
     if (kind < 36 && !s.in_branch && !s.differentiable) return read_stream(s, dice);
     if (kind < 41 && !s.in_branch && !s.differentiable)
       return write_stream(s, dice, *s.find(dice, [](const Tensor&) { return true; }));
-    if (kind < 45 && !s.differentiable) return remote(s, dice);
+    // The first device that uses a buffer owns it; a branch of another one may not use it.
+    const bool owned_elsewhere = s.in_branch && recipe_.devices > 1;
+    if (kind < 45 && !s.differentiable && !owned_elsewhere) return remote(s, dice);
     out_.census.updates += add_plain_op(s, dice);
   }
 
@@ -305,7 +329,7 @@ class Generator {
   }
 
   bool usable(const Scope& s, const Graph& g) const {
-    if (s.in_branch && has_effects(g)) return false;
+    if (s.in_branch && (has_effects(g) || names_devices(g))) return false;
     if (s.differentiable && differentiable_.count(g.id()) == 0) return false;
     return s.depth + 1 + height(g) <= kDeepest + 3;
   }
@@ -402,7 +426,7 @@ class Generator {
     forward.add_output(ops::mean(ops::tanh(inner.any(dice))));
     if (dice.one_in(2)) forward.add_output(inner.any(dice));
     const int mode = dice(4);
-    if (mode == 0) return accumulated(s, dice, forward, wanted);
+    if (mode == 0) return accumulated(s, dice, key, forward, wanted);
     std::optional<transforms::GradGraphInfo> info;
     try {
       info = transforms::autodiff(forward, {.unreachable = transforms::Unreachable::kZeros});
@@ -413,6 +437,7 @@ class Generator {
     }
     const CallSiteInfo call =
         ops::call_with_info(s.graph, forward, arguments_for(s, dice, forward, wanted));
+    choose_device(s, fold(key, "backward"));
     const CallSiteInfo back =
         ops::call_with_info(s.graph, info->graph(), seeds(s, dice, *info), info->inputs_dict(call));
     ++out_.census.gradients;
@@ -421,6 +446,7 @@ class Generator {
     for (const auto& [parent, grad] :
          ordered(info->fwd_parent_ins_to_grad_parent_outs(call, back))) {
       if (s.is_constant(parent)) continue;
+      choose_device(s, fold(key, static_cast<uint64_t>(parent.id())));
       const Tensor updated = ops::scaled_add_(parent, grad, 1.0, -0.125);
       if (std::find(s.weights.begin(), s.weights.end(), parent) == s.weights.end())
         s.values.push_back(updated);
@@ -446,7 +472,7 @@ class Generator {
   }
 
   // Two micro-batches in a loop, then the update by their mean gradient.
-  void accumulated(Scope& s, Dice& dice, Graph& forward, const Tensors& wanted) {
+  void accumulated(Scope& s, Dice& dice, Seed key, Graph& forward, const Tensors& wanted) {
     std::optional<transforms::AccumulationResult> result;
     try {
       result = transforms::autodiff_with_accumulation(
@@ -480,6 +506,7 @@ class Generator {
       ops::accumulator_zero_(state.back());
     }
     arguments.insert(arguments.end(), state.begin(), state.end());
+    choose_device(s, fold(key, "micro_batches"));
     ops::repeat(s.graph, step, 1 + dice(3), arguments);
     ++out_.census.gradients;
     ++out_.census.repeats;
@@ -533,28 +560,6 @@ Census& Census::operator+=(const Census& o) {
 }
 
 RandomProgram random_program(const Recipe& recipe) { return Generator(recipe).run(); }
-
-RandomProgram random_two_device_program(uint64_t seed) {
-  RandomProgram program;
-  Dice dice(fold(Seed{0x2u, 0xdeu}, seed));
-  Scope s{program.ir.main_graph(), {}, {}};
-  s.pure = true;
-  s.layered = dice.one_in(2);
-  s.graph.set_device(0);
-  s.add(s.graph.host_load(program.ir.h2d_stream({random_shape(dice, 5), f32, {}}, "in")));
-  for (int i = 0; i < 3; ++i) {
-    s.values.push_back(s.graph.variable(random_array({random_shape(dice, 5), f32, {}}, seed), "w"));
-  }
-  const int length = 2 + dice(20);
-  for (int i = 0; i < length; ++i) {
-    s.graph.set_device(dice(2));
-    add_plain_op(s, dice);
-  }
-  s.graph.set_device(0);
-  for (int i = 0; i < 3; ++i) s.graph.host_store(s.any(dice), "out");
-  program.runs = {"main", "main"};
-  return program;
-}
 
 std::string text(const Ir& ir) {
   std::string result;

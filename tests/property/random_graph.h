@@ -14,6 +14,8 @@ namespace sluice::property {
 struct Recipe {
   uint64_t seed = 0;
   std::set<uint64_t> skipped;  ///< Keys of decisions that are left out.
+  /// Ops and calls of all graphs but arms of conditionals are on one of so many devices, or inherit one.
+  int devices = 1;
 };
 
 /// How often a program has each thing.
@@ -36,9 +38,6 @@ struct RandomProgram {
 /// reference, nested and repeated ones, loops, conditionals, updates in place, random numbers,
 /// gradients.
 RandomProgram random_program(const Recipe& recipe);
-
-/// Ops in a row, each on device 0 or 1; variables are only read.
-RandomProgram random_two_device_program(uint64_t seed);
 
 /// All schedules.
 std::string text(const Ir& ir);

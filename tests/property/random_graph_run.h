@@ -5,6 +5,7 @@
 
 #include "random_graph.h"
 #include "sluice/base/host_tensor.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/session/session.h"
 
 namespace sluice::property {

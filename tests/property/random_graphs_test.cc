@@ -7,10 +7,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <set>
 
 #include "random_graph_run.h"
-#include "sluice/compiler/compile.h"
 #include "sluice/base/rng.h"
+#include "sluice/compiler/compile.h"
 #include "sluice/exe/executable.h"
 #include "sluice/ir/verify.h"
 
@@ -18,8 +19,9 @@ namespace sluice::property {
 namespace {
 
 constexpr int kPrograms = 1000;
+constexpr int kProgramsOnDevices = 300;
 
-std::vector<Way> ways(uint64_t seed) {
+std::vector<Way> ways(uint64_t seed, int devices) {
   static const std::vector<std::vector<std::string>> kDisabled{
       {"inline"},
       {"aliasing"},
@@ -32,8 +34,8 @@ std::vector<Way> ways(uint64_t seed) {
       {"entries"},
       {"inline", "dead-code", "split", "fuse", "layouts", "entries", "aliasing", "transfers"}};
   const uint32_t bits = random_bits(Seed{3, 4}, seed);
-  std::vector<Way> list{{.threads = 1}};
-  Way other{.threads = 1 + static_cast<int>(bits % 3)};
+  std::vector<Way> list{{.threads = 1, .devices = devices}};
+  Way other{.threads = 1 + static_cast<int>(bits % 3), .devices = devices};
   if (bits & 16) other.disable = kDisabled[bits / 32 % kDisabled.size()];
   other.interleaved = (bits & 1024) != 0;
   other.io_queues = (bits & 2048) != 0 ? 3 : 1;
@@ -42,12 +44,12 @@ std::vector<Way> ways(uint64_t seed) {
 }
 
 /// What is wrong with a program, empty if nothing is.
-std::string judge(const RandomProgram& program, uint64_t seed, bool* nonfinite = nullptr) {
+std::string judge(const RandomProgram& program, const Recipe& recipe, bool* nonfinite = nullptr) {
   try {
     verify(program.ir);
     const Outcome want = interpreted(program);
     if (nonfinite != nullptr) *nonfinite = has_nonfinite(want);
-    for (const Way& way : ways(seed)) {
+    for (const Way& way : ways(recipe.seed, recipe.devices)) {
       try {
         const std::string wrong = difference(want, executed(program, way));
         if (!wrong.empty()) return way.text() + ": " + wrong;
@@ -63,7 +65,7 @@ std::string judge(const RandomProgram& program, uint64_t seed, bool* nonfinite =
 
 std::string judge(const Recipe& recipe) {
   try {
-    return judge(random_program(recipe), recipe.seed);
+    return judge(random_program(recipe), recipe);
   } catch (const Error& e) {
     return std::string("building: ") + e.what();
   }
@@ -93,8 +95,8 @@ Recipe shrink(Recipe recipe) {
   return recipe;
 }
 
-void report_failure(uint64_t seed, const std::string& wrong) {
-  const Recipe least = shrink({seed, {}});
+void report_failure(const Recipe& recipe, const std::string& wrong) {
+  const Recipe least = shrink(recipe);
   std::string shown = wrong;
   std::string schedule;
   if (const std::string still = judge(least); !still.empty()) shown = still;
@@ -102,8 +104,8 @@ void report_failure(uint64_t seed, const std::string& wrong) {
     schedule = text(random_program(least).ir);
   } catch (const Error&) {
   }
-  ADD_FAILURE() << "SLUICE_SEED=" << seed << ": " << wrong << "\n--- with " << least.skipped.size()
-                << " decisions left out: " << shown << "\n"
+  ADD_FAILURE() << "SLUICE_SEED=" << recipe.seed << ": " << wrong << "\n--- with "
+                << least.skipped.size() << " decisions left out: " << shown << "\n"
                 << schedule;
 }
 
@@ -112,41 +114,67 @@ uint64_t number(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-TEST(RandomGraphs, RunAsTheInterpreterDoes) {
+/// Seeds to run: those that the environment names, or so many.
+std::pair<uint64_t, uint64_t> seeds(int programs) {
   const bool seeded = std::getenv("SLUICE_SEED") != nullptr;
   const uint64_t first = number("SLUICE_SEED", 0);
-  const uint64_t last = first + number("SLUICE_GRAPHS", seeded ? 1 : kPrograms);
-  const bool one = last == first + 1;
-  Census all;
+  return {first, first + number("SLUICE_GRAPHS", seeded ? 1 : static_cast<uint64_t>(programs))};
+}
+
+struct Totals {
+  Census census;
   int nonfinite = 0;
+};
+
+/// Judges a program for each recipe, and reports the first few that fail.
+Totals judge_all(const std::vector<Recipe>& recipes) {
+  Totals all;
   int failures = 0;
-  for (uint64_t seed = first; seed < last && failures < 5; ++seed) {
+  for (const Recipe& recipe : recipes) {
+    if (failures == 5) break;
     std::string wrong;
     try {
-      const RandomProgram program = random_program({seed, {}});
-      if (one) std::cout << text(program.ir);
-      all += program.census;
+      const RandomProgram program = random_program(recipe);
+      if (recipes.size() == 1) std::cout << text(program.ir);
+      all.census += program.census;
       bool odd = false;
-      wrong = judge(program, seed, &odd);
-      nonfinite += odd;
+      wrong = judge(program, recipe, &odd);
+      all.nonfinite += odd;
     } catch (const Error& e) {
       wrong = std::string("building: ") + e.what();
     }
     if (wrong.empty()) continue;
-    report_failure(seed, wrong);
+    report_failure(recipe, wrong);
     ++failures;
   }
+  const Census& c = all.census;
   std::cout << fmt::format(
       "{} programs: {} ops, {} calls ({} of graphs with references), {} repeats, {} conditionals, "
       "{} gradients, {} updates, "
       "{} streams, {} remote loads and stores, {} random ops, {} entries; {} with values that are "
       "not finite\n",
-      last - first, all.ops, all.calls, all.by_reference, all.repeats, all.conditionals,
-      all.gradients, all.updates, all.streams, all.remote, all.random_ops, all.entry_graphs,
-      nonfinite);
-  if (one) return;
-  EXPECT_GT(all.gradients, static_cast<int>(last - first) / 10);
-  EXPECT_LT(nonfinite, static_cast<int>(last - first) / 5);
+      recipes.size(), c.ops, c.calls, c.by_reference, c.repeats, c.conditionals, c.gradients,
+      c.updates, c.streams, c.remote, c.random_ops, c.entry_graphs, all.nonfinite);
+  return all;
+}
+
+TEST(RandomGraphs, RunAsTheInterpreterDoes) {
+  std::vector<Recipe> recipes;
+  const auto [first, last] = seeds(kPrograms);
+  for (uint64_t seed = first; seed < last; ++seed) recipes.push_back({seed, {}});
+  const Totals all = judge_all(recipes);
+  const auto programs = static_cast<int>(recipes.size());
+  if (programs == 1) return;
+  EXPECT_GT(all.census.gradients, programs / 10);
+  EXPECT_LT(all.nonfinite, programs / 5);
+}
+
+TEST(RandomGraphs, OnSeveralDevicesRunAsTheInterpreterDoes) {
+  std::vector<Recipe> recipes;
+  const auto [first, last] = seeds(kProgramsOnDevices);
+  for (uint64_t seed = first; seed < last; ++seed)
+    recipes.push_back({seed, {}, seed % 4 == 3 ? 3 : 2});
+  judge_all(recipes);
 }
 
 // Transfers in flight while kernels and calls run, and entries that loops and arguments decide.
@@ -210,22 +238,37 @@ TEST(RandomGraphs, HaveMuchToFuseAndToLayOut) {
   EXPECT_GT(variables, 40);
 }
 
-TEST(RandomGraphs, OnTwoDevicesEndTheSame) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    const RandomProgram program = random_two_device_program(seed);
-    const Outcome want = interpreted(program);
-    for (const bool interleaved : {false, true}) {
-      const Way way{
-          .threads = 1 + static_cast<int>(seed % 3), .interleaved = interleaved, .devices = 2};
-      std::string wrong;
-      try {
-        wrong = difference(want, executed(program, way));
-      } catch (const Error& e) {
-        wrong = e.what();
+// Messages in functions and loops, owners of streams, buffers and variables.
+TEST(RandomGraphs, HaveMuchToSend) {
+  constexpr uint64_t kSome = 100;
+  int messages = 0, in_loops = 0, in_functions = 0;
+  for (uint64_t seed = 0; seed < kSome; ++seed) {
+    const exe::Executable executable = compiled(random_program({seed, {}, 2}).ir, 2).executable;
+    std::set<int32_t> entries, bodies;
+    for (const exe::Program& p : executable.programs) {
+      for (const exe::Entry& entry : p.entries) entries.insert(entry.function);
+    }
+    for (const exe::Function& f : executable.functions) {
+      for (const exe::Step& step : f.steps) {
+        if (const auto* const loop = std::get_if<exe::Loop>(&step.body))
+          bodies.insert(loop->body.function);
       }
-      ASSERT_EQ(wrong, "") << "seed " << seed << ", " << way.text() << "\n" << text(program.ir);
+    }
+    for (size_t f = 0; f < executable.functions.size(); ++f) {
+      const auto sends = static_cast<int>(std::count_if(
+          executable.functions[f].steps.begin(), executable.functions[f].steps.end(),
+          [](const exe::Step& s) { return std::holds_alternative<exe::Send>(s.body); }));
+      const auto id = static_cast<int32_t>(f);
+      messages += sends;
+      in_loops += bodies.contains(id) ? sends : 0;
+      in_functions += entries.contains(id) || bodies.contains(id) ? 0 : sends;
     }
   }
+  std::cout << fmt::format("{} programs: {} messages, {} in loops, {} in functions\n", kSome,
+                           messages, in_loops, in_functions);
+  EXPECT_GT(messages, 1000);
+  EXPECT_GT(in_loops, 100);
+  EXPECT_GT(in_functions, 20);
 }
 
 }  // namespace

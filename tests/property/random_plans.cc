@@ -26,7 +26,7 @@ void print_plan(const std::string& title, const RandomProgram& program, int devi
 void print_plans(uint64_t seed) {
   const RandomProgram program = random_program({seed, {}});
   print_plan(fmt::format("{}", seed), program, 1, {});
-  print_plan(fmt::format("{} on two devices", seed), random_two_device_program(seed), 2, {});
+  print_plan(fmt::format("{} on two devices", seed), random_program({seed, {}, 2}), 2, {});
   if (seed % 3 != 0) return;
   for (const PassDoc& pass : compiler_passes()) {
     if (pass.optional)

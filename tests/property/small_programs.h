@@ -78,6 +78,53 @@ inline Ir two_device_program() {
   return ir;
 }
 
+/// A loop over both devices, in a function that is called twice, carries a value on each and updates a variable of device
+/// 0 on device 1; several messages wait at once.
+inline Ir two_device_loop_program() {
+  Ir ir;
+  const TensorSpec spec = f32_spec({3, 4});
+  Graph& turn = ir.create_empty_graph("turn");
+  const Tensor a = turn.input(spec, "a");
+  const Tensor b = turn.input(spec, "b");
+  const Tensor w = turn.input(spec, "w", Pass::kByReference);
+  turn.set_device(0);
+  const Tensor c = ops::tanh(a) * w;
+  const Tensor d = ops::exp(a);
+  turn.set_device(1);
+  const Tensor e = ops::sigmoid(b + c) - d;
+  ops::scaled_add_(w, e, 1.0, 0.125);
+  turn.set_device(0);
+  turn.set_outputs({c + e, e});
+  Graph& twice = ir.create_empty_graph("twice");
+  const Tensor x = twice.input(spec, "x");
+  const Tensor total = twice.input(spec, "total", Pass::kByReference);
+  twice.set_outputs(ops::repeat(twice, turn, 4, {x, x, total}));
+  Graph& main = ir.main_graph();
+  const Tensor sum = main.variable(spec, Initializer::normal(0, 1).keyed({2, 3}), "sum");
+  main.set_device(0);
+  const Tensors first = ops::call(main, twice, {main.host_load(ir.h2d_stream(spec, "in")), sum});
+  main.host_store(ops::call(main, twice, {first[1], sum})[0], "out");
+  return ir;
+}
+
+/// Device 0 sends two messages to device 1 and one to device 2, which device 1 waits for before it takes the two: without
+/// a slot for each of these, all wait for each other.
+inline Ir three_device_program() {
+  Ir ir;
+  const TensorSpec spec = f32_spec({2, 3});
+  Graph& main = ir.main_graph();
+  main.set_device(0);
+  const Tensor x = main.host_load(ir.h2d_stream(spec, "in"));
+  const Tensor a = ops::exp(x);
+  const Tensor b = ops::tanh(x);
+  const Tensor c = ops::sigmoid(x);
+  main.set_device(2);
+  const Tensor d = ops::exp(c);
+  main.set_device(1);
+  main.host_store(ops::tanh(d) * a - b, "out");
+  return ir;
+}
+
 /// A loop of steps in which each replica sums gradients over all and over its pair, and updates a
 /// variable that all have, one of its group, and its shard of another.
 inline Ir data_parallel_program(int replicas) {

@@ -246,7 +246,7 @@ TEST(RandomGraphs, HaveMuchToSend) {
     const exe::Executable executable = compiled(random_program({seed, {}, 2}).ir, 2).executable;
     std::set<int32_t> entries, bodies;
     for (const exe::Program& p : executable.programs) {
-      for (const exe::Entry& entry : p.entries) entries.insert(entry.function);
+      for (const exe::Start& entry : p.starts) entries.insert(entry.function);
     }
     for (const exe::Function& f : executable.functions) {
       for (const exe::Step& step : f.steps) {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "mlp.h"
+#include "../support/mlp.h"
 #include "random_graph_run.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/check/checker.h"

@@ -124,6 +124,8 @@ class Machine {
       case Effect::Kind::kStreamWrite:
         out_.push_back(read(node.inputs[0]));
         break;
+      case Effect::Kind::kPrint:
+        ADD_FAILURE() << "a print is no transfer";
     }
     if (t.queue == 0 && !node.outputs.empty())
       values_[static_cast<size_t>(node.outputs[0])] = loaded_[t.token];

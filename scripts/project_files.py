@@ -16,6 +16,8 @@ def project_files(root, suffixes=None):
             f for f in folders
             if not (f.startswith("build-") or f in SKIPPED_FOLDERS and (at_root or f.startswith((".", "_")))))
         for name in sorted(files):
+            if name == ".git":  # A worktree names its repository in a file.
+                continue
             if suffixes is None or name.endswith(tuple(suffixes)):
                 yield (Path(folder) / name).relative_to(root)
 

@@ -1,7 +1,8 @@
 #include "sluice/compiler/pipeline.h"
 
 #include <algorithm>
-#include <cstdio>
+
+#include "sluice/base/sys.h"
 
 namespace sluice {
 
@@ -91,7 +92,7 @@ void Pipeline::record(const std::string& name, double seconds, int64_t changes, 
     r.changes += changes;
   }
   if (print_after_ == name || print_after_ == "all") {
-    fmt::print(stderr, "--- after {} ({} changes)\n{}", name, changes, to_string(body));
+    sys::print_stderr("--- after {} ({} changes)\n{}", name, changes, to_string(body));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/figure.h"
+#include "sluice/base/sys.h"
 #include "sluice/comm/mpi_group.h"
 #include "sluice/sluice.h"
 
@@ -67,7 +68,7 @@ int main() {
   try {
     return sluice::bench::run();
   } catch (const sluice::Error& e) {
-    fmt::print(stderr, "error ({}): {}\n", sluice::to_string(e.kind()), e.what());
+    sluice::sys::print_stderr("error ({}): {}\n", sluice::to_string(e.kind()), e.what());
     return e.exit_code();
   }
 }

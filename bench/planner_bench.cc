@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
   try {
     run(std::span(argv, static_cast<size_t>(argc)).subspan(1));
   } catch (const sluice::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    sluice::sys::print_stderr("{}\n", error.what());
     return error.exit_code();
   }
 }

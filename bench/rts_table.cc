@@ -9,6 +9,7 @@
 #include <span>
 
 #include "bench/steps.h"
+#include "sluice/base/sys.h"
 #include "sluice/data/loader.h"
 #include "sluice/data/synthetic_digits.h"
 #include "sluice/report/traffic.h"
@@ -130,7 +131,7 @@ int main(int argc, char** argv) {
   try {
     sluice::bench::run(std::span(argv, static_cast<size_t>(argc)).subspan(1));
   } catch (const sluice::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    sluice::sys::print_stderr("{}\n", error.what());
     return error.exit_code();
   }
 }

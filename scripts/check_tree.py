@@ -17,6 +17,8 @@ SOURCES = (".cc", ".h", ".cu", ".py", ".sh", ".cmake", ".cmake.in", "CMakeLists.
 PATTERNS = [
     ("an unfinished mark", re.compile(r"\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b"), (*SOURCES, ".md", ".txt")),
     ("a path of one machine", re.compile(r"(^|[^\w./$}-])/(work|farm|root|home|Users)/\w"), None),
+    ("a path to standard error beside sys::write_stderr",
+     re.compile(r"\b(print|fputs|fwrite|f?printf)\(.*\bstd[e]rr\b|std::c[e]rr\b"), (".cc", ".h")),
     ("a test that never runs", re.compile(r"\bDISABLED_\w"), (".cc",)),
 ]
 

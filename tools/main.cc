@@ -5,12 +5,15 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <sstream>
 #include <system_error>
 
 #include "sluice/base/error.h"
+#include "sluice/base/sys.h"
 #include "sluice/comm/mpi_group.h"
 #include "sluice/cpu/simd/isa.h"
 #include "tools/options.h"
@@ -262,7 +265,10 @@ int run(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& gro
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (!o.speaks()) return static_cast<int>(ErrorKind::kUsage);
-    const int code = app.exit(e);
+    std::ostringstream out, err;  // The library would ignore streams that cannot be written.
+    const int code = app.exit(e, out, err);
+    sys::write_stderr(err.str());
+    fmt::print("{}", out.str());
     return code == 0 ? 0 : static_cast<int>(ErrorKind::kUsage);
   }
   if (!o.speaks()) be_silent(o);
@@ -302,23 +308,25 @@ int run(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& gro
 
 int main(int argc, char** argv) {
   std::shared_ptr<sluice::runtime::ProcessGroup> group;
-  const auto tell = [&](const sluice::Error& e) {
+  const auto report = [&](const sluice::Error& e) {
     if (group == nullptr || group->fail(e))
-      fmt::print(stderr, "error ({}): {}\n", sluice::to_string(e.kind()), e.what());
+      sluice::sys::print_stderr("error ({}): {}\n", sluice::to_string(e.kind()), e.what());
     return e.exit_code();
   };
   try {
+    sluice::sys::open_standard_descriptors();
+    std::signal(SIGXFSZ, SIG_IGN);  // A file at its size limit is an error of the write, EFBIG.
     group = sluice::comm::join_mpi();
     const int code = sluice::tool::run(argc, argv, group);
-    // Or a full disk would take the results without a word.
+    // Flush here so that a full disk is reported as an error.
     if (std::fflush(stdout) != 0)
       throw std::system_error(errno, std::generic_category(), "cannot write to stdout");
     return code;
   } catch (const sluice::Error& e) {
-    return tell(e);
+    return report(e);
   } catch (const std::system_error& e) {
-    return tell({sluice::ErrorKind::kIo, e.what()});
+    return report({sluice::ErrorKind::kIo, e.what()});
   } catch (const std::exception& e) {
-    return tell({sluice::ErrorKind::kInternal, e.what()});
+    return report({sluice::ErrorKind::kInternal, e.what()});
   }
 }

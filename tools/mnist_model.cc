@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sluice/base/checked.h"
+#include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
 
 namespace sluice::tool {
@@ -154,7 +155,7 @@ MnistPrograms build(const ToolOptions& o, const train::Offload& offload) {
        .max_grad_norm = o.clip_norm > 0 ? std::optional(o.clip_norm) : std::nullopt,
        .seed = o.seed});
   if (!p.training.note.empty() && o.log_level != "error")
-    fmt::print(stderr, "{}\n", p.training.note);
+    sys::print_stderr("{}\n", p.training.note);
   return p;
 }
 
@@ -174,7 +175,7 @@ std::string why_not(const ToolOptions& o, const train::Offload& offload) {
 
 MnistPrograms build_auto(const ToolOptions& o) {
   const auto tell = [&](const std::string& text) {
-    if (o.log_level != "error") fmt::print(stderr, "offload: {}\n", text);
+    if (o.log_level != "error") sys::print_stderr("offload: {}\n", text);
   };
   if (o.memory < 0) return build(o, {});
   const std::string without = why_not(o, {});

@@ -36,8 +36,8 @@ int solve_problem(const ToolOptions& o) {
     return 0;
   }
   fmt::print("{}", planner::to_csv(problem, &solution));
-  fmt::print(stderr, "{} buffers, height {}, live-set bound {}\n", problem.buffers.size(),
-             solution.height, solution.bound);
+  sys::print_stderr("{} buffers, height {}, live-set bound {}\n", problem.buffers.size(),
+                    solution.height, solution.bound);
   return 0;
 }
 

@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <string_view>
+
+#include "sluice/base/sys.h"
 
 namespace sluice::tool {
 namespace {
@@ -50,17 +51,17 @@ void Progress::show(int64_t done, float loss) {
       fmt::format("{} {}/{}  loss {:.4f}  {:.1f}k samples/s  ETA {:02}:{:02}", title_, done, steps_,
                   loss, rate / 1000, left / 60, left % 60);
   if (!terminal_) {
-    fmt::print(stderr, "{}\n", text);
+    sys::print_stderr("{}\n", text);
     return;
   }
   constexpr int kWidth = 24;
   const int filled = static_cast<int>(done * kWidth / steps_);
-  fmt::print(stderr, "\r[{}{}] {}\033[K", std::string(static_cast<size_t>(filled), '='),
-             std::string(static_cast<size_t>(kWidth - filled), ' '), text);
+  sys::print_stderr("\r[{}{}] {}\033[K", std::string(static_cast<size_t>(filled), '='),
+                    std::string(static_cast<size_t>(kWidth - filled), ' '), text);
 }
 
 void Progress::finish() {
-  if (!quiet_ && terminal_) fmt::print(stderr, "\r\033[K");
+  if (!quiet_ && terminal_) sys::print_stderr("\r\033[K");
 }
 
 }  // namespace sluice::tool

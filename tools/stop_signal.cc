@@ -7,10 +7,11 @@ namespace {
 
 volatile std::sig_atomic_t received = 0;
 
+constexpr int kStop[] = {SIGHUP, SIGINT, SIGTERM};
+
 extern "C" void remember(int signal) {
   received = signal;
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int each : kStop) std::signal(each, SIG_DFL);
 }
 
 }  // namespace
@@ -19,8 +20,12 @@ void catch_stop_signals() {
   struct sigaction action {};
   action.sa_handler = remember;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : kStop) {
+    struct sigaction old {};
+    sigaction(signal, nullptr, &old);
+    // nohup asks for runs that outlive their terminal.
+    if (signal != SIGHUP || old.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
 }
 
 int stop_signal() { return received; }

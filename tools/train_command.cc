@@ -29,8 +29,8 @@ data::Dataset find_digits(const ToolOptions& o, data::Split split) {
   if (folder) return data::load_mnist(*folder, split);
   const bool train = split == data::Split::kTrain;
   if (train && o.log_level != "error") {
-    fmt::print(
-        stderr, "{}: using generated digits\n",
+    sys::print_stderr(
+        "{}: using generated digits\n",
         o.synthetic ? "--synthetic" : "no MNIST files found (--data, $SLUICE_DATA, data/mnist)");
   }
   return data::synthetic_digits(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2);
@@ -93,8 +93,8 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
   const int64_t steps = o.steps ? *o.steps : checked_mul(o.epochs, per_epoch);
   if (o.log_level != "error") {
     const std::string replicas = o.replicas == 1 ? "" : fmt::format(" x {}", o.replicas);
-    fmt::print(stderr, "{} x {}{} = {} samples a step, {} steps an epoch, {} samples dropped\n",
-               o.micro_batch, o.accumulate, replicas, samples, per_epoch, loader.dropped());
+    sys::print_stderr("{} x {}{} = {} samples a step, {} steps an epoch, {} samples dropped\n",
+                      o.micro_batch, o.accumulate, replicas, samples, per_epoch, loader.dropped());
   }
   StepArrays arrays(o);
   Binding binding = session.bind(arrays.inputs(programs.training),
@@ -166,7 +166,7 @@ void load_weights(Session& session, const ToolOptions& o) {
   if (o.weights.empty()) return;
   for (const std::string& name : session.load(o.weights)) {
     if (o.log_level != "error")
-      fmt::print(stderr, "{}: '{}' is not part of this model and was left out\n", o.weights, name);
+      sys::print_stderr("{}: '{}' is not part of this model and was left out\n", o.weights, name);
   }
 }
 
@@ -187,8 +187,8 @@ int run_train(const ToolOptions& o) {
     report(o, session, outcome, 0, false);
     const int signal = stop_signal() == 0 ? SIGTERM : stop_signal();  // 0: another process got it.
     if (o.speaks()) {
-      fmt::print(stderr, "stopped by signal {} after step {}{}\n", signal, outcome.steps,
-                 o.save.empty() ? "" : "; saved to " + o.save);
+      sys::print_stderr("stopped by signal {} after step {}{}\n", signal, outcome.steps,
+                        o.save.empty() ? "" : "; saved to " + o.save);
     }
     return o.save.empty() ? 128 + signal : static_cast<int>(ErrorKind::kStopped);
   }

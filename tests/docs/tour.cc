@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "sluice/base/sys.h"
 #include "sluice/check/checker.h"
 #include "sluice/exe/text.h"
 #include "sluice/interp/interpreter.h"
@@ -107,7 +108,7 @@ int main() {
   try {
     tour();
   } catch (const Error& e) {
-    fmt::print(stderr, "error ({}): {}\n", to_string(e.kind()), e.what());
+    sys::print_stderr("error ({}): {}\n", to_string(e.kind()), e.what());
     return e.exit_code();
   }
   return 0;

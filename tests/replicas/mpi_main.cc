@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "replicas_util.h"
+#include "sluice/base/sys.h"
 #include "sluice/comm/mpi_group.h"
 
 int main(int argc, char** argv) {
@@ -9,7 +10,7 @@ int main(int argc, char** argv) {
   auto& group = sluice::test::launched_group();
   group = sluice::comm::join_mpi();
   if (group == nullptr) {
-    fmt::print(stderr, "to be started by mpirun, with two processes or more\n");
+    sluice::sys::write_stderr("to be started by mpirun, with two processes or more\n");
     return 1;
   }
   const bool failed = RUN_ALL_TESTS() != 0;

@@ -109,6 +109,10 @@ class Tree(unittest.TestCase):
         self.assertEqual(found, ["a.txt:1: a path of one machine: /ho" "me/m"])
         self.assertEqual(faults(check_tree.check, {"a.txt": "see ../home/me and $HOME/work/x\n"}), [])
 
+    def test_standard_error(self):
+        found = faults(check_tree.check, {"a.cc": 'fmt::print(std' 'err, "{}", 1);\nstd::ce' 'rr << 1;\nsys::write_stderr("1");\n'})
+        self.assertEqual([f.split(": ")[0] for f in found], ["a.cc:1", "a.cc:2"])
+
     def test_builds_are_not_looked_at(self):
         self.assertEqual(faults(check_tree.check, {"build/a.cc": "TO" "DO\n", "build-x/a.cc": "TO" "DO\n"}), [])
 

@@ -14,11 +14,12 @@ namespace sluice::sys {
 namespace {
 
 constexpr const char* kCalls[] = {"any",    "open",      "mkostemp", "fallocate", "fstat", "pread",
-                                  "pwrite", "fdatasync", "rename",   "mkdir",     "fcntl"};
+                                  "pwrite", "fdatasync", "linkat",   "rename",    "mkdir", "fcntl"};
 constexpr std::pair<const char*, int> kCodes[] = {
     {"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EINTR", EINTR},
     {"EACCES", EACCES}, {"EDQUOT", EDQUOT}, {"EFBIG", EFBIG},
-    {"EMFILE", EMFILE}, {"EINVAL", EINVAL}, {"short", 0}};
+    {"EMFILE", EMFILE}, {"EINVAL", EINVAL}, {"EOPNOTSUPP", EOPNOTSUPP},
+    {"short", 0}};
 
 std::mutex lock;    // Of the failpoint.
 Failpoint current;  // What it is, if it is armed.
@@ -51,8 +52,8 @@ Failpoint parse_failpoint(const std::string& text) {
   }
   require(good,
           "failpoint: '{}' is not CALL@NUMBER=CODE, with any, open, mkostemp, fallocate, fstat, "
-          "pread, pwrite, fdatasync, rename, mkdir or fcntl, and EIO, ENOSPC, EINTR, EACCES, "
-          "EDQUOT, EFBIG, EMFILE, EINVAL or short",
+          "pread, pwrite, fdatasync, linkat, rename, mkdir or fcntl, and EIO, ENOSPC, EINTR, "
+          "EACCES, EDQUOT, EFBIG, EMFILE, EINVAL, EOPNOTSUPP or short",
           text);
   return f;
 }

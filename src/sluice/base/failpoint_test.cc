@@ -48,17 +48,18 @@ TEST_F(Failpoints, EveryCallOfAFileThatIsReplacedMayFail) {
     for (const auto& left : std::filesystem::directory_iterator(path("")))
       EXPECT_EQ(left.path().filename(), "file");
   }
-  EXPECT_EQ(number, 5) << "open, pwrite, fdatasync and rename";
+  EXPECT_EQ(number, 6) << "open, pwrite, fdatasync, linkat and rename";
 }
 
 TEST_F(Failpoints, InterruptedAndShortCallsGoOn) {
   for (const char* text : {"any@1=EINTR", "any@2=EINTR", "any@3=EINTR", "any@4=EINTR",
-                           "pwrite@1=short", "pwrite@2=short"}) {
+                           "any@5=EINTR", "pwrite@1=short", "pwrite@2=short"}) {
     arm(text);
     sys::replace_file(path("file"), bytes_);
     EXPECT_GE(sys::failpoint_calls(), 1) << text;
   }
-  for (const char* text : {"open@1=EINTR", "fstat@1=EINTR", "pread@1=EINTR", "pread@1=short"}) {
+  for (const char* text :
+       {"open@1=EINTR", "fstat@1=EINTR", "fstat@2=EINTR", "pread@1=EINTR", "pread@1=short"}) {
     arm(text);
     EXPECT_EQ(sys::read_file(path("file")), bytes_) << text;
   }

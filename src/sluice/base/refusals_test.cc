@@ -1,7 +1,12 @@
 // One row for each thing that this layer refuses: the kind and what the message says.
 
+#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#include <cstring>
 
 #include <limits>
 
@@ -139,6 +144,17 @@ TEST(BaseRefusals, WritingSafetensors) {
   });
 }
 
+// Binds a socket to a path, which stays after the socket is closed.
+std::string make_socket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  SLUICE_CHECK(path.size() < sizeof address.sun_path);
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const sys::File socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  EXPECT_EQ(::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  return path;
+}
+
 TEST(BaseRefusals, TheSystemRefuses) {
   const std::string folder = testing::TempDir() + "sluice_refusals_" + std::to_string(::getpid());
   sys::make_folder(folder);
@@ -148,13 +164,21 @@ TEST(BaseRefusals, TheSystemRefuses) {
   sys::replace_file(file, bytes);
   const std::string pipe = folder + "/pipe";
   ::mkfifo(pipe.c_str(), 0600);
-  const ErrorKind io = ErrorKind::kIo;
+  const std::string socket = make_socket(folder + "/socket");
+  const ErrorKind io = ErrorKind::kIo, bad = ErrorKind::kBadFile;
   expect_refused({
       {"open", [&] { sys::read_file(folder + "/none"); },
        "cannot open " + folder + "/none: No such file or directory", io},
       {"a folder", [&] { sys::read_file(folder); },
-       "cannot read " + folder + ": not a regular file", io},
-      {"a device", [] { sys::read_file("/dev/zero"); }, "cannot read /dev/zero: not a regular", io},
+       "cannot read " + folder + ": must be a regular file, got a folder", bad},
+      {"a device", [] { sys::read_file("/dev/zero"); },
+       "cannot read /dev/zero: must be a regular file, got a device", bad},
+      {"a pipe that nobody writes", [&] { sys::read_file(pipe); },
+       "cannot read " + pipe + ": must be a regular file, got a pipe", bad},
+      {"a socket", [&] { sys::read_file(socket); },
+       "cannot read " + socket + ": must be a regular file, got a socket", bad},
+      {"no folder", [&] { sys::check_folder(file); },
+       "cannot read " + file + ": must be a folder, got a file", bad},
       {"a short file",
        [&] {
          std::byte out[4];
@@ -164,20 +188,20 @@ TEST(BaseRefusals, TheSystemRefuses) {
       {"read",
        [&] {
          std::byte out[4];
-         sys::read_exactly(sys::create(file), file, 0, out);
+         sys::read_exactly(sys::File(::open(file.c_str(), O_WRONLY)), file, 0, out);
        },
        "cannot read " + file + ": Bad file descriptor", io},
-      {"create", [&] { sys::create(folder + "/no/file"); }, "cannot create " + folder + "/no/file",
-       io},
+      {"create", [&] { sys::replace_file(folder + "/no/file", bytes); },
+       "cannot create " + folder + "/no/file: No such file or directory", io},
       {"replace", [&] { sys::replace_file(folder, bytes); },
-       "cannot replace " + folder + ": not a regular file", io},
+       "cannot replace " + folder + ": must be a regular file, got a folder", io},
       {"replace a pipe", [&] { sys::replace_file(pipe, bytes); },
-       "cannot replace " + pipe + ": not a regular file", io},
+       "cannot replace " + pipe + ": must be a regular file, got a pipe", io},
       {"a pipe is not replaceable", [&] { sys::check_replaceable(pipe); },
-       "cannot replace " + pipe + ": not a regular file", io},
+       "cannot replace " + pipe + ": must be a regular file, got a pipe", io},
       {"nor what is in no folder", [&] { sys::check_replaceable(folder + "/no/file"); },
        "cannot create " + folder + "/no/file", io},
-      {"sync", [] { sys::sync(sys::open_for_read("/dev/null"), "/dev/null"); },
+      {"sync", [] { sys::sync(sys::File(::open("/dev/null", O_WRONLY)), "/dev/null"); },
        "cannot sync /dev/null", io},
       {"examine", [] { sys::size(sys::File(), "closed"); }, "cannot examine closed", io},
       {"make a folder", [&] { sys::make_folder(folder + "/no/folder"); },
@@ -186,12 +210,15 @@ TEST(BaseRefusals, TheSystemRefuses) {
   if (sys::exists("/dev/full")) {
     expect_refused({
         {"a full disk",
-         [&] { sys::write_exactly(sys::create("/dev/full"), "/dev/full", 0, bytes); },
+         [&] {
+           sys::write_exactly(sys::File(::open("/dev/full", O_WRONLY)), "/dev/full", 0, bytes);
+         },
          "cannot write /dev/full: No space left on device", io},
     });
   }
   ::unlink(file.c_str());
   ::unlink(pipe.c_str());
+  ::unlink(socket.c_str());
   EXPECT_EQ(::rmdir(folder.c_str()), 0) << "a temporary file was left";
 }
 

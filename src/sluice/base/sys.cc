@@ -8,9 +8,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <iterator>
+#include <mutex>
 #include <utility>
 
 #include "sluice/base/error.h"
@@ -44,7 +50,61 @@ ssize_t transfer(const char* call, size_t bytes, F f) {
   return result;
 }
 
+const char* kind_of(const struct stat& info) {
+  switch (info.st_mode & S_IFMT) {
+    case S_IFREG:
+      return "a file";
+    case S_IFDIR:
+      return "a folder";
+    case S_IFIFO:
+      return "a pipe";
+    case S_IFSOCK:
+      return "a socket";
+    default:
+      return "a device";
+  }
+}
+
+void require_regular(const struct stat& info, ErrorKind kind, const char* action,
+                     const std::string& path) {
+  if (!S_ISREG(info.st_mode))
+    fail(kind, "cannot {} {}: must be a regular file, got {}", action, path, kind_of(info));
+}
+
 }  // namespace
+
+void open_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    // The lowest number that is free is this one.
+    if (retry("open", [] { return ::open("/dev/null", O_RDWR); }) < 0)
+      io_error("open", "/dev/null");
+  }
+}
+
+void write_stderr(std::string_view text) noexcept {
+  // A failing write may raise these; blocked ones are taken back, unless somebody else raised them
+  // before.
+  sigset_t raised, pending, old;
+  sigemptyset(&raised);
+  sigaddset(&raised, SIGPIPE);
+  sigaddset(&raised, SIGXFSZ);
+  sigpending(&pending);
+  pthread_sigmask(SIG_BLOCK, &raised, &old);
+  while (!text.empty()) {
+    const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  for (const int signal : {SIGPIPE, SIGXFSZ}) {
+    if (sigismember(&pending, signal) == 1) sigdelset(&raised, signal);
+  }
+  const timespec at_once{};
+  while (sigtimedwait(&raised, nullptr, &at_once) > 0) {
+  }
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
 
 File::~File() {
   if (fd_ >= 0) ::close(fd_);
@@ -56,16 +116,15 @@ File& File::operator=(File&& other) noexcept {
 }
 
 File open_for_read(const std::string& path) {
-  File file(retry("open", [&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  struct stat info {};
+  // Opening a device may act on it, and opening a socket fails with an unclear reason: look before.
+  if (::stat(path.c_str(), &info) == 0) require_regular(info, ErrorKind::kBadFile, "read", path);
+  // Opening a pipe that took the file's place meanwhile must not wait for a writer.
+  constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  File file(retry("open", [&] { return ::open(path.c_str(), kFlags); }));
   if (!file.open()) io_error("open", path);
-  return file;
-}
-
-File create(const std::string& path) {
-  File file(retry("open", [&] {
-    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  }));
-  if (!file.open()) io_error("create", path);
+  if (retry("fstat", [&] { return ::fstat(file.fd(), &info); }) != 0) io_error("examine", path);
+  require_regular(info, ErrorKind::kBadFile, "read", path);
   return file;
 }
 
@@ -111,7 +170,6 @@ bool can_bypass_page_cache(const std::string& folder) {
 int64_t size(const File& file, const std::string& path) {
   struct stat info {};
   if (retry("fstat", [&] { return ::fstat(file.fd(), &info); }) != 0) io_error("examine", path);
-  if (!S_ISREG(info.st_mode)) fail(ErrorKind::kIo, "cannot read {}: not a regular file", path);
   return info.st_size;
 }
 
@@ -155,15 +213,115 @@ std::vector<std::byte> read_file(const std::string& path) {
 
 namespace {
 
-// Of this process alone: nobody else's file has the name.
-std::string temporary_beside(const std::string& path) {
-  return fmt::format("{}.{}.tmp", path, ::getpid());
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
-void require_file(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-    fail(ErrorKind::kIo, "cannot replace {}: not a regular file", path);
+constexpr int kEnding[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
+std::mutex deferring;               // Held by the one object of DeferredSignals.
+std::atomic<uint64_t> deferred{0};  // Bit s: signal s has arrived.
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+extern "C" void defer_signal(int signal) { deferred |= uint64_t{1} << signal; }
+
+// Signals that ask the process to end act at the end of this object's life, whichever thread
+// receives them: a mask would hold for one thread only.
+class DeferredSignals {
+ public:
+  DeferredSignals() : hold_(deferring) {
+    struct sigaction action {};
+    action.sa_handler = defer_signal;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < std::size(kEnding); ++i) {
+      ::sigaction(kEnding[i], nullptr, &old_[i]);
+      if (old_[i].sa_handler != SIG_IGN) ::sigaction(kEnding[i], &action, nullptr);
+    }
+  }
+  ~DeferredSignals() {
+    for (size_t i = 0; i < std::size(kEnding); ++i) ::sigaction(kEnding[i], &old_[i], nullptr);
+    const uint64_t arrived = deferred.exchange(0);
+    for (const int signal : kEnding) {
+      if ((arrived >> signal & 1) != 0) ::raise(signal);
+    }
+  }
+  DeferredSignals(const DeferredSignals&) = delete;
+  DeferredSignals& operator=(const DeferredSignals&) = delete;
+
+ private:
+  std::lock_guard<std::mutex> hold_;
+  struct sigaction old_[std::size(kEnding)] = {};
+};
+
+// The path behind symbolic links, which need not exist.
+std::string follow_links(const std::string& path) {
+  constexpr int kMostLinks = 40;
+  std::string at = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    char to[PATH_MAX];
+    const ssize_t n = ::readlink(at.c_str(), to, sizeof to);
+    if (n < 0) return at;
+    const std::string target(to, static_cast<size_t>(n));
+    at = target.starts_with('/') ? target : folder_of(at) + "/" + target;
+  }
+  errno = ELOOP;
+  io_error("replace", path);
+}
+
+// Where a file is replaced: nothing or a regular file is there.
+std::string replaceable(const std::string& path) {
+  std::string target = follow_links(path);
+  struct stat info {};
+  if (::stat(target.c_str(), &info) == 0) require_regular(info, ErrorKind::kIo, "replace", path);
+  return target;
+}
+
+// A file without a name in the folder of `target`; closed where the file system has none, or where
+// it could not be named.
+File create_nameless(const std::string& target, const std::string& path) {
+  if (!exists("/proc/self/fd")) return {};
+  const std::string folder = folder_of(target);
+  constexpr int kFlags = O_TMPFILE | O_WRONLY | O_CLOEXEC;
+  File file(retry("open", [&] { return ::open(folder.c_str(), kFlags, 0644); }));
+  const bool lacks = errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL;
+  if (!file.open() && !lacks) io_error("create", path);
+  return file;
+}
+
+// Calls make(name) with names beside `target` until one is free, and returns that.
+template <typename F>
+std::string make_beside(const std::string& target, const std::string& path, F make) {
+  constexpr int kMostNames = 100;
+  for (int n = 0; n < kMostNames; ++n) {
+    const std::string name = fmt::format("{}.{}.{}.tmp", target, ::getpid(), n);
+    if (make(name) >= 0) return name;
+    if (errno != EEXIST) break;
+  }
+  io_error("create", path);
+}
+
+struct NamedFile {
+  File file;
+  std::string name;
+};
+
+NamedFile create_named(const std::string& target, const std::string& path) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  NamedFile made;
+  made.name = make_beside(target, path, [&](const std::string& name) {
+    made.file = File(retry("open", [&] { return ::open(name.c_str(), kFlags, 0644); }));
+    return made.file.fd();
+  });
+  return made;
+}
+
+void rename_over(const std::string& temporary, const std::string& target, const std::string& path) {
+  if (retry("rename", [&] { return ::rename(temporary.c_str(), target.c_str()); }) == 0) return;
+  const int reason = errno;
+  ::unlink(temporary.c_str());
+  errno = reason;
+  io_error("replace", path);
 }
 
 }  // namespace
@@ -176,32 +334,46 @@ void replace_file(const std::string& path, std::span<const std::byte> bytes) {
 
 void replace_file(const std::string& path,
                   const std::function<void(const File&, const std::string&)>& write) {
-  require_file(path);
-  const std::string temporary = temporary_beside(path);
+  const std::string target = replaceable(path);
+  if (const File file = create_nameless(target, path); file.open()) {
+    write(file, path);
+    sync(file, path);
+    const std::string descriptor = fmt::format("/proc/self/fd/{}", file.fd());
+    const DeferredSignals hold;
+    const std::string name = make_beside(target, path, [&](const std::string& free) {
+      return retry("linkat", [&] {
+        return ::linkat(AT_FDCWD, descriptor.c_str(), AT_FDCWD, free.c_str(), AT_SYMLINK_FOLLOW);
+      });
+    });
+    rename_over(name, target, path);
+    return;
+  }
+  const DeferredSignals hold;
+  const NamedFile made = create_named(target, path);
   try {
-    const File file = create(temporary);
-    write(file, temporary);
-    sync(file, temporary);
+    write(made.file, path);
+    sync(made.file, path);
   } catch (...) {
-    ::unlink(temporary.c_str());
+    ::unlink(made.name.c_str());
     throw;
   }
-  if (retry("rename", [&] { return ::rename(temporary.c_str(), path.c_str()); }) != 0) {
-    const int reason = errno;
-    ::unlink(temporary.c_str());
-    errno = reason;
-    io_error("replace", path);
-  }
+  rename_over(made.name, target, path);
 }
 
 void check_replaceable(const std::string& path) {
-  require_file(path);
-  const std::string temporary = temporary_beside(path);
-  create(temporary);
-  ::unlink(temporary.c_str());
+  const std::string target = replaceable(path);
+  if (create_nameless(target, path).open()) return;
+  const DeferredSignals hold;
+  ::unlink(create_named(target, path).name.c_str());
 }
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+void check_folder(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && !S_ISDIR(info.st_mode))
+    fail(ErrorKind::kBadFile, "cannot read {}: must be a folder, got {}", path, kind_of(info));
+}
 
 void make_folder(const std::string& path) {
   if (retry("mkdir", [&] { return ::mkdir(path.c_str(), 0755); }) != 0 && errno != EEXIST)

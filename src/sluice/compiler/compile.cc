@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 
+#include "sluice/base/sys.h"
 #include "sluice/compiler/analysis/homes.h"
 #include "sluice/compiler/body_text.h"
 #include "sluice/compiler/lower/announce_remote.h"
@@ -190,8 +190,7 @@ PassRecord run_pass(const Pass& pass, Program& program, const Context& context) 
   verify(program, pass.name);
 #endif
   if (options.print_after == pass.name || options.print_after == "all") {
-    fmt::print(stderr, "--- after {} ({} changes)\n{}", pass.name, record.changes,
-               to_text(program));
+    sys::print_stderr("--- after {} ({} changes)\n{}", pass.name, record.changes, to_text(program));
   }
   return record;
 }

@@ -195,6 +195,7 @@ std::optional<std::string> folder_with_files(const std::string& folder) {
 
 std::optional<std::string> find_mnist(const std::string& explicit_folder) {
   if (!explicit_folder.empty()) {
+    sys::check_folder(explicit_folder);
     if (auto found = folder_with_files(explicit_folder)) return found;
     missing(explicit_folder);
   }

@@ -13,7 +13,8 @@ enum class Split { kTrain, kTest };
 /// The folder with MNIST's four files: `explicit_folder`, if it is not empty, and nothing else;
 /// otherwise $SLUICE_DATA, then data/mnist of the working directory, and none if neither has them.
 /// Each is tried as the folder itself, then as its parent (folder/mnist). Files may be plain IDX or
-/// gzip (`.gz`). Error{kIo} naming the four files if `explicit_folder` lacks one.
+/// gzip (`.gz`). Error{kIo} naming the four files if `explicit_folder` lacks one, Error{kBadFile}
+/// if it is not a folder.
 std::optional<std::string> find_mnist(const std::string& explicit_folder = "");
 
 /// The digits of `folder` (or folder/mnist): images (n, 28, 28) f32 normalised, labels (n) i32 in

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+#include "sluice/base/sys.h"
 #include "sluice/ops/rules.h"
 
 namespace sluice::ops {
@@ -165,8 +165,7 @@ void reference(const KernelArgs& k) {
     if (o.print_self) {
       std::vector<double> values(x.begin(), x.end());
       HostTensor array = HostTensor::of<double>(k.in_shape(0), f64, values).cast(k.in_dtype(0));
-      const std::string text = fmt::format("{}: {}\n", o.title, array_text(array, o));
-      std::fwrite(text.data(), 1, text.size(), stderr);
+      sys::print_stderr("{}: {}\n", o.title, array_text(array, o));
     }
     if (x.data() != y.data()) std::copy(x.begin(), x.end(), y.begin());
   });

@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "sluice/base/error.h"
+#include "sluice/base/sys.h"
 
 namespace sluice::cpu {
 namespace {
@@ -46,9 +46,9 @@ TEST(Isa, SetChangesTheCurrentOneAndRefusesWhatIsAbsent) {
 [[noreturn]] void exit_with_isa(const char* value) {
   setenv("SLUICE_ISA", value, 1);
   try {
-    std::fputs(std::string(to_string(current_isa())).c_str(), stderr);
+    sys::write_stderr(to_string(current_isa()));
   } catch (const Error& e) {
-    std::fputs(e.what(), stderr);
+    sys::write_stderr(e.what());
     std::exit(e.exit_code());
   }
   std::exit(0);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "random_graph_run.h"
+#include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/exe/text.h"
 
@@ -39,7 +40,7 @@ void print_plans(uint64_t seed) {
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    fmt::print(stderr, "usage: random_plans FIRST LAST\n");
+    sluice::sys::print_stderr("usage: random_plans FIRST LAST\n");
     return 2;
   }
   for (uint64_t seed = std::strtoull(argv[1], nullptr, 10),

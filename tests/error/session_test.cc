@@ -163,8 +163,8 @@ TEST_F(SessionRefusals, Files) {
        bad},
       {"no file", [&] { session.load(folder + "/none"); }, "cannot open " + folder + "/none",
        ErrorKind::kIo},
-      {"a folder", [&] { session.load(folder); }, "cannot read " + folder + ": not a regular file",
-       ErrorKind::kIo},
+      {"a folder", [&] { session.load(folder); },
+       "cannot read " + folder + ": must be a regular file, got a folder", ErrorKind::kBadFile},
       {"no folder to save to", [&] { session.save(folder + "/no/file"); },
        "cannot create " + folder + "/no/file", ErrorKind::kIo},
   });

@@ -109,6 +109,8 @@ TEST_F(IrRefusals, Programs) {
 TEST_F(IrRefusals, Initializers) {
   const auto fill = [](const Initializer& i, TensorSpec spec) { return [=] { i.evaluate(spec); }; };
   const Initializer array = Initializer::array(HostTensor(f32_spec({3})));
+  const std::string shorter = testing::TempDir() + "initializer_refusals.bin";
+  std::ofstream(shorter) << "four";
   expect_refused({
       {"uniform", [] { Initializer::uniform(1, 0); }, "uniform: low 1 is above high 0"},
       {"uniform of no number",
@@ -121,9 +123,12 @@ TEST_F(IrRefusals, Initializers) {
        "initializer: a constant must be a whole number in [0, 4294967295] to be uint32, got -1"},
       {"file", fill(Initializer::file("no/such.bin", 0), f32_spec({4})), "cannot open no/such.bin",
        ErrorKind::kIo},
-      {"file that is too short", fill(Initializer::file("/dev/null", 4), f32_spec({4})),
-       "cannot read /dev/null: it ends at byte 4, 16 more were expected", ErrorKind::kIo},
+      {"file that is too short", fill(Initializer::file(shorter, 4), f32_spec({4})),
+       "cannot read " + shorter + ": it ends at byte 4, 16 more were expected", ErrorKind::kIo},
+      {"a device", fill(Initializer::file("/dev/null", 4), f32_spec({4})),
+       "cannot read /dev/null: must be a regular file, got a device", ErrorKind::kBadFile},
   });
+  std::remove(shorter.c_str());
 }
 
 TEST_F(IrRefusals, Tensors) {

@@ -1,5 +1,7 @@
 // One row for each thing that this layer refuses: what the message says, with the names of what was found.
 
+#include <cstdio>
+#include <fstream>
 #include <limits>
 
 #include "sluice/base/test_refusals.h"

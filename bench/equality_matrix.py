@@ -34,7 +34,7 @@ def phased(offload, io_mode="io", *more):
     return ["--strategy", "phased", "--offload", offload, "--io-mode", io_mode, *more]
 
 
-EVERYTHING = "optimizer,weights,activations,accumulators"
+EVERYTHING = "optimizer,weights"
 WAYS = {
     "resident": ["--offload", "none"],
     "resident, optimizer offloaded": ["--offload", "optimizer"],
@@ -44,8 +44,6 @@ WAYS = {
     "phased, recompute": phased("none", "io", "--recompute"),
     "phased, optimizer offloaded": phased("optimizer", "io_overlapped"),
     "phased, weights offloaded": phased("weights"),
-    "phased, activations offloaded": phased("activations", "compute"),
-    "phased, accumulators offloaded": phased("accumulators"),
     "phased, all offloaded": phased(EVERYTHING, "io_overlapped"),
     "phased, all offloaded, recompute": phased(EVERYTHING, "io_overlapped", "--recompute"),
 }

@@ -24,14 +24,14 @@ constexpr double kTie = 0.05;  // The document's last two rows move the same byt
 
 struct Way {
   const char* name;
-  const char* threshold;
+  int64_t threshold;
   const char* offload;
 };
-constexpr Way kWays[] = {{"no sharding", "inf", "optimizer"},
-                         {"only state of fc.0.weight", "262145", "optimizer"},
-                         {"all state of weights", "1024", "optimizer"},
-                         {"all state", "512", "optimizer"},
-                         {"all on the device", "inf", "none"}};
+constexpr Way kWays[] = {{"no sharding", nn::kNeverShard, "optimizer"},
+                         {"only state of fc.0.weight", 262145, "optimizer"},
+                         {"all state of weights", 1024, "optimizer"},
+                         {"all state", 512, "optimizer"},
+                         {"all on the device", nn::kNeverShard, "none"}};
 
 tool::ToolOptions options(const Way& way, int64_t bandwidth) {
   tool::ToolOptions o;
@@ -76,13 +76,14 @@ class Row {
 
   void print() const {
     const auto samples = static_cast<double>(tool::samples_of_step(options_));
-    fmt::print("{:<26} {:>9} {:>11.0f} {:>10.4f} {:>14} {:>13}\n", name_, threshold_,
-               samples / seconds(), seconds(), remote_bytes_, device_bytes());
+    fmt::print("{:<26} {:>9} {:>11.0f} {:>10.4f} {:>14} {:>13}\n", name_,
+               tool::show_threshold(threshold_), samples / seconds(), seconds(), remote_bytes_,
+               device_bytes());
   }
 
  private:
   const char* name_;
-  const char* threshold_;
+  int64_t threshold_;
   tool::ToolOptions options_;
   tool::MnistPrograms programs_;
   Session session_;
@@ -103,7 +104,7 @@ bool in_order(const std::vector<std::unique_ptr<Row>>& rows) {
 void run(std::span<char*> arguments) {
   require(arguments.size() <= 1, "usage: rts_table [BYTES-A-SECOND], as rts_table 512M");
   const int64_t bandwidth =
-      arguments.empty() ? int64_t{256} << 20 : tool::parse_bytes(arguments[0]);
+      arguments.empty() ? int64_t{256} << 20 : tool::parse_bytes("rts_table", arguments[0]);
   std::vector<std::unique_ptr<Row>> rows;
   for (const Way& way : kWays) rows.push_back(std::make_unique<Row>(way, bandwidth));
   for (int r = 0; r < kRounds; ++r) {
@@ -118,7 +119,7 @@ void run(std::span<char*> arguments) {
   const int64_t resident = rows.back()->device_bytes();
   for (size_t i = 0; i + 1 < rows.size(); ++i) {
     fmt::print("threshold {}: offload lowers the device's peak by {} bytes, {:.1f} %\n",
-               kWays[i].threshold, resident - rows[i]->device_bytes(),
+               tool::show_threshold(kWays[i].threshold), resident - rows[i]->device_bytes(),
                100.0 * static_cast<double>(resident - rows[i]->device_bytes()) /
                    static_cast<double>(resident));
   }

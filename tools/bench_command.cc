@@ -17,7 +17,8 @@ namespace sluice::tool {
 namespace {
 
 // Runs of both programs on arrays of ones.
-int run_synthetic(const ToolOptions& o, Session& session, int64_t samples) {
+int run_synthetic(const ToolOptions& o, const MnistPrograms& programs, Session& session) {
+  const int64_t samples = samples_of_step(o);
   constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
   const auto runs = static_cast<int>(std::min(o.steps.value_or(kRuns), kMostRuns));
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
@@ -31,6 +32,7 @@ int run_synthetic(const ToolOptions& o, Session& session, int64_t samples) {
     record.add("train_samples_per_second", train.samples_per_second);
     record.add("test_mean_seconds", test.mean_seconds);
     record.add("test_samples_per_second", test.samples_per_second);
+    add_offload(programs, record);
     add_throttle(o, record);
     fmt::print("{}\n", record.text());
     return 0;
@@ -45,8 +47,9 @@ int run_synthetic(const ToolOptions& o, Session& session, int64_t samples) {
 int run_bench(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
   Session session(programs.ir, session_options(o));
+  log_offload(o, programs);
+  if (o.synthetic) return run_synthetic(o, programs, session);
   const int64_t samples = samples_of_step(o);
-  if (o.synthetic) return run_synthetic(o, session, samples);
   const data::Dataset digits = data::synthetic_digits(std::max<int64_t>(samples, 64), 1);
   const data::DataLoader loader(digits, {.batch = samples});
   StepArrays arrays(o);
@@ -67,6 +70,7 @@ int run_bench(const ToolOptions& o) {
     record.add("operand_bytes_per_step", times.bytes);
     record.add("planned_bytes", session.planned_bytes());
     record.add("compile_seconds", session.compiled().seconds);
+    add_offload(programs, record);
     add_throttle(o, record);
     fmt::print("{}\n", record.text());
     return 0;

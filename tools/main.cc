@@ -3,14 +3,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <sstream>
+#include <string>
 #include <system_error>
+#include <type_traits>
 
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
@@ -22,17 +24,10 @@ namespace sluice::tool {
 
 namespace {
 
-uint64_t parse_seed(const std::string& text) {
-  uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  require(error == std::errc() && end == text.data() + text.size(),
-          "--seed: '{}' is not a number from 0 to 18446744073709551615", text);
-  return seed;
-}
-
 constexpr const char* kRare = "Rarely needed";  // Options of which the help shows the names alone.
 
-// A line for each option and one for those rarely needed, so that a command's help fits a small terminal.
+// A line for each option and one for those rarely needed, so that a command's help fits a small
+// terminal.
 class ShortHelp : public CLI::Formatter {
  public:
   ShortHelp() { column_width(40); }
@@ -51,58 +46,93 @@ class ShortHelp : public CLI::Formatter {
   }
 };
 
-void add_model(CLI::App& app, ToolOptions& o) {
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+// Adds a flag whose text `parse(flag, text)` turns into the field's value.
+template <typename T, typename F>
+CLI::Option* add_parsed(CLI::App& app, const char* flag, T& field, F parse, const char* type,
+                        const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          flag, [&field, flag, parse](const std::string& text) { field = parse(flag, text); }, help)
+      ->type_name(type);
+}
+
+// Adds a flag for an integer of [least, most].
+template <typename T, typename Number>
+CLI::Option* add_integer(CLI::App& app, const char* flag, T& field, Number least, Number most,
+                         const std::string& help) {
+  const auto parse = [least, most](const char* name, const std::string& text) {
+    return parse_integer<Number>(name, text, least, most);
+  };
+  CLI::Option* const option = add_parsed(app, flag, field, parse, "INT", help);
+  if constexpr (std::is_same_v<T, Number>) option->default_str(std::to_string(field));
+  return option;
+}
+
+CLI::Option* add_bytes(CLI::App& app, const char* flag, int64_t& field, const char* help) {
+  return add_parsed(app, flag, field, parse_bytes, "BYTES", help);
+}
+
+// Adds a flag for one value or several between commas.
+template <typename F>
+void add_list(CLI::App& app, const char* flag, std::vector<int64_t>& field, F parse,
+              const char* help) {
+  app.add_option_function<std::vector<std::string>>(
+         flag,
+         [&field, flag, parse](const std::vector<std::string>& texts) {
+           field.clear();
+           for (const std::string& text : texts) field.push_back(parse(flag, text));
+         },
+         help)
+      ->type_name("INT")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(kRare);
+}
+
+void add_network(CLI::App& app, ToolOptions& o) {
   app.add_option("model", o.model, "The model (see --list)")
       ->check(CLI::IsMember({"mnist", "mnist-rts", "mnist-phased", "mlp"}));
-  app.add_option("--layers", o.layers, "Linear layers of the MLP");
-  app.add_option("--width", o.width, "Features of its hidden layers");
+  add_integer<int64_t, int64_t>(app, "--layers", o.layers, 1, 100000, "Linear layers of the MLP");
+  add_integer<int64_t, int64_t>(app, "--width", o.width, 1, kMost, "Features of its hidden layers");
   app.add_option("--dropout", o.dropout, "Dropout probability")->group(kRare);
-  app.add_option("--micro-batch", o.micro_batch, "Samples of a micro-batch");
-  app.add_option("--accumulate", o.accumulate, "Micro-batches a step");
-  app.add_option("--replicas", o.replica_list, "Replicas, each on its micro-batches")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->group(kRare);
-  app.add_option("--shard-threshold", o.shard_threshold_list,
-                 "Elements from which state is sharded")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->group(kRare);
+  add_integer<int64_t, int64_t>(app, "--micro-batch", o.micro_batch, 1, kMost,
+                                "Samples of a micro-batch");
+  add_integer<int64_t, int64_t>(app, "--accumulate", o.accumulate, 1, kMost,
+                                "Micro-batches a step (mnist-rts: 8, mnist-phased: 4)");
+  const auto replicas = [](const char* flag, const std::string& text) {
+    return parse_integer<int64_t>(flag, text, 1, kMostReplicas);
+  };
+  add_list(app, "--replicas", o.replica_list, replicas, "Replicas, each on its micro-batches");
+  add_list(app, "--shard-threshold", o.shard_threshold_list, parse_threshold,
+           "Elements from which state is sharded");
   app.add_option("--optimizer", o.optimizer, "sgd, momentum, adam[-f16], adamw, adamax, lamb");
-  app.add_option("--lr", o.lr, "Learning rate");
+  app.add_option("--lr", o.lr, "Learning rate (default: " + default_rates() + ")");
   app.add_option("--clip-norm", o.clip_norm, "Largest norm of all gradients")->group(kRare);
-  app.add_option_function<std::string>(
-         "--seed", [&o](const std::string& text) { o.seed = parse_seed(text); },
-         "Of weights, order and dropout")
-      ->type_name("UINT")
+  add_integer<uint64_t, uint64_t>(app, "--seed", o.seed, 0, std::numeric_limits<uint64_t>::max(),
+                                  "Of weights, order and dropout")
       ->group(kRare);
-  app.add_option_function<std::string>(
-         "--memory", [&o](const std::string& text) { o.memory = parse_bytes(text); },
-         "Device memory budget: 4096, 512K, 64M")
-      ->type_name("BYTES");
+}
+
+void add_model(CLI::App& app, ToolOptions& o) {
+  add_network(app, o);
+  add_bytes(app, "--memory", o.memory, "Device memory budget: 4096, 512K, 64M");
   app.add_option("--strategy", o.strategy, "resident or phased: a layer at a time")
       ->check(CLI::IsMember({"resident", "phased"}));
   app.add_option("--io-mode", o.io_mode, "Of phases: compute, io or io_overlapped")
       ->check(CLI::IsMember({"compute", "io", "io_overlapped"}))
       ->group(kRare);
-  app.add_option("--io-queues", o.io_queues, "Queues for transfers: 0, 1 or 3")->group(kRare);
+  add_integer<int, int>(app, "--io-queues", o.io_queues, 0, 3, "Queues for transfers: 0, 1 or 3")
+      ->group(kRare);
   app.add_flag("--recompute", o.recompute, "Make activations again")->group(kRare);
-  app.add_option("--offload", o.offload, "auto, none or optimizer,weights,…")->type_name("WHAT");
+  app.add_option("--offload", o.offload, "auto, none or optimizer,weights")->type_name("WHAT");
   app.add_option("--remote", o.remote, "Where to: none, host or file:FOLDER")->type_name("PLACE");
-  app.add_option_function<std::string>(
-         "--remote-memory", [&o](const std::string& text) { o.remote_memory = parse_bytes(text); },
-         "Budget there")
-      ->type_name("BYTES")
-      ->group(kRare);
-  app.add_option_function<std::string>(
-         "--remote-bandwidth",
-         [&o](const std::string& text) { o.remote_bandwidth = parse_bytes(text); },
-         "Bytes a second at most")
-      ->type_name("BYTES")
-      ->group(kRare);
+  add_bytes(app, "--remote-memory", o.remote_memory, "Budget there")->group(kRare);
+  add_bytes(app, "--remote-bandwidth", o.remote_bandwidth, "Bytes a second at most")->group(kRare);
   app.add_flag("--remote-direct", o.remote_direct, "Past the page cache")->group(kRare);
   app.add_flag("--verify-remote", o.verify_remote, "Check what files hold")->group(kRare);
-  app.add_option("--threads", o.threads, "Workers (default: usable cores)");
+  add_integer<int64_t, int64_t>(app, "--threads", o.threads, 0, 1024, "Workers (0: usable cores)");
   app.add_option("--disable", o.disable, "Compiler pass to leave out")->group(kRare);
   app.add_flag("--verify", o.verify, "Verify the program after every compiler pass")->group(kRare);
   app.add_flag("--json", o.json, "One JSON object on stdout")->group(kRare);
@@ -144,7 +174,8 @@ void check_flags(const CLI::App& command, const ToolOptions& o) {
       "--capacity: it is of a planner problem (--problem FILE.csv); a model's budget is --memory");
 }
 
-// The two models are `mnist` with other defaults: what flags do not say, is as in the documents that they come from.
+// The two models are `mnist` with other defaults: what flags do not say, is as in the documents
+// that they come from.
 void set_defaults(const CLI::App& command, ToolOptions& o) {
   const auto set = [&](const char* flag, auto& field, auto value) {
     if (command.count(flag) == 0) field = value;
@@ -152,13 +183,12 @@ void set_defaults(const CLI::App& command, ToolOptions& o) {
   const bool phased = o.model == "mnist-phased";
   if (!phased && o.model != "mnist-rts") return;
   set("--optimizer", o.optimizer, "adam-f16");
-  set("--lr", o.lr, 1e-3);
   set("--micro-batch", o.micro_batch, 8);
-  set("--shard-threshold", o.shard_threshold, "512");
+  set("--shard-threshold", o.shard_threshold, 512);
   set("--accumulate", o.accumulate, phased ? 4 : 8);
   set("--replicas", o.replicas, phased ? 2 : 4);
   set("--strategy", o.strategy, phased ? "phased" : "resident");
-  set("--offload", o.offload, phased ? "optimizer,weights" : "optimizer");
+  set("--offload", o.offload, phased ? "auto" : "optimizer");
 }
 
 constexpr std::string_view kSuiteFlags[] = {"--only", "--rounds", "--python"};
@@ -166,7 +196,7 @@ constexpr std::string_view kSuiteFlags[] = {"--only", "--rounds", "--python"};
 void add_suite(CLI::App& app, ToolOptions& o) {
   o.python = {"/usr/bin/python3"};
   app.add_option("--only", o.only, "Without a model: cases whose name has this")->type_name("TEXT");
-  app.add_option("--rounds", o.rounds, "Without a model: rounds a case");
+  add_integer<int, int>(app, "--rounds", o.rounds, 1, 1000000, "Without a model: rounds a case");
   app.add_option("--python", o.python, "Without a model: has PyTorch; more to report")
       ->type_name("PROGRAM")
       ->allow_extra_args(false);
@@ -194,62 +224,74 @@ void be_silent(ToolOptions& o) {
   require(std::freopen("/dev/null", "w", stdout) != nullptr, "cannot open /dev/null");
 }
 
-int run(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& group) {
-  ToolOptions o;
-  o.group = group;
+// The commands and their flags.
+struct CommandLine {
+  explicit CommandLine(ToolOptions& o);
+
   CLI::App app{
       "Trains and runs networks by a plan that is known to the byte before the first step."};
+  CLI::App* train;
+  CLI::App* eval;
+  CLI::App* plan;
+  CLI::App* bench;
+  CLI::App* inspect;
+  CLI::App* doctor;
+  bool list = false;
+};
+
+void add_plan(CLI::App& app, ToolOptions& o) {
+  add_model(app, o);
+  app.add_flag("--full", o.full, "Print the whole executable");
+  app.add_flag("--passes", o.passes, "Show the compiler's passes with times and changes");
+  app.add_option("--print-after", o.print_after, "Show the program after a pass, or all");
+  app.add_option("--problem", o.problem, "Solve a planner problem (CSV)");
+  add_bytes(app, "--capacity", o.capacity, "Of the problem");
+  app.add_option("--check", o.check, "Prove the plan in a file");
+}
+
+CommandLine::CommandLine(ToolOptions& o) {
   app.name("sluice");
   app.formatter(std::make_shared<ShortHelp>());
   app.set_version_flag("--version", [] {
     return fmt::format("sluice {} ({})", SLUICE_VERSION, cpu::to_string(cpu::current_isa()));
   });
-  bool list = false;
   app.add_flag("--list", list, "List the models");
   app.require_subcommand(0, 1);
 
-  CLI::App* train =
-      app.add_subcommand("train", "Train a model.  Example: sluice train mnist --memory 16M");
+  train = app.add_subcommand("train", "Train a model.  Example: sluice train mnist --memory 16M");
   add_model(*train, o);
   add_run(*train, o);
-  train->add_option("--epochs", o.epochs, "Times through the data");
-  train->add_option("--steps", o.steps, "Steps in all, instead of epochs");
+  add_integer<int64_t, int64_t>(*train, "--epochs", o.epochs, 0, kMost, "Times through the data");
+  add_integer<std::optional<int64_t>, int64_t>(*train, "--steps", o.steps, 0, kMost,
+                                               "Steps in all, instead of epochs");
   train->add_option("--save", o.save, "Write the variables here at the end");
 
-  CLI::App* eval = app.add_subcommand(
-      "eval", "Test a trained model.  Example: sluice eval mnist --weights w.safetensors");
+  eval = app.add_subcommand("eval",
+                            "Test a trained model.  Example: sluice eval mnist --weights "
+                            "w.safetensors");
   add_model(*eval, o);
   add_run(*eval, o);
 
-  CLI::App* plan =
+  plan =
       app.add_subcommand("plan", "Compile, prove and show the plan.  Example: sluice plan mnist");
-  add_model(*plan, o);
-  plan->add_flag("--full", o.full, "Print the whole executable");
-  plan->add_flag("--passes", o.passes, "Show the compiler's passes with times and changes");
-  plan->add_option("--print-after", o.print_after, "Show the program after a pass, or all");
-  plan->add_option("--problem", o.problem, "Solve a planner problem (CSV)");
-  plan->add_option_function<std::string>(
-          "--capacity", [&o](const std::string& text) { o.capacity = parse_bytes(text); },
-          "Of the problem")
-      ->type_name("BYTES");
-  plan->add_option("--check", o.check, "Prove the plan in a file");
+  add_plan(*plan, o);
 
-  CLI::App* bench = app.add_subcommand(
+  bench = app.add_subcommand(
       "bench",
       "Time a model's steps; without a model everything.  Example: sluice bench --only step");
   add_model(*bench, o);
-  bench->add_option("--steps", o.steps, "Steps to time");
+  add_integer<std::optional<int64_t>, int64_t>(*bench, "--steps", o.steps, 1, kMost,
+                                               "Steps to time");
   bench->add_flag("--synthetic", o.synthetic, "Mean of 5 runs on ones, training and testing");
   add_suite(*bench, o);
 
-  CLI::App* inspect =
+  inspect =
       app.add_subcommand("inspect", "Describe a file.  Example: sluice inspect w.safetensors");
   inspect->add_option("file", o.file, "IDX[.gz], safetensors or plan")->required();
 
-  CLI::App* doctor = app.add_subcommand("doctor", "Check this machine.  Example: sluice doctor");
+  doctor = app.add_subcommand("doctor", "Check this machine.  Example: sluice doctor");
   doctor->add_option("--data", o.data, "Folder with the digits");
 
-  // No option means anything without a value; numbers would be read as 0.
   const CLI::Validator is_given([](std::string& text) { return text.empty() ? "it is empty" : ""; },
                                 "");
   for (CLI::App* const command : {train, eval, plan, bench, inspect, doctor}) {
@@ -257,50 +299,63 @@ int run(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& gro
       if (option->get_type_size() > 0) option->check(is_given);
     }
   }
+}
 
-  std::string line;
-  for (int a = 1; a < argc; ++a) line += fmt::format("'{}' ", argv[a]);
-  runtime::Agreement(group).require_same("command lines", line);
+// Completes the options of a command that takes a model. Error{kUsage} for flags that contradict
+// each other.
+void complete(const CommandLine& line, ToolOptions& o) {
+  for (const CLI::App* command : {line.train, line.eval, line.plan, line.bench}) {
+    if (!*command) continue;
+    set_defaults(*command, o);
+    if (o.group != nullptr && command->count("--replicas") == 0)
+      o.replicas = std::max<int64_t>(o.replicas, o.group->size());
+    require(o.replicas <= kMostReplicas, "mpirun: must start at most {} processes, got {}",
+            kMostReplicas, o.replicas);
+    take_lists(command == line.plan, o);
+    check_flags(*command, o);
+  }
+}
+
+int run_command(const CommandLine& line, const ToolOptions& o) {
+  if (line.list) {
+    fmt::print(
+        "mnist         a multilayer perceptron with GELU on 28 x 28 digits\n"
+        "mnist-rts     the same on replicas that keep shards of Adam's state in remote memory\n"
+        "mnist-phased  the same a layer at a time, all variables in remote memory\n"
+        "mlp           the same with ReLU and weights that keep the variance of activations\n");
+    return 0;
+  }
+  if (*line.train) return run_train(o);
+  if (*line.eval) return run_eval(o);
+  if (*line.plan) return run_plan(o);
+  if (*line.bench) return bench_needs_suite(*line.bench) ? run_bench_suite(o) : run_bench(o);
+  if (*line.inspect) return run_inspect(o);
+  if (*line.doctor) return run_doctor(o);
+  fmt::print("{}", line.app.help());
+  return static_cast<int>(ErrorKind::kUsage);
+}
+
+int run(int argc, char** argv, const std::shared_ptr<runtime::ProcessGroup>& group) {
+  ToolOptions o;
+  o.group = group;
+  CommandLine line(o);
+  std::string words;
+  for (int a = 1; a < argc; ++a) words += fmt::format("'{}' ", argv[a]);
+  runtime::Agreement(group).require_same("command lines", words);
   try {
-    app.parse(argc, argv);
+    line.app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (!o.speaks()) return static_cast<int>(ErrorKind::kUsage);
     std::ostringstream out, err;  // The library would ignore streams that cannot be written.
-    const int code = app.exit(e, out, err);
+    const int code = line.app.exit(e, out, err);
     sys::write_stderr(err.str());
     fmt::print("{}", out.str());
     return code == 0 ? 0 : static_cast<int>(ErrorKind::kUsage);
   }
   if (!o.speaks()) be_silent(o);
-  if (list) {
-    fmt::print(
-        "mnist         a multilayer perceptron with GELU on 28 x 28 digits\n"
-        "mnist-rts     the same on replicas that keep shards of Adam's state in remote memory\n"
-        "mnist-phased  the same a layer at a time, all variables in remote memory\n"
-        "mlp           the same with ReLU, which trains at any depth\n");
-    return 0;
-  }
-  require(o.threads >= 0 && o.threads <= 1024, "--threads: {} is outside [0, 1024]", o.threads);
-  require(o.epochs >= 0, "--epochs: {} is negative", o.epochs);
-  require(o.steps.value_or(0) >= 0, "--steps: {} is negative", o.steps.value_or(0));
-  require(!*bench || o.steps != 0, "--steps: there is nothing to time in 0 of them");
-  require(std::isfinite(o.lr), "--lr: it is not a number");
-  for (const CLI::App* command : {train, eval, plan, bench}) {
-    if (!*command) continue;
-    set_defaults(*command, o);
-    if (group != nullptr && command->count("--replicas") == 0)
-      o.replicas = std::max<int64_t>(o.replicas, group->size());
-    take_lists(command == plan, o);
-    check_flags(*command, o);
-  }
-  if (*train) return run_train(o);
-  if (*eval) return run_eval(o);
-  if (*plan) return run_plan(o);
-  if (*bench) return bench_needs_suite(*bench) ? run_bench_suite(o) : run_bench(o);
-  if (*inspect) return run_inspect(o);
-  if (*doctor) return run_doctor(o);
-  fmt::print("{}", app.help());
-  return static_cast<int>(ErrorKind::kUsage);
+  require(std::isfinite(o.lr.value_or(0)), "--lr: it is not a number");
+  complete(line, o);
+  return run_command(line, o);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "tools/mnist_model.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
+#include <string_view>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
@@ -13,16 +13,33 @@
 namespace sluice::tool {
 namespace {
 
-nn::Optimizer make_optimizer(const std::string& name) {
-  if (name == "sgd") return nn::Optimizer::sgd();
-  if (name == "momentum") return nn::Optimizer::sgd({.momentum = 0.9});
-  if (name == "adam") return nn::Optimizer::adam();
-  if (name == "adam-f16") return nn::Optimizer::adam_f16();
-  if (name == "adamw") return nn::Optimizer::adamw();
-  if (name == "adamax") return nn::Optimizer::adamax();
-  if (name == "lamb") return nn::Optimizer::lamb();
-  fail(ErrorKind::kUsage,
-       "--optimizer: '{}' is not one of sgd, momentum, adam, adam-f16, adamw, adamax, lamb", name);
+struct NamedOptimizer {
+  std::string_view name;
+  nn::Optimizer (*make)();
+  double rate;        // The learning rate unless --lr is given.
+  bool state = true;  // Whether it keeps state.
+};
+
+// With momentum 0.9, each gradient acts ten times as much in the end. Adamax has the rate of its
+// authors. LAMB diverges in deep networks from 0.003 on.
+constexpr NamedOptimizer kOptimizers[] = {
+    {"sgd", [] { return nn::Optimizer::sgd(); }, 0.05, false},
+    {"momentum", [] { return nn::Optimizer::sgd({.momentum = 0.9}); }, 0.005},
+    {"adam", [] { return nn::Optimizer::adam(); }, 0.001},
+    {"adam-f16", [] { return nn::Optimizer::adam_f16(); }, 0.001},
+    {"adamw", [] { return nn::Optimizer::adamw(); }, 0.001},
+    {"adamax", [] { return nn::Optimizer::adamax(); }, 0.002},
+    {"lamb", [] { return nn::Optimizer::lamb(); }, 0.002},
+};
+
+const NamedOptimizer& optimizer_of(const ToolOptions& o) {
+  std::vector<std::string_view> names;
+  for (const NamedOptimizer& row : kOptimizers) {
+    if (row.name == o.optimizer) return row;
+    names.push_back(row.name);
+  }
+  fail(ErrorKind::kUsage, "--optimizer: '{}' is not one of {}", o.optimizer,
+       fmt::join(names, ", "));
 }
 
 // A linear layer; GELU or ReLU and dropout after it unless it is the last.
@@ -78,29 +95,14 @@ train::ModelSpec model_of(const ToolOptions& o) {
 }
 
 void check_options(const ToolOptions& o) {
-  require(o.layers >= 1 && o.layers <= 100000, "--layers: {} is outside [1, 100000]", o.layers);
-  require(o.width >= 1, "--width: {} is below 1", o.width);
   require(o.dropout >= 0 && o.dropout < 1, "--dropout: {} is outside [0, 1)", o.dropout);
-  require(o.micro_batch >= 1, "--micro-batch: {} is below 1", o.micro_batch);
-  require(o.accumulate >= 1, "--accumulate: {} is below 1", o.accumulate);
-  require(o.replicas >= 1 && o.replicas <= 1024, "--replicas: {} is outside [1, 1024]", o.replicas);
   SLUICE_CHECK(o.eval_batch >= 1);
-  require(o.lr > 0, "--lr: {} is not positive", o.lr);
+  require(o.lr.value_or(1) > 0, "--lr: {} is not positive", o.lr.value_or(1));
   require(o.clip_norm >= 0, "--clip-norm: {} is not 0 or more", o.clip_norm);
   require(o.clip_norm == 0 || o.strategy == "resident",
           "--clip-norm: --strategy {} updates a layer before all gradients are there; resident "
           "does not",
           o.strategy);
-}
-
-int64_t shard_threshold_of(const ToolOptions& o) {
-  const std::string& text = o.shard_threshold;
-  if (text == "inf") return nn::kNeverShard;
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  require(error == std::errc() && end == text.data() + text.size() && number >= 0,
-          "--shard-threshold: '{}' is not a number of elements, nor inf", text);
-  return number;
 }
 
 train::Strategy strategy_of(const ToolOptions& o) {
@@ -113,9 +115,9 @@ IoMode io_mode_of(const ToolOptions& o) {
                                 : IoMode::kIoOverlapped;
 }
 
-// "optimizer,weights" and the like. Error{kUsage} for other words and for what the strategy cannot move.
+// The words of --offload. Error{kUsage} for other words and for tensors that the strategy cannot
+// move.
 train::Offload parse_offload(const ToolOptions& o) {
-  const bool phased = strategy_of(o) == train::Strategy::kPhased;
   train::Offload offload;
   std::set<std::string> words;
   for (size_t begin = 0; begin <= o.offload.size();) {
@@ -124,34 +126,39 @@ train::Offload parse_offload(const ToolOptions& o) {
     begin = end + 1;
   }
   for (const std::string& word : words) {
-    const bool in_phases = word == "weights" || word == "activations" || word == "accumulators";
-    require(word == "optimizer" || in_phases || (word == "none" && words.size() == 1),
-            "--offload: '{}' is not auto, none, or some of optimizer,weights,activations,"
-            "accumulators",
-            o.offload);
-    require(!in_phases || phased, "--offload: {} leave the device with --strategy phased only",
-            word);
+    require(word == "optimizer" || word == "weights" || (word == "none" && words.size() == 1),
+            "--offload: must be auto, none, or some of optimizer,weights, got '{}'{}", o.offload,
+            word == "activations"
+                ? "; with --strategy phased, activations wait in remote memory anyway"
+            : word == "accumulators" ? "; accumulators stay on the device"
+                                     : "");
+    require(word != "weights" || strategy_of(o) == train::Strategy::kPhased,
+            "--offload: weights require --strategy phased (it is {})", o.strategy);
     offload.optimizer = offload.optimizer || word == "optimizer";
     offload.weights = offload.weights || word == "weights";
   }
-  require(o.remote != "none" || (offload == train::Offload{} && !phased),
-          "--remote none: --offload {} and --strategy {} need remote memory (host or file:FOLDER)",
-          o.offload, o.strategy);
   return offload;
 }
 
+std::string text_of(const train::Offload& offload) {
+  return offload.optimizer ? offload.weights ? "optimizer,weights" : "optimizer"
+         : offload.weights ? "weights"
+                           : "none";
+}
+
 MnistPrograms build(const ToolOptions& o, const train::Offload& offload) {
+  const NamedOptimizer& optimizer = optimizer_of(o);
   MnistPrograms p;
   p.ir.set_replication(static_cast<int>(o.replicas));
   p.training = train::build_training(
-      p.ir, model_of(o), make_optimizer(o.optimizer),
+      p.ir, model_of(o), optimizer.make(),
       {.strategy = strategy_of(o),
        .accumulate = o.accumulate,
        .offload = offload,
        .io_mode = io_mode_of(o),
        .activations = o.recompute ? train::Activations::kRecompute : train::Activations::kKeep,
-       .shard_threshold = shard_threshold_of(o),
-       .learning_rate = o.lr,
+       .shard_threshold = o.shard_threshold,
+       .learning_rate = o.lr.value_or(optimizer.rate),
        .max_grad_norm = o.clip_norm > 0 ? std::optional(o.clip_norm) : std::nullopt,
        .seed = o.seed});
   if (!p.training.note.empty() && o.log_level != "error")
@@ -173,40 +180,66 @@ std::string why_not(const ToolOptions& o, const train::Offload& offload) {
   return "";
 }
 
-MnistPrograms build_auto(const ToolOptions& o) {
-  const auto tell = [&](const std::string& text) {
-    if (o.log_level != "error") sys::print_stderr("offload: {}\n", text);
-  };
-  if (o.memory < 0) return build(o, {});
+struct Choice {
+  train::Offload offload;
+  std::string reason;
+};
+
+// The first offload that fits. Error{kDoesNotFit} if none does.
+Choice choose(const ToolOptions& o) {
+  const bool has_state = optimizer_of(o).state;
+  if (strategy_of(o) == train::Strategy::kPhased)
+    return {{.optimizer = has_state, .weights = true},
+            "phases keep weights and state in remote memory unless --offload none is given"};
+  if (o.remote == "none") return {{}, "--remote none leaves no other memory"};
+  if (o.memory < 0) return {{}, "device memory has no budget (--memory)"};
   const std::string without = why_not(o, {});
-  const std::string reason = without.substr(0, without.find('\n'));
-  if (without.empty()) {
-    tell("none; the program fits --memory");
-    return build(o, {});
-  }
+  if (without.empty()) return {{}, "the program fits --memory"};
   const train::Offload state{.optimizer = true};
-  const bool may_offload = o.remote != "none" && o.optimizer != "sgd";
-  if (may_offload && why_not(o, state).empty()) {
-    tell("optimizer; without it, " + reason);
-    return build(o, state);
-  }
+  if (has_state && why_not(o, state).empty())
+    return {state, "without it, " + without.substr(0, without.find('\n'))};
   ToolOptions phased = o;
   phased.strategy = "phased";
-  const bool would =
-      o.remote != "none" && why_not(phased, {.optimizer = true, .weights = true}).empty();
-  const char* const hint = would ? "\n  --strategy phased --offload optimizer,weights fits" : "";
-  throw Error(ErrorKind::kDoesNotFit, without + hint);
+  // Phases cannot clip by the norm of all gradients.
+  const bool would = o.clip_norm == 0 && why_not(phased, choose(phased).offload).empty();
+  throw Error(ErrorKind::kDoesNotFit, without + (would ? "\n  --strategy phased fits" : ""));
 }
 
 }  // namespace
 
+std::string default_rates() {
+  std::string text;
+  for (const NamedOptimizer& row : kOptimizers)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", row.name, row.rate);
+  return text;
+}
+
 MnistPrograms build_mnist(const ToolOptions& o) {
   check_options(o);
-  if (o.offload != "auto") return build(o, parse_offload(o));
-  ToolOptions plain = o;
-  plain.offload = "none";
-  parse_offload(plain);
-  return build_auto(o);
+  const bool phased = strategy_of(o) == train::Strategy::kPhased;
+  require(!phased || o.remote != "none",
+          "--strategy phased requires --remote host or file:FOLDER (it is none)");
+  const Choice choice =
+      o.offload == "auto" ? choose(o) : Choice{parse_offload(o), "given by --offload"};
+  require(choice.offload == train::Offload{} || o.remote != "none",
+          "--offload {} requires --remote host or file:FOLDER (it is none)", o.offload);
+  MnistPrograms programs = build(o, choice.offload);
+  programs.offload = text_of(choice.offload);
+  programs.offload_reason = choice.reason;
+  return programs;
+}
+
+std::string offload_line(const MnistPrograms& programs) {
+  return fmt::format("offload: {}; {}\n", programs.offload, programs.offload_reason);
+}
+
+void log_offload(const ToolOptions& o, const MnistPrograms& programs) {
+  if (o.offload == "auto" && o.log_level != "error") sys::write_stderr(offload_line(programs));
+}
+
+void add_offload(const MnistPrograms& programs, JsonRecord& record) {
+  record.add("offload", programs.offload);
+  record.add("offload_reason", programs.offload_reason);
 }
 
 SessionOptions session_options(const ToolOptions& o) {

@@ -5,31 +5,42 @@
 
 namespace sluice::tool {
 
-/// The programs of a multilayer perceptron on digits: `layers` linear layers of `width` features, the last one of 10, with
-/// GELU between in model `mnist`, ReLU and weights that keep the variance in model `mlp`. "train" does one step of `accumulate` micro-batches, "eval" computes logits of `eval_batch`
-/// samples. They share the weights.
+/// The programs of a multilayer perceptron on digits: `layers` linear layers of `width` features,
+/// the last one of 10, with GELU between in model `mnist`, ReLU and weights that keep the variance
+/// in model `mlp`. "train" does one step of `accumulate` micro-batches, "eval" computes logits of
+/// `eval_batch` samples. They share the weights.
 struct MnistPrograms {
   Ir ir;
   train::Training training;
+  std::string offload;  ///< Tensors that leave the device: none, or some of optimizer,weights.
+  std::string offload_reason;  ///< Why these.
 };
 
-/// With the offload that was asked for; "auto" is nothing if that fits the budget, else the optimizer's state, and is told
-/// on stderr. Error{kUsage} for layers, width, rates, names or combinations that make no model; Error{kDoesNotFit} if "auto"
-/// finds nothing that fits, saying what would.
+/// Builds the programs with the offload that the options ask for. "auto" is weights and state for
+/// phases; else nothing if that fits the budget, else the optimizer's state. Error{kUsage} for
+/// rates, names or combinations that make no model; Error{kDoesNotFit} if "auto" finds nothing that
+/// fits, saying what would.
 MnistPrograms build_mnist(const ToolOptions& options);
+
+/// "offload: none; the program fits --memory" and a line break.
+std::string offload_line(const MnistPrograms& programs);
+/// Writes that line to stderr if the choice was left to the tool.
+void log_offload(const ToolOptions& options, const MnistPrograms& programs);
+void add_offload(const MnistPrograms& programs, JsonRecord& record);
 
 /// How the command line wants them to run.
 SessionOptions session_options(const ToolOptions& options);
 
-/// Says so where remote memory is slower than this machine's: "remote memory throttled to 1000000 B/s" and a line break,
-/// or "remote_bandwidth" of a record; else nothing.
+/// Says so where remote memory is slower than this machine's: "remote memory throttled to 1000000
+/// B/s" and a line break, or "remote_bandwidth" of a record; else nothing.
 std::string throttle_line(const ToolOptions& options);
 void add_throttle(const ToolOptions& options, JsonRecord& record);
 
 /// Samples that all replicas take in a step of "train".
 int64_t samples_of_step(const ToolOptions& options);
 
-/// Host arrays for a step of "train", in the order of its micro-batches, and of the replicas in each.
+/// Host arrays for a step of "train", in the order of its micro-batches, and of the replicas in
+/// each.
 struct StepArrays {
   explicit StepArrays(const ToolOptions& options);
   /// Sets the seeds of update `update`: one for each micro-batch of each replica.

@@ -2,30 +2,35 @@
 
 #include <fmt/core.h>
 
-#include <exception>
-
-#include "sluice/base/error.h"
+#include <limits>
 
 namespace sluice::tool {
+namespace {
 
-int64_t parse_bytes(const std::string& text) {
-  size_t used = 0;
-  long long number = -1;
-  try {
-    number = std::stoll(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  const std::string unit = text.substr(used);
-  const int shift = unit.empty()  ? 0
-                    : unit == "K" ? 10
-                    : unit == "M" ? 20
-                    : unit == "G" ? 30
-                    : unit == "T" ? 40
-                                  : -1;
-  require(used > 0 && number >= 0 && shift >= 0 && number <= (INT64_MAX >> shift),
-          "'{}' is not a number of bytes (4096, 512K, 64M, 2G)", text);
-  return static_cast<int64_t>(number) << shift;
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+}  // namespace
+
+int64_t parse_bytes(std::string_view flag, std::string_view text) {
+  constexpr std::string_view kUnits = "KMGT";
+  const size_t unit = text.empty() ? kUnits.npos : kUnits.find(text.back());
+  const int shift = unit == kUnits.npos ? 0 : 10 * static_cast<int>(unit + 1);
+  const auto number = read_integer<int64_t>(text.substr(0, text.size() - (shift > 0 ? 1 : 0)));
+  require(number && *number >= 0 && *number <= kMost >> shift,
+          "{}: must be bytes from 0 to {} (4096, 512K, 64M, 2G, 1T), got '{}'", flag, kMost, text);
+  return *number << shift;
+}
+
+int64_t parse_threshold(std::string_view flag, std::string_view text) {
+  if (text == "inf") return nn::kNeverShard;
+  const auto number = read_integer<int64_t>(text);
+  require(number && *number >= 0, "{}: must be inf or an integer from 0 to {}, got '{}'", flag,
+          kMost, text);
+  return *number;
+}
+
+std::string show_threshold(int64_t threshold) {
+  return threshold == nn::kNeverShard ? "inf" : std::to_string(threshold);
 }
 
 std::string show_bytes(int64_t bytes) {

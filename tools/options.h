@@ -1,13 +1,20 @@
 #pragma once
+#include <charconv>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
+#include "sluice/base/error.h"
+#include "sluice/nn/rts.h"
 #include "sluice/runtime/process_group.h"
 
 namespace sluice::tool {
+
+inline constexpr int64_t kMostReplicas = 1024;
 
 /// What the command line asks for. Every field has the flag of its name.
 struct ToolOptions {
@@ -16,13 +23,13 @@ struct ToolOptions {
   std::string model = "mnist";
   std::string data;  ///< Folder of the dataset; empty: search.
   int64_t epochs = 1;
-  std::optional<int64_t> steps;  ///< In all, >= 0; unless given, as many as the epochs have.
-  int64_t micro_batch = 8;       ///< Samples of a micro-batch.
-  int64_t eval_batch = 80;       ///< Samples an evaluation step.
-  int64_t layers = 4;            ///< Linear layers of the MLP.
-  int64_t width = 512;           ///< Features of its hidden layers.
-  double dropout = 0;            ///< Probability after each hidden layer.
-  double lr = 0.05;
+  std::optional<int64_t> steps;       ///< In all, >= 0; unless given, as many as the epochs have.
+  int64_t micro_batch = 8;            ///< Samples of a micro-batch.
+  int64_t eval_batch = 80;            ///< Samples an evaluation step.
+  int64_t layers = 4;                 ///< Linear layers of the MLP.
+  int64_t width = 512;                ///< Features of its hidden layers.
+  double dropout = 0;                 ///< Probability after each hidden layer.
+  std::optional<double> lr;           ///< Learning rate; unless given, the optimizer's own.
   double clip_norm = 0;               ///< Largest norm of all gradients; 0: any.
   std::string optimizer = "sgd";      ///< sgd, momentum, adam, adam-f16, adamw, adamax, lamb.
   int64_t memory = -1;                ///< Budget of device memory in bytes; -1: none.
@@ -30,13 +37,12 @@ struct ToolOptions {
   int64_t accumulate = 1;             ///< Micro-batches a step.
   int64_t replicas = 1;               ///< Each on micro-batches of its own.
   std::vector<int64_t> replica_list;  ///< plan: a line for each, and for each threshold.
-  /// Of weights of so many elements a replica updates its shard; "inf": of none.
-  std::string shard_threshold = "inf";
-  std::vector<std::string> shard_threshold_list;
+  int64_t shard_threshold = nn::kNeverShard;  ///< Elements from which a replica updates its shard.
+  std::vector<int64_t> shard_threshold_list;
   std::string io_mode = "io";  ///< Transfers of phases: compute, io, io_overlapped.
   int io_queues = 1;           ///< For them beside the work: 0, 1 or 3.
   bool recompute = false;      ///< Phases make activations again instead of keeping them.
-  /// What leaves the device: auto, none, or a list of optimizer, weights, activations, accumulators.
+  /// What leaves the device: auto, none, or a list of optimizer, weights.
   std::string offload = "auto";
   std::string remote = "host";    ///< Where it goes: none, host, file:FOLDER.
   int64_t remote_memory = -1;     ///< Budget of that in bytes; -1: none.
@@ -66,8 +72,37 @@ struct ToolOptions {
   std::vector<std::string> python;  ///< bench: programs that may have PyTorch.
 };
 
-/// Bytes of "4096", "512K", "64M", "2G" (powers of 1024). Error{kUsage} otherwise.
-int64_t parse_bytes(const std::string& text);
+/// The integer that `text` spells in decimal digits, after a minus sign if it is negative. Leading
+/// zeros change nothing: 010 is ten. Absent if the text is something else or does not fit T.
+template <typename T>
+std::optional<T> read_integer(std::string_view text) {
+  T value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
+/// The integer of a flag. Error{kUsage} with the flag, the range [least, most] and the text for
+/// anything else.
+template <typename T>
+T parse_integer(std::string_view flag, std::string_view text, T least, T most) {
+  const std::optional<T> value = read_integer<T>(text);
+  require(value && *value >= least && *value <= most,
+          "{}: must be an integer from {} to {}, got '{}'", flag, least, most, text);
+  return *value;
+}
+
+/// Bytes of "4096", "512K", "64M", "2G", "1T" (powers of 1024). Error{kUsage} for anything else.
+int64_t parse_bytes(std::string_view flag, std::string_view text);
+
+/// Elements of "512"; kNeverShard of "inf". Error{kUsage} for anything else.
+int64_t parse_threshold(std::string_view flag, std::string_view text);
+/// "512" or "inf".
+std::string show_threshold(int64_t threshold);
+
+/// Learning rate of each optimizer unless --lr is given: "sgd 0.05, momentum 0.005, …".
+std::string default_rates();
+
 /// "10.7 MiB" for people.
 std::string show_bytes(int64_t bytes);
 

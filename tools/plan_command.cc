@@ -123,7 +123,8 @@ std::string json_of(const Plan& plan, const ToolOptions& o) {
   JsonRecord record;
   record.add("model", o.model);
   record.add("replicas", o.replicas);
-  record.add("shard_threshold", o.shard_threshold);
+  record.add("shard_threshold", show_threshold(o.shard_threshold));
+  add_offload(plan.programs, record);
   add_transfers(plan.report, record);
   record.add("planned_bytes", exe::planned_bytes(executable, 0, exe::Space::kDevice));
   for (const exe::MemoryNeeds& m : plan.report.memories) {
@@ -142,6 +143,7 @@ std::string json_of(const Plan& plan, const ToolOptions& o) {
 void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machine) {
   const Compiled& compiled = plan.compiled;
   fmt::print("{}\n", report::summary(plan.report));
+  fmt::print("{}", offload_line(plan.programs));
   std::string budgets;
   for (const exe::MemoryNeeds& m : plan.report.memories)
     budgets += fmt::format("{}{} {}", budgets.empty() ? "" : "; ", m.name,
@@ -173,7 +175,7 @@ int compare_plans(ToolOptions o) {
     fmt::print("{}{:>8} {:>10} {:>14} {:>16} {:>14} {:>14}\n", throttle_line(o), "replicas",
                "threshold", "device bytes", "bytes in tiers", "state moved", "predicted ms");
   for (const int64_t replicas : o.replica_list) {
-    for (const std::string& threshold : o.shard_threshold_list) {
+    for (const int64_t threshold : o.shard_threshold_list) {
       o.replicas = replicas;
       o.shard_threshold = threshold;
       const Plan plan(o, rates);
@@ -181,12 +183,13 @@ int compare_plans(ToolOptions o) {
         fmt::print("{}\n", json_of(plan, o));
         continue;
       }
+      log_offload(o, plan.programs);
       int64_t tiers = 0;
       for (const exe::MemoryNeeds& m : plan.report.memories) tiers += m.tier_bytes;
       const exe::Executable& executable = plan.compiled.executable;
-      fmt::print("{:>8} {:>10} {:>14} {:>16} {:>14} {:>14.3f}\n", replicas, threshold,
-                 exe::planned_bytes(executable, 0, exe::Space::kDevice), tiers,
-                 state_bytes_per_update(plan.programs.training, executable),
+      fmt::print("{:>8} {:>10} {:>14} {:>16} {:>14} {:>14.3f}\n", replicas,
+                 show_threshold(threshold), exe::planned_bytes(executable, 0, exe::Space::kDevice),
+                 tiers, state_bytes_per_update(plan.programs.training, executable),
                  plan.step_forecast().seconds * 1e3);
     }
   }

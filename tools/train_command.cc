@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <optional>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/hash.h"
@@ -128,8 +129,8 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
   return outcome;
 }
 
-void report(const ToolOptions& o, const Session& session, const Outcome& outcome, double accuracy,
-            bool evaluated) {
+void report(const ToolOptions& o, const MnistPrograms& programs, const Session& session,
+            const Outcome& outcome, std::optional<double> accuracy) {
   const int64_t steps = outcome.steps;
   const auto samples = static_cast<double>(steps * samples_of_step(o));
   const double rate = outcome.seconds > 0 ? samples / outcome.seconds : 0;
@@ -138,20 +139,21 @@ void report(const ToolOptions& o, const Session& session, const Outcome& outcome
     JsonRecord record;
     record.add("model", o.model);
     if (!outcome.losses.empty()) record.add("loss", static_cast<double>(outcome.losses.back()));
-    if (evaluated) record.add("accuracy", accuracy);
+    if (accuracy) record.add("accuracy", *accuracy);
     record.add("steps", steps);
     record.add("samples_per_second", rate);
     record.add("planned_bytes", session.planned_bytes());
     record.add("measured_bytes", session.measured_bytes());
     record.add("digest", digest);
     record.add("compile_seconds", session.compiled().seconds);
+    add_offload(programs, record);
     add_throttle(o, record);
     fmt::print("{}\n", record.text());
     return;
   }
   if (steps > 0)
     fmt::print("{} steps, loss {:.4f}, {:.0f} samples/s\n", steps, outcome.losses.back(), rate);
-  if (evaluated) fmt::print("accuracy {:.2f} %\n", accuracy);
+  if (accuracy) fmt::print("accuracy {:.2f} %\n", *accuracy);
   fmt::print("device memory {} bytes planned, {} measured; compiled in {:.3f} s\n",
              session.planned_bytes(), session.measured_bytes(), session.compiled().seconds);
   if (o.group != nullptr) {
@@ -174,6 +176,7 @@ void load_weights(Session& session, const ToolOptions& o) {
 
 int run_train(const ToolOptions& o) {
   const MnistPrograms programs = build_mnist(o);
+  log_offload(o, programs);
   Session session(programs.ir, session_options(o));
   load_weights(session, o);
   // A training whose result nobody can write is refused before it runs.
@@ -184,7 +187,7 @@ int run_train(const ToolOptions& o) {
   const Outcome outcome = train(session, programs, o, digits);
   if (!o.save.empty()) session.save(o.save);
   if (outcome.stopped) {
-    report(o, session, outcome, 0, false);
+    report(o, programs, session, outcome, std::nullopt);
     const int signal = stop_signal() == 0 ? SIGTERM : stop_signal();  // 0: another process got it.
     if (o.speaks()) {
       sys::print_stderr("stopped by signal {} after step {}{}\n", signal, outcome.steps,
@@ -192,17 +195,18 @@ int run_train(const ToolOptions& o) {
     }
     return o.save.empty() ? 128 + signal : static_cast<int>(ErrorKind::kStopped);
   }
-  report(o, session, outcome, evaluate(session, programs, o, test), true);
+  report(o, programs, session, outcome, evaluate(session, programs, o, test));
   return 0;
 }
 
 int run_eval(const ToolOptions& o) {
   require(!o.weights.empty(), "eval: --weights FILE is needed");
   const MnistPrograms programs = build_mnist(o);
+  log_offload(o, programs);
   Session session(programs.ir, session_options(o));
   load_weights(session, o);
   const data::Dataset test = load_digits(o, session, data::Split::kTest);
-  report(o, session, {}, evaluate(session, programs, o, test), true);
+  report(o, programs, session, {}, evaluate(session, programs, o, test));
   return 0;
 }
 

@@ -15,6 +15,7 @@ import unittest
 PROGRAM = os.environ["SLUICE_CLI"]
 COMMANDS = ["train", "eval", "plan", "bench", "inspect", "doctor"]
 SHORT = ["--synthetic", "--steps", "30", "--width", "64"]
+MOST = 2 ** 63 - 1  # The largest integer of most flags.
 RECORD_KEYS = ["loss", "accuracy", "steps", "samples_per_second", "planned_bytes", "measured_bytes", "digest",
                "compile_seconds"]
 
@@ -77,26 +78,11 @@ class Usage(CliTest):
                 self.expect_code(2, *arguments)
 
     def test_wrong_values(self):
-        for flag, value, part in [("--memory", "12Q", "'12Q' is not a number of bytes"),
-                                  ("--memory", -5, "'-5' is not a number of bytes (4096, 512K, 64M, 2G)"),
-                                  ("--memory", "99999999T", "'99999999T' is not a number of bytes"),
-                                  ("--layers", 0, "--layers: 0 is outside [1, 100000]"),
-                                  ("--layers", 100001, "--layers: 100001 is outside [1, 100000]"),
-                                  ("--width", 0, "--width: 0 is below 1"),
-                                  ("--accumulate", 0, "--accumulate: 0 is below 1"),
-                                  ("--replicas", 0, "--replicas: 0 is outside [1, 1024]"),
-                                  ("--shard-threshold", "some", "'some' is not a number of elements, nor inf"),
-                                  ("--shard-threshold", -1, "'-1' is not a number of elements, nor inf"),
-                                  ("--replicas", 1025, "--replicas: 1025 is outside [1, 1024]"),
-                                  ("--offload", "all", "--offload: 'all' is not auto, none, or some of"),
-                                  ("--offload", "weights", "weights leave the device with --strategy phased only"),
+        for flag, value, part in [("--offload", "all", "--offload: must be auto, none, or some of optimizer,weights, got 'all'"),
+                                  ("--offload", "weights", "--offload: weights require --strategy phased (it is resident)"),
                                   ("--remote-bandwidth", 0, "remote memory moves no bytes at 0 a second"),
-                                  ("--remote-bandwidth", "fast", "'fast' is not a number of bytes"),
                                   ("--io-mode", "io", "--io-mode: it is for phases (--strategy phased), the strategy is resident"),
                                   ("--io-queues", 3, "--io-queues: it is for phases (--strategy phased), the strategy is resident"),
-                                  ("--seed", -1, "--seed: '-1' is not a number from 0 to 18446744073709551615"),
-                                  ("--seed", 2 ** 64, "--seed: '18446744073709551616' is not a number"),
-                                  ("--seed", "7x", "--seed: '7x' is not a number"),
                                   ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
                                   ("--dropout", "nan", "--dropout: nan is outside [0, 1)"),
                                   ("--clip-norm", "nan", "--clip-norm: nan is not 0 or more"),
@@ -104,23 +90,65 @@ class Usage(CliTest):
                                   ("--clip-norm", "1e-300", "the largest norm must be a float32 above 0, got 1e-300"),
                                   ("--lr", 0, "--lr: 0 is not positive"), ("--lr", "nan", "--lr: it is not a number"),
                                   ("--lr", "inf", "--lr: it is not a number"),
-                                  ("--micro-batch", 0, "--micro-batch: 0 is below 1"),
-                                  ("--threads", -1, "--threads: -1 is outside [0, 1024]"),
-                                  ("--threads", 1025, "--threads: 1025 is outside [0, 1024]"),
-                                  ("--epochs", -1, "--epochs: -1 is negative"),
-                                  ("--steps", -1, "--steps: -1 is negative"),
                                   ("--optimizer", "sdg", "'sdg' is not one of sgd, momentum, adam, adam-f16, adamw, adamax, lamb"),
                                   ("--disable", "nosuch", "there is no pass 'nosuch'"),
                                   ("--disable", "offsets", "'offsets' is not optional")]:
             with self.subTest(flag=flag):
                 self.expect_error(2, "usage", part, "train", "mnist", "--synthetic", flag, value)
 
+    INTEGERS = {"--layers": (1, 100000), "--width": (1, MOST), "--micro-batch": (1, MOST), "--accumulate": (1, MOST),
+                "--replicas": (1, 1024), "--io-queues": (0, 3), "--threads": (0, 1024), "--seed": (0, 2 ** 64 - 1),
+                "--epochs": (0, MOST), "--steps": (0, MOST)}
+
+    def test_integers(self):
+        for flag, (least, most) in self.INTEGERS.items():
+            for value in (least - 1, most + 1, 2 ** 63, 2 ** 64, -2 ** 63 - 1, 10 ** 30, "1e6", "0x10", "1_000", "1.0", "+1",
+                          " 1", "1 ", "x", "-", "7x"):
+                if isinstance(value, int) and least <= value <= most:
+                    continue
+                with self.subTest(flag=flag, value=value):
+                    self.expect_error(2, "usage", f"{flag}: must be an integer from {least} to {most}, got '{value}'",
+                                      "train", "mnist", "--synthetic", "--log-level", "error", flag, value)
+        self.expect_error(2, "usage", f"--steps: must be an integer from 1 to {MOST}, got '0'", "bench", "mnist", "--steps", 0)
+        self.expect_error(2, "usage", "--rounds: must be an integer from 1 to 1000000, got '0'", "bench", "--rounds", 0)
+        self.expect_error(2, "usage", "--replicas: must be an integer from 1 to 1024, got '0'", "plan", "mnist",
+                          "--replicas", "1,0")
+        for value in (-1, 2 ** 63, "some", "1e3", "Inf"):
+            self.expect_error(2, "usage", f"--shard-threshold: must be inf or an integer from 0 to {MOST}, got '{value}'",
+                              "plan", "mnist", "--shard-threshold", value)
+
+    def test_bytes(self):
+        commands = {"--memory": ["plan", "mnist"], "--remote-memory": ["plan", "mnist"],
+                    "--remote-bandwidth": ["plan", "mnist"], "--capacity": ["plan", "--problem", "a.csv"]}
+        for flag, command in commands.items():
+            for value in ("12Q", -5, "99999999T", 2 ** 63, "8388608T", "K", "1KK", "1 K", "+1K", "0x1K", "1e3"):
+                with self.subTest(flag=flag, value=value):
+                    self.expect_error(2, "usage", f"{flag}: must be bytes from 0 to {MOST} (4096, 512K, 64M, 2G, 1T), got "
+                                      f"'{value}'", *command, flag, value)
+
+    def test_leading_zeros_change_nothing(self):
+        flags = ["train", "mnist", "--synthetic", "--width", "016", "--layers", "02"]
+        record = self.record(*flags, "--steps", "010", "--micro-batch", "008", "--memory", "0100M")
+        self.assertEqual(record["steps"], 10)
+        plain = self.record("train", "mnist", "--synthetic", "--width", 16, "--layers", 2, "--steps", 10)
+        self.assertEqual(record["digest"], plain["digest"])
+        text = self.expect_code(0, "train", "mnist", "--synthetic", "--width", "16", "--micro-batch", "010", "--steps", 1).stderr
+        self.assertIn("10 x 1 = 10 samples a step", text)
+
     def test_empty_values(self):
         for command, flag in (("train", "--steps"), ("train", "--width"), ("bench", "--steps"), ("plan", "--check"),
                               ("plan", "--problem"), ("train", "--save"), ("train", "--shard-threshold")):
             with self.subTest(command=command, flag=flag):
                 self.assertIn("it is empty", self.expect_code(2, command, "mnist", flag, "").stderr)
-        self.expect_error(2, "usage", "--steps: there is nothing to time in 0 of them", "bench", "mnist", "--steps", 0)
+
+    def test_what_cannot_be_offloaded(self):
+        phased = ["plan", "mnist", "--strategy", "phased", "--offload"]
+        for what, why in (("activations", "; with --strategy phased, activations wait in remote memory anyway"),
+                          ("optimizer,activations", "; with --strategy phased, activations wait"),
+                          ("accumulators", "; accumulators stay on the device"),
+                          ("optimizer,weights,accumulators", "; accumulators stay on the device"), ("auto,weights", "")):
+            self.expect_error(2, "usage", f"--offload: must be auto, none, or some of optimizer,weights, got '{what}'{why}",
+                              *phased, what)
 
     def test_what_phases_cannot_do(self):
         phased = ["plan", "mnist", "--strategy", "phased"]
@@ -138,7 +166,6 @@ class Usage(CliTest):
     def test_wrong_words_of_other_commands(self):
         self.expect_error(2, "usage", "print-after: there is no pass 'nosuch'; passes: functionalise place inline ", "plan", "mnist",
                           "--print-after", "nosuch")
-        self.expect_error(2, "usage", "'-1' is not a number of bytes", "plan", "--problem", "a.csv", "--capacity", -1)
         self.expect_error(2, "usage", "--capacity: it is of a planner problem (--problem FILE.csv)", "plan", "mnist",
                           "--capacity", 4096)
         for command in ("train", "eval", "plan", "bench"):
@@ -149,10 +176,8 @@ class Usage(CliTest):
         for flags in (["--json"], ["--replicas", "1,2"]):
             self.expect_error(2, "usage", "--full: it is the text of one executable; --json and lists have none", "plan",
                               "mnist", "--full", *flags)
-        self.expect_error(2, "usage", "--steps: -2 is negative", "bench", "mnist", "--steps", -2)
         self.expect_error(2, "usage", "no case of 2 threads or fewer has 'nosuch'", "bench", "--threads", 2, "--only",
                           "nosuch")
-        self.expect_error(2, "usage", "--rounds: 0 is below 1", "bench", "--rounds", 0)
         self.expect_error(2, "usage", "--width: it is for a model", "bench", "--width", 64)
         self.expect_error(2, "usage", "--only: it is for bench without a model", "bench", "mnist", "--only", "gemm")
         self.expect_error(2, "usage", f"inspect: {__file__} is none of *idx3-ubyte", "inspect", __file__)
@@ -295,21 +320,85 @@ class Memory(CliTest):
         model = ["mnist", "--optimizer", "adam"]
         needs = {what: self.record("plan", *model, "--offload", what)["planned_bytes"] for what in ("none", "optimizer")}
         self.assertLess(needs["optimizer"], needs["none"])
-        for memory, choice in [(needs["none"], "none; the program fits"), (needs["none"] - 1, "optimizer; without it"),
-                               (needs["optimizer"], "optimizer; without it")]:
-            result = self.expect_code(0, "plan", *model, "--memory", memory)
-            self.assertIn(f"offload: {choice}", result.stderr)
+        state = f"without it, device 0 (cpu) needs {needs['none']} bytes"
+        for flags, choice, why in [([], "none", "device memory has no budget (--memory)"),
+                                   (["--memory", needs["none"]], "none", "the program fits --memory"),
+                                   (["--memory", needs["none"] - 1], "optimizer", state),
+                                   (["--memory", needs["optimizer"]], "optimizer", state),
+                                   (["--remote", "none"], "none", "--remote none leaves no other memory"),
+                                   (["--remote", "none", "--memory", needs["none"]], "none", "--remote none leaves no other memory")]:
+            with self.subTest(flags=flags):
+                self.expect_choice(choice, why, *model, *flags)
+        self.expect_choice("optimizer", "given by --offload", *model, "--offload", "optimizer", logged=False)
         deep = [*model, "--layers", 12, "--memory", "16M"]
         result = self.expect_code(4, "plan", *deep)
-        self.assertIn("--strategy phased --offload optimizer,weights fits", result.stderr)
-        self.expect_code(0, "plan", *deep, "--strategy", "phased", "--offload", "optimizer,weights")
+        self.assertIn("--strategy phased fits", result.stderr)
+        self.expect_code(0, "plan", *deep, "--strategy", "phased")
+        self.assertNotIn("phased fits", self.expect_code(4, "plan", *deep, "--clip-norm", 1).stderr)
         self.assertNotIn(" fits", self.expect_code(4, "plan", *model, "--memory", "64K").stderr)
         # State may stay where nothing else is allowed.
         self.expect_code(4, "plan", *model, "--memory", needs["none"] - 1, "--remote", "none")
 
+    def expect_choice(self, choice, why, *flags, logged=True):
+        """The choice and its reason are in the text and the record of every command, on one line."""
+        line = f"offload: {choice}; {why}"
+        lines = [text for text in self.expect_code(0, "plan", *flags).stdout.splitlines() if text.startswith("offload")]
+        self.assertEqual([text[:len(line)] for text in lines], [line])
+        for command in (["plan", *flags], ["train", *flags, "--synthetic", "--steps", 1], ["bench", *flags, "--steps", 1]):
+            record = self.record(*command)
+            self.assertEqual(record["offload"], choice)
+            self.assertEqual(record["offload_reason"][:len(why)], why)
+            if command[0] != "plan":
+                self.assertEqual(self.expect_code(0, *command).stderr.count(line), 1 if logged else 0)
+
+    def test_phases_start_with_remote_weights_and_state(self):
+        model = ["mlp", "--layers", 24, "--width", 128]
+        why = "phases keep weights and state in remote memory unless --offload none is given"
+        for optimizer, choice in (("adam", "optimizer,weights"), ("sgd", "weights")):
+            flags = [*model, "--optimizer", optimizer]
+            phased = [*flags, "--strategy", "phased"]
+            resident, kept = self.record("plan", *flags), self.record("plan", *phased, "--offload", "none")
+            plan, asked = self.record("plan", *phased), self.record("plan", *phased, "--offload", "optimizer,weights")
+            self.assertLess(plan["planned_bytes"], resident["planned_bytes"] / 2)
+            self.assertGreater(kept["planned_bytes"], plan["planned_bytes"] * 2)
+            for key in ("planned_bytes", "peak_bytes.host", "transfers"):
+                self.assertEqual(plan[key], asked[key])
+            for more in ([], ["--memory", plan["planned_bytes"]]):
+                self.expect_choice(choice, why, *phased, *more)
+            self.expect_code(4, "plan", *phased, "--memory", plan["planned_bytes"] - 1)
+        for flags, part in ((["--strategy", "phased"], "--strategy phased requires --remote host or file:FOLDER (it is none)"),
+                            (["--offload", "optimizer"], "--offload optimizer requires --remote host or file:FOLDER")):
+            self.expect_error(2, "usage", part, "plan", *model, *flags, "--remote", "none")
+
     def test_units(self):
         self.expect_code(4, "plan", "mnist", "--memory", "512K")
         self.expect_code(0, "plan", "mnist", "--memory", "64M")
+
+
+class Rates(CliTest):
+    DEFAULTS = {"sgd": 0.05, "momentum": 0.005, "adam": 0.001, "adam-f16": 0.001, "adamw": 0.001, "adamax": 0.002, "lamb": 0.002}
+
+    def test_each_optimizer_learns_at_its_own(self):
+        for optimizer, rate in self.DEFAULTS.items():
+            with self.subTest(optimizer=optimizer):
+                run = ["train", "mnist", "--synthetic", "--width", 128, "--threads", 1, "--optimizer", optimizer]
+                record = self.record(*run)
+                self.assertGreater(record["accuracy"], 90)
+                short = [*run, "--steps", 5]
+                digest = self.record(*short)["digest"]
+                self.assertEqual(self.record(*short, "--lr", rate)["digest"], digest)
+                self.assertNotEqual(self.record(*short, "--lr", 2 * rate)["digest"], digest)
+
+    def test_deep_networks_do_not_diverge(self):
+        for optimizer in self.DEFAULTS:
+            record = self.record("train", "mlp", "--layers", 64, "--width", 64, "--optimizer", optimizer, "--synthetic", "--steps",
+                                 50, "--threads", 1)
+            self.assertLess(record["loss"], 4, optimizer)
+
+    def test_help_names_them(self):
+        rates = ", ".join(f"{optimizer} {rate}" for optimizer, rate in self.DEFAULTS.items())
+        for command in ("train", "eval", "plan", "bench"):
+            self.assertIn(f"Learning rate (default: {rates})", " ".join(self.expect_code(0, command, "--help").stdout.split()))
 
 
 class Bits(CliTest):

@@ -1,0 +1,239 @@
+"""Every command that README.md and docs/ show is run, and its result is checked.
+
+SLUICE_CLI names the program, SLUICE_MPIRUN the launcher (empty: none), SLUICE_BUILD the folder of the build,
+SLUICE_CMAKE the cmake that made it. Commands run as they are written, in an empty folder, on generated digits; --json or
+--digest is added where the result shows there. Measurements of docs/performance.md are cut to one case and one round.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROGRAM = os.environ["SLUICE_CLI"]
+MPIRUN = os.environ["SLUICE_MPIRUN"]
+DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ENVIRONMENT = {**os.environ, "SLUICE_DATA": "", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+
+
+def is_command(text):
+    return re.match(r"(sluice( |$)|mpirun |\./\w|(cmake|ctest) -|bench/\S+ \S|\.ci/run)", text) is not None
+
+
+def commands(document):
+    """The commands of a document: lines of sh blocks, lines after a prompt, and code in a sentence."""
+    text = document.read_text()
+    for language, block in FENCE.findall(text):
+        for line in block.splitlines():
+            if language == "sh":
+                yield re.sub(r"\s+# .*", "", line)
+            elif line.startswith("$ "):
+                yield line[2:]
+    for code in re.findall(r"`([^`]+)`", FENCE.sub("", text)):
+        code = " ".join(code.split())
+        if is_command(code):
+            yield code
+
+
+CHECKED = {}  # Command -> name of the test that runs it.
+
+
+def runs(*texts):
+    def register(test):
+        CHECKED.update({text: test.__name__ for text in texts})
+        return lambda self: test(self, *texts)
+    return register
+
+
+class Commands(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def run_words(self, words, code=0, env=None):
+        result = subprocess.run(list(map(str, words)), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                cwd=self.folder, env={**ENVIRONMENT, **(env or {})}, timeout=600)
+        self.assertEqual(result.returncode, code, f"{words}\n{result.stdout[-2000:]}\n{result.stderr[-2000:]}")
+        return result
+
+    def sluice(self, command, *more, code=0):
+        words = shlex.split(command)
+        self.assertEqual(words[0], "sluice")
+        return self.run_words([PROGRAM, *words[1:], *more], code)
+
+    def record(self, command, *more):
+        return json.loads(self.sluice(command, *more, "--json").stdout)
+
+    def test_every_command_has_a_check(self):
+        shown = {command for document in DOCUMENTS for command in commands(document)}
+        self.assertEqual(sorted(shown), sorted(CHECKED))
+
+    @runs("./quickstart")
+    def test_quickstart(self, command):
+        self.copy_scripts("quickstart")
+        text = self.run_words([command], env=self.stand_ins(f'mkdir -p "$4/bin" && cp "{PROGRAM}" "$4/bin/sluice"')).stdout
+        self.assertRegex(text, r"device 0 \(cpu\): [\d,]+ bytes of a budget of 8,388,608, ")
+        self.assert_learned(text)
+        evaluate = re.search(r"(\S+/sluice eval mnist --weights \S+)", text)[1]
+        self.assertEqual(self.accuracy(self.run_words(evaluate.split()).stdout), self.accuracy(text))
+
+    @runs("./selftest")
+    def test_selftest_ends_as_its_tests_do(self, command):
+        self.copy_scripts("selftest")
+        for code in (0, 8):
+            stand_ins = self.stand_ins("true", f'echo "ctest $*"; exit {code}')
+            self.assertIn("ctest ", self.run_words([command], code, env=stand_ins).stdout)
+
+    def copy_scripts(self, name):
+        shutil.copy(ROOT / name, self.folder)
+        shutil.copytree(ROOT / "scripts", self.folder / "scripts")
+
+    def stand_ins(self, cmake, ctest="true"):
+        """An environment in which builds are made by `cmake` (called with -S . -B FOLDER …) and tests by `ctest`."""
+        folder = self.folder / "stand_ins"
+        folder.mkdir(exist_ok=True)
+        for name, script in (("cmake", f'[ "$1" = -S ] || exit 0\n{cmake}'), ("ctest", ctest), ("dpkg-query", "printf installed")):
+            (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / name).chmod(0o755)
+        return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+    @runs("cmake --preset release && cmake --build --preset release && ctest --preset release")
+    def test_presets_exist(self, command):
+        presets = json.loads((ROOT / "CMakePresets.json").read_text())
+        for part, kind in zip(command.split(" && "), ("configurePresets", "buildPresets", "testPresets")):
+            self.assertIn(part.split()[-1], [preset["name"] for preset in presets[kind]])
+
+    @runs("cmake --install build/release --prefix DIR", "cmake --build BUILD --target update_docs",
+          "cmake --build build/release --target generated_ops_test && build/release/tests/generated_ops_test "
+          "--gtest_filter='*Roll*'",
+          "bench/equality_matrix.py build/bin/sluice --launcher 'mpirun -n {replicas}'", ".ci/run")
+    def test_builds_have_the_targets_that_are_named(self, install, *others):
+        # install_test installs, bench_equality_test runs a sample of the matrix, docs_howto_test the operator.
+        targets = self.run_words([os.environ["SLUICE_CMAKE"], "--build", os.environ["SLUICE_BUILD"], "--target", "help"]).stdout
+        for command in others:
+            for target in re.findall(r"--target (\w+)", command):
+                self.assertRegex(targets, rf"\b{target}\b")
+        tests = self.run_words(["ctest", "--test-dir", os.environ["SLUICE_BUILD"], "-N"]).stdout
+        for test in ("install_test", "bench_equality_test", "docs_howto_test"):
+            self.assertIn(f": {test}\n", tests)
+        self.assertTrue(os.access(ROOT / ".ci" / "run", os.X_OK))
+
+    @runs("sluice --version")
+    def test_version(self, command):
+        self.assertRegex(self.sluice(command).stdout, r"^sluice \d+\.\d+\.\d+ \(\w+\)\n$")
+
+    @runs("sluice doctor")
+    def test_doctor(self, command):
+        self.assertTrue(self.sluice(command).stdout.endswith("healthy\n"))
+
+    @runs("sluice plan", "sluice plan mnist", "sluice plan --full", "sluice plan mnist --full", "sluice plan --check FILE")
+    def test_plans(self, plan, plan_mnist, full, full_mnist, check):
+        for command in (plan, plan_mnist):
+            self.assertRegex(self.sluice(command).stdout, r"(?s)^device 0 \(cpu\): [\d,]+ bytes, .*; the plan is proved\n$")
+        text = self.sluice(full).stdout
+        self.assertEqual(text, self.sluice(full_mnist).stdout)
+        (self.folder / "FILE").write_text(text)
+        self.assertTrue(self.sluice(check).stdout.startswith("proved: "))
+
+    def accuracy(self, text):
+        return float(re.search(r"(?m)^accuracy ([\d.]+) %$", text)[1])
+
+    def assert_learned(self, text):
+        self.assertGreater(self.accuracy(text), 80)
+
+    @runs("sluice train mnist")
+    def test_train(self, command):
+        self.assert_learned(self.sluice(command).stdout)
+
+    @runs("sluice train mnist --memory 4000000")
+    def test_a_budget_that_is_too_small(self, command):
+        said = self.sluice(command, code=4).stderr.splitlines()
+        block = next(b for _, b in FENCE.findall(DOCUMENTS[0].read_text()) if b.startswith(f"$ {command}\n"))
+        shown = block.splitlines()[1:]
+        self.assertEqual(shown.pop().strip(), "...")
+        first = next(i for i, line in enumerate(said) if line.startswith("error"))
+        self.assertEqual(said[first:first + len(shown)], shown)
+
+    @runs("sluice train mlp --layers 128 --width 256 --optimizer adam --strategy phased --io-mode io_overlapped --remote "
+          "file:/var/tmp --memory 5M --steps 20")
+    def test_networks_larger_than_the_device(self, command):
+        phased = self.record(command)
+        self.assertLessEqual(phased["measured_bytes"], 5 << 20)
+        self.assertEqual(phased["measured_bytes"], phased["planned_bytes"])
+        self.assertLess(phased["loss"], 3)
+        resident = self.record(re.sub(r" --strategy .* --memory 5M", "", command))
+        self.assertGreater(resident["planned_bytes"], 100e6)
+        for key in ("digest", "loss", "accuracy"):
+            self.assertEqual(phased[key], resident[key])
+
+    @runs("sluice train mnist --replicas 4 --shard-threshold 512")
+    def test_replicas(self, command):
+        result = self.sluice(command)
+        self.assertIn("8 x 1 x 4 = 32 samples a step", result.stderr)
+        self.assert_learned(result.stdout)
+
+    @runs("mpirun -n 2 sluice train mnist --replicas 4 --steps 100")
+    def test_processes(self, command):
+        if not MPIRUN:
+            self.skipTest("this build has no MPI")
+        launcher, sluice = command.split(" sluice ")
+        several = self.run_words([MPIRUN, *launcher.split()[1:], PROGRAM, *sluice.split(), "--digest"]).stdout
+        self.assertIn("2 processes, ", several)
+        digest = re.compile(r"(?m)^digest \S+$")
+        self.assertEqual(digest.search(several)[0], digest.search(self.sluice(f"sluice {sluice}", "--digest").stdout)[0])
+
+    @runs("sluice plan mnist-rts --shard-threshold inf,262145,1024,512 --remote-bandwidth 256M")
+    def test_document_003(self, command):
+        records = [json.loads(line) for line in self.sluice(command, "--json").stdout.splitlines()]
+        self.assertEqual([r["shard_threshold"] for r in records], ["inf", "262145", "1024", "512"])
+        state = [r["state_bytes_per_update"] for r in records]
+        self.assertEqual(state, [11188344, 7575672, 2811000, 2797176])
+        seconds = [r["transfer_seconds"] for r in records]
+        self.assertEqual(seconds, sorted(seconds, reverse=True))
+
+    @runs("sluice plan mlp --layers 1160 --width 12288 --strategy phased --optimizer adam --accumulate 4 --io-mode "
+          "io_overlapped")
+    def test_a_network_of_175_billion_parameters(self, command):
+        record = self.record(command)
+        self.assertEqual(record["offload"], "optimizer,weights")
+        self.assertGreater(record["peak_bytes.host"], 12 * 175e9)
+        self.assertLess(record["peak_bytes.device"], 10e9)
+
+    @runs("sluice bench mlp --layers 24 --width 512 --optimizer adam --accumulate 4 --micro-batch 64 --strategy phased "
+          "--io-mode io_overlapped --remote file:DIR")
+    def test_steps_from_a_file(self, command):
+        (self.folder / "DIR").mkdir()
+        record = self.record(command, "--steps", 3)
+        self.assertEqual(record["steps"], 3)
+        self.assertGreater(record["gflops_per_second"], 0)
+        self.assertEqual(os.listdir(self.folder / "DIR"), [])
+
+    @runs("sluice bench", "sluice bench --only limit", "sluice bench --only step", "sluice bench --only gemm",
+          "sluice bench --only memory", "sluice bench --only compile", "sluice bench --only phases")
+    def test_measurements(self, *commands):
+        case = {"limit": "limit hand-over between spinning threads", "step": "8 layers of 8x8", "gemm": "gemm 64,512,10 dX",
+                "memory": "memory sum-of-all", "compile": "compile perceptron of 4 layers", "phases": "phases 24 x 512, micro-batch 8"}
+        for command in commands:
+            only = command.rpartition("--only ")[2] if "--only" in command else "limit"
+            with self.subTest(command=command):
+                words = command.partition(" --only")[0]
+                rows = self.record(words, "--only", case[only], "--rounds", 1, "--threads", 2, "--python", "/no/such/python")["rows"]
+                self.assertTrue(rows)
+                for row in rows:
+                    self.assertIn(only, f"{row['group']} {row['case']}")
+                    self.assertGreater(row["measured"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

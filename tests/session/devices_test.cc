@@ -501,29 +501,23 @@ TEST(Devices, HaveTheSlotsThatTheOrderNeeds) {
   EXPECT_EQ(slots(5), 5);
 }
 
-// A weight in panels makes a value in panels, which a function reads in rows and sends.
+// A weight in panels makes a value in panels; messages carry its rows, also in another shape.
 TEST(Devices, SendRowsOfPanels) {
   Ir ir;
   Graph& main = ir.main_graph();
   const TensorSpec square = f32_spec({48, 48});
-  Graph& f = ir.create_empty_graph("f");
-  const Tensor v = f.input(square, "v");
-  f.set_device(0);
-  const Tensor near = ops::softmax(ops::transpose(v));
-  const Tensor flat = ops::reshape(v, {24, 96});
-  f.set_device(1);
-  const Tensor far = ops::tanh(v) * ops::reshape(ops::exp(flat), {48, 48});
-  f.set_device(0);
-  f.set_outputs({near, far});
   const Tensor w = main.variable(square, Initializer::normal(0, 0.1f).keyed({1, 2}), "w");
-  const Tensor u = main.variable(square, Initializer::normal(0, 0.1f).keyed({3, 4}), "u");
   main.set_device(0);
   const Tensor x = main.host_load(ir.h2d_stream(f32_spec({8, 48}), "x"));
-  main.host_store(ops::matmul(x, w), "product");
-  const Tensor scaled = ops::scaled_add_(w, u, 0.5, 0.25);
-  const Tensors t = ops::call(main, f, {scaled});
-  main.host_store(ops::call(main, f, {t[0] + t[1]})[1], "out");
-  expect_bits(ir);
+  const Tensor y = ops::matmul(x, w);
+  const Tensor v = ops::matmul(x, y, {.lhs_transposed = true}) - w;
+  const Tensor flat = ops::reshape(v, {24, 96});
+  main.host_store(ops::softmax(ops::transpose(v)), "near");
+  main.set_device(1);
+  main.host_store(ops::tanh(v), "far");
+  main.host_store(ops::exp(flat), "flat");
+  const exe::Executable e = expect_bits(ir);
+  EXPECT_NE(e.variables[0].layout, "row");
 }
 
 }  // namespace

@@ -90,6 +90,31 @@ TEST_F(Conversions, MessagesAreRowsAndKeepTheNameOfTheirValue) {
   EXPECT_EQ(program_->body().value(1).layout, Layout{});
 }
 
+TEST_F(Conversions, MessagesDoNotShareTheRowsOfAKernel) {
+  EXPECT_EQ(run(R"(
+    variable 0 %0 f32(64,64) name "w" 3 layout panels32
+    kernel Softmax in %0 out %1 f32(64,64)
+    send 0 message 0 in %0
+    results %1)"),
+            2);
+  EXPECT_EQ(program_->body().value(2).tensor, "w'row");
+  EXPECT_EQ(program_->body().value(3).tensor, "w");
+}
+
+// A view that is sent is such a copy.
+TEST_F(Conversions, ACopyThatChangesTheShapeTakesRows) {
+  EXPECT_EQ(run(R"(
+    variable 0 %0 f32(64,64) name "w" 0 layout panels32
+    copy in %0 out %1 f32(32,128)
+    send 0 message 0 in %1)"),
+            1);
+  expect(R"(
+    variable 0 %0 f32(64,64) name "w" 0 layout panels32
+    copy in %0 out %2 f32(64,64) name "w'row" 0
+    copy in %2 out %1 f32(32,128)
+    send 0 message 0 in %1)");
+}
+
 TEST_F(Conversions, ACollectiveThatUpdatesPanelsWorksOnRowsBesideThem) {
   run(R"(
     variable 0 %0 f32(64,64) name "w" 0 layout panels32

@@ -4,6 +4,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/cpu/conversions.h"
 #include "sluice/cpu/kernel_list.h"
+#include "sluice/cpu/signature.h"
 #include "sluice/ops/collectives.h"
 #include "sluice/ops/combine.h"
 
@@ -209,22 +210,44 @@ int64_t bytes_behind(const TensorSpec& spec, int64_t axis) {
   return bytes;
 }
 
+/// An updating collective has one operand, another one an input and an output.
+void check_operands(const exe::Collective& c, const OpDef& def) {
+  const auto has = [&](size_t i, exe::Access access) { return c.operands[i].access == access; };
+  const bool right = def.aliases.empty() ? c.operands.size() == 2 && has(0, exe::Access::kRead) &&
+                                               has(1, exe::Access::kWrite)
+                                         : c.operands.size() == 1 && has(0, exe::Access::kUpdate);
+  require(right, "executable: {} must {}", c.op,
+          def.aliases.empty() ? "read one operand and write another" : "update one operand");
+  for (const auto& [in, out] : c.may_coincide) {
+    const auto& pairs = def.may_coincide;
+    require(std::find(pairs.begin(), pairs.end(), std::pair<int, int>(in, out - 1)) != pairs.end(),
+            "executable: {} lets operands {} and {} coincide, it does not read one before it "
+            "writes the other",
+            c.op, in, out);
+  }
+}
+
 }  // namespace
 
-runtime::BoundCollective bind_collective(const exe::Collective& c, int64_t members) {
+runtime::BoundCollective bind_collective(const exe::Collective& c, const exe::ReplicaGroup& group) {
   const OpDef* const def = ops::find_op(c.op);
   require(def != nullptr && def->has(Trait::kCollective),
           "executable: '{}' is no collective of the cpu", c.op);
-  require(!c.operands.empty(), "executable: {} has no operands", c.op);
+  check_operands(c, *def);
   const TensorSpec& x = c.operands.front().spec;
   const TensorSpec& y = c.operands.back().spec;
   const std::vector<TensorSpec> inputs{x};
+  check_options(*def, c.attrs);
   const auto made = def->infer(OpView(*def, c.attrs, inputs));
-  const auto size = std::find_if(c.attrs.items.begin(), c.attrs.items.end(),
-                                 [](const auto& item) { return item.first == "size"; });
-  require(made[0] == y && std::get<int64_t>(size->second) == members,
-          "executable: {} of {} among {} replicas does not make {}", c.op, to_string(x), members,
-          to_string(y));
+  const int64_t members = group.size;
+  bool same_group = true;
+  for (const auto& [name, value] : c.attrs.items) {
+    if (name == "size") same_group &= std::get<int64_t>(value) == group.size;
+    if (name == "stride") same_group &= std::get<int64_t>(value) == group.stride;
+  }
+  require(made[0] == y && same_group,
+          "executable: {} of {} among {} replicas that are {} apart does not make {}", c.op,
+          to_string(x), members, group.stride, to_string(y));
   const int64_t width = size_of(x.dtype);
   if (def == &ops::replicated_reduce_scatter_def()) {
     const auto o = from_attrs<ops::ReduceScatterOptions>(c.attrs);

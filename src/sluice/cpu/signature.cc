@@ -44,7 +44,10 @@ std::vector<TensorSpec> results_of(const exe::Kernel& k, const std::string& type
                                    const Attrs& attrs, const std::vector<TensorSpec>& inputs) {
   const OpDef* def = ops::find_op(type);
   require(def != nullptr, "executable: there is no operator '{}'", type);
+  check(!def->has(Trait::kCollective), k, "runs {}, which the replicas of a group run together",
+        type);
   const size_t least = def->inputs.size() - (def->variadic ? 1 : 0);
+  check_options(*def, attrs);
   check(inputs.size() == def->inputs.size() || (def->variadic && inputs.size() >= least), k,
         "has {} inputs for {}, which takes {}{}", inputs.size(), type, least,
         def->variadic ? " or more" : "");
@@ -60,8 +63,17 @@ void check_result(const exe::Kernel& k, const TensorSpec& there, const TensorSpe
   check(alike(there, made), k, "has {} where {} is made", to_string(there), to_string(made));
 }
 
+// The kernel runs this op, or several joined by '+', with these options.
+void check_op(const exe::Kernel& k, std::string_view op, const Attrs& attrs) {
+  check(k.op == op && k.attrs == attrs, k, "must be {} with options '{}', got {} with '{}'", op,
+        to_string(attrs), k.op, to_string(k.attrs));
+}
+
 void check_stages(const exe::Kernel& k) {
   const size_t inputs = inputs_of(k);
+  std::string op;
+  for (const exe::Stage& stage : k.stages) op += (op.empty() ? "" : "+") + stage.op;
+  check_op(k, op, k.stages.size() == 1 ? k.stages[0].attrs : Attrs{});
   std::vector<int> makers(k.operands.size(), 0);
   for (const exe::Stage& stage : k.stages) {
     std::vector<TensorSpec> specs;
@@ -82,6 +94,7 @@ void check_stages(const exe::Kernel& k) {
 }
 
 void check_copy(const exe::Kernel& k) {
+  check_op(k, "Copy", {});
   check_counts(k, 1, 1, 0);
   const exe::Operand& from = k.operands[0];
   const exe::Operand& to = k.operands[1];
@@ -114,22 +127,34 @@ Pairs updates_of(const exe::Kernel& k, int32_t inputs) {
 
 }  // namespace
 
+void check_options(const OpDef& def, const Attrs& attrs) {
+  const auto& must = def.options.items;
+  const auto& has = attrs.items;
+  bool alike = has.size() == must.size();
+  for (size_t i = 0; alike && i < has.size(); ++i)
+    alike = has[i].first == must[i].first && has[i].second.index() == must[i].second.index();
+  if (alike) return;
+  fail(ErrorKind::kBadFile, "executable: the options of {} must be like '{}', got '{}'", def.type,
+       to_string(def.options), to_string(attrs));
+}
+
 void check_signature(const exe::Kernel& k) {
   for (size_t i = 0; i < k.operands.size(); ++i) {
     const exe::Operand& o = k.operands[i];
     const int64_t bytes = buffer_bytes(o.spec, parse_layout(o.layout));
-    check(o.bytes >= bytes, k, "has operand {} of {} bytes, {} '{}' has {}", i, o.bytes,
+    check(o.bytes == bytes, k, "has operand {} of {} bytes, {} '{}' has {}", i, o.bytes,
           to_string(o.spec), o.layout, bytes);
     check(o.layout == "row" || k.key == "cpu.fused" || k.key == "cpu.copy", k,
           "has operand {} '{}', it takes row-major ones", i, o.layout);
   }
   if (k.key == "cpu.copy") return check_copy(k);
   if (k.key == "cpu.index") {
+    check_op(k, "Index", {});
     check_counts(k, 0, 1, 1);
     return check(k.operands[0].spec.bytes() == 4, k, "makes {}, it takes 4 bytes",
                  to_string(k.operands[0].spec));
   }
-  if (!k.stages.empty()) {
+  if (k.key == "cpu.fused") {
     check(k.scalars.empty(), k, "has {} scalars, it takes none", k.scalars.size());
     return check_stages(k);
   }

@@ -9,6 +9,9 @@ namespace sluice::cpu {
 /// them, by stages if it has any.
 void check_signature(const exe::Kernel& kernel);
 
+/// Error{kBadFile} unless `attrs` has the options of `def`: their names in order, and values of their types.
+void check_options(const OpDef& def, const Attrs& attrs);
+
 /// The same for what the kernel was chosen with: tasks, parts of operands, workspace, and which operands may coincide,
 /// besides those that the op updates. `kernel` has passed check_signature.
 void check_choice(const exe::Kernel& kernel, const KernelChoice& made_for);

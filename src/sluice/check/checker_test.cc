@@ -97,7 +97,7 @@ TEST(Checker, RefusesDamagedTrainStep) {
               "write %2 at frame+0 bytes 64 float32(4,4) panel"},
              {"bounds", "write %2 at frame+0 bytes 64 float32(4,4) row",
               "write %2 at frame+0 bytes 64 float32(4,4) panels16"},
-             {"bounds", "read %4 at frame+64 bytes 64 float32(4,4) row",
+             {"layout", "read %4 at frame+64 bytes 64 float32(4,4) row",
               "read %4 at frame+64 bytes 64 float32(16) panels4"},
              {"access", "write %2 at frame+0", "read %2 at frame+0"},
              {"value", "frame arena1+0", "frame arena0+0"},

@@ -6,12 +6,14 @@
 #include "sluice/base/sys.h"
 #include "sluice/check/checker.h"
 #include "sluice/compiler/compile.h"
+#include "sluice/cpu/simd/isa.h"
 #include "sluice/exe/text.h"
 #include "sluice/planner/csv.h"
 #include "sluice/planner/solve.h"
 #include "sluice/report/forecast.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/report/traffic.h"
+#include "sluice/runtime/loaded_program.h"
 #include "tools/json_record.h"
 #include "tools/mnist_model.h"
 #include "tools/rates.h"
@@ -41,9 +43,36 @@ int solve_problem(const ToolOptions& o) {
   return 0;
 }
 
+// Errors with which the devices of a plan refuse it. A device of another kind is named on stderr
+// and passed over.
+std::vector<std::string> refusals_of_devices(const exe::Executable& executable) {
+  const std::shared_ptr<runtime::Device> cpu = cpu_device().device;
+  std::vector<runtime::Device*> devices;
+  std::vector<std::string> refusals;
+  for (const exe::Device& d : executable.devices) {
+    const bool known = d.kind == cpu->kind();
+    devices.push_back(known ? cpu.get() : nullptr);
+    try {
+      if (known) cpu::isa_from_name(d.isa);
+    } catch (const Error& e) {
+      refusals.push_back(fmt::format("device {}: {}", devices.size() - 1, e.what()));
+    }
+    if (!known)
+      sys::print_stderr("device {}: its kernels are not checked; its kind must be {}, got {}\n",
+                        devices.size() - 1, cpu->kind(), d.kind);
+  }
+  for (std::string& refusal : runtime::refused_steps(executable, devices))
+    refusals.push_back(std::move(refusal));
+  return refusals;
+}
+
 int check_text(const ToolOptions& o) {
   const exe::Executable executable = exe::parse_text(read_text(o.check), o.check);
-  const auto violations = check::violations(executable);
+  std::vector<check::Violation> violations = check::violations(executable);
+  if (violations.empty()) {
+    for (std::string& refusal : refusals_of_devices(executable))
+      violations.push_back({"kernel", std::move(refusal)});
+  }
   for (const check::Violation& v : violations) fmt::print("[{}] {}\n", v.rule, v.message);
   if (violations.empty())
     fmt::print("proved: {} programs, {} functions\n", executable.programs.size(),
@@ -66,7 +95,8 @@ void add_transfers(const report::PlanReport& report, JsonRecord& record) {
   record.add("tier_bytes", tier_bytes);
 }
 
-// What an update loads of the optimizer's state and stores again, on each replica; 0 if that lives on the device.
+// What an update loads of the optimizer's state and stores again, on each replica; 0 if that lives
+// on the device.
 int64_t state_bytes_per_update(const train::Training& training, const exe::Executable& e) {
   std::set<std::string> paths;
   training.state.for_each(

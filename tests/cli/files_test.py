@@ -156,6 +156,30 @@ class Files(CliTest):
         self.assertEqual(self.expect_code(0, "inspect", plan).stdout.splitlines()[0],
                          self.expect_code(0, "plan", "mnist").stdout.splitlines()[0])
 
+    def test_an_edited_plan_is_refused(self):
+        text = self.expect_code(0, "plan", "mnist", "--full").stdout
+        plan = self.path("a.plan")
+
+        def check(code, old, new):
+            self.assertIn(old, text)
+            plan.write_text(text.replace(old, new, 1))
+            return self.expect_code(code, "plan", "--check", plan)
+
+        # The device judges kernels, a fingerprint holds options, the checker everything else.
+        self.assertIn("[kernel] function", check(3, "kernel cpu.fused ", "kernel cpu.nosuch ").stdout)
+        self.assertIn("the cpu has no kernel 'cpu.nosuch'", check(3, "kernel cpu.fused ", "kernel cpu.nosuch ").stdout)
+        self.assertIn("[kernel] device 0: unknown instruction set 'mmx'",
+                      check(3, f" isa {self.isa_of(text)} ", " isa mmx ").stdout)
+        self.assertIn("its kind must be cpu, got gpu", check(0, "device 0 kind cpu", "device 0 kind gpu").stderr)
+        self.assertIn("computes: must be ", check(3, "rhs_transposed=false", "rhs_transposed=true").stderr)
+        self.assertIn("computes: must be ", check(3, "computes ", "# computes ").stderr)
+        self.assertIn("[bounds]", check(3, "arena 0 offset 0 bytes", "arena 1 offset 0 bytes").stdout)
+
+    @staticmethod
+    def isa_of(text):
+        words = text[text.index("device 0 "):].split()
+        return words[words.index("isa") + 1]
+
     def test_a_planner_problem(self):
         problem = self.path("a.csv")
         problem.write_text("id,lower,upper,size\na,0,2,4\nb,1,3,4\nc,2,4,4\n")

@@ -43,6 +43,8 @@ TEST_F(RuntimeRefusals, Machines) {
   expect_refused({
       {"devices", [&] { runtime::Executor(executable, {}, {.threads = 1}); },
        "executable: it needs 1 devices, 0 are given"},
+      {"another kind", loaded([](exe::Executable& e) { e.devices[0].kind = "gpu"; }),
+       "executable: device 0 must be of kind 'gpu', got 'cpu'"},
       {"workers", [&] { runtime::Executor(executable, {cpu::make_device()}, {.threads = 2}); },
        "executable: planned for 1 workers a device, started with 2"},
       {"no worker", [] { runtime::Pool pool(0); }, "threads: 0 is outside [1, 1024]"},
@@ -99,7 +101,8 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
       std::string changed = text;
       const size_t at = changed.find(from);
       ASSERT_NE(at, std::string::npos) << from << " in\n" << text;
-      runtime::Executor(exe::parse_text(changed.replace(at, from.size(), to), "plan"),
+      runtime::Executor(exe::parse_text(changed.replace(at, from.size(), to), "plan",
+                                        exe::Fingerprints::kIgnored),
                         {cpu::make_device()}, {.threads = 1});
     };
   };
@@ -113,12 +116,30 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
        bad},
       {"an input that is updated", read_back(copied, "update %11>%12" + copied.substr(9)),
        "kernel cpu.copy (Copy) has operand 1 updated", bad},
-      {"another size", read_back(copied, "write %11 at frame+0 bytes 12 float32(2) row"),
+      {"another size", read_back(copied, "write %11 at frame+0 bytes 8 float32(2) row"),
        "kernel cpu.copy (Copy) has (2,) float32 where (3,) float32 is made", bad},
       {"too few inputs", read_back("Exp tasks", "Add tasks"),
        "kernel cpu.elementwise (Add) has 1 inputs for Add, which takes 2", bad},
-      {"too many inputs", read_back("cpu.reference Concat", "cpu.reference Exp"),
-       "kernel cpu.reference (Exp) has 2 inputs for Exp, which takes 1", bad},
+      {"too many inputs", read_back("stage Gelu from -2 to", "stage Gelu from -2 -2 to"),
+       "kernel cpu.fused (MatMul+Add+Gelu) has 2 inputs for Gelu, which takes 1", bad},
+      {"options of another operator", read_back("cpu.reference Concat", "cpu.reference Exp"),
+       "executable: the options of Exp must be like '', got 'axis=1'", bad},
+      {"an option of another type", read_back("axis=1\n", "axis=1.0\n"),
+       "executable: the options of Concat must be like 'axis=0', got 'axis=1.0'", bad},
+      {"another operator", read_back("\"MatMul+Add+Gelu\"", "\"MatMul+Add+Tanh\""),
+       "kernel cpu.fused (MatMul+Add+Tanh) must be MatMul+Add+Gelu with options '', got "
+       "MatMul+Add+Tanh with ''",
+       bad},
+      {"stages of a kernel of one operator", loaded([](exe::Executable& e) {
+         first_kernel(e).stages.push_back({"Neg", {}, {0}, 1, f32_spec({2})});
+       }),
+       "kernel cpu.elementwise (Relu) has 1 inputs, 1 outputs, 0 scalars and 1 stages, it takes 1, "
+       "1, 0 and 0",
+       bad},
+      {"a copy that draws seeds", read_back("cpu.copy Copy", "cpu.copy ModifyRandomSeed"),
+       "kernel cpu.copy (ModifyRandomSeed) must be Copy with options '', got ModifyRandomSeed with "
+       "''",
+       bad},
       {"options", read_back("axis=1\n", "axis=7\n"),
        "kernel cpu.reference (Concat) has inputs that Concat refuses: ", bad},
       {"fewer inputs", read_back("      " + second, "#"),
@@ -149,16 +170,23 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
        "kernel cpu.elementwise (Relu) has 1 inputs, 1 outputs, 1 scalars and 0 stages, it takes 1, "
        "1, 0 and 0",
        bad},
-      {"an index", loaded([](exe::Executable& e) { first_kernel(e).key = "cpu.index"; }),
-       "kernel cpu.index (Relu) has 1 inputs, 1 outputs, 0 scalars and 0 stages, it takes 0, 1, 1 "
+      {"another operator than an index",
+       loaded([](exe::Executable& e) { first_kernel(e).key = "cpu.index"; }),
+       "kernel cpu.index (Relu) must be Index with options '', got Relu with ''", bad},
+      {"an index", loaded([](exe::Executable& e) {
+         first_kernel(e).key = "cpu.index";
+         first_kernel(e).op = "Index";
+       }),
+       "kernel cpu.index (Index) has 1 inputs, 1 outputs, 0 scalars and 0 stages, it takes 0, 1, 1 "
        "and 0",
        bad},
       {"a large index", loaded([](exe::Executable& e) {
          first_kernel(e).key = "cpu.index";
+         first_kernel(e).op = "Index";
          first_kernel(e).operands.erase(first_kernel(e).operands.begin());
          first_kernel(e).scalars = {1};
        }),
-       "kernel cpu.index (Relu) makes (2,) float32, it takes 4 bytes", bad},
+       "kernel cpu.index (Index) makes (2,) float32, it takes 4 bytes", bad},
   });
 }
 
@@ -181,11 +209,27 @@ TEST_F(RuntimeRefusals, Collectives) {
       {"an operator", changed([](exe::Collective& c) { c.op = "Relu"; }),
        "executable: 'Relu' is no collective of the cpu"},
       {"operands", changed([](exe::Collective& c) { c.operands.clear(); }),
-       "executable: ReplicatedAllReduce has no operands"},
+       "executable: ReplicatedAllReduce must read one operand and write another"},
+      {"an operand that is updated",
+       changed([](exe::Collective& c) { c.op = "ReplicatedAllReduceInplace"; }),
+       "executable: ReplicatedAllReduceInplace must update one operand"},
+      {"an option of another type",
+       changed([](exe::Collective& c) { c.attrs = parse_attrs("stride=1.5 size=2 op=\"add\""); }),
+       "executable: the options of ReplicatedAllReduce must be like '", ErrorKind::kBadFile},
+      {"an option less",
+       changed([](exe::Collective& c) { c.attrs = parse_attrs("stride=1 op=\"add\""); }),
+       "', got 'stride=1 op=\"add\"'", ErrorKind::kBadFile},
+      {"another distance",
+       changed([](exe::Collective& c) { c.attrs = parse_attrs("stride=2 size=2 op=\"add\""); }),
+       "among 2 replicas that are 1 apart does not make (2,) float32"},
+      {"operands that coincide", changed([](exe::Collective& c) {
+         c.may_coincide = {{1, 0}};
+       }),
+       "executable: ReplicatedAllReduce lets operands 1 and 0 coincide"},
       {"a result", changed([](exe::Collective& c) { c.operands[1].spec = f32_spec({3}); }),
-       "among 2 replicas does not make (3,) float32"},
+       "among 2 replicas that are 1 apart does not make (3,) float32"},
       {"a group", loaded([](exe::Executable& e) { e.groups[0].size = 1; }),
-       "among 1 replicas does not make (2,) float32"},
+       "among 1 replicas that are 1 apart does not make (2,) float32"},
   });
 }
 

@@ -95,8 +95,9 @@ class GuardedDevice : public runtime::Device {
   std::unique_ptr<runtime::DeviceMemory> allocate(int64_t bytes) override {
     return cpu_->allocate(bytes);
   }
-  runtime::BoundCollective bind(const exe::Collective& collective, int64_t members) override {
-    return cpu_->bind(collective, members);
+  runtime::BoundCollective bind(const exe::Collective& collective,
+                                const exe::ReplicaGroup& group) override {
+    return cpu_->bind(collective, group);
   }
   void read(const std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
             std::span<std::byte> out) const override {

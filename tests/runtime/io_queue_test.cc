@@ -33,7 +33,9 @@ bool touches(const exe::Step& step, const exe::Operand& memory) {
 exe::Executable on_io_queue(exe::Executable plan, Waits waits) {
   plan.devices[0].queues.push_back({"io"});
   for (const exe::Start& start : plan.programs[0].starts) {
-    auto& steps = plan.functions[static_cast<size_t>(start.function)].steps;
+    exe::Function& function = plan.functions[static_cast<size_t>(start.function)];
+    function.buffers.clear();  // They name steps, which get other numbers.
+    auto& steps = function.steps;
     std::vector<exe::Step> out;
     std::vector<exe::Issue> flying;
     const auto wait = [&](const exe::Issue& issue) {

@@ -284,10 +284,11 @@ TEST(Tiers, DamagedPlansAreRejected) {
   const auto rejected = [&](const char* text, auto damage) {
     exe::Executable e = compiled.executable;
     damage(e);
-    const auto violations = check::violations(e);
-    ASSERT_FALSE(violations.empty()) << text;
-    EXPECT_EQ(violations[0].rule, "remote");
-    EXPECT_THAT(violations[0].message, testing::HasSubstr(text));
+    std::string found;
+    for (const check::Violation& v : check::violations(e)) {
+      if (v.rule == "remote") found += v.message + "\n";
+    }
+    EXPECT_THAT(found, testing::HasSubstr(text));
   };
   EXPECT_TRUE(check::violations(compiled.executable).empty());
   using Kind = exe::ArenaKind;

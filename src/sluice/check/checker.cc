@@ -3,10 +3,13 @@
 #include <algorithm>
 
 #include "sluice/base/error.h"
+#include "sluice/check/counts.h"
 #include "sluice/check/findings.h"
 #include "sluice/check/function_facts.h"
+#include "sluice/check/listing.h"
 #include "sluice/check/simulation.h"
-#include "sluice/check/static_rules.h"
+#include "sluice/check/step_rules.h"
+#include "sluice/check/table_rules.h"
 #include "sluice/exe/validate.h"
 
 namespace sluice::check {
@@ -23,18 +26,24 @@ std::vector<Violation> violations(const exe::Executable& executable, const Optio
     findings.add("index", "{}: {}", where, p.message);
   }
   if (!findings.empty()) return findings.take();
-  check_each_step(executable, findings);
   const std::vector<FunctionFacts> facts = function_facts(executable);
+  check_tables(executable, findings);
+  check_steps(executable, facts, findings);
   // Replicas whose addresses and entries are alike run alike; see checker.h.
   const int64_t replicas = uses_replica(executable) ? executable.replicas : 1;
+  const Counts counts(executable, facts);
   for (const exe::Program& program : executable.programs) {
+    // A program of wrong counts, or of too many steps, is not walked to its end.
+    const bool whole = counts.agree(program, options, replicas, findings);
     Options rest = options;  // All replicas of a program share its steps; each counts as one.
-    for (int64_t r = 0; r < replicas && !findings.full(); ++r) {
+    for (int64_t r = 0; r < (whole ? replicas : 1) && !findings.full(); ++r) {
       Simulation simulation(executable, program, facts, rest, r, findings);
+      if (!whole) simulation.stop_soon();
       simulation.run();
       rest.max_steps = std::max<int64_t>(rest.max_steps - simulation.steps() - 1, 0);
     }
   }
+  check_listings(executable, findings);
   return findings.take();
 }
 

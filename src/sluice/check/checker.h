@@ -8,29 +8,37 @@
 namespace sluice::check {
 
 /// A rule that a plan breaks. The rules:
-///   index      an index, a size or an expression without a value
-///   bounds     bytes outside their arena, frame or parameter, or on another device
-///   budget     a device's or a tier's arenas exceed its budget
-///   workspace  workers share a slice, or a kernel needs more than one
-///   access     a write to what may only be read, an argument that is not what its parameter says
-///   value      bytes that do not hold the value that a read or a result names
-///   layout     a value found in another layout than named
-///   overlap    operands, arguments or persistent bytes that must not share bytes do
-///   tasks      tasks of one kernel that touch what another writes, or not all of an operand
-///   sync       tasks of two steps that touch the same bytes, one writing, no barrier between
-///   race       bytes of a transfer in flight touched; unordered uses of a tier or stream
-///   wait       for nothing; or none before a branch or the end of the transfer's function
-///   stream     entries not in order, not once each, or to the wrong port
-///   remote     an entry outside its buffer, one that does not hold the value named, loads that find what another store
-///              than announced has left
-///   channel    a message out of order, wrong, too large, left over, or at the wrong device
-///   deadlock   devices that wait for each other
-///   loop       carried values that are no arguments of the right kind
-///   branch     an arm that communicates
-///   final      a variable or constant that does not hold its value after a run
-///   collective one that does not come where its sequence says, more or fewer than announced, or operands
-///              that no collective of the group has
-///   limit      more steps or nesting than the options allow
+///   index      An index, a size or an expression has no value; two programs have one name.
+///   bounds     Bytes are outside their arena, frame or parameter, or on another device; an object
+///              lies in an arena of another kind; bytes are not those of a tensor; an operand does
+///              not begin at a whole element.
+///   budget     The arenas of a device or a tier exceed its budget.
+///   workspace  Workers share a slice, or a kernel needs more than one.
+///   access     A step writes to memory that may only be read, or an argument differs from its
+///              parameter.
+///   value      Bytes do not hold the value that a read or a result names, or one of another dtype.
+///   layout     A value is found in another layout than named, or the layout is unknown.
+///   overlap    Operands, arguments or persistent bytes that must not share bytes do.
+///   tasks      Tasks of one kernel touch bytes that another one writes, or not all of an operand.
+///   sync       Tasks of two steps touch the same bytes, one of them writes, and no barrier is
+///              between.
+///   race       A step touches the bytes of a transfer in flight, or nothing orders two uses of a
+///              tier or a stream.
+///   wait       A wait waits for nothing, or is missing before a branch or the end of the function.
+///   stream     Entries are not used in order, once each and as many as announced, or are of
+///              another spec or direction.
+///   remote     An entry is outside its buffer or does not hold the value named; loads find another
+///              store than announced; counts, specs or places differ from the buffer's.
+///   channel    A message is out of order, of another value or spec, too large, left over, or at
+///              another device.
+///   deadlock   Devices wait for each other.
+///   loop       Carried values are not arguments of the right kind.
+///   branch     An arm communicates.
+///   final      A variable or constant does not hold its value after a run.
+///   collective A collective comes out of sequence, more or less often than announced, or with
+///              operands that no collective of the group has.
+///   listing    The buffers that reports name are not those that the steps of a function use.
+///   limit      More steps or nested calls than the options allow.
 struct Violation {
   std::string rule;
   std::string message;  ///< What broke it, with program, function and step.
@@ -46,15 +54,17 @@ struct Options {
 /// Proves a plan, or says where it is wrong: empty means proved. Shares nothing with what made the
 /// plan.
 ///
-/// Each program is run without data. A map from bytes to values shows that every read finds the
-/// very value that it names (a value of this activation and iteration, all its bytes, in its
-/// layout); functions bind parameters to their callers' values; a frame is undefined when its
-/// function begins and after it ends. Transfers on another queue run one after another in the order
-/// issued, at any time between issue and wait. Devices are run in one interleaving; as programs
-/// wait only for data, others end the same, and vector clocks over (device, queue) show what none
-/// of them orders. A loop is left early once its state repeats and its counter reaches addresses
-/// modulo something only. Both arms of a branch are run from the same state; afterwards a byte is
-/// known if both left the same value, or values to which both gave the same name.
+/// Tables and steps are judged one by one, and the transfers and collectives of a program are
+/// counted without walking its loops. Then each program is run without data. A map from bytes to
+/// values shows that every read finds the very value that it names (a value of this activation and
+/// iteration, all its bytes, in its layout); functions bind parameters to their callers' values; a
+/// frame is undefined when its function begins and after it ends. Transfers on another queue run
+/// one after another in the order issued, at any time between issue and wait. Devices are run in
+/// one interleaving; as programs wait only for data, others end the same, and vector clocks over
+/// (device, queue) show what none of them orders. A loop is left early once its state repeats and
+/// its counter reaches addresses modulo something only. Both arms of a branch are run from the same
+/// state; afterwards a byte is known if both left the same value, or values to which both gave the
+/// same name.
 ///
 /// Replicas have memory of their own and one program, whose steps come in one order whatever the
 /// data: a branch's arms do not communicate, trip counts are constants. So all members of a group

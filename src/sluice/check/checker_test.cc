@@ -99,6 +99,8 @@ TEST(Checker, RefusesDamagedTrainStep) {
               "write %2 at frame+0 bytes 64 float32(4,4) tiles2x2"},
              {"bounds", "read %4 at frame+64 bytes 64 float32(4,4) row",
               "read %4 at frame+64 bytes 64 float32(4,5) tiles2x2"},
+             {"bounds", "read %4 at frame+64 bytes 64 float32(4,4) row",
+              "read %4 at frame+64 bytes 64 float32(4,3) row"},
              {"access", "write %2 at frame+0", "read %2 at frame+0"},
              {"value", "frame arena1+0", "frame arena0+0"},
          });

@@ -12,7 +12,8 @@ namespace sluice::check {
 struct Instance {
   int64_t id = -1;
   int64_t bytes = 0;
-  exe::ValueId name = exe::kNoValue;    ///< The name that it was made under, for messages.
+  exe::ValueId name = exe::kNoValue;  ///< The name that it was made under, for messages.
+  DType dtype = DType::kF32;
   const std::string* layout = nullptr;  ///< In the executable.
 };
 

@@ -127,11 +127,9 @@ TEST(CheckRefusals, Limits) {
 }
 
 TEST(CheckRefusals, Proofs) {
-  const exe::Executable ring = exe::parse_text(exe::plans::carried_ring(), "ring.plan");
-  const exe::Executable broken =
-      exe::parse_text(exe::plans::replaced(exe::plans::two_devices(), "1 send 0 message p0",
-                                           "1 send 0 message (p0+1)"),
-                      "broken.plan");
+  const exe::Executable ring = exe::plans::plan(exe::plans::carried_ring());
+  const exe::Executable broken = exe::plans::plan(exe::plans::replaced(
+      exe::plans::two_devices(), "1 send 0 message p0", "1 send 0 message (p0+1)"));
   prove(ring);
   expect_refused(
       {{"too long", [&] { prove(ring, {.max_steps = 2}); },

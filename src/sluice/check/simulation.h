@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -25,10 +26,16 @@ class Simulation {
              const std::vector<FunctionFacts>& facts, const Options& options, int64_t replica,
              Findings& findings);
   void run();
+  /// Ends the run within kStepsAfterAFault steps, as the first violation does.
+  void stop_soon() { last_step_ = std::min(last_step_, steps_ + kStepsAfterAFault); }
   /// Steps run.
   int64_t steps() const { return steps_; }
 
  private:
+  /// A loop may have billions of iterations, so a plan that is known to be wrong is not walked to
+  /// its end.
+  static constexpr int64_t kStepsAfterAFault = 100'000;
+
   using Bindings = std::vector<std::pair<exe::ValueId, Instance>>;
 
   /// A loop step that is being run.
@@ -99,8 +106,8 @@ class Simulation {
   const Instance* lookup(const Activation& a, exe::ValueId v) const;
   void read(DeviceRun& d, const exe::Operand& o, const Range& r, const Instance* expected,
             const std::string& what);
-  Instance make(exe::ValueId name, int64_t bytes, const std::string& layout) {
-    return {next_id_++, bytes, name, &layout};
+  Instance make(exe::ValueId name, int64_t bytes, DType dtype, const std::string& layout) {
+    return {next_id_++, bytes, name, dtype, &layout};
   }
   std::string name(exe::ValueId v) const;
   std::string where(const DeviceRun& d) const;
@@ -109,6 +116,7 @@ class Simulation {
            Args&&... args) {
     findings_.add(rule, "{}: {}", where(d), fmt::format(format, std::forward<Args>(args)...));
     stop_ |= findings_.full();
+    stop_soon();
   }
 
   // check_steps.cc: steps that touch bytes.
@@ -118,6 +126,7 @@ class Simulation {
     Grid grid;
   };
   void touch(DeviceRun& d, std::span<const Touched> all, int32_t queue);
+  void align(DeviceRun& d, std::span<const Touched> all);
   Outcome kernel(DeviceRun& d, const exe::Kernel& k);
   void overlaps(DeviceRun& d, std::span<const std::pair<int32_t, int32_t>> may_coincide,
                 std::span<const Touched> all);
@@ -163,6 +172,7 @@ class Simulation {
   const std::string row_ = "row";
   int64_t next_id_ = 0;
   int64_t steps_ = 0;
+  int64_t last_step_;
   bool stop_ = false;
 };
 

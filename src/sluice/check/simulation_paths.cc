@@ -89,13 +89,15 @@ void Simulation::join_arms(Activation& a, const Bindings& then_made, const Bindi
   for (const auto& [v, i] : then_made) {
     a.values.erase(v);
     const auto j = other.find(v);
-    if (j == other.end() || i.bytes != j->second.bytes || *i.layout != *j->second.layout) continue;
+    if (j == other.end() || i.bytes != j->second.bytes || i.dtype != j->second.dtype ||
+        *i.layout != *j->second.layout)
+      continue;
     if (i.id == j->second.id) {
       a.values[v] = i;
       continue;
     }
     const auto [k, is_new] = joined.try_emplace({i.id, j->second.id});
-    if (is_new) k->second = make(v, i.bytes, *i.layout);
+    if (is_new) k->second = make(v, i.bytes, i.dtype, *i.layout);
     a.values[v] = k->second;
   }
   // Both outcomes over all bytes that either changed.

@@ -6,9 +6,19 @@ namespace sluice::check {
 
 void Simulation::write(DeviceRun& d, const exe::Operand& o, const Range& r) {
   const exe::ValueId v = o.access == exe::Access::kUpdate ? o.made : o.value;
-  const Instance i = make(v, o.bytes, o.layout);
+  const Instance i = make(v, o.bytes, o.spec.dtype, o.layout);
   bytes_.write(r, i);
   if (v != exe::kNoValue) d.stack.back().values[v] = i;
+}
+
+/// Kernels load whole elements: each operand begins at a multiple of their size.
+void Simulation::align(DeviceRun& d, std::span<const Touched> all) {
+  for (const Touched& t : all) {
+    const int64_t size = size_of(t.operand->spec.dtype);
+    if (t.range.begin % size == 0) continue;
+    bad(d, "bounds", "{} begins at byte {}, a multiple of {} is right", name(t.operand->value),
+        t.range.begin, size);
+  }
 }
 
 /// A step touches all of these at once, on a queue.
@@ -46,6 +56,7 @@ Simulation::Outcome Simulation::kernel(DeviceRun& d, const exe::Kernel& k) {
       read(d, o, all[i].range, lookup(d.stack.back(), o.value), fmt::format("operand {}", i));
     }
   }
+  align(d, all);
   overlaps(d, k.may_coincide, all);
   touch(d, all, 0);
   for (const Touched& t : all) {
@@ -97,6 +108,7 @@ Simulation::Outcome Simulation::collective(DeviceRun& d, const exe::Collective& 
       read(d, o, r, lookup(d.stack.back(), o.value), fmt::format("operand {}", all.size()));
     all.push_back({&o, r, Grid::everyone()});
   }
+  align(d, all);
   overlaps(d, c.may_coincide, all);
   touch(d, all, 0);
   for (const Touched& t : all) {
@@ -262,7 +274,8 @@ Simulation::Outcome Simulation::send(DeviceRun& d, const exe::Send& s) {
     clocks_.learn(actor, freed->second);
   clocks_.tick(actor);
   // In the slot the message is a value of its own: what lay there before is gone.
-  const Instance copy = make(s.operand.value, s.operand.bytes, s.operand.layout);
+  const Instance copy =
+      make(s.operand.value, s.operand.bytes, s.operand.spec.dtype, s.operand.layout);
   const int64_t begin = c.offset + slot * c.slot_bytes;
   bytes_.write({c.arena, begin, begin + s.operand.bytes}, copy);
   state.slots[slot] = {number, s.operand.value, copy, clocks_.now(actor)};
@@ -288,7 +301,7 @@ Simulation::Outcome Simulation::receive(DeviceRun& d, const exe::Receive& m) {
                           e_.values[static_cast<size_t>(m.operand.value)] ==
                               e_.values[static_cast<size_t>(there.value)]);
   if (!same_name || m.operand.bytes != there.instance.bytes ||
-      m.operand.layout != *there.instance.layout) {
+      m.operand.spec.dtype != there.instance.dtype || m.operand.layout != *there.instance.layout) {
     bad(d, "channel", "message {} of '{}' is {} ({} bytes, '{}'), not {} ({} bytes, '{}')", number,
         c.name, name(there.value), there.instance.bytes, *there.instance.layout,
         name(m.operand.value), m.operand.bytes, m.operand.layout);

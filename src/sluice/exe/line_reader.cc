@@ -6,10 +6,16 @@
 namespace sluice::exe {
 namespace {
 
+/// An integer is written in one way: without leading zeros, and zero without a sign.
+bool is_plain(std::string_view digits) {
+  if (digits.starts_with('-')) return digits.size() > 1 && digits[1] != '0';
+  return digits.size() == 1 || !digits.starts_with('0');
+}
+
 /// The whole of `text` as an integer.
 bool to_integer(std::string_view text, int64_t& value) {
   const auto r = std::from_chars(text.data(), text.data() + text.size(), value);
-  return r.ec == std::errc{} && r.ptr == text.data() + text.size();
+  return r.ec == std::errc{} && r.ptr == text.data() + text.size() && is_plain(text);
 }
 
 int hex_digit(char c) {
@@ -206,8 +212,9 @@ Address LineReader::address() {
   Address a;
   const auto number = [&](int64_t& value) {
     const auto r = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (r.ec != std::errc{}) bad("'{}' is no address", w.text);
-    text.remove_prefix(static_cast<size_t>(r.ptr - text.data()));
+    const auto digits = static_cast<size_t>(r.ptr - text.data());
+    if (r.ec != std::errc{} || !is_plain(text.substr(0, digits))) bad("'{}' is no address", w.text);
+    text.remove_prefix(digits);
   };
   const auto eat = [&](std::string_view s) {
     if (!text.starts_with(s)) return false;

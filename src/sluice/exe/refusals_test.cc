@@ -17,8 +17,9 @@ struct Edit {
 void expect_unreadable(const std::string& text, const std::vector<Edit>& edits) {
   for (const Edit& e : edits) {
     const std::string edited = plans::replaced(text, e.from, e.to);
-    expect_refused({{e.from + " -> " + e.to, [&] { parse_text(edited, "f.plan"); }, e.part,
-                     ErrorKind::kBadFile}});
+    expect_refused(
+        {{e.from + " -> " + e.to, [&] { parse_text(edited, "f.plan", Fingerprints::kIgnored); },
+          e.part, ErrorKind::kBadFile}});
   }
 }
 
@@ -43,6 +44,9 @@ TEST(ExeRefusals, Words) {
           {"float16(2,3)\nstream", "float16(2,x)\nstream", "'x' is no dimension"},
           {"float16(2,3)\nstream", "float16(2,)\nstream", "a shape ends in ','"},
           {"float16(2,3)\nstream", "float16(2,3)x\nstream", "'x' after a tensor spec"},
+          {"shard 2", "shard 02", "shard must be an integer, found '02'"},
+          {"token 0\n      write %1 at frame+0 bytes 12",
+           "token -0\n      write %1 at frame+0 bytes 12", "token must be an integer, found '-0'"},
           {"carry 0:0", "carry 0:", "must be a pair 'a:b', found '0:'"},
           {"entry_from read %0", "entry_from read 0", "a value '%N' expected, found '0'"},
       });
@@ -57,6 +61,7 @@ TEST(ExeRefusals, AddressesAndExpressions) {
            "'heap+8' is no address: arenaN+K, frame+K or paramN+K expected"},
           {"at param0+8", "at param-1+8", "'param-1+8' is no address"},
           {"at param0+8", "at param0", "'param0' is no address: an offset is missing"},
+          {"at param0+8", "at param0+08", "'param0+08' is no address"},
           {"at param0+8", "at param0+8x", "'param0+8x' is no address"},
           {"@ring(3,1,", "@ring(3,x,", "@ring(3,x,(rep+p1))' is no address"},
           {"@ring(3,1,(rep+p1))", "@ring(3,1,0", "ring(depth,stride,slot) expected"},
@@ -94,6 +99,14 @@ TEST(ExeRefusals, Lines) {
           {"row\n      then\n", "row\n", "'then' or 'else' must come before this line"},
           {"5 wait queue 1 token 0\n", "5 wait queue 1 token 0\n" + memory,
            "a wait has no operands"},
+          {"      index 1 rep\n", "      index 1 rep\n      index 1 rep\n",
+           "'index' stands twice in this step"},
+          {"      stage_attrs lhs_transposed=true\n",
+           "      stage_attrs lhs_transposed=true\n      stage_attrs lhs_transposed=true\n",
+           "'stage_attrs' stands twice in this step"},
+          {"5 wait queue 1 token 0\n", memory + "5 wait queue 1 token 0\n",
+           "'an operand' stands twice in this step"},
+          {"      else\n", "      else\n      else\n", "'else' stands twice in this step"},
           {"6 sync send", "5 sync send", "step 6 expected, found 5"},
           {"6 sync send", "6 sync sent", "'sent' is no kind of step"},
           {"b=0.5", "b=half", "unknown dtype 'half'"},

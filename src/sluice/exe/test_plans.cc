@@ -5,7 +5,9 @@
 
 namespace sluice::exe::plans {
 
-Executable plan(const std::string& text) { return parse_text(text, "plan"); }
+Executable plan(const std::string& text) {
+  return parse_text(text, "plan", Fingerprints::kIgnored);
+}
 
 std::string replaced(std::string text, std::string_view from, std::string_view to) {
   const size_t at = text.find(from);

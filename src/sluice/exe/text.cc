@@ -5,6 +5,7 @@
 #include <cctype>
 #include <iterator>
 
+#include "sluice/exe/fingerprint.h"
 #include "sluice/exe/words.h"
 
 namespace sluice::exe {
@@ -77,6 +78,7 @@ class Writer {
 
   std::string run() {
     line("sluice executable 1");
+    line("computes {}", fingerprint(e_));
     if (e_.replicas != 1) line("replicas {}", e_.replicas);
     tables();
     for (size_t i = 0; i < e_.functions.size(); ++i) function(i);

@@ -16,13 +16,22 @@ namespace sluice::exe {
 ///
 /// `%v` is a value, `%v>%w` an update's value found and made, `%-` none. An address is a base
 /// (arenaN, frame, paramN), an offset and, for a ring, its depth, stride and slot. What follows '#'
-/// is a comment.
+/// is a comment. The line `computes` holds the fingerprint of all steps (fingerprint.h): the values
+/// that they compute, options of operators included. The checker and the device judge the rest of a
+/// text.
 std::string to_text(const Executable& executable);
 
+/// Whether `parse_text` compares the line `computes` with the steps that it has read.
+enum class Fingerprints : uint8_t {
+  kCompared,
+  kIgnored  ///< For texts that people write; the line may be missing.
+};
+
 /// Reads that text back to the same executable. For untrusted text: Error{kBadFile} naming `file`
-/// and the line for anything that is not such text or that `validate` objects to; allocates no more
-/// than the text's length justifies.
-Executable parse_text(std::string_view text, const std::string& file);
+/// and the line for anything that is not such text, that `validate` objects to or whose fingerprint
+/// is missing or differs; allocates no more than the text's length justifies.
+Executable parse_text(std::string_view text, const std::string& file,
+                      Fingerprints fingerprints = Fingerprints::kCompared);
 
 /// One step as the text has it, without its operands, for reports and messages.
 std::string step_title(const Step& step);

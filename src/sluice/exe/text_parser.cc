@@ -1,5 +1,8 @@
+#include <functional>
 #include <map>
+#include <set>
 
+#include "sluice/exe/fingerprint.h"
 #include "sluice/exe/line_reader.h"
 #include "sluice/exe/text.h"
 #include "sluice/exe/validate.h"
@@ -12,7 +15,7 @@ class TextParser {
  public:
   TextParser(std::string_view text, const std::string& file) : in_(text, file) {}
 
-  Executable run() {
+  Executable run(Fingerprints fingerprints) {
     if (!in_.next_line()) in_.bad("the text is empty");
     for (const char* word : {"sluice", "executable", "1"}) in_.expect(word);
     in_.expect_end();
@@ -25,11 +28,21 @@ class TextParser {
     if (in_.next_line()) in_.bad("text after 'end'");
     const std::vector<Problem> problems = validate(e_);
     if (!problems.empty()) in_.bad_at(line_of(problems.front().place), problems.front().message);
+    if (fingerprints == Fingerprints::kCompared) compare_fingerprint();
     return std::move(e_);
   }
 
  private:
   using Part = Place::Part;
+
+  void compare_fingerprint() const {
+    const std::string found = fingerprint(e_);
+    if (found == computes_) return;
+    in_.bad_at(computes_line_, fmt::format("computes: must be {} for the steps of this text, got "
+                                           "{}; a text that was edited after it was "
+                                           "written is refused, so write it anew",
+                                           found, computes_.empty() ? "none" : computes_));
+  }
 
   int64_t line_of(const Place& place) const {
     const auto found = lines_.find({place.part, place.index, place.step});
@@ -53,26 +66,50 @@ class TextParser {
     return rows.emplace_back();
   }
 
+  /// Lines of a step that stand there once; in a branch, once for each arm.
+  void once(std::string_view line) {
+    if (!lines_of_step_.emplace(line).second) in_.bad("'{}' stands twice in this step", line);
+  }
+
   void one_line() {
     if (in_.eat("attrs")) {
+      once("attrs");
       auto* c = std::get_if<Collective>(&the_step().body);
       return attrs(c != nullptr ? c->attrs : body<Kernel>("attributes").attrs);
     }
-    if (in_.eat("stage_attrs")) return attrs(stage_attrs());
-    if (in_.eat("device")) return device(row(Part::kDevice, e_.devices));
-    if (in_.eat("variable")) return variable(row(Part::kVariable, e_.variables));
-    if (!memory_line() && !object_line() && !heading()) {
-      if (program_ != nullptr) return program_line();
-      if (function_ != nullptr) return function_line();
+    if (in_.eat("stage_attrs")) {
+      once("stage_attrs");
+      return attrs(stage_attrs());
+    }
+    if (in_.eat("computes")) {
+      computes_ = in_.string("a fingerprint");
+      computes_line_ = in_.line();
+    } else if (in_.eat("replicas")) {
+      e_.replicas = in_.integer32("a number");
+    } else if (table_line() || object_line()) {
+      // A row of a table.
+    } else if (in_.eat("function")) {
+      function(row(Part::kFunction, e_.functions));
+    } else if (in_.eat("program")) {
+      note(Part::kProgram, static_cast<int64_t>(e_.programs.size()));
+      function_ = nullptr;
+      step_ = nullptr;
+      program_ = &e_.programs.emplace_back();
+      program_->name = in_.string("a name");
+    } else if (program_ != nullptr) {
+      return program_line();
+    } else if (function_ != nullptr) {
+      return function_line();
+    } else {
       in_.bad("'{}' begins no line", in_.string("a word"));
     }
     in_.expect_end();
   }
 
-  /// A line of a table about where things are; false if it is another.
-  bool memory_line() {
-    if (in_.eat("replicas")) {
-      e_.replicas = in_.integer32("a number");
+  /// Machine and memory.
+  bool table_line() {
+    if (in_.eat("device")) {
+      device(row(Part::kDevice, e_.devices));
     } else if (in_.eat("tier")) {
       Tier& t = row(Part::kTier, e_.tiers);
       t.name = in_.string("a name");
@@ -89,6 +126,44 @@ class TextParser {
       a.device = in_.labelled32("device");
       a.bytes = in_.labelled("bytes");
       a.stride = in_.labelled("stride");
+    } else if (in_.eat("channel")) {
+      Channel& c = row(Part::kChannel, e_.channels);
+      c.name = in_.string("a name");
+      c.from = in_.labelled32("from");
+      c.to = in_.labelled32("to");
+      c.capacity = in_.labelled("capacity");
+      c.arena = in_.labelled32("arena");
+      c.offset = in_.labelled("offset");
+      c.slot_bytes = in_.labelled("slot");
+    } else if (in_.eat("group")) {
+      ReplicaGroup& g = row(Part::kGroup, e_.groups);
+      g.stride = in_.labelled32("stride");
+      g.size = in_.labelled32("size");
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  /// Streams, variables and other objects of the program; a program's own lines begin with some of
+  /// these words too.
+  bool object_line() {
+    if (program_ == nullptr && in_.eat("stream")) {
+      StreamPort& s = row(Part::kStream, e_.streams);
+      s.name = in_.string("a name");
+      s.input = in_.eat("in");
+      if (!s.input) in_.expect("out");
+      s.spec = in_.spec();
+    } else if (program_ == nullptr && in_.eat("remote")) {
+      RemoteBufferPlan& b = row(Part::kRemoteBuffer, e_.remote_buffers);
+      b.name = in_.string("a name");
+      b.spec = in_.spec();
+      b.entries = in_.labelled("entries");
+      b.arena = in_.labelled32("arena");
+      b.offset = in_.labelled("offset");
+      b.entry_stride = in_.labelled("stride");
+    } else if (in_.eat("variable")) {
+      variable(row(Part::kVariable, e_.variables));
     } else if (in_.eat("constant")) {
       ConstantPlan& c = row(Part::kConstant, e_.constants);
       c.name = in_.string("a name");
@@ -99,43 +174,6 @@ class TextParser {
       c.value = in_.values().first;
       in_.expect("data");
       c.data = in_.hex();
-    } else if (in_.eat("channel")) {
-      Channel& c = row(Part::kChannel, e_.channels);
-      c.name = in_.string("a name");
-      c.from = in_.labelled32("from");
-      c.to = in_.labelled32("to");
-      c.capacity = in_.labelled("capacity");
-      c.arena = in_.labelled32("arena");
-      c.offset = in_.labelled("offset");
-      c.slot_bytes = in_.labelled("slot");
-    } else {
-      return false;
-    }
-    return true;
-  }
-
-  /// A line of a table about streams, remote buffers, groups and values; false if it is another.
-  bool object_line() {
-    if (in_.peek("stream") && program_ == nullptr) {
-      in_.expect("stream");
-      StreamPort& s = row(Part::kStream, e_.streams);
-      s.name = in_.string("a name");
-      s.input = in_.eat("in");
-      if (!s.input) in_.expect("out");
-      s.spec = in_.spec();
-    } else if (in_.peek("remote") && program_ == nullptr) {
-      in_.expect("remote");
-      RemoteBufferPlan& b = row(Part::kRemoteBuffer, e_.remote_buffers);
-      b.name = in_.string("a name");
-      b.spec = in_.spec();
-      b.entries = in_.labelled("entries");
-      b.arena = in_.labelled32("arena");
-      b.offset = in_.labelled("offset");
-      b.entry_stride = in_.labelled("stride");
-    } else if (in_.eat("group")) {
-      ReplicaGroup& g = row(Part::kGroup, e_.groups);
-      g.stride = in_.labelled32("stride");
-      g.size = in_.labelled32("size");
     } else if (in_.eat("value")) {
       Value& v = row(Part::kValue, e_.values);
       v.tensor = in_.string("a tensor");
@@ -146,28 +184,15 @@ class TextParser {
     return true;
   }
 
-  /// The first line of a function or a program; false if it is another.
-  bool heading() {
-    if (in_.eat("function")) {
-      Function& f = row(Part::kFunction, e_.functions);
-      function_ = &f;
-      f.name = in_.string("a name");
-      in_.expect("memo");
-      f.memo = in_.string("memo");
-      f.device = in_.labelled32("device");
-      f.index_params = in_.labelled32("index_params");
-      f.frame_bytes = in_.labelled("frame");
-      f.frame_bound = in_.labelled("bound");
-    } else if (in_.eat("program")) {
-      note(Part::kProgram, static_cast<int64_t>(e_.programs.size()));
-      function_ = nullptr;
-      step_ = nullptr;
-      program_ = &e_.programs.emplace_back();
-      program_->name = in_.string("a name");
-    } else {
-      return false;
-    }
-    return true;
+  void function(Function& f) {
+    function_ = &f;
+    f.name = in_.string("a name");
+    in_.expect("memo");
+    f.memo = in_.string("memo");
+    f.device = in_.labelled32("device");
+    f.index_params = in_.labelled32("index_params");
+    f.frame_bytes = in_.labelled("frame");
+    f.frame_bound = in_.labelled("bound");
   }
 
   void device(Device& d) {
@@ -196,7 +221,6 @@ class TextParser {
     v.entry = in_.labelled("entry");
     in_.expect("init");
     v.initializer = in_.string("an initializer");
-    in_.expect_end();
   }
 
   void program_line() {
@@ -291,6 +315,7 @@ class TextParser {
   void stage() {
     auto& k = body<Kernel>("stages");
     Stage& s = k.stages.emplace_back();
+    lines_of_step_.erase("stage_attrs");
     s.op = in_.string("an op");
     in_.expect("from");
     while (!in_.peek("to")) s.inputs.push_back(in_.integer32("an operand"));
@@ -316,27 +341,35 @@ class TextParser {
     if (in_.eat("stage")) {
       stage();
     } else if (in_.eat("coincide")) {
+      once("coincide");
       auto* c = std::get_if<Collective>(&the_step().body);
       auto& pairs =
           c != nullptr ? c->may_coincide : body<Kernel>("operands that may coincide").may_coincide;
       while (!in_.done()) pairs.push_back(in_.pair("operands"));
     } else if (in_.eat("scalars")) {
+      once("scalars");
       body<Kernel>("scalars").scalars = in_.expressions();
     } else if (in_.eat("index")) {
+      once("index");
       the_call().index_args = in_.expressions();
     } else if (in_.eat("carry")) {
+      once("carry");
       auto& l = body<Loop>("carried values");
       while (!in_.done()) {
         const auto [a, b] = in_.pair("arguments");
         l.carried.push_back({a, b});
       }
     } else if (in_.eat("condition")) {
+      once("condition");
       body<Branch>("condition").condition = operand();
     } else if (in_.peek("then") || in_.peek("else")) {
       body<Branch>("arms");
       arm_ = in_.eat("then") ? 1 : 2;
       in_.eat("else");
+      once(arm_ == 1 ? "then" : "else");
+      lines_of_step_.erase("index");
     } else if (in_.eat("entry_from")) {
+      once("entry_from");
       body<Issue>("entry").entry_from = operand();
     } else if (in_.peek("read") || in_.peek("write") || in_.peek("update")) {
       add_operand(operand());
@@ -365,10 +398,13 @@ class TextParser {
     if (auto* k = std::get_if<Kernel>(&step.body)) {
       k->operands.push_back(std::move(o));
     } else if (auto* i = std::get_if<Issue>(&step.body)) {
+      once("an operand");
       i->memory = std::move(o);
     } else if (auto* s = std::get_if<Send>(&step.body)) {
+      once("an operand");
       s->operand = std::move(o);
     } else if (auto* r = std::get_if<Receive>(&step.body)) {
+      once("an operand");
       r->operand = std::move(o);
     } else if (auto* c = std::get_if<Collective>(&step.body)) {
       c->operands.push_back(std::move(o));
@@ -392,6 +428,7 @@ class TextParser {
     }
     note(Part::kFunction, static_cast<int64_t>(e_.functions.size()) - 1, n);
     arm_ = 0;
+    lines_of_step_.clear();
     step_ = &function_->steps.emplace_back();
     step_->sync = in_.eat("sync");
     if (in_.eat("kernel")) {
@@ -450,17 +487,20 @@ class TextParser {
 
   LineReader in_;
   Executable e_;
+  std::string computes_;
+  int64_t computes_line_ = 1;
   std::map<std::tuple<Part, int64_t, int64_t>, int64_t> lines_;
   Function* function_ = nullptr;
   Program* program_ = nullptr;
   Step* step_ = nullptr;
+  std::set<std::string, std::less<>> lines_of_step_;  ///< Of the current step; see once().
   int arm_ = 0;
 };
 
 }  // namespace
 
-Executable parse_text(std::string_view text, const std::string& file) {
-  return TextParser(text, file).run();
+Executable parse_text(std::string_view text, const std::string& file, Fingerprints fingerprints) {
+  return TextParser(text, file).run(fingerprints);
 }
 
 }  // namespace sluice::exe

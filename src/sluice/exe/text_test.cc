@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "sluice/base/error.h"
+#include "sluice/exe/fingerprint.h"
 #include "sluice/exe/test_plans.h"
 
 namespace sluice::exe {
 namespace {
 
-/// Without comments and the spaces before them.
+/// Without comments, the spaces before them and the fingerprint.
 std::string bare(const std::string& text) {
   std::string out;
   size_t at = 0;
@@ -17,7 +18,7 @@ std::string bare(const std::string& text) {
     std::string line = text.substr(at, end - at);
     const size_t comment = line.find("  # ");
     if (comment != std::string::npos) line.resize(comment);
-    out += line + '\n';
+    if (!line.starts_with("computes ")) out += line + '\n';
     at = end + 1;
   }
   return out;
@@ -25,7 +26,7 @@ std::string bare(const std::string& text) {
 
 std::string error_of(const std::string& text) {
   try {
-    parse_text(text, "f.plan");
+    parse_text(text, "f.plan", Fingerprints::kIgnored);
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kBadFile) << e.what();
     return e.what();
@@ -48,7 +49,7 @@ TEST(Text, RoundTripIsIdentity) {
 }
 
 TEST(Text, EmptyExecutable) {
-  EXPECT_EQ(to_text({}), "sluice executable 1\nend\n");
+  EXPECT_EQ(bare(to_text({})), "sluice executable 1\nend\n");
   EXPECT_EQ(parse_text(to_text({}), "f"), Executable{});
 }
 
@@ -90,6 +91,99 @@ TEST(Text, IndicesAreChecked) {
             "f.plan:40: 1 index arguments for 2 of 'callee'");
   EXPECT_EQ(damaged("then 0 frame frame+0", "then 1 frame frame+0"),
             "f.plan:45: 2 arguments for 0 parameters of 'main'");
+}
+
+/// A plan with two kernels, the second of two stages, and a call.
+std::string fingerprinted() {
+  return R"plan(sluice executable 1
+replicas 4
+device 0 kind cpu isa avx2 memory 4096 workers 2 queues compute
+arena 0 "persistent" kind persistent space device device 0 bytes 128 stride 0
+arena 1 "frames" kind frames space device device 0 bytes 192 stride 0
+stream 0 "x" in float32(4)
+variable 0 "w" float32(4) arena 0 offset 0 bytes 16 row value %0 shard 0 group 0 buffer -1 entry 0 init "zeros"
+constant 0 "c" uint8(2) arena 0 offset 64 value %1 data 00ff
+group 0 stride 1 size 2
+value 0 "w" 0
+value 1 "c" 0
+value 2 "t" 0
+value 3 "u" 0
+function 0 "f" memo "m" device 0 index_params 1 frame 64 bound 64
+  param 0 "in" read %2 bytes 16 float32(4) row
+  0 sync kernel cpu.reference Softmax tasks 1 workspace 8 origin 7 where "a.cc:1"
+      attrs axis=1
+      scalars p0
+      read %2 at param0+0 bytes 16 float32(4) row
+      write %3 at frame+0 bytes 16 float32(4) row
+function 1 "main" memo "" device 0 index_params 0 frame 192 bound 192
+  0 kernel cpu.fused Scale+Relu tasks 1 workspace 0
+      coincide 0:1
+      read %0 at arena0+0 bytes 16 float32(4) row
+      write %2 at frame+0 bytes 16 float32(4) row
+      stage Scale from 0 to -1 float32(4)
+      stage_attrs alpha=0.5
+      stage Relu from -1 to 1 float32(4)
+  1 call 0 frame frame+64
+      index 3
+      read %2 at frame+0 bytes 16 float32(4) row
+program "train"
+  entry device 0 function 1 frame arena1+0
+  final 0 value %0
+end
+)plan";
+}
+
+TEST(Text, FingerprintHoldsTheValuesOfATextInPlace) {
+  const std::string text = to_text(plans::plan(fingerprinted()));
+  EXPECT_EQ(parse_text(text, "f.plan"), plans::plan(text));
+  for (const auto& [from, to] : std::vector<std::pair<const char*, const char*>>{
+           {"axis=1", "axis=0"},
+           {"alpha=0.5", "alpha=0.25"},
+           {" Softmax ", " LogSoftmax "},
+           {"stage Scale", "stage Neg"},
+           {"stage Relu from -1", "stage Relu from 0"},
+           {"scalars p0", "scalars (p0+1)"},
+           {"index 3", "index 2"},
+           {"replicas 4", "replicas 8"},
+           {"group 0 stride 1", "group 0 stride 2"},
+           {"init \"zeros\"", "init \"ones\""},
+           {"data 00ff", "data 01ff"},
+           {"value 2 \"t\" 0", "value 2 \"t\" 1"},
+           {"read %0 at", "read %1 at"},
+           {"\"x\" in float32(4)", "\"x\" in float32(2,2)"},
+           {"final 0 value %0", "final 0 value %2"},
+           {"program \"train\"", "program \"eval\""}}) {
+    const std::string changed = plans::replaced(text, from, to);
+    try {
+      parse_text(changed, "f.plan");
+      ADD_FAILURE() << from << " -> " << to << " is accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()).find("f.plan:2: computes: must be "), 0u) << e.what();
+    }
+  }
+}
+
+TEST(Text, FingerprintLeavesOutWhereValuesLie) {
+  const std::string before = fingerprint(plans::plan(fingerprinted()));
+  for (const auto& [from, to] :
+       std::vector<std::pair<const char*, const char*>>{{"at param0+0", "at param0+8"},
+                                                        {"memory 4096", "memory -1"},
+                                                        {"0 sync kernel", "0 kernel"},
+                                                        {"cpu.reference", "cpu.rows"},
+                                                        {"workspace 8", "workspace 0"},
+                                                        {"      coincide 0:1\n", ""},
+                                                        {"where \"a.cc:1\"", ""}}) {
+    EXPECT_EQ(fingerprint(plans::plan(plans::replaced(fingerprinted(), from, to))), before) << from;
+  }
+}
+
+TEST(Text, FingerprintMayNotBeMissing) {
+  try {
+    parse_text(fingerprinted(), "f.plan");
+    ADD_FAILURE() << "a text without the line is accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("got none"), std::string::npos) << e.what();
+  }
 }
 
 TEST(Text, RecursionIsRefused) {

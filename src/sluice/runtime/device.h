@@ -66,10 +66,12 @@ class Device {
   virtual std::string kind() const = 0;
   /// Memory aligned to 64 bytes. Error{kDoesNotFit} if the system refuses it.
   virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
-  /// The kernel of a key on operands of the step's specs. Error{kUsage} for an unknown key.
+  /// The kernel of a key on operands of the step's specs. Error{kUsage} for an unknown key, kBadFile for operands or
+  /// options that the kernel does not take.
   virtual BoundKernel bind(const exe::Kernel& kernel) = 0;
-  /// The same for a collective of groups of `members` replicas.
-  virtual BoundCollective bind(const exe::Collective& collective, int64_t members) = 0;
+  /// The same for a collective of such groups of replicas.
+  virtual BoundCollective bind(const exe::Collective& collective,
+                               const exe::ReplicaGroup& group) = 0;
   /// Copies logical elements from `begin` on between a tensor in this device's memory and a row-major array on the host, as
   /// many as the array has. `layout` is one of the target's, as text. Error{kUsage} for another one.
   virtual void read(const std::byte* memory, const TensorSpec& spec, std::string_view layout,

@@ -47,6 +47,11 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   require(devices_.size() == executable_.devices.size(),
           "executable: it needs {} devices, {} are given", executable_.devices.size(),
           devices_.size());
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    require(devices_[d]->kind() == executable_.devices[d].kind,
+            "executable: device {} must be of kind '{}', got '{}'", d, executable_.devices[d].kind,
+            devices_[d]->kind());
+  }
   const ReplicaRange here = replicas_of_process(executable_.replicas, options_.group);
   const int workers = exe::workers_of_replica(options_.threads, here.count);
   for (const exe::Device& device : executable_.devices) {

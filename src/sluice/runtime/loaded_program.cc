@@ -101,6 +101,47 @@ std::vector<std::byte*> fixed_arguments(const LoadedFunction& function,
   return addresses;
 }
 
+namespace {
+
+BoundKernel bound(Device& device, const exe::Kernel& kernel, const exe::Step& step) {
+  try {
+    return device.bind(kernel);
+  } catch (Error& e) {
+    throw e.note(fmt::format("binding {} ({}) made at {}", kernel.op, kernel.key, step.where));
+  }
+}
+
+BoundCollective bound(Device& device, const exe::Collective& collective,
+                      const exe::Executable& executable, const exe::Step& step) {
+  try {
+    return device.bind(collective, executable.groups[static_cast<size_t>(collective.group)]);
+  } catch (Error& e) {
+    throw e.note(fmt::format("binding {} made at {}", collective.op, step.where));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> refused_steps(const exe::Executable& executable,
+                                       const std::vector<Device*>& devices, size_t most) {
+  std::vector<std::string> refusals;
+  for (const exe::Function& function : executable.functions) {
+    Device* const device = devices[static_cast<size_t>(function.device)];
+    for (const exe::Step& step : function.steps) {
+      if (device == nullptr || refusals.size() == most) break;
+      try {
+        if (const auto* kernel = std::get_if<exe::Kernel>(&step.body))
+          bound(*device, *kernel, step);
+        if (const auto* collective = std::get_if<exe::Collective>(&step.body))
+          bound(*device, *collective, executable, step);
+      } catch (const Error& e) {
+        refusals.push_back(fmt::format("function '{}': {}", function.name, e.what()));
+      }
+    }
+  }
+  return refusals;
+}
+
 LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices) {
   LoadedProgram program;
   for (const exe::Function& function : executable.functions) {
@@ -111,21 +152,11 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
       Device& device = *devices[static_cast<size_t>(function.device)];
       if (const auto* collective = std::get_if<exe::Collective>(&step.body)) {
         s.collective = static_cast<int32_t>(loaded.collectives.size());
-        try {
-          loaded.collectives.push_back(device.bind(
-              *collective, executable.groups[static_cast<size_t>(collective->group)].size));
-        } catch (Error& e) {
-          throw e.note(fmt::format("binding {} made at {}", collective->op, step.where));
-        }
+        loaded.collectives.push_back(bound(device, *collective, executable, step));
       }
       if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
         s.kernel = static_cast<int32_t>(loaded.kernels.size());
-        try {
-          loaded.bound.push_back(device.bind(*kernel));
-        } catch (Error& e) {
-          throw e.note(
-              fmt::format("binding {} ({}) made at {}", kernel->op, kernel->key, step.where));
-        }
+        loaded.bound.push_back(bound(device, *kernel, step));
         LoadedKernel k;
         k.run = loaded.bound.back().run;
         k.state = loaded.bound.back().state.get();

@@ -68,6 +68,11 @@ struct LoadedProgram {
 std::vector<std::byte*> fixed_arguments(const LoadedFunction& function,
                                         const std::vector<std::byte*>& arenas);
 
+/// The errors with which devices refuse kernels and collectives of their functions, at most `most`. Null devices are passed
+/// over.
+std::vector<std::string> refused_steps(const exe::Executable& executable,
+                                       const std::vector<Device*>& devices, size_t most = 16);
+
 /// Binds every kernel of the executable. Errors carry the op and where it was made.
 LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices);
 

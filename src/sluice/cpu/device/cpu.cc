@@ -112,6 +112,14 @@ FusedOp fused_op_of(const exe::Kernel& kernel) {
   return op;
 }
 
+/// Null: none of the list has the key.
+const CpuKernel* find_kernel(std::string_view key) {
+  for (const CpuKernel& k : kernel_list()) {
+    if (k.key == key) return &k;
+  }
+  return nullptr;
+}
+
 class CpuDevice : public runtime::Device {
  public:
   std::string kind() const override { return "cpu"; }
@@ -120,6 +128,10 @@ class CpuDevice : public runtime::Device {
   }
 
   runtime::BoundKernel bind(const exe::Kernel& kernel) override {
+    const CpuKernel* const listed = find_kernel(kernel.key);
+    const bool special =
+        kernel.key == "cpu.copy" || kernel.key == "cpu.fused" || kernel.key == "cpu.index";
+    require(special || listed != nullptr, "executable: the cpu has no kernel '{}'", kernel.key);
     check_signature(kernel);
     if (kernel.key == "cpu.copy") {
       const TensorSpec& spec = kernel.operands[0].spec;
@@ -141,18 +153,16 @@ class CpuDevice : public runtime::Device {
     for (const exe::Operand& o : kernel.operands) {
       (o.access == exe::Access::kRead ? op->inputs : op->outputs).push_back(o.spec);
     }
-    for (const CpuKernel& k : kernel_list()) {
-      if (k.key != kernel.key) continue;
-      require(k.supports(op->view()), "executable: kernel {} does not support {} on these operands",
-              kernel.key, kernel.op);
-      check_choice(kernel, choice_of(k, op->view()));
-      return k.bind(std::move(op));
-    }
-    fail(ErrorKind::kUsage, "executable: the cpu has no kernel '{}'", kernel.key);
+    require(listed->supports(op->view()),
+            "executable: kernel {} does not support {} on these operands", kernel.key, kernel.op);
+    check_choice(kernel, choice_of(*listed, op->view()));
+    return listed->bind(std::move(op));
   }
 
-  runtime::BoundCollective bind(const exe::Collective& collective, int64_t members) override {
-    return bind_collective(collective, members);
+  runtime::BoundCollective bind(const exe::Collective& collective,
+                                const exe::ReplicaGroup& group) override {
+    check_signature(collective, group);
+    return bind_collective(collective, group);
   }
 
   void read(const std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,

@@ -39,12 +39,27 @@ void check_counts(const exe::Kernel& k, size_t inputs, size_t outputs, size_t sc
         k.scalars.size(), k.stages.size(), inputs, outputs, scalars);
 }
 
+// The options of `def`: their names in order, and values of their types.
+void check_options(const OpDef& def, const Attrs& attrs) {
+  const auto& must = def.options.items;
+  const auto& has = attrs.items;
+  bool alike = has.size() == must.size();
+  for (size_t i = 0; alike && i < has.size(); ++i)
+    alike = has[i].first == must[i].first && has[i].second.index() == must[i].second.index();
+  if (alike) return;
+  fail(ErrorKind::kBadFile, "executable: the options of {} must be like '{}', got '{}'", def.type,
+       to_string(def.options), to_string(attrs));
+}
+
 // What an op makes of its inputs.
 std::vector<TensorSpec> results_of(const exe::Kernel& k, const std::string& type,
                                    const Attrs& attrs, const std::vector<TensorSpec>& inputs) {
   const OpDef* def = ops::find_op(type);
   require(def != nullptr, "executable: there is no operator '{}'", type);
+  check(!def->has(Trait::kCollective), k, "runs {}, which the replicas of a group run together",
+        type);
   const size_t least = def->inputs.size() - (def->variadic ? 1 : 0);
+  check_options(*def, attrs);
   check(inputs.size() == def->inputs.size() || (def->variadic && inputs.size() >= least), k,
         "has {} inputs for {}, which takes {}{}", inputs.size(), type, least,
         def->variadic ? " or more" : "");
@@ -60,8 +75,17 @@ void check_result(const exe::Kernel& k, const TensorSpec& there, const TensorSpe
   check(alike(there, made), k, "has {} where {} is made", to_string(there), to_string(made));
 }
 
+// The kernel runs this op, or several joined by '+', with these options.
+void check_op(const exe::Kernel& k, std::string_view op, const Attrs& attrs) {
+  check(k.op == op && k.attrs == attrs, k, "must be {} with options '{}', got {} with '{}'", op,
+        to_string(attrs), k.op, to_string(k.attrs));
+}
+
 void check_stages(const exe::Kernel& k) {
   const size_t inputs = inputs_of(k);
+  std::string op;
+  for (const exe::Stage& stage : k.stages) op += (op.empty() ? "" : "+") + stage.op;
+  check_op(k, op, k.stages.size() == 1 ? k.stages[0].attrs : Attrs{});
   std::vector<int> makers(k.operands.size(), 0);
   for (const exe::Stage& stage : k.stages) {
     std::vector<TensorSpec> specs;
@@ -82,6 +106,7 @@ void check_stages(const exe::Kernel& k) {
 }
 
 void check_copy(const exe::Kernel& k) {
+  check_op(k, "Copy", {});
   check_counts(k, 1, 1, 0);
   const exe::Operand& from = k.operands[0];
   const exe::Operand& to = k.operands[1];
@@ -113,24 +138,42 @@ Pairs updates_of(const exe::Kernel& k, int32_t inputs) {
   return pairs;
 }
 
+// An updating collective has one operand, another one an input and an output.
+void check_operands(const exe::Collective& c, const OpDef& def) {
+  const auto has = [&](size_t i, exe::Access access) { return c.operands[i].access == access; };
+  const bool right = def.aliases.empty() ? c.operands.size() == 2 && has(0, exe::Access::kRead) &&
+                                               has(1, exe::Access::kWrite)
+                                         : c.operands.size() == 1 && has(0, exe::Access::kUpdate);
+  require(right, "executable: {} must {}", c.op,
+          def.aliases.empty() ? "read one operand and write another" : "update one operand");
+  for (const auto& [in, out] : c.may_coincide) {
+    const auto& pairs = def.may_coincide;
+    require(std::find(pairs.begin(), pairs.end(), std::pair<int, int>(in, out - 1)) != pairs.end(),
+            "executable: {} lets operands {} and {} coincide, it does not read one before it "
+            "writes the other",
+            c.op, in, out);
+  }
+}
+
 }  // namespace
 
 void check_signature(const exe::Kernel& k) {
   for (size_t i = 0; i < k.operands.size(); ++i) {
     const exe::Operand& o = k.operands[i];
     const int64_t bytes = buffer_bytes(o.spec, parse_layout(o.layout));
-    check(o.bytes >= bytes, k, "has operand {} of {} bytes, {} '{}' has {}", i, o.bytes,
+    check(o.bytes == bytes, k, "has operand {} of {} bytes, {} '{}' has {}", i, o.bytes,
           to_string(o.spec), o.layout, bytes);
     check(o.layout == "row" || k.key == "cpu.fused" || k.key == "cpu.copy", k,
           "has operand {} '{}', it takes row-major ones", i, o.layout);
   }
   if (k.key == "cpu.copy") return check_copy(k);
   if (k.key == "cpu.index") {
+    check_op(k, "Index", {});
     check_counts(k, 0, 1, 1);
     return check(k.operands[0].spec.bytes() == 4, k, "makes {}, it takes 4 bytes",
                  to_string(k.operands[0].spec));
   }
-  if (!k.stages.empty()) {
+  if (k.key == "cpu.fused") {
     check(k.scalars.empty(), k, "has {} scalars, it takes none", k.scalars.size());
     return check_stages(k);
   }
@@ -168,6 +211,26 @@ void check_choice(const exe::Kernel& k, const KernelChoice& made_for) {
           "has operand {} cut in parts of {} bytes of rows of {}, it is made for {} of {}", i,
           o.task_stride, o.task_pitch, stride, pitch);
   }
+}
+
+void check_signature(const exe::Collective& c, const exe::ReplicaGroup& group) {
+  const OpDef* const def = ops::find_op(c.op);
+  require(def != nullptr && def->has(Trait::kCollective),
+          "executable: '{}' is no collective of the cpu", c.op);
+  check_operands(c, *def);
+  check_options(*def, c.attrs);
+  const TensorSpec& x = c.operands.front().spec;
+  const TensorSpec& y = c.operands.back().spec;
+  const std::vector<TensorSpec> inputs{x};
+  const auto made = def->infer(OpView(*def, c.attrs, inputs));
+  bool same_group = true;
+  for (const auto& [name, value] : c.attrs.items) {
+    if (name == "size") same_group &= std::get<int64_t>(value) == group.size;
+    if (name == "stride") same_group &= std::get<int64_t>(value) == group.stride;
+  }
+  require(made[0] == y && same_group,
+          "executable: {} of {} among {} replicas that are {} apart does not make {}", c.op,
+          to_string(x), group.size, group.stride, to_string(y));
 }
 
 }  // namespace sluice::cpu

@@ -9,6 +9,9 @@ namespace sluice::cpu {
 /// them, by stages if it has any.
 void check_signature(const exe::Kernel& kernel);
 
+/// The same for a collective of such groups of replicas.
+void check_signature(const exe::Collective& collective, const exe::ReplicaGroup& group);
+
 /// The same for what the kernel was chosen with: tasks, parts of operands, workspace, and which operands may coincide,
 /// besides those that the op updates. `kernel` has passed check_signature.
 void check_choice(const exe::Kernel& kernel, const KernelChoice& made_for);

@@ -211,20 +211,11 @@ int64_t bytes_behind(const TensorSpec& spec, int64_t axis) {
 
 }  // namespace
 
-runtime::BoundCollective bind_collective(const exe::Collective& c, int64_t members) {
+runtime::BoundCollective bind_collective(const exe::Collective& c, const exe::ReplicaGroup& group) {
   const OpDef* const def = ops::find_op(c.op);
-  require(def != nullptr && def->has(Trait::kCollective),
-          "executable: '{}' is no collective of the cpu", c.op);
-  require(!c.operands.empty(), "executable: {} has no operands", c.op);
   const TensorSpec& x = c.operands.front().spec;
   const TensorSpec& y = c.operands.back().spec;
-  const std::vector<TensorSpec> inputs{x};
-  const auto made = def->infer(OpView(*def, c.attrs, inputs));
-  const auto size = std::find_if(c.attrs.items.begin(), c.attrs.items.end(),
-                                 [](const auto& item) { return item.first == "size"; });
-  require(made[0] == y && std::get<int64_t>(size->second) == members,
-          "executable: {} of {} among {} replicas does not make {}", c.op, to_string(x), members,
-          to_string(y));
+  const int64_t members = group.size;
   const int64_t width = size_of(x.dtype);
   if (def == &ops::replicated_reduce_scatter_def()) {
     const auto o = from_attrs<ops::ReduceScatterOptions>(c.attrs);

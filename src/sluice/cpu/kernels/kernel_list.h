@@ -42,8 +42,9 @@ runtime::BoundKernel bind_fused_kernel(const FusedOp& op);
 KernelChoice choose_copy_kernel(const TensorSpec& spec, const Layout& from, const Layout& to);
 runtime::BoundKernel bind_copy_kernel(const TensorSpec& spec, const Layout& from, const Layout& to);
 
-/// A collective of groups of so many replicas.
-runtime::BoundCollective bind_collective(const exe::Collective& collective, int64_t members);
+/// A collective of such groups of replicas, whose signature is right.
+runtime::BoundCollective bind_collective(const exe::Collective& collective,
+                                         const exe::ReplicaGroup& group);
 
 /// Flops of an op by its definition.
 double flops_of(const OpView& op);

@@ -1,0 +1,87 @@
+#include "sluice/check/listing.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "sluice/exe/text.h"
+#include "sluice/exe/visit_step.h"
+
+namespace sluice::check {
+namespace {
+
+/// The buffers of a frame that are listed for a step, for steps in ascending order.
+class LiveBuffers {
+ public:
+  LiveBuffers() = default;
+  explicit LiveBuffers(const std::vector<exe::FrameBuffer>& buffers) {
+    for (const exe::FrameBuffer& b : buffers) coming_.push_back(&b);
+    std::stable_sort(coming_.begin(), coming_.end(),
+                     [](const auto* a, const auto* b) { return a->begin > b->begin; });
+  }
+
+  void go_to(int64_t step) {
+    for (; !coming_.empty() && coming_.back()->begin <= step; coming_.pop_back())
+      live_.emplace(coming_.back()->offset, coming_.back());
+    std::erase_if(live_, [&](const auto& b) { return b.second->end <= step; });
+  }
+
+  /// One of them holds bytes [begin, end).
+  bool holds(int64_t begin, int64_t end) const {
+    // The nearest one that begins before is nearly always the one.
+    for (auto b = live_.upper_bound(begin); b != live_.begin();) {
+      --b;
+      if (end <= b->first + b->second->bytes) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::vector<const exe::FrameBuffer*> coming_;           ///< The next one last.
+  std::multimap<int64_t, const exe::FrameBuffer*> live_;  ///< By offset.
+};
+
+/// What is wrong with the list of a function's buffers.
+std::optional<std::string> fault_of(const exe::Executable& e, const exe::Function& f) {
+  const auto steps = static_cast<int64_t>(f.steps.size());
+  for (const exe::FrameBuffer& b : f.buffers) {
+    const bool inside = b.offset + b.bytes <= f.frame_bytes;
+    if (inside && 0 <= b.begin && b.begin <= b.end && b.end <= steps) continue;
+    return fmt::format("buffer '{}' takes [{}, {}) of {} bytes in steps {} to {} of {}", b.name,
+                       b.offset, b.offset + b.bytes, f.frame_bytes, b.begin, b.end, steps);
+  }
+  if (f.frame_bound > f.frame_bytes)
+    return fmt::format("the live-set bound of {} bytes is more than the frame's {}", f.frame_bound,
+                       f.frame_bytes);
+  if (f.buffers.empty()) return {};
+  LiveBuffers live(f.buffers);
+  std::optional<std::string> fault;
+  for (size_t s = 0; s < f.steps.size() && !fault; ++s) {
+    live.go_to(static_cast<int64_t>(s));
+    const auto look = [&](const exe::Address& at, int64_t bytes) {
+      if (at.base != exe::Address::Base::kFrame || bytes == 0) return;
+      const int64_t end = at.offset + std::max<int64_t>(at.depth - 1, 0) * at.stride + bytes;
+      if (live.holds(at.offset, end)) return;
+      fault = fmt::format("bytes [{}, {}), which step {} ({}) uses, are in no buffer of that step",
+                          at.offset, end, s, exe::step_title(f.steps[s]));
+    };
+    exe::for_each_operand(f.steps[s], [&](const exe::Operand& o) { look(o.at, o.bytes); });
+    exe::for_each_call(f.steps[s], [&](const exe::Call& c) {
+      look(c.frame, e.functions[static_cast<size_t>(c.function)].frame_bytes);
+      for (const exe::Operand& o : c.args) look(o.at, o.bytes);
+    });
+  }
+  return fault;
+}
+
+}  // namespace
+
+void check_listings(const exe::Executable& executable, Findings& findings) {
+  for (const exe::Function& f : executable.functions) {
+    if (const auto fault = fault_of(executable, f))
+      findings.add("listing", "function '{}': {}", f.name, *fault);
+  }
+}
+
+}  // namespace sluice::check

@@ -1,0 +1,238 @@
+#include "sluice/check/step_rules.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sluice/check/saturating.h"
+#include "sluice/check/tensor_bytes.h"
+#include "sluice/exe/text.h"
+#include "sluice/exe/visit_step.h"
+#include "sluice/exe/words.h"
+
+namespace sluice::check {
+namespace {
+
+class StepRules {
+ public:
+  StepRules(const exe::Executable& e, const std::vector<FunctionFacts>& facts, Findings& findings)
+      : e_(e), facts_(facts), out_(findings) {
+    for (const exe::Arena& a : e.arenas) {
+      if (a.kind == exe::ArenaKind::kWorkspace) slices_.emplace(a.device, a.stride);
+    }
+  }
+
+  void function(const exe::Function& f) {
+    function_ = &f;
+    for (size_t s = 0; s < f.steps.size(); ++s) {
+      number_ = s;
+      const exe::Step& step = f.steps[s];
+      exe::for_each_operand(step, [&](const exe::Operand& o) { operand(o); });
+      exe::for_each_call(step, [&](const exe::Call& c) { call(c); });
+      if (const auto* k = std::get_if<exe::Kernel>(&step.body)) kernel(*k);
+      if (const auto* l = std::get_if<exe::Loop>(&step.body)) loop(*l);
+      if (const auto* i = std::get_if<exe::Issue>(&step.body)) issue(*i);
+      if (const auto* m = std::get_if<exe::Send>(&step.body))
+        message(m->channel, m->operand, exe::Access::kRead);
+      if (const auto* m = std::get_if<exe::Receive>(&step.body))
+        message(m->channel, m->operand, exe::Access::kWrite);
+      if (const auto* b = std::get_if<exe::Branch>(&step.body)) {
+        if (b->condition.access != exe::Access::kRead || b->condition.spec.dtype != boolean ||
+            b->condition.bytes != 1) {
+          bad("branch", "the condition is no bool that is read");
+        }
+        exe::for_each_call(step, [&](const exe::Call& c) {
+          if (facts_[static_cast<size_t>(c.function)].communicates) {
+            bad("branch", "the arm '{}' communicates",
+                e_.functions[static_cast<size_t>(c.function)].name);
+          }
+        });
+      }
+      if (const auto* c = std::get_if<exe::Collective>(&step.body)) collective(*c);
+    }
+  }
+
+  template <typename... Args>
+  void bad(const char* rule, fmt::format_string<Args...> format, Args&&... args) {
+    out_.add(rule, "function '{}' step {} ({}): {}", function_->name, number_,
+             exe::step_title(function_->steps[number_]),
+             fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void address(const exe::Address& at) {
+    if (at.base != exe::Address::Base::kArena) return;
+    const exe::Arena& a = e_.arenas[static_cast<size_t>(at.index)];
+    if (a.kind == exe::ArenaKind::kWorkspace) {
+      bad("workspace", "an operand lies in the workspace '{}'", a.name);
+    } else if (a.kind == exe::ArenaKind::kTier || a.kind == exe::ArenaKind::kSlots ||
+               a.device != function_->device ||
+               (a.space != exe::Space::kDevice && a.space != exe::Space::kPinned)) {
+      bad("bounds", "a step of device {} reaches into arena '{}'", function_->device, a.name);
+    }
+  }
+
+  void operand(const exe::Operand& o) {
+    address(o.at);
+    if (const std::string wrong = wrong_bytes(o.bytes, o.spec, o.layout); !wrong.empty())
+      bad("bounds", "an operand {}", wrong);
+    if (o.access == exe::Access::kRead) return;
+    if (o.at.base == exe::Address::Base::kParam) {
+      const exe::Param& p = function_->params[static_cast<size_t>(o.at.index)];
+      if (p.access == exe::Access::kRead)
+        bad("access", "writes to the parameter '{}', which is read only", p.name);
+    }
+  }
+
+  void call(const exe::Call& c) {
+    const exe::Function& callee = e_.functions[static_cast<size_t>(c.function)];
+    address(c.frame);
+    if (c.frame.base == exe::Address::Base::kParam)
+      bad("bounds", "the frame of '{}' lies in a parameter", callee.name);
+    for (size_t i = 0; i < c.args.size(); ++i) {
+      const exe::Operand& o = c.args[i];
+      const exe::Param& p = callee.params[i];
+      operand(o);
+      if (o.access != p.access || o.bytes != p.bytes) {
+        bad("access", "argument {} ({}, {} bytes) is not what parameter '{}' says ({}, {} bytes)",
+            i, exe::word(o.access), o.bytes, p.name, exe::word(p.access), p.bytes);
+      }
+      if (!same_elements(o.spec, p.spec, p.layout)) {
+        bad("access", "argument {} is {}, parameter '{}' is {}", i, to_string(o.spec), p.name,
+            to_string(p.spec));
+      }
+      if (o.layout != p.layout) {
+        bad("layout", "argument {} is '{}', parameter '{}' is '{}'", i, o.layout, p.name, p.layout);
+      }
+    }
+  }
+
+  /// Whether two tensors have the same elements in one order. Row-major ones keep it in any shape: a
+  /// result may be a view of what a callee's kernel writes.
+  static bool same_elements(const TensorSpec& a, const TensorSpec& b, const std::string& layout) {
+    if (a.dtype != b.dtype) return false;
+    return layout == "row" ? a.elements() == b.elements() : a.shape == b.shape;
+  }
+
+  void kernel(const exe::Kernel& k) {
+    if (k.workspace_bytes > 0) {
+      const auto slice = slices_.find(function_->device);
+      if (slice == slices_.end() || slice->second < k.workspace_bytes) {
+        bad("workspace", "the kernel needs {} bytes, a worker has {}", k.workspace_bytes,
+            slice == slices_.end() ? 0 : slice->second);
+      }
+    }
+    for (size_t i = 0; i < k.operands.size(); ++i) {
+      const exe::Operand& o = k.operands[i];
+      if (o.bytes == 0) continue;
+      const bool writes = o.access != exe::Access::kRead;
+      if (o.task_stride == 0) {
+        if (writes && k.tasks > 1)
+          bad("tasks", "each of {} tasks writes all of operand {}", k.tasks, i);
+      } else if (o.task_pitch != 0 && o.bytes % o.task_pitch != 0) {
+        bad("tasks", "the {} bytes of operand {} are no whole rows of {}", o.bytes, i,
+            o.task_pitch);
+      } else if (saturating_product(o.task_stride, k.tasks) <
+                 (o.task_pitch != 0 ? o.task_pitch : o.bytes)) {
+        bad("tasks", "{} tasks of {} bytes do not {} all {} bytes of operand {}", k.tasks,
+            o.task_stride, writes ? "write" : "read", o.bytes, i);
+      }
+    }
+  }
+
+  void loop(const exe::Loop& l) {
+    std::set<int32_t> ins;
+    for (const exe::Carry& c : l.carried) {
+      const exe::Access in = l.body.args[static_cast<size_t>(c.in)].access;
+      const exe::Access out = l.body.args[static_cast<size_t>(c.out)].access;
+      if (in == exe::Access::kWrite || out == exe::Access::kRead)
+        bad("loop", "{}:{} carries nothing", c.in, c.out);
+      if (!ins.insert(c.in).second) bad("loop", "argument {} is carried twice", c.in);
+      const exe::Operand& from = l.body.args[static_cast<size_t>(c.out)];
+      const exe::Operand& to = l.body.args[static_cast<size_t>(c.in)];
+      if (from.layout != to.layout || !same_elements(from.spec, to.spec, to.layout)) {
+        bad("loop", "{}:{} carries {} '{}' into {} '{}'", c.in, c.out, to_string(from.spec),
+            from.layout, to_string(to.spec), to.layout);
+      }
+    }
+  }
+
+  void issue(const exe::Issue& i) {
+    const bool stream =
+        i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kStreamOut;
+    const bool in =
+        i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kRemoteLoad;
+    const char* rule = stream ? "stream" : "remote";
+    const TensorSpec& spec = stream ? e_.streams[static_cast<size_t>(i.object)].spec
+                                    : e_.remote_buffers[static_cast<size_t>(i.object)].spec;
+    if (i.memory.access != (in ? exe::Access::kWrite : exe::Access::kRead)) {
+      bad("access", "a transfer {} memory does not {} it", in ? "into" : "out of",
+          in ? "write" : "read");
+    }
+    if (i.memory.spec.dtype != spec.dtype || i.memory.spec.shape != spec.shape)
+      bad(rule, "moves {}, entries are {}", to_string(i.memory.spec), to_string(spec));
+    if (i.memory.layout != "row")
+      bad("layout", "moves an array that is '{}', not row-major", i.memory.layout);
+    if (stream && e_.streams[static_cast<size_t>(i.object)].input != in) {
+      bad("stream", "stream '{}' goes the other way",
+          e_.streams[static_cast<size_t>(i.object)].name);
+    }
+    if (stream && i.entry_from) bad("stream", "the entry of a stream is read from memory");
+    if (i.entry_from && (i.entry_from->access != exe::Access::kRead || i.entry_from->bytes != 4)) {
+      bad("access", "the entry is no integer of 4 bytes that is read");
+    }
+    if (i.found != exe::kNoValue && i.kind != exe::TransferKind::kRemoteLoad)
+      bad("remote", "only a load finds a value");
+  }
+
+  void message(int32_t channel, const exe::Operand& o, exe::Access access) {
+    const exe::Channel& c = e_.channels[static_cast<size_t>(channel)];
+    const int32_t device = access == exe::Access::kRead ? c.from : c.to;
+    if (o.access != access)
+      bad("access", "a message is sent from what is read and received into what is written");
+    if (device != function_->device)
+      bad("channel", "channel '{}' ends at device {}", c.name, device);
+    if (o.bytes > c.slot_bytes)
+      bad("channel", "{} bytes do not fit a slot of {}", o.bytes, c.slot_bytes);
+  }
+
+  /// One operand updated; or an input and an output of as many elements, or of one chunk and the
+  /// whole.
+  void collective(const exe::Collective& c) {
+    const auto& all = c.operands;
+    for (const exe::Operand& o : all) {
+      if (o.layout != "row") bad("layout", "an operand is '{}', not row-major", o.layout);
+    }
+    if (all.size() == 1 && all[0].access == exe::Access::kUpdate) return;
+    if (all.size() != 2 || all[0].access != exe::Access::kRead ||
+        all[1].access != exe::Access::kWrite) {
+      bad("access", "a collective updates one operand, or reads one and writes one");
+      return;
+    }
+    const int64_t size = e_.groups[static_cast<size_t>(c.group)].size;
+    const int64_t in = all[0].spec.elements();
+    const int64_t out = all[1].spec.elements();
+    const auto chunk_of = [&](int64_t n) { return n / size + (n % size != 0); };
+    if (all[0].spec.dtype != all[1].spec.dtype ||
+        (in != out && in != chunk_of(out) && out != chunk_of(in))) {
+      bad("collective", "{} replicas make {} of {}", size, to_string(all[1].spec),
+          to_string(all[0].spec));
+    }
+  }
+
+  const exe::Executable& e_;
+  const std::vector<FunctionFacts>& facts_;
+  Findings& out_;
+  std::map<int32_t, int64_t> slices_;  ///< Workspace bytes of a worker, by device.
+  const exe::Function* function_ = nullptr;
+  size_t number_ = 0;
+};
+
+}  // namespace
+
+void check_steps(const exe::Executable& executable, const std::vector<FunctionFacts>& facts,
+                 Findings& findings) {
+  StepRules rules(executable, facts, findings);
+  for (const exe::Function& f : executable.functions) rules.function(f);
+}
+
+}  // namespace sluice::check

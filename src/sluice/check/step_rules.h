@@ -1,0 +1,12 @@
+#pragma once
+#include "sluice/check/findings.h"
+#include "sluice/check/function_facts.h"
+#include "sluice/exe/executable.h"
+
+namespace sluice::check {
+
+/// The rules about each step by itself.
+void check_steps(const exe::Executable& executable, const std::vector<FunctionFacts>& facts,
+                 Findings& findings);
+
+}  // namespace sluice::check

@@ -1,0 +1,326 @@
+#include "sluice/check/table_rules.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sluice/base/sys.h"
+#include "sluice/check/saturating.h"
+#include "sluice/check/tensor_bytes.h"
+#include "sluice/exe/words.h"
+
+namespace sluice::check {
+namespace {
+
+class TableRules {
+ public:
+  TableRules(const exe::Executable& e, Findings& findings) : e_(e), out_(findings) {}
+
+  void run() {
+    spaces();
+    budgets();
+    workspaces();
+    variables();
+    remote_buffers();
+    persistent_bytes();
+    file_access();
+    for (const exe::Function& f : e_.functions) function(f);
+    programs();
+  }
+
+ private:
+  static bool on_device(const exe::Arena& a) {
+    return a.device >= 0 && (a.space == exe::Space::kDevice || a.space == exe::Space::kPinned);
+  }
+
+  /// Every arena lies where some budget counts it. What helps with files has a rule of its own.
+  void spaces() {
+    std::set<exe::Space> spaces;
+    for (const exe::Tier& t : e_.tiers) {
+      if (!spaces.insert(t.space).second)
+        out_.add("budget", "tier '{}': another tier counts '{}' memory too", t.name,
+                 exe::word(t.space));
+    }
+    for (const exe::Arena& a : e_.arenas) {
+      const bool tasks = a.kind == exe::ArenaKind::kWorkspace;
+      if (!tasks && a.stride != 0)
+        out_.add("workspace", "arena '{}': stride must be 0 outside a workspace, got {}", a.name,
+                 a.stride);
+      if (!on_device(a) && a.device != -1)
+        out_.add("bounds", "arena '{}' is the machine's: device must be -1, got {}", a.name,
+                 a.device);
+      if (a.kind == exe::ArenaKind::kStaging || a.kind == exe::ArenaKind::kChecksums) continue;
+      const bool tier = a.kind == exe::ArenaKind::kTier;
+      const bool remote = a.space == exe::Space::kHost || a.space == exe::Space::kFile;
+      const bool pinned_tier = tier && a.space == exe::Space::kPinned;
+      if (tier ? !remote && !pinned_tier : !on_device(a)) {
+        out_.add("bounds", "arena '{}' is '{}', which does not lie in '{}' of device {}", a.name,
+                 exe::word(a.kind), exe::word(a.space), a.device);
+      }
+      const auto counts = [&](const exe::Tier& t) { return t.space == a.space; };
+      if (remote && std::none_of(e_.tiers.begin(), e_.tiers.end(), counts))
+        out_.add("budget", "arena '{}' lies in '{}', which is no tier", a.name, exe::word(a.space));
+    }
+    for (const exe::Channel& c : e_.channels) {
+      const exe::Arena& a = e_.arenas[static_cast<size_t>(c.arena)];
+      if (a.kind != exe::ArenaKind::kSlots || a.device != c.to)
+        out_.add("channel", "channel '{}' lies in '{}', which are no slots of device {}", c.name,
+                 a.name, c.to);
+    }
+  }
+
+  void budgets() {
+    for (size_t d = 0; d < e_.devices.size(); ++d) {
+      int64_t total = 0;
+      for (const exe::Arena& a : e_.arenas) {
+        if (a.device == static_cast<int32_t>(d) && a.space == exe::Space::kDevice)
+          total = saturating_sum(total, a.bytes);
+      }
+      const int64_t budget = e_.devices[d].memory_budget;
+      if (budget >= 0 && total > budget) {
+        out_.add("budget", "device {}: arenas take {} bytes of a budget of {}", d, total, budget);
+      }
+    }
+    for (const exe::Tier& t : e_.tiers) {
+      int64_t total = 0;
+      for (const exe::Arena& a : e_.arenas) {
+        const bool pinned = a.space == exe::Space::kPinned && t.space == exe::Space::kHost;
+        if (a.space == t.space || pinned)
+          total = saturating_sum(total, saturating_product(a.bytes, e_.replicas));
+      }
+      if (t.budget >= 0 && total > t.budget) {
+        out_.add("budget", "tier '{}': arenas take {} bytes of a budget of {}", t.name, total,
+                 t.budget);
+      }
+    }
+  }
+
+  void workspaces() {
+    std::set<int32_t> devices;
+    for (const exe::Arena& a : e_.arenas) {
+      if (a.kind != exe::ArenaKind::kWorkspace) continue;
+      if (a.device < 0) {
+        out_.add("workspace", "arena '{}' belongs to no device", a.name);
+        continue;
+      }
+      const int32_t workers = e_.devices[static_cast<size_t>(a.device)].workers;
+      if (a.bytes < saturating_product(workers, a.stride)) {
+        out_.add("workspace", "arena '{}': {} workers of {} bytes each share {} bytes", a.name,
+                 workers, a.stride, a.bytes);
+      }
+      if (!devices.insert(a.device).second) {
+        out_.add("workspace", "device {} has two workspace arenas", a.device);
+      }
+    }
+  }
+
+  void variables() {
+    std::set<std::pair<int32_t, int64_t>> entries;
+    for (const exe::VariablePlan& v : e_.variables) {
+      const std::string what = fmt::format("variable '{}'", v.path);
+      size(what, v.bytes, v.spec, v.layout);
+      shard(what, v);
+      if (v.buffer < 0) {
+        persistent(what, v.arena);
+        if (v.entry != 0)
+          out_.add("remote", "{}: entry must be 0 on a device, got {}", what, v.entry);
+        continue;
+      }
+      const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(v.buffer)];
+      const int64_t begin = b.offset + v.entry * b.entry_stride;
+      if (v.arena != b.arena || v.offset != begin) {
+        out_.add("remote",
+                 "{} must lie at byte {} of arena {}, where entry {} of '{}' does, got byte {} of "
+                 "arena {}",
+                 what, begin, b.arena, v.entry, b.name, v.offset, v.arena);
+      }
+      if (v.bytes > b.entry_stride)
+        out_.add("remote", "{} is larger than an entry of '{}'", what, b.name);
+      if (v.layout != "row" || v.spec.dtype != b.spec.dtype || v.spec.shape != b.spec.shape) {
+        out_.add("remote", "{} is {} '{}', entries of '{}' are {} 'row'", what, to_string(v.spec),
+                 v.layout, b.name, to_string(b.spec));
+      }
+      if (!entries.insert({v.buffer, v.entry}).second) {
+        out_.add("overlap", "{}: another variable lives in entry {} of '{}'", what, v.entry,
+                 b.name);
+      }
+    }
+  }
+
+  /// A chunk has the elements of the whole, divided by the number of chunks and rounded up.
+  void shard(const std::string& what, const exe::VariablePlan& v) {
+    if (v.shard == 0) return;
+    const int64_t whole = v.spec.meta_shape.elements();
+    const int64_t chunk = whole / v.shard + (whole % v.shard != 0);
+    if (v.spec.meta_shape.empty() || v.spec.elements() != chunk) {
+      out_.add("bounds", "{} is {}, one of {} chunks has {} elements", what, to_string(v.spec),
+               v.shard, chunk);
+    }
+  }
+
+  void size(const std::string& what, int64_t bytes, const TensorSpec& spec,
+            const std::string& layout) {
+    if (const std::string wrong = wrong_bytes(bytes, spec, layout); !wrong.empty())
+      out_.add("bounds", "{} {}", what, wrong);
+  }
+
+  void persistent(const std::string& what, int32_t arena) {
+    const exe::Arena& a = e_.arenas[static_cast<size_t>(arena)];
+    if (a.kind == exe::ArenaKind::kWorkspace)
+      out_.add("workspace", "{} lies in the workspace", what);
+    else if (a.kind != exe::ArenaKind::kPersistent)
+      out_.add("bounds", "{} must lie in a persistent arena, got '{}'", what, a.name);
+  }
+
+  void remote_buffers() {
+    for (const exe::RemoteBufferPlan& b : e_.remote_buffers) {
+      if (e_.arenas[static_cast<size_t>(b.arena)].kind != exe::ArenaKind::kTier) {
+        out_.add("remote", "remote buffer '{}' lies in '{}', which is no tier", b.name,
+                 e_.arenas[static_cast<size_t>(b.arena)].name);
+      }
+      if (b.entry_stride < b.spec.bytes()) {
+        out_.add("remote", "entries of '{}' take {} bytes, its spec {}", b.name, b.entry_stride,
+                 b.spec.bytes());
+      }
+    }
+  }
+
+  struct Owned {
+    int32_t arena;
+    int64_t begin;
+    int64_t end;
+    std::string what;
+  };
+
+  /// Bytes that something owns for as long as the executable is loaded.
+  void persistent_bytes() {
+    std::vector<Owned> owned;
+    for (const exe::VariablePlan& v : e_.variables) {
+      if (v.buffer >= 0) continue;
+      owned.push_back(
+          {v.arena, v.offset, v.offset + v.bytes, fmt::format("variable '{}'", v.path)});
+    }
+    for (const exe::ConstantPlan& c : e_.constants) {
+      const std::string what = fmt::format("constant '{}'", c.name);
+      persistent(what, c.arena);
+      owned.push_back({c.arena, c.offset, c.offset + static_cast<int64_t>(c.data.size()), what});
+    }
+    for (const exe::RemoteBufferPlan& b : e_.remote_buffers) {
+      owned.push_back({b.arena, b.offset, b.offset + b.entries * b.entry_stride,
+                       fmt::format("remote buffer '{}'", b.name)});
+    }
+    for (const exe::Channel& c : e_.channels) {
+      owned.push_back({c.arena, c.offset, c.offset + c.capacity * c.slot_bytes,
+                       fmt::format("channel '{}'", c.name)});
+    }
+    for (const Owned& o : owned) {
+      const exe::Arena& a = e_.arenas[static_cast<size_t>(o.arena)];
+      if (o.end > a.bytes)
+        out_.add("bounds", "{} ends at byte {} of '{}', which has {}", o.what, o.end, a.name,
+                 a.bytes);
+    }
+    std::sort(owned.begin(), owned.end(), [](const Owned& a, const Owned& b) {
+      return std::tie(a.arena, a.begin, a.end, a.what) < std::tie(b.arena, b.begin, b.end, b.what);
+    });
+    const Owned* furthest = nullptr;
+    for (const Owned& o : owned) {
+      if (o.begin == o.end) continue;
+      if (furthest != nullptr && furthest->arena == o.arena && o.begin < furthest->end) {
+        out_.add("overlap", "{} and {} share bytes of '{}' from {}", furthest->what, o.what,
+                 e_.arenas[static_cast<size_t>(o.arena)].name, o.begin);
+      }
+      if (furthest == nullptr || furthest->arena != o.arena || o.end > furthest->end) furthest = &o;
+    }
+  }
+
+  /// Pieces of an entry that have a checksum each.
+  static int64_t pieces(int64_t bytes) {
+    return bytes / exe::kChecksumPiece + (bytes % exe::kChecksumPiece != 0);
+  }
+
+  /// Memory that direct transfers pass through, and that of checksums.
+  void file_access() {
+    int64_t checksums = 0;
+    for (const exe::RemoteBufferPlan& b : e_.remote_buffers)
+      checksums = saturating_sum(checksums, saturating_product(pieces(b.spec.bytes()), b.entries));
+    bool direct = false;
+    for (const exe::Arena& a : e_.arenas) {
+      const bool staging = a.kind == exe::ArenaKind::kStaging;
+      direct = direct || staging;
+      const int64_t need =
+          staging ? sys::kFilePage
+                  : saturating_product(checksums, static_cast<int64_t>(sizeof(uint64_t)));
+      if (!staging && a.kind != exe::ArenaKind::kChecksums) continue;
+      if (a.space != exe::Space::kHost || a.bytes < need || (staging && a.bytes % need != 0)) {
+        out_.add("remote", "arena '{}' has {} bytes of {} memory; {} {} of host memory are right",
+                 a.name, a.bytes, exe::word(a.space), staging ? "some times" : "at least", need);
+      }
+    }
+    if (!direct) return;
+    for (const exe::RemoteBufferPlan& b : e_.remote_buffers) {
+      if (b.offset % sys::kFilePage != 0 || b.entry_stride % sys::kFilePage != 0) {
+        out_.add("remote",
+                 "direct transfers of '{}' would reach into other entries: offset {}, "
+                 "stride {}",
+                 b.name, b.offset, b.entry_stride);
+      }
+    }
+  }
+
+  /// Parameters have the bytes of their tensors.
+  void function(const exe::Function& f) {
+    for (const exe::Param& p : f.params)
+      size(fmt::format("function '{}': parameter '{}'", f.name, p.name), p.bytes, p.spec, p.layout);
+  }
+
+  void programs() {
+    std::set<std::string> names;
+    for (const exe::Program& p : e_.programs) {
+      if (!names.insert(p.name).second)
+        out_.add("index", "two programs have the name '{}'", p.name);
+      std::set<int32_t> streams;
+      for (const exe::StreamCount& s : p.streams) {
+        if (!streams.insert(s.stream).second)
+          out_.add("stream", "program '{}': stream {} stands twice", p.name, s.stream);
+      }
+      std::set<std::pair<int32_t, int32_t>> groups;
+      for (const exe::CollectiveCount& c : p.collectives) {
+        if (!groups.emplace(c.device, c.group).second) {
+          out_.add("collective", "program '{}': group {} of device {} stands twice", p.name,
+                   c.group, c.device);
+        }
+      }
+      std::set<int32_t> variables;
+      for (const exe::Final& f : p.finals) {
+        if (!variables.insert(f.variable).second) {
+          out_.add("final", "program '{}': variable {} stands twice", p.name, f.variable);
+        }
+      }
+      for (const exe::Start& x : p.starts) {
+        const exe::Arena& a = e_.arenas[static_cast<size_t>(x.frame.index)];
+        const int64_t bytes = e_.functions[static_cast<size_t>(x.function)].frame_bytes;
+        if (x.frame.offset + bytes > a.bytes) {
+          out_.add(
+              "bounds",
+              "program '{}': the frame of device {} takes [{}, {}) of '{}', which has {} bytes",
+              p.name, x.device, x.frame.offset, x.frame.offset + bytes, a.name, a.bytes);
+        }
+        if (bytes > 0 && (a.device != x.device || a.kind != exe::ArenaKind::kFrames)) {
+          out_.add("bounds", "program '{}': the frame of device {} lies in '{}'", p.name, x.device,
+                   a.name);
+        }
+      }
+    }
+  }
+
+  const exe::Executable& e_;
+  Findings& out_;
+};
+
+}  // namespace
+
+void check_tables(const exe::Executable& executable, Findings& findings) {
+  TableRules(executable, findings).run();
+}
+
+}  // namespace sluice::check

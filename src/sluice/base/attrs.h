@@ -12,32 +12,38 @@
 
 namespace sluice {
 
-/// The value of an option: what an options struct's fields are made of.
+/// The value of one option, that is, of one field of an options struct.
 using AttrValue = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>,
                                std::vector<double>, DType>;
 
-/// An operator's options as data, in the order of the struct's fields: printed, parsed, hashed and compared alike.
+/// The options of an operator as data, in the order of the struct's fields. All operators share the
+/// code that prints, parses, hashes and compares them.
 struct Attrs {
   std::vector<std::pair<std::string, AttrValue>> items;
   bool operator==(const Attrs&) const = default;
 };
 
-/// `name=value` pairs joined by ' ': bool true|false, int64 5, double 0.5 (always with '.', 'e', inf or nan; shortest
-/// text that reads back exactly), string "…" with \" and \\, lists [1,2] (int) and [1.0,2.0] (double; empty: [.]),
-/// dtype by name.
+/// Formats options as `name=value` pairs joined by ' ':
+///
+///   bool     true, false
+///   int64    5
+///   double   0.5 (always with '.' or 'e', the shortest text that reads back exactly), inf. or nan.
+///   string   "…", with \", \\ and \n escaped
+///   list     [1,2] of int64; [1.0,2.0] of double, where [.] is empty
+///   dtype    its numpy name
 std::string to_string(const Attrs& attrs);
-/// Parses that text; Error{kUsage} naming the place otherwise.
+/// Parses the text of to_string. Error{kUsage} quoting the wrong part for any other text.
 Attrs parse_attrs(std::string_view text);
 
-/// One of the ops that run one after the other in place of an op, or in one kernel. Each has one result.
+/// One stage of a sequence of operators that replaces an op or that one kernel runs. A stage has
+/// one result.
 template <typename OpRef>
 struct OpStageOf {
-  OpRef op{};  ///< Its operator: a definition, or the name of its type in a plan.
+  OpRef op{};  ///< Operator: its definition, or in a plan the name of its type.
   Attrs attrs;
-  std::vector<int32_t> inputs;  ///< Operands of the whole; ~s is the result of stage s.
-  int32_t output =
-      -1;  ///< Operand or result of the whole that it makes; -1: only later stages read it.
-  TensorSpec spec;  ///< Spec of its result; empty where it is inferred.
+  std::vector<int32_t> inputs;  ///< Operands of the sequence; ~s is the result of stage s.
+  int32_t output = -1;  ///< Operand or result of the sequence; -1: only later stages read it.
+  TensorSpec spec;      ///< Spec of the result; empty where it is inferred.
   bool operator==(const OpStageOf&) const = default;
 };
 
@@ -83,7 +89,7 @@ void from_attr(const AttrValue& a, T& v) {
 }
 }  // namespace internal
 
-/// An options struct (with a static `fields` tuple) as data.
+/// Converts an options struct (with a static `fields` tuple) to data.
 template <typename Struct>
 Attrs to_attrs(const Struct& options) {
   Attrs attrs;
@@ -95,7 +101,8 @@ Attrs to_attrs(const Struct& options) {
   return attrs;
 }
 
-/// The options struct that `to_attrs` made `attrs` from; Error{kUsage} if names or types differ.
+/// Converts data from `to_attrs` back to the options struct. Error{kUsage} if names or types
+/// differ.
 template <typename Struct>
 Struct from_attrs(const Attrs& attrs) {
   Struct options;
@@ -116,7 +123,7 @@ Struct from_attrs(const Attrs& attrs) {
   return options;
 }
 
-/// Options of operators that have none.
+/// The options struct of an operator without options.
 struct NoOptions {
   static constexpr std::tuple<> fields{};
 };

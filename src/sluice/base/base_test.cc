@@ -49,7 +49,7 @@ TEST(Checked, OverflowIsAnError) {
   EXPECT_THROW((Shape{int64_t{1} << 40, int64_t{1} << 40}.elements()), Error);
 }
 
-// Known answers of Random123's philox4x32-10.
+// The expected words are known answers for philox4x32-10 from Random123.
 TEST(Rng, PhiloxKnownAnswers) {
   EXPECT_EQ(philox({0, 0}, 0),
             (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));

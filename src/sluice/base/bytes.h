@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-/// Reads an untrusted file's bytes front to back. Every error is Error{kBadFile} naming the file and the byte offset;
-/// nothing is ever read past the end.
+/// Reads the bytes of an untrusted file from front to back, and never past the end. Every error is
+/// Error{kBadFile} naming the file and the byte offset.
 class ByteReader {
  public:
   ByteReader(std::string file, std::span<const std::byte> bytes)
@@ -19,14 +19,15 @@ class ByteReader {
   int64_t offset() const { return offset_; }
   int64_t remaining() const { return static_cast<int64_t>(bytes_.size()) - offset_; }
 
-  /// The next `count` bytes; `what` names them in errors.
+  /// Returns the next `count` bytes and moves past them. `what` names them in errors.
+  /// Error{kBadFile} if fewer are left.
   std::span<const std::byte> take(int64_t count, std::string_view what);
   uint8_t u8(std::string_view what);
   uint32_t u32_be(std::string_view what);
   uint32_t u32_le(std::string_view what);
   uint64_t u64_le(std::string_view what);
 
-  /// Error{kBadFile} "<file>: byte <offset>: <message>".
+  /// Throws Error{kBadFile} with the text "<file>: byte <offset>: <message>".
   template <typename... Args>
   [[noreturn]] void bad(fmt::format_string<Args...> format, Args&&... args) const {
     fail(ErrorKind::kBadFile, "{}: byte {}: {}", file_, offset_,

@@ -5,14 +5,14 @@
 
 namespace sluice {
 
-/// a + b; Error{kind} if it leaves int64.
+/// Returns a + b; Error{kind} if the sum does not fit int64.
 inline int64_t checked_add(int64_t a, int64_t b, ErrorKind kind = ErrorKind::kUsage) {
   int64_t result;
   if (__builtin_add_overflow(a, b, &result)) fail(kind, "size {} + {} exceeds 63 bits", a, b);
   return result;
 }
 
-/// a · b; Error{kind} if it leaves int64.
+/// Returns a · b; Error{kind} if the product does not fit int64.
 inline int64_t checked_mul(int64_t a, int64_t b, ErrorKind kind = ErrorKind::kUsage) {
   int64_t result;
   if (__builtin_mul_overflow(a, b, &result)) fail(kind, "size {} x {} exceeds 63 bits", a, b);

@@ -55,7 +55,7 @@ bool takes(DType dtype, double value) {
            std::isfinite(round_to(dtype, static_cast<float>(value)));
   }
   return visit_storage(dtype, [&]<typename T>(T) {
-    // 2^n is a double also where the greatest number of the type, 2^n - 1, is not.
+    // Compare with 2^n: a double represents it exactly, but may not represent the maximum 2^n - 1.
     const auto lowest = static_cast<double>(std::numeric_limits<T>::min());
     const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
     return value == std::trunc(value) && lowest <= value && value < end;

@@ -5,8 +5,8 @@
 
 namespace sluice {
 
-/// Element types. f16 and bf16 are storage types: they are loaded to f32 and rounded once on store.
-/// f64 and i64 exist on the host side only.
+/// Element types. f16 and bf16 are storage types: a kernel computes in f32 and rounds once when it
+/// stores. Only the host supports f64 and i64.
 enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kU32, kU8, kBool, kF64, kI64 };
 
 inline constexpr DType f32 = DType::kF32;
@@ -21,34 +21,38 @@ inline constexpr DType i64 = DType::kI64;
 
 /// Bytes of one element.
 int64_t size_of(DType dtype);
-/// numpy's name: "float32", "bool".
+/// The name that numpy uses: "float32", "bool".
 std::string_view name_of(DType dtype);
-/// The dtype of a numpy name or of our short one ("f32"); Error{kUsage} listing the known ones otherwise.
+/// Returns the dtype of a numpy name ("float32") or a short name ("f32"). Error{kUsage} listing the
+/// known names for any other.
 DType dtype_from_name(std::string_view name);
 
 /// f32, f16, bf16 or f64.
 bool is_float(DType dtype);
-/// An integer type; bool is not one.
+/// Whether `dtype` is an integer type; bool is not.
 bool is_integer(DType dtype);
 
-/// Whether `dtype` holds `value`: integers hold whole numbers of their range, bool holds 0 and 1.
-/// Floating point rounds; it holds NaN, infinities and what does not round to an infinity.
+/// Whether `dtype` can store `value`. An integer type stores whole numbers in its range, bool
+/// stores 0 and 1. A floating-point type rounds: it stores NaN, infinities and every finite value
+/// that does not round to an infinity.
 bool takes(DType dtype, double value);
-/// The numbers that `dtype` takes, for errors: "a whole number in [0, 255]".
+/// Describes the numbers that `dtype` can store, for errors: "a whole number in [0, 255]".
 std::string taken_by(DType dtype);
 
-/// IEEE binary16 and bfloat16, rounded to nearest even, denormals kept. NaN stays NaN with the bits of its payload that
-/// fit; narrowing and half_to_float make it quiet.
+/// Convert between float and the bits of IEEE binary16 (half) or bfloat16. Narrowing rounds to
+/// nearest even; denormals are kept. NaN stays NaN and keeps the payload bits that fit. Every
+/// conversion except bfloat_to_float makes NaN quiet.
 uint16_t float_to_half(float value);
 float half_to_float(uint16_t bits);
 uint16_t float_to_bfloat(float value);
 float bfloat_to_float(uint16_t bits);
 
-/// `value` as it reads back after being stored as `dtype` (f16 and bf16 round, others return it).
+/// Returns the value that is loaded after `value` is stored as `dtype`. f16 and bf16 round; any
+/// other dtype returns `value` unchanged.
 float round_to(DType dtype, float value);
 
-/// Calls `f(T{})` with the element type on the host: float, uint16_t (f16, bf16), int32_t, uint32_t, uint8_t, bool,
-/// double, int64_t.
+/// Calls `f(T{})`, where T is the host type that stores an element of `dtype`: float, uint16_t (f16
+/// and bf16), int32_t, uint32_t, uint8_t, bool, double or int64_t. Returns the result of `f`.
 template <typename F>
 decltype(auto) visit_storage(DType dtype, F&& f) {
   switch (dtype) {

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// What went wrong, by who can mend it. The numbers are the exit codes of the command-line tool.
+/// The kinds of errors. The numbers are the exit codes of the command-line tool.
 enum class ErrorKind {
   kInternal = 1,      ///< A defect of Sluice itself.
   kUsage = 2,         ///< A wrong argument, flag, shape, name or order of calls.
@@ -21,10 +21,11 @@ enum class ErrorKind {
   kStopped = 75,      ///< A signal ended the run after its state was saved.
 };
 
-/// The word for a kind, e.g. "does not fit".
+/// The name of a kind, for example "does not fit".
 std::string_view to_string(ErrorKind kind);
 
-/// The one exception type of Sluice. `what()` is the message followed by its context notes, a line each.
+/// The only exception type that Sluice throws. `what()` returns the message, then one line for each
+/// context note.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string message) : kind_(kind), text_(std::move(message)) {}
@@ -47,8 +48,8 @@ template <typename... Args>
   throw Error(kind, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// The caller's fault: unless `condition`, throws Error{kUsage}. The text says what was wrong, what was found and
-/// what would be right.
+/// Checks the caller's input: throws Error{kUsage} with the formatted text unless `condition` is
+/// true. The text names the input, the requirement, the value found and, if known, the remedy.
 template <typename... Args>
 void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) [[unlikely]]
@@ -59,7 +60,8 @@ namespace internal {
 [[noreturn]] void check_failed(const char* expression, const char* file, int line);
 }
 
-/// Our own fault: never reached by user input.
+/// Checks an invariant of Sluice itself: throws Error{kInternal} if `condition` is false. User
+/// input must never make it false.
 #define SLUICE_CHECK(condition)                                         \
   do {                                                                  \
     if (!(condition)) [[unlikely]]                                      \

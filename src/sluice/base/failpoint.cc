@@ -21,8 +21,8 @@ constexpr std::pair<const char*, int> kCodes[] = {
     {"EMFILE", EMFILE}, {"EINVAL", EINVAL}, {"EOPNOTSUPP", EOPNOTSUPP},
     {"short", 0}};
 
-std::mutex lock;    // Of the failpoint.
-Failpoint current;  // What it is, if it is armed.
+std::mutex lock;    // Guards `current`.
+Failpoint current;  // Valid if `armed`.
 std::atomic<bool> armed{false};
 std::atomic<int64_t> counted{0};
 std::once_flag looked_up;

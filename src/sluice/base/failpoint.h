@@ -3,30 +3,31 @@
 #include <cstdint>
 #include <string>
 
-/// System calls made to fail on purpose, for tests of what then happens.
+/// Makes system calls fail on purpose, so that tests can cover the handling of these errors.
 namespace sluice::sys {
 
-/// Which call fails, and how.
+/// Selects a system call and the way in which it fails.
 struct Failpoint {
-  std::string call = "any";  ///< "open", "pread", "pwrite", …, or any of them.
-  int64_t number = 1;        ///< From 1, of the calls of that kind.
-  int code =
-      0;  ///< errno; EINTR is retried, so the call succeeds in the end. 0: half the bytes move.
+  std::string call = "any";  ///< "open", "pread", "pwrite", …, or "any" for every call.
+  int64_t number = 1;        ///< Number of the failing call among the selected calls, from 1.
+  int code = 0;  ///< errno (callers retry EINTR and then succeed); 0: only half the bytes move.
 };
 
-/// "pwrite@3=ENOSPC", "any@17=EIO", "pread@2=EINTR", "pwrite@1=short". Error{kUsage} for anything else.
+/// Parses CALL@NUMBER=CODE: "pwrite@3=ENOSPC", "any@17=EIO", "pread@2=EINTR", "pwrite@1=short".
+/// Error{kUsage} for any other text.
 Failpoint parse_failpoint(const std::string& text);
 
-/// Arms a failpoint in place of the one before; counting starts again.
+/// Arms a failpoint, which replaces the previous one, and resets the count of calls to 0.
 void set_failpoint(const Failpoint& failpoint);
 void clear_failpoint();
-/// Calls counted since it was set: all, or those of its kind.
+/// Number of calls that the failpoint selects, counted since it was set.
 int64_t failpoint_calls();
 
 namespace internal {
 
-/// Counts a call. True, with errno set, if it is to fail; `bytes` is halved if it is to be short. The first call arms what the
-/// environment's SLUICE_FAILPOINT says.
+/// Counts a system call. Returns true and sets errno if this call must fail. Halves `bytes` if this
+/// transfer must be short. The first use arms the failpoint in the environment variable
+/// SLUICE_FAILPOINT.
 bool fails(const char* call, size_t* bytes = nullptr);
 
 }  // namespace internal

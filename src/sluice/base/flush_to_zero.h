@@ -6,8 +6,9 @@
 
 namespace sluice {
 
-/// While alive, this thread takes denormal floats for zero and makes none. Everything that defines
-/// or computes the bits of a run holds one; the previous mode comes back at its end.
+/// While an object of this class exists, its thread reads denormal floats as zero and replaces
+/// denormal results by zero. Code that defines or computes the bits of a run creates one. The
+/// destructor restores the previous mode.
 class FlushToZero {
  public:
   FlushToZero() : previous_(read()) { write(previous_ | kFlush); }

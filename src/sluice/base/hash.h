@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-/// XXH3-64 of the bytes.
+/// Returns the XXH3-64 hash of the bytes of `text`.
 uint64_t hash64(std::string_view text);
 
-/// A running XXH3-128, as `--digest` prints it.
+/// Computes the XXH3-128 hash of bytes added in parts; `--digest` prints it.
 class Digest {
  public:
   Digest();
@@ -20,7 +20,7 @@ class Digest {
   Digest& operator=(Digest&&) noexcept;
 
   void add(std::span<const std::byte> bytes);
-  /// 32 hexadecimal digits of everything added so far.
+  /// The hash of all bytes added so far, as 32 hexadecimal digits.
   std::string hex() const;
 
  private:

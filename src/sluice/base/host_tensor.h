@@ -11,7 +11,7 @@
 
 namespace sluice {
 
-/// True if `T` is how elements of `dtype` lie in host memory.
+/// Whether `T` is the type that stores elements of `dtype` in host memory.
 template <typename T>
 bool holds(DType dtype) {
   return visit_storage(dtype, []<typename U>(U) { return std::is_same_v<T, U>; });
@@ -21,14 +21,15 @@ bool holds(DType dtype) {
 class HostTensor {
  public:
   HostTensor() = default;
-  /// Zeros.
+  /// Creates an array of zeros.
   explicit HostTensor(TensorSpec spec);
   HostTensor(const HostTensor& other);
   HostTensor& operator=(const HostTensor& other);
   HostTensor(HostTensor&&) noexcept = default;
   HostTensor& operator=(HostTensor&&) noexcept = default;
 
-  /// An array of `values`; as many as the shape has elements.
+  /// Creates an array from `values` in row-major order. Error{kUsage} if T does not store `dtype`,
+  /// or if the number of values is not the number of elements.
   template <typename T>
   static HostTensor of(Shape shape, DType dtype, const std::vector<T>& values) {
     HostTensor t(TensorSpec{std::move(shape), dtype, {}});
@@ -48,7 +49,7 @@ class HostTensor {
   std::span<std::byte> bytes() { return {data_.get(), size_}; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
 
-  /// The elements; Error{kUsage} if T is not the storage type of the dtype (f16 and bf16: uint16_t).
+  /// Returns the elements. Error{kUsage} if T does not store the dtype (f16 and bf16: uint16_t).
   template <typename T>
   std::span<T> as() {
     require(holds<T>(dtype()), "array is {}, not of the element type asked for", name_of(dtype()));
@@ -59,14 +60,15 @@ class HostTensor {
     return const_cast<HostTensor*>(this)->as<T>();
   }
 
-  /// The elements as double, whatever the dtype.
+  /// Converts the elements to double.
   std::vector<double> to_doubles() const;
-  /// This array in another dtype, rounded to nearest even; integers saturate, NaN becomes 0, bool is "not zero".
+  /// Converts the array to another dtype. Floating-point types round to nearest even. Integer types
+  /// truncate toward zero and saturate; NaN becomes 0. bool is true for nonzero values.
   HostTensor cast(DType dtype) const;
-  /// The same bytes under another shape of as many elements.
+  /// Copies the array with another shape. Error{kUsage} if the number of elements differs.
   HostTensor reshaped(Shape shape) const;
 
-  /// Same spec and same bytes.
+  /// Whether both arrays have the same spec and the same bytes.
   bool same_bits(const HostTensor& other) const;
 
  private:
@@ -78,13 +80,14 @@ class HostTensor {
   std::unique_ptr<std::byte[], Free> data_;
 };
 
-/// An array and its name: of a variable, or of a tensor in a file.
+/// An array with the name of its variable, or of its tensor in a file.
 struct NamedArray {
   std::string name;
   HostTensor array;
 };
 
-/// A view of somebody's array in host memory, row-major, without padding.
+/// A read-only view of a row-major array in host memory, without padding. It does not own the
+/// bytes.
 struct ConstArrayView {
   TensorSpec spec;
   const std::byte* data = nullptr;
@@ -95,7 +98,7 @@ struct ConstArrayView {
       : spec(t.spec()), data(t.bytes().data()) {}  // NOLINT: implicit
 };
 
-/// A view of somebody's array that may be written.
+/// A writable view of a row-major array in host memory, without padding. It does not own the bytes.
 struct ArrayView {
   TensorSpec spec;
   std::byte* data = nullptr;

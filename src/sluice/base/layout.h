@@ -7,33 +7,35 @@
 
 namespace sluice {
 
-/// How a tensor's elements are arranged in a buffer: row-major in logical order, or a kind that a target defines, with
-/// numbers as parameters ("panels", 32). All but targets and devices pass layouts on, compare and print them; only a target
-/// knows which tensors may have a layout and the bytes that they take in it.
+/// Describes how the elements of a tensor are arranged in a buffer. A layout is row-major, or a
+/// kind that a target defines, with integer parameters ("panels", 32). Only targets and devices
+/// interpret a layout; other code copies, compares and prints it. A target decides which tensors
+/// may have a layout, and how many bytes they take in it.
 class Layout {
  public:
   /// Row-major.
   Layout() = default;
-  /// `kind`: lower-case letters and underscores, not "row". Parameters: 0 or more.
+  /// Error{kUsage} unless `kind` consists of lower-case letters and underscores, is not "row", and
+  /// every parameter is >= 0.
   Layout(std::string_view kind, const std::vector<int64_t>& parameters);
 
   bool is_row_major() const { return text_.empty(); }
-  /// "row", "panels".
+  /// The kind without its parameters: "row", "panels".
   std::string_view kind() const;
   std::vector<int64_t> parameters() const;
 
   bool operator==(const Layout&) const = default;
-  /// Any total order.
+  /// An arbitrary total order, for sorted containers.
   auto operator<=>(const Layout&) const = default;
 
  private:
   friend std::string to_string(const Layout& layout);
-  std::string text_;  ///< Empty: row-major.
+  std::string text_;  ///< Kind and parameters, "tiles16x8"; empty if row-major.
 };
 
-/// "row", "panels32", "tiles16x8".
+/// Formats a layout: "row", "panels32", "tiles16x8".
 std::string to_string(const Layout& layout);
-/// Error{kUsage} for another text.
+/// Parses the text of to_string. Error{kUsage} for any other text.
 Layout parse_layout(std::string_view text);
 
 }  // namespace sluice

@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-/// Partial results of a reduction: how many, whatever the vector width.
+/// Number of partial results of a reduction. It does not depend on the vector width.
 inline constexpr int kReduceLanes = 16;
 
 /// Combines the partial results of a reduction in the fixed tree 8+8, 4+4, 2+2, 1+1.
@@ -17,13 +17,14 @@ T reduce_lanes(std::array<T, kReduceLanes> partial, Combine&& combine) {
   return partial[0];
 }
 
-/// Elements that are reduced by themselves where there are more, so that several workers can.
+/// Elements per chunk. A longer reduction is cut into chunks, which several workers can reduce.
 inline constexpr int64_t kReduceChunk = 65536;
 
-/// Reduces load(0), …, load(n - 1) in the one order that every kernel keeps: of up to kReduceChunk
-/// elements, partial result j starts from `identity` and takes elements j, j + 16, j + 32, …
-/// ascending; then the fixed tree. Of more elements, chunks of as many are reduced so, and then
-/// their results are. `combine(partial, element)`.
+/// Reduces load(0), …, load(n - 1) with `combine(partial, element)`, in the order that every kernel
+/// uses. For n <= kReduceChunk, partial result j starts from `identity` and combines elements j,
+/// j + 16, j + 32, … in this order. reduce_lanes then combines the partial results. For larger n,
+/// each chunk of kReduceChunk elements is reduced like this, and then the results of the chunks
+/// are.
 template <typename T, typename Load, typename Combine>
 T canonical_reduce(int64_t n, T identity, Load&& load, Combine&& combine) {
   const auto reduce = [&](int64_t count, auto element) {
@@ -42,7 +43,7 @@ T canonical_reduce(int64_t n, T identity, Load&& load, Combine&& combine) {
   });
 }
 
-/// The sum in that order.
+/// Sums load(0), …, load(n - 1) in the order of canonical_reduce.
 template <typename T, typename Load>
 T canonical_sum(int64_t n, Load&& load) {
   return canonical_reduce(n, T{}, load, [](T a, T b) { return a + b; });

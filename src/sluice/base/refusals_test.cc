@@ -1,4 +1,5 @@
-// One row for each thing that this layer refuses: the kind and what the message says.
+// One row for each input that this layer rejects, with the kind and part of the message of the
+// error.
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -144,7 +145,7 @@ TEST(BaseRefusals, WritingSafetensors) {
   });
 }
 
-// Binds a socket to a path, which stays after the socket is closed.
+// Binds a socket to a path. The path still exists after the socket is closed.
 std::string make_socket(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -24,7 +24,7 @@ std::array<uint32_t, 4> philox(Seed key, uint64_t counter, uint64_t stream) {
 }
 
 Seed fold(Seed key, uint64_t data) {
-  // A counter space of its own ("fold"), so that folded keys never meet drawn numbers.
+  // Use a separate stream ("fold" in ASCII), so that derived keys never repeat drawn numbers.
   const auto words = philox(key, data, 0x666f6c64u);
   return {words[0], words[1]};
 }

@@ -5,26 +5,28 @@
 
 namespace sluice {
 
-/// A key for random numbers: two words, as a uint32[2] seed tensor holds them.
+/// A key for random numbers: the two words of a uint32[2] seed tensor.
 struct Seed {
   uint32_t hi = 0;
   uint32_t lo = 0;
   bool operator==(const Seed&) const = default;
 };
 
-/// Philox4x32-10 (Salmon et al., 2011): four random words, a pure function of key and counter.
+/// Computes four random words as a pure function of key, counter and stream. Source: Philox4x32-10
+/// (Salmon et al., 2011).
 std::array<uint32_t, 4> philox(Seed key, uint64_t counter, uint64_t stream = 0);
 
-/// A new key from a key and a word of identity (update, micro-batch, replica, index).
+/// Derives a key from `key` and the number of an update, micro-batch, replica or element.
 Seed fold(Seed key, uint64_t data);
-/// A new key from a key and a path.
+/// Derives a key from `key` and a path.
 Seed fold(Seed key, std::string_view path);
 
-/// Word number `index` of the sequence of `key`: element `index % 4` of philox(key, index / 4).
+/// Returns random word number `index` of `key`: element `index % 4` of philox(key, index / 4).
 uint32_t random_bits(Seed key, uint64_t index);
-/// Uniform in [0, 1) with 24 bits.
+/// Maps a random word to a uniform number in [0, 1), from its upper 24 bits.
 inline float to_unit(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
-/// Standard normal by Box-Muller from two words, computed in double and rounded once.
+/// Maps two random words to a standard normal number (Box-Muller), computed in double and rounded
+/// once.
 float to_normal(uint32_t a, uint32_t b);
 
 /// Standard normal number `index` of `key`, from words 2·index and 2·index + 1.

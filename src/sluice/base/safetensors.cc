@@ -37,7 +37,7 @@ constexpr std::array<std::pair<std::string_view, DType>, 9> kDTypes{{{"F32", DTy
                                                                      {"F64", DType::kF64},
                                                                      {"I64", DType::kI64}}};
 
-/// Text from a file, fit for a message: short, without control characters.
+/// Quotes text from a file for a message: at most 60 bytes, without control characters.
 std::string shown(std::string_view text) {
   std::string out = "'";
   for (const char c : text.substr(0, 60))
@@ -45,7 +45,7 @@ std::string shown(std::string_view text) {
   return out + (text.size() > 60 ? "…'" : "'");
 }
 
-/// The characters of the header, telling how far the parser has read.
+/// Iterates over the characters of the header and stores in `reached` how far the parser has read.
 struct HeaderIterator {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -72,7 +72,7 @@ struct HeaderIterator {
 
 struct RawTensor {
   std::string name;
-  int64_t place = 0;  ///< Byte of the file where the tensor's text ends, for messages.
+  int64_t place = 0;  ///< Byte offset in the file where the tensor's JSON ends, for messages.
   DType dtype = DType::kU8;
   std::vector<int64_t> shape;
   std::vector<int64_t> offsets;
@@ -81,8 +81,8 @@ struct RawTensor {
   bool has_offsets = false;
 };
 
-/// The parser's callbacks: a state machine that accepts the header's grammar and nothing else, so
-/// that depth and types are bounded by construction.
+/// The callbacks of the JSON parser: a state machine that accepts only the grammar of the header.
+/// So a file cannot nest more deeply or use other types.
 class HeaderHandler {
  public:
   HeaderHandler(const std::string& file, std::string_view text)
@@ -107,7 +107,7 @@ class HeaderHandler {
   }
   template <typename Binary>
   bool binary(Binary&) {
-    SLUICE_CHECK(false);  // Not in JSON.
+    SLUICE_CHECK(false);  // JSON has no binary values.
     return false;
   }
 
@@ -282,7 +282,7 @@ class HeaderHandler {
   std::string metadata_key_;
 };
 
-/// N, checked against the cap and the file.
+/// Reads the header's length N. Error{kBadFile} if it exceeds kMaxHeader or the size of the file.
 int64_t header_size(ByteReader& reader, int64_t file_size) {
   const uint64_t n = reader.u64_le("the header's length");
   if (n > static_cast<uint64_t>(kMaxHeader))
@@ -293,7 +293,7 @@ int64_t header_size(ByteReader& reader, int64_t file_size) {
   return static_cast<int64_t>(n);
 }
 
-/// Checks one tensor against its own shape and the `data` bytes that the file has for tensors.
+/// Checks that the tensor's offsets lie inside the `data` bytes of the file and match its shape.
 void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t data) {
   const int64_t begin = tensor.offsets[0];
   const int64_t end = tensor.offsets[1];
@@ -301,8 +301,8 @@ void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t 
     header.bad_at(tensor.place, fmt::format("tensor {} lies at [{}, {}) of {} data bytes",
                                             shown(tensor.name), begin, end, data));
   }
-  // Beside the size itself, the product without zeros must fit, so that strides of empty tensors
-  // fit too.
+  // The product of all dimensions that are not 0 must fit too, so that the strides of an empty
+  // tensor fit.
   int64_t extent = size_of(tensor.dtype);
   bool is_empty = false;
   for (const int64_t dim : tensor.shape) {
@@ -322,7 +322,7 @@ void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t 
   }
 }
 
-/// Shows that the tensors tile the data without overlap or hole.
+/// Checks that the tensors cover the `data` bytes without overlap or hole.
 void check_tiling(const HeaderHandler& header, int64_t data) {
   const std::vector<RawTensor>& tensors = header.tensors;
   std::vector<size_t> order(tensors.size());
@@ -376,7 +376,7 @@ SafetensorsIndex read_safetensors_index(std::span<const std::byte> head, int64_t
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   HeaderHandler header(file, text);
   if (text.empty() || text.front() != '{') header.bad("the header does not begin with '{'");
-  // The JSON parser takes a NUL for the end of its input and would not see what follows.
+  // The JSON parser treats a NUL as the end of its input and would ignore the rest.
   if (const size_t nul = text.find('\0'); nul != text.npos) {
     header.bad_at(8 + static_cast<int64_t>(nul), "the header contains a NUL");
   }
@@ -446,9 +446,9 @@ std::vector<NamedArray> read_safetensors_file(const std::string& path,
 
 namespace {
 
-constexpr int64_t kPart = 1 << 20;  // Bytes of a tensor that are asked for at once.
+constexpr int64_t kPart = 1 << 20;  // Bytes of a tensor that are read at once.
 
-// What a file begins with, and the order of its tensors.
+// The bytes before the tensors (length and header), and the order of the tensors in the file.
 struct Head {
   std::vector<std::byte> bytes;
   std::vector<size_t> order;

@@ -21,15 +21,15 @@ Bytes bytes_of(std::string_view text) {
   return {raw.begin(), raw.end()};
 }
 
-/// A file by hand: the length, the header's text, the data.
+/// Builds a file from its header and data: the header's length, the header, the data.
 Bytes file_of(std::string_view header, std::string_view data) {
   std::string text;
   for (size_t i = 0; i < 8; ++i) text += static_cast<char>(uint64_t{header.size()} >> (8 * i));
   return bytes_of(text + std::string(header) + std::string(data));
 }
 
-/// "" if `bytes` are accepted, the message of Error{kBadFile} otherwise; any other outcome fails
-/// the test.
+/// Returns "" if `bytes` are accepted, or else the message of the Error{kBadFile}. The test fails
+/// if another error is thrown.
 std::string refusal(std::span<const std::byte> bytes) {
   try {
     read_safetensors(bytes, "f.safetensors");
@@ -41,7 +41,7 @@ std::string refusal(std::span<const std::byte> bytes) {
   }
 }
 
-/// A small file with most of what the format has.
+/// Arrays that use most features of the format.
 std::vector<NamedArray> sample() {
   std::vector<NamedArray> arrays;
   arrays.push_back({"w", HostTensor::of<float>({2, 2}, f32, {1, 2, 3, 4})});
@@ -116,7 +116,7 @@ TEST(Safetensors, NoTensorsIsAFile) {
 
 TEST(Safetensors, IndexSaysWhereTensorsLie) {
   const Bytes file = write_safetensors(sample());
-  const auto head = std::span(file).first(file.size() - 3);  // the data need not be there
+  const auto head = std::span(file).first(file.size() - 3);  // The index does not need all data.
   const SafetensorsIndex index =
       read_safetensors_index(head, static_cast<int64_t>(file.size()), "f");
   for (const SafetensorsTensor& tensor : index.tensors) {
@@ -145,7 +145,7 @@ TEST(Safetensors, FilesAreReplacedAndReadBack) {
   }
   EXPECT_TRUE(metadata.empty());
 
-  // Every truncation of the file, as a file.
+  // Every shorter version of the file must be rejected.
   const Bytes whole = sys::read_file(path);
   for (size_t size = 0; size < whole.size(); ++size) {
     sys::replace_file(path, std::span(whole).first(size));
@@ -193,7 +193,7 @@ TEST(Safetensors, PartsMakeTheFileOfTheWhole) {
     EXPECT_TRUE(std::equal(part.begin(), part.end(), a->array.bytes().begin() + first * width));
   }
 
-  // What fails leaves the file as it was.
+  // A failing write leaves the old file unchanged.
   const Bytes before = sys::read_file(path);
   const auto fails = [&](size_t, int64_t, std::span<std::byte>) { fail(ErrorKind::kIo, "no"); };
   EXPECT_THROW(write_safetensors_file(path, specs, fails), Error);
@@ -231,7 +231,7 @@ TEST(Safetensors, WriterRefusesWhatItCouldNotReadBack) {
 struct BadHeader {
   std::string header;
   int64_t data_bytes;
-  std::string message;  ///< Part of the refusal.
+  std::string message;  ///< Part of the error message.
 };
 
 void expect_refused(const std::vector<BadHeader>& corpus) {
@@ -397,7 +397,7 @@ TEST(Safetensors, EveryTruncationIsRefused) {
   const Bytes good = write_safetensors(sample(), {{"k", "v"}});
   ASSERT_EQ(refusal(good), "");
   for (size_t size = 0; size < good.size(); ++size) {
-    // A copy of its own, so that a read past the end is one past an allocation.
+    // Copy the bytes into their own allocation, so that a sanitizer detects a read past the end.
     const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_NE(refusal(cut), "") << size;
   }
@@ -417,7 +417,7 @@ TEST(Safetensors, EveryByteFlippedIsReadOrRefused) {
       ++(refusal(file).empty() ? accepted : refused);
     }
   }
-  EXPECT_GT(accepted, 0);  // bytes of numbers and names
+  EXPECT_GT(accepted, 0);  // Some changes to numbers and names are valid.
   EXPECT_GT(refused, accepted);
 }
 

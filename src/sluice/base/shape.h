@@ -20,13 +20,13 @@ class Shape {
   bool empty() const { return dims_.empty(); }
   int64_t operator[](int axis) const { return dims_[static_cast<size_t>(axis)]; }
   int64_t& operator[](int axis) { return dims_[static_cast<size_t>(axis)]; }
-  /// Dimension of an axis that may count from the end; Error{kUsage} out of range.
+  /// Returns the dimension of `axis`; -1 is the last axis. Error{kUsage} if it is out of range.
   int64_t dim(int axis) const;
   const std::vector<int64_t>& dims() const { return dims_; }
   auto begin() const { return dims_.begin(); }
   auto end() const { return dims_.end(); }
 
-  /// Number of elements (1 for a scalar); Error{kUsage} beyond 63 bits.
+  /// Number of elements (1 for a scalar); Error{kUsage} if it exceeds 63 bits.
   int64_t elements() const;
   /// Row-major strides, in elements.
   std::vector<int64_t> strides() const;
@@ -37,31 +37,34 @@ class Shape {
   std::vector<int64_t> dims_;
 };
 
-/// The text of a Python tuple: "()", "(5,)", "(2, 4)".
+/// Formats a shape as a Python tuple: "()", "(5,)", "(2, 4)".
 std::string to_string(const Shape& shape);
 
-/// `axis` counted from the front; Error{kUsage} naming `what` if it is outside [-rank, rank).
+/// Returns `axis` counted from the front. Error{kUsage} naming `what` if `axis` is outside
+/// [-rank, rank).
 int normalize_axis(int64_t axis, int rank, std::string_view what);
 
-/// numpy's broadcast of two shapes; Error{kUsage} naming `what` and both shapes if there is none.
+/// Broadcasts two shapes by numpy's rules. Error{kUsage} naming `what` and both shapes if they do
+/// not broadcast.
 Shape broadcast(const Shape& a, const Shape& b, std::string_view what);
 
-/// What a tensor is: local shape, element type, and, if it is a shard, the full shape.
+/// Describes a tensor: its local shape, its element type and, if it is a shard, the full shape.
 struct TensorSpec {
   Shape shape;
   DType dtype = f32;
-  Shape meta_shape;  ///< Empty unless the tensor is a shard of a tensor of this shape.
+  Shape meta_shape;  ///< Full shape if the tensor is a shard; empty otherwise.
 
   int64_t elements() const { return shape.elements(); }
-  /// Bytes in row-major order without padding.
+  /// Size in bytes, without padding; Error{kUsage} if it exceeds 63 bits.
   int64_t bytes() const;
   bool operator==(const TensorSpec&) const = default;
 };
 
-/// "(2, 4) float32", as schedules print it.
+/// Formats a spec as in schedules: "(2, 4) float32".
 std::string to_string(const TensorSpec& spec);
 
-/// Error{kUsage} for f64 and i64, which only the host has. `what` begins the message: "stream 'x'".
+/// Throws Error{kUsage} if the dtype is f64 or i64, which only the host supports. `what` begins the
+/// message, for example "stream 'x'".
 void require_device_dtype(const TensorSpec& spec, std::string_view what);
 
 }  // namespace sluice

@@ -9,40 +9,40 @@
 #include "sluice/base/dtype.h"
 
 /// Vectors of f32 lanes. Code written as a template over the vector type `V` gives the same bits
-/// with one lane (`F1`, below), with 8 (AVX2) and with 16 (AVX-512): every operation is IEEE, rounded
-/// once, lane by lane. A NaN appears in the same lanes everywhere; its sign and payload are not
-/// fixed. This holds with denormals and with denormals flushed (flush_to_zero.h); a run uses one of
-/// the two throughout.
+/// with one lane (`F1`, below), with 8 (AVX2) and with 16 (AVX-512). Every operation works lane by
+/// lane and rounds once as IEEE requires. Every vector type has a NaN in the same lanes; its sign
+/// and payload may differ. All this is true when the thread keeps denormals and when it flushes
+/// them (flush_to_zero.h); a run uses one of these two modes throughout.
 ///
-/// What every `V` has, and nothing else should be used in shared code:
+/// Every `V` has the following members and functions. Shared code must use only these:
 ///
-///   V::kLanes, V::Int, V::Mask            lanes; the int32 vector and the mask of as many lanes
+///   V::kLanes, V::Int, V::Mask            number of lanes; int32 vector and mask with these lanes
 ///   V(float)                              all lanes equal; implicit, so `x * 0.5f` reads well
 ///   V::load(p), v.store(p)                kLanes floats, any alignment
-///   V::load_partial(p, n)                 lanes < n from memory, 0 above; reads nothing else
+///   V::load_partial(p, n)                 loads lanes < n only; the other lanes are 0
 ///   v.store_partial(p, n)                 lanes < n only; n may be anything >= 0
-///   V::load_half(p), v.store_half(p)      kLanes IEEE binary16, rounded to nearest even; their
-///                                         denormals are kept in both modes, NaN becomes quiet
+///   V::load_half(p), v.store_half(p)      kLanes IEEE binary16, rounded to nearest even; keep
+///                                         binary16 denormals in both modes, make NaN quiet
 ///   + - * / and unary -                   one rounding each (never contracted)
 ///   fma(a, b, c)                          a·b + c with one rounding
-///   min(a, b), max(a, b)                  a < b ? a : b, a > b ? a : b: b if either is NaN
-///   max_or_nan(a, b), min_or_nan(a, b)    NaN if either is
+///   min(a, b), max(a, b)                  a < b ? a : b, a > b ? a : b; b if a or b is NaN
+///   max_or_nan(a, b), min_or_nan(a, b)    NaN if a or b is NaN
 ///   sqrt, abs, floor, ceil, trunc, round_nearest (ties to even), copysign(magnitude, sign), is_nan
 ///   < <= > >= == !=                       V::Mask; false for NaN, != true
-///   & | ! on masks, V::Mask::first(n)     lanes < n
+///   & | ! on masks, V::Mask::first(n)     first(n) selects lanes < n
 ///   select(m, a, b)                       a where m, else b
 ///   bits(v), from_bits(i)                 V::Int and back
 ///   V::Int(int32), + - & |                wrapping; shift_left<k>, shift_right<k> (arithmetic)
-///   V::Int::load(p), i.store(p)           kLanes int32_t, or uint16_t or uint8_t: zero above,
-///                                         low bits stored
+///   V::Int::load(p), i.store(p)           kLanes int32_t, uint16_t or uint8_t; load extends with
+///                                         zeros, store keeps the low bits
 ///   to_float(i)                           rounded to nearest
-///   to_int(v)                             toward zero; INT32_MIN for NaN and what does not fit
-///   first_lane(v)                         a float
-///   lanes_down<k>(v), k < kLanes          lane j + k in lane j < k; anything in the others
-///   transpose(V (&)[kLanes])              the rows of a square become its columns
+///   to_int(v)                             toward zero; INT32_MIN for NaN and values out of range
+///   first_lane(v)                         lane 0 as a float
+///   lanes_down<k>(v), k < kLanes          moves lane j + k to lane j < k; other lanes: undefined
+///   transpose(V (&)[kLanes])              transposes a square of kLanes x kLanes
 ///
-/// Write a minimum or maximum of floats in reference kernels with these too: from `a > b ? a : b`
-/// the compiler may or may not make an instruction that flushes denormals.
+/// Reference kernels must use min and max of this file too. From `a > b ? a : b` the compiler may
+/// generate an instruction that flushes denormals, or one that does not.
 /// The mathematical functions are in simd_math.h.
 namespace sluice::simd {
 
@@ -128,8 +128,9 @@ struct F1 {
 
 inline F1 fma(F1 a, F1 b, F1 c) { return std::fma(a.v, b.v, c.v); }
 #if defined(__SSE__)
-// The instruction itself: where denormals count as zero, it also returns them as zero, which a
-// comparison does not. The packed form, because GCC folds the scalar one as if it were symmetric.
+// Use the minimum and maximum instructions: if denormals are flushed, they return a denormal as
+// zero, but a comparison keeps it. Use the packed forms because GCC treats the scalar ones as
+// symmetric in a and b.
 inline F1 min(F1 a, F1 b) { return _mm_cvtss_f32(_mm_min_ps(_mm_set_ss(a.v), _mm_set_ss(b.v))); }
 inline F1 max(F1 a, F1 b) { return _mm_cvtss_f32(_mm_max_ps(_mm_set_ss(a.v), _mm_set_ss(b.v))); }
 #else
@@ -145,8 +146,8 @@ inline F1 round_nearest(F1 a) { return std::nearbyint(a.v); }
 inline F1 copysign(F1 magnitude, F1 sign) { return std::copysign(magnitude.v, sign.v); }
 inline F1 select(M1 m, F1 a, F1 b) {
 #if defined(__SSE__)
-  // Hides that m may compare a and b: the compiler would make a minimum or maximum of the two,
-  // which flushes denormals where a selection keeps them.
+  // Hide from the compiler that m may be a comparison of a and b. It would replace the selection by
+  // a minimum or maximum instruction, which flushes denormals.
   asm("" : "+x"(a.v));
 #endif
   return m.v ? a : b;
@@ -160,7 +161,7 @@ inline I1 to_int(F1 a) {
 }
 inline M1 is_nan(F1 a) { return a != a; }
 
-/// The larger, the smaller; NaN if either is. `a` may be a partial result.
+/// Return the larger (smaller) of a and b; NaN if a or b is NaN.
 template <Vector V>
 V max_or_nan(V a, V b) {
   return select((a > b) | is_nan(a), a, b);
@@ -173,7 +174,8 @@ V min_or_nan(V a, V b) {
 inline float first_lane(F1 a) { return a.v; }
 inline void transpose(F1 (&)[1]) {}
 
-/// Combines the lanes in the tree 8+8, 4+4, 2+2, 1+1, from the width of V on.
+/// Combines the lanes of v into one float. The full tree is 8+8, 4+4, 2+2, 1+1; a V with fewer
+/// lanes starts at its own width.
 template <Vector V, typename Combine>
 float fold_lanes(V v, Combine combine) {
   if constexpr (V::kLanes >= 16) v = combine(v, lanes_down<8>(v));

@@ -4,17 +4,19 @@
 
 #include "sluice/base/simd.h"
 
-/// exp, log, tanh, erf and what is made of them, over any vector type of simd.h, with the same bits
-/// on each. Every function takes every input: NaN gives NaN, limits are exact (exp(-inf) = 0,
-/// log(0) = -inf, tanh(inf) = 1). Errors are the largest over dense sweeps of the domain against
-/// libm in double (simd_math_test.cc), in units in the last place of the result. Results below
-/// 2^-126 are denormal, or zero where the thread flushes denormals. The polynomials are minimax
-/// fits of our own (Lawson's weighted least squares in 120 bits, coefficients rounded one by one,
-/// the rest fitted again).
+/// exp, log, tanh, erf and activation functions over any vector type of simd.h. Every vector type
+/// gives the same bits. The functions accept every input: NaN gives NaN, and limits are exact
+/// (exp(-inf) = 0, log(0) = -inf, tanh(inf) = 1). Results below 2^-126 are denormal, or zero where
+/// the thread flushes denormals.
+///
+/// The comment of a function gives its largest error in units in the last place (ULP) of the
+/// result. simd_math_test.cc measures it against libm in double, over dense sweeps of the domain.
+/// The polynomials are our own minimax fits (Lawson's weighted least squares in 120 bits). The
+/// coefficients are rounded one by one; after each, the remaining ones are fitted again.
 namespace sluice::simd {
 
-/// c₀ + c₁x + … by Horner's rule in fused steps; the arguments name the coefficients from the
-/// highest down.
+/// Computes c₀ + c₁x + … by Horner's rule, with one fused multiply-add per step. The coefficients
+/// are passed from the highest degree down.
 template <Vector V>
 V polynomial(V, V c) {
   return c;
@@ -24,17 +26,17 @@ V polynomial(V x, V high, float next, Cs... rest) {
   return polynomial(x, fma(high, x, next), rest...);
 }
 
-/// x·2ⁿ, rounded once, for whole n from -150 to 128.
+/// Computes x·2ⁿ, rounded once. n is a whole number from -150 to 128.
 template <Vector V>
 V scale(V x, V n) {
-  // In two factors, as n goes beyond one exponent field.
+  // Multiply by two powers of two, because one exponent field cannot hold every n.
   const typename V::Int whole = to_int(n);
   const typename V::Int half = shift_right<1>(whole);
   const auto power_of_two = [](typename V::Int k) { return from_bits(shift_left<23>(k + 127)); };
   return x * power_of_two(half) * power_of_two(whole - half);
 }
 
-/// eˣ, 1.0 ULP. From 88.7229 on inf; below -103.97 zero.
+/// eˣ, 1.0 ULP. The result is inf from 88.7229 up and zero below -103.97.
 template <Vector V>
 V exp(V x) {
   constexpr float kRound = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits
@@ -82,7 +84,7 @@ V tanh(V x) {
                          -0x1.555532p-2f);
   const V small = fma(s * x, p, x);
   const V large = 1.0f - V(2.0f) / (exp(t + t) + 1.0f);
-  return copysign(select(t < 0.625f, small, large), x);  // small loses the sign of -0
+  return copysign(select(t < 0.625f, small, large), x);  // `small` is +0 for x = -0
 }
 
 /// The error function 2/√π ∫₀ˣ e^(-t²) dt, 1.1 ULP.
@@ -106,25 +108,25 @@ V sigmoid(V x) {
   return V(1.0f) / (exp(-x) + 1.0f);
 }
 
-/// σ(2u) with u = √(2/π)·(x + 0.044715·x³): what GELU's approximation by tanh weighs x with.
+/// σ(2u) with u = √(2/π)·(x + 0.044715·x³): the factor of x in the tanh approximation of GELU.
 template <Vector V>
 V gelu_gate(V x) {
   return sigmoid(x * fma(x * x, 0x1.2444f2p-4f, 0x1.988454p0f));  // 2√(2/π)·(0.044715·x², 1)
 }
 
-/// x·σ(2u) = x/2·(1 + tanh u).
+/// The tanh approximation of GELU: x·σ(2u) = x/2·(1 + tanh u).
 template <Vector V>
 V gelu_tanh(V x) {
   return x * gelu_gate(x);
 }
 
-/// erf(x/√2).
+/// erf(x/√2), the `gate` of gelu_erf.
 template <Vector V>
 V gelu_erf_gate(V x) {
   return erf(x * 0x1.6a09e6p-1f);
 }
 
-/// x/2·(1 + erf(x/√2)): GELU itself; `gate` is gelu_erf_gate(x).
+/// Exact GELU: x/2·(1 + erf(x/√2)). `gate` is gelu_erf_gate(x).
 template <Vector V>
 V gelu_erf(V x, V gate) {
   return 0.5f * x * (gate + 1.0f);

@@ -12,8 +12,8 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-/// |got - want| in units in the last place of `want` as a float (never below those of the least
-/// normal).
+/// Returns |got - want| in units in the last place of `want` as a float. The unit is never smaller
+/// than that of the smallest normal float.
 double ulps(float got, double want) {
   if (std::isnan(want)) return std::isnan(got) ? 0 : 1e30;
   const float nearest = static_cast<float>(want);
@@ -22,7 +22,8 @@ double ulps(float got, double want) {
   return std::fabs(got - want) / std::ldexp(1.0, exponent - 23);
 }
 
-/// The largest error over every `step`-th float, both signs, that `domain` takes.
+/// Returns the largest error in ULP, over every `step`-th float of both signs for which `domain` is
+/// true.
 template <typename F, typename Want, typename Domain>
 double worst(F f, Want want, Domain domain, uint32_t step = 1009) {
   double result = 0;

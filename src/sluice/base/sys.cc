@@ -29,7 +29,7 @@ namespace {
   fail(ErrorKind::kIo, "cannot {} {}: {}", action, path, std::strerror(errno));
 }
 
-// Calls f until no signal interrupts it.
+// Calls f again while a signal interrupts it.
 template <typename F>
 auto retry(const char* call, F f) {
   decltype(f()) result;
@@ -39,7 +39,8 @@ auto retry(const char* call, F f) {
   return result;
 }
 
-// Calls f(bytes) for a transfer that may move fewer.
+// Calls f(size) for a transfer of at most `bytes` bytes, and again while a signal interrupts it. A
+// failpoint may reduce the size.
 template <typename F>
 ssize_t transfer(const char* call, size_t bytes, F f) {
   ssize_t result;
@@ -76,15 +77,15 @@ void require_regular(const struct stat& info, ErrorKind kind, const char* action
 void open_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-    // The lowest number that is free is this one.
+    // open() returns the lowest free number, which is `descriptor`.
     if (retry("open", [] { return ::open("/dev/null", O_RDWR); }) < 0)
       io_error("open", "/dev/null");
   }
 }
 
 void write_stderr(std::string_view text) noexcept {
-  // A failing write may raise these; blocked ones are taken back, unless somebody else raised them
-  // before.
+  // A failing write may raise these signals. Block them, and discard those that arrive meanwhile. A
+  // signal that was pending before stays pending.
   sigset_t raised, pending, old;
   sigemptyset(&raised);
   sigaddset(&raised, SIGPIPE);
@@ -117,9 +118,10 @@ File& File::operator=(File&& other) noexcept {
 
 File open_for_read(const std::string& path) {
   struct stat info {};
-  // Opening a device may act on it, and opening a socket fails with an unclear reason: look before.
+  // Check before opening: opening a device may act on it, and opening a socket fails with an
+  // unclear reason.
   if (::stat(path.c_str(), &info) == 0) require_regular(info, ErrorKind::kBadFile, "read", path);
-  // Opening a pipe that took the file's place meanwhile must not wait for a writer.
+  // A pipe may have replaced the file since the check. O_NONBLOCK: do not wait for its writer.
   constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   File file(retry("open", [&] { return ::open(path.c_str(), kFlags); }));
   if (!file.open()) io_error("open", path);
@@ -137,7 +139,8 @@ File scratch_file(const std::string& folder, int64_t bytes, PageCache cache) {
   }));
   if (!file.open()) io_error("make a file in", folder);
   ::unlink(path.c_str());
-  // Not when it is opened: a file system that refuses would leave the file behind.
+  // Set O_DIRECT only now that the name is removed. If the flag were passed to mkostemp and the
+  // file system refused it, the file would be left behind.
   if (cache == PageCache::kBypass &&
       retry("fcntl", [&] { return ::fcntl(file.fd(), F_SETFL, O_DIRECT); }) != 0) {
     fail(ErrorKind::kIo,
@@ -219,14 +222,14 @@ std::string folder_of(const std::string& path) {
 }
 
 constexpr int kEnding[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU};
-std::mutex deferring;               // Held by the one object of DeferredSignals.
-std::atomic<uint64_t> deferred{0};  // Bit s: signal s has arrived.
+std::mutex deferring;               // Held by the only DeferredSignals that exists.
+std::atomic<uint64_t> deferred{0};  // Bit s is set if signal s has arrived.
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 extern "C" void defer_signal(int signal) { deferred |= uint64_t{1} << signal; }
 
-// Signals that ask the process to end act at the end of this object's life, whichever thread
-// receives them: a mask would hold for one thread only.
+// Defers signals that end the process until the destructor raises them again. It replaces their
+// handlers, which works in every thread; a signal mask would apply to one thread only.
 class DeferredSignals {
  public:
   DeferredSignals() : hold_(deferring) {
@@ -254,7 +257,7 @@ class DeferredSignals {
   struct sigaction old_[std::size(kEnding)] = {};
 };
 
-// The path behind symbolic links, which need not exist.
+// Follows symbolic links and returns the path of their target, which need not exist.
 std::string follow_links(const std::string& path) {
   constexpr int kMostLinks = 40;
   std::string at = path;
@@ -269,7 +272,7 @@ std::string follow_links(const std::string& path) {
   io_error("replace", path);
 }
 
-// Where a file is replaced: nothing or a regular file is there.
+// Returns the path of the file to replace. Error{kIo} if it exists and is not a regular file.
 std::string replaceable(const std::string& path) {
   std::string target = follow_links(path);
   struct stat info {};
@@ -277,8 +280,8 @@ std::string replaceable(const std::string& path) {
   return target;
 }
 
-// A file without a name in the folder of `target`; closed where the file system has none, or where
-// it could not be named.
+// Creates a nameless file in the folder of `target`. Returns a closed File if the file system does
+// not support nameless files, or if /proc/self/fd, which is needed to name one, does not exist.
 File create_nameless(const std::string& target, const std::string& path) {
   if (!exists("/proc/self/fd")) return {};
   const std::string folder = folder_of(target);
@@ -289,7 +292,7 @@ File create_nameless(const std::string& target, const std::string& path) {
   return file;
 }
 
-// Calls make(name) with names beside `target` until one is free, and returns that.
+// Calls make(name) with names in the folder of `target` until one is free, and returns that name.
 template <typename F>
 std::string make_beside(const std::string& target, const std::string& path, F make) {
   constexpr int kMostNames = 100;
@@ -397,7 +400,7 @@ int usable_cores() {
 
 void prefer_large_pages(void* memory, int64_t bytes) {
 #ifdef MADV_HUGEPAGE
-  // Whether it works shows in speed alone.
+  // Ignore the result: a refusal only costs speed.
   static_cast<void>(madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE));
 #endif
 }

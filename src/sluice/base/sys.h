@@ -12,13 +12,13 @@
 
 namespace sluice::sys {
 
-/// Opens /dev/null as each standard descriptor (0 to 2) that is closed, so that no file takes its
-/// number. Call it first in a process. Error{kIo} if /dev/null cannot be opened.
+/// Opens /dev/null as each standard descriptor (0 to 2) that is closed, so that no other file gets
+/// its number. Call this first in a process. Error{kIo} if /dev/null cannot be opened.
 void open_standard_descriptors();
 
-/// Writes text to standard error, which only logs and errors use. Text that cannot be written is
-/// discarded: a closed descriptor, a full disk, a pipe without a reader and a file at its size
-/// limit never end a run.
+/// Writes text to standard error, which only logs and errors use. Discards text that cannot be
+/// written: a closed descriptor, a full disk, a pipe without a reader and a file at its size limit
+/// never end a run.
 void write_stderr(std::string_view text) noexcept;
 
 /// Writes formatted text to standard error.
@@ -26,12 +26,12 @@ template <typename... Args>
 void print_stderr(fmt::format_string<Args...> format, Args&&... args) noexcept {
   try {
     write_stderr(fmt::format(format, std::forward<Args>(args)...));
-  } catch (...) {  // Memory for the text is missing.
+  } catch (...) {  // Out of memory.
     write_stderr("(a message could not be formatted)\n");
   }
 }
 
-/// An open file descriptor, closed at the end of its life.
+/// Owns a file descriptor: the destructor closes it.
 class File {
  public:
   File() = default;
@@ -47,21 +47,21 @@ class File {
   int fd_ = -1;
 };
 
-/// All wrappers retry EINTR, loop over short transfers, and throw Error{kIo} with the path and the
-/// system's reason.
+// All functions below retry EINTR and repeat short transfers. They throw Error{kIo} with the path
+// and the system's reason if a system call fails.
 
-/// Opens a regular file. Error{kBadFile} for folders, pipes, sockets and devices, without waiting
-/// for any of them.
+/// Opens a regular file for reading. Error{kBadFile} if `path` is a folder, pipe, socket or device;
+/// the call never waits for one of them.
 File open_for_read(const std::string& path);
-/// Whether what is read and written is kept in the system's page cache, or goes past it: then
-/// offsets, sizes and memory are multiples of kFilePage.
+/// Whether reads and writes use the system's page cache or bypass it. With kBypass, offsets, sizes
+/// and memory addresses must be multiples of kFilePage.
 enum class PageCache : uint8_t { kUse, kBypass };
 inline constexpr int64_t kFilePage = 4096;
-/// A new file of `bytes` bytes in `folder`, with its space taken and its name gone: it ends with
-/// its descriptor.
+/// Creates a file of `bytes` bytes in `folder`, allocates its space and removes its name. The
+/// system deletes the file when its descriptor is closed.
 File scratch_file(const std::string& folder, int64_t bytes, PageCache cache = PageCache::kUse);
-/// Whether files in `folder` can go past the page cache: on most disks they can, in memory often
-/// not.
+/// Whether files in `folder` can bypass the page cache. On most disks they can; in a file system in
+/// memory they often cannot.
 bool can_bypass_page_cache(const std::string& folder);
 int64_t size(const File& file, const std::string& path);
 void read_exactly(const File& file, const std::string& path, int64_t offset,
@@ -70,36 +70,40 @@ void write_exactly(const File& file, const std::string& path, int64_t offset,
                    std::span<const std::byte> in);
 void sync(const File& file, const std::string& path);
 
-/// A whole file's bytes. Errors as of open_for_read.
+/// Returns all bytes of a file. Throws the errors of open_for_read.
 std::vector<std::byte> read_file(const std::string& path);
-/// Writes a file without a name in the folder of `path`, syncs it, names it and renames it over
-/// `path`: a reader finds the old file or the new one. A process that ends while it writes leaves
-/// nothing behind; SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGXCPU act after the file is named. Where
-/// the file system has no files without names, the file has a name (`path`.PID.N.tmp) while it is
-/// written, and these signals act after that. If `path` is a symbolic link, its target is replaced.
-/// Error{kIo} if something else than a file is there: a folder, a device, a pipe.
+/// Creates or replaces the file at `path`: a reader finds the whole old file or the whole new one.
+/// The function writes a nameless file in the folder of `path`, syncs it, gives it a temporary name
+/// and renames it to `path`. A process that ends while it writes leaves nothing behind. SIGHUP,
+/// SIGINT, SIGQUIT, SIGTERM and SIGXCPU are deferred from before the naming until after the
+/// renaming. Some file systems do not support nameless files. There the file is named
+/// `path`.PID.N.tmp while it is written, and the signals are deferred until it is renamed. If
+/// `path` is a symbolic link, its target is replaced. Error{kIo} if a folder, a device or a pipe is
+/// at `path`.
 void replace_file(const std::string& path, std::span<const std::byte> bytes);
-/// The same with the bytes that `write(file, name)` writes.
+/// Replaces a file like the function above, with the bytes that `write(file, name)` writes. `name`
+/// is a path for errors.
 void replace_file(const std::string& path,
                   const std::function<void(const File&, const std::string&)>& write);
 
-/// Error{kIo} if replace_file could not begin. Leaves nothing behind.
+/// Checks that replace_file can create its file for `path`; leaves nothing behind. Error{kIo} if it
+/// cannot.
 void check_replaceable(const std::string& path);
 
 bool exists(const std::string& path);
-/// Error{kBadFile} if a file, a pipe, a socket or a device is at `path`; a folder or nothing is
-/// fine.
+/// Throws Error{kBadFile} if `path` exists and is not a folder.
 void check_folder(const std::string& path);
-/// Error{kIo} if the folder cannot be made; an existing folder is fine.
+/// Creates a folder unless `path` exists. Error{kIo} if it cannot be created.
 void make_folder(const std::string& path);
 
-/// Cores this process may use: the smaller of affinity and cgroup quota, at least 1.
+/// Number of cores that this process may use: the smaller of its affinity and its cgroup quota, at
+/// least 1.
 int usable_cores();
 
 /// Bytes of a large page.
 inline constexpr int64_t kLargePage = int64_t{2} << 20;
-/// Asks the system to back memory, aligned to kLargePage and not touched yet, with large pages. It
-/// may not.
+/// Asks the system to use large pages for this memory; the system may ignore it. `memory` must be
+/// aligned to kLargePage and not yet touched.
 void prefer_large_pages(void* memory, int64_t bytes);
 
 }  // namespace sluice::sys

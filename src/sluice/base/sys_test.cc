@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// Runs `act` in a process of its own; returns how that ended, as waitpid tells it.
+// Runs `act` in a child process and returns its status from waitpid.
 template <typename F>
 int in_child(F act) {
   const pid_t child = ::fork();
@@ -69,8 +69,8 @@ TEST_F(Sys, AProcessThatEndsWhileItWritesLeavesNothing) {
   }
 }
 
-// Such a file has a name while it is written: signals wait until it has taken the place of the old
-// one.
+// Without nameless files, the new file has a name while it is written. Signals are deferred until
+// it has replaced the old file.
 TEST_F(Sys, SignalsWaitForAFileThatHasANameFromTheStart) {
   for (const char* refusal : {"open@1=EOPNOTSUPP", "open@1=EINVAL"}) {
     sys::replace_file(path("file"), old_);
@@ -122,7 +122,7 @@ TEST_F(Sys, TheTargetOfALinkIsReplaced) {
   sys::make_folder(path("folder"));
   std::filesystem::create_symlink("folder/file", path("link"));
   std::filesystem::create_symlink(path("link"), path("link of a link"));
-  for (const auto& bytes : {old_, new_}) {  // The target is made, then replaced.
+  for (const auto& bytes : {old_, new_}) {  // The first pass creates the target.
     sys::check_replaceable(path("link of a link"));
     sys::replace_file(path("link of a link"), bytes);
     EXPECT_EQ(sys::read_file(path("folder/file")), bytes);

@@ -9,15 +9,16 @@
 
 namespace sluice {
 
-/// For tests: something that must be refused, and how.
+/// For tests: an action that must throw, and the expected error.
 struct Refusal {
   std::string name;
   std::function<void()> act;
-  std::string part;  ///< What the message must contain.
+  std::string part;  ///< Text that the message must contain.
   ErrorKind kind = ErrorKind::kUsage;
 };
 
-/// Does each act and fails unless it throws Error with its kind and with its part in the message.
+/// Runs each `act`. The test fails unless it throws an Error of `kind` whose message contains
+/// `part`.
 inline void expect_refused(const std::vector<Refusal>& refusals) {
   for (const Refusal& r : refusals) {
     try {

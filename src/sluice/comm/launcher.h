@@ -2,7 +2,8 @@
 
 namespace sluice::comm {
 
-/// Processes that an MPI launcher started together, as the environment says; 1 if none did.
+/// Number of processes that an MPI launcher started together, from the environment; 1 without a
+/// launcher.
 int launched_processes();
 
 }  // namespace sluice::comm

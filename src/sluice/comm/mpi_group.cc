@@ -22,11 +22,11 @@
 namespace sluice::comm {
 namespace {
 
-constexpr size_t kPiece = size_t{1} << 30;  // Counts of MPI are of type int.
-constexpr auto kBeat = std::chrono::milliseconds(250);
-constexpr auto kHurry = std::chrono::milliseconds(2);  // When all that is left is to leave.
-constexpr int kPatience = 20;                          // Beats without a sign of life.
-constexpr int kGrace = 8;  // Beats that others have to leave, after a failure.
+constexpr size_t kPiece = size_t{1} << 30;  // Bytes per MPI message: MPI counts have type int.
+constexpr auto kBeat = std::chrono::milliseconds(250);  // Interval between signs of life.
+constexpr auto kHurry = std::chrono::milliseconds(2);   // Interval while this process ends.
+constexpr int kPatience = 20;                           // Silent beats until a process is lost.
+constexpr int kGrace = 8;  // Beats to wait until the others leave after a failure.
 
 void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -39,12 +39,12 @@ void check_mpi(int code, const char* call) {
 
 class MpiMessages;
 
-// What all messages of a group have in common. Locked, as the watching thread may stop them all.
+// State shared by all messages of a group. The watching thread also uses it, to stop them all.
 struct Traffic {
   std::mutex lock;
   std::vector<MpiMessages*> all;
-  bool stopped = false;    ///< Nothing is sent or received any more.
-  bool abandoned = false;  ///< Some never went.
+  bool stopped = false;    ///< No new send or receive may begin.
+  bool abandoned = false;  ///< A transfer was freed before its end.
 };
 
 class MpiMessages final : public runtime::Messages {
@@ -97,7 +97,7 @@ class MpiMessages final : public runtime::Messages {
     return true;
   }
 
-  /// Those that have not begun never will; those that have, go on until received().
+  /// Cancels the receives that have not begun. The others continue until received() is true.
   void cancel_receives() {
     for (MPI_Request& r : receives_) {
       if (r != MPI_REQUEST_NULL) MPI_Cancel(&r);
@@ -126,17 +126,19 @@ class MpiMessages final : public runtime::Messages {
   std::vector<MPI_Request> receives_;
 };
 
-// What processes tell each other at every beat.
+// A sign of life: the message that a process sends to each other process at every beat.
 struct Sign {
-  // In the order in which they are told. Who has stopped reads nothing more of what others send, and tells its user nothing
-  // that it has not told them before.
+  // In the order in which a process sends them. After kStopped it receives no more data, and it
+  // reports no error of its own that it has not sent in kFailed.
   enum class Kind : int32_t { kAlive, kFailed, kStopped, kLeaving };
   Kind kind = Kind::kAlive;
   ErrorKind error = ErrorKind::kInternal;
   std::array<char, 1000> text{};
 };
 
-// Cores for each process: what those of one host may use together, shared evenly; the same everywhere, as plans are.
+// Returns the number of cores for each process. The processes of one host share evenly the cores
+// that any of them may use. The result is the minimum over all hosts, because all processes must
+// make the same plan.
 int share_of_cores() {
   MPI_Comm host = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
@@ -159,8 +161,8 @@ int share_of_cores() {
   return share;
 }
 
-// A thread of its own sends and receives signs of life, whatever the others do: a process that computes for long is alive, a
-// stopped one is not.
+// The processes of MPI_COMM_WORLD. A separate thread sends and receives signs of life. So a process
+// that computes for a long time counts as alive, and a suspended process as lost.
 class MpiGroup final : public runtime::ProcessGroup {
  public:
   MpiGroup() {
@@ -216,8 +218,8 @@ class MpiGroup final : public runtime::ProcessGroup {
     MPI_Request out = MPI_REQUEST_NULL;
     Sign received;
     Sign sent;
-    int silent = 0;  ///< Beats since it was heard.
-    Sign::Kind told = Sign::Kind::kAlive;
+    int silent = 0;                        ///< Beats since its last sign.
+    Sign::Kind told = Sign::Kind::kAlive;  ///< Latest kind sent to it.
     bool stopped = false;
     bool left = false;
     bool lost() const { return silent > kPatience && !left; }
@@ -228,7 +230,8 @@ class MpiGroup final : public runtime::ProcessGroup {
     MPI_Irecv(&peer.received, sizeof peer.received, MPI_BYTE, p, 0, signs_, &peer.in);
   }
 
-  // At each beat, and when there is news.
+  // Runs on the watching thread: exchanges signs at every beat, and at once after a change of
+  // state.
   void watch() {
     auto last_beat = std::chrono::steady_clock::now();
     for (int grace = kGrace; grace > 0;) {
@@ -243,7 +246,8 @@ class MpiGroup final : public runtime::ProcessGroup {
         own = own_;
         ends = own_ || others_;
       }
-      // After a stop of this process too it is but one: others may have been stopped with it.
+      // A long pause counts as one beat. If this process was suspended, the others may have been
+      // too.
       const auto now = std::chrono::steady_clock::now();
       const bool beat = now - last_beat >= kBeat;
       if (beat) last_beat = now;
@@ -271,11 +275,12 @@ class MpiGroup final : public runtime::ProcessGroup {
       }
       if (all_stopped) be_quiet();
       all_left_ = all_left;
-      if (others_left) return;  // Nobody waits for who is lost.
+      if (others_left) return;  // Do not wait for lost processes.
     }
   }
 
-  // Whether the others may give up what they send: what this process receives of it has come, or is cancelled.
+  // Stops all messages of this process. Returns whether the others may drop what they send to it:
+  // every receive has ended or is cancelled, or a process is lost.
   bool stop_traffic() {
     const std::lock_guard lock(traffic_.lock);
     if (!traffic_.stopped) {
@@ -307,7 +312,8 @@ class MpiGroup final : public runtime::ProcessGroup {
     return done != 0;
   }
 
-  // Nothing if the last sign has not gone yet, so that what a stopped process does not take does not pile up.
+  // Sends a sign, unless the previous one is still on its way. So signs to a suspended process do
+  // not pile up.
   void tell(int p, const Sign& sign) {
     Peer& peer = peers_[static_cast<size_t>(p)];
     if (peer.told == Sign::Kind::kLeaving || !is_sent(peer)) return;
@@ -347,7 +353,7 @@ class MpiGroup final : public runtime::ProcessGroup {
     troubled_.store(true, std::memory_order_release);
   }
 
-  // If there is any.
+  // Requires `troubled_`.
   const Error& trouble() const { return own_ ? *own_ : others_ ? *others_ : *lost_; }
 
   int rank_ = 0;
@@ -355,19 +361,19 @@ class MpiGroup final : public runtime::ProcessGroup {
   int cores_ = 1;
   MPI_Comm data_ = MPI_COMM_NULL;
   MPI_Comm signs_ = MPI_COMM_NULL;
-  std::vector<Peer> peers_;  ///< By rank; used by the watching thread alone.
+  std::vector<Peer> peers_;  ///< By rank; only the watching thread uses them after construction.
   mutable std::mutex lock_;
   std::condition_variable wake_;
   bool leaving_ = false;
-  std::optional<Error> own_;     ///< What this process failed with before it heard of another,
-  std::optional<Error> others_;  ///< what another one did first,
-  std::optional<Error> lost_;    ///< and who is gone, as far as this one sees.
-  std::atomic<bool> lower_failed_{false};  ///< So did a process before this one.
-  bool quiet_ = false;  ///< Neither this process nor another touches what it gave to messages.
-  std::condition_variable heard_;  ///< It is.
-  bool all_left_ = false;          ///< At the end of watch(): nobody is left behind.
+  std::optional<Error> own_;     ///< Error of this process, unless another one failed before it.
+  std::optional<Error> others_;  ///< First error received from another process.
+  std::optional<Error> lost_;    ///< First process that gave no sign of life for too long.
+  std::atomic<bool> lower_failed_{false};  ///< A process of lower rank has failed.
+  bool quiet_ = false;             ///< No process accesses the bytes of any message any more.
+  std::condition_variable heard_;  ///< Notified when `quiet_` becomes true.
+  bool all_left_ = false;          ///< Set by watch(): every process has left, none is lost.
   Traffic traffic_;
-  std::atomic<bool> troubled_{false};  ///< There is one of own_, others_ and lost_.
+  std::atomic<bool> troubled_{false};  ///< At least one of own_, others_ and lost_ is set.
   std::thread watch_;
 };
 

@@ -6,12 +6,13 @@
 
 namespace sluice::comm {
 
-/// The MPI that this build talks to, "Open MPI v4.1.4"; "none" if it has none.
+/// Name and version of the MPI library of this build ("Open MPI v4.1.4"); "none" without MPI.
 std::string mpi_version();
 
-/// The processes that mpirun started together with this one; null if there are no others. To be called once, on the main
-/// thread. The last owner leaves the group: if a process has failed or is gone, that ends all of them, with the exit
-/// code of what happened. Error{kUsage} if mpirun started several and this build has no MPI.
+/// Joins the group of processes that mpirun started. Returns null if it has only one process. Call
+/// this once, on the main thread. Destroying the group leaves it. If a process has failed or is
+/// lost, leaving may abort all processes, with the exit code of that error. Error{kUsage} if mpirun
+/// started several processes and this build has no MPI, or another MPI than mpirun.
 std::shared_ptr<runtime::ProcessGroup> join_mpi();
 
 }  // namespace sluice::comm

@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-/// Ops that one kernel runs, one after the other, on operands that lie in buffers. What it means is what its stages
-/// mean; a single op is one stage. The results have the shape of the first stage's, but for reductions and
-/// what has one value for each of its rows.
+/// Ops that one kernel runs as stages, one after the other, on operands in buffers. A single op is
+/// one stage. Every result has the shape of the first stage's result, except reductions of it and
+/// results with one value per row.
 struct FusedOp {
   std::vector<TensorSpec> operands;  ///< Inputs, then outputs.
   std::vector<Layout> layouts;       ///< One per operand.
@@ -20,11 +20,12 @@ struct FusedOp {
     return source < 0 ? stages[static_cast<size_t>(~source)].spec
                       : operands[static_cast<size_t>(source)];
   }
-  /// Which operands lie as the results do: outputs, and what elementwise stages read of their shape.
+  /// For each operand, whether it must have the results' layout: outputs, and inputs of elementwise
+  /// stages that have the shape of the first stage's result.
   std::vector<bool> result_like() const {
     std::vector<bool> like(operands.size(), false);
     for (const OpStage& stage : stages) {
-      if (stage.spec.shape != stages.front().spec.shape) continue;  // A reduction of it.
+      if (stage.spec.shape != stages.front().spec.shape) continue;  // A reduction.
       if (stage.output >= 0) like[static_cast<size_t>(stage.output)] = true;
       if (!stage.op->has(Trait::kElementwise)) continue;
       for (const int32_t i : stage.inputs) {
@@ -34,7 +35,7 @@ struct FusedOp {
     }
     return like;
   }
-  /// The same with a layout for those.
+  /// Returns a copy in which the operands of result_like() have the layout `layout`.
   FusedOp with_layout(const Layout& layout) const {
     FusedOp other = *this;
     const std::vector<bool> like = result_like();

@@ -9,21 +9,24 @@
 
 namespace sluice {
 
-/// The kernel that will run an op, and what the plan must know of it. All of it follows from op, options, dtypes and
-/// shapes; never from threads or addresses.
+/// The kernel that runs an op, and its properties that the plan needs. They depend only on the op,
+/// its options, dtypes and shapes, never on threads or addresses.
 struct KernelChoice {
-  std::string key;              ///< Name of the kernel at the device, "cpu.gemm".
-  int64_t tasks = 1;            ///< Parts that workers may run apart.
-  int64_t workspace_bytes = 0;  ///< Scratch memory of a worker.
-  /// Per operand (inputs, then outputs): task t touches bytes [t·s, (t+1)·s); 0: all of it. Empty: all 0.
+  std::string key;              ///< Name of the kernel on the device, "cpu.gemm".
+  int64_t tasks = 1;            ///< Number of parts that different workers may run.
+  int64_t workspace_bytes = 0;  ///< Scratch bytes for each worker.
+  /// Bytes s per task, for each operand (inputs, then outputs): task t accesses bytes [t·s,
+  /// (t+1)·s). If s is 0, every task accesses the whole operand. An empty vector means 0 for all
+  /// operands.
   std::vector<int64_t> task_stride;
-  /// Per operand: if not 0, the cut is of each row of this many bytes. Empty: all 0.
+  /// Bytes per row, for each operand: if not 0, task_stride cuts each row instead of the operand.
+  /// An empty vector means 0 for all operands.
   std::vector<int64_t> task_pitch;
   /// (input, output) pairs that may be exactly the same bytes.
   std::vector<std::pair<int, int>> may_coincide;
 };
 
-/// What a kind of device answers at compile time.
+/// The properties of a kind of device that the compiler asks for.
 class Target {
  public:
   virtual ~Target() = default;
@@ -31,25 +34,29 @@ class Target {
   virtual std::string isa() const = 0;   ///< "avx512".
   /// Alignment of buffers, in bytes.
   virtual int64_t alignment() const { return 64; }
-  /// The first kernel of the target's list that supports the op. Error{kUsage} naming op and dtype if none does.
+  /// Returns the first kernel in the target's list that supports the op. Error{kUsage} naming op
+  /// and dtype if no kernel does.
   virtual KernelChoice choose(const OpView& op) const = 0;
-  /// Whether one kernel of this target runs these stages, at least as fast as a kernel for each.
+  /// Whether one kernel of this target runs these stages at least as fast as one kernel per stage.
   virtual bool fuses(const FusedOp&) const { return false; }
   /// Whether a tensor may have a layout other than row-major.
   virtual bool has_layouts(const TensorSpec&) const { return false; }
-  /// Bytes of a buffer that holds a tensor, padding included. Error{kUsage} for a layout that the tensor cannot have.
+  /// Returns the bytes of a buffer for a tensor, padding included. Error{kUsage} if the tensor
+  /// cannot have this layout.
   virtual int64_t buffer_bytes(const TensorSpec& spec, const Layout& layout) const;
-  /// Whether one kernel runs the op in every layout of this target, with FusedOp::with_layout.
+  /// Whether one kernel runs op.with_layout(l) for every layout l of this target.
   virtual bool fuses_in_all_layouts(const FusedOp&) const { return false; }
-  /// The layout in which an operand of the op is read fastest; row-major if it does not matter.
+  /// The layout in which the op reads an operand fastest; row-major if it makes no difference.
   virtual Layout preferred_layout(const FusedOp&, int /*operand*/) const { return {}; }
-  /// The kernel for stages that `fuses` accepts, or for one op on operands that are not all row-major.
+  /// Returns the kernel for stages that `fuses` accepts, or for one op whose operands are not all
+  /// row-major.
   virtual KernelChoice choose_fused(const FusedOp& op) const;
-  /// The kernel that copies a tensor, from one layout to another.
+  /// Returns the kernel that copies a tensor from one layout to another.
   virtual KernelChoice copy(const TensorSpec& spec, const Layout& from, const Layout& to) const = 0;
 };
 
-/// The pairs of an op's `may_coincide` whose operands have as many elements of the same size.
+/// Returns the pairs of the op's `may_coincide` whose operands have equally many elements of the
+/// same size.
 std::vector<std::pair<int, int>> coinciding_operands(const OpView& op);
 
 }  // namespace sluice

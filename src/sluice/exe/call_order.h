@@ -6,7 +6,8 @@
 
 namespace sluice::exe {
 
-/// All functions, each after those that it calls; calls must not form a circle (see validate).
+/// Returns all functions, each after its callees. No function may call itself, directly or through
+/// others (see validate).
 std::vector<int32_t> callees_first(const Executable& executable);
 
 }  // namespace sluice::exe

@@ -10,16 +10,16 @@
 #include "sluice/base/shape.h"
 #include "sluice/exe/index_expr.h"
 
-/// The compiled artefact: plain data, self-contained, printable. It knows neither the graphs it came from nor the code
-/// that made it.
+/// The result of compilation: plain data that is self-contained and printable. It does not refer to
+/// the graphs or to the code that it was compiled from.
 namespace sluice::exe {
 
 /// Index into Executable::values.
 using ValueId = int32_t;
 inline constexpr ValueId kNoValue = -1;
 
-/// One value of one tensor: what a read must find. Values are static names; an activation of a function (and an
-/// iteration of a loop) has its own instance of each value that it makes.
+/// One value of one tensor. A read must find this value in memory. Values are static names: each
+/// activation of a function and each iteration of a loop makes its own instance of a value.
 struct Value {
   std::string tensor;   ///< "fc1.weight", "Linear_subgraph(0)/matmul_100".
   int64_t version = 0;  ///< Version of the tensor's storage.
@@ -28,8 +28,9 @@ struct Value {
 
 enum class Space : uint8_t { kDevice, kPinned, kHost, kFile };
 
-/// What an arena is for. Workspace arenas hold one slice of `stride` bytes per worker. A file tier with a staging arena
-/// goes past the system's page cache, by way of that; one with checksums has each piece of an entry checked when it is read.
+/// The purpose of an arena. A workspace arena holds one slice of `stride` bytes per worker. If a
+/// file tier has a staging arena, its transfers bypass the system's page cache and pass through
+/// that arena. If it has a checksums arena, every piece of an entry is verified when it is read.
 enum class ArenaKind : uint8_t {
   kPersistent,
   kFrames,
@@ -44,17 +45,18 @@ struct Arena {
   std::string name;
   ArenaKind kind = ArenaKind::kPersistent;
   Space space = Space::kDevice;
-  int32_t device = 0;  ///< Owner; -1 for arenas of the machine.
+  int32_t device = 0;  ///< Device that owns the arena; -1 if the machine does.
   int64_t bytes = 0;
-  int64_t stride = 0;  ///< Workspace: bytes a worker may use; bytes >= workers * stride.
+  int64_t stride = 0;  ///< Workspace: bytes for each worker; bytes >= workers * stride.
   bool operator==(const Arena&) const = default;
 };
 
-/// base + offset + (slot mod depth) * stride. depth 0: no ring. The frame is the running activation's.
+/// The address base + offset + (slot mod depth) * stride. If depth is 0, it is base + offset. The
+/// base kFrame is the frame of the running activation.
 struct Address {
   enum class Base : uint8_t { kArena, kFrame, kParam };
   Base base = Base::kFrame;
-  int32_t index = 0;  ///< Arena or parameter; 0 for the frame.
+  int32_t index = 0;  ///< Index of the arena or parameter; 0 for the frame.
   int64_t offset = 0;
   int64_t depth = 0;
   int64_t stride = 0;
@@ -64,7 +66,8 @@ struct Address {
 
 enum class Access : uint8_t { kRead, kWrite, kUpdate };
 
-/// Memory that a step touches, and the values it finds and makes there.
+/// Memory that a step accesses, the value that the step must find there and the value that it
+/// makes.
 struct Operand {
   Address at;
   int64_t bytes = 0;
@@ -73,29 +76,31 @@ struct Operand {
   ValueId made = kNoValue;   ///< Update: the value made.
   TensorSpec spec;
   std::string layout = "row";  ///< "row": row-major in logical order.
-  /// Task t of the step touches bytes [t * task_stride, (t + 1) * task_stride) of the operand; 0: every task all of it.
+  /// Bytes per task: task t of the step accesses bytes [t * task_stride, (t + 1) * task_stride) of
+  /// the operand. If 0, every task accesses the whole operand.
   int64_t task_stride = 0;
-  /// If not 0, the operand is rows of this many bytes, and the cut is one of each row: of columns, not of rows.
+  /// Bytes per row. If not 0, task_stride cuts every row, and a task accesses the same columns of
+  /// all rows.
   int64_t task_pitch = 0;
   bool operator==(const Operand&) const = default;
 };
 
-/// One op of a kernel that fuses several, by the type of its operator.
+/// One op of a fused kernel. Stage::op is the type of its operator.
 using Stage = OpStageOf<std::string>;
 
-/// Runs a kernel: inputs, then outputs, of the op it came from.
+/// Runs a kernel.
 struct Kernel {
-  std::string key;  ///< The kernel at the target, "cpu.gemm".
-  std::string op;   ///< OpDef::type; of a fused kernel, those of its stages joined by '+'.
+  std::string key;  ///< Name of the kernel on the device, "cpu.gemm".
+  std::string op;   ///< OpDef::type; for a fused kernel, the types of its stages joined by '+'.
   Attrs attrs;
-  std::vector<Stage> stages;  ///< What a fused kernel means; empty: `op` with `attrs`.
-  std::vector<Operand> operands;
+  std::vector<Stage> stages;       ///< Ops of a fused kernel; empty: the only op is `op`.
+  std::vector<Operand> operands;   ///< Inputs of the op, then its outputs.
   std::vector<IndexExpr> scalars;  ///< Scalar arguments (micro-batch, step).
   /// (input operand, output operand) that may be exactly the same bytes.
   std::vector<std::pair<int32_t, int32_t>> may_coincide;
-  int64_t tasks = 1;  ///< Task t runs on any worker; tasks of one kernel never need each other.
-  int64_t workspace_bytes =
-      0;  ///< Per worker, at the start of the worker's slice of the device's workspace arena.
+  int64_t tasks = 1;  ///< Each task runs on any worker; no task waits for another of this kernel.
+  /// Scratch bytes per worker, at the start of the worker's slice of the device's workspace arena.
+  int64_t workspace_bytes = 0;
   bool operator==(const Kernel&) const = default;
 };
 
@@ -104,15 +109,16 @@ struct Call {
   int32_t function = 0;
   std::vector<Operand> args;          ///< One per parameter, with the parameter's access.
   std::vector<IndexExpr> index_args;  ///< One per index parameter.
-  Address frame;                      ///< Where the callee's frame lies.
+  Address frame;                      ///< Address of the callee's frame.
   bool operator==(const Call&) const = default;
 };
 
-/// A result of one iteration that is an argument of the next.
+/// A result of one iteration that is an argument of the next iteration.
 struct Carry {
-  int32_t in = 0;  ///< Argument that reads it. Iteration 0 finds the argument's `value`.
-  int32_t out =
-      0;  ///< Argument that makes it; the same one if it is updated in place. After the loop: its value.
+  int32_t in = 0;  ///< Argument that reads the result. Iteration 0 finds the argument's `value`.
+  /// Argument that makes the result, or `in` if it is updated in place. After the loop, the value
+  /// that this argument makes is there.
+  int32_t out = 0;
   bool operator==(const Carry&) const = default;
 };
 
@@ -124,7 +130,7 @@ struct Loop {
   bool operator==(const Loop&) const = default;
 };
 
-/// Calls one of two functions by a scalar bool in device memory.
+/// Calls one of two functions, selected by a scalar bool in device memory.
 struct Branch {
   Operand condition;
   Call then_call;
@@ -134,31 +140,32 @@ struct Branch {
 
 enum class TransferKind : uint8_t { kStreamIn, kStreamOut, kRemoteLoad, kRemoteStore };
 
-/// Starts a transfer between device memory and a host stream or a remote buffer. On queue 0 (compute) it is done when
-/// the step is; on another queue it is done when a wait for its token has passed.
+/// Starts a transfer between device memory and a host stream or a remote buffer. On queue 0
+/// (compute), the transfer ends with this step. On another queue, it has ended after a wait for its
+/// token.
 struct Issue {
   TransferKind kind = TransferKind::kStreamIn;
   int32_t object = 0;  ///< Index into streams or remote buffers.
-  IndexExpr entry;     ///< Entry of the stream's order, or of the buffer.
-  std::optional<Operand>
-      entry_from;  ///< Instead, a scalar in device memory, bounds-checked at run time.
-  Operand memory;  ///< Device side: written by loads, read by stores.
+  IndexExpr entry;     ///< Entry number in the stream or the buffer.
+  /// Scalar in device memory with the entry number, used instead of `entry`; the runtime checks its
+  /// range.
+  std::optional<Operand> entry_from;
+  Operand memory;  ///< Device memory, which a load writes and a store reads.
   int32_t queue = 0;
-  int32_t token = 0;  ///< Unique in its function.
-  ValueId found =
-      kNoValue;  ///< Remote load: the value that the entry holds, where this function knows it.
+  int32_t token = 0;         ///< Unique in its function.
+  ValueId found = kNoValue;  ///< Remote load: value in the entry, if this function knows it.
   bool operator==(const Issue&) const = default;
 };
 
-/// Compute queue waits until the transfer last issued under the token has ended.
+/// The compute queue waits until the last transfer issued with this token has ended.
 struct Wait {
   int32_t queue = 0;
   int32_t token = 0;
   bool operator==(const Wait&) const = default;
 };
 
-/// Puts a value into slot (message mod capacity) of a channel; waits for the slot to be free. Messages of a channel are
-/// numbered from 0 in the order sent.
+/// Copies a value to slot (message mod capacity) of a channel; first waits until the slot is free.
+/// The messages of a channel are numbered from 0 in the order of sending.
 struct Send {
   int32_t channel = 0;
   IndexExpr message;
@@ -166,7 +173,7 @@ struct Send {
   bool operator==(const Send&) const = default;
 };
 
-/// Takes message `message` out of a channel; waits for it.
+/// Waits for message number `message` of a channel, copies it to memory and frees its slot.
 struct Receive {
   int32_t channel = 0;
   IndexExpr message;
@@ -174,25 +181,26 @@ struct Receive {
   bool operator==(const Receive&) const = default;
 };
 
-/// Runs an op of the replicas of a group together: nobody goes on before all have arrived, nobody leaves before all are
-/// done, and in between each may read and write the operands of all. So it is a barrier of its workers too.
+/// Runs an op on all replicas of a group together. No replica begins before all have arrived, and
+/// none leaves before all have finished. In between, each may read and write the operands of all.
+/// So the step is also a barrier for the workers of a replica.
 struct Collective {
   std::string op;  ///< OpDef::type.
   Attrs attrs;
   int32_t group = 0;
-  IndexExpr sequence;             ///< Collectives of this grouping that the device has run before.
-  std::vector<Operand> operands;  ///< Input and output, or one that is updated.
-  std::vector<std::pair<int32_t, int32_t>> may_coincide;  ///< As of kernels.
+  IndexExpr sequence;  ///< Number of earlier collectives of this group that the device has run.
+  std::vector<Operand> operands;  ///< Input and output, or one operand that is updated.
+  std::vector<std::pair<int32_t, int32_t>> may_coincide;  ///< See Kernel::may_coincide.
   bool operator==(const Collective&) const = default;
 };
 
 struct Step {
   std::variant<Kernel, Call, Loop, Branch, Issue, Wait, Send, Receive, Collective> body;
-  /// All workers have finished what came before in this program before any begins this step. A single-task step is run
-  /// by worker 0, in order with the other single-task steps.
+  /// Whether all workers must finish the earlier steps of the program before any worker begins this
+  /// step. Worker 0 runs all single-task steps, in their order.
   bool sync = false;
-  int64_t origin = -1;  ///< Op id.
-  std::string where;    ///< Module path and source line.
+  int64_t origin = -1;  ///< Id of the op in its graph; -1 if unknown.
+  std::string where;    ///< Module path and source line of the op.
   bool operator==(const Step&) const = default;
 };
 
@@ -207,7 +215,7 @@ struct Param {
   bool operator==(const Param&) const = default;
 };
 
-/// A buffer of a frame, for reports: steps [begin, end).
+/// A buffer of a frame, for reports. It is live in steps [begin, end).
 struct FrameBuffer {
   std::string name;
   int64_t offset = 0;
@@ -219,13 +227,13 @@ struct FrameBuffer {
 
 struct Function {
   std::string name;
-  std::string
-      memo;  ///< Graph, device, clobbered inputs, used outputs, layouts: what makes it this function.
+  /// Key of the function: its graph, device, clobbered inputs, used outputs and layouts.
+  std::string memo;
   int32_t device = 0;
   std::vector<Param> params;
   int32_t index_params = 0;
   int64_t frame_bytes = 0;
-  int64_t frame_bound = 0;  ///< Live-set bound of the frame, looking through calls.
+  int64_t frame_bound = 0;  ///< Lower bound of frame_bytes: most live bytes, callees included.
   std::vector<FrameBuffer> buffers;
   std::vector<Step> steps;
   bool operator==(const Function&) const = default;
@@ -241,11 +249,11 @@ struct Device {
   std::string isa;             ///< "avx512".
   int64_t memory_budget = -1;  ///< Bytes; -1: none.
   int32_t workers = 1;
-  std::vector<Queue> queues;  ///< [0] is compute.
+  std::vector<Queue> queues;  ///< queues[0] is the compute queue.
   bool operator==(const Device&) const = default;
 };
 
-/// Memory outside the devices, with a budget for the machine.
+/// Memory outside the devices, with one budget for the whole machine.
 struct Tier {
   std::string name;  ///< "host", "file".
   Space space = Space::kHost;
@@ -266,13 +274,13 @@ struct RemoteBufferPlan {
   int64_t entries = 1;
   int32_t arena = 0;  ///< A tier arena.
   int64_t offset = 0;
-  int64_t entry_stride = 0;  ///< Bytes from entry to entry (padded for files).
+  int64_t entry_stride = 0;  ///< Bytes from one entry to the next (padded for files).
   bool operator==(const RemoteBufferPlan&) const = default;
 };
 
-/// Bytes of an entry that share a checksum.
+/// Bytes of an entry that one checksum covers.
 inline constexpr int64_t kChecksumPiece = 64 << 10;
-/// Checksums of one entry.
+/// Number of checksums of one entry.
 int64_t checksums_of_entry(const RemoteBufferPlan& buffer);
 
 struct VariablePlan {
@@ -282,11 +290,11 @@ struct VariablePlan {
   int64_t offset = 0;
   int64_t bytes = 0;
   std::string layout = "row";
-  ValueId value = kNoValue;  ///< The value there before a program runs.
-  int32_t shard = 0;         ///< Chunk count, 0 if whole.
-  int32_t group = -1;        ///< Replica group, -1: all replicas.
-  int32_t buffer = -1;       ///< Remote buffer and entry of a variable that lives there.
-  int64_t entry = 0;
+  ValueId value = kNoValue;  ///< Value of the variable before a program runs.
+  int32_t shard = 0;         ///< Number of chunks; 0 if the variable is not sharded.
+  int32_t group = -1;        ///< Replica group; -1: all replicas.
+  int32_t buffer = -1;       ///< Remote buffer that holds the variable; -1: none.
+  int64_t entry = 0;         ///< Entry of the variable in that buffer.
   std::string initializer;
   bool operator==(const VariablePlan&) const = default;
 };
@@ -303,38 +311,38 @@ struct ConstantPlan {
 
 struct Channel {
   std::string name;
-  int32_t from = 0;  ///< Devices.
-  int32_t to = 0;
-  int64_t capacity = 1;
-  int32_t arena = 0;  ///< Slot s is at offset + s * slot_bytes.
+  int32_t from = 0;      ///< Device that sends.
+  int32_t to = 0;        ///< Device that receives.
+  int64_t capacity = 1;  ///< Number of slots.
+  int32_t arena = 0;     ///< Arena of the slots; slot s is at offset + s * slot_bytes.
   int64_t offset = 0;
   int64_t slot_bytes = 0;
   bool operator==(const Channel&) const = default;
 };
 
-/// A partition of the replicas: group i begins at its first replica that is in none before, and has `size` replicas
-/// that are `stride` apart.
+/// A partition of the replicas into groups. Group i begins at the lowest replica that no group
+/// before it contains. It has `size` replicas, `stride` apart.
 struct ReplicaGroup {
   int32_t stride = 1;
   int32_t size = 1;
   bool operator==(const ReplicaGroup&) const = default;
 };
 
-/// What a program starts on one device.
+/// The function that a program starts on one device.
 struct Start {
   int32_t device = 0;
   int32_t function = 0;  ///< A function without parameters.
-  Address frame;         ///< In an arena.
+  Address frame;         ///< Constant address in an arena.
   bool operator==(const Start&) const = default;
 };
 
 struct StreamCount {
   int32_t stream = 0;
-  int64_t entries = 0;  ///< Read or written by one run.
+  int64_t entries = 0;  ///< Entries that one run reads or writes.
   bool operator==(const StreamCount&) const = default;
 };
 
-/// Collectives of a grouping that one run has a device take part in.
+/// Number of collectives of a group that a device runs in one run of a program.
 struct CollectiveCount {
   int32_t device = 0;
   int32_t group = 0;
@@ -342,29 +350,29 @@ struct CollectiveCount {
   bool operator==(const CollectiveCount&) const = default;
 };
 
-/// The transfers of one run with one remote buffer, both arms of conditionals counted, and a digest
-/// of which store each load finds. The compiler computes it for the order of the graphs
-/// (compiler/announce_remote.h), the checker for the order of the plan (check/ledger.h), by code
-/// that shares nothing. All numbers are unsigned, have 64 bits and wrap:
+/// Counts the transfers of one run with one remote buffer, and holds a digest of the store that
+/// each load finds. Both arms of a conditional count. The compiler computes the trace for the order
+/// of the graphs (compiler/lower/announce_remote.h). The checker computes it for the order of the
+/// plan (check/ledger.h). The two share no code. All numbers are unsigned, have 64 bits and wrap. A
+/// dynamic load or store is one whose entry number is in device memory (Issue::entry_from).
 ///
 ///     mix(a, b)      x = (a ^ (b + 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9,
 ///                    y = (x ^ (x >> 29)) * 0x94d049bb133111eb, result y ^ (y >> 32)
-///     activation     mix(2, device) for a program's entry; mix(mix(caller, n), i) for the n-th call,
-///                    loop or branch of the caller (from 0); i is the iteration, 0 for a call and
-///                    for a then-arm, 1 for an else-arm
+///     activation     mix(2, device) for a program's entry; mix(mix(caller, n), i) for the n-th
+///                    call, loop or branch of the caller (from 0); i is the iteration, 0 for a call
+///                    and for a then-arm, 1 for an else-arm
 ///     transfer       mix(activation, token)
-///     first(e)       hash64(path) of the variable that lives in entry e; without one, mix(1, e)
-///     a store to e   sets content(e) = transfer
-///     a store whose  sets each content(e) that was set before to mix(content(e), transfer),
-///     entry data     and others = mix(others, transfer); others begins as 0
-///     decide
+///     first(e)       hash64(path) of the variable in entry e; mix(1, e) if it has no variable
+///     store to e     sets content(e) = transfer
+///     dynamic store  sets content(e) = mix(content(e), transfer) for each e set before, and
+///                    others = mix(others, transfer); others begins as 0
 ///     content(e)     if never set: first(e) while others is 0, else mix(first(e), others)
 ///     all            others + the sum of mix(first(e), content(e)) over the entries that were set
-///     a branch       begins both arms with the same contents; afterwards content(e) and others are
-///                    mix(then, else) where the arms differ, and an entry is set if either set it
-///     a load         adds mix(transfer, content(e)) to a sum; if data decide its entry,
-///                    mix(transfer, mix(3, all))
-///     found          (that sum + all at the end of the run) / 2
+///     branch         begins both arms with the same contents; afterwards content(e) and others are
+///                    mix(then, else) where the arms differ, and an entry is set if an arm set it
+///     load of e      adds mix(transfer, content(e)) to sum, which begins as 0
+///     dynamic load   adds mix(transfer, mix(3, all)) to sum
+///     found          (sum + all at the end of the run) / 2
 struct RemoteTrace {
   int32_t buffer = 0;
   int64_t loads = 0;
@@ -375,7 +383,8 @@ struct RemoteTrace {
 
 struct Final {
   int32_t variable = 0;
-  /// What the variable's bytes hold after a run. None, in a remote buffer: whatever was stored there.
+  /// Value of the variable after a run. For a variable in a remote buffer, kNoValue means the value
+  /// that was last stored there.
   ValueId value = kNoValue;
   bool operator==(const Final&) const = default;
 };
@@ -384,14 +393,15 @@ struct Program {
   std::string name;
   std::vector<Start> starts;
   std::vector<StreamCount> streams;
-  std::vector<CollectiveCount> collectives;  ///< None that is 0.
-  std::vector<RemoteTrace> remote;           ///< The same for every replica.
+  std::vector<CollectiveCount> collectives;  ///< Counts that are not 0.
+  std::vector<RemoteTrace> remote;           ///< Traces of one replica; all replicas are equal.
   std::vector<Final> finals;
   bool operator==(const Program&) const = default;
 };
 
 struct Executable {
-  /// So many replicas run the programs, each with arenas, tiers, channels and streams of its own.
+  /// Number of replicas that run the programs. Each has its own arenas, tiers, channels and
+  /// streams.
   int32_t replicas = 1;
   std::vector<Device> devices;
   std::vector<Tier> tiers;
@@ -407,15 +417,15 @@ struct Executable {
   std::vector<Program> programs;
   bool operator==(const Executable&) const = default;
 
-  /// Error{kUsage} listing the programs if there is none of that name.
+  /// Returns the program with this name. Error{kUsage} listing the programs if it does not exist.
   const Program& program(const std::string& name) const;
 };
 
-/// Workers of a pool of `threads` that run a replica as a team: the pool is cut in as many teams as divide both it and
-/// the replicas evenly.
+/// Number of workers that run one replica as a team. A pool of `threads` workers is cut into
+/// gcd(threads, replicas) equal teams, so each team runs equally many replicas.
 int32_t workers_of_replica(int32_t threads, int32_t replicas);
 
-/// Bytes of all arenas of a device in a space, of one replica.
+/// Bytes of all arenas of one replica that `device` owns in `space`.
 int64_t planned_bytes(const Executable& executable, int32_t device, Space space);
 
 }  // namespace sluice::exe

@@ -17,8 +17,8 @@ struct Overloaded : T... {
 template <typename... T>
 Overloaded(T...) -> Overloaded<T...>;
 
-/// Adds items to a digest. Each ends in a newline and strings follow their length, so that
-/// different items are different bytes.
+/// Adds items to a digest. Each item ends in a newline, and each string is preceded by its length,
+/// so that different items give different bytes.
 class Fingerprint {
  public:
   explicit Fingerprint(const Executable& e) : e_(e) {}

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = IndexExpr::Kind;
 
-/// Nothing on a divisor of 0 or an overflow.
+/// Returns the result of `a kind b`, or nothing if the divisor is 0 or the result overflows.
 std::optional<int64_t> apply(Kind kind, int64_t a, int64_t b) {
   int64_t result = 0;
   switch (kind) {
@@ -53,7 +53,8 @@ char symbol(Kind kind) {
   }
 }
 
-/// Deeper expressions are refused, so that a hostile file cannot exhaust the stack.
+/// Largest nesting of parentheses that the parser accepts, so that a hostile file cannot exhaust
+/// the stack.
 constexpr int kMaxDepth = 500;
 
 class Parser {
@@ -130,7 +131,7 @@ class Parser {
 
 IndexExpr IndexExpr::combine(Kind kind, const IndexExpr& a, const IndexExpr& b) {
   if (a.is_constant() && b.is_constant()) {
-    // What cannot be computed stays as it is, and fails where it is evaluated.
+    // Keep an operation that has no result: evaluate() reports it.
     if (const auto v = apply(kind, a.constant(), b.constant())) return *v;
   }
   const auto is = [](const IndexExpr& e, int64_t v) {
@@ -172,8 +173,8 @@ bool IndexExpr::uses(Kind kind) const {
 
 int64_t IndexExpr::evaluate(const IndexContext& context) const {
   if (is_constant()) return constant();
-  // Steps evaluate expressions, and must not allocate: only an absurdly large expression leaves the
-  // array.
+  // A running step must not allocate memory. Only expressions with more nodes than the array need a
+  // vector.
   std::array<int64_t, 16> small{};
   std::vector<int64_t> large;
   if (nodes_.size() > small.size()) large.resize(nodes_.size());

@@ -8,15 +8,16 @@
 
 namespace sluice::exe {
 
-/// What an index expression may read while a program runs. Never device memory.
+/// The values that an index expression may read while a program runs. It never reads device memory.
 struct IndexContext {
   std::span<const int64_t> params;  ///< Index parameters of the running function.
   int64_t iteration = 0;            ///< Counter of the loop step whose operands are evaluated.
   int64_t replica = 0;
 };
 
-/// int64 arithmetic over constants, a loop's counter, the replica id and index parameters, in postfix order.
-/// Text, fully parenthesised infix: 5, it, rep, p0, (p0+3), ((it*4)+1), (it%2), (it/2).
+/// int64 arithmetic over constants, a loop's counter, the replica id and index parameters. The
+/// nodes are stored in postfix order. The text is fully parenthesised infix: 5, it, rep, p0,
+/// (p0+3), ((it*4)+1), (it%2), (it/2).
 class IndexExpr {
  public:
   enum class Kind : uint8_t {
@@ -41,7 +42,7 @@ class IndexExpr {
   static IndexExpr replica() { return IndexExpr(Kind::kReplica, 0); }
   static IndexExpr param(int64_t i) { return IndexExpr(Kind::kParam, i); }
 
-  /// Constants fold; x+0, x*1, x*0 and (x+1)+2 simplify.
+  /// The operators fold constants and simplify x+0, x*1, x*0 and (x+1)+2.
   friend IndexExpr operator+(const IndexExpr& a, const IndexExpr& b) {
     return combine(Kind::kAdd, a, b);
   }
@@ -61,8 +62,9 @@ class IndexExpr {
   bool is_constant() const { return nodes_.size() == 1 && nodes_[0].kind == Kind::kConstant; }
   int64_t constant() const { return nodes_[0].value; }
   bool uses(Kind kind) const;
-  /// Division rounds toward minus infinity, the remainder has the sign of the divisor. Error{kUsage} for a divisor of
-  /// 0, an overflow or a parameter that the context lacks.
+  /// Evaluates the expression. Division rounds toward minus infinity; the remainder has the sign of
+  /// the divisor. Error{kUsage} if a divisor is 0, the result overflows, or the context does not
+  /// have a parameter.
   int64_t evaluate(const IndexContext& context) const;
   const std::vector<Node>& nodes() const { return nodes_; }
   bool operator==(const IndexExpr&) const = default;
@@ -71,15 +73,16 @@ class IndexExpr {
   IndexExpr(Kind kind, int64_t value) : nodes_{{kind, value}} {}
   friend IndexExpr substitute(const IndexExpr& expr, std::span<const IndexExpr> params);
   static IndexExpr combine(Kind kind, const IndexExpr& a, const IndexExpr& b);
-  /// x ± constant where this is x' ± another constant; nothing if it is not, or if that overflows.
+  /// If this expression is x ± c, returns x ± (c ± constant) as one addition. Returns nothing if it
+  /// has another form, or if the sum of the constants overflows.
   std::optional<IndexExpr> plus(Kind kind, int64_t constant) const;
   std::vector<Node> nodes_;
 };
 
 std::string to_string(const IndexExpr& expr);
-/// The expression with parameter p replaced by `params[p]`.
+/// Replaces each parameter p of the expression by `params[p]`.
 IndexExpr substitute(const IndexExpr& expr, std::span<const IndexExpr> params);
-/// Error{kBadFile} naming what is wrong.
+/// Parses the text of an expression. Error{kBadFile} naming the expected text and the place.
 IndexExpr parse_index_expr(std::string_view text);
 
 }  // namespace sluice::exe

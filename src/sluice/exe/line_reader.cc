@@ -6,13 +6,14 @@
 namespace sluice::exe {
 namespace {
 
-/// An integer is written in one way: without leading zeros, and zero without a sign.
+/// Whether an integer is written in its only valid form: without leading zeros, and zero without a
+/// sign.
 bool is_plain(std::string_view digits) {
   if (digits.starts_with('-')) return digits.size() > 1 && digits[1] != '0';
   return digits.size() == 1 || !digits.starts_with('0');
 }
 
-/// The whole of `text` as an integer.
+/// Parses all of `text` as an integer; returns false if it is not one.
 bool to_integer(std::string_view text, int64_t& value) {
   const auto r = std::from_chars(text.data(), text.data() + text.size(), value);
   return r.ec == std::errc{} && r.ptr == text.data() + text.size() && is_plain(text);
@@ -45,7 +46,7 @@ bool LineReader::next_line() {
 void LineReader::split(std::string_view line) {
   words_.clear();
   at_ = 0;
-  // The text of attributes has its own quoting, and is read as a whole.
+  // Do not split attributes: their text has its own quoting, and parse_attrs reads it.
   const size_t first = std::min(line.find_first_not_of(' '), line.size());
   for (const std::string_view word : {"attrs", "stage_attrs"}) {
     if (!line.substr(first).starts_with(std::string(word) + ' ')) continue;

@@ -11,22 +11,22 @@
 
 namespace sluice::exe {
 
-/// Walks an executable's text line by line and word by word. Every error is Error{kBadFile}
-/// "<file>:<line>: …".
+/// Reads the text of an executable line by line and word by word. Every error is Error{kBadFile}
+/// with the text "<file>:<line>: …".
 class LineReader {
  public:
   LineReader(std::string_view text, std::string file) : rest_(text), file_(std::move(file)) {}
 
-  /// Goes to the next line that has words; false at the end of the text.
+  /// Moves to the next line that has words; returns false at the end of the text.
   bool next_line();
   int64_t line() const { return line_; }
   bool done() const { return at_ == words_.size(); }
   /// The raw text after the first word.
   std::string_view raw_rest() const;
 
-  /// The next word is this, not a quoted one; does not consume it.
+  /// Whether the next word is this keyword, unquoted. Does not consume the word.
   bool peek(std::string_view keyword) const;
-  /// The next word names a value ("%3").
+  /// Whether the next word names a value ("%3").
   bool peek_value() const {
     return !done() && !words_[at_].quoted && words_[at_].text.starts_with('%');
   }
@@ -39,7 +39,7 @@ class LineReader {
   int32_t integer32(std::string_view what);
   int64_t labelled(std::string_view keyword) { return expect(keyword), integer(keyword); }
   int32_t labelled32(std::string_view keyword) { return expect(keyword), integer32(keyword); }
-  /// One of `words`, as the enumeration of their positions.
+  /// Reads one of `words`; returns its position as an enumerator.
   template <typename Enum, size_t N>
   Enum one_of(const std::array<std::string_view, N>& words, std::string_view what) {
     const Word& w = take(what);
@@ -53,7 +53,7 @@ class LineReader {
   Address address();
   IndexExpr expression();
   std::vector<IndexExpr> expressions();
-  /// "%3", "%-" or "%3>%4".
+  /// Reads "%3", "%-" or "%3>%4".
   std::pair<ValueId, ValueId> values();
   std::vector<std::byte> hex();
 

@@ -12,14 +12,14 @@
 namespace sluice::exe {
 namespace {
 
-/// When a function's frame is fullest, looking through calls.
+/// The step at which the most bytes of a function's frame are live, its callees' frames included.
 struct Peak {
   int64_t step = -1;
   int64_t bytes = 0;
-  int32_t callee = -1;  ///< The function that the step calls, the larger of two.
+  int32_t callee = -1;  ///< Function that the step calls; of a branch, the one that needs more.
 };
 
-/// The buffer is the frame that a call of step `s` takes, not a tensor.
+/// Whether the buffer holds the frame of a function that step `s` calls, not a tensor.
 bool is_frame(const FrameBuffer& b, const Step& step, int64_t s) {
   if (b.begin != s || b.end != s + 1) return false;
   bool frame = false;
@@ -55,7 +55,8 @@ class NeedsOfMemories {
       changes[b.begin] += b.bytes;
       changes[b.end] -= b.bytes;
     }
-    std::map<int64_t, std::pair<int64_t, int32_t>> called;  // By step: bytes and function.
+    // For each step with a call: most bytes of a callee, and that callee.
+    std::map<int64_t, std::pair<int64_t, int32_t>> called;
     for (size_t s = 0; s < fn.steps.size(); ++s) {
       for_each_call(fn.steps[s], [&](const Call& c) {
         auto& best = called.try_emplace(static_cast<int64_t>(s), -1, -1).first->second;
@@ -111,7 +112,7 @@ class NeedsOfMemories {
     }
   }
 
-  /// Variables, constants and remote buffers that lie in such arenas.
+  /// Adds the variables, constants and remote buffers in the arenas of this device and space.
   void add_persistent(MemoryNeeds& m, int32_t device, Space space) const {
     const auto here = [&](int32_t arena) {
       const Arena& a = e_.arenas[static_cast<size_t>(arena)];
@@ -184,7 +185,7 @@ class NeedsOfMemories {
     return m;
   }
 
-  // A tier is the machine's: it holds the entries of all replicas.
+  // A tier belongs to the machine, so it holds the entries of all replicas.
   MemoryNeeds tier(const Tier& t) const {
     MemoryNeeds m;
     m.name = "tier " + t.name;

@@ -1,4 +1,5 @@
-// The text form refuses each of these edits of a right plan with an error that names the defect.
+// Each edit makes a valid plan invalid. parse_text must reject it with an error that names the
+// defect.
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/exe/test_plans.h"
@@ -11,7 +12,7 @@ namespace {
 struct Edit {
   std::string from;
   std::string to;
-  std::string part;  ///< Of what is said.
+  std::string part;  ///< Part of the error message.
 };
 
 void expect_unreadable(const std::string& text, const std::vector<Edit>& edits) {
@@ -174,7 +175,7 @@ TEST(ExeRefusals, References) {
                          "0 sync loop 2 frame frame+0 trips 5", "function 2 'main 0' calls itself"},
                         {"0 sync loop 0", "0 sync loop 1", "'consume' is a function of device 1"},
                     });
-  // The text form cannot say this.
+  // The text form cannot express this defect.
   Executable e = plans::plan(plans::everything());
   std::get<Call>(e.functions[1].steps[0].body).frame.index = 1;
   ASSERT_EQ(validate(e).size(), 1u);

@@ -4,31 +4,32 @@
 
 #include "sluice/exe/executable.h"
 
-/// Small plans written by hand, for tests. All are right: the checker accepts them.
+/// Small hand-written plans for tests. The checker accepts them, except perhaps everything().
 namespace sluice::exe::plans {
 
-/// One device, two kernels on two workers, a stream in and out, a variable updated in place, a
-/// constant.
+/// One device with two workers, kernels with two tasks, an input and an output stream, a variable
+/// updated in place, and a constant.
 std::string train_step();
 /// Two devices and a channel of capacity 2; a loop sends 5 messages.
 std::string two_devices();
-/// A loop over 6 entries of a remote buffer: loads of the next entry overlap the work on this one
-/// (two-slot ring, io queue), results are stored to a second buffer.
+/// A loop over 6 entries of a remote buffer. It loads the next entry while it computes with the
+/// current one (two-slot ring, load queue), and stores the results to a second buffer.
 std::string overlapped_loop();
-/// A carried value in a two-slot ring, another updated in place, 1,000,000 iterations.
+/// A loop of 1,000,001 iterations with a carried value in a two-slot ring and another one updated
+/// in place.
 std::string carried_ring();
-/// A branch whose arms make the same result, inside a function that is called twice.
+/// A branch whose arms write the same result, inside a function that is called twice.
 std::string branch();
-/// A function that updates its argument, called on two variables, and one that overwrites its
-/// input.
+/// A function that updates its argument and is called on two variables, and a function that
+/// overwrites its input.
 std::string by_reference();
-/// Four replicas and two groupings: a loop of 3 turns sums gradients over all replicas in place, then
-/// gives each replica of a pair its chunk of the sums.
+/// Four replicas and two groupings. A loop of 3 iterations sums gradients over all replicas in
+/// place, then gives each replica of a pair its chunk of the sums.
 std::string collectives();
-/// Every part of the text form; it parses but is not checked.
+/// A plan with every part of the text form. It is made for parsing, not for the checker.
 std::string everything();
 
-/// The plan.
+/// Parses a plan and ignores its fingerprint.
 Executable plan(const std::string& text);
 
 /// `text` with the only occurrence of `from` replaced; Error{kUsage} unless there is exactly one.

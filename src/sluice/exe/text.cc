@@ -254,7 +254,7 @@ class Writer {
     if (!step.where.empty()) add(" where {}", quote(step.where));
   }
 
-  /// Options and coincidences of a kernel or a collective.
+  /// Writes the options of a kernel or a collective, and its operands that may coincide.
   template <typename Body>
   void op_lines(const Body& body) {
     if (!body.attrs.items.empty()) line("      attrs {}", to_string(body.attrs));

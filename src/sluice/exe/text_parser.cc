@@ -53,7 +53,8 @@ class TextParser {
     lines_[{part, index, step}] = in_.line();
   }
 
-  /// The number that a table's line begins with; rows are numbered from 0.
+  /// Reads the row number at the beginning of a table's line and adds the row. Rows are numbered
+  /// from 0.
   template <typename Row>
   Row& row(Part part, std::vector<Row>& rows) {
     const int64_t n = in_.integer("a number");
@@ -66,7 +67,7 @@ class TextParser {
     return rows.emplace_back();
   }
 
-  /// Lines of a step that stand there once; in a branch, once for each arm.
+  /// Fails if the current step has had such a line before; in a branch, the current arm.
   void once(std::string_view line) {
     if (!lines_of_step_.emplace(line).second) in_.bad("'{}' stands twice in this step", line);
   }
@@ -87,7 +88,7 @@ class TextParser {
     } else if (in_.eat("replicas")) {
       e_.replicas = in_.integer32("a number");
     } else if (table_line() || object_line()) {
-      // A row of a table.
+      // The call has read the line.
     } else if (in_.eat("function")) {
       function(row(Part::kFunction, e_.functions));
     } else if (in_.eat("program")) {
@@ -106,7 +107,7 @@ class TextParser {
     in_.expect_end();
   }
 
-  /// Machine and memory.
+  /// Reads a line about the machine or its memory, if it is one.
   bool table_line() {
     if (in_.eat("device")) {
       device(row(Part::kDevice, e_.devices));
@@ -145,8 +146,8 @@ class TextParser {
     return true;
   }
 
-  /// Streams, variables and other objects of the program; a program's own lines begin with some of
-  /// these words too.
+  /// Reads a line about a stream, a variable or another object of the executable, if it is one.
+  /// Lines of a program begin with some of these words too.
   bool object_line() {
     if (program_ == nullptr && in_.eat("stream")) {
       StreamPort& s = row(Part::kStream, e_.streams);
@@ -283,7 +284,7 @@ class TextParser {
       b.end = in_.integer("steps");
       function_->buffers.push_back(std::move(b));
     } else if (item_line()) {
-      // Belongs to the step before it.
+      // The call has read a line of the current step.
     } else {
       step_line();
     }
@@ -302,7 +303,7 @@ class TextParser {
     return *b;
   }
 
-  /// Where the arguments of the current step go.
+  /// Returns the call of the current step that arguments belong to; in a branch, the current arm's.
   Call& the_call() {
     Step& step = the_step();
     if (auto* c = std::get_if<Call>(&step.body)) return *c;
@@ -493,7 +494,7 @@ class TextParser {
   Function* function_ = nullptr;
   Program* program_ = nullptr;
   Step* step_ = nullptr;
-  std::set<std::string, std::less<>> lines_of_step_;  ///< Of the current step; see once().
+  std::set<std::string, std::less<>> lines_of_step_;  ///< Lines read for the current step; once().
   int arm_ = 0;
 };
 

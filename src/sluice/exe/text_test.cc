@@ -9,7 +9,7 @@
 namespace sluice::exe {
 namespace {
 
-/// Without comments, the spaces before them and the fingerprint.
+/// Removes comments, the spaces before them and the fingerprint.
 std::string bare(const std::string& text) {
   std::string out;
   size_t at = 0;
@@ -93,7 +93,7 @@ TEST(Text, IndicesAreChecked) {
             "f.plan:45: 2 arguments for 0 parameters of 'main'");
 }
 
-/// A plan with two kernels, the second of two stages, and a call.
+/// A plan with two kernels and a call. The second kernel has two stages.
 std::string fingerprinted() {
   return R"plan(sluice executable 1
 replicas 4

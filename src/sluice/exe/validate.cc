@@ -25,7 +25,7 @@ class Validator {
     streams_and_channels();
     variables();
     for (size_t f = 0; f < e_.functions.size(); ++f) function(f);
-    // Programs and call chains follow indices, which must be right before.
+    // Check call chains last: they dereference indices validated above.
     if (problems_.empty()) call_order();
     programs();
     return std::move(problems_);
@@ -54,7 +54,7 @@ class Validator {
     if (__builtin_mul_overflow(a, b, &p) || p > kMaxSize)
       bad("{} {} x {} is too large", what, a, b);
   }
-  /// Bytes of the row-major tensor, -1 if there is no such number.
+  /// Returns the bytes of the row-major tensor, or -1 if its shape is invalid.
   int64_t spec(const TensorSpec& s) {
     int64_t bytes = size_of(s.dtype);
     for (const Shape* shape : {&s.meta_shape, &s.shape}) {
@@ -331,14 +331,15 @@ class Validator {
     }
   }
 
-  /// Depth first over calls, without recursion: a function met while it is open calls itself.
+  /// Visits the calls depth first, without recursion. A function that is reached again while it is
+  /// open calls itself.
   void call_order() {
     enum : uint8_t { kNew, kOpen, kDone };
     std::vector<uint8_t> state(e_.functions.size(), kNew);
     struct Visit {
       size_t function;
       size_t step;
-      int part;  // A branch calls two functions.
+      int part;  // 0, or 1 for the second function of a branch.
     };
     for (size_t root = 0; root < e_.functions.size(); ++root) {
       if (state[root] != kNew) continue;

@@ -26,10 +26,10 @@ struct Place {
   };
   Part part = Part::kDevice;
   int64_t index = 0;
-  int64_t step = -1;  ///< A step of a function.
+  int64_t step = -1;  ///< Step of a function; -1: the function itself or another part.
 };
 
-/// "device", "remote buffer", …
+/// The name of a kind of part: "device", "remote buffer", …
 std::string_view word(Place::Part part);
 
 struct Problem {
@@ -37,16 +37,15 @@ struct Problem {
   std::string message;
 };
 
-/// Sizes, offsets and counts of an executable are in [0, kMaxSize], so that sums of a few never
-/// overflow.
+/// Largest size, offset or count of an executable. A sum of a few such numbers never overflows.
 inline constexpr int64_t kMaxSize = int64_t{1} << 60;
-/// Index parameters of one function.
+/// Largest number of index parameters of one function.
 inline constexpr int32_t kMaxIndexParams = 4096;
 
-/// What a reader may rely on before it follows anything: every index is in range, sizes are in [0,
-/// kMaxSize], calls have the arguments that their functions have parameters, nothing calls itself,
-/// tokens are unique, `it` stands in loops only. Empty: all of it holds. Says nothing about whether
-/// the plan is right: that is the checker's.
+/// Checks the properties that must hold before any index is followed: every index is in range,
+/// sizes are in [0, kMaxSize], calls have one argument per parameter, no function calls itself,
+/// tokens are unique, and only loops use `it`. Returns the problems, or an empty list if all checks
+/// pass. The checker, not this function, decides whether the plan is correct.
 std::vector<Problem> validate(const Executable& executable);
 
 }  // namespace sluice::exe

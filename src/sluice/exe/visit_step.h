@@ -5,7 +5,7 @@
 
 namespace sluice::exe {
 
-/// Calls f(Call&) for each call of a step: one of a call or a loop, two of a branch. Step may be
+/// Calls f(Call&) for each call of a step: one for a call or a loop, two for a branch. Step may be
 /// const.
 template <typename StepType, typename F>
 void for_each_call(StepType& step, F&& f) {
@@ -17,7 +17,7 @@ void for_each_call(StepType& step, F&& f) {
   }
 }
 
-/// Calls f(Operand&) for each operand of a step that is no argument of a call.
+/// Calls f(Operand&) for each operand of a step, except the arguments of calls. Step may be const.
 template <typename StepType, typename F>
 void for_each_operand(StepType& step, F&& f) {
   if (auto* k = std::get_if<Kernel>(&step.body)) {

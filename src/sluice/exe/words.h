@@ -4,7 +4,7 @@
 
 #include "sluice/exe/executable.h"
 
-/// The words of the text form for the enumerations, by value.
+/// The words for the enumerators in the text form. Word i is for the enumerator of value i.
 namespace sluice::exe {
 
 inline constexpr std::array<std::string_view, 4> kSpaceWords{"device", "pinned", "host", "file"};

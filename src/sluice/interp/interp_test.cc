@@ -24,7 +24,7 @@ HostTensor number(int32_t value) { return HostTensor::of<int32_t>({}, i32, {valu
 std::vector<double> values(const HostTensor& t) { return t.to_doubles(); }
 using Doubles = std::vector<double>;
 
-/// The text of the usage error that `f` throws.
+/// Returns the message of the usage error that `f` throws, or "" if it throws none.
 template <typename F>
 std::string refusal(F f) {
   try {
@@ -131,7 +131,7 @@ TEST(Interpreter, EntriesShareVariables) {
   EXPECT_EQ(values(run.read(original)), (Doubles{2}));
 }
 
-/// x += x, returning x.
+/// A graph that computes x += x in place and returns x.
 Graph& doubling_graph(Ir& ir, Pass pass) {
   return ir.create_graph(
       "double",
@@ -374,7 +374,7 @@ TEST(Interpreter, RefusesStrangers) {
   EXPECT_NE(refusal([&] { run.write(w, vec({1, 2})); }).find("variable 'w'"), std::string::npos);
 }
 
-/// Cross entropy of a linear layer falls when the gradient that comes with it is followed.
+/// Gradient descent with the gradient from the loss op reduces the cross entropy of a linear layer.
 TEST(Interpreter, TrainsALinearLayer) {
   Ir ir;
   Graph& main = ir.main_graph();

@@ -25,7 +25,7 @@ void copy_elements(const HostTensor& from, int64_t from_begin, HostTensor& to, i
   std::copy(first, first + count * width, to.bytes().begin() + to_begin * width);
 }
 
-/// Contents of memory that nobody has written: a value that no correct program lets through.
+/// Fills memory that an op leaves undefined. A correct program's results never depend on the value.
 void poison(HostTensor& t) {
   visit_storage(t.dtype(), [&]<typename T>(T) {
     const auto elements = t.as<T>();
@@ -89,7 +89,7 @@ TensorSpec Interpreter::of_all(const TensorSpec& spec) const {
   return {Shape(std::move(dims)), spec.dtype, {}};
 }
 
-// What a replica holds of the host's array: behind it are zeros.
+// Returns the part of the host's array that a replica stores, padded with zeros at the end.
 Interpreter::Buffer Interpreter::variable_part(const TensorInfo& info, const HostTensor& whole,
                                                int replica) const {
   const HostPart part = host_part(info.spec, *info.variable, replica);
@@ -366,9 +366,9 @@ void Interpreter::run_call(Frames& frames, const Op& op) {
   for (size_t f = 0; f < frames.size(); ++f) set_outputs(frames[f], op, outputs[f]);
 }
 
-// The wrapper's inputs are iteration, keep-going, the carried values, the invariants. Carried
-// values move between iterations only, all at once; the copy into a by-reference one is seen by the
-// caller, as it is the same storage.
+// The inputs of the loop's graph are the iteration, the keep-going flag, the carried values and the
+// invariants. All carried values are copied together, between iterations. An operand by reference
+// is the caller's buffer, so the caller sees the copy.
 void Interpreter::run_loop(Frames& frames, const Op& op) {
   const auto o = from_attrs<builtin::LoopOptions>(op.attrs);
   const auto carried = static_cast<size_t>(o.carried);
@@ -387,8 +387,7 @@ void Interpreter::run_loop(Frames& frames, const Op& op) {
       inputs[f] = {std::make_shared<HostTensor>(HostTensor::of<int32_t>({}, i32, {number})),
                    std::make_shared<HostTensor>(HostTensor::of<bool>({}, boolean, {true}))};
       for (size_t k = 0; k < values[f].size(); ++k) {
-        // What the body does to a value that it was not given by reference is gone with the
-        // iteration.
+        // Pass a copy of a value that the body may only read: changes to it end with the iteration.
         const bool own = op.inputs[k].mode == Mode::kRead;
         inputs[f].push_back(own ? std::make_shared<HostTensor>(*values[f][k]) : values[f][k]);
       }
@@ -398,7 +397,7 @@ void Interpreter::run_loop(Frames& frames, const Op& op) {
   for (size_t f = 0; f < frames.size(); ++f) set_outputs(frames[f], op, outputs[f]);
 }
 
-// Each replica takes its own arm.
+// Each replica takes the arm that its own condition selects.
 void Interpreter::run_branch(Frame& frame, const Op& op) {
   const auto then_inputs = from_attrs<builtin::IfOptions>(op.attrs).then_inputs;
   const bool taken = slot(frame, op.inputs[0].tensor)->as<bool>()[0];
@@ -411,7 +410,8 @@ void Interpreter::run_branch(Frame& frame, const Op& op) {
   set_outputs(frame, op, run_callee(ir_.graph(op.callees[taken ? 0 : 1]), {frame}, {inputs})[0]);
 }
 
-// Every member's result from the operands of all as they are before the op.
+// Computes the results of all members before it stores one, because each result needs the operands
+// that the other members had before the op.
 void Interpreter::run_collective(Frames& frames, const Op& op) {
   require(static_cast<int>(frames.size()) == replicas_,
           "{}: a collective in a branch, which only some replicas may take", op.label());

@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-/// The entries that a host stream brings in a run, in order. With several replicas, the first axis of an entry is
-/// theirs.
+/// The entries of an input stream for one run, in order. With several replicas, the first axis of
+/// an entry is the replica.
 struct Feed {
   Feed(const H2dStream& s, HostTensor entry) : stream(s), entries{std::move(entry)} {}
   Feed(const H2dStream& s, std::vector<HostTensor> e) : stream(s), entries(std::move(e)) {}
@@ -20,12 +20,13 @@ struct Feed {
   std::vector<HostTensor> entries;
 };
 
-/// What a run sent to its output streams. With several replicas, the first axis of an entry is theirs.
+/// The entries that a run sent to its output streams. With several replicas, the first axis of an
+/// entry is the replica.
 class Collected {
  public:
-  /// Every entry of a stream, in order.
+  /// All entries of a stream, in order.
   const std::vector<HostTensor>& entries(const D2hStream& stream) const;
-  /// The last entry; Error{kUsage} if there was none.
+  /// The last entry of a stream; Error{kUsage} if the run sent nothing to it.
   const HostTensor& operator[](const D2hStream& stream) const;
 
  private:
@@ -33,64 +34,67 @@ class Collected {
   std::map<int32_t, std::vector<HostTensor>> entries_;
 };
 
-/// Runs the graphs of an Ir straight from their definition: op by op in program order with the ops'
-/// reference kernels, every tensor whole, nothing shared but what the IR says is shared. Slow and
-/// obvious: kernels, transforms and plans are judged against it. All replicas take each op together;
-/// devices make no difference.
+/// Runs the graphs of an Ir as the IR defines them: op by op, in program order, with the reference
+/// kernels. Tensors share memory only where the IR requires it. The interpreter is slow but simple,
+/// so tests compare kernels, transforms and plans with it. All replicas run an op before the next
+/// op begins. Devices make no difference.
 ///
-/// Arrays go in and come out in the declared dtype; in Precision::kDouble, floating-point ones come
-/// out as f64 (and may go in as f64) so that nothing is rounded. Variables keep their values
+/// Arrays have the declared dtype. In Precision::kDouble, floating-point results are f64 and
+/// floating-point inputs may be f64, so that nothing is rounded. Variables keep their values
 /// between runs.
 class Interpreter {
  public:
-  /// Fixes the number of replicas.
+  /// Takes the number of replicas from `ir` and fixes it there.
   explicit Interpreter(Ir ir, Precision precision = Precision::kFloat);
 
-  /// Sets or shows a variable as the host sees it (host_spec), by its handle in any entry graph.
-  /// Error{kUsage} for another tensor or spec.
+  /// Write or read a variable as the host sees it (host_spec). `variable` is its handle in any
+  /// entry graph. Error{kUsage} if it is not a variable, or `value` has another spec.
   void write(const Tensor& variable, const HostTensor& value);
   HostTensor read(const Tensor& variable);
-  /// The same for an entry of a remote buffer; entries start as zeros. With several replicas, the
-  /// first axis is theirs.
+  /// Write or read an entry of a remote buffer. Entries start as zeros. With several replicas, the
+  /// first axis of the array is the replica. Error{kUsage} for a buffer of another Ir, an entry out
+  /// of range or another spec.
   void write_remote(const RemoteBuffer& buffer, int64_t entry, const HostTensor& value);
   HostTensor read_remote(const RemoteBuffer& buffer, int64_t entry);
 
-  /// Runs an entry graph. Error{kUsage} if a stream has too few entries or some left over, an array
-  /// has another spec, or a remote entry is out of range; the message names the op.
+  /// Runs an entry graph on the entries in `feeds`. Error{kUsage}, naming the op, if a stream has
+  /// too few entries, an array has another spec, or a remote entry is out of range. Error{kUsage}
+  /// also if the run leaves entries of a stream unread.
   Collected run(const std::string& entry, const std::vector<Feed>& feeds = {});
-  /// Runs a subgraph on arrays, by value, and gives its outputs. Error{kUsage} if there are several
-  /// replicas.
+  /// Runs a subgraph on copies of the arrays `inputs` and returns its outputs. Error{kUsage} if
+  /// there are several replicas.
   std::vector<HostTensor> evaluate(const Graph& graph, const std::vector<HostTensor>& inputs);
 
-  /// Called after every op, once for each replica, with its outputs as they come out of a run.
+  /// A function that is called after every op, once for each replica, with the outputs of the op in
+  /// the dtypes that a run returns.
   using Observer =
       std::function<void(const Graph& graph, const Op& op, const std::vector<HostTensor>& outputs)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
  private:
-  using Buffer = std::shared_ptr<HostTensor>;  ///< In the working dtype.
+  using Buffer = std::shared_ptr<HostTensor>;  ///< An array of the working dtype.
 
-  /// One activation of a graph in one replica: the buffer of each storage.
+  /// One activation of a graph in one replica, with a buffer for each storage.
   struct Frame {
     const Graph& graph;
     int replica;
     std::vector<Buffer> storages;
   };
-  /// One activation of a graph in all replicas, or in one alone (an arm of a conditional).
+  /// One activation of a graph in all replicas, or in only one (an arm of a conditional).
   using Frames = std::vector<Frame>;
   using Buffers = std::vector<Buffer>;
   struct StreamState {
     const std::vector<HostTensor>* entries = nullptr;
-    std::vector<size_t> next;  ///< By replica.
+    std::vector<size_t> next;  ///< Number of the next entry, by replica.
   };
 
   Frame open(const Graph& graph, int replica);
   Buffer& slot(Frame& frame, TensorId t) const;
-  /// A copy of tensor t's value.
+  /// Copies the value of tensor t.
   Buffer copy(Frame& frame, TensorId t) const;
   Buffer working(const TensorSpec& spec, const HostTensor& value, std::string_view what) const;
   HostTensor shown(const TensorSpec& spec, const HostTensor& value) const;
-  /// `spec` with the replicas as first axis, if there are several.
+  /// Adds the replicas to `spec` as first axis, if there are several.
   TensorSpec of_all(const TensorSpec& spec) const;
   Buffer& variable(const TensorInfo& info, int replica);
   Buffer variable_part(const TensorInfo& info, const HostTensor& whole, int replica) const;
@@ -108,9 +112,11 @@ class Interpreter {
   void run_branch(Frame& frame, const Op& op);
   void run_reference(Frame& frame, const Op& op);
   void run_collective(Frames& frames, const Op& op);
-  /// An operand as the called graph sees it: the caller's own buffer by reference, else a copy.
+  /// Returns the argument for a called graph: a copy of the operand if the callee only reads it, or
+  /// else the caller's buffer.
   Buffer argument(Frame& frame, const Operand& operand) const;
-  /// Runs a graph in the replicas of `callers` on their inputs; the outputs of each.
+  /// Runs a graph in the replicas of `callers`, with inputs[f] for callers[f]. Returns the outputs
+  /// of each caller.
   std::vector<Buffers> run_callee(const Graph& graph, const Frames& callers,
                                   const std::vector<Buffers>& inputs);
   void set_outputs(Frame& frame, const Op& op, const Buffers& values) const;
@@ -122,7 +128,7 @@ class Interpreter {
   std::map<std::tuple<int32_t, int64_t, int>, Buffer> remote_;  ///< By buffer, entry, replica.
   std::map<int32_t, StreamState> streams_;
   Collected collected_;
-  std::map<int32_t, std::vector<size_t>> sent_;  ///< Entries of each stream, by replica.
+  std::map<int32_t, std::vector<size_t>> sent_;  ///< Entries sent to each stream, by replica.
   Observer observer_;
 };
 

@@ -30,7 +30,7 @@ std::string refusal(const std::function<void()>& f) {
   return "";
 }
 
-/// What each replica of four makes of its row of `x`.
+/// Runs `f` in four replicas, each on its row of `x`, and returns the results as rows.
 HostTensor run(const HostTensor& x, const std::function<Tensor(Tensor, const Ir&)>& f) {
   Ir ir(4);
   Graph& main = ir.main_graph();

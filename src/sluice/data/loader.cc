@@ -10,9 +10,9 @@
 namespace sluice::data {
 namespace {
 
-/// Uniform in [0, bound) (Lemire, "Fast random integer generation in an interval", 2019). A fourth
-/// rejection in a row, of chance below 2^-48 at a million samples, is taken as it is, so that one
-/// counter value is enough.
+/// Returns a uniform number in [0, bound) from one counter value, which gives four random words. If
+/// all four are rejected, the last one is used; the chance is below 2^-48 for a million samples.
+/// Source: Lemire, "Fast random integer generation in an interval", 2019.
 uint32_t random_below(Seed key, uint64_t counter, uint32_t bound) {
   const uint32_t threshold = (0u - bound) % bound;
   uint64_t product = 0;
@@ -23,8 +23,8 @@ uint32_t random_below(Seed key, uint64_t counter, uint32_t bound) {
   return static_cast<uint32_t>(product >> 32);
 }
 
-/// Checks that `spec` is `batch` samples of `sample` elements each, in the sense of
-/// DataLoader::fill.
+/// Checks that `spec` has the shape of `batch` samples of `sample` elements each
+/// (DataLoader::fill).
 void check_view(const char* what, const TensorSpec& spec, DType dtype, int64_t batch,
                 int64_t sample) {
   require(spec.dtype == dtype, "loader: {} are {}, the array to fill is {}", what, name_of(dtype),

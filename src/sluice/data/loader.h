@@ -7,35 +7,35 @@
 namespace sluice::data {
 
 struct LoaderOptions {
-  int64_t batch = 8;    ///< Samples in one batch: all that one step of the program takes.
-  uint64_t seed = 0;    ///< Of the order; with the epoch it decides it alone.
-  bool shuffle = true;  ///< Otherwise every epoch goes through the data in its own order.
+  int64_t batch = 8;    ///< Samples per batch, that is, per step of the program.
+  uint64_t seed = 0;    ///< Seed of the order.
+  bool shuffle = true;  ///< If false, every epoch uses the order of the dataset.
 };
 
-/// Cuts a dataset into batches, in an order that is a pure function of (seed, epoch, samples). The
-/// last samples of the order that do not fill a batch are dropped.
+/// Cuts a dataset into batches. The order of the samples is a pure function of (seed, epoch, number
+/// of samples). Samples at the end that do not fill a batch are dropped.
 class DataLoader {
  public:
-  /// `dataset` must outlive the loader. Starts epoch 0. Error{kUsage} if there is not one full
-  /// batch, or if images are not f32, labels not i32, or their numbers differ.
+  /// Starts epoch 0. `dataset` must outlive the loader. Error{kUsage} if the dataset does not fill
+  /// one batch, images are not f32, labels are not i32, or their numbers differ.
   DataLoader(const Dataset& dataset, LoaderOptions options);
 
-  /// Full batches in an epoch.
+  /// Number of full batches in an epoch.
   int64_t batches() const { return size() / options_.batch; }
-  /// Samples that each epoch leaves out.
+  /// Number of samples that each epoch drops.
   int64_t dropped() const { return size() % options_.batch; }
   int64_t epoch() const { return epoch_; }
 
-  /// Puts the samples in the order of epoch `epoch` >= 0 (Fisher-Yates). Allocates nothing.
+  /// Puts the samples in the order of epoch `epoch` >= 0 (Fisher-Yates). Does not allocate.
   void start_epoch(int64_t epoch);
 
-  /// Copies batch `index` of [0, batches()) of the current epoch. Shapes are the batch's
-  /// dimensions, then a sample's: the leading dimensions of each view multiply to `batch` ((8, …)
-  /// or (2, 4, …)), the rest to the elements of a sample ((28, 28) or (784)). Error{kUsage} for
-  /// other shapes, dtypes or indices. Allocates nothing.
+  /// Copies a batch of the current epoch to `images` and `labels`. `index` is in [0, batches()).
+  /// The leading dimensions of each view multiply to `batch` ((8, …) or (2, 4, …)). The remaining
+  /// ones multiply to the elements of a sample ((28, 28) or (784)). Does not allocate.
+  /// Error{kUsage} for other shapes, dtypes or indices.
   void fill(int64_t index, const ArrayView& images, const ArrayView& labels) const;
 
-  /// The sample (row of the dataset) at `position` of the current epoch's order.
+  /// The row of the dataset at `position` in the current epoch's order.
   int64_t sample_at(int64_t position) const { return order_[static_cast<size_t>(position)]; }
 
  private:

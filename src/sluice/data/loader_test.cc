@@ -11,7 +11,7 @@
 namespace sluice::data {
 namespace {
 
-/// Sample k has label k and pixels 10·k, 10·k + 1, ….
+/// A dataset of `n` samples. Sample k has label k and pixels 10·k, 10·k + 1, ….
 Dataset numbered(int64_t n) {
   Dataset set;
   set.images = HostTensor(TensorSpec{{n, 2, 3}, f32, {}});
@@ -84,7 +84,7 @@ TEST(DataLoader, OrderIsAFunctionOfSeedAndEpoch) {
   EXPECT_NE(first, third);
   a.start_epoch(0);
   EXPECT_EQ(order(a, 100), first);
-  DataLoader b(set, {.batch = 7, .seed = 5});  // the batch has no say in the order
+  DataLoader b(set, {.batch = 7, .seed = 5});  // The order does not depend on the batch size.
   b.start_epoch(3);
   EXPECT_EQ(order(b, 100), third);
   EXPECT_NE(order(DataLoader(set, {.batch = 1, .seed = uint64_t{5} << 32}), 100), first);
@@ -106,7 +106,7 @@ TEST(DataLoader, EveryPositionIsEquallyLikely) {
     loader.start_epoch(epoch);
     for (int64_t i = 0; i < 5; ++i) ++counts[i][loader.sample_at(i)];
   }
-  // Five deviations of a binomial with p = 1/5.
+  // Allow five standard deviations of a binomial distribution with p = 1/5.
   for (const auto& row : counts) {
     for (const int count : row) EXPECT_NEAR(count, kEpochs / 5, 5 * 57);
   }

@@ -15,13 +15,13 @@ namespace {
 
 constexpr int64_t kMaxSamples = 1'000'000;
 constexpr int64_t kPixels = kDigitSide * kDigitSide;
-/// No DEFLATE stream expands further (zlib's technical details: 1032:1).
+/// Largest expansion of a DEFLATE stream. Source: zlib's technical details (1032:1).
 constexpr int64_t kMaxExpansion = 1032;
 
 constexpr std::array<const char*, 4> kFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                             "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
 
-/// One kind of IDX file.
+/// Constants of one kind of IDX file.
 struct IdxKind {
   uint32_t magic;
   int64_t header_bytes;
@@ -48,7 +48,7 @@ int64_t read_header(ByteReader& reader, const IdxKind& kind) {
   return count;
 }
 
-/// Expands a gzip file bit by bit, so that memory grows only with what really comes out.
+/// Expands a gzip file piece by piece, so that memory grows only with the bytes that are expanded.
 class Inflater {
  public:
   Inflater(std::span<const std::byte> bytes, const std::string& file)
@@ -65,7 +65,7 @@ class Inflater {
 
   static constexpr size_t kMaxInput = 0x7fffffff;
 
-  /// Appends the next `count` bytes to `out`, fewer if the stream ends before.
+  /// Appends the next `count` bytes to `out`, or fewer if the stream ends before.
   void append(std::vector<std::byte>& out, int64_t count) {
     while (count > 0 && !ended_) {
       std::array<Bytef, 65536> chunk;
@@ -87,7 +87,7 @@ class Inflater {
     }
   }
 
-  /// The stream must end here, its checksum right, and the file with it.
+  /// Checks that the stream ends here with a valid checksum, and that the file ends with it.
   void finish() {
     std::vector<std::byte> more;
     append(more, 1);
@@ -112,7 +112,7 @@ bool is_gzip(std::span<const std::byte> bytes) {
   return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
 }
 
-/// The plain bytes of a gzip file, as many as its IDX header says.
+/// Expands a gzip file to the number of bytes that its IDX header states.
 std::vector<std::byte> expand(std::span<const std::byte> bytes, const std::string& file,
                               const IdxKind& kind) {
   if (bytes.size() > Inflater::kMaxInput) {
@@ -133,8 +133,8 @@ std::vector<std::byte> expand(std::span<const std::byte> bytes, const std::strin
   return plain;
 }
 
-/// What `use(count, reader)` makes of the items: `reader` stands before them and has their bytes
-/// left, no more.
+/// Reads the header and returns the result of use(count, reader). `reader` has exactly the bytes of
+/// the `count` items left.
 template <typename F>
 auto read_idx(std::span<const std::byte> bytes, const std::string& file, const IdxKind& kind,
               F use) {
@@ -154,7 +154,7 @@ auto read_idx(std::span<const std::byte> bytes, const std::string& file, const I
   return use(count, reader);
 }
 
-/// Error{kBadFile} before a file is read that no right header could explain.
+/// Reads a file. Error{kBadFile}, before reading, if it is larger than any valid IDX file.
 std::vector<std::byte> read_bounded(const std::string& path) {
   const int64_t limit = kImages.header_bytes + kMaxSamples * kPixels;
   const int64_t size = sys::size(sys::open_for_read(path), path);
@@ -165,7 +165,7 @@ std::vector<std::byte> read_bounded(const std::string& path) {
   return sys::read_file(path);
 }
 
-/// The path of `name` or `name`.gz in `folder`.
+/// Returns the path of `name` or `name`.gz in `folder`, or nothing if neither exists.
 std::optional<std::string> file_in(const std::string& folder, const std::string& name) {
   for (const char* suffix : {"", ".gz"}) {
     std::string path = folder + "/" + name + suffix;

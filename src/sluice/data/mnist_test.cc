@@ -50,10 +50,10 @@ Bytes gzip(const Bytes& plain, int level = 9) {
 
 using Reader = HostTensor (*)(std::span<const std::byte>, const std::string&);
 
-/// "" if `read` accepts a copy of the bytes, the message of Error{kBadFile} otherwise.
+/// Returns "" if `read` accepts a copy of the bytes, or else the message of the Error{kBadFile}.
 std::string refusal(Reader read, std::span<const std::byte> bytes) {
-  const Bytes copy(bytes.begin(),
-                   bytes.end());  // exact, so that a sanitizer sees every read past the end
+  // The copy has the exact size, so that a sanitizer detects every read past the end.
+  const Bytes copy(bytes.begin(), bytes.end());
   try {
     read(copy, "f");
     return "";
@@ -66,7 +66,7 @@ std::string refusal(Reader read, std::span<const std::byte> bytes) {
   }
 }
 
-/// A folder that is removed with all it holds.
+/// A temporary folder that the destructor removes with its contents.
 class Folder {
  public:
   Folder() {
@@ -91,7 +91,7 @@ class Folder {
   std::string path_;
 };
 
-/// Sets $SLUICE_DATA, and back at the end.
+/// Sets $SLUICE_DATA; the destructor restores it.
 class DataVariable {
  public:
   explicit DataVariable(const std::string& value) {
@@ -135,7 +135,7 @@ TEST(Idx, LabelsAreIntegers) {
 struct BadIdx {
   Reader read;
   Bytes bytes;
-  std::string message;  ///< Part of the refusal.
+  std::string message;  ///< Part of the error message.
 };
 
 TEST(Idx, MalformedFilesAreRefusedWithTheReason) {
@@ -227,8 +227,8 @@ TEST(IdxGzip, MalformedStreamsAreRefusedWithTheReason) {
 }
 
 TEST(IdxGzip, BombsAreRefusedBeforeTheyGrow) {
-  // A header that announces far more than so few bytes can hold, and one that announces less than
-  // they expand to.
+  // One header states far more items than the few bytes can hold. The other states fewer than the
+  // bytes expand to.
   const Bytes boast = gzip(idx({0x803, 1'000'000, 28, 28}, 0));
   const Bytes bomb = gzip(idx({0x803, 1, 28, 28}, int64_t{64} << 20));
   test::largest_allocation = 0;
@@ -276,7 +276,7 @@ TEST(Idx, EveryByteFlippedIsReadOrRefused) {
         refused += refusal(read, damaged).empty() ? 0 : 1;
       }
     }
-    EXPECT_GE(refused, 3 * 8);  // the header at least
+    EXPECT_GE(refused, 3 * 8);  // At least each changed byte of the header is rejected.
   }
 }
 
@@ -308,7 +308,7 @@ TEST(Mnist, SearchIsTheFolderThenTheVariableThenTheDefault) {
   {
     const DataVariable variable(full.path());
     EXPECT_EQ(find_mnist(), full.path());
-    // An explicit folder is an order, not a hint.
+    // If an explicit folder has no files, no other folder is searched.
     try {
       find_mnist(empty.path());
       ADD_FAILURE() << "an empty folder was accepted";
@@ -359,7 +359,7 @@ TEST(Mnist, FilesTooLargeToBeRightAreNotRead) {
   const Folder folder;
   folder.put_mnist();
   std::filesystem::resize_file(folder.path() + "/t10k-labels-idx1-ubyte",
-                               uintmax_t{1} << 40);  // sparse
+                               uintmax_t{1} << 40);  // A sparse file.
   try {
     load_mnist(folder.path(), Split::kTest);
     FAIL();

@@ -8,8 +8,8 @@
 
 #include "sluice/base/rng.h"
 
-// The same bits everywhere: only +, -, *, / and sqrt on floats, all exactly rounded; no sine, no
-// library curve.
+// To give the same bits on every machine, this file uses only +, -, *, / and sqrt on floats, which
+// are exactly rounded. It calls no other function of the math library.
 
 namespace sluice::data {
 namespace {
@@ -21,8 +21,8 @@ struct Point {
 using Stroke = std::vector<Point>;
 using Glyph = std::vector<Stroke>;
 
-/// The ways to write each digit, in a unit square with y downwards. A stroke of two points is a
-/// line; more points are joined by a Catmull-Rom curve.
+/// The ways to write each of five digits, in a unit square with y downwards. A stroke of two points
+/// is a line; more points are joined by a Catmull-Rom curve.
 using Glyphs = std::array<std::vector<Glyph>, 5>;
 const Glyphs& glyphs_from_0() {
   static const Glyphs table{{
@@ -135,7 +135,7 @@ const Glyphs& glyphs_from_5() {
   return table;
 }
 
-/// The random numbers of one image, one after another.
+/// Draws the random numbers for one image.
 class Draw {
  public:
   explicit Draw(Seed key) : key_(key) {}
@@ -149,7 +149,7 @@ class Draw {
   }
   float between(float low, float high) { return low + (high - low) * to_unit(word()); }
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>((uint64_t{word()} * bound) >> 32); }
-  /// Nearly normal, deviation 1: the sum of four uniform bytes, centred.
+  /// Nearly normal with mean 0 and standard deviation 1: the scaled sum of four uniform bytes.
   float rough_normal() {
     const uint32_t w = word();
     const uint32_t sum = (w & 255u) + ((w >> 8) & 255u) + ((w >> 16) & 255u) + (w >> 24);
@@ -163,8 +163,8 @@ class Draw {
   std::array<uint32_t, 4> words_{};
 };
 
-/// From the unit square of the glyphs to pixels: a smooth random bend, then slant, size, rotation
-/// and place.
+/// Maps the unit square of the glyphs to pixels: a smooth random bend, then slant, size, rotation
+/// and position.
 class Warp {
  public:
   explicit Warp(Draw& draw) {
@@ -172,7 +172,7 @@ class Warp {
     const float slant = draw.between(-0.35f, 0.25f);
     const float width = draw.between(11.0f, 19.0f);
     const float height = draw.between(16.0f, 21.0f);
-    // (1 - t², 2t) / (1 + t²) is (cos, sin) of twice the angle whose tangent is t.
+    // (1 - t², 2t) / (1 + t²) is (cos 2φ, sin 2φ) for the angle φ with tan φ = t.
     const float t = draw.between(-0.14f, 0.14f);
     const float cosine = (1 - t * t) / (1 + t * t);
     const float sine = 2 * t / (1 + t * t);
@@ -204,11 +204,12 @@ class Warp {
   }
 
  private:
-  std::array<Point, 9> bend_{};  ///< Displacements at the nodes of a 3 x 3 grid, bilinear between.
+  std::array<Point, 9> bend_{};  ///< Displacements at a 3 x 3 grid; bilinear in between.
   float xx_, xy_, yx_, yy_, x0_, y0_;
 };
 
-/// For each pixel the squared distance of its centre from the strokes, up to `reach`.
+/// Computes, for each pixel, the squared distance from its centre to the nearest stroke, limited to
+/// the square of `reach`.
 class Canvas {
  public:
   explicit Canvas(float reach) : reach_(reach) { nearest_.fill(reach * reach); }
@@ -241,7 +242,7 @@ class Canvas {
   std::array<float, kDigitSide * kDigitSide> nearest_;
 };
 
-/// The curve through `points`, as short lines.
+/// Draws the Catmull-Rom curve through `points` as short lines.
 void draw_stroke(Canvas& canvas, const Warp& warp, std::span<const Point> points) {
   constexpr int kPieces = 5;
   Point last = warp(points.front());

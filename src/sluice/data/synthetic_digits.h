@@ -5,11 +5,12 @@
 
 namespace sluice::data {
 
-/// `n` >= 1 generated digits that look hand-drawn: images (n, 28, 28) f32 normalised as MNIST's,
-/// labels (n) i32 in 0..9, about as many of each. Every digit is a few smooth strokes whose control
-/// points wobble, bent and slanted at random, drawn with a pen of random width, with noise; digits
-/// lie in the middle 20 x 20 pixels or so, as MNIST's do. Sample k is a pure function of (seed, k),
-/// whatever `n` is, with the same bits on every machine.
+/// Generates `n` >= 1 digits that look hand-drawn. The images are (n, 28, 28) f32, normalised like
+/// MNIST; the labels are (n) i32 in 0..9, about equally frequent. A digit consists of a few smooth
+/// strokes. Their control points are moved at random, and the digit is bent and slanted at random.
+/// It is drawn with a pen of random width, and noise is added. It covers about the middle 20 x 20
+/// pixels, as in MNIST. Sample k is a pure function of (seed, k), with the same bits on every
+/// machine. Error{kUsage} if n < 1.
 Dataset synthetic_digits(int64_t n, uint64_t seed);
 
 }  // namespace sluice::data

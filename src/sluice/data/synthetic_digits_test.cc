@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kPixels = 784;
 
-/// Where `f(sample)` is the right label, in percent.
+/// Percentage of the samples for which `f(sample)` returns the label.
 template <typename F>
 double accuracy(const Dataset& set, F f) {
   int right = 0;
@@ -28,7 +28,8 @@ double accuracy(const Dataset& set, F f) {
   return 100.0 * right / static_cast<double>(set.size());
 }
 
-/// 784 - 32 relu - 10, softmax cross entropy, plain SGD a sample at a time.
+/// A network of 784 inputs, 32 hidden units with relu and 10 outputs. It is trained with softmax
+/// cross entropy and plain SGD, one sample at a time.
 class TinyMlp {
  public:
   TinyMlp() {
@@ -101,8 +102,8 @@ TEST(SyntheticDigits, AreAFunctionOfSeedAndIndex) {
   });
 }
 
-// The same bits on every machine and with every optimisation: losses printed anywhere can be
-// compared.
+// The bits must be equal on every machine and with every compiler optimisation, so that losses from
+// different machines can be compared.
 TEST(SyntheticDigits, BitsAreFixed) {
   const Dataset set = synthetic_digits(500, 1);
   Digest digest;
@@ -127,7 +128,7 @@ TEST(SyntheticDigits, LookLikeMnistInNumbers) {
   const auto pixels = static_cast<double>(set.images.elements());
   EXPECT_NEAR(sum / pixels, 0, 0.2);
   EXPECT_NEAR(squares / pixels, 1, 0.4);
-  // Ink stays off the frame.
+  // The digits do not reach the corner of the image.
   for (size_t k = 0; k < 3000; ++k)
     EXPECT_LT(set.images.as<float>()[k * kPixels], normalised_pixel(128));
 }

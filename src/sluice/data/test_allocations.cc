@@ -11,7 +11,8 @@ void* counted(size_t size, size_t alignment) {
   using sluice::data::test::largest_allocation;
   ++sluice::data::test::allocations;
   largest_allocation = std::max<int64_t>(largest_allocation, static_cast<int64_t>(size));
-  void* p = nullptr;  // of the exact size, so that a sanitizer sees the first byte past it
+  // posix_memalign takes the exact size, so a sanitizer detects access to the first byte after it.
+  void* p = nullptr;
   if (::posix_memalign(&p, alignment, size) != 0) throw std::bad_alloc();
   return p;
 }

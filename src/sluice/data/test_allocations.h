@@ -4,7 +4,7 @@
 
 namespace sluice::data::test {
 
-/// What this test program has allocated with `new` so far: how often, and the most bytes at once.
+/// Number of calls of `new` in this test program so far, and the bytes of the largest one.
 inline std::atomic<int64_t> allocations{0};
 inline std::atomic<int64_t> largest_allocation{0};
 

@@ -38,10 +38,11 @@ struct SafetensorsIndex {
 // The dtypes are F32 F16 BF16 I32 U32 U8 BOOL F64 I64. The rank is at most 64. Dimensions may be 0.
 // Source: github.com/huggingface/safetensors, README.md, "Format".
 //
-// Readers do not trust the file. They throw Error{kBadFile} naming `file` and the byte offset for
-// duplicate keys, numbers that are not unsigned integers, unknown dtypes, sizes that do not match,
-// overlap, holes, bools other than 0 and 1, headers over 100 MB, and any other break of the format.
-// They never allocate more memory than the size of the file justifies.
+// Readers do not trust the file. They throw Error{kBadFile} naming `file` and the byte offset if
+// the file breaks the format. Examples are duplicate keys, numbers that are not unsigned integers,
+// unknown dtypes, sizes that do not match, overlap, holes and bools other than 0 and 1. A header
+// over 100 MB is an error too. Readers never allocate more memory than the size of the file
+// justifies.
 
 /// Reads the index of a file of `file_size` bytes. `head` is the beginning of the file, at least
 /// 8 + N bytes.

@@ -143,7 +143,7 @@ TEST(Remote, AFileTierTakesItsSpaceAtOnceAndLeavesNothing) {
           ir.main_graph().host_store(ir.main_graph().remote_load(huge, 0), "y");
           Session(ir, {.device = cpu_device(), .remote = file_tier()});
         },
-        "cannot take 17592186044416 bytes for a file in", ErrorKind::kIo}});
+        "cannot allocate 17592186044416 bytes for a file in", ErrorKind::kIo}});
 }
 
 TEST(Remote, TheDeviceHoldsALayerTheTierAllOfThem) {

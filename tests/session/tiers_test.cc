@@ -266,7 +266,7 @@ TEST(Tiers, Refusals) {
   sys::set_failpoint(sys::parse_failpoint("fcntl@1=EINVAL"));
   expect_refused(
       {{"a file system in memory", with({.remote = folder.place(), .remote_direct = true}),
-        "cannot go past the page cache (O_DIRECT) for a file in " + folder.path, ErrorKind::kIo}});
+        "cannot bypass the page cache (O_DIRECT) for a file in " + folder.path, ErrorKind::kIo}});
   sys::clear_failpoint();
   EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }

@@ -108,12 +108,15 @@ Struct from_attrs(const Attrs& attrs) {
   Struct options;
   size_t i = 0;
   auto set = [&](const auto& f) {
-    require(i < attrs.items.size() && attrs.items[i].first == f.name,
-            "options: field '{}' expected", f.name);
+    const bool given = i < attrs.items.size();
+    const std::string_view found = given ? attrs.items[i].first : std::string_view("nothing");
+    require(given && found == f.name, "options: the next field must be '{}', got '{}'", f.name,
+            found);
     try {
       internal::from_attr(attrs.items[i].second, options.*(f.member));
     } catch (const std::bad_variant_access&) {
-      fail(ErrorKind::kUsage, "options: field '{}' has the wrong type", f.name);
+      fail(ErrorKind::kUsage, "options: field '{}' has the wrong type, got {}", f.name,
+           to_string(Attrs{{attrs.items[i]}}));
     }
     ++i;
   };

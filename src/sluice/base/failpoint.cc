@@ -51,9 +51,9 @@ Failpoint parse_failpoint(const std::string& text) {
     if (good) f.code = code->second;
   }
   require(good,
-          "failpoint: '{}' is not CALL@NUMBER=CODE, with any, open, mkostemp, fallocate, fstat, "
-          "pread, pwrite, fdatasync, linkat, rename, mkdir or fcntl, and EIO, ENOSPC, EINTR, "
-          "EACCES, EDQUOT, EFBIG, EMFILE, EINVAL, EOPNOTSUPP or short",
+          "failpoint: must be CALL@NUMBER=CODE, got '{}'; CALL is any, open, mkostemp, fallocate, "
+          "fstat, pread, pwrite, fdatasync, linkat, rename, mkdir or fcntl; CODE is EIO, ENOSPC, "
+          "EINTR, EACCES, EDQUOT, EFBIG, EMFILE, EINVAL, EOPNOTSUPP or short",
           text);
   return f;
 }

@@ -74,8 +74,8 @@ TEST_F(Failpoints, AFileSystemMayRefuseToGoPastThePageCache) {
   arm("fcntl@1=EINVAL");
   expect_refused(
       {{"tmpfs and others", [&] { sys::scratch_file(folder_, 4096, sys::PageCache::kBypass); },
-        "cannot go past the page cache (O_DIRECT) for a file in " + folder_ +
-            ": Invalid argument; a folder on a disk may be right",
+        "cannot bypass the page cache (O_DIRECT) for a file in " + folder_ +
+            ": Invalid argument; choose a folder on a disk",
         ErrorKind::kIo}});
   arm("fcntl@1=EINVAL");
   EXPECT_FALSE(sys::can_bypass_page_cache(folder_));
@@ -84,9 +84,9 @@ TEST_F(Failpoints, AFileSystemMayRefuseToGoPastThePageCache) {
 
 TEST_F(Failpoints, NoSpaceIsRefusedAtTheStart) {
   arm("fallocate@1=ENOSPC");
-  expect_refused(
-      {{"a full disk", [&] { sys::scratch_file(folder_, 4096); },
-        "cannot take 4096 bytes for a file in " + folder_ + ": No space left", ErrorKind::kIo}});
+  expect_refused({{"a full disk", [&] { sys::scratch_file(folder_, 4096); },
+                   "cannot allocate 4096 bytes for a file in " + folder_ + ": No space left",
+                   ErrorKind::kIo}});
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
@@ -94,7 +94,7 @@ TEST_F(Failpoints, Refusals) {
   for (const char* text : {"", "pread", "pread@0=EIO", "pread@x=EIO", "pread@1", "pread@1=EWHAT",
                            "unknown@1=EIO", "pread=EIO@1"}) {
     expect_refused({{text, [&] { sys::parse_failpoint(text); },
-                     std::string("failpoint: '") + text + "' is not CALL@NUMBER=CODE"}});
+                     std::string("failpoint: must be CALL@NUMBER=CODE, got '") + text + "'"}});
   }
 }
 

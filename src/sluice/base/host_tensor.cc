@@ -90,8 +90,8 @@ HostTensor HostTensor::cast(DType dtype) const {
 }
 
 HostTensor HostTensor::reshaped(Shape shape) const {
-  require(shape.elements() == elements(), "array {} cannot be seen as {}", to_string(this->shape()),
-          to_string(shape));
+  require(shape.elements() == elements(), "array {}: the new shape must have {} elements, got {}",
+          to_string(this->shape()), elements(), to_string(shape));
   HostTensor out = *this;
   out.spec_.shape = std::move(shape);
   return out;

@@ -52,7 +52,8 @@ class HostTensor {
   /// Returns the elements. Error{kUsage} if T does not store the dtype (f16 and bf16: uint16_t).
   template <typename T>
   std::span<T> as() {
-    require(holds<T>(dtype()), "array is {}, not of the element type asked for", name_of(dtype()));
+    require(holds<T>(dtype()), "array is {}: must be read as the C++ type that stores this dtype",
+            name_of(dtype()));
     return {reinterpret_cast<T*>(data_.get()), static_cast<size_t>(elements())};
   }
   template <typename T>

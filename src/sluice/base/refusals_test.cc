@@ -75,9 +75,10 @@ TEST(BaseRefusals, HostArrays) {
        },
        "array (2, 2) needs 4 values, got 3"},
       {"another type", [] { HostTensor::of<int32_t>({1}, f32, {1}); },
-       "array is float32, not of the element type asked for"},
+       "array is float32: must be read as the C++ type that stores this dtype"},
       {"seen as", [&] { (void)t.as<int64_t>(); }, "array is float32"},
-      {"reshape", [&] { (void)t.reshaped({7}); }, "array (2, 3) cannot be seen as (7,)"},
+      {"reshape", [&] { (void)t.reshaped({7}); },
+       "array (2, 3): the new shape must have 6 elements, got (7,)"},
   });
 }
 
@@ -106,9 +107,9 @@ TEST(BaseRefusals, Options) {
       {"mixed list", parse("a=[1,2.0]"), "a list mixes integers and numbers"},
       {"string without an end", parse("a=\"x"), "text ends inside a string"},
       {"string that ends in \\", parse("a=\"x\\"), "text ends inside a string"},
-      {"missing field", read("a=1"), "field 'b' expected"},
-      {"wrong order", read("b=1.0 a=1"), "field 'a' expected"},
-      {"wrong type", read("a=1 b=2"), "field 'b' has the wrong type"},
+      {"missing field", read("a=1"), "the next field must be 'b', got 'nothing'"},
+      {"wrong order", read("b=1.0 a=1"), "the next field must be 'a', got 'b'"},
+      {"wrong type", read("a=1 b=2"), "field 'b' has the wrong type, got b=2"},
       {"unknown field", read("a=1 b=2.0 c=3"), "unknown field 'c'"},
   });
 }
@@ -137,11 +138,11 @@ TEST(BaseRefusals, WritingSafetensors) {
        "the name 'a' appears twice"},
       {"reserved", write({{"__metadata__", HostTensor::scalar(1)}}),
        "the name '__metadata__' is reserved"},
-      {"name", write({{"\xff", HostTensor::scalar(1)}}), "is not UTF-8"},
-      {"metadata", write({}, {{"k", "\xc0\x80"}}), "is not UTF-8"},
-      {"a bool of 2", write({{"odd", odd}}), "a bool of 'odd' is neither 0 nor 1"},
+      {"name", write({{"\xff", HostTensor::scalar(1)}}), "must be UTF-8"},
+      {"metadata", write({}, {{"k", "\xc0\x80"}}), "must be UTF-8"},
+      {"a bool of 2", write({{"odd", odd}}), "the bools of 'odd' must be 0 or 1"},
       {"a large header", write({{std::string(100'000'001, 'n'), HostTensor::scalar(1)}}),
-       "exceeds 100000000"},
+       "must have at most 100000000 bytes"},
   });
 }
 

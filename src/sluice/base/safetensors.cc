@@ -251,7 +251,7 @@ class HeaderHandler {
       default:
         break;
     }
-    bad(fmt::format("{} stands where {} belongs", what, wanted));
+    bad(fmt::format("the value must be {}, got {}", wanted, what));
   }
 
   void entry_key(const std::string& name) {
@@ -270,7 +270,7 @@ class HeaderHandler {
       bad(fmt::format("tensor {} has an unknown field {}", shown(tensor.name), shown(name)));
     }
     if (std::exchange(*seen, true))
-      bad(fmt::format("tensor {} has two of field {}", shown(tensor.name), shown(name)));
+      bad(fmt::format("tensor {} has the field {} twice", shown(tensor.name), shown(name)));
   }
 
   const std::string& file_;
@@ -286,7 +286,7 @@ class HeaderHandler {
 int64_t header_size(ByteReader& reader, int64_t file_size) {
   const uint64_t n = reader.u64_le("the header's length");
   if (n > static_cast<uint64_t>(kMaxHeader))
-    reader.bad("a header of {} bytes exceeds {}", n, kMaxHeader);
+    reader.bad("the header must have at most {} bytes, got {}", kMaxHeader, n);
   if (static_cast<int64_t>(n) > file_size - 8) {
     reader.bad("the header needs {} bytes, {} are left in the file", n, file_size - 8);
   }
@@ -298,8 +298,9 @@ void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t 
   const int64_t begin = tensor.offsets[0];
   const int64_t end = tensor.offsets[1];
   if (begin > end || end > data) {
-    header.bad_at(tensor.place, fmt::format("tensor {} lies at [{}, {}) of {} data bytes",
-                                            shown(tensor.name), begin, end, data));
+    header.bad_at(tensor.place,
+                  fmt::format("tensor {}: data_offsets must be in [0, {}], got [{}, {})",
+                              shown(tensor.name), data, begin, end));
   }
   // The product of all dimensions that are not 0 must fit too, so that the strides of an empty
   // tensor fit.
@@ -317,8 +318,9 @@ void check_tensor(const HeaderHandler& header, const RawTensor& tensor, int64_t 
   }
   const int64_t bytes = is_empty ? 0 : extent;
   if (bytes != end - begin) {
-    header.bad_at(tensor.place, fmt::format("tensor {} of {} bytes has {} at [{}, {})",
-                                            shown(tensor.name), bytes, end - begin, begin, end));
+    header.bad_at(tensor.place,
+                  fmt::format("tensor {}: data_offsets must span {} bytes, got {} in [{}, {})",
+                              shown(tensor.name), bytes, end - begin, begin, end));
   }
 }
 
@@ -333,17 +335,14 @@ void check_tiling(const HeaderHandler& header, int64_t data) {
   for (const size_t i : order) {
     const RawTensor& tensor = tensors[i];
     if (tensor.offsets[0] != covered) {
-      header.bad_at(
-          tensor.place,
-          fmt::format(
-              "tensor {} begins at data byte {}, {} {}", shown(tensor.name), tensor.offsets[0],
-              tensor.offsets[0] < covered ? "inside another that ends at" : "leaving a hole from",
-              covered));
+      header.bad_at(tensor.place, fmt::format("tensor {} must begin at data byte {}, got {} ({})",
+                                              shown(tensor.name), covered, tensor.offsets[0],
+                                              tensor.offsets[0] < covered ? "overlap" : "hole"));
     }
     covered = tensor.offsets[1];
   }
   if (covered != data) {
-    header.bad(fmt::format("the tensors end at data byte {}, the file has {}", covered, data));
+    header.bad(fmt::format("the tensors must cover all {} data bytes, got {}", data, covered));
   }
 }
 
@@ -353,7 +352,7 @@ void check_bools(DType dtype, std::span<const std::byte> bytes, const std::strin
   const auto wrong =
       std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
   if (wrong != bytes.end()) {
-    fail(ErrorKind::kBadFile, "{}: byte {}: a bool is {}, 0 or 1 is right", file,
+    fail(ErrorKind::kBadFile, "{}: byte {}: a bool must be 0 or 1, got {}", file,
          offset + (wrong - bytes.begin()), static_cast<int>(*wrong));
   }
 }
@@ -362,7 +361,7 @@ std::string quoted(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
   } catch (const nlohmann::json::exception&) {
-    fail(ErrorKind::kUsage, "safetensors: a name or metadata text is not UTF-8");
+    fail(ErrorKind::kUsage, "safetensors: names and metadata must be UTF-8");
   }
 }
 
@@ -490,7 +489,8 @@ Head head_of(std::span<const NamedSpec> tensors, const SafetensorsMetadata& meta
   header += '}';
   header.resize((header.size() + 7) / 8 * 8, ' ');
   require(header.size() <= static_cast<size_t>(kMaxHeader),
-          "safetensors: a header of {} bytes exceeds {}", header.size(), kMaxHeader);
+          "safetensors: the header must have at most {} bytes, got {}; use shorter names",
+          kMaxHeader, header.size());
   for (size_t i = 0; i < 8; ++i)
     head.bytes.push_back(static_cast<std::byte>(header.size() >> (8 * i)));
   const auto text = std::as_bytes(std::span(header));
@@ -526,7 +526,7 @@ void write_safetensors(std::span<const NamedSpec> tensors, const TensorSource& s
       source(i, offset, bytes);
       require(spec.dtype != boolean || std::all_of(bytes.begin(), bytes.end(),
                                                    [](std::byte b) { return b <= std::byte{1}; }),
-              "safetensors: a bool of '{}' is neither 0 nor 1", name);
+              "safetensors: the bools of '{}' must be 0 or 1", name);
       sink(bytes);
     }
   }

@@ -144,8 +144,8 @@ File scratch_file(const std::string& folder, int64_t bytes, PageCache cache) {
   if (cache == PageCache::kBypass &&
       retry("fcntl", [&] { return ::fcntl(file.fd(), F_SETFL, O_DIRECT); }) != 0) {
     fail(ErrorKind::kIo,
-         "cannot go past the page cache (O_DIRECT) for a file in {}: {}; a folder on a disk may be "
-         "right, one in memory is not",
+         "cannot bypass the page cache (O_DIRECT) for a file in {}: {}; choose a folder on a disk, "
+         "not in memory",
          folder, std::strerror(errno));
   }
   int refused = 0;
@@ -156,7 +156,7 @@ File scratch_file(const std::string& folder, int64_t bytes, PageCache cache) {
   } while (refused == EINTR);
   if (refused != 0) {
     errno = refused;
-    io_error(fmt::format("take {} bytes for a file in", bytes).c_str(), folder);
+    io_error(fmt::format("allocate {} bytes for a file in", bytes).c_str(), folder);
   }
   return file;
 }

@@ -197,7 +197,7 @@ TEST(BodyText, RefusesBadTextsAndNamesTheLine) {
   expect_refused({
       whole("", "body:0: the text is empty"),
       whole("body main", "body:1: role is missing"),
-      whole("body main starter", "body:1: 'starter' is no role"),
+      whole("body main starter", "body:1: role must be one of "),
       whole("body main entry\n", "body:1: the text ends before 'end'"),
       whole("body main entry\nend\nview", "body:3: the text goes on after 'end'"),
       whole("body main entry\nend of it", "body:2: the end of the line expected, found 'of'"),
@@ -214,7 +214,7 @@ TEST(BodyText, RefusesBadTextsAndNamesTheLine) {
       refused("no node", "attrs axes=[0]", "body:2: no node comes before this line"),
       refused("stage_attrs", "kernel Neg\nstage_attrs a=1", "body:3: no stage comes before"),
       refused("collective", "collective - group 0", "body:2: a collective needs an operator"),
-      refused("effect", "transfer - fax 0 io", "body:2: 'fax' is no kind of transfer"),
+      refused("effect", "transfer - fax 0 io", "body:2: kind of transfer must be one of "),
   });
 }
 

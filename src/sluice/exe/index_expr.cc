@@ -72,13 +72,6 @@ class Parser {
     fail(ErrorKind::kBadFile, "index expression '{}': {} expected at '{}'", text_, expected, rest_);
   }
 
-  char take() {
-    if (rest_.empty()) bad("more text");
-    const char c = rest_.front();
-    rest_.remove_prefix(1);
-    return c;
-  }
-
   bool eat(std::string_view word) {
     if (!rest_.starts_with(word)) return false;
     rest_.remove_prefix(word.size());
@@ -104,7 +97,9 @@ class Parser {
     }
     if (!eat("(")) return integer();
     const IndexExpr a = expression(depth + 1);
-    const char op = take();
+    if (rest_.find_first_of("+-*/%") != 0) bad("one of + - * / %");
+    const char op = rest_.front();
+    rest_.remove_prefix(1);
     const IndexExpr b = expression(depth + 1);
     if (!eat(")")) bad("')'");
     switch (op) {
@@ -116,10 +111,8 @@ class Parser {
         return a * b;
       case '/':
         return a / b;
-      case '%':
-        return a % b;
       default:
-        bad("one of + - * / % before this,");
+        return a % b;
     }
   }
 
@@ -193,8 +186,8 @@ int64_t IndexExpr::evaluate(const IndexContext& context) const {
         break;
       case Kind::kParam:
         if (node.value < 0 || static_cast<size_t>(node.value) >= context.params.size()) {
-          fail(ErrorKind::kUsage, "index expression {}: there are {} index parameters",
-               to_string(*this), context.params.size());
+          fail(ErrorKind::kUsage, "index expression {}: index parameters must be below {}, got p{}",
+               to_string(*this), context.params.size(), node.value);
         }
         stack[top++] = context.params[static_cast<size_t>(node.value)];
         break;

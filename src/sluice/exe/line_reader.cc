@@ -1,5 +1,7 @@
 #include "sluice/exe/line_reader.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <limits>
 
@@ -29,6 +31,11 @@ int hex_digit(char c) {
 
 void LineReader::bad_at(int64_t line, std::string_view message) const {
   fail(ErrorKind::kBadFile, "{}:{}: {}", file_, line, message);
+}
+
+void LineReader::bad_word(std::string_view found, std::string_view what,
+                          std::span<const std::string_view> known) const {
+  bad("{} must be one of {}, got '{}'", what, fmt::join(known, ", "), found);
 }
 
 bool LineReader::next_line() {
@@ -63,13 +70,13 @@ void LineReader::split(std::string_view line) {
     if (line[i] == '"') {
       word.quoted = true;
       for (++i;; ++i) {
-        if (i >= line.size()) bad("a string does not end");
+        if (i >= line.size()) bad("a string must end in '\"'");
         if (line[i] == '"') break;
         if (line[i] != '\\') {
           word.text += line[i];
           continue;
         }
-        if (++i >= line.size()) bad("a string does not end");
+        if (++i >= line.size()) bad("a string must end in '\"'");
         if (line[i] != 'x') {
           word.text += line[i];
           continue;
@@ -135,7 +142,7 @@ int64_t LineReader::integer(std::string_view what) {
 int32_t LineReader::integer32(std::string_view what) {
   const int64_t value = integer(what);
   if (value < std::numeric_limits<int32_t>::min() || value > std::numeric_limits<int32_t>::max()) {
-    bad("{} {} is out of range", what, value);
+    bad("{} must fit 32 bits, got {}", what, value);
   }
   return static_cast<int32_t>(value);
 }
@@ -158,15 +165,15 @@ Shape LineReader::dims(std::string_view& text) const {
   std::vector<int64_t> dims;
   if (!text.starts_with('(')) bad("a shape '(2,3)' expected, found '{}'", text);
   const size_t close = text.find(')');
-  if (close == text.npos) bad("a shape without ')': '{}'", text);
+  if (close == text.npos) bad("a shape must end in ')', got '{}'", text);
   std::string_view body = text.substr(1, close - 1);
   text.remove_prefix(close + 1);
   while (!body.empty()) {
     const std::string_view word = body.substr(0, body.find(','));
     int64_t d = 0;
-    if (!to_integer(word, d) || d < 0) bad("'{}' is no dimension", word);
+    if (!to_integer(word, d) || d < 0) bad("a dimension must be an integer >= 0, got '{}'", word);
     dims.push_back(d);
-    if (word.size() + 1 == body.size()) bad("a shape ends in ','");
+    if (word.size() + 1 == body.size()) bad("a shape must not end in ','");
     body.remove_prefix(std::min(word.size() + 1, body.size()));
   }
   return Shape(std::move(dims));
@@ -188,7 +195,7 @@ TensorSpec LineReader::spec() {
     text.remove_prefix(2);
     spec.meta_shape = dims(text);
   }
-  if (!text.empty()) bad("'{}' after a tensor spec", text);
+  if (!text.empty()) bad("a tensor spec must end after its shape, got '{}'", text);
   return spec;
 }
 
@@ -211,10 +218,16 @@ Address LineReader::address() {
   const Word& w = take("an address");
   std::string_view text = w.text;
   Address a;
+  const auto require = [&](bool good) {
+    if (!good)
+      bad("an address must be arenaN+K, frame+K or paramN+K, or one of these with "
+          "@ring(depth,stride,slot), got '{}'",
+          w.text);
+  };
   const auto number = [&](int64_t& value) {
     const auto r = std::from_chars(text.data(), text.data() + text.size(), value);
     const auto digits = static_cast<size_t>(r.ptr - text.data());
-    if (r.ec != std::errc{} || !is_plain(text.substr(0, digits))) bad("'{}' is no address", w.text);
+    require(r.ec == std::errc{} && is_plain(text.substr(0, digits)));
     text.remove_prefix(digits);
   };
   const auto eat = [&](std::string_view s) {
@@ -229,19 +242,18 @@ Address LineReader::address() {
   } else if (eat("param")) {
     a.base = Address::Base::kParam;
     number(index);
-  } else if (!eat("frame")) {
-    bad("'{}' is no address: arenaN+K, frame+K or paramN+K expected", w.text);
+  } else {
+    require(eat("frame"));
   }
-  if (index < 0 || index > std::numeric_limits<int32_t>::max()) bad("'{}' is no address", w.text);
+  require(index >= 0 && index <= std::numeric_limits<int32_t>::max());
   a.index = static_cast<int32_t>(index);
-  if (!eat("+")) bad("'{}' is no address: an offset is missing", w.text);
+  require(eat("+"));
   number(a.offset);
   if (eat("@ring(")) {
     number(a.depth);
-    if (!eat(",")) bad("'{}' is no address: ring(depth,stride,slot) expected", w.text);
+    require(eat(","));
     number(a.stride);
-    if (!eat(",") || !text.ends_with(')'))
-      bad("'{}' is no address: ring(depth,stride,slot) expected", w.text);
+    require(eat(",") && text.ends_with(')'));
     text.remove_suffix(1);
     try {
       a.slot = parse_index_expr(text);
@@ -250,7 +262,7 @@ Address LineReader::address() {
     }
     text = {};
   }
-  if (!text.empty()) bad("'{}' is no address", w.text);
+  require(text.empty());
   return a;
 }
 
@@ -276,12 +288,14 @@ std::vector<std::byte> LineReader::hex() {
   const Word& w = take("data");
   std::vector<std::byte> bytes;
   if (w.text == "-") return bytes;
-  if (w.text.size() % 2 != 0) bad("an odd number of hexadecimal digits");
+  if (w.text.size() % 2 != 0)
+    bad("data must have an even number of hexadecimal digits, got {}", w.text.size());
   bytes.reserve(w.text.size() / 2);
   for (size_t i = 0; i < w.text.size(); i += 2) {
     const int high = hex_digit(w.text[i]);
     const int low = hex_digit(w.text[i + 1]);
-    if (high < 0 || low < 0) bad("'{}' is not hexadecimal", w.text.substr(i, 2));
+    if (high < 0 || low < 0)
+      bad("data must be hexadecimal (0-9, a-f), got '{}'", w.text.substr(i, 2));
     bytes.push_back(static_cast<std::byte>(high * 16 + low));
   }
   return bytes;

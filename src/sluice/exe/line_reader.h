@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,7 +47,7 @@ class LineReader {
     for (size_t i = 0; i < N; ++i) {
       if (!w.quoted && w.text == words[i]) return static_cast<Enum>(i);
     }
-    bad("'{}' is no {}", w.text, what);
+    bad_word(w.text, what, words);
   }
   std::pair<int32_t, int32_t> pair(std::string_view what);
   TensorSpec spec();
@@ -69,6 +70,8 @@ class LineReader {
     bool quoted = false;
   };
   void split(std::string_view line);
+  [[noreturn]] void bad_word(std::string_view found, std::string_view what,
+                             std::span<const std::string_view> known) const;
   const Word& take(std::string_view what);
   ValueId value(std::string_view text) const;
   Shape dims(std::string_view& text) const;

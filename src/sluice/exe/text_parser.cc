@@ -39,8 +39,8 @@ class TextParser {
     const std::string found = fingerprint(e_);
     if (found == computes_) return;
     in_.bad_at(computes_line_, fmt::format("computes: must be {} for the steps of this text, got "
-                                           "{}; a text that was edited after it was "
-                                           "written is refused, so write it anew",
+                                           "{}; the text was edited after it was written, so "
+                                           "write it again",
                                            found, computes_.empty() ? "none" : computes_));
   }
 
@@ -69,7 +69,7 @@ class TextParser {
 
   /// Fails if the current step has had such a line before; in a branch, the current arm.
   void once(std::string_view line) {
-    if (!lines_of_step_.emplace(line).second) in_.bad("'{}' stands twice in this step", line);
+    if (!lines_of_step_.emplace(line).second) in_.bad("this step must have only one '{}'", line);
   }
 
   void one_line() {
@@ -102,7 +102,7 @@ class TextParser {
     } else if (function_ != nullptr) {
       return function_line();
     } else {
-      in_.bad("'{}' begins no line", in_.string("a word"));
+      in_.bad("unknown kind of line '{}'", in_.string("a word"));
     }
     in_.expect_end();
   }
@@ -257,7 +257,8 @@ class TextParser {
       f.value = in_.values().first;
       program_->finals.push_back(f);
     } else {
-      in_.bad("'{}' begins no line of a program", in_.string("a word"));
+      in_.bad("a program must have lines entry, stream, collectives, remote or final, got '{}'",
+              in_.string("a word"));
     }
     in_.expect_end();
   }
@@ -266,7 +267,7 @@ class TextParser {
     if (in_.eat("param")) {
       const int64_t n = in_.integer("a number");
       if (n != static_cast<int64_t>(function_->params.size()))
-        in_.bad("parameters are numbered from 0");
+        in_.bad("param {} expected, found {}", function_->params.size(), n);
       Param p;
       p.name = in_.string("a name");
       p.access = in_.one_of<Access>(kAccessWords, "access");
@@ -299,7 +300,7 @@ class TextParser {
   template <typename Body>
   Body& body(std::string_view what) {
     Body* b = std::get_if<Body>(&the_step().body);
-    if (b == nullptr) in_.bad("the step has no {}", what);
+    if (b == nullptr) in_.bad("a step of this kind must not have {}", what);
     return *b;
   }
 
@@ -410,7 +411,7 @@ class TextParser {
     } else if (auto* c = std::get_if<Collective>(&step.body)) {
       c->operands.push_back(std::move(o));
     } else if (std::holds_alternative<Wait>(step.body)) {
-      in_.bad("a wait has no operands");
+      in_.bad("a wait must not have operands");
     } else {
       the_call().args.push_back(std::move(o));
     }
@@ -480,7 +481,10 @@ class TextParser {
       in_.expect("sequence");
       c.sequence = in_.expression();
     } else {
-      in_.bad("'{}' is no kind of step", in_.string("a kind of step"));
+      in_.bad(
+          "kind of step must be one of kernel, call, loop, branch, issue, wait, send, receive, "
+          "collective, got '{}'",
+          in_.string("a kind of step"));
     }
     if (in_.eat("origin")) step_->origin = in_.integer("origin");
     if (in_.eat("where")) step_->where = in_.string("where");

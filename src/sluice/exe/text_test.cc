@@ -65,12 +65,15 @@ TEST(Text, ErrorsNameFileAndLine) {
   EXPECT_EQ(error_of("sluice executable 1\n"), "f.plan:1: the text ends before 'end'");
   EXPECT_EQ(error_of("sluice executable 1\nend\nmore"), "f.plan:3: text after 'end'");
   EXPECT_EQ(damaged("tier 1 \"file\"", "tier 2 \"file\""), "f.plan:6: number 1 expected, found 2");
-  EXPECT_EQ(damaged("kind tier", "kind attic"), "f.plan:9: 'attic' is no kind of arena");
-  EXPECT_EQ(damaged("data 00ff1a", "data 00ff1g"), "f.plan:15: '1g' is not hexadecimal");
+  EXPECT_EQ(damaged("kind tier", "kind attic"),
+            "f.plan:9: kind of arena must be one of persistent, frames, workspace, slots, tier, "
+            "staging, checksums, got 'attic'");
+  EXPECT_EQ(damaged("data 00ff1a", "data 00ff1g"),
+            "f.plan:15: data must be hexadecimal (0-9, a-f), got '1g'");
   EXPECT_EQ(damaged("(p0*-2)", "(p0*-2"),
             "f.plan:28: index expression '(p0*-2': ')' expected at ''");
   EXPECT_EQ(damaged("float16(2,3)\nstream", "float16(2,-3)\nstream"),
-            "f.plan:11: '-3' is no dimension");
+            "f.plan:11: a dimension must be an integer >= 0, got '-3'");
   EXPECT_EQ(damaged("6 sync send", "5 sync send"), "f.plan:61: step 6 expected, found 5");
 }
 
@@ -86,11 +89,11 @@ TEST(Text, IndicesAreChecked) {
             "f.plan:61: channel 1 does not exist (there are 1)");
   EXPECT_EQ(damaged("stream_in 0", "stream_in 2"),
             "f.plan:55: stream 2 does not exist (there are 2)");
-  EXPECT_EQ(damaged("message 0\n", "message it\n"), "f.plan:61: 'it' stands outside a loop");
+  EXPECT_EQ(damaged("message 0\n", "message it\n"), "f.plan:61: 'it' must be used in loops only");
   EXPECT_EQ(damaged("index it ((it*2)+1)", "index it"),
-            "f.plan:40: 1 index arguments for 2 of 'callee'");
+            "f.plan:40: 'callee' must get 2 index arguments, got 1");
   EXPECT_EQ(damaged("then 0 frame frame+0", "then 1 frame frame+0"),
-            "f.plan:45: 2 arguments for 0 parameters of 'main'");
+            "f.plan:45: 'main' must get 0 arguments, got 2");
 }
 
 /// A plan with two kernels and a call. The second kernel has two stages.

@@ -47,12 +47,15 @@ class Validator {
     return i == -1 || index(i, count, what);
   }
   void size(int64_t n, std::string_view what) {
-    if (n < 0 || n > kMaxSize) bad("{} {} is outside [0, {}]", what, n, kMaxSize);
+    if (n < 0 || n > kMaxSize) bad("{} must be in [0, {}], got {}", what, kMaxSize, n);
+  }
+  void budget(int64_t n) {
+    if (n < -1) bad("budget must be at least 0 bytes, or -1 for none, got {}", n);
   }
   void product(int64_t a, int64_t b, std::string_view what) {
     int64_t p = 0;
     if (__builtin_mul_overflow(a, b, &p) || p > kMaxSize)
-      bad("{} {} x {} is too large", what, a, b);
+      bad("{} must be at most {} in all, got {} x {}", what, kMaxSize, a, b);
   }
   /// Returns the bytes of the row-major tensor, or -1 if its shape is invalid.
   int64_t spec(const TensorSpec& s) {
@@ -61,7 +64,8 @@ class Validator {
       bytes = size_of(s.dtype);
       for (const int64_t d : shape->dims()) {
         if (d < 0 || __builtin_mul_overflow(bytes, d, &bytes) || bytes > kMaxSize) {
-          bad("shape {} is not one of a tensor", to_string(*shape));
+          bad("a tensor must have dimensions >= 0 and at most {} bytes, got shape {}", kMaxSize,
+              to_string(*shape));
           return -1;
         }
       }
@@ -72,17 +76,17 @@ class Validator {
 
   void devices_and_arenas() {
     at(Part::kDevice, 0);
-    if (e_.replicas < 1) bad("{} replicas", e_.replicas);
+    if (e_.replicas < 1) bad("replicas must be at least 1, got {}", e_.replicas);
     for (size_t i = 0; i < e_.devices.size(); ++i) {
       at(Part::kDevice, i);
       if (e_.devices[i].queues.empty()) bad("a device needs a compute queue");
-      if (e_.devices[i].workers < 1) bad("a device needs at least one worker");
-      if (e_.devices[i].memory_budget < -1)
-        bad("budget {} is negative", e_.devices[i].memory_budget);
+      if (e_.devices[i].workers < 1)
+        bad("workers must be at least 1, got {}", e_.devices[i].workers);
+      budget(e_.devices[i].memory_budget);
     }
     for (size_t i = 0; i < e_.tiers.size(); ++i) {
       at(Part::kTier, i);
-      if (e_.tiers[i].budget < -1) bad("budget {} is negative", e_.tiers[i].budget);
+      budget(e_.tiers[i].budget);
     }
     for (size_t i = 0; i < e_.arenas.size(); ++i) {
       at(Part::kArena, i);
@@ -112,7 +116,9 @@ class Validator {
       at(Part::kGroup, i);
       const ReplicaGroup& g = e_.groups[i];
       if (g.stride < 1 || g.size < 1 || e_.replicas % (int64_t{g.stride} * g.size) != 0) {
-        bad("stride {} x size {} does not tile {} replicas", g.stride, g.size, e_.replicas);
+        bad("stride and size must be at least 1 and stride x size must divide {} replicas, got {} "
+            "x {}",
+            e_.replicas, g.stride, g.size);
       }
     }
     for (size_t i = 0; i < e_.channels.size(); ++i) {
@@ -123,7 +129,7 @@ class Validator {
       index(c.arena, e_.arenas.size(), "arena");
       size(c.offset, "offset");
       size(c.slot_bytes, "slot bytes");
-      if (c.capacity < 1) bad("capacity {} is less than 1", c.capacity);
+      if (c.capacity < 1) bad("capacity must be at least 1, got {}", c.capacity);
       product(c.capacity, c.slot_bytes, "slots");
     }
   }
@@ -137,13 +143,14 @@ class Validator {
       size(v.bytes, "bytes");
       value(v.value);
       index_or_none(v.group, e_.groups.size(), "group");
-      if (v.shard < 0) bad("shard {} is negative", v.shard);
+      if (v.shard < 0) bad("shard must be at least 0, got {}", v.shard);
       if (v.buffer == -1) {
         index(v.arena, e_.arenas.size(), "arena");
       } else if (index(v.buffer, e_.remote_buffers.size(), "remote buffer") &&
                  (v.entry < 0 ||
                   v.entry >= e_.remote_buffers[static_cast<size_t>(v.buffer)].entries)) {
-        bad("entry {} is not in the remote buffer", v.entry);
+        bad("entry must be in [0, {}), got {}",
+            e_.remote_buffers[static_cast<size_t>(v.buffer)].entries, v.entry);
       }
     }
     for (size_t i = 0; i < e_.constants.size(); ++i) {
@@ -151,7 +158,7 @@ class Validator {
       const ConstantPlan& c = e_.constants[i];
       const int64_t bytes = spec(c.spec);
       if (bytes >= 0 && bytes != static_cast<int64_t>(c.data.size())) {
-        bad("the constant has {} bytes, its spec {}", c.data.size(), bytes);
+        bad("data must have {} bytes for this spec, got {}", bytes, c.data.size());
       }
       index(c.arena, e_.arenas.size(), "arena");
       size(c.offset, "offset");
@@ -161,7 +168,8 @@ class Validator {
 
   void expression(const IndexExpr& x) {
     for (const IndexExpr::Node& n : x.nodes()) {
-      if (n.kind == IndexExpr::Kind::kIteration && !in_loop_) bad("'it' stands outside a loop");
+      if (n.kind == IndexExpr::Kind::kIteration && !in_loop_)
+        bad("'it' must be used in loops only");
       if (n.kind == IndexExpr::Kind::kParam) {
         index(n.value, static_cast<size_t>(function_->index_params), "index parameter");
       }
@@ -182,7 +190,7 @@ class Validator {
         index(a.index, function_->params.size(), "parameter");
         break;
       case Address::Base::kFrame:
-        if (a.index != 0) bad("a frame has no index ({})", a.index);
+        if (a.index != 0) bad("the index of a frame must be 0, got {}", a.index);
     }
   }
 
@@ -200,12 +208,14 @@ class Validator {
     if (!index(c.function, e_.functions.size(), "function")) return;
     const Function& f = e_.functions[static_cast<size_t>(c.function)];
     if (c.args.size() != f.params.size()) {
-      bad("{} arguments for {} parameters of '{}'", c.args.size(), f.params.size(), f.name);
+      bad("'{}' must get {} arguments, got {}", f.name, f.params.size(), c.args.size());
     }
     if (static_cast<int64_t>(c.index_args.size()) != f.index_params) {
-      bad("{} index arguments for {} of '{}'", c.index_args.size(), f.index_params, f.name);
+      bad("'{}' must get {} index arguments, got {}", f.name, f.index_params, c.index_args.size());
     }
-    if (f.device != function_->device) bad("'{}' is a function of device {}", f.name, f.device);
+    if (f.device != function_->device)
+      bad("'{}' must be a function of device {}, got device {}", f.name, function_->device,
+          f.device);
     for (const Operand& o : c.args) operand(o);
     for (const IndexExpr& x : c.index_args) expression(x);
     address(c.frame);
@@ -229,7 +239,8 @@ class Validator {
     for (const IndexExpr& x : k.scalars) expression(x);
     coincidences(k.may_coincide, k.operands.size());
     for (size_t i = 0; i < k.stages.size(); ++i) stage(k, i);
-    if (k.tasks < 1 || k.tasks > kMaxSize) bad("{} tasks", k.tasks);
+    if (k.tasks < 1 || k.tasks > kMaxSize)
+      bad("tasks must be in [1, {}], got {}", kMaxSize, k.tasks);
     size(k.workspace_bytes, "workspace bytes");
   }
 
@@ -246,7 +257,7 @@ class Validator {
     index(stage.output, k.operands.size(), "operand");
     if (stage.output >= 0 && stage.output < static_cast<int64_t>(k.operands.size()) &&
         k.operands[static_cast<size_t>(stage.output)].access == Access::kRead) {
-      bad("stage {} writes operand {}, which is read", i, stage.output);
+      bad("stage {} must write an output, got operand {}, which is an input", i, stage.output);
     }
   }
 
@@ -254,7 +265,7 @@ class Validator {
     in_loop_ = true;
     call(l.body);
     in_loop_ = false;
-    if (l.trips < 0 || l.trips > kMaxSize) bad("{} trips", l.trips);
+    size(l.trips, "trips");
     for (const Carry& c : l.carried) {
       index(c.in, l.body.args.size(), "argument");
       index(c.out, l.body.args.size(), "argument");
@@ -313,7 +324,7 @@ class Validator {
     size(function_->frame_bytes, "frame bytes");
     size(function_->frame_bound, "frame bound");
     if (function_->index_params < 0 || function_->index_params > kMaxIndexParams) {
-      bad("{} index parameters", function_->index_params);
+      bad("index_params must be in [0, {}], got {}", kMaxIndexParams, function_->index_params);
     }
     for (const Param& p : function_->params) {
       size(p.bytes, "parameter bytes");
@@ -394,11 +405,13 @@ class Validator {
         if (index(start.function, e_.functions.size(), "function")) {
           const Function& f = e_.functions[static_cast<size_t>(start.function)];
           if (!f.params.empty() || f.index_params != 0)
-            bad("the entry '{}' has parameters", f.name);
-          if (f.device != start.device) bad("the entry '{}' is for device {}", f.name, f.device);
+            bad("the entry '{}' must not have parameters", f.name);
+          if (f.device != start.device)
+            bad("the entry '{}' must be for device {}, got device {}", f.name, start.device,
+                f.device);
         }
         if (start.frame.base != Address::Base::kArena || start.frame.depth != 0) {
-          bad("an entry's frame has a constant address in an arena");
+          bad("an entry's frame must have a constant address in an arena");
         } else {
           const Function none;
           function_ = &none;

@@ -27,7 +27,7 @@ uint32_t random_below(Seed key, uint64_t counter, uint32_t bound) {
 /// (DataLoader::fill).
 void check_view(const char* what, const TensorSpec& spec, DType dtype, int64_t batch,
                 int64_t sample) {
-  require(spec.dtype == dtype, "loader: {} are {}, the array to fill is {}", what, name_of(dtype),
+  require(spec.dtype == dtype, "loader: the array for {} must be {}, got {}", what, name_of(dtype),
           name_of(spec.dtype));
   const Shape& shape = spec.shape;
   bool right = shape.elements() == batch * sample;
@@ -36,8 +36,11 @@ void check_view(const char* what, const TensorSpec& spec, DType dtype, int64_t b
     leading *= shape[axis];
   right = right && leading == batch;
   if (!right) {
-    fail(ErrorKind::kUsage, "loader: the array to fill is {}, a batch of {} is {} x {} elements",
-         to_string(shape), what, batch, sample);
+    fail(
+        ErrorKind::kUsage,
+        "loader: the array for {} must have leading dimensions of product {} and others of product "
+        "{}, got {}",
+        what, batch, sample, to_string(shape));
   }
 }
 
@@ -45,27 +48,28 @@ void check_view(const char* what, const TensorSpec& spec, DType dtype, int64_t b
 
 DataLoader::DataLoader(const Dataset& dataset, LoaderOptions options)
     : dataset_(dataset), options_(options) {
-  require(options_.batch >= 1, "loader: a batch of {} samples; at least 1 is right",
-          options_.batch);
+  require(options_.batch >= 1, "loader: batch must be at least 1 sample, got {}", options_.batch);
   require(dataset.images.dtype() == f32 && dataset.labels.dtype() == i32,
-          "loader: images are {} and labels {}; float32 and int32 are right",
+          "loader: images must be float32 and labels int32, got {} and {}",
           name_of(dataset.images.dtype()), name_of(dataset.labels.dtype()));
   require(dataset.labels.shape().rank() == 1 && dataset.images.shape().rank() >= 1,
-          "loader: labels are {} and images {}; (n,) and (n, …) are right",
+          "loader: labels must be (n,) and images (n, …), got {} and {}",
           to_string(dataset.labels.shape()), to_string(dataset.images.shape()));
   const int64_t samples = dataset.size();
-  require(dataset.images.shape()[0] == samples, "loader: {} images and {} labels",
+  require(dataset.images.shape()[0] == samples,
+          "loader: every image must have one label, got {} images and {} labels",
           dataset.images.shape()[0], samples);
-  require(samples >= options_.batch, "loader: no full batch: it takes {} samples, the data has {}",
+  require(samples >= options_.batch,
+          "loader: the data must fill one batch of {} samples, got {}; use a smaller batch",
           options_.batch, samples);
-  require(samples <= std::numeric_limits<uint32_t>::max(), "loader: {} samples exceed 32 bits",
-          samples);
+  require(samples <= std::numeric_limits<uint32_t>::max(),
+          "loader: the number of samples must fit 32 bits, got {}", samples);
   order_.resize(static_cast<size_t>(samples));
   start_epoch(0);
 }
 
 void DataLoader::start_epoch(int64_t epoch) {
-  require(epoch >= 0, "loader: epoch {} is negative", epoch);
+  require(epoch >= 0, "loader: epoch must be at least 0, got {}", epoch);
   epoch_ = epoch;
   std::iota(order_.begin(), order_.end(), 0u);
   if (!options_.shuffle) return;
@@ -77,7 +81,8 @@ void DataLoader::start_epoch(int64_t epoch) {
 }
 
 void DataLoader::fill(int64_t index, const ArrayView& images, const ArrayView& labels) const {
-  require(index >= 0 && index < batches(), "loader: batch {} is outside [0, {})", index, batches());
+  require(index >= 0 && index < batches(), "loader: batch must be in [0, {}), got {}", batches(),
+          index);
   const int64_t pixels = dataset_.images.elements() / size();
   check_view("images", images.spec, f32, options_.batch, pixels);
   check_view("labels", labels.spec, i32, options_.batch, 1);

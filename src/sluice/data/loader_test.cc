@@ -169,13 +169,14 @@ TEST(DataLoader, UnusableDataIsRefused) {
     }
   };
   EXPECT_EQ(message(set, {.batch = 4}),
-            "loader: no full batch: it takes 4 samples, the data has 3");
+            "loader: the data must fill one batch of 4 samples, got 3; use a smaller batch");
   EXPECT_NE(message(set, {.batch = 0}), "");
   EXPECT_NE(message(set, {.batch = -1}), "");
   EXPECT_NE(message(Dataset{}, {.batch = 1}), "");
   Dataset uneven = numbered(3);
   uneven.labels = HostTensor(TensorSpec{{2}, i32, {}});
-  EXPECT_EQ(message(uneven, {.batch = 1}), "loader: 3 images and 2 labels");
+  EXPECT_EQ(message(uneven, {.batch = 1}),
+            "loader: every image must have one label, got 3 images and 2 labels");
   Dataset bytes = numbered(3);
   bytes.images = bytes.images.cast(u8);
   EXPECT_NE(message(bytes, {.batch = 1}), "");
@@ -197,23 +198,24 @@ TEST(DataLoader, RefusalsSayWhatIsRight) {
   table.labels = HostTensor(i32_array({3, 1}));
   expect_refused({
       {"an empty batch", [&] { DataLoader l(set, {.batch = 0}); },
-       "loader: a batch of 0 samples; at least 1 is right"},
+       "loader: batch must be at least 1 sample, got 0"},
       {"a large batch", [&] { DataLoader l(set, {.batch = 9}); },
-       "loader: no full batch: it takes 9 samples, the data has 8"},
+       "loader: the data must fill one batch of 9 samples, got 8"},
       {"bytes", [&] { DataLoader l(bytes, {.batch = 1}); },
-       "loader: images are uint8 and labels int32; float32 and int32 are right"},
+       "loader: images must be float32 and labels int32, got uint8 and int32"},
       {"labels without an axis", [&] { DataLoader l(scalar, {.batch = 1}); },
-       "loader: labels are () and images (3, 2, 3); (n,) and (n, …) are right"},
+       "loader: labels must be (n,) and images (n, …), got () and (3, 2, 3)"},
       {"labels with two axes", [&] { DataLoader l(table, {.batch = 1}); },
-       "loader: labels are (3, 1) and images"},
-      {"epoch", [&] { loader.start_epoch(-1); }, "loader: epoch -1 is negative"},
-      {"batch", [&] { loader.fill(2, images, labels); }, "loader: batch 2 is outside [0, 2)"},
+       "and images (n, …), got (3, 1) and "},
+      {"epoch", [&] { loader.start_epoch(-1); }, "loader: epoch must be at least 0, got -1"},
+      {"batch", [&] { loader.fill(2, images, labels); }, "loader: batch must be in [0, 2), got 2"},
       {"images' dtype", [&] { loader.fill(0, labels, labels); },
-       "loader: images are float32, the array to fill is int32"},
+       "loader: the array for images must be float32, got int32"},
       {"labels' dtype", [&] { loader.fill(0, images, images); },
-       "loader: labels are int32, the array to fill is float32"},
+       "loader: the array for labels must be int32, got float32"},
       {"images' shape", [&] { loader.fill(0, transposed, labels); },
-       "loader: the array to fill is (6, 4), a batch of images is 4 x 6 elements"},
+       "loader: the array for images must have leading dimensions of product 4 and others of "
+       "product 6, got (6, 4)"},
   });
 }
 

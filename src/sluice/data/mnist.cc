@@ -34,15 +34,15 @@ constexpr IdxKind kLabels{0x00000801, 8, 1};
 int64_t read_header(ByteReader& reader, const IdxKind& kind) {
   const uint32_t magic = reader.u32_be("the magic number");
   if (magic != kind.magic)
-    reader.bad("the magic number is {:#010x}, {:#010x} is right", magic, kind.magic);
+    reader.bad("the magic number must be {:#010x}, got {:#010x}", kind.magic, magic);
   const int64_t count = reader.u32_be("the number of items");
   if (count < 1 || count > kMaxSamples)
-    reader.bad("{} items; 1 to {} are right", count, kMaxSamples);
+    reader.bad("the number of items must be in [1, {}], got {}", kMaxSamples, count);
   if (kind.magic == kImages.magic) {
     const uint32_t rows = reader.u32_be("the number of rows");
     const uint32_t columns = reader.u32_be("the number of columns");
     if (rows != kDigitSide || columns != kDigitSide) {
-      reader.bad("images of {} x {}; {} x {} is right", rows, columns, kDigitSide, kDigitSide);
+      reader.bad("images must be {} x {}, got {} x {}", kDigitSide, kDigitSide, rows, columns);
     }
   }
   return count;
@@ -116,8 +116,8 @@ bool is_gzip(std::span<const std::byte> bytes) {
 std::vector<std::byte> expand(std::span<const std::byte> bytes, const std::string& file,
                               const IdxKind& kind) {
   if (bytes.size() > Inflater::kMaxInput) {
-    fail(ErrorKind::kBadFile, "{}: byte 0: {} bytes of gzip; {} is the most", file, bytes.size(),
-         Inflater::kMaxInput);
+    fail(ErrorKind::kBadFile, "{}: byte 0: a gzip file must have at most {} bytes, got {}", file,
+         Inflater::kMaxInput, bytes.size());
   }
   Inflater inflater(bytes, file);
   std::vector<std::byte> plain;
@@ -159,8 +159,8 @@ std::vector<std::byte> read_bounded(const std::string& path) {
   const int64_t limit = kImages.header_bytes + kMaxSamples * kPixels;
   const int64_t size = sys::size(sys::open_for_read(path), path);
   if (size > limit) {
-    fail(ErrorKind::kBadFile, "{}: byte {}: the file has {} bytes; {} is the most", path, limit,
-         size, limit);
+    fail(ErrorKind::kBadFile, "{}: byte {}: the file must have at most {} bytes, got {}", path,
+         limit, limit, size);
   }
   return sys::read_file(path);
 }
@@ -187,8 +187,8 @@ std::optional<std::string> folder_with_files(const std::string& folder) {
 
 [[noreturn]] void missing(const std::string& folder) {
   fail(ErrorKind::kIo,
-       "{0} and {0}/mnist lack MNIST's files: {1}, {2}, {3}, {4} (each plain or .gz)", folder,
-       kFiles[0], kFiles[1], kFiles[2], kFiles[3]);
+       "{0} or {0}/mnist must contain MNIST's files: {1}, {2}, {3}, {4} (each plain or .gz)",
+       folder, kFiles[0], kFiles[1], kFiles[2], kFiles[3]);
 }
 
 }  // namespace
@@ -228,7 +228,7 @@ HostTensor read_idx_labels(std::span<const std::byte> bytes, const std::string& 
       const auto label = static_cast<int32_t>(bytes[i]);
       if (label > 9) {
         here.take(static_cast<int64_t>(i), "the labels");
-        here.bad("label {}; 0 to 9 are right", label);
+        here.bad("a label must be in [0, 9], got {}", label);
       }
       labels.as<int32_t>()[i] = label;
     }
@@ -247,8 +247,8 @@ Dataset load_mnist(const std::string& folder, Split split) {
   set.images = read_idx_images(read_bounded(images_path), images_path);
   set.labels = read_idx_labels(read_bounded(labels_path), labels_path);
   if (set.images.shape()[0] != set.labels.shape()[0]) {
-    fail(ErrorKind::kBadFile, "{}: byte 4: {} labels for the {} images of {}", labels_path,
-         set.labels.shape()[0], set.images.shape()[0], images_path);
+    fail(ErrorKind::kBadFile, "{}: byte 4: must have one label for each of {} images in {}, got {}",
+         labels_path, set.images.shape()[0], images_path, set.labels.shape()[0]);
   }
   set.source =
       fmt::format("MNIST, {} digits of {}", split == Split::kTrain ? "training" : "test", *found);

@@ -97,8 +97,9 @@ TEST(SyntheticDigits, AreAFunctionOfSeedAndIndex) {
   EXPECT_FALSE(synthetic_digits(20, 2).images.same_bits(many.images));
   EXPECT_FALSE(synthetic_digits(20, uint64_t{1} << 32).images.same_bits(many.images));
   expect_refused({
-      {"none", [] { synthetic_digits(0, 1); }, "synthetic digits: 0 samples; at least 1 is right"},
-      {"less", [] { synthetic_digits(-1, 1); }, "synthetic digits: -1 samples"},
+      {"none", [] { synthetic_digits(0, 1); },
+       "synthetic digits: the number of samples must be at least 1, got 0"},
+      {"less", [] { synthetic_digits(-1, 1); }, "must be at least 1, got -1"},
   });
 }
 

@@ -118,7 +118,7 @@ class Mpi(CliTest):
     def test_the_launcher_of_another_mpi_is_refused(self):
         for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
             result = self.expect_code(2, "train", "mnist", *SHORT, env={**ENVIRONMENT, name: "2"})
-            self.assertRegex(result.stderr, r"the launcher started 2 processes, and .*, finds 1 of them")
+            self.assertRegex(result.stderr, r"the launcher started 2 processes but .* sees 1; start the program with the mpirun of ")
 
     def test_processes_that_find_different_files_refuse(self):
         with tempfile.TemporaryDirectory() as folder:

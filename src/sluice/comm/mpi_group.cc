@@ -392,16 +392,17 @@ std::shared_ptr<runtime::ProcessGroup> join_mpi() {
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   require(provided == MPI_THREAD_MULTIPLE,
-          "this MPI ({}) does not let several threads call it, which signs of life need",
+          "MPI must support MPI_THREAD_MULTIPLE, got {}, which does not; use an MPI built for "
+          "threads",
           mpi_version());
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (size != launched_processes()) {
     MPI_Finalize();
-    fail(ErrorKind::kUsage,
-         "the launcher started {} processes, and {}, which this build has, finds {} of them; the "
-         "right launcher is its own",
-         launched_processes(), mpi_version(), size);
+    fail(
+        ErrorKind::kUsage,
+        "the launcher started {} processes but {} sees {}; start the program with the mpirun of {}",
+        launched_processes(), mpi_version(), size, mpi_version());
   }
   return std::make_shared<MpiGroup>();
 }

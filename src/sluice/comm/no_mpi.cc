@@ -7,8 +7,8 @@ std::string mpi_version() { return "none"; }
 
 std::shared_ptr<runtime::ProcessGroup> join_mpi() {
   require(launched_processes() == 1,
-          "mpirun started {} processes, and this build has no MPI; build with libopenmpi-dev or "
-          "libmpich-dev installed and -DSLUICE_WITH_MPI=ON",
+          "mpirun started {} processes but this build has no MPI; install libopenmpi-dev or "
+          "libmpich-dev and build with -DSLUICE_WITH_MPI=ON",
           launched_processes());
   return nullptr;
 }

@@ -74,7 +74,7 @@ TEST(Interpreter, RefusesWrongFeeds) {
             std::string::npos);
   EXPECT_NE(refusal([&] {
               run.run("main", {{in, {vec({1, 2}), vec({3, 4})}}});
-            }).find("2 entries, 1 were read"),
+            }).find("must have 1 entries, got 2"),
             std::string::npos);
   EXPECT_NE(refusal([&] {
               run.run("main", {{in, vec({1})}});
@@ -426,7 +426,7 @@ TEST(Interpreter, RefusesWhatItWasNotMadeFor) {
        [&] {
          run.write_remote(buffer, 0, vec({1, 2}));
        },
-       "remote buffer 1: the array is (2,) float32, must be (1,) float32"},
+       "remote buffer 1: the array must be (1,) float32, got (2,) float32"},
       {"a remote buffer of another program", [&] { run.read_remote(foreign, 0); },
        "remote buffer 1 belongs to another Ir"},
       {"a stream of another program",
@@ -435,23 +435,23 @@ TEST(Interpreter, RefusesWhatItWasNotMadeFor) {
        },
        "run: stream 'in' belongs to another Ir"},
       {"too few arrays", [&] { run.evaluate(f, {}); },
-       "evaluate: graph f_subgraph(0) has 1 inputs, 0 arrays given"},
+       "evaluate: graph f_subgraph(0) must get 1 arrays, got 0"},
       {"an array of another shape",
        [&] {
          run.evaluate(f, {vec({1, 2})});
        },
-       "the array is (2,) float32, must be (1,) float32"},
+       "the array must be (1,) float32, got (2,) float32"},
       {"arrays without specs",
        [&] {
          run_op(add, add.options, {f32_spec({1})}, {vec({1}), vec({1})}, Precision::kFloat);
        },
-       "add: 1 specs for 2 arrays"},
+       "add: must have one array for each of 1 specs, got 2"},
       {"an array that is not its spec",
        [&] {
          run_op(add, add.options, {f32_spec({2}), f32_spec({2})}, {vec({1}), vec({1, 2})},
                 Precision::kFloat);
        },
-       "add: operand 0 is (2,) float32, its array (1,) float32"},
+       "add: the array of operand 0 must be (2,) float32, got (1,) float32"},
   });
 }
 

@@ -65,7 +65,7 @@ Interpreter::Buffer Interpreter::working(const TensorSpec& spec, const HostTenso
                                          std::string_view what) const {
   const DType dtype = working_dtype(spec.dtype, precision_);
   require(value.shape() == spec.shape && (value.dtype() == spec.dtype || value.dtype() == dtype),
-          "{}: the array is {}, must be {}", what, to_string(value.spec()), to_string(spec));
+          "{}: the array must be {}, got {}", what, to_string(spec), to_string(value.spec()));
   return std::make_shared<HostTensor>(value.cast(dtype));
 }
 
@@ -209,8 +209,8 @@ Collected Interpreter::run(const std::string& entry, const std::vector<Feed>& fe
   run_ops(frames);
   for (const auto& [id, state] : streams_) {
     for (const size_t next : state.next) {
-      require(next == state.entries->size(), "run: stream '{}' has {} entries, {} were read",
-              ir_.stream(id).name, state.entries->size(), next);
+      require(next == state.entries->size(), "run: stream '{}' must have {} entries, got {}",
+              ir_.stream(id).name, next, state.entries->size());
     }
   }
   return std::move(collected_);
@@ -218,9 +218,9 @@ Collected Interpreter::run(const std::string& entry, const std::vector<Feed>& fe
 
 std::vector<HostTensor> Interpreter::evaluate(const Graph& graph,
                                               const std::vector<HostTensor>& inputs) {
-  require(replicas_ == 1, "evaluate: runs one replica, the program has {}", replicas_);
+  require(replicas_ == 1, "evaluate: the program must have 1 replica, got {}", replicas_);
   const auto& ids = graph.input_ids();
-  require(inputs.size() == ids.size(), "evaluate: graph {} has {} inputs, {} arrays given",
+  require(inputs.size() == ids.size(), "evaluate: graph {} must get {} arrays, got {}",
           graph.name(), ids.size(), inputs.size());
   Buffers buffers;
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -414,7 +414,8 @@ void Interpreter::run_branch(Frame& frame, const Op& op) {
 // that the other members had before the op.
 void Interpreter::run_collective(Frames& frames, const Op& op) {
   require(static_cast<int>(frames.size()) == replicas_,
-          "{}: a collective in a branch, which only some replicas may take", op.label());
+          "{}: a collective must not be in a branch, which only some replicas may take",
+          op.label());
   const ReplicaGrouping grouping = ops::collective_group(op.attrs, replicas_);
   const Graph& graph = frames[0].graph;
   const TensorSpec& spec = graph.spec(op.inputs[0].tensor);

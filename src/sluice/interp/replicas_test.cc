@@ -168,7 +168,8 @@ TEST(Replicas, BranchTheirOwnWayButNotToCollectives) {
                                {{flag, HostTensor::of<bool>({2}, boolean, {true, false})}})[out];
   };
   EXPECT_EQ(values_of(program(false)), (Floats{-3, 3}));
-  EXPECT_NE(refusal([&] { program(true); }).find("a collective in a branch"), std::string::npos);
+  EXPECT_NE(refusal([&] { program(true); }).find("a collective must not be in a branch"),
+            std::string::npos);
 }
 
 TEST(Replicas, VariablesAreSeenWhole) {
@@ -233,14 +234,14 @@ TEST(Replicas, RefuseWhatIsNotTheirs) {
   Interpreter interpreter(ir);
   expect([&] { ir.set_replication(2); },
          "replication 4 cannot become 2: a collective relies on it");
-  expect([&] { interpreter.evaluate(main, {}); }, "runs one replica, the program has 4");
+  expect([&] { interpreter.evaluate(main, {}); }, "must have 1 replica, got 4");
   const H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
   main.host_load(in);
   expect(
       [&] {
         interpreter.run("main", {{in, floats({2}, {1, 2})}});
       },
-      "the array is (2,) float32, must be (4, 2) float32");
+      "the array must be (4, 2) float32, got (2,) float32");
 }
 
 }  // namespace

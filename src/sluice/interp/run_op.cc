@@ -43,14 +43,14 @@ void run_kernel(const OpView& view, std::span<HostTensor* const> operands, Preci
 std::vector<HostTensor> run_op(const OpDef& def, const Attrs& attrs,
                                const std::vector<TensorSpec>& specs,
                                const std::vector<HostTensor>& inputs, Precision precision) {
-  require(specs.size() == inputs.size(), "{}: {} specs for {} arrays", def.name, specs.size(),
-          inputs.size());
+  require(specs.size() == inputs.size(), "{}: must have one array for each of {} specs, got {}",
+          def.name, specs.size(), inputs.size());
   const std::vector<TensorSpec> out_specs = def.infer(OpView(def, attrs, specs));
   const OpView view(def, attrs, specs, out_specs);
   std::vector<HostTensor> arrays;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    require(inputs[i].shape() == specs[i].shape, "{}: operand {} is {}, its array {}", def.name, i,
-            to_string(specs[i]), to_string(inputs[i].spec()));
+    require(inputs[i].shape() == specs[i].shape, "{}: the array of operand {} must be {}, got {}",
+            def.name, i, to_string(specs[i]), to_string(inputs[i].spec()));
     arrays.push_back(inputs[i].cast(working_dtype(specs[i].dtype, precision)));
   }
   for (const TensorSpec& spec : out_specs) {

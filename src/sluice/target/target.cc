@@ -3,7 +3,7 @@
 namespace sluice {
 
 KernelChoice Target::choose_fused(const FusedOp&) const {
-  fail(ErrorKind::kInternal, "the {} target fuses nothing", kind());
+  fail(ErrorKind::kInternal, "target {}: has no fused kernels", kind());
 }
 
 int64_t Target::buffer_bytes(const TensorSpec& spec, const Layout& layout) const {

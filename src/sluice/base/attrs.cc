@@ -137,7 +137,8 @@ class Parser {
       }
       body.remove_prefix(std::min(body.size(), word.size() + 1));
     }
-    require(integers.empty() || doubles.empty(), "options: a list mixes integers and numbers");
+    require(integers.empty() || doubles.empty(),
+            "options: a list must not mix integers and floating-point numbers");
     if (!doubles.empty()) return doubles;
     return integers;
   }

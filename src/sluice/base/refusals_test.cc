@@ -104,7 +104,7 @@ TEST(BaseRefusals, Options) {
       {"list without an end", parse("a=[1,2"), "']' is missing"},
       {"hole in a list", parse("a=[1,,2]"), "a value is missing"},
       {"word in a list", parse("a=[1,x]"), "'x' is not an integer"},
-      {"mixed list", parse("a=[1,2.0]"), "a list mixes integers and numbers"},
+      {"mixed list", parse("a=[1,2.0]"), "a list must not mix integers and floating-point"},
       {"string without an end", parse("a=\"x"), "text ends inside a string"},
       {"string that ends in \\", parse("a=\"x\\"), "text ends inside a string"},
       {"missing field", read("a=1"), "the next field must be 'b', got 'nothing'"},

@@ -10,7 +10,7 @@
 namespace sluice::train {
 namespace {
 
-// The row as the phase's graph takes it.
+// The row as the i32 tensor that the phase's graph takes.
 Tensor index(Graph& graph, const RemoteEntry& row) {
   return row.tensor() != nullptr ? *row.tensor()
                                  : graph.scalar(static_cast<double>(row.constant()), i32, "row");

@@ -11,7 +11,7 @@
 namespace sluice::train {
 namespace {
 
-// Entry "train" takes two entries of i32 and moves a weight, with momentum in remote memory.
+// Entry "train" takes two i32 entries and updates a weight. The momentum is in remote memory.
 struct Program {
   Program() {
     Graph& train = ir.entry_graph("train");

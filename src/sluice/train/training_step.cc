@@ -15,7 +15,7 @@ Tensors load_seed(Graph& graph, const Training& t) {
   return t.draws ? Tensors{graph.host_load(t.seed)} : Tensors{};
 }
 
-// One micro-batch, its gradients straight to the optimizer.
+// Runs one micro-batch and returns its gradients, which need no accumulators.
 nn::NamedTensors gradients_of_one(Graph& main, const ModelSpec& model, const Training& t,
                                   const nn::GraphWithNamedArgs& forward) {
   const nn::GraphWithNamedArgs backward =
@@ -36,7 +36,7 @@ nn::NamedTensors gradients_of_one(Graph& main, const ModelSpec& model, const Tra
   return named;
 }
 
-// A loop over micro-batches; the running mean of their gradients.
+// Loops over micro-batches and returns the running mean of their gradients.
 nn::NamedTensors mean_gradients(Graph& main, const ModelSpec& model, const Training& t,
                                 const nn::GraphWithNamedArgs& forward, int64_t micro_batches) {
   const auto [factories, backward] =

@@ -61,13 +61,14 @@ GradRequest request_of(const Graph& graph, const AutodiffOptions& options, size_
   return request;
 }
 
-/// What the callers of a graph need of its gradient, by positions of its outputs and inputs.
+/// The gradients that callers need of a graph: indices of its outputs (provided) and inputs
+/// (required).
 struct Wanted {
   std::set<size_t> provided;
   std::set<size_t> required;
 };
 
-/// Differentiates the graphs below one, each once.
+/// Differentiates each graph that `top` calls, directly or indirectly, once.
 class Descent {
  public:
   Descent(Graph& top, const GradGraphs& given) : ir_(top.ir()), infos_(given) {
@@ -79,7 +80,7 @@ class Descent {
   GradGraphInfo run(Graph& top, const GradRequest& request);
 
  private:
-  // Callees before callers.
+  // Orders callees before callers.
   void visit(const Graph& graph) {
     if (!seen_.insert(graph.id()).second) return;
     for (const Op& op : graph.ops()) {
@@ -101,7 +102,7 @@ class Descent {
   std::map<GraphId, Wanted> wanted_;
 };
 
-// Notes what differentiating a graph will ask of those that it calls.
+// Records which gradients `graph` will need from the graphs that it calls.
 void Descent::ask(const Graph& graph, const GradRequest& request, Dependence& dependence) {
   std::vector<Value> required;
   std::vector<Value> provided;

@@ -43,7 +43,7 @@ TEST(AutodiffErrors, IntegersHaveNoGradient) {
         g.add_output(n + n);
       },
       f32_spec({3}), i32_spec({3}));
-  const GradGraphInfo info = autodiff(f);  // the default leaves them out
+  const GradGraphInfo info = autodiff(f);  // The default ignores integer tensors.
   EXPECT_EQ(info.expected_outputs().size(), 1u);
   EXPECT_EQ(info.expected_inputs().size(), 2u);
   check_gradients(info, random_inputs(f));
@@ -88,7 +88,7 @@ TEST(AutodiffErrors, AGraphThatIsRepeatedGetsNoFurtherOutputs) {
       "body", [](Graph&, Tensor x) { return ops::gelu(x * x); }, f32_spec({3}));
   Graph& user = ir.create_graph(
       "user", [&](Graph& g, Tensor x) { return ops::repeat(g, body, 2, {x}); }, f32_spec({3}));
-  // The body itself is called by the loop's wrapper, which hides its new outputs.
+  // The loop's wrapper calls the body and does not return the outputs that autodiff appends to it.
   check_gradients(autodiff(body), random_inputs(body));
   verify(ir);
   Graph& wrapper = ir.graph(user.ops()[0].callees[0]);
@@ -158,7 +158,7 @@ TEST(AutodiffErrors, ConnectionsAreThoseOfTheGraph) {
                "has 3 inputs and 2 outputs; 3 and 0 are expected");
 }
 
-// y = x_ * 2 in place, with a gradient that reads x before and after.
+// In-place y = 2x. Its gradient reads x before and after the write.
 std::vector<TensorSpec> same_spec(const OpView& op) { return {op.input(0)}; }
 Tensors both_sides(GradContext& g) {
   return {g.forward([](const Tensors& in, const Tensors& out) { return in[0] * out[0]; })};

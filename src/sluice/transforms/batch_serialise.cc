@@ -26,7 +26,8 @@ const Handle* find(const std::vector<std::pair<Tensor, Handle>>& list, const Ten
   return found == list.end() ? nullptr : &found->second;
 }
 
-// Whether replicas of the group keep shards of it: of what cannot be cut each has all.
+// Whether replicas of the group store shards. A tensor that cannot be cut is stored whole by each
+// replica.
 bool in_shards(const TensorSpec& spec, const std::optional<ReplicaGrouping>& group) {
   return group && group->size() > 1 && spec.shape.rank() > 0;
 }
@@ -39,7 +40,7 @@ TensorSpec kept_spec(const Tensor& t, const std::optional<ReplicaGrouping>& grou
   return {{ceil_div(t.elements(), group->size())}, t.dtype(), t.shape()};
 }
 
-// Streams and remote buffers that a graph uses, itself or in a callee.
+// Collects the streams and remote buffers that a graph and its callees use.
 void add_effects(const Graph& graph, std::set<std::pair<bool, int32_t>>& used,
                  std::set<GraphId>& seen) {
   if (!seen.insert(graph.id()).second) return;
@@ -55,9 +56,9 @@ void add_effects(const Graph& graph, std::set<std::pair<bool, int32_t>>& used,
   }
 }
 
-// What the loop moves for one iteration.
+// Transfers of one iteration.
 struct Load {
-  Tensor input;  // Of the graph.
+  Tensor input;  // Input of the graph.
   LoadHandle from;
 };
 struct Store {
@@ -99,7 +100,7 @@ class Serialiser {
   }
 
  private:
-  // Handles in the graph that is being made.
+  // Tensors of the graph under construction.
   struct State {
     Tensor row;
     Tensor seed;
@@ -158,7 +159,7 @@ class Serialiser {
     }
   }
 
-  // What is sliced alike is carried once, wherever it goes.
+  // A tensor that is sliced in one way is sliced once, even if it is stored in several places.
   Store& store_of(const Tensor& t, const std::optional<ReplicaGrouping>& group) {
     for (Store& s : stores_) {
       if (s.tensor == t && s.shard_group == group) return s;
@@ -174,7 +175,7 @@ class Serialiser {
             t.name(), to_string(t.spec()), stream.name, to_string(stream.spec));
   }
 
-  // Also gives the buffer the entries that its rows need.
+  // Also grows the buffer to the entries that its rows need.
   void check(const Tensor& t, const BatchHandle& handle) {
     const TensorSpec kept = kept_spec(t, handle.shard_group);
     require(handle.buffer.spec == kept,
@@ -217,7 +218,7 @@ class Serialiser {
                                graph_.name(), reason);
   }
 
-  // Entry (row, step) of a handle; what handles share is computed once a graph.
+  // Returns entry (row, step) of a handle.
   RemoteEntry entry(const BatchHandle& handle, const State& state, const RemoteEntry& step) const {
     const Tensor first = handle.row.first_entry(state.row, options_.steps);
     if (!first.valid()) return step;
@@ -246,8 +247,9 @@ class Serialiser {
     }
   }
 
-  // Gathers shards, calls the graph, cuts shards and advances the seed. The result has the values of `stores_`. Collectives
-  // stand here and not beside the transfers: to gather what has just been loaded would be to wait for it.
+  // Gathers shards, calls the graph, cuts shards and advances the seed. Returns the values of
+  // `stores_`. Collectives are here and not in load(), because a gather right after its load would
+  // have to wait for it.
   Tensors compute(Graph& g, State& state, const Tensors& loaded) const {
     TensorMap given;
     for (size_t i = 0; i < loads_.size(); ++i) {
@@ -278,7 +280,8 @@ class Serialiser {
     return values;
   }
 
-  // A loop of `trips` whose body is `body(graph, state, iteration, carried) -> carried`; the seed is carried with them.
+  // Adds a loop of `trips` iterations whose body is `body(graph, state, iteration, carried) ->
+  // carried`. The seed is also carried.
   template <typename Body>
   Tensors loop(Graph& outer, State& state, int64_t trips, const Tensors& carried,
                const Body& body) {
@@ -325,6 +328,7 @@ class Serialiser {
          });
   }
 
+  // Lk loads, Ck computes and Sk stores micro-batch k, N of them. {} is the loop.
   // L0; L1 | C0; { Lk, Sk-2 | Ck-1 }; SN-2 | CN-1; SN-1.
   void overlapped(Graph& outer, State& state) {
     const int64_t n = options_.steps;
@@ -427,7 +431,7 @@ BatchSerialisedPair batch_serialise_fwd_and_grad(const GradGraphInfo& info, cons
     grad.inputs.emplace_back(t, *outside);
     connections.push_back({Connection::kFwd, t});
   }
-  // What is passed on keeps its order, behind the row.
+  // The inputs in `passed_` keep their order; the row precedes them.
   GradGraphInfo connected(forward, forward.ir().graph(grad.graph), std::move(connections), {}, 1);
   return {std::move(fwd), std::move(grad), std::move(connected)};
 }

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kSteps = 5;
 const TensorSpec kX = f32_spec({2, 3});
 
-// Calls graph `phase` for row `row` with what it still takes: parent tensors by input of the original graph.
+// Calls graph `phase` for row `row`. `given` has the parent tensors by input of the original graph.
 void call_phase(Graph& main, const BatchSerialised& phase, int64_t row, const TensorMap& given,
                 const Tensor& seed = {}) {
   Graph& g = main.ir().graph(phase.graph);
@@ -33,7 +33,7 @@ void call_phase(Graph& main, const BatchSerialised& phase, int64_t row, const Te
 
 enum class Plan { kResident, kCompute, kIo, kOverlapped, kRecompute };
 
-// Two layers gelu(x @ w) that share their graphs, then the loss mean(x·x) without a graph of its own gradient.
+// Two layers gelu(x @ w) that share their graphs. The loss is mean(x·x); its gradient has no graph.
 class TwoLayers {
  public:
   explicit TwoLayers(Plan plan)
@@ -50,7 +50,7 @@ class TwoLayers {
     verify(ir_);
   }
 
-  // Losses, accumulated gradients.
+  // Returns losses, then accumulated gradients.
   std::vector<HostTensor> train() const {
     Interpreter run(ir_);
     std::vector<HostTensor> feed;
@@ -67,7 +67,7 @@ class TwoLayers {
 
  private:
   void make_state() {
-    TensorMap added;  // {input of the gradient graph, of the one that is used}
+    TensorMap added;  // {input of the gradient graph, input of the graph in use}
     for (const AddedInput& a : accumulation_.added) added.emplace_back(a.input, a.input);
     if (plan_ == Plan::kRecompute) {
       const RecomputeResult recomputed = recompute_graph(info_);
@@ -133,7 +133,7 @@ class TwoLayers {
     ir_.grow(dxs, 3 * kSteps);
     EXPECT_EQ(ir_.remote_entries(xs), 3 * kSteps);
     EXPECT_EQ(layers.forward.io_mode, mode) << layers.forward.note;
-    // Kept activations have buffers of their own, one row for each layer; recomputation keeps none.
+    // Kept activations have their own buffer with one row per layer. Recomputation keeps none.
     EXPECT_EQ(ir_.remote_buffer_count(), plan_ == Plan::kRecompute ? 2 : 3);
     if (plan_ != Plan::kRecompute) {
       EXPECT_EQ(ir_.remote_buffer_info(3).entries, 2 * kSteps);
@@ -173,7 +173,7 @@ class TwoLayers {
 
 std::vector<HostTensor> train(Plan plan) { return TwoLayers(plan).train(); }
 
-// The exact bits, as text.
+// The exact bits as text.
 std::string bits(const HostTensor& t) {
   std::string text;
   for (const double x : t.to_doubles()) text += fmt::format("{:a} ", x);
@@ -264,7 +264,7 @@ TEST(BatchSerialise, BuffersGetTheEntriesThatTheirRowsNeed) {
                                   .store_buffers = {{n.x, BatchHandle{buffer, 0}}},
                                   .rows = 4});
     EXPECT_EQ(n.ir.remote_entries(buffer), entries);
-    // What is loaded from a buffer is there already.
+    // A tensor that is loaded from a buffer is listed as stored there.
     ASSERT_EQ(phase.stored.size(), 1u);
     EXPECT_EQ(phase.stored[0].second.buffer, buffer);
     ASSERT_EQ(phase.inputs.size(), 2u);

@@ -66,7 +66,7 @@ void Sweep::add_to(const Value& value, const Tensor& gradient) {
 void Sweep::contribute(TensorId handle, const Value& value, Tensor gradient) {
   SLUICE_CHECK(gradient.shape() == forward_.spec(handle).shape &&
                gradient.dtype() == forward_.spec(handle).dtype);
-  // Back through the views between the handle and its storage's root.
+  // Passes the gradient through the views between the handle and its storage's root.
   for (AliasStep step = alias_step(forward_, handle); step.op != nullptr;
        step = alias_step(forward_, handle)) {
     const Op view = *step.op;
@@ -91,7 +91,7 @@ Tensor Sweep::gradient_of(const Op& op, size_t output) {
   return whole.valid() ? in_shape(whole, forward_.spec(op.outputs[output]).shape) : whole;
 }
 
-// A write to a part of a storage leaves the rest as it was: a gradient that no rule describes.
+// A write to a part of a storage keeps the rest. There is no gradient rule for that.
 void Sweep::check_partial_writes(const Op& op) {
   for (const Operand& o : op.inputs) {
     if (o.new_version < 0 || layout_of(forward_, o.tensor) == Layout::kWhole) continue;

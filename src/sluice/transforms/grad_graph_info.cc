@@ -7,7 +7,7 @@
 namespace sluice::transforms {
 namespace {
 
-// Where a tensor stands among a graph's inputs or outputs; their number if it does not.
+// Returns the index of a tensor in `ids`, or their number if it is not in them.
 size_t position(const std::vector<TensorId>& ids, const Tensor& t) {
   return static_cast<size_t>(std::find(ids.begin(), ids.end(), t.id()) - ids.begin());
 }
@@ -17,7 +17,7 @@ void check_call(const CallSiteInfo& call, const Graph& graph, std::string_view w
           "{}: the call is of graph {}, not of {}", what, call.called_graph().name(), graph.name());
 }
 
-// The call's tensor must still hold what the call read or left there.
+// Checks that the call's tensor still holds the value that the call read or wrote.
 void check_unchanged(const CallSiteInfo& call, const Tensor& t, int64_t version) {
   const Graph& parent = call.parent();
   const Storage& storage = parent.storage(parent.info(t).storage);

@@ -1,5 +1,5 @@
-// Elementwise, updating and random operators where their definitions leave something to say: operators on handles, the
-// composed forms, hyperparameters as tensors, masks and seeds, printed text.
+// Tests elementwise, updating and random operators beyond the generated tests: operators on
+// handles, composed ops, tensors as hyperparameters, masks and seeds, printed text.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -79,7 +79,7 @@ TEST(Operators, RefuseNumbersThatTheDtypeDoesNotTake) {
   struct Row {
     DType dtype;
     double value;
-    std::string message;  // Empty where the number is taken.
+    std::string message;  // Empty if the number is accepted.
   };
   const std::string u8_range = "a whole number in [0, 255]";
   const std::string i32_range = "a whole number in [-2147483648, 2147483647]";
@@ -342,7 +342,7 @@ TEST(Updates, FormsOfAdamHaveItsDtypesAndErrors) {
             std::string::npos);
 }
 
-// What a dense gradient adds, without the dense gradient.
+// Adds the same values as a dense gradient, without making one.
 TEST(Updates, SparseAccumulateIsADenseOne) {
   const HostTensor table = HostTensor::of<float>({3, 2}, f32, {1, 2, 3, 4, 5, 6});
   const HostTensor x = HostTensor::of<float>({4, 2}, f32, {1, 1, 10, 20, 2, 2, 9, 9});

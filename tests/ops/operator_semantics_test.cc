@@ -1,4 +1,4 @@
-// What the operator functions promise beyond what generated tests can know: numpy's conventions,
+// Tests properties of operator functions that generated tests do not cover: numpy's conventions,
 // corner cases, errors.
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ HostTensor floats(Shape shape, const std::vector<float>& values) {
 HostTensor ints(Shape shape, const std::vector<int32_t>& values) {
   return HostTensor::of<int32_t>(std::move(shape), i32, values);
 }
-/// 0, 1, 2, … in a shape.
+/// Returns 0, 1, 2, … in the given shape.
 HostTensor count(Shape shape) {
   HostTensor t(f32_spec(std::move(shape)));
   float next = 0;
@@ -168,8 +168,7 @@ TEST_F(Operators, ReduceToSumsBroadcastAxes) {
 }
 
 TEST_F(Operators, SumsKeepTheCanonicalOrder) {
-  // Partial 0 takes 1e8, -1e8 and 1; partial 1 takes 1 only: nothing is lost, as it would be in
-  // plain order.
+  // Partial 0 sums 1e8, -1e8 and 1; partial 1 sums only 1. Summing in order would lose the first 1.
   std::vector<float> x(33, 0.0f);
   x[0] = 1e8f;
   x[1] = 1.0f;

@@ -1,4 +1,5 @@
-// How remote memory is reached: throttled, past the page cache, with checksums. The bits are those of host memory.
+// Tests the ways to access remote memory: throttled, without the page cache, with checksums. The
+// bits are those of host memory.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -24,8 +25,8 @@ namespace {
 
 constexpr int64_t kEntries = 2;
 
-// Entries of more than one piece of staging memory and many checksums, with an odd end; of less than a page; all loaded,
-// changed and stored again by each replica.
+// Large entries need several pieces of staging memory and many checksums, and do not end on a page.
+// Small entries are less than a page. Each replica loads, changes and stores all of them.
 struct Program {
   explicit Program(IoMode mode, int replicas = 1) : ir(replicas) {
     Graph& main = ir.main_graph();
@@ -61,7 +62,7 @@ struct Program {
   H2dStream in;
   D2hStream out;
   Tensors variables;
-  int64_t bytes = 0;  // That a run moves in all replicas.
+  int64_t bytes = 0;  // Bytes that a run transfers in all replicas.
 };
 
 class Folder {
@@ -70,7 +71,7 @@ class Folder {
   ~Folder() { std::filesystem::remove_all(path); }
   std::string place() const { return "file:" + path; }
   bool takes_direct() const { return sys::can_bypass_page_cache(path); }
-  // Flips a bit of what is at `offset` of the file that lies there without a name.
+  // Flips a bit at `offset` of the scratch file in the folder, which has no name.
   void damage(int64_t offset) const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       std::error_code gone;
@@ -110,7 +111,7 @@ TEST_P(FileAccess, HasTheBitsOfHostMemoryAndThePlannedBytes) {
   EXPECT_EQ(exe::parse_text(exe::to_text(plan), "plan"), plan);
   for (int step = 0; step < 3; ++step) {
     EXPECT_TRUE(session.run({{p.in, x}})[p.out].same_bits(expected.run({{p.in, x}})[p.out]));
-    // Parts of entries, at any element.
+    // Also read and write parts of entries, at arbitrary elements.
     for (const Tensor& w : p.variables) {
       const int64_t n = w.spec().elements();
       HostTensor part(f32_spec({n / 3}));
@@ -128,7 +129,7 @@ TEST_P(FileAccess, HasTheBitsOfHostMemoryAndThePlannedBytes) {
   for (const exe::MemoryNeeds& m : exe::memory_needs(plan)) {
     if (m.name == "tier host") host = m.total_bytes;
   }
-  // 301 x 1003 floats are 1,207,612 bytes, 19 pieces.
+  // 301 x 1003 floats are 1,207,612 bytes, that is 19 pieces.
   EXPECT_EQ(host, replicas * ((direct ? 1 << 20 : 0) + (verify ? 8 * kEntries * (19 + 1) : 0)));
   EXPECT_EQ(session.measured_bytes(), session.planned_bytes());
 }
@@ -164,11 +165,11 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
     const std::string read = error_of(ErrorKind::kIo, [&] { session.read(p.variables[1]); });
     EXPECT_THAT(read, testing::AllOf(testing::HasSubstr(text),
                                      testing::HasSubstr("entry 1 of remote buffer remote1")));
-    // The same where a piece is only partly asked for, or partly written.
+    // The error also occurs if only a part of the piece is read or written.
     HostTensor some(f32_spec({3}));
     error_of(ErrorKind::kIo, [&] { session.read_chunk(p.variables[1], 20000, 3, some.bytes()); });
     error_of(ErrorKind::kIo, [&] { session.write_chunk(p.variables[1], 20000, some.bytes()); });
-    // Other pieces are as they were, and a new value is right again.
+    // Other pieces are still correct, and writing a new value repairs the damaged one.
     session.read_chunk(p.variables[1], 1000, 3, some.bytes());
     session.write(p.variables[1], HostTensor(p.variables[1].spec()));
     session.run({{p.in, x}});
@@ -239,10 +240,10 @@ TEST(Throttle, AnErrorEndsTheWait) {
     HostTensor out(f32_spec({2}));
     Session session(p.ir, {.device = cpu_device({.threads = 2}),
                            .remote = folder.place(),
-                           .remote_bandwidth = 1000});  // A run takes hours.
+                           .remote_bandwidth = 1000});  // A run would take hours.
     sys::set_failpoint(sys::parse_failpoint("pread@2=EIO"));
     const auto begin = std::chrono::steady_clock::now();
-    // One replica sleeps, the other one fails.
+    // One replica sleeps while the other one fails.
     error_of(ErrorKind::kIo, [&] { seconds_of_run(session, p, x, out); });
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
     sys::clear_failpoint();

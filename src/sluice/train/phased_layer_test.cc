@@ -180,19 +180,19 @@ TEST(PhasedLayer, Refusals) {
       {"no rows", [&, f = factories, g = graph] { PhasedLayer(f, g, sgd, {.rows = 0}); },
        "phased layer: rows must be at least 1, got 0"},
       {"a row too many", [&] { layer.init(main, 2, {}); },
-       "phased layer: row 2 is outside its 2 rows"},
+       "phased layer: row must be in [0, 2), got 2"},
       {"variables before they are made", [&] { layer.variables(0); },
-       "phased layer: row 0 of its 2 rows has no variables"},
+       "phased layer: row must be in [0, 2) and have variables, got 0; call init() for it"},
       {"a forward graph of a joint layer", [&] { joint.forward(); },
-       "phased layer: it runs forward and backward in one phase"},
+       "phased layer: forward() requires a separate forward graph, got a joint layer"},
       {"a phase before it is made",
        [&] {
          layer.init(main, 0, {});
          layer.forward_phase(main, 0);
        },
-       "phased layer: it has no forward phase yet"},
+       "phased layer: a forward phase requires serialise() on a layer that is not joint"},
       {"another", [&] { layer.backward_phase(main, 0, step_size); },
-       "phased layer: it has no backward phase yet"},
+       "phased layer: a backward phase requires serialise()"},
   });
 }
 

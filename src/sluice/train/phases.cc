@@ -134,7 +134,7 @@ class Phases {
       const std::vector<TensorSpec> seeds(block(j).draws() ? 1 : 0, kSeed);
       auto [factories, forward] = nn::create_graph(ir_, block(j), x, seeds);
       require(forward.graph().outputs().size() == 1,
-              "training: block '{}' has {} outputs, must have 1", block(j).path(),
+              "training: block '{}' must have 1 output, got {}", block(j).path(),
               forward.graph().outputs().size());
       const TensorSpec y = forward.graph().outputs()[0].spec();
       // A block joins the group if its input and output specs equal those of the block before it.

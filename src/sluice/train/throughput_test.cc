@@ -73,9 +73,9 @@ TEST(Throughput, Refusals) {
   const HostTensor two(f32_spec({2}));
   expect_refused({
       {"no samples", [&] { evaluate_throughput(session, 0, 5, "train"); },
-       "evaluate_throughput: 0 samples a step"},
+       "evaluate_throughput: samples_per_step must be at least 1, got 0"},
       {"no runs", [&] { evaluate_throughput(session, 1, 0, "train"); },
-       "evaluate_throughput: 0 runs"},
+       "evaluate_throughput: runs must be at least 1, got 0"},
       {"no such program", [&] { evaluate_throughput(session, 1); }, "main"},
       {"inputs of no program", [&] { session.expected_inputs("walk"); }, "walk"},
       {"too few values",

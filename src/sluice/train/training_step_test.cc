@@ -414,15 +414,17 @@ TEST(TrainingStep, Refusals) {
   ModelSpec uneven = model({8}, 0);
   uneven.eval_blocks.pop_back();
   expect_refused({
-      {"no blocks", build(ModelSpec{}, {}), "training: the model has 0 blocks, 0 when evaluating"},
-      {"another model", build(uneven, {}), "training: the model has 2 blocks, 1 when evaluating"},
+      {"no blocks", build(ModelSpec{}, {}),
+       "training: blocks and eval_blocks must have the same size, at least 1, got 0 and 0"},
+      {"another model", build(uneven, {}),
+       "training: blocks and eval_blocks must have the same size, at least 1, got 2 and 1"},
       {"no micro-batches", build(model({8}, 0), {.accumulate = 0}),
        "training: accumulate must be at least 1, got 0"},
       {"weights that go nowhere", build(model({8}, 0), {.offload = {.weights = true}}),
-       "training: weights stay on the device unless the strategy is phased"},
+       "training: offload.weights requires Strategy::kPhased, got Strategy::kResident"},
       {"clipping in phases",
        build(model({8}, 0), {.strategy = Strategy::kPhased, .max_grad_norm = 1.0}),
-       "training: phases update a block before all gradients are there"},
+       "training: max_grad_norm cannot be combined with Strategy::kPhased"},
   });
 }
 

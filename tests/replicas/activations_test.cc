@@ -154,7 +154,7 @@ TEST(Activations, Refusals) {
        },
        "tensor 'x' ((3,) float32) does not match buffer 1 ((2, 3) float32)"},
       {"a shard of a shard", [&] { nn::batch_serial_buffer(local.inputs()[0], 1, 1, pairs); },
-       "batch_serialise: 's' is a shard of (2, 3), which cannot be kept in shards"},
+       "batch_serialise: a tensor with shard_group must be whole, got 's', a shard of (2, 3)"},
   });
 }
 

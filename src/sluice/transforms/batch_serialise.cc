@@ -35,8 +35,8 @@ bool in_shards(const TensorSpec& spec, const std::optional<ReplicaGrouping>& gro
 TensorSpec kept_spec(const Tensor& t, const std::optional<ReplicaGrouping>& group) {
   if (!in_shards(t.spec(), group)) return t.spec();
   require(t.meta_shape().empty(),
-          "batch_serialise: '{}' is a shard of {}, which cannot be kept in shards", t.name(),
-          to_string(t.meta_shape()));
+          "batch_serialise: a tensor with shard_group must be whole, got '{}', a shard of {}",
+          t.name(), to_string(t.meta_shape()));
   return {{ceil_div(t.elements(), group->size())}, t.dtype(), t.shape()};
 }
 
@@ -118,17 +118,18 @@ class Serialiser {
     }
     for (const auto& [t, from] : options_.loads) {
       if (!graph_.owns(t)) continue;
-      require(contains(inputs, t), "batch_serialise of graph {}: '{}' is loaded but is no input",
+      require(contains(inputs, t),
+              "batch_serialise of graph {}: a tensor in loads must be an input, got '{}'",
               graph_.name(), t.name());
     }
     if (seed()) {
       const Tensor& t = options_.seed_input;
       require(contains(inputs, t) && t.dtype() == u32 && t.shape() == Shape({2}),
-              "batch_serialise of graph {}: the seed input must be a (2,) uint32 input of it, not "
-              "'{}'",
-              graph_.name(), t.name());
+              "batch_serialise of graph {}: seed_input must be a (2,) uint32 input of the graph, "
+              "got '{}' ({})",
+              graph_.name(), t.name(), to_string(t.spec()));
       require(find(options_.loads, t) == nullptr,
-              "batch_serialise of graph {}: the seed input '{}' is also loaded", graph_.name(),
+              "batch_serialise of graph {}: seed_input '{}' cannot also be in loads", graph_.name(),
               t.name());
     }
     for (const Tensor& t : inputs) {
@@ -188,7 +189,7 @@ class Serialiser {
   void choose_io_mode() {
     if (io_ != IoMode::kIoOverlapped) return;
     if (options_.steps < 2) {
-      fall_back("it has one step");
+      fall_back("it requires at least 2 steps, got 1");
       return;
     }
     std::set<std::pair<bool, int32_t>> used;
@@ -214,7 +215,7 @@ class Serialiser {
 
   void fall_back(const std::string& reason) {
     io_ = IoMode::kIo;
-    result_.note = fmt::format("graph {}: io_overlapped is not possible, {}; io is used",
+    result_.note = fmt::format("graph {}: io_overlapped is not possible: {}; io is used",
                                graph_.name(), reason);
   }
 
@@ -371,7 +372,8 @@ Tensor RowOffset::first_entry(const Tensor& row, int64_t steps) const {
   if (function_) {
     const Tensor there = function_(row);
     require(there.valid() && there.spec() == kIndex,
-            "batch_serialise: a row offset must give a scalar int32");
+            "batch_serialise: the function of a RowOffset must return a scalar int32, got {}",
+            there.valid() ? to_string(there.spec()) : "an empty handle");
     return there * static_cast<double>(steps);
   }
   if (!offset_) return {};
@@ -382,7 +384,8 @@ Tensor RowOffset::first_entry(const Tensor& row, int64_t steps) const {
 int64_t RowOffset::entries(int64_t rows, int64_t steps) const {
   if (!function_ && !offset_) return steps;
   const int64_t last = checked_add(rows, offset_.value_or(0));
-  require(last >= 1, "batch_serialise: row offset {} with {} rows leaves no row", *offset_, rows);
+  require(last >= 1, "batch_serialise: the row offset must be at least {} for {} rows, got {}",
+          1 - rows, rows, *offset_);
   return checked_mul(last, steps);
 }
 
@@ -403,8 +406,8 @@ BatchSerialisedPair batch_serialise_fwd_and_grad(const GradGraphInfo& info, cons
     const auto& [type, t] = info.expected_inputs()[i];
     if (type == Connection::kFwdGrad) {
       require(find(options.loads, inputs[i]) != nullptr,
-              "batch_serialise_fwd_and_grad of graph {}: the gradient of '{}' (input '{}' of graph "
-              "{}) has no load handle",
+              "batch_serialise_fwd_and_grad of graph {}: loads must have the gradient of '{}' "
+              "(input '{}' of graph {})",
               forward.name(), t.name(), inputs[i].name(), gradient.name());
     } else if (contains(named, t)) {
       passed.emplace_back(t, inputs[i]);

@@ -280,8 +280,10 @@ TEST(BatchSerialise, SaysWhyItDoesNotOverlap) {
                                 .io_mode = IoMode::kIoOverlapped};
   BatchSerialised phase = batch_serialise(n.graph, options);
   EXPECT_EQ(phase.io_mode, IoMode::kIo);
-  EXPECT_NE(phase.note.find("graph noisy_subgraph(0): io_overlapped is not possible, it has one"),
-            std::string::npos)
+  EXPECT_NE(
+      phase.note.find(
+          "graph noisy_subgraph(0): io_overlapped is not possible: it requires at least 2 steps"),
+      std::string::npos)
       << phase.note;
   Graph& loads = n.ir.create_graph(
       "loads", [&](Graph& g, Tensor x) { return x + g.host_load(n.in); }, NamedInput{"x", kX});
@@ -307,7 +309,7 @@ TEST(BatchSerialise, Refusals) {
       {[&] {
          batch_serialise(n.graph, {.loads = {{n.y, n.in}}});
        },
-       "is loaded but is no input"},
+       "a tensor in loads must be an input, got '"},
       {[&] {
          batch_serialise(n.graph, {.loads = {{n.x, wrong}}});
        },
@@ -321,23 +323,23 @@ TEST(BatchSerialise, Refusals) {
        },
        "does not match buffer 1"},
       {[&] { batch_serialise(n.graph, {.seed_input = n.x}); },
-       "the seed input must be a (2,) uint32 input of it, not 'x'"},
+       "seed_input must be a (2,) uint32 input of the graph, got 'x' ((2, 3) float32)"},
       {[&] {
          const H2dStream seeds = n.ir.h2d_stream(n.seed.spec(), "seeds");
          batch_serialise(n.graph, {.loads = {{n.seed, seeds}}, .seed_input = n.seed});
        },
-       "the seed input 'seed' is also loaded"},
+       "seed_input 'seed' cannot also be in loads"},
       {[&] {
          const RemoteBuffer xs = n.ir.remote_buffer(kX);
          batch_serialise(n.graph, {.loads = {{n.x, BatchHandle{xs, -1}}}});
        },
-       "row offset -1 with 1 rows leaves no row"},
+       "the row offset must be at least 0 for 1 rows, got -1"},
       {[&] {
          const RemoteBuffer xs = n.ir.remote_buffer(kX);
          const RowOffset::Function bad = [](const Tensor&) { return Tensor(); };
          batch_serialise(n.graph, {.loads = {{n.x, BatchHandle{xs, bad}}}});
        },
-       "a row offset must give a scalar int32"},
+       "the function of a RowOffset must return a scalar int32, got an empty handle"},
       {[&] { batch_serialise_fwd_and_grad(info, {}, {}); }, "(input 'Gradient___mul_"},
       {[&] { batch_serial_buffer(n.x, 0); },
        "batch_serial_buffer for 'x': steps and rows must be at least 1, got 0 and 1"},

@@ -147,8 +147,8 @@ void Sweep::differentiate_op(const Op& op) {
     if (!result[i].valid() || !needs(op.inputs[i])) continue;
     const TensorSpec& want = forward_.spec(op.inputs[i].tensor);
     if (result[i].shape() != want.shape || result[i].dtype() != want.dtype) {
-      fail(ErrorKind::kInternal, "gradient of {}: operand {} is {}, its gradient {}", op.label(), i,
-           to_string(want), to_string(result[i].spec()));
+      fail(ErrorKind::kInternal, "gradient of {}: the gradient of operand {} must be {}, got {}",
+           op.label(), i, to_string(want), to_string(result[i].spec()));
     }
     contribute(op.inputs[i].tensor, value_read(forward_, op.inputs[i]), result[i]);
   }
@@ -166,7 +166,7 @@ std::vector<ExpectedConnection> Sweep::make_outputs() {
     if (g.valid()) {
       require(layout_of(forward_, handle) == Layout::kWhole,
               "autodiff of graph {}: '{}' is a view of a part of another tensor; require the "
-              "gradient of that one",
+              "gradient of the whole tensor",
               forward_.name(), forward_.info(handle).name);
       g = in_shape(g, spec.shape);
     } else if (request_.missing == GradRequest::Missing::kOmit) {

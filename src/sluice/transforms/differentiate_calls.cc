@@ -55,8 +55,8 @@ Tensors Sweep::arguments(const Op& op, const GradGraphInfo& info, size_t first) 
   const auto& outs = callee.output_ids();
   const auto& expected = info.expected_inputs();
   require(info.graph().input_ids().size() == expected.size(),
-          "autodiff of graph {}: gradient graph {} of {} has further inputs (accumulators?) and "
-          "cannot be used here",
+          "autodiff of graph {}: gradient graph {} of {} cannot be used for a call, because other "
+          "transforms added inputs, such as accumulators",
           forward_.name(), info.graph().name(), callee.name());
   Tensors result;
   std::map<TensorId, size_t> taken;  // Occurrences of an output that earlier entries used.
@@ -74,8 +74,8 @@ Tensors Sweep::arguments(const Op& op, const GradGraphInfo& info, size_t first) 
       continue;
     }
     require(position(outs, t) < outs.size(),
-            "autodiff of graph {}: gradient graph {} takes the gradient of '{}', which is no "
-            "output of {}",
+            "autodiff of graph {}: gradient graph {} takes the gradient of '{}', which is not "
+            "an output of {}",
             forward_.name(), info.graph().name(), t.name(), callee.name());
     const bool last = std::none_of(
         expected.begin() + static_cast<int64_t>(k) + 1, expected.end(),

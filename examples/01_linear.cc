@@ -42,5 +42,6 @@ int main() {
   // Compiling plans all memory. A run returns an array for every output stream.
   Session session(ir, {.device = cpu_device({.memory = 64_KiB})});
   HostTensors results = session.run();
-  require(results[out].shape() == Shape{2, 32}, "the result is {}", to_string(results[out].spec()));
+  require(results[out].shape() == Shape{2, 32}, "the result must be (2, 32) float32, got {}",
+          to_string(results[out].spec()));
 }

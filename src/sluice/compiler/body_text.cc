@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 3> kRoles{"entry", "function", "loop_body
 constexpr std::array<std::string_view, 4> kEffects{"stream_in", "stream_out", "remote_load",
                                                    "remote_store"};
 constexpr std::array<std::string_view, 3> kIoModes{"compute", "io", "io_overlapped"};
-constexpr int32_t kMostValues = 1 << 20;  // A body's, and bodies of a program.
+constexpr int32_t kMostValues = 1 << 20;  // Largest number of a value in a body, or of a body.
 
 std::string quoted(std::string_view s) {
   std::string out = "\"";
@@ -44,7 +44,7 @@ class Writer {
  public:
   explicit Writer(const Body& body) : body_(body) {}
 
-  /// `number`: that of the body in its program; -1: the text has none.
+  /// `number`: number of the body in its program; -1 omits it.
   std::string run(BodyId number = -1) {
     out_ = fmt::format("body {} {}", quoted(body_.name), kRoles[static_cast<size_t>(body_.role)]);
     if (number >= 0) out_ += fmt::format(" number {}", number);
@@ -77,7 +77,7 @@ class Writer {
   }
 
  private:
-  // A value where it is made: number, spec, name and version, layout.
+  // The definition of a value: number, spec, name and version, layout.
   std::string value(ValueIndex v) const {
     if (v == kNone) return "%-";
     const BodyValue& own = body_.value(v);
@@ -201,7 +201,7 @@ class Parser {
   }
 
  private:
-  // From the line of the body, which is read already, to its end.
+  // Parses the rest of a body, up to its `end`. The caller has read the line `body`.
   void read() {
     body_ = {};
     in_.expect("body");
@@ -267,7 +267,7 @@ class Parser {
     return body_.value(v);
   }
 
-  // A value where it is made.
+  // Parses the definition of a value.
   ValueIndex made(BodyValue::Source source, int32_t index) {
     const ValueIndex v = value();
     if (v == kNone) return v;
@@ -305,8 +305,8 @@ class Parser {
     return *kernel;
   }
 
-  // Attributes have a quoting of their own: they are read as a whole. Those left out are the
-  // operator's defaults.
+  // Parses the rest of the line as attributes, which have their own quoting. Attributes that are
+  // left out get the operator's defaults.
   Attrs attrs(const OpDef* def) {
     Attrs all = def == nullptr ? Attrs{} : def->options;
     for (auto& item : parsed([&] { return parse_attrs(in_.raw_rest()); }).items) {
@@ -321,7 +321,7 @@ class Parser {
     return all;
   }
 
-  // The result of a parser of its own, whose errors do not know the line.
+  // Returns f(). Reports an error of f with the number of the line, which f does not know.
   template <typename F>
   auto parsed(F&& f) -> decltype(f()) {
     try {

@@ -36,7 +36,7 @@ void expect_same(const Body& a, const Body& b) {
   for (size_t n = 0; n < a.nodes.size(); ++n) expect_same(a.nodes[n], b.nodes[n]);
 }
 
-// The text of what is parsed is parsed to the same body, and is the same text again.
+// Parses a body. Expects that its text is parsed to the same body, and written identically again.
 Body round_trip(std::string_view text) {
   const Body body = parse_body(text);
   const std::string written = to_text(body);
@@ -93,7 +93,7 @@ TEST(BodyText, RoundTripsKernels) {
   EXPECT_EQ(body.nodes[2].device, 2);
 }
 
-// The pass "conversions" gives one op on panels a stage beside its attributes.
+// The pass "conversions" adds a stage to a single op on panels, which keeps its attributes.
 TEST(BodyText, RoundTripsAttributesBesideStages) {
   const Body body = round_trip(R"(
     body main entry

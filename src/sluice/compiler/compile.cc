@@ -32,7 +32,7 @@ namespace sluice {
 namespace compiler {
 namespace {
 
-/// One step of the compiler. Nothing that changes a program is outside the table of them.
+/// A pass of the compiler. Only the passes in kPasses change a program.
 struct Pass {
   const char* name;
   const char* reason;
@@ -40,7 +40,7 @@ struct Pass {
   int64_t (*run)(Program&, const Context&);  ///< Returns the number of changes.
 };
 
-// Lifts passes over one body to the program.
+// Runs a pass over one body on all bodies of the program.
 template <auto kPass>
 int64_t on_bodies(Program& program, const Context& context) {
   return for_each_body(program, [&](Body& b) { return kPass(b, context.target(b)); });

@@ -161,7 +161,8 @@ class Verifier {
     }
   }
 
-  // A value that is overwritten is overwritten once, and nothing but views of it is read later.
+  // Checks that each value is overwritten at most once and not read afterwards. Its views may still
+  // be read.
   void check_ties() {
     std::vector<size_t> overwritten(body_.values.size(), kNever);
     for (now_ = 0; now_ < body_.nodes.size(); ++now_) {
@@ -190,7 +191,7 @@ class Verifier {
 
   const Program& program_;
   const Body& body_;
-  std::vector<size_t> made_;  // By value: the number of nodes after which it is there.
+  std::vector<size_t> made_;  // By value: number of nodes that run before it is available.
   size_t now_ = 0;
 };
 

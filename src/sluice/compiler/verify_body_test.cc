@@ -8,7 +8,8 @@
 namespace sluice::compiler {
 namespace {
 
-// Body 1 updates its parameter 1 and returns one of two results; body 2 has an index parameter.
+// Body 1 updates its parameter 1 and returns only the first of its two results. Body 2 has an index
+// parameter.
 constexpr const char* kCallees = R"(
     body f function number 1
       param %0 f32(4)

@@ -8,7 +8,8 @@
 namespace sluice::compiler {
 namespace {
 
-// A loop of `trips` trips, which loads entry `entry` of 4, with the iteration as parameter 0.
+// A program whose loop runs `trips` times and loads entry `entry` of a buffer with 4 entries. The
+// iteration is index parameter 0.
 std::function<void()> check(int trips, const std::string& entry) {
   return [=] {
     TestProgram p(fmt::format(R"(

@@ -4,9 +4,10 @@
 
 namespace sluice::compiler {
 
-/// Before: one op a kernel node. After: an f32 op with OpDef::parts is those ops, a node each, where the target runs the
-/// first of them in one kernel with the op that makes what it reads, or in tasks where it has one for all. Returns how
-/// many ops were split.
+/// Before: each kernel node is one op. After: an f32 op with OpDef::parts is replaced by its parts,
+/// one node each, in two cases. The target runs the first part in one kernel with the producer of
+/// its operand, or it runs the op in one task and the first part in several. Returns the number of
+/// ops split.
 int64_t split_ops(Body& body, const Target& target);
 
 }  // namespace sluice::compiler

@@ -11,9 +11,11 @@
 /// - the values that it produces, with their specs: `out %2 f32(4)`;
 /// - its ties.
 ///
-/// The text may omit the device of a body (default: 0) and of a node (default: its body's), and the
-/// name of a value or a parameter. It may also omit the number of a call's results (default: the
-/// outputs without updates) and fields with the default of body.h.
+/// The text may omit:
+/// - the device of a body (default: 0) and of a node (default: its body's),
+/// - the name of a value or a parameter,
+/// - the number of a call's results (default: the outputs without updates),
+/// - fields with the default of body.h.
 ///
 ///   body main entry
 ///     variable 0 %0 f32(2,3)

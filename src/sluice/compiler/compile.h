@@ -32,8 +32,11 @@ struct Compiled {
 /// Compiles every entry graph of `ir` for the devices.
 /// Error{kDoesNotFit} if a budget cannot be met. The message has the bytes needed, the holders of
 /// the peak, the smallest budget that this compiler finds a plan for, and the live-set bound.
-/// Error{kUsage} for an op that no kernel of its target supports, an unknown pass name,
-/// `options.io_queues` other than 0, 1 or 3, and an io mode without io queues.
+/// Error{kUsage} if
+/// - no kernel of a target supports an op,
+/// - a pass name is unknown,
+/// - `options.io_queues` is not 0, 1 or 3, or
+/// - an io mode is used without io queues.
 Compiled compile(const Ir& ir, const CompileOptions& options);
 
 /// Name and reason of a pass. Optional passes may be disabled.

@@ -296,8 +296,8 @@ class Fuser {
     return true;
   }
 
-  // The value from outside the group that a stage overwrites, also through a chain of stages that
-  // each overwrite the result before. kNone if there is none.
+  // The value from outside the group that a stage overwrites; kNone if there is none. Follows
+  // chains of stages that each overwrite the result before.
   static ValueIndex overwritten_by(const Group& g, int32_t stage) {
     for (const Tie& tie : g.ties) {
       if (tie.output != stage) continue;

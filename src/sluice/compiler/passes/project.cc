@@ -139,8 +139,8 @@ class Projector {
   }
 
   // The home of a parameter or a variable is the device that reads or overwrites it first. The home
-  // of an unused parameter is the body's device if this device runs a node of the body, and the
-  // lowest device that does otherwise.
+  // of an unused parameter is the body's device if this device runs a node. Otherwise it is the
+  // lowest device that runs a node.
   void find_homes() {
     const auto settle = [&](ValueIndex v, int32_t device) {
       const auto source = body_.value(v).source;

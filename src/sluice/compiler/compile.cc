@@ -211,7 +211,7 @@ Compiled compile(const Ir& ir, const CompileOptions& options) {
   verify(ir);
 #endif
   compiler::check_names(options);
-  require(!options.devices.empty(), "compile: no device is given");
+  require(!options.devices.empty(), "compile: options.devices must have at least 1 device, got 0");
   compiler::queue_names(options.io_queues);
   compiler::Program program(ir);
   const compiler::Context context{options};

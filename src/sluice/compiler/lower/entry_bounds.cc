@@ -44,9 +44,9 @@ class EntryWalk {
     const exe::RemoteBufferPlan& buffer = e_.remote_buffers[static_cast<size_t>(issue.object)];
     const auto& [low, high] = entries;
     require(low >= 0 && high < buffer.entries,
-            "remote buffer {}: {} {} outside its {} entries (made at {})", buffer.name,
-            low == high ? fmt::format("entry {}", low) : fmt::format("entries {} to {}", low, high),
-            low == high ? "is" : "are", buffer.entries, step.where);
+            "remote buffer {}: entry must be 0 to {}, got {} (made at {})", buffer.name,
+            buffer.entries - 1,
+            low == high ? fmt::format("{}", low) : fmt::format("{} to {}", low, high), step.where);
   }
 
   // Whether a function moves remote entries, itself or in a callee, and the index parameters on

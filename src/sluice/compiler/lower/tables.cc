@@ -220,8 +220,8 @@ std::vector<exe::Queue> queue_names(int io_queues) {
     case 3:
       return {{"compute"}, {"load"}, {"store"}, {"prefetch"}};
     default:
-      fail(ErrorKind::kUsage,
-           "io queues: a device has 0, 1 or 3 (loads, stores, prefetches), not {}", io_queues);
+      fail(ErrorKind::kUsage, "io queues: must be 0, 1 or 3 (loads, stores, prefetches), got {}",
+           io_queues);
   }
 }
 

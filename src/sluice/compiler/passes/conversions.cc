@@ -104,7 +104,8 @@ class Converter {
       if (out == kNone) continue;
       if (node.is<Node::Kernel>()) {
         if (layout(out) != layout(t.into)) {
-          fail(ErrorKind::kInternal, "{} made at {}: its result is {}, what it overwrites {}",
+          fail(ErrorKind::kInternal,
+               "{} made at {}: its result is {}, but the value that it overwrites is {}",
                name_of(node), node.where, to_string(layout(out)), to_string(layout(t.into)));
         }
       } else {

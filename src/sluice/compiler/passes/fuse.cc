@@ -8,7 +8,7 @@ namespace sluice::compiler {
 namespace {
 
 constexpr size_t kMostStages = 8;
-constexpr const char* kOverwritten = "what it reads is overwritten before it can run";
+constexpr const char* kOverwritten = "an operand is overwritten before the fused kernel can run";
 
 // A node to which ops are joined, and the values that each stage reads and computes.
 struct Group {
@@ -114,7 +114,7 @@ class Fuser {
   const char* obstacle(int32_t head, int32_t tail, Group& joint) {
     const Group& h = group(head);
     const Group& t = group(tail);
-    if (!h.open || !t.open) return "one is no plain kernel";
+    if (!h.open || !t.open) return "one of them is not a plain kernel";
     // The place is after the producers of the tail's inputs and after the readers of values that
     // the tail overwrites.
     int64_t place = h.place;
@@ -125,7 +125,7 @@ class Fuser {
     for (const Tie& tie : t.ties) {
       // The tail may overwrite an output of the head only if no other node reads it.
       if (maker_[static_cast<size_t>(tie.into)] == head) {
-        if (read_outside(tie.into, head, tail)) return "it overwrites what others read";
+        if (read_outside(tie.into, head, tail)) return "it overwrites a value that other ops read";
         continue;
       }
       for (const int32_t r : readers_[static_cast<size_t>(tie.into)]) {
@@ -139,7 +139,7 @@ class Fuser {
     };
     for (const ValueIndex v : h.made) {
       for (const int32_t r : readers_[static_cast<size_t>(v)]) {
-        if (!comes_later(r)) return "others read the result before it can run";
+        if (!comes_later(r)) return "other ops read the result before the fused kernel can run";
       }
       if (!comes_later(overwriter_[static_cast<size_t>(v)])) return kOverwritten;
     }
@@ -148,7 +148,7 @@ class Fuser {
     }
     joint = join(h, t);
     joint.place = place;
-    if (!name_operands(joint, head, tail)) return "it reads the result under another shape";
+    if (!name_operands(joint, head, tail)) return "it reads the result in another shape";
     if (joint.node.outputs.empty()) return "nothing reads the results";
     if (!can_run(joint.node)) return "no kernel runs both";
     return nullptr;
@@ -191,8 +191,8 @@ class Fuser {
         ++report_.refused[fmt::format(
             "{} after {}: {}", name_of(group(g).node), name_of(group(head).node),
             why != nullptr      ? why
-            : is_short(head, g) ? "others read the result before it could run"
-                                : "they are too many ops")];
+            : is_short(head, g) ? "other ops read the result before the fused kernel could run"
+                                : "one kernel cannot have this many ops")];
       }
     }
   }

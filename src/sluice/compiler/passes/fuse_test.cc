@@ -84,7 +84,7 @@ TEST_F(Fuse, NothingMovesPastAWriteToWhatItReads) {
   EXPECT_EQ(run(nodes), 0);
   expect(nodes);
   EXPECT_EQ(report().refused.begin()->first,
-            "Add after Neg: what it reads is overwritten before it can run");
+            "Add after Neg: an operand is overwritten before the fused kernel can run");
 }
 
 // The joint node follows the copy, which is the last reader of the old weight.
@@ -131,7 +131,7 @@ TEST_F(Fuse, AReaderThatSeesAnotherShapeStaysApart) {
     results %2)"),
             0);
   EXPECT_EQ(report().refused.begin()->first,
-            "Relu after Neg: it reads the result under another shape");
+            "Relu after Neg: it reads the result in another shape");
 }
 
 TEST_F(Fuse, PrintsViewsAndOpsOfSeveralResultsStayApart) {

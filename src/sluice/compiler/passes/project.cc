@@ -130,7 +130,7 @@ class Projector {
     for_each_callee(node, [&](BodyId callee) {
       for (const auto& [d, part] : cut_of(callee).parts) {
         require(device == kAnywhere || device == d,
-                "{} made at {}: its branches run on devices {} and {}; a conditional runs on one",
+                "{} made at {}: its branches must run on one device, got devices {} and {}",
                 name_of(node), node.where, device, d);
         device = d;
       }

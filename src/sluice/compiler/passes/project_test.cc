@@ -226,7 +226,7 @@ TEST_F(Project, RefusesConditionalsOnSeveralDevices) {
       kernel Init out %0 f32(4) device 1
     end)");
                    },
-                   "its branches run on devices 0 and 1; a conditional runs on one"}});
+                   "its branches must run on one device, got devices 0 and 1"}});
 }
 
 }  // namespace

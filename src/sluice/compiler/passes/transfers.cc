@@ -65,8 +65,7 @@ class Scheduler {
       place_.push_back(n);
       auto* t = body_.nodes[n].as<Transfer>();
       if (t == nullptr || t->effect.io == IoMode::kCompute) continue;
-      require(io_queues_ > 0,
-              "io queues: {} in graph {} is to run on one, the device has none (made at {})",
+      require(io_queues_ > 0, "io queues: {} in graph {} requires at least 1, got 0 (made at {})",
               node(n).def->type, body_.name, node(n).where);
       ++moved_;
       if (is_overlapped(node(n))) place_[n] = earliest_issue(n);

@@ -171,7 +171,7 @@ TEST_F(Transfers, RefusesAnIoModeWithoutAQueue) {
   expect_refused(
       {{"no queue",
         [&] { run("transfer RemoteLoad remote_load 1 io at 0 out %0 f32() where \"l\"", 0); },
-        "io queues: RemoteLoad in graph main is to run on one, the device has none"}});
+        "io queues: RemoteLoad in graph main requires at least 1, got 0"}});
 }
 
 }  // namespace

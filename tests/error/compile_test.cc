@@ -38,7 +38,8 @@ Tensor remote_variable(Ir& ir, Graph& main, const TensorSpec& spec, const Home& 
 
 TEST(Compile, RefusesPlacesThatAreNot) {
   expect_refused({
-      {"no device at all", [] { compile(Ir(), {}); }, "compile: no device is given"},
+      {"no device at all", [] { compile(Ir(), {}); },
+       "compile: options.devices must have at least 1 device, got 0"},
       {"an op", session_of([](Ir& ir, Graph& main) {
          const Tensor x = load(ir, main, "x");
          main.set_device(2);
@@ -53,7 +54,7 @@ TEST(Compile, RefusesPlacesThatAreNot) {
       {"a variable in a tier, read", session_of([](Ir& ir, Graph& main) {
          main.host_store(remote_variable(ir, main, f32_spec({2})), "y");
        }),
-       "variable 'w' lives in entry 0 of remote buffer 1; only remote_load reads it"},
+       "variable 'w' lives in entry 0 of remote buffer 1 and must be read with remote_load"},
       {"a variable in no entry", session_of([](Ir& ir, Graph& main) {
          remote_variable(ir, main, f32_spec({2}), {1, 1});
        }),
@@ -68,7 +69,7 @@ TEST(Compile, RefusesPlacesThatAreNot) {
        "variable 'w': there is no remote buffer 0, the program has 1"},
       {"a variable that is no entry",
        session_of([](Ir& ir, Graph& main) { remote_variable(ir, main, f32_spec({3})); }),
-       "variable 'w' is (3,) float32, entries of remote buffer 1 are (2,) float32"},
+       "variable 'w': must be (2,) float32 like the entries of remote buffer 1, got (3,) float32"},
       {"two variables in one entry", session_of([](Ir& ir, Graph& main) {
          remote_variable(ir, main, f32_spec({2}));
          VariableInfo info;
@@ -88,7 +89,7 @@ TEST(Compile, RefusesPlacesThatAreNot) {
          const Tensor condition = main.host_load(ir.h2d_stream({{}, boolean, {}}, "condition"));
          main.host_store(ops::conditional(main, condition, arm(0), arm(1), {x}, {x})[0], "y");
        }),
-       "its branches run on devices 0 and 1; a conditional runs on one"},
+       "its branches must run on one device, got devices 0 and 1"},
   });
 }
 
@@ -176,7 +177,7 @@ TEST(Compile, RefusesSizes) {
       {"the host's budget", session_of(remote, {.remote_memory = 100}), "its budget is 100 (",
        kFit},
       {"more than any plan has", session_of(variable(int64_t{1} << 60)),
-       "needs 4611686018427387904 bytes; no plan has more than 1152921504606846976", kFit},
+       "needs 4611686018427387904 bytes, the largest possible arena has 1152921504606846976", kFit},
   });
 #if !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)  // Their allocators end the program.

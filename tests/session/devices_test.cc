@@ -445,7 +445,7 @@ TEST(Devices, TakeBranchesWithUnusedInputs) {
 
 TEST(Devices, RefuseAConditionalOverTwo) {
   EXPECT_THAT(refusal(conditional_on(0, 1)),
-              testing::HasSubstr("its branches run on devices 1 and 0; a conditional runs on one"));
+              testing::HasSubstr("its branches must run on one device, got devices 1 and 0"));
 }
 
 TEST(Devices, AreThree) {

@@ -185,7 +185,7 @@ TEST(Entries, OfACarriedRemainderAreIndexExpressions) {
                      ops::repeat(main, store, 3, {main.scalar(0, i32, "row"), v});
                      Session session(ir, {.device = cpu_device({.threads = 1})});
                    },
-                   "remote buffer remote1: entries 0 to 4 are outside its 4 entries (made at"}});
+                   "remote buffer remote1: entry must be 0 to 3, got 0 to 4 (made at"}});
 }
 
 TEST(Entries, ACounterThatKernelsReadIsMadeForThem) {
@@ -334,9 +334,9 @@ TEST(Entries, OutsideTheirBufferAreRefusedBeforeTheFirstRun) {
     Session session(c.ir, {.device = cpu_device({.threads = 1})});
   };
   expect_refused({{"a loop too far", [&] { compiled(Counting(5, 7, 1, 1)); },
-                   "remote buffer remote1: entries 1 to 7 are outside its 5 entries (made at"},
+                   "remote buffer remote1: entry must be 0 to 4, got 1 to 7 (made at"},
                   {"below the first", [&] { compiled(Counting(5, 2, 0, -1)); },
-                   "remote buffer remote1: entries -1 to 0 are outside its 5 entries (made at"},
+                   "remote buffer remote1: entry must be 0 to 4, got -1 to 0 (made at"},
                   {"one of two calls",
                    [&] {
                      Ir ir;
@@ -351,7 +351,7 @@ TEST(Entries, OutsideTheirBufferAreRefusedBeforeTheFirstRun) {
                      ops::call(main, store, {main.scalar(6, i32, "b"), v});
                      Session session(ir, {.device = cpu_device({.threads = 1})});
                    },
-                   "remote buffer remote1: entries 0 to 3 are outside its 3 entries (made at"}});
+                   "remote buffer remote1: entry must be 0 to 2, got 0 to 3 (made at"}});
 }
 
 }  // namespace

@@ -282,11 +282,11 @@ TEST(IoModes, RefuseQueuesThatAreNotThere) {
   compiled(IoMode::kCompute, 0)();
   expect_refused({
       {"two queues", compiled(IoMode::kCompute, 2),
-       "io queues: a device has 0, 1 or 3 (loads, stores, prefetches), not 2"},
+       "io queues: must be 0, 1 or 3 (loads, stores, prefetches), got 2"},
       {"io without a queue", compiled(IoMode::kIo, 0),
-       "io queues: HostLoad in graph main is to run on one, the device has none (made at"},
+       "io queues: HostLoad in graph main requires at least 1, got 0 (made at"},
       {"overlapped io without a queue", compiled(IoMode::kIoOverlapped, 0),
-       "is to run on one, the device has none (made at"},
+       "requires at least 1, got 0 (made at"},
   });
 }
 

@@ -61,7 +61,7 @@ void Counts::add_step(const exe::Function& f, const exe::Step& step, Total& sum)
     return add_product(sum.collectives[{f.device, c->group}], 1, 1);
   if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
     const auto body = static_cast<size_t>(loop->body.function);
-    // Only a loop that moves something is walked to its end.
+    // A loop without transfers may be left early, so its iterations are not counted.
     return add(functions_[body], facts_[body].transfers ? loop->trips : 0, sum);
   }
   exe::for_each_call(

@@ -11,7 +11,7 @@
 namespace sluice::check {
 namespace {
 
-/// The buffers of a frame that are listed for a step, for steps in ascending order.
+/// Finds the listed buffers that are live in a step. Steps are visited in ascending order.
 class LiveBuffers {
  public:
   LiveBuffers() = default;
@@ -27,9 +27,9 @@ class LiveBuffers {
     std::erase_if(live_, [&](const auto& b) { return b.second->end <= step; });
   }
 
-  /// One of them holds bytes [begin, end).
+  /// Returns whether one live buffer contains all of [begin, end).
   bool holds(int64_t begin, int64_t end) const {
-    // The nearest one that begins before is nearly always the one.
+    // Begin with the nearest buffer at or below `begin`: it nearly always contains the range.
     for (auto b = live_.upper_bound(begin); b != live_.begin();) {
       --b;
       if (end <= b->first + b->second->bytes) return true;
@@ -38,11 +38,12 @@ class LiveBuffers {
   }
 
  private:
-  std::vector<const exe::FrameBuffer*> coming_;           ///< The next one last.
+  /// Buffers that begin later; the next one is last.
+  std::vector<const exe::FrameBuffer*> coming_;
   std::multimap<int64_t, const exe::FrameBuffer*> live_;  ///< By offset.
 };
 
-/// What is wrong with the list of a function's buffers.
+/// Returns a description of the first fault in the list of a function's buffers, if any.
 std::optional<std::string> fault_of(const exe::Executable& e, const exe::Function& f) {
   const auto steps = static_cast<int64_t>(f.steps.size());
   for (const exe::FrameBuffer& b : f.buffers) {

@@ -1,4 +1,4 @@
-// The checker refuses each of these edits of a right plan by the rule that it breaks.
+// Each edit makes a correct plan wrong. The checker must report the rule that it breaks.
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/check/checker.h"
@@ -12,7 +12,7 @@ struct Defect {
   std::string rule;
   std::string from;
   std::string to;
-  std::string part;  ///< Of the violation's message.
+  std::string part;  ///< Expected part of the violation's message.
 };
 
 void expect_defects(const std::string& text, const std::vector<Defect>& defects,
@@ -118,7 +118,7 @@ TEST(CheckRefusals, Limits) {
                  {.max_depth = 1});
   expect_defects(exe::plans::carried_ring(), {{"limit", "", "", "more than 2 steps"}},
                  {.max_steps = 2});
-  // A program costs its steps once a replica, and a file may name two billion of them.
+  // Each replica adds the steps of its program, and a file may name two billion replicas.
   const std::string many =
       exe::plans::replaced(exe::plans::replaced(exe::plans::two_devices(), "sluice executable 1",
                                                 "sluice executable 1\nreplicas 2147483647"),

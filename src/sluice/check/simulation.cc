@@ -197,7 +197,7 @@ Simulation::Outcome Simulation::step(DeviceRun& d) {
     DeviceRun& d;
     Outcome operator()(const exe::Kernel& k) const { return m.kernel(d, k); }
     Outcome operator()(const exe::Call& c) const {
-      // The caller is past the step when the callee ends.
+      // `leave` moves the caller past this step when the callee ends.
       return m.enter(d, c, Role::kCall, nullptr) ? Outcome::kEntered : Outcome::kDone;
     }
     Outcome operator()(const exe::Loop& l) const { return m.loop(d, l); }
@@ -255,7 +255,7 @@ bool Simulation::resolve(DeviceRun& d, const exe::Address& at, int64_t bytes, Ra
             ? fmt::format("arena '{}'", e_.arenas[static_cast<size_t>(at.index)].name)
         : at.base == exe::Address::Base::kFrame ? std::string("the frame")
                                                 : fmt::format("parameter {}", at.index));
-    stop_ = true;  // What follows would be about bytes that do not exist.
+    stop_ = true;  // Later checks would use bytes that do not exist.
     return false;
   }
   out = {whole.arena, whole.begin + begin, whole.begin + begin + bytes};
@@ -293,8 +293,8 @@ void Simulation::check_arguments(DeviceRun& d, const exe::Call& call, std::span<
     return std::tie(args[a].arena, args[a].begin, a) < std::tie(args[b].arena, args[b].begin, b);
   });
   const size_t none = args.size();
-  size_t any = none;      // The argument that ends last of those before.
-  size_t written = none;  // Likewise of those written.
+  size_t any = none;      // Earlier argument that ends last.
+  size_t written = none;  // Earlier written argument that ends last.
   const auto clashes = [&](size_t before, size_t i) {
     return before != none && args[before].overlaps(args[i]);
   };
@@ -444,7 +444,7 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
       const Instance* i = o.access == exe::Access::kWrite ? nullptr : lookup(a, o.value);
       a.loop->found.push_back(i == nullptr ? Instance{} : *i);
     }
-    // Transfers change more than a loop's state is taken to be.
+    // Transfers change state that `state_of` omits, so a loop with transfers is not left early.
     if (!facts_[static_cast<size_t>(l.body.function)].transfers)
       a.loop->period = loop_period(l, facts_);
   }
@@ -457,7 +457,7 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
   for (size_t i = 0; i < l.body.args.size(); ++i) {
     const exe::Operand& o = l.body.args[i];
     const exe::ValueId v = o.access == exe::Access::kWrite ? o.value : o.made;
-    // A loop of no iterations leaves what it would update as it was.
+    // A loop without iterations leaves its updated arguments unchanged.
     const Instance& last = l.trips == 0 ? run.found[i] : run.made[i];
     if (o.access != exe::Access::kRead && v != exe::kNoValue && last.id >= 0) a.values[v] = last;
   }

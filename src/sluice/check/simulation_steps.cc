@@ -11,7 +11,8 @@ void Simulation::write(DeviceRun& d, const exe::Operand& o, const Range& r) {
   if (v != exe::kNoValue) d.stack.back().values[v] = i;
 }
 
-/// Kernels load whole elements: each operand begins at a multiple of their size.
+/// Checks that each operand begins at a multiple of its element size, as kernels load whole
+/// elements.
 void Simulation::align(DeviceRun& d, std::span<const Touched> all) {
   for (const Touched& t : all) {
     const int64_t size = size_of(t.operand->spec.dtype);
@@ -21,12 +22,12 @@ void Simulation::align(DeviceRun& d, std::span<const Touched> all) {
   }
 }
 
-/// A step touches all of these at once, on a queue.
+/// Records that a step on a queue touches all these ranges at once, and checks that it may.
 void Simulation::touch(DeviceRun& d, std::span<const Touched> all, int32_t queue) {
   for (const Touched& t : all) {
     const bool writes = t.operand->access != exe::Access::kRead;
     for (const Flight& f : d.flights) {
-      // A queue runs its transfers one after another.
+      // Transfers of one queue cannot race: they run one after another.
       if (f.queue == queue || !(writes || f.writes) || !f.memory.overlaps(t.range)) continue;
       bad(d, "race",
           "bytes [{}, {}) are those of the transfer in flight under token {} of queue {}",
@@ -136,12 +137,13 @@ void Simulation::stream_entry(DeviceRun& d, const exe::Issue& i) {
   s.last = clocks_.tick(actor);
 }
 
-/// The bytes of the tier that a transfer may touch, and for a load what it finds there.
+/// Computes the bytes of the tier that a transfer may touch, and checks the value that a load finds
+/// there. Returns false if the entry does not exist.
 bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
   const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(i.object)];
   const bool load = i.kind == exe::TransferKind::kRemoteLoad;
   if (i.entry_from) {
-    // Any entry; it is checked at run time.
+    // The entry is read and checked at run time, so the transfer may touch any entry.
     entry = {b.arena, b.offset, b.offset + b.entries * b.entry_stride};
     remote_.move(i, std::nullopt, d.stack.back().path);
   } else {
@@ -173,8 +175,9 @@ bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
   return true;
 }
 
-/// To the clocks a transfer has ended once an arm of a branch has waited for one behind it; it may
-/// not have if the other arm was taken.
+/// Checks that no transfer in flight uses the entry. The vector clocks do not suffice after a
+/// branch. To them a transfer has ended if one arm has waited for a later transfer of its queue,
+/// but the other arm may run instead.
 void Simulation::entry_in_flight(DeviceRun& d, const exe::Issue& i, const Range& entry) {
   const bool load = i.kind == exe::TransferKind::kRemoteLoad;
   for (const Flight& f : d.flights) {
@@ -234,7 +237,7 @@ Simulation::Outcome Simulation::wait(DeviceRun& d, const exe::Wait& w) {
     return Outcome::kDone;
   }
   a.tokens.erase(token);
-  // All that the queue was given before has ended too.
+  // All earlier transfers of the queue have ended too.
   const auto last = std::find_if(d.flights.begin(), d.flights.end(), [&](const Flight& f) {
     return f.owner == &a && f.token == w.token && f.queue == w.queue;
   });
@@ -242,7 +245,7 @@ Simulation::Outcome Simulation::wait(DeviceRun& d, const exe::Wait& w) {
   clocks_.learn(clocks_.actor(d.device, 0), last->clock);
   const auto ended = static_cast<size_t>(last - d.flights.begin());
   for (size_t i = 0; i <= ended; ++i) {
-    // Only worker 0 has waited: to the others the bytes are touched now.
+    // Only worker 0 has waited. Record the touch now, so that other workers need a barrier first.
     const Flight& f = d.flights[i];
     if (f.queue == w.queue) d.window.touch(f.memory, f.writes, Grid{});
   }
@@ -273,7 +276,7 @@ Simulation::Outcome Simulation::send(DeviceRun& d, const exe::Send& s) {
   if (const auto freed = state.freed.find(slot); freed != state.freed.end())
     clocks_.learn(actor, freed->second);
   clocks_.tick(actor);
-  // In the slot the message is a value of its own: what lay there before is gone.
+  // The message in the slot is a new value that replaces the old content of the slot.
   const Instance copy =
       make(s.operand.value, s.operand.bytes, s.operand.spec.dtype, s.operand.layout);
   const int64_t begin = c.offset + slot * c.slot_bytes;

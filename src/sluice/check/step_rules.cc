@@ -106,8 +106,8 @@ class StepRules {
     }
   }
 
-  /// Whether two tensors have the same elements in one order. Row-major ones keep it in any shape: a
-  /// result may be a view of what a callee's kernel writes.
+  /// Returns whether two tensors have the same elements in the same order. Row-major tensors may
+  /// differ in shape: a result may be a view of the tensor that a callee's kernel writes.
   static bool same_elements(const TensorSpec& a, const TensorSpec& b, const std::string& layout) {
     if (a.dtype != b.dtype) return false;
     return layout == "row" ? a.elements() == b.elements() : a.shape == b.shape;
@@ -195,8 +195,8 @@ class StepRules {
       bad("channel", "{} bytes do not fit a slot of {}", o.bytes, c.slot_bytes);
   }
 
-  /// One operand updated; or an input and an output of as many elements, or of one chunk and the
-  /// whole.
+  /// Checks that a collective updates one operand, or reads one and writes one. Input and output
+  /// must have equally many elements, or one of them must be a chunk of the other.
   void collective(const exe::Collective& c) {
     const auto& all = c.operands;
     for (const exe::Operand& o : all) {

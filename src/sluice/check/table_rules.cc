@@ -33,7 +33,7 @@ class TableRules {
     return a.device >= 0 && (a.space == exe::Space::kDevice || a.space == exe::Space::kPinned);
   }
 
-  /// Every arena lies where some budget counts it. What helps with files has a rule of its own.
+  /// Checks that a budget counts every arena. `file_access` checks the arenas for file transfers.
   void spaces() {
     std::set<exe::Space> spaces;
     for (const exe::Tier& t : e_.tiers) {
@@ -147,7 +147,8 @@ class TableRules {
     }
   }
 
-  /// A chunk has the elements of the whole, divided by the number of chunks and rounded up.
+  /// Checks that a shard has the elements of the whole tensor divided by the number of chunks,
+  /// rounded up.
   void shard(const std::string& what, const exe::VariablePlan& v) {
     if (v.shard == 0) return;
     const int64_t whole = v.spec.meta_shape.elements();
@@ -192,7 +193,8 @@ class TableRules {
     std::string what;
   };
 
-  /// Bytes that something owns for as long as the executable is loaded.
+  /// Checks the bytes that an object owns while the executable is loaded: they must be inside their
+  /// arena and disjoint.
   void persistent_bytes() {
     std::vector<Owned> owned;
     for (const exe::VariablePlan& v : e_.variables) {
@@ -233,12 +235,12 @@ class TableRules {
     }
   }
 
-  /// Pieces of an entry that have a checksum each.
+  /// Returns the number of pieces of an entry; each piece has its own checksum.
   static int64_t pieces(int64_t bytes) {
     return bytes / exe::kChecksumPiece + (bytes % exe::kChecksumPiece != 0);
   }
 
-  /// Memory that direct transfers pass through, and that of checksums.
+  /// Checks the staging memory of direct file transfers and the memory of checksums.
   void file_access() {
     int64_t checksums = 0;
     for (const exe::RemoteBufferPlan& b : e_.remote_buffers)
@@ -267,7 +269,7 @@ class TableRules {
     }
   }
 
-  /// Parameters have the bytes of their tensors.
+  /// Checks that parameters have the bytes of their tensors.
   void function(const exe::Function& f) {
     for (const exe::Param& p : f.params)
       size(fmt::format("function '{}': parameter '{}'", f.name, p.name), p.bytes, p.spec, p.layout);

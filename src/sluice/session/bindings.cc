@@ -32,7 +32,7 @@ void check_array(const exe::StreamPort& port, int64_t entries, int64_t replicas,
           port.name);
 }
 
-using StreamNames = std::map<int32_t, std::string>;  // By id.
+using StreamNames = std::map<int32_t, std::string>;  // Names of streams by id.
 
 template <typename Stream>
 void add_once(StreamNames& given, const Stream& stream, uint64_t ir) {
@@ -40,7 +40,7 @@ void add_once(StreamNames& given, const Stream& stream, uint64_t ir) {
   require(given.emplace(stream.id, stream.name).second, "stream '{}' is given twice", stream.name);
 }
 
-// The streams of `a` that `b` lacks.
+// Returns the streams of `a` that `b` lacks.
 StreamNames without(const StreamNames& a, const StreamNames& b) {
   StreamNames rest;
   for (const auto& s : a) {

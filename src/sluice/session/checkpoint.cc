@@ -8,7 +8,8 @@
 namespace sluice {
 namespace {
 
-// The file's tensor for each variable; appends the other names to `unknown`.
+// Returns the tensor of the file for each variable. Appends the names of other tensors to
+// `unknown`.
 std::vector<const SafetensorsTensor*> find_tensors(const Variables& variables,
                                                    const SafetensorsReader& file,
                                                    const std::string& path,
@@ -51,7 +52,7 @@ void save_variables(const Variables& variables, runtime::Agreement& agreement,
   } else {
     write_safetensors(all, source, [](std::span<const std::byte>) {});
   }
-  agreement.any(false);  // A barrier: the file is there when the first process arrives.
+  agreement.any(false);  // A barrier: every process returns only after the file is written.
 }
 
 std::vector<std::string> load_variables(Variables& variables, runtime::Agreement& agreement,

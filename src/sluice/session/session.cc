@@ -85,7 +85,8 @@ void Session::run_into(Binding& binding) {
   share_outputs(binding);
 }
 
-// A process holds the outputs of its own replicas. Gather those of all replicas into every process.
+// A process holds the outputs of its own replicas. Gather the outputs of all replicas into every
+// process.
 void Session::share_outputs(const Binding& binding) {
   if (agreement_->size() == 1) return;
   for (const exe::StreamCount& s : binding.program_->streams) {
@@ -113,7 +114,7 @@ void Session::write(const Tensor& variable, const ConstArrayView& value) {
 }
 
 void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
-  // All or nothing.
+  // Check all values before the first one is written.
   for (const auto& [variable, value] : values) variables_->index_of(variable, value);
   for (const auto& [variable, value] : values) write(variable, value);
 }

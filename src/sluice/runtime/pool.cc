@@ -5,8 +5,8 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr int kSpins =
-    10000;  // Some 100 µs: a loop of steps never sleeps, an idle program soon does.
+// About 100 µs: workers stay awake between the steps of a loop and sleep in an idle program.
+constexpr int kSpins = 10000;
 
 }  // namespace
 

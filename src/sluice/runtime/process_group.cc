@@ -33,7 +33,7 @@ void Agreement::finish(std::string_view doing) {
       std::this_thread::yield();
     }
   } catch (Error& e) {
-    group_->fail(e.note(doing));  // What it waits for goes to memory of those who call.
+    group_->fail(e.note(doing));  // The caller may free the bytes now, so stop all messages.
     throw;
   }
 }

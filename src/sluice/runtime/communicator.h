@@ -28,7 +28,8 @@ class Meeting {
 
   /// By member: address of its input. A member of this process sets it before its arrival.
   std::vector<std::byte*> inputs;
-  /// By member: address of its output, equal to the input in an update. Null in other processes.
+  /// By member: address of its output, equal to the input in an update. Null for members of other
+  /// processes.
   std::vector<std::byte*> outputs;
   /// The current collective; the first member of this process sets it.
   const BoundCollective* collective = nullptr;
@@ -81,9 +82,9 @@ class Meeting {
   std::unique_ptr<Messages> messages_;  ///< Null if all members are in this process.
   std::vector<std::byte> room_;
   int64_t expected_ = 0;
-  Stage stage_ = Stage::kGathering;  ///< Stage of collective number finished_.
-  alignas(64) std::atomic<int64_t> received_{
-      0};                             ///< Number of collectives with all inputs received.
+  Stage stage_ = Stage::kGathering;          ///< Stage of collective number finished_.
+  alignas(64) std::atomic<int64_t> received_{/// Number of collectives with all inputs received.
+                                             0};
   std::atomic<int64_t> finished_{0};  ///< Number of collectives with all outputs received.
 };
 

@@ -1,4 +1,4 @@
-// What a session refuses of its caller: options, streams and arrays of a run, variables, files.
+// Errors of a session for wrong calls: options, streams and arrays of a run, variables, files.
 
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ HostTensor zeros(Shape shape, DType dtype = f32) {
   return HostTensor({std::move(shape), dtype, {}});
 }
 
-// y = w·x, twice, with a second program that reads another stream.
+// Program y = w·x with two entries, and a second program that reads another stream.
 class SessionRefusals : public testing::Test {
  protected:
   SessionRefusals() { std::filesystem::create_directories(folder); }

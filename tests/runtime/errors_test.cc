@@ -53,8 +53,8 @@ TEST_F(RemoteEntries, ConstantAndComputed) {
     EXPECT_EQ(r[first].as<float>()[0], 8);
     EXPECT_EQ(r[chosen].as<float>()[0], 8);
     run(session, 9, 2);
-    EXPECT_EQ(run(session, 1, 1)[last].as<float>()[0],
-              10);  // Entries keep their values between runs.
+    // Entries keep their values between runs.
+    EXPECT_EQ(run(session, 1, 1)[last].as<float>()[0], 10);
   }
 }
 

@@ -42,17 +42,17 @@ class RuntimeRefusals : public testing::Test {
 TEST_F(RuntimeRefusals, Machines) {
   expect_refused({
       {"devices", [&] { runtime::Executor(executable, {}, {.threads = 1}); },
-       "executable: it needs 1 devices, 0 are given"},
+       "executable: number of devices must be 1, got 0"},
       {"another kind", loaded([](exe::Executable& e) { e.devices[0].kind = "gpu"; }),
        "executable: device 0 must be of kind 'gpu', got 'cpu'"},
       {"workers", [&] { runtime::Executor(executable, {cpu::make_device()}, {.threads = 2}); },
-       "executable: planned for 1 workers a device, started with 2"},
-      {"no worker", [] { runtime::Pool pool(0); }, "threads: 0 is outside [1, 1024]"},
-      {"many workers", [] { runtime::Pool pool(1025); }, "threads: 1025 is outside [1, 1024]"},
+       "executable: workers a device must be 1 as planned, got 2"},
+      {"no worker", [] { runtime::Pool pool(0); }, "threads: must be in [1, 1024], got 0"},
+      {"many workers", [] { runtime::Pool pool(1025); }, "threads: must be in [1, 1024], got 1025"},
       {"the file tier", loaded([](exe::Executable& e) {
          e.arenas.push_back({"disk", exe::ArenaKind::kTier, exe::Space::kFile, -1, 64, 0});
        }),
-       "executable: it has a file tier, no folder is given"},
+       "executable: a file tier requires a folder, got none"},
   });
 #if !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)  // Allocators of sanitizers end the program.

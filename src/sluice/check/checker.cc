@@ -56,8 +56,7 @@ void prove(const exe::Executable& executable, const Options& options) {
       std::any_of(found.begin(), found.end(), [](const Violation& v) { return v.rule != "limit"; });
   if (defect) fail(ErrorKind::kInternal, "the plan's proof fails:{}", text);
   fail(ErrorKind::kUsage,
-       "the plan is too long to be proved; a program of fewer micro-batches a step or fewer layers "
-       "is shorter:{}",
+       "the plan is too long to be proved; use fewer micro-batches a step or fewer layers:{}",
        text);
 }
 

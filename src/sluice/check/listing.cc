@@ -49,12 +49,13 @@ std::optional<std::string> fault_of(const exe::Executable& e, const exe::Functio
   for (const exe::FrameBuffer& b : f.buffers) {
     const bool inside = b.offset + b.bytes <= f.frame_bytes;
     if (inside && 0 <= b.begin && b.begin <= b.end && b.end <= steps) continue;
-    return fmt::format("buffer '{}' takes [{}, {}) of {} bytes in steps {} to {} of {}", b.name,
-                       b.offset, b.offset + b.bytes, f.frame_bytes, b.begin, b.end, steps);
+    return fmt::format(
+        "buffer '{}': must be inside {} bytes and {} steps, got bytes [{}, {}) and steps [{}, {})",
+        b.name, f.frame_bytes, steps, b.offset, b.offset + b.bytes, b.begin, b.end);
   }
   if (f.frame_bound > f.frame_bytes)
-    return fmt::format("the live-set bound of {} bytes is more than the frame's {}", f.frame_bound,
-                       f.frame_bytes);
+    return fmt::format("live-set bound: must be at most the frame's {} bytes, got {}",
+                       f.frame_bytes, f.frame_bound);
   if (f.buffers.empty()) return {};
   LiveBuffers live(f.buffers);
   std::optional<std::string> fault;
@@ -64,8 +65,8 @@ std::optional<std::string> fault_of(const exe::Executable& e, const exe::Functio
       if (at.base != exe::Address::Base::kFrame || bytes == 0) return;
       const int64_t end = at.offset + std::max<int64_t>(at.depth - 1, 0) * at.stride + bytes;
       if (live.holds(at.offset, end)) return;
-      fault = fmt::format("bytes [{}, {}), which step {} ({}) uses, are in no buffer of that step",
-                          at.offset, end, s, exe::step_title(f.steps[s]));
+      fault = fmt::format("step {} ({}) uses bytes [{}, {}) outside the buffers listed for it", s,
+                          exe::step_title(f.steps[s]), at.offset, end);
     };
     exe::for_each_operand(f.steps[s], [&](const exe::Operand& o) { look(o.at, o.bytes); });
     exe::for_each_call(f.steps[s], [&](const exe::Call& c) {

@@ -17,8 +17,8 @@ void Simulation::align(DeviceRun& d, std::span<const Touched> all) {
   for (const Touched& t : all) {
     const int64_t size = size_of(t.operand->spec.dtype);
     if (t.range.begin % size == 0) continue;
-    bad(d, "bounds", "{} begins at byte {}, a multiple of {} is right", name(t.operand->value),
-        t.range.begin, size);
+    bad(d, "bounds", "{} must begin at a multiple of {} bytes, got byte {}", name(t.operand->value),
+        size, t.range.begin);
   }
 }
 
@@ -29,13 +29,12 @@ void Simulation::touch(DeviceRun& d, std::span<const Touched> all, int32_t queue
     for (const Flight& f : d.flights) {
       // Transfers of one queue cannot race: they run one after another.
       if (f.queue == queue || !(writes || f.writes) || !f.memory.overlaps(t.range)) continue;
-      bad(d, "race",
-          "bytes [{}, {}) are those of the transfer in flight under token {} of queue {}",
+      bad(d, "race", "bytes [{}, {}) overlap the transfer in flight with token {} on queue {}",
           t.range.begin, t.range.end, f.token, f.queue);
     }
     if (d.window.conflicts(t.range, writes, t.grid)) {
       bad(d, "sync",
-          "{} {} in [{}, {}), which other workers may still touch: no barrier is between",
+          "{} {} in [{}, {}), which other workers may still touch; a barrier is required before",
           writes ? "writes" : "reads", name(t.operand->value), t.range.begin, t.range.end);
     }
   }
@@ -96,8 +95,8 @@ Simulation::Outcome Simulation::collective(DeviceRun& d, const exe::Collective& 
   int64_t sequence = 0;
   if (!evaluate(d, c.sequence, sequence)) return Outcome::kDone;
   if (sequence != run) {
-    bad(d, "collective", "number {} of group {} comes where number {} is next", sequence, c.group,
-        run);
+    bad(d, "collective", "group {}: number of the collective must be {}, got {}", c.group, run,
+        sequence);
   }
   ++run;
   d.window.barrier();
@@ -126,11 +125,12 @@ void Simulation::stream_entry(DeviceRun& d, const exe::Issue& i) {
   int64_t entry = 0;
   if (!evaluate(d, i.entry, entry)) return;
   if (entry != s.next) {
-    bad(d, "stream", "entry {} of stream '{}' is used where entry {} is next", entry,
-        e_.streams[static_cast<size_t>(i.object)].name, s.next);
+    bad(d, "stream", "stream '{}': entry must be {}, got {}",
+        e_.streams[static_cast<size_t>(i.object)].name, s.next, entry);
   }
   if (!clocks_.knows(actor, s.last)) {
-    bad(d, "race", "nothing orders this use of stream '{}' after that of another queue or device",
+    bad(d, "race",
+        "nothing orders this use of stream '{}' after its use on another queue or device",
         e_.streams[static_cast<size_t>(i.object)].name);
   }
   s.next = entry + 1;
@@ -150,7 +150,7 @@ bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
     int64_t number = 0;
     if (!evaluate(d, i.entry, number)) return false;
     if (number < 0 || number >= b.entries) {
-      bad(d, "remote", "entry {} of '{}', which has {}", number, b.name, b.entries);
+      bad(d, "remote", "'{}': entry must be in [0, {}), got {}", b.name, b.entries, number);
       stop_ = true;
       return false;
     }
@@ -183,7 +183,7 @@ void Simulation::entry_in_flight(DeviceRun& d, const exe::Issue& i, const Range&
   for (const Flight& f : d.flights) {
     const bool both_load = load && f.writes;
     if (f.queue == i.queue || both_load || !f.entry.exists() || !f.entry.overlaps(entry)) continue;
-    bad(d, "race", "the entry is that of the transfer in flight under token {} of queue {}",
+    bad(d, "race", "the entry is in use by the transfer in flight with token {} on queue {}",
         f.token, f.queue);
   }
 }
@@ -233,7 +233,7 @@ Simulation::Outcome Simulation::wait(DeviceRun& d, const exe::Wait& w) {
   Activation& a = d.stack.back();
   const auto token = std::find(a.tokens.begin(), a.tokens.end(), std::pair(w.token, w.queue));
   if (token == a.tokens.end()) {
-    bad(d, "wait", "no transfer is in flight under token {} of queue {}", w.token, w.queue);
+    bad(d, "wait", "no transfer with token {} is in flight on queue {}", w.token, w.queue);
     return Outcome::kDone;
   }
   a.tokens.erase(token);
@@ -267,7 +267,7 @@ Simulation::Outcome Simulation::send(DeviceRun& d, const exe::Send& s) {
   if (!evaluate(d, s.message, message) || !resolve(d, s.operand.at, s.operand.bytes, r))
     return Outcome::kDone;
   if (message != number)
-    bad(d, "channel", "sends message {} of '{}' where {} is next", message, c.name, number);
+    bad(d, "channel", "channel '{}': must send message {}, got {}", c.name, number, message);
   const Instance* sent = lookup(d.stack.back(), s.operand.value);
   read(d, s.operand, r, sent, "the message");
   const Touched touched[] = {{&s.operand, r, Grid{}}};
@@ -297,7 +297,7 @@ Simulation::Outcome Simulation::receive(DeviceRun& d, const exe::Receive& m) {
   if (!evaluate(d, m.message, message) || !resolve(d, m.operand.at, m.operand.bytes, r))
     return Outcome::kDone;
   if (message != number)
-    bad(d, "channel", "takes message {} of '{}' where {} is next", message, c.name, number);
+    bad(d, "channel", "channel '{}': must receive message {}, got {}", c.name, number, message);
   const Message& there = state.slots.at(slot);
   const bool same_name = m.operand.value == there.value ||
                          (m.operand.value != exe::kNoValue && there.value != exe::kNoValue &&
@@ -305,8 +305,8 @@ Simulation::Outcome Simulation::receive(DeviceRun& d, const exe::Receive& m) {
                               e_.values[static_cast<size_t>(there.value)]);
   if (!same_name || m.operand.bytes != there.instance.bytes ||
       m.operand.spec.dtype != there.instance.dtype || m.operand.layout != *there.instance.layout) {
-    bad(d, "channel", "message {} of '{}' is {} ({} bytes, '{}'), not {} ({} bytes, '{}')", number,
-        c.name, name(there.value), there.instance.bytes, *there.instance.layout,
+    bad(d, "channel", "message {} of '{}' must be {} ({} bytes, '{}'), got {} ({} bytes, '{}')",
+        number, c.name, name(there.value), there.instance.bytes, *there.instance.layout,
         name(m.operand.value), m.operand.bytes, m.operand.layout);
   }
   const int64_t begin = c.offset + slot * c.slot_bytes;

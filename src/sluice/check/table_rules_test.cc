@@ -146,9 +146,8 @@ TEST(Counts, AreComparedWithoutAWalk) {
   };
   EXPECT_EQ(all_of(violations(long_loop("3", "3"))), "");
   expect(long_loop("2147483648", "3"), "stream",
-         "program 'run': 2147483648 entries of stream 'x' are used, 3 announced");
-  expect(long_loop("3", "2147483648"), "stream",
-         "3 entries of stream 'x' are used, 2147483648 announced");
+         "program 'run': stream 'x': must use 3 entries, got 2147483648");
+  expect(long_loop("3", "2147483648"), "stream", "stream 'x': must use 2147483648 entries, got 3");
   // The counts are right. The walk stops soon after the first wrong entry.
   expect(long_loop("2147483648", "2147483648", "(p0%3)"), "stream",
          "'main' step 0 iteration 3, 'body' step 0");

@@ -45,7 +45,7 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
       options_(std::move(options)),
       throttle_(options_.remote_bandwidth) {
   require(devices_.size() == executable_.devices.size(),
-          "executable: it needs {} devices, {} are given", executable_.devices.size(),
+          "executable: number of devices must be {}, got {}", executable_.devices.size(),
           devices_.size());
   for (size_t d = 0; d < devices_.size(); ++d) {
     require(devices_[d]->kind() == executable_.devices[d].kind,
@@ -55,9 +55,8 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   const ReplicaRange here = replicas_of_process(executable_.replicas, options_.group);
   const int workers = exe::workers_of_replica(options_.threads, here.count);
   for (const exe::Device& device : executable_.devices) {
-    require(device.workers == workers,
-            "executable: planned for {} workers a device, started with {}", device.workers,
-            workers);
+    require(device.workers == workers, "executable: workers a device must be {} as planned, got {}",
+            device.workers, workers);
   }
   std::vector<Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());

@@ -11,8 +11,8 @@ constexpr int kSpins = 10000;
 }  // namespace
 
 Pool::Pool(int workers, Idle idle) : idle_(idle) {
-  require(workers >= 1 && workers <= kMaxWorkers, "threads: {} is outside [1, {}]", workers,
-          kMaxWorkers);
+  require(workers >= 1 && workers <= kMaxWorkers, "threads: must be in [1, {}], got {}",
+          kMaxWorkers, workers);
   for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { serve(w); });
 }
 

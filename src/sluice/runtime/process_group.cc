@@ -15,9 +15,8 @@ constexpr int kAgreementTag = 0;
 ReplicaRange replicas_of_process(int replicas, const std::shared_ptr<ProcessGroup>& group) {
   if (group == nullptr) return {0, replicas};
   const int size = group->size();
-  require(replicas % size == 0,
-          "{} replicas cannot be shared evenly by {} processes; a multiple of {} can", replicas,
-          size, size);
+  require(replicas % size == 0, "replicas: must be a multiple of the {} processes, got {}", size,
+          replicas);
   const int each = replicas / size;
   return {group->rank() * each, each};
 }
@@ -47,7 +46,7 @@ void Agreement::broadcast(int root, std::span<std::byte> bytes) {
       if (p != root) messages_->send(p, bytes);
     }
   }
-  finish("getting what one process has");
+  finish("broadcasting data of one process");
 }
 
 void Agreement::gather(std::span<std::byte> bytes, int64_t blocks) {
@@ -64,7 +63,7 @@ void Agreement::gather(std::span<std::byte> bytes, int64_t blocks) {
       messages_->receive(p, part(p));
     }
   }
-  finish("gathering what all processes have");
+  finish("gathering data of all processes");
 }
 
 bool Agreement::any(bool value) {

@@ -29,7 +29,7 @@ RemoteStore::RemoteStore(const exe::Executable& executable, const std::vector<st
   for (size_t a = 0; a < arenas.size(); ++a) {
     const exe::Arena& arena = executable.arenas[a];
     if (arena.space != exe::Space::kFile) continue;
-    require(!folder.empty(), "executable: it has a file tier, no folder is given");
+    require(!folder.empty(), "executable: a file tier requires a folder, got none");
     files_[a] = sys::scratch_file(folder, arena.bytes, cache);
   }
   int64_t checksums = 0;
@@ -190,9 +190,9 @@ void RemoteStore::verify(const Range& at, const std::byte* bytes) {
     const uint64_t found = checksum_of(bytes + (piece.begin - at.begin), piece.end - piece.begin);
     if (want == 0 || want == found) return;
     fail(ErrorKind::kIo,
-         "{}: bytes [{}, {}) of an entry are not what was written there (checksum {:016x}, not "
-         "{:016x})",
-         name_, piece.begin, piece.end, found, want);
+         "{}: bytes [{}, {}) of an entry differ from the bytes written: checksum must be {:016x}, "
+         "got {:016x}",
+         name_, piece.begin, piece.end, want, found);
   });
 }
 

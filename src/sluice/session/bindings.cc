@@ -28,8 +28,8 @@ void check_array(const exe::StreamPort& port, int64_t entries, int64_t replicas,
           port.name, entries, to_string(port.spec.shape),
           replicas == 1 ? "" : fmt::format(" in each of {} replicas", replicas), to_string(want),
           to_string(spec.shape));
-  require(data != nullptr || spec.elements() == 0, "stream '{}': the array has no memory",
-          port.name);
+  require(data != nullptr || spec.elements() == 0,
+          "stream '{}': the array must have memory, got a null pointer", port.name);
 }
 
 using StreamNames = std::map<int32_t, std::string>;  // Names of streams by id.

@@ -25,8 +25,8 @@ std::vector<const SafetensorsTensor*> find_tensors(const Variables& variables,
     }
     const TensorSpec spec = variables.spec(v->second);
     if (t.spec.shape != spec.shape || t.spec.dtype != spec.dtype) {
-      fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, t.name,
-           to_string(t.spec), to_string(spec));
+      fail(ErrorKind::kBadFile, "{}: '{}' must be {}, got {}", path, t.name, to_string(spec),
+           to_string(t.spec));
     }
     found[v->second] = &t;
   }
@@ -80,7 +80,8 @@ void restore_variables(Variables& variables, const std::vector<NamedArray>& valu
   std::map<std::string, const HostTensor*> by_path;
   for (const NamedArray& a : values) by_path.emplace(a.name, &a.array);
   require(by_path.size() == variables.count() && values.size() == variables.count(),
-          "restore: {} values for {} variables", values.size(), variables.count());
+          "restore: must have a value for each of {} variables, got {} values", variables.count(),
+          values.size());
   for (size_t v = 0; v < variables.count(); ++v) {
     const std::string& path = variables.path(v);
     const auto found = by_path.find(path);
@@ -88,7 +89,7 @@ void restore_variables(Variables& variables, const std::vector<NamedArray>& valu
     const TensorSpec& given = found->second->spec();
     const TensorSpec spec = variables.spec(v);
     require(given.shape == spec.shape && given.dtype == spec.dtype,
-            "restore: variable '{}' is {}, the array is {}", path, to_string(spec),
+            "restore: variable '{}': the array must be {}, got {}", path, to_string(spec),
             to_string(given));
   }
   for (size_t v = 0; v < variables.count(); ++v)

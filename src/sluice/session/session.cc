@@ -125,11 +125,11 @@ void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
   const TensorSpec spec = variables_->spec(v);
   const int64_t width = size_of(spec.dtype);
   require(begin >= 0 && count >= 0 && begin <= spec.elements() - count,
-          "variable '{}': elements [{}, {}) are outside its {}", variables_->path(v), begin,
-          begin + count, spec.elements());
+          "variable '{}': elements [{}, {}) are outside its {} elements", variables_->path(v),
+          begin, begin + count, spec.elements());
   require(static_cast<int64_t>(out.size()) == count * width,
-          "variable '{}': {} elements are {} bytes, the buffer has {}", variables_->path(v), count,
-          count * width, out.size());
+          "variable '{}': the buffer must have {} bytes for {} elements, got {}",
+          variables_->path(v), count * width, count, out.size());
   variables_->read(v, begin, out);
 }
 

@@ -24,12 +24,12 @@ size_t Variables::index_of(const Tensor& variable) const {
 size_t Variables::index_of(const Tensor& variable, const ConstArrayView& value) const {
   const size_t v = index_of(variable);
   const TensorSpec want = spec(v);
-  require(value.spec.dtype == want.dtype, "variable '{}' is {}, the array is {}", path(v),
+  require(value.spec.dtype == want.dtype, "variable '{}': the array must be {}, got {}", path(v),
           name_of(want.dtype), name_of(value.spec.dtype));
-  require(value.spec.shape == want.shape, "variable '{}' is {}, the array is {}", path(v),
+  require(value.spec.shape == want.shape, "variable '{}': the array must be {}, got {}", path(v),
           to_string(want.shape), to_string(value.spec.shape));
   require(value.data != nullptr || value.spec.elements() == 0,
-          "variable '{}': the array has no memory", path(v));
+          "variable '{}': the array must have memory, got a null pointer", path(v));
   return v;
 }
 

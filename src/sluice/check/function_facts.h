@@ -10,7 +10,7 @@ namespace sluice::check {
 struct FunctionFacts {
   /// Sends, receives, runs collectives or uses streams, itself or in a callee.
   bool communicates = false;
-  bool transfers = false;  ///< Communicates, or moves remote entries.
+  bool transfers = false;  ///< Communicates or moves remote entries, itself or in a callee.
   /// By index parameter p: addresses and entries of the function depend on p mod m only (m > 0), or
   /// on p itself (0). Scalars of kernels do not count.
   std::vector<int64_t> index_period;

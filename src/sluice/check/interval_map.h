@@ -34,8 +34,8 @@ class IntervalMap {
     pieces_.emplace_hint(pieces_.lower_bound(begin), begin, Tail{end, std::move(value)});
   }
 
-  /// Calls f(begin, end, value) for each piece that intersects the range, clipped to the range,
-  /// until f returns false. Returns false if f did.
+  /// Calls f(begin, end, value) for each piece that intersects the range, clipped to the range.
+  /// Stops when f returns false. Returns whether all calls returned true.
   template <typename F>
   bool visit(int64_t begin, int64_t end, F&& f) const {
     if (begin >= end) return true;

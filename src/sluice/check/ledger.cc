@@ -55,7 +55,7 @@ void RemoteLedger::move(const exe::Issue& issue, std::optional<int64_t> entry, A
     ++moved.loads;
     const uint64_t found =
         entry ? at(issue.object, buffer, *entry) : mix(3, all(issue.object, buffer));
-    // A sum, because loads that find the same store may run in any order.
+    // A sum, so that the order of loads does not matter.
     moved.found = static_cast<int64_t>(static_cast<uint64_t>(moved.found) + mix(transfer, found));
     return;
   }

@@ -26,7 +26,7 @@ class Simulation {
              const std::vector<FunctionFacts>& facts, const Options& options, int64_t replica,
              Findings& findings);
   void run();
-  /// Ends the run after at most kStepsAfterAFault more steps, as the first violation does.
+  /// Ends the run after at most kStepsAfterAFault more steps. The first violation does the same.
   void stop_soon() { last_step_ = std::min(last_step_, steps_ + kStepsAfterAFault); }
   /// Returns the number of steps run so far.
   int64_t steps() const { return steps_; }

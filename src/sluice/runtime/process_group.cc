@@ -32,7 +32,8 @@ void Agreement::finish(std::string_view doing) {
       std::this_thread::yield();
     }
   } catch (Error& e) {
-    group_->fail(e.note(doing));  // The caller may free the bytes now, so stop all messages.
+    // After an error the caller may free its bytes, so stop all messages.
+    group_->fail(e.note(doing));
     throw;
   }
 }

@@ -24,7 +24,7 @@ struct Transfer {
   RemoteStore* remote = nullptr;    ///< Store of the remote buffer; null for streams.
   int32_t buffer = 0;               ///< Index of the remote buffer.
   int64_t entry = 0;                ///< Entry of the remote buffer.
-  const exe::Step* step = nullptr;  ///< For messages.
+  const exe::Step* step = nullptr;  ///< Step of the transfer, for messages.
 
   void run() const;
 };

@@ -65,7 +65,7 @@ void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) c
   struct Part {
     int64_t first;  // First element in the tensor of a replica.
     int64_t count;
-    std::vector<int> replicas;  // All replicas that hold it.
+    std::vector<int> replicas;  // All replicas that hold this part.
   };
   std::map<int64_t, Part> parts;  // By position in the chunk.
   for_each_part(

@@ -80,7 +80,7 @@ class Usage(CliTest):
     def test_wrong_values(self):
         for flag, value, part in [("--offload", "all", "--offload: must be auto, none, or some of optimizer,weights, got 'all'"),
                                   ("--offload", "weights", "--offload: weights require --strategy phased (it is resident)"),
-                                  ("--remote-bandwidth", 0, "remote memory moves no bytes at 0 a second"),
+                                  ("--remote-bandwidth", 0, "the rate of remote memory must be more than 0 bytes a second"),
                                   ("--io-mode", "io", "--io-mode: it is for phases (--strategy phased), the strategy is resident"),
                                   ("--io-queues", 3, "--io-queues: it is for phases (--strategy phased), the strategy is resident"),
                                   ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
@@ -187,7 +187,7 @@ class Usage(CliTest):
 
     def test_host_memory_has_no_page_cache(self):
         for flag in ("--remote-direct", "--verify-remote"):
-            self.expect_error(2, "usage", "host memory has no page cache to go past, and no checksums", "plan", "mnist",
+            self.expect_error(2, "usage", "direct transfers and checksums require remote memory in", "plan", "mnist",
                               "--offload", "optimizer", "--optimizer", "adam", flag)
 
     def test_eval_needs_weights(self):

@@ -1,4 +1,5 @@
-// What the compiler refuses of a right graph: devices, streams, tiers, operators without a kernel, sizes.
+// Errors of the compiler for valid graphs: devices, streams, tiers, operators without a kernel,
+// sizes.
 
 #include "sluice/compiler/compile.h"
 #include "sluice/base/test_refusals.h"
@@ -11,7 +12,7 @@ namespace {
 
 constexpr ErrorKind kFit = ErrorKind::kDoesNotFit;
 
-// Compiles and loads the program that `build` makes, for two devices.
+// Returns a function that compiles and loads the program of `build`, for two devices.
 std::function<void()> session_of(const std::function<void(Ir&, Graph&)>& build,
                                  const SessionOptions& options = {}) {
   return [=] {
@@ -28,7 +29,7 @@ Tensor load(Ir& ir, Graph& main, const std::string& name) {
   return main.host_load(ir.h2d_stream(f32_spec({2}), name));
 }
 
-// Variable 'w' in a program that has one remote buffer, with one entry of (2,) float32.
+// Makes variable 'w' in a program with one remote buffer of one entry (2,) float32.
 Tensor remote_variable(Ir& ir, Graph& main, const TensorSpec& spec, const Home& home = {1, 0}) {
   ir.remote_buffer(f32_spec({2}));
   VariableInfo info;
@@ -96,7 +97,7 @@ TEST(Compile, RefusesPlacesThatAreNot) {
 std::vector<TensorSpec> same_spec(const OpView& op) { return {op.input(0)}; }
 
 TEST(Compile, RefusesOps) {
-  OpDef odd;  // An operator of a user, without a kernel.
+  OpDef odd;  // A user-defined operator without a kernel.
   odd.type = "Odd";
   odd.name = "odd";
   odd.inputs = {{"x"}};
@@ -180,7 +181,7 @@ TEST(Compile, RefusesSizes) {
        "needs 4611686018427387904 bytes, the largest possible arena has 1152921504606846976", kFit},
   });
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // Their allocators end the program.
+    !defined(__SANITIZE_THREAD__)  // Allocators of sanitizers end the program.
   expect_refused({{"more than the machine has", session_of(variable(int64_t{1} << 56)),
                    "bytes of device memory", kFit}});
 #endif

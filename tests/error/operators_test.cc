@@ -1,4 +1,5 @@
-// Refusals of operators that their samples do not show: operands and options that only a caller can get wrong.
+// Errors of operators that their samples do not cover: operands and options that only a caller can
+// get wrong.
 
 #include <functional>
 
@@ -13,7 +14,7 @@ class Operators : public testing::Test {
   Tensor constant(TensorSpec spec, std::string name) {
     return main.constant(HostTensor(std::move(spec)), std::move(name));
   }
-  // A definition's options with another value of one of them.
+  // Returns a definition's options with a new value of one option.
   static Attrs with(const OpDef& def, const std::string& field, AttrValue value) {
     Attrs attrs = def.options;
     for (auto& [name, old] : attrs.items) {

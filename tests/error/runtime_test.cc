@@ -1,4 +1,4 @@
-// What the runtime refuses of an executable that the compiler did not make for it.
+// Errors of the runtime for an executable that the compiler did not make for it.
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/cpu/device/cpu.h"
@@ -14,7 +14,7 @@ namespace {
 
 class RuntimeRefusals : public testing::Test {
  protected:
-  // Loads `executable` after a change, on one worker of one CPU.
+  // Returns a function that changes a copy of `executable` and loads it, on one worker of one CPU.
   std::function<void()> loaded(const std::function<void(exe::Executable&)>& change) const {
     return [=, this] {
       exe::Executable changed = executable;
@@ -42,20 +42,20 @@ class RuntimeRefusals : public testing::Test {
 TEST_F(RuntimeRefusals, Machines) {
   expect_refused({
       {"devices", [&] { runtime::Executor(executable, {}, {.threads = 1}); },
-       "executable: it needs 1 devices, 0 are given"},
+       "executable: number of devices must be 1, got 0"},
       {"another kind", loaded([](exe::Executable& e) { e.devices[0].kind = "gpu"; }),
        "executable: device 0 must be of kind 'gpu', got 'cpu'"},
       {"workers", [&] { runtime::Executor(executable, {cpu::make_device()}, {.threads = 2}); },
-       "executable: planned for 1 workers a device, started with 2"},
-      {"no worker", [] { runtime::Pool pool(0); }, "threads: 0 is outside [1, 1024]"},
-      {"many workers", [] { runtime::Pool pool(1025); }, "threads: 1025 is outside [1, 1024]"},
+       "executable: workers a device must be 1 as planned, got 2"},
+      {"no worker", [] { runtime::Pool pool(0); }, "threads: must be in [1, 1024], got 0"},
+      {"many workers", [] { runtime::Pool pool(1025); }, "threads: must be in [1, 1024], got 1025"},
       {"the file tier", loaded([](exe::Executable& e) {
          e.arenas.push_back({"disk", exe::ArenaKind::kTier, exe::Space::kFile, -1, 64, 0});
        }),
-       "executable: it has a file tier, no folder is given"},
+       "executable: a file tier requires a folder, got none"},
   });
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // Their allocators end the program.
+    !defined(__SANITIZE_THREAD__)  // Allocators of sanitizers end the program.
   expect_refused(
       {{"host memory", loaded([](exe::Executable& e) {
           e.arenas.push_back(
@@ -76,7 +76,7 @@ TEST_F(RuntimeRefusals, Kernels) {
   });
 }
 
-// A program with kernels of one op and of several, a layout, a copy and a call.
+// Returns the plan of a program with kernels of one op and of several, a layout, a copy and a call.
 exe::Executable plan_of_many_kernels() {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -92,7 +92,7 @@ exe::Executable plan_of_many_kernels() {
   return Session(ir, {.device = cpu_device({.threads = 1})}).executable();
 }
 
-// A plan's text with something changed, read back: kernels trust their operands.
+// Kernels trust their operands, so a changed plan must be rejected when it is loaded from its text.
 TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
   const std::string text = exe::to_text(plan_of_many_kernels());
   runtime::Executor(exe::parse_text(text, "plan"), {cpu::make_device()}, {.threads = 1});

@@ -1,4 +1,4 @@
-// Variables of groups and in shards, in device and remote memory: the host sees whole tensors.
+// Variables of groups and in shards, in device and remote memory. The host sees whole tensors.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 namespace sluice::test {
 namespace {
 
-/// y = x + group's offset + whole of a shard; both change.
+/// y = x + the group's offset + the gathered shard; a run changes the offset and the shard.
 struct Program {
   explicit Program(Home home = {}) : ir(4) {
     Graph& main = ir.main_graph();

@@ -134,9 +134,9 @@ TEST(Remote, AFileTierTakesItsSpaceAtOnceAndLeavesNothing) {
         [&] { Session(remote.ir, {.device = cpu_device(), .remote = "file:" + folder}); },
         "cannot make a file in " + folder + ": No such file or directory", ErrorKind::kIo},
        {"no tier", [&] { Session(remote.ir, {.device = cpu_device(), .remote = "disk"}); },
-        "remote memory is \"host\" or \"file:FOLDER\", not \"disk\""},
+        "remote memory: must be \"host\" or \"file:FOLDER\", got \"disk\""},
        {"no folder", [&] { Session(remote.ir, {.device = cpu_device(), .remote = "file:"}); },
-        "not \"file:\""},
+        "got \"file:\""},
        {"no space",
         [&] {
           Ir ir;

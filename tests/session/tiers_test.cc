@@ -156,7 +156,7 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
     const exe::RemoteBufferPlan& buffer = session.executable().remote_buffers[0];
     const int64_t at = buffer.offset + buffer.entry_stride + 70000;
     const std::string text = "a file in " + folder.path +
-                             ": bytes [65536, 131072) of an entry are not what was written there";
+                             ": bytes [65536, 131072) of an entry differ from the bytes written";
     folder.damage(at);
     const std::string run = error_of(ErrorKind::kIo, [&] { session.run({{p.in, x}}); });
     EXPECT_THAT(run, testing::AllOf(testing::HasSubstr(text),
@@ -259,10 +259,12 @@ TEST(Tiers, Refusals) {
   const Folder folder;
   expect_refused({
       {"no bytes", with({.remote_bandwidth = 0}),
-       "session: remote memory moves no bytes at 0 a second; more than 0 are right"},
-      {"fewer", with({.remote_bandwidth = -2}), "moves no bytes at -2 a second"},
-      {"direct", with({.remote_direct = true}), "host memory has no page cache to go past"},
-      {"checksums", with({.verify_remote = true}), "and no checksums; remote memory in"},
+       "session: the rate of remote memory must be more than 0 bytes a second, or -1 for no limit, "
+       "got 0"},
+      {"fewer", with({.remote_bandwidth = -2}), "or -1 for no limit, got -2"},
+      {"direct", with({.remote_direct = true}),
+       "session: direct transfers and checksums require remote memory in"},
+      {"checksums", with({.verify_remote = true}), "in \"file:FOLDER\", got \"host\""},
   });
   sys::set_failpoint(sys::parse_failpoint("fcntl@1=EINVAL"));
   expect_refused(
@@ -293,15 +295,14 @@ TEST(Tiers, DamagedPlansAreRejected) {
   };
   EXPECT_TRUE(check::violations(compiled.executable).empty());
   using Kind = exe::ArenaKind;
-  rejected("'staging' has 0 bytes of host memory; some times 4096 of host memory are right",
+  rejected("'staging' must have a multiple of 4096 bytes of host memory, got 0 bytes of host",
            [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 0; });
-  rejected("'staging' has 5000 bytes",
-           [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 5000; });
-  rejected("of device memory",
+  rejected("got 5000 bytes", [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 5000; });
+  rejected("bytes of device memory",
            [&](exe::Executable& e) { arena(e, Kind::kStaging).space = exe::Space::kDevice; });
-  rejected("'checksums' has 319 bytes of host memory; at least 320 of host memory are right",
+  rejected("'checksums' must have at least 320 bytes of host memory, got 319 bytes",
            [&](exe::Executable& e) { arena(e, Kind::kChecksums).bytes -= 1; });
-  rejected("direct transfers of 'remote2' would reach into other entries",
+  rejected("'remote2': direct transfers require an offset and a stride of whole pages",
            [&](exe::Executable& e) { e.remote_buffers[1].entry_stride = 64; });
 }
 

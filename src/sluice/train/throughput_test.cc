@@ -82,7 +82,7 @@ TEST(Throughput, Refusals) {
        [&] {
          session.restore({{"w", three}});
        },
-       "restore: 1 values for 2 variables"},
+       "restore: must have a value for each of 2 variables, got 1 values"},
       {"another variable",
        [&] {
          session.restore({{"w", three}, {"v", three}});
@@ -92,7 +92,7 @@ TEST(Throughput, Refusals) {
        [&] {
          session.restore({{"w", two}, {"w.momentum", three}});
        },
-       "restore: variable 'w' is (3,) float32, the array is (2,) float32"},
+       "restore: variable 'w': the array must be (3,) float32, got (2,) float32"},
   });
 }
 

@@ -19,7 +19,7 @@ bool alike(const TensorSpec& a, const TensorSpec& b) {
   return a.dtype == b.dtype && a.shape == b.shape;
 }
 
-// Inputs come first; how many.
+// Returns the number of inputs. Checks that the inputs precede the outputs.
 size_t inputs_of(const exe::Kernel& k) {
   size_t inputs = 0;
   while (inputs < k.operands.size() && k.operands[inputs].access == exe::Access::kRead) ++inputs;
@@ -39,7 +39,7 @@ void check_counts(const exe::Kernel& k, size_t inputs, size_t outputs, size_t sc
         k.scalars.size(), k.stages.size(), inputs, outputs, scalars);
 }
 
-// The options of `def`: their names in order, and values of their types.
+// Requires the options of `def`: the same names in the same order, with values of the same types.
 void check_options(const OpDef& def, const Attrs& attrs) {
   const auto& must = def.options.items;
   const auto& has = attrs.items;
@@ -51,7 +51,7 @@ void check_options(const OpDef& def, const Attrs& attrs) {
        to_string(def.options), to_string(attrs));
 }
 
-// What an op makes of its inputs.
+// Returns the specs of the results that an operator computes from `inputs`.
 std::vector<TensorSpec> results_of(const exe::Kernel& k, const std::string& type,
                                    const Attrs& attrs, const std::vector<TensorSpec>& inputs) {
   const OpDef* def = ops::find_op(type);
@@ -75,7 +75,7 @@ void check_result(const exe::Kernel& k, const TensorSpec& there, const TensorSpe
   check(alike(there, made), k, "has {} where {} is made", to_string(there), to_string(made));
 }
 
-// The kernel runs this op, or several joined by '+', with these options.
+// Requires this op, or the ops of all stages joined by '+', with these options.
 void check_op(const exe::Kernel& k, std::string_view op, const Attrs& attrs) {
   check(k.op == op && k.attrs == attrs, k, "must be {} with options '{}', got {} with '{}'", op,
         to_string(attrs), k.op, to_string(k.attrs));
@@ -112,7 +112,7 @@ void check_copy(const exe::Kernel& k) {
   const exe::Operand& to = k.operands[1];
   const Layout a = parse_layout(from.layout);
   const Layout b = parse_layout(to.layout);
-  // Of a view with bytes of its own the shape may be another one.
+  // A copy that materializes a view may change the shape; the number of elements stays the same.
   const bool same_elements =
       to.spec.dtype == from.spec.dtype && to.spec.elements() == from.spec.elements();
   const bool rows = a.is_row_major() && b.is_row_major();
@@ -124,7 +124,7 @@ void check_copy(const exe::Kernel& k) {
 
 using Pairs = std::vector<std::pair<int32_t, int32_t>>;
 
-// (input, output) pairs of which the op updates the one to make the other.
+// Returns the (input, output) pairs where the op updates the input in place to compute the output.
 Pairs updates_of(const exe::Kernel& k, int32_t inputs) {
   Pairs pairs;
   for (const exe::Stage& stage : k.stages) {
@@ -138,7 +138,7 @@ Pairs updates_of(const exe::Kernel& k, int32_t inputs) {
   return pairs;
 }
 
-// An updating collective has one operand, another one an input and an output.
+// Checks the operands: one updated operand, or one input and one output, as `def` says.
 void check_operands(const exe::Collective& c, const OpDef& def) {
   const auto has = [&](size_t i, exe::Access access) { return c.operands[i].access == access; };
   const bool right = def.aliases.empty() ? c.operands.size() == 2 && has(0, exe::Access::kRead) &&
@@ -190,7 +190,7 @@ void check_choice(const exe::Kernel& k, const KernelChoice& made_for) {
   Pairs allowed = updates_of(k, ins);
   for (const auto& [in, out] : made_for.may_coincide) allowed.emplace_back(in, ins + out);
   for (const auto& pair : k.may_coincide) {
-    // A single element is read before it can be written.
+    // A kernel reads a single element before it writes the result.
     const exe::Operand& out = k.operands[static_cast<size_t>(pair.second)];
     if (out.spec.elements() == 1) continue;
     check(std::find(allowed.begin(), allowed.end(), pair) != allowed.end(), k,

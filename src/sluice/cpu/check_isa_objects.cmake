@@ -1,6 +1,6 @@
-# Fails if an object compiled for one instruction set defines a weak function whose name does not
-# contain that instruction set: the linker might keep the AVX-512 copy for all callers. Fails also
-# if an object defines code that runs at program start.
+# Fails if an object compiled for one instruction set defines a weak function whose name contains
+# neither that instruction set nor its vector type: the linker might keep the AVX-512 copy for all
+# callers. Fails also if an object defines code that runs at program start.
 # Variables: NM, OBJECTS, ISA (number of sluice::cpu::Isa).
 set(vector_1 "simd::[FIM]8")
 set(vector_2 "simd::[FIM]16")

@@ -6,7 +6,8 @@
 namespace sluice::cpu {
 namespace {
 
-// A loss of all samples: from their rows of probabilities, perhaps with the gradient of those, or from each one's.
+// A loss of all samples, computed from rows of probabilities or from the losses of the samples.
+// `gradient` is set if the op also computes the gradient of the probabilities.
 struct Loss {
   std::shared_ptr<const OpRecord> op;
   std::optional<RowOp> gradient;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kPanels = "panels";
 
-// Calls `f(offset in the buffer, offset in the array, elements)` for each stretch that is contiguous in both.
+// Calls f(offset in the buffer, offset in the array, elements) for each range that is contiguous in
+// both. Offsets are in elements.
 template <typename F>
 void for_stretches(const TensorSpec& spec, const Layout& layout, int64_t begin, int64_t count,
                    F&& f) {

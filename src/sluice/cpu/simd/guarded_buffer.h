@@ -9,9 +9,9 @@
 
 namespace sluice::cpu {
 
-/// For tests: `size` elements between two pages that may not be touched. The array ends at the
-/// second one (kEnd), so that a byte too far is a fault, or begins right after the first (kBegin),
-/// so that a byte too early is.
+/// For tests: an array of `size` elements between two guard pages, which fault on any access. The
+/// array ends at the second page (kEnd), which detects accesses past the end. Or it begins right
+/// after the first page (kBegin), which detects accesses before the begin.
 template <typename T>
 class GuardedBuffer {
  public:

@@ -42,7 +42,8 @@ TEST(Isa, SetChangesTheCurrentOneAndRefusesWhatIsAbsent) {
   set_isa(before);
 }
 
-/// Ends the process with what a program that starts with SLUICE_ISA=`value` would see.
+/// Prints the instruction set, or the error, that a program gets with SLUICE_ISA=`value`. Then
+/// exits with the program's exit code.
 [[noreturn]] void exit_with_isa(const char* value) {
   setenv("SLUICE_ISA", value, 1);
   try {

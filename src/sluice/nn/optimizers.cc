@@ -17,12 +17,12 @@ namespace {
 
 const TensorSpec kScalar{{}, f32, {}};
 
-// The gradient as updates take it: scaled in float32 where that is asked for.
+// Returns the gradient, multiplied by the scale in float32 if there is one.
 Tensor scaled(const Tensor& grad, const Tensors& grad_scale) {
   return grad_scale.empty() ? grad : ops::cast(grad, f32) * grad_scale[0];
 }
 
-// g + weight_decay·w, in float32 where the two differ.
+// Returns g + weight_decay·w in float32, or g if there is no weight decay.
 Tensor decayed(const Tensor& grad, const Tensor& variable, double weight_decay) {
   if (weight_decay == 0) return grad;
   return ops::scaled_add(ops::cast(grad, f32), variable, 1.0, weight_decay);
@@ -57,7 +57,8 @@ void check_options(const AdamOptions& o) {
           "optimizer: Adamax has no form without bias correction");
 }
 
-// Sums of squares of the chunks of the whole tensor, ascending; those that would be empty are left out.
+// Returns the sums of squares of the chunks of the whole tensor, in order, without empty chunks.
+// Members of the group exchange the sums of shards.
 Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
   const Tensor flat = ops::flatten(ops::cast(t, f32));
   const int replicas = t.graph().ir().fix_replication("a norm");
@@ -82,7 +83,8 @@ Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
   return result.empty() ? Tensors{ops::sumsquare(flat)} : result;
 }
 
-// Of one element the shard has the shape of the whole.
+// Returns whether `t` is a shard of `whole`. The shapes alone do not say: a shard of a tensor with
+// one element has the same shape.
 bool is_shard_of(const Tensor& t, const Tensor& whole) {
   return !t.meta_shape().empty() && whole.meta_shape().empty() && t.meta_shape() == whole.shape();
 }
@@ -247,7 +249,7 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
   internal::PathCounts made(main.ir());
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto variable = main.info(parameters[i]).variable;
-    // A replica updates what it has the gradient of.
+    // A replica updates only the shard for which it has the gradient.
     const bool in_shards = is_shard_of(gradients[i], parameters[i]);
     const Tensor target =
         in_shards ? ops::replica_sharded_slice(parameters[i], variable->group) : parameters[i];

@@ -1,4 +1,5 @@
-// One row for each thing that this layer refuses: what the message says, with the names of what was found.
+// Tests the error messages of this layer, one row for each error. A message must name the value
+// that was found.
 
 #include <cmath>
 
@@ -12,7 +13,7 @@ namespace {
 
 using Tree = DotTree<std::string>;
 
-// y = Linear(x), and its variables in main.
+// A graph for y = Linear(x), and its variables in `main`.
 class NnRefusals : public testing::Test {
  protected:
   Ir ir;

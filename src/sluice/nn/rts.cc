@@ -5,7 +5,7 @@
 namespace sluice::nn {
 namespace {
 
-// A graph from tensors to what `f` makes of each.
+// Creates a graph with an input for each tensor and the outputs f(input). Also returns the keys.
 template <typename F>
 std::pair<GraphWithNamedArgs, std::vector<std::string>> mapped(Ir ir, const std::string& name,
                                                                const NamedTensors& tensors,

@@ -30,7 +30,7 @@ TEST(Shards, AreThoseOfLargeTensors) {
   EXPECT_NE(error.find("the threshold -1 is negative"), std::string::npos) << error;
 }
 
-/// w + x on a shard of both.
+/// Adds x to the variable w; both are shards.
 struct ShardedAdd : Module {
   void build(Builder& b, Tensor x) const {
     const Tensor w = b.add_replica_sharded_variable_input("weight", constant(0.5), x.meta_shape(),
@@ -133,7 +133,8 @@ TEST(Shards, OptimizersRefuseGradientsOfOtherTensors) {
   EXPECT_NE(another.find("variable 'w' is (4,)"), std::string::npos) << another;
 }
 
-// 11 elements over 2 and 4 replicas, 3 over 4: chunks that are shorter, and none at all.
+// With 11 elements over 2 or 4 replicas the last chunk is shorter; with 3 over 4 one chunk is
+// empty.
 TEST(Shards, NormsHaveTheBitsOfWholeTensors) {
   for (const int replicas : {1, 2, 4}) {
     const auto norms = [&](int64_t threshold, int group) {

@@ -8,7 +8,7 @@
 namespace sluice::nn {
 namespace {
 
-// A path without the "#nth" that tells further variables of one place apart.
+// Removes the suffix "#nth", which distinguishes several variables of one path.
 std::string_view place_of(std::string_view path) {
   const size_t mark = path.rfind('#');
   const bool numbered =
@@ -21,7 +21,7 @@ std::string_view place_of(std::string_view path) {
 namespace internal {
 
 PathCounts::PathCounts(const Ir& ir) {
-  std::unordered_set<const VariableInfo*> seen;  // entries share variables
+  std::unordered_set<const VariableInfo*> seen;  // Entries share variables.
   for (const auto& [name, id] : ir.entries()) {
     const Graph& entry = ir.graph(id);
     for (TensorId t = 0; t < entry.tensor_count(); ++t) {

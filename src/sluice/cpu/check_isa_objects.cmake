@@ -1,6 +1,6 @@
-# Fails if an object compiled for one instruction set defines a weak function whose name contains
-# neither that instruction set nor its vector type: the linker might keep the AVX-512 copy for all
-# callers. Fails also if an object defines code that runs at program start.
+# Checks the symbols of objects that are compiled for one instruction set. The name of each weak
+# function must contain that instruction set or its vector type. Otherwise the linker might keep the
+# AVX-512 copy for all callers. The objects must not define code that runs at program start.
 # Variables: NM, OBJECTS, ISA (number of sluice::cpu::Isa).
 set(vector_1 "simd::[FIM]8")
 set(vector_2 "simd::[FIM]16")

@@ -149,7 +149,7 @@ class Optimizer {
   /// scalar in `main`, for example from a stream.
   ///
   /// If a gradient is a shard of its variable (nn/rts.h), each replica updates its shard of the
-  /// variable and holds the state of that shard only. Then the updated shards are gathered.
+  /// variable and holds only the state of that shard. Then the updated shards are gathered.
   ///
   /// Returns the state under "<key of the variable>.<state>"; it is empty for plain SGD.
   /// Error{kUsage} if a variable has no gradient or a gradient of another shape.

@@ -62,7 +62,7 @@ class VariableFactory {
   Initializer initializer_;
   Pass pass_;
   std::optional<ReplicaGrouping> group_;
-  int shard_ = 0;  ///< Chunks; 0: whole.
+  int shard_ = 0;  ///< Number of shards; 0: whole.
 };
 
 /// Returns "<sluice::nn::VariableFactory object at 0x7ffc5d1e4a20>".

@@ -102,7 +102,7 @@ class Chain {
   enum class Kind : uint8_t { kFull, kColumn, kRow, kScalar, kStage, kLabels };
   struct Source {
     Kind kind = Kind::kFull;
-    int32_t index = 0;  // Operand or stage.
+    int32_t index = 0;  // Index of the operand or stage.
   };
   struct Stage {
     Functor functor;
@@ -110,7 +110,7 @@ class Chain {
     int32_t total = -1;   // Index in totals_ if the stage is a total.
     std::array<Source, Functor::kMostInputs> inputs;
     int input_count = 0;
-    int32_t output = -1;   // Operand.
+    int32_t output = -1;   // Operand that stores the result; -1: not stored.
     int32_t slot = -1;     // Scratch slot of a result that is streamed or is not an operand.
     bool samples = false;  // The result has one value for each row.
   };
@@ -147,7 +147,7 @@ class Chain {
   int32_t slots_ = 0;
   int32_t sample_slots_ = 0;  // Slots that hold one value for each row.
   int64_t slot_floats_ = 0;
-  std::vector<Kind> kinds_;  // By operand.
+  std::vector<Kind> kinds_;  // Kind of each operand.
   std::vector<Stage> stages_;
   std::vector<RowOp> row_ops_;
   std::vector<LossTotal> totals_;

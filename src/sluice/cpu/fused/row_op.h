@@ -11,9 +11,9 @@
 
 namespace sluice::cpu {
 
-/// An op that computes each row independently: a softmax over the last axis, a loss of rows of
-/// probabilities, or the gradient of one of these. Its result has one row or one value for each row
-/// of an operand. It computes in f32: the caller widens operands of f16 and bf16.
+/// An op that computes each row independently. It is a softmax over the last axis, a loss of rows
+/// of probabilities, or the gradient of one of these. Its result has one row or one value for each
+/// row of an operand. It computes in f32: the caller widens operands of f16 and bf16.
 class RowOp {
  public:
   enum class Operand : uint8_t {

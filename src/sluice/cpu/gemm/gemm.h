@@ -9,7 +9,7 @@ namespace sluice::cpu {
 ///
 /// `run` gets rows [row, row + rows) × columns [col, col + cols) of C and may change them. The
 /// block begins at `c`; its rows are `c_stride` floats apart. A block has at most 112 rows and at
-/// most the columns of one panel; `col` is the first column of a panel (a multiple of its width).
+/// most the columns of one panel. `col` is the first column of a panel, a multiple of its width.
 /// Every element of the range of gemm() is in exactly one block. The bounds of blocks depend on
 /// that range, so the new value of an element must depend on that element only.
 struct GemmEpilogue {
@@ -25,9 +25,9 @@ struct GemmEpilogue {
 /// the next. B and C may be in panels instead (panels.h). Panel padding may be read and written
 /// like elements; its values have no meaning.
 ///
-/// A weight W in panels is used directly in three products: forward (Y = X·W: b_panel), the
-/// gradient of the input (dX = dY·Wᵀ: b_panel and trans_b), and its own gradient (dW = Xᵀ·dY: W's
-/// panels as c_panel, and trans_a).
+/// A weight W in panels is used in three products without conversion. Forward: Y = X·W, with
+/// b_panel. Gradient of the input: dX = dY·Wᵀ, with b_panel and trans_b. Gradient of W: dW = Xᵀ·dY,
+/// with c_panel and trans_a.
 struct GemmArgs {
   int64_t m = 0;
   int64_t n = 0;
@@ -50,8 +50,8 @@ struct GemmArgs {
 };
 
 /// Computes the rows and columns of C in the given ranges. Calls for disjoint ranges may run
-/// concurrently, each with its own workspace. If B or C is in panels, or if there is an epilogue,
-/// the column range must begin and end at a panel boundary (or at n). Without stored panels, a
+/// concurrently, each with its own workspace. If B or C is in panels, or with an epilogue, the
+/// column range must begin and end at a panel boundary (or at n). Without stored panels, a
 /// panel has 32 columns.
 ///
 /// Bits: an element of op(A)·op(B) is the chain s ← fma(aᵢₖ, bₖⱼ, s) for ascending k from s = +0.

@@ -72,7 +72,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   if (streams) finish_streams();
 }
 
-// Casts from or to floating point, and copies into variables.
+// Returns whether the op is a cast from or to floating point, or a copy into a variable.
 bool supports(const OpView& op) {
   if (&op.def() == &ops::copy_var_update_def()) return true;
   return &op.def() == &ops::cast_def() &&

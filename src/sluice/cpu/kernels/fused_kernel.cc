@@ -19,8 +19,8 @@ namespace {
 // Beyond this, the chain runs as a kernel of its own with several tasks.
 constexpr int64_t kMostSerial = 65536;
 
-// The roles of the stages of a fused op: a matrix product, then a chain of stages that are
-// elementwise or work on rows, then a reduction. Each of the three is optional.
+// The roles of the stages of a fused op: a matrix product, then a chain, then a reduction. The
+// stages of the chain are elementwise or work on rows. Each of the three roles is optional.
 struct Roles {
   bool product = false;
   size_t chain_end = 0;  // End of the chain's stages, which begin at chain_begin().
@@ -163,7 +163,7 @@ struct Fused {
 struct Reducer {
   const ReduceView& view;
   bool in_parts;
-  float* partial;  // kReduceLanes rows.
+  float* partial;  // kReduceLanes rows of `step` floats.
   int64_t step;
   int64_t first_col;
   float* y;

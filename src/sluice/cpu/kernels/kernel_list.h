@@ -21,9 +21,9 @@ struct OpRecord {
 
 /// A way to run ops on the CPU.
 struct CpuKernel {
-  std::string_view key;  ///< "cpu.gemm".
+  std::string_view key;  ///< Name of the kernel, such as "cpu.gemm".
   bool (*supports)(const OpView& op);
-  /// Tasks, workspace and ranges; key and coinciding operands are filled in by the target.
+  /// Chooses tasks, workspace and ranges. The target adds the key and the coinciding operands.
   KernelChoice (*choose)(const OpView& op);
   runtime::BoundKernel (*bind)(std::shared_ptr<const OpRecord> op);
 };

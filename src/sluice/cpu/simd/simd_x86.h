@@ -334,8 +334,7 @@ inline void transpose(F16 (&r)[16]) {
     u[4 * i + 2] = _mm512_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
     u[4 * i + 3] = _mm512_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
   }
-  // u[4g + c] holds columns c, c + 4, c + 8 and c + 12 of rows 4g … 4g + 3, four lanes for each
-  // column.
+  // u[4g + c] holds columns c, c+4, c+8 and c+12 of rows 4g to 4g+3, four lanes for each column.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     const __m512 a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88);

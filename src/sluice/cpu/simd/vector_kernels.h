@@ -6,12 +6,12 @@
 
 /// Elementwise kernels for every instruction set, generated from functors.
 ///
-/// A functor is a struct with a call operator over the vector type (base/simd.h), `template
-/// <typename V> V operator()(V a, V b) const`, for 1 to 6 inputs; its fields are its parameters.
+/// A functor is a struct whose fields are its parameters. It has a call operator over the vector
+/// type (base/simd.h), `template <typename V> V operator()(V a, V b) const`, for 1 to 6 inputs.
 /// Several outputs are returned as `std::array<V, kOutputs>`. The functor with one lane defines the
 /// bits; the kernels compute the same bits with every instruction set, for every length.
 ///
-/// To add one: include its header and vector_kernels_inl.h in a file x.isa.cc that
+/// To add a functor: include its header and vector_kernels_inl.h in a file x.isa.cc that
 /// sluice_isa_sources() lists, and write `SLUICE_MAP_KERNEL(sluice::ops::functor::Gelu)` outside
 /// namespaces. SLUICE_MAP_KERNELS takes a std::tuple of functors. Then any file of this layer may
 /// call `map_kernel<ops::functor::Gelu>(isa)`. Without the macro, the linker reports an undefined

@@ -78,7 +78,7 @@ Isa isa_from_name(std::string_view name) {
   for (const Isa isa : kAll) {
     if (to_string(isa) == name) return isa;
   }
-  fail(ErrorKind::kUsage, "unknown instruction set '{}': base, avx2 and avx512 are known", name);
+  fail(ErrorKind::kUsage, "instruction set: must be base, avx2 or avx512, got '{}'", name);
 }
 
 Isa detect_isa() { return available_isas().back(); }

@@ -19,7 +19,7 @@ TEST(Isa, NamesReadBack) {
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kUsage);
-    EXPECT_STREQ(e.what(), "unknown instruction set 'sse9': base, avx2 and avx512 are known");
+    EXPECT_STREQ(e.what(), "instruction set: must be base, avx2 or avx512, got 'sse9'");
   }
 }
 

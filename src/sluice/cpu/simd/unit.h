@@ -11,7 +11,7 @@
 /// anonymous namespace or give them the template parameter `V`. No code may run at program start. A
 /// test checks the symbols of the objects (check_isa_objects.cmake).
 #ifndef SLUICE_UNIT_ISA
-#error "an .isa.cc file is built by sluice_isa_sources()"
+#error "SLUICE_UNIT_ISA is not defined: add .isa.cc files with sluice_isa_sources()"
 #endif
 
 namespace sluice::cpu {

@@ -49,7 +49,8 @@ constexpr int inputs_of() {
   else if constexpr (std::is_invocable_v<const F&, V, V, V, V, V>)
     return 5;
   else {
-    static_assert(std::is_invocable_v<const F&, V, V, V, V, V, V>, "a functor over 1 to 6 vectors");
+    static_assert(std::is_invocable_v<const F&, V, V, V, V, V, V>,
+                  "a functor must take 1 to 6 vectors");
     return 6;
   }
 }

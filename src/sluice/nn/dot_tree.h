@@ -197,7 +197,8 @@ class BasicDotTree {
   /// Returns the tree with leaf i at key i; the inverse of unpack(). Error{kUsage} if the numbers
   /// of keys and leaves differ.
   static Self pack(const std::vector<std::string>& keys, const std::vector<L>& leaves) {
-    require(keys.size() == leaves.size(), "tree: {} keys for {} leaves", keys.size(),
+    require(keys.size() == leaves.size(),
+            "tree: pack requires one key for each leaf, got {} keys and {} leaves", keys.size(),
             leaves.size());
     Self result;
     for (size_t i = 0; i < keys.size(); ++i) result.merge(keys[i], leaves[i]);

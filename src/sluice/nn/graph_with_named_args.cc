@@ -102,7 +102,7 @@ CallSiteInfo BoundGraph::call_with(const CallArguments& arguments) const {
   }
   if (parent == nullptr && !named.empty()) parent = &named.front().second.graph();
   require(parent != nullptr,
-          "call of graph {}: without tensors among the arguments, give the graph to call in",
+          "call of graph {}: arguments must have a tensor or the graph to call in, got neither",
           callee.name());
 
   Tensors positional;

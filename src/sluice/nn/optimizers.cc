@@ -54,7 +54,7 @@ void check_options(const AdamOptions& o) {
   check(o.weight_decay >= 0, "weight_decay", o.weight_decay, "at least 0");
   check(o.max_weight_norm > 0, "max_weight_norm", o.max_weight_norm, "above 0");
   require(o.form != AdamForm::kAdamax || o.bias_correction == BiasCorrection::kOn,
-          "optimizer: Adamax has no form without bias correction");
+          "optimizer: Adamax requires bias correction");
 }
 
 // Returns the sums of squares of the chunks of the whole tensor, in order, without empty chunks.
@@ -67,8 +67,8 @@ Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
   const int64_t elements = shard ? t.meta_shape().elements() : t.elements();
   const int64_t size = ceil_div(elements, count);
   require(!shard || t.elements() == size,
-          "norm: '{}' has {} elements of {}, a shard over {} replicas has {}", t.name(),
-          t.elements(), to_string(t.meta_shape()), count, size);
+          "norm: '{}', a shard of {} over {} replicas, must have {} elements, got {}", t.name(),
+          to_string(t.meta_shape()), count, size, t.elements());
   if (count == 1) return {ops::sumsquare(flat)};
   Tensors result;
   Tensor shares;
@@ -172,7 +172,7 @@ Tensor squared_norm(const Tensor& t, const ops::Group& group) {
 
 Tensor global_norm(const Tensors& tensors, GraphCache& cache,
                    const std::vector<ops::Group>& groups) {
-  require(!tensors.empty(), "global_norm: there are no tensors");
+  require(!tensors.empty(), "global_norm: requires at least one tensor, got none");
   SLUICE_CHECK(groups.empty() || groups.size() == tensors.size());
   const Ir ir = tensors[0].graph().ir();
   std::vector<Tensors> squares;
@@ -234,7 +234,7 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
     }
     gradients.push_back(*gradient);
     require(gradient->shape() == parameters[i].shape() || is_shard_of(*gradient, parameters[i]),
-            "optimizer: variable '{}' is {}, its gradient {}", keys[i],
+            "optimizer: gradient of variable '{}' must have the shape of {}, got {}", keys[i],
             to_string(parameters[i].spec()), to_string(gradient->spec()));
   }
   NamedTensors states;
@@ -256,8 +256,8 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
     VariableInfo like = *variable;
     if (in_shards) like.shard = shard_count(main.ir(), parameters[i].spec(), {0, variable->group});
     require(target.shape() == gradients[i].shape(),
-            "optimizer: the shard of variable '{}' is {}, its gradient {}", keys[i],
-            to_string(target.spec()), to_string(gradients[i].spec()));
+            "optimizer: gradient of the shard of variable '{}' must have the shape of {}, got {}",
+            keys[i], to_string(target.spec()), to_string(gradients[i].spec()));
     const auto& [factories, step] =
         step_graph(main.ir(), target.spec(), gradients[i].spec(),
                    scale.empty() ? GradScale::kNone : GradScale::kInput, groups[i]);

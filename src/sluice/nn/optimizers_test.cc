@@ -298,8 +298,9 @@ TEST(Optimizer, Refusals) {
       NamedTensors::from_dict({{"w", main.variable(f32_spec({3}), zeros(), "g")}});
   EXPECT_EQ(usage_error([&] { Optimizer::sgd().apply(main, w, NamedTensors(), 0.1); }),
             "optimizer: variable 'w' has no gradient; gradients are none");
-  EXPECT_EQ(usage_error([&] { Optimizer::sgd().apply(main, w, other, 0.1); }),
-            "optimizer: variable 'w' is (2,) float32, its gradient (3,) float32");
+  EXPECT_EQ(
+      usage_error([&] { Optimizer::sgd().apply(main, w, other, 0.1); }),
+      "optimizer: gradient of variable 'w' must have the shape of (2,) float32, got (3,) float32");
   const Tensor loaded = main.host_load(ir.h2d_stream(f32_spec({2}), "g"));
   const NamedTensors not_variable = NamedTensors::from_dict({{"w", loaded}});
   usage_error([&] { Optimizer::sgd().apply(main, not_variable, w, 0.1); });

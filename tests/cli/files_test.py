@@ -168,7 +168,7 @@ class Files(CliTest):
         # The device judges kernels, a fingerprint holds options, the checker everything else.
         self.assertIn("[kernel] function", check(3, "kernel cpu.fused ", "kernel cpu.nosuch ").stdout)
         self.assertIn("the cpu has no kernel 'cpu.nosuch'", check(3, "kernel cpu.fused ", "kernel cpu.nosuch ").stdout)
-        self.assertIn("[kernel] device 0: unknown instruction set 'mmx'",
+        self.assertIn("[kernel] device 0: instruction set: must be base, avx2 or avx512, got 'mmx'",
                       check(3, f" isa {self.isa_of(text)} ", " isa mmx ").stdout)
         self.assertIn("its kind must be cpu, got gpu", check(0, "device 0 kind cpu", "device 0 kind gpu").stderr)
         self.assertIn("computes: must be ", check(3, "rhs_transposed=false", "rhs_transposed=true").stderr)

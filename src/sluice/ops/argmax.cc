@@ -10,7 +10,7 @@ namespace {
 
 enum class Kind { kMax, kMin };
 
-/// The lanes to search.
+/// Splits the operand into the lanes to search.
 AxisSplit split_of(const OpView& op) {
   const Shape& shape = op.input(0).shape;
   const auto o = op.options<ArgOptions>();

@@ -79,7 +79,8 @@ std::vector<TensorSpec> infer_slice(const OpView& op) {
   return {{Shape(std::move(dims)), x.dtype, {}}};
 }
 
-// Elements [begin, begin + out.size()) of the members' operands combined; zeros beyond their end.
+// Combines elements [begin, begin + out.size()) of the members' operands into `out`. Elements
+// beyond the end of the operands are zero.
 template <typename T, typename E>
 void combine(const KernelArgs& k, std::string_view op, int64_t begin, std::span<E> out) {
   const int members = k.op().inputs();
@@ -127,7 +128,7 @@ void reference_all_gather(const KernelArgs& k) {
     const int64_t block = blocks == 0 ? 0 : k.in_shape(0).elements() / blocks;
     for (size_t i = 0; i < y.size(); ++i) {
       const auto at = static_cast<int64_t>(i);
-      const int64_t from = at / block;  // Block of the result: those of the members in turn.
+      const int64_t from = at / block;  // Blocks of the result alternate between the members.
       const auto x = k.in<E>(static_cast<int>(from % o.size));
       y[i] = x[static_cast<size_t>(from / o.size * block + at % block)];
     }
@@ -170,7 +171,7 @@ Tensors grad_identical_inputs(GradContext& g) {
 
 Tensors grad_identical_grad_inputs(GradContext& g) { return {g.grad(0)}; }
 
-// Of the sum of what the replicas make of their chunks.
+// Gradient of the sum of the losses that the replicas compute from their chunks.
 Tensors grad_reduce_scatter(GradContext& g) {
   const auto o = g.options<ReduceScatterOptions>();
   const TensorSpec& x = g.op().input(0);
@@ -180,7 +181,7 @@ Tensors grad_reduce_scatter(GradContext& g) {
   return {div(whole, scalar_like(whole, static_cast<double>(o.size)))};
 }
 
-// Of the sum of what the replicas make of the whole.
+// Gradient of the sum of the losses that the replicas compute from the whole tensor.
 Tensors grad_all_gather(GradContext& g) {
   const auto o = g.options<AllGatherOptions>();
   const TensorSpec& x = g.op().input(0);
@@ -236,7 +237,7 @@ ReplicatedSliceOptions slicing(int64_t axis) {
   return o;
 }
 
-// A group of one: what a sample can run. Larger ones are tests/replicas' matter.
+// The samples have groups of one replica; tests/replicas tests larger groups.
 OpDef all_reduce_like(const char* type, const char* name, const char* doc) {
   OpDef d;
   d.type = type;

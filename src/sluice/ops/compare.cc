@@ -19,7 +19,7 @@ namespace {
 
 using namespace elementwise;  // NOLINT
 
-// Predicates are exact, so they need no vector form to define their bits.
+// Predicates are exact: scalar code defines the same bits as vector code.
 constexpr auto kEqual = [](auto a, auto b) { return a == b; };
 constexpr auto kNotEqual = [](auto a, auto b) { return a != b; };
 constexpr auto kGreater = [](auto a, auto b) { return a > b; };

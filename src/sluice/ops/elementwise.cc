@@ -13,7 +13,7 @@ std::string operand(const OpView& op, int i, const char* constraint) {
   return fmt::format("{} {}: {}", op.def().name, constraint, input.name);
 }
 
-/// (C4) of the in-place forms.
+/// Checks (C4) if the op is in place; returns `result`.
 std::vector<TensorSpec> checked_alias(const OpView& op, TensorSpec result) {
   if (!op.def().aliases.empty()) {
     require(result.shape == op.input(0).shape,

@@ -107,7 +107,7 @@ std::vector<TensorSpec> infer_onehot(const OpView& op) {
   return {{Shape(std::move(dims)), values.dtype, {}}};
 }
 
-/// Calls visit(place in the result, whether it is "on") for every element in row-major order.
+/// Calls visit(flat index, whether it is on) for every element of the result, in row-major order.
 template <typename Visit>
 void visit_onehot(const AxisSplit& s, const std::vector<int64_t>& indices, Visit visit) {
   for (int64_t e = 0; e < s.outer * s.extent * s.inner; ++e) {

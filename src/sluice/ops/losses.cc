@@ -12,7 +12,7 @@ void check_reduction(LossReduction reduction, std::string_view name, std::string
           "{} {}: unknown reduction {}", name, constraint, static_cast<int>(reduction));
 }
 
-/// Checks (C1) to (C3) and gives the loss's spec.
+/// Checks (C1) to (C4) and returns the spec of the loss.
 TensorSpec infer_loss(const OpView& op, LossReduction reduction) {
   const std::string& name = op.def().name;
   const TensorSpec& probs = op.input(0);
@@ -65,7 +65,7 @@ void reference_with_grad(const KernelArgs& k) {
   write_softmax_grad(labels, o, probs, classes, k.out<T>(1).data());
 }
 
-// The loss of each sample, what they come to, and the gradient.
+// Stages of a loss: the loss of each sample, then the mean or sum if there is one.
 std::vector<OpStage> parts_of_loss(const NllLossOptions& o) {
   NllLossOptions each = o;
   each.reduction = LossReduction::kNone;
@@ -174,7 +174,7 @@ const char* const kLossRules =
     "has the shape of probs without its last axis. (C4) The reduction is mean (0), sum (1) or none "
     "(2).";
 
-/// Samples that both forward losses share; `with` makes options.
+/// Adds the samples that the losses share; `with` makes their options.
 template <typename With>
 void add_loss_samples(OpDef& d, With with) {
   const std::pair<double, double> domain{0.1, 1.0};

@@ -32,7 +32,7 @@ std::vector<TensorSpec> infer_total(const OpView& op) {
   return {{Shape(std::vector<int64_t>(static_cast<size_t>(o.rank), 1)), op.input(0).dtype, {}}};
 }
 
-/// n elements combined.
+/// Combines n elements; load(i) is element i.
 template <typename T, typename Load>
 T combine(Combination to, int64_t n, Load load) {
   constexpr T kInfinity = std::numeric_limits<T>::infinity();

@@ -23,7 +23,7 @@ constexpr bool needs_elements(Kind kind) {
          kind == Kind::kLogSumExp;
 }
 
-/// Wraps around where T is an integer.
+/// Adds two numbers; integers wrap around.
 template <typename T>
 T add(T a, T b) {
   if constexpr (std::is_integral_v<T>)
@@ -54,7 +54,7 @@ T highest() {
     return std::numeric_limits<T>::infinity();
 }
 
-/// One result from `n` elements.
+/// Reduces n elements to one; load(i) is element i.
 template <Kind kind, typename T, typename Load>
 T reduce(int64_t n, Load load) {
   const auto square = [&](int64_t i) { return load(i) * load(i); };
@@ -143,7 +143,8 @@ Tensors grad(GradContext& g) {
   }
 }
 
-/// What a reduction to one of more than a chunk's elements is made of.
+/// Parts (OpDef::parts) of a float32 reduction of more than one chunk of elements to one element.
+/// Empty for other reductions.
 template <Kind kind>
 std::vector<OpStage> parts(const OpView& op) {
   static constexpr auto kTo = kind == Kind::kMax    ? Combination::kMax
@@ -335,7 +336,7 @@ Tensor reduce_to(const Tensor& t, const Shape& shape) {
       inside = true;
     }
   }
-  // Without axes of size 1 to keep, dropping the leading ones already gives the shape.
+  // If no axis of size 1 is kept, the sum over the leading axes already has the shape.
   options.keepdims = inside;
   const Tensor y = sum(t, options);
   return y.shape() == shape ? y : reshape(y, shape);

@@ -84,7 +84,7 @@ void reference_broadcast(const KernelArgs& k) {
   });
 }
 
-/// `shape` with its -1, if any, replaced.
+/// Returns `shape` with its -1, if any, replaced by the inferred dimension.
 Shape resolve(const Tensor& t, Shape shape) {
   int unknown = -1;
   int64_t known = 1;

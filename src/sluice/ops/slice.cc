@@ -9,7 +9,7 @@
 namespace sluice::ops {
 namespace {
 
-/// Where the elements of a slice lie in the operand.
+/// Maps the elements of a slice to their offsets in the operand.
 template <typename Options>
 StridedIndex places(const Shape& shape, const Options& o) {
   std::vector<int64_t> strides = shape.strides();
@@ -262,7 +262,7 @@ const OpDef& update_slice_def() {
 
 namespace {
 
-/// The options of numpy's bounds; nothing if they name no bound and no step.
+/// Converts numpy's bounds to options; nullopt if no bound and no step is given.
 std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const SliceBounds& stop,
                                     const SliceBounds& step, const std::vector<int64_t>& axes) {
   size_t count = axes.size();

@@ -93,7 +93,7 @@ constexpr auto kInfinity = [](const double* h, double t, double x) {
   return std::isnan(t) || h[0] * t > size ? h[0] * t : size;
 };
 
-/// One of an operator's formulas, which its option `kind` chooses.
+/// One of the formulas of an operator; option `kind` chooses it.
 template <typename FunctorType, auto formula, int inputs>
 struct Variant {
   using Functor = FunctorType;
@@ -101,8 +101,8 @@ struct Variant {
   static constexpr int kInputs = inputs;
 };
 
-/// Floating-point operands (C1) of one shape (C2) before the hyperparameters (C3); the result is
-/// like operand `like`.
+/// Shape rule of updates: floating-point operands (C1) of one shape (C2), then the hyperparameters
+/// (C3). The result has the spec of operand `like`.
 std::vector<TensorSpec> infer_update(const OpView& op, int like) {
   const auto& def = op.def();
   const auto fixed = static_cast<int>(def.inputs.size()) - 1;
@@ -124,7 +124,8 @@ std::vector<TensorSpec> infer_like(const OpView& op) {
 constexpr auto infer_like_first = infer_like<0>;
 constexpr auto infer_like_third = infer_like<2>;
 
-/// Adds what all have: hyperparameter operands, text of the constraints, samples, failures.
+/// Adds the common parts of updates: hyperparameter operands, documentation of the constraints,
+/// samples, failures.
 template <typename Options>
 OpDef with_hypers(OpDef d, const Options& options, std::pair<double, double> domain = {0.1, 2}) {
   const size_t fixed = d.inputs.size();
@@ -157,7 +158,7 @@ OpDef with_hypers(OpDef d, const Options& options, std::pair<double, double> dom
   return d;
 }
 
-/// A sample with all hyperparameters of `names` as operands of value 0.75.
+/// Adds a sample in which all hyperparameters in `names` are operands of value 0.75.
 void add_operand_sample(OpDef& d, std::string_view names) {
   Sample s = d.samples[1];
   for (auto& [name, value] : s.options.items) {
@@ -175,8 +176,8 @@ void add_operand_sample(OpDef& d, std::string_view names) {
   d.samples.push_back(std::move(s));
 }
 
-/// The kinds of an operator whose result is like operand `like`; its `infer` and kernels until
-/// `add_to` are those of the first.
+/// The kinds of an operator whose result has the spec of operand `like`. Before `add_to`, the
+/// definition has the shape rule and kernels of the first kind.
 template <int like, typename Options, typename... Variants>
 struct Kinds {
   template <typename T>
@@ -196,7 +197,8 @@ struct Kinds {
     return infer_update(op, like);
   }
 
-  /// Samples of every kind, with the options of the second one, and what refuses another kind.
+  /// Adds the shape rule and kernels of all kinds, two samples per kind, and the failure for an
+  /// unknown kind.
   static void add_to(OpDef& d) {
     d.doc += " (C4) The kind is one of these.";
     d.infer = infer;
@@ -216,7 +218,7 @@ struct Kinds {
   }
 };
 
-/// The first operand is written.
+/// Makes the first operand written in place.
 OpDef updating(OpDef d) {
   d.inputs[0].mode = Mode::kUpdate;
   d.aliases = {{0, 0}};

@@ -168,7 +168,8 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
             "repeat: the iteration input must be an input of {} that is not carried", graph.name());
   }
 
-  // The wrapper: iteration, keep-going, carried values, invariants; its body is one call.
+  // Make the wrapper graph, whose body is one call. Its inputs are iteration, keep-going, carried
+  // values and invariants.
   Ir ir = parent.ir();
   Graph& wrapper = ir.create_empty_graph(graph.name() + "__loop_wrapper");
   const Tensor iteration = wrapper.input({{}, i32, {}}, "iteration");

@@ -17,7 +17,7 @@ std::string place(const std::source_location& where) {
   return fmt::format("{}:{}", file, where.line());
 }
 
-// As many options, of the same names and types.
+// Whether a and b have the same names and types of options, in the same order.
 bool same_fields(const Attrs& a, const Attrs& b) {
   return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(),
                     [](const auto& x, const auto& y) {
@@ -91,7 +91,7 @@ TensorId Graph::add_tensor(TensorInfo info) {
 TensorId Graph::add_root(std::string name, const TensorSpec& spec, TensorKind kind) {
   for (const int64_t d : spec.shape)
     require(d >= 0, "tensor '{}': shape {} has a negative dimension", name, to_string(spec.shape));
-  spec.bytes();  // refuses sizes beyond 63 bits
+  spec.bytes();  // Refuses sizes beyond 63 bits.
   TensorInfo info;
   info.name = std::move(name);
   info.spec = spec;
@@ -335,9 +335,9 @@ std::vector<int32_t> Graph::mirrored() const {
   return least;
 }
 
-// What a view was given goes back to its sources, latest views first, for they may show earlier ones; then all views of
-// what has changed show it. A view that was written needs no refreshing where each view on the way has one source:
-// then its elements came to the sources unchanged.
+// First copies each written view back to its sources. Later views go first, because a view may show
+// an earlier view. Then refreshes every view of a changed source. A written view needs no refresh
+// if all views copied back have one source each: its elements reached the sources unchanged.
 void Graph::settle_mirrors(const Op& op) {
   std::vector<bool> changed(storages_.size(), false);
   const auto has_changed = [&](const Tensor& t) {
@@ -349,7 +349,7 @@ void Graph::settle_mirrors(const Op& op) {
   for (const Operand& o : op.inputs) {
     if (o.new_version >= 0) change(handle(o.tensor));
   }
-  struct Settling {  // Ends also where an op of a mirror is refused.
+  struct Settling {  // Resets the flag, also when an op of a mirror throws.
     bool& on;
     explicit Settling(bool& flag) : on(flag) { on = true; }
     ~Settling() { on = false; }

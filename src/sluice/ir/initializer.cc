@@ -8,7 +8,8 @@
 namespace sluice {
 namespace {
 
-// Element i draws from words of its own: normal number i, redrawn from further streams while outside two deviations.
+// Returns truncated normal number `index`. Each attempt draws two numbers from another random
+// stream, until one is within two deviations. No two elements use the same random words.
 float truncated(Seed key, uint64_t index) {
   for (uint64_t attempt = 0;; ++attempt) {
     const auto words = philox(key, index, 1 + attempt);

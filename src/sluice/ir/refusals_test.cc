@@ -1,4 +1,4 @@
-// One row for each thing that this layer refuses: what the message says, with the names of what was found.
+// One row for each error of this layer: the expected message, with the names that were found.
 
 #include <cstdio>
 #include <fstream>
@@ -15,7 +15,7 @@ namespace {
 
 TensorSpec bool_spec(Shape shape) { return {std::move(shape), boolean, {}}; }
 
-// A program with one graph f(x, y) -> x, and tensors to give it.
+// A program with one graph f(x, y) -> x, and tensors to pass to it.
 class IrRefusals : public testing::Test {
  protected:
   Ir ir;

@@ -228,14 +228,15 @@ void pick_reference(const KernelArgs& k) {
 }
 
 std::vector<TensorSpec> infer_extreme(const OpView& op) {
-  require(op.inputs() > 0, "{} (C4): at least one operand is needed", op.def().name);
+  require(op.inputs() > 0, "{} (C4): requires at least one operand, got none", op.def().name);
   return infer_arithmetic(op);
 }
 
 std::vector<TensorSpec> infer_pick(const OpView& op) {
   const int64_t index = op.options<PickOptions>().index;
   require(op.inputs() > 1 && index >= 0 && index < op.inputs() - 1,
-          "{} (C4): operand {} of {} has no gradient", op.def().name, index, op.inputs());
+          "{} (C4): index must be in [0, {}) for {} operands, got {}", op.def().name,
+          op.inputs() - 1, op.inputs(), index);
   return infer_float(op);
 }
 
@@ -505,7 +506,7 @@ Tensor log(TensorArg x) { return emit_one(log_def(), {x}); }
 
 Tensor scalar_like(const Tensor& t, double value) {
   require(takes(t.dtype(), value),
-          "a number beside '{}', which is {}, must be {}, got {}; cast '{}' first", t.name(),
+          "a number combined with '{}', which is {}, must be {}, got {}; cast '{}' first", t.name(),
           to_string(t.spec()), taken_by(t.dtype()), value, t.name());
   return t.graph().scalar(value, t.dtype());
 }

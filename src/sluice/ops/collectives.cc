@@ -21,7 +21,7 @@ void require_group(const OpView& op) {
   for (const auto& [field, value] : op.attrs().items) {
     if (field != "stride" && field != "size") continue;
     const auto number = std::get<int64_t>(value);
-    require(number >= 1, "{} (C1): {} {} is not positive", name, field, number);
+    require(number >= 1, "{} (C1): {} must be positive, got {}", name, field, number);
   }
 }
 
@@ -43,7 +43,7 @@ std::vector<TensorSpec> infer_reduce_scatter(const OpView& op) {
   const auto o = op.options<ReduceScatterOptions>();
   if (o.op != "local") require_combines(o.op, x.dtype, op.def().name);
   require(!o.sharded || x.shape.rank() > 0,
-          "replicated_reduce_scatter (C4): a scalar has no shards");
+          "replicated_reduce_scatter (C4): x must have an axis to be sharded, got a scalar");
   const TensorSpec chunk{{ceil_div(x.elements(), o.size)}, x.dtype, {}};
   if (!o.sharded) return {chunk};
   return {{chunk.shape, x.dtype, x.meta_shape.empty() ? x.shape : x.meta_shape}};
@@ -54,13 +54,13 @@ std::vector<TensorSpec> infer_all_gather(const OpView& op) {
   require_group(op);
   const auto o = op.options<AllGatherOptions>();
   require(o.axis >= 0 && o.axis <= x.shape.rank(),
-          "replicated_all_gather (C2): axis {} is not in [0, {}]", o.axis, x.shape.rank());
+          "replicated_all_gather (C2): axis must be in [0, {}], got {}", x.shape.rank(), o.axis);
   const int64_t all = checked_mul(x.elements(), o.size);
   const int64_t n = o.shape.elements();
   const bool padded = o.axis == 0 && ceil_div(n, o.size) == x.elements();
   require(n == all || padded,
-          "replicated_all_gather (C3): {} operands of {} do not make a tensor of shape {}", o.size,
-          to_string(x), to_string(o.shape));
+          "replicated_all_gather (C3): shape must hold the elements of {} operands of {}, got {}",
+          o.size, to_string(x), to_string(o.shape));
   return {{o.shape, x.dtype, {}}};
 }
 
@@ -68,12 +68,14 @@ std::vector<TensorSpec> infer_slice(const OpView& op) {
   const TensorSpec& x = op.input(0);
   require_group(op);
   const auto o = op.options<ReplicatedSliceOptions>();
-  require(o.axis >= 0 && o.axis < x.shape.rank(), "replicated_slice (C2): {} has no axis {}",
+  require(o.axis >= 0 && o.axis < x.shape.rank(),
+          "replicated_slice (C2): axis must be in [0, {}) for {}, got {}", x.shape.rank(),
           to_string(x), o.axis);
   std::vector<int64_t> dims = x.shape.dims();
   int64_t& dim = dims[static_cast<size_t>(o.axis)];
-  require(dim % o.size == 0, "replicated_slice (C3): {} replicas cannot share axis {} of {}",
-          o.size, o.axis, to_string(x));
+  require(dim % o.size == 0,
+          "replicated_slice (C3): the group size must divide axis {} of {}, got {} replicas",
+          o.axis, to_string(x), o.size);
   dim /= o.size;
   if (dim == 1) dims.erase(dims.begin() + o.axis);
   return {{Shape(std::move(dims)), x.dtype, {}}};
@@ -270,8 +272,8 @@ OpDef all_reduce_like(const char* type, const char* name, const char* doc) {
 GroupOptions group_options(const Tensor& t, const Group& group) {
   const int replicas = t.graph().ir().fix_replication("a collective");
   if (!group) return {.stride = 1, .size = replicas};
-  require(group->replicas() == replicas, "{} is one of {} replicas, the program has {}",
-          to_string(*group), group->replicas(), replicas);
+  require(group->replicas() == replicas, "{}: must group the {} replicas of the program, got {}",
+          to_string(*group), replicas, group->replicas());
   return {.stride = group->stride(), .size = group->size()};
 }
 
@@ -442,7 +444,9 @@ ReplicaGrouping collective_group(const Attrs& attrs, int replicas) {
     if (name == "size") o.size = std::get<int64_t>(value);
   }
   require(o.stride <= replicas && o.size <= replicas,
-          "a group of {} replicas {} apart is none of {}", o.size, o.stride, replicas);
+          "collective: size and stride of a group must be at most {}, the number of replicas, got "
+          "{} and {}",
+          replicas, o.size, o.stride);
   return ReplicaGrouping::make(replicas, static_cast<int>(o.stride), static_cast<int>(o.size));
 }
 
@@ -486,8 +490,9 @@ Tensor replicated_all_gather(TensorArg t, int64_t axis, const Group& group, Gath
           axes);
   std::vector<int64_t> dims = t->shape().dims();
   if (arrangement == Gather::kMetaShape) {
-    require(shard, "replicated_all_gather: '{}' is no shard: it has no meta_shape", t->name());
-    require(at == 0, "replicated_all_gather: a shard is gathered along axis 0, not {}", axis);
+    require(shard, "replicated_all_gather: kMetaShape requires a shard, but '{}' has no meta_shape",
+            t->name());
+    require(at == 0, "replicated_all_gather: axis of a shard must be 0, got {}", axis);
     dims = t->meta_shape().dims();
   } else if (new_axis) {
     dims.insert(dims.begin() + at, size);

@@ -99,10 +99,14 @@ inline void require_combines(std::string_view op, DType dtype, std::string_view 
   const bool logical = op == "and" || op == "or";
   const bool known = logical || op == "add" || op == "mean" || op == "mul" || op == "min" ||
                      op == "max" || op == "square_add";
-  require(known, "{} (C2): op is add, mean, mul, min, max, and, or or square_add, not '{}'", what,
-          op);
+  require(known, "{} (C2): op must be add, mean, mul, min, max, and, or or square_add, got '{}'",
+          what, op);
   require(logical ? !is_float(dtype) : dtype != boolean && (op != "mean" || is_float(dtype)),
-          "{} (C3): {} of {} is none", what, op, name_of(dtype));
+          "{} (C3): the dtype for op '{}' must be {}, got {}", what, op,
+          logical        ? "an integer or bool"
+          : op == "mean" ? "floating point"
+                         : "other than bool",
+          name_of(dtype));
 }
 
 /// Calls f(functor) with the functor that `op` names. That functor must take T.

@@ -9,7 +9,8 @@ namespace {
 
 void check_reduction(LossReduction reduction, std::string_view name, std::string_view constraint) {
   require(reduction >= LossReduction::kMean && reduction <= LossReduction::kNone,
-          "{} {}: unknown reduction {}", name, constraint, static_cast<int>(reduction));
+          "{} {}: reduction must be mean (0), sum (1) or none (2), got {}", name, constraint,
+          static_cast<int>(reduction));
 }
 
 /// Checks (C1) to (C4) and returns the spec of the loss.
@@ -19,7 +20,8 @@ TensorSpec infer_loss(const OpView& op, LossReduction reduction) {
   const TensorSpec& labels = op.input(1);
   require_float(probs, name + " (C1): probs");
   require_index(labels, name + " (C2): labels");
-  require(probs.shape.rank() >= 1, "{} (C3): probs is a scalar", name);
+  require(probs.shape.rank() >= 1, "{} (C3): probs must have an axis of classes, got a scalar",
+          name);
   const Shape samples(std::vector<int64_t>(probs.shape.begin(), probs.shape.end() - 1));
   require(labels.shape == samples, "{} (C3): probs is {}, so labels must have shape {}, got {}",
           name, to_string(probs), to_string(samples), to_string(labels));
@@ -92,10 +94,12 @@ std::vector<TensorSpec> infer_total(const OpView& op) {
   const auto reduction = op.options<NllTotalOptions>().reduction;
   require_float(losses, "nll_total (C1): losses");
   require_index(labels, "nll_total (C2): labels");
-  require(losses.shape == labels.shape, "nll_total (C3): losses is {}, labels is {}",
-          to_string(losses), to_string(labels));
+  require(losses.shape == labels.shape,
+          "nll_total (C3): labels must have the shape of losses, {}, got {}",
+          to_string(losses.shape), to_string(labels));
   check_reduction(reduction, "nll_total", "(C4)");
-  require(reduction != LossReduction::kNone, "nll_total (C4): the reduction is none");
+  require(reduction != LossReduction::kNone,
+          "nll_total (C4): reduction must be mean (0) or sum (1), got none (2)");
   return {{Shape{}, losses.dtype, {}}};
 }
 
@@ -126,14 +130,14 @@ std::vector<TensorSpec> infer_nll_grad(const OpView& op) {
   require_float(grad, "nll_grad (C1): grad");
   require_index(labels, "nll_grad (C2): labels");
   check_reduction(o.reduction, "nll_grad", "(C3)");
-  require(o.classes >= 0, "nll_grad (C3): {} classes", o.classes);
+  require(o.classes >= 0, "nll_grad (C3): classes must not be negative, got {}", o.classes);
   const Shape want = o.reduction == LossReduction::kNone ? labels.shape : Shape{};
   require(grad.shape == want, "nll_grad (C4): grad must have shape {}, got {}", to_string(want),
           to_string(grad));
   std::vector<int64_t> dims = labels.shape.dims();
   dims.push_back(o.classes);
   const TensorSpec result{Shape(std::move(dims)), grad.dtype, {}};
-  require(op.inputs() <= 3, "nll_grad (C5): {} operands", op.inputs());
+  require(op.inputs() <= 3, "nll_grad (C5): must have 2 or 3 operands, got {}", op.inputs());
   if (op.inputs() == 3) {
     require(op.input(2).shape == result.shape && op.input(2).dtype == grad.dtype,
             "nll_grad (C5): probs must be {}, got {}", to_string(result), to_string(op.input(2)));

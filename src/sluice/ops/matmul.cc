@@ -38,8 +38,9 @@ Shape with_matrix(const Shape& batch, int64_t rows, int64_t cols) {
 
 std::vector<TensorSpec> infer(const OpView& op) {
   require_float(op.input(0), "matmul (C1): lhs");
-  require(op.input(0).dtype == op.input(1).dtype, "matmul (C1): lhs is {}, rhs is {}",
-          to_string(op.input(0)), to_string(op.input(1)));
+  require(op.input(0).dtype == op.input(1).dtype,
+          "matmul (C1): rhs must have the dtype of lhs, {}, got {}; cast one",
+          name_of(op.input(0).dtype), to_string(op.input(1)));
   const MatmulShape s =
       matmul_shape(op.input(0).shape, op.input(1).shape, op.options<MatmulOptions>());
   return {{s.out, op.input(0).dtype, {}}};

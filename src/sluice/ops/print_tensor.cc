@@ -152,8 +152,9 @@ std::vector<TensorSpec> infer(const OpView& op) {
   require(o.edge_items >= 0 && o.summarise_threshold >= 0 && o.max_line_width > 0 &&
               o.digits >= 0 && o.digits <= 20,
           "print_tensor (C3): edge_items and summarise_threshold must not be negative, "
-          "max_line_width positive, digits "
-          "in [0, 20]");
+          "max_line_width must be positive, "
+          "digits must be in [0, 20], got {}, {}, {} and {}",
+          o.edge_items, o.summarise_threshold, o.max_line_width, o.digits);
   return {op.input(0)};
 }
 

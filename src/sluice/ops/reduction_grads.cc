@@ -29,13 +29,14 @@ std::vector<TensorSpec> infer(const OpView& op) {
   require_float(grad, name + " (C1): grad");
   const Reduction r = reduction_of(op);
   const Shape shape = op.options<ReduceGradOptions>().shape;
-  require(grad.shape == r.out, "{} (C3): grad is {}, the reduction of {} is {}", name,
-          to_string(grad), to_string(shape), to_string(r.out));
+  require(grad.shape == r.out,
+          "{} (C3): grad must have shape {} for an operand of shape {}, got {}", name,
+          to_string(r.out), to_string(shape), to_string(grad));
   for (int i = 1; i < op.inputs(); ++i) {
     const TensorSpec want{reads_x(kind) && i == 1 ? shape : r.out, grad.dtype, {}};
     require(op.input(i).shape == want.shape && op.input(i).dtype == want.dtype,
-            "{} (C3): {} is {}, must be {}", name, op.def().inputs[static_cast<size_t>(i)].name,
-            to_string(op.input(i)), to_string(want));
+            "{} (C3): {} must be {}, got {}", name, op.def().inputs[static_cast<size_t>(i)].name,
+            to_string(want), to_string(op.input(i)));
   }
   return {{shape, grad.dtype, {}}};
 }

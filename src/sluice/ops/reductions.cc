@@ -108,7 +108,8 @@ std::vector<TensorSpec> infer(const OpView& op) {
   }
   const Reduction r(x.shape, op.options<ReduceOptions>(), name);
   if (needs_elements(kind)) {
-    require(r.extent > 0 || r.out.elements() == 0, "{} (C3): {} has no elements to reduce", name,
+    require(r.extent > 0 || r.out.elements() == 0,
+            "{} (C3): must have at least one element to reduce, got shape {}", name,
             to_string(x.shape));
   }
   return {{r.out, x.dtype, {}}};
@@ -225,8 +226,9 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
 Reduction::Reduction(const Shape& in, const ReduceOptions& options, std::string_view what) {
   std::vector<bool> goes(static_cast<size_t>(in.rank()), options.axes.empty());
   for (const int64_t axis : options.axes) {
-    require(axis >= -in.rank() && axis < in.rank(), "{} (C2): axis {} is outside {}", what, axis,
-            to_string(in));
+    require(axis >= -in.rank() && axis < in.rank(),
+            "{} (C2): axis must be in [{}, {}) for shape {}, got {}", what, -in.rank(), in.rank(),
+            to_string(in), axis);
     const auto a = static_cast<size_t>(axis < 0 ? axis + in.rank() : axis);
     require(!goes[a], "{} (C2): axis {} is given twice", what, axis);
     goes[a] = true;

@@ -1,6 +1,9 @@
 #include "sluice/ops/updates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/elementwise.h"
@@ -110,8 +113,8 @@ std::vector<TensorSpec> infer_update(const OpView& op, int like) {
     const std::string& name = def.inputs[static_cast<size_t>(i)].name;
     require_float(op.input(i), fmt::format("{} (C1): {}", def.name, name));
     require(op.input(i).shape == op.input(0).shape,
-            "{} (C2): {} is {}, {} is {}; updates do not broadcast", def.name, name,
-            to_string(op.input(i)), def.inputs[0].name, to_string(op.input(0)));
+            "{} (C2): {} must have the shape of {}, {}, got {}; updates do not broadcast", def.name,
+            name, def.inputs[0].name, to_string(op.input(0).shape), to_string(op.input(i)));
   }
   require_hypers(op, "(C3)");
   return {op.input(like)};
@@ -192,8 +195,9 @@ struct Kinds {
 
   static std::vector<TensorSpec> infer(const OpView& op) {
     const std::string kind = op.options<Options>().kind;
-    require(((kind == Variants::Functor::kVariant) || ...), "{} (C4): there is no kind '{}'",
-            op.def().name, kind);
+    require(((kind == Variants::Functor::kVariant) || ...),
+            "{} (C4): kind must be one of {}, got '{}'", op.def().name,
+            fmt::join(std::array{Variants::Functor::kVariant...}, ", "), kind);
     return infer_update(op, like);
   }
 
@@ -261,9 +265,11 @@ std::vector<TensorSpec> infer_copy(const OpView& op) {
   require_device_dtype(t, "copy_var_update_ (C1): t");
   require_device_dtype(x, "copy_var_update_ (C1): x");
   require(t.dtype == x.dtype || (is_float(t.dtype) && is_float(x.dtype)),
-          "copy_var_update_ (C1): t is {}, x is {}", to_string(t), to_string(x));
-  require(t.shape == x.shape, "copy_var_update_ (C2): t is {}, x is {}", to_string(t),
-          to_string(x));
+          "copy_var_update_ (C1): x must have the dtype of t, {}, or both must be floating point, "
+          "got {}",
+          name_of(t.dtype), to_string(x));
+  require(t.shape == x.shape, "copy_var_update_ (C2): x must have the shape of t, {}, got {}",
+          to_string(t.shape), to_string(x));
   return {t};
 }
 
@@ -486,12 +492,12 @@ Tensor updater(const char* kind, std::string_view name, const TensorArg& m, cons
                const AdamUpdaterArgs& args) {
   const bool decays = args.weight_decay &&
                       (args.weight_decay->tensor() != nullptr || args.weight_decay->number() != 0);
-  require(!decays || args.weight.valid(), "{}: weight decay needs the weight", name);
+  require(!decays || args.weight.valid(), "{}: weight_decay requires weight", name);
   HyperArgs operands(decays ? std::vector<TensorArg>{m, v, {args.weight, m.where}}
                             : std::vector<TensorArg>{m, v});
   AdamUpdaterDecayOptions options{.kind = kind};
   if (args.time_step.valid()) {
-    require(args.beta1 && args.beta2, "{}: bias correction (a time step) needs beta1 and beta2",
+    require(args.beta1 && args.beta2, "{}: time_step (bias correction) requires beta1 and beta2",
             name);
     const Tensor step = add_({args.time_step, m.where}, scalar_like(args.time_step, 1));
     options.time_step = operands.add("time_step", HyperArg(step, m.where));
@@ -522,7 +528,7 @@ Tensor lamb_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args) {
   return updater(functor::AdamUpdater::kVariant, "lamb_updater", m, v, args);
 }
 Tensor adamax_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args) {
-  require(args.time_step.valid(), "adamax_updater: it needs a time step");
+  require(args.time_step.valid(), "adamax_updater: requires time_step, got none");
   AdamUpdaterArgs full = args;
   if (!full.beta1) full.beta1 = 0.9;
   full.beta2 = 0.0;

@@ -112,7 +112,7 @@ TEST_F(Operators, RefuseOptionsThatDoNotFitTheirOperands) {
        emit(scaled_add, {x, x}, with(scaled_add, "operands", std::string("a"))),
        "scaled_add (C3): hyperparameter 'a' requires an operand, got none"},
       {"options of another operator", emit(scaled_add, {x, x}, nll_grad.options),
-       "scaled_add: its options are '"},
+       "scaled_add: options must be '"},
       {"a constant to be written", [&] { ops::scaled_add_(x, w, 1.0, 1.0); },
        "constant 'x' cannot be written"},
   });

@@ -117,17 +117,18 @@ void check_groups(const TensorSpec& spec, const VariableInfo& info, const Ir& ir
   if (!info.group && info.shard == 0) return;
   const int replicas = ir.fix_replication("variable '" + name + "'");
   require(!info.group || info.group->replicas() == replicas,
-          "variable '{}': its groups are of {} replicas, the program has {}", name,
-          info.group ? info.group->replicas() : 0, replicas);
+          "variable '{}': groups must be of the {} replicas of the program, got {}", name, replicas,
+          info.group ? info.group->replicas() : 0);
   if (info.shard == 0) return;
   const int size = info.group ? info.group->size() : replicas;
-  require(info.shard > 0 && size % info.shard == 0,
-          "variable '{}': {} chunks cannot be shared by a group of {} replicas", name, info.shard,
-          size);
+  require(
+      info.shard > 0 && size % info.shard == 0,
+      "variable '{}': shard must be positive and divide the {} replicas of a group, got {} chunks",
+      name, size, info.shard);
   require(spec.shape.rank() == 1 && !spec.meta_shape.empty() &&
               spec.elements() == ceil_div(spec.meta_shape.elements(), info.shard),
-          "variable '{}': {} is not one of {} chunks of its meta_shape {}", name, to_string(spec),
-          info.shard, to_string(spec.meta_shape));
+          "variable '{}': must be one of {} chunks of its meta_shape {}, got {}", name, info.shard,
+          to_string(spec.meta_shape), to_string(spec));
 }
 
 }  // namespace
@@ -279,7 +280,7 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
             "{}: needs {}{} inputs, got {}", def.name, def.variadic ? "at least " : "", least,
             inputs.size());
     if (!same_fields(attrs, def.options)) {
-      fail(ErrorKind::kUsage, "{}: its options are '{}', got '{}'", def.name,
+      fail(ErrorKind::kUsage, "{}: options must be '{}', got '{}'", def.name,
            to_string(def.options), to_string(attrs));
     }
     std::vector<TensorSpec> in_specs;
@@ -374,7 +375,8 @@ void Graph::settle_mirrors(const Op& op) {
 }
 
 void Graph::set_device(int device) {
-  require(device >= kInheritDevice, "graph {}: there is no device {}", name_, device);
+  require(device >= kInheritDevice, "graph {}: device must be at least {}, got {}", name_,
+          kInheritDevice, device);
   device_ = device;
 }
 

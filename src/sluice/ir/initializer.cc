@@ -77,8 +77,8 @@ void Initializer::fill(const TensorSpec& spec, int64_t begin, int64_t count,
   SLUICE_CHECK(static_cast<int64_t>(out.size()) == count * width);
   if (kind_ == Kind::kArray) {
     require(array_->shape() == spec.shape && array_->dtype() == spec.dtype,
-            "initializer: array is {}, the variable is {}", to_string(array_->spec()),
-            to_string(spec));
+            "initializer: the array must be {} like the variable, got {}", to_string(spec),
+            to_string(array_->spec()));
     if (count > 0) std::memcpy(out.data(), array_->bytes().data() + begin * width, out.size());
     return;
   }

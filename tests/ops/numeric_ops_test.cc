@@ -330,15 +330,15 @@ TEST(Updates, FormsOfAdamHaveItsDtypesAndErrors) {
       graph.ops().back().attrs,
       to_attrs(ops::AdamUpdaterOptions{.kind = "adamax", .beta1 = 0.9, .operands = "time_step"}));
   EXPECT_NE(
-      error_of([&] { ops::adamax_updater(m, v, {}); }).find("adamax_updater: it needs a time step"),
+      error_of([&] { ops::adamax_updater(m, v, {}); }).find("adamax_updater: requires time_step"),
       std::string::npos);
   EXPECT_NE(error_of([&] {
               ops::lamb_updater(m, v, {.weight_decay = 0.1});
-            }).find("lamb_updater: weight decay needs the weight"),
+            }).find("lamb_updater: weight_decay requires weight"),
             std::string::npos);
   EXPECT_NE(error_of([&] {
               ops::lamb_updater(m, v, {.time_step = step, .beta2 = 0.9});
-            }).find("lamb_updater: bias correction (a time step) needs beta1 and beta2"),
+            }).find("lamb_updater: time_step (bias correction) requires beta1 and beta2"),
             std::string::npos);
 }
 

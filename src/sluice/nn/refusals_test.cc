@@ -123,7 +123,8 @@ TEST_F(NnRefusals, Calls) {
        [&] {
          linear.bind(NamedTensors::from_dict({{"weight", x}, {"bias", x}})).call(x);
        },
-       "input 'weight' of graph Linear_subgraph(0) is (4, 3) float32, tensor 'x' is (2, 4)"},
+       "input 'weight' of graph Linear_subgraph(0) must be (4, 3) float32, got tensor 'x' with (2, "
+       "4)"},
       {"two graphs", [&] { linear.bind(variables).call(elsewhere_x); },
        "tensor 'weight' belongs to graph main, not to elsewhere_subgraph("},
   });

@@ -16,8 +16,8 @@
 #include "sluice/base/sys.h"
 #include "sluice/planner/csv.h"
 #include "sluice/planner/exact.h"
-#include "sluice/planner/instances.h"
 #include "sluice/planner/solve.h"
+#include "sluice/planner/test_instances.h"
 #include "sluice/planner/validate.h"
 
 namespace {

@@ -6,7 +6,7 @@
 #include "sluice/base/rng.h"
 #include "sluice/base/sys.h"
 #include "sluice/planner/csv.h"
-#include "sluice/planner/instances.h"
+#include "sluice/planner/test_instances.h"
 #include "sluice/planner/test_util.h"
 #include "sluice/planner/validate.h"
 

@@ -1,6 +1,9 @@
 // Heights that the planner reaches, over the live-set bound, and what they cost. `--csv FILE…`
 // plans MiniMalloc files: with the heuristics alone, with all searches, and by an exact search for
-// the capacity in the file's name (NAME.CAPACITY.csv; else the bound).
+// the capacity in the file's name (NAME.CAPACITY.csv; else the bound). `--planted SEEDS [NODES
+// [TEXT]]` counts the known packings of 300 to 500 buffers that the exact search finds at the
+// live-set bound: SEEDS of each kind whose name has TEXT, with NODES each (default: those of sluice
+// plan --problem).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,13 +14,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
 #include "sluice/planner/csv.h"
-#include "sluice/planner/exact.h"
-#include "sluice/planner/instances.h"
+#include "sluice/planner/exact/exact.h"
 #include "sluice/planner/solve.h"
+#include "sluice/planner/test_instances.h"
 #include "sluice/planner/validate.h"
 
 namespace {
@@ -72,6 +76,14 @@ double timed(Action&& action) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+int64_t positive(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(error == std::errc() && end == text.data() + text.size() && value >= 1,
+          "planner_bench: must be a number of at least 1, got '{}'", text);
+  return value;
+}
+
 int64_t capacity_of(std::string_view name, int64_t otherwise) {
   const size_t begin = name.find('.') + 1;
   int64_t capacity = 0;
@@ -91,6 +103,21 @@ const char* to_string(planner::Outcome outcome) {
       return "gave up";
   }
   return "";
+}
+
+// Shows places of the exact search to the validator.
+planner::Verdict check_places(Problem problem, const planner::Instance& instance,
+                              const planner::Places& places, int64_t capacity) {
+  planner::Solution solution{.bound = planner::live_set_bound(problem)};
+  solution.offsets.resize(problem.buffers.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    const size_t buffer = instance.buffer[i];
+    solution.offsets[buffer] = places[i] * instance.unit;
+    solution.height =
+        std::max(solution.height, solution.offsets[buffer] + problem.buffers[buffer].size);
+  }
+  problem.capacity = capacity;
+  return planner::validate(problem, solution);
 }
 
 void bench_file(const std::string& path) {
@@ -115,16 +142,7 @@ void bench_file(const std::string& path) {
   });
   planner::Verdict verdict = planner::validate(problem, solution);
   if (verdict && outcome == planner::Outcome::kFound) {
-    planner::Solution exact{.bound = solution.bound};
-    exact.offsets.resize(problem.buffers.size());
-    for (size_t i = 0; i < places.size(); ++i) {
-      const size_t buffer = instance.buffer[i];
-      exact.offsets[buffer] = places[i] * instance.unit;
-      exact.height = std::max(exact.height, exact.offsets[buffer] + problem.buffers[buffer].size);
-    }
-    Problem capped = problem;
-    capped.capacity = capacity;
-    verdict = planner::validate(capped, exact);
+    verdict = check_places(problem, instance, places, capacity);
   }
   fmt::print(
       "{:<14} {:>7} {:>9} {:>9} {:>7.3f} {:>9} {:>7} {:>7.3f} {:>9} {:>7} {:>11} {:>7.3f}{}\n",
@@ -134,13 +152,78 @@ void bench_file(const std::string& path) {
   std::fflush(stdout);
 }
 
+struct Kind {
+  const char* name;
+  planner::Cuts cuts;
+};
+
+using Next = planner::Cuts::Next;
+constexpr Kind kPlanted[] = {
+    {"largest, bytes", {.steps = 4000, .bytes = 1 << 20, .next = Next::kLargest}},
+    {"largest, KiB", {.steps = 200, .bytes = 1024, .next = Next::kLargest}},
+    {"by area, KiB", {.steps = 200, .bytes = 1024, .next = Next::kByArea}},
+    {"any, KiB", {.steps = 200, .bytes = 1024, .next = Next::kAny}},
+    {"pinwheels, bytes", {.steps = 4000, .bytes = 1 << 20, .next = Next::kByArea, .pinwheels = 50}},
+    {"pinwheels, KiB", {.steps = 200, .bytes = 1024, .next = Next::kLargest, .pinwheels = 50}},
+    {"20 % holes, bytes", {.steps = 4000, .bytes = 1 << 20, .next = Next::kByArea, .holes = 20}},
+    {"5 % holes, bytes", {.steps = 4000, .bytes = 1 << 20, .next = Next::kByArea, .holes = 5}},
+};
+
+void bench_kind(const Kind& kind, int64_t seeds, int64_t max_nodes) {
+  int64_t solved = 0;
+  std::vector<int64_t> nodes;
+  double seconds = 0;
+  double most_seconds = 0;
+  for (int64_t seed = 0; seed < seeds; ++seed) {
+    planner::Cuts cuts = kind.cuts;
+    cuts.count = 300 + 50 * (seed % 5);
+    const Problem problem = planner::cut_rectangle(cuts, {14, static_cast<uint32_t>(seed)});
+    const planner::Instance instance = planner::make_instance(problem);
+    const planner::Conflicts conflicts = planner::make_conflicts(instance);
+    planner::Places places;
+    planner::Outcome outcome{};
+    nodes.push_back(0);
+    const double time = timed([&] {
+      outcome = planner::exact_search(instance, conflicts, instance.bound, max_nodes, places,
+                                      nodes.back());
+    });
+    seconds += time;
+    most_seconds = std::max(most_seconds, time);
+    if (outcome != planner::Outcome::kFound) continue;
+    const planner::Verdict verdict =
+        check_places(problem, instance, places, planner::live_set_bound(problem));
+    if (!verdict) fail(ErrorKind::kInternal, "{}, seed {}: {}", kind.name, seed, verdict.message);
+    ++solved;
+  }
+  std::sort(nodes.begin(), nodes.end());
+  fmt::print("{:<18} {:>6} of {:<3} {:>14} {:>14} {:>9.2f} {:>9.2f}\n", kind.name, solved, seeds,
+             nodes[nodes.size() / 2], nodes.back(), seconds / static_cast<double>(seeds),
+             most_seconds);
+  std::fflush(stdout);
+}
+
+void bench_planted(int64_t seeds, int64_t max_nodes, std::string_view text) {
+  fmt::print("{:<18} {:>13} {:>14} {:>14} {:>9} {:>9}\n", "cuts", "solved", "median nodes",
+             "most nodes", "mean s", "most s");
+  for (const Kind& kind : kPlanted) {
+    if (std::string_view(kind.name).find(text) != std::string_view::npos) {
+      bench_kind(kind, seeds, max_nodes);
+    }
+  }
+}
+
 void run(std::span<char*> arguments) {
   if (arguments.empty()) {
     fmt::print("{:<28} {:>8} {:>14} {:>14} {:>8} {:>8} {:>8} {:>8}\n", "case", "buffers", "height",
                "bound", "ratio", "", "seconds", "cpu");
     return bench_made_up();
   }
-  require(std::string_view(arguments[0]) == "--csv", "usage: planner_bench [--csv FILE…]");
+  const std::string_view mode = arguments[0];
+  if (mode == "--planted" && arguments.size() >= 2 && arguments.size() <= 4) {
+    const int64_t nodes = arguments.size() > 2 ? positive(arguments[2]) : planner::kLongSearchNodes;
+    return bench_planted(positive(arguments[1]), nodes, arguments.size() > 3 ? arguments[3] : "");
+  }
+  require(mode == "--csv", "usage: planner_bench [--csv FILE… | --planted SEEDS [NODES [TEXT]]]");
   fmt::print("{:<14} {:>7} {:>9} {:>9} {:>7} {:>9} {:>7} {:>7} {:>9} {:>7} {:>11} {:>7}\n", "file",
              "buffers", "bound", "heuristic", "seconds", "solve", "", "seconds", "capacity",
              "exact", "nodes", "seconds");

@@ -1,5 +1,5 @@
-/// Lesson 3: nested modules are inlined, each layer's ops for itself; a layer that is built as a
-/// graph of its own and called is code that several layers share.
+/// Lesson 3: inlining and outlining. Nested modules are inlined: each layer has its own ops. Layers
+/// that call one graph share its code.
 #include <fmt/core.h>
 
 #include <sluice/sluice.h>
@@ -29,7 +29,7 @@ class NetOutlined : public nn::Module {
     x = ops::reshape(x, {-1, 28 * 28});
     x = ops::gelu(fc1_(b, x));
 
-    // One graph for both fc2 and fc3, and a set of inputs for the variables of each.
+    // fc2 and fc3 call one graph. Each has its own inputs for the variables.
     auto [factories, layer] = nn::create_graph(b.ir(), nn::Linear(512), x);
     nn::BoundGraph fc2 = layer.bind(b.add_variable_inputs("fc2", factories));
     nn::BoundGraph fc3 = layer.bind(b.add_variable_inputs("fc3", factories));

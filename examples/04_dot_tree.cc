@@ -1,4 +1,4 @@
-/// Lesson 4: names with dots make trees of tensors.
+/// Lesson 4: names with dots form trees of tensors.
 #include <fmt/core.h>
 
 #include <sluice/sluice.h>
@@ -21,11 +21,11 @@ int main() {
   fmt::print("{}\n\n", to_string(collection));
   fmt::print("Each leaf can be accessed with dot syntax: collection.layer1\n");
   fmt::print("{}\n", to_string(collection.tree("layer1")));
-  auto dict = collection.to_dict();  // dotted names and tensors
+  auto dict = collection.to_dict();  // Maps dotted names to tensors.
 
   auto named = nn::NamedTensors::from_dict({{"x", x}});
   auto biases = nn::NamedTensors::from_dict({{"b", variables["bias"]}});
-  named.update(biases);  // keys must not repeat
+  named.update(biases);  // Keys must not repeat.
 
   auto packed = nn::NamedTensors::pack({"new_bias_name", "new_weight_name"}, variables.tensors());
   auto [names, tensors] = packed.unpack();

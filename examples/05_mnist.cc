@@ -1,5 +1,6 @@
-/// Lesson 5: train on the digits, carry the weights over to a second program, and test there. Uses the MNIST files of the
-/// folder given as argument (or of $SLUICE_DATA, or data/mnist), and generated digits without them.
+/// Lesson 5: train on the digits, copy the weights to a second program, and test there. Uses the
+/// MNIST files in the folder given as argument, in $SLUICE_DATA or in data/mnist. Without such
+/// files it uses generated digits.
 #include <fmt/core.h>
 
 #include <sluice/data/loader.h>
@@ -33,7 +34,7 @@ class Net : public nn::Module {
   nn::Child<nn::Linear> fc4_{*this, "fc4", 10};
 };
 
-// One step: forward, loss and its gradient, backward, update of every variable.
+// One training step: forward, loss and its gradient, backward, update of every variable.
 struct Training {
   Ir ir;
   H2dStream image = ir.h2d_stream({{kTrainBatch, 28, 28}, f32}, "image");
@@ -109,7 +110,7 @@ int main(int argc, char** argv) {
   fmt::print("trained {} steps on {}, last loss {:.4f}\n", batches.batches(),
              folder ? "MNIST" : "generated digits", loss.as<float>()[0]);
 
-  // The two programs' variables have the same keys.
+  // Both programs use the same keys for their variables.
   const Testing testing;
   Session test(testing.ir, {.device = cpu_device()});
   for (const auto& [key, variable] : training.variables.to_dict()) {

@@ -1,11 +1,12 @@
-/// Lesson 6: an optimizer of one's own is a module with state: one graph updates one variable, and is called for each.
+/// Lesson 6: a custom optimizer is a module with state. Its graph updates one variable and is
+/// called for each variable.
 #include <fmt/core.h>
 
 #include <sluice/sluice.h>
 
 using namespace sluice;
 
-// Adam without bias correction, for a variable that it changes.
+// Adam without bias correction. It updates the variable in place.
 class Adam : public nn::Module {
  public:
   void build(nn::Builder& b, Tensor variable, Tensor grad, Tensor step_size) const {
@@ -39,7 +40,7 @@ int main() {
       backward.call_with_info(error * 0.25, backward.grad_graph_info().inputs_dict(call));
   auto grads = backward.grad_graph_info().fwd_parent_ins_to_grad_parent_outs(call, back);
 
-  // Variables of one spec share the graph; each has state of its own.
+  // Variables of one spec share the graph. Each has its own state.
   nn::GraphCache cache;
   nn::NamedTensors state;
   Tensor step_size = main.scalar(-0.02, f32);

@@ -1,5 +1,5 @@
-/// Lesson 7: data parallel training. Replicas run one program on samples of their own; the mean of their gradients keeps
-/// their models one.
+/// Lesson 7: data parallel training. Each replica runs the program on its own samples. All replicas
+/// apply the mean of their gradients, so that their models stay equal.
 #include <fmt/core.h>
 
 #include <sluice/sluice.h>
@@ -16,7 +16,7 @@ int main() {
   H2dStream targets = ir.h2d_stream({{8, 1}, f32, {}}, "targets");
   Tensor x = main.host_load(features);
 
-  // A variable is one tensor for all replicas unless it is given groups of them.
+  // A variable has the same value on all replicas, unless it is given groups of replicas.
   auto [factories, linear] = nn::create_graph(ir, nn::Linear(1), x.spec());
   nn::NamedTensors vars = factories.init(main);
   nn::GraphWithNamedArgs backward = linear.autodiff({.grads_required = linear.args().tensors()});
@@ -28,14 +28,15 @@ int main() {
       backward.call_with_info(error * 0.25, backward.grad_graph_info().inputs_dict(call));
   auto grads = backward.grad_graph_info().fwd_parent_ins_to_grad_parent_outs(call, back);
 
-  // All replicas meet at the collectives, in the order of the program.
+  // All replicas take part in each collective, in the order of the program.
   vars.for_each([&](const std::string&, const Tensor& v) {
     ops::scaled_add_(v, ops::replicated_all_reduce(grads.at(v), "mean"), 1, -0.1);
   });
 
   Session session(ir, {.device = cpu_device({.threads = 2})});
 
-  // Arrays of a stream have the replicas as first axis: here one sample set each, of y = x·(1, -2, 3) + 0.5.
+  // The first axis of a stream's array is the replica. Each replica gets its own samples of y =
+  // x·(1, -2, 3) + 0.5.
   HostTensor batch({{kReplicas, 8, 3}, f32, {}});
   HostTensor truth({{kReplicas, 8, 1}, f32, {}});
   for (size_t i = 0; i < truth.as<float>().size(); ++i) {

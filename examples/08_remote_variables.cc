@@ -1,4 +1,4 @@
-/// Lesson 8: variables that live in remote memory, one entry of a buffer for each copy of a layer.
+/// Lesson 8: variables in remote memory. Each copy of a layer has one entry of a buffer.
 #include <fmt/core.h>
 
 #include <sluice/sluice.h>
@@ -18,7 +18,7 @@ int main() {
   Tensor x = main.constant(HostTensor::of<float>({5}, f32, {1, 1, 1, 1, 1}), "x");
   auto [factories, graph] = nn::create_graph(ir, Add(), x);
 
-  // Two entries for two copies of the layer, and graphs that load and store any of them.
+  // Two entries for two copies of the layer. The graphs load and store any of the entries.
   nn::NamedRemoteBuffers buffers = nn::named_variable_buffers(ir, factories, 2);
   auto [load_graph, names] = nn::load_remote_graph(ir, buffers, 2);
   nn::GraphWithNamedArgs store_graph = nn::store_remote_graph(ir, buffers, 2);
@@ -26,7 +26,7 @@ int main() {
   factories.init_remote(main, buffers, 0, {.prefix = "layer0"});
   factories.init_remote(main, buffers, 1, {.prefix = "layer1"});
 
-  // The weights are tensors of the device once they are loaded.
+  // Loaded weights are tensors on the device.
   auto w0 = nn::NamedTensors::pack(names, load_graph.call(&main, 0));
   auto w1 = nn::NamedTensors::pack(names, load_graph.call(&main, 1));
   D2hStream w0_initial = main.host_store(w0["weight"], "w0_initial");
@@ -34,7 +34,7 @@ int main() {
   D2hStream x0 = main.host_store(graph.bind(w0).call(x)[0], "x0");
   D2hStream x1 = main.host_store(graph.bind(w1).call(x)[0], "x1");
 
-  // They change there, and in remote memory when they are stored.
+  // Ops change the loaded tensors. Remote memory changes when they are stored.
   ops::add_(w0["weight"], main.constant(HostTensor::of<float>({5}, f32, {1, 1, 1, 1, 1})));
   ops::add_(w1["weight"], main.constant(HostTensor::of<float>({5}, f32, {2, 2, 2, 2, 2})));
   store_graph.bind(w0).call(&main, 0);

@@ -1,5 +1,5 @@
-/// Lesson 9: replicated tensor sharding. What all replicas have alike need not lie on each of them: a replica holds a shard,
-/// and the whole tensor is there only while it is used.
+/// Lesson 9: replicated tensor sharding. If a tensor has equal values on all replicas, each replica
+/// can hold only a shard of it. The whole tensor is on the device only while it is used.
 #include <fmt/core.h>
 
 #include <sluice/sluice.h>
@@ -12,7 +12,8 @@ int main() {
   Ir ir(kReplicas);
   Graph& main = ir.main_graph();
 
-  // Seven elements for two replicas: shards of four, the last one padded. The host sees the whole tensor.
+  // Seven elements on two replicas make shards of four; the last shard is padded. The host sees the
+  // whole tensor.
   const TensorSpec whole{{7}, f32};
   const TensorSpec shard = nn::replica_sharded_spec(ir, whole, {.threshold = 4});
   fmt::print("whole {}, shard {} of {}\n", to_string(whole.shape), to_string(shard.shape),
@@ -23,14 +24,15 @@ int main() {
   nn::NamedRemoteBuffers buffers = nn::named_variable_buffers(ir, factories, 1, 4);
   nn::NamedTensors variables = factories.init_remote(main, buffers, 0);
 
-  // Each replica loads its own entry of the buffer, and all meet to gather them.
+  // Each replica loads its own entry of the buffer. Then all replicas gather the shards.
   nn::NamedTensors shards = nn::load_remote(main, buffers);
   auto [gather, names] = nn::all_gather_replica_sharded_graph(ir, shards);
   nn::NamedTensors gathered = nn::NamedTensors::pack(names, gather.bind(shards).call(&main));
   D2hStream own = main.host_store(shards["weight"], "own");
   D2hStream all = main.host_store(gathered["weight"], "all");
 
-  // Gradients differ from replica to replica. Each gets its shard of their mean, and updates that.
+  // Gradients differ between replicas. Each replica gets its shard of their mean and updates its
+  // shard of the weight.
   H2dStream gradients = ir.h2d_stream(whole, "gradients");
   auto grads = nn::NamedTensors::from_dict({{"weight", main.host_load(gradients)}});
   auto [reduce, reduced_names] =

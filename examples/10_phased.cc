@@ -1,5 +1,6 @@
-/// Lesson 10: phased execution. Two replicas train four layers; weights and optimizer state lie in remote memory, in shards,
-/// and visit the device a layer at a time. The digits as in lesson 5; `--io-mode compute|io|io_overlapped` after the folder.
+/// Lesson 10: phased execution. Two replicas train four layers. Weights and optimizer state are in
+/// remote memory, as shards, and are loaded one layer at a time. Uses the digits of lesson 5.
+/// `--io-mode compute|io|io_overlapped` may follow the folder.
 #include <fmt/core.h>
 
 #include <sluice/data/loader.h>
@@ -37,7 +38,7 @@ class Linear : public nn::Module {
   Activation activation_;
 };
 
-// The last layer forward, the loss, and the layer backward.
+// Runs the last layer forward, the loss, and the layer backward.
 struct OutputLayerWithBwd : nn::Module {
   Tensors build(nn::Builder& b, Tensor x, Tensor labels) const {
     const auto [factories, forward] =
@@ -67,7 +68,8 @@ struct Training {
     const TensorSpec inner_spec{{kMicroBatch, 512}, f32};
     nn::Optimizer adam = nn::Optimizer::adam_f16();
 
-    // Three kinds of layers; the two inner ones share their graphs and buffers, a row each.
+    // There are three kinds of layers. The two inner layers share graphs and buffers, with one row
+    // each.
     auto [factories1, graph1] = nn::create_graph(ir, Linear(512), image.spec);
     auto [factories2, graph2] = nn::create_graph(ir, Linear(512), inner_spec);
     auto [factories4, graph4] = nn::create_graph(ir, OutputLayerWithBwd(), inner_spec, labels.spec);
@@ -79,7 +81,7 @@ struct Training {
     auto fc4 =
         train::PhasedLayer::joint(factories4, graph4, adam, {.shard_threshold = kShardThreshold});
 
-    // What one phase leaves for another: outputs going up, their gradients coming down.
+    // Tensors that one phase stores for another: outputs of layers (x) and their gradients (dx).
     const RemoteBuffer x =
         nn::batch_serial_buffer(graph1.graph().outputs()[0], kAccumulate, kInnerLayers + 1);
     const RemoteBuffer dx =

@@ -1,4 +1,4 @@
-# Runs PROGRAM and compares what it prints with the file EXPECTED, after object addresses have been taken out.
+# Runs PROGRAM and compares its output with the file EXPECTED. Object addresses are ignored.
 execute_process(COMMAND ${PROGRAM} OUTPUT_VARIABLE output RESULT_VARIABLE result)
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} failed (${result})")

@@ -18,6 +18,7 @@
 #include "sluice/base/sys.h"
 #include "sluice/comm/mpi_group.h"
 #include "sluice/cpu/simd/isa.h"
+#include "sluice/planner/solve.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
@@ -172,6 +173,7 @@ void check_flags(const CLI::App& command, const ToolOptions& o) {
   require(
       o.capacity < 0 || !o.problem.empty(),
       "--capacity: it is of a planner problem (--problem FILE.csv); a model's budget is --memory");
+  require(!o.nodes || !o.problem.empty(), "--nodes requires --problem FILE.csv");
 }
 
 // The two models are `mnist` with other defaults: what flags do not say, is as in the documents
@@ -243,9 +245,13 @@ void add_plan(CLI::App& app, ToolOptions& o) {
   add_model(app, o);
   app.add_flag("--full", o.full, "Print the whole executable");
   app.add_flag("--passes", o.passes, "Show the compiler's passes with times and changes");
-  app.add_option("--print-after", o.print_after, "Show the program after a pass, or all");
+  app.add_option("--print-after", o.print_after, "Show the program after a pass, or all")
+      ->group(kRare);
   app.add_option("--problem", o.problem, "Solve a planner problem (CSV)");
   add_bytes(app, "--capacity", o.capacity, "Of the problem");
+  add_integer<std::optional<int64_t>, int64_t>(
+      app, "--nodes", o.nodes, 1, kMost,
+      fmt::format("Looks of its exact search (default {})", planner::kLongSearchNodes));
   app.add_option("--check", o.check, "Prove the plan in a file");
 }
 

@@ -64,6 +64,7 @@ struct ToolOptions {
   bool passes = false;  ///< plan: print the table of passes instead.
   std::string problem;  ///< plan: a planner problem instead of a model.
   int64_t capacity = -1;
+  std::optional<int64_t> nodes;     ///< plan: limit of the problem's exact search.
   bool full = false;                ///< plan: print the whole executable.
   std::string check;                ///< plan: an executable's text to check.
   std::string file;                 ///< inspect: what to look at.

@@ -29,17 +29,23 @@ std::string read_text(const std::string& path) {
 int solve_problem(const ToolOptions& o) {
   planner::Problem problem = planner::parse_csv(read_text(o.problem), o.problem);
   if (o.capacity >= 0) problem.capacity = o.capacity;
-  const planner::Solution solution = planner::solve(problem);
+  const int64_t nodes = o.nodes.value_or(planner::kLongSearchNodes);
+  const planner::Solution solution =
+      planner::solve(problem, {.exact_nodes = nodes, .exact_looks_per_pair = nodes});
   if (o.json) {
     JsonRecord record;
     record.add("height", solution.height);
     record.add("bound", solution.bound);
+    record.add("lower_bound", solution.lower_bound);
+    record.add("exact_nodes", solution.exact_nodes);
     fmt::print("{}\n", record.text());
     return 0;
   }
   fmt::print("{}", planner::to_csv(problem, &solution));
-  sys::print_stderr("{} buffers, height {}, live-set bound {}\n", problem.buffers.size(),
-                    solution.height, solution.bound);
+  sys::print_stderr("{} buffers, height {}, live-set bound {}, {}\n", problem.buffers.size(),
+                    solution.height, solution.bound,
+                    solution.optimal ? "no plan is lower"
+                                     : fmt::format("no plan is below {}", solution.lower_bound));
   return 0;
 }
 

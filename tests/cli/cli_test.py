@@ -80,7 +80,7 @@ class Usage(CliTest):
     def test_wrong_values(self):
         for flag, value, part in [("--offload", "all", "--offload: must be auto, none, or some of optimizer,weights, got 'all'"),
                                   ("--offload", "weights", "--offload: weights require --strategy phased (it is resident)"),
-                                  ("--remote-bandwidth", 0, "remote memory moves no bytes at 0 a second"),
+                                  ("--remote-bandwidth", 0, "the rate of remote memory must be more than 0 bytes a second"),
                                   ("--io-mode", "io", "--io-mode: it is for phases (--strategy phased), the strategy is resident"),
                                   ("--io-queues", 3, "--io-queues: it is for phases (--strategy phased), the strategy is resident"),
                                   ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
@@ -113,6 +113,10 @@ class Usage(CliTest):
         self.expect_error(2, "usage", "--rounds: must be an integer from 1 to 1000000, got '0'", "bench", "--rounds", 0)
         self.expect_error(2, "usage", "--replicas: must be an integer from 1 to 1024, got '0'", "plan", "mnist",
                           "--replicas", "1,0")
+        for value in (0, -1, 2 ** 63, "1e9"):
+            self.expect_error(2, "usage",
+                              f"--nodes: must be an integer from 1 to {MOST}, got '{value}'",
+                              "plan", "--problem", "a.csv", "--nodes", value)
         for value in (-1, 2 ** 63, "some", "1e3", "Inf"):
             self.expect_error(2, "usage", f"--shard-threshold: must be inf or an integer from 0 to {MOST}, got '{value}'",
                               "plan", "mnist", "--shard-threshold", value)
@@ -168,6 +172,8 @@ class Usage(CliTest):
                           "--print-after", "nosuch")
         self.expect_error(2, "usage", "--capacity: it is of a planner problem (--problem FILE.csv)", "plan", "mnist",
                           "--capacity", 4096)
+        self.expect_error(2, "usage", "--nodes requires --problem FILE.csv", "plan", "mnist",
+                          "--nodes", 4096)
         for command in ("train", "eval", "plan", "bench"):
             self.expect_error(2, "usage", "--recompute: it is for phases (--strategy phased), the strategy is resident",
                               command, "mnist", "--recompute")
@@ -187,7 +193,7 @@ class Usage(CliTest):
 
     def test_host_memory_has_no_page_cache(self):
         for flag in ("--remote-direct", "--verify-remote"):
-            self.expect_error(2, "usage", "host memory has no page cache to go past, and no checksums", "plan", "mnist",
+            self.expect_error(2, "usage", "direct transfers and checksums require remote memory in", "plan", "mnist",
                               "--offload", "optimizer", "--optimizer", "adam", flag)
 
     def test_eval_needs_weights(self):

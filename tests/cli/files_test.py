@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -168,7 +169,7 @@ class Files(CliTest):
         # The device judges kernels, a fingerprint holds options, the checker everything else.
         self.assertIn("[kernel] function", check(3, "kernel cpu.fused ", "kernel cpu.nosuch ").stdout)
         self.assertIn("the cpu has no kernel 'cpu.nosuch'", check(3, "kernel cpu.fused ", "kernel cpu.nosuch ").stdout)
-        self.assertIn("[kernel] device 0: unknown instruction set 'mmx'",
+        self.assertIn("[kernel] device 0: instruction set: must be base, avx2 or avx512, got 'mmx'",
                       check(3, f" isa {self.isa_of(text)} ", " isa mmx ").stdout)
         self.assertIn("its kind must be cpu, got gpu", check(0, "device 0 kind cpu", "device 0 kind gpu").stderr)
         self.assertIn("computes: must be ", check(3, "rhs_transposed=false", "rhs_transposed=true").stderr)
@@ -187,6 +188,42 @@ class Files(CliTest):
         self.assertEqual(solution.stdout.splitlines()[0], "id,lower,upper,size,offset")
         self.assertIn("height 8", solution.stderr)
         self.expect_code(4, "plan", "--problem", problem, "--capacity", 7)
+
+    @staticmethod
+    def packing(count, steps, size, seed):
+        """A CSV problem: its buffers are the pieces of a rectangle, so a plan of its size exists."""
+        draw = random.Random(seed)
+        pieces = [(0, steps, size)]
+        while len(pieces) < count:
+            k = max(range(len(pieces)), key=lambda k: (pieces[k][1] - pieces[k][0]) * pieces[k][2])
+            begin, end, size = pieces[k]
+            if size == 1 or (end - begin > 1 and draw.random() < 0.5):
+                middle = draw.randrange(begin + 1, end)
+                pieces[k:k + 1] = [(begin, middle, size), (middle, end, size)]
+            else:
+                lower = draw.randrange(1, size)
+                pieces[k:k + 1] = [(begin, end, lower), (begin, end, size - lower)]
+        rows = (f"b{k},{b},{e},{s}\n" for k, (b, e, s) in enumerate(pieces))
+        return "id,lower,upper,size\n" + "".join(rows)
+
+    def test_nodes_of_a_planner_problem(self):
+        problem = self.path("a.csv")
+        problem.write_text(self.packing(300, 150, 1024, 1))
+        fit = ["plan", "--problem", problem, "--capacity", 1024]
+        self.assertIn("300 buffers, height 1024, live-set bound 1024, no plan is lower",
+                      self.expect_code(0, *fit).stderr)
+        solved = self.record(*fit)
+        self.assertEqual([solved[key] for key in ("height", "bound", "lower_bound")], [1024] * 3)
+        self.assertGreater(solved["exact_nodes"], 200000)
+        self.assertEqual(self.record(*fit, "--nodes", 1000000000)["height"], 1024)
+        self.expect_error(4, "does not fit", "; the exact search gave up after 2", *fit,
+                          "--nodes", 200000)
+        self.expect_error(4, "does not fit",
+                          "; the exact search requires at least 90000 nodes, got 89999", *fit,
+                          "--nodes", 89999)
+        few = self.expect_code(0, "plan", "--problem", problem, "--nodes", 1).stderr
+        self.assertRegex(few, r"height \d+, live-set bound 1024, no plan is below 1024")
+        self.assertNotIn("height 1024,", few)
 
 
 class Signals(CliTest):

@@ -168,7 +168,7 @@ class Mpi(CliTest):
         self.assertEqual(run.returncode, 8, errors)
         self.assertEqual(errors.count("error ("), 1, errors)
         self.assertRegex(errors, r"error \(peer lost\): process 1 has given no sign of life for 5 s\n"
-                                 r"  while (running Replicated\w+\.\d+ made at |gathering what all)")
+                                 r"  while (running Replicated\w+\.\d+ made at |gathering data of all)")
         self.expect_no_orphans(pids)
 
     def test_an_error_of_one_stops_all(self):

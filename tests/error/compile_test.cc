@@ -1,4 +1,5 @@
-// What the compiler refuses of a right graph: devices, streams, tiers, operators without a kernel, sizes.
+// Errors of the compiler for valid graphs: devices, streams, tiers, operators without a kernel,
+// sizes.
 
 #include "sluice/compiler/compile.h"
 #include "sluice/base/test_refusals.h"
@@ -11,7 +12,7 @@ namespace {
 
 constexpr ErrorKind kFit = ErrorKind::kDoesNotFit;
 
-// Compiles and loads the program that `build` makes, for two devices.
+// Returns a function that compiles and loads the program of `build`, for two devices.
 std::function<void()> session_of(const std::function<void(Ir&, Graph&)>& build,
                                  const SessionOptions& options = {}) {
   return [=] {
@@ -28,7 +29,7 @@ Tensor load(Ir& ir, Graph& main, const std::string& name) {
   return main.host_load(ir.h2d_stream(f32_spec({2}), name));
 }
 
-// Variable 'w' in a program that has one remote buffer, with one entry of (2,) float32.
+// Makes variable 'w' in a program with one remote buffer of one entry (2,) float32.
 Tensor remote_variable(Ir& ir, Graph& main, const TensorSpec& spec, const Home& home = {1, 0}) {
   ir.remote_buffer(f32_spec({2}));
   VariableInfo info;
@@ -38,7 +39,8 @@ Tensor remote_variable(Ir& ir, Graph& main, const TensorSpec& spec, const Home& 
 
 TEST(Compile, RefusesPlacesThatAreNot) {
   expect_refused({
-      {"no device at all", [] { compile(Ir(), {}); }, "compile: no device is given"},
+      {"no device at all", [] { compile(Ir(), {}); },
+       "compile: options.devices must have at least 1 device, got 0"},
       {"an op", session_of([](Ir& ir, Graph& main) {
          const Tensor x = load(ir, main, "x");
          main.set_device(2);
@@ -53,7 +55,7 @@ TEST(Compile, RefusesPlacesThatAreNot) {
       {"a variable in a tier, read", session_of([](Ir& ir, Graph& main) {
          main.host_store(remote_variable(ir, main, f32_spec({2})), "y");
        }),
-       "variable 'w' lives in entry 0 of remote buffer 1; only remote_load reads it"},
+       "variable 'w' lives in entry 0 of remote buffer 1 and must be read with remote_load"},
       {"a variable in no entry", session_of([](Ir& ir, Graph& main) {
          remote_variable(ir, main, f32_spec({2}), {1, 1});
        }),
@@ -68,7 +70,7 @@ TEST(Compile, RefusesPlacesThatAreNot) {
        "variable 'w': there is no remote buffer 0, the program has 1"},
       {"a variable that is no entry",
        session_of([](Ir& ir, Graph& main) { remote_variable(ir, main, f32_spec({3})); }),
-       "variable 'w' is (3,) float32, entries of remote buffer 1 are (2,) float32"},
+       "variable 'w': must be (2,) float32 like the entries of remote buffer 1, got (3,) float32"},
       {"two variables in one entry", session_of([](Ir& ir, Graph& main) {
          remote_variable(ir, main, f32_spec({2}));
          VariableInfo info;
@@ -88,14 +90,14 @@ TEST(Compile, RefusesPlacesThatAreNot) {
          const Tensor condition = main.host_load(ir.h2d_stream({{}, boolean, {}}, "condition"));
          main.host_store(ops::conditional(main, condition, arm(0), arm(1), {x}, {x})[0], "y");
        }),
-       "its branches run on devices 0 and 1; a conditional runs on one"},
+       "its branches must run on one device, got devices 0 and 1"},
   });
 }
 
 std::vector<TensorSpec> same_spec(const OpView& op) { return {op.input(0)}; }
 
 TEST(Compile, RefusesOps) {
-  OpDef odd;  // An operator of a user, without a kernel.
+  OpDef odd;  // A user-defined operator without a kernel.
   odd.type = "Odd";
   odd.name = "odd";
   odd.inputs = {{"x"}};
@@ -176,10 +178,10 @@ TEST(Compile, RefusesSizes) {
       {"the host's budget", session_of(remote, {.remote_memory = 100}), "its budget is 100 (",
        kFit},
       {"more than any plan has", session_of(variable(int64_t{1} << 60)),
-       "needs 4611686018427387904 bytes; no plan has more than 1152921504606846976", kFit},
+       "needs 4611686018427387904 bytes, the largest possible arena has 1152921504606846976", kFit},
   });
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // Their allocators end the program.
+    !defined(__SANITIZE_THREAD__)  // Allocators of sanitizers end the program.
   expect_refused({{"more than the machine has", session_of(variable(int64_t{1} << 56)),
                    "bytes of device memory", kFit}});
 #endif

@@ -1,4 +1,5 @@
-// Refusals of operators that their samples do not show: operands and options that only a caller can get wrong.
+// Errors of operators that their samples do not cover: operands and options that only a caller can
+// get wrong.
 
 #include <functional>
 
@@ -13,7 +14,7 @@ class Operators : public testing::Test {
   Tensor constant(TensorSpec spec, std::string name) {
     return main.constant(HostTensor(std::move(spec)), std::move(name));
   }
-  // A definition's options with another value of one of them.
+  // Returns a definition's options with a new value of one option.
   static Attrs with(const OpDef& def, const std::string& field, AttrValue value) {
     Attrs attrs = def.options;
     for (auto& [name, old] : attrs.items) {
@@ -39,14 +40,16 @@ class Operators : public testing::Test {
 
 TEST_F(Operators, RefuseOperandsAndNumbers) {
   expect_refused({
-      {"a sum of nothing", [] { ops::add_n({}); }, "add_n: needs at least one operand"},
+      {"a sum of nothing", [] { ops::add_n({}); },
+       "add_n: requires at least one operand, got none"},
       {"a joint of nothing", [] { ops::concat({}); }, "concat"},
       {"an operand of another Ir", [&] { ops::add(x, Ir().main_graph().scalar(1, f32)); },
        "add: tensor 't' belongs to graph main of another Ir, not to main"},
       {"an empty operand", [&] { ops::add(x, Tensor()); }, "add: an operand is an empty handle"},
       {"an empty first operand", [&] { ops::add(Tensor(), x); }, "the handle is empty"},
       {"a number beside integers", [&] { pixels * -3.0; },
-       "a number beside 'pixels', which is (2,) uint8, must be a whole number in [0, 255], got -3; "
+       "a number combined with 'pixels', which is (2,) uint8, must be a whole number in [0, 255], "
+       "got -3; "
        "cast 'pixels' first"},
       {"a large number beside integers", [&] { n + 3e9; },
        "must be a whole number in [-2147483648, 2147483647], got 3000000000"},
@@ -76,7 +79,7 @@ TEST_F(Operators, RefuseOperandsAndNumbers) {
        [&] {
          ops::random_uniform(seed, {2, -1});
        },
-       "random_uniform (C1): shape (2, -1) is negative"},
+       "random_uniform (C1): dimensions of shape must not be negative, got (2, -1)"},
       {"bounds", [&] { ops::random_uniform(seed, {2}, 1, 0); },
        "random_uniform (C3): low 1 is above high 0"},
       {"a deviation", [&] { ops::random_normal(seed, {2}, 0, -1); },
@@ -95,22 +98,22 @@ TEST_F(Operators, RefuseOptionsThatDoNotFitTheirOperands) {
       {"seeds folded with two words", emit(fold, {seed, n, n}, fold.options), "fold_seed"},
       {"two scalars of data",
        emit(fold, {seed, constant(i32_spec({}), "a"), constant(i32_spec({}), "b")}, fold.options),
-       "fold_seed (C3): one operand of data, got 2"},
+       "fold_seed (C3): must have at most one operand of data, got 2"},
       {"four operands of a loss's gradient",
        emit(nll_grad, {scalar, n, constant(f32_spec({2, 3}), "p"), constant(f32_spec({2, 3}), "q")},
             with(nll_grad, "classes", int64_t{3})),
-       "nll_grad (C5): 4 operands"},
+       "nll_grad (C5): must have 2 or 3 operands, got 4"},
       {"a maximum that is none",
        emit(max_grad, {scalar, x, x}, with(max_grad, "shape", std::vector<int64_t>{2, 3})),
        "(C3): "},
       {"a hyperparameter that is none",
        emit(scaled_add, {x, x}, with(scaled_add, "operands", std::string("c"))),
-       "scaled_add (C3): option operands: 'c' is not a hyperparameter, or twice"},
+       "scaled_add (C3): option operands: must name hyperparameters, each at most once, got 'c'"},
       {"a hyperparameter without an operand",
        emit(scaled_add, {x, x}, with(scaled_add, "operands", std::string("a"))),
-       "scaled_add (C3): hyperparameter 'a' has no operand"},
+       "scaled_add (C3): hyperparameter 'a' requires an operand, got none"},
       {"options of another operator", emit(scaled_add, {x, x}, nll_grad.options),
-       "scaled_add: its options are '"},
+       "scaled_add: options must be '"},
       {"a constant to be written", [&] { ops::scaled_add_(x, w, 1.0, 1.0); },
        "constant 'x' cannot be written"},
   });

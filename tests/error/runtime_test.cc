@@ -1,4 +1,4 @@
-// What the runtime refuses of an executable that the compiler did not make for it.
+// Errors of the runtime for an executable that the compiler did not make for it.
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/cpu/device/cpu.h"
@@ -14,7 +14,7 @@ namespace {
 
 class RuntimeRefusals : public testing::Test {
  protected:
-  // Loads `executable` after a change, on one worker of one CPU.
+  // Returns a function that changes a copy of `executable` and loads it, on one worker of one CPU.
   std::function<void()> loaded(const std::function<void(exe::Executable&)>& change) const {
     return [=, this] {
       exe::Executable changed = executable;
@@ -42,20 +42,20 @@ class RuntimeRefusals : public testing::Test {
 TEST_F(RuntimeRefusals, Machines) {
   expect_refused({
       {"devices", [&] { runtime::Executor(executable, {}, {.threads = 1}); },
-       "executable: it needs 1 devices, 0 are given"},
+       "executable: number of devices must be 1, got 0"},
       {"another kind", loaded([](exe::Executable& e) { e.devices[0].kind = "gpu"; }),
        "executable: device 0 must be of kind 'gpu', got 'cpu'"},
       {"workers", [&] { runtime::Executor(executable, {cpu::make_device()}, {.threads = 2}); },
-       "executable: planned for 1 workers a device, started with 2"},
-      {"no worker", [] { runtime::Pool pool(0); }, "threads: 0 is outside [1, 1024]"},
-      {"many workers", [] { runtime::Pool pool(1025); }, "threads: 1025 is outside [1, 1024]"},
+       "executable: workers a device must be 1 as planned, got 2"},
+      {"no worker", [] { runtime::Pool pool(0); }, "threads: must be in [1, 1024], got 0"},
+      {"many workers", [] { runtime::Pool pool(1025); }, "threads: must be in [1, 1024], got 1025"},
       {"the file tier", loaded([](exe::Executable& e) {
          e.arenas.push_back({"disk", exe::ArenaKind::kTier, exe::Space::kFile, -1, 64, 0});
        }),
-       "executable: it has a file tier, no folder is given"},
+       "executable: a file tier requires a folder, got none"},
   });
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // Their allocators end the program.
+    !defined(__SANITIZE_THREAD__)  // Allocators of sanitizers end the program.
   expect_refused(
       {{"host memory", loaded([](exe::Executable& e) {
           e.arenas.push_back(
@@ -76,7 +76,7 @@ TEST_F(RuntimeRefusals, Kernels) {
   });
 }
 
-// A program with kernels of one op and of several, a layout, a copy and a call.
+// Returns the plan of a program with kernels of one op and of several, a layout, a copy and a call.
 exe::Executable plan_of_many_kernels() {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -92,7 +92,7 @@ exe::Executable plan_of_many_kernels() {
   return Session(ir, {.device = cpu_device({.threads = 1})}).executable();
 }
 
-// A plan's text with something changed, read back: kernels trust their operands.
+// Kernels trust their operands, so a changed plan must be rejected when it is loaded from its text.
 TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
   const std::string text = exe::to_text(plan_of_many_kernels());
   runtime::Executor(exe::parse_text(text, "plan"), {cpu::make_device()}, {.threads = 1});
@@ -111,73 +111,77 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
   const std::string second = "read %8 at frame+128 bytes 96 float32(4,6) row";
   expect_refused({
       {"no input", read_back("      read %10 at frame+128 bytes 12 float32(3) row", "#"),
-       "kernel cpu.copy (Copy) has 0 inputs, 1 outputs, 0 scalars and 0 stages, it takes 1, 1, 0 "
+       "kernel cpu.copy (Copy): must have 1 inputs, 1 outputs, 0 scalars and 0 stages, got 0, 1, 0 "
        "and 0",
        bad},
       {"an input that is updated", read_back(copied, "update %11>%12" + copied.substr(9)),
-       "kernel cpu.copy (Copy) has operand 1 updated", bad},
+       "kernel cpu.copy (Copy): operands must be inputs that are read, then outputs that are "
+       "written, got operand 1 updated",
+       bad},
       {"another size", read_back(copied, "write %11 at frame+0 bytes 8 float32(2) row"),
-       "kernel cpu.copy (Copy) has (2,) float32 where (3,) float32 is made", bad},
+       "kernel cpu.copy (Copy): result must be (3,) float32, got (2,) float32", bad},
       {"too few inputs", read_back("Exp tasks", "Add tasks"),
-       "kernel cpu.elementwise (Add) has 1 inputs for Add, which takes 2", bad},
+       "kernel cpu.elementwise (Add): inputs of Add must be 2, got 1", bad},
       {"too many inputs", read_back("stage Gelu from -2 to", "stage Gelu from -2 -2 to"),
-       "kernel cpu.fused (MatMul+Add+Gelu) has 2 inputs for Gelu, which takes 1", bad},
+       "kernel cpu.fused (MatMul+Add+Gelu): inputs of Gelu must be 1, got 2", bad},
       {"options of another operator", read_back("cpu.reference Concat", "cpu.reference Exp"),
-       "executable: the options of Exp must be like '', got 'axis=1'", bad},
+       "executable: options of Exp must have the names and types of '', got 'axis=1'", bad},
       {"an option of another type", read_back("axis=1\n", "axis=1.0\n"),
-       "executable: the options of Concat must be like 'axis=0', got 'axis=1.0'", bad},
+       "executable: options of Concat must have the names and types of 'axis=0', got 'axis=1.0'",
+       bad},
       {"another operator", read_back("\"MatMul+Add+Gelu\"", "\"MatMul+Add+Tanh\""),
-       "kernel cpu.fused (MatMul+Add+Tanh) must be MatMul+Add+Gelu with options '', got "
+       "kernel cpu.fused (MatMul+Add+Tanh): operator must be MatMul+Add+Gelu with options '', got "
        "MatMul+Add+Tanh with ''",
        bad},
       {"stages of a kernel of one operator", loaded([](exe::Executable& e) {
          first_kernel(e).stages.push_back({"Neg", {}, {0}, 1, f32_spec({2})});
        }),
-       "kernel cpu.elementwise (Relu) has 1 inputs, 1 outputs, 0 scalars and 1 stages, it takes 1, "
-       "1, 0 and 0",
+       "kernel cpu.elementwise (Relu): must have 1 inputs, 1 outputs, 0 scalars and 0 stages, got "
+       "1, 1, 0 and 1",
        bad},
       {"a copy that draws seeds", read_back("cpu.copy Copy", "cpu.copy ModifyRandomSeed"),
-       "kernel cpu.copy (ModifyRandomSeed) must be Copy with options '', got ModifyRandomSeed with "
-       "''",
+       "kernel cpu.copy (ModifyRandomSeed): operator must be Copy with options '', got "
+       "ModifyRandomSeed with ''",
        bad},
       {"options", read_back("axis=1\n", "axis=7\n"),
-       "kernel cpu.reference (Concat) has inputs that Concat refuses: ", bad},
+       "kernel cpu.reference (Concat): inputs are invalid for Concat: ", bad},
       {"fewer inputs", read_back("      " + second, "#"),
-       "has (4, 12) float32 where (4, 6) float32 is made", bad},
+       "result must be (4, 6) float32, got (4, 12) float32", bad},
       {"a result as an input", read_back("stage Add from -1 2 to", "stage Add from -1 3 to"),
-       "(MatMul+Add+Gelu) has a stage that reads output 3", bad},
+       "(MatMul+Add+Gelu): stages must read inputs or earlier stages, got output 3", bad},
       {"no result", read_back("stage Gelu from -2 to 3", "stage Gelu from -2 to -1"),
-       "(MatMul+Add+Gelu) has 0 stages that make operand 3, one must", bad},
+       "(MatMul+Add+Gelu): operand 3 must be the result of 1 stage, got 0", bad},
       {"a stage's size",
        read_back("stage MatMul from 0 1 to -1 float32(4,6)",
                  "stage MatMul from 0 1 to -1 float32(6,4)"),
-       "has (6, 4) float32 where (4, 6) float32 is made", bad},
+       "result must be (4, 6) float32, got (6, 4) float32", bad},
       {"tasks", read_back("Concat tasks 1", "Concat tasks 2"),
-       "kernel cpu.reference (Concat) has 2 tasks, it is made for 1", bad},
+       "kernel cpu.reference (Concat): tasks must be 1, got 2", bad},
       {"workspace", read_back("Concat tasks 1 workspace 24", "Concat tasks 1 workspace 16"),
-       "has a workspace of 16 bytes, it needs 24", bad},
+       "workspace must be at least 24 bytes, got 16", bad},
       {"parts", read_back(copied, copied + " task 4"),
-       "has operand 1 cut in parts of 4 bytes of rows of 0, it is made for 0 of 0", bad},
+       "operand 1: tasks must be 0 bytes apart (pitch 0), got 4 (pitch 0)", bad},
       {"what coincides", read_back("origin 107", "origin 107\n      coincide 0:2\n#"),
-       "lets operands 0 and 2 coincide, it does not read one before it writes the other", bad},
+       "operands 0 and 2 must not coincide: it may write one before it reads the other", bad},
       {"bytes", read_back("write %9 at frame+256 bytes 192", "write %9 at frame+256 bytes 96"),
-       "has operand 2 of 96 bytes, (4, 12) float32 'row' has 192", bad},
+       "operand 2 ((4, 12) float32 'row') must have 192 bytes, got 96", bad},
       {"padding", read_back("bytes 512 float32(8,6) panels16", "bytes 256 float32(8,6) panels16"),
-       "has operand 1 of 256 bytes, (8, 6) float32 'panels16' has 512", bad},
+       "operand 1 ((8, 6) float32 'panels16') must have 512 bytes, got 256", bad},
       {"a layout", read_back(second, "read %8 at frame+128 bytes 512 float32(4,6) panels32"),
-       "has operand 1 'panels32', it takes row-major ones", bad},
+       "layout of operand 1 must be 'row', got 'panels32'", bad},
       {"a scalar of no index", loaded([](exe::Executable& e) { first_kernel(e).scalars = {1}; }),
-       "kernel cpu.elementwise (Relu) has 1 inputs, 1 outputs, 1 scalars and 0 stages, it takes 1, "
-       "1, 0 and 0",
+       "kernel cpu.elementwise (Relu): must have 1 inputs, 1 outputs, 0 scalars and 0 stages, got "
+       "1, 1, 1 and 0",
        bad},
       {"another operator than an index",
        loaded([](exe::Executable& e) { first_kernel(e).key = "cpu.index"; }),
-       "kernel cpu.index (Relu) must be Index with options '', got Relu with ''", bad},
+       "kernel cpu.index (Relu): operator must be Index with options '', got Relu with ''", bad},
       {"an index", loaded([](exe::Executable& e) {
          first_kernel(e).key = "cpu.index";
          first_kernel(e).op = "Index";
        }),
-       "kernel cpu.index (Index) has 1 inputs, 1 outputs, 0 scalars and 0 stages, it takes 0, 1, 1 "
+       "kernel cpu.index (Index): must have 0 inputs, 1 outputs, 1 scalars and 0 stages, got 1, 1, "
+       "0 "
        "and 0",
        bad},
       {"a large index", loaded([](exe::Executable& e) {
@@ -186,7 +190,7 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
          first_kernel(e).operands.erase(first_kernel(e).operands.begin());
          first_kernel(e).scalars = {1};
        }),
-       "kernel cpu.index (Index) makes (2,) float32, it takes 4 bytes", bad},
+       "kernel cpu.index (Index): result must have 4 bytes, got (2,) float32", bad},
   });
 }
 
@@ -207,35 +211,37 @@ TEST_F(RuntimeRefusals, Collectives) {
   };
   expect_refused({
       {"an operator", changed([](exe::Collective& c) { c.op = "Relu"; }),
-       "executable: 'Relu' is no collective of the cpu"},
+       "executable: operator of a collective step must be a collective, got 'Relu'"},
       {"operands", changed([](exe::Collective& c) { c.operands.clear(); }),
-       "executable: ReplicatedAllReduce must read one operand and write another"},
+       "executable: access to the operands of ReplicatedAllReduce must be 'read, write', got ''"},
       {"an operand that is updated",
        changed([](exe::Collective& c) { c.op = "ReplicatedAllReduceInplace"; }),
-       "executable: ReplicatedAllReduceInplace must update one operand"},
+       "executable: access to the operands of ReplicatedAllReduceInplace must be 'update', got "
+       "'read, write'"},
       {"an option of another type",
        changed([](exe::Collective& c) { c.attrs = parse_attrs("stride=1.5 size=2 op=\"add\""); }),
-       "executable: the options of ReplicatedAllReduce must be like '", ErrorKind::kBadFile},
+       "executable: options of ReplicatedAllReduce must have the names and types of '",
+       ErrorKind::kBadFile},
       {"an option less",
        changed([](exe::Collective& c) { c.attrs = parse_attrs("stride=1 op=\"add\""); }),
        "', got 'stride=1 op=\"add\"'", ErrorKind::kBadFile},
       {"another distance",
        changed([](exe::Collective& c) { c.attrs = parse_attrs("stride=2 size=2 op=\"add\""); }),
-       "among 2 replicas that are 1 apart does not make (2,) float32"},
+       "options of ReplicatedAllReduce must match the group (size 2, stride 1), got 'stride=2"},
       {"operands that coincide", changed([](exe::Collective& c) {
          c.may_coincide = {{1, 0}};
        }),
-       "executable: ReplicatedAllReduce lets operands 1 and 0 coincide"},
+       "executable: operands 1 and 0 of ReplicatedAllReduce must not coincide"},
       {"a result", changed([](exe::Collective& c) { c.operands[1].spec = f32_spec({3}); }),
-       "among 2 replicas that are 1 apart does not make (3,) float32"},
+       "result of ReplicatedAllReduce of (2,) float32 must be (2,) float32, got (3,) float32"},
       {"a group", loaded([](exe::Executable& e) { e.groups[0].size = 1; }),
-       "among 1 replicas that are 1 apart does not make (2,) float32"},
+       "options of ReplicatedAllReduce must match the group (size 1, stride 1)"},
   });
 }
 
 TEST(InstructionSets, Refused) {
   expect_refused({{"a name", [] { cpu::isa_from_name("mmx"); },
-                   "unknown instruction set 'mmx': base, avx2 and avx512 are known"}});
+                   "instruction set: must be base, avx2 or avx512, got 'mmx'"}});
   for (const cpu::Isa isa : {cpu::Isa::kAvx2, cpu::Isa::kAvx512}) {
     if (isa <= cpu::detect_isa()) continue;
     expect_refused({{"one that the machine lacks", [&] { cpu::set_isa(isa); },

@@ -1,4 +1,4 @@
-// What a session refuses of its caller: options, streams and arrays of a run, variables, files.
+// Errors of a session for wrong calls: options, streams and arrays of a run, variables, files.
 
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ HostTensor zeros(Shape shape, DType dtype = f32) {
   return HostTensor({std::move(shape), dtype, {}});
 }
 
-// y = w·x, twice, with a second program that reads another stream.
+// Program y = w·x with two entries, and a second program that reads another stream.
 class SessionRefusals : public testing::Test {
  protected:
   SessionRefusals() { std::filesystem::create_directories(folder); }
@@ -64,18 +64,21 @@ TEST_F(SessionRefusals, Options) {
   DeviceChoice planned = one_thread();
   planned.device = nullptr;
   expect_refused({
-      {"memory", [] { cpu_device({.memory = -2}); }, "cpu device: memory -2 is negative"},
-      {"threads", [] { cpu_device({.threads = -1}); }, "cpu device: -1 threads"},
-      {"no worker", open({.device = idle}), "session: -1 threads; 1 to 1024 are right"},
-      {"many workers", open({.device = crowded}), "session: 1025 threads; 1 to 1024 are right"},
+      {"memory", [] { cpu_device({.memory = -2}); },
+       "cpu device: memory must be at least 0 bytes, or -1 for no budget, got -2"},
+      {"threads", [] { cpu_device({.threads = -1}); },
+       "cpu device: threads must be at least 0, got -1"},
+      {"no worker", open({.device = idle}), "session: threads must be in [1, 1024], got -1"},
+      {"many workers", open({.device = crowded}),
+       "session: threads must be in [1, 1024], got 1025"},
       {"a negative budget", open({.device = owing}),
-       "session: the budget of device 0, -2, is negative"},
+       "session: the budget of device 0 must be at least 0 bytes, or -1 for none, got -2"},
       {"a negative budget of remote memory", open({.device = one_thread(), .remote_memory = -2}),
-       "session: the budget of remote memory, -2, is negative"},
+       "session: the budget of remote memory must be at least 0 bytes, or -1 for none, got -2"},
       {"nothing to run on", open({.device = planned}),
-       "session: device 0 has no target or nothing"},
+       "session: device 0 must have a target and a device"},
       {"an empty device", open({.device = one_thread(), .more_devices = {DeviceChoice()}}),
-       "session: device 1 has no target or nothing to run on; cpu_device() gives both"},
+       "session: device 1 must have a target and a device; use cpu_device()"},
   });
 }
 
@@ -94,7 +97,7 @@ TEST_F(SessionRefusals, Runs) {
       {"entries", run({{x, zeros({2})}}),
        "the program uses 2 entries of (2,), so the array must be (2, 2), got (2,)"},
       {"no memory", run({{x, ConstArrayView({{2, 2}, f32, {}}, nullptr)}}),
-       "stream 'x': the array has no memory"},
+       "stream 'x': the array must have memory, got a null pointer"},
       {"a result that was not asked for", [&] { results[other_y]; },
        "results: the run wrote nothing to stream 'other_y'"},
   });
@@ -114,7 +117,7 @@ TEST_F(SessionRefusals, Bindings) {
       {"another's output", bind({{y, out}, {other_y, out}}), "Unexpected output: other_y"},
       {"shape", bind({{y, flat}}), "stream 'y': Shape mismatch: the program uses 2 entries"},
       {"no memory", bind({{y, ArrayView({{2, 2}, f32, {}}, nullptr)}}),
-       "stream 'y': the array has no memory"},
+       "stream 'y': the array must have memory, got a null pointer"},
       {"of another session", [&] { session.run_into(others); },
        "run: the binding was not made by this session"},
       {"empty", [&] { session.run_into(none); }, "run: the binding was not made by this session"},
@@ -137,14 +140,16 @@ TEST_F(SessionRefusals, Variables) {
        "tensor 'x' is not a variable of this session"},
       {"empty", [&] { session.read(Tensor()); }, "tensor: the handle is empty"},
       {"dtype", [&] { session.write(w, zeros({2}, i32)); },
-       "variable 'w' is float32, the array is int32"},
-      {"shape", [&] { session.write(w, zeros({3})); }, "variable 'w' is (2,), the array is (3,)"},
+       "variable 'w': the array must be float32, got int32"},
+      {"shape", [&] { session.write(w, zeros({3})); },
+       "variable 'w': the array must be (2,), got (3,)"},
       {"no memory", [&] { session.write(w, ConstArrayView(f32_spec({2}), nullptr)); },
-       "variable 'w': the array has no memory"},
+       "variable 'w': the array must have memory, got a null pointer"},
       {"beyond", read(1, 2), "variable 'w': elements [1, 3) are outside its 2"},
       {"before", read(-1, 1), "variable 'w': elements [-1, 0) are outside its 2"},
       {"less than none", read(0, -1), "variable 'w': elements [0, -1) are outside its 2"},
-      {"another size", read(0, 2), "variable 'w': 2 elements are 8 bytes, the buffer has 12"},
+      {"another size", read(0, 2),
+       "variable 'w': the buffer must have 8 bytes for 2 elements, got 12"},
       {"written beyond", [&] { session.write_chunk(w, 0, bytes); },
        "variable 'w': 12 bytes at element 0 are outside its 2 elements"},
       {"half an element", [&] { session.write_chunk(w, 0, std::span(bytes).first(6)); },
@@ -156,9 +161,9 @@ TEST_F(SessionRefusals, Files) {
   const ErrorKind bad = ErrorKind::kBadFile;
   expect_refused({
       {"another shape", load("shape", {{"w", zeros({3})}}),
-       "shape: 'w' is (3,) float32, the variable is (2,) float32", bad},
+       "shape: 'w' must be (2,) float32, got (3,) float32", bad},
       {"another dtype", load("dtype", {{"w", zeros({2}, i32)}}),
-       "dtype: 'w' is (2,) int32, the variable is (2,) float32", bad},
+       "dtype: 'w' must be (2,) float32, got (2,) int32", bad},
       {"nothing of it", load("missing", {{"v", zeros({2})}}), "missing: variable 'w' is missing",
        bad},
       {"no file", [&] { session.load(folder + "/none"); }, "cannot open " + folder + "/none",

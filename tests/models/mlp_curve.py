@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Loss curve of a 784-64-10 perceptron (GELU by tanh, cross entropy, SGD) in PyTorch, on weights and batches that
-mlp_curve_test.cc makes from the same generator. Prints "step,float32,float64" lines; mlp_curve.csv holds what
+"""Computes the loss curve of a 784-64-10 perceptron (GELU by tanh, cross entropy, SGD) in PyTorch.
+
+Weights and batches come from the generator that mlp_curve_test.cc also uses. Prints
+"step,float32,float64" lines. mlp_curve.csv has the output with PyTorch 1.13.1:
 
     python3 tests/models/mlp_curve.py > tests/models/mlp_curve.csv
-
-printed with PyTorch 1.13.1.
 """
 import torch
 

@@ -1,5 +1,5 @@
-// The loss of a small perceptron over 200 steps of SGD is PyTorch's: against mlp_curve.csv, and against PyTorch itself
-// where it is installed.
+// The losses of a small perceptron over 200 steps of SGD must be those of PyTorch. They are
+// compared with mlp_curve.csv, and with PyTorch itself if it is installed.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr int64_t kBatch = 16, kInputs = 784, kHidden = 64, kClasses = 10;
 constexpr double kRate = 0.05;
 constexpr double kTolerance = 1e-4;
 
-// Lcg of mlp_curve.py.
+// Generates the numbers of Lcg in mlp_curve.py.
 class Lcg {
  public:
   explicit Lcg(uint64_t seed) : state_(seed) {}
@@ -90,7 +90,7 @@ std::vector<double> losses_of_a_session(int threads) {
 }
 
 struct Curve {
-  std::vector<double> single, twice;  // Of float32 and float64.
+  std::vector<double> single, twice;  // Losses in float32 and in float64.
 };
 
 Curve read_curve(std::istream& in) {

@@ -1,5 +1,5 @@
-// Optimizers take the steps that PyTorch's take: against optimizer_paths.csv, and against PyTorch itself where it is
-// installed.
+// Compares the steps of optimizers with those of PyTorch: with optimizer_paths.csv, and with
+// PyTorch itself if it is installed.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ constexpr int kSteps = 60, kCount = 6;
 constexpr double kRate = 0.05, kTolerance = 2e-5;
 
 using Weights = std::vector<double>;
-using Paths = std::map<std::string, std::map<int, Weights>>;  // By optimizer and step.
+using Paths = std::map<std::string, std::map<int, Weights>>;  // Weights by optimizer and step.
 
 Paths read_paths(std::istream& in) {
   Paths paths;
@@ -49,7 +49,7 @@ nn::Optimizer named(const std::string& name) {
   return nn::Optimizer::adamax({.beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.125});
 }
 
-// The weights after each step.
+// Returns the weights after each step.
 std::vector<Weights> path_of(nn::Optimizer optimizer, const nn::UpdateOptions& options) {
   Ir ir;
   Graph& main = ir.main_graph();

@@ -4,7 +4,8 @@
 
 namespace sluice::test {
 
-/// What a script of this folder prints now; empty where no python3 has PyTorch.
+/// Runs a script of this folder and returns its output. Returns an empty string if PyTorch is not
+/// installed.
 inline std::string run_pytorch(const std::string& script) {
   for (const char* python : {"python3", "/usr/bin/python3"}) {
     const std::string command = std::string(python) + " tests/models/" + script + " 2>/dev/null";

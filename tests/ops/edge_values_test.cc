@@ -1,5 +1,5 @@
-// Operators at the edges of their domains, interpreted and compiled, against values written by
-// hand: they are PyTorch's, but where the header of the operator promises something else.
+// Tests operators at the edges of their domains, interpreted and compiled. Expected values are
+// written by hand. They are those of PyTorch, unless the operator's header defines others.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,8 +28,7 @@ bool is_near(double got, double want) {
   return got == want || std::fabs(got - want) <= 1e-6 * std::fabs(want);
 }
 
-/// Runs body(inputs) and compares each of its results, interpreted in float and double and
-/// compiled.
+/// Runs body(inputs) and checks each of its results: interpreted in float and double, and compiled.
 template <typename Body>
 void expect(const std::vector<HostTensor>& inputs, const std::vector<Doubles>& want,
             const Body& body) {
@@ -62,7 +61,7 @@ void expect(const std::vector<HostTensor>& inputs, const std::vector<Doubles>& w
   compare(Session(ir, {.device = cpu_device({.threads = 1})}).run(arrays), "compiled");
 }
 
-/// The gradients of Σ f(inputs) with respect to the inputs that are floating point.
+/// Returns the gradients of Σ f(inputs) with respect to the floating-point inputs.
 template <typename F>
 Tensors gradients(const Tensors& inputs, const F& f) {
   Graph& main = inputs[0].graph();
@@ -113,7 +112,7 @@ TEST(Pow, WithANumberForExponent) {
   }
 }
 
-// The gradient of a scalar exponent sums over the bases.
+// The gradient of a scalar exponent is a sum over the bases.
 TEST(Pow, OfOneExponentForAll) {
   const double sum = 4 * std::log(2.0) + 16 * std::log(4.0);
   expect({array(f32, {0, 1, 2, 4}), array(f32, {2})}, {{0, 2, 4, 8}, {sum}}, [](const Tensors& x) {
@@ -201,7 +200,7 @@ TEST(Casts, SaturateFromFloatingPointAndWrapFromIntegers) {
          });
 }
 
-// There is no counting from the end, neither for -1 nor for its bits.
+// Negative indices do not count from the end, and neither do unsigned indices with the same bits.
 TEST(Indices, OutsideOfTheAxisTakeNothing) {
   const HostTensor table = array(f32, {10, 20, 30});
   const HostTensor whole = array(i32, {10, 20, 30});
@@ -252,7 +251,7 @@ TEST(LogSumExp, OfMasksAndInfinities) {
          });
 }
 
-// The gradient of clip stops at the bounds (compare.h); PyTorch's passes there.
+// The gradient of clip is zero at the bounds (compare.h). PyTorch's is not.
 TEST(Gradients, OfKinksAndNan) {
   const HostTensor x = array(f32, {kNan, 0, -0.0, -1, 1, kInf});
   expect({x, array(f32, {2, kNan, kNan}), array(f32, {3, 1, 3})},

@@ -1,6 +1,6 @@
-// Fused kernels against their stages run one by one by the reference kernels, on generated ops: bit for bit, on every
-// instruction set, touching only what the choice of the kernel promises.
-// SLUICE_SEED=n runs one op and says what it is, SLUICE_OPS=n as many ops.
+// Compares fused kernels on random ops with their stages run one by one by the reference kernels.
+// They must have the same bits on every instruction set, and touch only the bytes that the kernel's
+// choice allows. SLUICE_SEED=n runs and prints one op; SLUICE_OPS=n sets the number of ops.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ constexpr uint64_t kOps = 2500;
 
 using Buffer = GuardedBuffer<float>;
 
-/// Bytes of an operand that task t may touch, as a mark for each float.
+/// Marks the floats of an operand that task `task` may touch.
 std::vector<bool> promised(int64_t floats, int64_t stride, int64_t pitch, int64_t task) {
   std::vector<bool> may(static_cast<size_t>(floats), stride == 0);
   if (stride == 0) return may;
@@ -34,7 +34,7 @@ std::vector<bool> promised(int64_t floats, int64_t stride, int64_t pitch, int64_
   return may;
 }
 
-/// An op with operands drawn for it, and what its stages make of them.
+/// An op with random operands and the results of its stages.
 class Trial {
  public:
   Trial(const FusedOp& op, Random& random) : op_(op), random_(random) {
@@ -44,7 +44,7 @@ class Trial {
         for (float& x : t.as<float>()) x = any_float(random);
         continue;
       }
-      // Labels, some of which are no class.
+      // Labels; some of them are not classes.
       const auto any_label = [&](auto& label) {
         label = static_cast<std::decay_t<decltype(label)>>(random() % 8) - 1;
       };
@@ -67,7 +67,8 @@ class Trial {
     }
   }
 
-  /// What is wrong on the instruction set in use; empty if nothing is.
+  /// Runs on the current instruction set. Returns a description of the first error, or an empty
+  /// string.
   std::string run() {
     choice_ = choose_fused_kernel(op_);
     kernel_ = bind_fused_kernel(op_);
@@ -79,13 +80,13 @@ class Trial {
   bool coincides() const { return coincides_; }
 
  private:
-  static constexpr int kPoison = 0xff;  // Four of them are a NaN.
+  static constexpr int kPoison = 0xff;  // Four such bytes are a NaN.
 
   size_t operands() const { return op_.operands.size(); }
   int64_t floats(size_t i) const { return buffer_elements(op_.operands[i], op_.layouts[i]); }
   bool is_output(size_t i) const { return i >= static_cast<size_t>(op_.inputs); }
 
-  // Some outputs lie where an input does, as the choice allows.
+  // Places some outputs in the memory of an input, where the choice allows it.
   void choose_homes() {
     homes_.resize(operands());
     std::iota(homes_.begin(), homes_.end(), 0);
@@ -139,7 +140,7 @@ class Trial {
     return fmt::format("operand %{}, element {}: want {}, got {}", i, at, want[at], have[at]);
   }
 
-  // All tasks on the same operands, in random order.
+  // Runs all tasks on the same operands, in random order.
   std::string run_together() {
     const auto buffers = poisoned();
     for (size_t i = 0; i < static_cast<size_t>(op_.inputs); ++i) write_input(i, *buffers[i]);
@@ -159,7 +160,7 @@ class Trial {
     return "";
   }
 
-  // Each task on operands that hold only what it may touch.
+  // Runs each task on operands that hold only the bytes that it may touch.
   std::string run_apart() {
     const auto whole = poisoned();
     const auto result = poisoned();
@@ -202,7 +203,7 @@ class Trial {
   std::vector<HostTensor> values_;
   KernelChoice choice_;
   runtime::BoundKernel kernel_;
-  std::vector<size_t> homes_;  // The operand in whose bytes each one lies.
+  std::vector<size_t> homes_;  // For each operand, the operand whose memory it uses.
   bool coincides_ = false;
 };
 
@@ -211,7 +212,7 @@ uint64_t number(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-/// What kind of op it is, for counting.
+/// Returns the kind of an op, for statistics.
 std::string kind_of(const FusedOp& op) {
   const OpStage& head = op.stages[0];
   const bool on_rows = std::any_of(op.stages.begin(), op.stages.end(), [&](const OpStage& stage) {

@@ -1,5 +1,5 @@
-// Tests that every operator gets from its definition: its samples, constraints, kernels and
-// gradient.
+// Tests that are generated for every operator from its definition: samples, constraints, kernels
+// and gradient.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,12 +19,13 @@ const Attrs& options_of(const OpDef& def, const Attrs& given) {
   return given.items.empty() ? def.options : given;
 }
 
-/// A uniform number for element `i` of draw `draw`.
+/// Returns a uniform number for element `i` of draw `draw`.
 double uniform(uint64_t draw, int64_t i, double low, double high) {
   return low + (high - low) * random_unit(fold(Seed{7, 11}, draw), static_cast<uint64_t>(i));
 }
 
-/// Input `i` of a sample, in its declared dtype: given, or drawn from the domain.
+/// Returns input `i` of a sample in its declared dtype: the given value, or one drawn from the
+/// domain.
 HostTensor draw_input(const Sample& sample, size_t i) {
   if (i < sample.values.size() && sample.values[i].has_value()) return *sample.values[i];
   const TensorSpec& spec = sample.inputs[i];
@@ -56,7 +57,7 @@ std::string describe(const OpDef& def, const Sample& sample) {
   return text + " {" + to_string(options_of(def, sample.options)) + "}";
 }
 
-/// "(C1)", "(C2)", … as they stand in a documentation text.
+/// Lists "(C1)", "(C2)", … as they occur in a documentation text.
 std::vector<std::string> constraints_of(const std::string& doc) {
   std::vector<std::string> labels;
   for (size_t at = doc.find("(C"); at != std::string::npos; at = doc.find("(C", at + 1)) {
@@ -68,7 +69,7 @@ std::vector<std::string> constraints_of(const std::string& doc) {
   return labels;
 }
 
-/// Relative width of a rounding to `dtype`.
+/// Relative error of one rounding to `dtype`.
 double rounding(DType dtype) { return dtype == f16 ? 0x1p-10 : dtype == bf16 ? 0x1p-7 : 0; }
 
 void expect_near(const HostTensor& actual, const HostTensor& expected, double tolerance) {
@@ -85,8 +86,8 @@ void expect_near(const HostTensor& actual, const HostTensor& expected, double to
   }
 }
 
-/// Evaluates a gradient rule: a forward graph with the op, a gradient graph whose inputs are what
-/// the rule asked for.
+/// Evaluates a gradient rule. The forward graph has the op. The inputs of the gradient graph are
+/// the values that the rule requests.
 class TestGradContext final : public GradContext {
  public:
   TestGradContext(const OpDef& def, const Sample& sample, int wanted)
@@ -113,8 +114,8 @@ class TestGradContext final : public GradContext {
     return kept(f(ins_, outs_));
   }
 
-  /// The gradient of input `wanted` for the given inputs and output gradients; nothing where the
-  /// rule has none.
+  /// Returns the gradient of input `wanted` for the given inputs and output gradients. Returns an
+  /// empty value if the rule gives no gradient.
   std::optional<HostTensor> run(const std::vector<HostTensor>& inputs,
                                 const std::map<int, HostTensor>& seeds) {
     const Tensors result = def_.grad(*this);
@@ -126,8 +127,8 @@ class TestGradContext final : public GradContext {
         << "a gradient has the spec of its operand";
     gradient_->add_output(wanted);
     for (const auto& [t, in_gradient] : kept_) {
-      // An updated operand's own handle would show the new value: only what is not an input is an
-      // output to read.
+      // An input needs no output: its value is known. After an in-place update its handle would
+      // also show the new value.
       if (std::find(ins_.begin(), ins_.end(), t) == ins_.end()) forward_->add_output(t);
     }
     verify(ir_);
@@ -197,7 +198,7 @@ HostTensor moved(const HostTensor& x, const HostTensor& direction, double step) 
   return y;
 }
 
-/// The working arrays of a kernel call.
+/// Operand arrays of a kernel call.
 struct KernelCall {
   KernelCall(const OpDef& def, const Sample& sample)
       : attrs(options_of(def, sample.options)),
@@ -211,7 +212,7 @@ struct KernelCall {
     }
   }
   HostTensor& output(size_t o) { return arrays[specs.size() + o]; }
-  /// Runs with output `o` at the address of input `i` for each pair (i, o).
+  /// Runs the kernel. For each pair (i, o), output `o` has the address of input `i`.
   std::vector<HostTensor> run(const std::vector<std::pair<int, int>>& shared) {
     std::vector<HostTensor*> operands;
     for (HostTensor& t : arrays) operands.push_back(&t);
@@ -286,7 +287,7 @@ TEST_P(OperatorTest, KernelWritesEveryElement) {
     std::vector<std::pair<int, int>> shared;
     for (const Alias& alias : def().aliases) shared.emplace_back(alias.input, alias.output);
     for (size_t o = 0; o < a.out_specs.size(); ++o) {
-      if (a.output(o).dtype() == boolean) continue;  // only 0 and 1 are values
+      if (a.output(o).dtype() == boolean) continue;  // Booleans may only be 0 or 1.
       std::memset(a.output(o).bytes().data(), 0x11, a.output(o).bytes().size());
       std::memset(b.output(o).bytes().data(), 0x22, b.output(o).bytes().size());
     }

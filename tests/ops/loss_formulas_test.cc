@@ -1,5 +1,6 @@
-// Losses and their gradients against the formulas, written here in plain loops. Kernels and
-// references share the code that reads labels, so that each agrees with the other's errors.
+// Compares losses and their gradients with the formulas, written here as plain loops. Kernels and
+// reference kernels share the code that reads labels. Comparing only these two would not find
+// errors in it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,17 +17,17 @@ using ops::LossReduction;
 using Doubles = std::vector<double>;
 
 constexpr size_t kRows = 4;
-constexpr double kSeed = 2;  // Gradient of the loss, of each loss without a reduction.
+constexpr double kSeed = 2;  // Gradient of the loss; without a reduction, of each loss.
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Labels {
   DType dtype;
-  std::vector<int64_t> values;  // One a row.
+  std::vector<int64_t> values;  // One per row.
   std::optional<int64_t> ignored;
 };
 
-/// How a program computes cross entropy and its gradient with respect to the logits.
+/// The ops with which a program computes cross entropy and its gradient with respect to the logits.
 enum class Form { kCrossEntropy, kWithGrad, kOfProbabilities };
 
 struct Result {
@@ -65,7 +66,7 @@ Result formula(const Doubles& logits, const Labels& labels, LossReduction reduct
   return r;
 }
 
-/// A program from streams "logits" and "labels" to "loss" and "gradient".
+/// A program that reads streams "logits" and "labels", and writes "loss" and "gradient".
 class Program {
  public:
   Program(Form form, DType dtype, size_t classes, const Labels& labels, LossReduction reduction)
@@ -141,7 +142,7 @@ void expect_near(const Doubles& got, const Doubles& want, double tolerance, cons
   }
 }
 
-/// Runs one loss in every way. The logits must be exact in `dtype`.
+/// Checks one loss in every way. The logits must be exact in `dtype`.
 void check(Form form, DType dtype, const Doubles& logits, const Labels& labels,
            LossReduction reduction) {
   SCOPED_TRACE(fmt::format("form {}, {}, {} classes, reduction {}, {} labels from {}, ignored {}",
@@ -195,11 +196,11 @@ TEST(LossFormulas, OfLabelsIgnoredAndStrange) {
       {u32, {2, 0, 2, 1}, 2},
       {u32, {kMostUnsigned, 1, 2, 0}, kMostUnsigned},
       {u32, {kMostUnsigned, kMostUnsigned, kMostUnsigned, kMostUnsigned}, kMostUnsigned},
-      // Labels that have the ignored one's bits but are other numbers, and are no class.
+      // Labels with the bits of the ignored label but another value. They are not classes.
       {u32, {kMostUnsigned, 1, 2, 0}, -1},
       {i32, {-1, 1, 2, 0}, kMostUnsigned},
       {i32, {0, 1, 2, 0}, 4294967296},
-      // Labels that are no class.
+      // Labels that are not classes.
       {i32, {-1, 1, 2, 0}, {}},
       {u32, {kMostUnsigned, 1, 2, 0}, {}},
       {i32, {40, 1, -100, 0}, -100},
@@ -210,7 +211,7 @@ TEST(LossFormulas, OfLabelsIgnoredAndStrange) {
   }
 }
 
-// A class that a mask excludes has probability 0, and its logit no gradient.
+// A class that a mask excludes has probability 0, and its logit has gradient 0.
 TEST(LossFormulas, OfMaskedLogits) {
   Doubles logits = some_logits(20);
   for (const size_t c : {0, 1, 19, 20, 57}) logits[c] = -kInf;
@@ -218,7 +219,7 @@ TEST(LossFormulas, OfMaskedLogits) {
   check_every_form(logits, {i32, {2, -100, 16, 4}, -100});
 }
 
-// The logarithm of a softmax is exact where the probability itself would be 0.
+// The logarithm of a softmax is exact even where the probability rounds to 0.
 TEST(LossFormulas, OfLabelsThatAreImpossible) {
   Doubles logits = some_logits(5);
   logits[3] = -kInf;

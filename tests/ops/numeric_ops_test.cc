@@ -1,5 +1,5 @@
-// Elementwise, updating and random operators where their definitions leave something to say: operators on handles, the
-// composed forms, hyperparameters as tensors, masks and seeds, printed text.
+// Tests elementwise, updating and random operators beyond the generated tests: operators on
+// handles, composed ops, tensors as hyperparameters, masks and seeds, printed text.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -79,7 +79,7 @@ TEST(Operators, RefuseNumbersThatTheDtypeDoesNotTake) {
   struct Row {
     DType dtype;
     double value;
-    std::string message;  // Empty where the number is taken.
+    std::string message;  // Empty if the number is accepted.
   };
   const std::string u8_range = "a whole number in [0, 255]";
   const std::string i32_range = "a whole number in [-2147483648, 2147483647]";
@@ -330,19 +330,19 @@ TEST(Updates, FormsOfAdamHaveItsDtypesAndErrors) {
       graph.ops().back().attrs,
       to_attrs(ops::AdamUpdaterOptions{.kind = "adamax", .beta1 = 0.9, .operands = "time_step"}));
   EXPECT_NE(
-      error_of([&] { ops::adamax_updater(m, v, {}); }).find("adamax_updater: it needs a time step"),
+      error_of([&] { ops::adamax_updater(m, v, {}); }).find("adamax_updater: requires time_step"),
       std::string::npos);
   EXPECT_NE(error_of([&] {
               ops::lamb_updater(m, v, {.weight_decay = 0.1});
-            }).find("lamb_updater: weight decay needs the weight"),
+            }).find("lamb_updater: weight_decay requires weight"),
             std::string::npos);
   EXPECT_NE(error_of([&] {
               ops::lamb_updater(m, v, {.time_step = step, .beta2 = 0.9});
-            }).find("lamb_updater: bias correction (a time step) needs beta1 and beta2"),
+            }).find("lamb_updater: time_step (bias correction) requires beta1 and beta2"),
             std::string::npos);
 }
 
-// What a dense gradient adds, without the dense gradient.
+// Adds the same values as a dense gradient, without making one.
 TEST(Updates, SparseAccumulateIsADenseOne) {
   const HostTensor table = HostTensor::of<float>({3, 2}, f32, {1, 2, 3, 4, 5, 6});
   const HostTensor x = HostTensor::of<float>({4, 2}, f32, {1, 1, 10, 20, 2, 2, 9, 9});

@@ -1,4 +1,4 @@
-// What the operator functions promise beyond what generated tests can know: numpy's conventions,
+// Tests properties of operator functions that generated tests do not cover: numpy's conventions,
 // corner cases, errors.
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ HostTensor floats(Shape shape, const std::vector<float>& values) {
 HostTensor ints(Shape shape, const std::vector<int32_t>& values) {
   return HostTensor::of<int32_t>(std::move(shape), i32, values);
 }
-/// 0, 1, 2, … in a shape.
+/// Returns 0, 1, 2, … in the given shape.
 HostTensor count(Shape shape) {
   HostTensor t(f32_spec(std::move(shape)));
   float next = 0;
@@ -76,8 +76,12 @@ TEST_F(Operators, ReshapeInfersOneDimension) {
   EXPECT_EQ(ops::flatten(x).shape(), (Shape{12}));
   expect_refused("more than one dimension", [&] { ops::reshape(x, {-1, -1}); });
   expect_refused("below -1", [&] { ops::reshape(x, {-2, 6}); });
-  expect_refused("does not fit (5, -1)", [&] { ops::reshape(x, {5, -1}); });
-  expect_refused("does not fit (0, -1)", [&] { ops::reshape(x, {0, -1}); });
+  expect_refused("the dimensions of (5, -1) except -1 must divide", [&] {
+    ops::reshape(x, {5, -1});
+  });
+  expect_refused("the dimensions of (0, -1) except -1 must divide", [&] {
+    ops::reshape(x, {0, -1});
+  });
   expect_refused("reshape (C3)", [&] { ops::reshape(x, {5, 2}); });
 }
 
@@ -119,10 +123,12 @@ TEST_F(Operators, SliceFollowsNumpy) {
   const Tensor m = constant(count({2, 3}));
   EXPECT_EQ(values(ops::slice(m, {1}, {3}, {}, {-1})), (Doubles{1, 2, 4, 5}));
   EXPECT_EQ(values(ops::slice(m, {1, 0}, {2, 2})), (Doubles{3, 4}));
-  expect_refused("step 2", [&] { ops::slice(x, {0}, {4}, {2}); });
+  expect_refused("step must be 1 or -1, got 2", [&] { ops::slice(x, {0}, {4}, {2}); });
   expect_refused("given twice", [&] { ops::slice(m, {0, 0}, {1, 1}, {}, {0, -2}); });
-  expect_refused("lists of", [&] { ops::slice(m, {0, 0}, {1}); });
-  expect_refused("3 entries for the 2 axes", [&] { ops::slice(m, {0, 0, 0}); });
+  expect_refused("lists must have equal lengths", [&] { ops::slice(m, {0, 0}, {1}); });
+  expect_refused("lists must have at most 2 entries for (2, 3), got 3", [&] {
+    ops::slice(m, {0, 0, 0});
+  });
 }
 
 TEST_F(Operators, ConcatAndSplitAreInverse) {
@@ -132,7 +138,8 @@ TEST_F(Operators, ConcatAndSplitAreInverse) {
   EXPECT_EQ(values(parts[0]), (Doubles{0, 5}));
   EXPECT_EQ(values(ops::concat({parts[0], parts[1]}, 1)), values(x));
   EXPECT_EQ(ops::split(x, 5, -1).size(), 5u);
-  expect_refused("cannot be cut into 2 equal parts", [&] { ops::split(x, 2, 1); });
+  expect_refused("parts must be positive and divide axis 1 of (2, 5), got 2",
+                 [&] { ops::split(x, 2, 1); });
   expect_refused("split (C3)", [&] { ops::split(x, {2, 2}, 1); });
 }
 
@@ -168,8 +175,7 @@ TEST_F(Operators, ReduceToSumsBroadcastAxes) {
 }
 
 TEST_F(Operators, SumsKeepTheCanonicalOrder) {
-  // Partial 0 takes 1e8, -1e8 and 1; partial 1 takes 1 only: nothing is lost, as it would be in
-  // plain order.
+  // Partial 0 sums 1e8, -1e8 and 1; partial 1 sums only 1. Summing in order would lose the first 1.
   std::vector<float> x(33, 0.0f);
   x[0] = 1e8f;
   x[1] = 1.0f;

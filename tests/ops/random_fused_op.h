@@ -14,10 +14,10 @@
 #include "sluice/ops/softmax.h"
 #include "sluice/target/fused_op.h"
 
-/// Fused ops drawn at random, of what the kernels run and of some that they refuse.
+/// Draws random fused ops. Kernels run most of them and refuse some.
 namespace sluice::cpu {
 
-inline constexpr int64_t kMostWork = 1 << 21;  // Multiply-adds of a product.
+inline constexpr int64_t kMostWork = 1 << 21;  // Most multiply-adds of a product.
 
 using Random = std::mt19937;
 
@@ -33,7 +33,7 @@ inline int64_t any_depth(Random& random) {
   return pick(random, {1, 2, 7, 16, 17, 24, 31, 33, 100, 128, 129, 256, 257, 300, 520});
 }
 
-/// Operators that chains may have.
+/// Operators that may occur in chains.
 inline const std::vector<const OpDef*>& chain_ops() {
   static const std::vector<const OpDef*> all = [] {
     std::vector<const OpDef*> found;
@@ -59,7 +59,7 @@ inline bool has(const Attrs& attrs, std::string_view name) {
                      [&](const auto& item) { return item.first == name; });
 }
 
-/// Grows a FusedOp; operands are collected as inputs first and renumbered at the end.
+/// Builds a FusedOp. It collects operands as inputs first and renumbers them at the end.
 class RandomFusedOp {
  public:
   explicit RandomFusedOp(uint64_t seed) : random_(static_cast<uint32_t>(seed * 2654435761u + 17)) {}
@@ -92,7 +92,7 @@ class RandomFusedOp {
           one_in(random_, 4) ? any_layout() : in_panels(op_.operands[b].shape[1] <= 16 ? 16 : 32);
     }
     op_ = op_.with_layout(full);
-    if (headed && one_in(random_, 16)) op_.layouts[0] = in_panels(16);  // Refused.
+    if (headed && one_in(random_, 16)) op_.layouts[0] = in_panels(16);  // Not supported.
     return op_;
   }
 
@@ -124,7 +124,7 @@ class RandomFusedOp {
     } while (m * n * k > kMostWork);
     const ops::MatmulOptions options{.lhs_transposed = one_in(random_, 3),
                                      .rhs_transposed = one_in(random_, 3)};
-    // Rows of several matrices are rows of one.
+    // The rows of several matrices are treated as rows of one matrix.
     const int64_t matrices =
         !options.lhs_transposed && m * n * k * 3 < kMostWork && one_in(random_, 4) ? 3 : 0;
     space_ = matrices > 0 ? Shape{matrices, m, n} : Shape{m, n};
@@ -168,7 +168,7 @@ class RandomFusedOp {
   }
 
   int32_t operand(const Shape& shape) {
-    // One that is there, so that operands have several readers.
+    // Sometimes reuses an operand, so that it has several readers.
     std::vector<int32_t> known;
     for (int32_t i = 0; i < op_.inputs; ++i) {
       if (op_.operands[static_cast<size_t>(i)] == f32_spec(shape)) known.push_back(i);
@@ -234,7 +234,7 @@ class RandomFusedOp {
     }
   }
 
-  // A tensor of rows: mostly a stage's.
+  // Returns a tensor of rows, usually the result of a stage.
   int32_t rows_source() {
     std::vector<int32_t> known;
     for (size_t s = 0; s < op_.stages.size(); ++s) {
@@ -304,7 +304,7 @@ class RandomFusedOp {
     op_.stages.push_back(stage);
   }
 
-  // The last stage that gave a loss for each row; 0: there is none.
+  // The last stage that returns one loss per row; 0 if there is none.
   int32_t last_samples() const {
     for (size_t s = op_.stages.size(); s-- > 0;) {
       if (op_.stages[s].op == &ops::nll_loss_def()) return ~static_cast<int32_t>(s);
@@ -312,7 +312,7 @@ class RandomFusedOp {
     return 0;
   }
 
-  // Of the last stage mostly; over the first axes, the last ones, or all.
+  // Reduces a stage, usually the last one, over the first axes, the last axes, or all.
   void add_reduction() {
     if (op_.stages.empty()) return;
     static const std::vector<const OpDef*> kOps = {
@@ -337,7 +337,7 @@ class RandomFusedOp {
     op_.stages.push_back(stage);
   }
 
-  // Each result that no stage reads, and some others.
+  // Stores each result that no stage reads, and some others.
   void store_results() {
     std::vector<bool> read(op_.stages.size(), false);
     for (const OpStage& stage : op_.stages) {

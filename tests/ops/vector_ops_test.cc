@@ -1,6 +1,6 @@
-// Vector kernels against the reference kernels, on each sample of each operator, its floating-point
-// operands in every dtype: bit for bit, on every instruction set, touching only what the choice of
-// the kernel promises.
+// Compares vector kernels with the reference kernels on each sample of each operator, with
+// floating-point operands in every dtype. They must have the same bits on every instruction set,
+// and touch only the bytes that the kernel's choice allows.
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ const CpuKernel& kernel_of(const OpView& op) {
   return kernel_list().back();
 }
 
-/// Whether kernels of this key take every dtype that they could.
+/// Whether kernels with this key support all floating-point dtypes.
 bool is_general(std::string_view key) {
   const std::string_view general[] = {"cpu.elementwise", "cpu.cast", "cpu.reduce", "cpu.rows",
                                       "cpu.slice"};
@@ -57,7 +57,8 @@ Shape larger(const Shape& shape) {
   return Shape(dims);
 }
 
-/// Cases of one sample: as it is, in each dtype and in a mix of them, small and large.
+/// Makes cases from a sample: with its own dtypes, with each dtype and with mixed dtypes, small and
+/// large.
 std::vector<Case> cases_of(const OpDef& def, const Sample& sample) {
   std::vector<Case> cases;
   const DType dtypes[] = {f32, f16, bf16};
@@ -82,7 +83,7 @@ std::vector<Case> cases_of(const OpDef& def, const Sample& sample) {
       try {
         c.outputs = def.infer(OpView(def, c.attrs, c.inputs));
       } catch (const Error&) {
-        continue;  // These dtypes do not go together.
+        continue;  // The op does not accept this mix of dtypes.
       }
       cases.push_back(std::move(c));
     }
@@ -90,7 +91,7 @@ std::vector<Case> cases_of(const OpDef& def, const Sample& sample) {
   return cases;
 }
 
-/// Mostly numbers of the sample's domain, now and then any bits at all.
+/// Returns numbers mostly from the sample's domain; some elements have random bits.
 HostTensor draw(const Case& c, size_t i, std::mt19937& random) {
   const TensorSpec& spec = c.inputs[i];
   if (i < c.sample->values.size() && c.sample->values[i]) {
@@ -105,14 +106,15 @@ HostTensor draw(const Case& c, size_t i, std::mt19937& random) {
     if (is_integer(spec.dtype) && spec.dtype != i32) v = std::fabs(v);
   }
   HostTensor t = HostTensor::of<double>(spec.shape, f64, values).cast(spec.dtype);
-  if (spec.dtype == boolean) return t;  // Of integers, vector kernels only convert and copy.
+  if (spec.dtype == boolean) return t;  // Random bits could make invalid booleans.
   for (size_t at = 0; at < t.bytes().size(); ++at) {
     if (random() % 16 == 0) t.bytes()[at] = static_cast<std::byte>(random());
   }
   return t;
 }
 
-/// Index of the first element whose bits differ where not both are NaN; -1.
+/// Returns the index of the first element whose bits differ, unless both are NaN. Returns -1 if
+/// there is none.
 int64_t first_difference(const HostTensor& a, const HostTensor& b) {
   const auto size = static_cast<size_t>(size_of(a.dtype()));
   for (int64_t i = 0; i < a.elements(); ++i) {
@@ -133,7 +135,7 @@ int64_t first_difference(const HostTensor& a, const HostTensor& b) {
   return -1;
 }
 
-/// Runs the case's kernel, tasks in random order, and compares.
+/// Runs the case's kernel with its tasks in random order, and checks the results.
 class Trial {
  public:
   Trial(const Case& c, std::mt19937& random) : case_(c), random_(random) {
@@ -141,7 +143,8 @@ class Trial {
     want_ = run_op(*c.def, c.attrs, c.inputs, values_, Precision::kFloat);
   }
 
-  /// What is wrong; empty if nothing is. Outputs lie where inputs do if that is allowed and asked.
+  /// Returns a description of the first error, or an empty string. With `coincide`, outputs use the
+  /// memory of inputs where the kernel allows it.
   std::string run(bool coincide) {
     const CpuKernel& kernel = kernel_of(case_.view());
     const KernelChoice choice = kernel.choose(case_.view());
@@ -212,7 +215,7 @@ class Trial {
     return result;
   }
 
-  // Each operand that is cut is cut into as many parts as there are tasks, none of them empty.
+  // Each operand that is cut has one part per task, and no part is empty.
   std::string check_strides(const KernelChoice& choice) const {
     for (size_t i = 0; i < choice.task_stride.size(); ++i) {
       const int64_t stride = choice.task_stride[i];
@@ -276,7 +279,7 @@ TEST(VectorOps, HaveTheBitsOfTheReferenceInEveryDtype) {
   }
 }
 
-// What runs vectorised in f32 does so in f16 and bf16.
+// Ops that run vectorised in f32 must also do so in f16 and bf16.
 TEST(VectorOps, TakeHalvesWhereTheyTakeFloats) {
   for (const OpDef* def : ops::all_ops()) {
     for (const Sample& sample : def->samples) {

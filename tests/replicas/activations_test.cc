@@ -1,4 +1,5 @@
-// Phases whose activations are kept in shards: replicas of a group have them alike, and each keeps its chunk.
+// Phases that keep their activations in shards: all replicas of a group have equal activations, and
+// each keeps its chunk.
 
 #include "replicas_util.h"
 #include "sluice/base/checked.h"
@@ -11,8 +12,8 @@ namespace {
 constexpr int64_t kSteps = 3, kLayers = 2;
 const TensorSpec kX = f32_spec({2, 3});
 
-/// Two layers gelu(x @ w) forward and backward, x the mean of a group's inputs. All that waits in remote memory is kept in
-/// shards if `shards`.
+/// Two layers gelu(x @ w), forward and backward; x is the mean of a group's inputs. With `shards`,
+/// all tensors in remote memory are kept in shards.
 struct Phased {
   Phased(int replicas, const ReplicaGrouping& group, bool shards, IoMode mode) : ir(replicas) {
     Graph& main = ir.main_graph();
@@ -84,7 +85,7 @@ struct Phased {
 
 using Floats = std::vector<float>;
 
-// Of the interpreter, which takes and gives entries one by one.
+// Returns the results of the interpreter, which reads and writes entries one by one.
 Floats interpreted(const Phased& p) {
   const HostTensor all = p.data();
   const Shape each = entries_shape(kX.shape, 1, p.ir.replication());
@@ -154,7 +155,7 @@ TEST(Activations, Refusals) {
        },
        "tensor 'x' ((3,) float32) does not match buffer 1 ((2, 3) float32)"},
       {"a shard of a shard", [&] { nn::batch_serial_buffer(local.inputs()[0], 1, 1, pairs); },
-       "batch_serialise: 's' is a shard of (2, 3), which cannot be kept in shards"},
+       "batch_serialise: a tensor with shard_group must be whole, got 's', a shard of (2, 3)"},
   });
 }
 

@@ -1,5 +1,4 @@
-// Every collective on every grouping, op, dtype and size that it has: compiled runs give the bits
-// of the interpreter.
+// Compiled collectives give the bits of the interpreter, for every grouping, op, dtype and size.
 #include <functional>
 
 #include "replicas_util.h"
@@ -7,7 +6,7 @@
 namespace sluice::test {
 namespace {
 
-/// Stores what collectives make of one input.
+/// Stores the results of collectives on one input.
 class Collectives {
  public:
   Collectives(int replicas, const Shape& shape, DType dtype)
@@ -108,7 +107,7 @@ TEST(Collectives, TakeEmptyTensors) {
   c.run();
 }
 
-// Added in ascending order of the replicas, element by element, whatever part of the sum it is.
+// Every element is added in ascending order of the replicas, in a scatter as in the whole sum.
 TEST(Collectives, ScatterIsTheSliceOfTheSum) {
   Ir ir(4);
   const H2dStream in = ir.h2d_stream(f32_spec({1003}), "x");
@@ -128,10 +127,12 @@ TEST(Collectives, ScatterIsTheSliceOfTheSum) {
     EXPECT_EQ(y[i], (((x0[i] + x0[1003 + i]) + x0[2006 + i]) + x0[3009 + i]) / 4) << i;
 }
 
-/// What f is of each replica's (4, 3): the sum of the cubes of its result is the replica's loss.
+/// Maps a replica's (4, 3) tensor to a result. The replica's loss is the sum of the cubes of the
+/// result.
 using Function = std::function<Tensor(Tensor)>;
 
-/// The loss of each of two replicas, or with `gradient` the derivative of their sum by each element.
+/// Returns the loss of each of two replicas. With `gradient`, returns the derivative of their sum
+/// by each element.
 HostTensor evaluate(const Function& f, const std::vector<double>& values, bool gradient) {
   Ir ir(2);
   Graph& main = ir.main_graph();
@@ -158,7 +159,8 @@ HostTensor evaluate(const Function& f, const std::vector<double>& values, bool g
   return run.run("main", {{in, HostTensor::of<double>({2, 4, 3}, f64, values)}})[out];
 }
 
-/// `alike`: f takes what the replicas have alike; then an element changes in both.
+/// Compares gradients with central differences. With `alike`, both replicas have equal inputs, and
+/// an element changes in both.
 void expect_slopes(const std::string& what, const Function& f, bool alike = false) {
   std::vector<double> values(24);
   for (size_t i = 0; i < values.size(); ++i)
@@ -199,7 +201,8 @@ TEST(CollectiveGradients, OfWhatReplicasHaveAlikeAreOfTheOneTensor) {
       "local", [&](Tensor x) { return ops::replica_sharded_slice(x, pair); }, true);
 }
 
-// Tensor parallelism's pair: each replica has its part of the weights, the parts' results are added.
+// The two collectives of tensor parallelism: each replica has a part of the weights, and the
+// results of the parts are added.
 TEST(CollectiveGradients, OfIdenticalInputsAndGradients) {
   const ops::Group pair = ReplicaGrouping::make(2, 1, 2);
   const Function split = [&](Tensor x) {
@@ -216,7 +219,7 @@ TEST(CollectiveGradients, OfIdenticalInputsAndGradients) {
       std::vector<double> moved = values;
       moved[i] += step;
       moved[i + 12] += step;
-      return evaluate(split, moved, false).to_doubles()[0];  // The one loss that all have alike.
+      return evaluate(split, moved, false).to_doubles()[0];  // All replicas have this one loss.
     };
     const double slope = (loss(1e-4) - loss(-1e-4)) / 2e-4;
     EXPECT_NEAR(gradient[i], slope, 1e-5) << i;

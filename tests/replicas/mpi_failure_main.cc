@@ -1,5 +1,5 @@
-// Of three processes the last one fails while the first one sends, and the second one would only then receive: what the first
-// one has given up is read by nobody.
+// Process 2 of three fails while process 0 sends. Process 1 would receive only later, so it must
+// not read the bytes that process 0 has already freed.
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -12,7 +12,7 @@ int main() {
   try {
     if (group->rank() == 2) fail(ErrorKind::kIo, "the disk is full");
     if (group->rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
-    std::vector<std::byte> bytes(size_t{1} << 26);  // So many are not mapped when they are freed.
+    std::vector<std::byte> bytes(size_t{1} << 26);  // Large enough to be unmapped when freed.
     runtime::Agreement(group).broadcast(0, bytes);
   } catch (const Error& e) {
     const bool tells = group->fail(e);

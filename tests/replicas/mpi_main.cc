@@ -1,4 +1,4 @@
-// Runs the tests of a program in every process that mpirun started.
+// Runs the tests of this program in every process that mpirun started.
 #include <gtest/gtest.h>
 
 #include "replicas_util.h"

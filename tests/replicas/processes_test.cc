@@ -1,4 +1,4 @@
-// Processes that share replicas and do not agree, or of which one fails: all of them hear of it.
+// Processes that share replicas. If they do not agree or one of them fails, all of them throw.
 #include <gmock/gmock.h>
 
 #include <optional>
@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 using Group = std::shared_ptr<runtime::ProcessGroup>;
 
-/// What each of the processes throws.
+/// Returns the error that each process throws.
 std::vector<std::optional<Error>> errors_of(int processes,
                                             const std::function<void(const Group&)>& process) {
   std::vector<std::optional<Error>> errors(static_cast<size_t>(processes));
@@ -37,7 +37,7 @@ void expect_all(const std::vector<std::optional<Error>>& errors, ErrorKind kind,
   }
 }
 
-/// The sum of what the replicas have, scaled.
+/// Computes the sum of x * scale + w over the replicas.
 struct Sum {
   explicit Sum(int replicas, double scale = 1, uint32_t key = 0) : ir(replicas) {
     Graph& main = ir.main_graph();
@@ -77,12 +77,13 @@ TEST(Processes, WithDifferentInitialValuesRefuseToStart) {
              ErrorKind::kUsage, "processes 0 and 1 have different initial values");
 }
 
-// A share of a process reads half of what the other has; one process alone needs no room.
+// Each process receives the part of the peer's input that its own share reads. A single process
+// needs no room.
 TEST(Processes, RoomForOthersIsWhatAShareReads) {
   EXPECT_EQ(Session(Sum(2).ir).exchange_bytes(), 0);
   for_each_process(2, [](const Group& group) {
     Session session(Sum(2).ir, {.device = cpu_device(), .group = group});
-    // The first share has 64 of 100 elements: parts begin at multiples of so many.
+    // Shares begin at multiples of 64 elements, so the first share has 64 of 100 elements.
     EXPECT_EQ(session.exchange_bytes(), group->rank() == 0 ? 256 : 192);
   });
 }
@@ -100,7 +101,7 @@ TEST(Processes, AnErrorOfOneStopsAll) {
     try {
       session.run({{in, HostTensor::of<int32_t>({2}, i32, {0, 5})}});
     } catch (const Error&) {
-      // Nobody can go on alone, also not who caught it.
+      // No process can continue without the failed one, even if it has caught the error.
       session.run({{in, HostTensor::of<int32_t>({2}, i32, {0, 1})}});
     }
   });

@@ -13,7 +13,7 @@
 
 namespace sluice::test {
 
-/// An array drawn by a number: normal floating point, small integers.
+/// Returns an array of random values for a number: normal floating point, small integers.
 inline HostTensor drawn(const Shape& shape, DType dtype, uint32_t number) {
   HostTensor values = Initializer::normal(0, 2).keyed({17, number}).evaluate({shape, f32, {}});
   for (float& x : values.as<float>()) {
@@ -24,7 +24,7 @@ inline HostTensor drawn(const Shape& shape, DType dtype, uint32_t number) {
   return values.cast(dtype);
 }
 
-/// All groupings of so many replicas that have one stride.
+/// Returns all groupings of `replicas` replicas that have one stride.
 inline std::vector<ReplicaGrouping> groupings(int replicas) {
   std::vector<ReplicaGrouping> all;
   for (int size = 1; size <= replicas; ++size) {
@@ -36,14 +36,14 @@ inline std::vector<ReplicaGrouping> groupings(int replicas) {
   return all;
 }
 
-/// The processes that mpirun started with this one; null in programs that it does not start.
+/// The group of processes that mpirun started; null in a program without mpirun.
 inline std::shared_ptr<runtime::ProcessGroup>& launched_group() {
   static std::shared_ptr<runtime::ProcessGroup> group;
   return group;
 }
 
-/// Calls `process` with the group in each process of it, for all groups that can share so many replicas: those of
-/// threads, or the one that mpirun started.
+/// Calls `process` in each process of every group that can share `replicas` replicas. These are
+/// groups of threads, or the one group that mpirun started.
 inline void for_each_group(
     int replicas, const std::function<void(std::shared_ptr<runtime::ProcessGroup>)>& process) {
   if (const auto& group = launched_group()) {
@@ -55,10 +55,11 @@ inline void for_each_group(
   }
 }
 
-/// Output streams of a program, and what they are called in failures.
+/// Output streams of a program and their names in failures.
 using Outputs = std::vector<std::pair<std::string, D2hStream>>;
 
-/// Runs the program once compiled, in all the ways there are, and once interpreted: one result.
+/// Checks that compiled runs give the bits of the interpreter: in groups of processes, with several
+/// threads, and interleaved.
 inline void expect_the_interpreters_bits(const Ir& ir,
                                          const std::vector<std::pair<H2dStream, HostTensor>>& in,
                                          const Outputs& outputs) {

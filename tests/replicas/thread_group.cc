@@ -14,7 +14,7 @@
 namespace sluice::test {
 namespace {
 
-/// What is on its way between the threads of a group, and what ended one of them.
+/// Messages between the threads of a group, and the first error of a thread.
 struct Post {
   std::mutex lock;
   std::map<std::tuple<int, int, int>, std::deque<std::vector<std::byte>>> letters;

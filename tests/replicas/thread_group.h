@@ -6,8 +6,9 @@
 
 namespace sluice::test {
 
-/// Calls `process` on as many threads as there should be processes, each with its place in a group of them: what processes
-/// do to each other, where a debugger and a sanitizer see all of it. What the first of them threw is rethrown.
+/// Calls `process` on `processes` threads, each as one process of a group. A debugger and a
+/// sanitizer then see all messages between these processes. Rethrows the error that was thrown
+/// first.
 void for_each_process(int processes,
                       const std::function<void(std::shared_ptr<runtime::ProcessGroup>)>& process);
 

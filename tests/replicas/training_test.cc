@@ -1,4 +1,5 @@
-// Data parallel training: each replica its own samples, one mean of the gradients, one model.
+// Data parallel training: each replica has its own samples. All replicas use one mean of the
+// gradients and keep equal weights.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -14,7 +15,7 @@ constexpr int64_t kIn = 20;
 constexpr int64_t kOut = 7;
 constexpr int64_t kSteps = 4;
 
-/// Linear regression with momentum by hand: the step is a function that is called in a loop.
+/// Linear regression with hand-written gradients; a loop calls the step as a function.
 struct Program {
   enum class Update { kReduced, kSharded };
 
@@ -73,7 +74,7 @@ std::vector<StreamInput> inputs(const std::vector<std::pair<H2dStream, HostTenso
   return all;
 }
 
-/// Array k of the first axis.
+/// Returns array k of the first axis.
 HostTensor entry(const HostTensor& all, int64_t k) {
   const Shape shape(std::vector<int64_t>(all.shape().begin() + 1, all.shape().end()));
   HostTensor one(TensorSpec{shape, all.dtype(), {}});
@@ -122,7 +123,7 @@ TEST(DataParallel, AnnouncesItsCollectives) {
   Session session(p.ir, {.device = cpu_device({.threads = 2})});
   const exe::Executable& exe = session.executable();
   EXPECT_EQ(exe.replicas, 4);
-  EXPECT_EQ(exe.devices[0].workers, 1);  // Two teams of one worker, two replicas each.
+  EXPECT_EQ(exe.devices[0].workers, 1);  // Two teams of one worker run two replicas each.
   ASSERT_EQ(exe.programs[0].collectives.size(), 1u);
   EXPECT_EQ(exe.programs[0].collectives[0], (exe::CollectiveCount{0, 0, 6 * kSteps}));
   EXPECT_EQ(exe::parse_text(exe::to_text(exe), "plan"), exe);
@@ -201,11 +202,14 @@ TEST(DataParallel, RefusesCollectivesInBranchesAndForeignGroups) {
   ops::AllReduceOptions wide;
   wide.size = 4;
   graph.host_store(graph.emit(ops::replicated_all_reduce_def(), {t}, to_attrs(wide))[0], "y");
-  EXPECT_THAT(refusal([&] { Session s(few, {.device = cpu_device()}); }),
-              testing::HasSubstr("a group of 4 replicas 1 apart is none of 2"));
+  EXPECT_THAT(
+      refusal([&] { Session s(few, {.device = cpu_device()}); }),
+      testing::HasSubstr(
+          "size and stride of a group must be at most 2, the number of replicas, got 4 and 1"));
 }
 
-// A gradient that lies in panels, for the weight that it updates does: the collective takes rows.
+// The weight has a panel layout, and the gradient would take it too. But the collective requires
+// row-major operands.
 TEST(DataParallel, WeightsMayLieInPanels) {
   Ir ir(2);
   Graph& main = ir.main_graph();
@@ -229,7 +233,8 @@ TEST(DataParallel, WeightsMayLieInPanels) {
   }
 }
 
-// The weight and Adam's state are shards: what a step needs whole is gathered, gradients come as shards.
+// The weight and Adam's state are shards. A step gathers whole tensors where needed and reduces
+// gradients to shards.
 HostTensor adam_on(int replicas, bool sharded, bool remote) {
   Ir ir(replicas);
   Graph& main = ir.main_graph();
@@ -277,7 +282,7 @@ TEST(DataParallel, ShardedOptimizersHaveTheBitsOfWholeOnes) {
   }
 }
 
-// Two devices of each replica: messages and collectives, each device in its own order.
+// Each replica has two devices. Each device runs its messages and collectives in its own order.
 TEST(DataParallel, OnTwoDevices) {
   Ir ir(2);
   Graph& main = ir.main_graph();

@@ -1,4 +1,4 @@
-// Variables of groups and in shards, in device and remote memory: the host sees whole tensors.
+// Variables of groups and in shards, in device and remote memory. The host sees whole tensors.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 namespace sluice::test {
 namespace {
 
-/// y = x + group's offset + whole of a shard; both change.
+/// y = x + the group's offset + the gathered shard; a run changes the offset and the shard.
 struct Program {
   explicit Program(Home home = {}) : ir(4) {
     Graph& main = ir.main_graph();
@@ -183,13 +183,15 @@ TEST(ReplicaVariables, RefuseWrongShards) {
       EXPECT_THAT(e.what(), testing::HasSubstr(text));
     }
   };
-  expect(add({{3}, f32, {12}}, 3, all), "3 chunks cannot be shared by a group of 4 replicas");
+  expect(add({{3}, f32, {12}}, 3, all),
+         "must be positive and divide the 4 replicas of a group, got 3 chunks");
   expect(add({{3}, f32, {12}}, 4, ir.replica_grouping(1, 2)),
-         "4 chunks cannot be shared by a group of 2 replicas");
-  expect(add({{4}, f32, {12}}, 4, all), "is not one of 4 chunks of its meta_shape (12,)");
-  expect(add(f32_spec({3}), 4, all), "is not one of 4 chunks");
+         "must be positive and divide the 2 replicas of a group, got 4 chunks");
+  expect(add({{4}, f32, {12}}, 4, all),
+         "must be one of 4 chunks of its meta_shape (12,), got (4,) float32");
+  expect(add(f32_spec({3}), 4, all), "must be one of 4 chunks");
   expect(add(f32_spec({3}), 0, ReplicaGrouping::make(2, 1, 2)),
-         "its groups are of 2 replicas, the program has 4");
+         "groups must be of the 4 replicas of the program, got 2");
   const Program p;
   Session other(p.ir, {.device = cpu_device()});
   expect(

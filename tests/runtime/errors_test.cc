@@ -1,4 +1,4 @@
-// What goes wrong in a run comes back to the caller with the op's name, and the session can run again.
+// An error in a run is rethrown to the caller with the op's name, and the session can run again.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,12 +48,13 @@ TEST_F(RemoteEntries, ConstantAndComputed) {
     HostTensors r = run(session, 5, 1);
     EXPECT_EQ(r[first].as<float>()[0], 5);
     EXPECT_EQ(r[chosen].as<float>()[1], 6);
-    EXPECT_EQ(r[last].as<float>()[0], 0);  // nothing has been stored there
-    r = run(session, 7, 0);                // the computed entry overwrites the constant one
+    EXPECT_EQ(r[last].as<float>()[0], 0);  // No store has used this entry.
+    r = run(session, 7, 0);                // The later store, to computed entry 0, wins.
     EXPECT_EQ(r[first].as<float>()[0], 8);
     EXPECT_EQ(r[chosen].as<float>()[0], 8);
     run(session, 9, 2);
-    EXPECT_EQ(run(session, 1, 1)[last].as<float>()[0], 10);  // stays from run to run
+    // Entries keep their values between runs.
+    EXPECT_EQ(run(session, 1, 1)[last].as<float>()[0], 10);
   }
 }
 
@@ -78,7 +79,7 @@ TEST_F(RemoteEntries, OutOfRangeConstantsAreRefusedBeforeTheyRun) {
               HasSubstr("entry 3 is outside its 3 entries"));
 }
 
-// The CPU with something done before each task of a kernel, on any worker.
+// A CPU device that calls a hook before each task of a kernel, on any worker.
 using Hook = std::function<void(const exe::Kernel&, int64_t task)>;
 
 struct HookedKernel {
@@ -154,7 +155,7 @@ TEST(KernelErrors, OnAnyWorkerEndTheRun) {
   const MlpProgram p({.layers = 2, .width = 512, .batch = 32});
   const auto hook = std::make_shared<Hook>();
   Session session(p.ir, {.device = hooked(hook, 3)});
-  for (int64_t task = 1; task < 4; ++task) {  // not worker 0's first
+  for (int64_t task = 1; task < 4; ++task) {  // Task 0 runs on worker 0.
     *hook = [task](const exe::Kernel& k, int64_t t) {
       if (k.op.starts_with("MatMul") && t == task) fail(ErrorKind::kIo, "task {} failed", t);
     };

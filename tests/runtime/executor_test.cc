@@ -1,4 +1,5 @@
-// The runtime below a session: interleavings, two devices and a channel, floating-point mode, counters.
+// Tests of the runtime without a session, or through one: interleavings, two devices and a channel,
+// floating-point mode, counters.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +38,7 @@ TEST(Interleavings, OfAnMlpGiveTheSameBits) {
   }
 }
 
-// Device 0 computes, device 1 uses what it made, device 0 uses the result.
+// Device 0 computes y, device 1 uses y, and device 0 uses the result.
 struct TwoDevices {
   TwoDevices() {
     Graph& main = ir.main_graph();
@@ -131,13 +132,14 @@ TEST(TwoDevices, ShareStreamsAndVariablesByMessages) {
   EXPECT_TRUE(session.read(w).same_bits(interpreter.read(w)));
 }
 
-// Whether this thread takes denormals for zero.
+// Returns whether this thread flushes denormals to zero.
 bool flushes() {
   volatile float tiny = 0x1p-126f;
   return tiny * 0.5f == 0.0f;
 }
 
-// The addresses of a function that is entered at one place alone are known before it runs; those of this one are not.
+// A function that is entered at one address has fixed argument addresses. This function is entered
+// at two.
 TEST(Programs, ThatEnterOneFunctionAtTwoPlacesGiveTheSame) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -173,7 +175,7 @@ TEST(FlushToZero, HoldsInARunAndIsRestored) {
   const H2dStream in = ir.h2d_stream(f32_spec({64}), "in");
   const D2hStream out = main.host_store(main.host_load(in) * 0.5, "out");
   HostTensor tiny(f32_spec({64}));
-  for (float& x : tiny.as<float>()) x = 0x1p-126f;  // half of it is denormal
+  for (float& x : tiny.as<float>()) x = 0x1p-126f;  // Half of this is denormal.
   Session session(ir, {.device = cpu_device({.threads = 1})});
   HostTensor result(out.spec);
   Binding b = session.bind({{in, tiny}}, {{out, result}});

@@ -13,12 +13,13 @@
 namespace sluice::test {
 namespace {
 
-// Bytes between two pages that may not be touched, ending at the second one as closely as alignment allows.
+// Bytes between two pages without access. They end as close to the second page as alignment allows.
 class Guarded {
  public:
   explicit Guarded(int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
     const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    // Aligned to 8 bytes, not 64, so that the last byte lies close to the guard: kernels must live with it.
+    // Aligned to 8 bytes, not 64, so that the last byte is close to the guard page. Kernels must
+    // support this.
     const size_t padded = (bytes_ + 7) / 8 * 8;
     inner_ = std::max<size_t>((padded + page - 1) / page * page, page);
     mapped_ = inner_ + 2 * page;
@@ -61,7 +62,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   std::vector<std::byte*> addresses(plan.size());
   std::vector<size_t> home(plan.size());
   for (size_t i = 0; i < plan.size(); ++i) {
-    // Operands that coincide share a copy, which is then written.
+    // Operands that coincide share one writable copy.
     home[i] = i;
     for (size_t j = 0; j < plan.size(); ++j) {
       if (j != i && !is_read(plan[j]) && block.operands[j] == block.operands[i] &&

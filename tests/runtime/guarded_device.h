@@ -6,11 +6,11 @@
 
 namespace sluice::test {
 
-/// The CPU, except that each task of a kernel runs on copies of its operands, each alone between pages that may not be
-/// touched, read-only if the plan says that it is read; outputs hold garbage (0xff) before, and only outputs come back.
-/// The workspace is guarded in the same way. Only what a plan says happens, or the program crashes or gives other
-/// values. For one thread.
-/// `tasks` counts them.
+/// Returns a CPU device that runs each task of a kernel on copies of its operands. Each copy is
+/// alone between pages without access; copies of read operands are read-only. Outputs hold garbage
+/// (0xff) before the first task, and only outputs are copied back. The workspace is guarded in the
+/// same way. A kernel that does anything else than its plan says crashes or gives other values. For
+/// one thread. `tasks` counts the tasks.
 std::shared_ptr<runtime::Device> guarded_device(std::shared_ptr<int64_t> tasks);
 
 }  // namespace sluice::test

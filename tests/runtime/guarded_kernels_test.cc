@@ -1,4 +1,5 @@
-// Kernels touch what their plan says and nothing else: whole programs with every operand alone between guard pages.
+// Kernels touch only the bytes that their plan names. Runs whole programs with every operand alone
+// between guard pages.
 
 #include <gtest/gtest.h>
 

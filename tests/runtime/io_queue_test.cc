@@ -1,5 +1,5 @@
-// Transfers on an io queue: the compiler puts none there yet, so plans of sessions are rewritten to
-// use one.
+// Transfers on an io queue. The compiler does not put stream transfers on io queues, so the tests
+// rewrite the plans of sessions.
 
 #include <gtest/gtest.h>
 
@@ -28,13 +28,13 @@ bool touches(const exe::Step& step, const exe::Operand& memory) {
   return found;
 }
 
-// Every transfer of the entry functions goes to queue 1 and is waited for, at once or before the
-// first step that touches its bytes.
+// Puts every transfer of the entry functions on queue 1 and adds a wait. The wait is next to the
+// issue or before the first step that touches its bytes.
 exe::Executable on_io_queue(exe::Executable plan, Waits waits) {
   plan.devices[0].queues.push_back({"io"});
   for (const exe::Start& start : plan.programs[0].starts) {
     exe::Function& function = plan.functions[static_cast<size_t>(start.function)];
-    function.buffers.clear();  // They name steps, which get other numbers.
+    function.buffers.clear();  // Buffers refer to step numbers, which change here.
     auto& steps = function.steps;
     std::vector<exe::Step> out;
     std::vector<exe::Issue> flying;
@@ -47,7 +47,7 @@ exe::Executable on_io_queue(exe::Executable plan, Waits waits) {
       std::erase_if(flying, [&](const exe::Issue& issue) {
         if (!touches(step, issue.memory)) return false;
         wait(issue);
-        step.sync = true;  // The other workers have not waited.
+        step.sync = true;  // Only worker 0 has waited.
         return true;
       });
       out.push_back(step);
@@ -114,9 +114,9 @@ TEST(IoQueue, GivesTheBitsOfTheComputeQueue) {
   }
 }
 
-// An io thread looks at its queues once when it starts. If that is after the constructor, it takes
-// a transfer out of a run that this thread interleaves, which then finds nothing to do until the
-// transfer ends. SLUICE_STARTS sets the number of executors.
+// An io thread serves its queues once when it starts. If it started after the constructor, it could
+// take a transfer of an interleaved run. That run would then make no progress until the transfer
+// ends. SLUICE_STARTS sets the number of executors.
 TEST(IoQueue, AThreadThatStartsLateTakesNoTransfer) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -124,8 +124,8 @@ TEST(IoQueue, AThreadThatStartsLateTakesNoTransfer) {
   const H2dStream in = ir.h2d_stream(spec, "in");
   const D2hStream out = ir.d2h_stream(spec, "out");
   const D2hStream beside = ir.d2h_stream(spec, "beside");
-  // The kernel runs while the load is pending. The load takes longer than an interleaved run is
-  // patient.
+  // The kernel runs while the load is pending. The load takes longer than an interleaved run waits
+  // for progress.
   const Tensor loaded = main.host_load(in);
   const Tensor w = main.variable(spec, Initializer::constant(1), "w");
   main.host_store(beside, ops::tanh(w));

@@ -20,7 +20,7 @@ bool counts_allocations() { return SLUICE_COUNTS_ALLOCATIONS != 0; }
 }  // namespace sluice::test
 
 #if SLUICE_COUNTS_ALLOCATIONS
-// The program's own functions take the place of the C library's, which stay reachable under these names.
+// These functions replace the functions of the C library, which remain available under these names.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t n, size_t size);

@@ -11,8 +11,9 @@
 
 #include "malloc_counter.h"
 
-// The kernel hands the call back as a signal, whose handler notes it, makes it itself and lets all others through: its own
-// return is one (prctl(2), PR_SET_SYSCALL_USER_DISPATCH).
+// The operating system turns a system call into a signal (prctl(2), PR_SET_SYSCALL_USER_DISPATCH).
+// The handler records the call, makes it, and permits all later calls, because its own return is a
+// system call.
 #if defined(__x86_64__) && defined(PR_SET_SYSCALL_USER_DISPATCH)
 #define SLUICE_WATCHES_SYSTEM_CALLS 1
 #endif
@@ -42,7 +43,7 @@ extern "C" void sluice_note_system_call(int, siginfo_t* info, void* context) {
 SystemCallWatch::SystemCallWatch() {
   call = -1;
 #ifdef SLUICE_WATCHES_SYSTEM_CALLS
-  if (!counts_allocations()) return;  // Sanitizers make calls of their own.
+  if (!counts_allocations()) return;  // Sanitizers make system calls themselves.
   struct sigaction action {};
   action.sa_sigaction = sluice_note_system_call;
   action.sa_flags = SA_SIGINFO;

@@ -3,8 +3,8 @@
 
 namespace sluice::test {
 
-/// Notes whether the calling thread makes a system call while this lives, and which: the first one. Later ones are let
-/// through uncounted.
+/// Records the first system call that the calling thread makes while this object exists. Does not
+/// count later calls.
 class SystemCallWatch {
  public:
   SystemCallWatch();
@@ -12,9 +12,9 @@ class SystemCallWatch {
   SystemCallWatch(const SystemCallWatch&) = delete;
   SystemCallWatch& operator=(const SystemCallWatch&) = delete;
 
-  /// Whether this system and this build can.
+  /// Returns whether this system and this build support the watch.
   bool works() const { return works_; }
-  /// The number of the call (syscall(2)); -1: there was none.
+  /// Returns the number of the call (syscall(2)), or -1 without a call.
   int64_t found() const;
 
  private:

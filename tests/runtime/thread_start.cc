@@ -40,7 +40,7 @@ int64_t DelayedThreadStarts::count() { return delayed.load(); }
 
 }  // namespace sluice::test
 
-// Takes the place of the C library's function, or of the sanitizer's, and calls it.
+// Replaces the function of the C library or of the sanitizer, and calls it.
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                               void* (*run)(void*), void* argument) {
   using namespace sluice;        // NOLINT: a C function lies outside

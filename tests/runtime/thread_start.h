@@ -3,16 +3,16 @@
 
 namespace sluice::test {
 
-/// Threads that this process starts while one exists begin with a random sleep.
+/// While an object exists, threads that this process starts begin with a random sleep.
 class DelayedThreadStarts {
  public:
-  /// `most`: the longest sleep, in microseconds. `seed` chooses the sleeps.
+  /// `most` is the longest sleep in microseconds. `seed` selects the sleeps.
   DelayedThreadStarts(int64_t most, uint64_t seed);
   ~DelayedThreadStarts();
   DelayedThreadStarts(const DelayedThreadStarts&) = delete;
   DelayedThreadStarts& operator=(const DelayedThreadStarts&) = delete;
 
-  /// Threads that have been delayed.
+  /// Returns the number of delayed threads.
   static int64_t count();
 };
 

@@ -1,5 +1,5 @@
-// Handles that show parts of other tensors, and what loops leave in by-reference arguments: runs against numbers worked
-// out by hand, and against the interpreter.
+// Tests views of parts of tensors, and the values that loops leave in by-reference arguments.
+// Results are compared with numbers computed by hand and with the interpreter.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class Aliases : public testing::Test {
   Tensor number(double value) { return main.scalar(value, f32); }
   void add(const Tensor& t, double value) { ops::add_(t, number(value)); }
 
-  /// What a run sends for `t` at this point of the program.
+  /// Returns the value of `t` at this point of the program, as a run sends it.
   std::vector<float> run(const Tensor& t) {
     const D2hStream out = main.host_store(t, "out");
     Interpreter interpreter(ir);
@@ -44,7 +44,7 @@ class Aliases : public testing::Test {
 TEST_F(Aliases, ATransposedViewSeesAndGivesWrites) {
   const Tensor w = main.variable(count({2, 3}), "w");
   const Tensor v = ops::transpose_(w);
-  add(ops::slice_(v, {1}, {2}), 10);  // v[1], that is w[:, 1]
+  add(ops::slice_(v, {1}, {2}), 10);  // v[1] is w[:, 1].
   add(w, 100);
   EXPECT_THAT(run(ops::concat({ops::flatten(v), ops::flatten(w)})),
               ElementsAre(100, 103, 111, 114, 102, 105, 100, 111, 102, 103, 114, 105));
@@ -99,8 +99,8 @@ TEST_F(Aliases, AnOpThatWritesBothSidesIsRefused) {
               HasSubstr("show the same elements"));
 }
 
-// Each iteration overwrites the by-reference input with what the one before returned; the caller's tensor keeps what the
-// last iteration made of it.
+// Each iteration first writes the result of the previous one to the by-reference input. The
+// caller's tensor has the value from the last iteration.
 TEST_F(Aliases, ACarriedInputByReferenceLeavesItsLastValue) {
   Graph& body = ir.create_graph("body", [](Graph& g) {
     const Tensor t = g.input(f32_spec({2}), "t", Pass::kByReference);

@@ -1,4 +1,4 @@
-// A steady step allocates nothing, and makes no system call.
+// A steady step allocates no memory and makes no system call.
 
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST_P(Steady, StepOfAnMlpAllocatesNothing) {
   EXPECT_LT(loss.as<float>()[0], first);
 }
 
-// Of one thread: those of a team sleep when they have waited for long.
+// Uses one thread, because waiting threads of a team sleep after some time.
 TEST(Steady, StepMakesNoSystemCall) {
   for (const Layers style : {Layers::kInlined, Layers::kOutlined}) {
     const MlpProgram p({.layers = 3, .width = 64, .style = style});

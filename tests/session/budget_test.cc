@@ -1,4 +1,4 @@
-// A budget at the peak runs; a byte less is refused with the figures.
+// A run fits in a budget equal to its peak. With one byte less, the error contains both numbers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,11 +33,11 @@ TEST(Budget, RefusesOneByteLessWithFigures) {
   const int64_t peak = Session(p.ir, with_memory(-1)).planned_bytes();
   const std::string what =
       error_of(ErrorKind::kDoesNotFit, [&] { Session(p.ir, with_memory(peak - 1)); });
-  EXPECT_THAT(what, HasSubstr(std::to_string(peak)));      // needed, and the smallest budget
-  EXPECT_THAT(what, HasSubstr(std::to_string(peak - 1)));  // given
+  EXPECT_THAT(what, HasSubstr(std::to_string(peak)));  // The bytes needed, and the smallest budget.
+  EXPECT_THAT(what, HasSubstr(std::to_string(peak - 1)));  // The given budget.
   EXPECT_THAT(what, HasSubstr("smallest budget"));
   EXPECT_THAT(what, HasSubstr("live-set bound"));
-  EXPECT_THAT(what, HasSubstr("layer0.fc.weight"));  // a holder of the peak
+  EXPECT_THAT(what, HasSubstr("layer0.fc.weight"));  // A tensor that is live at the peak.
   error_of(ErrorKind::kDoesNotFit, [&] { Session(p.ir, with_memory(0)); });
   error_of(ErrorKind::kUsage, [&] { Session(p.ir, with_memory(-2)); });
 }
@@ -69,7 +69,7 @@ TEST(Budget, OfTheHostTierIsItsOwn) {
   const RemoteBuffer buffer = ir.remote_buffer(f32_spec({100}), 3);
   const Tensor x = main.variable(f32_spec({100}), Initializer::constant(1), "x");
   main.remote_store(buffer, 1, x);
-  const int64_t needed = 3 * 448;  // entries are padded to 64 bytes
+  const int64_t needed = 3 * 448;  // Entries are padded to 64 bytes.
   Session fits(ir, {.device = cpu_device({.threads = 1}), .remote_memory = needed});
   const std::string what = error_of(ErrorKind::kDoesNotFit, [&] {
     Session(ir, {.device = cpu_device({.threads = 1}), .remote_memory = needed - 1});

@@ -1,4 +1,5 @@
-// Programs on several devices: messages in functions and loops, owners of what devices share.
+// Tests programs on several devices: messages in functions and loops, and variables that several
+// devices use.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ Tensor stored(Graph& g, const char* name, uint32_t key) {
 
 struct Counts {
   int64_t steps = 0;
-  int64_t slots = 0;  // Of all channels.
+  int64_t slots = 0;  // Slots of all channels.
   int64_t sends = 0;
   int64_t functions = 0;
   bool operator==(const Counts&) const = default;
@@ -54,8 +55,8 @@ std::vector<Way> ways(int devices) {
       {.threads = 1, .disable = {"inline", "dead-code", "entries", "fuse"}, .devices = devices}};
 }
 
-// A run of a program leaves the bits that the interpreter leaves. The plan is proved and each device measures the bytes
-// that were planned.
+// Checks that runs of a program have the interpreter's bits. It also verifies the plan, and
+// compares planned with measured bytes on each device.
 void expect_bits(const RandomProgram& program, const std::vector<Way>& ways) {
   const property::Outcome want = property::interpreted(program);
   EXPECT_FALSE(want.empty());
@@ -63,8 +64,9 @@ void expect_bits(const RandomProgram& program, const std::vector<Way>& ways) {
     EXPECT_EQ(property::bit_difference(want, property::executed(program, way)), "") << way.text();
 }
 
-// Two runs of a program leave these bits in streams, variables and remote buffers, however it is compiled and run. The
-// values of its plan are right whatever the bytes.
+// Checks two runs of a program, compiled and run in several ways. Streams, variables and remote
+// buffers must have the interpreter's bits. Also checks symbolically that the plan computes the
+// program's values. Returns the plan without inlining.
 exe::Executable expect_bits(const Ir& ir, int devices = 2) {
   const RandomProgram program{.ir = ir, .runs = {"main", "main"}};
   expect_bits(program, ways(devices));
@@ -95,11 +97,11 @@ TEST(Devices, RunOneFunctionEach) {
   main.set_device(0);
   main.host_store(ops::call(main, f, {b, a})[0], "out");
   const Counts c = counts_of(expect_bits(ir));
-  EXPECT_EQ(c.functions, 4);  // f and main, on each device.
-  EXPECT_EQ(c.sends, 3);      // y and a there, b back.
+  EXPECT_EQ(c.functions, 4);  // f and main on each device.
+  EXPECT_EQ(c.sends, 3);      // y and a go there, b comes back.
 }
 
-// A function on the devices that it names, or those of its caller.
+// Makes a function with ops on devices 0 and 1 and on the device of its caller.
 Graph& far_and_back(Ir& ir) {
   Graph& f = ir.create_empty_graph("f");
   const Tensor a = f.input(row(), "a");
@@ -139,12 +141,12 @@ TEST(Devices, ShareAFunctionThatIsCalledTwice) {
   };
   const Counts two = program(2);
   const Counts three = program(3);
-  EXPECT_EQ(two.functions, 4);  // Parts of f and of main.
+  EXPECT_EQ(two.functions, 4);  // The parts of f and of main.
   EXPECT_EQ(three.functions, two.functions);
   EXPECT_EQ(three.slots, two.slots);
 }
 
-// Carries a value on each device through an outer and an inner loop, which trade them.
+// Carries one value on each device through an outer and an inner loop. The loops swap the values.
 Ir nested_loops(int64_t outer_trips, int64_t inner_trips) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -190,7 +192,7 @@ TEST(Devices, RunTenThousandIterationsWithTheStepsAndSlotsOfTen) {
   }
 }
 
-// Values that are carried on one device and rotate to the other: what a loop returns is one of its inputs.
+// Carried values rotate between devices: the loop returns some of its inputs.
 TEST(Devices, RotateCarriedValues) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -301,7 +303,8 @@ TEST(Devices, ReturnInputsAndConstants) {
   expect_bits(ir);
 }
 
-// Counters, and what is made of them, are computed on each device that reads them: no message carries them.
+// Loop counters, and values computed from them, are computed on each device that reads them. No
+// message carries them.
 TEST(Devices, CountIterationsThemselves) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -418,7 +421,7 @@ TEST(Devices, TakeBranchesOnAnother) {
   expect_bits(conditional_on(kInheritDevice, kInheritDevice));
 }
 
-// An input that an arm does not read asks for no device.
+// An input that an arm does not read does not require a device.
 TEST(Devices, TakeBranchesWithUnusedInputs) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -442,7 +445,7 @@ TEST(Devices, TakeBranchesWithUnusedInputs) {
 
 TEST(Devices, RefuseAConditionalOverTwo) {
   EXPECT_THAT(refusal(conditional_on(0, 1)),
-              testing::HasSubstr("its branches run on devices 1 and 0; a conditional runs on one"));
+              testing::HasSubstr("its branches must run on one device, got devices 1 and 0"));
 }
 
 TEST(Devices, AreThree) {
@@ -464,7 +467,7 @@ TEST(Devices, AreThree) {
   expect_bits(ir, 3);
 }
 
-// An entry on one device, another one that has the same variable under another name, and updates it on the other device.
+// A second entry has the same variable under another name and updates it on the other device.
 TEST(Devices, ShareVariablesBetweenEntries) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -482,7 +485,8 @@ TEST(Devices, ShareVariablesBetweenEntries) {
   expect_bits(program, ways(2));
 }
 
-// A message is kept no longer than until its receiver needs it: the order of the program says how many wait at once.
+// A message keeps its slot until its receiver has read it. The order of the program decides how
+// many messages wait at the same time.
 TEST(Devices, HaveTheSlotsThatTheOrderNeeds) {
   const auto slots = [](int values) {
     Ir ir;
@@ -501,7 +505,8 @@ TEST(Devices, HaveTheSlotsThatTheOrderNeeds) {
   EXPECT_EQ(slots(5), 5);
 }
 
-// A weight in panels makes a value in panels; messages carry its rows, also in another shape.
+// A weight in panels gives a computed value in panels. Messages carry its rows, also in another
+// shape.
 TEST(Devices, SendRowsOfPanels) {
   Ir ir;
   Graph& main = ir.main_graph();

@@ -1,4 +1,5 @@
-// Entries of remote buffers that the program itself decides: index expressions, not scalars of the device.
+// The compiler turns entries of remote buffers into index expressions if the program determines
+// them. They are then not scalars on the device.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +39,7 @@ int64_t computed_entries(const exe::Executable& e) {
                        [](const exe::Issue* i) { return i->entry_from.has_value(); });
 }
 
-// Kernels that make or read a scalar integer.
+// Counts kernels that write or read a scalar integer.
 int64_t integer_kernels(const exe::Executable& e) {
   int64_t count = 0;
   for (const exe::Function& f : e.functions) {
@@ -56,7 +57,7 @@ int64_t integer_kernels(const exe::Executable& e) {
   return count;
 }
 
-// What the interpreter leaves in the stream and in the buffer is what sessions leave.
+// Checks that sessions give the interpreter's bits. Returns the plan with all passes.
 exe::Executable expect_bits(const Ir& ir, const D2hStream& out) {
   Interpreter interpreter(ir);
   const HostTensor want = interpreter.run("main", {})[out];
@@ -72,7 +73,8 @@ exe::Executable expect_bits(const Ir& ir, const D2hStream& out) {
   return plan;
 }
 
-// A loop that loads entry n of a buffer, changes it and stores it there: n counts from `first` in steps of `by`.
+// A loop that loads entry n of a buffer, changes it and stores it again. n counts from `first` in
+// steps of `by`.
 struct Counting {
   explicit Counting(int64_t entries, int64_t trips, int64_t first, int64_t by) {
     Graph& main = ir.main_graph();
@@ -102,7 +104,7 @@ TEST(Entries, OfACounterAreIndexExpressions) {
   EXPECT_EQ(computed_entries(plan), 0);
   EXPECT_EQ(integer_kernels(plan), 0) << "the counter is on the device";
   for (const exe::ConstantPlan& c : plan.constants) EXPECT_NE(c.spec.dtype, i32) << c.name;
-  // The load in the loop after the store of the same row names what it finds.
+  // The load after the store of the same row records the value that it must find.
   const auto all = remote_transfers(plan);
   EXPECT_EQ(std::count_if(all.begin(), all.end(),
                           [](const exe::Issue* i) {
@@ -113,7 +115,8 @@ TEST(Entries, OfACounterAreIndexExpressions) {
   EXPECT_EQ(computed_entries(expect_bits(down.ir, down.out)), 0);
 }
 
-// A ring of entries: the row is carried as a remainder, turns round several times, and its last value is used.
+// A ring of entries: the carried row is a remainder. It wraps around several times, and its last
+// value is used.
 TEST(Entries, OfACarriedRemainderAreIndexExpressions) {
   const auto ring = [](Ir& ir, int64_t entries, int64_t trips, int64_t first, int64_t by,
                        int64_t start_modulus) {
@@ -149,7 +152,7 @@ TEST(Entries, OfACarriedRemainderAreIndexExpressions) {
   }
   Ir folded;
   EXPECT_EQ(computed_entries(expect_bits(folded, ring(folded, 3, 7, 11, 1, 3))), 0);
-  // The first entry is none of the remainders.
+  // The first entry is outside the range of the remainders.
   Ir outside;
   const RemoteBuffer large = outside.remote_buffer(row_spec(), 8);
   Graph& main = outside.main_graph();
@@ -182,7 +185,7 @@ TEST(Entries, OfACarriedRemainderAreIndexExpressions) {
                      ops::repeat(main, store, 3, {main.scalar(0, i32, "row"), v});
                      Session session(ir, {.device = cpu_device({.threads = 1})});
                    },
-                   "remote buffer remote1: entries 0 to 4 are outside its 4 entries (made at"}});
+                   "remote buffer remote1: entry must be 0 to 3, got 0 to 4 (made at"}});
 }
 
 TEST(Entries, ACounterThatKernelsReadIsMadeForThem) {
@@ -202,7 +205,7 @@ TEST(Entries, ACounterThatKernelsReadIsMadeForThem) {
   }
 }
 
-// Rows of identical layers: layer k at micro-batch i is entry k·steps + i.
+// Rows of identical layers. Layer k at micro-batch i uses entry k·steps + i.
 TEST(Entries, OfLayersShareOneFunctionWhateverTheirRows) {
   constexpr int64_t kSteps = 3;
   constexpr int64_t kLayers = 4;
@@ -234,7 +237,7 @@ TEST(Entries, OfLayersShareOneFunctionWhateverTheirRows) {
   EXPECT_EQ(named, 1);
 }
 
-// Whatever the op does with signs and remainders, the expression does too.
+// Index expressions must treat signs and remainders as the ops do.
 TEST(Entries, FollowTheArithmeticOfTheOps) {
   using Formula = std::function<Tensor(const Tensor&)>;
   const std::vector<std::pair<const char*, Formula>> formulas{
@@ -303,7 +306,7 @@ TEST(Entries, ThatTheDataDecideAreCheckedWhenTheyAreUsed) {
   expect_refused({{"beyond", [&] { run(3); }, "remote buffer remote1: entry 4 is outside its 4"}});
 }
 
-// A conditional may be there because the entry is not always in the buffer.
+// A conditional may guard an entry that is not always in the buffer.
 TEST(Entries, InAnArmAreCheckedWhenTheArmRuns) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -331,9 +334,9 @@ TEST(Entries, OutsideTheirBufferAreRefusedBeforeTheFirstRun) {
     Session session(c.ir, {.device = cpu_device({.threads = 1})});
   };
   expect_refused({{"a loop too far", [&] { compiled(Counting(5, 7, 1, 1)); },
-                   "remote buffer remote1: entries 1 to 7 are outside its 5 entries (made at"},
+                   "remote buffer remote1: entry must be 0 to 4, got 1 to 7 (made at"},
                   {"below the first", [&] { compiled(Counting(5, 2, 0, -1)); },
-                   "remote buffer remote1: entries -1 to 0 are outside its 5 entries (made at"},
+                   "remote buffer remote1: entry must be 0 to 4, got -1 to 0 (made at"},
                   {"one of two calls",
                    [&] {
                      Ir ir;
@@ -348,7 +351,7 @@ TEST(Entries, OutsideTheirBufferAreRefusedBeforeTheFirstRun) {
                      ops::call(main, store, {main.scalar(6, i32, "b"), v});
                      Session session(ir, {.device = cpu_device({.threads = 1})});
                    },
-                   "remote buffer remote1: entries 0 to 3 are outside its 3 entries (made at"}});
+                   "remote buffer remote1: entry must be 0 to 2, got 0 to 3 (made at"}});
 }
 
 }  // namespace

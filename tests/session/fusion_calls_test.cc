@@ -1,4 +1,5 @@
-// The same for weights that functions, loops, branches, other entries and other devices use.
+// As fusion_test.cc, for weights that functions, loops, branches, other entries and other devices
+// use.
 
 #include "fusion_program.h"
 
@@ -41,7 +42,7 @@ TEST_F(Fusion, WeightsPassedToFunctions) {
     EXPECT_EQ(effect.layouts.at(path), "panels32") << path;
 }
 
-// The same function gets a weight in panels, one that is row-major, and a computed value.
+// One function gets a weight in panels, a weight in rows, and a computed value.
 TEST_F(Fusion, OneFunctionOnSeveralLayouts) {
   Graph& layer = program.ir.create_graph("layer", [](Graph& g) {
     const Tensor x = g.input(f32_spec({6, 20}), "x");
@@ -64,7 +65,7 @@ TEST_F(Fusion, OneFunctionOnSeveralLayouts) {
   EXPECT_EQ(effect.layouts.at("rows"), "row");
 }
 
-// What a loop reads in another layout than it has is converted once, before the loop.
+// A value that a loop reads in another layout is converted once, before the loop.
 TEST_F(Fusion, ConversionsBeforeLoops) {
   Graph& body = program.ir.create_graph("body", [](Graph& g) {
     const Tensor x = g.input(f32_spec({6, 20}), "x");

@@ -1,12 +1,12 @@
-// Activations that share work with their gradients, reductions in their producers' kernels, and ops that are taken apart: as
-// in fusion_test.cc.
+// As fusion_test.cc, for activations that share work with their gradients, reductions in their
+// producers' kernels, and ops that are decomposed.
 
 #include "fusion_program.h"
 
 namespace sluice::test {
 namespace {
 
-/// How many kernels have a stage of this type.
+/// Returns the number of kernels with a stage of this type.
 int kernels_with(const exe::Executable& executable, const std::string& op) {
   int count = 0;
   for (const exe::Function& f : executable.functions) {
@@ -29,12 +29,12 @@ class Parts : public Fusion {
 
 class SharedWork : public Parts {
  protected:
-  // The gradient of sum(f(x)·c) and f's value, of one call of `make`.
+  // Stores f(x) and the gradient of sum(f(x)·c), where `make` builds f.
   void differentiate(const std::function<Tensor(Graph&, Tensor)>& make, const Shape& shape) {
     Graph& forward = program.ir.create_graph(
         "f", [&](Graph& g, Tensor x) { return make(g, x); }, f32_spec(shape));
     const auto info = transforms::autodiff(forward);
-    // The operand is made here, so that nothing else keeps it.
+    // A computed operand: nothing else keeps it in memory.
     const Tensor x = input(shape) * 0.75;
     const CallSiteInfo call = ops::call_with_info(main, forward, {x});
     const Tensor g = input(call.output(0).shape());
@@ -127,7 +127,7 @@ TEST_F(Reductions, ThatAreOverwrittenOrFeedTheirOwnSource) {
   const Tensor x = input({8, 48});
   const Tensor y = ops::tanh(x * 0.5);
   Tensor s = ops::sum(y, {.axes = {1}, .keepdims = true});
-  show(y / (s + 2.0));  // A softmax-like chain: what reads the sum reads its source too.
+  show(y / (s + 2.0));  // As in a softmax: the reader of the sum also reads its source.
   ops::add_(s, s);
   show(s);
   const Tensor z = ops::sum(ops::relu(y) - s, {.axes = {0}});
@@ -144,7 +144,7 @@ TEST_F(Reductions, OfLongRowsAndManyBlocks) {
   check();
 }
 
-// Their chunks are tasks.
+// Large reductions to one element run as one task per chunk.
 TEST_F(Reductions, OfManyElementsToOne) {
   const Tensor x = input({130, 521});
   using Reduce = Tensor (*)(TensorArg, const ops::ReduceOptions&);
@@ -163,14 +163,14 @@ TEST_F(Reductions, OfManyElementsToOne) {
 
 class Losses : public Parts {
  protected:
-  // Of `classes` classes; the last label is none of them.
+  // Labels for `classes` classes. The last label is not a class.
   Tensor labels(int64_t samples, int32_t classes) {
     std::vector<int32_t> values;
     for (int32_t i = 0; i < samples; ++i) values.push_back(i * 7 % classes);
     values.back() = -1;
     return main.variable(HostTensor::of<int32_t>({samples}, i32, values), "labels");
   }
-  // Types of the kernel that has a stage of this type.
+  // Returns the op types of the kernel that has a stage of this type.
   std::string kernel_of(const std::string& op) {
     const Compiled compiled = property::compiled(program.ir, 1);
     for (const exe::Step& step : compiled.executable.functions.back().steps) {
@@ -255,7 +255,7 @@ TEST_F(Losses, AreLeftAloneWithoutASoftmax) {
   EXPECT_EQ(kernels("NllTotal"), 0);
 }
 
-// Attention: scores are scaled and masked before their softmax, weights scaled after it.
+// Attention: scores are scaled and masked before the softmax, weights are scaled after it.
 TEST_F(Losses, RowsAmongElementwiseOps) {
   const Tensor scores = input({3, 11, 19});
   const Tensor mask = input({11, 19});

@@ -20,12 +20,12 @@ using property::Outcome;
 inline constexpr ops::MatmulOptions kOfTransposed{.lhs_transposed = true};
 inline constexpr ops::MatmulOptions kByTransposed{.rhs_transposed = true};
 
-/// What fusion and layouts did.
+/// Effects of fusion and layouts on a plan.
 struct Effect {
-  int fused = 0;                               ///< Kernels of several ops.
-  int most = 0;                                ///< Ops of the longest one.
+  int fused = 0;                               ///< Kernels with several ops.
+  int most = 0;                                ///< Largest number of ops in a kernel.
   int copies = 0;                              ///< Kernels that copy or convert.
-  std::map<std::string, std::string> layouts;  ///< Of variables, by path.
+  std::map<std::string, std::string> layouts;  ///< Layout of each variable, by path.
 };
 
 inline Effect effect_of(const exe::Executable& executable) {
@@ -55,7 +55,8 @@ class Fusion : public testing::Test {
   }
   void show(const Tensor& t) { t.graph().host_store(t, "out" + std::to_string(++seed_)); }
 
-  /// Runs the program in every way; what the compiler did with all passes.
+  /// Runs the program in every way and checks its bits. Returns the effects of a compilation with
+  /// all passes.
   Effect check(int devices = 1) {
     if (program.runs.empty()) program.runs = {"main", "main"};
     verify(program.ir);
@@ -92,7 +93,8 @@ class Fusion : public testing::Test {
     return effect_of(compiled.executable);
   }
 
-  /// The peak is enough, and gives the same.
+  /// Checks that a budget equal to the peak suffices, with the same results, and that one byte less
+  /// does not.
   void check_budget(const Outcome& want) {
     const int64_t peak =
         Session(program.ir, {.device = cpu_device({.threads = 1})}).planned_bytes();

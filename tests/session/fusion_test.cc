@@ -1,12 +1,13 @@
-// Programs made to mislead fusion and layouts: the Interpreter's bits with every pass left out in turn, planned bytes =
-// measured bytes, a plan that the checker accepts, whose text reads back and whose stages mean what the program does.
+// Programs that are difficult for fusion and layouts. check() disables each pass in
+// turn and compares the results with the interpreter's, bit for bit. It compares planned with
+// measured bytes. It also checks the plan, its text, and the values of its stages.
 
 #include "fusion_program.h"
 
 namespace sluice::test {
 namespace {
 
-// --- what lies between a producer and its consumer
+// --- ops between a producer and its consumer
 
 TEST_F(Fusion, AnUpdateOfAnOperandBetweenProducerAndConsumer) {
   const Tensor x = input({5, 20});
@@ -78,7 +79,7 @@ TEST_F(Fusion, TwoUpdatesOfOneVariable) {
   EXPECT_EQ(check().layouts["w"], "panels32");
 }
 
-// An update reads what another one, later in the program, will overwrite with the first one's result.
+// An update reads a variable. A later op overwrites that variable with the update's result.
 TEST_F(Fusion, UpdatesThatReadEachOther) {
   const Tensor x = input({12, 20});
   const Tensor dy = input({12, 36});
@@ -94,7 +95,7 @@ TEST_F(Fusion, UpdatesThatReadEachOther) {
   check();
 }
 
-// --- what training does
+// --- training
 
 TEST_F(Fusion, GradientsClippedByTheirNorm) {
   const Tensor x = input({12, 20});
@@ -131,7 +132,7 @@ TEST_F(Fusion, MomentumAdamAndWeightDecay) {
     const Tensor dw = ops::matmul(x, dy * y, kOfTransposed);
     ops::accumulate_moving_average_(m, dw, 0.9);
     ops::accumulate_moving_average_square_(v, dw, 0.99);
-    ops::add_(v, ops::abs(v));  // Not negative, whatever it began with.
+    ops::add_(v, ops::abs(v));  // Not negative for any initial value.
     const Tensor update = ops::adam_updater(
         m, v, {.weight = w, .time_step = step, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.99});
     if (by_norms) {
@@ -145,7 +146,7 @@ TEST_F(Fusion, MomentumAdamAndWeightDecay) {
   const Effect effect = check();
   for (const char* path : {"w.plain", "m.plain", "v.plain"})
     EXPECT_EQ(effect.layouts.at(path), "panels32") << path;
-  EXPECT_EQ(effect.layouts.at("w.norms"), "row");  // Sums are of rows.
+  EXPECT_EQ(effect.layouts.at("w.norms"), "row");  // Norms are sums over rows.
   EXPECT_GE(effect.most, 3);
 }
 
@@ -157,9 +158,9 @@ TEST_F(Fusion, OneWeightTiedInSeveralPlaces) {
   const Tensor rows =
       main.constant(HostTensor::of<int32_t>({6}, i32, {0, 39, 3, 3, 17, 1}), "rows");
   const Tensor h = ops::gelu(ops::gather(table, rows) + ops::matmul(x, w));
-  show(ops::matmul(h, table, kByTransposed));  // Logits by the embedding.
+  show(ops::matmul(h, table, kByTransposed));  // Logits from the embedding.
   show(ops::relu(ops::matmul(h, w, kByTransposed)));
-  show(ops::matmul(twice, w));  // As lhs, too.
+  show(ops::matmul(twice, w));  // Also as lhs.
   show(ops::matmul(x, twice));
   const Tensor dw = ops::matmul(x, h, kOfTransposed);
   ops::scaled_add_(w, dw, 1.0, -0.125);
@@ -172,7 +173,7 @@ TEST_F(Fusion, OneWeightTiedInSeveralPlaces) {
   EXPECT_EQ(effect.layouts.at("twice"), "row");
 }
 
-// The gradient of the input of a layer with one output: as a matrix, the weight is both a column and a row.
+// With one output, the weight is a column in the product and a row in the gradient of the input.
 TEST_F(Fusion, LayersWithOneOutputOrOneInput) {
   for (const int64_t inputs : {1, 3, 16, 17, 40}) {
     for (const int64_t outputs : {1, 2, 17}) {
@@ -303,7 +304,8 @@ TEST_F(Fusion, ViewsOfAWeight) {
   check();
 }
 
-// A handle of another shape on the same bytes: in panels, they would be elsewhere.
+// A handle of another shape on the same bytes. Panels would place its elements elsewhere, so the
+// layout must be rows.
 TEST_F(Fusion, AliasesOfAnotherShape) {
   const Tensor x = input({5, 24});
   const Tensor z = input({5, 18});
@@ -329,7 +331,8 @@ TEST_F(Fusion, AliasesOfAnotherShape) {
   EXPECT_EQ(effect.layouts.at("square"), "row");
 }
 
-// Values that lie in panels because a weight does, and what overwrites them does not run on panels.
+// Values have the panel layout of a weight that they depend on. The ops that overwrite them cannot
+// run on panels.
 TEST_F(Fusion, ValuesMadeOfWeightsAndOverwritten) {
   const Tensor x = input({5, 18});
   const Tensor w = variable({18, 24}, "w");
@@ -371,7 +374,8 @@ TEST_F(Fusion, ValuesMadeOfWeightsAndOverwritten) {
   check();
 }
 
-// One kernel makes a value beside the update of a weight in panels; what overwrites the value does not run on panels.
+// One kernel computes a value and updates a weight in panels. The op that overwrites the value
+// cannot run on panels.
 TEST_F(Fusion, ResultsBesideAnUpdate) {
   const Tensor x = input({5, 18});
   const Tensor dy = input({5, 24});

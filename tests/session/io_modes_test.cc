@@ -1,4 +1,5 @@
-// Transfers on the io queue: the same bits, beside the work of another phase, with the bytes of two phases at once.
+// Transfers on io queues give the same bits. They overlap with the work of another phase and then
+// need the memory of two phases.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -21,8 +22,8 @@ namespace {
 constexpr int64_t kWidth = 64;
 constexpr int64_t kBytes = kWidth * kWidth * 4;
 
-// Phases: load layer k's weight, y = tanh(x·w), store what becomes of the weight. Loads and stores are graphs of their
-// own, as those of a phase helper are.
+// Phases: each loads layer k's weight, computes y = tanh(x·w), and stores the updated weight. Loads
+// and stores are separate graphs, as phase helpers make them.
 struct Phases {
   Phases(IoMode mode, int64_t layers) {
     Graph& main = ir.main_graph();
@@ -122,7 +123,8 @@ exe::Executable plan_of(const Ir& ir, std::vector<std::string> disable = {}) {
       .executable();
 }
 
-// A function's steps in words: "load 1" and "store 1" are issues of an entry, "wait load 1", "call".
+// Lists a function's steps as words: "load 1" and "store 1" issue a transfer of entry 1; others are
+// "wait load 1", "call".
 std::vector<std::string> words(const exe::Function& f) {
   std::map<int32_t, std::string> flights;
   std::vector<std::string> all;
@@ -146,7 +148,7 @@ std::vector<std::string> words(const exe::Executable& plan) {
 }
 
 TEST(IoModes, OverlapOnePhaseWithTheNext) {
-  // A layer is small enough to be inlined: two kernels.
+  // Layers are inlined because they are small: two kernels each.
   EXPECT_THAT(words(plan_of(Phases(IoMode::kIoOverlapped, 4).ir)),
               testing::ElementsAre(
                   "in 0", "load 0", "load 1", "wait in 0", "wait load 0", "kernel", "kernel",  //
@@ -183,7 +185,8 @@ TEST(IoModes, TwoPhasesAreThereAtOnceHoweverManyThereAre) {
   EXPECT_LE(four, frames(IoMode::kCompute, 4) + 2 * kBytes + 1024);
 }
 
-// A program of transfers on one buffer of three entries, around calls of a graph that computes.
+// Builds a program of transfers on one buffer of three entries, around calls of a graph that
+// computes.
 struct Order {
   Order() {
     Graph& main = ir.main_graph();
@@ -224,7 +227,8 @@ TEST(IoModes, ALoadStaysBehindTheStoreOfItsEntry) {
       << "the io queue keeps the order of issue, so nothing waits for the store before its load";
 }
 
-// Loads, stores, and loads that come a phase early have a queue each; only what conflicts waits across.
+// Loads, stores, and prefetches (loads issued one phase early) each have a queue. A
+// transfer waits for one on another queue only if the two conflict.
 TEST(IoModes, ThreeQueuesKeepPrefetchesOutOfTheWayOfLoads) {
   const auto queues = [](const Ir& ir, int io_queues) {
     Session session(
@@ -278,11 +282,11 @@ TEST(IoModes, RefuseQueuesThatAreNotThere) {
   compiled(IoMode::kCompute, 0)();
   expect_refused({
       {"two queues", compiled(IoMode::kCompute, 2),
-       "io queues: a device has 0, 1 or 3 (loads, stores, prefetches), not 2"},
+       "io queues: must be 0, 1 or 3 (loads, stores, prefetches), got 2"},
       {"io without a queue", compiled(IoMode::kIo, 0),
-       "io queues: HostLoad in graph main is to run on one, the device has none (made at"},
+       "io queues: HostLoad in graph main requires at least 1, got 0 (made at"},
       {"overlapped io without a queue", compiled(IoMode::kIoOverlapped, 0),
-       "is to run on one, the device has none (made at"},
+       "requires at least 1, got 0 (made at"},
   });
 }
 
@@ -336,8 +340,8 @@ TEST(IoModes, WhatOverwritesTheBytesOfAStoreWaitsForIt) {
               testing::ElementsAre("store 0", "load 0", "kernel", "wait store 0", "kernel"));
 }
 
-// A loop over layers that carries what it loaded for the next: the load is in flight while the layer computes, into the
-// other slot of the ring, and no longer than the iteration.
+// A loop over layers loads the weight of the next layer while it computes a layer. The load uses
+// the other slot of the ring and ends within the iteration.
 TEST(IoModes, ASkewedLoopLoadsALayerWhileTheOneBeforeComputes) {
   constexpr int64_t kLayers = 6;
   Ir ir;
@@ -380,7 +384,7 @@ TEST(IoModes, ASkewedLoopLoadsALayerWhileTheOneBeforeComputes) {
 
 // --- errors ---
 
-// The descriptors of scratch files in a folder: they have no name any more.
+// Returns the descriptors of scratch files in a folder. These files have no name any more.
 std::vector<int> scratch_files(const std::string& folder) {
   std::vector<int> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -392,7 +396,7 @@ std::vector<int> scratch_files(const std::string& folder) {
   return found;
 }
 
-// While alive, scratch files of a folder are a device on which every write fails, and which cannot be read.
+// Replaces the scratch files of a folder while it exists, so that every read and write fails.
 class BrokenFiles {
  public:
   explicit BrokenFiles(const std::string& folder) {
@@ -435,7 +439,7 @@ TEST(IoModes, AFileThatFailsStopsTheRunAndNamesTheEntry) {
                                            testing::HasSubstr("running RemoteLoad")));
         }
       }
-      // Nothing was stored: the session goes on as if it had not run.
+      // No store was done, so the next run behaves as the first.
       EXPECT_TRUE(
           session.run({{p.in, x}})[p.out].same_bits(interpreter.run("main", {{p.in, x}})[p.out]));
     }

@@ -1,4 +1,5 @@
-// Tensors that are streamed round the caches: the Interpreter's bits, in place and not, whatever becomes of the results.
+// Tensors larger than the caches: kernels store their elements without caching them. Results have
+// the interpreter's bits, in place and not.
 
 #include "fusion_program.h"
 
@@ -7,7 +8,7 @@ namespace {
 
 using LargeTensors = Fusion;
 
-// A little over 8 MiB, in rows and columns that no block divides.
+// A little over 8 MiB. Blocks do not divide the rows and columns.
 constexpr int64_t kRows = 513, kCols = 4099;
 
 void expect_same_bits(property::RandomProgram& program) {

@@ -1,5 +1,5 @@
-// Updates of every optimizer, after the products that make gradients: compiled in every way they have the interpreter's
-// bits.
+// Updates of every optimizer, after the products that compute gradients. They have the
+// interpreter's bits in every way of compiling.
 #include "fusion_program.h"
 
 namespace sluice::test {
@@ -37,7 +37,7 @@ TEST_F(Optimizers, HaveTheInterpretersBitsEveryWay) {
   EXPECT_GE(effect.most, 3);
 }
 
-// A table of which a step reads and updates a few rows, some of them twice.
+// A step reads and updates a few rows of a table, some of them twice.
 TEST_F(Optimizers, SparseRowsOfATable) {
   const Tensor rows =
       main.constant(HostTensor::of<int32_t>({2, 3}, i32, {0, 39, 3, 3, 40, -1}), "rows");

@@ -1,5 +1,5 @@
-// Layers that share one graph: the same bits as layers with ops of their own, in a program that grows by less per layer,
-// and that stays quick to compile.
+// Layers that share one graph have the same bits as layers with separate ops. The program grows
+// less per layer and compiles quickly.
 
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Compiles, says how long that and the proof took, and returns the session.
+// Compiles and verifies, prints the time of both, and returns the session.
 std::unique_ptr<Session> timed(const char* what, const Ir& ir) {
   SessionOptions options = plain();
   options.proof = SessionOptions::Proof::kTrust;

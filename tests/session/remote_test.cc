@@ -1,4 +1,4 @@
-// Variables that live in a remote buffer: the device holds one layer at a time, the bits stay.
+// Variables in a remote buffer: the device holds one layer at a time, and the bits are the same.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ Initializer weight(int64_t layer) {
   return Initializer::normal(0, 0.2f).keyed({7, static_cast<uint32_t>(layer)});
 }
 
-// Layers w ← w·0.99 + 0.01·xᵀ·y with y = tanh(x·w), each fed by the one before: every weight is read and changed.
+// Layers w ← w·0.99 + 0.01·xᵀ·y with y = tanh(x·w). Each layer reads the output of the layer
+// before. Every weight is read and changed.
 struct Program {
   enum class Weights { kResident, kRemote, kRemoteInLoop };
 
@@ -133,9 +134,9 @@ TEST(Remote, AFileTierTakesItsSpaceAtOnceAndLeavesNothing) {
         [&] { Session(remote.ir, {.device = cpu_device(), .remote = "file:" + folder}); },
         "cannot make a file in " + folder + ": No such file or directory", ErrorKind::kIo},
        {"no tier", [&] { Session(remote.ir, {.device = cpu_device(), .remote = "disk"}); },
-        "remote memory is \"host\" or \"file:FOLDER\", not \"disk\""},
+        "remote memory: must be \"host\" or \"file:FOLDER\", got \"disk\""},
        {"no folder", [&] { Session(remote.ir, {.device = cpu_device(), .remote = "file:"}); },
-        "not \"file:\""},
+        "got \"file:\""},
        {"no space",
         [&] {
           Ir ir;
@@ -188,7 +189,7 @@ TEST(Remote, TheProofKnowsWhatAVariableHoldsInTheEnd) {
   Session session(Program(Weights::kRemote).ir, {.device = cpu_device({.threads = 1})});
   exe::Executable damaged = session.executable();
   EXPECT_TRUE(check::violations(damaged).empty());
-  // A store that is dropped.
+  // Removes a store.
   for (exe::Function& f : damaged.functions) {
     const auto store = std::find_if(f.steps.begin(), f.steps.end(), [](const exe::Step& s) {
       const auto* issue = std::get_if<exe::Issue>(&s.body);

@@ -1,4 +1,5 @@
-// One training, many ways to run it: the same losses and weights, bit for bit, and those of the interpreter.
+// Training has the same losses and weights in every way to run it, bit for bit, and the same as in
+// the interpreter.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int kSteps = 12;
 
-// Wide enough that kernels are cut into several tasks.
+// The width is large enough to cut kernels into several tasks.
 constexpr MlpOptions kModel{.layers = 2, .width = 300, .batch = 12};
 
 struct Trained {

@@ -1,4 +1,4 @@
-// What a run needs of its caller: the right streams, shapes and dtypes.
+// Tests the checks of a run's arguments: streams, shapes and dtypes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -132,7 +132,7 @@ TEST(EmptyTensors, RunLikeOthers) {
       "body", [](Graph&, Tensor t) { return ops::relu(t + 1.0); }, f32_spec({0, 3}));
   const Tensor y = ops::repeat(main, body, 3, {ops::call(main, body, {x})[0]})[0];
   const D2hStream empty = main.host_store(ops::concat({y, x}), "empty");
-  const D2hStream product = main.host_store(ops::matmul(w, x), "product");  // sums of nothing
+  const D2hStream product = main.host_store(ops::matmul(w, x), "product");  // Sums of zero terms.
   const D2hStream sum = main.host_store(ops::sum(y), "sum");
   ops::add_(w, w);
   Session session(ir, {.device = cpu_device({.threads = 2})});

@@ -1,4 +1,5 @@
-// How remote memory is reached: throttled, past the page cache, with checksums. The bits are those of host memory.
+// Tests the ways to access remote memory: throttled, without the page cache, with checksums. The
+// bits are those of host memory.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -24,8 +25,8 @@ namespace {
 
 constexpr int64_t kEntries = 2;
 
-// Entries of more than one piece of staging memory and many checksums, with an odd end; of less than a page; all loaded,
-// changed and stored again by each replica.
+// Large entries need several pieces of staging memory and many checksums, and do not end on a page.
+// Small entries are less than a page. Each replica loads, changes and stores all of them.
 struct Program {
   explicit Program(IoMode mode, int replicas = 1) : ir(replicas) {
     Graph& main = ir.main_graph();
@@ -61,7 +62,7 @@ struct Program {
   H2dStream in;
   D2hStream out;
   Tensors variables;
-  int64_t bytes = 0;  // That a run moves in all replicas.
+  int64_t bytes = 0;  // Bytes that a run transfers in all replicas.
 };
 
 class Folder {
@@ -70,7 +71,7 @@ class Folder {
   ~Folder() { std::filesystem::remove_all(path); }
   std::string place() const { return "file:" + path; }
   bool takes_direct() const { return sys::can_bypass_page_cache(path); }
-  // Flips a bit of what is at `offset` of the file that lies there without a name.
+  // Flips a bit at `offset` of the scratch file in the folder, which has no name.
   void damage(int64_t offset) const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       std::error_code gone;
@@ -110,7 +111,7 @@ TEST_P(FileAccess, HasTheBitsOfHostMemoryAndThePlannedBytes) {
   EXPECT_EQ(exe::parse_text(exe::to_text(plan), "plan"), plan);
   for (int step = 0; step < 3; ++step) {
     EXPECT_TRUE(session.run({{p.in, x}})[p.out].same_bits(expected.run({{p.in, x}})[p.out]));
-    // Parts of entries, at any element.
+    // Also read and write parts of entries, at arbitrary elements.
     for (const Tensor& w : p.variables) {
       const int64_t n = w.spec().elements();
       HostTensor part(f32_spec({n / 3}));
@@ -128,7 +129,7 @@ TEST_P(FileAccess, HasTheBitsOfHostMemoryAndThePlannedBytes) {
   for (const exe::MemoryNeeds& m : exe::memory_needs(plan)) {
     if (m.name == "tier host") host = m.total_bytes;
   }
-  // 301 x 1003 floats are 1,207,612 bytes, 19 pieces.
+  // 301 x 1003 floats are 1,207,612 bytes, that is 19 pieces.
   EXPECT_EQ(host, replicas * ((direct ? 1 << 20 : 0) + (verify ? 8 * kEntries * (19 + 1) : 0)));
   EXPECT_EQ(session.measured_bytes(), session.planned_bytes());
 }
@@ -155,7 +156,7 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
     const exe::RemoteBufferPlan& buffer = session.executable().remote_buffers[0];
     const int64_t at = buffer.offset + buffer.entry_stride + 70000;
     const std::string text = "a file in " + folder.path +
-                             ": bytes [65536, 131072) of an entry are not what was written there";
+                             ": bytes [65536, 131072) of an entry differ from the bytes written";
     folder.damage(at);
     const std::string run = error_of(ErrorKind::kIo, [&] { session.run({{p.in, x}}); });
     EXPECT_THAT(run, testing::AllOf(testing::HasSubstr(text),
@@ -164,11 +165,11 @@ TEST(Checksums, FindWhatChangedBehindTheProgramsBack) {
     const std::string read = error_of(ErrorKind::kIo, [&] { session.read(p.variables[1]); });
     EXPECT_THAT(read, testing::AllOf(testing::HasSubstr(text),
                                      testing::HasSubstr("entry 1 of remote buffer remote1")));
-    // The same where a piece is only partly asked for, or partly written.
+    // The error also occurs if only a part of the piece is read or written.
     HostTensor some(f32_spec({3}));
     error_of(ErrorKind::kIo, [&] { session.read_chunk(p.variables[1], 20000, 3, some.bytes()); });
     error_of(ErrorKind::kIo, [&] { session.write_chunk(p.variables[1], 20000, some.bytes()); });
-    // Other pieces are as they were, and a new value is right again.
+    // Other pieces are still correct, and writing a new value repairs the damaged one.
     session.read_chunk(p.variables[1], 1000, 3, some.bytes());
     session.write(p.variables[1], HostTensor(p.variables[1].spec()));
     session.run({{p.in, x}});
@@ -239,10 +240,10 @@ TEST(Throttle, AnErrorEndsTheWait) {
     HostTensor out(f32_spec({2}));
     Session session(p.ir, {.device = cpu_device({.threads = 2}),
                            .remote = folder.place(),
-                           .remote_bandwidth = 1000});  // A run takes hours.
+                           .remote_bandwidth = 1000});  // A run would take hours.
     sys::set_failpoint(sys::parse_failpoint("pread@2=EIO"));
     const auto begin = std::chrono::steady_clock::now();
-    // One replica sleeps, the other one fails.
+    // One replica sleeps while the other one fails.
     error_of(ErrorKind::kIo, [&] { seconds_of_run(session, p, x, out); });
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
     sys::clear_failpoint();
@@ -258,10 +259,12 @@ TEST(Tiers, Refusals) {
   const Folder folder;
   expect_refused({
       {"no bytes", with({.remote_bandwidth = 0}),
-       "session: remote memory moves no bytes at 0 a second; more than 0 are right"},
-      {"fewer", with({.remote_bandwidth = -2}), "moves no bytes at -2 a second"},
-      {"direct", with({.remote_direct = true}), "host memory has no page cache to go past"},
-      {"checksums", with({.verify_remote = true}), "and no checksums; remote memory in"},
+       "session: the rate of remote memory must be more than 0 bytes a second, or -1 for no limit, "
+       "got 0"},
+      {"fewer", with({.remote_bandwidth = -2}), "or -1 for no limit, got -2"},
+      {"direct", with({.remote_direct = true}),
+       "session: direct transfers and checksums require remote memory in"},
+      {"checksums", with({.verify_remote = true}), "in \"file:FOLDER\", got \"host\""},
   });
   sys::set_failpoint(sys::parse_failpoint("fcntl@1=EINVAL"));
   expect_refused(
@@ -292,15 +295,14 @@ TEST(Tiers, DamagedPlansAreRejected) {
   };
   EXPECT_TRUE(check::violations(compiled.executable).empty());
   using Kind = exe::ArenaKind;
-  rejected("'staging' has 0 bytes of host memory; some times 4096 of host memory are right",
+  rejected("'staging' must have a multiple of 4096 bytes of host memory, got 0 bytes of host",
            [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 0; });
-  rejected("'staging' has 5000 bytes",
-           [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 5000; });
-  rejected("of device memory",
+  rejected("got 5000 bytes", [&](exe::Executable& e) { arena(e, Kind::kStaging).bytes = 5000; });
+  rejected("bytes of device memory",
            [&](exe::Executable& e) { arena(e, Kind::kStaging).space = exe::Space::kDevice; });
-  rejected("'checksums' has 319 bytes of host memory; at least 320 of host memory are right",
+  rejected("'checksums' must have at least 320 bytes of host memory, got 319 bytes",
            [&](exe::Executable& e) { arena(e, Kind::kChecksums).bytes -= 1; });
-  rejected("direct transfers of 'remote2' would reach into other entries",
+  rejected("'remote2': direct transfers require an offset and a stride of whole pages",
            [&](exe::Executable& e) { e.remote_buffers[1].entry_stride = 64; });
 }
 

@@ -1,4 +1,5 @@
-// Variables from outside: read, write, save, load, and what stays from run to run and entry to entry.
+// Access to variables from outside: read, write, save and load. Also tests which values persist
+// between runs and entries.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ TEST_F(Variables, ReadAndWrite) {
   for (float& x : value.as<float>()) x = 0.5f;
   session.write(weight, value);
   EXPECT_TRUE(session.read(weight).same_bits(value));
-  value.as<float>()[0] = 9;  // The session has bytes of its own.
+  value.as<float>()[0] = 9;  // The session has its own copy.
   EXPECT_EQ(session.read(weight).as<float>()[0], 0.5f);
   HostTensor copy = session.read(weight);
   copy.as<float>()[0] = 9;
@@ -71,7 +72,7 @@ TEST_F(Variables, RefusesWhatDoesNotMatch) {
       error_of(ErrorKind::kUsage, [&] { session.read(other.variables["layer0.fc.weight"]); }),
       HasSubstr("not a variable of this session"));
   const Graph& train = weight.graph();
-  const Tensor loaded = train.handle(train.ops()[1].outputs.front());  // The image.
+  const Tensor loaded = train.handle(train.ops()[1].outputs.front());  // Not a variable.
   error_of(ErrorKind::kUsage, [&] { session.read(loaded); });
 }
 
@@ -124,7 +125,7 @@ TEST_F(Variables, LoadRefusesMissingAndOtherSpecsAndNamesUnknownOnes) {
 }
 
 TEST_F(Variables, StateStaysFromRunToRun) {
-  // Twice five steps are ten.
+  // Two runs of five steps equal one run of ten.
   Session other(p.ir, {.device = cpu_device({.threads = 1})});
   std::vector<float> halves = train(session, p, 5);
   const std::vector<float> second = train(session, p, 5, 5);
@@ -149,7 +150,7 @@ TEST_F(Variables, EntriesShareThemAndATestProgramGetsTheSameAccuracy) {
   const std::vector<float> losses = train(session, p, 300);
   EXPECT_LT(losses.back(), losses.front());
 
-  // A program of its own, with the weights carried over.
+  // A separate program with a copy of the weights.
   Ir test_ir;
   Graph& main = test_ir.main_graph();
   const H2dStream image = test_ir.h2d_stream(p.eval_image.spec, "image");
@@ -172,7 +173,7 @@ TEST_F(Variables, EntriesShareThemAndATestProgramGetsTheSameAccuracy) {
     there += accuracy(carried[logits], batch.labels) / 20;
   }
   EXPECT_EQ(here, there);
-  EXPECT_GT(here, 0.3);  // Ten classes; it has learned something.
+  EXPECT_GT(here, 0.3);  // Chance is 0.1, with ten classes.
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ enum class Layers { kInlined, kOutlined };
 enum class Activations { kKept, kRecomputed };
 
 struct MlpOptions {
-  int layers = 4;      ///< Hidden ones, all alike.
-  int64_t width = 24;  ///< Of the input and of hidden layers.
+  int layers = 4;      ///< Number of hidden layers, all of one shape.
+  int64_t width = 24;  ///< Width of the input and of hidden layers.
   int64_t classes = 10;
   int64_t batch = 8;
   double learning_rate = 0.05;
@@ -21,7 +21,7 @@ struct MlpOptions {
   Activations activations = Activations::kKept;
 };
 
-/// x + gelu(Linear(x)): a hidden layer.
+/// A hidden layer: x + gelu(Linear(x)).
 class Hidden : public nn::Module {
  public:
   explicit Hidden(int64_t width) : fc_(*this, "fc", width) {}
@@ -31,8 +31,8 @@ class Hidden : public nn::Module {
   nn::Child<nn::Linear> fc_;
 };
 
-/// Hidden layers, each with ops of its own or all calling one graph, then a Linear. Variables have the same paths both
-/// ways.
+/// Hidden layers and then a Linear. The hidden layers are inlined, or all call one graph. Variables
+/// have the same paths in both styles.
 class Mlp : public nn::Module {
  public:
   explicit Mlp(const MlpOptions& o) : o_(o), head_(*this, "head", o.classes) {}
@@ -54,8 +54,8 @@ class Mlp : public nn::Module {
   nn::Child<nn::Linear> head_;
 };
 
-/// A training step (entry "train": SGD on the cross entropy) and the same model's logits (entry "eval") on shared
-/// variables.
+/// A training step (entry "train": SGD on the cross entropy) and the logits of the model (entry
+/// "eval"), on shared variables.
 struct MlpProgram {
   explicit MlpProgram(const MlpOptions& o = {}) : options(o) {
     Graph& train = ir.entry_graph("train");
@@ -93,7 +93,7 @@ struct MlpProgram {
   nn::NamedTensors variables;
 };
 
-/// Batch number `i`: images in [-1, 1), labels that are a function of them.
+/// Batch number `i`: images in [-1, 1), and labels that are a function of the images.
 struct Batch {
   Batch(const MlpOptions& o, uint64_t i)
       : image(f32_spec({o.batch, o.width})), labels(i32_spec({o.batch})) {
@@ -109,7 +109,7 @@ struct Batch {
   HostTensor image, labels;
 };
 
-/// Losses of `steps` steps.
+/// Runs `steps` training steps from batch `first` on and returns their losses.
 inline std::vector<float> train(Session& session, const MlpProgram& p, int steps,
                                 uint64_t first = 0) {
   std::vector<float> losses;
@@ -122,7 +122,7 @@ inline std::vector<float> train(Session& session, const MlpProgram& p, int steps
   return losses;
 }
 
-/// All variables' bytes, in order of paths.
+/// Returns the bytes of all variables, in order of paths.
 inline std::vector<std::byte> all_bytes(const Session& session) {
   std::vector<std::byte> all;
   session.each_variable([&](const std::string&, const HostTensor& value) {
@@ -131,7 +131,8 @@ inline std::vector<std::byte> all_bytes(const Session& session) {
   return all;
 }
 
-/// The message of the Error of this kind that `f` throws; fails if it throws none or another.
+/// Returns the message of the Error of this kind that `f` throws. Fails the test if `f` throws no
+/// Error or another kind.
 template <typename F>
 std::string error_of(ErrorKind kind, F&& f) {
   try {

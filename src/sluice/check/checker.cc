@@ -29,13 +29,13 @@ std::vector<Violation> violations(const exe::Executable& executable, const Optio
   const std::vector<FunctionFacts> facts = function_facts(executable);
   check_tables(executable, findings);
   check_steps(executable, facts, findings);
-  // Replicas whose addresses and entries are alike run alike; see checker.h.
+  // Where no address or entry depends on the replica, all replicas run alike: run one of them.
   const int64_t replicas = uses_replica(executable) ? executable.replicas : 1;
   const Counts counts(executable, facts);
   for (const exe::Program& program : executable.programs) {
-    // A program of wrong counts, or of too many steps, is not walked to its end.
+    // A program with wrong counts or too many steps is not walked to its end.
     const bool whole = counts.agree(program, options, replicas, findings);
-    Options rest = options;  // All replicas of a program share its steps; each counts as one.
+    Options rest = options;  // The replicas of a program share one limit of steps.
     for (int64_t r = 0; r < (whole ? replicas : 1) && !findings.full(); ++r) {
       Simulation simulation(executable, program, facts, rest, r, findings);
       if (!whole) simulation.stop_soon();
@@ -56,8 +56,7 @@ void prove(const exe::Executable& executable, const Options& options) {
       std::any_of(found.begin(), found.end(), [](const Violation& v) { return v.rule != "limit"; });
   if (defect) fail(ErrorKind::kInternal, "the plan's proof fails:{}", text);
   fail(ErrorKind::kUsage,
-       "the plan is too long to be proved; a program of fewer micro-batches a step or fewer layers "
-       "is shorter:{}",
+       "the plan is too long to be proved; use fewer micro-batches a step or fewer layers:{}",
        text);
 }
 

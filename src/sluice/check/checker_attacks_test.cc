@@ -1,4 +1,4 @@
-// Plans that look right from where a rule of the checker looks.
+// Wrong plans that a simpler checker would accept.
 
 #include <utility>
 
@@ -7,8 +7,8 @@
 namespace sluice::check {
 namespace {
 
-// One arm waits for a transfer of its own, and so for all that the queue was given before; the
-// other does not.
+// One arm waits for its own transfer, and so for all earlier transfers of that queue. The other arm
+// does not wait.
 TEST(Checker, WhatOneArmWaitsForMayBeInFlightAfterTheOther) {
   const std::string text = R"plan(sluice executable 1
 device 0 kind cpu isa avx2 memory -1 workers 1 queues compute io
@@ -104,7 +104,7 @@ end
          [](exe::Executable& e) { std::swap(e.functions[0].steps[1], e.functions[0].steps[2]); });
 }
 
-// No bytes that no budget counts, none of messages that anything else touches.
+// A budget must count all bytes, and only messages may use slots.
 TEST(Checker, ArenasLieWhereTheirKindDoes) {
   refuse(exe::plans::two_devices(),
          {
@@ -124,7 +124,7 @@ TEST(Checker, ArenasLieWhereTheirKindDoes) {
           {"budget", "kind tier space host", "kind tier space file"}});
 }
 
-// A tier holds the entries of all replicas, so its budget is for all of them.
+// A tier holds the entries of all replicas, so its budget covers all replicas.
 TEST(Checker, CountsATierOnceForEachReplica) {
   exe::Executable e = exe::plans::plan(exe::plans::overlapped_loop());
   e.replicas = 4;

@@ -18,13 +18,14 @@ TEST(Checker, AcceptsRightPlans) {
 }
 
 TEST(Checker, AcceptsOtherRightVersions) {
-  // Names of values and places of buffers are the plan's choice.
+  // The checker must accept each of these edits: a plan may choose either form.
   const std::vector<std::array<std::string, 3>> edits = {
       {exe::plans::two_devices(), "capacity 2", "capacity 1"},
       {exe::plans::train_step(), "3 kernel", "3 sync kernel"},
       {exe::plans::train_step(), "memory 1024", "memory 576"},
       {exe::plans::overlapped_loop(), "found %5", "found %-"},
-      {exe::plans::branch(), "1 sync kernel", "1 kernel"},  // Task t reads what task t wrote.
+      {exe::plans::branch(), "1 sync kernel",
+       "1 kernel"},  // Task t reads only bytes that task t wrote.
       {exe::plans::carried_ring(), "trips 1000001", "trips 1"},
       {exe::plans::carried_ring(), "trips 1000001", "trips 999999999999"},
   };
@@ -139,7 +140,7 @@ TEST(Checker, RefusesDamagedOverlap) {
              {"remote", "entry p0", "entry (p0-1)"},
              {"remote", "remote_load 1 entry 5", "remote_load 1 entry 4"},
              {"remote", "found %5", "found %1"},
-             // Every entry once, but not each by the transfer that had it.
+             // Every entry is still moved once, but by another transfer.
              {"remote", "entry (p0+1)", "entry ((p0+2)%6)"},
              {"remote", "entry p0", "entry (4-p0)"},
              {"remote", "remote_load 0 entry 0", "remote_load 0 entry 1"},
@@ -289,7 +290,7 @@ TEST(Checker, BranchArmsMustAgree) {
   });
   refuse(exe::plans::branch(), "value", "one arm overwrites what is read after it",
          [](exe::Executable& e) {
-           // 'then' takes a frame over x, which the second call still reads.
+           // The frame of 'then' overlaps x, which the second call still reads.
            auto& b = std::get<exe::Branch>(e.functions[2].steps[0].body);
            b.then_call.frame.base = exe::Address::Base::kArena;
            b.then_call.frame.offset = 192;
@@ -302,8 +303,8 @@ TEST(Checker, BranchArmsMustAgree) {
 }
 
 TEST(Checker, ValuesUpdatedInOneArmOnly) {
-  // 'then' negates in place, 'else' leaves the argument as it is: one value made, whichever arm
-  // ran.
+  // 'then' negates in place, 'else' leaves the argument unchanged. The result is one value,
+  // whichever arm ran.
   const std::string text = R"plan(sluice executable 1
 device 0 kind cpu isa avx2 memory -1 workers 1 queues compute
 arena 0 "frames" kind frames space device device 0 bytes 128 stride 0
@@ -345,7 +346,7 @@ end
 }
 
 TEST(Checker, TiersNeedOrderAcrossDevices) {
-  // Device 0 stores an entry and tells device 1, which loads it.
+  // Device 0 stores an entry and sends a message to device 1, which then loads the entry.
   const std::string text = R"plan(sluice executable 1
 device 0 kind cpu isa avx2 memory -1 workers 1 queues compute io
 device 1 kind cpu isa avx2 memory -1 workers 1 queues compute
@@ -437,7 +438,7 @@ TEST(Checker, CollectivesFindTheirOperands) {
           {"layout", "write %3 at frame+128 bytes 32 float32(8)of(15) row",
            "write %3 at frame+128 bytes 32 float32(8)of(15) panel"},
           {"access", "update %1>%2 at frame+64", "read %1>%2 at frame+64"},
-          // The wait of a collective for the other replicas is one for the own workers, too.
+          // A collective is also a barrier for the workers of its own device.
           {"sync", "2 collective ReplicatedAllReduceInplace group 0 sequence p1",
            "2 kernel cpu.all ReplicatedAllReduceInplace tasks 1 workspace 0"}});
 }
@@ -469,7 +470,7 @@ TEST(Checker, StepLimitEndsEndlessPlans) {
   EXPECT_EQ(limited.back().rule, "limit");
 }
 
-/// `calls` calls of a function of `kernels` kernels on two buffers.
+/// Returns a plan with `calls` calls of a function that runs `kernels` kernels on two buffers.
 exe::Executable many_calls(int calls, int kernels) {
   std::string f =
       "function 0 \"f\" memo \"\" device 0 index_params 0 frame 64 bound 64\n"

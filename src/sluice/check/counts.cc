@@ -61,7 +61,7 @@ void Counts::add_step(const exe::Function& f, const exe::Step& step, Total& sum)
     return add_product(sum.collectives[{f.device, c->group}], 1, 1);
   if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
     const auto body = static_cast<size_t>(loop->body.function);
-    // Only a loop that moves something is walked to its end.
+    // A loop without transfers may be left early, so its iterations are not counted.
     return add(functions_[body], facts_[body].transfers ? loop->trips : 0, sum);
   }
   exe::for_each_call(
@@ -82,27 +82,26 @@ bool Counts::agree(const exe::Program& program, const Options& options, int64_t 
     const int64_t used =
         all.streams.contains(s.stream) ? all.streams.extract(s.stream).mapped() : 0;
     if (used == s.entries) continue;
-    fault("stream", fmt::format("{} entries of stream '{}' are used, {} announced", used,
-                                e_.streams[static_cast<size_t>(s.stream)].name, s.entries));
+    fault("stream", fmt::format("stream '{}': must use {} entries, got {}",
+                                e_.streams[static_cast<size_t>(s.stream)].name, s.entries, used));
   }
   for (const auto& [stream, used] : all.streams) {
-    fault("stream", fmt::format("{} entries of stream '{}' are used, 0 announced", used,
-                                e_.streams[static_cast<size_t>(stream)].name));
+    fault("stream", fmt::format("stream '{}': must use 0 entries, got {}",
+                                e_.streams[static_cast<size_t>(stream)].name, used));
   }
   std::map<std::pair<int32_t, int32_t>, int64_t> announced;
   for (const exe::CollectiveCount& c : program.collectives)
     announced[{c.device, c.group}] = c.count;
   if (announced != all.collectives) {
-    fault("collective", fmt::format("it takes part in {}, announced are {}",
-                                    text_of(all.collectives), text_of(announced)));
+    fault("collective",
+          fmt::format("must run {}, got {}", text_of(announced), text_of(all.collectives)));
   }
   for (const exe::RemoteTrace& t : program.remote) {
     const Moved& moved = all.remote[t.buffer];
     if (moved.loads == t.loads && moved.stores == t.stores) continue;
-    fault("remote",
-          fmt::format("'{}' is loaded {} times and stored to {} times, announced are {} and {}",
-                      e_.remote_buffers[static_cast<size_t>(t.buffer)].name, moved.loads,
-                      moved.stores, t.loads, t.stores));
+    fault("remote", fmt::format("'{}': must have {} loads and {} stores, got {} and {}",
+                                e_.remote_buffers[static_cast<size_t>(t.buffer)].name, t.loads,
+                                t.stores, moved.loads, moved.stores));
   }
   int64_t steps = 0;
   add_product(steps, all.steps, walks);

@@ -11,16 +11,17 @@
 
 namespace sluice::check {
 
-/// Compares the transfers and collectives of each program with what the program announces, and the
-/// steps that its walk takes with the options' limit. It multiplies trips instead of walking them,
-/// so that a loop of any length is judged at once.
+/// Compares the transfers and collectives of each program with the announced counts, and its steps
+/// with the limit of the options. Multiplies by trip counts instead of walking loops, so the cost
+/// does not depend on them.
 class Counts {
  public:
-  /// All arguments must outlive it.
+  /// All arguments must outlive the object.
   Counts(const exe::Executable& executable, const std::vector<FunctionFacts>& facts);
 
-  /// Whether all counts of a program are as announced, and its walk, once for each of `walks`
-  /// replicas, within the limit. Adds what is not to the findings.
+  /// Returns whether all counts of a program are as announced and its walks stay within the limit
+  /// of steps. `walks` is the number of replicas that are walked. Adds a violation for each wrong
+  /// count.
   bool agree(const exe::Program& program, const Options& options, int64_t walks,
              Findings& findings) const;
 
@@ -29,10 +30,10 @@ class Counts {
     int64_t loads = 0;
     int64_t stores = 0;
   };
-  /// One activation of a function, its callees included. Numbers of more than 63 bits stay at the
-  /// largest.
+  /// Counts of one activation of a function, its callees included. Sums saturate at INT64_MAX.
   struct Total {
-    int64_t steps = 0;  ///< Least steps of a walk: loops that it leaves early count once.
+    /// Smallest length of a walk: a loop that is left early counts as one step.
+    int64_t steps = 0;
     std::map<int32_t, int64_t> streams;
     std::map<std::pair<int32_t, int32_t>, int64_t> collectives;  ///< By device and group.
     std::map<int32_t, Moved> remote;

@@ -7,7 +7,7 @@
 
 namespace sluice::check {
 
-/// Collects violations up to a number.
+/// Collects the first `most` violations and discards later ones.
 class Findings {
  public:
   explicit Findings(int32_t most) : most_(static_cast<size_t>(most)) {}

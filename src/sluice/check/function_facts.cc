@@ -11,7 +11,8 @@ namespace {
 
 using Kind = exe::IndexExpr::Kind;
 
-/// Least common multiple; 0 stands for "all of it" and swallows everything.
+/// Returns the least common multiple of two periods. Period 0 stands for "the whole number"; joined
+/// with any period it remains 0. Multiples above 2^40 also become 0.
 int64_t join(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;
   const int64_t g = std::gcd(a, b);
@@ -19,13 +20,13 @@ int64_t join(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a / g, b, &r) || r > (int64_t{1} << 40) ? 0 : r;
 }
 
-/// If `expr` matters mod `modulus` (0: exactly), modulo what does the leaf `kind` number `index`
-/// matter?
+/// Returns the modulus to which the leaf `kind` number `index` must be known, where `expr` must be
+/// known modulo `modulus`. A modulus of 0 means exactly; the result is 1 if the leaf does not
+/// occur.
 int64_t period(const exe::IndexExpr& expr, int64_t modulus, Kind kind, int64_t index) {
   int64_t result = 1;
   const auto& nodes = expr.nodes();
-  // Backwards through the postfix order a node comes before its right operand, and that before the
-  // left one.
+  // Read backwards, postfix order lists a node, then its right operand, then its left operand.
   std::vector<int64_t> needs{modulus};
   for (size_t i = nodes.size(); i-- > 0;) {
     const int64_t need = needs.back();
@@ -41,7 +42,7 @@ int64_t period(const exe::IndexExpr& expr, int64_t modulus, Kind kind, int64_t i
         break;
       case Kind::kAdd:
       case Kind::kSub:
-      case Kind::kMul:  // Sums and products of residues.
+      case Kind::kMul:  // The residue of a result follows from the residues of its operands.
         needs.push_back(need);
         needs.push_back(need);
         break;

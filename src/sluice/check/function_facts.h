@@ -6,24 +6,25 @@
 
 namespace sluice::check {
 
-/// What the checker knows of a function before it runs it.
+/// Facts about a function that the checker computes before it runs the function.
 struct FunctionFacts {
-  bool communicates =
-      false;  ///< Sends, receives, takes part in collectives or uses streams, also through calls.
-  bool transfers = false;  ///< Communicates or moves remote entries.
-  /// For each index parameter p, m > 0: the addresses of the function depend on p mod m only; 0: on
-  /// all of it. Scalars of kernels do not count: they are no addresses.
+  /// Sends, receives, runs collectives or uses streams, itself or in a callee.
+  bool communicates = false;
+  bool transfers = false;  ///< Communicates or moves remote entries, itself or in a callee.
+  /// By index parameter p: addresses and entries of the function depend on p mod m only (m > 0), or
+  /// on p itself (0). Scalars of kernels do not count.
   std::vector<int64_t> index_period;
 };
 
-/// Facts of all functions; calls must not form a circle (see validate).
+/// Computes the facts of all functions. Calls must not form a cycle (see exe::validate).
 std::vector<FunctionFacts> function_facts(const exe::Executable& executable);
 
-/// m > 0: the addresses that a loop step and its body use depend on its counter mod m only; 0: on
-/// all of it.
+/// Returns m > 0 if the addresses of a loop step and its body depend on the counter mod m only.
+/// Returns 0 if they depend on the counter itself.
 int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts);
 
-/// Some address, entry or message of the executable names the replica.
+/// Returns whether an address, entry, message or sequence number of the executable depends on the
+/// replica.
 bool uses_replica(const exe::Executable& executable);
 
 }  // namespace sluice::check

@@ -7,7 +7,7 @@
 
 namespace sluice::check {
 
-/// Values over disjoint ranges of addresses; what no range covers has none.
+/// Map from disjoint ranges of addresses to values. An address outside all ranges has no value.
 template <typename T>
 class IntervalMap {
  public:
@@ -34,8 +34,8 @@ class IntervalMap {
     pieces_.emplace_hint(pieces_.lower_bound(begin), begin, Tail{end, std::move(value)});
   }
 
-  /// Calls f(begin, end, value) for each piece that meets the range, cut to it, until f returns
-  /// false; whether it never did.
+  /// Calls f(begin, end, value) for each piece that intersects the range, clipped to the range.
+  /// Stops when f returns false. Returns whether all calls returned true.
   template <typename F>
   bool visit(int64_t begin, int64_t end, F&& f) const {
     if (begin >= end) return true;
@@ -46,7 +46,7 @@ class IntervalMap {
     return true;
   }
 
-  /// The pieces that meet the range, cut to it.
+  /// Returns the pieces that intersect the range, clipped to the range.
   std::vector<Piece> pieces(int64_t begin, int64_t end) const {
     std::vector<Piece> out;
     visit(begin, end, [&](int64_t b, int64_t e, const T& v) {
@@ -56,7 +56,7 @@ class IntervalMap {
     return out;
   }
 
-  /// Calls f(T&) on every piece of the range; gaps become pieces of T() first.
+  /// Fills the gaps of the range with pieces of T(). Then calls f(T&) for every piece of the range.
   template <typename F>
   void change(int64_t begin, int64_t end, F&& f) {
     if (begin >= end) return;

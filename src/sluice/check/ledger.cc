@@ -20,7 +20,7 @@ RemoteLedger::RemoteLedger(const exe::Executable& executable) {
   }
 }
 
-/// What an entry holds that the run has not stored to.
+/// Returns the digest of an entry to which the run has not stored.
 uint64_t RemoteLedger::first(int32_t buffer, int64_t entry) const {
   const auto home = homes_.find({buffer, entry});
   return home == homes_.end() ? mix(1, static_cast<uint64_t>(entry)) : home->second;
@@ -40,7 +40,7 @@ uint64_t RemoteLedger::at(int32_t buffer, const Buffer& contents, int64_t entry)
   return contents.others == 0 ? first(buffer, entry) : mix(first(buffer, entry), contents.others);
 }
 
-/// All entries together, whatever their order.
+/// Returns the digest of all entries of a buffer; their order does not matter.
 uint64_t RemoteLedger::all(int32_t buffer, const Buffer& contents) const {
   uint64_t sum = contents.others;
   for (const auto& [entry, content] : contents.entries) sum += mix(first(buffer, entry), content);
@@ -55,7 +55,7 @@ void RemoteLedger::move(const exe::Issue& issue, std::optional<int64_t> entry, A
     ++moved.loads;
     const uint64_t found =
         entry ? at(issue.object, buffer, *entry) : mix(3, all(issue.object, buffer));
-    // A sum: loads that find the same come in any order.
+    // A sum, so that the order of loads does not matter.
     moved.found = static_cast<int64_t>(static_cast<uint64_t>(moved.found) + mix(transfer, found));
     return;
   }

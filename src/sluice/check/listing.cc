@@ -11,7 +11,7 @@
 namespace sluice::check {
 namespace {
 
-/// The buffers of a frame that are listed for a step, for steps in ascending order.
+/// Finds the listed buffers that are live in a step. Steps are visited in ascending order.
 class LiveBuffers {
  public:
   LiveBuffers() = default;
@@ -27,9 +27,9 @@ class LiveBuffers {
     std::erase_if(live_, [&](const auto& b) { return b.second->end <= step; });
   }
 
-  /// One of them holds bytes [begin, end).
+  /// Returns whether one live buffer contains all of [begin, end).
   bool holds(int64_t begin, int64_t end) const {
-    // The nearest one that begins before is nearly always the one.
+    // Begin with the nearest buffer at or below `begin`: it nearly always contains the range.
     for (auto b = live_.upper_bound(begin); b != live_.begin();) {
       --b;
       if (end <= b->first + b->second->bytes) return true;
@@ -38,22 +38,24 @@ class LiveBuffers {
   }
 
  private:
-  std::vector<const exe::FrameBuffer*> coming_;           ///< The next one last.
+  /// Buffers that begin later; the next one is last.
+  std::vector<const exe::FrameBuffer*> coming_;
   std::multimap<int64_t, const exe::FrameBuffer*> live_;  ///< By offset.
 };
 
-/// What is wrong with the list of a function's buffers.
+/// Returns a description of the first fault in the list of a function's buffers, if any.
 std::optional<std::string> fault_of(const exe::Executable& e, const exe::Function& f) {
   const auto steps = static_cast<int64_t>(f.steps.size());
   for (const exe::FrameBuffer& b : f.buffers) {
     const bool inside = b.offset + b.bytes <= f.frame_bytes;
     if (inside && 0 <= b.begin && b.begin <= b.end && b.end <= steps) continue;
-    return fmt::format("buffer '{}' takes [{}, {}) of {} bytes in steps {} to {} of {}", b.name,
-                       b.offset, b.offset + b.bytes, f.frame_bytes, b.begin, b.end, steps);
+    return fmt::format(
+        "buffer '{}': must be inside {} bytes and {} steps, got bytes [{}, {}) and steps [{}, {})",
+        b.name, f.frame_bytes, steps, b.offset, b.offset + b.bytes, b.begin, b.end);
   }
   if (f.frame_bound > f.frame_bytes)
-    return fmt::format("the live-set bound of {} bytes is more than the frame's {}", f.frame_bound,
-                       f.frame_bytes);
+    return fmt::format("live-set bound: must be at most the frame's {} bytes, got {}",
+                       f.frame_bytes, f.frame_bound);
   if (f.buffers.empty()) return {};
   LiveBuffers live(f.buffers);
   std::optional<std::string> fault;
@@ -63,8 +65,8 @@ std::optional<std::string> fault_of(const exe::Executable& e, const exe::Functio
       if (at.base != exe::Address::Base::kFrame || bytes == 0) return;
       const int64_t end = at.offset + std::max<int64_t>(at.depth - 1, 0) * at.stride + bytes;
       if (live.holds(at.offset, end)) return;
-      fault = fmt::format("bytes [{}, {}), which step {} ({}) uses, are in no buffer of that step",
-                          at.offset, end, s, exe::step_title(f.steps[s]));
+      fault = fmt::format("step {} ({}) uses bytes [{}, {}) outside the buffers listed for it", s,
+                          exe::step_title(f.steps[s]), at.offset, end);
     };
     exe::for_each_operand(f.steps[s], [&](const exe::Operand& o) { look(o.at, o.bytes); });
     exe::for_each_call(f.steps[s], [&](const exe::Call& c) {

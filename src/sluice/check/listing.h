@@ -4,10 +4,10 @@
 
 namespace sluice::check {
 
-/// Reports name the buffers of each function's frame. Adds a violation for each function whose list
-/// is wrong: a buffer that lies outside the frame or the function's steps, a live-set bound larger
-/// than the frame, or, where buffers are listed at all, bytes of the frame that a step uses and
-/// that belong to no buffer of that step.
+/// Checks the lists of frame buffers that reports use, and adds a violation for each function with
+/// a wrong list. Each buffer must be inside the frame and the steps of its function. The live-set
+/// bound must not exceed the frame. If a function lists buffers, each byte of the frame that a step
+/// uses must be in a buffer of that step.
 void check_listings(const exe::Executable& executable, Findings& findings);
 
 }  // namespace sluice::check

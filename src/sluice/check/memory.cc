@@ -50,7 +50,7 @@ std::string ByteMap::describe(const Range& r, const exe::Executable& executable)
       const exe::Value& v = executable.values[static_cast<size_t>(p.value.name)];
       name = fmt::format("%{} '{}' v{}", p.value.name, v.tensor, v.version);
     }
-    if (p.value.origin != r.begin) name += fmt::format(" begun at {}", p.value.origin);
+    if (p.value.origin != r.begin) name += fmt::format(" that begins at {}", p.value.origin);
     add(p.begin, p.end, name);
     at = p.end;
   }

@@ -8,18 +8,18 @@
 
 namespace sluice::check {
 
-/// One value at run time: a value of one activation or iteration.
+/// One value at run time. Each activation or iteration makes its own instance of a value.
 struct Instance {
   int64_t id = -1;
   int64_t bytes = 0;
-  exe::ValueId name = exe::kNoValue;  ///< The name that it was made under, for messages.
+  exe::ValueId name = exe::kNoValue;  ///< Name under which it was made, for messages.
   DType dtype = DType::kF32;
-  const std::string* layout = nullptr;  ///< In the executable.
+  const std::string* layout = nullptr;  ///< Not owned.
 };
 
-/// Bytes of an arena.
+/// A range of bytes of an arena.
 struct Range {
-  int32_t arena = -1;  ///< -1: no such bytes.
+  int32_t arena = -1;  ///< -1: the range does not exist.
   int64_t begin = 0;
   int64_t end = 0;
 
@@ -28,7 +28,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// What a byte holds: byte (address - origin) of an instance.
+/// Content of a byte: byte (address - origin) of instance `id`.
 struct Content {
   int64_t id = -1;
   int64_t origin = 0;
@@ -36,7 +36,7 @@ struct Content {
   bool operator==(const Content& o) const { return id == o.id && origin == o.origin; }
 };
 
-/// The map from bytes to values, of all arenas. Changes can be taken back.
+/// Map from bytes to values for all arenas. Changes can be rolled back.
 class ByteMap {
  public:
   using Pieces = std::vector<IntervalMap<Content>::Piece>;
@@ -45,25 +45,26 @@ class ByteMap {
 
   void write(const Range& r, const Instance& i);
   void forget(const Range& r);
-  /// The range is exactly this instance.
+  /// Returns whether the range holds all bytes of this instance, and only these.
   bool holds(const Range& r, const Instance& i) const;
-  /// What lies there, in words.
+  /// Describes the contents of the range, for messages.
   std::string describe(const Range& r, const exe::Executable& executable) const;
   const IntervalMap<Content>& arena(size_t a) const { return arenas_[a]; }
 
-  /// Changes since a mark are kept until it is released; marks nest.
+  /// Begins to record changes, for `changed` and `roll_back`. Each mark must be released; marks
+  /// nest.
   size_t mark();
   void release() {
     if (--marks_ == 0) changes_.clear();
   }
-  /// Ranges changed since the mark, merged.
+  /// Returns the ranges changed since the mark, merged.
   std::vector<Range> changed(size_t mark) const;
-  /// The same bytes as disjoint ranges in order.
+  /// Returns the union of `ranges` as disjoint ranges in ascending order.
   static std::vector<Range> merged(std::vector<Range> ranges);
   Pieces pieces(const Range& r) const {
     return arenas_[static_cast<size_t>(r.arena)].pieces(r.begin, r.end);
   }
-  /// Makes a range what `pieces` say, without more.
+  /// Replaces the contents of the range by `pieces`.
   void restore(const Range& r, const Pieces& pieces);
   void roll_back(size_t mark);
 
@@ -79,9 +80,9 @@ class ByteMap {
   std::vector<Change> changes_;
 };
 
-/// Which bytes which task of a step touches: task t from `base + t * stride`. Equal grids touch the
-/// same bytes by the same task, which one worker runs. One task: worker 0 runs it, whatever its
-/// bytes.
+/// The bytes that each task of a step touches: task t begins at `base + t * stride`. In steps with
+/// equal grids, task t touches the same bytes and runs on the same worker. All steps of one task
+/// have equal grids, because worker 0 runs them.
 struct Grid {
   int64_t tasks = 1;
   int64_t stride = 0;
@@ -92,21 +93,22 @@ struct Grid {
   static Grid of(int64_t tasks, int64_t stride, int64_t pitch, int64_t base) {
     return tasks == 1 ? Grid{} : Grid{tasks, stride, base, pitch};
   }
-  /// Every worker touches all of it.
+  /// Grid of a step in which every worker touches all bytes.
   static Grid everyone() { return {2, 0, 0, 0}; }
   bool shared() const { return tasks > 1 && stride == 0; }
 };
 
-/// What one device's workers have touched since their last barrier.
+/// Record of the bytes that the workers of one device have touched since their last barrier.
 class Window {
  public:
   explicit Window(size_t arenas) : arenas_(arenas) {}
 
   void barrier();
-  /// A touch by `grid` could happen at the same time as an earlier one, and one of the two writes.
+  /// Returns whether a touch by `grid` may run at the same time as a recorded touch of these bytes,
+  /// and one of the two writes.
   bool conflicts(const Range& r, bool writes, const Grid& grid) const;
   void touch(const Range& r, bool writes, const Grid& grid);
-  /// Everything that either of two has seen.
+  /// Adds the touches that `other` has recorded.
   void merge(const Window& other);
   void serialise(std::vector<int64_t>& out) const;
 

@@ -1,4 +1,4 @@
-// The checker refuses each of these edits of a right plan by the rule that it breaks.
+// Each edit makes a correct plan wrong. The checker must report the rule that it breaks.
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/check/checker.h"
@@ -12,7 +12,7 @@ struct Defect {
   std::string rule;
   std::string from;
   std::string to;
-  std::string part;  ///< Of the violation's message.
+  std::string part;  ///< Expected part of the violation's message.
 };
 
 void expect_defects(const std::string& text, const std::vector<Defect>& defects,
@@ -32,19 +32,20 @@ void expect_defects(const std::string& text, const std::vector<Defect>& defects,
 }
 
 TEST(CheckRefusals, DefectsOfArenas) {
-  expect_defects(exe::plans::train_step(),
-                 {
-                     {"workspace", "workspace space device device 0",
-                      "workspace space device device -1", "arena 'workspace' belongs to no device"},
-                     {"workspace", "stream 0 \"image\"",
-                      "arena 3 \"more\" kind workspace space device device 0 bytes 256 stride 128\n"
-                      "stream 0 \"image\"",
-                      "device 0 has two workspace arenas"},
-                     {"workspace", "arena 0 offset 64 value", "arena 2 offset 64 value",
-                      "constant 'scale' lies in the workspace"},
-                     {"budget", "memory 1024", "memory 575",
-                      "device 0: arenas take 576 bytes of a budget of 575"},
-                 });
+  expect_defects(
+      exe::plans::train_step(),
+      {
+          {"workspace", "workspace space device device 0", "workspace space device device -1",
+           "arena 'workspace': a workspace must belong to a device"},
+          {"workspace", "stream 0 \"image\"",
+           "arena 3 \"more\" kind workspace space device device 0 bytes 256 stride 128\n"
+           "stream 0 \"image\"",
+           "device 0 has two workspace arenas"},
+          {"workspace", "arena 0 offset 64 value", "arena 2 offset 64 value",
+           "constant 'scale' must not be in the workspace"},
+          {"budget", "memory 1024", "memory 575",
+           "device 0: arenas take 576 bytes of a budget of 575"},
+      });
   expect_defects(exe::plans::overlapped_loop(),
                  {{"budget", "budget 4096", "budget 1023",
                    "tier 'host': arenas take 1024 bytes of a budget of 1023"}});
@@ -52,7 +53,7 @@ TEST(CheckRefusals, DefectsOfArenas) {
                  {{"bounds", "row\nfunction 1",
                    "row\n  2 kernel cpu.neg Neg tasks 1 workspace 0\n"
                    "      read %- at arena1+0 bytes 64 float32(16) row\nfunction 1",
-                   "a step of device 0 reaches into arena 'frames 1'"}});
+                   "a step of device 0 must not use arena 'frames 1'"}});
 }
 
 TEST(CheckRefusals, DefectsOfRemoteVariables) {
@@ -66,9 +67,9 @@ TEST(CheckRefusals, DefectsOfRemoteVariables) {
       exe::plans::overlapped_loop(),
       {
           {"remote", "value 0 \"x\" 0", variable(0, 128) + "value 0 \"x\" 0",
-           "variable 'v0' is larger than an entry of 'acts'"},
+           "variable 'v0' must be at most 64 bytes, an entry of 'acts', got 128"},
           {"overlap", "value 0 \"x\" 0", variable(0, 64) + variable(1, 64) + "value 0 \"x\" 0",
-           "variable 'v1': another variable lives in entry 1 of 'acts'"},
+           "variable 'v1': entry 1 of 'acts' already holds another variable"},
       });
 }
 
@@ -78,25 +79,25 @@ TEST(CheckRefusals, DefectsOfTransfersAndCalls) {
                  {
                      {"stream", image,
                       image + "      entry_from read %1 at arena0+64 bytes 4 float32(1) row\n",
-                      "the entry of a stream is read from memory"},
+                      "the entry of a stream must not be read from memory"},
                      {"remote", "entry 0 queue 1 token 0", "entry 0 queue 1 token 0 found %2",
-                      "only a load finds a value"},
+                      "'found' requires a load from a remote buffer"},
                  });
   const std::string next = "write %3 at param1+0 bytes 64 float32(16) row\n";
   expect_defects(
       exe::plans::overlapped_loop(),
       {{"access", next, next + "      entry_from read %2 at param0+0 bytes 64 float32(16) row\n",
-        "the entry is no integer of 4 bytes that is read"}});
+        "entry: must read 4 bytes, got read of 64 bytes"}});
   expect_defects(exe::plans::two_devices(),
                  {{"access", "read %0 at frame+0 bytes 64 float32(16) row\nfunction 1",
                    "write %0 at frame+0 bytes 64 float32(16) row\nfunction 1",
-                   "a message is sent from what is read and received into what is written"}});
+                   "message: access must be read, got write"}});
   const std::string x = "read %8 at param1+0 bytes 64 float32(16) row\nfunction 1";
   expect_defects(exe::plans::by_reference(),
                  {{"overlap", x, "write %- at param0+0 bytes 64 float32(16) row\nfunction 1",
                    "operands 0 and 1 are both written and share bytes"}});
   expect_defects(exe::plans::branch(), {{"bounds", "then 0 frame frame+0", "then 0 frame param1+0",
-                                         "the frame of 'then' lies in a parameter"}});
+                                         "the frame of 'then' must not be in a parameter"}});
 }
 
 TEST(CheckRefusals, DefectsOfBranches) {
@@ -118,7 +119,7 @@ TEST(CheckRefusals, Limits) {
                  {.max_depth = 1});
   expect_defects(exe::plans::carried_ring(), {{"limit", "", "", "more than 2 steps"}},
                  {.max_steps = 2});
-  // A program costs its steps once a replica, and a file may name two billion of them.
+  // Each replica adds the steps of its program, and a file may name two billion replicas.
   const std::string many =
       exe::plans::replaced(exe::plans::replaced(exe::plans::two_devices(), "sluice executable 1",
                                                 "sluice executable 1\nreplicas 2147483647"),
@@ -133,7 +134,7 @@ TEST(CheckRefusals, Proofs) {
   prove(ring);
   expect_refused(
       {{"too long", [&] { prove(ring, {.max_steps = 2}); },
-        "the plan is too long to be proved; a program of fewer micro-batches", ErrorKind::kUsage},
+        "the plan is too long to be proved; use fewer micro-batches", ErrorKind::kUsage},
        {"how long", [&] { prove(ring, {.max_steps = 2}); }, "more than 2 steps", ErrorKind::kUsage},
        {"wrong", [&] { prove(broken); }, "the plan's proof fails:\n  [channel] ",
         ErrorKind::kInternal}});

@@ -3,13 +3,13 @@
 
 namespace sluice::check {
 
-/// a + b of numbers that are not negative; INT64_MAX if that is less.
+/// Returns a + b for non-negative numbers, or INT64_MAX if the sum is larger.
 inline int64_t saturating_sum(int64_t a, int64_t b) {
   int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-/// a · b likewise.
+/// Returns a · b for non-negative numbers, or INT64_MAX if the product is larger.
 inline int64_t saturating_product(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;

@@ -8,13 +8,13 @@
 
 namespace sluice::check {
 
-/// A moment of an actor: a queue of a device.
+/// A moment of an actor. An actor is one queue of one device.
 struct Epoch {
   int32_t actor = -1;
   int64_t time = 0;
 };
 
-/// Vector clocks: for each actor, what it knows to have happened.
+/// Vector clocks: for each actor, the latest moment of every actor that it knows to have passed.
 class Clocks {
  public:
   explicit Clocks(const exe::Executable& executable);
@@ -22,11 +22,11 @@ class Clocks {
   int32_t actor(int32_t device, int32_t queue) const {
     return first_[static_cast<size_t>(device)] + queue;
   }
-  /// A new moment of the actor.
+  /// Advances the actor to a new moment and returns that moment.
   Epoch tick(int32_t actor);
   const std::vector<int64_t>& now(int32_t actor) const { return now_[static_cast<size_t>(actor)]; }
   void learn(int32_t actor, const std::vector<int64_t>& other);
-  /// The actor knows that the moment has passed.
+  /// Returns whether the actor knows that the moment has passed.
   bool knows(int32_t actor, const Epoch& e) const {
     return e.actor < 0 || now(actor)[static_cast<size_t>(e.actor)] >= e.time;
   }
@@ -36,35 +36,36 @@ class Clocks {
   std::vector<std::vector<int64_t>> now_;
 };
 
-/// Who last used which bytes of the tiers, to find uses that nothing orders.
+/// Records the latest uses of each byte of the tiers, to find uses that nothing orders.
 class TierUses {
  public:
   explicit TierUses(size_t arenas) : arenas_(arenas) {}
-  /// Records the use at its moment; false if it is unordered with an earlier one and one of the two
-  /// writes.
+  /// Records a use at the moment `at`. Returns false if nothing orders it after an earlier use and
+  /// one of the two writes.
   bool use(const Range& r, bool writes, const Epoch& at, const Clocks& clocks);
 
  private:
   struct Uses {
     Epoch writer;
-    std::vector<Epoch> readers;  ///< Since the writer, one an actor.
+    std::vector<Epoch> readers;  ///< Latest read of each actor since the last write.
   };
   std::vector<IntervalMap<Uses>> arenas_;
 };
 
-/// A message that lies in a slot of a channel.
+/// A message in a slot of a channel.
 struct Message {
   int64_t number = 0;
   exe::ValueId value = exe::kNoValue;
   Instance instance;
-  std::vector<int64_t> clock;  ///< What the sender knew.
+  std::vector<int64_t> clock;  ///< Clock of the sender when it sent the message.
 };
 
 struct ChannelState {
   int64_t sent = 0;
   int64_t received = 0;
-  std::map<int64_t, Message> slots;               ///< Full ones.
-  std::map<int64_t, std::vector<int64_t>> freed;  ///< What the receiver knew when it freed a slot.
+  std::map<int64_t, Message> slots;  ///< Messages in full slots, by slot.
+  /// By slot: clock of the receiver when it freed the slot.
+  std::map<int64_t, std::vector<int64_t>> freed;
 };
 
 struct StreamState {

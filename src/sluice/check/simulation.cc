@@ -56,7 +56,7 @@ void Simulation::run() {
   for (const DeviceRun& d : devices_) {
     if (d.stack.empty()) continue;
     stuck = true;
-    bad(d, "deadlock", "waits for ever");
+    bad(d, "deadlock", "waits forever");
   }
   if (!stuck) finish();
 }
@@ -99,8 +99,8 @@ void Simulation::finish() {
   };
   for (size_t c = 0; c < channels_.size(); ++c) {
     if (!channels_[c].slots.empty()) {
-      fault("channel", fmt::format("{} messages are left in channel '{}'",
-                                   channels_[c].slots.size(), e_.channels[c].name));
+      fault("channel", fmt::format("channel '{}': {} messages are never received",
+                                   e_.channels[c].name, channels_[c].slots.size()));
     }
   }
   finish_remote();
@@ -125,8 +125,8 @@ void Simulation::finish() {
       end = found == ends_.end() ? nullptr : &found->second;
     }
     if (end == nullptr) {
-      fault("final", fmt::format("nothing makes {}, the last value of variable '{}'",
-                                 name(finals[v]), plan.path));
+      fault("final", fmt::format("variable '{}' must hold {} at the end, but no step makes it",
+                                 plan.path, name(finals[v])));
     } else if (!bytes_.holds(r, *end) || *end->layout != plan.layout) {
       fault("final", fmt::format("variable '{}' must hold {} at the end, but has {}", plan.path,
                                  name(listed[v] ? finals[v] : plan.value), bytes_.describe(r, e_)));
@@ -156,14 +156,15 @@ void Simulation::finish_remote() {
     const bool counted = there.loads == announced.loads && there.stores == announced.stores;
     if (counted && there != announced) {
       fault(announced.buffer,
-            fmt::format("has loads that find, or keeps, what another store than announced has "
-                        "left (digest {}, announced {})",
-                        there.found, announced.found));
+            fmt::format(
+                "holds or loads entries of other stores than announced: digest must be {}, got {}",
+                announced.found, there.found));
     }
   }
   for (const auto& [buffer, t] : traces) {
-    fault(buffer, fmt::format("is used, but no line says so: loads {} stores {} found {}", t.loads,
-                              t.stores, t.found));
+    fault(buffer,
+          fmt::format("is used but not announced; add 'remote {} loads {} stores {} found {}'",
+                      buffer, t.loads, t.stores, t.found));
   }
 }
 
@@ -197,7 +198,7 @@ Simulation::Outcome Simulation::step(DeviceRun& d) {
     DeviceRun& d;
     Outcome operator()(const exe::Kernel& k) const { return m.kernel(d, k); }
     Outcome operator()(const exe::Call& c) const {
-      // The caller is past the step when the callee ends.
+      // `leave` moves the caller past this step when the callee ends.
       return m.enter(d, c, Role::kCall, nullptr) ? Outcome::kEntered : Outcome::kDone;
     }
     Outcome operator()(const exe::Loop& l) const { return m.loop(d, l); }
@@ -249,13 +250,13 @@ bool Simulation::resolve(DeviceRun& d, const exe::Address& at, int64_t bytes, Ra
       break;
   }
   if (begin + bytes > whole.end - whole.begin) {
-    bad(d, "bounds", "bytes [{}, {}) of {} bytes of {}", begin, begin + bytes,
+    bad(d, "bounds", "bytes [{}, {}) must be inside the {} bytes of {}", begin, begin + bytes,
         whole.end - whole.begin,
         at.base == exe::Address::Base::kArena
             ? fmt::format("arena '{}'", e_.arenas[static_cast<size_t>(at.index)].name)
         : at.base == exe::Address::Base::kFrame ? std::string("the frame")
                                                 : fmt::format("parameter {}", at.index));
-    stop_ = true;  // What follows would be about bytes that do not exist.
+    stop_ = true;  // Later checks would use bytes that do not exist.
     return false;
   }
   out = {whole.arena, whole.begin + begin, whole.begin + begin + bytes};
@@ -272,16 +273,16 @@ void Simulation::read(DeviceRun& d, const exe::Operand& o, const Range& r, const
                       const std::string& what) {
   if (o.value == exe::kNoValue && o.bytes == 0) return;
   if (expected == nullptr) {
-    bad(d, "value", "{} names {}, which nothing has made here", what, name(o.value));
+    bad(d, "value", "{}: no earlier step has made {}", what, name(o.value));
   } else if (!bytes_.holds(r, *expected)) {
-    bad(d, "value", "{} names {} ({} bytes), but finds {}", what, name(o.value), expected->bytes,
+    bad(d, "value", "{}: must find {} ({} bytes), got {}", what, name(o.value), expected->bytes,
         bytes_.describe(r, e_));
   } else if (expected->dtype != o.spec.dtype) {
-    bad(d, "value", "{} reads {} as {}, it was made as {}", what, name(o.value),
-        name_of(o.spec.dtype), name_of(expected->dtype));
+    bad(d, "value", "{}: dtype of {} must be {}, got {}", what, name(o.value),
+        name_of(expected->dtype), name_of(o.spec.dtype));
   } else if (*expected->layout != o.layout) {
-    bad(d, "layout", "{} reads {} as '{}', it was made as '{}'", what, name(o.value), o.layout,
-        *expected->layout);
+    bad(d, "layout", "{}: layout of {} must be '{}', got '{}'", what, name(o.value),
+        *expected->layout, o.layout);
   }
 }
 
@@ -293,8 +294,8 @@ void Simulation::check_arguments(DeviceRun& d, const exe::Call& call, std::span<
     return std::tie(args[a].arena, args[a].begin, a) < std::tie(args[b].arena, args[b].begin, b);
   });
   const size_t none = args.size();
-  size_t any = none;      // The argument that ends last of those before.
-  size_t written = none;  // Likewise of those written.
+  size_t any = none;      // Earlier argument that ends last.
+  size_t written = none;  // Earlier written argument that ends last.
   const auto clashes = [&](size_t before, size_t i) {
     return before != none && args[before].overlaps(args[i]);
   };
@@ -311,7 +312,7 @@ void Simulation::check_arguments(DeviceRun& d, const exe::Call& call, std::span<
     if (later(any)) any = i;
     if (writes && later(written)) written = i;
     if (frame.begin != frame.end && frame.overlaps(args[i])) {
-      bad(d, "overlap", "argument {} lies in the frame of the function called", i);
+      bad(d, "overlap", "argument {} overlaps the frame of the called function", i);
     }
   }
 }
@@ -371,7 +372,8 @@ Simulation::Bindings Simulation::results(DeviceRun& d, Activation& a) {
     if (inside == exe::kNoValue) {
       // Only a clobbered argument may end without a value.
       if (outside != exe::kNoValue)
-        bad(d, "value", "parameter '{}' has no value that {} could be", p.name, name(outside));
+        bad(d, "value", "parameter '{}' must end with a value, because the caller names it {}",
+            p.name, name(outside));
       bytes_.forget(r);
       continue;
     }
@@ -380,7 +382,8 @@ Simulation::Bindings Simulation::results(DeviceRun& d, Activation& a) {
       bad(d, "value", "parameter '{}' must hold {} at the end, but has {}", p.name, name(inside),
           bytes_.describe(r, e_));
     } else if (*i_made->layout != p.layout) {
-      bad(d, "layout", "parameter '{}' is '{}', its value '{}'", p.name, p.layout, *i_made->layout);
+      bad(d, "layout", "parameter '{}': layout must be '{}', got '{}'", p.name, p.layout,
+          *i_made->layout);
     } else {
       made.emplace_back(static_cast<exe::ValueId>(i), *i_made);
     }
@@ -444,7 +447,7 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
       const Instance* i = o.access == exe::Access::kWrite ? nullptr : lookup(a, o.value);
       a.loop->found.push_back(i == nullptr ? Instance{} : *i);
     }
-    // Transfers change more than a loop's state is taken to be.
+    // Transfers change state that `state_of` omits, so a loop with transfers is not left early.
     if (!facts_[static_cast<size_t>(l.body.function)].transfers)
       a.loop->period = loop_period(l, facts_);
   }
@@ -457,7 +460,7 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
   for (size_t i = 0; i < l.body.args.size(); ++i) {
     const exe::Operand& o = l.body.args[i];
     const exe::ValueId v = o.access == exe::Access::kWrite ? o.value : o.made;
-    // A loop of no iterations leaves what it would update as it was.
+    // A loop without iterations leaves its updated arguments unchanged.
     const Instance& last = l.trips == 0 ? run.found[i] : run.made[i];
     if (o.access != exe::Access::kRead && v != exe::kNoValue && last.id >= 0) a.values[v] = last;
   }

@@ -21,32 +21,32 @@ namespace sluice::check {
 /// Runs one program of one replica without data; see checker.h.
 class Simulation {
  public:
-  /// All arguments must outlive it; the executable has passed `validate`.
+  /// All arguments must outlive the simulation. The executable must have passed exe::validate.
   Simulation(const exe::Executable& executable, const exe::Program& program,
              const std::vector<FunctionFacts>& facts, const Options& options, int64_t replica,
              Findings& findings);
   void run();
-  /// Ends the run within kStepsAfterAFault steps, as the first violation does.
+  /// Ends the run after at most kStepsAfterAFault more steps. The first violation does the same.
   void stop_soon() { last_step_ = std::min(last_step_, steps_ + kStepsAfterAFault); }
-  /// Steps run.
+  /// Returns the number of steps run so far.
   int64_t steps() const { return steps_; }
 
  private:
-  /// A loop may have billions of iterations, so a plan that is known to be wrong is not walked to
-  /// its end.
+  /// Steps that still run after a fault. A loop may have billions of iterations, so a plan that is
+  /// known to be wrong is not walked to its end.
   static constexpr int64_t kStepsAfterAFault = 100'000;
 
   using Bindings = std::vector<std::pair<exe::ValueId, Instance>>;
 
-  /// A loop step that is being run.
+  /// State of a loop step that is running.
   struct LoopRun {
     int64_t iteration = 0;
-    std::vector<Instance> found;  ///< By argument: what the next iteration must find.
-    std::vector<Instance> made;   ///< By argument: what the last one made.
+    std::vector<Instance> found;  ///< By argument: the value that the next iteration must find.
+    std::vector<Instance> made;   ///< By argument: the value that the last iteration made.
     int64_t period = 0;           ///< See loop_period; 0: run every iteration.
-    int64_t first_id = 0;         ///< Instances from here on are the loop's own.
+    int64_t first_id = 0;         ///< Instances that the loop made have at least this id.
     bool has_snapshot = false;
-    int64_t next_look = 1;  ///< Iteration before which the state is looked at next.
+    int64_t next_look = 1;  ///< Compare the state with the snapshot before this iteration.
     std::vector<int64_t> snapshot;
   };
 
@@ -58,13 +58,14 @@ class Simulation {
     const exe::Call* call = nullptr;
     Range frame;
     std::vector<Range> params;
-    std::vector<int64_t> numbers;  ///< Index parameters.
+    std::vector<int64_t> numbers;  ///< Values of the index parameters.
     std::unordered_map<exe::ValueId, Instance> values;
-    std::vector<std::pair<int32_t, int32_t>> tokens;  ///< (token, queue) issued and not waited for.
+    /// (token, queue) of transfers not yet waited for.
+    std::vector<std::pair<int32_t, int32_t>> tokens;
     std::unique_ptr<LoopRun> loop;
     size_t step = 0;
     RemoteLedger::Activation path = 0;
-    int64_t calls = 0;  ///< Calls, loops and branches that it is past.
+    int64_t calls = 0;  ///< Number of calls, loops and branches already run.
   };
 
   /// A transfer that has been issued and may still run.
@@ -74,7 +75,7 @@ class Simulation {
     const Activation* owner = nullptr;
     Range memory;
     bool writes = false;
-    Range entry;  ///< Of the tier, if it is a remote one.
+    Range entry;  ///< Bytes of the tier, if the transfer is remote.
     std::vector<int64_t> clock;
   };
 
@@ -83,12 +84,12 @@ class Simulation {
     std::deque<Activation> stack;
     Window window;
     std::vector<Flight> flights;
-    Bindings arm;  ///< What the arm that ended last made.
+    Bindings arm;  ///< Values that the last arm made.
   };
 
   enum class Outcome : uint8_t { kDone, kEntered, kBlocked };
 
-  // check_machine.cc: programs, calls, loops.
+  // simulation.cc: programs, calls, loops.
   void start();
   void finish();
   void finish_remote();
@@ -119,7 +120,7 @@ class Simulation {
     stop_soon();
   }
 
-  // check_steps.cc: steps that touch bytes.
+  // simulation_steps.cc: steps that touch bytes.
   struct Touched {
     const exe::Operand* operand;
     Range range;
@@ -140,7 +141,7 @@ class Simulation {
   Outcome receive(DeviceRun& d, const exe::Receive& r);
   void write(DeviceRun& d, const exe::Operand& o, const Range& r);
 
-  // check_paths.cc: both arms of a branch; loops left early.
+  // simulation_paths.cc: both arms of a branch; loops left early.
   Outcome branch(DeviceRun& d, const exe::Branch& b);
   bool run_arm(DeviceRun& d, const exe::Call& call, int64_t arm);
   static void join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other);
@@ -162,13 +163,14 @@ class Simulation {
   TierUses tiers_;
   std::vector<ChannelState> channels_;
   std::vector<StreamState> streams_;
-  /// Collectives run so far, by device and group.
+  /// Number of collectives run so far, by device and group.
   std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
   RemoteLedger remote_;
   std::deque<DeviceRun> devices_;
   std::unordered_map<exe::ValueId, Instance> constants_;
   std::vector<Instance> variables_;
-  std::unordered_map<exe::ValueId, Instance> ends_;  ///< Values of the entries when they ended.
+  /// Values of the entry functions at their ends.
+  std::unordered_map<exe::ValueId, Instance> ends_;
   const std::string row_ = "row";
   int64_t next_id_ = 0;
   int64_t steps_ = 0;

@@ -23,11 +23,11 @@ bool Simulation::run_arm(DeviceRun& d, const exe::Call& call, int64_t arm) {
   return true;
 }
 
-/// In flight is what either arm has left so. Arms wait for their own transfers: both lists are
-/// parts of one.
+/// Adds to `mine` the transfers in flight that only the other arm left. Arms wait for their own
+/// transfers, so both lists are subsets of the list before the branch.
 void Simulation::join_flights(std::vector<Flight>& mine, const std::vector<Flight>& other) {
-  // A queue ends its transfers in order, so the arm that ended fewer of a queue has all that the
-  // other has.
+  // A queue ends its transfers in order. So, for each queue, one of the two lists contains the
+  // other.
   for (size_t i = 0; i < other.size(); ++i) {
     const auto same = [&](const Flight& f) {
       return f.owner == other[i].owner && f.token == other[i].token && f.queue == other[i].queue;
@@ -82,7 +82,8 @@ Simulation::Outcome Simulation::branch(DeviceRun& d, const exe::Branch& b) {
 void Simulation::join_arms(Activation& a, const Bindings& then_made, const Bindings& else_made,
                            size_t mark, const std::vector<Range>& then_ranges,
                            const std::vector<ByteMap::Pieces>& then_pieces) {
-  // Two different values under one name are one value from here on: which, the condition says.
+  // If both arms give one name to different values, that name is a new value after the branch. The
+  // condition decides at run time which of the two it is.
   std::map<std::pair<int64_t, int64_t>, Instance> joined;
   const std::map<exe::ValueId, Instance> other(else_made.begin(), else_made.end());
   for (const auto& [v, i] : else_made) a.values.erase(v);
@@ -100,7 +101,7 @@ void Simulation::join_arms(Activation& a, const Bindings& then_made, const Bindi
     if (is_new) k->second = make(v, i.bytes, i.dtype, *i.layout);
     a.values[v] = k->second;
   }
-  // Both outcomes over all bytes that either changed.
+  // Compare both outcomes for all bytes that either arm changed.
   const std::vector<Range> ranges = [&] {
     std::vector<Range> all = bytes_.changed(mark);
     all.insert(all.end(), then_ranges.begin(), then_ranges.end());
@@ -133,8 +134,9 @@ void Simulation::join_arms(Activation& a, const Bindings& then_made, const Bindi
   }
 }
 
-/// What the next iterations of a loop depend on, apart from its counter: values are numbered in the
-/// order met, so that two states that differ only in when their values were made are equal.
+/// Returns the state that determines the next iterations of a loop, without its counter. Values of
+/// the loop are numbered in the order found. So states are equal if they differ only in the time at
+/// which their values were made.
 std::vector<int64_t> Simulation::state_of(const DeviceRun& d, const LoopRun& run) const {
   std::vector<int64_t> out;
   std::unordered_map<int64_t, int64_t> numbers;
@@ -159,7 +161,7 @@ std::vector<int64_t> Simulation::state_of(const DeviceRun& d, const LoopRun& run
 
 void Simulation::leave_early(DeviceRun& d, const exe::Loop& l, LoopRun& run) {
   if (run.period == 0 || run.iteration != run.next_look) return;
-  // Iterations left out are whole periods; the last one is run, with its true counter.
+  // Skip whole periods only, and run the last period with its true counter.
   const int64_t left = (l.trips - run.iteration) / run.period - 1;
   if (left < 1) return;
   std::vector<int64_t> state = state_of(d, run);
@@ -171,7 +173,7 @@ void Simulation::leave_early(DeviceRun& d, const exe::Loop& l, LoopRun& run) {
     run.iteration += left * run.period;
     run.period = 0;
   } else {
-    // Seldom enough that looking costs no more than running.
+    // The distance between comparisons doubles, so comparing costs no more than running.
     run.has_snapshot = false;
     run.next_look = 2 * run.iteration;
   }

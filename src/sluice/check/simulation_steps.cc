@@ -11,30 +11,30 @@ void Simulation::write(DeviceRun& d, const exe::Operand& o, const Range& r) {
   if (v != exe::kNoValue) d.stack.back().values[v] = i;
 }
 
-/// Kernels load whole elements: each operand begins at a multiple of their size.
+/// Checks that each operand begins at a multiple of its element size, as kernels load whole
+/// elements.
 void Simulation::align(DeviceRun& d, std::span<const Touched> all) {
   for (const Touched& t : all) {
     const int64_t size = size_of(t.operand->spec.dtype);
     if (t.range.begin % size == 0) continue;
-    bad(d, "bounds", "{} begins at byte {}, a multiple of {} is right", name(t.operand->value),
-        t.range.begin, size);
+    bad(d, "bounds", "{} must begin at a multiple of {} bytes, got byte {}", name(t.operand->value),
+        size, t.range.begin);
   }
 }
 
-/// A step touches all of these at once, on a queue.
+/// Records that a step on a queue touches all these ranges at once, and checks that it may.
 void Simulation::touch(DeviceRun& d, std::span<const Touched> all, int32_t queue) {
   for (const Touched& t : all) {
     const bool writes = t.operand->access != exe::Access::kRead;
     for (const Flight& f : d.flights) {
-      // A queue runs its transfers one after another.
+      // Transfers of one queue cannot race: they run one after another.
       if (f.queue == queue || !(writes || f.writes) || !f.memory.overlaps(t.range)) continue;
-      bad(d, "race",
-          "bytes [{}, {}) are those of the transfer in flight under token {} of queue {}",
+      bad(d, "race", "bytes [{}, {}) overlap the transfer in flight with token {} on queue {}",
           t.range.begin, t.range.end, f.token, f.queue);
     }
     if (d.window.conflicts(t.range, writes, t.grid)) {
       bad(d, "sync",
-          "{} {} in [{}, {}), which other workers may still touch: no barrier is between",
+          "{} {} in [{}, {}), which other workers may still touch; a barrier is required before",
           writes ? "writes" : "reads", name(t.operand->value), t.range.begin, t.range.end);
     }
   }
@@ -95,8 +95,8 @@ Simulation::Outcome Simulation::collective(DeviceRun& d, const exe::Collective& 
   int64_t sequence = 0;
   if (!evaluate(d, c.sequence, sequence)) return Outcome::kDone;
   if (sequence != run) {
-    bad(d, "collective", "number {} of group {} comes where number {} is next", sequence, c.group,
-        run);
+    bad(d, "collective", "group {}: number of the collective must be {}, got {}", c.group, run,
+        sequence);
   }
   ++run;
   d.window.barrier();
@@ -125,30 +125,32 @@ void Simulation::stream_entry(DeviceRun& d, const exe::Issue& i) {
   int64_t entry = 0;
   if (!evaluate(d, i.entry, entry)) return;
   if (entry != s.next) {
-    bad(d, "stream", "entry {} of stream '{}' is used where entry {} is next", entry,
-        e_.streams[static_cast<size_t>(i.object)].name, s.next);
+    bad(d, "stream", "stream '{}': entry must be {}, got {}",
+        e_.streams[static_cast<size_t>(i.object)].name, s.next, entry);
   }
   if (!clocks_.knows(actor, s.last)) {
-    bad(d, "race", "nothing orders this use of stream '{}' after that of another queue or device",
+    bad(d, "race",
+        "nothing orders this use of stream '{}' after its use on another queue or device",
         e_.streams[static_cast<size_t>(i.object)].name);
   }
   s.next = entry + 1;
   s.last = clocks_.tick(actor);
 }
 
-/// The bytes of the tier that a transfer may touch, and for a load what it finds there.
+/// Computes the bytes of the tier that a transfer may touch, and checks the value that a load finds
+/// there. Returns false if the entry does not exist.
 bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
   const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(i.object)];
   const bool load = i.kind == exe::TransferKind::kRemoteLoad;
   if (i.entry_from) {
-    // Any entry; it is checked at run time.
+    // The entry is read and checked at run time, so the transfer may touch any entry.
     entry = {b.arena, b.offset, b.offset + b.entries * b.entry_stride};
     remote_.move(i, std::nullopt, d.stack.back().path);
   } else {
     int64_t number = 0;
     if (!evaluate(d, i.entry, number)) return false;
     if (number < 0 || number >= b.entries) {
-      bad(d, "remote", "entry {} of '{}', which has {}", number, b.name, b.entries);
+      bad(d, "remote", "'{}': entry must be in [0, {}), got {}", b.name, b.entries, number);
       stop_ = true;
       return false;
     }
@@ -173,14 +175,15 @@ bool Simulation::remote_entry(DeviceRun& d, const exe::Issue& i, Range& entry) {
   return true;
 }
 
-/// To the clocks a transfer has ended once an arm of a branch has waited for one behind it; it may
-/// not have if the other arm was taken.
+/// Checks that no transfer in flight uses the entry. The vector clocks do not suffice after a
+/// branch. To them a transfer has ended if one arm has waited for a later transfer of its queue,
+/// but the other arm may run instead.
 void Simulation::entry_in_flight(DeviceRun& d, const exe::Issue& i, const Range& entry) {
   const bool load = i.kind == exe::TransferKind::kRemoteLoad;
   for (const Flight& f : d.flights) {
     const bool both_load = load && f.writes;
     if (f.queue == i.queue || both_load || !f.entry.exists() || !f.entry.overlaps(entry)) continue;
-    bad(d, "race", "the entry is that of the transfer in flight under token {} of queue {}",
+    bad(d, "race", "the entry is in use by the transfer in flight with token {} on queue {}",
         f.token, f.queue);
   }
 }
@@ -230,11 +233,11 @@ Simulation::Outcome Simulation::wait(DeviceRun& d, const exe::Wait& w) {
   Activation& a = d.stack.back();
   const auto token = std::find(a.tokens.begin(), a.tokens.end(), std::pair(w.token, w.queue));
   if (token == a.tokens.end()) {
-    bad(d, "wait", "no transfer is in flight under token {} of queue {}", w.token, w.queue);
+    bad(d, "wait", "no transfer with token {} is in flight on queue {}", w.token, w.queue);
     return Outcome::kDone;
   }
   a.tokens.erase(token);
-  // All that the queue was given before has ended too.
+  // All earlier transfers of the queue have ended too.
   const auto last = std::find_if(d.flights.begin(), d.flights.end(), [&](const Flight& f) {
     return f.owner == &a && f.token == w.token && f.queue == w.queue;
   });
@@ -242,7 +245,7 @@ Simulation::Outcome Simulation::wait(DeviceRun& d, const exe::Wait& w) {
   clocks_.learn(clocks_.actor(d.device, 0), last->clock);
   const auto ended = static_cast<size_t>(last - d.flights.begin());
   for (size_t i = 0; i <= ended; ++i) {
-    // Only worker 0 has waited: to the others the bytes are touched now.
+    // Only worker 0 has waited. Record the touch now, so that other workers need a barrier first.
     const Flight& f = d.flights[i];
     if (f.queue == w.queue) d.window.touch(f.memory, f.writes, Grid{});
   }
@@ -264,7 +267,7 @@ Simulation::Outcome Simulation::send(DeviceRun& d, const exe::Send& s) {
   if (!evaluate(d, s.message, message) || !resolve(d, s.operand.at, s.operand.bytes, r))
     return Outcome::kDone;
   if (message != number)
-    bad(d, "channel", "sends message {} of '{}' where {} is next", message, c.name, number);
+    bad(d, "channel", "channel '{}': must send message {}, got {}", c.name, number, message);
   const Instance* sent = lookup(d.stack.back(), s.operand.value);
   read(d, s.operand, r, sent, "the message");
   const Touched touched[] = {{&s.operand, r, Grid{}}};
@@ -273,7 +276,7 @@ Simulation::Outcome Simulation::send(DeviceRun& d, const exe::Send& s) {
   if (const auto freed = state.freed.find(slot); freed != state.freed.end())
     clocks_.learn(actor, freed->second);
   clocks_.tick(actor);
-  // In the slot the message is a value of its own: what lay there before is gone.
+  // The message in the slot is a new value that replaces the old content of the slot.
   const Instance copy =
       make(s.operand.value, s.operand.bytes, s.operand.spec.dtype, s.operand.layout);
   const int64_t begin = c.offset + slot * c.slot_bytes;
@@ -294,7 +297,7 @@ Simulation::Outcome Simulation::receive(DeviceRun& d, const exe::Receive& m) {
   if (!evaluate(d, m.message, message) || !resolve(d, m.operand.at, m.operand.bytes, r))
     return Outcome::kDone;
   if (message != number)
-    bad(d, "channel", "takes message {} of '{}' where {} is next", message, c.name, number);
+    bad(d, "channel", "channel '{}': must receive message {}, got {}", c.name, number, message);
   const Message& there = state.slots.at(slot);
   const bool same_name = m.operand.value == there.value ||
                          (m.operand.value != exe::kNoValue && there.value != exe::kNoValue &&
@@ -302,8 +305,8 @@ Simulation::Outcome Simulation::receive(DeviceRun& d, const exe::Receive& m) {
                               e_.values[static_cast<size_t>(there.value)]);
   if (!same_name || m.operand.bytes != there.instance.bytes ||
       m.operand.spec.dtype != there.instance.dtype || m.operand.layout != *there.instance.layout) {
-    bad(d, "channel", "message {} of '{}' is {} ({} bytes, '{}'), not {} ({} bytes, '{}')", number,
-        c.name, name(there.value), there.instance.bytes, *there.instance.layout,
+    bad(d, "channel", "message {} of '{}' must be {} ({} bytes, '{}'), got {} ({} bytes, '{}')",
+        number, c.name, name(there.value), there.instance.bytes, *there.instance.layout,
         name(m.operand.value), m.operand.bytes, m.operand.layout);
   }
   const int64_t begin = c.offset + slot * c.slot_bytes;

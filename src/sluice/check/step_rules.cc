@@ -39,7 +39,8 @@ class StepRules {
       if (const auto* b = std::get_if<exe::Branch>(&step.body)) {
         if (b->condition.access != exe::Access::kRead || b->condition.spec.dtype != boolean ||
             b->condition.bytes != 1) {
-          bad("branch", "the condition is no bool that is read");
+          bad("branch", "condition: must read 1 byte of bool, got {} of {} bytes of {}",
+              exe::word(b->condition.access), b->condition.bytes, name_of(b->condition.spec.dtype));
         }
         exe::for_each_call(step, [&](const exe::Call& c) {
           if (facts_[static_cast<size_t>(c.function)].communicates) {
@@ -63,11 +64,11 @@ class StepRules {
     if (at.base != exe::Address::Base::kArena) return;
     const exe::Arena& a = e_.arenas[static_cast<size_t>(at.index)];
     if (a.kind == exe::ArenaKind::kWorkspace) {
-      bad("workspace", "an operand lies in the workspace '{}'", a.name);
+      bad("workspace", "an operand must not be in the workspace '{}'", a.name);
     } else if (a.kind == exe::ArenaKind::kTier || a.kind == exe::ArenaKind::kSlots ||
                a.device != function_->device ||
                (a.space != exe::Space::kDevice && a.space != exe::Space::kPinned)) {
-      bad("bounds", "a step of device {} reaches into arena '{}'", function_->device, a.name);
+      bad("bounds", "a step of device {} must not use arena '{}'", function_->device, a.name);
     }
   }
 
@@ -87,27 +88,28 @@ class StepRules {
     const exe::Function& callee = e_.functions[static_cast<size_t>(c.function)];
     address(c.frame);
     if (c.frame.base == exe::Address::Base::kParam)
-      bad("bounds", "the frame of '{}' lies in a parameter", callee.name);
+      bad("bounds", "the frame of '{}' must not be in a parameter", callee.name);
     for (size_t i = 0; i < c.args.size(); ++i) {
       const exe::Operand& o = c.args[i];
       const exe::Param& p = callee.params[i];
       operand(o);
       if (o.access != p.access || o.bytes != p.bytes) {
-        bad("access", "argument {} ({}, {} bytes) is not what parameter '{}' says ({}, {} bytes)",
-            i, exe::word(o.access), o.bytes, p.name, exe::word(p.access), p.bytes);
+        bad("access", "argument {}: must {} {} bytes as parameter '{}' does, got {} of {} bytes", i,
+            exe::word(p.access), p.bytes, p.name, exe::word(o.access), o.bytes);
       }
       if (!same_elements(o.spec, p.spec, p.layout)) {
-        bad("access", "argument {} is {}, parameter '{}' is {}", i, to_string(o.spec), p.name,
-            to_string(p.spec));
+        bad("access", "argument {}: must be {} as parameter '{}', got {}", i, to_string(p.spec),
+            p.name, to_string(o.spec));
       }
       if (o.layout != p.layout) {
-        bad("layout", "argument {} is '{}', parameter '{}' is '{}'", i, o.layout, p.name, p.layout);
+        bad("layout", "argument {}: layout must be '{}' as parameter '{}', got '{}'", i, p.layout,
+            p.name, o.layout);
       }
     }
   }
 
-  /// Whether two tensors have the same elements in one order. Row-major ones keep it in any shape: a
-  /// result may be a view of what a callee's kernel writes.
+  /// Returns whether two tensors have the same elements in the same order. Row-major tensors may
+  /// differ in shape: a result may be a view of the tensor that a callee's kernel writes.
   static bool same_elements(const TensorSpec& a, const TensorSpec& b, const std::string& layout) {
     if (a.dtype != b.dtype) return false;
     return layout == "row" ? a.elements() == b.elements() : a.shape == b.shape;
@@ -117,8 +119,8 @@ class StepRules {
     if (k.workspace_bytes > 0) {
       const auto slice = slices_.find(function_->device);
       if (slice == slices_.end() || slice->second < k.workspace_bytes) {
-        bad("workspace", "the kernel needs {} bytes, a worker has {}", k.workspace_bytes,
-            slice == slices_.end() ? 0 : slice->second);
+        bad("workspace", "the kernel needs {} bytes of workspace, a worker has {}",
+            k.workspace_bytes, slice == slices_.end() ? 0 : slice->second);
       }
     }
     for (size_t i = 0; i < k.operands.size(); ++i) {
@@ -129,8 +131,8 @@ class StepRules {
         if (writes && k.tasks > 1)
           bad("tasks", "each of {} tasks writes all of operand {}", k.tasks, i);
       } else if (o.task_pitch != 0 && o.bytes % o.task_pitch != 0) {
-        bad("tasks", "the {} bytes of operand {} are no whole rows of {}", o.bytes, i,
-            o.task_pitch);
+        bad("tasks", "operand {}: bytes must be a multiple of the row's {}, got {}", i,
+            o.task_pitch, o.bytes);
       } else if (saturating_product(o.task_stride, k.tasks) <
                  (o.task_pitch != 0 ? o.task_pitch : o.bytes)) {
         bad("tasks", "{} tasks of {} bytes do not {} all {} bytes of operand {}", k.tasks,
@@ -145,13 +147,15 @@ class StepRules {
       const exe::Access in = l.body.args[static_cast<size_t>(c.in)].access;
       const exe::Access out = l.body.args[static_cast<size_t>(c.out)].access;
       if (in == exe::Access::kWrite || out == exe::Access::kRead)
-        bad("loop", "{}:{} carries nothing", c.in, c.out);
+        bad("loop",
+            "carry {}:{} requires an argument that is read and one that is written, got {} and {}",
+            c.in, c.out, exe::word(in), exe::word(out));
       if (!ins.insert(c.in).second) bad("loop", "argument {} is carried twice", c.in);
       const exe::Operand& from = l.body.args[static_cast<size_t>(c.out)];
       const exe::Operand& to = l.body.args[static_cast<size_t>(c.in)];
       if (from.layout != to.layout || !same_elements(from.spec, to.spec, to.layout)) {
-        bad("loop", "{}:{} carries {} '{}' into {} '{}'", c.in, c.out, to_string(from.spec),
-            from.layout, to_string(to.spec), to.layout);
+        bad("loop", "carry {}:{}: carried value must be {} '{}', got {} '{}'", c.in, c.out,
+            to_string(to.spec), to.layout, to_string(from.spec), from.layout);
       }
     }
   }
@@ -165,47 +169,52 @@ class StepRules {
     const TensorSpec& spec = stream ? e_.streams[static_cast<size_t>(i.object)].spec
                                     : e_.remote_buffers[static_cast<size_t>(i.object)].spec;
     if (i.memory.access != (in ? exe::Access::kWrite : exe::Access::kRead)) {
-      bad("access", "a transfer {} memory does not {} it", in ? "into" : "out of",
-          in ? "write" : "read");
+      bad("access", "transfer {} memory: access must be {}, got {}", in ? "into" : "out of",
+          in ? "write" : "read", exe::word(i.memory.access));
     }
     if (i.memory.spec.dtype != spec.dtype || i.memory.spec.shape != spec.shape)
-      bad(rule, "moves {}, entries are {}", to_string(i.memory.spec), to_string(spec));
+      bad(rule, "memory: must be {} as the entries, got {}", to_string(spec),
+          to_string(i.memory.spec));
     if (i.memory.layout != "row")
-      bad("layout", "moves an array that is '{}', not row-major", i.memory.layout);
+      bad("layout", "memory: layout must be 'row', got '{}'", i.memory.layout);
     if (stream && e_.streams[static_cast<size_t>(i.object)].input != in) {
-      bad("stream", "stream '{}' goes the other way",
-          e_.streams[static_cast<size_t>(i.object)].name);
+      bad("stream", "stream '{}' must be an {}, got an {}",
+          e_.streams[static_cast<size_t>(i.object)].name, in ? "input" : "output",
+          in ? "output" : "input");
     }
-    if (stream && i.entry_from) bad("stream", "the entry of a stream is read from memory");
+    if (stream && i.entry_from) bad("stream", "the entry of a stream must not be read from memory");
     if (i.entry_from && (i.entry_from->access != exe::Access::kRead || i.entry_from->bytes != 4)) {
-      bad("access", "the entry is no integer of 4 bytes that is read");
+      bad("access", "entry: must read 4 bytes, got {} of {} bytes", exe::word(i.entry_from->access),
+          i.entry_from->bytes);
     }
     if (i.found != exe::kNoValue && i.kind != exe::TransferKind::kRemoteLoad)
-      bad("remote", "only a load finds a value");
+      bad("remote", "'found' requires a load from a remote buffer");
   }
 
   void message(int32_t channel, const exe::Operand& o, exe::Access access) {
     const exe::Channel& c = e_.channels[static_cast<size_t>(channel)];
     const int32_t device = access == exe::Access::kRead ? c.from : c.to;
     if (o.access != access)
-      bad("access", "a message is sent from what is read and received into what is written");
+      bad("access", "message: access must be {}, got {}", exe::word(access), exe::word(o.access));
     if (device != function_->device)
-      bad("channel", "channel '{}' ends at device {}", c.name, device);
+      bad("channel", "channel '{}' must be used on device {}, got device {}", c.name, device,
+          function_->device);
     if (o.bytes > c.slot_bytes)
-      bad("channel", "{} bytes do not fit a slot of {}", o.bytes, c.slot_bytes);
+      bad("channel", "message: must be at most {} bytes, a slot of '{}', got {}", c.slot_bytes,
+          c.name, o.bytes);
   }
 
-  /// One operand updated; or an input and an output of as many elements, or of one chunk and the
-  /// whole.
+  /// Checks that a collective updates one operand, or reads one and writes one. Input and output
+  /// must have equally many elements, or one of them must be a chunk of the other.
   void collective(const exe::Collective& c) {
     const auto& all = c.operands;
     for (const exe::Operand& o : all) {
-      if (o.layout != "row") bad("layout", "an operand is '{}', not row-major", o.layout);
+      if (o.layout != "row") bad("layout", "operands: layout must be 'row', got '{}'", o.layout);
     }
     if (all.size() == 1 && all[0].access == exe::Access::kUpdate) return;
     if (all.size() != 2 || all[0].access != exe::Access::kRead ||
         all[1].access != exe::Access::kWrite) {
-      bad("access", "a collective updates one operand, or reads one and writes one");
+      bad("access", "a collective must update one operand, or read one and write one");
       return;
     }
     const int64_t size = e_.groups[static_cast<size_t>(c.group)].size;
@@ -214,8 +223,8 @@ class StepRules {
     const auto chunk_of = [&](int64_t n) { return n / size + (n % size != 0); };
     if (all[0].spec.dtype != all[1].spec.dtype ||
         (in != out && in != chunk_of(out) && out != chunk_of(in))) {
-      bad("collective", "{} replicas make {} of {}", size, to_string(all[1].spec),
-          to_string(all[0].spec));
+      bad("collective", "a group of {} replicas cannot make {} from {}", size,
+          to_string(all[1].spec), to_string(all[0].spec));
     }
   }
 

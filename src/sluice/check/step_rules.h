@@ -5,7 +5,7 @@
 
 namespace sluice::check {
 
-/// The rules about each step by itself.
+/// Checks each step by itself, without running the program.
 void check_steps(const exe::Executable& executable, const std::vector<FunctionFacts>& facts,
                  Findings& findings);
 

@@ -33,12 +33,12 @@ class TableRules {
     return a.device >= 0 && (a.space == exe::Space::kDevice || a.space == exe::Space::kPinned);
   }
 
-  /// Every arena lies where some budget counts it. What helps with files has a rule of its own.
+  /// Checks that a budget counts every arena. `file_access` checks the arenas for file transfers.
   void spaces() {
     std::set<exe::Space> spaces;
     for (const exe::Tier& t : e_.tiers) {
       if (!spaces.insert(t.space).second)
-        out_.add("budget", "tier '{}': another tier counts '{}' memory too", t.name,
+        out_.add("budget", "tier '{}': another tier already has '{}' memory", t.name,
                  exe::word(t.space));
     }
     for (const exe::Arena& a : e_.arenas) {
@@ -47,25 +47,25 @@ class TableRules {
         out_.add("workspace", "arena '{}': stride must be 0 outside a workspace, got {}", a.name,
                  a.stride);
       if (!on_device(a) && a.device != -1)
-        out_.add("bounds", "arena '{}' is the machine's: device must be -1, got {}", a.name,
+        out_.add("bounds", "arena '{}': device must be -1 outside device memory, got {}", a.name,
                  a.device);
       if (a.kind == exe::ArenaKind::kStaging || a.kind == exe::ArenaKind::kChecksums) continue;
       const bool tier = a.kind == exe::ArenaKind::kTier;
       const bool remote = a.space == exe::Space::kHost || a.space == exe::Space::kFile;
       const bool pinned_tier = tier && a.space == exe::Space::kPinned;
       if (tier ? !remote && !pinned_tier : !on_device(a)) {
-        out_.add("bounds", "arena '{}' is '{}', which does not lie in '{}' of device {}", a.name,
+        out_.add("bounds", "arena '{}': kind '{}' must not be in '{}' memory of device {}", a.name,
                  exe::word(a.kind), exe::word(a.space), a.device);
       }
       const auto counts = [&](const exe::Tier& t) { return t.space == a.space; };
       if (remote && std::none_of(e_.tiers.begin(), e_.tiers.end(), counts))
-        out_.add("budget", "arena '{}' lies in '{}', which is no tier", a.name, exe::word(a.space));
+        out_.add("budget", "arena '{}': '{}' memory requires a tier", a.name, exe::word(a.space));
     }
     for (const exe::Channel& c : e_.channels) {
       const exe::Arena& a = e_.arenas[static_cast<size_t>(c.arena)];
       if (a.kind != exe::ArenaKind::kSlots || a.device != c.to)
-        out_.add("channel", "channel '{}' lies in '{}', which are no slots of device {}", c.name,
-                 a.name, c.to);
+        out_.add("channel", "channel '{}' must be in slots of device {}, got arena '{}'", c.name,
+                 c.to, a.name);
     }
   }
 
@@ -100,13 +100,13 @@ class TableRules {
     for (const exe::Arena& a : e_.arenas) {
       if (a.kind != exe::ArenaKind::kWorkspace) continue;
       if (a.device < 0) {
-        out_.add("workspace", "arena '{}' belongs to no device", a.name);
+        out_.add("workspace", "arena '{}': a workspace must belong to a device", a.name);
         continue;
       }
       const int32_t workers = e_.devices[static_cast<size_t>(a.device)].workers;
       if (a.bytes < saturating_product(workers, a.stride)) {
-        out_.add("workspace", "arena '{}': {} workers of {} bytes each share {} bytes", a.name,
-                 workers, a.stride, a.bytes);
+        out_.add("workspace", "arena '{}' must have {} bytes for each of {} workers, got {} bytes",
+                 a.name, a.stride, workers, a.bytes);
       }
       if (!devices.insert(a.device).second) {
         out_.add("workspace", "device {} has two workspace arenas", a.device);
@@ -130,31 +130,32 @@ class TableRules {
       const int64_t begin = b.offset + v.entry * b.entry_stride;
       if (v.arena != b.arena || v.offset != begin) {
         out_.add("remote",
-                 "{} must lie at byte {} of arena {}, where entry {} of '{}' does, got byte {} of "
-                 "arena {}",
+                 "{} must be at byte {} of arena {} (entry {} of '{}'), got byte {} of arena {}",
                  what, begin, b.arena, v.entry, b.name, v.offset, v.arena);
       }
       if (v.bytes > b.entry_stride)
-        out_.add("remote", "{} is larger than an entry of '{}'", what, b.name);
+        out_.add("remote", "{} must be at most {} bytes, an entry of '{}', got {}", what,
+                 b.entry_stride, b.name, v.bytes);
       if (v.layout != "row" || v.spec.dtype != b.spec.dtype || v.spec.shape != b.spec.shape) {
-        out_.add("remote", "{} is {} '{}', entries of '{}' are {} 'row'", what, to_string(v.spec),
-                 v.layout, b.name, to_string(b.spec));
+        out_.add("remote", "{} must be {} 'row' as entries of '{}', got {} '{}'", what,
+                 to_string(b.spec), b.name, to_string(v.spec), v.layout);
       }
       if (!entries.insert({v.buffer, v.entry}).second) {
-        out_.add("overlap", "{}: another variable lives in entry {} of '{}'", what, v.entry,
+        out_.add("overlap", "{}: entry {} of '{}' already holds another variable", what, v.entry,
                  b.name);
       }
     }
   }
 
-  /// A chunk has the elements of the whole, divided by the number of chunks and rounded up.
+  /// Checks that a shard has the elements of the whole tensor divided by the number of chunks,
+  /// rounded up.
   void shard(const std::string& what, const exe::VariablePlan& v) {
     if (v.shard == 0) return;
     const int64_t whole = v.spec.meta_shape.elements();
     const int64_t chunk = whole / v.shard + (whole % v.shard != 0);
     if (v.spec.meta_shape.empty() || v.spec.elements() != chunk) {
-      out_.add("bounds", "{} is {}, one of {} chunks has {} elements", what, to_string(v.spec),
-               v.shard, chunk);
+      out_.add("bounds", "{}: one of {} chunks must have {} elements, got {}", what, v.shard, chunk,
+               to_string(v.spec));
     }
   }
 
@@ -167,20 +168,20 @@ class TableRules {
   void persistent(const std::string& what, int32_t arena) {
     const exe::Arena& a = e_.arenas[static_cast<size_t>(arena)];
     if (a.kind == exe::ArenaKind::kWorkspace)
-      out_.add("workspace", "{} lies in the workspace", what);
+      out_.add("workspace", "{} must not be in the workspace", what);
     else if (a.kind != exe::ArenaKind::kPersistent)
-      out_.add("bounds", "{} must lie in a persistent arena, got '{}'", what, a.name);
+      out_.add("bounds", "{} must be in a persistent arena, got '{}'", what, a.name);
   }
 
   void remote_buffers() {
     for (const exe::RemoteBufferPlan& b : e_.remote_buffers) {
       if (e_.arenas[static_cast<size_t>(b.arena)].kind != exe::ArenaKind::kTier) {
-        out_.add("remote", "remote buffer '{}' lies in '{}', which is no tier", b.name,
+        out_.add("remote", "remote buffer '{}' must be in a tier, got arena '{}'", b.name,
                  e_.arenas[static_cast<size_t>(b.arena)].name);
       }
       if (b.entry_stride < b.spec.bytes()) {
-        out_.add("remote", "entries of '{}' take {} bytes, its spec {}", b.name, b.entry_stride,
-                 b.spec.bytes());
+        out_.add("remote", "'{}': stride of entries must be at least {} bytes, got {}", b.name,
+                 b.spec.bytes(), b.entry_stride);
       }
     }
   }
@@ -192,7 +193,8 @@ class TableRules {
     std::string what;
   };
 
-  /// Bytes that something owns for as long as the executable is loaded.
+  /// Checks the bytes that an object owns while the executable is loaded: they must be inside their
+  /// arena and disjoint.
   void persistent_bytes() {
     std::vector<Owned> owned;
     for (const exe::VariablePlan& v : e_.variables) {
@@ -216,8 +218,8 @@ class TableRules {
     for (const Owned& o : owned) {
       const exe::Arena& a = e_.arenas[static_cast<size_t>(o.arena)];
       if (o.end > a.bytes)
-        out_.add("bounds", "{} ends at byte {} of '{}', which has {}", o.what, o.end, a.name,
-                 a.bytes);
+        out_.add("bounds", "{} must be inside the {} bytes of '{}', got end {}", o.what, a.bytes,
+                 a.name, o.end);
     }
     std::sort(owned.begin(), owned.end(), [](const Owned& a, const Owned& b) {
       return std::tie(a.arena, a.begin, a.end, a.what) < std::tie(b.arena, b.begin, b.end, b.what);
@@ -233,12 +235,12 @@ class TableRules {
     }
   }
 
-  /// Pieces of an entry that have a checksum each.
+  /// Returns the number of pieces of an entry; each piece has its own checksum.
   static int64_t pieces(int64_t bytes) {
     return bytes / exe::kChecksumPiece + (bytes % exe::kChecksumPiece != 0);
   }
 
-  /// Memory that direct transfers pass through, and that of checksums.
+  /// Checks the staging memory of direct file transfers and the memory of checksums.
   void file_access() {
     int64_t checksums = 0;
     for (const exe::RemoteBufferPlan& b : e_.remote_buffers)
@@ -252,22 +254,23 @@ class TableRules {
                   : saturating_product(checksums, static_cast<int64_t>(sizeof(uint64_t)));
       if (!staging && a.kind != exe::ArenaKind::kChecksums) continue;
       if (a.space != exe::Space::kHost || a.bytes < need || (staging && a.bytes % need != 0)) {
-        out_.add("remote", "arena '{}' has {} bytes of {} memory; {} {} of host memory are right",
-                 a.name, a.bytes, exe::word(a.space), staging ? "some times" : "at least", need);
+        out_.add("remote",
+                 "arena '{}' must have {} {} bytes of host memory, got {} bytes of {} memory",
+                 a.name, staging ? "a multiple of" : "at least", need, a.bytes, exe::word(a.space));
       }
     }
     if (!direct) return;
     for (const exe::RemoteBufferPlan& b : e_.remote_buffers) {
       if (b.offset % sys::kFilePage != 0 || b.entry_stride % sys::kFilePage != 0) {
         out_.add("remote",
-                 "direct transfers of '{}' would reach into other entries: offset {}, "
-                 "stride {}",
-                 b.name, b.offset, b.entry_stride);
+                 "'{}': direct transfers require an offset and a stride of whole pages of {} "
+                 "bytes, got {} and {}",
+                 b.name, sys::kFilePage, b.offset, b.entry_stride);
       }
     }
   }
 
-  /// Parameters have the bytes of their tensors.
+  /// Checks that parameters have the bytes of their tensors.
   void function(const exe::Function& f) {
     for (const exe::Param& p : f.params)
       size(fmt::format("function '{}': parameter '{}'", f.name, p.name), p.bytes, p.spec, p.layout);
@@ -281,19 +284,19 @@ class TableRules {
       std::set<int32_t> streams;
       for (const exe::StreamCount& s : p.streams) {
         if (!streams.insert(s.stream).second)
-          out_.add("stream", "program '{}': stream {} stands twice", p.name, s.stream);
+          out_.add("stream", "program '{}': stream {} is listed twice", p.name, s.stream);
       }
       std::set<std::pair<int32_t, int32_t>> groups;
       for (const exe::CollectiveCount& c : p.collectives) {
         if (!groups.emplace(c.device, c.group).second) {
-          out_.add("collective", "program '{}': group {} of device {} stands twice", p.name,
+          out_.add("collective", "program '{}': group {} of device {} is listed twice", p.name,
                    c.group, c.device);
         }
       }
       std::set<int32_t> variables;
       for (const exe::Final& f : p.finals) {
         if (!variables.insert(f.variable).second) {
-          out_.add("final", "program '{}': variable {} stands twice", p.name, f.variable);
+          out_.add("final", "program '{}': variable {} is listed twice", p.name, f.variable);
         }
       }
       for (const exe::Start& x : p.starts) {
@@ -306,8 +309,9 @@ class TableRules {
               p.name, x.device, x.frame.offset, x.frame.offset + bytes, a.name, a.bytes);
         }
         if (bytes > 0 && (a.device != x.device || a.kind != exe::ArenaKind::kFrames)) {
-          out_.add("bounds", "program '{}': the frame of device {} lies in '{}'", p.name, x.device,
-                   a.name);
+          out_.add("bounds",
+                   "program '{}': the frame of device {} must be in its frames, got arena '{}'",
+                   p.name, x.device, a.name);
         }
       }
     }

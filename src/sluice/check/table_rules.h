@@ -4,8 +4,8 @@
 
 namespace sluice::check {
 
-/// The rules about tables: arenas, tiers and their budgets, variables, constants, remote buffers,
-/// channels, parameters of functions, and what programs enter.
+/// Checks the tables: arenas, tiers and their budgets, variables, constants, remote buffers,
+/// channels, parameters of functions, and the lists and entry frames of programs.
 void check_tables(const exe::Executable& executable, Findings& findings);
 
 }  // namespace sluice::check

@@ -1,4 +1,4 @@
-// Damage of tables and specs that no byte of a run shows.
+// Damage of tables and specs that a run without data does not reveal.
 
 #include "sluice/check/test_checks.h"
 #include "sluice/exe/visit_step.h"
@@ -12,7 +12,7 @@ using exe::plans::replaced;
 using exe::plans::train_step;
 
 TEST(TableRules, VariablesLieInPersistentArenas) {
-  // Behind the frame, where nothing else lies.
+  // The spare variable needs bytes behind the frame that no other object uses.
   const std::string text = replaced(train_step(), "device 0 bytes 192", "device 0 bytes 256");
   const std::string spare =
       "variable 1 \"spare\" float32(16) arena 0 offset 128 bytes 64 row value %- shard 0 group -1 "
@@ -114,7 +114,8 @@ TEST(StepRules, OperandsBeginAtAWholeElement) {
   });
 }
 
-/// A loop that reads `trips` entries of a stream that announces `entries`.
+/// Returns a plan whose loop reads `trips` entries of a stream while the program announces
+/// `entries`.
 exe::Executable long_loop(const std::string& trips, const std::string& entries,
                           const std::string& entry = "p0") {
   return plan(
@@ -134,7 +135,7 @@ exe::Executable long_loop(const std::string& trips, const std::string& entries,
       entries + "\nend\n");
 }
 
-// Without a limit of steps a walk of these loops would not end.
+// Without a limit of steps, a walk of these loops would take too long.
 TEST(Counts, AreComparedWithoutAWalk) {
   const Options endless{.max_steps = INT64_MAX};
   const auto expect = [&](const exe::Executable& e, const std::string& rule,
@@ -145,10 +146,9 @@ TEST(Counts, AreComparedWithoutAWalk) {
   };
   EXPECT_EQ(all_of(violations(long_loop("3", "3"))), "");
   expect(long_loop("2147483648", "3"), "stream",
-         "program 'run': 2147483648 entries of stream 'x' are used, 3 announced");
-  expect(long_loop("3", "2147483648"), "stream",
-         "3 entries of stream 'x' are used, 2147483648 announced");
-  // The counts are right; the walk stops soon after the entries go wrong.
+         "program 'run': stream 'x': must use 3 entries, got 2147483648");
+  expect(long_loop("3", "2147483648"), "stream", "stream 'x': must use 2147483648 entries, got 3");
+  // The counts are right. The walk stops soon after the first wrong entry.
   expect(long_loop("2147483648", "2147483648", "(p0%3)"), "stream",
          "'main' step 0 iteration 3, 'body' step 0");
 }

@@ -11,8 +11,8 @@ std::string wrong_bytes(int64_t bytes, const TensorSpec& spec, std::string_view 
   int64_t elements = size_of(spec.dtype);
   for (const int64_t d : spec.shape.dims()) elements = saturating_product(elements, d);
   if (row ? bytes == elements : bytes >= elements) return {};
-  return fmt::format("has {} bytes, {} '{}' takes {}{}", bytes, to_string(spec), layout,
-                     row ? "" : "at least ", elements);
+  return fmt::format("must have {}{} bytes for {} '{}', got {}", row ? "" : "at least ", elements,
+                     to_string(spec), layout, bytes);
 }
 
 }  // namespace sluice::check

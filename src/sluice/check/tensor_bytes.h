@@ -7,9 +7,10 @@
 
 namespace sluice::check {
 
-/// What is wrong with the bytes that a plan gives a tensor in a layout; empty if nothing. Row-major
-/// ("row") takes the bytes of the elements, any other layout at least as many: its padding is known
-/// to its target alone, which refuses a kernel whose operand has fewer bytes than the layout takes.
+/// Returns the fault in the bytes that a plan gives a tensor in a layout, or an empty string. A
+/// row-major tensor ("row") takes exactly the bytes of its elements; any other layout takes at
+/// least as many. Only the target knows the padding of a layout. It rejects a kernel whose operand
+/// has fewer bytes than its layout takes.
 std::string wrong_bytes(int64_t bytes, const TensorSpec& spec, std::string_view layout);
 
 }  // namespace sluice::check

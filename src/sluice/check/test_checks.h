@@ -8,7 +8,7 @@
 #include "sluice/check/checker.h"
 #include "sluice/exe/test_plans.h"
 
-/// For tests of the checker.
+/// Helpers for tests of the checker.
 namespace sluice::check {
 
 inline std::string all_of(const std::vector<Violation>& violations) {

@@ -10,7 +10,8 @@
 #include "sluice/ir/ir.h"
 #include "sluice/target/fused_op.h"
 
-/// The compiler's own form of a graph: every version of every tensor is a value of its own, made once.
+/// The compiler's form of a graph: each version of a tensor is a separate value, which is produced
+/// once.
 namespace sluice::compiler {
 
 /// Index into Body::values.
@@ -19,7 +20,7 @@ inline constexpr ValueIndex kNone = -1;
 /// Index into Program::bodies.
 using BodyId = int32_t;
 
-/// All values that an index parameter or expression may have.
+/// The values, from `low` to `high` inclusive, of an index parameter or expression.
 struct IndexRange {
   int64_t low = 0;
   int64_t high = 0;
@@ -28,11 +29,11 @@ struct IndexRange {
 
 struct BodyValue {
   enum class Source : uint8_t {
-    kNode,       ///< A node makes it.
-    kParam,      ///< Parameter `index`, there when the function starts.
-    kVariable,   ///< Variable `index` of the program, there when the program starts.
+    kNode,       ///< An output of a node.
+    kParam,      ///< Parameter `index`, available when the function starts.
+    kVariable,   ///< Variable `index` of the program, available when the program starts.
     kConstant,   ///< Constant `index` of the program.
-    kUndefined,  ///< Arbitrary bytes: an Init that nothing has read.
+    kUndefined,  ///< Arbitrary bytes that nothing reads, for example an undefined Init.
   };
   std::string tensor;
   int64_t version = 0;
@@ -43,63 +44,68 @@ struct BodyValue {
   bool operator==(const BodyValue&) const = default;
 };
 
-/// Output `output` of a node lies in the bytes of value `into` and ends its life.
+/// Output `output` of a node overwrites the bytes of value `into`. Nothing reads `into` afterwards,
+/// except through its views.
 struct Tie {
   int32_t output = 0;
   ValueIndex into = kNone;
   bool operator==(const Tie&) const = default;
 };
 
-/// The kinds of nodes.
 struct NodeKinds {
   bool operator==(const NodeKinds&) const = default;
-  /// One op, or several that one kernel runs.
+  /// One op, or several fused ops that one kernel runs.
   struct Kernel {
     Attrs attrs;
-    /// Stages of a fused kernel, or of one op on operands that are not all row-major; empty: the op itself.
+    /// Stages of a fused kernel, or the stage of a single op with operands that are not all
+    /// row-major. Empty for other kernels.
     std::vector<OpStage> stages;
-    bool prints = false;  ///< It has an effect outside the program's tensors.
+    bool prints = false;  ///< Whether it has an effect outside the program's tensors.
     bool operator==(const Kernel&) const = default;
   };
-  /// Output 0 has the bytes of input 0 in the same order.
+  /// Output 0 has the bytes of input 0 in the same order. Its shape may differ.
   struct View {
     bool operator==(const View&) const = default;
   };
   struct Copy {
     bool operator==(const Copy&) const = default;
   };
-  /// Outputs are the results of the callee, then the new value of each by-reference input in `updated`.
+  /// The outputs are the callee's results, then the new values of the inputs in `updated`.
   struct Call {
     BodyId callee = -1;
     int32_t results = 0;
-    std::vector<int32_t> updated;            ///< Inputs that outputs[results + i] update.
-    std::vector<exe::IndexExpr> index_args;  ///< One for each index parameter of the callee.
-    int32_t transfers_before = 0;  ///< Transfers of this body that precede it in the graph's order.
+    std::vector<int32_t> updated;            ///< Input that outputs[results + i] updates.
+    std::vector<exe::IndexExpr> index_args;  ///< Values of the callee's index parameters.
+    int32_t transfers_before = 0;            ///< Earlier transfers of this body in the graph.
     bool operator==(const Call&) const = default;
   };
-  /// Runs the callee `trips` times. Input k is carried for k < carried; the others are invariant.
+  /// Runs the callee `trips` times. The first `carried` inputs are carried from iteration to
+  /// iteration; the other inputs are invariant.
   struct Loop : Call {
     int64_t trips = 0;
     int32_t carried = 0;
     bool operator==(const Loop&) const = default;
   };
-  /// Input 0 is the condition; `then_inputs` inputs of the first callee follow, then those of the second.
+  /// Runs callees[0] if input 0 is true, callees[1] otherwise. The next `then_inputs` inputs are
+  /// the arguments of callees[0], the other inputs those of callees[1].
   struct Branch {
     std::array<BodyId, 2> callees{-1, -1};
     int32_t then_inputs = 0;
-    int32_t transfers_before = 0;  ///< As in Call.
+    int32_t transfers_before = 0;  ///< See Call.
     bool operator==(const Branch&) const = default;
   };
-  /// Between device memory and a stream or a remote buffer, as `effect` says.
+  /// Moves a tensor between device memory and a stream or a remote buffer, as `effect` says.
   struct Transfer {
     Effect effect{};
-    /// Entry of a remote buffer. Empty if the effect names it or the last input computes it.
+    /// Entry of a remote buffer. Empty for streams, if `effect` has the entry, and if the last
+    /// input computes it.
     std::optional<exe::IndexExpr> entry;
     int32_t queue = 0;
     int32_t token = -1;  ///< Number of the transfer in the order of the graph.
     bool operator==(const Transfer&) const = default;
   };
-  /// Waits until the transfer of input 0 under `token` has ended.
+  /// Waits until transfer `token` of `queue` has ended. Input 0 is the memory that this transfer
+  /// reads or writes.
   struct Wait {
     int32_t queue = 0;
     int32_t token = -1;
@@ -110,10 +116,11 @@ struct NodeKinds {
     exe::IndexExpr value;
     bool operator==(const Index&) const = default;
   };
-  /// Input 0 goes to the channel's other device, where the Receive of the same `message` makes it.
+  /// Sends input 0 to the other device of `channel`. There, the Receive with this `message` outputs
+  /// it.
   struct Send {
     int32_t channel = -1;
-    int32_t message = -1;  ///< Number of the message in the text of the program.
+    int32_t message = -1;  ///< Number of this Send in the program.
     bool operator==(const Send&) const = default;
   };
   struct Receive {
@@ -121,7 +128,7 @@ struct NodeKinds {
     int32_t message = -1;
     bool operator==(const Receive&) const = default;
   };
-  /// One input and one output, among the replicas of `group`.
+  /// A collective op with one input and one output, run by each replica group of grouping `group`.
   struct Collective {
     Attrs attrs;
     int32_t group = -1;
@@ -134,11 +141,10 @@ struct Node : NodeKinds {
                             Receive, Collective>;
 
   What what;
-  const OpDef* def =
-      nullptr;  ///< The op it stems from; of a fused kernel, its first one; may be null.
+  const OpDef* def = nullptr;  ///< Its op, or the first op of a fused kernel; null: none.
   std::vector<ValueIndex> inputs;
-  std::vector<TensorSpec> in_specs;  ///< As the node sees them: an alias may have another shape.
-  std::vector<ValueIndex> outputs;   ///< kNone: nothing reads it, it is not made.
+  std::vector<TensorSpec> in_specs;  ///< As the node reads them; an alias may differ in shape.
+  std::vector<ValueIndex> outputs;   ///< kNone: an output that is not produced.
   std::vector<TensorSpec> out_specs;
   std::vector<Tie> ties;
   OpId origin = -1;
@@ -158,7 +164,7 @@ struct Node : NodeKinds {
   T* as() {
     return std::get_if<T>(&what);
   }
-  /// The call of a Call or a Loop; null for other nodes.
+  /// The Call part of a Call or a Loop; null for other nodes.
   const Call* call() const {
     const auto* loop = as<Loop>();
     return loop != nullptr ? loop : as<Call>();
@@ -167,12 +173,12 @@ struct Node : NodeKinds {
     auto* loop = as<Loop>();
     return loop != nullptr ? loop : as<Call>();
   }
-  /// How many leading inputs and outputs are carried; 0 unless it is a loop.
+  /// Number of carried inputs and outputs, which come first; 0 unless the node is a loop.
   int32_t carried() const { return is<Loop>() ? as<Loop>()->carried : 0; }
   bool has_stages() const { return is<Kernel>() && !as<Kernel>()->stages.empty(); }
 };
 
-/// Calls f(BodyId&) for each callee of a call, loop or branch. Node may be const.
+/// Calls f(BodyId&) for each callee of a call, loop or branch. `node` may be const.
 template <typename NodeType, typename F>
 void for_each_callee(NodeType& node, F&& f) {
   if (auto* call = node.call()) f(call->callee);
@@ -183,7 +189,7 @@ void for_each_callee(NodeType& node, F&& f) {
 inline bool has_callees(const Node& node) {
   return node.call() != nullptr || node.is<Node::Branch>();
 }
-/// Calls f(exe::IndexExpr&) for each index expression of a node. Node may be const.
+/// Calls f(exe::IndexExpr&) for each index expression of a node. `node` may be const.
 template <typename NodeType, typename F>
 void for_each_index(NodeType& node, F&& f) {
   if (auto* index = node.template as<Node::Index>()) f(index->value);
@@ -198,12 +204,12 @@ void for_each_index(NodeType& node, F&& f) {
 struct BodyParam {
   std::string name;
   ValueIndex in = kNone;
-  /// The last version, if the graph writes it for its caller; kNone otherwise.
+  /// The last version, if the body updates the parameter for its caller; kNone otherwise.
   ValueIndex out = kNone;
   bool operator==(const BodyParam&) const = default;
 };
 
-/// How a body is entered.
+/// How a body is called.
 enum class Role : uint8_t { kEntry, kFunction, kLoopBody };
 
 struct Body {
@@ -214,10 +220,10 @@ struct Body {
   std::vector<BodyValue> values;
   std::vector<Node> nodes;
   std::vector<BodyParam> params;
-  std::vector<ValueIndex> results;  ///< kNone: the caller does not use it.
-  /// The last version of each variable that an entry writes.
+  std::vector<ValueIndex> results;  ///< kNone: a result that no caller uses.
+  /// Index and last version of each variable that an entry writes.
   std::vector<std::pair<int32_t, ValueIndex>> variables;
-  /// Index parameters, with their range where it is known. The first one of a loop's body is its iteration.
+  /// Range of each index parameter, if known. Index parameter 0 of a loop's body is the iteration.
   std::vector<std::optional<IndexRange>> index_params;
 
   bool operator==(const Body&) const = default;
@@ -230,19 +236,23 @@ struct Body {
   }
 };
 
-/// A copy of value `from` into a new value named after it, made where `at` stands.
+/// Adds a value named after `from` plus `suffix`, and returns a node that copies `from` into it.
+/// The node has the origin, place and device of `at`. The caller inserts it.
 Node make_copy(Body& body, ValueIndex from, const std::string& suffix, const Node& at);
-/// The stages of a kernel node, or the one op that it is. For kernels with one output or stages.
+/// Describes a kernel node as a FusedOp: its stages, or its op as a single stage. Requires
+/// has_fused_form(node).
 FusedOp fused_op(const Body& body, const Node& node);
-/// Whether a node is a kernel that `fused_op` can describe.
+/// Whether a node is a kernel with stages or with one output.
 bool has_fused_form(const Node& node);
-/// "MatMul+Add+Gelu".
+/// Types of a node's ops, for example "MatMul+Add+Gelu"; "op" for a node without an op.
 std::string name_of(const Node& node);
-/// Values that are needed when the body has ended: results, updated parameters, variables.
+/// For each value, whether it is needed after the body has ended: results, updated parameters,
+/// variables.
 std::vector<bool> kept_values(const Body& body);
-/// For each node and each of its outputs, whether a node or the body's end reads it.
+/// For each node and each of its outputs, whether a node reads or overwrites it, or kept_values()
+/// has it.
 std::vector<std::vector<bool>> used_outputs(const Body& body);
-/// The nodes that read each value, ascending.
+/// For each value, the indices of the nodes that read it, ascending.
 std::vector<std::vector<int32_t>> readers_of(const Body& body);
 
 }  // namespace sluice::compiler

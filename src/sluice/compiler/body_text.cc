@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 3> kRoles{"entry", "function", "loop_body
 constexpr std::array<std::string_view, 4> kEffects{"stream_in", "stream_out", "remote_load",
                                                    "remote_store"};
 constexpr std::array<std::string_view, 3> kIoModes{"compute", "io", "io_overlapped"};
-constexpr int32_t kMostValues = 1 << 20;  // A body's, and bodies of a program.
+constexpr int32_t kMostValues = 1 << 20;  // Largest number of a value in a body, or of a body.
 
 std::string quoted(std::string_view s) {
   std::string out = "\"";
@@ -44,7 +44,7 @@ class Writer {
  public:
   explicit Writer(const Body& body) : body_(body) {}
 
-  /// `number`: that of the body in its program; -1: the text has none.
+  /// `number`: number of the body in its program; -1 omits it.
   std::string run(BodyId number = -1) {
     out_ = fmt::format("body {} {}", quoted(body_.name), kRoles[static_cast<size_t>(body_.role)]);
     if (number >= 0) out_ += fmt::format(" number {}", number);
@@ -77,7 +77,7 @@ class Writer {
   }
 
  private:
-  // A value where it is made: number, spec, name and version, layout.
+  // The definition of a value: number, spec, name and version, layout.
   std::string value(ValueIndex v) const {
     if (v == kNone) return "%-";
     const BodyValue& own = body_.value(v);
@@ -183,7 +183,7 @@ class Parser {
   Body one() {
     if (!in_.next_line()) in_.bad("the text is empty");
     read();
-    if (in_.next_line()) in_.bad("the text goes on after 'end'");
+    if (in_.next_line()) in_.bad("the text must end after 'end'");
     return std::move(body_);
   }
 
@@ -192,7 +192,8 @@ class Parser {
     while (in_.next_line()) {
       number_ = static_cast<BodyId>(bodies.size());
       read();
-      if (number_ < 0 || number_ > kMostValues) in_.bad("there is no body {}", number_);
+      if (number_ < 0 || number_ > kMostValues)
+        in_.bad("the number of a body must be 0 to {}, got {}", kMostValues, number_);
       const auto place = static_cast<size_t>(number_);
       if (place >= bodies.size()) bodies.resize(place + 1);
       bodies[place] = std::move(body_);
@@ -201,7 +202,7 @@ class Parser {
   }
 
  private:
-  // From the line of the body, which is read already, to its end.
+  // Parses the rest of a body, up to its `end`. The caller has read the line `body`.
   void read() {
     body_ = {};
     in_.expect("body");
@@ -256,18 +257,19 @@ class Parser {
 
   ValueIndex value() {
     const auto [v, other] = in_.values();
-    if (other != kNone) in_.bad("one value expected, found '%{}>%{}'", v, other);
+    if (other != kNone) in_.bad("must be one value, got '%{}>%{}'", v, other);
     return v;
   }
 
   BodyValue& at(ValueIndex v) {
-    if (v < 0 || v > kMostValues) in_.bad("there is no value {}", v);
+    if (v < 0 || v > kMostValues)
+      in_.bad("the number of a value must be 0 to {}, got {}", kMostValues, v);
     if (static_cast<size_t>(v) >= body_.values.size())
       body_.values.resize(static_cast<size_t>(v) + 1);
     return body_.value(v);
   }
 
-  // A value where it is made.
+  // Parses the definition of a value.
   ValueIndex made(BodyValue::Source source, int32_t index) {
     const ValueIndex v = value();
     if (v == kNone) return v;
@@ -295,18 +297,19 @@ class Parser {
   }
 
   Node& last_node() {
-    if (body_.nodes.empty()) in_.bad("no node comes before this line");
+    if (body_.nodes.empty()) in_.bad("this line must follow a node");
     return body_.nodes.back();
   }
 
   Node::Kernel& last_kernel() {
     auto* kernel = last_node().as<Node::Kernel>();
-    if (kernel == nullptr) in_.bad("only kernels have attributes and stages");
+    if (kernel == nullptr)
+      in_.bad("attributes must follow a kernel or a collective, and stages a kernel");
     return *kernel;
   }
 
-  // Attributes have a quoting of their own: they are read as a whole. Those left out are the
-  // operator's defaults.
+  // Parses the rest of the line as attributes, which have their own quoting. Attributes that are
+  // left out get the operator's defaults.
   Attrs attrs(const OpDef* def) {
     Attrs all = def == nullptr ? Attrs{} : def->options;
     for (auto& item : parsed([&] { return parse_attrs(in_.raw_rest()); }).items) {
@@ -321,7 +324,7 @@ class Parser {
     return all;
   }
 
-  // The result of a parser of its own, whose errors do not know the line.
+  // Returns f(). Reports an error of f with the number of the line, which f does not know.
   template <typename F>
   auto parsed(F&& f) -> decltype(f()) {
     try {
@@ -334,7 +337,7 @@ class Parser {
   bool attrs_line() {
     if (in_.peek("stage_attrs")) {
       auto& stages = last_kernel().stages;
-      if (stages.empty()) in_.bad("no stage comes before this line");
+      if (stages.empty()) in_.bad("this line must follow a stage");
       stages.back().attrs = attrs(stages.back().op);
       return true;
     }
@@ -353,7 +356,7 @@ class Parser {
     kernel.attrs = {};
     OpStage stage;
     stage.op = op();
-    if (stage.op == nullptr) in_.bad("a stage needs an operator");
+    if (stage.op == nullptr) in_.bad("a stage requires an operator, got '-'");
     stage.attrs = stage.op->options;
     stage.spec = in_.spec();
     stage.output = in_.labelled32("to");
@@ -436,10 +439,13 @@ class Parser {
       n.what = Node::Receive{channel, in_.labelled32("message")};
     } else if (in_.eat("collective")) {
       n.def = op();
-      if (n.def == nullptr) in_.bad("a collective needs an operator");
+      if (n.def == nullptr) in_.bad("a collective requires an operator, got '-'");
       n.what = Node::Collective{n.def->options, in_.labelled32("group")};
     } else {
-      in_.bad("'{}' is not a kind of node", in_.string("a kind of node"));
+      in_.bad(
+          "a node must be a kernel, view, copy, call, loop, branch, transfer, wait, index, send, "
+          "receive or collective, got '{}'",
+          in_.string("a kind of node"));
     }
   }
 

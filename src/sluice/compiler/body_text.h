@@ -5,12 +5,17 @@
 
 #include "sluice/compiler/program.h"
 
-/// The text of a body: a line for the body, one for each index parameter, parameter, variable,
-/// constant and node, and one for its results. A node's line says its kind and its own fields, the
-/// values that it reads (`in %0 %1`, with `as` and a spec where it sees another one), the values
-/// that it makes with their specs (`out %2 f32(4)`) and its ties. These may be left out: the device
-/// of a body (0) and of a node (its body's), the name of a value or a parameter, the number of a
-/// call's results (its outputs without updates), and fields that have the default of body.h.
+/// Text form of a body. It has a line for the body, for each index parameter, parameter, variable,
+/// constant and node, and for the results. The line of a node contains its kind and fields, then:
+/// - the values that it reads: `in %0 %1`, with `as` and a spec if the node reads another spec;
+/// - the values that it produces, with their specs: `out %2 f32(4)`;
+/// - its ties.
+///
+/// The text may omit:
+/// - the device of a body (default: 0) and of a node (default: its body's),
+/// - the name of a value or a parameter,
+/// - the number of a call's results (default: the outputs without updates),
+/// - fields with the default of body.h.
 ///
 ///   body main entry
 ///     variable 0 %0 f32(2,3)
@@ -21,13 +26,13 @@
 namespace sluice::compiler {
 
 std::string to_text(const Body& body);
-/// The bodies that the entries of a program reach, callees first.
+/// The text of the bodies that the entries of a program reach, callees first.
 std::string to_text(const Program& program);
-/// The body of a text; attributes that are left out are the operator's defaults. Error{kBadFile}
-/// naming the line.
+/// Parses the text of one body. Omitted attributes get the operator's defaults. Error{kBadFile}
+/// naming the line if the text is malformed.
 Body parse_body(std::string_view text);
-/// The bodies of a program's text by their numbers; a body without one gets the next. Numbers that
-/// the text leaves out are empty bodies. Errors as parse_body.
+/// Parses the text of a program into its bodies by number. A body without a number gets the next
+/// one. Numbers that the text skips are empty bodies. Errors as in parse_body.
 std::deque<Body> parse_bodies(std::string_view text);
 
 }  // namespace sluice::compiler

@@ -36,7 +36,7 @@ void expect_same(const Body& a, const Body& b) {
   for (size_t n = 0; n < a.nodes.size(); ++n) expect_same(a.nodes[n], b.nodes[n]);
 }
 
-// The text of what is parsed is parsed to the same body, and is the same text again.
+// Parses a body. Expects that its text is parsed to the same body, and written identically again.
 Body round_trip(std::string_view text) {
   const Body body = parse_body(text);
   const std::string written = to_text(body);
@@ -93,7 +93,7 @@ TEST(BodyText, RoundTripsKernels) {
   EXPECT_EQ(body.nodes[2].device, 2);
 }
 
-// The pass "conversions" gives one op on panels a stage beside its attributes.
+// The pass "conversions" adds a stage to a single op on panels, which keeps its attributes.
 TEST(BodyText, RoundTripsAttributesBesideStages) {
   const Body body = round_trip(R"(
     body main entry
@@ -199,21 +199,24 @@ TEST(BodyText, RefusesBadTextsAndNamesTheLine) {
       whole("body main", "body:1: role is missing"),
       whole("body main starter", "body:1: role must be one of "),
       whole("body main entry\n", "body:1: the text ends before 'end'"),
-      whole("body main entry\nend\nview", "body:3: the text goes on after 'end'"),
+      whole("body main entry\nend\nview", "body:3: the text must end after 'end'"),
       whole("body main entry\nend of it", "body:2: the end of the line expected, found 'of'"),
-      refused("kind", "view\nwiew in %0", "body:3: 'wiew' is not a kind of node"),
+      refused("kind", "view\nwiew in %0", "receive or collective, got 'wiew'"),
       refused("operator", "kernel Nope", "body:2: there is no operator 'Nope'"),
       refused("spec", "view out %0 f33(2)", "body:2: "),
       refused("value", "view in 0", "body:2: the end of the line expected, found '0'"),
-      refused("pair", "view in %0>%1", "body:2: one value expected, found '%0>%1'"),
-      refused("large", "param %2000000 f32()", "body:2: there is no value 2000000"),
+      refused("pair", "view in %0>%1", "body:2: must be one value, got '%0>%1'"),
+      refused("large", "param %2000000 f32()",
+              "body:2: the number of a value must be 0 to 1048576, got 2000000"),
       refused("layout", "param %0 f32() layout 9tiles", "body:2: "),
       refused("attrs", "kernel Neg\nattrs what", "body:3: "),
       refused("stage", "view\nstage Neg f32() to 0 from 0",
-              "body:3: only kernels have attributes and stages"),
-      refused("no node", "attrs axes=[0]", "body:2: no node comes before this line"),
-      refused("stage_attrs", "kernel Neg\nstage_attrs a=1", "body:3: no stage comes before"),
-      refused("collective", "collective - group 0", "body:2: a collective needs an operator"),
+              "body:3: attributes must follow a kernel or a collective, and stages a kernel"),
+      refused("no node", "attrs axes=[0]", "body:2: this line must follow a node"),
+      refused("stage_attrs", "kernel Neg\nstage_attrs a=1",
+              "body:3: this line must follow a stage"),
+      refused("collective", "collective - group 0",
+              "body:2: a collective requires an operator, got '-'"),
       refused("effect", "transfer - fax 0 io", "body:2: kind of transfer must be one of "),
   });
 }

@@ -32,7 +32,7 @@ namespace sluice {
 namespace compiler {
 namespace {
 
-/// One step of the compiler. Nothing that changes a program is outside the table of them.
+/// A pass of the compiler. Only the passes in kPasses change a program.
 struct Pass {
   const char* name;
   const char* reason;
@@ -40,7 +40,7 @@ struct Pass {
   int64_t (*run)(Program&, const Context&);  ///< Returns the number of changes.
 };
 
-// Lifts passes over one body to the program.
+// Runs a pass over one body on all bodies of the program.
 template <auto kPass>
 int64_t on_bodies(Program& program, const Context& context) {
   return for_each_body(program, [&](Body& b) { return kPass(b, context.target(b)); });
@@ -55,48 +55,51 @@ int64_t on_lowered(Program& program, F&& f) {
 }
 
 const Pass kPasses[] = {
-    {"functionalise", "Graphs become bodies, in which every version of a tensor is a value.", false,
+    {"functionalise", "Graphs become bodies, in which each version of a tensor is a value.", false,
      [](Program& p, const Context& c) {
        const int64_t bodies = functionalise(p, c);
        check_homes(p);
        return bodies;
      }},
-    {"place", "Every op gets a device, before any pass asks a device's target.", false, place},
-    {"inline", "A graph called from one place becomes part of its caller: no copies at the border.",
+    {"place", "Every op gets a device; before all passes that ask the target of a device.", false,
+     place},
+    {"inline",
+     "A graph with one call site becomes part of its caller, without copies of its arguments.",
      true, inline_calls},
-    {"dead-code", "Values that nothing reads are not computed; later passes need not look at them.",
+    {"dead-code", "Nodes that compute unused values are removed; later passes need not visit them.",
      true, remove_dead_code},
     {"entries",
-     "Entries that constants, counters and arguments decide are index expressions, which every "
-     "device evaluates; before project, which then sends no scalars for them.",
+     "Entries that depend only on constants, counters and arguments become index expressions, "
+     "which every device evaluates; before project, which then sends no scalars for them.",
      true, fold_entries},
-    {"project", "One body for each device, with messages between; all later passes see one device.",
+    {"project", "Each device gets a body, with messages between them; later passes see one device.",
      false, project},
     {"layouts",
-     "Weights lie in the panels that matrix products read fastest; before fusion, which asks for "
-     "the layout of an update's target.",
+     "Weights get the layout that matrix products read fastest; before fusion, which needs the "
+     "layout of an update's target.",
      true, choose_layouts},
     {"share-work",
-     "An activation computes its derivative too and keeps that, not its operand; before fusion, "
-     "which makes one kernel of the parts.",
+     "An activation also computes its derivative, which is kept instead of its operand; before "
+     "fusion, which makes one kernel of both.",
      true, on_bodies<share_work>},
     {"split",
-     "A loss becomes the losses of its samples, their total and their gradient, where the target "
-     "joins those with the softmax before; a large reduction becomes tasks and their sum; before "
-     "fusion, which joins the parts.",
+     "A loss becomes the losses of its samples, their total and their gradient, if the target "
+     "fuses the sample losses with the softmax; a large reduction becomes tasks and their sum; "
+     "before fusion, which joins the parts.",
      true, on_bodies<split_ops>},
-    {"fuse", "Ops that one kernel of the target can run in one go become one.", true,
+    {"fuse", "Ops become one kernel if the target can run them as one.", true,
      [](Program& p, const Context& c) {
        return for_each_body(p, [&](Body& b) { return fuse(b, c.target(b), p.fusions); });
      }},
-    {"conversions", "Values are copied where two layouts meet; after fusion, which removes values.",
+    {"conversions",
+     "A value is copied if a reader needs another layout; after fusion, which removes values.",
      false,
      [](Program& p, const Context& c) {
        return for_each_body(p, [&](Body& b) { return convert_layouts(b, p, c.target(b)); });
      }},
     {"transfers",
      "Transfers run on the io queues that they ask for, overlapped ones beside the phase before or "
-     "after; before storage, which keeps their bytes until they have ended.",
+     "after their own; before storage, which keeps their bytes until they have ended.",
      true,
      [](Program& p, const Context& c) {
        const FactTable facts(p);
@@ -111,7 +114,8 @@ const Pass kPasses[] = {
        return on_lowered(
            p, [&](Body& b, LoweredBody& l) { return choose_kernels(b, c.target(b), l); });
      }},
-    {"storage", "Values share bytes: views, updates, results at the caller's address, rings.",
+    {"storage",
+     "Values share bytes: views, updates, carried values; results are at the caller's address.",
      false,
      [](Program& p, const Context& c) {
        return on_lowered(p, [&](Body& b, LoweredBody& l) {
@@ -120,7 +124,7 @@ const Pass kPasses[] = {
          return static_cast<int64_t>(b.nodes.size() - before);
        });
      }},
-    {"aliasing", "An output takes the bytes of an operand that dies at its node.", true,
+    {"aliasing", "An output takes the bytes of an operand that no later node reads.", true,
      [](Program& p, const Context&) {
        return on_lowered(p, [](Body& b, LoweredBody& l) {
          return reuse_dying_operands(b, l.choices, l.storage);
@@ -133,23 +137,22 @@ const Pass kPasses[] = {
      }},
     {"offsets", "Buffers get offsets in their frames; bodies become functions.", false,
      emit_executable},
-    {"synchronise", "A barrier stands only before a step that conflicts with an earlier one.",
-     false,
+    {"synchronise", "A step gets a barrier only if it conflicts with an earlier step.", false,
      [](Program& p, const Context&) {
        int64_t barriers = 0;
        for (exe::Function& f : p.executable.functions) barriers += synchronise(f);
        return barriers;
      }},
     {"announce",
-     "The plan says which store each load of a remote buffer finds; checked first: "
-     "all entries lie in their buffers.",
+     "The plan records which store each load of a remote buffer finds; before that, all entries "
+     "are checked to be inside their buffers.",
      false,
      [](Program& p, const Context&) {
        check_entries(p.executable);
        announce_remote(p);
        return static_cast<int64_t>(p.executable.remote_buffers.size());
      }},
-    {"budgets", "A plan beyond a budget is refused.", false,
+    {"budgets", "A plan that exceeds a budget is reported as an error.", false,
      [](Program& p, const Context&) {
        check_budgets(p.executable);
        return int64_t{0};
@@ -211,7 +214,7 @@ Compiled compile(const Ir& ir, const CompileOptions& options) {
   verify(ir);
 #endif
   compiler::check_names(options);
-  require(!options.devices.empty(), "compile: no device is given");
+  require(!options.devices.empty(), "compile: options.devices must have at least 1 device, got 0");
   compiler::queue_names(options.io_queues);
   compiler::Program program(ir);
   const compiler::Context context{options};

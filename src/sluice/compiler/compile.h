@@ -12,9 +12,9 @@ namespace sluice {
 /// Time and effect of one pass.
 struct PassRecord {
   std::string name;
-  std::string reason;  ///< Why the pass exists and stands where it does.
+  std::string reason;  ///< Why the pass exists, and why it runs at its place.
   double seconds = 0;
-  int64_t changes = 0;  ///< Nodes removed, calls inlined, … as the pass counts.
+  int64_t changes = 0;  ///< Changes as the pass counts them: nodes removed, calls inlined, ….
   bool enabled = true;
 };
 
@@ -23,24 +23,29 @@ struct Compiled {
   std::vector<PassRecord> passes;
   FusionReport fusions;
   double seconds = 0;
-  /// Index in executable.variables, by the variable's identity.
+  /// Index in executable.variables of each variable.
   std::unordered_map<const VariableInfo*, int32_t> variable_index;
-  /// The variables of the Ir, by index in executable.variables.
+  /// The variables of the Ir, in the order of executable.variables.
   std::vector<std::shared_ptr<const VariableInfo>> variables;
 };
 
-/// Compiles every entry graph for the devices. Error{kDoesNotFit} with the bytes needed, the holders of the peak, the
-/// smallest budget that this compiler finds a plan for and the live-set bound, if a budget cannot be met; Error{kUsage}
-/// for an op that no kernel of its target supports, an unknown pass name, another number of io queues, and an io mode
-/// without io queues.
+/// Compiles every entry graph of `ir` for the devices.
+/// Error{kDoesNotFit} if a budget cannot be met. The message has the bytes needed, the holders of
+/// the peak, the smallest budget that this compiler finds a plan for, and the live-set bound.
+/// Error{kUsage} if
+/// - no kernel of a target supports an op,
+/// - a pass name is unknown,
+/// - `options.io_queues` is not 0, 1 or 3, or
+/// - an io mode is used without io queues.
 Compiled compile(const Ir& ir, const CompileOptions& options);
 
-/// Names and reasons of all passes in order; optional ones may be disabled.
+/// Name and reason of a pass. Optional passes may be disabled.
 struct PassDoc {
   std::string name;
   std::string reason;
   bool optional = false;
 };
+/// All passes, in the order in which they run.
 std::vector<PassDoc> compiler_passes();
 
 }  // namespace sluice

@@ -36,7 +36,8 @@ namespace {
 
 enum class Calls : uint8_t { kInOrder, kBackwards };
 
-// Bodies after all that they call.
+// Returns the bodies that the entries reach, each after its callees. kBackwards visits entries and
+// calls in reverse order.
 std::vector<BodyId> in_postorder(const Program& program, Calls calls) {
   std::vector<BodyId> order;
   std::vector<bool> seen(program.bodies.size(), false);

@@ -9,10 +9,11 @@
 #include "sluice/compiler/compile.h"
 #include "sluice/compiler/lower/storage.h"
 
-/// The whole program while it is compiled, and what its passes share.
+/// The whole program during compilation, and data that the passes share.
 namespace sluice::compiler {
 
-/// A variable of the program; its number is its place in Program::variables and in Executable::variables.
+/// A variable of the program. It has the same index in Program::variables and
+/// Executable::variables.
 struct Variable {
   std::shared_ptr<VariableInfo> info;
   TensorSpec spec;
@@ -26,22 +27,22 @@ struct Constant {
   std::shared_ptr<const HostTensor> data;
 };
 
-/// One entry graph. Before the pass "project" it has one body, after it one for each device that takes part.
+/// One entry graph. It has one body before the pass "project", and one for each participating
+/// device after it.
 struct EntryBodies {
   std::string name;
   std::vector<BodyId> bodies;
 };
 
-/// Messages from one device to another.
+/// A queue of messages from one device to another.
 struct ProgramChannel {
   int32_t from = 0;
   int32_t to = 0;
-  int64_t capacity =
-      0;  ///< The largest number of messages that are outstanding in the program's order.
-  int64_t slot_bytes = 0;  ///< The largest message, rounded up.
+  int64_t capacity = 0;    ///< Largest number of unreceived messages in the program's order.
+  int64_t slot_bytes = 0;  ///< Bytes of the largest message, rounded up to 64.
 };
 
-/// The kernels and the storage of a body, by the passes of `lower/`.
+/// Kernels and storage of a body, written by the passes of `lower/`.
 struct LoweredBody {
   std::vector<KernelChoice> choices;  ///< One per node.
   Storage storage;
@@ -52,13 +53,13 @@ struct Program {
   explicit Program(const Ir& the_ir) : ir(the_ir) {}
 
   const Ir& ir;
-  std::vector<ReplicaGrouping> groups;  ///< Groupings of the replicas that collectives have.
+  std::vector<ReplicaGrouping> groups;  ///< Groupings of the replicas that collectives use.
   std::vector<Variable> variables;
   std::vector<Constant> constants;
-  std::deque<Body> bodies;  ///< Bodies that no entry reaches are leftovers of passes.
+  std::deque<Body> bodies;  ///< May contain unused bodies, which no entry reaches.
   std::vector<EntryBodies> entries;
   std::vector<ProgramChannel> channels;
-  int32_t messages = 0;  ///< Sends in the text of the program; each has one Receive.
+  int32_t messages = 0;  ///< Number of Send nodes; each has one Receive.
   std::map<BodyId, LoweredBody> lowered;
   exe::Executable executable;
   FusionReport fusions;
@@ -68,7 +69,7 @@ struct Program {
   const Body& body(BodyId id) const { return bodies[static_cast<size_t>(id)]; }
   Body& body(BodyId id) { return bodies[static_cast<size_t>(id)]; }
   BodyId add(Body body);
-  /// The number of a variable or constant, which is added on first use.
+  /// Returns the index of a variable or constant, which is added on first use.
   int32_t variable(const TensorInfo& info);
   int32_t constant(const TensorInfo& info);
 };
@@ -76,19 +77,22 @@ struct Program {
 /// The options and the targets of a compilation.
 struct Context {
   const CompileOptions& options;
-  /// Error{kUsage} if there is no such device.
+  /// The target of a device. Error{kUsage} if the device does not exist.
   const Target& target(int32_t device) const;
   const Target& target(const Body& body) const { return target(body.device); }
 };
 
-/// The bodies that the entries reach, each after all that it calls; the entries and their calls in order.
+/// The bodies that the entries reach, each after its callees. Entries and calls are visited in
+/// their order.
 std::vector<BodyId> callees_first(const Program& program);
-/// The same, each before all that it calls.
+/// The bodies that the entries reach, each before its callees.
 std::vector<BodyId> callers_first(const Program& program);
-/// Makes callers of equal bodies call one of them. Returns the number of bodies that are left over.
+/// Makes callers of equal bodies call one of them. Returns the number of bodies that are not used
+/// any more.
 int64_t merge_equal_bodies(Program& program);
 
-/// Runs `pass(body)`, which returns a number of changes, on each body that the entries reach; the sum of them.
+/// Runs `pass(body)`, which returns a number of changes, on each body that the entries reach.
+/// Returns the sum of these numbers.
 template <typename PassType>
 int64_t for_each_body(Program& program, PassType&& pass) {
   int64_t changes = 0;
@@ -96,16 +100,17 @@ int64_t for_each_body(Program& program, PassType&& pass) {
   return changes;
 }
 
-/// One request of a caller for its callee, specialised.
+/// A caller's request for a version of its callee, specialised for `key`.
 template <typename Key>
 struct Request {
   BodyId* callee;  ///< Field of the calling node.
   Key key;
 };
 
-/// Specialises bodies for their callers. Visits the bodies that the entries reach, callers first. `visit(id, key)`
-/// changes a body for the key that its callers ask for (entries: Key{}) and returns the requests of its own calls. A
-/// body that is asked for under several keys is copied before any of them changes it.
+/// Specialises bodies for their callers. Visits the bodies that the entries reach, callers first.
+/// `visit(id, key)` changes body `id` for a key that its callers request (Key{} for an entry). It
+/// returns the requests of the body's own calls. A body that is requested with several keys is
+/// copied before any of them changes it.
 template <typename Key, typename Visit>
 void specialise(Program& program, Visit&& visit) {
   std::map<BodyId, std::vector<Request<Key>>> requests;

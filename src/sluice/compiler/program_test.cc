@@ -8,7 +8,8 @@
 namespace sluice::compiler {
 namespace {
 
-// 0 calls 1 and 3; 1 calls 3 twice; 2 is out of reach; 4 is another entry, which calls 1.
+// Body 0 calls 1 and 3. Body 1 calls 3, then branches to 3 or 5. No entry reaches body 2. Body 4 is
+// another entry, which calls 1.
 constexpr const char* kCalls = R"(
     body main entry
       call 1
@@ -40,7 +41,7 @@ TEST(Program, ForEachBodyAddsUpTheChangesOfReachedBodies) {
   EXPECT_EQ(for_each_body(p.program, [](const Body&) { return 2; }), 10);
 }
 
-// Asks each callee for its caller's key times ten plus the number of the call.
+// Requests the callee of the n-th call with `key` times 10 plus n.
 std::vector<Request<int>> ask(Body& body, int key) {
   std::vector<Request<int>> requests;
   int number = 0;
@@ -65,7 +66,7 @@ TEST(Program, SpecialiseCopiesABodyForEachKey) {
     visits.emplace_back(id, key);
     return ask(p.body(id), key);
   });
-  // f under 1 and 2, and so g under 11 and 21.
+  // Body f is visited with keys 1 and 2, and therefore g with keys 11 and 21.
   EXPECT_EQ(visits,
             (std::vector<std::pair<BodyId, int>>{{0, 0}, {1, 1}, {3, 2}, {2, 11}, {4, 21}}));
   EXPECT_EQ(p.body(0).nodes[1].call()->callee, 3);

@@ -1,4 +1,5 @@
-// Random bodies keep their meaning through the passes that move nodes, and their bytes in storage.
+// Tests with random bodies: passes that move nodes do not change the computed values, and storage
+// does not overwrite bytes that are still read.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -27,10 +28,11 @@ class Dice {
   std::minstd_rand engine_;
 };
 
-// The nodes of a body of f32(4) with two parameters or variables, which it updates, and a result.
+// The text of a random body on f32(4): two parameters or variables, which it updates, nodes and a
+// result.
 std::string random_nodes(unsigned seed, bool params, bool devices) {
   Dice dice(seed);
-  std::vector<ValueIndex> alive{0, 1};  // Not overwritten yet.
+  std::vector<ValueIndex> alive{0, 1};  // Values that no node has overwritten.
   ValueIndex last[] = {0, 1};           // The last version of each parameter.
   std::string nodes;
   ValueIndex next = 2;
@@ -63,7 +65,7 @@ std::string random_nodes(unsigned seed, bool params, bool devices) {
   return leaves + nodes + result;
 }
 
-using Meaning = std::vector<uint64_t>;  // By value: what computed it from what.
+using Meaning = std::vector<uint64_t>;  // By value: hash of its op and inputs.
 
 uint64_t meaning_of(const OpDef& op, const Meaning& inputs) {
   std::string text = op.type;
@@ -75,8 +77,8 @@ class Runner {
  public:
   explicit Runner(const Program& program) : program_(program) {}
 
-  // Runs the nodes of a body from `node` on, up to one that waits for a message; the number of the
-  // next.
+  // Runs a body from node `node` until its end or until a node must wait for a channel. Returns the
+  // index of the next node.
   size_t run(const Body& body, Meaning& values, size_t node = 0) {
     for (; node < body.nodes.size(); ++node) {
       if (!run(body.nodes[node], values)) break;
@@ -84,7 +86,7 @@ class Runner {
     return node;
   }
 
-  // What each value is before the body runs; parameters are `arguments`.
+  // The values that exist before the body runs; its parameters are `arguments`.
   static Meaning leaves(const Body& body, const Meaning& arguments) {
     Meaning values(body.values.size(), 0);
     for (size_t v = 0; v < values.size(); ++v) {
@@ -146,7 +148,8 @@ class Runner {
   std::map<int32_t, std::deque<std::pair<int32_t, uint64_t>>> queues_;
 };
 
-// What an entry without parameters leaves: results, then variables, by the parts of its devices.
+// Runs the parts of entry 0, which has no parameters, on all devices. Returns the last values of
+// its result and of its variables.
 std::map<std::string, uint64_t> run_entry(const Program& program) {
   Runner runner(program);
   std::vector<std::pair<const Body*, Meaning>> parts;
@@ -176,7 +179,7 @@ std::string entry(unsigned seed, bool devices = false) {
   return "body main entry\n" + random_nodes(seed, false, devices) + "end";
 }
 
-// Everything that could be one kernel is.
+// A target that can run any ops as one kernel.
 struct Eager : TestTarget {
   bool fuses(const FusedOp&) const override { return true; }
 };
@@ -231,7 +234,7 @@ TEST(RandomBodies, ProjectKeepsTheMeaningAndNothingWaitsForEver) {
   EXPECT_GT(messages, kRuns);
 }
 
-// Follows the bytes: each read must find the value that it names.
+// Follows the contents of the blocks: each read must find the value that it names.
 void expect_sound(const Body& body, const Storage& storage) {
   std::map<const Block*, int32_t> holds;
   const auto at = [&](ValueIndex v) -> int32_t& { return holds[&storage.block(v)]; };

@@ -13,11 +13,11 @@
 
 namespace sluice::compiler {
 
-/// For tests of passes: a kind of device whose answers the test sets.
+/// A target for tests of passes. The test sets its answers.
 struct TestTarget : Target {
-  std::set<std::string> fused;  ///< Stages that one kernel runs: "MatMul+Add".
-  bool panels = false;          ///< Elementwise ops run on panels, also in the kernels of `fused`.
-  /// The layout that operand `i` of an op is read fastest in.
+  std::set<std::string> fused;  ///< Stages that one kernel can run: "MatMul+Add".
+  bool panels = false;  ///< Whether elementwise ops run on panels, also in the kernels of `fused`.
+  /// The layout in which an op reads operand `i` fastest.
   std::function<Layout(const FusedOp&, int)> wish = [](const FusedOp&, int) { return Layout{}; };
   std::function<KernelChoice(const OpView&)> kernel = [](const OpView& op) {
     return KernelChoice{.key = "test." + op.def().type, .may_coincide = coinciding_operands(op)};
@@ -58,10 +58,9 @@ struct TestTarget : Target {
   }
 };
 
-/// For tests of passes: a program from the text of its bodies, and a context with test devices.
-/// Bodies that are entries become the program's entries. Variables have the spec of the values that
-/// name them; constant i is the scalar `numbers[i]`. Stream 0 goes into the program, stream 1 out
-/// of it.
+/// A program for tests of passes, from the text of its bodies, and a context with test devices.
+/// Entry bodies become the program's entries. A variable has the spec of the values that name it.
+/// Constant i is the scalar `numbers[i]`. Stream 0 is an input of the program, stream 1 an output.
 struct TestProgram {
   explicit TestProgram(std::string_view text, const std::vector<int32_t>& numbers = {},
                        int devices = 1) {
@@ -87,7 +86,7 @@ struct TestProgram {
 
   Body& body(BodyId id = 0) { return program.body(id); }
   std::string text() const { return to_text(program); }
-  /// The program is sound, and its bodies are those of a text, which also has their numbers.
+  /// Verifies the program. Expects its bodies and their numbers to equal those of a text.
   void expect(std::string_view expected) const {
     verify(program, "of the test");
     EXPECT_EQ(text(), to_text(TestProgram(expected).program));

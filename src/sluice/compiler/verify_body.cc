@@ -56,8 +56,8 @@ class Verifier {
 
   void check_read(ValueIndex v, const std::string& what) const {
     check_value(v);
-    check_that(made_[static_cast<size_t>(v)] <= now_, "{} is value {}, which nothing has made",
-               what, v);
+    check_that(made_[static_cast<size_t>(v)] <= now_,
+               "{} is value {}, which no earlier node produces", what, v);
   }
 
   void check_params() const {
@@ -78,18 +78,18 @@ class Verifier {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       check_read(node.inputs[i], fmt::format("input {}", i));
       check_that(body_.value(node.inputs[i]).spec.elements() == node.in_specs[i].elements(),
-                 "input {} is {}, its value {}", i, to_string(node.in_specs[i]),
+                 "input {} is {}, but its value is {}", i, to_string(node.in_specs[i]),
                  to_string(body_.value(node.inputs[i]).spec));
     }
     for (const Tie& t : node.ties) {
       check_that(t.output >= 0 && static_cast<size_t>(t.output) < node.outputs.size(),
-                 "a tie names output {} of {}", t.output, node.outputs.size());
+                 "a tie names output {}, the node has {}", t.output, node.outputs.size());
       check_read(t.into, "a value that is overwritten");
     }
     for (const ValueIndex v : node.outputs) {
       if (v == kNone) continue;
       check_value(v);
-      check_that(made_[static_cast<size_t>(v)] == kNever, "value {} is made twice", v);
+      check_that(made_[static_cast<size_t>(v)] == kNever, "value {} is produced twice", v);
       made_[static_cast<size_t>(v)] = now_ + 1;
     }
     check_callees(node);
@@ -97,7 +97,7 @@ class Verifier {
       for (const exe::IndexExpr::Node& n : x.nodes()) {
         check_that(n.kind != exe::IndexExpr::Kind::kParam ||
                        static_cast<size_t>(n.value) < body_.index_params.size(),
-                   "an index expression reads parameter {} of {}", n.value,
+                   "an index expression reads parameter {}, the body has {}", n.value,
                    body_.index_params.size());
       }
     });
@@ -115,8 +115,8 @@ class Verifier {
                  call->updated.size());
       check_that(node.carried() <= call->results &&
                      static_cast<size_t>(node.carried()) <= node.inputs.size(),
-                 "it carries {} of {} inputs and {} results", node.carried(), node.inputs.size(),
-                 call->results);
+                 "it carries {} values, but has {} inputs and {} results", node.carried(),
+                 node.inputs.size(), call->results);
       for (const int32_t u : call->updated) {
         check_that(u >= 0 && static_cast<size_t>(u) < callee.params.size(), "it has no input {}",
                    u);
@@ -157,11 +157,12 @@ class Verifier {
                callee.name, callee.results.size());
     for (size_t r = 0; r < results; ++r) {
       check_that(callee.results[r] != kNone || node.outputs[r] == kNone,
-                 "{} does not return result {}, which something reads", callee.name, r);
+                 "{} does not return result {}, which its caller reads", callee.name, r);
     }
   }
 
-  // A value that is overwritten is overwritten once, and nothing but views of it is read later.
+  // Checks that each value is overwritten at most once and not read afterwards. Its views may still
+  // be read.
   void check_ties() {
     std::vector<size_t> overwritten(body_.values.size(), kNever);
     for (now_ = 0; now_ < body_.nodes.size(); ++now_) {
@@ -190,7 +191,7 @@ class Verifier {
 
   const Program& program_;
   const Body& body_;
-  std::vector<size_t> made_;  // By value: the number of nodes after which it is there.
+  std::vector<size_t> made_;  // By value: number of nodes that run before it is available.
   size_t now_ = 0;
 };
 

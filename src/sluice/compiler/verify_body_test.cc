@@ -8,7 +8,8 @@
 namespace sluice::compiler {
 namespace {
 
-// Body 1 updates its parameter 1 and returns one of two results; body 2 has an index parameter.
+// Body 1 updates its parameter 1 and returns only the first of its two results. Body 2 has an index
+// parameter.
 constexpr const char* kCallees = R"(
     body f function number 1
       param %0 f32(4)
@@ -47,11 +48,12 @@ TEST(VerifyBody, AcceptsSoundBodies) {
 
 TEST(VerifyBody, RefusesValuesOutOfOrder) {
   expect_refused({
-      broken("view in %3 out %2 f32(4)\nview in %2 out %3 f32(4)",
-             "body main, node 0 (op.-1 made at ): input 0 is value 3, which nothing has made"),
-      broken("view in %9 out %2 f32(4)", "input 0 is value 9, which nothing has made"),
+      broken(
+          "view in %3 out %2 f32(4)\nview in %2 out %3 f32(4)",
+          "body main, node 0 (op.-1 made at ): input 0 is value 3, which no earlier node produces"),
+      broken("view in %9 out %2 f32(4)", "input 0 is value 9, which no earlier node produces"),
       broken("view in %- out %2 f32(4)", "node 0 (op.-1 made at ): there is no value -1"),
-      broken("view in %0 out %2 f32(4)\nview in %0 out %2 f32(4)", "value 2 is made twice"),
+      broken("view in %0 out %2 f32(4)\nview in %0 out %2 f32(4)", "value 2 is produced twice"),
       broken("results %7", "body main: there is no value 7"),
       broken("last 0 %0", "there is no variable 0"),
   });
@@ -63,7 +65,7 @@ TEST(VerifyBody, RefusesReadsAndWritesAfterAWrite) {
       broken(write + "view in %0 out %3 f32(4)", "it reads value 0, which node 0 has overwritten"),
       broken(write + "copy in %1 out %3 f32(4) tie 0 %0", "it overwrites value 0 again"),
       broken(write + "results %0", "result 0 has been overwritten"),
-      broken("copy in %0 out %2 f32(4) tie 1 %1", "a tie names output 1 of 1"),
+      broken("copy in %0 out %2 f32(4) tie 1 %1", "a tie names output 1, the node has 1"),
       broken("copy in %0 out %2 f32(4) tie 0 %5", "there is no value 5"),
   });
 }
@@ -86,14 +88,15 @@ TEST(VerifyBody, RefusesCallsThatDoNotFitTheCallee) {
       broken("call 2 index 1 in %0 as f32(2,2) out %2 f32(4)",
              "argument 0 is (2, 2) float32, g takes (4,) float32"),
       broken("call 1 in %0 %1 out %2 f32(4) %3 f32(4)",
-             "f does not return result 1, which something reads"),
+             "f does not return result 1, which its caller reads"),
       broken("call 1 updated 0 in %0 %1 out %2 f32(4) %- %3 f32(4) tie 2 %0",
              "f does not update its parameter 0"),
       broken("call 1 updated 5 in %0 %1 out %2 f32(4) %- %3 f32(4)", "it has no input 5"),
       broken("call 1 results 1 in %0 %1 out %2 f32(4) %-", "2 outputs are not 1 results"),
       broken("loop trips 1 carried 2 2 index it in %0 out %2 f32(4)",
-             "it carries 2 of 1 inputs and 1 results"),
-      broken("call 2 index p0 in %0 out %2 f32(4)", "an index expression reads parameter 0 of 0"),
+             "it carries 2 values, but has 1 inputs and 1 results"),
+      broken("call 2 index p0 in %0 out %2 f32(4)",
+             "an index expression reads parameter 0, the body has 0"),
       broken("branch 2 2 then 2 in %0 %1 %1 out %2 f32(4)", "it passes 2 arguments, g takes 1"),
   });
 }
@@ -101,7 +104,7 @@ TEST(VerifyBody, RefusesCallsThatDoNotFitTheCallee) {
 TEST(VerifyBody, RefusesSpecsThatDoNotFit) {
   expect_refused({
       broken("view in %0 as f32(3) out %2 f32(3)",
-             "input 0 is (3,) float32, its value (4,) float32"),
+             "input 0 is (3,) float32, but its value is (4,) float32"),
       {"specs",
        [] {
          TestProgram p(with_main("view in %0 out %2 f32(4)"));

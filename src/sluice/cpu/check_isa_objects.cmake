@@ -1,11 +1,13 @@
-# Fails if an object compiled for one instruction set defines a function that another file could define too and that does
-# not name the instruction set (the linker might give everybody the copy that needs AVX-512), or code that runs at start.
+# Checks the symbols of objects that are compiled for one instruction set. The name of each weak
+# function must contain that instruction set or its vector type. Otherwise the linker might keep the
+# AVX-512 copy for all callers. The objects must not define code that runs at program start.
 # Variables: NM, OBJECTS, ISA (number of sluice::cpu::Isa).
 set(vector_1 "simd::[FIM]8")
 set(vector_2 "simd::[FIM]16")
 set(bad "")
 foreach(object IN LISTS OBJECTS)
-  execute_process(COMMAND ${NM} --demangle --defined-only ${object} OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${NM} --demangle --defined-only ${object} OUTPUT_VARIABLE text
+                  COMMAND_ERROR_IS_FATAL ANY)
   string(REPLACE ";" "," text "${text}")
   string(REPLACE "[" "(" text "${text}")
   string(REPLACE "]" ")" text "${text}")
@@ -13,7 +15,8 @@ foreach(object IN LISTS OBJECTS)
   foreach(line IN LISTS lines)
     if(line MATCHES "_GLOBAL__sub_I")
       string(APPEND bad "  ${line}\n")
-    elseif(line MATCHES " W " AND NOT ISA EQUAL 0 AND NOT line MATCHES "\\(sluice::cpu::Isa\\)${ISA}"
+    elseif(line MATCHES " W " AND NOT ISA EQUAL 0
+           AND NOT line MATCHES "\\(sluice::cpu::Isa\\)${ISA}"
            AND NOT line MATCHES "${vector_${ISA}}")
       string(APPEND bad "  ${line}\n")
     endif()

@@ -6,8 +6,10 @@
 namespace sluice {
 
 DeviceChoice cpu_device(const CpuOptions& options) {
-  require(options.memory >= -1, "cpu device: memory {} is negative", options.memory);
-  require(options.threads >= 0, "cpu device: {} threads", options.threads);
+  require(options.memory >= -1,
+          "cpu device: memory must be at least 0 bytes, or -1 for no budget, got {}",
+          options.memory);
+  require(options.threads >= 0, "cpu device: threads must be at least 0, got {}", options.threads);
   return {cpu::make_target(), cpu::make_device(), options.memory, options.threads};
 }
 

@@ -220,17 +220,19 @@ TEST(Replicas, RefuseWhatIsNotTheirs) {
     EXPECT_NE(refusal(f).find(text), std::string::npos) << refusal(f);
   };
   expect([&] { ops::replicated_all_reduce(x, "add", ReplicaGrouping::make(2, 1, 2)); },
-         "is one of 2 replicas, the program has 4");
+         "must group the 4 replicas of the program, got 2");
   expect(
       [&] {
         ops::replicated_all_reduce(x, "add", ReplicaGrouping::from_assignments({0, 1, 1, 0}));
       },
       "has no single stride");
   expect([&] { ops::replicated_all_gather(x, 2); }, "axis 2 is outside [-2, 2)");
-  expect([&] { ops::replicated_all_gather(x, 0, {}, ops::Gather::kMetaShape); }, "'x' is no shard");
+  expect([&] { ops::replicated_all_gather(x, 0, {}, ops::Gather::kMetaShape); },
+         "kMetaShape requires a shard, but 'x' has no meta_shape");
   const Tensor shard = ops::replica_sharded_slice(x);
   expect([&] { ops::replicated_all_gather(shard, 1); }, "axis 1 is outside [-1, 1)");
-  expect([&] { ops::replicated_slice(x, 1); }, "4 replicas cannot share axis 1");
+  expect([&] { ops::replicated_slice(x, 1); },
+         "the group size must divide axis 1 of (4, 3) float32, got 4 replicas");
   Interpreter interpreter(ir);
   expect([&] { ir.set_replication(2); },
          "replication 4 cannot become 2: a collective relies on it");

@@ -10,13 +10,13 @@ struct InitOptions {
   Shape shape;
   DType dtype = f32;
   double value = 0;
-  bool undefined = false;  ///< Contents are whatever; to be overwritten.
+  bool undefined = false;  ///< Contents are undefined and must be overwritten.
   static constexpr auto fields =
       std::tuple{field("shape", &InitOptions::shape), field("dtype", &InitOptions::dtype),
                  field("value", &InitOptions::value), field("undefined", &InitOptions::undefined)};
 };
 
-/// Trip count of Loop, and how many of the wrapper's inputs are carried.
+/// Options of Loop: the trip count, and the number of carried inputs of the wrapper graph.
 struct LoopOptions {
   int64_t trips = 0;
   int64_t carried = 0;
@@ -24,7 +24,8 @@ struct LoopOptions {
       std::tuple{field("trips", &LoopOptions::trips), field("carried", &LoopOptions::carried)};
 };
 
-/// How many of If's inputs after the condition belong to the then branch; the rest to the else branch.
+/// Options of If: the number of its inputs that belong to the then branch. They are behind the
+/// condition; the remaining inputs belong to the else branch.
 struct IfOptions {
   int64_t then_inputs = 0;
   static constexpr auto fields = std::tuple{field("then_inputs", &IfOptions::then_inputs)};

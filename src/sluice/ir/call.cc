@@ -42,13 +42,13 @@ Tensors CallSiteInfo::outputs() const {
   return result;
 }
 Tensor CallSiteInfo::input(int i) const {
-  require(i >= 0 && i < static_cast<int>(op().inputs.size()), "call site {}: there is no input {}",
-          op().label(), i);
+  require(i >= 0 && i < static_cast<int>(op().inputs.size()),
+          "call site {}: input must be in [0, {}), got {}", op().label(), op().inputs.size(), i);
   return parent_->handle(op().inputs[static_cast<size_t>(i)].tensor);
 }
 Tensor CallSiteInfo::output(int i) const {
   require(i >= 0 && i < static_cast<int>(op().outputs.size()),
-          "call site {}: there is no output {}", op().label(), i);
+          "call site {}: output must be in [0, {}), got {}", op().label(), op().outputs.size(), i);
   return parent_->handle(op().outputs[static_cast<size_t>(i)]);
 }
 
@@ -99,8 +99,8 @@ Arguments match_inputs(Graph& parent, Graph& graph, const Tensors& inputs, const
             found[i].name(), found[i].graph().name(), parent.name());
     const TensorInfo& input = graph.info(ids[i]);
     require(found[i].shape() == input.spec.shape && found[i].dtype() == input.spec.dtype,
-            "{}: input '{}' of graph {} is {}, tensor '{}' is {}", what, input.name, graph.name(),
-            to_string(input.spec), found[i].name(), to_string(found[i].spec()));
+            "{}: input '{}' of graph {} must be {}, got tensor '{}' with {}", what, input.name,
+            graph.name(), to_string(input.spec), found[i].name(), to_string(found[i].spec()));
     arguments.tensors.emplace_back(found[i], where);
     arguments.modes.push_back(input.pass == Pass::kByReference ? Mode::kUpdate : Mode::kRead);
   }
@@ -145,8 +145,8 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
                               const TensorMap& named, const RepeatOptions& options,
                               std::source_location where) {
   constexpr int64_t kMostTrips = std::numeric_limits<int32_t>::max();
-  require(trips >= 0 && trips <= kMostTrips, "repeat: {} iterations; 0 to {} are right", trips,
-          kMostTrips);
+  require(trips >= 0 && trips <= kMostTrips, "repeat: trips must be in [0, {}], got {}", kMostTrips,
+          trips);
   const auto& ids = graph.input_ids();
   const size_t carried = graph.output_ids().size();
   require(ids.size() >= carried, "repeat: graph {} has {} outputs but only {} inputs to carry them",
@@ -155,8 +155,8 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
     const TensorSpec& in = graph.spec(ids[k]);
     const TensorSpec& out = graph.spec(graph.output_ids()[k]);
     require(in.shape == out.shape && in.dtype == out.dtype,
-            "repeat: output {} of graph {} is {}, the input it feeds is {}", k, graph.name(),
-            to_string(out), to_string(in));
+            "repeat: output {} of graph {} must be {} like the input that it feeds, got {}", k,
+            graph.name(), to_string(in), to_string(out));
   }
   const bool counts = options.iteration.valid();
   if (counts) {
@@ -168,7 +168,8 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
             "repeat: the iteration input must be an input of {} that is not carried", graph.name());
   }
 
-  // The wrapper: iteration, keep-going, carried values, invariants; its body is one call.
+  // Make the wrapper graph, whose body is one call. Its inputs are iteration, keep-going, carried
+  // values and invariants.
   Ir ir = parent.ir();
   Graph& wrapper = ir.create_empty_graph(graph.name() + "__loop_wrapper");
   const Tensor iteration = wrapper.input({{}, i32, {}}, "iteration");

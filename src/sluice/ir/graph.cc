@@ -17,7 +17,7 @@ std::string place(const std::source_location& where) {
   return fmt::format("{}:{}", file, where.line());
 }
 
-// As many options, of the same names and types.
+// Whether a and b have the same names and types of options, in the same order.
 bool same_fields(const Attrs& a, const Attrs& b) {
   return std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(),
                     [](const auto& x, const auto& y) {
@@ -91,7 +91,7 @@ TensorId Graph::add_tensor(TensorInfo info) {
 TensorId Graph::add_root(std::string name, const TensorSpec& spec, TensorKind kind) {
   for (const int64_t d : spec.shape)
     require(d >= 0, "tensor '{}': shape {} has a negative dimension", name, to_string(spec.shape));
-  spec.bytes();  // refuses sizes beyond 63 bits
+  spec.bytes();  // Refuses sizes beyond 63 bits.
   TensorInfo info;
   info.name = std::move(name);
   info.spec = spec;
@@ -117,17 +117,18 @@ void check_groups(const TensorSpec& spec, const VariableInfo& info, const Ir& ir
   if (!info.group && info.shard == 0) return;
   const int replicas = ir.fix_replication("variable '" + name + "'");
   require(!info.group || info.group->replicas() == replicas,
-          "variable '{}': its groups are of {} replicas, the program has {}", name,
-          info.group ? info.group->replicas() : 0, replicas);
+          "variable '{}': groups must be of the {} replicas of the program, got {}", name, replicas,
+          info.group ? info.group->replicas() : 0);
   if (info.shard == 0) return;
   const int size = info.group ? info.group->size() : replicas;
-  require(info.shard > 0 && size % info.shard == 0,
-          "variable '{}': {} chunks cannot be shared by a group of {} replicas", name, info.shard,
-          size);
+  require(
+      info.shard > 0 && size % info.shard == 0,
+      "variable '{}': shard must be positive and divide the {} replicas of a group, got {} chunks",
+      name, size, info.shard);
   require(spec.shape.rank() == 1 && !spec.meta_shape.empty() &&
               spec.elements() == ceil_div(spec.meta_shape.elements(), info.shard),
-          "variable '{}': {} is not one of {} chunks of its meta_shape {}", name, to_string(spec),
-          info.shard, to_string(spec.meta_shape));
+          "variable '{}': must be one of {} chunks of its meta_shape {}, got {}", name, info.shard,
+          to_string(spec.meta_shape), to_string(spec));
 }
 
 }  // namespace
@@ -279,7 +280,7 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
             "{}: needs {}{} inputs, got {}", def.name, def.variadic ? "at least " : "", least,
             inputs.size());
     if (!same_fields(attrs, def.options)) {
-      fail(ErrorKind::kUsage, "{}: its options are '{}', got '{}'", def.name,
+      fail(ErrorKind::kUsage, "{}: options must be '{}', got '{}'", def.name,
            to_string(def.options), to_string(attrs));
     }
     std::vector<TensorSpec> in_specs;
@@ -335,9 +336,9 @@ std::vector<int32_t> Graph::mirrored() const {
   return least;
 }
 
-// What a view was given goes back to its sources, latest views first, for they may show earlier ones; then all views of
-// what has changed show it. A view that was written needs no refreshing where each view on the way has one source:
-// then its elements came to the sources unchanged.
+// First copies each written view back to its sources. Later views go first, because a view may show
+// an earlier view. Then refreshes every view of a changed source. A written view needs no refresh
+// if all views copied back have one source each: its elements reached the sources unchanged.
 void Graph::settle_mirrors(const Op& op) {
   std::vector<bool> changed(storages_.size(), false);
   const auto has_changed = [&](const Tensor& t) {
@@ -349,7 +350,7 @@ void Graph::settle_mirrors(const Op& op) {
   for (const Operand& o : op.inputs) {
     if (o.new_version >= 0) change(handle(o.tensor));
   }
-  struct Settling {  // Ends also where an op of a mirror is refused.
+  struct Settling {  // Resets the flag, also when an op of a mirror throws.
     bool& on;
     explicit Settling(bool& flag) : on(flag) { on = true; }
     ~Settling() { on = false; }
@@ -374,7 +375,8 @@ void Graph::settle_mirrors(const Op& op) {
 }
 
 void Graph::set_device(int device) {
-  require(device >= kInheritDevice, "graph {}: there is no device {}", name_, device);
+  require(device >= kInheritDevice, "graph {}: device must be at least {}, got {}", name_,
+          kInheritDevice, device);
   device_ = device;
 }
 

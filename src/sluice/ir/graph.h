@@ -17,7 +17,7 @@ namespace sluice {
 
 enum class TensorKind : uint8_t { kInput, kResult, kVariable, kConstant };
 
-/// Whether a graph input may be written by the graph so that the caller sees it.
+/// How a graph input is passed. If a graph writes a by-reference input, the caller sees the write.
 enum class Pass : uint8_t { kByValue, kByReference };
 
 struct TensorInfo {
@@ -27,20 +27,20 @@ struct TensorInfo {
   int32_t storage = -1;
   int64_t version = 0;  ///< Version of the storage when this handle was made.
   Pass pass = Pass::kByValue;
-  OpId producer = -1;  ///< Op that made it; -1 for inputs, variables and constants.
-  int output = 0;      ///< Which output of it.
+  OpId producer = -1;  ///< Op that made the tensor; -1 for inputs, variables and constants.
+  int output = 0;      ///< Index of the tensor among the outputs of its producer.
   std::shared_ptr<VariableInfo> variable;
   std::shared_ptr<const HostTensor> constant;
 };
 
-/// Bytes that handles name. Version v was made by `writers[v]`; version 0 by the op (or input, variable, constant)
-/// that made the storage.
+/// Memory that tensor handles refer to. `writers[v]` made version v. Version 0 was made by the op,
+/// input, variable or constant that made the storage.
 struct Storage {
   TensorId root = -1;
   struct Write {
     OpId op = -1;
-    TensorId handle =
-        -1;  ///< The handle that carries this version, -1 if the writer returned none (a call).
+    /// Handle that carries this version; -1 if the writer returned none (a call).
+    TensorId handle = -1;
   };
   std::vector<Write> writers;
   int64_t version() const { return static_cast<int64_t>(writers.size()) - 1; }
@@ -50,12 +50,13 @@ struct EmitOptions {
   std::string name;  ///< Name of output 0; empty: "<operator>_<op id>".
   std::vector<GraphId> callees;
   std::vector<Effect> effects;
-  std::vector<Mode> modes;          ///< Instead of the definition's, one per input.
-  std::vector<TensorSpec> outputs;  ///< Instead of the definition's shape rule.
+  std::vector<Mode> modes;  ///< One mode per input, in place of the modes of the definition.
+  std::vector<TensorSpec> outputs;  ///< Output specs, in place of the result of the shape rule.
   std::vector<std::string> output_names;
 };
 
-/// An ordered list of ops with inputs and outputs. Program order is the semantics. Owned by its Ir, at a fixed address.
+/// An ordered list of ops with inputs and outputs. Program order defines the meaning. A graph is
+/// owned by its Ir and keeps its address.
 class Graph {
  public:
   Graph(const Graph&) = delete;
@@ -66,55 +67,58 @@ class Graph {
   bool is_entry() const { return entry_; }
   Ir ir() const;
 
-  // --- building -----------------------------------------------------------------------------------------------
+  // --- building ---
 
-  /// A new input, after the ones there are. Error{kUsage} on an entry graph.
+  /// Adds an input behind the existing ones. Error{kUsage} on an entry graph.
   Tensor input(const TensorSpec& spec, std::string name = "t", Pass pass = Pass::kByValue);
-  /// A variable; entry graphs only. `path` is its key in checkpoints and digests (default: `name`).
-  /// Error{kUsage} for a dtype that only the host has, also of a constant.
+  /// Adds a variable, in entry graphs only. `path` is its key in checkpoints and digests (default:
+  /// `name`). Error{kUsage} for a dtype that only the host has.
   Tensor variable(const TensorSpec& spec, Initializer initializer, std::string name = "t",
                   std::string path = "");
   Tensor variable(HostTensor value, std::string name = "t");
-  /// A variable with everything given.
+  /// Adds a variable with all its properties given.
   Tensor variable(const TensorSpec& spec, VariableInfo info, std::string name);
+  /// Adds a constant. Error{kUsage} for a dtype that only the host has.
   Tensor constant(HostTensor value, std::string name = "t");
-  /// A constant of `dtype` and shape (); floating point rounds. Error{kUsage} for a value that the
-  /// dtype does not take (takes() in base/dtype.h).
+  /// Adds a constant of `dtype` and shape (); floating point rounds. Error{kUsage} if the dtype
+  /// cannot hold `value` (takes() in base/dtype.h).
   Tensor scalar(double value, DType dtype, std::string name = "t");
   void set_outputs(const Tensors& outputs);
   void add_output(const Tensor& output);
 
-  /// Entry k of the stream's order (two ops: Init and HostLoad).
+  /// Loads the next entry of a stream into a new tensor (two ops: Init and HostLoad).
   Tensor host_load(const H2dStream& stream, std::string name = "");
-  /// Emits `t` as the stream's next entry. Error{kUsage} if the specs differ.
+  /// Stores `t` as the next entry of a stream. Error{kUsage} if the specs differ.
   void host_store(const D2hStream& stream, const Tensor& t);
-  /// Makes a stream "name" for `t` and stores to it.
+  /// Makes a stream named `name` for `t` and stores `t` in it.
   D2hStream host_store(const Tensor& t, std::string name);
-  /// Entry of a remote buffer (two ops: Init and RemoteLoad).
+  /// Loads an entry of a remote buffer into a new tensor (two ops: Init and RemoteLoad).
   Tensor remote_load(const RemoteBuffer& buffer, const RemoteEntry& entry, std::string name = "");
-  /// The same, written over `t`; returns `t`'s new version. Error{kUsage} if the specs differ.
+  /// Loads an entry of a remote buffer over `t`; returns the new version of `t`. Error{kUsage} if
+  /// the specs differ.
   Tensor remote_load_(const RemoteBuffer& buffer, const RemoteEntry& entry, const Tensor& t);
-  /// Writes `t` to an entry. Error{kUsage} if the specs differ.
+  /// Stores `t` in an entry of a remote buffer. Error{kUsage} if the specs differ.
   void remote_store(const RemoteBuffer& buffer, const RemoteEntry& entry, const Tensor& t);
 
-  /// Appends an op: checks operands and options, infers outputs, records versions. Errors name the op, module path
-  /// and source line.
+  /// Appends an op: checks operands and options, infers outputs, records versions. Errors name the
+  /// op, its module path and its source line.
   Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
                EmitOptions options = {});
 
-  /// A tensor with bytes of its own that shows elements of others, in another order or not all of them. The functions
-  /// append the ops that make either side what the other is.
+  /// A view with its own memory, which holds elements of other tensors: some of them, or in another
+  /// order. The functions append ops that copy one side of the mirror to the other.
   struct Mirror {
     Tensor view;
     Tensors sources;
     std::function<void()> refresh;     ///< Writes the sources' elements into the view.
     std::function<void()> write_back;  ///< Writes the view's elements into the sources.
   };
-  /// From now on every op that writes one side of the mirror is followed by the ops that bring the other side up to
-  /// date, so that all handles see what was written. An op that writes both sides is refused.
+  /// Appends, after every later op that writes one side of the mirror, the ops that update the
+  /// other side. All handles then see every write. An op that writes both sides is an
+  /// Error{kUsage}.
   void keep_in_step(Mirror mirror);
 
-  /// While alive, ops made in this graph carry `scope` in their module path.
+  /// While a Scope exists, ops added to the graph have `scope` in their module path.
   class Scope {
    public:
     Scope(Graph& graph, const std::string& scope);
@@ -126,7 +130,8 @@ class Graph {
     Graph& graph_;
     size_t previous_;
   };
-  /// While alive, transfers to and from streams and remote buffers made in this graph run as `mode` says.
+  /// While an IoScope exists, transfers added to the graph have this mode. Transfers load from or
+  /// store to streams and remote buffers.
   class IoScope {
    public:
     IoScope(Graph& graph, IoMode mode);
@@ -138,18 +143,18 @@ class Graph {
     Graph& graph_;
     IoMode previous_;
   };
-  /// Ops made from now on run on this device (kInheritDevice: where the caller runs).
+  /// Ops added from now on run on this device (kInheritDevice: on the device of the caller).
   void set_device(int device);
 
-  // --- reading ------------------------------------------------------------------------------------------------
+  // --- reading ---
 
   Tensors inputs() const { return handles(inputs_); }
   Tensors outputs() const { return handles(outputs_); }
-  /// The outputs without those that transforms appended (activations kept for a gradient).
+  /// The outputs, without the outputs that transforms appended (activations kept for a gradient).
   Tensors original_outputs() const;
   const std::vector<TensorId>& input_ids() const { return inputs_; }
   const std::vector<TensorId>& output_ids() const { return outputs_; }
-  /// In the order they were made.
+  /// The variables, in the order in which they were made.
   Tensors variables() const;
   const std::vector<Op>& ops() const { return ops_; }
   const Op& op(OpId id) const;
@@ -162,7 +167,7 @@ class Graph {
   int32_t storage_count() const { return static_cast<int32_t>(storages_.size()); }
   Tensor handle(TensorId id) const;
   bool owns(const Tensor& t) const;
-  /// Input by its name; an empty handle if there is none.
+  /// Returns the input named `name`, or an empty handle if the graph has no such input.
   Tensor input_named(std::string_view name) const;
 
  private:
@@ -178,15 +183,17 @@ class Graph {
   TensorId add_root(std::string name, const TensorSpec& spec, TensorKind kind);
   std::string unique_name(std::string name);
   void check_operand(const Tensor& t, std::string_view what) const;
-  /// The operands of a new op, with the versions that it reads and writes.
+  /// Returns the operands of a new op, with the versions that the op reads and writes.
   std::vector<Operand> operands_of(const OpDef& def, const std::vector<TensorArg>& inputs,
                                    const std::vector<Mode>& modes) const;
-  /// Adds result i of an op that is not in the graph yet.
+  /// Adds result i of an op that is not yet in the graph.
   TensorId add_result(const Op& op, size_t i, const TensorSpec& spec, const EmitOptions& options);
   int64_t next_order(Effect::Kind kind, int32_t id);
   Effect transfer(Effect::Kind kind, int32_t id, int64_t entry = -1);
+  /// Updates all mirrors after `op`.
   void settle_mirrors(const Op& op);
-  /// For each storage, the least storage that mirrors tie it to.
+  /// Returns, for each storage, the smallest id among the storages that mirrors connect it to.
+  /// Empty if there are no mirrors.
   std::vector<int32_t> mirrored() const;
 
   IrState* ir_;
@@ -198,8 +205,7 @@ class Graph {
   std::vector<Op> ops_;
   std::vector<TensorId> inputs_;
   std::vector<TensorId> outputs_;
-  std::vector<size_t>
-      appended_outputs_;  ///< Positions in outputs_ of those that transforms appended.
+  std::vector<size_t> appended_outputs_;  ///< Positions in outputs_ that transforms appended.
   std::unordered_map<std::string, TensorId> by_name_;
   std::unordered_map<OpId, int64_t> op_index_;
   std::string scope_;

@@ -75,7 +75,7 @@ void GraphEditor::append_outputs(const Tensors& outputs) {
   for (const Tensor& t : outputs) graph_.check_operand(t, "output");
   auto& graphs = graph_.ir_->graphs;
 
-  // Both branches of a conditional have the same outputs, so they grow together.
+  // Both branches of a conditional must have the same outputs, so outputs are appended to both.
   std::set<GraphId> growing{graph_.id_};
   for (bool changed = true; changed;) {
     changed = false;
@@ -193,7 +193,7 @@ void GraphEditor::rewrite(OpId id, const OpDef& def, const Tensors& operands, At
 void GraphEditor::remove_dead_ops() {
   const Ir ir = graph_.ir();
   std::map<GraphId, bool> effects;
-  // By storage: what is written into a live storage is live too.
+  // Liveness is tracked per storage: an op that writes a live storage is live too.
   std::vector<bool> live(graph_.storages_.size(), false);
   const auto mark = [&](TensorId t) { live[static_cast<size_t>(graph_.info(t).storage)] = true; };
   const auto is_live = [&](TensorId t) {

@@ -8,13 +8,13 @@
 
 namespace sluice {
 
-/// Changes to a graph beyond appending to it: what transforms are made of. Every function leaves
-/// versions and indices right, so that verify() holds as it did before.
+/// Changes a graph in other ways than appending ops; transforms use it. Every function keeps
+/// versions and indices correct: if verify() held before, it holds afterwards.
 class GraphEditor {
  public:
   explicit GraphEditor(Graph& graph) : graph_(graph) {}
 
-  /// How much of an Ir there is now.
+  /// Sizes and counters of an Ir at one time; see roll_back().
   struct Mark {
     struct Counts {
       size_t tensors, storages, inputs, outputs, appended_outputs;
@@ -24,20 +24,20 @@ class GraphEditor {
     std::vector<Counts> graphs;
   };
   static Mark mark(const Ir& ir);
-  /// Takes back what was added to an Ir since: graphs, ops, tensors, inputs and outputs. Only for
-  /// an Ir to which things were added, by emitting pure ops or by this class.
+  /// Removes all graphs, ops, tensors, inputs and outputs added to an Ir since `mark`. Since then,
+  /// the Ir may only have grown, by emitting pure ops or by this class.
   static void roll_back(const Ir& ir, const Mark& mark);
 
-  /// Appends outputs to the graph, and results named "autodiff_output__t<k>" to every op that calls
-  /// it. The other branch of a conditional gets zeros. Error{kUsage} if the graph is the body of a
-  /// repeat: its outputs are carried.
+  /// Appends outputs to the graph. Every op that calls the graph gets new results named
+  /// "autodiff_output__t<k>". In a conditional, the other branch returns zeros for them.
+  /// Error{kUsage} if the graph is the body of a repeat, because outputs of a body are carried.
   void append_outputs(const Tensors& outputs);
-  /// Makes `inputs` the graph's inputs: the same in another order, or fewer. For graphs that
-  /// nothing calls yet.
+  /// Makes `inputs` the inputs of the graph: the present inputs in another order, or fewer. No op
+  /// may call the graph yet.
   void set_inputs(const Tensors& inputs);
-  /// Gives a tensor another name, made unique.
+  /// Renames a tensor; makes the name unique.
   void rename(const Tensor& tensor, std::string name);
-  /// A constant of this graph that shares its bytes with a constant of another one.
+  /// Adds a constant that shares its bytes with a constant of another graph.
   Tensor share_constant(const Tensor& constant);
 
   struct Placement {
@@ -45,23 +45,25 @@ class GraphEditor {
     OpId anchor;
     enum class Side : uint8_t { kBefore, kAfter } side;
   };
-  /// Moves ops next to others, those of one anchor in the order given; they read the versions that
-  /// hold there. No moved op may be an anchor, nor be moved away from between a write and its
-  /// reader.
+  /// Moves each op next to its anchor; ops of one anchor stay in the order given. Moved ops read
+  /// the versions at their new place. A moved op must not be an anchor. A move must not separate a
+  /// write from the ops that read the written version.
   void place(const std::vector<Placement>& placements);
 
-  /// Makes an op another one with the same outputs. The operands must hold at its place what they hold now.
+  /// Replaces the operator, operands and options of an op; its outputs stay. The value of each
+  /// operand at the place of the op must be its value at the end of the graph.
   void rewrite(OpId op, const OpDef& def, const Tensors& operands, Attrs attrs = {});
 
   /// Removes ops that no output, effect, variable or by-reference input depends on. Their tensors
   /// remain until compact().
   void remove_dead_ops();
   void remove_ops(const std::unordered_set<OpId>& ops);
-  /// Drops tensors from `first` on that no op makes and nothing uses; inputs no longer listed among
-  /// them. Returns where the others are now.
+  /// Removes tensors from id `first` on that are not made or used by an op and are not inputs,
+  /// outputs or variables. Former inputs that set_inputs() dropped are removed too. Returns the new
+  /// id of each tensor; -1 if it was removed.
   std::vector<TensorId> compact(TensorId first = 0);
 
-  /// While alive, ops that are added to the graph take device, module path and source line of
+  /// While a Guise exists, ops added to the graph get the device, module path and source line of
   /// `origin`.
   class Guise {
    public:
@@ -79,7 +81,7 @@ class GraphEditor {
   };
 
  private:
-  /// Numbers versions anew in program order; indexes ops.
+  /// Recomputes versions in program order, and the index of ops.
   void renumber();
 
   Graph& graph_;

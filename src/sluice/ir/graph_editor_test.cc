@@ -70,7 +70,7 @@ TEST(GraphEditor, AppendedOutputsReachEveryCall) {
   verify(ir);
   EXPECT_EQ(f.outputs().size(), 2u);
   EXPECT_EQ(f.original_outputs().size(), 1u);
-  EXPECT_EQ(other.outputs().size(), 2u);  // zeros, for the conditional's sake
+  EXPECT_EQ(other.outputs().size(), 2u);  // Zeros, which the conditional needs.
   EXPECT_EQ(other.original_outputs().size(), 1u);
   for (const Op& op : user.ops()) EXPECT_EQ(op.outputs.size(), 2u);
   EXPECT_EQ(call.graph_to_parent(inner), call.output(1));
@@ -118,11 +118,11 @@ TEST(GraphEditor, DeadOpsAndTheirTensorsGo) {
       [&](Graph& g, Tensor x, Tensor state) {
         const Tensor a = emit(copy(), x);  // 100, read by a dead op only
         emit(copy(), a);                   // 101
-        emit(update(), state);             // 102, seen by the caller
+        emit(update(), state);             // 102, visible to the caller
         g.host_load(stream);               // 103, 104: an effect
         g.scalar(1, f32, "unused");
         kept = emit(copy(), x);  // 105
-        emit(update(), kept);    // 106, seen through the old handle
+        emit(update(), kept);    // 106, visible through the old handle
         return kept;
       },
       f32_spec({2}), NamedInput{"state", f32_spec({2}), Pass::kByReference});

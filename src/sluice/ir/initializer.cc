@@ -8,7 +8,8 @@
 namespace sluice {
 namespace {
 
-// Element i draws from words of its own: normal number i, redrawn from further streams while outside two deviations.
+// Returns truncated normal number `index`. Each attempt draws two numbers from another random
+// stream, until one is within two deviations. No two elements use the same random words.
 float truncated(Seed key, uint64_t index) {
   for (uint64_t attempt = 0;; ++attempt) {
     const auto words = philox(key, index, 1 + attempt);
@@ -76,8 +77,8 @@ void Initializer::fill(const TensorSpec& spec, int64_t begin, int64_t count,
   SLUICE_CHECK(static_cast<int64_t>(out.size()) == count * width);
   if (kind_ == Kind::kArray) {
     require(array_->shape() == spec.shape && array_->dtype() == spec.dtype,
-            "initializer: array is {}, the variable is {}", to_string(array_->spec()),
-            to_string(spec));
+            "initializer: the array must be {} like the variable, got {}", to_string(spec),
+            to_string(array_->spec()));
     if (count > 0) std::memcpy(out.data(), array_->bytes().data() + begin * width, out.size());
     return;
   }

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-/// A variable's first value, as a rule: evaluated in chunks by logical index, so that a variable of any size can be
-/// planned without existing.
+/// A rule for the first value of a variable. It is evaluated in chunks by logical index, so a
+/// variable of any size can be planned without being allocated.
 class Initializer {
  public:
   enum class Kind : uint8_t { kConstant, kNormal, kTruncatedNormal, kUniform, kArray, kFile };
@@ -18,25 +18,26 @@ class Initializer {
   static Initializer constant(double value);
   /// mean + deviation · standard normal.
   static Initializer normal(double mean, double deviation);
-  /// The same, redrawn beyond two deviations.
+  /// normal(), but values beyond two deviations are drawn again.
   static Initializer truncated_normal(double mean, double deviation);
   static Initializer uniform(double low, double high);
   static Initializer array(HostTensor value);
-  /// `elements` of the variable's dtype, row-major, at byte `offset` of a file.
+  /// Elements of the dtype of the variable, in row-major order, from byte `offset` of a file on.
   static Initializer file(std::string path, int64_t offset);
 
   Kind kind() const { return kind_; }
-  /// This initializer with the key of a random one set; others are unchanged.
+  /// Returns a copy with the random key `key`. An initializer that is not random does not change.
   Initializer keyed(Seed key) const;
-  /// The array of kind kArray; null otherwise.
+  /// Returns the array of kind kArray; null for other kinds.
   const HostTensor* value() const { return array_.get(); }
 
-  /// Writes elements [begin, begin + count) of a variable of `spec` to `out`. Error{kUsage} for an
-  /// array or constant that `spec` does not take, Error{kIo} for a file that cannot be read.
+  /// Writes elements [begin, begin + count) of a variable of `spec` to `out`. Error{kUsage} if the
+  /// array has another spec, or if the dtype cannot hold the constant. Error{kIo} for a file that
+  /// cannot be read.
   void fill(const TensorSpec& spec, int64_t begin, int64_t count, std::span<std::byte> out) const;
-  /// The whole value.
+  /// Returns the whole value of a variable of `spec`.
   HostTensor evaluate(const TensorSpec& spec) const;
-  /// "normal(0, 0.02)".
+  /// Returns the text of the rule: "normal(0, 0.02)".
   std::string text() const;
 
  private:

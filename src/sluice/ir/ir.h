@@ -23,11 +23,11 @@ struct RemoteBufferInfo {
   int64_t entries = 1;
 };
 
-/// What an Ir owns; handles keep a weak reference to it.
+/// State of an Ir, shared by its copies. Tensor handles keep a weak reference to it.
 struct IrState : std::enable_shared_from_this<IrState> {
   uint64_t id = 0;
   int replication = 1;
-  std::string replication_user;  ///< What relies on the number of replicas; empty: nothing yet.
+  std::string replication_user;  ///< First caller of fix_replication; empty: not fixed.
   std::vector<std::unique_ptr<Graph>> graphs;
   std::vector<StreamInfo> streams;
   std::vector<RemoteBufferInfo> remote_buffers;
@@ -37,40 +37,44 @@ struct IrState : std::enable_shared_from_this<IrState> {
   int64_t next_tensor_suffix = 0;
 };
 
-/// An input of a graph that `create_graph` makes: name, spec, and whether it is passed by reference.
+/// An input of a graph that `create_graph` makes: name, spec, and how it is passed.
 struct NamedInput {
   std::string name;
   TensorSpec spec;
   Pass pass = Pass::kByValue;
 };
 
-/// A program: entry graphs (main first), subgraphs, streams, remote buffers. A cheap handle; copies share the program.
+/// A program: entry graphs (main first), subgraphs, streams, remote buffers. An Ir is a cheap
+/// handle; copies share the program.
 class Ir {
  public:
   explicit Ir(int replication = 1);
   explicit Ir(std::shared_ptr<IrState> state) : state_(std::move(state)) {}
 
   uint64_t id() const { return state_->id; }
-  /// How many replicas run the program, each on its own data.
+  /// Number of replicas that run the program, each on its own data.
   int replication() const { return state_->replication; }
-  /// Error{kUsage} if it is below 1, or if something relies on the number there is and it is another.
+  /// Sets the number of replicas. Error{kUsage} if it is below 1, or if it changes a number that
+  /// was fixed by fix_replication().
   void set_replication(int replicas);
-  /// The number of replicas, from now on for good: `user` relies on it.
+  /// Returns the number of replicas and fixes it, because `user` relies on it.
   int fix_replication(const std::string& user) const;
   Graph& main_graph() { return entry_graph("main"); }
-  /// The entry of that name, made on first use. Entries share variables by `share_variable`.
+  /// Returns the entry graph named `name`; makes it on first use. Entry graphs share variables
+  /// through `share_variable`.
   Graph& entry_graph(const std::string& name);
   const std::map<std::string, GraphId>& entries() const { return state_->entries; }
 
-  /// "<name>_subgraph(N)".
+  /// Makes an empty graph named "<name>_subgraph(N)".
   Graph& create_empty_graph(const std::string& name);
-  /// A graph that takes `name` as it is (gradient and wrapper graphs).
+  /// Makes an empty graph named exactly `full_name` (gradient and wrapper graphs).
   Graph& create_graph_named(std::string full_name);
-  /// N of the next graph, taken now.
+  /// Returns the number N of the next graph and counts it as used.
   int64_t take_graph_number() { return state_->next_graph_number++; }
 
-  /// Makes a graph by running `body(Graph&, Tensor...)` once on inputs of the given specs. Inputs are TensorSpec,
-  /// Tensor (for its spec) or NamedInput; `body` returns nothing, a Tensor, or Tensors.
+  /// Makes a graph by running `body(Graph&, Tensor...)` once on inputs of the given specs. An input
+  /// is a TensorSpec, a Tensor (for its spec) or a NamedInput. `body` returns nothing, a Tensor, or
+  /// Tensors.
   template <typename Body, typename... Inputs>
   Graph& create_graph(const std::string& name, Body&& body, const Inputs&... inputs) {
     Graph& graph = create_empty_graph(name);
@@ -88,19 +92,22 @@ class Ir {
     return graph;
   }
 
-  /// Streams and remote buffers: Error{kUsage} for a dtype that only the host has.
+  /// Make streams of `spec`. Error{kUsage} for a dtype that only the host has.
   H2dStream h2d_stream(const TensorSpec& spec, std::string name = "h2d_stream");
   D2hStream d2h_stream(const TensorSpec& spec, std::string name = "d2h_stream");
-  /// Error{kUsage} unless `entries` is positive.
+  /// Makes a remote buffer. Error{kUsage} unless `entries` is positive, and for a dtype that only
+  /// the host has.
   RemoteBuffer remote_buffer(const TensorSpec& spec, int64_t entries = 1);
-  /// Gives the buffer at least that many entries. Error{kUsage} unless `entries` is positive.
+  /// Grows the buffer to at least `entries` entries. Error{kUsage} unless `entries` is positive.
   void grow(const RemoteBuffer& buffer, int64_t entries);
   int64_t remote_entries(const RemoteBuffer& buffer) const;
-  /// The buffer that a variable lives in; Error{kUsage} if there is none.
+  /// Returns the remote buffer of `home`. Error{kUsage} if it does not exist.
   RemoteBuffer remote_buffer(const Home& home) const;
-  /// Groups of `size` replicas (0: as many as the stride leaves room for). Fixes the number of replicas.
+  /// Returns groups of `size` replicas that are `stride` apart; size 0 means replicas / stride.
+  /// Fixes the number of replicas.
   ReplicaGrouping replica_grouping(int stride = 1, int size = 0) const;
-  /// The same from the group of each replica. Error{kUsage} unless there is one for each.
+  /// Returns the grouping in which groups[r] is the group of replica r. Error{kUsage} unless each
+  /// replica has a group. Fixes the number of replicas.
   ReplicaGrouping replica_grouping_from_assignments(std::vector<int> groups) const;
 
   Graph& graph(GraphId id) const { return *state_->graphs[static_cast<size_t>(id)]; }
@@ -111,7 +118,8 @@ class Ir {
     return state_->remote_buffers[static_cast<size_t>(id) - 1];
   }
   int remote_buffer_count() const { return static_cast<int>(state_->remote_buffers.size()); }
-  /// The variable of `from` under the same path in entry graph `to`: one storage for both programs.
+  /// Adds the variable `from` to entry graph `to` under the same path. Both programs use one
+  /// storage.
   Tensor share_variable(const Tensor& from, Graph& to);
 
  private:

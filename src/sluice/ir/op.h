@@ -10,7 +10,7 @@ namespace sluice {
 
 struct OpDef;
 
-/// How an op touches an operand's storage.
+/// How an op accesses the storage of an operand.
 enum class Mode : uint8_t {
   kRead,    ///< Reads it.
   kUpdate,  ///< Reads and writes it: the storage gets a new version.
@@ -25,27 +25,28 @@ struct Operand {
   int64_t new_version = -1;  ///< Version that this op makes; -1 if it only reads.
 };
 
-/// Where a transfer between device memory and a stream or remote buffer runs, and whether ops run beside it. The bits are
-/// the same.
+/// Where a transfer between device memory and a stream or remote buffer runs, and whether other ops
+/// run at the same time. The mode does not change results.
 enum class IoMode : uint8_t {
   kCompute,       ///< On the compute queue, in its place in the order.
-  kIo,            ///< On an io queue; the ops after it wait for its end.
+  kIo,            ///< On an io queue; the ops behind it wait until it ends.
   kIoOverlapped,  ///< On an io queue, issued as early and waited for as late as the order allows.
 };
 
-/// Something outside the graph's tensors that an op touches, in program order.
+/// Access of an op to something outside the tensors of the graph. Effects happen in program order.
 struct Effect {
   enum class Kind : uint8_t { kStreamRead, kStreamWrite, kRemoteLoad, kRemoteStore, kPrint };
   Kind kind;
   int32_t id = 0;  ///< Stream or remote buffer.
-  int64_t order =
-      0;  ///< Position among this graph's effects on the same object: stream entry k of the order.
+  /// Position among the effects of this graph of the same kind on the same object. For a stream, it
+  /// is the number of the entry.
+  int64_t order = 0;
   int64_t entry = -1;            ///< Remote entry if constant, -1 if an operand gives it.
-  IoMode io = IoMode::kCompute;  ///< Of transfers.
+  IoMode io = IoMode::kCompute;  ///< Mode of a transfer.
   bool operator==(const Effect&) const = default;
 };
 
-/// No device of its own: the op runs where its caller runs.
+/// The op has no device; it runs on the device of its caller.
 inline constexpr int kInheritDevice = -1;
 
 /// A node of a graph.
@@ -58,10 +59,10 @@ struct Op {
   std::vector<Effect> effects;
   std::vector<GraphId> callees;  ///< Call: 1; Loop: 1 (the wrapper); If: then, else.
   int device = kInheritDevice;
-  std::string module_path;  ///< "fc1/attention", the scopes it was made in.
-  std::string where;        ///< "file.cc:42" of the call that made it.
+  std::string module_path;  ///< Scopes in which the op was made: "fc1/attention".
+  std::string where;        ///< Source line of the call that made the op: "file.cc:42".
 
-  /// "MatMul.100".
+  /// Returns type and id: "MatMul.100".
   std::string label() const;
 };
 

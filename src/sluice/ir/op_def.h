@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-/// What an op's rules see of it: operand specs and options, no graph.
+/// The part of an op that its rules see: operand specs and options, but no graph.
 class OpView {
  public:
   OpView(const OpDef& def, const Attrs& attrs, std::span<const TensorSpec> inputs,
@@ -38,12 +38,13 @@ class OpView {
   std::span<const TensorSpec> outputs_;
 };
 
-/// Operands of a reference kernel. Floating-point operands of any dtype are arrays of the kernel's T (float or double;
-/// the caller rounds f16 and bf16 results once); integers and bool are stored as they are. Row-major, no padding. An
-/// output that aliases an input by the op's definition may be at the same address.
+/// Operands of a reference kernel. Floating-point operands of any dtype are arrays of the kernel's
+/// T (float or double); the caller rounds f16 and bf16 results once. Integers and bool are stored
+/// as they are. Arrays are row-major, without padding. An output that aliases an input by the op's
+/// definition may have the address of that input.
 ///
-/// A collective's kernel computes what one replica gets: its inputs are the operands of all members of the group, in
-/// the order of the replicas.
+/// The kernel of a collective computes the result of one replica. Its inputs are the operands of
+/// all members of the group, in the order of the replicas.
 class KernelArgs {
  public:
   KernelArgs(const OpView& op, std::span<void* const> operands, int member = 0)
@@ -68,7 +69,7 @@ class KernelArgs {
   const Shape& out_shape(int i) const { return op_.output(i).shape; }
   DType in_dtype(int i) const { return op_.input(i).dtype; }
   DType out_dtype(int i) const { return op_.output(i).dtype; }
-  /// Of a collective: which member of the group gets the result.
+  /// For a collective: the member of the group that gets the result.
   int member() const { return member_; }
 
  private:
@@ -77,7 +78,8 @@ class KernelArgs {
   int member_;
 };
 
-/// Calls `f(E{})` with the element type that a reference kernel in T sees for `dtype`: T for floating point.
+/// Calls `f(E{})` with the element type E that a reference kernel in T sees for `dtype`. E is T for
+/// floating point.
 template <typename T, typename F>
 decltype(auto) visit_element(DType dtype, F&& f) {
   switch (dtype) {
@@ -96,23 +98,24 @@ decltype(auto) visit_element(DType dtype, F&& f) {
   }
 }
 
-/// What a gradient rule may use. Reading `input` or `output` makes autodiff keep that forward tensor.
+/// Tools of a gradient rule. Reading `input` or `output` makes autodiff keep that forward tensor.
 class GradContext {
  public:
   virtual ~GradContext() = default;
   virtual OpView op() const = 0;
-  /// The graph that the gradient's ops go to.
+  /// The graph to which the ops of the gradient are added.
   virtual Graph& graph() = 0;
   /// Forward input or output i, as a tensor of the gradient graph.
   virtual Tensor input(int i) = 0;
   virtual Tensor output(int i) = 0;
-  /// Gradient of output i; zeros if nothing downstream needed it.
+  /// Gradient of output i; zeros if it has no gradient (has_grad).
   virtual Tensor grad(int i) = 0;
   virtual bool has_grad(int i) const = 0;
   /// Whether the gradient of input i is wanted.
   virtual bool needs(int i) const = 0;
-  /// Adds `f(forward inputs and outputs)` to the forward graph and keeps its result instead of what it reads; returned
-  /// as a tensor of the gradient graph.
+  /// Adds `f(forward inputs, forward outputs)` to the forward graph. Autodiff then keeps the result
+  /// of `f` instead of the tensors that `f` reads. Returns the result as a tensor of the gradient
+  /// graph.
   virtual Tensor forward(
       const std::function<Tensor(const Tensors& inputs, const Tensors& outputs)>& f) = 0;
 
@@ -122,25 +125,26 @@ class GradContext {
   }
 };
 
-/// Traits of operators, or-ed.
+/// Traits of operators; combined with |.
 enum Trait : uint32_t {
   kElementwise = 1,  ///< Output element i depends on input elements i (after broadcasting) only.
-  kView = 2,         ///< The output has the input's bytes in the same order: it may share them.
+  kView = 2,         ///< The output has the bytes of the input in the same order; may share them.
   kStructural = 4,   ///< Built into the IR (calls, loads, stores); lowered by the compiler itself.
-  kNoGradient = 8,   ///< Silently blocks gradients (detach, random, integer results).
+  kNoGradient = 8,   ///< Blocks gradients without an error (detach, random, integer results).
   kCommutative = 16,
-  kCollective = 32,  ///< Run by the replicas of a group together, on the operands of all.
+  kCollective = 32,  ///< The replicas of a group run it together, on the operands of all of them.
 };
 
-/// One example of an operator: shapes, options, where its inputs are drawn from. Feeds the generated tests.
+/// One example of an operator for the generated tests: shapes, options, and the domain of its
+/// inputs.
 struct Sample {
   std::vector<TensorSpec> inputs;
-  Attrs options;                            ///< Empty: the options struct's defaults.
-  std::pair<double, double> domain{-2, 2};  ///< Floating-point inputs are uniform in it.
-  std::vector<std::optional<HostTensor>>
-      values;               ///< Given values for inputs that must not be random; may be shorter.
+  Attrs options;                            ///< Options; empty: the defaults of the options struct.
+  std::pair<double, double> domain{-2, 2};  ///< Floating-point inputs are uniform in this interval.
+  /// Values of inputs that must not be random; may be shorter than `inputs`.
+  std::vector<std::optional<HostTensor>> values;
   bool gradient = true;     ///< Check the gradient against central differences.
-  double tolerance = 1e-5;  ///< Relative, of reference<float> against reference<double>.
+  double tolerance = 1e-5;  ///< Relative, of reference_float against reference_double.
 };
 
 /// Inputs that an operator must refuse, and the constraint "(C2)" that its message must name.
@@ -155,13 +159,15 @@ struct InputDef {
   Mode mode = Mode::kRead;
 };
 
-/// Output `output` lies in the storage of input `input` (an updating op's result, or a `_` view).
+/// Output `output` shares the storage of input `input` (the result of an updating op, or a `_`
+/// view).
 struct Alias {
   int output = 0;
   int input = 0;
 };
 
-/// Index arithmetic that an operator does on i32 and u32 scalars; the compiler computes entries of remote buffers by it.
+/// Index arithmetic of an operator on i32 and u32 scalars. The compiler computes entries of remote
+/// buffers with it.
 enum class IndexRule : uint8_t {
   kNone,
   kAdd,
@@ -169,11 +175,11 @@ enum class IndexRule : uint8_t {
   kMul,
   kDiv,
   kIncrementMod,  ///< (x + increment) mod modulus, by ops::IncrementModOptions.
-  kSame,          ///< The value itself, perhaps in another dtype.
+  kSame,          ///< The value of the operand, perhaps in another dtype.
 };
 
-/// How an op y = f(x) and its gradient can share what is costly in both: w = work(x), y = value(x, w),
-/// gradient(x, g) = g·slope(x, w), with the same bits in f32.
+/// Lets an op y = f(x) and its gradient share costly work: w = work(x), y = value(x, w),
+/// gradient(x, g) = g·slope(x, w). The bits in f32 do not change.
 struct SharedWork {
   const OpDef* work = nullptr;
   const OpDef* value = nullptr;
@@ -181,7 +187,7 @@ struct SharedWork {
   const OpDef* gradient = nullptr;
 };
 
-/// A stage by the definition of its operator.
+/// One of the ops that replace an op, by the definition of its operator.
 using OpStage = OpStageOf<const OpDef*>;
 
 using InferFn = std::vector<TensorSpec> (*)(const OpView& op);
@@ -190,28 +196,31 @@ using ReferenceFn = void (*)(const KernelArgs& k);
 
 /// Everything about an operator, as data.
 struct OpDef {
-  std::string type;  ///< The reference's name, "MatMul".
-  std::string name;  ///< The function's name, "matmul".
-  std::string doc;   ///< What it computes, with numbered constraints (C1)….
+  std::string type;  ///< Name of the operator's type, "MatMul".
+  std::string name;  ///< Name of the C++ function, "matmul".
+  std::string doc;   ///< Description of the result, with numbered constraints (C1), (C2), ….
   std::vector<InputDef> inputs;
-  bool variadic = false;  ///< The last of `inputs` may be repeated, also zero times.
+  bool variadic = false;  ///< The last of `inputs` may occur any number of times, including zero.
   std::vector<std::string> outputs;
-  Attrs options;  ///< The options struct's defaults: names and types of all fields.
+  Attrs options;  ///< Defaults of the options struct; give the names and types of all fields.
   uint32_t traits = 0;
   std::vector<Alias> aliases;
-  /// (input, output) pairs that may be exactly the same bytes in a kernel call: element i is read before it is written.
+  /// (input, output) pairs that may have the same address in a kernel call: the kernel reads
+  /// element i before it writes element i.
   std::vector<std::pair<int, int>> may_coincide;
   std::optional<SharedWork> shared_work;
   IndexRule index_rule = IndexRule::kNone;
-  /// Ops that do the same one after the other, with the same bits in f32. Null, or an empty list: none.
+  /// Ops that replace the op, one after the other, with the same bits in f32. Null, or an empty
+  /// list, if there is no replacement.
   std::vector<OpStage> (*parts)(const OpView& op) = nullptr;
   InferFn infer = nullptr;
-  GradFn grad =
-      nullptr;  ///< One entry per input, empty handles where there is no gradient. Null: none.
+  /// Returns one gradient per input, an empty handle for an input without one. Null if the operator
+  /// has no gradient.
+  GradFn grad = nullptr;
   ReferenceFn reference_float = nullptr;
   ReferenceFn reference_double = nullptr;
-  double flops_per_element = 0;                 ///< Per element of output 0.
-  double (*flops)(const OpView& op) = nullptr;  ///< Instead, where that is not enough.
+  double flops_per_element = 0;  ///< Floating-point operations per element of output 0.
+  double (*flops)(const OpView& op) = nullptr;  ///< Replaces flops_per_element if it is not null.
   std::vector<Sample> samples;
   std::vector<MustFail> must_fail;
 
@@ -219,7 +228,7 @@ struct OpDef {
   Mode input_mode(int i) const;
 };
 
-/// Bare specs for samples: f32_spec({2, 3}).
+/// Specs without a meta_shape, for samples: f32_spec({2, 3}).
 inline TensorSpec f32_spec(Shape shape) { return {std::move(shape), f32, {}}; }
 inline TensorSpec i32_spec(Shape shape) { return {std::move(shape), i32, {}}; }
 

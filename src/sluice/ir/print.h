@@ -7,12 +7,12 @@
 
 namespace sluice {
 
-/// The schedule of a graph as the documents print it (no trailing newline). `named` are the inputs that print as
-/// "key=%i", sorted by key.
+/// Returns the schedule of a graph in the format of the documents, without a trailing newline.
+/// `named` gives the inputs that print as "key=%i", sorted by key.
 std::string print_schedule(const Graph& graph,
                            const std::vector<std::pair<std::string, Tensor>>& named = {});
 
-/// Graphviz text of a graph: one node an op, one edge a tensor.
+/// Returns the Graphviz text of a graph: one node per op, one edge per operand.
 std::string to_dot(const Graph& graph);
 
 }  // namespace sluice

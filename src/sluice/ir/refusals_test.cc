@@ -1,4 +1,4 @@
-// One row for each thing that this layer refuses: what the message says, with the names of what was found.
+// One row for each error of this layer: the expected message, with the names that were found.
 
 #include <cstdio>
 #include <fstream>
@@ -15,7 +15,7 @@ namespace {
 
 TensorSpec bool_spec(Shape shape) { return {std::move(shape), boolean, {}}; }
 
-// A program with one graph f(x, y) -> x, and tensors to give it.
+// A program with one graph f(x, y) -> x, and tensors to pass to it.
 class IrRefusals : public testing::Test {
  protected:
   Ir ir;
@@ -70,22 +70,22 @@ TEST_F(IrRefusals, Programs) {
        },
        "ReplicaGrouping(assignment=[0, 1, 1, 0]) has no single stride"},
       {"no replicas", [] { ReplicaGrouping::from_assignments({}); },
-       "the assignment names no replica"},
+       "the assignment must name at least one replica, got none"},
       {"unequal groups",
        [] {
          ReplicaGrouping::from_assignments({0, 0, 1});
        },
-       "group 0 has 2 replicas, group 1 has 1"},
+       "group 1 must have 2 replicas like group 0, got 1"},
       {"a group left out",
        [] {
          ReplicaGrouping::from_assignments({0, 2, 0, 2});
        },
-       "replica 1 is in group 2, the next new group is 1"},
+       "the group of replica 1 must be in [0, 1], got 2"},
       {"groups out of order",
        [] {
          ReplicaGrouping::from_assignments({1, 0});
        },
-       "replica 0 is in group 1, the next new group is 0"},
+       "the group of replica 0 must be in [0, 0], got 1"},
       {"another number of replicas",
        [] {
          Ir(4).replica_grouping_from_assignments({0, 0});
@@ -119,8 +119,8 @@ TEST_F(IrRefusals, Initializers) {
        [] { Initializer::uniform(std::numeric_limits<double>::quiet_NaN(), 0); }, "low nan"},
       {"offset", [] { Initializer::file("w.bin", -1); }, "initializer: file offset -1 is negative"},
       {"shape", fill(array, f32_spec({4})),
-       "initializer: array is (3,) float32, the variable is (4,) float32"},
-      {"dtype", fill(array, i32_spec({3})), "the variable is (3,) int32"},
+       "initializer: the array must be (4,) float32 like the variable, got (3,) float32"},
+      {"dtype", fill(array, i32_spec({3})), "the array must be (3,) int32 like the variable"},
       {"constant out of range", fill(Initializer::constant(-1), {{2}, u32, {}}),
        "initializer: a constant must be a whole number in [0, 4294967295] to be uint32, got -1"},
       {"file", fill(Initializer::file("no/such.bin", 0), f32_spec({4})), "cannot open no/such.bin",
@@ -150,7 +150,7 @@ TEST_F(IrRefusals, Tensors) {
        "graph main: an entry graph has no inputs; use a stream or a variable"},
       {"variable elsewhere", [&] { f.variable(HostTensor(f32_spec({2})), "w"); },
        "variable 'w': variables live in entry graphs, not in f_subgraph(0)"},
-      {"device", [&] { main.set_device(-2); }, "graph main: there is no device -2"},
+      {"device", [&] { main.set_device(-2); }, "graph main: device must be at least -1, got -2"},
       {"no op", [&] { (void)main.op(7); }, "graph main: there is no op 7"},
       {"output of another graph", [&] { f.add_output(v); },
        "output: tensor 'v' belongs to graph main, not to f_subgraph(0)"},
@@ -308,7 +308,7 @@ TEST_F(IrRefusals, Calls) {
        [&] {
          ops::call(main, f, {n, n});
        },
-       "call: input 'x' of graph f_subgraph(0) is (2,) float32, tensor 'n' is () int32"},
+       "call: input 'x' of graph f_subgraph(0) must be (2,) float32, got tensor 'n' with () int32"},
   });
 }
 
@@ -322,8 +322,8 @@ TEST_F(IrRefusals, CallSites) {
       {"inside", [&] { site.graph_to_parent(unused); },
        name + "tensor 'unused' is neither an input nor an output of f_subgraph(0)"},
       {"no operand", [&] { site.parent_to_graph(site.output(0)); }, "is not one of its inputs"},
-      {"input", [&] { site.input(2); }, name + "there is no input 2"},
-      {"output", [&] { site.output(-1); }, name + "there is no output -1"},
+      {"input", [&] { site.input(2); }, name + "input must be in [0, 2), got 2"},
+      {"output", [&] { site.output(-1); }, name + "output must be in [0, 1), got -1"},
   });
 }
 
@@ -342,14 +342,14 @@ TEST_F(IrRefusals, Loops) {
     };
   };
   expect_refused({
-      {"trips", repeat(f, -1, {v, n}, {}), "repeat: -1 iterations; 0 to 2147483647"},
+      {"trips", repeat(f, -1, {v, n}, {}), "repeat: trips must be in [0, 2147483647], got -1"},
       {"more trips than an iteration can count", repeat(f, int64_t{1} << 31, {v, n}, {}),
-       "repeat: 2147483648 iterations; 0 to 2147483647 are right"},
+       "repeat: trips must be in [0, 2147483647], got 2147483648"},
       {"more outputs", repeat(grows, 2, {v}, {}),
        "repeat: graph grows_subgraph(1) has 2 outputs but only 1 inputs to carry them"},
       {"another spec", repeat(turns, 2, {v, n}, {}),
-       "repeat: output 0 of graph turns_subgraph(2) is () int32, the input it feeds is (2,) "
-       "float32"},
+       "repeat: output 0 of graph turns_subgraph(2) must be (2,) float32 like the input that it "
+       "feeds, got () int32"},
       {"iteration of another graph", repeat(f, 2, {v}, n),
        "the iteration input must be a scalar int32 input of f_subgraph(0)"},
       {"iteration that is no integer", repeat(f, 2, {v}, x),
@@ -409,7 +409,7 @@ TEST_F(IrRefusals, Conditionals) {
        [&] {
          ops::conditional(main, yes, f, f, {n, n}, {v, n});
        },
-       "conditional, then branch: input 'x' of graph f_subgraph(0) is (2,) float32"},
+       "conditional, then branch: input 'x' of graph f_subgraph(0) must be (2,) float32"},
       {"else inputs",
        [&] {
          ops::conditional(main, yes, f, f, {v, n}, {v, n, n});

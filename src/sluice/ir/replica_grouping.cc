@@ -42,20 +42,22 @@ ReplicaGrouping ReplicaGrouping::make(int replicas, int stride, int size) {
 }
 
 ReplicaGrouping ReplicaGrouping::from_assignments(std::vector<int> groups) {
-  require(!groups.empty(), "replica grouping: the assignment names no replica");
+  require(!groups.empty(),
+          "replica grouping: the assignment must name at least one replica, got none");
   std::vector<int> size;
   for (size_t r = 0; r < groups.size(); ++r) {
     const int group = groups[r];
     const auto known = static_cast<int>(size.size());
     require(group >= 0 && group <= known,
-            "replica grouping: replica {} is in group {}, the next new group is {}", r, group,
-            known);
+            "replica grouping: the group of replica {} must be in [0, {}], got {}", r, known,
+            group);
     if (group == known) size.push_back(0);
     ++size[static_cast<size_t>(group)];
   }
   for (size_t g = 1; g < size.size(); ++g) {
-    require(size[g] == size[0], "replica grouping: group 0 has {} replicas, group {} has {}",
-            size[0], g, size[g]);
+    require(size[g] == size[0],
+            "replica grouping: group {} must have {} replicas like group 0, got {}", g, size[0],
+            size[g]);
   }
   return {std::move(groups), size[0]};
 }

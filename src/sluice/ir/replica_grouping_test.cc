@@ -55,7 +55,8 @@ TEST(ReplicaGrouping, TransposedGroupsHaveOneMemberOfEach) {
 }
 
 TEST(ReplicaGrouping, RefinesToOneStride) {
-  // Groups {0, 1, 4, 5} and {2, 3, 6, 7}: pairs of neighbours are the coarsest with one stride.
+  // Groups {0, 1, 4, 5} and {2, 3, 6, 7}: the coarsest refinement with one stride has pairs of
+  // neighbours.
   const ReplicaGrouping odd = ReplicaGrouping::from_assignments({0, 0, 1, 1, 0, 0, 1, 1});
   EXPECT_EQ(odd.const_rg(), ReplicaGrouping::make(8, 1, 2));
   EXPECT_EQ(odd.to_device_map(), (Ints{0, 1, 0, 1}));
@@ -89,7 +90,7 @@ TEST(VariableParts, AreChunksOfGroupsInOrder) {
   info.group = ReplicaGrouping::make(4, 2, 2);
   EXPECT_EQ(host_spec(whole, info).shape, (Shape{2, 2, 5}));
   EXPECT_EQ(part(whole, info, 3), Pair(10, 10));
-  // Groups {0, 2} and {1, 3}, each member with one half, 5 of 10.
+  // Groups {0, 2} and {1, 3}; each member holds one half: 5 of 10 elements.
   info.shard = 2;
   const TensorSpec half{{5}, f32, {2, 5}};
   EXPECT_EQ(host_spec(half, info), (TensorSpec{{2, 2, 5}, f32, {}}));
@@ -97,12 +98,12 @@ TEST(VariableParts, AreChunksOfGroupsInOrder) {
   EXPECT_EQ(part(half, info, 2), Pair(5, 5));
   EXPECT_EQ(part(half, info, 1), Pair(10, 5));
   EXPECT_EQ(part(half, info, 3), Pair(15, 5));
-  // A group of four in pairs, each pair with all 5 elements, in chunks of 3.
+  // One group of four replicas. Each pair of them holds all 5 elements, in chunks of 3.
   info.group = ReplicaGrouping::make(4, 1, 4);
   const TensorSpec odd{{3}, f32, {5}};
   EXPECT_EQ(part(odd, info, 2), Pair(0, 3));
   EXPECT_EQ(part(odd, info, 3), Pair(3, 2));
-  // Chunks may begin behind the end.
+  // A chunk may begin at the end of the array; it is then empty.
   info.shard = 4;
   EXPECT_EQ(part({{1}, f32, {2}}, info, 3), Pair(2, 0));
 }

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-/// A handle on a host stream of an Ir. Direction is in the type.
+/// A handle to a host stream of an Ir. The type gives the direction.
 template <int Direction>
 struct Stream {
   uint64_t ir = 0;
@@ -22,21 +22,22 @@ struct Stream {
 using H2dStream = Stream<0>;  ///< Host to device: an input of the program.
 using D2hStream = Stream<1>;  ///< Device to host: an output.
 
-/// A handle on slots ("entries") of one spec in remote memory; every replica has its own. How many there are, the Ir knows.
+/// A handle to a remote buffer: slots ("entries") of one spec in remote memory. Every replica has
+/// its own slots. The Ir stores the number of entries.
 struct RemoteBuffer {
   uint64_t ir = 0;
-  int32_t id = -1;  ///< From 1.
+  int32_t id = -1;  ///< Number of the buffer, from 1.
   TensorSpec spec;
   bool operator==(const RemoteBuffer& other) const { return ir == other.ir && id == other.id; }
 };
 
-/// Which entry of a remote buffer: a number, or a scalar i32 or u32 tensor.
+/// An entry of a remote buffer: a number, or a scalar i32 or u32 tensor.
 class RemoteEntry {
  public:
   RemoteEntry(int64_t constant) : constant_(constant) {}      // NOLINT: implicit
   RemoteEntry(Tensor tensor) : tensor_(std::move(tensor)) {}  // NOLINT: implicit
 
-  /// -1 if a tensor gives it.
+  /// The number of the entry, or -1 if a tensor gives it.
   int64_t constant() const { return constant_; }
   const Tensor* tensor() const { return tensor_.valid() ? &tensor_ : nullptr; }
 

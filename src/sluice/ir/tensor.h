@@ -14,26 +14,29 @@ class Graph;
 class Ir;
 struct IrState;
 
-/// Index of a tensor in its graph; of a graph in its Ir; identity of an op in its Ir (from 100).
+/// A TensorId is an index in a graph, a GraphId an index in an Ir. An OpId identifies an op in its
+/// Ir and starts at 100.
 using TensorId = int32_t;
 using GraphId = int32_t;
 using OpId = int64_t;
 
-/// A cheap value handle on a tensor of a graph. It names storage: a handle to a tensor that an updating op wrote sees
-/// the new value. Safe after its Ir is gone: every use is then Error{kUsage}. Compares and hashes by identity.
+/// A cheap handle to a tensor of a graph, with value semantics. It names storage: if an updating op
+/// writes a tensor, existing handles to the tensor see the new value. A handle may outlive its Ir:
+/// every use is then Error{kUsage}. Handles compare and hash by identity.
 class Tensor {
  public:
   Tensor() = default;
 
   /// False for a default-constructed handle.
   bool valid() const { return id_ >= 0; }
-  /// Error{kUsage} if the handle is empty or its Ir is gone; so do all that follow.
+  /// The graph of the tensor. This function and those below throw Error{kUsage} if the handle is
+  /// empty or its Ir no longer exists.
   Graph& graph() const;
   const std::string& name() const;
   const TensorSpec& spec() const;
   const Shape& shape() const { return spec().shape; }
   DType dtype() const { return spec().dtype; }
-  /// The full shape, if this is a shard; empty otherwise.
+  /// The shape of the whole tensor if this is a shard; empty otherwise.
   const Shape& meta_shape() const { return spec().meta_shape; }
   int rank() const { return shape().rank(); }
   int64_t elements() const { return spec().elements(); }
@@ -59,10 +62,11 @@ class Tensor {
 
 using Tensors = std::vector<Tensor>;
 
-/// "Tensor[weight popxl.dtypes.float32 (4, 32)]", as the documents print a tensor.
+/// Returns "Tensor[weight popxl.dtypes.float32 (4, 32)]", the format of the documents.
 std::string to_string(const Tensor& tensor);
 
-/// A tensor given to an operator, with the source line that gave it. Made implicitly where an operator is called.
+/// A tensor given to an operator, with the source line of the call. Calls of operators construct it
+/// implicitly.
 struct TensorArg {
   TensorArg(Tensor t, std::source_location w = std::source_location::current())  // NOLINT: implicit
       : tensor(std::move(t)), where(w) {}

@@ -28,7 +28,7 @@ std::vector<TensorArg> operands(const Tensor& t, const RemoteEntry& entry) {
   return {t, *entry.tensor()};
 }
 
-// Memory for a transfer to fill.
+// Adds an undefined tensor that a transfer overwrites.
 Tensor unwritten(Graph& graph, const TensorSpec& spec, std::string name) {
   const builtin::InitOptions options{.shape = spec.shape, .dtype = spec.dtype, .undefined = true};
   return graph.emit(builtin::init(), {}, to_attrs(options), {.name = std::move(name)})[0];

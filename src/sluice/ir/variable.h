@@ -9,25 +9,28 @@
 
 namespace sluice {
 
-/// Where a variable's one copy lives: in device memory, or in an entry of a remote buffer.
+/// Place of the only copy of a variable: device memory, or an entry of a remote buffer.
 struct Home {
   int32_t buffer = -1;  ///< Remote buffer; -1: device memory.
   int64_t entry = 0;
   bool remote() const { return buffer >= 0; }
 };
 
-/// What a variable is beyond its spec.
+/// Properties of a variable beyond its spec.
 struct VariableInfo {
-  std::string
-      path;  ///< Wrapper-free path in the model: the key of its first value, of checkpoints and digests.
+  /// Path in the model, without wrappers. It is the key of the first value, of checkpoints and of
+  /// digests.
+  std::string path;
   Initializer initializer;
-  std::optional<ReplicaGrouping> group;  ///< Replicas that hold the same value; all, if absent.
-  int shard = 0;  ///< Chunk count of a shard (meta_shape is set), 0 if whole.
+  /// Groups of replicas that hold the same value; absent: one group of all replicas.
+  std::optional<ReplicaGrouping> group;
+  int shard = 0;  ///< Number of chunks of a shard (meta_shape is set); 0 for a whole variable.
   Home home;
 };
 
-/// The array that the host sees of a variable whose tensor has `spec`: the whole logical tensor, also of a shard, with
-/// the groups as first axis if there are several.
+/// Returns the spec of the array that the host sees of a variable whose tensor has `spec`. The
+/// array is the whole logical tensor, also for a shard. If there are several groups, they are its
+/// first axis.
 TensorSpec host_spec(const TensorSpec& spec, const VariableInfo& info);
 
 /// Elements [begin, begin + count) of the host's array, row-major.
@@ -36,8 +39,9 @@ struct HostPart {
   int64_t count = 0;
 };
 
-/// What a replica holds of the host's array, from the start of its own; behind it a shard is padded with zeros.
-/// Consecutive members of a group hold consecutive chunks.
+/// Returns the part of the host's array that a replica holds. The part is at the start of the
+/// replica's tensor; a shard is padded with zeros behind it. Consecutive members of a group hold
+/// consecutive chunks.
 HostPart host_part(const TensorSpec& spec, const VariableInfo& info, int replica);
 
 }  // namespace sluice

@@ -113,7 +113,8 @@ class CallChecker {
   explicit CallChecker(const Ir& ir)
       : ir_(ir), height_(static_cast<size_t>(ir.graph_count()), kNew) {}
 
-  /// The longest chain of calls from a graph that is itself called through `depth` others.
+  /// Returns the length of the longest chain of calls from a graph. The graph itself is called
+  /// through `depth` other graphs.
   int height(GraphId id, int depth) {
     int& known = height_[static_cast<size_t>(id)];
     const Graph& graph = ir_.graph(id);
@@ -143,7 +144,8 @@ class CallChecker {
             kMaxDepth);
   }
 
-  // Operands of the op from `first` on, and its results, as the called graph has them from input `skipped` on.
+  // Compares `count` operands of the op, from operand `first` on, with the inputs of the called
+  // graph from input `skipped` on. Compares the results of the op with the outputs.
   void check_site(const Graph& graph, const Op& op, GraphId callee_id, size_t first, size_t count,
                   size_t skipped) const {
     const Graph& callee = ir_.graph(callee_id);
@@ -171,7 +173,7 @@ class CallChecker {
 
   void check_fit(const Graph& graph, const Op& op) const {
     if (op.def == &builtin::call()) check_site(graph, op, op.callees[0], 0, op.inputs.size(), 0);
-    // The wrapper's first inputs are the iteration and whether to go on.
+    // The first two inputs of the wrapper are the iteration and keep-going.
     if (op.def == &builtin::loop()) check_site(graph, op, op.callees[0], 0, op.inputs.size(), 2);
     if (op.def == &builtin::branch()) {
       const auto then_inputs =

@@ -9,7 +9,7 @@
 namespace sluice::nn {
 namespace {
 
-// A tensor's name as a key of a tree.
+// Converts the name of a tensor to a valid key of a tree.
 std::string key_of(const Tensor& t) {
   std::string key = t.name();
   const auto other = [](unsigned char c) { return std::isalnum(c) == 0; };

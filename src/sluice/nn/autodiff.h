@@ -8,8 +8,8 @@
 
 namespace sluice::nn {
 
-/// The gradient graph of `graph` (transforms/autodiff.h). Its arguments have no names; how to call
-/// it is in its `grad_graph_info()`:
+/// Returns the gradient graph of `graph` (transforms/autodiff.h). Its arguments have no names;
+/// `grad_graph_info()` maps them to tensors of the forward graph:
 ///
 ///     GraphWithNamedArgs bwd = nn::autodiff(fwd);
 ///     CallSiteInfo fwd_info = fwd.bind(variables).call_with_info(x);
@@ -19,17 +19,18 @@ namespace sluice::nn {
 GraphWithNamedArgs autodiff(const GraphWithNamedArgs& graph,
                             const transforms::AutodiffOptions& options = {});
 
-/// The gradient graph that adds the gradients of `tensors` to running means
-/// (transforms/accumulation.h) instead of giving them: its named arguments, and the factories for
-/// them, are `mean_accum_counter` and one `accum.<key>` for each tensor, in the order given, where
-/// <key> is the tensor's key in the forward graph's arguments (else its name). All are zeros at
-/// first and taken by reference. Its outputs are the gradients of `options.grads_required`.
+/// Returns a gradient graph that adds the gradients of `tensors` to running means
+/// (transforms/accumulation.h) instead of returning them, and the factories of its named arguments.
+/// The arguments are `mean_accum_counter` and one `accum.<key>` for each tensor, in the given
+/// order. <key> is the tensor's key in the forward graph's arguments, or else its name. All
+/// arguments start at zero and are passed by reference. The outputs are the gradients of
+/// `options.grads_required`.
 std::pair<NamedVariableFactories, GraphWithNamedArgs> autodiff_with_accumulation(
     const GraphWithNamedArgs& graph, const Tensors& tensors,
     const transforms::AccumulationOptions& options = {});
 
-/// The gradient graph that runs the forward graph again instead of reading kept activations
-/// (transforms/recompute.h). Named arguments keep their names. Error{kUsage} if `gradient` is no
+/// Returns a gradient graph that runs the forward graph again instead of reading kept activations
+/// (transforms/recompute.h). Named arguments keep their names. Error{kUsage} if `gradient` is not a
 /// gradient graph.
 GraphWithNamedArgs recompute_graph(const GraphWithNamedArgs& gradient);
 

@@ -37,8 +37,7 @@ TEST(Autodiff, HasInfoAndNoNames) {
   verify(ir);
 }
 
-// The gradients of Linear's weight over `steps` micro-batches: each by itself, and their running
-// mean.
+// The gradients of Linear's weight for each of `steps` micro-batches, and their running mean.
 struct Gradients {
   std::vector<HostTensor> grads;
   HostTensor mean;
@@ -114,7 +113,7 @@ TEST(Autodiff, AccumulatorsOfTensorsWithoutAKey) {
   verify(ir);
 }
 
-// The gradient phase knows which of its inputs are tensors of the forward graph that it was made for.
+// The gradient phase must know which of its inputs are tensors of its forward graph.
 TEST(Autodiff, APhaseIsConnectedWithTheForwardGraph) {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -134,7 +133,7 @@ TEST(Autodiff, APhaseIsConnectedWithTheForwardGraph) {
   EXPECT_EQ(&info.forward_graph(), &forward.graph());
   EXPECT_EQ(&info.graph(), &bwd.graph.graph());
   EXPECT_TRUE(info.outputs().empty());
-  // No bias is needed.
+  // The gradients do not need the biases.
   EXPECT_EQ(info.inputs(), (Tensors{forward.args()["0.weight"], forward.args()["2.weight"]}));
   const NamedTensors variables = factories.init(main);
   const CallSiteInfo call = forward.bind(variables).call_with_info(main.host_load(images));

@@ -5,7 +5,7 @@
 namespace sluice::nn {
 namespace {
 
-// Named inputs of the original graph that the phase still has.
+// Adds the named inputs of the original graph that are still inputs of the phase.
 void add_args(NamedTensors& args, const NamedTensors& original, const TensorMap& inputs) {
   original.for_each([&](const std::string& key, const Tensor& t) {
     const auto input = std::find_if(inputs.begin(), inputs.end(),

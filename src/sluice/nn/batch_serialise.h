@@ -13,28 +13,29 @@ using transforms::BatchHandle;
 using transforms::BatchSerialiseOptions;
 using transforms::RowOffset;
 
-/// A phase (transforms/batch_serialise.h) that is called with a row and, by name, with what stays
-/// on the device: `phase.graph.bind(variables).call(&main, row)`.
+/// A phase (transforms/batch_serialise.h). It is called with a row; tensors that stay on the device
+/// are bound by name: `phase.graph.bind(variables).call(&main, row)`.
 struct BatchSerialResult {
   GraphWithNamedArgs graph;
-  /// Tensors of the original graph and the buffer that holds them after a call.
+  /// Tensors of the original graph, each with the buffer that holds it after a call.
   std::vector<std::pair<Tensor, BatchHandle>> stored_buffers;
   /// {input of the original graph, input of the new one}.
   TensorMap inputs;
-  IoMode io_mode;    ///< As the loop was made.
-  std::string note;  ///< Why this is not the mode that was asked for; else empty.
+  IoMode io_mode;    ///< The mode that the loop uses.
+  std::string note;  ///< Why `io_mode` differs from the requested mode; empty if it does not.
 
-  /// Inputs of the original graph that are inputs of the new one, as those; Error{kUsage} naming
-  /// another tensor.
+  /// Returns `tensors`, inputs of the original graph, replaced by the inputs of the new graph.
+  /// Error{kUsage} names a tensor that is not an input of the new graph.
   NamedTensors remap_tensors(const NamedTensors& tensors) const { return tensors.remap(inputs); }
 };
 
 BatchSerialResult batch_serialise(const GraphWithNamedArgs& graph,
                                   const BatchSerialiseOptions& options);
 
-/// Both phases of a layer. Tensors of `named_inputs_for_grad_graph` (of the forward graph) that the
-/// gradient needs become named arguments of its phase, under their keys, beside its own
-/// (accumulators); its grad_graph_info() connects them with the forward graph that was given.
+/// Creates the forward phase and the gradient phase of a layer. If the gradient needs tensors of
+/// `named_inputs_for_grad_graph` (tensors of the forward graph), they become named arguments of its
+/// phase under their keys. Its other named arguments are those of `gradient` (accumulators). The
+/// grad_graph_info() of the gradient phase maps its inputs to tensors of `forward`.
 std::pair<BatchSerialResult, BatchSerialResult> batch_serialise_fwd_and_grad(
     const GraphWithNamedArgs& forward, const GraphWithNamedArgs& gradient,
     const NamedTensors& named_inputs_for_grad_graph, const BatchSerialiseOptions& options);

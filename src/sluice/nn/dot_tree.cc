@@ -12,11 +12,11 @@ void check_key(std::string_view key) {
       !key.empty() && !is_digit(key[0]) &&
       std::all_of(key.begin(), key.end(), [&](char c) { return is_digit(c) || is_letter(c); });
   require((number && key.size() <= 18) || identifier,
-          "tree: key '{}' is neither an identifier nor a number", key);
+          "tree: key must be an identifier or a number of at most 18 digits, got '{}'", key);
 }
 
 std::string index_key(int64_t index) {
-  require(index >= 0, "tree: key {} is below 0", index);
+  require(index >= 0, "tree: key must be at least 0, got {}", index);
   return std::to_string(index);
 }
 

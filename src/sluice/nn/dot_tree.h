@@ -12,27 +12,28 @@
 
 namespace sluice::nn {
 
-/// Whether `insert` and `update` may replace what is there.
+/// Whether `insert` and `update` may replace existing leaves and nodes.
 enum class Overwrite { kNo, kYes };
 
 namespace internal {
 
-/// An identifier or a decimal number; Error{kUsage} otherwise.
+/// Requires `key` to be an identifier or a decimal number of at most 18 digits; Error{kUsage}
+/// otherwise.
 void check_key(std::string_view key);
-/// `index` as a key; Error{kUsage} below 0.
+/// Returns `index` as a key. Error{kUsage} if it is negative.
 std::string index_key(int64_t index);
-/// "a.b.c" is "a" and "b.c"; the rest of "a" is empty.
+/// Splits "a.b.c" into "a" and "b.c", and "a" into "a" and "".
 std::pair<std::string_view, std::string_view> split_key(std::string_view key);
-/// "a, b, c", or "none".
+/// Returns "a, b, c", or "none" for an empty list.
 std::string join_keys(const std::vector<std::string>& keys);
-/// The text of a Python dict of leaf texts: "{'weight': …, 'bias': …}".
+/// Returns the text of a Python dict of leaf texts: "{'weight': …, 'bias': …}".
 std::string dict_text(const std::vector<std::pair<std::string, std::string>>& leaves);
 
 }  // namespace internal
 
-/// An ordered tree of leaves with dotted names: "fc1.weight" is leaf `weight` of node `fc1`. Keys
-/// are identifiers or decimal numbers. A value: copies are independent. `Self` is the class of the
-/// tree and of its inner nodes.
+/// An ordered tree of leaves with dotted keys: "fc1.weight" is leaf `weight` of node `fc1`. The
+/// parts of a key are identifiers or decimal numbers. Copies of a tree are independent. `Self` is
+/// the class of the tree and of its inner nodes.
 template <typename L, typename Self>
 class BasicDotTree {
  public:
@@ -49,10 +50,10 @@ class BasicDotTree {
     return *this;
   }
 
-  /// Adds a leaf or a subtree. Dots in `key` make inner nodes or go through the ones there are.
-  /// Without overwrite, the first part of `key` must be new; with it, what is at `key` is replaced,
-  /// as is a leaf on the way. Error{kUsage} for a bad key or one that exists; the tree is then
-  /// unchanged.
+  /// Adds a leaf or a subtree at a dotted key; creates missing inner nodes. Without overwrite, the
+  /// first part of `key` must be new. With overwrite, an existing leaf or subtree at `key` is
+  /// replaced. A leaf at a prefix of `key` becomes a node. Error{kUsage} if `key` is invalid or
+  /// exists; the tree is then unchanged.
   void insert(std::string_view key, L leaf, Overwrite overwrite = Overwrite::kNo) {
     insert_node(key, Node{{}, std::move(leaf), nullptr}, overwrite);
   }
@@ -65,12 +66,13 @@ class BasicDotTree {
   void insert(int64_t index, Self subtree, Overwrite overwrite = Overwrite::kNo) {
     insert(internal::index_key(index), std::move(subtree), overwrite);
   }
-  /// Adds a leaf beside those that share the first parts of its key; Error{kUsage} if `key` or a
-  /// leaf on the way exists.
+  /// Adds a leaf at a dotted key, also into existing nodes. Error{kUsage} if `key` exists or a
+  /// prefix of it is a leaf.
   void merge(std::string_view key, L leaf) {
     place(key, Node{{}, std::move(leaf), nullptr}, Overwrite::kNo);
   }
-  /// The inner node at `key`, made where there is none.
+  /// Returns the inner node at `key`; creates it if it is missing. Error{kUsage} if `key` is a
+  /// leaf.
   Self& node(std::string_view key) {
     if (const Node* found = find(key)) {
       require(found->subtree != nullptr, "tree: '{}' is a leaf, not a node", key);
@@ -78,8 +80,9 @@ class BasicDotTree {
     }
     return *place(key, Node{{}, {}, std::make_unique<Self>()}, Overwrite::kNo).subtree;
   }
-  /// Inserts copies of the other's leaves and nodes. Without overwrite, a key at the top that
-  /// exists is Error{kUsage} and nothing is inserted.
+  /// Inserts copies of the leaves and nodes of `other`. With overwrite, they replace leaves and
+  /// nodes with the same top-level key. Otherwise such a key is Error{kUsage} and nothing is
+  /// inserted.
   void update(const Self& other, Overwrite overwrite = Overwrite::kNo) {
     for (const Node& e : other.nodes_) {
       require(overwrite == Overwrite::kYes || local(e.key) == nullptr,
@@ -94,8 +97,8 @@ class BasicDotTree {
     }
   }
 
-  /// The leaf at a dotted key; Error{kUsage} naming the keys there are if it is missing or a node.
-  /// A number is a key too; a negative one counts from after the largest.
+  /// Returns the leaf at a dotted key. A key may be a number: -1 is the largest number, -2 is one
+  /// less. Error{kUsage}, which lists the existing keys, if the key is missing or a node.
   template <typename Key>
   const L& operator[](const Key& key) const {
     if constexpr (std::is_integral_v<Key>) {
@@ -104,7 +107,7 @@ class BasicDotTree {
       return leaf(key);
     }
   }
-  /// The subtree at a dotted key; Error{kUsage} if it is missing or a leaf.
+  /// Returns the subtree at a dotted key. Error{kUsage} if it is missing or a leaf.
   const Self& tree(std::string_view key) const {
     const Node& e = get(key);
     require(e.subtree != nullptr, "tree: '{}' is a leaf, not a node", key);
@@ -112,7 +115,8 @@ class BasicDotTree {
   }
   const Self& tree(int64_t index) const { return tree(numeric_key(index)); }
 
-  /// Removes a leaf or a subtree and returns it; Error{kUsage} if it is missing or the other kind.
+  /// Remove a leaf (pop) or a subtree (pop_tree) and return it. Error{kUsage} if the key is missing
+  /// or of the other kind.
   L pop(std::string_view key) {
     L leaf = (*this)[key];
     erase(key);
@@ -123,13 +127,13 @@ class BasicDotTree {
     erase(key);
     return subtree;
   }
-  /// Removes all leaves; nodes stay.
+  /// Removes all leaves; inner nodes remain.
   void clear() {
     std::erase_if(nodes_, [](const Node& e) { return e.leaf.has_value(); });
     for (Node& e : nodes_) e.subtree->clear();
   }
-  /// A new tree with the leaves and subtrees at these dotted keys; Error{kUsage} for a missing or
-  /// repeated one.
+  /// Returns a tree with the leaves and subtrees at these dotted keys. Error{kUsage} if a key is
+  /// missing or repeated.
   Self filter_keys(const std::vector<std::string>& keys) const {
     Self result;
     for (const std::string& key : keys) {
@@ -140,11 +144,11 @@ class BasicDotTree {
   }
 
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  /// Number of keys at the top, and of leaves.
+  /// Number of top-level keys, and number of all leaves.
   size_t size() const { return nodes_.size(); }
   size_t size_flat() const { return to_dict().size(); }
   bool empty() const { return nodes_.empty(); }
-  /// Keys at the top; dotted keys and leaves of all, in insertion order.
+  /// Top-level keys; dotted keys of all leaves; all leaves. All are in insertion order.
   std::vector<std::string> keys() const {
     std::vector<std::string> result;
     for (const Node& e : nodes_) result.push_back(e.key);
@@ -160,25 +164,25 @@ class BasicDotTree {
     for_each([&](const std::string&, const L& leaf) { result.push_back(leaf); });
     return result;
   }
-  /// Calls `f(dotted key, leaf)` in insertion order.
+  /// Calls f(dotted key, leaf) for every leaf, in insertion order.
   template <typename F>
   void for_each(F&& f) const {
     visit("", f);
   }
 
-  /// Dotted keys and leaves in insertion order.
+  /// Returns the dotted keys and leaves in insertion order.
   std::vector<std::pair<std::string, L>> to_dict() const {
     std::vector<std::pair<std::string, L>> result;
     for_each([&](const std::string& key, const L& leaf) { result.emplace_back(key, leaf); });
     return result;
   }
-  /// The tree of these leaves; Error{kUsage} for a repeated key, or one that is both leaf and node.
+  /// Returns a tree of these leaves. Error{kUsage} if a key is repeated or is both leaf and node.
   static Self from_dict(const std::vector<std::pair<std::string, L>>& leaves) {
     Self result;
     for (const auto& [key, leaf] : leaves) result.merge(key, leaf);
     return result;
   }
-  /// Dotted keys and leaves sorted by key.
+  /// Returns the dotted keys and the leaves, sorted by key.
   std::pair<std::vector<std::string>, std::vector<L>> unpack() const {
     auto leaves = to_dict();
     std::sort(leaves.begin(), leaves.end(),
@@ -190,15 +194,18 @@ class BasicDotTree {
     }
     return result;
   }
-  /// The inverse of `unpack`; Error{kUsage} unless there are as many keys as leaves.
+  /// Returns the tree with leaf i at key i; the inverse of unpack(). Error{kUsage} if the numbers
+  /// of keys and leaves differ.
   static Self pack(const std::vector<std::string>& keys, const std::vector<L>& leaves) {
-    require(keys.size() == leaves.size(), "tree: {} keys for {} leaves", keys.size(),
+    require(keys.size() == leaves.size(),
+            "tree: pack requires one key for each leaf, got {} keys and {} leaves", keys.size(),
             leaves.size());
     Self result;
     for (size_t i = 0; i < keys.size(); ++i) result.merge(keys[i], leaves[i]);
     return result;
   }
-  /// {this[k], other[k]} for the dotted keys that both have, in this tree's order.
+  /// Returns the pairs {this[k], other[k]} for the dotted keys k of both trees, in this tree's
+  /// order.
   template <typename OtherTree>
   std::vector<std::pair<L, typename OtherTree::Leaf>> to_mapping(const OtherTree& other) const {
     std::vector<std::pair<L, typename OtherTree::Leaf>> result;
@@ -208,7 +215,7 @@ class BasicDotTree {
     return result;
   }
   bool has_leaf(std::string_view key) const { return find_leaf(key) != nullptr; }
-  /// The leaf at a dotted key; null if there is none.
+  /// Returns the leaf at a dotted key, or null if the key is missing or a node.
   const L* find_leaf(std::string_view key) const {
     const Node* e = find(key);
     return e != nullptr && e->leaf ? &*e->leaf : nullptr;
@@ -278,7 +285,7 @@ class BasicDotTree {
     place(key, std::move(node), overwrite);
   }
 
-  // Checks the whole path before the first change, so that a refused insert leaves no trace.
+  // Checks the whole path before the first change, so that a failed insert changes nothing.
   Node& place(std::string_view key, Node node, Overwrite overwrite) {
     check_place(key, key, overwrite);
     return place_checked(key, std::move(node));
@@ -339,11 +346,11 @@ class BasicDotTree {
   std::vector<Node> nodes_;
 };
 
-/// A tree of any leaves.
+/// A tree with leaves of any type.
 template <typename L>
 class DotTree : public BasicDotTree<L, DotTree<L>> {};
 
-/// The tree of `f(leaf)` under the same keys.
+/// Returns a tree with f(leaf) under the key of each leaf.
 template <typename L, typename Self, typename F>
 auto map(const BasicDotTree<L, Self>& tree, F&& f) {
   DotTree<std::decay_t<decltype(f(std::declval<const L&>()))>> result;
@@ -351,8 +358,8 @@ auto map(const BasicDotTree<L, Self>& tree, F&& f) {
   return result;
 }
 
-/// As the documents print a tree: "{'layer1.bias': <leaf>, …}" in insertion order, each leaf by its
-/// `to_string`.
+/// Returns the tree as the reference documents print it: "{'layer1.bias': <leaf>, …}". Leaves are
+/// in insertion order; to_string() formats each leaf.
 template <typename L, typename Self>
 std::string to_string(const BasicDotTree<L, Self>& tree) {
   std::vector<std::pair<std::string, std::string>> leaves;
@@ -363,7 +370,8 @@ std::string to_string(const BasicDotTree<L, Self>& tree) {
   return internal::dict_text(leaves);
 }
 
-/// The dotted keys as the documents print them: "dict_keys(['fc1.weight', 'fc1.bias'])".
+/// Returns the dotted keys as the reference documents print them: "dict_keys(['fc1.weight',
+/// 'fc1.bias'])".
 template <typename L, typename Self>
 std::string keys_text(const BasicDotTree<L, Self>& tree) {
   std::string text;

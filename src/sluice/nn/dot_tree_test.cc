@@ -39,7 +39,7 @@ TEST(DotTree, DotsNest) {
 TEST(DotTree, InsertRefusesWhatExists) {
   Tree tree;
   tree.insert("a.b", std::string("1"));
-  // A dotted key needs a new first part, even where only a sibling is there.
+  // The first part of a dotted key must be new, even if only a sibling exists.
   EXPECT_NE(usage_error([&] { tree.insert("a.c", std::string("2")); }).find("'a' exists"),
             std::string::npos);
   EXPECT_NE(usage_error([&] { tree.insert("a", std::string("2")); }).find("'a' exists"),
@@ -48,7 +48,7 @@ TEST(DotTree, InsertRefusesWhatExists) {
   EXPECT_EQ(tree.to_dict(), (Dict{{"a.b", "1"}, {"a.c", "2"}}));
   tree.insert("a.b", std::string("3"), Overwrite::kYes);
   EXPECT_EQ(tree["a.b"], "3");
-  // A leaf on the way is replaced only with overwrite.
+  // A leaf at a prefix of the key is replaced only with overwrite.
   EXPECT_NE(usage_error([&] { tree.merge("a.b.d", "4"); }).find("is a leaf"), std::string::npos);
   tree.insert("a.b.d", std::string("4"), Overwrite::kYes);
   EXPECT_EQ(tree.to_dict(), (Dict{{"a.b.d", "4"}, {"a.c", "2"}}));

@@ -9,7 +9,8 @@
 
 namespace sluice::nn {
 
-/// A module that says what it is: equal class, key and arguments make equal graphs.
+/// A module with a cache key. Modules of the same class and key, with the same arguments, must
+/// build equal graphs.
 template <typename M>
 concept CacheableModule = requires(const M& m) {
   { m.cache_key() } -> std::convertible_to<std::string>;
@@ -36,15 +37,15 @@ std::string describe(const std::vector<Element>& list) {
 
 }  // namespace internal
 
-/// Graphs by what they were made from, so that modules of one structure share one graph. For any
-/// number of programs.
+/// A cache of graphs, so that modules of the same structure share one graph. One cache may serve
+/// any number of programs.
 class GraphCache {
  public:
   using Made = std::pair<NamedVariableFactories, GraphWithNamedArgs>;
 
-  /// As nn::create_graph, but a graph made before in `ir` from a module of the same class and
-  /// `cache_key()` with the same specs and values of arguments is returned again. The factories
-  /// make as many variables as one likes.
+  /// Creates a graph like nn::create_graph(). Returns the existing graph if `ir` has one from a
+  /// module of the same class and cache_key(), with the same specs and values of arguments. The
+  /// factories can create variables for any number of callers.
   template <CacheableModule M, typename... Inputs>
   const Made& create_graph(Ir ir, const M& module, const Inputs&... inputs) {
     std::string key =

@@ -9,7 +9,7 @@
 namespace sluice::nn {
 namespace {
 
-// `base` with further tensors; where both give one, the new wins.
+// Returns `base` with the tensors of `more`, which replace those of `base` for the same input.
 TensorMap overridden(const TensorMap& base, const TensorMap& more) {
   if (more.empty()) return base;
   TensorMap result = base;
@@ -76,7 +76,7 @@ CallSiteInfo BoundGraph::call_with(const CallArguments& arguments) const {
   TensorMap named = overridden(bound_, graph_.args().to_mapping(arguments.named_));
   named = overridden(named, arguments.by_input_);
 
-  // A named input may also be given by its place.
+  // A named input may also be a positional argument.
   const auto& inputs = callee.input_ids();
   std::unordered_set<TensorId> given;
   for (const auto& [input, tensor] : named) given.insert(input.id());
@@ -102,7 +102,7 @@ CallSiteInfo BoundGraph::call_with(const CallArguments& arguments) const {
   }
   if (parent == nullptr && !named.empty()) parent = &named.front().second.graph();
   require(parent != nullptr,
-          "call of graph {}: without tensors among the arguments, give the graph to call in",
+          "call of graph {}: arguments must have a tensor or the graph to call in, got neither",
           callee.name());
 
   Tensors positional;

@@ -16,9 +16,9 @@ struct AutodiffOptions;
 
 namespace sluice::nn {
 
-/// Arguments of a call: positional tensors and numbers (which become constants of the input's
-/// dtype), tensors by input of the called graph, tensors by name, and the graph to call in
-/// (default: where the tensors live).
+/// The arguments of a call. Positional arguments are tensors and numbers; a number becomes a
+/// constant of the input's dtype. Tensors may also be given by input of the called graph or by
+/// name. A Graph* is the graph to call in (default: the graph of the tensors).
 class CallArguments {
  public:
   template <typename... Args>
@@ -51,8 +51,8 @@ class CallArguments {
 
 class BoundGraph;
 
-/// A graph and its inputs that have names (a module's variables). Cheap to copy; keeps its program
-/// alive.
+/// A graph and its named inputs (the variables of a module). It is cheap to copy and keeps its
+/// program alive.
 class GraphWithNamedArgs {
  public:
   /// `args` are inputs of `graph`; Error{kUsage} otherwise.
@@ -62,16 +62,16 @@ class GraphWithNamedArgs {
 
   Graph& graph() const { return ir_.graph(graph_); }
   const NamedTensors& args() const { return args_; }
-  /// What the inputs and outputs of a gradient graph are; Error{kUsage} if this is none.
+  /// Describes the inputs and outputs of a gradient graph. Error{kUsage} for any other graph.
   const transforms::GradGraphInfo& grad_graph_info() const;
 
-  /// The graph with tensors for its named inputs, by dotted key. Keys that only one side has are
-  /// ignored here; an input left without a tensor is an error at `call`.
+  /// Returns the graph with tensors for its named inputs, matched by dotted key. Ignores keys that
+  /// only the graph or only `tensors` has; call() reports named inputs without a tensor.
   BoundGraph bind(const NamedTensors& tensors) const;
 
-  /// Calls the graph: tensors and numbers fill its inputs from the first; a NamedTensors gives
-  /// named inputs, a TensorMap inputs by handle, a Graph* the graph to call in. Error{kUsage} for
-  /// missing inputs and wrong specs.
+  /// Calls the graph. Tensors and numbers are the inputs from the first on. A NamedTensors contains
+  /// named inputs, a TensorMap contains inputs by handle, and a Graph* is the graph to call in.
+  /// Error{kUsage} for missing inputs and wrong specs.
   template <typename... Args>
   Tensors call(const Args&... args) const {
     return call_with_info(args...).outputs();
@@ -79,9 +79,9 @@ class GraphWithNamedArgs {
   template <typename... Args>
   CallSiteInfo call_with_info(const Args&... args) const;
 
-  /// The schedule as the documents print it, named inputs as "key=%i".
+  /// Returns the schedule in the format of the reference documents. Named inputs are "key=%i".
   std::string print_schedule() const;
-  /// The gradient graph (see nn/autodiff.h).
+  /// Returns the gradient graph (see nn/autodiff.h).
   GraphWithNamedArgs autodiff(const transforms::AutodiffOptions& options) const;
   GraphWithNamedArgs autodiff() const;
 
@@ -92,21 +92,20 @@ class GraphWithNamedArgs {
   std::shared_ptr<const transforms::GradGraphInfo> grad_graph_info_;
 };
 
-/// A graph some of whose inputs have been given: a graph with an inner state. Called with the
-/// others.
+/// A graph with tensors bound to some of its inputs. A call provides the remaining inputs.
 class BoundGraph {
  public:
   BoundGraph(GraphWithNamedArgs graph, const NamedTensors& tensors);
 
   Graph& graph() const { return graph_.graph(); }
   const GraphWithNamedArgs& graph_with_named_args() const { return graph_; }
-  /// Tensors by input of the graph.
+  /// The bound tensors, by input of the graph.
   const TensorMap& bound() const { return bound_; }
-  /// This with further tensors; where both give one, the new wins.
+  /// Returns this graph with more tensors bound. A new tensor replaces one that is already bound.
   BoundGraph bind(const NamedTensors& more) const;
 
-  /// As GraphWithNamedArgs::call; named arguments given here win over bound ones. Error{kUsage}
-  /// listing missing and bound names if a named input has no tensor.
+  /// Calls the graph like GraphWithNamedArgs::call(). Named arguments of the call replace bound
+  /// tensors. Error{kUsage} lists missing and bound names if a named input has no tensor.
   template <typename... Args>
   Tensors call(const Args&... args) const {
     return call_with_info(args...).outputs();
@@ -120,8 +119,8 @@ class BoundGraph {
  private:
   GraphWithNamedArgs graph_;
   TensorMap bound_;
-  std::vector<std::string>
-      given_;  ///< All names that were given, also those that the graph does not have.
+  /// All names that were bound, including names that the graph does not have.
+  std::vector<std::string> given_;
 };
 
 template <typename... Args>
@@ -129,7 +128,7 @@ CallSiteInfo GraphWithNamedArgs::call_with_info(const Args&... args) const {
   return bind({}).call_with_info(args...);
 }
 
-/// "<sluice::nn::BoundGraph object at 0x7ffc5d1e4a20>".
+/// Returns "<sluice::nn::BoundGraph object at 0x7ffc5d1e4a20>".
 std::string to_string(const BoundGraph& graph);
 
 }  // namespace sluice::nn

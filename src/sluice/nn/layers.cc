@@ -15,7 +15,7 @@ Linear::Linear(int64_t out_features, Bias bias, WeightInit init)
 }
 
 Tensor Linear::build(Builder& b, Tensor x) const {
-  require(x.rank() >= 1, "Linear: needs a tensor of at least one dimension, got '{}' {}", x.name(),
+  require(x.rank() >= 1, "Linear: input must have at least one dimension, got '{}' {}", x.name(),
           to_string(x.spec()));
   const int64_t in = x.dim(-1);
   const Initializer first =

@@ -10,20 +10,23 @@ namespace sluice::nn {
 
 enum class Bias { kNone, kAdd };
 
-/// Deviation of a linear layer's first weights.
+/// Distribution of a linear layer's first weights.
 enum class WeightInit {
-  kSmall,  ///< 0.02, cut off at two deviations.
-  kHe,     ///< √(2 / in), normal: keeps the variance through ReLU at any depth (He et al., 2015).
+  /// Normal with standard deviation 0.02, truncated at two standard deviations.
+  kSmall,
+  /// Normal with standard deviation √(2 / in). It keeps the variance through ReLU at any depth (He
+  /// et al., 2015).
+  kHe,
 };
 
-/// x @ weight + bias over the last axis. Variables in x's dtype: `weight` (in, out), normal as
-/// `init` says; `bias` (out), zeros.
+/// Computes x @ weight + bias over the last axis. The variables have x's dtype: `weight` (in, out),
+/// initialized as `init` says, and `bias` (out), initialized with zeros.
 class Linear : public Module {
  public:
   /// Error{kUsage} unless out_features >= 1.
   explicit Linear(int64_t out_features, Bias bias = Bias::kAdd,
                   WeightInit init = WeightInit::kSmall);
-  /// (…, in) to (…, out); Error{kUsage} for a scalar.
+  /// Maps x of shape (…, in) to a tensor of shape (…, out). Error{kUsage} for a scalar.
   Tensor build(Builder& b, Tensor x) const;
   std::string cache_key() const;
 
@@ -33,18 +36,18 @@ class Linear : public Module {
   WeightInit init_;
 };
 
-/// Whether a model is built to be trained or to be used.
+/// Whether a model is built for training or for evaluation.
 enum class RunMode { kTrain, kEvaluate };
 
-/// The seed of what stands at a dotted path of a model, from the model's: folded with each part of
-/// the path in turn, so that a layer has the same seed built in place at "fc2" or as a graph that
-/// is given fold_seed(seed, "fc2").
+/// Returns the seed of the module at a dotted path, derived from the seed of the model. The seed is
+/// folded with each part of the path in turn. So a layer has the same seed if it is built in place
+/// at "fc2" or as a graph that is called with fold_seed(seed, "fc2").
 Tensor fold_seed(const Tensor& seed, std::string_view path);
 
-/// Zeros each element with probability p and scales the others by 1 / (1 - p); the identity when
-/// evaluating. The mask is a function of the seed, the module's path in the graph and the element's
-/// index. A graph that is called several times needs a seed of its own each time: fold_seed(seed,
-/// "fc2").
+/// Sets each element to zero with probability p and scales all other elements by 1 / (1 - p). With
+/// RunMode::kEvaluate it is the identity. The mask depends on the seed, the module's path in the
+/// graph and the element's index. A graph that is called several times needs a different seed for
+/// each call: fold_seed(seed, "fc2").
 class Dropout : public Module {
  public:
   /// Error{kUsage} unless 0 <= p < 1.
@@ -72,7 +75,7 @@ struct Sigmoid : Module {
   Tensor build(Builder&, Tensor x) const { return ops::sigmoid(x); }
 };
 
-/// Modules one after another, with keys "0", "1", …: `nn::Sequential(Linear(512), Gelu(),
+/// Runs modules one after another. Their keys are "0", "1", …: `nn::Sequential(Linear(512), Gelu(),
 /// Linear(10))`.
 template <typename... Ms>
 class Sequential : public Module {

@@ -141,7 +141,7 @@ TEST(GraphCache, SharesGraphsOfOneStructure) {
   EXPECT_EQ(cache.size(), 5u);
   Ir other;
   EXPECT_NE(&cache.create_graph(other, Linear(3), f32_spec({2, 4})).second.graph(), graph);
-  // The factories serve any number of users.
+  // The factories create variables for any number of callers.
   const NamedTensors a = first.first.init(ir.main_graph(), {.prefix = "a"});
   const NamedTensors b = first.first.init(ir.main_graph(), {.prefix = "b"});
   EXPECT_NE(a["weight"], b["weight"]);

@@ -14,7 +14,7 @@ class CrossEntropy : public Module {
   ops::NllLossOptions options_;
 };
 
-/// Mean (or sum) of (prediction - target)² over all elements; kNone: of each element.
+/// Mean or sum of (prediction - target)² over all elements; with kNone, the value of each element.
 class SquaredError : public Module {
  public:
   explicit SquaredError(ops::LossReduction reduction = ops::LossReduction::kMean)

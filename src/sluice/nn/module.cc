@@ -13,8 +13,8 @@ std::string class_name(const std::type_info& type) {
   const std::unique_ptr<char, void (*)(void*)> text(
       abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
   const std::string full = status == 0 ? text.get() : type.name();
-  // The last "::" outside brackets starts the name: namespaces and functions, also templates, may
-  // stand before it.
+  // The name begins after the last "::" outside brackets. Namespaces, functions and templates may
+  // precede it.
   size_t begin = 0;
   int depth = 0;
   for (size_t i = 0; i < full.size(); ++i) {

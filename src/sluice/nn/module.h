@@ -14,18 +14,18 @@
 
 namespace sluice::nn {
 
-/// What a module declares of its submodules; copies of the module share it.
+/// The submodules that a module declares. Copies of the module share them.
 struct Declarations {
   std::vector<std::pair<std::string, std::shared_ptr<const Declarations>>> children;
 };
 
-/// Base of layers and models: something with state that builds graphs. A module has
+/// Base class of layers and models. A module has variables and builds graphs. It must define
 ///
 ///     Tensor build(nn::Builder& b, Tensor x) const;
 ///
-/// with any arguments, returning nothing, a Tensor or Tensors. Submodules are members of type Child
-/// (or Children), declared with a name; their order fixes the order of the factories' keys,
-/// whatever `build` does.
+/// with any arguments. `build` returns void, Tensor or Tensors. Submodules are members of type
+/// Child or Children, declared with a name. The order of the declarations, not of `build`, is the
+/// order of the factories' keys.
 class Module {
  public:
   const std::shared_ptr<Declarations>& declarations() const { return declarations_; }
@@ -36,54 +36,55 @@ class Module {
 
 namespace internal {
 
-/// What a create_graph collects while the module builds.
+/// State of create_graph() while the module builds.
 struct BuildState {
   Graph& graph;
   NamedVariableFactories factories;
   NamedTensors args;
 };
 
-/// The class's name without namespaces and template arguments.
+/// Returns the name of the class without namespaces and template arguments.
 std::string class_name(const std::type_info& type);
-/// Makes a node for every declared submodule, so that their order is the declarations'.
+/// Creates a node for every declared submodule, so that nodes are in the order of declarations.
 void declare(NamedVariableFactories& factories, const Declarations& declarations);
-/// Adds a submodule to its parent's declarations; Error{kUsage} for a bad name or one that is
-/// taken.
+/// Adds a submodule to its parent's declarations. Error{kUsage} if the name is invalid or already
+/// declared.
 void add_child(Module& parent, const std::string& name, const Module& child);
 
 }  // namespace internal
 
-/// What a module builds with: the graph, and the module's place in the model.
+/// Builds a module into a graph. Knows the module's path in the model.
 class Builder {
  public:
   explicit Builder(internal::BuildState& state) : state_(state) {}
-  /// The builder of submodule `name`; while it lives, ops carry the submodule's path.
+  /// Creates the builder of submodule `name`. While it exists, new ops get the submodule's path.
   Builder(Builder& parent, const std::string& name);
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
   Graph& graph() const { return state_.graph; }
   Ir ir() const { return state_.graph.ir(); }
-  /// Dotted path of this module in the graph that is built; empty for the outermost.
+  /// Dotted path of this module in the graph; empty for the outermost module.
   const std::string& path() const { return path_; }
 
-  /// A variable of the module: a graph input and the factory that will make the variable for it.
-  /// Error{kUsage} if the name is taken, as when one module builds twice in a graph: outline it, or
-  /// make two modules.
+  /// Adds a variable of the module: a graph input, and the factory that later creates the variable.
+  /// Returns the input. Error{kUsage} if the name exists already. This happens if one module builds
+  /// twice in a graph: outline it, or make two modules.
   Tensor add_variable_input(const std::string& name, Initializer initializer, Shape shape,
                             DType dtype = f32, Pass pass = Pass::kByValue);
   Tensor add_variable_input(const std::string& name, VariableFactory factory);
-  /// A variable of which each replica holds a shard, of a tensor of the whole `shape`, initialised
-  /// whole: a graph input that is a shard (nn/rts.h).
+  /// Adds a variable that is sharded over the replicas of `group` (default: all). `shape` and
+  /// `initializer` describe the whole tensor. Returns a graph input that is a shard (nn/rts.h).
   Tensor add_replica_sharded_variable_input(const std::string& name, Initializer initializer,
                                             Shape shape, DType dtype = f32,
                                             Pass pass = Pass::kByValue,
                                             std::optional<ReplicaGrouping> group = {});
-  /// Fresh inputs for all of `factories`, which are copied under `name`: the variables of one more
-  /// user of an outlined graph, to be given to its `bind`.
+  /// Adds new inputs for all of `factories` and copies the factories under `name`. Returns the
+  /// inputs, which are the variables for one caller of an outlined graph. Pass them to bind() of
+  /// that graph.
   NamedTensors add_variable_inputs(const std::string& name,
                                    const NamedVariableFactories& factories);
-  /// An input of the graph that is not a variable.
+  /// Adds an input of the graph that is not a variable.
   Tensor add_input(const TensorSpec& spec, std::string name, Pass pass = Pass::kByValue) {
     return graph().input(spec, std::move(name), pass);
   }
@@ -104,8 +105,9 @@ class Builder {
   std::optional<Graph::Scope> scope_;
 };
 
-/// A submodule, declared where it is a member: `nn::Child<Linear> fc1_{*this, "fc1", 512};`. The
-/// arguments after the name make the submodule. `fc1_(b, x)` builds it in place.
+/// A submodule, which is a member of its parent: `nn::Child<Linear> fc1_{*this, "fc1", 512};`. The
+/// arguments after the name are those of the submodule's constructor. `fc1_(b, x)` builds it in
+/// place.
 template <typename M>
 class Child {
  public:
@@ -127,8 +129,8 @@ class Child {
   M module_;
 };
 
-/// A list of submodules of one class with keys `name.0`, `name.1`, …: `nn::Children<Linear>
-/// layers_{*this, "layers"};`, filled by `layers_.add(512)` in the constructor.
+/// A list of submodules of one class with keys `name.0`, `name.1`, …. Declare it with
+/// `nn::Children<Linear> layers_{*this, "layers"};` and call `layers_.add(512)` in the constructor.
 template <typename M>
 class Children {
  public:
@@ -190,7 +192,7 @@ requires std::is_same_v<Element, Tensor> || std::is_same_v<Element, TensorSpec> 
   }
   return result;
 }
-/// Anything else is handed to `build` as it is.
+/// Passes any other argument to `build` unchanged.
 template <typename Other>
 const Other& make_input(Graph&, const Other& value, size_t) {
   return value;
@@ -203,11 +205,10 @@ inline void add_outputs(Graph& graph, const Tensors& outputs) {
 
 }  // namespace internal
 
-/// Makes a graph from a module, and the factories of its variables. Tensors, TensorSpecs,
-/// NamedInputs and vectors of them become inputs (of a Tensor only the spec counts: nothing is
-/// connected); other arguments go to `build` as they are. Variables become inputs after these, in
-/// the order in which `build` adds them. The graph is called
-/// "<class>_subgraph(N)".
+/// Creates a graph from a module. Tensors, TensorSpecs, NamedInputs and vectors of them become
+/// inputs; only the spec of a Tensor is used. Other arguments are passed to `build` unchanged.
+/// Variables become inputs after these, in the order in which `build` adds them. The name of the
+/// graph is "<class>_subgraph(N)". Returns the factories of the variables, and the graph.
 template <typename M, typename... Inputs>
 std::pair<NamedVariableFactories, GraphWithNamedArgs> create_graph(Ir ir, const M& module,
                                                                    const Inputs&... inputs) {

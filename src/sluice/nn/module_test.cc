@@ -178,7 +178,7 @@ TEST(Bind, ExtraNamesAreFineUnboundOnesAreNot) {
   EXPECT_EQ(usage_error([&] { linear.call(x); }),
             "call of graph Linear_subgraph(0): named inputs without a tensor: weight, bias; names "
             "that were bound: none");
-  // What is missing may come by a second bind, by name, by input or in its place.
+  // A missing tensor may be given by a second bind, by name, by input or by position.
   const NamedTensors rest = NamedTensors::from_dict({{"weight", weight}});
   linear.bind(variables).bind(rest).call(x);
   linear.bind(variables).call(x, rest);
@@ -310,7 +310,7 @@ TEST(Factories, FirstValuesDependOnPathSeedAndCount) {
   EXPECT_NE(first_value(a), first_value(b));
   EXPECT_NE(first_value(a), first_value(c));
 
-  // Another program, another order, other names: the same values.
+  // Another program with another order and other names must get the same values.
   Ir other;
   Graph& train = other.entry_graph("train");
   const auto [factories2, net] = create_graph(other, Linear(3), f32_spec({2, 4}));

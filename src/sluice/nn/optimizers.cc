@@ -17,12 +17,12 @@ namespace {
 
 const TensorSpec kScalar{{}, f32, {}};
 
-// The gradient as updates take it: scaled in float32 where that is asked for.
+// Returns the gradient, multiplied by the scale in float32 if there is one.
 Tensor scaled(const Tensor& grad, const Tensors& grad_scale) {
   return grad_scale.empty() ? grad : ops::cast(grad, f32) * grad_scale[0];
 }
 
-// g + weight_decay·w, in float32 where the two differ.
+// Returns g + weight_decay·w in float32, or g if there is no weight decay.
 Tensor decayed(const Tensor& grad, const Tensor& variable, double weight_decay) {
   if (weight_decay == 0) return grad;
   return ops::scaled_add(ops::cast(grad, f32), variable, 1.0, weight_decay);
@@ -54,10 +54,11 @@ void check_options(const AdamOptions& o) {
   check(o.weight_decay >= 0, "weight_decay", o.weight_decay, "at least 0");
   check(o.max_weight_norm > 0, "max_weight_norm", o.max_weight_norm, "above 0");
   require(o.form != AdamForm::kAdamax || o.bias_correction == BiasCorrection::kOn,
-          "optimizer: Adamax has no form without bias correction");
+          "optimizer: Adamax requires bias correction");
 }
 
-// Sums of squares of the chunks of the whole tensor, ascending; those that would be empty are left out.
+// Returns the sums of squares of the chunks of the whole tensor, in order, without empty chunks.
+// Members of the group exchange the sums of shards.
 Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
   const Tensor flat = ops::flatten(ops::cast(t, f32));
   const int replicas = t.graph().ir().fix_replication("a norm");
@@ -66,8 +67,8 @@ Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
   const int64_t elements = shard ? t.meta_shape().elements() : t.elements();
   const int64_t size = ceil_div(elements, count);
   require(!shard || t.elements() == size,
-          "norm: '{}' has {} elements of {}, a shard over {} replicas has {}", t.name(),
-          t.elements(), to_string(t.meta_shape()), count, size);
+          "norm: '{}', a shard of {} over {} replicas, must have {} elements, got {}", t.name(),
+          to_string(t.meta_shape()), count, size, t.elements());
   if (count == 1) return {ops::sumsquare(flat)};
   Tensors result;
   Tensor shares;
@@ -82,7 +83,8 @@ Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
   return result.empty() ? Tensors{ops::sumsquare(flat)} : result;
 }
 
-// Of one element the shard has the shape of the whole.
+// Returns whether `t` is a shard of `whole`. The shapes alone do not say: a shard of a tensor with
+// one element has the same shape.
 bool is_shard_of(const Tensor& t, const Tensor& whole) {
   return !t.meta_shape().empty() && whole.meta_shape().empty() && t.meta_shape() == whole.shape();
 }
@@ -170,7 +172,7 @@ Tensor squared_norm(const Tensor& t, const ops::Group& group) {
 
 Tensor global_norm(const Tensors& tensors, GraphCache& cache,
                    const std::vector<ops::Group>& groups) {
-  require(!tensors.empty(), "global_norm: there are no tensors");
+  require(!tensors.empty(), "global_norm: requires at least one tensor, got none");
   SLUICE_CHECK(groups.empty() || groups.size() == tensors.size());
   const Ir ir = tensors[0].graph().ir();
   std::vector<Tensors> squares;
@@ -232,7 +234,7 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
     }
     gradients.push_back(*gradient);
     require(gradient->shape() == parameters[i].shape() || is_shard_of(*gradient, parameters[i]),
-            "optimizer: variable '{}' is {}, its gradient {}", keys[i],
+            "optimizer: gradient of variable '{}' must have the shape of {}, got {}", keys[i],
             to_string(parameters[i].spec()), to_string(gradient->spec()));
   }
   NamedTensors states;
@@ -247,15 +249,15 @@ NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const 
   internal::PathCounts made(main.ir());
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto variable = main.info(parameters[i]).variable;
-    // A replica updates what it has the gradient of.
+    // A replica updates only the shard for which it has the gradient.
     const bool in_shards = is_shard_of(gradients[i], parameters[i]);
     const Tensor target =
         in_shards ? ops::replica_sharded_slice(parameters[i], variable->group) : parameters[i];
     VariableInfo like = *variable;
     if (in_shards) like.shard = shard_count(main.ir(), parameters[i].spec(), {0, variable->group});
     require(target.shape() == gradients[i].shape(),
-            "optimizer: the shard of variable '{}' is {}, its gradient {}", keys[i],
-            to_string(target.spec()), to_string(gradients[i].spec()));
+            "optimizer: gradient of the shard of variable '{}' must have the shape of {}, got {}",
+            keys[i], to_string(target.spec()), to_string(gradients[i].spec()));
     const auto& [factories, step] =
         step_graph(main.ir(), target.spec(), gradients[i].spec(),
                    scale.empty() ? GradScale::kNone : GradScale::kInput, groups[i]);

@@ -18,7 +18,7 @@ namespace {
 
 using Vector = std::vector<double>;
 
-// One parameter of one element whose gradient comes from a stream, updated once a run.
+// One parameter of one element. Each run reads its gradient from a stream and updates it once.
 class Walk {
  public:
   Walk(Optimizer optimizer, const ops::HyperArg& rate, const UpdateOptions& options = {},
@@ -31,7 +31,7 @@ class Walk {
                               NamedTensors::from_dict({{"w", g}}), rate, options);
     verify(ir_);
   }
-  // The parameter after each of the gradients.
+  // Runs once for each gradient and returns the values of the parameter.
   Vector run(const Vector& grads) {
     Interpreter interpreter(ir_, Precision::kDouble);
     Vector path;
@@ -131,7 +131,7 @@ TEST(Adam, DecoupledWeightDecay) {
 
 TEST(Adam, ShortStateOfDocument000) {
   Walk walk(Optimizer::adam_f16(), 0.01);
-  // The moment and the update are rounded to float16 where the interpreter judges in double too.
+  // The interpreter computes in double, but rounds the moment and the update to float16 too.
   const Vector path = walk.run(kGrads);
   const Vector want = adam_path({.epsilon = 1e-5, .bias_correction = BiasCorrection::kOff}, 0.01);
   for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(path[i], want[i], 2e-4) << i;
@@ -170,7 +170,7 @@ TEST(Adamax, FollowsTheFormula) {
   }
 }
 
-// Parameters of several elements, whose norms are summed in any number of chunks.
+// The parameters have several elements, so that their norms are sums.
 TEST(Lamb, FollowsTheFormula) {
   constexpr double kRate = 0.1, kFirst[] = {1, -2, 0.5, 0.25, 3};
   constexpr size_t kCount = std::size(kFirst);
@@ -221,7 +221,7 @@ TEST(Lamb, NormsAreSummedByReplicaChunks) {
     int sums = 0;
     for (const Op& op : step.graph().ops()) sums += op.def->type == "ReduceSumSquare";
     EXPECT_EQ(sums, 2 * replicas);
-    // With nothing but a variable, its gradient and a step size.
+    // The other inputs are the variable, its gradient and the step size.
     EXPECT_EQ(step.graph().inputs().size(), 3u + factories.size_flat());
     verify(ir);
   }
@@ -249,7 +249,7 @@ TEST(Clipping, NormIsOfAllTensors) {
   usage_error([&] { global_norm({}, cache); });
 }
 
-// The graph of a tensor's share of the norm gives one sum of squares a replica.
+// The graph for one tensor's part of the norm must return one sum of squares for each replica.
 TEST(Clipping, NormIsSummedByReplicaChunks) {
   Ir ir(2);
   Graph& main = ir.main_graph();
@@ -258,7 +258,7 @@ TEST(Clipping, NormIsSummedByReplicaChunks) {
   const Tensor b = main.variable(HostTensor(f32_spec({3})), "b");
   const Tensor c = main.variable(HostTensor(f32_spec({})), "c");
   global_norm({a, b, c}, cache);
-  // Calls of a, b and c, then a0 + b0 + c0 + a1 + b1: c has no second chunk.
+  // Expect calls for a, b and c, then a0 + b0 + c0 + a1 + b1. c has one chunk only.
   std::vector<size_t> outputs;
   int adds = 0;
   for (const Op& op : main.ops()) {
@@ -298,8 +298,9 @@ TEST(Optimizer, Refusals) {
       NamedTensors::from_dict({{"w", main.variable(f32_spec({3}), zeros(), "g")}});
   EXPECT_EQ(usage_error([&] { Optimizer::sgd().apply(main, w, NamedTensors(), 0.1); }),
             "optimizer: variable 'w' has no gradient; gradients are none");
-  EXPECT_EQ(usage_error([&] { Optimizer::sgd().apply(main, w, other, 0.1); }),
-            "optimizer: variable 'w' is (2,) float32, its gradient (3,) float32");
+  EXPECT_EQ(
+      usage_error([&] { Optimizer::sgd().apply(main, w, other, 0.1); }),
+      "optimizer: gradient of variable 'w' must have the shape of (2,) float32, got (3,) float32");
   const Tensor loaded = main.host_load(ir.h2d_stream(f32_spec({2}), "g"));
   const NamedTensors not_variable = NamedTensors::from_dict({{"w", loaded}});
   usage_error([&] { Optimizer::sgd().apply(main, not_variable, w, 0.1); });
@@ -328,7 +329,7 @@ TEST(Optimizer, HalfPrecisionParameters) {
   verify(ir);
 }
 
-// Forward, loss, backward and update of a small model until it has learnt its one batch.
+// Runs forward, loss, backward and update of a small model until it has learnt its only batch.
 TEST(Training, EndToEnd) {
   Ir ir;
   Graph& main = ir.main_graph();

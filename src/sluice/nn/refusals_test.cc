@@ -1,4 +1,5 @@
-// One row for each thing that this layer refuses: what the message says, with the names of what was found.
+// Tests the error messages of this layer, one row for each error. A message must name the value
+// that was found.
 
 #include <cmath>
 
@@ -12,7 +13,7 @@ namespace {
 
 using Tree = DotTree<std::string>;
 
-// y = Linear(x), and its variables in main.
+// A graph for y = Linear(x), and its variables in `main`.
 class NnRefusals : public testing::Test {
  protected:
   Ir ir;
@@ -30,12 +31,12 @@ TEST_F(NnRefusals, Trees) {
   const std::string one = "1";
   expect_refused({
       {"a space", [&] { tree.insert("a c", one); },
-       "tree: key 'a c' is neither an identifier nor a number"},
-      {"an empty part", [&] { tree.insert("new..x", one); }, "key '' is neither an identifier"},
-      {"a letter after a digit", [&] { tree.insert("1x", one); }, "key '1x' is neither"},
+       "tree: key must be an identifier or a number of at most 18 digits, got 'a c'"},
+      {"an empty part", [&] { tree.insert("new..x", one); }, "at most 18 digits, got ''"},
+      {"a letter after a digit", [&] { tree.insert("1x", one); }, "at most 18 digits, got '1x'"},
       {"a long number", [&] { tree.insert("1234567890123456789", one); },
-       "key '1234567890123456789' is neither"},
-      {"a negative number", [&] { tree.insert(-1, one); }, "tree: key -1 is below 0"},
+       "at most 18 digits, got '1234567890123456789'"},
+      {"a negative number", [&] { tree.insert(-1, one); }, "tree: key must be at least 0, got -1"},
       {"a key that exists", [&] { tree.insert("a.c", one); }, "tree: key 'a' exists already"},
       {"a leaf on the way", [&] { tree.merge("x.y", one); },
        "tree: key 'x.y' exists already ('x' is a leaf)"},
@@ -61,7 +62,8 @@ TEST_F(NnRefusals, Trees) {
        },
        "tree: key 'x' is given twice"},
       {"filtering what is not there", [&] { tree.filter_keys({"y"}); }, "there is no key 'y'"},
-      {"packing", [] { Tree::pack({"a"}, {}); }, "tree: 1 keys for 0 leaves"},
+      {"packing", [] { Tree::pack({"a"}, {}); },
+       "tree: pack requires one key for each leaf, got 1 keys and 0 leaves"},
       {"a repeated key",
        [] {
          Tree::from_dict({{"a", "1"}, {"a", "2"}});
@@ -113,7 +115,7 @@ TEST_F(NnRefusals, Calls) {
          const auto [factories, doubled] = create_graph(ir, Relu(), f32_spec({}));
          doubled.call(1.0);
        },
-       "without tensors among the arguments, give the graph to call in"},
+       "arguments must have a tensor or the graph to call in, got neither"},
       {"too many", [&] { linear.bind(variables).call(x, x); }, "is given twice"},
       {"too many numbers", [&] { linear.call(x, w, variables["bias"], 2.0); },
        "call: 4 inputs given, graph Linear_subgraph(0) has 3"},
@@ -121,7 +123,8 @@ TEST_F(NnRefusals, Calls) {
        [&] {
          linear.bind(NamedTensors::from_dict({{"weight", x}, {"bias", x}})).call(x);
        },
-       "input 'weight' of graph Linear_subgraph(0) is (4, 3) float32, tensor 'x' is (2, 4)"},
+       "input 'weight' of graph Linear_subgraph(0) must be (4, 3) float32, got tensor 'x' with (2, "
+       "4)"},
       {"two graphs", [&] { linear.bind(variables).call(elsewhere_x); },
        "tensor 'weight' belongs to graph main, not to elsewhere_subgraph("},
   });
@@ -150,7 +153,7 @@ TEST_F(NnRefusals, Modules) {
   expect_refused({
       {"two submodules of one name", [] { Repeated(); },
        "module: a submodule 'fc' is declared already"},
-      {"a name", [] { Misnamed(); }, "key 'f c' is neither an identifier nor a number"},
+      {"a name", [] { Misnamed(); }, "at most 18 digits, got 'f c'"},
       {"one module twice",
        [&] {
          create_graph(ir, Twice(), f32_spec({2, 4}));
@@ -159,7 +162,7 @@ TEST_F(NnRefusals, Modules) {
        "twice, outline it or make two modules"},
       {"features", [] { Linear(0); }, "Linear: out_features must be at least 1, got 0"},
       {"a scalar", [&] { create_graph(ir, Linear(3), f32_spec({})); },
-       "Linear: needs a tensor of at least one dimension, got 'x' () float32"},
+       "Linear: input must have at least one dimension, got 'x' () float32"},
       {"everything dropped", [] { Dropout(1.0); }, "Dropout: p must be in [0, 1), got 1"},
       {"less than nothing dropped", [] { Dropout(-0.1); }, "Dropout: p must be in [0, 1)"},
       {"dropped NaN", [] { Dropout(std::nan("")); }, "Dropout: p must be in [0, 1), got nan"},
@@ -169,13 +172,13 @@ TEST_F(NnRefusals, Modules) {
 TEST_F(NnRefusals, Factories) {
   expect_refused({
       {"in a subgraph", [&] { made.first.init(linear.graph()); },
-       "init: variables live in entry graphs, not in Linear_subgraph(0)"},
+       "init: graph of variables must be an entry graph, got Linear_subgraph(0)"},
       {"a first value of another shape",
        [] { VariableFactory(f32_spec({2}), array(HostTensor(f32_spec({3})))); },
-       "variable factory: the variable is (2,) float32, its first value (3,) float32"},
+       "variable factory: first value must be (2,) float32, got (3,) float32"},
       {"a first value of another dtype",
        [] { VariableFactory(f32_spec({2}), array(HostTensor(i32_spec({2})))); },
-       "variable factory: the variable is (2,) float32, its first value (2,) int32"},
+       "variable factory: first value must be (2,) float32, got (2,) int32"},
   });
 }
 
@@ -200,22 +203,24 @@ TEST_F(NnRefusals, Optimizers) {
       {"LAMB's norm", [] { Optimizer::lamb({.max_weight_norm = 0}); },
        "optimizer: max_weight_norm must be above 0, got 0"},
       {"Adamax without steps", [] { Optimizer::adamax({.bias_correction = BiasCorrection::kOff}); },
-       "optimizer: Adamax has no form without bias correction"},
+       "optimizer: Adamax requires bias correction"},
       {"the norm of a shard over another number of replicas",
        [&] {
          const TensorSpec shard{{4}, f32, {2, 4}};
          Optimizer::lamb().step_graph(ir, shard, shard);
        },
-       "norm: 'variable' has 4 elements of (2, 4), a shard over 1 replicas has 8"},
+       "norm: 'variable', a shard of (2, 4) over 1 replicas, must have 8 elements, got 4"},
       {"Adam's decay", [] { Optimizer::adamw({.weight_decay = -1}); }, "weight_decay must be"},
       {"no gradient", apply(weight, {}),
        "optimizer: variable 'w' has no gradient; gradients are none"},
       {"a gradient of another shape", apply(weight, named(x)),
-       "optimizer: variable 'w' is (4, 3) float32, its gradient (2, 4) float32"},
+       "optimizer: gradient of variable 'w' must have the shape of (4, 3) float32, got (2, 4) "
+       "float32"},
       {"no variable", apply(named(x), named(x)), "optimizer: 'w' is not a variable of graph main"},
       {"a tensor of another graph", apply(named(other.inputs().back()), weight),
        "optimizer: 'w' is not a variable of graph main"},
-      {"a norm of nothing", [&] { global_norm({}, cache); }, "global_norm: there are no tensors"},
+      {"a norm of nothing", [&] { global_norm({}, cache); },
+       "global_norm: requires at least one tensor, got none"},
       {"a norm of 0", apply(weight, weight, {.max_grad_norm = 0.0}),
        "clip_factor: the largest norm must be a float32 above 0, got 0"},
       {"a learning rate of another graph",

@@ -9,31 +9,36 @@
 
 namespace sluice::nn {
 
-/// A remote buffer for each factory, or each tensor, of its spec or, from `sharded_threshold`
-/// elements on, of its shard among the replicas of a factory's group (nn/rts.h). Entries beyond one
-/// serve further layers of one kind.
+/// Create a remote buffer of `entries` entries for each factory or each tensor. An entry has the
+/// spec of the factory or tensor. With at least `sharded_threshold` elements, an entry is a shard
+/// over the replicas of the factory's group, or over all replicas (nn/rts.h). Several entries hold
+/// several layers of the same kind.
 NamedRemoteBuffers named_variable_buffers(Ir ir, const NamedVariableFactories& factories,
                                           int64_t entries = 1,
                                           int64_t sharded_threshold = kNeverShard);
 NamedRemoteBuffers named_buffers(Ir ir, const NamedTensors& tensors, int64_t entries = 1,
                                  int64_t sharded_threshold = kNeverShard);
 
-/// A graph "load_remote" from an entry (`load_index`, i32) to the tensors there, and their keys, in
-/// order of keys. Buffers get at least `entries` entries.
+/// Creates a graph "load_remote" whose input is an entry (`load_index`, i32) and whose outputs are
+/// the tensors of that entry. Returns the graph and the keys, in the order of the outputs
+/// (alphabetical). Enlarges the buffers to at least `entries` entries.
 ///
 ///     auto [load, names] = nn::load_remote_graph(ir, buffers, layers);
 ///     NamedTensors weights = NamedTensors::pack(names, load.call(&main, row));
 std::pair<GraphWithNamedArgs, std::vector<std::string>> load_remote_graph(
     Ir ir, const NamedRemoteBuffers& buffers, int64_t entries = 1);
-/// A graph "store_remote" without outputs: an entry (`store_index`, i32), then a tensor for each
-/// buffer in order of keys, which are its named arguments. Buffers get at least `entries` entries.
+/// Creates a graph "store_remote" without outputs. Its inputs are an entry (`store_index`, i32) and
+/// a tensor for each buffer in alphabetical order of keys; the tensors are its named arguments.
+/// Enlarges the buffers to at least `entries` entries.
 GraphWithNamedArgs store_remote_graph(Ir ir, const NamedRemoteBuffers& buffers,
                                       int64_t entries = 1);
 
-/// The same as ops of `graph`: entry `entry` of every buffer, under the buffers' keys.
+/// Emits ops in `graph` that load entry `entry` of every buffer. Returns the tensors under the
+/// buffers' keys.
 NamedTensors load_remote(Graph& graph, const NamedRemoteBuffers& buffers,
                          const RemoteEntry& entry = 0);
-/// Stores the tensors whose keys both sides have.
+/// Emits ops in `graph` that store each tensor to entry `entry` of the buffer with the same key.
+/// Ignores keys that only `buffers` or only `tensors` has.
 void store_remote(Graph& graph, const NamedRemoteBuffers& buffers, const NamedTensors& tensors,
                   const RemoteEntry& entry = 0);
 

@@ -5,7 +5,7 @@
 namespace sluice::nn {
 namespace {
 
-// A graph from tensors to what `f` makes of each.
+// Creates a graph with an input for each tensor and the outputs f(input). Also returns the keys.
 template <typename F>
 std::pair<GraphWithNamedArgs, std::vector<std::string>> mapped(Ir ir, const std::string& name,
                                                                const NamedTensors& tensors,
@@ -22,7 +22,7 @@ std::pair<GraphWithNamedArgs, std::vector<std::string>> mapped(Ir ir, const std:
 }  // namespace
 
 int shard_count(const Ir& ir, const TensorSpec& spec, const ShardRule& rule) {
-  require(rule.threshold >= 0, "shards: the threshold {} is negative", rule.threshold);
+  require(rule.threshold >= 0, "shards: threshold must be at least 0, got {}", rule.threshold);
   const int replicas = ir.fix_replication("replicated tensor sharding");
   const int size = rule.group ? rule.group->size() : replicas;
   const bool whole = size == 1 || spec.elements() < rule.threshold || spec.shape.rank() == 0;

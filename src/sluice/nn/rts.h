@@ -8,46 +8,50 @@
 #include "sluice/nn/variable_factory.h"
 #include "sluice/ops/collectives.h"
 
-/// Replicated tensor sharding: of a tensor that the replicas of a group have alike, each holds a
-/// chunk. A shard is flat, and its meta_shape is the tensor's shape; chunks are ceil(n / replicas)
-/// elements, the last padded with zeros.
+/// Replicated tensor sharding. A tensor that is equal on all replicas of a group is cut into
+/// chunks, and each replica holds one chunk, its shard. A shard has one axis, and its meta_shape is
+/// the shape of the whole tensor. A chunk has ceil(n / replicas) elements; the last is padded with
+/// zeros.
 namespace sluice::nn {
 
-/// No tensor has so many elements: nothing is sharded.
+/// A threshold above the size of any tensor: nothing is sharded.
 inline constexpr int64_t kNeverShard = std::numeric_limits<int64_t>::max();
 
-/// Which tensors are sharded, and over whom: those with at least `threshold` elements, over the
-/// replicas of a group (default: all).
+/// Selects the tensors to shard: those with at least `threshold` elements. They are sharded over
+/// the replicas of `group` (default: all replicas).
 struct ShardRule {
   int64_t threshold = 1024;
   ops::Group group = {};
 };
 
-/// How many replicas share the tensor by the rule; 0 if it stays whole: a group of one, too few
-/// elements, a scalar. Error{kUsage} for a negative threshold.
+/// Returns the number of replicas that share the tensor by the rule. Returns 0 if the tensor stays
+/// whole: the group has one replica, or the tensor is a scalar or has too few elements.
+/// Error{kUsage} for a negative threshold.
 int shard_count(const Ir& ir, const TensorSpec& spec, const ShardRule& rule = {});
-/// The spec of the shard, or `spec` itself if it stays whole or is a shard already.
+/// Returns the spec of the shard, or `spec` itself if the tensor stays whole or is already a shard.
 TensorSpec replica_sharded_spec(const Ir& ir, const TensorSpec& spec, const ShardRule& rule = {});
 TensorSpec replica_sharded_spec(const Tensor& t, const ShardRule& rule = {});
 
-/// The whole tensor of a shard; any other as it is.
+/// Gathers the whole tensor from the shards of the group. Returns any other tensor unchanged.
 Tensor gather_replica_sharded_tensor(const Tensor& t, const ops::Group& group = {});
-/// A graph "all_gather" with an input for each tensor under its key, and the keys: its outputs are
-/// the whole tensors, in order of keys.
+/// Creates a graph "all_gather" with an input for each tensor under its key. Its outputs are the
+/// whole tensors. Returns the graph and the keys, in the order of the outputs (alphabetical).
 ///
 ///     auto [gather, names] = nn::all_gather_replica_sharded_graph(ir, shards);
 ///     NamedTensors whole = NamedTensors::pack(names, gather.bind(shards).call(&main));
 std::pair<GraphWithNamedArgs, std::vector<std::string>> all_gather_replica_sharded_graph(
     Ir ir, const NamedTensors& tensors, const ops::Group& group = {});
 
-/// `t` combined over the group: the member's shard if the rule shards it, else whole.
+/// Combines `t` over the replicas of the group with `op`. Returns the replica's shard of the result
+/// if the rule shards it, otherwise the whole result.
 Tensor reduce_replica_sharded_tensor(const Tensor& t, const std::string& op = "add",
                                      const ShardRule& rule = {});
-/// What all replicas have of each tensor on average: whole the same for all, or the shards of those
-/// with `sharded_threshold` elements.
+/// Returns the mean over all replicas of each tensor. Means of tensors with at least
+/// `sharded_threshold` elements are shards; other means are whole and equal on all replicas.
 NamedTensors mean_over_replicas(const NamedTensors& tensors,
                                 int64_t sharded_threshold = kNeverShard);
-/// Reductions as a graph "replica_reduce", as above.
+/// Creates a graph "replica_reduce" that applies reduce_replica_sharded_tensor() to each tensor.
+/// Inputs, outputs and keys are as for all_gather_replica_sharded_graph().
 std::pair<GraphWithNamedArgs, std::vector<std::string>> reduce_replica_sharded_graph(
     Ir ir, const NamedTensors& tensors, const std::string& op = "add", const ShardRule& rule = {});
 

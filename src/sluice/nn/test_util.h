@@ -7,7 +7,8 @@
 
 namespace sluice::nn {
 
-/// For tests: the message of the Error{kUsage} that `f` throws; fails if it throws none.
+/// For tests: returns the message of the Error{kUsage} that `f` throws. The test fails if `f`
+/// throws nothing.
 template <typename F>
 std::string usage_error(F&& f) {
   try {

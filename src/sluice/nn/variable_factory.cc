@@ -8,7 +8,7 @@
 namespace sluice::nn {
 namespace {
 
-// A path without the "#nth" that tells further variables of one place apart.
+// Removes the suffix "#nth", which distinguishes several variables of one path.
 std::string_view place_of(std::string_view path) {
   const size_t mark = path.rfind('#');
   const bool numbered =
@@ -21,7 +21,7 @@ std::string_view place_of(std::string_view path) {
 namespace internal {
 
 PathCounts::PathCounts(const Ir& ir) {
-  std::unordered_set<const VariableInfo*> seen;  // entries share variables
+  std::unordered_set<const VariableInfo*> seen;  // Entries share variables.
   for (const auto& [name, id] : ir.entries()) {
     const Graph& entry = ir.graph(id);
     for (TensorId t = 0; t < entry.tensor_count(); ++t) {
@@ -51,13 +51,14 @@ VariableFactory::VariableFactory(TensorSpec spec, Initializer initializer, Pass 
   const HostTensor* value = initializer_.value();
   const TensorSpec whole = host_spec(spec_, {.path = {}, .initializer = {}, .group = group_});
   require(value == nullptr || (value->shape() == whole.shape && value->dtype() == whole.dtype),
-          "variable factory: the variable is {}, its first value {}", to_string(whole),
+          "variable factory: first value must be {}, got {}", to_string(whole),
           value == nullptr ? "" : to_string(value->spec()));
 }
 
 VariableFactory VariableFactory::sharded(int chunks) const {
   if (chunks == 0 || shard_ > 0) return *this;
-  require(chunks > 0 && spec_.shape.rank() > 0, "variable factory: {} cannot be cut in {} chunks",
+  require(chunks > 0 && spec_.shape.rank() > 0,
+          "variable factory: shards require at least one axis and one chunk, got {} in {} chunks",
           to_string(spec_), chunks);
   VariableFactory shards = *this;
   shards.shard_ = chunks;
@@ -98,7 +99,7 @@ std::string to_string(const VariableFactory& factory) {
 template <typename Make>
 NamedTensors NamedVariableFactories::init_at(Graph& main, const InitOptions& options,
                                              internal::PathCounts& made, const Make& make) const {
-  require(main.is_entry(), "init: variables live in entry graphs, not in {}", main.name());
+  require(main.is_entry(), "init: graph of variables must be an entry graph, got {}", main.name());
   const auto [keys, factories] = unpack();
   NamedTensors result;
   for (size_t i = 0; i < keys.size(); ++i) {

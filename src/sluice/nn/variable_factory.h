@@ -10,47 +10,50 @@
 
 namespace sluice::nn {
 
-/// Rules for the first value of a variable. Random ones get their key when the variable is made.
+/// Rules for the first value of a variable. Random rules get their key when the variable is
+/// created.
 inline Initializer zeros() { return Initializer::constant(0); }
 inline Initializer ones() { return Initializer::constant(1); }
 inline Initializer constant(double value) { return Initializer::constant(value); }
-/// mean + deviation · standard normal.
+/// Normal distribution with this mean and standard deviation.
 inline Initializer normal(double mean, double deviation) {
   return Initializer::normal(mean, deviation);
 }
-/// The same, redrawn beyond two deviations.
+/// Normal distribution; values beyond two standard deviations are drawn again.
 inline Initializer truncated_normal(double mean, double deviation) {
   return Initializer::truncated_normal(mean, deviation);
 }
 inline Initializer uniform(double low, double high) { return Initializer::uniform(low, high); }
 inline Initializer array(HostTensor value) { return Initializer::array(std::move(value)); }
 
-/// A variable that is still to be made: what it is and how its first value comes about. Makes any
-/// number of variables.
+/// Creates any number of variables of one spec, with the same rule for the first value.
 class VariableFactory {
  public:
-  /// Error{kUsage} if an array given as first value is not as the host sees the variable
-  /// (host_spec).
+  /// Error{kUsage} if the first value is an array whose shape or dtype is not the one that the host
+  /// sees (host_spec).
   VariableFactory(TensorSpec spec, Initializer initializer, Pass pass = Pass::kByValue,
                   std::optional<ReplicaGrouping> group = {});
 
   const TensorSpec& spec() const { return spec_; }
   const Initializer& initializer() const { return initializer_; }
-  /// How the graph that asked for the variable takes it.
+  /// How the variable is passed to the graph that declared it.
   Pass pass() const { return pass_; }
   const std::optional<ReplicaGrouping>& group() const { return group_; }
-  /// The same variable in so many chunks, of which each replica of a group holds one: its spec is
-  /// a shard's. Itself for 0, and if it is sharded already. Error{kUsage} for a scalar.
+  /// Returns a factory of the variable cut into `chunks` shards, one for each replica of a group.
+  /// Its spec is that of a shard. Returns a copy if `chunks` is 0 or the variable is already
+  /// sharded. Error{kUsage} for a scalar.
   VariableFactory sharded(int chunks) const;
-  /// The same variable beside another, whose state it is: of its groups and, if it has the shape of
-  /// the shard that the other is, a shard like it.
+  /// Returns a factory of the variable as state of the variable `other`, whose spec is `spec`. It
+  /// takes over the group of `other`. If `other` is a shard of the same shape, the state is a shard
+  /// too.
   VariableFactory beside(const TensorSpec& spec, const VariableInfo& other) const;
 
-  /// An input of `graph` for such a variable.
+  /// Creates an input of `graph` for such a variable.
   Tensor create_input(Graph& graph, std::string name) const;
-  /// A variable of entry graph `main`. `path` is its wrapper-free place in the model; the `nth`
-  /// variable made for it (0 first) has that path with "#nth", and a first value that is a function
-  /// of (seed, path, nth, element).
+  /// Creates a variable of entry graph `main`. `path` is the dotted path of the variable in the
+  /// model, without wrapper modules. `nth` counts the variables created for this path, from 0; from
+  /// 1 on, "#nth" is appended to the path. A random first value depends on seed, path, nth and
+  /// element.
   Tensor create_variable(Graph& main, std::string name, const std::string& path, uint64_t seed,
                          int64_t nth, const Home& home = {}) const;
 
@@ -59,15 +62,15 @@ class VariableFactory {
   Initializer initializer_;
   Pass pass_;
   std::optional<ReplicaGrouping> group_;
-  int shard_ = 0;  ///< Chunks; 0: whole.
+  int shard_ = 0;  ///< Number of shards; 0: whole.
 };
 
-/// "<sluice::nn::VariableFactory object at 0x7ffc5d1e4a20>".
+/// Returns "<sluice::nn::VariableFactory object at 0x7ffc5d1e4a20>".
 std::string to_string(const VariableFactory& factory);
 
 struct InitOptions {
-  std::string prefix;  ///< Goes before every name and path: "prefix.key". Empty: none.
-  uint64_t seed = 0;   ///< Of random first values.
+  std::string prefix;  ///< Prefix of every name and path: "prefix.key". Empty: no prefix.
+  uint64_t seed = 0;   ///< Seed of random first values.
 };
 
 /// Remote buffers by dotted name.
@@ -75,16 +78,16 @@ class NamedRemoteBuffers : public BasicDotTree<RemoteBuffer, NamedRemoteBuffers>
 
 namespace internal {
 
-/// How many variables of a program, whatever the entry, have been made for each path.
+/// Counts the variables of a program for each path, over all entries.
 class PathCounts {
  public:
   explicit PathCounts(const Ir& ir);
   int64_t operator[](std::string_view path) const;
-  /// Counts a variable that was made since.
+  /// Counts a variable that was created after this object.
   void add(const Tensor& variable);
 
  private:
-  std::unordered_map<std::string_view, int64_t> counts_;  ///< Keys lie in the variables.
+  std::unordered_map<std::string_view, int64_t> counts_;  ///< Keys refer to the variables' paths.
 };
 
 }  // namespace internal
@@ -92,20 +95,22 @@ class PathCounts {
 /// Variable factories by dotted name.
 class NamedVariableFactories : public BasicDotTree<VariableFactory, NamedVariableFactories> {
  public:
-  /// Makes a variable of entry graph `main` for each factory, in alphabetical order of dotted keys,
-  /// and returns them in that order under the factories' keys. May be called again for further
+  /// Creates a variable of entry graph `main` for each factory, in alphabetical order of dotted
+  /// keys. Returns the variables in that order under the factories' keys. Each call creates new
   /// variables. Error{kUsage} if `main` is a subgraph.
   NamedTensors init(Graph& main, const InitOptions& options = {}) const;
-  /// The same with the count of the program's variables at hand, for many calls.
+  /// Creates variables like init(), but updates `made` instead of counting the program's variables
+  /// again. This is faster for many calls.
   NamedTensors init(Graph& main, const InitOptions& options, internal::PathCounts& made) const;
-  /// The same for variables that live in entry `entry` of the buffers under their keys
-  /// (nn/remote.h); ops reach them through load_remote(). A buffer of shards makes the variable
-  /// one. Error{kUsage} for a factory without a buffer.
+  /// Creates variables that are stored in entry `entry` of the buffers under the same keys
+  /// (nn/remote.h). Ops read them with load_remote(). If the buffer holds shards, the variable is
+  /// sharded. Error{kUsage} if a factory has no buffer.
   NamedTensors init_remote(Graph& main, const NamedRemoteBuffers& buffers, int64_t entry,
                            const InitOptions& options = {}) const;
   NamedTensors init_remote(Graph& main, const NamedRemoteBuffers& buffers, int64_t entry,
                            const InitOptions& options, internal::PathCounts& made) const;
-  /// Tensors of zeros made by ops of `graph` (any graph), in insertion order.
+  /// Emits ops in `graph` (any graph) that create tensors of zeros. Returns them in insertion
+  /// order.
   NamedTensors init_zero(Graph& graph) const;
 
  private:

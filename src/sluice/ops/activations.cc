@@ -52,7 +52,8 @@ OpDef activation(const char* name, const char* doc, GradFn grad, double flops,
   return d;
 }
 
-/// What an activation and its gradient share, or what they make of it: floating point, of one dtype and shape.
+/// Defines an operator whose work an activation and its gradient share, or one that finishes that
+/// work (see SharedWork). Its operands are floating point and have one dtype and one shape.
 template <typename Functor, auto formula, int N>
 OpDef shared(const char* name, const char* doc, std::array<const char*, N> inputs, double flops,
              std::pair<double, double> gate = {0, 1}) {
@@ -104,8 +105,8 @@ const OpDef& swish_slope_def() {
   return def;
 }
 
-/// The gradient of an activation from `what` (its operand x or its result y) and the result's
-/// gradient g.
+/// Defines the gradient operator of an activation. Its operands are `what` (the operand x or the
+/// result y of the activation) and g, the gradient of the result.
 template <typename Functor, auto formula>
 OpDef gradient(const char* name, const char* what, double flops, std::pair<double, double> domain) {
   const std::string doc =
@@ -182,7 +183,7 @@ const OpDef& swish_in_place_def() {
 const OpDef& relu_def() {
   static const OpDef def = [] {
     OpDef d = activation<functor::Relu, kRelu>("relu", "max(0, x).", from_output<relu_grad_def>, 1);
-    for (size_t i = 0; i < d.samples.size(); ++i) {  // away from the kink, on both sides of it
+    for (size_t i = 0; i < d.samples.size(); ++i) {  // Keep away from the kink at 0, on both sides.
       d.samples[i].domain = i % 2 == 0 ? std::pair(0.1, 2.0) : std::pair(-2.0, -0.1);
     }
     return d;

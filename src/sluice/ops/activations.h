@@ -10,8 +10,8 @@ const OpDef& swish_def();
 const OpDef& sigmoid_def();
 const OpDef& tanh_def();
 
-/// Elementwise, floating point. The forms with `_` overwrite x and return a new handle to its
-/// storage.
+/// Elementwise functions of floating-point tensors. The functions with `_` overwrite x and return a
+/// new handle to its storage.
 
 /// max(0, x).
 Tensor relu(TensorArg x);

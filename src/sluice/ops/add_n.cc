@@ -9,7 +9,7 @@ std::vector<TensorSpec> infer(const OpView& op) {
   require_float(op.input(0), "add_n (C1): x");
   for (int i = 1; i < op.inputs(); ++i) {
     require(op.input(i).shape == op.input(0).shape && op.input(i).dtype == op.input(0).dtype,
-            "add_n (C2): operand 0 is {}, operand {} is {}", to_string(op.input(0)), i,
+            "add_n (C2): operand {} must be {} like operand 0, got {}", i, to_string(op.input(0)),
             to_string(op.input(i)));
   }
   return {op.input(0)};

@@ -5,8 +5,8 @@ namespace sluice::ops {
 
 const OpDef& add_n_def();
 
-/// The sum of one or more tensors of one spec, added from the left; f16 and bf16 are rounded once.
-/// `transforms::decompose_sum` turns it into a chain of adds.
+/// Adds one or more tensors of one spec, from left to right. f16 and bf16 results are rounded once.
+/// `transforms::decompose_sum` replaces the op with a chain of adds.
 Tensor add_n(const std::vector<TensorArg>& ts);
 
 }  // namespace sluice::ops

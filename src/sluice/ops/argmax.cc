@@ -10,13 +10,14 @@ namespace {
 
 enum class Kind { kMax, kMin };
 
-/// The lanes to search.
+/// Splits the operand into the lanes to search.
 AxisSplit split_of(const OpView& op) {
   const Shape& shape = op.input(0).shape;
   const auto o = op.options<ArgOptions>();
   if (o.flatten) return AxisSplit(Shape{shape.elements()}, 0);
-  require(o.axis >= -shape.rank() && o.axis < shape.rank(), "{} (C2): {} has no axis {}",
-          op.def().name, to_string(shape), o.axis);
+  require(o.axis >= -shape.rank() && o.axis < shape.rank(),
+          "{} (C2): axis must be in [{}, {}) for shape {}, got {}", op.def().name, -shape.rank(),
+          shape.rank(), to_string(shape), o.axis);
   return AxisSplit(shape, static_cast<int>(o.axis < 0 ? o.axis + shape.rank() : o.axis));
 }
 
@@ -27,8 +28,8 @@ std::vector<TensorSpec> infer(const OpView& op) {
           "{} (C1): x must be a number of a device dtype, got {}", name, to_string(x));
   const AxisSplit s = split_of(op);
   require((s.extent > 0 || s.lanes() == 0) && s.extent <= std::numeric_limits<int32_t>::max(),
-          "{} (C3): {} elements to choose from; at least 1, and positions must fit int32", name,
-          s.extent);
+          "{} (C3): the number of elements to search must be in [1, {}], got {}", name,
+          std::numeric_limits<int32_t>::max(), s.extent);
   const auto o = op.options<ArgOptions>();
   std::vector<int64_t> dims;
   for (int a = 0; a < x.shape.rank(); ++a) {

@@ -12,7 +12,7 @@ namespace {
 using namespace elementwise;  // NOLINT
 using simd::F1;
 
-/// `f` on integers without overflow: as unsigned 64-bit numbers, cut to E.
+/// Applies `f` to integers without undefined overflow: as uint64_t, truncated to E.
 template <typename E, typename F>
 E wrap(E a, E b, F f) {
   return static_cast<E>(f(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
@@ -93,7 +93,8 @@ OpDef unary(OpDef d, std::pair<double, double> domain, double flops = 1) {
   return d;
 }
 
-/// An operator that only gradients use: of two operands of one shape.
+/// Completes the definition of an operator that only gradients use. It has two operands of one
+/// shape.
 OpDef helper(OpDef d, std::pair<double, double> domain, double flops = 2) {
   d.doc += " (C1) Floating point. (C2) Both of one dtype. (C3) Shapes broadcast.";
   d.flops_per_element = flops;
@@ -140,9 +141,10 @@ Tensors div_grad(GradContext& g) {
   return grads;
 }
 
-// With y = aᵉ: dy/da = e·aᵉ⁻¹ and dy/de = y·ln a. Both are 0 where this gives 0·∞: dy/da for e = 0,
-// dy/de for a = 0 with e ≥ 0. An operand is replaced there: the exponent, which is mostly a scalar,
-// and the logarithm's.
+// With y = aᵉ: dy/da = e·aᵉ⁻¹ and dy/de = y·ln a. The formulas give 0·∞ for dy/da at e = 0, and for
+// dy/de at a = 0 with e ≥ 0. The gradient must be 0 there. dy/da then uses the exponent 0 instead
+// of e - 1; the exponent is usually a scalar, so this is cheap. dy/de then takes the logarithm of 1
+// instead of a.
 Tensors pow_grad(GradContext& g) {
   Tensors grads(2);
   const Tensor a = g.input(0);
@@ -160,7 +162,8 @@ Tensors pow_grad(GradContext& g) {
   return grads;
 }
 
-/// Float: through double, rounded once more. Vectors have no power function; its uses are rare.
+/// Computes in double, also for float, which is rounded at the end. There is no vectorized power
+/// function because pow is rare.
 template <typename T>
 void pow_reference(const KernelArgs& k) {
   map<2, T, T>(k, [](T a, T e) {
@@ -171,7 +174,7 @@ void pow_reference(const KernelArgs& k) {
 // --- maximum and minimum of any number of operands ---
 
 struct PickOptions {
-  int64_t index = 0;  ///< Which operand's gradient this is.
+  int64_t index = 0;  ///< Number of the operand whose gradient this is.
   static constexpr auto fields = std::tuple{field("index", &PickOptions::index)};
 };
 
@@ -199,7 +202,8 @@ void extreme_reference(const KernelArgs& k) {
   });
 }
 
-/// Operands x0 … xn-1, g: g where operand `index` is the first that no later one beats, else 0.
+/// Operands are x0 … xn-1 and g. The result is g where operand `index` is the first largest
+/// (smallest) of the xi, else 0.
 template <typename T, auto formula>
 void pick_reference(const KernelArgs& k) {
   const auto y = k.out<T>(0);
@@ -224,14 +228,15 @@ void pick_reference(const KernelArgs& k) {
 }
 
 std::vector<TensorSpec> infer_extreme(const OpView& op) {
-  require(op.inputs() > 0, "{} (C4): at least one operand is needed", op.def().name);
+  require(op.inputs() > 0, "{} (C4): requires at least one operand, got none", op.def().name);
   return infer_arithmetic(op);
 }
 
 std::vector<TensorSpec> infer_pick(const OpView& op) {
   const int64_t index = op.options<PickOptions>().index;
   require(op.inputs() > 1 && index >= 0 && index < op.inputs() - 1,
-          "{} (C4): operand {} of {} has no gradient", op.def().name, index, op.inputs());
+          "{} (C4): index must be in [0, {}) for {} operands, got {}", op.def().name,
+          op.inputs() - 1, op.inputs(), index);
   return infer_float(op);
 }
 
@@ -501,7 +506,7 @@ Tensor log(TensorArg x) { return emit_one(log_def(), {x}); }
 
 Tensor scalar_like(const Tensor& t, double value) {
   require(takes(t.dtype(), value),
-          "a number beside '{}', which is {}, must be {}, got {}; cast '{}' first", t.name(),
+          "a number combined with '{}', which is {}, must be {}, got {}; cast '{}' first", t.name(),
           to_string(t.spec()), taken_by(t.dtype()), value, t.name());
   return t.graph().scalar(value, t.dtype());
 }

@@ -16,22 +16,23 @@ const OpDef& sqrt_def();
 const OpDef& exp_def();
 const OpDef& log_def();
 
-/// Elementwise with numpy's broadcasting; operands share one dtype (cast first: there is no
-/// promotion). Integers wrap around.
+/// Elementwise functions with numpy's broadcasting. Operands must have one dtype; there is no
+/// promotion, so cast first. Integers wrap around.
 Tensor add(TensorArg lhs, TensorArg rhs);
 Tensor sub(TensorArg lhs, TensorArg rhs);
 Tensor mul(TensorArg lhs, TensorArg rhs);
-/// Integers: the floor of the quotient; x / 0 is 0.
+/// For integers: the floor of the quotient, and 0 for x / 0.
 Tensor div(TensorArg lhs, TensorArg rhs);
-/// lhs += rhs, rhs broadcast to lhs's shape; the result is a new handle to lhs's storage.
+/// Computes lhs += rhs in place; rhs broadcasts to the shape of lhs. Returns a new handle to the
+/// storage of lhs.
 Tensor add_(TensorArg lhs, TensorArg rhs);
-/// base to the power `exponent`; floating point. The gradient of base is 0 where the exponent is 0.
-/// The gradient of the exponent is 0 where base is 0 and the exponent is not negative, and NaN where
-/// base < 0.
+/// Raises `base` to the power `exponent`; floating point only. The gradient of base is 0 where the
+/// exponent is 0. The gradient of the exponent is 0 where base is 0 and the exponent is not
+/// negative, and NaN where base < 0.
 Tensor pow(TensorArg base, TensorArg exponent);
 Tensor pow(TensorArg base, double exponent);
-/// The largest (smallest) of one or more tensors; NaN where one is. The gradient goes to the first
-/// that is largest.
+/// Elementwise maximum (minimum) of one or more tensors; NaN where an operand is NaN. The gradient
+/// goes to the first operand that is the maximum (minimum).
 Tensor maximum(TensorArg a, TensorArg b);
 Tensor maximum(const std::vector<TensorArg>& ts);
 Tensor minimum(TensorArg a, TensorArg b);
@@ -39,16 +40,16 @@ Tensor minimum(const std::vector<TensorArg>& ts);
 
 Tensor neg(TensorArg x);
 Tensor abs(TensorArg x);
-/// Floating point only, from here on.
+/// The functions below take floating point only.
 Tensor sqrt(TensorArg x);
 Tensor exp(TensorArg x);
 Tensor exp_(TensorArg x);
 /// Natural logarithm.
 Tensor log(TensorArg x);
 
-/// A constant of t's dtype and shape () in t's graph. Error{kUsage} for a value that the dtype does
-/// not take: a fraction beside integers, a number out of its range, a finite number that would
-/// become infinite.
+/// Makes a constant of t's dtype and shape () in t's graph. Error{kUsage} if the dtype cannot hold
+/// `value`: a fraction for integers, a number out of range, a finite number that would become
+/// infinite.
 Tensor scalar_like(const Tensor& t, double value);
 
 }  // namespace sluice::ops
@@ -69,7 +70,7 @@ Tensor operator+(double a, TensorArg b);
 Tensor operator-(double a, TensorArg b);
 Tensor operator*(double a, TensorArg b);
 Tensor operator/(double a, TensorArg b);
-/// Updates a's storage in place (`ops::add_`) and makes `a` the new handle.
+/// Updates a's storage in place (`ops::add_`) and assigns the new handle to `a`.
 Tensor& operator+=(Tensor& a, TensorArg b);
 
 }  // namespace sluice

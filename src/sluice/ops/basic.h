@@ -6,19 +6,19 @@ namespace sluice::ops {
 const OpDef& identity_def();
 const OpDef& detach_def();
 
-/// The same value under another name (default: the operator's).
+/// Returns the value of x under another name (default: the name of the operator).
 Tensor identity(TensorArg x, std::string name = "");
-/// The same value; gradients stop here.
+/// Returns the value of x and blocks gradients.
 Tensor detach(TensorArg x);
-/// The same storage; gradients stop here.
+/// Returns another handle to the storage of x and blocks gradients.
 Tensor detach_(TensorArg x);
 
 enum class InitType { kZero, kUndefined };
 
-/// A new tensor of zeros, or of whatever is there, to be overwritten.
+/// Makes a new tensor of zeros, or with undefined contents that must be overwritten.
 Tensor init(Graph& graph, const TensorSpec& spec, InitType type = InitType::kZero,
             std::string name = "");
-/// A new tensor filled with `value`.
+/// Makes a new tensor filled with `value`. Error{kUsage} if its dtype cannot hold `value`.
 Tensor init(Graph& graph, const TensorSpec& spec, double value, std::string name = "");
 
 }  // namespace sluice::ops

@@ -4,15 +4,15 @@
 namespace sluice::ops {
 
 struct CastOptions {
-  DType dtype = f32;  ///< Of the result.
+  DType dtype = f32;  ///< Dtype of the result.
   static constexpr auto fields = std::tuple{field("dtype", &CastOptions::dtype)};
 };
 
 const OpDef& cast_def();
 
-/// x in another dtype. Floating point rounds to nearest even; to integers it is truncated towards
-/// zero and saturates, NaN becomes 0; integers wrap around among each other; bool is "not zero". x
-/// itself, without an op, if it has that dtype already.
+/// Casts x to `dtype`; returns x itself, without an op, if it already has that dtype. Floating
+/// point rounds to nearest even. Casts from floating point to integers truncate toward zero and
+/// saturate; NaN becomes 0. Casts between integers wrap around. A cast to bool gives x != 0.
 Tensor cast(TensorArg x, DType dtype);
 
 }  // namespace sluice::ops

@@ -21,7 +21,7 @@ void require_group(const OpView& op) {
   for (const auto& [field, value] : op.attrs().items) {
     if (field != "stride" && field != "size") continue;
     const auto number = std::get<int64_t>(value);
-    require(number >= 1, "{} (C1): {} {} is not positive", name, field, number);
+    require(number >= 1, "{} (C1): {} must be positive, got {}", name, field, number);
   }
 }
 
@@ -43,7 +43,7 @@ std::vector<TensorSpec> infer_reduce_scatter(const OpView& op) {
   const auto o = op.options<ReduceScatterOptions>();
   if (o.op != "local") require_combines(o.op, x.dtype, op.def().name);
   require(!o.sharded || x.shape.rank() > 0,
-          "replicated_reduce_scatter (C4): a scalar has no shards");
+          "replicated_reduce_scatter (C4): x must have an axis to be sharded, got a scalar");
   const TensorSpec chunk{{ceil_div(x.elements(), o.size)}, x.dtype, {}};
   if (!o.sharded) return {chunk};
   return {{chunk.shape, x.dtype, x.meta_shape.empty() ? x.shape : x.meta_shape}};
@@ -54,13 +54,13 @@ std::vector<TensorSpec> infer_all_gather(const OpView& op) {
   require_group(op);
   const auto o = op.options<AllGatherOptions>();
   require(o.axis >= 0 && o.axis <= x.shape.rank(),
-          "replicated_all_gather (C2): axis {} is not in [0, {}]", o.axis, x.shape.rank());
+          "replicated_all_gather (C2): axis must be in [0, {}], got {}", x.shape.rank(), o.axis);
   const int64_t all = checked_mul(x.elements(), o.size);
   const int64_t n = o.shape.elements();
   const bool padded = o.axis == 0 && ceil_div(n, o.size) == x.elements();
   require(n == all || padded,
-          "replicated_all_gather (C3): {} operands of {} do not make a tensor of shape {}", o.size,
-          to_string(x), to_string(o.shape));
+          "replicated_all_gather (C3): shape must hold the elements of {} operands of {}, got {}",
+          o.size, to_string(x), to_string(o.shape));
   return {{o.shape, x.dtype, {}}};
 }
 
@@ -68,18 +68,21 @@ std::vector<TensorSpec> infer_slice(const OpView& op) {
   const TensorSpec& x = op.input(0);
   require_group(op);
   const auto o = op.options<ReplicatedSliceOptions>();
-  require(o.axis >= 0 && o.axis < x.shape.rank(), "replicated_slice (C2): {} has no axis {}",
+  require(o.axis >= 0 && o.axis < x.shape.rank(),
+          "replicated_slice (C2): axis must be in [0, {}) for {}, got {}", x.shape.rank(),
           to_string(x), o.axis);
   std::vector<int64_t> dims = x.shape.dims();
   int64_t& dim = dims[static_cast<size_t>(o.axis)];
-  require(dim % o.size == 0, "replicated_slice (C3): {} replicas cannot share axis {} of {}",
-          o.size, o.axis, to_string(x));
+  require(dim % o.size == 0,
+          "replicated_slice (C3): the group size must divide axis {} of {}, got {} replicas",
+          o.axis, to_string(x), o.size);
   dim /= o.size;
   if (dim == 1) dims.erase(dims.begin() + o.axis);
   return {{Shape(std::move(dims)), x.dtype, {}}};
 }
 
-// Elements [begin, begin + out.size()) of the members' operands combined; zeros beyond their end.
+// Combines elements [begin, begin + out.size()) of the members' operands into `out`. Elements
+// beyond the end of the operands are zero.
 template <typename T, typename E>
 void combine(const KernelArgs& k, std::string_view op, int64_t begin, std::span<E> out) {
   const int members = k.op().inputs();
@@ -127,7 +130,7 @@ void reference_all_gather(const KernelArgs& k) {
     const int64_t block = blocks == 0 ? 0 : k.in_shape(0).elements() / blocks;
     for (size_t i = 0; i < y.size(); ++i) {
       const auto at = static_cast<int64_t>(i);
-      const int64_t from = at / block;  // Block of the result: those of the members in turn.
+      const int64_t from = at / block;  // Blocks of the result alternate between the members.
       const auto x = k.in<E>(static_cast<int>(from % o.size));
       y[i] = x[static_cast<size_t>(from / o.size * block + at % block)];
     }
@@ -170,7 +173,7 @@ Tensors grad_identical_inputs(GradContext& g) {
 
 Tensors grad_identical_grad_inputs(GradContext& g) { return {g.grad(0)}; }
 
-// Of the sum of what the replicas make of their chunks.
+// Gradient of the sum of the losses that the replicas compute from their chunks.
 Tensors grad_reduce_scatter(GradContext& g) {
   const auto o = g.options<ReduceScatterOptions>();
   const TensorSpec& x = g.op().input(0);
@@ -180,7 +183,7 @@ Tensors grad_reduce_scatter(GradContext& g) {
   return {div(whole, scalar_like(whole, static_cast<double>(o.size)))};
 }
 
-// Of the sum of what the replicas make of the whole.
+// Gradient of the sum of the losses that the replicas compute from the whole tensor.
 Tensors grad_all_gather(GradContext& g) {
   const auto o = g.options<AllGatherOptions>();
   const TensorSpec& x = g.op().input(0);
@@ -236,7 +239,7 @@ ReplicatedSliceOptions slicing(int64_t axis) {
   return o;
 }
 
-// A group of one: what a sample can run. Larger ones are tests/replicas' matter.
+// The samples have groups of one replica; tests/replicas tests larger groups.
 OpDef all_reduce_like(const char* type, const char* name, const char* doc) {
   OpDef d;
   d.type = type;
@@ -269,8 +272,8 @@ OpDef all_reduce_like(const char* type, const char* name, const char* doc) {
 GroupOptions group_options(const Tensor& t, const Group& group) {
   const int replicas = t.graph().ir().fix_replication("a collective");
   if (!group) return {.stride = 1, .size = replicas};
-  require(group->replicas() == replicas, "{} is one of {} replicas, the program has {}",
-          to_string(*group), group->replicas(), replicas);
+  require(group->replicas() == replicas, "{}: must group the {} replicas of the program, got {}",
+          to_string(*group), replicas, group->replicas());
   return {.stride = group->stride(), .size = group->size()};
 }
 
@@ -441,7 +444,9 @@ ReplicaGrouping collective_group(const Attrs& attrs, int replicas) {
     if (name == "size") o.size = std::get<int64_t>(value);
   }
   require(o.stride <= replicas && o.size <= replicas,
-          "a group of {} replicas {} apart is none of {}", o.size, o.stride, replicas);
+          "collective: size and stride of a group must be at most {}, the number of replicas, got "
+          "{} and {}",
+          replicas, o.size, o.stride);
   return ReplicaGrouping::make(replicas, static_cast<int>(o.stride), static_cast<int>(o.size));
 }
 
@@ -485,8 +490,9 @@ Tensor replicated_all_gather(TensorArg t, int64_t axis, const Group& group, Gath
           axes);
   std::vector<int64_t> dims = t->shape().dims();
   if (arrangement == Gather::kMetaShape) {
-    require(shard, "replicated_all_gather: '{}' is no shard: it has no meta_shape", t->name());
-    require(at == 0, "replicated_all_gather: a shard is gathered along axis 0, not {}", axis);
+    require(shard, "replicated_all_gather: kMetaShape requires a shard, but '{}' has no meta_shape",
+            t->name());
+    require(at == 0, "replicated_all_gather: axis of a shard must be 0, got {}", axis);
     dims = t->meta_shape().dims();
   } else if (new_axis) {
     dims.insert(dims.begin() + at, size);

@@ -5,8 +5,8 @@
 
 namespace sluice::ops {
 
-/// Which replicas run a collective together: groups of `size` that are `stride` apart. Every
-/// collective's options begin with it.
+/// Replicas that run a collective together: groups of `size` replicas that are `stride` apart. The
+/// options of every collective begin with these fields.
 struct GroupOptions {
   int64_t stride = 1;
   int64_t size = 1;
@@ -29,8 +29,8 @@ struct ReduceScatterOptions : GroupOptions {
 };
 
 struct AllGatherOptions : GroupOptions {
-  int64_t axis = 0;  ///< The members' operands lie behind one another along it.
-  Shape shape{1};    ///< Of the result.
+  int64_t axis = 0;  ///< Axis along which the operands of the members are concatenated.
+  Shape shape{1};    ///< Shape of the result.
   static constexpr auto fields = std::tuple_cat(
       GroupOptions::fields,
       std::tuple{field("axis", &AllGatherOptions::axis), field("shape", &AllGatherOptions::shape)});
@@ -50,51 +50,54 @@ const OpDef& replicated_reduce_scatter_def();
 const OpDef& replicated_all_gather_def();
 const OpDef& replicated_slice_def();
 
-/// The groups of a collective with these options among so many replicas. Error{kUsage} unless they
-/// tile them.
+/// Returns the groups of a collective with options `attrs` in a program of `replicas` replicas.
+/// Error{kUsage} unless the groups tile the replicas.
 ReplicaGrouping collective_group(const Attrs& attrs, int replicas);
 
-/// All replicas run a collective of a group together, in program order; so none may stand in a
-/// branch of a conditional. Groups (default: all replicas) need one stride. Everything is combined
-/// in ascending order of the replicas, element by element, in float for f16 and bf16, which are
-/// rounded once. Fixes the number of replicas.
+/// The group that a collective combines (default: all replicas); it must have one stride. All
+/// replicas of a group run a collective together, in program order, so a branch of a conditional
+/// must not contain one. Elements are combined in ascending order of the replicas. f16 and bf16 are
+/// combined in float and rounded once. Calling a collective fixes the number of replicas.
 using Group = std::optional<ReplicaGrouping>;
 
-/// t combined over the group, the same for every member: "add", "mean" (one division of the sum),
-/// "mul", "min", "max" (NaN where one is), "and", "or" (bitwise), "square_add" (of squares). No
-/// gradient goes through.
+/// Combines t over the group; every member gets the same result. `op` is "add", "mean" (the sum,
+/// divided once), "mul", "min", "max", "and", "or" (bitwise), or "square_add" (the sum of squares).
+/// "min" and "max" give NaN where an operand is NaN. Gradients do not pass.
 Tensor replicated_all_reduce(TensorArg t, const std::string& op = "add", const Group& group = {});
-/// The same, into t's storage.
+/// replicated_all_reduce into t's storage.
 Tensor replicated_all_reduce_(TensorArg t, const std::string& op = "add", const Group& group = {});
-/// t, which all members have alike; its gradient is combined over the group.
+/// Returns t, which must be equal on all members. The gradient of t is combined over the group.
 Tensor replicated_all_reduce_identical_inputs(TensorArg t, const std::string& op = "add",
                                               const Group& group = {});
-/// t combined over the group; the gradient, which all members have alike, goes through as it is.
+/// Combines t over the group. The gradient, which must be equal on all members, passes unchanged.
 Tensor replicated_all_reduce_identical_grad_inputs(TensorArg t, const std::string& op = "add",
                                                    const Group& group = {});
 
-/// Whether a scattered tensor knows of which tensor it is a shard.
+/// Whether a scattered tensor records, as its meta_shape, the shape of the tensor that it is a
+/// shard of.
 enum class Sharding : uint8_t { kPlain, kReplicated };
 
-/// This member's chunk of t combined over the group: t flat, cut in chunks of ceil(n / size)
-/// elements, zeros behind the end. Op "local" combines nothing: the chunk of the member's own t.
-/// kReplicated: the result's meta_shape is t's shape (t's meta_shape, if t is a shard itself).
+/// Combines t over the group and returns this member's chunk of the result. t, with n elements, is
+/// flattened and cut into chunks of ceil(n / size) elements, padded with zeros behind the end. Op
+/// "local" does not combine: the result is the chunk of the member's own t. With kReplicated, the
+/// meta_shape of the result is the shape of t, or the meta_shape of t if t is a shard.
 Tensor replicated_reduce_scatter(TensorArg t, const std::string& op = "add",
                                  const Group& group = {}, Sharding sharding = Sharding::kPlain);
-/// The chunk of t that the member holds of a tensor sharded over the group; all have t alike.
+/// Shards t over the group: returns this member's chunk of t. t must be equal on all members.
 Tensor replica_sharded_slice(TensorArg t, const Group& group = {});
 
-/// How gathered operands are arranged. kAuto: kMetaShape for a shard, else kConcat.
+/// Arrangement of gathered operands. kAuto is kMetaShape for a shard, else kConcat.
 enum class Gather : uint8_t { kAuto, kConcat, kNewAxis, kMetaShape };
 
-/// The members' operands, ascending: along `axis` (which may count from the end), behind one
-/// another or along a new axis there, or, of a shard, the tensor with its meta_shape (axis 0).
+/// Gathers the operands of all members, in ascending order. kConcat concatenates them along `axis`,
+/// which may count from the end. kNewAxis stacks them along a new axis there. kMetaShape joins
+/// shards to the whole tensor, whose shape is their meta_shape; `axis` must be 0.
 Tensor replicated_all_gather(TensorArg t, int64_t axis = 0, const Group& group = {},
                              Gather arrangement = Gather::kAuto);
 
-/// The member's part of t, which all have alike, cut along `axis` in as many equal parts as the
-/// group has members; without that axis if a part has size 1 there. The gradient is gathered.
-/// Error{kUsage} unless the axis can be cut so.
+/// Cuts t along `axis` into equal parts, one per member of the group, and returns this member's
+/// part. t must be equal on all members. The axis is dropped if a part has size 1 there. The
+/// gradient is gathered. Error{kUsage} unless the size of the group divides the axis.
 Tensor replicated_slice(TensorArg t, int64_t axis = 0, const Group& group = {});
 
 }  // namespace sluice::ops

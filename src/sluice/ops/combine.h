@@ -9,9 +9,10 @@
 
 namespace sluice::ops {
 
-/// How the operands of the replicas of a group become one: begin(x of the first member), then
-/// next(so far, x) for the others in ascending order, at last end(so far, members). These functors
-/// define the bits of every collective. T is float, double or an integer; integers wrap around.
+/// Functors that combine the operands of the members of a group. The caller starts with begin(x)
+/// for the first member. It then calls next(accumulated, x) for the other members in ascending
+/// order, and last end(accumulated, number of members). The functors define the bits of every
+/// collective. T is float, double or an integer; integers wrap around.
 
 namespace internal {
 template <typename T, typename F>
@@ -92,19 +93,23 @@ struct CombineSquareAdd : CombineAdd {
   }
 };
 
-/// Error{kUsage} unless `op` is the name of one that takes tensors of this dtype. "local" is none:
-/// it combines nothing.
+/// Requires that `op` names a functor that takes `dtype`; Error{kUsage} otherwise. "local" is
+/// refused because it does not combine.
 inline void require_combines(std::string_view op, DType dtype, std::string_view what) {
   const bool logical = op == "and" || op == "or";
   const bool known = logical || op == "add" || op == "mean" || op == "mul" || op == "min" ||
                      op == "max" || op == "square_add";
-  require(known, "{} (C2): op is add, mean, mul, min, max, and, or or square_add, not '{}'", what,
-          op);
+  require(known, "{} (C2): op must be add, mean, mul, min, max, and, or or square_add, got '{}'",
+          what, op);
   require(logical ? !is_float(dtype) : dtype != boolean && (op != "mean" || is_float(dtype)),
-          "{} (C3): {} of {} is none", what, op, name_of(dtype));
+          "{} (C3): the dtype for op '{}' must be {}, got {}", what, op,
+          logical        ? "an integer or bool"
+          : op == "mean" ? "floating point"
+                         : "other than bool",
+          name_of(dtype));
 }
 
-/// Calls f(functor) with the one that `op` names, which takes T.
+/// Calls f(functor) with the functor that `op` names. That functor must take T.
 template <typename T, typename F>
 void visit_combine(std::string_view op, F&& f) {
   if constexpr (std::is_floating_point_v<T>) {

@@ -19,7 +19,7 @@ namespace {
 
 using namespace elementwise;  // NOLINT
 
-// Predicates are exact, so they need no vector form to define their bits.
+// Predicates are exact: scalar code defines the same bits as vector code.
 constexpr auto kEqual = [](auto a, auto b) { return a == b; };
 constexpr auto kNotEqual = [](auto a, auto b) { return a != b; };
 constexpr auto kGreater = [](auto a, auto b) { return a > b; };
@@ -176,8 +176,9 @@ std::vector<TensorSpec> infer_where(const OpView& op) {
           to_string(op.input(0)));
   for (const int i : {1, 2})
     require_device_dtype(op.input(i), i == 1 ? "where (C1): lhs" : "where (C1): rhs");
-  require(op.input(1).dtype == op.input(2).dtype, "where (C2): lhs is {}, rhs is {}; cast one",
-          to_string(op.input(1)), to_string(op.input(2)));
+  require(op.input(1).dtype == op.input(2).dtype,
+          "where (C2): rhs must have the dtype of lhs, {}, got {}; cast one",
+          name_of(op.input(1).dtype), to_string(op.input(2)));
   TensorSpec y = broadcast_operands(op);
   y.dtype = op.input(1).dtype;
   return {y};

@@ -20,8 +20,8 @@ const OpDef& logical_not_def();
 const OpDef& where_def();
 const OpDef& clip_def();
 
-/// Comparisons: bool, with numpy's broadcasting; operands share one dtype. Any comparison with NaN is false, not_equal
-/// is true.
+/// Comparisons with numpy's broadcasting; the result is bool. Operands must have one dtype. If an
+/// operand is NaN, not_equal is true and every other comparison is false.
 Tensor equal(TensorArg lhs, TensorArg rhs);
 Tensor not_equal(TensorArg lhs, TensorArg rhs);
 Tensor greater(TensorArg lhs, TensorArg rhs);
@@ -29,17 +29,19 @@ Tensor greater_equal(TensorArg lhs, TensorArg rhs);
 Tensor less(TensorArg lhs, TensorArg rhs);
 Tensor less_equal(TensorArg lhs, TensorArg rhs);
 
-/// On bool; operands of other dtypes are cast to bool first, by an op of their own.
+/// Logical functions of bool tensors. An operand of another dtype is cast to bool first, by a
+/// separate op.
 Tensor logical_and(TensorArg lhs, TensorArg rhs);
 Tensor logical_or(TensorArg lhs, TensorArg rhs);
 Tensor logical_not(TensorArg x);
 
-/// lhs where the condition holds, else rhs; all three broadcast. A condition that is not bool is cast first.
+/// Selects lhs where `condition` holds, else rhs; all three broadcast. A condition of another dtype
+/// is cast to bool first.
 Tensor where(TensorArg condition, TensorArg lhs, TensorArg rhs);
-/// x held within [min, max]; NaN stays NaN. The gradient is zero at and beyond the bounds.
+/// Limits x to [min, max]; NaN stays NaN. The gradient is zero at and beyond the bounds.
 Tensor clip(TensorArg x, const ClipOptions& options);
 
-/// Bool, of a floating-point operand.
+/// Classify the elements of a floating-point tensor; the result is bool.
 Tensor isnan(TensorArg x);
 Tensor isinf(TensorArg x);
 Tensor isfinite(TensorArg x);

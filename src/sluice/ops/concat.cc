@@ -11,18 +11,20 @@ namespace {
 
 int axis_of(const OpView& op, int64_t axis) {
   const Shape& shape = op.input(0).shape;
-  require(axis >= -shape.rank() && axis < shape.rank(), "{} (C2): {} has no axis {}", op.def().name,
-          to_string(shape), axis);
+  require(axis >= -shape.rank() && axis < shape.rank(),
+          "{} (C2): axis must be in [{}, {}) for shape {}, got {}", op.def().name, -shape.rank(),
+          shape.rank(), to_string(shape), axis);
   return static_cast<int>(axis < 0 ? axis + shape.rank() : axis);
 }
 
 std::vector<TensorSpec> infer_concat(const OpView& op) {
   const std::string& name = op.def().name;
-  require(op.inputs() >= 1, "{} (C1): no operands", name);
+  require(op.inputs() >= 1, "{} (C1): requires at least one operand, got none", name);
   for (int i = 0; i < op.inputs(); ++i) {
     require_device_dtype(op.input(i), name + " (C1): x");
-    require(op.input(i).dtype == op.input(0).dtype, "{} (C1): operand {} is {}, the first is {}",
-            name, i, to_string(op.input(i)), to_string(op.input(0)));
+    require(op.input(i).dtype == op.input(0).dtype,
+            "{} (C1): operand {} must have the dtype of operand 0, {}, got {}", name, i,
+            name_of(op.input(0).dtype), to_string(op.input(i)));
   }
   const int axis = axis_of(op, op.options<ConcatOptions>().axis);
   Shape out = op.input(0).shape;
@@ -32,8 +34,8 @@ std::vector<TensorSpec> infer_concat(const OpView& op) {
     const int64_t length = ranks ? same_length[axis] : 0;
     if (ranks) same_length[axis] = out[axis];
     require(ranks && same_length == out,
-            "{} (C3): operand {} is {}, the first {}: they differ outside axis {}", name, i,
-            to_string(op.input(i).shape), to_string(op.input(0).shape), axis);
+            "{} (C3): operand {} must have the shape of operand 0, {}, except on axis {}, got {}",
+            name, i, to_string(op.input(0).shape), axis, to_string(op.input(i).shape));
     out[axis] += length;
   }
   return {{out, op.input(0).dtype, {}}};
@@ -44,19 +46,20 @@ std::vector<TensorSpec> infer_split(const OpView& op) {
   const auto o = op.options<SplitOptions>();
   require_device_dtype(x, "split (C1): x");
   const int axis = axis_of(op, o.axis);
-  require(!o.sizes.empty(), "split (C3): no parts");
+  require(!o.sizes.empty(), "split (C3): sizes must name at least one part, got none");
   std::vector<TensorSpec> out;
   int64_t left = x.shape[axis];
   for (const int64_t size : o.sizes) {
-    require(size >= 0 && size <= left, "split (C3): sizes {} do not sum to axis {} of {}",
-            to_string(Shape(o.sizes)), axis, to_string(x.shape));
+    require(size >= 0 && size <= left,
+            "split (C3): sizes must not be negative and must sum to axis {} of {}, got {}", axis,
+            to_string(x.shape), to_string(Shape(o.sizes)));
     left -= size;
     Shape part = x.shape;
     part[axis] = size;
     out.push_back({part, x.dtype, {}});
   }
-  require(left == 0, "split (C3): sizes {} do not sum to axis {} of {}", to_string(Shape(o.sizes)),
-          axis, to_string(x.shape));
+  require(left == 0, "split (C3): sizes must not be negative and must sum to axis {} of {}, got {}",
+          axis, to_string(x.shape), to_string(Shape(o.sizes)));
   return out;
 }
 
@@ -218,8 +221,8 @@ Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis) {
 Tensors split(TensorArg t, int64_t parts, int64_t axis) {
   const int64_t length = t->shape()[normalize_axis(axis, t->rank(), "split")];
   require(parts >= 1 && length % parts == 0,
-          "split: axis {} of {} cannot be cut into {} equal parts", axis, to_string(t->shape()),
-          parts);
+          "split: parts must be positive and divide axis {} of {}, got {}", axis,
+          to_string(t->shape()), parts);
   return split(t, std::vector<int64_t>(static_cast<size_t>(parts), length / parts), axis);
 }
 

@@ -4,13 +4,13 @@
 namespace sluice::ops {
 
 struct ConcatOptions {
-  int64_t axis = 0;  ///< Negative from the end.
+  int64_t axis = 0;  ///< Axis to join along; negative counts from the end.
   static constexpr auto fields = std::tuple{field("axis", &ConcatOptions::axis)};
 };
 
 struct SplitOptions {
-  std::vector<int64_t> sizes;  ///< Of the parts along the axis.
-  int64_t axis = 0;            ///< Negative from the end.
+  std::vector<int64_t> sizes;  ///< Sizes of the parts along the axis.
+  int64_t axis = 0;            ///< Axis to cut; negative counts from the end.
   static constexpr auto fields =
       std::tuple{field("sizes", &SplitOptions::sizes), field("axis", &SplitOptions::axis)};
 };
@@ -19,14 +19,18 @@ const OpDef& concat_def();
 const OpDef& concat_in_place_def();
 const OpDef& split_def();
 
-/// Joins one or more tensors that agree in all other axes. Error{kUsage} for none.
+/// Joins one or more tensors along `axis`; all other axes must have equal sizes. Error{kUsage} if
+/// `ts` is empty.
 Tensor concat(const std::vector<TensorArg>& ts, int64_t axis = 0);
-/// The same as another handle on the tensors: what is written to it is seen through them, and the other way round.
+/// concat as a view: a later write to the view changes the tensors `ts`, and a later write to one
+/// of `ts` changes the view.
 Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis = 0);
 
-/// Cuts into `parts` equal parts; Error{kUsage} unless `parts` divides the axis.
+/// Cuts t into `parts` equal parts along `axis`. Error{kUsage} unless `parts` divides the size of
+/// the axis.
 Tensors split(TensorArg t, int64_t parts, int64_t axis = 0);
-/// Cuts into parts of the given sizes, which sum to the axis.
+/// Cuts t along `axis` into parts of the given sizes. Error{kUsage} unless they sum to the size of
+/// the axis.
 Tensors split(TensorArg t, const std::vector<int64_t>& sizes, int64_t axis = 0);
 
 }  // namespace sluice::ops

@@ -13,12 +13,13 @@ std::string operand(const OpView& op, int i, const char* constraint) {
   return fmt::format("{} {}: {}", op.def().name, constraint, input.name);
 }
 
-/// (C4) of the in-place forms.
+/// Checks (C4) if the op is in place; returns `result`.
 std::vector<TensorSpec> checked_alias(const OpView& op, TensorSpec result) {
   if (!op.def().aliases.empty()) {
     require(result.shape == op.input(0).shape,
-            "{} (C4): the result has shape {}, but is written to {}", op.def().name,
-            to_string(result.shape), to_string(op.input(0)));
+            "{} (C4): the result must have the shape of the overwritten {}, {}, got {}",
+            op.def().name, op.def().inputs[0].name, to_string(op.input(0).shape),
+            to_string(result.shape));
   }
   return {std::move(result)};
 }
@@ -28,8 +29,8 @@ std::vector<TensorSpec> checked_alias(const OpView& op, TensorSpec result) {
 void require_one_dtype(const OpView& op) {
   for (int i = 1; i < op.inputs(); ++i) {
     require(op.input(i).dtype == op.input(0).dtype,
-            "{} has another dtype than {}: {} and {}; cast one", operand(op, i, "(C2)"),
-            op.def().inputs[0].name, to_string(op.input(i)), to_string(op.input(0)));
+            "{} must have the dtype of {}, {}, got {}; cast one", operand(op, i, "(C2)"),
+            op.def().inputs[0].name, name_of(op.input(0).dtype), to_string(op.input(i)));
   }
 }
 

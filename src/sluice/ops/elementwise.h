@@ -8,12 +8,14 @@
 
 namespace sluice::ops {
 
-/// What the elementwise families share: kernels from a functor and a formula, shape rules, samples.
+/// Helpers that the elementwise families share: kernels from a functor and a formula, shape rules,
+/// samples.
 
 namespace elementwise {
 
-/// y[i] = f(x0[i], …, xN-1[i]) over the first N operands, each broadcast to the output's shape.
-/// Elements are of type In and Out. `y` may be the bytes of an operand of the output's shape.
+/// Computes y[i] = f(x0[i], …, xN-1[i]) over the first N operands, each broadcast to the shape of
+/// the output. Operands have elements of type In, the output of type Out. The output may have the
+/// address of an operand of its shape.
 template <int N, typename In, typename Out, typename F>
 void map(const KernelArgs& k, const F& f) {
   [&]<size_t... I>(std::index_sequence<I...>) {
@@ -28,7 +30,7 @@ void map(const KernelArgs& k, const F& f) {
   (std::make_index_sequence<N>{});
 }
 
-/// The functor of an op: with its hyperparameters if it has any.
+/// Makes the functor of an op, from the hyperparameters of the op if the functor takes any.
 template <typename T, typename Functor>
 Functor make_functor(const KernelArgs& k) {
   if constexpr (requires(const double* h) { Functor::make(h); }) {
@@ -38,11 +40,12 @@ Functor make_functor(const KernelArgs& k) {
   }
 }
 
-/// A reference kernel: in float the functor, one lane wide; in double `formula(x…)`, or `formula(h,
-/// x…)` with the hyperparameters as `const double* h`. Where `integers` is set, integers take
-/// `formula` too.
+/// Whether a reference kernel takes integers.
 enum class Integers { kRefused, kTaken };
 
+/// A reference kernel. In float it runs the functor, one lane wide. In double it runs
+/// `formula(x…)`, or `formula(h, x…)` if the functor has hyperparameters `const double* h`. With
+/// Integers::kTaken, integers run `formula` too.
 template <typename T, int N, typename Functor, auto formula, Integers integers = Integers::kRefused>
 void reference(const KernelArgs& k) {
   if constexpr (integers == Integers::kTaken) {
@@ -64,20 +67,22 @@ void reference(const KernelArgs& k) {
   }
 }
 
-/// Shape rules: operands of one dtype (C2) that devices have (C1), broadcast (C3); the result has
-/// that dtype.
+/// Shape rule: operands have one dtype (C2) that devices have (C1), and their shapes broadcast
+/// (C3). The result has that dtype.
 std::vector<TensorSpec> infer_numeric(const OpView& op);
-/// The same; (C1) also refuses bool.
+/// infer_numeric, where (C1) also refuses bool.
 std::vector<TensorSpec> infer_arithmetic(const OpView& op);
-/// The same; (C1) also refuses bool and integers.
+/// infer_numeric, where (C1) also refuses bool and integers.
 std::vector<TensorSpec> infer_float(const OpView& op);
-/// The result of broadcasting all operands (or the first `count`), citing (C3). A shard of full
-/// shape `meta_shape` stays one.
+/// Returns the spec of broadcasting all operands, or the first `count`. The result keeps the
+/// meta_shape of the first shard that has its shape. Error{kUsage} citing (C3) if the shapes do not
+/// broadcast.
 TensorSpec broadcast_operands(const OpView& op, int count = -1);
-/// All operands have the first one's dtype, citing (C2).
+/// Requires that all operands have the dtype of the first; Error{kUsage} citing (C2) otherwise.
 void require_one_dtype(const OpView& op);
 
-/// A definition with its kernels and traits set; the rest is the caller's.
+/// Returns a definition with the kernels, rules and traits of an elementwise operator. The caller
+/// adds the rest, such as samples.
 template <typename Functor, auto formula, int N, Integers integers = Integers::kRefused>
 OpDef define(const char* name, const char* doc, std::array<const char*, N> inputs, InferFn infer,
              GradFn grad) {
@@ -99,21 +104,21 @@ OpDef define(const char* name, const char* doc, std::array<const char*, N> input
   return d;
 }
 
-/// The in-place form of an elementwise definition: the result overwrites the first operand, whose
-/// shape it must have (C4).
+/// Returns the in-place form of `base`: the result overwrites the first operand and must have its
+/// shape (C4).
 OpDef in_place(const OpDef& base, const char* type, const char* name);
 
-/// The `kType` of the functor of an operator's type: in-place forms have the plain one's, "Add" for
-/// "AddLhsInplace".
+/// Returns the `kType` of the functor that an operator type uses. An in-place form uses the functor
+/// of its plain form: "Add" for "AddLhsInplace".
 std::string_view functor_type(std::string_view type);
 
-/// Samples for operators of one and two operands, over all the shapes that matter; floats are drawn
+/// Samples for operators of one or two operands, with all the shapes that matter. Values are drawn
 /// from `domain`.
 std::vector<Sample> unary_samples(std::pair<double, double> domain);
 std::vector<Sample> binary_samples(std::pair<double, double> domain);
-/// The same with only equal shapes, as gradient operators have them.
+/// binary_samples with equal shapes only, which the operands of gradient operators have.
 std::vector<Sample> pair_samples(std::pair<double, double> domain);
-/// A sample of integers or bools of these shapes.
+/// A sample whose operands are integers or bools of the given shapes.
 Sample integer_sample(DType dtype, const std::vector<Shape>& shapes);
 
 }  // namespace elementwise

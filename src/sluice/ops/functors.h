@@ -3,14 +3,14 @@
 
 #include "sluice/base/simd_math.h"
 
-/// The float formulas of every elementwise operator, each written once over the vector type V of
-/// simd.h. One lane wide (simd::F1) they are the reference kernels and so define the bits; the
-/// devices instantiate them wider, in array kernels, epilogues and fused chains.
+/// The float formulas of all elementwise operators, each written once over the vector type V of
+/// simd.h. One lane wide (simd::F1), a formula is the reference kernel and so defines the bits.
+/// Devices instantiate it wider, in array kernels, epilogues and fused chains.
 ///
-/// `kType` is the operator's type, the call operator's arguments its first operands in order (the
-/// written one first), the result its output 0. A functor with parameters is made by `make` from
-/// the hyperparameters that `hypers_of` (hypers.h) lists, in that order, as double: computed once a
-/// call, outside the loop. Adding an operator here adds it to `ElementwiseFunctors` below.
+/// `kType` is the operator's type. The arguments of the call operator are the op's first operands
+/// in order, the written one first; the result is output 0. A functor with parameters is made by
+/// `make`, once per kernel call. `make` takes the hyperparameters as double, in the order of
+/// `hypers_of` (hypers.h). A new functor must be added to `ElementwiseFunctors` below.
 namespace sluice::ops::functor {
 
 // --- arithmetic ---
@@ -47,7 +47,7 @@ struct Div {
   }
 };
 
-/// NaN if either is.
+/// NaN if an operand is NaN.
 struct Max {
   static constexpr const char* kType = "Max";
   template <typename V>
@@ -133,7 +133,7 @@ struct Relu {
   }
 };
 
-/// (y, g): 0 where y is 0, else g, for NaN too.
+/// (y, g): 0 where y ≤ 0, else g. If y is NaN, the result is g.
 struct ReluGrad {
   static constexpr const char* kType = "ReluGrad";
   template <typename V>
@@ -142,7 +142,7 @@ struct ReluGrad {
   }
 };
 
-/// σ(w) with w = 2√(2/π)(x + 0.044715x³): what GELU weighs x with.
+/// σ(w) with w = 2√(2/π)(x + 0.044715x³): the factor of x in GELU.
 struct GeluGate {
   static constexpr const char* kType = "GeluGate";
   template <typename V>
@@ -151,7 +151,7 @@ struct GeluGate {
   }
 };
 
-/// (x, s) with GeluGate's s: GELU's derivative s + x·s·(1 − s)·w′.
+/// (x, s) with s = GeluGate(x): the derivative of GELU, s + x·s·(1 − s)·w′ with the w of GeluGate.
 struct GeluSlope {
   static constexpr const char* kType = "GeluSlope";
   template <typename V>
@@ -169,7 +169,7 @@ struct Gelu {
   }
 };
 
-/// (x, g).
+/// (x, g): g times the derivative of GELU at x.
 struct GeluGrad {
   static constexpr const char* kType = "GeluGrad";
   template <typename V>
@@ -187,7 +187,7 @@ struct GeluErfGate {
   }
 };
 
-/// (x, e) with GeluErfGate's e: x/2·(1 + e).
+/// (x, e) with e = GeluErfGate(x): x/2·(1 + e).
 struct GeluErfValue {
   static constexpr const char* kType = "GeluErfValue";
   template <typename V>
@@ -196,7 +196,7 @@ struct GeluErfValue {
   }
 };
 
-/// (x, e) with GeluErfGate's e: Φ(x) + x·φ(x), the normal distribution and its density.
+/// (x, e) with e = GeluErfGate(x): Φ(x) + x·φ(x), with the normal distribution Φ and its density φ.
 struct GeluErfSlope {
   static constexpr const char* kType = "GeluErfSlope";
   template <typename V>
@@ -214,7 +214,7 @@ struct GeluErf {
   }
 };
 
-/// (x, g).
+/// (x, g): g times the derivative of GeluErf at x.
 struct GeluErfGrad {
   static constexpr const char* kType = "GeluErfGrad";
   template <typename V>
@@ -240,7 +240,7 @@ struct SwishSlope {
   }
 };
 
-/// (x, g).
+/// (x, g): g times the derivative of Swish at x.
 struct SwishGrad {
   static constexpr const char* kType = "SwishGrad";
   template <typename V>
@@ -257,7 +257,7 @@ struct Sigmoid {
   }
 };
 
-/// (y, g).
+/// (y, g): g·y·(1 − y).
 struct SigmoidGrad {
   static constexpr const char* kType = "SigmoidGrad";
   template <typename V>
@@ -274,7 +274,7 @@ struct Tanh {
   }
 };
 
-/// (y, g).
+/// (y, g): g·(1 − y²).
 struct TanhGrad {
   static constexpr const char* kType = "TanhGrad";
   template <typename V>
@@ -283,7 +283,7 @@ struct TanhGrad {
   }
 };
 
-/// Hyperparameters min, max. NaN stays NaN.
+/// Limits x to [min, max]; NaN stays NaN. The hyperparameters are min and max.
 struct Clip {
   static constexpr const char* kType = "Clip";
   float low, high;
@@ -294,7 +294,7 @@ struct Clip {
   }
 };
 
-/// (y, g): g where y is inside the bounds.
+/// (y, g): g where min < y < max, else 0. The hyperparameters are min and max.
 struct ClipGrad {
   static constexpr const char* kType = "ClipGrad";
   float low, high;

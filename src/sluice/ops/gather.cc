@@ -31,12 +31,14 @@ std::vector<TensorSpec> infer_gather_grad(const OpView& op) {
   require_float(grad, "gather_grad (C1): grad");
   require_index(op.input(1), "gather_grad (C2): indices");
   const int rank = grad.shape.rank() - indices.rank() + 1;
-  require(o.axis >= 0 && o.axis < rank && o.size >= 0,
-          "gather_grad (C3): no axis {} of size {} in a result of {} axes", o.axis, o.size, rank);
+  require(
+      o.axis >= 0 && o.axis < rank && o.size >= 0,
+      "gather_grad (C3): axis must be in [0, {}) and size not negative, got axis {} and size {}",
+      rank, o.axis, o.size);
   const auto first = grad.shape.begin() + o.axis;
   require(std::equal(indices.begin(), indices.end(), first),
-          "gather_grad (C4): grad {} has not the indices' axes {} at {}", to_string(grad.shape),
-          to_string(indices), o.axis);
+          "gather_grad (C4): grad must have the shape of indices, {}, from axis {} on, got {}",
+          to_string(indices), o.axis, to_string(grad.shape));
   std::vector<int64_t> dims(grad.shape.begin(), first);
   dims.push_back(o.size);
   dims.insert(dims.end(), first + indices.rank(), grad.shape.end());
@@ -97,17 +99,17 @@ std::vector<TensorSpec> infer_onehot(const OpView& op) {
   const TensorSpec& indices = op.input(0);
   const TensorSpec& values = op.input(1);
   require_device_dtype(values, "onehot (C1): values");
-  require(values.shape == Shape{2}, "onehot (C1): values is {}, must be [off, on]",
+  require(values.shape == Shape{2}, "onehot (C1): values must be [off, on] with shape (2,), got {}",
           to_string(values));
   require_index(indices, "onehot (C2): indices");
   const int axis = axis_of(op, o.axis, indices.shape.rank() + 1);
-  require(o.classes >= 0, "onehot (C4): {} classes", o.classes);
+  require(o.classes >= 0, "onehot (C4): classes must not be negative, got {}", o.classes);
   std::vector<int64_t> dims = indices.shape.dims();
   dims.insert(dims.begin() + axis, o.classes);
   return {{Shape(std::move(dims)), values.dtype, {}}};
 }
 
-/// Calls visit(place in the result, whether it is "on") for every element in row-major order.
+/// Calls visit(flat index, whether it is on) for every element of the result, in row-major order.
 template <typename Visit>
 void visit_onehot(const AxisSplit& s, const std::vector<int64_t>& indices, Visit visit) {
   for (int64_t e = 0; e < s.outer * s.extent * s.inner; ++e) {
@@ -138,8 +140,8 @@ std::vector<TensorSpec> infer_onehot_grad(const OpView& op) {
   const int axis = axis_of(op, o.axis, indices.rank() + 1);
   std::vector<int64_t> dims = indices.dims();
   dims.insert(dims.begin() + axis, o.classes);
-  require(grad.shape == Shape(dims), "onehot_grad (C4): grad is {}, must be {}", to_string(grad),
-          to_string(Shape(dims)));
+  require(grad.shape == Shape(dims), "onehot_grad (C4): grad must have shape {}, got {}",
+          to_string(Shape(dims)), to_string(grad));
   return {{{2}, grad.dtype, {}}};
 }
 

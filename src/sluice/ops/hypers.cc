@@ -35,10 +35,10 @@ std::vector<Hyper> hypers_of(const OpView& op) {
     const auto hyper =
         std::find_if(hypers.begin(), hypers.end(), [&](const Hyper& h) { return h.name == name; });
     require(hyper != hypers.end() && hyper->operand < 0,
-            "{} (C3): option operands: '{}' is not a hyperparameter, or twice", op.def().name,
-            name);
-    require(position < op.inputs(), "{} (C3): hyperparameter '{}' has no operand", op.def().name,
-            name);
+            "{} (C3): option operands: must name hyperparameters, each at most once, got '{}'",
+            op.def().name, name);
+    require(position < op.inputs(), "{} (C3): hyperparameter '{}' requires an operand, got none",
+            op.def().name, name);
     hyper->operand = position++;
   }
   return hypers;
@@ -56,8 +56,9 @@ void require_hypers(const OpView& op, std::string_view constraint) {
     require(t.shape.empty(), "{} must have shape (), got {}", what, to_string(t));
   }
   const int expected = fixed_inputs(op) + count;
-  require(op.inputs() == expected, "{} {}: {} operands for {} hyperparameter operands; {} expected",
-          op.def().name, constraint, op.inputs(), count, expected);
+  require(op.inputs() == expected,
+          "{} {}: must have {} operands, {} of them hyperparameters, got {}", op.def().name,
+          constraint, expected, count, op.inputs());
 }
 
 }  // namespace sluice::ops

@@ -7,7 +7,7 @@
 
 namespace sluice::ops {
 
-/// A hyperparameter as an operator function takes it: a number, or a scalar tensor of a
+/// A hyperparameter argument of an operator function: a number, or a scalar tensor of a
 /// floating-point dtype.
 class HyperArg {
  public:
@@ -16,7 +16,7 @@ class HyperArg {
            std::source_location where = std::source_location::current())  // NOLINT: implicit
       : value_(TensorArg(std::move(tensor), where)) {}
 
-  /// Null if it is a number.
+  /// The tensor; null if the argument is a number.
   const TensorArg* tensor() const { return std::get_if<TensorArg>(&value_); }
   double number() const { return std::get<double>(value_); }
 
@@ -24,14 +24,14 @@ class HyperArg {
   std::variant<double, TensorArg> value_;
 };
 
-/// The operands and the options of an op with hyperparameters while it is put together. Numbers
-/// become the options' fields; tensors become operands, and option `operands` lists their names.
+/// Collects the operands and options of an op with hyperparameters. A number becomes a field of the
+/// options. A tensor becomes an operand, and option `operands` lists its name.
 class HyperArgs {
  public:
   explicit HyperArgs(std::vector<TensorArg> operands) : inputs(std::move(operands)) {}
 
-  /// The number for the options struct's field `name`, `otherwise` if the argument is a tensor
-  /// (then an operand).
+  /// Adds hyperparameter `name`. Returns the value of that field in the options struct: the number,
+  /// or `otherwise` if the argument is a tensor.
   double add(const std::string& name, const HyperArg& arg, double otherwise = 0) {
     if (arg.tensor() == nullptr) return arg.number();
     inputs.push_back(*arg.tensor());
@@ -43,24 +43,24 @@ class HyperArgs {
   std::string operands;
 };
 
-/// Where a hyperparameter's value comes from: from operand `operand`, or it is `value` if that is
-/// -1.
+/// Source of a hyperparameter's value: operand `operand`, or `value` if `operand` is -1.
 struct Hyper {
   std::string name;
   int operand = -1;
   double value = 0;
 };
 
-/// The hyperparameters of an op, in the order of its options: each option that is a number. Those
-/// that option `operands` names are the op's operands after the fixed ones, in that order.
-/// Error{kUsage} for an unknown name or a missing operand.
+/// Returns the hyperparameters of an op, in the order of its options: each option of type double is
+/// one. The hyperparameters that option `operands` names are operands, behind the fixed operands
+/// and in that order. Error{kUsage} for an unknown or repeated name or a missing operand.
 std::vector<Hyper> hypers_of(const OpView& op);
 
-/// For shape rules: every hyperparameter operand is there and is a floating-point scalar
-/// (`constraint`: "(C3)").
+/// For shape rules: requires that every hyperparameter operand is present and is a floating-point
+/// scalar. Error{kUsage} citing `constraint` ("(C3)") otherwise.
 void require_hypers(const OpView& op, std::string_view constraint);
 
-/// For reference kernels: the values in that order; operands are arrays of T.
+/// For reference kernels: returns the values of the hyperparameters in the order of hypers_of.
+/// Operands are arrays of T.
 template <typename T>
 std::vector<double> hyper_values(const KernelArgs& k) {
   std::vector<double> values;

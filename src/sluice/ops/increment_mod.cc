@@ -42,8 +42,8 @@ void reference(const KernelArgs& k) {
       const auto increment = static_cast<E>(o.increment);
       const auto modulus = static_cast<E>(o.modulus);
       map<1, E, E>(k, [&](E t) {
-        const E rest = std::fmod(t + increment, modulus);  // exact, so the same bits everywhere
-        if (!(rest < 0)) return rest;                      // NaN stays NaN
+        const E rest = std::fmod(t + increment, modulus);  // Exact: the same bits everywhere.
+        if (!(rest < 0)) return rest;                      // NaN stays NaN.
         return rest + modulus < modulus ? rest + modulus : E{0};
       });
     }

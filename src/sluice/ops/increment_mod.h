@@ -4,18 +4,18 @@
 namespace sluice::ops {
 
 struct IncrementModOptions {
-  double increment = 1;  ///< Added first.
-  double modulus = 1;    ///< Greater than 0.
+  double increment = 1;  ///< Number to add to t.
+  double modulus = 1;    ///< Modulus, greater than 0.
   static constexpr auto fields = std::tuple{field("increment", &IncrementModOptions::increment),
                                             field("modulus", &IncrementModOptions::modulus)};
 };
 
 const OpDef& increment_mod_def();
 
-/// (t + increment) mod modulus, in [0, modulus). For integers both must be whole and the dtype must
-/// hold modulus - 1; the sum does not overflow. NaN and infinities give NaN.
+/// Returns (t + increment) mod modulus, in [0, modulus). For integers, both must be whole numbers
+/// and the dtype must hold modulus - 1; the sum does not overflow. NaN and infinities give NaN.
 Tensor increment_mod(TensorArg t, double increment, double modulus);
-/// The same in place.
+/// increment_mod into t's storage.
 Tensor increment_mod_(TensorArg t, double increment, double modulus);
 
 }  // namespace sluice::ops

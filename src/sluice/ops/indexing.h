@@ -8,8 +8,8 @@
 
 namespace sluice::ops {
 
-/// For reference kernels: the offset of point `flat` (row-major over `dims`) of an array that moves
-/// `strides[i]` elements along dimension i. Strides may be 0 or negative.
+/// For reference kernels: maps a row-major index over `dims` to an offset in an array, in elements.
+/// The array moves `strides[i]` elements along dimension i. Strides may be 0 or negative.
 class StridedIndex {
  public:
   StridedIndex(std::vector<int64_t> dims, std::vector<int64_t> strides, int64_t base = 0)
@@ -30,7 +30,8 @@ class StridedIndex {
   int64_t base_;
 };
 
-/// A shape seen around one axis: element (o, i, n) is at (o·extent + i)·inner + n.
+/// A shape split at one axis into outer, extent and inner. Element (o, i, n) is at offset (o·extent
+/// + i)·inner + n.
 struct AxisSplit {
   int64_t outer = 1;
   int64_t extent = 1;
@@ -42,11 +43,12 @@ struct AxisSplit {
     for (int a = axis + 1; a < shape.rank(); ++a) inner *= shape[a];
   }
   int64_t lanes() const { return outer * inner; }
-  /// Offset of the first element of lane `lane`; the others follow `inner` apart.
+  /// Offset of the first element of lane `lane`. Successive elements of a lane are `inner` apart.
   int64_t lane(int64_t lane) const { return lane / inner * extent * inner + lane % inner; }
 };
 
-/// `shape` with `axis` replaced by the dimensions of `by`: what indices of shape `by` take along it.
+/// Replaces `axis` of `shape` by the dimensions of `by`: the shape of the slices that indices of
+/// shape `by` select along the axis.
 inline Shape replace_axis(const Shape& shape, int axis, const Shape& by) {
   std::vector<int64_t> dims(shape.begin(), shape.begin() + axis);
   dims.insert(dims.end(), by.begin(), by.end());
@@ -54,7 +56,7 @@ inline Shape replace_axis(const Shape& shape, int axis, const Shape& by) {
   return Shape(std::move(dims));
 }
 
-/// For reference kernels: an operand that is int32 or uint32 as int64.
+/// For reference kernels: returns an int32 or uint32 operand as int64.
 inline std::vector<int64_t> indices_of(const KernelArgs& k, int input) {
   std::vector<int64_t> all;
   visit_element<float>(k.in_dtype(input), [&]<typename E>(E) {

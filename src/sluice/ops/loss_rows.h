@@ -6,13 +6,14 @@
 #include "sluice/ops/losses.h"
 #include "sluice/ops/scalar_math.h"
 
-/// What the reference kernels of the losses and the devices' share: labels, and the formulas of a row.
+/// Labels and row formulas for the loss kernels of the reference and of the devices.
 namespace sluice::ops {
 
-/// The labels of a loss and which of them count. Reads them where they are: a step allocates nothing.
+/// The labels of a loss; knows which samples count. It does not copy the labels, so that a step
+/// does not allocate memory.
 class Labels {
  public:
-  /// `data` are `size` labels, int32 (dtype i32) or uint32.
+  /// `data` points to `size` labels, int32 if dtype is i32, else uint32.
   template <typename Options>
   Labels(const void* data, DType dtype, int64_t size, int64_t classes, const Options& o)
       : size_(size), classes_(classes), has_ignore_(o.has_ignore_index), ignore_(o.ignore_index) {
@@ -37,9 +38,10 @@ class Labels {
   }
   bool ignored(int64_t label) const { return has_ignore_ && label == ignore_; }
   bool valid(int64_t label) const { return label >= 0 && label < classes_; }
-  /// Whether sample i has a class.
+  /// Whether sample i has a class: its label is valid and is not ignored.
   bool counts(int64_t i) const { return !ignored((*this)[i]) && valid((*this)[i]); }
-  /// What the sum is divided by for a mean; 1 rather than 0, so that ignoring all gives 0.
+  /// Divisor of the sum for a mean: the samples that are not ignored, but at least 1. The mean is
+  /// then 0 if all samples are ignored.
   int64_t divisor() const { return counted_ > 0 ? counted_ : 1; }
 
  private:
@@ -52,13 +54,13 @@ class Labels {
   int64_t counted_ = 0;
 };
 
-/// The least that a probability counts as.
+/// Raises a probability to at least the smallest normal float32.
 template <typename T>
 T at_least_normal(T p) {
   return math::max(p, static_cast<T>(std::numeric_limits<float>::min()));
 }
 
-/// The loss of sample i, from its row of probabilities.
+/// Returns the loss of sample i; `probs` is the row of its probabilities.
 template <typename T>
 T sample_loss(const Labels& labels, int64_t i, const T* probs, bool log_prob) {
   const int64_t label = labels[i];
@@ -67,14 +69,15 @@ T sample_loss(const Labels& labels, int64_t i, const T* probs, bool log_prob) {
   return log_prob ? -probs[label] : -math::log(at_least_normal(probs[label]));
 }
 
-/// The mean or the sum of the samples' losses; `one(i)` is that of sample i.
+/// Returns the mean or the sum of the losses of the samples; `one(i)` is the loss of sample i.
 template <typename T, typename One>
 T total_loss(const Labels& labels, LossReduction reduction, One one) {
   const T total = canonical_sum<T>(labels.size(), one);
   return reduction == LossReduction::kSum ? total : total / static_cast<T>(labels.divisor());
 }
 
-/// The loss of nll_loss, from rows of `classes` probabilities: one, or one a sample.
+/// Writes the result of nll_loss, from rows of `classes` probabilities: one element, or one per
+/// sample for kNone.
 template <typename T>
 void write_loss(const Labels& labels, LossReduction reduction, const T* probs, int64_t classes,
                 bool log_prob, T* loss) {
@@ -86,7 +89,7 @@ void write_loss(const Labels& labels, LossReduction reduction, const T* probs, i
   }
 }
 
-/// What nll_loss_with_softmax_grad multiplies probabilities with.
+/// Returns the factor of the probabilities in nll_loss_with_softmax_grad.
 template <typename T>
 T softmax_grad_scale(const Labels& labels, const NllSoftmaxGradOptions& options) {
   const auto scale = static_cast<T>(options.loss_grad);
@@ -94,7 +97,8 @@ T softmax_grad_scale(const Labels& labels, const NllSoftmaxGradOptions& options)
                                                    : scale;
 }
 
-/// Row i of a gradient that is complete but for the element at the label and for samples without a class.
+/// Completes row i of a gradient. Writes the element at the label, or the whole row if sample i has
+/// no class: 0 if it is ignored, else NaN.
 template <typename T>
 void finish_grad_row(const Labels& labels, int64_t i, int64_t classes, T at_label, T* dx) {
   if (labels.counts(i)) {
@@ -105,7 +109,8 @@ void finish_grad_row(const Labels& labels, int64_t i, int64_t classes, T at_labe
   }
 }
 
-/// Row i of nll_softmax_grad, but for the elements that are probs·scale: `multiply` makes those. `dx` may be `probs`.
+/// Computes row i of nll_softmax_grad into `dx`, which may be `probs`. `multiply(probs, scale, dx)`
+/// must write the row probs·scale.
 template <typename T, typename Multiply>
 void softmax_grad_row(const Labels& labels, int64_t i, int64_t classes, T scale, const T* probs,
                       T* dx, Multiply multiply) {
@@ -114,7 +119,8 @@ void softmax_grad_row(const Labels& labels, int64_t i, int64_t classes, T scale,
   finish_grad_row(labels, i, classes, at_label, dx);
 }
 
-/// Row i of nll_grad, whose loss has the gradient `grad`; `probs` may be null (log-probabilities), or `dx`.
+/// Computes row i of nll_grad into `dx`. `grad` is the gradient of the loss. `probs` may be `dx`,
+/// or null for log-probabilities.
 template <typename T>
 void nll_grad_row(const Labels& labels, int64_t i, LossReduction reduction, T grad, const T* probs,
                   int64_t classes, T* dx) {

@@ -9,17 +9,19 @@ namespace {
 
 void check_reduction(LossReduction reduction, std::string_view name, std::string_view constraint) {
   require(reduction >= LossReduction::kMean && reduction <= LossReduction::kNone,
-          "{} {}: unknown reduction {}", name, constraint, static_cast<int>(reduction));
+          "{} {}: reduction must be mean (0), sum (1) or none (2), got {}", name, constraint,
+          static_cast<int>(reduction));
 }
 
-/// Checks (C1) to (C3) and gives the loss's spec.
+/// Checks (C1) to (C4) and returns the spec of the loss.
 TensorSpec infer_loss(const OpView& op, LossReduction reduction) {
   const std::string& name = op.def().name;
   const TensorSpec& probs = op.input(0);
   const TensorSpec& labels = op.input(1);
   require_float(probs, name + " (C1): probs");
   require_index(labels, name + " (C2): labels");
-  require(probs.shape.rank() >= 1, "{} (C3): probs is a scalar", name);
+  require(probs.shape.rank() >= 1, "{} (C3): probs must have an axis of classes, got a scalar",
+          name);
   const Shape samples(std::vector<int64_t>(probs.shape.begin(), probs.shape.end() - 1));
   require(labels.shape == samples, "{} (C3): probs is {}, so labels must have shape {}, got {}",
           name, to_string(probs), to_string(samples), to_string(labels));
@@ -65,7 +67,7 @@ void reference_with_grad(const KernelArgs& k) {
   write_softmax_grad(labels, o, probs, classes, k.out<T>(1).data());
 }
 
-// The loss of each sample, what they come to, and the gradient.
+// Stages of a loss: the loss of each sample, then the mean or sum if there is one.
 std::vector<OpStage> parts_of_loss(const NllLossOptions& o) {
   NllLossOptions each = o;
   each.reduction = LossReduction::kNone;
@@ -92,10 +94,12 @@ std::vector<TensorSpec> infer_total(const OpView& op) {
   const auto reduction = op.options<NllTotalOptions>().reduction;
   require_float(losses, "nll_total (C1): losses");
   require_index(labels, "nll_total (C2): labels");
-  require(losses.shape == labels.shape, "nll_total (C3): losses is {}, labels is {}",
-          to_string(losses), to_string(labels));
+  require(losses.shape == labels.shape,
+          "nll_total (C3): labels must have the shape of losses, {}, got {}",
+          to_string(losses.shape), to_string(labels));
   check_reduction(reduction, "nll_total", "(C4)");
-  require(reduction != LossReduction::kNone, "nll_total (C4): the reduction is none");
+  require(reduction != LossReduction::kNone,
+          "nll_total (C4): reduction must be mean (0) or sum (1), got none (2)");
   return {{Shape{}, losses.dtype, {}}};
 }
 
@@ -126,14 +130,14 @@ std::vector<TensorSpec> infer_nll_grad(const OpView& op) {
   require_float(grad, "nll_grad (C1): grad");
   require_index(labels, "nll_grad (C2): labels");
   check_reduction(o.reduction, "nll_grad", "(C3)");
-  require(o.classes >= 0, "nll_grad (C3): {} classes", o.classes);
+  require(o.classes >= 0, "nll_grad (C3): classes must not be negative, got {}", o.classes);
   const Shape want = o.reduction == LossReduction::kNone ? labels.shape : Shape{};
   require(grad.shape == want, "nll_grad (C4): grad must have shape {}, got {}", to_string(want),
           to_string(grad));
   std::vector<int64_t> dims = labels.shape.dims();
   dims.push_back(o.classes);
   const TensorSpec result{Shape(std::move(dims)), grad.dtype, {}};
-  require(op.inputs() <= 3, "nll_grad (C5): {} operands", op.inputs());
+  require(op.inputs() <= 3, "nll_grad (C5): must have 2 or 3 operands, got {}", op.inputs());
   if (op.inputs() == 3) {
     require(op.input(2).shape == result.shape && op.input(2).dtype == grad.dtype,
             "nll_grad (C5): probs must be {}, got {}", to_string(result), to_string(op.input(2)));
@@ -174,7 +178,7 @@ const char* const kLossRules =
     "has the shape of probs without its last axis. (C4) The reduction is mean (0), sum (1) or none "
     "(2).";
 
-/// Samples that both forward losses share; `with` makes options.
+/// Adds the samples that the losses share; `with` makes their options.
 template <typename With>
 void add_loss_samples(OpDef& d, With with) {
   const std::pair<double, double> domain{0.1, 1.0};

@@ -5,19 +5,18 @@
 
 namespace sluice::ops {
 
-/// How the losses of the samples become one.
+/// How the losses of the samples are reduced to one.
 enum class LossReduction : int32_t {
-  kMean,  ///< Sum divided by the number of samples that are not ignored; 0 if all are.
+  kMean,  ///< Sum divided by the number of samples that are not ignored; 0 if all are ignored.
   kSum,
-  kNone,  ///< One loss a sample.
+  kNone,  ///< One loss per sample.
 };
 
 struct NllLossOptions {
   LossReduction reduction = LossReduction::kMean;
   bool has_ignore_index = false;
-  int64_t ignore_index =
-      0;  ///< Samples with this label have loss and gradient 0, if has_ignore_index.
-  bool log_prob = false;  ///< The operand holds log-probabilities.
+  int64_t ignore_index = 0;  ///< If has_ignore_index: label of samples with loss and gradient 0.
+  bool log_prob = false;     ///< The operand holds log-probabilities.
   static constexpr auto fields =
       std::tuple{field("reduction", &NllLossOptions::reduction),
                  field("has_ignore_index", &NllLossOptions::has_ignore_index),
@@ -41,8 +40,8 @@ struct NllSoftmaxGradOptions {
   LossReduction reduction = LossReduction::kMean;
   bool has_ignore_index = false;
   int64_t ignore_index = 0;
-  double loss_grad =
-      1.0;  ///< Gradient of the (unscaled) loss that the returned gradient starts from.
+  /// Factor of the returned gradient: the gradient of the loss. The loss itself is not scaled.
+  double loss_grad = 1.0;
   static constexpr auto fields =
       std::tuple{field("reduction", &NllSoftmaxGradOptions::reduction),
                  field("has_ignore_index", &NllSoftmaxGradOptions::has_ignore_index),
@@ -63,27 +62,27 @@ struct NllTotalOptions {
 const OpDef& nll_loss_def();
 const OpDef& nll_grad_def();
 const OpDef& nll_loss_with_softmax_grad_def();
-/// What losses and their gradient are made of, each with one result (OpDef::parts).
+/// Parts of the losses and of their gradient (OpDef::parts), each with one result.
 const OpDef& nll_total_def();
 const OpDef& nll_softmax_grad_def();
 
-/// -log p[label] of each sample. `probs` is (..., classes), `labels` (...) int32 or uint32. A
-/// probability below the least normal float32 counts as that, so the loss is at most 87.34. A label
-/// outside [0, classes) that is not the ignored one makes its loss and gradient NaN, so that it is
-/// noticed.
+/// Returns -log p[label] of each sample, reduced by `options.reduction`. `probs` has shape (...,
+/// classes); `labels` has shape (...) and is int32 or uint32. A probability below the smallest
+/// normal float32 counts as that number, so the loss is at most 87.34. A label outside [0, classes)
+/// makes its loss and gradient NaN, unless it is the ignored label; the mistake is thus noticed.
 Tensor nll_loss(TensorArg probs, TensorArg labels, const NllLossOptions& options = {});
 
-/// The same loss of probabilities that a softmax made, and its gradient with respect to the
-/// softmax's operand: (probs - onehot(labels))·loss_grad, divided as the loss is. Both have the
-/// dtype of `probs`.
+/// Returns nll_loss of the probabilities that a softmax computed, and the gradient of its operand:
+/// (probs - onehot(labels))·loss_grad. The gradient is divided as the loss is. Both have the dtype
+/// of `probs`.
 std::pair<Tensor, Tensor> nll_loss_with_softmax_grad(TensorArg probs, TensorArg labels,
                                                      const NllSoftmaxGradOptions& options = {});
 
-/// Negative log likelihood of the softmax of `logits` over the last axis, computed from
-/// log-probabilities; `options.log_prob` is ignored.
+/// Returns the negative log likelihood of the softmax of `logits` over the last axis, computed from
+/// log-probabilities. `options.log_prob` is ignored.
 Tensor cross_entropy(TensorArg logits, TensorArg labels, const NllLossOptions& options = {});
 
-/// The loss, and its gradient with respect to `logits` times `options.loss_grad`: softmax and
+/// Returns the loss and the gradient of `logits` times `options.loss_grad`: softmax, then
 /// nll_loss_with_softmax_grad.
 std::pair<Tensor, Tensor> cross_entropy_with_grad(TensorArg logits, TensorArg labels,
                                                   const NllSoftmaxGradOptions& options = {});

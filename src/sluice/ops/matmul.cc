@@ -38,15 +38,16 @@ Shape with_matrix(const Shape& batch, int64_t rows, int64_t cols) {
 
 std::vector<TensorSpec> infer(const OpView& op) {
   require_float(op.input(0), "matmul (C1): lhs");
-  require(op.input(0).dtype == op.input(1).dtype, "matmul (C1): lhs is {}, rhs is {}",
-          to_string(op.input(0)), to_string(op.input(1)));
+  require(op.input(0).dtype == op.input(1).dtype,
+          "matmul (C1): rhs must have the dtype of lhs, {}, got {}; cast one",
+          name_of(op.input(0).dtype), to_string(op.input(1)));
   const MatmulShape s =
       matmul_shape(op.input(0).shape, op.input(1).shape, op.options<MatmulOptions>());
   return {{s.out, op.input(0).dtype, {}}};
 }
 
-// With A (m x k) and B (k x n):  dA = G Bᵀ,  dB = Aᵀ G.  A transposed operand's gradient is the
-// transpose of that.
+// With A (m x k) and B (k x n): dA = G Bᵀ, dB = Aᵀ G. The gradient of a transposed operand is the
+// transpose of this matrix.
 Tensors grad(GradContext& g) {
   const auto o = g.options<MatmulOptions>();
   const Shape& lhs = g.op().input(0).shape;
@@ -71,7 +72,7 @@ Tensors grad(GradContext& g) {
     Tensor a = as(g.input(0), lhs_matrix);
     Tensor out_rows = out;
     if (rhs_matrix.rank() == 2 && lhs_matrix.rank() > 2 && !o.lhs_transposed) {
-      // One product over all rows of the batch, instead of one per matrix and a sum.
+      // Compute one product over all rows of the batch, instead of one per matrix and a sum.
       const int64_t rows = s.batch.elements() * s.m;
       a = reshape(a, {rows, s.k});
       out_rows = reshape(out, {rows, s.n});
@@ -99,7 +100,8 @@ void reference(const KernelArgs& args) {
     const T* y = rhs + rhs_batch(b) * s.k * s.n;
     for (int64_t i = 0; i < s.m; ++i, out += s.n) {
       std::fill_n(out, s.n, T{0});
-      // k outside j: each element still sums in ascending k, and rows of rhs are read in order.
+      // The loop over k is outside: each element still sums in ascending k, and the rows of rhs are
+      // read in order.
       for (int64_t k = 0; k < s.k; ++k) {
         const T p = x[i * s.lhs.row_stride + k * s.lhs.col_stride];
         for (int64_t j = 0; j < s.n; ++j) {

@@ -13,37 +13,38 @@ struct MatmulOptions {
 
 const OpDef& matmul_def();
 
-/// An operand as a batch of matrices; a vector is one row (lhs) or one column (rhs).
+/// An operand seen as a batch of matrices; a vector is one row (lhs) or one column (rhs).
 struct MatrixView {
   Shape batch;
   int64_t rows = 1;
   int64_t cols = 1;
-  int64_t row_stride =
-      0;  ///< Elements between (i, j) and (i + 1, j); matrices follow each other rows·cols apart.
+  /// Elements between (i, j) and (i + 1, j). Successive matrices are rows·cols apart.
+  int64_t row_stride = 0;
   int64_t col_stride = 1;  ///< Elements between (i, j) and (i, j + 1).
 };
 
-/// What a kernel must know of a matmul: out[b] (m x n) = lhs[b] (m x k) · rhs[b] (k x n), batches
-/// broadcast.
+/// Sizes of a matmul: out[b] (m x n) = lhs[b] (m x k) · rhs[b] (k x n). Batches broadcast.
 struct MatmulShape {
   MatrixView lhs;
   MatrixView rhs;
-  Shape batch;  ///< Of the output.
+  Shape batch;  ///< Batch axes of the output.
   int64_t m = 1;
   int64_t n = 1;
   int64_t k = 1;
-  Shape out;  ///< batch, m, n, less the axis that a vector operand does not have.
+  Shape out;  ///< Shape of the output: batch, m, n, without the axis that a vector operand lacks.
 };
 
-/// Error{kUsage} naming the constraint of `matmul_def()` that the shapes break.
+/// Returns the sizes of a matmul. Error{kUsage} naming the constraint of `matmul_def()` that the
+/// shapes break.
 MatmulShape matmul_shape(const Shape& lhs, const Shape& rhs, const MatmulOptions& options);
 
-/// The same product with the rows of all of lhs's matrices as rows of one, where all meet one rhs.
+/// If all matrices of lhs multiply one rhs, merges their rows into one matrix: one product instead
+/// of a batch. Otherwise returns `shape` unchanged.
 MatmulShape fold_batch(MatmulShape shape);
 
-/// numpy.matmul: the last two axes are matrices, those before are broadcast; a vector lhs is a row,
-/// a vector rhs a column, and its axis is dropped from the result. Each element is one chain of
-/// fused multiply-adds in ascending k.
+/// Matrix product as numpy.matmul: the last two axes are matrices, the axes before them broadcast.
+/// A vector lhs is a row, a vector rhs is a column; the axis of a vector is dropped from the
+/// result. Each element is one chain of fused multiply-adds in ascending k.
 Tensor matmul(TensorArg lhs, TensorArg rhs, const MatmulOptions& options = {});
 
 }  // namespace sluice::ops

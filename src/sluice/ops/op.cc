@@ -23,7 +23,7 @@ const OpDef* find_op(std::string_view type) {
 
 Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
              EmitOptions options) {
-  require(!inputs.empty(), "{}: needs at least one operand", def.name);
+  require(!inputs.empty(), "{}: requires at least one operand, got none", def.name);
   return inputs[0].tensor.graph().emit(def, inputs, std::move(attrs), std::move(options));
 }
 

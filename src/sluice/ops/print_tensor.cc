@@ -9,7 +9,7 @@
 namespace sluice::ops {
 namespace {
 
-/// The entries of an array as words of one width.
+/// Formats the entries of an array as words of one width.
 class Words {
  public:
   Words(const HostTensor& array, const PrintTensorOptions& options)
@@ -36,7 +36,7 @@ class Words {
 
   std::string operator()(int64_t i) const { return fmt::format("{:>{}}", raw(i), width_); }
 
-  /// The entries that are shown, in order. `f(-1)` stands for those left out.
+  /// Calls f(i) for each shown index of an axis, in order, and f(-1) in place of the omitted ones.
   template <typename F>
   static void visit_axis(int64_t extent, int64_t edge, bool summarise, const F& f) {
     for (int64_t i = 0; i < extent; ++i) {
@@ -69,7 +69,8 @@ class Words {
     return scientific_ ? fmt::format("{:#.{}e}", v, places) : fmt::format("{:#.{}f}", v, places);
   }
 
-  /// Digits after the point that tell the value from its neighbours of the same dtype, at most digits_.
+  /// Digits after the point, at most digits_, that distinguish the value from its neighbours of the
+  /// same dtype.
   int places_needed(double v) const {
     if (!is_float(dtype_)) return 0;
     for (int places = 0; places < digits_; ++places) {
@@ -151,8 +152,9 @@ std::vector<TensorSpec> infer(const OpView& op) {
   require(o.edge_items >= 0 && o.summarise_threshold >= 0 && o.max_line_width > 0 &&
               o.digits >= 0 && o.digits <= 20,
           "print_tensor (C3): edge_items and summarise_threshold must not be negative, "
-          "max_line_width positive, digits "
-          "in [0, 20]");
+          "max_line_width must be positive, "
+          "digits must be in [0, 20], got {}, {}, {} and {}",
+          o.edge_items, o.summarise_threshold, o.max_line_width, o.digits);
   return {op.input(0)};
 }
 
@@ -210,7 +212,7 @@ const OpDef& print_tensor_def() {
     d.grad = grad;
     d.reference_float = reference<float>;
     d.reference_double = reference<double>;
-    // Quiet samples: the printing itself has its own test.
+    // The samples do not print; a separate test checks the text.
     const Attrs quiet = to_attrs(PrintTensorOptions{.title = "sample", .print_self = false});
     for (const Shape& shape : {Shape{}, Shape{7}, Shape{0, 2}})
       d.samples.push_back({.inputs = {f32_spec(shape)}, .options = quiet});

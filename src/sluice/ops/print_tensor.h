@@ -5,17 +5,17 @@
 namespace sluice::ops {
 
 struct PrintTensorOptions {
-  std::string title;                   ///< Printed before the values; empty: the tensor's name.
-  bool print_self = true;              ///< Print the value.
-  bool print_gradient = false;         ///< Print its gradient, where one is made.
-  int64_t summarise_threshold = 1000;  ///< Elements beyond which only the edges are printed.
-  int64_t edge_items = 3;              ///< Entries at each end of an axis that is summarised.
+  std::string title;            ///< Text before the values; if empty, the name of the tensor.
+  bool print_self = true;       ///< Print the value.
+  bool print_gradient = false;  ///< Print the gradient of x, if it is computed.
+  int64_t summarise_threshold = 1000;  ///< Largest number of elements that is printed in full.
+  int64_t edge_items = 3;              ///< Entries printed at each end of a summarised axis.
   int64_t max_line_width = 75;         ///< Characters in a line.
   int64_t digits = 8;                  ///< Digits after the point, at most.
   std::string float_format = "auto";   ///< auto, fixed or scientific.
-  std::string separator = " ";         ///< Between entries.
-  std::string open_bracket = "[";      ///< Before the entries of an axis.
-  std::string close_bracket = "]";     ///< After them.
+  std::string separator = " ";         ///< Text between entries.
+  std::string open_bracket = "[";      ///< Text before the entries of an axis.
+  std::string close_bracket = "]";     ///< Text behind the entries of an axis.
   static constexpr auto fields =
       std::tuple{field("title", &PrintTensorOptions::title),
                  field("print_self", &PrintTensorOptions::print_self),
@@ -32,10 +32,11 @@ struct PrintTensorOptions {
 
 const OpDef& print_tensor_def();
 
-/// x, printed to the standard error output as "title: [...]" when the program runs (in program order with other prints).
+/// Returns x. When the program runs, prints it to standard error as "title: [...]", in program
+/// order with other prints.
 Tensor print_tensor(TensorArg x, const PrintTensorOptions& options = {});
 
-/// The text of an array as numpy writes it.
+/// Returns the text of `array` as numpy writes it.
 std::string array_text(const HostTensor& array, const PrintTensorOptions& options = {});
 
 }  // namespace sluice::ops

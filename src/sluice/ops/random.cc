@@ -63,7 +63,8 @@ std::vector<TensorSpec> infer_random(const OpView& op) {
   TensorSpec y{o.shape, o.dtype, {}};
   require_float(y, name + " (C1): the result");
   for (const int64_t d : o.shape)
-    require(d >= 0, "{} (C1): shape {} is negative", name, to_string(o.shape));
+    require(d >= 0, "{} (C1): dimensions of shape must not be negative, got {}", name,
+            to_string(o.shape));
   require_seed(op, 0);
   require(o.offset >= 0, "{} (C3): offset must not be negative, got {}", name, o.offset);
   if constexpr (std::is_same_v<Options, RandomUniformOptions>) {
@@ -135,7 +136,8 @@ std::vector<TensorSpec> infer_fold(const OpView& op) {
     require(op.input(1).elements() == 1, "fold_seed (C3): data must be a scalar, got {}",
             to_string(op.input(1)));
   }
-  require(op.inputs() <= 2, "fold_seed (C3): one operand of data, got {}", op.inputs() - 1);
+  require(op.inputs() <= 2, "fold_seed (C3): must have at most one operand of data, got {}",
+          op.inputs() - 1);
   return {op.input(0)};
 }
 

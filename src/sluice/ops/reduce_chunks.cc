@@ -12,8 +12,9 @@ namespace sluice::ops {
 namespace {
 
 void check_combination(Combination to, std::string_view name) {
-  require(to >= Combination::kSum && to <= Combination::kProd, "{} (C2): unknown combination {}",
-          name, static_cast<int>(to));
+  require(to >= Combination::kSum && to <= Combination::kProd,
+          "{} (C2): combination must be in [0, {}], got {}", name,
+          static_cast<int>(Combination::kProd), static_cast<int>(to));
 }
 
 std::vector<TensorSpec> infer_chunks(const OpView& op) {
@@ -27,12 +28,14 @@ std::vector<TensorSpec> infer_total(const OpView& op) {
   require_float(op.input(0), "reduce_total (C1): chunks");
   check_combination(o.to, "reduce_total");
   require(o.finish >= Finish::kKeep && o.finish <= Finish::kRoot,
-          "reduce_total (C2): unknown finish {}", static_cast<int>(o.finish));
-  require(o.rank >= 0 && o.count >= 0, "reduce_total (C2): rank {}, {} elements", o.rank, o.count);
+          "reduce_total (C2): finish must be in [0, {}], got {}", static_cast<int>(Finish::kRoot),
+          static_cast<int>(o.finish));
+  require(o.rank >= 0 && o.count >= 0,
+          "reduce_total (C2): rank and count must not be negative, got {} and {}", o.rank, o.count);
   return {{Shape(std::vector<int64_t>(static_cast<size_t>(o.rank), 1)), op.input(0).dtype, {}}};
 }
 
-/// n elements combined.
+/// Combines n elements; load(i) is element i.
 template <typename T, typename Load>
 T combine(Combination to, int64_t n, Load load) {
   constexpr T kInfinity = std::numeric_limits<T>::infinity();

@@ -1,16 +1,16 @@
 #pragma once
 #include "sluice/ops/op.h"
 
-/// What a reduction of many elements to one is made of (OpDef::parts): the chunks of the canonical order, then their
-/// results.
+/// Parts of a reduction of many elements to one (OpDef::parts). The first reduces each chunk of the
+/// canonical order; the second combines the results of the chunks.
 namespace sluice::ops {
 
-/// What a reduction combines its elements to.
+/// How a reduction combines its elements.
 enum class Combination : int32_t { kSum, kSumSquare, kSumMagnitude, kMax, kMin, kProd };
-/// What becomes of that in the end.
+/// Last step of a reduction, after all elements are combined.
 enum class Finish : int32_t {
   kKeep,
-  kDivide,  ///< By the count of elements.
+  kDivide,  ///< Divide by the count of elements.
   kRoot,
 };
 
@@ -20,10 +20,11 @@ struct ReduceChunksOptions {
 };
 
 struct ReduceTotalOptions {
-  Combination to = Combination::kSum;  ///< Of the elements: chunks of squares are added.
+  /// Combination of the elements. Their chunks are combined by combination_of_chunks(to).
+  Combination to = Combination::kSum;
   Finish finish = Finish::kKeep;
-  int64_t count = 0;  ///< Elements of all chunks.
-  int64_t rank = 0;   ///< Of the result, whose axes have size 1.
+  int64_t count = 0;  ///< Number of elements of all chunks.
+  int64_t rank = 0;   ///< Rank of the result, whose axes have size 1.
   static constexpr auto fields = std::tuple{
       field("to", &ReduceTotalOptions::to), field("finish", &ReduceTotalOptions::finish),
       field("count", &ReduceTotalOptions::count), field("rank", &ReduceTotalOptions::rank)};
@@ -32,7 +33,7 @@ struct ReduceTotalOptions {
 const OpDef& reduce_chunks_def();
 const OpDef& reduce_total_def();
 
-/// What the results of chunks are combined to.
+/// How the results of chunks are combined: sums of squares or magnitudes are added.
 inline Combination combination_of_chunks(Combination to) {
   const bool adds = to == Combination::kSumSquare || to == Combination::kSumMagnitude;
   return adds ? Combination::kSum : to;

@@ -29,13 +29,14 @@ std::vector<TensorSpec> infer(const OpView& op) {
   require_float(grad, name + " (C1): grad");
   const Reduction r = reduction_of(op);
   const Shape shape = op.options<ReduceGradOptions>().shape;
-  require(grad.shape == r.out, "{} (C3): grad is {}, the reduction of {} is {}", name,
-          to_string(grad), to_string(shape), to_string(r.out));
+  require(grad.shape == r.out,
+          "{} (C3): grad must have shape {} for an operand of shape {}, got {}", name,
+          to_string(r.out), to_string(shape), to_string(grad));
   for (int i = 1; i < op.inputs(); ++i) {
     const TensorSpec want{reads_x(kind) && i == 1 ? shape : r.out, grad.dtype, {}};
     require(op.input(i).shape == want.shape && op.input(i).dtype == want.dtype,
-            "{} (C3): {} is {}, must be {}", name, op.def().inputs[static_cast<size_t>(i)].name,
-            to_string(op.input(i)), to_string(want));
+            "{} (C3): {} must be {}, got {}", name, op.def().inputs[static_cast<size_t>(i)].name,
+            to_string(want), to_string(op.input(i)));
   }
   return {{shape, grad.dtype, {}}};
 }
@@ -45,7 +46,7 @@ bool ties(T x, T y) {
   return x == y || (x != x && y != y);
 }
 
-/// Gradient of `n` elements; at(i) is the place of element i.
+/// Computes the gradient of the n elements of one lane; at(i) is the offset of element i.
 template <Kind kind, typename T, typename At>
 void lane_gradient(int64_t n, T grad, const T* x, T y, T* dx, At at) {
   if constexpr (kind == Kind::kMax || kind == Kind::kMin) {
@@ -54,8 +55,8 @@ void lane_gradient(int64_t n, T grad, const T* x, T y, T* dx, At at) {
     const T share = grad / static_cast<T>(count);
     for (int64_t i = 0; i < n; ++i) dx[at(i)] = ties(x[at(i)], y) ? share : T{0};
   } else if constexpr (kind == Kind::kProd) {
-    // Product of those before, kept in dx, times product of those after: no division, so zeros are
-    // fine.
+    // The product of the elements before i, stored in dx, times the product of those behind i.
+    // Zeros are allowed because there is no division.
     T before = 1;
     for (int64_t i = 0; i < n; ++i) {
       dx[at(i)] = before;
@@ -128,7 +129,7 @@ OpDef gradient(const char* type, const char* name, const char* formula) {
   d.samples = {sample({37}, {}, false), sample({3, 5}, {0}, false),
                sample({4, 3, 2}, {1, -1}, true), sample({}, {}, false)};
   if (kind == Kind::kMax || kind == Kind::kMin) {
-    // y must be one of the x, or nothing ties.
+    // y must equal an element of x, or no element gets the gradient.
     const bool largest = kind == Kind::kMax;
     const auto x = HostTensor::of<float>({2, 3}, f32, {1, 3, 3, 5, 5, 1});
     const auto y = HostTensor::of<float>(

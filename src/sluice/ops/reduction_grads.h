@@ -3,18 +3,19 @@
 
 namespace sluice::ops {
 
-/// Options of a reduction, and the shape of what was reduced.
+/// Options of a reduction, and the shape of its operand.
 struct ReduceGradOptions {
   std::vector<int64_t> axes;
   bool keepdims = false;
-  Shape shape;  ///< Of the forward operand.
+  Shape shape;  ///< Shape of the forward operand.
   static constexpr auto fields = std::tuple{field("axes", &ReduceGradOptions::axes),
                                             field("keepdims", &ReduceGradOptions::keepdims),
                                             field("shape", &ReduceGradOptions::shape)};
 };
 
-/// Gradients of the reductions of reductions.h: `grad` has the shape of the reduction's result y,
-/// the answer that of its operand x. Equal maxima (minima) share the gradient equally.
+/// Gradients of the reductions of reductions.h. `grad` has the shape of the reduction's result y;
+/// the returned gradient has the shape of its operand x. Equal maxima (minima) share the gradient
+/// equally.
 Tensor reduce_mean_grad(TensorArg grad, const Shape& shape, const ReduceOptions& options);
 Tensor reduce_max_grad(TensorArg grad, TensorArg x, TensorArg y, const ReduceOptions& options);
 Tensor reduce_min_grad(TensorArg grad, TensorArg x, TensorArg y, const ReduceOptions& options);

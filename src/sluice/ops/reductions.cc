@@ -23,7 +23,7 @@ constexpr bool needs_elements(Kind kind) {
          kind == Kind::kLogSumExp;
 }
 
-/// Wraps around where T is an integer.
+/// Adds two numbers; integers wrap around.
 template <typename T>
 T add(T a, T b) {
   if constexpr (std::is_integral_v<T>)
@@ -54,7 +54,7 @@ T highest() {
     return std::numeric_limits<T>::infinity();
 }
 
-/// One result from `n` elements.
+/// Reduces n elements to one; load(i) is element i.
 template <Kind kind, typename T, typename Load>
 T reduce(int64_t n, Load load) {
   const auto square = [&](int64_t i) { return load(i) * load(i); };
@@ -108,7 +108,8 @@ std::vector<TensorSpec> infer(const OpView& op) {
   }
   const Reduction r(x.shape, op.options<ReduceOptions>(), name);
   if (needs_elements(kind)) {
-    require(r.extent > 0 || r.out.elements() == 0, "{} (C3): {} has no elements to reduce", name,
+    require(r.extent > 0 || r.out.elements() == 0,
+            "{} (C3): must have at least one element to reduce, got shape {}", name,
             to_string(x.shape));
   }
   return {{r.out, x.dtype, {}}};
@@ -143,7 +144,8 @@ Tensors grad(GradContext& g) {
   }
 }
 
-/// What a reduction to one of more than a chunk's elements is made of.
+/// Parts (OpDef::parts) of a float32 reduction of more than one chunk of elements to one element.
+/// Empty for other reductions.
 template <Kind kind>
 std::vector<OpStage> parts(const OpView& op) {
   static constexpr auto kTo = kind == Kind::kMax    ? Combination::kMax
@@ -224,8 +226,9 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
 Reduction::Reduction(const Shape& in, const ReduceOptions& options, std::string_view what) {
   std::vector<bool> goes(static_cast<size_t>(in.rank()), options.axes.empty());
   for (const int64_t axis : options.axes) {
-    require(axis >= -in.rank() && axis < in.rank(), "{} (C2): axis {} is outside {}", what, axis,
-            to_string(in));
+    require(axis >= -in.rank() && axis < in.rank(),
+            "{} (C2): axis must be in [{}, {}) for shape {}, got {}", what, -in.rank(), in.rank(),
+            to_string(in), axis);
     const auto a = static_cast<size_t>(axis < 0 ? axis + in.rank() : axis);
     require(!goes[a], "{} (C2): axis {} is given twice", what, axis);
     goes[a] = true;
@@ -335,7 +338,7 @@ Tensor reduce_to(const Tensor& t, const Shape& shape) {
       inside = true;
     }
   }
-  // Without axes of size 1 to keep, dropping the leading ones already gives the shape.
+  // If no axis of size 1 is kept, the sum over the leading axes already has the shape.
   options.keepdims = inside;
   const Tensor y = sum(t, options);
   return y.shape() == shape ? y : reshape(y, shape);

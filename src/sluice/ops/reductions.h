@@ -4,22 +4,23 @@
 namespace sluice::ops {
 
 struct ReduceOptions {
-  std::vector<int64_t> axes;  ///< Axes to reduce, negative from the end; empty: all.
+  std::vector<int64_t> axes;  ///< Axes to reduce; negative counts from the end; empty: all axes.
   bool keepdims = false;      ///< Keep reduced axes with size 1.
   static constexpr auto fields =
       std::tuple{field("axes", &ReduceOptions::axes), field("keepdims", &ReduceOptions::keepdims)};
 };
 
-/// Which elements of an operand make each element of a reduction's result.
+/// Maps each element of a reduction's result to the elements of the operand that it combines.
 struct Reduction {
   /// Error{kUsage} citing (C2) for an axis out of range or given twice.
   Reduction(const Shape& in, const ReduceOptions& options, std::string_view what);
 
-  Shape out;           ///< Of the result.
-  Shape kept;          ///< Of the result with keepdims: broadcasts to the operand.
-  int64_t extent = 1;  ///< Elements that one result is made of.
-  std::vector<int64_t> kept_dims, kept_strides;        ///< Of the axes that stay.
-  std::vector<int64_t> reduced_dims, reduced_strides;  ///< Of the axes that go, in row-major order.
+  Shape out;           ///< Shape of the result.
+  Shape kept;          ///< Shape of the result with keepdims: broadcasts to the operand.
+  int64_t extent = 1;  ///< Number of elements combined into one result.
+  std::vector<int64_t> kept_dims, kept_strides;  ///< Dimensions and strides of the kept axes.
+  /// Dimensions and strides of the reduced axes, in row-major order.
+  std::vector<int64_t> reduced_dims, reduced_strides;
 };
 
 const OpDef& reduce_sum_def();
@@ -33,8 +34,8 @@ const OpDef& reduce_log_sum_def();
 const OpDef& reduce_log_sum_exp_def();
 const OpDef& reduce_sum_square_def();
 
-/// Reductions over some or all axes, in the canonical order of base/reduce.h. Integers wrap around;
-/// a maximum or minimum that meets a NaN is NaN.
+/// Reductions over some or all axes, in the canonical order of base/reduce.h. Integers wrap around.
+/// A maximum or minimum of elements with a NaN is NaN.
 Tensor sum(TensorArg t, const ReduceOptions& options = {});
 Tensor mean(TensorArg t, const ReduceOptions& options = {});
 Tensor max(TensorArg t, const ReduceOptions& options = {});

@@ -13,10 +13,12 @@ std::vector<TensorSpec> infer_reshape(const OpView& op) {
   const std::string& name = op.def().name;
   require_device_dtype(x, name + " (C1): x");
   for (const int64_t d : shape) {
-    require(d >= 0, "{} (C2): dimension {} of {} is negative", name, d, to_string(shape));
+    require(d >= 0, "{} (C2): dimensions must not be negative, got {} in {}", name, d,
+            to_string(shape));
   }
-  require(shape.elements() == x.elements(), "{} (C3): {} has {} elements, {} has {}", name,
-          to_string(x.shape), x.elements(), to_string(shape), shape.elements());
+  require(shape.elements() == x.elements(),
+          "{} (C3): shape must have {} elements as {} has, got {} with {}", name, x.elements(),
+          to_string(x.shape), to_string(shape), shape.elements());
   return {{shape, x.dtype, {}}};
 }
 
@@ -84,7 +86,7 @@ void reference_broadcast(const KernelArgs& k) {
   });
 }
 
-/// `shape` with its -1, if any, replaced.
+/// Returns `shape` with its -1, if any, replaced by the inferred dimension.
 Shape resolve(const Tensor& t, Shape shape) {
   int unknown = -1;
   int64_t known = 1;
@@ -98,8 +100,9 @@ Shape resolve(const Tensor& t, Shape shape) {
     }
   }
   if (unknown < 0) return shape;
-  require(known > 0 && t.elements() % known == 0, "reshape: {} with {} elements does not fit {}",
-          to_string(t.shape()), t.elements(), to_string(shape));
+  require(known > 0 && t.elements() % known == 0,
+          "reshape: the dimensions of {} except -1 must divide the {} elements of {}",
+          to_string(shape), t.elements(), to_string(t.shape()));
   shape[unknown] = t.elements() / known;
   return shape;
 }

@@ -3,9 +3,9 @@
 
 namespace sluice::ops {
 
-/// Shape of a reshape's or broadcast's result.
+/// Options of reshape and broadcast_to.
 struct ShapeOptions {
-  Shape shape;  ///< Every dimension, without -1.
+  Shape shape;  ///< Shape of the result, without -1.
   static constexpr auto fields = std::tuple{field("shape", &ShapeOptions::shape)};
 };
 
@@ -13,24 +13,24 @@ const OpDef& reshape_def();
 const OpDef& reshape_inplace_def();
 const OpDef& broadcast_to_def();
 
-/// The same elements in row-major order under another shape; at most one dimension may be -1 and is
-/// then inferred. Error{kUsage} for several -1, other negative dimensions, or a different number of
-/// elements.
+/// Returns the elements of t in row-major order under another shape. At most one dimension may be
+/// -1; it is then inferred. Error{kUsage} for several -1, other negative dimensions, or a different
+/// number of elements.
 Tensor reshape(TensorArg t, const Shape& shape);
-/// The same as another handle on t's storage: a later write to either is seen through both.
+/// reshape as another handle to t's storage: a later write to either is visible through both.
 Tensor reshape_(TensorArg t, const Shape& shape);
 
-/// One dimension.
+/// Reshapes t to one dimension.
 Tensor flatten(TensorArg t);
-/// One dimension, as another handle on t's storage.
+/// flatten as another handle to t's storage.
 Tensor flatten_(TensorArg t);
 
 /// Drops all axes of size 1.
 Tensor squeeze(TensorArg t);
-/// Drops the given axes; Error{kUsage} if one is not of size 1, out of range, or given twice.
+/// Drops the given axes. Error{kUsage} if an axis is not of size 1, out of range, or given twice.
 Tensor squeeze(TensorArg t, const std::vector<int64_t>& axes);
 
-/// numpy.broadcast_to; `t` itself if it has that shape.
+/// Broadcasts t to `shape`, as numpy.broadcast_to. Returns t itself if it has that shape.
 Tensor broadcast_to(TensorArg t, const Shape& shape);
 
 }  // namespace sluice::ops

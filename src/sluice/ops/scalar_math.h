@@ -6,8 +6,8 @@
 
 namespace sluice::ops::math {
 
-/// Functions of one element for reference kernels: in float one lane of the vector functions, which
-/// defines the bits; in double the standard library's.
+/// Functions of one element for reference kernels. In float they run one lane of the vector
+/// functions, which defines the bits. In double they call the standard library.
 
 template <typename T>
 T exp(T x) {
@@ -25,7 +25,7 @@ T log(T x) {
     return std::log(x);
 }
 
-/// The larger, NaN if either is; `a` may be a partial result.
+/// The larger of a and b; NaN if one of them is NaN. `a` may be a partial result.
 template <typename T>
 T max(T a, T b) {
   if constexpr (std::is_same_v<T, float>)

@@ -9,7 +9,7 @@
 namespace sluice::ops {
 namespace {
 
-/// Where the elements of a slice lie in the operand.
+/// Maps the elements of a slice to their offsets in the operand.
 template <typename Options>
 StridedIndex places(const Shape& shape, const Options& o) {
   std::vector<int64_t> strides = shape.strides();
@@ -26,18 +26,20 @@ template <typename Options>
 void check(const Shape& shape, const Options& o, std::string_view name) {
   const auto rank = static_cast<size_t>(shape.rank());
   require(o.starts.size() == rank && o.sizes.size() == rank && o.steps.size() == rank,
-          "{} (C2): starts, sizes and steps need one entry for each axis of {}", name,
-          to_string(shape));
+          "{} (C2): starts, sizes and steps must have {} entries for {}, got {}, {} and {}", name,
+          rank, to_string(shape), o.starts.size(), o.sizes.size(), o.steps.size());
   for (size_t a = 0; a < rank; ++a) {
     const int64_t dim = shape[static_cast<int>(a)];
     const int64_t start = o.starts[a];
     const int64_t size = o.sizes[a];
     const int64_t step = o.steps[a];
-    require(step == 1 || step == -1, "{} (C2): step {} on axis {} is not 1 or -1", name, step, a);
+    require(step == 1 || step == -1, "{} (C2): step on axis {} must be 1 or -1, got {}", name, a,
+            step);
     const bool inside = size == 0 || (start >= 0 && start < dim && size > 0 &&
                                       (step == 1 ? size <= dim - start : size <= start + 1));
-    require(inside, "{} (C3): {} elements from {} by {} leave axis {} of {}", name, size, start,
-            step, a, to_string(shape));
+    require(inside,
+            "{} (C3): the slice must be inside axis {} of {}, got {} elements from {} with step {}",
+            name, a, to_string(shape), size, start, step);
   }
 }
 
@@ -55,8 +57,9 @@ std::vector<TensorSpec> infer_grad(const OpView& op) {
   const auto o = op.options<SliceGradOptions>();
   require_float(grad, "slice_grad (C1): grad");
   check(o.shape, o, "slice_grad");
-  require(grad.shape == Shape(o.sizes), "slice_grad (C4): grad is {}, the slice {}",
-          to_string(grad), to_string(Shape(o.sizes)));
+  require(grad.shape == Shape(o.sizes),
+          "slice_grad (C4): grad must have the shape of the slice, {}, got {}",
+          to_string(Shape(o.sizes)), to_string(grad));
   return {{o.shape, grad.dtype, {}}};
 }
 
@@ -100,10 +103,12 @@ std::vector<TensorSpec> infer_update(const OpView& op) {
   const TensorSpec& y = op.input(1);
   const auto o = op.options<SliceOptions>();
   require_device_dtype(t, "update_slice_ (C1): t");
-  require(t.dtype == y.dtype, "update_slice_ (C1): t is {}, y is {}", to_string(t), to_string(y));
+  require(t.dtype == y.dtype, "update_slice_ (C1): y must have the dtype of t, {}, got {}",
+          name_of(t.dtype), to_string(y));
   check(t.shape, o, "update_slice_");
-  require(y.shape == Shape(o.sizes), "update_slice_ (C4): y is {}, the slice {}", to_string(y),
-          to_string(Shape(o.sizes)));
+  require(y.shape == Shape(o.sizes),
+          "update_slice_ (C4): y must have the shape of the slice, {}, got {}",
+          to_string(Shape(o.sizes)), to_string(y));
   return {t};
 }
 
@@ -262,18 +267,19 @@ const OpDef& update_slice_def() {
 
 namespace {
 
-/// The options of numpy's bounds; nothing if they name no bound and no step.
+/// Converts numpy's bounds to options; nullopt if no bound and no step is given.
 std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const SliceBounds& stop,
                                     const SliceBounds& step, const std::vector<int64_t>& axes) {
   size_t count = axes.size();
   for (const SliceBounds* list : {&start, &stop, &step}) {
     if (count == 0) count = list->size();
-    require(list->empty() || list->size() == count, "slice: lists of {} and {} entries", count,
-            list->size());
+    require(list->empty() || list->size() == count,
+            "slice: lists must have equal lengths, got {} and {} entries", count, list->size());
   }
   const int rank = t->rank();
-  require(count <= static_cast<size_t>(rank), "slice: {} entries for the {} axes of {}", count,
-          rank, to_string(t->shape()));
+  require(count <= static_cast<size_t>(rank),
+          "slice: lists must have at most {} entries for {}, got {}", rank, to_string(t->shape()),
+          count);
   SliceOptions o = whole(t->shape());
   std::vector<bool> seen(static_cast<size_t>(rank));
   bool bounded = false;
@@ -287,7 +293,7 @@ std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const
     const auto by = entry(step, i);
     bounded = bounded || from.has_value() || to.has_value() || by.has_value();
     o.steps[a] = by.value_or(1);
-    require(o.steps[a] == 1 || o.steps[a] == -1, "slice: step {} is not 1 or -1", o.steps[a]);
+    require(o.steps[a] == 1 || o.steps[a] == -1, "slice: step must be 1 or -1, got {}", o.steps[a]);
     const int64_t dim = t->shape()[axis];
     const bool forward = o.steps[a] == 1;
     // numpy clamps to [0, dim] going forwards and to [-1, dim - 1] going backwards.

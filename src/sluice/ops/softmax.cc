@@ -15,8 +15,9 @@ enum class Kind { kSoftmax, kLogSoftmax };
 AxisSplit split_of(const OpView& op) {
   const Shape& shape = op.input(0).shape;
   const int64_t axis = op.options<AxisOptions>().axis;
-  require(axis >= -shape.rank() && axis < shape.rank(), "{} (C2): {} has no axis {}", op.def().name,
-          to_string(shape), axis);
+  require(axis >= -shape.rank() && axis < shape.rank(),
+          "{} (C2): axis must be in [{}, {}) for shape {}, got {}", op.def().name, -shape.rank(),
+          shape.rank(), to_string(shape), axis);
   return AxisSplit(shape, static_cast<int>(axis < 0 ? axis + shape.rank() : axis));
 }
 
@@ -31,8 +32,8 @@ std::vector<TensorSpec> infer_grad(const OpView& op) {
   const TensorSpec& y = op.input(1);
   require_float(grad, op.def().name + " (C1): grad");
   split_of(op);
-  require(grad.shape == y.shape && grad.dtype == y.dtype, "{} (C3): grad is {}, y is {}",
-          op.def().name, to_string(grad), to_string(y));
+  require(grad.shape == y.shape && grad.dtype == y.dtype, "{} (C3): grad must be {} like y, got {}",
+          op.def().name, to_string(y), to_string(grad));
   return {{y.shape, y.dtype, {}}};
 }
 

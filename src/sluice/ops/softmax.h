@@ -4,7 +4,7 @@
 namespace sluice::ops {
 
 struct AxisOptions {
-  int64_t axis = -1;  ///< Negative from the end.
+  int64_t axis = -1;  ///< Axis; negative counts from the end.
   static constexpr auto fields = std::tuple{field("axis", &AxisOptions::axis)};
 };
 
@@ -13,9 +13,11 @@ const OpDef& log_softmax_def();
 const OpDef& softmax_grad_def();
 const OpDef& log_softmax_grad_def();
 
-/// eˣ/Σeˣ along `axis`, computed as eˣ⁻ᵐᵃˣ so that nothing overflows. Not for scalars.
+/// Returns eˣ/Σeˣ along `axis`, computed from eˣ⁻ᵐᵃˣ, which cannot overflow. Error{kUsage} if t is
+/// a scalar.
 Tensor softmax(TensorArg t, int64_t axis = -1);
-/// x - log Σeˣ along `axis`, with the same care.
+/// Returns x - log Σeˣ along `axis`, computed from eˣ⁻ᵐᵃˣ, which cannot overflow. Error{kUsage} if
+/// t is a scalar.
 Tensor log_softmax(TensorArg t, int64_t axis = -1);
 
 }  // namespace sluice::ops

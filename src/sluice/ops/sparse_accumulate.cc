@@ -21,8 +21,8 @@ std::vector<TensorSpec> infer(const OpView& op) {
           axis, -rank, rank);
   const Shape slices =
       replace_axis(t.shape, static_cast<int>(axis < 0 ? axis + rank : axis), op.input(2).shape);
-  require(x.shape == slices, "sparse_accumulate_ (C5): x is {}, must be {}", to_string(x),
-          to_string(slices));
+  require(x.shape == slices, "sparse_accumulate_ (C5): x must have shape {}, got {}",
+          to_string(slices), to_string(x));
   require_hypers(op, "(C3)");
   return {t};
 }

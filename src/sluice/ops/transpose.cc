@@ -19,8 +19,8 @@ std::vector<TensorSpec> infer(const OpView& op) {
     valid = axis >= 0 && axis < x.shape.rank() && !seen[static_cast<size_t>(axis)];
     if (valid) seen[static_cast<size_t>(axis)] = true;
   }
-  require(valid, "{} (C2): {} is not a permutation of the axes of {}", name,
-          to_string(Shape(permutation)), to_string(x.shape));
+  require(valid, "{} (C2): permutation must name each axis of {} once, got {}", name,
+          to_string(x.shape), to_string(Shape(permutation)));
   std::vector<int64_t> dims;
   for (const int64_t axis : permutation) dims.push_back(x.shape[static_cast<int>(axis)]);
   return {{Shape(std::move(dims)), x.dtype, {}}};

@@ -4,8 +4,8 @@
 namespace sluice::ops {
 
 struct TransposeOptions {
-  std::vector<int64_t>
-      permutation;  ///< Axis i of the result is axis permutation[i] of the operand.
+  /// Axis i of the result is axis permutation[i] of the operand.
+  std::vector<int64_t> permutation;
   static constexpr auto fields = std::tuple{field("permutation", &TransposeOptions::permutation)};
 };
 
@@ -14,9 +14,10 @@ const OpDef& transpose_in_place_def();
 
 /// Reverses the axes.
 Tensor transpose(TensorArg t);
-/// numpy.transpose; axes may count from the end. Error{kUsage} unless each axis is named once.
+/// Permutes the axes, as numpy.transpose; axes may count from the end. Error{kUsage} unless each
+/// axis is named once.
 Tensor transpose(TensorArg t, const std::vector<int64_t>& permutation);
-/// The same as another handle on t: what is written to one is seen through the other.
+/// transpose as a view: a later write to t or to the view is visible through both.
 Tensor transpose_(TensorArg t);
 Tensor transpose_(TensorArg t, const std::vector<int64_t>& permutation);
 

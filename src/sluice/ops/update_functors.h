@@ -3,12 +3,12 @@
 
 #include "sluice/base/simd_math.h"
 
-/// The float formulas of the updating operators; see functors.h for the rules. A fused multiply-add
-/// happens exactly where it is written here. `kVariant`, where a type has several formulas, is the
-/// value of its option `kind`.
+/// The float formulas of the updating operators; see functors.h for the rules. A multiply-add is
+/// fused exactly where `fma` is written here. If an operator type has several formulas, option
+/// `kind` selects one by its `kVariant`.
 namespace sluice::ops::functor {
 
-/// (x, y): a·x + b·y. Hyperparameters a, b.
+/// (x, y): a·x + b·y. The hyperparameters are a and b.
 struct ScaledAdd {
   static constexpr const char* kType = "ScaledAdd";
   float a, b;
@@ -19,7 +19,7 @@ struct ScaledAdd {
   }
 };
 
-// Accumulate: (t, x), hyperparameter f.
+// Accumulate: the operands are (t, x), the hyperparameter is f.
 
 /// t + f·x.
 struct AccumulateAdd {
@@ -45,8 +45,8 @@ struct AccumulateSquare {
   }
 };
 
-/// The mean of f + 1 values from that of f: (f/(f+1))·t + (1/(f+1))·x, both factors rounded to
-/// float.
+/// The mean of f + 1 values, from the mean t of f values: (f/(f+1))·t + (1/(f+1))·x. Both factors
+/// are rounded to float.
 struct AccumulateMean {
   static constexpr const char* kType = "Accumulate";
   static constexpr const char* kVariant = "mean";
@@ -82,7 +82,7 @@ struct AccumulateMovingAverageSquare {
   }
 };
 
-/// The larger of f·t and |x|; NaN if either is.
+/// The larger of f·t and |x|; NaN if one of them is NaN.
 struct AccumulateInfinity {
   static constexpr const char* kType = "Accumulate";
   static constexpr const char* kVariant = "infinity";
@@ -94,7 +94,7 @@ struct AccumulateInfinity {
   }
 };
 
-/// (t): f·t, zero if f is, whatever t is. Hyperparameter f.
+/// (t): f·t; zero if f is zero, even if t is NaN or infinite. The hyperparameter is f.
 struct AccumulatorScale {
   static constexpr const char* kType = "AccumulatorScale";
   float f;
@@ -105,9 +105,9 @@ struct AccumulatorScale {
   }
 };
 
-// AdamUpdater: (m, v), hyperparameters time_step, beta1, beta2, epsilon. cᵢ = 1 − βᵢᵗ, or 1 for
-// time_step 0. The corrections are factors 1/cᵢ, rounded once: a division an element is what this
-// costs.
+// AdamUpdater: the operands are (m, v), the hyperparameters are time_step, beta1, beta2 and
+// epsilon. cᵢ = 1 − βᵢᵗ, or 1 if time_step is 0. The factors 1/cᵢ are computed once per call and
+// rounded to float, so an element needs only one division.
 
 /// (m/c1) / (√(v/c2) + ε).
 struct AdamUpdater {
@@ -133,7 +133,7 @@ struct AdamaxUpdater {
   }
 };
 
-/// (m, v, w): the same + d·w; hyperparameter weight_decay d comes last.
+/// (m, v, w): the result of Updater + d·w. The last hyperparameter is d, the weight decay.
 template <typename Updater>
 struct UpdaterDecay {
   static constexpr const char* kType = "AdamUpdaterDecay";
@@ -149,8 +149,8 @@ struct UpdaterDecay {
 using AdamUpdaterDecay = UpdaterDecay<AdamUpdater>;
 using AdamaxUpdaterDecay = UpdaterDecay<AdamaxUpdater>;
 
-/// (t, x): t − r·x. Hyperparameters r1, r2, learning_rate, max_weight_norm; r =
-/// learning_rate·min(√r1, max)/√r2, or learning_rate if r1 or r2 is 0.
+/// (t, x): t − r·x. The hyperparameters are r1, r2, learning_rate and max_weight_norm. r =
+/// learning_rate·min(√r1, max_weight_norm)/√r2, or learning_rate if r1 or r2 is 0.
 struct AdamVarUpdate {
   static constexpr const char* kType = "AdamVarUpdate";
   float rate;

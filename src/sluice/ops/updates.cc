@@ -1,6 +1,9 @@
 #include "sluice/ops/updates.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/elementwise.h"
@@ -93,7 +96,7 @@ constexpr auto kInfinity = [](const double* h, double t, double x) {
   return std::isnan(t) || h[0] * t > size ? h[0] * t : size;
 };
 
-/// One of an operator's formulas, which its option `kind` chooses.
+/// One of the formulas of an operator; option `kind` chooses it.
 template <typename FunctorType, auto formula, int inputs>
 struct Variant {
   using Functor = FunctorType;
@@ -101,8 +104,8 @@ struct Variant {
   static constexpr int kInputs = inputs;
 };
 
-/// Floating-point operands (C1) of one shape (C2) before the hyperparameters (C3); the result is
-/// like operand `like`.
+/// Shape rule of updates: floating-point operands (C1) of one shape (C2), then the hyperparameters
+/// (C3). The result has the spec of operand `like`.
 std::vector<TensorSpec> infer_update(const OpView& op, int like) {
   const auto& def = op.def();
   const auto fixed = static_cast<int>(def.inputs.size()) - 1;
@@ -110,8 +113,8 @@ std::vector<TensorSpec> infer_update(const OpView& op, int like) {
     const std::string& name = def.inputs[static_cast<size_t>(i)].name;
     require_float(op.input(i), fmt::format("{} (C1): {}", def.name, name));
     require(op.input(i).shape == op.input(0).shape,
-            "{} (C2): {} is {}, {} is {}; updates do not broadcast", def.name, name,
-            to_string(op.input(i)), def.inputs[0].name, to_string(op.input(0)));
+            "{} (C2): {} must have the shape of {}, {}, got {}; updates do not broadcast", def.name,
+            name, def.inputs[0].name, to_string(op.input(0).shape), to_string(op.input(i)));
   }
   require_hypers(op, "(C3)");
   return {op.input(like)};
@@ -124,7 +127,8 @@ std::vector<TensorSpec> infer_like(const OpView& op) {
 constexpr auto infer_like_first = infer_like<0>;
 constexpr auto infer_like_third = infer_like<2>;
 
-/// Adds what all have: hyperparameter operands, text of the constraints, samples, failures.
+/// Adds the common parts of updates: hyperparameter operands, documentation of the constraints,
+/// samples, failures.
 template <typename Options>
 OpDef with_hypers(OpDef d, const Options& options, std::pair<double, double> domain = {0.1, 2}) {
   const size_t fixed = d.inputs.size();
@@ -157,7 +161,7 @@ OpDef with_hypers(OpDef d, const Options& options, std::pair<double, double> dom
   return d;
 }
 
-/// A sample with all hyperparameters of `names` as operands of value 0.75.
+/// Adds a sample in which all hyperparameters in `names` are operands of value 0.75.
 void add_operand_sample(OpDef& d, std::string_view names) {
   Sample s = d.samples[1];
   for (auto& [name, value] : s.options.items) {
@@ -175,8 +179,8 @@ void add_operand_sample(OpDef& d, std::string_view names) {
   d.samples.push_back(std::move(s));
 }
 
-/// The kinds of an operator whose result is like operand `like`; its `infer` and kernels until
-/// `add_to` are those of the first.
+/// The kinds of an operator whose result has the spec of operand `like`. Before `add_to`, the
+/// definition has the shape rule and kernels of the first kind.
 template <int like, typename Options, typename... Variants>
 struct Kinds {
   template <typename T>
@@ -191,12 +195,14 @@ struct Kinds {
 
   static std::vector<TensorSpec> infer(const OpView& op) {
     const std::string kind = op.options<Options>().kind;
-    require(((kind == Variants::Functor::kVariant) || ...), "{} (C4): there is no kind '{}'",
-            op.def().name, kind);
+    require(((kind == Variants::Functor::kVariant) || ...),
+            "{} (C4): kind must be one of {}, got '{}'", op.def().name,
+            fmt::join(std::array{Variants::Functor::kVariant...}, ", "), kind);
     return infer_update(op, like);
   }
 
-  /// Samples of every kind, with the options of the second one, and what refuses another kind.
+  /// Adds the shape rule and kernels of all kinds, two samples per kind, and the failure for an
+  /// unknown kind.
   static void add_to(OpDef& d) {
     d.doc += " (C4) The kind is one of these.";
     d.infer = infer;
@@ -216,7 +222,7 @@ struct Kinds {
   }
 };
 
-/// The first operand is written.
+/// Makes the first operand written in place.
 OpDef updating(OpDef d) {
   d.inputs[0].mode = Mode::kUpdate;
   d.aliases = {{0, 0}};
@@ -259,9 +265,11 @@ std::vector<TensorSpec> infer_copy(const OpView& op) {
   require_device_dtype(t, "copy_var_update_ (C1): t");
   require_device_dtype(x, "copy_var_update_ (C1): x");
   require(t.dtype == x.dtype || (is_float(t.dtype) && is_float(x.dtype)),
-          "copy_var_update_ (C1): t is {}, x is {}", to_string(t), to_string(x));
-  require(t.shape == x.shape, "copy_var_update_ (C2): t is {}, x is {}", to_string(t),
-          to_string(x));
+          "copy_var_update_ (C1): x must have the dtype of t, {}, or both must be floating point, "
+          "got {}",
+          name_of(t.dtype), to_string(x));
+  require(t.shape == x.shape, "copy_var_update_ (C2): x must have the shape of t, {}, got {}",
+          to_string(t.shape), to_string(x));
   return {t};
 }
 
@@ -484,12 +492,12 @@ Tensor updater(const char* kind, std::string_view name, const TensorArg& m, cons
                const AdamUpdaterArgs& args) {
   const bool decays = args.weight_decay &&
                       (args.weight_decay->tensor() != nullptr || args.weight_decay->number() != 0);
-  require(!decays || args.weight.valid(), "{}: weight decay needs the weight", name);
+  require(!decays || args.weight.valid(), "{}: weight_decay requires weight", name);
   HyperArgs operands(decays ? std::vector<TensorArg>{m, v, {args.weight, m.where}}
                             : std::vector<TensorArg>{m, v});
   AdamUpdaterDecayOptions options{.kind = kind};
   if (args.time_step.valid()) {
-    require(args.beta1 && args.beta2, "{}: bias correction (a time step) needs beta1 and beta2",
+    require(args.beta1 && args.beta2, "{}: time_step (bias correction) requires beta1 and beta2",
             name);
     const Tensor step = add_({args.time_step, m.where}, scalar_like(args.time_step, 1));
     options.time_step = operands.add("time_step", HyperArg(step, m.where));
@@ -520,7 +528,7 @@ Tensor lamb_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args) {
   return updater(functor::AdamUpdater::kVariant, "lamb_updater", m, v, args);
 }
 Tensor adamax_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args) {
-  require(args.time_step.valid(), "adamax_updater: it needs a time step");
+  require(args.time_step.valid(), "adamax_updater: requires time_step, got none");
   AdamUpdaterArgs full = args;
   if (!full.beta1) full.beta1 = 0.9;
   full.beta2 = 0.0;

@@ -6,15 +6,15 @@
 
 namespace sluice::ops {
 
-/// Updates of variables and optimizer state. Those with `_` write their first operand and return a
-/// new handle to its storage. Operands are floating point, of one shape (no broadcasting), but may
-/// differ in dtype: the result has the first one's. Hyperparameters are numbers or floating-point
-/// scalar tensors. None has a gradient.
+/// Updates of variables and optimizer state. The functions with `_` write their first operand and
+/// return a new handle to its storage. Operands are floating point and have one shape; they do not
+/// broadcast. Their dtypes may differ: the result has the dtype of the first operand.
+/// Hyperparameters are numbers or floating-point scalar tensors. Updates have no gradient.
 
 struct ScaledAddOptions {
   double a = 1;          ///< Factor of x.
   double b = 1;          ///< Factor of y.
-  std::string operands;  ///< Hyperparameters that are operands, in their order, "a,b".
+  std::string operands;  ///< Names of the hyperparameters that are operands, in order: "a,b".
   static constexpr auto fields =
       std::tuple{field("a", &ScaledAddOptions::a), field("b", &ScaledAddOptions::b),
                  field("operands", &ScaledAddOptions::operands)};
@@ -23,27 +23,27 @@ struct ScaledAddOptions {
 struct AccumulateOptions {
   /// add, add_square, mean, moving_average, moving_average_square or infinity.
   std::string kind = "add";
-  double f = 1;          ///< The factor; of kind mean the number of values so far.
-  std::string operands;  ///< "f" if that is an operand.
+  double f = 1;          ///< Factor; for kind mean, the number of values so far.
+  std::string operands;  ///< "f" if f is an operand, else empty.
   static constexpr auto fields =
       std::tuple{field("kind", &AccumulateOptions::kind), field("f", &AccumulateOptions::f),
                  field("operands", &AccumulateOptions::operands)};
 };
 
 struct AccumulatorScaleOptions {
-  double f = 1;          ///< The factor.
-  std::string operands;  ///< "f" if that is an operand.
+  double f = 1;          ///< Factor.
+  std::string operands;  ///< "f" if f is an operand, else empty.
   static constexpr auto fields = std::tuple{field("f", &AccumulatorScaleOptions::f),
                                             field("operands", &AccumulatorScaleOptions::operands)};
 };
 
 struct AdamUpdaterOptions {
   std::string kind = "adam";  ///< adam or adamax.
-  double time_step = 0;       ///< Steps done, this one included; 0: no bias correction.
+  double time_step = 0;       ///< Number of steps, including this one; 0: no bias correction.
   double beta1 = 0;           ///< Decay of m, for the bias correction only.
-  double beta2 = 0;           ///< Decay of v, likewise.
+  double beta2 = 0;           ///< Decay of v, for the bias correction only.
   double epsilon = 1e-7;      ///< Added to the denominator.
-  std::string operands;       ///< Hyperparameters that are operands.
+  std::string operands;       ///< Names of the hyperparameters that are operands.
   static constexpr auto fields = std::tuple{field("kind", &AdamUpdaterOptions::kind),
                                             field("time_step", &AdamUpdaterOptions::time_step),
                                             field("beta1", &AdamUpdaterOptions::beta1),
@@ -54,12 +54,12 @@ struct AdamUpdaterOptions {
 
 struct AdamUpdaterDecayOptions {
   std::string kind = "adam";  ///< adam or adamax.
-  double time_step = 0;       ///< As in AdamUpdaterOptions, like the next three.
-  double beta1 = 0;           ///< Decay of m.
-  double beta2 = 0;           ///< Decay of v.
+  double time_step = 0;       ///< Number of steps, including this one; 0: no bias correction.
+  double beta1 = 0;           ///< Decay of m, for the bias correction only.
+  double beta2 = 0;           ///< Decay of v, for the bias correction only.
   double epsilon = 1e-7;      ///< Added to the denominator.
   double weight_decay = 0;    ///< Factor of the weight.
-  std::string operands;       ///< Hyperparameters that are operands.
+  std::string operands;       ///< Names of the hyperparameters that are operands.
   static constexpr auto fields =
       std::tuple{field("kind", &AdamUpdaterDecayOptions::kind),
                  field("time_step", &AdamUpdaterDecayOptions::time_step),
@@ -75,7 +75,7 @@ struct AdamVarUpdateOptions {
   double r2 = 0;                      ///< Squared norm of the update.
   double learning_rate = 1;           ///< Step size.
   double max_weight_norm = HUGE_VAL;  ///< Upper bound of the weight's norm in the ratio.
-  std::string operands;               ///< Hyperparameters that are operands.
+  std::string operands;               ///< Names of the hyperparameters that are operands.
   static constexpr auto fields =
       std::tuple{field("r1", &AdamVarUpdateOptions::r1), field("r2", &AdamVarUpdateOptions::r2),
                  field("learning_rate", &AdamVarUpdateOptions::learning_rate),
@@ -100,48 +100,49 @@ Tensor scaled_add_(TensorArg x, TensorArg y, const HyperArg& a = 1.0, const Hype
 Tensor accumulate_(TensorArg t, TensorArg x, const HyperArg& f = 1.0);
 /// t += f·x².
 Tensor accumulate_square_(TensorArg t, TensorArg x, const HyperArg& f = 1.0);
-/// t = (s/(s+1))·t + x/(s+1): the running mean; `step` s is the number of values so far. (At s = 0,
-/// t must be finite.)
+/// t = (s/(s+1))·t + x/(s+1): the running mean. `step` is s, the number of values so far. At s = 0,
+/// t must be finite.
 Tensor accumulate_mean_(TensorArg t, TensorArg x, const HyperArg& step);
 /// t = f·t + (1 − f)·x.
 Tensor accumulate_moving_average_(TensorArg t, TensorArg x, const HyperArg& f);
 /// t = f·t + (1 − f)·x².
 Tensor accumulate_moving_average_square_(TensorArg t, TensorArg x, const HyperArg& f);
-/// t = max(f·t, |x|): the exponentially weighted infinity norm of what came so far.
+/// t = max(f·t, |x|): the exponentially weighted infinity norm of the values so far.
 Tensor accumulate_infinity_(TensorArg t, TensorArg x, const HyperArg& f);
-/// t *= f; f = 0 writes zeros whatever t was.
+/// t *= f. If f is 0, t becomes 0 even if it was NaN or infinite.
 Tensor accumulator_scale_(TensorArg t, const HyperArg& f);
 /// t = 0.
 Tensor accumulator_zero_(TensorArg t);
-/// t = x; any dtype, but between different ones both must be floating point.
+/// t = x, for any dtype. If the dtypes differ, both must be floating point.
 Tensor copy_var_update_(TensorArg t, TensorArg x);
 
 struct AdamUpdaterArgs {
-  Tensor weight = {};     ///< Needed with weight decay.
-  Tensor time_step = {};  ///< Incremented in place first; switches bias correction on.
-  std::optional<HyperArg> weight_decay =
-      {};  ///< A tensor, or a number other than 0, adds weight_decay·weight.
-  std::optional<HyperArg> beta1 = {};  ///< Decay of m; needed with time_step.
-  std::optional<HyperArg> beta2 = {};  ///< Decay of v; needed with time_step.
+  Tensor weight = {};     ///< Weight; required with weight decay.
+  Tensor time_step = {};  ///< Step counter, incremented in place first; enables bias correction.
+  /// A tensor, or a number other than 0, adds weight_decay·weight.
+  std::optional<HyperArg> weight_decay = {};
+  std::optional<HyperArg> beta1 = {};  ///< Decay of m; required with time_step.
+  std::optional<HyperArg> beta2 = {};  ///< Decay of v; required with time_step.
   HyperArg epsilon = 1e-7;             ///< Added to the denominator.
 };
 
-/// Adam's step (Kingma and Ba, 2015) before the learning rate: m̂ / (√v̂ + ε) [+
-/// weight_decay·weight], with m̂ = m/(1 − β1ᵗ), v̂ = v/(1 − β2ᵗ) if time_step t is given, else m and
-/// v. The result has the weight's dtype with weight decay, otherwise m's. Error{kUsage} for a time
-/// step without betas and weight decay without weight.
+/// Adam's step (Kingma and Ba, 2015) before the learning rate: m̂ / (√v̂ + ε). Weight decay adds
+/// weight_decay·weight. If time_step t is given, m̂ = m/(1 − β1ᵗ) and v̂ = v/(1 − β2ᵗ); else m̂ = m
+/// and v̂ = v. With weight decay, the result has the dtype of the weight, else the dtype of m.
+/// Error{kUsage} for a time step without betas, or for weight decay without a weight.
 Tensor adam_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args = {});
 
-/// What LAMB scales by its norms (You et al., 2020): adam_updater under the name it has there.
+/// The update that LAMB scales by its norms (You et al., 2020): adam_updater under the name used
+/// there.
 Tensor lamb_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args = {});
 
-/// AdaMax's step (Kingma and Ba, 2015, §7.1) before the learning rate: m̂ / (v + ε) [+
-/// weight_decay·weight], where v is an infinity norm (accumulate_infinity_). As adam_updater, but
-/// time_step and beta1 (0.9 if absent) are needed and beta2 is not.
+/// AdaMax's step (Kingma and Ba, 2015, §7.1) before the learning rate: m̂ / (v + ε), where v is an
+/// infinity norm (accumulate_infinity_). Weight decay adds weight_decay·weight. Takes the arguments
+/// of adam_updater, but time_step is required, beta1 is 0.9 by default, and beta2 is not used.
 Tensor adamax_updater(TensorArg m, TensorArg v, const AdamUpdaterArgs& args);
 
-/// t −= lr·(min(√r1, max_weight_norm)/√r2)·x, the ratio being 1 where r1 or r2 is 0 (they are
-/// *squared* norms).
+/// t −= learning_rate·ratio·x with ratio = min(√r1, max_weight_norm)/√r2, or 1 where r1 or r2 is 0.
+/// r1 and r2 are *squared* norms.
 Tensor adam_var_update(TensorArg t, TensorArg x, TensorArg r1, TensorArg r2,
                        const HyperArg& learning_rate = 1.0,
                        const HyperArg& max_weight_norm = HUGE_VAL);

@@ -38,6 +38,10 @@ struct Solution {
   /// No plan is lower by a whole alignment unit (the greatest common divisor of the alignments) or
   /// more: shown by the bound, or by a search that tried everything.
   bool optimal = false;
+  /// Every plan has at least so many bytes: the bound, or the least that the exact search left.
+  int64_t lower_bound = 0;
+  /// Looks of the exact search (see SolveOptions::exact_nodes).
+  int64_t exact_nodes = 0;
 };
 
 /// Bytes below which no arena can be: the largest sum of sizes alive at one step, each rounded up

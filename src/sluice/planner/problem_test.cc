@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "sluice/base/rng.h"
-#include "sluice/planner/instances.h"
 #include "sluice/planner/intervals.h"
+#include "sluice/planner/test_instances.h"
 #include "sluice/planner/test_util.h"
 
 namespace sluice::planner {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "sluice/base/error.h"
-#include "sluice/planner/exact.h"
+#include "sluice/planner/exact/exact.h"
 #include "sluice/planner/greedy.h"
 #include "sluice/planner/instance.h"
 #include "sluice/planner/repair.h"
@@ -16,10 +16,10 @@
 namespace sluice::planner {
 namespace {
 
-// Looks of the exact search for each pair of items, and at least in all. Most small problems are
-// settled within a few.
-constexpr int64_t kExactLooksPerPair = 2'000;
+// Most small problems are settled within a few looks for each pair of items, and at least so many.
 constexpr int64_t kLeastExactNodes = 5'000'000;
+// Looks for lower plans once it is known whether one fits the capacity.
+constexpr int64_t kNodesPastCapacity = 100'000'000;
 
 // Found by trying many on random problems; none is best for all.
 constexpr std::array<Taste, 4> kTastes = {{
@@ -111,7 +111,9 @@ std::vector<int32_t> descending(const Instance& instance, Key&& key) {
 
 class Solver {
  public:
-  // `limit` is the capacity in units.
+  static constexpr int64_t kNoLimit = INT64_MAX;
+
+  // `limit` is the capacity in units, or kNoLimit.
   Solver(const Instance& instance, int64_t limit, const SolveOptions& options)
       : instance_(instance),
         limit_(limit),
@@ -129,14 +131,18 @@ class Solver {
     // A problem of few pairs is solved or out of reach after some thousand looks at each.
     if (pairs_ < left_ / options.looks_per_pair) left_ = pairs_ * options.looks_per_pair;
     const int64_t least = exact_search_nodes(instance_);
-    if (least < exact_left_ / kExactLooksPerPair) {
-      exact_left_ = std::min(exact_left_, std::max(least * kExactLooksPerPair, kLeastExactNodes));
+    if (least < exact_left_ / options.exact_looks_per_pair) {
+      exact_left_ =
+          std::min(exact_left_, std::max(least * options.exact_looks_per_pair, kLeastExactNodes));
     }
   }
 
   // No height from the refuted ones to the best plan's is left.
   bool done() const { return !best_.empty() && height_ - refuted_ <= grain_; }
   const Places& best() const { return best_; }
+  int64_t exact_nodes() const { return exact_used_; }
+  // Units that every plan needs.
+  int64_t lower_bound() const { return best_.empty() ? 0 : std::min(refuted_ + grain_, height_); }
 
   void run() {
     const bool few = pairs_ <= left_;
@@ -192,6 +198,7 @@ class Solver {
     Places places;
     const Outcome outcome = exact_search(instance_, conflicts_, height, max_nodes, places, nodes);
     exact_left_ -= nodes;
+    exact_used_ += nodes;
     if (outcome == Outcome::kFound) keep(std::move(places));
     if (outcome == Outcome::kRefuted) refuted_ = std::max(refuted_, height / grain_ * grain_);
     return outcome;
@@ -214,6 +221,9 @@ class Solver {
   // nodes, and what is left goes to heights below a repaired plan.
   void lower() {
     if (!done() && limit_ > refuted_ && limit_ < height_) try_exactly(limit_, exact_left_);
+    if (limit_ != kNoLimit && (height_ <= limit_ || refuted_ + grain_ > limit_)) {
+      exact_left_ = std::min(exact_left_, kNodesPastCapacity);
+    }
     int64_t share = exact_left_ / 64 + 1;
     if (!done() && try_lowest(share) != Outcome::kGaveUp) bisect_exactly(share);
     if (!done()) try_lowest(exact_left_ / 2);
@@ -269,6 +279,7 @@ class Solver {
   int64_t pairs_ = 0;
   int64_t left_;        // Nodes.
   int64_t exact_left_;  // Those of the exact search are counted apart.
+  int64_t exact_used_ = 0;
   const int64_t grain_;
   int64_t refuted_;  // No plan is as low as this, a multiple of the grain.
   std::vector<int32_t> by_size_;
@@ -279,10 +290,27 @@ class Solver {
   int64_t height_ = 0;
 };
 
+// Says what the searches showed of a problem whose plan exceeds its capacity.
+std::string proof_of(const Solution& solution, int64_t capacity, int64_t least_nodes,
+                     int64_t most_nodes) {
+  if (solution.optimal) return ", and no plan is lower";
+  if (solution.lower_bound > capacity) return ", and no plan fits";
+  if (solution.exact_nodes > 0) {
+    return fmt::format("; the exact search gave up after {} nodes", solution.exact_nodes);
+  }
+  if (least_nodes != INT64_MAX && least_nodes > most_nodes) {
+    return fmt::format("; the exact search requires at least {} nodes, got {}", least_nodes,
+                       most_nodes);
+  }
+  return "; the exact search did not run";
+}
+
 }  // namespace
 
 Solution solve(const Problem& problem, const SolveOptions& options) {
   require(options.looks_per_pair >= 1, "looks_per_pair {} is below 1", options.looks_per_pair);
+  require(options.exact_looks_per_pair >= 1, "exact_looks_per_pair: must be at least 1, got {}",
+          options.exact_looks_per_pair);
   Solution solution;
   solution.bound = live_set_bound(problem);
   for (const Buffer& buffer : problem.buffers) {
@@ -290,8 +318,8 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
   }
   const Instance instance = make_instance(problem);
   check_fixed(problem, instance);
-  const int64_t limit = problem.capacity.value_or(INT64_MAX) / instance.unit;
-  Solver solver(instance, limit, options);
+  Solver solver(instance, problem.capacity ? *problem.capacity / instance.unit : Solver::kNoLimit,
+                options);
   if (instance.count() > 0) solver.run();
   for (int32_t i = 0; i < instance.count(); ++i) {
     const size_t index = instance.buffer[i];
@@ -300,11 +328,14 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
         std::max(solution.height, solution.offsets[index] + problem.buffers[index].size);
   }
   solution.optimal = instance.count() == 0 || solver.done();
+  // The topmost buffer may need less than its last unit.
+  solution.lower_bound = std::max(solution.bound, (solver.lower_bound() - 1) * instance.unit + 1);
+  solution.exact_nodes = solver.exact_nodes();
   if (problem.capacity && solution.height > *problem.capacity) {
     fail(ErrorKind::kDoesNotFit,
          "{} buffers need {} bytes, the capacity is {}; the live-set bound is {}{}",
          problem.buffers.size(), solution.height, *problem.capacity, solution.bound,
-         solution.optimal ? ", and no plan is lower" : "");
+         proof_of(solution, *problem.capacity, exact_search_nodes(instance), options.exact_nodes));
   }
   return solution;
 }

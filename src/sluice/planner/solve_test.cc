@@ -6,7 +6,7 @@
 #include "sluice/base/rng.h"
 #include "sluice/base/sys.h"
 #include "sluice/planner/csv.h"
-#include "sluice/planner/instances.h"
+#include "sluice/planner/test_instances.h"
 #include "sluice/planner/test_util.h"
 #include "sluice/planner/validate.h"
 
@@ -109,9 +109,41 @@ TEST(Solve, SaysWhatACapacityLacks) {
                [&] { solve(problem); });
 }
 
+TEST(Solve, SaysWhatTheSearchShowedOfACapacity) {
+  // The fixed one leaves 2 bytes below, where c (3 bytes) cannot be.
+  Problem problem;
+  problem.buffers = {make_buffer("a", 0, 2, 2), make_buffer("b", 1, 3, 2),
+                     make_buffer("c", 0, 1, 3), make_buffer("d", 2, 3, 3)};
+  problem.buffers[0].fixed_offset = 2;
+  problem.capacity = 5;
+  expect_error(ErrorKind::kDoesNotFit, "the live-set bound is 5, and no plan is lower",
+               [&] { solve(problem); });
+
+  Problem packing = cut_rectangle({.count = 400, .steps = 200, .bytes = 1024}, {14, 2});
+  packing.capacity = 1024;
+  expect_error(ErrorKind::kDoesNotFit, "bound is 1024; the exact search gave up after 100",
+               [&] { solve(packing, {.exact_nodes = 1'000'000}); });
+  expect_error(ErrorKind::kDoesNotFit, "the exact search requires at least 160000 nodes, got 9",
+               [&] { solve(packing, {.exact_nodes = 9}); });
+}
+
+TEST(Solve, FillsACapacityWithinManyNodes) {
+  Problem problem = cut_rectangle({.count = 300, .steps = 150, .bytes = 1024}, {14, 2});
+  problem.capacity = 1024;
+  const Solution solution = solve_and_check(
+      problem, {.exact_nodes = kLongSearchNodes, .exact_looks_per_pair = kLongSearchNodes});
+  EXPECT_EQ(solution.height, 1024);
+  EXPECT_EQ(solution.lower_bound, 1024);
+  EXPECT_TRUE(solution.optimal);
+  EXPECT_GT(solution.exact_nodes, 1'000'000);
+  EXPECT_LT(solution.exact_nodes, kLongSearchNodes);
+}
+
 TEST(Solve, RefusesASearchThatMayNotLook) {
   expect_error(ErrorKind::kUsage, "looks_per_pair 0 is below 1",
                [] { solve(Problem(), {.looks_per_pair = 0}); });
+  expect_error(ErrorKind::kUsage, "exact_looks_per_pair: must be at least 1, got 0",
+               [] { solve(Problem(), {.exact_looks_per_pair = 0}); });
 }
 
 TEST(Solve, RefusesSizesBeyondInt64) {

@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "sluice/planner/instances.h"
 #include "sluice/planner/solve.h"
+#include "sluice/planner/test_instances.h"
 #include "sluice/planner/test_util.h"
 
 namespace sluice::planner {

@@ -14,17 +14,19 @@
 namespace sluice::report {
 namespace {
 
-constexpr int64_t kMostIterations = 32;  // Walked one by one; the others are as long as the last.
+constexpr int64_t kMostIterations =
+    32;  // Iterations walked; later ones take as long as the last one.
 
-/// Where a device has got to. All times in seconds.
+/// State of a device in the walk. All times are in seconds.
 struct State {
-  double now = 0;            // What computes has come so far.
-  std::vector<double> busy;  // Until when, by queue; remote memory last.
-  std::vector<double> took;  // Transfers, by memory.
+  double now = 0;            // Time that the compute queue has reached.
+  std::vector<double> busy;  // Time until which each queue is busy; remote memory last.
+  std::vector<double> took;  // Time of transfers, by memory.
   std::vector<double> waited;
 };
 
-/// What a turn of something changes, if it finds everything idle and leaves it so.
+/// Returns the times that one iteration or call adds. Valid if all queues are idle before and after
+/// it.
 State operator-(State after, const State& before) {
   after.now -= before.now;
   for (size_t i = 0; i < after.took.size(); ++i) {
@@ -85,7 +87,7 @@ class Forecaster {
   }
 
  private:
-  /// 0: streams; else the tier's number from 1.
+  /// Returns 0 for streams, else 1 + the index of the tier.
   int memory_of(exe::TransferKind kind, int32_t object) const {
     if (kind == exe::TransferKind::kStreamIn || kind == exe::TransferKind::kStreamOut) return 0;
     const exe::RemoteBufferPlan& b = e_.remote_buffers[static_cast<size_t>(object)];
@@ -96,14 +98,13 @@ class Forecaster {
     return 0;
   }
 
-  /// Replicas that a worker walks one after the other.
+  /// Returns the number of replicas that one worker runs in turn.
   double turns(const exe::Device& device) const {
     const int teams = std::max(1, rates_.threads / std::max(1, device.workers));
     return std::ceil(static_cast<double>(e_.replicas) / teams);
   }
 
-  /// Of what computes: kernels, collectives, copies; and transfers, which run on a worker or
-  /// elsewhere.
+  /// Returns the seconds of a kernel, a collective, a copy or a transfer, and 0 for any other step.
   double seconds_of(const exe::Step& step, const exe::Device& device) const {
     const auto bytes_of = [](const std::vector<exe::Operand>& operands) {
       double bytes = 0;
@@ -182,7 +183,8 @@ class Forecaster {
     if (walked < loop.trips) add_turns(s - before, static_cast<double>(loop.trips - walked), s);
   }
 
-  /// When it ends; what computes is there as well, if the transfer is its own.
+  /// Starts a transfer and returns the time of its end. A transfer on the compute queue also
+  /// advances that queue to the end.
   double transfer(const exe::Issue& issue, int memory, double seconds, State& s) const {
     double& queue = s.busy[static_cast<size_t>(issue.queue)];
     double start = issue.queue == 0 ? s.now : std::max(s.now, queue);
@@ -203,8 +205,9 @@ class Forecaster {
 
   const exe::Executable& e_;
   const Rates& rates_;
-  std::vector<std::vector<double>> seconds_;      ///< By function and step.
-  std::vector<std::optional<State>> idle_turns_;  ///< Of functions, from idle to idle.
+  std::vector<std::vector<double>> seconds_;  ///< By function and step.
+  /// By function: times that one call adds, if queues are idle before and after.
+  std::vector<std::optional<State>> idle_turns_;
 };
 
 }  // namespace

@@ -8,44 +8,47 @@
 
 namespace sluice::report {
 
-/// What a machine does in a second.
+/// Rates of a machine, per second.
 struct Rates {
   int threads = 1;       ///< Workers of the pool that runs all replicas.
-  double flops = 1e11;   ///< Of one worker.
-  double copies = 1e10;  ///< Bytes that one worker copies; a kernel reads and writes twice as many.
-  double remote = 1e10;  ///< Bytes that remote memory moves for all replicas together.
-  /// Of a kernel, all tasks.
+  double flops = 1e11;   ///< Floating-point operations of one worker.
+  double copies = 1e10;  ///< Bytes that one worker copies; a copy reads and writes twice as many.
+  double remote = 1e10;  ///< Bytes that remote memory moves, for all replicas together.
+  /// Returns the floating-point operations of all tasks of a kernel.
   std::function<double(const exe::Kernel&)> flops_of = [](const exe::Kernel&) { return 0.0; };
 };
 
-/// What a run moves between devices and one other memory.
+/// Forecast of the transfers of a run between devices and one other memory.
 struct TransferForecast {
-  std::string memory;          ///< "streams", "tier host".
-  int64_t bytes = 0;           ///< Of all replicas.
-  double seconds = 0;          ///< That transfers take.
-  double exposed_seconds = 0;  ///< In which a device does nothing but wait for them.
+  std::string memory;          ///< Name of that memory: "streams" or "tier NAME".
+  int64_t bytes = 0;           ///< Bytes moved in all replicas.
+  double seconds = 0;          ///< Seconds that the transfers take.
+  double exposed_seconds = 0;  ///< Seconds in which a device only waits for them.
 
   double hidden_seconds() const { return std::max(0.0, seconds - exposed_seconds); }
 };
 
-/// How long a run of a program takes.
+/// Forecast of the time of one run of a program.
 struct ProgramForecast {
   std::string program;
   double seconds = 0;
-  std::vector<TransferForecast> transfers;  ///< By memory; none that nothing moves to or from.
+  std::vector<TransferForecast> transfers;  ///< By memory; memories without transfers are left out.
 };
 
-/// Walks each program with a clock for what computes, one for each io queue and one for remote
-/// memory, whose bandwidth all replicas share. A kernel takes as long as its operations or its
-/// operands' bytes, whichever takes longer, on as many workers as it has tasks; replicas that share
-/// workers take turns at each step. A transfer on the compute queue is exposed; on an io queue it
-/// goes on from its issue, or from the end of the one before, and is exposed as far as a wait
-/// waits. Of a branch the slower arm counts. What it leaves out (barriers, caches, other programs
-/// of the machine) makes runs slower than forecast; replicas that compute while others wait make
-/// them faster.
+/// Forecasts the time of each program. Walks its steps with a clock for computing, a clock for each
+/// io queue and a clock for remote memory. All replicas share the bandwidth of remote memory.
+///
+/// A kernel takes the longer of two times: for its operations and for the bytes of its operands. It
+/// uses as many workers as it has tasks. Replicas that share workers take turns at each step. A
+/// transfer on the compute queue is exposed. A transfer on an io queue starts at its issue or at
+/// the end of the previous transfer of that queue. It is exposed for as long as a wait waits for
+/// it. The slower arm of a branch counts.
+///
+/// Barriers, caches and other processes of the machine are ignored, so runs may be slower than
+/// forecast. Runs are faster where one replica computes while another waits.
 std::vector<ProgramForecast> forecast(const exe::Executable& executable, const Rates& rates);
 
-/// A line for each program and for each memory that it moves bytes to or from.
+/// Formats one line for each program and for each memory with transfers.
 std::string summary(const std::vector<ProgramForecast>& programs);
 
 }  // namespace sluice::report

@@ -7,7 +7,7 @@
 namespace sluice::report {
 namespace {
 
-// Every kernel takes two seconds of one worker, every entry of the plans one second of remote
+// Every kernel takes two seconds of one worker. Every entry of the plans takes one second of remote
 // memory.
 Rates slow() {
   return {
@@ -19,7 +19,8 @@ Rates slow() {
 TEST(Forecast, TransfersOnIoQueuesAreExposedAsFarAsTheyAreWaitedFor) {
   const auto programs = forecast(exe::plans::plan(exe::plans::overlapped_loop()), slow());
   ASSERT_EQ(programs.size(), 1u);
-  // A load; five times a load beside a kernel and a store behind both; a kernel, a store, a load.
+  // A load. Then, five times, a load beside a kernel and a store after both. Then a kernel, a store
+  // and a load.
   EXPECT_EQ(programs[0].program, "run");
   EXPECT_DOUBLE_EQ(programs[0].seconds, 1 + 5 * 2 + 1 + 1 + 1);
   ASSERT_EQ(programs[0].transfers.size(), 1u);
@@ -31,7 +32,7 @@ TEST(Forecast, TransfersOnIoQueuesAreExposedAsFarAsTheyAreWaitedFor) {
 }
 
 TEST(Forecast, AWaitForWhatHasEndedExposesNothing) {
-  // The loop waits for its stores first: the load has ended by then.
+  // The loop waits for its stores first. By then the load has ended.
   Rates rates = slow();
   rates.remote = 64e6;
   const auto programs = forecast(exe::plans::plan(exe::plans::overlapped_loop()), rates);
@@ -42,12 +43,12 @@ TEST(Forecast, AWaitForWhatHasEndedExposesNothing) {
 TEST(Forecast, ReplicasShareWorkersAndTheBandwidthOfRemoteMemory) {
   exe::Executable four = exe::plans::plan(exe::plans::overlapped_loop());
   four.replicas = 4;
-  four.devices[0].workers = 1;  // Two threads, each of which walks two replicas.
+  four.devices[0].workers = 1;  // Each of the two threads runs two replicas.
   const auto programs = forecast(four, slow());
   const TransferForecast& t = programs[0].transfers[0];
   EXPECT_EQ(t.bytes, 4 * 13 * 64);
   EXPECT_DOUBLE_EQ(t.seconds, 4 * 13);
-  // Kernels take 4 seconds as well: two for each of two replicas.
+  // Kernels take 4 seconds as well: a thread runs two replicas of 2 seconds each.
   EXPECT_DOUBLE_EQ(programs[0].seconds, 4 * 14);
 }
 
@@ -64,7 +65,7 @@ TEST(Forecast, ManyIterationsAreNotWalkedOneByOne) {
 }
 
 TEST(Forecast, TheSlowerArmOfABranchCounts) {
-  // Called twice: two kernels in one arm, one in the other.
+  // The function is called twice. One arm has two kernels, the other arm has one.
   EXPECT_GE(forecast(exe::plans::plan(exe::plans::branch()), slow())[0].seconds, 4);
 }
 
@@ -73,7 +74,7 @@ TEST(Forecast, KernelsThatOnlyMoveBytesTakeTheTimeOfACopy) {
   rates.flops_of = [](const exe::Kernel&) { return 0.0; };
   rates.copies = 64;
   rates.remote = 1e30;
-  // 64 bytes read and as many written are a copy of 64, by two workers.
+  // Reading 64 bytes and writing 64 bytes is a copy of 64 bytes, shared by two workers.
   EXPECT_NEAR(forecast(exe::plans::plan(exe::plans::overlapped_loop()), rates)[0].seconds, 6 * 0.5,
               1e-9);
 }

@@ -8,23 +8,23 @@
 
 namespace sluice::report {
 
-/// One function, as `sluice plan` lists them.
+/// One function in the list of `sluice plan`.
 struct FunctionReport {
   std::string name;
   int32_t device = 0;
   int64_t steps = 0;
-  int64_t program_bytes = 0;  ///< Size of its step data.
+  int64_t program_bytes = 0;  ///< Bytes of its steps.
   int64_t frame_bytes = 0;
-  int64_t bound_bytes = 0;  ///< Live-set bound of the frame, looking through calls.
-  int64_t call_sites = 0;   ///< Steps and program entries that name it.
+  int64_t bound_bytes = 0;  ///< Live-set bound of the frame, computed through calls.
+  int64_t call_sites = 0;   ///< Number of steps and programs that call it.
 };
 
-/// What one run of a program moves in each replica between device memory and one other memory, on
-/// one queue, as TrafficCounter counts.
+/// Transfers of one replica in one run of a program, between device memory and one other memory, on
+/// one queue. TrafficCounter defines the counts.
 struct TransferReport {
   std::string program;
-  std::string memory;  ///< "streams", "tier host".
-  std::string queue;   ///< "compute", "io".
+  std::string memory;  ///< Name of the other memory: "streams" or "tier NAME".
+  std::string queue;   ///< Name of the queue: "compute" or an io queue such as "io".
   int64_t loads = 0;   ///< Transfers to the device.
   int64_t loaded_bytes = 0;
   int64_t stores = 0;
@@ -34,17 +34,19 @@ struct TransferReport {
 struct PlanReport {
   std::vector<exe::MemoryNeeds> memories;
   std::vector<FunctionReport> functions;
-  std::vector<TransferReport> transfers;  ///< By program, memory and queue; none without transfers.
-  int64_t program_bytes = 0;              ///< Of all functions; no part of any memory's bytes.
+  /// By program, memory and queue; empty without transfers.
+  std::vector<TransferReport> transfers;
+  int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.
 };
 
-/// What the executable needs, known before it runs. `most_holders`: holders listed of each memory.
+/// Reports the memory, functions and transfers of an executable before it runs. `most_holders` is
+/// the largest number of holders listed for each memory.
 PlanReport plan_report(const exe::Executable& executable, int most_holders = 10);
 
-/// 1234567 as "1,234,567".
+/// Formats 1234567 as "1,234,567".
 std::string grouped(int64_t n);
 
-/// The report as text, a few lines for each memory and one for each function.
+/// Formats the report as text: a few lines for each memory and one line for each function.
 std::string summary(const PlanReport& report);
 
 }  // namespace sluice::report

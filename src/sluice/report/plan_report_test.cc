@@ -83,8 +83,8 @@ TEST(Report, ListsFunctionsAndTiers) {
   EXPECT_NE(text.find("body"), std::string::npos);
 }
 
-// A function that loads 3 entries, one that stores 2; a branch between the two, called 4 times, and
-// the first again.
+// Function 0 loads 3 entries and function 1 stores 2. Function 2 branches to either; function 3
+// calls function 2 four times and then function 0.
 TEST(TrafficCounter, TakesTheLargerArmOfABranch) {
   const auto transfers = [](exe::TransferKind kind, int count) {
     exe::Function f;

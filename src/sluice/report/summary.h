@@ -9,7 +9,8 @@ struct Executable;
 
 namespace report {
 
-/// The bytes that a plan needs of each memory, with the largest holders of the peak, and its functions, as text.
+/// Formats as text the bytes that a plan needs of each memory, the largest holders of the peak, its
+/// transfers and its functions.
 std::string summary(const exe::Executable& executable);
 
 }  // namespace report

@@ -8,35 +8,35 @@
 
 namespace sluice::report {
 
-/// a + b of numbers that are not negative; the largest int64 if it is more.
+/// Returns a + b for non-negative numbers, or INT64_MAX if the sum is larger.
 inline int64_t bounded_sum(int64_t a, int64_t b) {
   int64_t sum = 0;
   return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-/// a · b likewise.
+/// Returns a · b for non-negative numbers, or INT64_MAX if the product is larger.
 inline int64_t bounded_product(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
 }
 
-/// What one run of a program moves between device memory and one stream or remote buffer, in one
-/// direction, on one queue of a device; on each replica.
+/// Transfers of one replica in one run of a program. They move between device memory and one stream
+/// or remote buffer, in one direction, on one queue.
 struct Traffic {
   exe::TransferKind kind = exe::TransferKind::kStreamIn;
   int32_t object = 0;  ///< Index into streams or remote buffers.
   int32_t device = 0;
   int32_t queue = 0;
   int64_t transfers = 0;
-  int64_t bytes = 0;  ///< Of the tensors, without what pads entries.
+  int64_t bytes = 0;  ///< Bytes of the tensors, without padding of entries.
 };
 
-/// Counts what programs of an executable move: loops as often as they turn, of a branch the arm
-/// that moves more bytes. Numbers of more than 63 bits stay at the largest: plans may come from
-/// files.
+/// Counts the transfers of an executable's programs. A loop counts by its trips; a branch counts
+/// the arm that moves more bytes. Sums saturate at INT64_MAX, because a plan may be read from an
+/// untrusted file.
 class TrafficCounter {
  public:
-  /// The executable must outlive it.
+  /// The executable must outlive the counter.
   explicit TrafficCounter(const exe::Executable& executable);
 
   std::vector<Traffic> of(const exe::Program& program) const;
@@ -48,7 +48,8 @@ class TrafficCounter {
   static void add(const Counts& from, int64_t turns, Counts& to);
   Counts count(const exe::Function& f) const;
 
-  std::vector<Counts> functions_;  ///< Of one activation, callees included.
+  /// Transfers of one activation of each function and its callees.
+  std::vector<Counts> functions_;
 };
 
 }  // namespace sluice::report

@@ -4,8 +4,8 @@
 
 namespace sluice::runtime {
 
-/// Counts of a channel between two devices of one process: message m is in its slot when `sent` > m, the slot is free
-/// for message m + capacity when `received` > m.
+/// Counts of a channel between two devices of one process. Message m is in its slot when `sent` >
+/// m. Its slot is free for message m + capacity when `received` > m.
 struct ChannelState {
   std::atomic<int64_t> sent{0};
   std::atomic<int64_t> received{0};

@@ -9,7 +9,7 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr int kFirstMeetingTag = 1;  // 0 is the agreement's.
+constexpr int kFirstMeetingTag = 1;  // Agreement uses tag 0.
 constexpr int64_t kAlignment = 64;
 
 ByteRange of_members(ByteRange (*range)(const void*, int64_t), const BoundCollective& collective,
@@ -22,7 +22,8 @@ std::span<std::byte> bytes_at(std::byte* operand, const ByteRange& range) {
   return {operand + range.begin, static_cast<size_t>(range.end - range.begin)};
 }
 
-// Most bytes that the shares of a part read of one other member, over all collectives of a group on a device.
+// Returns the most bytes that the shares of `part` read of one other member, over all collectives
+// of a group on a device.
 int64_t most_read(const exe::Executable& executable, const LoadedProgram& loaded, int32_t device,
                   int32_t group, const Meeting::Part& part) {
   int64_t most = 0;
@@ -103,7 +104,8 @@ void Meeting::exchange_inputs() {
         messages_->send(other.process, bytes_at(inputs[static_cast<size_t>(m)], wanted));
     }
     for (int64_t m = other.first; m < other.first + other.count; ++m) {
-      // A share finds what it reads of an input where it would be in the whole.
+      // The share adds its offset in the whole input, so store the address where that input would
+      // begin.
       inputs[static_cast<size_t>(m)] = room - needed.begin;
       if (bytes > 0) messages_->receive(other.process, {room, static_cast<size_t>(bytes)});
       room += round_up(bytes, kAlignment);
@@ -122,7 +124,7 @@ void Meeting::exchange_outputs() {
   }
 }
 
-// What came for the first member of this process is for the others too.
+// Outputs are received for the first member of this process. Copy them to its other members.
 void Meeting::copy_outputs() {
   const std::byte* const whole = outputs[static_cast<size_t>(own().first)];
   for (const Part& other : parts_) {
@@ -145,7 +147,7 @@ Communicator::Communicator(const exe::Executable& executable, const LoadedProgra
     for (size_t g = 0; g < groups_; ++g) {
       const exe::ReplicaGroup& shape = executable.groups[g];
       const int32_t block = shape.stride * shape.size;
-      // By number of the group: who takes part in it.
+      // By number of the group: its members, by process.
       std::map<int32_t, std::vector<Meeting::Part>> parts_of;
       for (int32_t r = 0; r < executable.replicas; ++r) {
         auto& parts = parts_of[r / block * shape.stride + r % shape.stride];

@@ -10,50 +10,57 @@
 
 namespace sluice::runtime {
 
-/// Where the replicas of a group meet on a device, and where their operands lie while they do. Members that other
-/// processes run come as messages: first what the shares of this process read of their inputs, then what their shares
-/// write of all outputs.
+/// State of the collectives that a group of replicas runs on one device: arrivals and operand
+/// addresses. Each member runs its share of a collective. Members in other processes take part by
+/// messages. A process first receives the input bytes that its members' shares read. Afterwards it
+/// receives the output bytes that shares of other processes write.
 class Meeting {
  public:
-  /// Members [first, first + count) of the group are of this process.
+  /// Members [first, first + count) of the group run in process `process`.
   struct Part {
     int process = 0;
     int64_t first = 0;
     int64_t count = 0;
   };
-  /// By process, all members in order; `own` is the part of this one, whose members have `workers` each.
+  /// `parts` lists all members in ascending order, by process. `own` is the index of this process's
+  /// part; each of its members has `workers` workers.
   Meeting(std::vector<Part> parts, size_t own, int64_t workers);
 
-  std::vector<std::byte*>
-      inputs;  ///< By member: each of this process writes its own before it comes.
-  std::vector<std::byte*>
-      outputs;  ///< The same as the inputs, if they are updated. Null: another process'.
-  const BoundCollective* collective =
-      nullptr;  ///< Which it is; by the first member of this process.
+  /// By member: address of its input. A member of this process sets it before its arrival.
+  std::vector<std::byte*> inputs;
+  /// By member: address of its output, equal to the input in an update. Null for members of other
+  /// processes.
+  std::vector<std::byte*> outputs;
+  /// The current collective; the first member of this process sets it.
+  const BoundCollective* collective = nullptr;
   int64_t first_member() const { return own().first; }
 
-  /// One worker of a replica comes to a collective, and is done with its part of it: in turn, and only when all have
-  /// come, or are done.
+  /// come() records that one worker of a member has arrived at a collective; be_done() records that
+  /// it has finished its part. A worker calls be_done() only after all_came(), and the next come()
+  /// only after all_done().
   void come() { arrived_.fetch_add(1, std::memory_order_acq_rel); }
   void be_done() { come(); }
-  /// All workers of all members have come to the collective of this number, from 0; are done with it.
+  /// Return whether all workers of all members have arrived at collective `number`, counted from 0,
+  /// and whether all have finished it.
   bool all_came(int64_t number) const {
     return has_messages() ? received_.load(std::memory_order_acquire) > number : here_came(number);
   }
   bool all_done(int64_t number) const {
     return has_messages() ? finished_.load(std::memory_order_acquire) > number : here_done(number);
   }
-  /// Before a run that has `expected` collectives here.
+  /// Prepares a run that has `expected` collectives of this group and device.
   void reset(int64_t expected);
 
   bool has_messages() const { return parts_.size() > 1; }
-  /// How its members in other processes are reached, with room for `most` bytes from each.
+  /// Sets the messages to members in other processes, and allocates room for `most` bytes from each
+  /// of these members.
   void connect(std::unique_ptr<Messages> messages, int64_t most);
-  /// Bytes of that room.
+  /// Returns the size of that room in bytes.
   int64_t room() const { return static_cast<int64_t>(room_.size()); }
-  /// Sends and receives what can be; whether a collective went on by it. By one thread.
+  /// Advances sends and receives. Returns whether a collective made progress. Only one thread may
+  /// call it.
   bool poll();
-  /// Nothing is left to send or receive in this run.
+  /// Returns whether nothing is left to send or receive in this run.
   bool is_over() const { return !has_messages() || finished_.load() == expected_; }
 
  private:
@@ -72,48 +79,51 @@ class Meeting {
   int64_t strands_;  ///< Workers of all members of this process.
   alignas(64) std::atomic<int64_t> arrived_{0};
 
-  std::unique_ptr<Messages> messages_;  ///< Null if all members are of this process.
+  std::unique_ptr<Messages> messages_;  ///< Null if all members are in this process.
   std::vector<std::byte> room_;
   int64_t expected_ = 0;
-  Stage stage_ = Stage::kGathering;               ///< Of collective number finished_.
-  alignas(64) std::atomic<int64_t> received_{0};  ///< Collectives whose inputs are here,
-  std::atomic<int64_t> finished_{0};              ///< and whose outputs are.
+  Stage stage_ = Stage::kGathering;          ///< Stage of collective number finished_.
+  alignas(64) std::atomic<int64_t> received_{/// Number of collectives with all inputs received.
+                                             0};
+  std::atomic<int64_t> finished_{0};  ///< Number of collectives with all outputs received.
 };
 
-/// A replica's place in a group.
+/// A replica as a member of a group.
 struct Membership {
   Meeting* meeting = nullptr;
   int member = 0;
 };
 
-/// How the replicas of an executable come together for collectives: those of one process in its memory, those of several
-/// by messages. Nobody ever blocks: who comes looks whether all have come.
+/// Runs the collectives of an executable's replicas: in memory within a process, by messages
+/// between processes. No call blocks: a strand that must wait calls again later.
 class Communicator {
  public:
-  /// `group` is null if there is but this process.
+  /// `group` is null if there is only this process.
   Communicator(const exe::Executable& executable, const LoadedProgram& loaded,
                std::shared_ptr<ProcessGroup> group);
 
   const ReplicaRange& here() const { return here_; }
-  /// Of a replica of this process.
+  /// Returns the membership of a replica of this process in a group on a device.
   Membership membership(int device, int32_t group, int replica) {
     return memberships_[(static_cast<size_t>(device) * groups_ + static_cast<size_t>(group)) *
                             static_cast<size_t>(here_.count) +
                         static_cast<size_t>(replica - here_.first)];
   }
-  /// Before a run of a program: nobody has come anywhere.
+  /// Prepares a run of a program and discards all arrivals.
   void reset(const exe::Program& program);
-  /// Sends and receives what can be, for strands that wait; whether any of them may go on. By one thread.
+  /// Advances sends and receives for strands that wait. Returns whether a strand may continue. Only
+  /// one thread may call it.
   bool poll();
-  /// Nothing is left to send or receive in this run.
+  /// Returns whether nothing is left to send or receive in this run.
   bool is_over() const;
-  /// Throws what another process failed with.
+  /// Throws the error of a failed process.
   void check() const {
     if (group_ != nullptr) group_->check();
   }
-  /// Tells other processes that this one failed (ProcessGroup::fail).
+  /// Reports to other processes that this process failed. Returns ProcessGroup::fail(), or true
+  /// without a group.
   bool fail(const Error& error) { return group_ == nullptr || group_->fail(error); }
-  /// Bytes that hold what comes from other processes.
+  /// Returns the bytes of memory that receive operands from other processes.
   int64_t room() const;
 
  private:
@@ -127,7 +137,7 @@ class Communicator {
   ReplicaRange here_;
   size_t groups_;
   std::vector<Place> places_;
-  std::vector<Meeting*> remote_;         ///< Those that need messages.
+  std::vector<Meeting*> remote_;         ///< Meetings with members in other processes.
   std::vector<Membership> memberships_;  ///< By device, group, replica of this process.
 };
 

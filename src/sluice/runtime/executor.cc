@@ -11,10 +11,10 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr int kSpins = 4000;  // About 50 µs: longer than a barrier, shorter than a wake-up costs.
+constexpr int kSpins = 4000;  // About 50 µs: longer than a barrier, shorter than waking a thread.
 constexpr size_t kIoQueueLength = 256;
 
-// The op that a step comes from, as its type.
+// Returns the type of the op from which a step was made.
 std::string word_for(const exe::Step& step) {
   if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) return kernel->op;
   if (const auto* collective = std::get_if<exe::Collective>(&step.body)) return collective->op;
@@ -25,7 +25,7 @@ std::string word_for(const exe::Step& step) {
   return "op";
 }
 
-// Zeros, in whole pages: transfers past the page cache must begin at one.
+// Allocates whole pages of zeros: transfers that bypass the page cache must begin at a page.
 std::unique_ptr<std::byte, FreeMemory> host_memory(int64_t bytes) {
   const auto size = static_cast<size_t>(round_up(std::max<int64_t>(bytes, 1), sys::kFilePage));
   std::unique_ptr<std::byte, FreeMemory> memory(
@@ -45,7 +45,7 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
       options_(std::move(options)),
       throttle_(options_.remote_bandwidth) {
   require(devices_.size() == executable_.devices.size(),
-          "executable: it needs {} devices, {} are given", executable_.devices.size(),
+          "executable: number of devices must be {}, got {}", executable_.devices.size(),
           devices_.size());
   for (size_t d = 0; d < devices_.size(); ++d) {
     require(devices_[d]->kind() == executable_.devices[d].kind,
@@ -55,9 +55,8 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   const ReplicaRange here = replicas_of_process(executable_.replicas, options_.group);
   const int workers = exe::workers_of_replica(options_.threads, here.count);
   for (const exe::Device& device : executable_.devices) {
-    require(device.workers == workers,
-            "executable: planned for {} workers a device, started with {}", device.workers,
-            workers);
+    require(device.workers == workers, "executable: workers a device must be {} as planned, got {}",
+            device.workers, workers);
   }
   std::vector<Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());
@@ -79,7 +78,8 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
     for (const auto& io : io_threads_) replica->state.io_issued.push_back(&io->issued);
   }
   for (const auto& io : io_threads_) io->thread = std::thread([this, &t = *io] { serve_io(t); });
-  // A later first pass could fall into a run, which resets the queues or serves them itself.
+  // Wait for the first pass of every thread. A later first pass could disturb a run, which resets
+  // the queues or serves them itself.
   for (const auto& io : io_threads_) io->await_idle();
 }
 
@@ -234,7 +234,7 @@ void Executor::drive(int worker) {
   }
 }
 
-// What waits for files must not take a core from those who work.
+// Parks a worker that waits for a transfer, so that it leaves its core to workers that compute.
 bool Executor::park(const std::vector<Strand*>& own) {
   const auto waits =
       std::find_if(own.begin(), own.end(), [](const Strand* s) { return !s->finished(); });
@@ -262,12 +262,13 @@ void Executor::run(const exe::Program& program, HostStreams& streams) {
   prepare(program, streams);
   for (const auto& replica : replicas_) replica->state.has_io_threads = true;
   pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
-  // The io threads have left the queues; after an error, also the bytes of the streams.
+  // After this loop, io threads use neither the queues nor, after an error, the memory of the
+  // streams.
   for (const auto& io : io_threads_) io->await_idle();
   rethrow();
 }
 
-// What ends this run here, ends it in all processes.
+// An error that ends this run also ends the run in all other processes.
 void Executor::rethrow() {
   if (error_ == nullptr) return;
   try {

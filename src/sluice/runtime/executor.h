@@ -15,11 +15,11 @@ namespace sluice::runtime {
 
 struct ExecutorOptions {
   int threads = 1;       ///< Workers of the pool.
-  int usable_cores = 1;  ///< Workers spin only if there are at least as many cores.
-  std::string folder;    ///< Where files of the file tier are made.
-  int64_t remote_bandwidth =
-      -1;  ///< Bytes a second that remote memory moves at most; -1: as it can.
-  /// The processes that share the replicas; null: this one runs all.
+  int usable_cores = 1;  ///< Workers spin only if this is at least `threads`.
+  std::string folder;    ///< Folder for the files of the file tier.
+  /// Largest rate of remote memory in bytes per second; -1: no limit.
+  int64_t remote_bandwidth = -1;
+  /// Processes that share the replicas; null: this process runs all replicas.
   std::shared_ptr<ProcessGroup> group = nullptr;
 };
 
@@ -27,37 +27,39 @@ struct FreeMemory {
   void operator()(std::byte* p) const { std::free(p); }
 };
 
-/// Runs the programs of one executable on devices of this process: its replicas, or its part of them. Allocates its arenas once; a run
-/// allocates nothing.
+/// Runs the programs of one executable on devices of this process, for the replicas of this
+/// process. Allocates its arenas once; a run allocates nothing.
 class Executor {
  public:
-  /// Error{kUsage} if the executable was planned for other devices or workers, or the processes cannot share its replicas.
+  /// Allocates memory and binds kernels. Error{kUsage} if the executable was planned for other
+  /// devices or workers, or if the processes cannot share its replicas evenly.
   Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices,
            ExecutorOptions options);
   ~Executor();
 
   const exe::Executable& executable() const { return executable_; }
-  /// The replicas that this process runs. Only they have memory here.
+  /// Returns the replicas that this process runs. Only these replicas have memory in this process.
   const ReplicaRange& replicas() const { return communicator_->here(); }
-  /// Runs a program on bound streams. What a step threw is rethrown here, with the op and its source line; the
-  /// others, of all replicas, stop at their next barrier or wait.
+  /// Runs a program on bound streams. Rethrows the error of a step, with the op and its source
+  /// line. After an error all strands stop at their next barrier or wait.
   void run(const exe::Program& program, HostStreams& streams);
-  /// The same on this thread alone: at each turn a strand or io queue chosen by `seed` is advanced. Error{kInternal}
-  /// if all are stuck.
+  /// Runs a program on this thread alone. Each turn advances a strand or io queue that `seed`
+  /// selects. Error{kInternal} if all strands are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
 
   Device& device(int32_t index) const { return *devices_[static_cast<size_t>(index)]; }
-  /// Null for an arena of the file tier.
+  /// Returns the base address of an arena of a replica; null in the file tier.
   std::byte* arena(int32_t index, int replica = 0) const {
     return replica_state(replica).arenas[static_cast<size_t>(index)];
   }
-  /// What holds the remote buffers of a replica.
+  /// Returns the store of the remote buffers of a replica.
   RemoteStore& remote(int replica = 0) const { return *replica_state(replica).remote; }
-  /// Bytes allocated for arenas of a device in a space, by the replica that has most; of a tier, by all of this process.
+  /// Returns the bytes allocated for arenas in a space. For device memory: on `device`, in the
+  /// replica with most bytes. For any other space: in all replicas of this process.
   int64_t measured_bytes(int32_t device, exe::Space space) const;
-  /// Bytes that hold what comes from other processes.
+  /// Returns the bytes of memory that receive operands from other processes.
   int64_t exchange_bytes() const { return communicator_->room(); }
-  /// Sum over all runs.
+  /// Returns the sum of counters over all runs.
   Counters counters() const;
 
  private:
@@ -80,21 +82,23 @@ class Executor {
   void add_replica(int number, int workers);
   void prepare(const exe::Program& program, HostStreams& streams);
   void drive(int worker);
-  /// A thread and the queues that it serves: those of one number, of all devices and replicas.
+  /// A thread and the io queues that it serves: the queues of one number, on all devices, in all
+  /// replicas.
   struct IoThread {
     std::vector<IoQueue*> queues;
-    std::atomic<uint32_t> issued{0};  ///< Changes when it may have something to do.
-    /// The `issued` at which it last found nothing to do. Differs from `issued` before the first pass.
+    std::atomic<uint32_t> issued{0};  ///< Changes when the thread may have a transfer to run.
+    /// Value of `issued` at which the thread last found no transfer to run. Differs from `issued`
+    /// before the first pass.
     std::atomic<uint32_t> idle{1};
     std::thread thread;
 
-    /// Returns when the thread has left its queues.
+    /// Blocks until the thread has run all issued transfers and left its queues.
     void await_idle() const;
   };
   void serve_io(IoThread& io);
   bool park(const std::vector<Strand*>& own);
   void fail_run(std::exception_ptr error);
-  /// The error being handled, with the op and its source line.
+  /// Adds the op and its source line to the error being handled, and returns that error.
   static std::exception_ptr described(Error& e, const exe::Step* step);
   bool advance_or_fail(Strand& strand);
   bool advance_or_fail(IoQueue& queue);
@@ -108,13 +112,14 @@ class Executor {
   std::unique_ptr<Communicator> communicator_;
   Throttle throttle_;
   std::vector<std::unique_ptr<Replica>> replicas_;
-  std::vector<std::vector<Strand*>> work_;  ///< By worker of the pool: its strands of all replicas.
+  /// By worker of the pool: its strands, of all replicas.
+  std::vector<std::vector<Strand*>> work_;
   std::vector<IoQueue*> queues_;
   std::atomic<bool> stop_{false};
   std::unique_ptr<Pool> pool_;
   std::mutex error_lock_;
   std::exception_ptr error_;
-  std::vector<std::unique_ptr<IoThread>> io_threads_;  ///< By queue, from 1 on.
+  std::vector<std::unique_ptr<IoThread>> io_threads_;  ///< By queue number - 1.
   std::atomic<bool> io_quit_{false};
 };
 

@@ -7,13 +7,14 @@
 
 namespace sluice::runtime {
 
-/// Host side of a program's streams: entry k of stream s has one array for each replica, in order. Bound by the caller
-/// for a run.
+/// Host side of a program's streams. An entry of a stream has one array for each replica, in order.
+/// The caller binds the arrays before a run.
 class HostStreams {
  public:
   explicit HostStreams(const exe::Executable& executable);
 
-  /// `data` holds all entries of a run of the stream, in order, of all replicas.
+  /// `data` holds all entries of a run of the stream, in order, each with the arrays of all
+  /// replicas.
   void bind(int32_t stream, std::byte* data) { base_[static_cast<size_t>(stream)] = data; }
   std::byte* entry(int32_t stream, int64_t k, int replica) const {
     return base_[static_cast<size_t>(stream)] +

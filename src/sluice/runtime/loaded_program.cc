@@ -7,7 +7,7 @@
 namespace sluice::runtime {
 namespace {
 
-// Calls never recurse, so the deepest chain is found by walking callees.
+// Computes the stack needs of a function from the needs of its callees. Calls never recurse.
 class NeedsOf {
  public:
   explicit NeedsOf(const exe::Executable& executable)
@@ -64,7 +64,7 @@ Argument argument_of(const exe::Address& at) {
 
 bool is_fixed(const Argument& a) { return a.base <= 0 && a.ring == nullptr; }
 
-// Functions that programs enter at one place each, and nothing else does.
+// Finds the functions that programs start at one address and that no step calls.
 void find_entry_frames(const exe::Executable& executable, LoadedProgram& program) {
   std::vector<bool> moves(executable.functions.size(), false);
   for (const exe::Function& f : executable.functions) {

@@ -10,23 +10,23 @@
 
 namespace sluice::runtime {
 
-/// Where an operand of a kernel begins.
+/// Address of a kernel's operand, relative to an activation.
 struct Argument {
-  int32_t base = 0;  ///< Of an activation: 0 its frame, 1 + p its parameter p. ~a: arena a.
+  int32_t base = 0;  ///< 0: the frame; 1 + p: parameter p; ~a: arena a.
   int64_t offset = 0;
-  const exe::Address* ring = nullptr;  ///< Where a slot of a ring is meant, and which one.
+  const exe::Address* ring = nullptr;  ///< Selects the slot of a ring; null without a ring.
 };
 
-/// A kernel of a function, bound.
+/// A bound kernel of a function.
 struct LoadedKernel {
   KernelFunction run = nullptr;
   const void* state = nullptr;
-  size_t first = 0;  ///< Among LoadedFunction::arguments.
+  size_t first = 0;  ///< Index of its first argument in LoadedFunction::arguments.
   size_t arguments = 0;
-  bool fixed = false;  ///< All of them lie in arenas or the frame, at offsets that never change.
+  bool fixed = false;  ///< All arguments are in arenas or the frame, at constant offsets.
   const std::vector<exe::IndexExpr>* scalars = nullptr;
   int64_t tasks = 1;
-  int64_t operand_bytes = 0;  ///< Sum over operands, for the counters.
+  int64_t operand_bytes = 0;  ///< Bytes of all operands, for the counters.
   double flops = 0;
 };
 
@@ -34,46 +34,48 @@ struct LoadedStep {
   const exe::Step* step = nullptr;
   bool sync = false;
   int32_t kernel = -1;      ///< Index into LoadedFunction::kernels, -1 for other steps.
-  int32_t collective = -1;  ///< Index into LoadedFunction::collectives, likewise.
+  int32_t collective = -1;  ///< Index into LoadedFunction::collectives, -1 for other steps.
 };
 
 struct LoadedFunction {
   const exe::Function* function = nullptr;
   std::vector<LoadedStep> steps;
   std::vector<LoadedKernel> kernels;
-  std::vector<Argument> arguments;  ///< Of all kernels.
-  /// The frame, if the function is run by programs alone, and at one place.
+  std::vector<Argument> arguments;  ///< Arguments of all kernels.
+  /// Frame of a function that only programs start, always at this address; null for any other
+  /// function.
   const exe::Address* entry_frame = nullptr;
   std::vector<BoundKernel> bound;
   std::vector<BoundCollective> collectives;
 };
 
-/// How much a strand must reserve so that running allocates nothing.
+/// Sizes that a strand must reserve so that running allocates nothing.
 struct StackNeeds {
   int depth = 0;
-  size_t params = 0;  ///< Most parameters alive at once along a chain of calls.
+  size_t params = 0;  ///< Largest number of parameters along a chain of calls.
   size_t index_params = 0;
-  size_t operands = 0;  ///< Most operands of a kernel.
+  size_t operands = 0;  ///< Largest number of operands of a kernel.
   size_t scalars = 0;
 };
 
-/// An executable's functions with kernels bound and names resolved, shared by all strands. Read-only while running.
+/// Functions of an executable with kernels bound and addresses resolved, shared by all strands.
+/// Read-only during runs.
 struct LoadedProgram {
   std::vector<LoadedFunction> functions;
   StackNeeds needs;
 };
 
-/// The addresses of a function's arguments where its frame and the arenas are fixed, by argument; none if they are not.
-/// Null where an argument varies all the same.
+/// Returns the addresses of a function's arguments, by argument. Empty unless the frame of the
+/// function is fixed. Null for an argument whose address varies.
 std::vector<std::byte*> fixed_arguments(const LoadedFunction& function,
                                         const std::vector<std::byte*>& arenas);
 
-/// The errors with which devices refuse kernels and collectives of their functions, at most `most`. Null devices are passed
-/// over.
+/// Returns the errors with which devices refuse kernels and collectives of their functions, at most
+/// `most` errors. Skips functions of null devices.
 std::vector<std::string> refused_steps(const exe::Executable& executable,
                                        const std::vector<Device*>& devices, size_t most = 16);
 
-/// Binds every kernel of the executable. Errors carry the op and where it was made.
+/// Binds every kernel and collective of the executable. Errors name the op and its source line.
 LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>& devices);
 
 }  // namespace sluice::runtime

@@ -5,14 +5,14 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr int kSpins =
-    10000;  // Some 100 µs: a loop of steps never sleeps, an idle program soon does.
+// About 100 µs: workers stay awake between the steps of a loop and sleep in an idle program.
+constexpr int kSpins = 10000;
 
 }  // namespace
 
 Pool::Pool(int workers, Idle idle) : idle_(idle) {
-  require(workers >= 1 && workers <= kMaxWorkers, "threads: {} is outside [1, {}]", workers,
-          kMaxWorkers);
+  require(workers >= 1 && workers <= kMaxWorkers, "threads: must be in [1, {}], got {}",
+          kMaxWorkers, workers);
   for (int w = 1; w < workers; ++w) threads_.emplace_back([this, w] { serve(w); });
 }
 

@@ -7,27 +7,30 @@
 
 namespace sluice::runtime {
 
-/// Whether who has nothing to do looks again for a while before it sleeps: only where every worker has a core.
+/// Whether an idle worker spins for a while before it sleeps. Choose kSpin only if every worker has
+/// a core.
 enum class Idle : uint8_t { kSpin, kSleep };
 
-/// A fixed team of workers. The calling thread is worker 0; the others sleep between jobs.
+/// A fixed team of workers. The calling thread is worker 0. The other workers sleep between jobs.
 class Pool {
  public:
   static constexpr int kMaxWorkers = 1024;
 
-  /// `workers` threads in all, from 1 to kMaxWorkers; Error{kUsage} otherwise.
+  /// Starts the workers. `workers` counts all workers, with the caller, from 1 to kMaxWorkers;
+  /// Error{kUsage} otherwise.
   explicit Pool(int workers, Idle idle = Idle::kSleep);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
   int workers() const { return static_cast<int>(threads_.size()) + 1; }
-  /// Calls job(argument, worker) on every worker and returns when all have returned. The job must not throw.
+  /// Calls job(argument, worker) on every worker and returns when all calls have returned. The job
+  /// must not throw.
   void run(void (*job)(void*, int), void* argument);
 
  private:
   void serve(int worker);
-  /// Waits until `word` is not `old`; returns what it is then.
+  /// Waits until `word` differs from `old`, and returns its new value.
   uint32_t wait_while(const std::atomic<uint32_t>& word, uint32_t old) const;
 
   Idle idle_;

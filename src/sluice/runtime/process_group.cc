@@ -15,9 +15,8 @@ constexpr int kAgreementTag = 0;
 ReplicaRange replicas_of_process(int replicas, const std::shared_ptr<ProcessGroup>& group) {
   if (group == nullptr) return {0, replicas};
   const int size = group->size();
-  require(replicas % size == 0,
-          "{} replicas cannot be shared evenly by {} processes; a multiple of {} can", replicas,
-          size, size);
+  require(replicas % size == 0, "replicas: must be a multiple of the {} processes, got {}", size,
+          replicas);
   const int each = replicas / size;
   return {group->rank() * each, each};
 }
@@ -33,7 +32,8 @@ void Agreement::finish(std::string_view doing) {
       std::this_thread::yield();
     }
   } catch (Error& e) {
-    group_->fail(e.note(doing));  // What it waits for goes to memory of those who call.
+    // After an error the caller may free its bytes, so stop all messages.
+    group_->fail(e.note(doing));
     throw;
   }
 }
@@ -47,7 +47,7 @@ void Agreement::broadcast(int root, std::span<std::byte> bytes) {
       if (p != root) messages_->send(p, bytes);
     }
   }
-  finish("getting what one process has");
+  finish("broadcasting data of one process");
 }
 
 void Agreement::gather(std::span<std::byte> bytes, int64_t blocks) {
@@ -64,7 +64,7 @@ void Agreement::gather(std::span<std::byte> bytes, int64_t blocks) {
       messages_->receive(p, part(p));
     }
   }
-  finish("gathering what all processes have");
+  finish("gathering data of all processes");
 }
 
 bool Agreement::any(bool value) {

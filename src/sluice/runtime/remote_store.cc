@@ -29,7 +29,7 @@ RemoteStore::RemoteStore(const exe::Executable& executable, const std::vector<st
   for (size_t a = 0; a < arenas.size(); ++a) {
     const exe::Arena& arena = executable.arenas[a];
     if (arena.space != exe::Space::kFile) continue;
-    require(!folder.empty(), "executable: it has a file tier, no folder is given");
+    require(!folder.empty(), "executable: a file tier requires a folder, got none");
     files_[a] = sys::scratch_file(folder, arena.bytes, cache);
   }
   int64_t checksums = 0;
@@ -57,7 +57,8 @@ bool RemoteStore::whole_pieces(const Range& at) const {
          (at.end % exe::kChecksumPiece == 0 || at.end == plan(at).spec.bytes());
 }
 
-// Calls f for each piece of an entry that the range touches, and which part of the piece that is.
+// Calls f(piece, begin, end) for each piece of an entry that the range touches. [begin, end) is the
+// part of the piece inside the range.
 template <typename F>
 void RemoteStore::for_each_piece(const Range& all, F&& f) const {
   constexpr int64_t kPiece = exe::kChecksumPiece;
@@ -154,8 +155,8 @@ void RemoteStore::put(const Range& at, const std::byte* from) {
   sign(at, from);
 }
 
-// Calls f(part, pages) for parts of the range and as many pages of staging memory as hold one; what pads an entry's last page
-// is the entry's own.
+// Calls f(part, pages) for consecutive parts of the range, with whole pages of staging memory for
+// each part. Whole pages may be written, because the padding of the last page belongs to the entry.
 template <typename F>
 void RemoteStore::by_staging(const Range& at, F&& f) {
   const std::lock_guard lock(staging_lock_);
@@ -174,7 +175,7 @@ uint64_t& RemoteStore::checksum(const Range& piece) {
 
 namespace {
 
-// Never 0.
+// Returns a hash that is never 0, because 0 marks a piece that was never written.
 uint64_t checksum_of(const std::byte* bytes, int64_t size) {
   const uint64_t sum = hash64({reinterpret_cast<const char*>(bytes), static_cast<size_t>(size)});
   return sum == 0 ? 1 : sum;
@@ -189,9 +190,9 @@ void RemoteStore::verify(const Range& at, const std::byte* bytes) {
     const uint64_t found = checksum_of(bytes + (piece.begin - at.begin), piece.end - piece.begin);
     if (want == 0 || want == found) return;
     fail(ErrorKind::kIo,
-         "{}: bytes [{}, {}) of an entry are not what was written there (checksum {:016x}, not "
-         "{:016x})",
-         name_, piece.begin, piece.end, found, want);
+         "{}: bytes [{}, {}) of an entry differ from the bytes written: checksum must be {:016x}, "
+         "got {:016x}",
+         name_, piece.begin, piece.end, want, found);
   });
 }
 

@@ -11,20 +11,23 @@
 
 namespace sluice::runtime {
 
-/// The entries of a replica's remote buffers, in host memory or in a file; the executable's arenas say which, whether the
-/// file is reached past the page cache, and whether what is read of it is checked. Transfers of different entries may run
-/// at once. Errors are Error{kIo} and name the file's folder, the buffer and the entry.
+/// The entries of a replica's remote buffers, in host memory or in a file. The executable's arenas
+/// determine the memory, whether file transfers bypass the page cache, and whether reads are
+/// verified. Transfers of different entries may run at the same time. Errors are Error{kIo} and
+/// name the folder of the file, the buffer and the entry.
 class RemoteStore {
  public:
-  /// `arenas`: base address of each arena, null in a file tier; files are made in `folder`. Arenas and throttle outlive the
-  /// store. Error{kUsage} if a folder is needed and none is given.
+  /// `arenas` holds the base address of each arena, null in a file tier. Files are made in
+  /// `folder`. Arenas and throttle must outlive the store. Error{kUsage} if a file tier exists and
+  /// `folder` is empty.
   RemoteStore(const exe::Executable& executable, const std::vector<std::byte*>& arenas,
               const std::string& folder, Throttle& throttle);
 
-  /// A transfer of a program: from the start of an entry on, in the time that the tier's bandwidth gives it.
+  /// Transfer an entry for a program, from its first byte on. The transfer takes the time that the
+  /// bandwidth of the tier requires.
   void load(int32_t buffer, int64_t entry, std::span<std::byte> out);
   void store(int32_t buffer, int64_t entry, std::span<const std::byte> in);
-  /// Bytes of an entry from `offset` on, between runs.
+  /// Transfer bytes of an entry from `offset` on, between runs.
   void read(int32_t buffer, int64_t entry, int64_t offset, std::span<std::byte> out);
   void write(int32_t buffer, int64_t entry, int64_t offset, std::span<const std::byte> in);
 
@@ -58,13 +61,13 @@ class RemoteStore {
 
   const exe::Executable& executable_;
   const std::vector<std::byte*>& arenas_;
-  const std::string name_;  ///< Of files, for messages.
+  const std::string name_;  ///< Name of the files in messages.
   Throttle& throttle_;
   std::vector<sys::File> files_;  ///< By arena; not open outside the file tier.
-  std::span<std::byte> staging_;  ///< Empty: files are reached by the page cache.
+  std::span<std::byte> staging_;  ///< Empty: file transfers use the page cache.
   std::mutex staging_lock_;
-  uint64_t* checksums_ = nullptr;         ///< Null: none. 0 is that of a piece never written.
-  std::vector<int64_t> first_checksums_;  ///< By buffer.
+  uint64_t* checksums_ = nullptr;         ///< Null without checksums. 0: piece never written.
+  std::vector<int64_t> first_checksums_;  ///< By buffer: index of its first checksum.
 };
 
 }  // namespace sluice::runtime

@@ -219,7 +219,7 @@ void Strand::enter(const exe::Call& call, int64_t iteration) {
 }
 
 bool Strand::issue(const exe::Issue& issue) {
-  // Worker 0 alone moves bytes and keeps the order of its queues; the others never wait for a token.
+  // Only worker 0 issues transfers and waits for them, which keeps the order of its queues.
   if (worker_ != 0) return true;
   Transfer t;
   t.memory = address(issue.memory.at, 0);
@@ -288,7 +288,8 @@ bool Strand::wait(const exe::Wait& wait) {
   SLUICE_CHECK(entry != tokens_.end());
   IoQueue& queue = *run_.io[static_cast<size_t>(device_)][static_cast<size_t>(wait.queue)];
   if (run_.has_io_threads && !queue.done(entry->second)) {
-    // Nobody is faster at what has not begun: two threads would have to change places twice.
+    // Run transfers that have not begun on this thread. Waking an io thread and this thread again
+    // would take longer.
     try {
       queue.advance(entry->second);
     } catch (...) {
@@ -336,7 +337,8 @@ bool Strand::wait_for_peers() const {
   return false;
 }
 
-// All workers of all members come before any reads what the others have, and all are done before any goes on.
+// A share may read inputs once all workers of all members have arrived. A worker continues once all
+// workers have finished.
 bool Strand::collective(const exe::Collective& collective, const BoundCollective& bound) {
   const auto [meeting, member] =
       run_.communicator->membership(device_, collective.group, run_.replica);
@@ -411,7 +413,7 @@ bool Strand::advance() {
         progress = true;
         enter(loop->body, frame.iteration++);
         synced_ = false;
-        continue;  // On return this step is looked at again, without its barrier.
+        continue;  // After the iteration this step runs again, without its barrier.
       }
       frame.loop = nullptr;
     } else if (const auto* branch_step = std::get_if<exe::Branch>(&step.body)) {

@@ -14,36 +14,39 @@
 
 namespace sluice::runtime {
 
-/// A transfer, addresses resolved: between memory of a device and a stream's entry, or a remote buffer's.
+/// A transfer with resolved addresses, between device memory and an entry of a stream or a remote
+/// buffer.
 struct Transfer {
   std::byte* memory = nullptr;
   int64_t bytes = 0;
-  bool in = true;                   ///< To the memory of the device.
-  std::byte* other = nullptr;       ///< The stream's entry.
-  RemoteStore* remote = nullptr;    ///< Instead, what has the remote buffer,
-  int32_t buffer = 0;               ///< which one it is,
-  int64_t entry = 0;                ///< and the entry.
-  const exe::Step* step = nullptr;  ///< For messages.
+  bool in = true;                   ///< Into device memory.
+  std::byte* other = nullptr;       ///< Entry of the stream; null for remote buffers.
+  RemoteStore* remote = nullptr;    ///< Store of the remote buffer; null for streams.
+  int32_t buffer = 0;               ///< Index of the remote buffer.
+  int64_t entry = 0;                ///< Entry of the remote buffer.
+  const exe::Step* step = nullptr;  ///< Step of the transfer, for messages.
 
   void run() const;
 };
 
-/// The io queue of a device: transfers run in the order issued, by whoever advances it, one at a time.
+/// An io queue of a device. Transfers run one at a time in the order of issue, on any thread that
+/// calls advance().
 class IoQueue {
  public:
   explicit IoQueue(size_t capacity) : ring_(capacity) {}
-  /// Number of the transfer, to wait for; -1 if the ring is full.
+  /// Issues a transfer. Returns its number, for await(); -1 if the ring is full.
   int64_t issue(const Transfer& transfer);
   bool done(int64_t number) const { return ended_.load(std::memory_order_acquire) > number; }
-  /// Runs what has been issued, up to and with transfer `last`; whether anything was. False at once if another runs some.
+  /// Runs issued transfers up to number `last`, inclusive. Returns whether it ran any. Returns
+  /// false at once if another thread runs transfers of this queue.
   bool advance(int64_t last = INT64_MAX);
-  /// Whether transfers wait to be run.
+  /// Returns whether an issued transfer has not ended.
   bool pending() const { return ended_.load() != issued_.load(); }
-  /// Parks the caller until the transfer has ended or `stop` is set and rouse() called.
+  /// Blocks until the transfer has ended, or until `stop` is set and rouse() is called.
   void await(int64_t number, const std::atomic<bool>& stop) const;
   void rouse();
   void reset();
-  /// The step whose transfer is next or being run.
+  /// Returns the step whose transfer is running, or else is next.
   const exe::Step* current() const;
 
  private:
@@ -54,18 +57,18 @@ class IoQueue {
   std::atomic<bool> advancing_{false};
 };
 
-/// Counts of what was done, summed over strands.
+/// Counts of work, summed over strands.
 struct Counters {
-  int64_t kernels = 0;  ///< Tasks run.
-  int64_t bytes =
-      0;  ///< Bytes of the operands of kernels (whole kernels, counted by worker 0) and transfers.
+  int64_t kernels = 0;  ///< Number of tasks run.
+  /// Operand bytes of kernels (whole kernels, counted by worker 0) and bytes of transfers.
+  int64_t bytes = 0;
   double flops = 0;
   int64_t barriers = 0;
-  int64_t waits = 0;  ///< Times that a strand found nothing to start.
+  int64_t waits = 0;  ///< Number of times that a strand could not start a step.
   Counters& operator+=(const Counters& other);
 };
 
-/// What the strands of a replica share.
+/// State that the strands of a replica share.
 struct RunState {
   const exe::Executable* executable = nullptr;
   const LoadedProgram* loaded = nullptr;
@@ -76,57 +79,60 @@ struct RunState {
   std::vector<ChannelState>* channels = nullptr;
   std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
   std::vector<std::unique_ptr<std::atomic<int64_t>>> arrived;  ///< Barrier arrivals, by device.
-  std::vector<std::atomic<uint32_t>*>
-      io_issued;                ///< By queue, from 1 on: changes when a transfer is issued.
-  bool has_io_threads = false;  ///< Somebody is parked on them.
+  /// By queue number - 1: changes when a transfer is issued.
+  std::vector<std::atomic<uint32_t>*> io_issued;
+  bool has_io_threads = false;  ///< Io threads wait for changes of io_issued.
   Communicator* communicator = nullptr;
-  const std::atomic<bool>* stop = nullptr;  ///< A step of some replica failed.
+  const std::atomic<bool>* stop = nullptr;  ///< Set after a step of any replica has failed.
   int replica = 0;
   int workers = 1;
 };
 
-/// One worker's walk through one device's program in one replica: a resumable state machine. No step blocks.
+/// One worker's walk through the program of one device in one replica, as a resumable state
+/// machine. No step blocks.
 class Strand {
  public:
   Strand(RunState& run, int device, int worker);
 
-  /// Ready to run the program's entry for this device (or nothing, if it has none).
+  /// Prepares to run the program's entry for this device. Without such an entry the strand is
+  /// finished.
   void start(const exe::Program& program);
-  /// Runs until nothing can start; whether anything was done. Throws what a step threw.
+  /// Runs steps until none can start. Returns whether it made progress. Throws the error of a step.
   bool advance();
   bool finished() const { return depth_ == 0; }
   const Counters& counters() const { return counters_; }
   Counters& counters() { return counters_; }
   int device() const { return device_; }
-  /// The step being run, for error messages; null between runs.
+  /// Returns the step being run, for error messages; null between runs.
   const exe::Step* current() const;
-  /// Where advance() could start nothing but a wait for a transfer: parks the caller until that has ended or the run is
-  /// stopped. False where something else is missing.
+  /// If the current step waits for a transfer, blocks until that transfer has ended or the run is
+  /// stopped. Returns false if the step waits for anything else.
   bool park() const;
 
  private:
   struct Frame {
     const LoadedFunction* function = nullptr;
     size_t pc = 0;
-    std::byte* const* fixed = nullptr;  ///< fixed_arguments(), if there are any.
-    size_t bases = 0;                   ///< This activation's in bases_: frame, then parameters.
-    size_t index_params = 0;            ///< Likewise in index_params_.
-    const exe::Loop* loop = nullptr;    ///< The loop this frame runs, if it is running one.
+    std::byte* const* fixed = nullptr;  ///< fixed_arguments() of the function, or null.
+    size_t bases = 0;                   ///< Index of its frame in bases_; parameters follow.
+    size_t index_params = 0;            ///< Index of its first parameter in index_params_.
+    const exe::Loop* loop = nullptr;    ///< Loop that this activation is running, or null.
     int64_t iteration = 0;
   };
 
   std::byte* const* arguments_of(const LoadedKernel& kernel);
   void run_kernel(const LoadedKernel& kernel);
   void enter(const exe::Call& call, int64_t iteration);
-  /// These return false if they cannot happen yet.
+  /// Each of these steps returns false if it cannot run yet.
   bool issue(const exe::Issue& issue);
   bool wait(const exe::Wait& wait);
-  /// The step after this one waits for its end: this worker will run it then.
+  /// Returns whether the next step waits for this transfer. Then this worker runs the transfer in
+  /// that wait.
   bool is_awaited_next(const exe::Issue& issue) const;
   void call_io_thread(int32_t queue) const;
   bool send(const exe::Send& send);
   bool receive(const exe::Receive& receive);
-  /// False. Throws what another process failed with.
+  /// Returns false. Throws the error of a failed process.
   bool wait_for_peers() const;
   bool collective(const exe::Collective& collective, const BoundCollective& bound);
   bool stopped() const { return run_.stop->load(std::memory_order_relaxed); }
@@ -146,14 +152,15 @@ class Strand {
   std::vector<int64_t> index_params_;
   std::vector<std::byte*> operands_;
   std::vector<int64_t> scalars_;
-  std::vector<std::pair<int64_t, int64_t>>
-      tokens_;  ///< (token key, transfer number) of outstanding waits.
-  const exe::Step* blamed_ =
-      nullptr;  ///< The step whose transfer failed when this worker ran it while it waited.
-  const IoQueue* awaited_ = nullptr;  ///< The transfer that the current step waits for.
+  /// (token key, transfer number) of transfers that no step has waited for.
+  std::vector<std::pair<int64_t, int64_t>> tokens_;
+  /// Step whose transfer failed while this worker ran it in a wait.
+  const exe::Step* blamed_ = nullptr;
+  /// Queue of the transfer that the current step waits for, or null.
+  const IoQueue* awaited_ = nullptr;
   int64_t awaited_number_ = 0;
   enum class Stage : uint8_t { kOutside, kCame, kDone };
-  Stage stage_ = Stage::kOutside;  ///< Of the collective that the strand is at.
+  Stage stage_ = Stage::kOutside;  ///< Stage of the current collective.
   bool at_barrier_ = false;
   bool synced_ = false;
   int64_t barriers_ = 0;

@@ -6,21 +6,21 @@
 
 namespace sluice::runtime {
 
-/// Gives a tier the bandwidth of a slower one: transfers take turns on one clock, whoever runs them, and who runs one sleeps
-/// until its turn is over.
+/// Limits a tier to the bandwidth of a slower one. Transfers take turns on one clock, whichever
+/// threads run them. A thread sleeps until the turn of its transfer ends.
 class Throttle {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// -1: transfers take the time they take.
+  /// Sets the bandwidth; -1: no limit.
   explicit Throttle(int64_t bytes_per_second) : bytes_per_second_(bytes_per_second) {}
 
-  /// The end of a turn that begins now, or when the last one ends.
+  /// Reserves a turn for `bytes`, which begins now or when the last turn ends. Returns its end.
   Time reserve(int64_t bytes);
-  /// Sleeps until then, or until cancel().
+  /// Sleeps until `end`, or until cancel().
   void sleep_until(Time end);
   void cancel();
-  /// Before a run: no turn is taken.
+  /// Prepares a run: discards all turns.
   void reset();
 
  private:

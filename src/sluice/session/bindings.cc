@@ -28,11 +28,11 @@ void check_array(const exe::StreamPort& port, int64_t entries, int64_t replicas,
           port.name, entries, to_string(port.spec.shape),
           replicas == 1 ? "" : fmt::format(" in each of {} replicas", replicas), to_string(want),
           to_string(spec.shape));
-  require(data != nullptr || spec.elements() == 0, "stream '{}': the array has no memory",
-          port.name);
+  require(data != nullptr || spec.elements() == 0,
+          "stream '{}': the array must have memory, got a null pointer", port.name);
 }
 
-using StreamNames = std::map<int32_t, std::string>;  // By id.
+using StreamNames = std::map<int32_t, std::string>;  // Names of streams by id.
 
 template <typename Stream>
 void add_once(StreamNames& given, const Stream& stream, uint64_t ir) {
@@ -40,7 +40,7 @@ void add_once(StreamNames& given, const Stream& stream, uint64_t ir) {
   require(given.emplace(stream.id, stream.name).second, "stream '{}' is given twice", stream.name);
 }
 
-// The streams of `a` that `b` lacks.
+// Returns the streams of `a` that `b` lacks.
 StreamNames without(const StreamNames& a, const StreamNames& b) {
   StreamNames rest;
   for (const auto& s : a) {

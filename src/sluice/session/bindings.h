@@ -18,25 +18,25 @@ namespace runtime {
 class HostStreams;
 }
 
-/// Shape of a stream's array: an axis of the entries of a run if there are several, an axis of the replicas if there are
-/// several, then the axes of an entry.
+/// Returns the shape of a stream's array. Its axes are the entries of a run, if there are several,
+/// the replicas, if there are several, and the axes of an entry.
 Shape entries_shape(const Shape& entry, int64_t entries, int64_t replicas = 1);
 
-/// An input stream and the entries that a run reads, in an array of entries_shape().
+/// An input stream and the array of the entries that a run reads; see entries_shape().
 struct StreamInput {
   H2dStream stream;
   ConstArrayView array;
 };
-/// An output stream and the array that a run writes.
+/// An output stream and the array that a run writes; see entries_shape().
 struct StreamOutput {
   D2hStream stream;
   ArrayView array;
 };
 
-/// Results of a run by stream.
+/// Results of a run, by output stream.
 class HostTensors {
  public:
-  /// Error{kUsage} for a stream that the run did not write.
+  /// Returns the array of a stream. Error{kUsage} for a stream that the run did not write.
   const HostTensor& operator[](const D2hStream& stream) const;
   size_t size() const { return arrays_.size(); }
 
@@ -47,7 +47,7 @@ class HostTensors {
 
 class Session;
 
-/// Arrays that a program is bound to, checked once.
+/// A program bound to checked arrays; Session::bind makes it.
 class Binding {
  public:
   Binding();
@@ -62,8 +62,9 @@ class Binding {
   std::unique_ptr<runtime::HostStreams> streams_;
 };
 
-/// The streams of a program, bound to arrays. `ir` is the id of the Ir that the streams must belong to. Error{kUsage} naming
-/// streams that are missing, unknown or given twice, or an array whose shape or dtype differs.
+/// Binds the streams of a program to arrays. `ir` is the id of the Ir that the streams must belong
+/// to. Error{kUsage} naming streams that are missing, unknown or given twice, or an array of
+/// another shape or dtype.
 std::unique_ptr<runtime::HostStreams> bind_streams(const exe::Executable& executable,
                                                    const exe::Program& program, uint64_t ir,
                                                    const std::vector<StreamInput>& inputs,

@@ -8,7 +8,8 @@
 namespace sluice {
 namespace {
 
-// The file's tensor for each variable; appends the other names to `unknown`.
+// Returns the tensor of the file for each variable. Appends the names of other tensors to
+// `unknown`.
 std::vector<const SafetensorsTensor*> find_tensors(const Variables& variables,
                                                    const SafetensorsReader& file,
                                                    const std::string& path,
@@ -24,8 +25,8 @@ std::vector<const SafetensorsTensor*> find_tensors(const Variables& variables,
     }
     const TensorSpec spec = variables.spec(v->second);
     if (t.spec.shape != spec.shape || t.spec.dtype != spec.dtype) {
-      fail(ErrorKind::kBadFile, "{}: '{}' is {}, the variable is {}", path, t.name,
-           to_string(t.spec), to_string(spec));
+      fail(ErrorKind::kBadFile, "{}: '{}' must be {}, got {}", path, t.name, to_string(spec),
+           to_string(t.spec));
     }
     found[v->second] = &t;
   }
@@ -51,7 +52,7 @@ void save_variables(const Variables& variables, runtime::Agreement& agreement,
   } else {
     write_safetensors(all, source, [](std::span<const std::byte>) {});
   }
-  agreement.any(false);  // A barrier: the file is there when the first process arrives.
+  agreement.any(false);  // A barrier: every process returns only after the file is written.
 }
 
 std::vector<std::string> load_variables(Variables& variables, runtime::Agreement& agreement,
@@ -79,7 +80,8 @@ void restore_variables(Variables& variables, const std::vector<NamedArray>& valu
   std::map<std::string, const HostTensor*> by_path;
   for (const NamedArray& a : values) by_path.emplace(a.name, &a.array);
   require(by_path.size() == variables.count() && values.size() == variables.count(),
-          "restore: {} values for {} variables", values.size(), variables.count());
+          "restore: must have a value for each of {} variables, got {} values", variables.count(),
+          values.size());
   for (size_t v = 0; v < variables.count(); ++v) {
     const std::string& path = variables.path(v);
     const auto found = by_path.find(path);
@@ -87,7 +89,7 @@ void restore_variables(Variables& variables, const std::vector<NamedArray>& valu
     const TensorSpec& given = found->second->spec();
     const TensorSpec spec = variables.spec(v);
     require(given.shape == spec.shape && given.dtype == spec.dtype,
-            "restore: variable '{}' is {}, the array is {}", path, to_string(spec),
+            "restore: variable '{}': the array must be {}, got {}", path, to_string(spec),
             to_string(given));
   }
   for (size_t v = 0; v < variables.count(); ++v)

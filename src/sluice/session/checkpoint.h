@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-/// Session::save(), load() and restore(), which have the contracts.
+/// Implement Session::save(), load() and restore(); see their contracts.
 void save_variables(const Variables& variables, runtime::Agreement& agreement,
                     const std::string& path);
 std::vector<std::string> load_variables(Variables& variables, runtime::Agreement& agreement,

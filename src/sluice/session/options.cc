@@ -27,7 +27,7 @@ std::string remote_folder(const std::string& remote) {
   constexpr std::string_view kFile = "file:";
   if (remote == "host") return {};
   require(remote.starts_with(kFile) && remote.size() > kFile.size(),
-          "remote memory is \"host\" or \"file:FOLDER\", not \"{}\"", remote);
+          "remote memory: must be \"host\" or \"file:FOLDER\", got \"{}\"", remote);
   return remote.substr(kFile.size());
 }
 
@@ -39,20 +39,23 @@ CompileOptions compile_options(const SessionOptions& options) {
   CompileOptions result;
   const int threads = options.device.threads == 0 ? usable_cores(options) : options.device.threads;
   require(threads >= 1 && threads <= runtime::Pool::kMaxWorkers,
-          "session: {} threads; 1 to {} are right", threads, runtime::Pool::kMaxWorkers);
-  require(options.remote_memory >= -1, "session: the budget of remote memory, {}, is negative",
+          "session: threads must be in [1, {}], got {}", runtime::Pool::kMaxWorkers, threads);
+  require(options.remote_memory >= -1,
+          "session: the budget of remote memory must be at least 0 bytes, or -1 for none, got {}",
           options.remote_memory);
   result.remote_memory = options.remote_memory;
   if (options.group != nullptr) result.processes = options.group->size();
   const bool file = !remote_folder(options.remote).empty();
   if (file) result.remote_space = exe::Space::kFile;
-  require(options.remote_bandwidth == -1 || options.remote_bandwidth > 0,
-          "session: remote memory moves no bytes at {} a second; more than 0 are right, or -1 to "
-          "leave it as fast as it is",
-          options.remote_bandwidth);
+  require(
+      options.remote_bandwidth == -1 || options.remote_bandwidth > 0,
+      "session: the rate of remote memory must be more than 0 bytes a second, or -1 for no limit, "
+      "got {}",
+      options.remote_bandwidth);
   require(file || (!options.remote_direct && !options.verify_remote),
-          "session: host memory has no page cache to go past, and no checksums; remote memory in "
-          "\"file:FOLDER\" has");
+          "session: direct transfers and checksums require remote memory in \"file:FOLDER\", got "
+          "\"{}\"",
+          options.remote);
   result.remote_direct = options.remote_direct;
   result.verify_remote = options.verify_remote;
   result.io_queues = options.io_queues;
@@ -61,9 +64,10 @@ CompileOptions compile_options(const SessionOptions& options) {
   result.verify = options.verify;
   const auto add_device = [&](const DeviceChoice& c) {
     require(c.target != nullptr && c.device != nullptr,
-            "session: device {} has no target or nothing to run on; cpu_device() gives both",
+            "session: device {} must have a target and a device; use cpu_device()",
             result.devices.size());
-    require(c.memory >= -1, "session: the budget of device {}, {}, is negative",
+    require(c.memory >= -1,
+            "session: the budget of device {} must be at least 0 bytes, or -1 for none, got {}",
             result.devices.size(), c.memory);
     result.devices.push_back({c.target, c.memory, threads});
   };

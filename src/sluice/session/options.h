@@ -13,54 +13,59 @@ class Device;
 class ProcessGroup;
 }  // namespace runtime
 
-/// A device to run on: the two sides of its kind, and its limits. Functions like cpu_device() make it (devices/).
+/// A device to run on: its target for compilation, its device for runs, and its limits. Functions
+/// such as cpu_device() make it.
 struct DeviceChoice {
   std::shared_ptr<const Target> target;
   std::shared_ptr<runtime::Device> device;
-  int64_t memory = -1;  ///< Budget in bytes; -1: none.
+  int64_t memory = -1;  ///< Budget of device memory in bytes; -1: no budget.
   int threads = 0;      ///< Workers; 0: as many as this process has usable cores.
 };
 
-/// Sets the device of sessions whose options name none; returns true. A program that includes devices/cpu_device.h has
-/// the CPU as that device.
+/// Sets the device of sessions whose options do not name a device. Returns true, so that it can
+/// initialise a variable. Including devices/cpu_device.h sets the CPU.
 bool set_default_device(DeviceChoice (*make)());
-/// The device that was set; without a target if none was.
+/// Returns the device that was set, or a choice without target if no device was set.
 DeviceChoice default_device();
 
-/// KiB, MiB and GiB in bytes: 4_MiB.
+/// Convert KiB, MiB and GiB to bytes: 4_MiB.
 constexpr int64_t operator""_KiB(unsigned long long n) { return static_cast<int64_t>(n) << 10; }
 constexpr int64_t operator""_MiB(unsigned long long n) { return static_cast<int64_t>(n) << 20; }
 constexpr int64_t operator""_GiB(unsigned long long n) { return static_cast<int64_t>(n) << 30; }
 
-/// The folder of remote memory in "file:FOLDER"; empty for "host". Error{kUsage} for anything else.
+/// Returns FOLDER of remote memory "file:FOLDER", or an empty string for "host". Error{kUsage} for
+/// any other text.
 std::string remote_folder(const std::string& remote);
 
 struct SessionOptions {
   DeviceChoice device = default_device();       ///< Device 0.
-  std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up, with device 0's threads.
-  /// The processes that share the replicas evenly (comm/mpi_group.h); null: this one runs all. Each makes the same calls on
-  /// its session, with arrays of all replicas, and gets the same results.
+  std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up; they use device 0's threads.
+  /// Processes that share the replicas evenly (comm/mpi_group.h); null: this process runs all
+  /// replicas. Each process makes the same calls on its session, with arrays of all replicas, and
+  /// gets the same results.
   std::shared_ptr<runtime::ProcessGroup> group = nullptr;
-  std::string remote = "host";  ///< Where remote buffers lie: "host", or "file:FOLDER".
-  int64_t remote_memory = -1;   ///< Budget of that tier in bytes; -1: none.
-  /// Bytes a second that programs move there and back at most, all replicas together; -1: as many as go.
+  std::string remote = "host";  ///< Memory of remote buffers: "host" or "file:FOLDER".
+  int64_t remote_memory = -1;   ///< Budget of remote memory in bytes; -1: no budget.
+  /// Largest rate of transfers to and from remote memory in bytes per second, over all replicas;
+  /// -1: no limit.
   int64_t remote_bandwidth = -1;
-  bool remote_direct = false;  ///< Files go past the system's page cache (O_DIRECT).
-  bool verify_remote = false;  ///< Checksums of what files hold, checked whenever it is read.
-  int io_queues = 1;  ///< For transfers beside the work: 0, 1, or 3 (loads, stores, prefetches).
-  std::vector<std::string> disable = {};  ///< Optional compiler passes to leave out.
-  std::string print_after = {};           ///< A pass whose result goes to stderr, or "all".
-  bool verify = false;  ///< Verify all bodies after every compiler pass; debug builds always do.
-  enum class Proof : uint8_t {
-    kCheck,
-    kTrust
-  } proof = Proof::kCheck;  ///< Whether the plan is proved before it runs.
+  /// Bypass the page cache of the system in file transfers (O_DIRECT).
+  bool remote_direct = false;
+  /// Compute checksums of entries in files, and verify them at each read.
+  bool verify_remote = false;
+  int io_queues = 1;  ///< Number of io queues: 0, 1, or 3 (loads, stores, prefetches).
+  std::vector<std::string> disable = {};  ///< Optional compiler passes to omit.
+  std::string print_after = {};  ///< Print the result of this pass to stderr; "all": of every pass.
+  bool verify = false;  ///< Verify all bodies after each compiler pass; debug builds always do.
+  /// Prove the plan before it runs (kCheck), or trust it.
+  enum class Proof : uint8_t { kCheck, kTrust } proof = Proof::kCheck;
 };
 
-/// Cores that the workers of this process may use.
+/// Returns the number of cores that the workers of this process may use.
 int usable_cores(const SessionOptions& options);
 
-/// The compiler's options for a session. Error{kUsage} for options that make no session.
+/// Converts the options of a session to options of the compiler. Error{kUsage} for a value out of
+/// range, a device without target, or options that exclude each other.
 CompileOptions compile_options(const SessionOptions& options);
 
 }  // namespace sluice

@@ -85,7 +85,8 @@ void Session::run_into(Binding& binding) {
   share_outputs(binding);
 }
 
-// A process holds the outputs of its own replicas. Gather those of all replicas into every process.
+// A process holds the outputs of its own replicas. Gather the outputs of all replicas into every
+// process.
 void Session::share_outputs(const Binding& binding) {
   if (agreement_->size() == 1) return;
   for (const exe::StreamCount& s : binding.program_->streams) {
@@ -113,7 +114,7 @@ void Session::write(const Tensor& variable, const ConstArrayView& value) {
 }
 
 void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
-  // All or nothing.
+  // Check all values before the first one is written.
   for (const auto& [variable, value] : values) variables_->index_of(variable, value);
   for (const auto& [variable, value] : values) write(variable, value);
 }
@@ -124,11 +125,11 @@ void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
   const TensorSpec spec = variables_->spec(v);
   const int64_t width = size_of(spec.dtype);
   require(begin >= 0 && count >= 0 && begin <= spec.elements() - count,
-          "variable '{}': elements [{}, {}) are outside its {}", variables_->path(v), begin,
-          begin + count, spec.elements());
+          "variable '{}': elements [{}, {}) are outside its {} elements", variables_->path(v),
+          begin, begin + count, spec.elements());
   require(static_cast<int64_t>(out.size()) == count * width,
-          "variable '{}': {} elements are {} bytes, the buffer has {}", variables_->path(v), count,
-          count * width, out.size());
+          "variable '{}': the buffer must have {} bytes for {} elements, got {}",
+          variables_->path(v), count * width, count, out.size());
   variables_->read(v, begin, out);
 }
 

@@ -23,67 +23,76 @@ class Executor;
 struct Counters;
 }  // namespace runtime
 
-/// A compiled program with its memory: compiles, proves the plan, allocates, and holds the variables from run to run.
+/// A compiled program with its memory. A session compiles, proves the plan, allocates, and holds
+/// the variables from run to run.
 class Session {
  public:
-  /// Error{kDoesNotFit} if a budget cannot be met; Error{kInternal} if the plan's proof fails.
+  /// Compiles and proves the plan, allocates its memory and initialises the variables.
+  /// Error{kDoesNotFit} if a budget cannot be met; Error{kInternal} if the proof of the plan fails.
   Session(const Ir& ir, const SessionOptions& options = {});
   ~Session();
 
-  /// Runs the program of an entry graph once and returns new arrays. A stream's array has the entries of the run as first axis, if there are
-  /// several, then the replicas, if there are several. Error{kUsage} naming streams that are missing or unknown, or an array
-  /// whose shape or dtype differs.
+  /// Runs the program of an entry graph once and returns new arrays. A stream's array has the shape
+  /// entries_shape(): the entries of the run, then the replicas, then the axes of an entry. An axis
+  /// of one entry or one replica is left out. Error{kUsage} naming streams that are missing or
+  /// unknown, or an array of another shape or dtype.
   HostTensors run(const std::vector<StreamInput>& inputs = {}, const std::string& program = "main");
-  /// The streams that a run of a program reads, and the specs of their arrays.
+  /// Returns the streams that a run of a program reads, with the specs of their arrays.
   std::vector<std::pair<H2dStream, TensorSpec>> expected_inputs(
       const std::string& program = "main") const;
-  /// Checks arrays as `run` does and remembers where they are; they must outlive the binding.
+  /// Checks arrays as `run` does and stores their addresses. The arrays must outlive the binding.
   Binding bind(const std::vector<StreamInput>& inputs, const std::vector<StreamOutput>& outputs,
                const std::string& program = "main") const;
-  /// Runs on bound arrays. Allocates nothing. Error{kUsage} for a binding of another session.
+  /// Runs the program on bound arrays. Allocates nothing. Error{kUsage} for a binding of another
+  /// session.
   void run_into(Binding& binding);
-  /// Runs on this thread and advances strands at random (for tests of the runtime).
+  /// Runs on this thread and advances strands at random, seeded by `seed`. For tests of the
+  /// runtime.
   void run_interleaved(Binding& binding, uint64_t seed);
 
-  /// A variable's whole value as the host sees it (host_spec), by its handle in any entry graph. Error{kUsage} for
-  /// another tensor.
+  /// Returns the whole value of a variable as the host sees it (host_spec). The handle may belong
+  /// to any entry graph. Error{kUsage} for another tensor.
   HostTensor read(const Tensor& variable) const;
-  /// Error{kUsage} if shape or dtype differs.
+  /// Sets variables to these values. Error{kUsage} if a shape or dtype differs; then no variable is
+  /// set.
   void write(const Tensor& variable, const ConstArrayView& value);
   void write(const std::vector<std::pair<Tensor, HostTensor>>& values);
-  /// Elements [begin, begin + count) of a variable as the host sees it, row-major.
+  /// Copy elements [begin, begin + count) of a variable as the host sees it, row-major.
   void read_chunk(const Tensor& variable, int64_t begin, int64_t count,
                   std::span<std::byte> out) const;
   void write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in);
 
   using VariableVisitor = std::function<void(const std::string& path, HostTensor value)>;
-  /// Calls `visit` with the value of every variable, by path in ascending order: one at a time, so that all together need not
-  /// fit host memory.
+  /// Calls `visit` with the value of every variable, by path in ascending order. Holds one value at
+  /// a time, so all values together need not fit into host memory.
   void each_variable(const VariableVisitor& visit) const;
-  /// Gives all variables these values, by path. Error{kUsage} if others are given, or one is missing or of another spec; then
-  /// none is set.
+  /// Sets all variables by path. Error{kUsage} if a path is unknown or missing, or a spec differs;
+  /// then no variable is set.
   void restore(const std::vector<NamedArray>& values);
-  /// Writes all variables as safetensors, by path, a part at a time, so that they need not fit host memory. The first process of
-  /// a group writes the file; the others return when it is there.
+  /// Writes all variables as safetensors, by path, a part at a time. A variable need not fit into
+  /// host memory. The first process of a group writes the file; every other process returns after
+  /// the file is written.
   void save(const std::string& path) const;
-  /// Sets all variables from such a file, a part at a time, and returns the names in the file that no variable has.
-  /// Error{kBadFile} if a variable is missing or has another spec; then none is set. Where the file cannot be read to its end
-  /// (Error{kIo}, or Error{kBadFile} for a bool other than 0 and 1), some variables are set and others are not. Error{kUsage}
-  /// if processes find different values.
+  /// Sets all variables from such a file, a part at a time. Returns the names in the file that
+  /// match no variable. Error{kBadFile} if a variable is missing or has another spec; then no
+  /// variable is set. Some variables may be set if reading fails later: Error{kIo}, or
+  /// Error{kBadFile} for a bool other than 0 and 1. Error{kUsage} if processes read different
+  /// values.
   std::vector<std::string> load(const std::string& path);
 
-  /// The plan (exe/executable.h).
+  /// Returns the plan (exe/executable.h).
   const exe::Executable& executable() const;
-  /// The compiler's record: passes and times (compiler/compile.h).
+  /// Returns the compiler's record: passes and times (compiler/compile.h).
   const Compiled& compiled() const { return *compiled_; }
-  /// Arena bytes of a device of one replica, as planned and as allocated: always equal.
+  /// Return the arena bytes of a device in one replica, as planned and as allocated. They are
+  /// always equal.
   int64_t planned_bytes(int device = 0) const;
   int64_t measured_bytes(int device = 0) const;
-  /// Bytes of host memory that hold what collectives get from other processes.
+  /// Returns the bytes of host memory that receive operands of collectives from other processes.
   int64_t exchange_bytes() const;
-  /// What all runs did (runtime/strand.h).
+  /// Returns counters over all runs (runtime/strand.h).
   runtime::Counters counters() const;
-  /// The processes that share the program (runtime/process_group.h).
+  /// Returns the agreement of the processes that share the program (runtime/process_group.h).
   runtime::Agreement& agreement() { return *agreement_; }
 
  private:

@@ -24,17 +24,18 @@ size_t Variables::index_of(const Tensor& variable) const {
 size_t Variables::index_of(const Tensor& variable, const ConstArrayView& value) const {
   const size_t v = index_of(variable);
   const TensorSpec want = spec(v);
-  require(value.spec.dtype == want.dtype, "variable '{}' is {}, the array is {}", path(v),
+  require(value.spec.dtype == want.dtype, "variable '{}': the array must be {}, got {}", path(v),
           name_of(want.dtype), name_of(value.spec.dtype));
-  require(value.spec.shape == want.shape, "variable '{}' is {}, the array is {}", path(v),
+  require(value.spec.shape == want.shape, "variable '{}': the array must be {}, got {}", path(v),
           to_string(want.shape), to_string(value.spec.shape));
   require(value.data != nullptr || value.spec.elements() == 0,
-          "variable '{}': the array has no memory", path(v));
+          "variable '{}': the array must have memory, got a null pointer", path(v));
   return v;
 }
 
-// Calls f(replica, first element there, first element in the chunk, elements) for each replica's part of the elements
-// [begin, begin + count) of a variable as the host sees it.
+// Calls f(replica, first, at, elements) for each replica's part of the elements [begin, begin +
+// count) of a variable as the host sees it. `first` is the part's first element in the replica's
+// tensor, and `at` is its position in the chunk.
 template <typename F>
 void Variables::for_each_part(size_t variable, int64_t begin, int64_t count, F&& f) const {
   const TensorSpec& spec = plans()[variable].spec;
@@ -53,7 +54,7 @@ runtime::Device& Variables::device_of(const exe::VariablePlan& plan) const {
 bool Variables::every_process_has(const std::vector<int>& replicas) const {
   const int each = executor_.replicas().count;
   int processes = 0;
-  for (size_t i = 0; i < replicas.size(); ++i)  // They ascend.
+  for (size_t i = 0; i < replicas.size(); ++i)  // Replicas are in ascending order.
     processes += i == 0 || replicas[i] / each != replicas[i - 1] / each;
   return processes == agreement_.size();
 }
@@ -62,11 +63,11 @@ void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) c
   const exe::VariablePlan& plan = plans()[variable];
   const int64_t width = size_of(plan.spec.dtype);
   struct Part {
-    int64_t first;  // Element in a replica's part.
+    int64_t first;  // First element in the tensor of a replica.
     int64_t count;
-    std::vector<int> replicas;  // All that hold it.
+    std::vector<int> replicas;  // All replicas that hold this part.
   };
-  std::map<int64_t, Part> parts;  // By first element in the chunk.
+  std::map<int64_t, Part> parts;  // By position in the chunk.
   for_each_part(
       variable, begin, static_cast<int64_t>(out.size()) / width,
       [&](int replica, int64_t first, int64_t at, int64_t count) {

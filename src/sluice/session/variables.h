@@ -11,31 +11,34 @@
 
 namespace sluice {
 
-/// The variables of a compiled program in the memory that an executor allocated, as the host sees them: whole tensors,
-/// row-major, whatever their layout, their tier and the replicas that hold them. A variable is named by its index in the
-/// executable. Each process of a group makes the same calls, and reads the same values.
+/// The variables of a compiled program in the memory of an executor, as the host sees them. The
+/// host sees whole tensors, row-major, whatever their layout, their tier and the replicas that hold
+/// them. An index in the executable names a variable. Each process of a group makes the same calls
+/// and reads the same values.
 class Variables {
  public:
-  /// All three must outlive this object.
+  /// All arguments must outlive this object.
   Variables(const Compiled& compiled, runtime::Executor& executor, runtime::Agreement& agreement)
       : compiled_(compiled), executor_(executor), agreement_(agreement) {}
 
   size_t count() const { return plans().size(); }
   const std::string& path(size_t variable) const { return plans()[variable].path; }
-  /// The spec of the whole tensor.
+  /// Returns the spec of the whole tensor.
   TensorSpec spec(size_t variable) const;
-  /// The index of a handle's variable. Error{kUsage} for another tensor.
+  /// Returns the index of the variable of a handle. Error{kUsage} for another tensor.
   size_t index_of(const Tensor& variable) const;
-  /// The same for a variable that takes this value. Error{kUsage} if shape or dtype differs, or if there is no memory.
+  /// Returns the index of a variable that can take this value. Error{kUsage} if shape or dtype
+  /// differs, or if the value has a null pointer.
   size_t index_of(const Tensor& variable, const ConstArrayView& value) const;
 
-  /// Copies elements from `begin` on, as many as `out` or `in` has bytes for. The caller has checked the range.
+  /// Copies elements from `begin` on until `out` or `in` ends. The caller has checked the range.
   void read(size_t variable, int64_t begin, std::span<std::byte> out) const;
   void write(size_t variable, int64_t begin, std::span<const std::byte> in);
-  /// A copy of the whole value.
+  /// Returns a copy of the whole value.
   HostTensor value(size_t variable) const;
 
-  /// Gives every constant and variable its first value. Error{kUsage} if processes compute different ones.
+  /// Sets every constant and variable to its first value. Error{kUsage} if processes compute
+  /// different values.
   void initialize();
 
  private:
@@ -50,7 +53,8 @@ class Variables {
   runtime::Agreement& agreement_;
 };
 
-/// Elements of a variable that one buffer holds when values are made, saved or loaded: such a value need not fit host memory.
+/// Number of elements in the buffer through which values are made, saved or loaded. A larger
+/// variable passes in parts, so it need not fit into host memory.
 inline constexpr int64_t kVariableChunk = 1 << 16;
 
 }  // namespace sluice

@@ -10,15 +10,16 @@
 
 namespace sluice::train {
 
-/// One part of a sequential model, from the output of the part before it to its own:
+/// One part of a sequential model. It holds a module with a cache_key() and this function, which
+/// maps the output of the part before to its own:
 ///
 ///     Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const;
 ///
-/// of a module with a cache_key(). `seed` is a uint32[2] tensor in training if `Draws::kYes`, else empty. It has one place
-/// ("path") in the model, whichever strategy runs it.
+/// `seed` is one uint32[2] tensor in training with `Draws::kYes`, else empty. `path` is the block's
+/// place in the model; it is the same under every strategy.
 class Block : public nn::Module {
  public:
-  /// Whether the block takes random numbers in training.
+  /// Whether the block draws random numbers in training.
   enum class Draws { kNo, kYes };
 
   template <nn::CacheableModule M>
@@ -32,7 +33,7 @@ class Block : public nn::Module {
 
   const std::string& path() const { return path_; }
   bool draws() const { return draws_ == Draws::kYes; }
-  /// Blocks of equal keys make equal graphs from equal specs.
+  /// Blocks with equal keys build equal graphs from equal specs.
   const std::string& cache_key() const { return kind_; }
   Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const { return build_(b, x, seed); }
 
@@ -43,12 +44,13 @@ class Block : public nn::Module {
   std::function<Tensor(nn::Builder&, Tensor, const Tensors&)> build_;
 };
 
-/// Blocks one after another, each built in place at its path.
+/// Blocks that run in order. Each is built in place at its path.
 class Sequence : public nn::Module {
  public:
   explicit Sequence(std::vector<Block> blocks) : blocks_(std::move(blocks)) {}
   const std::vector<Block>& blocks() const { return blocks_; }
-  /// `seed`: the model's; each block that draws gets it folded with its path. Empty when evaluating.
+  /// `seed` is the seed of the model, or empty in evaluation. A block that draws gets it folded
+  /// with the block's path.
   Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
     for (const Block& block : blocks_)
       x = b.inlined(block.path(), block, x, block.draws() ? seed : Tensors{});

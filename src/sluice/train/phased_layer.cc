@@ -10,7 +10,7 @@
 namespace sluice::train {
 namespace {
 
-// The row as the phase's graph takes it.
+// The row as the i32 tensor that the phase's graph takes.
 Tensor index(Graph& graph, const RemoteEntry& row) {
   return row.tensor() != nullptr ? *row.tensor()
                                  : graph.scalar(static_cast<double>(row.constant()), i32, "row");
@@ -74,12 +74,15 @@ void PhasedLayer::make_updates(const Ir& ir, const nn::NamedTensors& weights,
 }
 
 const nn::GraphWithNamedArgs& PhasedLayer::forward() const {
-  require(forward_.has_value(), "phased layer: it runs forward and backward in one phase");
+  require(forward_.has_value(),
+          "phased layer: forward() requires a separate forward graph, got a joint layer; use "
+          "backward()");
   return *forward_;
 }
 
 void PhasedLayer::serialise(nn::BatchSerialiseOptions options) {
-  require(!backward_phase_.has_value(), "phased layer: its phases are made already");
+  require(!backward_phase_.has_value(),
+          "phased layer: serialise() must be called once, got a second call");
   options.rows = options_.rows;
   io_mode_ = options.io_mode;
   if (forward_) {
@@ -103,7 +106,7 @@ const PhasedLayer::Variables& PhasedLayer::init(Graph& main, int64_t row,
 const PhasedLayer::Variables& PhasedLayer::init(Graph& main, int64_t row,
                                                 const nn::InitOptions& options,
                                                 nn::internal::PathCounts& made) {
-  require(row >= 0 && row < rows(), "phased layer: row {} is outside its {} rows", row, rows());
+  require(row >= 0 && row < rows(), "phased layer: row must be in [0, {}), got {}", rows(), row);
   const auto make = [&](const char* kind, const nn::NamedVariableFactories& factories,
                         const nn::InitOptions& o) {
     return buffers_.contains(kind) ? factories.init_remote(main, buffers_.tree(kind), row, o, made)
@@ -117,7 +120,8 @@ const PhasedLayer::Variables& PhasedLayer::init(Graph& main, int64_t row,
 
 const PhasedLayer::Variables& PhasedLayer::variables(int64_t row) const {
   require(row >= 0 && row < rows() && variables_[static_cast<size_t>(row)].has_value(),
-          "phased layer: row {} of its {} rows has no variables", row, rows());
+          "phased layer: row must be in [0, {}) and have variables, got {}; call init() for it",
+          rows(), row);
   return *variables_[static_cast<size_t>(row)];
 }
 
@@ -156,7 +160,8 @@ nn::NamedTensors PhasedLayer::whole_weights(Graph& graph, const RemoteEntry& row
 }
 
 RowLoop PhasedLayer::forward_loop() const {
-  require(forward_phase_.has_value(), "phased layer: it has no forward phase yet");
+  require(forward_phase_.has_value(),
+          "phased layer: a forward phase requires serialise() on a layer that is not joint");
   RowLoop loop{.rows = rows(), .form = form_of(is_remote({"fwd"})), .io_mode = io_mode_};
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
   loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
@@ -168,7 +173,7 @@ RowLoop PhasedLayer::forward_loop() const {
 }
 
 RowLoop PhasedLayer::backward_loop() const {
-  require(backward_phase_.has_value(), "phased layer: it has no backward phase yet");
+  require(backward_phase_.has_value(), "phased layer: a backward phase requires serialise()");
   RowLoop loop{.rows = rows(),
                .order = RowLoop::Order::kDescending,
                .form = form_of(is_remote({"fwd", "optim"})),

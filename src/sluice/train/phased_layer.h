@@ -12,31 +12,32 @@ namespace sluice::train {
 
 struct RowLoop;
 
-/// What lives in remote memory beside the activations between phases.
+/// Variables that are stored in remote memory. Activations between phases are always stored there.
 struct Offload {
   bool optimizer = false;
   bool weights = false;
   bool operator==(const Offload&) const = default;
 };
 
-/// Whether activations inside a layer are kept from its forward to its backward phase, or made again.
+/// Whether a layer keeps its inner activations from its forward to its backward phase, or computes
+/// them again.
 enum class Activations { kKeep, kRecompute };
 
-/// Whether a layer gives the gradient of its input; the first of a model need not.
+/// Whether a layer computes the gradient of its input. The first layer of a model need not.
 enum class InputGradient { kNo, kYes };
 
 struct PhasedLayerOptions {
-  int64_t rows = 1;  ///< Layers of this kind, which share graphs and buffers.
+  int64_t rows = 1;  ///< Number of layers of this kind. They share graphs and buffers.
   InputGradient input_gradient = InputGradient::kYes;
   Activations activations = Activations::kKeep;
   Offload offload = {.optimizer = true, .weights = true};
-  /// Elements from which on a variable and its state are updated in shards, of which each replica has one; offloaded ones
-  /// are stored so (nn/rts.h).
+  /// Fewest elements of a sharded variable. Each replica then updates one shard of it and of its
+  /// state. Offloaded variables are also stored as shards (nn/rts.h).
   int64_t shard_threshold = nn::kNeverShard;
 };
 
-/// Everything that `rows` identical layers need to visit the device one phase at a time: forward, gradient and update graphs,
-/// factories of their variables, and remote buffers with an entry a row.
+/// Runs `rows` identical layers on the device one phase at a time. Holds forward, gradient and
+/// update graphs, factories of variables, and remote buffers with one entry per row.
 ///
 ///     PhasedLayer layer(factories, forward, optimizer, {.rows = 12});
 ///     layer.serialise({.steps = 4, .loads = …, .store_buffers = …});
@@ -46,46 +47,54 @@ struct PhasedLayerOptions {
 ///     layer.backward_phases(main, step_size);
 class PhasedLayer {
  public:
-  /// A layer with this forward graph. Its gradient graph accumulates gradients of all named arguments. `optimizer` is used here
-  /// alone.
+  /// Makes a layer with forward graph `forward`. Its gradient graph accumulates the gradients of
+  /// all named arguments. The layer does not keep `optimizer` after construction.
   PhasedLayer(nn::NamedVariableFactories factories, nn::GraphWithNamedArgs forward,
               nn::Optimizer& optimizer, const PhasedLayerOptions& options = {});
-  /// A layer whose one graph runs forward and backward, the last of a model: factories and named arguments are trees "fwd"
-  /// (variables) and "bwd" (counter and accumulators). It has a backward phase only.
+  /// Makes a layer with only a backward phase: one graph runs forward and backward. The last layer
+  /// of a model is such a layer. Factories and named arguments form the trees "fwd" (variables) and
+  /// "bwd" (counter and accumulators).
   static PhasedLayer joint(const nn::NamedVariableFactories& factories,
                            nn::GraphWithNamedArgs graph, nn::Optimizer& optimizer,
                            const PhasedLayerOptions& options = {});
 
   int64_t rows() const { return options_.rows; }
   bool has_forward() const { return forward_.has_value(); }
-  /// The graphs of one micro-batch, to say what they load and store. Error{kUsage} without a forward phase.
+  /// Graphs of one micro-batch. Their inputs and outputs appear in `loads` and `store_buffers` of
+  /// serialise(). forward(): Error{kUsage} for a joint layer.
   const nn::GraphWithNamedArgs& forward() const;
   const nn::GraphWithNamedArgs& backward() const { return *backward_; }
-  /// Makes the phases of all micro-batches; `options.rows` is the layer's. Once, before they run.
+  /// Makes the phases, which run over all micro-batches. Call it once, before the phases are used.
+  /// `options.rows` is ignored: the layer's number of rows is used. Error{kUsage} if it was called
+  /// before.
   void serialise(nn::BatchSerialiseOptions options);
-  /// Why the phases' io mode is not the one asked for; else empty.
+  /// The reason why the phases' io mode differs from the one requested; else empty.
   const std::string& note() const { return note_; }
 
-  /// Weights and optimizer state of the layer in row `row`, by key: "<weight>", "<weight>.<state>".
+  /// Weights and optimizer state of one row, with the keys "<weight>" and "<weight>.<state>".
   struct Variables {
     nn::NamedTensors weights;
     nn::NamedTensors state;
   };
-  /// Makes the variables of a row, in remote memory as far as they are offloaded.
+  /// Makes the variables of row `row`; offloaded ones are in remote memory. Error{kUsage} if `row`
+  /// is outside the layer's rows.
   const Variables& init(Graph& main, int64_t row, const nn::InitOptions& options);
   const Variables& init(Graph& main, int64_t row, const nn::InitOptions& options,
                         nn::internal::PathCounts& made);
   const Variables& variables(int64_t row) const;
 
-  /// One visit of the device: loads what is offloaded and runs the row's phase. A backward phase also updates weights and state
-  /// with the mean gradients and stores what was loaded. `step_size`: minus the learning rate, a f32 scalar.
+  /// Runs one phase of one row. It loads the offloaded variables and runs the phase. A backward
+  /// phase also updates weights and state with the mean gradients, and stores the loaded variables.
+  /// `step_size`: minus the learning rate, an f32 scalar. Error{kUsage} before serialise().
   void forward_phase(Graph& main, int64_t row) const;
   void backward_phase(Graph& main, int64_t row, const Tensor& step_size) const;
-  /// All rows, ascending; backward descending. Rows of which all variables are offloaded run in a loop (train/row_loop.h).
+  /// Run the phases of all rows, forward in ascending and backward in descending order. They run in
+  /// a loop if all variables of the rows are offloaded (train/row_loop.h).
   void forward_phases(Graph& main) const;
   void backward_phases(Graph& main, const Tensor& step_size) const;
-  /// The same for another forward graph with the layer's weights, in another entry graph of the program: from the input of
-  /// the first row to the output of the last.
+  /// Applies `graph`, another forward graph for the layer's weights, once per row in ascending
+  /// order. Works in any entry graph of the program. Row 0 takes `x`. Returns the output of the
+  /// last row.
   Tensor apply(Graph& entry, const nn::GraphWithNamedArgs& graph, const Tensor& x) const;
 
  private:
@@ -93,11 +102,13 @@ class PhasedLayer {
   void make_updates(const Ir& ir, const nn::NamedTensors& weights, nn::Optimizer& optimizer);
   RowLoop forward_loop() const;
   RowLoop backward_loop() const;
-  /// Whether all that the rows have of these kinds ("fwd", "optim") is in remote memory, where a loop finds it.
+  /// Whether all variables of these kinds ("fwd", "optim") are in remote memory. A loop over rows
+  /// requires it.
   bool is_remote(std::initializer_list<const char*> kinds) const;
   nn::NamedTensors load(Graph& graph, const RemoteEntry& row,
                         std::initializer_list<const char*> kinds) const;
-  /// Weights as phases take them: whole, and variables of the entry graph unless they are loaded.
+  /// The weights that phases take. They are not sharded. Weights that were not loaded are variables
+  /// of the entry graph.
   nn::NamedTensors whole_weights(Graph& graph, const RemoteEntry& row,
                                  const nn::NamedTensors& loaded) const;
   void learn(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
@@ -113,7 +124,7 @@ class PhasedLayer {
   std::optional<nn::GraphWithNamedArgs> forward_;
   std::optional<nn::GraphWithNamedArgs> backward_;
   std::vector<std::pair<std::string, nn::GraphWithNamedArgs>> updates_;  ///< By weight.
-  nn::NamedRemoteBuffers buffers_;  ///< Trees "fwd" and "optim", as far as they are offloaded.
+  nn::NamedRemoteBuffers buffers_;  ///< Trees "fwd" and "optim", each if offloaded.
   IoMode io_mode_ = IoMode::kIo;
   std::optional<nn::BatchSerialResult> forward_phase_;
   std::optional<nn::BatchSerialResult> backward_phase_;

@@ -39,7 +39,7 @@ struct Output : nn::Module {
   }
 };
 
-// Entries by the text of a buffer's spec and full shape.
+// Number of entries by the buffer's spec and the shape of the whole tensor.
 std::multimap<std::string, int64_t> buffers(const Ir& ir, int32_t from = 1) {
   std::multimap<std::string, int64_t> all;
   for (int32_t b = from; b <= ir.remote_buffer_count(); ++b) {
@@ -53,7 +53,7 @@ std::multimap<std::string, int64_t> buffers(const Ir& ir, int32_t from = 1) {
 
 using Entries = std::multimap<std::string, int64_t>;
 
-// The collectives that one run of a function takes part in, by operator.
+// Counts the collectives in one run of a function, by operator.
 void count_collectives(const exe::Executable& e, int32_t function, int64_t times,
                        std::map<std::string, int64_t>& counts) {
   for (const exe::Step& step : e.functions[static_cast<size_t>(function)].steps) {
@@ -65,7 +65,7 @@ void count_collectives(const exe::Executable& e, int32_t function, int64_t times
   }
 }
 
-// Remote traffic of each replica in a run of document 000's program.
+// Checks the remote traffic of each replica in one run of document 000's program.
 void expect_traffic_of_the_document(const exe::Executable& executable) {
   const exe::Program& program = executable.program("main");
   for (const auto& s : program.streams) EXPECT_EQ(s.entries, 4);
@@ -87,7 +87,7 @@ void expect_traffic_of_the_document(const exe::Executable& executable) {
                                                          {"ReplicatedAllReduce", 1}}));
 }
 
-// Appendix B of the reference's specification: the buffers of document 000's program.
+// The buffers of document 000's program are listed in appendix B of the reference's specification.
 TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   Ir ir(2);
   const TensorSpec image = f32_spec({8, 784});
@@ -163,7 +163,7 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   fc4.backward_phase(main, 0, step_size);
   for (const int64_t row : {1, 0}) inner.backward_phase(main, row, step_size);
   fc1.backward_phase(main, 0, step_size);
-  const Session session(ir, {.device = cpu_device()});  // Its plan is proved.
+  const Session session(ir, {.device = cpu_device()});  // Session verifies the plan.
   expect_traffic_of_the_document(session.executable());
 }
 
@@ -180,19 +180,19 @@ TEST(PhasedLayer, Refusals) {
       {"no rows", [&, f = factories, g = graph] { PhasedLayer(f, g, sgd, {.rows = 0}); },
        "phased layer: rows must be at least 1, got 0"},
       {"a row too many", [&] { layer.init(main, 2, {}); },
-       "phased layer: row 2 is outside its 2 rows"},
+       "phased layer: row must be in [0, 2), got 2"},
       {"variables before they are made", [&] { layer.variables(0); },
-       "phased layer: row 0 of its 2 rows has no variables"},
+       "phased layer: row must be in [0, 2) and have variables, got 0; call init() for it"},
       {"a forward graph of a joint layer", [&] { joint.forward(); },
-       "phased layer: it runs forward and backward in one phase"},
+       "phased layer: forward() requires a separate forward graph, got a joint layer"},
       {"a phase before it is made",
        [&] {
          layer.init(main, 0, {});
          layer.forward_phase(main, 0);
        },
-       "phased layer: it has no forward phase yet"},
+       "phased layer: a forward phase requires serialise() on a layer that is not joint"},
       {"another", [&] { layer.backward_phase(main, 0, step_size); },
-       "phased layer: it has no backward phase yet"},
+       "phased layer: a backward phase requires serialise()"},
   });
 }
 

@@ -12,13 +12,13 @@ namespace {
 
 const TensorSpec kSeed{{2}, u32, {}};
 
-/// The last block forward, the loss, and the block backward.
+/// Runs the last block forward, the loss, and the block backward.
 class Head : public nn::Module {
  public:
   Head(const Block& block, const Loss& loss, bool first)
       : block_(block), loss_(loss), first_(first) {}
 
-  /// Loss, and the gradient of x unless the block is also the first one.
+  /// Returns the loss. The gradient of x follows unless the block is also the first one.
   Tensors build(nn::Builder& b, Tensor x, Tensor labels, const Tensors& seed) const {
     std::vector<TensorSpec> seeds;
     for (const Tensor& t : seed) seeds.push_back(t.spec());
@@ -41,7 +41,7 @@ class Head : public nn::Module {
   bool first_;
 };
 
-/// Neighbouring blocks with the same graphs; a row each.
+/// Neighbouring blocks with the same graphs. Each has one row.
 struct Group {
   int64_t first = 0;  ///< Block of row 0.
   PhasedLayer layer;
@@ -88,7 +88,7 @@ class Phases {
     if (training_.note.empty()) training_.note = text;
   }
 
-  // A row of one buffer for each tensor of a spec, in the order asked for.
+  // Reserves the next unused row of the buffer for tensors of this spec.
   nn::BatchHandle next_row(std::vector<std::pair<RemoteBuffer, int64_t>>& rows,
                            const TensorSpec& spec) {
     for (auto& [buffer, used] : rows) {
@@ -98,7 +98,8 @@ class Phases {
     return {rows.back().first, 0};
   }
 
-  // Every block that draws gets a seed of its own for each micro-batch, in a row of a buffer.
+  // Each block that draws gets its own seed for each micro-batch. A row of the buffer holds the
+  // seeds of one block.
   std::optional<nn::BatchSerialResult> serialise_seeds() {
     if (!training_.draws) return std::nullopt;
     Graph& g = ir_.create_empty_graph("seeds");
@@ -133,10 +134,11 @@ class Phases {
       const std::vector<TensorSpec> seeds(block(j).draws() ? 1 : 0, kSeed);
       auto [factories, forward] = nn::create_graph(ir_, block(j), x, seeds);
       require(forward.graph().outputs().size() == 1,
-              "training: block '{}' has {} outputs, must have 1", block(j).path(),
+              "training: block '{}' must have 1 output, got {}", block(j).path(),
               forward.graph().outputs().size());
       const TensorSpec y = forward.graph().outputs()[0].spec();
-      // A block in a row takes what the one before gives, and gives as much. The first block has no gradient of x.
+      // A block joins the group if its input and output specs equal those of the block before it.
+      // The first block has its own group because it has no gradient of x.
       int64_t count = 1;
       while (j > 0 && y == x && j + count < blocks_ - 1 &&
              block(j + count).cache_key() == block(j).cache_key()) {
@@ -164,7 +166,7 @@ class Phases {
     if (block(g.first).draws()) {
       o.loads.emplace_back(forward.inputs()[1], nn::BatchHandle{seed_rows_, seed_row_.at(g.first)});
     }
-    // The output of row r is the input of row r + 1, and of the next group after the last row.
+    // Row r + 1 reads the output of row r. The next group reads the output of the last row.
     nn::BatchHandle x_out = next_row(x_rows_, y_spec);
     nn::BatchHandle dx_out = next_row(dx_rows_, y_spec);
     o.store_buffers.emplace_back(forward.outputs()[0], x_out);
@@ -218,7 +220,7 @@ class Phases {
     }
   }
 
-  // One block after another, its weights brought in and forgotten.
+  // Runs one block after another. A block's offloaded weights are loaded for that block only.
   void build_eval() {
     Graph& eval = ir_.entry_graph("eval");
     const Graph::IoScope scope(eval, options_.io_mode);
@@ -242,11 +244,11 @@ class Phases {
   nn::internal::PathCounts made_{ir_};
   Tensor step_size_;
   RemoteBuffer seed_rows_;
-  std::map<int64_t, int64_t> seed_row_;                   ///< By block.
-  std::vector<std::pair<RemoteBuffer, int64_t>> x_rows_;  ///< Rows given out.
+  std::map<int64_t, int64_t> seed_row_;                   ///< Row of each block's seeds, by block.
+  std::vector<std::pair<RemoteBuffer, int64_t>> x_rows_;  ///< Number of rows in use of each buffer.
   std::vector<std::pair<RemoteBuffer, int64_t>> dx_rows_;
-  nn::BatchHandle x_in_;   ///< Where the next group's row 0 finds its input.
-  nn::BatchHandle dx_in_;  ///< Where it leaves the gradient of that.
+  nn::BatchHandle x_in_;   ///< Input of the next group's row 0.
+  nn::BatchHandle dx_in_;  ///< Where that row stores the gradient of its input.
 };
 
 }  // namespace

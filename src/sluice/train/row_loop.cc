@@ -6,10 +6,10 @@
 namespace sluice::train {
 namespace {
 
-// Of fewer turns a loop would cost its border and repeat next to nothing.
+// A loop with fewer iterations costs more at its boundary than it saves.
 constexpr int64_t kFewestTurns = 2;
 
-// The tensors of a tree, and back.
+// Flattens a tree to a list, and makes a tree with the same keys from a list.
 Tensors flat(const nn::NamedTensors& tree) { return tree.values_flat(); }
 nn::NamedTensors like(const nn::NamedTensors& tree, const Tensors& list) {
   return nn::NamedTensors::pack(tree.keys_flat(), list);
@@ -32,6 +32,7 @@ class Rows {
     });
   }
 
+  // Lk loads and Ck computes row k. {} is the loop; steps joined by | overlap.
   // L0; { Lk+1 | Ck }; Cn-1.
   Tensors loads_ahead(const Tensors& values) const {
     const nn::NamedTensors first = loop_.load(main_, row(0));
@@ -46,8 +47,10 @@ class Rows {
     return loop_.run(main_, row(loop_.rows - 1), like(first, own), before, invariants_);
   }
 
-  // L0; C0 | L1; S0, C1 | L2; { Sk-1, Ck | Lk+1 }; Sn-2, Cn-1; Sn-1. Three sets of tensors take turns to be loaded, used and
-  // stored; a body of three turns finds each again where it was, and copies none.
+  // Sk stores row k.
+  // L0; C0 | L1; S0 | C1 | L2; { Sk-1 | Ck | Lk+1 }; Sn-2 | Cn-1; Sn-1.
+  // Three sets of tensors take turns: one is stored, one is used and one is loaded. A loop body of
+  // three rows ends with each set in the role that it began with, so that no tensor is copied.
   Tensors stores_behind(Tensors values) const {
     const int64_t n = loop_.rows;
     Sets sets;
@@ -58,7 +61,7 @@ class Rows {
     values = loop_.run(main_, row(1), sets[1], values, invariants_);
     sets[2] = loop_.load(main_, row(2));
     const auto in_main = [this](int64_t turn) { return row(turn); };
-    int64_t next = 2;  // The row that is loaded, and in the set of its number.
+    int64_t next = 2;  // The next row to run; it is already loaded into set next % 3.
     const int64_t rounds = (n - 1 - next) / kSets;
     if (rounds >= kFewestTurns) {
       values = repeat(rounds, values, sets, [&](const Inside& in, const Sets& inside) {
@@ -80,7 +83,7 @@ class Rows {
   }
 
  private:
-  // Handles in the loop's body.
+  // Tensors of the loop's body.
   struct Inside {
     Graph& graph;
     Tensor iteration;
@@ -95,7 +98,8 @@ class Rows {
     return sets[static_cast<size_t>(turn % kSets)];
   }
 
-  // Row k, which is there, while the row before is stored and then makes room for the row after.
+  // Stores row k - 1, runs row k and loads row k + 1. Row k is already loaded. Row k + 1 takes the
+  // set of row k - 2, which is already stored.
   template <typename RowOf>
   Tensors turn_of_three(Graph& g, const RowOf& row_of, int64_t k, const Sets& sets,
                         const Tensors& values, const Tensors& invariants) const {
@@ -108,7 +112,8 @@ class Rows {
   bool descends() const { return loop_.order == RowLoop::Order::kDescending; }
 
   RemoteEntry row(int64_t turn) const { return descends() ? loop_.rows - 1 - turn : turn; }
-  // `ahead` turns after the first one of an iteration, which has `turns`.
+  // The row that is `ahead` rows after the first row of an iteration. An iteration has `turns`
+  // rows.
   RemoteEntry row(const Inside& in, int64_t ahead, int64_t turns = 1) const {
     const Tensor first = turns == 1 ? in.iteration : in.iteration * static_cast<double>(turns);
     if (descends())
@@ -130,7 +135,7 @@ class Rows {
     return all;
   }
 
-  // The last `count` of them apart.
+  // Splits off the last `count` tensors.
   static std::pair<Tensors, Tensors> split(const Tensors& all, size_t count) {
     const auto at = all.end() - static_cast<std::ptrdiff_t>(count);
     return {Tensors(all.begin(), at), Tensors(at, all.end())};
@@ -141,7 +146,7 @@ class Rows {
     return repeat(trips, carried, {}, [&](const Inside& in, const Sets&) { return body(in); });
   }
 
-  // The body sees `sets` by reference.
+  // The body takes `sets` by reference.
   template <typename Body>
   Tensors repeat(int64_t trips, const Tensors& carried, const Sets& sets, const Body& body) const {
     Graph& g = main_.ir().create_empty_graph("rows");

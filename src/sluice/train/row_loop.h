@@ -5,32 +5,37 @@
 
 namespace sluice::train {
 
-/// Visits of the device by identical layers that lie in the rows of remote buffers, one after the other.
+/// Runs identical layers one after another. Layer r has its variables in row r of the remote
+/// buffers.
 struct RowLoop {
   enum class Order { kAscending, kDescending };
   enum class Form {
-    kInLine,  ///< Each row at its place: the only form of rows that have something of their own on the device.
-    kLoop,  ///< One `repeat`, unless rows are few.
+    kInLine,  ///< The rows are in the graph one after another. Required if a row has variables on
+              /// the device.
+    kLoop,    ///< One `repeat` op, unless there are too few rows.
   };
 
   int64_t rows = 1;
   Order order = Order::kAscending;
   Form form = Form::kLoop;
   IoMode io_mode = IoMode::kIo;
-  /// What a row keeps in remote memory, brought into the graph: into tensors of its own, or over those of another row.
+  /// Loads a row's remote variables into new tensors (`load`) or into the tensors of another row
+  /// (`reload`).
   std::function<nn::NamedTensors(Graph& graph, const RemoteEntry& row)> load;
   std::function<void(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& over)> reload;
-  /// A row's work: from the values that the row before left to those for the next. `invariants` are those given to run_rows.
+  /// Runs a row. `values` are the results of the row before; returns the values for the next row.
+  /// `invariants` are those given to run_rows().
   std::function<Tensors(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
                         const Tensors& values, const Tensors& invariants)>
       run;
-  /// Stores what was loaded, as `run` left it; absent: it is as it was.
+  /// Stores the loaded tensors after `run`; absent if `run` does not change them.
   std::function<void(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded)> store;
 };
 
-/// Adds the visits to `main`. A loop's program does not grow with the rows. With kIoOverlapped it is skewed: beside the work
-/// of a row it loads the next and stores the one before, so that two rows are on the device, three if they are stored;
-/// the bits are the same. Returns the values that the last row leaves.
+/// Adds the layers to `main`. The program of a loop does not grow with the number of rows. With
+/// kIoOverlapped the loop loads the next row and stores the row before while it runs a row. Then
+/// two rows are on the device, or three if rows are stored. The results have the same bits.
+/// `values` are the inputs of the first row. Returns the values of the last row.
 Tensors run_rows(Graph& main, const RowLoop& loop, const Tensors& values,
                  const Tensors& invariants);
 

@@ -8,8 +8,9 @@ namespace sluice::train {
 
 Throughput evaluate_throughput(Session& session, int64_t samples_per_step, int runs,
                                const std::string& program) {
-  require(samples_per_step >= 1, "evaluate_throughput: {} samples a step", samples_per_step);
-  require(runs >= 1, "evaluate_throughput: {} runs", runs);
+  require(samples_per_step >= 1, "evaluate_throughput: samples_per_step must be at least 1, got {}",
+          samples_per_step);
+  require(runs >= 1, "evaluate_throughput: runs must be at least 1, got {}", runs);
   std::vector<std::pair<H2dStream, HostTensor>> ones;
   for (const auto& [stream, spec] : session.expected_inputs(program)) {
     HostTensor numbers({spec.shape, f32, {}});

@@ -11,7 +11,7 @@
 namespace sluice::train {
 namespace {
 
-// Entry "train" takes two entries of i32 and moves a weight, with momentum in remote memory.
+// Entry "train" takes two i32 entries and updates a weight. The momentum is in remote memory.
 struct Program {
   Program() {
     Graph& train = ir.entry_graph("train");
@@ -73,16 +73,16 @@ TEST(Throughput, Refusals) {
   const HostTensor two(f32_spec({2}));
   expect_refused({
       {"no samples", [&] { evaluate_throughput(session, 0, 5, "train"); },
-       "evaluate_throughput: 0 samples a step"},
+       "evaluate_throughput: samples_per_step must be at least 1, got 0"},
       {"no runs", [&] { evaluate_throughput(session, 1, 0, "train"); },
-       "evaluate_throughput: 0 runs"},
+       "evaluate_throughput: runs must be at least 1, got 0"},
       {"no such program", [&] { evaluate_throughput(session, 1); }, "main"},
       {"inputs of no program", [&] { session.expected_inputs("walk"); }, "walk"},
       {"too few values",
        [&] {
          session.restore({{"w", three}});
        },
-       "restore: 1 values for 2 variables"},
+       "restore: must have a value for each of 2 variables, got 1 values"},
       {"another variable",
        [&] {
          session.restore({{"w", three}, {"v", three}});
@@ -92,7 +92,7 @@ TEST(Throughput, Refusals) {
        [&] {
          session.restore({{"w", two}, {"w.momentum", three}});
        },
-       "restore: variable 'w' is (3,) float32, the array is (2,) float32"},
+       "restore: variable 'w': the array must be (3,) float32, got (2,) float32"},
   });
 }
 

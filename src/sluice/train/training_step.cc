@@ -15,7 +15,7 @@ Tensors load_seed(Graph& graph, const Training& t) {
   return t.draws ? Tensors{graph.host_load(t.seed)} : Tensors{};
 }
 
-// One micro-batch, its gradients straight to the optimizer.
+// Runs one micro-batch and returns its gradients, which need no accumulators.
 nn::NamedTensors gradients_of_one(Graph& main, const ModelSpec& model, const Training& t,
                                   const nn::GraphWithNamedArgs& forward) {
   const nn::GraphWithNamedArgs backward =
@@ -36,7 +36,7 @@ nn::NamedTensors gradients_of_one(Graph& main, const ModelSpec& model, const Tra
   return named;
 }
 
-// A loop over micro-batches; the running mean of their gradients.
+// Loops over micro-batches and returns the running mean of their gradients.
 nn::NamedTensors mean_gradients(Graph& main, const ModelSpec& model, const Training& t,
                                 const nn::GraphWithNamedArgs& forward, int64_t micro_batches) {
   const auto [factories, backward] =
@@ -98,16 +98,16 @@ void build_resident(Ir ir, const ModelSpec& model, nn::Optimizer& optimizer,
 Training build_training(Ir ir, const ModelSpec& model, nn::Optimizer optimizer,
                         const StepOptions& options) {
   require(!model.blocks.empty() && model.eval_blocks.size() == model.blocks.size(),
-          "training: the model has {} blocks, {} when evaluating", model.blocks.size(),
-          model.eval_blocks.size());
+          "training: blocks and eval_blocks must have the same size, at least 1, got {} and {}",
+          model.blocks.size(), model.eval_blocks.size());
   require(options.accumulate >= 1, "training: accumulate must be at least 1, got {}",
           options.accumulate);
   require(options.strategy == Strategy::kPhased || !options.offload.weights,
-          "training: weights stay on the device unless the strategy is phased");
+          "training: offload.weights requires Strategy::kPhased, got Strategy::kResident");
   require(
       options.strategy == Strategy::kResident || !options.max_grad_norm,
-      "training: phases update a block before all gradients are there, so the norm of all cannot "
-      "scale them; the resident strategy can");
+      "training: max_grad_norm cannot be combined with Strategy::kPhased, which updates a block "
+      "before all gradients are computed; use Strategy::kResident");
   Training t;
   t.input = ir.h2d_stream(model.input, "input");
   t.labels = ir.h2d_stream(model.labels, "labels");

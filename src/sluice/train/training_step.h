@@ -12,58 +12,66 @@
 
 namespace sluice::train {
 
-/// In which order a step runs a model's micro-batches, and where its tensors wait meanwhile. The bits are the same.
+/// The order in which a step runs micro-batches, and the memory that holds tensors between uses.
+/// The results have the same bits.
 enum class Strategy {
-  kResident,  ///< A micro-batch runs through the whole model before the next; all stays on the device.
-  kPhased,  ///< A block runs all micro-batches before the next block starts; activations between blocks wait in remote
-            ///< memory, so that the device holds a few blocks at a time.
+  kResident,  ///< A micro-batch runs through the whole model before the next one. Its activations
+              /// stay on the device.
+  kPhased,    ///< A block runs all micro-batches before the next block starts. Activations between
+              /// blocks wait in remote memory, so that the device holds only a few blocks.
 };
 
 struct StepOptions {
   Strategy strategy = Strategy::kResident;
-  int64_t accumulate = 1;  ///< Micro-batches an update.
+  int64_t accumulate = 1;  ///< Micro-batches per update.
   Offload offload;
   IoMode io_mode = IoMode::kIo;                  ///< Phased only.
   Activations activations = Activations::kKeep;  ///< Phased only.
-  /// Of weights of so many elements a replica updates its shard and holds the shard's state.
+  /// Fewest elements of a sharded weight. Each replica then updates one shard of it and holds only
+  /// that shard's state.
   int64_t shard_threshold = nn::kNeverShard;
   double learning_rate = 0.05;
-  /// Gradients are scaled so that the root of the sum of squares of all of them is at most this (nn::clip_factor). Resident
-  /// only: phases update a block before the gradients of the blocks below it are there.
+  /// Largest norm of the gradients; larger gradients are scaled down to it. The norm is the root of
+  /// the sum of squares over all gradients (nn::clip_factor). Resident only: phases update a block
+  /// before the gradients of the blocks below it are computed.
   std::optional<double> max_grad_norm;
-  uint64_t seed = 0;  ///< Of first values.
+  uint64_t seed = 0;  ///< Seed of the variables' first values.
 };
 
-/// From logits and labels to (loss (), gradient of the logits).
+/// Maps logits and labels to (loss (), gradient of the logits).
 using Loss = std::function<std::pair<Tensor, Tensor>(const Tensor& logits, const Tensor& labels)>;
 
-/// A program that trains, and another that applies what was learned. A run of the first takes `accumulate` entries of each
-/// input stream, in order of micro-batches, and gives as many losses.
+/// A program "train" that trains, and a program "eval" that applies the trained weights. A run of
+/// "train" takes `accumulate` entries of each input stream, in order of micro-batches. It returns
+/// `accumulate` losses.
 struct Training {
   H2dStream input;
   H2dStream labels;
-  H2dStream seed;  ///< uint32[2], if a block draws; else unused.
+  H2dStream seed;  ///< uint32[2]; used only if a block draws.
   bool draws = false;
   D2hStream loss;
   H2dStream eval_input;
   D2hStream logits;
   nn::NamedTensors variables;  ///< Weights by path, in the training program.
-  nn::NamedTensors state;      ///< Of the optimizer: "<path of the variable>.<state>".
-  std::string note;            ///< Where a wish could not be met, and why; else empty.
+  nn::NamedTensors state;      ///< Optimizer state: "<path of the variable>.<state>".
+  std::string note;            ///< The request that could not be met, and the reason; else empty.
 };
 
 struct ModelSpec {
   std::vector<Block> blocks;  ///< At least one.
-  TensorSpec input;           ///< Of a micro-batch.
+  TensorSpec input;           ///< Spec of a micro-batch's input.
   TensorSpec labels;
-  TensorSpec eval_input;           ///< Of a batch of the evaluation.
-  std::vector<Block> eval_blocks;  ///< The same model when evaluating.
+  TensorSpec eval_input;           ///< Spec of an evaluation batch.
+  std::vector<Block> eval_blocks;  ///< The blocks for evaluation. Each matches the block of
+                                   /// `blocks` at the same index.
   Loss loss;
 };
 
-/// Adds the entry graphs "train" and "eval" to `ir`. The gradients of micro-batches are averaged (spec §4.4) when there are
-/// several, then those of the replicas, then the optimizer updates every weight. Fixes the number of replicas.
-/// Errors (kUsage): no blocks; accumulate below 1; weights offloaded without phases; a largest norm with phases.
+/// Adds the entry graphs "train" and "eval" to `ir`. Gradients are averaged over micro-batches if
+/// there are several (spec §4.4), then over replicas. Then the optimizer updates every weight.
+/// Fixes the number of replicas. Error{kUsage} if there are no blocks, if `blocks` and
+/// `eval_blocks` differ in length, or if `accumulate` is below 1. Error{kUsage} also for offloaded
+/// weights without phases and for `max_grad_norm` with phases.
 Training build_training(Ir ir, const ModelSpec& model, nn::Optimizer optimizer,
                         const StepOptions& options);
 

@@ -39,7 +39,7 @@ struct Last : nn::Module {
   std::string cache_key() const { return "last"; }
 };
 
-// Widths of hidden layers: neighbours of one width share their graphs.
+// `widths` are those of the hidden layers. Neighbours with equal widths share their graphs.
 ModelSpec model(const std::vector<int64_t>& widths, double dropout) {
   ModelSpec m;
   for (size_t i = 0; i < widths.size(); ++i) {
@@ -74,7 +74,7 @@ struct Result {
   std::vector<float> losses;
   int64_t device_bytes = 0;
   int64_t persistent_bytes = 0;
-  size_t steps = 0;  ///< Of all functions of the plan.
+  size_t steps = 0;  ///< Steps in all functions of the plan.
   std::string note;
 };
 
@@ -178,7 +178,7 @@ TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
   }
 }
 
-// Weights of whole cache lines, so that alignment adds nothing.
+// The sizes of the weights are multiples of a cache line, so that alignment adds no bytes.
 TEST(TrainingStep, AParameterOfShortAdamHasSixBytesOfState) {
   ModelSpec m = model({}, 0);
   m.blocks = {Block("fc", Layer(64, 0))};
@@ -226,7 +226,8 @@ TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
   }
 }
 
-// A bias of one element is as large as its shard, and all replicas but the first have none of it.
+// A bias with one element has one shard that equals the bias. The shards of all replicas but the
+// first hold only padding.
 TEST(TrainingStep, ShardsOfOneElementHaveTheBitsOfTheWhole) {
   const ModelSpec m = model({1, 1}, 0);
   for (const auto& optimizer : {nn::Optimizer::sgd(), nn::Optimizer::lamb()}) {
@@ -240,7 +241,7 @@ TEST(TrainingStep, ShardsOfOneElementHaveTheBitsOfTheWhole) {
   }
 }
 
-// Norms are those of whole tensors, whatever a replica holds of them.
+// Norms are computed over whole tensors, even if each replica holds only a shard.
 TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
   const ModelSpec m = model({16, 16}, 0.25);
   const auto check = [&](const nn::Optimizer& optimizer, std::optional<double> max_grad_norm) {
@@ -275,7 +276,7 @@ TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
   check(nn::Optimizer::sgd(), 1e7);
 }
 
-// Each replica has micro-batches of its own, and all have one model.
+// Each replica has its own micro-batches; all replicas have the same model.
 TEST(TrainingStep, ReplicasHaveTheBitsOfEachOtherUnderEveryStrategy) {
   const ModelSpec m = model({8, 8, 8}, 0.25);
   for (const int replicas : {2, 4}) {
@@ -301,7 +302,8 @@ TEST(TrainingStep, ReplicasHaveTheBitsOfEachOtherUnderEveryStrategy) {
   }
 }
 
-// Many rows run in loops: of each io mode, with each remainder of the turns that three sets of tensors take, in shards.
+// Many rows run in loops. The depths leave each possible remainder after loops of three rows per
+// iteration.
 TEST(TrainingStep, LoopsOverRowsHaveTheBitsOfTheResidentStep) {
   for (const size_t depth : {10, 11, 12}) {
     const ModelSpec m = model(std::vector<int64_t>(depth, 8), 0.25);
@@ -338,13 +340,15 @@ TEST(TrainingStep, NeitherThePeakNorThePlanOfPhasesGrowsWithDepth) {
                            .io_mode = mode}};
     const Result shallow = train(deep_model(6), optimizer, way);
     const Result deep = train(deep_model(12), optimizer, way);
-    // Rows that a loop of three a turn leaves over stand in line: as many at 12 as at 15 and 30.
+    // The loop runs three rows per iteration; the rest run outside it. That rest has the same size
+    // at depths 12, 15 and 30.
     for (const size_t depth : {15, 30}) {
       const Result deeper = train(deep_model(depth), optimizer, way);
       EXPECT_EQ(deeper.device_bytes, deep.device_bytes) << depth;
       EXPECT_EQ(deeper.steps, deep.steps) << depth;
     }
-    // In line or in a loop there are as many blocks on the device; the last line of the arena may be one scalar's.
+    // The device holds equally many blocks with and without a loop. The tolerance is one cache line
+    // of the arena, which a scalar may add.
     EXPECT_NEAR(static_cast<double>(deep.device_bytes), static_cast<double>(shallow.device_bytes),
                 64);
     Way resident;
@@ -353,8 +357,8 @@ TEST(TrainingStep, NeitherThePeakNorThePlanOfPhasesGrowsWithDepth) {
   }
 }
 
-// The run of a phased step from a file, with each of its system calls failing in turn; the file is also a checked one, and one
-// past the page cache.
+// Each system call of a phased run from a file fails in turn. The run also covers files with
+// checksums and files that bypass the page cache.
 TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
   const std::string folder = testing::TempDir() + "sluice_faults_" + std::to_string(::getpid());
   sys::make_folder(folder);
@@ -393,7 +397,8 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
     EXPECT_GT(named, 100) << "transfers name their entry";
     for (int64_t n = 1; n < number; n += 17) {
       EXPECT_EQ(run(n, EINTR), expected) << "interrupted call " << n;
-      // Half a page is no size that every disk takes.
+      // Direct files require transfers in units of the disk's block size; a short call would break
+      // that.
       if (!way.direct) {
         EXPECT_EQ(run(n, 0), expected) << "short call " << n;
       }
@@ -409,15 +414,17 @@ TEST(TrainingStep, Refusals) {
   ModelSpec uneven = model({8}, 0);
   uneven.eval_blocks.pop_back();
   expect_refused({
-      {"no blocks", build(ModelSpec{}, {}), "training: the model has 0 blocks, 0 when evaluating"},
-      {"another model", build(uneven, {}), "training: the model has 2 blocks, 1 when evaluating"},
+      {"no blocks", build(ModelSpec{}, {}),
+       "training: blocks and eval_blocks must have the same size, at least 1, got 0 and 0"},
+      {"another model", build(uneven, {}),
+       "training: blocks and eval_blocks must have the same size, at least 1, got 2 and 1"},
       {"no micro-batches", build(model({8}, 0), {.accumulate = 0}),
        "training: accumulate must be at least 1, got 0"},
       {"weights that go nowhere", build(model({8}, 0), {.offload = {.weights = true}}),
-       "training: weights stay on the device unless the strategy is phased"},
+       "training: offload.weights requires Strategy::kPhased, got Strategy::kResident"},
       {"clipping in phases",
        build(model({8}, 0), {.strategy = Strategy::kPhased, .max_grad_norm = 1.0}),
-       "training: phases update a block before all gradients are there"},
+       "training: max_grad_norm cannot be combined with Strategy::kPhased"},
   });
 }
 

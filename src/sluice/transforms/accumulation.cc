@@ -26,8 +26,9 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
                                               const std::vector<std::string>& names,
                                               const AccumulationOptions& options) {
   require(names.empty() || names.size() == tensors.size(),
-          "autodiff_with_accumulation of graph {}: {} names given for {} tensors", graph.name(),
-          names.size(), tensors.size());
+          "autodiff_with_accumulation of graph {}: names must be empty or one per tensor, got {} "
+          "for {} tensors",
+          graph.name(), names.size(), tensors.size());
   AutodiffOptions core{.grads_provided = options.grads_provided,
                        .grads_required = options.grads_required,
                        .called_graphs = options.called_graphs,

@@ -8,25 +8,27 @@
 
 namespace sluice::transforms {
 
-/// What accumulators hold.
+/// The quantity that accumulators hold.
 enum class Accumulation {
-  kMean,  ///< The running mean since the counter was last zeroed.
-  kSum,   ///< The sum since the accumulator was last zeroed; there is no counter.
+  kMean,  ///< The running mean since the counter was last set to zero.
+  kSum,   ///< The sum since the accumulator was last set to zero. There is no counter.
 };
 
 struct AccumulationOptions {
   /// As in AutodiffOptions.
   std::optional<Tensors> grads_provided;
-  /// Tensors whose gradients the gradient graph still gives as outputs, in this order.
+  /// Tensors whose gradients remain outputs of the gradient graph, in this order.
   Tensors grads_required;
   std::map<GraphId, GradGraphInfo> called_graphs;
   Unreachable unreachable = Unreachable::kError;
   Accumulation accumulation = Accumulation::kMean;
-  /// By name: replicas whose accumulators hold the same value; all, if absent.
+  /// By name: groups of replicas whose accumulators hold the same value. Absent: all replicas are
+  /// one group.
   std::map<std::string, ReplicaGrouping> replica_groupings;
 };
 
-/// A by-reference input that the transform added: state that the caller keeps, zeros at first.
+/// A by-reference input that the transform added. The caller keeps this state and sets it to zero
+/// at first.
 struct AddedInput {
   std::string name;  ///< "mean_accum_counter", then "accum.<name>".
   TensorSpec spec;
@@ -40,13 +42,17 @@ struct AccumulationResult {
       added;  ///< The counter (if any), then one accumulator per tensor, in the order given.
 };
 
-/// autodiff() whose gradients of `tensors` go into running means instead of outputs.
+/// Runs autodiff(), but accumulates the gradients of `tensors` into state instead of returning
+/// them.
 ///
-/// Before: as for autodiff; `names[i]` is the key of `tensors[i]` (empty list: their names, sanitised).
-/// After: the gradient graph has further by-reference inputs `mean_accum_counter` (f32, ()) and `accum.<name>` (the
-/// tensor's spec). With s the counter, a call does accum ← s/(s+1)·accum + gradient/(s+1), each as soon as its gradient
-/// is there, so gradients do not pile up, and last s ← s + 1. So zeroing the counter alone starts a new mean.
-/// With kSum: accum ← accum + gradient. Its outputs are the gradients of `grads_required`. Errors as for autodiff.
+/// Before: as for autodiff. `names[i]` is the key of `tensors[i]`; an empty list means the tensors'
+/// names, sanitised.
+/// After: the gradient graph also has the by-reference inputs `mean_accum_counter` (f32, ()) and
+/// `accum.<name>` (the tensor's spec). Its outputs are the gradients of `grads_required`. With s
+/// the counter, a call computes accum ← s/(s+1)·accum + gradient/(s+1). It does so as soon as a
+/// gradient is computed, so that few gradients are in memory at a time. It computes s ← s + 1 last.
+/// To start a new mean, set only the counter to zero. With kSum: accum ← accum + gradient.
+/// Error{kUsage} as for autodiff, and if `names` and `tensors` differ in length.
 AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tensors,
                                               const std::vector<std::string>& names = {},
                                               const AccumulationOptions& options = {});

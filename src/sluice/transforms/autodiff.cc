@@ -22,17 +22,21 @@ GradRequest::Place place_of(const Graph& graph, TensorId t) {
 }
 
 void check_tensor(const Graph& graph, const Tensor& t, std::string_view what) {
-  require(t.valid(), "autodiff of graph {}: {} has an empty handle", graph.name(), what);
-  require(graph.owns(t), "autodiff of graph {}: {} names tensor '{}' of graph {}", graph.name(),
-          what, t.name(), t.graph().name());
+  require(t.valid(), "autodiff of graph {}: {} must be tensors of the graph, got an empty handle",
+          graph.name(), what);
+  require(graph.owns(t),
+          "autodiff of graph {}: {} must be tensors of the graph, got '{}' of graph {}",
+          graph.name(), what, t.name(), t.graph().name());
   require(is_float(t.dtype()),
-          "autodiff of graph {}: {} names tensor '{}', which is {} and has no gradient",
+          "autodiff of graph {}: {} must be floating-point tensors, got '{}', which is {}",
           graph.name(), what, t.name(), to_string(t.spec()));
 }
 
 GradRequest request_of(const Graph& graph, const AutodiffOptions& options, size_t shared_from) {
-  require(!graph.is_entry(), "autodiff: {} is an entry graph; differentiate a graph that it calls",
-          graph.name());
+  require(
+      !graph.is_entry(),
+      "autodiff: the graph must not be an entry graph, got {}; differentiate a graph that it calls",
+      graph.name());
   GradRequest request;
   request.shared_from = shared_from;
   request.missing = options.unreachable == Unreachable::kZeros ? GradRequest::Missing::kZeros
@@ -57,17 +61,20 @@ GradRequest request_of(const Graph& graph, const AutodiffOptions& options, size_
       if (is_float(t.dtype())) request.required.push_back({t.id(), value_of_handle(graph, t.id())});
     }
   }
-  require(!request.required.empty(), "autodiff of graph {}: no gradient is required", graph.name());
+  require(!request.required.empty(),
+          "autodiff of graph {}: grads_required must be at least one tensor, got none",
+          graph.name());
   return request;
 }
 
-/// What the callers of a graph need of its gradient, by positions of its outputs and inputs.
+/// The gradients that callers need of a graph: indices of its outputs (provided) and inputs
+/// (required).
 struct Wanted {
   std::set<size_t> provided;
   std::set<size_t> required;
 };
 
-/// Differentiates the graphs below one, each once.
+/// Differentiates each graph that `top` calls, directly or indirectly, once.
 class Descent {
  public:
   Descent(Graph& top, const GradGraphs& given) : ir_(top.ir()), infos_(given) {
@@ -79,7 +86,7 @@ class Descent {
   GradGraphInfo run(Graph& top, const GradRequest& request);
 
  private:
-  // Callees before callers.
+  // Orders callees before callers.
   void visit(const Graph& graph) {
     if (!seen_.insert(graph.id()).second) return;
     for (const Op& op : graph.ops()) {
@@ -101,7 +108,7 @@ class Descent {
   std::map<GraphId, Wanted> wanted_;
 };
 
-// Notes what differentiating a graph will ask of those that it calls.
+// Records which gradients `graph` will need from the graphs that it calls.
 void Descent::ask(const Graph& graph, const GradRequest& request, Dependence& dependence) {
   std::vector<Value> required;
   std::vector<Value> provided;
@@ -173,7 +180,8 @@ GradGraphInfo Descent::run(Graph& top, const GradRequest& request) {
 void check_given(const Graph& graph, const GradGraphs& given) {
   for (const auto& [id, info] : given) {
     require(id == info.forward_graph().id(),
-            "autodiff of graph {}: called_graphs gives for graph {} the gradient graph of {}",
+            "autodiff of graph {}: called_graphs must map graph {} to its gradient graph, got that "
+            "of {}",
             graph.name(), graph.ir().graph(id).name(), info.forward_graph().name());
   }
 }

@@ -13,40 +13,42 @@ enum class Connection {
   kFwdGrad,  ///< The gradient of a forward tensor.
 };
 
-/// What an input or output of a gradient graph stands for.
+/// The meaning of an input or output of a gradient graph.
 struct ExpectedConnection {
   Connection type;
   Tensor fwd_tensor;
 };
 
-/// How a gradient graph is connected to the forward graph that it was made from.
+/// Describes how a gradient graph is connected to its forward graph.
 class GradGraphInfo {
  public:
-  /// The gradient graph has `first_input` inputs before those expected.
+  /// `first_input` inputs of the gradient graph precede those in `expected_inputs`.
   GradGraphInfo(Graph& forward_graph, Graph& graph, std::vector<ExpectedConnection> expected_inputs,
                 std::vector<ExpectedConnection> expected_outputs, size_t first_input = 0);
 
   Graph& graph() const { return ir_.graph(graph_); }
   Graph& forward_graph() const { return ir_.graph(forward_graph_); }
-  /// One entry for each of the gradient graph's first inputs: gradients, then values. (Inputs that
-  /// another transform added, accumulators say, come after them; of a phase the row is before them.)
+  /// Inputs of the gradient graph: gradients first, then forward values. Inputs that other
+  /// transforms add, such as accumulators, follow these. In a phase, the row precedes them.
   const std::vector<ExpectedConnection>& expected_inputs() const { return expected_inputs_; }
-  /// One entry for each output.
+  /// One entry per output.
   const std::vector<ExpectedConnection>& expected_outputs() const { return expected_outputs_; }
   /// The forward tensors of expected_inputs() and expected_outputs().
   Tensors inputs() const;
   Tensors outputs() const;
 
-  /// The values that the gradient graph needs: {its input, the parent tensor of the forward call}.
-  /// Gradients are passed by position; they come first. Error{kUsage} if the call is not of the
-  /// forward graph, or if one of those parent tensors was overwritten since, naming the writer.
+  /// Returns the forward values that the gradient graph needs: {its input, the parent tensor of the
+  /// forward call}. Gradients are not in the map; pass them by position, before these.
+  /// Error{kUsage} if the call is not a call of the forward graph. Error{kUsage} if a returned
+  /// parent tensor was overwritten since that call; the message names the writer.
   TensorMap inputs_dict(const CallSiteInfo& fwd_call) const;
-  /// {input of the forward graph: its gradient in the parent} for the outputs that are gradients of
-  /// inputs.
+  /// Returns {input of the forward graph, its gradient in the parent} for the outputs that are
+  /// gradients of inputs.
   std::unordered_map<Tensor, Tensor> fwd_graph_ins_to_grad_parent_outs(
       const CallSiteInfo& grad_call) const;
-  /// {parent tensor given to the forward call: its gradient}. A tensor given to several inputs gets
-  /// the sum: adds are appended to the gradient call's parent.
+  /// Returns {parent tensor passed to the forward call, its gradient}. A tensor passed to several
+  /// inputs gets the sum of their gradients. The adds are appended to the parent of the gradient
+  /// call.
   std::unordered_map<Tensor, Tensor> fwd_parent_ins_to_grad_parent_outs(
       const CallSiteInfo& fwd_call, const CallSiteInfo& grad_call) const;
 
@@ -59,36 +61,40 @@ class GradGraphInfo {
   size_t first_input_;
 };
 
-/// "GradGraphInfo[ graph=… expected_inputs=[…] expected_outputs=[…]]", a line each.
+/// Formats it as "GradGraphInfo[ graph=… expected_inputs=[…] expected_outputs=[…]]", with one part
+/// per line.
 std::string to_string(const GradGraphInfo& info);
 
-/// What to do about a required gradient that no provided gradient reaches.
+/// The result for a required gradient that does not depend on a provided gradient: an error or
+/// zeros.
 enum class Unreachable { kError, kZeros };
 
 struct AutodiffOptions {
-  /// Tensors of the graph whose gradients are given; absent: its floating-point outputs, without
-  /// those that transforms appended.
+  /// Tensors of the graph whose gradients are inputs of the gradient graph. Absent: its
+  /// floating-point outputs, without those that transforms appended.
   std::optional<Tensors> grads_provided;
-  /// Tensors of the graph whose gradients are wanted, at least one; absent: its floating-point
+  /// Tensors of the graph whose gradients are computed, at least one. Absent: its floating-point
   /// inputs.
   std::optional<Tensors> grads_required;
-  /// Gradient graphs, by forward graph, to use for called graphs instead of making them.
+  /// Existing gradient graphs of called graphs, by forward graph. autodiff() uses them instead of
+  /// making new ones.
   std::map<GraphId, GradGraphInfo> called_graphs;
   Unreachable unreachable = Unreachable::kError;
 };
 
-/// Reverse-mode differentiation of a graph into a new graph "<name>_bwd" (then "_bwd_1", …).
+/// Differentiates a graph in reverse mode into a new graph "<name>_bwd" (then "_bwd_1", …).
 ///
 /// Before: `graph` is a subgraph that passes verify().
-/// After: the new graph takes one gradient per `grads_provided` (same order,
-/// "Gradient___<tensor>"), then the forward values that it reads, by name; its outputs are the
-/// gradients of `grads_required`. Forward values that are neither inputs nor outputs were appended
-/// to the outputs of `graph`, and to all calls of it. Called graphs and branches of conditionals
-/// were differentiated likewise, once each. On an error nothing has changed.
+/// After: the new graph takes one gradient per tensor of `grads_provided`, in the same order
+/// ("Gradient___<tensor>"). The forward values that it reads follow, sorted by name. Its outputs
+/// are the gradients of `grads_required`. Forward values that are neither inputs nor outputs are
+/// appended to the outputs of `graph` and of its calls. Called graphs and branches of conditionals
+/// are differentiated too, each once. After an error all graphs are unchanged.
 ///
-/// Errors (kUsage): a required gradient that nothing reaches; a value that was overwritten before
-/// its gradient needs it (naming tensor, reader and writer); a gradient through a repeat; tensors
-/// of another graph or not floating point.
+/// Error{kUsage} if no provided gradient reaches a required one, or if a gradient passes through a
+/// repeat. Error{kUsage} if a value is overwritten and its gradient needs the old value; the
+/// message names tensor, reader and writer. Error{kUsage} for tensors of another graph and for
+/// tensors that are not floating point.
 GradGraphInfo autodiff(Graph& graph, const AutodiffOptions& options = {});
 
 }  // namespace sluice::transforms

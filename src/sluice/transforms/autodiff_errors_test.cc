@@ -23,15 +23,18 @@ TEST(AutodiffErrors, Arguments) {
   Ir ir;
   Graph& f = product(ir);
   Graph& g = product(ir);
-  expect_error([&] { autodiff(ir.main_graph()); }, "autodiff: main is an entry graph");
-  expect_error([&] { autodiff(f, {.grads_required = Tensors{}}); },
-               "autodiff of graph mul_subgraph(0): no gradient is required");
+  expect_error([&] { autodiff(ir.main_graph()); },
+               "autodiff: the graph must not be an entry graph, got main");
+  expect_error(
+      [&] { autodiff(f, {.grads_required = Tensors{}}); },
+      "autodiff of graph mul_subgraph(0): grads_required must be at least one tensor, got none");
   expect_error([&] { autodiff(f, {.grads_required = g.inputs()}); },
-               "grads_required names tensor 'a' of graph mul_subgraph(1)");
-  expect_error([&] { autodiff(f, {.grads_provided = g.outputs()}); },
-               "grads_provided names tensor 'mul_101' of graph mul_subgraph(1)");
+               "grads_required must be tensors of the graph, got 'a' of graph mul_subgraph(1)");
+  expect_error(
+      [&] { autodiff(f, {.grads_provided = g.outputs()}); },
+      "grads_provided must be tensors of the graph, got 'mul_101' of graph mul_subgraph(1)");
   expect_error([&] { autodiff(f, {.grads_provided = Tensors{Tensor()}}); },
-               "grads_provided has an empty handle");
+               "grads_provided must be tensors of the graph, got an empty handle");
 }
 
 TEST(AutodiffErrors, IntegersHaveNoGradient) {
@@ -43,12 +46,12 @@ TEST(AutodiffErrors, IntegersHaveNoGradient) {
         g.add_output(n + n);
       },
       f32_spec({3}), i32_spec({3}));
-  const GradGraphInfo info = autodiff(f);  // the default leaves them out
+  const GradGraphInfo info = autodiff(f);  // The default ignores integer tensors.
   EXPECT_EQ(info.expected_outputs().size(), 1u);
   EXPECT_EQ(info.expected_inputs().size(), 2u);
   check_gradients(info, random_inputs(f));
   expect_error([&] { autodiff(f, {.grads_required = f.inputs()}); },
-               "grads_required names tensor 'x1', which is (3,) int32 and has no gradient");
+               "grads_required must be floating-point tensors, got 'x1', which is (3,) int32");
 }
 
 TEST(AutodiffErrors, UnreachableGradientOrZeros) {
@@ -88,7 +91,7 @@ TEST(AutodiffErrors, AGraphThatIsRepeatedGetsNoFurtherOutputs) {
       "body", [](Graph&, Tensor x) { return ops::gelu(x * x); }, f32_spec({3}));
   Graph& user = ir.create_graph(
       "user", [&](Graph& g, Tensor x) { return ops::repeat(g, body, 2, {x}); }, f32_spec({3}));
-  // The body itself is called by the loop's wrapper, which hides its new outputs.
+  // The loop's wrapper calls the body and does not return the outputs that autodiff appends to it.
   check_gradients(autodiff(body), random_inputs(body));
   verify(ir);
   Graph& wrapper = ir.graph(user.ops()[0].callees[0]);
@@ -118,7 +121,7 @@ TEST(AutodiffErrors, GivenGradientGraphMustFit) {
         autodiff(net,
                  {.grads_required = Tensors{net.inputs()[0]}, .called_graphs = {{f.id(), info}}});
       },
-      "takes the gradient of 'a', which is no output");
+      "takes the gradient of 'a', which is not an output");
 
   const GradGraphInfo of_a = autodiff(f, {.grads_required = Tensors{f.inputs()[0]}});
   expect_error(
@@ -147,7 +150,7 @@ TEST(AutodiffErrors, AnAccumulatingGradientGraphStandsInForNoCall) {
         autodiff(net, {.grads_required = Tensors{net.inputs()[1]},
                        .called_graphs = {{f.id(), accumulating.info}}});
       },
-      "of mul_subgraph(0) has further inputs (accumulators?) and cannot be used here");
+      "of mul_subgraph(0) cannot be used for a call, because other transforms added inputs");
 }
 
 TEST(AutodiffErrors, ConnectionsAreThoseOfTheGraph) {
@@ -155,10 +158,10 @@ TEST(AutodiffErrors, ConnectionsAreThoseOfTheGraph) {
   Graph& f = product(ir);
   const GradGraphInfo info = autodiff(f);
   expect_error([&] { GradGraphInfo(f, info.graph(), info.expected_inputs(), {}); },
-               "has 3 inputs and 2 outputs; 3 and 0 are expected");
+               "must have 3 inputs and 0 outputs, got 3 and 2");
 }
 
-// y = x_ * 2 in place, with a gradient that reads x before and after.
+// In-place y = 2x. Its gradient reads x before and after the write.
 std::vector<TensorSpec> same_spec(const OpView& op) { return {op.input(0)}; }
 Tensors both_sides(GradContext& g) {
   return {g.forward([](const Tensors& in, const Tensors& out) { return in[0] * out[0]; })};

@@ -13,7 +13,7 @@
 namespace sluice::transforms {
 namespace {
 
-// The first half of a vector, as another handle on its storage: a view of a part.
+// Returns a view of the first half of a vector, in the same storage.
 Tensor head_(const Tensor& t) {
   static const OpDef def = [] {
     OpDef d;
@@ -52,9 +52,9 @@ TEST(AutodiffInPlace, OpsThatReadWhatTheyOverwriteWorkOnACopy) {
   const size_t ops_before = forward.ops().size();
   const GradGraphInfo info = autodiff(forward);
   EXPECT_EQ(forward.ops().size(), ops_before + 2);
-  EXPECT_EQ(forward.outputs().size(), 4u);  // two copies and swish's result
+  EXPECT_EQ(forward.outputs().size(), 4u);  // Result, two copies, and swish's result.
   check_gradients(info, random_inputs(forward));
-  // The second time, the copies are there already.
+  // The second call finds the existing copies.
   const size_t ops_after = forward.ops().size();
   const GradGraphInfo again = autodiff(forward);
   EXPECT_EQ(forward.ops().size(), ops_after);
@@ -109,14 +109,14 @@ TEST(AutodiffInPlace, ViewsThatShareStorage) {
         const Tensor y = x * x;
         const Tensor flat = ops::reshape_(y, {6});
         const Tensor first = ops::tanh(flat);
-        ops::add_(flat, w);                                        // through the view
-        const Tensor z = ops::matmul(y, ops::reshape(y, {3, 2}));  // y has the sum
+        ops::add_(flat, w);                                        // Also changes y.
+        const Tensor z = ops::matmul(y, ops::reshape(y, {3, 2}));  // Reads the sum.
         ops::relu_(ops::add_(y, y * y));
         return ops::sum(z) + ops::sum(first * flat);
       },
       f32_spec({2, 3}), f32_spec({6}));
   const std::string error =
-      usage_error([&] { autodiff(forward); });  // the product reads y before relu_
+      usage_error([&] { autodiff(forward); });  // Gradients read y, which relu_ overwrites.
   EXPECT_NE(error.find("overwrites it"), std::string::npos) << error;
 
   Graph& allowed = ir.create_graph(
@@ -145,7 +145,7 @@ TEST(AutodiffInPlace, ViewsOfAPart) {
       f32_spec({4}));
   const GradGraphInfo info = autodiff(reads);
   verify(ir);
-  EXPECT_EQ(reads.outputs().size(), 2u);  // and y's head; x's is taken again
+  EXPECT_EQ(reads.outputs().size(), 2u);  // Result and y's head.
   std::vector<std::string> types;
   for (const Op& op : info.graph().ops()) types.push_back(op.def->type);
   EXPECT_EQ(types, (std::vector<std::string>{"Mul", "HeadInplace", "Mul", "Mul", "Concat", "Mul",
@@ -166,8 +166,9 @@ TEST(AutodiffInPlace, ViewsOfAPart) {
   error = usage_error([&] {
     autodiff(reads, {.grads_required = Tensors{reads.handle(reads.ops()[1].outputs[0])}});
   });
-  EXPECT_NE(error.find("is a view of a part of another tensor; require the gradient of that one"),
-            std::string::npos)
+  EXPECT_NE(
+      error.find("is a view of a part of another tensor; require the gradient of the whole tensor"),
+      std::string::npos)
       << error;
 }
 
@@ -193,7 +194,7 @@ TEST(AutodiffInPlace, OverwrittenValueIsAnErrorAndChangesNothing) {
   EXPECT_EQ(forward.outputs().size(), 1u);
   EXPECT_EQ(forward.ops().size(), 4u);
   verify(ir);
-  // Without the gradient that reads it, all is well.
+  // The gradient of x alone does not read the overwritten tensor.
   check_gradients(autodiff(forward, {.grads_required = Tensors{forward.inputs()[0]}}),
                   random_inputs(forward));
 }

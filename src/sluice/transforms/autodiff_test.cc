@@ -97,7 +97,7 @@ TEST(Autodiff, ViewsAreTakenAgainInsteadOfKept) {
       },
       NamedInput{"x", f32_spec({2, 2, 3})}, NamedInput{"w", f32_spec({6, 3})});
   const GradGraphInfo info = autodiff(forward);
-  EXPECT_EQ(forward.outputs().size(), 2u);  // tanh's result, for itself and for the second product
+  EXPECT_EQ(forward.outputs().size(), 2u);  // Result and tanh's result.
   check_gradients(info, random_inputs(forward));
 }
 
@@ -109,9 +109,9 @@ TEST(Autodiff, SumsTheGradientsOfEveryUse) {
         const Tensor y = x * w + x;
         const Tensor z = ops::tanh(y) * y;
         g.add_output(z);
-        g.add_output(y);  // an output that is used inside
-        g.add_output(x);  // an input that is an output
-        g.add_output(z);  // an output given twice
+        g.add_output(y);  // An output with a further use.
+        g.add_output(x);  // An input that is an output.
+        g.add_output(z);  // A repeated output.
       },
       NamedInput{"x", f32_spec({3})}, NamedInput{"w", f32_spec({})});
   const GradGraphInfo info = autodiff(forward);
@@ -168,7 +168,7 @@ TEST(Autodiff, ThroughCallsEachGraphOnce) {
   const int before = ir.graph_count();
   const GradGraphInfo info = autodiff(net);
   EXPECT_EQ(ir.graph_count(), before + 3);
-  EXPECT_EQ(layer.outputs().size(), 2u);  // and what gelu reads
+  EXPECT_EQ(layer.outputs().size(), 2u);  // Result and gelu's input.
   check_gradients(info, random_inputs(net));
 }
 
@@ -207,7 +207,7 @@ TEST(Autodiff, GivenGradientGraphsAreUsed) {
   check_gradients(info, random_inputs(net));
   EXPECT_NE(usage_error([&] {
               autodiff(net, {.called_graphs = {{net.id(), inner}}});
-            }).find("gives for graph net"),
+            }).find("called_graphs must map graph net"),
             std::string::npos);
 }
 
@@ -330,14 +330,16 @@ TEST(GradGraphInfo, RefusesOverwrittenParentsAndOtherCalls) {
         EXPECT_NE(error.find("needs tensor 'add_"), std::string::npos) << error;
         EXPECT_NE(error.find("AddLhsInplace."), std::string::npos) << error;
         const CallSiteInfo back = ops::call_with_info(g, info.graph(), {x, x, x});
-        EXPECT_NE(usage_error([&] {
-                    info.inputs_dict(back);
-                  }).find("the call is of graph mul_subgraph(0)_bwd"),
-                  std::string::npos);
-        EXPECT_NE(usage_error([&] {
-                    info.fwd_graph_ins_to_grad_parent_outs(call);
-                  }).find("not of mul_subgraph(0)_bwd"),
-                  std::string::npos);
+        EXPECT_NE(
+            usage_error([&] {
+              info.inputs_dict(back);
+            }).find("the call must be of graph mul_subgraph(0), got a call of mul_subgraph(0)_bwd"),
+            std::string::npos);
+        EXPECT_NE(
+            usage_error([&] {
+              info.fwd_graph_ins_to_grad_parent_outs(call);
+            }).find("the call must be of graph mul_subgraph(0)_bwd, got a call of mul_subgraph(0)"),
+            std::string::npos);
       },
       f32_spec({3}));
 }

@@ -26,7 +26,8 @@ const Handle* find(const std::vector<std::pair<Tensor, Handle>>& list, const Ten
   return found == list.end() ? nullptr : &found->second;
 }
 
-// Whether replicas of the group keep shards of it: of what cannot be cut each has all.
+// Whether replicas of the group store shards. A tensor that cannot be cut is stored whole by each
+// replica.
 bool in_shards(const TensorSpec& spec, const std::optional<ReplicaGrouping>& group) {
   return group && group->size() > 1 && spec.shape.rank() > 0;
 }
@@ -34,12 +35,12 @@ bool in_shards(const TensorSpec& spec, const std::optional<ReplicaGrouping>& gro
 TensorSpec kept_spec(const Tensor& t, const std::optional<ReplicaGrouping>& group) {
   if (!in_shards(t.spec(), group)) return t.spec();
   require(t.meta_shape().empty(),
-          "batch_serialise: '{}' is a shard of {}, which cannot be kept in shards", t.name(),
-          to_string(t.meta_shape()));
+          "batch_serialise: a tensor with shard_group must be whole, got '{}', a shard of {}",
+          t.name(), to_string(t.meta_shape()));
   return {{ceil_div(t.elements(), group->size())}, t.dtype(), t.shape()};
 }
 
-// Streams and remote buffers that a graph uses, itself or in a callee.
+// Collects the streams and remote buffers that a graph and its callees use.
 void add_effects(const Graph& graph, std::set<std::pair<bool, int32_t>>& used,
                  std::set<GraphId>& seen) {
   if (!seen.insert(graph.id()).second) return;
@@ -55,9 +56,9 @@ void add_effects(const Graph& graph, std::set<std::pair<bool, int32_t>>& used,
   }
 }
 
-// What the loop moves for one iteration.
+// Transfers of one iteration.
 struct Load {
-  Tensor input;  // Of the graph.
+  Tensor input;  // Input of the graph.
   LoadHandle from;
 };
 struct Store {
@@ -99,7 +100,7 @@ class Serialiser {
   }
 
  private:
-  // Handles in the graph that is being made.
+  // Tensors of the graph under construction.
   struct State {
     Tensor row;
     Tensor seed;
@@ -117,17 +118,18 @@ class Serialiser {
     }
     for (const auto& [t, from] : options_.loads) {
       if (!graph_.owns(t)) continue;
-      require(contains(inputs, t), "batch_serialise of graph {}: '{}' is loaded but is no input",
+      require(contains(inputs, t),
+              "batch_serialise of graph {}: a tensor in loads must be an input, got '{}'",
               graph_.name(), t.name());
     }
     if (seed()) {
       const Tensor& t = options_.seed_input;
       require(contains(inputs, t) && t.dtype() == u32 && t.shape() == Shape({2}),
-              "batch_serialise of graph {}: the seed input must be a (2,) uint32 input of it, not "
-              "'{}'",
-              graph_.name(), t.name());
+              "batch_serialise of graph {}: seed_input must be a (2,) uint32 input of the graph, "
+              "got '{}' ({})",
+              graph_.name(), t.name(), to_string(t.spec()));
       require(find(options_.loads, t) == nullptr,
-              "batch_serialise of graph {}: the seed input '{}' is also loaded", graph_.name(),
+              "batch_serialise of graph {}: seed_input '{}' cannot also be in loads", graph_.name(),
               t.name());
     }
     for (const Tensor& t : inputs) {
@@ -158,7 +160,7 @@ class Serialiser {
     }
   }
 
-  // What is sliced alike is carried once, wherever it goes.
+  // A tensor that is sliced in one way is sliced once, even if it is stored in several places.
   Store& store_of(const Tensor& t, const std::optional<ReplicaGrouping>& group) {
     for (Store& s : stores_) {
       if (s.tensor == t && s.shard_group == group) return s;
@@ -174,7 +176,7 @@ class Serialiser {
             t.name(), to_string(t.spec()), stream.name, to_string(stream.spec));
   }
 
-  // Also gives the buffer the entries that its rows need.
+  // Also grows the buffer to the entries that its rows need.
   void check(const Tensor& t, const BatchHandle& handle) {
     const TensorSpec kept = kept_spec(t, handle.shard_group);
     require(handle.buffer.spec == kept,
@@ -187,7 +189,7 @@ class Serialiser {
   void choose_io_mode() {
     if (io_ != IoMode::kIoOverlapped) return;
     if (options_.steps < 2) {
-      fall_back("it has one step");
+      fall_back("it requires at least 2 steps, got 1");
       return;
     }
     std::set<std::pair<bool, int32_t>> used;
@@ -213,11 +215,11 @@ class Serialiser {
 
   void fall_back(const std::string& reason) {
     io_ = IoMode::kIo;
-    result_.note = fmt::format("graph {}: io_overlapped is not possible, {}; io is used",
+    result_.note = fmt::format("graph {}: io_overlapped is not possible: {}; io is used",
                                graph_.name(), reason);
   }
 
-  // Entry (row, step) of a handle; what handles share is computed once a graph.
+  // Returns entry (row, step) of a handle.
   RemoteEntry entry(const BatchHandle& handle, const State& state, const RemoteEntry& step) const {
     const Tensor first = handle.row.first_entry(state.row, options_.steps);
     if (!first.valid()) return step;
@@ -246,8 +248,9 @@ class Serialiser {
     }
   }
 
-  // Gathers shards, calls the graph, cuts shards and advances the seed. The result has the values of `stores_`. Collectives
-  // stand here and not beside the transfers: to gather what has just been loaded would be to wait for it.
+  // Gathers shards, calls the graph, cuts shards and advances the seed. Returns the values of
+  // `stores_`. Collectives are here and not in load(), because a gather right after its load would
+  // have to wait for it.
   Tensors compute(Graph& g, State& state, const Tensors& loaded) const {
     TensorMap given;
     for (size_t i = 0; i < loads_.size(); ++i) {
@@ -278,7 +281,8 @@ class Serialiser {
     return values;
   }
 
-  // A loop of `trips` whose body is `body(graph, state, iteration, carried) -> carried`; the seed is carried with them.
+  // Adds a loop of `trips` iterations whose body is `body(graph, state, iteration, carried) ->
+  // carried`. The seed is also carried.
   template <typename Body>
   Tensors loop(Graph& outer, State& state, int64_t trips, const Tensors& carried,
                const Body& body) {
@@ -325,6 +329,7 @@ class Serialiser {
          });
   }
 
+  // Lk loads, Ck computes and Sk stores micro-batch k, N of them. {} is the loop.
   // L0; L1 | C0; { Lk, Sk-2 | Ck-1 }; SN-2 | CN-1; SN-1.
   void overlapped(Graph& outer, State& state) {
     const int64_t n = options_.steps;
@@ -367,7 +372,8 @@ Tensor RowOffset::first_entry(const Tensor& row, int64_t steps) const {
   if (function_) {
     const Tensor there = function_(row);
     require(there.valid() && there.spec() == kIndex,
-            "batch_serialise: a row offset must give a scalar int32");
+            "batch_serialise: the function of a RowOffset must return a scalar int32, got {}",
+            there.valid() ? to_string(there.spec()) : "an empty handle");
     return there * static_cast<double>(steps);
   }
   if (!offset_) return {};
@@ -378,7 +384,8 @@ Tensor RowOffset::first_entry(const Tensor& row, int64_t steps) const {
 int64_t RowOffset::entries(int64_t rows, int64_t steps) const {
   if (!function_ && !offset_) return steps;
   const int64_t last = checked_add(rows, offset_.value_or(0));
-  require(last >= 1, "batch_serialise: row offset {} with {} rows leaves no row", *offset_, rows);
+  require(last >= 1, "batch_serialise: the row offset must be at least {} for {} rows, got {}",
+          1 - rows, rows, *offset_);
   return checked_mul(last, steps);
 }
 
@@ -399,8 +406,8 @@ BatchSerialisedPair batch_serialise_fwd_and_grad(const GradGraphInfo& info, cons
     const auto& [type, t] = info.expected_inputs()[i];
     if (type == Connection::kFwdGrad) {
       require(find(options.loads, inputs[i]) != nullptr,
-              "batch_serialise_fwd_and_grad of graph {}: the gradient of '{}' (input '{}' of graph "
-              "{}) has no load handle",
+              "batch_serialise_fwd_and_grad of graph {}: loads must have the gradient of '{}' "
+              "(input '{}' of graph {})",
               forward.name(), t.name(), inputs[i].name(), gradient.name());
     } else if (contains(named, t)) {
       passed.emplace_back(t, inputs[i]);
@@ -427,7 +434,7 @@ BatchSerialisedPair batch_serialise_fwd_and_grad(const GradGraphInfo& info, cons
     grad.inputs.emplace_back(t, *outside);
     connections.push_back({Connection::kFwd, t});
   }
-  // What is passed on keeps its order, behind the row.
+  // The inputs in `passed_` keep their order; the row precedes them.
   GradGraphInfo connected(forward, forward.ir().graph(grad.graph), std::move(connections), {}, 1);
   return {std::move(fwd), std::move(grad), std::move(connected)};
 }

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kSteps = 5;
 const TensorSpec kX = f32_spec({2, 3});
 
-// Calls graph `phase` for row `row` with what it still takes: parent tensors by input of the original graph.
+// Calls graph `phase` for row `row`. `given` has the parent tensors by input of the original graph.
 void call_phase(Graph& main, const BatchSerialised& phase, int64_t row, const TensorMap& given,
                 const Tensor& seed = {}) {
   Graph& g = main.ir().graph(phase.graph);
@@ -33,7 +33,7 @@ void call_phase(Graph& main, const BatchSerialised& phase, int64_t row, const Te
 
 enum class Plan { kResident, kCompute, kIo, kOverlapped, kRecompute };
 
-// Two layers gelu(x @ w) that share their graphs, then the loss mean(x·x) without a graph of its own gradient.
+// Two layers gelu(x @ w) that share their graphs. The loss is mean(x·x); its gradient has no graph.
 class TwoLayers {
  public:
   explicit TwoLayers(Plan plan)
@@ -50,7 +50,7 @@ class TwoLayers {
     verify(ir_);
   }
 
-  // Losses, accumulated gradients.
+  // Returns losses, then accumulated gradients.
   std::vector<HostTensor> train() const {
     Interpreter run(ir_);
     std::vector<HostTensor> feed;
@@ -67,7 +67,7 @@ class TwoLayers {
 
  private:
   void make_state() {
-    TensorMap added;  // {input of the gradient graph, of the one that is used}
+    TensorMap added;  // {input of the gradient graph, input of the graph in use}
     for (const AddedInput& a : accumulation_.added) added.emplace_back(a.input, a.input);
     if (plan_ == Plan::kRecompute) {
       const RecomputeResult recomputed = recompute_graph(info_);
@@ -133,7 +133,7 @@ class TwoLayers {
     ir_.grow(dxs, 3 * kSteps);
     EXPECT_EQ(ir_.remote_entries(xs), 3 * kSteps);
     EXPECT_EQ(layers.forward.io_mode, mode) << layers.forward.note;
-    // Kept activations have buffers of their own, one row for each layer; recomputation keeps none.
+    // Kept activations have their own buffer with one row per layer. Recomputation keeps none.
     EXPECT_EQ(ir_.remote_buffer_count(), plan_ == Plan::kRecompute ? 2 : 3);
     if (plan_ != Plan::kRecompute) {
       EXPECT_EQ(ir_.remote_buffer_info(3).entries, 2 * kSteps);
@@ -173,7 +173,7 @@ class TwoLayers {
 
 std::vector<HostTensor> train(Plan plan) { return TwoLayers(plan).train(); }
 
-// The exact bits, as text.
+// The exact bits as text.
 std::string bits(const HostTensor& t) {
   std::string text;
   for (const double x : t.to_doubles()) text += fmt::format("{:a} ", x);
@@ -264,7 +264,7 @@ TEST(BatchSerialise, BuffersGetTheEntriesThatTheirRowsNeed) {
                                   .store_buffers = {{n.x, BatchHandle{buffer, 0}}},
                                   .rows = 4});
     EXPECT_EQ(n.ir.remote_entries(buffer), entries);
-    // What is loaded from a buffer is there already.
+    // A tensor that is loaded from a buffer is listed as stored there.
     ASSERT_EQ(phase.stored.size(), 1u);
     EXPECT_EQ(phase.stored[0].second.buffer, buffer);
     ASSERT_EQ(phase.inputs.size(), 2u);
@@ -280,8 +280,10 @@ TEST(BatchSerialise, SaysWhyItDoesNotOverlap) {
                                 .io_mode = IoMode::kIoOverlapped};
   BatchSerialised phase = batch_serialise(n.graph, options);
   EXPECT_EQ(phase.io_mode, IoMode::kIo);
-  EXPECT_NE(phase.note.find("graph noisy_subgraph(0): io_overlapped is not possible, it has one"),
-            std::string::npos)
+  EXPECT_NE(
+      phase.note.find(
+          "graph noisy_subgraph(0): io_overlapped is not possible: it requires at least 2 steps"),
+      std::string::npos)
       << phase.note;
   Graph& loads = n.ir.create_graph(
       "loads", [&](Graph& g, Tensor x) { return x + g.host_load(n.in); }, NamedInput{"x", kX});
@@ -307,7 +309,7 @@ TEST(BatchSerialise, Refusals) {
       {[&] {
          batch_serialise(n.graph, {.loads = {{n.y, n.in}}});
        },
-       "is loaded but is no input"},
+       "a tensor in loads must be an input, got '"},
       {[&] {
          batch_serialise(n.graph, {.loads = {{n.x, wrong}}});
        },
@@ -321,23 +323,23 @@ TEST(BatchSerialise, Refusals) {
        },
        "does not match buffer 1"},
       {[&] { batch_serialise(n.graph, {.seed_input = n.x}); },
-       "the seed input must be a (2,) uint32 input of it, not 'x'"},
+       "seed_input must be a (2,) uint32 input of the graph, got 'x' ((2, 3) float32)"},
       {[&] {
          const H2dStream seeds = n.ir.h2d_stream(n.seed.spec(), "seeds");
          batch_serialise(n.graph, {.loads = {{n.seed, seeds}}, .seed_input = n.seed});
        },
-       "the seed input 'seed' is also loaded"},
+       "seed_input 'seed' cannot also be in loads"},
       {[&] {
          const RemoteBuffer xs = n.ir.remote_buffer(kX);
          batch_serialise(n.graph, {.loads = {{n.x, BatchHandle{xs, -1}}}});
        },
-       "row offset -1 with 1 rows leaves no row"},
+       "the row offset must be at least 0 for 1 rows, got -1"},
       {[&] {
          const RemoteBuffer xs = n.ir.remote_buffer(kX);
          const RowOffset::Function bad = [](const Tensor&) { return Tensor(); };
          batch_serialise(n.graph, {.loads = {{n.x, BatchHandle{xs, bad}}}});
        },
-       "a row offset must give a scalar int32"},
+       "the function of a RowOffset must return a scalar int32, got an empty handle"},
       {[&] { batch_serialise_fwd_and_grad(info, {}, {}); }, "(input 'Gradient___mul_"},
       {[&] { batch_serial_buffer(n.x, 0); },
        "batch_serial_buffer for 'x': steps and rows must be at least 1, got 0 and 1"},

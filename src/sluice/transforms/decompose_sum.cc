@@ -20,7 +20,8 @@ void decompose_sum(Graph& graph) {
   std::vector<GraphEditor::Placement> placements;
   const OpId first_op = graph.ops().front().id;
   for (const Op& sum : sums) {
-    // After which op an operand has the value that the sum reads; -1: from the beginning.
+    // Index of the op after which an operand has the value that the sum reads; -1 if it has it from
+    // the beginning.
     const auto ready = [&](const Operand& o) {
       const OpId writer =
           graph.storage(graph.info(o.tensor).storage).writers[static_cast<size_t>(o.version)].op;

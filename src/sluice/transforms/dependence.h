@@ -7,7 +7,7 @@
 
 namespace sluice::transforms {
 
-/// A set of small numbers.
+/// A set of small integers.
 class IndexSet {
  public:
   bool contains(size_t i) const {
@@ -26,12 +26,12 @@ class IndexSet {
   std::vector<uint64_t> words_;
 };
 
-/// Which inputs of a graph its results depend on in a way that has a gradient (a repeat counts as
-/// one: whether its missing gradient matters shows later).
+/// The inputs on which a graph's results depend through differentiable ops. A repeat counts as
+/// differentiable here; Sweep::check_repeat() reports an error if its gradient is needed.
 struct GraphDependence {
-  std::vector<IndexSet> outputs;       ///< For each output, the inputs.
-  std::vector<IndexSet> final_inputs;  ///< For each input, the inputs that its storage depends on
-                                       ///< when the graph ends.
+  std::vector<IndexSet> outputs;       ///< For each output: the inputs that it depends on.
+  std::vector<IndexSet> final_inputs;  ///< For each input: the inputs that its storage depends on
+                                       /// at the end of the graph.
 };
 
 /// A differentiable path through an op.
@@ -40,16 +40,16 @@ struct Edge {
   Value made;
 };
 
-/// The paths of gradients through graphs and the graphs that they call. Describes them as they were
-/// when first asked.
+/// Finds differentiable paths through graphs and the graphs that they call. of() keeps its first
+/// result for a graph, even if the graph changes later.
 class Dependence {
  public:
   const GraphDependence& of(const Graph& graph);
   std::vector<Edge> edges(const Graph& graph, const Op& op);
 
-  /// Values that depend on the given ones.
+  /// Returns the values that depend on values in `from`.
   ValueTable<char> downstream(const Graph& graph, const std::vector<Value>& from);
-  /// Values that the given ones depend on.
+  /// Returns the values on which values in `of` depend.
   ValueTable<char> upstream(const Graph& graph, const std::vector<Value>& of);
 
  private:

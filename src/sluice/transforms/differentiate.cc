@@ -66,7 +66,7 @@ void Sweep::add_to(const Value& value, const Tensor& gradient) {
 void Sweep::contribute(TensorId handle, const Value& value, Tensor gradient) {
   SLUICE_CHECK(gradient.shape() == forward_.spec(handle).shape &&
                gradient.dtype() == forward_.spec(handle).dtype);
-  // Back through the views between the handle and its storage's root.
+  // Passes the gradient through the views between the handle and its storage's root.
   for (AliasStep step = alias_step(forward_, handle); step.op != nullptr;
        step = alias_step(forward_, handle)) {
     const Op view = *step.op;
@@ -91,7 +91,7 @@ Tensor Sweep::gradient_of(const Op& op, size_t output) {
   return whole.valid() ? in_shape(whole, forward_.spec(op.outputs[output]).shape) : whole;
 }
 
-// A write to a part of a storage leaves the rest as it was: a gradient that no rule describes.
+// A write to a part of a storage keeps the rest. There is no gradient rule for that.
 void Sweep::check_partial_writes(const Op& op) {
   for (const Operand& o : op.inputs) {
     if (o.new_version < 0 || layout_of(forward_, o.tensor) == Layout::kWhole) continue;
@@ -147,8 +147,8 @@ void Sweep::differentiate_op(const Op& op) {
     if (!result[i].valid() || !needs(op.inputs[i])) continue;
     const TensorSpec& want = forward_.spec(op.inputs[i].tensor);
     if (result[i].shape() != want.shape || result[i].dtype() != want.dtype) {
-      fail(ErrorKind::kInternal, "gradient of {}: operand {} is {}, its gradient {}", op.label(), i,
-           to_string(want), to_string(result[i].spec()));
+      fail(ErrorKind::kInternal, "gradient of {}: the gradient of operand {} must be {}, got {}",
+           op.label(), i, to_string(want), to_string(result[i].spec()));
     }
     contribute(op.inputs[i].tensor, value_read(forward_, op.inputs[i]), result[i]);
   }
@@ -166,7 +166,7 @@ std::vector<ExpectedConnection> Sweep::make_outputs() {
     if (g.valid()) {
       require(layout_of(forward_, handle) == Layout::kWhole,
               "autodiff of graph {}: '{}' is a view of a part of another tensor; require the "
-              "gradient of that one",
+              "gradient of the whole tensor",
               forward_.name(), forward_.info(handle).name);
       g = in_shape(g, spec.shape);
     } else if (request_.missing == GradRequest::Missing::kOmit) {

@@ -11,7 +11,7 @@ namespace sluice::transforms {
 
 using GradGraphs = std::map<GraphId, GradGraphInfo>;
 
-/// What is asked of the gradient of one graph.
+/// The gradients that one graph must compute.
 struct GradRequest {
   struct Place {
     TensorId handle = -1;
@@ -19,17 +19,18 @@ struct GradRequest {
   };
   std::vector<Place> provided;
   std::vector<Place> required;
-  /// Instead of an error or zeros, `kOmit` leaves an unreachable gradient out of the outputs.
+  /// The treatment of unreachable gradients: an error, zeros, or no output for them (`kOmit`).
   enum class Missing { kError, kZeros, kOmit } missing = Missing::kError;
-  /// Outputs from this one on may be inputs of the gradient graph or appear twice.
+  /// Outputs from this index on may be inputs of the gradient graph and may be repeated.
   size_t shared_from = SIZE_MAX;
 };
 
-/// Differentiates one graph, with the gradient graphs of those that it calls; the user made those of `given`.
+/// Differentiates one graph. `called` has the gradient graphs of its callees. The user made those
+/// in `given`; they are checked.
 GradGraphInfo differentiate(Graph& forward, const GradRequest& request, const GradGraphs& called,
                             const std::set<GraphId>& given, Dependence& dependence);
 
-/// autodiff() whose outputs from `shared_from` on may be inputs or appear twice.
+/// Runs autodiff(), but outputs from index `shared_from` on may be inputs and may be repeated.
 GradGraphInfo autodiff_sharing(Graph& graph, const AutodiffOptions& options, size_t shared_from);
 
 }  // namespace sluice::transforms

@@ -25,7 +25,7 @@ void Sweep::check_repeat(const Op& op) const {
   }
 }
 
-// A tensor passed by reference that the callee leaves alone keeps its value and its gradient.
+// A by-reference operand that the callee does not write keeps its value, and so its gradient.
 void Sweep::pass_references(const Op& op) {
   if (op.def != &builtin::call()) return;
   const Graph& callee = forward_.ir().graph(op.callees[0]);
@@ -55,11 +55,11 @@ Tensors Sweep::arguments(const Op& op, const GradGraphInfo& info, size_t first) 
   const auto& outs = callee.output_ids();
   const auto& expected = info.expected_inputs();
   require(info.graph().input_ids().size() == expected.size(),
-          "autodiff of graph {}: gradient graph {} of {} has further inputs (accumulators?) and "
-          "cannot be used here",
+          "autodiff of graph {}: gradient graph {} of {} cannot be used for a call, because other "
+          "transforms added inputs, such as accumulators",
           forward_.name(), info.graph().name(), callee.name());
   Tensors result;
-  std::map<TensorId, size_t> taken;  // occurrences among the outputs that earlier entries stand for
+  std::map<TensorId, size_t> taken;  // Occurrences of an output that earlier entries used.
   for (size_t k = 0; k < expected.size(); ++k) {
     const Tensor& t = expected[k].fwd_tensor;
     if (expected[k].type == Connection::kFwd) {
@@ -74,8 +74,8 @@ Tensors Sweep::arguments(const Op& op, const GradGraphInfo& info, size_t first) 
       continue;
     }
     require(position(outs, t) < outs.size(),
-            "autodiff of graph {}: gradient graph {} takes the gradient of '{}', which is no "
-            "output of {}",
+            "autodiff of graph {}: gradient graph {} takes the gradient of '{}', which is not "
+            "an output of {}",
             forward_.name(), info.graph().name(), t.name(), callee.name());
     const bool last = std::none_of(
         expected.begin() + static_cast<int64_t>(k) + 1, expected.end(),
@@ -108,7 +108,8 @@ void Sweep::differentiate_call(const Op& op) {
   }
 }
 
-// A gradient graph made for some operands only cannot stand in where another's gradient is wanted.
+// Checks a gradient graph from the user: it must compute the gradient of each operand that needs
+// one.
 void Sweep::check_complete(const Op& op, const GradGraphInfo& info, size_t first) {
   const auto& on = dependence_.of(info.forward_graph());
   const auto& ins = info.forward_graph().input_ids();
@@ -126,8 +127,8 @@ void Sweep::check_complete(const Op& op, const GradGraphInfo& info, size_t first
   }
 }
 
-// Each branch's gradient graph is wrapped so that both give a gradient for every operand of either,
-// zeros where a branch does not use it.
+// Wraps each branch's gradient graph, so that both return gradients of the same operands. A branch
+// that does not use an operand returns zeros.
 void Sweep::differentiate_branch(const Op& op) {
   const auto then_inputs =
       static_cast<size_t>(from_attrs<builtin::IfOptions>(op.attrs).then_inputs);

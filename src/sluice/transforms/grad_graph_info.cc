@@ -7,17 +7,18 @@
 namespace sluice::transforms {
 namespace {
 
-// Where a tensor stands among a graph's inputs or outputs; their number if it does not.
+// Returns the index of a tensor in `ids`, or their number if it is not in them.
 size_t position(const std::vector<TensorId>& ids, const Tensor& t) {
   return static_cast<size_t>(std::find(ids.begin(), ids.end(), t.id()) - ids.begin());
 }
 
 void check_call(const CallSiteInfo& call, const Graph& graph, std::string_view what) {
   require(&call.called_graph() == &graph && call.parent().ir().id() == graph.ir().id(),
-          "{}: the call is of graph {}, not of {}", what, call.called_graph().name(), graph.name());
+          "{}: the call must be of graph {}, got a call of {}", what, graph.name(),
+          call.called_graph().name());
 }
 
-// The call's tensor must still hold what the call read or left there.
+// Checks that the call's tensor still holds the value that the call read or wrote.
 void check_unchanged(const CallSiteInfo& call, const Tensor& t, int64_t version) {
   const Graph& parent = call.parent();
   const Storage& storage = parent.storage(parent.info(t).storage);
@@ -25,8 +26,8 @@ void check_unchanged(const CallSiteInfo& call, const Tensor& t, int64_t version)
   if (storage.version() == version) return;
   const Op& writer = parent.op(storage.writers[static_cast<size_t>(version) + 1].op);
   fail(ErrorKind::kUsage,
-       "inputs_dict: the gradient needs tensor '{}' as {} had it, but {} ({}) in graph {} has "
-       "overwritten it",
+       "inputs_dict: the gradient needs tensor '{}' as it was at {}, but {} ({}) in graph {} has "
+       "overwritten it; pass a copy to the call",
        t.name(), call.op().label(), writer.label(), writer.where, parent.name());
 }
 
@@ -43,9 +44,9 @@ GradGraphInfo::GradGraphInfo(Graph& forward_graph, Graph& graph,
       first_input_(first_input) {
   require(graph.input_ids().size() >= first_input_ + expected_inputs_.size() &&
               graph.output_ids().size() == expected_outputs_.size(),
-          "gradient graph {} has {} inputs and {} outputs; {} and {} are expected", graph.name(),
-          graph.input_ids().size(), graph.output_ids().size(), expected_inputs_.size(),
-          expected_outputs_.size());
+          "gradient graph {} must have {} inputs and {} outputs, got {} and {}", graph.name(),
+          first_input_ + expected_inputs_.size(), expected_outputs_.size(),
+          graph.input_ids().size(), graph.output_ids().size());
 }
 
 Tensors GradGraphInfo::inputs() const {

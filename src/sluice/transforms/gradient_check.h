@@ -12,7 +12,7 @@
 
 namespace sluice::transforms {
 
-/// For tests: a double array of pseudo-random values in [-1, 1].
+/// Returns a double array of pseudo-random values in [-1, 1].
 inline HostTensor random_array(const Shape& shape, uint64_t seed) {
   std::vector<double> values;
   for (int64_t i = 0; i < shape.elements(); ++i) {
@@ -24,7 +24,7 @@ inline HostTensor random_array(const Shape& shape, uint64_t seed) {
   return HostTensor::of<double>(shape, f64, values);
 }
 
-/// Arrays for a graph's inputs: random where floating point, zeros otherwise.
+/// Returns arrays for a graph's inputs: random if floating point, else zeros.
 inline std::vector<HostTensor> random_inputs(const Graph& graph, uint64_t seed = 1) {
   std::vector<HostTensor> arrays;
   for (const Tensor& t : graph.inputs()) {
@@ -33,8 +33,8 @@ inline std::vector<HostTensor> random_inputs(const Graph& graph, uint64_t seed =
   return arrays;
 }
 
-/// A graph that calls the forward and the gradient graph; its inputs are those of the forward graph, then the provided
-/// gradients; its outputs the gradients.
+/// Makes a graph that calls the forward and the gradient graph. It takes the inputs of the forward
+/// graph, then the provided gradients. It returns the computed gradients.
 inline Graph& gradient_step(const GradGraphInfo& info) {
   Graph& forward = info.forward_graph();
   Graph& step = forward.ir().create_empty_graph("step");
@@ -51,8 +51,8 @@ inline Graph& gradient_step(const GradGraphInfo& info) {
   return step;
 }
 
-/// Checks every gradient of `info`, whose provided gradients are of outputs and whose required ones of inputs, against
-/// central differences of the forward graph in double.
+/// Compares every gradient of `info` with central differences of the forward graph, in double.
+/// Provided gradients must be of outputs, and required ones of inputs.
 inline void check_gradients(const GradGraphInfo& info, std::vector<HostTensor> inputs,
                             double tolerance = 1e-6) {
   Graph& forward = info.forward_graph();
@@ -66,7 +66,7 @@ inline void check_gradients(const GradGraphInfo& info, std::vector<HostTensor> i
     if (type != Connection::kFwdGrad) continue;
     const auto& outs = forward.output_ids();
     size_t place = static_cast<size_t>(std::find(outs.begin(), outs.end(), t.id()) - outs.begin());
-    for (const auto& [other, array] : weights) {  // the next occurrence
+    for (const auto& [other, array] : weights) {  // A repeated output: use its next place.
       if (other == place)
         place = static_cast<size_t>(
             std::find(outs.begin() + static_cast<int64_t>(place) + 1, outs.end(), t.id()) -
@@ -110,7 +110,7 @@ inline void check_gradients(const GradGraphInfo& info, std::vector<HostTensor> i
   }
 }
 
-/// The message of the Error{kUsage} that `f` throws; fails if it throws none.
+/// Returns the message of the Error{kUsage} that `f` throws. The test fails if it throws none.
 template <typename F>
 std::string usage_error(F&& f) {
   try {

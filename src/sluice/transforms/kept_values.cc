@@ -10,8 +10,8 @@ namespace {
 
 using Side = GraphEditor::Placement::Side;
 
-// The version of a tensor's storage just before or after an op that has the tensor among its
-// operands.
+// Returns the version of a tensor's storage just before or after an op. The op must have the tensor
+// among its operands.
 int64_t version_at(const Graph& graph, const Op& op, Side side, TensorId t) {
   const int32_t storage = graph.info(t).storage;
   for (const Operand& o : op.inputs) {
@@ -41,8 +41,8 @@ KeptValues::KeptValues(Graph& forward, Graph& gradient)
   for (const Tensor& t : forward.original_outputs()) outputs_.insert(t.id());
 }
 
-// Constants, and inputs as they were given (or, by reference, as they are left), are there without
-// an output for them.
+// Constants and unchanged by-value inputs need no extra output. A by-reference input needs none
+// either if the value is its last.
 bool KeptValues::is_kept_free(TensorId handle, int64_t version) const {
   const Storage& storage = forward_.storage(forward_.info(handle).storage);
   const TensorInfo& root = forward_.info(storage.root);
@@ -72,7 +72,8 @@ bool KeptValues::is_available(TensorId handle, int64_t version) const {
          view_behind(handle, version) != nullptr;
 }
 
-// The handle under which a whole value is kept, whatever handle it is read by.
+// Returns the handle under which a whole value is kept. It does not depend on the handle that is
+// read.
 TensorId KeptValues::canonical(TensorId handle, int64_t version) const {
   const Storage& storage = forward_.storage(forward_.info(handle).storage);
   const VersionRange range = same_contents(forward_, forward_.info(handle).storage, version);
@@ -101,8 +102,8 @@ Tensor KeptValues::get(TensorId handle, int64_t version, const Op& reader) {
     result = in_shape(get(from.tensor, from.version, reader), shape);
   } else if (version + 1 <= storage.version() &&
              storage.writers[static_cast<size_t>(version) + 1].op == reader.id) {
-    // An in-place op whose gradient reads what it overwrites works on a copy, as its other form
-    // would.
+    // The gradient of this in-place op reads the value that the op overwrites. A copy is kept, as
+    // for the out-of-place form.
     result = compute(reader, [&](const Tensors&, const Tensors&) {
       return ops::identity(forward_.handle(handle));
     });
@@ -132,7 +133,8 @@ Tensor KeptValues::link(TensorId handle, int64_t version, const Op& reader) {
   return links_[place->second].input;
 }
 
-// The views between a root and one of its handles, on the root's counterpart in the gradient graph.
+// Applies the views between a root and one of its handles to `root`, a tensor of the gradient
+// graph.
 Tensor KeptValues::view_from_root(TensorId handle, const Tensor& root, int64_t version,
                                   const Op& reader) {
   if (layout_of(forward_, handle) == Layout::kWhole)
@@ -160,7 +162,7 @@ Tensor KeptValues::compute(const Op& op, const Function& f) {
     GraphEditor::Guise guise(forward_, op);
     made = f(inputs, outputs);
   }
-  bool in_place = false;  // reads what the op overwrites
+  bool in_place = false;  // Reads the value that the op overwrites.
   bool after = false;
   for (size_t i = first; i < forward_.ops().size(); ++i) {
     for (const Operand& o : forward_.ops()[i].inputs) {
@@ -197,8 +199,8 @@ bool KeptValues::same_value(const std::pair<TensorId, int64_t>& a,
   return x != nullptr && y != nullptr && x->same_bits(*y);
 }
 
-// A tensor that the forward graph already has with the value of one just added, so that
-// differentiating twice adds nothing new.
+// Returns an existing forward tensor with the value of a tensor that was just added, if there is
+// one. Differentiating a graph twice thus adds no ops the second time.
 TensorId KeptValues::equivalent(TensorId made, const Op& anchor) const {
   const auto added = std::find_if(
       inserted_.begin(), inserted_.end(),
@@ -227,7 +229,7 @@ TensorId KeptValues::equivalent(TensorId made, const Op& anchor) const {
   return made;
 }
 
-// A tensor with the last contents of a handle's storage: one that is there already, or a new one.
+// Returns a tensor with the last contents of a handle's storage: an existing copy or a new one.
 TensorId KeptValues::final_copy(TensorId handle) {
   const int64_t version = forward_.storage(forward_.info(handle).storage).version();
   for (const Op& op : forward_.ops()) {

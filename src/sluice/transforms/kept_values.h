@@ -12,45 +12,48 @@
 
 namespace sluice::transforms {
 
-/// `t`, reshaped if it has another shape.
+/// Returns `t`, reshaped if its shape is not `shape`.
 Tensor in_shape(const Tensor& t, const Shape& shape);
 
-/// Forward values as tensors of the gradient graph: inputs for those that must cross, views of such
-/// inputs, and copies of constants. The forward graph is left as it is until finish(), except for
-/// ops at its end.
+/// Makes forward values available in the gradient graph: as its inputs, as views of its inputs, or
+/// as copies of constants. Until finish(), the forward graph changes only by ops appended at its
+/// end.
 class KeptValues {
  public:
   KeptValues(Graph& forward, Graph& gradient);
 
-  /// The value that `handle` shows at a version of its storage. `reader` is the forward op whose
-  /// gradient needs it.
+  /// Returns the value that `handle` has at a version of its storage. `reader` is the forward op
+  /// whose gradient needs it.
   Tensor get(TensorId handle, int64_t version, const Op& reader);
 
   using Function = std::function<Tensor(const Tensors& inputs, const Tensors& outputs)>;
-  /// The result of `f` on the operands of a forward op, computed in the forward graph next to it.
+  /// Returns the result of `f` on the operands of a forward op. It is computed in the forward
+  /// graph, next to that op.
   Tensor compute(const Op& op, const Function& f);
 
   struct Kept {
     Tensor forward;  ///< An input or output of the forward graph.
-    Tensor input;    ///< Its place in the gradient graph.
+    Tensor input;    ///< The input of the gradient graph that takes it.
   };
-  /// Drops what the gradient graph does not use (now that its dead ops are gone), appends the rest
-  /// to the outputs of the forward graph, and returns it by name. Error{kUsage} if a value was
-  /// overwritten.
+  /// Removes values that the gradient graph does not use; call it after dead ops are removed from
+  /// that graph. Appends the others to the outputs of the forward graph and returns them sorted by
+  /// name. Error{kUsage} if a value was overwritten.
   std::vector<Kept> finish();
 
  private:
   struct Link {
-    TensorId handle;  ///< Of the forward graph.
+    TensorId handle;  ///< Tensor of the forward graph.
     Tensor input;
-    OpId overwriter;  ///< -1 if the value is still there when the forward graph ends.
-    bool needs_copy;  ///< The handle alone would mean another value.
+    OpId overwriter;  ///< -1 if the forward graph still holds the value at its end.
+    bool needs_copy;  ///< Whether the handle is an input that would pass another value, so that a
+                      /// copy is kept.
     std::string reader;
   };
 
   bool is_kept_free(TensorId handle, int64_t version) const;
   bool is_available(TensorId handle, int64_t version) const;
-  /// The out-of-place view that made a handle's value, null if it must be kept itself.
+  /// Returns the out-of-place view that made the value. Returns null if the value itself must be
+  /// kept.
   const Op* view_behind(TensorId handle, int64_t version) const;
   TensorId canonical(TensorId handle, int64_t version) const;
   Tensor link(TensorId handle, int64_t version, const Op& reader);
@@ -65,7 +68,7 @@ class KeptValues {
   Graph& gradient_;
   OpId first_op_;
   TensorId first_tensor_;
-  std::unordered_set<TensorId> outputs_;  ///< The original ones.
+  std::unordered_set<TensorId> outputs_;  ///< The outputs before differentiation.
   std::vector<Link> links_;
   std::map<std::pair<TensorId, int64_t>, Tensor> known_;
   std::map<std::pair<TensorId, int64_t>, size_t> link_of_;

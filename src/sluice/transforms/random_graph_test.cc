@@ -1,5 +1,5 @@
-// Random graphs: straight lines, in-place updates, views, nested calls, conditionals. Each is differentiated and judged
-// by central differences; where autodiff refuses, the graphs must be as they were.
+// Random graphs with in-place updates, views, nested calls and conditionals. Each gradient is
+// compared with central differences. If autodiff reports an error, the graphs must be unchanged.
 #include <random>
 
 #include "sluice/ir/print.h"
@@ -32,7 +32,7 @@ class Generator {
     g.add_output(values.back());
     if (pick(2) == 0)
       g.add_output(values[static_cast<size_t>(pick(static_cast<int>(values.size())))]);
-    // Calls need outputs of known shapes; their first one is always (2, 2).
+    // The first output has shape (2, 2) so that calls can use it.
     g.set_outputs([&] {
       Tensors outs{square(g.outputs()[0])};
       for (size_t i = 1; i < g.outputs().size(); ++i) outs.push_back(g.outputs()[i]);

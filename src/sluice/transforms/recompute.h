@@ -5,18 +5,22 @@ namespace sluice::transforms {
 
 struct RecomputeResult {
   GradGraphInfo info;
-  /// {input of the original gradient graph, input of the new one} for all inputs of the original that the new graph has:
-  /// gradients, forward inputs, and what other transforms added (accumulators).
+  /// {input of the original gradient graph, input of the new one} for all inputs that both have.
+  /// These are gradients, forward inputs, and inputs that other transforms added (accumulators).
   TensorMap inputs;
 };
 
-/// A gradient graph that keeps no activations: it calls the forward graph again, then the gradient graph.
+/// Makes a gradient graph that keeps no activations. It calls the forward graph again, then the
+/// gradient graph.
 ///
-/// Before: the forward graph can be run twice: no stream entries, no remote stores, no inputs written by reference.
-/// After: a graph "<gradient graph>_recomp_subgraph(N)" whose inputs are, in order, the gradients and the forward inputs
-/// of `info.expected_inputs()`, the other forward inputs by name, and all other inputs of the gradient graph by name,
-/// with their passing and meta shape. Same outputs, same bits.
-/// Errors (kUsage): a forward graph with one of those effects, naming the op.
+/// Before: the forward graph can run twice. It uses no streams, has no remote stores, and writes no
+/// inputs by reference.
+/// After: a graph "<gradient graph>_recomp_subgraph(N)" with the same outputs and the same bits.
+/// Its inputs begin with the gradients and forward inputs of `info.expected_inputs()`. The other
+/// forward inputs and then the other inputs of the gradient graph follow, each sorted by name. All
+/// keep their Pass and meta shape.
+/// Error{kUsage} if the forward graph has one of those effects; the message names the op or the
+/// input.
 RecomputeResult recompute_graph(const GradGraphInfo& info);
 
 }  // namespace sluice::transforms

@@ -10,7 +10,7 @@ namespace sluice::transforms {
 
 Tensor zeros(Graph& graph, const TensorSpec& spec, std::string name);
 
-/// The sweep over one graph, from its results to its inputs.
+/// Differentiates one graph: visits its ops from its outputs to its inputs.
 class Sweep {
  public:
   Sweep(Graph& forward, const GradRequest& request, const GradGraphs& called,
@@ -28,7 +28,7 @@ class Sweep {
   std::string name_of_value(const Value& v) const;
   void contribute(TensorId handle, const Value& value, Tensor gradient);
   void add_to(const Value& value, const Tensor& gradient);
-  /// The gradient of an output in the output's shape; an empty handle if there is none.
+  /// Returns the gradient of an output, in the output's shape; an empty handle if there is none.
   Tensor gradient_of(const Op& op, size_t output);
   void visit(const Op& op);
   void check_repeat(const Op& op) const;
@@ -37,7 +37,8 @@ class Sweep {
   void differentiate_op(const Op& op);
   void differentiate_call(const Op& op);
   void differentiate_branch(const Op& op);
-  /// Arguments of a gradient graph for a forward graph whose operands start at `first`.
+  /// Returns the arguments of a call of `info`'s gradient graph. The forward graph's operands begin
+  /// at operand `first` of `op`.
   Tensors arguments(const Op& op, const GradGraphInfo& info, size_t first);
   void check_complete(const Op& op, const GradGraphInfo& info, size_t first);
   std::vector<ExpectedConnection> make_outputs();
@@ -49,11 +50,11 @@ class Sweep {
   Dependence& dependence_;
   Graph& gradient_;
   KeptValues kept_;
-  ValueTable<Tensor> gradients_;  ///< In the shape of the storage's root.
-  ValueTable<char> active_;       ///< Depends on something whose gradient is required.
+  ValueTable<Tensor> gradients_;  ///< Gradients of values, in the shape of the storage's root.
+  ValueTable<char> active_;  ///< Whether the value depends on a value whose gradient is required.
 };
 
-/// What a gradient rule sees of one forward op.
+/// Presents one forward op to its gradient rule.
 class OpGradients : public GradContext {
  public:
   OpGradients(Sweep& sweep, const Op& op, Tensors grads)

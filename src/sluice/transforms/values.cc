@@ -91,7 +91,8 @@ bool changes(const Graph& graph, const Op& op, size_t i) {
   const Ir ir = graph.ir();
   if (op.def == &builtin::call()) return writes_input(ir.graph(op.callees[0]), i);
   if (op.def == &builtin::loop()) {
-    // The wrapper's first two inputs are not operands; carried ones are written back.
+    // The first two inputs of the loop's wrapper are not operands. Carried tensors are always
+    // written.
     const auto carried = static_cast<size_t>(from_attrs<builtin::LoopOptions>(op.attrs).carried);
     return i < carried || writes_input(ir.graph(op.callees[0]), i + 2);
   }

@@ -55,8 +55,8 @@ BodyFacts FactTable::facts_of(const Program& program, const Body& body) const {
     int64_t& sum = sequences[sequence];
     require(!__builtin_mul_overflow(times, count, &uses) &&
                 !__builtin_add_overflow(sum, uses, &sum) && sum <= exe::kMaxSize,
-            "{}: graph {} uses more than {} entries of it", name_of(sequence, program), body.name,
-            exe::kMaxSize);
+            "graph {}: must use {} at most {} times, got more", body.name,
+            name_of(sequence, program), exe::kMaxSize);
   };
   for (const Node& node : body.nodes) {
     if (const auto sequence = sequence_of(node)) {

@@ -7,34 +7,35 @@
 
 namespace sluice::compiler {
 
-/// Something whose uses are numbered in the order of the program: the entries of a stream, the collectives of a
-/// grouping of the replicas, the messages of a channel.
+/// A stream, a grouping of the replicas or a channel. Its uses (entries, collectives or messages)
+/// are numbered in the order of the program.
 struct Sequence {
   enum class Of : uint8_t { kStream, kGroup, kChannel };
   Of of = Of::kStream;
-  int32_t id = 0;  ///< Stream, index into Program::groups, or index into Program::channels.
+  int32_t id = 0;  ///< Stream, or index into Program::groups or Program::channels.
   auto operator<=>(const Sequence&) const = default;
 };
 
-/// How often one run of a body uses a sequence.
+/// Number of times that one run of a body uses a sequence.
 struct SequenceUse {
   Sequence sequence;
   int64_t count = 0;
 };
 
-/// Effects of one run of a body, callees included.
+/// Effects of one run of a body, including those of its callees.
 struct BodyFacts {
-  bool has_effects = false;  ///< It touches a stream or remote buffer, communicates or prints.
-  std::vector<SequenceUse> sequences;  ///< Ascending; none with 0 uses.
-  std::set<int32_t> stores_to;         ///< Remote buffers that it stores to.
-  std::set<int32_t> loads_from;        ///< Remote buffers that it loads from.
+  bool has_effects = false;  ///< Whether it uses a stream or remote buffer, communicates or prints.
+  std::vector<SequenceUse> sequences;  ///< Ascending; without unused sequences.
+  std::set<int32_t> stores_to;         ///< Remote buffers that the body stores to.
+  std::set<int32_t> loads_from;        ///< Remote buffers that the body loads from.
 };
 
-/// The sequence that a node uses once itself, if any.
+/// Returns the sequence that a node itself uses once, if any. Callees do not count.
 std::optional<Sequence> sequence_of(const Node& node);
 
-/// Facts of all bodies that the entries reach, by BodyId. Error{kUsage} for a conditional with a branch that uses a
-/// stream, a channel or a collective, and for sequences beyond exe::kMaxSize.
+/// Facts of all bodies that the entries reach, by BodyId. Error{kUsage} if a branch of a
+/// conditional uses a stream, a channel or a collective, or if a sequence has more than
+/// exe::kMaxSize uses.
 class FactTable {
  public:
   explicit FactTable(const Program& program);
@@ -46,7 +47,7 @@ class FactTable {
   std::vector<BodyFacts> facts_;
 };
 
-/// Whether a node does more than make its outputs.
+/// Whether a node does more than compute its outputs.
 bool has_effect(const Node& node, const FactTable& facts);
 
 }  // namespace sluice::compiler

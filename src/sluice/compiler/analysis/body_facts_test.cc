@@ -87,7 +87,7 @@ TEST(BodyFacts, RefusesConditionalsThatCommunicateAndTooManyEntries) {
       {"branch", program("branch 1 1 then 0 in %0"),
        "its branch f uses a message between devices; a conditional may not communicate"},
       {"many", program("loop trips 9000000000000000000 carried 0 1"),
-       "a message between devices: graph main uses more than"},
+       "graph main: must use a message between devices at most"},
   });
 }
 

@@ -13,7 +13,8 @@ void check_readers(const Program& program, const Body& body) {
     const Home& home = variable.info->home;
     if (home.buffer <= 0) return;
     fail(ErrorKind::kUsage,
-         "{}.{}: variable '{}' lives in entry {} of remote buffer {}; only remote_load reads it",
+         "{}.{}: variable '{}' lives in entry {} of remote buffer {} and must be read with "
+         "remote_load",
          name_of(node), node.origin, variable.name, home.entry, home.buffer);
   };
   for (const Node& node : body.nodes) {
@@ -32,8 +33,9 @@ void check_home(const Program& program, const Variable& variable) {
   require(home.entry >= 0 && home.entry < buffer.entries,
           "variable '{}': entry {} is outside the {} entries of remote buffer {}", variable.name,
           home.entry, buffer.entries, home.buffer);
-  require(variable.spec == buffer.spec, "variable '{}' is {}, entries of remote buffer {} are {}",
-          variable.name, to_string(variable.spec), home.buffer, to_string(buffer.spec));
+  require(variable.spec == buffer.spec,
+          "variable '{}': must be {} like the entries of remote buffer {}, got {}", variable.name,
+          to_string(buffer.spec), home.buffer, to_string(variable.spec));
 }
 
 }  // namespace

@@ -3,8 +3,12 @@
 
 namespace sluice::compiler {
 
-/// Error{kUsage} naming the variable for one that lives in a remote buffer or entry that is not there, has another spec
-/// than the buffer's entries, shares its entry with another variable, or is read by anything but a remote load.
+/// Checks the variables that live in remote buffers. Only remote loads may read such a variable.
+/// Error{kUsage} naming the variable if
+/// - its remote buffer or entry does not exist,
+/// - its spec differs from that of the buffer's entries,
+/// - another variable lives in the same entry, or
+/// - a node other than a remote load reads it.
 void check_homes(const Program& program);
 
 }  // namespace sluice::compiler

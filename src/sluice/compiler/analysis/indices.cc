@@ -10,7 +10,8 @@ namespace {
 
 using exe::IndexExpr;
 
-// More than the executor's stack holds without an allocation.
+// Larger expressions are not folded. 16 nodes fit the stack of IndexExpr::evaluate, which then
+// needs no allocation.
 constexpr size_t kMostNodes = 16;
 
 bool is_index(const TensorSpec& spec) {
@@ -22,19 +23,20 @@ bool fits(const IndexRange& r, DType dtype) {
                       : r.low >= 0 && r.high <= int64_t{UINT32_MAX};
 }
 
-// Nothing where the value may leave its dtype: there the op wraps around, the expression does not.
+// Returns the fact if `range` fits the dtype and the expression is small. Beyond the dtype, the op
+// wraps around but the expression does not.
 std::optional<IndexFact> checked(IndexExpr expr, const IndexRange& range, DType dtype) {
   if (!fits(range, dtype) || expr.nodes().size() > kMostNodes) return std::nullopt;
   return IndexFact{std::move(expr), range};
 }
 
-// A number of iterations, as an expression.
+// A number of iterations: its expression and its range.
 struct Times {
   IndexExpr expr;
   IndexRange range;
 };
 
-// `start` after `by` happened so many times.
+// The value of `start` after `times` applications of `by`.
 std::optional<IndexFact> advanced(const IndexFact& start, const IndexTable::Offset& by,
                                   const Times& times, DType dtype) {
   const IndexRange add{std::min(by.add * times.range.low, by.add * times.range.high),
@@ -43,7 +45,7 @@ std::optional<IndexFact> advanced(const IndexFact& start, const IndexTable::Offs
   const IndexExpr expr = start.expr + times.expr * by.add;
   const auto in_modulus = [&](const IndexRange& r) { return r.low >= 0 && r.high < by.modulus; };
   if (by.modulus == 0 || in_modulus(range)) return checked(expr, range, dtype);
-  // What has not been advanced yet is no remainder.
+  // After 0 applications, the value is a remainder only if `start` is one.
   if (times.range.low == 0 && !in_modulus(start.range)) return std::nullopt;
   return checked(expr % by.modulus, {0, by.modulus - 1}, dtype);
 }
@@ -54,7 +56,7 @@ IndexRule rule_of(const Node& node) {
   return one_op ? node.def->index_rule : IndexRule::kNone;
 }
 
-// An op on single i32 or u32 elements.
+// Whether a node is an op with an index rule on single i32 or u32 elements.
 bool is_index_arithmetic(const Node& node) {
   return rule_of(node) != IndexRule::kNone && is_index(node.out_specs[0]) &&
          std::all_of(node.in_specs.begin(), node.in_specs.end(), is_index);
@@ -67,7 +69,7 @@ std::optional<int64_t> scalar_of(const Program& program, const Body& body, Value
   return static_cast<int64_t>(data.to_doubles()[0]);
 }
 
-// Over all pairs from two ranges: the ops are monotone in each operand.
+// The range of op(x, y) for x in `a` and y in `b`. Requires an op that is monotone in each operand.
 template <typename Op>
 IndexRange corners(const IndexRange& a, const IndexRange& b, Op op) {
   const int64_t all[] = {op(a.low, b.low), op(a.low, b.high), op(a.high, b.low),
@@ -145,11 +147,11 @@ std::optional<IndexFact> Indices::of_kernel(const Node& node) const {
     case IndexRule::kSub:
       return checked(a->expr - b->expr, corners(a->range, b->range, std::minus<>()), dtype);
     case IndexRule::kMul:
-      // Of numbers of 32 bits: no product overflows, as unsigned ones below 2^32 leave their dtype before.
+      // A product of 32-bit numbers overflows int64 only if both factors exceed INT32_MAX.
       if (a->range.high > INT32_MAX && b->range.high > INT32_MAX) return std::nullopt;
       return checked(a->expr * b->expr, corners(a->range, b->range, std::multiplies<>()), dtype);
     case IndexRule::kDiv:
-      // x / 0 is 0 to the op.
+      // The op returns 0 for x / 0, but the expression fails.
       if (b->range.low <= 0 && b->range.high >= 0) return std::nullopt;
       return checked(a->expr / b->expr, corners(a->range, b->range, floor_div), dtype);
     case IndexRule::kIncrementMod:
@@ -242,11 +244,12 @@ void IndexTable::find_results(const Body& body, Facts& facts) const {
   const auto of = [&](ValueIndex v) -> std::optional<Offset>& {
     return offsets[static_cast<size_t>(v)];
   };
-  // Steps far from any counter's are left alone, so that sums do not overflow.
+  // Reject offsets far beyond any counter, so that sums do not overflow.
   const auto then = [](const std::optional<Offset>& from,
                        const Offset& by) -> std::optional<Offset> {
     if (!from || std::max(by.add, -by.add) > int64_t{1} << 33) return std::nullopt;
-    // A sum may have wrapped around before a remainder is taken, and a remainder plus a number is neither.
+    // Reject sums that are not an Offset. A sum may wrap around before its remainder is taken, and
+    // a remainder plus a number is not a remainder.
     const bool fits = by.modulus == 0      ? from->modulus == 0
                       : from->modulus == 0 ? from->add == 0
                                            : from->modulus % by.modulus == 0;
@@ -266,7 +269,8 @@ void IndexTable::find_results(const Body& body, Facts& facts) const {
       const ValueIndex b = node.inputs.back();
       std::optional<Offset>& out = of(node.outputs[0]);
       const IndexRule kind = rule_of(node);
-      // A number that is negative, or too large, in one dtype has another remainder in the other.
+      // Follow a value only within one dtype: a cast changes negative and large numbers, and
+      // therefore their remainders.
       const bool same_dtype = node.in_specs[0].dtype == node.out_specs[0].dtype;
       if (kind == IndexRule::kSame && same_dtype) out = of(a);
       if (kind == IndexRule::kAdd) {
@@ -333,7 +337,8 @@ std::optional<IndexExpr> entry_of(const Node::Transfer& transfer) {
 
 bool differ(const IndexExpr& a, const IndexExpr& b) {
   using Kind = IndexExpr::Kind;
-  // What stands before an added constant, as a number of nodes, and the constant.
+  // Splits an expression into a prefix and an added constant. Returns the number of nodes of the
+  // prefix, and the constant.
   const auto split = [](const IndexExpr& x) -> std::pair<size_t, int64_t> {
     const auto& nodes = x.nodes();
     if (x.is_constant()) return {0, x.constant()};

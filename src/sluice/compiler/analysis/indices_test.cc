@@ -7,7 +7,7 @@
 namespace sluice::compiler {
 namespace {
 
-// "expression low..high" of the last value that body 0 makes, or "data".
+// The fact of the last output of body 0 as "expression low..high", or "data" without a fact.
 std::string fact(const std::string& nodes, std::vector<int32_t> numbers,
                  const std::string& others = "") {
   const TestProgram p("body main entry\n" + nodes + "\nend" + others, std::move(numbers));
@@ -100,7 +100,7 @@ TEST(Indices, AValueThatIsNotItsOwnSuccessorIsNoCounter) {
             "data");
 }
 
-// A negative number is another one as u32, and has another remainder.
+// As u32, -1 is 2^32 - 1, which has another remainder.
 TEST(Indices, ARemainderOfACastNumberIsData) {
   const auto turn = [](const char* cast) {
     return fact("constant 0 %0 i32()\ncall 1 in %0 out %2 u32()", {-1}, std::string(R"(

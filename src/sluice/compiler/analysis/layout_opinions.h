@@ -6,24 +6,26 @@
 
 namespace sluice::compiler {
 
-/// Whether a node reads input i, or overwrites a tie's value, as a tensor of the value's own shape: an alias may have
-/// another.
+/// Whether input i or the output of tie `t` has the shape of the value that it reads or overwrites.
+/// An alias may have another shape.
 bool has_own_shape(const Body& body, const Node& node, size_t i);
 bool has_own_shape(const Body& body, const Node& node, const Tie& t);
-/// Whether the op runs in every layout that its result, and the operands of the result's shape, may have.
+/// Whether the op runs in every layout of the target, if its result and its operands like the
+/// result (FusedOp::result_like) all have that layout.
 bool follows_layouts(const Body& body, const Node& node, const Target& target);
 
-/// The demands of a value's uses on its layout.
+/// Demands of a value's uses on its layout.
 struct LayoutOpinion {
   Layout wish;
-  bool refuses = false;  ///< A use needs it row-major.
+  bool refuses = false;  ///< Whether a use needs the value row-major.
   void add(const LayoutOpinion& other) {
     if (wish == Layout{}) wish = other.wish;
     refuses = refuses || other.refuses;
   }
 };
 
-/// Opinions on the values of bodies with one op a node; values in the same bytes share one.
+/// Computes the opinions on the values of bodies whose kernels are single ops. An overwritten value
+/// also gets the opinion on the value that overwrites it.
 class LayoutOpinions {
  public:
   LayoutOpinions(const Program& program, const Context& context)

@@ -27,15 +27,15 @@ bool calls(const exe::Step& step) {
   return found;
 }
 
-// The functions of exe::RemoteTrace, as it defines them. The checker has its own, so that neither
-// hides a defect of the other's.
+// The functions of exe::RemoteTrace. The checker has its own implementation, so that a defect in
+// one is not hidden by the same defect in the other.
 uint64_t mix(uint64_t a, uint64_t b) {
   const uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9;
   const uint64_t y = (x ^ (x >> 29)) * 0x94d049bb133111eb;
   return y ^ (y >> 32);
 }
 
-// One buffer while transfers run in the order of the graphs.
+// The contents of one remote buffer while a walk runs transfers in the order of the graphs.
 class BufferHistory {
  public:
   void set_home(int64_t entry, const std::string& path) { homes_[entry] = hash64(path); }
@@ -55,7 +55,8 @@ class BufferHistory {
     now_.others = mix(now_.others, transfer);
   }
 
-  // A branch: begin_branch, the first arm, begin_else, the second one, end_branch.
+  // Order of calls for a branch: begin_branch, steps of the then-arm, begin_else, steps of the
+  // else-arm, end_branch.
   void begin_branch() { saved_.push_back(now_); }
   void begin_else() { std::swap(now_, saved_.back()); }
   void end_branch() {
@@ -102,7 +103,7 @@ class BufferHistory {
 
   std::map<int64_t, uint64_t> homes_;
   State now_;
-  std::vector<State> saved_;  // Of the branches that the walk is in.
+  std::vector<State> saved_;  // One state for each open branch.
   uint64_t found_ = 0;
   int64_t loads_ = 0;
   int64_t stores_ = 0;
@@ -137,7 +138,7 @@ class RemoteWalk {
   }
 
  private:
-  // The remote transfers and calls of a function in the order of its graph.
+  // Writes the remote transfers and calls of a function to order_, in the order of its graph.
   void sort(size_t f, const std::vector<int32_t>& before_calls) {
     std::vector<const exe::Step*> transfers;
     for (const exe::Step& step : e_.functions[f].steps) {
@@ -175,7 +176,7 @@ class RemoteWalk {
         load ? buffer.load(entry, transfer) : buffer.store(entry, transfer);
         continue;
       }
-      // The call's number and iteration name the activation.
+      // The number of the call and the iteration identify the activation.
       const auto turn = [&](const exe::Call& c, int64_t it) {
         if (!moves_[static_cast<size_t>(c.function)]) return;
         std::vector<int64_t> args;
@@ -201,7 +202,7 @@ class RemoteWalk {
 
   const exe::Executable& e_;
   std::vector<std::vector<const exe::Step*>> order_;  // By function.
-  std::vector<bool> moves_;                           // Itself or in a callee.
+  std::vector<bool> moves_;                           // By function: it or a callee has transfers.
   std::vector<BufferHistory> buffers_;
   int64_t left_ = 0;
 };

@@ -7,7 +7,7 @@
 namespace sluice::compiler {
 namespace {
 
-// The trace of buffer 1 in the program of these nodes.
+// Returns the trace of remote buffer 1 in a program with these nodes.
 exe::RemoteTrace trace(const std::string& nodes, const std::string& others = "") {
   TestProgram p("body main entry\nvariable 0 %0 f32(4)\nvariable 1 %1 f32(4)\n" + nodes + "\nend" +
                 others);
@@ -48,7 +48,7 @@ TEST(AnnounceRemote, AnotherOrderOrEntryIsAnotherTrace) {
   EXPECT_NE(base, trace(join({kStore0, kLoad0})).found);
 }
 
-// The number of transfers before the call says which load finds what the callee stores.
+// The number of transfers before the call decides whether the load finds the callee's store.
 TEST(AnnounceRemote, CallsStandWhereTheGraphHasThem) {
   const std::string f = "\nbody f function\nparam %0 f32(4)\n" + std::string(kStore0) + "end";
   const auto at = [&](int before) {

@@ -8,8 +8,8 @@ namespace sluice::compiler {
 void check_budgets(const exe::Executable& executable) {
   for (const exe::Arena& a : executable.arenas) {
     if (a.bytes > exe::kMaxSize) {
-      fail(ErrorKind::kDoesNotFit, "arena '{}' needs {} bytes; no plan has more than {}", a.name,
-           a.bytes, exe::kMaxSize);
+      fail(ErrorKind::kDoesNotFit, "arena '{}' needs {} bytes, the largest possible arena has {}",
+           a.name, a.bytes, exe::kMaxSize);
     }
   }
   for (const exe::MemoryNeeds& memory : exe::memory_needs(executable, 6)) {

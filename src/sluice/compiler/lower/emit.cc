@@ -12,7 +12,7 @@
 namespace sluice::compiler {
 namespace {
 
-// Text that tells the functions of a graph apart: its use, its device, the results that are read, the layouts of its
+// Text that distinguishes the functions of one graph by role, device, used results and layouts of
 // parameters.
 std::string memo(const Body& body) {
   if (body.is_entry()) return fmt::format("{} on {}", body.name, body.device);
@@ -26,7 +26,7 @@ std::string memo(const Body& body) {
   return text;
 }
 
-// The value of an entry of a remote buffer since a store.
+// The value that a store has left in an entry of a remote buffer.
 struct Stored {
   int32_t buffer;
   exe::IndexExpr entry;
@@ -64,7 +64,8 @@ class Emitter {
     return std::move(function_);
   }
 
-  // Adds the last values of variables, and of entries where variables live, to the program of an entry.
+  // Adds the final values of variables to the program of an entry, including variables that live in
+  // remote buffers.
   void add_finals(exe::Program& program) {
     for (const auto& [variable, v] : body_.variables)
       program.finals.push_back({variable, value_id(v)});
@@ -88,7 +89,8 @@ class Emitter {
     return body_.value(storage_.contents[static_cast<size_t>(block.contents.front())].root).tensor;
   }
 
-  // Number of the step that a node becomes: views become none. The end of the body is the number of steps.
+  // Index of the step that a node becomes. Views do not become steps. The index for the end of the
+  // body is the number of steps.
   int64_t step_of(int32_t node) const { return node < 0 ? 0 : steps_[static_cast<size_t>(node)]; }
 
   void count_steps() {
@@ -336,7 +338,8 @@ class Emitter {
     return c;
   }
 
-  // Index arguments of a callee: its own, then how far its sequences have come, `iterations` into a loop.
+  // Index arguments of a call: first those of the node. Then, for each sequence of the callee, the
+  // number of its uses before the call, or before the current iteration of a loop.
   std::vector<exe::IndexExpr> index_arguments(const Node& node, BodyId callee) {
     std::vector<exe::IndexExpr> args;
     if (node.call() != nullptr) args = node.call()->index_args;
@@ -352,7 +355,7 @@ class Emitter {
     return base_[sequence] + exe::IndexExpr(used_[sequence]);
   }
 
-  // The number of this use of a sequence.
+  // Returns the number of this use of a sequence, and counts the use.
   exe::IndexExpr next(const Sequence& sequence) {
     const exe::IndexExpr number = reached(sequence);
     ++used_[sequence];
@@ -370,7 +373,7 @@ class Emitter {
     return at;
   }
 
-  // A call of `callee` on inputs [first, last).
+  // Returns a call of `callee` with inputs [first, last) as arguments.
   exe::Call call_of(const Node& node, size_t n, BodyId callee, size_t first, size_t last) {
     exe::Call c;
     for (const int32_t buffer : facts_[callee].stores_to) forget_stored(buffer - 1);
@@ -460,7 +463,9 @@ class Emitter {
     return issue;
   }
 
-  // A load of an entry that was last stored here must find what was stored: one device alone uses a buffer.
+  // Sets the value that a load must find if this body last stored to its entry. This is safe
+  // because only one device uses a buffer. A store ends what is known about entries that it may
+  // overwrite.
   void track_entry(exe::Issue& issue) {
     const bool known = !issue.entry_from;
     if (issue.kind == exe::TransferKind::kRemoteLoad) {
@@ -495,14 +500,15 @@ class Emitter {
   exe::Function function_;
   std::vector<exe::ValueId> value_ids_;
   std::vector<int64_t> frames_;
-  std::vector<int64_t> steps_;  ///< Steps before each node; last, of all.
+  std::vector<int64_t> steps_;  ///< Number of steps before each node; last element: all steps.
   std::vector<int32_t> result_param_;
   std::map<Sequence, exe::IndexExpr> base_;
   std::map<Sequence, int64_t> used_;
   std::vector<Stored> stored_;  ///< Known contents of entries of remote buffers.
 };
 
-// Adds variables in remote buffers that some store may have changed but whose value is not known.
+// Adds variables that live in a remote buffer to which the program stores, but whose final value is
+// unknown.
 void add_remote_finals(const std::set<int32_t>& stores_to, const exe::Executable& e,
                        exe::Program& program) {
   for (size_t v = 0; v < e.variables.size(); ++v) {

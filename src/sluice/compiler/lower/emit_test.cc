@@ -39,7 +39,7 @@ TEST(Emit, ABodyBecomesAFunctionAndItsNodesSteps) {
   EXPECT_EQ(e.programs[0].finals[0].variable, 0);
 }
 
-// Two pairs of values whose lives do not meet share the frame.
+// %1 and %3 share bytes: %1 is read for the last time before %3 is written.
 TEST(Emit, ValuesWhoseLivesDoNotMeetShareBytes) {
   TestProgram p(R"(
     body main entry
@@ -76,7 +76,7 @@ TEST(Emit, AFunctionOfTwoCallsExistsOnce) {
   EXPECT_GE(e.functions[1].frame_bytes, e.functions[0].frame_bytes + 64);
 }
 
-// A function learns from its caller which entry of a stream comes next.
+// The caller passes the number of the next stream entry as an index argument.
 TEST(Emit, StreamsAreNumberedThroughLoops) {
   TestProgram p(R"(
     body main entry

@@ -44,12 +44,13 @@ class EntryWalk {
     const exe::RemoteBufferPlan& buffer = e_.remote_buffers[static_cast<size_t>(issue.object)];
     const auto& [low, high] = entries;
     require(low >= 0 && high < buffer.entries,
-            "remote buffer {}: {} {} outside its {} entries (made at {})", buffer.name,
-            low == high ? fmt::format("entry {}", low) : fmt::format("entries {} to {}", low, high),
-            low == high ? "is" : "are", buffer.entries, step.where);
+            "remote buffer {}: entry must be 0 to {}, got {} (made at {})", buffer.name,
+            buffer.entries - 1,
+            low == high ? fmt::format("{}", low) : fmt::format("{} to {}", low, high), step.where);
   }
 
-  // What the entries that a function moves, itself or in a callee, depend on.
+  // Whether a function moves remote entries, itself or in a callee, and the index parameters on
+  // which these entries depend.
   struct Needs {
     bool remote = false;
     std::vector<bool> params;
@@ -80,7 +81,8 @@ class EntryWalk {
     }
   }
 
-  // `params`: those that no entry depends on are 0, so that an activation that differs in them is not looked at again.
+  // Records the entries that function `f` moves. `params`: its index parameters, with 0 for those
+  // on which no entry depends, so that equal activations are visited once.
   void walk(int32_t f, const std::vector<int64_t>& params) {
     if (!needs_[static_cast<size_t>(f)].remote || !walked_.insert({f, params}).second) return;
     for (const exe::Step& step : e_.functions[static_cast<size_t>(f)].steps) {

@@ -8,7 +8,8 @@
 namespace sluice::compiler {
 namespace {
 
-// A loop of `trips` trips, which loads entry `entry` of 4, with the iteration as parameter 0.
+// A program whose loop runs `trips` times and loads entry `entry` of a buffer with 4 entries. The
+// iteration is index parameter 0.
 std::function<void()> check(int trips, const std::string& entry) {
   return [=] {
     TestProgram p(fmt::format(R"(
@@ -34,9 +35,9 @@ TEST(EntryBounds, AcceptsEntriesOfTheBuffer) {
 
 TEST(EntryBounds, RefusesTheFirstEntryOutside) {
   expect_refused({
-      {"high", check(5, "p0"), "entries 0 to 4 are outside its 4 entries (made at line 1)"},
-      {"low", check(2, "(p0-1)"), "entries -1 to 0 are outside its 4 entries"},
-      {"one", check(3, "4"), "remote buffer remote1: entry 4 is outside its 4 entries"},
+      {"high", check(5, "p0"), "entry must be 0 to 3, got 0 to 4 (made at line 1)"},
+      {"low", check(2, "(p0-1)"), "entry must be 0 to 3, got -1 to 0"},
+      {"one", check(3, "4"), "remote buffer remote1: entry must be 0 to 3, got 4"},
   });
 }
 

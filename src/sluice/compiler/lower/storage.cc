@@ -26,7 +26,7 @@ class Assigner {
   }
 
  private:
-  // Before each loop, its carried inputs are put into slot 0 of their rings.
+  // Adds copies before each loop that move its carried inputs into slot 0 of their rings.
   void add_ring_copies() {
     std::vector<Node> nodes;
     std::vector<KernelChoice> choices;
@@ -45,12 +45,13 @@ class Assigner {
     choices_ = std::move(choices);
   }
 
-  // A result is written to the caller's address. It needs a value of its own if it is not made here or has another home.
+  // A result is written at the caller's address. It becomes a copy if its bytes have another place,
+  // if it is overwritten, or if it is already returned.
   void add_result_copies() {
     std::vector<bool> taken(body_.values.size(), false);
-    std::vector<ValueIndex> source(body_.values.size(), kNone);  // What a view shows.
+    std::vector<ValueIndex> source(body_.values.size(), kNone);  // Input of each view.
     std::vector<bool> homed(body_.values.size(),
-                            false);  // Lies in a parameter, variable or constant.
+                            false);  // Stored outside the frame or in a ring.
     std::vector<bool> tied(body_.values.size(), false);
     for (size_t v = 0; v < body_.values.size(); ++v)
       homed[v] = body_.values[v].source != BodyValue::Source::kNode;
@@ -64,7 +65,7 @@ class Assigner {
       if (node.is<Node::View>() && homed[static_cast<size_t>(node.inputs[0])]) {
         homed[static_cast<size_t>(node.outputs[0])] = true;
       }
-      for (int32_t k = 0; k < node.carried(); ++k)  // Carried results lie in rings.
+      for (int32_t k = 0; k < node.carried(); ++k)  // Carried results are in rings.
         homed[static_cast<size_t>(node.outputs[static_cast<size_t>(k)])] = true;
     }
     for (ValueIndex& result : body_.results) {
@@ -88,7 +89,8 @@ class Assigner {
 
   int32_t node_count() const { return static_cast<int32_t>(body_.nodes.size()); }
 
-  // Last node that reads each value itself, and the node whose write ends it.
+  // For each value, finds the last node that reads it without a view, and the node that overwrites
+  // it.
   void find_uses(std::vector<int32_t>& last, std::vector<int32_t>& tied_at) const {
     last.assign(body_.values.size(), -1);
     tied_at.assign(body_.values.size(), kNever);
@@ -110,7 +112,7 @@ class Assigner {
     for (const auto& [variable, v] : body_.variables) last[static_cast<size_t>(v)] = node_count();
   }
 
-  // Views whose bytes cannot be shared become copies.
+  // Turns views that cannot share the bytes of their source into copies.
   void resolve_views() {
     std::vector<int32_t> tied_at;
     find_uses(last_, tied_at);
@@ -133,7 +135,7 @@ class Assigner {
         node.what = Node::Copy{};
       }
     }
-    // With the views decided: what keeps a root alive.
+    // The remaining views extend the life of their root.
     find_uses(last_, tied_at);
     for (int32_t n = node_count(); n-- > 0;) {
       const Node& node = body_.nodes[static_cast<size_t>(n)];
@@ -194,7 +196,8 @@ class Assigner {
     }
   }
 
-  // Carried value k: its first value in slot 0, its last in slot (trips mod 2) of one ring.
+  // Puts the first and the last carried value k into one ring: the first into slot 0, the last into
+  // slot trips mod 2.
   void make_rings(const Node& node, const Node::Loop& loop) {
     for (int32_t k = 0; k < loop.carried; ++k) {
       const int32_t first =
@@ -220,7 +223,7 @@ class Assigner {
         out_.join(out.block, into.block);
       }
     }
-    // What is written later lies there until the write.
+    // Bytes that a node overwrites stay in use until that node.
     for (int32_t n = 0; n < node_count(); ++n) {
       for (const Tie& t : body_.nodes[static_cast<size_t>(n)].ties) {
         Content& into =
@@ -283,7 +286,7 @@ class Reuser {
     for (const int32_t other : to.contents) {
       if (out_.contents[static_cast<size_t>(other)].begin < n) return;
     }
-    // Other operands that show the same bytes must be allowed to coincide with this output too.
+    // All operands with the same bytes must be allowed to coincide with this output.
     const auto& pairs = choices_[static_cast<size_t>(n)].may_coincide;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (node.inputs[i] == kNone || out_.content_of[static_cast<size_t>(node.inputs[i])] != c)

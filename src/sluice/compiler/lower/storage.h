@@ -7,48 +7,52 @@
 
 namespace sluice::compiler {
 
-/// A run of bytes that several values hold one after the other.
+/// A range of bytes that holds one or more contents, one after the other.
 struct Block {
   enum class Place : uint8_t { kFrame, kParam, kResult, kVariable, kConstant };
   Place place = Place::kFrame;
-  int32_t index = -1;  ///< Parameter, result, variable or constant.
+  int32_t index = -1;  ///< Index of the parameter, result, variable or constant.
   int64_t bytes = 0;
-  int32_t ring = 0;    ///< Slots of `bytes` rounded up; 0: no ring.
-  int64_t offset = 0;  ///< In the frame, once planned.
+  int32_t ring = 0;    ///< Number of slots of `bytes` rounded up; 0: not a ring.
+  int64_t offset = 0;  ///< Offset in the frame; written by the pass "offsets".
   std::vector<int32_t> contents;
 };
 
-/// Bytes of a block for a part of its life: one node makes them, values are names for them.
+/// The use of a block from the node that writes it to its last reader. The written value and its
+/// views share one content.
 struct Content {
   ValueIndex root = kNone;
   int32_t block = -1;
-  int32_t begin = 0;  ///< Node that makes it; -1: there at the start.
-  int32_t end = 0;    ///< Last node that reads it; the number of nodes: there at the end.
-  int32_t slot = 0;   ///< Of a ring.
+  int32_t begin = 0;  ///< Node that writes it; -1: available at the start.
+  int32_t end = 0;    ///< Last node that reads it; number of nodes: needed at the end.
+  int32_t slot = 0;   ///< Slot in a ring.
 };
 
 /// The bytes of every value of a body.
 struct Storage {
   std::vector<Block> blocks;
   std::vector<Content> contents;
-  std::vector<int32_t> content_of;  ///< By value; -1 for values that nothing touches.
+  std::vector<int32_t> content_of;  ///< Index in `contents` by value; -1: unused value.
 
   const Content& content(ValueIndex v) const {
     return contents[static_cast<size_t>(content_of[static_cast<size_t>(v)])];
   }
   const Block& block(ValueIndex v) const { return blocks[static_cast<size_t>(content(v).block)]; }
-  /// Makes block `from` a part of block `into`.
+  /// Moves the contents of block `from` to block `into`.
   void join(int32_t from, int32_t into);
 };
 
-/// Decides which values share bytes. A view shares those of its source unless one of the two is written while the other
-/// is still read; then it becomes a copy. A result goes to the caller's address unless it is an input, a variable, a
-/// constant or returned twice; then it is copied. A carried value of a loop gets a ring of two slots. Adds copies to the
-/// body, and empty choices for them.
+/// Decides which values share bytes, as follows.
+/// - A view shares the bytes of its source. It becomes a copy if the source is overwritten while
+///   the view is still read, or if the view is overwritten.
+/// - A result is written at the caller's address. An input, a variable, a constant, a carried
+///   value, or a result that is returned twice is copied there.
+/// - A carried value of a loop gets a ring of two slots.
+/// Adds copies to the body, and empty choices for these copies.
 Storage assign_storage(Body& body, std::vector<KernelChoice>& choices, const Target& target);
 
-/// Lets an output take the bytes of an operand that dies at its node, where the node's kernel allows it. Returns the
-/// number of outputs that do.
+/// Lets an output take the bytes of an operand that its node reads last, if the node's kernel
+/// allows it. Returns the number of these outputs.
 int64_t reuse_dying_operands(const Body& body, const std::vector<KernelChoice>& choices,
                              Storage& storage);
 

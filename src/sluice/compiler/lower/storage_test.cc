@@ -10,7 +10,7 @@ namespace {
 
 class StorageTest : public testing::Test {
  protected:
-  // The storage of the body "main" of these nodes.
+  // Assigns storage to the body "main" of these nodes.
   void run(const std::string& nodes, const std::string& others = "") {
     program_ = std::make_unique<TestProgram>("body main entry\n" + nodes + "\nend" + others);
     LoweredBody lowered;
@@ -140,8 +140,7 @@ TEST_F(StorageTest, AnOperandThatIsReadLaterOrByAViewKeepsItsBytes) {
   EXPECT_TRUE(share(1, 4));
 }
 
-// The kernel allows operand 0 to coincide with the result, not operand 1, which shows the same
-// bytes.
+// The kernel lets operand 0 coincide with the result, but not operand 1, which has the same bytes.
 TEST_F(StorageTest, AllOperandsInTheBytesMustBeAllowedToCoincide) {
   run(R"(
     param %0 f32(4)

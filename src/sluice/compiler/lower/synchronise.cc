@@ -7,10 +7,11 @@
 namespace sluice::compiler {
 namespace {
 
-// Beyond this many a barrier costs less than looking.
+// With more accesses than this, a barrier costs less than the search for a conflict.
 constexpr size_t kMostTouches = 256;
 
-// Tasks of equal cuts touch the same bytes, and one worker runs the tasks of one number.
+// How tasks divide an operand. With equal cuts, task i of two kernels accesses the same bytes and
+// runs on the same worker.
 struct Cut {
   int64_t tasks = 1;
   int64_t stride = 0;
@@ -18,7 +19,7 @@ struct Cut {
   bool operator==(const Cut&) const = default;
 };
 
-// Every worker touches all of it.
+// Every worker accesses all bytes.
 constexpr Cut kEveryone{2, 0, 0};
 
 struct Touch {
@@ -27,11 +28,11 @@ struct Touch {
   int64_t begin;
   int64_t end;
   bool write;
-  bool fixed;  // The bytes do not change from one run to the next.
+  bool fixed;  // Not in a ring, so every iteration accesses the same bytes.
   Cut cut;
 };
 
-// A transfer that has been issued on another queue and not been waited for.
+// A transfer on an io queue that is issued, but for which no step has waited.
 struct Flight {
   int32_t queue;
   int32_t token;
@@ -45,7 +46,7 @@ void touch(const exe::Operand& o, int64_t tasks, std::vector<Touch>& out) {
                  o.access != exe::Access::kRead, o.at.depth == 0, cut});
 }
 
-// Whatever is touched by both is touched by one worker.
+// Whether one worker makes both accesses to each byte that they share.
 bool same_worker(const Touch& a, const Touch& b) {
   if (!(a.cut == b.cut)) return false;
   if (a.cut.tasks == 1) return true;
@@ -53,8 +54,8 @@ bool same_worker(const Touch& a, const Touch& b) {
          a.begin == b.begin && a.end == b.end;
 }
 
-// Two parameters may be the same bytes only if both are read, so different bases never conflict; a parameter never
-// lies in the callee's frame, and a persistent arena's bytes that a function names itself are not passed to it written.
+// Whether a barrier must separate two accesses. Two parameters share bytes only if both are read. A
+// frame shares bytes with neither a parameter nor an arena, but a parameter may be in an arena.
 bool conflict(const Touch& a, const Touch& b) {
   if (!a.write && !b.write) return false;
   if (same_worker(a, b)) return false;
@@ -74,7 +75,8 @@ int64_t synchronise(exe::Function& function) {
     std::vector<Touch> now;
     bool leaves = false;
     if (const auto* wait = std::get_if<exe::Wait>(&step.body)) {
-      // Worker 0 alone has waited, for all that the queue was given before too: to the others these bytes are touched now.
+      // Worker 0 has waited for this transfer and the earlier ones of its queue. For the other
+      // workers, their accesses happen now.
       const auto last = std::find_if(flights.begin(), flights.end(), [&](const Flight& f) {
         return f.queue == wait->queue && f.token == wait->token;
       });
@@ -96,7 +98,7 @@ int64_t synchronise(exe::Function& function) {
     } else if (const auto* receive = std::get_if<exe::Receive>(&step.body)) {
       touch(receive->operand, 1, now);
     } else if (std::holds_alternative<exe::Collective>(step.body)) {
-      since.clear();  // Waits for all workers of all replicas, before and after.
+      since.clear();  // Waits for all workers of all replicas before and after.
       unknown = false;
     } else if (const auto* branch = std::get_if<exe::Branch>(&step.body)) {
       touch(branch->condition, 1, now);
@@ -109,7 +111,7 @@ int64_t synchronise(exe::Function& function) {
       return std::any_of(since.begin(), since.end(),
                          [&](const Touch& b) { return conflict(a, b); });
     });
-    // A call needs no barrier of its own: its callee begins with one.
+    // A call needs no barrier, because its callee begins with one.
     step.sync = (unknown && !now.empty()) || clash || since.size() > kMostTouches;
     if (step.sync) {
       ++count;

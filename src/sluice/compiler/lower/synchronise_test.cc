@@ -7,7 +7,8 @@
 namespace sluice::compiler {
 namespace {
 
-// Which steps of "main" have a barrier, as "1" and "0". Kernels have `tasks` tasks of one row each.
+// For each step of "main", "1" if it has a barrier, "0" otherwise. Kernels have `tasks` tasks of
+// one row each.
 std::string barriers(const std::string& nodes, int64_t tasks, const std::string& others = "") {
   TestProgram p("body main entry\nvariable 0 %0 f32(8,16)\nvariable 1 %1 f32(8,16)\n" + nodes +
                 "\nend" + others);

@@ -8,7 +8,7 @@
 namespace sluice::compiler {
 namespace {
 
-constexpr int64_t kMostStaging = 1 << 20;  // Larger pieces are hardly faster.
+constexpr int64_t kMostStaging = 1 << 20;  // In bytes; larger pieces are hardly faster.
 
 bool has_io_transfers(const Program& program, int32_t device) {
   for (const BodyId id : callees_first(program)) {
@@ -88,7 +88,7 @@ void Tables::add_remote_buffers() {
   if (file && (options.remote_direct || options.verify_remote)) add_file_memory();
 }
 
-// Host memory that a file tier needs besides: staging for direct transfers, and checksums.
+// Adds the host memory that a file tier needs: staging for direct transfers, and checksums.
 void Tables::add_file_memory() {
   int64_t entry = 0, checksums = 0;
   for (const exe::RemoteBufferPlan& b : exe_.remote_buffers) {
@@ -138,8 +138,8 @@ void Tables::add_channels() {
   }
 }
 
-// The groups whose members hold one value of a variable: of a constant stride, each at least a part of a group of the
-// grouping.
+// Index of the replica groups that share one value of a variable; -1 for all replicas. Each has a
+// constant stride and is a group of `grouping` or a part of one.
 int32_t Tables::group_index(const std::optional<ReplicaGrouping>& grouping) {
   if (!grouping || grouping->groups() == 1) return -1;
   const ReplicaGrouping fine = grouping->const_rg();
@@ -220,8 +220,8 @@ std::vector<exe::Queue> queue_names(int io_queues) {
     case 3:
       return {{"compute"}, {"load"}, {"store"}, {"prefetch"}};
     default:
-      fail(ErrorKind::kUsage,
-           "io queues: a device has 0, 1 or 3 (loads, stores, prefetches), not {}", io_queues);
+      fail(ErrorKind::kUsage, "io queues: must be 0, 1 or 3 (loads, stores, prefetches), got {}",
+           io_queues);
   }
 }
 

@@ -5,27 +5,28 @@
 
 namespace sluice::compiler {
 
-/// Fills the tables of an executable that its functions refer to.
+/// Fills the tables of an executable to which its functions refer.
 class Tables {
  public:
-  /// Describes devices, arenas, streams, tiers, remote buffers, groups, variables and channels. Error{kUsage} unless
-  /// the processes share the replicas evenly.
+  /// Adds devices, arenas, streams, tiers, remote buffers, groups, variables and channels.
+  /// Error{kUsage} if the processes cannot share the replicas evenly.
   Tables(Program& program, const Context& context);
 
   exe::Address variable(int32_t index) const;
   exe::ValueId variable_value(int32_t index) const;
-  /// A constant on a device, which gets its bytes on first use.
+  /// The address of a constant on a device. Reserves its bytes on first use.
   exe::Address constant(int32_t index, int32_t device);
   exe::ValueId constant_value(int32_t index, int32_t device);
   exe::ValueId add_value(const std::string& tensor, int64_t version);
-  /// Where the frames of the entry functions of a device lie.
+  /// The address of the frames of a device's entry functions.
   exe::Address frames(int32_t device) const;
-  /// Makes room for a frame of an entry, and for a kernel's workspace.
+  /// Enlarges the arena of frames to `bytes`, or the workspace of each worker to `bytes`, if
+  /// needed.
   void reserve_frame(int32_t device, int64_t bytes);
   void reserve_workspace(int32_t device, int64_t bytes);
 
  private:
-  // Arenas of a device, by their place in Executable::arenas.
+  // Indices of a device's arenas in Executable::arenas.
   struct DeviceArenas {
     int32_t persistent = 0;
     int32_t frames = 0;
@@ -52,7 +53,7 @@ class Tables {
   std::map<std::pair<int32_t, int32_t>, int32_t> constants_;  // By constant and device.
 };
 
-/// The names of a device's queues, compute first. Error{kUsage} unless there are 0, 1 or 3 io queues.
+/// Returns the queues of a device, compute first. Error{kUsage} unless `io_queues` is 0, 1 or 3.
 std::vector<exe::Queue> queue_names(int io_queues);
 
 }  // namespace sluice::compiler

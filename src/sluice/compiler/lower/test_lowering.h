@@ -5,7 +5,7 @@
 
 namespace sluice::compiler {
 
-/// For tests: kernels, storage and offsets of a program's bodies, and so its executable.
+/// For tests: runs kernels, storage, aliasing and offsets on a program. Returns its executable.
 inline exe::Executable& lower(TestProgram& p) {
   for (const BodyId id : callees_first(p.program)) {
     LoweredBody& lowered = p.program.lowered[id];

@@ -42,13 +42,14 @@ class Converter {
     }
   }
 
-  // Values that something overwrites which does not run on panels. All results of a node lie alike.
+  // Marks the values that must be row-major because a node that overwrites them does not run on
+  // panels. All results of a node have the same layout.
   void find_what_needs_rows() {
     needs_rows_.assign(body_.values.size(), false);
     for (size_t n = body_.nodes.size(); n-- > 0;) {
       const Node& node = body_.nodes[n];
       for (const Tie& t : node.ties) {
-        // What several results overwrite may not lie alike.
+        // The values that several results overwrite may have different layouts.
         const bool on_panels = node.ties.size() == 1 && has_own_shape(body_, node, t) &&
                                (node.is<Node::Copy>() || follows_layouts(body_, node, target_)) &&
                                !makes_what_needs_rows(node);
@@ -63,7 +64,8 @@ class Converter {
     });
   }
 
-  // A value in another layout; one conversion serves all readers. A message has the name of its value on both sides.
+  // Returns `v` in layout `to`. All readers share one conversion. A Send gets its own, whose name
+  // has no suffix: both devices know a message by the name of its value.
   ValueIndex converted(ValueIndex v, const Layout& to, const Node& at) {
     const bool sent = at.is<Node::Send>();
     const std::tuple key(v, to, sent);
@@ -102,7 +104,8 @@ class Converter {
       if (out == kNone) continue;
       if (node.is<Node::Kernel>()) {
         if (layout(out) != layout(t.into)) {
-          fail(ErrorKind::kInternal, "{} made at {}: its result is {}, what it overwrites {}",
+          fail(ErrorKind::kInternal,
+               "{} made at {}: its result is {}, but the value that it overwrites is {}",
                name_of(node), node.where, to_string(layout(out)), to_string(layout(t.into)));
         }
       } else {
@@ -112,12 +115,14 @@ class Converter {
     out_.push_back(std::move(node));
   }
 
-  // A copy converts, unless it changes the shape; readers that want panels convert back.
+  // Whether a node is a copy that reads any layout. A copy that changes the shape reads row-major
+  // values only.
   static bool converts(const Node& node) {
     return node.is<Node::Copy>() && node.in_specs[0].shape == node.out_specs[0].shape;
   }
 
-  // A collective on rows that updates panels makes rows apart, which are then written over the panels.
+  // Splits a collective that updates panels. The collective outputs a row-major value, and a copy
+  // writes this value over the panels.
   void visit_apart(Node& node) {
     Node copy;
     copy.what = Node::Copy{};
@@ -155,8 +160,9 @@ class Converter {
     for (size_t i = 0; i < node.inputs.size(); ++i) need(node, i, {});
   }
 
-  // Gives the node's outputs, and the inputs of their shape, the layout of what it overwrites, or of an input, or of
-  // what the readers combine its result with. False if the node runs on rows only.
+  // Chooses one layout for the outputs of a node and for its inputs of their shape. The first of
+  // these decides: the value that the node overwrites, an input in panels, the values that the
+  // readers update. Returns false if the target does not run the node in this layout.
   bool fits_kernel(Node& node) {
     if (node.outputs.empty()) return false;
     const FusedOp op = fused_op(body_, node);
@@ -175,7 +181,7 @@ class Converter {
     if (!decided) wanted = wish_of_readers(node, node.out_specs[0].shape);
     if (node.ties.empty() && makes_what_needs_rows(node)) wanted = {};
     FusedOp planned = op.with_layout(wanted);
-    // What is read in panels where that is not wished is converted.
+    // Convert other inputs to row-major, unless the target prefers panels for them.
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!like[i] && target_.preferred_layout(op, static_cast<int>(i)) == Layout{})
         planned.layouts[i] = {};
@@ -190,7 +196,8 @@ class Converter {
     return true;
   }
 
-  // All readers of the results update something in panels with them.
+  // The layout of the values that all readers update with the results of a node. Row-major if the
+  // readers differ or one of them does not update.
   Layout wish_of_readers(const Node& node, const Shape& shape) {
     Layout wish;
     for (const ValueIndex v : node.outputs) {
@@ -213,10 +220,10 @@ class Converter {
   const Program& program_;
   const Target& target_;
   std::vector<Node> out_;
-  std::vector<std::vector<const Node*>> readers_;  // Those not visited yet are where they were.
+  std::vector<std::vector<const Node*>> readers_;  // By value; valid until the reader is visited.
   std::vector<bool> needs_rows_;
   std::map<std::tuple<ValueIndex, Layout, bool>, ValueIndex>
-      converted_;  // The last: for a message.
+      converted_;  // By value, layout and whether it is sent.
   int64_t conversions_ = 0;
 };
 

@@ -17,7 +17,7 @@ class Conversions : public testing::Test {
   void expect(const std::string& nodes) {
     program_->expect("body main entry\n" + nodes + "\nend" + kCallee);
   }
-  // Body 1 takes rows.
+  // Body 1 takes a row-major argument.
   static constexpr const char* kCallee = R"(
     body f function
       param %0 f32(64,64)
@@ -81,7 +81,7 @@ TEST_F(Conversions, AnAliasOfAnotherShapeIsReadInRows) {
   EXPECT_EQ(program_->body().nodes[1].in_specs[0].shape, Shape({4096}));
 }
 
-// A message has the name of its value at both ends, and so no suffix.
+// Both devices know a message by the name of its value, so the copy has no suffix.
 TEST_F(Conversions, MessagesAreRowsAndKeepTheNameOfTheirValue) {
   run(R"(
     variable 0 %0 f32(64,64) name "w" 3 layout panels32
@@ -101,7 +101,7 @@ TEST_F(Conversions, MessagesDoNotShareTheRowsOfAKernel) {
   EXPECT_EQ(program_->body().value(3).tensor, "w");
 }
 
-// A view that is sent is such a copy.
+// The pass "project" turns a view that is sent into such a copy.
 TEST_F(Conversions, ACopyThatChangesTheShapeTakesRows) {
   EXPECT_EQ(run(R"(
     variable 0 %0 f32(64,64) name "w" 0 layout panels32

@@ -19,7 +19,7 @@ std::vector<size_t> remove_dead_nodes(Body& body, const FactTable& facts) {
                       });
     if (!live) continue;
     for (const ValueIndex v : node.inputs) need(v);
-    // A write ends a value that must have been made: its bytes are the ones written.
+    // A write needs the value that it overwrites, because it uses the bytes of this value.
     for (const Tie& t : node.ties) need(t.into);
     kept.push_back(std::move(node));
     places.push_back(i);
@@ -48,7 +48,7 @@ void drop_results(Body& body, const std::vector<bool>& read) {
 int64_t remove_dead_code(Program& program, const Context&) {
   const FactTable facts(program);
   int64_t removed = 0;
-  // Which results the callers of a body read; empty: all.
+  // The key of a body: whether its callers read each result; empty: all.
   specialise<std::vector<bool>>(program, [&](BodyId id, const std::vector<bool>& read) {
     Body& body = program.body(id);
     drop_results(body, read);

@@ -3,15 +3,17 @@
 
 namespace sluice::compiler {
 
-/// Before: any bodies. After: nodes whose outputs nothing needs and that have no effect are gone, and functions do not
-/// return results that no caller of theirs reads. Returns the number of nodes removed.
+/// Before: any bodies. After: nodes without effect whose outputs nothing needs are removed.
+/// Functions do not return results that no caller reads. Returns the number of nodes removed.
 int64_t remove_dead_code(Program& program, const Context& context);
 
-/// Removes the dead nodes of one body; returns the places that the others had.
+/// Removes the dead nodes of one body. Returns the former indices of the remaining nodes.
 std::vector<size_t> remove_dead_nodes(Body& body, const FactTable& facts);
-/// Which results of a Call its body reads, by used_outputs(); empty: all. The others become kNone.
+/// Sets the results of a Call that its body does not read to kNone. `used`: used_outputs() of the
+/// call. Returns whether each result is read; empty if all are.
 std::vector<bool> request_results(Node& call, const std::vector<bool>& used);
-/// Stops a callee from returning results that no caller reads.
+/// Stops a body from returning results that no caller reads. `read`: as request_results() returns
+/// it.
 void drop_results(Body& body, const std::vector<bool>& read);
 
 }  // namespace sluice::compiler

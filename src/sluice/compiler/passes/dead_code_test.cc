@@ -58,7 +58,7 @@ TEST(DeadCode, KeepsEffectsAlsoOfCallees) {
   p.expect(text);
 }
 
-// Result 1 of f and so its maker are in use at one of two calls.
+// Only one of the two live calls reads result 1 of f. The other call gets a copy of f without it.
 TEST(DeadCode, AFunctionReturnsWhatItsCallersRead) {
   const char* const f = R"(
     body f function

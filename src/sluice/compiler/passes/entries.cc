@@ -11,17 +11,17 @@ using exe::IndexExpr;
 
 namespace {
 
-// How a body is called.
+// Properties of the calls for which a body is specialised.
 struct Key {
-  std::vector<std::optional<IndexRange>> indexed;  // Ranges of parameters that are index arguments.
+  std::vector<std::optional<IndexRange>> indexed;  // By parameter: range of an index argument.
   std::optional<IndexRange> iteration;             // Range of a loop's counter.
   std::vector<bool> read;                          // Results that callers read; empty: all.
-  size_t carried = 0;                              // Carried values of the loop.
+  size_t carried = 0;                              // Number of carried values of a loop.
   bool operator==(const Key&) const = default;
 };
 
-// Turns parameters into index parameters: a node makes the value where something reads it. A carried value that is one
-// is not a result.
+// Turns the parameters in key.indexed into index parameters. Index nodes compute their values. A
+// loop's body does not return a carried value that is an index parameter.
 void take_index_params(Body& body, const Key& key) {
   if (key.iteration) body.index_params[0] = key.iteration;
   const std::vector<BodyParam> all = std::move(body.params);
@@ -77,7 +77,7 @@ class Folder {
     return entries_;
   }
 
-  /// By node: how its callee is called.
+  /// By node: key for its callee.
   std::vector<Key>& keys() { return keys_; }
 
  private:
@@ -95,7 +95,7 @@ class Folder {
     ++entries_;
   }
 
-  // The fact of an argument that the callee takes as an index.
+  // The fact of argument i, if the callee can take it as an index argument.
   std::optional<IndexFact> index_argument(const Node& node, size_t i) const {
     const Node::Call& call = *node.call();
     const auto known = table_.range(call.callee, i);
@@ -104,7 +104,7 @@ class Folder {
         call.updated.end())
       return std::nullopt;
     const auto fact = indices_.argument(node, i);
-    // A reader of a counter's last value must be able to compute it.
+    // A carried value must also have a fact for its last value, which readers after the loop need.
     const bool carried = i < static_cast<size_t>(node.carried());
     if (carried && (node.outputs[i] == kNone || !indices_.of(node.outputs[i]))) return std::nullopt;
     const bool covered = fact && fact->range.low >= known->low && fact->range.high <= known->high;
@@ -120,7 +120,7 @@ class Folder {
     key.carried = static_cast<size_t>(node.carried());
     std::vector<ValueIndex> inputs;
     std::vector<TensorSpec> specs;
-    std::vector<int32_t> moved;  // By input: where it is now.
+    std::vector<int32_t> moved;  // By input: its new index.
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       moved.push_back(static_cast<int32_t>(inputs.size()));
       if (arguments[i]) {
@@ -139,7 +139,8 @@ class Folder {
     return key;
   }
 
-  // A carried value that is an index argument is not a result either; a node computes its last value anew.
+  // Removes carried values that are index arguments from the loop. An Index node computes the last
+  // value of each.
   void drop_counters(Node& node, const std::vector<std::optional<IndexFact>>& arguments) {
     auto& loop = *node.as<Node::Loop>();
     for (auto k = static_cast<size_t>(loop.carried); k-- > 0;) {
@@ -199,7 +200,8 @@ int64_t fold_entries(Program& program, const Context&) {
     }
     return requests;
   });
-  // Nothing asks for ranges any more. Callers that passed different ones, or read different results, may agree now.
+  // The ranges are not needed any more. Copies of a body for different ranges or results may now be
+  // equal.
   for (const BodyId id : callees_first(program)) {
     for (auto& range : program.body(id).index_params) range.reset();
   }

@@ -51,8 +51,8 @@ TEST_F(Entries, WhatDataDecideStays) {
   program_->expect(text);
 }
 
-// A counter from 3 in steps of 1: in the loop it is 3 + iteration, behind it 8, and no memory holds
-// it.
+// The counter starts at 3 with step 1. It is 3 + iteration in the loop and 8 after it, and no
+// memory holds it.
 TEST_F(Entries, ACounterIsNotCarried) {
   EXPECT_EQ(run(R"(
     body main entry
@@ -106,7 +106,7 @@ TEST_F(Entries, ACounterThatMayLeaveItsDtypeIsData) {
   EXPECT_EQ(run(text), 0);
 }
 
-// One call passes an index, the other a number from a stream: f exists for both.
+// One call passes an index, the other a number from a stream. Each gets its own copy of f.
 TEST_F(Entries, AFunctionIsCopiedForCallersWithoutAnIndex) {
   const std::string f = R"(
     body f function

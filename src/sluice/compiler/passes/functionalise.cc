@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kLoopInputs = 2;  // Inputs of a loop's graph before the carried ones.
 
-/// Which by-reference inputs a graph writes for its caller.
+/// Finds the by-reference inputs that a graph writes for its caller.
 class WrittenInputs {
  public:
   explicit WrittenInputs(const Ir& ir) : ir_(ir) {}
@@ -33,7 +33,8 @@ class WrittenInputs {
   }
 
  private:
-  // A call makes a version even if its callee only reads an input that it gets by reference.
+  // Whether an op writes a storage. A call adds a version even if its callee only reads the
+  // by-reference input; then the callee decides.
   bool is_written(const Graph& graph, int32_t storage) {
     const auto& writers = graph.storage(storage).writers;
     for (size_t v = 1; v < writers.size(); ++v) {
@@ -53,10 +54,11 @@ class WrittenInputs {
   std::unordered_map<GraphId, std::vector<bool>> written_;
 };
 
-/// The body of the callee of an op.
+/// Returns the body of a graph in a role.
 using BodyOf = std::function<BodyId(GraphId, Role)>;
 
-// A storage that an op writes, the version it makes, and the value that the write ends (kNone: there was none).
+// A tensor that an op writes, its new version, and the value that the write overwrites (kNone:
+// none).
 struct Written {
   TensorId tensor;
   int64_t version;
@@ -95,7 +97,7 @@ class Functionaliser {
     for (TensorId t = 0; t < graph_.tensor_count(); ++t) {
       const TensorInfo& info = graph_.info(t);
       if (info.kind != TensorKind::kVariable) continue;
-      // A call makes a version of a variable that it only reads; that is no write.
+      // A call adds a version even of a variable that its callee only reads.
       const bool written = body_.value(current(t)).source != BodyValue::Source::kVariable;
       if (written) body_.variables.emplace_back(program_.variable(info), current(t));
     }
@@ -104,7 +106,8 @@ class Functionaliser {
   }
 
  private:
-  // Inputs of a loop's body: iteration, keep-going, the carried values, the invariants.
+  // Whether an input of a loop's body is carried. The inputs are: iteration, keep-going, carried
+  // values, invariants.
   bool is_carried(size_t input) const {
     return input >= kLoopInputs && input < kLoopInputs + carried_;
   }
@@ -147,7 +150,8 @@ class Functionaliser {
     return v;
   }
 
-  // What a read of the tensor finds now. An Init that nobody wrote is filled with zeros, so that every run agrees.
+  // Returns the value that a read of the tensor finds. An undefined Init is filled with zeros
+  // before its first read, so that every run has the same result.
   ValueIndex read(TensorId t) {
     ValueIndex& v = current(t);
     if (body_.value(v).source == BodyValue::Source::kUndefined) {
@@ -164,7 +168,8 @@ class Functionaliser {
     return v;
   }
 
-  // Makes the storage of an operand writable here: a by-value input is copied.
+  // Returns the current value of an operand, as a value that the op may overwrite. Copies by-value
+  // and carried inputs and constants.
   ValueIndex writable(TensorId t, const Op& op) {
     const ValueIndex v = read(t);
     const BodyValue& value = body_.value(v);
@@ -219,7 +224,7 @@ class Functionaliser {
     if (op.def == &builtin::init()) return init(op);
     if (op.def == &builtin::call() || op.def == &builtin::loop() || op.def == &builtin::branch())
       return call(op);
-    // Views that alias their operand are other names for the same storage: nothing happens.
+    // A view that aliases its operand is another name for the same storage and needs no node.
     if (op.def->has(Trait::kView) && !op.def->aliases.empty()) return;
     Node node = begin(op);
     node.what = what(op);
@@ -241,7 +246,8 @@ class Functionaliser {
       node.outputs.push_back(add_version(w.tensor, w.version));
       w.done = true;
     };
-    // Outputs in the op's order: those that alias a written operand are its new version.
+    // Add the outputs in the op's order. An output that aliases a written operand is its new
+    // version.
     for (const TensorId t : op.outputs) {
       node.out_specs.push_back(graph_.spec(t));
       const auto w = std::find_if(written.begin(), written.end(), [&](const Written& entry) {
@@ -279,7 +285,7 @@ class Functionaliser {
     Node node = begin(op);
     if (op.def == &builtin::branch()) return branch(op, std::move(node));
     Node::Loop loop;
-    size_t skipped = 0;  // Inputs of the callee that the op has no operand for.
+    size_t skipped = 0;  // Leading inputs of the callee without an operand.
     if (op.def == &builtin::loop()) {
       const auto options = from_attrs<builtin::LoopOptions>(op.attrs);
       loop.trips = options.trips;
@@ -288,7 +294,7 @@ class Functionaliser {
       skipped = kLoopInputs;
     }
     const std::vector<bool>& writes = written_.of(op.callees[0]);
-    std::vector<size_t> left;  // Carried operands by reference: the loop leaves its last in them.
+    std::vector<size_t> left;  // By-reference carried operands, which get the last value.
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       const TensorId t = op.inputs[i].tensor;
       const bool carried = static_cast<int32_t>(i) < loop.carried;
@@ -358,7 +364,7 @@ class Functionaliser {
     copy.outputs = {add_version(target.tensor, target.new_version)};
   }
 
-  // An argument by value that the callee also gets by reference, and writes, is copied.
+  // Copies arguments, so that the callee gets each value that it updates only once.
   void copy_overlapping_arguments(const Op& op, const std::vector<int32_t>& updated, Node& node) {
     std::unordered_map<ValueIndex, int> updates;
     std::vector<bool> is_updated(node.inputs.size(), false);
@@ -374,7 +380,7 @@ class Functionaliser {
     }
   }
 
-  // A loop without iterations returns what it was given.
+  // A loop without iterations returns its carried inputs.
   void skip_loop(const Op& op, const Node& like) {
     for (size_t k = 0; k < op.outputs.size(); ++k) {
       Node node = like;
@@ -387,8 +393,8 @@ class Functionaliser {
     }
   }
 
-  // The wrapper of a loop takes (iteration, keep going, carried values, invariants). The iteration is an index
-  // parameter: a node makes its value where something reads it.
+  // Turns the inputs iteration and keep-going of a loop's graph into index parameter 0, the
+  // iteration. An Index node computes its value if something reads it.
   void take_iteration() {
     const ValueIndex iteration = body_.params[0].in;
     for (size_t i = 0; i < kLoopInputs; ++i) {
@@ -438,7 +444,7 @@ int64_t functionalise(Program& program, const Context&) {
   };
   for (const auto& [name, graph] : program.ir.entries())
     program.entries.push_back({name, {body_of(graph, Role::kEntry)}});
-  FactTable{program};  // Refuses conditionals that communicate.
+  FactTable{program};  // Reports conditionals that communicate.
   return static_cast<int64_t>(program.bodies.size());
 }
 

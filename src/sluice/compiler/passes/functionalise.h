@@ -3,12 +3,15 @@
 
 namespace sluice::compiler {
 
-/// Before: graphs whose handles name storage and whose ops write into it. After: a body for each graph that the entries
-/// reach and each role that it has. Each version is a value; the output of an updating node is tied to the value that it
-/// overwrites; a by-value input that the graph writes is copied first. The body of a loop returns, after the carried
-/// values, the last version of each carried input that is by reference; its iteration is index parameter 0. Nodes name
-/// the devices that their ops name. Returns the number of bodies. Error{kUsage} for a collective of groups that do not
-/// tile the replicas, and for a conditional that communicates.
+/// Before: graphs whose handles name storage and whose ops write into it. After: one body for each
+/// graph that the entries reach and each of its roles.
+/// - Each version of a tensor is a value. The output of an updating node is tied to the value that
+///   it overwrites. A by-value input that the graph writes is copied first.
+/// - The body of a loop has the iteration as index parameter 0. It returns the carried values, then
+///   the last version of each carried by-reference input that it writes.
+/// - Nodes name the devices that their ops name.
+/// Returns the number of bodies. Error{kUsage} if the groups of a collective do not tile the
+/// replicas, or if a conditional communicates.
 int64_t functionalise(Program& program, const Context& context);
 
 }  // namespace sluice::compiler

@@ -8,18 +8,18 @@ namespace sluice::compiler {
 namespace {
 
 constexpr size_t kMostStages = 8;
-constexpr const char* kOverwritten = "what it reads is overwritten before it can run";
+constexpr const char* kOverwritten = "an operand is overwritten before the fused kernel can run";
 
-// A node while it grows: what each stage reads and makes, as values.
+// A node to which ops are joined, and the values that each stage reads and computes.
 struct Group {
   Node node;
   std::vector<ValueIndex> made;                     // By stage.
-  std::vector<std::vector<ValueIndex>> reads;       // By stage,
-  std::vector<std::vector<TensorSpec>> read_specs;  // each as a tensor that may have another shape.
-  std::vector<Tie> ties;                            // Tie::output is a stage here.
-  int64_t place = 0;  // Goes after the nodes that began at places up to here,
-  int64_t born = 0;   // and after those of the same place that are older.
-  bool open = false;  // May join and be joined.
+  std::vector<std::vector<ValueIndex>> reads;       // By stage and operand.
+  std::vector<std::vector<TensorSpec>> read_specs;  // Specs of `reads`.
+  std::vector<Tie> ties;                            // Here Tie::output is a stage.
+  int64_t place = 0;  // First sort key; initially the index of the node.
+  int64_t born = 0;   // Second sort key; later joint groups are larger.
+  bool open = false;  // May join another group and be joined.
   bool gone = false;
 };
 
@@ -37,8 +37,9 @@ class Fuser {
   int64_t run() {
     for (Node& node : body_.nodes) add(std::move(node));
     int64_t joined = 0;
-    // In the order of the body: what reads a group has not joined anything when its turn comes, and so keeps a later
-    // place than the group gets. A second round would find joint readers at the same place, older than what they read.
+    // Each group is visited once, in the order of the body. The readers of a group have then not
+    // joined another group, so their places are later than the new place of the group. In a second
+    // round, a joint reader could have the same place as the group and come first.
     for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
       while (groups_[static_cast<size_t>(g)].open && join_a_maker(g)) ++joined;
     }
@@ -91,7 +92,7 @@ class Fuser {
            std::any_of(readers.begin(), readers.end(), [&](int32_t r) { return r != a && r != b; });
   }
 
-  // Joins a group to one that makes what it reads; false if it cannot.
+  // Joins a group to a group that computes one of its inputs. Returns false if there is none.
   bool join_a_maker(int32_t g) {
     for (const ValueIndex v : inputs_of(g)) {
       const int32_t head = maker_[static_cast<size_t>(v)];
@@ -108,34 +109,37 @@ class Fuser {
     return group(head).made.size() + group(tail).made.size() <= kMostStages;
   }
 
-  // What stands in the way of joining `tail` to `head`, which makes what it reads; nothing: `joint` is both.
+  // Returns why `tail` cannot join `head`, which computes one of its inputs. If it can, sets
+  // `joint` and returns null.
   const char* obstacle(int32_t head, int32_t tail, Group& joint) {
     const Group& h = group(head);
     const Group& t = group(tail);
-    if (!h.open || !t.open) return "one is no plain kernel";
-    // The place: after all that the tail reads and after all that read what the tail overwrites.
+    if (!h.open || !t.open) return "one of them is not a plain kernel";
+    // The place is after the producers of the tail's inputs and after the readers of values that
+    // the tail overwrites.
     int64_t place = h.place;
     for (const ValueIndex v : inputs_of(tail)) {
       const int32_t maker = maker_[static_cast<size_t>(v)];
       if (maker >= 0 && maker != head) place = std::max(place, group(maker).place);
     }
     for (const Tie& tie : t.ties) {
-      // What the head makes and the tail overwrites must be nobody else's.
+      // The tail may overwrite an output of the head only if no other node reads it.
       if (maker_[static_cast<size_t>(tie.into)] == head) {
-        if (read_outside(tie.into, head, tail)) return "it overwrites what others read";
+        if (read_outside(tie.into, head, tail)) return "it overwrites a value that other ops read";
         continue;
       }
       for (const int32_t r : readers_[static_cast<size_t>(tie.into)]) {
         if (r != head && r != tail) place = std::max(place, group(r).place);
       }
     }
-    // There, nobody has read yet what the head makes, nor overwritten what it reads or makes.
+    // Before this place, other nodes must neither read the head's outputs nor overwrite its inputs
+    // or outputs.
     const auto comes_later = [&](int32_t g) {
       return g < 0 || g == head || g == tail || group(g).place > place;
     };
     for (const ValueIndex v : h.made) {
       for (const int32_t r : readers_[static_cast<size_t>(v)]) {
-        if (!comes_later(r)) return "others read the result before it can run";
+        if (!comes_later(r)) return "other ops read the result before the fused kernel can run";
       }
       if (!comes_later(overwriter_[static_cast<size_t>(v)])) return kOverwritten;
     }
@@ -144,13 +148,13 @@ class Fuser {
     }
     joint = join(h, t);
     joint.place = place;
-    if (!name_operands(joint, head, tail)) return "it reads the result under another shape";
+    if (!name_operands(joint, head, tail)) return "it reads the result in another shape";
     if (joint.node.outputs.empty()) return "nothing reads the results";
     if (!can_run(joint.node)) return "no kernel runs both";
     return nullptr;
   }
 
-  // The joint group takes the tail's number.
+  // Replaces the tail by the joint group and removes the head.
   void put(Group joint, int32_t head, int32_t tail) {
     joint.born = ++time_;
     const auto renumber = [&](const Group& old, int32_t from) {
@@ -169,7 +173,7 @@ class Fuser {
     group(tail) = std::move(joint);
   }
 
-  // Says of each fused kernel that there is one, and of each pair that stayed apart why.
+  // Counts the fused kernels, and the reasons for pairs that were not joined.
   void report() {
     for (int32_t g = 0; g < static_cast<int32_t>(groups_.size()); ++g) {
       if (group(g).gone || !group(g).open) continue;
@@ -182,18 +186,19 @@ class Fuser {
             std::find(seen.begin(), seen.end(), head) != seen.end())
           continue;
         seen.push_back(head);
-        // A reader that has joined another group since may have been what stood in the way.
+        // If there is no obstacle now, it was a reader that has joined another group since.
         const char* const why = obstacle(head, g, joint);
         ++report_.refused[fmt::format(
             "{} after {}: {}", name_of(group(g).node), name_of(group(head).node),
             why != nullptr      ? why
-            : is_short(head, g) ? "others read the result before it could run"
-                                : "they are too many ops")];
+            : is_short(head, g) ? "other ops read the result before the fused kernel could run"
+                                : "one kernel cannot have this many ops")];
       }
     }
   }
 
-  // What the results lie in has one layout: that of what they overwrite, if anything. The rest will follow.
+  // Whether the target runs a joint node. All values that it overwrites must have one layout, which
+  // its results get.
   bool can_run(const Node& node) const {
     Layout layout;
     for (const Tie& t : node.ties) {
@@ -201,7 +206,8 @@ class Fuser {
       if (&t != &node.ties.front() && own != layout) return false;
       layout = own;
     }
-    // What is made beside an update lies as that does. Another update of it might not run on panels.
+    // A result beside an update gets the layout of the update. A node that later overwrites this
+    // result might not run on panels.
     for (size_t o = 0; o < node.outputs.size() && layout != Layout{}; ++o) {
       const bool tied = std::any_of(node.ties.begin(), node.ties.end(), [&](const Tie& t) {
         return t.output == static_cast<int32_t>(o);
@@ -227,7 +233,7 @@ class Fuser {
     return joint;
   }
 
-  // Stages without operands: those are named once all are known.
+  // The stages of a group. name_operands() sets their operands.
   static std::vector<OpStage> stages_of(const Group& g) {
     const Node::Kernel& kernel = *g.node.as<Node::Kernel>();
     if (!kernel.stages.empty()) return kernel.stages;
@@ -238,8 +244,8 @@ class Fuser {
     return {stage};
   }
 
-  // Names the operands of a joint group's node. False if a stage reads another one's result as a tensor of another
-  // shape.
+  // Sets the operands of a joint group's node and of its stages. Returns false if a stage reads the
+  // result of another stage in another shape.
   bool name_operands(Group& g, int32_t head, int32_t tail) {
     Node& node = g.node;
     node.inputs.clear();
@@ -290,8 +296,8 @@ class Fuser {
     return true;
   }
 
-  // The value of others in whose bytes the result of a stage lies, at the end of a chain of stages that each overwrite
-  // the one before.
+  // The value from outside the group that a stage overwrites; kNone if there is none. Follows
+  // chains of stages that each overwrite the result before.
   static ValueIndex overwritten_by(const Group& g, int32_t stage) {
     for (const Tie& tie : g.ties) {
       if (tie.output != stage) continue;
@@ -320,7 +326,7 @@ class Fuser {
   std::vector<Group> groups_;
   std::vector<int32_t> maker_;
   std::vector<int32_t> overwriter_;
-  std::vector<bool> kept_;  // Needed after the body has ended.
+  std::vector<bool> kept_;  // By value: needed after the end.
   std::vector<std::vector<int32_t>> readers_;
   int64_t time_ = 0;
 };

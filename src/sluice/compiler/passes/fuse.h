@@ -5,10 +5,11 @@
 
 namespace sluice::compiler {
 
-/// Before: one op a kernel node. After: an op joins the node that makes one of its inputs where the target runs both as
-/// one kernel, and where the joint node has a place after all that it reads and before all that reads or overwrites
-/// what it touches. A result that nothing else reads is never stored. Adds to the report. Returns the number of ops that
-/// joined another.
+/// Before: each kernel node is one op. After: an op is joined to the node that computes one of its
+/// inputs where the target runs both as one kernel. The joint node must have a place after the
+/// producers of its inputs, and before the readers of its outputs. All nodes that overwrite its
+/// inputs or outputs must come later. A result that only the joint node reads is not stored.
+/// Adds to the report. Returns the number of ops that were joined to another.
 int64_t fuse(Body& body, const Target& target, FusionReport& report);
 
 }  // namespace sluice::compiler

@@ -9,7 +9,7 @@ namespace {
 
 class Fuse : public testing::Test {
  protected:
-  // The ops that joined another in the body "main" of these nodes.
+  // Returns the number of joined ops in the body "main" of these nodes.
   int64_t run(const std::string& nodes) {
     program_ = std::make_unique<TestProgram>("body main entry\n" + nodes + "\nend");
     *program_->target = target_;
@@ -71,7 +71,7 @@ TEST_F(Fuse, WhatNoKernelRunsStaysApart) {
   EXPECT_EQ(report().refused.begin()->first, "Relu after Neg: no kernel runs both");
 }
 
-// Abs reads the sum's operand %2 only after a copy has overwritten it.
+// Neg cannot move to Add: the copy between them overwrites %0, which Neg reads.
 TEST_F(Fuse, NothingMovesPastAWriteToWhatItReads) {
   target_.fused = {"Neg+Add"};
   const char* const nodes = R"(
@@ -84,10 +84,10 @@ TEST_F(Fuse, NothingMovesPastAWriteToWhatItReads) {
   EXPECT_EQ(run(nodes), 0);
   expect(nodes);
   EXPECT_EQ(report().refused.begin()->first,
-            "Add after Neg: what it reads is overwritten before it can run");
+            "Add after Neg: an operand is overwritten before the fused kernel can run");
 }
 
-// The joint node stands behind the last reader of the old weight.
+// The joint node follows the copy, which is the last reader of the old weight.
 TEST_F(Fuse, AnUpdateJoinsTheMakerOfItsGradientBehindAllReadersOfTheOldWeight) {
   target_.fused = {"Neg+AddLhsInplace"};
   EXPECT_EQ(run(R"(
@@ -131,7 +131,7 @@ TEST_F(Fuse, AReaderThatSeesAnotherShapeStaysApart) {
     results %2)"),
             0);
   EXPECT_EQ(report().refused.begin()->first,
-            "Relu after Neg: it reads the result under another shape");
+            "Relu after Neg: it reads the result in another shape");
 }
 
 TEST_F(Fuse, PrintsViewsAndOpsOfSeveralResultsStayApart) {
@@ -158,7 +158,7 @@ TEST_F(Fuse, AKernelHasAtMostEightStages) {
   EXPECT_EQ(program_->body().nodes[0].as<Node::Kernel>()->stages.size(), 8U);
 }
 
-// Dead code may be left in: a pass is optional.
+// The body may contain dead code, because the pass that removes it is optional.
 TEST_F(Fuse, AnOpWhoseResultNothingReadsStaysApart) {
   target_.fused = {"Neg+Relu"};
   const char* const nodes = R"(

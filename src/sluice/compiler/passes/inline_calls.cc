@@ -45,7 +45,8 @@ class Inliner {
         taken[static_cast<size_t>(v)] = true;
         continue;
       }
-      // An input, a variable, or a second name: a value of its own, so that a write to it is not seen elsewhere.
+      // This result is not computed here or is returned twice. A view makes it a separate value, so
+      // that a write to it does not change another value.
       Node view;
       view.what = Node::View{};
       view.inputs = {v};
@@ -86,7 +87,8 @@ class Inliner {
   std::vector<ValueIndex> rename_;
 };
 
-// A call costs about as much as this many kernels, in program bytes and in what cannot be fused across it.
+// A body with at most this many kernels costs no more than its call, in program bytes and in lost
+// fusion.
 constexpr size_t kFewNodes = 8;
 
 bool is_small(const Body& body) {
@@ -96,7 +98,8 @@ bool is_small(const Body& body) {
          });
 }
 
-// Loads or stores of a phase that may run beside the phase before or after: only in the caller's order can they.
+// Whether a body consists of transfers, some of them overlapped. An overlapped transfer can run
+// beside another phase only if it is in the body of that phase.
 bool is_overlapped_transfers(const Body& body) {
   const auto overlapped = [](const Node& n) {
     return n.is<Node::Transfer>() && n.as<Node::Transfer>()->effect.io == IoMode::kIoOverlapped;

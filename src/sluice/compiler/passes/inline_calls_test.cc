@@ -34,7 +34,7 @@ TEST(InlineCalls, ACalleeOfOneCallStandsInItsPlace) {
     end)");
 }
 
-// The results of f are an input and one value twice: each needs a value of its own.
+// Function f returns an input once and a computed value twice. Each result needs a separate value.
 TEST(InlineCalls, ResultsThatAreNotValuesOfTheirOwnBecomeViews) {
   TestProgram p(R"(
     body main entry

@@ -8,7 +8,7 @@
 namespace sluice::compiler {
 namespace {
 
-// Sets of values that elementwise ops and updates combine.
+// Disjoint sets of values that elementwise ops and updates combine.
 class Classes {
  public:
   explicit Classes(size_t values) : parent_(values) {
@@ -88,7 +88,8 @@ class Chooser {
     }
   }
 
-  // A wish spreads to the variables that the same updates read, through the values between them.
+  // Gives the preferred layout of a variable to the variables that the same updates combine with
+  // it.
   void spread_wishes(const Body& body) {
     Classes classes = combined_values(body, context_.target(body));
     std::vector<Layout> wish(body.values.size());
@@ -108,7 +109,8 @@ class Chooser {
     });
   }
 
-  // Sets the layouts of variables, of parameters and of values that overwrite them.
+  // Sets the layouts of a body's variables and parameters and of the values that overwrite them.
+  // Returns the requests of its calls.
   std::vector<Request<std::vector<Layout>>> apply(BodyId id, const std::vector<Layout>& params) {
     Body& body = program_.body(id);
     for (BodyValue& v : body.values) {
@@ -149,7 +151,8 @@ class Chooser {
     return layouts;
   }
 
-  // The body of a loop would convert an argument that it does not update in each trip: convert it before the loop.
+  // Whether to convert an argument of a loop to row-major before the loop. The body of the loop
+  // does not update it and would convert it in each trip.
   bool is_needed_in_rows(const Node& node, size_t input) {
     const auto* loop = node.as<Node::Loop>();
     if (loop == nullptr) return false;

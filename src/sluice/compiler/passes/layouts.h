@@ -3,11 +3,15 @@
 
 namespace sluice::compiler {
 
-/// Before: every value is row-major. After: a variable lies as the kernels that read it run fastest, if every use of it
-/// in every entry can take that; so do the variables that updates combine with it element by element. Values that
-/// overwrite a variable, and parameters that get it, have its layout; a body that is called with several layouts has a
-/// copy for each. A carried value, and an argument that the body of a loop would convert, stay row-major. Returns the
-/// number of variables that are not row-major.
+/// Before: every value is row-major. After:
+/// - A variable has the layout in which its kernels read it fastest, if all its uses in all entries
+///   accept this layout. Variables that updates combine with it element by element get the same
+///   layout.
+/// - Values that overwrite a variable, and parameters that receive it, have its layout. A body that
+///   is called with several layouts has a copy for each.
+/// - A carried value stays row-major, and so does an argument that the body of a loop would
+///   convert.
+/// Returns the number of variables that are not row-major.
 int64_t choose_layouts(Program& program, const Context& context);
 
 }  // namespace sluice::compiler

@@ -9,7 +9,7 @@ namespace {
 
 class Layouts : public testing::Test {
  protected:
-  // The program after the pass, on a target whose products read operand 1 in panels of 32 columns.
+  // Runs the pass on a target whose products read operand 1 fastest in panels of 32 columns.
   void run(const std::string& text) {
     program_ = std::make_unique<TestProgram>(text);
     program_->target->panels = true;
@@ -124,7 +124,8 @@ TEST_F(Layouts, AFunctionIsCopiedForEachCombinationOfLayouts) {
   EXPECT_EQ(of(1, nodes[1].call()->callee), kRows);
 }
 
-// The body of the loop reads the weight in rows and in panels: only in the entry it lies in panels.
+// The entry reads the weight in panels. The loop's argument, which its body reads row-major, stays
+// row-major.
 TEST_F(Layouts, AnArgumentThatALoopWouldConvertIsConvertedBeforeIt) {
   run(R"(
     body main entry

@@ -3,9 +3,10 @@
 
 namespace sluice::compiler {
 
-/// Before: a node names its device or inherits its caller's. After: each body has the device that it is called on, and
-/// every node has a device of its own; a body that is called on several devices has a copy for each. Returns the number
-/// of nodes that inherited. Error{kUsage} for a device that is not there.
+/// Before: a node names its device or inherits that of its caller. After: each body has the device
+/// on which it is called, and each node names a device. A body that is called on several devices
+/// has a copy for each. Returns the number of nodes that inherited their device. Error{kUsage} for
+/// a device that does not exist.
 int64_t place(Program& program, const Context& context);
 
 }  // namespace sluice::compiler

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t kAnywhere = -1;  // Every device has the value or computes it.
 
-// A body cut into one body a device.
+// A body that is divided into parts, one for each device.
 struct Cut {
   std::map<int32_t, BodyId> parts;   // By device.
   std::vector<int32_t> param_home;   // By parameter of the whole body: the device that gets it.
@@ -21,7 +21,7 @@ struct Cut {
   std::set<int32_t> channels;        // Channels that the parts use, callees included.
 };
 
-// A place in the list of a device: at node `node` of the whole body.
+// Sort key in the node list of a device. `node`: index in the whole body.
 struct Position {
   enum class Phase : uint8_t { kReceive, kNode, kSend, kReceiveBack, kCopyBack };
   size_t node = 0;
@@ -38,7 +38,7 @@ struct Message {
   Position to;    // Place of the Receive.
 };
 
-// State that the cuts of all bodies share.
+// Data that the projections of all bodies share.
 struct Shared {
   explicit Shared(Program& the_program)
       : program(the_program), holders(the_program.variables.size(), kAnywhere) {
@@ -58,9 +58,9 @@ struct Shared {
   }
 
   Program& program;
-  std::map<std::pair<int32_t, int32_t>, int32_t> channels;  // By devices.
-  std::vector<int32_t> holders;                             // By variable.
-  std::map<BodyId, size_t> carried;                         // By body of a loop.
+  std::map<std::pair<int32_t, int32_t>, int32_t> channels;  // By sender and receiver.
+  std::vector<int32_t> holders;                             // Device by variable.
+  std::map<BodyId, size_t> carried;                         // Carried values by loop body.
   std::map<BodyId, Cut> cuts;                               // By whole body.
 };
 
@@ -87,7 +87,7 @@ class Owners {
 
   Program& program_;
   std::vector<bool> seen_;
-  std::map<std::pair<bool, int32_t>, int32_t> owners_;  // By (stream rather than buffer, number).
+  std::map<std::pair<bool, int32_t>, int32_t> owners_;  // By (is a stream, number).
 };
 
 class Projector {
@@ -130,7 +130,7 @@ class Projector {
     for_each_callee(node, [&](BodyId callee) {
       for (const auto& [d, part] : cut_of(callee).parts) {
         require(device == kAnywhere || device == d,
-                "{} made at {}: its branches run on devices {} and {}; a conditional runs on one",
+                "{} made at {}: its branches must run on one device, got devices {} and {}",
                 name_of(node), node.where, device, d);
         device = d;
       }
@@ -138,8 +138,9 @@ class Projector {
     return device;
   }
 
-  // A parameter or a variable is at home on the device that reads or overwrites it first; a parameter that nothing
-  // reads, on the device of the body if that runs anything, on another one of the body's otherwise.
+  // The home of a parameter or a variable is the device that reads or overwrites it first. The home
+  // of an unused parameter is the body's device if this device runs a node. Otherwise it is the
+  // lowest device that runs a node.
   void find_homes() {
     const auto settle = [&](ValueIndex v, int32_t device) {
       const auto source = body_.value(v).source;
@@ -179,7 +180,7 @@ class Projector {
     return devices;
   }
 
-  // The device that all of the body concerns, if there is one.
+  // The device of all nodes and values of the body; empty if there are several.
   std::optional<int32_t> only_device() const {
     std::set<int32_t> devices = devices_of_nodes();
     devices.insert(home_.begin(), home_.end());
@@ -203,7 +204,7 @@ class Projector {
 
   ValueIndex add_value(ValueIndex like) {
     BodyValue value = body_.value(like);
-    if (value.source == BodyValue::Source::kVariable)  // Entries may name it otherwise.
+    if (value.source == BodyValue::Source::kVariable)  // Its name may differ between entries.
       value.tensor = shared_.program.variables[static_cast<size_t>(value.index)].name;
     value.source = BodyValue::Source::kNode;
     value.index = -1;
@@ -216,7 +217,8 @@ class Projector {
     lists_[device].emplace_back(place, std::move(node));
   }
 
-  // The value as a device has it.
+  // Returns the value that stands for `v` on a device. Adds a message or an Index node on first
+  // use.
   ValueIndex local(ValueIndex v, int32_t device) {
     if (v == kNone) return v;
     const bool is_index = index_[static_cast<size_t>(v)] >= 0;
@@ -229,7 +231,7 @@ class Projector {
     return own;
   }
 
-  // An index expression costs less than a message: every device that needs it evaluates it.
+  // Adds an Index node on a device, because an index expression costs less than a message.
   ValueIndex compute_index(ValueIndex v, int32_t device) {
     Node node = body_.nodes[static_cast<size_t>(index_[static_cast<size_t>(v)])];
     node.outputs = {add_value(v)};
@@ -243,7 +245,8 @@ class Projector {
     m.channel = shared_.channel(home(v), device);
     m.sent = v;
     m.received = add_value(v);
-    // A parameter or a variable keeps its bytes: it need not fill a slot before it is needed.
+    // A parameter or a variable is sent only when it is needed, so that it does not occupy a slot
+    // before.
     const bool made_here = body_.value(v).source == BodyValue::Source::kNode;
     m.from = made_here ? made_at_[static_cast<size_t>(v)] : at(Phase::kReceive);
     m.to = at(phase);
@@ -278,7 +281,8 @@ class Projector {
     for (const auto& [device, part] : cut.parts) finish(part_of_call(node, cut, device, inputs));
   }
 
-  // The call of a device's part: the inputs, results and updates of the whole call that are at home there.
+  // Returns the call of the part of one device, with the inputs, results and updates whose home is
+  // there.
   static Node part_of_call(const Node& node, const Cut& cut, int32_t device,
                            const std::vector<ValueIndex>& inputs) {
     const Node::Call& whole = *node.call();
@@ -322,8 +326,8 @@ class Projector {
     return own;
   }
 
-  // Puts a node whose inputs are local. It updates the copy that its device has; where another device owns the bytes,
-  // the result goes back there.
+  // Adds a node whose inputs are local. An update of another device's value overwrites the local
+  // copy, and the result is sent back.
   void finish(Node own) {
     const int32_t device = own.device;
     std::vector<std::pair<ValueIndex, ValueIndex>> back;  // (new value, old value)
@@ -359,7 +363,8 @@ class Projector {
     put(device, at(Phase::kCopyBack), std::move(copy));
   }
 
-  // Results are at home where they are made; the carried values of a loop, where their parameters are.
+  // The home of a result is the device that computes it. The home of a carried result is that of
+  // its parameter.
   void find_results() {
     const auto loop = shared_.carried.find(id_);
     const size_t carried = loop == shared_.carried.end() ? 0 : loop->second;
@@ -377,8 +382,9 @@ class Projector {
       variables_.push_back(local(v, shared_.holders[static_cast<size_t>(variable)]));
   }
 
-  // Every channel is a queue: the order in which its messages are sent is that in which they are received, also those
-  // of calls. A message is received earlier than needed where a later one, or a call, comes before its first use.
+  // Moves Receives so that each channel delivers messages in the order in which they are sent,
+  // including those of calls. A message is received earlier than needed if a later message, or a
+  // call that uses the channel, is received before its first use.
   void order_messages() {
     std::map<int32_t, std::vector<Message*>> channels;
     for (Message& m : messages_) channels[m.channel].push_back(&m);
@@ -404,7 +410,7 @@ class Projector {
     }
   }
 
-  // The first node whose call stands behind a position.
+  // The first node whose call comes after a position.
   static size_t after(const Position& p) {
     return p.phase == Phase::kReceive ? p.node : p.node + 1;
   }
@@ -437,7 +443,8 @@ class Projector {
       put(channel.to, m.to, std::move(receive));
       sent.insert(m.sent);
     }
-    // Both sides know a message by the name of its value, so that must have bytes of its own.
+    // Both devices know a message by the name of its value. A view has the name of its source, so
+    // it becomes a copy.
     for (auto& [device, list] : lists_) {
       for (auto& [place, node] : list) {
         if (node.is<Node::View>() && sent.contains(node.outputs[0])) node.what = Node::Copy{};
@@ -516,16 +523,16 @@ class Projector {
   const BodyId id_;
   const Body& body_;
   std::vector<int32_t> home_;   // By value: the device that makes it.
-  std::vector<int32_t> owner_;  // By value in a parameter or a variable: the device of the bytes.
+  std::vector<int32_t> owner_;  // By value in a parameter or a variable: the device of its bytes.
   std::vector<int32_t> index_;  // By value: the Index node that makes it, or -1.
   std::vector<Position> made_at_;  // By value.
   size_t now_ = 0;
   int32_t number_ = 0;
   std::map<int32_t, std::vector<std::pair<Position, Node>>> lists_;  // By device.
   std::map<std::pair<ValueIndex, int32_t>, ValueIndex> local_;       // By value and device.
-  std::vector<BodyValue> added_;  // Values after those of the body.
+  std::vector<BodyValue> added_;  // New values, with indices after those of the body.
   std::vector<Message> messages_;
-  std::set<std::pair<int32_t, size_t>> barriers_;  // Channels that the call at a node uses.
+  std::set<std::pair<int32_t, size_t>> barriers_;  // (channel, node): the node's call uses it.
   std::vector<int32_t> result_home_;
   std::vector<ValueIndex> results_;
   std::vector<ValueIndex> param_outs_;

@@ -16,7 +16,7 @@ class Project : public testing::Test {
     verify(program_->program, "project");
     return messages;
   }
-  // The bodies of entry 0, in the order of their devices.
+  // Expects these bodies of entry 0, in the order of their devices.
   void expect(const std::vector<std::string>& parts) const {
     const std::vector<BodyId>& bodies = program_->program.entries[0].bodies;
     ASSERT_EQ(bodies.size(), parts.size());
@@ -69,8 +69,7 @@ TEST_F(Project, AValueIsSentWhereItIsMadeAndReceivedWhereItIsRead) {
   EXPECT_EQ(channel(0).slot_bytes, 64);
 }
 
-// The value of the first message is read last: it is received before the second, in the order in
-// which both were sent.
+// The value that is sent first is read last. Its message is still received first.
 TEST_F(Project, MessagesOfAChannelAreReceivedInTheOrderInWhichTheyAreSent) {
   EXPECT_EQ(run(R"(
     body main entry
@@ -101,7 +100,7 @@ TEST_F(Project, MessagesOfAChannelAreReceivedInTheOrderInWhichTheyAreSent) {
   EXPECT_EQ(channel(0).capacity, 2);
 }
 
-// The variable is at home on device 0, which reads it first.
+// The home of the variable is device 0, which reads it first.
 TEST_F(Project, AnUpdateOfAnotherDevicesVariableIsSentBack) {
   EXPECT_EQ(run(R"(
     body main entry
@@ -174,8 +173,8 @@ TEST_F(Project, EveryDeviceEvaluatesIndexExpressions) {
     EXPECT_TRUE(program_->program.body(id).nodes[0].is<Node::Index>());
 }
 
-// A message that is sent before a loop and read behind it is received before the loop, whose
-// messages follow it.
+// The first message is sent before the loop and read after it. It is received before the loop,
+// whose messages follow in the same channel.
 constexpr const char* kLoop = R"(
     body main entry
       param %0 f32(4)
@@ -227,7 +226,7 @@ TEST_F(Project, RefusesConditionalsOnSeveralDevices) {
       kernel Init out %0 f32(4) device 1
     end)");
                    },
-                   "its branches run on devices 0 and 1; a conditional runs on one"}});
+                   "its branches must run on one device, got devices 0 and 1"}});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// However fast each transfer is, a body finds and leaves the same bytes wherever its transfers have
-// moved.
+// Tests with random bodies: whatever time each transfer takes, a scheduled body reads and writes
+// the same data.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -14,11 +14,12 @@ namespace {
 
 using Engine = std::minstd_rand;
 
-// Work on f32(4) between transfers of two streams and of three entries of remote buffer 1.
+// The text of a random body: kernels on f32(4), transfers of two streams and of three entries of
+// remote buffer 1.
 std::string random_body(unsigned seed) {
   Engine dice(seed);
   const auto below = [&](size_t n) { return dice() % n; };
-  std::vector<ValueIndex> alive{0, 1};  // Not overwritten yet.
+  std::vector<ValueIndex> alive{0, 1};  // Values that no node has overwritten.
   std::string nodes;
   ValueIndex next = 2;
   int token = 0;
@@ -33,7 +34,7 @@ std::string random_body(unsigned seed) {
     const bool makes = kind != 4 && kind != 5;
     if (kind < 2) nodes += transfer("remote_load 1", below(3));
     if (kind == 2) nodes += transfer("stream_in 0", 0);
-    if (kind == 3) {  // It overwrites x.
+    if (kind == 3) {  // The load overwrites x.
       nodes +=
           transfer("remote_load 1", below(3)) + fmt::format(" out %{} f32(4) tie 0 %{}\n", next, x);
       std::erase(alive, x);
@@ -59,8 +60,8 @@ std::string random_body(unsigned seed) {
          fmt::format("results %{}\nend", alive.back());
 }
 
-// Runs a body whose transfers on other queues end at any time between issue and wait, in the order
-// of their queue.
+// Simulates a body. A transfer on an io queue ends at a random time between its issue and its wait,
+// in the order of the queue.
 class Machine {
  public:
   Machine(const Body& body, unsigned seed) : body_(body), dice_(seed), values_(body.values.size()) {
@@ -69,7 +70,7 @@ class Machine {
     }
   }
 
-  // The entries of the buffer, what went out, and the result.
+  // Runs the body. Returns the tensors of stream 1, the result and the entries of the buffer.
   std::vector<uint64_t> run() {
     for (const Node& node : body_.nodes) {
       while (dice_() % 3 == 0 && end_one()) {
@@ -107,8 +108,7 @@ class Machine {
     flights.pop_front();
   }
 
-  // Does the work of a transfer. A load on another queue is there once it is waited
-  // for.
+  // Does the work of a transfer. The value of a load on an io queue is available after its wait.
   void move(const Node& node) {
     const Node::Transfer& t = *node.as<Node::Transfer>();
     switch (t.effect.kind) {

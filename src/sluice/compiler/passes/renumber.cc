@@ -3,7 +3,8 @@
 namespace sluice::compiler {
 namespace {
 
-// Numbers the transfers of a body in its order, and for each call and conditional the transfers before it.
+// Numbers the transfers of a body in its order. Stores in each call and conditional the number of
+// transfers before it.
 void number_transfers(Body& body) {
   int32_t transfers = 0;
   for (Node& node : body.nodes) {
@@ -13,7 +14,8 @@ void number_transfers(Body& body) {
   }
 }
 
-// Drops the index parameters that no expression of a body reads, and their arguments. Callees come first.
+// Removes the index parameters that no expression of a body reads, and their arguments. `used` must
+// have the body's callees.
 void drop_index_params(Program& program, BodyId id, std::map<BodyId, std::vector<bool>>& used) {
   using exe::IndexExpr;
   Body& body = program.body(id);

@@ -72,7 +72,7 @@ class WorkSharer {
            target_.fuses(parts(node));
   }
 
-  // Operands x, y, slope.
+  // The parts of an op as one kernel with operands x, y, slope.
   static FusedOp parts(const Node& node) {
     const SharedWork& shared = *node.def->shared_work;
     const TensorSpec& spec = node.out_specs[0];
@@ -124,7 +124,7 @@ class WorkSharer {
   const Target& target_;
   std::vector<std::vector<size_t>> readers_;
   std::vector<bool> kept_;         // Needed after the body has ended, or overwritten in it.
-  std::vector<ValueIndex> slope_;  // By node: of a gradient's operand.
+  std::vector<ValueIndex> slope_;  // By node: derivative for a gradient.
 };
 
 }  // namespace

@@ -119,7 +119,7 @@ TEST_F(ShareWork, SeveralGradientsShareOneDerivative) {
   EXPECT_EQ(body.nodes[5].inputs, (std::vector<ValueIndex>{3, 7}));
 }
 
-// A gradient before the activation would read a derivative that is not there yet.
+// A gradient before the activation would read a derivative that is not computed yet.
 TEST_F(ShareWork, AGradientBeforeTheActivationStays) {
   expect_apart(R"(
     param %0 f32(4)

@@ -55,7 +55,8 @@ class Splitter {
     return part.op->infer(OpView(*part.op, part.attrs, inputs))[0];
   }
 
-  // Whether one kernel runs the part, which reads operands of the whole alone, and what makes one of them.
+  // Whether one kernel can run `part` and the producer of one of its operands. All operands of
+  // `part` are operands of `node`.
   bool joins(const Node& node, const OpStage& part) const {
     for (const int32_t i : part.inputs) {
       const ValueIndex v = node.inputs[static_cast<size_t>(i)];
@@ -68,7 +69,7 @@ class Splitter {
     return false;
   }
 
-  // Whether the whole is one task, and the part several.
+  // Whether the target runs the op in one task, but its part in several.
   bool spreads(const Node& node, const OpStage& part) const {
     const OpView whole = view_of(node);
     if (target_.choose(whole).tasks > 1) return false;
@@ -101,7 +102,7 @@ class Splitter {
     return op;
   }
 
-  // Those parts that are needed for what is used of the results.
+  // Replaces an op by those parts that its used results need.
   void split(const Node& node, const std::vector<OpStage>& parts, const std::vector<bool>& used) {
     std::vector<bool> needed(parts.size(), false);
     for (size_t p = parts.size(); p-- > 0;) {
@@ -142,7 +143,7 @@ class Splitter {
 
   Body& body_;
   const Target& target_;
-  std::vector<int32_t> maker_;  // By value: the node.
+  std::vector<int32_t> maker_;  // By value: index of its node.
 };
 
 }  // namespace

@@ -4,9 +4,11 @@
 
 namespace sluice::compiler {
 
-/// Before: one op a kernel node. After: an f32 op with OpDef::parts is those ops, a node each, where the target runs the
-/// first of them in one kernel with the op that makes what it reads, or in tasks where it has one for all. Returns how
-/// many ops were split.
+/// Before: each kernel node is one op. After: an f32 op with OpDef::parts is replaced by its parts,
+/// one node each, where the target runs the first part
+/// - in one kernel with the producer of its operand, or
+/// - in several tasks, but the op in one.
+/// Returns the number of ops split.
 int64_t split_ops(Body& body, const Target& target);
 
 }  // namespace sluice::compiler

@@ -54,7 +54,7 @@ TEST(SplitOps, PartsThatNothingReadsAreNotMade) {
   EXPECT_EQ(names(p.body()), (std::vector<std::string>{"Softmax", "NllSoftmaxGrad"}));
 }
 
-// The target runs parts in several tasks, and the whole in `whole` tasks.
+// Runs the pass on a reduction. The target runs it in `whole` tasks, and its parts in `part` tasks.
 int64_t split_reduction(const std::string& spec, int64_t whole, int64_t part, TestProgram** out) {
   static std::unique_ptr<TestProgram> p;
   p = std::make_unique<TestProgram>("body main entry\nparam %0 " + spec +

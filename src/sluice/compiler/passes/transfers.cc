@@ -7,7 +7,7 @@
 namespace sluice::compiler {
 namespace {
 
-// The last two are the first where there is one io queue.
+// With one io queue, all transfers use queue 1.
 constexpr int32_t kLoadQueue = 1, kStoreQueue = 2, kPrefetchQueue = 3;
 
 using Transfer = Node::Transfer;
@@ -31,7 +31,7 @@ bool same_order(const Transfer& a, const Transfer& b) {
   return !x || !y || !differ(*x, *y);
 }
 
-// Whether the effects of `other` outside the device must stay where they are, before or after the transfer.
+// Whether `other` has effects outside the device that must keep their order with the transfer.
 bool conflicts(const Transfer& transfer, const Node& other, const FactTable& facts) {
   if (const auto* t = other.as<Transfer>()) return same_order(transfer, *t);
   bool found = false;
@@ -65,8 +65,7 @@ class Scheduler {
       place_.push_back(n);
       auto* t = body_.nodes[n].as<Transfer>();
       if (t == nullptr || t->effect.io == IoMode::kCompute) continue;
-      require(io_queues_ > 0,
-              "io queues: {} in graph {} is to run on one, the device has none (made at {})",
+      require(io_queues_ > 0, "io queues: {} in graph {} requires at least 1, got 0 (made at {})",
               node(n).def->type, body_.name, node(n).where);
       ++moved_;
       if (is_overlapped(node(n))) place_[n] = earliest_issue(n);
@@ -81,7 +80,8 @@ class Scheduler {
   }
 
  private:
-  // What is put before a node, waits first: then issues find the bytes of what has ended free.
+  // Waits and issues that are added before a node. Waits come first, so that an issue can use the
+  // bytes of an ended transfer.
   struct Before {
     std::vector<size_t> waits;
     std::vector<size_t> issues;
@@ -98,7 +98,7 @@ class Scheduler {
     return phase_[place_[n]] < phase_[n] ? kPrefetchQueue : kLoadQueue;
   }
 
-  // Views may show the bytes of what they view.
+  // A view may share the bytes of its source. Accesses to either count as accesses to the root.
   void find_roots() {
     root_.resize(body_.values.size());
     for (size_t v = 0; v < root_.size(); ++v) root_[v] = static_cast<ValueIndex>(v);
@@ -126,12 +126,12 @@ class Scheduler {
   }
 
   static bool computes(const Node& n) {
-    // Scalars are index arithmetic more often than work.
+    // Kernels with a scalar output are mostly index arithmetic.
     if (n.is<Node::Kernel>()) return n.outputs.empty() || n.out_specs[0].elements() > 1;
     return !n.is<Node::View>() && !n.is<Node::Index>() && !n.is<Transfer>();
   }
 
-  // A phase loads, computes, stores.
+  // Divides the body into phases, each with loads, computation and stores in this order.
   void find_phases() {
     bool computed = false;
     bool stored = false;
@@ -146,7 +146,8 @@ class Scheduler {
     }
   }
 
-  // The node before which a load is issued. A store is issued where it stands, right behind what made its bytes.
+  // The node before which a transfer is issued. A store is issued at its own place, right after its
+  // bytes are computed.
   size_t earliest_issue(size_t n) const {
     const Transfer& load = transfer(n);
     if (!is_load(load)) return n;
@@ -158,8 +159,9 @@ class Scheduler {
       if (!is_overlapped(other) && conflicts(load, other, facts_)) break;
       --at;
     }
-    // A queue runs its transfers in the order of issue, so behind overlapped ones the load need not wait for their end. On
-    // another queue it would: then it stays, so that nobody waits earlier than the order asks for.
+    // A queue runs transfers in the order of issue, so the load can follow a conflicting transfer
+    // without a wait. Across queues a wait would be needed. Then the load stays, so that this wait
+    // does not come earlier.
     for (size_t k = phase_begin_[phase < 2 ? 0 : phase - 2]; k < n; ++k) {
       if (!is_overlapped(node(k)) || !conflicts(load, node(k), facts_)) continue;
       if (io_queues_ > 1 && !is_load(transfer(k))) return n;
@@ -168,7 +170,8 @@ class Scheduler {
     return at;
   }
 
-  // It makes what the load overwrites or its entry, or is done with it.
+  // Whether `other` must come before the load: it computes or overwrites an operand or the target
+  // of the load, or reads the target. The target is the value that the load overwrites.
   bool must_precede(const Node& other, const Node& load) const {
     const auto root = [&](ValueIndex v) { return root_[static_cast<size_t>(v)]; };
     return std::any_of(
@@ -188,7 +191,8 @@ class Scheduler {
         root_[static_cast<size_t>(load ? node(n).outputs[0] : node(n).inputs[0])];
     size_t at = nodes_;
     for (size_t k = n + 1; k < nodes_; ++k) {
-      // A load comes no earlier than the phase before its own.
+      // Loads are issued no earlier than the phase before their own, so no later node can lower
+      // `at`.
       if (at <= phase_begin_[phase_[k] == 0 ? 0 : phase_[k] - 1]) break;
       const Node& other = node(k);
       const bool touches = overwrites(other, root) || (load && reads(other, root));
@@ -231,9 +235,8 @@ class Scheduler {
   const size_t nodes_;
   std::vector<Before> before_;
   std::vector<ValueIndex> root_;
-  std::vector<size_t>
-      place_;  // The node before which each is put: itself, or where a load is issued.
-  std::vector<size_t> phase_;        // Of each node.
+  std::vector<size_t> place_;        // By node: the node before which it is put.
+  std::vector<size_t> phase_;        // By node.
   std::vector<size_t> phase_begin_;  // First node of each phase.
   int64_t moved_ = 0;
 };

@@ -10,8 +10,8 @@ namespace {
 
 class Transfers : public testing::Test {
  protected:
-  // The kinds of the nodes after the pass: "load2" is the issue with token 2, "wait2" its wait,
-  // "Neg" a kernel.
+  // Returns the nodes after the pass: "load2" is the issue with token 2, "wait2" its wait, "Neg" a
+  // kernel.
   std::vector<std::string> run(const std::string& nodes, int io_queues = 1,
                                const std::string& others = "") {
     program_ = std::make_unique<TestProgram>("body main entry\n" + nodes + "\nend" + others);
@@ -86,7 +86,8 @@ TEST_F(Transfers, WithThreeQueuesLoadsStoresAndPrefetchesHaveOneEach) {
   EXPECT_EQ(queues, (std::map<int32_t, int32_t>{{0, 1}, {1, 2}, {2, 3}, {3, 2}, {4, 3}}));
 }
 
-// Entry 0 is stored, then loaded: one queue keeps the order, so the store need not end first.
+// Entry 0 is stored, then loaded. One queue keeps the order, so the load does not wait for the
+// store.
 constexpr const char* kSameEntry = R"(
     param %9 f32(4)
     kernel Neg in %9 out %0 f32(4)
@@ -97,7 +98,7 @@ constexpr const char* kSameEntry = R"(
 
 TEST_F(Transfers, ALoadStaysBehindTheStoreOfItsEntry) {
   EXPECT_EQ(run(kSameEntry), (Order{"Neg", "store0", "load1", "wait1", "Relu", "wait0"}));
-  // The store is waited for before the load, which is on another queue.
+  // The load is on another queue, so the store must end first.
   EXPECT_EQ(run(kSameEntry, 3), (Order{"Neg", "store0", "wait0", "load1", "wait1", "Relu"}));
 }
 
@@ -153,7 +154,7 @@ TEST_F(Transfers, ACallThatUsesTheBufferIsNotCrossed) {
             (Order{"load0", "Neg", "call", "wait0"}));
 }
 
-// The target of a load is overwritten: what made and read it comes first.
+// The load overwrites %0, so it follows Neg, which reads %0.
 TEST_F(Transfers, ALoadIntoBytesStaysBehindTheirReaders) {
   EXPECT_EQ(run(R"(
     param %0 f32(4) last %2
@@ -170,7 +171,7 @@ TEST_F(Transfers, RefusesAnIoModeWithoutAQueue) {
   expect_refused(
       {{"no queue",
         [&] { run("transfer RemoteLoad remote_load 1 io at 0 out %0 f32() where \"l\"", 0); },
-        "io queues: RemoteLoad in graph main is to run on one, the device has none"}});
+        "io queues: RemoteLoad in graph main requires at least 1, got 0"}});
 }
 
 }  // namespace

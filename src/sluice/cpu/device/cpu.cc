@@ -13,10 +13,10 @@
 namespace sluice::cpu {
 namespace {
 
-// Kernels run on panels of this width if they run on any.
+// A kernel that supports panels of any width supports this width.
 constexpr int64_t kAnyPanel = 32;
 
-// Whether each task touches the same part of both operands.
+// Returns whether each task touches the same bytes of operands `a` and `b`.
 bool cut_alike(const KernelChoice& choice, int a, int b) {
   const auto cut = [](const std::vector<int64_t>& of, int operand) {
     return of.empty() ? 0 : of[static_cast<size_t>(operand)];
@@ -112,7 +112,7 @@ FusedOp fused_op_of(const exe::Kernel& kernel) {
   return op;
 }
 
-/// Null: none of the list has the key.
+/// Returns the kernel with that key, or null if kernel_list() does not contain one.
 const CpuKernel* find_kernel(std::string_view key) {
   for (const CpuKernel& k : kernel_list()) {
     if (k.key == key) return &k;

@@ -6,10 +6,10 @@
 
 namespace sluice::cpu {
 
-/// What CPUs answer at compile time, for the instruction set in use (isa.h).
+/// Creates the compile-time description of a CPU with the instruction set in use (isa.h).
 std::shared_ptr<const Target> make_target();
 
-/// A CPU device of this process: arenas in RAM, kernels of kernel_list().
+/// Creates a CPU device of this process. Its arenas are in RAM. It runs kernel_list().
 std::shared_ptr<runtime::Device> make_device();
 
 }  // namespace sluice::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/cpu/gemm/panel_layout.h"
+#include "sluice/exe/words.h"
 #include "sluice/ops/op.h"
 
 namespace sluice::cpu {
@@ -11,7 +12,7 @@ namespace {
 template <typename... Args>
 void check(bool good, const exe::Kernel& k, fmt::format_string<Args...> format, Args&&... args) {
   if (good) return;
-  fail(ErrorKind::kBadFile, "executable: kernel {} ({}) {}", k.key, k.op,
+  fail(ErrorKind::kBadFile, "executable: kernel {} ({}): {}", k.key, k.op,
        fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -19,14 +20,14 @@ bool alike(const TensorSpec& a, const TensorSpec& b) {
   return a.dtype == b.dtype && a.shape == b.shape;
 }
 
-// Inputs come first; how many.
+// Returns the number of inputs. Checks that the inputs precede the outputs.
 size_t inputs_of(const exe::Kernel& k) {
   size_t inputs = 0;
   while (inputs < k.operands.size() && k.operands[inputs].access == exe::Access::kRead) ++inputs;
   for (size_t i = inputs; i < k.operands.size(); ++i) {
     check(k.operands[i].access == exe::Access::kWrite, k,
-          "has operand {} {}; it takes inputs that are read, then outputs that are written", i,
-          k.operands[i].access == exe::Access::kRead ? "read behind an output" : "updated");
+          "operands must be inputs that are read, then outputs that are written, got operand {} {}",
+          i, k.operands[i].access == exe::Access::kRead ? "read after an output" : "updated");
   }
   return inputs;
 }
@@ -35,11 +36,11 @@ void check_counts(const exe::Kernel& k, size_t inputs, size_t outputs, size_t sc
   const size_t ins = inputs_of(k);
   const size_t outs = k.operands.size() - ins;
   check(ins == inputs && outs == outputs && k.scalars.size() == scalars && k.stages.empty(), k,
-        "has {} inputs, {} outputs, {} scalars and {} stages, it takes {}, {}, {} and 0", ins, outs,
-        k.scalars.size(), k.stages.size(), inputs, outputs, scalars);
+        "must have {} inputs, {} outputs, {} scalars and 0 stages, got {}, {}, {} and {}", inputs,
+        outputs, scalars, ins, outs, k.scalars.size(), k.stages.size());
 }
 
-// The options of `def`: their names in order, and values of their types.
+// Requires the options of `def`: the same names in the same order, with values of the same types.
 void check_options(const OpDef& def, const Attrs& attrs) {
   const auto& must = def.options.items;
   const auto& has = attrs.items;
@@ -47,38 +48,39 @@ void check_options(const OpDef& def, const Attrs& attrs) {
   for (size_t i = 0; alike && i < has.size(); ++i)
     alike = has[i].first == must[i].first && has[i].second.index() == must[i].second.index();
   if (alike) return;
-  fail(ErrorKind::kBadFile, "executable: the options of {} must be like '{}', got '{}'", def.type,
+  fail(ErrorKind::kBadFile,
+       "executable: options of {} must have the names and types of '{}', got '{}'", def.type,
        to_string(def.options), to_string(attrs));
 }
 
-// What an op makes of its inputs.
+// Returns the specs of the results that an operator computes from `inputs`.
 std::vector<TensorSpec> results_of(const exe::Kernel& k, const std::string& type,
                                    const Attrs& attrs, const std::vector<TensorSpec>& inputs) {
   const OpDef* def = ops::find_op(type);
   require(def != nullptr, "executable: there is no operator '{}'", type);
-  check(!def->has(Trait::kCollective), k, "runs {}, which the replicas of a group run together",
-        type);
+  check(!def->has(Trait::kCollective), k, "operator must not be a collective, got {}", type);
   const size_t least = def->inputs.size() - (def->variadic ? 1 : 0);
   check_options(*def, attrs);
   check(inputs.size() == def->inputs.size() || (def->variadic && inputs.size() >= least), k,
-        "has {} inputs for {}, which takes {}{}", inputs.size(), type, least,
-        def->variadic ? " or more" : "");
+        "inputs of {} must be {}{}, got {}", type, least, def->variadic ? " or more" : "",
+        inputs.size());
   try {
     return def->infer(OpView(*def, attrs, inputs));
   } catch (const Error& e) {
-    check(false, k, "has inputs that {} refuses: {}", type, e.what());
+    check(false, k, "inputs are invalid for {}: {}", type, e.what());
     throw;
   }
 }
 
 void check_result(const exe::Kernel& k, const TensorSpec& there, const TensorSpec& made) {
-  check(alike(there, made), k, "has {} where {} is made", to_string(there), to_string(made));
+  check(alike(there, made), k, "result must be {}, got {}", to_string(made), to_string(there));
 }
 
-// The kernel runs this op, or several joined by '+', with these options.
+// Requires this op, or the ops of all stages joined by '+', with these options.
 void check_op(const exe::Kernel& k, std::string_view op, const Attrs& attrs) {
-  check(k.op == op && k.attrs == attrs, k, "must be {} with options '{}', got {} with '{}'", op,
-        to_string(attrs), k.op, to_string(k.attrs));
+  check(k.op == op && k.attrs == attrs, k,
+        "operator must be {} with options '{}', got {} with '{}'", op, to_string(attrs), k.op,
+        to_string(k.attrs));
 }
 
 void check_stages(const exe::Kernel& k) {
@@ -90,19 +92,20 @@ void check_stages(const exe::Kernel& k) {
   for (const exe::Stage& stage : k.stages) {
     std::vector<TensorSpec> specs;
     for (const int32_t i : stage.inputs) {
-      check(i < static_cast<int32_t>(inputs), k, "has a stage that reads output {}", i);
+      check(i < static_cast<int32_t>(inputs), k,
+            "stages must read inputs or earlier stages, got output {}", i);
       specs.push_back(i < 0 ? k.stages[static_cast<size_t>(~i)].spec
                             : k.operands[static_cast<size_t>(i)].spec);
     }
     const std::vector<TensorSpec> made = results_of(k, stage.op, stage.attrs, specs);
-    check(made.size() == 1, k, "has a stage {}, which makes {} results", stage.op, made.size());
+    check(made.size() == 1, k, "stage {} must have 1 result, got {}", stage.op, made.size());
     check_result(k, stage.spec, made[0]);
     if (stage.output < 0) continue;
     ++makers[static_cast<size_t>(stage.output)];
     check_result(k, k.operands[static_cast<size_t>(stage.output)].spec, stage.spec);
   }
   for (size_t o = inputs; o < makers.size(); ++o)
-    check(makers[o] == 1, k, "has {} stages that make operand {}, one must", makers[o], o);
+    check(makers[o] == 1, k, "operand {} must be the result of 1 stage, got {}", o, makers[o]);
 }
 
 void check_copy(const exe::Kernel& k) {
@@ -112,19 +115,20 @@ void check_copy(const exe::Kernel& k) {
   const exe::Operand& to = k.operands[1];
   const Layout a = parse_layout(from.layout);
   const Layout b = parse_layout(to.layout);
-  // Of a view with bytes of its own the shape may be another one.
+  // A copy that materializes a view may change the shape; the number of elements stays the same.
   const bool same_elements =
       to.spec.dtype == from.spec.dtype && to.spec.elements() == from.spec.elements();
   const bool rows = a.is_row_major() && b.is_row_major();
   if (!rows || !same_elements) check_result(k, to.spec, from.spec);
   const bool converts = may_be_in_panels(from.spec) && (a.is_row_major() || b.is_row_major());
-  check(a == b || converts, k, "does not copy {} from '{}' to '{}'", to_string(from.spec),
-        from.layout, to.layout);
+  check(a == b || converts, k,
+        "layouts of {} must be equal, or row and panels of a float32 matrix, got '{}' and '{}'",
+        to_string(from.spec), from.layout, to.layout);
 }
 
 using Pairs = std::vector<std::pair<int32_t, int32_t>>;
 
-// (input, output) pairs of which the op updates the one to make the other.
+// Returns the (input, output) pairs where the op updates the input in place to compute the output.
 Pairs updates_of(const exe::Kernel& k, int32_t inputs) {
   Pairs pairs;
   for (const exe::Stage& stage : k.stages) {
@@ -138,20 +142,23 @@ Pairs updates_of(const exe::Kernel& k, int32_t inputs) {
   return pairs;
 }
 
-// An updating collective has one operand, another one an input and an output.
+// Checks the operands: one updated operand, or one input and one output, as `def` says.
 void check_operands(const exe::Collective& c, const OpDef& def) {
   const auto has = [&](size_t i, exe::Access access) { return c.operands[i].access == access; };
   const bool right = def.aliases.empty() ? c.operands.size() == 2 && has(0, exe::Access::kRead) &&
                                                has(1, exe::Access::kWrite)
                                          : c.operands.size() == 1 && has(0, exe::Access::kUpdate);
-  require(right, "executable: {} must {}", c.op,
-          def.aliases.empty() ? "read one operand and write another" : "update one operand");
+  std::string got;
+  for (const exe::Operand& o : c.operands)
+    got += (got.empty() ? "" : ", ") + std::string(exe::word(o.access));
+  require(right, "executable: access to the operands of {} must be '{}', got '{}'", c.op,
+          def.aliases.empty() ? "read, write" : "update", got);
   for (const auto& [in, out] : c.may_coincide) {
     const auto& pairs = def.may_coincide;
     require(std::find(pairs.begin(), pairs.end(), std::pair<int, int>(in, out - 1)) != pairs.end(),
-            "executable: {} lets operands {} and {} coincide, it does not read one before it "
-            "writes the other",
-            c.op, in, out);
+            "executable: operands {} and {} of {} must not coincide: it may write one before it "
+            "reads the other",
+            in, out, c.op);
   }
 }
 
@@ -161,20 +168,20 @@ void check_signature(const exe::Kernel& k) {
   for (size_t i = 0; i < k.operands.size(); ++i) {
     const exe::Operand& o = k.operands[i];
     const int64_t bytes = buffer_bytes(o.spec, parse_layout(o.layout));
-    check(o.bytes == bytes, k, "has operand {} of {} bytes, {} '{}' has {}", i, o.bytes,
-          to_string(o.spec), o.layout, bytes);
+    check(o.bytes == bytes, k, "operand {} ({} '{}') must have {} bytes, got {}", i,
+          to_string(o.spec), o.layout, bytes, o.bytes);
     check(o.layout == "row" || k.key == "cpu.fused" || k.key == "cpu.copy", k,
-          "has operand {} '{}', it takes row-major ones", i, o.layout);
+          "layout of operand {} must be 'row', got '{}'", i, o.layout);
   }
   if (k.key == "cpu.copy") return check_copy(k);
   if (k.key == "cpu.index") {
     check_op(k, "Index", {});
     check_counts(k, 0, 1, 1);
-    return check(k.operands[0].spec.bytes() == 4, k, "makes {}, it takes 4 bytes",
+    return check(k.operands[0].spec.bytes() == 4, k, "result must have 4 bytes, got {}",
                  to_string(k.operands[0].spec));
   }
   if (k.key == "cpu.fused") {
-    check(k.scalars.empty(), k, "has {} scalars, it takes none", k.scalars.size());
+    check(k.scalars.empty(), k, "must have 0 scalars, got {}", k.scalars.size());
     return check_stages(k);
   }
   const size_t inputs = inputs_of(k);
@@ -190,16 +197,16 @@ void check_choice(const exe::Kernel& k, const KernelChoice& made_for) {
   Pairs allowed = updates_of(k, ins);
   for (const auto& [in, out] : made_for.may_coincide) allowed.emplace_back(in, ins + out);
   for (const auto& pair : k.may_coincide) {
-    // A single element is read before it can be written.
+    // A kernel reads a single element before it writes the result.
     const exe::Operand& out = k.operands[static_cast<size_t>(pair.second)];
     if (out.spec.elements() == 1) continue;
     check(std::find(allowed.begin(), allowed.end(), pair) != allowed.end(), k,
-          "lets operands {} and {} coincide, it does not read one before it writes the other",
+          "operands {} and {} must not coincide: it may write one before it reads the other",
           pair.first, pair.second);
   }
-  check(k.tasks == made_for.tasks, k, "has {} tasks, it is made for {}", k.tasks, made_for.tasks);
+  check(k.tasks == made_for.tasks, k, "tasks must be {}, got {}", made_for.tasks, k.tasks);
   check(k.workspace_bytes >= made_for.workspace_bytes, k,
-        "has a workspace of {} bytes, it needs {}", k.workspace_bytes, made_for.workspace_bytes);
+        "workspace must be at least {} bytes, got {}", made_for.workspace_bytes, k.workspace_bytes);
   const auto at = [](const std::vector<int64_t>& list, size_t i) {
     return list.empty() ? 0 : list[i];
   };
@@ -208,15 +215,15 @@ void check_choice(const exe::Kernel& k, const KernelChoice& made_for) {
     const int64_t pitch = at(made_for.task_pitch, i);
     const exe::Operand& o = k.operands[i];
     check(o.task_stride == stride && o.task_pitch == pitch, k,
-          "has operand {} cut in parts of {} bytes of rows of {}, it is made for {} of {}", i,
-          o.task_stride, o.task_pitch, stride, pitch);
+          "operand {}: tasks must be {} bytes apart (pitch {}), got {} (pitch {})", i, stride,
+          pitch, o.task_stride, o.task_pitch);
   }
 }
 
 void check_signature(const exe::Collective& c, const exe::ReplicaGroup& group) {
   const OpDef* const def = ops::find_op(c.op);
   require(def != nullptr && def->has(Trait::kCollective),
-          "executable: '{}' is no collective of the cpu", c.op);
+          "executable: operator of a collective step must be a collective, got '{}'", c.op);
   check_operands(c, *def);
   check_options(*def, c.attrs);
   const TensorSpec& x = c.operands.front().spec;
@@ -228,9 +235,11 @@ void check_signature(const exe::Collective& c, const exe::ReplicaGroup& group) {
     if (name == "size") same_group &= std::get<int64_t>(value) == group.size;
     if (name == "stride") same_group &= std::get<int64_t>(value) == group.stride;
   }
-  require(made[0] == y && same_group,
-          "executable: {} of {} among {} replicas that are {} apart does not make {}", c.op,
-          to_string(x), group.size, group.stride, to_string(y));
+  require(same_group,
+          "executable: options of {} must match the group (size {}, stride {}), got '{}'", c.op,
+          group.size, group.stride, to_string(c.attrs));
+  require(made[0] == y, "executable: result of {} of {} must be {}, got {}", c.op, to_string(x),
+          to_string(made[0]), to_string(y));
 }
 
 }  // namespace sluice::cpu

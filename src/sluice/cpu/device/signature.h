@@ -4,16 +4,22 @@
 
 namespace sluice::cpu {
 
-/// Kernels trust their operands, and an executable may come from a file: Error{kBadFile} naming the kernel, what it has and
-/// what it takes, unless its operands are inputs that the shape rule of its op accepts and then what the rule makes of
-/// them, by stages if it has any.
+/// Checks the operands of a kernel, because kernels trust them and an executable may come from a
+/// file. The operands must be inputs that the shape rule of the op accepts, then the outputs that
+/// the rule infers from them. The rule is applied stage by stage if the kernel has stages.
+/// Error{kBadFile} names the kernel, the value found and the value required. Error{kUsage} if an
+/// operator or a layout is unknown.
 void check_signature(const exe::Kernel& kernel);
 
-/// The same for a collective of such groups of replicas.
+/// Checks the operands and options of a collective that runs in replica groups like `group`.
+/// Error{kBadFile} for wrong options; Error{kUsage} for a wrong operator, operand or group.
 void check_signature(const exe::Collective& collective, const exe::ReplicaGroup& group);
 
-/// The same for what the kernel was chosen with: tasks, parts of operands, workspace, and which operands may coincide,
-/// besides those that the op updates. `kernel` has passed check_signature.
+/// Checks that the executable runs a kernel as its choice `made_for` requires. This concerns the
+/// tasks, the part of each operand that a task touches, the workspace, and the operands that may
+/// coincide. An input that the op updates may always coincide with the result. `kernel` must have
+/// passed check_signature(). Error{kBadFile} names the kernel, the value found and the value
+/// required.
 void check_choice(const exe::Kernel& kernel, const KernelChoice& made_for);
 
 }  // namespace sluice::cpu

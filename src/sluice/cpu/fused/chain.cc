@@ -45,7 +45,8 @@ bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, Kin
   return true;
 }
 
-// Whether the operands and the result have the shapes that rows of `space` ask for; `space` has at least one axis.
+// Returns whether the operands and the result of a stage on rows have the shapes that `space`
+// requires. `space` is the shape of the chain's results and has at least one axis.
 bool Chain::has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStage& stage,
                             const Shape& space) {
   const Shape samples = samples_of(space);
@@ -99,7 +100,8 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
       continue;
     }
     if (LossTotal::of(view)) {
-      // Of losses that a stage makes, stored or not: no stage reads it.
+      // The losses must be the result of a stage, stored or not. The labels and the total must be
+      // operands.
       if (stage.inputs[0] >= 0 || stage.inputs[1] < 0 || stage.output < 0 || space.rank() == 0 ||
           specs[0].shape != samples_of(space))
         return false;
@@ -109,7 +111,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
     const auto inputs = static_cast<size_t>(Functor(view).inputs());
     for (size_t i = 0; i < stage.inputs.size(); ++i) {
       const int32_t from = stage.inputs[i];
-      if (i >= inputs) {  // A hyperparameter is read before the first block.
+      if (i >= inputs) {  // A hyperparameter must be an operand: it is read before the first block.
         if (from < 0) return false;
         continue;
       }
@@ -148,7 +150,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
       const Source& source = own.inputs[static_cast<size_t>(i)];
       if (source.kind == Kind::kStage) continue;
       const auto operand = static_cast<size_t>(source.index);
-      // Read in two ways, it is not cut.
+      // An operand that is read in two ways is not cut: every task may read all of it.
       const bool whole = known[operand] && kinds_[operand] != source.kind;
       kinds_[operand] = whole ? Kind::kScalar : source.kind;
       known[operand] = true;
@@ -158,7 +160,8 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
       if (!own.samples) panel_ = panel_width(op.layouts[static_cast<size_t>(stage.output)]);
     }
     if (s < first) continue;
-    // A result that is not stored takes a slot that no later stage reads. It may be one that this stage reads.
+    // A result that is not an output takes a slot that no later stage reads. It may take the slot
+    // of an input of this stage.
     for (size_t t = first; t < s; ++t) {
       const Stage& other = stages_[t];
       if (other.slot >= 0 && !other.samples && last_read[t] == s) free.push_back(other.slot);
@@ -257,7 +260,8 @@ void Chain::find_coinciding(const FusedOp& op) {
   }
 }
 
-// A result that a stage or a reduction reads again is stored as usual.
+// Chooses the results that are written with streaming stores. A result that a later stage or a
+// reduction reads is stored normally.
 void Chain::find_streamed(const FusedOp& op) {
   double flops = 0;
   std::vector<bool> is_read(op.stages.size(), false);
@@ -372,13 +376,14 @@ void Chain::run(const Block& block, const Parameters& parameters, std::byte* con
   }
 }
 
-// Then the cache has its lines, and streaming would only write them back sooner.
+// Returns whether the output overwrites an input. The cache then holds the lines of the output, so
+// a streaming store would only write them back sooner.
 bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
   return std::any_of(streamed_.begin(), streamed_.end(),
                      [&](int32_t i) { return operands[i] == operands[output]; });
 }
 
-// Inlined: it is called for each stage of each block.
+// Force inlining: this function is called for each stage of each block.
 [[gnu::always_inline]] inline void Chain::run_functor(const Stage& stage, const void* functor,
                                                       const Block& block,
                                                       std::byte* const* operands, float* scratch,
@@ -408,7 +413,7 @@ bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
         together = false;
         break;
       case Kind::kScalar:
-      case Kind::kLabels:  // Not of functors.
+      case Kind::kLabels:  // Functors never read labels.
         in = {reinterpret_cast<const float*>(operand), 0, 0};
         break;
     }

@@ -9,27 +9,31 @@
 
 namespace sluice::cpu {
 
-/// Elementwise stages of a fused op and stages that work on rows, run one after the other on blocks small enough to stay
-/// in the first cache (or of one row, where stages work on rows). All results have one shape, seen as rows × columns; an
-/// operand has that shape, or one value for each column, or for each row, or one for all. Stages on rows may also give
-/// one value for each row, and of such losses the total may be taken, after all blocks.
+/// Runs the elementwise stages and the stages on rows of a fused op, block by block. A block stays
+/// in the L1 cache, or consists of whole rows if a stage works on rows.
+///
+/// All results have one shape, viewed as rows × columns. An operand has that shape, one value for
+/// each column, one value for each row, or a single value. A stage on rows may also compute one
+/// value for each row, such as a loss. The total of such losses is computed after all blocks.
 class Chain {
  public:
-  /// A part of the results. `head` is the block's part of stage 0's result, if that is not elementwise: rows lie
-  /// `head_step` floats apart.
+  /// A part of the results. If stage 0 is a matrix product, `head` points to this part of its
+  /// result, whose rows are `head_step` floats apart.
   struct Block {
     int64_t row = 0, rows = 1;
     int64_t col = 0, cols = 0;
     float* head = nullptr;
     int64_t head_step = 0;
   };
-  /// How an operand is cut where the results are cut into blocks of whole columns or of whole rows.
+  /// How an operand is cut if the results are cut into blocks of whole columns or of whole rows:
+  /// KernelChoice::task_stride and KernelChoice::task_pitch, in bytes.
   struct Cut {
     int64_t stride = 0;
     int64_t pitch = 0;
   };
 
-  /// What reads a stage's result block by block, whether or not that is stored: called after each block's stages.
+  /// A function that reads the result of a stage block by block, even if the result is not stored.
+  /// It is called after the stages of each block.
   struct Reader {
     void (*run)(void* state, const Block& block, const float* data, int64_t step) = nullptr;
     void* state = nullptr;
@@ -37,32 +41,35 @@ class Chain {
   };
 
   static constexpr size_t kMostStages = 16;
-  static constexpr int64_t kBlock =
-      1024;  ///< Floats: with a few operands, well inside the first cache.
+  /// Floats of a block. The blocks of a few operands fit easily into the L1 cache.
+  static constexpr int64_t kBlock = 1024;
   static constexpr int64_t kMostRows = 128;
 
-  /// Rows of a block with so many columns.
+  /// Rows of a block with `cols` columns.
   static constexpr int64_t rows_at_once(int64_t cols) {
     return std::clamp<int64_t>(kBlock / std::min(cols, kBlock), 1, kMostRows);
   }
 
-  /// Whether stages [first, end) are a chain. Those before and after have their own ways.
+  /// Returns whether stages [first, end) of `op` form a chain. The caller runs the stages before
+  /// and after them.
   static bool exists(const FusedOp& op, size_t first, size_t end);
 
   Chain() = default;
   Chain(const FusedOp& op, size_t first, size_t end);
-  /// Cuts a flat chain into rows and columns of as many results.
+  /// Views the results of a flat chain as `rows` × `cols`; their number must not change.
   void view_as(int64_t rows, int64_t cols);
 
-  /// The results as rows × columns, padding included; one row if no operand has a value for each column or row.
+  /// The results are viewed as rows() × cols(), padding included. They are one row if the chain is
+  /// flat: no operand has one value for each column or for each row.
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
   bool flat() const { return flat_; }
   bool in_panels() const { return panel_ > 0; }
   bool has_stages() const { return first_ < stages_.size(); }
-  /// Whether stages work on rows: blocks must be of whole rows.
+  /// Whether a stage works on rows. Blocks must then consist of whole rows.
   bool has_rows() const { return !row_ops_.empty(); }
-  /// Whether a total is taken: all blocks must be of one task, and finish() be called after them.
+  /// Whether finish() computes a total. One task must then run all blocks and call finish() after
+  /// the last one.
   bool has_total() const { return !totals_.empty(); }
   /// Whether some results are written by streaming stores.
   bool streams() const { return streams_; }
@@ -72,7 +79,7 @@ class Chain {
   /// (input, output) pairs of operands that may be the same bytes.
   const std::vector<std::pair<int, int>>& may_coincide() const { return may_coincide_; }
 
-  /// What the stages' functors are with what the operands hold now.
+  /// The parameters of all functors, computed from the values that the operands hold now.
   class Parameters {
    public:
     Parameters(const Chain& chain, std::byte* const* operands);
@@ -80,31 +87,32 @@ class Chain {
    private:
     friend class Chain;
     Functor::Storage own_[kMostStages];
-    const void* functors_[kMostStages];  // Of stages on rows and totals: their labels, if any.
+    const void* functors_[kMostStages];  // A stage on rows or a total has its labels here, if any.
   };
 
-  /// Runs all stages on a block, rows ascending, columns of a row ascending. `scratch` has scratch_bytes(). The
-  /// reader gets whole rows of up to kBlock columns, else blocks of kBlock columns of one row.
+  /// Runs all stages on a block, part by part: rows ascending, then columns ascending. `scratch`
+  /// has scratch_bytes(). A part that the reader gets has whole rows if they have at most kBlock
+  /// columns, otherwise at most kBlock columns of one row.
   void run(const Block& block, const Parameters& parameters, std::byte* const* operands,
            float* scratch, const Reader* reader = nullptr) const;
-  /// After the last block: takes totals.
+  /// Computes the totals. Must be called after the last block.
   void finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const;
 
  private:
   enum class Kind : uint8_t { kFull, kColumn, kRow, kScalar, kStage, kLabels };
   struct Source {
     Kind kind = Kind::kFull;
-    int32_t index = 0;  // Operand or stage.
+    int32_t index = 0;  // Index of the operand or stage.
   };
   struct Stage {
     Functor functor;
-    int32_t row_op = -1;  // Instead of a functor, one of row_ops_,
-    int32_t total = -1;   // or of totals_.
+    int32_t row_op = -1;  // Index in row_ops_ if the stage works on rows.
+    int32_t total = -1;   // Index in totals_ if the stage is a total.
     std::array<Source, Functor::kMostInputs> inputs;
     int input_count = 0;
-    int32_t output = -1;   // Operand.
-    int32_t slot = -1;     // Of the scratch memory, where there is no operand or it is streamed;
-    bool samples = false;  // of one value for each row, if so.
+    int32_t output = -1;   // Operand that stores the result; -1: not stored.
+    int32_t slot = -1;     // Scratch slot of a result that is streamed or is not an operand.
+    bool samples = false;  // The result has one value for each row.
   };
   struct Place {
     float* data = nullptr;
@@ -131,15 +139,15 @@ class Chain {
   size_t first_ = 0;
   int64_t rows_ = 1;
   int64_t cols_ = 0;
-  int64_t panel_ = 0;        // Of the operands of full shape; 0: row-major.
-  int64_t matrix_rows_ = 0;  // Of a matrix in panels.
+  int64_t panel_ = 0;        // Panel width of operands of full shape; 0: row-major.
+  int64_t matrix_rows_ = 0;  // Rows of a matrix in panels.
   bool flat_ = true;
   bool streams_ = false;
-  std::vector<int32_t> streamed_;  // Inputs as large as what is streamed: asked for ahead.
+  std::vector<int32_t> streamed_;  // Large inputs: prefetched while results are streamed.
   int32_t slots_ = 0;
-  int32_t sample_slots_ = 0;  // Of a value for each row.
+  int32_t sample_slots_ = 0;  // Slots that hold one value for each row.
   int64_t slot_floats_ = 0;
-  std::vector<Kind> kinds_;  // By operand.
+  std::vector<Kind> kinds_;  // Kind of each operand.
   std::vector<Stage> stages_;
   std::vector<RowOp> row_ops_;
   std::vector<LossTotal> totals_;

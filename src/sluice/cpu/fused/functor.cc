@@ -10,7 +10,7 @@
 
 namespace sluice::cpu {
 
-// A functor type of ops/ without its type.
+// A type-erased functor type of ops/.
 struct FunctorRow {
   std::string_view type;
   std::string_view variant;

@@ -12,7 +12,7 @@ namespace sluice::cpu {
 
 struct FunctorRow;
 
-/// The functor of an elementwise op, without its type: which kernel runs it, on what parameters.
+/// A type-erased functor of an elementwise op: the kernel that runs it and its parameters.
 class Functor {
  public:
   static constexpr int kMostInputs = 6;
@@ -21,21 +21,23 @@ class Functor {
     alignas(16) std::byte bytes[kMostBytes];
   };
 
-  /// Whether the op is elementwise with a functor, one output, and f32 throughout.
+  /// Returns whether the op is elementwise, has a functor and one output, and is f32 throughout.
   static bool exists(const OpView& op);
-  /// The same with operands of f32, f16 and bf16, which the caller widens to f32 for the kernel.
+  /// Returns whether the op is elementwise, has a functor and one output, and has operands of f32,
+  /// f16 or bf16. The caller widens f16 and bf16 to f32 for the kernel.
   static bool exists_on_floats(const OpView& op);
 
   Functor() = default;
-  /// Of an op for which one exists.
+  /// `op` must have a functor: exists() or exists_on_floats() must be true.
   explicit Functor(const OpView& op);
 
-  /// The op's first operands, which the functor reads; hyperparameters come after them.
+  /// Number of operands that the functor reads. They precede the hyperparameters.
   int inputs() const;
   MapFn kernel() const { return kernel_; }
-  /// Hyperparameters that are operands are found at other places: number i at `places[i]`.
+  /// Reads a hyperparameter that is operand i of the op from operand `places[i]` from now on.
   void move_operands(std::span<const int32_t> places);
-  /// The functor: `own` filled with what the operands hold now, or the same for every run.
+  /// Returns the parameters of the functor. If hyperparameters are operands, stores their current
+  /// values in `own` and returns it; otherwise the parameters are the same for every run.
   const void* parameters(std::byte* const* operands, Storage& own) const {
     return hypers_in_memory_ ? make(operands, own) : fixed_.bytes;
   }

@@ -34,7 +34,7 @@ std::optional<ReduceView> reduce_view(const OpView& view) {
   if (options.axes.empty()) reduced.assign(reduced.size(), true);
   for (const int64_t axis : options.axes)
     reduced[static_cast<size_t>(normalize_axis(axis, in.rank(), "reduce"))] = true;
-  // Axes of size 1 may count as either.
+  // An axis of size 1 counts as reduced or as kept, whichever fits.
   int changes = 0;
   std::optional<bool> previous;
   bool first = false;

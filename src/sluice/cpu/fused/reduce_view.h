@@ -6,15 +6,16 @@
 
 namespace sluice::cpu {
 
-/// The operand of a reduction as a matrix of which one side is reduced.
+/// The operand of a reduction, viewed as a matrix whose columns or rows are reduced.
 struct ReduceView {
   ReduceOp op = ReduceOp::kSum;
-  bool columns = false;  ///< A result is one of a column; else of a row.
-  int64_t extent = 1;    ///< Elements that make a result.
+  bool columns = false;  ///< A result reduces a column; otherwise a row.
+  int64_t extent = 1;    ///< Elements that are reduced to one result.
   int64_t results = 1;
 };
 
-/// Of an op with results that is a reduction the kernels of reduce.h know, over axes that lie together.
+/// Returns the view of a reduction. Returns nullopt unless reduce.h supports the op, it has
+/// results, and the reduced axes are all the first or all the last ones.
 std::optional<ReduceView> reduce_view(const OpView& op);
 
 }  // namespace sluice::cpu

@@ -75,7 +75,7 @@ void RowOp::run(const ops::Labels* labels, const Rows* inputs, Rows result, int6
                 int64_t rows, int64_t cols) const {
   const auto in = [&](size_t i, int64_t row) { return inputs[i].data + row * inputs[i].step; };
   const auto out = [&](int64_t row) { return result.data + row * result.step; };
-  // All rows in one go, where they lie side by side.
+  // Compute all rows in one call if they are contiguous.
   int64_t at_once = rows;
   for (size_t i = 0; i < input_count_; ++i) {
     if (inputs_[i] == Operand::kRows && inputs[i].step != cols) at_once = 1;

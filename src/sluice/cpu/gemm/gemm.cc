@@ -37,7 +37,7 @@ void gemm(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_
 
 namespace {
 
-/// Ways of the first cache; 8 where the system does not say.
+/// Returns the associativity of the L1 data cache; 8 if the system does not report it.
 int64_t cache_ways() {
 #ifdef _SC_LEVEL1_DCACHE_ASSOC
   static const int64_t ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
@@ -57,13 +57,14 @@ GemmPlan internal::plan_of(const GemmArgs& args) {
   plan.packs_b = args.trans_b || (args.b_panel == 0 && args.k > 32);
   plan.depth_block =
       std::min(args.k, args.trans_b && args.b_panel > 0 ? kTransposedDepth : kCopiedDepth);
-  const bool may_pack = plan.packs_b || args.b_panel == 0;  // A last vector that is not whole is.
+  // A row-major B is packed also where its last vector of columns is not whole.
+  const bool may_pack = plan.packs_b || args.b_panel == 0;
   const bool many = may_pack && args.k > plan.depth_block;
   plan.chains_aside = args.scratch_c || (args.accumulate && many);
   if (may_pack) plan.packed_floats = round_up(plan.depth_block, kPanel) * kPanel;
   if (plan.chains_aside)
     plan.chain_floats = std::min(args.m, args.scratch_c ? kRowBlock : kMostRows) * kPanel;
-  // Turning a tile costs as much as a few steps of it.
+  // Transposing a tile costs as much as a few of its steps, so few steps are not worth it.
   plan.flips = args.trans_a && !args.trans_b && args.n <= 12 && args.k >= 24;
   if (plan.flips) plan.flipped_floats = 2 * kFlippedCols * kPanel;
   return plan;
@@ -77,16 +78,16 @@ int64_t gemm_workspace_bytes(const GemmArgs& args) {
 
 namespace {
 
-/// The share of the work that the busiest of `workers` gets, times their number, where tasks of
-/// `per_task` pieces (the last one smaller) are dealt out in equal runs: 1 is best.
+/// Returns the load imbalance: the share of the busiest worker times the number of workers. 1 is
+/// best. Tasks have `per_task` pieces (the last one fewer); each worker gets equally many tasks.
 double unevenness(int64_t pieces, int64_t per_task, int64_t workers) {
   const int64_t tasks = ceil_div(pieces, per_task);
   const int64_t most = std::min(pieces, ceil_div(tasks, workers) * per_task);
   return static_cast<double>(most * workers) / static_cast<double>(pieces);
 }
 
-/// Pieces of a task, for at most `most` tasks: what suits 2, 4 and 8 workers best, then the
-/// smallest.
+/// Returns the pieces of a task so that there are at most `most` tasks. Chooses the number that
+/// balances 2, 4 and 8 workers best; of equally good numbers, the smallest.
 int64_t pieces_per_task(int64_t pieces, int64_t most) {
   const int64_t least = ceil_div(pieces, most);
   int64_t best = least;
@@ -107,7 +108,7 @@ int64_t pieces_per_task(int64_t pieces, int64_t most) {
 }  // namespace
 
 GemmGrid gemm_grid(const GemmArgs& args, int64_t most) {
-  constexpr double kWorthwhile = 1 << 16;  // multiply-adds: a microsecond or so
+  constexpr double kWorthwhile = 1 << 16;  // Multiply-adds of a task: about a microsecond.
   GemmGrid grid{args.m, args.n, args.m > 0, args.n > 0};
   if (grid.tasks() == 0) return grid;
   const double work =
@@ -120,7 +121,7 @@ GemmGrid gemm_grid(const GemmArgs& args, int64_t most) {
   grid.col_blocks = ceil_div(args.n, grid.cols);
   const int64_t row_tasks = tasks / grid.col_blocks;
   if (grid.cols > width || row_tasks < 2) return grid;
-  // A power of two, so that as many workers get equal shares.
+  // Use a power of two, so that 2, 4 or 8 workers get equal shares.
   constexpr int64_t kLeastRows = 8;
   int64_t blocks = 1;
   while (blocks * 2 <= row_tasks && args.m >= blocks * 2 * kLeastRows) blocks *= 2;

@@ -5,26 +5,29 @@
 
 namespace sluice::cpu {
 
-/// What is done to finished elements of C while they are in the first cache.
+/// A function that gemm() calls with finished elements of C while they are in the L1 cache.
 ///
-/// `run` gets rows [row, row + rows) × columns [col, col + cols) of C, whose first element is at `c`
-/// and whose rows lie `c_stride` floats apart; it may change them. A block has at most 112 rows and
-/// at most the columns of one panel, `col` is where a panel begins (a multiple of its width), and
-/// every element of a call's range is handed over exactly once. The blocks' bounds follow from the
-/// range given to gemm(), so what `run` does to an element must depend on that element only.
+/// `run` gets rows [row, row + rows) × columns [col, col + cols) of C and may change them. The
+/// block begins at `c`; its rows are `c_stride` floats apart. A block has at most 112 rows and at
+/// most the columns of one panel. `col` is the first column of a panel, a multiple of its width.
+/// Every element of the range of gemm() is in exactly one block. The bounds of blocks depend on
+/// that range, so the new value of an element must depend on that element only.
 struct GemmEpilogue {
   void (*run)(const void* state, float* c, int64_t c_stride, int64_t row, int64_t rows, int64_t col,
-              int64_t cols) = nullptr;  ///< Null: nothing is done.
+              int64_t cols) = nullptr;  ///< Null: no epilogue.
   const void* state = nullptr;
 };
 
-/// C = op(A)·op(B), or C += op(A)·op(B), in f32. op(A) is m × k, op(B) is k × n, C is m × n.
-/// Matrices are row-major, where a leading dimension counts the elements from one stored row to the
-/// next, or (B and C) in panels (panels.h), whose padding is read and written with the rest of a
-/// vector and means nothing. C overlaps neither A nor B. Sizes may be 0.
+/// The arguments of gemm(): C = op(A)·op(B), or C += op(A)·op(B), in f32. op(A) is m × k, op(B) is
+/// k × n, C is m × n; sizes may be 0. C overlaps neither A nor B.
 ///
-/// One weight W in panels serves forward (Y = X·W: b_panel), the gradient of the input
-/// (dX = dY·Wᵀ: b_panel and trans_b) and, as C, its own gradient (dW = Xᵀ·dY: c_panel and trans_a).
+/// A matrix is row-major; its leading dimension is the number of elements from one stored row to
+/// the next. B and C may be in panels instead (panels.h). Panel padding may be read and written
+/// like elements; its values have no meaning.
+///
+/// A weight W in panels is used in three products without conversion. Forward: Y = X·W, with
+/// b_panel. Gradient of the input: dX = dY·Wᵀ, with b_panel and trans_b. Gradient of W: dW = Xᵀ·dY,
+/// with c_panel and trans_a.
 struct GemmArgs {
   int64_t m = 0;
   int64_t n = 0;
@@ -40,27 +43,28 @@ struct GemmArgs {
   int64_t ldc = 0;
   int64_t c_panel = 0;      ///< C is in panels of this width, 16 or 32; 0: row-major.
   bool accumulate = false;  ///< C += instead of C =.
-  /// The result goes into the workspace, block by block, and only the epilogue sees it. With
-  /// `accumulate` C is read and keeps what it has; else `c` may be null.
+  /// Each block of the result is stored in the workspace, and only the epilogue sees it. C is read
+  /// if `accumulate` is set, and never written. Otherwise `c` may be null.
   bool scratch_c = false;
   GemmEpilogue epilogue = {};
 };
 
-/// Computes the rows and columns of C in the given ranges; calls for disjoint ranges may run at
-/// once, each with a workspace of its own. Where B or C is in panels, or there is an epilogue,
-/// columns begin and end where a panel does (or at n), panels of 32 columns where none is stored.
+/// Computes the rows and columns of C in the given ranges. Calls for disjoint ranges may run
+/// concurrently, each with its own workspace. If B or C is in panels, or with an epilogue, the
+/// column range must begin and end at a panel boundary (or at n). Without stored panels, a
+/// panel has 32 columns.
 ///
-/// Bits: an element of op(A)·op(B) is the chain s ← fma(aᵢₖ, bₖⱼ, s) for ascending k from s = +0,
-/// whatever the ranges, the strides, the layouts and the instruction set. For C += the finished
-/// chain is added once to C. Then comes the epilogue.
+/// Bits: an element of op(A)·op(B) is the chain s ← fma(aᵢₖ, bₖⱼ, s) for ascending k from s = +0.
+/// It does not depend on the ranges, the strides, the layouts or the instruction set. For C += the
+/// finished chain is added once to C. The epilogue runs last.
 void gemm(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_begin,
           int64_t col_end, float* workspace, Isa isa = current_isa());
 
-/// Bytes of workspace (64-byte aligned) that any call of gemm() with these sizes and flags needs;
-/// pointers and leading dimensions are not read.
+/// Returns the bytes of workspace (64-byte aligned) that any call of gemm() with these sizes and
+/// flags needs. Pointers and leading dimensions are not read.
 int64_t gemm_workspace_bytes(const GemmArgs& args);
 
-/// How C is cut into tasks of gemm(): blocks of `rows` × `cols`, the last ones smaller.
+/// How C is cut into tasks of gemm(): blocks of `rows` × `cols`; the last ones may be smaller.
 struct GemmGrid {
   int64_t rows = 0;
   int64_t cols = 0;
@@ -69,10 +73,10 @@ struct GemmGrid {
   int64_t tasks() const { return row_blocks * col_blocks; }
 };
 
-/// A cut into at most `most` tasks (>= 1), each worth handing over to another thread; from the
-/// sizes, flags and layouts alone. Columns are cut in whole panels, so that two, four or eight
-/// workers get about as many; rows only where a block of columns is one panel. So a task writes one
-/// stretch of a C in panels.
+/// Returns a cut into at most `most` (>= 1) tasks, each large enough to be worth handing to another
+/// thread. It depends on the sizes, flags and layouts alone. Columns are cut in whole panels, so
+/// that two, four or eight workers get about equal shares. Rows are cut only if a block of columns
+/// is one panel. A task therefore writes one contiguous range of a C in panels.
 GemmGrid gemm_grid(const GemmArgs& args, int64_t most);
 
 namespace internal {
@@ -81,32 +85,32 @@ template <Isa kIsa>
 void gemm_on(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_begin,
              int64_t col_end, float* workspace);
 
-/// Columns of a block where no panel says it.
+/// Columns of a block of C if no panel width determines them.
 inline constexpr int64_t kPanel = 32;
 /// Most rows of a block of C that an epilogue gets.
 inline constexpr int64_t kRowBlock = 112;
-/// Rows for which a block of op(B) is packed once, and floats of A in them (unless kRowBlock rows
-/// have more).
+/// Most rows of C that share one packed block of op(B), and most floats of A in these rows (unless
+/// kRowBlock rows have more).
 inline constexpr int64_t kMostRows = 4 * kRowBlock;
 inline constexpr int64_t kMostOfA = 3 << 17;
-/// Steps of the reduction in a packed block of op(B): it, a strip of A and (where panels are
-/// transposed) what is packed next stay in the first cache.
+/// Steps of the reduction in a packed block of op(B), if it is copied and if panels are transposed.
+/// The block, a strip of A and (for transposed panels) the next block fit in the L1 cache.
 inline constexpr int64_t kCopiedDepth = 256;
 inline constexpr int64_t kTransposedDepth = 128;
 
-/// Rows of a tile of the transpose of C, empty ones counted, where C is narrow.
+/// Rows of a tile of the transpose of C, including unused ones. Used if C is narrow.
 inline constexpr int64_t kFlippedCols = 16;
 
-/// How a product goes through its workspace, from sizes, flags and layouts.
+/// How a product uses its workspace. It depends on sizes, flags and layouts alone.
 struct GemmPlan {
   int64_t block_cols = 0;   ///< Columns of a block of C.
-  bool packs_b = false;     ///< Blocks of op(B) are copied or transposed into the workspace,
-  int64_t depth_block = 0;  ///< in blocks of so many steps (else: all of them at once).
-  /// The chains of a block of C live in the workspace until they are finished.
+  bool packs_b = false;     ///< Blocks of op(B) are copied or transposed into the workspace.
+  int64_t depth_block = 0;  ///< Steps of a packed block; without packing, all steps are one block.
+  /// The chains of a block of C are kept in the workspace until they are finished.
   bool chains_aside = false;
-  int64_t cache_ways = 0;  ///< Of the first cache.
+  int64_t cache_ways = 0;  ///< Associativity of the L1 cache.
   bool flips = false;      ///< Tiles of the transpose of C are computed.
-  /// Parts of the workspace, in this order.
+  /// Floats of the parts of the workspace, in this order.
   int64_t packed_floats = 0;
   int64_t chain_floats = 0;
   int64_t flipped_floats = 0;

@@ -10,25 +10,25 @@ namespace {
 using V = VectorFor<kUnitIsa>::type;
 using S = TileShape<V>;
 
-/// Steps of the reduction between asking the second cache for a row of A or B and its use.
+/// Steps of the reduction between the prefetch of a row of A or B from the L2 cache and its use.
 constexpr int64_t kAAhead = 8;
 constexpr int64_t kBAhead = 16;
 
-/// Rows of C in one panel's worth of columns.
+/// Some rows of C in the columns of one panel.
 struct Block {
   int64_t row = 0, rows = 0;
-  float* c = nullptr;  ///< Where it lies,
+  float* c = nullptr;  ///< First element of the block in C.
   int64_t c_stride = 0;
-  float* result = nullptr;  ///< where its finished elements go,
+  float* result = nullptr;  ///< Destination of finished elements.
   int64_t result_stride = 0;
-  float* chains = nullptr;  ///< and where they are until then, kPanel apart; null: there too.
+  float* chains = nullptr;  ///< Unfinished elements, in rows of kPanel floats; null: in `result`.
 };
 
-/// When tiles ask for what comes next: what they read is not in the first cache; or it is, and the
-/// last of them ask for what will be packed.
+/// When tiles prefetch. kAlways: they read data that is not in the L1 cache. kInTheEnd: their data
+/// is in the L1 cache, and the last tiles prefetch the block that is packed next.
 enum class Asks { kNever, kAlways, kInTheEnd };
 
-/// Some steps of the reduction: op(B)'s rows, and what to ask for meanwhile.
+/// Some steps of the reduction: the rows of op(B), and the address to prefetch meanwhile.
 struct Depth {
   int64_t first = 0, steps = 0;
   bool last = false;
@@ -54,14 +54,14 @@ class Product {
   void run(int64_t row_begin, int64_t row_end, int64_t col_begin, int64_t col_end) {
     packs_b_ = plan_.packs_b && (args_.trans_b || row_end - row_begin > 3 * S::kRows);
     const int64_t small = kRowBlock / tile_rows_ * tile_rows_;
-    // op(B) is packed once for rows of A that stay in the second cache, about as many each time.
+    // Pack op(B) once for rows of A that fit in the L2 cache. Cut the rows into about equal parts.
     const int64_t rows = row_end - row_begin;
     const int64_t fit = std::clamp(kMostOfA / std::max<int64_t>(args_.k, 1), kRowBlock, kMostRows);
     const int64_t parts = (rows + fit - 1) / fit;
     const int64_t tiles = (rows + parts * tile_rows_ - 1) / (parts * tile_rows_);
     const int64_t most =
         args_.scratch_c ? small : std::min(tiles, kMostRows / tile_rows_) * tile_rows_;
-    // An epilogue wants its rows in the first cache.
+    // The rows of an epilogue must fit in the L1 cache.
     block_rows_ = args_.epilogue.run != nullptr ? small : most;
     for (first_row_ = row_begin; first_row_ < row_end; first_row_ += most) {
       rows_ = std::min(most, row_end - first_row_);
@@ -74,7 +74,7 @@ class Product {
 
  private:
   void compute_columns() {
-    // Rows that are not flipped are the last ones at most.
+    // At most the last rows, less than a vector, are not flipped.
     const bool all_flipped = flips_ && rows_ % V::kLanes == 0;
     const bool packs = !all_flipped && (packs_b_ || (args_.b_panel == 0 && read_cols() != cols_));
     const int64_t most = std::max<int64_t>(packs ? plan_.depth_block : args_.k, 1);
@@ -90,7 +90,7 @@ class Product {
     }
   }
 
-  /// The rows from `begin` on, counted from first_row_.
+  /// Returns the block of `rows` rows from `begin` on, counted from first_row_.
   Block block_of(int64_t begin, int64_t rows) const {
     Block block{.row = first_row_ + begin, .rows = rows};
     if (args_.c == nullptr) {
@@ -118,11 +118,12 @@ class Product {
       d.b = b_in_place(first);
       d.b_stride = stored_stride();
     }
-    // What is packed next: these columns in more steps, or the next columns in the first ones.
+    // The next packed block: the next steps of these columns, or the first steps of the next
+    // columns.
     const int64_t next = d.last ? 0 : first + steps, next_col = d.last ? col_ + kPanel : col_;
     d.asks = packs ? Asks::kInTheEnd : Asks::kAlways;
     if (args_.trans_a) {
-      // More rows of A than that miss the first translation buffer.
+      // With more than 64 steps, the rows of A exceed the first-level TLB.
       d.asks = steps > 64 ? Asks::kAlways : Asks::kNever;
       d.ask = args_.a + (first + kAAhead) * args_.lda;
       d.ask_step = args_.lda;
@@ -143,7 +144,7 @@ class Product {
     return d;
   }
 
-  /// The block's rows from `begin` on.
+  /// Computes `depth` for the block's rows from `begin` on.
   void compute_rows(const Block& block, int64_t begin, const Depth& depth) const {
     if (args_.k == 0) return fill_without_depth(block);
     Tiles t;
@@ -163,11 +164,11 @@ class Product {
       t.cols = std::min<int64_t>(S::kCols, cols_ - j);
       t.b = depth.b + j;
       const bool narrow = t.cols <= V::kLanes;
-      // 32 bits: they divide faster.
+      // Use 32 bits, because they divide faster.
       const auto most = static_cast<uint32_t>(most_rows(narrow));
       const auto rows = static_cast<uint32_t>(block.rows - begin);
       const int64_t strips = (rows + most - 1) / most;
-      // The first `higher` of them are a row higher.
+      // The first `higher` strips have one row more.
       const int64_t height = rows / static_cast<uint32_t>(strips), higher = rows - strips * height;
       const auto compute = [&](int64_t strip, int64_t end, bool asks) {
         if (strip == end) return;
@@ -192,8 +193,9 @@ class Product {
     }
   }
 
-  /// The block's first `rows` rows (a multiple of the lanes), all steps at once: few columns leave
-  /// most lanes of a vector empty, so tiles of the transpose are computed, from whole vectors of A.
+  /// Computes all steps of the block's first `rows` rows (a multiple of the lanes). A narrow C
+  /// would leave most lanes of a vector unused. Tiles of the transpose of C use whole vectors of A
+  /// instead.
   void compute_flipped(const Block& block, int64_t rows) const {
     Tiles t;
     t.depth = args_.k;
@@ -221,7 +223,8 @@ class Product {
     }
   }
 
-  /// Adds C, where asked, to rows from `begin` on, which lie kFlippedCols apart, and stores them.
+  /// Stores `rows` rows of the block from `begin` on, after adding C if `accumulate` is set. The
+  /// rows at `from` are kFlippedCols floats apart.
   void copy_result(const Block& block, int64_t begin, int64_t rows, const float* from) const {
     for (int64_t i = begin; i < begin + rows; ++i, from += kFlippedCols) {
       float* const result = block.result + i * block.result_stride;
@@ -236,7 +239,7 @@ class Product {
     }
   }
 
-  /// What comes after the last step.
+  /// Finishes a block after the last step: clears the rest of a panel of C and runs the epilogue.
   void finish(const Block& block) const {
     const int64_t written = args_.k == 0 ? cols_ : read_cols();
     if (args_.c_panel > written && !args_.scratch_c) {
@@ -258,16 +261,16 @@ class Product {
     }
   }
 
-  /// Most rows of a tile. Rows of A that lie a multiple of 4 KiB apart share one set of the first
-  /// cache: no more of them than it has ways are read side by side.
+  /// Returns the most rows of a tile. Rows of A that are a multiple of 4 KiB apart share one set of
+  /// the L1 cache. A tile then reads at most as many rows as the cache has ways.
   int64_t most_rows(bool narrow) const {
     const int64_t most = narrow ? S::kNarrowRows : S::kRows;
     const bool one_set = !args_.trans_a && args_.lda % 1024 == 0 && args_.k > 16;
     return one_set ? std::min<int64_t>(most, plan_.cache_ways) : most;
   }
 
-  /// The columns that tiles read: floats from one step to the next of a packed block. Where a
-  /// row-major B does not have them all, the block is packed.
+  /// Returns the columns that tiles read, which is also the row stride of a packed block. If a
+  /// row-major B has fewer columns, the block is packed.
   int64_t read_cols() const {
     const int64_t rest = cols_ % S::kCols;
     return cols_ - rest + (rest == 0 ? 0 : rest <= V::kLanes ? V::kLanes : S::kCols);
@@ -298,11 +301,11 @@ class Product {
 
   const GemmArgs& args_;
   const GemmPlan plan_;
-  const bool flips_;  ///< Narrow C.
+  const bool flips_;  ///< Computes tiles of the transpose of a narrow C.
   const int64_t tile_rows_;
-  int64_t block_rows_ = 0;  ///< Whole tiles.
+  int64_t block_rows_ = 0;  ///< Rows of a block: whole tiles.
   bool packs_b_ = false;
-  float *const packed_, *const chains_, *const flipped_;  ///< In the workspace.
+  float *const packed_, *const chains_, *const flipped_;  ///< Parts of the workspace.
   int64_t first_row_ = 0, rows_ = 0;                      ///< Rows that share a packed op(B).
   int64_t col_ = 0, cols_ = 0;
 };

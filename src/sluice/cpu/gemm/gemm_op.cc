@@ -3,11 +3,11 @@
 namespace sluice::cpu {
 namespace {
 
-// A matrix of either storage order: row-major with a leading dimension, or the transpose of one.
+// Describes a matrix view as a row-major matrix with a leading dimension, or as its transpose.
 void set_operand(const ops::MatrixView& view, bool& transposed, int64_t& leading) {
   transposed = view.col_stride != 1 && view.rows != 1;
   leading = transposed ? view.col_stride : view.row_stride;
-  if (view.rows == 1 && view.col_stride != 1) {  // One row whose elements are a column's.
+  if (view.rows == 1 && view.col_stride != 1) {  // The row is a column of a stored matrix.
     transposed = true;
     leading = view.col_stride;
   }

@@ -4,14 +4,15 @@
 
 namespace sluice::cpu {
 
-/// At most so many tasks a matrix product: enough to share among a few workers evenly. Part of the plan, not of the bits.
+/// Most tasks of a matrix product: enough to balance a few workers. The plan depends on this
+/// number; the bits of the result do not.
 inline constexpr int64_t kMostGemmTasks = 16;
 
-/// The sizes, flags and leading dimensions of one matrix of a matmul.
+/// Returns the sizes, flags and leading dimensions for one matrix product of a (batched) matmul.
 GemmArgs gemm_args(const ops::MatmulShape& shape);
 
-/// gemm_grid() along one axis, so that a task's part of C is described by a stride and a pitch: columns if there are
-/// enough of them, else rows.
+/// Returns gemm_grid() cut along one axis only, so that a stride and a pitch describe a task's part
+/// of C. The axis is columns if they give several tasks, otherwise rows.
 GemmGrid one_axis_grid(const GemmArgs& args);
 
 }  // namespace sluice::cpu

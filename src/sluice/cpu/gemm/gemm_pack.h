@@ -4,11 +4,11 @@
 
 #include "sluice/cpu/simd/unit.h"
 
-/// How blocks of op(B) get into the workspace, for gemm.isa.cc alone.
+/// Copies and transposes blocks of op(B) into the workspace. Included by gemm.isa.cc only.
 namespace sluice::cpu::internal {
 
-/// out[k][j] = from[k·stride + j] for k < depth, j < cols, in rows of `width` floats (a multiple of
-/// the lanes); zeros from cols on.
+/// Copies out[k][j] = from[k·stride + j] for k < depth, j < cols. A row of `out` has `width` floats
+/// (a multiple of the lanes); columns from `cols` on become zero.
 template <typename V>
 void copy_block(const float* from, int64_t stride, int64_t depth, int64_t cols, int64_t width,
                 float* out) {
@@ -27,7 +27,7 @@ void copy_block(const float* from, int64_t stride, int64_t depth, int64_t cols, 
   }
 }
 
-/// out[k·width + j] = from[j·stride + k] for a square of V::kLanes.
+/// Transposes out[k·width + j] = from[j·stride + k] for j, k < V::kLanes.
 template <typename V>
 void transpose_square(const float* from, int64_t stride, int64_t width, float* out) {
   V square[V::kLanes];
@@ -37,8 +37,8 @@ void transpose_square(const float* from, int64_t stride, int64_t width, float* o
 }
 
 #if SLUICE_UNIT_ISA == 2
-/// Shuffles run on one port, and a square needs 64; merging halves of rows while loading them
-/// replaces a quarter of them by instructions that run on two.
+/// A transposition needs 64 shuffles, which run on one port. Merging halves of rows while loading
+/// them replaces a quarter of the shuffles by instructions that run on two ports.
 template <>
 inline void transpose_square<simd::F16>(const float* from, int64_t stride, int64_t width,
                                         float* out) {
@@ -53,7 +53,7 @@ inline void transpose_square<simd::F16>(const float* from, int64_t stride, int64
       z[r] = _mm512_castpd256_pd512(_mm256_castps_pd(_mm256_loadu_ps(p)));
       z[r] = _mm512_insertf64x4(z[r], _mm256_castps_pd(_mm256_loadu_ps(p + 8 * stride)), 1);
     }
-    // A quarter of z[r] is columns 0-3 or 4-7 of the half, in row r or r + 8.
+    // Each quarter of z[r] holds columns 0-3 or 4-7 of the half, from row r or r + 8.
     __m512d t[8], u[8];
 #pragma GCC unroll 4
     for (int i = 0; i < 8; i += 2) {
@@ -68,7 +68,7 @@ inline void transpose_square<simd::F16>(const float* from, int64_t stride, int64
       u[i + 2] = _mm512_unpacklo_pd(t[i + 1], t[i + 3]);
       u[i + 3] = _mm512_unpackhi_pd(t[i + 1], t[i + 3]);
     }
-    // A quarter of u[4g + c] is column c or c + 4, in rows from 4g or 4g + 8 on.
+    // Each quarter of u[4g + c] holds column c or c + 4 of four rows, from row 4g or 4g + 8 on.
 #pragma GCC unroll 4
     for (int c = 0; c < 4; ++c) {
       float* const to = out + (half + c) * width;
@@ -79,9 +79,10 @@ inline void transpose_square<simd::F16>(const float* from, int64_t stride, int64
 }
 #endif
 
-/// out[k][j] = from[j·stride + k] for k < depth, j < cols, in rows of `width` floats (a multiple of
-/// the lanes); anything from cols on and in the rows up to the next multiple of the lanes. It reads
-/// `readable` >= depth floats of a row at most.
+/// Transposes out[k][j] = from[j·stride + k] for k < depth, j < cols. A row of `out` has `width`
+/// floats (a multiple of the lanes). Columns from `cols` on, and rows from `depth` to the next
+/// multiple of the lanes, get any values. Reads at most `readable` >= depth floats of a row of
+/// `from`.
 template <typename V>
 void transpose_block(const float* from, int64_t stride, int64_t depth, int64_t readable,
                      int64_t cols, int64_t width, float* out) {

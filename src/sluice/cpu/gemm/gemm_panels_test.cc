@@ -19,12 +19,12 @@ enum Flags {
   kBPanels = 8,
   kCPanels = 16,
   kEpilogue = 32,
-  kScratch = 64,  ///< with kEpilogue
-  kBegin = 128,   ///< Operands lie against the page before them.
+  kScratch = 64,  ///< Used only with kEpilogue.
+  kBegin = 128,   ///< Operands begin right after a guard page; otherwise they end at one.
   kAll = 256
 };
 
-/// What the epilogue does: writes down every element with a mark of its place, and changes it.
+/// An epilogue that records each element and the number of calls for it, then adds mark().
 struct Record {
   std::vector<float> seen;
   std::vector<int> times;
@@ -50,8 +50,8 @@ struct Record {
   }
 };
 
-/// One product whose B and C may be in panels; every operand ends where a page begins that may not
-/// be touched, or begins where such a page ends.
+/// One product whose B and C may be in panels. Every operand ends at a guard page or begins right
+/// after one.
 class Problem {
  public:
   Problem(int64_t m, int64_t n, int64_t k, int flags, std::mt19937& random)
@@ -75,13 +75,13 @@ class Problem {
 
   const GemmArgs& args() const { return args_; }
   bool has(int flag) const { return (flags_ & flag) != 0; }
-  /// What rows of column ranges begin and end at.
+  /// Column ranges of gemm() must begin and end at multiples of this number.
   int64_t column_step() const {
     const int64_t b = args_.trans_b ? 0 : args_.b_panel;
     return args_.c_panel > 0 ? args_.c_panel : b > 0 ? b : has(kEpilogue) ? 32 : 1;
   }
 
-  /// The definition: elements of C, row after row, before the epilogue.
+  /// Computes C by its definition, row after row, before the epilogue.
   std::vector<float> expected() const {
     std::vector<float> result;
     for (int64_t i = 0; i < args_.m; ++i) {
@@ -90,7 +90,8 @@ class Problem {
     return result;
   }
 
-  /// Compares C, what the epilogue saw and what else was touched with expected().
+  /// Runs the product in blocks. Compares C, the elements that the epilogue saw, and all other
+  /// bytes of C's buffer with `expected`.
   void expect_bits(const std::vector<float>& expected, Isa isa, int64_t rows, int64_t cols) const {
     const int64_t m = args_.m, n = args_.n;
     Buffer out(c_->size(), side_);
@@ -135,7 +136,7 @@ class Problem {
   }
 
  private:
-  /// A matrix in panels, its padding zeros, or row-major.
+  /// Creates a matrix in panels of width `panel` with zero padding, or row-major if `panel` is 0.
   std::unique_ptr<Buffer> random_matrix(int64_t rows, int64_t cols, int64_t panel,
                                         std::mt19937& random, int64_t& stride) const {
     stride = cols;
@@ -188,7 +189,7 @@ void expect_defined_bits(const Problem& p, int64_t rows, int64_t cols) {
   });
 }
 
-/// All of C at once, and in blocks.
+/// Checks the product computed at once and in blocks.
 void expect_defined_bits(int64_t m, int64_t n, int64_t k, int flags, std::mt19937& random) {
   const Problem p(m, n, k, flags, random);
   expect_defined_bits(p, m, n);
@@ -249,7 +250,7 @@ TEST(GemmPanels, NoDepthGivesZerosOrKeepsC) {
 }
 
 TEST(GemmPanels, PaddingStaysZeroBesideInfinity) {
-  // 0 times the infinity is NaN in the lanes of the padding.
+  // In the lanes of the padding, 0 times infinity gives NaN.
   const int64_t m = 20, n = 10, k = 3;
   std::vector<float> a(m * k, INFINITY), b(k * n, 1.0f);
   std::vector<float> c(static_cast<size_t>(Panels::of(m, n).floats()), NAN);

@@ -12,12 +12,12 @@ namespace {
 
 using Buffer = GuardedBuffer<float>;
 
-/// One product with operands between guard pages, rows padded by `pad` elements that must stay as
-/// they are.
+/// One product with operands between guard pages. Rows are padded by `pad` elements, which gemm()
+/// must not change.
 struct Problem {
   GemmArgs args;
   std::unique_ptr<Buffer> a, b;
-  std::vector<float> c;  ///< What C is before.
+  std::vector<float> c;  ///< C before the product.
 
   Problem(int64_t m, int64_t n, int64_t k, int flags, int64_t pad, std::mt19937& random) {
     args = {.m = m,
@@ -38,7 +38,7 @@ struct Problem {
     for (float& x : c) x = any_float(random);
   }
 
-  /// The definition.
+  /// Computes C by its definition.
   std::vector<float> expected() const {
     std::vector<float> result = c;
     for (int64_t i = 0; i < args.m; ++i) {
@@ -56,7 +56,7 @@ struct Problem {
     return result;
   }
 
-  /// C after calls for every block of `rows` × `cols`.
+  /// Computes C with one call for each block of `rows` × `cols`.
   std::vector<float> run(Isa isa, int64_t rows, int64_t cols) const {
     Buffer out(static_cast<int64_t>(c.size()));
     std::copy(c.begin(), c.end(), out.begin());
@@ -144,7 +144,7 @@ TEST(Gemm, NoRowsOrColumnsTouchNothing) {
 }
 
 TEST(Gemm, UnderflowKeepsItsSign) {
-  // The chain's -0 (an underflow) must not meet the +0 of padding.
+  // Adding the +0 of padding would change the chain's -0, which comes from an underflow.
   const float a[3] = {-0x1p-100f, 0, 0}, b[1] = {0x1p-100f};
   float c[1] = {1};
   const GemmArgs args{.m = 1, .n = 1, .k = 1, .a = a, .lda = 1, .b = b, .ldb = 1, .c = c, .ldc = 1};

@@ -6,11 +6,12 @@
 
 #include "sluice/cpu/simd/unit.h"
 
-/// The register tile of the matrix product, for gemm.isa.cc alone.
+/// The register tile of the matrix product. Included by gemm.isa.cc only.
 namespace sluice::cpu::internal {
 
-/// The shape of a tile. 14 × 2 accumulators, 2 vectors of B and a broadcast of A fill 32 registers,
-/// 6 × 2 fill 16. Without vectors the fused multiply-add is a call and the tile only saves loads.
+/// The shape of a tile. With 16 lanes, 14 × 2 accumulators, 2 vectors of B and a broadcast of A
+/// fill 32 registers. With 8 lanes, 6 × 2 accumulators fill 16 registers. With 1 lane, the fused
+/// multiply-add is a function call, and the tile only saves loads.
 template <typename V>
 struct TileShape {
   static constexpr int kRows = V::kLanes == 16 ? 14 : V::kLanes == 8 ? 6 : 4;
@@ -20,34 +21,36 @@ struct TileShape {
   static constexpr int kNarrowRows = V::kLanes == 16 ? 16 : V::kLanes == 8 ? 8 : 4;
 };
 
-/// What a column of tiles computes: `depth` steps of the chains of `count` times as many rows as the
-/// tile has, a tile below the other.
+/// The arguments for a column of `count` tiles, one below the other. Each tile computes `depth`
+/// steps of the chains of its rows.
 struct Tiles {
   int64_t count = 1;
   int64_t depth = 0;
-  /// op(A): row i of step k is a[i + k·a_stride] or, where rows are apart, a[i·a_stride + k].
+  /// op(A): row i of step k is a[i + k·a_stride] or, with `rows_apart`, a[i·a_stride + k].
   const float* a = nullptr;
   int64_t a_stride = 0;
-  /// op(B): step k is the vectors from b + k·b_stride on; all lanes are readable.
+  /// op(B): the vectors of step k begin at b + k·b_stride; all their lanes are readable.
   const float* b = nullptr;
   int64_t b_stride = 0;
-  /// Unless null, each step asks the second cache for a tile's width of floats at `ask`, which moves
-  /// `ask_step` from step to step and `ask_jump` from 32 steps to the next.
+  /// If the kernel prefetches, each step prefetches one tile width of floats at `ask` from the L2
+  /// cache.
+  /// `ask` advances by `ask_step` each step; each group of 32 steps begins `ask_jump` further on.
   const float* ask = nullptr;
   int64_t ask_step = 0;
   int64_t ask_jump = 0;
-  const float* from = nullptr;  ///< Partial chains to continue, or null: from zero.
+  const float* from = nullptr;  ///< Partial chains to continue; null: begin at zero.
   int64_t from_stride = 0;
-  const float* add = nullptr;  ///< Added to the chains in the end, or null.
+  const float* add = nullptr;  ///< Added to the finished chains; null: nothing.
   int64_t add_stride = 0;
-  float* to = nullptr;  ///< Where the result goes.
+  float* to = nullptr;  ///< Destination of the chains.
   int64_t to_stride = 0;
-  int64_t cols = 0;  ///< Columns that exist.
-  /// Rows of `to` are whole vectors: zeros go where there are no columns. Else nothing does.
+  int64_t cols = 0;  ///< Columns of C in the tile.
+  /// Rows of `to` are whole vectors: lanes from `cols` on become zero. Otherwise they are not
+  /// written.
   bool pads = false;
 };
 
-/// Calls f(vector, its row, its first column) for each vector of a tile.
+/// Calls f(vector, row, first column) for each vector of a tile.
 template <typename V, int kRows, int kVectors, typename F>
 [[gnu::always_inline]] inline void for_all(V (&tile)[kRows][kVectors], F f) {
 #pragma GCC unroll 16
@@ -64,7 +67,7 @@ void compute_tiles(const Tiles& t) {
   for (int64_t tile = 0; tile < t.count; ++tile) {
     V acc[kRows][kVectors];
     const int64_t row = tile * kRows;
-    // Lanes past the columns that exist hold anything from here on; they are neither kept nor seen.
+    // From here on, lanes from `cols` on may hold any value. They are never stored.
     if (t.from == nullptr) {
       for_all(acc, [](V& x, int, int) { x = V(0.0f); });
     } else {
@@ -99,8 +102,8 @@ void compute_tiles(const Tiles& t) {
         const float* group = a;
 #pragma GCC unroll 16
         for (int i = 0; i < kRows; ++i) {
-          // Every fourth row's address is computed anew in each step, out of the compiler's sight:
-          // it would keep one in a register for each row, and move those it lacks through vectors.
+          // Compute the address of every fourth row anew in each step, hidden from the compiler.
+          // The compiler would keep one address per row and spill them to vector registers.
           if (kRowsApart && i % 4 == 0) {
             group = a + i * a_stride;
             asm("" : "+r"(group));
@@ -145,8 +148,8 @@ constexpr std::array<TileFn, sizeof...(kRows)> tiles_of(std::integer_sequence<in
   return {compute_tiles<V, kRows + 1, kVectors, kRowsApart, kAsks>...};
 }
 
-/// The kernel of tiles of `rows` × one vector (narrow) or TileShape<V>::kVectors. Narrow ones never
-/// ask: loads limit them.
+/// Returns the kernel for tiles of `rows` rows and TileShape<V>::kVectors vectors, or one vector if
+/// `narrow`. Narrow kernels never prefetch, because loads already limit their speed.
 template <typename V>
 TileFn tile_fn(int64_t rows, bool narrow, bool rows_apart, bool asks) {
   using S = TileShape<V>;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::string_view kPanels = "panels";
 
-// Calls `f(offset in the buffer, offset in the array, elements)` for each stretch that is contiguous in both.
+// Calls f(offset in the buffer, offset in the array, elements) for each range that is contiguous in
+// both. Offsets are in elements.
 template <typename F>
 void for_stretches(const TensorSpec& spec, const Layout& layout, int64_t begin, int64_t count,
                    F&& f) {
@@ -39,8 +40,7 @@ int64_t panel_width(const Layout& layout) {
   if (layout.is_row_major()) return 0;
   const std::vector<int64_t> parameters = layout.parameters();
   require(layout.kind() == kPanels && parameters.size() == 1 && parameters[0] > 0,
-          "layout: must be one of the cpu's, row or panels with a width, got '{}'",
-          to_string(layout));
+          "layout: must be row or panels with a width, got '{}'", to_string(layout));
   return parameters[0];
 }
 
@@ -51,7 +51,7 @@ bool may_be_in_panels(const TensorSpec& spec) {
 int64_t buffer_elements(const TensorSpec& spec, const Layout& layout) {
   const int64_t width = panel_width(layout);
   if (width == 0) return spec.elements();
-  require(spec.shape.rank() == 2, "layout: {} is no matrix and cannot lie in panels",
+  require(spec.shape.rank() == 2, "layout {}: tensor must be a matrix, got {}", to_string(layout),
           to_string(spec));
   return Panels{spec.shape[0], spec.shape[1], width}.floats();
 }

@@ -8,16 +8,18 @@
 
 namespace sluice::cpu {
 
-/// The layouts of the CPU: row-major, and "panels" with a width, for matrices of f32 (panels.h says where an element is).
+/// Returns the layout "panels" with a width in columns, for matrices of f32. panels.h defines the
+/// position of an element. The CPU's only other layout is row-major.
 Layout in_panels(int64_t width);
 
-/// Columns of a panel; 0: row-major. Error{kUsage} for a layout of another kind.
+/// Returns the columns of a panel; 0 for row-major. Error{kUsage} for a layout of another kind.
 int64_t panel_width(const Layout& layout);
 
-/// Whether a tensor may be in panels.
+/// Returns whether a tensor may be in panels: a matrix of f32 that has elements.
 bool may_be_in_panels(const TensorSpec& spec);
 
-/// Elements and bytes of a buffer, padding included. Error{kUsage} for panels of a tensor of another rank than 2.
+/// Return the elements and the bytes of a buffer that holds the tensor, padding included.
+/// Error{kUsage} for panels if the rank of the tensor is not 2.
 int64_t buffer_elements(const TensorSpec& spec, const Layout& layout);
 int64_t buffer_bytes(const TensorSpec& spec, const Layout& layout);
 

@@ -31,8 +31,8 @@ TEST(PanelLayout, RefusesOtherLayouts) {
       ADD_FAILURE() << "'" << text << "' is taken";
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::kUsage);
-      EXPECT_EQ(e.what(), "layout: must be one of the cpu's, row or panels with a width, got '" +
-                              std::string(text) + "'");
+      EXPECT_EQ(e.what(),
+                "layout: must be row or panels with a width, got '" + std::string(text) + "'");
     }
   }
   EXPECT_THROW(buffer_elements(TensorSpec{Shape{4}, f32, {}}, in_panels(16)), Error);
@@ -55,7 +55,7 @@ TEST(PanelLayout, CountsPadding) {
   EXPECT_THROW(buffer_elements(matrix(int64_t{1} << 40, int64_t{1} << 30), in_panels(32)), Error);
 }
 
-// Element (r, c) is where the definition says, whatever part of the tensor is copied.
+// Element (r, c) must be stored where panels.h defines it.
 TEST(PanelLayout, ElementsAreWhereTheDefinitionSays) {
   for (const int64_t rows : {1, 2, 7}) {
     for (const int64_t cols : {1, 15, 16, 17, 32, 33, 70}) {
@@ -75,7 +75,7 @@ TEST(PanelLayout, ElementsAreWhereTheDefinitionSays) {
             there = -1.0f;
           }
         }
-        // Nothing else was written.
+        // No other element was written.
         EXPECT_EQ(std::count(buffer.begin(), buffer.end(), -1.0f),
                   static_cast<int64_t>(buffer.size()));
       }

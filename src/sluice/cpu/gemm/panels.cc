@@ -5,7 +5,7 @@
 namespace sluice::cpu {
 namespace {
 
-// A size that the compiler knows makes the copy two or four vector moves.
+// A constant size lets the compiler copy a row with two or four vector moves.
 template <int64_t kWidth>
 void copy_rows(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r)

@@ -12,8 +12,8 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kBlock =
-    512;  // Elements on the stack, between two narrow dtypes or to be streamed.
+// Elements of the stack buffers, used to convert between two narrow dtypes or to stream the result.
+constexpr int64_t kBlock = 512;
 
 struct Cast {
   explicit Cast(const OpView& op)
@@ -31,13 +31,13 @@ struct Cast {
     if (result != f32) narrow = narrow_kernel(result);
   }
 
-  int from, to;  // Operands.
+  int from, to;  // Operand indices.
   int64_t from_size, to_size;
   int64_t elements;
   int64_t per_task;
   int64_t tasks;
-  WidenFn widen = nullptr;    // None for f32, nor for a copy.
-  NarrowFn narrow = nullptr;  // The same.
+  WidenFn widen = nullptr;    // Null if the source is f32 or both dtypes are equal.
+  NarrowFn narrow = nullptr;  // Null if the result is f32 or both dtypes are equal.
 };
 
 void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
@@ -72,7 +72,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   if (streams) finish_streams();
 }
 
-// Casts from or to floating point, and copies into variables.
+// Returns whether the op is a cast from or to floating point, or a copy into a variable.
 bool supports(const OpView& op) {
   if (&op.def() == &ops::copy_var_update_def()) return true;
   return &op.def() == &ops::cast_def() &&

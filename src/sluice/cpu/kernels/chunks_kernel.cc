@@ -11,7 +11,7 @@
 namespace sluice::cpu {
 namespace {
 
-// A reduction of each chunk of an operand, or of the chunks' results.
+// Reduces each chunk of an operand, or combines the results of all chunks.
 struct Chunks {
   explicit Chunks(const OpView& op) : elements(op.input(0).elements()) {
     if (&op.def() == &ops::reduce_chunks_def()) {

@@ -10,8 +10,8 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // Elements on the stack.
-constexpr int64_t kGrain = 64;    // Parts begin at multiples of so many elements, or bytes.
+constexpr int64_t kBlock = 1024;  // Elements of a buffer on the stack.
+constexpr int64_t kGrain = 64;    // Parts begin at multiples of 64 elements or bytes.
 
 // Elements or bytes [begin, end).
 struct Span {
@@ -19,18 +19,20 @@ struct Span {
   int64_t end = 0;
 };
 
-// Part `part` of `parts` of the span.
+// Cuts the span into `parts` and returns part number `part`.
 Span cut(const Span& all, int64_t part, int64_t parts) {
   const int64_t n = all.end - all.begin;
   const int64_t each = round_up(ceil_div(n, parts), kGrain);
   return {all.begin + std::min(n, part * each), all.begin + std::min(n, (part + 1) * each)};
 }
 
-// What the members' operands have in [at, at + n) becomes elements of `out`. E is float for all floating point.
+// Combines elements [at, at + n) of all members' inputs and stores the n results in `out`.
+// Floating-point elements of any dtype are combined in f32.
 using CombineFn = void (*)(const std::byte* const* inputs, int64_t members, int64_t at, int64_t n,
                            std::byte* out);
 
-// to[i] = f(to[i], x[i]): a whole block is a loop of constant length, which compilers turn into vectors.
+// Computes to[i] = f(to[i], x[i]). The loop over a whole block has a constant length, so that the
+// compiler vectorizes it.
 template <typename E, typename F>
 void for_block(E* __restrict to, const E* __restrict x, int64_t n, F&& f) {
   if (n == kBlock) {
@@ -40,7 +42,7 @@ void for_block(E* __restrict to, const E* __restrict x, int64_t n, F&& f) {
   }
 }
 
-// to[i] = f(to[i]).
+// Computes to[i] = f(to[i]).
 template <typename E, typename F>
 void for_block(E* to, int64_t n, F&& f) {
   if (n == kBlock) {
@@ -103,7 +105,7 @@ struct AllReduce {
   int64_t width;
 };
 
-// A member combines its share of the elements, and writes them for all.
+// Combines the member's share of the elements and writes it to the outputs of all members.
 void run_all_reduce(const void* state, const runtime::CollectiveBlock& b) {
   const auto& k = *static_cast<const AllReduce*>(state);
   alignas(64) std::byte result[kBlock * 4];
@@ -127,7 +129,7 @@ runtime::ByteRange share_of_all_reduce(const void* state, int64_t member) {
 runtime::ByteRange no_bytes(const void*, int64_t) { return {}; }
 
 struct ReduceScatter {
-  CombineFn combine;  // None: the member's own.
+  CombineFn combine;  // Null: copy the member's own elements.
   int64_t members;
   int64_t elements;
   int64_t chunk;
@@ -138,7 +140,8 @@ void run_reduce_scatter(const void* state, const runtime::CollectiveBlock& b) {
   const auto& k = *static_cast<const ReduceScatter*>(state);
   const Span span = cut({0, k.chunk}, b.part, b.parts);
   const int64_t first = b.member * k.chunk;
-  const int64_t end = std::clamp(k.elements - first, span.begin, span.end);  // Zeros from here on.
+  // Elements from `end` on are padding and become zero.
+  const int64_t end = std::clamp(k.elements - first, span.begin, span.end);
   std::byte* const out = b.outputs[b.member];
   const auto copied = static_cast<size_t>((end - span.begin) * k.width);
   if (k.combine == nullptr && copied > 0) {
@@ -158,15 +161,17 @@ runtime::ByteRange read_by_reduce_scatter(const void* state, int64_t member) {
   return {byte(member), byte(member + 1)};
 }
 
-// Blocks of bytes that take turns in the whole: of the members when gathered, of their parts when sliced.
+// Describes interleaved blocks of bytes. Block b of the gathered tensor belongs to member
+// b mod `members`; a slice keeps the blocks of one member.
 struct Blocks {
   int64_t members;
-  int64_t bytes;  // Of a block.
-  int64_t whole;  // Of the result.
-  int64_t input;  // Of a member's operand.
+  int64_t bytes;  // Bytes of a block.
+  int64_t whole;  // Bytes of the result.
+  int64_t input;  // Bytes of a member's operand.
 };
 
-// Calls f(block, byte in it, byte in the result, bytes) for what a part of the result consists of.
+// Calls f(block, offset in the block, offset in the result, bytes) for each piece of the result
+// that this worker's part contains.
 template <typename F>
 void for_each_piece(const Blocks& k, const runtime::CollectiveBlock& b, F&& f) {
   const Span span = cut({0, k.whole}, b.part, b.parts);
@@ -202,7 +207,7 @@ void run_slice(const void* state, const runtime::CollectiveBlock& b) {
   });
 }
 
-// Bytes of what lies behind `axis` of a tensor.
+// Returns the bytes of the axes from `axis` on.
 int64_t bytes_behind(const TensorSpec& spec, int64_t axis) {
   int64_t bytes = size_of(spec.dtype);
   for (int64_t a = axis; a < spec.shape.rank(); ++a) bytes *= spec.shape[static_cast<int>(a)];

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kTaskCopies = 16384;
 
-// A copy within one layout is of bytes; a conversion is of whole panels a task.
+// A copy within one layout copies all bytes in one task. A task of a conversion has whole panels.
 struct Copy {
   Copy(const TensorSpec& spec, const Layout& from, const Layout& to)
       : bytes(buffer_bytes(spec, from)), converts(from != to), into_panels(panel_width(to) > 0) {

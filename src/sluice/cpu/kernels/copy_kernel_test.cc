@@ -1,4 +1,5 @@
-// Copies and conversions between layouts: every element arrives, each task touches what the choice promises.
+// Tests copies and conversions between layouts. Every element must be copied, and each task must
+// touch only the bytes that its KernelChoice declares.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +24,7 @@ bool promised(const KernelChoice& choice, size_t operand, int64_t at, int64_t ta
   return in_row >= task * stride && in_row < (task + 1) * stride;
 }
 
-/// How many tasks the copy has.
+/// Checks one copy and returns its number of tasks.
 int64_t check_copy(int64_t rows, int64_t cols, const Layout& from, const Layout& to) {
   const TensorSpec spec = f32_spec({rows, cols});
   const KernelChoice choice = choose_copy_kernel(spec, from, to);

@@ -13,11 +13,12 @@ namespace sluice::cpu {
 namespace {
 
 constexpr int kMostInputs = Functor::kMostInputs;
-constexpr int64_t kBlock =
-    512;  // Of what is widened: with a few operands, half of the first cache.
-constexpr int64_t kMostRows = 1 << 16;  // Rows whose offsets are worth keeping in a table.
+// Elements of a widened block. The blocks of a few operands fill half of the L1 cache.
+constexpr int64_t kBlock = 512;
+constexpr int64_t kMostRows = 1 << 16;  // Most rows in the table of offsets.
 
-// The output as rows of `inner` elements, so that each input is an array or one value along a row.
+// The output, viewed as `outer` rows of `inner` elements. Along a row, each input is an array or
+// one value.
 struct Rows {
   int64_t outer = 1;
   int64_t inner = 1;
@@ -25,7 +26,8 @@ struct Rows {
 
 bool rows_of(const OpView& op, int inputs, Rows& rows) {
   const Shape& out = op.output(0).shape;
-  const auto full_from = [&](const Shape& in, int axis) {  // Equal to the output from `axis` on.
+  // Returns whether the input has the shape of the output from `axis` on.
+  const auto full_from = [&](const Shape& in, int axis) {
     const int lead = out.rank() - in.rank();
     for (int i = axis; i < out.rank(); ++i) {
       if (i < lead || in[i - lead] != out[i]) return false;
@@ -51,11 +53,11 @@ bool rows_of(const OpView& op, int inputs, Rows& rows) {
   return rows.outer <= kMostRows;
 }
 
-// An operand on its way to and from the functor's f32.
+// Conversion of an operand to and from f32, in which functors compute.
 struct Element {
   int64_t size = 4;
-  WidenFn widen = nullptr;    // None for f32.
-  NarrowFn narrow = nullptr;  // None for f32.
+  WidenFn widen = nullptr;    // Null for f32.
+  NarrowFn narrow = nullptr;  // Null for f32.
 };
 
 Element element_of(DType dtype) {
@@ -72,10 +74,10 @@ struct Elementwise {
   std::array<Element, kMostInputs> input_elements;
   Element output_element;
   bool all_f32 = true;
-  bool streams = false;  // Unless in place.
-  std::vector<std::array<int64_t, kMostInputs>>
-      at;                // Offsets by row, in elements; empty if there is one row.
-  int64_t per_task = 0;  // Rows, or elements of the only row.
+  bool streams = false;  // Streaming stores, unless a row overwrites an input.
+  // Offset of each input, in elements, for each row; empty if there is one row.
+  std::vector<std::array<int64_t, kMostInputs>> at;
+  int64_t per_task = 0;  // Rows of a task, or its elements if there is one row.
 };
 
 int64_t per_task(const Rows& rows) {
@@ -84,7 +86,8 @@ int64_t per_task(const Rows& rows) {
   return rows_per_task(rows.outer, rows.inner);
 }
 
-// n elements of a row in blocks that the first cache holds: what is not f32 throughout, or too large for the caches.
+// Computes n elements of a row in blocks that fit in the L1 cache. Used if an operand is not f32,
+// or if the output is streamed because it is larger than the caches.
 void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* const* from,
                    std::byte* to, int64_t n, bool streams) {
   alignas(64) float floats[kMostInputs + 1][kBlock];
@@ -124,7 +127,7 @@ void run_in_blocks(const Elementwise& e, const void* functor, const std::byte* c
 
 void run_row(const Elementwise& e, const void* functor, const std::byte* const* from, std::byte* to,
              int64_t n) {
-  // In place the cache has the result's lines.
+  // If the row overwrites an input, the cache holds its lines already and streaming gains nothing.
   const bool streams = e.streams && std::find(from, from + e.inputs, to) == from + e.inputs;
   if (!e.all_f32 || streams) return run_in_blocks(e, functor, from, to, n, streams);
   MapInput inputs[kMostInputs];

@@ -6,7 +6,7 @@
 namespace sluice::cpu {
 namespace {
 
-// The element's bytes, repeated.
+// Fills a tensor with `count` copies of one element.
 struct Fill {
   HostTensor element;
   int64_t count;

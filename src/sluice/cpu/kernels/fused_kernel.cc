@@ -15,13 +15,15 @@
 namespace sluice::cpu {
 namespace {
 
-// What a task has at most if elementwise ops share one with the reduction that reads them, which alone might have one.
+// Most elements that a reduction may fuse with the chain it reads if that leaves a single task.
+// Beyond this, the chain runs as a kernel of its own with several tasks.
 constexpr int64_t kMostSerial = 65536;
 
-// How the stages of a fused op are run: a product, a chain of elementwise ones and ones on rows, a reduction, each optional.
+// The roles of the stages of a fused op: a matrix product, then a chain, then a reduction. The
+// stages of the chain are elementwise or work on rows. Each of the three roles is optional.
 struct Roles {
   bool product = false;
-  size_t chain_end = 0;  // The chain's stages: from 1 with a product, else from 0.
+  size_t chain_end = 0;  // End of the chain's stages, which begin at chain_begin().
   std::optional<ReduceView> reduction;
   size_t chain_begin() const { return product ? 1 : 0; }
 };
@@ -46,8 +48,7 @@ Roles roles_of(const FusedOp& op) {
   return roles;
 }
 
-// Stages of which the first may be a matrix product, the last a reduction, and the others are a chain, and how they are
-// cut into tasks.
+// A fused op with its roles (see Roles), and how it is cut into tasks.
 struct Fused {
   explicit Fused(const FusedOp& op) : Fused(op, roles_of(op)) {}
   Fused(const FusedOp& op, const Roles& roles)
@@ -88,7 +89,8 @@ struct Fused {
     }
   }
 
-  // Whether the blocks of a task, in their order, are what its results are made of.
+  // Returns whether the tasks can compute the results block by block. A row stage needs whole rows
+  // in each block; a total or a reduction needs all its elements in one task.
   bool can_run(const FusedOp& op) const {
     if (chain.has_total() && tasks > 1) return false;
     const int64_t block_cols = headed ? internal::plan_of(args).block_cols : cols;
@@ -112,7 +114,8 @@ struct Fused {
     b = inputs[1];
     c = head.output;
     args.b_panel = panel_width(op.layouts[static_cast<size_t>(b)]);
-    // Of one column, say, row-major: the transpose of a row or not, as one likes. Not so in panels.
+    // gemm_args() may store a row-major vector either way round. Panels fix whether B is
+    // transposed.
     if (args.b_panel > 0) args.trans_b = options.rhs_transposed;
     for (const OpStage& stage : op.stages) {
       if (stage.output >= 0)
@@ -124,12 +127,12 @@ struct Fused {
     gemm_bytes = round_up(gemm_workspace_bytes(args), 64);
   }
 
-  // Whether columns are reduced whose elements do not all come in one block.
+  // Returns whether a reduced column spans several blocks, so that partial results are kept.
   bool in_parts() const {
     if (!reduction || !reduction->columns) return false;
     return reduction->extent > Chain::rows_at_once(headed ? internal::kPanel : partial_step());
   }
-  // Columns that a task of a reduction of columns has.
+  // Returns the columns of a task that reduces columns; 1 for a reduction of rows.
   int64_t partial_step() const {
     if (!reduction->columns) return 1;
     return headed ? grid.cols : std::min(cols, reduction->results);
@@ -145,21 +148,22 @@ struct Fused {
   Chain chain;
   std::optional<ReduceView> reduction;
   int32_t reduced = 0;  // Stage that the reduction reads.
-  int32_t result = -1;  // Operand of the reduction.
+  int32_t result = -1;  // Operand that the reduction writes.
   GemmArgs args;
   GemmGrid grid;
   int32_t a = 0, b = 0, c = -1;  // Operands of the product.
   int64_t gemm_bytes = 0;
   int64_t chain_bytes = 0;
-  int64_t rows = 0, cols = 0;  // Of a task without a product: the one that is not 0 is cut.
+  // Rows or columns of a task if there is no product. 0: that axis is not cut.
+  int64_t rows = 0, cols = 0;
   int64_t tasks = 1;
 };
 
-// A task's part of a reduction.
+// The part of a reduction that one task computes.
 struct Reducer {
   const ReduceView& view;
   bool in_parts;
-  float* partial;  // kReduceLanes rows.
+  float* partial;  // kReduceLanes rows of `step` floats.
   int64_t step;
   int64_t first_col;
   float* y;
@@ -257,7 +261,7 @@ bool is_product(const FusedOp& op) {
          op.layouts[static_cast<size_t>(head.inputs[0])].is_row_major();
 }
 
-// Whether gemm() has products by and into panels as wide as these.
+// Returns whether gemm() supports the panel widths of the op's right operand and result.
 bool has_panels(const FusedOp& op) {
   const OpStage& head = op.stages.front();
   const int64_t of_rhs = panel_width(op.layouts[static_cast<size_t>(head.inputs[1])]);
@@ -269,7 +273,7 @@ bool has_panels(const FusedOp& op) {
     if (panel != 0 && panel != 16 && panel != 32) return false;
   }
   if (of_result != 0 && head.spec.shape.rank() != 2) return false;
-  // Columns of the one are columns of the other.
+  // Columns of the operand are columns of the result, so their panels must be equally wide.
   return of_rhs == of_result || of_rhs == 0 || of_result == 0 ||
          from_attrs<ops::MatmulOptions>(head.attrs).rhs_transposed;
 }
@@ -280,7 +284,8 @@ bool fused_kernel_supports(const FusedOp& op) {
   const Roles roles = roles_of(op);
   if (roles.product && !has_panels(op)) return false;
   for (size_t s = roles.chain_begin(); s < roles.chain_end; ++s) {
-    // What the product reads is read whole: a stage may not be the only one to make it, nor read it.
+    // Every task reads all of the product's operands, so no stage of the chain may read (and cut)
+    // the same operand.
     for (const int32_t i : op.stages[s].inputs) {
       const auto& head = op.stages.front().inputs;
       if (roles.product && std::find(head.begin(), head.end(), i) != head.end()) return false;

@@ -9,7 +9,8 @@ struct Gemm {
   GemmArgs args;
   GemmGrid grid;
   int64_t batches = 1;
-  std::vector<int64_t> a_offset;  // Elements, by output matrix.
+  // Offsets of A and B in elements, for each output matrix.
+  std::vector<int64_t> a_offset;
   std::vector<int64_t> b_offset;
 };
 
@@ -18,7 +19,7 @@ ops::MatmulShape shape_of(const OpView& op) {
       ops::matmul_shape(op.input(0).shape, op.input(1).shape, op.options<ops::MatmulOptions>()));
 }
 
-// Many matrices are not cut at all.
+// Returns how one output matrix is cut. With several matrices, each is a single task.
 GemmGrid grid_of(const GemmArgs& args, int64_t batches) {
   if (batches == 1) return one_axis_grid(args);
   return {args.m, args.n, 1, 1};

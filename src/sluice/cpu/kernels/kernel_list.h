@@ -10,7 +10,7 @@
 
 namespace sluice::cpu {
 
-/// An op as a bound kernel keeps it: definition, options and specs of its own.
+/// A copy of an op's definition, options and specs, which a bound kernel owns.
 struct OpRecord {
   const OpDef* def = nullptr;
   Attrs attrs;
@@ -21,32 +21,33 @@ struct OpRecord {
 
 /// A way to run ops on the CPU.
 struct CpuKernel {
-  std::string_view key;  ///< "cpu.gemm".
+  std::string_view key;  ///< Name of the kernel, such as "cpu.gemm".
   bool (*supports)(const OpView& op);
-  /// Tasks, workspace and ranges; key and coinciding operands are filled in by the target.
+  /// Chooses tasks, workspace and ranges. The target adds the key and the coinciding operands.
   KernelChoice (*choose)(const OpView& op);
   runtime::BoundKernel (*bind)(std::shared_ptr<const OpRecord> op);
 };
 
-/// CPU_KERNELS of cpu/CMakeLists.txt, in that order: the first that supports an op runs it. The last runs any op with a
-/// reference kernel.
+/// Returns the CPU_KERNELS of cpu/CMakeLists.txt in that order. The first that supports an op runs
+/// it; the last runs any op that has a reference kernel.
 std::span<const CpuKernel> kernel_list();
 
-/// The kernel of several stages, or of one on operands in panels: "cpu.fused".
+/// The kernel "cpu.fused" runs several stages, or one stage on operands in panels.
 bool fused_kernel_supports(const FusedOp& op);
 Layout preferred_fused_layout(const FusedOp& op, int operand);
 KernelChoice choose_fused_kernel(const FusedOp& op);
 runtime::BoundKernel bind_fused_kernel(const FusedOp& op);
 
-/// Copies a tensor from one layout to another.
+/// The kernel "cpu.copy" copies a tensor of `spec` from one layout to another.
 KernelChoice choose_copy_kernel(const TensorSpec& spec, const Layout& from, const Layout& to);
 runtime::BoundKernel bind_copy_kernel(const TensorSpec& spec, const Layout& from, const Layout& to);
 
-/// A collective of such groups of replicas, whose signature is right.
+/// Binds a collective that runs in replica groups like `group`. It must have passed
+/// check_signature().
 runtime::BoundCollective bind_collective(const exe::Collective& collective,
                                          const exe::ReplicaGroup& group);
 
-/// Flops of an op by its definition.
+/// Returns the floating-point operations of an op, computed from its definition.
 double flops_of(const OpView& op);
 
 }  // namespace sluice::cpu

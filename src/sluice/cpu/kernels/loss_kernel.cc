@@ -6,7 +6,8 @@
 namespace sluice::cpu {
 namespace {
 
-// A loss of all samples: from their rows of probabilities, perhaps with the gradient of those, or from each one's.
+// A loss of all samples, computed from rows of probabilities or from the losses of the samples.
+// `gradient` is set if the op also computes the gradient of the probabilities.
 struct Loss {
   std::shared_ptr<const OpRecord> op;
   std::optional<RowOp> gradient;
@@ -73,7 +74,7 @@ KernelChoice choose(const OpView& op) {
   KernelChoice choice;
   choice.tasks = ceil_div(loss.rows, loss.per_task);
   if (op.outputs() == 1) return choice;
-  // The first task writes the losses, which need every row of the probabilities.
+  // The probabilities are not cut: the first task computes the losses from all their rows.
   choice.task_stride = {0, 0, op.output(0).bytes(), loss.per_task * loss.classes * 4};
   return choice;
 }

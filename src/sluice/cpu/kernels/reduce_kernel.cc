@@ -9,14 +9,14 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // Floats on their way from or to narrower elements.
+constexpr int64_t kBlock = 1024;  // Results computed in f32 before they are narrowed.
 
 struct Reduce {
   ReduceView view;
   int64_t per_task = 1;
   DType from = f32;
   DType to = f32;
-  NarrowFn narrow = nullptr;  // None for f32.
+  NarrowFn narrow = nullptr;  // Null for f32.
 };
 
 bool matrix_of(const OpView& op, Reduce& r) {

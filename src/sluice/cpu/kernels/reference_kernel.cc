@@ -8,9 +8,9 @@ namespace {
 struct Reference {
   std::shared_ptr<const OpRecord> op;
   int operands = 0;
-  int64_t pointers = 0;  // Where the operands' addresses lie in the workspace.
-  std::vector<int64_t>
-      scratch;  // Offset in the workspace of an f16 or bf16 operand's f32 copy; -1 for others.
+  int64_t pointers = 0;  // Offset in the workspace of the operands' addresses.
+  // Offset in the workspace of the f32 copy of an f16 or bf16 operand; -1 for other dtypes.
+  std::vector<int64_t> scratch;
 };
 
 bool is_narrow(const TensorSpec& spec) { return spec.dtype == f16 || spec.dtype == bf16; }
@@ -33,7 +33,7 @@ std::vector<int64_t> scratch_offsets(const OpView& op, int64_t& total) {
 void run(const void* state, const runtime::KernelBlock& block, int64_t) {
   const auto& r = *static_cast<const Reference*>(state);
   const OpView view = r.op->view();
-  // The pointers lie in the workspace too: a step allocates nothing.
+  // The workspace also holds the pointers, because a step must not allocate memory.
   void** const operands = reinterpret_cast<void**>(block.workspace + r.pointers);
   for (int i = 0; i < r.operands; ++i) {
     const int64_t offset = r.scratch[static_cast<size_t>(i)];

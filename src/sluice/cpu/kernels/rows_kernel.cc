@@ -9,7 +9,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // Floats on their way from or to narrower elements.
+constexpr int64_t kBlock = 1024;  // Elements of an operand that are widened at once.
 
 struct RowsKernel {
   explicit RowsKernel(const OpView& view) : op(*RowOp::of(view)), dtype(view.output(0).dtype) {
@@ -25,7 +25,7 @@ struct RowsKernel {
   }
 
   int64_t tasks() const { return ceil_div(rows, per_task); }
-  /// Elements of an operand from one row to the next; 0 if all read the same.
+  /// Elements of an operand from one row to the next; 0 if all rows read the same elements.
   int64_t step(RowOp::Operand operand) const {
     if (operand == RowOp::Operand::kRows) return n;
     return operand == RowOp::Operand::kSamples ? 1 : 0;
@@ -37,7 +37,7 @@ struct RowsKernel {
   int64_t rows = 1;
   int64_t n = 1;
   int64_t per_task = 1;
-  int64_t rows_at_once = 0;  // Widened into the workspace, where the dtype is not f32.
+  int64_t rows_at_once = 0;  // Rows that are widened into the workspace at once; 0 for f32.
   WidenFn widen = nullptr;
   NarrowFn narrow = nullptr;
 };

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kTaskBytes = 65536;
 
-// A slice whose elements lie side by side in the operand: a copy of bytes.
+// A slice. If its elements are contiguous in the operand (`side_by_side`), it is a copy of bytes.
 struct Slice {
   explicit Slice(const OpView& op) {
     const TensorSpec& x = op.input(0);
@@ -21,7 +21,7 @@ struct Slice {
     bytes = op.output(0).elements() * size;
     per_task = round_up(std::max(kTaskBytes, ceil_div(bytes, kMostTasks)), 64);
     tasks = std::max<int64_t>(1, ceil_div(bytes, per_task));
-    bool whole = true;  // All axes after this one are.
+    bool whole = true;  // The slice takes all later axes completely.
     for (size_t a = strides.size(); a-- > 0;) {
       begin += o.starts[a] * strides[a] * size;
       side_by_side &= o.sizes[a] <= 1 || (whole && o.steps[a] == 1);

@@ -4,15 +4,15 @@
 
 #include "sluice/base/checked.h"
 
-/// How kernels are cut into tasks: from shapes alone, the same for any number of workers.
+/// Cuts kernels into tasks, from shapes alone: the cut does not depend on the number of workers.
 namespace sluice::cpu {
 
-/// Tasks of a kernel, at most: two, four or eight workers get about as much each.
+/// Most tasks of a kernel. Two, four or eight workers get about equal shares of 16 tasks.
 inline constexpr int64_t kMostTasks = 16;
-/// Elements of an operand that a task has at least: far more work than handing it over costs.
+/// Fewest elements of a task. Computing them costs far more than handing the task to a worker.
 inline constexpr int64_t kTaskElements = 4096;
 
-/// Rows of a task, of `rows` rows of `cols` elements.
+/// Returns the rows of a task of a kernel on `rows` rows of `cols` elements.
 inline int64_t rows_per_task(int64_t rows, int64_t cols) {
   return std::max<int64_t>(
       {1, kTaskElements / std::max<int64_t>(cols, 1), ceil_div(rows, kMostTasks)});

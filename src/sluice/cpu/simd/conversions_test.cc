@@ -11,7 +11,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr uint32_t kAll = 1 << 16;  // Values of a half.
+constexpr uint32_t kAll = 1 << 16;  // Number of 16-bit patterns.
 
 float definition(DType dtype, uint16_t bits) {
   return dtype == f16 ? half_to_float(bits) : bfloat_to_float(bits);
@@ -20,7 +20,7 @@ uint16_t definition(DType dtype, float value) {
   return dtype == f16 ? float_to_half(value) : float_to_bfloat(value);
 }
 
-/// The floats at which rounding to `dtype` changes, and their neighbours.
+/// Returns the floats at which rounding to `dtype` changes, and their neighbours.
 std::vector<float> edges(DType dtype) {
   std::vector<float> result;
   for (uint32_t h = 0; h + 1 < kAll; ++h) {
@@ -33,7 +33,7 @@ std::vector<float> edges(DType dtype) {
   return result;
 }
 
-/// Each sign and exponent with mantissas that random bits and special cases make.
+/// Returns floats of every sign and exponent, with special and with random mantissas.
 std::vector<float> floats_of_every_size() {
   std::mt19937 random(11);
   std::vector<float> result;
@@ -128,7 +128,8 @@ TEST(Conversions, IntegersAreRoundedOnce) {
   expect_rounded<uint32_t>(u32);
 }
 
-/// Every dtype at every length, against guard pages; base has one lane, so no vector and no tail.
+/// Tests every dtype at many lengths, next to guard pages. kBase defines the expected bits: with
+/// one lane it has no partial vectors.
 TEST(Conversions, EveryLengthHasTheBitsOfOneLaneAndTouchesNothingElse) {
   std::mt19937 random(12);
   for (const DType dtype : {f32, f16, bf16, i32, u32, u8, boolean}) {

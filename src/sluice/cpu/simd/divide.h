@@ -3,7 +3,7 @@
 
 namespace sluice::cpu {
 
-/// Divides by one number, correctly rounded.
+/// Divides by one number. Quotients are correctly rounded.
 template <typename V>
 class Divider {
  public:
@@ -15,9 +15,10 @@ class Divider {
 };
 
 #if defined(__AVX512F__)
-/// By fused multiply-adds, in a fifth of the divider's time: a product with the reciprocal, corrected by what it leaves of
-/// x, twice. The last step rounds correctly (P. Markstein, IA-64 and Elementary Functions, 2000; a test looks at every
-/// mantissa) where nothing underflows; other vectors take the instruction.
+/// Divides with fused multiply-adds in a fifth of the time of the division instruction. The product
+/// with the reciprocal is corrected twice by its remainder. The last step rounds correctly if
+/// nothing underflows (P. Markstein, IA-64 and Elementary Functions, 2000); a test checks every
+/// mantissa. Vectors outside the safe range use the division instruction.
 template <>
 class Divider<simd::F16> {
  public:

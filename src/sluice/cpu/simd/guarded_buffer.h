@@ -9,9 +9,9 @@
 
 namespace sluice::cpu {
 
-/// For tests: `size` elements between two pages that may not be touched. The array ends at the
-/// second one (kEnd), so that a byte too far is a fault, or begins right after the first (kBegin),
-/// so that a byte too early is.
+/// For tests: an array of `size` elements between two guard pages, which fault on any access. The
+/// array ends at the second page (kEnd), which detects accesses past the end. Or it begins right
+/// after the first page (kBegin), which detects accesses before the begin.
 template <typename T>
 class GuardedBuffer {
  public:
@@ -23,10 +23,10 @@ class GuardedBuffer {
     const size_t inner = (bytes + page - 1) / page * page;
     mapped_ = inner + 2 * page;
     void* p = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    require(p != MAP_FAILED, "no {} bytes of address space", mapped_);
+    require(p != MAP_FAILED, "guarded buffer: cannot map {} bytes", mapped_);
     base_ = static_cast<std::byte*>(p);
-    require(inner == 0 || mprotect(base_ + page, inner, PROT_READ | PROT_WRITE) == 0, "no {} bytes",
-            inner);
+    require(inner == 0 || mprotect(base_ + page, inner, PROT_READ | PROT_WRITE) == 0,
+            "guarded buffer: cannot make {} bytes accessible", inner);
     data_ = reinterpret_cast<T*>(base_ + page + (side == Against::kEnd ? inner - bytes : 0));
   }
   ~GuardedBuffer() { munmap(base_, mapped_); }

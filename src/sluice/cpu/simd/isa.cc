@@ -15,7 +15,7 @@ namespace {
 constexpr Isa kAll[] = {Isa::kBase, Isa::kAvx2, Isa::kAvx512};
 
 #if defined(__x86_64__)
-/// Conversion of half precision; the compilers' own query knows it only of late.
+/// Returns whether the processor has F16C. __builtin_cpu_supports knows F16C only in new compilers.
 bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
@@ -57,7 +57,7 @@ Isa initial_isa() {
   return isa;
 }
 
-/// -1: nobody called set_isa.
+/// The number of the Isa given to set_isa(); -1 before the first call.
 std::atomic<int> chosen{-1};
 
 }  // namespace
@@ -78,7 +78,7 @@ Isa isa_from_name(std::string_view name) {
   for (const Isa isa : kAll) {
     if (to_string(isa) == name) return isa;
   }
-  fail(ErrorKind::kUsage, "unknown instruction set '{}': base, avx2 and avx512 are known", name);
+  fail(ErrorKind::kUsage, "instruction set: must be base, avx2 or avx512, got '{}'", name);
 }
 
 Isa detect_isa() { return available_isas().back(); }

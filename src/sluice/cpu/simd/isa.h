@@ -4,27 +4,27 @@
 
 namespace sluice::cpu {
 
-/// Instruction sets that vector kernels are compiled for: x86-64 as it is (one lane, fused
-/// multiply-add from the C library), AVX2 with FMA and F16C (8 lanes), AVX-512 F, BW, DQ and VL (16
-/// lanes).
-/// Kernels give the same bits on each.
+/// Instruction sets that vector kernels are compiled for. kBase: any processor (one lane, fused
+/// multiply-add from the C library). kAvx2: AVX2 with FMA and F16C (8 lanes). kAvx512: AVX-512 F,
+/// BW, DQ and VL (16 lanes). Kernels compute the same bits on each of them.
 enum class Isa { kBase, kAvx2, kAvx512 };
 
-/// "base", "avx2", "avx512".
+/// Returns "base", "avx2" or "avx512".
 std::string_view to_string(Isa isa);
-/// The instruction set of a name; Error{kUsage} listing the names otherwise.
+/// Returns the instruction set with that name. Error{kUsage} lists the names if it is unknown.
 Isa isa_from_name(std::string_view name);
 
-/// The widest one that this machine has.
+/// Returns the widest instruction set of this machine.
 Isa detect_isa();
-/// Those that this machine has, narrowest first.
+/// Returns the instruction sets of this machine, narrowest first.
 std::vector<Isa> available_isas();
 
-/// The one in use: the last given to set_isa, else that of the environment variable SLUICE_ISA,
-/// else the widest. Error{kUsage} if SLUICE_ISA names one unknown or absent.
+/// Returns the instruction set in use: the last one given to set_isa(), otherwise the one that the
+/// environment variable SLUICE_ISA names, otherwise the widest. Error{kUsage} if SLUICE_ISA names
+/// an unknown one or one that this machine lacks.
 Isa current_isa();
-/// Uses `isa` from now on in this process; Error{kUsage} if the machine lacks it. For tests, before
-/// programs are loaded.
+/// Uses `isa` from now on in this process. Only for tests, before programs are loaded.
+/// Error{kUsage} if this machine lacks it.
 void set_isa(Isa isa);
 
 }  // namespace sluice::cpu

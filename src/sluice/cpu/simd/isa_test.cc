@@ -19,7 +19,7 @@ TEST(Isa, NamesReadBack) {
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kUsage);
-    EXPECT_STREQ(e.what(), "unknown instruction set 'sse9': base, avx2 and avx512 are known");
+    EXPECT_STREQ(e.what(), "instruction set: must be base, avx2 or avx512, got 'sse9'");
   }
 }
 
@@ -42,7 +42,8 @@ TEST(Isa, SetChangesTheCurrentOneAndRefusesWhatIsAbsent) {
   set_isa(before);
 }
 
-/// Ends the process with what a program that starts with SLUICE_ISA=`value` would see.
+/// Prints the instruction set, or the error, that a program gets with SLUICE_ISA=`value`. Then
+/// exits with the program's exit code.
 [[noreturn]] void exit_with_isa(const char* value) {
   setenv("SLUICE_ISA", value, 1);
   try {

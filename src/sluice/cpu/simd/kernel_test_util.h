@@ -10,10 +10,10 @@
 #include "sluice/cpu/simd/guarded_buffer.h"
 #include "sluice/cpu/simd/isa.h"
 
-/// What the tests of the vector kernels share.
+/// Helpers for the tests of the vector kernels.
 namespace sluice::cpu {
 
-/// The instruction sets to test; those this machine lacks are named on stdout.
+/// Returns the instruction sets to test. Prints those that this machine lacks once to stdout.
 inline std::vector<Isa> tested_isas() {
   const std::vector<Isa> isas = available_isas();
   static bool told = false;
@@ -25,7 +25,7 @@ inline std::vector<Isa> tested_isas() {
   return isas;
 }
 
-/// Calls `f` with denormals and with denormals flushed, as kernels run in a session.
+/// Calls `f` twice: with denormals, and with denormals flushed as in a session.
 template <typename F>
 void in_both_modes(F&& f) {
   f();
@@ -33,13 +33,13 @@ void in_both_modes(F&& f) {
   f();
 }
 
-/// Same bits, or both NaN.
+/// Returns whether both have the same bits or both are NaN.
 inline bool same(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
          (std::isnan(a) && std::isnan(b));
 }
 
-/// Index of the first element that differs, or -1.
+/// Returns the index of the first element that differs, or -1.
 inline int64_t first_difference(const float* a, const float* b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     if (!same(a[i], b[i])) return i;
@@ -47,7 +47,7 @@ inline int64_t first_difference(const float* a, const float* b, int64_t n) {
   return -1;
 }
 
-/// Numbers of every size: mostly within ±2, now and then tiny, huge, a zero of either sign.
+/// Returns a random number: mostly within ±2, sometimes tiny, huge, or a zero of either sign.
 inline float any_float(std::mt19937& random) {
   const float unit = std::uniform_real_distribution<float>(-2, 2)(random);
   switch (random() % 32) {
@@ -56,7 +56,7 @@ inline float any_float(std::mt19937& random) {
     case 1:
       return -0.0f;
     case 2:
-      return unit * 0x1p-70f;  // products underflow
+      return unit * 0x1p-70f;  // Products of two such numbers underflow.
     case 3:
       return unit * 0x1p-130f;
     case 4:

@@ -5,16 +5,17 @@
 #include "sluice/base/dtype.h"
 #include "sluice/cpu/simd/isa.h"
 
-/// Reductions in the canonical order of base/reduce.h, whatever the instruction set: 16 interleaved
-/// partial results, then a fixed tree; of many elements, chunk by chunk. All arrays are f32 unless said otherwise, and so is what is
-/// computed; results overlap no input unless said otherwise.
+/// Reductions in the canonical order of base/reduce.h, for every instruction set. 16 interleaved
+/// partial results are combined in a fixed tree; more than 65,536 elements are reduced in chunks.
+/// Arrays are f32 unless stated otherwise; all functions compute in f32. Results must not overlap
+/// inputs unless stated otherwise.
 namespace sluice::cpu {
 
-/// An array to read: f32, f16 or bf16.
+/// A read-only array of f32, f16 or bf16.
 struct FloatArray {
   FloatArray(const float* x) : data(x) {}  // NOLINT: implicit
   FloatArray(const void* x, DType type) : data(x), dtype(type) {}
-  /// The array from element i on.
+  /// Returns the array from element i on.
   FloatArray from(int64_t i) const {
     return {static_cast<const std::byte*>(data) + i * size_of(dtype), dtype};
   }
@@ -23,44 +24,49 @@ struct FloatArray {
   DType dtype = f32;
 };
 
-/// What is reduced: x itself, x² or |x|; NaN if an element is. kMean divides the sum by the count,
-/// kL2 takes its root. Without elements: 0 for sums, 1 for kProd, -inf and inf for kMax and kMin,
-/// NaN for kMean.
+/// The kind of a reduction. kL1 sums |x|; kL2 and kSumSquare sum x²; kL2 then takes the square
+/// root. kMean divides the sum by the number of elements. The result is NaN if an element is NaN.
+/// Without elements it is 0 for sums, 1 for kProd, -inf for kMax, inf for kMin, and NaN for kMean.
 enum class ReduceOp { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kSumSquare };
 
-/// y[r] = reduction of x[r·row_stride + i] over i < n, for r < rows.
+/// Computes y[r] = reduction of x[r·row_stride + i] over i < n, for r < rows.
 void reduce_rows(ReduceOp op, FloatArray x, int64_t rows, int64_t n, int64_t row_stride, float* y,
                  Isa isa = current_isa());
 
-/// y[c] = reduction of x[i·row_stride + c] over i < n, for c < cols.
+/// Computes y[c] = reduction of x[i·row_stride + c] over i < n, for c < cols.
 void reduce_columns(ReduceOp op, FloatArray x, int64_t n, int64_t cols, int64_t row_stride,
                     float* y, Isa isa = current_isa());
 
-/// A reduction of up to kReduceChunk elements (base/reduce.h) in parts. `partial` has 16 rows of
-/// `step` floats, a column for each of `results` results; reduce_begin() sets it, each row i of the operand is added to partial row i mod 16, ascending,
-/// and reduce_end() makes the results for `n` elements each.
+/// These four functions reduce up to kReduceChunk elements (base/reduce.h) in parts. `partial` has
+/// 16 rows of `step` floats; its first `results` columns belong to the results. reduce_begin()
+/// initializes `partial`. The reduce_more functions combine element i with partial row i mod 16;
+/// parts must come in ascending order. reduce_end() computes the results of `n` elements each.
 void reduce_begin(ReduceOp op, int64_t results, float* partial, int64_t step);
-/// Rows [first, first + rows) of an operand whose columns are reduced; x is row `first`.
+/// Adds rows [first, first + rows) of an operand whose columns are reduced. `x` points to row
+/// `first`.
 void reduce_more_columns(ReduceOp op, const float* x, int64_t first, int64_t rows, int64_t results,
                          int64_t row_stride, float* partial, int64_t step, Isa isa = current_isa());
-/// n more elements of one row, all but the last part a multiple of 16; `partial` is 16 floats.
+/// Adds n more elements of one row. `partial` has 16 floats. n must be a multiple of 16 except in
+/// the last part.
 void reduce_more_row(ReduceOp op, const float* x, int64_t n, float* partial,
                      Isa isa = current_isa());
 void reduce_end(ReduceOp op, int64_t n, int64_t results, float* partial, int64_t step, float* y,
                 Isa isa = current_isa());
 
-/// For each of `rows` contiguous rows of n elements: y = e / Σe with e = exp(x - max x). y may be
-/// x.
+/// Computes y = e / Σe with e = exp(x - max x) for each of `rows` contiguous rows of n elements. y
+/// may be x.
 void softmax_rows(const float* x, int64_t rows, int64_t n, float* y, Isa isa = current_isa());
 
-/// y = (x - max x) - log Σ exp(x - max x). y may be x.
+/// Computes y = (x - max x) - log Σ exp(x - max x) for each row. y may be x.
 void log_softmax_rows(const float* x, int64_t rows, int64_t n, float* y, Isa isa = current_isa());
 
-/// From softmax's result y and its gradient: dx = y·(grad - Σ grad·y). dx may be grad or y.
+/// Computes dx = y·(grad - Σ grad·y) for each row from softmax's result y and its gradient. dx may
+/// be grad or y.
 void softmax_grad_rows(const float* grad, const float* y, int64_t rows, int64_t n, float* dx,
                        Isa isa = current_isa());
 
-/// From log_softmax's result y and its gradient: dx = grad - exp(y)·Σ grad. dx may be grad or y.
+/// Computes dx = grad - exp(y)·Σ grad for each row from log_softmax's result y and its gradient. dx
+/// may be grad or y.
 void log_softmax_grad_rows(const float* grad, const float* y, int64_t rows, int64_t n, float* dx,
                            Isa isa = current_isa());
 

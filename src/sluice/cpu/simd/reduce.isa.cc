@@ -12,8 +12,8 @@ namespace {
 using V = VectorFor<kUnitIsa>::type;
 constexpr int kLanes = V::kLanes;
 constexpr int kPartials = 16;                 ///< kReduceLanes of base/reduce.h.
-constexpr int64_t kChunk = 65536;             ///< kReduceChunk of it.
-constexpr int kVectors = kPartials / kLanes;  ///< That hold the partial results of one row.
+constexpr int64_t kChunk = 65536;             ///< kReduceChunk of base/reduce.h.
+constexpr int kVectors = kPartials / kLanes;  ///< Vectors with the partial results of one row.
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct Add {
@@ -43,9 +43,9 @@ struct Magnitude {
   V operator()(V x) const { return abs(x); }
 };
 
-/// The canonical reduction of `element(i, count)` for i from `begin` to `end`, at most kChunk:
-/// lanes i to i + count - 1, of which those from kLanes on and the rest of a last vector are
-/// ignored. Called once for each vector, ascending.
+/// Returns the canonical reduction of elements [begin, end), at most kChunk of them. element(i,
+/// count) returns a vector with elements i, i + 1, …, of which min(count, kLanes) are used. It is
+/// called once for each vector, in ascending order.
 template <typename Combine, typename Element>
 float reduce_chunk(int64_t begin, int64_t end, Combine combine, Element element) {
   V partial[kVectors];
@@ -66,7 +66,7 @@ float reduce_chunk(int64_t begin, int64_t end, Combine combine, Element element)
   return fold_lanes(partial[0], combine);
 }
 
-/// The same of n elements.
+/// Returns the canonical reduction of n elements. `element` is as for reduce_chunk().
 template <typename Combine, typename Element>
 float reduce_row(int64_t n, Combine combine, Element element) {
   if (n <= kChunk) return reduce_chunk(0, n, combine, element);
@@ -87,7 +87,7 @@ float reduce_row(int64_t n, Combine combine, Element element) {
   return fold_lanes(lanes[0], combine);
 }
 
-/// Reads like `element` of reduce_row.
+/// Loads the first min(count, kLanes) elements at `p`; other lanes are 0.
 template <typename T>
 V load(const T* p, int64_t count) {
   return count >= kLanes ? load_elements<V>(p) : load_elements_partial<V>(p, count);
@@ -99,14 +99,14 @@ void store(V v, float* p, int64_t count) {
     v.store_partial(p, count);
 }
 
-/// Vectors of columns whose partial results stay in the first cache.
+/// Vectors of columns whose partial results fit in the L1 cache.
 constexpr int64_t kColumnVectors = 128 / kLanes;
-/// Rows that are asked for ahead: where they are long, each lies in pages of its own, and no
-/// hardware does.
+/// Distance of the prefetch in rows. Long rows are in different pages, which the hardware
+/// prefetcher does not handle.
 constexpr int64_t kRowsAhead = 3;
 
-/// y[c] of `cols` columns of n rows, at most kColumnVectors vectors of them. Rows are read as they
-/// lie in memory: down one vector of columns after the other, each load would be of another page.
+/// Computes y[c] for `cols` columns of n rows; at most kColumnVectors vectors of columns. It goes
+/// through memory row by row. Column by column, each load would touch another page.
 template <typename T, typename Combine, typename Prepare, typename Finish>
 void reduce_columns_of_block(const T* x, int64_t n, int64_t row_stride, int64_t cols,
                              Combine combine, Prepare prepare, Finish finish, float* y) {
@@ -136,7 +136,7 @@ void reduce_columns_of_block(const T* x, int64_t n, int64_t row_stride, int64_t 
   }
 }
 
-/// The same of more rows than kChunk.
+/// Computes y[c] like reduce_columns_of_block(), for more than kChunk rows.
 template <typename T, typename Combine, typename Prepare, typename Finish>
 void reduce_columns_in_chunks(const T* x, int64_t n, int64_t row_stride, int64_t cols,
                               Combine combine, Prepare prepare, Finish finish, float* y) {
@@ -157,7 +157,7 @@ void reduce_columns_in_chunks(const T* x, int64_t n, int64_t row_stride, int64_t
       partial, kPartials, kMost, cols, combine, [](V v) { return v; }, finish, y);
 }
 
-/// Calls `f(combine, prepare, finish)` with what `op` means for n elements.
+/// Calls f(combine, prepare, finish) with the functions that define `op` for n elements.
 template <typename F>
 void with_op(ReduceOp op, int64_t n, F f) {
   const auto keep = [](V v) { return v; };
@@ -181,7 +181,7 @@ void with_op(ReduceOp op, int64_t n, F f) {
   }
 }
 
-/// Calls `f` with the array as what it is one of.
+/// Calls `f` with a pointer to the array's element type.
 template <typename F>
 void with_elements(FloatArray x, F f) {
   if (x.dtype == f16) return f(static_cast<const Half*>(x.data));
@@ -189,8 +189,9 @@ void with_elements(FloatArray x, F f) {
   f(static_cast<const float*>(x.data));
 }
 
-/// The largest element, NaN if one is. It does not depend on the order (but for the sign of a zero,
-/// which no exponent sees), so more partial results than one vector hide what a step takes.
+/// Returns the largest element, NaN if any is NaN. The order does not matter, except for the sign
+/// of a zero, which does not change exp(). So several independent chains hide the latency of a
+/// step.
 float largest(const float* x, int64_t n) {
   constexpr int kChains = 4;
   V chains[kChains];
@@ -208,7 +209,7 @@ float largest(const float* x, int64_t n) {
                     Larger{});
 }
 
-/// y[i] = f(i, count) in vectors.
+/// Computes n elements of y, vector by vector: f(i, count) returns the elements from i on.
 template <typename F>
 void for_each_vector(int64_t n, float* y, F f) {
   for (int64_t i = 0; i < n; i += kLanes) store(f(i, n - i), y + i, n - i);
@@ -299,7 +300,7 @@ void Kernels::softmax(const float* x, int64_t rows, int64_t n, float* y) {
     const V top(largest(x, n));
     const V total(reduce_row(n, Add{}, [&](int64_t i, int64_t count) {
       const V e = exp(load(x + i, count) - top);
-      __builtin_prefetch(x + n + i);  // The next row, while this one is computed.
+      __builtin_prefetch(x + n + i);  // Fetch the next row while this one is computed.
       store(e, y + i, count);
       return e;
     }));

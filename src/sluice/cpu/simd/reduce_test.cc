@@ -21,7 +21,7 @@ constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMean,     ReduceOp::kMax
 float larger(float a, float b) { return max_or_nan(simd::F1(a), simd::F1(b)).v; }
 float smaller(float a, float b) { return min_or_nan(simd::F1(a), simd::F1(b)).v; }
 
-/// The definition.
+/// Computes the reduction by its definition.
 float expected(ReduceOp op, const float* x, int64_t n, int64_t stride) {
   const auto at = [&](int64_t i) { return x[i * stride]; };
   const auto square = [&](int64_t i) { return at(i) * at(i); };
@@ -144,7 +144,7 @@ TEST(ReduceRows, NaNReachesEveryResultAndMinusZeroDoesNotMatter) {
   }
 }
 
-/// The four row kernels of softmax, by the definition, one lane wide.
+/// Results of the four row kernels of softmax, computed by their definition with one lane.
 struct SoftmaxRow {
   std::vector<float> y, log_y, dx, log_dx;
 

@@ -3,11 +3,11 @@
 
 #include "sluice/base/simd.h"
 
-/// The vectors of simd.h with 8 lanes (F8: AVX2, FMA and F16C) and 16 lanes (F16: AVX-512 F, BW, DQ, VL).
-/// Each exists only in files compiled for its instruction set (unit.h).
+/// The vectors of simd.h with 8 lanes (F8: AVX2, FMA and F16C) and with 16 lanes (F16: AVX-512 F,
+/// BW, DQ and VL). Each is defined only in files compiled for its instruction set (unit.h).
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 takes the deliberately undefined operands of its AVX-512 intrinsics for mistakes.
+// GCC 12 warns about the deliberately undefined operands of its own AVX-512 intrinsics.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -61,7 +61,7 @@ I8 shift_right(I8 a) {
   return _mm256_srai_epi32(a.v, kBits);
 }
 
-/// All bits of a lane are set where the mask is.
+/// A mask. All bits of a lane are set if the mask is true there.
 struct M8 {
   __m256 v;
   static M8 first(int64_t n) {
@@ -259,9 +259,10 @@ struct F16 {
 inline F16 fma(F16 a, F16 b, F16 c) { return _mm512_fmadd_ps(a.v, b.v, c.v); }
 inline F16 min(F16 a, F16 b) { return _mm512_min_ps(a.v, b.v); }
 inline F16 max(F16 a, F16 b) { return _mm512_max_ps(a.v, b.v); }
-/// The correctly rounded root, by Newton's iteration in fused multiply-adds from an estimate, in a third of the time of
-/// the divider, which is left free. The last step rounds correctly (P. Markstein, IA-64 and Elementary Functions, 2000;
-/// a test looks at every mantissa) where nothing underflows; other vectors take the instruction.
+/// Computes the correctly rounded square root with Newton's iteration in fused multiply-adds, from
+/// an estimate. It takes a third of the time of the instruction and leaves the divider free. The
+/// last step rounds correctly if nothing underflows (P. Markstein, IA-64 and Elementary Functions,
+/// 2000); a test checks every mantissa. Vectors outside the safe range use the instruction.
 inline F16 sqrt(F16 a) {
   const __m512 zero = _mm512_setzero_ps();
   const __mmask16 is_zero = _mm512_cmp_ps_mask(a.v, zero, _CMP_EQ_OQ);
@@ -276,10 +277,10 @@ inline F16 sqrt(F16 a) {
   const __m512 g1 = _mm512_fmadd_ps(g, r, g);
   const __m512 h1 = _mm512_fmadd_ps(h, r, h);
   const __m512 d = _mm512_fnmadd_ps(g1, g1, a.v);
-  // A zero's sign alone: where denormals are zeros, `a` may be one.
+  // Keep only the sign of a zero: if denormals are treated as zero, `a` may be a denormal.
   return _mm512_mask_and_ps(_mm512_fmadd_ps(d, h1, g1), is_zero, a.v, _mm512_set1_ps(-0.0f));
 }
-/// x·2ⁿ, rounded once, for whole n.
+/// Returns x·2ⁿ, rounded once. n must be an integer.
 inline F16 scale(F16 x, F16 n) { return _mm512_scalef_ps(x.v, n.v); }
 inline F16 abs(F16 a) { return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), a.v); }
 inline F16 floor(F16 a) {
@@ -333,7 +334,7 @@ inline void transpose(F16 (&r)[16]) {
     u[4 * i + 2] = _mm512_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0x44);
     u[4 * i + 3] = _mm512_shuffle_ps(t[4 * i + 1], t[4 * i + 3], 0xee);
   }
-  // u[4g + c] holds columns c, c+4, c+8, c+12 of rows 4g..4g+3, four lanes each.
+  // u[4g + c] holds columns c, c+4, c+8 and c+12 of rows 4g to 4g+3, four lanes for each column.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     const __m512 a = _mm512_shuffle_f32x4(u[c], u[4 + c], 0x88);

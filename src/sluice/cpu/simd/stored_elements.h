@@ -3,10 +3,11 @@
 
 #include "sluice/cpu/simd/unit.h"
 
-/// Vectors of f32 from and to elements of other dtypes, for .isa.cc files alone.
+/// Loads elements of any dtype into vectors of f32, and stores them. Included by .isa.cc files
+/// only.
 namespace sluice::cpu {
 
-/// An element as memory holds it; integers are their C++ types.
+/// Stored elements of f16, bf16 and bool. Integers use their C++ types.
 struct Half {
   uint16_t bits;
 };
@@ -36,7 +37,7 @@ V load_elements(const int32_t* p) {
 template <simd::Vector V>
 V load_elements(const uint32_t* p) {
   using Int = typename V::Int;
-  // Both halves are exact: only their sum is rounded.
+  // Both halves convert exactly, so only their sum is rounded.
   const Int x = Int::load(reinterpret_cast<const int32_t*>(p));
   return to_float(simd::shift_right<16>(x) & Int(0xffff)) * 65536.0f + to_float(x & Int(0xffff));
 }
@@ -74,7 +75,7 @@ void store_elements(V v, int32_t* p) {
 template <simd::Vector V>
 void store_elements(V v, uint32_t* p) {
   using Int = typename V::Int;
-  const V x = max(v, V(0.0f));  // 0 for NaN
+  const V x = max(v, V(0.0f));  // NaN becomes 0.
   const auto high = x >= V(0x1p31f);
   const Int low_bits = to_int(select(high, x - 0x1p31f, x));
   const Int fitting = select(high, low_bits + Int(INT32_MIN), low_bits);
@@ -82,7 +83,7 @@ void store_elements(V v, uint32_t* p) {
 }
 template <simd::Vector V>
 void store_elements(V v, uint8_t* p) {
-  to_int(min(max(v, V(0.0f)), V(255.0f))).store(p);  // 0 for NaN
+  to_int(min(max(v, V(0.0f)), V(255.0f))).store(p);  // NaN becomes 0.
 }
 template <simd::Vector V>
 void store_elements(V v, Truth* p) {
@@ -90,7 +91,7 @@ void store_elements(V v, Truth* p) {
   select(v != V(0.0f), Int(1), Int(0)).store(reinterpret_cast<uint8_t*>(p));
 }
 
-/// Lanes < count < V::kLanes from memory, 0 above; reads nothing else.
+/// Loads `count` < V::kLanes elements; the other lanes are 0. Reads no other memory.
 template <simd::Vector V, typename T>
 V load_elements_partial(const T* p, int64_t count) {
   if constexpr (std::is_same_v<T, float>) return V::load_partial(p, count);
@@ -98,7 +99,7 @@ V load_elements_partial(const T* p, int64_t count) {
   if (count > 0) std::memcpy(all, p, static_cast<size_t>(count) * sizeof(T));
   return load_elements<V>(all);
 }
-/// Lanes < count < V::kLanes only.
+/// Stores the first `count` < V::kLanes lanes and writes no other memory.
 template <simd::Vector V, typename T>
 void store_elements_partial(V v, T* p, int64_t count) {
   T all[V::kLanes];

@@ -18,7 +18,7 @@ void stream(const std::byte* from, std::byte* to, int64_t bytes) {
     to += count;
     bytes -= count;
   };
-  // A line that is streamed is streamed whole.
+  // Stream whole cache lines only; copy the bytes before and after them.
   const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % kLine);
   if (past != 0) copy(std::min(bytes, kLine - past));
   for (; bytes >= kLine; bytes -= kLine, from += kLine, to += kLine) {

@@ -3,7 +3,7 @@
 
 #include "sluice/cpu/simd/divide.h"
 
-/// Functors of the tests' own: parameters, three inputs, two outputs.
+/// Functors for tests only. They have parameters, three inputs or two outputs.
 namespace sluice::cpu::test {
 
 /// fma(b, y, a·x).

@@ -2,23 +2,23 @@
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/cpu/simd/simd_x86.h"
 
-/// For files named x.isa.cc alone: CMake compiles each once per instruction set
+/// Included only by files named x.isa.cc. CMake compiles such a file once per instruction set
 /// (sluice_isa_sources), with SLUICE_UNIT_ISA 0, 1 or 2.
 ///
-/// One rule: what such a file defines with external linkage must have the instruction set
-/// (`kUnitIsa`) or its vector type among its template arguments. The linker keeps one copy of a
-/// function that several files define, and a copy compiled for AVX-512 must never serve everybody;
-/// a test reads the objects' symbols (check_isa_objects.cmake). So helpers go into an anonymous
-/// namespace or take `V`, and nothing runs at program start.
+/// Every function of such a file with external linkage must have the instruction set (`kUnitIsa`)
+/// or its vector type among its template arguments. Otherwise the linker, which keeps one copy of a
+/// function, might use the AVX-512 copy on machines without AVX-512. So put helpers into an
+/// anonymous namespace or give them the template parameter `V`. No code may run at program start. A
+/// test checks the symbols of the objects (check_isa_objects.cmake).
 #ifndef SLUICE_UNIT_ISA
-#error "an .isa.cc file is built by sluice_isa_sources()"
+#error "SLUICE_UNIT_ISA is not defined: add .isa.cc files with sluice_isa_sources()"
 #endif
 
 namespace sluice::cpu {
 
 constexpr Isa kUnitIsa = static_cast<Isa>(SLUICE_UNIT_ISA);
 
-/// The vector type of an instruction set; defined for base and for the file's own.
+/// The vector type of an instruction set. Defined for kBase and for kUnitIsa.
 template <Isa kIsa>
 struct VectorFor;
 template <>

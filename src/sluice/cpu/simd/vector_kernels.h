@@ -4,24 +4,24 @@
 
 #include "sluice/cpu/simd/isa.h"
 
-/// Elementwise kernels from functors written once.
+/// Elementwise kernels for every instruction set, generated from functors.
 ///
-/// A functor is a struct with a call operator over the vector type (base/simd.h), `template
-/// <typename V> V operator()(V a, V b) const`, for 1 to 6 inputs; its fields are its parameters.
-/// Several outputs are returned as `std::array<V, kOutputs>`. One lane wide it defines the bits;
-/// these kernels give the same with every instruction set, at every length.
+/// A functor is a struct whose fields are its parameters. It has a call operator over the vector
+/// type (base/simd.h), `template <typename V> V operator()(V a, V b) const`, for 1 to 6 inputs.
+/// Several outputs are returned as `std::array<V, kOutputs>`. The functor with one lane defines the
+/// bits; the kernels compute the same bits with every instruction set, for every length.
 ///
-/// To add one: include its header and vector_kernels_inl.h in a file x.isa.cc that
+/// To add a functor: include its header and vector_kernels_inl.h in a file x.isa.cc that
 /// sluice_isa_sources() lists, and write `SLUICE_MAP_KERNEL(sluice::ops::functor::Gelu)` outside
-/// namespaces, or SLUICE_MAP_KERNELS with a std::tuple of them. Then
-/// `map_kernel<ops::functor::Gelu>(isa)` is the kernel, anywhere in this layer. Forgetting it is a
-/// link error that names the functor.
+/// namespaces. SLUICE_MAP_KERNELS takes a std::tuple of functors. Then any file of this layer may
+/// call `map_kernel<ops::functor::Gelu>(isa)`. Without the macro, the linker reports an undefined
+/// symbol that names the functor.
 namespace sluice::cpu {
 
 /// An input of an elementwise kernel: rows that begin `row_step` elements apart.
 struct MapInput {
   const float* data = nullptr;
-  int64_t step = 1;  ///< 1: a row is an array; 0: one value for all of the row.
+  int64_t step = 1;  ///< 1: a row is an array; 0: one value for the whole row.
   int64_t row_step = 0;
 };
 struct MapOutput {
@@ -29,13 +29,13 @@ struct MapOutput {
   int64_t row_step = 0;
 };
 
-/// outputs[o][r][i] = f(inputs[0][r][i], …)[o] for r < rows, i < n. `functor` points to the functor.
-/// An output may coincide with an array input, exactly; otherwise nothing overlaps.
+/// Computes outputs[o][r][i] = f(inputs[0][r][i], …)[o] for r < rows, i < n. `functor` points to f.
+/// An output may be exactly the same array as an input; otherwise outputs overlap nothing.
 using MapFn = void (*)(const void* functor, const MapInput* inputs, const MapOutput* outputs,
                        int64_t rows, int64_t n);
 
 namespace internal {
-/// How many inputs a functor takes.
+/// Returns the number of inputs of a functor.
 template <typename F, typename V>
 constexpr int inputs_of() {
   if constexpr (std::is_invocable_v<const F&, V>)
@@ -49,7 +49,8 @@ constexpr int inputs_of() {
   else if constexpr (std::is_invocable_v<const F&, V, V, V, V, V>)
     return 5;
   else {
-    static_assert(std::is_invocable_v<const F&, V, V, V, V, V, V>, "a functor over 1 to 6 vectors");
+    static_assert(std::is_invocable_v<const F&, V, V, V, V, V, V>,
+                  "a functor must take 1 to 6 vectors");
     return 6;
   }
 }
@@ -59,7 +60,7 @@ void map_on(const void* functor, const MapInput* inputs, const MapOutput* output
             int64_t n);
 }  // namespace internal
 
-/// The kernel of functor type F for an instruction set.
+/// Returns the kernel of functor type F for an instruction set.
 template <typename F>
 MapFn map_kernel(Isa isa) {
 #if defined(__x86_64__)
@@ -69,7 +70,7 @@ MapFn map_kernel(Isa isa) {
   return internal::map_on<Isa::kBase, F>;
 }
 
-/// y[i] = f(x[i]) for i < n.
+/// Computes y[i] = f(x[i]) for i < n.
 template <typename F>
 void map1(const F& f, const float* x, float* y, int64_t n, Isa isa = current_isa()) {
   const MapInput inputs[] = {{x}};
@@ -77,7 +78,7 @@ void map1(const F& f, const float* x, float* y, int64_t n, Isa isa = current_isa
   map_kernel<F>(isa)(&f, inputs, &output, 1, n);
 }
 
-/// y[i] = f(a[i], b[i]) for i < n; `MapInput{p, 0}` broadcasts *p.
+/// Computes y[i] = f(a[i], b[i]) for i < n. `MapInput{p, 0}` broadcasts *p.
 template <typename F>
 void map2(const F& f, MapInput a, MapInput b, float* y, int64_t n, Isa isa = current_isa()) {
   const MapInput inputs[] = {a, b};
@@ -85,7 +86,7 @@ void map2(const F& f, MapInput a, MapInput b, float* y, int64_t n, Isa isa = cur
   map_kernel<F>(isa)(&f, inputs, &output, 1, n);
 }
 
-/// y[i] = f(a[i], b[i], c[i]) for i < n.
+/// Computes y[i] = f(a[i], b[i], c[i]) for i < n.
 template <typename F>
 void map3(const F& f, MapInput a, MapInput b, MapInput c, float* y, int64_t n,
           Isa isa = current_isa()) {

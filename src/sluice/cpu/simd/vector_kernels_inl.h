@@ -7,7 +7,7 @@
 #include "sluice/cpu/simd/unit.h"
 #include "sluice/cpu/simd/vector_kernels.h"
 
-/// The definition of map_on (vector_kernels.h), for .isa.cc files alone.
+/// The definition of map_on (vector_kernels.h). Included by .isa.cc files only.
 namespace sluice::cpu::internal {
 
 template <typename V>
@@ -28,7 +28,7 @@ constexpr size_t kOutputsOf = 1;
 template <typename V, size_t kOutputs>
 constexpr size_t kOutputsOf<std::array<V, kOutputs>> = kOutputs;
 
-/// The loop over all vectors; kArrays: no input is one value for a row.
+/// The loop over all vectors. `kArrays`: every input is an array along a row.
 template <typename V, bool kArrays, typename F, size_t... kInput>
 void map_loop(const F& f, const MapInput* inputs, const MapOutput* outputs, int64_t rows, int64_t n,
               std::index_sequence<kInput...>) {
@@ -58,7 +58,7 @@ void map_on(const void* functor, const MapInput* inputs, const MapOutput* output
   using V = typename VectorFor<kIsa>::type;
   if (n <= 0) return;
   constexpr int kInputs = inputs_of<F, V>();
-  // A copy, so that the compiler knows that no store changes it.
+  // Copy the functor, so that the compiler knows that no store changes it.
   const F f = *static_cast<const F*>(functor);
   bool arrays = true;
   for (int i = 0; i < kInputs; ++i) arrays = arrays && inputs[i].step != 0;
@@ -69,7 +69,7 @@ void map_on(const void* functor, const MapInput* inputs, const MapOutput* output
     map_loop<V, false>(f, inputs, outputs, rows, n, sequence);
 }
 
-/// The kernels of the functors in a std::tuple.
+/// Instantiates the kernels of the functors in a std::tuple.
 template <Isa kIsa, typename List>
 struct MapKernels;
 template <Isa kIsa, typename... F>
@@ -85,6 +85,6 @@ struct MapKernels<kIsa, std::tuple<F...>> {
       const void*, const ::sluice::cpu::MapInput*, const ::sluice::cpu::MapOutput*, int64_t, \
       int64_t);
 
-/// The same for every functor of a std::tuple.
+/// Instantiates map_kernel for every functor of a std::tuple, for the instruction set of this file.
 #define SLUICE_MAP_KERNELS(...) \
   template struct ::sluice::cpu::internal::MapKernels<::sluice::cpu::kUnitIsa, __VA_ARGS__>;

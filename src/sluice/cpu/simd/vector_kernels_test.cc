@@ -19,7 +19,7 @@ using Buffer = GuardedBuffer<float>;
 using simd::F1;
 namespace functor = ops::functor;
 
-/// Numbers as an operator may meet them, and every special one.
+/// Fills a buffer with ordinary and with special numbers.
 void fill(Buffer& buffer, std::mt19937& random) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   const float special[] = {0,     -0.0f,  kInf,   -kInf, NAN,  0x1p-149f, -0x1p-127f,
@@ -122,7 +122,7 @@ TEST(Map, ThreeInputsMixArraysAndOneValue) {
   }
 }
 
-// Every mantissa divided by some of the worst and of any, and the ends of the range of floats.
+// Divides every mantissa by difficult and by random divisors; also covers the whole float range.
 TEST(Map, QuotientsAreCorrectlyRounded) {
   constexpr int64_t kPart = 1 << 16;
   std::vector<float> x(kPart), y(kPart);
@@ -152,7 +152,7 @@ TEST(Map, QuotientsAreCorrectlyRounded) {
   }
 }
 
-// Every mantissa under an even and an odd exponent, and the ends of the range of floats.
+// Tests every mantissa with an even and an odd exponent, and the whole range of floats.
 TEST(Map, RootsAreCorrectlyRounded) {
   const ops::functor::Sqrt root;
   constexpr int64_t kPart = 1 << 16;
@@ -170,7 +170,7 @@ TEST(Map, RootsAreCorrectlyRounded) {
         x[i] = std::bit_cast<float>(0x3f800000u + part * static_cast<uint32_t>(kPart) + i);
       check();
     }
-    for (uint32_t part = 0; part < 64; ++part) {  // All exponents, zeros, negative, infinite, NaN.
+    for (uint32_t part = 0; part < 64; ++part) {  // All exponents, zeros, infinities, NaNs.
       for (uint32_t i = 0; i < kPart; ++i) x[i] = std::bit_cast<float>((i << 16) + part * 1021u);
       for (float& v : x) {
         if (std::fpclassify(v) == FP_SUBNORMAL) v = 0;

@@ -1,12 +1,12 @@
-#include "sluice/planner/exact.h"
+#include "sluice/planner/exact/exact.h"
 
 #include <limits>
 
 #include "sluice/base/rng.h"
 #include "sluice/base/sys.h"
 #include "sluice/planner/csv.h"
-#include "sluice/planner/instances.h"
 #include "sluice/planner/solve.h"
+#include "sluice/planner/test_instances.h"
 #include "sluice/planner/test_util.h"
 #include "sluice/planner/validate.h"
 
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(All, ExactSearchAgainstAllOrders,
                          ::testing::Values(Features{9, 3, 1, false}, Features{2, 3, 1, false},
                                            Features{9, 1, 4, false}, Features{5, 3, 3, true}));
 
-// That a sub-problem has no plan may rest on what failed before: with the same places but without
+// A refutation of a sub-problem may rest on what failed before: with the same places but without
 // that knowledge it has one. Ten buffers in which both occur, height by another search.
 TEST(ExactSearch, RemembersWhatARefutationRestsOn) {
   Problem problem;
@@ -130,6 +130,13 @@ TEST(ExactSearch, GivesUpOnNumbersNearTheEndOfInt64) {
   Problem problem;
   problem.buffers = {make_buffer("a", 0, 2, kHuge), make_buffer("b", 1, 3, 1)};
   EXPECT_EQ(search(problem, kHuge + 1).outcome, Outcome::kGaveUp);
+}
+
+// Three times as many nodes are too few for the stack search alone.
+TEST(ExactSearch, FillsPackingsOfHundredsWithoutAGap) {
+  const Problem problem =
+      cut_rectangle({.count = 300, .steps = 150, .bytes = 1024, .pinwheels = 50}, {14, 2});
+  EXPECT_EQ(search(problem, 1024, 1'000'000'000).outcome, Outcome::kFound);
 }
 
 class MiniMalloc : public ::testing::TestWithParam<const char*> {};

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "dry_run.h"
-#include "mutate.h"
+#include "mutations/mutate.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/cpu/device/cpu.h"
 #include "sluice/devices/cpu_device.h"

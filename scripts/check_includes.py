@@ -34,6 +34,7 @@ LAYERS = {
     "session": ["compiler", "check", "runtime"],
     "devices": ["session", "cpu"],
     "train": ["nn", "data", "session"],
+    "models": ["train"],
 }
 
 # Files of one layer that lie in the folder of another: kernels of an operator beside the operator.

@@ -15,7 +15,7 @@
 #include "sluice/report/traffic.h"
 #include "sluice/runtime/loaded_program.h"
 #include "tools/json_record.h"
-#include "tools/mnist_model.h"
+#include "tools/programs.h"
 #include "tools/rates.h"
 
 namespace sluice::tool {
@@ -117,14 +117,14 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
 // A compiled and proved model.
 struct Plan {
   Plan(const ToolOptions& o, const report::Rates& rates)
-      : programs(build_mnist(o)),
+      : programs(build_programs(o)),
         compiled(compile(programs.ir, compile_options(session_options(o)))),
         report(report::plan_report(compiled.executable)),
         forecasts(report::forecast(compiled.executable, rates)) {
     check::prove(compiled.executable);
   }
 
-  MnistPrograms programs;
+  Programs programs;
   Compiled compiled;
   report::PlanReport report;
   std::vector<report::ProgramForecast> forecasts;

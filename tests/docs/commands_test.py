@@ -133,6 +133,11 @@ class Commands(unittest.TestCase):
     def test_version(self, command):
         self.assertRegex(self.sluice(command).stdout, r"^sluice \d+\.\d+\.\d+ \(\w+\)\n$")
 
+    @runs("sluice --list")
+    def test_list(self, command):
+        names = [line.split()[0] for line in self.sluice(command).stdout.splitlines()]
+        self.assertIn("mnist-rts", names)  # The model that docs/howto/add_a_model.md shows.
+
     @runs("sluice doctor")
     def test_doctor(self, command):
         self.assertTrue(self.sluice(command).stdout.endswith("healthy\n"))

@@ -180,6 +180,10 @@ void check_flags(const CLI::App& command, const ToolOptions& o) {
             "{}: it is for phases (--strategy phased), the strategy is {}", flag, o.strategy);
   }
   const bool several = o.replica_list.size() * o.shard_threshold_list.size() > 1;
+  require(!o.dot || (!o.json && !o.full && !o.passes && !several && o.print_after.empty() &&
+                     o.problem.empty() && o.check.empty()),
+          "--dot cannot be combined with --json, --full, --passes, --print-after, --problem, "
+          "--check or with lists");
   require(!o.full || (!o.json && !several),
           "--full: it is the text of one executable; --json and lists have none");
   require(!o.passes || (!o.json && !o.full && !several),
@@ -249,6 +253,7 @@ void add_plan(CLI::App& app, ToolOptions& o) {
   add_model(app, o);
   app.add_flag("--full", o.full, "Print the whole executable");
   app.add_flag("--passes", o.passes, "Show the compiler's passes with times and changes");
+  app.add_flag("--dot", o.dot, "Print the graphs for Graphviz")->group(kRare);
   app.add_option("--print-after", o.print_after, "Show the program after a pass, or all");
   app.add_option("--problem", o.problem, "Solve a planner problem (CSV)");
   add_bytes(app, "--capacity", o.capacity, "Of the problem");

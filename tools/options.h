@@ -59,6 +59,7 @@ struct ToolOptions {
   std::string print_after;
   bool verify = false;  ///< Verify the program after every compiler pass.
   bool passes = false;  ///< plan: print the table of passes instead.
+  bool dot = false;     ///< plan: print the graphs for Graphviz instead.
   std::string problem;  ///< plan: a planner problem instead of a model.
   int64_t capacity = -1;
   bool full = false;                ///< plan: print the whole executable.

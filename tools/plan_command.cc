@@ -8,6 +8,7 @@
 #include "sluice/compiler/compile.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/exe/text.h"
+#include "sluice/ir/print.h"
 #include "sluice/planner/csv.h"
 #include "sluice/planner/solve.h"
 #include "sluice/report/forecast.h"
@@ -238,6 +239,8 @@ int run_plan(const ToolOptions& o) {
     fmt::print("{}\n", json_of(plan, o));
   } else if (o.full) {
     fmt::print("{}", exe::to_text(plan.compiled.executable));
+  } else if (o.dot) {
+    fmt::print("{}", to_dot(plan.programs.ir));
   } else if (o.passes) {
     print_passes(plan.compiled);
   } else {

@@ -151,6 +151,12 @@ class Commands(unittest.TestCase):
         (self.folder / "FILE").write_text(text)
         self.assertTrue(self.sluice(check).stdout.startswith("proved: "))
 
+    @runs("sluice plan --dot")
+    def test_graphs(self, command):
+        text = self.sluice(command).stdout  # cli_Dot_test parses it.
+        self.assertTrue(text.startswith("digraph {\n") and text.endswith("\n}\n"))
+        self.assertEqual(text, self.sluice("sluice plan mnist --dot").stdout)
+
     def accuracy(self, text):
         return float(re.search(r"(?m)^accuracy ([\d.]+) %$", text)[1])
 

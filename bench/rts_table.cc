@@ -1,19 +1,22 @@
-// Document 003's table: MNIST on four replicas, eight micro-batches of eight samples each a step, Adam's state in remote
-// memory in shards of more and more of it; beside them all on the device.
+// Document 003's table: MNIST on four replicas, eight micro-batches of eight samples each a step,
+// Adam's state in remote memory in shards of more and more of it; beside them all on the device.
 
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "bench/steps.h"
 #include "sluice/base/sys.h"
 #include "sluice/data/loader.h"
-#include "sluice/data/synthetic_digits.h"
+#include "sluice/models/model.h"
+#include "sluice/models/step_arrays.h"
 #include "sluice/report/traffic.h"
-#include "tools/mnist_model.h"
+#include "sluice/sluice.h"
 
 namespace sluice::bench {
 namespace {
@@ -21,45 +24,42 @@ namespace {
 constexpr int kRounds = 25;    // Short ones, so that each row has its share of quiet moments.
 constexpr int64_t kSteps = 2;  // A round.
 constexpr double kTie = 0.05;  // The document's last two rows move the same bytes within 0.5 %.
+constexpr int kReplicas = 4;
+constexpr int64_t kAccumulate = 8;
+constexpr models::Sizes kSizes;  // Eight samples a micro-batch.
+constexpr int64_t kSamples = kReplicas * kAccumulate * kSizes.micro_batch;
 
 struct Way {
   const char* name;
   int64_t threshold;
-  const char* offload;
+  train::Offload offload;
 };
-constexpr Way kWays[] = {{"no sharding", nn::kNeverShard, "optimizer"},
-                         {"only state of fc.0.weight", 262145, "optimizer"},
-                         {"all state of weights", 1024, "optimizer"},
-                         {"all state", 512, "optimizer"},
-                         {"all on the device", nn::kNeverShard, "none"}};
+constexpr train::Offload kState{.optimizer = true};
+constexpr Way kWays[] = {{"no sharding", nn::kNeverShard, kState},
+                         {"only state of fc.0.weight", 262145, kState},
+                         {"all state of weights", 1024, kState},
+                         {"all state", 512, kState},
+                         {"all on the device", nn::kNeverShard, {}}};
 
-tool::ToolOptions options(const Way& way, int64_t bandwidth) {
-  tool::ToolOptions o;
-  o.micro_batch = 8;
-  o.accumulate = 8;
-  o.replicas = 4;
-  o.optimizer = "adam-f16";
-  o.lr = 1e-3;
-  o.shard_threshold = way.threshold;
-  o.offload = way.offload;
-  o.remote_bandwidth = bandwidth;
-  return o;
+std::string threshold_text(int64_t threshold) {
+  return threshold == nn::kNeverShard ? "inf" : std::to_string(threshold);
 }
 
 class Row {
  public:
   Row(const Way& way, int64_t bandwidth)
-      : name_(way.name),
-        threshold_(way.threshold),
-        options_(options(way, bandwidth)),
-        programs_(tool::build_mnist(options_)),
-        session_(programs_.ir, tool::session_options(options_)),
-        arrays_(options_),
-        binding_(session_.bind(arrays_.inputs(programs_.training),
-                               {{programs_.training.loss, arrays_.losses}}, "train")) {
-    const int64_t samples = tool::samples_of_step(options_);
-    const data::Dataset digits = data::synthetic_digits(samples, 1);
-    data::DataLoader(digits, {.batch = samples}).fill(0, arrays_.image, arrays_.labels);
+      : way_(way),
+        training_(train::build_training(ir_, model_.build(kSizes), nn::Optimizer::adam_f16(),
+                                        {.accumulate = kAccumulate,
+                                         .offload = way.offload,
+                                         .shard_threshold = way.threshold,
+                                         .learning_rate = 1e-3})),
+        session_(ir_, {.device = cpu_device(), .remote_bandwidth = bandwidth}),
+        arrays_(training_, kAccumulate, kReplicas),
+        binding_(
+            session_.bind(arrays_.inputs(training_), {{training_.loss, arrays_.losses}}, "train")) {
+    const data::Dataset samples = model_.data->generate(kSamples, 1);
+    data::DataLoader(samples, {.batch = kSamples}).fill(0, arrays_.input, arrays_.labels);
     const exe::Executable& plan = session_.executable();
     for (const report::Traffic& t : report::TrafficCounter(plan).of(plan.program("train"))) {
       if (t.kind == exe::TransferKind::kRemoteLoad || t.kind == exe::TransferKind::kRemoteStore)
@@ -75,19 +75,18 @@ class Row {
   int64_t device_bytes() const { return session_.planned_bytes(); }
 
   void print() const {
-    const auto samples = static_cast<double>(tool::samples_of_step(options_));
-    fmt::print("{:<26} {:>9} {:>11.0f} {:>10.4f} {:>14} {:>13}\n", name_,
-               tool::show_threshold(threshold_), samples / seconds(), seconds(), remote_bytes_,
-               device_bytes());
+    fmt::print("{:<26} {:>9} {:>11.0f} {:>10.4f} {:>14} {:>13}\n", way_.name,
+               threshold_text(way_.threshold), static_cast<double>(kSamples) / seconds(), seconds(),
+               remote_bytes_, device_bytes());
   }
 
  private:
-  const char* name_;
-  int64_t threshold_;
-  tool::ToolOptions options_;
-  tool::MnistPrograms programs_;
+  const Way& way_;
+  const models::Model& model_ = models::find_model("mnist-rts");
+  Ir ir_{kReplicas};
+  train::Training training_;
   Session session_;
-  tool::StepArrays arrays_;
+  models::StepArrays arrays_;
   Binding binding_;
   int64_t remote_bytes_ = 0;  // That a step moves in all replicas.
   double seconds_ = std::numeric_limits<double>::infinity();
@@ -101,10 +100,20 @@ bool in_order(const std::vector<std::unique_ptr<Row>>& rows) {
   return true;
 }
 
+// The bytes of an argument such as 512M. Error{kUsage} for anything else.
+int64_t parse_mebibytes(std::span<char*> arguments) {
+  const std::string_view text = arguments[0];
+  const char* const unit = text.data() + text.size() - (text.ends_with('M') ? 1 : 0);
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), unit, number);
+  require(arguments.size() == 1 && text.ends_with('M') && error == std::errc() && end == unit &&
+              number > 0 && number <= int64_t{1} << 20,
+          "usage: rts_table [MEBIBYTES-A-SECOND], as rts_table 512M");
+  return number << 20;
+}
+
 void run(std::span<char*> arguments) {
-  require(arguments.size() <= 1, "usage: rts_table [BYTES-A-SECOND], as rts_table 512M");
-  const int64_t bandwidth =
-      arguments.empty() ? int64_t{256} << 20 : tool::parse_bytes("rts_table", arguments[0]);
+  const int64_t bandwidth = arguments.empty() ? int64_t{256} << 20 : parse_mebibytes(arguments);
   std::vector<std::unique_ptr<Row>> rows;
   for (const Way& way : kWays) rows.push_back(std::make_unique<Row>(way, bandwidth));
   for (int r = 0; r < kRounds; ++r) {
@@ -119,7 +128,7 @@ void run(std::span<char*> arguments) {
   const int64_t resident = rows.back()->device_bytes();
   for (size_t i = 0; i + 1 < rows.size(); ++i) {
     fmt::print("threshold {}: offload lowers the device's peak by {} bytes, {:.1f} %\n",
-               tool::show_threshold(kWays[i].threshold), resident - rows[i]->device_bytes(),
+               threshold_text(kWays[i].threshold), resident - rows[i]->device_bytes(),
                100.0 * static_cast<double>(resident - rows[i]->device_bytes()) /
                    static_cast<double>(resident));
   }

@@ -2,13 +2,16 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-foreach(library ${SLUICE_LAYERS})
+# The models of the command line are not part of the package.
+set(libraries ${SLUICE_LAYERS})
+list(REMOVE_ITEM libraries sluice_models)
+foreach(library ${libraries})
   if(NOT library STREQUAL "sluice")
     string(REPLACE "sluice_" "" layer ${library})
     set_target_properties(${library} PROPERTIES EXPORT_NAME ${layer})
   endif()
 endforeach()
-install(TARGETS ${SLUICE_LAYERS} EXPORT SluiceTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ${libraries} EXPORT SluiceTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS sluice_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # What a user's program includes, and what that includes; scripts/check_includes.py holds that none is missing.

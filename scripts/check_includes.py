@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Checks every #include of the project: a layer may use only the layers below it, vendor headers stay in
-the files that wrap them, and no file or folder includes itself through others.
+"""Checks every #include of the project: a layer may use only the layers below it, vendor headers
+stay in the files that wrap them, examples use installed headers, and no file or folder includes
+itself through others. A folder and its own subfolders may include each other.
 
 check_includes.py [ROOT]   prints a line for each fault, exits with 1 if there is one.
 """
 
 import fnmatch
+import os
 import re
 import sys
 from pathlib import Path
@@ -29,15 +31,21 @@ LAYERS = {
     "runtime": ["exe"],
     "comm": ["runtime"],
     "cpu": ["runtime", "target", "ops"],
-    "cuda": ["runtime", "target", "ops"],
     "data": ["base"],
     "session": ["compiler", "check", "runtime"],
     "devices": ["session", "cpu"],
     "train": ["nn", "data", "session"],
+    "models": ["train"],
 }
 
-# Files of one layer that lie in the folder of another: kernels of an operator beside the operator.
-GUESTS = [("src/sluice/ops/*.cpu.cc", "cpu"), ("src/sluice/ops/*.cuda.cu", "cuda")]
+# The other folders of sources -> those of them that they may include. All may include every layer,
+# but examples may include installed headers alone.
+USERS = {
+    "bench": [],
+    "tools": ["bench"],
+    "tests": [],
+    "examples": [],
+}
 
 # Layers that tests may use besides: the interpreter judges, a session needs a device, reports count.
 FOR_TESTS = ["interp", "devices", "report"]
@@ -49,14 +57,18 @@ VENDORS = [
     (r"nlohmann/.*", ["src/sluice/base/safetensors.cc", "tools/json_record.cc", "bench/table.cc"]),
     (r"CLI/.*|CLI11\.hpp", ["tools/main.cc"]),
     (r"zlib\.h", ["src/sluice/data/mnist.cc", "src/sluice/data/*_test.cc"]),
-    (r"(oneapi/dnnl/)?dnnl.*", ["src/sluice/cpu/dnnl*"]),
     (r"mpi\.h", ["src/sluice/comm/mpi*", "bench/mpi_reduce.cc"]),
-    (r"(cuda|cublas|cudnn|nccl|cub/|thrust/).*", ["src/sluice/cuda/*", "src/sluice/ops/*.cuda.cu"]),
-    (r"[a-z]*intrin\.h", ["src/sluice/cpu/*", "src/sluice/base/simd*.h", "src/sluice/base/flush_to_zero.h", "bench/machine.cc"]),
+    (r"[a-z]*intrin\.h", ["src/sluice/cpu/simd/*", "src/sluice/base/simd*.h",
+                          "src/sluice/base/flush_to_zero.h", "bench/machine.cc"]),
     (r"g(test|mock)/.*", ["src/sluice/*test*", "src/sluice/*gradient_check.h", "tests/*"]),
 ]
 
-INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+# The headers that a user's program may include, and those that they include. The build makes one.
+INSTALLED = "cmake/installed_headers.txt"
+MAX_INSTALLED = 80
+GENERATED = ["sluice/ops/ops.h"]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:<([^>]+)>|"([^"]+)")')
 SOURCES = (".h", ".cc", ".cu", ".h.in", ".cc.in")
 
 
@@ -81,13 +93,8 @@ def closure(layers):
 
 def layer_of(path):
     """The layer of a file or an include below src/sluice; None for the umbrella header and for files elsewhere."""
-    for pattern, layer in GUESTS:
-        if fnmatch.fnmatch(path, pattern):
-            return layer
     parts = path.split("/")
-    if parts[:2] != ["src", "sluice"]:
-        return None
-    return parts[2] if len(parts) > 3 else None
+    return parts[2] if parts[:2] == ["src", "sluice"] and len(parts) > 3 else None
 
 
 def find_cycle(edges):
@@ -108,45 +115,100 @@ def find_cycle(edges):
     return None
 
 
+def path_of(root, name, match):
+    """The project's file that an include means: below src/, or in quotes beside the file or below
+    the root of the project. None for a header of others, "" for a file that is not there."""
+    header = match[1] or match[2]
+    if header.startswith("sluice/"):
+        return "src/" + header
+    if match[1] is not None:
+        return None
+    beside = os.path.normpath(os.path.join(os.path.dirname(name), header))
+    for path in (beside, header):
+        if (Path(root) / path).is_file():
+            return path
+    return ""
+
+
 def check(root):
     """Faults as "file:line: text"."""
     reach = closure(LAYERS)
-    faults, file_edges, layer_edges = [], {}, {}
+    users = closure(USERS)
+    installed = installed_headers(root)
+    faults = check_installed(root, installed)
+    file_edges, folder_edges = {}, {}
     for path in project_files(root, SOURCES):
         name = path.as_posix()
         layer = layer_of(name)
-        is_test = TEST_FILE.search(path.name) is not None
+        user = name.split("/")[0]
         if layer is not None and layer not in LAYERS:
             faults.append(f"{name}:1: folder '{layer}' is no layer of scripts/check_includes.py")
             continue
+        if user != "src" and user not in USERS:
+            faults.append(f"{name}:1: folder '{user}' is none of scripts/check_includes.py")
+            continue
+        beside_code = user == "src" and TEST_FILE.search(path.name) is not None
         for number, line in enumerate(read_lines(root, path), 1):
             match = INCLUDE.match(line)
             if not match:
                 continue
-            header, place = match[1], f"{name}:{number}"
-            if header.startswith("sluice/"):
-                faults += check_edge(layer, is_test, header, place, reach)
-                target = "src/" + header
+            header, place = match[1] or match[2], f"{name}:{number}"
+            target = path_of(root, name, match)
+            if target is not None and user == "src":
+                faults += check_layers(layer, beside_code, header, place, reach)
+            elif target is not None:
+                faults += check_user(user, target, header, place, users, installed)
+            if header in GENERATED or not header.startswith("sluice/"):
+                pass
+            elif name.removeprefix("src/") in installed and header not in installed:
+                faults.append(f"{place}: an installed header includes {header}, which is not in "
+                              f"{INSTALLED}")
+            if target:
                 file_edges.setdefault(name, set()).add(target)
-                used = layer_of(target)
-                if layer and used and used != layer and not is_test:
-                    layer_edges.setdefault(layer, set()).add(used)
-            elif name.startswith("src/") and not Path(header).suffix == "" and f'"{header}"' in line:
-                faults.append(f'{place}: "{header}" is not included from the root ("sluice/...")')
+                folder, used = os.path.dirname(name), os.path.dirname(target)
+                if not beside_code and not nested(folder, used):
+                    folder_edges.setdefault(folder, set()).add(used)
             for pattern, allowed in VENDORS:
                 if re.fullmatch(pattern, header) and not any(fnmatch.fnmatch(name, a) for a in allowed):
                     faults.append(f"{place}: <{header}> belongs in {', '.join(allowed)} only")
-    for kind, edges in (("files", file_edges), ("folders", layer_edges)):
+    for kind, edges in (("files", file_edges), ("folders", folder_edges)):
         cycle = find_cycle(edges)
         if cycle:
             faults.append(f"{cycle[0]}:1: {kind} include each other: {' -> '.join(cycle)}")
     return faults
 
 
-def check_edge(layer, is_test, header, place, reach):
-    """Faults of one include of a header of ours."""
+def nested(a, b):
+    """Whether the folders are the same or one holds the other."""
+    return (a + "/").startswith(b + "/") or (b + "/").startswith(a + "/")
+
+
+def installed_headers(root):
+    """The headers that are installed, as programs include them; none if there is no list."""
+    path = Path(root) / INSTALLED
+    return path.read_text().split() if path.is_file() else []
+
+
+def check_installed(root, headers):
+    """Faults of the list itself."""
+    faults = []
+    if len(headers) > MAX_INSTALLED:
+        faults.append(f"{INSTALLED}:1: {len(headers)} headers are installed, more than "
+                      f"{MAX_INSTALLED}")
+    if headers != sorted(set(headers)):
+        faults.append(f"{INSTALLED}:1: the headers are not in order, or one is there twice")
+    for line, header in enumerate(headers, 1):
+        if header not in GENERATED and not (Path(root) / "src" / header).is_file():
+            faults.append(f"{INSTALLED}:{line}: there is no header {header}")
+    return faults
+
+
+def check_layers(layer, is_test, header, place, reach):
+    """Faults of one include in a file below src/."""
+    if not header.startswith("sluice/"):
+        return [f'{place}: "{header}" is not included from the root ("sluice/...")']
     if layer is None:
-        return []  # tools, examples, tests, bench and the umbrella header use everything.
+        return []  # The umbrella header includes everything.
     used = layer_of("src/" + header)
     if used is None:
         return [f"{place}: only users include <{header}>"]
@@ -156,6 +218,19 @@ def check_edge(layer, is_test, header, place, reach):
         return []
     return [f"{place}: '{layer}' may not include '{used}' ({header}); it may include: "
             f"{' '.join(sorted(reach[layer] - {layer})) or 'nothing'}"]
+
+
+def check_user(user, target, header, place, users, installed):
+    """Faults of one include in a file of another folder than src/."""
+    if not target:
+        return [f'{place}: there is no file "{header}"']
+    used = target.split("/")[0]
+    if user == "examples" and used == "src" and installed and header not in installed:
+        return [f"{place}: {header} is not installed ({INSTALLED})"]
+    if used == "src" or used in users[user]:
+        return []
+    return [f"{place}: '{user}' may not include '{used}' ({header}); it may include: "
+            f"{' '.join(['the layers', *sorted(users[user] - {user})])}"]
 
 
 def main():

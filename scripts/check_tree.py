@@ -1,16 +1,31 @@
 #!/usr/bin/env python3
-"""Checks what rots unseen: files that grew too long, marks for unfinished work, paths of one machine.
+"""Checks the tree for files, functions and folders that grew too long, marks for unfinished work
+and paths of one machine.
 
 check_tree.py [ROOT]   prints a line for each fault, exits with 1 if there is one.
 """
 
+import collections
 import re
 import sys
 from pathlib import Path
 
+from cpp_functions import functions
 from project_files import project_files, read_lines
 
-MAX_LINES = 600
+MAX_LINES = 600           # Of a file.
+MAX_FUNCTION_LINES = 80   # From the first line of its signature to its closing brace.
+MAX_FILES = 30            # Side by side in a folder.
+# Folders with limits of their own. `ops` has none, since each operator is a file set; the others
+# must not grow.
+FOLDER_LIMITS = {
+    "src/sluice/ops": None,
+    "src/sluice/base": 38,
+    "src/sluice/compiler/passes": 39,
+    "src/sluice/ir": 31,
+    "src/sluice/nn": 37,
+    "src/sluice/transforms": 32,
+}
 SOURCES = (".cc", ".h", ".cu", ".py", ".sh", ".cmake", ".cmake.in", "CMakeLists.txt")
 
 # (what, pattern, endings of the files it is looked for in; None: all). Letters in brackets keep this file clean.
@@ -26,11 +41,15 @@ PATTERNS = [
 def check(root):
     """Faults as "file:line: text"."""
     faults = []
+    files = collections.Counter()
     for path in project_files(root):
         name = path.as_posix()
+        files[path.parent.as_posix()] += 1
         lines = read_lines(root, path)
         if name.endswith(SOURCES) and len(lines) > MAX_LINES:
             faults.append(f"{name}:{len(lines)}: longer than {MAX_LINES} lines")
+        if name.endswith((".cc", ".h")):
+            faults += check_functions(name, lines)
         for what, pattern, endings in PATTERNS:
             if endings is not None and not name.endswith(endings):
                 continue
@@ -38,7 +57,22 @@ def check(root):
                 match = pattern.search(line)
                 if match:
                     faults.append(f"{name}:{number}: {what}: {match[0].strip()}")
+    for folder, count in sorted(files.items()):
+        limit = FOLDER_LIMITS.get(folder, MAX_FILES)
+        if limit is not None and count > limit:
+            faults.append(f"{folder}:1: {count} files side by side, more than {limit}")
     return faults
+
+
+def check_functions(name, lines):
+    """Faults of one C++ file."""
+    try:
+        found = list(functions("\n".join(lines)))
+    except ValueError as error:
+        return [f"{name}:1: functions cannot be measured: {error}"]
+    return [f"{name}:{first}: a function of {last - first + 1} lines, more than "
+            f"{MAX_FUNCTION_LINES}: {head}"
+            for first, last, head in found if last - first + 1 > MAX_FUNCTION_LINES]
 
 
 def main():

@@ -7,23 +7,24 @@
 #include "sluice/base/checked.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/data/loader.h"
-#include "sluice/data/synthetic_digits.h"
 #include "sluice/exe/executable.h"
+#include "sluice/models/model.h"
+#include "sluice/models/step_arrays.h"
 #include "tools/json_record.h"
-#include "tools/mnist_model.h"
+#include "tools/programs.h"
 
 namespace sluice::tool {
 
 namespace {
 
 // Runs of both programs on arrays of ones.
-int run_synthetic(const ToolOptions& o, const MnistPrograms& programs, Session& session) {
+int run_synthetic(const ToolOptions& o, const Programs& programs, Session& session) {
   const int64_t samples = samples_of_step(o);
   constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
   const auto runs = static_cast<int>(std::min(o.steps.value_or(kRuns), kMostRuns));
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
-  const auto test =
-      train::evaluate_throughput(session, checked_mul(o.eval_batch, o.replicas), runs, "eval");
+  const auto test = train::evaluate_throughput(session, checked_mul(o.sizes.eval_batch, o.replicas),
+                                               runs, "eval");
   if (o.json) {
     JsonRecord record;
     record.add("model", o.model);
@@ -45,15 +46,16 @@ int run_synthetic(const ToolOptions& o, const MnistPrograms& programs, Session& 
 }  // namespace
 
 int run_bench(const ToolOptions& o) {
-  const MnistPrograms programs = build_mnist(o);
+  const Programs programs = build_programs(o);
   Session session(programs.ir, session_options(o));
   log_offload(o, programs);
   if (o.synthetic) return run_synthetic(o, programs, session);
   const int64_t samples = samples_of_step(o);
-  const data::Dataset digits = data::synthetic_digits(std::max<int64_t>(samples, 64), 1);
-  const data::DataLoader loader(digits, {.batch = samples});
-  StepArrays arrays(o);
-  loader.fill(0, arrays.image, arrays.labels);
+  const models::Data& source = *models::find_model(o.model).data;
+  const data::Dataset generated = source.generate(std::max<int64_t>(samples, 64), 1);
+  const data::DataLoader loader(generated, {.batch = samples});
+  models::StepArrays arrays(programs.training, o.accumulate, o.replicas);
+  loader.fill(0, arrays.input, arrays.labels);
   Binding binding = session.bind(arrays.inputs(programs.training),
                                  {{programs.training.loss, arrays.losses}}, "train");
   const int64_t steps = o.steps.value_or(500);

@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -19,6 +19,7 @@
 #include "sluice/comm/mpi_group.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/planner/solve.h"
+#include "sluice/models/model.h"
 #include "tools/options.h"
 
 namespace sluice::tool {
@@ -92,16 +93,30 @@ void add_list(CLI::App& app, const char* flag, std::vector<int64_t>& field, F pa
       ->group(kRare);
 }
 
+// " (mnist-rts: 8, mnist-phased: 4)": the models with a default of their own for a flag.
+std::string models_with_default(std::string_view flag) {
+  std::vector<std::string> texts;
+  for (const models::Model& m : models::all_models()) {
+    for (const models::Default& d : m.defaults) {
+      if (d.flag == flag) texts.push_back(fmt::format("{}: {}", m.name, d.text));
+    }
+  }
+  return texts.empty() ? "" : fmt::format(" ({})", fmt::join(texts, ", "));
+}
+
 void add_network(CLI::App& app, ToolOptions& o) {
-  app.add_option("model", o.model, "The model (see --list)")
-      ->check(CLI::IsMember({"mnist", "mnist-rts", "mnist-phased", "mlp"}));
-  add_integer<int64_t, int64_t>(app, "--layers", o.layers, 1, 100000, "Linear layers of the MLP");
-  add_integer<int64_t, int64_t>(app, "--width", o.width, 1, kMost, "Features of its hidden layers");
-  app.add_option("--dropout", o.dropout, "Dropout probability")->group(kRare);
-  add_integer<int64_t, int64_t>(app, "--micro-batch", o.micro_batch, 1, kMost,
+  std::vector<std::string> names;
+  for (const models::Model& m : models::all_models()) names.emplace_back(m.name);
+  app.add_option("model", o.model, "The model (see --list)")->check(CLI::IsMember(names));
+  add_integer<int64_t, int64_t>(app, "--layers", o.sizes.layers, 1, 100000,
+                                "Linear layers of the MLP");
+  add_integer<int64_t, int64_t>(app, "--width", o.sizes.width, 1, kMost,
+                                "Features of its hidden layers");
+  app.add_option("--dropout", o.sizes.dropout, "Dropout probability")->group(kRare);
+  add_integer<int64_t, int64_t>(app, "--micro-batch", o.sizes.micro_batch, 1, kMost,
                                 "Samples of a micro-batch");
   add_integer<int64_t, int64_t>(app, "--accumulate", o.accumulate, 1, kMost,
-                                "Micro-batches a step (mnist-rts: 8, mnist-phased: 4)");
+                                "Micro-batches a step" + models_with_default("--accumulate"));
   const auto replicas = [](const char* flag, const std::string& text) {
     return parse_integer<int64_t>(flag, text, 1, kMostReplicas);
   };
@@ -166,6 +181,10 @@ void check_flags(const CLI::App& command, const ToolOptions& o) {
             "{}: it is for phases (--strategy phased), the strategy is {}", flag, o.strategy);
   }
   const bool several = o.replica_list.size() * o.shard_threshold_list.size() > 1;
+  require(!o.dot || (!o.json && !o.full && !o.passes && !several && o.print_after.empty() &&
+                     o.problem.empty() && o.check.empty()),
+          "--dot cannot be combined with --json, --full, --passes, --print-after, --problem, "
+          "--check or with lists");
   require(!o.full || (!o.json && !several),
           "--full: it is the text of one executable; --json and lists have none");
   require(!o.passes || (!o.json && !o.full && !several),
@@ -176,21 +195,12 @@ void check_flags(const CLI::App& command, const ToolOptions& o) {
   require(!o.nodes || !o.problem.empty(), "--nodes requires --problem FILE.csv");
 }
 
-// The two models are `mnist` with other defaults: what flags do not say, is as in the documents
-// that they come from.
-void set_defaults(const CLI::App& command, ToolOptions& o) {
-  const auto set = [&](const char* flag, auto& field, auto value) {
-    if (command.count(flag) == 0) field = value;
-  };
-  const bool phased = o.model == "mnist-phased";
-  if (!phased && o.model != "mnist-rts") return;
-  set("--optimizer", o.optimizer, "adam-f16");
-  set("--micro-batch", o.micro_batch, 8);
-  set("--shard-threshold", o.shard_threshold, 512);
-  set("--accumulate", o.accumulate, phased ? 4 : 8);
-  set("--replicas", o.replicas, phased ? 2 : 4);
-  set("--strategy", o.strategy, phased ? "phased" : "resident");
-  set("--offload", o.offload, phased ? "auto" : "optimizer");
+// Gives the model's own defaults to flags that the command line does not have.
+void set_defaults(CLI::App& command, const ToolOptions& o) {
+  for (const models::Default& d : models::find_model(o.model).defaults) {
+    CLI::Option* const option = command.get_option(std::string(d.flag));
+    if (option->count() == 0) option->run_callback_for_default()->default_val(std::string(d.text));
+  }
 }
 
 constexpr std::string_view kSuiteFlags[] = {"--only", "--rounds", "--python"};
@@ -310,25 +320,22 @@ CommandLine::CommandLine(ToolOptions& o) {
 // Completes the options of a command that takes a model. Error{kUsage} for flags that contradict
 // each other.
 void complete(const CommandLine& line, ToolOptions& o) {
-  for (const CLI::App* command : {line.train, line.eval, line.plan, line.bench}) {
+  for (CLI::App* const command : {line.train, line.eval, line.plan, line.bench}) {
     if (!*command) continue;
     set_defaults(*command, o);
+    take_lists(command == line.plan, o);
     if (o.group != nullptr && command->count("--replicas") == 0)
       o.replicas = std::max<int64_t>(o.replicas, o.group->size());
+    o.replica_list[0] = o.replicas;
     require(o.replicas <= kMostReplicas, "mpirun: must start at most {} processes, got {}",
             kMostReplicas, o.replicas);
-    take_lists(command == line.plan, o);
     check_flags(*command, o);
   }
 }
 
 int run_command(const CommandLine& line, const ToolOptions& o) {
   if (line.list) {
-    fmt::print(
-        "mnist         a multilayer perceptron with GELU on 28 x 28 digits\n"
-        "mnist-rts     the same on replicas that keep shards of Adam's state in remote memory\n"
-        "mnist-phased  the same a layer at a time, all variables in remote memory\n"
-        "mlp           the same with ReLU and weights that keep the variance of activations\n");
+    for (const models::Model& m : models::all_models()) fmt::print("{:<13} {}\n", m.name, m.doc);
     return 0;
   }
   if (*line.train) return run_train(o);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sluice/base/error.h"
+#include "sluice/models/model.h"
 #include "sluice/nn/rts.h"
 #include "sluice/runtime/process_group.h"
 
@@ -24,11 +25,7 @@ struct ToolOptions {
   std::string data;  ///< Folder of the dataset; empty: search.
   int64_t epochs = 1;
   std::optional<int64_t> steps;       ///< In all, >= 0; unless given, as many as the epochs have.
-  int64_t micro_batch = 8;            ///< Samples of a micro-batch.
-  int64_t eval_batch = 80;            ///< Samples an evaluation step.
-  int64_t layers = 4;                 ///< Linear layers of the MLP.
-  int64_t width = 512;                ///< Features of its hidden layers.
-  double dropout = 0;                 ///< Probability after each hidden layer.
+  models::Sizes sizes;                ///< Sizes of the model: --layers, --width, --micro-batch, …
   std::optional<double> lr;           ///< Learning rate; unless given, the optimizer's own.
   double clip_norm = 0;               ///< Largest norm of all gradients; 0: any.
   std::string optimizer = "sgd";      ///< sgd, momentum, adam, adam-f16, adamw, adamax, lamb.
@@ -62,6 +59,7 @@ struct ToolOptions {
   std::string print_after;
   bool verify = false;  ///< Verify the program after every compiler pass.
   bool passes = false;  ///< plan: print the table of passes instead.
+  bool dot = false;     ///< plan: print the graphs for Graphviz instead.
   std::string problem;  ///< plan: a planner problem instead of a model.
   int64_t capacity = -1;
   std::optional<int64_t> nodes;     ///< plan: limit of the problem's exact search.

@@ -8,6 +8,7 @@
 #include "sluice/compiler/compile.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/exe/text.h"
+#include "sluice/ir/print.h"
 #include "sluice/planner/csv.h"
 #include "sluice/planner/solve.h"
 #include "sluice/report/forecast.h"
@@ -15,7 +16,7 @@
 #include "sluice/report/traffic.h"
 #include "sluice/runtime/loaded_program.h"
 #include "tools/json_record.h"
-#include "tools/mnist_model.h"
+#include "tools/programs.h"
 #include "tools/rates.h"
 
 namespace sluice::tool {
@@ -123,14 +124,14 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
 // A compiled and proved model.
 struct Plan {
   Plan(const ToolOptions& o, const report::Rates& rates)
-      : programs(build_mnist(o)),
+      : programs(build_programs(o)),
         compiled(compile(programs.ir, compile_options(session_options(o)))),
         report(report::plan_report(compiled.executable)),
         forecasts(report::forecast(compiled.executable, rates)) {
     check::prove(compiled.executable);
   }
 
-  MnistPrograms programs;
+  Programs programs;
   Compiled compiled;
   report::PlanReport report;
   std::vector<report::ProgramForecast> forecasts;
@@ -244,6 +245,8 @@ int run_plan(const ToolOptions& o) {
     fmt::print("{}\n", json_of(plan, o));
   } else if (o.full) {
     fmt::print("{}", exe::to_text(plan.compiled.executable));
+  } else if (o.dot) {
+    fmt::print("{}", to_dot(plan.programs.ir));
   } else if (o.passes) {
     print_passes(plan.compiled);
   } else {

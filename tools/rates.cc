@@ -7,7 +7,7 @@
 #include "bench/machine.h"
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
-#include "tools/mnist_model.h"
+#include "tools/programs.h"
 
 namespace sluice::tool {
 namespace {

@@ -10,10 +10,10 @@
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/data/loader.h"
-#include "sluice/data/mnist.h"
-#include "sluice/data/synthetic_digits.h"
+#include "sluice/models/model.h"
+#include "sluice/models/step_arrays.h"
 #include "tools/json_record.h"
-#include "tools/mnist_model.h"
+#include "tools/programs.h"
 #include "tools/progress.h"
 #include "tools/run_digest.h"
 #include "tools/stop_signal.h"
@@ -25,55 +25,59 @@ constexpr int64_t kSyntheticTrain = 20000;
 constexpr int64_t kSyntheticTest = 4000;
 constexpr size_t kReservedLosses = 1 << 20;
 
-data::Dataset find_digits(const ToolOptions& o, data::Split split) {
-  const auto folder = o.synthetic ? std::nullopt : data::find_mnist(o.data);
-  if (folder) return data::load_mnist(*folder, split);
+data::Dataset find_samples(const ToolOptions& o, data::Split split) {
+  const models::Data& samples = *models::find_model(o.model).data;
+  const auto folder = o.synthetic ? std::nullopt : samples.find(o.data);
+  if (folder) return samples.load(*folder, split);
   const bool train = split == data::Split::kTrain;
   if (train && o.log_level != "error") {
-    sys::print_stderr(
-        "{}: using generated digits\n",
-        o.synthetic ? "--synthetic" : "no MNIST files found (--data, $SLUICE_DATA, data/mnist)");
+    sys::print_stderr("{}: using generated {}\n", o.synthetic ? "--synthetic" : samples.missing,
+                      samples.name);
   }
-  return data::synthetic_digits(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2);
+  return samples.generate(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2);
 }
 
 // Those of all processes, which share out the samples of a step.
-data::Dataset load_digits(const ToolOptions& o, Session& session, data::Split split) {
-  data::Dataset digits = find_digits(o, split);
+data::Dataset load_samples(const ToolOptions& o, Session& session, data::Split split) {
+  data::Dataset samples = find_samples(o, split);
   if (session.agreement().size() > 1) {
     Digest digest;
-    digest.add(digits.images.bytes());
-    digest.add(digits.labels.bytes());
-    session.agreement().require_same("digits", digest.hex());
+    digest.add(samples.images.bytes());
+    digest.add(samples.labels.bytes());
+    session.agreement().require_same(models::find_model(o.model).data->name, digest.hex());
   }
-  return digits;
+  return samples;
 }
 
-// Percentage of the test digits whose largest logit is the label's. The last batch is filled with the first digits again.
-double evaluate(Session& session, const MnistPrograms& programs, const ToolOptions& o,
+// Percentage of the test samples whose largest logit is the label's. The last batch is filled with
+// the first samples again.
+double evaluate(Session& session, const Programs& programs, const ToolOptions& o,
                 const data::Dataset& test) {
-  const int64_t batch = checked_mul(o.eval_batch, o.replicas);
-  const data::DataLoader digits(test, {.batch = 1, .shuffle = false});
-  HostTensor image({entries_shape({o.eval_batch, 28, 28}, 1, o.replicas), f32, {}});
-  HostTensor labels({entries_shape({o.eval_batch}, 1, o.replicas), i32, {}});
-  HostTensor logits({entries_shape({o.eval_batch, 10}, 1, o.replicas), f32, {}});
-  Binding binding = session.bind({{programs.training.eval_input, image}},
-                                 {{programs.training.logits, logits}}, "eval");
-  const auto pixels = image.as<float>();
-  const auto truths = labels.as<int32_t>();
+  const int64_t batch = checked_mul(o.sizes.eval_batch, o.replicas);
+  const data::DataLoader samples(test, {.batch = 1, .shuffle = false});
+  const train::Training& t = programs.training;
+  const auto array = [&](const TensorSpec& entry) {
+    return HostTensor({entries_shape(entry.shape, 1, o.replicas), entry.dtype, {}});
+  };
+  HostTensor inputs = array(t.eval_input.spec), logits = array(t.logits.spec);
+  std::vector<int32_t> labels(static_cast<size_t>(batch));
+  const std::vector<int64_t>& dims = t.eval_input.spec.shape.dims();
+  const TensorSpec sample{Shape({dims.begin() + 1, dims.end()}), t.eval_input.spec.dtype, {}};
+  const auto sample_bytes = inputs.bytes().size() / labels.size();
+  const auto classes = static_cast<size_t>(logits.elements()) / labels.size();
+  Binding binding = session.bind({{t.eval_input, inputs}}, {{t.logits, logits}}, "eval");
   int64_t right = 0;
   for (int64_t first = 0; first < test.size(); first += batch) {
-    for (int64_t i = 0; i < batch; ++i) {
-      digits.fill((first + i) % test.size(),
-                  {{{28, 28}, f32, {}}, &pixels[static_cast<size_t>(i * 784)]},
-                  {{{}, i32, {}}, &truths[static_cast<size_t>(i)]});
+    for (size_t i = 0; i < labels.size(); ++i) {
+      samples.fill((first + static_cast<int64_t>(i)) % test.size(),
+                   {sample, &inputs.bytes()[i * sample_bytes]}, {{{}, i32, {}}, &labels[i]});
     }
     session.run_into(binding);
     const auto scores = logits.as<float>();
     for (int64_t i = 0; i < std::min(batch, test.size() - first); ++i) {
-      const auto row = scores.subspan(static_cast<size_t>(i * 10), 10);
+      const auto row = scores.subspan(static_cast<size_t>(i) * classes, classes);
       const auto best = std::max_element(row.begin(), row.end()) - row.begin();
-      right += best == truths[static_cast<size_t>(i)];
+      right += best == labels[static_cast<size_t>(i)];
     }
   }
   return 100.0 * static_cast<double>(right) / static_cast<double>(test.size());
@@ -86,21 +90,22 @@ struct Outcome {
   bool stopped = false;
 };
 
-Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions& o,
-              const data::Dataset& digits) {
+Outcome train(Session& session, const Programs& programs, const ToolOptions& o,
+              const data::Dataset& all) {
   const int64_t samples = samples_of_step(o);
-  data::DataLoader loader(digits, {.batch = samples, .seed = o.seed});
+  data::DataLoader loader(all, {.batch = samples, .seed = o.seed});
   const int64_t per_epoch = loader.batches();
   const int64_t steps = o.steps ? *o.steps : checked_mul(o.epochs, per_epoch);
   if (o.log_level != "error") {
     const std::string replicas = o.replicas == 1 ? "" : fmt::format(" x {}", o.replicas);
     sys::print_stderr("{} x {}{} = {} samples a step, {} steps an epoch, {} samples dropped\n",
-                      o.micro_batch, o.accumulate, replicas, samples, per_epoch, loader.dropped());
+                      o.sizes.micro_batch, o.accumulate, replicas, samples, per_epoch,
+                      loader.dropped());
   }
-  StepArrays arrays(o);
+  models::StepArrays arrays(programs.training, o.accumulate, o.replicas);
   Binding binding = session.bind(arrays.inputs(programs.training),
                                  {{programs.training.loss, arrays.losses}}, "train");
-  const ArrayView images = arrays.image;
+  const ArrayView inputs = arrays.input;
   const ArrayView truths = arrays.labels;
   Outcome outcome;
   const auto losses = arrays.losses.as<float>();
@@ -108,7 +113,7 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
   Progress progress("train", steps, samples, o.log_level);
   for (int64_t step = 0; step < steps; ++step) {
     if (step % per_epoch == 0) loader.start_epoch(step / per_epoch);
-    loader.fill(step % per_epoch, images, truths);
+    loader.fill(step % per_epoch, inputs, truths);
     arrays.seed(o.seed, step);
     session.run_into(binding);
     ++outcome.steps;
@@ -129,7 +134,7 @@ Outcome train(Session& session, const MnistPrograms& programs, const ToolOptions
   return outcome;
 }
 
-void report(const ToolOptions& o, const MnistPrograms& programs, const Session& session,
+void report(const ToolOptions& o, const Programs& programs, const Session& session,
             const Outcome& outcome, std::optional<double> accuracy) {
   const int64_t steps = outcome.steps;
   const auto samples = static_cast<double>(steps * samples_of_step(o));
@@ -175,16 +180,16 @@ void load_weights(Session& session, const ToolOptions& o) {
 }  // namespace
 
 int run_train(const ToolOptions& o) {
-  const MnistPrograms programs = build_mnist(o);
+  const Programs programs = build_programs(o);
   log_offload(o, programs);
   Session session(programs.ir, session_options(o));
   load_weights(session, o);
   // A training whose result nobody can write is refused before it runs.
   if (o.speaks() && !o.save.empty()) sys::check_replaceable(o.save);
-  const data::Dataset digits = load_digits(o, session, data::Split::kTrain);
-  const data::Dataset test = load_digits(o, session, data::Split::kTest);
+  const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
+  const data::Dataset test = load_samples(o, session, data::Split::kTest);
   catch_stop_signals();
-  const Outcome outcome = train(session, programs, o, digits);
+  const Outcome outcome = train(session, programs, o, samples);
   if (!o.save.empty()) session.save(o.save);
   if (outcome.stopped) {
     report(o, programs, session, outcome, std::nullopt);
@@ -201,11 +206,11 @@ int run_train(const ToolOptions& o) {
 
 int run_eval(const ToolOptions& o) {
   require(!o.weights.empty(), "eval: --weights FILE is needed");
-  const MnistPrograms programs = build_mnist(o);
+  const Programs programs = build_programs(o);
   log_offload(o, programs);
   Session session(programs.ir, session_options(o));
   load_weights(session, o);
-  const data::Dataset test = load_digits(o, session, data::Split::kTest);
+  const data::Dataset test = load_samples(o, session, data::Split::kTest);
   report(o, programs, session, {}, evaluate(session, programs, o, test));
   return 0;
 }

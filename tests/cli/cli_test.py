@@ -64,8 +64,24 @@ class Usage(CliTest):
                 self.assertIn("Usage:", text)
                 self.assertLess(len(text.splitlines()), 25)
 
-    def test_list(self):
-        self.assertIn("mnist", self.expect_code(0, "--list").stdout)
+    def test_models(self):
+        lines = self.expect_code(0, "--list").stdout.splitlines()
+        names = [line.split()[0] for line in lines]
+        self.assertLessEqual({"mnist", "mnist-rts", "mnist-phased", "mlp"}, set(names))
+        for name, line in zip(names, lines):
+            with self.subTest(model=name):
+                self.assertRegex(line, rf"^{name} +\w+ .*\w$")
+                self.assertEqual(self.record("plan", name)["model"], name)
+        self.assertIn(",".join(names), self.expect_code(2, "train", "nosuch").stderr)
+
+    def test_defaults_of_a_model_yield_to_flags(self):
+        keys = ["replicas", "shard_threshold", "offload"]
+        flags = ["--replicas", 2, "--shard-threshold", "inf", "--offload", "none"]
+        for given, expected in (([], [4, "512", "optimizer"]), (flags, [2, "inf", "none"])):
+            record = self.record("plan", "mnist-rts", *given)
+            self.assertEqual([record[k] for k in keys], expected)
+        help_text = self.expect_code(0, "train", "--help").stdout
+        self.assertIn("Micro-batches a step (mnist-rts: 8, mnist-phased: 4)", help_text)
 
     def test_wrong_words(self):
         for arguments in [[], ["nosuch"], ["train", "nosuch"], ["train", "mnist", "--nosuch"], ["inspect"],

@@ -133,6 +133,11 @@ class Commands(unittest.TestCase):
     def test_version(self, command):
         self.assertRegex(self.sluice(command).stdout, r"^sluice \d+\.\d+\.\d+ \(\w+\)\n$")
 
+    @runs("sluice --list")
+    def test_list(self, command):
+        names = [line.split()[0] for line in self.sluice(command).stdout.splitlines()]
+        self.assertIn("mnist-rts", names)  # The model that docs/howto/add_a_model.md shows.
+
     @runs("sluice doctor")
     def test_doctor(self, command):
         self.assertTrue(self.sluice(command).stdout.endswith("healthy\n"))
@@ -145,6 +150,12 @@ class Commands(unittest.TestCase):
         self.assertEqual(text, self.sluice(full_mnist).stdout)
         (self.folder / "FILE").write_text(text)
         self.assertTrue(self.sluice(check).stdout.startswith("proved: "))
+
+    @runs("sluice plan --dot")
+    def test_graphs(self, command):
+        text = self.sluice(command).stdout  # cli_Dot_test parses it.
+        self.assertTrue(text.startswith("digraph {\n") and text.endswith("\n}\n"))
+        self.assertEqual(text, self.sluice("sluice plan mnist --dot").stdout)
 
     def accuracy(self, text):
         return float(re.search(r"(?m)^accuracy ([\d.]+) %$", text)[1])

@@ -71,6 +71,11 @@ class Text(unittest.TestCase):
                 with self.subTest(file=file.name):
                     self.assertIn(f"`src/{folder}/{file.name}`\n\n```cpp\n{file.read_text()}```", page)
 
+    def test_the_page_on_models_shows_a_model(self):
+        page = (ROOT / "docs" / "howto" / "add_a_model.md").read_text()
+        model = "src/sluice/models/mnist_rts.cc"
+        self.assertIn(f"`{model}`\n\n```cpp\n{(ROOT / model).read_text()}```", page)
+
     def test_links_lead_somewhere(self):
         for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
             for link in re.findall(r"\]\(([^)#\s]+)\)", document.read_text()):

@@ -92,90 +92,99 @@ exe::Executable plan_of_many_kernels() {
   return Session(ir, {.device = cpu_device({.threads = 1})}).executable();
 }
 
-// Kernels trust their operands, so a changed plan must be rejected when it is loaded from its text.
-TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
-  const std::string text = exe::to_text(plan_of_many_kernels());
-  runtime::Executor(exe::parse_text(text, "plan"), {cpu::make_device()}, {.threads = 1});
-  const auto read_back = [&](std::string_view from, std::string_view to) {
-    return [=] {
-      std::string changed = text;
-      const size_t at = changed.find(from);
-      ASSERT_NE(at, std::string::npos) << from << " in\n" << text;
-      runtime::Executor(exe::parse_text(changed.replace(at, from.size(), to), "plan",
-                                        exe::Fingerprints::kIgnored),
-                        {cpu::make_device()}, {.threads = 1});
-    };
+constexpr ErrorKind kBad = ErrorKind::kBadFile;
+const std::string kCopied = "write %11 at frame+0 bytes 12 float32(3) row";
+const std::string kSecond = "read %8 at frame+128 bytes 96 float32(4,6) row";
+
+// Loads the plan's text with its first `from` replaced by `to`.
+std::function<void()> read_back(std::string from, std::string to) {
+  return [from = std::move(from), to = std::move(to)] {
+    static const std::string text = exe::to_text(plan_of_many_kernels());
+    std::string changed = text;
+    const size_t at = changed.find(from);
+    ASSERT_NE(at, std::string::npos) << from << " in\n" << text;
+    runtime::Executor(
+        exe::parse_text(changed.replace(at, from.size(), to), "plan", exe::Fingerprints::kIgnored),
+        {cpu::make_device()}, {.threads = 1});
   };
-  const auto bad = ErrorKind::kBadFile;
-  const std::string copied = "write %11 at frame+0 bytes 12 float32(3) row";
-  const std::string second = "read %8 at frame+128 bytes 96 float32(4,6) row";
+}
+
+// Kernels trust their operands, so that a plan from a file is checked before it runs.
+TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
+  runtime::Executor(exe::parse_text(exe::to_text(plan_of_many_kernels()), "plan"),
+                    {cpu::make_device()}, {.threads = 1});
   expect_refused({
       {"no input", read_back("      read %10 at frame+128 bytes 12 float32(3) row", "#"),
        "kernel cpu.copy (Copy): must have 1 inputs, 1 outputs, 0 scalars and 0 stages, got 0, 1, 0 "
        "and 0",
-       bad},
-      {"an input that is updated", read_back(copied, "update %11>%12" + copied.substr(9)),
+       kBad},
+      {"an input that is updated", read_back(kCopied, "update %11>%12" + kCopied.substr(9)),
        "kernel cpu.copy (Copy): operands must be inputs that are read, then outputs that are "
        "written, got operand 1 updated",
-       bad},
-      {"another size", read_back(copied, "write %11 at frame+0 bytes 8 float32(2) row"),
-       "kernel cpu.copy (Copy): result must be (3,) float32, got (2,) float32", bad},
+       kBad},
+      {"another size", read_back(kCopied, "write %11 at frame+0 bytes 8 float32(2) row"),
+       "kernel cpu.copy (Copy): result must be (3,) float32, got (2,) float32", kBad},
       {"too few inputs", read_back("Exp tasks", "Add tasks"),
-       "kernel cpu.elementwise (Add): inputs of Add must be 2, got 1", bad},
+       "kernel cpu.elementwise (Add): inputs of Add must be 2, got 1", kBad},
       {"too many inputs", read_back("stage Gelu from -2 to", "stage Gelu from -2 -2 to"),
-       "kernel cpu.fused (MatMul+Add+Gelu): inputs of Gelu must be 1, got 2", bad},
+       "kernel cpu.fused (MatMul+Add+Gelu): inputs of Gelu must be 1, got 2", kBad},
       {"options of another operator", read_back("cpu.reference Concat", "cpu.reference Exp"),
-       "executable: options of Exp must have the names and types of '', got 'axis=1'", bad},
+       "executable: options of Exp must have the names and types of '', got 'axis=1'", kBad},
       {"an option of another type", read_back("axis=1\n", "axis=1.0\n"),
        "executable: options of Concat must have the names and types of 'axis=0', got 'axis=1.0'",
-       bad},
+       kBad},
       {"another operator", read_back("\"MatMul+Add+Gelu\"", "\"MatMul+Add+Tanh\""),
        "kernel cpu.fused (MatMul+Add+Tanh): operator must be MatMul+Add+Gelu with options '', got "
        "MatMul+Add+Tanh with ''",
-       bad},
+       kBad},
       {"stages of a kernel of one operator", loaded([](exe::Executable& e) {
          first_kernel(e).stages.push_back({"Neg", {}, {0}, 1, f32_spec({2})});
        }),
        "kernel cpu.elementwise (Relu): must have 1 inputs, 1 outputs, 0 scalars and 0 stages, got "
        "1, 1, 0 and 1",
-       bad},
+       kBad},
       {"a copy that draws seeds", read_back("cpu.copy Copy", "cpu.copy ModifyRandomSeed"),
        "kernel cpu.copy (ModifyRandomSeed): operator must be Copy with options '', got "
        "ModifyRandomSeed with ''",
-       bad},
+       kBad},
+  });
+}
+
+TEST_F(RuntimeRefusals, SizesOfPlansFromFiles) {
+  expect_refused({
       {"options", read_back("axis=1\n", "axis=7\n"),
-       "kernel cpu.reference (Concat): inputs are invalid for Concat: ", bad},
-      {"fewer inputs", read_back("      " + second, "#"),
-       "result must be (4, 6) float32, got (4, 12) float32", bad},
+       "kernel cpu.reference (Concat): inputs are invalid for Concat: ", kBad},
+      {"fewer inputs", read_back("      " + kSecond, "#"),
+       "result must be (4, 6) float32, got (4, 12) float32", kBad},
       {"a result as an input", read_back("stage Add from -1 2 to", "stage Add from -1 3 to"),
-       "(MatMul+Add+Gelu): stages must read inputs or earlier stages, got output 3", bad},
+       "(MatMul+Add+Gelu): stages must read inputs or earlier stages, got output 3", kBad},
       {"no result", read_back("stage Gelu from -2 to 3", "stage Gelu from -2 to -1"),
-       "(MatMul+Add+Gelu): operand 3 must be the result of 1 stage, got 0", bad},
+       "(MatMul+Add+Gelu): operand 3 must be the result of 1 stage, got 0", kBad},
       {"a stage's size",
        read_back("stage MatMul from 0 1 to -1 float32(4,6)",
                  "stage MatMul from 0 1 to -1 float32(6,4)"),
-       "result must be (4, 6) float32, got (6, 4) float32", bad},
+       "result must be (4, 6) float32, got (6, 4) float32", kBad},
       {"tasks", read_back("Concat tasks 1", "Concat tasks 2"),
-       "kernel cpu.reference (Concat): tasks must be 1, got 2", bad},
+       "kernel cpu.reference (Concat): tasks must be 1, got 2", kBad},
       {"workspace", read_back("Concat tasks 1 workspace 24", "Concat tasks 1 workspace 16"),
-       "workspace must be at least 24 bytes, got 16", bad},
-      {"parts", read_back(copied, copied + " task 4"),
-       "operand 1: tasks must be 0 bytes apart (pitch 0), got 4 (pitch 0)", bad},
+       "workspace must be at least 24 bytes, got 16", kBad},
+      {"parts", read_back(kCopied, kCopied + " task 4"),
+       "operand 1: tasks must be 0 bytes apart (pitch 0), got 4 (pitch 0)", kBad},
       {"what coincides", read_back("origin 107", "origin 107\n      coincide 0:2\n#"),
-       "operands 0 and 2 must not coincide: it may write one before it reads the other", bad},
+       "operands 0 and 2 must not coincide: it may write one before it reads the other", kBad},
       {"bytes", read_back("write %9 at frame+256 bytes 192", "write %9 at frame+256 bytes 96"),
-       "operand 2 ((4, 12) float32 'row') must have 192 bytes, got 96", bad},
+       "operand 2 ((4, 12) float32 'row') must have 192 bytes, got 96", kBad},
       {"padding", read_back("bytes 512 float32(8,6) panels16", "bytes 256 float32(8,6) panels16"),
-       "operand 1 ((8, 6) float32 'panels16') must have 512 bytes, got 256", bad},
-      {"a layout", read_back(second, "read %8 at frame+128 bytes 512 float32(4,6) panels32"),
-       "layout of operand 1 must be 'row', got 'panels32'", bad},
+       "operand 1 ((8, 6) float32 'panels16') must have 512 bytes, got 256", kBad},
+      {"a layout", read_back(kSecond, "read %8 at frame+128 bytes 512 float32(4,6) panels32"),
+       "layout of operand 1 must be 'row', got 'panels32'", kBad},
       {"a scalar of no index", loaded([](exe::Executable& e) { first_kernel(e).scalars = {1}; }),
        "kernel cpu.elementwise (Relu): must have 1 inputs, 1 outputs, 0 scalars and 0 stages, got "
        "1, 1, 1 and 0",
-       bad},
+       kBad},
       {"another operator than an index",
        loaded([](exe::Executable& e) { first_kernel(e).key = "cpu.index"; }),
-       "kernel cpu.index (Relu): operator must be Index with options '', got Relu with ''", bad},
+       "kernel cpu.index (Relu): operator must be Index with options '', got Relu with ''", kBad},
       {"an index", loaded([](exe::Executable& e) {
          first_kernel(e).key = "cpu.index";
          first_kernel(e).op = "Index";
@@ -183,14 +192,14 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
        "kernel cpu.index (Index): must have 0 inputs, 1 outputs, 1 scalars and 0 stages, got 1, 1, "
        "0 "
        "and 0",
-       bad},
+       kBad},
       {"a large index", loaded([](exe::Executable& e) {
          first_kernel(e).key = "cpu.index";
          first_kernel(e).op = "Index";
          first_kernel(e).operands.erase(first_kernel(e).operands.begin());
          first_kernel(e).scalars = {1};
        }),
-       "kernel cpu.index (Index): result must have 4 bytes, got (2,) float32", bad},
+       "kernel cpu.index (Index): result must have 4 bytes, got (2,) float32", kBad},
   });
 }
 

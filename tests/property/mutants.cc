@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "dry_run.h"
-#include "mutate.h"
+#include "mutations/mutate.h"
 #include "sluice/check/checker.h"
 
 namespace sluice::property {

@@ -5,14 +5,14 @@
 #include <set>
 
 #include "dry_run.h"
-#include "mutate.h"
+#include "mutations/mutate.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/cpu/device/cpu.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/exe/test_plans.h"
+#include "sluice/models/model.h"
 #include "sluice/session/session.h"
 #include "small_programs.h"
-#include "tools/mnist_model.h"
 #include "training_programs.h"
 
 namespace sluice::property {
@@ -30,19 +30,12 @@ std::vector<exe::Executable> hand_written() {
           plan(exe::plans::collectives())};
 }
 
-tool::ToolOptions small(tool::ToolOptions options) {
-  options.micro_batch = 2;
-  options.eval_batch = 4;
-  options.layers = 3;
-  options.width = 24;
-  return options;
-}
-
-exe::Executable compiled_mlp(const tool::ToolOptions& options) {
-  const tool::MnistPrograms programs = tool::build_mnist(options);
+exe::Executable compiled_mlp(const models::Sizes& sizes, const nn::Optimizer& optimizer,
+                             const std::vector<std::string>& disable = {}) {
+  Ir ir;
+  train::build_training(ir, models::find_model("mnist").build(sizes), optimizer, {});
   const DeviceChoice device = cpu_device({.threads = 2});
-  return compile(programs.ir,
-                 {.devices = {{device.target, -1, device.threads}}, .disable = options.disable})
+  return compile(ir, {.devices = {{device.target, -1, device.threads}}, .disable = disable})
       .executable;
 }
 
@@ -72,11 +65,13 @@ exe::Executable compiled_training(const train::StepOptions& step, int replicas, 
 
 TEST(Mutants, OfCompiledNetworksAreRefused) {
   MutantCount count;
-  expect_mutants_refused(compiled_mlp(small({.optimizer = "sgd"})), 1, 20, count);
-  expect_mutants_refused(compiled_mlp(small({.dropout = 0.5, .optimizer = "adam"})), 2, 20, count);
+  models::Sizes sizes = models::find_model("mnist").test_sizes;
+  expect_mutants_refused(compiled_mlp(sizes, nn::Optimizer::sgd()), 1, 20, count);
   expect_mutants_refused(
-      compiled_mlp(small({.optimizer = "momentum", .disable = {"aliasing", "inline"}})), 3, 20,
+      compiled_mlp(sizes, nn::Optimizer::sgd({.momentum = 0.9}), {"aliasing", "inline"}), 3, 20,
       count);
+  sizes.dropout = 0.5;
+  expect_mutants_refused(compiled_mlp(sizes, nn::Optimizer::adam()), 2, 20, count);
   print(count);
   EXPECT_GE(count.defects, 200);
   EXPECT_GE(count.defects_by_kind.size(), 10u);
@@ -163,14 +158,9 @@ TEST(Mutants, OfTrainingStepsAreRefused) {
 
 TEST(Mutants, OfBarriersAreRefused) {
   MutantCount count;
-  tool::ToolOptions options;
-  options.micro_batch = 8;
-  options.eval_batch = 16;
-  options.layers = 3;
-  options.width = 128;
-  expect_mutants_refused(compiled_mlp(options), 1, 100, count, {"sync dropped"});
-  options.optimizer = "adam";
-  expect_mutants_refused(compiled_mlp(options), 1, 100, count, {"sync dropped"});
+  const models::Sizes sizes{.micro_batch = 8, .eval_batch = 16, .layers = 3, .width = 128};
+  for (const nn::Optimizer& optimizer : {nn::Optimizer::sgd(), nn::Optimizer::adam()})
+    expect_mutants_refused(compiled_mlp(sizes, optimizer), 1, 100, count, {"sync dropped"});
   print(count);
   EXPECT_GE(count.defects, 10);
 }

@@ -4,7 +4,7 @@
 
 #include "dry_run.h"
 #include "mutants.h"
-#include "mutate.h"
+#include "mutations/mutate.h"
 #include "random_graph_run.h"
 #include "sluice/check/checker.h"
 #include "sluice/compiler/compile.h"

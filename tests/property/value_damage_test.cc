@@ -10,7 +10,7 @@
 #include <set>
 
 #include "../support/mlp.h"
-#include "mutate.h"
+#include "mutations/mutate.h"
 #include "random_graph.h"
 #include "random_graph_run.h"
 #include "sluice/check/checker.h"

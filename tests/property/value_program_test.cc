@@ -13,9 +13,9 @@
 #include "sluice/exe/text.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/interp/run_op.h"
+#include "sluice/models/model.h"
 #include "sluice/ops/op.h"
 #include "small_programs.h"
-#include "tools/mnist_model.h"
 
 namespace sluice::property {
 namespace {
@@ -28,8 +28,11 @@ RandomProgram mlp(const test::MlpOptions& options) {
   return {.ir = MlpProgram(options).ir, .runs = {"train", "train", "train", "eval"}};
 }
 
-RandomProgram mnist(const tool::ToolOptions& options) {
-  return {.ir = tool::build_mnist(options).ir, .runs = {"train", "train", "eval"}};
+RandomProgram training(const models::Model& model, const models::Sizes& sizes,
+                       const nn::Optimizer& optimizer) {
+  RandomProgram program{.ir = Ir(), .runs = {"train", "train", "eval"}};
+  train::build_training(program.ir, model.build(sizes), optimizer, {});
+  return program;
 }
 
 /// What is wrong with a plan of the program, empty if nothing is.
@@ -116,16 +119,16 @@ TEST(ValueProgram, OfNetworksEqualsTheInterpreter) {
       EXPECT_EQ(judge(mlp({.style = style, .activations = kept}), 1), "");
     }
   }
-  tool::ToolOptions options;
-  options.micro_batch = 4;
-  options.eval_batch = 4;
-  options.layers = 3;
-  options.width = 32;
-  options.dropout = 0.25;
-  for (const char* optimizer : {"sgd", "momentum", "adam", "adam-f16", "adamax", "lamb"}) {
-    options.optimizer = optimizer;
-    EXPECT_EQ(judge(mnist(options), 1), "") << optimizer;
+  using nn::Optimizer;
+  const models::Sizes sizes{
+      .micro_batch = 4, .eval_batch = 4, .layers = 3, .width = 32, .dropout = 0.25};
+  for (const Optimizer& optimizer :
+       {Optimizer::sgd(), Optimizer::sgd({.momentum = 0.9}), Optimizer::adam(),
+        Optimizer::adam_f16(), Optimizer::adamax(), Optimizer::lamb()}) {
+    EXPECT_EQ(judge(training(models::find_model("mnist"), sizes, optimizer), 1), "");
   }
+  for (const models::Model& model : models::all_models())
+    EXPECT_EQ(judge(training(model, model.test_sizes, Optimizer::adam()), 1), "") << model.name;
 }
 
 // --- plans written by hand: what compiled ones do not have yet

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <set>
 
+#include "../property/random_graph_run.h"
 #include "../support/mlp.h"
-#include "random_graph_run.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/check/checker.h"
 #include "sluice/sluice.h"

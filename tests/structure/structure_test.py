@@ -38,30 +38,79 @@ class Includes(unittest.TestCase):
 
     def test_a_lower_layer(self):
         self.expect_none("src/sluice/nn/a.cc", '"sluice/base/shape.h"')
-        self.expect_none("src/sluice/cpu/a.cc", '"sluice/exe/executable.h"')
+        self.expect_none("src/sluice/cpu/a/b.cc", '"sluice/exe/executable.h"')
 
     def test_a_forbidden_edge(self):
         self.expect_fault("src/sluice/ir/a.h", '"sluice/ops/op.h"', "'ir' may not include 'ops'")
         self.expect_fault("src/sluice/exe/a.h", "<sluice/compiler/compile.h>", "'exe' may not include 'compiler'")
         self.expect_fault("src/sluice/compiler/a.h", '"sluice/cpu/device/cpu.h"', "'compiler' may not include 'cpu'")
         self.expect_fault("src/sluice/nn/a.h", '"sluice/session/session.h"', "'nn' may not include 'session'")
+        self.expect_fault("src/sluice/session/a.cc", '"sluice/cpu/device/cpu.h"',
+                          "'session' may not include 'cpu'")
 
     def test_the_checker_shares_nothing_with_the_compiler(self):
         self.expect_fault("src/sluice/check/a.cc", '"sluice/compiler/compile.h"', "'check' may not include 'compiler'")
         self.expect_fault("src/sluice/compiler/a.cc", '"sluice/check/checker.h"', "'compiler' may not include 'check'")
         self.expect_fault("src/sluice/compiler/a.cc", '"sluice/report/traffic.h"', "'compiler' may not include 'report'")
 
-    def test_kernels_beside_their_operator(self):
-        self.expect_none("src/sluice/ops/a.cpu.cc", '"sluice/cpu/kernels/kernel_list.h"')
-        self.expect_fault("src/sluice/ops/a.cc", '"sluice/cpu/kernels/kernel_list.h"', "'ops' may not include 'cpu'")
-
-    def test_the_interpreter_judges_tests_only(self):
+    def test_what_tests_may_include_besides(self):
         self.expect_none("src/sluice/nn/layers_test.cc", '"sluice/interp/interpreter.h"')
         self.expect_fault("src/sluice/nn/layers.cc", '"sluice/interp/interpreter.h"', "'nn' may not include 'interp'")
+        self.expect_none("src/sluice/train/a_test.cc", '"sluice/devices/cpu_device.h"')
+        self.expect_fault("src/sluice/train/a.cc", '"sluice/devices/cpu_device.h"',
+                          "'train' may not include 'devices'")
 
-    def test_users_are_free(self):
-        self.expect_none("tools/a.cc", '"sluice/cpu/simd/isa.h"')
-        self.expect_none("examples/a.cc", "<sluice/sluice.h>")
+    def test_every_layer_is_open_to_users(self):
+        for folder in ("bench", "tools", "tests/a", "examples"):
+            self.expect_none(f"{folder}/a.cc", '"sluice/cpu/simd/isa.h"')
+            self.expect_none(f"{folder}/a.cc", "<sluice/sluice.h>")
+
+    def test_users_of_users(self):
+        headers = {"bench/b.h": "", "tools/t.h": "", "tests/a/x.h": "", "examples/e.h": ""}
+
+        def includes(name, header):
+            return faults(check_includes.check, {**headers, name: f'#include "{header}"\n'})
+
+        for name, header in (("tools/a.cc", "bench/b.h"), ("tests/a/a.cc", "x.h"),
+                             ("tests/b/a.cc", "../a/x.h"), ("tests/b/a.cc", "tests/a/x.h"),
+                             ("bench/a.cc", "b.h")):
+            self.assertEqual(includes(name, header), [])
+        for name, header in (("bench/a.cc", "tools/t.h"), ("tools/a.cc", "tests/a/x.h"),
+                             ("tests/a/a.cc", "tools/t.h"), ("examples/a.cc", "bench/b.h"),
+                             ("bench/a.cc", "../tests/a/x.h")):
+            user, used = name.split("/")[0], header.removeprefix("../").split("/")[0]
+            self.assertEqual(len(includes(name, header)), 1)
+            self.assertIn(f"{name}:1: '{user}' may not include '{used}'", includes(name, header)[0])
+        self.assertEqual(includes("tests/b/a.cc", "x.h"),
+                         ['tests/b/a.cc:1: there is no file "x.h"'])
+        self.assertIn("folder 'more' is none of", includes("more/a.cc", "more/a.cc")[0])
+
+    def test_installed_headers(self):
+        files = {"src/sluice/sluice.h": '#include "sluice/ir/ir.h"\n#include "sluice/ops/ops.h"\n',
+                 "src/sluice/ir/ir.h": "", "src/sluice/ir/more.h": "",
+                 "examples/a.cc": "#include <sluice/sluice.h>\n"}
+        table = "cmake/installed_headers.txt"
+        whole = "sluice/ir/ir.h\nsluice/ops/ops.h\nsluice/sluice.h\n"
+
+        def found(headers, **more):
+            return faults(check_includes.check, {**files, table: headers, **more})
+
+        self.assertEqual(found(whole), [])
+        self.assertEqual(found("sluice/ops/ops.h\nsluice/sluice.h\n"),
+                         ["src/sluice/sluice.h:1: an installed header includes sluice/ir/ir.h, "
+                          "which is not in " + table])
+        self.assertEqual(found(whole, **{"examples/b.cc": "#include <sluice/ir/more.h>\n"}),
+                         [f"examples/b.cc:1: sluice/ir/more.h is not installed ({table})"])
+        self.assertEqual(found("sluice/ir/gone.h\n" + whole),
+                         [f"{table}:1: there is no header sluice/ir/gone.h"])
+        self.assertEqual(found(whole + whole)[0],
+                         f"{table}:1: the headers are not in order, or one is there twice")
+        many = {f"src/sluice/ir/h{i}.h": "" for i in range(10, 90)}
+        listed = "\n".join(sorted(f[4:] for f in many))
+        self.assertEqual(faults(check_includes.check, {**many, table: listed}), [])
+        more = {**many, "src/sluice/ir/h90.h": "", table: listed + "\nsluice/ir/h90.h"}
+        self.assertEqual(faults(check_includes.check, more),
+                         [f"{table}:1: 81 headers are installed, more than 80"])
 
     def test_the_umbrella_is_for_users(self):
         self.expect_fault("src/sluice/nn/a.cc", '"sluice/sluice.h"', "only users")
@@ -76,9 +125,10 @@ class Includes(unittest.TestCase):
 
     def test_vendor_headers(self):
         for name, include in [("src/sluice/ir/a.cc", "<xxhash.h>"), ("tools/a.cc", "<nlohmann/json.hpp>"),
-                              ("tools/a.cc", "<CLI/CLI.hpp>"), ("src/sluice/cpu/a.cc", "<oneapi/dnnl/dnnl.hpp>"),
+                              ("tools/a.cc", "<CLI/CLI.hpp>"),
+                              ("src/sluice/cpu/gemm/a.cc", "<immintrin.h>"),
                               ("src/sluice/ops/a.cc", "<immintrin.h>"), ("src/sluice/runtime/a.cc", "<mpi.h>"),
-                              ("src/sluice/cpu/a.cc", "<cuda_runtime.h>"), ("src/sluice/ir/a.cc", "<gtest/gtest.h>")]:
+                              ("src/sluice/ir/a.cc", "<gtest/gtest.h>")]:
             self.expect_fault(name, include, "only")
 
     def test_cycles(self):
@@ -86,6 +136,19 @@ class Includes(unittest.TestCase):
                                               "src/sluice/ir/b.h": '#include "sluice/ir/a.h"\n'})
         self.assertEqual(len(found), 1, found)
         self.assertIn("files include each other: src/sluice/ir/a.h -> src/sluice/ir/b.h -> src/sluice/ir/a.h", found[0])
+        for above in ("tests", "src/sluice/cpu"):
+            prefix = above.removeprefix("src/") + "/"
+            trees = {f"{above}/a/x.h": f'#include "{prefix}b/y.h"\n', f"{above}/b/y.h": "",
+                     f"{above}/a/z.h": "", f"{above}/b/w.h": f'#include "{prefix}a/z.h"\n'}
+            cycle = f"{above}/a -> {above}/b -> {above}/a"
+            self.assertEqual(faults(check_includes.check, trees),
+                             [f"{above}/a:1: folders include each other: {cycle}"])
+            del trees[f"{above}/b/w.h"]
+            self.assertEqual(faults(check_includes.check, trees), [])
+        # A test beside the code makes no cycle: nothing includes it.
+        trees = {"src/sluice/interp/i.h": '#include "sluice/ops/op.h"\n', "src/sluice/ops/op.h": "",
+                 "src/sluice/ops/a_test.cc": '#include "sluice/interp/i.h"\n'}
+        self.assertEqual(faults(check_includes.check, trees), [])
         self.assertEqual(check_includes.find_cycle({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}}), None)
         self.assertEqual(check_includes.find_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}), ["b", "c", "b"])
         with self.assertRaises(ValueError):
@@ -99,6 +162,57 @@ class Tree(unittest.TestCase):
     def test_length(self):
         self.assertEqual(faults(check_tree.check, {"a.cc": "\n" * 600}), [])
         self.assertEqual(faults(check_tree.check, {"a.cc": "\n" * 601}), ["a.cc:601: longer than 600 lines"])
+
+    def test_files_side_by_side(self):
+        def folder(name, count):
+            return faults(check_tree.check, {f"{name}/f{i}.cc": "" for i in range(count)})
+
+        self.assertEqual(folder("src/sluice/planner", 30), [])
+        self.assertEqual(folder("src/sluice/planner", 31),
+                         ["src/sluice/planner:1: 31 files side by side, more than 30"])
+        self.assertEqual(folder("tests/a/b", 31),
+                         ["tests/a/b:1: 31 files side by side, more than 30"])
+        self.assertEqual(folder("src/sluice/ops", 100), [])
+        for layer in ("base", "ir", "nn", "transforms"):
+            limit = check_tree.FOLDER_LIMITS[f"src/sluice/{layer}"]
+            self.assertEqual(folder(f"src/sluice/{layer}", limit), [])
+            self.assertEqual(folder(f"src/sluice/{layer}", limit + 1),
+                             [f"src/sluice/{layer}:1: {limit + 1} files side by side, more than "
+                              f"{limit}"])
+
+    def test_length_of_functions(self):
+        def body(lines):
+            return "  f();\n" * lines
+
+        # The text before the body, and how many of its lines belong to the function.
+        heads = [("void f() {\n", 1),
+                 ("template <class T>\nint A<T>::f(std::vector<int> x = {1, 2}) const {\n", 2),
+                 ("A::A(int x)\n    : a_{x},\n      b_(B{x, {}}) {\n", 3),
+                 ("bool operator==(A a, A b) {\n", 1), ("const int x = [] {\n", 1),
+                 ("struct A {\n  int x = 1;\n\n public:\n  void f() {\n", 1),
+                 ("#if X\nvoid f() {\n#else\nint f() {\n#endif\n", 4),
+                 ("namespace a {\nTEST(A, B) {\n  const char* s = R\"({)\" \"{\\\"\";  // {\n", 2)]
+        for head, own in heads:
+            tail = "}\n" * (1 + head.startswith(("struct", "namespace")))
+            short, long = head + body(79 - own) + tail, head + body(80 - own) + tail
+            self.assertEqual(faults(check_tree.check, {"src/a.cc": short}), [])
+            found = faults(check_tree.check, {"src/a.cc": long})
+            self.assertEqual(len(found), 1, found)
+            self.assertIn("a function of 81 lines, more than 80", found[0])
+
+    def test_only_functions_are_measured(self):
+        entries = "    {1, [](int x) { return x; }},\n" * 90
+        for text in (f"constexpr Row kRows[] = {{\n{entries}}};\n",
+                     f"namespace a {{\n{'int f();' * 3}\n{'int x;' * 3}\n" + "\n" * 90 + "}\n",
+                     "class A : B<C()> {\n" + "  int f() { return 1; }\n" * 90 + "};\n",
+                     "enum class E : int {\n" + "  a,\n" * 90 + "};\n"):
+            self.assertEqual(faults(check_tree.check, {"a.cc": text}), [])
+
+    def test_a_file_that_cannot_be_measured(self):
+        for text in ("void f() {\n", "}\n"):
+            found = faults(check_tree.check, {"a.cc": text})
+            self.assertEqual(len(found), 1, found)
+            self.assertIn("functions cannot be measured", found[0])
 
     def test_marks(self):
         found = faults(check_tree.check, {"src/a.cc": "\n// TO" "DO: later\n", "docs/a.md": "FIX" "ME\n"})

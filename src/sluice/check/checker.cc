@@ -7,7 +7,7 @@
 #include "sluice/check/findings.h"
 #include "sluice/check/function_facts.h"
 #include "sluice/check/listing.h"
-#include "sluice/check/simulation.h"
+#include "sluice/check/simulation/simulation.h"
 #include "sluice/check/step_rules.h"
 #include "sluice/check/table_rules.h"
 #include "sluice/exe/validate.h"

@@ -239,17 +239,17 @@ void expect_sound(const Body& body, const Storage& storage) {
   std::map<const Block*, int32_t> holds;
   const auto at = [&](ValueIndex v) -> int32_t& { return holds[&storage.block(v)]; };
   const auto expect_found = [&](ValueIndex v, const std::string& reader) {
-    EXPECT_EQ(at(v), storage.content_of[static_cast<size_t>(v)]) << reader << " reads %" << v;
+    EXPECT_EQ(at(v), storage.tenant_of[static_cast<size_t>(v)]) << reader << " reads %" << v;
   };
   for (size_t v = 0; v < body.values.size(); ++v) {
-    if (body.values[v].source != BodyValue::Source::kNode && storage.content_of[v] >= 0)
-      at(static_cast<ValueIndex>(v)) = storage.content_of[v];
+    if (body.values[v].source != BodyValue::Source::kNode && storage.tenant_of[v] >= 0)
+      at(static_cast<ValueIndex>(v)) = storage.tenant_of[v];
   }
   for (size_t n = 0; n < body.nodes.size(); ++n) {
     const Node& node = body.nodes[n];
     if (node.is<Node::View>()) continue;
     for (const ValueIndex v : node.inputs) expect_found(v, fmt::format("node {}", n));
-    for (const ValueIndex v : node.outputs) at(v) = storage.content_of[static_cast<size_t>(v)];
+    for (const ValueIndex v : node.outputs) at(v) = storage.tenant_of[static_cast<size_t>(v)];
   }
   for (const ValueIndex v : body.results) expect_found(v, "the caller");
   for (const auto& [variable, v] : body.variables) {

@@ -40,6 +40,38 @@ TEST(Ir, RemoteStoreGraphPrintsAsDocumented) {
   verify(ir);
 }
 
+TEST(Ir, DotShowsWhatMakesEachVersion) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const Tensor w = main.variable(HostTensor(f32_spec({2})), "a \"w\"");
+  const RemoteBuffer buffer = ir.remote_buffer(f32_spec({2}));
+  Graph& store = ir.create_graph(
+      "store", [&](Graph& g, Tensor x) { g.remote_store(buffer, 0, x); }, f32_spec({2}));
+  ops::call(main, store, {w});
+  main.remote_load_(buffer, 0, w);
+  ops::call(main, store, {w});
+  EXPECT_EQ(to_dot(ir),
+            "digraph {\n"
+            "  node [shape=box, fontname=monospace];\n"
+            "  subgraph cluster_0 {\n"
+            "    label=\"main\";\n"
+            "    g0t0 [label=\"a \\\"w\\\" (2,) float32\", shape=ellipse];\n"
+            "    op101 [label=\"Call.101 store_subgraph(0)\"];\n"
+            "    g0t0 -> op101 [label=\"a \\\"w\\\"\"];\n"
+            "    op102 [label=\"RemoteLoad.102\"];\n"
+            "    g0t0 -> op102 [label=\"a \\\"w\\\"\"];\n"
+            "    op103 [label=\"Call.103 store_subgraph(0)\"];\n"
+            "    op102 -> op103 [label=\"a \\\"w\\\"\"];\n"
+            "  }\n"
+            "  subgraph cluster_1 {\n"
+            "    label=\"store_subgraph(0)\";\n"
+            "    g1t0 [label=\"x (2,) float32\", shape=ellipse];\n"
+            "    op100 [label=\"RemoteStore.100\"];\n"
+            "    g1t0 -> op100 [label=\"x\"];\n"
+            "  }\n"
+            "}\n");
+}
+
 TEST(Ir, CallNamesWhatIsMissing) {
   Ir ir;
   Graph& main = ir.main_graph();

@@ -1,5 +1,6 @@
 #include "sluice/ir/print.h"
 
+#include <set>
 #include <unordered_map>
 
 #include "sluice/ir/builtin.h"
@@ -64,31 +65,68 @@ std::string print_schedule(const Graph& graph,
                      body);
 }
 
-std::string to_dot(const Graph& graph) {
+namespace {
+
+// A quoted string of the DOT language.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+// The node of the op that made a version of a tensor; the tensor's own node if no op did.
+std::string source(const Graph& graph, TensorId t, int64_t version) {
+  const TensorInfo& info = graph.info(t);
+  const Storage& storage = graph.storage(info.storage);
+  const OpId writer =
+      info.version == version ? info.producer : storage.writers[static_cast<size_t>(version)].op;
+  return writer >= 0 ? fmt::format("op{}", writer)
+                     : fmt::format("g{}t{}", graph.id(), storage.root);
+}
+
+std::string cluster(const Graph& graph) {
   std::string text =
-      fmt::format("digraph \"{}\" {{\n  node [shape=box, fontname=monospace];\n", graph.name());
-  const auto source = [&](TensorId t) {
-    const TensorInfo& info = graph.info(t);
-    return info.producer >= 0 ? fmt::format("op{}", info.producer) : fmt::format("t{}", t);
-  };
+      fmt::format("  subgraph cluster_{} {{\n    label={};\n", graph.id(), quoted(graph.name()));
   for (TensorId t = 0; t < graph.tensor_count(); ++t) {
     const TensorInfo& info = graph.info(t);
-    if (info.producer < 0) {
-      text += fmt::format("  t{} [label=\"{} {}\", shape=ellipse];\n", t, info.name,
-                          to_string(info.spec));
-    }
+    if (info.producer >= 0) continue;
+    text += fmt::format("    g{}t{} [label={}, shape=ellipse];\n", graph.id(), t,
+                        quoted(info.name + " " + to_string(info.spec)));
   }
   for (const Op& op : graph.ops()) {
-    text += fmt::format("  op{} [label=\"{}\"];\n", op.id, op.label());
+    std::string label = op.label();
+    for (const GraphId callee : op.callees) label += " " + graph.ir().graph(callee).name();
+    text += fmt::format("    op{} [label={}];\n", op.id, quoted(label));
     for (const Operand& o : op.inputs) {
-      text += fmt::format("  {} -> op{} [label=\"{} v{}\"];\n", source(o.tensor), op.id,
-                          graph.info(o.tensor).name, o.version);
+      text += fmt::format("    {} -> op{} [label={}];\n", source(graph, o.tensor, o.version), op.id,
+                          quoted(graph.info(o.tensor).name));
     }
   }
   for (const TensorId t : graph.output_ids()) {
-    text += fmt::format("  out{0} [label=\"{1}\", shape=ellipse];\n  {2} -> out{0};\n", t,
-                        graph.info(t).name, source(t));
+    text += fmt::format("    g{0}out{1} [label={2}, shape=ellipse];\n    {3} -> g{0}out{1};\n",
+                        graph.id(), t, quoted(graph.info(t).name),
+                        source(graph, t, graph.storage(graph.info(t).storage).version()));
   }
+  return text + "  }\n";
+}
+
+void add_clusters(const Graph& graph, std::set<GraphId>& seen, std::string& text) {
+  if (!seen.insert(graph.id()).second) return;
+  text += cluster(graph);
+  for (const Op& op : graph.ops()) {
+    for (const GraphId callee : op.callees) add_clusters(graph.ir().graph(callee), seen, text);
+  }
+}
+
+}  // namespace
+
+std::string to_dot(const Ir& ir) {
+  std::string text = "digraph {\n  node [shape=box, fontname=monospace];\n";
+  std::set<GraphId> seen;
+  for (const auto& [name, id] : ir.entries()) add_clusters(ir.graph(id), seen, text);
   return text + "}\n";
 }
 

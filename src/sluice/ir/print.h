@@ -12,7 +12,8 @@ namespace sluice {
 std::string print_schedule(const Graph& graph,
                            const std::vector<std::pair<std::string, Tensor>>& named = {});
 
-/// Returns the Graphviz text of a graph: one node per op, one edge per operand.
-std::string to_dot(const Graph& graph);
+/// Returns the Graphviz text of a program: a cluster for each graph that an entry reaches, a node
+/// for each op, an edge from the op that made a tensor's version to each op that reads that version.
+std::string to_dot(const Ir& ir);
 
 }  // namespace sluice

@@ -45,7 +45,7 @@ class Emitter {
         tables_(tables),
         target_(target),
         exe_(program.executable),
-        value_ids_(storage_.contents.size(), exe::kNoValue),
+        value_ids_(storage_.tenants.size(), exe::kNoValue),
         frames_(body_.nodes.size(), 0) {}
 
   exe::Function run() {
@@ -86,7 +86,7 @@ class Emitter {
   }
 
   std::string block_name(const Block& block) const {
-    return body_.value(storage_.contents[static_cast<size_t>(block.contents.front())].root).tensor;
+    return body_.value(storage_.tenants[static_cast<size_t>(block.tenants.front())].root).tensor;
   }
 
   // Index of the step that a node becomes. Views do not become steps. The index for the end of the
@@ -103,13 +103,13 @@ class Emitter {
     planner::Problem problem;
     std::vector<Block*> planned;
     for (Block& block : storage_.blocks) {
-      if (block.place != Block::Place::kFrame || block.contents.empty()) continue;
+      if (block.place != Block::Place::kFrame || block.tenants.empty()) continue;
       planner::Buffer buffer;
       buffer.size = block_bytes(block);
       buffer.alignment = target_.alignment();
-      for (const int32_t c : block.contents) {
-        const Content& content = storage_.contents[static_cast<size_t>(c)];
-        buffer.lifetime.push_back({step_of(content.begin), step_of(content.end) + 1});
+      for (const int32_t c : block.tenants) {
+        const Tenant& tenant = storage_.tenants[static_cast<size_t>(c)];
+        buffer.lifetime.push_back({step_of(tenant.begin), step_of(tenant.end) + 1});
       }
       merge(buffer.lifetime, block.ring > 0);
       problem.buffers.push_back(std::move(buffer));
@@ -169,10 +169,10 @@ class Emitter {
   }
 
   exe::ValueId value_id(ValueIndex v) {
-    const int32_t c = storage_.content_of[static_cast<size_t>(v)];
+    const int32_t c = storage_.tenant_of[static_cast<size_t>(v)];
     exe::ValueId& id = value_ids_[static_cast<size_t>(c)];
     if (id != exe::kNoValue) return id;
-    const BodyValue& root = body_.value(storage_.contents[static_cast<size_t>(c)].root);
+    const BodyValue& root = body_.value(storage_.tenants[static_cast<size_t>(c)].root);
     if (root.source == BodyValue::Source::kVariable) {
       id = tables_.variable_value(root.index);
     } else if (root.source == BodyValue::Source::kConstant) {
@@ -184,13 +184,13 @@ class Emitter {
   }
 
   exe::Address address(ValueIndex v) {
-    const Content& content = storage_.content(v);
-    const Block& block = storage_.blocks[static_cast<size_t>(content.block)];
+    const Tenant& tenant = storage_.tenant(v);
+    const Block& block = storage_.blocks[static_cast<size_t>(tenant.block)];
     exe::Address at;
     switch (block.place) {
       case Block::Place::kFrame:
         at.base = exe::Address::Base::kFrame;
-        at.offset = block.offset + content.slot * slot_stride(block);
+        at.offset = block.offset + tenant.slot * slot_stride(block);
         break;
       case Block::Place::kParam:
         at.base = exe::Address::Base::kParam;

@@ -19,7 +19,7 @@ class Assigner {
     add_ring_copies();
     add_result_copies();
     resolve_views();
-    make_contents();
+    make_tenants();
     apply_ties();
     place_results();
     return std::move(out_);
@@ -145,19 +145,19 @@ class Assigner {
     }
   }
 
-  int32_t add_content(ValueIndex root, int32_t begin, Block block) {
-    const auto c = static_cast<int32_t>(out_.contents.size());
+  int32_t add_tenant(ValueIndex root, int32_t begin, Block block) {
+    const auto c = static_cast<int32_t>(out_.tenants.size());
     const auto b = static_cast<int32_t>(out_.blocks.size());
-    block.contents = {c};
+    block.tenants = {c};
     block.bytes = target_.buffer_bytes(body_.value(root).spec, body_.value(root).layout);
-    out_.contents.push_back({root, b, begin, std::max(begin, last_[static_cast<size_t>(root)]), 0});
+    out_.tenants.push_back({root, b, begin, std::max(begin, last_[static_cast<size_t>(root)]), 0});
     out_.blocks.push_back(std::move(block));
-    out_.content_of[static_cast<size_t>(root)] = c;
+    out_.tenant_of[static_cast<size_t>(root)] = c;
     return c;
   }
 
-  void make_contents() {
-    out_.content_of.assign(body_.values.size(), -1);
+  void make_tenants() {
+    out_.tenant_of.assign(body_.values.size(), -1);
     std::vector<bool> read(body_.values.size(), false);
     for (const Node& node : body_.nodes) {
       for (const ValueIndex v : node.inputs) {
@@ -172,25 +172,25 @@ class Assigner {
       const BodyValue& value = body_.values[v];
       using Source = BodyValue::Source;
       if (value.source == Source::kParam) {
-        add_content(static_cast<ValueIndex>(v), -1,
-                    {.place = Block::Place::kParam, .index = value.index});
+        add_tenant(static_cast<ValueIndex>(v), -1,
+                   {.place = Block::Place::kParam, .index = value.index});
       } else if (value.source == Source::kVariable) {
-        add_content(static_cast<ValueIndex>(v), -1,
-                    {.place = Block::Place::kVariable, .index = value.index});
+        add_tenant(static_cast<ValueIndex>(v), -1,
+                   {.place = Block::Place::kVariable, .index = value.index});
       } else if (value.source == Source::kConstant && read[v]) {
-        add_content(static_cast<ValueIndex>(v), -1,
-                    {.place = Block::Place::kConstant, .index = value.index});
+        add_tenant(static_cast<ValueIndex>(v), -1,
+                   {.place = Block::Place::kConstant, .index = value.index});
       }
     }
     for (int32_t n = 0; n < node_count(); ++n) {
       const Node& node = body_.nodes[static_cast<size_t>(n)];
       if (node.is<Node::View>()) {
         const auto out = static_cast<size_t>(node.outputs[0]);
-        out_.content_of[out] = out_.content_of[static_cast<size_t>(root_[out])];
+        out_.tenant_of[out] = out_.tenant_of[static_cast<size_t>(root_[out])];
         continue;
       }
       for (const ValueIndex v : node.outputs) {
-        if (v != kNone) add_content(v, n, {});
+        if (v != kNone) add_tenant(v, n, {});
       }
       if (const auto* loop = node.as<Node::Loop>()) make_rings(node, *loop);
     }
@@ -201,23 +201,23 @@ class Assigner {
   void make_rings(const Node& node, const Node::Loop& loop) {
     for (int32_t k = 0; k < loop.carried; ++k) {
       const int32_t first =
-          out_.content_of[static_cast<size_t>(node.inputs[static_cast<size_t>(k)])];
+          out_.tenant_of[static_cast<size_t>(node.inputs[static_cast<size_t>(k)])];
       const int32_t final =
-          out_.content_of[static_cast<size_t>(node.outputs[static_cast<size_t>(k)])];
-      out_.join(out_.contents[static_cast<size_t>(final)].block,
-                out_.contents[static_cast<size_t>(first)].block);
-      out_.blocks[static_cast<size_t>(out_.contents[static_cast<size_t>(first)].block)].ring = 2;
-      out_.contents[static_cast<size_t>(final)].slot = static_cast<int32_t>(loop.trips % 2);
+          out_.tenant_of[static_cast<size_t>(node.outputs[static_cast<size_t>(k)])];
+      out_.join(out_.tenants[static_cast<size_t>(final)].block,
+                out_.tenants[static_cast<size_t>(first)].block);
+      out_.blocks[static_cast<size_t>(out_.tenants[static_cast<size_t>(first)].block)].ring = 2;
+      out_.tenants[static_cast<size_t>(final)].slot = static_cast<int32_t>(loop.trips % 2);
     }
   }
 
   void apply_ties() {
     for (const Node& node : body_.nodes) {
       for (const Tie& t : node.ties) {
-        Content& out = out_.contents[static_cast<size_t>(
-            out_.content_of[static_cast<size_t>(node.outputs[static_cast<size_t>(t.output)])])];
-        const Content& into =
-            out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(t.into)])];
+        Tenant& out = out_.tenants[static_cast<size_t>(
+            out_.tenant_of[static_cast<size_t>(node.outputs[static_cast<size_t>(t.output)])])];
+        const Tenant& into =
+            out_.tenants[static_cast<size_t>(out_.tenant_of[static_cast<size_t>(t.into)])];
         out.slot = into.slot;
         if (out.block == into.block) continue;
         out_.join(out.block, into.block);
@@ -226,8 +226,8 @@ class Assigner {
     // Bytes that a node overwrites stay in use until that node.
     for (int32_t n = 0; n < node_count(); ++n) {
       for (const Tie& t : body_.nodes[static_cast<size_t>(n)].ties) {
-        Content& into =
-            out_.contents[static_cast<size_t>(out_.content_of[static_cast<size_t>(t.into)])];
+        Tenant& into =
+            out_.tenants[static_cast<size_t>(out_.tenant_of[static_cast<size_t>(t.into)])];
         into.end = std::max(into.end, n);
       }
     }
@@ -236,7 +236,7 @@ class Assigner {
   void place_results() {
     for (size_t r = 0; r < body_.results.size(); ++r) {
       if (body_.results[r] == kNone) continue;
-      Block& block = out_.blocks[static_cast<size_t>(out_.content(body_.results[r]).block)];
+      Block& block = out_.blocks[static_cast<size_t>(out_.tenant(body_.results[r]).block)];
       SLUICE_CHECK(block.place == Block::Place::kFrame && block.ring == 0);
       block.place = Block::Place::kResult;
       block.index = static_cast<int32_t>(r);
@@ -268,10 +268,10 @@ class Reuser {
   void try_reuse(const Node& node, int32_t n, int in, int out) {
     const ValueIndex source = node.inputs[static_cast<size_t>(in)];
     if (source == kNone) return;
-    const int32_t c = out_.content_of[static_cast<size_t>(source)];
-    const Content& old = out_.contents[static_cast<size_t>(c)];
+    const int32_t c = out_.tenant_of[static_cast<size_t>(source)];
+    const Tenant& old = out_.tenants[static_cast<size_t>(c)];
     if (node.outputs[static_cast<size_t>(out)] == kNone) return;
-    const Content& made = out_.content(node.outputs[static_cast<size_t>(out)]);
+    const Tenant& made = out_.tenant(node.outputs[static_cast<size_t>(out)]);
     if (old.end != n || old.block == made.block) return;
     const Block& from = out_.blocks[static_cast<size_t>(old.block)];
     const Block& to = out_.blocks[static_cast<size_t>(made.block)];
@@ -279,17 +279,17 @@ class Reuser {
     const bool free_target =
         (to.place == Block::Place::kFrame && to.ring == 0) || to.place == Block::Place::kResult;
     if (!movable || !free_target || from.bytes != to.bytes) return;
-    for (const int32_t other : from.contents) {
-      const Content& there = out_.contents[static_cast<size_t>(other)];
+    for (const int32_t other : from.tenants) {
+      const Tenant& there = out_.tenants[static_cast<size_t>(other)];
       if (there.end > n || there.begin >= n) return;
     }
-    for (const int32_t other : to.contents) {
-      if (out_.contents[static_cast<size_t>(other)].begin < n) return;
+    for (const int32_t other : to.tenants) {
+      if (out_.tenants[static_cast<size_t>(other)].begin < n) return;
     }
     // All operands with the same bytes must be allowed to coincide with this output.
     const auto& pairs = choices_[static_cast<size_t>(n)].may_coincide;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] == kNone || out_.content_of[static_cast<size_t>(node.inputs[i])] != c)
+      if (node.inputs[i] == kNone || out_.tenant_of[static_cast<size_t>(node.inputs[i])] != c)
         continue;
       if (std::find(pairs.begin(), pairs.end(), std::pair<int, int>(static_cast<int>(i), out)) ==
           pairs.end())
@@ -310,9 +310,9 @@ class Reuser {
 void Storage::join(int32_t from, int32_t into) {
   Block& a = blocks[static_cast<size_t>(from)];
   Block& b = blocks[static_cast<size_t>(into)];
-  for (const int32_t c : a.contents) contents[static_cast<size_t>(c)].block = into;
-  b.contents.insert(b.contents.end(), a.contents.begin(), a.contents.end());
-  a.contents.clear();
+  for (const int32_t c : a.tenants) tenants[static_cast<size_t>(c)].block = into;
+  b.tenants.insert(b.tenants.end(), a.tenants.begin(), a.tenants.end());
+  a.tenants.clear();
 }
 
 Storage assign_storage(Body& body, std::vector<KernelChoice>& choices, const Target& target) {

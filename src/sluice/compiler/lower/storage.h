@@ -7,7 +7,7 @@
 
 namespace sluice::compiler {
 
-/// A range of bytes that holds one or more contents, one after the other.
+/// A range of bytes that holds one or more tenants, one after the other.
 struct Block {
   enum class Place : uint8_t { kFrame, kParam, kResult, kVariable, kConstant };
   Place place = Place::kFrame;
@@ -15,12 +15,12 @@ struct Block {
   int64_t bytes = 0;
   int32_t ring = 0;    ///< Number of slots of `bytes` rounded up; 0: not a ring.
   int64_t offset = 0;  ///< Offset in the frame; written by the pass "offsets".
-  std::vector<int32_t> contents;
+  std::vector<int32_t> tenants;
 };
 
 /// The use of a block from the node that writes it to its last reader. The written value and its
-/// views share one content.
-struct Content {
+/// views share one tenant.
+struct Tenant {
   ValueIndex root = kNone;
   int32_t block = -1;
   int32_t begin = 0;  ///< Node that writes it; -1: available at the start.
@@ -31,14 +31,14 @@ struct Content {
 /// The bytes of every value of a body.
 struct Storage {
   std::vector<Block> blocks;
-  std::vector<Content> contents;
-  std::vector<int32_t> content_of;  ///< Index in `contents` by value; -1: unused value.
+  std::vector<Tenant> tenants;
+  std::vector<int32_t> tenant_of;  ///< Index in `tenants` by value; -1: unused value.
 
-  const Content& content(ValueIndex v) const {
-    return contents[static_cast<size_t>(content_of[static_cast<size_t>(v)])];
+  const Tenant& tenant(ValueIndex v) const {
+    return tenants[static_cast<size_t>(tenant_of[static_cast<size_t>(v)])];
   }
-  const Block& block(ValueIndex v) const { return blocks[static_cast<size_t>(content(v).block)]; }
-  /// Moves the contents of block `from` to block `into`.
+  const Block& block(ValueIndex v) const { return blocks[static_cast<size_t>(tenant(v).block)]; }
+  /// Moves the tenants of block `from` to block `into`.
   void join(int32_t from, int32_t into);
 };
 

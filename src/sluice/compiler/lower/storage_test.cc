@@ -42,8 +42,8 @@ TEST_F(StorageTest, AViewSharesTheBytesOfItsSource) {
   EXPECT_EQ(place(0), Block::Place::kParam);
   EXPECT_EQ(place(1), Block::Place::kFrame);
   EXPECT_EQ(place(3), Block::Place::kResult);
-  EXPECT_EQ(storage_.content(1).begin, 0);
-  EXPECT_EQ(storage_.content(1).end, 2);
+  EXPECT_EQ(storage_.tenant(1).begin, 0);
+  EXPECT_EQ(storage_.tenant(1).end, 2);
 }
 
 TEST_F(StorageTest, AViewIsACopyWhereOneOfBothIsWrittenWhileTheOtherLives) {
@@ -112,8 +112,8 @@ TEST_F(StorageTest, ACarriedValueHasARingOfTwoSlots) {
   const ValueIndex first = body().nodes[1].inputs[0];
   EXPECT_TRUE(share(first, 1));
   EXPECT_EQ(storage_.block(1).ring, 2);
-  EXPECT_EQ(storage_.content(first).slot, 0);
-  EXPECT_EQ(storage_.content(1).slot, 1) << "3 trips end in the other slot";
+  EXPECT_EQ(storage_.tenant(first).slot, 0);
+  EXPECT_EQ(storage_.tenant(1).slot, 1) << "3 trips end in the other slot";
 }
 
 TEST_F(StorageTest, AnOutputTakesTheBytesOfAnOperandThatDies) {

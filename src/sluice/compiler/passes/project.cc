@@ -23,9 +23,9 @@ struct Cut {
 
 // Sort key in the node list of a device. `node`: index in the whole body.
 struct Position {
-  enum class Phase : uint8_t { kReceive, kNode, kSend, kReceiveBack, kCopyBack };
+  enum class Moment : uint8_t { kReceive, kNode, kSend, kReceiveBack, kCopyBack };
   size_t node = 0;
-  Phase phase = Phase::kNode;
+  Moment moment = Moment::kNode;
   int32_t number = 0;
   auto operator<=>(const Position&) const = default;
 };
@@ -112,12 +112,12 @@ class Projector {
   }
 
  private:
-  using Phase = Position::Phase;
+  using Moment = Position::Moment;
 
   int32_t& home(ValueIndex v) { return home_[static_cast<size_t>(v)]; }
   int32_t& owner(ValueIndex v) { return owner_[static_cast<size_t>(v)]; }
   const Cut& cut_of(BodyId callee) const { return shared_.cuts.at(callee); }
-  Position at(Phase phase) { return {now_, phase, ++number_}; }
+  Position at(Moment moment) { return {now_, moment, ++number_}; }
 
   // The device on which a node reads its input i.
   int32_t reader(const Node& node, size_t i) const {
@@ -226,7 +226,7 @@ class Projector {
     const auto known = local_.find({v, device});
     if (known != local_.end()) return known->second;
     const ValueIndex own =
-        is_index ? compute_index(v, device) : receive(v, device, Phase::kReceive);
+        is_index ? compute_index(v, device) : receive(v, device, Moment::kReceive);
     local_[{v, device}] = own;
     return own;
   }
@@ -236,11 +236,11 @@ class Projector {
     Node node = body_.nodes[static_cast<size_t>(index_[static_cast<size_t>(v)])];
     node.outputs = {add_value(v)};
     const ValueIndex own = node.outputs[0];
-    put(device, at(Phase::kReceive), std::move(node));
+    put(device, at(Moment::kReceive), std::move(node));
     return own;
   }
 
-  ValueIndex receive(ValueIndex v, int32_t device, Phase phase) {
+  ValueIndex receive(ValueIndex v, int32_t device, Moment moment) {
     Message m;
     m.channel = shared_.channel(home(v), device);
     m.sent = v;
@@ -248,8 +248,8 @@ class Projector {
     // A parameter or a variable is sent only when it is needed, so that it does not occupy a slot
     // before.
     const bool made_here = body_.value(v).source == BodyValue::Source::kNode;
-    m.from = made_here ? made_at_[static_cast<size_t>(v)] : at(Phase::kReceive);
-    m.to = at(phase);
+    m.from = made_here ? made_at_[static_cast<size_t>(v)] : at(Moment::kReceive);
+    m.to = at(moment);
     ProgramChannel& channel = shared_.program.channels[static_cast<size_t>(m.channel)];
     channel.slot_bytes = std::max(channel.slot_bytes, round_up(body_.value(v).spec.bytes(), 64));
     messages_.push_back(m);
@@ -341,10 +341,10 @@ class Projector {
     for (const ValueIndex v : own.outputs) {
       if (v == kNone) continue;
       home(v) = device;
-      made_at_[static_cast<size_t>(v)] = at(Phase::kSend);
+      made_at_[static_cast<size_t>(v)] = at(Moment::kSend);
     }
     const Node where = own;
-    put(device, at(Phase::kNode), std::move(own));
+    put(device, at(Moment::kNode), std::move(own));
     for (const auto& [made, old] : back) send_back(where, made, old);
   }
 
@@ -354,13 +354,13 @@ class Projector {
     copy.what = Node::Copy{};
     copy.origin = where.origin;
     copy.where = where.where;
-    copy.inputs = {receive(made, device, Phase::kReceiveBack)};
+    copy.inputs = {receive(made, device, Moment::kReceiveBack)};
     copy.in_specs = {body_.value(made).spec};
     copy.out_specs = copy.in_specs;
     copy.outputs = {add_value(made)};
     copy.ties = {{0, local(old, device)}};
     local_[{made, device}] = copy.outputs[0];
-    put(device, at(Phase::kCopyBack), std::move(copy));
+    put(device, at(Moment::kCopyBack), std::move(copy));
   }
 
   // The home of a result is the device that computes it. The home of a carried result is that of
@@ -394,12 +394,12 @@ class Projector {
       for (Message* m : queue) {
         const auto barrier = barriers_.lower_bound({channel, after(m->from)});
         if (barrier != barriers_.end() && barrier->first == channel)
-          m->to = std::min(m->to, {barrier->second, Phase::kReceive, 0});
+          m->to = std::min(m->to, {barrier->second, Moment::kReceive, 0});
       }
       for (size_t i = queue.size(); i-- > 1;) {
         Position& earlier = queue[i - 1]->to;
-        if (std::pair(queue[i]->to.node, queue[i]->to.phase) <
-            std::pair(earlier.node, earlier.phase))
+        if (std::pair(queue[i]->to.node, queue[i]->to.moment) <
+            std::pair(earlier.node, earlier.moment))
           earlier = queue[i]->to;
       }
       for (Message* m : queue) {
@@ -412,7 +412,7 @@ class Projector {
 
   // The first node whose call comes after a position.
   static size_t after(const Position& p) {
-    return p.phase == Phase::kReceive ? p.node : p.node + 1;
+    return p.moment == Moment::kReceive ? p.node : p.node + 1;
   }
 
   void count_slots(int32_t channel, const std::vector<Message*>& queue) {

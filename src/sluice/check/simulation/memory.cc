@@ -1,4 +1,4 @@
-#include "sluice/check/memory.h"
+#include "sluice/check/simulation/memory.h"
 
 #include <fmt/core.h>
 

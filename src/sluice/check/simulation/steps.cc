@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "sluice/check/simulation.h"
+#include "sluice/check/simulation/simulation.h"
 
 namespace sluice::check {
 

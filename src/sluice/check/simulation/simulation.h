@@ -11,9 +11,9 @@
 
 #include "sluice/check/findings.h"
 #include "sluice/check/function_facts.h"
-#include "sluice/check/ledger.h"
-#include "sluice/check/memory.h"
-#include "sluice/check/shared_state.h"
+#include "sluice/check/simulation/ledger.h"
+#include "sluice/check/simulation/memory.h"
+#include "sluice/check/simulation/shared_state.h"
 #include "sluice/exe/executable.h"
 
 namespace sluice::check {

@@ -1,4 +1,4 @@
-#include "sluice/check/ledger.h"
+#include "sluice/check/simulation/ledger.h"
 
 #include "sluice/base/hash.h"
 

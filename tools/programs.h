@@ -5,11 +5,9 @@
 
 namespace sluice::tool {
 
-/// The programs of a multilayer perceptron on digits: `layers` linear layers of `width` features,
-/// the last one of 10, with GELU between in model `mnist`, ReLU and weights that keep the variance
-/// in model `mlp`. "train" does one step of `accumulate` micro-batches, "eval" computes logits of
-/// `eval_batch` samples. They share the weights.
-struct MnistPrograms {
+/// The programs of a model. "train" does one step of `accumulate` micro-batches, "eval" computes
+/// logits of `eval_batch` samples. They share the weights.
+struct Programs {
   Ir ir;
   train::Training training;
   std::string offload;  ///< Tensors that leave the device: none, or some of optimizer,weights.
@@ -20,13 +18,13 @@ struct MnistPrograms {
 /// phases; else nothing if that fits the budget, else the optimizer's state. Error{kUsage} for
 /// rates, names or combinations that make no model; Error{kDoesNotFit} if "auto" finds nothing that
 /// fits, saying what would.
-MnistPrograms build_mnist(const ToolOptions& options);
+Programs build_programs(const ToolOptions& options);
 
 /// "offload: none; the program fits --memory" and a line break.
-std::string offload_line(const MnistPrograms& programs);
+std::string offload_line(const Programs& programs);
 /// Writes that line to stderr if the choice was left to the tool.
-void log_offload(const ToolOptions& options, const MnistPrograms& programs);
-void add_offload(const MnistPrograms& programs, JsonRecord& record);
+void log_offload(const ToolOptions& options, const Programs& programs);
+void add_offload(const Programs& programs, JsonRecord& record);
 
 /// How the command line wants them to run.
 SessionOptions session_options(const ToolOptions& options);
@@ -38,20 +36,5 @@ void add_throttle(const ToolOptions& options, JsonRecord& record);
 
 /// Samples that all replicas take in a step of "train".
 int64_t samples_of_step(const ToolOptions& options);
-
-/// Host arrays for a step of "train", in the order of its micro-batches, and of the replicas in
-/// each.
-struct StepArrays {
-  explicit StepArrays(const ToolOptions& options);
-  /// Sets the seeds of update `update`: one for each micro-batch of each replica.
-  void seed(uint64_t run_seed, int64_t update);
-  /// The inputs, as far as the program has them.
-  std::vector<StreamInput> inputs(const train::Training& training) const;
-
-  HostTensor image;
-  HostTensor labels;
-  HostTensor seeds;
-  HostTensor losses;
-};
 
 }  // namespace sluice::tool

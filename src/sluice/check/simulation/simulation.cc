@@ -1,4 +1,4 @@
-#include "sluice/check/simulation.h"
+#include "sluice/check/simulation/simulation.h"
 
 #include <algorithm>
 #include <numeric>

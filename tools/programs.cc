@@ -1,4 +1,4 @@
-#include "tools/mnist_model.h"
+#include "tools/programs.h"
 
 #include <fmt/format.h>
 
@@ -42,61 +42,10 @@ const NamedOptimizer& optimizer_of(const ToolOptions& o) {
        fmt::join(names, ", "));
 }
 
-// A linear layer; GELU or ReLU and dropout after it unless it is the last.
-class Layer : public nn::Module {
- public:
-  enum class Activation { kGelu, kRelu };
-
-  Layer(int64_t features, Activation activation, bool last, double dropout)
-      : features_(features), activation_(activation), last_(last), dropout_(dropout) {}
-
-  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
-    if (x.rank() > 2) x = ops::reshape(x, {x.dim(0), -1});
-    const bool relu = activation_ == Activation::kRelu;
-    const auto init = relu ? nn::WeightInit::kHe : nn::WeightInit::kSmall;
-    x = nn::Linear(features_, nn::Bias::kAdd, init).build(b, x);
-    if (last_) return x;
-    x = relu ? ops::relu(x) : ops::gelu(x);
-    return seed.empty() ? x : b.inlined("dropout", nn::Dropout(dropout_), x, seed[0]);
-  }
-  std::string cache_key() const {
-    return fmt::format("{} {} {} {}", features_, static_cast<int>(activation_), last_, dropout_);
-  }
-
- private:
-  int64_t features_;
-  Activation activation_;
-  bool last_;
-  double dropout_;
-};
-
-std::vector<train::Block> blocks(const ToolOptions& o, double dropout) {
-  std::vector<train::Block> result;
-  for (int64_t i = 0; i < o.layers; ++i) {
-    const bool last = i + 1 == o.layers;
-    const bool draws = dropout > 0 && !last;
-    const auto activation = o.model == "mlp" ? Layer::Activation::kRelu : Layer::Activation::kGelu;
-    result.emplace_back(fmt::format("fc.{}", i),
-                        Layer(last ? 10 : o.width, activation, last, dropout),
-                        draws ? train::Block::Draws::kYes : train::Block::Draws::kNo);
-  }
-  return result;
-}
-
-train::ModelSpec model_of(const ToolOptions& o) {
-  return {.blocks = blocks(o, o.dropout),
-          .input = {{o.micro_batch, 28, 28}, f32, {}},
-          .labels = {{o.micro_batch}, i32, {}},
-          .eval_input = {{o.eval_batch, 28, 28}, f32, {}},
-          .eval_blocks = blocks(o, 0),
-          .loss = [](const Tensor& logits, const Tensor& labels) {
-            return ops::cross_entropy_with_grad(logits, labels);
-          }};
-}
-
 void check_options(const ToolOptions& o) {
-  require(o.dropout >= 0 && o.dropout < 1, "--dropout: {} is outside [0, 1)", o.dropout);
-  SLUICE_CHECK(o.eval_batch >= 1);
+  require(o.sizes.dropout >= 0 && o.sizes.dropout < 1, "--dropout: {} is outside [0, 1)",
+          o.sizes.dropout);
+  SLUICE_CHECK(o.sizes.eval_batch >= 1);
   require(o.lr.value_or(1) > 0, "--lr: {} is not positive", o.lr.value_or(1));
   require(o.clip_norm >= 0, "--clip-norm: {} is not 0 or more", o.clip_norm);
   require(o.clip_norm == 0 || o.strategy == "resident",
@@ -146,12 +95,12 @@ std::string text_of(const train::Offload& offload) {
                            : "none";
 }
 
-MnistPrograms build(const ToolOptions& o, const train::Offload& offload) {
+Programs build(const ToolOptions& o, const train::Offload& offload) {
   const NamedOptimizer& optimizer = optimizer_of(o);
-  MnistPrograms p;
+  Programs p;
   p.ir.set_replication(static_cast<int>(o.replicas));
   p.training = train::build_training(
-      p.ir, model_of(o), optimizer.make(),
+      p.ir, models::find_model(o.model).build(o.sizes), optimizer.make(),
       {.strategy = strategy_of(o),
        .accumulate = o.accumulate,
        .offload = offload,
@@ -214,7 +163,7 @@ std::string default_rates() {
   return text;
 }
 
-MnistPrograms build_mnist(const ToolOptions& o) {
+Programs build_programs(const ToolOptions& o) {
   check_options(o);
   const bool phased = strategy_of(o) == train::Strategy::kPhased;
   require(!phased || o.remote != "none",
@@ -223,21 +172,21 @@ MnistPrograms build_mnist(const ToolOptions& o) {
       o.offload == "auto" ? choose(o) : Choice{parse_offload(o), "given by --offload"};
   require(choice.offload == train::Offload{} || o.remote != "none",
           "--offload {} requires --remote host or file:FOLDER (it is none)", o.offload);
-  MnistPrograms programs = build(o, choice.offload);
+  Programs programs = build(o, choice.offload);
   programs.offload = text_of(choice.offload);
   programs.offload_reason = choice.reason;
   return programs;
 }
 
-std::string offload_line(const MnistPrograms& programs) {
+std::string offload_line(const Programs& programs) {
   return fmt::format("offload: {}; {}\n", programs.offload, programs.offload_reason);
 }
 
-void log_offload(const ToolOptions& o, const MnistPrograms& programs) {
+void log_offload(const ToolOptions& o, const Programs& programs) {
   if (o.offload == "auto" && o.log_level != "error") sys::write_stderr(offload_line(programs));
 }
 
-void add_offload(const MnistPrograms& programs, JsonRecord& record) {
+void add_offload(const Programs& programs, JsonRecord& record) {
   record.add("offload", programs.offload);
   record.add("offload_reason", programs.offload_reason);
 }
@@ -267,30 +216,7 @@ void add_throttle(const ToolOptions& o, JsonRecord& record) {
 }
 
 int64_t samples_of_step(const ToolOptions& o) {
-  return checked_mul(checked_mul(o.micro_batch, o.accumulate), o.replicas);
-}
-
-StepArrays::StepArrays(const ToolOptions& o)
-    : image({entries_shape({o.micro_batch, 28, 28}, o.accumulate, o.replicas), f32, {}}),
-      labels({entries_shape({o.micro_batch}, o.accumulate, o.replicas), i32, {}}),
-      seeds({entries_shape({2}, o.accumulate, o.replicas), u32, {}}),
-      losses({entries_shape({}, o.accumulate, o.replicas), f32, {}}) {}
-
-void StepArrays::seed(uint64_t run_seed, int64_t update) {
-  const Seed run{static_cast<uint32_t>(run_seed >> 32), static_cast<uint32_t>(run_seed)};
-  const Seed key = fold(fold(run, "update"), static_cast<uint64_t>(update));
-  const auto words = seeds.as<uint32_t>();
-  for (size_t m = 0; 2 * m < words.size(); ++m) {
-    const Seed micro_batch = fold(key, m);
-    words[2 * m] = micro_batch.hi;
-    words[2 * m + 1] = micro_batch.lo;
-  }
-}
-
-std::vector<StreamInput> StepArrays::inputs(const train::Training& t) const {
-  std::vector<StreamInput> result{{t.input, image}, {t.labels, labels}};
-  if (t.draws) result.push_back({t.seed, seeds});
-  return result;
+  return checked_mul(checked_mul(o.sizes.micro_batch, o.accumulate), o.replicas);
 }
 
 }  // namespace sluice::tool

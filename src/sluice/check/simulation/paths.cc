@@ -2,7 +2,7 @@
 #include <map>
 #include <utility>
 
-#include "sluice/check/simulation.h"
+#include "sluice/check/simulation/simulation.h"
 
 namespace sluice::check {
 

@@ -1,4 +1,4 @@
-#include "sluice/check/shared_state.h"
+#include "sluice/check/simulation/shared_state.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <vector>
 
-#include "sluice/check/memory.h"
+#include "sluice/check/simulation/memory.h"
 #include "sluice/exe/executable.h"
 
 namespace sluice::check {

@@ -1,0 +1,20 @@
+#include "sluice/models/perceptron.h"
+
+namespace sluice::models {
+
+// Document 000.
+Model mnist_phased_model() {
+  return {.name = "mnist-phased",
+          .doc = "the same a layer at a time, all variables in remote memory",
+          .data = &kDigits,
+          .defaults = {{"--optimizer", "adam-f16"},
+                       {"--micro-batch", "8"},
+                       {"--accumulate", "4"},
+                       {"--replicas", "2"},
+                       {"--shard-threshold", "512"},
+                       {"--strategy", "phased"}},
+          .test_sizes = {.micro_batch = 2, .eval_batch = 4, .layers = 3, .width = 24},
+          .build = [](const Sizes& s) { return perceptron(s, Activation::kGelu); }};
+}
+
+}  // namespace sluice::models

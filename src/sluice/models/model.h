@@ -1,0 +1,58 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/data/dataset.h"
+#include "sluice/data/mnist.h"
+#include "sluice/train/training_step.h"
+
+namespace sluice::models {
+
+/// Sizes of a model's network and of its batches. A model ignores those that it does not have.
+struct Sizes {
+  int64_t micro_batch = 8;  ///< Samples of a micro-batch.
+  int64_t eval_batch = 80;  ///< Samples of an evaluation step.
+  int64_t layers = 4;       ///< Layers with weights.
+  int64_t width = 512;      ///< Features of a hidden layer.
+  double dropout = 0;       ///< Probability after each hidden layer.
+};
+
+/// Where a model's samples come from.
+struct Data {
+  std::string_view name;     ///< "digits".
+  std::string_view missing;  ///< Why samples are generated, where find() has no folder.
+  /// The folder of the real samples, if there is one.
+  std::optional<std::string> (*find)(const std::string& explicit_folder) = nullptr;
+  data::Dataset (*load)(const std::string& folder, data::Split split) = nullptr;
+  data::Dataset (*generate)(int64_t samples, uint64_t seed) = nullptr;
+};
+
+/// MNIST, or generated digits that look like it.
+extern const Data kDigits;
+
+/// A flag of the command line, "--replicas", and its value unless the flag is given.
+struct Default {
+  std::string_view flag;
+  std::string_view text;
+};
+
+/// A network that the command line, tests and benches train.
+struct Model {
+  std::string_view name;  ///< "mnist-rts".
+  std::string_view doc;   ///< One line, for `sluice --list`.
+  const Data* data = nullptr;
+  std::vector<Default> defaults;  ///< Flags whose default differs from `sluice train --help`.
+  Sizes test_sizes;               ///< A small network that has every part of the real one.
+  train::ModelSpec (*build)(const Sizes& sizes) = nullptr;
+};
+
+/// The models in the order of MODELS of CMakeLists.txt.
+const std::vector<Model>& all_models();
+
+/// Finds a model by its name. Error{kUsage} naming the models for any other name.
+const Model& find_model(std::string_view name);
+
+}  // namespace sluice::models

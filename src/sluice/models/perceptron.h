@@ -1,0 +1,13 @@
+#pragma once
+#include "sluice/models/model.h"
+
+namespace sluice::models {
+
+enum class Activation { kGelu, kRelu };
+
+/// Builds a multilayer perceptron on 28 x 28 digits of 10 classes: `layers` linear layers of
+/// `width` features, the last one of 10, with the activation and dropout between them. With ReLU
+/// the initial weights keep the variance of activations, so that any depth trains.
+train::ModelSpec perceptron(const Sizes& sizes, Activation activation);
+
+}  // namespace sluice::models

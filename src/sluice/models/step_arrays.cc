@@ -1,0 +1,34 @@
+#include "sluice/models/step_arrays.h"
+
+#include "sluice/base/rng.h"
+
+namespace sluice::models {
+
+StepArrays::StepArrays(const train::Training& t, int64_t accumulate, int64_t replicas) {
+  const auto array = [&](const TensorSpec& entry) {
+    return HostTensor({entries_shape(entry.shape, accumulate, replicas), entry.dtype, {}});
+  };
+  input = array(t.input.spec);
+  labels = array(t.labels.spec);
+  seeds = array({{2}, u32, {}});
+  losses = array(t.loss.spec);
+}
+
+void StepArrays::seed(uint64_t run_seed, int64_t update) {
+  const Seed run{static_cast<uint32_t>(run_seed >> 32), static_cast<uint32_t>(run_seed)};
+  const Seed key = fold(fold(run, "update"), static_cast<uint64_t>(update));
+  const auto words = seeds.as<uint32_t>();
+  for (size_t m = 0; 2 * m < words.size(); ++m) {
+    const Seed micro_batch = fold(key, m);
+    words[2 * m] = micro_batch.hi;
+    words[2 * m + 1] = micro_batch.lo;
+  }
+}
+
+std::vector<StreamInput> StepArrays::inputs(const train::Training& t) const {
+  std::vector<StreamInput> result{{t.input, input}, {t.labels, labels}};
+  if (t.draws) result.push_back({t.seed, seeds});
+  return result;
+}
+
+}  // namespace sluice::models

@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "sluice/base/host_tensor.h"
+#include "sluice/session/bindings.h"
+#include "sluice/train/training_step.h"
+
+namespace sluice::models {
+
+/// Host arrays for a run of "train": an entry for each micro-batch, with a row for each replica.
+struct StepArrays {
+  StepArrays(const train::Training& training, int64_t accumulate, int64_t replicas);
+
+  /// Sets the seeds of update `update`: one for each micro-batch of each replica.
+  void seed(uint64_t run_seed, int64_t update);
+  /// The input streams that the program has, with their arrays.
+  std::vector<StreamInput> inputs(const train::Training& training) const;
+
+  HostTensor input;
+  HostTensor labels;
+  HostTensor seeds;
+  HostTensor losses;
+};
+
+}  // namespace sluice::models

@@ -1,0 +1,131 @@
+#include "mutate.h"
+
+#include <algorithm>
+
+#include "mutations.h"
+#include "sluice/base/rng.h"
+
+namespace sluice::property {
+namespace {
+
+struct Kind {
+  std::string name;
+  std::vector<std::string> rules;
+  std::vector<Candidate> (*find)(const Executable&);
+};
+
+const Kind kKinds[] = {
+    {"wait dropped", {"race", "wait"}, wait_dropped},
+    {"wait moved", {"race", "wait"}, wait_moved},
+    {"issue moved", {"value", "race", "sync", "stream", "final", "remote", "overlap"}, issue_moved},
+    {"queue changed", {"wait", "race"}, queue_changed},
+    {"double buffer made single", {"value", "race", "overlap"}, buffer_shared},
+    {"step dropped", {"value", "final", "remote"}, step_dropped},
+    {"transfer dropped", {"value", "stream", "remote", "final"}, transfer_dropped},
+    {"steps swapped",
+     {"value", "race", "wait", "channel", "deadlock", "stream", "final", "remote", "collective"},
+     steps_swapped},
+    {"sync dropped", {"sync"}, sync_dropped},
+    {"buffer moved", {"value", "overlap", "bounds", "final", "sync", "race"}, buffer_moved},
+    {"released early", {"value", "overlap", "race", "bounds"}, released_early},
+    {"buffer shrunk", {"bounds"}, buffer_shrunk},
+    {"frame shrunk", {"bounds"}, frame_shrunk},
+    {"arena shrunk", {"bounds"}, arena_shrunk},
+    {"arenas overlapped", {"overlap"}, arenas_overlapped},
+    {"argument rebound", {"value", "overlap", "final"}, argument_rebound},
+    {"workspace shared", {"workspace"}, workspace_shared},
+    {"message dropped", {"channel", "deadlock", "value", "final"}, message_dropped},
+    {"message repeated", {"channel", "deadlock"}, message_repeated},
+    // What calls pass on counts streams, entries and collectives too.
+    {"message swapped",
+     {"channel", "deadlock", "stream", "remote", "race", "collective"},
+     message_swapped},
+    {"message counted differently",
+     {"channel", "deadlock", "stream", "remote", "race", "collective"},
+     message_counted_differently},
+    {"messages exchanged", {"channel", "value", "sync", "access"}, messages_exchanged},
+    {"message of another channel", {"channel", "deadlock"}, message_of_other_channel},
+    {"message of another value",
+     {"channel", "value", "overlap", "access", "sync", "final", "race"},
+     message_of_other_value},
+    {"message moved",
+     {"channel", "deadlock", "value", "sync", "race", "overlap", "remote", "final"},
+     message_moved},
+    {"channel one slot short", {"channel", "deadlock", "race"}, channel_short},
+    {"rotation off by one", {"value", "overlap", "race"}, rotation_off_by_one},
+    {"trips off by one",
+     {"value", "stream", "channel", "deadlock", "remote", "final", "collective"},
+     trips_off_by_one},
+    {"carry dropped", {"value"}, carry_dropped},
+    {"value renamed", {"value"}, value_renamed},
+    {"layout renamed", {"layout"}, layout_renamed},
+    {"stream entries swapped", {"stream"}, stream_entries_swapped},
+    {"final damaged", {"final"}, final_damaged},
+    {"budget cut", {"budget"}, budget_cut},
+    {"coincidence forbidden", {"overlap"}, coincidence_forbidden},
+    {"tasks overlapped", {"tasks"}, tasks_overlapped},
+    {"remote entry beyond", {"remote"}, remote_entry_beyond},
+    {"collective dropped", {"collective"}, collective_dropped},
+    {"collectives swapped", {"collective"}, collectives_swapped},
+    {"collective at one replica", {"collective"}, collective_at_one_replica},
+    {"collective of another group", {"collective"}, collective_of_other_group},
+    {"collectives exchanged", {"collective"}, collectives_exchanged},
+    {"wait past the border", {"wait", "race"}, wait_past_border},
+    {"wait for another", {"wait", "race"}, wait_for_other},
+    {"wait on another queue", {"wait"}, wait_on_other_queue},
+    {"row off by one",
+     {"remote", "race", "stream", "collective", "channel", "deadlock"},
+     row_off_by_one},
+    {"row counted differently",
+     {"remote", "race", "stream", "collective", "channel", "deadlock"},
+     row_counted_differently},
+    {"row of another replica", {"remote", "race", "stream", "collective"}, row_of_other_replica},
+    {"load dropped", {"value", "remote"}, load_dropped},
+    {"store dropped", {"value", "remote"}, store_dropped},
+    {"load before the store", {"remote", "race", "value"}, load_before_store},
+    {"another buffer", {"remote", "race"}, buffer_exchanged},
+    {"entries overlapped", {"remote"}, entries_overlapped},
+    {"remote buffers overlapped", {"overlap"}, remote_buffers_overlapped},
+    {"homes exchanged", {"remote"}, homes_exchanged},
+    {"tier one byte short", {"bounds"}, tier_short},
+    {"tier budget cut", {"budget"}, tier_budget_cut},
+};
+
+}  // namespace
+
+std::vector<std::string> mutation_kinds() {
+  std::vector<std::string> names;
+  for (const Kind& k : kKinds) names.push_back(k.name);
+  return names;
+}
+
+std::vector<std::string> message_kinds() {
+  std::vector<std::string> names = mutation_kinds();
+  std::erase_if(names, [](const std::string& name) {
+    return !name.starts_with("message") && !name.starts_with("channel");
+  });
+  return names;
+}
+
+std::vector<Mutant> mutate(const Executable& right, uint64_t seed, int per_kind,
+                           const std::vector<std::string>& wanted) {
+  std::vector<Mutant> out;
+  for (const Kind& kind : kKinds) {
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), kind.name) == wanted.end())
+      continue;
+    std::vector<Candidate> all = kind.find(right);
+    // A shuffle by the seed, so that few candidates are still spread over the plan.
+    const Seed key =
+        fold(Seed{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)}, kind.name);
+    for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random_bits(key, i) % i]);
+    if (all.size() > static_cast<size_t>(per_kind)) all.resize(static_cast<size_t>(per_kind));
+    for (const Candidate& c : all) {
+      Mutant m{kind.name, c.about, kind.rules, right, ""};
+      m.shown = c.damage(m.plan);
+      out.push_back(std::move(m));
+    }
+  }
+  return out;
+}
+
+}  // namespace sluice::property

@@ -99,9 +99,8 @@ void add_step(Flags flags, ToolOptions& o) {
         for (const std::string& text : texts)
           o.plan.replicas.push_back(parse_integer<int64_t>("--replicas", text, 1, kMostReplicas));
       });
-  flags.text("--optimizer", "NAME", o.train.optimizer,
-             "Update by sgd, momentum, adam, adam-f16, adamw, adamax or lamb " +
-                 default_of("--optimizer", "sgd"));
+  flags.text("--optimizer", optimizer_names("|"), o.train.optimizer,
+             "Update variables by this optimizer " + default_of("--optimizer", "sgd"));
   flags.value("--lr", "RATE", "Set the learning rate (default: " + default_rates() + ")",
               [&o](const std::string& text) {
                 o.train.lr = parse_real("--lr", text);
@@ -111,7 +110,7 @@ void add_step(Flags flags, ToolOptions& o) {
                {{"constant", train::Decay::kConstant},
                 {"linear", train::Decay::kLinear},
                 {"cosine", train::Decay::kCosine}},
-               "Feed the learning rate step by step: constant, linear or cosine decay to 0 "
+               "Feed the learning rate step by step, with this decay to 0 "
                "(default: a constant of the program)");
   flags.group(kTraining, Common::kNo)
       .integer<int64_t, int64_t>("--warmup-steps", o.train.warmup_steps, 0, kMost,
@@ -171,8 +170,8 @@ void add_strategy(Flags flags, ToolOptions& o) {
                 {"io_overlapped", IoMode::kIoOverlapped}},
                "Transfer in a phase's own time (compute), on a queue beside it (io), or beside "
                "other phases (io_overlapped); requires --strategy phased (default: io)");
-  flags.value("--io-queues", "N",
-              "Use N queues for transfers: 0, 1 or 3 (loads, stores, prefetches); requires "
+  flags.value("--io-queues", "0|1|3",
+              "Use so many queues for transfers, 3 for loads, stores and prefetches; requires "
               "--strategy phased (default: 1)",
               [&o](const std::string& text) {
                 o.session.io_queues = parse_integer<int>("--io-queues", text, 0, 3);
@@ -206,7 +205,8 @@ void add_run(Flags flags, ToolOptions& o) {
   flags.group(kOutput, Common::kNo)
       .choice("--log-level", o.output.log_level,
               {{"error", LogLevel::kError}, {"info", LogLevel::kInfo}, {"debug", LogLevel::kDebug}},
-              "Report error, info (progress) or debug (passes, memory, waits) (default: info)");
+              "Report errors alone, progress (info) too, or also passes and memory (debug) "
+              "(default: info)");
 }
 
 // A flag that chooses a form of the plan. Error{kUsage} for two of them.

@@ -91,11 +91,11 @@ Flags& Flags::group(std::string name, Common common) {
   return *this;
 }
 
-CLI::Option* Flags::finish(CLI::Option* option, const char* type) {
+CLI::Option* Flags::finish(CLI::Option* option, const std::string& type) {
   return option->group(group_)->type_name(type);
 }
 
-CLI::Option* Flags::value(const char* name, const char* type, const std::string& help,
+CLI::Option* Flags::value(const char* name, const std::string& type, const std::string& help,
                           std::function<void(const std::string& text)> set) {
   const std::function<void(const std::string&)> read =
       [name, set = std::move(set)](const std::string& text) {
@@ -105,7 +105,7 @@ CLI::Option* Flags::value(const char* name, const char* type, const std::string&
   return finish(app_.add_option_function<std::string>(name, read, help), type);
 }
 
-CLI::Option* Flags::list(const char* name, const char* type, const std::string& help,
+CLI::Option* Flags::list(const char* name, const std::string& type, const std::string& help,
                          std::function<void(const std::vector<std::string>& texts)> set) {
   const std::function<void(const std::vector<std::string>&)> read =
       [name, set = std::move(set)](const std::vector<std::string>& texts) {
@@ -127,7 +127,7 @@ CLI::Option* Flags::bytes(const char* name, int64_t& field, const std::string& h
                [name, &field](const std::string& text) { field = parse_bytes(name, text); });
 }
 
-CLI::Option* Flags::text(const char* name, const char* type, std::string& field,
+CLI::Option* Flags::text(const char* name, const std::string& type, std::string& field,
                          const std::string& help) {
   return value(name, type, help, [&field](const std::string& text) { field = text; });
 }

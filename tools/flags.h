@@ -33,10 +33,10 @@ class Flags {
   Flags& group(std::string name, Common common = Common::kYes);
 
   /// An option whose value `set` reads; `set` throws Error{kUsage} for a wrong value.
-  CLI::Option* value(const char* name, const char* type, const std::string& help,
+  CLI::Option* value(const char* name, const std::string& type, const std::string& help,
                      std::function<void(const std::string& text)> set);
   /// An option that takes several values, between commas or by repetition.
-  CLI::Option* list(const char* name, const char* type, const std::string& help,
+  CLI::Option* list(const char* name, const std::string& type, const std::string& help,
                     std::function<void(const std::vector<std::string>& texts)> set);
   /// An option without a value.
   CLI::Option* flag(const char* name, const std::string& help, std::function<void()> set);
@@ -50,7 +50,7 @@ class Flags {
     });
   }
   CLI::Option* bytes(const char* name, int64_t& field, const std::string& help);
-  CLI::Option* text(const char* name, const char* type, std::string& field,
+  CLI::Option* text(const char* name, const std::string& type, std::string& field,
                     const std::string& help);
 
   /// An option for one of some words. Error{kUsage} names them and the nearest one.
@@ -58,7 +58,9 @@ class Flags {
   CLI::Option* choice(const char* name, T& field,
                       const std::vector<std::pair<std::string, std::decay_t<T>>>& words,
                       const std::string& help) {
-    return value(name, "NAME", help, [name, &field, words](const std::string& text) {
+    std::string type;
+    for (const auto& [word, meaning] : words) type += (type.empty() ? "" : "|") + word;
+    return value(name, type, help, [name, &field, words](const std::string& text) {
       std::vector<std::string> names;
       for (const auto& [word, meaning] : words) {
         if (word == text) field = meaning;
@@ -69,7 +71,7 @@ class Flags {
   }
 
  private:
-  CLI::Option* finish(CLI::Option* option, const char* type);
+  CLI::Option* finish(CLI::Option* option, const std::string& type);
 
   CLI::App& app_;
   std::string group_;

@@ -85,6 +85,9 @@ struct ToolOptions {
   bool phased() const { return step.strategy == train::Strategy::kPhased; }
 };
 
+/// The optimizers, "sgd|momentum|…" for the separator "|".
+std::string optimizer_names(std::string_view separator);
+
 /// The learning rate of each optimizer unless --lr is given: "sgd 0.05, momentum 0.005, …".
 std::string default_rates();
 

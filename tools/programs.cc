@@ -133,6 +133,12 @@ Choice choose(const ToolOptions& o) {
 
 }  // namespace
 
+std::string optimizer_names(std::string_view separator) {
+  std::vector<std::string_view> names;
+  for (const NamedOptimizer& row : kOptimizers) names.push_back(row.name);
+  return fmt::format("{}", fmt::join(names, separator));
+}
+
 std::string default_rates() {
   std::string text;
   for (const NamedOptimizer& row : kOptimizers)

@@ -13,6 +13,10 @@ foreach(library ${libraries})
 endforeach()
 install(TARGETS ${libraries} EXPORT SluiceTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS sluice_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/tools/completion/sluice.bash RENAME sluice
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${PROJECT_SOURCE_DIR}/tools/completion/_sluice
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 
 # What a user's program includes, and what that includes; scripts/check_includes.py holds that none is missing.
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/installed_headers.txt headers)

@@ -11,6 +11,7 @@
 #include "sluice/models/model.h"
 #include "sluice/models/step_arrays.h"
 #include "tools/json_record.h"
+#include "tools/numbers.h"
 #include "tools/programs.h"
 
 namespace sluice::tool {
@@ -21,13 +22,13 @@ namespace {
 int run_synthetic(const ToolOptions& o, const Programs& programs, Session& session) {
   const int64_t samples = samples_of_step(o);
   constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
-  const auto runs = static_cast<int>(std::min(o.steps.value_or(kRuns), kMostRuns));
+  const auto runs = static_cast<int>(std::min(o.train.steps.value_or(kRuns), kMostRuns));
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
-  const auto test = train::evaluate_throughput(session, checked_mul(o.sizes.eval_batch, o.replicas),
-                                               runs, "eval");
-  if (o.json) {
+  const auto test = train::evaluate_throughput(
+      session, checked_mul(o.model.sizes.eval_batch, o.train.replicas), runs, "eval");
+  if (o.output.json) {
     JsonRecord record;
-    record.add("model", o.model);
+    record.add("model", o.model.name);
     record.add("runs", static_cast<int64_t>(runs));
     record.add("train_mean_seconds", train.mean_seconds);
     record.add("train_samples_per_second", train.samples_per_second);
@@ -49,22 +50,22 @@ int run_bench(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   Session session(programs.ir, session_options(o));
   log_offload(o, programs);
-  if (o.synthetic) return run_synthetic(o, programs, session);
+  if (o.model.synthetic) return run_synthetic(o, programs, session);
   const int64_t samples = samples_of_step(o);
-  const models::Data& source = *models::find_model(o.model).data;
+  const models::Data& source = *models::find_model(o.model.name).data;
   const data::Dataset generated = source.generate(std::max<int64_t>(samples, 64), 1);
   const data::DataLoader loader(generated, {.batch = samples});
-  models::StepArrays arrays(programs.training, o.accumulate, o.replicas);
+  models::StepArrays arrays(programs.training, o.step.accumulate, o.train.replicas);
   loader.fill(0, arrays.input, arrays.labels);
   Binding binding = session.bind(arrays.inputs(programs.training),
                                  {{programs.training.loss, arrays.losses}}, "train");
-  const int64_t steps = o.steps.value_or(500);
+  const int64_t steps = o.train.steps.value_or(500);
   const bench::StepTimes times = bench::time_steps(session, binding, steps);
   const double micros = times.median_seconds * 1e6;
   const double samples_per_second = static_cast<double>(samples) / times.median_seconds;
-  if (o.json) {
+  if (o.output.json) {
     JsonRecord record;
-    record.add("model", o.model);
+    record.add("model", o.model.name);
     record.add("steps", steps);
     record.add("microseconds_per_step", micros);
     record.add("samples_per_second", samples_per_second);
@@ -88,11 +89,11 @@ int run_bench(const ToolOptions& o) {
 }
 
 int run_bench_suite(const ToolOptions& o) {
-  bench::run_suite({.only = o.only,
-                    .rounds = o.rounds,
-                    .threads = static_cast<int>(o.threads),
-                    .pythons = o.python,
-                    .json = o.json});
+  bench::run_suite({.only = o.bench.only,
+                    .rounds = o.bench.rounds,
+                    .threads = o.session.device.threads,
+                    .pythons = o.bench.python,
+                    .json = o.output.json});
   return 0;
 }
 

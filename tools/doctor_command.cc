@@ -42,7 +42,7 @@ int run_doctor(const ToolOptions& o) {
                  same ? "yes" : "NO");
     }
   }
-  const auto folder = data::find_mnist(o.data);
+  const auto folder = data::find_mnist(o.model.data);
   fmt::print("MNIST             {}\n",
              folder ? *folder : "not found: generated digits will be used");
   fmt::print("{}\n", healthy ? "healthy" : "this machine or build computes wrong bits");

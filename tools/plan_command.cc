@@ -16,6 +16,7 @@
 #include "sluice/report/traffic.h"
 #include "sluice/runtime/loaded_program.h"
 #include "tools/json_record.h"
+#include "tools/numbers.h"
 #include "tools/programs.h"
 #include "tools/rates.h"
 
@@ -28,12 +29,12 @@ std::string read_text(const std::string& path) {
 }
 
 int solve_problem(const ToolOptions& o) {
-  planner::Problem problem = planner::parse_csv(read_text(o.problem), o.problem);
-  if (o.capacity >= 0) problem.capacity = o.capacity;
-  const int64_t nodes = o.nodes.value_or(planner::kLongSearchNodes);
+  planner::Problem problem = planner::parse_csv(read_text(o.plan.problem), o.plan.problem);
+  if (o.plan.capacity >= 0) problem.capacity = o.plan.capacity;
+  const int64_t nodes = o.plan.nodes.value_or(planner::kLongSearchNodes);
   const planner::Solution solution =
       planner::solve(problem, {.exact_nodes = nodes, .exact_looks_per_pair = nodes});
-  if (o.json) {
+  if (o.output.json) {
     JsonRecord record;
     record.add("height", solution.height);
     record.add("bound", solution.bound);
@@ -74,7 +75,7 @@ std::vector<std::string> refusals_of_devices(const exe::Executable& executable) 
 }
 
 int check_text(const ToolOptions& o) {
-  const exe::Executable executable = exe::parse_text(read_text(o.check), o.check);
+  const exe::Executable executable = exe::parse_text(read_text(o.plan.check), o.plan.check);
   std::vector<check::Violation> violations = check::violations(executable);
   if (violations.empty()) {
     for (std::string& refusal : refusals_of_devices(executable))
@@ -158,9 +159,9 @@ void add_forecast(const report::ProgramForecast& step, JsonRecord& record) {
 std::string json_of(const Plan& plan, const ToolOptions& o) {
   const exe::Executable& executable = plan.compiled.executable;
   JsonRecord record;
-  record.add("model", o.model);
-  record.add("replicas", o.replicas);
-  record.add("shard_threshold", show_threshold(o.shard_threshold));
+  record.add("model", o.model.name);
+  record.add("replicas", o.train.replicas);
+  record.add("shard_threshold", show_threshold(o.step.shard_threshold));
   add_offload(plan.programs, record);
   add_transfers(plan.report, record);
   record.add("planned_bytes", exe::planned_bytes(executable, 0, exe::Space::kDevice));
@@ -188,35 +189,22 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
   fmt::print("smallest budgets found: {} bytes\n", budgets);
   fmt::print("{}predicted with {}:\n{}\n", throttle_line(o), machine,
              report::summary(plan.forecasts));
-  for (const auto& [name, count] : compiled.fusions.made)
-    fmt::print("fused     {:>5} x {}\n", count, name);
-  for (const auto& [why, count] : compiled.fusions.refused)
-    fmt::print("not fused {:>5} x {}\n", count, why);
+  fmt::print("{}", fusions_text(compiled));
   fmt::print("compiled in {:.3f} s; the plan is proved\n", compiled.seconds);
-}
-
-// The compiler's table: when each pass ran, how long, and how much it changed.
-void print_passes(const Compiled& compiled) {
-  for (const PassRecord& pass : compiled.passes) {
-    const std::string effect =
-        pass.enabled ? fmt::format("{:8.3f} ms {:>6} changes", pass.seconds * 1e3, pass.changes)
-                     : fmt::format("{:>26}", "disabled");
-    fmt::print("pass {:<13} {}  {}\n", pass.name, effect, pass.reason);
-  }
 }
 
 // A line for each combination of replicas and thresholds.
 int compare_plans(ToolOptions o) {
   const report::Rates rates = measure_rates(o).rates;
-  if (!o.json)
+  if (!o.output.json)
     fmt::print("{}{:>8} {:>10} {:>14} {:>16} {:>14} {:>14}\n", throttle_line(o), "replicas",
                "threshold", "device bytes", "bytes in tiers", "state moved", "predicted ms");
-  for (const int64_t replicas : o.replica_list) {
-    for (const int64_t threshold : o.shard_threshold_list) {
-      o.replicas = replicas;
-      o.shard_threshold = threshold;
+  for (const int64_t replicas : o.plan.replicas) {
+    for (const int64_t threshold : o.plan.shard_thresholds) {
+      o.train.replicas = replicas;
+      o.step.shard_threshold = threshold;
       const Plan plan(o, rates);
-      if (o.json) {
+      if (o.output.json) {
         fmt::print("{}\n", json_of(plan, o));
         continue;
       }
@@ -236,21 +224,39 @@ int compare_plans(ToolOptions o) {
 }  // namespace
 
 int run_plan(const ToolOptions& o) {
-  if (!o.problem.empty()) return solve_problem(o);
-  if (!o.check.empty()) return check_text(o);
-  if (o.replica_list.size() * o.shard_threshold_list.size() > 1) return compare_plans(o);
+  if (!o.plan.problem.empty()) return solve_problem(o);
+  if (!o.plan.check.empty()) return check_text(o);
+  if (o.plan.compares()) return compare_plans(o);
   const MachineRates machine = measure_rates(o);
   const Plan plan(o, machine.rates);
-  if (o.json) {
+  if (o.output.json) {
     fmt::print("{}\n", json_of(plan, o));
-  } else if (o.full) {
-    fmt::print("{}", exe::to_text(plan.compiled.executable));
-  } else if (o.dot) {
-    fmt::print("{}", to_dot(plan.programs.ir));
-  } else if (o.passes) {
-    print_passes(plan.compiled);
-  } else {
-    print_plan(plan, o, machine.text);
+    return 0;
+  }
+  using Form = PlanOptions::Form;
+  switch (o.plan.form) {
+    case Form::kSummary:
+      print_plan(plan, o, machine.text);
+      break;
+    case Form::kFull:
+      fmt::print("{}", exe::to_text(plan.compiled.executable));
+      break;
+    case Form::kPasses:
+      fmt::print("{}", passes_text(plan.compiled));
+      break;
+    case Form::kFusions:
+      fmt::print("{}", fusions_text(plan.compiled));
+      break;
+    case Form::kMemoryMap:
+      fmt::print("{}\n", report::summary(plan.report));
+      break;
+    case Form::kTransfers:
+      fmt::print("{}predicted with {}:\n{}\n", throttle_line(o), machine.text,
+                 report::summary(plan.forecasts));
+      break;
+    case Form::kDot:
+      fmt::print("{}", to_dot(plan.programs.ir));
+      break;
   }
   return 0;
 }

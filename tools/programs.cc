@@ -9,6 +9,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
+#include "tools/flags.h"
 
 namespace sluice::tool {
 namespace {
@@ -33,35 +34,13 @@ constexpr NamedOptimizer kOptimizers[] = {
 };
 
 const NamedOptimizer& optimizer_of(const ToolOptions& o) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const NamedOptimizer& row : kOptimizers) {
-    if (row.name == o.optimizer) return row;
-    names.push_back(row.name);
+    if (row.name == o.train.optimizer) return row;
+    names.emplace_back(row.name);
   }
-  fail(ErrorKind::kUsage, "--optimizer: '{}' is not one of {}", o.optimizer,
-       fmt::join(names, ", "));
-}
-
-void check_options(const ToolOptions& o) {
-  require(o.sizes.dropout >= 0 && o.sizes.dropout < 1, "--dropout: {} is outside [0, 1)",
-          o.sizes.dropout);
-  SLUICE_CHECK(o.sizes.eval_batch >= 1);
-  require(o.lr.value_or(1) > 0, "--lr: {} is not positive", o.lr.value_or(1));
-  require(o.clip_norm >= 0, "--clip-norm: {} is not 0 or more", o.clip_norm);
-  require(o.clip_norm == 0 || o.strategy == "resident",
-          "--clip-norm: --strategy {} updates a layer before all gradients are there; resident "
-          "does not",
-          o.strategy);
-}
-
-train::Strategy strategy_of(const ToolOptions& o) {
-  return o.strategy == "phased" ? train::Strategy::kPhased : train::Strategy::kResident;
-}
-
-IoMode io_mode_of(const ToolOptions& o) {
-  return o.io_mode == "compute" ? IoMode::kCompute
-         : o.io_mode == "io"    ? IoMode::kIo
-                                : IoMode::kIoOverlapped;
+  require_one_of("--optimizer", o.train.optimizer, names);
+  fail(ErrorKind::kInternal, "--optimizer: '{}' has no row", o.train.optimizer);
 }
 
 // The words of --offload. Error{kUsage} for other words and for tensors that the strategy cannot
@@ -69,20 +48,21 @@ IoMode io_mode_of(const ToolOptions& o) {
 train::Offload parse_offload(const ToolOptions& o) {
   train::Offload offload;
   std::set<std::string> words;
-  for (size_t begin = 0; begin <= o.offload.size();) {
-    const size_t end = std::min(o.offload.find(',', begin), o.offload.size());
-    words.insert(o.offload.substr(begin, end - begin));
+  for (size_t begin = 0; begin <= o.offload.tensors.size();) {
+    const size_t end = std::min(o.offload.tensors.find(',', begin), o.offload.tensors.size());
+    words.insert(o.offload.tensors.substr(begin, end - begin));
     begin = end + 1;
   }
   for (const std::string& word : words) {
     require(word == "optimizer" || word == "weights" || (word == "none" && words.size() == 1),
-            "--offload: must be auto, none, or some of optimizer,weights, got '{}'{}", o.offload,
+            "--offload: must be auto, none, or some of optimizer,weights, got '{}'{}",
+            o.offload.tensors,
             word == "activations"
                 ? "; with --strategy phased, activations wait in remote memory anyway"
             : word == "accumulators" ? "; accumulators stay on the device"
                                      : "");
-    require(word != "weights" || strategy_of(o) == train::Strategy::kPhased,
-            "--offload: weights require --strategy phased (it is {})", o.strategy);
+    require(word != "weights" || o.phased(),
+            "--offload weights requires --strategy phased (it is resident)");
     offload.optimizer = offload.optimizer || word == "optimizer";
     offload.weights = offload.weights || word == "weights";
   }
@@ -97,29 +77,26 @@ std::string text_of(const train::Offload& offload) {
 
 Programs build(const ToolOptions& o, const train::Offload& offload) {
   const NamedOptimizer& optimizer = optimizer_of(o);
+  train::StepOptions step = o.step;
+  step.offload = offload;
+  if (o.train.lr_schedule) {
+    step.learning_rate = train::StreamedRate{};
+  } else {
+    step.learning_rate = o.train.lr.value_or(optimizer.rate);
+  }
   Programs p;
-  p.ir.set_replication(static_cast<int>(o.replicas));
-  p.training = train::build_training(
-      p.ir, models::find_model(o.model).build(o.sizes), optimizer.make(),
-      {.strategy = strategy_of(o),
-       .accumulate = o.accumulate,
-       .offload = offload,
-       .io_mode = io_mode_of(o),
-       .activations = o.recompute ? train::Activations::kRecompute : train::Activations::kKeep,
-       .shard_threshold = o.shard_threshold,
-       .learning_rate = o.lr.value_or(optimizer.rate),
-       .max_grad_norm = o.clip_norm > 0 ? std::optional(o.clip_norm) : std::nullopt,
-       .seed = o.seed});
-  if (!p.training.note.empty() && o.log_level != "error")
-    sys::print_stderr("{}\n", p.training.note);
+  p.ir.set_replication(static_cast<int>(o.train.replicas));
+  p.training = train::build_training(p.ir, models::find_model(o.model.name).build(o.model.sizes),
+                                     optimizer.make(), step);
+  if (!p.training.note.empty() && o.output.speaks()) sys::print_stderr("{}\n", p.training.note);
   return p;
 }
 
 // The refusal of a plan; empty if it fits. What it needs beyond the budget shows in its text.
 std::string why_not(const ToolOptions& o, const train::Offload& offload) {
   ToolOptions quiet = o;
-  quiet.log_level = "error";
-  quiet.print_after.clear();
+  quiet.output.log_level = LogLevel::kError;
+  quiet.session.print_after.clear();
   try {
     compile(build(quiet, offload).ir, compile_options(session_options(quiet)));
   } catch (const Error& e) {
@@ -137,24 +114,30 @@ struct Choice {
 // The first offload that fits. Error{kDoesNotFit} if none does.
 Choice choose(const ToolOptions& o) {
   const bool has_state = optimizer_of(o).state;
-  if (strategy_of(o) == train::Strategy::kPhased)
+  if (o.phased())
     return {{.optimizer = has_state, .weights = true},
             "phases keep weights and state in remote memory unless --offload none is given"};
-  if (o.remote == "none") return {{}, "--remote none leaves no other memory"};
-  if (o.memory < 0) return {{}, "device memory has no budget (--memory)"};
+  if (o.offload.remote == "none") return {{}, "--remote none leaves no other memory"};
+  if (o.session.device.memory < 0) return {{}, "device memory has no budget (--memory)"};
   const std::string without = why_not(o, {});
   if (without.empty()) return {{}, "the program fits --memory"};
   const train::Offload state{.optimizer = true};
   if (has_state && why_not(o, state).empty())
     return {state, "without it, " + without.substr(0, without.find('\n'))};
   ToolOptions phased = o;
-  phased.strategy = "phased";
+  phased.step.strategy = train::Strategy::kPhased;
   // Phases cannot clip by the norm of all gradients.
-  const bool would = o.clip_norm == 0 && why_not(phased, choose(phased).offload).empty();
+  const bool would = !o.step.max_grad_norm && why_not(phased, choose(phased).offload).empty();
   throw Error(ErrorKind::kDoesNotFit, without + (would ? "\n  --strategy phased fits" : ""));
 }
 
 }  // namespace
+
+std::string optimizer_names(std::string_view separator) {
+  std::vector<std::string_view> names;
+  for (const NamedOptimizer& row : kOptimizers) names.push_back(row.name);
+  return fmt::format("{}", fmt::join(names, separator));
+}
 
 std::string default_rates() {
   std::string text;
@@ -164,59 +147,80 @@ std::string default_rates() {
 }
 
 Programs build_programs(const ToolOptions& o) {
-  check_options(o);
-  const bool phased = strategy_of(o) == train::Strategy::kPhased;
-  require(!phased || o.remote != "none",
-          "--strategy phased requires --remote host or file:FOLDER (it is none)");
+  const bool phased = o.phased();
+  require(!phased || !o.step.max_grad_norm,
+          "--clip-norm: --strategy phased updates a layer before all gradients are there; use "
+          "--strategy resident");
+  require(!phased || o.offload.remote != "none",
+          "--strategy phased requires --remote host or file:DIR (it is none)");
   const Choice choice =
-      o.offload == "auto" ? choose(o) : Choice{parse_offload(o), "given by --offload"};
-  require(choice.offload == train::Offload{} || o.remote != "none",
-          "--offload {} requires --remote host or file:FOLDER (it is none)", o.offload);
+      o.offload.tensors == "auto" ? choose(o) : Choice{parse_offload(o), "given by --offload"};
+  require(choice.offload == train::Offload{} || o.offload.remote != "none",
+          "--offload {} requires --remote host or file:DIR (it is none)", o.offload.tensors);
   Programs programs = build(o, choice.offload);
-  programs.offload = text_of(choice.offload);
+  programs.offload = choice.offload;
   programs.offload_reason = choice.reason;
   return programs;
 }
 
 std::string offload_line(const Programs& programs) {
-  return fmt::format("offload: {}; {}\n", programs.offload, programs.offload_reason);
+  return fmt::format("offload: {}; {}\n", text_of(programs.offload), programs.offload_reason);
 }
 
 void log_offload(const ToolOptions& o, const Programs& programs) {
-  if (o.offload == "auto" && o.log_level != "error") sys::write_stderr(offload_line(programs));
+  if (o.offload.tensors == "auto" && o.output.speaks()) sys::write_stderr(offload_line(programs));
 }
 
 void add_offload(const Programs& programs, JsonRecord& record) {
-  record.add("offload", programs.offload);
+  record.add("offload", text_of(programs.offload));
   record.add("offload_reason", programs.offload_reason);
 }
 
 SessionOptions session_options(const ToolOptions& o) {
-  return {.device = cpu_device({.memory = o.memory, .threads = static_cast<int>(o.threads)}),
-          .group = o.group,
-          .remote = o.remote == "none" ? "host" : o.remote,
-          .remote_memory = o.remote_memory,
-          .remote_bandwidth = o.remote_bandwidth,
-          .remote_direct = o.remote_direct,
-          .verify_remote = o.verify_remote,
-          .io_queues = o.io_queues,
-          .disable = o.disable,
-          .print_after = o.print_after,
-          .verify = o.verify};
+  SessionOptions options = o.session;
+  if (o.offload.remote != "none") options.remote = o.offload.remote;
+  return options;
+}
+
+train::LearningRateSchedule schedule_of(const ToolOptions& o, int64_t steps) {
+  return {.decay = o.train.lr_schedule.value_or(train::Decay::kConstant),
+          .peak = o.train.lr.value_or(optimizer_of(o).rate),
+          .warmup_steps = o.train.warmup_steps,
+          .steps = steps};
 }
 
 std::string throttle_line(const ToolOptions& o) {
-  return o.remote_bandwidth < 0
+  return o.session.remote_bandwidth < 0
              ? ""
-             : fmt::format("remote memory throttled to {} B/s\n", o.remote_bandwidth);
+             : fmt::format("remote memory throttled to {} B/s\n", o.session.remote_bandwidth);
 }
 
 void add_throttle(const ToolOptions& o, JsonRecord& record) {
-  if (o.remote_bandwidth >= 0) record.add("remote_bandwidth", o.remote_bandwidth);
+  if (o.session.remote_bandwidth >= 0) record.add("remote_bandwidth", o.session.remote_bandwidth);
+}
+
+std::string passes_text(const Compiled& compiled) {
+  std::string text;
+  for (const PassRecord& pass : compiled.passes) {
+    const std::string effect =
+        pass.enabled ? fmt::format("{:8.3f} ms {:>6} changes", pass.seconds * 1e3, pass.changes)
+                     : fmt::format("{:>26}", "disabled");
+    text += fmt::format("pass {:<13} {}  {}\n", pass.name, effect, pass.reason);
+  }
+  return text;
+}
+
+std::string fusions_text(const Compiled& compiled) {
+  std::string text;
+  for (const auto& [name, count] : compiled.fusions.made)
+    text += fmt::format("fused     {:>5} x {}\n", count, name);
+  for (const auto& [why, count] : compiled.fusions.refused)
+    text += fmt::format("not fused {:>5} x {}\n", count, why);
+  return text;
 }
 
 int64_t samples_of_step(const ToolOptions& o) {
-  return checked_mul(checked_mul(o.sizes.micro_batch, o.accumulate), o.replicas);
+  return checked_mul(checked_mul(o.model.sizes.micro_batch, o.step.accumulate), o.train.replicas);
 }
 
 }  // namespace sluice::tool

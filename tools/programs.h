@@ -1,4 +1,5 @@
 #pragma once
+#include "sluice/compiler/compile.h"
 #include "sluice/sluice.h"
 #include "tools/json_record.h"
 #include "tools/options.h"
@@ -10,7 +11,7 @@ namespace sluice::tool {
 struct Programs {
   Ir ir;
   train::Training training;
-  std::string offload;  ///< Tensors that leave the device: none, or some of optimizer,weights.
+  train::Offload offload;      ///< Tensors that leave the device.
   std::string offload_reason;  ///< Why these.
 };
 
@@ -26,13 +27,21 @@ std::string offload_line(const Programs& programs);
 void log_offload(const ToolOptions& options, const Programs& programs);
 void add_offload(const Programs& programs, JsonRecord& record);
 
-/// How the command line wants them to run.
+/// The learning rates of a run of `steps` steps.
+train::LearningRateSchedule schedule_of(const ToolOptions& options, int64_t steps);
+
+/// The session that the command line asks for.
 SessionOptions session_options(const ToolOptions& options);
 
 /// Says so where remote memory is slower than this machine's: "remote memory throttled to 1000000
 /// B/s" and a line break, or "remote_bandwidth" of a record; else nothing.
 std::string throttle_line(const ToolOptions& options);
 void add_throttle(const ToolOptions& options, JsonRecord& record);
+
+/// A line for each compiler pass: its name, time, changes and reason.
+std::string passes_text(const Compiled& compiled);
+/// A line for each kind of fused kernel, and for each reason why operators do not share one.
+std::string fusions_text(const Compiled& compiled);
 
 /// Samples that all replicas take in a step of "train".
 int64_t samples_of_step(const ToolOptions& options);

@@ -19,49 +19,53 @@ bool is_terminal() {
 
 }  // namespace
 
-Progress::Progress(std::string title, int64_t steps, int64_t samples_per_step,
-                   const std::string& log_level)
-    : title_(std::move(title)),
-      steps_(steps),
-      samples_(samples_per_step),
-      quiet_(log_level == "error"),
-      terminal_(is_terminal()) {}
+Progress::Progress(Work work, Shown shown)
+    : work_(std::move(work)), shown_(shown), terminal_(is_terminal()) {}
 
 double Progress::seconds() const {
   return std::chrono::duration<double>(Clock::now() - begin_).count();
 }
 
-void Progress::show(int64_t done, float loss) {
-  if (quiet_) return;
-  // Looking at the clock costs more than a small step's bookkeeping: look at every eighth step.
-  if (done % 8 != 0 && done != steps_) return;
+void Progress::show(int64_t done, std::optional<double> loss) {
+  if (shown_ == Shown::kNo) return;
+  // Reading the clock costs more than a small step's bookkeeping: read it every eighth step.
+  if (done % 8 != 0 && done != work_.steps) return;
   const auto now = Clock::now();
   const double since = std::chrono::duration<double>(now - last_).count();
-  const bool twentieth = (done - last_done_) * 20 >= steps_;
-  if (terminal_ ? since < 0.1 && done != steps_
-                : since < 10 && !(twentieth && since > 1) && done != steps_)
+  const bool twentieth = (done - last_done_) * 20 >= work_.steps;
+  if (terminal_ ? since < 0.1 && done != work_.steps
+                : since < 10 && !(twentieth && since > 1) && done != work_.steps)
     return;
   last_ = now;
   last_done_ = done;
   const double elapsed = seconds();
-  const double rate = static_cast<double>(done * samples_) / std::max(elapsed, 1e-9);
+  const double rate = static_cast<double>(done * work_.samples_of_step) / std::max(elapsed, 1e-9);
   const auto left = static_cast<int64_t>(elapsed / static_cast<double>(done) *
-                                         static_cast<double>(steps_ - done));
-  const std::string text =
-      fmt::format("{} {}/{}  loss {:.4f}  {:.1f}k samples/s  ETA {:02}:{:02}", title_, done, steps_,
-                  loss, rate / 1000, left / 60, left % 60);
+                                         static_cast<double>(work_.steps - done));
+  int64_t steps = work_.steps;  // Of this bar.
+  std::string name = work_.name;
+  if (work_.steps_of_epoch > 0) {
+    const int64_t epochs = (work_.steps + work_.steps_of_epoch - 1) / work_.steps_of_epoch;
+    const int64_t epoch = (done - 1) / work_.steps_of_epoch;
+    name = fmt::format("{} {}/{}", name, epoch + 1, epochs);
+    steps = std::min(work_.steps_of_epoch, work_.steps - epoch * work_.steps_of_epoch);
+    done -= epoch * work_.steps_of_epoch;
+  }
+  const std::string figures = fmt::format("{}/{}{}  {:.1f}k samples/s  ETA {:02}:{:02}", done,
+                                          steps, loss ? fmt::format("  loss {:.4f}", *loss) : "",
+                                          rate / 1000, left / 60, left % 60);
   if (!terminal_) {
-    sys::print_stderr("{}\n", text);
+    sys::print_stderr("{}  {}\n", name, figures);
     return;
   }
   constexpr int kWidth = 24;
-  const int filled = static_cast<int>(done * kWidth / steps_);
-  sys::print_stderr("\r[{}{}] {}\033[K", std::string(static_cast<size_t>(filled), '='),
-                    std::string(static_cast<size_t>(kWidth - filled), ' '), text);
+  const int filled = static_cast<int>(done * kWidth / steps);
+  sys::print_stderr("\r{} [{}{}] {}\033[K", name, std::string(static_cast<size_t>(filled), '='),
+                    std::string(static_cast<size_t>(kWidth - filled), ' '), figures);
 }
 
 void Progress::finish() {
-  if (!quiet_ && terminal_) sys::print_stderr("\r\033[K");
+  if (shown_ == Shown::kYes && terminal_) sys::print_stderr("\r\033[K");
 }
 
 }  // namespace sluice::tool

@@ -1,28 +1,37 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace sluice::tool {
 
-/// Progress of a run on stderr: a bar that is redrawn at most ten times a second on a terminal, else a plain line every
-/// ten seconds or twentieth of the work. Silent below log level "info".
+/// A piece of work whose progress is reported.
+struct Work {
+  std::string name;            ///< "Epoch" of a training, else the work's own: "Evaluation".
+  int64_t steps = 0;           ///< In all.
+  int64_t steps_of_epoch = 0;  ///< 0: the work has no epochs.
+  int64_t samples_of_step = 0;
+};
+
+/// Reports progress on stderr: a bar that is redrawn at most ten times a second on a terminal, else
+/// a plain line every ten seconds or twentieth of the work.
 class Progress {
  public:
-  Progress(std::string title, int64_t steps, int64_t samples_per_step,
-           const std::string& log_level);
-  /// After step `done` (from 1); `loss` is the last one.
-  void show(int64_t done, float loss);
+  enum class Shown { kNo, kYes };
+
+  Progress(Work work, Shown shown);
+  /// Reports that `done` steps are done, and the mean loss of the last one if there is one.
+  void show(int64_t done, std::optional<double> loss = std::nullopt);
   /// Clears the bar.
   void finish();
+  /// Seconds since the start.
   double seconds() const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::string title_;
-  int64_t steps_;
-  int64_t samples_;
-  bool quiet_;
+  Work work_;
+  Shown shown_;
   bool terminal_;
   Clock::time_point begin_ = Clock::now();
   Clock::time_point last_ = begin_;

@@ -12,6 +12,7 @@
 #include "sluice/data/loader.h"
 #include "sluice/models/model.h"
 #include "sluice/models/step_arrays.h"
+#include "sluice/report/plan_report.h"
 #include "tools/json_record.h"
 #include "tools/programs.h"
 #include "tools/progress.h"
@@ -26,13 +27,13 @@ constexpr int64_t kSyntheticTest = 4000;
 constexpr size_t kReservedLosses = 1 << 20;
 
 data::Dataset find_samples(const ToolOptions& o, data::Split split) {
-  const models::Data& samples = *models::find_model(o.model).data;
-  const auto folder = o.synthetic ? std::nullopt : samples.find(o.data);
+  const models::Data& samples = *models::find_model(o.model.name).data;
+  const auto folder = o.model.synthetic ? std::nullopt : samples.find(o.model.data);
   if (folder) return samples.load(*folder, split);
   const bool train = split == data::Split::kTrain;
-  if (train && o.log_level != "error") {
-    sys::print_stderr("{}: using generated {}\n", o.synthetic ? "--synthetic" : samples.missing,
-                      samples.name);
+  if (train && o.output.speaks()) {
+    sys::print_stderr("{}: using generated {}\n",
+                      o.model.synthetic ? "--synthetic" : samples.missing, samples.name);
   }
   return samples.generate(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2);
 }
@@ -44,20 +45,56 @@ data::Dataset load_samples(const ToolOptions& o, Session& session, data::Split s
     Digest digest;
     digest.add(samples.images.bytes());
     digest.add(samples.labels.bytes());
-    session.agreement().require_same(models::find_model(o.model).data->name, digest.hex());
+    session.agreement().require_same(models::find_model(o.model.name).data->name, digest.hex());
   }
   return samples;
+}
+
+Progress::Shown shown(const ToolOptions& o) {
+  return o.output.speaks() ? Progress::Shown::kYes : Progress::Shown::kNo;
+}
+
+// "8 x 4 x 2 = 64 samples a step": of a micro-batch, by micro-batches, by replicas.
+std::string batch_text(const ToolOptions& o) {
+  const std::string replicas = o.train.replicas == 1 ? "" : fmt::format(" x {}", o.train.replicas);
+  return fmt::format("{} x {}{} = {} samples a step", o.model.sizes.micro_batch, o.step.accumulate,
+                     replicas, samples_of_step(o));
+}
+
+// "lr 0.001; threshold 512; io_overlapped, 1 io queue; state remote (host)".
+std::string settings_text(const ToolOptions& o, const Programs& programs,
+                          const train::LearningRateSchedule& schedule) {
+  std::string text = fmt::format("lr {}", schedule.peak);
+  if (o.train.lr_schedule) {
+    constexpr const char* kDecays[] = {"constant", "linear", "cosine"};
+    text += fmt::format(" {}, {} warm-up steps", kDecays[static_cast<int>(schedule.decay)],
+                        schedule.warmup_steps);
+  }
+  if (o.step.shard_threshold != nn::kNeverShard)
+    text += fmt::format("; threshold {}", o.step.shard_threshold);
+  if (o.phased()) {
+    constexpr const char* kModes[] = {"compute", "io", "io_overlapped"};
+    text += fmt::format("; {}, {} io queue{}", kModes[static_cast<int>(o.step.io_mode)],
+                        o.session.io_queues, o.session.io_queues == 1 ? "" : "s");
+  }
+  const train::Offload& moved = programs.offload;
+  if (moved == train::Offload{}) return text + "; all variables on the device";
+  return text + fmt::format("; {} remote ({})",
+                            moved.optimizer && moved.weights ? "state and weights"
+                            : moved.optimizer                ? "state"
+                                                             : "weights",
+                            o.offload.remote);
 }
 
 // Percentage of the test samples whose largest logit is the label's. The last batch is filled with
 // the first samples again.
 double evaluate(Session& session, const Programs& programs, const ToolOptions& o,
                 const data::Dataset& test) {
-  const int64_t batch = checked_mul(o.sizes.eval_batch, o.replicas);
+  const int64_t batch = checked_mul(o.model.sizes.eval_batch, o.train.replicas);
   const data::DataLoader samples(test, {.batch = 1, .shuffle = false});
   const train::Training& t = programs.training;
   const auto array = [&](const TensorSpec& entry) {
-    return HostTensor({entries_shape(entry.shape, 1, o.replicas), entry.dtype, {}});
+    return HostTensor({entries_shape(entry.shape, 1, o.train.replicas), entry.dtype, {}});
   };
   HostTensor inputs = array(t.eval_input.spec), logits = array(t.logits.spec);
   std::vector<int32_t> labels(static_cast<size_t>(batch));
@@ -66,6 +103,7 @@ double evaluate(Session& session, const Programs& programs, const ToolOptions& o
   const auto sample_bytes = inputs.bytes().size() / labels.size();
   const auto classes = static_cast<size_t>(logits.elements()) / labels.size();
   Binding binding = session.bind({{t.eval_input, inputs}}, {{t.logits, logits}}, "eval");
+  Progress progress({"Evaluation", (test.size() + batch - 1) / batch, 0, batch}, shown(o));
   int64_t right = 0;
   for (int64_t first = 0; first < test.size(); first += batch) {
     for (size_t i = 0; i < labels.size(); ++i) {
@@ -79,12 +117,15 @@ double evaluate(Session& session, const Programs& programs, const ToolOptions& o
       const auto best = std::max_element(row.begin(), row.end()) - row.begin();
       right += best == labels[static_cast<size_t>(i)];
     }
+    progress.show(first / batch + 1);
   }
+  progress.finish();
   return 100.0 * static_cast<double>(right) / static_cast<double>(test.size());
 }
 
 struct Outcome {
   std::vector<float> losses;  ///< Of every micro-batch, of each replica in turn.
+  double loss = 0;            ///< Mean over the last step.
   int64_t steps = 0;
   double seconds = 0;
   bool stopped = false;
@@ -93,16 +134,15 @@ struct Outcome {
 Outcome train(Session& session, const Programs& programs, const ToolOptions& o,
               const data::Dataset& all) {
   const int64_t samples = samples_of_step(o);
-  data::DataLoader loader(all, {.batch = samples, .seed = o.seed});
+  data::DataLoader loader(all, {.batch = samples, .seed = o.step.seed});
   const int64_t per_epoch = loader.batches();
-  const int64_t steps = o.steps ? *o.steps : checked_mul(o.epochs, per_epoch);
-  if (o.log_level != "error") {
-    const std::string replicas = o.replicas == 1 ? "" : fmt::format(" x {}", o.replicas);
-    sys::print_stderr("{} x {}{} = {} samples a step, {} steps an epoch, {} samples dropped\n",
-                      o.sizes.micro_batch, o.accumulate, replicas, samples, per_epoch,
-                      loader.dropped());
+  const int64_t steps = o.train.steps ? *o.train.steps : checked_mul(o.train.epochs, per_epoch);
+  const train::LearningRateSchedule schedule = schedule_of(o, steps);
+  if (o.output.speaks()) {
+    sys::print_stderr("{}, {} steps an epoch, {} samples dropped; {}\n", batch_text(o), per_epoch,
+                      loader.dropped(), settings_text(o, programs, schedule));
   }
-  models::StepArrays arrays(programs.training, o.accumulate, o.replicas);
+  models::StepArrays arrays(programs.training, o.step.accumulate, o.train.replicas);
   Binding binding = session.bind(arrays.inputs(programs.training),
                                  {{programs.training.loss, arrays.losses}}, "train");
   const ArrayView inputs = arrays.input;
@@ -110,20 +150,23 @@ Outcome train(Session& session, const Programs& programs, const ToolOptions& o,
   Outcome outcome;
   const auto losses = arrays.losses.as<float>();
   outcome.losses.reserve(std::min(kReservedLosses, losses.size() * static_cast<size_t>(steps)));
-  Progress progress("train", steps, samples, o.log_level);
+  Progress progress({"Epoch", steps, per_epoch, samples}, shown(o));
   for (int64_t step = 0; step < steps; ++step) {
     if (step % per_epoch == 0) loader.start_epoch(step / per_epoch);
     loader.fill(step % per_epoch, inputs, truths);
-    arrays.seed(o.seed, step);
+    arrays.seed(o.step.seed, step);
+    arrays.set_learning_rate(schedule.at(step));
     session.run_into(binding);
     ++outcome.steps;
+    outcome.loss = 0;
     for (const float value : losses) {
       outcome.losses.push_back(value);
+      outcome.loss += static_cast<double>(value) / static_cast<double>(losses.size());
       if (std::isfinite(value)) continue;
       progress.finish();
       fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller --lr may help", step, value);
     }
-    progress.show(step + 1, losses.back());
+    progress.show(step + 1, outcome.loss);
     if (session.agreement().any(stop_signal() != 0)) {
       outcome.stopped = true;
       break;
@@ -140,10 +183,10 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
   const auto samples = static_cast<double>(steps * samples_of_step(o));
   const double rate = outcome.seconds > 0 ? samples / outcome.seconds : 0;
   const std::string digest = run_digest(session, outcome.losses);
-  if (o.json) {
+  if (o.output.json) {
     JsonRecord record;
-    record.add("model", o.model);
-    if (!outcome.losses.empty()) record.add("loss", static_cast<double>(outcome.losses.back()));
+    record.add("model", o.model.name);
+    if (!outcome.losses.empty()) record.add("loss", outcome.loss);
     if (accuracy) record.add("accuracy", *accuracy);
     record.add("steps", steps);
     record.add("samples_per_second", rate);
@@ -156,24 +199,33 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
     fmt::print("{}\n", record.text());
     return;
   }
-  if (steps > 0)
-    fmt::print("{} steps, loss {:.4f}, {:.0f} samples/s\n", steps, outcome.losses.back(), rate);
+  if (steps > 0) fmt::print("{} steps, loss {:.4f}, {:.0f} samples/s\n", steps, outcome.loss, rate);
   if (accuracy) fmt::print("accuracy {:.2f} %\n", *accuracy);
-  fmt::print("device memory {} bytes planned, {} measured; compiled in {:.3f} s\n",
-             session.planned_bytes(), session.measured_bytes(), session.compiled().seconds);
-  if (o.group != nullptr) {
-    fmt::print("{} processes, {} bytes each for what comes from others\n", o.group->size(),
+  fmt::print("device memory {} bytes planned, {} measured\n", session.planned_bytes(),
+             session.measured_bytes());
+  if (o.session.group != nullptr) {
+    fmt::print("{} processes, {} bytes each for what comes from others\n", o.session.group->size(),
                session.exchange_bytes());
   }
   fmt::print("{}", throttle_line(o));
-  if (o.digest) fmt::print("digest {}\n", digest);
+  if (o.output.digest) fmt::print("digest {}\n", digest);
+}
+
+// The compile time; with --log-level debug also the passes and the plan's storage.
+void log_compiled(const Session& session, const ToolOptions& o) {
+  if (!o.output.speaks()) return;
+  sys::print_stderr("compiled in {:.3f} s\n", session.compiled().seconds);
+  if (o.output.log_level != LogLevel::kDebug) return;
+  sys::write_stderr(passes_text(session.compiled()));
+  sys::print_stderr("{}\n", report::summary(report::plan_report(session.executable())));
 }
 
 void load_weights(Session& session, const ToolOptions& o) {
-  if (o.weights.empty()) return;
-  for (const std::string& name : session.load(o.weights)) {
-    if (o.log_level != "error")
-      sys::print_stderr("{}: '{}' is not part of this model and was left out\n", o.weights, name);
+  if (o.model.weights.empty()) return;
+  for (const std::string& name : session.load(o.model.weights)) {
+    if (o.output.speaks())
+      sys::print_stderr("{}: '{}' is not part of this model and was left out\n", o.model.weights,
+                        name);
   }
 }
 
@@ -183,32 +235,34 @@ int run_train(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   log_offload(o, programs);
   Session session(programs.ir, session_options(o));
+  log_compiled(session, o);
   load_weights(session, o);
   // A training whose result nobody can write is refused before it runs.
-  if (o.speaks() && !o.save.empty()) sys::check_replaceable(o.save);
+  if (o.speaks() && !o.train.save.empty()) sys::check_replaceable(o.train.save);
   const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
   const data::Dataset test = load_samples(o, session, data::Split::kTest);
   catch_stop_signals();
   const Outcome outcome = train(session, programs, o, samples);
-  if (!o.save.empty()) session.save(o.save);
+  if (!o.train.save.empty()) session.save(o.train.save);
   if (outcome.stopped) {
     report(o, programs, session, outcome, std::nullopt);
     const int signal = stop_signal() == 0 ? SIGTERM : stop_signal();  // 0: another process got it.
     if (o.speaks()) {
       sys::print_stderr("stopped by signal {} after step {}{}\n", signal, outcome.steps,
-                        o.save.empty() ? "" : "; saved to " + o.save);
+                        o.train.save.empty() ? "" : "; saved to " + o.train.save);
     }
-    return o.save.empty() ? 128 + signal : static_cast<int>(ErrorKind::kStopped);
+    return o.train.save.empty() ? 128 + signal : static_cast<int>(ErrorKind::kStopped);
   }
   report(o, programs, session, outcome, evaluate(session, programs, o, test));
   return 0;
 }
 
 int run_eval(const ToolOptions& o) {
-  require(!o.weights.empty(), "eval: --weights FILE is needed");
+  require(!o.model.weights.empty(), "eval: --weights FILE is needed");
   const Programs programs = build_programs(o);
   log_offload(o, programs);
   Session session(programs.ir, session_options(o));
+  log_compiled(session, o);
   load_weights(session, o);
   const data::Dataset test = load_samples(o, session, data::Split::kTest);
   report(o, programs, session, {}, evaluate(session, programs, o, test));

@@ -8,6 +8,7 @@
 #include "sluice/ops/ops.h"
 #include "sluice/report/summary.h"
 #include "sluice/session/session.h"
+#include "sluice/train/schedule.h"
 #include "sluice/train/throughput.h"
 #include "sluice/train/training_step.h"
 #include "sluice/transforms/autodiff.h"

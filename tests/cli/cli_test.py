@@ -1,4 +1,4 @@
-"""The command line's contract: exit codes, help, --json, budgets and bits.
+"""The command line's contract: --json, budgets, learning rates and bits.
 
 SLUICE_CLI names the program. Runs are short and use generated digits.
 """
@@ -12,34 +12,10 @@ import tempfile
 import time
 import unittest
 
-PROGRAM = os.environ["SLUICE_CLI"]
-COMMANDS = ["train", "eval", "plan", "bench", "inspect", "doctor"]
-SHORT = ["--synthetic", "--steps", "30", "--width", "64"]
-MOST = 2 ** 63 - 1  # The largest integer of most flags.
+from cli_case import CliTest, SHORT, sluice
+
 RECORD_KEYS = ["loss", "accuracy", "steps", "samples_per_second", "planned_bytes", "measured_bytes", "digest",
                "compile_seconds"]
-
-
-def sluice(*arguments, env=None):
-    return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          env={**os.environ, **(env or {})}, timeout=240)
-
-
-class CliTest(unittest.TestCase):
-    def expect_code(self, code, *arguments, env=None):
-        result = sluice(*arguments, env=env)
-        self.assertEqual(result.returncode, code, f"{arguments}\n{result.stdout}\n{result.stderr}")
-        return result
-
-    def expect_error(self, code, kind, part, *arguments, env=None):
-        """The run ends with `code` and "error (kind): ... part ..." on stderr, with nothing on stdout."""
-        result = self.expect_code(code, *arguments, env=env)
-        self.assertIn(f"error ({kind}): ", result.stderr)
-        self.assertIn(part, result.stderr)
-        self.assertEqual(result.stdout, "")
-
-    def record(self, *arguments, env=None):
-        return json.loads(self.expect_code(0, *arguments, "--json", env=env).stdout)
 
 
 class Start(CliTest):
@@ -54,169 +30,6 @@ class Start(CliTest):
 
     def test_compiling_takes_no_time(self):
         self.assertLess(min(self.record("plan", "mnist")["compile_seconds"] for _ in range(3)), 0.2)
-
-
-class Usage(CliTest):
-    def test_help_is_short(self):
-        for command in [None, *COMMANDS]:
-            with self.subTest(command=command):
-                text = self.expect_code(0, *([command] if command else []), "--help").stdout
-                self.assertIn("Usage:", text)
-                self.assertLess(len(text.splitlines()), 25)
-
-    def test_models(self):
-        lines = self.expect_code(0, "--list").stdout.splitlines()
-        names = [line.split()[0] for line in lines]
-        self.assertLessEqual({"mnist", "mnist-rts", "mnist-phased", "mlp"}, set(names))
-        for name, line in zip(names, lines):
-            with self.subTest(model=name):
-                self.assertRegex(line, rf"^{name} +\w+ .*\w$")
-                self.assertEqual(self.record("plan", name)["model"], name)
-        self.assertIn(",".join(names), self.expect_code(2, "train", "nosuch").stderr)
-
-    def test_defaults_of_a_model_yield_to_flags(self):
-        keys = ["replicas", "shard_threshold", "offload"]
-        flags = ["--replicas", 2, "--shard-threshold", "inf", "--offload", "none"]
-        for given, expected in (([], [4, "512", "optimizer"]), (flags, [2, "inf", "none"])):
-            record = self.record("plan", "mnist-rts", *given)
-            self.assertEqual([record[k] for k in keys], expected)
-        help_text = self.expect_code(0, "train", "--help").stdout
-        self.assertIn("Micro-batches a step (mnist-rts: 8, mnist-phased: 4)", help_text)
-
-    def test_wrong_words(self):
-        for arguments in [[], ["nosuch"], ["train", "nosuch"], ["train", "mnist", "--nosuch"], ["inspect"],
-                          ["train", "mnist", "--steps", "x"], ["train", "mnist", "--log-level", "loud"],
-                          ["train", "mnist", "--offload", "weights"], ["train", "mnist", "--strategy", "fast"],
-                          ["train", "mnist", "--io-mode", "soon"], ["train", "mnist", "--offload", "none,optimizer"],
-                          ["train", "mnist", "--offload", "optimizer", "--remote", "none"],
-                          ["train", "mnist", "--strategy", "phased", "--remote", "none"]]:
-            with self.subTest(arguments=arguments):
-                self.expect_code(2, *arguments)
-
-    def test_wrong_values(self):
-        for flag, value, part in [("--offload", "all", "--offload: must be auto, none, or some of optimizer,weights, got 'all'"),
-                                  ("--offload", "weights", "--offload: weights require --strategy phased (it is resident)"),
-                                  ("--remote-bandwidth", 0, "the rate of remote memory must be more than 0 bytes a second"),
-                                  ("--io-mode", "io", "--io-mode: it is for phases (--strategy phased), the strategy is resident"),
-                                  ("--io-queues", 3, "--io-queues: it is for phases (--strategy phased), the strategy is resident"),
-                                  ("--dropout", 1, "--dropout: 1 is outside [0, 1)"),
-                                  ("--dropout", "nan", "--dropout: nan is outside [0, 1)"),
-                                  ("--clip-norm", "nan", "--clip-norm: nan is not 0 or more"),
-                                  ("--clip-norm", "inf", "the largest norm must be a float32 above 0, got inf"),
-                                  ("--clip-norm", "1e-300", "the largest norm must be a float32 above 0, got 1e-300"),
-                                  ("--lr", 0, "--lr: 0 is not positive"), ("--lr", "nan", "--lr: it is not a number"),
-                                  ("--lr", "inf", "--lr: it is not a number"),
-                                  ("--optimizer", "sdg", "'sdg' is not one of sgd, momentum, adam, adam-f16, adamw, adamax, lamb"),
-                                  ("--disable", "nosuch", "there is no pass 'nosuch'"),
-                                  ("--disable", "offsets", "'offsets' is not optional")]:
-            with self.subTest(flag=flag):
-                self.expect_error(2, "usage", part, "train", "mnist", "--synthetic", flag, value)
-
-    INTEGERS = {"--layers": (1, 100000), "--width": (1, MOST), "--micro-batch": (1, MOST), "--accumulate": (1, MOST),
-                "--replicas": (1, 1024), "--io-queues": (0, 3), "--threads": (0, 1024), "--seed": (0, 2 ** 64 - 1),
-                "--epochs": (0, MOST), "--steps": (0, MOST)}
-
-    def test_integers(self):
-        for flag, (least, most) in self.INTEGERS.items():
-            for value in (least - 1, most + 1, 2 ** 63, 2 ** 64, -2 ** 63 - 1, 10 ** 30, "1e6", "0x10", "1_000", "1.0", "+1",
-                          " 1", "1 ", "x", "-", "7x"):
-                if isinstance(value, int) and least <= value <= most:
-                    continue
-                with self.subTest(flag=flag, value=value):
-                    self.expect_error(2, "usage", f"{flag}: must be an integer from {least} to {most}, got '{value}'",
-                                      "train", "mnist", "--synthetic", "--log-level", "error", flag, value)
-        self.expect_error(2, "usage", f"--steps: must be an integer from 1 to {MOST}, got '0'", "bench", "mnist", "--steps", 0)
-        self.expect_error(2, "usage", "--rounds: must be an integer from 1 to 1000000, got '0'", "bench", "--rounds", 0)
-        self.expect_error(2, "usage", "--replicas: must be an integer from 1 to 1024, got '0'", "plan", "mnist",
-                          "--replicas", "1,0")
-        for value in (0, -1, 2 ** 63, "1e9"):
-            self.expect_error(2, "usage",
-                              f"--nodes: must be an integer from 1 to {MOST}, got '{value}'",
-                              "plan", "--problem", "a.csv", "--nodes", value)
-        for value in (-1, 2 ** 63, "some", "1e3", "Inf"):
-            self.expect_error(2, "usage", f"--shard-threshold: must be inf or an integer from 0 to {MOST}, got '{value}'",
-                              "plan", "mnist", "--shard-threshold", value)
-
-    def test_bytes(self):
-        commands = {"--memory": ["plan", "mnist"], "--remote-memory": ["plan", "mnist"],
-                    "--remote-bandwidth": ["plan", "mnist"], "--capacity": ["plan", "--problem", "a.csv"]}
-        for flag, command in commands.items():
-            for value in ("12Q", -5, "99999999T", 2 ** 63, "8388608T", "K", "1KK", "1 K", "+1K", "0x1K", "1e3"):
-                with self.subTest(flag=flag, value=value):
-                    self.expect_error(2, "usage", f"{flag}: must be bytes from 0 to {MOST} (4096, 512K, 64M, 2G, 1T), got "
-                                      f"'{value}'", *command, flag, value)
-
-    def test_leading_zeros_change_nothing(self):
-        flags = ["train", "mnist", "--synthetic", "--width", "016", "--layers", "02"]
-        record = self.record(*flags, "--steps", "010", "--micro-batch", "008", "--memory", "0100M")
-        self.assertEqual(record["steps"], 10)
-        plain = self.record("train", "mnist", "--synthetic", "--width", 16, "--layers", 2, "--steps", 10)
-        self.assertEqual(record["digest"], plain["digest"])
-        text = self.expect_code(0, "train", "mnist", "--synthetic", "--width", "16", "--micro-batch", "010", "--steps", 1).stderr
-        self.assertIn("10 x 1 = 10 samples a step", text)
-
-    def test_empty_values(self):
-        for command, flag in (("train", "--steps"), ("train", "--width"), ("bench", "--steps"), ("plan", "--check"),
-                              ("plan", "--problem"), ("train", "--save"), ("train", "--shard-threshold")):
-            with self.subTest(command=command, flag=flag):
-                self.assertIn("it is empty", self.expect_code(2, command, "mnist", flag, "").stderr)
-
-    def test_what_cannot_be_offloaded(self):
-        phased = ["plan", "mnist", "--strategy", "phased", "--offload"]
-        for what, why in (("activations", "; with --strategy phased, activations wait in remote memory anyway"),
-                          ("optimizer,activations", "; with --strategy phased, activations wait"),
-                          ("accumulators", "; accumulators stay on the device"),
-                          ("optimizer,weights,accumulators", "; accumulators stay on the device"), ("auto,weights", "")):
-            self.expect_error(2, "usage", f"--offload: must be auto, none, or some of optimizer,weights, got '{what}'{why}",
-                              *phased, what)
-
-    def test_what_phases_cannot_do(self):
-        phased = ["plan", "mnist", "--strategy", "phased"]
-        for flags, part in ((["--io-queues", 2], "a device has 0, 1 or 3 (loads, stores, prefetches), not 2"),
-                            (["--io-queues", 0], "io queues: HostLoad in graph "),
-                            (["--clip-norm", 1], "--clip-norm: --strategy phased updates a layer before all")):
-            self.expect_error(2, "usage", part, *phased, *flags)
-
-    def test_values_that_the_data_shows_wrong(self):
-        quiet = ["train", "mnist", "--synthetic", "--width", "16", "--log-level", "error"]
-        self.expect_error(2, "usage", "the data must fill one batch of 20001 samples, got 20000", *quiet,
-                          "--micro-batch", 20001)
-        self.expect_error(2, "usage", "exceeds 63 bits", *quiet, "--epochs", 2 ** 63 - 1)
-
-    def test_wrong_words_of_other_commands(self):
-        self.expect_error(2, "usage", "print-after: there is no pass 'nosuch'; passes: functionalise place inline ", "plan", "mnist",
-                          "--print-after", "nosuch")
-        self.expect_error(2, "usage", "--capacity: it is of a planner problem (--problem FILE.csv)", "plan", "mnist",
-                          "--capacity", 4096)
-        self.expect_error(2, "usage", "--nodes requires --problem FILE.csv", "plan", "mnist",
-                          "--nodes", 4096)
-        for command in ("train", "eval", "plan", "bench"):
-            self.expect_error(2, "usage", "--recompute: it is for phases (--strategy phased), the strategy is resident",
-                              command, "mnist", "--recompute")
-        self.expect_error(2, "usage", "--io-mode: it is for phases", "plan", "mnist-phased", "--strategy", "resident",
-                          "--io-mode", "io_overlapped")
-        for flags in (["--json"], ["--replicas", "1,2"]):
-            self.expect_error(2, "usage", "--full: it is the text of one executable; --json and lists have none", "plan",
-                              "mnist", "--full", *flags)
-        self.expect_error(2, "usage", "no case of 2 threads or fewer has 'nosuch'", "bench", "--threads", 2, "--only",
-                          "nosuch")
-        self.expect_error(2, "usage", "--width: it is for a model", "bench", "--width", 64)
-        self.expect_error(2, "usage", "--only: it is for bench without a model", "bench", "mnist", "--only", "gemm")
-        self.expect_error(2, "usage", f"inspect: {__file__} is none of *idx3-ubyte", "inspect", __file__)
-
-    def test_wrong_instruction_set(self):
-        self.expect_error(2, "usage", "'mmx'", "train", "mnist", *SHORT, env={"SLUICE_ISA": "mmx"})
-
-    def test_host_memory_has_no_page_cache(self):
-        for flag in ("--remote-direct", "--verify-remote"):
-            self.expect_error(2, "usage", "direct transfers and checksums require remote memory in", "plan", "mnist",
-                              "--offload", "optimizer", "--optimizer", "adam", flag)
-
-    def test_eval_needs_weights(self):
-        self.expect_error(2, "usage", "--weights", "eval", "mnist", "--synthetic")
-
-    def test_doctor(self):
-        self.assertIn("healthy", self.expect_code(0, "doctor").stdout)
 
 
 class Records(CliTest):
@@ -268,7 +81,7 @@ class Records(CliTest):
         self.assertEqual(record["runs"], 3)
         self.assertAlmostEqual(record["train_samples_per_second"] * record["train_mean_seconds"], 8)
         self.assertAlmostEqual(record["test_samples_per_second"] * record["test_mean_seconds"], 80)
-        self.expect_error(2, "usage", "--synthetic: it is for a model", "bench", "--synthetic")
+        self.expect_error(2, "usage", "--synthetic requires a model", "bench", "--synthetic")
 
     BENCH = ["bench", "--rounds", 1]
 
@@ -388,8 +201,8 @@ class Memory(CliTest):
             for more in ([], ["--memory", plan["planned_bytes"]]):
                 self.expect_choice(choice, why, *phased, *more)
             self.expect_code(4, "plan", *phased, "--memory", plan["planned_bytes"] - 1)
-        for flags, part in ((["--strategy", "phased"], "--strategy phased requires --remote host or file:FOLDER (it is none)"),
-                            (["--offload", "optimizer"], "--offload optimizer requires --remote host or file:FOLDER")):
+        for flags, part in ((["--strategy", "phased"], "--strategy phased requires --remote host or file:DIR (it is none)"),
+                            (["--offload", "optimizer"], "--offload optimizer requires --remote host or file:DIR")):
             self.expect_error(2, "usage", part, "plan", *model, *flags, "--remote", "none")
 
     def test_units(self):
@@ -420,7 +233,7 @@ class Rates(CliTest):
     def test_help_names_them(self):
         rates = ", ".join(f"{optimizer} {rate}" for optimizer, rate in self.DEFAULTS.items())
         for command in ("train", "eval", "plan", "bench"):
-            self.assertIn(f"Learning rate (default: {rates})", " ".join(self.expect_code(0, command, "--help").stdout.split()))
+            self.assertIn(f"Set the learning rate (default: {rates})", " ".join(self.expect_code(0, command, "--help").stdout.split()))
 
 
 class Bits(CliTest):
@@ -526,7 +339,7 @@ class Bits(CliTest):
         lines = self.expect_code(0, "plan", "mnist-rts", "--replicas", "2,4", "--json").stdout.splitlines()
         self.assertEqual([json.loads(line)["replicas"] for line in lines], [2, 4])
         self.assertGreater(json.loads(lines[0])["peak_bytes.host"], 0)
-        self.expect_error(2, "usage", "lists are for sluice plan", "train", "mnist", "--replicas", "1,2")
+        self.expect_error(2, "usage", "sluice plan takes lists", "train", "mnist", "--replicas", "1,2")
         short = ["--synthetic", "--steps", 4, "--width", 64]
         for threshold in ("inf", 0, 512):
             digests = {self.record("train", "mnist-phased", *short, "--shard-threshold", threshold, *way)["digest"]

@@ -12,6 +12,8 @@ StepArrays::StepArrays(const train::Training& t, int64_t accumulate, int64_t rep
   labels = array(t.labels.spec);
   seeds = array({{2}, u32, {}});
   losses = array(t.loss.spec);
+  if (t.learning_rate)
+    learning_rate = HostTensor({entries_shape({}, 1, replicas), t.learning_rate->spec.dtype});
 }
 
 void StepArrays::seed(uint64_t run_seed, int64_t update) {
@@ -25,8 +27,13 @@ void StepArrays::seed(uint64_t run_seed, int64_t update) {
   }
 }
 
+void StepArrays::set_learning_rate(double rate) {
+  for (float& entry : learning_rate.as<float>()) entry = static_cast<float>(rate);
+}
+
 std::vector<StreamInput> StepArrays::inputs(const train::Training& t) const {
   std::vector<StreamInput> result{{t.input, input}, {t.labels, labels}};
+  if (t.learning_rate) result.push_back({*t.learning_rate, learning_rate});
   if (t.draws) result.push_back({t.seed, seeds});
   return result;
 }

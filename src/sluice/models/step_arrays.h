@@ -14,12 +14,15 @@ struct StepArrays {
 
   /// Sets the seeds of update `update`: one for each micro-batch of each replica.
   void seed(uint64_t run_seed, int64_t update);
+  /// Sets the learning rate of the next run, if the program streams it.
+  void set_learning_rate(double rate);
   /// The input streams that the program has, with their arrays.
   std::vector<StreamInput> inputs(const train::Training& training) const;
 
   HostTensor input;
   HostTensor labels;
   HostTensor seeds;
+  HostTensor learning_rate;
   HostTensor losses;
 };
 

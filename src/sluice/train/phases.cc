@@ -6,6 +6,7 @@
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/layers.h"
+#include "sluice/ops/arithmetic.h"
 
 namespace sluice::train {
 namespace {
@@ -65,7 +66,9 @@ class Phases {
     for (Group& g : groups_) make_variables(g);
     const Graph::IoScope scope(main_, options_.io_mode);
     if (seeds) seeds->graph.call(&main_, 0);
-    step_size_ = main_.scalar(-options_.learning_rate, f32, "step_size");
+    step_size_ = training_.learning_rate
+                     ? -main_.host_load(*training_.learning_rate)
+                     : main_.scalar(-std::get<double>(options_.learning_rate), f32, "step_size");
     for (const Group& g : groups_) {
       if (g.layer.has_forward()) g.layer.forward_phases(main_);
     }

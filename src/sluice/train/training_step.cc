@@ -15,6 +15,11 @@ Tensors load_seed(Graph& graph, const Training& t) {
   return t.draws ? Tensors{graph.host_load(t.seed)} : Tensors{};
 }
 
+ops::HyperArg learning_rate(Graph& main, const StepOptions& options, const Training& t) {
+  if (t.learning_rate) return main.host_load(*t.learning_rate);
+  return std::get<double>(options.learning_rate);
+}
+
 // Runs one micro-batch and returns its gradients, which need no accumulators.
 nn::NamedTensors gradients_of_one(Graph& main, const ModelSpec& model, const Training& t,
                                   const nn::GraphWithNamedArgs& forward) {
@@ -79,7 +84,7 @@ void build_resident(Ir ir, const ModelSpec& model, nn::Optimizer& optimizer,
                                      : mean_gradients(main, model, t, forward, options.accumulate);
   t.state = optimizer.apply(
       main, t.variables, nn::mean_over_replicas(grads, options.shard_threshold),
-      options.learning_rate,
+      learning_rate(main, options, t),
       {.max_grad_norm = options.max_grad_norm, .remote_state = options.offload.optimizer});
 
   Graph& eval = ir.entry_graph("eval");
@@ -113,6 +118,8 @@ Training build_training(Ir ir, const ModelSpec& model, nn::Optimizer optimizer,
   t.labels = ir.h2d_stream(model.labels, "labels");
   for (const Block& block : model.blocks) t.draws = t.draws || block.draws();
   if (t.draws) t.seed = ir.h2d_stream({{2}, u32, {}}, "seed");
+  if (std::holds_alternative<StreamedRate>(options.learning_rate))
+    t.learning_rate = ir.h2d_stream({{}, f32, {}}, "learning_rate");
   t.loss = ir.d2h_stream({{}, f32, {}}, "loss");
   t.eval_input = ir.h2d_stream(model.eval_input, "eval_input");
   if (options.strategy == Strategy::kResident) {

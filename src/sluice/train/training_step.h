@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "sluice/nn/optimizers.h"
@@ -21,6 +22,10 @@ enum class Strategy {
               /// blocks wait in remote memory, so that the device holds only a few blocks.
 };
 
+/// A learning rate that the training program reads from a stream in every run, so that one compiled
+/// program serves a schedule (schedule.h).
+struct StreamedRate {};
+
 struct StepOptions {
   Strategy strategy = Strategy::kResident;
   int64_t accumulate = 1;  ///< Micro-batches per update.
@@ -30,7 +35,7 @@ struct StepOptions {
   /// Fewest elements of a sharded weight. Each replica then updates one shard of it and holds only
   /// that shard's state.
   int64_t shard_threshold = nn::kNeverShard;
-  double learning_rate = 0.05;
+  std::variant<double, StreamedRate> learning_rate = 0.05;
   /// Largest norm of the gradients; larger gradients are scaled down to it. The norm is the root of
   /// the sum of squares over all gradients (nn::clip_factor). Resident only: phases update a block
   /// before the gradients of the blocks below it are computed.
@@ -49,6 +54,8 @@ struct Training {
   H2dStream labels;
   H2dStream seed;  ///< uint32[2]; used only if a block draws.
   bool draws = false;
+  /// float32, an entry a run, if StepOptions::learning_rate is a StreamedRate.
+  std::optional<H2dStream> learning_rate;
   D2hStream loss;
   H2dStream eval_input;
   D2hStream logits;

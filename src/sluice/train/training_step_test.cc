@@ -67,6 +67,7 @@ struct Way {
   bool direct = false;
   bool verify = false;
   int io_queues = 1;
+  std::vector<float> rates = {};  ///< Of the steps, if the rate is streamed.
 };
 
 struct Result {
@@ -93,6 +94,7 @@ Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way)
   HostTensor input({entries_shape(m.input.shape, n, way.replicas), f32, {}});
   HostTensor labels({entries_shape(m.labels.shape, n, way.replicas), i32, {}});
   HostTensor seed({entries_shape({2}, n, way.replicas), u32, {}});
+  HostTensor rate({entries_shape({}, 1, way.replicas), f32, {}});
   Result result;
   result.note = t.note;
   Digest digest;
@@ -105,6 +107,10 @@ Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way)
       seed.as<uint32_t>()[i] = static_cast<uint32_t>(i + 9 * static_cast<size_t>(step));
     std::vector<StreamInput> inputs{{t.input, input}, {t.labels, labels}};
     if (t.draws) inputs.push_back({t.seed, seed});
+    if (t.learning_rate) {
+      for (float& entry : rate.as<float>()) entry = way.rates[static_cast<size_t>(step)];
+      inputs.push_back({*t.learning_rate, rate});
+    }
     const HostTensors out = session.run(inputs, "train");
     digest.add(out[t.loss].bytes());
     for (const float loss : out[t.loss].as<float>()) result.losses.push_back(loss);
@@ -176,6 +182,48 @@ TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
       }
     }
   }
+}
+
+TEST(TrainingStep, AStreamedRateHasTheBitsOfAConstantOne) {
+  const ModelSpec m = model({8, 8}, 0);
+  for (const Strategy strategy : {Strategy::kResident, Strategy::kPhased}) {
+    for (const int replicas : {1, 2}) {
+      Way way{.replicas = replicas, .rates = {0.05F, 0.05F, 0.05F}};
+      way.step = {.strategy = strategy, .accumulate = 2};
+      const Result constant = train(m, nn::Optimizer::adam(), way);
+      way.step.learning_rate = StreamedRate{};
+      EXPECT_EQ(train(m, nn::Optimizer::adam(), way).digest, constant.digest);
+      way.rates[1] = 0.025F;
+      EXPECT_NE(train(m, nn::Optimizer::adam(), way).digest, constant.digest);
+    }
+  }
+}
+
+TEST(TrainingStep, OneProgramServesTwoRates) {
+  const ModelSpec m = model({}, 0);
+  Ir ir;
+  const Training t =
+      build_training(ir, m, nn::Optimizer::sgd(), {.learning_rate = StreamedRate{}, .seed = 5});
+  Session session(ir);
+  HostTensor input(m.input), labels(m.labels), rate(f32_spec({}));
+  for (float& x : input.as<float>()) x = 1;
+  std::vector<NamedArray> first_values;
+  session.each_variable([&](const std::string& path, HostTensor value) {
+    first_values.push_back({path, std::move(value)});
+  });
+  const auto bias = [&](float value) {
+    session.restore(first_values);
+    rate.as<float>()[0] = value;
+    session.run({{t.input, input}, {t.labels, labels}, {*t.learning_rate, rate}}, "train");
+    float after = 0;
+    session.each_variable([&](const std::string& path, const HostTensor& b) {
+      if (path == "last.bias") after = b.as<float>()[1];
+    });
+    return after;
+  };
+  const float one = bias(0.5F);
+  EXPECT_NE(one, 0);
+  EXPECT_EQ(bias(1.0F), 2 * one);
 }
 
 // The sizes of the weights are multiples of a cache line, so that alignment adds no bytes.

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Writes what follows from the help of the command line: docs/cli.md and the shells' completions.
+
+usage: write_cli_docs.py PROGRAM [--check]
+
+PROGRAM is the built `sluice`. With --check, no file is written; the exit code is 1 if one differs.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ENTRY = re.compile(r"^  (\S+)(?: ([A-Z]+|\S+\|\S+))?(?:  .*)?$")
+
+
+def help_of(program, *arguments):
+    return subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+class Command:
+    """The options of a command, with their values where they are words, and its help."""
+
+    def __init__(self, program, name):
+        self.name = name
+        self.text = help_of(program, name, "--help-all")
+        self.options = {}
+        lines = self.text.splitlines()
+        for at, line in enumerate(lines):
+            match = ENTRY.match(line)
+            if not match or not match[1].startswith("--"):
+                continue
+            words = [line[26:]]
+            for more in lines[at + 1:]:
+                if not more.startswith(" " * 26):
+                    break
+                words.append(more.strip())
+            self.options[match[1]] = (match[2] or "", " ".join(words).strip())
+
+    def choices(self, option):
+        """The words that an option takes; empty if it takes others."""
+        kind = self.options[option][0]
+        return kind.replace("|", " ") if "|" in kind else ""
+
+
+def documentation(program, commands):
+    parts = ["# The command line\n",
+             "The help of `sluice` and of its commands, every option included. `scripts/write_cli_docs.py` writes\n"
+             "this page; a test compares it with the program.\n",
+             f"```\n{help_of(program, '--help')}```\n"]
+    for command in commands:
+        parts.append(f"## sluice {command.name}\n\n```\n{command.text}```\n")
+    return "\n".join(parts)
+
+
+def bash_completion(commands, models):
+    cases, values = [], {}
+    for c in commands:
+        cases.append(f'    {c.name}) options="{" ".join([*c.options, "--help", "--help-all"])}" ;;')
+        values.update({o: c.choices(o) for o in c.options if c.choices(o)})
+    files = sorted({o for c in commands for o, (kind, _) in c.options.items() if kind in ("FILE", "PROGRAM")})
+    folders = sorted({o for c in commands for o, (kind, _) in c.options.items() if kind == "DIR"})
+    lines = ["# Completion of sluice for bash, written by scripts/write_cli_docs.py.", "_sluice() {",
+             '  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options',
+             '  case $before in']
+    lines += [f'    {o}) COMPREPLY=($(compgen -W "{v}" -- "$word")); return ;;' for o, v in sorted(values.items())]
+    lines += [f'    {"|".join(files)}) COMPREPLY=($(compgen -f -- "$word")); return ;;',
+              f'    {"|".join(folders)}) COMPREPLY=($(compgen -d -- "$word")); return ;;', "  esac",
+              "  if [ \"$COMP_CWORD\" -eq 1 ]; then",
+              f'    options="{" ".join(c.name for c in commands)} --list --version --help --help-all"',
+              '    COMPREPLY=($(compgen -W "$options" -- "$word"))', "    return", "  fi",
+              "  case ${COMP_WORDS[1]} in", *cases, '    *) return ;;', "  esac",
+              "  case ${COMP_WORDS[1]}:$word in", '    inspect:[!-]*|inspect:) COMPREPLY=($(compgen -f -- "$word")) ;;',
+              '    *:-*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;',
+              f'    *) COMPREPLY=($(compgen -W "{" ".join(models)}" -- "$word")) ;;', "  esac", "}",
+              "complete -F _sluice sluice", ""]
+    return "\n".join(lines)
+
+
+def zsh_completion(commands, models):
+    def quoted(text):
+        return text.replace("'", "'\\''").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
+
+    lines = ["#compdef sluice", "# Completion of sluice for zsh, written by scripts/write_cli_docs.py.",
+             "_sluice() {", "  local -a commands", "  commands=("]
+    for c in commands:
+        lines.append(f"    '{c.name}:{quoted(c.text.splitlines()[0])}'")
+    lines += ["  )", "  if (( CURRENT == 2 )); then",
+              "    _describe command commands -- '(--list --version --help --help-all)'", "    return", "  fi",
+              "  case $words[2] in"]
+    for c in commands:
+        lines.append(f"    {c.name})\n      _arguments \\")
+        for option, (kind, text) in c.options.items():
+            action = {"FILE": ":file:_files", "DIR": ":folder:_files -/", "PROGRAM": ":program:_files"}.get(
+                kind, f":value:({c.choices(option)})" if kind else "")
+            lines.append(f"        '{option}[{quoted(text)}]{action}' \\")
+        argument = {"inspect": "'*:file:_files'", "doctor": "'--help[Print the common options]'"}.get(
+            c.name, f"'*:model:({' '.join(models)})'")
+        lines.append(f"        {argument} ;;")
+    lines += ["  esac", "}", '_sluice "$@"', ""]
+    return "\n".join(lines)
+
+
+def main():
+    program, check = sys.argv[1], sys.argv[2:] == ["--check"]
+    top = help_of(program, "--help")
+    names = re.findall(r"^  ([a-z]+)  ", top.split("Commands:")[1].split("\n\n")[0], re.M)
+    commands = [Command(program, name) for name in names]
+    models = [line.split()[0] for line in help_of(program, "--list").splitlines()]
+    differs = False
+    for path, text in (("docs/cli.md", documentation(program, commands)),
+                       ("tools/completion/sluice.bash", bash_completion(commands, models)),
+                       ("tools/completion/_sluice", zsh_completion(commands, models))):
+        file = ROOT / path
+        if file.exists() and file.read_text() == text:
+            continue
+        differs = True
+        if check:
+            print(f"{path}: must be what scripts/write_cli_docs.py PROGRAM writes")
+        else:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+    sys.exit(1 if check and differs else 0)
+
+
+main()

@@ -1,0 +1,26 @@
+#include "sluice/train/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace sluice::train {
+
+double LearningRateSchedule::at(int64_t step) const {
+  if (step < warmup_steps)
+    return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
+  const auto after = static_cast<double>(step - warmup_steps);
+  const auto span = static_cast<double>(std::max<int64_t>(steps - warmup_steps, 1));
+  const double progress = std::min(after / span, 1.0);
+  switch (decay) {
+    case Decay::kConstant:
+      return peak;
+    case Decay::kLinear:
+      return peak * (1 - progress);
+    case Decay::kCosine:
+      return peak * (1 + std::cos(std::numbers::pi * progress)) / 2;
+  }
+  return peak;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,30 @@
+#include "sluice/train/schedule.h"
+
+#include <gtest/gtest.h>
+
+namespace sluice::train {
+namespace {
+
+// The expected rates are those of PyTorch 2.x: LinearLR(start_factor=1/4, total_iters=3) for the
+// warm-up, then LinearLR(1, 0, total_iters=5) and CosineAnnealingLR(T_max=5).
+TEST(LearningRateSchedule, HasTheRatesOfPyTorch) {
+  const double linear[] = {0.2, 0.4, 0.6, 0.8, 0.8, 0.64, 0.48, 0.32, 0.16, 0.0, 0.0};
+  const double cosine[] = {0.2,          0.4,          0.6,          0.8, 0.8, 0.7236067977,
+                           0.5236067977, 0.2763932023, 0.0763932023, 0.0, 0.0};
+  const LearningRateSchedule schedule{Decay::kLinear, 0.8, 4, 9};
+  LearningRateSchedule waves = schedule;
+  waves.decay = Decay::kCosine;
+  for (int64_t step = 0; step < 11; ++step) {
+    EXPECT_NEAR(schedule.at(step), linear[step], 1e-9) << step;
+    EXPECT_NEAR(waves.at(step), cosine[step], 1e-9) << step;
+  }
+}
+
+TEST(LearningRateSchedule, ConstantRatesRiseInTheWarmUpAlone) {
+  const LearningRateSchedule schedule{Decay::kConstant, 0.5, 2, 10};
+  EXPECT_EQ(schedule.at(0), 0.25);
+  for (const int64_t step : {1, 2, 9, 100}) EXPECT_EQ(schedule.at(step), 0.5);
+}
+
+}  // namespace
+}  // namespace sluice::train

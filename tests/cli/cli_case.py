@@ -1,0 +1,33 @@
+"""Runs of the command line for tests. SLUICE_CLI names the program."""
+
+import json
+import os
+import subprocess
+import unittest
+
+PROGRAM = os.environ["SLUICE_CLI"]
+COMMANDS = ["train", "eval", "plan", "bench", "inspect", "doctor"]
+SHORT = ["--synthetic", "--steps", "30", "--width", "64"]  # A run of a moment.
+MOST = 2 ** 63 - 1  # The largest integer of most options.
+
+
+def sluice(*arguments, env=None):
+    return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          env={**os.environ, **(env or {})}, timeout=240)
+
+
+class CliTest(unittest.TestCase):
+    def expect_code(self, code, *arguments, env=None):
+        result = sluice(*arguments, env=env)
+        self.assertEqual(result.returncode, code, f"{arguments}\n{result.stdout}\n{result.stderr}")
+        return result
+
+    def expect_error(self, code, kind, part, *arguments, env=None):
+        """The run ends with `code` and "error (kind): ... part ..." on stderr, with nothing on stdout."""
+        result = self.expect_code(code, *arguments, env=env)
+        self.assertIn(f"error ({kind}): ", result.stderr)
+        self.assertIn(part, result.stderr)
+        self.assertEqual(result.stdout, "")
+
+    def record(self, *arguments, env=None):
+        return json.loads(self.expect_code(0, *arguments, "--json", env=env).stdout)

@@ -1,0 +1,36 @@
+# Completion of sluice for bash, written by scripts/write_cli_docs.py.
+_sluice() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options
+  case $before in
+    --io-mode) COMPREPLY=($(compgen -W "compute io io_overlapped" -- "$word")); return ;;
+    --io-queues) COMPREPLY=($(compgen -W "0 1 3" -- "$word")); return ;;
+    --log-level) COMPREPLY=($(compgen -W "error info debug" -- "$word")); return ;;
+    --lr-schedule) COMPREPLY=($(compgen -W "constant linear cosine" -- "$word")); return ;;
+    --offload) COMPREPLY=($(compgen -W "auto none optimizer weights optimizer,weights" -- "$word")); return ;;
+    --optimizer) COMPREPLY=($(compgen -W "sgd momentum adam adam-f16 adamw adamax lamb" -- "$word")); return ;;
+    --remote) COMPREPLY=($(compgen -W "none host file:" -- "$word")); return ;;
+    --strategy) COMPREPLY=($(compgen -W "resident phased" -- "$word")); return ;;
+    --check|--problem|--python|--save|--weights) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --data) COMPREPLY=($(compgen -d -- "$word")); return ;;
+  esac
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    options="train eval plan bench inspect doctor --list --version --help --help-all"
+    COMPREPLY=($(compgen -W "$options" -- "$word"))
+    return
+  fi
+  case ${COMP_WORDS[1]} in
+    train) options="--layers --width --dropout --seed --data --weights --synthetic --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --epochs --steps --save --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
+    eval) options="--layers --width --dropout --seed --data --weights --synthetic --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
+    plan) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --print-after --json --full --passes --fusions --memory-map --transfers --dot --problem --capacity --check --help --help-all" ;;
+    bench) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --steps --synthetic --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --only --rounds --python --help --help-all" ;;
+    inspect) options="--help --help-all" ;;
+    doctor) options="--data --help --help-all" ;;
+    *) return ;;
+  esac
+  case ${COMP_WORDS[1]}:$word in
+    inspect:[!-]*|inspect:) COMPREPLY=($(compgen -f -- "$word")) ;;
+    *:-*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -W "mnist mnist-rts mnist-phased mlp" -- "$word")) ;;
+  esac
+}
+complete -F _sluice sluice

@@ -1,0 +1,173 @@
+#include "tools/flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace sluice::tool {
+namespace {
+
+// The name of a group of options that only --help-all shows ends with this mark.
+constexpr char kHidden = '*';
+constexpr size_t kNameColumns = 26;
+constexpr size_t kColumns = 100;
+
+// Insertions, deletions, replacements and swaps of neighbours that make `b` of `a`, each part being
+// edited once (optimal string alignment: Damerau, 1964).
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      const size_t replaced = d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      d[i][j] = std::min({replaced, d[i - 1][j] + 1, d[i][j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+// `name` in a column of its own, and `text` beside it, broken between words.
+std::string entry(const std::string& name, const std::string& text) {
+  std::string lines = "  " + name;
+  size_t column = lines.size();
+  if (column + 1 >= kNameColumns) {
+    lines += '\n';
+    column = 0;
+  }
+  lines.append(kNameColumns - column, ' ');
+  column = kNameColumns;
+  std::istringstream words(text);
+  std::string word;
+  for (bool first = true; words >> word; first = false) {
+    if (!first && column + 1 + word.size() > kColumns) {
+      lines += '\n' + std::string(kNameColumns, ' ');
+      column = kNameColumns;
+    } else if (!first) {
+      lines += ' ';
+      ++column;
+    }
+    lines += word;
+    column += word.size();
+  }
+  return lines + '\n';
+}
+
+std::string name_of(const CLI::Option& option) {
+  const std::string type = option.get_type_size() > 0 ? option.get_type_name() : "";
+  if (option.get_positional()) return type;
+  return option.get_name() + (type.empty() ? "" : " " + type);
+}
+
+std::string groups_of(const CLI::App& app, bool all) {
+  std::vector<std::string> groups;
+  for (const std::string& name : app.get_groups()) {
+    std::string group = name;
+    if (!group.empty() && group.back() == kHidden) group.pop_back();
+    if (std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(group);
+  }
+  std::string text;
+  for (const std::string& group : groups) {
+    std::string lines;
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_group() == group || (all && option->get_group() == group + kHidden))
+        lines += entry(name_of(*option), option->get_description());
+    }
+    if (!lines.empty() && !group.empty()) text += fmt::format("\n{}:\n{}", group, lines);
+  }
+  return text;
+}
+
+}  // namespace
+
+Flags& Flags::group(std::string name, Common common) {
+  group_ = std::move(name);
+  if (common == Common::kNo) group_ += kHidden;
+  return *this;
+}
+
+CLI::Option* Flags::finish(CLI::Option* option, const std::string& type) {
+  return option->group(group_)->type_name(type);
+}
+
+CLI::Option* Flags::value(const char* name, const std::string& type, const std::string& help,
+                          std::function<void(const std::string& text)> set) {
+  const std::function<void(const std::string&)> read =
+      [name, set = std::move(set)](const std::string& text) {
+        require(!text.empty(), "{}: must not be empty", name);
+        set(text);
+      };
+  return finish(app_.add_option_function<std::string>(name, read, help), type);
+}
+
+CLI::Option* Flags::list(const char* name, const std::string& type, const std::string& help,
+                         std::function<void(const std::vector<std::string>& texts)> set) {
+  const std::function<void(const std::vector<std::string>&)> read =
+      [name, set = std::move(set)](const std::vector<std::string>& texts) {
+        for (const std::string& text : texts) require(!text.empty(), "{}: must not be empty", name);
+        set(texts);
+      };
+  return finish(app_.add_option_function<std::vector<std::string>>(name, read, help)
+                    ->delimiter(',')
+                    ->allow_extra_args(false),
+                type);
+}
+
+CLI::Option* Flags::flag(const char* name, const std::string& help, std::function<void()> set) {
+  return app_.add_flag_callback(name, std::move(set), help)->group(group_);
+}
+
+CLI::Option* Flags::bytes(const char* name, int64_t& field, const std::string& help) {
+  return value(name, "BYTES", help,
+               [name, &field](const std::string& text) { field = parse_bytes(name, text); });
+}
+
+CLI::Option* Flags::text(const char* name, const std::string& type, std::string& field,
+                         const std::string& help) {
+  return value(name, type, help, [&field](const std::string& text) { field = text; });
+}
+
+void require_one_of(std::string_view option, std::string_view text,
+                    const std::vector<std::string>& words) {
+  if (std::find(words.begin(), words.end(), text) != words.end()) return;
+  fail(ErrorKind::kUsage, "{}: must be one of {}, got '{}'{}", option, fmt::join(words, ", "), text,
+       suggestion(text, words));
+}
+
+std::string suggestion(std::string_view text, const std::vector<std::string>& words) {
+  const std::string* best = nullptr;
+  size_t fewest = text.size() / 3 + 1;
+  for (const std::string& word : words) {
+    if (const size_t edits = edit_distance(text, word); edits < fewest) {
+      fewest = edits;
+      best = &word;
+    }
+  }
+  return best == nullptr ? "" : fmt::format("; did you mean {}?", *best);
+}
+
+std::string Help::make_help(const CLI::App* app, std::string /*name*/,
+                            CLI::AppFormatMode mode) const {
+  const bool all = mode == CLI::AppFormatMode::All;
+  std::string text = app->get_description() + "\n";
+  const auto commands = app->get_subcommands([](const CLI::App*) { return true; });
+  if (!commands.empty()) {
+    text += "\nUsage: sluice COMMAND [MODEL] [OPTIONS]\n\nCommands:\n";
+    for (const CLI::App* command : commands)
+      text += entry(command->get_name(), command->get_description());
+  }
+  text += groups_of(*app, all);
+  if (!app->get_footer().empty()) text += "\n" + app->get_footer() + "\n";
+  if (all) {
+    for (const CLI::App* command : commands)
+      text += fmt::format("\n\nsluice {}\n\n{}", command->get_name(), make_help(command, "", mode));
+  }
+  return text;
+}
+
+}  // namespace sluice::tool

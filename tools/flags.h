@@ -1,0 +1,87 @@
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/numbers.h"
+
+namespace sluice::tool {
+
+/// Whether `--help` shows an option; `--help-all` shows every one.
+enum class Common { kNo, kYes };
+
+/// Error{kUsage} with the words and the nearest one unless `text` is one of them.
+void require_one_of(std::string_view option, std::string_view text,
+                    const std::vector<std::string>& words);
+
+/// "; did you mean --seed?" for the word that takes the fewest edits to become `text`: insertions,
+/// deletions, replacements and swaps of neighbours, at most one for each three characters. Empty if
+/// every word takes more.
+std::string suggestion(std::string_view text, const std::vector<std::string>& words);
+
+/// Adds options to a command, group by group. The help of an option is an imperative with the unit
+/// and the default, "Limit device memory to BYTES (default: no limit)". An option that the command
+/// line gives twice is refused, an empty value too.
+class Flags {
+ public:
+  explicit Flags(CLI::App& app) : app_(app) {}
+
+  /// Options that are added from now on belong to this group of the help.
+  Flags& group(std::string name, Common common = Common::kYes);
+
+  /// An option whose value `set` reads; `set` throws Error{kUsage} for a wrong value.
+  CLI::Option* value(const char* name, const std::string& type, const std::string& help,
+                     std::function<void(const std::string& text)> set);
+  /// An option that takes several values, between commas or by repetition.
+  CLI::Option* list(const char* name, const std::string& type, const std::string& help,
+                    std::function<void(const std::vector<std::string>& texts)> set);
+  /// An option without a value.
+  CLI::Option* flag(const char* name, const std::string& help, std::function<void()> set);
+
+  /// An option for an integer of [least, most].
+  template <typename T, typename Number>
+  CLI::Option* integer(const char* name, T& field, Number least, Number most,
+                       const std::string& help) {
+    return value(name, "N", help, [name, &field, least, most](const std::string& text) {
+      field = parse_integer<Number>(name, text, least, most);
+    });
+  }
+  CLI::Option* bytes(const char* name, int64_t& field, const std::string& help);
+  CLI::Option* text(const char* name, const std::string& type, std::string& field,
+                    const std::string& help);
+
+  /// An option for one of some words. Error{kUsage} names them and the nearest one.
+  template <typename T>
+  CLI::Option* choice(const char* name, T& field,
+                      const std::vector<std::pair<std::string, std::decay_t<T>>>& words,
+                      const std::string& help) {
+    std::string type;
+    for (const auto& [word, meaning] : words) type += (type.empty() ? "" : "|") + word;
+    return value(name, type, help, [name, &field, words](const std::string& text) {
+      std::vector<std::string> names;
+      for (const auto& [word, meaning] : words) {
+        if (word == text) field = meaning;
+        names.push_back(word);
+      }
+      require_one_of(name, text, names);
+    });
+  }
+
+ private:
+  CLI::Option* finish(CLI::Option* option, const std::string& type);
+
+  CLI::App& app_;
+  std::string group_;
+};
+
+/// The help of `sluice` and of its commands: a line for each option, in groups.
+class Help : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override;
+};
+
+}  // namespace sluice::tool

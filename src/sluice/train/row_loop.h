@@ -11,7 +11,7 @@ struct RowLoop {
   enum class Order { kAscending, kDescending };
   enum class Form {
     kInLine,  ///< The rows are in the graph one after another. Required if a row has variables on
-              /// the device.
+              ///< the device.
     kLoop,    ///< One `repeat` op, unless there are too few rows.
   };
 

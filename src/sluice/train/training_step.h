@@ -17,9 +17,9 @@ namespace sluice::train {
 /// The results have the same bits.
 enum class Strategy {
   kResident,  ///< A micro-batch runs through the whole model before the next one. Its activations
-              /// stay on the device.
+              ///< stay on the device.
   kPhased,    ///< A block runs all micro-batches before the next block starts. Activations between
-              /// blocks wait in remote memory, so that the device holds only a few blocks.
+              ///< blocks wait in remote memory, so that the device holds only a few blocks.
 };
 
 /// A learning rate that the training program reads from a stream in every run, so that one compiled
@@ -70,7 +70,7 @@ struct ModelSpec {
   TensorSpec labels;
   TensorSpec eval_input;           ///< Spec of an evaluation batch.
   std::vector<Block> eval_blocks;  ///< The blocks for evaluation. Each matches the block of
-                                   /// `blocks` at the same index.
+                                   ///< `blocks` at the same index.
   Loss loss;
 };
 

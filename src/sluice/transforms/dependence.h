@@ -31,7 +31,7 @@ class IndexSet {
 struct GraphDependence {
   std::vector<IndexSet> outputs;       ///< For each output: the inputs that it depends on.
   std::vector<IndexSet> final_inputs;  ///< For each input: the inputs that its storage depends on
-                                       /// at the end of the graph.
+                                       ///< at the end of the graph.
 };
 
 /// A differentiable path through an op.

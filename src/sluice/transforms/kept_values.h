@@ -46,7 +46,7 @@ class KeptValues {
     Tensor input;
     OpId overwriter;  ///< -1 if the forward graph still holds the value at its end.
     bool needs_copy;  ///< Whether the handle is an input that would pass another value, so that a
-                      /// copy is kept.
+                      ///< copy is kept.
     std::string reader;
   };
 

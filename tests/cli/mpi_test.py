@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from cli_test import PROGRAM, CliTest
+from cli_case import PROGRAM, CliTest
 
 MPIRUN = os.environ["SLUICE_MPIRUN"]
 # As root, on fewer cores than processes, where one process may not read another's memory.

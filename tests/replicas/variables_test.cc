@@ -200,7 +200,8 @@ TEST(ReplicaVariables, RefuseWrongShards) {
       },
       "the program uses 1 entries of (5,) in each of 4 replicas, so the array must be (4, 5), "
       "got (5,)");
-  expect([&] { other.write(p.sharded, drawn({5}, f32, 1)); }, "variable 'shard' is (2, 5)");
+  expect([&] { other.write(p.sharded, drawn({5}, f32, 1)); },
+         "variable 'shard': the array must be (2, 5), got (5,)");
 }
 
 }  // namespace

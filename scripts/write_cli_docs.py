@@ -46,7 +46,7 @@ class Command:
 
 def documentation(program, commands):
     parts = ["# The command line\n",
-             "The help of `sluice` and of its commands, every option included. `scripts/write_cli_docs.py` writes\n"
+             "The help of sluice and of its commands, with every option. `scripts/write_cli_docs.py` writes\n"
              "this page; a test compares it with the program.\n",
              f"```\n{help_of(program, '--help')}```\n"]
     for command in commands:

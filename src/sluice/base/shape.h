@@ -48,9 +48,9 @@ Shape broadcast(const Shape& a, const Shape& b, std::string_view what);
 
 /// What a tensor is: local shape, element type, and, if it is a shard, the full shape.
 struct TensorSpec {
-  Shape shape;
+  Shape shape = {};
   DType dtype = f32;
-  Shape meta_shape;  ///< Empty unless the tensor is a shard of a tensor of this shape.
+  Shape meta_shape = {};  ///< Empty unless the tensor is a shard of a tensor of this shape.
 
   int64_t elements() const { return shape.elements(); }
   /// Bytes in row-major order without padding.

@@ -38,6 +38,9 @@ class HostTensor {
     for (size_t i = 0; i < values.size(); ++i) out[i] = values[i];
     return t;
   }
+  /// Joins arrays of one spec along a new first axis. Error{kUsage} if there is none, or if specs
+  /// differ.
+  static HostTensor stack(const std::vector<HostTensor>& arrays);
   static HostTensor scalar(float value) { return of<float>({}, f32, {value}); }
 
   const TensorSpec& spec() const { return spec_; }
@@ -80,8 +83,8 @@ class HostTensor {
 
 /// An array and its name: of a variable, or of a tensor in a file.
 struct NamedArray {
-  std::string name;
-  HostTensor array;
+  std::string name = {};
+  HostTensor array = {};
 };
 
 /// A view of somebody's array in host memory, row-major, without padding.

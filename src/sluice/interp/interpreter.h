@@ -11,15 +11,6 @@
 
 namespace sluice {
 
-/// The entries that a host stream brings in a run, in order. With several replicas, the first axis of an entry is
-/// theirs.
-struct Feed {
-  Feed(const H2dStream& s, HostTensor entry) : stream(s), entries{std::move(entry)} {}
-  Feed(const H2dStream& s, std::vector<HostTensor> e) : stream(s), entries(std::move(e)) {}
-  H2dStream stream;
-  std::vector<HostTensor> entries;
-};
-
 /// What a run sent to its output streams. With several replicas, the first axis of an entry is theirs.
 class Collected {
  public:
@@ -55,9 +46,10 @@ class Interpreter {
   void write_remote(const RemoteBuffer& buffer, int64_t entry, const HostTensor& value);
   HostTensor read_remote(const RemoteBuffer& buffer, int64_t entry);
 
-  /// Runs an entry graph. Error{kUsage} if a stream has too few entries or some left over, an array
-  /// has another spec, or a remote entry is out of range; the message names the op.
-  Collected run(const std::string& entry, const std::vector<Feed>& feeds = {});
+  /// Runs an entry graph on the arguments of Session::run. Error{kUsage} if a stream has too few
+  /// entries or some left over, an array has another spec, or a remote entry is out of range; the
+  /// message names the op.
+  Collected run(const std::vector<StreamInput>& inputs = {}, const std::string& program = "main");
   /// Runs a subgraph on arrays, by value, and gives its outputs. Error{kUsage} if there are several
   /// replicas.
   std::vector<HostTensor> evaluate(const Graph& graph, const std::vector<HostTensor>& inputs);
@@ -80,8 +72,9 @@ class Interpreter {
   using Frames = std::vector<Frame>;
   using Buffers = std::vector<Buffer>;
   struct StreamState {
-    const std::vector<HostTensor>* entries = nullptr;
-    std::vector<size_t> next;  ///< By replica.
+    ConstArrayView array;
+    int64_t entries = 0;
+    std::vector<int64_t> next;  ///< By replica.
   };
 
   Frame open(const Graph& graph, int replica);
@@ -101,6 +94,7 @@ class Interpreter {
   void run_ops(Frames& frames);
   void run_op_in(Frames& frames, const Op& op);
   void run_init(Frame& frame, const Op& op);
+  StreamState stream_state(const StreamInput& input) const;
   void run_stream(Frame& frame, const Op& op);
   void run_remote(Frame& frame, const Op& op);
   void run_call(Frames& frames, const Op& op);

@@ -31,7 +31,7 @@ LAYERS = {
     "cpu": ["runtime", "target", "ops"],
     "cuda": ["runtime", "target", "ops"],
     "data": ["base"],
-    "session": ["compiler", "check", "runtime"],
+    "session": ["compiler", "check", "report", "runtime"],
     "devices": ["session", "cpu"],
     "train": ["nn", "data", "session"],
 }

@@ -338,7 +338,7 @@ TEST(Updates, AdamUpdaterHasTheDocumentedDtypeAndErrors) {
   EXPECT_EQ(ops::adam_updater(m, v, {.weight = w, .weight_decay = 0.0}).dtype(), f16);
   EXPECT_EQ(ops::adam_updater(m, v, {.weight = w, .weight_decay = 0.1}).dtype(), f32);
   EXPECT_NE(
-      error_of([&] { ops::adam_updater(m, v, {.weight_decay = 0.1}); }).find("needs the weight"),
+      error_of([&] { ops::adam_updater(m, v, {.weight_decay = 0.1}); }).find("weight_decay requires weight"),
       std::string::npos);
   EXPECT_NE(error_of([&] {
               ops::adam_updater(m, v, {.time_step = step, .beta1 = 0.9});

@@ -144,8 +144,7 @@ TEST(Replicas, RunInLockstepThroughCallsAndLoops) {
   ops::repeat(main, turn, 3, {sum});
   const D2hStream out = main.host_store(sum, "sum");
   Interpreter interpreter(ir);
-  const Collected got = interpreter.run(
-      {{in, {floats({2}, {1, 2}), floats({2}, {10, 20}), floats({2}, {100, 200})}}});
+  const Collected got = interpreter.run({{in, floats({3, 2}, {1, 2, 10, 20, 100, 200})}});
   EXPECT_EQ(values_of(got[out]), (Floats{333, 333}));
   EXPECT_EQ(values_of(interpreter.read(sum)), Floats{333});
 }

@@ -39,6 +39,9 @@ class HostTensor {
     for (size_t i = 0; i < values.size(); ++i) out[i] = values[i];
     return t;
   }
+  /// Joins arrays of one spec along a new first axis. Error{kUsage} if there is none, or if specs
+  /// differ.
+  static HostTensor stack(const std::vector<HostTensor>& arrays);
   static HostTensor scalar(float value) { return of<float>({}, f32, {value}); }
 
   const TensorSpec& spec() const { return spec_; }
@@ -83,8 +86,8 @@ class HostTensor {
 
 /// An array with the name of its variable, or of its tensor in a file.
 struct NamedArray {
-  std::string name;
-  HostTensor array;
+  std::string name = {};
+  HostTensor array = {};
 };
 
 /// A read-only view of a row-major array in host memory, without padding. It does not own the

@@ -60,17 +60,35 @@ ReplicaGrouping collective_group(const Attrs& attrs, int replicas);
 /// combined in float and rounded once. Calling a collective fixes the number of replicas.
 using Group = std::optional<ReplicaGrouping>;
 
-/// Combines t over the group; every member gets the same result. `op` is "add", "mean" (the sum,
-/// divided once), "mul", "min", "max", "and", "or" (bitwise), or "square_add" (the sum of squares).
-/// "min" and "max" give NaN where an operand is NaN. Gradients do not pass.
-Tensor replicated_all_reduce(TensorArg t, const std::string& op = "add", const Group& group = {});
+/// How a collective combines the operands of the members. kMin and kMax give NaN where an operand
+/// is NaN.
+enum class CollectiveOp : uint8_t {
+  kAdd,
+  kMean,  ///< The sum, divided once.
+  kMul,
+  kMin,
+  kMax,
+  kAnd,  ///< Bitwise, as kOr.
+  kOr,
+  kSquareAdd,  ///< The sum of squares.
+  kLocal,      ///< The member's own operand; replicated_reduce_scatter only.
+};
+/// Returns the word of an op in the options of a collective: "add", "square_add".
+std::string_view word_of(CollectiveOp op);
+
+/// Combines t over the group; every member gets the same result. Gradients do not pass.
+/// Error{kUsage} for an op that does not take the dtype of t.
+Tensor replicated_all_reduce(TensorArg t, CollectiveOp op = CollectiveOp::kAdd,
+                             const Group& group = {});
 /// replicated_all_reduce into t's storage.
-Tensor replicated_all_reduce_(TensorArg t, const std::string& op = "add", const Group& group = {});
+Tensor replicated_all_reduce_(TensorArg t, CollectiveOp op = CollectiveOp::kAdd,
+                              const Group& group = {});
 /// Returns t, which must be equal on all members. The gradient of t is combined over the group.
-Tensor replicated_all_reduce_identical_inputs(TensorArg t, const std::string& op = "add",
+Tensor replicated_all_reduce_identical_inputs(TensorArg t, CollectiveOp op = CollectiveOp::kAdd,
                                               const Group& group = {});
 /// Combines t over the group. The gradient, which must be equal on all members, passes unchanged.
-Tensor replicated_all_reduce_identical_grad_inputs(TensorArg t, const std::string& op = "add",
+Tensor replicated_all_reduce_identical_grad_inputs(TensorArg t,
+                                                   CollectiveOp op = CollectiveOp::kAdd,
                                                    const Group& group = {});
 
 /// Whether a scattered tensor records, as its meta_shape, the shape of the tensor that it is a
@@ -79,9 +97,9 @@ enum class Sharding : uint8_t { kPlain, kReplicated };
 
 /// Combines t over the group and returns this member's chunk of the result. t, with n elements, is
 /// flattened and cut into chunks of ceil(n / size) elements, padded with zeros behind the end. Op
-/// "local" does not combine: the result is the chunk of the member's own t. With kReplicated, the
+/// kLocal does not combine: the result is the chunk of the member's own t. With kReplicated, the
 /// meta_shape of the result is the shape of t, or the meta_shape of t if t is a shard.
-Tensor replicated_reduce_scatter(TensorArg t, const std::string& op = "add",
+Tensor replicated_reduce_scatter(TensorArg t, CollectiveOp op = CollectiveOp::kAdd,
                                  const Group& group = {}, Sharding sharding = Sharding::kPlain);
 /// Shards t over the group: returns this member's chunk of t. t must be equal on all members.
 Tensor replica_sharded_slice(TensorArg t, const Group& group = {});

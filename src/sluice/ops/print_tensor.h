@@ -5,7 +5,7 @@
 namespace sluice::ops {
 
 struct PrintTensorOptions {
-  std::string title;            ///< Text before the values; if empty, the name of the tensor.
+  std::string title = {};       ///< Text before the values; if empty, the name of the tensor.
   bool print_self = true;       ///< Print the value.
   bool print_gradient = false;  ///< Print the gradient of x, if it is computed.
   int64_t summarise_threshold = 1000;  ///< Largest number of elements that is printed in full.

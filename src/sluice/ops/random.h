@@ -15,7 +15,7 @@ struct DropoutOptions {
 };
 
 struct RandomUniformOptions {
-  Shape shape;         ///< Shape of the result.
+  Shape shape = {};    ///< Shape of the result.
   DType dtype = f32;   ///< Dtype of the result, floating point.
   double low = 0;      ///< Lower bound.
   double high = 1;     ///< Upper bound.
@@ -27,7 +27,7 @@ struct RandomUniformOptions {
 };
 
 struct RandomNormalOptions {
-  Shape shape;         ///< Shape of the result.
+  Shape shape = {};    ///< Shape of the result.
   DType dtype = f32;   ///< Dtype of the result, floating point.
   double mean = 0;     ///< Mean.
   double std = 1;      ///< Standard deviation, not negative.

@@ -5,9 +5,9 @@ namespace sluice::ops {
 
 /// Options of a reduction, and the shape of its operand.
 struct ReduceGradOptions {
-  std::vector<int64_t> axes;
+  std::vector<int64_t> axes = {};
   bool keepdims = false;
-  Shape shape;  ///< Shape of the forward operand.
+  Shape shape = {};  ///< Shape of the forward operand.
   static constexpr auto fields = std::tuple{field("axes", &ReduceGradOptions::axes),
                                             field("keepdims", &ReduceGradOptions::keepdims),
                                             field("shape", &ReduceGradOptions::shape)};

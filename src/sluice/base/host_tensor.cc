@@ -117,4 +117,16 @@ bool HostTensor::same_bits(const HostTensor& other) const {
          (size_ == 0 || std::memcmp(data_.get(), other.data_.get(), size_) == 0);
 }
 
+HostTensor HostTensor::scalar(float value) { return of<float>({}, f32, {value}); }
+
+void HostTensor::require_values(size_t count) const {
+  require(static_cast<size_t>(elements()) == count, "array {} needs {} values, got {}",
+          to_string(shape()), elements(), count);
+}
+
+void HostTensor::require_type(bool same) const {
+  require(same, "array is {}: must be read as the C++ type that stores this dtype",
+          name_of(dtype()));
+}
+
 }  // namespace sluice

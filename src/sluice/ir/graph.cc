@@ -28,6 +28,10 @@ bool same_fields(const Attrs& a, const Attrs& b) {
 
 }  // namespace
 
+Graph::Graph(IrState* ir, GraphId id, std::string name, bool entry)
+    : ir_(ir), id_(id), name_(std::move(name)), entry_(entry) {}
+Graph::~Graph() = default;
+
 std::string Op::label() const { return fmt::format("{}.{}", def->type, id); }
 
 Mode OpDef::input_mode(int i) const {

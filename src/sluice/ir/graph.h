@@ -62,6 +62,7 @@ class Graph {
  public:
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
+  ~Graph();
 
   GraphId id() const { return id_; }
   const std::string& name() const { return name_; }
@@ -191,8 +192,7 @@ class Graph {
   friend struct IrState;
   friend class GraphEditor;
 
-  Graph(IrState* ir, GraphId id, std::string name, bool entry)
-      : ir_(ir), id_(id), name_(std::move(name)), entry_(entry) {}
+  Graph(IrState* ir, GraphId id, std::string name, bool entry);
 
   Tensors handles(const std::vector<TensorId>& ids) const;
   TensorId add_tensor(TensorInfo info);

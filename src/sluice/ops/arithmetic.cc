@@ -175,7 +175,7 @@ void pow_reference(const KernelArgs& k) {
 
 struct PickOptions {
   int64_t index = 0;  ///< Number of the operand whose gradient this is.
-  static constexpr auto fields = std::tuple{field("index", &PickOptions::index)};
+  static auto fields(auto&& use) { return use(field("index", &PickOptions::index)); }
 };
 
 template <typename T, typename Functor, auto formula>

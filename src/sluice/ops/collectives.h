@@ -10,36 +10,48 @@ namespace sluice::ops {
 struct GroupOptions {
   int64_t stride = 1;
   int64_t size = 1;
-  static constexpr auto fields =
-      std::tuple{field("stride", &GroupOptions::stride), field("size", &GroupOptions::size)};
+  static auto fields(auto&& use) {
+    return use(field("stride", &GroupOptions::stride), field("size", &GroupOptions::size));
+  }
 };
 
 struct AllReduceOptions : GroupOptions {
   std::string op = "add";
-  static constexpr auto fields =
-      std::tuple_cat(GroupOptions::fields, std::tuple{field("op", &AllReduceOptions::op)});
+  static auto fields(auto&& use) {
+    return GroupOptions::fields(
+        [&](const auto&... base) { return use(base..., field("op", &AllReduceOptions::op)); });
+  }
 };
 
 struct ReduceScatterOptions : GroupOptions {
   std::string op = "add";
   bool sharded = false;  ///< The result is a shard of the operand: it has a meta_shape.
-  static constexpr auto fields = std::tuple_cat(
-      GroupOptions::fields, std::tuple{field("op", &ReduceScatterOptions::op),
-                                       field("sharded", &ReduceScatterOptions::sharded)});
+  static auto fields(auto&& use) {
+    return GroupOptions::fields([&](const auto&... base) {
+      return use(base..., field("op", &ReduceScatterOptions::op),
+                 field("sharded", &ReduceScatterOptions::sharded));
+    });
+  }
 };
 
 struct AllGatherOptions : GroupOptions {
   int64_t axis = 0;  ///< Axis along which the operands of the members are concatenated.
   Shape shape{1};    ///< Shape of the result.
-  static constexpr auto fields = std::tuple_cat(
-      GroupOptions::fields,
-      std::tuple{field("axis", &AllGatherOptions::axis), field("shape", &AllGatherOptions::shape)});
+  static auto fields(auto&& use) {
+    return GroupOptions::fields([&](const auto&... base) {
+      return use(base..., field("axis", &AllGatherOptions::axis),
+                 field("shape", &AllGatherOptions::shape));
+    });
+  }
 };
 
 struct ReplicatedSliceOptions : GroupOptions {
   int64_t axis = 0;
-  static constexpr auto fields = std::tuple_cat(
-      GroupOptions::fields, std::tuple{field("axis", &ReplicatedSliceOptions::axis)});
+  static auto fields(auto&& use) {
+    return GroupOptions::fields([&](const auto&... base) {
+      return use(base..., field("axis", &ReplicatedSliceOptions::axis));
+    });
+  }
 };
 
 const OpDef& replicated_all_reduce_def();

@@ -8,8 +8,9 @@ namespace sluice::ops {
 struct ClipOptions {
   double min = -std::numeric_limits<double>::infinity();  ///< Lower bound.
   double max = std::numeric_limits<double>::infinity();   ///< Upper bound; not below `min`.
-  static constexpr auto fields =
-      std::tuple{field("min", &ClipOptions::min), field("max", &ClipOptions::max)};
+  static auto fields(auto&& use) {
+    return use(field("min", &ClipOptions::min), field("max", &ClipOptions::max));
+  }
 };
 
 const OpDef& equal_def();

@@ -5,14 +5,15 @@ namespace sluice::ops {
 
 struct ConcatOptions {
   int64_t axis = 0;  ///< Axis to join along; negative counts from the end.
-  static constexpr auto fields = std::tuple{field("axis", &ConcatOptions::axis)};
+  static auto fields(auto&& use) { return use(field("axis", &ConcatOptions::axis)); }
 };
 
 struct SplitOptions {
   std::vector<int64_t> sizes = {};  ///< Sizes of the parts along the axis.
   int64_t axis = 0;                 ///< Axis to cut; negative counts from the end.
-  static constexpr auto fields =
-      std::tuple{field("sizes", &SplitOptions::sizes), field("axis", &SplitOptions::axis)};
+  static auto fields(auto&& use) {
+    return use(field("sizes", &SplitOptions::sizes), field("axis", &SplitOptions::axis));
+  }
 };
 
 const OpDef& concat_def();

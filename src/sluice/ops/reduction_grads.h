@@ -8,9 +8,11 @@ struct ReduceGradOptions {
   std::vector<int64_t> axes = {};
   bool keepdims = false;
   Shape shape = {};  ///< Shape of the forward operand.
-  static constexpr auto fields = std::tuple{field("axes", &ReduceGradOptions::axes),
-                                            field("keepdims", &ReduceGradOptions::keepdims),
-                                            field("shape", &ReduceGradOptions::shape)};
+  static auto fields(auto&& use) {
+    return use(field("axes", &ReduceGradOptions::axes),
+               field("keepdims", &ReduceGradOptions::keepdims),
+               field("shape", &ReduceGradOptions::shape));
+  }
 };
 
 /// Gradients of the reductions of reductions.h. `grad` has the shape of the reduction's result y;

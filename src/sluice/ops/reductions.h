@@ -4,11 +4,11 @@
 namespace sluice::ops {
 
 struct ReduceOptions {
-  std::vector<int64_t> axes =
-      {};                 ///< Axes to reduce; negative counts from the end; empty: all axes.
-  bool keepdims = false;  ///< Keep reduced axes with size 1.
-  static constexpr auto fields =
-      std::tuple{field("axes", &ReduceOptions::axes), field("keepdims", &ReduceOptions::keepdims)};
+  std::vector<int64_t> axes;  ///< Axes to reduce; negative counts from the end; empty: all axes.
+  bool keepdims = false;      ///< Keep reduced axes with size 1.
+  static auto fields(auto&& use) {
+    return use(field("axes", &ReduceOptions::axes), field("keepdims", &ReduceOptions::keepdims));
+  }
 };
 
 /// Maps each element of a reduction's result to the elements of the operand that it combines.

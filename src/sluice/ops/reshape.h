@@ -6,7 +6,7 @@ namespace sluice::ops {
 /// Options of reshape and broadcast_to.
 struct ShapeOptions {
   Shape shape = {};  ///< Shape of the result, without -1.
-  static constexpr auto fields = std::tuple{field("shape", &ShapeOptions::shape)};
+  static auto fields(auto&& use) { return use(field("shape", &ShapeOptions::shape)); }
 };
 
 const OpDef& reshape_def();

@@ -10,9 +10,10 @@ struct SliceOptions {
   std::vector<int64_t> starts = {};
   std::vector<int64_t> sizes = {};
   std::vector<int64_t> steps = {};
-  static constexpr auto fields =
-      std::tuple{field("starts", &SliceOptions::starts), field("sizes", &SliceOptions::sizes),
-                 field("steps", &SliceOptions::steps)};
+  static auto fields(auto&& use) {
+    return use(field("starts", &SliceOptions::starts), field("sizes", &SliceOptions::sizes),
+               field("steps", &SliceOptions::steps));
+  }
 };
 
 struct SliceGradOptions {
@@ -20,9 +21,10 @@ struct SliceGradOptions {
   std::vector<int64_t> sizes = {};
   std::vector<int64_t> steps = {};
   Shape shape = {};  ///< Shape of the sliced operand.
-  static constexpr auto fields = std::tuple{
-      field("starts", &SliceGradOptions::starts), field("sizes", &SliceGradOptions::sizes),
-      field("steps", &SliceGradOptions::steps), field("shape", &SliceGradOptions::shape)};
+  static auto fields(auto&& use) {
+    return use(field("starts", &SliceGradOptions::starts), field("sizes", &SliceGradOptions::sizes),
+               field("steps", &SliceGradOptions::steps), field("shape", &SliceGradOptions::shape));
+  }
 };
 
 const OpDef& slice_def();

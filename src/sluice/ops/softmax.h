@@ -5,7 +5,7 @@ namespace sluice::ops {
 
 struct AxisOptions {
   int64_t axis = -1;  ///< Axis; negative counts from the end.
-  static constexpr auto fields = std::tuple{field("axis", &AxisOptions::axis)};
+  static auto fields(auto&& use) { return use(field("axis", &AxisOptions::axis)); }
 };
 
 const OpDef& softmax_def();

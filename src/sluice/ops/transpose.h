@@ -6,7 +6,9 @@ namespace sluice::ops {
 struct TransposeOptions {
   /// Axis i of the result is axis permutation[i] of the operand.
   std::vector<int64_t> permutation = {};
-  static constexpr auto fields = std::tuple{field("permutation", &TransposeOptions::permutation)};
+  static auto fields(auto&& use) {
+    return use(field("permutation", &TransposeOptions::permutation));
+  }
 };
 
 const OpDef& transpose_def();

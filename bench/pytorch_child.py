@@ -103,7 +103,7 @@ class WorkingLayer:
         return torch.addmm(self.parameters[1], x, self.parameters[0].t())
 
     def backward(self, x, dy, part):
-        """Adds the gradients of micro-batch `part`; part 0 overwrites. Returns the gradient of x."""
+        """Adds the gradients of micro-batch `part` (part 0 overwrites). Returns that of x."""
         weight, bias = self.parameters
         torch.addmm(weight.grad, dy.t(), x, beta=min(part, 1), out=weight.grad)
         bias.grad.mul_(min(part, 1)).add_(dy.sum(0))

@@ -13,7 +13,7 @@ constexpr int kSamplesARound = 2;
 constexpr double kSampleSeconds = 3e-2;
 constexpr double kGoal = 0.4;
 
-// A gradient that the replicas of a process average in place, and memory to copy as much.
+// A gradient that the replicas of a process average in place, and memory for a copy of equal size.
 struct Running {
   Running(int64_t bytes, int threads) : from(kReplicas * bytes), to(kReplicas * bytes) {
     Graph& main = ir.main_graph();

@@ -54,7 +54,7 @@ class Block : public nn::Module {
   nn::Child<nn::Linear> qkv_, out_, up_, down_;
 };
 
-// Blocks that all call one graph, then a classifier.
+// Blocks that all call one graph, followed by a classifier.
 class Transformer : public nn::Module {
  public:
   explicit Transformer(int64_t layers) : layers_(layers), head_(*this, "head", 64) {}
@@ -70,12 +70,13 @@ class Transformer : public nn::Module {
   nn::Child<nn::Linear> head_;
 };
 
-constexpr int64_t kManyLayers = 11'200;  // Some 100,000 ops.
-constexpr int64_t kWidth = 16;           // Of theirs: compiling does not depend on it.
+constexpr int64_t kManyLayers = 11'200;  // About 100,000 ops.
+constexpr int64_t kWidth = 16;           // Any width: compile time does not depend on it.
 
 Ir transformer(int64_t layers) { return Program(Transformer(layers), 64, 128, Update::kSgd).ir(); }
 
-// A perceptron with `hidden` layers of `width`, trained with SGD, each layer with ops of its own.
+// Builds a perceptron with `hidden` layers of `width`, trained with SGD. Each layer has its own
+// ops.
 Ir perceptron(int64_t hidden, int64_t width) {
   std::vector<int64_t> sizes(static_cast<size_t>(hidden) + 1, width);
   sizes.front() = 784;
@@ -108,8 +109,8 @@ Case time_case(std::string name, double most_milliseconds, std::function<Ir()> b
           }};
 }
 
-// Bytes that this process holds in memory, now and at most since its peak was last forgotten; 0
-// where the system does not say.
+// Resident bytes of this process, now and at most since the peak was reset; 0 if the system does
+// not report them.
 struct Resident {
   double now = 0, peak = 0;
 };
@@ -125,15 +126,15 @@ Resident resident() {
 
 double compile_bytes_an_op(const Ir& ir) {
 #ifdef __GLIBC__
-  malloc_trim(0);  // What was freed before would hide what is needed now.
+  malloc_trim(0);  // Return freed memory first: it would hide new allocations.
 #endif
-  std::ofstream("/proc/self/clear_refs") << "5";  // Forgets the peak.
+  std::ofstream("/proc/self/clear_refs") << "5";  // Resets the peak.
   const double before = resident().now;
   compile_for_cpu(ir);
   return (resident().peak - before) / static_cast<double>(count_ops(ir));
 }
 
-// Memory while compiling, by operator, of a program against one a tenth as long.
+// Memory to compile a program, per op, compared with a program a tenth as long.
 Case memory_case() {
   return {.group = "compile",
           .name = "memory an op, 100,000 against 10,000",

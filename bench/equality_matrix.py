@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The same bits in every way: trains a model in all combinations of strategy, offload, tier, replicas, threads, thresholds and
-launchers, each in a process of its own, and compares the digests of losses, weights and optimizer state. There must be one
-for each model and number of replicas.
+"""Checks that every way to train a model computes the same bits. Trains it in all combinations of
+strategy, offload, tier, replicas, threads, thresholds and launchers, each in its own process.
+Compares the digests of losses, weights and optimizer state: for each model and number of replicas,
+all runs must have one digest.
 
-    bench/equality_matrix.py build/bin/sluice [--sample] [--launcher 'mpirun -n {replicas}'] [--jobs 2]
+    bench/equality_matrix.py build/bin/sluice [--sample] [--jobs 2]
+                             [--launcher 'mpirun -n {replicas}']
 
-Prints a line for each run that differs or fails, then the counts; exit code 1 if there is one. `--sample` runs so many
-combinations that every pair of values of two dimensions is in one.
+Prints a line for each run that differs or fails, then the counts. Exits with 1 if there is one.
+`--sample` runs only enough combinations to have every pair of values of two dimensions.
 """
 
 import argparse
@@ -26,8 +28,10 @@ MODELS = {
     "gelu": ["mnist", "--layers", "4", "--width", "32"],
     "relu with dropout": ["mlp", "--layers", "5", "--width", "24", "--dropout", "0.2"],
 }
-COMMON = ["--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "3", "--steps", "3", "--digest",
-          "--log-level", "error"]
+COMMON = [
+    "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "3", "--steps",
+    "3", "--digest", "--log-level", "error"
+]
 
 
 def phased(offload, io_mode="io", *more):
@@ -47,12 +51,12 @@ WAYS = {
     "phased, all offloaded": phased(EVERYTHING, "io_overlapped"),
     "phased, all offloaded, recompute": phased(EVERYTHING, "io_overlapped", "--recompute"),
 }
-# The way, tier, threads and threshold that the others are compared with.
+# Way, tier, threads and threshold of the run that all other runs are compared with.
 FIRST = ("resident", "host", 1, "inf")
 
 
 def write_digits(folder):
-    """Noise in MNIST's files: enough for the steps of four replicas, little to load."""
+    """Writes noise in the format of MNIST: enough for the steps of four replicas, fast to load."""
     noise = random.Random(1)
     for part, count in (("train", 192), ("t10k", 320)):
         images = struct.pack(">4I", 0x803, count, 28, 28) + noise.randbytes(count * 784)
@@ -62,9 +66,15 @@ def write_digits(folder):
 
 
 def pairwise(dimensions):
-    """Combinations in which every pair of values of two dimensions appears, by greedy choice: always the same ones."""
+    """Returns combinations in which every pair of values of two dimensions appears.
+
+    The choice is greedy and deterministic.
+    """
     axes = range(len(dimensions))
-    missing = {(a, x, b, y) for a, b in itertools.combinations(axes, 2) for x in dimensions[a] for y in dimensions[b]}
+    missing = {(a, x, b, y)
+               for a, b in itertools.combinations(axes, 2)
+               for x in dimensions[a]
+               for y in dimensions[b]}
     everything = list(itertools.product(*dimensions))
 
     def covers(row):
@@ -83,29 +93,36 @@ class Matrix:
         self.program, self.data, self.disk = program, data, disk
 
     def run(self, row):
-        """The digest, or why there is none."""
+        """Returns the digest, or the reason why the run has no digest."""
         model, replicas, way, tier, threads, threshold, launcher = row
-        command = [*shlex.split(launcher.format(replicas=replicas)), self.program, "train", *MODELS[model], *COMMON,
-                   "--data", self.data, "--replicas", str(replicas), "--threads", str(threads), "--remote",
-                   f"file:{self.disk}" if tier == "file" else tier, "--shard-threshold", str(threshold), *WAYS[way]]
+        command = [
+            *shlex.split(launcher.format(replicas=replicas)), self.program, "train", *MODELS[model],
+            *COMMON, "--data", self.data, "--replicas", str(replicas), "--threads", str(threads),
+            "--remote", f"file:{self.disk}" if tier == "file" else tier,
+            "--shard-threshold", str(threshold), *WAYS[way]
+        ]
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  timeout=120)
         except subprocess.TimeoutExpired:
             return "it did not end in 120 s"
         lines = [line for line in done.stdout.splitlines() if line.startswith("digest ")]
         if done.returncode != 0 or len(lines) != 1:
-            return f"exit code {done.returncode}: {(done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]}"
+            said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+            return f"exit code {done.returncode}: {said}"
         return lines[0].removeprefix("digest ")
 
 
 def name(row):
     model, replicas, way, tier, threads, threshold, launcher = row
     where = f", {launcher}" if launcher else ""
-    return f"{model}, {replicas} replicas, {way}, {tier}, {threads} threads, threshold {threshold}{where}"
+    return (f"{model}, {replicas} replicas, {way}, {tier}, {threads} threads, "
+            f"threshold {threshold}{where}")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the sluice command")
     parser.add_argument("--sample", action="store_true", help="a covering sample of pairs")
     parser.add_argument("--launcher", action="append", default=[], metavar="COMMAND",
@@ -134,11 +151,11 @@ def main():
             wrong += 1
             print(f"{name(row)}: {digest}, not {expected}", flush=True)
     kinds = len({digests[row] for row in first})
-    print(f"{len(rows)} runs, {wrong} differ; {kinds} digests of {len(first)} models and numbers of replicas; "
-          f"{time.monotonic() - begin:.0f} s")
+    print(f"{len(rows)} runs, {wrong} differ; {kinds} digests of {len(first)} models and numbers "
+          f"of replicas; {time.monotonic() - begin:.0f} s")
     if left:
         print(f"left behind: {left}")
-    # Were two of them equal, something would not depend on what it should.
+    # Equal digests would mean that a result does not depend on the model or on the replicas.
     sys.exit(0 if wrong == 0 and kinds == len(first) and not left else 1)
 
 

@@ -7,7 +7,7 @@ namespace {
 
 struct UnitText {
   std::string_view name;
-  double scale;  // Shown = amount · scale, or work / amount · scale.
+  double scale;  // Shown: amount · scale, or work / amount · scale for a rate.
   bool rate;
 };
 

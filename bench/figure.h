@@ -10,23 +10,24 @@
 
 namespace sluice::bench {
 
-/// How an amount is shown. Rates are a case's work over its seconds.
+/// Unit in which an amount is printed. A rate is the work of a case divided by its seconds.
 enum class Unit { kGigaflops, kGigabytes, kNanoseconds, kMicroseconds, kMilliseconds, kBytes };
 std::string_view to_string(Unit unit);
 
-/// What a figure must reach: a part of its limit, a multiple of PyTorch's speed or of that of one
-/// thread; or the shown amount that it must not exceed.
+/// Goal of a figure. kPart: at least a part of the limit's speed. kPyTorch, kOneThread: at least a
+/// multiple of the speed of PyTorch or of one thread. kAtMost: the printed amount must not exceed
+/// the bound.
 struct Goal {
   enum class Of { kPart, kPyTorch, kOneThread, kAtMost };
   Of of = Of::kPart;
   double bound = 0;
 };
 
-/// What one round of a case found. Amounts are seconds a call, or bytes; the less the better.
+/// Result of one round of a case. Amounts are seconds of a call, or bytes; less is better.
 struct Round {
   double amount = 0;
-  std::optional<double>
-      limit;  ///< What the machine would take at best, measured in the same moments.
+  /// Best possible amount on this machine, measured in the same round.
+  std::optional<double> limit;
 };
 
 /// One figure of the suite.
@@ -35,18 +36,18 @@ struct Case {
   std::string name;
   int threads = 1;
   Unit unit = Unit::kMicroseconds;
-  double work = 0;  ///< Flops or bytes of a call, where the unit is a rate.
+  double work = 0;  ///< Flops or bytes of a call, if the unit is a rate.
   std::vector<Goal> goals = {};
-  std::string pytorch = {};  ///< What to ask of pytorch_child.py; empty: nothing.
-  /// Makes ready and returns what measures one round.
+  std::string pytorch = {};  ///< Request to pytorch_child.py; empty for none.
+  /// Prepares the case and returns a function that measures one round.
   std::function<std::function<Round()>()> start = {};
 
   std::string title() const { return group + " " + name; }
-  /// An amount in the unit.
+  /// Converts an amount to the unit.
   double shown(double amount) const;
 };
 
-/// The parts of the suite. `machine` outlives the cases.
+/// The groups of the suite's cases. `machine` must outlive them.
 std::vector<Case> limit_cases(Machine& machine);
 std::vector<Case> gemm_cases(Machine& machine);
 std::vector<Case> memory_cases(Machine& machine);
@@ -55,7 +56,7 @@ std::vector<Case> phase_cases();
 std::vector<Case> collective_cases(Machine& machine);
 std::vector<Case> compile_cases();
 
-/// The middle one of some values.
+/// Returns the median of at least one value.
 double median(std::vector<double> values);
 
 }  // namespace sluice::bench

@@ -28,22 +28,22 @@ enum class Product { kForward, kInputGradient, kWeightGradient, kRowMajor };
 struct Kind {
   Product product;
   const char* name;
-  // The goals, parts of the peak, with 8 rows and with 64 and more; 0: none.
+  // Goals as parts of the peak, with 8 rows and with 64 or more; 0 for no goal.
   double at_8, at_64;
 };
 constexpr Kind kKinds[] = {{Product::kForward, "forward", 0.85, 0.92},
                            {Product::kInputGradient, "dX", 0.45, 0.8},
                            {Product::kWeightGradient, "dW", 0.7, 0.9},
                            {Product::kRowMajor, "row-major", 0, 0}};
-constexpr double kNarrowPart = 0.5;  // The goal where a vector is not full.
+constexpr double kNarrowPart = 0.5;  // Goal if a vector is only partly used.
 
-// One product, its operands, and its tasks as the compiler cuts them.
+// One product with its operands, cut into tasks like the compiler does.
 class Gemm {
  public:
   Gemm(const Size& s, Product product, int threads) {
     const auto [m, k, n] = s;
     const Panels w = Panels::of(k, n);
-    int64_t a = m * k, b = w.floats(), c = m * n;  // Floats of the operands.
+    int64_t a = m * k, b = w.floats(), c = m * n;  // Sizes of the operands in floats.
     switch (product) {
       case Product::kForward:
         args_ = {.m = m, .n = n, .k = k, .lda = k, .b_panel = w.width, .ldc = n};
@@ -61,7 +61,8 @@ class Gemm {
         b = k * n;
         break;
     }
-    // One after another, as in an arena: where each began a page, they would share cache sets.
+    // Place the operands one after another, as in an arena. Operands that all begin at a page would
+    // share cache sets.
     const int64_t workspace = cpu::gemm_workspace_bytes(args_) / 4;
     int64_t floats = 0;
     const auto place = [&](int64_t size) {
@@ -76,7 +77,7 @@ class Gemm {
     grid_ = cpu::gemm_grid(args_, 16);
   }
 
-  /// The tasks of one worker.
+  /// Runs the tasks of one worker.
   void run(cpu::Isa isa, int worker, int workers) const {
     const int64_t tasks = grid_.tasks();
     for (int64_t t = tasks * worker / workers; t < tasks * (worker + 1) / workers; ++t) {
@@ -91,7 +92,7 @@ class Gemm {
  private:
   GemmArgs args_;
   std::unique_ptr<Memory> memory_;
-  std::vector<int64_t> workspaces_at_;  // Floats from its begin.
+  std::vector<int64_t> workspaces_at_;  // Offsets in memory_, in floats.
   cpu::GemmGrid grid_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 struct Copy {
   const char* where;
-  int64_t bytes;  // That one thread copies, or two together where they share the place.
+  int64_t bytes;  // Bytes for each thread, or for all threads if they share the cache.
   bool own_cache;
 };
 constexpr Copy kCopies[] = {{"second cache, 256 KiB", int64_t{256} << 10, true},
@@ -35,7 +35,7 @@ Case copy_case(Machine& machine, const Copy& copy, CopyWith with, int threads) {
           }};
 }
 
-// A limit that takes no preparation.
+// A limit that needs no preparation.
 template <typename F>
 Case plain_case(std::string name, int threads, Unit unit, double work, F amount) {
   return {.group = "limit",

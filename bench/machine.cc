@@ -18,7 +18,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kChains = 12;  // Independent, so that latency does not show.
+constexpr int kChains = 12;  // Independent chains, to hide latency.
 
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) float chains_avx512(int64_t steps) {
@@ -79,7 +79,7 @@ void run_chains(cpu::Isa isa, int64_t steps) {
   sink.store(x[0], std::memory_order_relaxed);
 }
 
-// A copy of 16 n floats as kernels store, vector by vector.
+// Copies n floats, a multiple of 16, vector by vector, as kernels store.
 void copy_plainly(cpu::Isa isa, float* to, const float* from, int64_t n) {
 #if defined(__x86_64__)
   if (isa == cpu::Isa::kAvx512) return copy_avx512(to, from, n);
@@ -87,11 +87,11 @@ void copy_plainly(cpu::Isa isa, float* to, const float* from, int64_t n) {
 #endif
   for (int64_t i = 0; i < n; ++i) {
     to[i] = from[i];
-    asm volatile("" ::: "memory");  // Or the compiler calls memcpy.
+    asm volatile("" ::: "memory");  // Keeps the compiler from calling memcpy.
   }
 }
 
-// Waits as workers do; leaves the core to others where nothing comes.
+// Spins like a worker. Yields the core after a while.
 template <typename F>
 void spin_until(F&& happened) {
   for (int spins = 0; !happened(); ++spins) {

@@ -11,14 +11,15 @@
 
 namespace sluice::bench {
 
-/// Most threads that a case uses.
+/// Maximum number of threads of a case.
 inline constexpr int kMostThreads = 2;
 
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Mean seconds of a call of `f`: calls for about `seconds`, after one that is not counted.
+/// Returns the mean seconds of a call of `f`. Calls `f` once without counting, then for about
+/// `seconds`.
 template <typename F>
 double seconds_a_call(double seconds, F&& f) {
   const double begin = seconds_now();
@@ -31,7 +32,7 @@ double seconds_a_call(double seconds, F&& f) {
   return (seconds_now() - start) / static_cast<double>(calls);
 }
 
-/// Bytes as the engine has its arenas: aligned, in large pages where there are some, touched.
+/// Memory like the engine's arenas: aligned, in large pages if possible, already touched.
 class Memory {
  public:
   explicit Memory(int64_t bytes);
@@ -47,33 +48,33 @@ class Memory {
 
 enum class CopyWith { kMemcpy, kPlainStores };
 
-/// What this machine can do at best, a sample at a time; the engine's kind of threads to do it
-/// with.
+/// Measures the limits of this machine, one sample at a time, with the threads that the engine
+/// uses.
 class Machine {
  public:
-  /// Vectors of that instruction set.
+  /// Uses vectors of this instruction set.
   explicit Machine(cpu::Isa isa) : isa_(isa) {}
 
   cpu::Isa isa() const { return isa_; }
-  /// Calls work(worker) on workers 0 to threads - 1, of which the others spin for it; returns when
-  /// all have returned.
+  /// Calls work(worker) on workers 0 to threads - 1 and returns when all calls have returned.
+  /// Workers wait for the call by spinning.
   template <typename F>
   void run(int threads, const F& work) {
     team(threads).run([](void* f, int worker) { (*static_cast<const F*>(f))(worker); },
                       const_cast<F*>(&work));
   }
 
-  /// Floating-point operations a second in fused multiply-adds without memory.
+  /// Returns floating-point operations per second of fused multiply-adds without memory access.
   double peak(int threads);
-  /// Seconds of a copy of `bytes`, each thread copying its part; of what is copied, not of reads
-  /// and writes.
+  /// Returns the seconds of a copy of `bytes`, of which each thread copies a part. Measures for
+  /// about `seconds`.
   double copy_seconds(CopyWith with, const Memory& from, const Memory& to, int64_t bytes,
                       int threads, double seconds);
-  /// Seconds of a barrier of `threads` workers that spin.
+  /// Returns the seconds of a barrier of `threads` spinning workers.
   double barrier_seconds(int threads);
-  /// Seconds from one spinning thread's store to another one's next step.
+  /// Returns the seconds from a store of one spinning thread to the next step of another one.
   double hand_over_seconds();
-  /// Seconds of a job of the team that does nothing: what a run costs with nothing in it.
+  /// Returns the seconds of an empty job of the team: the fixed cost of a run.
   double empty_job_seconds(int threads);
 
  private:

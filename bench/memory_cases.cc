@@ -13,7 +13,7 @@ constexpr int kSamplesARound = 2;
 constexpr double kSampleSeconds = 3e-2;
 constexpr double kGoal = 0.85;
 
-// 16 MiB in f32.
+// 16 MiB of f32.
 constexpr int64_t kRows = 1024, kCols = 4096;
 constexpr int64_t kElements = kRows * kCols;
 
@@ -24,7 +24,7 @@ Tensor variable(Graph& main, const char* name, DType dtype = f32) {
                        name);
 }
 
-// Keeps a result alive for a few bytes.
+// Keeps a result alive by storing a few of its bytes.
 void use(Graph& main, const Tensor& t) {
   main.host_store(t.elements() == 1 ? t : ops::slice(ops::flatten_(t), {0}, {1}), "first");
 }
@@ -35,11 +35,11 @@ void update(Graph& main, nn::Optimizer optimizer) {
                   nn::NamedTensors::from_dict({{"w", g}}), 1e-6);
 }
 
-// One operator on such tensors.
+// One operator on tensors of 16 MiB.
 struct Op {
-  const char* name;  // As pytorch_child.py knows it.
-  double moved;      // Bytes an element that must be read and written.
-  double held;       // Bytes an element of all that is touched.
+  const char* name;  // Name for pytorch_child.py.
+  double moved;      // Bytes for each element that must be read and written.
+  double held;       // Bytes for each element of all memory that is touched.
   void (*build)(Graph& main);
 };
 
@@ -61,7 +61,7 @@ constexpr Op kOps[] = {
     {"f16-to-f32", 6, 6, [](Graph& m) { use(m, ops::cast(variable(m, "a", f16), f32)); }},
 };
 
-// A program of one operator, and a copy by memcpy that touches as many bytes.
+// A program of one operator, and buffers for a memcpy that touches as many bytes.
 struct Running {
   Running(const Op& op, int threads) {
     op.build(ir.main_graph());

@@ -1,4 +1,4 @@
-// Times the all-reduce of replicas in processes beside plain MPI_Allreduce: mpirun -n 2 mpi_reduce
+// Compares the all-reduce of replicas in processes with plain MPI_Allreduce: mpirun -n 2 mpi_reduce
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <fmt/core.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kRounds = 15;
 
-// All processes begin together; the slowest one counts.
+// Returns the seconds of the slowest process. All processes begin together.
 template <typename F>
 double seconds_of(F&& f) {
   MPI_Barrier(MPI_COMM_WORLD);

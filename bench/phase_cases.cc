@@ -30,9 +30,9 @@ class Layer : public nn::Module {
 struct Way {
   const char* name;
   int64_t micro_batch;
-  const char* remote;  // Tier of weights and state; null: all on the device.
-  double goal = 0;     // Part of the resident step's speed; 0: none.
-  int threads = 1;     // That compute.
+  const char* remote;  // Tier of weights and state; null if all are on the device.
+  double goal = 0;     // Goal as a part of the resident step's speed; 0 for none.
+  int threads = 1;     // Compute threads.
   bool direct = false;
   bool verify = false;
 };
@@ -89,7 +89,7 @@ struct Running {
   Binding binding;
 };
 
-// PyTorch has the same phases by hand, from host memory.
+// The PyTorch version runs these phases by hand, from host memory.
 std::string torch_request(const Way& way) {
   if (std::string_view(way.remote) != "host") return "";
   return fmt::format("phases {} {} {} {} {} 1 4", kLayers, kWidth, kClasses, way.micro_batch,
@@ -118,8 +118,8 @@ Case phase_case(const Way& way) {
 
 }  // namespace
 
-// 24 layers, Adam, four micro-batches a step; beside the threads that compute one moves weights and state. The limit is the
-// step with all on the device.
+// Steps of 24 layers with Adam and four micro-batches. One thread moves weights and state beside
+// the compute threads. The limit is the step with all variables on the device.
 std::vector<Case> phase_cases() {
   std::vector<Case> cases;
   for (const Way& way :

@@ -1,9 +1,9 @@
-// Heights that the planner reaches, over the live-set bound, and what they cost. `--csv FILE…`
-// plans MiniMalloc files: with the heuristics alone, with all searches, and by an exact search for
-// the capacity in the file's name (NAME.CAPACITY.csv; else the bound). `--planted SEEDS [NODES
-// [TEXT]]` counts the known packings of 300 to 500 buffers that the exact search finds at the
-// live-set bound: SEEDS of each kind whose name has TEXT, with NODES each (default: those of sluice
-// plan --problem).
+// Prints the heights of the planner's plans, their ratio to the live-set bound, and the time.
+// `--csv FILE…` plans MiniMalloc files three times: with the heuristics only, with all searches,
+// and with an exact search for the capacity in the file name (NAME.CAPACITY.csv; otherwise the
+// bound). `--planted SEEDS [NODES [TEXT]]` counts the packings of 300 to 500 buffers for which the
+// exact search finds the known plan at the live-set bound. It draws SEEDS packings of each kind
+// whose name contains TEXT, with NODES each (default: those of sluice plan --problem).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ void bench_made_up() {
   }
 }
 
-// Runs `action` and returns its seconds.
+// Runs `action` and returns the seconds it took.
 template <typename Action>
 double timed(Action&& action) {
   const auto start = std::chrono::steady_clock::now();
@@ -105,7 +105,7 @@ const char* to_string(planner::Outcome outcome) {
   return "";
 }
 
-// Shows places of the exact search to the validator.
+// Validates the places that the exact search found.
 planner::Verdict check_places(Problem problem, const planner::Instance& instance,
                               const planner::Places& places, int64_t capacity) {
   planner::Solution solution{.bound = planner::live_set_bound(problem)};

@@ -6,10 +6,10 @@
 
 namespace sluice::bench {
 
-/// Linear layers with GELU between.
+/// Linear layers with GELU between them.
 class Mlp : public nn::Module {
  public:
-  /// `sizes`: of the input, then of each layer's output.
+  /// `sizes`: features of the input, then of each layer's output.
   explicit Mlp(const std::vector<int64_t>& sizes) {
     for (size_t i = 1; i < sizes.size(); ++i) fc_.add(sizes[i]);
   }
@@ -25,7 +25,7 @@ enum class Update { kNone, kSgd, kAdam };
 /// applies it.
 class Program {
  public:
-  /// `model` makes logits (batch, classes) of an array (batch, features).
+  /// `model` computes logits (batch, classes) from an array (batch, features).
   template <typename M>
   Program(const M& model, int64_t batch, int64_t features, Update update)
       : input_(ir_.h2d_stream({{batch, features}, f32, {}}, "input")), update_(update) {
@@ -35,9 +35,9 @@ class Program {
   }
 
   const Ir& ir() const { return ir_; }
-  /// Elements of all weights.
+  /// Number of elements of all weights.
   int64_t parameters() const { return parameters_; }
-  /// Arrays that this program holds.
+  /// Binds the arrays that this program holds.
   Binding bind(const Session& session) const;
 
  private:

@@ -22,10 +22,10 @@
 namespace sluice::bench {
 namespace {
 
-constexpr std::chrono::seconds kPatience{180};  // The slowest answer takes a few.
+constexpr std::chrono::seconds kPatience{180};  // The slowest answer takes a few seconds.
 constexpr std::chrono::milliseconds kSettle{100};
 
-// The environment of this process with what suits PyTorch best.
+// The environment of this process, with the variables that make PyTorch fastest.
 std::vector<std::string> environment() {
   std::vector<std::string> best{"MALLOC_MMAP_THRESHOLD_=1073741824",
                                 "MALLOC_TRIM_THRESHOLD_=1073741824"};
@@ -47,7 +47,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// Starts `python -c kPyTorchChild` with `end` as its input and output; 0 or an errno.
+// Starts `python -c kPyTorchChild` with `end` as its input and output. Returns 0 or an errno.
 int spawn(const std::string& python, int end, pid_t& process) {
   std::vector<std::string> words{python, "-c", kPyTorchChild}, variables = environment();
   posix_spawn_file_actions_t actions;
@@ -61,7 +61,7 @@ int spawn(const std::string& python, int end, pid_t& process) {
   return error;
 }
 
-// The rest of `line` if it begins with `word` and a space.
+// Returns the rest of `line` if it begins with `word` and a space.
 std::optional<std::string> after(const std::string& line, std::string_view word) {
   if (!line.starts_with(word) || line.size() <= word.size() || line[word.size()] != ' ') return {};
   return line.substr(word.size() + 1);
@@ -135,7 +135,7 @@ std::optional<double> PyTorch::ask(const std::string& request) {
     return end("its process ended");
   const auto answer = read_line();
   if (!answer) return {};
-  // Its threads spin for a while after they have worked, on the cores of whoever is measured next.
+  // PyTorch's threads spin for a while after work and would disturb the next measurement.
   std::this_thread::sleep_for(kSettle);
   const auto seconds = after(*answer, "seconds");
   if (!seconds) {

@@ -8,31 +8,31 @@
 
 namespace sluice::bench {
 
-/// PyTorch in a process of its own, which answers what a case costs there. It gets the environment
-/// that is best for Debian's build: the OpenBLAS kernels of this processor, memory kept by malloc.
+/// A child process with PyTorch that measures the time of a case. Its environment suits Debian's
+/// build best: the OpenBLAS kernels of this processor, memory kept by malloc.
 class PyTorch {
  public:
-  /// Starts `python` with pytorch_child.py. Whatever goes wrong, now or later, is `trouble()`, and
-  /// no error.
+  /// Starts `python` with pytorch_child.py. Failures, now or later, are not thrown but stored in
+  /// trouble().
   explicit PyTorch(std::string python);
   ~PyTorch();
   PyTorch(const PyTorch&) = delete;
   PyTorch& operator=(const PyTorch&) = delete;
 
   const std::string& python() const { return python_; }
-  /// Of torch; empty if it did not start.
+  /// Version of torch; empty if it did not start.
   const std::string& version() const { return version_; }
-  /// What went wrong last; empty if nothing did.
+  /// The last failure; empty without one.
   const std::string& trouble() const { return trouble_; }
-  /// Seconds of a call of what `request` names (see pytorch_child.py); nothing in trouble. A
-  /// process that is silent for too long is ended.
+  /// Returns the median seconds of the call that `request` names (see pytorch_child.py), or nothing
+  /// after a failure. Ends a process that is silent for too long.
   std::optional<double> ask(const std::string& request);
 
  private:
-  /// A line from the process; nothing if none came in time or it is gone, which is then the
-  /// trouble.
+  /// Reads a line from the process. Returns nothing, and stores the trouble, if none arrives in
+  /// time or the process has ended.
   std::optional<std::string> read_line();
-  /// Ends the process.
+  /// Ends the process and stores the reason as trouble.
   std::nullopt_t end(std::string why);
 
   std::string python_;

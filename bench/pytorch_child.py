@@ -1,9 +1,9 @@
 """Answers requests, a line each, with the median seconds of a call in PyTorch.
 
-The first line says "version V", or "none REASON" where torch does not load. Requests:
+The first line is "version V", or "none REASON" if torch does not load. Requests:
 
   step SIZES BATCH THREADS none|sgd|adam STEPS   a step of a perceptron with GELU and cross entropy
-  phases LAYERS WIDTH CLASSES BATCH ACCUMULATE THREADS STEPS   one of Adam, a layer at a time
+  phases LAYERS WIDTH CLASSES BATCH ACCUMULATE THREADS STEPS   a step of Adam, one layer at a time
   gemm forward|dX|dW|row-major M K N THREADS     a product of nn.Linear, or of plain matrices
   memory OP ROWS COLS THREADS                    an operator on tensors of that shape
 
@@ -30,7 +30,7 @@ def median_seconds(call, calls):
 
 
 def optimizer(name, parameters, rate):
-    """The optimizer in its fastest form: fused where this version has that for the CPU."""
+    """Makes the fastest form of an optimizer: fused if this version supports it on the CPU."""
     made = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[name]
     parameters = list(parameters)
     try:
@@ -67,13 +67,17 @@ def step(sizes, batch, kind):
 
 
 class WorkingLayer:
-    """What layers of one shape share on the device: a layer's weights and Adam's state lie in one array of the host and are
-    copied in before its forward and its backward, and back after its update."""
+    """Device memory that layers of one shape share.
+
+    One host array for each layer has its weights and Adam's state. It is copied to the device
+    before the forward and backward of the layer, and back after its update.
+    """
 
     def __init__(self, inputs, outputs):
         self.weights = inputs * outputs + outputs
         self.flat = torch.empty(3 * self.weights)
-        parts = [(p[:inputs * outputs].view(outputs, inputs), p[inputs * outputs:]) for p in self.flat.split(self.weights)]
+        parts = [(p[:inputs * outputs].view(outputs, inputs), p[inputs * outputs:])
+                 for p in self.flat.split(self.weights)]
         self.parameters = [torch.nn.Parameter(p) for p in parts[0]]
         self.update = optimizer("adam", self.parameters, 1e-4)
         self.steps = []
@@ -99,7 +103,7 @@ class WorkingLayer:
         return torch.addmm(self.parameters[1], x, self.parameters[0].t())
 
     def backward(self, x, dy, part):
-        """Adds a part of the gradients, of which part 0 is the first; returns the gradient of x."""
+        """Adds the gradients of micro-batch `part` (part 0 overwrites). Returns that of x."""
         weight, bias = self.parameters
         torch.addmm(weight.grad, dy.t(), x, beta=min(part, 1), out=weight.grad)
         bias.grad.mul_(min(part, 1)).add_(dy.sum(0))
@@ -107,9 +111,13 @@ class WorkingLayer:
 
 
 def phases(layers, width, classes, batch, accumulate):
-    """A layer takes all micro-batches before the next one, with the gradients of a perceptron with GELU by hand: autograd
-    would keep weights that the next layer overwrites."""
-    layers, width, classes, batch, accumulate = map(int, (layers, width, classes, batch, accumulate))
+    """Returns a training step in which each layer processes all micro-batches before the next one.
+
+    The gradients of the perceptron with GELU are computed by hand: autograd would keep weights that
+    the next layer overwrites.
+    """
+    layers, width, classes = map(int, (layers, width, classes))
+    batch, accumulate = int(batch), int(accumulate)
     shared = WorkingLayer(width, width)
     work = [shared] * (layers - 1) + [WorkingLayer(width, classes)]
     stores = [w.new_store() for w in work]
@@ -148,7 +156,12 @@ def phases(layers, width, classes, batch, accumulate):
 def gemm(kind, m, k, n):
     m, k, n = int(m), int(k), int(n)
     x, dy, w = torch.randn(m, k), torch.randn(m, n), torch.randn(n, k)
-    a, b = {"forward": (x, w.t()), "dX": (dy, w), "dW": (dy.t(), x), "row-major": (x, torch.randn(k, n))}[kind]
+    a, b = {
+        "forward": (x, w.t()),
+        "dX": (dy, w),
+        "dW": (dy.t(), x),
+        "row-major": (x, torch.randn(k, n))
+    }[kind]
     out = torch.empty(a.shape[0], b.shape[1])
     return lambda: torch.mm(a, b, out=out)
 
@@ -166,16 +179,24 @@ def memory(op, rows, cols):
         weight.grad = b
         return optimizer(name, [weight], 1e-6).step
 
-    calls = {"add": lambda: torch.add(a, b, out=y), "scale": lambda: torch.mul(a, 0.5, out=y),
-             "relu": lambda: torch.clamp(a, min=0, out=y), "gelu": lambda: torch.nn.functional.gelu(a),
-             "add-scale-relu": chain, "sum-of-rows": lambda: torch.sum(a, 1), "sum-of-columns": lambda: torch.sum(a, 0),
-             "sum-of-all": lambda: torch.sum(a), "softmax-of-rows": lambda: torch.softmax(a, 1),
-             "f32-to-f16-and-back": lambda: y.copy_(half.copy_(a)), "f16-to-f32": lambda: y.copy_(half)}
+    calls = {
+        "add": lambda: torch.add(a, b, out=y),
+        "scale": lambda: torch.mul(a, 0.5, out=y),
+        "relu": lambda: torch.clamp(a, min=0, out=y),
+        "gelu": lambda: torch.nn.functional.gelu(a),
+        "add-scale-relu": chain,
+        "sum-of-rows": lambda: torch.sum(a, 1),
+        "sum-of-columns": lambda: torch.sum(a, 0),
+        "sum-of-all": lambda: torch.sum(a),
+        "softmax-of-rows": lambda: torch.softmax(a, 1),
+        "f32-to-f16-and-back": lambda: y.copy_(half.copy_(a)),
+        "f16-to-f32": lambda: y.copy_(half)
+    }
     return calls[op] if op in calls else updates(op)
 
 
 class Answers:
-    """Keeps the last case: rounds ask for it again."""
+    """Keeps the last case, because rounds request it again."""
 
     def __init__(self):
         self.key, self.call = None, None
@@ -189,7 +210,8 @@ class Answers:
         torch.set_num_threads(threads)
         if self.key != (kind, words):
             self.key, self.call = None, None
-            self.call = {"step": step, "phases": phases, "gemm": gemm, "memory": memory}[kind](*words)
+            cases = {"step": step, "phases": phases, "gemm": gemm, "memory": memory}
+            self.call = cases[kind](*words)
             self.key = (kind, words)
         if calls is None:
             begin = time.perf_counter()

@@ -1,5 +1,6 @@
-// Document 003's table: MNIST on four replicas, eight micro-batches of eight samples each a step,
-// Adam's state in remote memory in shards of more and more of it; beside them all on the device.
+// Prints the table of document 003: MNIST on four replicas, eight micro-batches of eight samples in
+// a step. Each row shards more of Adam's state in remote memory; the last row has all variables on
+// the device.
 
 #include <fmt/core.h>
 
@@ -21,12 +22,12 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kRounds = 25;    // Short ones, so that each row has its share of quiet moments.
-constexpr int64_t kSteps = 2;  // A round.
-constexpr double kTie = 0.05;  // The document's last two rows move the same bytes within 0.5 %.
+constexpr int kRounds = 25;    // Many short rounds, so that each row has some without disturbance.
+constexpr int64_t kSteps = 2;  // Steps of a round.
+constexpr double kTie = 0.05;  // The last two rows of the document move equal bytes within 0.5 %.
 constexpr int kReplicas = 4;
 constexpr int64_t kAccumulate = 8;
-constexpr models::Sizes kSizes;  // Eight samples a micro-batch.
+constexpr models::Sizes kSizes;  // Eight samples in a micro-batch.
 constexpr int64_t kSamples = kReplicas * kAccumulate * kSizes.micro_batch;
 
 struct Way {
@@ -67,7 +68,8 @@ class Row {
     }
   }
 
-  /// The least counts: what others do on the machine would hide the order of the rows.
+  /// Measures one round. Only the least time counts: other load on the machine would hide the order
+  /// of the rows.
   void measure() {
     seconds_ = std::min(seconds_, time_steps(session_, binding_, kSteps).least_seconds);
   }
@@ -88,11 +90,11 @@ class Row {
   Session session_;
   models::StepArrays arrays_;
   Binding binding_;
-  int64_t remote_bytes_ = 0;  // That a step moves in all replicas.
+  int64_t remote_bytes_ = 0;  // Bytes that a step moves in all replicas.
   double seconds_ = std::numeric_limits<double>::infinity();
 };
 
-// Whether each row is as fast as the one before it, as they are in the document.
+// Whether each row is at least as fast as the previous one, like in the document.
 bool in_order(const std::vector<std::unique_ptr<Row>>& rows) {
   for (size_t i = 1; i < rows.size(); ++i) {
     if (rows[i]->seconds() > rows[i - 1]->seconds() * (1 + kTie)) return false;
@@ -100,7 +102,7 @@ bool in_order(const std::vector<std::unique_ptr<Row>>& rows) {
   return true;
 }
 
-// The bytes of an argument such as 512M. Error{kUsage} for anything else.
+// Parses the bytes of an argument such as 512M. Error{kUsage} for any other text.
 int64_t parse_mebibytes(std::span<char*> arguments) {
   const std::string_view text = arguments[0];
   const char* const unit = text.data() + text.size() - (text.ends_with('M') ? 1 : 0);

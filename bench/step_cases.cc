@@ -11,10 +11,10 @@
 namespace sluice::bench {
 namespace {
 
-constexpr int kPeaksARound =
-    40;  // Of which the best counts: a team's first calls may share a core.
-constexpr double kAdamBytes =
-    28;  // A parameter: weights read twice and written, two moments read and written.
+// Only the best peak of a round counts: the first calls of a team may share a core.
+constexpr int kPeaksARound = 40;
+// For each parameter: weights are read twice and written, two moments are read and written.
+constexpr double kAdamBytes = 28;
 
 struct Step {
   const char* name;
@@ -22,7 +22,7 @@ struct Step {
   int64_t batch;
   Update update;
   int threads;
-  int64_t steps;  // A round.
+  int64_t steps;  // Steps of a round.
   std::vector<Goal> goals;
 };
 
@@ -53,7 +53,7 @@ const char* word_for(Update update) {
   return update == Update::kNone ? "none" : update == Update::kSgd ? "sgd" : "adam";
 }
 
-// A program with its session and arrays.
+// A program with its session and binding.
 struct Running {
   explicit Running(const Step& s)
       : program(Mlp(s.sizes), s.batch, s.sizes.front(), s.update),
@@ -83,7 +83,8 @@ Case step_case(Machine& machine, const Step& s) {
           }};
 }
 
-// What a step of Adam moves for a parameter, against what the algorithm must.
+// Compares the bytes that a step of Adam moves for each parameter with the bytes that the algorithm
+// requires.
 Case bytes_case(const Step& s) {
   return {.group = "step",
           .name = fmt::format("{}: bytes a parameter", s.name),

@@ -5,16 +5,16 @@
 
 namespace sluice::bench {
 
-/// What some steps took and did.
+/// Time and work of some steps.
 struct StepTimes {
   double median_seconds = 0;
   double least_seconds = 0;
-  double flops = 0;  ///< Of a step.
-  double bytes = 0;  ///< Of the operands of a step's kernels and transfers.
+  double flops = 0;  ///< Flops of a step.
+  double bytes = 0;  ///< Bytes of the operands of a step's kernels and transfers.
 };
 
-/// Times `steps` runs of a program one by one, after some that are not counted (as many, at most
-/// 20).
+/// Times `steps` runs of a program one by one, after equally many (at most 20) that are not
+/// counted.
 StepTimes time_steps(Session& session, Binding& binding, int64_t steps);
 
 }  // namespace sluice::bench

@@ -102,7 +102,7 @@ void run_suite(const SuiteOptions& options) {
   }
   if (!options.json) fmt::print("{}\n", heading(pythons.size()));
   std::vector<Row> rows;
-  std::map<std::string, double> with_one_thread;  // Speeds by title.
+  std::map<std::string, double> with_one_thread;  // Speed by title.
   for (const Case& c : cases) {
     Row row = measure(c, options.rounds, pythons);
     const double speed = (c.work > 0 ? c.work : 1) / row.amount;

@@ -11,7 +11,7 @@ std::string number(const std::optional<double>& value, int digits) {
   return value ? fmt::format("{:.{}f}", *value, digits) : "-";
 }
 
-// Three or four figures that count.
+// Formats an amount with three or four significant digits.
 std::string shown(const Case& c, const std::optional<double>& amount) {
   if (!amount) return "-";
   const double value = c.shown(*amount);

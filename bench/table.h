@@ -7,35 +7,35 @@
 
 namespace sluice::bench {
 
-/// What the rounds of a case gave, medians all.
+/// Medians over the rounds of a case.
 struct Row {
   const Case* of = nullptr;
   double amount = 0;
   double least = 0;
   std::optional<double> limit;
-  std::optional<double> part;  ///< Of the limit's speed: 1 is all of it.
+  std::optional<double> part;  ///< Part of the limit's speed; 1 is the limit.
   struct Other {
     std::optional<double> amount;
-    std::optional<double> ratio;  ///< Above 1: Sluice is faster.
+    std::optional<double> ratio;  ///< Above 1 if Sluice is faster.
   };
-  std::vector<Other> pytorch;    ///< By the options' `pythons`.
-  std::optional<double> of_one;  ///< Speed over that of the same case with one thread.
+  std::vector<Other> pytorch;    ///< One for each of SuiteOptions::pythons.
+  std::optional<double> of_one;  ///< Speed divided by that of the case with one thread.
 
-  /// The figure that a goal bounds, if it was measured.
+  /// Returns the figure that a goal bounds, if it was measured.
   std::optional<double> value(const Goal& goal) const;
-  /// Whether all goals are met; nothing if there are none or one cannot be told.
+  /// Returns whether all goals are met; nothing without goals or if a value is unknown.
   std::optional<bool> met() const;
 };
 
-/// One side to compare with.
+/// A Python with PyTorch to compare with.
 struct PythonInfo {
   std::string python, version, trouble;
 };
 
-/// The table's heading and a row of it, as lines.
+/// Return the table's heading, and a row of it, as lines.
 std::string heading(size_t pythons);
 std::string line(const Row& row);
-/// Everything as one JSON object.
+/// Returns all results as one JSON object.
 std::string json(const std::string& isa, const std::vector<PythonInfo>& pythons,
                  const std::vector<Row>& rows);
 

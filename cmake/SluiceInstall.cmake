@@ -1,4 +1,4 @@
-# `cmake --install`: libraries, headers, the tool, and what find_package(Sluice) reads.
+# Rules of `cmake --install`: libraries, headers, the tool, and the files of find_package(Sluice).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -18,9 +18,11 @@ install(FILES ${PROJECT_SOURCE_DIR}/tools/completion/sluice.bash RENAME sluice
 install(FILES ${PROJECT_SOURCE_DIR}/tools/completion/_sluice
   DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 
-# What a user's program includes, and what that includes; scripts/check_includes.py holds that none is missing.
+# Headers that programs of users include, directly or indirectly. scripts/check_includes.py checks
+# that the list is complete.
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/installed_headers.txt headers)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/installed_headers.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+             ${CMAKE_CURRENT_LIST_DIR}/installed_headers.txt)
 foreach(header ${headers})
   set(source ${PROJECT_SOURCE_DIR}/src/${header})
   if(NOT EXISTS ${source})
@@ -32,9 +34,12 @@ endforeach()
 
 set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/Sluice)
 install(EXPORT SluiceTargets NAMESPACE Sluice:: DESTINATION ${config_folder})
-configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/SluiceConfig.cmake.in ${PROJECT_BINARY_DIR}/SluiceConfig.cmake
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/SluiceConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/SluiceConfig.cmake
                               INSTALL_DESTINATION ${config_folder})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/SluiceConfig.cmake ${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/SluiceConfig.cmake
+              ${PROJECT_BINARY_DIR}/SluiceConfigVersion.cmake
         DESTINATION ${config_folder})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,18 +1,21 @@
-# Functions every folder uses: sluice_layer() for a library of src/sluice, sluice_test() for a test program.
+# Functions for all folders: sluice_layer() adds a library of src/sluice, sluice_test() a test
+# program.
 
-# Flags of every target. No contraction: a fused multiply-add happens only where it is written.
+# Flags of every target. Contraction is off: only explicit calls make a fused multiply-add.
 add_library(sluice_flags INTERFACE)
-target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers -ffp-contract=off
-                       $<$<CONFIG:Release>:$<IF:$<BOOL:$<TARGET_PROPERTY:SLUICE_IS_TEST>>,-O1,-O2>>)
+target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Wpedantic
+  -Wno-missing-field-initializers -ffp-contract=off
+  $<$<CONFIG:Release>:$<IF:$<BOOL:$<TARGET_PROPERTY:SLUICE_IS_TEST>>,-O1,-O2>>)
 if(SLUICE_SANITIZE)
-  target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all
-                         -fno-omit-frame-pointer -O1)
+  target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE}
+                         -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
 set(SLUICE_LAYERS "" CACHE INTERNAL "")
 
-# sluice_layer(NAME SOURCES a.cc b.cc [TESTS a_test.cc] [DEPENDS base ir] [LIBRARIES fmt::fmt] [TEST_LIBRARIES …])
-# makes the library sluice_NAME, and the test program NAME_test from the tests beside the code.
+# sluice_layer(NAME SOURCES a.cc b.cc [TESTS a_test.cc] [DEPENDS base ir] [LIBRARIES fmt::fmt]
+#              [TEST_LIBRARIES …])
+# adds the library sluice_NAME, and the test program NAME_test of the tests beside the code.
 function(sluice_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPENDS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   set(library sluice_${name})
@@ -28,7 +31,8 @@ function(sluice_layer name)
   target_link_libraries(${library} PUBLIC ${ARG_LIBRARIES})
   set(SLUICE_LAYERS ${SLUICE_LAYERS} ${library} CACHE INTERNAL "")
   if(SLUICE_BUILD_TESTS AND ARG_TESTS)
-    sluice_test(${name}_test LABEL ${name} SOURCES ${ARG_TESTS} LIBRARIES ${library} ${ARG_TEST_LIBRARIES})
+    sluice_test(${name}_test LABEL ${name} SOURCES ${ARG_TESTS}
+                LIBRARIES ${library} ${ARG_TEST_LIBRARIES})
   endif()
 endfunction()
 
@@ -48,7 +52,8 @@ function(sluice_test_headers name)
   file(CONFIGURE OUTPUT ${source} CONTENT "")
   add_library(${name} OBJECT ${source})
   target_link_libraries(${name} PRIVATE sluice_flags fmt::fmt Threads::Threads GTest::gtest)
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/include)
+  target_include_directories(${name} PRIVATE
+    ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/include)
   target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/${name}.h)
   # A precompiled header can be read only with the flags that made it: the flags of a program.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF SLUICE_IS_TEST ON)
@@ -62,8 +67,8 @@ if(SLUICE_BUILD_TESTS AND SLUICE_PCH)
   sluice_test_headers(program_test_headers)
 endif()
 
-# sluice_test(NAME LABEL label SOURCES … LIBRARIES …) makes a GoogleTest program; CTest runs it as one
-# test.
+# sluice_test(NAME LABEL label SOURCES … LIBRARIES …) adds a GoogleTest program, which CTest runs as
+# one test.
 function(sluice_test name)
   cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})

@@ -1,8 +1,9 @@
-# Sourced by quickstart, selftest and .ci/run, in the project's folder. Sets:
-#   packages  Debian packages that the build needs
-#   launcher  a CMake argument that puts ccache before the compiler, if it is there
-#   jobs      compilations at once: one a core, and 1.5 GB of memory each
-#   SLUICE_DATA (exported) where the digits are, if they lie beside the project and nothing else says so
+# Sourced by quickstart, selftest and .ci/run in the project's folder. Sets:
+#   packages     Debian packages that the build requires
+#   launcher     CMake argument that runs the compiler through ccache, if ccache is installed
+#   jobs         number of parallel compilations: one for each core and 1.5 GB of memory
+#   SLUICE_DATA  (exported) folder of the digits beside the project, if it exists and neither
+#                SLUICE_DATA nor data/mnist is there
 
 packages="g++ cmake ninja-build libfmt-dev zlib1g-dev libxxhash-dev nlohmann-json3-dev libcli11-dev"
 
@@ -12,7 +13,8 @@ if command -v ccache >/dev/null 2>&1; then
 fi
 
 jobs=$(nproc)
-memory_jobs=$(awk '/^MemTotal:/ { print int($2 / 1500000) }' /proc/meminfo 2>/dev/null || echo "$jobs")
+memory_jobs=$(awk '/^MemTotal:/ { print int($2 / 1500000) }' /proc/meminfo 2>/dev/null ||
+  echo "$jobs")
 if [ "${memory_jobs:-0}" -lt "$jobs" ]; then jobs=$memory_jobs; fi
 if [ "$jobs" -lt 1 ]; then jobs=1; fi
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Checks every #include of the project: a layer may use only the layers below it, vendor headers
-stay in the files that wrap them, examples use installed headers, and no file or folder includes
-itself through others. A folder and its own subfolders may include each other.
+"""Checks every #include of the project.
 
-check_includes.py [ROOT]   prints a line for each fault, exits with 1 if there is one.
+A layer may use only the layers below it. Only the files that wrap a vendor header include it.
+Examples include installed headers only. Files, and folders, must not include each other in a
+cycle, but a folder and its own subfolders may include each other.
+
+check_includes.py [ROOT]   prints a line for each fault and exits with 1 if there is one.
 """
 
 import fnmatch
@@ -14,7 +16,7 @@ from pathlib import Path
 
 from project_files import project_files, read_lines
 
-# Folder of src/sluice -> layers that it may include, and with each the layers that one may include.
+# Layer (folder of src/sluice) -> layers that it may include, together with their own layers.
 LAYERS = {
     "base": [],
     "ir": ["base"],
@@ -38,8 +40,8 @@ LAYERS = {
     "models": ["train"],
 }
 
-# The other folders of sources -> those of them that they may include. All may include every layer,
-# but examples may include installed headers alone.
+# Other folder with sources -> folders of this table that it may include. These folders may include
+# every layer, except that examples may include only installed headers.
 USERS = {
     "bench": [],
     "tools": ["bench"],
@@ -47,11 +49,12 @@ USERS = {
     "examples": [],
 }
 
-# Layers that tests may use besides: the interpreter judges, a session needs a device, reports count.
+# Layers that tests may use too: they compare with the interpreter, run on devices and count with
+# reports.
 FOR_TESTS = ["interp", "devices", "report"]
 TEST_FILE = re.compile(r"(^|_)test(s|_[a-z_]+)?\.(isa\.)?(cc|h)$|^test_|^gradient_check\.h$")
 
-# Header of others -> files that may include it. What is not listed here is free (std, fmt).
+# (Vendor header, files that may include it). Every file may include headers not listed here.
 VENDORS = [
     (r"xxhash\.h", ["src/sluice/base/hash.cc"]),
     (r"nlohmann/.*", ["src/sluice/base/safetensors.cc", "tools/json_record.cc", "bench/table.cc"]),
@@ -63,7 +66,8 @@ VENDORS = [
     (r"g(test|mock)/.*", ["src/sluice/*test*", "src/sluice/*gradient_check.h", "tests/*"]),
 ]
 
-# The headers that a user's program may include, and those that they include. The build makes one.
+# Headers that programs of users may include, and the headers that these include. The build
+# generates one of them.
 INSTALLED = "cmake/installed_headers.txt"
 MAX_INSTALLED = 80
 GENERATED = ["sluice/ops/ops.h"]
@@ -73,7 +77,7 @@ SOURCES = (".h", ".cc", ".cu", ".h.in", ".cc.in")
 
 
 def closure(layers):
-    """Layer -> itself and every layer that it may include, directly or through others."""
+    """Returns layer -> the layer and all layers that it may include, directly or indirectly."""
     reach = {}
 
     def visit(layer, path):
@@ -92,13 +96,16 @@ def closure(layers):
 
 
 def layer_of(path):
-    """The layer of a file or an include below src/sluice; None for the umbrella header and for files elsewhere."""
+    """Returns the layer of a file or an include.
+
+    None for the umbrella header and for files outside src/sluice.
+    """
     parts = path.split("/")
     return parts[2] if parts[:2] == ["src", "sluice"] and len(parts) > 3 else None
 
 
 def find_cycle(edges):
-    """A list of nodes that lead from one to itself, or None. `edges`: node -> nodes."""
+    """Returns the nodes of a cycle, or None. `edges`: node -> nodes."""
     done = set()
     for start in sorted(edges):
         path, iterators = [start], [iter(sorted(edges[start]))]
@@ -116,8 +123,8 @@ def find_cycle(edges):
 
 
 def path_of(root, name, match):
-    """The project's file that an include means: below src/, or in quotes beside the file or below
-    the root of the project. None for a header of others, "" for a file that is not there."""
+    """Returns the project's file for an include: below src/, or, in quotes, beside the including
+    file or below the root. None for a vendor header, "" if the file does not exist."""
     header = match[1] or match[2]
     if header.startswith("sluice/"):
         return "src/" + header
@@ -131,7 +138,7 @@ def path_of(root, name, match):
 
 
 def check(root):
-    """Faults as "file:line: text"."""
+    """Returns the faults of all includes as "file:line: text"."""
     reach = closure(LAYERS)
     users = closure(USERS)
     installed = installed_headers(root)
@@ -142,10 +149,12 @@ def check(root):
         layer = layer_of(name)
         user = name.split("/")[0]
         if layer is not None and layer not in LAYERS:
-            faults.append(f"{name}:1: folder '{layer}' is no layer of scripts/check_includes.py")
+            faults.append(f"{name}:1: folder '{layer}' must be a layer of "
+                          "scripts/check_includes.py")
             continue
         if user != "src" and user not in USERS:
-            faults.append(f"{name}:1: folder '{user}' is none of scripts/check_includes.py")
+            faults.append(f"{name}:1: folder '{user}' must be one of "
+                          "scripts/check_includes.py")
             continue
         beside_code = user == "src" and TEST_FILE.search(path.name) is not None
         for number, line in enumerate(read_lines(root, path), 1):
@@ -169,7 +178,8 @@ def check(root):
                 if not beside_code and not nested(folder, used):
                     folder_edges.setdefault(folder, set()).add(used)
             for pattern, allowed in VENDORS:
-                if re.fullmatch(pattern, header) and not any(fnmatch.fnmatch(name, a) for a in allowed):
+                wraps = any(fnmatch.fnmatch(name, a) for a in allowed)
+                if re.fullmatch(pattern, header) and not wraps:
                     faults.append(f"{place}: <{header}> belongs in {', '.join(allowed)} only")
     for kind, edges in (("files", file_edges), ("folders", folder_edges)):
         cycle = find_cycle(edges)
@@ -179,41 +189,41 @@ def check(root):
 
 
 def nested(a, b):
-    """Whether the folders are the same or one holds the other."""
+    """Whether the folders are equal or one contains the other."""
     return (a + "/").startswith(b + "/") or (b + "/").startswith(a + "/")
 
 
 def installed_headers(root):
-    """The headers that are installed, as programs include them; none if there is no list."""
+    """Returns the installed headers as programs include them; empty if the list does not exist."""
     path = Path(root) / INSTALLED
     return path.read_text().split() if path.is_file() else []
 
 
 def check_installed(root, headers):
-    """Faults of the list itself."""
+    """Returns the faults of the list of installed headers."""
     faults = []
     if len(headers) > MAX_INSTALLED:
-        faults.append(f"{INSTALLED}:1: {len(headers)} headers are installed, more than "
-                      f"{MAX_INSTALLED}")
+        faults.append(f"{INSTALLED}:1: at most {MAX_INSTALLED} headers may be installed, got "
+                      f"{len(headers)}")
     if headers != sorted(set(headers)):
-        faults.append(f"{INSTALLED}:1: the headers are not in order, or one is there twice")
+        faults.append(f"{INSTALLED}:1: the headers must be sorted and different")
     for line, header in enumerate(headers, 1):
         if header not in GENERATED and not (Path(root) / "src" / header).is_file():
-            faults.append(f"{INSTALLED}:{line}: there is no header {header}")
+            faults.append(f"{INSTALLED}:{line}: header {header} does not exist")
     return faults
 
 
 def check_layers(layer, is_test, header, place, reach):
-    """Faults of one include in a file below src/."""
+    """Returns the faults of one include in a file below src/."""
     if not header.startswith("sluice/"):
-        return [f'{place}: "{header}" is not included from the root ("sluice/...")']
+        return [f'{place}: "{header}" must be included from the root as "sluice/..."']
     if layer is None:
         return []  # The umbrella header includes everything.
     used = layer_of("src/" + header)
     if used is None:
-        return [f"{place}: only users include <{header}>"]
+        return [f"{place}: <{header}> is only for programs of users"]
     if used not in LAYERS:
-        return [f"{place}: '{used}' is no layer"]
+        return [f"{place}: '{used}' must be a layer"]
     if used in reach[layer] or is_test and used in FOR_TESTS:
         return []
     return [f"{place}: '{layer}' may not include '{used}' ({header}); it may include: "
@@ -221,9 +231,9 @@ def check_layers(layer, is_test, header, place, reach):
 
 
 def check_user(user, target, header, place, users, installed):
-    """Faults of one include in a file of another folder than src/."""
+    """Returns the faults of one include in a file outside src/."""
     if not target:
-        return [f'{place}: there is no file "{header}"']
+        return [f'{place}: file "{header}" does not exist']
     used = target.split("/")[0]
     if user == "examples" and used == "src" and installed and header not in installed:
         return [f"{place}: {header} is not installed ({INSTALLED})"]

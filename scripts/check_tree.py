@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the tree for files, functions and folders that grew too long, marks for unfinished work
-and paths of one machine.
+"""Checks the tree: the lengths of files, functions and folders, marks of unfinished work, and
+paths of one machine.
 
-check_tree.py [ROOT]   prints a line for each fault, exits with 1 if there is one.
+check_tree.py [ROOT]   prints a line for each fault and exits with 1 if there is one.
 """
 
 import collections
@@ -13,11 +13,11 @@ from pathlib import Path
 from cpp_functions import functions
 from project_files import project_files, read_lines
 
-MAX_LINES = 600           # Of a file.
-MAX_FUNCTION_LINES = 80   # From the first line of its signature to its closing brace.
-MAX_FILES = 30            # Side by side in a folder.
-# Folders with limits of their own. `ops` has none, since each operator is a file set; the others
-# must not grow.
+MAX_LINES = 600  # Lines of a file.
+MAX_FUNCTION_LINES = 80  # Lines from the begin of the signature to the closing brace.
+MAX_FILES = 30  # Files in a folder, without its subfolders.
+# Folders with other limits. `ops` has no limit, because each operator is a set of files. The other
+# folders must not grow.
 FOLDER_LIMITS = {
     "src/sluice/ops": None,
     "src/sluice/base": 38,
@@ -27,9 +27,11 @@ FOLDER_LIMITS = {
 }
 SOURCES = (".cc", ".h", ".cu", ".py", ".sh", ".cmake", ".cmake.in", "CMakeLists.txt")
 
-# (what, pattern, endings of the files it is looked for in; None: all). Letters in brackets keep this file clean.
+# (fault, pattern, suffixes of the files to search; None for all files). The brackets in a pattern
+# keep it from matching itself.
 PATTERNS = [
-    ("an unfinished mark", re.compile(r"\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b"), (*SOURCES, ".md", ".txt")),
+    ("an unfinished mark", re.compile(r"\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b"),
+     (*SOURCES, ".md", ".txt")),
     ("a path of one machine", re.compile(r"(^|[^\w./$}-])/(work|farm|root|home|Users)/\w"), None),
     ("a path to standard error beside sys::write_stderr",
      re.compile(r"\b(print|fputs|fwrite|f?printf)\(.*\bstd[e]rr\b|std::c[e]rr\b"), (".cc", ".h")),
@@ -38,7 +40,7 @@ PATTERNS = [
 
 
 def check(root):
-    """Faults as "file:line: text"."""
+    """Returns the faults of the tree as "file:line: text"."""
     faults = []
     files = collections.Counter()
     for path in project_files(root):
@@ -64,7 +66,7 @@ def check(root):
 
 
 def check_functions(name, lines):
-    """Faults of one C++ file."""
+    """Returns the faults of the functions of one C++ file."""
     try:
         found = list(functions("\n".join(lines)))
     except ValueError as error:

@@ -1,8 +1,11 @@
-"""Finds the functions of a C++ file that clang-format wrote: enough of the grammar to measure their length."""
+"""Finds the functions of a C++ file and their lengths.
+
+Understands only as much of the grammar as files formatted by clang-format require.
+"""
 
 import re
 
-# Comments, literals and characters that steer the scan. A raw string comes before a plain one.
+# Comments, literals and other text. Raw strings must be tried before plain strings.
 TOKEN = re.compile(
     r'//[^\n]*|/\*.*?\*/'
     r'|R"(?P<mark>[^ ()\\\t\v\f\n]*)\(.*?\)(?P=mark)"'
@@ -17,7 +20,7 @@ CONSTRUCTOR = re.compile(r"\)\s*(?:noexcept\s*)?:(?!:)")
 
 
 def without_comments(text):
-    """`text` with comments and the insides of literals blanked out; lines stay where they are."""
+    """Returns `text` with blank comments and empty literals; line numbers stay."""
 
     def blank(match):
         token = match[0]
@@ -31,7 +34,7 @@ def without_comments(text):
 
 
 def without_directives(text):
-    """`text` without preprocessor lines; of #if … #else only the first branch stays."""
+    """Returns `text` without preprocessor lines and without the branches after #else and #elif."""
     lines, skipped, depth, goes_on = [], 0, 0, False
     for line in text.split("\n"):
         directive = re.match(r"\s*#\s*(\w+)", line) if not goes_on else None
@@ -51,7 +54,7 @@ def without_directives(text):
 
 
 def without_template(head):
-    """`head` without the parameter lists that it begins with."""
+    """Returns `head` without the template parameter lists at its begin."""
     while TEMPLATE.match(head):
         depth = 0
         for i, c in enumerate(head):
@@ -63,7 +66,7 @@ def without_template(head):
 
 
 def outside_parentheses(text):
-    """The parts of `text` that no parentheses enclose, with the parentheses."""
+    """Returns the text outside of parentheses, and the outermost parentheses."""
     kept, depth = [], 0
     for c in text:
         depth -= c == ")"
@@ -74,7 +77,7 @@ def outside_parentheses(text):
 
 
 def kind_of(head):
-    """What a brace opens behind `head`: "scope", "function" or "value"."""
+    """Returns the kind of the brace after `head`: "scope", "function" or "value"."""
     head = without_template(LABEL.sub("", head))
     if head.count("(") > head.count(")"):
         return "value"
@@ -91,10 +94,13 @@ def kind_of(head):
 
 
 def functions(text):
-    """Yields (first line, last line, head) of each function of a file, lambdas inside left out. ValueError where the braces
-    do not match."""
+    """Yields (first line, last line, head) of each function of a file, except lambdas inside.
+
+    ValueError if the braces do not match.
+    """
     code = without_directives(without_comments(text))
-    stack, head, begin, line = [], "", 1, 1  # Kinds of the open braces; the text since the last end of a statement.
+    stack = []  # (kind, first line, head) of each open brace.
+    head, begin, line = "", 1, 1  # `head` is the text since the last end of a statement.
 
     def reset():
         nonlocal head, begin
@@ -114,7 +120,7 @@ def functions(text):
                 head += c
         elif c == "}":
             if not stack:
-                raise ValueError(f"line {line}: a brace is closed that was not opened")
+                raise ValueError(f"line {line}: a closing brace has no opening one")
             kind, first, of = stack.pop()
             if kind == "value":
                 head += c
@@ -124,7 +130,8 @@ def functions(text):
             elif kind == "scope":
                 reset()
         elif not inside:
-            if c == ";" and head.count("(") <= head.count(")") and not (stack and stack[-1][0] == "value"):
+            in_value = stack and stack[-1][0] == "value"
+            if c == ";" and head.count("(") <= head.count(")") and not in_value:
                 reset()
             elif not head.strip() and c.isspace():
                 begin = line
@@ -133,4 +140,4 @@ def functions(text):
                 if LABEL.match(head):
                     reset()
     if stack:
-        raise ValueError(f"line {stack[-1][1]}: a brace that is not closed")
+        raise ValueError(f"line {stack[-1][1]}: an opening brace has no closing one")

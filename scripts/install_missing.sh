@@ -1,10 +1,10 @@
 #!/bin/sh
-# install_missing.sh PACKAGE...: installs the Debian packages of the list that are not there yet. Does
-# not call the package manager when nothing is missing.
+# install_missing.sh PACKAGE...: installs the listed Debian packages that are not installed yet.
+# Does not call the package manager if no package is missing.
 set -eu
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
-  echo "This system has no dpkg; if the build below fails, install what Debian calls: $*" >&2
+  echo "dpkg: not found. If the build fails, install what Debian calls: $*" >&2
   exit 0
 fi
 
@@ -17,11 +17,11 @@ done
 
 as_root=
 if [ "$(id -u)" -ne 0 ]; then
-  # sudo may ask for a password only where somebody can answer.
+  # Let sudo ask for a password only in a terminal.
   if command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
     as_root=sudo
   else
-    echo "Packages are missing, and this is neither root nor sudo. As root, run:" >&2
+    echo "Packages are missing, and installing them requires root or sudo. As root, run:" >&2
     echo "  apt-get update && apt-get install -y --no-install-recommends$missing" >&2
     exit 1
   fi
@@ -38,7 +38,7 @@ update() {
 
 echo "Installing:$missing"
 if ls /var/lib/apt/lists/*Packages* >/dev/null 2>&1; then
-  # The lists may be old: one more try with new ones.
+  # The package lists may be old: after a failure, update them and try again.
   install || { update && install; }
 else
   update

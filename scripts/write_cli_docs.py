@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what follows from the help of the command line: docs/cli.md and the shells' completions.
+"""Writes docs/cli.md and the completions of the shells from the help of the command line.
 
 usage: write_cli_docs.py PROGRAM [--check]
 
@@ -20,7 +20,7 @@ def help_of(program, *arguments):
 
 
 class Command:
-    """The options of a command, with their values where they are words, and its help."""
+    """A command: its name, its help, and its options with the kinds of their values."""
 
     def __init__(self, program, name):
         self.name = name
@@ -39,16 +39,18 @@ class Command:
             self.options[match[1]] = (match[2] or "", " ".join(words).strip())
 
     def choices(self, option):
-        """The words that an option takes; empty if it takes others."""
+        """Returns the words that an option accepts; empty if it accepts other values."""
         kind = self.options[option][0]
         return kind.replace("|", " ") if "|" in kind else ""
 
 
 def documentation(program, commands):
-    parts = ["# The command line\n",
-             "The help of sluice and of its commands, with every option. `scripts/write_cli_docs.py` writes\n"
-             "this page; a test compares it with the program.\n",
-             f"```\n{help_of(program, '--help')}```\n"]
+    parts = [
+        "# The command line\n",
+        "The help of sluice and of its commands, with every option. "
+        "`scripts/write_cli_docs.py` writes\nthis page; a test compares it with the program.\n",
+        f"```\n{help_of(program, '--help')}```\n"
+    ]
     for command in commands:
         parts.append(f"## sluice {command.name}\n\n```\n{command.text}```\n")
     return "\n".join(parts)
@@ -59,44 +61,59 @@ def bash_completion(commands, models):
     for c in commands:
         cases.append(f'    {c.name}) options="{" ".join([*c.options, "--help", "--help-all"])}" ;;')
         values.update({o: c.choices(o) for o in c.options if c.choices(o)})
-    files = sorted({o for c in commands for o, (kind, _) in c.options.items() if kind in ("FILE", "PROGRAM")})
+    files = sorted({o for c in commands for o, (kind, _) in c.options.items()
+                    if kind in ("FILE", "PROGRAM")})
     folders = sorted({o for c in commands for o, (kind, _) in c.options.items() if kind == "DIR"})
-    lines = ["# Completion of sluice for bash, written by scripts/write_cli_docs.py.", "_sluice() {",
-             '  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options',
-             '  case $before in']
-    lines += [f'    {o}) COMPREPLY=($(compgen -W "{v}" -- "$word")); return ;;' for o, v in sorted(values.items())]
-    lines += [f'    {"|".join(files)}) COMPREPLY=($(compgen -f -- "$word")); return ;;',
-              f'    {"|".join(folders)}) COMPREPLY=($(compgen -d -- "$word")); return ;;', "  esac",
-              "  if [ \"$COMP_CWORD\" -eq 1 ]; then",
-              f'    options="{" ".join(c.name for c in commands)} --list --version --help --help-all"',
-              '    COMPREPLY=($(compgen -W "$options" -- "$word"))', "    return", "  fi",
-              "  case ${COMP_WORDS[1]} in", *cases, '    *) return ;;', "  esac",
-              "  case ${COMP_WORDS[1]}:$word in", '    inspect:[!-]*|inspect:) COMPREPLY=($(compgen -f -- "$word")) ;;',
-              '    *:-*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;',
-              f'    *) COMPREPLY=($(compgen -W "{" ".join(models)}" -- "$word")) ;;', "  esac", "}",
-              "complete -F _sluice sluice", ""]
+    lines = [
+        "# Completion of sluice for bash, written by scripts/write_cli_docs.py.", "_sluice() {",
+        '  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options',
+        '  case $before in'
+    ]
+    lines += [
+        f'    {o}) COMPREPLY=($(compgen -W "{v}" -- "$word")); return ;;'
+        for o, v in sorted(values.items())
+    ]
+    lines += [
+        f'    {"|".join(files)}) COMPREPLY=($(compgen -f -- "$word")); return ;;',
+        f'    {"|".join(folders)}) COMPREPLY=($(compgen -d -- "$word")); return ;;', "  esac",
+        "  if [ \"$COMP_CWORD\" -eq 1 ]; then",
+        f'    options="{" ".join(c.name for c in commands)} --list --version --help --help-all"',
+        '    COMPREPLY=($(compgen -W "$options" -- "$word"))', "    return", "  fi",
+        "  case ${COMP_WORDS[1]} in", *cases, '    *) return ;;', "  esac",
+        "  case ${COMP_WORDS[1]}:$word in",
+        '    inspect:[!-]*|inspect:) COMPREPLY=($(compgen -f -- "$word")) ;;',
+        '    *:-*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;',
+        f'    *) COMPREPLY=($(compgen -W "{" ".join(models)}" -- "$word")) ;;', "  esac", "}",
+        "complete -F _sluice sluice", ""
+    ]
     return "\n".join(lines)
 
 
 def zsh_completion(commands, models):
     def quoted(text):
-        return text.replace("'", "'\\''").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
+        text = text.replace("'", "'\\''").replace("[", "\\[")
+        return text.replace("]", "\\]").replace(":", "\\:")
 
-    lines = ["#compdef sluice", "# Completion of sluice for zsh, written by scripts/write_cli_docs.py.",
-             "_sluice() {", "  local -a commands", "  commands=("]
+    lines = [
+        "#compdef sluice", "# Completion of sluice for zsh, written by scripts/write_cli_docs.py.",
+        "_sluice() {", "  local -a commands", "  commands=("
+    ]
     for c in commands:
         lines.append(f"    '{c.name}:{quoted(c.text.splitlines()[0])}'")
-    lines += ["  )", "  if (( CURRENT == 2 )); then",
-              "    _describe command commands -- '(--list --version --help --help-all)'", "    return", "  fi",
-              "  case $words[2] in"]
+    lines += [
+        "  )", "  if (( CURRENT == 2 )); then",
+        "    _describe command commands -- '(--list --version --help --help-all)'", "    return",
+        "  fi", "  case $words[2] in"
+    ]
     for c in commands:
         lines.append(f"    {c.name})\n      _arguments \\")
         for option, (kind, text) in c.options.items():
-            action = {"FILE": ":file:_files", "DIR": ":folder:_files -/", "PROGRAM": ":program:_files"}.get(
-                kind, f":value:({c.choices(option)})" if kind else "")
+            actions = {"FILE": ":file:_files", "DIR": ":folder:_files -/",
+                       "PROGRAM": ":program:_files"}
+            action = actions.get(kind, f":value:({c.choices(option)})" if kind else "")
             lines.append(f"        '{option}[{quoted(text)}]{action}' \\")
-        argument = {"inspect": "'*:file:_files'", "doctor": "'--help[Print the common options]'"}.get(
-            c.name, f"'*:model:({' '.join(models)})'")
+        arguments = {"inspect": "'*:file:_files'", "doctor": "'--help[Print the common options]'"}
+        argument = arguments.get(c.name, f"'*:model:({' '.join(models)})'")
         lines.append(f"        {argument} ;;")
     lines += ["  esac", "}", '_sluice "$@"', ""]
     return "\n".join(lines)

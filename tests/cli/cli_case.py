@@ -1,4 +1,4 @@
-"""Runs of the command line for tests. SLUICE_CLI names the program."""
+"""Runs the command line for tests. SLUICE_CLI is the path of the program."""
 
 import json
 import os
@@ -7,13 +7,16 @@ import unittest
 
 PROGRAM = os.environ["SLUICE_CLI"]
 COMMANDS = ["train", "eval", "plan", "bench", "inspect", "doctor"]
-SHORT = ["--synthetic", "--steps", "30", "--width", "64"]  # A run of a moment.
-MOST = 2 ** 63 - 1  # The largest integer of most options.
+SHORT = ["--synthetic", "--steps", "30", "--width", "64"]  # A short run.
+MOST = 2 ** 63 - 1  # Upper limit of most integer options.
 
 
 def sluice(*arguments, env=None):
-    return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          env={**os.environ, **(env or {})}, timeout=240)
+    return subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, env={
+                              **os.environ,
+                              **(env or {})
+                          }, timeout=240)
 
 
 class CliTest(unittest.TestCase):
@@ -23,7 +26,7 @@ class CliTest(unittest.TestCase):
         return result
 
     def expect_error(self, code, kind, part, *arguments, env=None):
-        """The run ends with `code` and "error (kind): ... part ..." on stderr, with nothing on stdout."""
+        """Expects exit code `code`, "error (kind): ... part ..." on stderr, and an empty stdout."""
         result = self.expect_code(code, *arguments, env=env)
         self.assertIn(f"error ({kind}): ", result.stderr)
         self.assertIn(part, result.stderr)

@@ -14,8 +14,10 @@ import unittest
 
 from cli_case import CliTest, SHORT, sluice
 
-RECORD_KEYS = ["loss", "accuracy", "steps", "samples_per_second", "planned_bytes", "measured_bytes", "digest",
-               "compile_seconds"]
+RECORD_KEYS = [
+    "loss", "accuracy", "steps", "samples_per_second", "planned_bytes", "measured_bytes", "digest",
+    "compile_seconds"
+]
 
 
 class Start(CliTest):
@@ -48,20 +50,27 @@ class Records(CliTest):
     def test_plan_says_what_fused_and_what_not(self):
         plan = self.expect_code(0, "plan", "mnist", "--width", 64).stdout
         self.assertRegex(plan, r"fused +\d+ x MatMul\+Add\+Gelu\n")
-        self.assertRegex(plan, r"not fused +\d+ x MatMul\+Add after MatMul\+Add\+Gelu: no kernel runs both\n")
-        self.assertNotIn("fused ", self.expect_code(0, "plan", "mnist", "--width", 64, "--disable", "fuse").stdout)
+        self.assertRegex(
+            plan, r"not fused +\d+ x MatMul\+Add after MatMul\+Add\+Gelu: no kernel runs both\n")
+        self.assertNotIn(
+            "fused ",
+            self.expect_code(0, "plan", "mnist", "--width", 64, "--disable", "fuse").stdout)
 
     def test_plan_says_what_a_step_moves(self):
-        flags = ["plan", "mnist", "--width", 64, "--micro-batch", 8, "--optimizer", "adam", "--offload", "optimizer"]
+        flags = [
+            "plan", "mnist", "--width", 64, "--micro-batch", 8, "--optimizer", "adam", "--offload",
+            "optimizer"
+        ]
         record = self.record(*flags)
         state = record["tier_bytes"]
         self.assertGreater(state, 0)
-        self.assertEqual(state % 2, 0)  # What is loaded is stored.
+        self.assertEqual(state % 2, 0)  # Each loaded value is stored too.
         self.assertEqual(record["stream_bytes"] >= 8 * 784 * 4, True)
         self.assertLessEqual(record["io_queue_transfers"], record["transfers"])
-        self.assertRegex(self.expect_code(0, *flags).stdout,
-                         rf"tier host on queue compute, a run of 'train': \d+ in, {state // 2:,} bytes; "
-                         rf"\d+ out, {state // 2:,} bytes\n")
+        self.assertRegex(
+            self.expect_code(0, *flags).stdout,
+            rf"tier host on queue compute, a run of 'train': \d+ in, {state // 2:,} bytes; "
+            rf"\d+ out, {state // 2:,} bytes\n")
 
     def test_plan_says_what_train_takes(self):
         self.assertEqual(self.record("plan", "mnist", "--width", 64)["planned_bytes"],
@@ -76,7 +85,8 @@ class Records(CliTest):
         flags = ["bench", "mnist", "--synthetic", "--width", 64]
         number = r"\d+(\.\d+)?(e-\d+)?"
         line = rf"Mean duration: {number} s Throughput: +\d+\.\d samples/s \n"
-        self.assertRegex(self.expect_code(0, *flags).stdout, rf"^train session\n{line}test session\n{line}$")
+        self.assertRegex(
+            self.expect_code(0, *flags).stdout, rf"^train session\n{line}test session\n{line}$")
         record = self.record(*flags, "--steps", 3)
         self.assertEqual(record["runs"], 3)
         self.assertAlmostEqual(record["train_samples_per_second"] * record["train_mean_seconds"], 8)
@@ -86,25 +96,33 @@ class Records(CliTest):
     BENCH = ["bench", "--rounds", 1]
 
     def test_bench_suite_with_and_without_pytorch(self):
-        for python in (sys.executable, "/no/such/python", "/bin/true"):  # With torch or not.
+        for python in (sys.executable, "/no/such/python", "/bin/true"):  # With and without torch.
             with self.subTest(python=python):
-                only = [*self.BENCH, "--threads", 2, "--only", "8 layers of 8x8", "--python", python]
+                only = [
+                    *self.BENCH, "--threads", 2, "--only", "8 layers of 8x8", "--python", python
+                ]
                 record = self.record(*only)
                 self.assertEqual([p["python"] for p in record["pytorch"]], [python])
-                self.assertNotEqual(record["pytorch"][0]["version"] == "", record["pytorch"][0]["trouble"] == "")
+                self.assertNotEqual(record["pytorch"][0]["version"] == "",
+                                    record["pytorch"][0]["trouble"] == "")
                 self.check_bench_rows(record, [("step", "8 layers of 8x8, batch 8, SGD", 2)])
         table = self.expect_code(0, *only).stdout
-        self.assertRegex(table, r"(?m)^case +thr +Sluice +limit +part .* met +goal\n"
-                                r"step 8 layers of 8x8, batch 8, SGD +2 +[\d.]+ us .* (yes|NO) +<= 20 us$")
+        self.assertRegex(
+            table, r"(?m)^case +thr +Sluice +limit +part .* met +goal\n"
+            r"step 8 layers of 8x8, batch 8, SGD +2 +[\d.]+ us .* (yes|NO) +<= 20 us$")
         self.assertIn("PyTorch : /bin/true (its process ended)", table)
 
     def test_bench_suite_has_every_kind(self):
-        for group, name, threads in [("limit", "hand-over between spinning threads", [2]),
-                                     ("gemm", "64,512,10 dX", [1, 2]), ("memory", "sum-of-all", [1, 2]),
-                                     ("compile", "perceptron of 4 layers", [1])]:
+        for group, name, threads in [
+            ("limit", "hand-over between spinning threads", [2]),
+            ("gemm", "64,512,10 dX", [1, 2]),
+            ("memory", "sum-of-all", [1, 2]),
+            ("compile", "perceptron of 4 layers", [1]),
+        ]:
             with self.subTest(group=group):
                 only = [*self.BENCH, "--only", f"{group} {name}", "--python", "/no/such/python"]
-                self.check_bench_rows(self.record(*only, "--threads", 2), [(group, name, t) for t in threads])
+                self.check_bench_rows(self.record(*only, "--threads", 2),
+                                      [(group, name, t) for t in threads])
                 if 1 in threads:
                     self.check_bench_rows(self.record(*only, "--threads", 1), [(group, name, 1)])
 
@@ -145,7 +163,8 @@ class Memory(CliTest):
             result = self.expect_code(4, command, *arguments)
             self.assertEqual(result.stdout, "")
             self.assertIn(f"needs {planned} bytes, its budget is {planned - 1}", result.stderr)
-            smallest = re.search(r"smallest budget found: (\d+) bytes; live-set bound: (\d+) bytes", result.stderr)
+            smallest = re.search(r"smallest budget found: (\d+) bytes; live-set bound: (\d+) bytes",
+                                 result.stderr)
             self.assertIsNotNone(smallest, result.stderr)
             self.assertEqual(int(smallest[1]), planned)
             self.assertLessEqual(int(smallest[2]), planned)
@@ -153,38 +172,56 @@ class Memory(CliTest):
 
     def test_auto_offload(self):
         model = ["mnist", "--optimizer", "adam"]
-        needs = {what: self.record("plan", *model, "--offload", what)["planned_bytes"] for what in ("none", "optimizer")}
+        needs = {
+            what: self.record("plan", *model, "--offload", what)["planned_bytes"]
+            for what in ("none", "optimizer")
+        }
         self.assertLess(needs["optimizer"], needs["none"])
         state = f"without it, device 0 (cpu) needs {needs['none']} bytes"
-        for flags, choice, why in [([], "none", "device memory has no budget (--memory)"),
-                                   (["--memory", needs["none"]], "none", "the program fits --memory"),
-                                   (["--memory", needs["none"] - 1], "optimizer", state),
-                                   (["--memory", needs["optimizer"]], "optimizer", state),
-                                   (["--remote", "none"], "none", "--remote none leaves no other memory"),
-                                   (["--remote", "none", "--memory", needs["none"]], "none", "--remote none leaves no other memory")]:
+        for flags, choice, why in [
+            ([], "none", "device memory has no budget (--memory)"),
+            (["--memory", needs["none"]], "none", "the program fits --memory"),
+            (["--memory", needs["none"] - 1], "optimizer", state),
+            (["--memory", needs["optimizer"]], "optimizer", state),
+            (["--remote", "none"], "none", "--remote none leaves no other memory"),
+            (
+                ["--remote", "none", "--memory", needs["none"]],
+                "none",
+                "--remote none leaves no other memory",
+            ),
+        ]:
             with self.subTest(flags=flags):
                 self.expect_choice(choice, why, *model, *flags)
-        self.expect_choice("optimizer", "given by --offload", *model, "--offload", "optimizer", logged=False)
+        self.expect_choice("optimizer", "given by --offload", *model, "--offload", "optimizer",
+                           logged=False)
         deep = [*model, "--layers", 12, "--memory", "16M"]
         result = self.expect_code(4, "plan", *deep)
         self.assertIn("--strategy phased fits", result.stderr)
         self.expect_code(0, "plan", *deep, "--strategy", "phased")
         self.assertNotIn("phased fits", self.expect_code(4, "plan", *deep, "--clip-norm", 1).stderr)
         self.assertNotIn(" fits", self.expect_code(4, "plan", *model, "--memory", "64K").stderr)
-        # State may stay where nothing else is allowed.
+        # The state may stay even if no other tensor may.
         self.expect_code(4, "plan", *model, "--memory", needs["none"] - 1, "--remote", "none")
 
     def expect_choice(self, choice, why, *flags, logged=True):
-        """The choice and its reason are in the text and the record of every command, on one line."""
+        """Every command prints the choice and its reason on one line of its text and record."""
         line = f"offload: {choice}; {why}"
-        lines = [text for text in self.expect_code(0, "plan", *flags).stdout.splitlines() if text.startswith("offload")]
+        lines = [
+            text for text in self.expect_code(0, "plan", *flags).stdout.splitlines()
+            if text.startswith("offload")
+        ]
         self.assertEqual([text[:len(line)] for text in lines], [line])
-        for command in (["plan", *flags], ["train", *flags, "--synthetic", "--steps", 1], ["bench", *flags, "--steps", 1]):
+        for command in (
+            ["plan", *flags],
+            ["train", *flags, "--synthetic", "--steps", 1],
+            ["bench", *flags, "--steps", 1],
+        ):
             record = self.record(*command)
             self.assertEqual(record["offload"], choice)
             self.assertEqual(record["offload_reason"][:len(why)], why)
             if command[0] != "plan":
-                self.assertEqual(self.expect_code(0, *command).stderr.count(line), 1 if logged else 0)
+                self.assertEqual(
+                    self.expect_code(0, *command).stderr.count(line), 1 if logged else 0)
 
     def test_phases_start_with_remote_weights_and_state(self):
         model = ["mlp", "--layers", 24, "--width", 128]
@@ -192,8 +229,10 @@ class Memory(CliTest):
         for optimizer, choice in (("adam", "optimizer,weights"), ("sgd", "weights")):
             flags = [*model, "--optimizer", optimizer]
             phased = [*flags, "--strategy", "phased"]
-            resident, kept = self.record("plan", *flags), self.record("plan", *phased, "--offload", "none")
-            plan, asked = self.record("plan", *phased), self.record("plan", *phased, "--offload", "optimizer,weights")
+            resident, kept = self.record("plan", *flags), self.record("plan", *phased, "--offload",
+                                                                      "none")
+            plan, asked = self.record("plan", *phased), self.record("plan", *phased, "--offload",
+                                                                    "optimizer,weights")
             self.assertLess(plan["planned_bytes"], resident["planned_bytes"] / 2)
             self.assertGreater(kept["planned_bytes"], plan["planned_bytes"] * 2)
             for key in ("planned_bytes", "peak_bytes.host", "transfers"):
@@ -201,8 +240,13 @@ class Memory(CliTest):
             for more in ([], ["--memory", plan["planned_bytes"]]):
                 self.expect_choice(choice, why, *phased, *more)
             self.expect_code(4, "plan", *phased, "--memory", plan["planned_bytes"] - 1)
-        for flags, part in ((["--strategy", "phased"], "--strategy phased requires --remote host or file:DIR (it is none)"),
-                            (["--offload", "optimizer"], "--offload optimizer requires --remote host or file:DIR")):
+        for flags, part in (
+            (
+                ["--strategy", "phased"],
+                "--strategy phased requires --remote host or file:DIR (it is none)",
+            ),
+            (["--offload", "optimizer"], "--offload optimizer requires --remote host or file:DIR"),
+        ):
             self.expect_error(2, "usage", part, "plan", *model, *flags, "--remote", "none")
 
     def test_units(self):
@@ -211,12 +255,23 @@ class Memory(CliTest):
 
 
 class Rates(CliTest):
-    DEFAULTS = {"sgd": 0.05, "momentum": 0.005, "adam": 0.001, "adam-f16": 0.001, "adamw": 0.001, "adamax": 0.002, "lamb": 0.002}
+    DEFAULTS = {
+        "sgd": 0.05,
+        "momentum": 0.005,
+        "adam": 0.001,
+        "adam-f16": 0.001,
+        "adamw": 0.001,
+        "adamax": 0.002,
+        "lamb": 0.002
+    }
 
     def test_each_optimizer_learns_at_its_own(self):
         for optimizer, rate in self.DEFAULTS.items():
             with self.subTest(optimizer=optimizer):
-                run = ["train", "mnist", "--synthetic", "--width", 128, "--threads", 1, "--optimizer", optimizer]
+                run = [
+                    "train", "mnist", "--synthetic", "--width", 128, "--threads", 1, "--optimizer",
+                    optimizer
+                ]
                 record = self.record(*run)
                 self.assertGreater(record["accuracy"], 90)
                 short = [*run, "--steps", 5]
@@ -226,14 +281,15 @@ class Rates(CliTest):
 
     def test_deep_networks_do_not_diverge(self):
         for optimizer in self.DEFAULTS:
-            record = self.record("train", "mlp", "--layers", 64, "--width", 64, "--optimizer", optimizer, "--synthetic", "--steps",
-                                 50, "--threads", 1)
+            record = self.record("train", "mlp", "--layers", 64, "--width", 64, "--optimizer",
+                                 optimizer, "--synthetic", "--steps", 50, "--threads", 1)
             self.assertLess(record["loss"], 4, optimizer)
 
     def test_help_names_them(self):
         rates = ", ".join(f"{optimizer} {rate}" for optimizer, rate in self.DEFAULTS.items())
         for command in ("train", "eval", "plan", "bench"):
-            self.assertIn(f"Set the learning rate (default: {rates})", " ".join(self.expect_code(0, command, "--help").stdout.split()))
+            self.assertIn(f"Set the learning rate (default: {rates})",
+                          " ".join(self.expect_code(0, command, "--help").stdout.split()))
 
 
 class Bits(CliTest):
@@ -259,12 +315,13 @@ class Bits(CliTest):
     def test_instruction_sets(self):
         available = re.search(r"instruction sets +([\w ]+)\(", sluice("doctor").stdout)[1].split()
         for isa in available:
-            if isa != "base":  # Without FMA instructions the same bits take too long here; isa_test has it.
+            if isa != "base":  # Equal bits without FMA are slow: see isa_test.
                 with self.subTest(isa=isa):
                     self.expect_same_bits(env={"SLUICE_ISA": isa})
 
     def test_passes(self):
-        names = re.findall(r"(?m)^pass (\S+) ", self.expect_code(0, "plan", "mnist", "--passes").stdout)
+        names = re.findall(r"(?m)^pass (\S+) ",
+                           self.expect_code(0, "plan", "mnist", "--passes").stdout)
         self.assertIn("inline", names)
         optional = [n for n in names if sluice("plan", "mnist", "--disable", n).returncode == 0]
         self.assertGreaterEqual(len(optional), 2)
@@ -283,15 +340,18 @@ class Bits(CliTest):
                 with self.subTest(remote=remote):
                     flags = ["--offload", "optimizer", "--remote", remote, "--threads", "2"]
                     self.expect_same_bits(*flags)
-                    plans = [self.record("plan", "mnist", "--optimizer", "adam", *f) for f in (flags, flags[-2:])]
+                    plans = [
+                        self.record("plan", "mnist", "--optimizer", "adam", *f)
+                        for f in (flags, flags[-2:])
+                    ]
                     self.assertLess(plans[0]["planned_bytes"], plans[1]["planned_bytes"])
                     self.assertEqual(os.listdir(folder), [])
 
-    # That phases and shards have the same bits is what bench/equality_matrix.py shows.
+    # bench/equality_matrix.py shows that phases and shards compute the same bits.
     def test_what_phases_and_shards_save(self):
         def planned(*way):
-            return self.record("plan", "mnist", "--layers", 5, "--width", 64, "--optimizer", "adam", "--accumulate", 4,
-                               *way)["planned_bytes"]
+            return self.record("plan", "mnist", "--layers", 5, "--width", 64, "--optimizer", "adam",
+                               "--accumulate", 4, *way)["planned_bytes"]
 
         resident = planned("--offload", "none")
         for way in (["--offload", "optimizer"], ["--strategy", "phased"],
@@ -303,7 +363,9 @@ class Bits(CliTest):
                 whole = planned("--replicas", replicas, *phased)
                 for threshold in (0, 512):
                     with self.subTest(replicas=replicas, threshold=threshold, phased=phased):
-                        self.assertLess(planned("--replicas", replicas, "--shard-threshold", threshold, *phased), whole)
+                        self.assertLess(
+                            planned("--replicas", replicas, "--shard-threshold", threshold,
+                                    *phased), whole)
 
     def test_bytes_of_state_per_update(self):
         parameters, variables = 784 * 64 + 64 + 64 * 10 + 10, 4
@@ -312,9 +374,15 @@ class Bits(CliTest):
         for optimizer, expected in moved.items():
             for ways in ([], ["--strategy", "phased", "--accumulate", 2]):
                 with self.subTest(optimizer=optimizer, ways=ways):
-                    plan = ["plan", "mnist", "--width", 64, "--layers", 2, "--optimizer", optimizer, *ways]
-                    self.assertEqual(self.record(*plan, "--offload", "optimizer")["state_bytes_per_update"], expected)
-                    self.assertEqual(self.record(*plan, "--offload", "none")["state_bytes_per_update"], 0)
+                    plan = [
+                        "plan", "mnist", "--width", 64, "--layers", 2, "--optimizer", optimizer,
+                        *ways
+                    ]
+                    self.assertEqual(
+                        self.record(*plan, "--offload", "optimizer")["state_bytes_per_update"],
+                        expected)
+                    self.assertEqual(
+                        self.record(*plan, "--offload", "none")["state_bytes_per_update"], 0)
 
     def test_samples_of_replicas(self):
         said = self.expect_code(0, *self.FLAGS, "--accumulate", "2", "--replicas", 4).stderr
@@ -323,29 +391,47 @@ class Bits(CliTest):
     def test_norms(self):
         flags = ["train", "mnist", *SHORT, "--replicas", "4"]
         for way in (["--optimizer", "lamb"], ["--clip-norm", "0.05"]):
-            digests = {self.record(*flags, *way, "--shard-threshold", t)["digest"] for t in (0, 512, "inf")}
+            digests = {
+                self.record(*flags, *way, "--shard-threshold", t)["digest"]
+                for t in (0, 512, "inf")
+            }
             self.assertEqual(len(digests | {self.record(*flags)["digest"]}), 2, way)
 
     def test_models_of_the_documents(self):
-        flags = ["--replicas", 4, "--accumulate", 8, "--micro-batch", 8, "--optimizer", "adam-f16", "--offload", "optimizer"]
-        for threshold, state in (("inf", 11188344), (262145, 7575672), (1024, 2811000), (512, 2797176)):
+        flags = [
+            "--replicas", 4, "--accumulate", 8, "--micro-batch", 8, "--optimizer", "adam-f16",
+            "--offload", "optimizer"
+        ]
+        for threshold, state in (
+            ("inf", 11188344),
+            (262145, 7575672),
+            (1024, 2811000),
+            (512, 2797176),
+        ):
             for model in (["mnist-rts"], ["mnist", *flags]):
                 record = self.record("plan", *model, "--shard-threshold", threshold)
                 self.assertEqual(record["state_bytes_per_update"], state)
-        rows = self.expect_code(0, "plan", "mnist-rts", "--replicas", "1,2,4", "--shard-threshold", "inf,512").stdout
+        rows = self.expect_code(0, "plan", "mnist-rts", "--replicas", "1,2,4", "--shard-threshold",
+                                "inf,512").stdout
         self.assertEqual(len(rows.splitlines()), 7)
         self.assertRegex(rows, r"(?m)^ +4 +inf +\d+ +\d+ +11188344 +[\d.]+$")
         self.assertRegex(rows, r"(?m)^ +4 +512 +\d+ +\d+ +2797176 +[\d.]+$")
-        lines = self.expect_code(0, "plan", "mnist-rts", "--replicas", "2,4", "--json").stdout.splitlines()
+        lines = self.expect_code(0, "plan", "mnist-rts", "--replicas", "2,4",
+                                 "--json").stdout.splitlines()
         self.assertEqual([json.loads(line)["replicas"] for line in lines], [2, 4])
         self.assertGreater(json.loads(lines[0])["peak_bytes.host"], 0)
-        self.expect_error(2, "usage", "sluice plan takes lists", "train", "mnist", "--replicas", "1,2")
+        self.expect_error(2, "usage", "sluice plan takes lists", "train", "mnist", "--replicas",
+                          "1,2")
         short = ["--synthetic", "--steps", 4, "--width", 64]
         for threshold in ("inf", 0, 512):
-            digests = {self.record("train", "mnist-phased", *short, "--shard-threshold", threshold, *way)["digest"]
-                       for way in (["--strategy", "resident", "--offload", "none"], ["--io-mode", "compute"],
-                                   ["--io-mode", "io", "--threads", 3], ["--io-mode", "io_overlapped", "--recompute"],
-                                   ["--offload", "weights", "--threads", 1], ["--offload", "optimizer"])}
+            digests = {
+                self.record("train", "mnist-phased", *short, "--shard-threshold", threshold,
+                            *way)["digest"]
+                for way in (["--strategy", "resident", "--offload", "none"],
+                            ["--io-mode", "compute"], ["--io-mode", "io", "--threads", 3],
+                            ["--io-mode", "io_overlapped", "--recompute"],
+                            ["--offload", "weights", "--threads", 1], ["--offload", "optimizer"])
+            }
             self.assertEqual(len(digests), 1, threshold)
 
     def test_another_seed_is_another_run(self):

@@ -28,7 +28,7 @@ class Graph:
         self.name, self.ops, self.tensors, self.readers = "", {}, {}, collections.defaultdict(list)
 
     def reachable(self, node):
-        """The nodes that edges lead to, and the node itself."""
+        """Returns the node and all nodes that edges lead to from it."""
         seen, todo = {node}, [node]
         while todo:
             for reader in self.readers[todo.pop()]:
@@ -40,7 +40,7 @@ class Graph:
 
 class Dot(unittest.TestCase):
     def parse(self, text):
-        """The graphs by name. Fails for a line that is not of the language."""
+        """Returns the graphs by name. Fails for a line that is not valid."""
         lines = text.splitlines()
         self.assertEqual(lines[:2], ["digraph {", "  node [shape=box, fontname=monospace];"])
         self.assertEqual(lines[-1], "}")
@@ -74,7 +74,7 @@ class Dot(unittest.TestCase):
             nodes = graph.ops.keys() | graph.tensors.keys()
             ends = {*graph.readers, *(r for readers in graph.readers.values() for r in readers)}
             self.assertLessEqual(ends, nodes)
-            for node in nodes:  # No op reads its own results, even through others.
+            for node in nodes:  # No op depends on its own results.
                 for reader in graph.readers[node]:
                     self.assertNotIn(node, graph.reachable(reader))
             for label in graph.ops.values():

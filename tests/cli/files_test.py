@@ -1,4 +1,4 @@
-"""What goes wrong and what is left of it: failing system calls, files, signals."""
+"""Failures and the files that they leave: failing system calls, bad files, signals."""
 
 import json
 import os
@@ -15,26 +15,40 @@ from cli_case import PROGRAM, SHORT, CliTest, sluice
 
 
 class Faults(CliTest):
-    """System calls that fail in a phased run: one clear error, or the same bits; nothing is left behind."""
+    """System calls that fail in a phased run.
 
-    FLAGS = ["train", "mlp", "--synthetic", "--layers", "3", "--width", "8", "--steps", "1", "--optimizer", "adam",
-             "--accumulate", "2", "--strategy", "phased", "--offload", "optimizer,weights"]
+    The run ends with one clear error or computes the same bits, and leaves no file behind.
+    """
+
+    FLAGS = [
+        "train", "mlp", "--synthetic", "--layers", "3", "--width", "8", "--steps", "1",
+        "--optimizer", "adam", "--accumulate", "2", "--strategy", "phased", "--offload",
+        "optimizer,weights"
+    ]
 
     def run_failing(self, failpoint, folder, *more):
-        result = sluice(*self.FLAGS, "--remote", f"file:{folder}", "--json", *more, env={"SLUICE_FAILPOINT": failpoint})
+        result = sluice(*self.FLAGS, "--remote", f"file:{folder}", "--json", *more,
+                        env={"SLUICE_FAILPOINT": failpoint})
         self.assertEqual(os.listdir(folder), [])
         return result
 
     def test_calls_fail(self):
-        # train_test lets every call fail in turn.
+        # train_test makes every call fail in turn.
         with tempfile.TemporaryDirectory() as folder:
-            for number, mode in ((1, "compute"), (2, "io"), (9, "io"), (60, "io"), (70, "io_overlapped")):
+            for number, mode in (
+                (1, "compute"),
+                (2, "io"),
+                (9, "io"),
+                (60, "io"),
+                (70, "io_overlapped"),
+            ):
                 result = self.run_failing(f"any@{number}=EIO", folder, "--io-mode", mode)
                 self.assertEqual(result.returncode, 5, (number, result.stderr))
                 self.assertIn("error (input/output): cannot ", result.stderr)
                 self.assertIn(folder, result.stderr)
                 self.assertEqual(result.stdout, "")
-            self.assertRegex(result.stderr, r"(loading|storing) entry \d+ of remote buffer remote\d+")
+            self.assertRegex(result.stderr,
+                             r"(loading|storing) entry \d+ of remote buffer remote\d+")
 
     def test_what_a_run_survives(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -71,58 +85,89 @@ class Files(CliTest):
         trained = self.record("train", "mnist", *SHORT, "--save", weights)
         evaluated = self.record("eval", "mnist", "--synthetic", "--width", 64, "--weights", weights)
         self.assertEqual(evaluated["accuracy"], trained["accuracy"])
-        for replicas in (3, 64):  # 17 batches of 240 digits, and one of 5,120: there are 4,000.
-            shared = self.record("eval", "mnist", *SHORT[:1], "--width", 64, "--weights", weights, "--replicas", replicas)
+        for replicas in (3, 64):  # Batches of 240 and 5,120 digits do not divide 4,000.
+            shared = self.record("eval", "mnist", *SHORT[:1], "--width", 64, "--weights", weights,
+                                 "--replicas", replicas)
             self.assertEqual(shared["accuracy"], trained["accuracy"])
-        self.assertEqual(sorted(p.name for p in self.path("").iterdir()), ["w.safetensors", "w.safetensors.tmp"])
+        self.assertEqual(sorted(p.name for p in self.path("").iterdir()),
+                         ["w.safetensors", "w.safetensors.tmp"])
         self.assertEqual(mine.read_text(), "mine")
         self.assertIn("fc.0.weight", self.expect_code(0, "inspect", weights).stdout)
 
     def test_weights_of_another_shape(self):
         weights = self.path("w.safetensors")
         self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)
-        self.expect_error(3, "bad file", "fc.0", "eval", "mnist", "--synthetic", "--width", 32, "--weights", weights)
+        self.expect_error(3, "bad file", "fc.0", "eval", "mnist", "--synthetic", "--width", 32,
+                          "--weights", weights)
 
     def test_missing_files(self):
         missing = self.path("missing.safetensors")
-        self.expect_error(5, "input/output", str(missing), "eval", "mnist", "--synthetic", "--weights", missing)
+        self.expect_error(5, "input/output", str(missing), "eval", "mnist", "--synthetic",
+                          "--weights", missing)
         self.expect_error(5, "input/output", str(missing), "inspect", missing)
-        self.expect_error(5, "input/output", "train-images-idx3-ubyte", "train", "mnist", "--data", self.folder.name)
-        self.expect_error(5, "input/output", str(missing), "train", "mnist", *SHORT, "--optimizer", "adam", "--offload",
-                          "optimizer", "--remote", f"file:{missing}")
+        self.expect_error(5, "input/output", "train-images-idx3-ubyte", "train", "mnist", "--data",
+                          self.folder.name)
+        self.expect_error(5, "input/output", str(missing), "train", "mnist", *SHORT, "--optimizer",
+                          "adam", "--offload", "optimizer", "--remote", f"file:{missing}")
         self.expect_error(2, "usage", "remote memory", "train", "mnist", *SHORT, "--remote", "disk")
-        # A file that cannot be written is refused before the training, not after it.
-        long = ["train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000", "--log-level", "error"]
-        self.expect_error(5, "input/output", "cannot create", *long, "--save", self.path("no/such/folder"))
-        self.expect_error(5, "input/output", f"cannot replace {self.folder.name}: must be a regular file, got a folder",
-                          *long, "--save", self.folder.name)
+        # A file that cannot be written is an error before the training, not after it.
+        long = [
+            "train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000", "--log-level",
+            "error"
+        ]
+        self.expect_error(5, "input/output", "cannot create", *long, "--save",
+                          self.path("no/such/folder"))
+        self.expect_error(
+            5, "input/output",
+            f"cannot replace {self.folder.name}: must be a regular file, got a folder", *long,
+            "--save", self.folder.name)
         self.assertEqual(list(self.path("").iterdir()), [])
         os.mkfifo(self.path("pipe"))
-        self.expect_error(5, "input/output", "pipe: must be a regular file, got a pipe", *long, "--save", self.path("pipe"))
+        self.expect_error(5, "input/output", "pipe: must be a regular file, got a pipe", *long,
+                          "--save", self.path("pipe"))
         self.assertTrue(self.path("pipe").is_fifo())
 
     def test_what_is_no_file(self):
-        """Folders, pipes that nobody writes, sockets and devices are refused at once wherever a file is read."""
-        pipe, folder, endpoint = (self.path(f"{kind}.safetensors") for kind in ("pipe", "folder", "socket"))
+        """Folders, pipes without a writer, sockets and devices are refused at once as inputs."""
+        pipe, folder, endpoint = (self.path(f"{kind}.safetensors")
+                                  for kind in ("pipe", "folder", "socket"))
         os.mkfifo(pipe)
         folder.mkdir()
         with socket.socket(socket.AF_UNIX) as bound:
             bound.bind(str(endpoint))
         train = ["train", "mnist", *SHORT, "--log-level", "error"]
-        for file, kind in ((pipe, "pipe"), (folder, "folder"), (endpoint, "socket"), ("/dev/zero", "device"),
-                           ("/dev/null", "device")):
-            for command in (["inspect"], ["plan", "--check"], ["plan", "--problem"], [*train, "--weights"],
-                            ["eval", "mnist", "--synthetic", "--weights"]):
+        for file, kind in (
+            (pipe, "pipe"),
+            (folder, "folder"),
+            (endpoint, "socket"),
+            ("/dev/zero", "device"),
+            ("/dev/null", "device"),
+        ):
+            for command in (
+                ["inspect"],
+                ["plan", "--check"],
+                ["plan", "--problem"],
+                [*train, "--weights"],
+                ["eval", "mnist", "--synthetic", "--weights"],
+            ):
                 with self.subTest(kind=kind, command=command):
-                    self.expect_error(3, "bad file", f"cannot read {file}: must be a regular file, got a {kind}\n", *command, file)
-        names = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
+                    self.expect_error(
+                        3, "bad file",
+                        f"cannot read {file}: must be a regular file, got a {kind}\n", *command,
+                        file)
+        names = [
+            "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
+            "t10k-labels-idx1-ubyte"
+        ]
         for name in names:
             os.mkfifo(self.path(name))
         error = f"{self.path(names[0])}: must be a regular file, got a pipe"
-        self.expect_error(3, "bad file", error, "train", "mnist", "--log-level", "error", "--data", self.folder.name)
+        self.expect_error(3, "bad file", error, "train", "mnist", "--log-level", "error", "--data",
+                          self.folder.name)
         for command in (["train", "mnist", "--log-level", "error"], ["doctor"]):
             result = self.expect_code(3, *command, "--data", pipe)
-            self.assertIn(f"error (bad file): cannot read {pipe}: must be a folder, got a pipe\n", result.stderr)
+            self.assertIn(f"error (bad file): cannot read {pipe}: must be a folder, got a pipe\n",
+                          result.stderr)
         self.expect_code(5, "doctor", "--data", self.path("missing"))
 
     def test_the_target_of_a_link_is_replaced(self):
@@ -138,9 +183,11 @@ class Files(CliTest):
         weights = self.path("w.safetensors")
         self.expect_code(0, "train", "mnist", *SHORT, "--save", weights)
         weights.write_bytes(weights.read_bytes()[:-1])
-        self.expect_error(3, "bad file", weights.name, "eval", "mnist", *SHORT[:1], "--width", 64, "--weights", weights)
+        self.expect_error(3, "bad file", weights.name, "eval", "mnist", *SHORT[:1], "--width", 64,
+                          "--weights", weights)
         self.expect_error(3, "bad file", weights.name, "inspect", weights)
-        for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3",
+                     "t10k-labels-idx1"):
             self.path(f"{part}-ubyte").write_bytes(b"\0\0\x08\x03" + b"\0" * 12)
         self.expect_error(3, "bad file", "idx", "train", "mnist", "--data", self.folder.name)
         plan = self.path("a.plan")
@@ -166,15 +213,20 @@ class Files(CliTest):
             plan.write_text(text.replace(old, new, 1))
             return self.expect_code(code, "plan", "--check", plan)
 
-        # The device judges kernels, a fingerprint holds options, the checker everything else.
-        self.assertIn("[kernel] function", check(3, "kernel cpu.fused ", "kernel cpu.nosuch ").stdout)
-        self.assertIn("the cpu has no kernel 'cpu.nosuch'", check(3, "kernel cpu.fused ", "kernel cpu.nosuch ").stdout)
+        # The device checks kernels, a fingerprint options, and the checker everything else.
+        self.assertIn("[kernel] function",
+                      check(3, "kernel cpu.fused ", "kernel cpu.nosuch ").stdout)
+        self.assertIn("the cpu has no kernel 'cpu.nosuch'",
+                      check(3, "kernel cpu.fused ", "kernel cpu.nosuch ").stdout)
         self.assertIn("[kernel] device 0: instruction set: must be base, avx2 or avx512, got 'mmx'",
                       check(3, f" isa {self.isa_of(text)} ", " isa mmx ").stdout)
-        self.assertIn("its kind must be cpu, got gpu", check(0, "device 0 kind cpu", "device 0 kind gpu").stderr)
-        self.assertIn("computes: must be ", check(3, "rhs_transposed=false", "rhs_transposed=true").stderr)
+        self.assertIn("its kind must be cpu, got gpu",
+                      check(0, "device 0 kind cpu", "device 0 kind gpu").stderr)
+        self.assertIn("computes: must be ",
+                      check(3, "rhs_transposed=false", "rhs_transposed=true").stderr)
         self.assertIn("computes: must be ", check(3, "computes ", "# computes ").stderr)
-        self.assertIn("[bounds]", check(3, "arena 0 offset 0 bytes", "arena 1 offset 0 bytes").stdout)
+        self.assertIn("[bounds]",
+                      check(3, "arena 0 offset 0 bytes", "arena 1 offset 0 bytes").stdout)
 
     @staticmethod
     def isa_of(text):
@@ -191,7 +243,7 @@ class Files(CliTest):
 
     @staticmethod
     def packing(count, steps, size, seed):
-        """A CSV problem: its buffers are the pieces of a rectangle, so a plan of its size exists."""
+        """Returns a CSV problem of the pieces of a rectangle, so that a plan of its size exists."""
         draw = random.Random(seed)
         pieces = [(0, steps, size)]
         while len(pieces) < count:
@@ -228,13 +280,14 @@ class Files(CliTest):
 
 class Signals(CliTest):
     def stop(self, number, *arguments):
-        """Ends a long training by signal once it has begun; returns its exit code and stderr."""
-        process = subprocess.Popen([PROGRAM, "train", "mnist", "--synthetic", "--steps", "10000000", "--width", "16",
-                                    *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+        """Ends a long training by a signal after its begin. Returns its exit code and stderr."""
+        process = subprocess.Popen([
+            PROGRAM, "train", "mnist", "--synthetic", "--steps", "10000000", "--width", "16",
+            *map(str, arguments)
+        ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         seen = ""
-        while "steps an epoch" not in seen:  # The line before the first step.
+        while "steps an epoch" not in seen:  # Printed before the first step.
             line = process.stderr.readline()
             self.assertNotEqual(line, "", f"the run ended: {seen}")
             seen += line
@@ -250,13 +303,15 @@ class Signals(CliTest):
                 self.assertEqual(code, 75, text)
                 self.assertIn("stopped by signal", text)
                 self.assertIn(str(weights), text)
-                self.expect_code(0, "eval", "mnist", "--synthetic", "--width", 16, "--weights", weights)
+                self.expect_code(0, "eval", "mnist", "--synthetic", "--width", 16, "--weights",
+                                 weights)
 
     def test_a_second_signal_ends_the_step_too(self):
         with tempfile.TemporaryDirectory() as folder:
-            process = subprocess.Popen([PROGRAM, "train", "mnist", "--synthetic", "--width", "16", "--optimizer", "adam",
-                                        "--offload", "optimizer", "--remote", f"file:{folder}", "--remote-bandwidth", "1"],
-                                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen([
+                PROGRAM, "train", "mnist", "--synthetic", "--width", "16", "--optimizer", "adam",
+                "--offload", "optimizer", "--remote", f"file:{folder}", "--remote-bandwidth", "1"
+            ], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             self.addCleanup(lambda: (process.kill(), process.stderr.close()))
             while "steps an epoch" not in process.stderr.readline():
                 self.assertIsNone(process.poll())
@@ -268,12 +323,16 @@ class Signals(CliTest):
             self.assertEqual(os.listdir(folder), [])
 
     def test_a_second_signal_while_saving_leaves_nothing(self):
-        # A large network, so that saving takes long enough to be seen.
-        train = ["train", "mnist", "--synthetic", "--width", "4096", "--layers", "4", "--micro-batch", "1", "--steps", "100000"]
+        # A large network, so that saving takes long enough to be observed.
+        train = [
+            "train", "mnist", "--synthetic", "--width", "4096", "--layers", "4", "--micro-batch",
+            "1", "--steps", "100000"
+        ]
         with tempfile.TemporaryDirectory() as folder:
             folder = Path(folder).resolve()
-            process = subprocess.Popen([PROGRAM, *train, "--save", folder / "w.safetensors"], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen([PROGRAM, *train, "--save", folder / "w.safetensors"],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.PIPE, text=True)
             self.addCleanup(lambda: (process.kill(), process.stderr.close()))
             while "steps an epoch" not in process.stderr.readline():
                 self.assertIsNone(process.poll())
@@ -285,19 +344,20 @@ class Signals(CliTest):
             self.assertEqual(os.listdir(folder), [])
 
     def writes_into(self, pid, folder):
-        """Whether a process has a file of the folder open, with a name or without."""
+        """Whether a process has a file of the folder open, possibly a deleted one."""
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             try:
                 if descriptor.readlink().parent == folder and descriptor.stat().st_size > 0:
                     return True
-            except OSError:  # It has been closed.
+            except OSError:  # Closed meanwhile.
                 pass
         return False
 
     def test_a_terminal_that_closes_does_not_end_nohup(self):
         ignoring = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        process = subprocess.Popen([PROGRAM, "train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000"],
-                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=ignoring)
+        process = subprocess.Popen(
+            [PROGRAM, "train", "mnist", "--synthetic", "--width", "16", "--steps", "100000000"],
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=ignoring)
         self.addCleanup(lambda: (process.kill(), process.stderr.close()))
         while "steps an epoch" not in process.stderr.readline():
             self.assertIsNone(process.poll())

@@ -1,4 +1,5 @@
-"""Replicas in processes that mpirun starts: the bits of one process, one voice, and an end for all when one has ended.
+"""Replicas in processes that mpirun starts. They compute the bits of one process, only one of them
+prints, and all end if one ends.
 
 SLUICE_MPIRUN names the launcher.
 """
@@ -16,20 +17,26 @@ import unittest
 from cli_case import PROGRAM, CliTest
 
 MPIRUN = os.environ["SLUICE_MPIRUN"]
-# As root, on fewer cores than processes, where one process may not read another's memory.
-ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+# Open MPI must accept root, more processes than cores, and systems where a process may not read
+# another process's memory.
+ENVIRONMENT = {
+    **os.environ,
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none"
+}
 SHORT = ["--synthetic", "--steps", "10", "--width", "64"]
 LONG = ["train", "mnist", "--synthetic", "--epochs", "1000", "--width", "64"]
 
 
 def mpi(processes, *arguments):
-    """The command line of a run in so many processes."""
+    """Returns the command line of a run in several processes."""
     return [MPIRUN, "-n", str(processes), PROGRAM, *map(str, arguments)]
 
 
 def programs_under(pid):
-    """The processes of the program that a launcher has started, itself or through others, by rank."""
+    """Returns the program's processes below a launcher, by rank."""
     with open(f"/proc/{pid}/cmdline") as f:
         if f.read().startswith(PROGRAM):
             return [int(pid)]
@@ -38,7 +45,7 @@ def programs_under(pid):
 
 
 def runs(pid):
-    """Whether there is such a process, and not just what is left of it until somebody asks how it ended."""
+    """Whether a process runs. A zombie does not."""
     try:
         with open(f"/proc/{pid}/stat") as f:
             return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -48,12 +55,13 @@ def runs(pid):
 
 class Mpi(CliTest):
     def finish(self, command):
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=ENVIRONMENT,
-                              timeout=120)
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              env=ENVIRONMENT, timeout=120)
 
     def start(self, processes, *arguments):
-        """A long run whose processes have begun to train, and their numbers by rank."""
-        run = subprocess.Popen(mpi(processes, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        """Starts a long run. Returns it and its process ids by rank once they train."""
+        run = subprocess.Popen(mpi(processes,
+                                   *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
         self.addCleanup(run.kill)
         while "samples a step" not in (line := run.stderr.readline()):
@@ -70,11 +78,29 @@ class Mpi(CliTest):
 
     def test_processes_have_the_bits_of_one(self):
         with tempfile.TemporaryDirectory() as folder:
-            for replicas, flags in ((2, ["--dropout", "0.1"]),
-                                    (4, ["--optimizer", "adam", "--offload", "optimizer", "--shard-threshold", "512"]),
-                                    (4, ["--strategy", "phased", "--optimizer", "adam", "--offload", "optimizer,weights",
-                                         "--io-mode", "io_overlapped", "--shard-threshold", "0", "--accumulate", "2",
-                                         "--remote", f"file:{folder}"])):
+            for replicas, flags in (
+                (2, ["--dropout", "0.1"]),
+                (4, ["--optimizer", "adam", "--offload", "optimizer", "--shard-threshold", "512"]),
+                (
+                    4,
+                    [
+                        "--strategy",
+                        "phased",
+                        "--optimizer",
+                        "adam",
+                        "--offload",
+                        "optimizer,weights",
+                        "--io-mode",
+                        "io_overlapped",
+                        "--shard-threshold",
+                        "0",
+                        "--accumulate",
+                        "2",
+                        "--remote",
+                        f"file:{folder}",
+                    ],
+                ),
+            ):
                 run = ["train", "mnist", *SHORT, "--replicas", replicas, *flags, "--json"]
                 plain = json.loads(self.expect_code(0, *run).stdout)
                 for processes in (2, 4):
@@ -83,7 +109,7 @@ class Mpi(CliTest):
                     with self.subTest(replicas=replicas, processes=processes, flags=flags):
                         result = self.finish(mpi(processes, *run))
                         self.assertEqual(result.returncode, 0, result.stderr)
-                        record = json.loads(result.stdout)  # One of them speaks.
+                        record = json.loads(result.stdout)  # Only one process prints.
                         for key in ("digest", "loss", "accuracy", "planned_bytes"):
                             self.assertEqual(record[key], plain[key])
             self.assertEqual(os.listdir(folder), [])
@@ -91,7 +117,10 @@ class Mpi(CliTest):
     def test_what_one_saves_is_whole(self):
         with tempfile.TemporaryDirectory() as folder:
             paths = [f"{folder}/{n}.safetensors" for n in (1, 2)]
-            run = ["train", "mnist", *SHORT, "--replicas", "2", "--optimizer", "adam", "--shard-threshold", "0", "--save"]
+            run = [
+                "train", "mnist", *SHORT, "--replicas", "2", "--optimizer", "adam",
+                "--shard-threshold", "0", "--save"
+            ]
             self.expect_code(0, *run, paths[0])
             self.assertEqual(self.finish(mpi(2, *run, paths[1])).returncode, 0)
             with open(paths[0], "rb") as a, open(paths[1], "rb") as b:
@@ -102,8 +131,10 @@ class Mpi(CliTest):
         self.assertIn("8 x 1 x 3 = 24 samples a step", text)
 
     def test_all_refuse_with_one_voice(self):
-        for flags, code, part in ((["--replicas", "4"], 2, "3 processes cannot share 4 replicas evenly"),
-                                  (["--memory", "100K"], 4, "device 0 (cpu, each of 3 replicas) needs")):
+        for flags, code, part in (
+            (["--replicas", "4"], 2, "3 processes cannot share 4 replicas evenly"),
+            (["--memory", "100K"], 4, "device 0 (cpu, each of 3 replicas) needs"),
+        ):
             with self.subTest(flags=flags):
                 result = self.finish(mpi(3, "train", "mnist", *SHORT, *flags))
                 self.assertEqual(result.returncode, code, result.stderr)
@@ -118,7 +149,10 @@ class Mpi(CliTest):
     def test_the_launcher_of_another_mpi_is_refused(self):
         for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
             result = self.expect_code(2, "train", "mnist", *SHORT, env={**ENVIRONMENT, name: "2"})
-            self.assertRegex(result.stderr, r"the launcher started 2 processes but .* sees 1; start the program with the mpirun of ")
+            self.assertRegex(
+                result.stderr,
+                r"the launcher started 2 processes but .* sees 1; "
+                r"start the program with the mpirun of ")
 
     def test_processes_that_find_different_files_refuse(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -126,12 +160,16 @@ class Mpi(CliTest):
             for seed in (0, 1):
                 place = f"{folder}/{seed}"
                 os.mkdir(place)
-                self.expect_code(0, "train", "mnist", *SHORT, "--seed", seed, "--save", f"{place}/w.safetensors")
-                runs += [":", "-n", "1", "-wdir", place, PROGRAM, "eval", "mnist", "--synthetic", "--width", "64",
-                         "--weights", "w.safetensors"]
+                self.expect_code(0, "train", "mnist", *SHORT, "--seed", seed, "--save",
+                                 f"{place}/w.safetensors")
+                runs += [
+                    ":", "-n", "1", "-wdir", place, PROGRAM, "eval", "mnist", "--synthetic",
+                    "--width", "64", "--weights", "w.safetensors"
+                ]
             result = self.finish([MPIRUN, *runs[1:]])
             self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertEqual(result.stderr.count("0 and 1 have different values in w.safetensors"), 1, result.stderr)
+            self.assertEqual(result.stderr.count("0 and 1 have different values in w.safetensors"),
+                             1, result.stderr)
 
             os.mkdir(f"{folder}/mnist")
             for split, samples in (("train", 64), ("t10k", 160)):
@@ -142,7 +180,8 @@ class Mpi(CliTest):
             one = mpi(1, "train", "mnist", "--steps", "10", "--width", "64")
             result = self.finish([*one, ":", *one[1:3], "env", f"SLUICE_DATA={folder}", *one[3:]])
             self.assertEqual(result.returncode, 2, result.stderr)
-            self.assertEqual(result.stderr.count("processes 0 and 1 have different digits"), 1, result.stderr)
+            self.assertEqual(result.stderr.count("processes 0 and 1 have different digits"), 1,
+                             result.stderr)
 
     def test_a_killed_process_ends_all(self):
         run, pids = self.start(2, *LONG)
@@ -167,13 +206,17 @@ class Mpi(CliTest):
         self.assertLess(time.monotonic() - begin, 10)
         self.assertEqual(run.returncode, 8, errors)
         self.assertEqual(errors.count("error ("), 1, errors)
-        self.assertRegex(errors, r"error \(peer lost\): process 1 has given no sign of life for 5 s\n"
-                                 r"  while (running Replicated\w+\.\d+ made at |gathering data of all)")
+        self.assertRegex(
+            errors, r"error \(peer lost\): process 1 has given no sign of life for 5 s\n"
+            r"  while (running Replicated\w+\.\d+ made at |gathering data of all)")
         self.expect_no_orphans(pids)
 
     def test_an_error_of_one_stops_all(self):
         with tempfile.TemporaryDirectory() as folder:
-            run = ["train", "mnist", *SHORT, "--replicas", "2", "--strategy", "phased", "--remote", f"file:{folder}"]
+            run = [
+                "train", "mnist", *SHORT, "--replicas", "2", "--strategy", "phased", "--remote",
+                f"file:{folder}"
+            ]
             one = mpi(1, *run)
             broken = [*one[:3], "env", "SLUICE_FAILPOINT=pwrite@40=EIO", *one[3:]]
             begin = time.monotonic()
@@ -186,8 +229,10 @@ class Mpi(CliTest):
 
     def test_of_several_errors_one_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
-            one = mpi(1, "train", "mnist", *SHORT, "--strategy", "phased", "--remote", f"file:{folder}")
-            apps = [[":", *one[1:3], "env", f"SLUICE_FAILPOINT=mkostemp@1={code}", *one[3:]] for code in ("EIO", "ENOSPC")]
+            one = mpi(1, "train", "mnist", *SHORT, "--strategy", "phased", "--remote",
+                      f"file:{folder}")
+            apps = [[":", *one[1:3], "env", f"SLUICE_FAILPOINT=mkostemp@1={code}", *one[3:]]
+                    for code in ("EIO", "ENOSPC")]
             result = self.finish([*one, *apps[0], *apps[1]])
             self.assertEqual(result.returncode, 5, result.stderr)
             self.assertEqual(result.stderr.count("error ("), 1, result.stderr)
@@ -200,7 +245,9 @@ class Mpi(CliTest):
                 os.kill(pid, signal.SIGTERM)
             _, errors = run.communicate(timeout=30)
             self.assertEqual(run.returncode, 75, errors)
-            self.assertEqual(len(re.findall(r"stopped by signal 15 after step \d+; saved to ", errors)), 1, errors)
+            self.assertEqual(
+                len(re.findall(r"stopped by signal 15 after step \d+; saved to ", errors)), 1,
+                errors)
             self.assertTrue(os.path.exists(path))
             self.expect_no_orphans(pids)
 

@@ -1,4 +1,4 @@
-"""Remote memory from the command line: budgets, bandwidth, predictions, how files are reached."""
+"""Remote memory from the command line: budgets, bandwidth, predictions, access to files."""
 
 import json
 import os
@@ -11,22 +11,31 @@ from cli_case import PROGRAM, CliTest, sluice
 
 class Tiers(CliTest):
     MODEL = ["mnist", "--width", 64, "--optimizer", "adam", "--offload", "optimizer"]
-    PHASED = ["mnist", "--width", 64, "--optimizer", "adam", "--accumulate", 4, "--strategy", "phased", "--offload",
-              "optimizer,weights"]
+    PHASED = [
+        "mnist", "--width", 64, "--optimizer", "adam", "--accumulate", 4, "--strategy", "phased",
+        "--offload", "optimizer,weights"
+    ]
 
     def test_smallest_budgets(self):
         plan = self.record("plan", *self.MODEL)
         for flag, name in (("--memory", "device"), ("--remote-memory", "host")):
             least = plan[f"smallest_budget.{name}"]
-            self.assertEqual(self.record("plan", *self.MODEL, flag, least)["planned_bytes"], plan["planned_bytes"])
+            self.assertEqual(
+                self.record("plan", *self.MODEL, flag, least)["planned_bytes"],
+                plan["planned_bytes"])
             self.expect_code(4, "plan", *self.MODEL, flag, least - 1)
-        self.assertIn(f"; tier host {least:,} bytes\n", self.expect_code(0, "plan", *self.MODEL).stdout)
+        self.assertIn(f"; tier host {least:,} bytes\n",
+                      self.expect_code(0, "plan", *self.MODEL).stdout)
 
     def test_throttled_memory_is_slow_and_says_so(self):
         line = "remote memory throttled to 2097152 B/s\n"
         slow = ["--remote-bandwidth", "2M"]
-        for arguments in (["plan", *self.MODEL], ["train", *self.MODEL, "--synthetic", "--steps", 2],
-                          ["bench", *self.MODEL, "--steps", 1], ["bench", *self.MODEL, "--steps", 1, "--synthetic"]):
+        for arguments in (
+            ["plan", *self.MODEL],
+            ["train", *self.MODEL, "--synthetic", "--steps", 2],
+            ["bench", *self.MODEL, "--steps", 1],
+            ["bench", *self.MODEL, "--steps", 1, "--synthetic"],
+        ):
             with self.subTest(command=arguments[0]):
                 self.assertNotIn("throttled", self.expect_code(0, *arguments).stdout)
                 self.assertIn(line, self.expect_code(0, *arguments, *slow).stdout)
@@ -52,10 +61,15 @@ class Tiers(CliTest):
             seconds[mode] = plan["exposed_transfer_seconds"]
         self.assertAlmostEqual(seconds["compute"], seconds["io"])
         self.assertLess(seconds["io_overlapped"], seconds["io"])
-        text = self.expect_code(0, "plan", *self.PHASED, "--io-mode", "io_overlapped", *flags).stdout
-        self.assertRegex(text, r"predicted with [\d.]+ GF/s .*, remote memory 0.0671 GB/s by --remote-bandwidth:\n")
-        self.assertRegex(text, r"a run of 'train' takes [\d.]+ ms\n(  streams: .*\n)?  tier host: [\d,]+ bytes in "
-                               r"[\d.]+ ms, [\d.]+ ms of it behind computing, [\d.]+ ms exposed\n")
+        text = self.expect_code(0, "plan", *self.PHASED, "--io-mode", "io_overlapped",
+                                *flags).stdout
+        self.assertRegex(
+            text,
+            r"predicted with [\d.]+ GF/s .*, remote memory 0.0671 GB/s by --remote-bandwidth:\n")
+        self.assertRegex(
+            text,
+            r"a run of 'train' takes [\d.]+ ms\n(  streams: .*\n)?  tier host: [\d,]+ bytes in "
+            r"[\d.]+ ms, [\d.]+ ms of it behind computing, [\d.]+ ms exposed\n")
 
     def test_where_no_file_can_be_made_it_is_not_measured(self):
         text = self.expect_code(0, "plan", *self.MODEL, "--remote", "file:/no/such/folder").stdout
@@ -66,7 +80,11 @@ class Tiers(CliTest):
         plain = self.record(*run)
         with tempfile.TemporaryDirectory() as folder:
             place = ["--remote", f"file:{folder}"]
-            for ways in (["--verify-remote"], ["--remote-direct"], ["--remote-direct", "--verify-remote"]):
+            for ways in (
+                ["--verify-remote"],
+                ["--remote-direct"],
+                ["--remote-direct", "--verify-remote"],
+            ):
                 with self.subTest(ways=ways):
                     result = sluice(*run, *place, *ways, "--json")
                     if "takes no O_DIRECT" in result.stderr or "(O_DIRECT)" in result.stderr:
@@ -79,20 +97,29 @@ class Tiers(CliTest):
 
 
 class BeyondMemory(CliTest):
-    """Weights and state of 20 times the device's memory, from a file."""
+    """Trains weights and state of 20 times the device's memory from a file."""
 
     def test_trains_with_the_bits_of_the_resident_run(self):
         layers, width = 128, 256
-        model = ["mlp", "--layers", layers, "--width", width, "--optimizer", "adam", "--lr", "0.0003", "--accumulate", 2]
+        model = [
+            "mlp", "--layers", layers, "--width", width, "--optimizer", "adam", "--lr", "0.0003",
+            "--accumulate", 2
+        ]
         run = ["--synthetic", "--steps", 100, "--threads", 1, "--log-level", "error"]
-        phased = ["--strategy", "phased", "--offload", "optimizer,weights", "--io-mode", "io_overlapped"]
+        phased = [
+            "--strategy", "phased", "--offload", "optimizer,weights", "--io-mode", "io_overlapped"
+        ]
         parameters = (layers - 2) * (width * width + width) + 784 * width + width + 10 * width + 10
         memory = 12 * parameters // 20
         dataset = 24000 * 28 * 28 * 4
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
             saved = ["--save", f"{other}/w.safetensors"]
-            arguments = ["train", *model, *run, *phased, "--remote", f"file:{folder}", "--memory", memory, *saved, "--json"]
-            process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+            arguments = [
+                "train", *model, *run, *phased, "--remote", f"file:{folder}", "--memory", memory,
+                *saved, "--json"
+            ]
+            process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE,
+                                       text=True)
             text = process.stdout.read()
             process.stdout.close()
             _, status, usage = os.wait4(process.pid, 0)
@@ -101,7 +128,10 @@ class BeyondMemory(CliTest):
             self.assertEqual(os.listdir(folder), [])
             self.assertGreater(os.path.getsize(saved[1]), 20 * memory)
             again = ["eval", *model, "--synthetic", "--weights", saved[1]]
-            accuracy = {self.record(*again, *ways)["accuracy"] for ways in ([], [*phased, "--remote", f"file:{folder}"])}
+            accuracy = {
+                self.record(*again, *ways)["accuracy"]
+                for ways in ([], [*phased, "--remote", f"file:{folder}"])
+            }
         record = json.loads(text)
         self.assertEqual(accuracy, {record["accuracy"]})
         self.assertLessEqual(record["measured_bytes"], memory)

@@ -1,4 +1,4 @@
-"""Help, wrong words and wrong values of the command line.
+"""Help of the command line, and errors for wrong words and values.
 
 SLUICE_CLI names the program.
 """
@@ -40,30 +40,44 @@ class Help(CliTest):
             self.assertGreater(len(entry[0].split()), 3, entry[0])
 
     def test_mistyped_words_suggest_the_nearest(self):
-        for arguments, part in ((["trian"], "got 'trian'; did you mean train?"),
-                                (["train", "mnsit"], "got 'mnsit'; did you mean mnist?"),
-                                (["train", "--sed", 3],
-                                 "--sed: must be an option of sluice train (see sluice train --help-all); did you mean "
-                                 "--seed?"),
-                                (["plan", "mnist", "--memry=4M"], "did you mean --memory?"),
-                                (["train", "--optimizer", "adma"], "did you mean adam?"),
-                                (["train", "--strategy", "phase"], "did you mean phased?"),
-                                (["--lsit"], "--lsit: must be an option of sluice (see sluice --help-all); did you mean "
-                                             "--list?")):
+        for arguments, part in (
+            (["trian"], "got 'trian'; did you mean train?"),
+            (["train", "mnsit"], "got 'mnsit'; did you mean mnist?"),
+            (
+                ["train", "--sed", 3],
+                "--sed: must be an option of sluice train (see sluice train --help-all); did you "
+                "mean --seed?",
+            ),
+            (["plan", "mnist", "--memry=4M"], "did you mean --memory?"),
+            (["train", "--optimizer", "adma"], "did you mean adam?"),
+            (["train", "--strategy", "phase"], "did you mean phased?"),
+            (
+                ["--lsit"],
+                "--lsit: must be an option of sluice (see sluice --help-all); did you mean "
+                "--list?",
+            ),
+        ):
             self.expect_error(2, "usage", part, *arguments)
         self.assertNotIn("did you mean", self.expect_code(2, "train", "--abcdefghij", 1).stderr)
 
     def test_docs_and_completions_follow_the_help(self):
-        subprocess.run([sys.executable, ROOT / "scripts/write_cli_docs.py", PROGRAM, "--check"], check=True)
+        subprocess.run([sys.executable, ROOT / "scripts/write_cli_docs.py", PROGRAM, "--check"],
+                       check=True)
         subprocess.run(["bash", "-n", ROOT / "tools/completion/sluice.bash"], check=True)
 
     def test_bash_completes_commands_options_and_words(self):
-        for words, expected in ((["sluice", "tr"], {"train"}), (["sluice", "train", "mnist-p"], {"mnist-phased"}),
-                                (["sluice", "train", "--io-m"], {"--io-mode"}),
-                                (["sluice", "plan", "--strategy", ""], {"resident", "phased"})):
-            script = (f"source {ROOT}/tools/completion/sluice.bash; COMP_WORDS=({' '.join(repr(w) for w in words)}); "
-                      f"COMP_CWORD={len(words) - 1}; _sluice; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
-            result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        for words, expected in (
+            (["sluice", "tr"], {"train"}),
+            (["sluice", "train", "mnist-p"], {"mnist-phased"}),
+            (["sluice", "train", "--io-m"], {"--io-mode"}),
+            (["sluice", "plan", "--strategy", ""], {"resident", "phased"}),
+        ):
+            script = (
+                f"source {ROOT}/tools/completion/sluice.bash; "
+                f"COMP_WORDS=({' '.join(repr(w) for w in words)}); "
+                f"COMP_CWORD={len(words) - 1}; _sluice; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
+            result = subprocess.run(["bash", "-c", script], capture_output=True, text=True,
+                                    check=True)
             self.assertEqual(set(result.stdout.split()), expected)
 
 
@@ -75,39 +89,56 @@ class Usage(CliTest):
 
     def test_options_without_effect_name_what_they_require(self):
         train = ["train", "mnist", "--synthetic", "--steps", 1]
-        for flags, part in ((["--io-mode", "compute"], "--io-mode requires --strategy phased (it is resident)"),
-                            (["--io-queues", 3], "--io-queues requires --strategy phased (it is resident)"),
-                            (["--recompute"], "--recompute requires --strategy phased (it is resident)"),
-                            (["--remote-direct"], "--remote-direct requires --remote file:DIR (it is host)"),
-                            (["--verify-remote"], "--verify-remote requires --remote file:DIR (it is host)"),
-                            (["--warmup-steps", 5], "--warmup-steps requires --lr-schedule (it is absent)"),
-                            (["--offload", "none", "--remote-memory", "1G"],
-                             "--remote-memory requires offloaded tensors (it is --offload none)"),
-                            (["--offload", "weights"], "--offload weights requires --strategy phased (it is resident)"),
-                            (["--epochs", 1], "--epochs cannot be combined with --steps"),
-                            (["--quiet", "--log-level", "info"], "--quiet cannot be combined with --log-level")):
+        for flags, part in (
+            (["--io-mode", "compute"], "--io-mode requires --strategy phased (it is resident)"),
+            (["--io-queues", 3], "--io-queues requires --strategy phased (it is resident)"),
+            (["--recompute"], "--recompute requires --strategy phased (it is resident)"),
+            (["--remote-direct"], "--remote-direct requires --remote file:DIR (it is host)"),
+            (["--verify-remote"], "--verify-remote requires --remote file:DIR (it is host)"),
+            (["--warmup-steps", 5], "--warmup-steps requires --lr-schedule (it is absent)"),
+            (
+                ["--offload", "none", "--remote-memory", "1G"],
+                "--remote-memory requires offloaded tensors (it is --offload none)",
+            ),
+            (
+                ["--offload", "weights"],
+                "--offload weights requires --strategy phased (it is resident)",
+            ),
+            (["--epochs", 1], "--epochs cannot be combined with --steps"),
+            (["--quiet", "--log-level", "info"], "--quiet cannot be combined with --log-level"),
+        ):
             self.expect_error(2, "usage", part, *train, *flags)
         # The default may be repeated.
         self.expect_code(0, *train, "--io-mode", "io", "--io-queues", 1, "--width", 16)
 
     def test_forms_of_a_plan_exclude_each_other(self):
-        for flags, part in ((["--full", "--json"], "--full cannot be combined with --json"),
-                            (["--passes", "--json"], "--passes cannot be combined with --json"),
-                            (["--full", "--replicas", "1,2"], "--full cannot be combined with several --replicas"),
-                            (["--full", "--passes"], "--passes cannot be combined with another form of the plan"),
-                            (["--capacity", 4096], "--capacity requires --problem FILE.csv"),
-                            (["--nodes", 4096], "--nodes requires --problem FILE.csv")):
+        for flags, part in (
+            (["--full", "--json"], "--full cannot be combined with --json"),
+            (["--passes", "--json"], "--passes cannot be combined with --json"),
+            (["--full", "--replicas", "1,2"], "--full cannot be combined with several --replicas"),
+            (["--full", "--passes"], "--passes cannot be combined with another form of the plan"),
+            (["--capacity", 4096], "--capacity requires --problem FILE.csv"),
+            (["--nodes", 4096], "--nodes requires --problem FILE.csv"),
+        ):
             self.expect_error(2, "usage", part, "plan", "mnist", *flags)
-        self.expect_error(2, "usage", "--width cannot be combined with --problem", "plan", "--problem", "a.csv", "--width", 2)
-        self.expect_error(2, "usage", "model cannot be combined with --check", "plan", "mnist", "--check", "a.plan")
+        self.expect_error(2, "usage", "--width cannot be combined with --problem", "plan",
+                          "--problem", "a.csv", "--width", 2)
+        self.expect_error(2, "usage", "model cannot be combined with --check", "plan", "mnist",
+                          "--check", "a.plan")
 
     def test_numbers_may_have_separators_and_exponents(self):
         for text in ("1_000", "1e3", "1.0e3", "0_1_000", "1000"):
-            self.assertEqual(self.record("plan", "mnist", "--shard-threshold", text)["shard_threshold"], "1000")
-        self.assertEqual(self.record("plan", "mnist", "--shard-threshold", "1e10")["shard_threshold"], "10000000000")
-        for text in ("1.5", "1.23e1", "_1", "1_", "1__0", "1e", "e3", "1e-3", "1e400", "1e19", "1E3", ".5e1"):
-            self.expect_error(2, "usage", f"--shard-threshold: must be inf or an integer from 0 to {MOST}, got '{text}'",
-                              "plan", "mnist", "--shard-threshold", text)
+            self.assertEqual(
+                self.record("plan", "mnist", "--shard-threshold", text)["shard_threshold"], "1000")
+        self.assertEqual(
+            self.record("plan", "mnist", "--shard-threshold", "1e10")["shard_threshold"],
+            "10000000000")
+        for text in ("1.5", "1.23e1", "_1", "1_", "1__0", "1e", "e3", "1e-3", "1e400", "1e19",
+                     "1E3", ".5e1"):
+            self.expect_error(
+                2, "usage",
+                f"--shard-threshold: must be inf or an integer from 0 to {MOST}, got '{text}'",
+                "plan", "mnist", "--shard-threshold", text)
 
     def test_evaluation_in_other_batches_gives_the_same_accuracy(self):
         runs = [self.record("train", "mnist", *SHORT, *flags)
@@ -118,13 +149,17 @@ class Usage(CliTest):
     def test_learning_rate_schedules(self):
         short = ["train", "mnist", *SHORT]
         plain = self.record(*short)
-        runs = {name: self.record(*short, "--lr-schedule", name) for name in ("constant", "linear", "cosine")}
+        runs = {
+            name: self.record(*short, "--lr-schedule", name)
+            for name in ("constant", "linear", "cosine")
+        }
         self.assertEqual(runs["constant"]["digest"], plain["digest"])
         warm = self.record(*short, "--lr-schedule", "linear", "--warmup-steps", 10)
         digests = {run["digest"] for run in (*runs.values(), warm)}
         self.assertEqual(len(digests), 4)
-        self.assertIn("lr 0.05 linear, 10 warm-up steps",
-                      self.expect_code(0, *short, "--lr-schedule", "linear", "--warmup-steps", 10).stderr)
+        self.assertIn(
+            "lr 0.05 linear, 10 warm-up steps",
+            self.expect_code(0, *short, "--lr-schedule", "linear", "--warmup-steps", 10).stderr)
 
     def test_quiet_reports_results_alone(self):
         result = self.expect_code(0, "train", "mnist", *SHORT, "--quiet")
@@ -133,7 +168,8 @@ class Usage(CliTest):
 
     def test_debug_reports_passes_and_storage(self):
         text = self.expect_code(0, "train", "mnist", *SHORT, "--log-level", "debug").stderr
-        for part in ("compiled in ", "pass fuse ", "at the peak", "variable fc.0.weight", "Epoch 1/1", "Evaluation", " waits\n"):
+        for part in ("compiled in ", "pass fuse ", "at the peak", "variable fc.0.weight",
+                     "Epoch 1/1", "Evaluation", " waits\n"):
             self.assertIn(part, text)
         self.assertNotIn("pass fuse", self.expect_code(0, "train", "mnist", *SHORT).stderr)
 
@@ -157,118 +193,188 @@ class Usage(CliTest):
         self.assertIn("(default: 1; mnist-rts: 8, mnist-phased: 4)", " ".join(help_text.split()))
 
     def test_wrong_words(self):
-        for arguments in [[], ["nosuch"], ["train", "nosuch"], ["train", "mnist", "--nosuch"], ["inspect"],
-                          ["train", "mnist", "--steps", "x"], ["train", "mnist", "--log-level", "loud"],
-                          ["train", "mnist", "--offload", "weights"], ["train", "mnist", "--strategy", "fast"],
-                          ["train", "mnist", "--io-mode", "soon"], ["train", "mnist", "--offload", "none,optimizer"],
-                          ["train", "mnist", "--offload", "optimizer", "--remote", "none"],
-                          ["train", "mnist", "--strategy", "phased", "--remote", "none"]]:
+        for arguments in [
+            [],
+            ["nosuch"],
+            ["train", "nosuch"],
+            ["train", "mnist", "--nosuch"],
+            ["inspect"],
+            ["train", "mnist", "--steps", "x"],
+            ["train", "mnist", "--log-level", "loud"],
+            ["train", "mnist", "--offload", "weights"],
+            ["train", "mnist", "--strategy", "fast"],
+            ["train", "mnist", "--io-mode", "soon"],
+            ["train", "mnist", "--offload", "none,optimizer"],
+            ["train", "mnist", "--offload", "optimizer", "--remote", "none"],
+            ["train", "mnist", "--strategy", "phased", "--remote", "none"],
+        ]:
             with self.subTest(arguments=arguments):
                 self.expect_code(2, *arguments)
 
     def test_wrong_values(self):
-        for flag, value, part in [("--offload", "all", "--offload: must be auto, none, or some of optimizer,weights, got 'all'"),
-                                  ("--remote-bandwidth", 0, "the rate of remote memory must be more than 0 bytes a second"),
-                                  ("--dropout", 1, "--dropout: must be at least 0 and below 1, got '1'"),
-                                  ("--dropout", "nan", "--dropout: must be a finite number, got 'nan'"),
-                                  ("--clip-norm", "nan", "--clip-norm: must be a finite number, got 'nan'"),
-                                  ("--clip-norm", -1, "--clip-norm: must be at least 0, got '-1'"),
-                                  ("--clip-norm", "inf", "--clip-norm: must be a finite number, got 'inf'"),
-                                  ("--clip-norm", "1e-300", "the largest norm must be a float32 above 0, got 1e-300"),
-                                  ("--lr", 0, "--lr: must be above 0, got '0'"),
-                                  ("--lr", "nan", "--lr: must be a finite number, got 'nan'"),
-                                  ("--lr", "1x", "--lr: must be a finite number, got '1x'"),
-                                  ("--optimizer", "sdg", "--optimizer: must be one of sgd, momentum, adam, adam-f16, adamw, "
-                                                         "adamax, lamb, got 'sdg'; did you mean sgd?"),
-                                  ("--disable", "nosuch", "there is no pass 'nosuch'"),
-                                  ("--disable", "offsets", "'offsets' is not optional")]:
+        for flag, value, part in [
+            (
+                "--offload",
+                "all",
+                "--offload: must be auto, none, or some of optimizer,weights, got 'all'",
+            ),
+            (
+                "--remote-bandwidth",
+                0,
+                "the rate of remote memory must be more than 0 bytes a second",
+            ),
+            ("--dropout", 1, "--dropout: must be at least 0 and below 1, got '1'"),
+            ("--dropout", "nan", "--dropout: must be a finite number, got 'nan'"),
+            ("--clip-norm", "nan", "--clip-norm: must be a finite number, got 'nan'"),
+            ("--clip-norm", -1, "--clip-norm: must be at least 0, got '-1'"),
+            ("--clip-norm", "inf", "--clip-norm: must be a finite number, got 'inf'"),
+            ("--clip-norm", "1e-300", "the largest norm must be a float32 above 0, got 1e-300"),
+            ("--lr", 0, "--lr: must be above 0, got '0'"),
+            ("--lr", "nan", "--lr: must be a finite number, got 'nan'"),
+            ("--lr", "1x", "--lr: must be a finite number, got '1x'"),
+            (
+                "--optimizer",
+                "sdg",
+                "--optimizer: must be one of sgd, momentum, adam, adam-f16, adamw, "
+                "adamax, lamb, got 'sdg'; did you mean sgd?",
+            ),
+            ("--disable", "nosuch", "there is no pass 'nosuch'"),
+            ("--disable", "offsets", "'offsets' is not optional"),
+        ]:
             with self.subTest(flag=flag):
                 self.expect_error(2, "usage", part, "train", "mnist", "--synthetic", flag, value)
 
-    INTEGERS = {"--layers": (1, 100000), "--width": (1, MOST), "--micro-batch": (1, MOST), "--accumulate": (1, MOST),
-                "--replicas": (1, 1024), "--io-queues": (0, 3), "--threads": (0, 1024), "--seed": (0, 2 ** 64 - 1),
-                "--epochs": (0, MOST), "--steps": (0, MOST)}
+    INTEGERS = {
+        "--layers": (1, 100000),
+        "--width": (1, MOST),
+        "--micro-batch": (1, MOST),
+        "--accumulate": (1, MOST),
+        "--replicas": (1, 1024),
+        "--io-queues": (0, 3),
+        "--threads": (0, 1024),
+        "--seed": (0, 2**64 - 1),
+        "--epochs": (0, MOST),
+        "--steps": (0, MOST)
+    }
 
     def test_integers(self):
         for flag, (least, most) in self.INTEGERS.items():
-            for value in (least - 1, most + 1, 2 ** 63, 2 ** 64, -2 ** 63 - 1, 10 ** 30, "1e30", "0x10", "1_", "1.0", "+1",
-                          " 1", "1 ", "x", "-", "7x"):
+            for value in (least - 1, most + 1, 2**63, 2**64, -2**63 - 1, 10**30, "1e30", "0x10",
+                          "1_", "1.0", "+1", " 1", "1 ", "x", "-", "7x"):
                 if isinstance(value, int) and least <= value <= most:
                     continue
                 with self.subTest(flag=flag, value=value):
-                    self.expect_error(2, "usage", f"{flag}: must be an integer from {least} to {most}, got '{value}'",
-                                      "train", "mnist", "--synthetic", "--log-level", "error", flag, value)
-        self.expect_error(2, "usage", f"--steps: must be an integer from 1 to {MOST}, got '0'", "bench", "mnist", "--steps", 0)
-        self.expect_error(2, "usage", "--rounds: must be an integer from 1 to 1000000, got '0'", "bench", "--rounds", 0)
-        self.expect_error(2, "usage", "--replicas: must be an integer from 1 to 1024, got '0'", "plan", "mnist",
-                          "--replicas", "1,0")
+                    self.expect_error(
+                        2, "usage",
+                        f"{flag}: must be an integer from {least} to {most}, got '{value}'",
+                        "train", "mnist", "--synthetic", "--log-level", "error", flag, value)
+        self.expect_error(2, "usage", f"--steps: must be an integer from 1 to {MOST}, got '0'",
+                          "bench", "mnist", "--steps", 0)
+        self.expect_error(2, "usage", "--rounds: must be an integer from 1 to 1000000, got '0'",
+                          "bench", "--rounds", 0)
+        self.expect_error(2, "usage", "--replicas: must be an integer from 1 to 1024, got '0'",
+                          "plan", "mnist", "--replicas", "1,0")
         for value in (0, -1, 2 ** 63, "1e30"):
             self.expect_error(2, "usage",
                               f"--nodes: must be an integer from 1 to {MOST}, got '{value}'",
                               "plan", "--problem", "a.csv", "--nodes", value)
         for value in (-1, 2 ** 63, "some", "Inf"):
-            self.expect_error(2, "usage", f"--shard-threshold: must be inf or an integer from 0 to {MOST}, got '{value}'",
-                              "plan", "mnist", "--shard-threshold", value)
+            self.expect_error(
+                2, "usage",
+                f"--shard-threshold: must be inf or an integer from 0 to {MOST}, got '{value}'",
+                "plan", "mnist", "--shard-threshold", value)
 
     def test_bytes(self):
-        commands = {"--memory": ["plan", "mnist"], "--remote-memory": ["plan", "mnist"],
-                    "--remote-bandwidth": ["plan", "mnist"], "--capacity": ["plan", "--problem", "a.csv"]}
+        commands = {
+            "--memory": ["plan", "mnist"],
+            "--remote-memory": ["plan", "mnist"],
+            "--remote-bandwidth": ["plan", "mnist"],
+            "--capacity": ["plan", "--problem", "a.csv"]
+        }
         for flag, command in commands.items():
-            for value in ("12Q", -5, "99999999T", 2 ** 63, "8388608T", "K", "1KK", "1 K", "+1K", "0x1K", "1e30"):
+            for value in ("12Q", -5, "99999999T", 2**63, "8388608T", "K", "1KK", "1 K", "+1K",
+                          "0x1K", "1e30"):
                 with self.subTest(flag=flag, value=value):
-                    self.expect_error(2, "usage", f"{flag}: must be bytes from 0 to {MOST} (4096, 512K, 64M, 2G, 1T), got "
-                                      f"'{value}'", *command, flag, value)
+                    self.expect_error(
+                        2, "usage",
+                        f"{flag}: must be bytes from 0 to {MOST} (4096, 512K, 64M, 2G, 1T), got "
+                        f"'{value}'", *command, flag, value)
 
     def test_leading_zeros_change_nothing(self):
         flags = ["train", "mnist", "--synthetic", "--width", "016", "--layers", "02"]
         record = self.record(*flags, "--steps", "010", "--micro-batch", "008", "--memory", "0100M")
         self.assertEqual(record["steps"], 10)
-        plain = self.record("train", "mnist", "--synthetic", "--width", 16, "--layers", 2, "--steps", 10)
+        plain = self.record("train", "mnist", "--synthetic", "--width", 16, "--layers", 2,
+                            "--steps", 10)
         self.assertEqual(record["digest"], plain["digest"])
-        text = self.expect_code(0, "train", "mnist", "--synthetic", "--width", "16", "--micro-batch", "010", "--steps", 1).stderr
+        text = self.expect_code(0, "train", "mnist", "--synthetic", "--width", "16",
+                                "--micro-batch", "010", "--steps", 1).stderr
         self.assertIn("10 x 1 = 10 samples a step", text)
 
     def test_empty_values(self):
-        for command, flag in (("train", "--steps"), ("train", "--width"), ("bench", "--steps"), ("plan", "--check"),
-                              ("plan", "--problem"), ("train", "--save"), ("train", "--shard-threshold")):
+        for command, flag in (
+            ("train", "--steps"),
+            ("train", "--width"),
+            ("bench", "--steps"),
+            ("plan", "--check"),
+            ("plan", "--problem"),
+            ("train", "--save"),
+            ("train", "--shard-threshold"),
+        ):
             with self.subTest(command=command, flag=flag):
-                self.assertIn(f"{flag}: must not be empty", self.expect_code(2, command, "mnist", flag, "").stderr)
+                self.assertIn(f"{flag}: must not be empty",
+                              self.expect_code(2, command, "mnist", flag, "").stderr)
 
     def test_what_cannot_be_offloaded(self):
         phased = ["plan", "mnist", "--strategy", "phased", "--offload"]
-        for what, why in (("activations", "; with --strategy phased, activations wait in remote memory anyway"),
-                          ("optimizer,activations", "; with --strategy phased, activations wait"),
-                          ("accumulators", "; accumulators stay on the device"),
-                          ("optimizer,weights,accumulators", "; accumulators stay on the device"), ("auto,weights", "")):
-            self.expect_error(2, "usage", f"--offload: must be auto, none, or some of optimizer,weights, got '{what}'{why}",
-                              *phased, what)
+        for what, why in (
+            ("activations", "; with --strategy phased, activations wait in remote memory anyway"),
+            ("optimizer,activations", "; with --strategy phased, activations wait"),
+            ("accumulators", "; accumulators stay on the device"),
+            ("optimizer,weights,accumulators", "; accumulators stay on the device"),
+            ("auto,weights", ""),
+        ):
+            self.expect_error(
+                2, "usage",
+                f"--offload: must be auto, none, or some of optimizer,weights, got '{what}'{why}",
+                *phased, what)
 
     def test_what_phases_cannot_do(self):
         phased = ["plan", "mnist", "--strategy", "phased"]
-        for flags, part in ((["--io-queues", 2], "--io-queues: must be 0, 1 or 3, got 2"),
-                            (["--io-queues", 0], "--io-queues: must be at least 1 for --io-mode io or io_overlapped, got 0"),
-                            (["--clip-norm", 1], "--clip-norm: --strategy phased updates a layer before all")):
+        for flags, part in (
+            (["--io-queues", 2], "--io-queues: must be 0, 1 or 3, got 2"),
+            (
+                ["--io-queues", 0],
+                "--io-queues: must be at least 1 for --io-mode io or io_overlapped, got 0",
+            ),
+            (["--clip-norm", 1], "--clip-norm: --strategy phased updates a layer before all"),
+        ):
             self.expect_error(2, "usage", part, *phased, *flags)
 
     def test_values_that_the_data_shows_wrong(self):
         quiet = ["train", "mnist", "--synthetic", "--width", "16", "--log-level", "error"]
-        self.expect_error(2, "usage", "the data must fill one batch of 20001 samples, got 20000", *quiet,
-                          "--micro-batch", 20001)
+        self.expect_error(2, "usage", "the data must fill one batch of 20001 samples, got 20000",
+                          *quiet, "--micro-batch", 20001)
         self.expect_error(2, "usage", "exceeds 63 bits", *quiet, "--epochs", 2 ** 63 - 1)
 
     def test_wrong_words_of_other_commands(self):
-        self.expect_error(2, "usage", "print-after: there is no pass 'nosuch'; passes: functionalise place inline ", "plan", "mnist",
-                          "--print-after", "nosuch")
+        self.expect_error(
+            2, "usage",
+            "print-after: there is no pass 'nosuch'; passes: functionalise place inline ", "plan",
+            "mnist", "--print-after", "nosuch")
         for command in ("train", "eval", "plan", "bench"):
             self.expect_error(2, "usage", "--recompute requires --strategy phased (it is resident)",
                               command, "mnist", "--recompute")
-        self.expect_error(2, "usage", "--io-mode requires --strategy phased", "plan", "mnist-phased", "--strategy", "resident",
-                          "--io-mode", "io_overlapped")
-        self.expect_error(2, "usage", "no case of 2 threads or fewer has 'nosuch'", "bench", "--threads", 2, "--only",
-                          "nosuch")
-        self.expect_error(2, "usage", "--width requires a model (sluice bench mnist)", "bench", "--width", 64)
-        self.expect_error(2, "usage", "--only cannot be combined with a model", "bench", "mnist", "--only", "gemm")
-        self.expect_error(2, "usage", f"inspect: {__file__} is none of *idx3-ubyte", "inspect", __file__)
+        self.expect_error(2, "usage", "--io-mode requires --strategy phased", "plan",
+                          "mnist-phased", "--strategy", "resident", "--io-mode", "io_overlapped")
+        self.expect_error(2, "usage", "no case of 2 threads or fewer has 'nosuch'", "bench",
+                          "--threads", 2, "--only", "nosuch")
+        self.expect_error(2, "usage", "--width requires a model (sluice bench mnist)", "bench",
+                          "--width", 64)
+        self.expect_error(2, "usage", "--only cannot be combined with a model", "bench", "mnist",
+                          "--only", "gemm")
+        self.expect_error(2, "usage", f"inspect: {__file__} is none of *idx3-ubyte", "inspect",
+                          __file__)
 
     def test_wrong_instruction_set(self):
         self.expect_error(2, "usage", "'mmx'", "train", "mnist", *SHORT, env={"SLUICE_ISA": "mmx"})

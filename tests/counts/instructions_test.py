@@ -1,25 +1,30 @@
 #!/usr/bin/env python3
-"""Counts the instructions of a training step of the MNIST MLP (784-512-512-512-10, one thread, AVX2, which is what
-valgrind knows) and compares them with bounds.
+"""Counts the instructions of a training step of the MNIST MLP (784-512-512-512-10) and compares
+them with bounds. Uses one thread and AVX2, which valgrind supports.
 
 usage: instructions_test.py VALGRIND SLUICE
 
-A bound is what was counted when it was set, rounded up by a few percent. Where a change needs more, it is slower; where
-it needs less, set the bound anew.
+A bound is an earlier count, rounded up by a few percent. A change that exceeds it is slower. After
+a change that needs fewer instructions, lower the bound.
 """
 import os
 import re
 import subprocess
 import sys
 
-# Million instructions a step: batch, optimizer, bound.
+# (batch, optimizer, bound in million instructions of a step)
 BOUNDS = [(8, "sgd", 11.0), (8, "adam", 14.8)]
 
 
 def instructions(valgrind, sluice, batch, optimizer, steps):
-    command = [valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", sluice, "bench", "mnist", "--threads", "1",
-               "--micro-batch", str(batch), "--optimizer", optimizer, "--steps", str(steps)]
-    result = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, SLUICE_ISA="avx2"), check=True)
+    command = [
+        valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", sluice, "bench", "mnist",
+        "--threads", "1", "--micro-batch",
+        str(batch), "--optimizer", optimizer, "--steps",
+        str(steps)
+    ]
+    result = subprocess.run(command, capture_output=True, text=True,
+                            env=dict(os.environ, SLUICE_ISA="avx2"), check=True)
     return int(re.search(r"Collected : (\d+)", result.stderr)[1])
 
 
@@ -27,11 +32,12 @@ def main():
     valgrind, sluice = sys.argv[1:]
     failed = False
     for batch, optimizer, bound in BOUNDS:
-        # The program runs as many steps to warm up as it measures: 2 against 4 differ by 4 steps.
+        # The program warms up with as many steps as it measures: runs of 2 and 4 differ by 4 steps.
         few, more = (instructions(valgrind, sluice, batch, optimizer, n) for n in (2, 4))
         millions = (more - few) / 4 / 1e6
         failed = failed or millions > bound
-        print(f"batch {batch} {optimizer}: {millions:.2f} million instructions a step, at most {bound}")
+        print(f"batch {batch} {optimizer}: {millions:.2f} million instructions a step, "
+              f"at most {bound}")
     return 1 if failed else 0
 
 

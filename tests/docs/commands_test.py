@@ -1,8 +1,9 @@
-"""Every command that README.md and docs/ show is run, and its result is checked.
+"""Runs every command that README.md and docs/ show, and checks its result.
 
-SLUICE_CLI names the program, SLUICE_MPIRUN the launcher (empty: none), SLUICE_BUILD the folder of the build,
-SLUICE_CMAKE the cmake that made it. Commands run as they are written, in an empty folder, on generated digits; --json or
---digest is added where the result shows there. Measurements of docs/performance.md are cut to one case and one round.
+Environment: SLUICE_CLI is the program, SLUICE_MPIRUN the launcher (empty without MPI), SLUICE_BUILD
+the build folder, SLUICE_CMAKE its cmake. Commands run as written, in an empty folder, on generated
+digits. Where necessary, --json or --digest is added to show the result. Measurements of
+docs/performance.md run only one case and one round.
 """
 
 import json
@@ -20,16 +21,22 @@ PROGRAM = os.environ["SLUICE_CLI"]
 MPIRUN = os.environ["SLUICE_MPIRUN"]
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-ENVIRONMENT = {**os.environ, "SLUICE_DATA": "", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+ENVIRONMENT = {
+    **os.environ, "SLUICE_DATA": "",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none"
+}
 
 
 def is_command(text):
-    return re.match(r"(sluice( |$)|mpirun |\./\w|(cmake|ctest) -|bench/\S+ \S|\.ci/run)", text) is not None
+    return re.match(r"(sluice( |$)|mpirun |\./\w|(cmake|ctest) -|bench/\S+ \S|\.ci/run)",
+                    text) is not None
 
 
 def commands(document):
-    """The commands of a document: lines of sh blocks, lines after a prompt, and code in a sentence."""
+    """Returns a document's commands: lines of sh blocks or after a prompt, and inline code."""
     text = document.read_text()
     for language, block in FENCE.findall(text):
         for line in block.splitlines():
@@ -62,9 +69,13 @@ class Commands(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def run_words(self, words, code=0, env=None):
-        result = subprocess.run(list(map(str, words)), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                cwd=self.folder, env={**ENVIRONMENT, **(env or {})}, timeout=600)
-        self.assertEqual(result.returncode, code, f"{words}\n{result.stdout[-2000:]}\n{result.stderr[-2000:]}")
+        result = subprocess.run(list(map(str, words)), stdin=subprocess.DEVNULL,
+                                capture_output=True, text=True, cwd=self.folder, env={
+                                    **ENVIRONMENT,
+                                    **(env or {})
+                                }, timeout=600)
+        self.assertEqual(result.returncode, code,
+                         f"{words}\n{result.stdout[-2000:]}\n{result.stderr[-2000:]}")
         return result
 
     def sluice(self, command, *more, code=0):
@@ -82,11 +93,14 @@ class Commands(unittest.TestCase):
     @runs("./quickstart")
     def test_quickstart(self, command):
         self.copy_scripts("quickstart")
-        text = self.run_words([command], env=self.stand_ins(f'mkdir -p "$4/bin" && cp "{PROGRAM}" "$4/bin/sluice"')).stdout
+        text = self.run_words(
+            [command],
+            env=self.stand_ins(f'mkdir -p "$4/bin" && cp "{PROGRAM}" "$4/bin/sluice"')).stdout
         self.assertRegex(text, r"device 0 \(cpu\): [\d,]+ bytes of a budget of 8,388,608, ")
         self.assert_learned(text)
         evaluate = re.search(r"(\S+/sluice eval mnist --weights \S+)", text)[1]
-        self.assertEqual(self.accuracy(self.run_words(evaluate.split()).stdout), self.accuracy(text))
+        self.assertEqual(self.accuracy(self.run_words(evaluate.split()).stdout),
+                         self.accuracy(text))
 
     @runs("./selftest")
     def test_selftest_ends_as_its_tests_do(self, command):
@@ -100,10 +114,14 @@ class Commands(unittest.TestCase):
         shutil.copytree(ROOT / "scripts", self.folder / "scripts")
 
     def stand_ins(self, cmake, ctest="true"):
-        """An environment in which builds are made by `cmake` (called with -S . -B FOLDER …) and tests by `ctest`."""
+        """Returns an environment with fake `cmake` (-S . -B FOLDER …) and `ctest` commands."""
         folder = self.folder / "stand_ins"
         folder.mkdir(exist_ok=True)
-        for name, script in (("cmake", f'[ "$1" = -S ] || exit 0\n{cmake}'), ("ctest", ctest), ("dpkg-query", "printf installed")):
+        for name, script in (
+            ("cmake", f'[ "$1" = -S ] || exit 0\n{cmake}'),
+            ("ctest", ctest),
+            ("dpkg-query", "printf installed"),
+        ):
             (folder / name).write_text(f"#!/bin/sh\n{script}\n")
             (folder / name).chmod(0o755)
         return {"PATH": f"{folder}:{os.environ['PATH']}"}
@@ -111,16 +129,21 @@ class Commands(unittest.TestCase):
     @runs("cmake --preset release && cmake --build --preset release && ctest --preset release")
     def test_presets_exist(self, command):
         presets = json.loads((ROOT / "CMakePresets.json").read_text())
-        for part, kind in zip(command.split(" && "), ("configurePresets", "buildPresets", "testPresets")):
+        for part, kind in zip(command.split(" && "),
+                              ("configurePresets", "buildPresets", "testPresets")):
             self.assertIn(part.split()[-1], [preset["name"] for preset in presets[kind]])
 
-    @runs("cmake --install build/release --prefix DIR", "cmake --build BUILD --target update_docs",
-          "cmake --build build/release --target generated_ops_test && build/release/tests/generated_ops_test "
-          "--gtest_filter='*Roll*'",
-          "bench/equality_matrix.py build/bin/sluice --launcher 'mpirun -n {replicas}'", ".ci/run")
+    @runs(
+        "cmake --install build/release --prefix DIR", "cmake --build BUILD --target update_docs",
+        "cmake --build build/release --target generated_ops_test && "
+        "build/release/tests/generated_ops_test --gtest_filter='*Roll*'",
+        "bench/equality_matrix.py build/bin/sluice --launcher 'mpirun -n {replicas}'", ".ci/run")
     def test_builds_have_the_targets_that_are_named(self, install, *others):
-        # install_test installs, bench_equality_test runs a sample of the matrix, docs_howto_test the operator.
-        targets = self.run_words([os.environ["SLUICE_CMAKE"], "--build", os.environ["SLUICE_BUILD"], "--target", "help"]).stdout
+        # Other tests run these: install_test installs, bench_equality_test runs a sample of the
+        # matrix, docs_howto_test runs the operator.
+        targets = self.run_words(
+            [os.environ["SLUICE_CMAKE"], "--build", os.environ["SLUICE_BUILD"], "--target",
+             "help"]).stdout
         for command in others:
             for target in re.findall(r"--target (\w+)", command):
                 self.assertRegex(targets, rf"\b{target}\b")
@@ -136,16 +159,19 @@ class Commands(unittest.TestCase):
     @runs("sluice --list")
     def test_list(self, command):
         names = [line.split()[0] for line in self.sluice(command).stdout.splitlines()]
-        self.assertIn("mnist-rts", names)  # The model that docs/howto/add_a_model.md shows.
+        self.assertIn("mnist-rts", names)  # Shown by docs/howto/add_a_model.md.
 
     @runs("sluice doctor")
     def test_doctor(self, command):
         self.assertTrue(self.sluice(command).stdout.endswith("healthy\n"))
 
-    @runs("sluice plan", "sluice plan mnist", "sluice plan --full", "sluice plan mnist --full", "sluice plan --check FILE")
+    @runs("sluice plan", "sluice plan mnist", "sluice plan --full", "sluice plan mnist --full",
+          "sluice plan --check FILE")
     def test_plans(self, plan, plan_mnist, full, full_mnist, check):
         for command in (plan, plan_mnist):
-            self.assertRegex(self.sluice(command).stdout, r"(?s)^device 0 \(cpu\): [\d,]+ bytes, .*; the plan is proved\n$")
+            self.assertRegex(
+                self.sluice(command).stdout,
+                r"(?s)^device 0 \(cpu\): [\d,]+ bytes, .*; the plan is proved\n$")
         text = self.sluice(full).stdout
         self.assertEqual(text, self.sluice(full_mnist).stdout)
         (self.folder / "FILE").write_text(text)
@@ -153,7 +179,7 @@ class Commands(unittest.TestCase):
 
     @runs("sluice plan --dot")
     def test_graphs(self, command):
-        text = self.sluice(command).stdout  # cli_Dot_test parses it.
+        text = self.sluice(command).stdout  # cli_Dot_test parses the text.
         self.assertTrue(text.startswith("digraph {\n") and text.endswith("\n}\n"))
         self.assertEqual(text, self.sluice("sluice plan mnist --dot").stdout)
 
@@ -170,14 +196,16 @@ class Commands(unittest.TestCase):
     @runs("sluice train mnist --memory 4000000")
     def test_a_budget_that_is_too_small(self, command):
         said = self.sluice(command, code=4).stderr.splitlines()
-        block = next(b for _, b in FENCE.findall(DOCUMENTS[0].read_text()) if b.startswith(f"$ {command}\n"))
+        block = next(b for _, b in FENCE.findall(DOCUMENTS[0].read_text())
+                     if b.startswith(f"$ {command}\n"))
         shown = block.splitlines()[1:]
         self.assertEqual(shown.pop().strip(), "...")
         first = next(i for i, line in enumerate(said) if line.startswith("error"))
         self.assertEqual(said[first:first + len(shown)], shown)
 
-    @runs("sluice train mlp --layers 128 --width 256 --optimizer adam --strategy phased --io-mode io_overlapped --remote "
-          "file:/var/tmp --memory 5M --steps 20")
+    @runs(
+        "sluice train mlp --layers 128 --width 256 --optimizer adam --strategy phased "
+        "--io-mode io_overlapped --remote file:/var/tmp --memory 5M --steps 20")
     def test_networks_larger_than_the_device(self, command):
         phased = self.record(command)
         self.assertLessEqual(phased["measured_bytes"], 5 << 20)
@@ -199,10 +227,13 @@ class Commands(unittest.TestCase):
         if not MPIRUN:
             self.skipTest("this build has no MPI")
         launcher, sluice = command.split(" sluice ")
-        several = self.run_words([MPIRUN, *launcher.split()[1:], PROGRAM, *sluice.split(), "--digest"]).stdout
+        several = self.run_words(
+            [MPIRUN, *launcher.split()[1:], PROGRAM, *sluice.split(), "--digest"]).stdout
         self.assertIn("2 processes, ", several)
         digest = re.compile(r"(?m)^digest \S+$")
-        self.assertEqual(digest.search(several)[0], digest.search(self.sluice(f"sluice {sluice}", "--digest").stdout)[0])
+        self.assertEqual(
+            digest.search(several)[0],
+            digest.search(self.sluice(f"sluice {sluice}", "--digest").stdout)[0])
 
     @runs("sluice plan mnist-rts --shard-threshold inf,262145,1024,512 --remote-bandwidth 256M")
     def test_document_003(self, command):
@@ -213,16 +244,18 @@ class Commands(unittest.TestCase):
         seconds = [r["transfer_seconds"] for r in records]
         self.assertEqual(seconds, sorted(seconds, reverse=True))
 
-    @runs("sluice plan mlp --layers 1160 --width 12288 --strategy phased --optimizer adam --accumulate 4 --io-mode "
-          "io_overlapped")
+    @runs(
+        "sluice plan mlp --layers 1160 --width 12288 --strategy phased --optimizer adam "
+        "--accumulate 4 --io-mode io_overlapped")
     def test_a_network_of_175_billion_parameters(self, command):
         record = self.record(command)
         self.assertEqual(record["offload"], "optimizer,weights")
         self.assertGreater(record["peak_bytes.host"], 12 * 175e9)
         self.assertLess(record["peak_bytes.device"], 10e9)
 
-    @runs("sluice bench mlp --layers 24 --width 512 --optimizer adam --accumulate 4 --micro-batch 64 --strategy phased "
-          "--io-mode io_overlapped --remote file:DIR")
+    @runs(
+        "sluice bench mlp --layers 24 --width 512 --optimizer adam --accumulate 4 "
+        "--micro-batch 64 --strategy phased --io-mode io_overlapped --remote file:DIR")
     def test_steps_from_a_file(self, command):
         (self.folder / "DIR").mkdir()
         record = self.record(command, "--steps", 3)
@@ -230,16 +263,24 @@ class Commands(unittest.TestCase):
         self.assertGreater(record["gflops_per_second"], 0)
         self.assertEqual(os.listdir(self.folder / "DIR"), [])
 
-    @runs("sluice bench", "sluice bench --only limit", "sluice bench --only step", "sluice bench --only gemm",
-          "sluice bench --only memory", "sluice bench --only compile", "sluice bench --only phases")
+    @runs("sluice bench", "sluice bench --only limit", "sluice bench --only step",
+          "sluice bench --only gemm", "sluice bench --only memory", "sluice bench --only compile",
+          "sluice bench --only phases")
     def test_measurements(self, *commands):
-        case = {"limit": "limit hand-over between spinning threads", "step": "8 layers of 8x8", "gemm": "gemm 64,512,10 dX",
-                "memory": "memory sum-of-all", "compile": "compile perceptron of 4 layers", "phases": "phases 24 x 512, micro-batch 8"}
+        case = {
+            "limit": "limit hand-over between spinning threads",
+            "step": "8 layers of 8x8",
+            "gemm": "gemm 64,512,10 dX",
+            "memory": "memory sum-of-all",
+            "compile": "compile perceptron of 4 layers",
+            "phases": "phases 24 x 512, micro-batch 8"
+        }
         for command in commands:
             only = command.rpartition("--only ")[2] if "--only" in command else "limit"
             with self.subTest(command=command):
                 words = command.partition(" --only")[0]
-                rows = self.record(words, "--only", case[only], "--rounds", 1, "--threads", 2, "--python", "/no/such/python")["rows"]
+                rows = self.record(words, "--only", case[only], "--rounds", 1, "--threads", 2,
+                                   "--python", "/no/such/python")["rows"]
                 self.assertTrue(rows)
                 for row in rows:
                     self.assertIn(only, f"{row['group']} {row['case']}")

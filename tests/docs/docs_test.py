@@ -1,7 +1,8 @@
-"""What the documents show is what the programs print.
+"""Checks that the documents show what the programs print.
 
-docs_test.py SUITE     runs a suite; docs_test.py --update rewrites docs/operators.md and the blocks of docs/tour.md
-SLUICE_TOUR and SLUICE_OP_REFERENCE name the programs that print them.
+docs_test.py SUITE      runs a suite.
+docs_test.py --update   rewrites docs/operators.md and the blocks of docs/tour.md.
+SLUICE_TOUR and SLUICE_OP_REFERENCE are the programs that print them.
 """
 
 import os
@@ -14,20 +15,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOUR = ROOT / "docs" / "tour.md"
 OPERATORS = ROOT / "docs" / "operators.md"
-# <!-- output: NAME --> and the block after it.
+# Matches <!-- output: NAME --> and the block after it.
 BLOCK = re.compile(r"(<!-- output: (\w+) -->\n```text\n)(.*?)(```\n)", re.DOTALL)
 HINT = "\nIf the change is meant: cmake --build BUILD --target update_docs"
 
 
 def printed(variable):
-    result = subprocess.run([os.environ[variable]], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    result = subprocess.run([os.environ[variable]], stdin=subprocess.DEVNULL, capture_output=True,
+                            text=True)
     if result.returncode != 0:
         raise RuntimeError(f"{variable} ended with {result.returncode}: {result.stderr}")
     return result.stdout
 
 
 def tour_sections():
-    """Name -> text of the sections that the tour's program prints."""
+    """Returns name -> text of the sections that the program of the tour prints."""
     parts = re.split(r"(?m)^== (\w+)\n", printed("SLUICE_TOUR"))
     return {name: text.rstrip("\n") + "\n" for name, text in zip(parts[1::2], parts[2::2])}
 
@@ -65,11 +67,15 @@ class Text(unittest.TestCase):
         self.assertIn("```cmake\n" + (consumer / "CMakeLists.txt").read_text() + "```", readme)
 
     def test_the_pages_show_the_files_that_the_howto_test_builds(self):
-        for name, folder in {"add_an_op.md": "sluice/ops", "add_a_pass.md": "sluice/compiler/passes"}.items():
+        for name, folder in {
+                "add_an_op.md": "sluice/ops",
+                "add_a_pass.md": "sluice/compiler/passes"
+        }.items():
             page = (ROOT / "docs" / "howto" / name).read_text()
             for file in (ROOT / "tests" / "docs" / folder).iterdir():
                 with self.subTest(file=file.name):
-                    self.assertIn(f"`src/{folder}/{file.name}`\n\n```cpp\n{file.read_text()}```", page)
+                    self.assertIn(f"`src/{folder}/{file.name}`\n\n```cpp\n{file.read_text()}```",
+                                  page)
 
     def test_the_page_on_models_shows_a_model(self):
         page = (ROOT / "docs" / "howto" / "add_a_model.md").read_text()

@@ -1,4 +1,4 @@
-// The operator of docs/howto/add_an_op.md does what the page says.
+// Tests that the operator of docs/howto/add_an_op.md does what the page says.
 #include <gtest/gtest.h>
 
 #include "sluice/interp/interpreter.h"

@@ -1,4 +1,5 @@
-// The program of docs/tour.md. Prints a section for each block of output there: "== name", then lines.
+// The program of docs/tour.md. Prints a section for each block of output of that page: "== name",
+// then the lines of the block.
 #include <fmt/core.h>
 
 #include <string>
@@ -24,7 +25,7 @@ class Net : public nn::Module {
 
 void section(const char* name, const std::string& text) { fmt::print("== {}\n{}\n", name, text); }
 
-// `count` lines of `text`, the first being the one with `word`.
+// Returns `count` lines of `text`, from the line with `word` on.
 std::string lines_from(const std::string& text, const std::string& word, int count) {
   const size_t at = text.find(word);
   SLUICE_CHECK(at != std::string::npos);
@@ -34,7 +35,7 @@ std::string lines_from(const std::string& text, const std::string& word, int cou
   return text.substr(begin, end - 1 - begin);
 }
 
-// The plan's text with the result of the first `op` written 32 bytes further than planned.
+// Returns the plan's text, changed to write the result of the first `op` 32 bytes after its place.
 std::string with_result_moved(std::string text, const std::string& op) {
   const size_t step = text.find(" " + op + " ");
   const size_t begin = text.find(" at frame+", text.find("write ", step)) + 10;
@@ -85,7 +86,7 @@ void tour() {
   SLUICE_CHECK(!violations.empty());
   section("violation", fmt::format("[{}] {}", violations[0].rule, violations[0].message));
 
-  // runtime: a few steps; the interpreter does the same from the graphs.
+  // runtime: a few steps. The interpreter computes the same losses from the graphs.
   const HostTensor images = Initializer::normal(0, 1).keyed({7, 7}).evaluate(x_stream.spec);
   HostTensor labels(label_stream.spec);
   for (int i = 0; i < 4; ++i) labels.as<int32_t>()[static_cast<size_t>(i)] = i % 3;

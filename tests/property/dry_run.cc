@@ -48,17 +48,17 @@ struct Place {
   int64_t bytes = 0;
 };
 
-/// A step with everything known but a branch's condition.
+/// A step in which everything is resolved except a branch's condition.
 struct Op {
   const Step* step = nullptr;
   std::vector<Place> operands;
-  uint64_t hash = 0;   ///< Of a kernel and its scalars.
+  uint64_t hash = 0;   ///< Hash of a kernel and its scalars.
   int64_t number = 0;  ///< Entry or message.
   int64_t token = 0;
   std::vector<Op> arms[2];
 };
 
-/// Follows calls and loops, and resolves addresses.
+/// Expands calls and loops, and resolves addresses.
 class Unroller {
  public:
   Unroller(const Executable& e, const DryRunOptions& options)
@@ -159,7 +159,7 @@ class Unroller {
     }
   }
 
-  /// Every worker's slice must be its own.
+  /// Throws if two workers would share a slice of the workspace.
   void workspace(const Kernel& k, int32_t device) const {
     if (k.workspace_bytes == 0) return;
     const int64_t workers = e_.devices[static_cast<size_t>(device)].workers;
@@ -291,7 +291,7 @@ class DryRunner {
     if ((worker == 0) != options_.worker0_last) catch_up(d, worker);
   }
 
-  /// False: must be tried again.
+  /// Returns false if the step cannot run yet.
   bool step(DeviceRun& d, const Op& op) {
     size_t& next = d.stack.back().second;
     if (op.step == nullptr) {
@@ -320,7 +320,7 @@ class DryRunner {
       ++next;
       return true;
     }
-    // Everything else is what worker 0 does.
+    // Worker 0 alone runs all other steps.
     if (std::holds_alternative<Issue>(op.step->body) ||
         std::holds_alternative<Wait>(op.step->body)) {
       work(d, 0, {&op, 0, 0});
@@ -345,8 +345,9 @@ class DryRunner {
     return true;
   }
 
-  /// The replicas have other data, but all bytes at the same places: who meets whom, and when, and what each brings are
-  /// all that one of them shows of what it gets.
+  /// Only one replica runs. Its output of a collective is a hash of its input, the group, the kind
+  /// of collective and the sequence number. The inputs of other replicas have other bytes at the
+  /// same places, so they would show nothing more.
   void collective(const Op& op) {
     const auto& c = std::get<Collective>(op.step->body);
     const ReplicaGroup& group = e_.groups[static_cast<size_t>(c.group)];
@@ -365,7 +366,7 @@ class DryRunner {
     return p;
   }
 
-  /// An issue or a wait.
+  /// Runs an issue or a wait.
   void move(DeviceRun& d, const Op& op) {
     if (const auto* i = std::get_if<Issue>(&op.step->body)) {
       if (i->queue == 0 || !options_.late_transfers) {

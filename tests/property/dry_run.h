@@ -8,39 +8,40 @@
 
 namespace sluice::property {
 
-/// One way in which the workers, queues and devices of a machine may take turns.
+/// One order in which the workers, queues and devices of a machine may run.
 struct DryRunOptions {
-  uint64_t seed =
-      1;  ///< Data of variables and streams, and what memory holds before it is written.
-  bool late_transfers = false;  ///< Transfers on io queues run when waited for, not when issued.
-  bool worker0_last =
-      false;  ///< Worker 0 falls behind the others up to the next barrier, or they behind it.
-  int64_t replica = 0;  ///< The one that is run.
+  /// Seed of the data of variables and streams, and of memory before it is written.
+  uint64_t seed = 1;
+  bool late_transfers = false;  ///< Transfers on io queues run at their wait, not at their issue.
+  /// True: until the next barrier, worker 0 runs after the other workers. False: before them.
+  bool worker0_last = false;
+  int64_t replica = 0;  ///< The replica that runs.
   int64_t most_steps = 200'000;
 };
 
-/// What can be seen of a run: a hash for every stream entry written, variable and remote buffer.
+/// The visible results of a run: a hash of every stream entry written, variable and remote buffer.
 struct DryRun {
-  std::string fault;  ///< Why it could not go on; empty if it ended.
+  std::string fault;  ///< Reason why the run stopped; empty if it ended.
   std::map<std::string, uint64_t> seen;
   bool operator==(const DryRun&) const = default;
 };
 
-/// Runs a program on real bytes, without real kernels: each task writes a hash of the bytes that it
-/// reads. It looks at addresses, tasks, barriers, transfers and messages only, never at the names
-/// of values, so it shows what a damaged plan does to results without anything in common with the
-/// checker. One replica is run; what it gets of a collective is a hash of what it brings, of the
-/// group and the sequence. For plans of a few MiB.
+/// Runs a program on real bytes without real kernels: each task writes a hash of the bytes that it
+/// reads. The run uses only addresses, tasks, barriers, transfers and messages, never the names of
+/// values. It therefore shows how damage to a plan changes results, and shares nothing with the
+/// checker. One replica runs: its output of a collective is a hash of its input, the group and the
+/// sequence number. For plans of a few MiB.
 DryRun dry_run(const exe::Executable& executable, const exe::Program& program,
                const DryRunOptions& options);
 
-/// The dry runs of a right plan, to compare others with.
+/// The dry runs of a right plan, for comparison with other plans.
 class RightRuns {
  public:
   explicit RightRuns(const exe::Executable& right);
 
-  /// Runs the programs of a plan in every way above, as the first replica with one seed, as the last with another; what
-  /// differs from the right plan, or between the ways, in words; empty if nothing.
+  /// Runs the programs of a plan in every order of DryRunOptions: as the first replica with one
+  /// seed, and as the last replica with another. Returns the first difference from the right plan
+  /// in words; empty if there is none.
   std::string difference(const exe::Executable& other) const;
 
  private:

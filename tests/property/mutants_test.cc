@@ -115,7 +115,8 @@ TEST(Mutants, OfCompiledCollectivesAreRefused) {
   }
 }
 
-// Steps as they are trained: phases with transfers beside them, accumulation, shards of replicas, each tier.
+// Real training steps: phases with overlapped transfers, accumulation, shards of replicas, every
+// tier.
 TEST(Mutants, OfTrainingStepsAreRefused) {
   using train::Strategy;
   MutantCount count;
@@ -145,8 +146,9 @@ TEST(Mutants, OfTrainingStepsAreRefused) {
       4, 12, count);
   print(count);
   EXPECT_GE(count.defects, 1000);
-  // Nothing here crosses devices, has another grouping, is so large that tasks share it, or waits where a step
-  // later would be too late: "wait past the border" is what loops over rows show of that.
+  // These programs cannot have some kinds of defect: they use one device and one group, no kernel
+  // has several tasks, and a wait that moves to the next step is still in time. "wait past the
+  // border" covers waits for them.
   std::set<std::string> elsewhere{"collective of another group", "sync dropped", "tasks overlapped",
                                   "wait moved"};
   for (const std::string& kind : message_kinds()) elsewhere.insert(kind);
@@ -168,7 +170,8 @@ TEST(Mutants, OfBarriersAreRefused) {
 TEST(Mutants, OfHandWrittenPlansAreRefused) {
   MutantCount count;
   for (const exe::Executable& e : hand_written()) expect_mutants_refused(e, 1, 40, count);
-  // None of these has two loads in flight, variables in two entries, collectives in a row, or two messages that wait.
+  // The plans above lack two loads in flight, two variables in one buffer, two collectives in a row
+  // and two waiting messages. These programs have them.
   expect_mutants_refused(compiled_for(2, two_device_loop_program()), 1, 40, count, message_kinds());
   expect_mutants_refused(compiled_for(3, three_device_program()), 1, 40, count,
                          {"channel one slot short"});

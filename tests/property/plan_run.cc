@@ -12,7 +12,7 @@
 namespace sluice::property {
 namespace {
 
-/// Elements between 0 and 1; integers from 0 to 2.
+/// Draws floats in [0, 1) and integers from 0 to 2.
 std::vector<std::byte> elements(const TensorSpec& spec, int64_t count, Seed key) {
   std::vector<std::byte> bytes(static_cast<size_t>(count * spec.bytes()));
   const auto size = static_cast<size_t>(size_of(spec.dtype));
@@ -34,9 +34,8 @@ class PlanRun {
  public:
   PlanRun(const exe::Executable& e, uint64_t seed)
       : seed_(seed),
-        executor_(
-            e, std::vector<std::shared_ptr<runtime::Device>>(e.devices.size(), device_),
-            options(e)) {}
+        executor_(e, std::vector<std::shared_ptr<runtime::Device>>(e.devices.size(), device_),
+                  options(e)) {}
 
   RunBytes run() {
     const exe::Executable& e = executor_.executable();

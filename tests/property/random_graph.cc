@@ -31,7 +31,8 @@ bool has_effects(const Graph& g) {
   });
 }
 
-// A branch may not call it: it may run on another device.
+// Whether the graph or a callee names a device. A branch must not call such a graph, since it may
+// run on another device.
 bool names_devices(const Graph& g) {
   const Ir ir = g.ir();
   return std::any_of(g.ops().begin(), g.ops().end(), [&](const Op& op) {
@@ -91,7 +92,8 @@ class Generator {
     write_stream(s, dice, s.values.back());
   }
 
-  // Matrices, some of one shape, as weights and their state are; sizes around those of panels.
+  // Adds matrices like the weights of layers and their optimizer state: some have equal shapes, and
+  // some sizes are near multiples of a panel.
   void add_weights(Scope& s, Dice& dice) {
     constexpr int64_t kSizes[] = {1, 2, 7, 15, 16, 17, 24, 31, 32, 33, 40};
     const auto size = [&] { return dice.one_in(2) ? kSizes[dice(11)] : 1 + dice(40); };
@@ -115,8 +117,8 @@ class Generator {
     }
   }
 
-  // What follows in the graph runs on another device, at times. An entry names most of its devices, other graphs inherit
-  // most of theirs.
+  // At random, sets the device of the following ops. An entry usually names a device, other graphs
+  // usually inherit theirs.
   void choose_device(Scope& s, Seed key) {
     if (recipe_.devices == 1 || s.in_branch) return;
     Dice dice(fold(key, "device"));
@@ -136,13 +138,11 @@ class Generator {
     if (kind < 36 && !s.in_branch && !s.differentiable) return read_stream(s, dice);
     if (kind < 41 && !s.in_branch && !s.differentiable)
       return write_stream(s, dice, *s.find(dice, [](const Tensor&) { return true; }));
-    // The first device that uses a buffer owns it; a branch of another one may not use it.
+    // The first device that uses a buffer owns it. A branch on another device must not use it.
     const bool owned_elsewhere = s.in_branch && recipe_.devices > 1;
     if (kind < 45 && !s.differentiable && !owned_elsewhere) return remote(s, dice);
     out_.census.updates += add_plain_op(s, dice);
   }
-
-  // --- streams
 
   static IoMode io_mode(Dice& dice) {
     constexpr IoMode kModes[] = {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped,
@@ -168,7 +168,8 @@ class Generator {
     outputs_.push_back(s.graph.host_store(t, "out"));
   }
 
-  // Stores to or loads from an entry: a constant one, or one computed from a scalar (an iteration, say).
+  // Stores to or loads from an entry. Its index is a constant or computed from a scalar, e.g. an
+  // iteration.
   void remote(Scope& s, Dice& dice) {
     const Graph::IoScope mode(s.graph, io_mode(dice));
     if (buffers_.empty() || dice.one_in(3)) {
@@ -200,7 +201,7 @@ class Generator {
     }
   }
 
-  // Index arithmetic on a scalar, as rows and steps are made of.
+  // Random index arithmetic on a scalar, like the computation of rows and steps.
   Tensor row(Dice& dice, Tensor t) {
     const int ops = dice(3);
     for (int i = 0; i < ops; ++i) {
@@ -225,15 +226,13 @@ class Generator {
     return t;
   }
 
-  // The row of the next iteration: counted, or round a ring.
+  // The row of the next iteration: counted, or cyclic.
   Tensor row_after(Dice& dice, const Tensor& row) {
     const int by = dice(4) - 1;
     return dice.one_in(2) ? row + by : ops::increment_mod(row, by, 1 + dice(4));
   }
 
-  // --- calls
-
-  // A fresh scope in which graph inputs stand for some tensors of `s`.
+  // Makes a scope for an empty graph called from `s`.
   Scope open(const Scope& s, Graph& graph) {
     Scope inner{graph, {}, {}};
     inner.depth = s.depth + 1;
@@ -248,7 +247,8 @@ class Generator {
     return t.dtype() == f32 || t.dtype() == i32 || t.dtype() == u32 || t.dtype() == boolean;
   }
 
-  // Inputs for `count` tensors of `s`, the first of them float32, as arguments of a new graph.
+  // Adds `count` inputs to the graph of `inner` for tensors of `s`, the first one float32. Returns
+  // these tensors as the arguments.
   Tensors add_inputs(const Scope& s, Scope& inner, Dice& dice, int count, bool references) {
     Tensors arguments;
     for (int i = 0; i < count; ++i) {
@@ -272,8 +272,8 @@ class Generator {
     return s.with_spec(dice, spec);
   }
 
-  // Arguments for a graph that exists: what is written by reference may neither be a constant nor
-  // given twice.
+  // Finds arguments for an existing graph. An argument that the graph writes by reference must not
+  // be a constant, and no tensor may be written twice.
   Tensors arguments_for(Scope& s, Dice& dice, const Graph& graph, const Tensors& wanted = {}) {
     Tensors arguments;
     std::vector<int32_t> written;
@@ -319,7 +319,7 @@ class Generator {
     add_results(s, ops::call(s.graph, *graph, arguments_for(s, dice, *graph, wanted)));
   }
 
-  // Height of a graph: how many calls deep it goes.
+  // Depth of the calls in a graph; 0 without calls.
   int height(const Graph& g) const {
     int most = 0;
     for (const Op& op : g.ops()) {
@@ -371,7 +371,8 @@ class Generator {
     const int64_t trips = kTrips[dice(6)];
     Tensors arguments = arguments_for(s, dice, graph, [&] {
       Tensors w = wanted;
-      if (options.iteration.valid()) w.push_back(options.iteration);  // Its place; taken out below.
+      // Fills the position of the iteration; removed below.
+      if (options.iteration.valid()) w.push_back(options.iteration);
       return w;
     }());
     if (options.iteration.valid()) arguments.pop_back();
@@ -407,10 +408,8 @@ class Generator {
                                     else_arguments));
   }
 
-  // --- gradients
-
-  // A graph, its gradient (with accumulation or recomputation at times), their calls, and an update
-  // of what was given.
+  // Makes a graph and its gradient (sometimes with accumulation or recomputation), calls both, and
+  // updates the arguments.
   void gradient(Scope& s, Dice& dice, Seed key) {
     Graph& forward = out_.ir.create_empty_graph("forward");
     Scope inner = open(s, forward);
@@ -433,7 +432,7 @@ class Generator {
       if (mode == 1) info = transforms::recompute_graph(*info).info;
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::kUsage) throw;
-      return;  // A value is overwritten before its gradient needs it.
+      return;  // An op overwrites a value before its gradient needs it.
     }
     const CallSiteInfo call =
         ops::call_with_info(s.graph, forward, arguments_for(s, dice, forward, wanted));
@@ -471,7 +470,7 @@ class Generator {
     return grads;
   }
 
-  // Two micro-batches in a loop, then the update by their mean gradient.
+  // Runs 1 to 3 micro-batches in a loop, then updates by their accumulated gradient.
   void accumulated(Scope& s, Dice& dice, Seed key, Graph& forward, const Tensors& wanted) {
     std::optional<transforms::AccumulationResult> result;
     try {
@@ -534,7 +533,7 @@ class Generator {
   RandomProgram out_;
   bool large_ = false;
   bool layered_ = false;
-  bool apart_ = false;  ///< Weights have no other use.
+  bool apart_ = false;  ///< Only layers use weights.
   std::vector<H2dStream> inputs_;
   std::vector<D2hStream> outputs_;
   std::vector<RemoteBuffer> buffers_;

@@ -8,19 +8,18 @@
 
 namespace sluice::property {
 
-/// What a random program is made from: the same recipe gives the same program. A decision (an op, a
-/// call with the graph it calls, …) draws its numbers from its own key, so that one left out
-/// changes little of the rest.
+/// The recipe of a random program: equal recipes give equal programs. Each decision (an op, a call
+/// with its callee, …) draws numbers from its own key, so that leaving it out changes little else.
 struct Recipe {
   uint64_t seed = 0;
-  std::set<uint64_t> skipped;  ///< Keys of decisions that are left out.
-  /// Ops and calls of all graphs but arms of conditionals are on one of so many devices, or inherit one.
+  std::set<uint64_t> skipped;  ///< Keys of decisions to leave out.
+  /// Number of devices. Each op or call outside conditionals names one or inherits one.
   int devices = 1;
 };
 
-/// How often a program has each thing.
+/// Counts of the ops and features of a program.
 struct Census {
-  int ops = 0;  ///< Of all graphs.
+  int ops = 0;  ///< Ops of all graphs.
   int calls = 0, by_reference = 0, repeats = 0, conditionals = 0, gradients = 0, updates = 0;
   int streams = 0, remote = 0, random_ops = 0, entry_graphs = 0;
   Census& operator+=(const Census& other);
@@ -28,18 +27,18 @@ struct Census {
 
 struct RandomProgram {
   Ir ir;
-  std::vector<std::string> runs;    ///< Programs in the order in which to run them.
-  std::vector<uint64_t> decisions;  ///< Keys, in the order taken.
+  std::vector<std::string> runs;    ///< Names of the programs to run, in order.
+  std::vector<uint64_t> decisions;  ///< Keys of the decisions, in order.
   Census census;
 };
 
-/// A program of 3 to 40 decisions on tiny tensors (one in sixteen on tensors large enough for
-/// several tasks a kernel): variables, streams with several entries, remote buffers, calls by value and by
-/// reference, nested and repeated ones, loops, conditionals, updates in place, random numbers,
-/// gradients.
+/// Generates a program of 3 to 40 decisions on tiny tensors. One program in sixteen has tensors
+/// large enough for several tasks of a kernel. It may have variables, streams with several entries,
+/// remote buffers, calls by value and by reference, nested and repeated calls, loops, conditionals,
+/// updates in place, random numbers and gradients.
 RandomProgram random_program(const Recipe& recipe);
 
-/// All schedules.
+/// Returns the schedules of all graphs as text.
 std::string text(const Ir& ir);
 
 }  // namespace sluice::property

@@ -19,7 +19,7 @@ std::vector<int64_t> some_axes(Dice& dice, const Tensor& t) {
   return axes;
 }
 
-/// An operand that broadcasts to the shape of `a`: as large, a row, or a scalar.
+/// Returns an operand that broadcasts to the shape of `a`: of equal shape, a row, or a scalar.
 Tensor partner(Scope& s, Dice& dice, const Tensor& a) {
   const int kind = dice(8);
   if (kind == 0) return ops::scalar_like(a, dice.real(-1, 1));
@@ -215,7 +215,7 @@ void movement(Scope& s, Dice& dice) {
   }
 }
 
-// Of the classes that another tensor of the same shape says.
+// Adds a loss whose labels are the argmax of another tensor of that shape.
 void loss(Scope& s, Dice& dice, const Tensor& a) {
   const Tensor b = s.with_shape(dice, a.shape());
   const Tensor labels = ops::argmax(s.differentiable ? ops::detach(b) : b, {.axis = -1});
@@ -334,7 +334,7 @@ Tensor activated(Dice& dice, const Tensor& t, bool in_place) {
   }
 }
 
-// What an optimizer does to a weight with its gradient, with state or without.
+// Updates a weight by its gradient like an optimizer, with or without state.
 void train(Scope& s, Dice& dice, const Tensor& w, Tensor gradient) {
   if (dice.one_in(4)) gradient = gradient * (1.0 / (1.0 + ops::l2(gradient)));
   if (dice.one_in(4)) gradient = gradient + w * 0.0625;
@@ -377,7 +377,8 @@ void train(Scope& s, Dice& dice, const Tensor& w, Tensor gradient) {
   if (dice.one_in(8)) ops::accumulator_scale_(w, 0.5);
 }
 
-/// A weight in the products of a layer: forward, gradients of the input and of itself, its update.
+/// Uses a weight in the products of a layer: forward, gradients of the input and of the weight, its
+/// update.
 bool layer(Scope& s, Dice& dice) {
   const auto weight =
       s.weights.empty()

@@ -18,7 +18,7 @@
 namespace sluice::property {
 namespace {
 
-// Entries of each stream that a graph uses.
+// Counts the entries of each stream that a graph uses.
 std::map<int32_t, int64_t> stream_counts(const Graph& graph) {
   std::map<int32_t, int64_t> counts;
   const Ir ir = graph.ir();
@@ -52,7 +52,7 @@ std::string remote_label(int32_t buffer, int64_t entry) {
   return fmt::format("remote buffer {} entry {}", buffer, entry);
 }
 
-// What each input stream brings to a run; empty for those that it reads nothing from.
+// Returns the entries of the run's input streams. A stream that the run does not read is left out.
 StreamEntries inputs_of(const RandomProgram& program, size_t run) {
   StreamEntries inputs;
   for (const auto& [id, count] : stream_counts(entry_of(program, program.runs[run]))) {
@@ -65,7 +65,7 @@ StreamEntries inputs_of(const RandomProgram& program, size_t run) {
   return inputs;
 }
 
-// All variables, by a handle of each.
+// Returns one handle for each variable.
 std::vector<Tensor> variables(const RandomProgram& program) {
   std::vector<Tensor> all;
   std::set<const VariableInfo*> seen;
@@ -237,7 +237,7 @@ Outcome by_values(const RandomProgram& program, const Compiled& compiled) {
     const int32_t index = compiled.variable_index.at(v.graph().info(v).variable.get());
     outcome.emplace_back("variable '" + v.name() + "'", values.variable(index));
   }
-  // Numbered from 1 in the program, from 0 in its plan.
+  // Buffers are numbered from 1 in the program and from 0 in its plan.
   for (int32_t b = 1; b <= ir.remote_buffer_count(); ++b) {
     for (int64_t k = 0; k < ir.remote_buffer_info(b).entries; ++k)
       outcome.emplace_back(remote_label(b, k), values.remote(b - 1, k));

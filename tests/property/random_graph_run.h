@@ -10,41 +10,41 @@
 
 namespace sluice::property {
 
-/// What runs of a program leave behind: every stream entry, then all variables, each with a name.
+/// The results of a program's runs, each with a name: every stream entry, then all variables.
 using Outcome = std::vector<std::pair<std::string, HostTensor>>;
 
-/// How a session runs a program.
+/// Options of a session that runs a program.
 struct Way {
   int threads = 1;
   std::vector<std::string> disable = {};
-  bool interleaved = false;  ///< On one thread, advancing workers and queues at random.
+  bool interleaved = false;  ///< Advance workers and queues on one thread in random order.
   int devices = 1;
   int io_queues = 1;
-  DeviceChoice device = {};  ///< With one thread; default: the CPU.
+  DeviceChoice device = {};  ///< Default: the CPU with `threads` threads.
   std::string text() const;
 };
 
 /// Whether an outcome ends with the entries of all remote buffers.
 enum class Remote : uint8_t { kLeftOut, kShown };
 
-/// By the interpreter, in float.
+/// Runs the program in the interpreter with float precision.
 Outcome interpreted(const RandomProgram& program, Remote remote = Remote::kLeftOut);
-/// By a session, whose plan must be accepted and whose planned bytes must be the measured ones;
-/// Error{kInternal} if not.
+/// Runs the program in a session. Error{kInternal} if the checker refuses its plan, or if the
+/// measured bytes of a device differ from the planned ones.
 Outcome executed(const RandomProgram& program, const Way& way);
 
-/// A plan for CPUs with two threads each.
+/// Compiles a plan for CPUs with two threads each.
 Compiled compiled(const Ir& ir, int devices, const std::vector<std::string>& disable = {});
-/// By the value program of a plan, which may have been changed since it was compiled. Remote
-/// entries are shown.
+/// Runs the value program of a plan, which may have been damaged after compilation. The outcome
+/// includes remote entries.
 Outcome by_values(const RandomProgram& program, const Compiled& compiled);
 
-/// What differs, empty if nothing does. NaNs equal each other.
+/// Describes the first difference; empty without one. NaNs are equal.
 std::string difference(const Outcome& want, const Outcome& got);
-/// The same, bit for bit.
+/// Like difference(), but compares bits.
 std::string bit_difference(const Outcome& want, const Outcome& got);
 
-/// Whether some number is infinite or none.
+/// Whether a number is infinite or NaN.
 bool has_nonfinite(const Outcome& outcome);
 
 }  // namespace sluice::property

@@ -1,6 +1,6 @@
-// Random programs: interpreter = run, plan accepted, planned bytes = measured bytes, whatever the
-// threads, the passes and the interleaving. SLUICE_SEED=n runs one seed, SLUICE_GRAPHS=n as many
-// programs.
+// Runs random programs: results equal the interpreter's, the checker accepts the plan, and measured
+// bytes equal the planned ones, for any threads, passes and interleaving. SLUICE_SEED=n starts at
+// seed n and runs one program. SLUICE_GRAPHS=n runs n programs.
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ std::vector<Way> ways(uint64_t seed, int devices) {
   return list;
 }
 
-/// What is wrong with a program, empty if nothing is.
+/// Describes the fault of a program; empty without one.
 std::string judge(const RandomProgram& program, const Recipe& recipe, bool* nonfinite = nullptr) {
   try {
     verify(program.ir);
@@ -71,7 +71,7 @@ std::string judge(const Recipe& recipe) {
   }
 }
 
-/// Leaves out decisions as long as something stays wrong: first halves, then single ones.
+/// Leaves out decisions as long as the program fails: halves first, then single decisions.
 Recipe shrink(Recipe recipe) {
   for (bool smaller = true; smaller;) {
     smaller = false;
@@ -114,7 +114,7 @@ uint64_t number(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-/// Seeds to run: those that the environment names, or so many.
+/// Range of seeds: from the environment, or 0 to `programs`.
 std::pair<uint64_t, uint64_t> seeds(int programs) {
   const bool seeded = std::getenv("SLUICE_SEED") != nullptr;
   const uint64_t first = number("SLUICE_SEED", 0);
@@ -126,7 +126,7 @@ struct Totals {
   int nonfinite = 0;
 };
 
-/// Judges a program for each recipe, and reports the first few that fail.
+/// Judges a program for each recipe. Reports at most five failures.
 Totals judge_all(const std::vector<Recipe>& recipes) {
   Totals all;
   int failures = 0;
@@ -177,7 +177,8 @@ TEST(RandomGraphs, OnSeveralDevicesRunAsTheInterpreterDoes) {
   judge_all(recipes);
 }
 
-// Transfers in flight while kernels and calls run, and entries that loops and arguments decide.
+// Plans have transfers in flight while kernels and calls run, and entries that depend on loops and
+// arguments.
 TEST(RandomGraphs, HaveMuchToOverlap) {
   int io = 0, overlapped = 0, computed = 0, folded = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -210,7 +211,7 @@ TEST(RandomGraphs, HaveMuchToOverlap) {
   EXPECT_GT(computed, 20);
 }
 
-// What the programs are for: kernels of several ops, products among them, and variables in panels.
+// Plans have kernels of several ops, some with a product, and variables in panels.
 TEST(RandomGraphs, HaveMuchToFuseAndToLayOut) {
   constexpr uint64_t kSome = 200;
   int fused = 0, products = 0, on_panels = 0, variables = 0;
@@ -238,7 +239,7 @@ TEST(RandomGraphs, HaveMuchToFuseAndToLayOut) {
   EXPECT_GT(variables, 40);
 }
 
-// Messages in functions and loops, owners of streams, buffers and variables.
+// Plans have messages in functions and loops.
 TEST(RandomGraphs, HaveMuchToSend) {
   constexpr uint64_t kSome = 100;
   int messages = 0, in_loops = 0, in_functions = 0;

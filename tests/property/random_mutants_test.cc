@@ -14,8 +14,8 @@ namespace {
 
 TEST(Mutants, OfRandomProgramsAreRefused) {
   std::vector<std::string> kinds = mutation_kinds();
-  // How often a loop runs is what a program means, not where its bytes lie: a random one need not name a value that only
-  // one count makes.
+  // A wrong number of trips changes values, not places. A plan of a random program need not name a
+  // value that only the right number makes.
   std::erase(kinds, "trips off by one");
   MutantCount count;
   for (uint64_t seed = 0; seed < 30; ++seed) {
@@ -43,12 +43,14 @@ TEST(Mutants, OfRandomProgramsOfTwoDevicesAreRefused) {
   print(count);
   EXPECT_GE(count.defects, 2000);
   for (const std::string& kind : message_kinds()) {
-    if (kind == "channel one slot short") continue;  // Two devices seldom wait in a circle.
+    // Two devices seldom wait for each other in a cycle.
+    if (kind == "channel one slot short") continue;
     EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
   }
 }
 
-// A mutant of a message that the checker accepts has the values of the right plan, whoever runs first.
+// A mutant of a message that the checker accepts computes the values of the right plan, in any
+// order of execution.
 TEST(Mutants, OfMessagesAreRefusedOrRunAlike) {
   int refused = 0, alike = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {

@@ -1,5 +1,5 @@
-// Prints the plans of random programs for bench/plan_oracle.py: random_plans FIRST LAST. Every third seed has each
-// optional pass left out in turn, and each seed has a second program on two devices.
+// Prints the plans of random programs for bench/plan_oracle.py: random_plans FIRST LAST. Each seed
+// also has a program on two devices. Every third seed also has one plan without each optional pass.
 
 #include <fmt/core.h>
 

@@ -3,8 +3,8 @@
 
 namespace sluice::property {
 
-/// A loop that reads a stream and updates a variable, a conditional, entries of a remote buffer,
-/// and a second device.
+/// A program with a loop that reads a stream and updates a variable, a conditional, entries of a
+/// remote buffer, and a second device.
 inline Ir control_flow_program() {
   Ir ir;
   const TensorSpec spec{{4, 64}, f32, {}};
@@ -37,8 +37,8 @@ inline Ir control_flow_program() {
   return ir;
 }
 
-/// Layers that load a weight, use it, and store what becomes of it, in a loop and outside, with the next load and the last
-/// store beside the work.
+/// Layers that load a weight, use it and store the updated weight, inside and outside a loop. The
+/// next load and the last store overlap with the computation.
 inline Ir overlapped_program() {
   Ir ir;
   const TensorSpec spec{{16, 16}, f32, {}};
@@ -63,7 +63,7 @@ inline Ir overlapped_program() {
   return ir;
 }
 
-/// Device 0 computes, device 1 updates a variable with what it made, device 0 uses the result.
+/// Device 0 computes a value, device 1 uses it to update a variable, and device 0 uses the result.
 inline Ir two_device_program() {
   Ir ir;
   Graph& main = ir.main_graph();
@@ -78,8 +78,8 @@ inline Ir two_device_program() {
   return ir;
 }
 
-/// A loop over both devices, in a function that is called twice, carries a value on each and updates a variable of device
-/// 0 on device 1; several messages wait at once.
+/// A function, called twice, loops over both devices. It carries a value on each device and updates
+/// a variable of device 0 on device 1. Several messages wait at one time.
 inline Ir two_device_loop_program() {
   Ir ir;
   const TensorSpec spec = f32_spec({3, 4});
@@ -107,8 +107,8 @@ inline Ir two_device_loop_program() {
   return ir;
 }
 
-/// Device 0 sends two messages to device 1 and one to device 2, which device 1 waits for before it takes the two: without
-/// a slot for each of these, all wait for each other.
+/// Device 0 sends two messages to device 1 and one to device 2. Device 1 waits for device 2 before
+/// it receives the two. Without a slot for each of them, all devices wait for each other.
 inline Ir three_device_program() {
   Ir ir;
   const TensorSpec spec = f32_spec({2, 3});
@@ -125,8 +125,8 @@ inline Ir three_device_program() {
   return ir;
 }
 
-/// A loop of steps in which each replica sums gradients over all and over its pair, and updates a
-/// variable that all have, one of its group, and its shard of another.
+/// A loop of data-parallel steps. Each replica reduces gradients over all replicas and over its
+/// pair. It updates a variable of all replicas, one of its group, and its shard of another.
 inline Ir data_parallel_program(int replicas) {
   Ir ir(replicas);
   Graph& main = ir.main_graph();

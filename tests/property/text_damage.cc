@@ -9,7 +9,7 @@
 namespace sluice::property {
 namespace {
 
-/// A stretch of a line: a number, a word, or a string with its quotes.
+/// A range of a line: a number, a word, or a string with its quotes.
 struct Token {
   enum class Kind { kNumber, kWord, kString };
   Kind kind = Kind::kWord;
@@ -35,7 +35,7 @@ std::vector<Token> tokens_of(const std::string& line) {
       tokens.push_back({Token::Kind::kNumber, begin, i});
     } else if (is_word(line[i])) {
       while (i < line.size() && (is_word(line[i]) || is_digit(line[i]))) ++i;
-      // A base and its number, as in "frame+64" and "arena1+0", are two fields.
+      // A base and its index, as in "arena1", are two fields.
       size_t end = i;
       while (end > begin && is_digit(line[end - 1])) --end;
       const std::string word = line.substr(begin, end - begin);
@@ -49,7 +49,7 @@ std::vector<Token> tokens_of(const std::string& line) {
   return tokens;
 }
 
-/// The place of a word in its line: words that stand there can stand in for it.
+/// The context of a word in its line. Words in equal contexts can replace each other.
 std::string place_of(const std::string& line, const std::vector<Token>& tokens, size_t t) {
   const std::string before =
       t == 0 ? "" : line.substr(tokens[t - 1].begin, tokens[t - 1].end - tokens[t - 1].begin);
@@ -119,7 +119,7 @@ class Damager {
   }
 
   const std::vector<std::string>& lines_;
-  std::map<std::string, std::set<std::string>> words_;  ///< By place.
+  std::map<std::string, std::set<std::string>> words_;  ///< By context.
   std::vector<TextDamage> out_;
 };
 

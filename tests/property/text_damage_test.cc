@@ -1,5 +1,5 @@
-// Every field of plan texts damaged, one at a time: the text is refused, or it runs with the bits
-// of the text as it was. SLUICE_DAMAGES sets how many damages of each plan are tried.
+// Damages every field of plan texts, one at a time. The text must be refused, or run with the bits
+// of the undamaged text. SLUICE_DAMAGES sets the number of damages of each plan.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@
 namespace sluice::property {
 namespace {
 
-constexpr uint64_t kDamages = 2500;  // Of each plan, spread over its text.
+constexpr uint64_t kDamages = 2500;  // Damages of each plan, spread over its text.
 
 struct Tally {
   int parser = 0;
@@ -69,8 +69,8 @@ class TextDamages : public testing::Test {
   }
 
  private:
-  /// Empty: refused, or as good as the right plan. A plan that only its fingerprint refuses is run
-  /// too: whatever it computes, it must end.
+  /// Returns the fault, or an empty text if the plan is refused or computes the right bits. A plan
+  /// that only its fingerprint refuses runs too: it may compute anything, but it must end.
   std::string judge(const std::string& text) {
     std::optional<exe::Executable> plan;
     try {

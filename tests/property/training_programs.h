@@ -6,7 +6,7 @@
 
 namespace sluice::property {
 
-/// A linear layer with GELU behind it, without if it is the last.
+/// A linear layer, followed by GELU unless it is the last.
 class SmallLayer : public nn::Module {
  public:
   SmallLayer(int64_t width, bool last) : width_(width), last_(last) {}
@@ -21,7 +21,7 @@ class SmallLayer : public nn::Module {
   bool last_;
 };
 
-/// A training step of a few layers of 8 features, three of them alike.
+/// Builds a training step of five layers; three of them have equal shapes.
 inline train::Training small_training(Ir& ir, const train::StepOptions& options,
                                       const nn::Optimizer& optimizer) {
   train::ModelSpec model;

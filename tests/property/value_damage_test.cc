@@ -1,5 +1,5 @@
-// Plans that compute something else than the graph: the value program shows it, whatever the checker
-// says of their memory.
+// Damages plans so that they compute something else than the graph. The value program must show it,
+// whatever the checker says about their memory.
 
 #include <gtest/gtest.h>
 
@@ -26,14 +26,14 @@ RandomProgram control_flow() {
   return {.ir = control_flow_program(), .runs = {"main", "main", "main"}};
 }
 
-/// A plan in which one op of a kernel is not the graph's any more.
+/// A plan in which one op of a kernel was changed.
 struct Changed {
   std::string what;
   std::string op;
   exe::Executable plan;
 };
 
-/// The op of a kernel; of a fused one, that of a stage.
+/// The op of a kernel, or of one stage of a fused kernel.
 struct Part {
   std::string& op;
   Attrs& attrs;
@@ -43,7 +43,8 @@ Part part(exe::Kernel& k, size_t stage) {
   return {k.stages[stage].op, k.stages[stage].attrs};
 }
 
-/// Swaps input i of an op with the next; false if both are the same or are not alike.
+/// Swaps input i of an op with the next one. Returns false if they are the same value or have
+/// different specs.
 bool swap_inputs(exe::Kernel& k, size_t stage, size_t i) {
   if (k.stages.empty()) {
     if (i + 1 >= k.operands.size() || k.operands[i + 1].access != exe::Access::kRead) return false;
@@ -61,13 +62,13 @@ bool swap_inputs(exe::Kernel& k, size_t stage, size_t i) {
 }
 
 bool is_symmetric(const Part& p) {
-  // Both factors of a scaled addition may be the same.
+  // The factors of a scaled addition may be equal.
   const auto& attrs = p.attrs.items;
   return ops::find_op(p.op)->has(kCommutative) ||
          (p.op == "ScaledAddLhsInplace" && attrs[0].second == attrs[1].second);
 }
 
-/// What can be done to one op of a kernel; each returns whether it did something.
+/// Returns the possible changes of one op of a kernel. Each returns whether it changed something.
 std::vector<std::function<bool(exe::Kernel&)>> changes(exe::Kernel& kernel, size_t stage) {
   std::vector<std::function<bool(exe::Kernel&)>> list;
   const Part right = part(kernel, stage);
@@ -115,7 +116,7 @@ std::vector<Changed> changes(const exe::Executable& right) {
   return list;
 }
 
-/// What a changed plan computes other than the interpreter; empty if nothing.
+/// Describes how the results of a changed plan differ from the interpreter's; empty if they do not.
 std::string seen(const RandomProgram& program, Compiled plan, const exe::Executable& changed) {
   plan.executable = changed;
   try {
@@ -142,7 +143,8 @@ TEST(ValueDamage, OfAKernelThatIsNotItsOpIsShown) {
     EXPECT_GT(shown[op], 0) << op;
 }
 
-// The rest are in arms not taken, or behind steps that lose them: a rounding, a comparison, a 0.
+// Other changes are invisible: in arms that are not taken, or before a rounding, a comparison or a
+// product with 0.
 TEST(ValueDamage, OfRandomGraphsIsOftenShown) {
   int made = 0;
   int shown = 0;

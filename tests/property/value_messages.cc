@@ -36,7 +36,7 @@ Array Messages::receive(int32_t channel, int64_t message) {
   const Key key(channel, message);
   awaited_.insert(key);
   changed_.notify_all();
-  // The caller's turn is given away while it waits, and its own again after.
+  // Waiting releases the turn of this device and takes it again afterwards.
   std::unique_lock lock(turn_, std::adopt_lock);
   changed_.wait(lock, [&] { return sent_.contains(key) || stuck(); });
   lock.release();

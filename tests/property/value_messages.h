@@ -16,17 +16,17 @@ namespace sluice::property {
 
 using Array = std::shared_ptr<const HostTensor>;
 
-/// Devices that take turns: each is a thread, one of them runs until it waits for a message or
-/// ends. What the others keep needs no other lock.
+/// Runs devices in turns: each is a thread, and one of them runs until it waits for a message or
+/// ends. Data that the devices share therefore needs no other lock.
 class Messages {
  public:
-  /// Runs all to their end; throws what the first that failed threw.
+  /// Runs all devices to their end. Throws the first error of a device.
   void run_devices(const std::vector<std::function<void()>>& devices);
 
-  /// Error{kUsage} if the message was sent before and is not yet taken.
+  /// Stores a message. Error{kUsage} if that message was sent before and not yet received.
   void send(int32_t channel, int64_t message, Array value);
-  /// Waits for the message and takes it. Error{kUsage} if every device that has not ended waits
-  /// for one that was not sent.
+  /// Waits for the message and removes it. Error{kUsage} if each device that has not ended waits
+  /// for a message that was not sent.
   Array receive(int32_t channel, int64_t message);
 
  private:
@@ -38,7 +38,7 @@ class Messages {
   std::condition_variable changed_;
   std::map<Key, Array> sent_;
   std::set<Key> awaited_;
-  size_t running_ = 0;  ///< Devices that have not ended, waiting ones included.
+  size_t running_ = 0;  ///< Devices that have not ended, including waiting ones.
   std::exception_ptr error_;
 };
 

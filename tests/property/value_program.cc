@@ -24,9 +24,9 @@ struct Activation {
   const Function& function;
   int32_t replica = 0;
   std::vector<int64_t> numbers = {};     ///< Index arguments.
-  std::map<ValueId, Array> values = {};  ///< Those that it was given and has made.
-  int64_t iteration = 0;                 ///< Of the loop step that runs.
-  /// By queue and token: what a load makes once it is waited for.
+  std::map<ValueId, Array> values = {};  ///< Values that it was given or has made.
+  int64_t iteration = 0;                 ///< Iteration of the running loop step.
+  /// By queue and token: the value of a load, visible after its wait.
   std::map<std::pair<int32_t, int32_t>, std::pair<ValueId, Array>> in_flight = {};
 };
 
@@ -43,7 +43,7 @@ HostTensor shaped(const HostTensor& t, const TensorSpec& spec) {
 
 }  // namespace
 
-/// One run.
+/// One run of a program.
 class ValueRun {
  public:
   ValueRun(ValueProgram& state, const Program& program, const StreamEntries& inputs)
@@ -180,7 +180,7 @@ class ValueRun {
 
   static std::vector<HostTensor> apply(const std::string& op, const Attrs& attrs,
                                        const std::vector<HostTensor>& inputs) {
-    if (op == "Copy" || op == "Index") return inputs;  // The compiler's own.
+    if (op == "Copy" || op == "Index") return inputs;  // Ops that the compiler adds.
     const OpDef* def = ops::find_op(op);
     require(def != nullptr, "there is no op '{}'", op);
     if (def != &builtin::init()) return run_op(*def, attrs, inputs, Precision::kFloat);
@@ -195,7 +195,8 @@ class ValueRun {
     return arguments;
   }
 
-  /// Runs the callee; what it makes of each argument that it writes, null for the others.
+  /// Runs the callee. Returns its value for each argument that it writes, and null for each other
+  /// argument.
   std::vector<Array> call(const Activation& a, const Call& c, const std::vector<Array>& arguments) {
     Activation callee{at(e_.functions, c.function), a.replica};
     const std::vector<Param>& params = callee.function.params;
@@ -282,7 +283,7 @@ class ValueRun {
     return state_.remote(i.object, entry, a.replica);
   }
 
-  // Every replica has channels of its own.
+  // Every replica has its own channels.
   int32_t own(const Activation& a, int32_t channel) const {
     return a.replica * static_cast<int32_t>(e_.channels.size()) + channel;
   }
@@ -295,14 +296,15 @@ class ValueRun {
     make(a, r.operand, *messages_.receive(own(a, r.channel), number(a, r.message)));
   }
 
-  // Behind them is one for each device, grouping and pair of replicas.
+  // The channel from replica `from` to replica `to` for a device and grouping. These follow the
+  // plan's channels.
   int32_t between(const Activation& a, const Collective& c, int32_t from, int32_t to) const {
     const auto groups = static_cast<int32_t>(e_.groups.size());
     const int32_t pairs = (a.function.device * groups + c.group) * e_.replicas + from;
     return e_.replicas * static_cast<int32_t>(e_.channels.size()) + pairs * e_.replicas + to;
   }
 
-  // Each member sends its operand to all and makes its result of all of them.
+  // Each member sends its operand to all members and computes its result from all operands.
   void step(Activation& a, const Collective& c) {
     const ReplicaGroup& g = at(e_.groups, c.group);
     const ReplicaGrouping grouping = ReplicaGrouping::make(e_.replicas, g.stride, g.size);
@@ -335,7 +337,8 @@ class ValueRun {
   std::map<ValueId, Array> constants_;
   /// By stream, entry and replica.
   std::map<std::tuple<int32_t, int64_t, int32_t>, Array> sent_;
-  std::map<int32_t, std::map<ValueId, Array>> ends_;  ///< What each replica's entries have made.
+  /// By replica: values that its entry functions have made.
+  std::map<int32_t, std::map<ValueId, Array>> ends_;
   Messages messages_;
 };
 

@@ -11,33 +11,35 @@
 
 namespace sluice::property {
 
-/// Arrays of host streams: the entries of each, in order, by index in Executable::streams. With several replicas, the
-/// first axis of an entry is theirs.
+/// Entries of host streams, in order, by index in Executable::streams. With several replicas, the
+/// first axis of an entry is the replica.
 using StreamEntries = std::map<int32_t, std::vector<HostTensor>>;
 
-/// What a plan computes, whoever runs it: an executable run on values alone. Kernels are the
-/// reference kernels, in float, of the ops that they name, fused ones stage by stage; an operand is the value that it names,
-/// in the instance of the running activation. Addresses, arenas, frames, layouts, tasks, barriers,
-/// queues and the capacity of channels are not looked at: that they bring the values where they are
-/// read is what check::violations proves, that the values are right is what this shows.
+/// Runs an executable on values alone: shows what a plan computes, whatever device runs it. Kernels
+/// are the reference kernels of the ops that they name, in float; a fused kernel runs stage by
+/// stage. An operand is the value that it names in the running activation. Addresses, arenas,
+/// frames, layouts, tasks, barriers, queues and capacities of channels are ignored.
+/// check::violations() proves that these bring each value to its readers; this class shows that the
+/// values are right.
 class ValueProgram {
  public:
-  /// `variables`: their values before the first run, in every replica alike, by index in Executable::variables. Entries
-  /// of remote buffers where no variable lives start as zeros.
+  /// `variables`: the first value of each variable, equal in all replicas, by index in
+  /// Executable::variables. Entries of remote buffers without a variable are zeros at first.
   ValueProgram(exe::Executable executable, const std::vector<HostTensor>& variables);
 
-  /// Runs a program and returns what it sends to its output streams. Variables and remote buffers
-  /// keep their values between runs. Error{kUsage}, with the steps it was in, for a read of a value
-  /// that nothing has made, an op that does not exist or does not make what its kernel says, an
-  /// entry that does not exist or is written twice, a remote load that does not find what it names,
-  /// devices or replicas that wait for each other, a final value that nothing makes.
+  /// Runs a program and returns the entries of its output streams. Variables and remote buffers
+  /// keep their values between runs. Error{kUsage}, with the running steps, in these cases: a read
+  /// of a value that was not made; an unknown op, or one with other results than its kernel
+  /// declares; an entry that does not exist or is written twice; a remote load that does not find
+  /// the value it names; devices or replicas that wait for each other; a final value that was not
+  /// made.
   StreamEntries run(const std::string& program, const StreamEntries& inputs);
 
   const HostTensor& variable(int32_t index, int32_t replica = 0) { return home(index, replica); }
   void set_variable(int32_t index, int32_t replica, const HostTensor& value) {
     home(index, replica) = value;
   }
-  /// An entry of a remote buffer, by index in Executable::remote_buffers; may be set.
+  /// An entry of a remote buffer, by index in Executable::remote_buffers; writable.
   HostTensor& remote(int32_t buffer, int64_t entry, int32_t replica = 0);
 
  private:

@@ -1,5 +1,5 @@
-// The values that plans name and the ops that their kernels name: what no proof about bytes can
-// show. A plan, written as text and read back, must compute what the interpreter computes.
+// Tests the values and ops that plans name, which proofs about bytes do not cover. A plan, written
+// as text and parsed again, must compute the interpreter's results.
 
 #include "value_program.h"
 
@@ -35,7 +35,7 @@ RandomProgram training(const models::Model& model, const models::Sizes& sizes,
   return program;
 }
 
-/// What is wrong with a plan of the program, empty if nothing is.
+/// Describes the fault of the program's plan; empty without one.
 std::string judge(const RandomProgram& program, int devices,
                   const std::vector<std::string>& disable = {}) {
   try {
@@ -75,7 +75,7 @@ TEST(ValueProgram, OfTwoDevicesEqualsTheInterpreter) {
   EXPECT_EQ(judge({.ir = two_device_loop_program(), .runs = runs}, 2), "");
 }
 
-/// Variables of a replica as they begin.
+/// The initial value of a variable on a replica.
 HostTensor first_value(const exe::VariablePlan& plan, const VariableInfo& info, int replica) {
   const HostTensor whole = info.initializer.evaluate(host_spec(plan.spec, info));
   const HostPart part = host_part(plan.spec, info, replica);
@@ -131,7 +131,7 @@ TEST(ValueProgram, OfNetworksEqualsTheInterpreter) {
     EXPECT_EQ(judge(training(model, model.test_sizes, Optimizer::adam()), 1), "") << model.name;
 }
 
-// --- plans written by hand: what compiled ones do not have yet
+// --- Hand-written plans, with features that compiled plans do not have yet.
 
 StreamEntries arrays(int32_t stream, int count) {
   StreamEntries entries;

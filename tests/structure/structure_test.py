@@ -1,4 +1,4 @@
-"""The checks of scripts/ on this project, and on small trees with one fault each that they must see."""
+"""Runs the checks of scripts/ on this project, and on small trees with one fault each."""
 
 import sys
 import tempfile
@@ -14,7 +14,7 @@ import check_tree  # noqa: E402
 
 
 def faults(check, files):
-    """What `check` says of a tree with `files`, a dictionary from path to text."""
+    """Returns the faults that `check` finds in a tree. `files`: path -> text."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             path = Path(folder) / name
@@ -42,20 +42,27 @@ class Includes(unittest.TestCase):
 
     def test_a_forbidden_edge(self):
         self.expect_fault("src/sluice/ir/a.h", '"sluice/ops/op.h"', "'ir' may not include 'ops'")
-        self.expect_fault("src/sluice/exe/a.h", "<sluice/compiler/compile.h>", "'exe' may not include 'compiler'")
-        self.expect_fault("src/sluice/compiler/a.h", '"sluice/cpu/device/cpu.h"', "'compiler' may not include 'cpu'")
-        self.expect_fault("src/sluice/nn/a.h", '"sluice/session/session.h"', "'nn' may not include 'session'")
+        self.expect_fault("src/sluice/exe/a.h", "<sluice/compiler/compile.h>",
+                          "'exe' may not include 'compiler'")
+        self.expect_fault("src/sluice/compiler/a.h", '"sluice/cpu/device/cpu.h"',
+                          "'compiler' may not include 'cpu'")
+        self.expect_fault("src/sluice/nn/a.h", '"sluice/session/session.h"',
+                          "'nn' may not include 'session'")
         self.expect_fault("src/sluice/session/a.cc", '"sluice/cpu/device/cpu.h"',
                           "'session' may not include 'cpu'")
 
     def test_the_checker_shares_nothing_with_the_compiler(self):
-        self.expect_fault("src/sluice/check/a.cc", '"sluice/compiler/compile.h"', "'check' may not include 'compiler'")
-        self.expect_fault("src/sluice/compiler/a.cc", '"sluice/check/checker.h"', "'compiler' may not include 'check'")
-        self.expect_fault("src/sluice/compiler/a.cc", '"sluice/report/traffic.h"', "'compiler' may not include 'report'")
+        self.expect_fault("src/sluice/check/a.cc", '"sluice/compiler/compile.h"',
+                          "'check' may not include 'compiler'")
+        self.expect_fault("src/sluice/compiler/a.cc", '"sluice/check/checker.h"',
+                          "'compiler' may not include 'check'")
+        self.expect_fault("src/sluice/compiler/a.cc", '"sluice/report/traffic.h"',
+                          "'compiler' may not include 'report'")
 
     def test_what_tests_may_include_besides(self):
         self.expect_none("src/sluice/nn/layers_test.cc", '"sluice/interp/interpreter.h"')
-        self.expect_fault("src/sluice/nn/layers.cc", '"sluice/interp/interpreter.h"', "'nn' may not include 'interp'")
+        self.expect_fault("src/sluice/nn/layers.cc", '"sluice/interp/interpreter.h"',
+                          "'nn' may not include 'interp'")
         self.expect_none("src/sluice/train/a_test.cc", '"sluice/devices/cpu_device.h"')
         self.expect_fault("src/sluice/train/a.cc", '"sluice/devices/cpu_device.h"',
                           "'train' may not include 'devices'")
@@ -82,8 +89,8 @@ class Includes(unittest.TestCase):
             self.assertEqual(len(includes(name, header)), 1)
             self.assertIn(f"{name}:1: '{user}' may not include '{used}'", includes(name, header)[0])
         self.assertEqual(includes("tests/b/a.cc", "x.h"),
-                         ['tests/b/a.cc:1: there is no file "x.h"'])
-        self.assertIn("folder 'more' is none of", includes("more/a.cc", "more/a.cc")[0])
+                         ['tests/b/a.cc:1: file "x.h" does not exist'])
+        self.assertIn("folder 'more' must be one of", includes("more/a.cc", "more/a.cc")[0])
 
     def test_installed_headers(self):
         files = {"src/sluice/sluice.h": '#include "sluice/ir/ir.h"\n#include "sluice/ops/ops.h"\n',
@@ -102,40 +109,46 @@ class Includes(unittest.TestCase):
         self.assertEqual(found(whole, **{"examples/b.cc": "#include <sluice/ir/more.h>\n"}),
                          [f"examples/b.cc:1: sluice/ir/more.h is not installed ({table})"])
         self.assertEqual(found("sluice/ir/gone.h\n" + whole),
-                         [f"{table}:1: there is no header sluice/ir/gone.h"])
+                         [f"{table}:1: header sluice/ir/gone.h does not exist"])
         self.assertEqual(found(whole + whole)[0],
-                         f"{table}:1: the headers are not in order, or one is there twice")
+                         f"{table}:1: the headers must be sorted and different")
         many = {f"src/sluice/ir/h{i}.h": "" for i in range(10, 90)}
         listed = "\n".join(sorted(f[4:] for f in many))
         self.assertEqual(faults(check_includes.check, {**many, table: listed}), [])
         more = {**many, "src/sluice/ir/h90.h": "", table: listed + "\nsluice/ir/h90.h"}
         self.assertEqual(faults(check_includes.check, more),
-                         [f"{table}:1: 81 headers are installed, more than 80"])
+                         [f"{table}:1: at most 80 headers may be installed, got 81"])
 
     def test_the_umbrella_is_for_users(self):
-        self.expect_fault("src/sluice/nn/a.cc", '"sluice/sluice.h"', "only users")
+        self.expect_fault("src/sluice/nn/a.cc", '"sluice/sluice.h"', "only for programs of users")
 
     def test_an_unknown_folder(self):
-        self.expect_fault("src/sluice/ir/a.h", '"sluice/misc/a.h"', "'misc' is no layer")
+        self.expect_fault("src/sluice/ir/a.h", '"sluice/misc/a.h"', "'misc' must be a layer")
         found = faults(check_includes.check, {"src/sluice/misc/a.h": "\n"})
-        self.assertIn("folder 'misc' is no layer", found[0])
+        self.assertIn("folder 'misc' must be a layer", found[0])
 
     def test_one_include_root(self):
-        self.expect_fault("src/sluice/ir/a.cc", '"op.h"', "not included from the root")
+        self.expect_fault("src/sluice/ir/a.cc", '"op.h"', "must be included from the root")
 
     def test_vendor_headers(self):
-        for name, include in [("src/sluice/ir/a.cc", "<xxhash.h>"), ("tools/a.cc", "<nlohmann/json.hpp>"),
-                              ("tools/a.cc", "<CLI/CLI.hpp>"),
-                              ("src/sluice/cpu/gemm/a.cc", "<immintrin.h>"),
-                              ("src/sluice/ops/a.cc", "<immintrin.h>"), ("src/sluice/runtime/a.cc", "<mpi.h>"),
-                              ("src/sluice/ir/a.cc", "<gtest/gtest.h>")]:
+        for name, include in [
+            ("src/sluice/ir/a.cc", "<xxhash.h>"),
+            ("tools/a.cc", "<nlohmann/json.hpp>"),
+            ("tools/a.cc", "<CLI/CLI.hpp>"),
+            ("src/sluice/cpu/gemm/a.cc", "<immintrin.h>"),
+            ("src/sluice/ops/a.cc", "<immintrin.h>"),
+            ("src/sluice/runtime/a.cc", "<mpi.h>"),
+            ("src/sluice/ir/a.cc", "<gtest/gtest.h>"),
+        ]:
             self.expect_fault(name, include, "only")
 
     def test_cycles(self):
         found = faults(check_includes.check, {"src/sluice/ir/a.h": '#include "sluice/ir/b.h"\n',
                                               "src/sluice/ir/b.h": '#include "sluice/ir/a.h"\n'})
         self.assertEqual(len(found), 1, found)
-        self.assertIn("files include each other: src/sluice/ir/a.h -> src/sluice/ir/b.h -> src/sluice/ir/a.h", found[0])
+        self.assertIn(
+            "files include each other: src/sluice/ir/a.h -> src/sluice/ir/b.h -> src/sluice/ir/a.h",
+            found[0])
         for above in ("tests", "src/sluice/cpu"):
             prefix = above.removeprefix("src/") + "/"
             trees = {f"{above}/a/x.h": f'#include "{prefix}b/y.h"\n', f"{above}/b/y.h": "",
@@ -145,12 +158,16 @@ class Includes(unittest.TestCase):
                              [f"{above}/a:1: folders include each other: {cycle}"])
             del trees[f"{above}/b/w.h"]
             self.assertEqual(faults(check_includes.check, trees), [])
-        # A test beside the code makes no cycle: nothing includes it.
+        # A test beside the code cannot be part of a cycle, because no file includes it.
         trees = {"src/sluice/interp/i.h": '#include "sluice/ops/op.h"\n', "src/sluice/ops/op.h": "",
                  "src/sluice/ops/a_test.cc": '#include "sluice/interp/i.h"\n'}
         self.assertEqual(faults(check_includes.check, trees), [])
         self.assertEqual(check_includes.find_cycle({"a": {"b", "c"}, "b": {"d"}, "c": {"d"}}), None)
-        self.assertEqual(check_includes.find_cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}}), ["b", "c", "b"])
+        self.assertEqual(check_includes.find_cycle({
+            "a": {"b"},
+            "b": {"c"},
+            "c": {"b"}
+        }), ["b", "c", "b"])
         with self.assertRaises(ValueError):
             check_includes.closure({"a": ["b"], "b": ["a"]})
 
@@ -161,7 +178,8 @@ class Tree(unittest.TestCase):
 
     def test_length(self):
         self.assertEqual(faults(check_tree.check, {"a.cc": "\n" * 600}), [])
-        self.assertEqual(faults(check_tree.check, {"a.cc": "\n" * 601}), ["a.cc:601: longer than 600 lines"])
+        self.assertEqual(faults(check_tree.check, {"a.cc": "\n" * 601}),
+                         ["a.cc:601: longer than 600 lines"])
 
     def test_files_side_by_side(self):
         def folder(name, count):
@@ -184,7 +202,7 @@ class Tree(unittest.TestCase):
         def body(lines):
             return "  f();\n" * lines
 
-        # The text before the body, and how many of its lines belong to the function.
+        # Text before the body, and how many of its lines belong to the function.
         heads = [("void f() {\n", 1),
                  ("template <class T>\nint A<T>::f(std::vector<int> x = {1, 2}) const {\n", 2),
                  ("A::A(int x)\n    : a_{x},\n      b_(B{x, {}}) {\n", 3),
@@ -215,20 +233,36 @@ class Tree(unittest.TestCase):
             self.assertIn("functions cannot be measured", found[0])
 
     def test_marks(self):
-        found = faults(check_tree.check, {"src/a.cc": "\n// TO" "DO: later\n", "docs/a.md": "FIX" "ME\n"})
+        found = faults(check_tree.check, {
+            "src/a.cc": "\n// TO"
+            "DO: later\n",
+            "docs/a.md": "FIX"
+            "ME\n"
+        })
         self.assertEqual([f.split(": ")[0] for f in found], ["docs/a.md:1", "src/a.cc:2"])
 
     def test_machine_paths(self):
         found = faults(check_tree.check, {"a.txt": "see /ho" "me/me/file\n"})
         self.assertEqual(found, ["a.txt:1: a path of one machine: /ho" "me/m"])
-        self.assertEqual(faults(check_tree.check, {"a.txt": "see ../home/me and $HOME/work/x\n"}), [])
+        self.assertEqual(faults(check_tree.check, {"a.txt": "see ../home/me and $HOME/work/x\n"}),
+                         [])
 
     def test_standard_error(self):
-        found = faults(check_tree.check, {"a.cc": 'fmt::print(std' 'err, "{}", 1);\nstd::ce' 'rr << 1;\nsys::write_stderr("1");\n'})
+        found = faults(check_tree.check, {
+            "a.cc": 'fmt::print(std'
+            'err, "{}", 1);\nstd::ce'
+            'rr << 1;\nsys::write_stderr("1");\n'
+        })
         self.assertEqual([f.split(": ")[0] for f in found], ["a.cc:1", "a.cc:2"])
 
     def test_builds_are_not_looked_at(self):
-        self.assertEqual(faults(check_tree.check, {"build/a.cc": "TO" "DO\n", "build-x/a.cc": "TO" "DO\n"}), [])
+        self.assertEqual(
+            faults(check_tree.check, {
+                "build/a.cc": "TO"
+                "DO\n",
+                "build-x/a.cc": "TO"
+                "DO\n"
+            }), [])
 
     def test_the_file_that_marks_a_worktree_is_not_looked_at(self):
         self.assertEqual(faults(check_tree.check, {".git": "gitdir: /wo" "rk/a\n"}), [])

@@ -2,7 +2,7 @@
 
 namespace sluice::models {
 
-// Document 000.
+// The model of document 000: phased execution.
 Model mnist_phased_model() {
   return {.name = "mnist-phased",
           .doc = "the same a layer at a time, all variables in remote memory",

@@ -2,7 +2,7 @@
 
 namespace sluice::models {
 
-// Document 003.
+// The model of document 003: replicated tensor sharding (RTS).
 Model mnist_rts_model() {
   return {.name = "mnist-rts",
           .doc = "the same on replicas that keep shards of Adam's state in remote memory",

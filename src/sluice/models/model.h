@@ -11,7 +11,7 @@
 
 namespace sluice::models {
 
-/// Sizes of a model's network and of its batches. A model ignores those that it does not have.
+/// Sizes of a model's network and of its batches. A model ignores sizes that it does not have.
 struct Sizes {
   int64_t micro_batch = 8;  ///< Samples of a micro-batch.
   int64_t eval_batch = 80;  ///< Samples of an evaluation step.
@@ -20,11 +20,11 @@ struct Sizes {
   double dropout = 0;       ///< Probability after each hidden layer.
 };
 
-/// Where a model's samples come from.
+/// The source of a model's samples.
 struct Data {
-  std::string_view name;     ///< "digits".
-  std::string_view missing;  ///< Why samples are generated, where find() has no folder.
-  /// The folder of the real samples, if there is one.
+  std::string_view name;     ///< For example "digits".
+  std::string_view missing;  ///< Message if find() returns no folder and samples are generated.
+  /// Returns the folder of the real samples, if there is one.
   std::optional<std::string> (*find)(const std::string& explicit_folder) = nullptr;
   data::Dataset (*load)(const std::string& folder, data::Split split) = nullptr;
   data::Dataset (*generate)(int64_t samples, uint64_t seed) = nullptr;
@@ -33,7 +33,7 @@ struct Data {
 /// MNIST, or generated digits that look like it.
 extern const Data kDigits;
 
-/// A flag of the command line, "--replicas", and its value unless the flag is given.
+/// The value of a command-line flag, e.g. "--replicas", that is used unless the flag is given.
 struct Default {
   std::string_view flag;
   std::string_view text;
@@ -41,7 +41,7 @@ struct Default {
 
 /// A network that the command line, tests and benches train.
 struct Model {
-  std::string_view name;  ///< "mnist-rts".
+  std::string_view name;  ///< For example "mnist-rts".
   std::string_view doc;   ///< One line, for `sluice --list`.
   const Data* data = nullptr;
   std::vector<Default> defaults;  ///< Flags whose default differs from `sluice train --help`.
@@ -49,10 +49,10 @@ struct Model {
   train::ModelSpec (*build)(const Sizes& sizes) = nullptr;
 };
 
-/// The models in the order of MODELS of CMakeLists.txt.
+/// All models, in the order of MODELS in CMakeLists.txt.
 const std::vector<Model>& all_models();
 
-/// Finds a model by its name. Error{kUsage} naming the models for any other name.
+/// Finds a model by its name. Error{kUsage}, which lists all names, if there is no such model.
 const Model& find_model(std::string_view name);
 
 }  // namespace sluice::models

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kSide = 28;  // Pixels.
 constexpr int64_t kClasses = 10;
 
-// A linear layer; the activation and dropout after it unless it is the last.
+// A linear layer. The activation and dropout follow unless it is the last layer.
 class Layer : public nn::Module {
  public:
   Layer(int64_t features, Activation activation, bool last, double dropout)

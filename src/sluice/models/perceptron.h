@@ -5,9 +5,10 @@ namespace sluice::models {
 
 enum class Activation { kGelu, kRelu };
 
-/// Builds a multilayer perceptron on 28 x 28 digits of 10 classes: `layers` linear layers of
-/// `width` features, the last one of 10, with the activation and dropout between them. With ReLU
-/// the initial weights keep the variance of activations, so that any depth trains.
+/// Builds a multilayer perceptron on 28 x 28 digits of 10 classes. It has `layers` linear layers:
+/// the last one has 10 features, the others have `width` features and an activation and dropout
+/// after them. With ReLU the initial weights keep the variance of activations, so that any depth
+/// trains.
 train::ModelSpec perceptron(const Sizes& sizes, Activation activation);
 
 }  // namespace sluice::models

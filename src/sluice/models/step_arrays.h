@@ -8,7 +8,8 @@
 
 namespace sluice::models {
 
-/// Host arrays for a run of "train": an entry for each micro-batch, with a row for each replica.
+/// Host arrays for a run of the program "train": an entry for each micro-batch, with a row for each
+/// replica.
 struct StepArrays {
   StepArrays(const train::Training& training, int64_t accumulate, int64_t replicas);
 
@@ -16,7 +17,7 @@ struct StepArrays {
   void seed(uint64_t run_seed, int64_t update);
   /// Sets the learning rate of the next run, if the program streams it.
   void set_learning_rate(double rate);
-  /// The input streams that the program has, with their arrays.
+  /// Returns the input streams of the program with their arrays.
   std::vector<StreamInput> inputs(const train::Training& training) const;
 
   HostTensor input;

@@ -26,7 +26,8 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-// What an error shows of the file: short, and printable whatever the bytes are.
+// Returns the text as an error quotes it: at most 40 bytes, with '?' for each byte that is not
+// printable ASCII.
 std::string shown(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, 40)) out += c >= ' ' && c <= '~' ? c : '?';

@@ -6,19 +6,19 @@
 
 namespace sluice::planner {
 
-/// Reads MiniMalloc's format: a header line, then a line a buffer. Columns in any order: `id`,
-/// `lower`, `upper` (half open) and `size`; optionally `alignment`, `gaps` ("3-5 7-9": steps inside
-/// [lower, upper) at which it is not alive), `offset` (fixed; an empty field is none) and `hint`.
-/// Also known: `buffer` and `buffer_id` for id, `begin` and `start` for lower. Blank lines at the
-/// end and CRLF are fine. The text is untrusted: Error{kBadFile} "FILE: line N: …" for anything
-/// else, e.g. an unknown column, a number that is negative or leaves int64, a duplicate id, lower >
-/// upper.
+/// Parses MiniMalloc's CSV format: a header line, then one line for each buffer. The columns may be
+/// in any order. Required: `id`, `lower`, `upper` (lifetime [lower, upper) in steps) and `size`
+/// (bytes). Optional: `alignment`, `gaps` ("3-5 7-9": steps inside [lower, upper) at which the
+/// buffer is not alive), `offset` (fixed; an empty field leaves it free) and `hint`. The header may
+/// also call id `buffer` or `buffer_id`, and lower `begin` or `start`. Blank lines at the end and
+/// CRLF are accepted. The text is untrusted. Error{kBadFile} "FILE: line N: …" for any other text:
+/// an unknown column, a number that is negative or exceeds int64, a duplicate id, lower > upper.
 Problem parse_csv(std::string_view text, std::string file_name);
 
-/// The problem in the same format, with the solution's offsets if one is given (else the fixed ones
-/// if there are any). Columns that say nothing are left out. parse_csv reads it back. Error{kUsage}
-/// if a name is empty, repeated or has a comma or a line break, or if the solution has another
-/// number of offsets.
+/// Writes the problem in the format that parse_csv() reads. The offset column has the offsets of
+/// `solution` if it is given, else the fixed offsets. A column is omitted if every buffer has its
+/// default. Error{kUsage} if a name is empty, repeated or contains a comma or line break, if a
+/// lifetime begins at a negative step, or if `solution` does not have one offset for each buffer.
 std::string to_csv(const Problem& problem, const Solution* solution = nullptr);
 
 }  // namespace sluice::planner

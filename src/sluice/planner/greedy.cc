@@ -9,7 +9,8 @@
 namespace sluice::planner {
 namespace {
 
-// Heights over the sections, with the largest of a range and the assignment of a range in O(log n).
+// A segment tree of heights over the sections: the maximum of a range and the assignment to a range
+// take O(log n).
 class Skyline {
  public:
   explicit Skyline(int32_t sections)
@@ -57,15 +58,15 @@ class Skyline {
 
   uint32_t leaves_;
   std::vector<int64_t> highest_;
-  std::vector<int64_t> pending_;  // A height that the children have not heard of, or -1.
+  std::vector<int64_t> pending_;  // Height to pass on to the children, or -1.
 };
 
-// The free parts of an arena without an end.
+// The free ranges of an arena without an upper end.
 class Holes {
  public:
   explicit Holes(int64_t floor) { add(floor, INT64_MAX); }
 
-  // Where a piece of `size` begins, in the smallest hole that has room for it.
+  // Allocates `size` units in the smallest hole that has room. Returns their offset.
   int64_t take(int64_t size, int64_t align) {
     for (auto hole = by_size_.lower_bound({size, 0});; ++hole) {
       const auto [room, begin] = *hole;
@@ -108,7 +109,7 @@ class Holes {
     by_size_.erase({end - begin, begin});
   }
 
-  std::map<int64_t, int64_t> ends_;                // Of the holes, by their begins.
+  std::map<int64_t, int64_t> ends_;                // End of each hole, by its begin.
   std::set<std::pair<int64_t, int64_t>> by_size_;  // (size, begin)
 };
 
@@ -143,7 +144,8 @@ void Blocks::sort(std::vector<Entry>& entries, std::vector<Entry>& scratch, Key 
     std::sort(entries.begin(), entries.end(), less);
     return;
   }
-  // Blocks spread evenly over the arena, so a bucket by the leading bits of the key holds one or two of them.
+  // Sort by buckets of the leading bits of the key. Blocks spread evenly over the arena, so a
+  // bucket holds one or two.
   int64_t highest = 0;
   for (const Entry& entry : entries) highest = std::max(highest, key(entry));
   const int size_bits = std::bit_width(uint32_t(entries.size()));
@@ -223,7 +225,7 @@ Places sweep(const Instance& instance) {
     events.push_back({instance.lifetime(i).front().first, true, instance.size[i], i});
     events.push_back({instance.lifetime(i).back().last, false, instance.size[i], i});
   }
-  // Deaths make room first; of those born together the largest has the choice.
+  // Deaths are first, because they free room. Of the items born together, the largest is first.
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
     if (a.section != b.section) return a.section < b.section;
     if (a.birth != b.birth) return b.birth;

@@ -7,14 +7,14 @@
 
 namespace sluice::planner {
 
-/// Where an item lies, and what it costs to put it elsewhere.
+/// The place of an item, and the cost of moving it.
 struct Slot {
-  int64_t begin = -1;  ///< Units; -1 without a place.
+  int64_t begin = -1;  ///< Offset in units; -1 without a place.
   int64_t end = -1;    ///< begin + size.
   double weight = 0;
 };
 
-/// A neighbour with a place.
+/// A neighbour that has a place.
 struct Block {
   int64_t begin;
   int64_t end;
@@ -22,20 +22,20 @@ struct Block {
   int32_t item;
 };
 
-/// The part of a block that its order by ends needs.
+/// The fields of a block that Blocks::by_end() needs.
 struct BlockEnd {
   int64_t end;
   double weight;
   int32_t item;
 };
 
-/// The neighbours of one item that have a place, in order. Keeps its memory between uses.
+/// The neighbours of one item that have a place, sorted. Reuses its memory for the next item.
 class Blocks {
  public:
-  /// Collects the placed ones among `neighbours`.
+  /// Collects the items of `neighbours` that have a place.
   void gather(std::span<const int32_t> neighbours, const std::vector<Slot>& slots);
   const std::vector<Block>& by_begin() const { return blocks_; }
-  /// Sorts again; valid until the next gather.
+  /// The blocks sorted by end; valid until the next gather().
   const std::vector<BlockEnd>& by_end();
 
  private:
@@ -51,21 +51,21 @@ class Blocks {
 
 enum class Fit {
   kLowest,    ///< The lowest hole that is large enough.
-  kTightest,  ///< The smallest such hole, the lowest of those.
+  kTightest,  ///< The smallest hole that is large enough; the lowest of equal ones.
 };
 
-/// Puts each item on top of all that were put before it and live at one time with it, in `order`;
-/// fixed items come first. Every hole stays empty, but O(log n) an item whatever the number of
+/// Places the items in `order`, fixed items first. Each item goes on top of all earlier items that
+/// live at one time with it, so holes stay empty. O(log n) for each item, with any number of
 /// conflicts.
 Places stack(const Instance& instance, const std::vector<int32_t>& order);
 
-/// Walks through time as an allocator would: an item takes the smallest free hole when it is first
-/// born and frees it when it dies for good. Lies above all fixed items. O(log n) an item whatever the
-/// number of conflicts.
+/// Walks through time like an allocator: an item takes the smallest free hole at its first birth
+/// and frees it at its last death. All items are above the fixed ones. O(log n) for each item, with
+/// any number of conflicts.
 Places sweep(const Instance& instance);
 
-/// Puts each item into a hole between those put before it, in `order`; fixed items come first, and
-/// an item whose hint is free goes there. O(log n) for each pair of neighbours.
+/// Places the items in `order`, fixed items first. Each item goes to its hint if that is free, else
+/// into a hole between earlier items, chosen by `fit`. O(log n) for each pair of neighbours.
 Places first_fit(const Instance& instance, const Conflicts& conflicts,
                  const std::vector<int32_t>& order, Fit fit);
 

@@ -8,7 +8,7 @@
 namespace sluice::planner {
 namespace {
 
-// The largest sum of sizes alive in one section.
+// The largest sum of sizes alive in one section, and at least the end of each fixed item; in units.
 int64_t live_set_units(const Instance& instance) {
   std::vector<int64_t> change(static_cast<size_t>(instance.sections) + 1, 0);
   int64_t bound = 0;
@@ -24,7 +24,7 @@ int64_t live_set_units(const Instance& instance) {
   return bound;
 }
 
-// Ranges of all items in order of their first section.
+// A range of an item; sorted by their first sections.
 struct Birth {
   Sections range;
   int32_t item;
@@ -74,7 +74,8 @@ Instance make_instance(const Problem& problem) {
     instance.length.push_back(length);
     instance.range_begin.push_back(lifetimes.size());
   }
-  // Two intervals meet only if one is born in the other, so births alone tell the sections apart.
+  // Two intervals overlap only if one begins in the other, so it suffices to cut time at the
+  // begins.
   std::sort(begins.begin(), begins.end());
   begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
   const auto section = [&](int64_t step) {
@@ -90,7 +91,7 @@ Instance make_instance(const Problem& problem) {
 }
 
 int64_t count_conflicts(const Instance& instance) {
-  // A range meets all others except those that end before it and those that begin after it.
+  // A range overlaps all others except those that end before it and those that begin after it.
   std::vector<int64_t> born(static_cast<size_t>(instance.sections) + 1, 0);
   std::vector<int64_t> dead(static_cast<size_t>(instance.sections) + 1, 0);
   for (const Sections& range : instance.ranges) {
@@ -110,7 +111,7 @@ int64_t count_conflicts(const Instance& instance) {
 
 Conflicts make_conflicts(const Instance& instance) {
   const auto births = births_of(instance);
-  // Two passes over the same sweep: count, then fill.
+  // The sweep runs twice: it counts the neighbours, then it stores them.
   const auto sweep = [&](auto&& meet) {
     std::vector<Birth> alive;
     for (const Birth& birth : births) {
@@ -140,7 +141,7 @@ Conflicts make_conflicts(const Instance& instance) {
   });
   if (instance.ranges.size() == count) return conflicts;
 
-  // Items that meet in several ranges were found several times.
+  // Two items that overlap in several ranges were stored several times: remove the duplicates.
   size_t end = 0;
   for (size_t i = 0; i < count; ++i) {
     const auto first = conflicts.neighbours.begin() + conflicts.begin[i];

@@ -13,18 +13,19 @@ struct Sections {
   int32_t last = 0;
 };
 
-/// A problem as the searches see it: buffers that take room ("items"), bytes counted in alignment
-/// units, and time cut into sections within which nothing is born.
+/// A problem in the form that the searches use. Its items are the buffers that take room, bytes are
+/// counted in alignment units, and time is cut into sections. An item is born only at the begin of
+/// a section.
 struct Instance {
   int64_t unit = 1;                 ///< Bytes in a unit.
-  int64_t bound = 0;                ///< Units below which no height can be.
+  int64_t bound = 0;                ///< Units that every plan needs.
   int32_t sections = 0;             ///< Number of sections.
   std::vector<size_t> buffer;       ///< Index in the problem, for each item.
   std::vector<int64_t> size;        ///< Units, > 0.
   std::vector<int64_t> align;       ///< Units, > 0.
-  std::vector<int64_t> fixed;       ///< Units, or -1.
-  std::vector<int64_t> hint;        ///< Units, or -1.
-  std::vector<int64_t> length;      ///< Steps between the first and the last of the lifetime.
+  std::vector<int64_t> fixed;       ///< Offset in units, or -1.
+  std::vector<int64_t> hint;        ///< Offset in units, or -1.
+  std::vector<int64_t> length;      ///< Steps from the begin of the lifetime to its end.
   std::vector<Sections> ranges;     ///< Lifetimes, item by item, each in order and disjoint.
   std::vector<size_t> range_begin;  ///< Item i has ranges [range_begin[i], range_begin[i + 1]).
 
@@ -34,11 +35,11 @@ struct Instance {
   }
 };
 
-/// Error{kUsage} for a problem that contradicts itself (see live_set_bound) or whose sizes together
-/// leave int64.
+/// Converts a problem. Error{kUsage} if the problem contradicts itself (see live_set_bound) or if
+/// the sum of its sizes exceeds int64.
 Instance make_instance(const Problem& problem);
 
-/// Which items live at one time: for each item its neighbours, in no particular order.
+/// The neighbours of each item, in any order: the items that live at one time with it.
 struct Conflicts {
   std::vector<int32_t> neighbours;
   std::vector<size_t> begin;
@@ -48,12 +49,12 @@ struct Conflicts {
   }
 };
 
-/// An upper limit on the number of neighbours over all items, in O(n log n).
+/// Returns an upper limit on the sum of the numbers of neighbours of all items, in O(n log n).
 int64_t count_conflicts(const Instance& instance);
 Conflicts make_conflicts(const Instance& instance);
 
-/// `value` >= 0 rounded to a multiple of `align`. Most items have alignment 1, and a division is
-/// slow.
+/// Rounds `value` >= 0 to a multiple of `align`. Most items have alignment 1, for which these
+/// functions avoid the slow division.
 inline int64_t align_down(int64_t value, int64_t align) {
   return align == 1 ? value : value / align * align;
 }
@@ -61,10 +62,10 @@ inline int64_t align_up(int64_t value, int64_t align) {
   return align == 1 ? value : (value + align - 1) / align * align;
 }
 
-/// Offsets in units for each item; -1 for an item without a place.
+/// Offset of each item in units; -1 for an item without a place.
 using Places = std::vector<int64_t>;
 
-/// The height of a plan in which every item has a place.
+/// The height in units of a plan in which every item has a place.
 int64_t height_of(const Instance& instance, const Places& places);
 
 }  // namespace sluice::planner

@@ -6,14 +6,14 @@
 
 namespace sluice::planner {
 
-/// The same set of steps as disjoint, non-touching intervals in order.
+/// Returns the steps of `lifetime` as sorted intervals that neither overlap nor touch.
 std::vector<Interval> normalized(const std::vector<Interval>& lifetime);
 
-/// Whether the buffer has bytes and a step at which it is alive.
+/// Whether the buffer has bytes, and a step at which it is alive.
 bool takes_room(const Buffer& buffer);
 
-/// The greatest common divisor of the alignments of the buffers that take room, 1 if there are
-/// none: every offset is a multiple of it. Error{kUsage} for a buffer that contradicts itself.
+/// Returns the greatest common divisor of the alignments of all buffers that take room (1 without
+/// such buffers). Every offset is a multiple of it. Error{kUsage} if a buffer contradicts itself.
 int64_t alignment_unit(const Problem& problem);
 
 }  // namespace sluice::planner

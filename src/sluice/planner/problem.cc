@@ -24,8 +24,8 @@ void check(const Buffer& buffer) {
 
 struct Event {
   int64_t step;
-  int64_t change;  // Of the sum of rounded sizes.
-  int64_t slack;   // Rounding of one buffer, entering (change > 0) or leaving.
+  int64_t change;  // Change of the sum of rounded sizes.
+  int64_t slack;   // Bytes added by rounding the buffer that enters (change > 0) or leaves.
 };
 
 }  // namespace
@@ -79,8 +79,7 @@ int64_t live_set_bound(const Problem& problem) {
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
     return a.step != b.step ? a.step < b.step : a.change < b.change;
   });
-  // The largest slack alive is kept as a count per value: there are few distinct ones (fewer than
-  // `unit`).
+  // Count the live buffers of each slack to know the largest one. Fewer than `unit` values occur.
   std::map<int64_t, int64_t> slacks;
   int64_t sum = 0;
   for (size_t i = 0; i < events.size(); ++i) {

@@ -13,21 +13,20 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-/// A run of bytes that keeps one offset for its whole life. Two buffers may share bytes only if no
-/// step is in both lifetimes. A buffer of no size or no step is never in the way and takes no room.
+/// A range of bytes that has one offset for its whole lifetime. Two buffers may share bytes only if
+/// no step is in both lifetimes. A buffer without bytes or without steps takes no room.
 struct Buffer {
   std::string name;
-  std::vector<Interval> lifetime;  ///< A set of steps: in any order, may touch or overlap.
+  std::vector<Interval> lifetime;  ///< Set of steps; intervals may be unsorted, touch or overlap.
   int64_t size = 0;                ///< Bytes, >= 0.
-  int64_t alignment = 1;  ///< The offset is a multiple of this, >= 1 (not only powers of two).
-  std::optional<int64_t> fixed_offset;  ///< The offset it must have.
-  std::optional<int64_t>
-      hint;  ///< An offset it would like, e.g. that of an earlier plan; never binding.
+  int64_t alignment = 1;           ///< Divides the offset; >= 1, not only powers of two.
+  std::optional<int64_t> fixed_offset;  ///< Offset that the buffer must have, if any.
+  std::optional<int64_t> hint;  ///< Preferred offset, e.g. from an earlier plan; not binding.
 };
 
 struct Problem {
   std::vector<Buffer> buffers;
-  std::optional<int64_t> capacity;  ///< Bytes. Without it every height is good.
+  std::optional<int64_t> capacity;  ///< Limit of the height in bytes, if any.
 };
 
 /// An offset in bytes for each buffer, in the order of the problem.
@@ -35,20 +34,21 @@ struct Solution {
   std::vector<int64_t> offsets;
   int64_t height = 0;  ///< Bytes of the arena: max(offset + size) over buffers that take room.
   int64_t bound = 0;   ///< live_set_bound(problem): no plan is lower.
-  /// No plan is lower by a whole alignment unit (the greatest common divisor of the alignments) or
-  /// more: shown by the bound, or by a search that tried everything.
+  /// True if the bound or a complete search shows that no plan is lower by an alignment unit or
+  /// more. (The unit is the greatest common divisor of the alignments.)
   bool optimal = false;
-  /// Every plan has at least so many bytes: the bound, or the least that the exact search left.
+  /// Bytes that every plan needs: `bound`, or more if the exact search refuted lower heights.
   int64_t lower_bound = 0;
-  /// Looks of the exact search (see SolveOptions::exact_nodes).
+  /// Nodes that the exact search used (see SolveOptions::exact_nodes).
   int64_t exact_nodes = 0;
 };
 
-/// Bytes below which no arena can be: the largest sum of sizes alive at one step, each rounded up
-/// to the greatest common divisor of the alignments (less the rounding of one buffer, which may be
-/// the topmost), and at least offset + size of each fixed buffer. O(n log n). Error{kUsage} for a
-/// problem that contradicts itself: negative size or offset, alignment below 1, a fixed offset that
-/// breaks its alignment, a sum that leaves int64.
+/// Returns the live-set bound, a number of bytes that every plan needs. It is the largest sum of
+/// sizes alive at one step, and at least offset + size of each fixed buffer. Each size is rounded
+/// up to the greatest common divisor of the alignments, except that of one buffer, which may be the
+/// topmost. O(n log n) for n buffers. Error{kUsage} if the problem contradicts itself: a negative
+/// size or offset, an alignment below 1, a fixed offset that breaks its alignment, a sum that
+/// exceeds int64.
 int64_t live_set_bound(const Problem& problem);
 
 }  // namespace sluice::planner

@@ -49,8 +49,8 @@ TEST(LiveSetBound, MergesIntervalsThatOverlapOrTouch) {
 }
 
 TEST(LiveSetBound, RoundsAllButTheTopmostToTheCommonAlignment) {
-  // Of 10 and 60 bytes at multiples of 64, one is at 0 and the other at 64: 74 with the small one
-  // on top.
+  // At multiples of 64 bytes, the buffer of 60 bytes is at 0 and the one of 10 bytes at 64: the
+  // height is 74.
   Problem problem;
   problem.buffers = {make_buffer("a", 0, 1, 10), make_buffer("b", 0, 1, 60)};
   problem.buffers[0].alignment = problem.buffers[1].alignment = 64;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMostGrowth = 1e9;  // Keeps sums of weights exact enough to compare.
 
-// Not std::pow, whose last bit depends on the machine.
+// Replaces std::pow, whose last bit depends on the machine.
 double power(double base, int exponent) {
   double result = 1;
   for (; exponent > 0; exponent /= 2, base *= base) {
@@ -25,7 +25,7 @@ double quarter_power(double base, int quarters) {
   return power(std::sqrt(std::sqrt(base)), quarters);
 }
 
-// A counter through a mixing function (splitmix64).
+// Pseudo-random numbers in [0, 1): a counter through a mixing function (splitmix64).
 class Noise {
  public:
   explicit Noise(uint64_t seed) : state_(seed) {}
@@ -146,8 +146,9 @@ class Repair {
     return begin + size <= height_ ? begin : -1;
   }
 
-  // The place with the cheapest blocks in the way, -1 if there is none without a fixed one. Only places right above or
-  // right below a block, or at either end of the arena, need to be looked at: any other can slide to one of these.
+  // Returns the offset with the cheapest blocks in the way, or -1 if every offset overlaps a fixed
+  // block. Candidates are the offsets right above or right below a block and both ends of the
+  // arena. Any other offset can slide to a candidate without a new overlap.
   template <bool kFixed>
   int64_t cheapest(int32_t item) {
     const int64_t size = instance_.size[item];
@@ -157,8 +158,8 @@ class Repair {
     const auto& starts = blocks_.by_begin();
     const auto& ends = blocks_.by_end();
     const size_t count = starts.size();
-    size_t entered = 0;  // Blocks that begin below the end of the place.
-    size_t left = 0;     // Blocks that end at or below the place.
+    size_t entered = 0;  // Blocks that begin below the end of the item.
+    size_t left = 0;     // Blocks that end at or below its begin.
     int64_t fixed = 0;   // Fixed blocks in the way.
     double cost = 0;
     double best_cost = 0;
@@ -182,8 +183,8 @@ class Repair {
       best = begin;
     };
     consider(0);
-    size_t above = 0;  // Next: right above ends[above],
-    size_t below = 0;  // or right below starts[below].
+    size_t above = 0;  // Next candidates: right above ends[above],
+    size_t below = 0;  // and right below starts[below].
     while (below < count && starts[below].begin < size) ++below;
     while (above < count || below < count) {
       const int64_t up = above < count ? align_up(ends[above].end, align) : INT64_MAX;
@@ -203,8 +204,8 @@ class Repair {
   const Taste taste_;
   const int64_t height_;
   const int64_t patience_;
-  int64_t left_;         // Nodes.
-  int64_t waiting_ = 0;  // Sum of sizes of the homeless.
+  int64_t left_;         // Nodes left.
+  int64_t waiting_ = 0;  // Sum of the sizes of homeless items.
   std::vector<double> growth_;
   std::vector<double> turn_;
   std::vector<double> cost_;

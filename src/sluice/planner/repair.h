@@ -6,17 +6,18 @@
 
 namespace sluice::planner {
 
-/// How a repair chooses. Sizes and counts are taken to a power in quarters. The crowd of an item is
-/// the largest sum of sizes alive at a time of its life, over the largest of all.
+/// Weights of the choices of a repair. Exponents of sizes and counts are in quarters. The crowd of
+/// an item is the largest sum of sizes alive at one time in its lifetime, divided by the largest
+/// sum of all times.
 struct Taste {
-  /// The item with the largest size^(turn_size / 4) · crowd^turn_crowd is next.
+  /// The next item to place has the largest size^(turn_size / 4) · crowd^turn_crowd.
   int turn_size = 4;
   int turn_crowd = 16;
   /// Ejecting an item costs size^(cost_size / 4) · neighbours^(cost_pairs / 4) · crowd^cost_crowd.
   int cost_size = 2;
   int cost_pairs = 2;
   int cost_crowd = 32;
-  /// Both are multiplied by this each time the item ejects others.
+  /// Factor on both values of an item each time it ejects others.
   double growth = 1.05;
   /// Costs are scaled by a random factor in [1, 1 + jitter].
   double jitter = 0.3;
@@ -24,17 +25,19 @@ struct Taste {
 
 struct RepairOptions {
   int64_t height = 0;     ///< Units that the plan must fit into, at least the bound.
-  int64_t max_nodes = 0;  ///< Blocks it may look at.
-  /// Nodes after which it gives up unless the sum of sizes without a place has a new low.
+  int64_t max_nodes = 0;  ///< Number of blocks that the repair may look at.
+  /// The repair gives up after so many nodes without a new minimum of the sum of sizes without a
+  /// place.
   int64_t patience = 0;
   Taste taste;
-  uint64_t seed = 0;  ///< Of the jitter.
+  uint64_t seed = 0;  ///< Seed of the jitter.
 };
 
-/// Looks for a plan of `options.height` by ejection: items of `places` without a place, or that end
-/// above, wait for their turn. An item goes to the lowest hole, or else where it costs the least to
-/// eject what lies there. An item that had to eject becomes dearer to eject, so the hard ones settle.
-/// Returns whether all found a place; `places` is unchanged if not. Adds the nodes used to `nodes`.
+/// Searches for a plan of `options.height` units by ejection. Items of `places` wait for their turn
+/// if they have no place or end above that height. An item goes to the lowest hole, or else where
+/// ejecting the blocks in the way costs the least. An item that ejects others becomes dearer to
+/// eject, so that difficult items settle. Returns whether all items found a place; otherwise
+/// `places` is unchanged. Adds the nodes used to `nodes`.
 bool repair(const Instance& instance, const Conflicts& conflicts, const std::vector<double>& crowd,
             const RepairOptions& options, Places& places, int64_t& nodes);
 

@@ -16,12 +16,12 @@
 namespace sluice::planner {
 namespace {
 
-// Most small problems are settled within a few looks for each pair of items, and at least so many.
+// The exact search of a small problem may use at least this many nodes.
 constexpr int64_t kLeastExactNodes = 5'000'000;
-// Looks for lower plans once it is known whether one fits the capacity.
+// Nodes of the search for lower plans, once it is known whether a plan fits the capacity.
 constexpr int64_t kNodesPastCapacity = 100'000'000;
 
-// Found by trying many on random problems; none is best for all.
+// Chosen by experiments on random problems. No taste is best for all problems.
 constexpr std::array<Taste, 4> kTastes = {{
     {.turn_size = 1,
      .turn_crowd = 8,
@@ -49,7 +49,8 @@ constexpr std::array<Taste, 4> kTastes = {{
      .growth = 1.05},
 }};
 
-// All sums of sizes are multiples of it, and so are the heights of plans that need to be looked at.
+// Returns a divisor of all sizes, alignments and fixed offsets, in units. Only its multiples need
+// to be searched as heights.
 int64_t grain_of(const Instance& instance) {
   int64_t grain = 0;
   for (int32_t i = 0; i < instance.count(); ++i) {
@@ -60,7 +61,8 @@ int64_t grain_of(const Instance& instance) {
   return grain;
 }
 
-// Walks through time with the live fixed items in order of offset, as long as they are disjoint.
+// Checks that fixed items do not overlap: walks through time with the live fixed items in order of
+// offset.
 void check_fixed(const Problem& problem, const Instance& instance) {
   struct Event {
     int32_t section;
@@ -128,7 +130,7 @@ class Solver {
     by_area_ = descending(instance_, [&](int32_t i) { return size(i) * length(i); });
     by_balance_ = descending(instance_, [&](int32_t i) { return size(i) * std::sqrt(length(i)); });
     pairs_ = count_conflicts(instance_);
-    // A problem of few pairs is solved or out of reach after some thousand looks at each.
+    // A problem of few pairs is solved after some thousand looks at each pair, or not at all.
     if (pairs_ < left_ / options.looks_per_pair) left_ = pairs_ * options.looks_per_pair;
     const int64_t least = exact_search_nodes(instance_);
     if (least < exact_left_ / options.exact_looks_per_pair) {
@@ -137,7 +139,7 @@ class Solver {
     }
   }
 
-  // No height from the refuted ones to the best plan's is left.
+  // Whether no height between the refuted ones and the best plan is left to search.
   bool done() const { return !best_.empty() && height_ - refuted_ <= grain_; }
   const Places& best() const { return best_; }
   int64_t exact_nodes() const { return exact_used_; }
@@ -148,7 +150,7 @@ class Solver {
     const bool few = pairs_ <= left_;
     const auto has_hint = [](int64_t hint) { return hint >= 0; };
     if (few && std::any_of(instance_.hint.begin(), instance_.hint.end(), has_hint)) {
-      // A plan that takes the hints comes first: it stays if it is as low as any.
+      // Make a plan that takes the hints first: only a lower plan replaces it.
       conflicts_ = make_conflicts(instance_);
       fit(descending(instance_, [&](int32_t i) { return instance_.hint[i] >= 0; }), Fit::kLowest);
     }
@@ -167,7 +169,7 @@ class Solver {
     height_ = height;
   }
 
-  // Stacking with long lives at the bottom suits nested lifetimes, sweeping suits chains.
+  // Stacking with long lifetimes at the bottom suits nested lifetimes. Sweeping suits chains.
   void stack_all() {
     for (const auto* order : {&by_length_, &by_area_, &by_size_}) {
       if (!done()) keep(stack(instance_, *order));
@@ -206,7 +208,8 @@ class Solver {
 
   Outcome try_lowest(int64_t max_nodes) { return try_exactly(refuted_ + grain_, max_nodes); }
 
-  // Bisects between what is refuted and the best plan, with `share` nodes for each height.
+  // Bisects the heights between the refuted ones and the best plan, with `share` nodes for each
+  // height.
   void bisect_exactly(int64_t share) {
     int64_t failed = refuted_;
     while (!done() && exact_left_ > 0) {
@@ -217,8 +220,9 @@ class Solver {
     }
   }
 
-  // An exact search prunes best where no room is to spare: the lowest height gets half of its
-  // nodes, and what is left goes to heights below a repaired plan.
+  // Lowers the best plan by exact searches and repairs. An exact search prunes best if little room
+  // is spare, so the lowest height gets half of the nodes. The remaining nodes go to heights below
+  // the repaired plan.
   void lower() {
     if (!done() && limit_ > refuted_ && limit_ < height_) try_exactly(limit_, exact_left_);
     if (limit_ != kNoLimit && (height_ <= limit_ || refuted_ + grain_ > limit_)) {
@@ -234,8 +238,9 @@ class Solver {
     }
   }
 
-  // Bisects the height between what is refuted and the best plan, again and again with another
-  // taste, by turns building up from nothing and repairing the best plan, until the nodes run out.
+  // Repairs plans at bisected heights between the refuted ones and the best plan, until the nodes
+  // run out. Each round uses the next taste. Rounds start alternately from an empty plan and from
+  // the best one.
   void improve() {
     const int64_t bound = refuted_ + grain_;
     const std::vector<double> crowd = crowd_of(instance_);
@@ -249,11 +254,11 @@ class Solver {
         const int64_t gap = height_ - failed;
         const int64_t finest = std::max(bound / 8192, (height_ - bound) / 8);
         if (failed >= bound && gap <= std::max<int64_t>(finest, 1)) break;
-        // The first plan is far from what a repair can do.
+        // A repair usually gets far below the first plan, so begin lower in round 0.
         int64_t height = failed + std::max<int64_t>(round == 0 ? gap / 5 : gap / 2, 1);
         if (failed < bound && gap <= 4 * finest) height = bound;
         Places places = round % 2 == 0 ? instance_.fixed : best_;
-        // A large problem has nodes for few attempts: keep some for a height that is easier.
+        // The nodes of a large problem allow few attempts: keep some for an easier height.
         const int64_t most = large ? left_ * 5 / 8 + 1 : left_;
         int64_t nodes = instance_.count();
         const bool lowered = repair(instance_, conflicts_, crowd,
@@ -277,11 +282,11 @@ class Solver {
   const int64_t limit_;
   Conflicts conflicts_;
   int64_t pairs_ = 0;
-  int64_t left_;        // Nodes.
-  int64_t exact_left_;  // Those of the exact search are counted apart.
+  int64_t left_;        // Nodes left, except those of the exact search.
+  int64_t exact_left_;  // Nodes left of the exact search.
   int64_t exact_used_ = 0;
   const int64_t grain_;
-  int64_t refuted_;  // No plan is as low as this, a multiple of the grain.
+  int64_t refuted_;  // No plan has this height or less; a multiple of the grain.
   std::vector<int32_t> by_size_;
   std::vector<int32_t> by_length_;
   std::vector<int32_t> by_area_;
@@ -290,7 +295,7 @@ class Solver {
   int64_t height_ = 0;
 };
 
-// Says what the searches showed of a problem whose plan exceeds its capacity.
+// Describes what the searches proved about a problem whose plan exceeds its capacity.
 std::string proof_of(const Solution& solution, int64_t capacity, int64_t least_nodes,
                      int64_t most_nodes) {
   if (solution.optimal) return ", and no plan is lower";
@@ -328,7 +333,7 @@ Solution solve(const Problem& problem, const SolveOptions& options) {
         std::max(solution.height, solution.offsets[index] + problem.buffers[index].size);
   }
   solution.optimal = instance.count() == 0 || solver.done();
-  // The topmost buffer may need less than its last unit.
+  // The topmost buffer may not fill its last unit.
   solution.lower_bound = std::max(solution.bound, (solver.lower_bound() - 1) * instance.unit + 1);
   solution.exact_nodes = solver.exact_nodes();
   if (problem.capacity && solution.height > *problem.capacity) {

@@ -62,7 +62,7 @@ TEST(Solve, ALifetimeWithAGapIsReused) {
 }
 
 //  16 | h h h h
-//   8 | f f f f      fixed: one of the others lies below it, one above
+//   8 | f f f f      f is fixed: l is below it, h above it
 //   0 | l l l l
 TEST(Solve, KeepsFixedBuffersAndFillsAroundThem) {
   Problem problem;
@@ -94,7 +94,7 @@ TEST(Solve, TakesHintsThatCostNothing) {
   problem.buffers[2].hint = 8;
   const Solution solution = solve_and_check(problem);
   EXPECT_EQ(solution.offsets, (std::vector<int64_t>{16, 0, 8}));
-  problem.buffers[2].hint = 1000;  // Would cost height.
+  problem.buffers[2].hint = 1000;  // Following it would cost height.
   EXPECT_EQ(solve_and_check(problem).height, 24);
 }
 
@@ -110,7 +110,7 @@ TEST(Solve, SaysWhatACapacityLacks) {
 }
 
 TEST(Solve, SaysWhatTheSearchShowedOfACapacity) {
-  // The fixed one leaves 2 bytes below, where c (3 bytes) cannot be.
+  // The fixed buffer a leaves 2 bytes below it: too few for c (3 bytes).
   Problem problem;
   problem.buffers = {make_buffer("a", 0, 2, 2), make_buffer("b", 1, 3, 2),
                      make_buffer("c", 0, 1, 3), make_buffer("d", 2, 3, 3)};
@@ -157,9 +157,9 @@ TEST(Solve, RefusesSizesBeyondInt64) {
   expect_error(ErrorKind::kUsage, "exceeds 63 bits", [&] { solve(problem); });
 }
 
-// Of three buffers of 2 that chain in a ring of time, no two may share: 1 and 3 alone do not
-// suffice.
-//   1: x x . . x      2: . x x x .     3: . . . x x     bound 4, but all three meet pairwise: 6
+// Each two of these three buffers of 2 bytes live at one time, so no two can share bytes. No step
+// has all three.
+//   1: x x . . x      2: . x x x .     3: . . . x x     bound 4, height 6
 TEST(Solve, ProvesThatNoPlanReachesTheBound) {
   Problem problem;
   problem.buffers = {make_buffer("1", 0, 2, 2), make_buffer("2", 1, 4, 2),
@@ -210,7 +210,7 @@ TEST(Solve, AHeightThatWorkedIsFoundAroundFixedBuffers) {
   }
 }
 
-// Random problems of every feature are planned within the rules, and the same way each time.
+// Random problems with every feature get valid plans, and equal plans each time.
 TEST(Solve, RandomProblemsGetValidPlansDeterministically) {
   const Seed seed{17, 1};
   uint64_t next = 0;
@@ -226,12 +226,11 @@ TEST(Solve, RandomProblemsGetValidPlansDeterministically) {
       }
       buffer.alignment = int64_t{1} << draw(7);
       if (draw(20) == 0) buffer.hint = draw(5000);
-      // Fixed buffers have the first 100 steps of a band of offsets each, so that they never
-      // overlap.
+      // Each fixed buffer has 1024 bytes of its own, so that fixed buffers never overlap.
       if (draw(20) == 0) buffer.fixed_offset = (i + 1) * 1024;
       problem.buffers.push_back(buffer);
     }
-    // Without nodes only the plans that look at no pairs are made.
+    // Without nodes, only the plans that do not look at pairs are made.
     const SolveOptions options{.max_nodes = round % 4 == 0 ? 0 : 300'000};
     const Solution solution = solve_and_check(problem, options);
     EXPECT_EQ(solve(problem, options).offsets, solution.offsets) << "round " << round;
@@ -278,13 +277,13 @@ TEST(Solve, PerfectCutsOfAFewPieces) {
   }
 }
 
-// Every plan that ignores pairs is a valid one, and the sweep is a fair one.
+// Plans that do not look at pairs are valid too, and the one of the sweep is fair.
 TEST(Solve, WithoutNodesIsStillFair) {
   const Problem problem = random_lifetimes(10'000, 1000, Sizes::kUniform, {2, 4});
   EXPECT_LE(ratio(solve_and_check(problem, {.max_nodes = 0})), 1.2);
 }
 
-// 25,000 nested layers have more than 10^8 pairs: planned without looking at each.
+// 25,000 nested layers have more than 10^8 pairs. Planning them must not look at each pair.
 TEST(Solve, DeepNestingIsNotQuadratic) {
   EXPECT_LE(ratio(solve_and_check(nested_lifetimes(25'000, {2, 3}))), 1.001);
 }

@@ -37,14 +37,14 @@ struct Piece {
   double area() const { return static_cast<double>(length()) * static_cast<double>(size); }
 };
 
-// The piece to cut, among those of the indices.
+// Returns the piece to cut, one of `indices`.
 size_t choose(Cuts::Next next, const std::vector<Piece>& pieces, const std::vector<size_t>& indices,
               Draw& draw) {
   if (next == Cuts::Next::kAny) {
     return indices[static_cast<size_t>(draw.below(static_cast<int64_t>(indices.size())))];
   }
   if (next == Cuts::Next::kLargest) {
-    // The last of those of the same area.
+    // Among equal areas, choose the last piece.
     return *std::max_element(indices.begin(), indices.end(), [&](size_t a, size_t b) {
       return std::pair(pieces[a].area(), a) < std::pair(pieces[b].area(), b);
     });
@@ -74,8 +74,8 @@ void cut(std::vector<Piece>& pieces, size_t i, Draw& draw) {
   pieces.push_back(rest);
 }
 
-//   d d c      Cuts a piece in five, or the mirror image of this. Returns false for a piece that
-//   d m b      is too small.
+//   d d c      Cuts a piece in five, as drawn or mirrored. Returns false if it cannot: the piece
+//   d m b      is too small, or the middle piece would be empty.
 //   a a b
 bool turn(std::vector<Piece>& pieces, size_t i, Draw& draw) {
   const Piece whole = pieces[i];
@@ -103,7 +103,8 @@ bool turn(std::vector<Piece>& pieces, size_t i, Draw& draw) {
   return true;
 }
 
-// Leaves random pieces out until `count` are left, but none that lives at a step drawn.
+// Removes random pieces until `cuts.count` are left. Keeps all pieces that live at one random step,
+// so that the bound remains.
 void leave_out(std::vector<Piece>& pieces, const Cuts& cuts, Draw& draw) {
   const int64_t full = draw.below(cuts.steps);
   std::vector<size_t> others;

@@ -20,7 +20,7 @@ inline Buffer make_buffer(std::string name, int64_t begin, int64_t end, int64_t 
   return buffer;
 }
 
-/// Runs `action` and expects Error{kind} whose text has `part`.
+/// Runs `action` and expects Error{kind} whose text contains `part`.
 template <typename Action>
 void expect_error(ErrorKind kind, const std::string& part, Action&& action) {
   try {
@@ -32,8 +32,8 @@ void expect_error(ErrorKind kind, const std::string& part, Action&& action) {
   }
 }
 
-/// The lowest height of all plans, by trying all orders of putting one buffer on top of the others.
-/// For few buffers that live in steps 0 to 19.
+/// Returns the lowest height of all plans: tries to stack the buffers in every order. For few
+/// buffers that live in steps 0 to 19.
 inline int64_t brute_force(const Problem& problem) {
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   std::vector<size_t> order(problem.buffers.size());

@@ -21,7 +21,7 @@ bool lives(const Buffer& buffer) {
   return false;
 }
 
-// A buffer that comes alive or dies.
+// The birth or death of a buffer.
 struct Event {
   int64_t step;
   bool birth;
@@ -46,11 +46,11 @@ std::vector<Event> events_of(const Problem& problem) {
   return events;
 }
 
-// Walks through time with the live buffers in order of offset. As long as they are disjoint, a new
-// one that overlaps any overlaps its neighbour below or above.
+// Walks through time with the live buffers in order of offset. As long as they are disjoint, it
+// suffices to compare a new buffer with its neighbours below and above.
 Verdict check_overlap(const Problem& problem, const Solution& solution) {
   std::map<int64_t, size_t> alive;                    // Offset -> buffer.
-  std::vector<int> count(problem.buffers.size(), 0);  // Intervals of one buffer may overlap.
+  std::vector<int> count(problem.buffers.size(), 0);  // Live intervals; they may overlap.
   for (const Event& event : events_of(problem)) {
     const size_t i = event.buffer;
     const int64_t begin = solution.offsets[i];

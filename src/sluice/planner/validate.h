@@ -5,7 +5,7 @@
 
 namespace sluice::planner {
 
-/// The rules of a plan, in the order in which they are looked at.
+/// The rules of a plan, in the order in which validate() checks them.
 enum class Rule {
   kOk,
   kBadCount,        ///< (R1) There is one offset for each buffer.
@@ -23,12 +23,12 @@ const char* to_string(Rule rule);
 
 struct Verdict {
   Rule rule = Rule::kOk;
-  std::string message;  ///< Names the buffers that break the rule; empty when none does.
+  std::string message;  ///< Names the buffers that break the rule; empty for kOk.
   explicit operator bool() const { return rule == Rule::kOk; }
 };
 
-/// Whether `solution` is a plan for `problem`, and if not, the first rule it breaks. Shares no code
-/// with the solver but live_set_bound. O(n log n) for n buffers.
+/// Checks that `solution` is a plan for `problem`. Returns kOk or the first rule that it breaks.
+/// Shares only live_set_bound() with the solver. O(n log n) for n buffers.
 Verdict validate(const Problem& problem, const Solution& solution);
 
 }  // namespace sluice::planner

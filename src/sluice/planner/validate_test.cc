@@ -73,8 +73,8 @@ TEST_F(Validate, RefusesOverlapInBytesAndTime) {
 }
 
 TEST_F(Validate, RefusesOverlapWithABufferFarBelow) {
-  // b spans what begins above a's begin: the neighbour below must be looked at, not only the
-  // nearest begin above.
+  // b is the neighbour below a and ends above the begin of a. The check must not look at the
+  // neighbour above only.
   problem_.buffers[1].size = 6;
   solution_.offsets[2] = 6;
   expect(Rule::kBadOverlap, "'b' at [0, 6)");
@@ -122,7 +122,7 @@ TEST_F(Validate, IgnoresBuffersThatTakeNoRoom) {
   expect(Rule::kOk, "");
 }
 
-// Every single move of a buffer in a tight plan overlaps another or changes the height.
+// In a plan without gaps, each move of one buffer overlaps another buffer or changes the height.
 TEST(ValidateMutants, EveryMoveInAFullPlanIsRejected) {
   const Problem problem = perfect_cuts(12, 100, 1000, {3, 1});
   const Solution solution = solve(problem);

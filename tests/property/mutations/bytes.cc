@@ -4,7 +4,7 @@
 
 namespace sluice::property {
 
-/// A write goes elsewhere: readers find something else, or it lands on something else.
+/// Moves the place of a write: readers find other bytes, or the write overwrites other data.
 std::vector<Candidate> buffer_moved(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
@@ -25,7 +25,7 @@ std::vector<Candidate> buffer_moved(const Executable& e) {
   return out;
 }
 
-/// Everything in one buffer of a frame goes to the place of another that may still be needed.
+/// Moves one buffer of a frame to the place of another buffer that may still be needed.
 std::vector<Candidate> released_early(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t f = 0; f < e.functions.size(); ++f) {
@@ -109,7 +109,7 @@ std::vector<Candidate> arena_shrunk(const Executable& e) {
   return out;
 }
 
-/// Two variables at one place, with every operand that names their bytes.
+/// Moves a variable, with every operand on its bytes, to the place of another variable.
 std::vector<Candidate> arenas_overlapped(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t a = 0; a < e.variables.size(); ++a) {
@@ -236,7 +236,7 @@ std::vector<Candidate> coincidence_forbidden(const Executable& e) {
   return out;
 }
 
-/// Every task writes all of an output that they used to share out.
+/// Makes every task write all of an output that the tasks shared out.
 std::vector<Candidate> tasks_overlapped(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {

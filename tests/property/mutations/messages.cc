@@ -3,7 +3,7 @@
 namespace sluice::property {
 namespace {
 
-/// A channel, a message and an operand: what a Send and a Receive have.
+/// The common fields of a Send and a Receive.
 struct Message {
   int32_t* channel = nullptr;
   IndexExpr* number = nullptr;
@@ -32,7 +32,7 @@ void for_each_message(const Executable& e, F&& visit) {
   });
 }
 
-/// The function, or a callee, sends or receives.
+/// Whether the function or a callee sends or receives.
 bool has_messages(const Executable& e, const Function& f) {
   for (const Step& step : f.steps) {
     bool found = is_message(step);
@@ -100,14 +100,14 @@ std::vector<Candidate> message_swapped(const Executable& e) {
                              [](const IndexExpr& x) { return x - IndexExpr(1); }});
 }
 
-/// Another coefficient of a counter or of what the caller passes, also none.
+/// Changes the coefficient of a counter or of the caller's number, also to 0.
 std::vector<Candidate> message_counted_differently(const Executable& e) {
   return numbers_changed(
       e, {[](const IndexExpr& x) { return x + x; }, [](const IndexExpr&) { return IndexExpr(0); },
           [](const IndexExpr& x) { return x + IndexExpr::iteration(); }});
 }
 
-/// Two sends, or two receives, of one function have each other's operands.
+/// Exchanges the operands of two sends, or of two receives, of one function.
 std::vector<Candidate> messages_exchanged(const Executable& e) {
   std::vector<Candidate> out;
   for_each_message(e, [&](size_t f, size_t s, const Step& step) {
@@ -139,7 +139,7 @@ std::vector<Candidate> message_of_other_channel(const Executable& e) {
   return out;
 }
 
-/// A message carries another value of as many bytes, which lies elsewhere.
+/// A message carries another value of equal size at another place.
 std::vector<Candidate> message_of_other_value(const Executable& e) {
   std::vector<Candidate> out;
   for_each_message(e, [&](size_t f, size_t s, const Step& step) {
@@ -162,7 +162,7 @@ std::vector<Candidate> message_of_other_value(const Executable& e) {
   return out;
 }
 
-/// A message goes to another place of its function.
+/// A message moves to another position in its function.
 std::vector<Candidate> message_moved(const Executable& e) {
   std::vector<Candidate> out;
   for_each_message(e, [&](size_t f, size_t s, const Step&) {
@@ -178,7 +178,7 @@ std::vector<Candidate> message_moved(const Executable& e) {
   return out;
 }
 
-/// One slot fewer. Its bytes stay: what follows in the arena does not move.
+/// The channel has one slot less. Its bytes stay, so that later ranges of the arena do not move.
 std::vector<Candidate> channel_short(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t c = 0; c < e.channels.size(); ++c) {

@@ -36,7 +36,7 @@ const Kind kKinds[] = {
     {"workspace shared", {"workspace"}, workspace_shared},
     {"message dropped", {"channel", "deadlock", "value", "final"}, message_dropped},
     {"message repeated", {"channel", "deadlock"}, message_repeated},
-    // What calls pass on counts streams, entries and collectives too.
+    // The numbers that calls pass on also count streams, entries and collectives.
     {"message swapped",
      {"channel", "deadlock", "stream", "remote", "race", "collective"},
      message_swapped},
@@ -114,7 +114,7 @@ std::vector<Mutant> mutate(const Executable& right, uint64_t seed, int per_kind,
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), kind.name) == wanted.end())
       continue;
     std::vector<Candidate> all = kind.find(right);
-    // A shuffle by the seed, so that few candidates are still spread over the plan.
+    // Shuffle by the seed, so that a few candidates are spread over the plan.
     const Seed key =
         fold(Seed{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)}, kind.name);
     for (size_t i = all.size(); i > 1; --i) std::swap(all[i - 1], all[random_bits(key, i) % i]);

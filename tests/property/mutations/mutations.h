@@ -10,18 +10,20 @@
 #include "sluice/exe/text.h"
 #include "sluice/exe/visit_step.h"
 
-/// The kinds of damage, one function each: every place of a plan where it can be done.
+/// One function for each kind of damage. It returns every place of a plan where the damage can be
+/// done.
 namespace sluice::property {
 
 using namespace exe;  // NOLINT: everything here is about executables
 
-/// A place and what to do there; doing it returns why it is a defect, or nothing.
+/// A place and the damage to do there. `damage` returns the reason why it is a defect, or an empty
+/// text if a dry run must show it.
 struct Candidate {
   std::string about;
   std::function<std::string(Executable&)> damage;
 };
 
-// mutations_order.cc: steps, transfers, names.
+// order.cc: steps, transfers, names.
 std::vector<Candidate> wait_dropped(const Executable& e);
 std::vector<Candidate> step_dropped(const Executable& e);
 std::vector<Candidate> steps_swapped(const Executable& e);
@@ -41,7 +43,7 @@ std::vector<Candidate> collective_at_one_replica(const Executable& e);
 std::vector<Candidate> collective_of_other_group(const Executable& e);
 std::vector<Candidate> collectives_exchanged(const Executable& e);
 
-// mutations_messages.cc: messages between devices.
+// messages.cc: messages between devices.
 std::vector<Candidate> message_dropped(const Executable& e);
 std::vector<Candidate> message_repeated(const Executable& e);
 std::vector<Candidate> message_swapped(const Executable& e);
@@ -52,7 +54,7 @@ std::vector<Candidate> message_of_other_value(const Executable& e);
 std::vector<Candidate> message_moved(const Executable& e);
 std::vector<Candidate> channel_short(const Executable& e);
 
-// mutations_transfers.cc: what runs beside the compute queue.
+// transfers.cc: transfers beside the compute queue.
 std::vector<Candidate> wait_moved(const Executable& e);
 std::vector<Candidate> issue_moved(const Executable& e);
 std::vector<Candidate> queue_changed(const Executable& e);
@@ -64,7 +66,7 @@ std::vector<Candidate> load_dropped(const Executable& e);
 std::vector<Candidate> store_dropped(const Executable& e);
 std::vector<Candidate> load_before_store(const Executable& e);
 
-// mutations_remote.cc: entries, remote buffers, tiers.
+// remote.cc: entries, remote buffers, tiers.
 std::vector<Candidate> row_off_by_one(const Executable& e);
 std::vector<Candidate> row_counted_differently(const Executable& e);
 std::vector<Candidate> row_of_other_replica(const Executable& e);
@@ -75,7 +77,7 @@ std::vector<Candidate> homes_exchanged(const Executable& e);
 std::vector<Candidate> tier_short(const Executable& e);
 std::vector<Candidate> tier_budget_cut(const Executable& e);
 
-// mutations_bytes.cc: buffers, arenas, arguments, tasks.
+// bytes.cc: buffers, arenas, arguments, tasks.
 std::vector<Candidate> buffer_moved(const Executable& e);
 std::vector<Candidate> released_early(const Executable& e);
 std::vector<Candidate> buffer_shrunk(const Executable& e);
@@ -97,14 +99,14 @@ inline bool is_remote(const Issue& i) {
   return i.kind == TransferKind::kRemoteLoad || i.kind == TransferKind::kRemoteStore;
 }
 
-/// An operator computes with index parameter `param` of a function, there or in a callee.
+/// Whether an operator of the function or of a callee computes with index parameter `param`.
 bool is_data(const Executable& e, const Function& f, int64_t param);
 
-/// Each step that `which` asks for is left out; its barrier stays where it was.
+/// Removes each step for which `which` is true, one in each candidate. Its barrier stays.
 std::vector<Candidate> steps_dropped(const Executable& e,
                                      const std::function<bool(const Step&)>& which);
 
-/// Step `from` of a function goes to place `to`; barriers stay where they were.
+/// Moves step `from` of a function to position `to`. Barriers stay at their positions.
 void move_step(Function& f, size_t from, size_t to);
 
 template <typename F>
@@ -116,7 +118,7 @@ void for_each_step(const Executable& e, F&& visit) {
 
 inline Step& step_of(Executable& e, size_t f, size_t s) { return e.functions[f].steps[s]; }
 
-/// All operands of a step, those of calls too, in a fixed order.
+/// Visits all operands of a step, including those of calls, in a fixed order.
 template <typename StepType, typename F>
 void every_operand(StepType& step, F&& f) {
   for_each_operand(step, f);

@@ -5,7 +5,7 @@
 namespace sluice::property {
 namespace {
 
-/// The value that lies where the operand looks, from the straight line of steps before it.
+/// Returns the value that the steps before `s` wrote last at the operand's place, if they did.
 std::optional<ValueId> last_written(const Function& f, size_t s, const Operand& o) {
   if (o.at.depth != 0) return std::nullopt;
   for (size_t i = s; i-- > 0;) {
@@ -22,7 +22,8 @@ std::optional<ValueId> last_written(const Function& f, size_t s, const Operand& 
   return std::nullopt;
 }
 
-/// A store is missed only by loads that say what they must find.
+/// Whether a load expects the value of the store. Other loads do not show that the store is
+/// missing.
 bool is_missed(const Executable& e, const Issue& store) {
   bool missed = false;
   for_each_step(e, [&](size_t, size_t, const Step& s) {
@@ -42,7 +43,7 @@ std::vector<Candidate> steps_dropped(const Executable& e,
     if (!which(step)) return;
     out.push_back({place(e, f, s), [f, s](Executable& m) {
                      auto& steps = m.functions[f].steps;
-                     // The barrier stays where it was.
+                     // The barrier stays at its position.
                      if (s + 1 < steps.size()) steps[s + 1].sync |= steps[s].sync;
                      steps.erase(steps.begin() + static_cast<int64_t>(s));
                      return std::string();
@@ -67,8 +68,8 @@ std::vector<Candidate> steps_swapped(const Executable& e) {
                      auto& steps = m.functions[f].steps;
                      const bool sync = steps[s].sync;
                      std::swap(steps[s], steps[s + 1]);
-                     // Barriers stay at their places and after: the order of the steps is all that
-                     // changes.
+                     // Keep the barriers and add one after the first step, so that only the order
+                     // of the steps changes.
                      steps[s].sync |= sync;
                      steps[s + 1].sync = true;
                      return std::string();
@@ -275,7 +276,7 @@ std::vector<Candidate> collectives_swapped(const Executable& e) {
   return out;
 }
 
-/// Two collectives of one function change places.
+/// Two collectives of one function exchange places.
 std::vector<Candidate> collectives_exchanged(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {

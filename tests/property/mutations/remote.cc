@@ -7,7 +7,7 @@ namespace {
 
 using Change = std::function<IndexExpr(const IndexExpr&)>;
 
-/// Calls and loops of the function move entries of remote buffers, or it does.
+/// Whether the function or a callee moves entries of remote buffers.
 bool moves_entries(const Executable& e, const Function& f) {
   for (const Step& step : f.steps) {
     const auto* issue = std::get_if<Issue>(&step.body);
@@ -20,7 +20,7 @@ bool moves_entries(const Executable& e, const Function& f) {
   return false;
 }
 
-/// Changes what decides a row: an entry, or what a call passes to where entries are moved.
+/// Changes the numbers that select a row: entries, and numbers passed to callees that move entries.
 std::vector<Candidate> rows_changed(const Executable& e, const std::vector<Change>& changes) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
@@ -39,7 +39,8 @@ std::vector<Candidate> rows_changed(const Executable& e, const std::vector<Chang
         const Function& callee = e.functions[static_cast<size_t>(c.function)];
         if (!moves_entries(e, callee)) return;
         for (size_t a = 0; a < c.index_args.size(); ++a, ++n) {
-          // What an operator makes of a number is for the value program to judge.
+          // A number that an operator computes with changes values: the tests of value programs
+          // cover it.
           if (change(c.index_args[a]) == c.index_args[a] ||
               is_data(e, callee, static_cast<int64_t>(a)))
             continue;
@@ -89,7 +90,7 @@ std::vector<Candidate> row_off_by_one(const Executable& e) {
                           [](const IndexExpr& x) { return x - IndexExpr(1); }});
 }
 
-/// Another coefficient of a counter, also none.
+/// Changes the coefficient of a counter, also to 0.
 std::vector<Candidate> row_counted_differently(const Executable& e) {
   const auto counts = [](const IndexExpr& x) {
     return x.uses(IndexExpr::Kind::kIteration) || x.uses(IndexExpr::Kind::kParam);
@@ -105,7 +106,7 @@ std::vector<Candidate> row_of_other_replica(const Executable& e) {
   return rows_changed(e, {[](const IndexExpr& x) { return x + IndexExpr::replica(); }});
 }
 
-/// A transfer moves the entry of another buffer with as large entries.
+/// A transfer uses another buffer whose entries have the same size.
 std::vector<Candidate> buffer_exchanged(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
@@ -153,7 +154,7 @@ std::vector<Candidate> remote_buffers_overlapped(const Executable& e) {
   return out;
 }
 
-/// Two variables lie in each other's entries.
+/// Two variables exchange their entries.
 std::vector<Candidate> homes_exchanged(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t a = 0; a < e.variables.size(); ++a) {

@@ -11,7 +11,7 @@ bool touches(const Step& step, const Operand& memory) {
   return found;
 }
 
-/// The issue that a wait of the same straight line of steps waits for; null if there is none.
+/// Returns the issue that a wait of the same function waits for; null if there is none before it.
 const Issue* issue_of(const Function& f, size_t wait) {
   const Wait& w = std::get<Wait>(f.steps[wait].body);
   for (size_t s = wait; s-- > 0;) {
@@ -21,7 +21,7 @@ const Issue* issue_of(const Function& f, size_t wait) {
   return nullptr;
 }
 
-/// The wait for an issue, behind it in the same function; 0: none.
+/// Returns the index of the wait for an issue, after it in the same function; 0 if there is none.
 size_t wait_of(const Function& f, size_t issue) {
   const Issue& i = std::get<Issue>(f.steps[issue].body);
   for (size_t s = issue + 1; s < f.steps.size(); ++s) {
@@ -32,12 +32,12 @@ size_t wait_of(const Function& f, size_t issue) {
 }
 
 void erase_step(Function& f, size_t s) {
-  // The barrier stays where it was.
+  // The barrier stays at its position.
   if (s + 1 < f.steps.size()) f.steps[s + 1].sync |= f.steps[s].sync;
   f.steps.erase(f.steps.begin() + static_cast<int64_t>(s));
 }
 
-/// A transfer that moves remote entries is gone, and nobody waits for it.
+/// Removes a remote transfer together with its wait.
 std::vector<Candidate> transfers_dropped(const Executable& e, TransferKind kind) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
@@ -76,7 +76,7 @@ std::vector<Candidate> store_dropped(const Executable& e) {
   return transfers_dropped(e, TransferKind::kRemoteStore);
 }
 
-/// A load comes before the last store to its buffer in front of it.
+/// A load moves before the last earlier store to its buffer.
 std::vector<Candidate> load_before_store(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
@@ -97,7 +97,7 @@ std::vector<Candidate> load_before_store(const Executable& e) {
   return out;
 }
 
-/// The caller waits for what its callee has issued.
+/// The caller waits for a transfer that its callee issued.
 std::vector<Candidate> wait_past_border(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
@@ -154,7 +154,7 @@ std::vector<Candidate> wait_on_other_queue(const Executable& e) {
   return out;
 }
 
-/// A wait comes after the first step that touches the bytes in flight.
+/// A wait moves after the first step that touches the bytes in flight.
 std::vector<Candidate> wait_moved(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
@@ -173,7 +173,7 @@ std::vector<Candidate> wait_moved(const Executable& e) {
   return out;
 }
 
-/// A transfer is issued before the step that made or last touched its bytes.
+/// The issue of a transfer moves before the last step that touches its bytes.
 std::vector<Candidate> issue_moved(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
@@ -191,7 +191,7 @@ std::vector<Candidate> issue_moved(const Executable& e) {
   return out;
 }
 
-/// A transfer runs on another queue than the one that is waited for.
+/// A transfer runs on another queue than its wait.
 std::vector<Candidate> queue_changed(const Executable& e) {
   std::vector<Candidate> out;
   for_each_step(e, [&](size_t f, size_t s, const Step& step) {
@@ -210,7 +210,7 @@ std::vector<Candidate> queue_changed(const Executable& e) {
   return out;
 }
 
-/// What two transfers in flight load lies in the same bytes.
+/// Two loads in flight write to the same bytes.
 std::vector<Candidate> buffer_shared(const Executable& e) {
   std::vector<Candidate> out;
   for (size_t f = 0; f < e.functions.size(); ++f) {

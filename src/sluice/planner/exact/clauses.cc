@@ -30,7 +30,7 @@ void Clauses::sort_by_worth() {
   });
 }
 
-// Moves the literals of the clauses that are left together, in their order.
+// Removes the gaps that discarded clauses left in `literals_`. The kept clauses stay in order.
 void Clauses::compact() {
   std::vector<int32_t> by_begin = learned_;
   std::sort(by_begin.begin(), by_begin.end(),

@@ -7,18 +7,19 @@
 
 namespace sluice::planner {
 
-/// Clauses that were learned: of each, one literal is true in every plan. Each is watched at its
-/// first two literals, which are the last to become false.
+/// Learned clauses: every plan makes at least one literal of each clause true. Only the first two
+/// literals of a clause are watched. The search keeps those literals there that become false last.
 class Clauses {
  public:
   struct Watch {
     int32_t clause;
-    Literal other;  ///< A literal of the clause: if it is true, the clause needs no look.
+    Literal other;  ///< Another literal of the clause; while it is true, skip the clause.
   };
 
   explicit Clauses(int32_t literals) : watches_(static_cast<size_t>(literals)) {}
 
-  /// Adds a clause of two or more literals. `glue`: levels that its literals were chosen at.
+  /// Adds a clause of two or more literals and returns its number. `glue` is the number of
+  /// different levels of its literals; clauses with low glue are the most useful.
   int32_t add(std::span<const Literal> literals, int32_t glue);
 
   std::span<Literal> of(int32_t clause) {
@@ -29,21 +30,22 @@ class Clauses {
     const Header& header = headers_[clause];
     return {literals_.data() + header.begin, static_cast<size_t>(header.size)};
   }
-  /// Watches of the clauses to look at when `literal` becomes false.
+  /// The clauses to visit when `literal` becomes false.
   std::vector<Watch>& watches(Literal literal) { return watches_[literal]; }
 
   size_t count() const { return learned_.size(); }
   size_t literals() const { return literals_.size(); }
 
-  /// Discards the worse half: clauses of more glue, or longer ones. Those for which
-  /// `in_use(clause)` and those of two levels stay. The numbers of the others do not change.
+  /// Discards the worse half of the clauses: those with more glue, or longer ones of equal glue.
+  /// Keeps clauses of at most two levels and clauses for which `in_use(clause)` is true. A kept
+  /// clause keeps its number.
   template <typename InUse>
   void discard_half(InUse&& in_use);
 
  private:
   struct Header {
     size_t begin;
-    int32_t size;  // 0: discarded.
+    int32_t size;  // 0 once the clause is discarded.
     int32_t glue;
   };
 
@@ -51,8 +53,8 @@ class Clauses {
   void compact();
 
   std::vector<Header> headers_;
-  std::vector<int32_t> free_;     // Numbers of clauses that were discarded.
-  std::vector<int32_t> learned_;  // Numbers of the others.
+  std::vector<int32_t> free_;     // Numbers of discarded clauses, for reuse.
+  std::vector<int32_t> learned_;  // Numbers of the clauses in use.
   std::vector<Literal> literals_;
   std::vector<std::vector<Watch>> watches_;
 };

@@ -12,13 +12,16 @@
 namespace sluice::planner {
 namespace {
 
-// The stack search keeps a list of the rest for each item that it put.
+// For each placed item, the stack search stores a list of the waiting items: its memory grows with
+// the square of the number of items.
 constexpr int32_t kMostItems = 4096;
-// The order search begins after so many nodes: most problems that the stack search solves take
-// fewer. Solving with default options and without a capacity, as the compiler does, ends before.
+// Nodes of the stack search after which the order search starts. Most problems that the stack
+// search can solve need fewer. A solve with default options and without a capacity, as the compiler
+// runs it, ends before.
 constexpr int64_t kNodesBeforeOrders = 50'000'000;
 
-// Ranks by several keys, each the greatest first. The best one is not known beforehand.
+// Ranks the items by several combinations of traits, the greatest first. All rankings are tried,
+// because the best one depends on the problem.
 std::vector<std::vector<int32_t>> make_ranks(const Instance& instance) {
   using Key = std::array<double, 3>;
   const std::vector<double> crowd = crowd_of(instance);
@@ -49,7 +52,7 @@ std::vector<std::vector<int32_t>> make_ranks(const Instance& instance) {
   return ranks;
 }
 
-// Two searches by turns.
+// Runs the stack search and the order search in turns.
 class ExactSearch {
  public:
   ExactSearch(const Instance& instance, const Conflicts& conflicts, int64_t height,
@@ -62,8 +65,8 @@ class ExactSearch {
         stack_(instance, conflicts, height, refuted_),
         ranks_(make_ranks(instance)) {}
 
-  // The nodes of a turn are doubled each round, and the order search has as many as all ranks
-  // together.
+  // Each round doubles the nodes of a turn. The order search gets as many nodes as the stack search
+  // used for all ranks of the round.
   Outcome run() {
     const int64_t first = 4 * exact_search_nodes(instance_) + 1000;
     Outcome outcome = Outcome::kGaveUp;
@@ -107,7 +110,7 @@ class ExactSearch {
   const Instance& instance_;
   const Conflicts& conflicts_;
   const int64_t height_;
-  int64_t left_;  // Nodes.
+  int64_t left_;  // Nodes left.
   Refuted refuted_;
   StackSearch stack_;
   const std::vector<std::vector<int32_t>> ranks_;

@@ -6,20 +6,20 @@
 namespace sluice::planner {
 
 enum class Outcome {
-  kFound,    ///< Here is a plan.
-  kRefuted,  ///< There is none.
-  kGaveUp,   ///< Not known: the nodes ran out.
+  kFound,    ///< A plan was found.
+  kRefuted,  ///< No plan exists.
+  kGaveUp,   ///< Unknown: the nodes ran out.
 };
 
-/// Nodes that the search requires for one way down: with fewer it gives up at once. INT64_MAX for
-/// more items than it takes.
+/// Returns the least number of nodes with which exact_search() runs: enough to place every item
+/// once. With fewer nodes it returns kGaveUp at once. INT64_MAX if there are more than 4096 items.
 int64_t exact_search_nodes(const Instance& instance);
 
-/// Searches for a plan of at most `height` units with two searches by turns, until one of them
-/// ends: StackSearch, and OrderSearch once that has used some nodes. Looks at most about
-/// `max_nodes` times at an item, a pair or a section, adds the looks to `nodes`, and changes
-/// `places` only if it finds a plan. A pure function of its arguments; numbers near the end of
-/// int64 are given up.
+/// Searches for a plan of at most `height` units. Runs StackSearch alone at first, then StackSearch
+/// and OrderSearch in turns, until one of them ends. `max_nodes` is an approximate limit on the
+/// looks at an item, a pair or a section. Adds the looks to `nodes`, and changes `places` only if
+/// it finds a plan. Deterministic: a pure function of its arguments. Returns kGaveUp also if a
+/// size, an alignment or the height is near the end of int64.
 Outcome exact_search(const Instance& instance, const Conflicts& conflicts, int64_t height,
                      int64_t max_nodes, Places& places, int64_t& nodes);
 

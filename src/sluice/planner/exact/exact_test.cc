@@ -19,7 +19,7 @@ struct Result {
   int64_t nodes = 0;
 };
 
-// Searches for a plan of `height` bytes and shows a plan found to the validator.
+// Searches for a plan of `height` bytes. A plan that is found must pass validate().
 Result search(const Problem& problem, int64_t height, int64_t max_nodes = 100'000'000) {
   const Instance instance = make_instance(problem);
   const int64_t units = (height + instance.unit - 1) / instance.unit;
@@ -42,10 +42,10 @@ Result search(const Problem& problem, int64_t height, int64_t max_nodes = 100'00
 }
 
 struct Features {
-  uint32_t sizes;       // Sizes are 1 to this.
-  uint32_t ranges;      // Lifetimes have at most this many.
-  uint32_t alignments;  // 1 to this.
-  bool fixed;           // Whether some are fixed.
+  uint32_t sizes;       // Largest size; the least is 1.
+  uint32_t ranges;      // Most ranges of a lifetime.
+  uint32_t alignments;  // Largest alignment; the least is 1.
+  bool fixed;           // Whether some buffers have a fixed offset.
 };
 
 class ExactSearchAgainstAllOrders : public ::testing::TestWithParam<Features> {};
@@ -68,7 +68,8 @@ TEST_P(ExactSearchAgainstAllOrders, FindsTheLowestHeightAndRefutesTheNext) {
       problem.buffers.push_back(buffer);
     }
     if (features.fixed) {
-      // Fixed where a plan with a hole at the bottom has them, so that some plan exists.
+      // Fix some buffers at their offsets in a plan with a hole at the bottom, so that a plan
+      // exists.
       Problem raised = problem;
       raised.buffers.push_back(make_buffer("hole", 0, 20, 1 + draw(3)));
       raised.buffers.back().fixed_offset = 0;
@@ -88,8 +89,9 @@ INSTANTIATE_TEST_SUITE_P(All, ExactSearchAgainstAllOrders,
                          ::testing::Values(Features{9, 3, 1, false}, Features{2, 3, 1, false},
                                            Features{9, 1, 4, false}, Features{5, 3, 3, true}));
 
-// A refutation of a sub-problem may rest on what failed before: with the same places but without
-// that knowledge it has one. Ten buffers in which both occur, height by another search.
+// The refutation of a sub-problem may depend on earlier failures. With equal places but without
+// those failures, the sub-problem may have a plan. Both cases occur with these ten buffers. Another
+// search computed their height.
 TEST(ExactSearch, RemembersWhatARefutationRestsOn) {
   Problem problem;
   problem.buffers = {make_buffer("a", 0, 5, 6),   make_buffer("b", 9, 11, 11),
@@ -132,7 +134,7 @@ TEST(ExactSearch, GivesUpOnNumbersNearTheEndOfInt64) {
   EXPECT_EQ(search(problem, kHuge + 1).outcome, Outcome::kGaveUp);
 }
 
-// Three times as many nodes are too few for the stack search alone.
+// The stack search alone fails even with three times as many nodes.
 TEST(ExactSearch, FillsPackingsOfHundredsWithoutAGap) {
   const Problem problem =
       cut_rectangle({.count = 300, .steps = 150, .bytes = 1024, .pinwheels = 50}, {14, 2});

@@ -1,4 +1,4 @@
-// Reasons for what OrderState finds: true literals from which it follows.
+// Explains the literals that OrderState derives: finds true literals from which they follow.
 #include <algorithm>
 
 #include "sluice/planner/exact/order_state.h"
@@ -11,7 +11,7 @@ void OrderState::explain(Literal literal, std::vector<Literal>& literals) {
   explain(literal, fact.reason, fact.position, literals);
 }
 
-// Only what was known when the trail had the length `position` may be a reason.
+// A reason uses only literals that were true when the trail had the length `position`.
 void OrderState::explain(Literal literal, const Reason& reason, int32_t position,
                          std::vector<Literal>& literals) {
   switch (reason.kind) {
@@ -42,7 +42,8 @@ void OrderState::explain(Literal literal, const Reason& reason, int32_t position
   }
 }
 
-// The upper item cannot be the lower one: both and the rooms around them exceed the height.
+// Explains why `high` cannot be below `low`: the room below `high`, both sizes and the room above
+// `low` exceed the height.
 void OrderState::explain_no_room(Literal literal, int32_t position,
                                  std::vector<Literal>& literals) {
   const int32_t low = graph_.low(literal);
@@ -53,15 +54,16 @@ void OrderState::explain_no_room(Literal literal, int32_t position,
   explain_needs(literals);
 }
 
-// Side 0: the sum of the exchange is at least `least`; side 1: its negative is. `left_out` is a
-// member whose order does not count, or -1.
+// Explains a limit on the sum of an exchange (see Window). Side 0: the sum is at least `least`.
+// Side 1: the negative of the sum is at least `least`. `left_out` is a member whose order is
+// ignored, or -1.
 void OrderState::explain_exchange(int32_t survivor, int side, int64_t least, int32_t left_out,
                                   int32_t position, std::vector<Literal>& literals) {
   const Survivor& s = graph_.survivors()[survivor];
   int64_t sum = 0;
   shares_.clear();
   for (const auto& member : graph_.exchanges()[s.exchange].members) {
-    const bool adds = member.dies == (side == 0);  // If it is below the survivor.
+    const bool adds = member.dies == (side == 0);  // True: being below adds its size.
     if (!adds) sum -= member.size;
     if (member.item == left_out) continue;
     const Literal below = graph_.below(member.item, s.item);
@@ -74,7 +76,7 @@ void OrderState::explain_exchange(int32_t survivor, int side, int64_t least, int
   add_enough(sum - least, literals);
 }
 
-// The sizes on a side of an item in a clique are at least `least` together.
+// Explains why the sizes of the clique's items on that side of `item` sum to at least `least`.
 void OrderState::explain_sum(int side, int32_t item, int32_t clique, int64_t least,
                              int32_t position, std::vector<Literal>& literals) {
   int64_t sum = 0;
@@ -90,7 +92,8 @@ void OrderState::explain_sum(int side, int32_t item, int32_t clique, int64_t lea
   add_enough(sum - least, literals);
 }
 
-// Adds the shares less those that can be spared, the latest first.
+// Adds the literals of the shares to `literals`. Omits late ones as long as the omitted sizes sum
+// to at most `spare`.
 void OrderState::add_enough(int64_t spare, std::vector<Literal>& literals) {
   std::sort(shares_.begin(), shares_.end(),
             [](const Share& a, const Share& b) { return a.position > b.position; });
@@ -109,14 +112,15 @@ int64_t OrderState::room_at(int side, int32_t item, int32_t position) const {
   return growth < 0 ? 0 : growths_[growth].room;
 }
 
-// Notes that the room must be at least `room`, which it is, for explain_needs.
+// Records that explain_needs() must explain a room of at least `room`. The current room is not
+// less.
 void OrderState::need(int side, int32_t item, int64_t room) {
   if (room <= 0) return;
   int32_t growth = last_growth_[key_of(side, item)];
   while (growths_[growth].before >= 0 && growths_[growths_[growth].before].room >= room) {
     growth = growths_[growth].before;
   }
-  // Growths of level 0 hold in every plan.
+  // Growths of level 0 hold in every plan: they need no reason.
   if (marks_.empty() || static_cast<size_t>(growth) < marks_.front().growths) return;
   if (needed_.size() < growths_.size()) needed_.resize(2 * growths_.size(), 0);
   if (needed_[growth] == 0) {
@@ -126,7 +130,8 @@ void OrderState::need(int side, int32_t item, int64_t room) {
   needed_[growth] = std::max(needed_[growth], room);
 }
 
-// Growths rest on earlier ones, so that each is looked at once, with the most that is needed of it.
+// A growth depends only on earlier growths. Handling the latest first visits each growth once, with
+// the largest room needed of it.
 void OrderState::explain_needs(std::vector<Literal>& literals) {
   while (!needs_.empty()) {
     std::pop_heap(needs_.begin(), needs_.end());

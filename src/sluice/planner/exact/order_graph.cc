@@ -6,10 +6,11 @@
 namespace sluice::planner {
 namespace {
 
-// Memory is 4 bytes for each two items and some hundred for each pair: at most some 100 MB.
+// Limits on memory: 4 bytes for each entry of a table of items x items, and some hundred bytes for
+// each pair that lives at one time. About 100 MB at most.
 constexpr int32_t kMostItems = 3000;
 constexpr size_t kMostPairs = 400'000;
-// Exchanges of more items say little until nearly all of their orders are chosen.
+// An exchange with more members implies little until nearly all of their orders are chosen.
 constexpr size_t kMostMembers = 40;
 constexpr size_t kMostSurvivorPairs = 2'000'000;
 
@@ -53,7 +54,8 @@ void OrderGraph::make_cliques(const Instance& instance, int64_t height) {
   }
   cliques_of_.assign(static_cast<size_t>(count_), {INT32_MAX, -1});
   for (size_t s = 0; s < alive.size(); ++s) {
-    // All that live here live in the next section too, with those that are born there.
+    // If no item ends here, the next section has these items and more: its clique includes this
+    // one.
     if (!ends[s + 1]) continue;
     const auto index = static_cast<int32_t>(cliques_.size());
     Clique& clique = cliques_.emplace_back();
@@ -78,7 +80,8 @@ Sections OrderGraph::cliques_of_both(int32_t a, int32_t b) const {
           std::min(cliques_of_[a].last, cliques_of_[b].last)};
 }
 
-// Between neighbours, and between two cliques of which both have less slack than all between them.
+// Makes exchanges between neighbouring cliques, and between two cliques that both have less slack
+// than every clique between them.
 void OrderGraph::make_exchanges(const Instance& instance) {
   const auto count = static_cast<int32_t>(cliques_.size());
   for (int32_t before = 0; before < count; ++before) {
@@ -93,7 +96,8 @@ void OrderGraph::make_exchanges(const Instance& instance) {
   sort_survivor_pairs();
 }
 
-// Returns whether exchanges with a later clique may be of use.
+// Makes one exchange, unless it is too large or implies nothing. Returns whether exchanges of
+// `before` with later cliques may be useful.
 bool OrderGraph::make_exchange(const Instance& instance, int32_t before, int32_t after) {
   Exchange exchange;
   exchange.slack_before = cliques_[before].slack;

@@ -8,11 +8,12 @@ namespace {
 
 constexpr int64_t kRestartConflicts = 400;
 constexpr int64_t kRephaseConflicts = 1000;
-constexpr size_t kMoreClauses = 500;  // After each time that half are discarded.
+constexpr size_t kMoreClauses = 500;  // Raises the limit when half of the clauses are discarded.
 constexpr size_t kMostLiterals = size_t{1} << 23;
 constexpr double kMostActivity = 1e100;
 
-// 1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8, … (Luby, Sinclair, Zuckerman 1993), from index 0.
+// The Luby sequence 1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8, … from index 0 (Luby, Sinclair,
+// Zuckerman 1993).
 int64_t luby(int64_t index) {
   int64_t length = 1;
   while (length < index + 1) length = 2 * length + 1;
@@ -113,7 +114,8 @@ Places OrderSearch::places() const {
   return places;
 }
 
-// After a conflict. Returns false if it needs no choice: there is no plan.
+// Learns a clause from the conflict and returns to an earlier level. Returns false if the conflict
+// depends on no choice: then no plan exists.
 bool OrderSearch::learn() {
   ++conflicts_;
   keep_phases();
@@ -135,8 +137,8 @@ bool OrderSearch::learn() {
   return true;
 }
 
-// Makes a clause from the conflict, in which one literal is of the conflict's level. Returns the
-// level that it follows at, or -1 for a conflict of level 0.
+// Derives a clause in which exactly one literal has the conflict's level. Returns the level at
+// which the clause implies that literal, or -1 for a conflict at level 0.
 int32_t OrderSearch::analyse() {
   reasons_ = state_.conflict();
   int32_t level = 0;
@@ -161,7 +163,7 @@ int32_t OrderSearch::analyse() {
   shorten();
   for (const int32_t pair : seen_pairs_) seen_[pair] = 0;
   seen_pairs_.clear();
-  // The second literal is the one that becomes false last.
+  // Move the literal that became false last to the second position, which is watched.
   int32_t back = 0;
   for (size_t k = 1; k < learned_.size(); ++k) {
     const int32_t other = state_.level_of(pair_of(learned_[k]));
@@ -189,7 +191,7 @@ void OrderSearch::analyse_literals(const std::vector<Literal>& literals, int32_t
   }
 }
 
-// Removes literals that follow from the others.
+// Removes literals that are redundant, given the other literals of the clause.
 void OrderSearch::shorten() {
   const auto is_seen = [&](Literal literal) {
     return seen_[pair_of(literal)] || state_.level_of(pair_of(literal)) == 0;
@@ -202,7 +204,7 @@ void OrderSearch::shorten() {
   learned_.erase(std::remove_if(learned_.begin() + 1, learned_.end(), follows), learned_.end());
 }
 
-// The levels in the clause just learned.
+// Counts the different levels of the learned clause.
 int32_t OrderSearch::count_levels() {
   levels_.clear();
   for (const Literal literal : learned_) levels_.push_back(state_.level_of(pair_of(literal)));
@@ -221,7 +223,7 @@ void OrderSearch::cancel(int32_t level) {
   state_.cancel(level);
 }
 
-// Opens a level. Returns false if no order is open.
+// Chooses an open order, which opens a level. Returns false if every order is chosen.
 bool OrderSearch::choose() {
   while (!queue_.empty()) {
     const int32_t pair = queue_.pop();
@@ -245,7 +247,8 @@ Literal OrderSearch::preferred(int32_t pair) const {
   return with(lowness(graph_.low(2 * pair)) > lowness(graph_.high(2 * pair)) ? 1 : 0);
 }
 
-// Items that are born where others die take mostly their place. Above 0: for the first item below.
+// A born item usually takes the place of a dying one. Returns a positive number if the exchanges
+// favour the first item below the second, a negative one for the opposite.
 int OrderSearch::vote(int32_t pair) const {
   int votes = 0;
   for (const SurvivorPair& p : graph_.survivor_pairs(pair)) {
@@ -259,7 +262,8 @@ int OrderSearch::vote(int32_t pair) const {
   return votes;
 }
 
-// The trail before the last choice has no conflict.
+// Stores the orders of the trail before the last choice, which has no conflict, if it is the
+// longest so far.
 void OrderSearch::keep_phases() {
   const auto& trail = state_.trail();
   const size_t length = state_.trail_before_choice();
@@ -274,7 +278,8 @@ void OrderSearch::keep_phases() {
   keep(best_, best_length_);
 }
 
-// Returns to level 0, and from time to time to other orders: the best, none, or the opposite ones.
+// Restarts at level 0. Sometimes also replaces the preferred orders: by the best ones, by none, or
+// by the opposite of the last ones.
 void OrderSearch::begin_anew() {
   cancel(0);
   next_restart_ = conflicts_ + kRestartConflicts * luby(++restarts_);

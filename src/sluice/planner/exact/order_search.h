@@ -10,17 +10,17 @@
 
 namespace sluice::planner {
 
-/// Pairs in order of activity: those that took part in conflicts lately come first.
+/// Priority queue of pairs by activity: pairs of recent conflicts are first.
 class ActivityQueue {
  public:
   explicit ActivityQueue(int32_t pairs);
   bool empty() const { return heap_.empty(); }
   /// Removes and returns the most active pair.
   int32_t pop();
-  /// Adds a pair unless it is there.
+  /// Adds a pair unless the queue contains it.
   void insert(int32_t pair);
   void raise(int32_t pair);
-  /// Raises after this call count for more.
+  /// Gives later calls of raise() more weight than earlier ones.
   void age() { amount_ /= kDecay; }
 
  private:
@@ -33,27 +33,28 @@ class ActivityQueue {
   std::vector<double> activity_;
   double amount_ = 1;
   std::vector<int32_t> heap_;
-  std::vector<int32_t> index_;  // In the heap, or -1.
+  std::vector<int32_t> index_;  // Position in the heap, or -1.
 };
 
-/// Searches for a plan by choosing which of two items is the lower one, and learns a clause from
-/// each conflict. It goes back as far as the clause says, so that choices which have no part in a
-/// conflict are not varied, and it begins anew from time to time with what it learned.
+/// Searches for a plan by choosing which item of each pair is the lower one (conflict-driven clause
+/// learning). Each conflict yields a clause, and the search returns to the level at which the
+/// clause implies a literal. Choices that have no part in the conflict are not tried both ways.
+/// Restarts keep the learned clauses.
 class OrderSearch {
  public:
-  /// For instances that OrderGraph takes.
+  /// The instance must pass OrderGraph::takes(). `height` is in units.
   OrderSearch(const Instance& instance, const Conflicts& conflicts, int64_t height);
 
-  /// Continues with about `max_nodes` looks at an item, a clique or a clause.
+  /// Continues the search with about `max_nodes` looks at an item, a clique or a clause.
   Outcome run(int64_t max_nodes);
 
-  /// Looks of all runs.
+  /// Looks of all runs together.
   int64_t nodes() const { return state_.looks() + analysis_looks_; }
-  /// The plan, after kFound.
+  /// The plan; valid after run() returned kFound.
   Places places() const;
 
  private:
-  // Order that each pair had: the last bit of the literal, or kNoPhase.
+  // An order for each pair: the last bit of the literal, or kNoPhase.
   using Phases = std::vector<int8_t>;
   static constexpr int8_t kNoPhase = -1;
 
@@ -76,24 +77,24 @@ class OrderSearch {
   int64_t analysis_looks_ = 0;
   Outcome outcome_ = Outcome::kGaveUp;
 
-  Phases last_;     // The last order of each pair,
-  Phases longest_;  // that in the longest trail without a conflict since it was cleared,
+  Phases last_;     // Last order of each pair.
+  Phases longest_;  // Orders in the longest trail without a conflict since they were cleared.
   size_t longest_length_ = 0;
-  Phases best_;  // and that in the longest for some time more.
+  Phases best_;  // Like longest_, but never cleared.
   size_t best_length_ = 0;
 
   int64_t conflicts_ = 0;
   int64_t restarts_ = 0;
-  int64_t next_restart_ = 0;     // Conflicts.
-  int64_t next_rephase_ = 1000;  // Conflicts.
+  int64_t next_restart_ = 0;     // Value of conflicts_ that triggers it.
+  int64_t next_rephase_ = 1000;  // Value of conflicts_ that triggers it.
   int64_t rephases_ = 0;
   size_t most_clauses_ = 20'000;
 
-  std::vector<Literal> learned_;  // The first is the one that follows.
+  std::vector<Literal> learned_;  // A clause; it implies its first literal.
   std::vector<Literal> reasons_;
-  std::vector<char> seen_;  // Pairs.
+  std::vector<char> seen_;  // By pair.
   std::vector<int32_t> seen_pairs_;
-  int32_t open_ = 0;  // Literals of the conflict's level that are seen and not yet explained.
+  int32_t open_ = 0;  // Seen literals of the conflict's level that are not yet explained.
   std::vector<int32_t> levels_;
 };
 

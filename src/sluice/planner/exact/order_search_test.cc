@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kManyNodes = 1'000'000'000;
 
-// Searches for a plan of `units` units and shows a plan found to the validator.
+// Searches for a plan of `units` units. A plan that is found must pass validate().
 Outcome search(const Problem& problem, const Instance& instance, int64_t units,
                int64_t max_nodes = kManyNodes) {
   const Conflicts conflicts = make_conflicts(instance);
@@ -34,10 +34,10 @@ Outcome search(const Problem& problem, const Instance& instance, int64_t units,
 
 struct Features {
   int buffers;
-  uint32_t sizes;       // Sizes are 1 to this.
-  uint32_t alignments;  // 1 to this.
-  uint32_t steps;       // Births are at steps 0 to this, and lives shorter than its half.
-  bool fixed;           // Whether some are fixed.
+  uint32_t sizes;       // Largest size; the least is 1.
+  uint32_t alignments;  // Largest alignment; the least is 1.
+  uint32_t steps;       // Births are in [0, steps), lifetimes are 1 to steps / 2 long.
+  bool fixed;           // Whether some buffers have a fixed offset.
 };
 
 class Drawing {
@@ -60,7 +60,7 @@ Problem random_problem(const Features& features, Drawing& draw) {
     problem.buffers.back().alignment = 1 + draw(features.alignments);
   }
   if (!features.fixed) return problem;
-  // Fixed where a plan with a hole at the bottom has them, so that some plan exists.
+  // Fix some buffers at their offsets in a plan with a hole at the bottom, so that a plan exists.
   Problem raised = problem;
   raised.buffers.push_back(make_buffer("hole", 0, 20, 1 + draw(3)));
   raised.buffers.back().fixed_offset = 0;
@@ -92,15 +92,15 @@ INSTANTIATE_TEST_SUITE_P(All, OrderSearchAgainstAllOrders,
                          ::testing::Values(Features{7, 9, 4, 8, false},
                                            Features{7, 5, 3, 8, true}));
 
-// Compares both searches at the heights from the bound to the lowest plan. Returns how many
-// of these have no plan.
+// Compares both searches at each height from the bound to the lowest plan. Returns the number of
+// heights without a plan.
 int compare_searches(const Problem& problem) {
   const Instance instance = make_instance(problem);
   const Conflicts conflicts = make_conflicts(instance);
   for (int64_t units = instance.bound;; ++units) {
     Places places;
     int64_t nodes = 0;
-    // So few nodes are spent by the stack search alone.
+    // With so few nodes, exact_search() never starts the order search.
     const Outcome outcome = exact_search(instance, conflicts, units, 40'000'000, places, nodes);
     if (outcome != Outcome::kGaveUp) {
       EXPECT_EQ(search(problem, instance, units), outcome);
@@ -125,7 +125,8 @@ INSTANTIATE_TEST_SUITE_P(All, OrderSearchAgainstStackSearch,
                          ::testing::Values(Features{14, 20, 4, 10, false},
                                            Features{16, 12, 3, 14, true}));
 
-// The sizes that live at a step have the same sum at all steps: no byte may be wasted.
+// Draws a problem in which the live sizes sum to `bytes` at every step. A plan of that height
+// wastes no byte.
 Problem full_problem(int64_t steps, int64_t bytes, Drawing& draw) {
   Problem problem;
   std::vector<size_t> alive;

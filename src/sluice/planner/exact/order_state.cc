@@ -44,7 +44,8 @@ OrderState::OrderState(const Instance& instance, const Conflicts& conflicts,
   fix_twins();
 }
 
-// Alignment keeps items from the top, and fixed items have their place.
+// Sets the rooms that hold without any order: alignment keeps items from the top, and a fixed item
+// has one offset.
 void OrderState::fix_rooms() {
   for (int32_t i = 0; i < graph_.items() && !impossible_; ++i) {
     const int64_t fixed = instance_.fixed[i];
@@ -54,7 +55,7 @@ void OrderState::fix_rooms() {
   }
 }
 
-// Items that are alike may be exchanged: any order of them will do.
+// Fixes the order of items with equal size, alignment and lifetime, because they can be exchanged.
 void OrderState::fix_twins() {
   const auto traits = [&](int32_t i) {
     const Sections range = instance_.lifetime(i).front();
@@ -99,7 +100,7 @@ void OrderState::push(Literal literal, const Reason& reason) {
   trail_.push_back(literal);
 }
 
-// Makes a literal true that follows. Returns false for a conflict.
+// Makes a derived literal true. Returns false and stores the conflict if the literal is false.
 bool OrderState::follow(Literal literal, const Reason& reason) {
   if (value(literal) > 0) return true;
   if (value(literal) == 0) {
@@ -191,7 +192,7 @@ bool OrderState::process(Literal literal) {
          grow_rooms(literal);
 }
 
-// All that is below the lower item is below the higher one, and so on upwards.
+// Applies transitivity: items below `low` are below `high`, and items above `high` are above `low`.
 bool OrderState::close_triangles(Literal literal) {
   const int32_t low = graph_.low(literal);
   const int32_t high = graph_.high(literal);
@@ -253,7 +254,8 @@ bool OrderState::check_exchanges(Literal literal) {
   return true;
 }
 
-// Chooses the orders of members that would bring the sum out of its window.
+// Derives orders of members whose opposite would move the sum below -slack_before or above
+// slack_after. Returns false at a conflict.
 bool OrderState::check_survivor(int32_t survivor) {
   const Survivor& s = graph_.survivors()[survivor];
   const Exchange& exchange = graph_.exchanges()[s.exchange];
@@ -293,7 +295,7 @@ bool OrderState::grow_rooms(Literal literal) {
          grow(1, low, rooms_[1][high] + instance_.size[high], literal, -1);
 }
 
-// The offset must be a multiple of the alignment, so the room may be more than the units needed.
+// Rounds a room up so that the offset is a multiple of the alignment.
 int64_t OrderState::round_room(int side, int32_t item, int64_t units) const {
   const int64_t align = instance_.align[item];
   if (align == 1) return units;
@@ -302,7 +304,7 @@ int64_t OrderState::round_room(int side, int32_t item, int64_t units) const {
   return units > highest ? units : highest - align_down(highest - units, align);
 }
 
-// The least units that are rounded to `room` or more.
+// Returns the fewest units that round_room() rounds to `room` or more.
 int64_t OrderState::least_units_for(int side, int32_t item, int64_t room) const {
   const int64_t align = instance_.align[item];
   if (align == 1) return room;
@@ -336,8 +338,8 @@ bool OrderState::grow(int side, int32_t item, int64_t units, Literal literal, in
   return true;
 }
 
-// A room of an item grew: those known to be beyond it need more too, and where the height is too
-// small for another one beyond it, that one is on the other side.
+// Applies the growth of a room to the neighbours. Items known to be beyond `item` need more room
+// too. An item that does not fit beyond it within the height must be on the other side.
 bool OrderState::spread(int side, int32_t item) {
   const int64_t end = rooms_[side][item] + instance_.size[item];
   const auto neighbours = conflicts_.of(item);

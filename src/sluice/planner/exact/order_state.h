@@ -8,12 +8,12 @@
 
 namespace sluice::planner {
 
-/// Orders that were chosen, and all that follows from them. A choice opens a level; cancelling a
-/// level takes back its choice and what followed.
+/// The chosen orders, and all orders that follow from them. A choice opens a level. Cancelling a
+/// level undoes its choice and the orders that followed from it.
 ///
-/// For each item it keeps the room needed below and above: units that other items must have between
-/// it and the bottom (side 0), or the top (side 1). If all orders are chosen without a conflict,
-/// the rooms below are a plan.
+/// For each item it stores the rooms: the units that other items need between it and the bottom
+/// (side 0) or the top (side 1). If all orders are chosen without a conflict, the rooms below are
+/// the offsets of a plan.
 class OrderState {
  public:
   OrderState(const Instance& instance, const Conflicts& conflicts, const OrderGraph& graph,
@@ -22,51 +22,52 @@ class OrderState {
   /// 1: true, -1: false, 0: open.
   int value(Literal literal) const { return values_[literal]; }
   int32_t level() const { return static_cast<int32_t>(marks_.size()); }
-  /// The level that a pair's order was chosen at, or followed at; 0 holds in every plan.
+  /// The level at which the order of a pair was chosen or derived. An order of level 0 holds in
+  /// every plan.
   int32_t level_of(int32_t pair) const { return facts_[pair].level; }
   /// All true literals, in the order in which they became true.
   const std::vector<Literal>& trail() const { return trail_; }
-  /// The length of the trail before the choice of the last level; that of the trail at level 0.
+  /// The length of the trail before the choice of the last level; at level 0, of the whole trail.
   size_t trail_before_choice() const {
     return marks_.empty() ? trail_.size() : marks_.back().trail;
   }
   int64_t room_below(int32_t item) const { return rooms_[0][item]; }
   int64_t room_above(int32_t item) const { return rooms_[1][item]; }
 
-  /// Opens a level with a literal that is open.
+  /// Opens a level and makes an open literal true.
   void choose(Literal literal);
-  /// Makes an open literal true that is the only one of a clause that is not false; kNoClause: one
-  /// that holds in every plan, at level 0.
+  /// Makes an open literal true because all other literals of the clause are false. With kNoClause,
+  /// the literal holds in every plan (at level 0).
   void imply(Literal literal, int32_t clause);
   static constexpr int32_t kNoClause = -1;
-  /// Returns to the end of a level.
+  /// Undoes all levels above `level`.
   void cancel(int32_t level);
 
-  /// Makes everything true that follows. Returns false for a conflict.
+  /// Derives all literals that follow from the true ones. Returns false at a conflict.
   bool propagate();
-  /// True literals that no plan has together, after propagate() returned false.
+  /// After propagate() returned false: true literals that no plan has together.
   const std::vector<Literal>& conflict() const { return conflict_; }
-  /// True literals, older than `literal`, from which it follows. `literal` is not a choice and its
-  /// level is above 0.
+  /// Stores in `literals` older true literals from which `literal` follows. `literal` must not be a
+  /// choice, and its level must be above 0.
   void explain(Literal literal, std::vector<Literal>& literals);
-  /// Whether the literal was chosen, or is one of level 0 without a reason.
+  /// Whether the literal was chosen, or was given at level 0 without a reason.
   bool is_choice(Literal literal) const {
     return facts_[pair_of(literal)].reason.kind == Reason::kChoice;
   }
   /// Whether a clause is the reason of one of its first two literals.
   bool is_reason(int32_t clause) const;
 
-  /// Looks so far, at an item, a clique or a clause.
+  /// Number of looks so far at an item, a clique or a clause.
   int64_t looks() const { return looks_; }
 
  private:
   struct Reason {
     enum Kind : int8_t {
       kChoice,
-      kClause,    // a: its number.
-      kBetween,   // a, b: literals. x below y and y below z: x below z.
+      kClause,    // a: the number of the clause.
+      kBetween,   // a, b: x below y and y below z; implies x below z.
       kNoRoom,    // The other order needs more than the height.
-      kExchange,  // a: survivor; side 0: the sum is at its most, 1: at its least.
+      kExchange,  // a: survivor; side 0: upper limit of the sum, 1: lower limit.
     };
     Kind kind = kChoice;
     int8_t side = 0;
@@ -74,39 +75,39 @@ class OrderState {
     int32_t b = 0;
   };
 
-  // Level, position and reason of a pair whose order is chosen.
+  // Level, position and reason of the order of a pair.
   struct Fact {
     int32_t level = 0;
-    int32_t position = 0;  // In the trail.
+    int32_t position = 0;  // Index in the trail.
     Reason reason;
   };
 
-  // A room that grew. Either `literal` put an item there, or the items of `clique` on that side
-  // need so much; neither: it is given.
+  // An increase of a room. Its cause is `literal`, which puts an item there, or the items of
+  // `clique` on that side. Without either, the room is given from the start.
   struct Growth {
-    int32_t before;  // The growth that this one replaces, or -1.
+    int32_t before;  // The previous growth of the key, or -1.
     int32_t key;     // side * items + item
     int64_t room;
-    int32_t trail;  // The length of the trail at that time.
+    int32_t trail;  // The length of the trail then.
     Literal literal;
     int32_t clique;
   };
 
-  // Lengths before the choice of a level.
+  // Lengths of trail_ and growths_ before the choice of a level.
   struct Mark {
     size_t trail;
     size_t growths;
   };
 
-  // The sum of an exchange for one survivor: sizes of the dying below it less those of the born
-  // below.
+  // The sum of an exchange for one survivor: sizes of dying items below it, minus sizes of born
+  // items below it. Open orders decide where it is between `least` and `most`.
   struct Window {
-    int64_t least;  // All open orders taken as they lessen it.
+    int64_t least;
     int64_t most;
   };
 
   int32_t key_of(int side, int32_t item) const { return side * graph_.items() + item; }
-  // The literal of `other` lying on the given side of the item.
+  // The literal for `other` on the given side of the item.
   Literal on_side(int side, int32_t other, int32_t item) const {
     return side == 0 ? graph_.below(other, item) : graph_.below(item, other);
   }
@@ -148,21 +149,21 @@ class OrderState {
   std::vector<int8_t> values_;  // By literal.
   std::vector<Fact> facts_;     // By pair.
   std::vector<Literal> trail_;
-  size_t processed_ = 0;  // Literals of the trail whose effects are there.
+  size_t processed_ = 0;  // Literals of the trail whose effects were added.
   std::vector<Mark> marks_;
 
   std::array<std::vector<int64_t>, 2> rooms_;
   std::vector<int32_t> last_growth_;  // By key, or -1.
   std::vector<Growth> growths_;
-  std::vector<int32_t> grown_;  // Keys whose growth has not been spread.
-  size_t spread_ = 0;           // Growths before this index are spread.
+  std::vector<int32_t> grown_;  // Keys of grown rooms, for spread().
+  size_t spread_ = 0;           // Entries of grown_ that were spread.
   std::vector<char> is_grown_;
 
-  size_t words_;                              // Length of a set of items.
-  std::vector<uint64_t> neighbours_;          // Sets of items that live at one time with each.
-  std::vector<uint64_t> known_below_;         // Sets of items known to be below each,
-  std::vector<uint64_t> known_above_;         // or above it.
-  std::array<std::vector<int64_t>, 2> sums_;  // Sizes on a side of an item in a clique.
+  size_t words_;                              // Words of 64 bits in a set of items.
+  std::vector<uint64_t> neighbours_;          // By item: set of its neighbours.
+  std::vector<uint64_t> known_below_;         // By item: set of items known to be below it.
+  std::vector<uint64_t> known_above_;         // By item: set of items known to be above it.
+  std::array<std::vector<int64_t>, 2> sums_;  // By membership: sizes of the clique on that side.
   std::vector<Window> windows_;               // By survivor.
 
   std::vector<Literal> conflict_;
@@ -173,7 +174,7 @@ class OrderState {
     Literal literal;
     int64_t size;
   };
-  std::vector<Share> shares_;  // Literals that make a sum, for add_enough.
+  std::vector<Share> shares_;  // Literals and sizes of a sum, for add_enough().
   int64_t looks_ = 0;
 };
 

@@ -16,7 +16,7 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Links items of the same size, alignment and life that are not fixed into rings.
+// Links items of equal size, alignment and lifetime without a fixed offset into rings.
 std::vector<int32_t> make_twins(const Instance& instance) {
   std::vector<int32_t> twins(instance.buffer.size());
   std::iota(twins.begin(), twins.end(), 0);
@@ -107,7 +107,7 @@ void StackSearch::undo_changes(size_t count) {
   }
 }
 
-// Puts an item at its base. Returns whether that leaves the fixed ones above it alone.
+// Places an item at its base. Returns false if it overlaps a fixed item that waits.
 bool StackSearch::put(int32_t item) {
   const int64_t end = states_[item].base + instance_.size[item];
   places_[item] = states_[item].base;
@@ -135,7 +135,7 @@ void StackSearch::take_back(int32_t item, size_t changes) {
   waits_[item] = 1;
 }
 
-// The lowest offset of an item that lies on one that waits; kNever if none does.
+// The lowest offset at which the item can rest on a waiting neighbour; kNever if none waits.
 int64_t StackSearch::least_on_others(int32_t item) {
   int64_t end = kNever;
   const auto neighbours = conflicts_.of(item);
@@ -146,7 +146,7 @@ int64_t StackSearch::least_on_others(int32_t item) {
   return end == kNever ? kNever : align_up(end, instance_.align[item]);
 }
 
-// A try at the item's base failed. The failure holds for its twins too.
+// Raises `least` of the item and of its twins, after the item failed at its base.
 void StackSearch::raise(int32_t item) {
   const int64_t base = states_[item].base;
   int32_t twin = item;
@@ -158,8 +158,8 @@ void StackSearch::raise(int32_t item) {
   } while (twin != item);
 }
 
-// Cuts list_[begin, end) where no life spans the cut and appends the parts. The smallest comes
-// first: it fails the fastest.
+// Splits list_[begin, end) where no lifetime spans the cut, and appends the parts to parts_. The
+// smallest part is first, because it fails the fastest.
 void StackSearch::split(size_t begin, size_t end) {
   Level& level = levels_.back();
   level.first_part = level.next_part = parts_.size();
@@ -173,14 +173,14 @@ void StackSearch::split(size_t begin, size_t end) {
                    [](const Part& a, const Part& b) { return a.size() < b.size(); });
 }
 
-// The loop keeps levels_ as its stack, so that many items cannot overflow that of the thread.
+// The loop uses levels_ as its stack: with many items, recursion could overflow the thread's stack.
 Outcome StackSearch::solve_all() {
   parts_.clear();
   levels_.assign(1, Level());
   split(0, list_.size());
   Outcome outcome = Outcome::kFound;
   while (true) {
-    // The parts of the last level are the last ones.
+    // The parts of the last level are at the end of parts_.
     if (outcome == Outcome::kFound && levels_.back().next_part < parts_.size()) {
       outcome = enter(parts_[levels_.back().next_part++]);
       continue;
@@ -191,7 +191,8 @@ Outcome StackSearch::solve_all() {
   }
 }
 
-// Begins a part. kFound: it has a plan, or its parts after the first item are to be solved now.
+// Starts to solve a part. Returns kFound if it has a plan, or if its first item was placed and the
+// parts of the rest are next.
 Outcome StackSearch::enter(Part part) {
   if (part.size() == 1) {
     const int32_t item = list_[part.begin];
@@ -207,7 +208,7 @@ Outcome StackSearch::enter(Part part) {
   return try_next();
 }
 
-// Puts the next item of the part that begins the last level, or ends that level.
+// Places the next item of the last level's part, or ends that level.
 Outcome StackSearch::try_next() {
   Level& level = levels_.back();
   const Part part = level.part;
@@ -224,14 +225,15 @@ Outcome StackSearch::try_next() {
       return Outcome::kFound;
     }
     take_back(item, level.put_changes);
-    // Nothing that waits fits below a fixed one that is next.
+    // A fixed item cannot be raised, and no waiting item fits below it.
     if (is_fixed(item)) break;
     raise(item);
   }
   return finish(Outcome::kRefuted);
 }
 
-// Takes back the item of the last level, with which the rest had `outcome`, and goes on.
+// Removes the item of the last level, after the rest of its part had `outcome`. Then ends the level
+// or tries the next item.
 Outcome StackSearch::leave(Outcome outcome) {
   const Level& level = levels_.back();
   list_.resize(level.list_begin);
@@ -248,7 +250,7 @@ Outcome StackSearch::finish(Outcome outcome) {
   return outcome;
 }
 
-// The item to try, or -1 if the part has no plan.
+// Returns the item to try next, or -1 if the part has no plan.
 int32_t StackSearch::next(Part part) {
   left_ -= static_cast<int64_t>(part.size());
   int64_t lowest_end = kNever;
@@ -274,7 +276,8 @@ int32_t StackSearch::next(Part part) {
   return fits(first_[list_[part.begin]], last) ? best : -1;
 }
 
-// Whether in each section one of the waiting items can begin so low that the others fit above it.
+// Returns whether, in each section, some waiting item can begin low enough for all waiting items of
+// the section to fit.
 bool StackSearch::fits(int32_t first, int32_t last) {
   left_ -= last - first;
   for (int32_t s = first; s < last; ++s) {

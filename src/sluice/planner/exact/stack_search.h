@@ -7,13 +7,14 @@
 
 namespace sluice::planner {
 
-/// Above every height that is searched; sums of it with a size and an alignment stay in int64.
+/// Larger than every height that is searched. Its sum with a size and an alignment fits in int64.
 inline constexpr int64_t kNever = INT64_MAX / 4;
 
-/// Sub-problems without a plan, as hashes of 64 bits. A new one takes the slot of an older one.
+/// A set of sub-problems without a plan, as hashes of 64 bits. A new hash overwrites an older one
+/// in its slot.
 class Refuted {
  public:
-  /// `expected`: about how many will be inserted. Holds at most 2^20.
+  /// `expected` is the approximate number of insertions. The set has at most 2^20 slots.
   explicit Refuted(int64_t expected);
   bool contains(uint64_t key) const { return slots_[key & (slots_.size() - 1)] == key; }
   void insert(uint64_t key) { slots_[key & (slots_.size() - 1)] = key; }
@@ -22,53 +23,53 @@ class Refuted {
   std::vector<uint64_t> slots_;
 };
 
-/// Builds plans up from the bottom: an item put is below all that wait and live at one time with
-/// it.
+/// Builds plans from the bottom up: a placed item is below all waiting items that live at one time
+/// with it.
 ///
-/// If there is a plan for what waits, there is a settled one: one whose offsets have the least sum,
-/// so that each item lies on the floor or on another. Its lowest waiting item is at its base, and
-/// nothing that waits could end at or below that base: it would go there and lessen the sum. Such
-/// an item is tried; if that fails, it lies in every settled plan on another that waits, which
-/// raises its `least`. So each step either puts an item or raises it, and no plan is looked at
-/// twice.
+/// If the waiting items have a plan, they have a settled one: a plan whose offsets have the least
+/// sum, so that each item rests on the bottom or on another item. Its lowest waiting item is at its
+/// base. No waiting item fits at or below that base, because placing it there would lessen the sum.
+/// The search tries such an item. If that fails, the item rests on a waiting item in every settled
+/// plan, which raises its `least`. Each step therefore places an item or raises one, and no plan is
+/// visited twice.
 class StackSearch {
  public:
   StackSearch(const Instance& instance, const Conflicts& conflicts, int64_t height,
               Refuted& refuted);
 
-  /// Searches from the start with about `max_nodes` looks at an item or a section. Of items with
-  /// the same base, the one of the lowest rank is tried first.
+  /// Searches from the start with about `max_nodes` looks at an item or a section. Among items with
+  /// equal bases, the one with the lowest `rank` is tried first.
   Outcome run(std::vector<int32_t> rank, int64_t max_nodes);
 
-  /// Looks that the last run did not use; negative if it used more.
+  /// Nodes that the last run did not use; negative if it used more.
   int64_t left() const { return left_; }
   /// The plan of the last run, if it found one.
   const Places& places() const { return places_; }
 
  private:
-  // Knowledge about an item that waits for its place.
+  // Limits on the offset of a waiting item.
   struct State {
-    int64_t base = 0;   // Its offset if it is next: on top of what is placed, or the fixed one.
-    int64_t least = 0;  // No settled plan puts it lower. Above base: it is not next.
+    int64_t base = 0;   // Offset if placed next: on top of placed items, or the fixed one.
+    int64_t least = 0;  // Lowest offset in a settled plan. Above base: not placed next.
     bool operator==(const State&) const = default;
   };
 
-  // Items list_[begin], …, list_[end - 1], in order of birth: all that wait in their sections.
+  // Items list_[begin], …, list_[end - 1] in order of birth: all waiting items of their sections.
   struct Part {
     size_t begin = 0;
     size_t end = 0;
     size_t size() const { return end - begin; }
   };
 
-  // A part being solved, and the item tried in it. The parts that are left after that item are
-  // parts_[first_part] and what follows.
+  // A part that is being solved, and the item placed in it. The rest of the part is split into
+  // parts_[first_part] and its successors.
   struct Level {
     Part part;
     uint64_t key = 0;
-    size_t changes = 0;      // Before the part was looked at.
-    int32_t item = -1;       // The item that is tried; -1 at the root.
-    size_t put_changes = 0;  // Before it was put.
-    size_t list_begin = 0;   // The list of the rest begins here.
+    size_t changes = 0;      // Size of changes_ before the part was entered.
+    int32_t item = -1;       // The placed item; -1 at the root.
+    size_t put_changes = 0;  // Size of changes_ before the item was placed.
+    size_t list_begin = 0;   // Begin of the rest of the part in list_.
     size_t first_part = 0;
     size_t next_part = 0;
   };
@@ -108,20 +109,20 @@ class StackSearch {
   const Conflicts& conflicts_;
   const int64_t height_;
   Refuted& refuted_;
-  std::vector<int32_t> first_;     // The first section of an item's life.
-  std::vector<int32_t> last_;      // One past the last.
+  std::vector<int32_t> first_;     // First section of an item's lifetime.
+  std::vector<int32_t> last_;      // One past its last section.
   std::vector<int32_t> by_first_;  // Items in order of birth.
-  std::vector<int32_t> twins_;     // The next in the ring of items that are alike.
+  std::vector<int32_t> twins_;     // Next item in the ring of equal items.
   std::vector<int32_t> alive_;     // Items of each section: [alive_begin_[s], alive_begin_[s + 1]).
   std::vector<int64_t> alive_begin_;
   std::vector<int32_t> rank_;
-  int64_t left_ = 0;  // Nodes.
+  int64_t left_ = 0;  // Nodes left.
   Places places_;
   std::vector<char> waits_;       // Whether an item has no place yet.
-  std::vector<State> states_;     // By item that waits.
-  std::vector<int64_t> waiting_;  // The sum of sizes that wait in a section.
-  std::vector<int32_t> witness_;  // An item that showed last that the section fits.
-  std::vector<int32_t> list_;     // Parts being solved, one on top of the other.
+  std::vector<State> states_;     // By item; only for waiting items.
+  std::vector<int64_t> waiting_;  // Sum of the waiting sizes of a section.
+  std::vector<int32_t> witness_;  // Item that last passed fits(), by section.
+  std::vector<int32_t> list_;     // A stack: the items of the part of each level.
   std::vector<Part> parts_;
   std::vector<Level> levels_;
   std::vector<Change> changes_;

@@ -73,6 +73,14 @@ class Text(unittest.TestCase):
                 with self.subTest(file=file.name):
                     self.assertIn(f"`src/{folder}/{file.name}`\n\n```cpp\n{file.read_text()}```", page)
 
+    def test_the_page_on_the_architecture_has_the_layers_that_are_checked(self):
+        sys.path.insert(0, str(ROOT / "scripts"))
+        from check_includes import LAYERS
+        page = (ROOT / "docs" / "architecture.md").read_text()
+        rows = dict(re.findall(r"(?m)^\| `(\w+)` \| (.*) \|$", page))
+        self.assertEqual({name: re.findall(r"`(\w+)`", row) for name, row in rows.items()}, LAYERS)
+        self.assertEqual(sorted(re.findall(r"(?m)^\*\*`(\w+)`\*\*", page)), sorted(LAYERS))
+
     def test_the_page_on_models_shows_a_model(self):
         page = (ROOT / "docs" / "howto" / "add_a_model.md").read_text()
         model = "src/sluice/models/mnist_rts.cc"

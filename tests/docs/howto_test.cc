@@ -59,7 +59,7 @@ std::vector<std::string> run_roll(const TensorSpec& spec, Tensor (*make)(Tensor)
   Session session(ir, {.device = cpu_device({.threads = 2})});
   Interpreter interpreter(ir);
   EXPECT_TRUE(
-      session.run({{in, array}})[out].same_bits(interpreter.run("main", {{in, array}})[out]));
+      session.run({{in, array}})[out].same_bits(interpreter.run({{in, array}})[out]));
   return kernels_of(session.executable(), "Roll");
 }
 

@@ -162,6 +162,7 @@ Outcome interpreted(const RandomProgram& program, Remote remote) {
     const auto entries_by_stream = inputs_of(program, run);
     arrays.reserve(entries_by_stream.size());
     for (const auto& [id, entries] : entries_by_stream) {
+      if (entries.empty()) continue;  // The run reads nothing of this stream.
       const StreamInfo& info = ir.stream(id);
       arrays.push_back(HostTensor::stack(entries));
       inputs.push_back({H2dStream{ir.id(), id, info.name, info.spec}, arrays.back()});

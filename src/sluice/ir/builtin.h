@@ -7,7 +7,7 @@ namespace sluice {
 namespace builtin {
 
 struct InitOptions {
-  Shape shape;
+  Shape shape = {};
   DType dtype = f32;
   double value = 0;
   bool undefined = false;  ///< Contents are undefined and must be overwritten.

@@ -7,8 +7,8 @@ enum class Activation { kGelu, kRelu };
 
 /// Builds a multilayer perceptron on 28 x 28 digits of 10 classes: `layers` linear layers of
 /// `width` features, the last one of 10, with the activation and dropout between them. With ReLU
-/// the initial weights keep the variance of activations, so that any depth trains. With GELU they are
-/// N(0, 0.02), as in documents 000, 003 and 004.
+/// the initial weights keep the variance of activations, so that any depth trains. With GELU they
+/// are N(0, 0.02), as in documents 000, 003 and 004.
 train::ModelSpec perceptron(const Sizes& sizes, Activation activation);
 
 }  // namespace sluice::models

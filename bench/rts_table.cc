@@ -15,15 +15,15 @@
 #include "sluice/base/sys.h"
 #include "sluice/data/loader.h"
 #include "sluice/models/model.h"
-#include "sluice/models/step_arrays.h"
 #include "sluice/report/traffic.h"
 #include "sluice/sluice.h"
+#include "sluice/train/step_arrays.h"
 
 namespace sluice::bench {
 namespace {
 
-constexpr int kRounds = 25;    // Many short rounds, so that each row has some without disturbance.
-constexpr int64_t kSteps = 2;  // Steps of a round.
+constexpr int kRounds = 20;    // Many short rounds, so that each row has some without disturbance.
+constexpr int64_t kSteps = 5;  // Steps of a round. Each row runs 100 timed steps.
 constexpr double kTie = 0.05;  // The last two rows of the document move equal bytes within 0.5 %.
 constexpr int kReplicas = 4;
 constexpr int64_t kAccumulate = 8;
@@ -56,7 +56,7 @@ class Row {
                                          .shard_threshold = way.threshold,
                                          .learning_rate = 1e-3})),
         session_(ir_, {.device = cpu_device(), .remote_bandwidth = bandwidth}),
-        arrays_(training_, kAccumulate, kReplicas),
+        arrays_(training_),
         binding_(
             session_.bind(arrays_.inputs(training_), {{training_.loss, arrays_.losses}}, "train")) {
     const data::Dataset samples = model_.data->generate(kSamples, 1);
@@ -88,7 +88,7 @@ class Row {
   Ir ir_{kReplicas};
   train::Training training_;
   Session session_;
-  models::StepArrays arrays_;
+  train::StepArrays arrays_;
   Binding binding_;
   int64_t remote_bytes_ = 0;  // Bytes that a step moves in all replicas.
   double seconds_ = std::numeric_limits<double>::infinity();

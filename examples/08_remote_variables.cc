@@ -26,13 +26,15 @@ int main() {
   factories.init_remote(main, buffers, 0, {.prefix = "layer0"});
   factories.init_remote(main, buffers, 1, {.prefix = "layer1"});
 
-  // Loaded weights are tensors on the device.
+  // Loaded weights are tensors on the device. Each layer is bound to its own.
   auto w0 = nn::NamedTensors::pack(names, load_graph.call(&main, 0));
   auto w1 = nn::NamedTensors::pack(names, load_graph.call(&main, 1));
+  nn::BoundGraph layer0 = graph.bind(w0);
+  nn::BoundGraph layer1 = graph.bind(w1);
   D2hStream w0_initial = main.host_store(w0["weight"], "w0_initial");
   D2hStream w1_initial = main.host_store(w1["weight"], "w1_initial");
-  D2hStream x0 = main.host_store(graph.bind(w0).call(x)[0], "x0");
-  D2hStream x1 = main.host_store(graph.bind(w1).call(x)[0], "x1");
+  D2hStream x0 = main.host_store(layer0.call(x)[0], "x0");
+  D2hStream x1 = main.host_store(layer1.call(x)[0], "x1");
 
   // Ops change the loaded tensors. Remote memory changes when they are stored.
   ops::add_(w0["weight"], main.constant(HostTensor::of<float>({5}, f32, {1, 1, 1, 1, 1})));
@@ -40,12 +42,14 @@ int main() {
   store_graph.bind(w0).call(&main, 0);
   store_graph.bind(w1).call(&main, 1);
 
+  // Other tensors are loaded from remote memory. The bound graphs still read w0 and w1, which hold
+  // the same values.
   auto w0_again = nn::NamedTensors::pack(names, load_graph.call(&main, 0));
   auto w1_again = nn::NamedTensors::pack(names, load_graph.call(&main, 1));
   D2hStream w0_after = main.host_store(w0_again["weight"], "w0_after");
   D2hStream w1_after = main.host_store(w1_again["weight"], "w1_after");
-  D2hStream x0_new = main.host_store(graph.bind(w0_again).call(x)[0], "x0_new");
-  D2hStream x1_new = main.host_store(graph.bind(w1_again).call(x)[0], "x1_new");
+  D2hStream x0_new = main.host_store(layer0.call(x)[0], "x0_new");
+  D2hStream x1_new = main.host_store(layer1.call(x)[0], "x1_new");
 
   Session session(ir, {.device = cpu_device()});
   HostTensors outputs = session.run();

@@ -9,7 +9,7 @@
 #include "sluice/data/loader.h"
 #include "sluice/exe/executable.h"
 #include "sluice/models/model.h"
-#include "sluice/models/step_arrays.h"
+#include "sluice/train/step_arrays.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
 #include "tools/programs.h"
@@ -55,7 +55,7 @@ int run_bench(const ToolOptions& o) {
   const models::Data& source = *models::find_model(o.model.name).data;
   const data::Dataset generated = source.generate(std::max<int64_t>(samples, 64), 1);
   const data::DataLoader loader(generated, {.batch = samples});
-  models::StepArrays arrays(programs.training, o.step.accumulate, o.train.replicas);
+  train::StepArrays arrays(programs.training);
   loader.fill(0, arrays.input, arrays.labels);
   Binding binding = session.bind(arrays.inputs(programs.training),
                                  {{programs.training.loss, arrays.losses}}, "train");

@@ -22,10 +22,6 @@ bool is_terminal() {
 Progress::Progress(Work work, Shown shown)
     : work_(std::move(work)), shown_(shown), terminal_(is_terminal()) {}
 
-double Progress::seconds() const {
-  return std::chrono::duration<double>(Clock::now() - begin_).count();
-}
-
 void Progress::show(int64_t done, std::optional<double> loss) {
   if (shown_ == Shown::kNo) return;
   // Reading the clock costs more than a small step's bookkeeping: read it every eighth step.
@@ -38,7 +34,7 @@ void Progress::show(int64_t done, std::optional<double> loss) {
     return;
   last_ = now;
   last_done_ = done;
-  const double elapsed = seconds();
+  const double elapsed = std::chrono::duration<double>(now - begin_).count();
   const double rate = static_cast<double>(done * work_.samples_of_step) / std::max(elapsed, 1e-9);
   const auto left = static_cast<int64_t>(elapsed / static_cast<double>(done) *
                                          static_cast<double>(work_.steps - done));
@@ -64,7 +60,7 @@ void Progress::show(int64_t done, std::optional<double> loss) {
                     std::string(static_cast<size_t>(kWidth - filled), ' '), figures);
 }
 
-void Progress::finish() {
+Progress::~Progress() {
   if (shown_ == Shown::kYes && terminal_) sys::print_stderr("\r\033[K");
 }
 

@@ -15,18 +15,17 @@ struct Work {
 };
 
 /// Reports progress on stderr: a bar that is redrawn at most ten times a second on a terminal, else
-/// a plain line every ten seconds or twentieth of the work.
+/// a plain line every ten seconds or twentieth of the work. The destructor clears the bar.
 class Progress {
  public:
   enum class Shown { kNo, kYes };
 
   Progress(Work work, Shown shown);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
   /// Reports that `done` steps are done, and the mean loss of the last one if there is one.
   void show(int64_t done, std::optional<double> loss = std::nullopt);
-  /// Clears the bar.
-  void finish();
-  /// Seconds since the start.
-  double seconds() const;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,19 +1,15 @@
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <optional>
 
-#include "sluice/base/checked.h"
 #include "sluice/base/hash.h"
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
-#include "sluice/data/loader.h"
 #include "sluice/models/model.h"
-#include "sluice/models/step_arrays.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/runtime/strand.h"
+#include "sluice/train/trainer.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
 #include "tools/programs.h"
@@ -26,7 +22,6 @@ namespace {
 
 constexpr int64_t kSyntheticTrain = 20000;
 constexpr int64_t kSyntheticTest = 4000;
-constexpr size_t kReservedLosses = 1 << 20;
 
 data::Dataset find_samples(const ToolOptions& o, data::Split split) {
   const models::Data& samples = *models::find_model(o.model.name).data;
@@ -88,99 +83,39 @@ std::string settings_text(const ToolOptions& o, const Programs& programs,
                             o.offload.remote);
 }
 
-// Percentage of the test samples whose largest logit is the label's. The last batch is filled with
-// the first samples again.
-double evaluate(Session& session, const Programs& programs, const ToolOptions& o,
-                const data::Dataset& test) {
-  const int64_t batch = checked_mul(o.model.sizes.eval_batch, o.train.replicas);
-  const data::DataLoader samples(test, {.batch = 1, .shuffle = false});
-  const train::Training& t = programs.training;
-  const auto array = [&](const TensorSpec& entry) {
-    return HostTensor({entries_shape(entry.shape, 1, o.train.replicas), entry.dtype, {}});
-  };
-  HostTensor inputs = array(t.eval_input.spec), logits = array(t.logits.spec);
-  std::vector<int32_t> labels(static_cast<size_t>(batch));
-  const std::vector<int64_t>& dims = t.eval_input.spec.shape.dims();
-  const TensorSpec sample{Shape({dims.begin() + 1, dims.end()}), t.eval_input.spec.dtype, {}};
-  const auto sample_bytes = inputs.bytes().size() / labels.size();
-  const auto classes = static_cast<size_t>(logits.elements()) / labels.size();
-  Binding binding = session.bind({{t.eval_input, inputs}}, {{t.logits, logits}}, "eval");
+// Percentage of the test samples whose largest logit is the label's.
+double evaluate(train::Trainer& trainer, const ToolOptions& o, const data::Dataset& test) {
+  const int64_t batch = trainer.eval_samples();
   Progress progress({"Evaluation", (test.size() + batch - 1) / batch, 0, batch}, shown(o));
-  int64_t right = 0;
-  for (int64_t first = 0; first < test.size(); first += batch) {
-    for (size_t i = 0; i < labels.size(); ++i) {
-      samples.fill((first + static_cast<int64_t>(i)) % test.size(),
-                   {sample, &inputs.bytes()[i * sample_bytes]}, {{{}, i32, {}}, &labels[i]});
-    }
-    session.run_into(binding);
-    const auto scores = logits.as<float>();
-    for (int64_t i = 0; i < std::min(batch, test.size() - first); ++i) {
-      const auto row = scores.subspan(static_cast<size_t>(i) * classes, classes);
-      const auto best = std::max_element(row.begin(), row.end()) - row.begin();
-      right += best == labels[static_cast<size_t>(i)];
-    }
-    progress.show(first / batch + 1);
-  }
-  progress.finish();
-  return 100.0 * static_cast<double>(right) / static_cast<double>(test.size());
+  return trainer.evaluate(test, [&](int64_t done) { progress.show(done); });
 }
 
-struct Outcome {
-  std::vector<float> losses;  ///< Loss of every micro-batch, replica by replica.
-  double loss = 0;            ///< Mean over the last step.
-  int64_t steps = 0;
-  double seconds = 0;
-  bool stopped = false;
-};
-
-Outcome train(Session& session, const Programs& programs, const ToolOptions& o,
-              const data::Dataset& all) {
-  const int64_t samples = samples_of_step(o);
-  data::DataLoader loader(all, {.batch = samples, .seed = o.step.seed});
-  const int64_t per_epoch = loader.batches();
-  const int64_t steps = o.train.steps ? *o.train.steps : checked_mul(o.train.epochs, per_epoch);
-  const train::LearningRateSchedule schedule = schedule_of(o, steps);
+train::FitResult train(train::Trainer& trainer, const Programs& programs, const ToolOptions& o,
+                       const data::Dataset& samples) {
+  train::FitOptions options{.epochs = o.train.epochs, .steps = o.train.steps, .seed = o.step.seed};
+  const train::FitLength length = trainer.length(samples, options);
+  const train::LearningRateSchedule schedule = schedule_of(o, length.steps);
+  if (o.train.lr_schedule) options.schedule = schedule;
   if (o.output.speaks()) {
-    sys::print_stderr("{}, {} steps an epoch, {} samples dropped; {}\n", batch_text(o), per_epoch,
-                      loader.dropped(), settings_text(o, programs, schedule));
+    sys::print_stderr("{}, {} steps an epoch, {} samples dropped; {}\n", batch_text(o),
+                      length.steps_per_epoch, length.dropped, settings_text(o, programs, schedule));
   }
-  models::StepArrays arrays(programs.training, o.step.accumulate, o.train.replicas);
-  Binding binding = session.bind(arrays.inputs(programs.training),
-                                 {{programs.training.loss, arrays.losses}}, "train");
-  const ArrayView inputs = arrays.input;
-  const ArrayView truths = arrays.labels;
-  Outcome outcome;
-  const auto losses = arrays.losses.as<float>();
-  outcome.losses.reserve(std::min(kReservedLosses, losses.size() * static_cast<size_t>(steps)));
-  Progress progress({"Epoch", steps, per_epoch, samples}, shown(o));
-  for (int64_t step = 0; step < steps; ++step) {
-    if (step % per_epoch == 0) loader.start_epoch(step / per_epoch);
-    loader.fill(step % per_epoch, inputs, truths);
-    arrays.seed(o.step.seed, step);
-    arrays.set_learning_rate(schedule.at(step));
-    session.run_into(binding);
-    ++outcome.steps;
-    outcome.loss = 0;
-    for (const float value : losses) {
-      outcome.losses.push_back(value);
-      outcome.loss += static_cast<double>(value) / static_cast<double>(losses.size());
-      if (std::isfinite(value)) continue;
-      progress.finish();
-      fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller --lr may help", step, value);
-    }
-    progress.show(step + 1, outcome.loss);
-    if (session.agreement().any(stop_signal() != 0)) {
-      outcome.stopped = true;
-      break;
-    }
+  Progress progress({"Epoch", length.steps, length.steps_per_epoch, length.samples_per_step},
+                    shown(o));
+  options.after_step = [&](int64_t done, double loss) {
+    progress.show(done, loss);
+    return !trainer.session().agreement().any(stop_signal() != 0);
+  };
+  try {
+    return trainer.fit(samples, options);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kDiverged) throw;
+    fail(e.kind(), "{}; a smaller --lr may help", e.what());
   }
-  outcome.seconds = progress.seconds();
-  progress.finish();
-  return outcome;
 }
 
 void report(const ToolOptions& o, const Programs& programs, const Session& session,
-            const Outcome& outcome, std::optional<double> accuracy) {
+            const train::FitResult& outcome, std::optional<double> accuracy) {
   const int64_t steps = outcome.steps;
   const auto samples = static_cast<double>(steps * samples_of_step(o));
   const double rate = outcome.seconds > 0 ? samples / outcome.seconds : 0;
@@ -245,7 +180,8 @@ void load_weights(Session& session, const ToolOptions& o) {
 int run_train(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   log_offload(o, programs);
-  Session session(programs.ir, session_options(o));
+  train::Trainer trainer(programs.ir, programs.training, session_options(o));
+  Session& session = trainer.session();
   log_compiled(session, o);
   load_weights(session, o);
   // A training whose result nobody can write is refused before it runs.
@@ -253,7 +189,7 @@ int run_train(const ToolOptions& o) {
   const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
   const data::Dataset test = load_samples(o, session, data::Split::kTest);
   catch_stop_signals();
-  const Outcome outcome = train(session, programs, o, samples);
+  const train::FitResult outcome = train(trainer, programs, o, samples);
   if (!o.train.save.empty()) session.save(o.train.save);
   log_work(session, o);
   if (outcome.stopped) {
@@ -265,7 +201,7 @@ int run_train(const ToolOptions& o) {
     }
     return o.train.save.empty() ? 128 + signal : static_cast<int>(ErrorKind::kStopped);
   }
-  report(o, programs, session, outcome, evaluate(session, programs, o, test));
+  report(o, programs, session, outcome, evaluate(trainer, o, test));
   return 0;
 }
 
@@ -273,11 +209,12 @@ int run_eval(const ToolOptions& o) {
   require(!o.model.weights.empty(), "eval: --weights FILE is needed");
   const Programs programs = build_programs(o);
   log_offload(o, programs);
-  Session session(programs.ir, session_options(o));
+  train::Trainer trainer(programs.ir, programs.training, session_options(o));
+  Session& session = trainer.session();
   log_compiled(session, o);
   load_weights(session, o);
   const data::Dataset test = load_samples(o, session, data::Split::kTest);
-  report(o, programs, session, {}, evaluate(session, programs, o, test));
+  report(o, programs, session, {}, evaluate(trainer, o, test));
   return 0;
 }
 

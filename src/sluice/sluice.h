@@ -1,5 +1,6 @@
 #pragma once
 /// Everything a program that builds, trains and runs networks needs.
+#include "sluice/data/mnist.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/ir/call.h"
 #include "sluice/ir/ir.h"
@@ -10,5 +11,6 @@
 #include "sluice/session/session.h"
 #include "sluice/train/schedule.h"
 #include "sluice/train/throughput.h"
+#include "sluice/train/trainer.h"
 #include "sluice/train/training_step.h"
 #include "sluice/transforms/autodiff.h"

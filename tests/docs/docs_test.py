@@ -60,11 +60,20 @@ class Operators(unittest.TestCase):
 
 
 class Text(unittest.TestCase):
-    def test_the_readme_shows_the_program_that_the_install_test_builds(self):
+    def test_the_readme_shows_the_project_that_the_install_test_builds(self):
         readme = (ROOT / "README.md").read_text()
         consumer = ROOT / "tests" / "install" / "consumer"
-        self.assertIn("```cpp\n" + (consumer / "main.cc").read_text() + "```", readme)
         self.assertIn("```cmake\n" + (consumer / "CMakeLists.txt").read_text() + "```", readme)
+
+    def test_the_readme_shows_programs_of_at_most_40_lines_and_what_they_print(self):
+        readme = (ROOT / "README.md").read_text()
+        examples = ROOT / "examples"
+        for name in ("first", "beyond_memory"):  # The tests readme_* compare what they print.
+            with self.subTest(program=name):
+                program = (examples / f"{name}.cc").read_text()
+                self.assertLessEqual(program.count("\n"), 40)
+                self.assertIn("```cpp\n" + program + "```", readme)
+                self.assertIn("```text\n" + (examples / "expected" / f"{name}.txt").read_text() + "```", readme)
 
     def test_the_pages_show_the_files_that_the_howto_test_builds(self):
         shown = {"sluice/ops": "add_an_op.md", "sluice/cpu/fused": "add_an_op.md",

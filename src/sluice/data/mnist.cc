@@ -9,6 +9,7 @@
 
 #include "sluice/base/bytes.h"
 #include "sluice/base/sys.h"
+#include "sluice/data/synthetic_digits.h"
 
 namespace sluice::data {
 namespace {
@@ -253,6 +254,12 @@ Dataset load_mnist(const std::string& folder, Split split) {
   set.source =
       fmt::format("MNIST, {} digits of {}", split == Split::kTrain ? "training" : "test", *found);
   return set;
+}
+
+Dataset load_digits(Split split, const std::string& explicit_folder) {
+  const auto folder = find_mnist(explicit_folder);
+  if (folder) return load_mnist(*folder, split);
+  return split == Split::kTrain ? synthetic_digits(20000, 1) : synthetic_digits(4000, 2);
 }
 
 }  // namespace sluice::data

@@ -22,6 +22,11 @@ std::optional<std::string> find_mnist(const std::string& explicit_folder = "");
 /// and byte if a file is damaged, or if the numbers of images and labels differ.
 Dataset load_mnist(const std::string& folder, Split split);
 
+/// Loads the digits that find_mnist(explicit_folder) finds, or generates digits if it finds none:
+/// 20,000 to train on (seed 1), 4,000 to test on (seed 2). Dataset::source names the origin. Errors
+/// are those of find_mnist() and load_mnist().
+Dataset load_digits(Split split, const std::string& explicit_folder = "");
+
 // Format IDX: u32 big-endian magic (0x00000803 images, 0x00000801 labels), a u32 big-endian size
 // for each dimension, then the bytes in row-major order, then the end of the file. Source:
 // yann.lecun.com/exdb/mnist, "File formats".

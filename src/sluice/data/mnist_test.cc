@@ -328,6 +328,21 @@ TEST(Mnist, SearchIsTheFolderThenTheVariableThenTheDefault) {
                                    sys::exists("data/mnist/train-images-idx3-ubyte.gz"));
 }
 
+TEST(Mnist, DigitsAreGeneratedWhereNoFilesAreFound) {
+  const Folder full;
+  full.put_mnist();
+  EXPECT_EQ(load_digits(Split::kTest, full.path()).source,
+            load_mnist(full.path(), Split::kTest).source);
+  const Folder empty;
+  const DataVariable variable(empty.path());
+  EXPECT_THROW(load_digits(Split::kTest, empty.path()), Error);
+  if (find_mnist()) GTEST_SKIP() << "data/mnist has digits";
+  const Dataset tests = load_digits(Split::kTest);
+  EXPECT_EQ(tests.size(), 4000);
+  EXPECT_EQ(tests.source, "4000 generated digits, seed 2");
+  EXPECT_EQ(load_digits(Split::kTrain).source, "20000 generated digits, seed 1");
+}
+
 TEST(Mnist, MissingFoldersAndFilesAreErrors) {
   const Folder folder;
   folder.put_mnist();

@@ -10,8 +10,8 @@
 #include "sluice/data/loader.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/models/model.h"
-#include "sluice/models/step_arrays.h"
 #include "sluice/session/session.h"
+#include "sluice/train/step_arrays.h"
 
 namespace sluice::models {
 namespace {
@@ -29,7 +29,7 @@ class EveryModel : public testing::TestWithParam<size_t> {
     const train::Training t =
         train::build_training(ir, model_.build(model_.test_sizes), nn::Optimizer::sgd(), options);
     Session session(ir, {.device = cpu_device({.threads = 1})});
-    StepArrays arrays(t, kAccumulate, 1);
+    train::StepArrays arrays(t);
     const int64_t samples = kAccumulate * model_.test_sizes.micro_batch;
     const data::Dataset generated = model_.data->generate(samples, 1);
     data::DataLoader(generated, {.batch = samples}).fill(0, arrays.input, arrays.labels);

@@ -20,7 +20,7 @@ class Layer : public nn::Module {
   Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
     if (x.rank() > 2) x = ops::reshape(x, {x.dim(0), -1});
     const bool relu = activation_ == Activation::kRelu;
-    const auto init = relu ? nn::WeightInit::kHe : nn::WeightInit::kSmall;
+    const auto init = relu ? nn::WeightInit::kHe : nn::WeightInit::kNormal;
     x = nn::Linear(features_, nn::Bias::kAdd, init).build(b, x);
     if (last_) return x;
     x = relu ? ops::relu(x) : ops::gelu(x);
@@ -54,12 +54,8 @@ std::vector<train::Block> blocks(const Sizes& s, Activation activation, double d
 train::ModelSpec perceptron(const Sizes& s, Activation activation) {
   return {.blocks = blocks(s, activation, s.dropout),
           .input = {{s.micro_batch, kSide, kSide}, f32, {}},
-          .labels = {{s.micro_batch}, i32, {}},
           .eval_input = {{s.eval_batch, kSide, kSide}, f32, {}},
-          .eval_blocks = blocks(s, activation, 0),
-          .loss = [](const Tensor& logits, const Tensor& labels) {
-            return ops::cross_entropy_with_grad(logits, labels);
-          }};
+          .eval_blocks = blocks(s, activation, 0)};
 }
 
 }  // namespace sluice::models

@@ -8,6 +8,22 @@
 #include "sluice/ops/random.h"
 
 namespace sluice::nn {
+namespace {
+
+Initializer weight_init(WeightInit init, int64_t in) {
+  constexpr double kDeviation = 0.02;
+  switch (init) {
+    case WeightInit::kTruncatedNormal:
+      return truncated_normal(0, kDeviation);
+    case WeightInit::kNormal:
+      return normal(0, kDeviation);
+    case WeightInit::kHe:
+      return normal(0, std::sqrt(2.0 / static_cast<double>(std::max<int64_t>(in, 1))));
+  }
+  fail(ErrorKind::kInternal, "Linear: unknown weight init {}", static_cast<int>(init));
+}
+
+}  // namespace
 
 Linear::Linear(int64_t out_features, Bias bias, WeightInit init)
     : out_features_(out_features), bias_(bias), init_(init) {
@@ -18,11 +34,8 @@ Tensor Linear::build(Builder& b, Tensor x) const {
   require(x.rank() >= 1, "Linear: input must have at least one dimension, got '{}' {}", x.name(),
           to_string(x.spec()));
   const int64_t in = x.dim(-1);
-  const Initializer first =
-      init_ == WeightInit::kHe
-          ? normal(0, std::sqrt(2.0 / static_cast<double>(std::max<int64_t>(in, 1))))
-          : truncated_normal(0, 0.02);
-  const Tensor w = b.add_variable_input("weight", first, {in, out_features_}, x.dtype());
+  const Tensor w =
+      b.add_variable_input("weight", weight_init(init_, in), {in, out_features_}, x.dtype());
   const Tensor y = ops::matmul(x, w);
   if (bias_ == Bias::kNone) return y;
   return y + b.add_variable_input("bias", zeros(), {out_features_}, x.dtype());

@@ -13,7 +13,9 @@ enum class Bias { kNone, kAdd };
 /// Distribution of a linear layer's first weights.
 enum class WeightInit {
   /// Normal with standard deviation 0.02, truncated at two standard deviations.
-  kSmall,
+  kTruncatedNormal,
+  /// Normal with standard deviation 0.02.
+  kNormal,
   /// Normal with standard deviation √(2 / in). It keeps the variance through ReLU at any depth (He
   /// et al., 2015).
   kHe,
@@ -25,7 +27,7 @@ class Linear : public Module {
  public:
   /// Error{kUsage} unless out_features >= 1.
   explicit Linear(int64_t out_features, Bias bias = Bias::kAdd,
-                  WeightInit init = WeightInit::kSmall);
+                  WeightInit init = WeightInit::kTruncatedNormal);
   /// Maps x of shape (…, in) to a tensor of shape (…, out). Error{kUsage} for a scalar.
   Tensor build(Builder& b, Tensor x) const;
   std::string cache_key() const;

@@ -31,6 +31,34 @@ TEST(Linear, TakesAnyLeadingAxes) {
   usage_error([&] { create_graph(ir, Linear(3), f32_spec({})); });
 }
 
+// Deviation of a layer's first weights, and the fraction beyond two deviations of 0.02.
+std::pair<double, double> first_weights(WeightInit init) {
+  Ir ir;
+  const auto [factories, graph] =
+      create_graph(ir, Linear(200, Bias::kNone, init), f32_spec({1, 500}));
+  const NamedTensors variables = factories.init(ir.main_graph());
+  const Tensor& w = variables["weight"];
+  const HostTensor values = w.graph().info(w).variable->initializer.evaluate(w.spec());
+  double squares = 0;
+  int64_t far = 0;
+  for (const float x : values.as<float>()) {
+    squares += double{x} * double{x};
+    far += std::abs(x) > 0.04f;
+  }
+  const auto count = static_cast<double>(values.elements());
+  return {std::sqrt(squares / count), static_cast<double>(far) / count};
+}
+
+TEST(Linear, FirstWeightsHaveTheDistributionThatIsAskedFor) {
+  const auto [normal, normal_far] = first_weights(WeightInit::kNormal);
+  EXPECT_NEAR(normal, 0.02, 2e-4);
+  EXPECT_NEAR(normal_far, 0.0455, 3e-3);
+  const auto [truncated, truncated_far] = first_weights(WeightInit::kTruncatedNormal);
+  EXPECT_NEAR(truncated, 0.02 * 0.8796, 2e-4);  // Deviation of N(0, 1) within two deviations.
+  EXPECT_EQ(truncated_far, 0);
+  EXPECT_NEAR(first_weights(WeightInit::kHe).first, std::sqrt(2.0 / 500), 6e-4);
+}
+
 TEST(Sequential, NumbersItsModules) {
   Ir ir;
   const auto [factories, graph] =

@@ -4,8 +4,8 @@
 namespace sluice::ops {
 
 struct ReduceOptions {
-  std::vector<int64_t> axes =
-      {};                 ///< Axes to reduce; negative counts from the end; empty: all axes.
+  /// Axes to reduce; negative counts from the end; empty: all axes.
+  std::vector<int64_t> axes = {};
   bool keepdims = false;  ///< Keep reduced axes with size 1.
   static auto fields(auto&& use) {
     return use(field("axes", &ReduceOptions::axes), field("keepdims", &ReduceOptions::keepdims));

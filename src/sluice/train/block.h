@@ -10,9 +10,10 @@
 
 namespace sluice::train {
 
-/// One part of a sequential model. It holds a module with a cache_key() and this function, which
-/// maps the output of the part before to its own:
+/// One part of a sequential model. It holds a module with a cache_key() and one of these functions,
+/// which map the output of the part before to its own:
 ///
+///     Tensor build(nn::Builder& b, Tensor x) const;
 ///     Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const;
 ///
 /// `seed` is one uint32[2] tensor in training with `Draws::kYes`, else empty. `path` is the block's
@@ -28,7 +29,11 @@ class Block : public nn::Module {
         kind_(std::string(typeid(M).name()) + "|" + std::string(module.cache_key())),
         draws_(draws),
         build_([m = std::move(module)](nn::Builder& b, Tensor x, const Tensors& seed) {
-          return m.build(b, x, seed);
+          if constexpr (requires { m.build(b, x, seed); }) {
+            return m.build(b, x, seed);
+          } else {
+            return m.build(b, x);
+          }
         }) {}
 
   const std::string& path() const { return path_; }

@@ -2,6 +2,7 @@
 
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/rts.h"
+#include "sluice/ops/losses.h"
 #include "sluice/train/phases.h"
 
 namespace sluice::train {
@@ -98,10 +99,24 @@ void build_resident(Ir ir, const ModelSpec& model, nn::Optimizer& optimizer,
   t.logits = eval.host_store(graph.bind(shared).call(input)[0], "logits");
 }
 
+ModelSpec with_defaults(ModelSpec m) {
+  if (m.labels.shape.rank() == 0 && m.input.shape.rank() > 0)
+    m.labels = {{m.input.shape[0]}, i32, {}};
+  if (m.eval_input.shape.rank() == 0) m.eval_input = m.input;
+  if (m.eval_blocks.empty()) m.eval_blocks = m.blocks;
+  if (!m.loss) {
+    m.loss = [](const Tensor& logits, const Tensor& labels) {
+      return ops::cross_entropy_with_grad(logits, labels);
+    };
+  }
+  return m;
+}
+
 }  // namespace
 
-Training build_training(Ir ir, const ModelSpec& model, nn::Optimizer optimizer,
+Training build_training(Ir ir, const ModelSpec& given, nn::Optimizer optimizer,
                         const StepOptions& options) {
+  const ModelSpec model = with_defaults(given);
   require(!model.blocks.empty() && model.eval_blocks.size() == model.blocks.size(),
           "training: blocks and eval_blocks must have the same size, at least 1, got {} and {}",
           model.blocks.size(), model.eval_blocks.size());
@@ -127,6 +142,8 @@ Training build_training(Ir ir, const ModelSpec& model, nn::Optimizer optimizer,
   } else {
     build_phased(ir, model, optimizer, options, t);
   }
+  t.accumulate = options.accumulate;
+  t.replicas = ir.replication();
   return t;
 }
 

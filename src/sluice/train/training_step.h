@@ -61,17 +61,23 @@ struct Training {
   D2hStream logits;
   nn::NamedTensors variables;  ///< Weights by path, in the training program.
   nn::NamedTensors state;      ///< Optimizer state: "<path of the variable>.<state>".
-  std::string note;            ///< The request that could not be met, and the reason; else empty.
+  int64_t accumulate = 1;      ///< Micro-batches in a run of "train".
+  int replicas = 1;
+  std::string note;  ///< The request that could not be met, and the reason; else empty.
 };
 
 struct ModelSpec {
   std::vector<Block> blocks = {};  ///< At least one.
   TensorSpec input = {};           ///< Spec of a micro-batch's input.
+  /// Spec of a micro-batch's labels. Without dimensions: a class for each sample of `input`, int32
+  /// of shape (batch).
   TensorSpec labels = {};
-  TensorSpec eval_input = {};           ///< Spec of an evaluation batch.
-  std::vector<Block> eval_blocks = {};  ///< The blocks for evaluation. Each matches the block of
-                                        /// `blocks` at the same index.
-  Loss loss = {};
+  /// Spec of an evaluation batch. Without dimensions: that of `input`.
+  TensorSpec eval_input = {};
+  /// The blocks for evaluation. Each matches the block of `blocks` at the same index. Empty:
+  /// `blocks`, which get no seed.
+  std::vector<Block> eval_blocks = {};
+  Loss loss = nullptr;  ///< Null: ops::cross_entropy_with_grad().
 };
 
 /// Adds the entry graphs "train" and "eval" to `ir`. Gradients are averaged over micro-batches if

@@ -6,19 +6,19 @@
 #include "sluice/session/bindings.h"
 #include "sluice/train/training_step.h"
 
-namespace sluice::models {
+namespace sluice::train {
 
 /// Host arrays for a run of the program "train": an entry for each micro-batch, with a row for each
 /// replica.
 struct StepArrays {
-  StepArrays(const train::Training& training, int64_t accumulate, int64_t replicas);
+  explicit StepArrays(const Training& training);
 
   /// Sets the seeds of update `update`: one for each micro-batch of each replica.
   void seed(uint64_t run_seed, int64_t update);
   /// Sets the learning rate of the next run, if the program streams it.
   void set_learning_rate(double rate);
   /// Returns the input streams of the program with their arrays.
-  std::vector<StreamInput> inputs(const train::Training& training) const;
+  std::vector<StreamInput> inputs(const Training& training) const;
 
   HostTensor input;
   HostTensor labels;
@@ -27,4 +27,4 @@ struct StepArrays {
   HostTensor losses;
 };
 
-}  // namespace sluice::models
+}  // namespace sluice::train

@@ -1,19 +1,19 @@
-#include "sluice/models/step_arrays.h"
+#include "sluice/train/step_arrays.h"
 
 #include "sluice/base/rng.h"
 
-namespace sluice::models {
+namespace sluice::train {
 
-StepArrays::StepArrays(const train::Training& t, int64_t accumulate, int64_t replicas) {
+StepArrays::StepArrays(const Training& t) {
   const auto array = [&](const TensorSpec& entry) {
-    return HostTensor({entries_shape(entry.shape, accumulate, replicas), entry.dtype, {}});
+    return HostTensor({entries_shape(entry.shape, t.accumulate, t.replicas), entry.dtype, {}});
   };
   input = array(t.input.spec);
   labels = array(t.labels.spec);
   seeds = array({{2}, u32, {}});
   losses = array(t.loss.spec);
   if (t.learning_rate)
-    learning_rate = HostTensor({entries_shape({}, 1, replicas), t.learning_rate->spec.dtype});
+    learning_rate = HostTensor({entries_shape({}, 1, t.replicas), t.learning_rate->spec.dtype});
 }
 
 void StepArrays::seed(uint64_t run_seed, int64_t update) {
@@ -31,11 +31,11 @@ void StepArrays::set_learning_rate(double rate) {
   for (float& entry : learning_rate.as<float>()) entry = static_cast<float>(rate);
 }
 
-std::vector<StreamInput> StepArrays::inputs(const train::Training& t) const {
+std::vector<StreamInput> StepArrays::inputs(const Training& t) const {
   std::vector<StreamInput> result{{t.input, input}, {t.labels, labels}};
   if (t.learning_rate) result.push_back({*t.learning_rate, learning_rate});
   if (t.draws) result.push_back({t.seed, seeds});
   return result;
 }
 
-}  // namespace sluice::models
+}  // namespace sluice::train

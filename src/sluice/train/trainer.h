@@ -1,0 +1,85 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "sluice/session/session.h"
+#include "sluice/train/schedule.h"
+#include "sluice/train/training_step.h"
+
+namespace sluice::data {
+struct Dataset;
+}  // namespace sluice::data
+
+namespace sluice::train {
+
+struct FitOptions {
+  int64_t epochs = 1;
+  std::optional<int64_t> steps = {};  ///< Number of steps, instead of `epochs`.
+  uint64_t seed = 0;                  ///< Seed of the samples' order and of the blocks' draws.
+  /// The rates of the steps, for a program that streams its rate (StreamedRate), else absent.
+  std::optional<LearningRateSchedule> schedule = {};
+  /// Called after each step with the number of steps done and the mean loss of the last one. The
+  /// training stops if it returns false.
+  std::function<bool(int64_t done, double loss)> after_step = nullptr;
+};
+
+/// Length of a training.
+struct FitLength {
+  int64_t samples_per_step = 0;
+  int64_t steps_per_epoch = 0;
+  int64_t dropped = 0;  ///< Samples that each epoch drops because they do not fill a step.
+  int64_t steps = 0;    ///< Steps in all.
+};
+
+struct FitResult {
+  int64_t steps = 0;          ///< Steps that ran.
+  double loss = 0;            ///< Mean over the last step.
+  std::vector<float> losses;  ///< Of every micro-batch, of each replica in turn.
+  double seconds = 0;
+  bool stopped = false;  ///< Whether FitOptions::after_step ended the training.
+};
+
+/// Trains a model on labelled samples and tests it. Owns the session of the programs "train" and
+/// "eval"; fit() and evaluate() own the loader and the arrays of their steps.
+class Trainer {
+ public:
+  /// Builds the programs of `model` for `replicas` replicas and opens a session on them. Errors are
+  /// those of build_training() and of Session.
+  Trainer(const ModelSpec& model, nn::Optimizer optimizer, const StepOptions& step,
+          const SessionOptions& session = {}, int replicas = 1);
+  /// Opens a session on programs that build_training() added to `ir`.
+  Trainer(const Ir& ir, Training training, const SessionOptions& session = {});
+
+  /// Trains on `samples`: images as the model's input takes them, and their classes. The order of
+  /// the samples is that of data::DataLoader. A call continues where the last one ended: two calls
+  /// on the same samples have the bits of one call with the steps of both. Error{kDiverged} if a
+  /// loss is not finite. Error{kUsage} if `samples` do not fill one step or do not match the
+  /// model's input, or if a schedule is given to a program without a rate stream or is missing.
+  FitResult fit(const data::Dataset& samples, const FitOptions& options = {});
+  /// Returns the length that fit() would have. Error{kUsage} if `samples` do not fill one step or
+  /// if `epochs` or `steps` is negative.
+  FitLength length(const data::Dataset& samples, const FitOptions& options) const;
+
+  /// Returns the percentage of `samples` whose largest logit is that of their class. Calls
+  /// `after_batch` after each batch with the number of batches done. The last batch is filled with
+  /// the first samples again, which do not count twice. Error{kUsage} if there are no samples or if
+  /// they do not match the model's input.
+  double evaluate(const data::Dataset& samples,
+                  const std::function<void(int64_t done)>& after_batch = nullptr);
+  /// Samples of a batch of evaluate(), over all replicas.
+  int64_t eval_samples() const;
+
+  Session& session() { return session_; }
+  const Session& session() const { return session_; }
+  const Training& training() const { return training_; }
+
+ private:
+  Ir ir_;
+  Training training_;
+  Session session_;
+  int64_t updates_ = 0;  ///< Steps of all calls of fit().
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,196 @@
+#include "sluice/train/trainer.h"
+#include "sluice/devices/cpu_device.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/data/dataset.h"
+#include "sluice/nn/layers.h"
+#include "sluice/ops/activations.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/losses.h"
+
+namespace sluice::train {
+namespace {
+
+// A hidden layer that draws in training only.
+class Hidden : public nn::Module {
+ public:
+  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+    const Tensor y = ops::gelu(nn::Linear(8).build(b, x));
+    return seed.empty() ? y : b.inlined("dropout", nn::Dropout(0.25), y, seed[0]);
+  }
+  std::string cache_key() const { return ""; }
+};
+
+ModelSpec model() {
+  return {.blocks = {{"hidden", Hidden(), Block::Draws::kYes}, {"out", nn::Linear(3)}},
+          .input = f32_spec({2, 6})};
+}
+
+// `n` samples of six features.
+data::Dataset samples(int64_t n) {
+  data::Dataset set{HostTensor(f32_spec({n, 6})), HostTensor(i32_spec({n})), "a test"};
+  float next = 0;
+  for (float& x : set.images.as<float>()) x = std::sin(next += 1);
+  int32_t label = 0;
+  for (int32_t& l : set.labels.as<int32_t>()) l = label++ % 3;
+  return set;
+}
+
+Trainer trainer(const ModelSpec& m, const StepOptions& step = {.learning_rate = 0.5},
+                int replicas = 1) {
+  return Trainer(m, nn::Optimizer::sgd(), step, {.device = cpu_device({.threads = 1})}, replicas);
+}
+
+TEST(Trainer, ASecondCallContinuesTheFirst) {
+  const data::Dataset set = samples(9);  // Four steps an epoch and a sample that is dropped.
+  Trainer whole = trainer(model());
+  const FitResult all = whole.fit(set, {.steps = 10, .seed = 3});
+  Trainer parts = trainer(model());
+  std::vector<float> losses = parts.fit(set, {.steps = 3, .seed = 3}).losses;
+  const FitResult rest = parts.fit(set, {.steps = 7, .seed = 3});
+  losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+  EXPECT_EQ(losses, all.losses);
+  EXPECT_EQ(all.losses.size(), 10u);
+  EXPECT_EQ(all.steps, 10);
+  EXPECT_EQ(all.loss, all.losses.back());
+  EXPECT_NE(all.losses, trainer(model()).fit(set, {.steps = 10, .seed = 4}).losses);
+}
+
+TEST(Trainer, LearnsInEveryStrategyWithTheSameBits) {
+  const data::Dataset set = samples(24);
+  const auto run = [&](Strategy strategy, Offload offload) {
+    Trainer t = trainer(
+        model(), {.strategy = strategy, .accumulate = 3, .offload = offload, .learning_rate = 0.5},
+        2);
+    const FitResult result = t.fit(set, {.epochs = 4});
+    EXPECT_EQ(result.steps, 8);
+    EXPECT_EQ(result.losses.size(), 8u * 3 * 2);
+    double mean = 0;
+    for (size_t i = result.losses.size() - 6; i < result.losses.size(); ++i)
+      mean += static_cast<double>(result.losses[i]) / 6;
+    EXPECT_DOUBLE_EQ(result.loss, mean);
+    return std::pair(result.losses, t.evaluate(set));
+  };
+  EXPECT_EQ(run(Strategy::kPhased, {.weights = true}), run(Strategy::kResident, {}));
+}
+
+TEST(Trainer, LengthCountsWholeSteps) {
+  const Trainer t = trainer(model(), {.accumulate = 2, .learning_rate = 0.5}, 2);
+  const FitLength length = t.length(samples(27), {.epochs = 3});
+  EXPECT_EQ(length.samples_per_step, 8);
+  EXPECT_EQ(length.steps_per_epoch, 3);
+  EXPECT_EQ(length.dropped, 3);
+  EXPECT_EQ(length.steps, 9);
+  EXPECT_EQ(t.length(samples(27), {.epochs = 3, .steps = 5}).steps, 5);
+  EXPECT_EQ(t.eval_samples(), 4);
+}
+
+TEST(Trainer, StopsWhereAfterStepSaysSo) {
+  Trainer t = trainer(model());
+  std::vector<int64_t> seen;
+  std::vector<double> means;
+  const FitResult result =
+      t.fit(samples(8), {.epochs = 5, .after_step = [&](int64_t done, double m) {
+                           seen.push_back(done);
+                           means.push_back(m);
+                           return done < 3;
+                         }});
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.steps, 3);
+  EXPECT_EQ(seen, (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(means, std::vector<double>(result.losses.begin(), result.losses.end()));
+  EXPECT_FALSE(t.fit(samples(8)).stopped);
+}
+
+// Logits are the input and an offset that is trained.
+struct Offset : nn::Module {
+  Tensor build(nn::Builder& b, Tensor x) const {
+    return x + b.add_variable_input("offset", nn::zeros(), {3}, f32);
+  }
+  std::string cache_key() const { return ""; }
+};
+
+TEST(Trainer, EvaluateCountsEachSampleOnce) {
+  data::Dataset set{HostTensor::of<float>({7, 3}, f32, {1,  0,  0,   //
+                                                        0,  1,  0,   //
+                                                        0,  0,  1,   //
+                                                        0,  2,  1,   //
+                                                        3,  2,  1,   //
+                                                        -1, -2, -3,  //
+                                                        0,  5,  6}),
+                    HostTensor::of<int32_t>({7}, i32, {0, 1, 2, 0, 0, 2, 2}), "a test"};
+  for (const int replicas : {1, 2}) {
+    Trainer t = trainer({.blocks = {{"offset", Offset()}},
+                         .input = f32_spec({2, 3}),
+                         .eval_input = f32_spec({4, 3})},
+                        {}, replicas);
+    std::vector<int64_t> batches;
+    EXPECT_DOUBLE_EQ(t.evaluate(set, [&](int64_t done) { batches.push_back(done); }), 500.0 / 7);
+    EXPECT_EQ(batches, replicas == 1 ? (std::vector<int64_t>{1, 2}) : std::vector<int64_t>{1});
+  }
+}
+
+TEST(Trainer, DefaultsOfAModelAreItsInputsAndTheCrossEntropy) {
+  ModelSpec full = model();
+  full.labels = i32_spec({2});
+  full.eval_input = f32_spec({2, 6});
+  full.eval_blocks = full.blocks;
+  full.loss = [](const Tensor& logits, const Tensor& labels) {
+    return ops::cross_entropy_with_grad(logits, labels);
+  };
+  const data::Dataset set = samples(8);
+  Trainer given = trainer(full);
+  Trainer short_form = trainer(model());
+  EXPECT_EQ(short_form.fit(set).losses, given.fit(set).losses);
+  EXPECT_EQ(short_form.evaluate(set), given.evaluate(set));
+}
+
+TEST(Trainer, AScheduleSetsTheRateOfEachStep) {
+  const data::Dataset set = samples(8);
+  const auto losses = [&](const LearningRateSchedule& schedule) {
+    return trainer(model(), {.learning_rate = StreamedRate{}})
+        .fit(set, {.steps = 6, .schedule = schedule})
+        .losses;
+  };
+  const std::vector<float> fixed = trainer(model()).fit(set, {.steps = 6}).losses;
+  EXPECT_EQ(losses({.peak = 0.5, .steps = 6}), fixed);
+  EXPECT_NE(losses({.decay = Decay::kLinear, .peak = 0.5, .steps = 6}), fixed);
+}
+
+TEST(Trainer, RefusesALossThatIsNotFinite) {
+  data::Dataset set = samples(2);
+  set.images.as<float>()[0] = std::numeric_limits<float>::infinity();
+  try {
+    trainer(model()).fit(set);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kDiverged);
+    EXPECT_TRUE(std::string(e.what()).starts_with("the loss of step 0 is ")) << e.what();
+  }
+}
+
+TEST(Trainer, Refusals) {
+  const auto fit = [](const StepOptions& step, int64_t n, const FitOptions& options) {
+    return [=] { trainer(model(), step).fit(samples(n), options); };
+  };
+  expect_refused({
+      {"too few samples", fit({}, 1, {}),
+       "loader: the data must fill one batch of 2 samples, got 1"},
+      {"a schedule without a stream", fit({}, 4, {.schedule = LearningRateSchedule{}}),
+       "fit: a schedule requires StepOptions::learning_rate = StreamedRate{}"},
+      {"a stream without a schedule", fit({.learning_rate = StreamedRate{}}, 4, {}),
+       "fit: a program with a StreamedRate requires a schedule"},
+      {"negative steps", fit({}, 4, {.steps = -1}), "fit: steps must be at least 0, got -1"},
+      {"negative epochs", fit({}, 4, {.epochs = -2}), "fit: epochs must be at least 0, got -2"},
+      {"no samples to test", [] { trainer(model()).evaluate(samples(0)); },
+       "loader: the data must fill one batch of 1 samples, got 0"},
+  });
+}
+
+}  // namespace
+}  // namespace sluice::train

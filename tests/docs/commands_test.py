@@ -191,7 +191,7 @@ class Commands(unittest.TestCase):
         self.assertIn("Total Tests: 1\n", tests)
         words = shlex.split(one)
         program = Path(os.environ["SLUICE_BUILD"]) / words[0].removeprefix("build/hour/")
-        self.assertIn("[  PASSED  ] 8 tests.", self.run_words([program, *words[1:]]).stdout)
+        self.assertRegex(self.run_words([program, *words[1:]]).stdout, r"PASSED  \] [1-9]\d* tests\.")
         # The build has the changed operator in docs_first_hour.
         source = self.folder / shlex.split(change)[-1]
         source.parent.mkdir(parents=True)
@@ -213,7 +213,7 @@ class Commands(unittest.TestCase):
         blocks = FENCE.findall((ROOT / "docs" / "howto" / "use_sluice_in_cmake.md").read_text())
         find, add, fetch = [block for language, block in blocks if language == "cmake"]
         consumer = ROOT / "tests" / "install" / "consumer"
-        self.assertEqual(find, (consumer / "CMakeLists.txt").read_text())
+        self.assertEqual(find, (consumer / "CMakeLists.txt").read_text().partition("#")[0])
         for name, project in (("add", add), ("fetch", re.sub("add_subdirectory.*\n", fetch, add))):
             with self.subTest(way=name):
                 folder = self.folder / name

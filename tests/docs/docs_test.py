@@ -73,7 +73,8 @@ class Text(unittest.TestCase):
                 program = (examples / f"{name}.cc").read_text()
                 self.assertLessEqual(program.count("\n"), 40)
                 self.assertIn("```cpp\n" + program + "```", readme)
-                self.assertIn("```text\n" + (examples / "expected" / f"{name}.txt").read_text() + "```", readme)
+                printed = (examples / "expected" / f"{name}.txt").read_text()
+                self.assertIn("```text\n" + printed + "```", readme)
 
     def test_the_pages_show_the_files_that_the_howto_test_builds(self):
         shown = {"sluice/ops": "add_an_op.md", "sluice/cpu/fused": "add_an_op.md",

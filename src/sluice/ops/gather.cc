@@ -172,11 +172,9 @@ const OpDef& gather_def() {
     d.type = "Gather";
     d.name = "gather";
     d.doc =
-        "Slices of x along an axis at given indices, as numpy.take; an index outside the axis "
-        "gives NaN (integers and "
-        "bool: zero), or zero where asked for. (C1) x has a device dtype. (C2) indices is int32 or "
-        "uint32. (C3) The "
-        "axis exists.";
+        "Slices of x along an axis at given indices, as numpy.take. An index outside the axis "
+        "gives NaN (integers and bool: zero), or zero if an option says so. (C1) x has a device "
+        "dtype. (C2) indices is int32 or uint32. (C3) The axis exists.";
     d.inputs = {{"x"}, {"indices"}};
     d.outputs = {"y"};
     d.options = to_attrs(GatherOptions{});

@@ -97,9 +97,9 @@ const OpDef& reduce_chunks_def() {
     d.type = "ReduceChunks";
     d.name = "reduce_chunks";
     d.doc =
-        "The results for each 65,536 elements of x, in the order that they lie, in the canonical "
-        "order: their sum (0), that of their squares (1) or magnitudes (2), the largest (3) or "
-        "smallest (4), or their product (5). (C1) x is floating point. (C2) The combination is one "
+        "The results for each 65,536 elements of x, in row-major order, each in the canonical "
+        "order: the sum (0), the sum of squares (1) or of magnitudes (2), the largest (3) or "
+        "smallest (4), or the product (5). (C1) x is floating point. (C2) The combination is one "
         "of these.";
     d.inputs = {{"x"}};
     d.outputs = {"chunks"};

@@ -170,13 +170,12 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
   OpDef d;
   d.type = type;
   d.name = name;
-  d.doc =
-      std::string(formula) +
-      " over the given axes, or all, in the canonical order: 16 interleaved partial results, "
-      "then a fixed tree; of more than 65,536 elements first each chunk of as many. (C1) x is " +
-      (takes_integers(kind) ? "int32, uint32 (both wrap around) or floating point"
-                            : "floating point") +
-      ". (C2) Axes are in range and distinct.";
+  d.doc = std::string(formula) +
+          " over the given axes, or all, in the canonical order: 16 interleaved partial results, "
+          "then a fixed tree. More than 65,536 elements are reduced in chunks first. (C1) x is " +
+          (takes_integers(kind) ? "int32, uint32 (both wrap around) or floating point"
+                                : "floating point") +
+          ". (C2) Axes are in range and distinct.";
   if (needs_elements(kind)) d.doc += " (C3) There is at least one element to reduce.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};

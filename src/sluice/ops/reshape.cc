@@ -147,8 +147,7 @@ const OpDef& broadcast_to_def() {
     d.name = "broadcast_to";
     d.doc =
         "x repeated along the axes where it has size 1 or none, as numpy.broadcast_to. (C1) x has "
-        "a device dtype. "
-        "(C2) x's shape broadcasts to the shape asked for.";
+        "a device dtype. (C2) x's shape broadcasts to the shape of the options.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
     d.options = to_attrs(ShapeOptions{});

@@ -19,7 +19,7 @@ struct Running {
     Graph& main = ir.main_graph();
     const Tensor gradient =
         main.variable(f32_spec({bytes / 4}), Initializer::uniform(-1, 1).keyed({5, 6}), "gradient");
-    ops::replicated_all_reduce_(gradient, "mean");
+    ops::replicated_all_reduce_(gradient, ops::CollectiveOp::kMean);
     session =
         std::make_unique<Session>(ir, SessionOptions{.device = cpu_device({.threads = threads})});
     binding = session->bind({}, {});

@@ -33,7 +33,7 @@ void compare(const std::shared_ptr<runtime::ProcessGroup>& group, int64_t bytes)
   Ir ir(group->size());
   const Tensor gradient = ir.main_graph().variable(
       f32_spec({bytes / 4}), Initializer::uniform(-1, 1).keyed({5, 6}), "gradient");
-  ops::replicated_all_reduce_(gradient, "mean");
+  ops::replicated_all_reduce_(gradient, ops::CollectiveOp::kMean);
   Session session(ir, {.device = cpu_device({.threads = 1}), .group = group});
   Binding binding = session.bind({}, {});
   std::vector<float> plain(static_cast<size_t>(bytes / 4), 1e-3f);

@@ -92,7 +92,7 @@ def canonical(text):
             continue
         if line.startswith("program "):
             current = programs
-        if not line.startswith("value "):
+        if not line.startswith(("value ", "computes ")):
             current.append(line)
     order, seen = [], set()
 

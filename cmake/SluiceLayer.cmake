@@ -4,8 +4,8 @@
 # Flags of every target. Contraction is off: only explicit calls make a fused multiply-add.
 add_library(sluice_flags INTERFACE)
 target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Wpedantic
-                       -Wno-missing-field-initializers -ffp-contract=off
-                       $<$<CONFIG:Release>:-O2>)
+  -Wno-missing-field-initializers -ffp-contract=off
+  $<$<CONFIG:Release>:$<IF:$<BOOL:$<TARGET_PROPERTY:SLUICE_IS_TEST>>,-O1,-O2>>)
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE}
                          -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
@@ -36,12 +36,61 @@ function(sluice_layer name)
   endif()
 endfunction()
 
-# sluice_test(NAME LABEL label SOURCES … LIBRARIES …)
-# adds a GoogleTest program, which CTest runs as one test.
+# sluice_use_headers(NAME) lets a test program read a precompiled header. ccache stores such
+# compilations only with the flag and the sloppiness that are set here.
+function(sluice_use_headers name)
+  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
+    set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER
+      "env;CCACHE_SLOPPINESS=pch_defines,time_macros;${CMAKE_CXX_COMPILER_LAUNCHER}")
+  endif()
+endfunction()
+
+# sluice_test_headers(NAME) precompiles tests/support/NAME.h once for all test programs.
+function(sluice_test_headers name)
+  set(source ${PROJECT_BINARY_DIR}/${name}.cc)
+  file(CONFIGURE OUTPUT ${source} CONTENT "")
+  add_library(${name} OBJECT ${source})
+  target_link_libraries(${name} PRIVATE sluice_flags fmt::fmt Threads::Threads GTest::gtest)
+  target_include_directories(${name} PRIVATE
+    ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/include)
+  target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/${name}.h)
+  # A precompiled header can be read only with the flags that made it: the flags of a program.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF SLUICE_IS_TEST ON)
+  target_compile_options(${name} PRIVATE -fPIE)
+  sluice_use_headers(${name})
+endfunction()
+
+# Without SLUICE_PCH, each source of the tests must include all that it uses.
+if(SLUICE_BUILD_TESTS AND SLUICE_PCH)
+  sluice_test_headers(layer_test_headers)
+  sluice_test_headers(program_test_headers)
+endif()
+
+# sluice_test(NAME LABEL label SOURCES … LIBRARIES …) adds a GoogleTest program, which CTest runs as
+# one test.
 function(sluice_test name)
   cmake_parse_arguments(ARG "" "LABEL" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE sluice_flags ${ARG_LIBRARIES} GTest::gtest_main)
+  sluice_test_program(${name} ${ARG_LIBRARIES})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 600)
+endfunction()
+
+# sluice_test_program(NAME LIBRARY…) gives a program the flags and the precompiled header of a test.
+# The flags optimise little: a test spends its time in the library.
+function(sluice_test_program name)
+  set_target_properties(${name} PROPERTIES SLUICE_IS_TEST ON)
+  if(NOT SLUICE_PCH)
+    return()
+  endif()
+  set(headers layer_test_headers)
+  foreach(library sluice sluice_tool sluice_random_graph sluice_train)
+    if(library IN_LIST ARGN)
+      set(headers program_test_headers)
+    endif()
+  endforeach()
+  target_precompile_headers(${name} REUSE_FROM ${headers})
+  sluice_use_headers(${name})
 endfunction()

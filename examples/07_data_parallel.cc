@@ -30,7 +30,7 @@ int main() {
 
   // All replicas take part in each collective, in the order of the program.
   vars.for_each([&](const std::string&, const Tensor& v) {
-    ops::scaled_add_(v, ops::replicated_all_reduce(grads.at(v), "mean"), 1, -0.1);
+    ops::scaled_add_(v, ops::replicated_all_reduce(grads.at(v), ops::CollectiveOp::kMean), 1, -0.1);
   });
 
   Session session(ir, {.device = cpu_device({.threads = 2})});

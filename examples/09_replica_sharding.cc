@@ -36,7 +36,7 @@ int main() {
   H2dStream gradients = ir.h2d_stream(whole, "gradients");
   auto grads = nn::NamedTensors::from_dict({{"weight", main.host_load(gradients)}});
   auto [reduce, reduced_names] =
-      nn::reduce_replica_sharded_graph(ir, grads, "mean", {.threshold = 4});
+      nn::reduce_replica_sharded_graph(ir, grads, ops::CollectiveOp::kMean, {.threshold = 4});
   nn::NamedTensors means = nn::NamedTensors::pack(reduced_names, reduce.bind(grads).call(&main));
   ops::scaled_add_(shards["weight"], means["weight"], 1.0, -1.0);
   nn::store_remote(main, buffers, shards);

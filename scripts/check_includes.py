@@ -34,7 +34,7 @@ LAYERS = {
     "comm": ["runtime"],
     "cpu": ["runtime", "target", "ops"],
     "data": ["base"],
-    "session": ["compiler", "check", "runtime"],
+    "session": ["compiler", "check", "report", "runtime"],
     "devices": ["session", "cpu"],
     "train": ["nn", "data", "session"],
     "models": ["train"],

@@ -21,7 +21,6 @@ MAX_FILES = 30  # Files in a folder, without its subfolders.
 FOLDER_LIMITS = {
     "src/sluice/ops": None,
     "src/sluice/base": 38,
-    "src/sluice/compiler/passes": 39,
     "src/sluice/ir": 31,
     "src/sluice/nn": 37,
     "src/sluice/transforms": 32,

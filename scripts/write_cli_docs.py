@@ -47,7 +47,7 @@ class Command:
 def documentation(program, commands):
     parts = [
         "# The command line\n",
-        "The help of `sluice` and of its commands, every option included. "
+        "The help of sluice and of its commands, with every option. "
         "`scripts/write_cli_docs.py` writes\nthis page; a test compares it with the program.\n",
         f"```\n{help_of(program, '--help')}```\n"
     ]

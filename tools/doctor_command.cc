@@ -22,7 +22,7 @@ bool same_bits_as_interpreter(int threads) {
   Session session(ir, {.device = cpu_device({.threads = threads})});
   const HostTensors got = session.run({{stream, input}});
   Interpreter interpreter(ir);
-  return got[out].same_bits(interpreter.run("main", {{stream, input}})[out]);
+  return got[out].same_bits(interpreter.run({{stream, input}})[out]);
 }
 
 }  // namespace

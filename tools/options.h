@@ -69,7 +69,7 @@ struct BenchOptions {
   std::vector<std::string> python = {"/usr/bin/python3"};  ///< Programs that may have PyTorch.
 };
 
-/// What the command line asks for. Options of the library are parsed into its own structs.
+/// Everything that the command line asks for. Options of the library are parsed into its own structs.
 struct ToolOptions {
   ModelOptions model;
   TrainOptions train;

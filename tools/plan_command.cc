@@ -88,7 +88,7 @@ int check_text(const ToolOptions& o) {
   return violations.empty() ? 0 : static_cast<int>(ErrorKind::kBadFile);
 }
 
-// Of a training step.
+// Adds the transfers of a training step.
 void add_transfers(const report::PlanReport& report, JsonRecord& record) {
   int64_t transfers = 0, on_io = 0, stream_bytes = 0, tier_bytes = 0;
   for (const report::TransferReport& t : report.transfers) {
@@ -103,8 +103,8 @@ void add_transfers(const report::PlanReport& report, JsonRecord& record) {
   record.add("tier_bytes", tier_bytes);
 }
 
-// What an update loads of the optimizer's state and stores again, on each replica; 0 if that lives
-// on the device.
+// Returns the bytes of the optimizer's state that an update loads and stores on each replica; 0 if
+// the state stays on the device.
 int64_t state_bytes_per_update(const train::Training& training, const exe::Executable& e) {
   std::set<std::string> paths;
   training.state.for_each(
@@ -143,7 +143,7 @@ struct Plan {
   }
 };
 
-// Of a training step.
+// Adds the forecast of a training step.
 void add_forecast(const report::ProgramForecast& step, JsonRecord& record) {
   double seconds = 0, exposed = 0;
   for (const report::TransferForecast& t : step.transfers) {

@@ -42,7 +42,7 @@ void Progress::show(int64_t done, std::optional<double> loss) {
   const double rate = static_cast<double>(done * work_.samples_of_step) / std::max(elapsed, 1e-9);
   const auto left = static_cast<int64_t>(elapsed / static_cast<double>(done) *
                                          static_cast<double>(work_.steps - done));
-  int64_t steps = work_.steps;  // Of this bar.
+  int64_t steps = work_.steps;  // The length of the bar: one epoch if there are epochs.
   std::string name = work_.name;
   if (work_.steps_of_epoch > 0) {
     const int64_t epochs = (work_.steps + work_.steps_of_epoch - 1) / work_.steps_of_epoch;

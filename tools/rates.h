@@ -7,12 +7,12 @@
 
 namespace sluice::tool {
 
-/// What this machine does in a second, measured in less than a tenth of one; the bandwidth of remote memory as
-/// --remote-bandwidth says it, where it does.
+/// The rates of this machine, measured within a tenth of a second. --remote-bandwidth, if given, is
+/// the bandwidth of remote memory.
 struct MachineRates {
   report::Rates rates;
-  std::string
-      text;  ///< "63.1 GF/s and copies of 9.80 GB/s a worker, remote memory 1.00 GB/s by --remote-bandwidth"
+  /// "63.1 GF/s and copies of 9.80 GB/s a worker, remote memory 1.00 GB/s by --remote-bandwidth".
+  std::string text;
 };
 
 MachineRates measure_rates(const ToolOptions& options);

@@ -6,8 +6,8 @@
 
 namespace sluice::tool {
 
-/// XXH3-128 of the losses, then of all variables by path, prefixed "fma-": every instruction set that this build
-/// dispatches to computes with fused multiply-adds.
+/// Returns the XXH3-128 of the losses, then of all variables by path. The prefix "fma-" says that
+/// every instruction set of this build computes with fused multiply-adds.
 std::string run_digest(const Session& session, const std::vector<float>& losses);
 
 }  // namespace sluice::tool

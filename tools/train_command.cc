@@ -13,7 +13,9 @@
 #include "sluice/models/model.h"
 #include "sluice/models/step_arrays.h"
 #include "sluice/report/plan_report.h"
+#include "sluice/runtime/strand.h"
 #include "tools/json_record.h"
+#include "tools/numbers.h"
 #include "tools/programs.h"
 #include "tools/progress.h"
 #include "tools/run_digest.h"
@@ -38,7 +40,7 @@ data::Dataset find_samples(const ToolOptions& o, data::Split split) {
   return samples.generate(train ? kSyntheticTrain : kSyntheticTest, train ? 1 : 2);
 }
 
-// Those of all processes, which share out the samples of a step.
+// Loads the samples. Error{kUsage} unless all processes have the same ones.
 data::Dataset load_samples(const ToolOptions& o, Session& session, data::Split split) {
   data::Dataset samples = find_samples(o, split);
   if (session.agreement().size() > 1) {
@@ -124,7 +126,7 @@ double evaluate(Session& session, const Programs& programs, const ToolOptions& o
 }
 
 struct Outcome {
-  std::vector<float> losses;  ///< Of every micro-batch, of each replica in turn.
+  std::vector<float> losses;  ///< Loss of every micro-batch, replica by replica.
   double loss = 0;            ///< Mean over the last step.
   int64_t steps = 0;
   double seconds = 0;
@@ -220,6 +222,15 @@ void log_compiled(const Session& session, const ToolOptions& o) {
   sys::print_stderr("{}\n", report::summary(report::plan_report(session.executable())));
 }
 
+// With --log-level debug: the work of the run, and how often a worker had to wait for it.
+void log_work(const Session& session, const ToolOptions& o) {
+  if (o.output.log_level != LogLevel::kDebug) return;
+  const runtime::Counters work = session.counters();
+  sys::print_stderr("{} kernel tasks, {:.3f} GF, {} of operands; {} barriers, {} waits\n",
+                    work.kernels, work.flops / 1e9, show_bytes(work.bytes), work.barriers,
+                    work.waits);
+}
+
 void load_weights(Session& session, const ToolOptions& o) {
   if (o.model.weights.empty()) return;
   for (const std::string& name : session.load(o.model.weights)) {
@@ -244,6 +255,7 @@ int run_train(const ToolOptions& o) {
   catch_stop_signals();
   const Outcome outcome = train(session, programs, o, samples);
   if (!o.train.save.empty()) session.save(o.train.save);
+  log_work(session, o);
   if (outcome.stopped) {
     report(o, programs, session, outcome, std::nullopt);
     const int signal = stop_signal() == 0 ? SIGTERM : stop_signal();  // 0: another process got it.

@@ -11,7 +11,7 @@ import time
 import unittest
 from pathlib import Path
 
-from cli_test import PROGRAM, SHORT, CliTest, sluice
+from cli_case import PROGRAM, SHORT, CliTest, sluice
 
 
 class Faults(CliTest):

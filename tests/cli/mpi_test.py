@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from cli_test import PROGRAM, CliTest
+from cli_case import PROGRAM, CliTest
 
 MPIRUN = os.environ["SLUICE_MPIRUN"]
 # Open MPI must accept root, more processes than cores, and systems where a process may not read

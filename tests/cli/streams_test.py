@@ -10,7 +10,7 @@ import time
 import unittest
 from pathlib import Path
 
-from cli_test import PROGRAM, SHORT, CliTest
+from cli_case import PROGRAM, SHORT, CliTest
 
 NO_READER = "2> >(exec <&-; sleep 1)"
 

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
-from cli_test import PROGRAM, CliTest, sluice
+from cli_case import PROGRAM, CliTest, sluice
 
 
 class Tiers(CliTest):

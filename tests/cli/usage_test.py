@@ -169,7 +169,7 @@ class Usage(CliTest):
     def test_debug_reports_passes_and_storage(self):
         text = self.expect_code(0, "train", "mnist", *SHORT, "--log-level", "debug").stderr
         for part in ("compiled in ", "pass fuse ", "at the peak", "variable fc.0.weight",
-                     "Epoch 1/1", "Evaluation"):
+                     "Epoch 1/1", "Evaluation", " waits\n"):
             self.assertIn(part, text)
         self.assertNotIn("pass fuse", self.expect_code(0, "train", "mnist", *SHORT).stderr)
 

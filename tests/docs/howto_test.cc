@@ -20,8 +20,7 @@ TEST(AddAnOp, RollRunsAndHasItsGradient) {
   const D2hStream backward = main.host_store(ops::call(main, gradient.graph(), {x})[0], "backward");
 
   Interpreter interpreter(ir);
-  const auto results =
-      interpreter.run("main", {{in, HostTensor::of<float>({5}, f32, {1, 2, 3, 4, 5})}});
+  const auto results = interpreter.run({{in, HostTensor::of<float>({5}, f32, {1, 2, 3, 4, 5})}});
   EXPECT_TRUE(results[forward].same_bits(HostTensor::of<float>({5}, f32, {4, 5, 1, 2, 3})));
   EXPECT_TRUE(results[backward].same_bits(HostTensor::of<float>({5}, f32, {3, 4, 5, 1, 2})));
 }

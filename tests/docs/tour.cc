@@ -94,7 +94,7 @@ void tour() {
   std::string losses;
   for (int step = 0; step < 5; ++step) {
     const HostTensors results = session.run({{x_stream, images}, {label_stream, labels}});
-    const auto expected = interpreter.run("main", {{x_stream, images}, {label_stream, labels}});
+    const auto expected = interpreter.run({{x_stream, images}, {label_stream, labels}});
     SLUICE_CHECK(results[loss_stream].same_bits(expected[loss_stream]));
     losses += fmt::format("step {}: loss {:.4f}\n", step, results[loss_stream].as<float>()[0]);
   }

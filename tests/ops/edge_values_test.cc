@@ -35,13 +35,11 @@ void expect(const std::vector<HostTensor>& inputs, const std::vector<Doubles>& w
   Ir ir;
   Graph& main = ir.main_graph();
   std::vector<StreamInput> arrays;
-  std::vector<Feed> feeds;
   Tensors operands;
   for (const HostTensor& t : inputs) {
     const H2dStream stream = ir.h2d_stream(t.spec(), "x");
     operands.push_back(main.host_load(stream));
     arrays.push_back({stream, t});
-    feeds.emplace_back(stream, t);
   }
   std::vector<D2hStream> shown;
   for (const Tensor& y : body(operands)) shown.push_back(main.host_store(y, "y"));
@@ -56,8 +54,8 @@ void expect(const std::vector<HostTensor>& inputs, const std::vector<Doubles>& w
       }
     }
   };
-  compare(Interpreter(ir, Precision::kFloat).run("main", feeds), "float");
-  compare(Interpreter(ir, Precision::kDouble).run("main", feeds), "double");
+  compare(Interpreter(ir, Precision::kFloat).run(arrays), "float");
+  compare(Interpreter(ir, Precision::kDouble).run(arrays), "double");
   compare(Session(ir, {.device = cpu_device({.threads = 1})}).run(arrays), "compiled");
 }
 
@@ -272,6 +270,78 @@ TEST(Gradients, OfKinksAndNan) {
                of(t[0], [](const Tensor& a) { return ops::clip(a, {.min = -1, .max = 1}); }),
                of(t[1], [](const Tensor& a) { return ops::max(a); }),
                of(t[2], [](const Tensor& a) { return ops::max(a); })};
+         });
+}
+
+// The gradient of Σ w·f(x) with weights 0, 1, … puts weight i at the element that f moved to i.
+TEST(Shapes, ComposedFunctionsAndTheirGradients) {
+  const auto slope = [](const Tensor& x, const auto& f) {
+    return gradients({x}, [&](const Tensors& own) {
+      const Tensor y = f(own[0]);
+      std::vector<float> weights;
+      for (int64_t i = 0; i < y.elements(); ++i) weights.push_back(static_cast<float>(i));
+      return y * y.graph().constant(HostTensor::of<float>(y.shape(), f32, weights));
+    })[0];
+  };
+  const HostTensor x = HostTensor::of<float>({2, 3}, f32, {1, 2, 3, 4, 5, 6});
+  expect({x},
+         {{1, 4, 2, 5, 3, 6},
+          {0, 2, 4, 1, 3, 5},
+          {3, 6},
+          {0, 0, 0, 0, 0, 1},
+          {4, 2},
+          {0, 1, 0, 0, 0, 0},
+          {1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6},
+          {3, 5, 7, 15, 17, 19},
+          {1, 2, 3, 4, 5, 6, 2, 4, 6, 8, 10, 12},
+          {12, 15, 18, 21, 24, 27}},
+         [&](const Tensors& t) {
+           const auto swap = [](const Tensor& a) { return ops::swap_axes(a, 0, 1); };
+           const auto last = [](const Tensor& a) { return ops::select(a, -1, 1); };
+           const auto back = [](const Tensor& a) {
+             return ops::slice(ops::flatten(a), {3}, {}, {-2});
+           };
+           const auto widen = [](const Tensor& a) {
+             return ops::expand(ops::unsqueeze(a, 1), {-1, 2, -1});
+           };
+           const auto twice = [](const Tensor& a) { return ops::stack({a, a * 2}); };
+           return Tensors{swap(t[0]),  slope(t[0], swap), last(t[0]),  slope(t[0], last),
+                          back(t[0]),  slope(t[0], back), widen(t[0]), slope(t[0], widen),
+                          twice(t[0]), slope(t[0], twice)};
+         });
+}
+
+TEST(Slices, ViewsTakeAnyStep) {
+  const HostTensor x = HostTensor::of<float>({7}, f32, {0, 1, 2, 3, 4, 5, 6});
+  expect({x}, {{10, 1, 12, 3, 14, 5, 16}, {16, 14, 12, 10}, {16, 3}}, [](const Tensors& t) {
+    const Tensor all = ops::identity(t[0]);
+    const Tensor view = ops::slice_(all, {std::nullopt}, {}, {-2});
+    Tensor written = view;
+    written += 10;
+    return Tensors{ops::identity(all), ops::identity(view),
+                   ops::slice(all, {std::nullopt}, {2}, {-3})};
+  });
+}
+
+TEST(Reductions, OfScalarsAndOfNothing) {
+  const HostTensor none(TensorSpec{{2, 0}, f32});
+  expect({HostTensor::scalar(3), none},
+         {{3}, {1}, {3}, {0}, {1}, {1}, {0, 0}, {1, 1}, {kNan, kNan}, {kNan}, {-kInf}, {}},
+         [](const Tensors& t) {
+           const ops::ReduceOptions axis{.axes = {-1}};
+           const auto mean = [&](const Tensors& own) { return ops::mean(own[0], axis); };
+           return Tensors{ops::sum(t[0], {.axes = {0}}),
+                          gradients({t[0]}, mean)[0],
+                          ops::max(t[0], {.axes = {-1}, .keepdims = true}),
+                          ops::argmin(t[0], {.axis = -1}),
+                          ops::softmax(t[0]),
+                          ops::prod(t[1]),
+                          ops::sum(t[1], axis),
+                          ops::prod(t[1], axis),
+                          ops::mean(t[1], axis),
+                          ops::mean(t[1]),
+                          ops::logsumexp(t[1]),
+                          gradients({t[1]}, mean)[0]};
          });
 }
 

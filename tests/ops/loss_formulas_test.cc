@@ -106,8 +106,7 @@ class Program {
   }
 
   Result interpreted(Precision precision, const HostTensor& logits, const HostTensor& labels) {
-    const Collected out =
-        Interpreter(ir_, precision).run("main", {{logits_, logits}, {labels_, labels}});
+    const Collected out = Interpreter(ir_, precision).run({{logits_, logits}, {labels_, labels}});
     return {out[loss_].to_doubles(), out[gradient_].to_doubles()};
   }
   Result executed(const std::vector<std::string>& disable, const HostTensor& logits,

@@ -75,6 +75,69 @@ TEST(Operators, NumbersTakeTheTensorsDtype) {
   EXPECT_EQ((x * 3).dtype(), i32);
 }
 
+TEST(Operators, TakeNumbersWhereverAnOperandMayBeOne) {
+  using Floats = std::vector<float>;
+  struct Row {
+    std::function<Tensor(const Tensor&)> body;
+    Floats want;
+  };
+  const Row rows[] = {
+      {[](const Tensor& x) { return ops::add(x, 1); }, {0, 2, 4}},
+      {[](const Tensor& x) { return ops::add(1, x); }, {0, 2, 4}},
+      {[](const Tensor& x) { return ops::sub(x, 1); }, {-2, 0, 2}},
+      {[](const Tensor& x) { return ops::sub(1, x); }, {2, 0, -2}},
+      {[](const Tensor& x) { return ops::mul(x, 2); }, {-2, 2, 6}},
+      {[](const Tensor& x) { return ops::mul(2, x); }, {-2, 2, 6}},
+      {[](const Tensor& x) { return ops::div(x, 2); }, {-0.5, 0.5, 1.5}},
+      {[](const Tensor& x) { return ops::div(3, x); }, {-3, 3, 1}},
+      {[](const Tensor& x) { return ops::pow(x, 2); }, {1, 1, 9}},
+      {[](const Tensor& x) { return ops::pow(2, x); }, {0.5, 2, 8}},
+      {[](const Tensor& x) { return ops::maximum(x, 0); }, {0, 1, 3}},
+      {[](const Tensor& x) { return ops::maximum(2.5, x); }, {2.5, 2.5, 3}},
+      {[](const Tensor& x) { return ops::minimum(x, 2); }, {-1, 1, 2}},
+      {[](const Tensor& x) { return ops::minimum(0, x); }, {-1, 0, 0}},
+      {[](const Tensor& x) { return ops::where(ops::greater(x, 0.5), x, 0.0); }, {0, 1, 3}},
+      {[](const Tensor& x) { return ops::where(ops::greater(0.5, x), 7, x); }, {7, 1, 3}},
+      {[](const Tensor& x) { return ops::add_(ops::identity(x), 1); }, {0, 2, 4}}};
+  for (size_t i = 0; i < std::size(rows); ++i) {
+    const auto y = evaluate({floats({-1, 1, 3})},
+                            [&](const Tensors& x) { return Tensors{rows[i].body(x[0])}; });
+    EXPECT_EQ(values_of(y[0]), rows[i].want) << "row " << i;
+  }
+}
+
+TEST(Operators, CompareWithNumbers) {
+  using Compare = std::function<Tensor(const Tensor&)>;
+  const std::pair<Compare, std::vector<double>> rows[] = {
+      {[](const Tensor& x) { return ops::equal(x, 1); }, {0, 1, 0}},
+      {[](const Tensor& x) { return ops::equal(1, x); }, {0, 1, 0}},
+      {[](const Tensor& x) { return ops::not_equal(x, 1); }, {1, 0, 1}},
+      {[](const Tensor& x) { return ops::not_equal(1, x); }, {1, 0, 1}},
+      {[](const Tensor& x) { return ops::greater(x, 1); }, {0, 0, 1}},
+      {[](const Tensor& x) { return ops::greater(1, x); }, {1, 0, 0}},
+      {[](const Tensor& x) { return ops::greater_equal(x, 1); }, {0, 1, 1}},
+      {[](const Tensor& x) { return ops::greater_equal(1, x); }, {1, 1, 0}},
+      {[](const Tensor& x) { return ops::less(x, 1); }, {1, 0, 0}},
+      {[](const Tensor& x) { return ops::less(1, x); }, {0, 0, 1}},
+      {[](const Tensor& x) { return ops::less_equal(x, 1); }, {1, 1, 0}},
+      {[](const Tensor& x) { return ops::less_equal(1, x); }, {0, 1, 1}},
+      {[](const Tensor& x) { return ops::logical_and(x, true); }, {1, 1, 1}},
+      {[](const Tensor& x) { return ops::logical_and(false, x); }, {0, 0, 0}},
+      {[](const Tensor& x) { return ops::logical_or(ops::less(x, 0), false); }, {1, 0, 0}},
+      {[](const Tensor& x) { return ops::logical_or(true, x); }, {1, 1, 1}}};
+  for (size_t i = 0; i < std::size(rows); ++i) {
+    const auto y = evaluate({HostTensor::of<int32_t>({3}, i32, {-1, 1, 3})},
+                            [&](const Tensors& x) { return Tensors{rows[i].first(x[0])}; });
+    EXPECT_EQ(y[0].dtype(), boolean);
+    EXPECT_EQ(y[0].to_doubles(), rows[i].second) << "row " << i;
+  }
+  const std::string text = error_of([] {
+    Ir ir;
+    ops::greater(ir.create_empty_graph("test").input({Shape{2}, u8, {}}, "x"), 256);
+  });
+  EXPECT_NE(text.find("a whole number in [0, 255], got 256"), std::string::npos) << text;
+}
+
 TEST(Operators, RefuseNumbersThatTheDtypeDoesNotTake) {
   struct Row {
     DType dtype;
@@ -136,6 +199,12 @@ TEST(Operators, PlusEqualsWritesTheStorage) {
   });
   EXPECT_EQ(values_of(y[0]), (std::vector<float>{6, 7}));
   EXPECT_EQ(values_of(y[1]), (std::vector<float>{6, 7}));
+  const auto z = evaluate({floats({1, 2})}, [](const Tensors& x) {
+    Tensor w = x[0];
+    w += 5;
+    return Tensors{ops::identity(x[0])};
+  });
+  EXPECT_EQ(values_of(z[0]), (std::vector<float>{6, 7}));
 }
 
 TEST(Operators, ErrorsNameTheLine) {
@@ -268,9 +337,10 @@ TEST(Updates, AdamUpdaterHasTheDocumentedDtypeAndErrors) {
   EXPECT_EQ(ops::adam_updater(m, v).dtype(), f16);
   EXPECT_EQ(ops::adam_updater(m, v, {.weight = w, .weight_decay = 0.0}).dtype(), f16);
   EXPECT_EQ(ops::adam_updater(m, v, {.weight = w, .weight_decay = 0.1}).dtype(), f32);
-  EXPECT_NE(
-      error_of([&] { ops::adam_updater(m, v, {.weight_decay = 0.1}); }).find("needs the weight"),
-      std::string::npos);
+  EXPECT_NE(error_of([&] {
+              ops::adam_updater(m, v, {.weight_decay = 0.1});
+            }).find("weight_decay requires weight"),
+            std::string::npos);
   EXPECT_NE(error_of([&] {
               ops::adam_updater(m, v, {.time_step = step, .beta1 = 0.9});
             }).find("beta1 and beta2"),

@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "sluice/interp/interpreter.h"
+#include "sluice/ops/add_n.h"
 #include "sluice/ops/argmax.h"
+#include "sluice/ops/arithmetic.h"
 #include "sluice/ops/concat.h"
 #include "sluice/ops/gather.h"
 #include "sluice/ops/losses.h"
@@ -123,12 +125,119 @@ TEST_F(Operators, SliceFollowsNumpy) {
   const Tensor m = constant(count({2, 3}));
   EXPECT_EQ(values(ops::slice(m, {1}, {3}, {}, {-1})), (Doubles{1, 2, 4, 5}));
   EXPECT_EQ(values(ops::slice(m, {1, 0}, {2, 2})), (Doubles{3, 4}));
-  expect_refused("step must be 1 or -1, got 2", [&] { ops::slice(x, {0}, {4}, {2}); });
+  expect_refused("step must not be 0", [&] { ops::slice(x, {0}, {4}, {0}); });
   expect_refused("given twice", [&] { ops::slice(m, {0, 0}, {1, 1}, {}, {0, -2}); });
   expect_refused("lists must have equal lengths", [&] { ops::slice(m, {0, 0}, {1}); });
   expect_refused("lists must have at most 2 entries for (2, 3), got 3", [&] {
     ops::slice(m, {0, 0, 0});
   });
+}
+
+// The expected elements are those of Python's list(range(7))[start:stop:step].
+TEST_F(Operators, SlicesTakeAnyStep) {
+  const Tensor x = constant(count({7}));
+  struct Row {
+    std::optional<int64_t> start, stop, step;
+    Doubles want;
+  };
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  const Row rows[] = {{{}, {}, 2, {0, 2, 4, 6}},
+                      {{}, {}, 3, {0, 3, 6}},
+                      {1, {}, 2, {1, 3, 5}},
+                      {1, 6, 2, {1, 3, 5}},
+                      {{}, {}, -2, {6, 4, 2, 0}},
+                      {5, {}, -2, {5, 3, 1}},
+                      {5, 0, -2, {5, 3, 1}},
+                      {{}, 1, -3, {6, 3}},
+                      {-1, -8, -3, {6, 3, 0}},
+                      {-100, 100, 5, {0, 5}},
+                      {100, -100, -4, {6, 2}},
+                      {6, 6, 2, {}},
+                      {2, 1, 3, {}},
+                      {3, {}, 100, {3}},
+                      {3, {}, -100, {3}},
+                      {{}, {}, most, {0}},
+                      {{}, {}, -most - 1, {6}}};
+  for (const Row& r : rows) {
+    EXPECT_EQ(values(ops::slice(x, {r.start}, {r.stop}, {r.step})), r.want)
+        << r.start.value_or(-99) << ":" << r.stop.value_or(-99) << ":" << *r.step;
+  }
+  EXPECT_EQ(values(ops::slice(constant(count({3, 4})), {std::nullopt, 3}, {}, {2, -2})),
+            (Doubles{3, 1, 11, 9}));
+}
+
+TEST_F(Operators, ComposedShapeFunctionsFollowNumpy) {
+  const Tensor x = constant(count({2, 3, 4}));
+  EXPECT_EQ(ops::unsqueeze(x, 0).shape(), (Shape{1, 2, 3, 4}));
+  EXPECT_EQ(ops::unsqueeze(x, -1).shape(), (Shape{2, 3, 4, 1}));
+  EXPECT_EQ(ops::unsqueeze(x, {0, 2, -1}).shape(), (Shape{1, 2, 1, 3, 4, 1}));
+  expect_refused("unsqueeze: axis -2 is given twice", [&] { ops::unsqueeze(x, {3, -2}); });
+  expect_refused("unsqueeze: axis 4 is outside [-4, 4)", [&] { ops::unsqueeze(x, 4); });
+
+  EXPECT_EQ(ops::flatten(x, 1).shape(), (Shape{2, 12}));
+  EXPECT_EQ(ops::flatten(x, 0, -2).shape(), (Shape{6, 4}));
+  EXPECT_EQ(ops::flatten(x, 1, 1).shape(), (Shape{2, 3, 4}));
+  EXPECT_EQ(ops::flatten(constant(count({})), 0).shape(), (Shape{1}));
+  expect_refused("flatten: start must not be behind end, got axes 2 and 0 of (2, 3, 4)",
+                 [&] { ops::flatten(x, 2, 0); });
+
+  const Tensor m = constant(count({2, 3}));
+  EXPECT_EQ(values(ops::swap_axes(m, 0, -1)), (Doubles{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(ops::swap_axes(x, 2, 1).shape(), (Shape{2, 4, 3}));
+  expect_refused("swap_axes: axis 2 is outside [-2, 2)", [&] { ops::swap_axes(m, 0, 2); });
+
+  EXPECT_EQ(values(ops::select(m, 1)), (Doubles{3, 4, 5}));
+  EXPECT_EQ(values(ops::select(m, -1, 1)), (Doubles{2, 5}));
+  EXPECT_EQ(ops::select(x, 0, -2).shape(), (Shape{2, 4}));
+  expect_refused("select: index must be in [-2, 2) on axis 0 of (2, 3), got 2",
+                 [&] { ops::select(m, 2); });
+
+  EXPECT_EQ(values(ops::expand(ops::unsqueeze(m, 0), {2, -1, 3})),
+            (Doubles{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(ops::expand(m, {4, -1, -1}).shape(), (Shape{4, 2, 3}));
+  expect_refused("expand: -1 on axis 0 of (-1, 2, 3) requires an axis of (2, 3)", [&] {
+    ops::expand(m, {-1, 2, 3});
+  });
+
+  EXPECT_EQ(values(ops::stack({m, m + 10})), (Doubles{0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(values(ops::stack({m, m + 10}, -1)),
+            (Doubles{0, 10, 1, 11, 2, 12, 3, 13, 4, 14, 5, 15}));
+  expect_refused("stack: tensor 1 must have the shape of tensor 0, (2, 3), got (2, 3, 4)", [&] {
+    ops::stack({m, x});
+  });
+  expect_refused("stack: requires at least one tensor", [] { ops::stack({}); });
+}
+
+TEST_F(Operators, ScalarsHaveOneAxis) {
+  const Tensor x = constant(HostTensor::scalar(3));
+  for (const int64_t axis : {0, -1}) {
+    for (const bool keepdims : {false, true}) {
+      const ops::ReduceOptions options{.axes = {axis}, .keepdims = keepdims};
+      for (const auto& reduce : {ops::sum, ops::mean, ops::max, ops::min, ops::prod}) {
+        EXPECT_EQ(run(reduce(x, options)).spec(), f32_spec({}));
+        EXPECT_EQ(values(reduce(x, options)), Doubles{3});
+      }
+      EXPECT_EQ(values(ops::argmax(x, {.axis = axis, .keepdims = keepdims})), Doubles{0});
+    }
+    EXPECT_EQ(values(ops::softmax(x, axis)), Doubles{1});
+  }
+  expect_refused("sum (C2): axis must be in [-1, 1) for shape (), got 1",
+                 [&] { ops::sum(x, {.axes = {1}}); });
+  expect_refused("axis -1 is given twice", [&] { ops::sum(x, {.axes = {0, -1}}); });
+}
+
+TEST_F(Operators, EmptyTensorsReduceAsInNumpy) {
+  const Tensor x = constant(HostTensor(f32_spec({2, 0})));
+  const ops::ReduceOptions rows{.axes = {1}};
+  EXPECT_EQ(values(ops::sum(x, rows)), (Doubles{0, 0}));
+  EXPECT_EQ(values(ops::prod(x, rows)), (Doubles{1, 1}));
+  for (const double y : values(ops::mean(x, rows))) EXPECT_TRUE(std::isnan(y));
+  EXPECT_TRUE(std::isnan(values(ops::mean(x))[0]));
+  EXPECT_EQ(values(ops::logsumexp(x)), Doubles{-kInf});
+  EXPECT_EQ(values(ops::max(x, {.axes = {0}})), Doubles{});
+  expect_refused("max (C3): must have at least one element to reduce, got shape (2, 0)",
+                 [&] { ops::max(x, rows); });
+  expect_refused("min (C3): must have at least one element", [&] { ops::min(x); });
 }
 
 TEST_F(Operators, ConcatAndSplitAreInverse) {
@@ -140,6 +249,8 @@ TEST_F(Operators, ConcatAndSplitAreInverse) {
   EXPECT_EQ(ops::split(x, 5, -1).size(), 5u);
   expect_refused("parts must be positive and divide axis 1 of (2, 5), got 2",
                  [&] { ops::split(x, 2, 1); });
+  expect_refused("call split(t, sizes, axis), for example with sizes {2, 2, 1}",
+                 [&] { ops::split(x, 3, 1); });
   expect_refused("split (C3)", [&] { ops::split(x, {2, 2}, 1); });
 }
 
@@ -268,6 +379,19 @@ TEST_F(Operators, ErrorsNameTheCallersLine) {
   const std::string text = refusal([&] { ops::matmul(x, constant(count({3}))); });
   EXPECT_NE(text.find("matmul (C4)"), std::string::npos) << text;
   EXPECT_NE(text.find("operator_semantics_test.cc:"), std::string::npos) << text;
+}
+
+// emplace_back makes the elements of such a vector in a header of the standard library.
+TEST_F(Operators, FunctionsOfVectorsNameTheCallersLine) {
+  std::vector<TensorArg> ts;
+  ts.emplace_back(constant(count({2, 2})));
+  ts.emplace_back(constant(count({3, 3})));
+  const std::function<void()> calls[] = {[&] { ops::concat(ts); }, [&] { ops::concat_(ts); },
+                                         [&] { ops::add_n(ts); }, [&] { ops::maximum(ts); },
+                                         [&] { ops::minimum(ts); }};
+  for (const auto& call : calls) {
+    expect_refused("at operator_semantics_test.cc:", call);
+  }
 }
 
 }  // namespace

@@ -157,12 +157,16 @@ Outcome interpreted(const RandomProgram& program, Remote remote) {
   Outcome outcome;
   for (size_t run = 0; run < program.runs.size(); ++run) {
     const auto counts = stream_counts(entry_of(program, program.runs[run]));
-    std::vector<Feed> feeds;
-    for (const auto& [id, entries] : inputs_of(program, run)) {
+    std::vector<HostTensor> arrays;
+    std::vector<StreamInput> inputs;
+    const auto entries_by_stream = inputs_of(program, run);
+    arrays.reserve(entries_by_stream.size());
+    for (const auto& [id, entries] : entries_by_stream) {
       const StreamInfo& info = ir.stream(id);
-      feeds.emplace_back(H2dStream{ir.id(), id, info.name, info.spec}, entries);
+      arrays.push_back(HostTensor::stack(entries));
+      inputs.push_back({H2dStream{ir.id(), id, info.name, info.spec}, arrays.back()});
     }
-    const Collected collected = interpreter.run(program.runs[run], feeds);
+    const Collected collected = interpreter.run(inputs, program.runs[run]);
     for (const auto& [id, count] : counts) {
       const StreamInfo& info = ir.stream(id);
       if (info.input) continue;

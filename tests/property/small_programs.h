@@ -149,11 +149,12 @@ inline Ir data_parallel_program(int replicas) {
   const Tensor c = step.input(shard, "c", Pass::kByReference);
   const Tensor x = ops::tanh(step.host_load(in) * a + b);
   const Tensor y = x * ops::replicated_all_gather(c);
-  ops::scaled_add_(a, ops::replicated_all_reduce(y, "mean"), 1, -0.1);
-  ops::replicated_all_reduce_(y, "max", pairs);
+  ops::scaled_add_(a, ops::replicated_all_reduce(y, ops::CollectiveOp::kMean), 1, -0.1);
+  ops::replicated_all_reduce_(y, ops::CollectiveOp::kMax, pairs);
   ops::scaled_add_(b, y, 1, -0.1);
-  ops::scaled_add_(c, ops::replicated_reduce_scatter(x, "add", {}, ops::Sharding::kReplicated), 1,
-                   -0.1);
+  ops::scaled_add_(
+      c, ops::replicated_reduce_scatter(x, ops::CollectiveOp::kAdd, {}, ops::Sharding::kReplicated),
+      1, -0.1);
   ops::repeat(main, step, 3, {w, v, s});
   ops::call(main, step, {w, v, s});
   main.host_store(w + v, "out");

@@ -107,7 +107,7 @@ TEST(ValueProgram, OfReplicasEqualsTheInterpreter) {
   };
   Interpreter interpreter(ir);
   for (int run = 0; run < 2; ++run) {
-    const Collected want = interpreter.run("main", {{stream(H2dStream(), 0), entries}});
+    const Collected want = interpreter.run({{stream(H2dStream(), 0), HostTensor::stack(entries)}});
     const StreamEntries got = values.run("main", {{0, entries}});
     EXPECT_TRUE(got.at(1).at(0).same_bits(want[stream(D2hStream(), 1)])) << run;
   }

@@ -22,7 +22,7 @@ struct Phased {
     Graph& entry = ir.create_graph(
         "entry",
         [&](Graph&, Tensor t) {
-          const Tensor y = ops::replicated_all_reduce(t, "mean", group);
+          const Tensor y = ops::replicated_all_reduce(t, ops::CollectiveOp::kMean, group);
           return Tensors{y, y * 0.5};
         },
         NamedInput{"x", kX});
@@ -88,16 +88,8 @@ using Floats = std::vector<float>;
 // Returns the results of the interpreter, which reads and writes entries one by one.
 Floats interpreted(const Phased& p) {
   const HostTensor all = p.data();
-  const Shape each = entries_shape(kX.shape, 1, p.ir.replication());
-  std::vector<HostTensor> entries;
-  const auto values = all.as<float>();
-  const size_t size = values.size() / kSteps;
-  for (size_t s = 0; s < kSteps; ++s) {
-    const auto part = values.subspan(s * size, size);
-    entries.push_back(HostTensor::of<float>(each, f32, Floats(part.begin(), part.end())));
-  }
   Interpreter run(p.ir);
-  const Collected got = run.run("main", {{p.x, entries}});
+  const Collected got = run.run({{p.x, all}});
   Floats result;
   for (const D2hStream& stream : {p.dw, p.dx}) {
     for (const HostTensor& t : got.entries(stream))

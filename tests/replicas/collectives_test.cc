@@ -38,33 +38,37 @@ class Collectives {
   Outputs outputs_;
 };
 
-std::vector<std::string> ops_of(DType dtype) {
-  if (dtype == boolean) return {"and", "or"};
-  std::vector<std::string> names{"add", "mul", "min", "max", "square_add"};
+using Op = ops::CollectiveOp;
+
+std::vector<Op> ops_of(DType dtype) {
+  if (dtype == boolean) return {Op::kAnd, Op::kOr};
+  std::vector<Op> all{Op::kAdd, Op::kMul, Op::kMin, Op::kMax, Op::kSquareAdd};
   if (is_float(dtype)) {
-    names.push_back("mean");
+    all.push_back(Op::kMean);
   } else {
-    names.insert(names.end(), {"and", "or"});
+    all.insert(all.end(), {Op::kAnd, Op::kOr});
   }
-  return names;
+  return all;
 }
 
 void add_all(Collectives& c, int replicas) {
   const Tensor& x = c.x();
   for (const ReplicaGrouping& g : groupings(replicas)) {
-    for (const std::string& op : ops_of(x.dtype())) {
-      c.store("all-reduce " + op, g, ops::replicated_all_reduce(x, op, g));
-      c.store("reduce-scatter " + op, g, ops::replicated_reduce_scatter(x, op, g));
+    for (const Op op : ops_of(x.dtype())) {
+      const std::string word(ops::word_of(op));
+      c.store("all-reduce " + word, g, ops::replicated_all_reduce(x, op, g));
+      c.store("reduce-scatter " + word, g, ops::replicated_reduce_scatter(x, op, g));
       const Tensor own = ops::identity(x);
       ops::replicated_all_reduce_(own, op, g);
-      c.store("all-reduce in place " + op, g, own);
+      c.store("all-reduce in place " + word, g, own);
     }
     if (x.dtype() != boolean) {
-      c.store("identical inputs", g, ops::replicated_all_reduce_identical_inputs(x, "add", g));
+      c.store("identical inputs", g,
+              ops::replicated_all_reduce_identical_inputs(x, ops::CollectiveOp::kAdd, g));
       c.store("identical grad inputs", g,
-              ops::replicated_all_reduce_identical_grad_inputs(x, "add", g));
+              ops::replicated_all_reduce_identical_grad_inputs(x, ops::CollectiveOp::kAdd, g));
     }
-    c.store("local", g, ops::replicated_reduce_scatter(x, "local", g));
+    c.store("local", g, ops::replicated_reduce_scatter(x, ops::CollectiveOp::kLocal, g));
     const Tensor shard = ops::replica_sharded_slice(x, g);
     c.store("shard", g, shard);
     c.store("whole of shards", g, ops::replicated_all_gather(shard, 0, g));
@@ -112,10 +116,10 @@ TEST(Collectives, ScatterIsTheSliceOfTheSum) {
   Ir ir(4);
   const H2dStream in = ir.h2d_stream(f32_spec({1003}), "x");
   const Tensor x = ir.main_graph().host_load(in);
-  const Tensor sum = ops::replicated_all_reduce(x, "mean");
+  const Tensor sum = ops::replicated_all_reduce(x, ops::CollectiveOp::kMean);
   const D2hStream sliced = ir.main_graph().host_store(ops::replica_sharded_slice(sum), "sliced");
-  const D2hStream scattered =
-      ir.main_graph().host_store(ops::replicated_reduce_scatter(x, "mean"), "scattered");
+  const D2hStream scattered = ir.main_graph().host_store(
+      ops::replicated_reduce_scatter(x, ops::CollectiveOp::kMean), "scattered");
   const HostTensor array = drawn({4, 1003}, f32, 1);
   Session session(ir, {.device = cpu_device()});
   const HostTensors got = session.run({{in, array}});
@@ -156,7 +160,7 @@ HostTensor evaluate(const Function& f, const std::vector<double>& values, bool g
   }
   const D2hStream out = main.host_store(result, "result");
   Interpreter run(ir, Precision::kDouble);
-  return run.run("main", {{in, HostTensor::of<double>({2, 4, 3}, f64, values)}})[out];
+  return run.run({{in, HostTensor::of<double>({2, 4, 3}, f64, values)}})[out];
 }
 
 /// Compares gradients with central differences. With `alike`, both replicas have equal inputs, and
@@ -186,8 +190,8 @@ TEST(CollectiveGradients, AreThoseOfTheSumOfAllLosses) {
   expect_slopes("gather apart", [&](Tensor x) {
     return ops::replicated_all_gather(x, 2, pair, ops::Gather::kNewAxis);
   });
-  for (const char* op : {"add", "mean"}) {
-    expect_slopes(fmt::format("scatter {}", op), [&](Tensor x) {
+  for (const Op op : {Op::kAdd, Op::kMean}) {
+    expect_slopes(fmt::format("scatter {}", ops::word_of(op)), [&](Tensor x) {
       return ops::replicated_reduce_scatter(ops::slice(x, {1}), op, pair);
     });
   }
@@ -207,9 +211,10 @@ TEST(CollectiveGradients, OfIdenticalInputsAndGradients) {
   const ops::Group pair = ReplicaGrouping::make(2, 1, 2);
   const Function split = [&](Tensor x) {
     const Tensor weights = x.graph().constant(drawn({2, 4, 3}, f32, 5));
-    const Tensor same = ops::replicated_all_reduce_identical_inputs(x, "add", pair);
+    const Tensor same =
+        ops::replicated_all_reduce_identical_inputs(x, ops::CollectiveOp::kAdd, pair);
     const Tensor part = ops::tanh(same * ops::replicated_slice(weights, 0, pair));
-    return ops::replicated_all_reduce_identical_grad_inputs(part, "add", pair);
+    return ops::replicated_all_reduce_identical_grad_inputs(part, ops::CollectiveOp::kAdd, pair);
   };
   std::vector<double> values(24);
   for (size_t i = 0; i < values.size(); ++i) values[i] = 0.3 + 0.07 * static_cast<double>(i % 12);

@@ -63,14 +63,12 @@ using Outputs = std::vector<std::pair<std::string, D2hStream>>;
 inline void expect_the_interpreters_bits(const Ir& ir,
                                          const std::vector<std::pair<H2dStream, HostTensor>>& in,
                                          const Outputs& outputs) {
-  std::vector<Feed> feeds;
   std::vector<StreamInput> inputs;
   for (const auto& [stream, array] : in) {
-    feeds.emplace_back(stream, array);
     inputs.push_back({stream, array});
   }
   Interpreter interpreter(ir);
-  const Collected want = interpreter.run("main", feeds);
+  const Collected want = interpreter.run(inputs);
   const auto compare = [&](const HostTensors& got, const std::string& how) {
     int wrong = 0;
     for (const auto& [name, stream] : outputs) {

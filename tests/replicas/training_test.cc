@@ -40,12 +40,12 @@ struct Program {
 
   static void learn(const Tensor& v, const Tensor& gradient, Update update) {
     if (update == Update::kReduced) {
-      ops::replicated_all_reduce_(gradient, "mean");
+      ops::replicated_all_reduce_(gradient, ops::CollectiveOp::kMean);
       ops::scaled_add_(v, gradient, 1, -0.01);
       return;
     }
-    const Tensor mine =
-        ops::replicated_reduce_scatter(gradient, "mean", {}, ops::Sharding::kReplicated);
+    const Tensor mine = ops::replicated_reduce_scatter(gradient, ops::CollectiveOp::kMean, {},
+                                                       ops::Sharding::kReplicated);
     const Tensor own = ops::replica_sharded_slice(v);
     ops::scaled_add_(own, mine, 1, -0.01);
     ops::copy_var_update_(v, ops::replicated_all_gather(own));
@@ -87,13 +87,8 @@ TEST(DataParallel, TrainsToTheInterpretersBits) {
   for (const int replicas : {1, 2, 4}) {
     const Program p(replicas, Program::Update::kReduced);
     const auto data = p.data();
-    std::vector<Feed> feeds;
-    for (const auto& [stream, array] : data) {
-      Feed& feed = feeds.emplace_back(stream, std::vector<HostTensor>());
-      for (int64_t k = 0; k < kSteps; ++k) feed.entries.push_back(entry(array, k));
-    }
     Interpreter interpreter(p.ir);
-    const Collected want = interpreter.run("main", feeds);
+    const Collected want = interpreter.run(inputs(data));
     for (const auto update : {Program::Update::kReduced, Program::Update::kSharded}) {
       const Program q(replicas, update);
       const auto streams = q.data();
@@ -219,7 +214,7 @@ TEST(DataParallel, WeightsMayLieInPanels) {
       main.variable(f32_spec({96, 128}), Initializer::normal(0, 0.1f).keyed({5, 6}), "w");
   const Tensor y = ops::relu(ops::matmul(x, w));
   const Tensor gradient = ops::matmul(ops::transpose(x), y);
-  ops::replicated_all_reduce_(gradient, "mean");
+  ops::replicated_all_reduce_(gradient, ops::CollectiveOp::kMean);
   ops::scaled_add_(w, gradient, 1, -0.01);
   const D2hStream out = main.host_store(ops::matmul(x, w), "y");
   const HostTensor rows = drawn({2, 64, 96}, f32, 3);
@@ -227,7 +222,7 @@ TEST(DataParallel, WeightsMayLieInPanels) {
   Session session(ir, {.device = cpu_device({.threads = 2})});
   EXPECT_THAT(session.executable().variables[0].layout, testing::HasSubstr("panels"));
   for (int step = 0; step < 2; ++step) {
-    const Collected want = interpreter.run("main", {{in, rows}});
+    const Collected want = interpreter.run({{in, rows}});
     EXPECT_TRUE(session.run({{in, rows}})[out].same_bits(want[out]));
     EXPECT_TRUE(session.read(w).same_bits(interpreter.read(w)));
   }
@@ -251,8 +246,9 @@ HostTensor adam_on(int replicas, bool sharded, bool remote) {
   const Tensor y = ops::tanh(ops::matmul(x, nn::gather_replica_sharded_tensor(w)));
   const Tensor gradient = ops::matmul(ops::transpose(x), y);
   nn::NamedTensors grads;
-  grads.merge("w", sharded ? nn::reduce_replica_sharded_tensor(gradient, "mean", rule)
-                           : ops::replicated_all_reduce(gradient, "mean"));
+  grads.merge("w", sharded
+                       ? nn::reduce_replica_sharded_tensor(gradient, ops::CollectiveOp::kMean, rule)
+                       : ops::replicated_all_reduce(gradient, ops::CollectiveOp::kMean));
   nn::NamedTensors variables;
   variables.merge("w", w);
   const nn::NamedTensors state =
@@ -290,11 +286,12 @@ TEST(DataParallel, OnTwoDevices) {
   main.set_device(0);
   const Tensor a = ops::replicated_all_reduce(main.host_load(in));
   main.set_device(1);
-  const Tensor b = ops::tanh(ops::replicated_all_reduce(a, "mean"));
+  const Tensor b = ops::tanh(ops::replicated_all_reduce(a, ops::CollectiveOp::kMean));
   main.set_device(0);
-  const D2hStream out = main.host_store(a + ops::replicated_all_reduce(b, "max"), "y");
+  const D2hStream out =
+      main.host_store(a + ops::replicated_all_reduce(b, ops::CollectiveOp::kMax), "y");
   const HostTensor x = drawn({2, 6, 8}, f32, 4);
-  const Collected want = Interpreter(ir).run("main", {{in, x}});
+  const Collected want = Interpreter(ir).run({{in, x}});
   for (const int threads : {1, 2}) {
     Session session(ir, {.device = cpu_device({.threads = threads}),
                          .more_devices = {cpu_device({.threads = threads})}});

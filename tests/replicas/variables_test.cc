@@ -36,9 +36,10 @@ struct Program {
     const Tensor own = home.remote() ? main.remote_load(buffer, home.entry) : sharded;
     const Tensor whole = ops::replicated_all_gather(own, 0, ir.replica_grouping(1, 2));
     out = main.host_store(x + by_group + whole, "y");
-    ops::scaled_add_(by_group, ops::replicated_all_reduce(x, "mean", ir.replica_grouping(2, 2)));
-    const Tensor mine = ops::replicated_reduce_scatter(x, "add", ir.replica_grouping(1, 2),
-                                                       ops::Sharding::kReplicated);
+    ops::scaled_add_(by_group, ops::replicated_all_reduce(x, ops::CollectiveOp::kMean,
+                                                          ir.replica_grouping(2, 2)));
+    const Tensor mine = ops::replicated_reduce_scatter(
+        x, ops::CollectiveOp::kAdd, ir.replica_grouping(1, 2), ops::Sharding::kReplicated);
     ops::scaled_add_(own, mine);
     if (home.remote()) main.remote_store(buffer, home.entry, own);
   }
@@ -65,7 +66,7 @@ TEST(ReplicaVariables, AreReadAndWrittenWhole) {
       EXPECT_EQ(session.read(p.by_group).shape(), (Shape{2, 5}));
       EXPECT_EQ(session.read(p.sharded).shape(), (Shape{2, 5}));
       for (int step = 0; step < 2; ++step) {
-        const Collected want = fresh.run("main", {{p.in, x}});
+        const Collected want = fresh.run({{p.in, x}});
         EXPECT_TRUE(session.run({{p.in, x}})[p.out].same_bits(want[p.out]));
         EXPECT_TRUE(session.read(p.by_group).same_bits(fresh.read(p.by_group)));
         EXPECT_TRUE(session.read(p.sharded).same_bits(fresh.read(p.sharded)));
@@ -200,7 +201,8 @@ TEST(ReplicaVariables, RefuseWrongShards) {
       },
       "the program uses 1 entries of (5,) in each of 4 replicas, so the array must be (4, 5), "
       "got (5,)");
-  expect([&] { other.write(p.sharded, drawn({5}, f32, 1)); }, "variable 'shard' is (2, 5)");
+  expect([&] { other.write(p.sharded, drawn({5}, f32, 1)); },
+         "variable 'shard': the array must be (2, 5), got (5,)");
 }
 
 }  // namespace

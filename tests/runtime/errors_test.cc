@@ -76,7 +76,7 @@ TEST_F(RemoteEntries, OutOfRangeConstantsAreRefusedBeforeTheyRun) {
   error_of(ErrorKind::kUsage, [&] { main.remote_store(buffer, -1, x); });
   main.remote_store(buffer, main.constant(HostTensor::of<int32_t>({}, i32, {3})), x);
   EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { Session session(ir, {.device = cpu_device()}); }),
-              HasSubstr("entry 3 is outside its 3 entries"));
+              HasSubstr("entry must be 0 to 2, got 3"));
 }
 
 // A CPU device that calls a hook before each task of a kernel, on any worker.

@@ -68,8 +68,8 @@ TEST(TwoDevices, RunThroughChannels) {
   for (size_t i = 0; i < 9; ++i) x.as<float>()[i] = 0.1f * static_cast<float>(i) - 0.3f;
   Interpreter interpreter(p.ir);
   const Tensor w = p.ir.graph(0).variables()[0];
-  const HostTensor want1 = interpreter.run("main", {{p.in, x}})[p.out];
-  const HostTensor want2 = interpreter.run("main", {{p.in, x}})[p.out];
+  const HostTensor want1 = interpreter.run({{p.in, x}})[p.out];
+  const HostTensor want2 = interpreter.run({{p.in, x}})[p.out];
   for (const int threads : {1, 2, 3}) {
     Session session(p.ir, two_cpus(threads));
     const exe::Executable& plan = session.executable();
@@ -124,7 +124,7 @@ TEST(TwoDevices, ShareStreamsAndVariablesByMessages) {
   HostTensor x(p.in.spec);
   x.as<float>()[0] = -1;
   Interpreter interpreter(p.ir);
-  const HostTensor last = interpreter.run("main", {{p.in, x}})[p.out];
+  const HostTensor last = interpreter.run({{p.in, x}})[p.out];
   Session session(p.ir, two_cpus(2));
   const HostTensor got = session.run({{p.in, x}})[p.out];
   ASSERT_EQ(got.shape(), (Shape{2, 3, 3}));

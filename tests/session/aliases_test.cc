@@ -29,7 +29,7 @@ class Aliases : public testing::Test {
   std::vector<float> run(const Tensor& t) {
     const D2hStream out = main.host_store(t, "out");
     Interpreter interpreter(ir);
-    const HostTensor expected = interpreter.run("main")[out];
+    const HostTensor expected = interpreter.run()[out];
     Session session(ir, {.device = cpu_device({.threads = 2})});
     const auto sent = session.run({});
     EXPECT_THAT(sent[out].bytes(), ElementsAreArray(expected.bytes()));

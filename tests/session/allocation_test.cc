@@ -200,8 +200,8 @@ TEST(Steady, CollectivesAllocateNothing) {
     Graph& main = ir.main_graph();
     const H2dStream in = ir.h2d_stream(f32_spec({50, 30}), "in");
     const Tensor x = main.host_load(in);
-    const Tensor shard = ops::replicated_reduce_scatter(x, "mean");
-    ops::replicated_all_reduce_(x, "max");
+    const Tensor shard = ops::replicated_reduce_scatter(x, ops::CollectiveOp::kMean);
+    ops::replicated_all_reduce_(x, ops::CollectiveOp::kMax);
     const D2hStream out =
         main.host_store(x + ops::reshape(ops::replicated_all_gather(shard), {50, 30}), "out");
     Session session(ir, {.device = cpu_device({.threads = threads})});

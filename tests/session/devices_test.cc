@@ -90,11 +90,12 @@ TEST(Devices, RunOneFunctionEach) {
       "f", [](Graph&, Tensor a, Tensor b) { return ops::tanh(a) * b + a; }, row(), row());
   const Tensor x = stored(main, "x", 1);
   const Tensor y = stored(main, "y", 2);
-  main.set_device(0);
+  const DeviceScope near(main, 0);
   const Tensor a = ops::call(main, f, {x, y})[0];
-  main.set_device(1);
-  const Tensor b = ops::call(main, f, {a, y})[0];
-  main.set_device(0);
+  const Tensor b = [&] {
+    const DeviceScope far(main, 1);
+    return ops::call(main, f, {a, y})[0];
+  }();
   main.host_store(ops::call(main, f, {b, a})[0], "out");
   const Counts c = counts_of(expect_bits(ir));
   EXPECT_EQ(c.functions, 4);  // f and main on each device.

@@ -60,7 +60,7 @@ int64_t integer_kernels(const exe::Executable& e) {
 // Checks that sessions give the interpreter's bits. Returns the plan with all passes.
 exe::Executable expect_bits(const Ir& ir, const D2hStream& out) {
   Interpreter interpreter(ir);
-  const HostTensor want = interpreter.run("main", {})[out];
+  const HostTensor want = interpreter.run()[out];
   exe::Executable plan;
   for (const std::vector<std::string>& disable :
        {std::vector<std::string>{}, {"inline"}, {"entries"}, {"inline", "dead-code", "entries"}}) {

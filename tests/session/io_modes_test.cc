@@ -98,7 +98,7 @@ TEST_P(IoModes, HaveTheBitsOfTheInterpreter) {
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   Interpreter interpreter(p.ir);
   for (int step = 0; step < 4; ++step) {
-    const HostTensor want = interpreter.run("main", {{p.in, x}})[p.out];
+    const HostTensor want = interpreter.run({{p.in, x}})[p.out];
     if (step < 2) {
       EXPECT_TRUE(session.run({{p.in, x}})[p.out].same_bits(want));
       continue;
@@ -199,7 +199,7 @@ struct Order {
     Graph& main = ir.main_graph();
     const D2hStream out = main.host_store(t, "y");
     Interpreter interpreter(ir);
-    const HostTensor want = interpreter.run("main", {})[out];
+    const HostTensor want = interpreter.run()[out];
     Session session(ir, {.device = cpu_device({.threads = 2}), .io_queues = io_queues});
     EXPECT_TRUE(session.run({})[out].same_bits(want));
     return words(session.executable());
@@ -371,7 +371,7 @@ TEST(IoModes, ASkewedLoopLoadsALayerWhileTheOneBeforeComputes) {
                                    {main.scalar(0, i32, "row"), x, main.remote_load(buffer, 0)});
   const D2hStream out = main.host_store(ops::matmul(last[1], last[2]), "y");
   Interpreter interpreter(ir);
-  const HostTensor want = interpreter.run("main", {})[out];
+  const HostTensor want = interpreter.run()[out];
   for (const int threads : {1, 2, 3}) {
     Session session(ir, {.device = cpu_device({.threads = threads})});
     EXPECT_TRUE(session.run({})[out].same_bits(want));
@@ -440,8 +440,7 @@ TEST(IoModes, AFileThatFailsStopsTheRunAndNamesTheEntry) {
         }
       }
       // No store was done, so the next run behaves as the first.
-      EXPECT_TRUE(
-          session.run({{p.in, x}})[p.out].same_bits(interpreter.run("main", {{p.in, x}})[p.out]));
+      EXPECT_TRUE(session.run({{p.in, x}})[p.out].same_bits(interpreter.run({{p.in, x}})[p.out]));
     }
   }
   std::filesystem::remove_all(folder);

@@ -101,8 +101,8 @@ TEST_P(RemotePlaces, HaveTheBitsOfResidentWeightsAndOfTheInterpreter) {
     const auto y = session.run({{remote.x_stream, x}});
     EXPECT_TRUE(
         y[remote.y_stream].same_bits(expected.run({{resident.x_stream, x}})[resident.y_stream]));
-    EXPECT_TRUE(y[remote.y_stream].same_bits(
-        interpreter.run("main", {{remote.x_stream, x}})[remote.y_stream]));
+    EXPECT_TRUE(
+        y[remote.y_stream].same_bits(interpreter.run({{remote.x_stream, x}})[remote.y_stream]));
   }
   for (size_t k = 0; k < kLayers; ++k) {
     const HostTensor w = session.read(remote.weights[k]);

@@ -43,7 +43,7 @@ TEST(SameBits, AsTheInterpreter) {
   for (uint64_t i = 0; i < kSteps; ++i) {
     const Batch batch(kModel, i);
     losses.push_back(
-        interpreter.run("train", {{p.image, batch.image}, {p.labels, batch.labels}})[p.loss]
+        interpreter.run({{p.image, batch.image}, {p.labels, batch.labels}}, "train")[p.loss]
             .as<float>()[0]);
   }
   EXPECT_EQ(resident().losses, losses);

@@ -6,9 +6,7 @@ _sluice() {
     --io-queues) COMPREPLY=($(compgen -W "0 1 3" -- "$word")); return ;;
     --log-level) COMPREPLY=($(compgen -W "error info debug" -- "$word")); return ;;
     --lr-schedule) COMPREPLY=($(compgen -W "constant linear cosine" -- "$word")); return ;;
-    --offload) COMPREPLY=($(compgen -W "auto none optimizer weights optimizer,weights" -- "$word")); return ;;
     --optimizer) COMPREPLY=($(compgen -W "sgd momentum adam adam-f16 adamw adamax lamb" -- "$word")); return ;;
-    --remote) COMPREPLY=($(compgen -W "none host file:" -- "$word")); return ;;
     --strategy) COMPREPLY=($(compgen -W "resident phased" -- "$word")); return ;;
     --check|--problem|--python|--save|--weights) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --data) COMPREPLY=($(compgen -d -- "$word")); return ;;
@@ -21,7 +19,7 @@ _sluice() {
   case ${COMP_WORDS[1]} in
     train) options="--layers --width --dropout --seed --data --weights --synthetic --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --epochs --steps --save --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
     eval) options="--layers --width --dropout --seed --data --weights --synthetic --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
-    plan) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --print-after --json --full --passes --fusions --memory-map --transfers --dot --problem --capacity --check --help --help-all" ;;
+    plan) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --print-after --json --full --passes --fusions --memory-map --transfers --dot --problem --capacity --nodes --check --help --help-all" ;;
     bench) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --steps --synthetic --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --only --rounds --python --help --help-all" ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;

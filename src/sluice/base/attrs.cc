@@ -158,4 +158,51 @@ std::string to_string(const Attrs& attrs) {
 
 Attrs parse_attrs(std::string_view text) { return Parser(text).parse(); }
 
+namespace internal {
+
+void AttrWriter::add(const char* name, bool value) { attrs.items.emplace_back(name, value); }
+void AttrWriter::add(const char* name, int64_t value) { attrs.items.emplace_back(name, value); }
+void AttrWriter::add(const char* name, double value) { attrs.items.emplace_back(name, value); }
+void AttrWriter::add(const char* name, const std::string& value) {
+  attrs.items.emplace_back(name, value);
+}
+void AttrWriter::add(const char* name, const std::vector<int64_t>& value) {
+  attrs.items.emplace_back(name, value);
+}
+void AttrWriter::add(const char* name, const std::vector<double>& value) {
+  attrs.items.emplace_back(name, value);
+}
+void AttrWriter::add(const char* name, DType value) { attrs.items.emplace_back(name, value); }
+
+template <typename T>
+void AttrReader::take(const char* name, T& value) {
+  const bool given = next_ < attrs_.items.size();
+  const std::string_view found = given ? attrs_.items[next_].first : std::string_view("nothing");
+  require(given && found == name, "options: the next field must be '{}', got '{}'", name, found);
+  const T* stored = std::get_if<T>(&attrs_.items[next_].second);
+  require(stored != nullptr, "options: field '{}' has the wrong type, got {}", name,
+          to_string(Attrs{{attrs_.items[next_]}}));
+  value = *stored;
+  ++next_;
+}
+
+void AttrReader::read(const char* name, bool& value) { take(name, value); }
+void AttrReader::read(const char* name, int64_t& value) { take(name, value); }
+void AttrReader::read(const char* name, double& value) { take(name, value); }
+void AttrReader::read(const char* name, std::string& value) { take(name, value); }
+void AttrReader::read(const char* name, std::vector<int64_t>& value) { take(name, value); }
+void AttrReader::read(const char* name, std::vector<double>& value) { take(name, value); }
+void AttrReader::read(const char* name, DType& value) { take(name, value); }
+void AttrReader::read(const char* name, Shape& value) {
+  std::vector<int64_t> dims;
+  take(name, dims);
+  value = Shape(std::move(dims));
+}
+
+void AttrReader::finish() const {
+  require(next_ == attrs_.items.size(), "options: unknown field '{}'",
+          next_ < attrs_.items.size() ? attrs_.items[next_].first : "");
+}
+
+}  // namespace internal
 }  // namespace sluice

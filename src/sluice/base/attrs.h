@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -47,7 +47,10 @@ struct OpStageOf {
   bool operator==(const OpStageOf&) const = default;
 };
 
-/// One field of an options struct: `field("beta", &SwishOptions::beta)`.
+/// One field of an options struct: `field("beta", &SwishOptions::beta)`. The struct lists its fields
+/// in a static function that passes them on:
+///
+///     static auto fields(auto&& use) { return use(field("beta", &SwishOptions::beta)); }
 template <typename Struct, typename Member>
 struct Field {
   const char* name;
@@ -59,46 +62,65 @@ constexpr Field<Struct, Member> field(const char* name, Member Struct::*member) 
 }
 
 namespace internal {
+
 template <typename T>
-AttrValue to_attr(const T& v) {
-  if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, DType> ||
-                std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<int64_t>> ||
-                std::is_same_v<T, std::vector<double>>) {
-    return v;
-  } else if constexpr (std::is_same_v<T, Shape>) {
-    return v.dims();
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<double>(v);
-  } else {  // integers and enums
-    return static_cast<int64_t>(v);
+concept Whole = !std::is_same_v<T, bool> && !std::is_same_v<T, DType> &&
+                (std::is_integral_v<T> || std::is_enum_v<T>);
+
+/// Appends the fields of an options struct to attributes.
+struct AttrWriter {
+  Attrs attrs;
+  void add(const char* name, bool value);
+  void add(const char* name, int64_t value);
+  void add(const char* name, double value);
+  void add(const char* name, const std::string& value);
+  void add(const char* name, const std::vector<int64_t>& value);
+  void add(const char* name, const std::vector<double>& value);
+  void add(const char* name, DType value);
+  void add(const char* name, const Shape& value) { add(name, value.dims()); }
+  template <Whole T>
+  void add(const char* name, T value) {
+    add(name, static_cast<int64_t>(value));
   }
-}
-template <typename T>
-void from_attr(const AttrValue& a, T& v) {
-  if constexpr (std::is_same_v<T, Shape>) {
-    v = Shape(std::get<std::vector<int64_t>>(a));
-  } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, DType> ||
-                       std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<int64_t>> ||
-                       std::is_same_v<T, std::vector<double>>) {
-    v = std::get<T>(a);
-  } else if constexpr (std::is_floating_point_v<T>) {
-    v = static_cast<T>(std::get<double>(a));
-  } else {
-    v = static_cast<T>(std::get<int64_t>(a));
+};
+
+/// Reads attributes as the fields of an options struct, in their order.
+class AttrReader {
+ public:
+  explicit AttrReader(const Attrs& attrs) : attrs_(attrs) {}
+  void read(const char* name, bool& value);
+  void read(const char* name, int64_t& value);
+  void read(const char* name, double& value);
+  void read(const char* name, std::string& value);
+  void read(const char* name, std::vector<int64_t>& value);
+  void read(const char* name, std::vector<double>& value);
+  void read(const char* name, DType& value);
+  void read(const char* name, Shape& value);
+  template <Whole T>
+  void read(const char* name, T& value) {
+    int64_t number = 0;
+    read(name, number);
+    value = static_cast<T>(number);
   }
-}
+  /// Requires that no attribute is left.
+  void finish() const;
+
+ private:
+  template <typename T>
+  void take(const char* name, T& value);
+
+  const Attrs& attrs_;
+  size_t next_ = 0;
+};
+
 }  // namespace internal
 
 /// Converts an options struct (with a static `fields` tuple) to data.
 template <typename Struct>
 Attrs to_attrs(const Struct& options) {
-  Attrs attrs;
-  std::apply(
-      [&](const auto&... f) {
-        (attrs.items.emplace_back(f.name, internal::to_attr(options.*(f.member))), ...);
-      },
-      Struct::fields);
-  return attrs;
+  internal::AttrWriter writer;
+  Struct::fields([&](const auto&... f) { (writer.add(f.name, options.*(f.member)), ...); });
+  return std::move(writer.attrs);
 }
 
 /// Converts data from `to_attrs` back to the options struct. Error{kUsage} if names or types
@@ -106,29 +128,15 @@ Attrs to_attrs(const Struct& options) {
 template <typename Struct>
 Struct from_attrs(const Attrs& attrs) {
   Struct options;
-  size_t i = 0;
-  auto set = [&](const auto& f) {
-    const bool given = i < attrs.items.size();
-    const std::string_view found = given ? attrs.items[i].first : std::string_view("nothing");
-    require(given && found == f.name, "options: the next field must be '{}', got '{}'", f.name,
-            found);
-    try {
-      internal::from_attr(attrs.items[i].second, options.*(f.member));
-    } catch (const std::bad_variant_access&) {
-      fail(ErrorKind::kUsage, "options: field '{}' has the wrong type, got {}", f.name,
-           to_string(Attrs{{attrs.items[i]}}));
-    }
-    ++i;
-  };
-  std::apply([&](const auto&... f) { (set(f), ...); }, Struct::fields);
-  require(i == attrs.items.size(), "options: unknown field '{}'",
-          i < attrs.items.size() ? attrs.items[i].first : "");
+  internal::AttrReader reader(attrs);
+  Struct::fields([&](const auto&... f) { (reader.read(f.name, options.*(f.member)), ...); });
+  reader.finish();
   return options;
 }
 
 /// The options struct of an operator without options.
 struct NoOptions {
-  static constexpr std::tuple<> fields{};
+  static auto fields(auto&& use) { return use(); }
 };
 
 }  // namespace sluice

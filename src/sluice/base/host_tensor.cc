@@ -89,6 +89,21 @@ HostTensor HostTensor::cast(DType dtype) const {
   return out;
 }
 
+HostTensor HostTensor::stack(const std::vector<HostTensor>& arrays) {
+  require(!arrays.empty(), "stack: requires at least one array, got none");
+  const TensorSpec& each = arrays[0].spec();
+  std::vector<int64_t> dims{static_cast<int64_t>(arrays.size())};
+  dims.insert(dims.end(), each.shape.begin(), each.shape.end());
+  HostTensor all(TensorSpec{Shape(std::move(dims)), each.dtype});
+  auto to = all.bytes().begin();
+  for (const HostTensor& array : arrays) {
+    require(array.spec() == each, "stack: all arrays must be {} like the first, got {}",
+            to_string(each), to_string(array.spec()));
+    to = std::copy(array.bytes().begin(), array.bytes().end(), to);
+  }
+  return all;
+}
+
 HostTensor HostTensor::reshaped(Shape shape) const {
   require(shape.elements() == elements(), "array {}: the new shape must have {} elements, got {}",
           to_string(this->shape()), elements(), to_string(shape));
@@ -100,6 +115,18 @@ HostTensor HostTensor::reshaped(Shape shape) const {
 bool HostTensor::same_bits(const HostTensor& other) const {
   return spec_ == other.spec_ &&
          (size_ == 0 || std::memcmp(data_.get(), other.data_.get(), size_) == 0);
+}
+
+HostTensor HostTensor::scalar(float value) { return of<float>({}, f32, {value}); }
+
+void HostTensor::require_values(size_t count) const {
+  require(static_cast<size_t>(elements()) == count, "array {} needs {} values, got {}",
+          to_string(shape()), elements(), count);
+}
+
+void HostTensor::require_type(bool same) const {
+  require(same, "array is {}: must be read as the C++ type that stores this dtype",
+          name_of(dtype()));
 }
 
 }  // namespace sluice

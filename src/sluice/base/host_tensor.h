@@ -34,12 +34,14 @@ class HostTensor {
   static HostTensor of(Shape shape, DType dtype, const std::vector<T>& values) {
     HostTensor t(TensorSpec{std::move(shape), dtype, {}});
     auto out = t.as<T>();
-    require(out.size() == values.size(), "array {} needs {} values, got {}", to_string(t.shape()),
-            out.size(), values.size());
+    t.require_values(values.size());
     for (size_t i = 0; i < values.size(); ++i) out[i] = values[i];
     return t;
   }
-  static HostTensor scalar(float value) { return of<float>({}, f32, {value}); }
+  /// Joins arrays of one spec along a new first axis. Error{kUsage} if there is none, or if specs
+  /// differ.
+  static HostTensor stack(const std::vector<HostTensor>& arrays);
+  static HostTensor scalar(float value);
 
   const TensorSpec& spec() const { return spec_; }
   const Shape& shape() const { return spec_.shape; }
@@ -52,8 +54,7 @@ class HostTensor {
   /// Returns the elements. Error{kUsage} if T does not store the dtype (f16 and bf16: uint16_t).
   template <typename T>
   std::span<T> as() {
-    require(holds<T>(dtype()), "array is {}: must be read as the C++ type that stores this dtype",
-            name_of(dtype()));
+    require_type(holds<T>(dtype()));
     return {reinterpret_cast<T*>(data_.get()), static_cast<size_t>(elements())};
   }
   template <typename T>
@@ -73,6 +74,11 @@ class HostTensor {
   bool same_bits(const HostTensor& other) const;
 
  private:
+  /// Requires that the array has `count` elements.
+  void require_values(size_t count) const;
+  /// Requires that `same`: the element type asked for is that of the array.
+  void require_type(bool same) const;
+
   struct Free {
     void operator()(std::byte* p) const;
   };
@@ -83,8 +89,8 @@ class HostTensor {
 
 /// An array with the name of its variable, or of its tensor in a file.
 struct NamedArray {
-  std::string name;
-  HostTensor array;
+  std::string name = {};
+  HostTensor array = {};
 };
 
 /// A read-only view of a row-major array in host memory, without padding. It does not own the

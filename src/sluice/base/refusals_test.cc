@@ -85,7 +85,7 @@ TEST(BaseRefusals, HostArrays) {
 struct Numbers {
   int64_t a = 0;
   double b = 0;
-  static constexpr auto fields = std::tuple(field("a", &Numbers::a), field("b", &Numbers::b));
+  static auto fields(auto&& use) { return use(field("a", &Numbers::a), field("b", &Numbers::b)); }
 };
 
 TEST(BaseRefusals, Options) {

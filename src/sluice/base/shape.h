@@ -50,9 +50,9 @@ Shape broadcast(const Shape& a, const Shape& b, std::string_view what);
 
 /// Describes a tensor: its local shape, its element type and, if it is a shard, the full shape.
 struct TensorSpec {
-  Shape shape;
+  Shape shape = {};
   DType dtype = f32;
-  Shape meta_shape;  ///< Full shape if the tensor is a shard; empty otherwise.
+  Shape meta_shape = {};  ///< Full shape if the tensor is a shard; empty otherwise.
 
   int64_t elements() const { return shape.elements(); }
   /// Size in bytes, without padding; Error{kUsage} if it exceeds 63 bits.

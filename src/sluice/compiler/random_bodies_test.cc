@@ -9,7 +9,7 @@
 #include "sluice/compiler/analysis/body_facts.h"
 #include "sluice/compiler/lower/kernels.h"
 #include "sluice/compiler/passes/dead_code.h"
-#include "sluice/compiler/passes/fuse.h"
+#include "sluice/compiler/passes/fusion/fuse.h"
 #include "sluice/compiler/passes/inline_calls.h"
 #include "sluice/compiler/passes/project.h"
 #include "sluice/compiler/test_bodies.h"

@@ -220,7 +220,7 @@ TEST(IdxGzip, MalformedStreamsAreRefusedWithTheReason) {
       {gzip(longer), "holds more than its header says"},
       {gzip({}), "(expanded): byte 0: the magic number needs"},
       {gzip(idx({0x801, 100}, 99)), "100 items need 100 bytes, 99 are left"},
-      {gzip(gzip(labels(100))), "the magic number is 0x1f8b"},
+      {gzip(gzip(labels(100))), "the magic number must be 0x00000801, got 0x1f8b"},
   };
   for (const auto& [bytes, message] : corpus) {
     const std::string got = refusal(read_idx_labels, bytes);

@@ -43,7 +43,7 @@ TEST(Interpreter, RunsAnEntryOnStreams) {
   const H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
   const Tensor x = main.host_load(in);
   const D2hStream out = main.host_store(x + x, "out");
-  EXPECT_EQ(values(Interpreter(ir).run("main", {{in, vec({1, 2})}})[out]), (Doubles{2, 4}));
+  EXPECT_EQ(values(Interpreter(ir).run({{in, vec({1, 2})}})[out]), (Doubles{2, 4}));
 }
 
 TEST(Interpreter, StreamEntriesAreReadInOrder) {
@@ -55,7 +55,7 @@ TEST(Interpreter, StreamEntriesAreReadInOrder) {
   const D2hStream out = ir.d2h_stream(f32_spec({1}), "out");
   main.host_store(out, b);
   main.host_store(out, a);
-  const auto sent = Interpreter(ir).run("main", {{in, {vec({1}), vec({2})}}});
+  const auto sent = Interpreter(ir).run({{in, HostTensor::stack({vec({1}), vec({2})})}});
   ASSERT_EQ(sent.entries(out).size(), 2u);
   EXPECT_EQ(values(sent.entries(out)[0]), (Doubles{2}));
   EXPECT_EQ(values(sent.entries(out)[1]), (Doubles{1}));
@@ -66,25 +66,25 @@ TEST(Interpreter, RefusesWrongFeeds) {
   const H2dStream in = ir.h2d_stream(f32_spec({2}), "in");
   ir.main_graph().host_load(in);
   Interpreter run(ir);
-  EXPECT_NE(refusal([&] { run.run("main"); }).find("stream 'in': nothing is bound"),
-            std::string::npos);
+  EXPECT_NE(refusal([&] { run.run(); }).find("stream 'in': nothing is bound"), std::string::npos);
   EXPECT_NE(refusal([&] {
-              run.run("main", {{in, std::vector<HostTensor>{}}});
+              run.run({{in, HostTensor(f32_spec({0, 2}))}});
             }).find("only 0 entries"),
             std::string::npos);
   EXPECT_NE(refusal([&] {
-              run.run("main", {{in, {vec({1, 2}), vec({3, 4})}}});
+              run.run({{in, HostTensor::stack({vec({1, 2}), vec({3, 4})})}});
             }).find("must have 1 entries, got 2"),
             std::string::npos);
   EXPECT_NE(refusal([&] {
-              run.run("main", {{in, vec({1})}});
+              run.run({{in, vec({1})}});
             }).find("must be (2,) float32"),
             std::string::npos);
   EXPECT_NE(refusal([&] {
-              run.run("main", {{in, vec({1, 2})}, {in, vec({1, 2})}});
+              run.run({{in, vec({1, 2})}, {in, vec({1, 2})}});
             }).find("given twice"),
             std::string::npos);
-  EXPECT_NE(refusal([&] { run.run("other"); }).find("no entry graph 'other'"), std::string::npos);
+  EXPECT_NE(refusal([&] { run.run({}, "other"); }).find("no entry graph 'other'"),
+            std::string::npos);
 }
 
 TEST(Interpreter, EveryHandleOfAVariableSeesAnUpdate) {
@@ -97,15 +97,15 @@ TEST(Interpreter, EveryHandleOfAVariableSeesAnUpdate) {
   const D2hStream old = main.host_store(w, "old");
   const D2hStream view = main.host_store(flat, "view");
   Interpreter run(ir);
-  auto sent = run.run("main");
+  auto sent = run.run();
   EXPECT_EQ(values(sent[old]), (Doubles{2, 4}));
   EXPECT_EQ(values(sent[view]), (Doubles{2, 4}));
   EXPECT_EQ(sent[view].shape(), (Shape{2, 1}));
-  sent = run.run("main");
+  sent = run.run();
   EXPECT_EQ(values(sent[old]), (Doubles{4, 8}));
   EXPECT_EQ(values(run.read(w)), (Doubles{4, 8}));
   run.write(w, vec({0, 1}));
-  EXPECT_EQ(values(run.run("main")[old]), (Doubles{0, 2}));
+  EXPECT_EQ(values(run.run()[old]), (Doubles{0, 2}));
 }
 
 TEST(Interpreter, AViewWithoutUnderscoreKeepsTheOldValue) {
@@ -115,7 +115,7 @@ TEST(Interpreter, AViewWithoutUnderscoreKeepsTheOldValue) {
   const Tensor before = ops::reshape(w, {2, 1});
   w += w;
   const D2hStream out = main.host_store(before, "out");
-  EXPECT_EQ(values(Interpreter(ir).run("main")[out]), (Doubles{1, 2}));
+  EXPECT_EQ(values(Interpreter(ir).run()[out]), (Doubles{1, 2}));
 }
 
 TEST(Interpreter, EntriesShareVariables) {
@@ -126,8 +126,8 @@ TEST(Interpreter, EntriesShareVariables) {
   const Tensor original = w;
   w += w;
   Interpreter run(ir);
-  run.run("main");
-  EXPECT_EQ(values(run.run("eval")[out]), (Doubles{2}));
+  run.run();
+  EXPECT_EQ(values(run.run({}, "eval")[out]), (Doubles{2}));
   EXPECT_EQ(values(run.read(original)), (Doubles{2}));
 }
 
@@ -150,7 +150,7 @@ TEST(Interpreter, CallsCopyUnlessByReference) {
     const Tensor w = main.variable(vec({3}), "w");
     const D2hStream result = main.host_store(ops::call(main, twice, {w})[0], "result");
     Interpreter run(ir);
-    EXPECT_EQ(values(run.run("main")[result]), (Doubles{6}));
+    EXPECT_EQ(values(run.run()[result]), (Doubles{6}));
     EXPECT_EQ(values(run.read(w)), (pass == Pass::kByValue ? Doubles{3} : Doubles{6}));
   }
 }
@@ -169,7 +169,7 @@ TEST(Interpreter, ACallsResultIsNotItsArgument) {
   y[0] += y[0];
   const D2hStream second = main.host_store(y[1], "second");
   Interpreter run(ir);
-  EXPECT_EQ(values(run.run("main")[second]), (Doubles{3}));
+  EXPECT_EQ(values(run.run()[second]), (Doubles{3}));
   EXPECT_EQ(values(run.read(w)), (Doubles{3}));
 }
 
@@ -188,7 +188,7 @@ TEST(Interpreter, RepeatCarriesAllAtOnce) {
   const Tensors none = ops::repeat(main, swap, 0, {a, b});
   const D2hStream o = main.host_store(odd[0], "odd");
   const D2hStream n = main.host_store(none[0], "none");
-  const auto sent = Interpreter(ir).run("main");
+  const auto sent = Interpreter(ir).run();
   EXPECT_EQ(values(sent[o]), (Doubles{2}));
   EXPECT_EQ(values(sent[n]), (Doubles{1}));
 }
@@ -211,7 +211,7 @@ TEST(Interpreter, RepeatGivesTheIterationAndAccumulatesByReference) {
   const Tensors y = ops::repeat(main, body, 5, {total, sum}, {}, {.iteration = iteration});
   const D2hStream out = main.host_store(y[0], "out");
   Interpreter run(ir);
-  EXPECT_EQ(values(run.run("main")[out]), (Doubles{110}));
+  EXPECT_EQ(values(run.run()[out]), (Doubles{110}));
   EXPECT_EQ(values(run.read(sum)), (Doubles{10}));
   EXPECT_EQ(values(run.read(total)), (Doubles{100}));
 }
@@ -229,7 +229,7 @@ TEST(Interpreter, AnInvariantByValueIsTheSameInEveryIteration) {
   const Tensor zero = main.variable(vec({0}), "zero");
   const Tensor one = main.variable(vec({1}), "one");
   const D2hStream out = main.host_store(ops::repeat(main, body, 3, {zero, one})[0], "out");
-  EXPECT_EQ(values(Interpreter(ir).run("main")[out]), (Doubles{6}));
+  EXPECT_EQ(values(Interpreter(ir).run()[out]), (Doubles{6}));
 }
 
 TEST(Interpreter, OnlyTheTakenBranchRuns) {
@@ -250,10 +250,10 @@ TEST(Interpreter, OnlyTheTakenBranchRuns) {
   const D2hStream out =
       main.host_store(ops::conditional(main, main.host_load(which), yes, no, {w}, {w})[0], "out");
   Interpreter run(ir);
-  auto sent = run.run("main", {{which, HostTensor::of<bool>({}, boolean, {true})}});
+  auto sent = run.run({{which, HostTensor::of<bool>({}, boolean, {true})}});
   EXPECT_EQ(values(sent[out]), (Doubles{8}));
   EXPECT_EQ(sent.entries(side).size(), 1u);
-  sent = run.run("main", {{which, HostTensor::of<bool>({}, boolean, {false})}});
+  sent = run.run({{which, HostTensor::of<bool>({}, boolean, {false})}});
   EXPECT_EQ(values(sent[out]), (Doubles{4}));
   EXPECT_TRUE(sent.entries(side).empty());
 }
@@ -269,10 +269,10 @@ TEST(Interpreter, RemoteEntriesKeepWhatIsStored) {
   const D2hStream out = main.host_store(main.remote_load(buffer, 0), "out");
   Interpreter run(ir);
   run.write_remote(buffer, 2, vec({5, 6}));
-  EXPECT_EQ(values(run.run("main", {{where, number(2)}})[out]), (Doubles{10, 12}));
+  EXPECT_EQ(values(run.run({{where, number(2)}})[out]), (Doubles{10, 12}));
   EXPECT_EQ(values(run.read_remote(buffer, 0)), (Doubles{10, 12}));
   EXPECT_EQ(values(run.read_remote(buffer, 1)), (Doubles{0, 0}));
-  const std::string text = refusal([&] { run.run("main", {{where, number(3)}}); });
+  const std::string text = refusal([&] { run.run({{where, number(3)}}); });
   EXPECT_NE(text.find("entry 3 is outside its 3 entries"), std::string::npos) << text;
   EXPECT_NE(text.find("running RemoteLoad."), std::string::npos) << text;
 }
@@ -289,7 +289,7 @@ TEST(Interpreter, AnEntryIsLoadedOverATensor) {
   const D2hStream named = main.host_store(y, "y");
   const D2hStream out = main.host_store(loaded + x, "out");
   Interpreter run(ir);
-  const auto sent = run.run("main");
+  const auto sent = run.run();
   EXPECT_EQ(values(sent[named]), (Doubles{1, 2})) << "y names what was written over it";
   EXPECT_EQ(values(sent[out]), (Doubles{2, 4}));
 }
@@ -305,8 +305,8 @@ TEST(Interpreter, AVariableMayLiveInARemoteBuffer) {
   const Tensor local = main.remote_load(buffer, 0);
   main.remote_store(buffer, 0, local + local);
   Interpreter run(ir);
-  run.run("main");
-  run.run("main");
+  run.run();
+  run.run();
   EXPECT_EQ(values(run.read(w)), (Doubles{4, 8}));
 }
 
@@ -320,7 +320,7 @@ TEST(Interpreter, InitFillsAndUninitialisedMemoryIsNoticed) {
   };
   const D2hStream filled = main.host_store(init(2.5, false), "filled");
   const D2hStream undefined = main.host_store(init(0, true), "undefined");
-  const auto sent = Interpreter(ir).run("main");
+  const auto sent = Interpreter(ir).run();
   EXPECT_EQ(values(sent[filled]), (Doubles{2.5, 2.5}));
   EXPECT_TRUE(std::isnan(values(sent[undefined])[0]));
 }
@@ -360,7 +360,7 @@ TEST(Interpreter, ObserverSeesEveryOp) {
   run.observe([&](const Graph&, const Op& op, const std::vector<HostTensor>& outputs) {
     seen.push_back(op.def->type + " " + std::to_string(outputs.size()));
   });
-  run.run("main");
+  run.run();
   EXPECT_EQ(seen, (std::vector<std::string>{"Mul 1", "ReduceSum 1", "HostStore 0"}));
 }
 
@@ -388,7 +388,7 @@ TEST(Interpreter, TrainsALinearLayer) {
   Interpreter run(ir);
   double previous = std::numeric_limits<double>::infinity();
   for (int step = 0; step < 20; ++step) {
-    const double now = values(run.run("main")[out])[0];
+    const double now = values(run.run()[out])[0];
     EXPECT_LT(now, previous);
     previous = now;
   }
@@ -414,7 +414,7 @@ TEST(Interpreter, RefusesWhatItWasNotMadeFor) {
   Graph& f = ir.create_graph(
       "f", [](Graph&, Tensor x) { return x; }, f32_spec({1}));
   Interpreter run(ir);
-  const Collected nothing = run.run("main");
+  const Collected nothing = run.run();
   const OpDef& add = *ops::find_op("Add");
   expect_refused({
       {"an output that was not written", [&] { nothing[unused]; },
@@ -431,7 +431,7 @@ TEST(Interpreter, RefusesWhatItWasNotMadeFor) {
        "remote buffer 1 belongs to another Ir"},
       {"a stream of another program",
        [&] {
-         run.run("main", {{in, vec({1})}});
+         run.run({{in, vec({1})}});
        },
        "run: stream 'in' belongs to another Ir"},
       {"too few arrays", [&] { run.evaluate(f, {}); },

@@ -190,27 +190,35 @@ Interpreter::Frame Interpreter::open(const Graph& graph, int replica) {
   return frame;
 }
 
-Collected Interpreter::run(const std::string& entry, const std::vector<Feed>& feeds) {
-  const auto found = ir_.entries().find(entry);
-  require(found != ir_.entries().end(), "run: there is no entry graph '{}'", entry);
+// An array with one axis more than one entry has several entries.
+Interpreter::StreamState Interpreter::stream_state(const StreamInput& input) const {
+  const Shape& shape = input.array.spec.shape;
+  const bool several = shape.rank() > of_all(ir_.stream(input.stream.id).spec).shape.rank();
+  return {input.array, several ? shape[0] : 1,
+          std::vector<int64_t>(static_cast<size_t>(replicas_))};
+}
+
+Collected Interpreter::run(const std::vector<StreamInput>& inputs, const std::string& program) {
+  const auto found = ir_.entries().find(program);
+  require(found != ir_.entries().end(), "run: there is no entry graph '{}'", program);
   check_calls(ir_);
   streams_.clear();
   sent_.clear();
   collected_ = {};
-  for (const Feed& feed : feeds) {
-    require(feed.stream.ir == ir_.id(), "run: stream '{}' belongs to another Ir", feed.stream.name);
-    StreamState state{&feed.entries, std::vector<size_t>(static_cast<size_t>(replicas_), 0)};
-    require(streams_.emplace(feed.stream.id, std::move(state)).second,
-            "run: stream '{}' is given twice", feed.stream.name);
+  for (const StreamInput& input : inputs) {
+    const H2dStream& stream = input.stream;
+    require(stream.ir == ir_.id(), "run: stream '{}' belongs to another Ir", stream.name);
+    require(streams_.emplace(stream.id, stream_state(input)).second,
+            "run: stream '{}' is given twice", stream.name);
   }
   place_remote_variables();
   Frames frames;
   for (int r = 0; r < replicas_; ++r) frames.push_back(open(ir_.graph(found->second), r));
   run_ops(frames);
   for (const auto& [id, state] : streams_) {
-    for (const size_t next : state.next) {
-      require(next == state.entries->size(), "run: stream '{}' must have {} entries, got {}",
-              ir_.stream(id).name, next, state.entries->size());
+    for (const int64_t next : state.next) {
+      require(next == state.entries, "run: stream '{}' must have {} entries, got {}",
+              ir_.stream(id).name, next, state.entries);
     }
   }
   return std::move(collected_);
@@ -321,12 +329,19 @@ void Interpreter::run_stream(Frame& frame, const Op& op) {
     copy_elements(value, 0, entries[sent[replica]++], begin, spec.elements());
     return;
   }
-  StreamState& state = streams_[effect.id];
-  require(state.entries != nullptr, "stream '{}': nothing is bound to it", name);
-  size_t& next = state.next[replica];
-  require(next < state.entries->size(), "stream '{}': only {} entries are bound to it", name,
-          state.entries->size());
-  const Buffer all = working(of_all(spec), (*state.entries)[next++], "stream '" + name + "'");
+  const auto bound = streams_.find(effect.id);
+  require(bound != streams_.end(), "stream '{}': nothing is bound to it", name);
+  StreamState& state = bound->second;
+  int64_t& next = state.next[replica];
+  require(next < state.entries, "stream '{}': only {} entries are bound to it", name,
+          state.entries);
+  TensorSpec each = state.array.spec;
+  if (each.shape.rank() > of_all(spec).shape.rank())
+    each.shape = Shape(std::vector<int64_t>(each.shape.begin() + 1, each.shape.end()));
+  HostTensor entry(each);
+  const std::byte* from = state.array.data + next++ * each.bytes();
+  std::copy(from, from + each.bytes(), entry.bytes().begin());
+  const Buffer all = working(of_all(spec), entry, "stream '" + name + "'");
   copy_elements(*all, begin, *slot(frame, t), 0, spec.elements());
 }
 

@@ -11,15 +11,6 @@
 
 namespace sluice {
 
-/// The entries of an input stream for one run, in order. With several replicas, the first axis of
-/// an entry is the replica.
-struct Feed {
-  Feed(const H2dStream& s, HostTensor entry) : stream(s), entries{std::move(entry)} {}
-  Feed(const H2dStream& s, std::vector<HostTensor> e) : stream(s), entries(std::move(e)) {}
-  H2dStream stream;
-  std::vector<HostTensor> entries;
-};
-
 /// The entries that a run sent to its output streams. With several replicas, the first axis of an
 /// entry is the replica.
 class Collected {
@@ -57,10 +48,10 @@ class Interpreter {
   void write_remote(const RemoteBuffer& buffer, int64_t entry, const HostTensor& value);
   HostTensor read_remote(const RemoteBuffer& buffer, int64_t entry);
 
-  /// Runs an entry graph on the entries in `feeds`. Error{kUsage}, naming the op, if a stream has
-  /// too few entries, an array has another spec, or a remote entry is out of range. Error{kUsage}
-  /// also if the run leaves entries of a stream unread.
-  Collected run(const std::string& entry, const std::vector<Feed>& feeds = {});
+  /// Runs an entry graph on the arguments of Session::run. Error{kUsage}, naming the op, if a stream
+  /// has too few entries or unread ones, an array has another spec, or a remote entry is out of
+  /// range.
+  Collected run(const std::vector<StreamInput>& inputs = {}, const std::string& program = "main");
   /// Runs a subgraph on copies of the arrays `inputs` and returns its outputs. Error{kUsage} if
   /// there are several replicas.
   std::vector<HostTensor> evaluate(const Graph& graph, const std::vector<HostTensor>& inputs);
@@ -84,8 +75,9 @@ class Interpreter {
   using Frames = std::vector<Frame>;
   using Buffers = std::vector<Buffer>;
   struct StreamState {
-    const std::vector<HostTensor>* entries = nullptr;
-    std::vector<size_t> next;  ///< Number of the next entry, by replica.
+    ConstArrayView array;
+    int64_t entries = 0;
+    std::vector<int64_t> next;  ///< Number of the next entry, by replica.
   };
 
   Frame open(const Graph& graph, int replica);
@@ -105,6 +97,7 @@ class Interpreter {
   void run_ops(Frames& frames);
   void run_op_in(Frames& frames, const Op& op);
   void run_init(Frame& frame, const Op& op);
+  StreamState stream_state(const StreamInput& input) const;
   void run_stream(Frame& frame, const Op& op);
   void run_remote(Frame& frame, const Op& op);
   void run_call(Frames& frames, const Op& op);

@@ -39,27 +39,29 @@ HostTensor run(const HostTensor& x, const std::function<Tensor(Tensor, const Ir&
   const H2dStream in = ir.h2d_stream({own, x.dtype(), {}}, "x");
   const Tensor t = main.host_load(in);
   const D2hStream out = main.host_store(f(t, ir), "y");
-  return Interpreter(ir).run("main", {{in, x}})[out];
+  return Interpreter(ir).run({{in, x}})[out];
 }
 
 const HostTensor kRows = floats({4, 3}, {1, 2, 3, 10, 20, 30, 100, 200, 300, 1000, 2000, 3000});
 
 TEST(Replicas, AllReduce) {
-  const auto reduce = [](const std::string& op, int stride, int size) {
+  const auto reduce = [](ops::CollectiveOp op, int stride, int size) {
     return values_of(run(kRows, [=](Tensor x, const Ir& ir) {
       return ops::replicated_all_reduce(x, op, ir.replica_grouping(stride, size));
     }));
   };
-  EXPECT_EQ(reduce("add", 1, 4),
+  EXPECT_EQ(reduce(ops::CollectiveOp::kAdd, 1, 4),
             (Floats{1111, 2222, 3333, 1111, 2222, 3333, 1111, 2222, 3333, 1111, 2222, 3333}));
-  EXPECT_EQ(reduce("mean", 1, 2),
+  EXPECT_EQ(reduce(ops::CollectiveOp::kMean, 1, 2),
             (Floats{5.5, 11, 16.5, 5.5, 11, 16.5, 550, 1100, 1650, 550, 1100, 1650}));
-  EXPECT_EQ(reduce("max", 2, 2),
+  EXPECT_EQ(reduce(ops::CollectiveOp::kMax, 2, 2),
             (Floats{100, 200, 300, 1000, 2000, 3000, 100, 200, 300, 1000, 2000, 3000}));
-  EXPECT_EQ(reduce("min", 2, 2), (Floats{1, 2, 3, 10, 20, 30, 1, 2, 3, 10, 20, 30}));
-  EXPECT_EQ(reduce("mul", 1, 2), (Floats{10, 40, 90, 10, 40, 90, 1e5, 4e5, 9e5, 1e5, 4e5, 9e5}));
-  EXPECT_EQ(reduce("square_add", 1, 2)[4], 404);
-  EXPECT_EQ(reduce("add", 1, 1), values_of(kRows));
+  EXPECT_EQ(reduce(ops::CollectiveOp::kMin, 2, 2),
+            (Floats{1, 2, 3, 10, 20, 30, 1, 2, 3, 10, 20, 30}));
+  EXPECT_EQ(reduce(ops::CollectiveOp::kMul, 1, 2),
+            (Floats{10, 40, 90, 10, 40, 90, 1e5, 4e5, 9e5, 1e5, 4e5, 9e5}));
+  EXPECT_EQ(reduce(ops::CollectiveOp::kSquareAdd, 1, 2)[4], 404);
+  EXPECT_EQ(reduce(ops::CollectiveOp::kAdd, 1, 1), values_of(kRows));
 }
 
 TEST(Replicas, AllReduceInPlaceWritesItsOperand) {
@@ -71,21 +73,24 @@ TEST(Replicas, AllReduceInPlaceWritesItsOperand) {
 }
 
 TEST(Replicas, ReduceScatterGivesChunksPaddedWithZeros) {
-  const auto scatter = [](const std::string& op, int stride, int size) {
+  const auto scatter = [](ops::CollectiveOp op, int stride, int size) {
     return run(kRows, [=](Tensor x, const Ir& ir) {
       const Tensor y = ops::replicated_reduce_scatter(x, op, ir.replica_grouping(stride, size));
       EXPECT_EQ(y.meta_shape(), Shape{});
       return y;
     });
   };
-  EXPECT_EQ(values_of(scatter("add", 1, 4)), (Floats{1111, 2222, 3333, 0}));
-  EXPECT_EQ(values_of(scatter("mean", 2, 2)), (Floats{50.5, 101, 505, 1010, 151.5, 0, 1515, 0}));
-  EXPECT_EQ(values_of(scatter("local", 1, 2)), (Floats{1, 2, 30, 0, 100, 200, 3000, 0}));
+  EXPECT_EQ(values_of(scatter(ops::CollectiveOp::kAdd, 1, 4)), (Floats{1111, 2222, 3333, 0}));
+  EXPECT_EQ(values_of(scatter(ops::CollectiveOp::kMean, 2, 2)),
+            (Floats{50.5, 101, 505, 1010, 151.5, 0, 1515, 0}));
+  EXPECT_EQ(values_of(scatter(ops::CollectiveOp::kLocal, 1, 2)),
+            (Floats{1, 2, 30, 0, 100, 200, 3000, 0}));
 }
 
 TEST(Replicas, ShardsKnowTheirTensorAndAreGatheredToIt) {
   const HostTensor y = run(kRows, [](Tensor x, const Ir&) {
-    const Tensor shard = ops::replicated_reduce_scatter(x, "add", {}, ops::Sharding::kReplicated);
+    const Tensor shard =
+        ops::replicated_reduce_scatter(x, ops::CollectiveOp::kAdd, {}, ops::Sharding::kReplicated);
     EXPECT_EQ(shard.spec(), (TensorSpec{{1}, f32, {3}}));
     EXPECT_EQ(ops::replica_sharded_slice(x).spec(), shard.spec());
     const Tensor twice = shard + shard;
@@ -139,8 +144,7 @@ TEST(Replicas, RunInLockstepThroughCallsAndLoops) {
   ops::repeat(main, turn, 3, {sum});
   const D2hStream out = main.host_store(sum, "sum");
   Interpreter interpreter(ir);
-  const Collected got = interpreter.run(
-      "main", {{in, {floats({2}, {1, 2}), floats({2}, {10, 20}), floats({2}, {100, 200})}}});
+  const Collected got = interpreter.run({{in, floats({3, 2}, {1, 2, 10, 20, 100, 200})}});
   EXPECT_EQ(values_of(got[out]), (Floats{333, 333}));
   EXPECT_EQ(values_of(interpreter.read(sum)), Floats{333});
 }
@@ -164,8 +168,7 @@ TEST(Replicas, BranchTheirOwnWayButNotToCollectives) {
     const Tensor y = ops::conditional(main, main.host_load(flag), arm("then", true),
                                       arm("else", false), {x}, {x})[0];
     const D2hStream out = main.host_store(y, "y");
-    return Interpreter(ir).run("main",
-                               {{flag, HostTensor::of<bool>({2}, boolean, {true, false})}})[out];
+    return Interpreter(ir).run({{flag, HostTensor::of<bool>({2}, boolean, {true, false})}})[out];
   };
   EXPECT_EQ(values_of(program(false)), (Floats{-3, 3}));
   EXPECT_NE(refusal([&] { program(true); }).find("a collective must not be in a branch"),
@@ -188,14 +191,14 @@ TEST(Replicas, VariablesAreSeenWhole) {
   const D2hStream outs[] = {main.host_store(a, "a"), main.host_store(b, "b")};
   ops::add_(b, ops::scalar_like(b, 1));
   Interpreter interpreter(ir);
-  const Collected got = interpreter.run("main");
+  const Collected got = interpreter.run();
   EXPECT_EQ(values_of(got[outs[0]]), (Floats{1, 2, 3, 4, 1, 2, 3, 4}));
   EXPECT_EQ(values_of(got[outs[1]]), (Floats{1, 2, 3, 4, 5, 0, 0, 0}));
   EXPECT_EQ(values_of(interpreter.read(b)), (Floats{2, 3, 4, 5, 6}));
   interpreter.write(b, floats({5}, {0, 0, 7, 0, 0}));
   interpreter.write(a, floats({2, 2}, {5, 6, 7, 8}));
   EXPECT_EQ(values_of(interpreter.read(b)), (Floats{0, 0, 7, 0, 0}));
-  EXPECT_EQ(values_of(interpreter.run("main")[outs[0]]), (Floats{5, 6, 7, 8, 5, 6, 7, 8}));
+  EXPECT_EQ(values_of(interpreter.run()[outs[0]]), (Floats{5, 6, 7, 8, 5, 6, 7, 8}));
 }
 
 TEST(Replicas, HaveRemoteEntriesOfTheirOwn) {
@@ -207,8 +210,7 @@ TEST(Replicas, HaveRemoteEntriesOfTheirOwn) {
   const D2hStream out = main.host_store(main.remote_load(shelf, 0), "y");
   Interpreter interpreter(ir);
   interpreter.write_remote(shelf, 0, floats({2, 1}, {3, 4}));
-  EXPECT_EQ(values_of(interpreter.run("main", {{in, floats({2, 1}, {1, 2})}})[out]),
-            (Floats{3, 4}));
+  EXPECT_EQ(values_of(interpreter.run({{in, floats({2, 1}, {1, 2})}})[out]), (Floats{3, 4}));
   EXPECT_EQ(values_of(interpreter.read_remote(shelf, 1)), (Floats{1, 2}));
 }
 
@@ -219,11 +221,15 @@ TEST(Replicas, RefuseWhatIsNotTheirs) {
   const auto expect = [](const std::function<void()>& f, const std::string& text) {
     EXPECT_NE(refusal(f).find(text), std::string::npos) << refusal(f);
   };
-  expect([&] { ops::replicated_all_reduce(x, "add", ReplicaGrouping::make(2, 1, 2)); },
-         "must group the 4 replicas of the program, got 2");
   expect(
       [&] {
-        ops::replicated_all_reduce(x, "add", ReplicaGrouping::from_assignments({0, 1, 1, 0}));
+        ops::replicated_all_reduce(x, ops::CollectiveOp::kAdd, ReplicaGrouping::make(2, 1, 2));
+      },
+      "must group the 4 replicas of the program, got 2");
+  expect(
+      [&] {
+        ops::replicated_all_reduce(x, ops::CollectiveOp::kAdd,
+                                   ReplicaGrouping::from_assignments({0, 1, 1, 0}));
       },
       "has no single stride");
   expect([&] { ops::replicated_all_gather(x, 2); }, "axis 2 is outside [-2, 2)");
@@ -241,7 +247,7 @@ TEST(Replicas, RefuseWhatIsNotTheirs) {
   main.host_load(in);
   expect(
       [&] {
-        interpreter.run("main", {{in, floats({2}, {1, 2})}});
+        interpreter.run({{in, floats({2}, {1, 2})}});
       },
       "the array must be (4, 2) float32, got (2,) float32");
 }

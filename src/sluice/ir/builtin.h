@@ -11,24 +11,26 @@ struct InitOptions {
   DType dtype = f32;
   double value = 0;
   bool undefined = false;  ///< Contents are undefined and must be overwritten.
-  static constexpr auto fields =
-      std::tuple{field("shape", &InitOptions::shape), field("dtype", &InitOptions::dtype),
-                 field("value", &InitOptions::value), field("undefined", &InitOptions::undefined)};
+  static auto fields(auto&& use) {
+    return use(field("shape", &InitOptions::shape), field("dtype", &InitOptions::dtype),
+               field("value", &InitOptions::value), field("undefined", &InitOptions::undefined));
+  }
 };
 
 /// Options of Loop: the trip count, and the number of carried inputs of the wrapper graph.
 struct LoopOptions {
   int64_t trips = 0;
   int64_t carried = 0;
-  static constexpr auto fields =
-      std::tuple{field("trips", &LoopOptions::trips), field("carried", &LoopOptions::carried)};
+  static auto fields(auto&& use) {
+    return use(field("trips", &LoopOptions::trips), field("carried", &LoopOptions::carried));
+  }
 };
 
 /// Options of If: the number of its inputs that belong to the then branch. They are behind the
 /// condition; the remaining inputs belong to the else branch.
 struct IfOptions {
   int64_t then_inputs = 0;
-  static constexpr auto fields = std::tuple{field("then_inputs", &IfOptions::then_inputs)};
+  static auto fields(auto&& use) { return use(field("then_inputs", &IfOptions::then_inputs)); }
 };
 
 const OpDef& init();

@@ -54,7 +54,7 @@ CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs,
 
 struct RepeatOptions {
   /// Input of the repeated graph (a scalar i32) that receives the number of the iteration, from 0.
-  Tensor iteration;
+  Tensor iteration = {};
 };
 
 /// Runs `graph` `trips` (>= 0) times. Each iteration receives output k of the previous one as input

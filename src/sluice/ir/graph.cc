@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "sluice/base/checked.h"
 #include "sluice/ir/builtin.h"
@@ -26,6 +27,10 @@ bool same_fields(const Attrs& a, const Attrs& b) {
 }
 
 }  // namespace
+
+Graph::Graph(IrState* ir, GraphId id, std::string name, bool entry)
+    : ir_(ir), id_(id), name_(std::move(name)), entry_(entry) {}
+Graph::~Graph() = default;
 
 std::string Op::label() const { return fmt::format("{}.{}", def->type, id); }
 
@@ -266,7 +271,8 @@ TensorId Graph::add_result(const Op& op, size_t i, const TensorSpec& spec,
 
 Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs,
                     EmitOptions options) {
-  const std::string where = inputs.empty() ? "" : place(inputs.front().where);
+  std::string where = line_;
+  if (where.empty() && !inputs.empty()) where = place(inputs.front().where);
   const auto context = [&] {
     return fmt::format("adding {}{}{} to graph {}", def.name, scope_.empty() ? "" : " in " + scope_,
                        where.empty() ? "" : " at " + where, name_);
@@ -379,6 +385,15 @@ void Graph::set_device(int device) {
           kInheritDevice, device);
   device_ = device;
 }
+
+DeviceScope::DeviceScope(Graph& graph, int device) : graph_(graph), previous_(graph.device_) {
+  graph.set_device(device);
+}
+DeviceScope::~DeviceScope() { graph_.device_ = previous_; }
+
+Graph::LineScope::LineScope(Graph& graph, std::string line)
+    : graph_(graph), previous_(std::exchange(graph.line_, std::move(line))) {}
+Graph::LineScope::~LineScope() { graph_.line_ = std::move(previous_); }
 
 Graph::Scope::Scope(Graph& graph, const std::string& scope)
     : graph_(graph), previous_(graph.scope_.size()) {

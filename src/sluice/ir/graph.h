@@ -47,12 +47,13 @@ struct Storage {
 };
 
 struct EmitOptions {
-  std::string name;  ///< Name of output 0; empty: "<operator>_<op id>".
-  std::vector<GraphId> callees;
-  std::vector<Effect> effects;
-  std::vector<Mode> modes;  ///< One mode per input, in place of the modes of the definition.
-  std::vector<TensorSpec> outputs;  ///< Output specs, in place of the result of the shape rule.
-  std::vector<std::string> output_names;
+  std::string name = {};  ///< Name of output 0; empty: "<operator>_<op id>".
+  std::vector<GraphId> callees = {};
+  std::vector<Effect> effects = {};
+  std::vector<Mode> modes = {};  ///< One mode per input, in place of the modes of the definition.
+  std::vector<TensorSpec> outputs =
+      {};  ///< Output specs, in place of the result of the shape rule.
+  std::vector<std::string> output_names = {};
 };
 
 /// An ordered list of ops with inputs and outputs. Program order defines the meaning. A graph is
@@ -61,6 +62,7 @@ class Graph {
  public:
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
+  ~Graph();
 
   GraphId id() const { return id_; }
   const std::string& name() const { return name_; }
@@ -143,8 +145,22 @@ class Graph {
     Graph& graph_;
     IoMode previous_;
   };
-  /// Ops added from now on run on this device (kInheritDevice: on the device of the caller).
+  /// Ops added from now on run on this device (kInheritDevice: on the device of the caller). A
+  /// DeviceScope does so for a block.
   void set_device(int device);
+  /// While a LineScope exists, `line` ("model.py:12") is the source line of all ops added to the
+  /// graph. A front end in another language reports its own lines in this way.
+  class LineScope {
+   public:
+    LineScope(Graph& graph, std::string line);
+    ~LineScope();
+    LineScope(const LineScope&) = delete;
+    LineScope& operator=(const LineScope&) = delete;
+
+   private:
+    Graph& graph_;
+    std::string previous_;
+  };
 
   // --- reading ---
 
@@ -171,12 +187,12 @@ class Graph {
   Tensor input_named(std::string_view name) const;
 
  private:
+  friend class DeviceScope;
   friend class Ir;
   friend struct IrState;
   friend class GraphEditor;
 
-  Graph(IrState* ir, GraphId id, std::string name, bool entry)
-      : ir_(ir), id_(id), name_(std::move(name)), entry_(entry) {}
+  Graph(IrState* ir, GraphId id, std::string name, bool entry);
 
   Tensors handles(const std::vector<TensorId>& ids) const;
   TensorId add_tensor(TensorInfo info);
@@ -209,10 +225,26 @@ class Graph {
   std::unordered_map<std::string, TensorId> by_name_;
   std::unordered_map<OpId, int64_t> op_index_;
   std::string scope_;
+  std::string line_;  ///< Line of the LineScope; empty: ops take the line of their call.
   int device_ = kInheritDevice;
   IoMode io_mode_ = IoMode::kCompute;
   std::vector<Mirror> mirrors_;
   bool settling_ = false;
+};
+
+/// While a DeviceScope exists, ops added to the graph run on `device` (kInheritDevice: on the device
+/// of the caller). Scopes nest. The end of a scope restores the previous device. Error{kUsage} for a
+/// device below kInheritDevice.
+class DeviceScope {
+ public:
+  DeviceScope(Graph& graph, int device);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  Graph& graph_;
+  int previous_;
 };
 
 }  // namespace sluice

@@ -13,13 +13,13 @@
 namespace sluice {
 
 struct StreamInfo {
-  std::string name;
-  TensorSpec spec;
+  std::string name = {};
+  TensorSpec spec = {};
   bool input = true;
 };
 
 struct RemoteBufferInfo {
-  TensorSpec spec;
+  TensorSpec spec = {};
   int64_t entries = 1;
 };
 
@@ -39,8 +39,8 @@ struct IrState : std::enable_shared_from_this<IrState> {
 
 /// An input of a graph that `create_graph` makes: name, spec, and how it is passed.
 struct NamedInput {
-  std::string name;
-  TensorSpec spec;
+  std::string name = {};
+  TensorSpec spec = {};
   Pass pass = Pass::kByValue;
 };
 

@@ -25,6 +25,70 @@ TEST(Ir, NamesCollideWithOneCounter) {
   EXPECT_EQ(main.variable(HostTensor::scalar(0), "weight").name(), "weight__t1");
 }
 
+// An op without a shape rule of its own.
+const OpDef& copy_def() {
+  static const OpDef def = [] {
+    OpDef d;
+    d.type = "Copy";
+    d.name = "copy";
+    d.inputs = {{"x"}};
+    d.outputs = {"y"};
+    d.infer = [](const OpView& op) { return std::vector<TensorSpec>{op.input(0)}; };
+    return d;
+  }();
+  return def;
+}
+
+TEST(Ir, DeviceScopesNestAndRestore) {
+  Ir ir;
+  Graph& graph = ir.create_empty_graph("f");
+  const Tensor x = graph.input(f32_spec({2}), "x");
+  const auto device_of_an_op = [&] {
+    graph.emit(copy_def(), {x}, {});
+    return graph.ops().back().device;
+  };
+  {
+    DeviceScope on(graph, 1);
+    EXPECT_EQ(device_of_an_op(), 1);
+    {
+      DeviceScope inner(graph, 0);
+      EXPECT_EQ(device_of_an_op(), 0);
+      EXPECT_THROW(DeviceScope(graph, -2), Error);
+      EXPECT_EQ(device_of_an_op(), 0);
+    }
+    EXPECT_EQ(device_of_an_op(), 1);
+  }
+  EXPECT_EQ(device_of_an_op(), kInheritDevice);
+}
+
+TEST(Ir, LineScopesGiveOpsTheLineOfAnotherFrontEnd) {
+  Ir ir;
+  Graph& graph = ir.create_empty_graph("f");
+  const Tensor x = graph.input(f32_spec({2}), "x");
+  const auto line_of_an_op = [&] {
+    graph.emit(copy_def(), {x}, {});
+    return graph.ops().back().where;
+  };
+  {
+    Graph::LineScope outer(graph, "model.py:12");
+    EXPECT_EQ(line_of_an_op(), "model.py:12");
+    {
+      Graph::LineScope inner(graph, "layers.py:3");
+      EXPECT_EQ(line_of_an_op(), "layers.py:3");
+    }
+    EXPECT_EQ(line_of_an_op(), "model.py:12");
+    try {
+      graph.emit(copy_def(), {x, x}, {});
+      ADD_FAILURE() << "an op with too many inputs was added";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("adding copy at model.py:12 to graph f"),
+                std::string::npos)
+          << e.what();
+    }
+  }
+  EXPECT_EQ(line_of_an_op().find("ir_test.cc:"), 0u);
+}
+
 TEST(Ir, RemoteStoreGraphPrintsAsDocumented) {
   Ir ir;
   const RemoteBuffer buffer = ir.remote_buffer({{5}, f32, {}}, 2);

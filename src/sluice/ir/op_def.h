@@ -138,20 +138,20 @@ enum Trait : uint32_t {
 /// One example of an operator for the generated tests: shapes, options, and the domain of its
 /// inputs.
 struct Sample {
-  std::vector<TensorSpec> inputs;
-  Attrs options;                            ///< Options; empty: the defaults of the options struct.
+  std::vector<TensorSpec> inputs = {};
+  Attrs options = {};                       ///< Options; empty: the defaults of the options struct.
   std::pair<double, double> domain{-2, 2};  ///< Floating-point inputs are uniform in this interval.
   /// Values of inputs that must not be random; may be shorter than `inputs`.
-  std::vector<std::optional<HostTensor>> values;
+  std::vector<std::optional<HostTensor>> values = {};
   bool gradient = true;     ///< Check the gradient against central differences.
   double tolerance = 1e-5;  ///< Relative, of reference_float against reference_double.
 };
 
 /// Inputs that an operator must refuse, and the constraint "(C2)" that its message must name.
 struct MustFail {
-  std::string constraint;
-  std::vector<TensorSpec> inputs;
-  Attrs options;
+  std::string constraint = {};
+  std::vector<TensorSpec> inputs = {};
+  Attrs options = {};
 };
 
 struct InputDef {

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "sluice/base/shape.h"
+#include "sluice/base/host_tensor.h"
 #include "sluice/ir/tensor.h"
 
 namespace sluice {
@@ -14,20 +14,28 @@ template <int Direction>
 struct Stream {
   uint64_t ir = 0;
   int32_t id = -1;
-  std::string name;
-  TensorSpec spec;
+  std::string name = {};
+  TensorSpec spec = {};
   bool operator==(const Stream& other) const { return ir == other.ir && id == other.id; }
 };
 
 using H2dStream = Stream<0>;  ///< Host to device: an input of the program.
 using D2hStream = Stream<1>;  ///< Device to host: an output.
 
+/// An input stream and the array of the entries that a run reads. The axes of the array are the
+/// entries, if there are several, the replicas, if there are several, and the axes of an entry.
+/// HostTensor::stack() joins entries to such an array.
+struct StreamInput {
+  H2dStream stream = {};
+  ConstArrayView array = {};
+};
+
 /// A handle to a remote buffer: slots ("entries") of one spec in remote memory. Every replica has
 /// its own slots. The Ir stores the number of entries.
 struct RemoteBuffer {
   uint64_t ir = 0;
   int32_t id = -1;  ///< Number of the buffer, from 1.
-  TensorSpec spec;
+  TensorSpec spec = {};
   bool operator==(const RemoteBuffer& other) const { return ir == other.ir && id == other.id; }
 };
 

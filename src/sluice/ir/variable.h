@@ -20,12 +20,12 @@ struct Home {
 struct VariableInfo {
   /// Path in the model, without wrappers. It is the key of the first value, of checkpoints and of
   /// digests.
-  std::string path;
-  Initializer initializer;
+  std::string path = {};
+  Initializer initializer = {};
   /// Groups of replicas that hold the same value; absent: one group of all replicas.
-  std::optional<ReplicaGrouping> group;
+  std::optional<ReplicaGrouping> group = {};
   int shard = 0;  ///< Number of chunks of a shard (meta_shape is set); 0 for a whole variable.
-  Home home;
+  Home home = {};
 };
 
 /// Returns the spec of the array that the host sees of a variable whose tensor has `spec`. The

@@ -74,9 +74,8 @@ Gradients accumulate(int steps, Keep keep) {
   Interpreter interpreter(ir);
   Gradients run;
   for (int step = 0; step < steps; ++step) {
-    const auto out =
-        interpreter.run("main", {Feed(images, values({3, 4}, static_cast<float>(step))),
-                                 Feed(upstream, values({3, 2}, static_cast<float>(-step)))});
+    const auto out = interpreter.run({{images, values({3, 4}, static_cast<float>(step))},
+                                      {upstream, values({3, 2}, static_cast<float>(-step))}});
     run.grads.push_back(out[grads]);
   }
   run.mean = interpreter.read(state["accum.0.weight"]);

@@ -88,7 +88,7 @@ class AdamStep : public Module {
 struct UpdateOptions {
   /// Largest global norm: the gradients are scaled so that the square root of the sum of their
   /// squares is at most this. Absent: no scaling.
-  std::optional<double> max_grad_norm;
+  std::optional<double> max_grad_norm = {};
   /// Whether the state is kept in remote memory: loaded before each update and stored after it.
   bool remote_state = false;
 };

@@ -36,7 +36,7 @@ class Walk {
     Interpreter interpreter(ir_, Precision::kDouble);
     Vector path;
     for (const double g : grads) {
-      interpreter.run("main", {Feed(grad_, HostTensor::of<double>({1}, f64, {g}))});
+      interpreter.run({{grad_, HostTensor::of<double>({1}, f64, {g})}});
       path.push_back(interpreter.read(w_).to_doubles()[0]);
     }
     return path;
@@ -206,7 +206,7 @@ TEST(Lamb, FollowsTheFormula) {
         }
         for (size_t i = 0; i < kCount; ++i)
           want[i] -= kRate * std::min(std::sqrt(r1), most) / std::sqrt(r2) * u[i];
-        interpreter.run("main", {Feed(grads, g)});
+        interpreter.run({{grads, g}});
         expect_near(interpreter.read(w).to_doubles(), want);
       }
     }
@@ -245,7 +245,7 @@ TEST(Clipping, NormIsOfAllTensors) {
   const D2hStream out = main.host_store(global_norm({a, b, c}, cache), "norm");
   EXPECT_EQ(cache.size(), 2u) << "a and b share a graph";
   Interpreter interpreter(ir);
-  EXPECT_FLOAT_EQ(interpreter.run("main")[out].as<float>()[0], std::sqrt(50.0f));
+  EXPECT_FLOAT_EQ(interpreter.run()[out].as<float>()[0], std::sqrt(50.0f));
   usage_error([&] { global_norm({}, cache); });
 }
 
@@ -353,9 +353,8 @@ TEST(Training, EndToEnd) {
   std::vector<float> curve;
   for (int step = 0; step < 30; ++step) {
     const auto results = interpreter.run(
-        "main",
-        {Feed(images, HostTensor::of<float>({4, 3}, f32, {1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1})),
-         Feed(labels, HostTensor::of<int32_t>({4}, i32, {0, 1, 1, 0}))});
+        {{images, HostTensor::of<float>({4, 3}, f32, {1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1})},
+         {labels, HostTensor::of<int32_t>({4}, i32, {0, 1, 1, 0})}});
     curve.push_back(results[losses].as<float>()[0]);
   }
   EXPECT_NEAR(curve.front(), std::log(2.0f), 0.01f);

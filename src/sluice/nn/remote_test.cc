@@ -48,7 +48,7 @@ TEST(Remote, GraphsLoadAndStoreARow) {
   const NamedTensors again = load_remote(main, buffers, 2);
   store_remote(main, buffers, NamedTensors::from_dict({{"weight", again["weight"] + 1.0}}), 0);
   Interpreter run(ir);
-  run.run("main");
+  run.run();
   EXPECT_EQ(run.read(second["weight"]).to_doubles(), (std::vector<double>{2, 2, 2}));
   EXPECT_EQ(run.read(first["weight"]).to_doubles(), (std::vector<double>{3, 3, 3}));
 }

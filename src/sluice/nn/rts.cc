@@ -49,8 +49,7 @@ std::pair<GraphWithNamedArgs, std::vector<std::string>> all_gather_replica_shard
                 [&](const Tensor& t) { return gather_replica_sharded_tensor(t, group); });
 }
 
-Tensor reduce_replica_sharded_tensor(const Tensor& t, const std::string& op,
-                                     const ShardRule& rule) {
+Tensor reduce_replica_sharded_tensor(const Tensor& t, ops::CollectiveOp op, const ShardRule& rule) {
   const int replicas = t.graph().ir().fix_replication("a collective");
   if ((rule.group ? rule.group->size() : replicas) == 1) return t;
   const bool sharded = shard_count(t.graph().ir(), t.spec(), rule) > 0;
@@ -61,13 +60,14 @@ Tensor reduce_replica_sharded_tensor(const Tensor& t, const std::string& op,
 NamedTensors mean_over_replicas(const NamedTensors& tensors, int64_t sharded_threshold) {
   NamedTensors means;
   tensors.for_each([&](const std::string& key, const Tensor& t) {
-    means.merge(key, reduce_replica_sharded_tensor(t, "mean", {.threshold = sharded_threshold}));
+    means.merge(key, reduce_replica_sharded_tensor(t, ops::CollectiveOp::kMean,
+                                                   {.threshold = sharded_threshold}));
   });
   return means;
 }
 
 std::pair<GraphWithNamedArgs, std::vector<std::string>> reduce_replica_sharded_graph(
-    Ir ir, const NamedTensors& tensors, const std::string& op, const ShardRule& rule) {
+    Ir ir, const NamedTensors& tensors, ops::CollectiveOp op, const ShardRule& rule) {
   return mapped(ir, "replica_reduce", tensors,
                 [&](const Tensor& t) { return reduce_replica_sharded_tensor(t, op, rule); });
 }

@@ -44,7 +44,8 @@ std::pair<GraphWithNamedArgs, std::vector<std::string>> all_gather_replica_shard
 
 /// Combines `t` over the replicas of the group with `op`. Returns the replica's shard of the result
 /// if the rule shards it, otherwise the whole result.
-Tensor reduce_replica_sharded_tensor(const Tensor& t, const std::string& op = "add",
+Tensor reduce_replica_sharded_tensor(const Tensor& t,
+                                     ops::CollectiveOp op = ops::CollectiveOp::kAdd,
                                      const ShardRule& rule = {});
 /// Returns the mean over all replicas of each tensor. Means of tensors with at least
 /// `sharded_threshold` elements are shards; other means are whole and equal on all replicas.
@@ -53,6 +54,7 @@ NamedTensors mean_over_replicas(const NamedTensors& tensors,
 /// Creates a graph "replica_reduce" that applies reduce_replica_sharded_tensor() to each tensor.
 /// Inputs, outputs and keys are as for all_gather_replica_sharded_graph().
 std::pair<GraphWithNamedArgs, std::vector<std::string>> reduce_replica_sharded_graph(
-    Ir ir, const NamedTensors& tensors, const std::string& op = "add", const ShardRule& rule = {});
+    Ir ir, const NamedTensors& tensors, ops::CollectiveOp op = ops::CollectiveOp::kAdd,
+    const ShardRule& rule = {});
 
 }  // namespace sluice::nn

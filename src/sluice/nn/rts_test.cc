@@ -46,7 +46,8 @@ TEST(Shards, AreReducedAddedAndGathered) {
   const H2dStream in = ir.h2d_stream(f32_spec({3}), "x");
   const Tensor x = main.host_load(in);
   const NamedTensors grads = NamedTensors::from_dict({{"a", x}, {"b", ops::reshape(x, {3, 1})}});
-  const auto [reduce, names] = reduce_replica_sharded_graph(ir, grads, "mean", {.threshold = 2});
+  const auto [reduce, names] =
+      reduce_replica_sharded_graph(ir, grads, ops::CollectiveOp::kMean, {.threshold = 2});
   EXPECT_EQ(names, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(reduce.print_schedule(),
             "Graph : replica_reduce_subgraph(0)\n"
@@ -64,8 +65,7 @@ TEST(Shards, AreReducedAddedAndGathered) {
   EXPECT_EQ(whole[0].spec(), f32_spec({3}));
   const D2hStream out = main.host_store(whole[0], "w");
   Interpreter run(ir);
-  const Collected got =
-      run.run("main", {{in, HostTensor::of<float>({2, 3}, f32, {1, 2, 3, 3, 4, 5})}});
+  const Collected got = run.run({{in, HostTensor::of<float>({2, 3}, f32, {1, 2, 3, 3, 4, 5})}});
   EXPECT_EQ(got[out].to_doubles(), (std::vector<double>{2.5, 3.5, 4.5, 2.5, 3.5, 4.5}));
   EXPECT_EQ(run.read(variables["weight"]).to_doubles(), (std::vector<double>{2.5, 3.5, 4.5}));
 }
@@ -93,7 +93,7 @@ TEST(Shards, LiveInRemoteBuffersFromAThresholdOn) {
     store_remote(main, buffers, loaded, 1);
     Interpreter run(ir);
     const HostTensor first = run.read(variables["weight"]);
-    const HostTensor seen = run.run("main")[out];
+    const HostTensor seen = run.run()[out];
     const auto each = first.to_doubles();
     for (size_t i = 0; i < seen.to_doubles().size(); ++i)
       EXPECT_EQ(seen.to_doubles()[i], each[i % 5]);
@@ -160,7 +160,7 @@ TEST(Shards, NormsHaveTheBitsOfWholeTensors) {
       const D2hStream norm = main.host_store(all, "norm");
       const D2hStream square = main.host_store(squared_norm(tensors[0], rule.group), "square");
       Interpreter run(ir);
-      const Collected got = run.run("main");
+      const Collected got = run.run();
       auto values = got[norm].to_doubles();
       for (const double v : got[square].to_doubles()) values.push_back(v);
       return values;

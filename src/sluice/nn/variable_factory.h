@@ -69,8 +69,8 @@ class VariableFactory {
 std::string to_string(const VariableFactory& factory);
 
 struct InitOptions {
-  std::string prefix;  ///< Prefix of every name and path: "prefix.key". Empty: no prefix.
-  uint64_t seed = 0;   ///< Seed of random first values.
+  std::string prefix = {};  ///< Prefix of every name and path: "prefix.key". Empty: no prefix.
+  uint64_t seed = 0;        ///< Seed of random first values.
 };
 
 /// Remote buffers by dotted name.

@@ -70,6 +70,8 @@ const OpDef& add_n_def() {
 
 std::vector<const OpDef*> add_n_ops() { return {&add_n_def()}; }
 
-Tensor add_n(const std::vector<TensorArg>& ts) { return emit_one(add_n_def(), ts); }
+Tensor add_n(const std::vector<TensorArg>& ts, std::source_location where) {
+  return emit_one(add_n_def(), at_call(ts, where));
+}
 
 }  // namespace sluice::ops

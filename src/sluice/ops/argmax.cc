@@ -15,10 +15,11 @@ AxisSplit split_of(const OpView& op) {
   const Shape& shape = op.input(0).shape;
   const auto o = op.options<ArgOptions>();
   if (o.flatten) return AxisSplit(Shape{shape.elements()}, 0);
-  require(o.axis >= -shape.rank() && o.axis < shape.rank(),
-          "{} (C2): axis must be in [{}, {}) for shape {}, got {}", op.def().name, -shape.rank(),
-          shape.rank(), to_string(shape), o.axis);
-  return AxisSplit(shape, static_cast<int>(o.axis < 0 ? o.axis + shape.rank() : o.axis));
+  const int rank = axes_of(shape);
+  require(o.axis >= -rank && o.axis < rank,
+          "{} (C2): axis must be in [{}, {}) for shape {}, got {}", op.def().name, -rank, rank,
+          to_string(shape), o.axis);
+  return AxisSplit(shape, static_cast<int>(o.axis < 0 ? o.axis + rank : o.axis));
 }
 
 std::vector<TensorSpec> infer(const OpView& op) {
@@ -91,11 +92,13 @@ OpDef search(const char* type, const char* name, const char* doc) {
       {.inputs = {i32_spec({4, 5})}, .options = with(0, true, false)},
       {.inputs = {f32_spec({2, 2})}, .options = with(0, true, true)},
       {.inputs = {f32_spec({})}, .options = with(0, true, false)},
+      {.inputs = {f32_spec({})}},
+      {.inputs = {f32_spec({})}, .options = with(-1, false, true)},
       {.inputs = {f32_spec({5})}, .values = {HostTensor::of<float>({5}, f32, {1, 2, nan, 0, nan})}},
       {.inputs = {f32_spec({4})}, .values = {HostTensor::of<float>({4}, f32, {1, 0, 1, 0})}}};
   d.must_fail = {{"(C1)", {{{4}, boolean, {}}}, {}},
                  {"(C2)", {f32_spec({4})}, with(1, false, false)},
-                 {"(C2)", {f32_spec({})}, {}},
+                 {"(C2)", {f32_spec({})}, with(1, false, false)},
                  {"(C3)", {f32_spec({0})}, {}}};
   return d;
 }

@@ -7,9 +7,10 @@ struct ArgOptions {
   int64_t axis = 0;       ///< Axis to search; negative counts from the end.
   bool flatten = false;   ///< Search all elements in row-major order; `axis` is not used.
   bool keepdims = false;  ///< Keep reduced axes with size 1.
-  static constexpr auto fields =
-      std::tuple{field("axis", &ArgOptions::axis), field("flatten", &ArgOptions::flatten),
-                 field("keepdims", &ArgOptions::keepdims)};
+  static auto fields(auto&& use) {
+    return use(field("axis", &ArgOptions::axis), field("flatten", &ArgOptions::flatten),
+               field("keepdims", &ArgOptions::keepdims));
+  }
 };
 
 const OpDef& argmax_def();

@@ -175,7 +175,7 @@ void pow_reference(const KernelArgs& k) {
 
 struct PickOptions {
   int64_t index = 0;  ///< Number of the operand whose gradient this is.
-  static constexpr auto fields = std::tuple{field("index", &PickOptions::index)};
+  static auto fields(auto&& use) { return use(field("index", &PickOptions::index)); }
 };
 
 template <typename T, typename Functor, auto formula>
@@ -490,19 +490,40 @@ Tensor mul(TensorArg lhs, TensorArg rhs) { return emit_one(mul_def(), {lhs, rhs}
 Tensor div(TensorArg lhs, TensorArg rhs) { return emit_one(div_def(), {lhs, rhs}); }
 Tensor add_(TensorArg lhs, TensorArg rhs) { return emit_one(add_in_place_def(), {lhs, rhs}); }
 Tensor pow(TensorArg base, TensorArg exponent) { return emit_one(pow_def(), {base, exponent}); }
-Tensor pow(TensorArg base, double exponent) {
-  return pow(base, {scalar_like(base, exponent), base.where});
-}
 Tensor maximum(TensorArg a, TensorArg b) { return emit_one(maximum_def(), {a, b}); }
-Tensor maximum(const std::vector<TensorArg>& ts) { return emit_one(maximum_def(), ts); }
+Tensor maximum(const std::vector<TensorArg>& ts, std::source_location where) {
+  return emit_one(maximum_def(), at_call(ts, where));
+}
 Tensor minimum(TensorArg a, TensorArg b) { return emit_one(minimum_def(), {a, b}); }
-Tensor minimum(const std::vector<TensorArg>& ts) { return emit_one(minimum_def(), ts); }
+Tensor minimum(const std::vector<TensorArg>& ts, std::source_location where) {
+  return emit_one(minimum_def(), at_call(ts, where));
+}
 Tensor neg(TensorArg x) { return emit_one(neg_def(), {x}); }
 Tensor abs(TensorArg x) { return emit_one(abs_def(), {x}); }
 Tensor sqrt(TensorArg x) { return emit_one(sqrt_def(), {x}); }
 Tensor exp(TensorArg x) { return emit_one(exp_def(), {x}); }
 Tensor exp_(TensorArg x) { return emit_one(exp_in_place_def(), {x}); }
 Tensor log(TensorArg x) { return emit_one(log_def(), {x}); }
+
+Tensor add(TensorArg lhs, double rhs) { return add(lhs, scalar_arg(rhs, lhs)); }
+Tensor add(double lhs, TensorArg rhs) { return add(scalar_arg(lhs, rhs), rhs); }
+Tensor sub(TensorArg lhs, double rhs) { return sub(lhs, scalar_arg(rhs, lhs)); }
+Tensor sub(double lhs, TensorArg rhs) { return sub(scalar_arg(lhs, rhs), rhs); }
+Tensor mul(TensorArg lhs, double rhs) { return mul(lhs, scalar_arg(rhs, lhs)); }
+Tensor mul(double lhs, TensorArg rhs) { return mul(scalar_arg(lhs, rhs), rhs); }
+Tensor div(TensorArg lhs, double rhs) { return div(lhs, scalar_arg(rhs, lhs)); }
+Tensor div(double lhs, TensorArg rhs) { return div(scalar_arg(lhs, rhs), rhs); }
+Tensor add_(TensorArg lhs, double rhs) { return add_(lhs, scalar_arg(rhs, lhs)); }
+Tensor pow(TensorArg base, double exponent) { return pow(base, scalar_arg(exponent, base)); }
+Tensor pow(double base, TensorArg exponent) { return pow(scalar_arg(base, exponent), exponent); }
+Tensor maximum(TensorArg a, double b) { return maximum(a, scalar_arg(b, a)); }
+Tensor maximum(double a, TensorArg b) { return maximum(scalar_arg(a, b), b); }
+Tensor minimum(TensorArg a, double b) { return minimum(a, scalar_arg(b, a)); }
+Tensor minimum(double a, TensorArg b) { return minimum(scalar_arg(a, b), b); }
+
+TensorArg scalar_arg(double value, const TensorArg& like) {
+  return {scalar_like(like, value), like.where};
+}
 
 Tensor scalar_like(const Tensor& t, double value) {
   require(takes(t.dtype(), value),
@@ -515,21 +536,20 @@ Tensor scalar_like(const Tensor& t, double value) {
 
 namespace sluice {
 
-using ops::scalar_like;
-
 Tensor operator+(TensorArg a, TensorArg b) { return ops::add(a, b); }
 Tensor operator-(TensorArg a, TensorArg b) { return ops::sub(a, b); }
 Tensor operator*(TensorArg a, TensorArg b) { return ops::mul(a, b); }
 Tensor operator/(TensorArg a, TensorArg b) { return ops::div(a, b); }
 Tensor operator-(TensorArg x) { return ops::neg(x); }
-Tensor operator+(TensorArg a, double b) { return ops::add(a, scalar_like(a, b)); }
-Tensor operator-(TensorArg a, double b) { return ops::sub(a, scalar_like(a, b)); }
-Tensor operator*(TensorArg a, double b) { return ops::mul(a, scalar_like(a, b)); }
-Tensor operator/(TensorArg a, double b) { return ops::div(a, scalar_like(a, b)); }
-Tensor operator+(double a, TensorArg b) { return ops::add({scalar_like(b, a), b.where}, b); }
-Tensor operator-(double a, TensorArg b) { return ops::sub({scalar_like(b, a), b.where}, b); }
-Tensor operator*(double a, TensorArg b) { return ops::mul({scalar_like(b, a), b.where}, b); }
-Tensor operator/(double a, TensorArg b) { return ops::div({scalar_like(b, a), b.where}, b); }
+Tensor operator+(TensorArg a, double b) { return ops::add(a, b); }
+Tensor operator-(TensorArg a, double b) { return ops::sub(a, b); }
+Tensor operator*(TensorArg a, double b) { return ops::mul(a, b); }
+Tensor operator/(TensorArg a, double b) { return ops::div(a, b); }
+Tensor operator+(double a, TensorArg b) { return ops::add(a, b); }
+Tensor operator-(double a, TensorArg b) { return ops::sub(a, b); }
+Tensor operator*(double a, TensorArg b) { return ops::mul(a, b); }
+Tensor operator/(double a, TensorArg b) { return ops::div(a, b); }
 Tensor& operator+=(Tensor& a, TensorArg b) { return a = ops::add_({a, b.where}, b); }
+Tensor& operator+=(Tensor& a, double b) { return a = ops::add_(a, b); }
 
 }  // namespace sluice

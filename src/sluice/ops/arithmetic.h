@@ -30,13 +30,31 @@ Tensor add_(TensorArg lhs, TensorArg rhs);
 /// exponent is 0. The gradient of the exponent is 0 where base is 0 and the exponent is not
 /// negative, and NaN where base < 0.
 Tensor pow(TensorArg base, TensorArg exponent);
-Tensor pow(TensorArg base, double exponent);
 /// Elementwise maximum (minimum) of one or more tensors; NaN where an operand is NaN. The gradient
 /// goes to the first operand that is the maximum (minimum).
 Tensor maximum(TensorArg a, TensorArg b);
-Tensor maximum(const std::vector<TensorArg>& ts);
+Tensor maximum(const std::vector<TensorArg>& ts,
+               std::source_location where = std::source_location::current());
 Tensor minimum(TensorArg a, TensorArg b);
-Tensor minimum(const std::vector<TensorArg>& ts);
+Tensor minimum(const std::vector<TensorArg>& ts,
+               std::source_location where = std::source_location::current());
+
+/// A number as an operand becomes scalar_like() of the other operand.
+Tensor add(TensorArg lhs, double rhs);
+Tensor add(double lhs, TensorArg rhs);
+Tensor sub(TensorArg lhs, double rhs);
+Tensor sub(double lhs, TensorArg rhs);
+Tensor mul(TensorArg lhs, double rhs);
+Tensor mul(double lhs, TensorArg rhs);
+Tensor div(TensorArg lhs, double rhs);
+Tensor div(double lhs, TensorArg rhs);
+Tensor add_(TensorArg lhs, double rhs);
+Tensor pow(TensorArg base, double exponent);
+Tensor pow(double base, TensorArg exponent);
+Tensor maximum(TensorArg a, double b);
+Tensor maximum(double a, TensorArg b);
+Tensor minimum(TensorArg a, double b);
+Tensor minimum(double a, TensorArg b);
 
 Tensor neg(TensorArg x);
 Tensor abs(TensorArg x);
@@ -51,6 +69,8 @@ Tensor log(TensorArg x);
 /// `value`: a fraction for integers, a number out of range, a finite number that would become
 /// infinite.
 Tensor scalar_like(const Tensor& t, double value);
+/// Returns scalar_like(like, value) as an operand of the call that `like` is an operand of.
+TensorArg scalar_arg(double value, const TensorArg& like);
 
 }  // namespace sluice::ops
 
@@ -72,5 +92,6 @@ Tensor operator*(double a, TensorArg b);
 Tensor operator/(double a, TensorArg b);
 /// Updates a's storage in place (`ops::add_`) and assigns the new handle to `a`.
 Tensor& operator+=(Tensor& a, TensorArg b);
+Tensor& operator+=(Tensor& a, double b);
 
 }  // namespace sluice

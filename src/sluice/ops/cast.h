@@ -5,7 +5,7 @@ namespace sluice::ops {
 
 struct CastOptions {
   DType dtype = f32;  ///< Dtype of the result.
-  static constexpr auto fields = std::tuple{field("dtype", &CastOptions::dtype)};
+  static auto fields(auto&& use) { return use(field("dtype", &CastOptions::dtype)); }
 };
 
 const OpDef& cast_def();

@@ -216,14 +216,14 @@ Attrs of(int64_t size, Options o, int64_t stride = 1) {
   return to_attrs(o);
 }
 
-AllReduceOptions reducing(std::string op) {
+AllReduceOptions reducing(std::string_view op) {
   AllReduceOptions o;
-  o.op = std::move(op);
+  o.op = op;
   return o;
 }
-ReduceScatterOptions scattering(std::string op, bool sharded = false) {
+ReduceScatterOptions scattering(std::string_view op, bool sharded = false) {
   ReduceScatterOptions o;
-  o.op = std::move(op);
+  o.op = op;
   o.sharded = sharded;
   return o;
 }
@@ -450,28 +450,35 @@ ReplicaGrouping collective_group(const Attrs& attrs, int replicas) {
   return ReplicaGrouping::make(replicas, static_cast<int>(o.stride), static_cast<int>(o.size));
 }
 
-Tensor replicated_all_reduce(TensorArg t, const std::string& op, const Group& group) {
-  return emit_collective(replicated_all_reduce_def(), t, group, reducing(op), "_all_reduced");
-}
-Tensor replicated_all_reduce_(TensorArg t, const std::string& op, const Group& group) {
-  return emit_collective(replicated_all_reduce_in_place_def(), t, group, reducing(op),
-                         "_all_reduced");
-}
-Tensor replicated_all_reduce_identical_inputs(TensorArg t, const std::string& op,
-                                              const Group& group) {
-  return emit_collective(replicated_all_reduce_identical_inputs_def(), t, group, reducing(op),
-                         "_identical");
-}
-Tensor replicated_all_reduce_identical_grad_inputs(TensorArg t, const std::string& op,
-                                                   const Group& group) {
-  return emit_collective(replicated_all_reduce_identical_grad_inputs_def(), t, group, reducing(op),
-                         "_all_reduced");
+std::string_view word_of(CollectiveOp op) {
+  static constexpr std::string_view kWords[] = {"add", "mean", "mul",        "min",  "max",
+                                                "and", "or",   "square_add", "local"};
+  return kWords[static_cast<size_t>(op)];
 }
 
-Tensor replicated_reduce_scatter(TensorArg t, const std::string& op, const Group& group,
+Tensor replicated_all_reduce(TensorArg t, CollectiveOp op, const Group& group) {
+  return emit_collective(replicated_all_reduce_def(), t, group, reducing(word_of(op)),
+                         "_all_reduced");
+}
+Tensor replicated_all_reduce_(TensorArg t, CollectiveOp op, const Group& group) {
+  return emit_collective(replicated_all_reduce_in_place_def(), t, group, reducing(word_of(op)),
+                         "_all_reduced");
+}
+Tensor replicated_all_reduce_identical_inputs(TensorArg t, CollectiveOp op, const Group& group) {
+  return emit_collective(replicated_all_reduce_identical_inputs_def(), t, group,
+                         reducing(word_of(op)), "_identical");
+}
+Tensor replicated_all_reduce_identical_grad_inputs(TensorArg t, CollectiveOp op,
+                                                   const Group& group) {
+  return emit_collective(replicated_all_reduce_identical_grad_inputs_def(), t, group,
+                         reducing(word_of(op)), "_all_reduced");
+}
+
+Tensor replicated_reduce_scatter(TensorArg t, CollectiveOp op, const Group& group,
                                  Sharding sharding) {
   return emit_collective(replicated_reduce_scatter_def(), t, group,
-                         scattering(op, sharding == Sharding::kReplicated), "_reduce_scattered");
+                         scattering(word_of(op), sharding == Sharding::kReplicated),
+                         "_reduce_scattered");
 }
 Tensor replica_sharded_slice(TensorArg t, const Group& group) {
   return emit_collective(replicated_reduce_scatter_def(), t, group, scattering("local", true),

@@ -10,36 +10,48 @@ namespace sluice::ops {
 struct GroupOptions {
   int64_t stride = 1;
   int64_t size = 1;
-  static constexpr auto fields =
-      std::tuple{field("stride", &GroupOptions::stride), field("size", &GroupOptions::size)};
+  static auto fields(auto&& use) {
+    return use(field("stride", &GroupOptions::stride), field("size", &GroupOptions::size));
+  }
 };
 
 struct AllReduceOptions : GroupOptions {
   std::string op = "add";
-  static constexpr auto fields =
-      std::tuple_cat(GroupOptions::fields, std::tuple{field("op", &AllReduceOptions::op)});
+  static auto fields(auto&& use) {
+    return GroupOptions::fields(
+        [&](const auto&... base) { return use(base..., field("op", &AllReduceOptions::op)); });
+  }
 };
 
 struct ReduceScatterOptions : GroupOptions {
   std::string op = "add";
   bool sharded = false;  ///< The result is a shard of the operand: it has a meta_shape.
-  static constexpr auto fields = std::tuple_cat(
-      GroupOptions::fields, std::tuple{field("op", &ReduceScatterOptions::op),
-                                       field("sharded", &ReduceScatterOptions::sharded)});
+  static auto fields(auto&& use) {
+    return GroupOptions::fields([&](const auto&... base) {
+      return use(base..., field("op", &ReduceScatterOptions::op),
+                 field("sharded", &ReduceScatterOptions::sharded));
+    });
+  }
 };
 
 struct AllGatherOptions : GroupOptions {
   int64_t axis = 0;  ///< Axis along which the operands of the members are concatenated.
   Shape shape{1};    ///< Shape of the result.
-  static constexpr auto fields = std::tuple_cat(
-      GroupOptions::fields,
-      std::tuple{field("axis", &AllGatherOptions::axis), field("shape", &AllGatherOptions::shape)});
+  static auto fields(auto&& use) {
+    return GroupOptions::fields([&](const auto&... base) {
+      return use(base..., field("axis", &AllGatherOptions::axis),
+                 field("shape", &AllGatherOptions::shape));
+    });
+  }
 };
 
 struct ReplicatedSliceOptions : GroupOptions {
   int64_t axis = 0;
-  static constexpr auto fields = std::tuple_cat(
-      GroupOptions::fields, std::tuple{field("axis", &ReplicatedSliceOptions::axis)});
+  static auto fields(auto&& use) {
+    return GroupOptions::fields([&](const auto&... base) {
+      return use(base..., field("axis", &ReplicatedSliceOptions::axis));
+    });
+  }
 };
 
 const OpDef& replicated_all_reduce_def();
@@ -60,17 +72,35 @@ ReplicaGrouping collective_group(const Attrs& attrs, int replicas);
 /// combined in float and rounded once. Calling a collective fixes the number of replicas.
 using Group = std::optional<ReplicaGrouping>;
 
-/// Combines t over the group; every member gets the same result. `op` is "add", "mean" (the sum,
-/// divided once), "mul", "min", "max", "and", "or" (bitwise), or "square_add" (the sum of squares).
-/// "min" and "max" give NaN where an operand is NaN. Gradients do not pass.
-Tensor replicated_all_reduce(TensorArg t, const std::string& op = "add", const Group& group = {});
+/// How a collective combines the operands of the members. kMin and kMax give NaN where an operand
+/// is NaN.
+enum class CollectiveOp : uint8_t {
+  kAdd,
+  kMean,  ///< The sum, divided once.
+  kMul,
+  kMin,
+  kMax,
+  kAnd,  ///< Bitwise, as kOr.
+  kOr,
+  kSquareAdd,  ///< The sum of squares.
+  kLocal,      ///< The member's own operand; replicated_reduce_scatter only.
+};
+/// Returns the word of an op in the options of a collective: "add", "square_add".
+std::string_view word_of(CollectiveOp op);
+
+/// Combines t over the group; every member gets the same result. Gradients do not pass.
+/// Error{kUsage} for an op that does not take the dtype of t.
+Tensor replicated_all_reduce(TensorArg t, CollectiveOp op = CollectiveOp::kAdd,
+                             const Group& group = {});
 /// replicated_all_reduce into t's storage.
-Tensor replicated_all_reduce_(TensorArg t, const std::string& op = "add", const Group& group = {});
+Tensor replicated_all_reduce_(TensorArg t, CollectiveOp op = CollectiveOp::kAdd,
+                              const Group& group = {});
 /// Returns t, which must be equal on all members. The gradient of t is combined over the group.
-Tensor replicated_all_reduce_identical_inputs(TensorArg t, const std::string& op = "add",
+Tensor replicated_all_reduce_identical_inputs(TensorArg t, CollectiveOp op = CollectiveOp::kAdd,
                                               const Group& group = {});
 /// Combines t over the group. The gradient, which must be equal on all members, passes unchanged.
-Tensor replicated_all_reduce_identical_grad_inputs(TensorArg t, const std::string& op = "add",
+Tensor replicated_all_reduce_identical_grad_inputs(TensorArg t,
+                                                   CollectiveOp op = CollectiveOp::kAdd,
                                                    const Group& group = {});
 
 /// Whether a scattered tensor records, as its meta_shape, the shape of the tensor that it is a
@@ -79,9 +109,9 @@ enum class Sharding : uint8_t { kPlain, kReplicated };
 
 /// Combines t over the group and returns this member's chunk of the result. t, with n elements, is
 /// flattened and cut into chunks of ceil(n / size) elements, padded with zeros behind the end. Op
-/// "local" does not combine: the result is the chunk of the member's own t. With kReplicated, the
+/// kLocal does not combine: the result is the chunk of the member's own t. With kReplicated, the
 /// meta_shape of the result is the shape of t, or the meta_shape of t if t is a shard.
-Tensor replicated_reduce_scatter(TensorArg t, const std::string& op = "add",
+Tensor replicated_reduce_scatter(TensorArg t, CollectiveOp op = CollectiveOp::kAdd,
                                  const Group& group = {}, Sharding sharding = Sharding::kPlain);
 /// Shards t over the group: returns this member's chunk of t. t must be equal on all members.
 Tensor replica_sharded_slice(TensorArg t, const Group& group = {});

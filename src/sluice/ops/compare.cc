@@ -248,6 +248,11 @@ Tensors clip_grad(GradContext& g) {
   return {emit_one(clip_grad_def(), {g.output(0), g.grad(0)}, g.options<ClipOptions>())};
 }
 
+/// Makes a bool constant as an operand of the call that `like` is an operand of.
+TensorArg constant(bool value, const TensorArg& like) {
+  return {like->graph().scalar(value ? 1 : 0, boolean), like.where};
+}
+
 Tensor as_bool(const TensorArg& x) {
   if (x->dtype() == boolean) return x;
   return cast(x, boolean);
@@ -370,6 +375,29 @@ Tensor logical_or(TensorArg lhs, TensorArg rhs) {
 }
 Tensor logical_not(TensorArg x) { return emit_one(logical_not_def(), {{as_bool(x), x.where}}); }
 
+Tensor equal(TensorArg lhs, double rhs) { return equal(lhs, scalar_arg(rhs, lhs)); }
+Tensor equal(double lhs, TensorArg rhs) { return equal(scalar_arg(lhs, rhs), rhs); }
+Tensor not_equal(TensorArg lhs, double rhs) { return not_equal(lhs, scalar_arg(rhs, lhs)); }
+Tensor not_equal(double lhs, TensorArg rhs) { return not_equal(scalar_arg(lhs, rhs), rhs); }
+Tensor greater(TensorArg lhs, double rhs) { return greater(lhs, scalar_arg(rhs, lhs)); }
+Tensor greater(double lhs, TensorArg rhs) { return greater(scalar_arg(lhs, rhs), rhs); }
+Tensor greater_equal(TensorArg lhs, double rhs) { return greater_equal(lhs, scalar_arg(rhs, lhs)); }
+Tensor greater_equal(double lhs, TensorArg rhs) { return greater_equal(scalar_arg(lhs, rhs), rhs); }
+Tensor less(TensorArg lhs, double rhs) { return less(lhs, scalar_arg(rhs, lhs)); }
+Tensor less(double lhs, TensorArg rhs) { return less(scalar_arg(lhs, rhs), rhs); }
+Tensor less_equal(TensorArg lhs, double rhs) { return less_equal(lhs, scalar_arg(rhs, lhs)); }
+Tensor less_equal(double lhs, TensorArg rhs) { return less_equal(scalar_arg(lhs, rhs), rhs); }
+Tensor logical_and(TensorArg lhs, bool rhs) { return logical_and(lhs, constant(rhs, lhs)); }
+Tensor logical_and(bool lhs, TensorArg rhs) { return logical_and(constant(lhs, rhs), rhs); }
+Tensor logical_or(TensorArg lhs, bool rhs) { return logical_or(lhs, constant(rhs, lhs)); }
+Tensor logical_or(bool lhs, TensorArg rhs) { return logical_or(constant(lhs, rhs), rhs); }
+
+Tensor where(TensorArg condition, TensorArg lhs, double rhs) {
+  return where(condition, lhs, scalar_arg(rhs, lhs));
+}
+Tensor where(TensorArg condition, double lhs, TensorArg rhs) {
+  return where(condition, scalar_arg(lhs, rhs), rhs);
+}
 Tensor where(TensorArg condition, TensorArg lhs, TensorArg rhs) {
   return emit_one(where_def(), {{as_bool(condition), condition.where}, lhs, rhs});
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
 #include "sluice/ops/slice.h"
 
@@ -193,12 +194,25 @@ const OpDef& split_def() {
   return def;
 }
 
-Tensor concat(const std::vector<TensorArg>& ts, int64_t axis) {
-  return emit_one(concat_def(), ts, ConcatOptions{axis});
+Tensor concat(const std::vector<TensorArg>& ts, int64_t axis, std::source_location where) {
+  return emit_one(concat_def(), at_call(ts, where), ConcatOptions{axis});
 }
 
-Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis) {
-  const Tensor view = emit_one(concat_in_place_def(), ts, ConcatOptions{axis});
+Tensor stack(const std::vector<TensorArg>& ts, int64_t axis, std::source_location where) {
+  require(!ts.empty(), "stack: requires at least one tensor, got none");
+  const int along = normalize_axis(axis, ts[0]->rank() + 1, "stack");
+  std::vector<TensorArg> parts;
+  for (size_t i = 0; i < ts.size(); ++i) {
+    require(ts[i]->shape() == ts[0]->shape(),
+            "stack: tensor {} must have the shape of tensor 0, {}, got {}", i,
+            to_string(ts[0]->shape()), to_string(ts[i]->shape()));
+    parts.emplace_back(unsqueeze({ts[i].tensor, where}, along), where);
+  }
+  return concat(parts, along, where);
+}
+
+Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis, std::source_location where) {
+  const Tensor view = emit_one(concat_in_place_def(), at_call(ts, where), ConcatOptions{axis});
   const int along = normalize_axis(axis, view.rank(), "concat_");
   Tensors sources;
   for (const TensorArg& t : ts) sources.push_back(t.tensor);
@@ -218,11 +232,27 @@ Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis) {
   return view;
 }
 
+namespace {
+
+/// Returns ", for example with sizes {3, 2, 2}" for 7 elements in 3 parts, as numpy.array_split
+/// cuts them. Returns an empty text where this is not possible or too long.
+std::string unequal_sizes(int64_t length, int64_t parts) {
+  if (parts < 1 || parts > length || parts > 8) return "";
+  std::string sizes;
+  for (int64_t i = 0; i < parts; ++i) {
+    sizes += fmt::format("{}{}", i == 0 ? "" : ", ", length / parts + (i < length % parts));
+  }
+  return fmt::format(", for example with sizes {{{}}}", sizes);
+}
+
+}  // namespace
+
 Tensors split(TensorArg t, int64_t parts, int64_t axis) {
   const int64_t length = t->shape()[normalize_axis(axis, t->rank(), "split")];
   require(parts >= 1 && length % parts == 0,
-          "split: parts must be positive and divide axis {} of {}, got {}", axis,
-          to_string(t->shape()), parts);
+          "split: parts must be positive and divide axis {} of {}, got {}; for parts of different "
+          "sizes call split(t, sizes, axis){}",
+          axis, to_string(t->shape()), parts, unequal_sizes(length, parts));
   return split(t, std::vector<int64_t>(static_cast<size_t>(parts), length / parts), axis);
 }
 

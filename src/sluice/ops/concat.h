@@ -5,14 +5,15 @@ namespace sluice::ops {
 
 struct ConcatOptions {
   int64_t axis = 0;  ///< Axis to join along; negative counts from the end.
-  static constexpr auto fields = std::tuple{field("axis", &ConcatOptions::axis)};
+  static auto fields(auto&& use) { return use(field("axis", &ConcatOptions::axis)); }
 };
 
 struct SplitOptions {
-  std::vector<int64_t> sizes;  ///< Sizes of the parts along the axis.
-  int64_t axis = 0;            ///< Axis to cut; negative counts from the end.
-  static constexpr auto fields =
-      std::tuple{field("sizes", &SplitOptions::sizes), field("axis", &SplitOptions::axis)};
+  std::vector<int64_t> sizes = {};  ///< Sizes of the parts along the axis.
+  int64_t axis = 0;                 ///< Axis to cut; negative counts from the end.
+  static auto fields(auto&& use) {
+    return use(field("sizes", &SplitOptions::sizes), field("axis", &SplitOptions::axis));
+  }
 };
 
 const OpDef& concat_def();
@@ -21,10 +22,16 @@ const OpDef& split_def();
 
 /// Joins one or more tensors along `axis`; all other axes must have equal sizes. Error{kUsage} if
 /// `ts` is empty.
-Tensor concat(const std::vector<TensorArg>& ts, int64_t axis = 0);
+Tensor concat(const std::vector<TensorArg>& ts, int64_t axis = 0,
+              std::source_location where = std::source_location::current());
+/// Joins one or more tensors of equal shapes along a new axis, which is `axis` of the result, as
+/// numpy.stack. Error{kUsage} if `ts` is empty.
+Tensor stack(const std::vector<TensorArg>& ts, int64_t axis = 0,
+             std::source_location where = std::source_location::current());
 /// concat as a view: a later write to the view changes the tensors `ts`, and a later write to one
 /// of `ts` changes the view.
-Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis = 0);
+Tensor concat_(const std::vector<TensorArg>& ts, int64_t axis = 0,
+               std::source_location where = std::source_location::current());
 
 /// Cuts t into `parts` equal parts along `axis`. Error{kUsage} unless `parts` divides the size of
 /// the axis.

@@ -6,23 +6,26 @@ namespace sluice::ops {
 struct GatherOptions {
   int64_t axis = 0;                ///< Axis to index; negative counts from the end.
   bool zero_out_of_range = false;  ///< Write zeros, not NaN, for an index outside the axis.
-  static constexpr auto fields =
-      std::tuple{field("axis", &GatherOptions::axis),
-                 field("zero_out_of_range", &GatherOptions::zero_out_of_range)};
+  static auto fields(auto&& use) {
+    return use(field("axis", &GatherOptions::axis),
+               field("zero_out_of_range", &GatherOptions::zero_out_of_range));
+  }
 };
 
 struct GatherGradOptions {
   int64_t axis = 0;  ///< Axis of the gathered operand, counted from the front.
   int64_t size = 0;  ///< Size of that axis.
-  static constexpr auto fields =
-      std::tuple{field("axis", &GatherGradOptions::axis), field("size", &GatherGradOptions::size)};
+  static auto fields(auto&& use) {
+    return use(field("axis", &GatherGradOptions::axis), field("size", &GatherGradOptions::size));
+  }
 };
 
 struct OnehotOptions {
   int64_t classes = 0;
   int64_t axis = -1;  ///< Position of the new axis in the result; negative counts from the end.
-  static constexpr auto fields =
-      std::tuple{field("classes", &OnehotOptions::classes), field("axis", &OnehotOptions::axis)};
+  static auto fields(auto&& use) {
+    return use(field("classes", &OnehotOptions::classes), field("axis", &OnehotOptions::axis));
+  }
 };
 
 const OpDef& gather_def();

@@ -6,8 +6,10 @@ namespace sluice::ops {
 struct IncrementModOptions {
   double increment = 1;  ///< Number to add to t.
   double modulus = 1;    ///< Modulus, greater than 0.
-  static constexpr auto fields = std::tuple{field("increment", &IncrementModOptions::increment),
-                                            field("modulus", &IncrementModOptions::modulus)};
+  static auto fields(auto&& use) {
+    return use(field("increment", &IncrementModOptions::increment),
+               field("modulus", &IncrementModOptions::modulus));
+  }
 };
 
 const OpDef& increment_mod_def();

@@ -30,6 +30,9 @@ class StridedIndex {
   int64_t base_;
 };
 
+/// Number of axes that an axis option may name. A scalar has one, of size 1, as in numpy.
+inline int axes_of(const Shape& shape) { return shape.empty() ? 1 : shape.rank(); }
+
 /// A shape split at one axis into outer, extent and inner. Element (o, i, n) is at offset (o·extent
 /// + i)·inner + n.
 struct AxisSplit {
@@ -37,8 +40,8 @@ struct AxisSplit {
   int64_t extent = 1;
   int64_t inner = 1;
 
-  /// `axis` must be in [0, rank).
-  AxisSplit(const Shape& shape, int axis) : extent(shape[axis]) {
+  /// `axis` must be in [0, axes_of(shape)).
+  AxisSplit(const Shape& shape, int axis) : extent(shape.empty() ? 1 : shape[axis]) {
     for (int a = 0; a < axis; ++a) outer *= shape[a];
     for (int a = axis + 1; a < shape.rank(); ++a) inner *= shape[a];
   }

@@ -17,11 +17,12 @@ struct NllLossOptions {
   bool has_ignore_index = false;
   int64_t ignore_index = 0;  ///< If has_ignore_index: label of samples with loss and gradient 0.
   bool log_prob = false;     ///< The operand holds log-probabilities.
-  static constexpr auto fields =
-      std::tuple{field("reduction", &NllLossOptions::reduction),
-                 field("has_ignore_index", &NllLossOptions::has_ignore_index),
-                 field("ignore_index", &NllLossOptions::ignore_index),
-                 field("log_prob", &NllLossOptions::log_prob)};
+  static auto fields(auto&& use) {
+    return use(field("reduction", &NllLossOptions::reduction),
+               field("has_ignore_index", &NllLossOptions::has_ignore_index),
+               field("ignore_index", &NllLossOptions::ignore_index),
+               field("log_prob", &NllLossOptions::log_prob));
+  }
 };
 
 struct NllGradOptions {
@@ -29,11 +30,12 @@ struct NllGradOptions {
   bool has_ignore_index = false;
   int64_t ignore_index = 0;
   int64_t classes = 0;  ///< Size of the last axis of the forward operand.
-  static constexpr auto fields =
-      std::tuple{field("reduction", &NllGradOptions::reduction),
-                 field("has_ignore_index", &NllGradOptions::has_ignore_index),
-                 field("ignore_index", &NllGradOptions::ignore_index),
-                 field("classes", &NllGradOptions::classes)};
+  static auto fields(auto&& use) {
+    return use(field("reduction", &NllGradOptions::reduction),
+               field("has_ignore_index", &NllGradOptions::has_ignore_index),
+               field("ignore_index", &NllGradOptions::ignore_index),
+               field("classes", &NllGradOptions::classes));
+  }
 };
 
 struct NllSoftmaxGradOptions {
@@ -42,21 +44,23 @@ struct NllSoftmaxGradOptions {
   int64_t ignore_index = 0;
   /// Factor of the returned gradient: the gradient of the loss. The loss itself is not scaled.
   double loss_grad = 1.0;
-  static constexpr auto fields =
-      std::tuple{field("reduction", &NllSoftmaxGradOptions::reduction),
-                 field("has_ignore_index", &NllSoftmaxGradOptions::has_ignore_index),
-                 field("ignore_index", &NllSoftmaxGradOptions::ignore_index),
-                 field("loss_grad", &NllSoftmaxGradOptions::loss_grad)};
+  static auto fields(auto&& use) {
+    return use(field("reduction", &NllSoftmaxGradOptions::reduction),
+               field("has_ignore_index", &NllSoftmaxGradOptions::has_ignore_index),
+               field("ignore_index", &NllSoftmaxGradOptions::ignore_index),
+               field("loss_grad", &NllSoftmaxGradOptions::loss_grad));
+  }
 };
 
 struct NllTotalOptions {
   LossReduction reduction = LossReduction::kMean;  ///< Not kNone.
   bool has_ignore_index = false;
   int64_t ignore_index = 0;
-  static constexpr auto fields =
-      std::tuple{field("reduction", &NllTotalOptions::reduction),
-                 field("has_ignore_index", &NllTotalOptions::has_ignore_index),
-                 field("ignore_index", &NllTotalOptions::ignore_index)};
+  static auto fields(auto&& use) {
+    return use(field("reduction", &NllTotalOptions::reduction),
+               field("has_ignore_index", &NllTotalOptions::has_ignore_index),
+               field("ignore_index", &NllTotalOptions::ignore_index));
+  }
 };
 
 const OpDef& nll_loss_def();

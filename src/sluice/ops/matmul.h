@@ -6,9 +6,10 @@ namespace sluice::ops {
 struct MatmulOptions {
   bool lhs_transposed = false;  ///< Use lhs with its last two axes swapped.
   bool rhs_transposed = false;  ///< Use rhs with its last two axes swapped.
-  static constexpr auto fields =
-      std::tuple{field("lhs_transposed", &MatmulOptions::lhs_transposed),
-                 field("rhs_transposed", &MatmulOptions::rhs_transposed)};
+  static auto fields(auto&& use) {
+    return use(field("lhs_transposed", &MatmulOptions::lhs_transposed),
+               field("rhs_transposed", &MatmulOptions::rhs_transposed));
+  }
 };
 
 const OpDef& matmul_def();

@@ -27,6 +27,11 @@ Tensors emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attrs attrs
   return inputs[0].tensor.graph().emit(def, inputs, std::move(attrs), std::move(options));
 }
 
+std::vector<TensorArg> at_call(std::vector<TensorArg> ts, const std::source_location& where) {
+  if (!ts.empty()) ts[0].where = where;
+  return ts;
+}
+
 BroadcastIndex::BroadcastIndex(const Shape& in, const Shape& out)
     : dims_(out.dims()), strides_(out.dims().size(), 0), same_(in == out) {
   const auto own = in.strides();

@@ -26,6 +26,10 @@ inline Tensor emit_one(const OpDef& def, const std::vector<TensorArg>& inputs) {
   return emit(def, inputs)[0];
 }
 
+/// Returns `ts` as the operands of a call at `where`. Functions that take a vector use it: the
+/// elements of the vector may have been made elsewhere.
+std::vector<TensorArg> at_call(std::vector<TensorArg> ts, const std::source_location& where);
+
 /// For reference kernels: maps the flat index of an output element to the flat index of the operand
 /// element that broadcasts to it. The operand has shape `in`, the output has shape `out`.
 class BroadcastIndex {

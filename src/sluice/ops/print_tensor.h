@@ -5,7 +5,7 @@
 namespace sluice::ops {
 
 struct PrintTensorOptions {
-  std::string title;            ///< Text before the values; if empty, the name of the tensor.
+  std::string title = {};       ///< Text before the values; if empty, the name of the tensor.
   bool print_self = true;       ///< Print the value.
   bool print_gradient = false;  ///< Print the gradient of x, if it is computed.
   int64_t summarise_threshold = 1000;  ///< Largest number of elements that is printed in full.
@@ -16,18 +16,19 @@ struct PrintTensorOptions {
   std::string separator = " ";         ///< Text between entries.
   std::string open_bracket = "[";      ///< Text before the entries of an axis.
   std::string close_bracket = "]";     ///< Text behind the entries of an axis.
-  static constexpr auto fields =
-      std::tuple{field("title", &PrintTensorOptions::title),
-                 field("print_self", &PrintTensorOptions::print_self),
-                 field("print_gradient", &PrintTensorOptions::print_gradient),
-                 field("summarise_threshold", &PrintTensorOptions::summarise_threshold),
-                 field("edge_items", &PrintTensorOptions::edge_items),
-                 field("max_line_width", &PrintTensorOptions::max_line_width),
-                 field("digits", &PrintTensorOptions::digits),
-                 field("float_format", &PrintTensorOptions::float_format),
-                 field("separator", &PrintTensorOptions::separator),
-                 field("open_bracket", &PrintTensorOptions::open_bracket),
-                 field("close_bracket", &PrintTensorOptions::close_bracket)};
+  static auto fields(auto&& use) {
+    return use(field("title", &PrintTensorOptions::title),
+               field("print_self", &PrintTensorOptions::print_self),
+               field("print_gradient", &PrintTensorOptions::print_gradient),
+               field("summarise_threshold", &PrintTensorOptions::summarise_threshold),
+               field("edge_items", &PrintTensorOptions::edge_items),
+               field("max_line_width", &PrintTensorOptions::max_line_width),
+               field("digits", &PrintTensorOptions::digits),
+               field("float_format", &PrintTensorOptions::float_format),
+               field("separator", &PrintTensorOptions::separator),
+               field("open_bracket", &PrintTensorOptions::open_bracket),
+               field("close_bracket", &PrintTensorOptions::close_bracket));
+  }
 };
 
 const OpDef& print_tensor_def();

@@ -10,37 +10,42 @@ namespace sluice::ops {
 struct DropoutOptions {
   double p = 0.5;      ///< Probability that an element becomes zero, in [0, 1).
   int64_t offset = 0;  ///< Index of element 0 in the full tensor; x may be a chunk of it.
-  static constexpr auto fields =
-      std::tuple{field("p", &DropoutOptions::p), field("offset", &DropoutOptions::offset)};
+  static auto fields(auto&& use) {
+    return use(field("p", &DropoutOptions::p), field("offset", &DropoutOptions::offset));
+  }
 };
 
 struct RandomUniformOptions {
-  Shape shape;         ///< Shape of the result.
+  Shape shape = {};    ///< Shape of the result.
   DType dtype = f32;   ///< Dtype of the result, floating point.
   double low = 0;      ///< Lower bound.
   double high = 1;     ///< Upper bound.
   int64_t offset = 0;  ///< Index of element 0 in the full tensor.
-  static constexpr auto fields = std::tuple{
-      field("shape", &RandomUniformOptions::shape), field("dtype", &RandomUniformOptions::dtype),
-      field("low", &RandomUniformOptions::low), field("high", &RandomUniformOptions::high),
-      field("offset", &RandomUniformOptions::offset)};
+  static auto fields(auto&& use) {
+    return use(field("shape", &RandomUniformOptions::shape),
+               field("dtype", &RandomUniformOptions::dtype),
+               field("low", &RandomUniformOptions::low), field("high", &RandomUniformOptions::high),
+               field("offset", &RandomUniformOptions::offset));
+  }
 };
 
 struct RandomNormalOptions {
-  Shape shape;         ///< Shape of the result.
+  Shape shape = {};    ///< Shape of the result.
   DType dtype = f32;   ///< Dtype of the result, floating point.
   double mean = 0;     ///< Mean.
   double std = 1;      ///< Standard deviation, not negative.
   int64_t offset = 0;  ///< Index of element 0 in the full tensor.
-  static constexpr auto fields = std::tuple{
-      field("shape", &RandomNormalOptions::shape), field("dtype", &RandomNormalOptions::dtype),
-      field("mean", &RandomNormalOptions::mean), field("std", &RandomNormalOptions::std),
-      field("offset", &RandomNormalOptions::offset)};
+  static auto fields(auto&& use) {
+    return use(field("shape", &RandomNormalOptions::shape),
+               field("dtype", &RandomNormalOptions::dtype),
+               field("mean", &RandomNormalOptions::mean), field("std", &RandomNormalOptions::std),
+               field("offset", &RandomNormalOptions::offset));
+  }
 };
 
 struct FoldSeedOptions {
   int64_t data = 0;  ///< Word to fold into the seed, unless an operand gives the word.
-  static constexpr auto fields = std::tuple{field("data", &FoldSeedOptions::data)};
+  static auto fields(auto&& use) { return use(field("data", &FoldSeedOptions::data)); }
 };
 
 const OpDef& dropout_def();

@@ -16,7 +16,7 @@ enum class Finish : int32_t {
 
 struct ReduceChunksOptions {
   Combination to = Combination::kSum;
-  static constexpr auto fields = std::tuple{field("to", &ReduceChunksOptions::to)};
+  static auto fields(auto&& use) { return use(field("to", &ReduceChunksOptions::to)); }
 };
 
 struct ReduceTotalOptions {
@@ -25,9 +25,11 @@ struct ReduceTotalOptions {
   Finish finish = Finish::kKeep;
   int64_t count = 0;  ///< Number of elements of all chunks.
   int64_t rank = 0;   ///< Rank of the result, whose axes have size 1.
-  static constexpr auto fields = std::tuple{
-      field("to", &ReduceTotalOptions::to), field("finish", &ReduceTotalOptions::finish),
-      field("count", &ReduceTotalOptions::count), field("rank", &ReduceTotalOptions::rank)};
+  static auto fields(auto&& use) {
+    return use(field("to", &ReduceTotalOptions::to), field("finish", &ReduceTotalOptions::finish),
+               field("count", &ReduceTotalOptions::count),
+               field("rank", &ReduceTotalOptions::rank));
+  }
 };
 
 const OpDef& reduce_chunks_def();

@@ -5,12 +5,14 @@ namespace sluice::ops {
 
 /// Options of a reduction, and the shape of its operand.
 struct ReduceGradOptions {
-  std::vector<int64_t> axes;
+  std::vector<int64_t> axes = {};
   bool keepdims = false;
-  Shape shape;  ///< Shape of the forward operand.
-  static constexpr auto fields = std::tuple{field("axes", &ReduceGradOptions::axes),
-                                            field("keepdims", &ReduceGradOptions::keepdims),
-                                            field("shape", &ReduceGradOptions::shape)};
+  Shape shape = {};  ///< Shape of the forward operand.
+  static auto fields(auto&& use) {
+    return use(field("axes", &ReduceGradOptions::axes),
+               field("keepdims", &ReduceGradOptions::keepdims),
+               field("shape", &ReduceGradOptions::shape));
+  }
 };
 
 /// Gradients of the reductions of reductions.h. `grad` has the shape of the reduction's result y;

@@ -18,10 +18,7 @@ enum class Kind { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp,
 constexpr bool takes_integers(Kind kind) {
   return kind == Kind::kSum || kind == Kind::kMax || kind == Kind::kMin || kind == Kind::kProd;
 }
-constexpr bool needs_elements(Kind kind) {
-  return kind == Kind::kMean || kind == Kind::kMax || kind == Kind::kMin ||
-         kind == Kind::kLogSumExp;
-}
+constexpr bool needs_elements(Kind kind) { return kind == Kind::kMax || kind == Kind::kMin; }
 
 /// Adds two numbers; integers wrap around.
 template <typename T>
@@ -199,6 +196,7 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
   d.samples = {
       {.inputs = {f32_spec({37})}, .domain = domain},
       {.inputs = {f32_spec({})}, .domain = {0.5, 1.5}},
+      {.inputs = {f32_spec({})}, .options = over({-1}), .domain = {0.5, 1.5}},
       {.inputs = {f32_spec({5, 3})}, .options = over({0}), .domain = domain},
       {.inputs = {f32_spec({5, 3})}, .options = over({-1}, true), .domain = domain},
       {.inputs = {f32_spec({3, 4, 5})}, .options = over({2, 0}), .domain = domain},
@@ -213,6 +211,7 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
   }
   d.must_fail.push_back({"(C2)", {f32_spec({2, 3})}, over({2})});
   d.must_fail.push_back({"(C2)", {f32_spec({2, 3})}, over({1, -1})});
+  d.must_fail.push_back({"(C2)", {f32_spec({})}, over({1})});
   if (needs_elements(kind)) {
     d.must_fail.push_back({"(C3)", {f32_spec({2, 0})}, over({1})});
   } else {
@@ -224,18 +223,18 @@ OpDef reduction(const char* type, const char* name, const char* formula) {
 }  // namespace
 
 Reduction::Reduction(const Shape& in, const ReduceOptions& options, std::string_view what) {
-  std::vector<bool> goes(static_cast<size_t>(in.rank()), options.axes.empty());
+  const int rank = axes_of(in);
+  std::vector<bool> goes(static_cast<size_t>(rank), options.axes.empty());
   for (const int64_t axis : options.axes) {
-    require(axis >= -in.rank() && axis < in.rank(),
-            "{} (C2): axis must be in [{}, {}) for shape {}, got {}", what, -in.rank(), in.rank(),
-            to_string(in), axis);
-    const auto a = static_cast<size_t>(axis < 0 ? axis + in.rank() : axis);
+    require(axis >= -rank && axis < rank, "{} (C2): axis must be in [{}, {}) for shape {}, got {}",
+            what, -rank, rank, to_string(in), axis);
+    const auto a = static_cast<size_t>(axis < 0 ? axis + rank : axis);
     require(!goes[a], "{} (C2): axis {} is given twice", what, axis);
     goes[a] = true;
   }
   const auto strides = in.strides();
   std::vector<int64_t> kept_shape;
-  for (size_t a = 0; a < goes.size(); ++a) {
+  for (size_t a = 0; a < strides.size(); ++a) {
     const int64_t size = in[static_cast<int>(a)];
     (goes[a] ? reduced_dims : kept_dims).push_back(size);
     (goes[a] ? reduced_strides : kept_strides).push_back(strides[a]);

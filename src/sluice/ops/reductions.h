@@ -6,8 +6,9 @@ namespace sluice::ops {
 struct ReduceOptions {
   std::vector<int64_t> axes;  ///< Axes to reduce; negative counts from the end; empty: all axes.
   bool keepdims = false;      ///< Keep reduced axes with size 1.
-  static constexpr auto fields =
-      std::tuple{field("axes", &ReduceOptions::axes), field("keepdims", &ReduceOptions::keepdims)};
+  static auto fields(auto&& use) {
+    return use(field("axes", &ReduceOptions::axes), field("keepdims", &ReduceOptions::keepdims));
+  }
 };
 
 /// Maps each element of a reduction's result to the elements of the operand that it combines.
@@ -35,7 +36,8 @@ const OpDef& reduce_log_sum_exp_def();
 const OpDef& reduce_sum_square_def();
 
 /// Reductions over some or all axes, in the canonical order of base/reduce.h. Integers wrap around.
-/// A maximum or minimum of elements with a NaN is NaN.
+/// A maximum or minimum of elements with a NaN is NaN. A scalar has one axis, 0 or -1. Without
+/// elements a sum is 0, a product 1, and a mean NaN; max and min are an Error{kUsage}.
 Tensor sum(TensorArg t, const ReduceOptions& options = {});
 Tensor mean(TensorArg t, const ReduceOptions& options = {});
 Tensor max(TensorArg t, const ReduceOptions& options = {});

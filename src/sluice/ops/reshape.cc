@@ -176,6 +176,37 @@ Tensor reshape_(TensorArg t, const Shape& shape) {
   return emit_one(reshape_inplace_def(), {t}, ShapeOptions{resolve(t, shape)});
 }
 Tensor flatten(TensorArg t) { return reshape(t, {t->elements()}); }
+
+Tensor flatten(TensorArg t, int64_t start, int64_t end) {
+  const Shape& shape = t->shape();
+  const int rank = std::max(1, shape.rank());
+  const int first = normalize_axis(start, rank, "flatten: start");
+  const int last = normalize_axis(end, rank, "flatten: end");
+  require(first <= last, "flatten: start must not be behind end, got axes {} and {} of {}", start,
+          end, to_string(shape));
+  std::vector<int64_t> dims(shape.begin(), shape.begin() + std::min(first, shape.rank()));
+  dims.push_back(1);
+  for (int a = first; a <= std::min(last, shape.rank() - 1); ++a) dims.back() *= shape[a];
+  for (int a = last + 1; a < shape.rank(); ++a) dims.push_back(shape[a]);
+  return reshape(t, Shape(std::move(dims)));
+}
+
+Tensor unsqueeze(TensorArg t, int64_t axis) { return unsqueeze(t, std::vector<int64_t>{axis}); }
+
+Tensor unsqueeze(TensorArg t, const std::vector<int64_t>& axes) {
+  const int rank = t->rank() + static_cast<int>(axes.size());
+  std::vector<bool> added(static_cast<size_t>(rank));
+  for (const int64_t axis : axes) {
+    const auto a = static_cast<size_t>(normalize_axis(axis, rank, "unsqueeze"));
+    require(!added[a], "unsqueeze: axis {} is given twice", axis);
+    added[a] = true;
+  }
+  std::vector<int64_t> dims;
+  int next = 0;
+  for (const bool one : added) dims.push_back(one ? 1 : t->shape()[next++]);
+  return reshape(t, Shape(std::move(dims)));
+}
+
 Tensor flatten_(TensorArg t) { return reshape_(t, {t->elements()}); }
 
 Tensor squeeze(TensorArg t) {
@@ -191,6 +222,18 @@ Tensor squeeze(TensorArg t, const std::vector<int64_t>& axes) {
 
 Tensor broadcast_to(TensorArg t, const Shape& shape) {
   return t->shape() == shape ? t.tensor : emit_one(broadcast_to_def(), {t}, ShapeOptions{shape});
+}
+
+Tensor expand(TensorArg t, const Shape& shape) {
+  Shape wanted = shape;
+  const int lead = shape.rank() - t->rank();
+  for (int a = 0; a < shape.rank(); ++a) {
+    if (shape[a] != -1) continue;
+    require(a >= lead, "expand: -1 on axis {} of {} requires an axis of {}; give the size", a,
+            to_string(shape), to_string(t->shape()));
+    if (lead >= 0) wanted[a] = t->shape()[a - lead];
+  }
+  return broadcast_to(t, wanted);
 }
 
 std::vector<const OpDef*> reshape_ops() {

@@ -4,6 +4,7 @@
 
 #include "sluice/ops/basic.h"
 #include "sluice/ops/indexing.h"
+#include "sluice/ops/reshape.h"
 #include "sluice/ops/rules.h"
 
 namespace sluice::ops {
@@ -16,7 +17,7 @@ StridedIndex places(const Shape& shape, const Options& o) {
   int64_t base = 0;
   for (size_t a = 0; a < strides.size(); ++a) {
     base += o.starts[a] * strides[a];
-    strides[a] *= o.steps[a];
+    strides[a] *= o.sizes[a] > 1 ? o.steps[a] : 0;
   }
   return StridedIndex(o.sizes, std::move(strides), base);
 }
@@ -33,10 +34,10 @@ void check(const Shape& shape, const Options& o, std::string_view name) {
     const int64_t start = o.starts[a];
     const int64_t size = o.sizes[a];
     const int64_t step = o.steps[a];
-    require(step == 1 || step == -1, "{} (C2): step on axis {} must be 1 or -1, got {}", name, a,
-            step);
-    const bool inside = size == 0 || (start >= 0 && start < dim && size > 0 &&
-                                      (step == 1 ? size <= dim - start : size <= start + 1));
+    require(step != 0, "{} (C2): step on axis {} must not be 0", name, a);
+    const bool inside =
+        size == 0 || (start >= 0 && start < dim && size > 0 &&
+                      size - 1 <= (step > 0 ? (dim - 1 - start) / step : -(start / step)));
     require(inside,
             "{} (C3): the slice must be inside axis {} of {}, got {} elements from {} with step {}",
             name, a, to_string(shape), size, start, step);
@@ -147,7 +148,7 @@ OpDef slice_like(const char* type, const char* name, const char* doc) {
   d.name = name;
   d.doc = std::string(doc) +
           " (C1) x has a device dtype. (C2) Each list has an entry for each axis of x; a step is "
-          "1 or -1. (C3) The elements lie inside x.";
+          "not 0. (C3) The elements lie inside x.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};
   d.options = to_attrs(SliceOptions{});
@@ -167,10 +168,14 @@ OpDef slice_like(const char* type, const char* name, const char* doc) {
       {.inputs = {f32_spec({3, 4, 2})}, .options = of({1, 1, 0}, {2, 2, 2}, {1, 1, 1})},
       {.inputs = {f32_spec({3, 4, 2})}, .options = of({2, 2, 0}, {1, 2, 2}, {-1, 1, 1})},
       {.inputs = {f32_spec({})}},
+      {.inputs = {f32_spec({9})}, .options = of({1}, {3}, {3})},
+      {.inputs = {f32_spec({4, 7})}, .options = of({3, 6}, {2, 4}, {-2, -2})},
       {.inputs = {i32_spec({3, 2})}, .options = of({1, 0}, {0, 2}, {1, 1}), .gradient = false}};
   d.must_fail = {{"(C1)", {{{4}, f64, {}}}, of({0}, {1}, {1})},
                  {"(C2)", {f32_spec({4, 2})}, of({0}, {1}, {1})},
-                 {"(C2)", {f32_spec({4})}, of({0}, {1}, {2})},
+                 {"(C2)", {f32_spec({4})}, of({0}, {1}, {0})},
+                 {"(C3)", {f32_spec({4})}, of({1}, {3}, {2})},
+                 {"(C3)", {f32_spec({4})}, of({2}, {3}, {-2})},
                  {"(C3)", {f32_spec({4})}, of({2}, {3}, {1})},
                  {"(C3)", {f32_spec({4})}, of({1}, {3}, {-1})},
                  {"(C3)", {f32_spec({4})}, of({-1}, {1}, {1})}};
@@ -200,7 +205,7 @@ const OpDef& slice_grad_def() {
     d.doc =
         "Zeros of the sliced operand's shape with grad where the slice was. (C1) grad is floating "
         "point. (C2) Each list "
-        "has an entry for each axis of the shape; a step is 1 or -1. (C3) The elements lie inside "
+        "has an entry for each axis of the shape; a step is not 0. (C3) The elements lie inside "
         "the shape. (C4) grad "
         "has the slice's shape.";
     d.inputs = {{"grad"}};
@@ -216,7 +221,8 @@ const OpDef& slice_grad_def() {
                                        std::move(shape)});
     };
     d.samples = {{.inputs = {f32_spec({3})}, .options = of({2}, {3}, {1}, {7})},
-                 {.inputs = {f32_spec({4, 3})}, .options = of({3, 1}, {4, 3}, {-1, 1}, {4, 5})}};
+                 {.inputs = {f32_spec({4, 3})}, .options = of({3, 1}, {4, 3}, {-1, 1}, {4, 5})},
+                 {.inputs = {f32_spec({2, 3})}, .options = of({3, 0}, {2, 3}, {-2, 2}, {4, 5})}};
     d.must_fail = {{"(C1)", {i32_spec({1})}, of({0}, {1}, {1}, {4})},
                    {"(C2)", {f32_spec({1})}, of({0}, {1}, {0}, {4})},
                    {"(C3)", {f32_spec({2})}, of({3}, {2}, {1}, {4})},
@@ -235,7 +241,7 @@ const OpDef& update_slice_def() {
         "t with y in place of the elements that slice takes with the same options, in t's storage. "
         "(C1) t and y have one device dtype. (C2) Each list has an entry for each axis of t; a "
         "step "
-        "is 1 or -1. (C3) The elements lie inside t. (C4) y has the slice's shape.";
+        "is not 0. (C3) The elements lie inside t. (C4) y has the slice's shape.";
     d.inputs = {{"t", Mode::kUpdate}, {"y"}};
     d.outputs = {"t"};
     d.options = to_attrs(SliceOptions{});
@@ -252,12 +258,14 @@ const OpDef& update_slice_def() {
     d.samples = {
         {.inputs = {f32_spec({7}), f32_spec({3})}, .options = of({2}, {3}, {1})},
         {.inputs = {f32_spec({4, 5}), f32_spec({4, 3})}, .options = of({3, 1}, {4, 3}, {-1, 1})},
+        {.inputs = {f32_spec({4, 5}), f32_spec({2, 3})}, .options = of({3, 0}, {2, 3}, {-2, 2})},
         {.inputs = {f32_spec({}), f32_spec({})}},
         {.inputs = {i32_spec({3}), i32_spec({1})},
          .options = of({1}, {1}, {1}),
          .gradient = false}};
     d.must_fail = {{"(C1)", {f32_spec({4}), i32_spec({1})}, of({0}, {1}, {1})},
-                   {"(C2)", {f32_spec({4}), f32_spec({1})}, of({0}, {1}, {2})},
+                   {"(C2)", {f32_spec({4}), f32_spec({1})}, of({0}, {1}, {0})},
+                   {"(C3)", {f32_spec({4}), f32_spec({3})}, of({0}, {3}, {2})},
                    {"(C3)", {f32_spec({4}), f32_spec({3})}, of({2}, {3}, {1})},
                    {"(C4)", {f32_spec({4}), f32_spec({2})}, of({2}, {1}, {1})}};
     return d;
@@ -292,10 +300,10 @@ std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const
     const auto to = entry(stop, i);
     const auto by = entry(step, i);
     bounded = bounded || from.has_value() || to.has_value() || by.has_value();
-    o.steps[a] = by.value_or(1);
-    require(o.steps[a] == 1 || o.steps[a] == -1, "slice: step must be 1 or -1, got {}", o.steps[a]);
+    const int64_t step = by.value_or(1);
+    require(step != 0, "slice: step must not be 0");
     const int64_t dim = t->shape()[axis];
-    const bool forward = o.steps[a] == 1;
+    const bool forward = step > 0;
     // numpy clamps to [0, dim] going forwards and to [-1, dim - 1] going backwards.
     const int64_t low = forward ? 0 : -1;
     const int64_t high = forward ? dim : dim - 1;
@@ -305,8 +313,13 @@ std::optional<SliceOptions> resolve(TensorArg t, const SliceBounds& start, const
     };
     const int64_t first = place(from, forward ? 0 : dim - 1);
     const int64_t last = place(to, forward ? dim : -1);
-    o.sizes[a] = std::max<int64_t>(0, forward ? last - first : first - last);
+    const int64_t reach = forward ? last - first : first - last;
+    // (reach - 1) / -step would overflow for the least step.
+    const int64_t hops = (reach - 1) / step;
+    o.sizes[a] = reach <= 0 ? 0 : (forward ? hops : -hops) + 1;
     o.starts[a] = o.sizes[a] == 0 ? 0 : first;
+    // At most one element: the length of the step does not matter.
+    o.steps[a] = o.sizes[a] > 1 ? step : forward ? 1 : -1;
   }
   return bounded ? std::optional(o) : std::nullopt;
 }
@@ -331,6 +344,16 @@ Tensor slice_(TensorArg t, const SliceBounds& start, const SliceBounds& stop,
        .refresh = [=] { update_slice_(view, emit_one(slice_def(), {source}, *o)); },
        .write_back = [=] { update_slice_(source, view, *o); }});
   return view;
+}
+
+Tensor select(TensorArg t, int64_t index, int64_t axis) {
+  const int a = normalize_axis(axis, t->rank(), "select");
+  const int64_t dim = t->shape()[a];
+  require(index >= -dim && index < dim,
+          "select: index must be in [{}, {}) on axis {} of {}, got {}", -dim, dim, axis,
+          to_string(t->shape()), index);
+  const int64_t at = index < 0 ? index + dim : index;
+  return squeeze({slice(t, {at}, {at + 1}, {}, {a}), t.where}, std::vector<int64_t>{a});
 }
 
 Tensor update_slice_(TensorArg t, TensorArg y, const SliceOptions& options) {

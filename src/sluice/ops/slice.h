@@ -5,25 +5,26 @@
 
 namespace sluice::ops {
 
-/// For each axis of the operand: index of the first element, number of elements, and step (+1 or
-/// -1).
+/// For each axis of the operand: index of the first element, number of elements, and step (not 0).
 struct SliceOptions {
-  std::vector<int64_t> starts;
-  std::vector<int64_t> sizes;
-  std::vector<int64_t> steps;
-  static constexpr auto fields =
-      std::tuple{field("starts", &SliceOptions::starts), field("sizes", &SliceOptions::sizes),
-                 field("steps", &SliceOptions::steps)};
+  std::vector<int64_t> starts = {};
+  std::vector<int64_t> sizes = {};
+  std::vector<int64_t> steps = {};
+  static auto fields(auto&& use) {
+    return use(field("starts", &SliceOptions::starts), field("sizes", &SliceOptions::sizes),
+               field("steps", &SliceOptions::steps));
+  }
 };
 
 struct SliceGradOptions {
-  std::vector<int64_t> starts;
-  std::vector<int64_t> sizes;
-  std::vector<int64_t> steps;
-  Shape shape;  ///< Shape of the sliced operand.
-  static constexpr auto fields = std::tuple{
-      field("starts", &SliceGradOptions::starts), field("sizes", &SliceGradOptions::sizes),
-      field("steps", &SliceGradOptions::steps), field("shape", &SliceGradOptions::shape)};
+  std::vector<int64_t> starts = {};
+  std::vector<int64_t> sizes = {};
+  std::vector<int64_t> steps = {};
+  Shape shape = {};  ///< Shape of the sliced operand.
+  static auto fields(auto&& use) {
+    return use(field("starts", &SliceGradOptions::starts), field("sizes", &SliceGradOptions::sizes),
+               field("steps", &SliceGradOptions::steps), field("shape", &SliceGradOptions::shape));
+  }
 };
 
 const OpDef& slice_def();
@@ -36,15 +37,19 @@ const OpDef& update_slice_def();
 using SliceBounds = std::vector<std::optional<int64_t>>;
 
 /// Returns t[start:stop:step] along each of `axes`, as numpy. Bounds may count from the end and are
-/// clamped; a step is 1 or -1. The lists have equal lengths. A list may also be empty: absent
+/// clamped; a negative step goes backwards. The lists have equal lengths. A list may also be empty: absent
 /// bounds, steps of 1, or axes 0, 1, and so on. Returns t itself if no bound and no step is given.
-/// Error{kUsage} for lists of different lengths, more entries than axes, an axis given twice, or
-/// another step.
+/// Error{kUsage} for lists of different lengths, more entries than axes, an axis given twice, or a
+/// step of 0.
 Tensor slice(TensorArg t, const SliceBounds& start, const SliceBounds& stop = {},
              const SliceBounds& step = {}, const std::vector<int64_t>& axes = {});
 /// slice as a view: a later write to t or to the view is visible through both.
 Tensor slice_(TensorArg t, const SliceBounds& start, const SliceBounds& stop = {},
               const SliceBounds& step = {}, const std::vector<int64_t>& axes = {});
+
+/// Returns t[index] along `axis`, which is dropped. The index and the axis may count from the end.
+/// Error{kUsage} for an index or axis out of range.
+Tensor select(TensorArg t, int64_t index, int64_t axis = 0);
 
 /// Overwrites with y the elements of t that the options select. y must have the shape of the slice.
 /// Returns the new handle to t.

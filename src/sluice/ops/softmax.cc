@@ -15,10 +15,10 @@ enum class Kind { kSoftmax, kLogSoftmax };
 AxisSplit split_of(const OpView& op) {
   const Shape& shape = op.input(0).shape;
   const int64_t axis = op.options<AxisOptions>().axis;
-  require(axis >= -shape.rank() && axis < shape.rank(),
-          "{} (C2): axis must be in [{}, {}) for shape {}, got {}", op.def().name, -shape.rank(),
-          shape.rank(), to_string(shape), axis);
-  return AxisSplit(shape, static_cast<int>(axis < 0 ? axis + shape.rank() : axis));
+  const int rank = axes_of(shape);
+  require(axis >= -rank && axis < rank, "{} (C2): axis must be in [{}, {}) for shape {}, got {}",
+          op.def().name, -rank, rank, to_string(shape), axis);
+  return AxisSplit(shape, static_cast<int>(axis < 0 ? axis + rank : axis));
 }
 
 std::vector<TensorSpec> infer(const OpView& op) {
@@ -87,7 +87,7 @@ OpDef forward(const char* type, const char* name, const char* formula) {
   d.type = type;
   d.name = name;
   d.doc =
-      std::string(formula) + " (C1) x is floating point. (C2) The axis exists; a scalar has none.";
+      std::string(formula) + " (C1) x is floating point. (C2) The axis exists; a scalar has one.";
   d.inputs = {{"x"}};
   d.outputs = {"y"};
   d.options = to_attrs(AxisOptions{});
@@ -95,6 +95,7 @@ OpDef forward(const char* type, const char* name, const char* formula) {
   d.infer = infer;
   d.flops_per_element = 4;
   d.samples = {{.inputs = {f32_spec({37})}},
+               {.inputs = {f32_spec({})}},
                {.inputs = {f32_spec({3, 10})}},
                {.inputs = {f32_spec({4, 3})}, .options = along(0)},
                {.inputs = {f32_spec({2, 5, 3})},
@@ -106,7 +107,7 @@ OpDef forward(const char* type, const char* name, const char* formula) {
                {.inputs = {{{3, 4}, f16, {}}}, .gradient = false}};
   d.must_fail = {{"(C1)", {i32_spec({4})}, {}},
                  {"(C2)", {f32_spec({4})}, along(1)},
-                 {"(C2)", {f32_spec({})}, {}}};
+                 {"(C2)", {f32_spec({})}, along(1)}};
   return d;
 }
 

@@ -4,12 +4,14 @@
 namespace sluice::ops {
 
 struct SparseAccumulateOptions {
-  int64_t axis = 0;      ///< Axis of t; negative counts from the end.
-  double f = 1;          ///< Factor of x.
-  std::string operands;  ///< "f" if f is an operand, else empty.
-  static constexpr auto fields = std::tuple{field("axis", &SparseAccumulateOptions::axis),
-                                            field("f", &SparseAccumulateOptions::f),
-                                            field("operands", &SparseAccumulateOptions::operands)};
+  int64_t axis = 0;           ///< Axis of t; negative counts from the end.
+  double f = 1;               ///< Factor of x.
+  std::string operands = {};  ///< "f" if f is an operand, else empty.
+  static auto fields(auto&& use) {
+    return use(field("axis", &SparseAccumulateOptions::axis),
+               field("f", &SparseAccumulateOptions::f),
+               field("operands", &SparseAccumulateOptions::operands));
+  }
 };
 
 const OpDef& sparse_accumulate_def();

@@ -1,5 +1,8 @@
 #include "sluice/ops/transpose.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/rules.h"
 #include "sluice/ops/slice.h"
@@ -113,6 +116,14 @@ Tensor transpose(TensorArg t) { return transpose(t, reversed_axes(t)); }
 
 Tensor transpose(TensorArg t, const std::vector<int64_t>& permutation) {
   return emit_one(transpose_def(), {t}, TransposeOptions{normalized(t, permutation)});
+}
+
+Tensor swap_axes(TensorArg t, int64_t a, int64_t b) {
+  std::vector<int64_t> axes = reversed_axes(t);
+  std::reverse(axes.begin(), axes.end());
+  std::swap(axes[static_cast<size_t>(normalize_axis(a, t->rank(), "swap_axes"))],
+            axes[static_cast<size_t>(normalize_axis(b, t->rank(), "swap_axes"))]);
+  return transpose(t, axes);
 }
 
 Tensor transpose_(TensorArg t) { return transpose_(t, reversed_axes(t)); }

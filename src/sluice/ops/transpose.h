@@ -5,8 +5,10 @@ namespace sluice::ops {
 
 struct TransposeOptions {
   /// Axis i of the result is axis permutation[i] of the operand.
-  std::vector<int64_t> permutation;
-  static constexpr auto fields = std::tuple{field("permutation", &TransposeOptions::permutation)};
+  std::vector<int64_t> permutation = {};
+  static auto fields(auto&& use) {
+    return use(field("permutation", &TransposeOptions::permutation));
+  }
 };
 
 const OpDef& transpose_def();
@@ -17,6 +19,8 @@ Tensor transpose(TensorArg t);
 /// Permutes the axes, as numpy.transpose; axes may count from the end. Error{kUsage} unless each
 /// axis is named once.
 Tensor transpose(TensorArg t, const std::vector<int64_t>& permutation);
+/// Exchanges two axes, as numpy.swapaxes; axes may count from the end.
+Tensor swap_axes(TensorArg t, int64_t a, int64_t b);
 /// transpose as a view: a later write to t or to the view is visible through both.
 Tensor transpose_(TensorArg t);
 Tensor transpose_(TensorArg t, const std::vector<int64_t>& permutation);

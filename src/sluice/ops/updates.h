@@ -12,29 +12,33 @@ namespace sluice::ops {
 /// Hyperparameters are numbers or floating-point scalar tensors. Updates have no gradient.
 
 struct ScaledAddOptions {
-  double a = 1;          ///< Factor of x.
-  double b = 1;          ///< Factor of y.
-  std::string operands;  ///< Names of the hyperparameters that are operands, in order: "a,b".
-  static constexpr auto fields =
-      std::tuple{field("a", &ScaledAddOptions::a), field("b", &ScaledAddOptions::b),
-                 field("operands", &ScaledAddOptions::operands)};
+  double a = 1;               ///< Factor of x.
+  double b = 1;               ///< Factor of y.
+  std::string operands = {};  ///< Names of the hyperparameters that are operands, in order: "a,b".
+  static auto fields(auto&& use) {
+    return use(field("a", &ScaledAddOptions::a), field("b", &ScaledAddOptions::b),
+               field("operands", &ScaledAddOptions::operands));
+  }
 };
 
 struct AccumulateOptions {
   /// add, add_square, mean, moving_average, moving_average_square or infinity.
   std::string kind = "add";
-  double f = 1;          ///< Factor; for kind mean, the number of values so far.
-  std::string operands;  ///< "f" if f is an operand, else empty.
-  static constexpr auto fields =
-      std::tuple{field("kind", &AccumulateOptions::kind), field("f", &AccumulateOptions::f),
-                 field("operands", &AccumulateOptions::operands)};
+  double f = 1;               ///< Factor; for kind mean, the number of values so far.
+  std::string operands = {};  ///< "f" if f is an operand, else empty.
+  static auto fields(auto&& use) {
+    return use(field("kind", &AccumulateOptions::kind), field("f", &AccumulateOptions::f),
+               field("operands", &AccumulateOptions::operands));
+  }
 };
 
 struct AccumulatorScaleOptions {
-  double f = 1;          ///< Factor.
-  std::string operands;  ///< "f" if f is an operand, else empty.
-  static constexpr auto fields = std::tuple{field("f", &AccumulatorScaleOptions::f),
-                                            field("operands", &AccumulatorScaleOptions::operands)};
+  double f = 1;               ///< Factor.
+  std::string operands = {};  ///< "f" if f is an operand, else empty.
+  static auto fields(auto&& use) {
+    return use(field("f", &AccumulatorScaleOptions::f),
+               field("operands", &AccumulatorScaleOptions::operands));
+  }
 };
 
 struct AdamUpdaterOptions {
@@ -43,13 +47,15 @@ struct AdamUpdaterOptions {
   double beta1 = 0;           ///< Decay of m, for the bias correction only.
   double beta2 = 0;           ///< Decay of v, for the bias correction only.
   double epsilon = 1e-7;      ///< Added to the denominator.
-  std::string operands;       ///< Names of the hyperparameters that are operands.
-  static constexpr auto fields = std::tuple{field("kind", &AdamUpdaterOptions::kind),
-                                            field("time_step", &AdamUpdaterOptions::time_step),
-                                            field("beta1", &AdamUpdaterOptions::beta1),
-                                            field("beta2", &AdamUpdaterOptions::beta2),
-                                            field("epsilon", &AdamUpdaterOptions::epsilon),
-                                            field("operands", &AdamUpdaterOptions::operands)};
+  std::string operands = {};  ///< Names of the hyperparameters that are operands.
+  static auto fields(auto&& use) {
+    return use(field("kind", &AdamUpdaterOptions::kind),
+               field("time_step", &AdamUpdaterOptions::time_step),
+               field("beta1", &AdamUpdaterOptions::beta1),
+               field("beta2", &AdamUpdaterOptions::beta2),
+               field("epsilon", &AdamUpdaterOptions::epsilon),
+               field("operands", &AdamUpdaterOptions::operands));
+  }
 };
 
 struct AdamUpdaterDecayOptions {
@@ -59,15 +65,16 @@ struct AdamUpdaterDecayOptions {
   double beta2 = 0;           ///< Decay of v, for the bias correction only.
   double epsilon = 1e-7;      ///< Added to the denominator.
   double weight_decay = 0;    ///< Factor of the weight.
-  std::string operands;       ///< Names of the hyperparameters that are operands.
-  static constexpr auto fields =
-      std::tuple{field("kind", &AdamUpdaterDecayOptions::kind),
-                 field("time_step", &AdamUpdaterDecayOptions::time_step),
-                 field("beta1", &AdamUpdaterDecayOptions::beta1),
-                 field("beta2", &AdamUpdaterDecayOptions::beta2),
-                 field("epsilon", &AdamUpdaterDecayOptions::epsilon),
-                 field("weight_decay", &AdamUpdaterDecayOptions::weight_decay),
-                 field("operands", &AdamUpdaterDecayOptions::operands)};
+  std::string operands = {};  ///< Names of the hyperparameters that are operands.
+  static auto fields(auto&& use) {
+    return use(field("kind", &AdamUpdaterDecayOptions::kind),
+               field("time_step", &AdamUpdaterDecayOptions::time_step),
+               field("beta1", &AdamUpdaterDecayOptions::beta1),
+               field("beta2", &AdamUpdaterDecayOptions::beta2),
+               field("epsilon", &AdamUpdaterDecayOptions::epsilon),
+               field("weight_decay", &AdamUpdaterDecayOptions::weight_decay),
+               field("operands", &AdamUpdaterDecayOptions::operands));
+  }
 };
 
 struct AdamVarUpdateOptions {
@@ -75,12 +82,13 @@ struct AdamVarUpdateOptions {
   double r2 = 0;                      ///< Squared norm of the update.
   double learning_rate = 1;           ///< Step size.
   double max_weight_norm = HUGE_VAL;  ///< Upper bound of the weight's norm in the ratio.
-  std::string operands;               ///< Names of the hyperparameters that are operands.
-  static constexpr auto fields =
-      std::tuple{field("r1", &AdamVarUpdateOptions::r1), field("r2", &AdamVarUpdateOptions::r2),
-                 field("learning_rate", &AdamVarUpdateOptions::learning_rate),
-                 field("max_weight_norm", &AdamVarUpdateOptions::max_weight_norm),
-                 field("operands", &AdamVarUpdateOptions::operands)};
+  std::string operands = {};          ///< Names of the hyperparameters that are operands.
+  static auto fields(auto&& use) {
+    return use(field("r1", &AdamVarUpdateOptions::r1), field("r2", &AdamVarUpdateOptions::r2),
+               field("learning_rate", &AdamVarUpdateOptions::learning_rate),
+               field("max_weight_norm", &AdamVarUpdateOptions::max_weight_norm),
+               field("operands", &AdamVarUpdateOptions::operands));
+  }
 };
 
 const OpDef& scaled_add_def();

@@ -22,15 +22,10 @@ class HostStreams;
 /// the replicas, if there are several, and the axes of an entry.
 Shape entries_shape(const Shape& entry, int64_t entries, int64_t replicas = 1);
 
-/// An input stream and the array of the entries that a run reads; see entries_shape().
-struct StreamInput {
-  H2dStream stream;
-  ConstArrayView array;
-};
 /// An output stream and the array that a run writes; see entries_shape().
 struct StreamOutput {
-  D2hStream stream;
-  ArrayView array;
+  D2hStream stream = {};
+  ArrayView array = {};
 };
 
 /// Results of a run, by output stream.

@@ -16,8 +16,8 @@ class ProcessGroup;
 /// A device to run on: its target for compilation, its device for runs, and its limits. Functions
 /// such as cpu_device() make it.
 struct DeviceChoice {
-  std::shared_ptr<const Target> target;
-  std::shared_ptr<runtime::Device> device;
+  std::shared_ptr<const Target> target = {};
+  std::shared_ptr<runtime::Device> device = {};
   int64_t memory = -1;  ///< Budget of device memory in bytes; -1: no budget.
   int threads = 0;      ///< Workers; 0: as many as this process has usable cores.
 };

@@ -6,6 +6,7 @@
 #include "sluice/check/checker.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/exe/text.h"
+#include "sluice/report/summary.h"
 #include "sluice/runtime/executor.h"
 #include "sluice/session/checkpoint.h"
 #include "sluice/session/variables.h"
@@ -164,6 +165,7 @@ std::vector<std::string> Session::load(const std::string& path) {
   return load_variables(*variables_, *agreement_, path);
 }
 
+report::Plan Session::plan() const { return report::Plan(executable()); }
 const exe::Executable& Session::executable() const { return executor_->executable(); }
 int64_t Session::exchange_bytes() const { return executor_->exchange_bytes(); }
 runtime::Counters Session::counters() const { return executor_->counters(); }

@@ -17,6 +17,9 @@ namespace sluice {
 
 struct Compiled;
 class Variables;
+namespace report {
+class Plan;
+}
 namespace runtime {
 class Agreement;
 class Executor;
@@ -80,7 +83,9 @@ class Session {
   /// values.
   std::vector<std::string> load(const std::string& path);
 
-  /// Returns the plan (exe/executable.h).
+  /// Returns the plan for users: `session.plan().summary()` (report/summary.h).
+  report::Plan plan() const;
+  /// Returns the plan as data (exe/executable.h).
   const exe::Executable& executable() const;
   /// Returns the compiler's record: passes and times (compiler/compile.h).
   const Compiled& compiled() const { return *compiled_; }

@@ -254,7 +254,8 @@ void PhasedLayer::update(Graph& graph, const nn::NamedTensors& whole,
     const Tensor own = offloaded ? loaded["fwd." + key]
                        : sliced  ? ops::replica_sharded_slice(weight)
                                  : weight;
-    const Tensor mean = nn::reduce_replica_sharded_tensor(accumulated[key], "mean", rule);
+    const Tensor mean =
+        nn::reduce_replica_sharded_tensor(accumulated[key], ops::CollectiveOp::kMean, rule);
     const bool stateful = state.contains(key);
     update.bind(stateful ? state.tree(key) : nn::NamedTensors{}).call(own, mean, step_size);
     if (sliced) ops::copy_var_update_(weight, nn::gather_replica_sharded_tensor(own));

@@ -29,7 +29,7 @@ struct StreamedRate {};
 struct StepOptions {
   Strategy strategy = Strategy::kResident;
   int64_t accumulate = 1;  ///< Micro-batches per update.
-  Offload offload;
+  Offload offload = {};
   IoMode io_mode = IoMode::kIo;                  ///< Phased only.
   Activations activations = Activations::kKeep;  ///< Phased only.
   /// Fewest elements of a sharded weight. Each replica then updates one shard of it and holds only
@@ -39,7 +39,7 @@ struct StepOptions {
   /// Largest norm of the gradients; larger gradients are scaled down to it. The norm is the root of
   /// the sum of squares over all gradients (nn::clip_factor). Resident only: phases update a block
   /// before the gradients of the blocks below it are computed.
-  std::optional<double> max_grad_norm;
+  std::optional<double> max_grad_norm = {};
   uint64_t seed = 0;  ///< Seed of the variables' first values.
 };
 
@@ -65,13 +65,13 @@ struct Training {
 };
 
 struct ModelSpec {
-  std::vector<Block> blocks;  ///< At least one.
-  TensorSpec input;           ///< Spec of a micro-batch's input.
-  TensorSpec labels;
-  TensorSpec eval_input;           ///< Spec of an evaluation batch.
-  std::vector<Block> eval_blocks;  ///< The blocks for evaluation. Each matches the block of
-                                   ///< `blocks` at the same index.
-  Loss loss;
+  std::vector<Block> blocks = {};  ///< At least one.
+  TensorSpec input = {};           ///< Spec of a micro-batch's input.
+  TensorSpec labels = {};
+  TensorSpec eval_input = {};           ///< Spec of an evaluation batch.
+  std::vector<Block> eval_blocks = {};  ///< The blocks for evaluation. Each matches the block of
+                                        /// `blocks` at the same index.
+  Loss loss = {};
 };
 
 /// Adds the entry graphs "train" and "eval" to `ir`. Gradients are averaged over micro-batches if

@@ -16,24 +16,24 @@ enum class Accumulation {
 
 struct AccumulationOptions {
   /// As in AutodiffOptions.
-  std::optional<Tensors> grads_provided;
+  std::optional<Tensors> grads_provided = {};
   /// Tensors whose gradients remain outputs of the gradient graph, in this order.
-  Tensors grads_required;
-  std::map<GraphId, GradGraphInfo> called_graphs;
+  Tensors grads_required = {};
+  std::map<GraphId, GradGraphInfo> called_graphs = {};
   Unreachable unreachable = Unreachable::kError;
   Accumulation accumulation = Accumulation::kMean;
   /// By name: groups of replicas whose accumulators hold the same value. Absent: all replicas are
   /// one group.
-  std::map<std::string, ReplicaGrouping> replica_groupings;
+  std::map<std::string, ReplicaGrouping> replica_groupings = {};
 };
 
 /// A by-reference input that the transform added. The caller keeps this state and sets it to zero
 /// at first.
 struct AddedInput {
-  std::string name;  ///< "mean_accum_counter", then "accum.<name>".
-  TensorSpec spec;
-  Tensor input;
-  std::optional<ReplicaGrouping> group;
+  std::string name = {};  ///< "mean_accum_counter", then "accum.<name>".
+  TensorSpec spec = {};
+  Tensor input = {};
+  std::optional<ReplicaGrouping> group = {};
 };
 
 struct AccumulationResult {

@@ -76,7 +76,7 @@ TEST(Accumulation, KeepsTheRunningMean) {
   for (int k = 0; k < batches; ++k) {
     const HostTensor x = random_array({2, 3}, 10 + static_cast<uint64_t>(k)).cast(f32);
     const HostTensor dy = random_array({2, 2}, 20 + static_cast<uint64_t>(k)).cast(f32);
-    interpreter.run("main", {{batch, x}, {seed, dy}});
+    interpreter.run({{batch, x}, {seed, dy}});
     const auto gradient =
         interpreter.evaluate(step, {x, interpreter.read(w1), interpreter.read(w2), dy})[0]
             .to_doubles();
@@ -110,7 +110,7 @@ TEST(Accumulation, SumsWhereAsked) {
   Graph& step =
       gradient_step(autodiff(forward, {.grads_required = Tensors{forward.input_named("w.1")}}));
   Interpreter interpreter(ir, Precision::kDouble);
-  interpreter.run("main");
+  interpreter.run();
   std::vector<HostTensor> given;
   for (const Tensor& t : arguments) given.push_back(interpreter.read(t));
   given.push_back(interpreter.read(dy));

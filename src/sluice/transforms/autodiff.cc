@@ -206,4 +206,28 @@ GradGraphInfo autodiff(Graph& graph, const AutodiffOptions& options) {
   return autodiff_sharing(graph, options, SIZE_MAX);
 }
 
+ValueAndGrad value_and_grad(Graph& graph, const Tensors& inputs, std::source_location where) {
+  const Tensors outputs = graph.original_outputs();
+  const bool is_loss =
+      outputs.size() == 1 && outputs[0].elements() == 1 && is_float(outputs[0].dtype());
+  require(is_loss,
+          "value_and_grad: graph {} must have one floating-point output of one element, got {}",
+          graph.name(),
+          outputs.size() == 1 ? to_string(outputs[0].spec())
+                              : fmt::format("{} outputs", outputs.size()));
+  require(!inputs.empty(), "value_and_grad: requires at least one input, got none");
+  Graph& parent = inputs[0].graph();
+  const TensorSpec loss = outputs[0].spec();
+  const GradGraphInfo info = autodiff(graph, {.unreachable = Unreachable::kZeros});
+  const CallSiteInfo call = ops::call_with_info(parent, graph, inputs, {}, where);
+  const Tensor one = parent.constant(HostTensor::of<double>(loss.shape, f64, {1}).cast(loss.dtype),
+                                     "Gradient___one");
+  const Tensors grads = ops::call(parent, info.graph(), {one}, info.inputs_dict(call), where);
+  ValueAndGrad result{.value = call.output(0)};
+  size_t next = 0;
+  for (const Tensor& t : inputs)
+    result.grads.push_back(is_float(t.dtype()) ? grads[next++] : Tensor());
+  return result;
+}
+
 }  // namespace sluice::transforms

@@ -72,13 +72,13 @@ enum class Unreachable { kError, kZeros };
 struct AutodiffOptions {
   /// Tensors of the graph whose gradients are inputs of the gradient graph. Absent: its
   /// floating-point outputs, without those that transforms appended.
-  std::optional<Tensors> grads_provided;
+  std::optional<Tensors> grads_provided = {};
   /// Tensors of the graph whose gradients are computed, at least one. Absent: its floating-point
   /// inputs.
-  std::optional<Tensors> grads_required;
+  std::optional<Tensors> grads_required = {};
   /// Existing gradient graphs of called graphs, by forward graph. autodiff() uses them instead of
   /// making new ones.
-  std::map<GraphId, GradGraphInfo> called_graphs;
+  std::map<GraphId, GradGraphInfo> called_graphs = {};
   Unreachable unreachable = Unreachable::kError;
 };
 
@@ -96,5 +96,19 @@ struct AutodiffOptions {
 /// message names tensor, reader and writer. Error{kUsage} for tensors of another graph and for
 /// tensors that are not floating point.
 GradGraphInfo autodiff(Graph& graph, const AutodiffOptions& options = {});
+
+/// The value of a function and its gradients.
+struct ValueAndGrad {
+  Tensor value = {};
+  /// One per argument. The handle is empty for an argument that is not floating point.
+  Tensors grads = {};
+};
+
+/// Calls `graph`, which has one floating-point output of one element, on `inputs` and differentiates
+/// it. `inputs` are tensors of the calling graph, one per input of `graph`. The call, the gradient
+/// graph and its call are added there. The gradient of an input that the output does not depend on
+/// is zeros. Error{kUsage} for another output, and for the errors of ops::call() and autodiff().
+ValueAndGrad value_and_grad(Graph& graph, const Tensors& inputs,
+                            std::source_location where = std::source_location::current());
 
 }  // namespace sluice::transforms

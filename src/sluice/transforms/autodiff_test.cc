@@ -344,5 +344,59 @@ TEST(GradGraphInfo, RefusesOverwrittenParentsAndOtherCalls) {
       f32_spec({3}));
 }
 
+TEST(ValueAndGrad, TakesOneCall) {
+  Ir ir;
+  // Σ x²·y. The integer n is not differentiated; z does not matter.
+  Graph& f = ir.create_graph(
+      "f", [](Graph&, Tensor x, Tensor y, Tensor, Tensor) { return ops::sum(x * x * y); },
+      f32_spec({3}), f32_spec({3}), TensorSpec{{}, i32}, f32_spec({2}));
+  Graph& caller = ir.create_empty_graph("caller");
+  const Tensor x = caller.input(f32_spec({3}), "x");
+  const Tensor y = caller.input(f32_spec({3}), "y");
+  const Tensor n = caller.input({{}, i32}, "n");
+  const Tensor z = caller.input(f32_spec({2}), "z");
+  const ValueAndGrad at = value_and_grad(f, {x, y, n, z});
+  ASSERT_EQ(at.grads.size(), 4u);
+  EXPECT_FALSE(at.grads[2].valid());
+  // A second call makes a gradient graph of its own.
+  const ValueAndGrad swapped = value_and_grad(f, {y, x, n, z});
+  caller.set_outputs({at.value, at.grads[0], at.grads[1], at.grads[3], swapped.grads[0]});
+  const auto floats = [](const std::vector<float>& v) {
+    return HostTensor::of<float>({static_cast<int64_t>(v.size())}, f32, v);
+  };
+  const auto got =
+      Interpreter(ir).evaluate(caller, {floats({1, 2, 3}), floats({4, 5, 6}),
+                                        HostTensor::of<int32_t>({}, i32, {7}), floats({8, 9})});
+  using Doubles = std::vector<double>;
+  EXPECT_EQ(got[0].to_doubles(), Doubles{4 + 20 + 54});
+  EXPECT_EQ(got[1].to_doubles(), (Doubles{8, 20, 36}));
+  EXPECT_EQ(got[2].to_doubles(), (Doubles{1, 4, 9}));
+  EXPECT_EQ(got[3].to_doubles(), (Doubles{0, 0}));
+  EXPECT_EQ(got[4].to_doubles(), (Doubles{8, 20, 36}));
+}
+
+TEST(ValueAndGrad, RefusesFunctionsWithoutALoss) {
+  Ir ir;
+  Graph& f = ir.create_graph(
+      "f", [](Graph&, Tensor x) { return x * x; }, f32_spec({3}));
+  Graph& main = ir.main_graph();
+  const Tensor x = main.variable(HostTensor(f32_spec({3})), "x");
+  const auto error = [&](const Tensors& inputs) {
+    try {
+      value_and_grad(f, inputs);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error({x}),
+            "value_and_grad: graph f_subgraph(0) must have one floating-point output of one "
+            "element, got (3,) float32");
+  f.set_outputs({});
+  EXPECT_NE(error({x}).find("got 0 outputs"), std::string::npos);
+  f.set_outputs({ops::sum(f.inputs()[0])});
+  EXPECT_NE(error({}).find("requires at least one input"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace sluice::transforms

@@ -37,7 +37,7 @@ class RowOffset {
 
 /// One tensor per micro-batch. Micro-batch s of row r is entry r·steps + s of the buffer.
 struct BatchHandle {
-  RemoteBuffer buffer;
+  RemoteBuffer buffer = {};
   RowOffset row = 0;
   /// Replicas that hold equal values of the tensor. Each stores only its shard (see
   /// ops::replica_sharded_slice). The tensor is sliced before a store and gathered after a load.
@@ -52,16 +52,16 @@ struct BatchSerialiseOptions {
   /// Inputs of the graph and the source from which each iteration loads them. Tensors of other
   /// graphs are ignored here and in the other lists. One list can therefore serve a forward graph
   /// and its gradient.
-  std::vector<std::pair<Tensor, LoadHandle>> loads;
+  std::vector<std::pair<Tensor, LoadHandle>> loads = {};
   /// Outputs and inputs of the graph that are stored to streams and to buffers. A tensor may be in
   /// both lists. Inputs that are loaded from a buffer are not stored.
-  std::vector<std::pair<Tensor, D2hStream>> store_streams;
-  std::vector<std::pair<Tensor, BatchHandle>> store_buffers;
+  std::vector<std::pair<Tensor, D2hStream>> store_streams = {};
+  std::vector<std::pair<Tensor, BatchHandle>> store_buffers = {};
   /// The BatchHandle::shard_group of tensors for which batch_serialise_fwd_and_grad makes a buffer.
-  std::vector<std::pair<Tensor, ReplicaGrouping>> shard_groups;
+  std::vector<std::pair<Tensor, ReplicaGrouping>> shard_groups = {};
   /// A uint32[2] input that gets a new seed in each iteration. The seeds are split from the seed
   /// that the new graph takes.
-  Tensor seed_input;
+  Tensor seed_input = {};
   int64_t rows = 1;  ///< Rows that the new graph is called with. Buffers grow to fit them.
   IoMode io_mode = IoMode::kIo;
 };

@@ -59,7 +59,7 @@ class TwoLayers {
       for (int i = 0; i < 6; ++i) values.push_back(std::sin(static_cast<float>(7 * s + i)));
       feed.push_back(HostTensor::of<float>({2, 3}, f32, values));
     }
-    const Collected sent = run.run("main", {{images_, feed}});
+    const Collected sent = run.run({{images_, HostTensor::stack(feed)}});
     std::vector<HostTensor> result = sent.entries(losses_);
     for (const Tensor& a : accumulators_) result.push_back(run.read(a));
     return result;
@@ -240,7 +240,7 @@ TEST(BatchSerialise, GivesEachStepASeedInEveryMode) {
       for (int64_t s = 0; s < steps; ++s)
         feed.push_back(
             HostTensor::of<float>({2, 3}, f32, std::vector<float>(6, static_cast<float>(10 * s))));
-      const Collected sent = run.run("main", {{n.in, feed}});
+      const Collected sent = run.run({{n.in, HostTensor::stack(feed)}});
       std::string text = bits(run.read(total));
       ASSERT_EQ(sent.entries(n.out).size(), static_cast<size_t>(2 * steps));
       for (const HostTensor& t : sent.entries(n.out)) text += bits(t);

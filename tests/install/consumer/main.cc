@@ -21,7 +21,7 @@ int main() {
   D2hStream logits = main.host_store(net.bind(variables).call(x)[0], "logits");
 
   Session session(ir, {.device = cpu_device({.memory = 1_MiB, .threads = 2})});
-  fmt::print("{}\n", report::summary(session.executable()));
+  fmt::print("{}\n", session.plan().summary());
   HostTensor batch(image.spec);
   HostTensors results = session.run({{image, batch}});
   fmt::print("logits: {}\n", to_string(results[logits].spec()));

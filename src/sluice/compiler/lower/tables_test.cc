@@ -57,7 +57,7 @@ TEST(Tables, RefusesUnevenProcessesAndOtherNumbersOfQueues) {
   p.options.processes = 2;
   expect_refused({{"processes", [&] { Tables(p.program, p.context); },
                    "2 processes cannot share 1 replicas evenly"},
-                  {"queues", [] { queue_names(2); }, "a device has 0, 1 or 3"}});
+                  {"queues", [] { queue_names(2); }, "must be 0, 1 or 3"}});
 }
 
 }  // namespace

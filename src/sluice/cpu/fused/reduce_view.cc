@@ -1,5 +1,6 @@
 #include "sluice/cpu/fused/reduce_view.h"
 
+#include "sluice/ops/indexing.h"
 #include "sluice/ops/reductions.h"
 
 namespace sluice::cpu {
@@ -29,11 +30,12 @@ std::optional<ReduceView> reduce_view(const OpView& view) {
   ReduceView r;
   r.op = *op;
   const Shape& in = view.input(0).shape;
-  std::vector<bool> reduced(static_cast<size_t>(in.rank()), false);
+  const int axes = ops::axes_of(in);
+  std::vector<bool> reduced(static_cast<size_t>(axes), false);
   const auto options = view.options<ops::ReduceOptions>();
   if (options.axes.empty()) reduced.assign(reduced.size(), true);
   for (const int64_t axis : options.axes)
-    reduced[static_cast<size_t>(normalize_axis(axis, in.rank(), "reduce"))] = true;
+    reduced[static_cast<size_t>(normalize_axis(axis, axes, "reduce"))] = true;
   // An axis of size 1 counts as reduced or as kept, whichever fits.
   int changes = 0;
   std::optional<bool> previous;

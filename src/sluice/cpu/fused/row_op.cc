@@ -13,6 +13,7 @@ namespace {
 
 bool is_along_last_axis(const OpView& op) {
   const int rank = op.input(0).shape.rank();
+  if (rank == 0) return false;
   return normalize_axis(op.options<ops::AxisOptions>().axis, rank, "softmax") == rank - 1;
 }
 

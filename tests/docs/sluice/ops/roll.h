@@ -5,7 +5,7 @@ namespace sluice::ops {
 
 struct RollOptions {
   int64_t shift = 1;  ///< Places that elements move to the right; negative: to the left.
-  static constexpr auto fields = std::tuple{field("shift", &RollOptions::shift)};
+  static auto fields(auto&& use) { return use(field("shift", &RollOptions::shift)); }
 };
 
 const OpDef& roll_def();

@@ -1,4 +1,4 @@
-#include "sluice/compiler/passes/conversions.h"
+#include "sluice/compiler/passes/fusion/conversions.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sluice/compiler/passes/share_work.h"
+#include "sluice/compiler/passes/fusion/share_work.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "sluice/compiler/passes/layouts.h"
+#include "sluice/compiler/passes/fusion/layouts.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sluice/compiler/passes/fuse.h"
+#include "sluice/compiler/passes/fusion/fuse.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "sluice/compiler/passes/split_ops.h"
+#include "sluice/compiler/passes/fusion/split_ops.h"
 
 #include <algorithm>
 

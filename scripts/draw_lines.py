@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_LINES = 60
 MAX_WORDS = 60  # Words of a comment that is printed as a whole.
 # Comments for tools, not for readers.
-SKIPPED = re.compile(r"namespace\b|NOLINT|noqa|pylint|shellcheck|clang-format|IWYU|-+$")
+SKIPPED = re.compile(r"namespace\b|NOLINT|noqa|pylint|shellcheck|clang-format|IWYU|-{2,}")
 TABLE = re.compile(r"\S {2,}\S|^[-*|] ")  # A line of a table or list.
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'`(A-Z0-9])")
 OPTION = re.compile(r"^  --\S+")

@@ -140,7 +140,7 @@ class Solver {
     }
   }
 
-  // Whether no height between the refuted ones and the best plan is left to search.
+  // Whether all heights below the best plan are refuted (multiples of the grain).
   bool done() const { return !best_.empty() && height_ - refuted_ <= grain_; }
   const Places& best() const { return best_; }
   int64_t exact_nodes() const { return exact_used_; }

@@ -18,6 +18,7 @@ MAX_LINES = 600  # Lines of a file.
 MAX_FUNCTION_LINES = 80  # Lines from the begin of the signature to the closing brace.
 MAX_FILES = 30  # Files in a folder, without its subfolders.
 MAX_COLUMNS = 100  # Characters of a line.
+CHECK_MARKDOWN = False  # Whether the lines of Markdown files are checked too.
 # Folders with other limits. `ops` has no limit, because each operator is a set of files. The other
 # folders must not grow.
 FOLDER_LIMITS = {
@@ -63,6 +64,8 @@ def check(root):
         if language_of(name, lines) and not name.startswith(WRITTEN):
             faults += check_columns(name, lines)
             faults += check_first_words(name, lines)
+        if CHECK_MARKDOWN and name.endswith(".md"):
+            faults += check_columns(name, prose_lines(lines))
         for what, pattern, endings in PATTERNS:
             if endings is not None and not name.endswith(endings):
                 continue
@@ -96,6 +99,19 @@ def check_columns(name, lines):
         long = [number for number in long if number not in expected]
     return [f"{name}:{number}: a line of {len(lines[number - 1])} columns, more than {MAX_COLUMNS}"
             for number in long]
+
+
+def prose_lines(lines):
+    """Returns a Markdown file's lines with empty lines for tables, code blocks and lines with a
+    URL, which cannot be wrapped."""
+    prose, fence = [], None
+    for line in lines:
+        mark = re.match(r"\s*(```+|~~~+)", line)
+        if mark and fence in (None, mark[1]):
+            fence = mark[1] if fence is None else None
+        is_fixed = fence or mark or line.lstrip().startswith("|") or "://" in line
+        prose.append("" if is_fixed else line)
+    return prose
 
 
 def raw_string_lines(text):

@@ -22,10 +22,16 @@ DEFAULT_LINES = 60
 MAX_WORDS = 60  # Words of a comment that is printed as a whole.
 # Comments for tools, not for readers.
 SKIPPED = re.compile(r"namespace\b|NOLINT|noqa|pylint|shellcheck|clang-format|IWYU|-{2,}")
-TABLE = re.compile(r"\S {2,}\S|^[-*|] ")  # A line of a table or list.
+TABLE = re.compile(r"\S {2,}\S")  # Finds a line of a table.
+LIST = re.compile(r"[-*|] ")  # Begins an item of a list.
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'`(A-Z0-9])")
 OPTION = re.compile(r"^  --\S+")
 HELP_COLUMN = 26  # The descriptions of options begin there.
+
+
+def is_sentence(line):
+    """Whether a line of a comment is not empty and not part of a table."""
+    return line and not TABLE.search(line)
 
 
 def sentences_of(text, index):
@@ -36,9 +42,9 @@ def sentences_of(text, index):
     if TABLE.search(text[index]):
         return " ".join(text[index].split())
     first = last = index
-    while first > 0 and text[first - 1] and not TABLE.search(text[first - 1]):
+    while first > 0 and not LIST.match(text[first]) and is_sentence(text[first - 1]):
         first -= 1
-    while last + 1 < len(text) and text[last + 1] and not TABLE.search(text[last + 1]):
+    while last + 1 < len(text) and not LIST.match(text[last + 1]) and is_sentence(text[last + 1]):
         last += 1
     parts = [" ".join(line.split()) for line in text[first:last + 1]]
     if sum(len(part.split()) for part in parts) <= MAX_WORDS:

@@ -252,6 +252,19 @@ class Tree(unittest.TestCase):
         self.assertEqual(faults(check_tree.check, {"a.cc": text}),
                          ["a.cc:2: a line of 101 columns, more than 100"])
 
+    def test_columns_of_markdown(self):
+        line = "x" * 101
+        text = (f"# A\n```cpp\n{line}\n```\n| {line} |\nsee https://{line}\n  ```\n{line}\n  ```\n"
+                f"~~~\n```\n{line}\n~~~\n")
+        enabled = check_tree.CHECK_MARKDOWN
+        check_tree.CHECK_MARKDOWN = True
+        try:
+            self.assertEqual(faults(check_tree.check, {"a.md": text}), [])
+            self.assertEqual(faults(check_tree.check, {"a.md": f"{text}* {line}\n"}),
+                             ["a.md:14: a line of 103 columns, more than 100"])
+        finally:
+            check_tree.CHECK_MARKDOWN = enabled
+
     def test_first_words_of_comments(self):
         def first_words(files):
             found = faults(check_tree.check, files)

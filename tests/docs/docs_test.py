@@ -67,15 +67,22 @@ class Text(unittest.TestCase):
         self.assertIn("```cmake\n" + (consumer / "CMakeLists.txt").read_text() + "```", readme)
 
     def test_the_pages_show_the_files_that_the_howto_test_builds(self):
-        for name, folder in {
-                "add_an_op.md": "sluice/ops",
-                "add_a_pass.md": "sluice/compiler/passes"
-        }.items():
+        shown = {"sluice/ops": "add_an_op.md", "sluice/cpu/fused": "add_an_op.md",
+                 "sluice/compiler/passes": "add_a_pass.md"}
+        for folder, name in shown.items():
             page = (ROOT / "docs" / "howto" / name).read_text()
             for file in (ROOT / "tests" / "docs" / folder).iterdir():
                 with self.subTest(file=file.name):
                     self.assertIn(f"`src/{folder}/{file.name}`\n\n```cpp\n{file.read_text()}```",
                                   page)
+
+    def test_the_page_on_the_architecture_has_the_layers_that_are_checked(self):
+        sys.path.insert(0, str(ROOT / "scripts"))
+        from check_includes import LAYERS
+        page = (ROOT / "docs" / "architecture.md").read_text()
+        rows = dict(re.findall(r"(?m)^\| `(\w+)` \| (.*) \|$", page))
+        self.assertEqual({name: re.findall(r"`(\w+)`", row) for name, row in rows.items()}, LAYERS)
+        self.assertEqual(sorted(re.findall(r"(?m)^\*\*`(\w+)`\*\*", page)), sorted(LAYERS))
 
     def test_the_page_on_models_shows_a_model(self):
         page = (ROOT / "docs" / "howto" / "add_a_model.md").read_text()

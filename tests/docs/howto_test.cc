@@ -1,8 +1,12 @@
 // Tests that the operator of docs/howto/add_an_op.md does what the page says.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "sluice/exe/executable.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ops/roll.h"
+#include "sluice/sluice.h"
 #include "sluice/transforms/autodiff.h"
 
 namespace sluice {
@@ -23,6 +27,48 @@ TEST(AddAnOp, RollRunsAndHasItsGradient) {
   const auto results = interpreter.run({{in, HostTensor::of<float>({5}, f32, {1, 2, 3, 4, 5})}});
   EXPECT_TRUE(results[forward].same_bits(HostTensor::of<float>({5}, f32, {4, 5, 1, 2, 3})));
   EXPECT_TRUE(results[backward].same_bits(HostTensor::of<float>({5}, f32, {3, 4, 5, 1, 2})));
+}
+
+// Returns the keys of the kernels that run an op of this type, alone or as a stage.
+std::vector<std::string> kernels_of(const exe::Executable& executable, const std::string& type) {
+  std::vector<std::string> keys;
+  for (const exe::Function& f : executable.functions) {
+    for (const exe::Step& step : f.steps) {
+      const auto* const kernel = std::get_if<exe::Kernel>(&step.body);
+      if (kernel == nullptr) continue;
+      const bool is_stage = std::any_of(kernel->stages.begin(), kernel->stages.end(),
+                                        [&](const exe::Stage& s) { return s.op == type; });
+      if (kernel->op == type || is_stage) keys.push_back(kernel->key);
+    }
+  }
+  return keys;
+}
+
+// Runs `make(x)` in a session and in the interpreter, and compares the bits. Returns the keys of
+// the kernels that run the session's rolls.
+std::vector<std::string> run_roll(const TensorSpec& spec, Tensor (*make)(Tensor)) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream({spec.shape, f32, {}}, "x");
+  Tensor x = main.host_load(in);
+  if (spec.dtype != f32) x = ops::cast(x, spec.dtype);
+  const D2hStream out = main.host_store(make(x), "y");
+  std::vector<float> values(static_cast<size_t>(spec.shape.elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * 0.25F - 3;
+  const HostTensor array = HostTensor::of<float>(spec.shape, f32, values);
+  Session session(ir, {.device = cpu_device({.threads = 2})});
+  Interpreter interpreter(ir);
+  EXPECT_TRUE(
+      session.run({{in, array}})[out].same_bits(interpreter.run("main", {{in, array}})[out]));
+  return kernels_of(session.executable(), "Roll");
+}
+
+TEST(AddAnOp, RollHasAFastKernelWithTheSameBits) {
+  const auto one = [](Tensor x) { return ops::roll(x, {.shift = -4}); };
+  EXPECT_EQ(run_roll({{40, 70}, f32, {}}, one), std::vector<std::string>{"cpu.rows"});
+  EXPECT_EQ(run_roll({{40, 70}, f16, {}}, one), std::vector<std::string>{"cpu.rows"});
+  const auto chain = [](Tensor x) { return ops::roll(x * 2.0, {.shift = 3}) + 1.0; };
+  EXPECT_EQ(run_roll({{40, 70}, f32, {}}, chain), std::vector<std::string>{"cpu.fused"});
 }
 
 TEST(AddAnOp, RollRefusesWhatItsConstraintExcludes) {

@@ -472,9 +472,13 @@ void Chain::run_row_op(const Stage& stage, const void* labels, const Block& bloc
     }
     inputs[i] = {place.data, place.step};
   }
-  row_ops_[static_cast<size_t>(stage.row_op)].run(static_cast<const ops::Labels*>(labels), inputs,
-                                                  {to.data, to.step}, block.row, block.rows,
-                                                  block.cols);
+  const RowOp& op = row_ops_[static_cast<size_t>(stage.row_op)];
+  op.run({static_cast<const ops::Labels*>(labels),
+          inputs,
+          {to.data, to.step},
+          block.row,
+          block.rows,
+          block.cols});
 }
 
 void Chain::finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const {

@@ -1,9 +1,10 @@
 #pragma once
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "sluice/base/reduce.h"
 #include "sluice/ir/op_def.h"
@@ -11,7 +12,7 @@
 
 namespace sluice::cpu {
 
-/// An op that computes each row independently. It is a softmax over the last axis, a loss of rows
+/// An op that computes each row independently, such as a softmax over the last axis, a loss of rows
 /// of probabilities, or the gradient of one of these. Its result has one row or one value for each
 /// row of an operand. It computes in f32: the caller widens operands of f16 and bf16.
 class RowOp {
@@ -30,45 +31,64 @@ class RowOp {
     int64_t step = 0;
   };
 
-  /// Returns the op as a RowOp, or nullopt if it does not work on rows.
+  /// The part of an op that one call computes: rows [first, first + rows) of `cols` elements.
+  struct Part {
+    const ops::Labels* labels = nullptr;  ///< The labels of all rows; null if the op has none.
+    const Rows* inputs = nullptr;         ///< Point to row `first`, except the labels' entry.
+    Rows result;                          ///< Points to row `first`; may be an input with rows.
+    int64_t first = 0;
+    int64_t rows = 0;
+    int64_t cols = 0;
+    /// `rows` if the rows of all operands follow each other without gaps, else 1.
+    int64_t at_once = 1;
+
+    /// Returns row r of input i, with r counted from `first`.
+    const float* in(size_t i, int64_t r) const { return inputs[i].data + r * inputs[i].step; }
+    float* out(int64_t r) const { return result.data + r * result.step; }
+  };
+
+  /// A fast kernel for an op on rows, returned by the files of CPU_ROW_OPS (cpu/CMakeLists.txt).
+  struct Kernel {
+    std::vector<Operand> inputs;  ///< At most kMostInputs, at most one of them kLabels.
+    /// Computes a part with the bits of the op's reference kernel. It must not allocate memory.
+    void (*run)(const void* options, const Part& part) = nullptr;
+    std::shared_ptr<const void> options = nullptr;  ///< Passed to `run`.
+    bool gives_samples = false;                     ///< The result has one value for each row.
+    /// Options of the labels, if the op has labels.
+    bool has_ignore_index = false;
+    int64_t ignore_index = 0;
+  };
+
+  /// Returns the op as a RowOp, or nullopt if no kernel of CPU_ROW_OPS runs it.
   static std::optional<RowOp> of(const OpView& op);
 
-  std::span<const Operand> inputs() const { return {inputs_.data(), input_count_}; }
-  bool gives_samples() const { return kind_ == Kind::kLoss; }
+  std::span<const Operand> inputs() const { return kernel_.inputs; }
+  bool gives_samples() const { return kernel_.gives_samples; }
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
   /// Index of the input with the labels; -1 if the op has no labels.
-  int labels_input() const { return kind_ < Kind::kLoss ? -1 : 1; }
+  int labels_input() const { return labels_input_; }
   /// Returns the labels stored at `data`. The op must have labels.
   ops::Labels labels(const std::byte* data) const {
-    return {data, label_dtype_, samples_, classes_, loss_};
+    return {data, label_dtype_, rows_, cols_, kernel_};
   }
 
-  /// Computes rows [first, first + rows) of `cols` elements. `inputs` and `result` point to row
-  /// `first`; `labels` are those of all rows, and the entry of `inputs` at labels_input() is
-  /// ignored. `result` may be an input with rows.
-  void run(const ops::Labels* labels, const Rows* inputs, Rows result, int64_t first, int64_t rows,
-           int64_t cols) const;
+  /// Computes a part; sets its `at_once`.
+  void run(Part part) const;
 
  private:
-  enum class Kind : uint8_t {
-    kSoftmax,
-    kLogSoftmax,
-    kSoftmaxGrad,
-    kLogSoftmaxGrad,
-    kLoss,             // nll_loss without reduction.
-    kLossGrad,         // nll_grad.
-    kLossSoftmaxGrad,  // nll_softmax_grad.
-  };
-  void set(Kind kind, std::initializer_list<Operand> inputs);
-
-  Kind kind_ = Kind::kSoftmax;
-  std::array<Operand, kMostInputs> inputs_{};
-  size_t input_count_ = 0;
-  ops::NllSoftmaxGradOptions loss_;  // Only the options that the op has are set.
-  bool log_prob_ = false;
-  int64_t samples_ = 0;
-  int64_t classes_ = 0;
+  Kernel kernel_;
+  int64_t rows_ = 0;
+  int64_t cols_ = 0;
+  int labels_input_ = -1;
   DType label_dtype_ = i32;
 };
+
+/// Finds the kernel of an op; nullopt if the file has none for it.
+using FindRowKernel = std::optional<RowOp::Kernel> (*)(const OpView& op);
+
+/// Returns the functions <word>_row_op of the list CPU_ROW_OPS.
+std::span<const FindRowKernel> row_kernel_list();
 
 /// An op that reduces the losses of all samples to one loss, in f32.
 class LossTotal {

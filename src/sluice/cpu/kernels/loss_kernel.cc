@@ -51,8 +51,8 @@ void run_with_grad(const void* state, const runtime::KernelBlock& block, int64_t
   const RowOp::Rows from{probs + begin * loss.classes, loss.classes};
   const RowOp::Rows to{reinterpret_cast<float*>(block.operands[3]) + begin * loss.classes,
                        loss.classes};
-  loss.gradient->run(&labels, &from, to, begin, std::min(loss.per_task, loss.rows - begin),
-                     loss.classes);
+  const int64_t rows = std::min(loss.per_task, loss.rows - begin);
+  loss.gradient->run({&labels, &from, to, begin, rows, loss.classes});
 }
 
 void run_loss(const void* state, const runtime::KernelBlock& block, int64_t) {

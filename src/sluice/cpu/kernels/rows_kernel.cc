@@ -13,10 +13,8 @@ constexpr int64_t kBlock = 1024;  // Elements of an operand that are widened at 
 
 struct RowsKernel {
   explicit RowsKernel(const OpView& view) : op(*RowOp::of(view)), dtype(view.output(0).dtype) {
-    const bool whole = op.inputs()[0] == RowOp::Operand::kRows;
-    const Shape& space = whole ? view.input(0).shape : view.output(0).shape;
-    n = space.dim(-1);
-    rows = space.elements() / n;
+    n = op.cols();
+    rows = op.rows();
     per_task = rows_per_task(rows, n);
     if (dtype == f32) return;
     rows_at_once = std::max<int64_t>(1, kBlock / n);
@@ -52,7 +50,7 @@ void run_floats(const RowsKernel& k, const runtime::KernelBlock& block, const op
   }
   const int64_t step = k.result_step();
   auto* const result = reinterpret_cast<float*>(block.operands[kinds.size()]) + begin * step;
-  k.op.run(labels, inputs, {result, step}, begin, rows, k.n);
+  k.op.run({labels, inputs, {result, step}, begin, rows, k.n});
 }
 
 void run_halves(const RowsKernel& k, const runtime::KernelBlock& block, const ops::Labels* labels,
@@ -71,7 +69,7 @@ void run_halves(const RowsKernel& k, const runtime::KernelBlock& block, const op
       k.widen(block.operands[i] + row * inputs[i].step * size, floats, elements);
       floats += k.rows_at_once * k.n;
     }
-    k.op.run(labels, inputs, {floats, step}, row, count, k.n);
+    k.op.run({labels, inputs, {floats, step}, row, count, k.n});
     k.narrow(floats, block.operands[kinds.size()] + row * step * size, count * step);
   }
 }

@@ -7,6 +7,7 @@ namespace {
 
 std::vector<TensorSpec> infer(const OpView& op) {
   require_device_dtype(op.input(0), "roll (C1): x");
+  require(op.input(0).shape.rank() > 0, "roll (C2): x must have an axis, got a scalar");
   return {TensorSpec{op.input(0).shape, op.input(0).dtype, {}}};
 }
 
@@ -18,13 +19,14 @@ Tensors gradient(GradContext& g) {
 template <typename T>
 void reference(const KernelArgs& k) {
   const int64_t shift = k.options<RollOptions>().shift;
+  const int64_t n = k.in_shape(0).dim(-1);
   visit_element<T>(k.in_dtype(0), [&]<typename E>(E) {
     const auto x = k.in<E>(0);
     const auto y = k.out<E>(0);
-    const auto n = static_cast<int64_t>(x.size());
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t j = ((i + shift % n) % n + n) % n;
-      y[static_cast<size_t>(j)] = x[static_cast<size_t>(i)];
+    for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) {
+      const int64_t row = i / n * n;
+      const int64_t to = ((i - row + shift % n) % n + n) % n;
+      y[static_cast<size_t>(row + to)] = x[static_cast<size_t>(i)];
     }
   });
 }
@@ -36,7 +38,9 @@ const OpDef& roll_def() {
     OpDef d;
     d.type = "Roll";
     d.name = "roll";
-    d.doc = "Elements moved along, the last to the front. (C1) x has a dtype that devices have.";
+    d.doc =
+        "Moves the elements of each row to the right, the last ones to the front. (C1) x has a "
+        "dtype that devices have. (C2) x has at least one axis.";
     d.inputs = {{"x"}};
     d.outputs = {"y"};
     d.options = to_attrs(RollOptions{});
@@ -48,7 +52,7 @@ const OpDef& roll_def() {
                  {.inputs = {f32_spec({2, 3})}, .options = to_attrs(RollOptions{.shift = -4})},
                  {.inputs = {i32_spec({5})}, .options = to_attrs(RollOptions{.shift = 12})},
                  {.inputs = {f32_spec({0})}}};
-    d.must_fail = {{"(C1)", {TensorSpec{{2}, f64, {}}}, {}}};
+    d.must_fail = {{"(C1)", {TensorSpec{{2}, f64, {}}}, {}}, {"(C2)", {f32_spec({})}, {}}};
     return d;
   }();
   return def;

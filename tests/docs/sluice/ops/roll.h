@@ -10,7 +10,7 @@ struct RollOptions {
 
 const OpDef& roll_def();
 
-/// y[(i + shift) mod n] = x[i] over the n elements of x in row-major order.
+/// Returns y with y[…, (i + shift) mod n] = x[…, i]. n is the size of the last axis.
 Tensor roll(TensorArg x, const RollOptions& options = {});
 
 }  // namespace sluice::ops

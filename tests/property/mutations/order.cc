@@ -5,7 +5,8 @@
 namespace sluice::property {
 namespace {
 
-/// Returns the value that the steps before `s` wrote last at the operand's place, if they did.
+/// Returns the value that the steps before `s` wrote last at the operand's place, or nothing if
+/// none of them wrote there.
 std::optional<ValueId> last_written(const Function& f, size_t s, const Operand& o) {
   if (o.at.depth != 0) return std::nullopt;
   for (size_t i = s; i-- > 0;) {

@@ -53,7 +53,8 @@ void compare(const std::shared_ptr<runtime::ProcessGroup>& group, int64_t bytes)
 
 int run() {
   const auto group = comm::join_mpi();
-  require(group != nullptr, "to be started by mpirun, with two processes or more");
+  require(group != nullptr,
+          "mpi_reduce: must run in at least two processes; start it with mpirun -n 2");
   if (group->rank() == 0)
     fmt::print("{} processes, {}; the last column is MPI's time by ours\n", group->size(),
                comm::mpi_version());

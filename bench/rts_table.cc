@@ -108,9 +108,11 @@ int64_t parse_mebibytes(std::span<char*> arguments) {
   const char* const unit = text.data() + text.size() - (text.ends_with('M') ? 1 : 0);
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), unit, number);
-  require(arguments.size() == 1 && text.ends_with('M') && error == std::errc() && end == unit &&
-              number > 0 && number <= int64_t{1} << 20,
-          "usage: rts_table [MEBIBYTES-A-SECOND], as rts_table 512M");
+  require(
+      arguments.size() == 1 && text.ends_with('M') && error == std::errc() && end == unit &&
+          number > 0 && number <= int64_t{1} << 20,
+      "bandwidth: must be 1M to 1048576M (MiB per second), got '{}'; for example rts_table 512M",
+      text);
   return number << 20;
 }
 

@@ -85,14 +85,15 @@ void print_end(const std::vector<PythonInfo>& pythons, const std::vector<Row>& r
 }  // namespace
 
 void run_suite(const SuiteOptions& options) {
-  require(options.rounds >= 1, "--rounds: {} is below 1", options.rounds);
+  require(options.rounds >= 1, "--rounds: must be at least 1, got {}", options.rounds);
   const int threads = options.threads > 0 ? options.threads : sys::usable_cores();
   Machine machine(cpu::current_isa());
   std::vector<Case> cases = all_cases(machine);
   std::erase_if(cases, [&](const Case& c) {
     return c.threads > threads || c.title().find(options.only) == std::string::npos;
   });
-  require(!cases.empty(), "--only: no case of {} threads or fewer has '{}' in its name", threads,
+  require(!cases.empty(),
+          "--only: must be part of the name of a case with at most {} threads, got '{}'", threads,
           options.only);
   Pythons pythons;
   const bool asked =

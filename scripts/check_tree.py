@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the tree: the lengths of files, functions and folders, marks of unfinished work, and
-paths of one machine.
+"""Checks the tree: the lengths of files, functions, folders and lines, the first words of comments,
+marks of unfinished work, and paths of one machine.
 
 check_tree.py [ROOT]   prints a line for each fault and exits with 1 if there is one.
 """
@@ -10,12 +10,15 @@ import re
 import sys
 from pathlib import Path
 
-from cpp_functions import functions
+from comments import comments, language_of
+from cpp_functions import TOKEN, functions
 from project_files import project_files, read_lines
 
 MAX_LINES = 600  # Lines of a file.
 MAX_FUNCTION_LINES = 80  # Lines from the begin of the signature to the closing brace.
 MAX_FILES = 30  # Files in a folder, without its subfolders.
+MAX_COLUMNS = 100  # Characters of a line.
+CHECK_MARKDOWN = True  # Whether the lines of Markdown files are checked too.
 # Folders with other limits. `ops` has no limit, because each operator is a set of files. The other
 # folders must not grow.
 FOLDER_LIMITS = {
@@ -26,6 +29,13 @@ FOLDER_LIMITS = {
     "src/sluice/transforms": 32,
 }
 SOURCES = (".cc", ".h", ".cu", ".py", ".sh", ".cmake", ".cmake.in", "CMakeLists.txt")
+
+# A comment begins with its subject or verb, not with one of these words.
+FIRST_WORDS = re.compile(r"(Of|What|Who|Those|Nobody|None|The same)\b")
+# Lines of these files may be long inside raw string literals: they are texts that a test expects.
+EXPECTED_TEXT = re.compile(r"_test\.cc$|(^|/)test_\w+\.cc$")
+# Programs write the lines of these files: scripts/write_cli_docs.py and tools/op_reference.cc.
+WRITTEN = ("tools/completion/", "docs/operators.md")
 
 # (fault, pattern, suffixes of the files to search; None for all files). The brackets in a pattern
 # keep it from matching itself.
@@ -51,6 +61,11 @@ def check(root):
             faults.append(f"{name}:{len(lines)}: longer than {MAX_LINES} lines")
         if name.endswith((".cc", ".h")):
             faults += check_functions(name, lines)
+        if language_of(name, lines) and not name.startswith(WRITTEN):
+            faults += check_columns(name, lines)
+            faults += check_first_words(name, lines)
+        if CHECK_MARKDOWN and name.endswith(".md") and not name.startswith(WRITTEN):
+            faults += check_columns(name, prose_lines(lines))
         for what, pattern, endings in PATTERNS:
             if endings is not None and not name.endswith(endings):
                 continue
@@ -74,6 +89,49 @@ def check_functions(name, lines):
     return [f"{name}:{first}: a function of {last - first + 1} lines, more than "
             f"{MAX_FUNCTION_LINES}: {head}"
             for first, last, head in found if last - first + 1 > MAX_FUNCTION_LINES]
+
+
+def check_columns(name, lines):
+    """Returns the faults of lines that are too long."""
+    long = [number for number, line in enumerate(lines, 1) if len(line) > MAX_COLUMNS]
+    if long and EXPECTED_TEXT.search(name):
+        expected = raw_string_lines("\n".join(lines))
+        long = [number for number in long if number not in expected]
+    return [f"{name}:{number}: a line of {len(lines[number - 1])} columns, more than {MAX_COLUMNS}"
+            for number in long]
+
+
+def prose_lines(lines):
+    """Returns a Markdown file's lines with empty lines for tables, code blocks and lines with a
+    URL, which cannot be wrapped."""
+    prose, fence = [], None
+    for line in lines:
+        mark = re.match(r"\s*(```+|~~~+)", line)
+        if mark and fence in (None, mark[1]):
+            fence = mark[1] if fence is None else None
+        is_fixed = fence or mark or line.lstrip().startswith("|") or "://" in line
+        prose.append("" if is_fixed else line)
+    return prose
+
+
+def raw_string_lines(text):
+    """Returns the numbers of the lines with a part of a raw string literal."""
+    numbers, line = set(), 1
+    for match in TOKEN.finditer(text):
+        last = line + match[0].count("\n")
+        if match[0].startswith('R"'):
+            numbers |= set(range(line, last + 1))
+        line = last
+    return numbers
+
+
+def check_first_words(name, lines):
+    """Returns the faults of comments that begin with a word of FIRST_WORDS."""
+    try:
+        return [f"{name}:{number}: a comment must not begin with '{match[0]}': {text[0]}"
+                for number, text in comments(name, lines) if (match := FIRST_WORDS.match(text[0]))]
+    except (SyntaxError, ValueError) as error:
+        return [f"{name}:1: comments cannot be read: {error}"]
 
 
 def main():

@@ -69,7 +69,8 @@ struct BenchOptions {
   std::vector<std::string> python = {"/usr/bin/python3"};  ///< Programs that may have PyTorch.
 };
 
-/// Everything that the command line asks for. Options of the library are parsed into its own structs.
+/// Everything that the command line asks for. Options of the library are parsed into its own
+/// structs.
 struct ToolOptions {
   ModelOptions model;
   TrainOptions train;

@@ -367,7 +367,7 @@ class Usage(CliTest):
                               command, "mnist", "--recompute")
         self.expect_error(2, "usage", "--io-mode requires --strategy phased", "plan",
                           "mnist-phased", "--strategy", "resident", "--io-mode", "io_overlapped")
-        self.expect_error(2, "usage", "no case of 2 threads or fewer has 'nosuch'", "bench",
+        self.expect_error(2, "usage", "with at most 2 threads, got 'nosuch'", "bench",
                           "--threads", 2, "--only", "nosuch")
         self.expect_error(2, "usage", "--width requires a model (sluice bench mnist)", "bench",
                           "--width", 64)

@@ -156,38 +156,46 @@ class Commands(unittest.TestCase):
         return (Path(os.environ["SLUICE_BUILD"]) / "CMakeCache.txt").read_text()
 
     @runs("git ls-files -m -o --exclude-standard '*.h' '*.cc' | xargs -r clang-format-14 -i",
-          "python3 scripts/check_includes.py", "python3 scripts/check_tree.py", "cmake --preset release",
-          "cmake --build --preset release", "ctest --preset release -L ops", "ctest --preset release",
+          "python3 scripts/check_includes.py", "python3 scripts/check_tree.py",
+          "cmake --preset release", "cmake --build --preset release",
+          "ctest --preset release -L ops", "ctest --preset release",
           "cmake --build --preset release --target update_docs")
     def test_contributors_commands(self, form, includes, tree, *builds):
         # structure_test runs the checks of scripts/, test_presets_exist has the presets.
         for command in (includes, tree):
             self.assertTrue((ROOT / command.split()[1]).is_file())
-        labels = self.run_words(["ctest", "--test-dir", os.environ["SLUICE_BUILD"], "--print-labels"]).stdout.split()
-        targets = self.run_words([os.environ["SLUICE_CMAKE"], "--build", os.environ["SLUICE_BUILD"], "--target", "help"]).stdout
+        labels = self.run_words(
+            ["ctest", "--test-dir", os.environ["SLUICE_BUILD"], "--print-labels"]).stdout.split()
+        targets = self.run_words(
+            [os.environ["SLUICE_CMAKE"], "--build", os.environ["SLUICE_BUILD"], "--target",
+             "help"]).stdout
         for command in builds:
             for label in re.findall(r" -L (\w+)", command):
                 self.assertIn(label, labels)
             for target in re.findall(r"--target (\w+)", command):
                 self.assertRegex(targets, rf"\b{target}\b")
 
-    @runs("sh scripts/install_missing.sh g++ cmake ninja-build libfmt-dev zlib1g-dev libxxhash-dev nlohmann-json3-dev "
-          "libcli11-dev libgmock-dev python3",
-          "cmake -S . -B build/hour -G Ninja -DCMAKE_BUILD_TYPE=Release -DSLUICE_BUILD_TESTS=ON",
-          "cmake --build build/hour --target generated_ops_test",
-          "ctest --test-dir build/hour -R '^generated_ops_test$'",
-          "build/hour/tests/generated_ops_test --gtest_filter='*Transpose'",
-          "sed -i 's/inverse(g.options<TransposeOptions>().permutation)/g.options<TransposeOptions>().permutation/' "
-          "src/sluice/ops/transpose.cc",
-          "git checkout src/sluice/ops/transpose.cc")
+    @runs(
+        "sh scripts/install_missing.sh g++ cmake ninja-build libfmt-dev zlib1g-dev libxxhash-dev "
+        "nlohmann-json3-dev libcli11-dev libgmock-dev python3",
+        "cmake -S . -B build/hour -G Ninja -DCMAKE_BUILD_TYPE=Release -DSLUICE_BUILD_TESTS=ON",
+        "cmake --build build/hour --target generated_ops_test",
+        "ctest --test-dir build/hour -R '^generated_ops_test$'",
+        "build/hour/tests/generated_ops_test --gtest_filter='*Transpose'",
+        "sed -i 's/inverse(g.options<TransposeOptions>().permutation)/"
+        "g.options<TransposeOptions>().permutation/' "
+        "src/sluice/ops/transpose.cc", "git checkout src/sluice/ops/transpose.cc")
     def test_first_hour(self, install, configure, build, test, one, change, undo):
         self.copy_scripts("selftest")
-        self.assertEqual(self.run_words(shlex.split(install), env=self.stand_ins("true")).stdout, "")
-        packages = re.search(r'packages="(.*)"', (ROOT / "scripts" / "build_env.sh").read_text())[1].split()
+        self.assertEqual(
+            self.run_words(shlex.split(install), env=self.stand_ins("true")).stdout, "")
+        packages = re.search(r'packages="(.*)"',
+                             (ROOT / "scripts" / "build_env.sh").read_text())[1].split()
         self.assertEqual(shlex.split(install)[2:], [*packages, "libgmock-dev", "python3"])
         for option in re.findall(r"-D(\w+)=", configure):
             self.assertIn(f"\n{option}:", self.build_cache())
-        tests = self.run_words(shlex.split(test.replace("build/hour", os.environ["SLUICE_BUILD"])) + ["-N"]).stdout
+        tests = self.run_words(
+            shlex.split(test.replace("build/hour", os.environ["SLUICE_BUILD"])) + ["-N"]).stdout
         self.assertIn("Total Tests: 1\n", tests)
         words = shlex.split(one)
         program = Path(os.environ["SLUICE_BUILD"]) / words[0].removeprefix("build/hour/")
@@ -200,12 +208,17 @@ class Commands(unittest.TestCase):
         built = Path(os.environ["SLUICE_BUILD"]) / "tests" / "docs" / "transpose.cc"
         self.assertEqual(source.read_text(), built.read_text())
         self.assertEqual(shlex.split(undo)[-1], shlex.split(change)[-1])
-        shown = next(b for k, b in FENCE.findall((ROOT / "docs" / "first_hour.md").read_text()) if k == "text")
-        self.assertIn(shown, self.run_words([os.environ["SLUICE_FIRST_HOUR"], *words[1:]], 1).stdout)
+        shown = next(b for k, b in FENCE.findall((ROOT / "docs" / "first_hour.md").read_text())
+                     if k == "text")
+        self.assertIn(shown,
+                      self.run_words([os.environ["SLUICE_FIRST_HOUR"], *words[1:]], 1).stdout)
 
-    @runs("cmake -S . -B build/install -G Ninja -DCMAKE_BUILD_TYPE=Release -DSLUICE_BUILD_TESTS=OFF "
-          "-DSLUICE_BUILD_BENCH=OFF", "cmake --build build/install", "cmake --install build/install --prefix DIR",
-          "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=DIR", "cmake --build build")
+    @runs(
+        "cmake -S . -B build/install -G Ninja -DCMAKE_BUILD_TYPE=Release -DSLUICE_BUILD_TESTS=OFF "
+        "-DSLUICE_BUILD_BENCH=OFF", "cmake --build build/install",
+        "cmake --install build/install --prefix DIR",
+        "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=DIR",
+        "cmake --build build")
     def test_use_in_cmake(self, *commands):
         # install_test runs these commands. The page's other ways are configured here.
         for option in re.findall(r"-D(SLUICE_\w+)=", " ".join(commands)):
@@ -222,8 +235,10 @@ class Commands(unittest.TestCase):
                 (folder / "CMakeLists.txt").write_text(project)
                 shutil.copy(consumer / "main.cc", folder)
                 cmake = os.environ["SLUICE_CMAKE"]
-                self.run_words([cmake, "-S", folder, "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release"])
-                targets = self.run_words([cmake, "--build", folder / "build", "--target", "help"]).stdout
+                self.run_words(
+                    [cmake, "-S", folder, "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release"])
+                targets = self.run_words([cmake, "--build", folder / "build", "--target",
+                                          "help"]).stdout
                 self.assertRegex(targets, r"\bconsumer\b")
                 self.assertNotRegex(targets, r"\bbase_test\b")
                 cached = (folder / "build" / "CMakeCache.txt").read_text()

@@ -17,7 +17,7 @@
 /// Draws random fused ops. Kernels run most of them and refuse some.
 namespace sluice::cpu {
 
-inline constexpr int64_t kMostWork = 1 << 21;  // Most multiply-adds of a product.
+inline constexpr int64_t kMostWork = 1 << 21;  // Maximum multiply-adds of a product.
 
 using Random = std::mt19937;
 

@@ -114,7 +114,7 @@ class Unroller {
   void function(const Function& f, const Scope& s, std::vector<Op>& out) {
     const int64_t activation = ++activations_;
     for (const Step& step : f.steps) {
-      require(--left_ >= 0, "takes too many steps");
+      require(--left_ >= 0, "the plan takes too many steps");
       if (step.sync) out.push_back({});  // A barrier.
       Op op;
       op.step = &step;
@@ -166,12 +166,12 @@ class Unroller {
     for (const Arena& a : e_.arenas) {
       if (a.kind != ArenaKind::kWorkspace || a.device != device) continue;
       if (workers > 1 && k.workspace_bytes > a.stride)
-        fail(ErrorKind::kUsage, "workers share workspace");
+        fail(ErrorKind::kUsage, "two workers share workspace");
       if ((workers - 1) * a.stride + k.workspace_bytes > a.bytes)
-        fail(ErrorKind::kUsage, "workspace is too small");
+        fail(ErrorKind::kUsage, "the workspace is too small");
       return;
     }
-    fail(ErrorKind::kUsage, "there is no workspace");
+    fail(ErrorKind::kUsage, "the workspace is missing");
   }
 
   const Executable& e_;
@@ -194,7 +194,7 @@ class DryRunner {
         for (DeviceRun& d : devices_) progress |= advance(d);
       }
       for (DeviceRun& d : devices_) {
-        require(d.stack.empty(), "devices wait for ever");
+        require(d.stack.empty(), "all devices wait for each other");
         for (const Flight& f : d.flights) transfer(*f.op);
       }
       look();
@@ -236,7 +236,8 @@ class DryRunner {
 
   void prepare() {
     for (const Arena& a : e_.arenas) {
-      require(a.bytes <= kMostBytes, "the plan is too large to run dry");
+      require(a.bytes <= kMostBytes, "dry run: an arena must have at most {} bytes, got {}",
+              kMostBytes, a.bytes);
       memory_.emplace_back(static_cast<size_t>(a.bytes));
       fill_bytes(mix(options_.seed, memory_.size()), memory_.back().data(), a.bytes);
     }
@@ -378,7 +379,7 @@ class DryRunner {
       return;
     }
     const auto token = std::find(d.tokens.begin(), d.tokens.end(), op.token);
-    require(token != d.tokens.end(), "waits for a transfer that was never issued");
+    require(token != d.tokens.end(), "a wait is for a transfer that was not issued");
     d.tokens.erase(token);
     land(d, op.token, std::get<Wait>(op.step->body).queue);
   }

@@ -16,7 +16,7 @@ void expect_mutants_refused(const exe::Executable& right, uint64_t seed, int per
   const std::vector<check::Violation> faults = check::violations(right);
   ASSERT_TRUE(faults.empty()) << faults[0].rule << ": " << faults[0].message;
   const RightRuns runs(right);
-  ASSERT_EQ(runs.difference(right), "") << "the right plan depends on who runs first";
+  ASSERT_EQ(runs.difference(right), "") << "the right plan depends on the order of execution";
   for (const Mutant& m : mutate(right, seed, per_kind, kinds)) {
     ++count.made;
     const std::string seen = runs.difference(m.plan);

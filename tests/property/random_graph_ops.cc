@@ -490,7 +490,8 @@ HostTensor random_array(const TensorSpec& spec, uint64_t seed) {
         array.as<bool>()[i] = bits % 2 == 0;
         break;
       default:
-        fail(ErrorKind::kInternal, "no random {}", name_of(spec.dtype));
+        fail(ErrorKind::kInternal, "random_array: dtype must be f32, i32, u32 or bool, got {}",
+             name_of(spec.dtype));
     }
   }
   return array;

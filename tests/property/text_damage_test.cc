@@ -98,10 +98,10 @@ class TextDamages : public testing::Test {
     try {
       for (size_t i = 0; i < right_.size(); ++i) {
         if (run_plan(*plan, i + 1) != right_[i] && held)
-          return "it is accepted, and runs with other bits";
+          return "the plan is accepted but computes other bits";
       }
     } catch (const Error& e) {
-      if (held) return std::string("it is accepted, and fails: ") + e.what();
+      if (held) return std::string("the plan is accepted but fails: ") + e.what();
     }
     return "";
   }

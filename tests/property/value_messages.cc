@@ -41,7 +41,7 @@ Array Messages::receive(int32_t channel, int64_t message) {
   changed_.wait(lock, [&] { return sent_.contains(key) || stuck(); });
   lock.release();
   awaited_.erase(key);
-  require(sent_.contains(key), "message {} never comes", message);
+  require(sent_.contains(key), "message {} is never sent", message);
   return std::move(sent_.extract(key).mapped());
 }
 

@@ -36,8 +36,8 @@ auto& at(List& list, int64_t i) {
 }
 
 HostTensor shaped(const HostTensor& t, const TensorSpec& spec) {
-  require(t.dtype() == spec.dtype && t.elements() == spec.elements(), "a value is {}, not {}",
-          to_string(t.spec()), to_string(spec));
+  require(t.dtype() == spec.dtype && t.elements() == spec.elements(), "a value must be {}, got {}",
+          to_string(spec), to_string(t.spec()));
   return t.reshaped(spec.shape);
 }
 
@@ -50,7 +50,8 @@ class ValueRun {
       : state_(state), e_(state.executable_), program_(program), inputs_(inputs) {
     for (const ConstantPlan& c : e_.constants) {
       auto array = std::make_shared<HostTensor>(c.spec);
-      require(array->bytes().size() == c.data.size(), "constant '{}' is not its spec", c.name);
+      require(array->bytes().size() == c.data.size(),
+              "constant '{}': must have the bytes of its spec", c.name);
       std::copy(c.data.begin(), c.data.end(), array->bytes().begin());
       if (c.value != kNoValue) constants_[c.value] = std::move(array);
     }
@@ -82,7 +83,7 @@ class ValueRun {
       const VariablePlan& v = at(e_.variables, f.variable);
       for (int32_t r = 0; r < e_.replicas; ++r) {
         const auto last = ends_[r].find(f.value);
-        require(last != ends_[r].end(), "nothing makes the last value of variable '{}'", v.path);
+        require(last != ends_[r].end(), "variable '{}': its final value was not made", v.path);
         state_.home(f.variable, r) = shaped(*last->second, v.spec);
       }
     }
@@ -115,11 +116,11 @@ class ValueRun {
   }
 
   Array find(const Activation& a, ValueId v) const {
-    require(v != kNoValue, "a value without a name is read");
+    require(v != kNoValue, "an operand that is read must name a value");
     for (const auto* values : {&a.values, &constants_}) {
       if (const auto found = values->find(v); found != values->end()) return found->second;
     }
-    fail(ErrorKind::kUsage, "%{} '{}' is read, which nothing has made", v, at(e_.values, v).tensor);
+    fail(ErrorKind::kUsage, "value %{} '{}' is read but was not made", v, at(e_.values, v).tensor);
   }
 
   Array read(const Activation& a, const Operand& o) const {
@@ -146,7 +147,7 @@ class ValueRun {
         throw e.note(fmt::format("running '{}' of '{}'", step_title(s), a.function.name));
       }
     }
-    require(a.in_flight.empty(), "'{}' ends before its transfers", a.function.name);
+    require(a.in_flight.empty(), "function '{}' ends before its transfers", a.function.name);
   }
 
   void step(Activation& a, const Kernel& k) {
@@ -163,7 +164,8 @@ class ValueRun {
       std::memcpy(inputs.emplace_back(outputs.at(0)->spec).bytes().data(), &bits, sizeof bits);
     }
     const std::vector<HostTensor> results = apply(k.op, k.attrs, inputs);
-    require(results.size() == outputs.size(), "the op makes {} values", results.size());
+    require(results.size() == outputs.size(), "the op must make {} values, got {}", outputs.size(),
+            results.size());
     for (size_t i = 0; i < results.size(); ++i) make(a, *outputs[i], results[i]);
   }
 
@@ -182,7 +184,7 @@ class ValueRun {
                                        const std::vector<HostTensor>& inputs) {
     if (op == "Copy" || op == "Index") return inputs;  // Ops that the compiler adds.
     const OpDef* def = ops::find_op(op);
-    require(def != nullptr, "there is no op '{}'", op);
+    require(def != nullptr, "op '{}' does not exist", op);
     if (def != &builtin::init()) return run_op(*def, attrs, inputs, Precision::kFloat);
     const auto o = from_attrs<builtin::InitOptions>(attrs);
     return {Initializer::constant(o.value).evaluate({o.shape, o.dtype, {}})};
@@ -203,7 +205,7 @@ class ValueRun {
     for (const IndexExpr& x : c.index_args) callee.numbers.push_back(number(a, x));
     for (size_t i = 0; i < params.size(); ++i) {
       if (params[i].access == Access::kWrite) continue;
-      require(arguments[i] != nullptr, "parameter '{}' is given no value", params[i].name);
+      require(arguments[i] != nullptr, "parameter '{}': must be given a value", params[i].name);
       callee.values[params[i].value] = arguments[i];
     }
     run_steps(callee);
@@ -254,7 +256,7 @@ class ValueRun {
       const HostTensor from =
           i.kind == TransferKind::kStreamIn ? stream_entry(a, i, entry) : remote_entry(a, i, entry);
       require(i.found == kNoValue || shaped(*find(a, i.found), from.spec()).same_bits(from),
-              "the entry does not hold %{}", i.found);
+              "the entry must hold value %{}", i.found);
       auto loaded = std::make_shared<HostTensor>(shaped(from, i.memory.spec));
       a.in_flight[{i.queue, i.token}] = {i.memory.value, std::move(loaded)};
     }
@@ -313,7 +315,7 @@ class ValueRun {
     const Array mine = read(a, c.operands.front());
     for (const int to : members) messages_.send(between(a, c, a.replica, to), sequence, mine);
     const OpDef* def = ops::find_op(c.op);
-    require(def != nullptr, "there is no op '{}'", c.op);
+    require(def != nullptr, "op '{}' does not exist", c.op);
     std::vector<HostTensor> arrays;
     for (const int from : members) {
       const Array there = messages_.receive(between(a, c, from, a.replica), sequence);

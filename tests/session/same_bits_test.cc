@@ -1,5 +1,5 @@
-// Training has the same losses and weights in every way to run it, bit for bit, and the same as in
-// the interpreter.
+// Trains in every way that the options allow. Losses and weights must equal the interpreter's, bit
+// for bit.
 
 #include <gtest/gtest.h>
 

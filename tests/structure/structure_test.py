@@ -11,6 +11,7 @@ sys.dont_write_bytecode = True
 
 import check_includes  # noqa: E402
 import check_tree  # noqa: E402
+import draw_lines  # noqa: E402
 
 
 def faults(check, files):
@@ -232,6 +233,61 @@ class Tree(unittest.TestCase):
             self.assertEqual(len(found), 1, found)
             self.assertIn("functions cannot be measured", found[0])
 
+    def test_columns(self):
+        line = "x" * 100
+        names = ["CMakeLists.txt", "a.cc", "a.cmake", "a.h", "a.py", "a.sh", "run"]
+        files = {name: f"#!/bin/sh\n{line}\n" for name in names}
+        self.assertEqual(faults(check_tree.check, files), [])
+        files = {name: f"#!/bin/sh\n{line}x\n" for name in names}
+        self.assertEqual(faults(check_tree.check, {**files, "a.csv": f"{line}x\n"}),
+                         [f"{name}:2: a line of 101 columns, more than 100" for name in names])
+        self.assertEqual(faults(check_tree.check, {"a.py": f"# {'ä' * 98}\n"}), [])
+
+    def test_columns_of_expected_text(self):
+        text = 'const char* s = R"(\n' + "x" * 101 + '\n)";\n'
+        for name in ("a_test.cc", "test_plans.cc"):
+            self.assertEqual(faults(check_tree.check, {name: text}), [])
+            self.assertEqual(faults(check_tree.check, {name: f"{text}// {'x' * 98}\n"}),
+                             [f"{name}:4: a line of 101 columns, more than 100"])
+        self.assertEqual(faults(check_tree.check, {"a.cc": text}),
+                         ["a.cc:2: a line of 101 columns, more than 100"])
+
+    def test_columns_of_markdown(self):
+        line = "x" * 101
+        text = (f"# A\n```cpp\n{line}\n```\n| {line} |\nsee https://{line}\n  ```\n{line}\n  ```\n"
+                f"~~~\n```\n{line}\n~~~\n")
+        enabled = check_tree.CHECK_MARKDOWN
+        check_tree.CHECK_MARKDOWN = True
+        try:
+            self.assertEqual(faults(check_tree.check, {"a.md": text}), [])
+            self.assertEqual(faults(check_tree.check, {"a.md": f"{text}* {line}\n"}),
+                             ["a.md:14: a line of 103 columns, more than 100"])
+        finally:
+            check_tree.CHECK_MARKDOWN = enabled
+
+    def test_first_words_of_comments(self):
+        def first_words(files):
+            found = faults(check_tree.check, files)
+            return [f.split(": ")[0] for f in found if "a comment must not begin with" in f]
+
+        for word in ("Of", "What", "Who", "Those", "Nobody", "None", "The same"):
+            texts = {"a.cc": f"// {word} a.\n", "b.cc": f"  /// {word} a.\n",
+                     "c.cc": f"int a;  ///< {word} a.\n", "d.cc": f'f("//");  // {word} a.\n',
+                     "e.py": f"# {word} a.\n", "f.py": f'class A:  # a\n    """{word} a."""\n',
+                     "g.sh": f"echo '#'  # {word} a.\n", "h.cmake": f"set(A b)  # {word} a.\n",
+                     "i.cc": f"int a;  // A part.\n// {word} a.\n"}
+            lines = {"f.py": 2, "i.cc": 2}
+            self.assertEqual(first_words(texts), [f"{name}:{lines.get(name, 1)}" for name in texts])
+        # The word may begin a later line of a comment, another word, or text that is not a comment.
+        self.assertEqual(first_words({
+            "a.cc": "// A part\n// Of a.\n", "b.cc": "// Office hours.\n",
+            "c.cc": 'f("// Of a");\n', "d.cc": 'f(R"(\n// Of a\n)");\n',
+            "e.cc": "int a;  // A part\n        // Of a.\n", "f.py": '"""A part\nOf a."""\n',
+            "g.py": 'a = "# Of a"\n', "h.sh": "echo '# Of a' $# Of a\n"}), [])
+
+    def test_comments_that_cannot_be_read(self):
+        self.assertIn("comments cannot be read", faults(check_tree.check, {"a.py": "def\n"})[0])
+
     def test_marks(self):
         found = faults(check_tree.check, {
             "src/a.cc": "\n// TO"
@@ -266,6 +322,19 @@ class Tree(unittest.TestCase):
 
     def test_the_file_that_marks_a_worktree_is_not_looked_at(self):
         self.assertEqual(faults(check_tree.check, {".git": "gitdir: /wo" "rk/a\n"}), [])
+
+
+class DrawLines(unittest.TestCase):
+    def test_prints_whole_comments_and_options(self):
+        files = {"a.cc": "// Two lines\n// here.\nint a;  // Of code.\n}  // namespace a\n",
+                 "b.sh": "# " + "Long words. " * 30 + "\n# The end.\n",
+                 "docs/cli.md": f"{'  --flag N':26}Does it\n{'':26}(default: 1)\n"}
+        drawn = faults(lambda root: draw_lines.draw(root, 1, 9), files)
+        self.assertEqual(sorted(line for line in drawn if not line.startswith("b.sh:1")),
+                         ["a.cc:1: Two lines here.", "a.cc:3: [int a;] Of code.",
+                          "b.sh:2: The end.", "docs/cli.md:1: --flag N Does it (default: 1)"])
+        self.assertEqual(faults(lambda root: draw_lines.draw(root, 1, 9), files), drawn)
+        self.assertEqual(faults(lambda root: draw_lines.draw(root, 1, 2), files), drawn[:2])
 
 
 if __name__ == "__main__":

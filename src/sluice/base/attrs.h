@@ -47,8 +47,8 @@ struct OpStageOf {
   bool operator==(const OpStageOf&) const = default;
 };
 
-/// One field of an options struct: `field("beta", &SwishOptions::beta)`. The struct lists its fields
-/// in a static function that passes them on:
+/// One field of an options struct: `field("beta", &SwishOptions::beta)`. The struct lists its
+/// fields in a static function that passes them on:
 ///
 ///     static auto fields(auto&& use) { return use(field("beta", &SwishOptions::beta)); }
 template <typename Struct, typename Member>

@@ -312,8 +312,8 @@ class MpiGroup final : public runtime::ProcessGroup {
     return done != 0;
   }
 
-  // Sends a sign, unless the previous one is still on its way. So signs to a suspended process do
-  // not pile up.
+  // Sends a sign to process p, unless the previous sign has not been received yet. Thus signs to a
+  // suspended process do not pile up.
   void tell(int p, const Sign& sign) {
     Peer& peer = peers_[static_cast<size_t>(p)];
     if (peer.told == Sign::Kind::kLeaving || !is_sent(peer)) return;

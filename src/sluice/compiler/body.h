@@ -97,7 +97,7 @@ struct NodeKinds {
   /// Moves a tensor between device memory and a stream or a remote buffer, as `effect` says.
   struct Transfer {
     Effect effect{};
-    /// Entry of a remote buffer. Empty for streams, if `effect` has the entry, and if the last
+    /// Entry of a remote buffer. Empty for streams, also if `effect` contains the entry or the last
     /// input computes it.
     std::optional<exe::IndexExpr> entry;
     int32_t queue = 0;

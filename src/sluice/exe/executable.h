@@ -116,8 +116,8 @@ struct Call {
 /// A result of one iteration that is an argument of the next iteration.
 struct Carry {
   int32_t in = 0;  ///< Argument that reads the result. Iteration 0 finds the argument's `value`.
-  /// Argument that makes the result, or `in` if it is updated in place. After the loop, the value
-  /// that this argument makes is there.
+  /// Argument that makes the result; equals `in` if the loop updates it in place. After the loop,
+  /// this argument holds the result of the last iteration.
   int32_t out = 0;
   bool operator==(const Carry&) const = default;
 };

@@ -18,7 +18,7 @@ struct Holder {
 /// Bytes needed in one memory with a budget: that of a device, or a tier.
 struct MemoryNeeds {
   std::string name;     ///< "device 0 (cpu)", "tier host".
-  int32_t device = -1;  ///< -1: a tier.
+  int32_t device = -1;  ///< Device; -1 for a tier.
   int64_t persistent_bytes = 0;
   int64_t frame_bytes = 0;
   int64_t workspace_bytes = 0;

@@ -48,9 +48,9 @@ class Interpreter {
   void write_remote(const RemoteBuffer& buffer, int64_t entry, const HostTensor& value);
   HostTensor read_remote(const RemoteBuffer& buffer, int64_t entry);
 
-  /// Runs an entry graph on the arguments of Session::run. Error{kUsage}, naming the op, if a stream
-  /// has too few entries or unread ones, an array has another spec, or a remote entry is out of
-  /// range.
+  /// Runs an entry graph on the arguments of Session::run. Error{kUsage}, naming the op, if a
+  /// stream has too few entries or unread ones, an array has another spec, or a remote entry is out
+  /// of range.
   Collected run(const std::vector<StreamInput>& inputs = {}, const std::string& program = "main");
   /// Runs a subgraph on copies of the arrays `inputs` and returns its outputs. Error{kUsage} if
   /// there are several replicas.

@@ -9,7 +9,8 @@ namespace sluice {
 enum class Precision : uint8_t {
   kFloat,   ///< float, in the kernels that define the bits; an op rounds its f16 and bf16 results
             ///< once.
-  kDouble,  ///< double for every floating-point dtype, without rounding to it: to judge accuracy.
+  kDouble,  ///< double for every floating-point dtype, never rounded to the dtype; to judge
+            ///< accuracy.
 };
 
 /// The dtype that stores a tensor of `dtype` during a computation: f32 or f64 (by `precision`) for

@@ -232,9 +232,9 @@ class Graph {
   bool settling_ = false;
 };
 
-/// While a DeviceScope exists, ops added to the graph run on `device` (kInheritDevice: on the device
-/// of the caller). Scopes nest. The end of a scope restores the previous device. Error{kUsage} for a
-/// device below kInheritDevice.
+/// While a DeviceScope exists, ops added to the graph run on `device` (kInheritDevice: on the
+/// device of the caller). Scopes nest. The end of a scope restores the previous device.
+/// Error{kUsage} for a device below kInheritDevice.
 class DeviceScope {
  public:
   DeviceScope(Graph& graph, int device);

@@ -13,7 +13,7 @@ std::string print_schedule(const Graph& graph,
                            const std::vector<std::pair<std::string, Tensor>>& named = {});
 
 /// Returns the Graphviz text of a program: a cluster for each graph that an entry reaches, a node
-/// for each op, an edge from the op that made a tensor's version to each op that reads that version.
+/// for each op, and an edge from the op that made a tensor's version to each op that reads it.
 std::string to_dot(const Ir& ir);
 
 }  // namespace sluice

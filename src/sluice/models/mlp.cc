@@ -5,7 +5,7 @@ namespace sluice::models {
 Model mlp_model() {
   return {
       .name = "mlp",
-      .doc = "the same with ReLU and weights that keep the variance of activations",
+      .doc = "mnist with ReLU and weights that keep the variance of activations",
       .data = &kDigits,
       .test_sizes = {.micro_batch = 2, .eval_batch = 4, .layers = 5, .width = 16, .dropout = 0.25},
       .build = [](const Sizes& s) { return perceptron(s, Activation::kRelu); }};

@@ -5,7 +5,7 @@ namespace sluice::models {
 // The model of document 000: phased execution.
 Model mnist_phased_model() {
   return {.name = "mnist-phased",
-          .doc = "the same a layer at a time, all variables in remote memory",
+          .doc = "mnist a layer at a time, with all variables in remote memory",
           .data = &kDigits,
           .defaults = {{"--optimizer", "adam-f16"},
                        {"--micro-batch", "8"},

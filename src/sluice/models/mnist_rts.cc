@@ -5,7 +5,7 @@ namespace sluice::models {
 // The model of document 003: replicated tensor sharding (RTS).
 Model mnist_rts_model() {
   return {.name = "mnist-rts",
-          .doc = "the same on replicas that keep shards of Adam's state in remote memory",
+          .doc = "mnist on replicas that keep shards of Adam's state in remote memory",
           .data = &kDigits,
           .defaults = {{"--optimizer", "adam-f16"},
                        {"--micro-batch", "8"},

@@ -83,8 +83,8 @@ Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
   return result.empty() ? Tensors{ops::sumsquare(flat)} : result;
 }
 
-// Returns whether `t` is a shard of `whole`. The shapes alone do not say: a shard of a tensor with
-// one element has the same shape.
+// Returns whether `t` is a shard of `whole`. Equal shapes do not suffice: a shard of a tensor with
+// one element has the shape of the tensor.
 bool is_shard_of(const Tensor& t, const Tensor& whole) {
   return !t.meta_shape().empty() && whole.meta_shape().empty() && t.meta_shape() == whole.shape();
 }

@@ -37,10 +37,10 @@ const OpDef& update_slice_def();
 using SliceBounds = std::vector<std::optional<int64_t>>;
 
 /// Returns t[start:stop:step] along each of `axes`, as numpy. Bounds may count from the end and are
-/// clamped; a negative step goes backwards. The lists have equal lengths. A list may also be empty: absent
-/// bounds, steps of 1, or axes 0, 1, and so on. Returns t itself if no bound and no step is given.
-/// Error{kUsage} for lists of different lengths, more entries than axes, an axis given twice, or a
-/// step of 0.
+/// clamped; a negative step goes backwards. The lists have equal lengths. A list may also be empty:
+/// absent bounds, steps of 1, or axes 0, 1, and so on. Returns t itself if no bound and no step is
+/// given. Error{kUsage} for lists of different lengths, more entries than axes, an axis given
+/// twice, or a step of 0.
 Tensor slice(TensorArg t, const SliceBounds& start, const SliceBounds& stop = {},
              const SliceBounds& step = {}, const std::vector<int64_t>& axes = {});
 /// slice as a view: a later write to t or to the view is visible through both.

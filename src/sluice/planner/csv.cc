@@ -1,5 +1,7 @@
 #include "sluice/planner/csv.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -40,12 +42,13 @@ class Parser {
 
   Problem parse() {
     std::string_view line;
-    if (!next(line)) bad("no header line");
+    if (!next(line)) bad("the header line is missing");
     read_header(line);
     Problem problem;
     while (next(line)) {
       if (line.empty()) {
-        if (text_.find_first_not_of("\r\n") != std::string_view::npos) bad("an empty line");
+        if (text_.find_first_not_of("\r\n") != std::string_view::npos)
+          bad("must be a buffer, got an empty line");
         break;
       }
       problem.buffers.push_back(read_buffer(line));
@@ -77,13 +80,14 @@ class Parser {
       if (name == "buffer" || name == "buffer_id") name = "id";
       if (name == "begin" || name == "start") name = "lower";
       const auto found = std::find(kNames.begin(), kNames.end(), name);
-      if (found == kNames.end()) bad("unknown column '{}'", shown(name));
+      if (found == kNames.end())
+        bad("column: must be one of {}, got '{}'", fmt::join(kNames, ", "), shown(name));
       int& place = place_[static_cast<size_t>(found - kNames.begin())];
-      if (place >= 0) bad("column '{}' twice", name);
+      if (place >= 0) bad("column '{}' must occur once", name);
       place = columns_++;
     }
     for (const Column column : {kId, kLower, kUpper, kSize}) {
-      if (place_[column] < 0) bad("no column '{}'", kNames[column]);
+      if (place_[column] < 0) bad("column '{}' is missing", kNames[column]);
     }
   }
 
@@ -92,15 +96,17 @@ class Parser {
     const char* end = field.data() + field.size();
     const auto [stop, error] = std::from_chars(field.data(), end, value);
     if (error == std::errc::result_out_of_range) bad("{} '{}' exceeds 63 bits", what, shown(field));
-    if (error != std::errc() || stop != end) bad("{} '{}' is not a number", what, shown(field));
-    if (value < 0) bad("{} {} is negative", what, value);
+    if (error != std::errc() || stop != end) {
+      bad("{}: must be an integer, got '{}'", what, shown(field));
+    }
+    if (value < 0) bad("{}: must be at least 0, got {}", what, value);
     return value;
   }
 
   Buffer read_buffer(std::string_view line) {
     const auto fields = split(line, ',');
     if (static_cast<int>(fields.size()) != columns_) {
-      bad("{} fields where the header has {}", fields.size(), columns_);
+      bad("must have {} fields like the header, got {}", columns_, fields.size());
     }
     const auto field = [&](Column column) {
       return place_[column] < 0 ? std::string_view() : fields[static_cast<size_t>(place_[column])];
@@ -109,15 +115,16 @@ class Parser {
 
     Buffer buffer;
     buffer.name = field(kId);
-    if (buffer.name.empty()) bad("an empty id");
+    if (buffer.name.empty()) bad("id: must not be empty");
     const auto [first, is_new] = names_.emplace(buffer.name, line_);
-    if (!is_new) bad("id '{}' is that of line {}", shown(buffer.name), first->second);
+    if (!is_new)
+      bad("id: must be unique, got '{}' as in line {}", shown(buffer.name), first->second);
     const Interval whole{read(kLower), read(kUpper)};
     if (whole.begin > whole.end) bad("lower {} exceeds upper {}", whole.begin, whole.end);
     buffer.lifetime = without_gaps(whole, field(kGaps));
     buffer.size = read(kSize);
     if (place_[kAlignment] >= 0) buffer.alignment = read(kAlignment);
-    if (buffer.alignment < 1) bad("alignment 0");
+    if (buffer.alignment < 1) bad("alignment: must be at least 1, got {}", buffer.alignment);
     if (!field(kHint).empty()) buffer.hint = read(kHint);
     if (!field(kOffset).empty()) {
       buffer.fixed_offset = read(kOffset);
@@ -137,11 +144,12 @@ class Parser {
     for (const std::string_view gap : split(text, ' ')) {
       if (gap.empty()) continue;
       const auto ends = split(gap, '-');
-      if (ends.size() != 2) bad("gap '{}' is not BEGIN-END", shown(gap));
+      if (ends.size() != 2) bad("gap: must be BEGIN-END, got '{}'", shown(gap));
       gaps.push_back({number(ends[0], "gap"), number(ends[1], "gap")});
       const Interval& last = gaps.back();
       if (last.begin > last.end || last.begin < whole.begin || last.end > whole.end) {
-        bad("gap {}-{} is not inside [{}, {})", last.begin, last.end, whole.begin, whole.end);
+        bad("gap: must be inside [{}, {}), got {}-{}", whole.begin, whole.end, last.begin,
+            last.end);
       }
     }
     std::vector<Interval> lifetime;
@@ -171,8 +179,8 @@ Problem parse_csv(std::string_view text, std::string file_name) {
 std::string to_csv(const Problem& problem, const Solution* solution) {
   const auto& buffers = problem.buffers;
   require(!solution || solution->offsets.size() == buffers.size(),
-          "a solution of {} offsets is not one of this problem of {} buffers",
-          solution ? solution->offsets.size() : 0, buffers.size());
+          "solution: must have one offset for each of {} buffers, got {}", buffers.size(),
+          solution ? solution->offsets.size() : 0);
   const auto any = [&](auto&& condition) {
     return std::any_of(buffers.begin(), buffers.end(), condition);
   };
@@ -190,11 +198,13 @@ std::string to_csv(const Problem& problem, const Solution* solution) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     const Buffer& buffer = buffers[i];
     require(!buffer.name.empty() && buffer.name.find_first_of(",\r\n") == std::string::npos,
-            "a name that CSV cannot hold: '{}'", buffer.name);
-    require(names.insert(buffer.name).second, "two buffers named '{}'", buffer.name);
+            "buffer name: must not be empty or contain a comma or line break, got '{}'",
+            buffer.name);
+    require(names.insert(buffer.name).second, "buffer name: must be unique, got '{}' twice",
+            buffer.name);
     const auto lifetime = normalized(buffer.lifetime);
     const int64_t begin = lifetime.empty() ? 0 : lifetime.front().begin;
-    require(begin >= 0, "'{}' lives at the negative step {}", buffer.name, begin);
+    require(begin >= 0, "buffer '{}': must begin at step 0 or later, got {}", buffer.name, begin);
     text += fmt::format("{},{},{},{}", buffer.name, begin,
                         lifetime.empty() ? 0 : lifetime.back().end, buffer.size);
     if (alignments) text += fmt::format(",{}", buffer.alignment);

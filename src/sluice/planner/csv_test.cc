@@ -42,33 +42,36 @@ struct BadCsv {
 
 TEST(ParseCsv, RefusesBadFilesByLine) {
   const BadCsv cases[] = {
-      {"", "x.csv: line 1: no header line"},
-      {"id,lower,upper\n", "line 1: no column 'size'"},
-      {"id,lower,upper,size,id\n", "line 1: column 'id' twice"},
-      {"id,lower,upper,size,begin\n", "line 1: column 'lower' twice"},
-      {"id,lower,upper,size,\x01zz\n", "line 1: unknown column '?zz'"},
-      {"id,lower,upper,size\na,0,1\n", "line 2: 3 fields where the header has 4"},
-      {"id,lower,upper,size\na,0,1,2,3\n", "line 2: 5 fields where the header has 4"},
-      {"id,lower,upper,size\na,0,1,2\na,0,1,2\n", "line 3: id 'a' is that of line 2"},
-      {"id,lower,upper,size\n,0,1,2\n", "line 2: an empty id"},
+      {"", "x.csv: line 1: the header line is missing"},
+      {"id,lower,upper\n", "line 1: column 'size' is missing"},
+      {"id,lower,upper,size,id\n", "line 1: column 'id' must occur once"},
+      {"id,lower,upper,size,begin\n", "line 1: column 'lower' must occur once"},
+      {"id,lower,upper,size,\x01zz\n", "hint, got '?zz'"},
+      {"id,lower,upper,size\na,0,1\n", "line 2: must have 4 fields like the header, got 3"},
+      {"id,lower,upper,size\na,0,1,2,3\n", "line 2: must have 4 fields like the header, got 5"},
+      {"id,lower,upper,size\na,0,1,2\na,0,1,2\n",
+       "line 3: id: must be unique, got 'a' as in line 2"},
+      {"id,lower,upper,size\n,0,1,2\n", "line 2: id: must not be empty"},
       {"id,lower,upper,size\na,2,1,2\n", "line 2: lower 2 exceeds upper 1"},
-      {"id,lower,upper,size\na,-2,1,2\n", "line 2: lower -2 is negative"},
-      {"id,lower,upper,size\na,0,1,-2\n", "line 2: size -2 is negative"},
-      {"id,lower,upper,size\na,0,1,\n", "line 2: size '' is not a number"},
-      {"id,lower,upper,size\na,0,1,2x\n", "line 2: size '2x' is not a number"},
-      {"id,lower,upper,size\na,0,1,+2\n", "line 2: size '+2' is not a number"},
-      {"id,lower,upper,size\na,0, 1,2\n", "line 2: upper ' 1' is not a number"},
-      {"id,lower,upper,size\na,0,1,1e3\n", "line 2: size '1e3' is not a number"},
+      {"id,lower,upper,size\na,-2,1,2\n", "line 2: lower: must be at least 0, got -2"},
+      {"id,lower,upper,size\na,0,1,-2\n", "line 2: size: must be at least 0, got -2"},
+      {"id,lower,upper,size\na,0,1,\n", "line 2: size: must be an integer, got ''"},
+      {"id,lower,upper,size\na,0,1,2x\n", "line 2: size: must be an integer, got '2x'"},
+      {"id,lower,upper,size\na,0,1,+2\n", "line 2: size: must be an integer, got '+2'"},
+      {"id,lower,upper,size\na,0, 1,2\n", "line 2: upper: must be an integer, got ' 1'"},
+      {"id,lower,upper,size\na,0,1,1e3\n", "line 2: size: must be an integer, got '1e3'"},
       {"id,lower,upper,size\na,0,1,9223372036854775808\n", "exceeds 63 bits"},
-      {"id,lower,upper,size\n\na,0,1,2\n", "line 2: an empty line"},
-      {"id,lower,upper,size,alignment\na,0,1,2,0\n", "line 2: alignment 0"},
-      {"id,lower,upper,size,offset\na,0,1,2,-4\n", "line 2: offset -4 is negative"},
+      {"id,lower,upper,size\n\na,0,1,2\n", "line 2: must be a buffer, got an empty line"},
+      {"id,lower,upper,size,alignment\na,0,1,2,0\n",
+       "line 2: alignment: must be at least 1, got 0"},
+      {"id,lower,upper,size,offset\na,0,1,2,-4\n", "line 2: offset: must be at least 0, got -4"},
       {"id,lower,upper,size,offset\na,0,1,2,9223372036854775807\n", "exceeds 63 bits"},
       {"id,lower,upper,size,alignment,offset\na,0,1,2,4,6\n", "not a multiple of alignment 4"},
-      {"id,lower,upper,size,gaps\na,0,9,2,3\n", "line 2: gap '3' is not BEGIN-END"},
-      {"id,lower,upper,size,gaps\na,0,9,2,3-5@1:2\n", "line 2: gap '5@1:2' is not a number"},
-      {"id,lower,upper,size,gaps\na,0,9,2,5-3\n", "line 2: gap 5-3 is not inside [0, 9)"},
-      {"id,lower,upper,size,gaps\na,0,9,2,5-10\n", "line 2: gap 5-10 is not inside [0, 9)"},
+      {"id,lower,upper,size,gaps\na,0,9,2,3\n", "line 2: gap: must be BEGIN-END, got '3'"},
+      {"id,lower,upper,size,gaps\na,0,9,2,3-5@1:2\n",
+       "line 2: gap: must be an integer, got '5@1:2'"},
+      {"id,lower,upper,size,gaps\na,0,9,2,5-3\n", "line 2: gap: must be inside [0, 9), got 5-3"},
+      {"id,lower,upper,size,gaps\na,0,9,2,5-10\n", "line 2: gap: must be inside [0, 9), got 5-10"},
   };
   for (const BadCsv& bad : cases) {
     expect_error(ErrorKind::kBadFile, bad.message, [&] { parse_csv(bad.text, "x.csv"); });
@@ -115,14 +118,17 @@ TEST(ToCsv, WritesAPlanThatReadsBackAsFixed) {
 TEST(ToCsv, RefusesWhatCsvCannotHold) {
   Problem problem;
   problem.buffers = {make_buffer("a,b", 0, 1, 2)};
-  expect_error(ErrorKind::kUsage, "a name that CSV cannot hold", [&] { to_csv(problem); });
+  expect_error(ErrorKind::kUsage, "must not be empty or contain a comma or line break, got 'a,b'",
+               [&] { to_csv(problem); });
   problem.buffers = {make_buffer("a", 0, 1, 2), make_buffer("a", 0, 1, 2)};
-  expect_error(ErrorKind::kUsage, "two buffers named 'a'", [&] { to_csv(problem); });
+  expect_error(ErrorKind::kUsage, "must be unique, got 'a' twice", [&] { to_csv(problem); });
   problem.buffers = {make_buffer("a", -1, 1, 2)};
-  expect_error(ErrorKind::kUsage, "negative", [&] { to_csv(problem); });
+  expect_error(ErrorKind::kUsage, "'a': must begin at step 0 or later, got -1",
+               [&] { to_csv(problem); });
   problem.buffers = {make_buffer("a", 0, 1, 2)};
   const Solution none;
-  expect_error(ErrorKind::kUsage, "0 offsets", [&] { to_csv(problem, &none); });
+  expect_error(ErrorKind::kUsage, "one offset for each of 1 buffers, got 0",
+               [&] { to_csv(problem, &none); });
 }
 
 }  // namespace

@@ -11,14 +11,16 @@ namespace sluice::planner {
 namespace {
 
 void check(const Buffer& buffer) {
-  require(buffer.size >= 0, "buffer '{}': size {} is negative", buffer.name, buffer.size);
-  require(buffer.alignment >= 1, "buffer '{}': alignment {} is not positive", buffer.name,
+  require(buffer.size >= 0, "buffer '{}': size must be at least 0, got {}", buffer.name,
+          buffer.size);
+  require(buffer.alignment >= 1, "buffer '{}': alignment must be at least 1, got {}", buffer.name,
           buffer.alignment);
   if (!buffer.fixed_offset) return;
   const int64_t offset = *buffer.fixed_offset;
-  require(offset >= 0, "buffer '{}': fixed offset {} is negative", buffer.name, offset);
-  require(offset % buffer.alignment == 0, "buffer '{}': fixed offset {} is not a multiple of {}",
-          buffer.name, offset, buffer.alignment);
+  require(offset >= 0, "buffer '{}': fixed offset must be at least 0, got {}", buffer.name, offset);
+  require(offset % buffer.alignment == 0,
+          "buffer '{}': fixed offset must be a multiple of the alignment {}, got {}", buffer.name,
+          buffer.alignment, offset);
   checked_add(offset, buffer.size);
 }
 

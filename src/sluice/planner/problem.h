@@ -19,7 +19,7 @@ struct Buffer {
   std::string name;
   std::vector<Interval> lifetime;  ///< Set of steps; intervals may be unsorted, touch or overlap.
   int64_t size = 0;                ///< Bytes, >= 0.
-  int64_t alignment = 1;           ///< Divides the offset; >= 1, not only powers of two.
+  int64_t alignment = 1;           ///< The offset is a multiple of this number, >= 1.
   std::optional<int64_t> fixed_offset;  ///< Offset that the buffer must have, if any.
   std::optional<int64_t> hint;  ///< Preferred offset, e.g. from an earlier plan; not binding.
 };

@@ -111,10 +111,10 @@ TEST(LiveSetBound, RefusesContradictions) {
   const auto expect = [&](const std::string& part, auto&& change) {
     expect_error(ErrorKind::kUsage, part, [&] { live_set_bound(with(change)); });
   };
-  expect("size -1 is negative", [](Buffer& b) { b.size = -1; });
-  expect("alignment 0 is not positive", [](Buffer& b) { b.alignment = 0; });
-  expect("fixed offset -8 is negative", [](Buffer& b) { b.fixed_offset = -8; });
-  expect("is not a multiple of 4", [](Buffer& b) {
+  expect("size must be at least 0, got -1", [](Buffer& b) { b.size = -1; });
+  expect("alignment must be at least 1, got 0", [](Buffer& b) { b.alignment = 0; });
+  expect("fixed offset must be at least 0, got -8", [](Buffer& b) { b.fixed_offset = -8; });
+  expect("must be a multiple of the alignment 4, got 6", [](Buffer& b) {
     b.alignment = 4;
     b.fixed_offset = 6;
   });
@@ -123,11 +123,11 @@ TEST(LiveSetBound, RefusesContradictions) {
 }
 
 TEST(MadeUpProblems, RefuseWhatCannotBeDrawn) {
-  expect_error(ErrorKind::kUsage, "-1 buffers that live 4 steps cannot be drawn",
+  expect_error(ErrorKind::kUsage, "must be at least 0 and the mean above 1, got -1 and 4",
                [] { random_lifetimes(-1, 4, Sizes::kUniform, {}); });
-  expect_error(ErrorKind::kUsage, "9 buffers that live 1 steps cannot be drawn",
+  expect_error(ErrorKind::kUsage, "must be at least 0 and the mean above 1, got 9 and 1",
                [] { random_lifetimes(9, 1, Sizes::kUniform, {}); });
-  expect_error(ErrorKind::kUsage, "a rectangle of 4 by 0 in 2 pieces",
+  expect_error(ErrorKind::kUsage, "must be at least 1, got 4, 0 and 2",
                [] { perfect_cuts(2, 4, 0, {}); });
 }
 

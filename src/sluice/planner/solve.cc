@@ -94,7 +94,8 @@ void check_fixed(const Problem& problem, const Instance& instance) {
       const auto [start, below] = *std::prev(above);
       if (start + instance.size[below] > begin) other = below;
     }
-    require(other < 0, "buffers '{}' and '{}' live at one time and are fixed over each other",
+    require(other < 0,
+            "buffers '{}' and '{}': must not overlap at their fixed offsets while both live",
             problem.buffers[instance.buffer[std::max(other, 0)]].name,
             problem.buffers[instance.buffer[item]].name);
     alive.emplace(begin, item);
@@ -139,7 +140,7 @@ class Solver {
     }
   }
 
-  // Whether no height between the refuted ones and the best plan is left to search.
+  // Whether all heights below the best plan are refuted (multiples of the grain).
   bool done() const { return !best_.empty() && height_ - refuted_ <= grain_; }
   const Places& best() const { return best_; }
   int64_t exact_nodes() const { return exact_used_; }
@@ -313,7 +314,8 @@ std::string proof_of(const Solution& solution, int64_t capacity, int64_t least_n
 }  // namespace
 
 Solution solve(const Problem& problem, const SolveOptions& options) {
-  require(options.looks_per_pair >= 1, "looks_per_pair {} is below 1", options.looks_per_pair);
+  require(options.looks_per_pair >= 1, "looks_per_pair: must be at least 1, got {}",
+          options.looks_per_pair);
   require(options.exact_looks_per_pair >= 1, "exact_looks_per_pair: must be at least 1, got {}",
           options.exact_looks_per_pair);
   Solution solution;

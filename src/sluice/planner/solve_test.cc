@@ -79,7 +79,7 @@ TEST(Solve, RefusesFixedBuffersOverEachOther) {
   problem.buffers = {make_buffer("a", 0, 4, 8), make_buffer("b", 3, 5, 8)};
   problem.buffers[0].fixed_offset = 8;
   problem.buffers[1].fixed_offset = 15;
-  expect_error(ErrorKind::kUsage, "'a' and 'b' live at one time and are fixed over each other",
+  expect_error(ErrorKind::kUsage, "'a' and 'b': must not overlap at their fixed offsets",
                [&] { solve(problem); });
   problem.buffers[1].fixed_offset = 16;
   EXPECT_EQ(solve_and_check(problem).height, 24);
@@ -140,7 +140,7 @@ TEST(Solve, FillsACapacityWithinManyNodes) {
 }
 
 TEST(Solve, RefusesASearchThatMayNotLook) {
-  expect_error(ErrorKind::kUsage, "looks_per_pair 0 is below 1",
+  expect_error(ErrorKind::kUsage, "looks_per_pair: must be at least 1, got 0",
                [] { solve(Problem(), {.looks_per_pair = 0}); });
   expect_error(ErrorKind::kUsage, "exact_looks_per_pair: must be at least 1, got 0",
                [] { solve(Problem(), {.exact_looks_per_pair = 0}); });

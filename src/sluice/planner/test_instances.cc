@@ -129,7 +129,9 @@ void leave_out(std::vector<Piece>& pieces, const Cuts& cuts, Draw& draw) {
 }  // namespace
 
 Problem random_lifetimes(int64_t count, double mean, Sizes sizes, Seed seed) {
-  require(count >= 0 && mean > 1, "{} buffers that live {} steps cannot be drawn", count, mean);
+  require(count >= 0 && mean > 1,
+          "random_lifetimes: the count must be at least 0 and the mean above 1, got {} and {}",
+          count, mean);
   constexpr int64_t kLeast = 64;
   constexpr int64_t kMost = int64_t{16} << 20;
   Draw draw(seed);
@@ -153,7 +155,8 @@ Problem random_lifetimes(int64_t count, double mean, Sizes sizes, Seed seed) {
 
 Problem cut_rectangle(const Cuts& cuts, Seed seed) {
   require(cuts.count >= 1 && cuts.steps >= 1 && cuts.bytes >= 1,
-          "a rectangle of {} by {} in {} pieces", cuts.steps, cuts.bytes, cuts.count);
+          "cut_rectangle: steps, bytes and count must be at least 1, got {}, {} and {}", cuts.steps,
+          cuts.bytes, cuts.count);
   Draw draw(seed);
   std::vector<Piece> pieces{{{0, cuts.steps}, 0, cuts.bytes}};
   const int64_t holes = cuts.count * cuts.holes / (100 - cuts.holes);

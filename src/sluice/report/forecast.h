@@ -12,7 +12,8 @@ namespace sluice::report {
 struct Rates {
   int threads = 1;       ///< Workers of the pool that runs all replicas.
   double flops = 1e11;   ///< Floating-point operations of one worker.
-  double copies = 1e10;  ///< Bytes that one worker copies; a copy reads and writes twice as many.
+  double copies = 1e10;  ///< Bytes that one worker copies. A copy of one byte reads a byte and
+                         ///< writes a byte.
   double remote = 1e10;  ///< Bytes that remote memory moves, for all replicas together.
   /// Returns the floating-point operations of all tasks of a kernel.
   std::function<double(const exe::Kernel&)> flops_of = [](const exe::Kernel&) { return 0.0; };

@@ -54,7 +54,8 @@ struct Training {
   H2dStream labels;
   H2dStream seed;  ///< uint32[2]; used only if a block draws.
   bool draws = false;
-  /// float32, an entry a run, if StepOptions::learning_rate is a StreamedRate.
+  /// Learning rate: float32, one entry for each run, if StepOptions::learning_rate is a
+  /// StreamedRate.
   std::optional<H2dStream> learning_rate;
   D2hStream loss;
   H2dStream eval_input;

@@ -67,7 +67,7 @@ struct Way {
   bool direct = false;
   bool verify = false;
   int io_queues = 1;
-  std::vector<float> rates = {};  ///< Of the steps, if the rate is streamed.
+  std::vector<float> rates = {};  ///< Rate of each step, if the rate is streamed.
 };
 
 struct Result {

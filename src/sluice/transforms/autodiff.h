@@ -104,10 +104,11 @@ struct ValueAndGrad {
   Tensors grads = {};
 };
 
-/// Calls `graph`, which has one floating-point output of one element, on `inputs` and differentiates
-/// it. `inputs` are tensors of the calling graph, one per input of `graph`. The call, the gradient
-/// graph and its call are added there. The gradient of an input that the output does not depend on
-/// is zeros. Error{kUsage} for another output, and for the errors of ops::call() and autodiff().
+/// Calls `graph`, which has one floating-point output of one element, on `inputs` and
+/// differentiates it. `inputs` are tensors of the calling graph, one per input of `graph`. The
+/// call, the gradient graph and its call are added there. The gradient of an input that the output
+/// does not depend on is zeros. Error{kUsage} for another output, and for the errors of ops::call()
+/// and autodiff().
 ValueAndGrad value_and_grad(Graph& graph, const Tensors& inputs,
                             std::source_location where = std::source_location::current());
 

@@ -1,4 +1,5 @@
-// Each public options struct, and each handle that users spell out, with only some of its fields.
+// Makes each public options struct, and each handle that users spell out, from only some of its
+// fields. This must compile without warnings.
 #include <sluice/sluice.h>
 
 using namespace sluice;

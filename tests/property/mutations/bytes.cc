@@ -43,7 +43,7 @@ std::vector<Candidate> released_early(const Executable& e) {
     for (const Operand& from : buffers) {
       for (const Operand& to : buffers) {
         if (!disjoint(from, to) || from.bytes > to.bytes) continue;
-        out.push_back({fmt::format("'{}': what lies at frame+{} goes to frame+{}",
+        out.push_back({fmt::format("'{}': the buffer at frame+{} moves to frame+{}",
                                    e.functions[f].name, from.at.offset, to.at.offset),
                        [f, from, to](Executable& m) {
                          for (Step& step : m.functions[f].steps) {
@@ -132,7 +132,7 @@ std::vector<Candidate> arenas_overlapped(const Executable& e) {
                  });
                }
              }
-             return fmt::format("two variables have bytes from {}", to.offset);
+             return fmt::format("two variables begin at byte {}", to.offset);
            }});
     }
   }
@@ -212,7 +212,7 @@ std::vector<Candidate> budget_cut(const Executable& e) {
     if (bytes == 0) continue;
     out.push_back({fmt::format("device {}", d), [d, bytes](Executable& m) {
                      m.devices[d].memory_budget = bytes - 1;
-                     return fmt::format("{} bytes are planned, one more than there are", bytes);
+                     return fmt::format("{} bytes are planned, one more than the budget", bytes);
                    }});
   }
   return out;
@@ -229,7 +229,7 @@ std::vector<Candidate> coincidence_forbidden(const Executable& e) {
       out.push_back({place(e, f, s), [f, s, c](Executable& m) {
                        auto& pairs = std::get<Kernel>(step_of(m, f, s).body).may_coincide;
                        pairs.erase(pairs.begin() + static_cast<int64_t>(c));
-                       return std::string("the kernel may not work in place, and must");
+                       return std::string("the kernel must not work in place, but the plan does");
                      }});
     }
   });
@@ -257,7 +257,7 @@ std::vector<Candidate> tasks_overlapped(const Executable& e) {
                            kernel.tasks;
                        return part.task_stride == 0
                                   ? fmt::format("{} tasks write the same bytes", kernel.tasks)
-                                  : std::string("the last byte is written by no task");
+                                  : std::string("no task writes the last byte");
                      }});
     }
   });

@@ -5,7 +5,8 @@
 namespace sluice::property {
 namespace {
 
-/// Returns the value that the steps before `s` wrote last at the operand's place, if they did.
+/// Returns the value that the steps before `s` wrote last at the operand's place, or nothing if
+/// none of them wrote there.
 std::optional<ValueId> last_written(const Function& f, size_t s, const Operand& o) {
   if (o.at.depth != 0) return std::nullopt;
   for (size_t i = s; i-- > 0;) {
@@ -138,7 +139,7 @@ std::vector<Candidate> carry_dropped(const Executable& e) {
                        auto& carried = std::get<Loop>(step_of(m, f, s).body).carried;
                        carried.erase(carried.begin() + static_cast<int64_t>(c));
                        return std::string(
-                           "iteration 1 finds what iteration 0 made, and nothing says so");
+                           "iteration 1 reads a value of iteration 0 without a carry");
                      }});
     }
   });
@@ -155,8 +156,9 @@ std::vector<Candidate> value_renamed(const Executable& e) {
       if (o.access == Access::kRead && values > 1 && o.bytes > 0 && there == o.value) {
         out.push_back({place(e, f, s), [f, s, n, values, was = o.value](Executable& m) {
                          operand_at(step_of(m, f, s), n)->value = (was + 1) % values;
-                         return fmt::format("value {} was written there last, it is called {}", was,
-                                            (was + 1) % values);
+                         return fmt::format(
+                             "value {} was written there last, but the operand names {}", was,
+                             (was + 1) % values);
                        }});
       }
       ++n;
@@ -174,7 +176,7 @@ std::vector<Candidate> layout_renamed(const Executable& e) {
         out.push_back({place(e, f, s), [f, s, n](Executable& m) {
                          Operand* const read = operand_at(step_of(m, f, s), n);
                          read->layout += "'";
-                         return fmt::format("nothing is made as '{}'", read->layout);
+                         return fmt::format("layout '{}' is never written", read->layout);
                        }});
       }
       ++n;
@@ -220,12 +222,13 @@ std::vector<Candidate> final_damaged(const Executable& e) {
       out.push_back({v.path, [p, i](Executable& m) {
                        auto& finals = m.programs[p].finals;
                        finals.erase(finals.begin() + static_cast<int64_t>(i));
-                       return std::string("the program updates the variable, and nothing says so");
+                       return std::string(
+                           "the program updates the variable but does not declare it");
                      }});
       out.push_back({v.path, [p, i, was = v.value](Executable& m) {
                        m.programs[p].finals[i].value = was;
                        return std::string(
-                           "the program updates the variable, which is said to stay as it was");
+                           "the program updates the variable but declares its old value");
                      }});
     }
   }
@@ -259,7 +262,7 @@ std::vector<Candidate> collectives_swapped(const Executable& e) {
     out.push_back({place(e, f, s), [f, s](Executable& m) {
                      auto& c = std::get<Collective>(step_of(m, f, s).body);
                      c.sequence = c.sequence + IndexExpr(1);
-                     return std::string("it comes where it says that it is the next one's turn");
+                     return std::string("it has the sequence number of the next collective");
                    }});
     for (size_t t = s + 1; t < e.functions[f].steps.size(); ++t) {
       if (!std::holds_alternative<Collective>(e.functions[f].steps[t].body)) continue;
@@ -267,8 +270,9 @@ std::vector<Candidate> collectives_swapped(const Executable& e) {
                        auto& a = std::get<Collective>(step_of(m, f, s).body);
                        auto& b = std::get<Collective>(step_of(m, f, t).body);
                        std::swap(a.sequence, b.sequence);
-                       return std::string(
-                           a.group == b.group ? "two collectives have each other's turn" : "");
+                       return std::string(a.group == b.group
+                                              ? "two collectives have exchanged sequence numbers"
+                                              : "");
                      }});
       return;
     }
@@ -286,7 +290,7 @@ std::vector<Candidate> collectives_exchanged(const Executable& e) {
       if (second == nullptr || second->group != first->group) continue;
       out.push_back({place(e, f, s), [f, s, t](Executable& m) {
                        std::swap(step_of(m, f, s).body, step_of(m, f, t).body);
-                       return std::string("the second one comes when it is the first one's turn");
+                       return std::string("the second collective runs before the first one");
                      }});
       return;
     }
@@ -301,7 +305,7 @@ std::vector<Candidate> collective_at_one_replica(const Executable& e) {
     out.push_back({place(e, f, s), [f, s](Executable& m) {
                      auto& c = std::get<Collective>(step_of(m, f, s).body);
                      c.sequence = c.sequence + IndexExpr::replica() / IndexExpr(m.replicas - 1);
-                     return std::string("the last replica takes it for the next one");
+                     return std::string("the last replica uses the next sequence number");
                    }});
   });
   return out;

@@ -182,7 +182,7 @@ std::vector<Candidate> tier_short(const Executable& e) {
     if (used == 0) continue;
     out.push_back({e.arenas[a].name, [a, used](Executable& m) {
                      m.arenas[a].bytes = used - 1;
-                     return std::string("the last byte of the last buffer lies outside");
+                     return std::string("the last byte of the last buffer is outside the arena");
                    }});
   }
   return out;
@@ -198,7 +198,7 @@ std::vector<Candidate> tier_budget_cut(const Executable& e) {
     if (bytes == 0) continue;
     out.push_back({e.tiers[t].name, [t, bytes](Executable& m) {
                      m.tiers[t].budget = bytes - 1;
-                     return fmt::format("{} bytes are planned, one more than there are", bytes);
+                     return fmt::format("{} bytes are planned, one more than the budget", bytes);
                    }});
   }
   return out;

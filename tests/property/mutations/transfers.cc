@@ -203,7 +203,7 @@ std::vector<Candidate> queue_changed(const Executable& e) {
       if (other == issue->queue) continue;
       out.push_back({place(e, f, s), [f, s, other](Executable& m) {
                        std::get<Issue>(step_of(m, f, s).body).queue = other;
-                       return std::string("its wait is for another queue, and finds nothing there");
+                       return std::string("its wait names another queue");
                      }});
     }
   });

@@ -10,8 +10,8 @@ namespace sluice::compiler {
 /// An alias may have another shape.
 bool has_own_shape(const Body& body, const Node& node, size_t i);
 bool has_own_shape(const Body& body, const Node& node, const Tie& t);
-/// Whether the op runs in every layout of the target, if its result and its operands like the
-/// result (FusedOp::result_like) all have that layout.
+/// Whether the op runs in any layout of the target that its result has. Operands that must be laid
+/// out like the result (FusedOp::result_like) have that layout too.
 bool follows_layouts(const Body& body, const Node& node, const Target& target);
 
 /// Demands of a value's uses on its layout.

@@ -87,7 +87,7 @@ void gemm_on(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t c
 
 /// Columns of a block of C if no panel width determines them.
 inline constexpr int64_t kPanel = 32;
-/// Most rows of a block of C that an epilogue gets.
+/// Maximum number of rows of a block of C that an epilogue gets.
 inline constexpr int64_t kRowBlock = 112;
 /// Most rows of C that share one packed block of op(B), and most floats of A in these rows (unless
 /// kRowBlock rows have more).

@@ -4,8 +4,8 @@
 
 namespace sluice::cpu {
 
-/// Most tasks of a matrix product: enough to balance a few workers. The plan depends on this
-/// number; the bits of the result do not.
+/// Maximum number of tasks of a matrix product: enough to balance a few workers. The plan depends
+/// on this number; the bits of the result do not.
 inline constexpr int64_t kMostGemmTasks = 16;
 
 /// Returns the sizes, flags and leading dimensions for one matrix product of a (batched) matmul.

@@ -15,7 +15,7 @@ namespace {
 constexpr int kMostInputs = Functor::kMostInputs;
 // Elements of a widened block. The blocks of a few operands fill half of the L1 cache.
 constexpr int64_t kBlock = 512;
-constexpr int64_t kMostRows = 1 << 16;  // Most rows in the table of offsets.
+constexpr int64_t kMostRows = 1 << 16;  // Maximum rows in the table of offsets.
 
 // The output, viewed as `outer` rows of `inner` elements. Along a row, each input is an array or
 // one value.

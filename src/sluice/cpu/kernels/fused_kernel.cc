@@ -15,8 +15,8 @@
 namespace sluice::cpu {
 namespace {
 
-// Most elements that a reduction may fuse with the chain it reads if that leaves a single task.
-// Beyond this, the chain runs as a kernel of its own with several tasks.
+// Maximum number of elements that a reduction may fuse with the chain it reads, if that leaves a
+// single task.
 constexpr int64_t kMostSerial = 65536;
 
 // The roles of the stages of a fused op: a matrix product, then a chain, then a reduction. The

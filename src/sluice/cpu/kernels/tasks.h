@@ -7,7 +7,8 @@
 /// Cuts kernels into tasks, from shapes alone: the cut does not depend on the number of workers.
 namespace sluice::cpu {
 
-/// Most tasks of a kernel. Two, four or eight workers get about equal shares of 16 tasks.
+/// Maximum number of tasks of a kernel. Two, four or eight workers get about equal shares of 16
+/// tasks.
 inline constexpr int64_t kMostTasks = 16;
 /// Fewest elements of a task. Computing them costs far more than handing the task to a worker.
 inline constexpr int64_t kTaskElements = 4096;

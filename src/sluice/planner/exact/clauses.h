@@ -8,7 +8,8 @@
 namespace sluice::planner {
 
 /// Learned clauses: every plan makes at least one literal of each clause true. Only the first two
-/// literals of a clause are watched. The search keeps those literals there that become false last.
+/// literals of a clause are watched. The search puts the literals that become false last at these
+/// two positions.
 class Clauses {
  public:
   struct Watch {

@@ -43,7 +43,7 @@ Result search(const Problem& problem, int64_t height, int64_t max_nodes = 100'00
 
 struct Features {
   uint32_t sizes;       // Largest size; the least is 1.
-  uint32_t ranges;      // Most ranges of a lifetime.
+  uint32_t ranges;      // Maximum number of ranges.
   uint32_t alignments;  // Largest alignment; the least is 1.
   bool fixed;           // Whether some buffers have a fixed offset.
 };

@@ -92,8 +92,8 @@ void OrderState::explain_sum(int side, int32_t item, int32_t clique, int64_t lea
   add_enough(sum - least, literals);
 }
 
-// Adds the literals of the shares to `literals`. Omits late ones as long as the omitted sizes sum
-// to at most `spare`.
+// Adds the literals of the shares to `literals`. Drops the latest shares first, as long as the
+// dropped sizes sum to at most `spare`.
 void OrderState::add_enough(int64_t spare, std::vector<Literal>& literals) {
   std::sort(shares_.begin(), shares_.end(),
             [](const Share& a, const Share& b) { return a.position > b.position; });

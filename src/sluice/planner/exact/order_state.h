@@ -163,7 +163,7 @@ class OrderState {
   std::vector<uint64_t> neighbours_;          // By item: set of its neighbours.
   std::vector<uint64_t> known_below_;         // By item: set of items known to be below it.
   std::vector<uint64_t> known_above_;         // By item: set of items known to be above it.
-  std::array<std::vector<int64_t>, 2> sums_;  // By membership: sizes of the clique on that side.
+  std::array<std::vector<int64_t>, 2> sums_;  // [side][membership]: sum of the sizes on that side.
   std::vector<Window> windows_;               // By survivor.
 
   std::vector<Literal> conflict_;

@@ -35,7 +35,7 @@ int run_inspect(const ToolOptions& o) {
     fmt::print("{} bytes in all\n", total);
   } else if (has(o.file, ".plan")) {
     const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    fmt::print("{}\n", report::summary(report::plan_report(exe::parse_text(text, o.file))));
+    fmt::print("{}", report::summary(report::plan_report(exe::parse_text(text, o.file))));
   } else {
     fail(ErrorKind::kUsage,
          "inspect: {} is none of *idx3-ubyte[.gz], *idx1-ubyte[.gz], *.safetensors, *.plan",

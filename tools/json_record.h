@@ -10,9 +10,10 @@ namespace sluice::tool {
 /// One JSON object for stdout, keys in the order given.
 class JsonRecord {
  public:
-  using Value = std::variant<std::string, int64_t, double>;
-  void add(std::string key, Value value) { items_.emplace_back(std::move(key), std::move(value)); }
+  using Value = std::variant<std::string, int64_t, double, bool, std::vector<JsonRecord>>;
+  void add(std::string key, Value value);
   std::string text() const;
+  const std::vector<std::pair<std::string, Value>>& items() const { return items_; }
 
  private:
   std::vector<std::pair<std::string, Value>> items_;

@@ -69,12 +69,6 @@ train::Offload parse_offload(const ToolOptions& o) {
   return offload;
 }
 
-std::string text_of(const train::Offload& offload) {
-  return offload.optimizer ? offload.weights ? "optimizer,weights" : "optimizer"
-         : offload.weights ? "weights"
-                           : "none";
-}
-
 Programs build(const ToolOptions& o, const train::Offload& offload) {
   const NamedOptimizer& optimizer = optimizer_of(o);
   train::StepOptions step = o.step;
@@ -139,6 +133,14 @@ std::string optimizer_names(std::string_view separator) {
   return fmt::format("{}", fmt::join(names, separator));
 }
 
+std::string offload_words(const train::Offload& offload) {
+  return offload.optimizer ? offload.weights ? "optimizer,weights" : "optimizer"
+         : offload.weights ? "weights"
+                           : "none";
+}
+
+bool has_optimizer_state(const ToolOptions& o) { return optimizer_of(o).state; }
+
 std::string default_rates() {
   std::string text;
   for (const NamedOptimizer& row : kOptimizers)
@@ -164,7 +166,7 @@ Programs build_programs(const ToolOptions& o) {
 }
 
 std::string offload_line(const Programs& programs) {
-  return fmt::format("offload: {}; {}\n", text_of(programs.offload), programs.offload_reason);
+  return fmt::format("offload: {}; {}\n", offload_words(programs.offload), programs.offload_reason);
 }
 
 void log_offload(const ToolOptions& o, const Programs& programs) {
@@ -172,7 +174,7 @@ void log_offload(const ToolOptions& o, const Programs& programs) {
 }
 
 void add_offload(const Programs& programs, JsonRecord& record) {
-  record.add("offload", text_of(programs.offload));
+  record.add("offload", offload_words(programs.offload));
   record.add("offload_reason", programs.offload_reason);
 }
 

@@ -21,6 +21,12 @@ struct Programs {
 /// fits, saying what would.
 Programs build_programs(const ToolOptions& options);
 
+/// Whether the optimizer of the options keeps state.
+bool has_optimizer_state(const ToolOptions& options);
+
+/// "none", "optimizer", "weights" or "optimizer,weights".
+std::string offload_words(const train::Offload& offload);
+
 /// "offload: none; the program fits --memory" and a line break.
 std::string offload_line(const Programs& programs);
 /// Writes that line to stderr if the choice was left to the tool.

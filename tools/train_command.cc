@@ -154,7 +154,7 @@ void log_compiled(const Session& session, const ToolOptions& o) {
   sys::print_stderr("compiled in {:.3f} s\n", session.compiled().seconds);
   if (o.output.log_level != LogLevel::kDebug) return;
   sys::write_stderr(passes_text(session.compiled()));
-  sys::print_stderr("{}\n", report::summary(report::plan_report(session.executable())));
+  sys::print_stderr("{}\n", report::memory_map(report::plan_report(session.executable())));
 }
 
 // With --log-level debug: the work of the run, and how often a worker had to wait for it.

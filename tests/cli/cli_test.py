@@ -48,13 +48,12 @@ class Records(CliTest):
         self.assertEqual(record["planned_bytes"], record["measured_bytes"])
 
     def test_plan_says_what_fused_and_what_not(self):
-        plan = self.expect_code(0, "plan", "mnist", "--width", 64).stdout
+        flags = ["plan", "mnist", "--width", 64, "--fusions"]
+        plan = self.expect_code(0, *flags).stdout
         self.assertRegex(plan, r"fused +\d+ x MatMul\+Add\+Gelu\n")
         self.assertRegex(
             plan, r"not fused +\d+ x MatMul\+Add after MatMul\+Add\+Gelu: no kernel runs both\n")
-        self.assertNotIn(
-            "fused ",
-            self.expect_code(0, "plan", "mnist", "--width", 64, "--disable", "fuse").stdout)
+        self.assertNotIn("fused ", self.expect_code(0, *flags, "--disable", "fuse").stdout)
 
     def test_plan_says_what_a_step_moves(self):
         flags = [
@@ -68,13 +67,89 @@ class Records(CliTest):
         self.assertEqual(record["stream_bytes"] >= 8 * 784 * 4, True)
         self.assertLessEqual(record["io_queue_transfers"], record["transfers"])
         self.assertRegex(
-            self.expect_code(0, *flags).stdout,
+            self.expect_code(0, *flags, "--memory-map").stdout,
             rf"tier host on queue compute, a run of 'train': \d+ in, {state // 2:,} bytes; "
             rf"\d+ out, {state // 2:,} bytes\n")
 
+    PLANS = [["mnist"], ["mnist-rts"], ["mnist-phased"],
+             ["mlp", "--layers", 128, "--strategy", "phased"],
+             [
+                 "mlp", "--layers", 40, "--strategy", "phased", "--optimizer", "adam",
+                 "--accumulate", 4, "--recompute", "--io-mode", "io_overlapped", "--memory", "16M",
+                 "--remote-memory", "2G"
+             ]]
+
+    def test_a_plan_fits_a_screen_and_speaks_of_the_model(self):
+        for flags in self.PLANS:
+            with self.subTest(flags=flags):
+                text = self.expect_code(0, "plan", *flags).stdout
+                self.assertLessEqual(len(text.splitlines()), 25, text)
+                self.assertLessEqual(max(map(len, text.splitlines())), 100, text)
+                self.assertIsNone(
+                    re.search(r"subgraph|__t\d|remote\d|accum\.|_remote_load|Gradient___|_\d",
+                              text), text)
+                self.assertTrue(
+                    text.startswith("fits: yes (" if "--memory" in
+                                    flags else "fits: no budget is given; "), text)
+                raw = self.expect_code(0, "plan", *flags, "--memory-map").stdout
+                self.assertIn("  at the peak", raw)
+
+    def test_a_plan_has_the_numbers_of_its_record(self):
+        for flags in self.PLANS:
+            with self.subTest(flags=flags):
+                record = self.record("plan", *flags)
+                text = self.expect_code(0, "plan", *flags).stdout
+                self.assertIs(record["fits"], True)
+                self.assertEqual(record["functions"], len(record["function_list"]))
+                self.assertEqual(
+                    record["transfers"],
+                    sum(t["loads"] + t["stores"] for t in record["transfer_list"]
+                        if t["program"] == "train"))
+                for memory in record["memories"]:
+                    self.assertIn(f"{memory['name']}: {memory['total_bytes']:,} bytes", text)
+                    self.assertEqual(sum(kind["bytes"] for kind in memory["kinds"]),
+                                     memory["total_bytes"])
+                    self.assertTrue(all(kind["bytes"] > 0 for kind in memory["kinds"]),
+                                    memory["kinds"])
+                    for kind in memory["kinds"][:3]:
+                        self.assertRegex(
+                            text, rf"(?m)^  [#.]{{12}} +{kind['bytes']:,} {kind['kind']}( |$)")
+                    for holder in memory["holders"][:3]:
+                        self.assertRegex(
+                            text, rf"(?m)\| +{holder['bytes']:,} {re.escape(holder['place'][:20])}")
+                largest = max(record["function_list"], key=lambda f: f["frame_bytes"])
+                self.assertRegex(
+                    text,
+                    rf"(?m)^ +{largest['frame_bytes']:,} {re.escape(largest['place'])}, "
+                    rf"{largest['steps']} steps$"
+                )
+                for t in record["transfer_list"]:
+                    if t["program"] == "train" and t["memory"] == "streams":
+                        self.assertIn(
+                            f"streams {t['loaded_bytes']:,} in, {t['stored_bytes']:,} out", text)
+                for s in record["suggestions"][:3]:
+                    known = "device_bytes" in s
+                    bytes_of = f": {s['device_bytes']:,} bytes on the device" if known else ""
+                    self.assertIn(f" {s['option']}{bytes_of}", text)
+
+    def test_suggestions_do_what_they_say(self):
+        plan = ["plan", "mnist", "--optimizer", "adam", "--accumulate", 2]
+        record = self.record(*plan)
+        options = {s["option"]: s for s in record["suggestions"]}
+        self.assertLessEqual({"--offload optimizer", "--strategy phased"}, set(options))
+        for option, s in options.items():
+            with self.subTest(option=option):
+                self.assertLess(s["device_bytes"], record["planned_bytes"])
+                self.assertEqual(
+                    self.record(*plan, *option.split())["planned_bytes"], s["device_bytes"])
+        self.assertNotIn("--strategy phased",
+                         {s["option"]
+                          for s in self.record(*plan, "--clip-norm", 1)["suggestions"]})
+
     def test_plan_says_what_train_takes(self):
-        self.assertEqual(self.record("plan", "mnist", "--width", 64)["planned_bytes"],
-                         self.record("train", "mnist", *SHORT)["measured_bytes"])
+        self.assertEqual(
+            self.record("plan", "mnist", "--width", 64)["planned_bytes"],
+            self.record("train", "mnist", *SHORT)["measured_bytes"])
 
     def test_bench(self):
         record = self.record("bench", "mnist", "--steps", 20, "--width", 64)
@@ -161,7 +236,9 @@ class Memory(CliTest):
         for command in ("train", "plan", "bench"):
             arguments = ["mnist", "--width", 64, "--memory", planned - 1]
             result = self.expect_code(4, command, *arguments)
-            self.assertEqual(result.stdout, "")
+            refusal = (f"fits: no (device 0 {planned:,} of {planned - 1:,} bytes); "
+                       f"smallest budget: device 0 {planned:,} bytes")
+            self.assertEqual(result.stdout.partition("\n")[0], refusal if command == "plan" else "")
             self.assertIn(f"needs {planned} bytes, its budget is {planned - 1}", result.stderr)
             smallest = re.search(r"smallest budget found: (\d+) bytes; live-set bound: (\d+) bytes",
                                  result.stderr)
@@ -192,7 +269,11 @@ class Memory(CliTest):
         ]:
             with self.subTest(flags=flags):
                 self.expect_choice(choice, why, *model, *flags)
-        self.expect_choice("optimizer", "given by --offload", *model, "--offload", "optimizer",
+        self.expect_choice("optimizer",
+                           "given by --offload",
+                           *model,
+                           "--offload",
+                           "optimizer",
                            logged=False)
         deep = [*model, "--layers", 12, "--memory", "16M"]
         result = self.expect_code(4, "plan", *deep)
@@ -206,16 +287,11 @@ class Memory(CliTest):
     def expect_choice(self, choice, why, *flags, logged=True):
         """Every command prints the choice and its reason on one line of its text and record."""
         line = f"offload: {choice}; {why}"
-        lines = [
-            text for text in self.expect_code(0, "plan", *flags).stdout.splitlines()
-            if text.startswith("offload")
-        ]
-        self.assertEqual([text[:len(line)] for text in lines], [line])
-        for command in (
-            ["plan", *flags],
-            ["train", *flags, "--synthetic", "--steps", 1],
-            ["bench", *flags, "--steps", 1],
-        ):
+        text = self.expect_code(0, "plan", *flags).stdout
+        self.assertEqual(len(re.findall("(?m)^offload: ", text)), 1)
+        self.assertIn(line, " ".join(text.split()))  # It has two lines where it is long.
+        for command in (["plan", *flags], ["train", *flags, "--synthetic", "--steps",
+                                           1], ["bench", *flags, "--steps", 1]):
             record = self.record(*command)
             self.assertEqual(record["offload"], choice)
             self.assertEqual(record["offload_reason"][:len(why)], why)
@@ -369,8 +445,13 @@ class Bits(CliTest):
 
     def test_bytes_of_state_per_update(self):
         parameters, variables = 784 * 64 + 64 + 64 * 10 + 10, 4
-        moved = {"sgd": 0, "momentum": 8 * parameters, "adam": 16 * parameters + 8 * variables,
-                 "adam-f16": 12 * parameters, "adamax": 16 * parameters + 8 * variables}
+        moved = {
+            "sgd": 0,
+            "momentum": 8 * parameters,
+            "adam": 16 * parameters + 8 * variables,
+            "adam-f16": 12 * parameters,
+            "adamax": 16 * parameters + 8 * variables
+        }
         for optimizer, expected in moved.items():
             for ways in ([], ["--strategy", "phased", "--accumulate", 2]):
                 with self.subTest(optimizer=optimizer, ways=ways):

@@ -24,7 +24,7 @@ class Tiers(CliTest):
                 self.record("plan", *self.MODEL, flag, least)["planned_bytes"],
                 plan["planned_bytes"])
             self.expect_code(4, "plan", *self.MODEL, flag, least - 1)
-        self.assertIn(f"; tier host {least:,} bytes\n",
+        self.assertIn(f", tier host {least:,} bytes\n",
                       self.expect_code(0, "plan", *self.MODEL).stdout)
 
     def test_throttled_memory_is_slow_and_says_so(self):
@@ -37,8 +37,9 @@ class Tiers(CliTest):
             ["bench", *self.MODEL, "--steps", 1, "--synthetic"],
         ):
             with self.subTest(command=arguments[0]):
-                self.assertNotIn("throttled", self.expect_code(0, *arguments).stdout)
-                self.assertIn(line, self.expect_code(0, *arguments, *slow).stdout)
+                text = [*arguments, *(["--transfers"] if arguments[0] == "plan" else [])]
+                self.assertNotIn("throttled", self.expect_code(0, *text).stdout)
+                self.assertIn(line, self.expect_code(0, *text, *slow).stdout)
                 self.assertEqual(self.record(*arguments, *slow)["remote_bandwidth"], 2 << 20)
         train = ["train", *self.MODEL, "--synthetic", "--steps", 2]
         plain, throttled = self.record(*train), self.record(*train, *slow)
@@ -61,8 +62,8 @@ class Tiers(CliTest):
             seconds[mode] = plan["exposed_transfer_seconds"]
         self.assertAlmostEqual(seconds["compute"], seconds["io"])
         self.assertLess(seconds["io_overlapped"], seconds["io"])
-        text = self.expect_code(0, "plan", *self.PHASED, "--io-mode", "io_overlapped",
-                                *flags).stdout
+        text = self.expect_code(0, "plan", *self.PHASED, "--io-mode", "io_overlapped", *flags,
+                                "--transfers").stdout
         self.assertRegex(
             text,
             r"predicted with [\d.]+ GF/s .*, remote memory 0.0671 GB/s by --remote-bandwidth:\n")
@@ -72,7 +73,8 @@ class Tiers(CliTest):
             r"[\d.]+ ms, [\d.]+ ms of it behind computing, [\d.]+ ms exposed\n")
 
     def test_where_no_file_can_be_made_it_is_not_measured(self):
-        text = self.expect_code(0, "plan", *self.MODEL, "--remote", "file:/no/such/folder").stdout
+        text = self.expect_code(0, "plan", *self.MODEL, "--remote", "file:/no/such/folder",
+                                "--transfers").stdout
         self.assertIn("as copies in host memory, as it cannot make a file in /no/such/folder", text)
 
     def test_files_past_the_page_cache_and_checked(self):
@@ -98,7 +100,6 @@ class Tiers(CliTest):
 
 class BeyondMemory(CliTest):
     """Trains weights and state of 20 times the device's memory from a file."""
-
     def test_trains_with_the_bits_of_the_resident_run(self):
         layers, width = 128, 256
         model = [
@@ -118,7 +119,8 @@ class BeyondMemory(CliTest):
                 "train", *model, *run, *phased, "--remote", f"file:{folder}", "--memory", memory,
                 *saved, "--json"
             ]
-            process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE,
+            process = subprocess.Popen([PROGRAM, *map(str, arguments)],
+                                       stdout=subprocess.PIPE,
                                        text=True)
             text = process.stdout.read()
             process.stdout.close()

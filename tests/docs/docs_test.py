@@ -21,7 +21,9 @@ HINT = "\nIf the change is meant: cmake --build BUILD --target update_docs"
 
 
 def printed(variable):
-    result = subprocess.run([os.environ[variable]], stdin=subprocess.DEVNULL, capture_output=True,
+    result = subprocess.run([os.environ[variable]],
+                            stdin=subprocess.DEVNULL,
+                            capture_output=True,
                             text=True)
     if result.returncode != 0:
         raise RuntimeError(f"{variable} ended with {result.returncode}: {result.stderr}")
@@ -63,7 +65,8 @@ class Text(unittest.TestCase):
     def test_the_readme_shows_the_project_that_the_install_test_builds(self):
         readme = (ROOT / "README.md").read_text()
         consumer = ROOT / "tests" / "install" / "consumer"
-        project = (consumer / "CMakeLists.txt").read_text().partition("#")[0]  # Without its warnings.
+        project = (consumer /
+                   "CMakeLists.txt").read_text().partition("#")[0]  # Without its warnings.
         self.assertIn("```cmake\n" + project + "```", readme)
 
     def test_the_readme_shows_programs_of_at_most_40_lines_and_what_they_print(self):
@@ -78,8 +81,11 @@ class Text(unittest.TestCase):
                 self.assertIn("```text\n" + printed + "```", readme)
 
     def test_the_pages_show_the_files_that_the_howto_test_builds(self):
-        shown = {"sluice/ops": "add_an_op.md", "sluice/cpu/fused": "add_an_op.md",
-                 "sluice/compiler/passes": "add_a_pass.md"}
+        shown = {
+            "sluice/ops": "add_an_op.md",
+            "sluice/cpu/fused": "add_an_op.md",
+            "sluice/compiler/passes": "add_a_pass.md"
+        }
         for folder, name in shown.items():
             page = (ROOT / "docs" / "howto" / name).read_text()
             for file in (ROOT / "tests" / "docs" / folder).iterdir():

@@ -118,18 +118,21 @@ class NeedsOfMemories {
       const Arena& a = e_.arenas[static_cast<size_t>(arena)];
       return a.space == space && (device < 0 || a.device == device);
     };
-    const auto add = [&](const std::string& name, const char* kind, int64_t bytes) {
+    const auto add = [&](const std::string& name, const char* kind, int64_t bytes, size_t index) {
       m.bound_bytes += bytes;
-      m.holders.push_back({name, kind, "", bytes});
+      m.holders.push_back({name, kind, "", bytes, -1, static_cast<int32_t>(index)});
     };
-    for (const VariablePlan& v : e_.variables) {
-      if (v.buffer < 0 && here(v.arena)) add(v.path, "variable", v.bytes);
+    for (size_t i = 0; i < e_.variables.size(); ++i) {
+      const VariablePlan& v = e_.variables[i];
+      if (v.buffer < 0 && here(v.arena)) add(v.path, "variable", v.bytes, i);
     }
-    for (const ConstantPlan& c : e_.constants) {
-      if (here(c.arena)) add(c.name, "constant", static_cast<int64_t>(c.data.size()));
+    for (size_t i = 0; i < e_.constants.size(); ++i) {
+      const ConstantPlan& c = e_.constants[i];
+      if (here(c.arena)) add(c.name, "constant", static_cast<int64_t>(c.data.size()), i);
     }
-    for (const RemoteBufferPlan& b : e_.remote_buffers) {
-      if (here(b.arena)) add(b.name, "remote", b.entries * b.entry_stride);
+    for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
+      const RemoteBufferPlan& b = e_.remote_buffers[i];
+      if (here(b.arena)) add(b.name, "remote", b.entries * b.entry_stride, i);
     }
   }
 
@@ -139,11 +142,12 @@ class NeedsOfMemories {
       const Function& fn = function(f);
       const Peak& p = peaks_[static_cast<size_t>(f)];
       where += fmt::format("{}{} step {}", where.empty() ? "" : " > ", fn.name, p.step);
-      for (const FrameBuffer& b : fn.buffers) {
+      for (size_t i = 0; i < fn.buffers.size(); ++i) {
+        const FrameBuffer& b = fn.buffers[i];
         if (p.step < b.begin || p.step >= b.end) continue;
         const bool in_steps = p.step < static_cast<int64_t>(fn.steps.size());
         if (in_steps && is_frame(b, fn.steps[static_cast<size_t>(p.step)], p.step)) continue;
-        m.holders.push_back({b.name, "buffer", where, b.bytes});
+        m.holders.push_back({b.name, "buffer", where, b.bytes, f, static_cast<int32_t>(i)});
       }
       f = p.callee;
     }

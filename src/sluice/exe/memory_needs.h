@@ -13,6 +13,9 @@ struct Holder {
   std::string kind;   ///< "variable", "constant", "buffer", "remote", or the kind of an arena.
   std::string where;  ///< Buffer: step at which it is live, "main step 12 > Linear step 3".
   int64_t bytes = 0;
+  int32_t function = -1;  ///< The function whose frame has the buffer; else -1.
+  /// Index of the variable, constant or remote buffer, or of the buffer in its function; else -1.
+  int32_t index = -1;
 };
 
 /// Bytes needed in one memory with a budget: that of a device, or a tier.

@@ -1,13 +1,12 @@
 #include "sluice/report/plan_report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <iterator>
+#include <limits>
 #include <map>
 
 #include "sluice/exe/visit_step.h"
 #include "sluice/exe/words.h"
+#include "sluice/report/places.h"
 #include "sluice/report/summary.h"
 #include "sluice/report/traffic.h"
 
@@ -41,7 +40,7 @@ int64_t size_of_step(const exe::Step& step) {
 
 class Reporter {
  public:
-  explicit Reporter(const exe::Executable& e) : e_(e) {}
+  Reporter(const exe::Executable& e, const Places& places) : e_(e), places_(places) {}
 
   void run(PlanReport& out) const {
     functions(out);
@@ -94,9 +93,13 @@ class Reporter {
     }
     for (size_t i = 0; i < e_.functions.size(); ++i) {
       const exe::Function& f = e_.functions[i];
-      FunctionReport r{f.name,  f.device,      static_cast<int64_t>(f.steps.size()),
-                       0,       f.frame_bytes, f.frame_bound,
-                       sites[i]};
+      FunctionReport r{.name = f.name,
+                       .place = places_.of_function(static_cast<int32_t>(i)),
+                       .device = f.device,
+                       .steps = static_cast<int64_t>(f.steps.size()),
+                       .frame_bytes = f.frame_bytes,
+                       .bound_bytes = f.frame_bound,
+                       .call_sites = sites[i]};
       for (const exe::Step& s : f.steps) r.program_bytes += size_of_step(s);
       out.program_bytes += r.program_bytes;
       out.functions.push_back(std::move(r));
@@ -104,67 +107,69 @@ class Reporter {
   }
 
   const exe::Executable& e_;
+  const Places& places_;
 };
 
-}  // namespace
-
-std::string grouped(int64_t n) {
-  std::string text = std::to_string(n);
-  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (n < 0 ? 1 : 0); at -= 3) {
-    text.insert(static_cast<size_t>(at), 1, ',');
-  }
-  return text;
+// The kind of a holder that is no tensor, or of a constant.
+std::string kind_of_arena(const std::string& kind) {
+  if (kind == "constant") return "constants";
+  if (kind == "slots") return "channel slots";
+  if (kind == "staging") return "staging of transfers";
+  return kind;
 }
 
-PlanReport plan_report(const exe::Executable& executable, int most_holders) {
-  PlanReport out{.memories = exe::memory_needs(executable, most_holders)};
-  Reporter(executable).run(out);
+PlacedHolder placed(const exe::Holder& h, const Places& places) {
+  const Place place = h.kind == "variable"   ? places.of_variable(h.index)
+                      : h.kind == "remote"   ? places.of_remote(h.index)
+                      : h.kind == "buffer"   ? places.of_buffer(h.function, h.index)
+                      : h.kind == "constant" ? Place{Holding::kConstant, "constant " + h.name}
+                                             : Place{Holding::kUnknown, kind_of_arena(h.kind)};
+  const bool tensor = h.function >= 0 || h.index >= 0;
+  return {place.text, tensor ? std::string(word(place.kind)) : kind_of_arena(h.kind), h.bytes};
+}
+
+template <typename Row>
+void sort_by_bytes(std::vector<Row>& rows) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.bytes > b.bytes; });
+}
+
+MemoryShares shares_of(const exe::MemoryNeeds& memory, const Places& places) {
+  MemoryShares out;
+  std::map<std::string, int64_t> kinds;
+  std::map<std::string, size_t> rows;
+  int64_t rest = memory.total_bytes;
+  for (const exe::Holder& h : memory.holders) {
+    PlacedHolder holder = placed(h, places);
+    kinds[holder.kind] += h.bytes;
+    rest -= h.bytes;
+    const auto [row, first] = rows.try_emplace(holder.place, out.holders.size());
+    if (first) {
+      out.holders.push_back(std::move(holder));
+    } else {
+      out.holders[row->second].bytes += h.bytes;
+    }
+  }
+  if (rest != 0) kinds["padding and gaps"] += rest;
+  for (const auto& [kind, bytes] : kinds) out.kinds.push_back({kind, bytes});
+  sort_by_bytes(out.kinds);
+  sort_by_bytes(out.holders);
   return out;
 }
 
-std::string summary(const PlanReport& report) {
-  std::string out;
-  const auto add = [&]<typename... Args>(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(out), format, std::forward<Args>(args)...);
-    out += '\n';
-  };
-  for (const exe::MemoryNeeds& m : report.memories) {
-    const std::string budget =
-        m.budget_bytes < 0 ? "" : fmt::format(" of a budget of {}", grouped(m.budget_bytes));
-    add("{}: {} bytes{}, {:.3f} x the live-set bound of {}", m.name, grouped(m.total_bytes), budget,
-        m.ratio, grouped(m.bound_bytes));
-    const std::pair<const char*, int64_t> parts[] = {
-        {"variables and constants", m.persistent_bytes},
-        {"frames", m.frame_bytes},
-        {"workspace", m.workspace_bytes},
-        {"channel slots", m.slot_bytes},
-        {"remote buffers", m.tier_bytes},
-        {"staging of direct transfers", m.staging_bytes},
-        {"checksums of entries", m.checksum_bytes}};
-    for (const auto& [what, bytes] : parts) {
-      if (bytes > 0) add("  {:>15}  {}", grouped(bytes), what);
-    }
-    if (m.holders.empty()) continue;
-    add("  at the peak{}:",
-        m.peak_program.empty() ? "" : fmt::format(" (program '{}')", m.peak_program));
-    for (const exe::Holder& h : m.holders) {
-      add("  {:>15}  {} {}{}", grouped(h.bytes), h.kind, h.name,
-          h.where.empty() ? "" : " in " + h.where);
-    }
+}  // namespace
+
+PlanReport plan_report(const exe::Executable& executable, int most_holders) {
+  PlanReport out{.memories = exe::memory_needs(executable, std::numeric_limits<int>::max())};
+  const Places places(executable);
+  const auto most = static_cast<size_t>(std::max(most_holders, 0));
+  for (exe::MemoryNeeds& m : out.memories) {
+    MemoryShares shares = shares_of(m, places);
+    if (shares.holders.size() > most) shares.holders.resize(most);
+    if (m.holders.size() > most) m.holders.resize(most);
+    out.shares.push_back(std::move(shares));
   }
-  for (const TransferReport& t : report.transfers) {
-    add("{} on queue {}, a run of '{}': {} in, {} bytes; {} out, {} bytes", t.memory, t.queue,
-        t.program, grouped(t.loads), grouped(t.loaded_bytes), grouped(t.stores),
-        grouped(t.stored_bytes));
-  }
-  size_t width = 8;
-  for (const FunctionReport& f : report.functions) width = std::max(width, f.name.size());
-  add("{:{}}  device  calls   steps  program bytes   frame bytes", "function", width);
-  for (const FunctionReport& f : report.functions) {
-    add("{:{}}  {:>6}  {:>5}  {:>6}  {:>13}  {:>12}", f.name, width, f.device,
-        grouped(f.call_sites), grouped(f.steps), grouped(f.program_bytes), grouped(f.frame_bytes));
-  }
-  add("the program itself takes {} bytes", grouped(report.program_bytes));
+  Reporter(executable, places).run(out);
   return out;
 }
 

@@ -5,12 +5,14 @@
 
 #include "sluice/exe/executable.h"
 #include "sluice/exe/memory_needs.h"
+#include "sluice/report/forecast.h"
 
 namespace sluice::report {
 
 /// One function in the list of `sluice plan`.
 struct FunctionReport {
   std::string name;
+  std::string place;  ///< "fc.1 … fc.3, backward, a micro-batch of a loop".
   int32_t device = 0;
   int64_t steps = 0;
   int64_t program_bytes = 0;  ///< Bytes of its steps.
@@ -31,8 +33,30 @@ struct TransferReport {
   int64_t stored_bytes = 0;
 };
 
+/// Bytes of one kind of tensor in a memory.
+struct KindBytes {
+  std::string kind;  ///< "variables", "optimizer state", "activations", "workspace", …
+  int64_t bytes = 0;
+};
+
+/// A holder of the peak in the model's own words.
+struct PlacedHolder {
+  std::string place;  ///< "fc.1.weight, accumulator".
+  std::string kind;   ///< As in KindBytes.
+  int64_t bytes = 0;
+};
+
+/// Shares of the bytes of one memory at its peak.
+struct MemoryShares {
+  std::vector<KindBytes> kinds;  ///< Largest first. Their sum is the memory's total.
+  /// Largest first. One row has the sum of the holders with one place, such as the two copies of a
+  /// buffer that a loop alternates between.
+  std::vector<PlacedHolder> holders;
+};
+
 struct PlanReport {
   std::vector<exe::MemoryNeeds> memories;
+  std::vector<MemoryShares> shares;  ///< By memory.
   std::vector<FunctionReport> functions;
   /// By program, memory and queue; empty without transfers.
   std::vector<TransferReport> transfers;
@@ -43,10 +67,33 @@ struct PlanReport {
 /// the largest number of holders listed for each memory.
 PlanReport plan_report(const exe::Executable& executable, int most_holders = 10);
 
+/// An option that would make a plan smaller.
+struct Suggestion {
+  std::string option;  ///< "--offload optimizer".
+  /// Bytes of the largest device and of all tiers with it; -1: not computed.
+  int64_t device_bytes = -1;
+  int64_t tier_bytes = -1;
+};
+
+/// Facts about a plan that the executable alone does not give. Empty fields are not printed.
+struct Outlook {
+  std::vector<ProgramForecast> forecasts;
+  std::string machine;  ///< The rates of the forecast.
+  std::string offload;  ///< "offload: none; the program fits".
+  std::vector<Suggestion> suggestions;
+  std::string closing;  ///< "compiled in 0.002 s; the plan is proved".
+};
+
 /// Formats 1234567 as "1,234,567".
 std::string grouped(int64_t n);
 
-/// Formats the report as text: a few lines for each memory and one line for each function.
-std::string summary(const PlanReport& report);
+/// Formats the plan in at most 25 lines of at most 100 columns. The lines say whether each memory
+/// fits its budget, the kinds and holders of its bytes, the largest functions, the bytes that each
+/// program moves, its forecast time, and options that would make the plan smaller.
+std::string summary(const PlanReport& report, const Outlook& outlook = {});
+
+/// Formats each memory with its arenas and holders by their names in the plan, each program's
+/// transfers by queue, and every function.
+std::string memory_map(const PlanReport& report);
 
 }  // namespace sluice::report

@@ -24,8 +24,8 @@ TEST(Report, CountsWhatARunMovesBesideAndOnTheComputeQueue) {
   is(0, "compute", 1, 1);
   is(1, "load", 6, 0);
   is(2, "store", 0, 5);
-  EXPECT_NE(summary(r).find("tier host on queue load, a run of 'run': 6 in, 384 bytes; 0 out, 0 "
-                            "bytes\n"),
+  EXPECT_NE(memory_map(r).find("tier host on queue load, a run of 'run': 6 in, 384 bytes; 0 out, 0 "
+                               "bytes\n"),
             std::string::npos);
 }
 
@@ -75,7 +75,7 @@ TEST(Report, ListsFunctionsAndTiers) {
   ASSERT_EQ(r.memories.size(), 2u);
   EXPECT_EQ(r.memories[1].tier_bytes, 1024);
   EXPECT_EQ(r.memories[1].bound_bytes, 2 * 6 * 64);
-  const std::string text = summary(r);
+  const std::string text = memory_map(r);
   EXPECT_NE(
       text.find("tier host: 1,024 bytes of a budget of 4,096, 1.333 x the live-set bound of 768\n"),
       std::string::npos)

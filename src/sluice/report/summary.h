@@ -9,8 +9,8 @@ struct Executable;
 
 namespace report {
 
-/// Formats as text the bytes that a plan needs of each memory, the largest holders of the peak, its
-/// transfers and its functions.
+/// Describes a plan in at most 25 lines: whether it fits, the holders of each memory's bytes, and
+/// the bytes that a run moves.
 std::string summary(const exe::Executable& executable);
 
 /// The plan of a session, as a user reads it. Session::plan() returns it. The executable must

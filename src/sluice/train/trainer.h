@@ -36,7 +36,7 @@ struct FitLength {
 struct FitResult {
   int64_t steps = 0;          ///< Steps that ran.
   double loss = 0;            ///< Mean over the last step.
-  std::vector<float> losses;  ///< Of every micro-batch, of each replica in turn.
+  std::vector<float> losses;  ///< Loss of every micro-batch, replica by replica.
   double seconds = 0;
   bool stopped = false;  ///< Whether FitOptions::after_step ended the training.
 };

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "sluice/base/sys.h"
@@ -17,6 +18,8 @@
 #include "sluice/runtime/loaded_program.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
+#include "tools/plan/plan_advice.h"
+#include "tools/plan/plan_json.h"
 #include "tools/programs.h"
 #include "tools/rates.h"
 
@@ -122,18 +125,27 @@ int64_t state_bytes_per_update(const train::Training& training, const exe::Execu
   return bytes;
 }
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 // A compiled and proved model.
 struct Plan {
   Plan(const ToolOptions& o, const report::Rates& rates)
       : programs(build_programs(o)),
         compiled(compile(programs.ir, compile_options(session_options(o)))),
+        seconds(seconds_since(begin)),
         report(report::plan_report(compiled.executable)),
         forecasts(report::forecast(compiled.executable, rates)) {
     check::prove(compiled.executable);
   }
 
+  Clock::time_point begin = Clock::now();
   Programs programs;
   Compiled compiled;
+  double seconds;  ///< Time that building and compiling took.
   report::PlanReport report;
   std::vector<report::ProgramForecast> forecasts;
 
@@ -156,7 +168,8 @@ void add_forecast(const report::ProgramForecast& step, JsonRecord& record) {
   record.add("exposed_transfer_seconds", exposed);
 }
 
-std::string json_of(const Plan& plan, const ToolOptions& o) {
+std::string json_of(const Plan& plan, const ToolOptions& o,
+                    std::vector<report::Suggestion> suggestions = {}) {
   const exe::Executable& executable = plan.compiled.executable;
   JsonRecord record;
   record.add("model", o.model.name);
@@ -175,22 +188,50 @@ std::string json_of(const Plan& plan, const ToolOptions& o) {
   add_throttle(o, record);
   record.add("compile_seconds", plan.compiled.seconds);
   record.add("functions", static_cast<int64_t>(executable.functions.size()));
+  add_plan(plan.report, {.forecasts = plan.forecasts, .suggestions = std::move(suggestions)},
+           record);
   return record.text();
 }
 
-void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machine) {
-  const Compiled& compiled = plan.compiled;
-  fmt::print("{}\n", report::summary(plan.report));
-  fmt::print("{}", offload_line(plan.programs));
-  std::string budgets;
-  for (const exe::MemoryNeeds& m : plan.report.memories)
-    budgets += fmt::format("{}{} {}", budgets.empty() ? "" : "; ", m.name,
-                           report::grouped(m.smallest_budget()));
-  fmt::print("smallest budgets found: {} bytes\n", budgets);
-  fmt::print("{}predicted with {}:\n{}\n", throttle_line(o), machine,
-             report::summary(plan.forecasts));
-  fmt::print("{}", fusions_text(compiled));
-  fmt::print("compiled in {:.3f} s; the plan is proved\n", compiled.seconds);
+std::vector<report::Suggestion> suggestions_for(const Plan& plan, const ToolOptions& o) {
+  return suggestions(o, plan.programs, plan.report, plan.seconds);
+}
+
+void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machine,
+                bool refused = false) {
+  report::Outlook outlook{
+      .forecasts = plan.forecasts, .machine = machine, .suggestions = suggestions_for(plan, o)};
+  if (!refused) {
+    outlook.offload = offload_line(plan.programs);
+    outlook.offload.pop_back();
+    outlook.closing =
+        fmt::format("compiled in {:.3f} s; the plan is proved", plan.compiled.seconds);
+  }
+  fmt::print("{}", report::summary(plan.report, outlook));
+}
+
+// Prints the plan that would be made without budgets, beside the budgets that it exceeds.
+void print_refused(const ToolOptions& o, const MachineRates& machine) {
+  ToolOptions unlimited = o;
+  unlimited.session.device.memory = -1;
+  unlimited.session.remote_memory = -1;
+  unlimited.session.print_after.clear();
+  Plan plan(unlimited, machine.rates);
+  plan.compiled.executable.devices[0].memory_budget = o.session.device.memory;
+  for (exe::Tier& tier : plan.compiled.executable.tiers) tier.budget = o.session.remote_memory;
+  plan.report = report::plan_report(plan.compiled.executable);
+  print_plan(plan, unlimited, machine.text, true);
+}
+
+// The plan; prints one before it throws the error of a budget that is too small.
+Plan make_plan(const ToolOptions& o, const MachineRates& machine) {
+  try {
+    return Plan(o, machine.rates);
+  } catch (const Error& e) {
+    const bool shows = o.plan.form == PlanOptions::Form::kSummary && !o.output.json;
+    if (e.kind() == ErrorKind::kDoesNotFit && shows) print_refused(o, machine);
+    throw;
+  }
 }
 
 // A line for each combination of replicas and thresholds.
@@ -228,9 +269,9 @@ int run_plan(const ToolOptions& o) {
   if (!o.plan.check.empty()) return check_text(o);
   if (o.plan.compares()) return compare_plans(o);
   const MachineRates machine = measure_rates(o);
-  const Plan plan(o, machine.rates);
+  const Plan plan = make_plan(o, machine);
   if (o.output.json) {
-    fmt::print("{}\n", json_of(plan, o));
+    fmt::print("{}\n", json_of(plan, o, suggestions_for(plan, o)));
     return 0;
   }
   using Form = PlanOptions::Form;
@@ -248,7 +289,7 @@ int run_plan(const ToolOptions& o) {
       fmt::print("{}", fusions_text(plan.compiled));
       break;
     case Form::kMemoryMap:
-      fmt::print("{}\n", report::summary(plan.report));
+      fmt::print("{}\n", report::memory_map(plan.report));
       break;
     case Form::kTransfers:
       fmt::print("{}predicted with {}:\n{}\n", throttle_line(o), machine.text,

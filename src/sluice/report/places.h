@@ -1,0 +1,103 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sluice/exe/executable.h"
+
+namespace sluice::report {
+
+/// Kind of tensor that bytes hold.
+enum class Holding : uint8_t {
+  kUnknown,
+  kVariable,
+  kState,
+  kAccumulator,
+  kGradient,
+  kActivation,
+  kStream,
+  kConstant
+};
+
+/// "variables", "optimizer state", …
+std::string_view word(Holding holding);
+
+/// A tensor in the model's own words.
+struct Place {
+  Holding kind = Holding::kUnknown;
+  std::string text;  ///< "fc.0.weight, first_order", "fc.1, gelu output (backward)".
+};
+
+/// Compares digits by the number that they spell: "fc.9" comes before "fc.10".
+struct NaturalLess {
+  bool operator()(const std::string& a, const std::string& b) const;
+};
+
+/// Names what the buffers, remote entries and functions of a plan hold, by following variables
+/// through loads, collectives, calls and kernels. Names that the plan lacks come from the names of
+/// its values. The executable must outlive this object.
+class Places {
+ public:
+  explicit Places(const exe::Executable& executable);
+
+  Place of_variable(int32_t variable) const;
+  Place of_remote(int32_t remote_buffer) const;
+  /// A buffer of a function's frame.
+  Place of_buffer(int32_t function, int32_t buffer) const;
+  /// "program train", "fc.1 … fc.3, backward, a micro-batch of a loop".
+  std::string of_function(int32_t function) const;
+
+ private:
+  using Names = std::set<std::string, NaturalLess>;
+
+  struct Content {
+    Holding kind = Holding::kUnknown;
+    Names paths;       ///< Variables, without the name of a state.
+    Names modules;     ///< Modules that make or use it.
+    std::string what;  ///< "first_order", "gelu output".
+    std::string note;  ///< "gathered".
+    bool backward = false;
+  };
+
+  /// Phases of training that a function takes part in.
+  struct Phases {
+    bool forward = false, backward = false, update = false;
+  };
+
+  Content content_of_variable(const std::string& path) const;
+  std::string module_of(const std::string& path) const;
+  static void merge(const Content& from, Content& to);
+  void visit(int32_t f, size_t s);
+  void visit_issue(int32_t f, size_t s, const exe::Issue& issue);
+  void visit_call(int32_t f, size_t s, const exe::Call& call);
+  void visit_work(int32_t f, size_t s, const std::vector<exe::Operand>& operands, bool collective);
+  void name_accumulators(int32_t f, size_t s, const std::vector<exe::Operand>& operands);
+  Content made_by(const exe::Step& step, const exe::Operand& result, const Content& inputs) const;
+  Content* at(int32_t f, size_t s, const exe::Address& address);
+  void find_programs(const std::vector<int32_t>& callers_first);
+  void find_phases(const std::vector<int32_t>& callees_first);
+  void add_phases(const exe::Step& step, Phases& phases);
+  std::string phase_of(int32_t f, bool backward) const;
+  Place place_of(const Content& content, const std::string& phase) const;
+
+  const exe::Executable& e_;
+  std::set<std::string> variables_;  ///< Their paths.
+  std::vector<Content> variable_contents_;
+  std::vector<Content> remotes_;
+  std::vector<std::vector<Content>> frames_;  ///< By function and buffer.
+  std::vector<std::vector<Content>> params_;  ///< By function and parameter.
+  /// Buffers by function and offset.
+  std::vector<std::map<int64_t, std::vector<int32_t>>> starts_;
+  std::vector<std::map<int64_t, int32_t>> variables_at_;  ///< By arena and offset.
+  /// Variables by remote buffer and entry.
+  std::map<std::pair<int32_t, int64_t>, int32_t> entries_;
+  std::vector<Phases> phases_;               ///< By function.
+  std::vector<std::set<int32_t>> programs_;  ///< By function.
+  std::vector<int64_t> trips_;               ///< By function: 0 outside loops.
+};
+
+}  // namespace sluice::report

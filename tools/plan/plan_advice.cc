@@ -1,0 +1,121 @@
+#include "tools/plan/plan_advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "sluice/compiler/compile.h"
+#include "sluice/exe/memory_needs.h"
+
+namespace sluice::tool {
+namespace {
+
+constexpr double kMostSeconds = 0.5;
+constexpr int64_t kShardThreshold = 512;  // Elements.
+
+struct Candidate {
+  std::string option;
+  ToolOptions options;
+};
+
+std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs) {
+  ToolOptions base = o;
+  base.output.log_level = LogLevel::kError;
+  base.session.print_after.clear();
+  base.session.device.memory = -1;
+  base.session.remote_memory = -1;
+  base.offload.tensors = offload_words(programs.offload);
+  std::vector<Candidate> result;
+  const auto add = [&](std::string option) -> ToolOptions& {
+    result.push_back({std::move(option), base});
+    return result.back().options;
+  };
+  const bool has_tier = o.offload.remote != "none";
+  if (!o.phased()) {
+    if (has_tier && has_optimizer_state(o) && !programs.offload.optimizer)
+      add("--offload optimizer").offload.tensors = "optimizer";
+    if (has_tier && !o.step.max_grad_norm) {
+      ToolOptions& phased = add("--strategy phased");
+      phased.step.strategy = train::Strategy::kPhased;
+      phased.offload.tensors = "auto";
+    }
+  } else {
+    if (o.step.activations == train::Activations::kKeep)
+      add("--recompute").step.activations = train::Activations::kRecompute;
+    if (o.step.io_mode == IoMode::kIoOverlapped) add("--io-mode io").step.io_mode = IoMode::kIo;
+  }
+  if (o.train.replicas > 1 && o.step.shard_threshold > kShardThreshold)
+    add(fmt::format("--shard-threshold {}", kShardThreshold)).step.shard_threshold =
+        kShardThreshold;
+  if (o.model.sizes.micro_batch % 2 == 0) {
+    const int64_t micro_batch = o.model.sizes.micro_batch / 2;
+    const int64_t accumulate = 2 * o.step.accumulate;
+    ToolOptions& smaller =
+        add(fmt::format("--micro-batch {} --accumulate {}", micro_batch, accumulate));
+    smaller.model.sizes.micro_batch = micro_batch;
+    smaller.step.accumulate = accumulate;
+  }
+  if (o.model.sizes.eval_batch > 1) {
+    const int64_t batch = o.model.sizes.eval_batch / 2;
+    add(fmt::format("--test-batch {}", batch)).model.sizes.eval_batch = batch;
+  }
+  return result;
+}
+
+report::Suggestion needs_of(std::string option, const std::vector<exe::MemoryNeeds>& memories) {
+  report::Suggestion needs{std::move(option), 0, 0};
+  for (const exe::MemoryNeeds& m : memories) {
+    if (m.device >= 0) {
+      needs.device_bytes = std::max(needs.device_bytes, m.total_bytes);
+    } else {
+      needs.tier_bytes += m.total_bytes;
+    }
+  }
+  return needs;
+}
+
+// Whether one plan saves at least a hundredth of the other's bytes, on the device if not in tiers.
+bool is_smaller(const report::Suggestion& a, const report::Suggestion& b) {
+  const auto saves = [](int64_t less, int64_t more) { return less < more - more / 100; };
+  return saves(a.device_bytes, b.device_bytes) ||
+         (a.device_bytes <= b.device_bytes && saves(a.tier_bytes, b.tier_bytes));
+}
+
+// Nothing for options that make no program of this model.
+std::optional<report::Suggestion> compiled(const Candidate& c) {
+  try {
+    const Programs programs = build_programs(c.options);
+    const Compiled plan = compile(programs.ir, compile_options(session_options(c.options)));
+    return needs_of(c.option, exe::memory_needs(plan.executable, 0));
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kUsage && e.kind() != ErrorKind::kDoesNotFit) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::vector<report::Suggestion> suggestions(const ToolOptions& options, const Programs& programs,
+                                            const report::PlanReport& plan, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const report::Suggestion now = needs_of("", plan.memories);
+  std::vector<report::Suggestion> known, unknown;
+  for (const Candidate& c : candidates(options, programs)) {
+    const std::chrono::duration<double> passed = Clock::now() - begin;
+    if (passed.count() + seconds > kMostSeconds) {
+      unknown.push_back({c.option});
+      continue;
+    }
+    const std::optional<report::Suggestion> s = compiled(c);
+    if (s && is_smaller(*s, now)) known.push_back(*s);
+  }
+  std::stable_sort(known.begin(), known.end(),
+                   [](const auto& a, const auto& b) { return a.device_bytes < b.device_bytes; });
+  known.insert(known.end(), unknown.begin(), unknown.end());
+  return known;
+}
+
+}  // namespace sluice::tool

@@ -1,0 +1,105 @@
+#include "tools/plan/plan_json.h"
+
+#include <algorithm>
+
+namespace sluice::tool {
+namespace {
+
+JsonRecord json_of(const exe::MemoryNeeds& memory, const report::MemoryShares& shares) {
+  JsonRecord record;
+  record.add("name", memory.name);
+  record.add("total_bytes", memory.total_bytes);
+  record.add("budget_bytes", memory.budget_bytes);
+  record.add("smallest_budget", memory.smallest_budget());
+  record.add("bound_bytes", memory.bound_bytes);
+  record.add("peak_program", memory.peak_program);
+  std::vector<JsonRecord> kinds, holders;
+  for (const report::KindBytes& k : shares.kinds) {
+    kinds.emplace_back().add("kind", k.kind);
+    kinds.back().add("bytes", k.bytes);
+  }
+  for (const report::PlacedHolder& h : shares.holders) {
+    holders.emplace_back().add("place", h.place);
+    holders.back().add("kind", h.kind);
+    holders.back().add("bytes", h.bytes);
+  }
+  record.add("kinds", std::move(kinds));
+  record.add("holders", std::move(holders));
+  return record;
+}
+
+JsonRecord json_of(const report::FunctionReport& f) {
+  JsonRecord record;
+  record.add("name", f.name);
+  record.add("place", f.place);
+  record.add("device", static_cast<int64_t>(f.device));
+  record.add("calls", f.call_sites);
+  record.add("steps", f.steps);
+  record.add("program_bytes", f.program_bytes);
+  record.add("frame_bytes", f.frame_bytes);
+  return record;
+}
+
+JsonRecord json_of(const report::TransferReport& t) {
+  JsonRecord record;
+  record.add("program", t.program);
+  record.add("memory", t.memory);
+  record.add("queue", t.queue);
+  record.add("loads", t.loads);
+  record.add("loaded_bytes", t.loaded_bytes);
+  record.add("stores", t.stores);
+  record.add("stored_bytes", t.stored_bytes);
+  return record;
+}
+
+JsonRecord json_of(const report::ProgramForecast& p) {
+  JsonRecord record;
+  record.add("program", p.program);
+  record.add("seconds", p.seconds);
+  std::vector<JsonRecord> transfers;
+  for (const report::TransferForecast& t : p.transfers) {
+    JsonRecord& row = transfers.emplace_back();
+    row.add("memory", t.memory);
+    row.add("bytes", t.bytes);
+    row.add("seconds", t.seconds);
+    row.add("exposed_seconds", t.exposed_seconds);
+  }
+  record.add("transfers", std::move(transfers));
+  return record;
+}
+
+JsonRecord json_of(const report::Suggestion& s) {
+  JsonRecord record;
+  record.add("option", s.option);
+  if (s.device_bytes >= 0) {
+    record.add("device_bytes", s.device_bytes);
+    record.add("tier_bytes", s.tier_bytes);
+  }
+  return record;
+}
+
+template <typename Rows>
+std::vector<JsonRecord> list_of(const Rows& rows) {
+  std::vector<JsonRecord> list;
+  for (const auto& row : rows) list.push_back(json_of(row));
+  return list;
+}
+
+}  // namespace
+
+void add_plan(const report::PlanReport& report, const report::Outlook& outlook,
+              JsonRecord& record) {
+  record.add("fits", std::all_of(report.memories.begin(), report.memories.end(), [](const auto& m) {
+               return m.budget_bytes < 0 || m.total_bytes <= m.budget_bytes;
+             }));
+  std::vector<JsonRecord> memories;
+  for (size_t m = 0; m < report.memories.size(); ++m)
+    memories.push_back(json_of(report.memories[m], report.shares[m]));
+  record.add("memories", std::move(memories));
+  record.add("function_list", list_of(report.functions));
+  record.add("transfer_list", list_of(report.transfers));
+  record.add("forecasts", list_of(outlook.forecasts));
+  record.add("suggestions", list_of(outlook.suggestions));
+}
+
+}  // namespace sluice::tool

@@ -1,0 +1,11 @@
+#pragma once
+#include "sluice/report/plan_report.h"
+#include "tools/json_record.h"
+
+namespace sluice::tool {
+
+/// Adds everything that the text of a plan shows: "fits", "memories" with kinds and holders,
+/// "function_list", "transfer_list", "forecasts" and "suggestions".
+void add_plan(const report::PlanReport& report, const report::Outlook& outlook, JsonRecord& record);
+
+}  // namespace sluice::tool

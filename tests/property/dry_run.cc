@@ -53,7 +53,7 @@ struct Op {
   const Step* step = nullptr;
   std::vector<Place> operands;
   uint64_t hash = 0;   ///< Hash of a kernel and its scalars.
-  int64_t number = 0;  ///< Entry or message.
+  int64_t number = 0;  ///< Number of the transfer's entry or of the message.
   int64_t token = 0;
   std::vector<Op> arms[2];
 };

@@ -33,8 +33,9 @@ TEST(Budget, RefusesOneByteLessWithFigures) {
   const int64_t peak = Session(p.ir, with_memory(-1)).planned_bytes();
   const std::string what =
       error_of(ErrorKind::kDoesNotFit, [&] { Session(p.ir, with_memory(peak - 1)); });
-  EXPECT_THAT(what, HasSubstr(std::to_string(peak)));  // The bytes needed, and the smallest budget.
-  EXPECT_THAT(what, HasSubstr(std::to_string(peak - 1)));  // The given budget.
+  // The message names the bytes that the plan needs, and the budget that was given.
+  EXPECT_THAT(what, HasSubstr(std::to_string(peak)));
+  EXPECT_THAT(what, HasSubstr(std::to_string(peak - 1)));
   EXPECT_THAT(what, HasSubstr("smallest budget"));
   EXPECT_THAT(what, HasSubstr("live-set bound"));
   EXPECT_THAT(what, HasSubstr("layer0.fc.weight"));  // A tensor that is live at the peak.

@@ -235,8 +235,8 @@ class Scheduler {
   const size_t nodes_;
   std::vector<Before> before_;
   std::vector<ValueIndex> root_;
-  std::vector<size_t> place_;        // By node: the node before which it is put.
-  std::vector<size_t> phase_;        // By node.
+  std::vector<size_t> place_;        // By node: the node before which the pass inserts it.
+  std::vector<size_t> phase_;        // Phase of each node.
   std::vector<size_t> phase_begin_;  // First node of each phase.
   int64_t moved_ = 0;
 };

@@ -153,7 +153,8 @@ class OrderState {
   std::vector<Mark> marks_;
 
   std::array<std::vector<int64_t>, 2> rooms_;
-  std::vector<int32_t> last_growth_;  // By key, or -1.
+  std::vector<int32_t>
+      last_growth_;  // Index in growths_ of a room's last growth, by key; -1: none.
   std::vector<Growth> growths_;
   std::vector<int32_t> grown_;  // Keys of grown rooms, for spread().
   size_t spread_ = 0;           // Entries of grown_ that were spread.

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <sluice/sluice.h>
+#include <sluice/train/phased_layer.h>
 #include <string>
 
 using namespace sluice;

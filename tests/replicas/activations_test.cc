@@ -5,6 +5,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/exe/executable.h"
+#include "sluice/nn/batch_serialise.h"
 
 namespace sluice::test {
 namespace {

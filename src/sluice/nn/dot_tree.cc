@@ -39,4 +39,10 @@ std::string dict_text(const std::vector<std::pair<std::string, std::string>>& le
   return "{" + text + "}";
 }
 
+std::string keys_text(const std::vector<std::string>& keys) {
+  std::string text;
+  for (const std::string& key : keys) text += (text.empty() ? "'" : ", '") + key + "'";
+  return "dict_keys([" + text + "])";
+}
+
 }  // namespace sluice::nn::internal

@@ -20,13 +20,20 @@ namespace internal {
 
 std::string describe(const TensorSpec& spec);
 std::string describe(const NamedInput& input);
+std::string describe_real(double value);
 inline std::string describe(const Tensor& t) { return describe(t.spec()); }
 inline std::string describe(const GraphWithNamedArgs& g) {
-  return fmt::format("graph {}", g.graph().id());
+  return "graph " + std::to_string(g.graph().id());
 }
 template <typename Number>
 requires std::integral<Number> || std::floating_point<Number> std::string describe(Number value) {
-  return fmt::format("{}", value);
+  if constexpr (std::is_same_v<Number, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::integral<Number>) {
+    return std::to_string(value);
+  } else {
+    return describe_real(static_cast<double>(value));
+  }
 }
 template <typename Element>
 std::string describe(const std::vector<Element>& list) {
@@ -49,16 +56,24 @@ class GraphCache {
   template <CacheableModule M, typename... Inputs>
   const Made& create_graph(Ir ir, const M& module, const Inputs&... inputs) {
     std::string key =
-        fmt::format("{}|{}|{}", ir.id(), typeid(M).name(), std::string(module.cache_key()));
+        std::to_string(ir.id()) + "|" + typeid(M).name() + "|" + std::string(module.cache_key());
     ((key += "|" + internal::describe(inputs)), ...);
-    const auto found = made_.find(key);
-    if (found != made_.end()) return found->second;
-    return made_.emplace(std::move(key), nn::create_graph(ir, module, inputs...)).first->second;
+    if (const Made* found = find(key)) return *found;
+    return add(std::move(key), nn::create_graph(ir, module, inputs...));
   }
 
-  size_t size() const { return made_.size(); }
+  GraphCache();
+  GraphCache(const GraphCache&);
+  GraphCache(GraphCache&&) noexcept;
+  GraphCache& operator=(const GraphCache&);
+  GraphCache& operator=(GraphCache&&) noexcept;
+  ~GraphCache();
+  size_t size() const;
 
  private:
+  const Made* find(const std::string& key) const;
+  const Made& add(std::string key, Made made);
+
   std::map<std::string, Made> made_;
 };
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "sluice/base/error.h"
 #include "sluice/ir/print.h"
 
 namespace sluice::nn {
@@ -28,6 +29,24 @@ TensorMap overridden(const TensorMap& base, const TensorMap& more) {
 
 }  // namespace
 
+CallArguments::CallArguments() = default;
+CallArguments::~CallArguments() = default;
+void CallArguments::add(const Tensor& t) { positional_.emplace_back(t); }
+void CallArguments::add(const Tensors& tensors) {
+  for (const Tensor& t : tensors) add(t);
+}
+void CallArguments::add_number(double value) { positional_.emplace_back(value); }
+void CallArguments::add(const TensorMap& by_input) {
+  by_input_.insert(by_input_.end(), by_input.begin(), by_input.end());
+}
+void CallArguments::add(const NamedTensors& named) { named_.update(named, Overwrite::kYes); }
+
+GraphWithNamedArgs::GraphWithNamedArgs(const GraphWithNamedArgs&) = default;
+GraphWithNamedArgs::GraphWithNamedArgs(GraphWithNamedArgs&&) noexcept = default;
+GraphWithNamedArgs& GraphWithNamedArgs::operator=(const GraphWithNamedArgs&) = default;
+GraphWithNamedArgs& GraphWithNamedArgs::operator=(GraphWithNamedArgs&&) noexcept = default;
+GraphWithNamedArgs::~GraphWithNamedArgs() = default;
+
 GraphWithNamedArgs::GraphWithNamedArgs(
     Graph& graph, NamedTensors args,
     std::shared_ptr<const transforms::GradGraphInfo> grad_graph_info)
@@ -50,6 +69,10 @@ const transforms::GradGraphInfo& GraphWithNamedArgs::grad_graph_info() const {
 
 BoundGraph GraphWithNamedArgs::bind(const NamedTensors& tensors) const { return {*this, tensors}; }
 
+CallSiteInfo GraphWithNamedArgs::call_with(const CallArguments& arguments) const {
+  return bind({}).call_with(arguments);
+}
+
 std::string GraphWithNamedArgs::print_schedule() const {
   const auto [keys, tensors] = args_.unpack();
   std::vector<std::pair<std::string, Tensor>> named;
@@ -61,6 +84,12 @@ BoundGraph::BoundGraph(GraphWithNamedArgs graph, const NamedTensors& tensors)
     : graph_(std::move(graph)),
       bound_(graph_.args().to_mapping(tensors)),
       given_(tensors.keys_flat()) {}
+
+BoundGraph::BoundGraph(const BoundGraph&) = default;
+BoundGraph::BoundGraph(BoundGraph&&) noexcept = default;
+BoundGraph& BoundGraph::operator=(const BoundGraph&) = default;
+BoundGraph& BoundGraph::operator=(BoundGraph&&) noexcept = default;
+BoundGraph::~BoundGraph() = default;
 
 BoundGraph BoundGraph::bind(const NamedTensors& more) const {
   BoundGraph result = *this;

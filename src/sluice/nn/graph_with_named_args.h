@@ -21,26 +21,27 @@ namespace sluice::nn {
 /// name. A Graph* is the graph to call in (default: the graph of the tensors).
 class CallArguments {
  public:
+  CallArguments();
+  CallArguments(const CallArguments&) = delete;
+  CallArguments& operator=(const CallArguments&) = delete;
+  ~CallArguments();
   template <typename... Args>
-  explicit CallArguments(const Args&... args) {
+  explicit CallArguments(const Args&... args) : CallArguments() {
     (add(args), ...);
   }
 
  private:
   friend class BoundGraph;
 
-  void add(const Tensor& t) { positional_.emplace_back(t); }
-  void add(const TensorArg& t) { positional_.emplace_back(t.tensor); }
-  void add(const Tensors& tensors) {
-    for (const Tensor& t : tensors) add(t);
-  }
+  void add(const Tensor& t);
+  void add(const TensorArg& t) { add(t.tensor); }
+  void add(const Tensors& tensors);
+  void add_number(double value);
   template <typename Number>
   requires std::integral<Number> || std::floating_point<Number>
-  void add(Number value) { positional_.emplace_back(static_cast<double>(value)); }
-  void add(const TensorMap& by_input) {
-    by_input_.insert(by_input_.end(), by_input.begin(), by_input.end());
-  }
-  void add(const NamedTensors& named) { named_.update(named, Overwrite::kYes); }
+  void add(Number value) { add_number(static_cast<double>(value)); }
+  void add(const TensorMap& by_input);
+  void add(const NamedTensors& named);
   void add(Graph* parent) { parent_ = parent; }
 
   std::vector<std::variant<Tensor, double>> positional_;
@@ -59,6 +60,11 @@ class GraphWithNamedArgs {
   explicit GraphWithNamedArgs(
       Graph& graph, NamedTensors args = {},
       std::shared_ptr<const transforms::GradGraphInfo> grad_graph_info = nullptr);
+  GraphWithNamedArgs(const GraphWithNamedArgs&);
+  GraphWithNamedArgs(GraphWithNamedArgs&&) noexcept;
+  GraphWithNamedArgs& operator=(const GraphWithNamedArgs&);
+  GraphWithNamedArgs& operator=(GraphWithNamedArgs&&) noexcept;
+  ~GraphWithNamedArgs();
 
   Graph& graph() const { return ir_.graph(graph_); }
   const NamedTensors& args() const { return args_; }
@@ -74,10 +80,13 @@ class GraphWithNamedArgs {
   /// Error{kUsage} for missing inputs and wrong specs.
   template <typename... Args>
   Tensors call(const Args&... args) const {
-    return call_with_info(args...).outputs();
+    return call_with(CallArguments(args...)).outputs();
   }
   template <typename... Args>
-  CallSiteInfo call_with_info(const Args&... args) const;
+  CallSiteInfo call_with_info(const Args&... args) const {
+    return call_with(CallArguments(args...));
+  }
+  CallSiteInfo call_with(const CallArguments& arguments) const;
 
   /// Returns the schedule in the format of the reference documents. Named inputs are "key=%i".
   std::string print_schedule() const;
@@ -96,6 +105,11 @@ class GraphWithNamedArgs {
 class BoundGraph {
  public:
   BoundGraph(GraphWithNamedArgs graph, const NamedTensors& tensors);
+  BoundGraph(const BoundGraph&);
+  BoundGraph(BoundGraph&&) noexcept;
+  BoundGraph& operator=(const BoundGraph&);
+  BoundGraph& operator=(BoundGraph&&) noexcept;
+  ~BoundGraph();
 
   Graph& graph() const { return graph_.graph(); }
   const GraphWithNamedArgs& graph_with_named_args() const { return graph_; }
@@ -122,11 +136,6 @@ class BoundGraph {
   /// All names that were bound, including names that the graph does not have.
   std::vector<std::string> given_;
 };
-
-template <typename... Args>
-CallSiteInfo GraphWithNamedArgs::call_with_info(const Args&... args) const {
-  return bind({}).call_with_info(args...);
-}
 
 /// Returns "<sluice::nn::BoundGraph object at 0x7ffc5d1e4a20>".
 std::string to_string(const BoundGraph& graph);

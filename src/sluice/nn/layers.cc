@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sluice/nn/dot_tree.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/random.h"

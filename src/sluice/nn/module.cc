@@ -5,7 +5,21 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "sluice/base/error.h"
+#include "sluice/nn/dot_tree.h"
+
 namespace sluice::nn {
+
+Module::Module() : declarations_(std::make_shared<Declarations>()) {}
+Module::Module(const Module&) = default;
+Module::Module(Module&&) noexcept = default;
+Module& Module::operator=(const Module&) = default;
+Module& Module::operator=(Module&&) noexcept = default;
+Module::~Module() = default;
+
+Builder::Builder(internal::BuildState& state) : state_(state) {}
+Builder::~Builder() = default;
+
 namespace internal {
 
 std::string class_name(const std::type_info& type) {

@@ -28,10 +28,16 @@ struct Declarations {
 /// order of the factories' keys.
 class Module {
  public:
+  Module();
+  Module(const Module&);
+  Module(Module&&) noexcept;
+  Module& operator=(const Module&);
+  Module& operator=(Module&&) noexcept;
+  ~Module();
   const std::shared_ptr<Declarations>& declarations() const { return declarations_; }
 
  private:
-  std::shared_ptr<Declarations> declarations_ = std::make_shared<Declarations>();
+  std::shared_ptr<Declarations> declarations_;
 };
 
 namespace internal {
@@ -56,9 +62,10 @@ void add_child(Module& parent, const std::string& name, const Module& child);
 /// Builds a module into a graph. Knows the module's path in the model.
 class Builder {
  public:
-  explicit Builder(internal::BuildState& state) : state_(state) {}
+  explicit Builder(internal::BuildState& state);
   /// Creates the builder of submodule `name`. While it exists, new ops get the submodule's path.
   Builder(Builder& parent, const std::string& name);
+  ~Builder();
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 

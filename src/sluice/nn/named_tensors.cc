@@ -1,8 +1,14 @@
 #include "sluice/nn/named_tensors.h"
 
+#include <algorithm>
 #include <unordered_map>
 
+#include "sluice/base/error.h"
+#include "sluice/nn/dot_tree.h"
+
 namespace sluice::nn {
+
+template class BasicDotTree<Tensor, NamedTensors>;
 
 Tensors NamedTensors::tensors() const {
   Tensors result = values_flat();

@@ -5,7 +5,7 @@
 
 #include "sluice/ir/call.h"
 #include "sluice/ir/tensor.h"
-#include "sluice/nn/dot_tree.h"
+#include "sluice/nn/basic_dot_tree.h"
 
 namespace sluice::nn {
 

@@ -5,6 +5,7 @@
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/nn/autodiff.h"
+#include "sluice/nn/dot_tree.h"
 #include "sluice/nn/layers.h"
 #include "sluice/nn/optimizers.h"
 

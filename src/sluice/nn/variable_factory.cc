@@ -4,8 +4,13 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/ir/builtin.h"
+#include "sluice/nn/dot_tree.h"
 
 namespace sluice::nn {
+
+template class BasicDotTree<VariableFactory, NamedVariableFactories>;
+template class BasicDotTree<RemoteBuffer, NamedRemoteBuffers>;
+
 namespace {
 
 // Removes the suffix "#nth", which distinguishes several variables of one path.

@@ -10,6 +10,17 @@
 
 namespace sluice::train {
 
+/// Variables that are stored in remote memory. Activations between phases are always stored there.
+struct Offload {
+  bool optimizer = false;
+  bool weights = false;
+  bool operator==(const Offload&) const = default;
+};
+
+/// Whether a layer keeps its inner activations from its forward to its backward phase, or computes
+/// them again.
+enum class Activations { kKeep, kRecompute };
+
 /// One part of a sequential model. It holds a module with a cache_key() and one of these functions,
 /// which map the output of the part before to its own:
 ///

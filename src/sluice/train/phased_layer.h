@@ -7,21 +7,11 @@
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/optimizers.h"
 #include "sluice/nn/rts.h"
+#include "sluice/train/block.h"
 
 namespace sluice::train {
 
 struct RowLoop;
-
-/// Variables that are stored in remote memory. Activations between phases are always stored there.
-struct Offload {
-  bool optimizer = false;
-  bool weights = false;
-  bool operator==(const Offload&) const = default;
-};
-
-/// Whether a layer keeps its inner activations from its forward to its backward phase, or computes
-/// them again.
-enum class Activations { kKeep, kRecompute };
 
 /// Whether a layer computes the gradient of its input. The first layer of a model need not.
 enum class InputGradient { kNo, kYes };

@@ -7,6 +7,7 @@
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/train/phased_layer.h"
 
 namespace sluice::train {
 namespace {

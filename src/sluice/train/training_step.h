@@ -9,7 +9,6 @@
 #include "sluice/nn/optimizers.h"
 #include "sluice/nn/rts.h"
 #include "sluice/train/block.h"
-#include "sluice/train/phased_layer.h"
 
 namespace sluice::train {
 

@@ -1,5 +1,6 @@
 """Runs the checks of scripts/ on this project, and on small trees with one fault each."""
 
+import re
 import sys
 import tempfile
 import unittest
@@ -171,6 +172,55 @@ class Includes(unittest.TestCase):
         }), ["b", "c", "b"])
         with self.assertRaises(ValueError):
             check_includes.closure({"a": ["b"], "b": ["a"]})
+
+
+class Closures(unittest.TestCase):
+    """The headers that a user's file compiles: they decide how long it compiles."""
+
+    def closure(self, header):
+        """Returns the project's headers that `header` includes, and the other ones by name."""
+        own, others, waiting = set(), set(), [header]
+        while waiting:
+            name = waiting.pop()
+            if name in own:
+                continue
+            own.add(name)
+            if name in check_includes.GENERATED:
+                text = (ROOT / "src/sluice/ops/CMakeLists.txt").read_text()
+                families = re.search(r"set\(OPERATOR_FAMILIES\s([^)]*)\)", text)[1].split()
+                waiting += [f"sluice/ops/{family}.h" for family in families]
+                continue
+            for line in (ROOT / "src" / name).read_text().splitlines():
+                found = re.match(r'#include [<"]([^>"]+)[>"]', line)
+                if found and found[1].startswith("sluice/"):
+                    waiting.append(found[1])
+                elif found:
+                    others.add(found[1])
+        return own, others
+
+    def lines(self, headers):
+        return sum(len((ROOT / "src" / h).read_text().splitlines())
+                   for h in headers if h not in check_includes.GENERATED)
+
+    def test_core_is_free_of_training(self):
+        own, _ = self.closure("sluice/core.h")
+        layers = {h.split("/")[1] for h in own if h.count("/") == 2}
+        self.assertEqual(layers, {"base", "devices", "ir", "ops", "report", "session"})
+        self.assertLess(self.lines(own), 3500)
+
+    def test_the_umbrella_stays_slim(self):
+        own, others = self.closure("sluice/sluice.h")
+        layers = {h.split("/")[1] for h in own if h.count("/") == 2}
+        self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
+        self.assertLess(self.lines(own), 5600)
+        # Each of these adds a tenth or more to the time of a file that includes sluice.h.
+        self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
+                                   "regex", "sstream", "thread", "mutex"}, set())
+
+    def test_fields_of_options_cost_nothing_until_used(self):
+        own, _ = self.closure("sluice/core.h")
+        for header in own - set(check_includes.GENERATED):
+            self.assertNotIn("constexpr auto fields", (ROOT / "src" / header).read_text(), header)
 
 
 class Tree(unittest.TestCase):

@@ -1,6 +1,7 @@
 // Makes each public options struct, and each handle that users spell out, from only some of its
 // fields. This must compile without warnings.
 #include <sluice/sluice.h>
+#include <sluice/transforms/batch_serialise.h>
 
 using namespace sluice;
 

@@ -143,6 +143,12 @@ class Commands(unittest.TestCase):
         "cmake --install build/release --prefix DIR", "cmake --build BUILD --target update_docs",
         "cmake --build build/release --target generated_ops_test && "
         "build/release/tests/generated_ops_test --gtest_filter='*Roll*'",
+        "cmake --build build/release --target vector_ops_test && "
+        "build/release/tests/vector_ops_test",
+        "cmake --build build/release --target compiler_test && "
+        "build/release/src/sluice/compiler/compiler_test --gtest_filter='DoubleNeg*'",
+        "cmake --build build/release --target sluice_cli && "
+        "build/release/bin/sluice train mnist-rts --steps 20",
         "bench/equality_matrix.py build/bin/sluice --launcher 'mpirun -n {replicas}'", ".ci/run")
     def test_builds_have_the_targets_that_are_named(self, install, *others):
         # Other tests run these: install_test installs, bench_equality_test runs a sample of the
@@ -163,12 +169,13 @@ class Commands(unittest.TestCase):
 
     @runs("git ls-files -m -o --exclude-standard '*.h' '*.cc' | xargs -r clang-format-14 -i",
           "python3 scripts/check_includes.py", "python3 scripts/check_tree.py",
+          "python3 scripts/write_cli_docs.py build/release/bin/sluice",
           "cmake --preset release", "cmake --build --preset release",
           "ctest --preset release -L ops", "ctest --preset release",
           "cmake --build --preset release --target update_docs")
-    def test_contributors_commands(self, form, includes, tree, *builds):
+    def test_contributors_commands(self, form, includes, tree, cli_docs, *builds):
         # structure_test runs the checks of scripts/, test_presets_exist has the presets.
-        for command in (includes, tree):
+        for command in (includes, tree, cli_docs):
             self.assertTrue((ROOT / command.split()[1]).is_file())
         labels = self.run_words(
             ["ctest", "--test-dir", os.environ["SLUICE_BUILD"], "--print-labels"]).stdout.split()

@@ -44,8 +44,8 @@ struct BodyValue {
   bool operator==(const BodyValue&) const = default;
 };
 
-/// Output `output` of a node overwrites the bytes of value `into`. Nothing reads `into` afterwards,
-/// except through its views.
+/// Output `output` of a node overwrites the bytes of value `into`. Nothing reads `into` afterwards.
+/// A view of `into` may be read: storage then makes it a copy (lower/storage.h).
 struct Tie {
   int32_t output = 0;
   ValueIndex into = kNone;

@@ -58,8 +58,7 @@ std::vector<std::string> run_roll(const TensorSpec& spec, Tensor (*make)(Tensor)
   const HostTensor array = HostTensor::of<float>(spec.shape, f32, values);
   Session session(ir, {.device = cpu_device({.threads = 2})});
   Interpreter interpreter(ir);
-  EXPECT_TRUE(
-      session.run({{in, array}})[out].same_bits(interpreter.run({{in, array}})[out]));
+  EXPECT_TRUE(session.run({{in, array}})[out].same_bits(interpreter.run({{in, array}})[out]));
   return kernels_of(session.executable(), "Roll");
 }
 

@@ -10,9 +10,11 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ENTRY = re.compile(r"^  (\S+)(?: ([A-Z]+|\S+\|\S+))?(?:  .*)?$")
+ENTRY = re.compile(r"^  (\S+)(?: ([A-Z]+|\S+\|\S+))?(?: +(\S.*))?$")
+COLUMNS = 100
 
 
 def help_of(program, *arguments):
@@ -31,7 +33,7 @@ class Command:
             match = ENTRY.match(line)
             if not match or not match[1].startswith("--"):
                 continue
-            words = [line[26:]]
+            words = [match[3] or ""]
             for more in lines[at + 1:]:
                 if not more.startswith(" " * 26):
                     break
@@ -56,10 +58,17 @@ def documentation(program, commands):
     return "\n".join(parts)
 
 
+def wrapped(text, indent):
+    """Returns `text` cut at spaces into lines that leave room for a quote and a backslash."""
+    return textwrap.fill(text, COLUMNS - 4, subsequent_indent=" " * indent, break_on_hyphens=False,
+                         break_long_words=False)
+
+
 def bash_completion(commands, models):
     cases, values = [], {}
     for c in commands:
-        cases.append(f'    {c.name}) options="{" ".join([*c.options, "--help", "--help-all"])}" ;;')
+        options = " ".join([*c.options, "--help", "--help-all"])
+        cases.append(wrapped(f'    {c.name}) options="{options}" ;;', 6))
         values.update({o: c.choices(o) for o in c.options if c.choices(o)})
     files = sorted({o for c in commands for o, (kind, _) in c.options.items()
                     if kind in ("FILE", "PROGRAM")})
@@ -69,10 +78,10 @@ def bash_completion(commands, models):
         '  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options',
         '  case $before in'
     ]
-    lines += [
-        f'    {o}) COMPREPLY=($(compgen -W "{v}" -- "$word")); return ;;'
-        for o, v in sorted(values.items())
-    ]
+    for o, v in sorted(values.items()):
+        lines += [
+            f'    {o})', f'      COMPREPLY=($(compgen -W "{v}" -- "$word"))', '      return ;;'
+        ]
     lines += [
         f'    {"|".join(files)}) COMPREPLY=($(compgen -f -- "$word")); return ;;',
         f'    {"|".join(folders)}) COMPREPLY=($(compgen -d -- "$word")); return ;;', "  esac",
@@ -111,7 +120,9 @@ def zsh_completion(commands, models):
             actions = {"FILE": ":file:_files", "DIR": ":folder:_files -/",
                        "PROGRAM": ":program:_files"}
             action = actions.get(kind, f":value:({c.choices(option)})" if kind else "")
-            lines.append(f"        '{option}[{quoted(text)}]{action}' \\")
+            entry = wrapped(f"        '{option}[{quoted(text)}]{action}' \\", 0)
+            # A quoted string goes on behind a backslash and the line's end.
+            lines.append(entry.replace("\n", " '\\\n'"))
         arguments = {"inspect": "'*:file:_files'", "doctor": "'--help[Print the common options]'"}
         argument = arguments.get(c.name, f"'*:model:({' '.join(models)})'")
         lines.append(f"        {argument} ;;")

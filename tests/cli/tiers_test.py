@@ -90,7 +90,7 @@ class Tiers(CliTest):
                 with self.subTest(ways=ways):
                     result = sluice(*run, *place, *ways, "--json")
                     if "takes no O_DIRECT" in result.stderr or "(O_DIRECT)" in result.stderr:
-                        self.skipTest(f"{folder} is in memory")
+                        self.skipTest(f"requires O_DIRECT in {folder}, which is in memory")
                     self.assertEqual(json.loads(result.stdout)["digest"], plain["digest"])
                     self.assertEqual(os.listdir(folder), [])
                     plan = self.record("plan", *self.PHASED, *place, *ways)

@@ -65,6 +65,12 @@ class Help(CliTest):
                        check=True)
         subprocess.run(["bash", "-n", ROOT / "tools/completion/sluice.bash"], check=True)
 
+    def test_zsh_shows_a_sentence_for_each_option(self):
+        text = (ROOT / "tools/completion/_sluice").read_text()
+        sentences = re.findall(r"^ +'--[a-z-]+\[(.)", text, re.M)
+        self.assertGreater(len(sentences), 60)
+        self.assertTrue(all(first.isupper() for first in sentences), sentences)
+
     def test_bash_completes_commands_options_and_words(self):
         for words, expected in (
             (["sluice", "tr"], {"train"}),

@@ -332,7 +332,7 @@ class Commands(unittest.TestCase):
     @runs("mpirun -n 2 sluice train mnist --replicas 4 --steps 100")
     def test_processes(self, command):
         if not MPIRUN:
-            self.skipTest("this build has no MPI")
+            self.skipTest("requires a build with MPI (SLUICE_WITH_MPI); this one has none")
         launcher, sluice = command.split(" sluice ")
         several = self.run_words(
             [MPIRUN, *launcher.split()[1:], PROGRAM, *sluice.split(), "--digest"]).stdout

@@ -13,7 +13,8 @@ namespace sluice::test {
 namespace {
 
 TEST(MallocCounter, CountsEveryWay) {
-  if (!counts_allocations()) GTEST_SKIP() << "not counted in this build";
+  if (!counts_allocations())
+    GTEST_SKIP() << "sanitizers replace malloc, so this build cannot count";
   const int64_t before = allocations();
   void* volatile p = std::malloc(10);
   p = std::realloc(p, 1000000);
@@ -27,7 +28,7 @@ TEST(MallocCounter, CountsEveryWay) {
 
 TEST(SystemCallWatch, NotesOne) {
   SystemCallWatch watch;
-  if (!watch.works()) GTEST_SKIP() << "needs x86-64, Linux 5.11 and no sanitizer";
+  if (!watch.works()) GTEST_SKIP() << "requires x86-64, Linux 5.11 and a build without sanitizer";
   const long parent = syscall(SYS_getppid);
   const int64_t found = watch.found();
   EXPECT_EQ(found, SYS_getppid);
@@ -66,7 +67,8 @@ TEST(Steady, StepMakesNoSystemCall) {
     int64_t found = -1;
     {
       const SystemCallWatch watch;
-      if (!watch.works()) GTEST_SKIP() << "needs x86-64, Linux 5.11 and no sanitizer";
+      if (!watch.works())
+        GTEST_SKIP() << "requires x86-64, Linux 5.11 and a build without sanitizer";
       for (int i = 0; i < 100; ++i) session.run_into(step);
       found = watch.found();
     }

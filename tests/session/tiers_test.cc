@@ -99,7 +99,8 @@ class FileAccess : public testing::TestWithParam<Access> {};
 TEST_P(FileAccess, HasTheBitsOfHostMemoryAndThePlannedBytes) {
   const auto& [direct, verify, mode, replicas] = GetParam();
   const Folder folder;
-  if (direct && !folder.takes_direct()) GTEST_SKIP() << folder.path << " takes no O_DIRECT";
+  if (direct && !folder.takes_direct())
+    GTEST_SKIP() << "requires O_DIRECT in " << folder.path << "; set TMPDIR to a disk's folder";
   const Program p(mode, replicas);
   const HostTensor x = p.input(replicas);
   Session expected(p.ir, {.device = cpu_device({.threads = 2})});

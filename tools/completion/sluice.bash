@@ -2,12 +2,24 @@
 _sluice() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options
   case $before in
-    --io-mode) COMPREPLY=($(compgen -W "compute io io_overlapped" -- "$word")); return ;;
-    --io-queues) COMPREPLY=($(compgen -W "0 1 3" -- "$word")); return ;;
-    --log-level) COMPREPLY=($(compgen -W "error info debug" -- "$word")); return ;;
-    --lr-schedule) COMPREPLY=($(compgen -W "constant linear cosine" -- "$word")); return ;;
-    --optimizer) COMPREPLY=($(compgen -W "sgd momentum adam adam-f16 adamw adamax lamb" -- "$word")); return ;;
-    --strategy) COMPREPLY=($(compgen -W "resident phased" -- "$word")); return ;;
+    --io-mode)
+      COMPREPLY=($(compgen -W "compute io io_overlapped" -- "$word"))
+      return ;;
+    --io-queues)
+      COMPREPLY=($(compgen -W "0 1 3" -- "$word"))
+      return ;;
+    --log-level)
+      COMPREPLY=($(compgen -W "error info debug" -- "$word"))
+      return ;;
+    --lr-schedule)
+      COMPREPLY=($(compgen -W "constant linear cosine" -- "$word"))
+      return ;;
+    --optimizer)
+      COMPREPLY=($(compgen -W "sgd momentum adam adam-f16 adamw adamax lamb" -- "$word"))
+      return ;;
+    --strategy)
+      COMPREPLY=($(compgen -W "resident phased" -- "$word"))
+      return ;;
     --check|--problem|--python|--save|--weights) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --data) COMPREPLY=($(compgen -d -- "$word")); return ;;
   esac
@@ -17,10 +29,29 @@ _sluice() {
     return
   fi
   case ${COMP_WORDS[1]} in
-    train) options="--layers --width --dropout --seed --data --weights --synthetic --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --epochs --steps --save --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
-    eval) options="--layers --width --dropout --seed --data --weights --synthetic --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
-    plan) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --print-after --json --full --passes --fusions --memory-map --transfers --dot --problem --capacity --nodes --check --help --help-all" ;;
-    bench) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --steps --synthetic --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --only --rounds --python --help --help-all" ;;
+    train) options="--layers --width --dropout --seed --data --weights --synthetic --micro-batch
+      --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm
+      --test-batch --epochs --steps --save --memory --offload --remote --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
+      --io-mode --io-queues --recompute --disable --verify --json --digest --quiet --log-level
+      --help --help-all" ;;
+    eval) options="--layers --width --dropout --seed --data --weights --synthetic --micro-batch
+      --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm
+      --test-batch --memory --offload --remote --remote-memory --remote-bandwidth
+      --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode
+      --io-queues --recompute --disable --verify --json --digest --quiet --log-level --help
+      --help-all" ;;
+    plan) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas
+      --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --memory --offload
+      --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy
+      --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify
+      --print-after --json --full --passes --fusions --memory-map --transfers --dot --problem
+      --capacity --nodes --check --help --help-all" ;;
+    bench) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas
+      --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --steps --synthetic
+      --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct
+      --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute
+      --disable --verify --json --only --rounds --python --help --help-all" ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;
     *) return ;;

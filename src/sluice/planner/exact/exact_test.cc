@@ -145,7 +145,8 @@ class MiniMalloc : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MiniMalloc, IsSolvedAtItsCapacity) {
   const std::string folder = "../shared/data/minimalloc";
-  if (!sys::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  if (!sys::exists(folder))
+    GTEST_SKIP() << "requires MiniMalloc's problems in " << folder << "; the project ships none";
   const std::string path = folder + "/" + GetParam() + ".1048576.csv";
   const auto bytes = sys::read_file(path);
   Problem problem = parse_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path);

@@ -231,7 +231,7 @@ class Commands(unittest.TestCase):
         "cmake -S . -B build/install -G Ninja -DCMAKE_BUILD_TYPE=Release -DSLUICE_BUILD_TESTS=OFF "
         "-DSLUICE_BUILD_BENCH=OFF", "cmake --build build/install",
         "cmake --install build/install --prefix DIR",
-        "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=DIR",
+        "cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=DIR",
         "cmake --build build")
     def test_use_in_cmake(self, *commands):
         # install_test runs these commands. The page's other ways are configured here.
@@ -249,8 +249,10 @@ class Commands(unittest.TestCase):
                 (folder / "CMakeLists.txt").write_text(project)
                 shutil.copy(consumer / "main.cc", folder)
                 cmake = os.environ["SLUICE_CMAKE"]
-                self.run_words(
-                    [cmake, "-S", folder, "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release"])
+                self.run_words([
+                    cmake, "-S", folder, "-B", folder / "build", "-G", "Ninja",
+                    "-DCMAKE_BUILD_TYPE=Release"
+                ])
                 targets = self.run_words([cmake, "--build", folder / "build", "--target",
                                           "help"]).stdout
                 self.assertRegex(targets, r"\bconsumer\b")

@@ -253,9 +253,9 @@ class Commands(unittest.TestCase):
                     cmake, "-S", folder, "-B", folder / "build", "-G", "Ninja",
                     "-DCMAKE_BUILD_TYPE=Release"
                 ])
-                targets = self.run_words([cmake, "--build", folder / "build", "--target",
-                                          "help"]).stdout
-                self.assertRegex(targets, r"\bconsumer\b")
+                targets = self.run_words(
+                    [cmake, "--build", folder / "build", "--", "-t", "targets", "all"]).stdout
+                self.assertRegex(targets, r"\bconsumer: CXX_EXECUTABLE")
                 self.assertNotRegex(targets, r"\bbase_test\b")
                 cached = (folder / "build" / "CMakeCache.txt").read_text()
                 self.assertIn("SLUICE_BUILD_TESTS:BOOL=OFF", cached)

@@ -5,6 +5,7 @@
 #include "bench/steps.h"
 #include "sluice/base/sys.h"
 #include "sluice/sluice.h"
+#include "sluice/train/step_arrays.h"
 
 namespace sluice::bench {
 namespace {
@@ -14,17 +15,21 @@ constexpr int64_t kWidth = 512;
 constexpr int64_t kClasses = 10;
 constexpr int64_t kAccumulate = 4;
 
-class Layer : public nn::Module {
+class Layers : public nn::Module {
  public:
-  explicit Layer(bool last) : last_(last) {}
-  Tensor build(nn::Builder& b, Tensor x, const Tensors&) const {
-    const Tensor y = nn::Linear(last_ ? kClasses : kWidth).build(b, x);
-    return last_ ? y : ops::gelu(y);
+  Layers() {
+    for (int64_t i = 0; i < kLayers; ++i) layers_.add(i + 1 == kLayers ? kClasses : kWidth);
   }
-  std::string cache_key() const { return last_ ? "last" : "hidden"; }
+  Tensor build(nn::Builder& b, Tensor x) const {
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      x = layers_[i](b, x);
+      if (i + 1 < layers_.size()) x = ops::gelu(x);
+    }
+    return x;
+  }
 
  private:
-  bool last_;
+  nn::Children<nn::Linear> layers_{*this, "fc"};
 };
 
 struct Way {
@@ -43,29 +48,17 @@ std::string folder() { return std::filesystem::temp_directory_path().string(); }
 struct Running {
   explicit Running(const Way& way)
       : training(
-            train::build_training(ir, model(way.micro_batch), nn::Optimizer::adam(), step(way))),
+            train::build_training(ir, network(way.micro_batch), nn::Optimizer::adam(), step(way))),
         session(ir, {.device = cpu_device({.threads = way.threads}),
                      .remote = place(way),
                      .remote_direct = way.direct,
                      .verify_remote = way.verify}),
-        input({entries_shape({way.micro_batch, kWidth}, kAccumulate), f32, {}}),
-        labels({entries_shape({way.micro_batch}, kAccumulate), i32, {}}),
-        losses({entries_shape({}, kAccumulate), f32, {}}),
-        binding(session.bind({{training.input, input}, {training.labels, labels}},
-                             {{training.loss, losses}}, "train")) {}
+        arrays(training),
+        binding(session.bind(arrays.inputs(training), arrays.outputs(training), "train")) {}
 
-  static train::ModelSpec model(int64_t micro_batch) {
-    std::vector<train::Block> blocks;
-    for (int64_t i = 0; i < kLayers; ++i)
-      blocks.emplace_back(fmt::format("fc.{}", i), Layer(i + 1 == kLayers));
-    return {.blocks = blocks,
-            .input = {{micro_batch, kWidth}, f32, {}},
-            .labels = {{micro_batch}, i32, {}},
-            .eval_input = {{1, kWidth}, f32, {}},
-            .eval_blocks = blocks,
-            .loss = [](const Tensor& logits, const Tensor& labels) {
-              return ops::cross_entropy_with_grad(logits, labels);
-            }};
+  static train::Network network(int64_t micro_batch) {
+    return train::classifier(Layers(), {{micro_batch, kWidth}, f32},
+                             {.eval_input = TensorSpec{{1, kWidth}, f32}});
   }
   static train::StepOptions step(const Way& way) {
     train::StepOptions o{.accumulate = kAccumulate, .learning_rate = 1e-4};
@@ -83,9 +76,7 @@ struct Running {
   Ir ir;
   train::Training training;
   Session session;
-  HostTensor input;
-  HostTensor labels;
-  HostTensor losses;
+  train::StepArrays arrays;
   Binding binding;
 };
 

@@ -7,25 +7,21 @@
 
 using namespace sluice;
 
-enum class Activation { kNone, kGelu };
-
-// A linear layer whose first weights are N(0, 0.02), and its activation.
-class Layer : public nn::Module {
+// Four linear layers whose first weights are N(0, 0.02), with GELU between them.
+class Net : public nn::Module {
  public:
-  explicit Layer(int64_t features, Activation activation = Activation::kGelu)
-      : linear_(features, nn::Bias::kAdd, nn::WeightInit::kNormal), activation_(activation) {}
   Tensor build(nn::Builder& b, Tensor x) const {
-    const Tensor y = linear_.build(b, x);
-    return activation_ == Activation::kGelu ? ops::gelu(y) : y;
-  }
-  // Blocks of equal keys and equal inputs share one graph: those of fc2 and fc3.
-  std::string cache_key() const {
-    return fmt::format("{} {}", linear_.cache_key(), static_cast<int>(activation_));
+    for (const auto* layer : {&fc1_, &fc2_, &fc3_}) x = ops::gelu((*layer)(b, x));
+    return fc4_(b, x);
   }
 
  private:
-  nn::Linear linear_;
-  Activation activation_;
+  using Layer = nn::Child<nn::Linear>;
+  static constexpr auto kNormal = nn::WeightInit::kNormal;
+  Layer fc1_{*this, "fc1", 512, nn::Bias::kAdd, kNormal};
+  Layer fc2_{*this, "fc2", 512, nn::Bias::kAdd, kNormal};
+  Layer fc3_{*this, "fc3", 512, nn::Bias::kAdd, kNormal};
+  Layer fc4_{*this, "fc4", 10, nn::Bias::kAdd, kNormal};
 };
 
 int main(int argc, char** argv) {
@@ -34,15 +30,10 @@ int main(int argc, char** argv) {
   const data::Dataset tests = data::load_digits(data::Split::kTest, folder);
 
   // The trainer differentiates the model, and builds one program to train and one to evaluate.
-  train::Trainer trainer({.blocks = {{"fc1", Layer(512)},
-                                     {"fc2", Layer(512)},
-                                     {"fc3", Layer(512)},
-                                     {"fc4", Layer(10, Activation::kNone)}},
-                          .input = {{8, 28 * 28}, f32},
-                          .eval_input = {{80, 28 * 28}, f32}},
-                         nn::Optimizer::sgd(),
-                         {.strategy = train::Strategy::kResident, .learning_rate = 0.05},
-                         {.device = cpu_device({.memory = 16_MiB})});
+  train::Trainer trainer(
+      train::classifier(Net(), {{8, 28 * 28}, f32}, {.eval_input = TensorSpec{{80, 28 * 28}, f32}}),
+      nn::Optimizer::sgd(), {.strategy = train::Strategy::kResident, .learning_rate = 0.05},
+      {.device = cpu_device({.memory = 16_MiB})});
   const train::FitResult fit = trainer.fit(digits, {.epochs = 1});
   fmt::print("trained {} steps on {}, last loss {:.4f}\n", fit.steps, digits.source, fit.loss);
   const double accuracy = trainer.evaluate(tests);

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <sluice/sluice.h>
-#include <sluice/train/phased_layer.h>
 #include <string>
 
 using namespace sluice;
@@ -16,24 +15,21 @@ constexpr int64_t kAccumulate = 4;
 constexpr int kReplicas = 2;
 constexpr int64_t kTestBatch = 80;
 
-enum class Activation { kNone, kGelu };
-
-// A linear layer whose first weights are N(0, 0.02), and its activation.
-class Layer : public nn::Module {
+// Four linear layers whose first weights are N(0, 0.02), with GELU between them. Each is a block.
+class Net : public nn::Module {
  public:
-  explicit Layer(int64_t features, Activation activation = Activation::kGelu)
-      : linear_(features, nn::Bias::kAdd, nn::WeightInit::kNormal), activation_(activation) {}
   Tensor build(nn::Builder& b, Tensor x) const {
-    const Tensor y = linear_.build(b, x);
-    return activation_ == Activation::kGelu ? ops::gelu(y) : y;
-  }
-  std::string cache_key() const {
-    return fmt::format("{} {}", linear_.cache_key(), static_cast<int>(activation_));
+    for (const auto* layer : {&fc1_, &fc2_, &fc3_}) x = ops::gelu((*layer)(b, x));
+    return fc4_(b, x);
   }
 
  private:
-  nn::Linear linear_;
-  Activation activation_;
+  using Layer = nn::Child<nn::Linear>;
+  static constexpr auto kNormal = nn::WeightInit::kNormal;
+  Layer fc1_{*this, "fc1", 512, nn::Bias::kAdd, kNormal};
+  Layer fc2_{*this, "fc2", 512, nn::Bias::kAdd, kNormal};
+  Layer fc3_{*this, "fc3", 512, nn::Bias::kAdd, kNormal};
+  Layer fc4_{*this, "fc4", 10, nn::Bias::kAdd, kNormal};
 };
 
 IoMode io_mode(const std::string& word) {
@@ -54,12 +50,8 @@ int main(int argc, char** argv) {
   // micro-batches, and remote buffers hold the activations between phases. A backward phase reduces
   // the gradients into shards, updates the layer and stores it. The graphs and buffers of fc2 and
   // fc3 are shared, with one row for each.
-  train::Trainer trainer({.blocks = {{"fc1", Layer(512)},
-                                     {"fc2", Layer(512)},
-                                     {"fc3", Layer(512)},
-                                     {"fc4", Layer(10, Activation::kNone)}},
-                          .input = {{kMicroBatch, 28 * 28}, f32},
-                          .eval_input = {{kTestBatch, 28 * 28}, f32}},
+  train::Trainer trainer(train::classifier(Net(), {{kMicroBatch, 28 * 28}, f32},
+                                           {.eval_input = TensorSpec{{kTestBatch, 28 * 28}, f32}}),
                          nn::Optimizer::adam_f16(),
                          {.strategy = train::Strategy::kPhased,
                           .accumulate = kAccumulate,

@@ -56,9 +56,9 @@ int run_bench(const ToolOptions& o) {
   const data::Dataset generated = source.generate(std::max<int64_t>(samples, 64), 1);
   const data::DataLoader loader(generated, {.batch = samples});
   train::StepArrays arrays(programs.training);
-  loader.fill(0, arrays.input, arrays.labels);
-  Binding binding = session.bind(arrays.inputs(programs.training),
-                                 {{programs.training.loss, arrays.losses}}, "train");
+  loader.fill(0, arrays.fields[0], arrays.fields[1]);
+  Binding binding =
+      session.bind(arrays.inputs(programs.training), arrays.outputs(programs.training), "train");
   const int64_t steps = o.train.steps.value_or(500);
   const bench::StepTimes times = bench::time_steps(session, binding, steps);
   const double micros = times.median_seconds * 1e6;

@@ -303,6 +303,7 @@ Tensors Graph::emit(const OpDef& def, const std::vector<TensorArg>& inputs, Attr
   op.callees = std::move(options.callees);
   op.device = device_;
   op.module_path = scope_;
+  op.block = block_;
   op.where = where;
   for (const Operand& operand : op.inputs) {
     if (operand.new_version < 0) continue;

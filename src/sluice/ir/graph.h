@@ -148,6 +148,10 @@ class Graph {
   /// Ops added from now on run on this device (kInheritDevice: on the device of the caller). A
   /// DeviceScope does so for a block.
   void set_device(int device);
+  /// Ops added from now on belong to this block of a model (nn/block.h); empty: to none.
+  void set_block(std::string block) { block_ = std::move(block); }
+  const std::string& block() const { return block_; }
+  int device() const { return device_; }
   /// While a LineScope exists, `line` ("model.py:12") is the source line of all ops added to the
   /// graph. A front end in another language reports its own lines in this way.
   class LineScope {
@@ -227,6 +231,7 @@ class Graph {
   std::string scope_;
   std::string line_;  ///< Line of the LineScope; empty: ops take the line of their call.
   int device_ = kInheritDevice;
+  std::string block_;
   IoMode io_mode_ = IoMode::kCompute;
   std::vector<Mirror> mirrors_;
   bool settling_ = false;

@@ -308,15 +308,18 @@ GraphEditor::Guise::Guise(Graph& graph, const Op& origin)
     : graph_(graph),
       where_(origin.where),
       scope_(graph.scope_),
+      block_(graph.block_),
       device_(graph.device_),
       first_(graph.ops_.size()) {
   graph.scope_ = origin.module_path;
+  graph.block_ = origin.block;
   graph.device_ = origin.device;
 }
 
 GraphEditor::Guise::~Guise() {
   for (size_t i = first_; i < graph_.ops_.size(); ++i) graph_.ops_[i].where = where_;
   graph_.scope_ = scope_;
+  graph_.block_ = block_;
   graph_.device_ = device_;
 }
 

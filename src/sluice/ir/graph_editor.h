@@ -63,8 +63,8 @@ class GraphEditor {
   /// id of each tensor; -1 if it was removed.
   std::vector<TensorId> compact(TensorId first = 0);
 
-  /// While a Guise exists, ops added to the graph get the device, module path and source line of
-  /// `origin`.
+  /// While a Guise exists, ops added to the graph get the device, module path, block and source
+  /// line of `origin`.
   class Guise {
    public:
     Guise(Graph& graph, const Op& origin);
@@ -76,6 +76,7 @@ class GraphEditor {
     Graph& graph_;
     std::string where_;
     std::string scope_;
+    std::string block_;
     int device_;
     size_t first_;
   };

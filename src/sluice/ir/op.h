@@ -60,6 +60,7 @@ struct Op {
   std::vector<GraphId> callees;  ///< Call: 1; Loop: 1 (the wrapper); If: then, else.
   int device = kInheritDevice;
   std::string module_path;  ///< Scopes in which the op was made: "fc1/attention".
+  std::string block;        ///< Block of the model that the op belongs to (nn/block.h), or empty.
   std::string where;        ///< Source line of the call that made the op: "file.cc:42".
 
   /// Returns type and id: "MatMul.100".

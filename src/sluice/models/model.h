@@ -46,7 +46,7 @@ struct Model {
   const Data* data = nullptr;
   std::vector<Default> defaults;  ///< Flags whose default differs from `sluice train --help`.
   Sizes test_sizes;               ///< A small network that has every part of the real one.
-  train::ModelSpec (*build)(const Sizes& sizes) = nullptr;
+  train::Network (*build)(const Sizes& sizes) = nullptr;
 };
 
 /// All models, in the order of MODELS in CMakeLists.txt.

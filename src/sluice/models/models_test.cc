@@ -32,12 +32,12 @@ class EveryModel : public testing::TestWithParam<size_t> {
     train::StepArrays arrays(t);
     const int64_t samples = kAccumulate * model_.test_sizes.micro_batch;
     const data::Dataset generated = model_.data->generate(samples, 1);
-    data::DataLoader(generated, {.batch = samples}).fill(0, arrays.input, arrays.labels);
+    data::DataLoader(generated, {.batch = samples}).fill(0, arrays.fields[0], arrays.fields[1]);
     std::vector<float> all;
     for (int64_t update = 0; update < 2; ++update) {
       arrays.seed(7, update);
       const HostTensors results = session.run(arrays.inputs(t), "train");
-      for (const float loss : results[t.loss].as<float>()) all.push_back(loss);
+      for (const float loss : results[t.losses[0]].as<float>()) all.push_back(loss);
     }
     return all;
   }

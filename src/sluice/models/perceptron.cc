@@ -1,7 +1,5 @@
 #include "sluice/models/perceptron.h"
 
-#include <fmt/format.h>
-
 #include "sluice/nn/layers.h"
 #include "sluice/ops/ops.h"
 
@@ -26,9 +24,6 @@ class Layer : public nn::Module {
     x = relu ? ops::relu(x) : ops::gelu(x);
     return seed.empty() ? x : b.inlined("dropout", nn::Dropout(dropout_), x, seed[0]);
   }
-  std::string cache_key() const {
-    return fmt::format("{} {} {} {}", features_, static_cast<int>(activation_), last_, dropout_);
-  }
 
  private:
   int64_t features_;
@@ -37,25 +32,28 @@ class Layer : public nn::Module {
   double dropout_;
 };
 
-std::vector<train::Block> blocks(const Sizes& s, Activation activation, double dropout) {
-  std::vector<train::Block> result;
-  for (int64_t i = 0; i < s.layers; ++i) {
-    const bool last = i + 1 == s.layers;
-    const bool draws = dropout > 0 && !last;
-    result.emplace_back(fmt::format("fc.{}", i),
-                        Layer(last ? kClasses : s.width, activation, last, dropout),
-                        draws ? train::Block::Draws::kYes : train::Block::Draws::kNo);
+class Perceptron : public nn::Module {
+ public:
+  Perceptron(const Sizes& s, Activation activation) {
+    for (int64_t i = 0; i < s.layers; ++i) {
+      const bool last = i + 1 == s.layers;
+      layers_.add(last ? kClasses : s.width, activation, last, s.dropout);
+    }
   }
-  return result;
-}
+  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+    for (const auto& layer : layers_) x = layer(b, x, seed);
+    return x;
+  }
+
+ private:
+  nn::Children<Layer> layers_{*this, "fc"};
+};
 
 }  // namespace
 
-train::ModelSpec perceptron(const Sizes& s, Activation activation) {
-  return {.blocks = blocks(s, activation, s.dropout),
-          .input = {{s.micro_batch, kSide, kSide}, f32, {}},
-          .eval_input = {{s.eval_batch, kSide, kSide}, f32, {}},
-          .eval_blocks = blocks(s, activation, 0)};
+train::Network perceptron(const Sizes& s, Activation activation) {
+  return train::classifier(Perceptron(s, activation), {{s.micro_batch, kSide, kSide}, f32, {}},
+                           {.eval_input = TensorSpec{{s.eval_batch, kSide, kSide}, f32, {}}});
 }
 
 }  // namespace sluice::models

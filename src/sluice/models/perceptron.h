@@ -9,6 +9,6 @@ enum class Activation { kGelu, kRelu };
 /// the last one has 10 features, the others have `width` features and an activation and dropout
 /// after them. With ReLU the initial weights keep the variance of activations, so that any depth
 /// trains. With GELU they are N(0, 0.02), as in documents 000, 003 and 004.
-train::ModelSpec perceptron(const Sizes& sizes, Activation activation);
+train::Network perceptron(const Sizes& sizes, Activation activation);
 
 }  // namespace sluice::models

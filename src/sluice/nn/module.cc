@@ -64,6 +64,7 @@ Builder::Builder(Builder& parent, const std::string& name)
   std::string scope = name;
   std::replace(scope.begin(), scope.end(), '.', '/');
   scope_.emplace(parent.graph(), scope);
+  if (parent.path_.empty()) state_.submodules.push_back(name);
 }
 
 Tensor Builder::add_variable_input(const std::string& name, Initializer initializer, Shape shape,

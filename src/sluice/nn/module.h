@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sluice/ir/ir.h"
+#include "sluice/nn/block.h"
 #include "sluice/nn/graph_with_named_args.h"
 #include "sluice/nn/variable_factory.h"
 
@@ -47,6 +48,7 @@ struct BuildState {
   Graph& graph;
   NamedVariableFactories factories;
   NamedTensors args;
+  std::vector<std::string> submodules = {};  ///< Names of the outermost module's, as built.
 };
 
 /// Returns the name of the class without namespaces and template arguments.
@@ -114,17 +116,19 @@ class Builder {
 
 /// A submodule, which is a member of its parent: `nn::Child<Linear> fc1_{*this, "fc1", 512};`. The
 /// arguments after the name are those of the submodule's constructor. `fc1_(b, x)` builds it in
-/// place.
+/// place. `fc1_.in_block("B1")` names its block (nn/block.h).
 template <typename M>
-class Child {
+class Child : public BlockMark {
  public:
   template <typename... Args>
   Child(Module& parent, std::string name, Args&&... args)
       : name_(std::move(name)), module_(std::forward<Args>(args)...) {
     internal::add_child(parent, name_, module_);
+    set_owner(name_);
   }
   template <typename... Args>
   auto operator()(Builder& b, const Args&... args) const {
+    const std::unique_ptr<Block> block = open(b);
     return b.inlined(name_, module_, args...);
   }
   const std::string& name() const { return name_; }
@@ -141,11 +145,14 @@ class Child {
 template <typename M>
 class Children {
  public:
-  class Item {
+  class Item : public BlockMark {
    public:
-    Item(std::string name, M module) : name_(std::move(name)), module_(std::move(module)) {}
+    Item(std::string name, M module) : name_(std::move(name)), module_(std::move(module)) {
+      set_owner(name_);
+    }
     template <typename... Args>
     auto operator()(Builder& b, const Args&... args) const {
+      const std::unique_ptr<Block> block = open(b);
       return b.inlined(name_, module_, args...);
     }
     const M& operator*() const { return module_; }
@@ -167,6 +174,7 @@ class Children {
   }
   size_t size() const { return items_.size(); }
   const Item& operator[](size_t i) const { return items_[i]; }
+  Item& operator[](size_t i) { return items_[i]; }
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
 

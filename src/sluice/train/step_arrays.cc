@@ -8,10 +8,10 @@ StepArrays::StepArrays(const Training& t) {
   const auto array = [&](const TensorSpec& entry) {
     return HostTensor({entries_shape(entry.shape, t.accumulate, t.replicas), entry.dtype, {}});
   };
-  input = array(t.input.spec);
-  labels = array(t.labels.spec);
+  for (const H2dStream& s : t.fields) fields.push_back(array(s.spec));
   seeds = array({{2}, u32, {}});
-  losses = array(t.loss.spec);
+  for (const D2hStream& s : t.losses) losses.push_back(array(s.spec));
+  for (const D2hStream& s : t.predictions) predictions.push_back(array(s.spec));
   if (t.learning_rate)
     learning_rate = HostTensor({entries_shape({}, 1, t.replicas), t.learning_rate->spec.dtype});
 }
@@ -32,9 +32,18 @@ void StepArrays::set_learning_rate(double rate) {
 }
 
 std::vector<StreamInput> StepArrays::inputs(const Training& t) const {
-  std::vector<StreamInput> result{{t.input, input}, {t.labels, labels}};
+  std::vector<StreamInput> result;
+  for (size_t i = 0; i < fields.size(); ++i) result.push_back({t.fields[i], fields[i]});
   if (t.learning_rate) result.push_back({*t.learning_rate, learning_rate});
-  if (t.draws) result.push_back({t.seed, seeds});
+  if (t.seed) result.push_back({*t.seed, seeds});
+  return result;
+}
+
+std::vector<StreamOutput> StepArrays::outputs(const Training& t) {
+  std::vector<StreamOutput> result;
+  for (size_t i = 0; i < losses.size(); ++i) result.push_back({t.losses[i], losses[i]});
+  for (size_t i = 0; i < predictions.size(); ++i)
+    result.push_back({t.predictions[i], predictions[i]});
   return result;
 }
 

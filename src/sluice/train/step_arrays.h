@@ -19,12 +19,14 @@ struct StepArrays {
   void set_learning_rate(double rate);
   /// Returns the input streams of the program with their arrays.
   std::vector<StreamInput> inputs(const Training& training) const;
+  /// Returns the output streams of the program with their arrays.
+  std::vector<StreamOutput> outputs(const Training& training);
 
-  HostTensor input;
-  HostTensor labels;
+  std::vector<HostTensor> fields;  ///< One for each of Training::fields.
   HostTensor seeds;
   HostTensor learning_rate;
-  HostTensor losses;
+  std::vector<HostTensor> losses;       ///< One for each of Training::losses.
+  std::vector<HostTensor> predictions;  ///< One for each of Training::predictions.
 };
 
 }  // namespace sluice::train

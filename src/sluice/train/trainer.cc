@@ -14,6 +14,11 @@ namespace {
 
 constexpr size_t kReservedLosses = 1 << 20;
 
+const H2dStream& images_of(const std::vector<H2dStream>& fields) {
+  require(!fields.empty(), "trainer: the network must read a field with images, got none");
+  return fields[0];
+}
+
 int64_t batch_of(const TensorSpec& input) {
   require(input.shape.rank() >= 1, "trainer: the model's input must have a batch axis, got {}",
           to_string(input));
@@ -45,10 +50,10 @@ double mean_loss(std::span<const float> losses, int64_t step) {
 
 }  // namespace
 
-Trainer::Trainer(const ModelSpec& model, nn::Optimizer optimizer, const StepOptions& step,
+Trainer::Trainer(const Network& network, nn::Optimizer optimizer, const StepOptions& step,
                  const SessionOptions& session, int replicas)
     : ir_(replicas),
-      training_(build_training(ir_, model, std::move(optimizer), step)),
+      training_(build_training(ir_, network, std::move(optimizer), step)),
       session_(ir_, session) {}
 
 Trainer::Trainer(const Ir& ir, Training training, const SessionOptions& session)
@@ -58,8 +63,9 @@ FitLength Trainer::length(const data::Dataset& samples, const FitOptions& option
   require(options.epochs >= 0, "fit: epochs must be at least 0, got {}", options.epochs);
   require(!options.steps || *options.steps >= 0, "fit: steps must be at least 0, got {}",
           options.steps.value_or(0));
-  const int64_t batch = checked_mul(
-      checked_mul(batch_of(training_.input.spec), training_.accumulate), training_.replicas);
+  const int64_t batch =
+      checked_mul(checked_mul(batch_of(images_of(training_.fields).spec), training_.accumulate),
+                  training_.replicas);
   const data::DataLoader loader(samples, {.batch = batch, .shuffle = false});
   return {.samples_per_step = batch,
           .steps_per_epoch = loader.batches(),
@@ -75,11 +81,13 @@ FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) 
   const FitLength length = this->length(samples, options);
   data::DataLoader loader(samples, {.batch = length.samples_per_step, .seed = options.seed});
   StepArrays arrays(training_);
-  Binding binding =
-      session_.bind(arrays.inputs(training_), {{training_.loss, arrays.losses}}, "train");
-  const ArrayView inputs = arrays.input;
-  const ArrayView labels = arrays.labels;
-  const auto losses = arrays.losses.as<float>();
+  require(arrays.fields.size() == 2 && arrays.losses.size() == 1,
+          "fit: the network must have two fields, images and labels, and one loss, got {} and {}",
+          arrays.fields.size(), arrays.losses.size());
+  Binding binding = session_.bind(arrays.inputs(training_), arrays.outputs(training_), "train");
+  const ArrayView inputs = arrays.fields[0];
+  const ArrayView labels = arrays.fields[1];
+  const auto losses = arrays.losses[0].as<float>();
   FitResult result;
   result.losses.reserve(
       std::min(kReservedLosses, losses.size() * static_cast<size_t>(length.steps)));
@@ -102,7 +110,7 @@ FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) 
 }
 
 int64_t Trainer::eval_samples() const {
-  return checked_mul(batch_of(training_.eval_input.spec), training_.replicas);
+  return checked_mul(batch_of(images_of(training_.eval_fields).spec), training_.replicas);
 }
 
 double Trainer::evaluate(const data::Dataset& samples,
@@ -112,15 +120,15 @@ double Trainer::evaluate(const data::Dataset& samples,
   const auto array = [&](const TensorSpec& entry) {
     return HostTensor({entries_shape(entry.shape, 1, training_.replicas), entry.dtype, {}});
   };
-  HostTensor inputs = array(training_.eval_input.spec);
-  HostTensor logits = array(training_.logits.spec);
+  const H2dStream& images = images_of(training_.eval_fields);
+  const D2hStream& scores = training_.eval_predictions[0];
+  HostTensor inputs = array(images.spec);
+  HostTensor logits = array(scores.spec);
   std::vector<int32_t> labels(static_cast<size_t>(batch));
-  const std::vector<int64_t>& dims = training_.eval_input.spec.shape.dims();
-  const TensorSpec sample{
-      Shape({dims.begin() + 1, dims.end()}), training_.eval_input.spec.dtype, {}};
+  const std::vector<int64_t>& dims = images.spec.shape.dims();
+  const TensorSpec sample{Shape({dims.begin() + 1, dims.end()}), images.spec.dtype, {}};
   const size_t sample_bytes = inputs.bytes().size() / labels.size();
-  Binding binding =
-      session_.bind({{training_.eval_input, inputs}}, {{training_.logits, logits}}, "eval");
+  Binding binding = session_.bind({{images, inputs}}, {{scores, logits}}, "eval");
   int64_t right = 0;
   for (int64_t first = 0; first < samples.size(); first += batch) {
     for (size_t i = 0; i < labels.size(); ++i) {

@@ -45,18 +45,19 @@ struct FitResult {
 /// "eval"; fit() and evaluate() own the loader and the arrays of their steps.
 class Trainer {
  public:
-  /// Builds the programs of `model` for `replicas` replicas and opens a session on them. Errors are
-  /// those of build_training() and of Session.
-  Trainer(const ModelSpec& model, nn::Optimizer optimizer, const StepOptions& step,
+  /// Builds the programs of `network` for `replicas` replicas and opens a session on them. Errors
+  /// are those of build_training() and of Session.
+  Trainer(const Network& network, nn::Optimizer optimizer, const StepOptions& step,
           const SessionOptions& session = {}, int replicas = 1);
   /// Opens a session on programs that build_training() added to `ir`.
   Trainer(const Ir& ir, Training training, const SessionOptions& session = {});
 
-  /// Trains on `samples`: images as the model's input takes them, and their classes. The order of
-  /// the samples is that of data::DataLoader. A call continues where the last one ended: two calls
-  /// on the same samples have the bits of one call with the steps of both. Error{kDiverged} if a
-  /// loss is not finite. Error{kUsage} if `samples` do not fill one step or do not match the
-  /// model's input, or if a schedule is given to a program without a rate stream or is missing.
+  /// Trains on `samples`: images for the network's first field, and their classes for its second.
+  /// The order of the samples is that of data::DataLoader. A call continues where the last one
+  /// ended: two calls on the same samples have the bits of one call with the steps of both.
+  /// Error{kDiverged} if a loss is not finite. Error{kUsage} if `samples` do not fill one step or
+  /// do not match the fields, or if there are not two fields. Error{kUsage} also if a schedule is
+  /// given to a program without a rate stream or is missing.
   FitResult fit(const data::Dataset& samples, const FitOptions& options = {});
   /// Returns the length that fit() would have. Error{kUsage} if `samples` do not fill one step or
   /// if `epochs` or `steps` is negative.

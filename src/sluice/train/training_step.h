@@ -1,21 +1,19 @@
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "sluice/nn/optimizers.h"
 #include "sluice/nn/rts.h"
-#include "sluice/train/block.h"
+#include "sluice/train/network.h"
 
 namespace sluice::train {
 
 /// The order in which a step runs micro-batches, and the memory that holds tensors between uses.
 /// The results have the same bits.
 enum class Strategy {
-  kResident,  ///< A micro-batch runs through the whole model before the next one. Its activations
+  kResident,  ///< A micro-batch runs through the whole network before the next one. Its activations
               ///< stay on the device.
   kPhased,    ///< A block runs all micro-batches before the next block starts. Activations between
               ///< blocks wait in remote memory, so that the device holds only a few blocks.
@@ -24,6 +22,17 @@ enum class Strategy {
 /// A learning rate that the training program reads from a stream in every run, so that one compiled
 /// program serves a schedule (schedule.h).
 struct StreamedRate {};
+
+/// Variables that are stored in remote memory. Activations between phases are always stored there.
+struct Offload {
+  bool optimizer = false;
+  bool weights = false;
+  bool operator==(const Offload&) const = default;
+};
+
+/// Whether a block keeps its inner activations from its forward to its backward phase, or computes
+/// them again.
+enum class Activations { kKeep, kRecompute };
 
 struct StepOptions {
   Strategy strategy = Strategy::kResident;
@@ -42,50 +51,34 @@ struct StepOptions {
   uint64_t seed = 0;  ///< Seed of the variables' first values.
 };
 
-/// Maps logits and labels to (loss (), gradient of the logits).
-using Loss = std::function<std::pair<Tensor, Tensor>(const Tensor& logits, const Tensor& labels)>;
-
 /// A program "train" that trains, and a program "eval" that applies the trained weights. A run of
-/// "train" takes `accumulate` entries of each input stream, in order of micro-batches. It returns
-/// `accumulate` losses.
+/// "train" takes `accumulate` entries of each field's stream, in order of micro-batches. It returns
+/// as many entries of each loss and prediction.
 struct Training {
-  H2dStream input;
-  H2dStream labels;
-  H2dStream seed;  ///< uint32[2]; used only if a block draws.
-  bool draws = false;
+  std::vector<H2dStream> fields;       ///< Fields that training reads, in the network's order.
+  std::vector<H2dStream> eval_fields;  ///< Fields that evaluation reads.
+  std::optional<H2dStream> seed;       ///< uint32[2], if the network draws.
   /// Learning rate: float32, one entry for each run, if StepOptions::learning_rate is a
   /// StreamedRate.
   std::optional<H2dStream> learning_rate;
-  D2hStream loss;
-  H2dStream eval_input;
-  D2hStream logits;
-  nn::NamedTensors variables;  ///< Weights by path, in the training program.
-  nn::NamedTensors state;      ///< Optimizer state: "<path of the variable>.<state>".
-  int64_t accumulate = 1;      ///< Micro-batches in a run of "train".
+  std::vector<D2hStream> losses;            ///< In the order of Results::losses.
+  std::vector<double> loss_weights;         ///< Loss::weight of each.
+  std::vector<D2hStream> predictions;       ///< In the order of Results::predictions.
+  std::vector<D2hStream> eval_predictions;  ///< Predictions of "eval".
+  nn::NamedTensors variables;               ///< Weights by path, in the training program.
+  nn::NamedTensors state;                   ///< Optimizer state: "<path of the variable>.<state>".
+  int64_t accumulate = 1;                   ///< Micro-batches in a run of "train".
   int replicas = 1;
   std::string note;  ///< The request that could not be met, and the reason; else empty.
 };
 
-struct ModelSpec {
-  std::vector<Block> blocks = {};  ///< At least one.
-  TensorSpec input = {};           ///< Spec of a micro-batch's input.
-  /// Spec of a micro-batch's labels. Without dimensions: a class for each sample of `input`, int32
-  /// of shape (batch).
-  TensorSpec labels = {};
-  /// Spec of an evaluation batch. Without dimensions: that of `input`.
-  TensorSpec eval_input = {};
-  /// The blocks for evaluation. Each matches the block of `blocks` at the same index. Empty:
-  /// `blocks`, which get no seed.
-  std::vector<Block> eval_blocks = {};
-  Loss loss = nullptr;  ///< Null: ops::cross_entropy_with_grad().
-};
-
-/// Adds the entry graphs "train" and "eval" to `ir`. Gradients are averaged over micro-batches if
-/// there are several (spec §4.4), then over replicas. Then the optimizer updates every weight.
-/// Fixes the number of replicas. Error{kUsage} if there are no blocks, if `blocks` and
-/// `eval_blocks` differ in length, or if `accumulate` is below 1. Error{kUsage} also for offloaded
-/// weights without phases and for `max_grad_norm` with phases.
-Training build_training(Ir ir, const ModelSpec& model, nn::Optimizer optimizer,
+/// Adds the entry graphs "train" and "eval" to `ir`. The network is cut into its blocks (cut.h).
+/// Gradients are averaged over micro-batches if there are several (spec §4.4), then over replicas.
+/// Then the optimizer updates every weight. Fixes the number of replicas. Error{kUsage} for the
+/// faults that Network::build() and cut() name, if `accumulate` is below 1, and if no loss depends
+/// on a weight. Error{kUsage} also for offloaded weights without phases and for `max_grad_norm`
+/// with phases.
+Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const StepOptions& options);
 
 }  // namespace sluice::train

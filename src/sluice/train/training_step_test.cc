@@ -27,36 +27,30 @@ class Layer : public nn::Module {
     const Tensor y = ops::gelu(nn::Linear(width_).build(b, x));
     return seed.empty() ? y : b.inlined("dropout", nn::Dropout(dropout_), y, seed[0]);
   }
-  std::string cache_key() const { return fmt::format("{} {}", width_, dropout_); }
 
  private:
   int64_t width_;
   double dropout_;
 };
 
-struct Last : nn::Module {
-  Tensor build(nn::Builder& b, Tensor x, const Tensors&) const { return nn::Linear(3).build(b, x); }
-  std::string cache_key() const { return "last"; }
+class Net : public nn::Module {
+ public:
+  Net(const std::vector<int64_t>& widths, double dropout) {
+    for (const int64_t width : widths) layers_.add(width, dropout);
+  }
+  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+    for (const auto& layer : layers_) x = layer(b, x, seed);
+    return last_(b, x);
+  }
+
+ private:
+  nn::Children<Layer> layers_{*this, "fc"};
+  nn::Child<nn::Linear> last_{*this, "last", 3};
 };
 
 // `widths` are those of the hidden layers. Neighbours with equal widths share their graphs.
-ModelSpec model(const std::vector<int64_t>& widths, double dropout) {
-  ModelSpec m;
-  for (size_t i = 0; i < widths.size(); ++i) {
-    const std::string path = fmt::format("fc.{}", i);
-    m.blocks.emplace_back(path, Layer(widths[i], dropout),
-                          dropout > 0 ? Block::Draws::kYes : Block::Draws::kNo);
-    m.eval_blocks.emplace_back(path, Layer(widths[i], 0));
-  }
-  m.blocks.emplace_back("last", Last());
-  m.eval_blocks.emplace_back("last", Last());
-  m.input = f32_spec({4, 6});
-  m.labels = i32_spec({4});
-  m.eval_input = f32_spec({2, 6});
-  m.loss = [](const Tensor& logits, const Tensor& labels) {
-    return ops::cross_entropy_with_grad(logits, labels);
-  };
-  return m;
+Network model(const std::vector<int64_t>& widths, double dropout) {
+  return classifier(Net(widths, dropout), f32_spec({4, 6}), {.eval_input = f32_spec({2, 6})});
 }
 
 struct Way {
@@ -79,7 +73,7 @@ struct Result {
   std::string note;
 };
 
-Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way) {
+Result train(const Network& m, const nn::Optimizer& optimizer, const Way& way) {
   Ir ir(way.replicas);
   StepOptions options = way.step;
   options.seed = 5;
@@ -91,8 +85,8 @@ Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way)
                        .io_queues = way.io_queues});
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   const int64_t n = options.accumulate;
-  HostTensor input({entries_shape(m.input.shape, n, way.replicas), f32, {}});
-  HostTensor labels({entries_shape(m.labels.shape, n, way.replicas), i32, {}});
+  HostTensor input({entries_shape(t.fields[0].spec.shape, n, way.replicas), f32, {}});
+  HostTensor labels({entries_shape(t.fields[1].spec.shape, n, way.replicas), i32, {}});
   HostTensor seed({entries_shape({2}, n, way.replicas), u32, {}});
   HostTensor rate({entries_shape({}, 1, way.replicas), f32, {}});
   Result result;
@@ -105,24 +99,24 @@ Result train(const ModelSpec& m, const nn::Optimizer& optimizer, const Way& way)
       labels.as<int32_t>()[i] = static_cast<int32_t>((i * 7 + static_cast<size_t>(step)) % 3);
     for (size_t i = 0; i < seed.as<uint32_t>().size(); ++i)
       seed.as<uint32_t>()[i] = static_cast<uint32_t>(i + 9 * static_cast<size_t>(step));
-    std::vector<StreamInput> inputs{{t.input, input}, {t.labels, labels}};
-    if (t.draws) inputs.push_back({t.seed, seed});
+    std::vector<StreamInput> inputs{{t.fields[0], input}, {t.fields[1], labels}};
+    if (t.seed) inputs.push_back({*t.seed, seed});
     if (t.learning_rate) {
       for (float& entry : rate.as<float>()) entry = way.rates[static_cast<size_t>(step)];
       inputs.push_back({*t.learning_rate, rate});
     }
     const HostTensors out = session.run(inputs, "train");
-    digest.add(out[t.loss].bytes());
-    for (const float loss : out[t.loss].as<float>()) result.losses.push_back(loss);
+    digest.add(out[t.losses[0]].bytes());
+    for (const float loss : out[t.losses[0]].as<float>()) result.losses.push_back(loss);
   }
   session.each_variable([&](const std::string& path, const HostTensor& value) {
     digest.add(std::as_bytes(std::span(path)));
     digest.add(value.bytes());
   });
-  HostTensor batch({entries_shape(m.eval_input.shape, 1, way.replicas), f32, {}});
+  HostTensor batch({entries_shape(t.eval_fields[0].spec.shape, 1, way.replicas), f32, {}});
   for (size_t i = 0; i < batch.as<float>().size(); ++i)
     batch.as<float>()[i] = static_cast<float>(i) / 7;
-  digest.add(session.run({{t.eval_input, batch}}, "eval")[t.logits].bytes());
+  digest.add(session.run({{t.eval_fields[0], batch}}, "eval")[t.eval_predictions[0]].bytes());
   result.digest = digest.hex();
   result.device_bytes = session.planned_bytes();
   for (const exe::Function& f : session.executable().functions) result.steps += f.steps.size();
@@ -153,7 +147,7 @@ std::vector<Way> phased_ways(int64_t accumulate) {
 }
 
 TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
-  const std::vector<std::pair<ModelSpec, nn::Optimizer>> cases{
+  const std::vector<std::pair<Network, nn::Optimizer>> cases{
       {model({8, 8, 8, 8}, 0.25), nn::Optimizer::adam()},
       {model({8, 5, 5, 8}, 0), nn::Optimizer::sgd({.momentum = 0.9})},
       {model({7}, 0.5), nn::Optimizer::sgd()},
@@ -185,7 +179,7 @@ TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
 }
 
 TEST(TrainingStep, AStreamedRateHasTheBitsOfAConstantOne) {
-  const ModelSpec m = model({8, 8}, 0);
+  const Network m = model({8, 8}, 0);
   for (const Strategy strategy : {Strategy::kResident, Strategy::kPhased}) {
     for (const int replicas : {1, 2}) {
       Way way{.replicas = replicas, .rates = {0.05F, 0.05F, 0.05F}};
@@ -200,12 +194,12 @@ TEST(TrainingStep, AStreamedRateHasTheBitsOfAConstantOne) {
 }
 
 TEST(TrainingStep, OneProgramServesTwoRates) {
-  const ModelSpec m = model({}, 0);
+  const Network m = model({}, 0);
   Ir ir;
   const Training t =
       build_training(ir, m, nn::Optimizer::sgd(), {.learning_rate = StreamedRate{}, .seed = 5});
   Session session(ir);
-  HostTensor input(m.input), labels(m.labels), rate(f32_spec({}));
+  HostTensor input(t.fields[0].spec), labels(t.fields[1].spec), rate(f32_spec({}));
   for (float& x : input.as<float>()) x = 1;
   std::vector<NamedArray> first_values;
   session.each_variable([&](const std::string& path, HostTensor value) {
@@ -214,7 +208,7 @@ TEST(TrainingStep, OneProgramServesTwoRates) {
   const auto bias = [&](float value) {
     session.restore(first_values);
     rate.as<float>()[0] = value;
-    session.run({{t.input, input}, {t.labels, labels}, {*t.learning_rate, rate}}, "train");
+    session.run({{t.fields[0], input}, {t.fields[1], labels}, {*t.learning_rate, rate}}, "train");
     float after = 0;
     session.each_variable([&](const std::string& path, const HostTensor& b) {
       if (path == "last.bias") after = b.as<float>()[1];
@@ -228,11 +222,7 @@ TEST(TrainingStep, OneProgramServesTwoRates) {
 
 // The sizes of the weights are multiples of a cache line, so that alignment adds no bytes.
 TEST(TrainingStep, AParameterOfShortAdamHasSixBytesOfState) {
-  ModelSpec m = model({}, 0);
-  m.blocks = {Block("fc", Layer(64, 0))};
-  m.eval_blocks = m.blocks;
-  m.input = f32_spec({4, 32});
-  m.eval_input = f32_spec({2, 32});
+  const Network m = classifier(Layer(64, 0), f32_spec({4, 32}), {.eval_input = f32_spec({2, 32})});
   const int64_t parameters = 32 * 64 + 64;
   const auto bytes = [&](const nn::Optimizer& optimizer, const Offload& offload = {}) {
     return train(m, optimizer, {.step = {.offload = offload}}).persistent_bytes;
@@ -244,7 +234,7 @@ TEST(TrainingStep, AParameterOfShortAdamHasSixBytesOfState) {
 }
 
 TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
-  const ModelSpec m = model({16, 16}, 0.25);
+  const Network m = model({16, 16}, 0.25);
   for (const auto& optimizer : {nn::Optimizer::adam(), nn::Optimizer::sgd({.momentum = 0.9})}) {
     for (const int replicas : {1, 2, 4}) {
       Way way;
@@ -277,7 +267,7 @@ TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
 // A bias with one element has one shard that equals the bias. The shards of all replicas but the
 // first hold only padding.
 TEST(TrainingStep, ShardsOfOneElementHaveTheBitsOfTheWhole) {
-  const ModelSpec m = model({1, 1}, 0);
+  const Network m = model({1, 1}, 0);
   for (const auto& optimizer : {nn::Optimizer::sgd(), nn::Optimizer::lamb()}) {
     Way way;
     way.replicas = 2;
@@ -291,7 +281,7 @@ TEST(TrainingStep, ShardsOfOneElementHaveTheBitsOfTheWhole) {
 
 // Norms are computed over whole tensors, even if each replica holds only a shard.
 TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
-  const ModelSpec m = model({16, 16}, 0.25);
+  const Network m = model({16, 16}, 0.25);
   const auto check = [&](const nn::Optimizer& optimizer, std::optional<double> max_grad_norm) {
     for (const int replicas : {1, 2, 4}) {
       Way way;
@@ -326,7 +316,7 @@ TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
 
 // Each replica has its own micro-batches; all replicas have the same model.
 TEST(TrainingStep, ReplicasHaveTheBitsOfEachOtherUnderEveryStrategy) {
-  const ModelSpec m = model({8, 8, 8}, 0.25);
+  const Network m = model({8, 8, 8}, 0.25);
   for (const int replicas : {2, 4}) {
     for (const int64_t accumulate : {1, 2}) {
       Way way;
@@ -354,7 +344,7 @@ TEST(TrainingStep, ReplicasHaveTheBitsOfEachOtherUnderEveryStrategy) {
 // iteration.
 TEST(TrainingStep, LoopsOverRowsHaveTheBitsOfTheResidentStep) {
   for (const size_t depth : {10, 11, 12}) {
-    const ModelSpec m = model(std::vector<int64_t>(depth, 8), 0.25);
+    const Network m = model(std::vector<int64_t>(depth, 8), 0.25);
     for (const int replicas : {1, 2}) {
       Way way;
       way.step.accumulate = 2;
@@ -410,7 +400,7 @@ TEST(TrainingStep, NeitherThePeakNorThePlanOfPhasesGrowsWithDepth) {
 TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
   const std::string folder = testing::TempDir() + "sluice_faults_" + std::to_string(::getpid());
   sys::make_folder(folder);
-  const ModelSpec m = model({8, 8}, 0.25);
+  const Network m = model({8, 8}, 0.25);
   for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
     const Way way{.step = {.strategy = Strategy::kPhased,
                            .accumulate = 2,
@@ -456,16 +446,10 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
 }
 
 TEST(TrainingStep, Refusals) {
-  const auto build = [](const ModelSpec& m, const StepOptions& o) {
+  const auto build = [](const Network& m, const StepOptions& o) {
     return [=] { build_training(Ir(), m, nn::Optimizer::sgd(), o); };
   };
-  ModelSpec uneven = model({8}, 0);
-  uneven.eval_blocks.pop_back();
   expect_refused({
-      {"no blocks", build(ModelSpec{}, {}),
-       "training: blocks and eval_blocks must have the same size, at least 1, got 0 and 0"},
-      {"another model", build(uneven, {}),
-       "training: blocks and eval_blocks must have the same size, at least 1, got 2 and 1"},
       {"no micro-batches", build(model({8}, 0), {.accumulate = 0}),
        "training: accumulate must be at least 1, got 0"},
       {"weights that go nowhere", build(model({8}, 0), {.offload = {.weights = true}}),

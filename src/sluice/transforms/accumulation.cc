@@ -67,7 +67,8 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
       placements.push_back({gradient.ops()[k].id, producer, GraphEditor::Placement::Side::kAfter});
     }
   }
-  if (mean) ops::add_(counter, ops::scalar_like(counter, 1));
+  if (mean && options.counter == Counter::kAdvance)
+    ops::add_(counter, ops::scalar_like(counter, 1));
   gradient.set_outputs(Tensors(all.begin(), all.begin() + static_cast<int64_t>(kept)));
   GraphEditor(gradient).place(placements);
   verify_transformed(gradient);

@@ -42,4 +42,4 @@ Tensor operators(const Tensor& x, const Tensor& labels, const Tensor& seed) {
 nn::SgdOptions sgd() { return {.momentum = 0.9}; }
 nn::AdamOptions adam() { return {.beta1 = 0.8}; }
 train::StepOptions step() { return {.accumulate = 8}; }
-train::ModelSpec model() { return {.input = spec(), .labels = scalar_spec()}; }
+train::Field field() { return {.name = "x", .spec = spec()}; }

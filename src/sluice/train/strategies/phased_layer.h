@@ -1,4 +1,7 @@
 #pragma once
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,7 +10,7 @@
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/optimizers.h"
 #include "sluice/nn/rts.h"
-#include "sluice/train/block.h"
+#include "sluice/train/training_step.h"
 
 namespace sluice::train {
 
@@ -26,6 +29,37 @@ struct PhasedLayerOptions {
   int64_t shard_threshold = nn::kNeverShard;
 };
 
+/// Weights that several layers use. The layer that uses a weight first owns it, and updates it in
+/// its backward phase, which is the last one of these layers.
+struct TiedWeights {
+  /// Adds ops that load a weight, given by its path, and returns it. It is not sharded.
+  std::function<Tensor(Graph& graph, const std::string& path)> find = nullptr;
+  /// Sums of the gradients that backward phases have computed so far, by path of the weight.
+  std::map<std::string, Tensor> gradients = {};
+};
+
+/// The graphs of one micro-batch of a layer.
+struct LayerGraphs {
+  nn::NamedVariableFactories weights = {};
+  /// Counter and accumulators: "mean_accum_counter" and "accum.<key of the weight>". A weight
+  /// without an accumulator is not updated.
+  nn::NamedVariableFactories accumulators = {};
+  /// Its named arguments are the weights. Absent: `backward` runs forward, too (a joint layer).
+  std::optional<nn::GraphWithNamedArgs> forward = {};
+  /// Its named arguments are the counter and the accumulators. In a joint layer they are the tree
+  /// "bwd", and the weights are the tree "fwd". Absent: the layer has no gradient.
+  std::optional<nn::GraphWithNamedArgs> backward = {};
+  struct Tied {
+    std::string key;   ///< Key of the named argument.
+    std::string path;  ///< Path of the weight.
+  };
+  /// Weights of other layers, from the last use of a weight to the first. `weights` lacks them.
+  std::vector<Tied> borrowed = {};
+  /// Weights that other layers borrow.
+  std::vector<Tied> lent = {};
+  std::shared_ptr<TiedWeights> tied = nullptr;  ///< Required with `borrowed` or `lent`.
+};
+
 /// Runs `rows` identical layers on the device one phase at a time. Holds forward, gradient and
 /// update graphs, factories of variables, and remote buffers with one entry per row.
 ///
@@ -41,6 +75,8 @@ class PhasedLayer {
   /// all named arguments. The layer does not keep `optimizer` after construction.
   PhasedLayer(nn::NamedVariableFactories factories, nn::GraphWithNamedArgs forward,
               nn::Optimizer& optimizer, const PhasedLayerOptions& options = {});
+  /// Makes a layer of graphs that exist. `options.input_gradient` has no effect.
+  PhasedLayer(LayerGraphs graphs, nn::Optimizer& optimizer, const PhasedLayerOptions& options);
   /// Makes a layer with only a backward phase: one graph runs forward and backward. The last layer
   /// of a model is such a layer. Factories and named arguments form the trees "fwd" (variables) and
   /// "bwd" (counter and accumulators).
@@ -50,6 +86,7 @@ class PhasedLayer {
 
   int64_t rows() const { return options_.rows; }
   bool has_forward() const { return forward_.has_value(); }
+  bool has_backward() const { return backward_.has_value(); }
   /// Graphs of one micro-batch. Their inputs and outputs appear in `loads` and `store_buffers` of
   /// serialise(). forward(): Error{kUsage} for a joint layer.
   const nn::GraphWithNamedArgs& forward() const;
@@ -71,7 +108,15 @@ class PhasedLayer {
   const Variables& init(Graph& main, int64_t row, const nn::InitOptions& options);
   const Variables& init(Graph& main, int64_t row, const nn::InitOptions& options,
                         nn::internal::PathCounts& made);
+  /// Makes the variables of row `row` with given names: `paths` has the path of each weight by key,
+  /// and `factories` has its factory by path.
+  const Variables& init(Graph& main, int64_t row, const nn::NamedVariableFactories& factories,
+                        const std::map<std::string, std::string>& paths, uint64_t seed,
+                        nn::internal::PathCounts& made);
   const Variables& variables(int64_t row) const;
+  /// Adds ops to `graph`, a graph of any entry, that load a weight of a row. Returns the whole
+  /// weight.
+  Tensor weight(Graph& graph, int64_t row, const std::string& key) const;
 
   /// Runs one phase of one row. It loads the offloaded variables and runs the phase. A backward
   /// phase also updates weights and state with the mean gradients, and stores the loaded variables.
@@ -83,13 +128,16 @@ class PhasedLayer {
   void forward_phases(Graph& main) const;
   void backward_phases(Graph& main, const Tensor& step_size) const;
   /// Applies `graph`, another forward graph for the layer's weights, once per row in ascending
-  /// order. Works in any entry graph of the program. Row 0 takes `x`. Returns the output of the
-  /// last row.
-  Tensor apply(Graph& entry, const nn::GraphWithNamedArgs& graph, const Tensor& x) const;
+  /// order. Works in any entry graph of the program. `graph` takes the values that the row before
+  /// returned, then `invariants`. Row 0 takes `values`. Returns those of the last row.
+  Tensors apply(Graph& entry, const nn::GraphWithNamedArgs& graph, const Tensors& values,
+                const Tensors& invariants = {}) const;
 
  private:
   explicit PhasedLayer(const PhasedLayerOptions& options) : options_(options) {}
   void make_updates(const Ir& ir, const nn::NamedTensors& weights, nn::Optimizer& optimizer);
+  template <typename Make>
+  const Variables& set_variables(int64_t row, const Make& make);
   RowLoop forward_loop() const;
   RowLoop backward_loop() const;
   /// Whether all variables of these kinds ("fwd", "optim") are in remote memory. A loop over rows
@@ -103,8 +151,11 @@ class PhasedLayer {
                                  const nn::NamedTensors& loaded) const;
   void learn(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
              const Tensor& step_size) const;
+  /// Returns the gradients of the layer's own weights by key. The gradients of tied weights go to
+  /// their owner.
+  nn::NamedTensors own_gradients(const nn::NamedTensors& accumulated) const;
   void update(Graph& graph, const nn::NamedTensors& whole, const nn::NamedTensors& loaded,
-              const nn::NamedTensors& state, const nn::NamedTensors& accumulated,
+              const nn::NamedTensors& state, const nn::NamedTensors& gradients,
               const Tensor& step_size) const;
 
   PhasedLayerOptions options_;
@@ -113,6 +164,9 @@ class PhasedLayer {
   nn::NamedVariableFactories grad_factories_;  ///< Counter and accumulators.
   std::optional<nn::GraphWithNamedArgs> forward_;
   std::optional<nn::GraphWithNamedArgs> backward_;
+  std::vector<LayerGraphs::Tied> borrowed_;
+  std::vector<LayerGraphs::Tied> lent_;
+  std::shared_ptr<TiedWeights> tied_;
   std::vector<std::pair<std::string, nn::GraphWithNamedArgs>> updates_;  ///< By weight.
   nn::NamedRemoteBuffers buffers_;  ///< Trees "fwd" and "optim", each if offloaded.
   IoMode io_mode_ = IoMode::kIo;

@@ -1,4 +1,4 @@
-#include "sluice/train/phased_layer.h"
+#include "sluice/train/strategies/phased_layer.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/exe/executable.h"
 

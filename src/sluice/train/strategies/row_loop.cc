@@ -1,4 +1,4 @@
-#include "sluice/train/row_loop.h"
+#include "sluice/train/strategies/row_loop.h"
 
 #include "sluice/ir/call.h"
 #include "sluice/ops/arithmetic.h"

@@ -1,11 +1,12 @@
-#include "sluice/train/phased_layer.h"
+#include "sluice/train/strategies/phased_layer.h"
 
 #include <algorithm>
 
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/remote.h"
+#include "sluice/ops/arithmetic.h"
 #include "sluice/ops/updates.h"
-#include "sluice/train/row_loop.h"
+#include "sluice/train/strategies/row_loop.h"
 
 namespace sluice::train {
 namespace {
@@ -38,15 +39,34 @@ PhasedLayer::PhasedLayer(nn::NamedVariableFactories factories, nn::GraphWithName
   backward_ = std::move(backward);
 }
 
+PhasedLayer::PhasedLayer(LayerGraphs graphs, nn::Optimizer& optimizer,
+                         const PhasedLayerOptions& options)
+    : PhasedLayer(options) {
+  weight_factories_ = std::move(graphs.weights);
+  grad_factories_ = std::move(graphs.accumulators);
+  forward_ = std::move(graphs.forward);
+  backward_ = std::move(graphs.backward);
+  borrowed_ = std::move(graphs.borrowed);
+  lent_ = std::move(graphs.lent);
+  tied_ = std::move(graphs.tied);
+  SLUICE_CHECK(tied_ != nullptr || (borrowed_.empty() && lent_.empty()));
+  const nn::GraphWithNamedArgs& any = forward_ ? *forward_ : *backward_;
+  const bool joint_weights = !forward_ && any.args().contains("fwd");
+  make_updates(any.graph().ir(),
+               forward_        ? any.args()
+               : joint_weights ? any.args().tree("fwd")
+                               : nn::NamedTensors{},
+               optimizer);
+}
+
 PhasedLayer PhasedLayer::joint(const nn::NamedVariableFactories& factories,
                                nn::GraphWithNamedArgs graph, nn::Optimizer& optimizer,
                                const PhasedLayerOptions& options) {
-  PhasedLayer layer(options);
-  layer.weight_factories_ = factories.tree("fwd");
-  layer.grad_factories_ = factories.tree("bwd");
-  layer.make_updates(graph.graph().ir(), graph.args().tree("fwd"), optimizer);
-  layer.backward_ = std::move(graph);
-  return layer;
+  return {{.weights = factories.tree("fwd"),
+           .accumulators = factories.tree("bwd"),
+           .backward = std::move(graph)},
+          optimizer,
+          options};
 }
 
 void PhasedLayer::make_updates(const Ir& ir, const nn::NamedTensors& weights,
@@ -54,6 +74,7 @@ void PhasedLayer::make_updates(const Ir& ir, const nn::NamedTensors& weights,
   require(options_.rows >= 1, "phased layer: rows must be at least 1, got {}", options_.rows);
   variables_.resize(static_cast<size_t>(options_.rows));
   weights.for_each([&](const std::string& key, const Tensor& w) {
+    if (!grad_factories_.has_leaf("accum." + key) || !weight_factories_.has_leaf(key)) return;
     const nn::ShardRule rule{.threshold = options_.shard_threshold};
     const TensorSpec spec = nn::replica_sharded_spec(ir, w.spec(), rule);
     const VariableInfo updated{.group = weight_factories_[key].group(),
@@ -81,11 +102,14 @@ const nn::GraphWithNamedArgs& PhasedLayer::forward() const {
 }
 
 void PhasedLayer::serialise(nn::BatchSerialiseOptions options) {
-  require(!backward_phase_.has_value(),
+  require(!backward_phase_ && !forward_phase_,
           "phased layer: serialise() must be called once, got a second call");
   options.rows = options_.rows;
   io_mode_ = options.io_mode;
-  if (forward_) {
+  if (!backward_) {
+    forward_phase_ = nn::batch_serialise(*forward_, options);
+    note_ = forward_phase_->note;
+  } else if (forward_) {
     auto [fwd, bwd] =
         nn::batch_serialise_fwd_and_grad(*forward_, *backward_, forward_->args(), options);
     note_ = fwd.note.empty() ? bwd.note : fwd.note;
@@ -106,15 +130,53 @@ const PhasedLayer::Variables& PhasedLayer::init(Graph& main, int64_t row,
 const PhasedLayer::Variables& PhasedLayer::init(Graph& main, int64_t row,
                                                 const nn::InitOptions& options,
                                                 nn::internal::PathCounts& made) {
-  require(row >= 0 && row < rows(), "phased layer: row must be in [0, {}), got {}", rows(), row);
-  const auto make = [&](const char* kind, const nn::NamedVariableFactories& factories,
-                        const nn::InitOptions& o) {
+  return set_variables(row, [&](const char* kind, const nn::NamedVariableFactories& factories) {
+    const bool weights = kind == std::string_view("fwd");
+    const nn::InitOptions o = weights ? options : nn::InitOptions{.prefix = options.prefix};
     return buffers_.contains(kind) ? factories.init_remote(main, buffers_.tree(kind), row, o, made)
                                    : factories.init(main, o, made);
-  };
+  });
+}
+
+const PhasedLayer::Variables& PhasedLayer::init(Graph& main, int64_t row,
+                                                const nn::NamedVariableFactories& factories,
+                                                const std::map<std::string, std::string>& paths,
+                                                uint64_t seed, nn::internal::PathCounts& made) {
+  return set_variables(row, [&](const char* kind, const nn::NamedVariableFactories& own) {
+    const bool weights = kind == std::string_view("fwd");
+    nn::NamedVariableFactories named;
+    nn::NamedRemoteBuffers buffers;
+    std::vector<std::pair<std::string, std::string>> keys;  // {key, path}
+    for (const auto& [key, path] : paths) {
+      if (weights) {
+        keys.emplace_back(key, path);
+        named.merge(path, factories[path]);
+      } else if (own.contains(key)) {
+        own.tree(key).for_each([&, k = key, p = path](const std::string& name, const auto& f) {
+          keys.emplace_back(k + "." + name, p + "." + name);
+          named.merge(p + "." + name, f);
+        });
+      }
+    }
+    const nn::InitOptions o{.seed = weights ? seed : 0};
+    nn::NamedTensors variables;
+    if (buffers_.contains(kind)) {
+      for (const auto& [key, path] : keys) buffers.merge(path, buffers_.tree(kind)[key]);
+      variables = named.init_remote(main, buffers, row, o, made);
+    } else {
+      variables = named.init(main, o, made);
+    }
+    nn::NamedTensors result;
+    for (const auto& [key, path] : keys) result.merge(key, variables[path]);
+    return result;
+  });
+}
+
+template <typename Make>
+const PhasedLayer::Variables& PhasedLayer::set_variables(int64_t row, const Make& make) {
+  require(row >= 0 && row < rows(), "phased layer: row must be in [0, {}), got {}", rows(), row);
   auto& variables = variables_[static_cast<size_t>(row)];
-  variables = Variables{make("fwd", weight_factories_, options),
-                        make("optim", state_factories_, {.prefix = options.prefix})};
+  variables = Variables{make("fwd", weight_factories_), make("optim", state_factories_)};
   return *variables;
 }
 
@@ -145,6 +207,7 @@ nn::NamedTensors PhasedLayer::load(Graph& graph, const RemoteEntry& row,
 nn::NamedTensors PhasedLayer::whole_weights(Graph& graph, const RemoteEntry& row,
                                             const nn::NamedTensors& loaded) const {
   nn::NamedTensors whole;
+  for (const LayerGraphs::Tied& w : borrowed_) whole.merge(w.key, tied_->find(graph, w.path));
   if (weight_factories_.empty()) return whole;
   if (loaded.contains("fwd")) {
     loaded.tree("fwd").for_each([&](const std::string& key, const Tensor& t) {
@@ -152,11 +215,18 @@ nn::NamedTensors PhasedLayer::whole_weights(Graph& graph, const RemoteEntry& row
     });
     return whole;
   }
-  variables(row.constant()).weights.for_each([&](const std::string& key, const Tensor& variable) {
-    const bool own = variable.graph_id() == graph.id();
-    whole.merge(key, own ? variable : graph.ir().share_variable(variable, graph));
+  variables(row.constant()).weights.for_each([&](const std::string& key, const Tensor&) {
+    whole.merge(key, weight(graph, row.constant(), key));
   });
   return whole;
+}
+
+Tensor PhasedLayer::weight(Graph& graph, int64_t row, const std::string& key) const {
+  if (buffers_.contains("fwd"))
+    return nn::gather_replica_sharded_tensor(
+        graph.remote_load(buffers_.tree("fwd")[key], row, key));
+  const Tensor& variable = variables(row).weights[key];
+  return variable.graph_id() == graph.id() ? variable : graph.ir().share_variable(variable, graph);
 }
 
 RowLoop PhasedLayer::forward_loop() const {
@@ -212,15 +282,34 @@ void PhasedLayer::backward_phases(Graph& main, const Tensor& step_size) const {
   run_rows(main, backward_loop(), {}, {step_size});
 }
 
-Tensor PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph,
-                          const Tensor& x) const {
+Tensors PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph, const Tensors& values,
+                           const Tensors& invariants) const {
   RowLoop loop{.rows = rows(), .form = form_of(is_remote({"fwd"})), .io_mode = io_mode_};
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
   loop.run = [&](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
-                 const Tensors& values, const Tensors&) {
-    return graph.bind(whole_weights(g, row, loaded)).call(values[0]);
+                 const Tensors& before, const Tensors& fixed) {
+    return graph.bind(whole_weights(g, row, loaded)).call(&g, before, fixed);
   };
-  return run_rows(entry, loop, {x}, {})[0];
+  return run_rows(entry, loop, values, invariants);
+}
+
+nn::NamedTensors PhasedLayer::own_gradients(const nn::NamedTensors& accumulated) const {
+  nn::NamedTensors own;
+  for (const LayerGraphs::Tied& w : borrowed_) {
+    const Tensor* gradient = accumulated.find_leaf(w.key);
+    if (gradient == nullptr) continue;
+    Tensor& sum = tied_->gradients[w.path];
+    sum = sum.valid() ? ops::add(sum, *gradient) : *gradient;
+  }
+  for (const auto& [key, graph] : updates_) own.merge(key, accumulated[key]);
+  for (const LayerGraphs::Tied& w : lent_) {
+    const auto sum = tied_->gradients.find(w.path);
+    if (sum == tied_->gradients.end()) continue;
+    const Tensor* last = own.find_leaf(w.key);
+    own.insert(w.key, last == nullptr ? sum->second : ops::add(sum->second, *last),
+               nn::Overwrite::kYes);
+  }
+  return own;
 }
 
 void PhasedLayer::learn(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
@@ -236,16 +325,18 @@ void PhasedLayer::learn(Graph& graph, const RemoteEntry& row, const nn::NamedTen
     given.insert("bwd", grads);
   }
   backward_phase_->graph.bind(given).call(&graph, index(graph, row));
+  const nn::NamedTensors gradients =
+      own_gradients(grads.contains("accum") ? grads.tree("accum") : nn::NamedTensors{});
   if (updates_.empty()) return;
   const nn::NamedTensors state = loaded.contains("optim")   ? loaded.tree("optim")
                                  : state_factories_.empty() ? nn::NamedTensors{}
                                                             : variables(row.constant()).state;
-  update(graph, whole, loaded, state, grads.tree("accum"), step_size);
+  update(graph, whole, loaded, state, gradients, step_size);
 }
 
 void PhasedLayer::update(Graph& graph, const nn::NamedTensors& whole,
                          const nn::NamedTensors& loaded, const nn::NamedTensors& state,
-                         const nn::NamedTensors& accumulated, const Tensor& step_size) const {
+                         const nn::NamedTensors& gradients, const Tensor& step_size) const {
   const nn::ShardRule rule{.threshold = options_.shard_threshold};
   for (const auto& [key, update] : updates_) {
     const Tensor& weight = whole[key];
@@ -255,7 +346,7 @@ void PhasedLayer::update(Graph& graph, const nn::NamedTensors& whole,
                        : sliced  ? ops::replica_sharded_slice(weight)
                                  : weight;
     const Tensor mean =
-        nn::reduce_replica_sharded_tensor(accumulated[key], ops::CollectiveOp::kMean, rule);
+        nn::reduce_replica_sharded_tensor(gradients[key], ops::CollectiveOp::kMean, rule);
     const bool stateful = state.contains(key);
     update.bind(stateful ? state.tree(key) : nn::NamedTensors{}).call(own, mean, step_size);
     if (sliced) ops::copy_var_update_(weight, nn::gather_replica_sharded_tensor(own));

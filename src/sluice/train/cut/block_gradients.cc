@@ -1,0 +1,164 @@
+#include "sluice/train/cut/block_gradients.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sluice/nn/autodiff.h"
+#include "sluice/transforms/dependence.h"
+
+namespace sluice::train {
+namespace {
+
+using transforms::Value;
+using transforms::ValueTable;
+
+Value value_of(const Tensor& t) {
+  const Graph& graph = t.graph();
+  const int32_t storage = graph.info(t).storage;
+  return {storage, graph.storage(storage).version()};
+}
+
+class Differentiator {
+ public:
+  Differentiator(const NetworkGraph& network, const Cut& cut, WeightGradients weights)
+      : network_(network), cut_(cut), weights_(weights), active_(network.graph.graph()) {
+    std::vector<Value> required;
+    for (const Tensor& t : network.graph.args().values_flat()) required.push_back(value_of(t));
+    active_ = transforms::Dependence().downstream(network.graph.graph(), required);
+  }
+
+  std::vector<std::optional<BlockGradient>> run() {
+    std::vector<std::optional<BlockGradient>> result(cut_.blocks.size());
+    for (size_t b = result.size(); b-- > 0;) result[b] = differentiate(cut_.blocks[b]);
+    return result;
+  }
+
+ private:
+  // The gradients of the block's outputs and those that its losses give.
+  std::vector<TakenGradient> gradients_of(const BlockGraph& block) const {
+    std::vector<TakenGradient> taken;
+    for (const BlockValue& v : block.outputs) {
+      if (later_.contains(v.whole.id())) taken.push_back({.value = v});
+    }
+    for (const auto& [t, gradient] : network_.loss_gradients) {
+      if (!block.output(gradient).valid()) continue;
+      const Tensor output = block.output(t);
+      const Tensor part = output.valid() ? output : block.input(t);
+      require(
+          part.valid(),
+          "training: the gradient of '{}' must be computed in a block that makes or reads '{}', "
+          "got block '{}'",
+          t.name(), t.name(), block.name);
+      taken.push_back({.value = {t, part}, .loss = gradient});
+    }
+    return taken;
+  }
+
+  std::optional<BlockGradient> differentiate(const BlockGraph& block);
+  BlockGradient make_graph(const BlockGraph& block, const Tensors& given, const Tensors& inputs,
+                           const Tensors& weights) const;
+
+  const NetworkGraph& network_;
+  const Cut& cut_;
+  WeightGradients weights_;
+  ValueTable<char> active_;   ///< Values of the network that depend on a weight.
+  std::set<TensorId> later_;  ///< Values whose gradient a later block gives.
+};
+
+BlockGradient Differentiator::make_graph(const BlockGraph& block, const Tensors& given,
+                                         const Tensors& inputs, const Tensors& weights) const {
+  if (weights_ == WeightGradients::kReturn || weights.empty()) {
+    Tensors required = inputs;
+    required.insert(required.end(), weights.begin(), weights.end());
+    return {.graph = block.graph.autodiff({.grads_provided = given, .grads_required = required}),
+            .taken = {}};
+  }
+  std::vector<std::string> names;
+  for (const Tensor& t : weights) names.push_back(t.name());
+  auto [info, added] = transforms::autodiff_with_accumulation(
+      block.graph.graph(), weights, names,
+      {.grads_provided = given,
+       .grads_required = inputs,
+       .counter = weights_ == WeightGradients::kSharedMean ? transforms::Counter::kKeep
+                                                           : transforms::Counter::kAdvance});
+  Graph& gradient = info.graph();
+  BlockGradient result{
+      .graph = nn::GraphWithNamedArgs(
+          gradient, {}, std::make_shared<const transforms::GradGraphInfo>(std::move(info))),
+      .taken = {},
+      .counter = added[0].input};
+  for (size_t i = 1; i < added.size(); ++i) result.accumulators.push_back(added[i].input);
+  return result;
+}
+
+std::optional<BlockGradient> Differentiator::differentiate(const BlockGraph& block) {
+  Graph& g = block.graph.graph();
+  std::vector<TakenGradient> taken = gradients_of(block);
+  if (taken.empty()) return std::nullopt;
+  std::vector<Value> provided;
+  for (const TakenGradient& t : taken) provided.push_back(value_of(t.value.part));
+  ValueTable<char> useful = transforms::Dependence().upstream(g, provided);
+  const auto has_gradient = [&](const Tensor& t) {
+    return is_float(t.dtype()) && useful.at(value_of(t)) != 0;
+  };
+  Tensors wholes;
+  std::vector<size_t> positions;
+  Tensors inputs;
+  std::vector<TakenGradient> later;
+  for (const BlockValue& v : block.inputs) {
+    if (active_.at(value_of(v.whole)) == 0 || !has_gradient(v.part)) continue;
+    inputs.push_back(v.part);
+    wholes.push_back(v.whole);
+    if (later_.contains(v.whole.id())) later.push_back({.value = v});
+  }
+  Tensors parameters;
+  for (size_t i = 0; i < block.weights.size(); ++i) {
+    if (!has_gradient(block.weights[i].input)) continue;
+    positions.push_back(i);
+    parameters.push_back(block.weights[i].input);
+  }
+  if (inputs.empty() && parameters.empty()) return std::nullopt;
+  // The chain of later readers comes before the gradient that a loss of this block gives.
+  taken.insert(taken.begin(), later.begin(), later.end());
+  Tensors given;
+  for (const TakenGradient& t : taken) given.push_back(t.value.part);
+
+  BlockGradient result = make_graph(block, given, inputs, parameters);
+  const Tensors graph_inputs = result.graph.graph().inputs();
+  for (size_t i = 0; i < taken.size(); ++i) taken[i].input = graph_inputs[i];
+  for (const Tensor& t : wholes) later_.insert(t.id());
+  result.taken = std::move(taken);
+  result.inputs = std::move(wholes);
+  result.weights = std::move(positions);
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& network, const Cut& cut,
+                                                        WeightGradients weights) {
+  return Differentiator(network, cut, weights).run();
+}
+
+TrainedWeights trained_weights(const NetworkGraph& network, const Cut& cut,
+                               const std::vector<std::optional<BlockGradient>>& gradients) {
+  std::map<std::string, std::vector<const WeightUse*>> uses;
+  for (size_t b = 0; b < gradients.size(); ++b) {
+    if (!gradients[b]) continue;
+    for (const size_t i : gradients[b]->weights)
+      uses[cut.blocks[b].weights[i].key].push_back(&cut.blocks[b].weights[i]);
+  }
+  TrainedWeights result;
+  for (const std::string& key : network.graph.args().unpack().first) {
+    std::vector<const WeightUse*>& own = uses[key];
+    require(!own.empty(), "training: a loss must depend on each weight, but none depends on '{}'",
+            key);
+    std::sort(own.begin(), own.end(),
+              [](const WeightUse* a, const WeightUse* b) { return a->use < b->use; });
+    result.emplace_back(key, std::move(own));
+  }
+  return result;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,56 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/train/cut/cut.h"
+
+namespace sluice::train {
+
+/// A gradient that the gradient graph of a block takes.
+struct TakenGradient {
+  BlockValue value;   ///< An output or an input of the block: the gradient is that of this value.
+  Tensor loss = {};   ///< Network tensor of this block that holds the gradient, from a loss. Empty:
+                      ///< the blocks behind give it, a chain over their readers.
+  Tensor input = {};  ///< Input of the gradient graph.
+};
+
+/// The gradient graph of a block (nn::GraphWithNamedArgs::grad_graph_info() connects it to the
+/// block's graph). Its first outputs are the gradients of `inputs`.
+struct BlockGradient {
+  nn::GraphWithNamedArgs graph;
+  std::vector<TakenGradient> taken;
+  Tensors inputs = {};               ///< Network tensors whose gradients the block gives.
+  std::vector<size_t> weights = {};  ///< Positions in BlockGraph::weights that have a gradient.
+  Tensor counter = {};               ///< Input of the graph, if it accumulates.
+  Tensors accumulators = {};         ///< Inputs of the graph, one for each of `weights`.
+};
+
+/// How gradient graphs pass on the gradients of weights.
+enum class WeightGradients {
+  kReturn,      ///< They are outputs, behind those of `inputs`.
+  kMean,        ///< They are added to running means in accumulators; the graph has a counter.
+  kSharedMean,  ///< As kMean, but the caller advances the counter, once for all blocks.
+};
+
+/// Differentiates each block of a cut: the sum of the network's losses by the weights.
+///
+/// A value's gradient is a chain over its readers in descending order. A block that reads a value
+/// of an earlier block takes the chain of the later readers and adds its own readers to it. A
+/// gradient that does not exist is absent: a block has no gradient graph if no loss depends on its
+/// weights or on weights of earlier blocks through it.
+///
+/// Returns one entry for each block. May append outputs (kept values) to the blocks' graphs.
+std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& network, const Cut& cut,
+                                                        WeightGradients weights);
+
+/// The uses of each weight that have a gradient, ascending, in alphabetical order of weights. The
+/// pointers refer to the cut.
+using TrainedWeights = std::vector<std::pair<std::string, std::vector<const WeightUse*>>>;
+
+/// Error{kUsage} names a weight that no loss depends on.
+TrainedWeights trained_weights(const NetworkGraph& network, const Cut& cut,
+                               const std::vector<std::optional<BlockGradient>>& gradients);
+
+}  // namespace sluice::train

@@ -1,0 +1,273 @@
+#include "sluice/train/cut/block_groups.h"
+
+#include <algorithm>
+#include <set>
+
+#include "sluice/ir/graph.h"
+
+namespace sluice::train {
+namespace {
+
+// Numbers for the tensors of a graph, in the order of their appearance.
+class Numbers {
+ public:
+  // Returns the line of a new tensor.
+  std::string add(const Graph& graph, TensorId t) {
+    numbers_.emplace(t, numbers_.size());
+    return to_string(graph.spec(t)) + "\n";
+  }
+  size_t of(TensorId t) const { return numbers_.at(t); }
+
+ private:
+  std::map<TensorId, size_t> numbers_;
+};
+
+std::string operand_text(const Graph& graph, const Operand& o, const Numbers& numbers) {
+  const char* const mode = o.mode == Mode::kRead ? "" : o.mode == Mode::kWrite ? "=" : "+=";
+  const auto& constant = graph.info(o.tensor).constant;
+  if (!constant) return fmt::format(" {}{}", mode, numbers.of(o.tensor));
+  const auto bytes = constant->bytes();
+  return fmt::format(" {} '{}'", to_string(constant->spec()),
+                     std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+std::string ops_text(const Graph& graph, Numbers& numbers) {
+  std::string text;
+  for (const Op& op : graph.ops()) {
+    text += fmt::format("{} {} on {}", op.def->name, to_string(op.attrs), op.device);
+    for (const Operand& o : op.inputs) text += operand_text(graph, o, numbers);
+    text += "\n";
+    for (const GraphId id : op.callees) {
+      const Graph& callee = graph.ir().graph(id);
+      Numbers inner;
+      text += "{\n";
+      for (const TensorId t : callee.input_ids()) text += inner.add(callee, t);
+      text += ops_text(callee, inner);
+      for (const TensorId t : callee.output_ids()) text += fmt::format("out {}\n", inner.of(t));
+      text += "}\n";
+    }
+    for (const TensorId t : op.outputs) text += numbers.add(graph, t);
+  }
+  return text;
+}
+
+class Grouper {
+ public:
+  Grouper(const NetworkGraph& network, const Cut& cut,
+          const std::vector<std::optional<BlockGradient>>& gradients)
+      : cut_(cut), gradients_(gradients) {
+    for (const auto& [name, t] : network.fields) fields_.insert(t.id());
+    for (const BlockGraph& block : cut.blocks) {
+      structures_.push_back(structure_of(block));
+      for (const WeightUse& w : block.weights) {
+        if (w.use > 0) tied_.insert(w.key);
+      }
+    }
+  }
+
+  Grouping run() {
+    for (size_t first = 0; first < cut_.blocks.size();) {
+      BlockGroup group = group_from(first);
+      first += static_cast<size_t>(group.rows);
+      result_.groups.push_back(std::move(group));
+    }
+    if (cut_.seeds) place_all(cut_.seeds->outputs);
+    for (const BlockGraph& block : cut_.blocks) place_all(block.outputs);
+    return std::move(result_);
+  }
+
+ private:
+  const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
+
+  BlockGroup group_from(size_t first);
+  bool stands_alone(size_t b) const;
+  bool equal(size_t a, size_t b) const;
+  std::string gradient_structure(size_t b) const;
+  std::optional<GroupInput> kind_of(size_t first, size_t input, size_t second) const;
+  bool fits(const BlockGroup& group, size_t b) const;
+  bool place(const BlockGroup& group);
+  bool place_chain(const BlockGroup& group, size_t input);
+  bool place_sequence(const BlockGroup& group, size_t input);
+  void place_next(const Tensor& t);
+  void place_all(const std::vector<BlockValue>& values) {
+    for (const BlockValue& v : values) {
+      if (!result_.places.contains(v.whole.id())) place_next(v.whole);
+    }
+  }
+  int64_t& used(const TensorSpec& spec);
+
+  const Cut& cut_;
+  const std::vector<std::optional<BlockGradient>>& gradients_;
+  std::set<TensorId> fields_;
+  std::set<std::string> tied_;
+  std::vector<std::string> structures_;
+  std::vector<std::pair<TensorSpec, int64_t>> used_;  ///< Rows in use of each spec's buffer.
+  Grouping result_;
+};
+
+bool Grouper::stands_alone(size_t b) const {
+  const bool last = b + 1 == cut_.blocks.size();
+  return last ||
+         std::any_of(block(b).inputs.begin(), block(b).inputs.end(),
+                     [&](const BlockValue& v) { return fields_.contains(v.whole.id()); }) ||
+         std::any_of(block(b).weights.begin(), block(b).weights.end(),
+                     [&](const WeightUse& w) { return tied_.contains(w.key); });
+}
+
+// The gradients that a block takes and gives, by position.
+std::string Grouper::gradient_structure(size_t b) const {
+  if (gradients_.empty() || !gradients_[b]) return "";
+  const BlockGradient& gradient = *gradients_[b];
+  const auto at = [](const std::vector<BlockValue>& list, const Tensor& whole) {
+    const auto found = std::find_if(list.begin(), list.end(),
+                                    [&](const BlockValue& v) { return v.whole == whole; });
+    return found == list.end() ? -1 : static_cast<int64_t>(found - list.begin());
+  };
+  std::string text = "gradient";
+  for (const TakenGradient& t : gradient.taken) {
+    text += fmt::format(" {}/{}/{}", at(block(b).outputs, t.value.whole),
+                        at(block(b).inputs, t.value.whole),
+                        t.loss.valid() ? at(block(b).outputs, t.loss) : -1);
+  }
+  for (const Tensor& t : gradient.inputs) text += fmt::format(" d{}", at(block(b).inputs, t));
+  for (const size_t w : gradient.weights) text += fmt::format(" w{}", w);
+  return text;
+}
+
+bool Grouper::equal(size_t a, size_t b) const {
+  return structures_[a] == structures_[b] && gradient_structure(a) == gradient_structure(b);
+}
+
+// The source of an input, judged by the first two rows.
+std::optional<GroupInput> Grouper::kind_of(size_t first, size_t input, size_t second) const {
+  const Tensor a = block(first).inputs[input].whole;
+  const Tensor b = block(second).inputs[input].whole;
+  if (a == b) return GroupInput{GroupInput::Kind::kInvariant};
+  const auto& outputs = block(first).outputs;
+  const auto made = std::find_if(outputs.begin(), outputs.end(),
+                                 [&](const BlockValue& v) { return v.whole == b; });
+  if (made == outputs.end()) return GroupInput{GroupInput::Kind::kSequence};
+  if (a.spec() != b.spec()) return std::nullopt;
+  return GroupInput{GroupInput::Kind::kChain, static_cast<size_t>(made - outputs.begin())};
+}
+
+// Whether block `b` can be the next row of the group.
+bool Grouper::fits(const BlockGroup& group, size_t b) const {
+  if (b >= cut_.blocks.size() || stands_alone(b) || !equal(group.first, b)) return false;
+  for (size_t i = 0; i < group.inputs.size(); ++i) {
+    const Tensor& t = block(b).inputs[i].whole;
+    switch (group.inputs[i].kind) {
+      case GroupInput::Kind::kInvariant:
+        if (t != block(group.first).inputs[i].whole) return false;
+        break;
+      case GroupInput::Kind::kChain:
+        if (t != block(b - 1).outputs[group.inputs[i].output].whole) return false;
+        break;
+      case GroupInput::Kind::kSequence:
+        for (size_t row = group.first; row < b; ++row) {
+          if (t == block(row).inputs[i].whole || block(row).output(t).valid()) return false;
+        }
+        break;
+    }
+  }
+  return true;
+}
+
+BlockGroup Grouper::group_from(size_t first) {
+  BlockGroup group{.first = first, .inputs = {}};
+  group.inputs.resize(block(first).inputs.size());
+  const size_t second = first + 1;
+  if (stands_alone(first) || second >= cut_.blocks.size() || stands_alone(second) ||
+      !equal(first, second))
+    return group;
+  BlockGroup longer = group;
+  for (size_t i = 0; i < group.inputs.size(); ++i) {
+    const auto kind = kind_of(first, i, second);
+    if (!kind) return group;
+    longer.inputs[i] = *kind;
+  }
+  while (fits(longer, first + static_cast<size_t>(longer.rows))) ++longer.rows;
+  // The rows need places for their values. Without them, the first block stands alone, and the
+  // next one tries again.
+  return longer.rows > 1 && place(longer) ? longer : group;
+}
+
+int64_t& Grouper::used(const TensorSpec& spec) {
+  for (auto& [known, rows] : used_) {
+    if (known == spec) return rows;
+  }
+  return used_.emplace_back(spec, 0).second;
+}
+
+void Grouper::place_next(const Tensor& t) {
+  result_.places.emplace(t.id(), ValuePlace{t.spec(), used(t.spec())++});
+}
+
+// The value that row 0 reads, then the output of each row, in consecutive rows.
+bool Grouper::place_chain(const BlockGroup& group, size_t input) {
+  const Tensor& outer = block(group.first).inputs[input].whole;
+  const auto known = result_.places.find(outer.id());
+  if (known == result_.places.end()) {
+    place_next(outer);
+  } else if (known->second.row + 1 != used(outer.spec())) {
+    return false;
+  }
+  for (int64_t r = 0; r < group.rows; ++r) {
+    const BlockGraph& row = block(group.first + static_cast<size_t>(r));
+    const Tensor& made = row.outputs[group.inputs[input].output].whole;
+    if (result_.places.contains(made.id())) return false;
+    place_next(made);
+  }
+  return true;
+}
+
+bool Grouper::place_sequence(const BlockGroup& group, size_t input) {
+  for (int64_t r = 0; r < group.rows; ++r) {
+    const Tensor& t = block(group.first + static_cast<size_t>(r)).inputs[input].whole;
+    if (result_.places.contains(t.id())) return false;
+    place_next(t);
+  }
+  return true;
+}
+
+bool Grouper::place(const BlockGroup& group) {
+  const auto places = result_.places;
+  const auto used = used_;
+  bool placed = true;
+  for (size_t i = 0; placed && i < group.inputs.size(); ++i) {
+    if (group.inputs[i].kind == GroupInput::Kind::kChain) placed = place_chain(group, i);
+    if (group.inputs[i].kind == GroupInput::Kind::kSequence) placed = place_sequence(group, i);
+  }
+  // Outputs that no next row reads are consecutive, too.
+  for (size_t o = 0; placed && o < block(group.first).outputs.size(); ++o) {
+    if (result_.places.contains(block(group.first).outputs[o].whole.id())) continue;
+    for (int64_t r = 0; r < group.rows; ++r)
+      place_next(block(group.first + static_cast<size_t>(r)).outputs[o].whole);
+  }
+  if (placed) return true;
+  result_.places = places;
+  used_ = used;
+  return false;
+}
+
+}  // namespace
+
+std::string structure_of(const BlockGraph& block) {
+  const Graph& g = block.graph.graph();
+  Numbers numbers;
+  std::string text;
+  for (const BlockValue& v : block.inputs) text += numbers.add(g, v.part.id());
+  text += "weights\n";
+  for (const WeightUse& w : block.weights) text += numbers.add(g, w.input.id());
+  text += ops_text(g, numbers);
+  for (const BlockValue& v : block.outputs)
+    text += fmt::format("out {}\n", numbers.of(v.part.id()));
+  return text;
+}
+
+Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
+                      const std::vector<std::optional<BlockGradient>>& gradients) {
+  return Grouper(network, cut, gradients).run();
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,52 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/train/cut/block_gradients.h"
+
+namespace sluice::train {
+
+/// The source of an input of a group's blocks.
+struct GroupInput {
+  enum class Kind {
+    kChain,      ///< Row r reads an output of row r - 1. Row 0 reads a value of an earlier block.
+    kInvariant,  ///< All rows read one value.
+    kSequence,   ///< Row r reads the r-th of several values from outside, such as seeds.
+  };
+  Kind kind = Kind::kInvariant;
+  size_t output = 0;  ///< kChain: the output, by its position in BlockGraph::outputs.
+};
+
+/// Neighbouring blocks with equal graphs and equal gradient graphs. Each one is a row.
+struct BlockGroup {
+  size_t first = 0;  ///< Block of row 0.
+  int64_t rows = 1;
+  std::vector<GroupInput> inputs;  ///< One for each of BlockGraph::inputs.
+};
+
+/// Returns a text that is equal for two blocks exactly if their graphs are equal up to names: the
+/// same inputs, weights and outputs, and the same ops on them.
+std::string structure_of(const BlockGraph& block);
+
+/// Where a phase finds a value: a row of the buffer for its spec. A gradient of the value has the
+/// same row in another buffer.
+struct ValuePlace {
+  TensorSpec spec = {};
+  int64_t row = 0;
+};
+
+struct Grouping {
+  std::vector<BlockGroup> groups;
+  std::map<TensorId, ValuePlace> places;  ///< By network tensor: all outputs of blocks and seeds.
+};
+
+/// Groups blocks and gives each value a row, so that the rows of a group find each input at a row
+/// that is their own number plus a constant, or at a fixed row. Blocks are grouped only if that is
+/// possible; blocks with a field as input, with a tied weight, or the last block stand alone.
+/// `gradients` may be empty: then blocks need not have equal gradient graphs.
+Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
+                      const std::vector<std::optional<BlockGradient>>& gradients);
+
+}  // namespace sluice::train

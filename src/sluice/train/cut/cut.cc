@@ -1,0 +1,340 @@
+#include "sluice/train/cut/cut.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "sluice/ir/graph_editor.h"
+#include "sluice/transforms/values.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr int kNoBlock = -1;
+constexpr int kSeeds = -2;
+
+std::string scope_of(const std::string& submodule) {
+  std::string scope = submodule;
+  std::replace(scope.begin(), scope.end(), '.', '/');
+  return scope;
+}
+
+bool is_in(const std::string& path, const std::string& scope) {
+  return path.starts_with(scope) && (path.size() == scope.size() || path[scope.size()] == '/');
+}
+
+class Cutter {
+ public:
+  Cutter(const NetworkGraph& network, SeedOps seeds)
+      : network_(network), graph_(network.graph.graph()), ir_(graph_.ir()), seeds_(seeds) {
+    network.graph.args().for_each(
+        [&](const std::string& key, const Tensor& t) { weights_.emplace(t.id(), key); });
+  }
+
+  Cut run() {
+    find_seed_ops();
+    name_blocks();
+    check_writes();
+    order_blocks();
+    find_uses();
+    Cut result;
+    if (std::find(block_.begin(), block_.end(), kSeeds) != block_.end())
+      result.seeds = copy(kSeeds, "seeds");
+    for (const int b : order_) result.blocks.push_back(copy(b, names_[static_cast<size_t>(b)]));
+    return result;
+  }
+
+ private:
+  const Op& op(size_t i) const { return graph_.ops()[i]; }
+  // The op that made the value which `operand` reads; -1 for inputs and constants.
+  int64_t maker(const Operand& o) const {
+    const transforms::Value v = transforms::value_read(graph_, o);
+    const OpId id = graph_.storage(v.storage).writers[static_cast<size_t>(v.version)].op;
+    return id < 0 ? -1 : graph_.op_index(id);
+  }
+  std::string name_of(int block) const {
+    return block < 0 ? "seeds" : names_[static_cast<size_t>(block)];
+  }
+  static std::string text(const Op& op) { return fmt::format("{} ({})", op.label(), op.where); }
+
+  void find_seed_ops();
+  void name_blocks();
+  int block_named(const std::string& name);
+  std::string submodule_of(const Op& op) const;
+  void check_writes() const;
+  void order_blocks();
+  [[noreturn]] void fail_cycle(const std::set<int>& rest) const;
+  void find_uses();
+  BlockGraph copy(int block, const std::string& name);
+
+  const NetworkGraph& network_;
+  Graph& graph_;
+  Ir ir_;
+  SeedOps seeds_;
+  std::map<TensorId, std::string> weights_;  ///< Keys of the weights.
+  std::vector<std::string> names_;           ///< Names of the blocks, in order of appearance.
+  std::vector<int> block_;                   ///< The block of each op.
+  std::vector<int> order_;                   ///< Blocks in the order of the cut.
+  /// Number of the use by weight, block and module path.
+  std::map<std::tuple<TensorId, int, std::string>, int> uses_;
+};
+
+// Ops that read nothing but the seed and values derived from it.
+void Cutter::find_seed_ops() {
+  block_.assign(graph_.ops().size(), kNoBlock);
+  if (seeds_ == SeedOps::kInBlocks || network_.seed.empty()) return;
+  for (size_t i = 0; i < block_.size(); ++i) {
+    bool seeded = false;
+    bool other = false;
+    for (const Operand& o : op(i).inputs) {
+      const int64_t m = maker(o);
+      const bool constant = graph_.info(o.tensor).kind == TensorKind::kConstant;
+      const bool seed =
+          m < 0 ? o.tensor == network_.seed[0].id() : block_[static_cast<size_t>(m)] == kSeeds;
+      seeded = seeded || seed;
+      other = other || (!seed && !constant) || o.new_version >= 0;
+    }
+    const bool makes_seeds =
+        std::all_of(op(i).outputs.begin(), op(i).outputs.end(),
+                    [&](TensorId t) { return graph_.spec(t) == network_.seed[0].spec(); });
+    if (seeded && !other && makes_seeds) block_[i] = kSeeds;
+  }
+}
+
+int Cutter::block_named(const std::string& name) {
+  const auto found = std::find(names_.begin(), names_.end(), name);
+  if (found != names_.end()) return static_cast<int>(found - names_.begin());
+  names_.push_back(name);
+  return static_cast<int>(names_.size()) - 1;
+}
+
+// The outermost submodule that made the op; empty if there is none.
+std::string Cutter::submodule_of(const Op& op) const {
+  std::string longest;
+  for (const std::string& s : network_.submodules) {
+    if (s.size() > longest.size() && is_in(op.module_path, scope_of(s))) longest = s;
+  }
+  return longest;
+}
+
+void Cutter::name_blocks() {
+  const auto named = std::find_if(graph_.ops().begin(), graph_.ops().end(),
+                                  [](const Op& op) { return !op.block.empty(); });
+  const bool explicitly = named != graph_.ops().end();
+  int last = kNoBlock;
+  for (size_t i = 0; i < block_.size(); ++i) {
+    if (block_[i] == kSeeds) continue;
+    if (explicitly) {
+      require(!op(i).block.empty(),
+              "No active Block: {} is outside all blocks, but {} is in block '{}'; open a block "
+              "around it",
+              text(op(i)), text(*named), named->block);
+      block_[i] = block_named(op(i).block);
+      continue;
+    }
+    const std::string name = submodule_of(op(i));
+    if (!name.empty()) last = block_named(name);
+    block_[i] = last;
+  }
+  if (names_.empty()) names_.emplace_back("model");
+  for (int& b : block_) {
+    if (b == kNoBlock) b = 0;
+  }
+}
+
+void Cutter::check_writes() const {
+  for (size_t i = 0; i < block_.size(); ++i) {
+    for (const Effect& e : op(i).effects) {
+      require(e.kind == Effect::Kind::kPrint,
+              "cut of graph {}: {} uses a stream or a remote buffer; give the network a field",
+              graph_.name(), text(op(i)));
+    }
+    for (const Operand& o : op(i).inputs) {
+      const Storage& storage = graph_.storage(graph_.info(o.tensor).storage);
+      const OpId root = storage.writers[0].op;
+      const std::string& name = graph_.info(storage.root).name;
+      if (o.new_version >= 0) {
+        require(root >= 0, "cut of graph {}: {} writes '{}', an input of the network; write a copy",
+                graph_.name(), text(op(i)), name);
+        const int owner = block_[static_cast<size_t>(graph_.op_index(root))];
+        require(owner == block_[i],
+                "cut of graph {}: {} of block '{}' writes '{}' of block '{}'; write a copy",
+                graph_.name(), text(op(i)), name_of(block_[i]), name, name_of(owner));
+      }
+      const int64_t m = maker(o);
+      if (m < 0 || block_[static_cast<size_t>(m)] == block_[i]) continue;
+      if (o.version == storage.version()) continue;
+      const Op& writer = graph_.op(storage.writers[static_cast<size_t>(o.version) + 1].op);
+      fail(ErrorKind::kUsage,
+           "cut of graph {}: {} reads '{}' of another block before {} writes it again; read a copy",
+           graph_.name(), text(op(i)), name, text(writer));
+    }
+  }
+}
+
+void Cutter::order_blocks() {
+  std::map<int, std::set<int>> reads;  // Blocks that a block reads.
+  std::set<int> rest;
+  for (size_t i = 0; i < block_.size(); ++i) {
+    if (block_[i] == kSeeds) continue;
+    rest.insert(block_[i]);
+    for (const Operand& o : op(i).inputs) {
+      const int64_t m = maker(o);
+      if (m < 0) continue;
+      const int from = block_[static_cast<size_t>(m)];
+      if (from != kSeeds && from != block_[i]) reads[block_[i]].insert(from);
+    }
+  }
+  while (!rest.empty()) {
+    const auto ready = std::find_if(rest.begin(), rest.end(), [&](int b) {
+      return std::none_of(reads[b].begin(), reads[b].end(),
+                          [&](int from) { return rest.contains(from); });
+    });
+    if (ready == rest.end()) fail_cycle(rest);
+    order_.push_back(*ready);
+    rest.erase(ready);
+  }
+}
+
+// Names two ops of a cycle: one by which the first block reads the rest, and one that reads it.
+void Cutter::fail_cycle(const std::set<int>& rest) const {
+  std::map<int, std::map<int, size_t>> edges;  // For each block: {block it reads, the op}.
+  for (size_t i = 0; i < block_.size(); ++i) {
+    if (!rest.contains(block_[i])) continue;
+    for (const Operand& o : op(i).inputs) {
+      const int64_t m = maker(o);
+      if (m < 0) continue;
+      const int from = block_[static_cast<size_t>(m)];
+      if (from != block_[i] && rest.contains(from)) edges[block_[i]].emplace(from, i);
+    }
+  }
+  // Every block here reads another one of `rest`, so that a walk closes a cycle.
+  std::vector<int> walk{*rest.begin()};
+  for (;;) {
+    const int next = edges[walk.back()].begin()->first;
+    const auto seen = std::find(walk.begin(), walk.end(), next);
+    walk.push_back(next);
+    if (seen == walk.end() - 1) continue;
+    const int a = walk[walk.size() - 2];
+    const int b = walk.back();
+    const auto at = std::find(walk.begin(), walk.end(), b);
+    const Op& first = op(edges[a].begin()->second);
+    const Op& second = op(edges[b].begin()->second);
+    fail(ErrorKind::kUsage,
+         "cut of graph {}: blocks must not read results of each other, but {} of block '{}' reads "
+         "block '{}', and {} of block '{}' reads block '{}'; give one of the ops another block",
+         graph_.name(), text(first), name_of(a), name_of(b), text(second), name_of(b),
+         name_of(*(at + 1)));
+  }
+}
+
+void Cutter::find_uses() {
+  std::map<TensorId, int> count;
+  for (const int b : order_) {
+    for (size_t i = 0; i < block_.size(); ++i) {
+      if (block_[i] != b) continue;
+      for (const Operand& o : op(i).inputs) {
+        if (!weights_.contains(o.tensor)) continue;
+        const auto [use, added] = uses_.emplace(std::tuple(o.tensor, b, op(i).module_path), 0);
+        if (added) use->second = count[o.tensor]++;
+      }
+    }
+  }
+}
+
+BlockGraph Cutter::copy(int block, const std::string& name) {
+  Graph& g = ir_.create_empty_graph(name);
+  BlockGraph result{.name = name, .graph = nn::GraphWithNamedArgs(g)};
+  GraphEditor editor(g);
+  std::map<TensorId, Tensor> known;
+  std::map<std::pair<TensorId, int>, Tensor> weights;
+  const auto weight = [&](TensorId t, const Op& reader) {
+    const int use = uses_.at({t, block, reader.module_path});
+    Tensor& input = weights[{t, use}];
+    if (!input.valid()) {
+      WeightUse w{.key = weights_.at(t), .use = use};
+      input = w.input = g.input(graph_.spec(t), w.name());
+      result.weights.push_back(std::move(w));
+    }
+    return input;
+  };
+  const auto operand = [&](const Operand& o, const Op& reader) {
+    if (weights_.contains(o.tensor)) return weight(o.tensor, reader);
+    Tensor& here = known[o.tensor];
+    if (here.valid()) return here;
+    const TensorInfo& info = graph_.info(o.tensor);
+    if (info.kind == TensorKind::kConstant) {
+      here = editor.share_constant(graph_.handle(o.tensor));
+    } else {
+      here = g.input(info.spec, info.name);
+      result.inputs.push_back({graph_.handle(o.tensor), here});
+    }
+    return here;
+  };
+  for (size_t i = 0; i < block_.size(); ++i) {
+    if (block_[i] != block) continue;
+    Op origin = op(i);
+    origin.block = name;
+    const GraphEditor::Guise guise(g, origin);
+    std::vector<TensorArg> inputs;
+    EmitOptions options{.callees = origin.callees, .effects = origin.effects};
+    for (const Operand& o : origin.inputs) {
+      inputs.emplace_back(operand(o, origin));
+      options.modes.push_back(o.mode);
+    }
+    for (const TensorId t : origin.outputs) {
+      options.outputs.push_back(graph_.spec(t));
+      options.output_names.push_back(graph_.info(t).name);
+    }
+    const Tensors made = g.emit(*origin.def, inputs, origin.attrs, std::move(options));
+    for (size_t k = 0; k < made.size(); ++k) known[origin.outputs[k]] = made[k];
+  }
+  // Outputs: values that other blocks read, and the results.
+  std::set<TensorId> read;
+  for (size_t i = 0; i < block_.size(); ++i) {
+    if (block_[i] == block) continue;
+    for (const Operand& o : op(i).inputs) read.insert(o.tensor);
+  }
+  for (const TensorId t : graph_.output_ids()) read.insert(t);
+  for (size_t i = 0; i < block_.size(); ++i) {
+    if (block_[i] != block) continue;
+    for (const TensorId t : op(i).outputs) {
+      if (!read.contains(t)) continue;
+      result.outputs.push_back({graph_.handle(t), known.at(t)});
+      g.add_output(known.at(t));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string WeightUse::name() const { return use == 0 ? key : fmt::format("{}.u{}", key, use); }
+
+Tensor BlockGraph::output(const Tensor& whole) const {
+  for (const BlockValue& v : outputs) {
+    if (v.whole == whole) return v.part;
+  }
+  return {};
+}
+
+Tensor BlockGraph::input(const Tensor& whole) const {
+  for (const BlockValue& v : inputs) {
+    if (v.whole == whole) return v.part;
+  }
+  return {};
+}
+
+int Cut::uses(const std::string& key) const {
+  int count = 0;
+  for (const BlockGraph& block : blocks) {
+    for (const WeightUse& w : block.weights) {
+      if (w.key == key) count = std::max(count, w.use + 1);
+    }
+  }
+  return count;
+}
+
+Cut cut(const NetworkGraph& network, SeedOps seeds) { return Cutter(network, seeds).run(); }
+
+}  // namespace sluice::train

@@ -1,0 +1,374 @@
+#include "sluice/train/cut/cut.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sluice/base/hash.h"
+#include "sluice/base/test_refusals.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/ops/ops.h"
+#include "sluice/session/session.h"
+#include "sluice/train/cut/block_groups.h"
+#include "sluice/train/step_arrays.h"
+#include "sluice/train/training_step.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr int64_t kBatch = 4;
+constexpr int64_t kWidth = 6;
+
+std::vector<Field> fields() {
+  return {{.name = "x", .spec = f32_spec({kBatch, kWidth}), .eval_spec = f32_spec({2, kWidth})},
+          {.name = "labels", .spec = i32_spec({kBatch})},
+          {.name = "scale", .spec = f32_spec({kBatch, 1}), .eval_spec = f32_spec({2, 1})}};
+}
+
+// A network whose build is a function.
+struct Written : nn::Module {
+  using Build = std::function<Results(nn::Builder&, const Inputs&)>;
+  explicit Written(Build f) : f(std::move(f)) {}
+  Results build(nn::Builder& b, const Inputs& in) const { return f(b, in); }
+  Build f;
+};
+
+Network network(Written::Build build) { return {Written(std::move(build)), fields()}; }
+
+Tensor linear(nn::Builder& b, const std::string& name, const Tensor& x, int64_t out = kWidth) {
+  return b.inlined(name, nn::Linear(out), x);
+}
+
+Tensor drop(nn::Builder& b, const std::string& name, const Tensor& x, const Inputs& in) {
+  return in.seed().empty() ? x : b.inlined(name, nn::Dropout(0.25), x, in.seed()[0]);
+}
+
+Results results(const Inputs& in, const Tensor& logits, std::vector<Loss> more = {}) {
+  if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
+  more.insert(more.begin(), cross_entropy(logits, in["labels"]));
+  return {.losses = std::move(more), .predictions = {{"logits", logits}}};
+}
+
+// Skips over several layers, a field that two blocks read, and equal neighbours with dropout.
+Network with_skips() {
+  return network([](nn::Builder& b, const Inputs& in) {
+    const Tensor a = ops::gelu(linear(b, "in", in["x"] * in["scale"]));
+    Tensor x = a;
+    for (const char* name : {"l0", "l1", "l2", "l3"})
+      x = drop(b, fmt::format("{}_drop", name), x + ops::relu(linear(b, name, x)), in);
+    const Tensor late = linear(b, "late", x * in["scale"] + a);
+    return results(in, linear(b, "out", late + x + a, 3));
+  });
+}
+
+// Two losses, one of them without a gradient of its own in a middle block, and a tied weight.
+Network with_two_losses() {
+  return network([](nn::Builder& b, const Inputs& in) {
+    std::optional<nn::Block> block(std::in_place, b, "first");
+    const Tensor w = b.add_variable_input("w", nn::normal(0, 0.5), {kWidth, kWidth});
+    const Tensor x = ops::tanh(ops::matmul(in["x"], w));
+    block.reset();
+    block.emplace(b, "middle");
+    const Tensor y = ops::tanh(linear(b, "fc", x));
+    const Tensor aside = ops::mean(y * y);
+    block.reset();
+    block.emplace(b, "last");
+    const Tensor z = ops::matmul(y, ops::transpose(w)) + x;
+    return results(in, linear(b, "out", z, 3), {{.name = "aside", .value = aside, .weight = 0.25}});
+  });
+}
+
+// Blocks by all three forms; the first is opened again by the loss of the last one.
+class Mixed : public nn::Module {
+ public:
+  Mixed() {
+    a_.in_block("A");
+    nn::begin_block(b_, "B");
+  }
+  Results build(nn::Builder& b, const Inputs& in) const {
+    Tensor x = a_(b, in["x"]);
+    {
+      const nn::Block block(b, "A");
+      x = ops::gelu(x);
+    }
+    x = ops::relu(b_(b, x));  // Block B goes on.
+    const Tensor logits = c_(b, x);
+    return results(in, logits);
+  }
+
+ private:
+  nn::Child<nn::Linear> a_{*this, "a", 8};
+  nn::Child<nn::Linear> b_{*this, "b", 8};
+  nn::Child<nn::Linear> c_{*this, "c", 3};
+};
+
+struct Run {
+  std::string digest;
+  int64_t planned = 0;
+};
+
+Run run(const Network& n, const StepOptions& options, int replicas = 1, int threads = 1) {
+  Ir ir(replicas);
+  const Training t = build_training(ir, n, nn::Optimizer::adam(), options);
+  Session session(ir, {.device = cpu_device({.threads = threads}), .remote = "host"});
+  EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
+  StepArrays arrays(t);
+  Digest digest;
+  for (int update = 0; update < 3; ++update) {
+    float next = static_cast<float>(update);
+    for (HostTensor& field : arrays.fields) {
+      if (field.dtype() == f32)
+        for (float& x : field.as<float>()) x = std::sin(next += 1);
+      if (field.dtype() == i32)
+        for (int32_t& x : field.as<int32_t>()) x = static_cast<int32_t>(next += 1) % 3;
+    }
+    arrays.seed(3, update);
+    const HostTensors out = session.run(arrays.inputs(t), "train");
+    for (const D2hStream& s : t.losses) digest.add(out[s].bytes());
+    for (const D2hStream& s : t.predictions) digest.add(out[s].bytes());
+  }
+  session.each_variable([&](const std::string& path, const HostTensor& value) {
+    digest.add(std::as_bytes(std::span(path)));
+    digest.add(value.bytes());
+  });
+  std::vector<StreamInput> inputs;
+  std::vector<HostTensor> batch;
+  for (const H2dStream& s : t.eval_fields)
+    batch.emplace_back(TensorSpec{entries_shape(s.spec.shape, 1, replicas), s.spec.dtype, {}});
+  for (size_t i = 0; i < batch.size(); ++i) {
+    float next = 0;
+    for (float& x : batch[i].as<float>()) x = std::cos(next += 1);
+    inputs.push_back({t.eval_fields[i], batch[i]});
+  }
+  digest.add(session.run(inputs, "eval")[t.eval_predictions[0]].bytes());
+  return {digest.hex(), session.planned_bytes()};
+}
+
+void expect_one_digest(const Network& n) {
+  for (const int replicas : {1, 2}) {
+    for (const int64_t accumulate : {1, 3}) {
+      const std::string expected = run(n, {.accumulate = accumulate}, replicas).digest;
+      int way = 0;
+      for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
+        for (const Activations activations : {Activations::kKeep, Activations::kRecompute}) {
+          for (const Offload offload :
+               {Offload{}, Offload{.weights = true}, Offload{.optimizer = true, .weights = true}}) {
+            const StepOptions options{.strategy = Strategy::kPhased,
+                                      .accumulate = accumulate,
+                                      .offload = offload,
+                                      .io_mode = mode,
+                                      .activations = activations,
+                                      .shard_threshold = way % 2 == 0 ? nn::kNeverShard : 8};
+            EXPECT_EQ(run(n, options, replicas, 1 + way % 3).digest, expected)
+                << replicas << " replicas, accumulate " << accumulate << ", way " << way;
+            ++way;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Cut, SkipsHaveTheBitsOfTheResidentStepInPhases) { expect_one_digest(with_skips()); }
+TEST(Cut, LossesAndTiedWeightsHaveTheBitsOfTheResidentStepInPhases) {
+  expect_one_digest(with_two_losses());
+}
+TEST(Cut, BlocksOfEveryFormHaveTheBitsOfTheResidentStepInPhases) {
+  expect_one_digest({Mixed(), fields()});
+}
+
+std::vector<std::string> block_names(const Network& n) {
+  Ir ir;
+  std::vector<std::string> names;
+  for (const BlockGraph& block : cut(n.build(ir, nn::RunMode::kTrain)).blocks)
+    names.push_back(block.name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Cut, NamesBlocks) {
+  EXPECT_EQ(block_names(with_two_losses()), (Names{"first", "middle", "last"}));
+  EXPECT_EQ(block_names({Mixed(), fields()}), (Names{"A", "B"}));
+  EXPECT_EQ(block_names(with_skips()), (Names{"in", "l0", "l0_drop", "l1", "l1_drop", "l2",
+                                              "l2_drop", "l3", "l3_drop", "late", "out"}));
+  EXPECT_EQ(block_names(network([](nn::Builder& b, const Inputs& in) {
+              const Tensor w = b.add_variable_input("w", nn::zeros(), {kWidth, 3});
+              return results(in, ops::matmul(in["x"], w));
+            })),
+            Names{"model"});
+}
+
+// A block that is opened again comes once, behind the blocks that it reads.
+TEST(Cut, OrdersBlocksByTheirReads) {
+  EXPECT_EQ(block_names(network([](nn::Builder& b, const Inputs& in) {
+              std::optional<nn::Block> block(std::in_place, b, "late");
+              const Tensor a = linear(b, "a", in["x"]);
+              block.reset();
+              block.emplace(b, "early");
+              const Tensor c = linear(b, "c", in["x"]);
+              block.reset();
+              block.emplace(b, "late");
+              return results(in, linear(b, "d", a + c, 3));
+            })),
+            (Names{"early", "late"}));
+}
+
+TEST(Cut, GroupsEqualNeighbours) {
+  Ir ir;
+  const NetworkGraph n = network([](nn::Builder& b, const Inputs& in) {
+                           Tensor x = linear(b, "in", in["x"]);
+                           const Tensor first = x;
+                           for (int i = 0; i < 5; ++i)
+                             x = linear(b, fmt::format("l{}", i), x) * first;
+                           return results(in, linear(b, "out", x, 3));
+                         }).build(ir, nn::RunMode::kTrain);
+  const Cut parts = cut(n);
+  std::vector<int64_t> rows;
+  for (const BlockGroup& g : group_blocks(n, parts, {}).groups) rows.push_back(g.rows);
+  // The first of them reads one value, where the others read two.
+  EXPECT_EQ(rows, (std::vector<int64_t>{1, 1, 4, 1}));
+}
+
+// The gradients of the cut are those of the whole graph.
+TEST(Cut, HasTheBitsOfTheUncutGraph) {
+  for (const Network& n : {with_skips(), with_two_losses(), Network(Mixed(), fields())}) {
+    const auto weights = [&](bool uncut) {
+      Ir ir;
+      Training t;
+      if (!uncut) {
+        t = build_training(ir, n, nn::Optimizer::sgd(), {.learning_rate = 0.5, .seed = 3});
+      } else {
+        const NetworkGraph g = n.build(ir, nn::RunMode::kTrain);
+        Graph& main = ir.entry_graph("train");
+        t.variables = g.factories.init(main, {.seed = 3});
+        Tensors given;
+        for (const auto& [tensor, gradient] : g.loss_gradients) given.push_back(tensor);
+        const auto gradient =
+            g.graph.autodiff({.grads_provided = given, .grads_required = g.graph.args().tensors()});
+        TensorMap arguments;
+        for (const auto& [name, input] : g.fields) {
+          t.fields.push_back(ir.h2d_stream(input.spec(), name));
+          arguments.emplace_back(input, main.host_load(t.fields.back()));
+        }
+        if (!g.seed.empty()) {
+          t.seed = ir.h2d_stream(g.seed[0].spec(), "seed");
+          arguments.emplace_back(g.seed[0], main.host_load(*t.seed));
+        }
+        const CallSiteInfo call = g.graph.bind(t.variables).call_with_info(&main, arguments);
+        Tensors seeds;
+        for (const auto& [tensor, own] : g.loss_gradients)
+          seeds.push_back(call.graph_to_parent(own));
+        const auto& info = gradient.grad_graph_info();
+        const CallSiteInfo back = gradient.call_with_info(seeds, info.inputs_dict(call));
+        nn::Optimizer::sgd().apply(main, t.variables,
+                                   info.fwd_parent_ins_to_grad_parent_outs(call, back), 0.5);
+      }
+      Session session(ir);
+      StepArrays arrays(t);
+      float next = 0;
+      for (float& x : arrays.fields[0].as<float>()) x = std::sin(next += 1);
+      if (t.fields.size() > 2)
+        for (float& x : arrays.fields[2].as<float>()) x = std::sin(next += 1);
+      arrays.seed(3, 0);
+      session.run(arrays.inputs(t), "train");
+      Digest digest;
+      session.each_variable(
+          [&](const std::string&, const HostTensor& value) { digest.add(value.bytes()); });
+      return digest.hex();
+    };
+    EXPECT_EQ(weights(false), weights(true));
+  }
+}
+
+TEST(Cut, Refusals) {
+  const auto of = [](Written::Build build) {
+    return [=] {
+      Ir ir;
+      cut(network(build).build(ir, nn::RunMode::kTrain));
+    };
+  };
+  const auto train = [](Written::Build build) {
+    return [=] { build_training(Ir(), network(build), nn::Optimizer::sgd(), {}); };
+  };
+  expect_refused({
+      {"an op outside all blocks", of([](nn::Builder& b, const Inputs& in) {
+         Tensor x = in["x"];
+         {
+           const nn::Block block(b, "B1");
+           x = linear(b, "fc", x);
+         }
+         return results(in, linear(b, "out", x, 3));
+       }),
+       "No active Block: MatMul."},
+      {"a cycle", of([](nn::Builder& b, const Inputs& in) {
+         std::optional<nn::Block> block(std::in_place, b, "B1");
+         const Tensor x = linear(b, "a", in["x"]);
+         block.reset();
+         block.emplace(b, "B2");
+         const Tensor y = linear(b, "b", x);
+         block.reset();
+         block.emplace(b, "B1");
+         return results(in, linear(b, "c", y, 3));
+       }),
+       "blocks must not read results of each other"},
+      {"a write to another block's tensor", of([](nn::Builder& b, const Inputs& in) {
+         std::optional<nn::Block> block(std::in_place, b, "B1");
+         const Tensor x = linear(b, "a", in["x"], 3);
+         block.reset();
+         block.emplace(b, "B2");
+         return results(in, ops::scaled_add_(x, x, 1.0, 1.0));
+       }),
+       "of block 'B2' writes 'add"},
+      {"a write to a field", of([](nn::Builder& b, const Inputs& in) {
+         return results(in, linear(b, "a", ops::scaled_add_(in["x"], in["x"], 1.0, 1.0), 3));
+       }),
+       "writes 'x', an input of the network"},
+      {"a name without letters", of([](nn::Builder& b, const Inputs& in) {
+         const nn::Block block(b, "");
+         return results(in, in["x"]);
+       }),
+       "block: the name must not be empty"},
+      {"an unknown field", of([](nn::Builder&, const Inputs& in) { return results(in, in["y"]); }),
+       "network: 'y' must be one of its fields, which are 'x', 'labels', 'scale'"},
+      {"no loss", of([](nn::Builder&, const Inputs& in) {
+         return Results{.predictions = {{"y", in["x"] * 2.0}}};
+       }),
+       "network: training requires at least one loss, got none"},
+      {"a loss of several elements", of([](nn::Builder&, const Inputs& in) {
+         return Results{.losses = {{.value = in["x"] * 2.0}}};
+       }),
+       "network: loss 'loss' must be a floating-point scalar"},
+      {"results of one name", of([](nn::Builder& b, const Inputs& in) {
+         const Tensor y = ops::mean(linear(b, "a", in["x"]));
+         return Results{.losses = {{.value = y}, {.value = y}}};
+       }),
+       "must have different names, got 'loss' twice"},
+      {"a weight without a gradient", train([](nn::Builder& b, const Inputs& in) {
+         Results all = results(in, linear(b, "a", in["x"], 3));
+         all.predictions.push_back({"aside", linear(b, "unused", in["x"])});
+         return all;
+       }),
+       "training: a loss must depend on each weight, but none depends on 'unused.bias'"},
+  });
+}
+
+TEST(Block, Refusals) {
+  expect_refused({
+      {"a layer begun twice",
+       [] {
+         struct Twice : nn::Module {
+           Twice() {
+             nn::begin_block(a, "B1");
+             nn::begin_block(a, "B2");
+           }
+           nn::Child<nn::Linear> a{*this, "a", 3};
+         };
+         Twice();
+       },
+       "block 'B2': submodule 'a' must have one block at most, but it already has block 'B1'"},
+  });
+}
+
+}  // namespace
+}  // namespace sluice::train

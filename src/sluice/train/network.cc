@@ -1,0 +1,169 @@
+#include "sluice/train/network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "sluice/ir/builtin.h"
+#include "sluice/ir/graph_editor.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/losses.h"
+
+namespace sluice::train {
+namespace {
+
+const TensorSpec kSeed{{2}, u32, {}};
+
+void check_result(const Graph& graph, const std::string& name, const Tensor& t,
+                  std::set<std::string>& names) {
+  require(!name.empty() && names.insert(name).second,
+          "network: losses and predictions must have different names, got '{}'{}", name,
+          name.empty() ? "" : " twice");
+  require(
+      t.valid() && graph.owns(t) && graph.info(t).producer >= 0,
+      "network: '{}' must be a tensor that build() computed, got {}", name,
+      t.valid() ? fmt::format("'{}' of graph {}", t.name(), t.graph().name()) : "an empty handle");
+}
+
+void check_loss(const Graph& graph, const Loss& loss) {
+  require(loss.value.rank() == 0 && is_float(loss.value.dtype()),
+          "network: loss '{}' must be a floating-point scalar, got {}; reduce it with ops::mean()",
+          loss.name, to_string(loss.value.spec()));
+  for (const auto& [t, gradient] : loss.gradients) {
+    require(t.valid() && gradient.valid() && graph.owns(t) && graph.owns(gradient) &&
+                graph.info(gradient).producer >= 0,
+            "network: gradients of loss '{}' must be tensors that build() computed", loss.name);
+    require(t.spec() == gradient.spec(),
+            "network: the gradient of loss '{}' by '{}' must be {}, got {}", loss.name, t.name(),
+            to_string(t.spec()), to_string(gradient.spec()));
+  }
+}
+
+void check_results(const Graph& graph, const Results& results, nn::RunMode mode) {
+  require(mode == nn::RunMode::kEvaluate || !results.losses.empty(),
+          "network: training requires at least one loss, got none");
+  require(mode == nn::RunMode::kTrain || !results.predictions.empty(),
+          "network: evaluation requires at least one prediction, got none");
+  std::set<std::string> names;
+  for (const Loss& loss : results.losses) {
+    check_result(graph, loss.name, loss.value, names);
+    check_loss(graph, loss);
+  }
+  for (const Prediction& p : results.predictions) check_result(graph, p.name, p.value, names);
+}
+
+// Returns the tensors whose gradients the losses give. A loss without gradients of its own gets
+// its weight as a constant gradient, made beside the loss.
+std::vector<std::pair<Tensor, Tensor>> loss_gradients(Graph& graph,
+                                                      const std::vector<Loss>& losses) {
+  std::vector<std::pair<Tensor, Tensor>> all;
+  const auto add = [&](const Tensor& t, const Tensor& gradient) {
+    for (auto& [known, sum] : all) {
+      if (known != t) continue;
+      const GraphEditor::Guise guise(graph, graph.op(graph.info(gradient).producer));
+      sum = ops::add(gradient, sum);
+      return;
+    }
+    all.emplace_back(t, gradient);
+  };
+  for (const Loss& loss : losses) {
+    for (const auto& [t, gradient] : loss.gradients) add(t, gradient);
+    if (!loss.gradients.empty()) continue;
+    const Op origin = graph.op(graph.info(loss.value).producer);
+    const GraphEditor::Guise guise(graph, origin);
+    const builtin::InitOptions init{.dtype = loss.value.dtype(), .value = loss.weight};
+    add(loss.value, graph.emit(builtin::init(), {}, to_attrs(init), {.name = "loss_weight"})[0]);
+  }
+  return all;
+}
+
+bool is_read(const Graph& graph, const Tensor& t) {
+  const auto& outputs = graph.output_ids();
+  if (std::find(outputs.begin(), outputs.end(), t.id()) != outputs.end()) return true;
+  const int32_t storage = graph.info(t).storage;
+  return std::any_of(graph.ops().begin(), graph.ops().end(), [&](const Op& op) {
+    return std::any_of(op.inputs.begin(), op.inputs.end(),
+                       [&](const Operand& o) { return graph.info(o.tensor).storage == storage; });
+  });
+}
+
+// Removes ops that no result needs, and the inputs that are then not read.
+void remove_unused(NetworkGraph& n, nn::RunMode mode) {
+  Graph& graph = n.graph.graph();
+  Tensors outputs;
+  const auto add = [&](const Tensor& t) {
+    if (std::find(outputs.begin(), outputs.end(), t) == outputs.end()) outputs.push_back(t);
+  };
+  if (mode == nn::RunMode::kEvaluate) n.results.losses.clear();
+  for (const Loss& loss : n.results.losses) add(loss.value);
+  for (const auto& [t, gradient] : n.loss_gradients) {
+    add(t);
+    add(gradient);
+  }
+  for (const Prediction& p : n.results.predictions) add(p.value);
+  graph.set_outputs(outputs);
+  GraphEditor editor(graph);
+  editor.remove_dead_ops();
+  const auto unused = [&](const Tensor& t) { return !is_read(graph, t); };
+  std::erase_if(n.seed, unused);
+  std::erase_if(n.fields, [&](const auto& field) { return unused(field.second); });
+  Tensors inputs;
+  for (const auto& [name, t] : n.fields) inputs.push_back(t);
+  inputs.insert(inputs.end(), n.seed.begin(), n.seed.end());
+  const Tensors weights = n.graph.args().values_flat();
+  inputs.insert(inputs.end(), weights.begin(), weights.end());
+  editor.set_inputs(inputs);
+}
+
+}  // namespace
+
+const Tensor& Inputs::operator[](std::string_view field) const {
+  std::vector<std::string> names;
+  for (const auto& [name, t] : fields_) {
+    if (name == field) return t;
+    names.push_back("'" + name + "'");
+  }
+  fail(ErrorKind::kUsage, "network: '{}' must be one of its fields, which are {}", field,
+       fmt::join(names, ", "));
+}
+
+Loss cross_entropy(const Tensor& logits, const Tensor& labels, std::string name, double weight) {
+  const auto [loss, gradient] = ops::cross_entropy_with_grad(logits, labels, {.loss_grad = weight});
+  return {
+      .name = std::move(name), .value = loss, .weight = weight, .gradients = {{logits, gradient}}};
+}
+
+std::vector<Field> internal::classifier_fields(const TensorSpec& input,
+                                               const ClassifierOptions& options) {
+  require(input.shape.rank() >= 1, "classifier: the input must have a batch axis, got {}",
+          to_string(input));
+  return {{.name = "input", .spec = input, .eval_spec = options.eval_input},
+          {.name = "labels", .spec = {{input.shape[0]}, i32, {}}}};
+}
+
+NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
+  nn::internal::BuildState state{ir.create_empty_graph(name_), {}, {}};
+  if (declarations_) nn::internal::declare(state.factories, *declarations_);
+  std::vector<std::pair<std::string, Tensor>> fields;
+  for (const Field& f : fields_) {
+    const bool eval = mode == nn::RunMode::kEvaluate && f.eval_spec;
+    fields.emplace_back(f.name, state.graph.input(eval ? *f.eval_spec : f.spec, f.name));
+  }
+  Tensors seed;
+  if (mode == nn::RunMode::kTrain) seed.push_back(state.graph.input(kSeed, "seed"));
+  nn::Builder b(state);
+  Results results = build_(b, Inputs(fields, seed, mode));
+  check_results(state.graph, results, mode);
+  NetworkGraph n{.graph = nn::GraphWithNamedArgs(state.graph, std::move(state.args)),
+                 .factories = std::move(state.factories),
+                 .submodules = std::move(state.submodules),
+                 .fields = std::move(fields),
+                 .seed = std::move(seed),
+                 .results = std::move(results)};
+  if (mode == nn::RunMode::kTrain) n.loss_gradients = loss_gradients(state.graph, n.results.losses);
+  remove_unused(n, mode);
+  return n;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,145 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "sluice/nn/layers.h"
+
+namespace sluice::train {
+
+/// An input of a network, which a stream feeds: the images or the labels of a micro-batch.
+struct Field {
+  std::string name = {};                     ///< Name of the stream, e.g. "labels".
+  TensorSpec spec = {};                      ///< Spec of a micro-batch.
+  std::optional<TensorSpec> eval_spec = {};  ///< Spec in evaluation; absent: `spec`.
+};
+
+/// The tensors that a module's build() gets from the network that it is part of.
+class Inputs {
+ public:
+  Inputs(std::vector<std::pair<std::string, Tensor>> fields, Tensors seed, nn::RunMode mode)
+      : fields_(std::move(fields)), seed_(std::move(seed)), mode_(mode) {}
+
+  /// Returns the tensor of a field. Error{kUsage}, which lists the fields, if there is none.
+  const Tensor& operator[](std::string_view field) const;
+  /// Returns one uint32[2] tensor in training. Returns nothing in evaluation, where layers do not
+  /// draw. Layers fold it with their path (nn::Dropout).
+  const Tensors& seed() const { return seed_; }
+  nn::RunMode mode() const { return mode_; }
+
+ private:
+  std::vector<std::pair<std::string, Tensor>> fields_;
+  Tensors seed_;
+  nn::RunMode mode_;
+};
+
+/// A scalar that training makes smaller, together with the other losses of the network.
+struct Loss {
+  std::string name = "loss";  ///< Name of the stream that returns it.
+  Tensor value = {};          ///< Floating point, shape ().
+  double weight = 1;          ///< Factor in the sum of losses whose gradient is taken.
+  /// {tensor, gradient of weight·value by it}, for a loss that computes its gradient itself. Empty:
+  /// `value` is differentiated.
+  std::vector<std::pair<Tensor, Tensor>> gradients = {};
+};
+
+/// Softmax cross entropy of logits (batch, classes) and labels (batch). It computes the gradient of
+/// the logits beside the loss (ops::cross_entropy_with_grad).
+Loss cross_entropy(const Tensor& logits, const Tensor& labels, std::string name = "loss",
+                   double weight = 1);
+
+/// A tensor that the programs return.
+struct Prediction {
+  std::string name = {};  ///< Name of the stream that returns it.
+  Tensor value = {};
+};
+
+/// The results of build(): losses (in training, at least one) and predictions (in evaluation, at
+/// least one). Evaluation computes predictions only.
+struct Results {
+  std::vector<Loss> losses = {};
+  std::vector<Prediction> predictions = {};
+};
+
+/// The forward graph of a network: the ops that its module built, in one graph.
+struct NetworkGraph {
+  nn::GraphWithNamedArgs graph;  ///< Named arguments: the weights.
+  nn::NamedVariableFactories factories;
+  std::vector<std::string> submodules;  ///< Names of the module's submodules, in order of use.
+  std::vector<std::pair<std::string, Tensor>> fields;  ///< Inputs that are read.
+  Tensors seed;                                        ///< The seed, if the network draws.
+  Results results;
+  /// {tensor, gradient of the sum of losses by it}: one of each tensor.
+  std::vector<std::pair<Tensor, Tensor>> loss_gradients = {};
+};
+
+/// A module and the inputs of a micro-batch. The module must define
+///
+///     train::Results build(nn::Builder& b, const train::Inputs& in) const;
+class Network {
+ public:
+  template <typename M>
+  Network(M module, std::vector<Field> fields)
+      : fields_(std::move(fields)), name_(nn::internal::class_name(typeid(M))) {
+    if constexpr (std::is_base_of_v<nn::Module, M>) declarations_ = module.declarations();
+    build_ = [m = std::make_shared<const M>(std::move(module))](
+                 nn::Builder& b, const Inputs& in) -> Results { return m->build(b, in); };
+  }
+
+  const std::vector<Field>& fields() const { return fields_; }
+  /// Builds the forward graph. Ops that no result needs are left out, and so are fields that are
+  /// not read. Error{kUsage} if results are missing, repeat a name or are not tensors of the graph,
+  /// and if a loss is not a floating-point scalar.
+  NetworkGraph build(Ir ir, nn::RunMode mode) const;
+
+ private:
+  std::vector<Field> fields_;
+  std::string name_;
+  std::shared_ptr<const nn::Declarations> declarations_;
+  std::function<Results(nn::Builder&, const Inputs&)> build_;
+};
+
+struct ClassifierOptions {
+  std::optional<TensorSpec> eval_input = {};  ///< Spec of an evaluation batch; absent: `input`.
+};
+
+namespace internal {
+
+std::vector<Field> classifier_fields(const TensorSpec& input, const ClassifierOptions& options);
+
+template <typename M>
+class Classifier : public M {
+ public:
+  explicit Classifier(M module) : M(std::move(module)) {}
+  Results build(nn::Builder& b, const Inputs& in) const {
+    Tensor logits;
+    if constexpr (requires { M::build(b, in["input"], in.seed()); }) {
+      logits = M::build(b, in["input"], in.seed());
+    } else {
+      logits = M::build(b, in["input"]);
+    }
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
+    return {.losses = {cross_entropy(logits, in["labels"])}};
+  }
+};
+
+}  // namespace internal
+
+/// A network that maps "input" to logits and has the cross entropy to "labels" (int32, one for each
+/// sample) as its loss. `input` is the spec of a micro-batch; its first axis has the samples. The
+/// module defines one of
+///
+///     Tensor build(nn::Builder& b, Tensor x) const;
+///     Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const;
+template <typename M>
+Network classifier(M module, const TensorSpec& input, const ClassifierOptions& options = {}) {
+  return Network(internal::Classifier<M>(std::move(module)),
+                 internal::classifier_fields(input, options));
+}
+
+}  // namespace sluice::train

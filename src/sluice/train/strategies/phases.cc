@@ -1,0 +1,411 @@
+#include "sluice/train/strategies/phases.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "sluice/ir/call.h"
+#include "sluice/nn/autodiff.h"
+#include "sluice/nn/batch_serialise.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/train/strategies/phased_eval.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr const char* kCounter = "mean_accum_counter";
+
+class Phases {
+ public:
+  Phases(Ir ir, const NetworkGraph& network, nn::Optimizer& optimizer, const StepOptions& options,
+         Training& training)
+      : ir_(std::move(ir)),
+        network_(network),
+        optimizer_(optimizer),
+        options_(options),
+        training_(training),
+        main_(ir_.entry_graph("train")),
+        cut_(cut(network, SeedOps::kApart)),
+        gradients_(differentiate(network, cut_, WeightGradients::kMean)),
+        grouping_(group_blocks(network, cut_, gradients_)) {
+    trained_weights(network, cut_, gradients_);  // Refuses weights without a gradient.
+  }
+
+  void build() {
+    find_readers();
+    std::optional<nn::BatchSerialResult> seeds;
+    if (cut_.seeds) seeds = serialise_seeds();
+    tied_->find = [this](Graph& graph, const std::string& path) {
+      return find_weight(groups_, graph, path);
+    };
+    for (const BlockGroup& group : grouping_.groups) groups_.push_back(make_group(group));
+    for (PhasedGroup& group : groups_) make_variables(group);
+    const Graph::IoScope scope(main_, options_.io_mode);
+    if (seeds) seeds->graph.call(&main_, 0);
+    const Tensor step_size =
+        training_.learning_rate
+            ? -main_.host_load(*training_.learning_rate)
+            : main_.scalar(-std::get<double>(options_.learning_rate), f32, "step_size");
+    for (const PhasedGroup& g : groups_) {
+      if (g.layer.has_forward()) g.layer.forward_phases(main_);
+    }
+    for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) {
+      if (g->layer.has_backward()) g->layer.backward_phases(main_, step_size);
+    }
+  }
+
+  void build_eval(const NetworkGraph& eval);
+
+ private:
+  const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
+
+  nn::BatchSerialiseOptions serial_options() const {
+    nn::BatchSerialiseOptions o;
+    o.steps = options_.accumulate;
+    o.io_mode = options_.io_mode;
+    return o;
+  }
+
+  void find_readers() {
+    for (const BlockGraph& b : cut_.blocks) {
+      for (const BlockValue& v : b.inputs) ++readers_[v.whole.id()];
+    }
+  }
+
+  // The buffer of all values, or of all gradients, of one spec.
+  enum class Content { kValue, kGradient, kField };
+  const RemoteBuffer& buffer(Content content, const TensorSpec& spec) {
+    for (const auto& [kind, buffer] : buffers_) {
+      if (kind == content && buffer.spec == spec) return buffer;
+    }
+    return buffers_.emplace_back(content, ir_.remote_buffer(spec, options_.accumulate)).second;
+  }
+  // The row of a value for row 0 of a group; the rows of the group follow it.
+  nn::BatchHandle handle(Content content, const Tensor& whole) {
+    const ValuePlace& place = grouping_.places.at(whole.id());
+    return {buffer(content, place.spec), place.row};
+  }
+  // A fixed row, for every row of a group.
+  nn::BatchHandle fixed_handle(Content content, const Tensor& whole) {
+    const ValuePlace& place = grouping_.places.at(whole.id());
+    const RemoteBuffer& b = buffer(content, place.spec);
+    ir_.grow(b, (place.row + 1) * options_.accumulate);
+    if (place.row == 0) return {b, nn::RowOffset::first()};
+    return {b, nn::RowOffset([row = place.row](const Tensor& t) {
+              return t.graph().scalar(static_cast<double>(row), i32, "row");
+            })};
+  }
+  nn::BatchHandle input_handle(Content content, const BlockGroup& group, size_t input) {
+    const Tensor& whole = block(group.first).inputs[input].whole;
+    return group.rows > 1 && group.inputs[input].kind == GroupInput::Kind::kInvariant
+               ? fixed_handle(content, whole)
+               : handle(content, whole);
+  }
+
+  nn::BatchSerialResult serialise_seeds();
+  PhasedGroup make_group(const BlockGroup& group);
+  void connect_joint(const BlockGroup& group, const LayerGraphs& graphs,
+                     nn::BatchSerialiseOptions& o);
+  void connect_separate(const BlockGroup& group, const LayerGraphs& graphs,
+                        nn::BatchSerialiseOptions& o);
+  nn::BatchHandle gradient_handle(const BlockGroup& group, const TakenGradient& taken);
+  LayerGraphs joint_graphs(size_t b) const;
+  LayerGraphs separate_graphs(size_t b) const;
+  void load_inputs(const BlockGroup& group, const Tensors& inputs, nn::BatchSerialiseOptions& o);
+  void store_results(const std::vector<BlockValue>& outputs, nn::BatchSerialiseOptions& o) const;
+  void store_gradients(const BlockGroup& group, const Tensors& outputs,
+                       nn::BatchSerialiseOptions& o);
+  void make_variables(PhasedGroup& group);
+  std::string key_of(size_t b, size_t weight) const;
+  std::optional<H2dStream> field_stream(const Tensor& whole) const;
+
+  Ir ir_;
+  const NetworkGraph& network_;
+  nn::Optimizer& optimizer_;
+  const StepOptions& options_;
+  Training& training_;
+  Graph& main_;
+  Cut cut_;
+  std::vector<std::optional<BlockGradient>> gradients_;
+  Grouping grouping_;
+  std::vector<PhasedGroup> groups_;
+  std::shared_ptr<TiedWeights> tied_ = std::make_shared<TiedWeights>();
+  std::map<TensorId, int> readers_;             ///< Number of blocks that read a value.
+  std::map<TensorId, nn::BatchHandle> fields_;  ///< Fields that several blocks read.
+  std::vector<std::pair<Content, RemoteBuffer>> buffers_;
+  nn::internal::PathCounts made_{ir_};
+};
+
+// A row of a buffer holds the seeds of one block.
+nn::BatchSerialResult Phases::serialise_seeds() {
+  nn::BatchSerialiseOptions o = serial_options();
+  o.loads.emplace_back(cut_.seeds->inputs[0].part, *training_.seed);
+  for (const BlockValue& v : cut_.seeds->outputs)
+    o.store_buffers.emplace_back(v.part, handle(Content::kValue, v.whole));
+  nn::BatchSerialResult phase = nn::batch_serialise(cut_.seeds->graph, o);
+  if (training_.note.empty()) training_.note = phase.note;
+  return phase;
+}
+
+// Weights have one key in all rows: their name in the block, or else their key in row 0.
+std::string Phases::key_of(size_t b, size_t weight) const {
+  const std::string prefix = block(b).name + ".";
+  const auto in_block = [&](const WeightUse& w) { return w.key.starts_with(prefix); };
+  const auto& weights = block(b).weights;
+  const WeightUse& w = weights[weight];
+  const std::string key =
+      std::all_of(weights.begin(), weights.end(), in_block) ? w.key.substr(prefix.size()) : w.key;
+  return w.use == 0 ? key : fmt::format("{}_u{}", key, w.use);
+}
+
+std::optional<H2dStream> Phases::field_stream(const Tensor& whole) const {
+  for (size_t i = 0; i < network_.fields.size(); ++i) {
+    if (network_.fields[i].second == whole) return training_.fields[i];
+  }
+  return std::nullopt;
+}
+
+LayerGraphs Phases::separate_graphs(size_t b) const {
+  LayerGraphs graphs{.tied = tied_};
+  nn::NamedTensors weights;
+  for (size_t i = 0; i < block(b).weights.size(); ++i) {
+    const WeightUse& w = block(b).weights[i];
+    weights.merge(key_of(b, i), w.input);
+    if (w.use > 0) {
+      graphs.borrowed.push_back({key_of(b, i), w.key});
+    } else {
+      graphs.weights.merge(key_of(b, i), network_.factories[w.key]);
+      if (cut_.uses(w.key) > 1) graphs.lent.push_back({key_of(b, i), w.key});
+    }
+  }
+  std::reverse(graphs.borrowed.begin(), graphs.borrowed.end());
+  graphs.forward = nn::GraphWithNamedArgs(block(b).graph.graph(), weights);
+  if (!gradients_[b]) return graphs;
+  const BlockGradient& gradient = *gradients_[b];
+  nn::NamedTensors args;
+  const auto add = [&](const std::string& key, const Tensor& input) {
+    args.merge(key, input);
+    graphs.accumulators.merge(key,
+                              nn::VariableFactory(input.spec(), nn::zeros(), Pass::kByReference));
+  };
+  if (gradient.counter.valid()) add(kCounter, gradient.counter);
+  for (size_t i = 0; i < gradient.accumulators.size(); ++i)
+    add("accum." + key_of(b, gradient.weights[i]), gradient.accumulators[i]);
+  graphs.backward = nn::GraphWithNamedArgs(
+      gradient.graph.graph(), args,
+      std::make_shared<const transforms::GradGraphInfo>(gradient.graph.grad_graph_info()));
+  return graphs;
+}
+
+// One graph that runs the block forward and backward. Its inputs are those of the block. Its
+// outputs are those of the block, then the gradients that it gives.
+LayerGraphs Phases::joint_graphs(size_t b) const {
+  LayerGraphs graphs = separate_graphs(b);
+  const nn::GraphWithNamedArgs forward = *graphs.forward;
+  const nn::GraphWithNamedArgs backward = *graphs.backward;
+  const BlockGraph& own = block(b);
+  Graph& g = main_.ir().create_empty_graph(own.name);
+  TensorMap given;
+  for (const BlockValue& v : own.inputs)
+    given.emplace_back(v.part, g.input(v.part.spec(), v.part.name()));
+  nn::NamedTensors args;
+  const auto inputs = [&](const std::string& tree, const nn::NamedTensors& like, Pass pass) {
+    nn::NamedTensors made;
+    like.for_each([&](const std::string& key, const Tensor& t) {
+      made.merge(key, g.input(t.spec(), tree + "." + key, pass));
+      args.merge(tree + "." + key, made[key]);
+    });
+    return made;
+  };
+  const nn::NamedTensors weights = inputs("fwd", forward.args(), Pass::kByValue);
+  const nn::NamedTensors state = inputs("bwd", backward.args(), Pass::kByReference);
+  const CallSiteInfo call = forward.bind(weights).call_with_info(&g, given);
+  TensorMap gradients;
+  for (const TakenGradient& t : gradients_[b]->taken)
+    gradients.emplace_back(t.input, call.graph_to_parent(own.output(t.loss)));
+  const Tensors made =
+      backward.bind(state).call(&g, gradients, backward.grad_graph_info().inputs_dict(call));
+  Tensors outputs;
+  for (const BlockValue& v : own.outputs) outputs.push_back(call.graph_to_parent(v.part));
+  outputs.insert(outputs.end(), made.begin(), made.end());
+  g.set_outputs(outputs);
+  graphs.forward.reset();
+  graphs.backward = nn::GraphWithNamedArgs(g, args);
+  return graphs;
+}
+
+// `inputs` are those of the graph that runs first, one for each of the block's.
+void Phases::load_inputs(const BlockGroup& group, const Tensors& inputs,
+                         nn::BatchSerialiseOptions& o) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& whole = block(group.first).inputs[i].whole;
+    const auto stream = field_stream(whole);
+    if (!stream) {
+      o.loads.emplace_back(inputs[i], input_handle(Content::kValue, group, i));
+      continue;
+    }
+    // The first block that reads a field loads it from its stream and stores it for the others.
+    const auto kept = fields_.find(whole.id());
+    if (kept != fields_.end()) {
+      o.loads.emplace_back(inputs[i], kept->second);
+      continue;
+    }
+    o.loads.emplace_back(inputs[i], *stream);
+    if (readers_.at(whole.id()) < 2) continue;
+    const RemoteBuffer own = ir_.remote_buffer(whole.spec(), options_.accumulate);
+    const nn::BatchHandle place{own, nn::RowOffset::first()};
+    o.store_buffers.emplace_back(inputs[i], place);
+    fields_.emplace(whole.id(), place);
+  }
+}
+
+void Phases::store_results(const std::vector<BlockValue>& outputs,
+                           nn::BatchSerialiseOptions& o) const {
+  const Results& results = network_.results;
+  for (const BlockValue& v : outputs) {
+    for (size_t i = 0; i < results.losses.size(); ++i) {
+      if (results.losses[i].value == v.whole)
+        o.store_streams.emplace_back(v.part, training_.losses[i]);
+    }
+    for (size_t i = 0; i < results.predictions.size(); ++i) {
+      if (results.predictions[i].value == v.whole)
+        o.store_streams.emplace_back(v.part, training_.predictions[i]);
+    }
+  }
+}
+
+// `outputs` are the gradients of the block's gradient graph.
+void Phases::store_gradients(const BlockGroup& group, const Tensors& outputs,
+                             nn::BatchSerialiseOptions& o) {
+  const BlockGradient& gradient = *gradients_[group.first];
+  const auto& inputs = block(group.first).inputs;
+  for (size_t k = 0; k < gradient.inputs.size(); ++k) {
+    const auto at = std::find_if(inputs.begin(), inputs.end(), [&](const BlockValue& v) {
+      return v.whole == gradient.inputs[k];
+    });
+    const auto input = static_cast<size_t>(at - inputs.begin());
+    o.store_buffers.emplace_back(outputs[k], input_handle(Content::kGradient, group, input));
+  }
+}
+
+// The lists for a graph that runs the block forward and backward.
+void Phases::connect_joint(const BlockGroup& group, const LayerGraphs& graphs,
+                           nn::BatchSerialiseOptions& o) {
+  const BlockGraph& own = block(group.first);
+  const Tensors inputs = graphs.backward->graph().inputs();
+  const Tensors outputs = graphs.backward->graph().outputs();
+  const auto at = [](const Tensors& list, size_t n) {
+    return list.begin() + static_cast<std::ptrdiff_t>(n);
+  };
+  load_inputs(group, Tensors(inputs.begin(), at(inputs, own.inputs.size())), o);
+  std::vector<BlockValue> results;
+  for (size_t i = 0; i < own.outputs.size(); ++i)
+    results.push_back({own.outputs[i].whole, outputs[i]});
+  store_results(results, o);
+  store_gradients(group, Tensors(at(outputs, own.outputs.size()), outputs.end()), o);
+}
+
+// The lists for a forward graph and its gradient graph, if there is one.
+void Phases::connect_separate(const BlockGroup& group, const LayerGraphs& graphs,
+                              nn::BatchSerialiseOptions& o) {
+  const BlockGraph& own = block(group.first);
+  Tensors inputs;
+  for (const BlockValue& v : own.inputs) inputs.push_back(v.part);
+  load_inputs(group, inputs, o);
+  store_results(own.outputs, o);
+  for (const BlockValue& v : own.outputs) {
+    if (readers_.contains(v.whole.id()))
+      o.store_buffers.emplace_back(v.part, handle(Content::kValue, v.whole));
+  }
+  if (!graphs.backward) return;
+  store_gradients(group, graphs.backward->graph().outputs(), o);
+  const std::vector<TakenGradient>& taken = gradients_[group.first]->taken;
+  const Tensors gradient_inputs = graphs.backward->graph().inputs();
+  for (size_t k = 0; k < taken.size(); ++k)
+    o.loads.emplace_back(gradient_inputs[k], gradient_handle(group, taken[k]));
+  for (const TakenGradient& t : taken) {
+    if (t.loss.valid() && !readers_.contains(t.loss.id()))
+      o.store_buffers.emplace_back(own.output(t.loss), handle(Content::kValue, t.loss));
+  }
+}
+
+nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const TakenGradient& taken) {
+  if (taken.loss.valid()) return handle(Content::kValue, taken.loss);
+  const auto& inputs = block(group.first).inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].whole == taken.value.whole) return input_handle(Content::kGradient, group, i);
+  }
+  return handle(Content::kGradient, taken.value.whole);
+}
+
+PhasedGroup Phases::make_group(const BlockGroup& group) {
+  const size_t b = group.first;
+  const bool joint = b + 1 == cut_.blocks.size() && gradients_[b];
+  LayerGraphs graphs = joint ? joint_graphs(b) : separate_graphs(b);
+  if (options_.activations == Activations::kRecompute && !joint && graphs.backward)
+    graphs.backward = nn::recompute_graph(*graphs.backward);
+  nn::BatchSerialiseOptions o = serial_options();
+  if (joint) {
+    connect_joint(group, graphs, o);
+  } else {
+    connect_separate(group, graphs, o);
+  }
+  PhasedGroup result{group,
+                     {},
+                     {},
+                     PhasedLayer(std::move(graphs), optimizer_,
+                                 {.rows = group.rows,
+                                  .offload = options_.offload,
+                                  .shard_threshold = options_.shard_threshold})};
+  result.layer.serialise(o);
+  if (training_.note.empty()) training_.note = result.layer.note();
+  for (int64_t r = 0; r < group.rows; ++r) {
+    const BlockGraph& row = block(b + static_cast<size_t>(r));
+    result.blocks.push_back(row.name);
+    auto& keys = result.keys.emplace_back();
+    for (size_t i = 0; i < row.weights.size(); ++i) {
+      if (row.weights[i].use == 0) keys.emplace(row.weights[i].key, key_of(b, i));
+    }
+  }
+  return result;
+}
+
+void Phases::make_variables(PhasedGroup& group) {
+  for (size_t r = 0; r < group.keys.size(); ++r) {
+    std::map<std::string, std::string> paths;
+    for (const auto& [path, key] : group.keys[r]) paths.emplace(key, path);
+    const auto& [weights, state] = group.layer.init(
+        main_, static_cast<int64_t>(r), network_.factories, paths, options_.seed, made_);
+    for (const auto& [key, path] : paths) {
+      training_.variables.merge(path, weights[key]);
+      if (!state.contains(key)) continue;
+      state.tree(key).for_each([&, p = path](const std::string& name, const Tensor& t) {
+        training_.state.merge(p + "." + name, t);
+      });
+    }
+  }
+}
+
+void Phases::build_eval(const NetworkGraph& eval) {
+  Graph& main = main_.ir().entry_graph("eval");
+  const Graph::IoScope scope(main, options_.io_mode);
+  std::map<TensorId, Tensor> values;
+  for (size_t i = 0; i < eval.fields.size(); ++i)
+    values.emplace(eval.fields[i].second.id(), main.host_load(training_.eval_fields[i]));
+  emit_evaluation(groups_, eval, main, values);
+  for (size_t i = 0; i < eval.results.predictions.size(); ++i) {
+    main.host_store(training_.eval_predictions[i],
+                    values.at(eval.results.predictions[i].value.id()));
+  }
+}
+
+}  // namespace
+
+void build_phased(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
+                  nn::Optimizer& optimizer, const StepOptions& options, Training& training) {
+  Phases phases(std::move(ir), network, optimizer, options, training);
+  phases.build();
+  phases.build_eval(eval);
+}
+
+}  // namespace sluice::train

@@ -137,15 +137,24 @@ std::optional<size_t> Optimizer::group_of(std::string_view key) const {
   return found;
 }
 
+const Optimizer::Group& Optimizer::group_at(std::optional<size_t> index) const {
+  require(index || groups_[0].match == nullptr,
+          "optimizer: with parameter groups, an update must name its group, got none; use "
+          "group_of()");
+  SLUICE_CHECK(index.value_or(0) < groups_.size());
+  return groups_[index.value_or(0)];
+}
+
 const GraphCache::Made& Optimizer::step_graph(Ir ir, const TensorSpec& variable,
                                               const TensorSpec& grad, GradScale scale,
-                                              const ops::Group& group, size_t parameter_group) {
+                                              const ops::Group& group,
+                                              std::optional<size_t> parameter_group) {
   const NamedInput variable_input{"variable", variable, Pass::kByReference};
   const NamedInput grad_input{"grad", grad};
   const NamedInput step_input{"step_size", kScalar};
   std::vector<NamedInput> scale_input;
   if (scale == GradScale::kInput) scale_input.push_back({"grad_scale", kScalar});
-  const UpdateRule& rule = groups_.at(parameter_group).rule;
+  const UpdateRule& rule = group_at(parameter_group).rule;
   const std::vector<NamedInput> hyper_inputs = internal::hyper_inputs(rule);
   return std::visit(
       [&](const auto& o) -> const GraphCache::Made& {
@@ -156,8 +165,8 @@ const GraphCache::Made& Optimizer::step_graph(Ir ir, const TensorSpec& variable,
 }
 
 Tensor Optimizer::step_size(Graph& graph, const ops::HyperArg& learning_rate,
-                            size_t parameter_group) const {
-  const ops::HyperArg& factor = groups_.at(parameter_group).rate_factor;
+                            std::optional<size_t> parameter_group) const {
+  const ops::HyperArg& factor = group_at(parameter_group).rate_factor;
   if (learning_rate.tensor() == nullptr && factor.tensor() == nullptr)
     return graph.scalar(-(learning_rate.number() * factor.number()), f32, "step_size");
   if (learning_rate.tensor() == nullptr) return *factor.tensor() * -learning_rate.number();
@@ -166,8 +175,8 @@ Tensor Optimizer::step_size(Graph& graph, const ops::HyperArg& learning_rate,
   return factor.number() == 1 ? rate : rate * factor.number();
 }
 
-Tensors Optimizer::hypers(size_t parameter_group) const {
-  return internal::hyper_tensors(groups_.at(parameter_group).rule);
+Tensors Optimizer::hypers(std::optional<size_t> parameter_group) const {
+  return internal::hyper_tensors(group_at(parameter_group).rule);
 }
 
 NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,

@@ -256,17 +256,19 @@ class Optimizer {
   /// spec and set of options. Programs that load variables and state to the device themselves call
   /// it directly. Its arguments are the variable, the gradient, step_size() of the parameter group,
   /// the factor of the gradient if `scale` is kInput, and hypers() of the parameter group. `group`:
-  /// the replicas that share the variable if it is a shard.
+  /// the replicas that share the variable if it is a shard. `parameter_group`: the result of
+  /// group_of() for the variable; Error{kUsage} if it is absent and the optimizer has groups.
   const GraphCache::Made& step_graph(Ir ir, const TensorSpec& variable, const TensorSpec& grad,
                                      GradScale scale = GradScale::kNone,
-                                     const ops::Group& group = {}, size_t parameter_group = 0);
+                                     const ops::Group& group = {},
+                                     std::optional<size_t> parameter_group = {});
   /// Returns minus the learning rate of a parameter group, a scalar in `graph`. The rate is
   /// `learning_rate` times the group's factor; tensors of both must be in `graph`.
   Tensor step_size(Graph& graph, const ops::HyperArg& learning_rate,
-                   size_t parameter_group = 0) const;
+                   std::optional<size_t> parameter_group = {}) const;
   /// Returns the hyperparameters of a parameter group that are tensors, in the order of inputs of
   /// its update graph.
-  Tensors hypers(size_t parameter_group = 0) const;
+  Tensors hypers(std::optional<size_t> parameter_group = {}) const;
 
  private:
   struct Group {
@@ -277,6 +279,7 @@ class Optimizer {
 
   explicit Optimizer(UpdateRule rule);
   explicit Optimizer(std::vector<Group> groups) : groups_(std::move(groups)) {}
+  const Group& group_at(std::optional<size_t> index) const;
 
   std::vector<Group> groups_;
   GraphCache cache_;

@@ -297,6 +297,11 @@ TEST_F(NnRefusals, ParameterGroups) {
        },
        "optimizer: variable 'fc.bias' must be in at most one parameter group, got 0 and 2; make "
        "their matches disjoint"},
+      {"an update without its group",
+       [&] {
+         Optimizer::grouped({{all, sgd}}).step_graph(ir, w.spec(), w.spec());
+       },
+       "optimizer: with parameter groups, an update must name its group, got none; use group_of()"},
   });
 }
 

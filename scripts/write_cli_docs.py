@@ -80,7 +80,8 @@ def bash_completion(commands, models):
     ]
     for o, v in sorted(values.items()):
         lines += [
-            f'    {o})', f'      COMPREPLY=($(compgen -W "{v}" -- "$word"))', '      return ;;'
+            f'    {o})', wrapped(f'      options="{v}"', 8),
+            '      COMPREPLY=($(compgen -W "$options" -- "$word"))', '      return ;;'
         ]
     lines += [
         f'    {"|".join(files)}) COMPREPLY=($(compgen -f -- "$word")); return ;;',

@@ -26,11 +26,14 @@ struct NamedOptimizer {
 constexpr NamedOptimizer kOptimizers[] = {
     {"sgd", [] { return nn::Optimizer::sgd(); }, 0.05, false},
     {"momentum", [] { return nn::Optimizer::sgd({.momentum = 0.9}); }, 0.005},
+    {"nesterov",
+     [] { return nn::Optimizer::sgd({.momentum = 0.9, .form = nn::SgdForm::kNesterov}); }, 0.005},
     {"adam", [] { return nn::Optimizer::adam(); }, 0.001},
     {"adam-f16", [] { return nn::Optimizer::adam_f16(); }, 0.001},
     {"adamw", [] { return nn::Optimizer::adamw(); }, 0.001},
     {"adamax", [] { return nn::Optimizer::adamax(); }, 0.002},
     {"lamb", [] { return nn::Optimizer::lamb(); }, 0.002},
+    {"rmsprop", [] { return nn::Optimizer::rmsprop(); }, 0.001},
 };
 
 const NamedOptimizer& optimizer_of(const ToolOptions& o) {

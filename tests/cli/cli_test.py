@@ -334,11 +334,13 @@ class Rates(CliTest):
     DEFAULTS = {
         "sgd": 0.05,
         "momentum": 0.005,
+        "nesterov": 0.005,
         "adam": 0.001,
         "adam-f16": 0.001,
         "adamw": 0.001,
         "adamax": 0.002,
-        "lamb": 0.002
+        "lamb": 0.002,
+        "rmsprop": 0.001
     }
 
     def test_each_optimizer_learns_at_its_own(self):
@@ -448,6 +450,8 @@ class Bits(CliTest):
         moved = {
             "sgd": 0,
             "momentum": 8 * parameters,
+            "nesterov": 8 * parameters,
+            "rmsprop": 8 * parameters,
             "adam": 16 * parameters + 8 * variables,
             "adam-f16": 12 * parameters,
             "adamax": 16 * parameters + 8 * variables

@@ -77,6 +77,7 @@ class Help(CliTest):
             (["sluice", "train", "mnist-p"], {"mnist-phased"}),
             (["sluice", "train", "--io-m"], {"--io-mode"}),
             (["sluice", "plan", "--strategy", ""], {"resident", "phased"}),
+            (["sluice", "train", "--optimizer", "r"], {"rmsprop"}),
         ):
             script = (
                 f"source {ROOT}/tools/completion/sluice.bash; "
@@ -84,7 +85,7 @@ class Help(CliTest):
                 f"COMP_CWORD={len(words) - 1}; _sluice; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
             result = subprocess.run(["bash", "-c", script], capture_output=True, text=True,
                                     check=True)
-            self.assertEqual(set(result.stdout.split()), expected)
+            self.assertEqual((set(result.stdout.split()), result.stderr), (expected, ""))
 
 
 class Usage(CliTest):
@@ -241,8 +242,8 @@ class Usage(CliTest):
             (
                 "--optimizer",
                 "sdg",
-                "--optimizer: must be one of sgd, momentum, adam, adam-f16, adamw, "
-                "adamax, lamb, got 'sdg'; did you mean sgd?",
+                "--optimizer: must be one of sgd, momentum, nesterov, adam, adam-f16, adamw, "
+                "adamax, lamb, rmsprop, got 'sdg'; did you mean sgd?",
             ),
             ("--disable", "nosuch", "there is no pass 'nosuch'"),
             ("--disable", "offsets", "'offsets' is not optional"),

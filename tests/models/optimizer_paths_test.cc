@@ -1,10 +1,14 @@
-// Compares the steps of optimizers with those of PyTorch: with optimizer_paths.csv, and with
-// PyTorch itself if it is installed.
+// Compares 50 steps of every optimizer with those of PyTorch and of Keras' RMSprop: with
+// optimizer_paths.csv, and with PyTorch itself if it is installed.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
+#include <functional>
+#include <iostream>
 #include <map>
 #include <sstream>
 
@@ -16,94 +20,246 @@
 namespace sluice::test {
 namespace {
 
-constexpr int kSteps = 60, kCount = 6;
-constexpr double kRate = 0.05, kTolerance = 2e-5;
+constexpr int kSteps = 50, kPrinted = 4;
+constexpr size_t kForms = 27, kKerasForms = 3;
+constexpr double kRate = 0.0625, kTolerance = 1e-6;
+constexpr std::pair<const char*, int64_t> kTensors[] = {
+    {"fc.weight", 12}, {"fc.bias", 4}, {"norm.weight", 4}};
 
 using Weights = std::vector<double>;
-using Paths = std::map<std::string, std::map<int, Weights>>;  // Weights by optimizer and step.
+using Path = std::map<std::pair<std::string, int>, Weights>;  // Weights by tensor and step.
+using Paths = std::map<std::string, Path>;                    // By optimizer.
 
 Paths read_paths(std::istream& in) {
   Paths paths;
   std::string line;
   std::getline(in, line);
-  EXPECT_EQ(line, "optimizer,step,w0,w1,w2,w3,w4,w5");
+  EXPECT_EQ(line, "optimizer,tensor,step,weights");
   while (std::getline(in, line)) {
     std::istringstream words(line);
-    std::string name, word;
+    std::string name, tensor, word;
     std::getline(words, name, ',');
+    std::getline(words, tensor, ',');
     std::getline(words, word, ',');
-    Weights& weights = paths[name][std::stoi(word)];
+    Weights& weights = paths[name][{tensor, std::stoi(word)}];
     while (std::getline(words, word, ',')) weights.push_back(std::stod(word));
-    EXPECT_EQ(weights.size(), static_cast<size_t>(kCount)) << line;
   }
   return paths;
 }
 
-nn::Optimizer named(const std::string& name) {
-  if (name == "clipped") return nn::Optimizer::sgd({.momentum = 0.9});
-  if (name == "momentum") return nn::Optimizer::sgd({.momentum = 0.9, .weight_decay = 0.125});
-  if (name == "adam") return nn::Optimizer::adam({.weight_decay = 0.125});
-  if (name == "adamw") return nn::Optimizer::adamw({.weight_decay = 0.125});
-  if (name == "adamax") return nn::Optimizer::adamax({.beta1 = 0.8, .beta2 = 0.9});
-  EXPECT_EQ(name, "adamax-decay");
-  return nn::Optimizer::adamax({.beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.125});
+// --- The initial weights, gradients and rates of optimizer_paths.py.
+
+HostTensor values(int64_t count, const std::function<double(int64_t)>& of) {
+  HostTensor t(f32_spec({count}));
+  for (int64_t k = 0; k < count; ++k)
+    t.as<float>()[static_cast<size_t>(k)] = static_cast<float>(of(k));
+  return t;
 }
 
-// Returns the weights after each step.
-std::vector<Weights> path_of(nn::Optimizer optimizer, const nn::UpdateOptions& options) {
-  Ir ir;
-  Graph& main = ir.main_graph();
-  const H2dStream noise = ir.h2d_stream(f32_spec({kCount}), "noise");
-  std::vector<float> slope, bottom;
-  for (int i = 0; i < kCount; ++i) {
-    slope.push_back(static_cast<float>(i + 1) / 4);
-    bottom.push_back(i % 2 == 0 ? 1.0f : -1.0f);
-  }
-  const Tensor w = main.variable(f32_spec({kCount}), nn::zeros(), "w");
-  const Tensor grad =
-      main.constant(HostTensor::of<float>({kCount}, f32, slope), "slope") *
-          (w - main.constant(HostTensor::of<float>({kCount}, f32, bottom), "bottom")) +
-      main.host_load(noise);
-  optimizer.apply(main, nn::NamedTensors::from_dict({{"w", w}}),
-                  nn::NamedTensors::from_dict({{"w", grad}}), kRate, options);
-  Session session(ir, {.device = cpu_device({.threads = 1})});
-  std::vector<Weights> path;
-  for (int t = 0; t < kSteps; ++t) {
-    HostTensor values(noise.spec);
-    for (int k = 0; k < kCount; ++k)
-      values.as<float>()[static_cast<size_t>(k)] = static_cast<float>((7 * t + 3 * k) % 5 - 2) / 4;
-    session.run({{noise, values}});
-    path.push_back(session.read(w).to_doubles());
-  }
-  return path;
+HostTensor first_weights(int64_t tensor) {
+  return values(kTensors[tensor].second,
+                [&](int64_t k) { return static_cast<double>((11 * k + 5 * tensor) % 17 - 8) / 8; });
 }
 
-void expect_paths(const Paths& want) {
-  EXPECT_EQ(want.size(), 6u);
-  for (const auto& [name, steps] : want) {
+HostTensor gradient(int64_t tensor, int64_t t) {
+  return values(kTensors[tensor].second, [&](int64_t k) {
+    return static_cast<double>((37 * t + 101 * k + 13 * t * t * (k + 1) + 59 * tensor) % 257 -
+                               120) /
+           128;
+  });
+}
+
+double rate(int t) { return kRate * std::array{1.0, 0.5, 0.75, 0.25}[static_cast<size_t>(t) % 4]; }
+
+// Whether hyperparameters are numbers or tensors that streams bring.
+enum class Given { kNumbers, kTensors };
+
+// A program that updates the tensors. Hyperparameters are numbers, or the entries of streams.
+class Program {
+ public:
+  explicit Program(Given given) : given_(given) {}
+
+  ops::HyperArg operator()(double value) {
+    if (given_ == Given::kNumbers) return value;
+    const H2dStream stream = ir_.h2d_stream(f32_spec({}), fmt::format("h{}", scalars_.size()));
+    scalars_.emplace_back(stream, HostTensor::scalar(static_cast<float>(value)));
+    return ir_.main_graph().host_load(stream);
+  }
+
+  // Returns the weights after every step.
+  Path run(nn::Optimizer optimizer, const nn::UpdateOptions& options) {
+    Graph& main = ir_.main_graph();
+    nn::NamedTensors variables, grads;
+    std::vector<H2dStream> streams;
+    for (int64_t i = 0; i < std::ssize(kTensors); ++i) {
+      const char* const key = kTensors[i].first;
+      variables.merge(key, main.variable(first_weights(i), key));
+      streams.push_back(ir_.h2d_stream(f32_spec({kTensors[i].second}), key));
+      grads.merge(key, main.host_load(streams.back()));
+    }
+    const H2dStream rates = ir_.h2d_stream(f32_spec({}), "rate");
+    optimizer.apply(main, variables, grads, main.host_load(rates), options);
+    Session session(ir_, {.device = cpu_device({.threads = 1})});
+    Path path;
+    for (int t = 0; t < kSteps; ++t) {
+      std::vector<std::pair<H2dStream, HostTensor>> in = scalars_;
+      in.emplace_back(rates, HostTensor::scalar(static_cast<float>(rate(t))));
+      for (int64_t i = 0; i < std::ssize(kTensors); ++i)
+        in.emplace_back(streams[static_cast<size_t>(i)], gradient(i, t));
+      std::vector<StreamInput> inputs;
+      for (const auto& [stream, array] : in) inputs.push_back({stream, array});
+      session.run(inputs);
+      variables.for_each([&](const std::string& key, const Tensor& w) {
+        path[{key, t}] = session.read(w).to_doubles();
+      });
+    }
+    return path;
+  }
+
+ private:
+  Given given_;
+  Ir ir_;
+  std::vector<std::pair<H2dStream, HostTensor>> scalars_;
+};
+
+nn::Optimizer grouped(const std::string& name, Program& h) {
+  using nn::Optimizer;
+  if (name == "groups-adamw") {
+    return Optimizer::grouped(
+        {{nn::keys_unlike({"*.bias", "norm.*"}), Optimizer::adamw({.weight_decay = h(0.125)})},
+         {nn::keys_like({"*.bias", "norm.*"}), Optimizer::adamw({.weight_decay = h(0)})}});
+  }
+  if (name == "groups-sgd") {
+    return Optimizer::grouped(
+        {{nn::keys_like({"fc.weight"}),
+          Optimizer::sgd({.momentum = h(0.9), .weight_decay = h(0.125)})},
+         {nn::keys_like({"norm*"}),
+          Optimizer::sgd({.momentum = h(0.9), .form = nn::SgdForm::kNesterov}), h(0.25)}});
+  }
+  EXPECT_EQ(name, "groups-rmsprop");
+  return Optimizer::grouped(
+      {{nn::keys_like({"*.bias"}), Optimizer::rmsprop({.alpha = h(0.9)}), h(2)},
+       {nn::keys_like({"fc.w*t"}),
+        Optimizer::rmsprop({.weight_decay = h(0.125), .centering = nn::Centering::kOn})}});
+}
+
+nn::Optimizer rmsprop(const std::string& name, Program& h) {
+  using nn::Centering;
+  using nn::Optimizer;
+  constexpr auto kTensorFlow = nn::RmspropForm::kTensorFlow;
+  if (name == "rmsprop") return Optimizer::rmsprop();
+  if (name == "rmsprop-decay") return Optimizer::rmsprop({.weight_decay = h(0.125)});
+  if (name == "rmsprop-momentum")
+    return Optimizer::rmsprop({.alpha = h(0.9), .epsilon = h(1e-3), .momentum = h(0.8)});
+  if (name == "rmsprop-centered")
+    return Optimizer::rmsprop({.alpha = h(0.9), .centering = Centering::kOn});
+  if (name == "rmsprop-all") {
+    return Optimizer::rmsprop({.alpha = h(0.9),
+                               .epsilon = h(1e-3),
+                               .weight_decay = h(0.125),
+                               .momentum = h(0.8),
+                               .centering = Centering::kOn});
+  }
+  if (name == "rmsprop-tf")
+    return Optimizer::rmsprop({.alpha = h(0.9), .epsilon = h(1e-7), .form = kTensorFlow});
+  if (name == "rmsprop-tf-momentum") {
+    return Optimizer::rmsprop(
+        {.alpha = h(0.9), .epsilon = h(0.25), .momentum = h(0.8), .form = kTensorFlow});
+  }
+  EXPECT_EQ(name, "rmsprop-tf-centered");
+  return Optimizer::rmsprop({.alpha = h(0.9),
+                             .epsilon = h(1e-3),
+                             .momentum = h(0.8),
+                             .centering = Centering::kOn,
+                             .form = kTensorFlow});
+}
+
+nn::Optimizer adam(const std::string& name, Program& h) {
+  using nn::Optimizer;
+  if (name == "adam") return Optimizer::adam();
+  if (name == "adamw") return Optimizer::adamw();
+  if (name == "adamax") return Optimizer::adamax({.beta1 = h(0.8), .beta2 = h(0.9)});
+  nn::AdamOptions options{.beta1 = h(0.8), .beta2 = h(0.9), .weight_decay = h(0.125)};
+  if (name == "adamax-decay") return Optimizer::adamax(options);
+  options.epsilon = h(1e-3);
+  if (name == "adam-decay") return Optimizer::adam(options);
+  EXPECT_EQ(name, "adamw-decay");
+  return Optimizer::adamw(options);
+}
+
+nn::Optimizer sgd(const std::string& name, Program& h) {
+  using nn::Optimizer;
+  constexpr auto kNesterov = nn::SgdForm::kNesterov;
+  if (name == "sgd") return Optimizer::sgd();
+  if (name == "sgd-decay") return Optimizer::sgd({.weight_decay = h(0.125)});
+  if (name == "momentum" || name == "clipped") return Optimizer::sgd({.momentum = h(0.9)});
+  if (name == "momentum-decay")
+    return Optimizer::sgd({.momentum = h(0.9), .weight_decay = h(0.125)});
+  if (name == "dampened") return Optimizer::sgd({.momentum = h(0.9), .dampening = h(0.3)});
+  if (name == "dampened-decay") {
+    return Optimizer::sgd({.momentum = h(0.9), .weight_decay = h(0.125), .dampening = h(0.9)});
+  }
+  if (name == "dampened-wholly") return Optimizer::sgd({.momentum = h(0.9), .dampening = h(1)});
+  if (name == "nesterov") return Optimizer::sgd({.momentum = h(0.9), .form = kNesterov});
+  EXPECT_EQ(name, "nesterov-decay");
+  return Optimizer::sgd({.momentum = h(0.9), .weight_decay = h(0.125), .form = kNesterov});
+}
+
+nn::Optimizer named(const std::string& name, Program& h) {
+  if (name.starts_with("groups")) return grouped(name, h);
+  if (name.starts_with("rmsprop")) return rmsprop(name, h);
+  if (name.starts_with("adam")) return adam(name, h);
+  return sgd(name, h);
+}
+
+// Expects the weights of every printed step. A difference is measured against the largest weight of
+// its tensor.
+void expect_paths(const Paths& want, Given given) {
+  double worst = 0;
+  for (const auto& [name, path] : want) {
     nn::UpdateOptions options;
     if (name == "clipped") options.max_grad_norm = 0.75;
-    const std::vector<Weights> got = path_of(named(name), options);
-    EXPECT_EQ(steps.size(), 10u) << name;
-    for (const auto& [step, weights] : steps) {
-      for (size_t i = 0; i < weights.size(); ++i)
-        EXPECT_NEAR(got.at(static_cast<size_t>(step))[i], weights[i], kTolerance)
-            << name << " step " << step << " weight " << i;
+    Program program(given);
+    const Path got = program.run(named(name, program), options);
+    EXPECT_EQ(path.size(), std::size(kTensors) * kPrinted) << name;
+    for (const auto& [place, weights] : path) {
+      const Weights& mine = got.at(place);
+      ASSERT_EQ(mine.size(), weights.size()) << name << " " << place.first;
+      double largest = 0;
+      for (const double w : weights) largest = std::max(largest, std::abs(w));
+      for (size_t i = 0; i < weights.size(); ++i) {
+        const double difference = std::abs(mine[i] - weights[i]) / largest;
+        worst = std::max(worst, difference);
+        EXPECT_LE(difference, kTolerance)
+            << name << " " << place.first << " step " << place.second << " weight " << i << ": "
+            << mine[i] << " and " << weights[i];
+      }
     }
   }
+  std::cout << "largest difference: " << worst << " of the tensor's largest weight\n";
 }
 
-TEST(OptimizerPaths, AreThoseOfPyTorch113) {
+Paths stored_paths() {
   std::ifstream file("tests/models/optimizer_paths.csv");
-  ASSERT_TRUE(file) << "run in the root of the source tree";
-  expect_paths(read_paths(file));
+  EXPECT_TRUE(file) << "run in the root of the source tree";
+  Paths paths = read_paths(file);
+  EXPECT_EQ(paths.size(), kForms);
+  return paths;
+}
+
+TEST(OptimizerPaths, AreThoseOfPyTorchAndKeras) { expect_paths(stored_paths(), Given::kNumbers); }
+
+TEST(OptimizerPaths, AreTheSameWithTensorsAsHyperparameters) {
+  expect_paths(stored_paths(), Given::kTensors);
 }
 
 TEST(OptimizerPaths, AreThoseOfThePyTorchHere) {
   std::istringstream text(run_pytorch("optimizer_paths.py"));
   if (text.str().empty())
-    GTEST_SKIP() << "requires a python3 with PyTorch; AreThoseOfPyTorch113 needs none";
-  expect_paths(read_paths(text));
+    GTEST_SKIP() << "requires a python3 with PyTorch; AreThoseOfPyTorchAndKeras does not";
+  const Paths paths = read_paths(text);
+  EXPECT_GE(paths.size(), kForms - kKerasForms);
+  expect_paths(paths, Given::kNumbers);
 }
 
 }  // namespace

@@ -123,8 +123,9 @@ TEST(ValueProgram, OfNetworksEqualsTheInterpreter) {
   const models::Sizes sizes{
       .micro_batch = 4, .eval_batch = 4, .layers = 3, .width = 32, .dropout = 0.25};
   for (const Optimizer& optimizer :
-       {Optimizer::sgd(), Optimizer::sgd({.momentum = 0.9}), Optimizer::adam(),
-        Optimizer::adam_f16(), Optimizer::adamax(), Optimizer::lamb()}) {
+       {Optimizer::sgd(), Optimizer::sgd({.momentum = 0.9}),
+        Optimizer::sgd({.momentum = 0.9, .dampening = 0.5}), Optimizer::rmsprop(),
+        Optimizer::adam(), Optimizer::adam_f16(), Optimizer::adamax(), Optimizer::lamb()}) {
     EXPECT_EQ(judge(training(models::find_model("mnist"), sizes, optimizer), 1), "");
   }
   for (const models::Model& model : models::all_models())

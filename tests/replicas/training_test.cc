@@ -228,9 +228,9 @@ TEST(DataParallel, WeightsMayLieInPanels) {
   }
 }
 
-// The weight and Adam's state are shards. A step gathers whole tensors where needed and reduces
-// gradients to shards.
-HostTensor adam_on(int replicas, bool sharded, bool remote) {
+// The weight and the optimizer's state are shards. A step gathers whole tensors where needed and
+// reduces gradients to shards. Returns the weight and the state after three steps.
+HostTensor updated_on(int replicas, nn::Optimizer optimizer, bool sharded, bool remote) {
   Ir ir(replicas);
   Graph& main = ir.main_graph();
   const H2dStream in = ir.h2d_stream(f32_spec({4, 7}), "x");
@@ -252,16 +252,21 @@ HostTensor adam_on(int replicas, bool sharded, bool remote) {
   nn::NamedTensors variables;
   variables.merge("w", w);
   const nn::NamedTensors state =
-      nn::Optimizer::adam().apply(main, variables, grads, 0.01, {.remote_state = remote});
+      optimizer.apply(main, variables, grads, 0.01, {.remote_state = remote});
   Session session(ir, {.device = cpu_device({.threads = 2})});
-  EXPECT_EQ(session.read(state["w.first_order"]).shape(), spec.shape);
-  if (sharded && replicas == 4) {
-    EXPECT_EQ(state["w.first_order"].spec(), (TensorSpec{{6}, f32, {7, 3}}));
-  }
+  state.for_each([&](const std::string& key, const Tensor& t) {
+    if (key == "w.step" || key == "w.started") return;
+    EXPECT_EQ(session.read(t).shape(), spec.shape) << key;
+    if (sharded && replicas == 4) {
+      EXPECT_EQ(t.spec(), (TensorSpec{{6}, f32, {7, 3}})) << key;
+    }
+  });
   for (uint32_t step = 0; step < 3; ++step)
     session.run({{in, drawn({replicas, 4, 7}, f32, 30 + step)}});
   std::vector<float> all;
-  for (const Tensor& t : {w, state["w.first_order"], state["w.second_order"]}) {
+  Tensors read = state.values_flat();
+  read.push_back(w);
+  for (const Tensor& t : read) {
     const HostTensor whole = session.read(t);
     all.insert(all.end(), whole.as<float>().begin(), whole.as<float>().end());
   }
@@ -270,10 +275,16 @@ HostTensor adam_on(int replicas, bool sharded, bool remote) {
 
 TEST(DataParallel, ShardedOptimizersHaveTheBitsOfWholeOnes) {
   for (const int replicas : {2, 4}) {
-    const HostTensor whole = adam_on(replicas, false, false);
-    for (const bool remote : {false, true}) {
-      EXPECT_TRUE(adam_on(replicas, true, remote).same_bits(whole)) << replicas << remote;
-      EXPECT_TRUE(adam_on(replicas, false, remote).same_bits(whole)) << replicas << remote;
+    for (const nn::Optimizer& optimizer :
+         {nn::Optimizer::adam(), nn::Optimizer::sgd({.momentum = 0.9, .dampening = 0.5}),
+          nn::Optimizer::rmsprop({.momentum = 0.9, .centering = nn::Centering::kOn})}) {
+      const HostTensor whole = updated_on(replicas, optimizer, false, false);
+      for (const bool remote : {false, true}) {
+        for (const bool sharded : {false, true}) {
+          EXPECT_TRUE(updated_on(replicas, optimizer, sharded, remote).same_bits(whole))
+              << replicas << sharded << remote;
+        }
+      }
     }
   }
 }

@@ -83,8 +83,12 @@ INSTANTIATE_TEST_SUITE_P(All, Steady,
 
 TEST(Steady, UpdatesAllocateNothing) {
   for (nn::Optimizer optimizer :
-       {nn::Optimizer::sgd({.momentum = 0.9}), nn::Optimizer::adam(), nn::Optimizer::adam_f16(),
-        nn::Optimizer::adamax(), nn::Optimizer::lamb()}) {
+       {nn::Optimizer::sgd({.momentum = 0.9}),
+        nn::Optimizer::sgd({.momentum = 0.9, .dampening = 0.5}),
+        nn::Optimizer::sgd({.momentum = 0.9, .form = nn::SgdForm::kNesterov}),
+        nn::Optimizer::rmsprop({.momentum = 0.9, .centering = nn::Centering::kOn}),
+        nn::Optimizer::rmsprop({.form = nn::RmspropForm::kTensorFlow}), nn::Optimizer::adam(),
+        nn::Optimizer::adam_f16(), nn::Optimizer::adamax(), nn::Optimizer::lamb()}) {
     for (const bool remote : {false, true}) {
       Ir ir;
       Graph& main = ir.main_graph();

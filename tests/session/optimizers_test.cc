@@ -8,8 +8,29 @@ namespace {
 using Optimizers = Fusion;
 
 TEST_F(Optimizers, HaveTheInterpretersBitsEveryWay) {
+  // Returns a hyperparameter in [0, 1).
+  const auto tensor = [&] { return ops::abs(ops::tanh(input({}))); };
   const std::pair<const char*, nn::Optimizer> forms[] = {
       {"sgd", nn::Optimizer::sgd({.momentum = 0.9, .weight_decay = 0.01})},
+      {"dampened", nn::Optimizer::sgd({.momentum = 0.9, .dampening = 0.5})},
+      {"nesterov",
+       nn::Optimizer::sgd({.momentum = 0.9, .weight_decay = 0.01, .form = nn::SgdForm::kNesterov})},
+      {"rmsprop", nn::Optimizer::rmsprop({.momentum = 0.9, .centering = nn::Centering::kOn})},
+      {"rmsprop_tf",
+       nn::Optimizer::rmsprop(
+           {.weight_decay = 0.01, .momentum = 0.9, .form = nn::RmspropForm::kTensorFlow})},
+      {"tensors_sgd", nn::Optimizer::sgd({.momentum = tensor(),
+                                          .weight_decay = ops::cast(tensor(), f16),
+                                          .dampening = tensor()})},
+      {"tensors_adamw", nn::Optimizer::adamw({.beta1 = tensor(),
+                                              .beta2 = ops::cast(tensor(), f16),
+                                              .epsilon = tensor() + 0.1,
+                                              .weight_decay = tensor()})},
+      {"tensors_rmsprop", nn::Optimizer::rmsprop({.alpha = tensor(),
+                                                  .epsilon = ops::cast(tensor() + 0.1, f16),
+                                                  .weight_decay = tensor(),
+                                                  .momentum = tensor(),
+                                                  .form = nn::RmspropForm::kTensorFlow})},
       {"adam", nn::Optimizer::adam({.weight_decay = 0.01})},
       {"adam_f16", nn::Optimizer::adam_f16()},
       {"adamw", nn::Optimizer::adamw()},

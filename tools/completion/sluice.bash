@@ -3,22 +3,28 @@ _sluice() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options
   case $before in
     --io-mode)
-      COMPREPLY=($(compgen -W "compute io io_overlapped" -- "$word"))
+      options="compute io io_overlapped"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --io-queues)
-      COMPREPLY=($(compgen -W "0 1 3" -- "$word"))
+      options="0 1 3"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --log-level)
-      COMPREPLY=($(compgen -W "error info debug" -- "$word"))
+      options="error info debug"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --lr-schedule)
-      COMPREPLY=($(compgen -W "constant linear cosine" -- "$word"))
+      options="constant linear cosine"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --optimizer)
-      COMPREPLY=($(compgen -W "sgd momentum adam adam-f16 adamw adamax lamb" -- "$word"))
+      options="sgd momentum nesterov adam adam-f16 adamw adamax lamb rmsprop"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --strategy)
-      COMPREPLY=($(compgen -W "resident phased" -- "$word"))
+      options="resident phased"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --check|--problem|--python|--save|--weights) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --data) COMPREPLY=($(compgen -d -- "$word")); return ;;

@@ -1,9 +1,13 @@
 #pragma once
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "sluice/nn/graph_cache.h"
 #include "sluice/ops/collectives.h"
@@ -11,11 +15,26 @@
 
 namespace sluice::nn {
 
-/// Stochastic gradient descent: m = momentum·m + g + weight_decay·w; w -= lr·m. If `momentum` is 0,
-/// there is no state and m = g + weight_decay·w.
+// Hyperparameters of updates are numbers or tensors (ops::HyperArg). A number is compiled into the
+// update. A tensor is an input of the update graph: a floating-point scalar of the entry graph, for
+// example from a stream. It may change between runs. Its value is not checked.
+
+/// The update of w that follows from the momentum m.
+enum class SgdForm {
+  kClassic,   ///< w -= lr·m.
+  kNesterov,  ///< w -= lr·(d + momentum·m). Requires momentum, and dampening 0.
+};
+
+/// Stochastic gradient descent as in torch.optim.SGD: d = g + weight_decay·w and
+/// m = momentum·m + (1 - dampening)·d, but m = d in the first step. If `momentum` is the number 0,
+/// there is no state and w -= lr·d.
 struct SgdOptions {
-  double momentum = 0;      ///< Decay of the state `momentum`; 0: without momentum.
-  double weight_decay = 0;  ///< Factor of the weight that is added to the gradient.
+  ops::HyperArg momentum = 0;      ///< Decay of the state `momentum`; 0: without momentum.
+  ops::HyperArg weight_decay = 0;  ///< Factor of the weight that is added to the gradient.
+  /// Part of the gradient that does not enter the momentum. Requires momentum. If it is not the
+  /// number 0, the scalar state `started` is 0 before the first step and 1 after it.
+  ops::HyperArg dampening = 0;
+  SgdForm form = SgdForm::kClassic;
 };
 
 enum class BiasCorrection { kOff, kOn };
@@ -37,10 +56,11 @@ enum class AdamForm {
 };
 
 struct AdamOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0;  ///< Adds weight_decay·w to g or, if decoupled, to u.
+  ops::HyperArg beta1 = 0.9;
+  ops::HyperArg beta2 = 0.999;
+  std::optional<ops::HyperArg> epsilon = {};  ///< Default: 1e-6 for LAMB, else 1e-8.
+  /// Adds weight_decay·w to g or, if decoupled, to u. Default: 0.01 if decoupled, else 0.
+  std::optional<ops::HyperArg> weight_decay = {};
   WeightDecay decay = WeightDecay::kInGradient;
   BiasCorrection bias_correction = BiasCorrection::kOn;  ///< Must be kOn for Adamax.
   /// Dtype of m, and of u without decoupled decay. v and t are float32.
@@ -49,18 +69,42 @@ struct AdamOptions {
   double max_weight_norm = HUGE_VAL;  ///< Upper limit of ‖w‖ in LAMB's factor r.
 };
 
+/// The update of w that follows from d = g + weight_decay·w and the variance s.
+enum class RmspropForm {
+  /// m = momentum·m + d / (√s + epsilon); w -= lr·m (torch.optim.RMSprop).
+  kPyTorch,
+  /// m = momentum·m + lr·d / √(s + epsilon); w -= m (TensorFlow and Keras, whose defaults are alpha
+  /// 0.9 and epsilon 1e-7).
+  kTensorFlow,
+};
+
+/// Whether the square of the mean gradient is subtracted from the mean square.
+enum class Centering { kOff, kOn };
+
+/// RMSprop (Hinton, 2012). v = alpha·v + (1 - alpha)·d² and s = v. With centering (Graves, 2013)
+/// a = alpha·a + (1 - alpha)·d and s = v - a². All state is 0 at first.
+struct RmspropOptions {
+  ops::HyperArg alpha = 0.99;
+  ops::HyperArg epsilon = 1e-8;
+  ops::HyperArg weight_decay = 0;  ///< Factor of the weight that is added to the gradient.
+  ops::HyperArg momentum = 0;      ///< Decay of the state `momentum`; 0: without momentum.
+  Centering centering = Centering::kOff;
+  RmspropForm form = RmspropForm::kPyTorch;
+};
+
 /// Whether a step graph has an input `grad_scale` that multiplies the gradient.
 enum class GradScale { kNone, kInput };
 
 /// Builds a graph that updates one parameter with SGD. Inputs: `variable` (by reference), `grad`,
 /// `step_size` (minus the learning rate, a float32 scalar) and, with GradScale::kInput,
-/// `grad_scale` (a float32 scalar). The state `momentum` is a named input by reference, if there is
-/// momentum.
+/// `grad_scale` (a float32 scalar). Behind these are the hyperparameters that are tensors, in the
+/// order of the options. The state is named inputs by reference: `momentum` if there is momentum,
+/// `started` if there is dampening.
 class SgdStep : public Module {
  public:
-  SgdStep(SgdOptions options, GradScale scale) : options_(options), scale_(scale) {}
-  void build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
-             const Tensors& grad_scale) const;
+  SgdStep(SgdOptions options, GradScale scale) : options_(std::move(options)), scale_(scale) {}
+  void build(Builder& b, Tensor variable, Tensor grad, Tensor step_size, const Tensors& grad_scale,
+             const Tensors& hypers = {}) const;
   std::string cache_key() const;
 
  private:
@@ -73,10 +117,9 @@ class SgdStep : public Module {
 class AdamStep : public Module {
  public:
   /// `group`: the replicas that share a sharded variable. LAMB needs them to compute its norm.
-  AdamStep(AdamOptions options, GradScale scale, const ops::Group& group = {})
-      : options_(options), scale_(scale), group_(group) {}
-  void build(Builder& b, Tensor variable, Tensor grad, Tensor step_size,
-             const Tensors& grad_scale) const;
+  AdamStep(AdamOptions options, GradScale scale, const ops::Group& group = {});
+  void build(Builder& b, Tensor variable, Tensor grad, Tensor step_size, const Tensors& grad_scale,
+             const Tensors& hypers = {}) const;
   std::string cache_key() const;
 
  private:
@@ -84,6 +127,24 @@ class AdamStep : public Module {
   GradScale scale_;
   ops::Group group_;
 };
+
+/// Builds a graph that updates one parameter with RMSprop. The inputs are those of SgdStep. The
+/// state is `second_order` (v), with centering `first_order` (a), and `momentum` if there is
+/// momentum.
+class RmspropStep : public Module {
+ public:
+  RmspropStep(RmspropOptions options, GradScale scale)
+      : options_(std::move(options)), scale_(scale) {}
+  void build(Builder& b, Tensor variable, Tensor grad, Tensor step_size, const Tensors& grad_scale,
+             const Tensors& hypers = {}) const;
+  std::string cache_key() const;
+
+ private:
+  RmspropOptions options_;
+  GradScale scale_;
+};
+
+using UpdateRule = std::variant<SgdOptions, AdamOptions, RmspropOptions>;
 
 struct UpdateOptions {
   /// Largest global norm: the gradients are scaled so that the square root of the sum of their
@@ -113,17 +174,28 @@ Tensor clip_factor(const Tensor& norm, double max_norm);
 /// global_norm().
 Tensor squared_norm(const Tensor& t, const ops::Group& group = {});
 
-/// Emits the updates of a training step. Parameters of the same spec share one update graph, which
-/// is called for each of them.
+/// Returns whether a parameter group has the variable with this key.
+using KeyMatch = std::function<bool(std::string_view key)>;
+
+/// Return a match of the keys that at least one pattern describes (keys_like), or that no pattern
+/// describes (keys_unlike). A pattern describes whole keys; `*` stands for any characters, dots
+/// included: "*.bias", "layers.*.norm.*".
+KeyMatch keys_like(std::vector<std::string> patterns);
+KeyMatch keys_unlike(std::vector<std::string> patterns);
+
+struct ParameterGroup;
+
+/// Emits the updates of a training step. Parameters of the same spec and group share one update
+/// graph, which is called for each of them.
 class Optimizer {
  public:
-  static Optimizer sgd(SgdOptions options = {}) { return Optimizer(options); }
+  static Optimizer sgd(SgdOptions options = {}) { return Optimizer(std::move(options)); }
   /// Adam with the weight decay that `options` selects.
-  static Optimizer adam(AdamOptions options = {}) { return Optimizer(options); }
+  static Optimizer adam(AdamOptions options = {}) { return Optimizer(std::move(options)); }
   /// Adam with decoupled weight decay.
-  static Optimizer adamw(AdamOptions options = {.weight_decay = 0.01}) {
+  static Optimizer adamw(AdamOptions options = {}) {
     options.decay = WeightDecay::kDecoupled;
-    return Optimizer(options);
+    return adam(std::move(options));
   }
 
   /// Adam with 6 bytes of state per parameter element: the first moment and the update are float16,
@@ -134,14 +206,19 @@ class Optimizer {
   }
   static Optimizer adamax(AdamOptions options = {}) {
     options.form = AdamForm::kAdamax;
-    return Optimizer(options);
+    return adam(std::move(options));
   }
   /// LAMB, with decoupled weight decay.
-  static Optimizer lamb(AdamOptions options = {.epsilon = 1e-6, .weight_decay = 0.01}) {
+  static Optimizer lamb(AdamOptions options = {}) {
     options.form = AdamForm::kLamb;
     options.decay = WeightDecay::kDecoupled;
-    return Optimizer(options);
+    return adam(std::move(options));
   }
+  static Optimizer rmsprop(RmspropOptions options = {}) { return Optimizer(std::move(options)); }
+  /// Each variable is updated by the optimizer of its parameter group. Error{kUsage} without
+  /// groups, for a group without a match, for a rate factor below 0 and for an optimizer that has
+  /// groups itself.
+  static Optimizer grouped(const std::vector<ParameterGroup>& groups);
 
   /// Adds the updates of all variables to entry graph `main`, in alphabetical order of keys. Adds
   /// the state variables "<path of the variable>.<state>" (zeros), and calls the update graph with
@@ -151,8 +228,12 @@ class Optimizer {
   /// If a gradient is a shard of its variable (nn/rts.h), each replica updates its shard of the
   /// variable and holds only the state of that shard. Then the updated shards are gathered.
   ///
+  /// A variable in no parameter group is not updated. It has no state and needs no gradient; its
+  /// gradient is not a part of the global norm.
+  ///
   /// Returns the state under "<key of the variable>.<state>"; it is empty for plain SGD.
-  /// Error{kUsage} if a variable has no gradient or a gradient of another shape.
+  /// Error{kUsage} if a variable has no gradient or a gradient of another shape, or is in two
+  /// parameter groups.
   NamedTensors apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,
                      const ops::HyperArg& learning_rate, const UpdateOptions& options = {});
   /// Adds the updates with gradients by variable, as returned by
@@ -161,19 +242,55 @@ class Optimizer {
                      const std::unordered_map<Tensor, Tensor>& grads,
                      const ops::HyperArg& learning_rate, const UpdateOptions& options = {});
 
-  /// Returns the graph that updates a variable of this spec (SgdStep, AdamStep) and the factories
-  /// of its state. There is one graph for each spec. Programs that load variables and state to the
-  /// device themselves call it directly. `group`: the replicas that share the variable if it is a
-  /// shard.
+  /// Returns the index of the parameter group that updates a variable, or nothing if the variable
+  /// is in no group. apply() and programs that use step_graph() both ask this function.
+  ///
+  /// `key` is the key of the variable among all variables of the model, as in apply():
+  /// "layers.3.fc.weight", also where a block knows the variable as "fc.weight". Blocks that share
+  /// an update graph must have their variables in the same groups. Returns 0 for every key if the
+  /// optimizer was made without groups. Error{kUsage} names a variable in two groups.
+  std::optional<size_t> group_of(std::string_view key) const;
+
+  /// Returns the graph that updates a variable of this spec in parameter group `parameter_group`
+  /// (SgdStep, AdamStep, RmspropStep) and the factories of its state. There is one graph for each
+  /// spec and set of options. Programs that load variables and state to the device themselves call
+  /// it directly. Its arguments are the variable, the gradient, step_size() of the parameter group,
+  /// the factor of the gradient if `scale` is kInput, and hypers() of the parameter group. `group`:
+  /// the replicas that share the variable if it is a shard. `parameter_group`: the result of
+  /// group_of() for the variable; Error{kUsage} if it is absent and the optimizer has groups.
   const GraphCache::Made& step_graph(Ir ir, const TensorSpec& variable, const TensorSpec& grad,
                                      GradScale scale = GradScale::kNone,
-                                     const ops::Group& group = {});
+                                     const ops::Group& group = {},
+                                     std::optional<size_t> parameter_group = {});
+  /// Returns minus the learning rate of a parameter group, a scalar in `graph`. The rate is
+  /// `learning_rate` times the group's factor; tensors of both must be in `graph`.
+  Tensor step_size(Graph& graph, const ops::HyperArg& learning_rate,
+                   std::optional<size_t> parameter_group = {}) const;
+  /// Returns the hyperparameters of a parameter group that are tensors, in the order of inputs of
+  /// its update graph.
+  Tensors hypers(std::optional<size_t> parameter_group = {}) const;
 
  private:
-  explicit Optimizer(std::variant<SgdOptions, AdamOptions> options);
+  struct Group {
+    KeyMatch match;  ///< Empty: all keys.
+    UpdateRule rule;
+    ops::HyperArg rate_factor = 1;
+  };
 
-  std::variant<SgdOptions, AdamOptions> options_;
+  explicit Optimizer(UpdateRule rule);
+  explicit Optimizer(std::vector<Group> groups) : groups_(std::move(groups)) {}
+  const Group& group_at(std::optional<size_t> index) const;
+
+  std::vector<Group> groups_;
   GraphCache cache_;
+};
+
+/// Variables with an update of their own, for example weights without weight decay.
+struct ParameterGroup {
+  KeyMatch match;       ///< Selects the variables by key. A variable is in at most one group.
+  Optimizer optimizer;  ///< Updates them; made without groups.
+  /// The learning rate is multiplied by this, a number or a float32 scalar as the rate is.
+  ops::HyperArg rate_factor = 1;
 };
 
 }  // namespace sluice::nn

@@ -86,17 +86,20 @@ TEST(Sgd, MomentumAndWeightDecay) {
 
 Vector adam_path(const AdamOptions& o, double lr) {
   Vector path;
+  const double beta1 = o.beta1.number(), beta2 = o.beta2.number();
+  const double epsilon = o.epsilon.value_or(1e-8).number();
+  const double decay = o.weight_decay.value_or(0).number();
   double w = 1, m = 0, v = 0;
   for (size_t t = 1; t <= kGrads.size(); ++t) {
     double g = kGrads[t - 1];
-    if (o.decay == WeightDecay::kInGradient) g += o.weight_decay * w;
-    m = o.beta1 * m + (1 - o.beta1) * g;
-    v = o.beta2 * v + (1 - o.beta2) * g * g;
+    if (o.decay == WeightDecay::kInGradient) g += decay * w;
+    m = beta1 * m + (1 - beta1) * g;
+    v = beta2 * v + (1 - beta2) * g * g;
     const bool corrects = o.bias_correction == BiasCorrection::kOn;
-    const double c1 = corrects ? 1 - std::pow(o.beta1, static_cast<double>(t)) : 1;
-    const double c2 = corrects ? 1 - std::pow(o.beta2, static_cast<double>(t)) : 1;
-    double u = (m / c1) / (std::sqrt(v / c2) + o.epsilon);
-    if (o.decay == WeightDecay::kDecoupled) u += o.weight_decay * w;
+    const double c1 = corrects ? 1 - std::pow(beta1, static_cast<double>(t)) : 1;
+    const double c2 = corrects ? 1 - std::pow(beta2, static_cast<double>(t)) : 1;
+    double u = (m / c1) / (std::sqrt(v / c2) + epsilon);
+    if (o.decay == WeightDecay::kDecoupled) u += decay * w;
     path.push_back(w -= lr * u);
   }
   return path;
@@ -153,33 +156,66 @@ TEST(Adam, TheUpdateHasTheMomentsDtype) {
 }
 
 TEST(Adamax, FollowsTheFormula) {
+  constexpr double kBeta1 = 0.8, kBeta2 = 0.7;
   for (const double decay : {0.0, 0.1}) {
-    const AdamOptions o{.beta1 = 0.8, .beta2 = 0.7, .weight_decay = decay};
-    Walk walk(Optimizer::adamax(o), 0.01);
+    Walk walk(Optimizer::adamax({.beta1 = kBeta1, .beta2 = kBeta2, .weight_decay = decay}), 0.01);
     Vector want;
     double w = 1, m = 0, v = 0;
     for (size_t t = 1; t <= kGrads.size(); ++t) {
       const double g = kGrads[t - 1] + decay * w;
-      m = o.beta1 * m + (1 - o.beta1) * g;
-      v = std::max(o.beta2 * v, std::abs(g));
-      want.push_back(w -=
-                     0.01 * m / (1 - std::pow(o.beta1, static_cast<double>(t))) / (v + o.epsilon));
+      m = kBeta1 * m + (1 - kBeta1) * g;
+      v = std::max(kBeta2 * v, std::abs(g));
+      want.push_back(w -= 0.01 * m / (1 - std::pow(kBeta1, static_cast<double>(t))) / (v + 1e-8));
     }
     expect_near(walk.run(kGrads), want);
     EXPECT_EQ(walk.states().size_flat(), 3u);
   }
 }
 
+// However AdamW is named, it has the defaults of torch.optim.AdamW. Other forms have no decay.
+TEST(Adam, DefaultsOfTheForm) {
+  constexpr auto kDecoupled = WeightDecay::kDecoupled;
+  const auto path = [](const Optimizer& optimizer) { return Walk(optimizer, 0.5).run(kGrads); };
+  const Vector want = path(Optimizer::adamw({.epsilon = 1e-8, .weight_decay = 0.01}));
+  EXPECT_EQ(path(Optimizer::adamw()), want);
+  EXPECT_EQ(path(Optimizer::adamw({.beta1 = 0.9})), want);
+  EXPECT_EQ(path(Optimizer::adam({.decay = kDecoupled})), want);
+  const Vector plain = path(Optimizer::adam({.epsilon = 1e-8, .weight_decay = 0}));
+  EXPECT_NE(plain, want);
+  EXPECT_EQ(path(Optimizer::adam()), plain);
+  EXPECT_EQ(path(Optimizer::adamw({.weight_decay = 0})), plain);
+  EXPECT_EQ(path(Optimizer::lamb({.beta1 = 0.9})),
+            path(Optimizer::lamb({.epsilon = 1e-6, .weight_decay = 0.01})));
+}
+
+TEST(Sgd, StateOfItsForms) {
+  const auto keys = [](const SgdOptions& o) {
+    return Walk(Optimizer::sgd(o), 0.1).states().keys_flat();
+  };
+  using Keys = std::vector<std::string>;
+  EXPECT_EQ(keys({.momentum = 0.9, .form = SgdForm::kNesterov}), Keys{"w.momentum"});
+  EXPECT_EQ(keys({.momentum = 0.9, .dampening = 0.5}), (Keys{"w.momentum", "w.started"}));
+}
+
+TEST(Rmsprop, StateOfItsForms) {
+  const auto keys = [](const RmspropOptions& o) {
+    return Walk(Optimizer::rmsprop(o), 0.1).states().keys_flat();
+  };
+  using Keys = std::vector<std::string>;
+  EXPECT_EQ(keys({}), Keys{"w.second_order"});
+  EXPECT_EQ(keys({.momentum = 0.9}), (Keys{"w.momentum", "w.second_order"}));
+  EXPECT_EQ(keys({.centering = Centering::kOn}), (Keys{"w.first_order", "w.second_order"}));
+}
+
 // The parameters have several elements, so that their norms are sums.
 TEST(Lamb, FollowsTheFormula) {
+  constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-6, kDecay = 0.05;
   constexpr double kRate = 0.1, kFirst[] = {1, -2, 0.5, 0.25, 3};
   constexpr size_t kCount = std::size(kFirst);
   for (const double most : {HUGE_VAL, 1.5}) {
     for (const BiasCorrection correction : {BiasCorrection::kOn, BiasCorrection::kOff}) {
-      const AdamOptions o{.epsilon = 1e-6,
-                          .weight_decay = 0.05,
-                          .bias_correction = correction,
-                          .max_weight_norm = most};
+      const AdamOptions o{
+          .weight_decay = kDecay, .bias_correction = correction, .max_weight_norm = most};
       Ir ir;
       Graph& main = ir.main_graph();
       const H2dStream grads = ir.h2d_stream(f32_spec({kCount}), "grad");
@@ -195,12 +231,12 @@ TEST(Lamb, FollowsTheFormula) {
         double r1 = 0, r2 = 0;
         for (size_t i = 0; i < kCount; ++i) {
           g.as<double>()[i] = kGrads[static_cast<size_t>(t - 1)] * (0.5 + static_cast<double>(i));
-          m[i] = o.beta1 * m[i] + (1 - o.beta1) * g.as<double>()[i];
-          v[i] = o.beta2 * v[i] + (1 - o.beta2) * g.as<double>()[i] * g.as<double>()[i];
+          m[i] = kBeta1 * m[i] + (1 - kBeta1) * g.as<double>()[i];
+          v[i] = kBeta2 * v[i] + (1 - kBeta2) * g.as<double>()[i] * g.as<double>()[i];
           const bool corrects = correction == BiasCorrection::kOn;
-          const double c1 = corrects ? 1 - std::pow(o.beta1, t) : 1;
-          const double c2 = corrects ? 1 - std::pow(o.beta2, t) : 1;
-          u[i] = m[i] / c1 / (std::sqrt(v[i] / c2) + o.epsilon) + o.weight_decay * want[i];
+          const double c1 = corrects ? 1 - std::pow(kBeta1, t) : 1;
+          const double c2 = corrects ? 1 - std::pow(kBeta2, t) : 1;
+          u[i] = m[i] / c1 / (std::sqrt(v[i] / c2) + kEpsilon) + kDecay * want[i];
           r1 += want[i] * want[i];
           r2 += u[i] * u[i];
         }
@@ -287,6 +323,142 @@ TEST(Optimizer, OneGraphADistinctSpec) {
   EXPECT_EQ(states.size_flat(), 5u);
   EXPECT_EQ(states["fc2.weight.momentum"].shape(), (Shape{4, 4}));
   verify(ir);
+}
+
+TEST(Optimizer, TensorsAreInputsOfTheStepGraph) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const Tensor beta = main.host_load(ir.h2d_stream(f32_spec({}), "beta"));
+  const Tensor decay = main.host_load(ir.h2d_stream({{}, f16, {}}, "decay"));
+  const auto names = [&](Optimizer optimizer) {
+    std::vector<std::string> result;
+    const Graph& step = optimizer.step_graph(ir, f32_spec({4}), f32_spec({4})).second.graph();
+    for (const Tensor& input : step.inputs()) result.push_back(input.name());
+    return result;
+  };
+  using Names = std::vector<std::string>;
+  const Names state{"first_order", "second_order", "step"};
+  const auto joined = [&](Names first) {
+    first.insert(first.end(), state.begin(), state.end());
+    return first;
+  };
+  EXPECT_EQ(names(Optimizer::adam()), joined({"variable", "grad", "step_size"}));
+  const Optimizer optimizer = Optimizer::adam({.beta2 = beta, .weight_decay = decay});
+  EXPECT_EQ(names(optimizer), joined({"variable", "grad", "step_size", "beta2", "weight_decay"}));
+  EXPECT_TRUE(Optimizer::adam().hypers().empty());
+  ASSERT_EQ(optimizer.hypers().size(), 2u);
+  EXPECT_EQ(optimizer.hypers()[0], beta);
+  EXPECT_EQ(optimizer.hypers()[1], decay);
+}
+
+TEST(ParameterGroups, Patterns) {
+  const auto like = [](const char* pattern, const char* key) { return keys_like({pattern})(key); };
+  EXPECT_TRUE(like("fc.bias", "fc.bias"));
+  EXPECT_FALSE(like("fc.bias", "fc.bias2"));
+  EXPECT_FALSE(like("fc.bias", "my.fc.bias"));
+  EXPECT_TRUE(like("*.bias", "layers.3.fc.bias"));
+  EXPECT_FALSE(like("*.bias", "bias"));
+  EXPECT_TRUE(like("layers.*.norm.*", "layers.3.norm.norm.weight"));
+  EXPECT_FALSE(like("layers.*.norm.*", "layers.3.norm"));
+  EXPECT_TRUE(like("a*b*b", "abab"));
+  EXPECT_FALSE(like("a*b*b", "ab"));
+  EXPECT_TRUE(like("*", ""));
+  EXPECT_FALSE(like("", "w"));
+  EXPECT_TRUE(keys_like({"a", "b"})("b"));
+  EXPECT_FALSE(keys_unlike({"a", "b"})("b"));
+  EXPECT_TRUE(keys_unlike({"a", "b"})("c"));
+  EXPECT_FALSE(keys_like({})("a"));
+}
+
+// Returns the values of a, b and c after two updates with the gradient 1.
+struct Three {
+  Ir ir;
+  NamedTensors variables, grads;
+  explicit Three(const std::vector<std::string>& with_gradient = {"a", "b", "c"}) {
+    Graph& main = ir.main_graph();
+    for (const char* key : {"a", "b", "c"})
+      variables.merge(key, main.variable(f32_spec({2}), ones(), key));
+    for (const std::string& key : with_gradient)
+      grads.merge(key, main.constant(HostTensor::of<float>({2}, f32, {1, 1}), key));
+  }
+  Vector run() {
+    verify(ir);
+    Interpreter interpreter(ir, Precision::kDouble);
+    for (int i = 0; i < 2; ++i) interpreter.run();
+    Vector result;
+    variables.for_each([&](const std::string&, const Tensor& w) {
+      result.push_back(interpreter.read(w).to_doubles()[0]);
+    });
+    return result;
+  }
+};
+
+TEST(ParameterGroups, OthersAreNotUpdatedAndHaveNoState) {
+  Three p({"a", "c"});
+  Optimizer optimizer =
+      Optimizer::grouped({{keys_like({"a"}), Optimizer::sgd({.momentum = 0.5})},
+                          {[](std::string_view key) { return key > "b"; }, Optimizer::sgd(), 2}});
+  const NamedTensors states = optimizer.apply(p.ir.main_graph(), p.variables, p.grads, 0.125);
+  EXPECT_EQ(states.keys_flat(), std::vector<std::string>{"a.momentum"});
+  EXPECT_EQ(p.run(), (Vector{1 - 0.125 - 0.125 * 1.5, 1, 1 - 4 * 0.125}));
+  EXPECT_EQ(optimizer.group_of("a"), std::optional<size_t>(0));
+  EXPECT_EQ(optimizer.group_of("b"), std::nullopt);
+  EXPECT_EQ(optimizer.group_of("c"), std::optional<size_t>(1));
+  EXPECT_EQ(Optimizer::adam().group_of("b"), std::optional<size_t>(0));
+}
+
+TEST(ParameterGroups, NormIsOfUpdatedVariables) {
+  Three p;
+  Optimizer::grouped({{keys_unlike({"b"}), Optimizer::sgd()}})
+      .apply(p.ir.main_graph(), p.variables, p.grads, 0.5, {.max_grad_norm = 1});
+  // The norm of a and c is 2, that of all variables √6.
+  EXPECT_EQ(p.run(), (Vector{0.5, 1, 0.5}));
+}
+
+TEST(ParameterGroups, RatesAndFactorsMayBeTensors) {
+  for (const bool rate_is_tensor : {false, true}) {
+    for (const bool factor_is_tensor : {false, true}) {
+      Three p;
+      Graph& main = p.ir.main_graph();
+      const auto arg = [&](double value, bool tensor) {
+        return tensor ? ops::HyperArg(main.scalar(value, f32)) : ops::HyperArg(value);
+      };
+      Optimizer::grouped({{keys_like({"a"}), Optimizer::sgd(), arg(0.5, factor_is_tensor)},
+                          {keys_like({"b"}), Optimizer::sgd()}})
+          .apply(main, p.variables, p.grads, arg(0.25, rate_is_tensor));
+      EXPECT_EQ(p.run(), (Vector{0.75, 0.5, 1})) << rate_is_tensor << factor_is_tensor;
+    }
+  }
+}
+
+// A program that updates variables one by one, as phases do, computes what apply() computes.
+TEST(ParameterGroups, StepGraphsOneByOne) {
+  const auto make = [](Ir& ir) {
+    const Tensor momentum = ir.main_graph().scalar(0.5, f32);
+    const Tensor beta = ir.main_graph().scalar(0.25, f32);
+    return Optimizer::grouped({{keys_like({"a"}), Optimizer::sgd({.momentum = momentum}), 0.5},
+                               {keys_like({"c"}), Optimizer::adam({.beta2 = beta})}});
+  };
+  Three whole;
+  make(whole.ir).apply(whole.ir.main_graph(), whole.variables, whole.grads, 0.25);
+
+  Three parts;
+  Graph& main = parts.ir.main_graph();
+  Optimizer optimizer = make(parts.ir);
+  parts.variables.for_each([&](const std::string& key, const Tensor& w) {
+    const auto group = optimizer.group_of(key);
+    if (!group) return;
+    const auto& [factories, step] =
+        optimizer.step_graph(parts.ir, w.spec(), w.spec(), GradScale::kNone, {}, *group);
+    step.bind(factories.init(main, {.prefix = key}))
+        .call(w, parts.grads[key], optimizer.step_size(main, 0.25, *group),
+              optimizer.hypers(*group));
+  });
+  const Vector want = whole.run();
+  EXPECT_EQ(parts.run(), want);
+  EXPECT_NE(want[0], 1);
+  EXPECT_EQ(want[1], 1);
+  EXPECT_NE(want[2], 1);
 }
 
 TEST(Optimizer, Refusals) {

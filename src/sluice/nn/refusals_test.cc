@@ -193,11 +193,41 @@ TEST_F(NnRefusals, Optimizers) {
   };
   Graph& other = ir.create_empty_graph("other");
   for (int i = 0; i < 100; ++i) other.input(f32_spec({4, 3}));
+  const Tensor scalar = main.scalar(0.5, f32);
+  const Tensor integer = main.scalar(1, i32);
   expect_refused({
       {"momentum", [] { Optimizer::sgd({.momentum = 1}); },
        "optimizer: momentum must be in [0, 1), got 1"},
       {"decay", [] { Optimizer::sgd({.weight_decay = -1}); },
        "optimizer: weight_decay must be at least 0, got -1"},
+      {"dampening above 1", [] { Optimizer::sgd({.momentum = 0.9, .dampening = 1.5}); },
+       "optimizer: dampening must be in [0, 1], got 1.5"},
+      {"dampening without momentum", [] { Optimizer::sgd({.dampening = 0.5}); },
+       "optimizer: dampening requires momentum above 0, got momentum 0"},
+      {"Nesterov without momentum", [] { Optimizer::sgd({.form = SgdForm::kNesterov}); },
+       "optimizer: Nesterov's form requires momentum above 0 and dampening 0, got momentum 0 and "
+       "dampening 0"},
+      {"Nesterov with dampening",
+       [] { Optimizer::sgd({.momentum = 0.9, .dampening = 0.5, .form = SgdForm::kNesterov}); },
+       "above 0 and dampening 0, got momentum 0.9 and dampening 0.5"},
+      {"Nesterov with a tensor as dampening",
+       [&] { Optimizer::sgd({.momentum = 0.9, .dampening = scalar, .form = SgdForm::kNesterov}); },
+       "above 0 and dampening 0, got momentum 0.9 and dampening a tensor"},
+      {"alpha", [] { Optimizer::rmsprop({.alpha = 1}); },
+       "optimizer: alpha must be in [0, 1), got 1"},
+      {"RMSprop's epsilon", [] { Optimizer::rmsprop({.epsilon = 0}); },
+       "optimizer: epsilon must be above 0, got 0"},
+      {"RMSprop's decay", [] { Optimizer::rmsprop({.weight_decay = -1}); },
+       "optimizer: weight_decay must be at least 0, got -1"},
+      {"RMSprop's momentum", [] { Optimizer::rmsprop({.momentum = std::nan("")}); },
+       "optimizer: momentum must be in [0, 1), got nan"},
+      {"a hyperparameter with a dimension", [&] { Optimizer::adam({.beta1 = w}); },
+       "optimizer: beta1 must be a number or a floating-point scalar, got (4, 3) float32"},
+      {"an integer as hyperparameter", [&] { Optimizer::adam({.weight_decay = integer}); },
+       "optimizer: weight_decay must be a number or a floating-point scalar, got () int32"},
+      {"a hyperparameter of another graph",
+       [&] { Optimizer::adam({.beta1 = other.scalar(0.5, f32)}).apply(main, weight, weight, 0.1); },
+       "belongs to graph other_subgraph"},
       {"beta1", [] { Optimizer::adam({.beta1 = -0.1}); }, "beta1 must be in [0, 1), got -0.1"},
       {"beta2", [] { Optimizer::adam({.beta2 = 1}); }, "beta2 must be in [0, 1), got 1"},
       {"epsilon", [] { Optimizer::adam({.epsilon = 0}); }, "epsilon must be above 0, got 0"},
@@ -227,6 +257,51 @@ TEST_F(NnRefusals, Optimizers) {
       {"a learning rate of another graph",
        [&] { Optimizer::sgd().apply(main, weight, weight, other.scalar(0.1, f32)); },
        "belongs to graph other_subgraph"},
+  });
+}
+
+TEST_F(NnRefusals, ParameterGroups) {
+  const KeyMatch all = keys_unlike({});
+  const Optimizer sgd = Optimizer::sgd();
+  const NamedTensors weight = NamedTensors::from_dict({{"fc.bias", w}});
+  expect_refused({
+      {"no groups", [] { Optimizer::grouped({}); },
+       "optimizer: requires at least one parameter group, got none"},
+      {"no match",
+       [&] {
+         Optimizer::grouped({{all, sgd}, {{}, sgd}});
+       },
+       "optimizer: parameter group 1 requires a match, got none"},
+      {"groups in a group",
+       [&] {
+         Optimizer::grouped({{all, Optimizer::grouped({{all, sgd}})}});
+       },
+       "optimizer: the optimizer of parameter group 0 must be without groups; list its groups "
+       "instead"},
+      {"a factor below 0",
+       [&] {
+         Optimizer::grouped({{all, sgd, -1}});
+       },
+       "optimizer: rate_factor must be at least 0, got -1"},
+      {"a factor with a dimension",
+       [&] {
+         Optimizer::grouped({{all, sgd, w}});
+       },
+       "optimizer: rate_factor must be a number or a floating-point scalar, got (4, 3) float32"},
+      {"a variable in two groups",
+       [&] {
+         Optimizer::grouped({{keys_like({"fc.*"}), sgd},
+                             {keys_like({"norm.*"}), sgd},
+                             {keys_like({"*.bias"}), Optimizer::adam()}})
+             .apply(main, weight, weight, 0.1);
+       },
+       "optimizer: variable 'fc.bias' must be in at most one parameter group, got 0 and 2; make "
+       "their matches disjoint"},
+      {"an update without its group",
+       [&] {
+         Optimizer::grouped({{all, sgd}}).step_graph(ir, w.spec(), w.spec());
+       },
+       "optimizer: with parameter groups, an update must name its group, got none; use group_of()"},
   });
 }
 

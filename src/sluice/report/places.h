@@ -97,7 +97,7 @@ class Places {
   std::map<std::pair<int32_t, int64_t>, int32_t> entries_;
   std::vector<Phases> phases_;               ///< By function.
   std::vector<std::set<int32_t>> programs_;  ///< By function.
-  std::vector<int64_t> trips_;               ///< By function: 0 outside loops.
+  std::vector<int64_t> trips_;  ///< Trips of the loop around a function; 0 outside loops.
 };
 
 }  // namespace sluice::report

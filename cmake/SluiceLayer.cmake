@@ -36,13 +36,14 @@ function(sluice_layer name)
   endif()
 endfunction()
 
-# sluice_use_headers(NAME) lets a test program read a precompiled header. ccache stores such
-# compilations only with the flag and the sloppiness that are set here.
+# sluice_use_headers(NAME [VAR=VALUE]) lets a test program read a precompiled header. ccache stores
+# such compilations only with the flag and the sloppiness that are set here. VAR is set for ccache.
 function(sluice_use_headers name)
   target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
-    set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER
-      "env;CCACHE_SLOPPINESS=pch_defines,time_macros;${CMAKE_CXX_COMPILER_LAUNCHER}")
+    set(launcher env CCACHE_SLOPPINESS=pch_defines,time_macros ${ARGN}
+      ${CMAKE_CXX_COMPILER_LAUNCHER})
+    set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER "${launcher}")
   endif()
 endfunction()
 
@@ -58,7 +59,9 @@ function(sluice_test_headers name)
   # A precompiled header can be read only with the flags that made it: the flags of a program.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF SLUICE_IS_TEST ON)
   target_compile_options(${name} PRIVATE -fPIE)
-  sluice_use_headers(${name})
+  # GCC knows a header again by its size and content. After a change of comments alone, ccache would
+  # return the precompiled header of the old content, and the header would be read twice.
+  sluice_use_headers(${name} CCACHE_COMMENTS=1)
 endfunction()
 
 # Without SLUICE_PCH, each source of the tests must include all that it uses.

@@ -25,7 +25,7 @@ FOLDER_LIMITS = {
     "src/sluice/ops": None,
     "src/sluice/base": 38,
     "src/sluice/ir": 31,
-    "src/sluice/nn": 39,
+    "src/sluice/nn": 36,
     "src/sluice/transforms": 32,
 }
 SOURCES = (".cc", ".h", ".cu", ".py", ".sh", ".cmake", ".cmake.in", "CMakeLists.txt")

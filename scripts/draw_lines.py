@@ -26,7 +26,7 @@ TABLE = re.compile(r"\S {2,}\S")  # Finds a line of a table.
 LIST = re.compile(r"[-*|] ")  # Begins an item of a list.
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'`(A-Z0-9])")
 OPTION = re.compile(r"^  --\S+")
-HELP_COLUMN = 26  # The descriptions of options begin there.
+HELP_INDENT = " " * 26  # Begins the other lines of an option.
 
 
 def is_sentence(line):
@@ -85,11 +85,11 @@ def help_lines(root):
     for number, line in enumerate(lines, 1):
         if not OPTION.match(line):
             continue
-        words = [line[:HELP_COLUMN].strip(), line[HELP_COLUMN:].strip()]
+        words = line.split()
         for more in lines[number:]:
-            if not more.startswith(" " * HELP_COLUMN):
+            if not more.startswith(HELP_INDENT):
                 break
-            words.append(more.strip())
+            words += more.split()
         yield path.as_posix(), number, " ".join(words)
 
 

@@ -63,12 +63,9 @@ void add_model(Flags flags, ToolOptions& o) {
              "Drop hidden features with probability P while training (default: 0)",
              [&o](const std::string& text) {
                o.model.sizes.dropout = parse_real("--dropout", text);
-               require(o.model.sizes.dropout >= 0 && o.model.sizes.dropout < 1,
-                       "--dropout: must be at least 0 and below 1, got '{}'", text);
+               require(o.model.sizes.dropout >= 0 && static_cast<float>(o.model.sizes.dropout) < 1,
+                       "--dropout: must be a float32 from 0 to below 1, got '{}'", text);
              });
-  flags.integer<uint64_t, uint64_t>(
-      "--seed", o.step.seed, 0, std::numeric_limits<uint64_t>::max(),
-      "Draw first weights, the samples' order and dropout from this seed (default: 0)");
 }
 
 // The samples and first values of a run.
@@ -102,30 +99,49 @@ void add_step(Flags flags, ToolOptions& o) {
       });
   flags.text("--optimizer", optimizer_names("|"), o.train.optimizer,
              "Update variables by this optimizer " + default_of("--optimizer", "sgd"));
-  flags.value("--lr", "RATE", "Set the learning rate (default: " + default_rates() + ")",
-              [&o](const std::string& text) {
-                o.train.lr = parse_real("--lr", text);
-                require(*o.train.lr > 0, "--lr: must be above 0, got '{}'", text);
-              });
+  flags.group(kTraining, Common::kNo)
+      .value("--clip-norm", "NORM",
+             "Scale all gradients so that their norm is at most NORM (default: no limit)",
+             [&o](const std::string& text) {
+               const double norm = parse_real("--clip-norm", text);
+               require(norm >= 0, "--clip-norm: must be at least 0, got '{}'", text);
+               o.step.max_grad_norm = norm > 0 ? std::optional(norm) : std::nullopt;
+             });
+  flags.integer<int64_t, int64_t>("--test-batch", o.model.sizes.eval_batch, 1, kMost,
+                                  "Evaluate N samples at a time on each replica (default: 80)");
+}
+
+// The learning rate of commands whose program trains.
+void add_rate(Flags flags, ToolOptions& o) {
+  flags.group(kTraining).value("--lr", "RATE",
+                               "Set the learning rate (default: " + default_rates() + ")",
+                               [&o](const std::string& text) {
+                                 o.train.lr = parse_real("--lr", text);
+                                 require(*o.train.lr > 0, "--lr: must be above 0, got '{}'", text);
+                               });
   flags.choice("--lr-schedule", o.train.lr_schedule,
                {{"constant", train::Decay::kConstant},
                 {"linear", train::Decay::kLinear},
                 {"cosine", train::Decay::kCosine}},
                "Feed the learning rate step by step, with this decay to 0 "
                "(default: a constant of the program)");
+}
+
+// How long a model trains, and in which order.
+void add_training(Flags flags, ToolOptions& o) {
+  flags.group(kTraining);
+  flags.integer<int64_t, int64_t>("--epochs", o.train.epochs, 0, kMost,
+                                  "Train N times through the samples (default: 1)");
+  flags.integer<std::optional<int64_t>, int64_t>(
+      "--steps", o.train.steps, 0, kMost, "Train N steps instead of epochs (default: by --epochs)");
+  flags.text("--save", "FILE", o.train.save, "Write the variables to FILE at the end");
   flags.group(kTraining, Common::kNo)
       .integer<int64_t, int64_t>("--warmup-steps", o.train.warmup_steps, 0, kMost,
                                  "Raise the learning rate linearly in the first N steps; requires "
                                  "--lr-schedule (default: 0)");
-  flags.value("--clip-norm", "NORM",
-              "Scale all gradients so that their norm is at most NORM (default: no limit)",
-              [&o](const std::string& text) {
-                const double norm = parse_real("--clip-norm", text);
-                require(norm >= 0, "--clip-norm: must be at least 0, got '{}'", text);
-                o.step.max_grad_norm = norm > 0 ? std::optional(norm) : std::nullopt;
-              });
-  flags.integer<int64_t, int64_t>("--test-batch", o.model.sizes.eval_batch, 1, kMost,
-                                  "Evaluate N samples at a time on each replica (default: 80)");
+  flags.integer<uint64_t, uint64_t>(
+      "--seed", o.step.seed, 0, std::numeric_limits<uint64_t>::max(),
+      "Draw first weights, the samples' order and dropout from this seed (default: 0)");
 }
 
 void add_memory(Flags flags, ToolOptions& o) {
@@ -171,13 +187,9 @@ void add_strategy(Flags flags, ToolOptions& o) {
                 {"io_overlapped", IoMode::kIoOverlapped}},
                "Transfer in a phase's own time (compute), on a queue beside it (io), or beside "
                "other phases (io_overlapped); requires --strategy phased (default: io)");
-  flags.value("--io-queues", "0|1|3",
-              "Use so many queues for transfers, 3 for loads, stores and prefetches; requires "
-              "--strategy phased (default: 1)",
-              [&o](const std::string& text) {
-                o.session.io_queues = parse_integer<int>("--io-queues", text, 0, 3);
-                require(o.session.io_queues != 2, "--io-queues: must be 0, 1 or 3, got 2");
-              });
+  flags.choice("--io-queues", o.session.io_queues, {{"1", 1}, {"3", 3}},
+               "Use so many queues for transfers, 3 for loads, stores and prefetches; requires "
+               "--strategy phased and --io-mode io or io_overlapped (default: 1)");
   flags.flag("--recompute",
              "Recompute activations instead of keeping them; requires --strategy phased",
              [&o] { o.step.activations = train::Activations::kRecompute; });
@@ -317,18 +329,13 @@ CommandLine::CommandLine(ToolOptions& o) {
     add_model(flags, o);
     if (command == train || command == eval) add_samples(flags, o);
     add_step(flags, o);
+    if (command != eval) add_rate(flags, o);
     add_memory(flags, o);
     add_strategy(flags, o);
     add_compiler(flags, o);
     if (command == train || command == eval) add_run(flags, o);
   }
-  Flags training(*train);
-  training.group(kTraining);
-  training.integer<int64_t, int64_t>("--epochs", o.train.epochs, 0, kMost,
-                                     "Train N times through the samples (default: 1)");
-  training.integer<std::optional<int64_t>, int64_t>(
-      "--steps", o.train.steps, 0, kMost, "Train N steps instead of epochs (default: by --epochs)");
-  training.text("--save", "FILE", o.train.save, "Write the variables to FILE at the end");
+  add_training(Flags(*train), o);
   add_plan(Flags(*plan), o);
   Flags timing(*bench);
   timing.group(kTraining);
@@ -391,6 +398,8 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
       {o.step.io_mode != step.io_mode, o.phased(), "--io-mode", "--strategy phased", strategy},
       {o.session.io_queues != session.io_queues, o.phased(), "--io-queues", "--strategy phased",
        strategy},
+      {o.session.io_queues != session.io_queues, o.step.io_mode != IoMode::kCompute, "--io-queues",
+       "--io-mode io or io_overlapped", "compute"},
       {o.step.activations != step.activations, o.phased(), "--recompute", "--strategy phased",
        strategy},
       {o.session.remote_direct, file, "--remote-direct", "--remote file:DIR", o.offload.remote},
@@ -404,13 +413,15 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   for (const Need& n : needs) {
     require(!n.given || n.met, "{} requires {} (it is {})", n.option, n.required, n.found);
   }
-  require(!o.phased() || o.step.io_mode == IoMode::kCompute || o.session.io_queues >= 1,
-          "--io-queues: must be at least 1 for --io-mode io or io_overlapped, got 0");
   const auto given = [&](const char* name) {
     return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
   };
   for (const auto& [a, b] : {std::pair("--quiet", "--log-level"), {"--epochs", "--steps"}})
     require(!given(a) || !given(b), "{} cannot be combined with {}", a, b);
+  require(command.get_name() == "train" || !schedule || !given("--lr"),
+          "--lr cannot be combined with --lr-schedule in sluice {}: the rate is not part of the "
+          "program",
+          command.get_name());
 }
 
 // Error{kUsage} unless the command line has no other options than these.

@@ -109,13 +109,21 @@ CLI::Option* Flags::list(const char* name, const std::string& type, const std::s
                          std::function<void(const std::vector<std::string>& texts)> set) {
   const std::function<void(const std::vector<std::string>&)> read =
       [name, set = std::move(set)](const std::vector<std::string>& texts) {
-        for (const std::string& text : texts) require(!text.empty(), "{}: must not be empty", name);
-        set(texts);
+        std::vector<std::string> parts;
+        for (const std::string& text : texts) {
+          for (size_t begin = 0; begin <= text.size();) {
+            const size_t end = std::min(text.find(',', begin), text.size());
+            require(end > begin, "{}: must not be empty, nor a part between commas, got '{}'", name,
+                    text);
+            parts.push_back(text.substr(begin, end - begin));
+            begin = end + 1;
+          }
+        }
+        set(parts);
       };
-  return finish(app_.add_option_function<std::vector<std::string>>(name, read, help)
-                    ->delimiter(',')
-                    ->allow_extra_args(false),
-                type);
+  return finish(
+      app_.add_option_function<std::vector<std::string>>(name, read, help)->allow_extra_args(false),
+      type);
 }
 
 CLI::Option* Flags::flag(const char* name, const std::string& help, std::function<void()> set) {

@@ -71,8 +71,10 @@ double parse_real(std::string_view option, std::string_view text) {
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  require(error == std::errc() && stop == end && std::isfinite(value),
-          "{}: must be a finite number, got '{}'", option, text);
+  const auto narrow = static_cast<float>(value);
+  require(
+      error == std::errc() && stop == end && std::isfinite(narrow) && (narrow != 0 || value == 0),
+      "{}: must be a finite number that float32 can hold, got '{}'", option, text);
   return value;
 }
 

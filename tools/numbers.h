@@ -41,7 +41,8 @@ T parse_integer(std::string_view option, std::string_view text, T least, T most)
   return *value;
 }
 
-/// The finite real number of an option. Error{kUsage} with the option and the text for other texts.
+/// The finite real number of an option. Error{kUsage} with the option and the text for other texts,
+/// and for a number that float32 would round to 0 or to infinity.
 double parse_real(std::string_view option, std::string_view text);
 
 /// The bytes that "4096", "512K", "64M", "2G" or "1T" (powers of 1024) spell. Error{kUsage} for

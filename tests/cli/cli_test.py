@@ -134,14 +134,28 @@ class Records(CliTest):
 
     def test_suggestions_do_what_they_say(self):
         plan = ["plan", "mnist", "--optimizer", "adam", "--accumulate", 2]
-        record = self.record(*plan)
-        options = {s["option"]: s for s in record["suggestions"]}
-        self.assertLessEqual({"--offload optimizer", "--strategy phased"}, set(options))
-        for option, s in options.items():
-            with self.subTest(option=option):
-                self.assertLess(s["device_bytes"], record["planned_bytes"])
-                self.assertEqual(
-                    self.record(*plan, *option.split())["planned_bytes"], s["device_bytes"])
+        for flags, expected in (
+            (plan, {"--offload optimizer", "--strategy phased"}),
+            # Its own offload would move less.
+            (["plan", "mnist-rts"], {"--strategy phased --offload auto"}),
+            # The smaller program fits without the offload.
+            (
+                [
+                    "plan", "mnist", "--optimizer", "adam", "--width", 128, "--memory", 5000000,
+                    "--test-batch", 1024
+                ],
+                {"--strategy phased", "--test-batch 512 --offload optimizer"},
+            ),
+        ):
+            record = self.record(*flags)
+            options = {s["option"]: s for s in record["suggestions"]}
+            self.assertLessEqual(expected, set(options))
+            for option, s in options.items():
+                with self.subTest(flags=flags, option=option):
+                    kept = flags[:-2] if option.startswith(str(flags[-2])) else flags
+                    self.assertLess(s["device_bytes"], record["planned_bytes"])
+                    self.assertEqual(self.record(*kept, *option.split())["planned_bytes"],
+                                     s["device_bytes"])
         self.assertNotIn("--strategy phased",
                          {s["option"]
                           for s in self.record(*plan, "--clip-norm", 1)["suggestions"]})

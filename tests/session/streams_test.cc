@@ -53,6 +53,18 @@ TEST_F(Streams, WrongShapeOrDtype) {
               AllOf(HasSubstr("labels"), HasSubstr("int32"), HasSubstr("float32")));
 }
 
+TEST_F(Streams, OneEntryMayHaveAnAxis) {
+  const HostTensor images = HostTensor::stack({batch.image});
+  const HostTensor labels = HostTensor::stack({batch.labels});
+  const std::vector<StreamInput> inputs{{p.image, images}, {p.labels, labels}};
+  Interpreter interpreter(p.ir);
+  EXPECT_TRUE(
+      session.run(inputs, "train")[p.loss].same_bits(interpreter.run(inputs, "train")[p.loss]));
+  const HostTensor twice = HostTensor::stack({batch.image, batch.image});
+  EXPECT_THAT(refused({{p.image, twice}, {p.labels, labels}}),
+              AllOf(HasSubstr("uses 1 entries"), HasSubstr("(2, 8, 24)")));
+}
+
 TEST_F(Streams, UnknownEntry) {
   EXPECT_THAT(refused({}, "main"), AllOf(HasSubstr("main"), HasSubstr("train"), HasSubstr("eval")));
 }

@@ -378,11 +378,13 @@ class DrawLines(unittest.TestCase):
     def test_prints_whole_comments_and_options(self):
         files = {"a.cc": "// Two lines\n// here.\nint a;  // Of code.\n}  // namespace a\n",
                  "b.sh": "# " + "Long words. " * 30 + "\n# The end.\n",
-                 "docs/cli.md": f"{'  --flag N':26}Does it\n{'':26}(default: 1)\n"}
+                 "docs/cli.md": f"{'  --flag N':26}Does it\n{'':26}(default: 1)\n"
+                                f"  --strategy resident|phased\n{'':26}Cut it\n"}
         drawn = faults(lambda root: draw_lines.draw(root, 1, 9), files)
         self.assertEqual(sorted(line for line in drawn if not line.startswith("b.sh:1")),
                          ["a.cc:1: Two lines here.", "a.cc:3: [int a;] Of code.",
-                          "b.sh:2: The end.", "docs/cli.md:1: --flag N Does it (default: 1)"])
+                          "b.sh:2: The end.", "docs/cli.md:1: --flag N Does it (default: 1)",
+                          "docs/cli.md:3: --strategy resident|phased Cut it"])
         self.assertEqual(faults(lambda root: draw_lines.draw(root, 1, 9), files), drawn)
         self.assertEqual(faults(lambda root: draw_lines.draw(root, 1, 2), files), drawn[:2])
 

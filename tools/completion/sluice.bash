@@ -7,7 +7,7 @@ _sluice() {
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --io-queues)
-      options="0 1 3"
+      options="1 3"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --log-level)
@@ -35,29 +35,28 @@ _sluice() {
     return
   fi
   case ${COMP_WORDS[1]} in
-    train) options="--layers --width --dropout --seed --data --weights --synthetic --micro-batch
-      --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm
-      --test-batch --epochs --steps --save --memory --offload --remote --remote-memory
+    train) options="--layers --width --dropout --data --weights --synthetic --micro-batch
+      --accumulate --replicas --optimizer --clip-norm --test-batch --lr --lr-schedule --epochs
+      --steps --save --warmup-steps --seed --memory --offload --remote --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
       --io-mode --io-queues --recompute --disable --verify --json --digest --quiet --log-level
       --help --help-all" ;;
-    eval) options="--layers --width --dropout --seed --data --weights --synthetic --micro-batch
-      --accumulate --replicas --optimizer --lr --lr-schedule --warmup-steps --clip-norm
-      --test-batch --memory --offload --remote --remote-memory --remote-bandwidth
-      --remote-direct --verify-remote --strategy --threads --shard-threshold --io-mode
-      --io-queues --recompute --disable --verify --json --digest --quiet --log-level --help
+    eval) options="--layers --width --dropout --data --weights --synthetic --micro-batch
+      --accumulate --replicas --optimizer --clip-norm --test-batch --memory --offload --remote
+      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
+      --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --digest
+      --quiet --log-level --help --help-all" ;;
+    plan) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
+      --clip-norm --test-batch --lr --lr-schedule --memory --offload --remote --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
+      --io-mode --io-queues --recompute --disable --verify --print-after --json --full --passes
+      --fusions --memory-map --transfers --dot --problem --capacity --nodes --check --help
       --help-all" ;;
-    plan) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas
-      --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --memory --offload
+    bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
+      --clip-norm --test-batch --lr --lr-schedule --steps --synthetic --memory --offload
       --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy
-      --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify
-      --print-after --json --full --passes --fusions --memory-map --transfers --dot --problem
-      --capacity --nodes --check --help --help-all" ;;
-    bench) options="--layers --width --dropout --seed --micro-batch --accumulate --replicas
-      --optimizer --lr --lr-schedule --warmup-steps --clip-norm --test-batch --steps --synthetic
-      --memory --offload --remote --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute
-      --disable --verify --json --only --rounds --python --help --help-all" ;;
+      --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json
+      --only --rounds --python --help --help-all" ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;
     *) return ;;

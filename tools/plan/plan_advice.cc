@@ -27,9 +27,13 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
   base.session.device.memory = -1;
   base.session.remote_memory = -1;
   base.offload.tensors = offload_words(programs.offload);
+  const bool automatic = o.offload.tensors == "auto";
+  // A smaller program might fit without the offload that --offload auto chose for this one.
+  const bool chosen = automatic && !o.phased() && programs.offload.optimizer;
   std::vector<Candidate> result;
-  const auto add = [&](std::string option) -> ToolOptions& {
-    result.push_back({std::move(option), base});
+  const auto add = [&](const std::string& option) -> ToolOptions& {
+    const bool names = option.find("--offload") != std::string::npos;
+    result.push_back({option + (chosen && !names ? " --offload optimizer" : ""), base});
     return result.back().options;
   };
   const bool has_tier = o.offload.remote != "none";
@@ -37,7 +41,8 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
     if (has_tier && has_optimizer_state(o) && !programs.offload.optimizer)
       add("--offload optimizer").offload.tensors = "optimizer";
     if (has_tier && !o.step.max_grad_norm) {
-      ToolOptions& phased = add("--strategy phased");
+      ToolOptions& phased = add("--strategy phased --offload auto");
+      if (automatic) result.back().option = "--strategy phased";
       phased.step.strategy = train::Strategy::kPhased;
       phased.offload.tensors = "auto";
     }

@@ -1,5 +1,7 @@
 #include "sluice/compiler/compile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -159,23 +161,19 @@ const Pass kPasses[] = {
      }},
 };
 
-const Pass* find_pass(const std::string& name) {
-  const auto* const found = std::find_if(std::begin(kPasses), std::end(kPasses),
-                                         [&](const Pass& p) { return p.name == name; });
-  return found == std::end(kPasses) ? nullptr : found;
-}
-
 void check_names(const CompileOptions& options) {
-  std::string known;
-  for (const Pass& pass : kPasses) known += (known.empty() ? "" : " ") + std::string(pass.name);
+  std::vector<std::string_view> optional, all;
+  for (const Pass& pass : kPasses) {
+    if (pass.optional) optional.push_back(pass.name);
+    all.push_back(pass.name);
+  }
   for (const std::string& name : options.disable) {
-    const Pass* const pass = find_pass(name);
-    require(pass != nullptr, "disable: there is no pass '{}'; passes: {}", name, known);
-    require(pass->optional, "disable: pass '{}' is not optional", name);
+    require(std::find(optional.begin(), optional.end(), name) != optional.end(),
+            "disable: must be optional passes of {}, got '{}'", fmt::join(optional, ", "), name);
   }
   const std::string& print = options.print_after;
-  require(print.empty() || print == "all" || find_pass(print) != nullptr,
-          "print-after: there is no pass '{}'; passes: {}", print, known);
+  require(print.empty() || print == "all" || std::find(all.begin(), all.end(), print) != all.end(),
+          "print-after: must be all or one of {}, got '{}'", fmt::join(all, ", "), print);
 }
 
 PassRecord run_pass(const Pass& pass, Program& program, const Context& context) {

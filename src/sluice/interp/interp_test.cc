@@ -433,7 +433,7 @@ TEST(Interpreter, RefusesWhatItWasNotMadeFor) {
        [&] {
          run.run({{in, vec({1})}});
        },
-       "run: stream 'in' belongs to another Ir"},
+       "stream 'in' belongs to another Ir"},
       {"too few arrays", [&] { run.evaluate(f, {}); },
        "evaluate: graph f_subgraph(0) must get 1 arrays, got 0"},
       {"an array of another shape",

@@ -207,9 +207,9 @@ Collected Interpreter::run(const std::vector<StreamInput>& inputs, const std::st
   collected_ = {};
   for (const StreamInput& input : inputs) {
     const H2dStream& stream = input.stream;
-    require(stream.ir == ir_.id(), "run: stream '{}' belongs to another Ir", stream.name);
-    require(streams_.emplace(stream.id, stream_state(input)).second,
-            "run: stream '{}' is given twice", stream.name);
+    require(stream.ir == ir_.id(), "stream '{}' belongs to another Ir", stream.name);
+    require(streams_.emplace(stream.id, stream_state(input)).second, "stream '{}' is given twice",
+            stream.name);
   }
   place_remote_variables();
   Frames frames;

@@ -116,7 +116,7 @@ TEST(GraphEditor, DeadOpsAndTheirTensorsGo) {
   Graph& f = ir.create_graph(
       "f",
       [&](Graph& g, Tensor x, Tensor state) {
-        const Tensor a = emit(copy(), x);  // 100, read by a dead op only
+        const Tensor a = emit(copy(), x);  // 100; only a dead op reads it
         emit(copy(), a);                   // 101
         emit(update(), state);             // 102, visible to the caller
         g.host_load(stream);               // 103, 104: an effect

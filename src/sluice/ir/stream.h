@@ -23,8 +23,8 @@ using H2dStream = Stream<0>;  ///< Host to device: an input of the program.
 using D2hStream = Stream<1>;  ///< Device to host: an output.
 
 /// An input stream and the array of the entries that a run reads. The axes of the array are the
-/// entries, if there are several, the replicas, if there are several, and the axes of an entry.
-/// HostTensor::stack() joins entries to such an array.
+/// entries (a single entry may omit this axis), the replicas, if there are several, and the axes of
+/// an entry. HostTensor::stack() joins entries to such an array.
 struct StreamInput {
   H2dStream stream = {};
   ConstArrayView array = {};

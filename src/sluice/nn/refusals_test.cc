@@ -7,7 +7,7 @@
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/dot_tree.h"
 #include "sluice/nn/layers.h"
-#include "sluice/nn/optimizers.h"
+#include "sluice/nn/update/optimizers.h"
 
 namespace sluice::nn {
 namespace {

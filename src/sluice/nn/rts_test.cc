@@ -2,9 +2,9 @@
 
 #include "sluice/interp/interpreter.h"
 #include "sluice/nn/module.h"
-#include "sluice/nn/optimizers.h"
 #include "sluice/nn/remote.h"
 #include "sluice/nn/test_util.h"
+#include "sluice/nn/update/optimizers.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/reshape.h"
 #include "sluice/ops/updates.h"

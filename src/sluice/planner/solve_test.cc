@@ -94,7 +94,7 @@ TEST(Solve, TakesHintsThatCostNothing) {
   problem.buffers[2].hint = 8;
   const Solution solution = solve_and_check(problem);
   EXPECT_EQ(solution.offsets, (std::vector<int64_t>{16, 0, 8}));
-  problem.buffers[2].hint = 1000;  // Following it would cost height.
+  problem.buffers[2].hint = 1000;  // A plan that follows it is higher.
   EXPECT_EQ(solve_and_check(problem).height, 24);
 }
 

@@ -13,7 +13,7 @@ namespace {
 class Draw {
  public:
   explicit Draw(Seed seed) : seed_(seed) {}
-  /// Uniform in [0, limit).
+  /// Draws a whole number of [0, limit); each is equally likely.
   int64_t below(int64_t limit) {
     const auto words = philox(seed_, count_++);
     const uint64_t wide = uint64_t{words[0]} << 32 | words[1];

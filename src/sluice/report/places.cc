@@ -1,10 +1,10 @@
 #include "sluice/report/places.h"
 
 #include <algorithm>
-#include <cctype>
 
 #include "sluice/exe/call_order.h"
 #include "sluice/exe/visit_step.h"
+#include "sluice/report/value_names.h"
 
 namespace sluice::report {
 namespace {
@@ -14,40 +14,6 @@ constexpr std::string_view kAccumulator = "accum.";
 constexpr std::string_view kCounter = "mean_accum_counter";
 constexpr const char* kCounted = "counter of micro-batches";
 constexpr std::string_view kGradient = "Gradient___";
-
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
-
-bool has(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
-
-// The name of a value within its graph: "Block_subgraph(0)_bwd/Gradient___add_102" has
-// "Gradient___add_102".
-std::string leaf_of(const std::string& tensor) { return tensor.substr(tensor.rfind('/') + 1); }
-
-// Removes each "__t34", which tells values of one name apart.
-std::string without_numbers(std::string name) {
-  for (size_t at = name.find("__t"); at != std::string::npos; at = name.find("__t", at)) {
-    size_t end = at + 3;
-    while (end < name.size() && is_digit(name[end])) ++end;
-    if (end == at + 3) {
-      at = end;
-    } else {
-      name.erase(at, end - at);
-    }
-  }
-  return name;
-}
-
-// "gelu_103" and "nll_loss_126_1" without the number of the op and of its result.
-std::string op_of(std::string name) {
-  while (true) {
-    size_t end = name.size();
-    while (end > 0 && is_digit(name[end - 1])) --end;
-    if (end == name.size() || end < 2 || name[end - 1] != '_') return name;
-    name.resize(end - 1);
-  }
-}
 
 void remove_part(std::string& name, std::string_view part) {
   const size_t at = name.find(part);
@@ -175,6 +141,7 @@ Places::Places(const exe::Executable& executable)
     }
   }
   find_programs(order);
+  find_update_graphs();
   std::reverse(order.begin(), order.end());
   find_phases(order);
 }
@@ -188,7 +155,7 @@ Places::Content Places::content_of_variable(const std::string& path) const {
   Content c;
   c.kind = Holding::kVariable;
   std::string base = path;
-  if (path.starts_with(kAccumulator)) {
+  if (path.starts_with(kAccumulator) && variables_.contains(path.substr(kAccumulator.size()))) {
     c.kind = Holding::kAccumulator;
     base = path.substr(kAccumulator.size());
   } else if (const std::string owner = module_of(path); variables_.contains(owner)) {
@@ -379,7 +346,7 @@ Places::Content Places::made_by(const exe::Step& step, const exe::Operand& resul
   std::string leaf = without_numbers(leaf_of(tensor));
   leaf.resize(std::min(leaf.size(), leaf.find('\'')));
   Content c;
-  c.backward = has(tensor, "_bwd/") || leaf.starts_with(kGradient);
+  c.backward = is_gradient_graph(graph_of(tensor)) || leaf.starts_with(kGradient);
   if (leaf == kCounter) return {Holding::kAccumulator, {}, {}, kCounted, "", false};
   if (leaf.starts_with(kAccumulator)) {
     c.kind = Holding::kAccumulator;
@@ -432,6 +399,56 @@ void Places::find_programs(const std::vector<int32_t>& callers_first) {
   }
 }
 
+// The graphs of an optimizer's step: those named "…Step" that overwrite variables or state.
+void Places::find_update_graphs() {
+  for (size_t f = 0; f < e_.functions.size(); ++f) {
+    const std::vector<exe::Step>& steps = e_.functions[f].steps;
+    for (size_t s = 0; s < steps.size(); ++s) {
+      exe::for_each_operand(steps[s], [&](const exe::Operand& o) {
+        const exe::ValueId value = o.access == exe::Access::kUpdate ? o.made : o.value;
+        if (o.access == exe::Access::kRead || value < 0) return;
+        const std::string_view graph = graph_of(e_.values[static_cast<size_t>(value)].tensor);
+        const Content* c = at(static_cast<int32_t>(f), s, o.at);
+        const bool owned =
+            c != nullptr && (c->kind == Holding::kVariable || c->kind == Holding::kState);
+        if (owned && given_name(graph).ends_with("Step")) update_graphs_.emplace(graph);
+      });
+    }
+  }
+}
+
+// Whether a function, or one that it calls, has a transfer for which `found` holds.
+template <typename Found>
+bool Places::has_transfer(int32_t function, const Found& found) const {
+  for (const exe::Step& step : e_.functions[static_cast<size_t>(function)].steps) {
+    const auto* issue = std::get_if<exe::Issue>(&step.body);
+    bool has = issue != nullptr && found(*issue);
+    exe::for_each_call(step,
+                       [&](const exe::Call& c) { has = has || has_transfer(c.function, found); });
+    if (has) return true;
+  }
+  return false;
+}
+
+// A loop's body in words. A turn is a row if the entries that it transfers change, and a
+// micro-batch if it reads a stream.
+std::string Places::turn_of(int32_t function) const {
+  const std::string_view name = given_name(e_.functions[static_cast<size_t>(function)].name);
+  const auto reads_stream = [](const exe::Issue& i) {
+    return i.kind == exe::TransferKind::kStreamIn;
+  };
+  const auto moves_row = [](const exe::Issue& i) {
+    const bool remote =
+        i.kind == exe::TransferKind::kRemoteLoad || i.kind == exe::TransferKind::kRemoteStore;
+    return remote && (!i.entry.is_constant() || i.entry_from);
+  };
+  const bool batch = (name == "micro_batch" && has_transfer(function, reads_stream)) ||
+                     name.ends_with("__batch_serial_step");
+  if (batch) return "a micro-batch of a loop";
+  return name == "rows" && has_transfer(function, moves_row) ? "a row of a loop"
+                                                             : "a turn of a loop";
+}
+
 void Places::add_phases(const exe::Step& step, Phases& phases) {
   exe::for_each_call(step, [&](const exe::Call& c) {
     const Phases& callee = phases_[static_cast<size_t>(c.function)];
@@ -446,8 +463,9 @@ void Places::add_phases(const exe::Step& step, Phases& phases) {
     if (o.access == exe::Access::kRead || value < 0) continue;
     const std::string& tensor = e_.values[static_cast<size_t>(value)].tensor;
     const std::string leaf = leaf_of(tensor);
-    const bool backward = has(tensor, "_bwd/") || leaf.starts_with(kGradient);
-    const bool updates = has(tensor, "Step_subgraph") ||
+    const std::string graph(graph_of(tensor));
+    const bool backward = is_gradient_graph(graph) || leaf.starts_with(kGradient);
+    const bool updates = update_graphs_.contains(graph) ||
                          (o.access == exe::Access::kUpdate && variables_.contains(tensor));
     const bool counts = leaf.starts_with(kAccumulator) || leaf.starts_with(kCounter);
     phases.update |= updates;
@@ -556,12 +574,7 @@ std::string Places::of_function(int32_t function) const {
     if (phases.backward) append(text, "backward");
     if (phases.update) append(text, "update");
   }
-  if (trips_[f] > 0) {
-    const bool batch = has(fn.name, "micro_batch") || has(fn.name, "batch_serial");
-    append(text, batch                         ? "a micro-batch of a loop"
-                 : fn.name.starts_with("rows") ? "a row of a loop"
-                                               : "a turn of a loop");
-  }
+  if (trips_[f] > 0) append(text, turn_of(function));
   return text.empty() ? fn.name : text;
 }
 

@@ -79,6 +79,10 @@ class Places {
   Content made_by(const exe::Step& step, const exe::Operand& result, const Content& inputs) const;
   Content* at(int32_t f, size_t s, const exe::Address& address);
   void find_programs(const std::vector<int32_t>& callers_first);
+  void find_update_graphs();
+  template <typename Found>
+  bool has_transfer(int32_t function, const Found& found) const;
+  std::string turn_of(int32_t function) const;
   void find_phases(const std::vector<int32_t>& callees_first);
   void add_phases(const exe::Step& step, Phases& phases);
   std::string phase_of(int32_t f, bool backward) const;
@@ -95,9 +99,10 @@ class Places {
   std::vector<std::map<int64_t, int32_t>> variables_at_;  ///< By arena and offset.
   /// Variables by remote buffer and entry.
   std::map<std::pair<int32_t, int64_t>, int32_t> entries_;
+  std::set<std::string> update_graphs_;
   std::vector<Phases> phases_;               ///< By function.
   std::vector<std::set<int32_t>> programs_;  ///< By function.
-  std::vector<int64_t> trips_;               ///< By function: 0 outside loops.
+  std::vector<int64_t> trips_;  ///< Trips of the loop around a function; 0 outside loops.
 };
 
 }  // namespace sluice::report

@@ -1,5 +1,6 @@
 #include "sluice/report/places.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -139,6 +140,44 @@ TEST(Places, NamesFunctionsByModuleAndPhase) {
   const exe::Executable e = rows();
   EXPECT_EQ(Places(e).of_function(0), "fc.9 … fc.10, forward, backward, update, a row of a loop");
   EXPECT_EQ(Places(e).of_function(1), "program train");
+}
+
+std::string with_names(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST(Places, IsNotMisledByTheNamesOfModules) {
+  // A module TimeStep does not update variables; the other values are of no optimizer either.
+  std::string text = with_names(kRowsText, "AdamStep_subgraph(1)", "Block_subgraph(0)_bwd");
+  text = with_names(text, "Block_subgraph(0)/", "TimeStep_subgraph(0)/");
+  EXPECT_EQ(Places(rows(text)).of_function(0), "fc.9 … fc.10, forward, backward, a row of a loop");
+  // A user's loop, whose turns move no row of their own.
+  text = with_names(kRowsText, "entry p0", "entry 0");
+  EXPECT_EQ(Places(rows(text)).of_function(0), "fc.9, forward, backward, update, a turn of a loop");
+  text = with_names(kRowsText, "rows_subgraph(3)", "rowsum_subgraph(3)");
+  EXPECT_EQ(Places(rows(text)).of_function(0),
+            "fc.9 … fc.10, forward, backward, update, a turn of a loop");
+}
+
+TEST(Places, KnowsEveryGradientGraph) {
+  const std::string gelu = "Block_subgraph(0)/gelu_103";
+  for (const auto& [graph, phase] :
+       {std::pair("Block_subgraph(0)_bwd_1", "backward"), std::pair("encoder_bwd", "forward"),
+        std::pair("Block_subgraph(0)_bwd_x_subgraph(4)", "forward")}) {
+    const exe::Executable e = rows(with_names(kRowsText, gelu, std::string(graph) + "/gelu_103"));
+    EXPECT_EQ(Places(e).of_buffer(0, 3).text, fmt::format("fc.9 … fc.10, gelu output ({})", phase));
+  }
+}
+
+TEST(Places, TakesAModuleNamedAccumForAModule) {
+  exe::Executable e = rows();
+  e.variables[0].path = "accum.weight";
+  EXPECT_EQ(Places(e).of_variable(0).text, "accum.weight");
+  EXPECT_EQ(Places(e).of_variable(0).kind, Holding::kVariable);
+  e.variables[1].path = "weight";
+  EXPECT_EQ(Places(e).of_variable(0).text, "weight, accumulator");
 }
 
 TEST(Places, KeepsTheNameOfAVariableThatIsOverwritten) {

@@ -18,7 +18,12 @@ std::string names(const Streams& streams) {
 
 void check_array(const exe::StreamPort& port, int64_t entries, int64_t replicas,
                  const TensorSpec& spec, const std::byte* data) {
-  const Shape want = entries_shape(port.spec.shape, entries, replicas);
+  Shape want = entries_shape(port.spec.shape, entries, replicas);
+  if (port.input && entries == 1 && spec.shape.rank() == want.rank() + 1) {
+    std::vector<int64_t> dims = {1};
+    dims.insert(dims.end(), want.begin(), want.end());
+    if (spec.shape == Shape(dims)) want = spec.shape;
+  }
   require(spec.dtype == port.spec.dtype,
           "stream '{}': the array must be {}, got {}; cast it with HostTensor::cast", port.name,
           name_of(port.spec.dtype), name_of(spec.dtype));

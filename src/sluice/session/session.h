@@ -37,8 +37,8 @@ class Session {
 
   /// Runs the program of an entry graph once and returns new arrays. A stream's array has the shape
   /// entries_shape(): the entries of the run, then the replicas, then the axes of an entry. An axis
-  /// of one entry or one replica is left out. Error{kUsage} naming streams that are missing or
-  /// unknown, or an array of another shape or dtype.
+  /// of one entry or one replica is left out; inputs may have that of one entry. Error{kUsage}
+  /// naming missing or unknown streams, or an array of another shape or dtype.
   HostTensors run(const std::vector<StreamInput>& inputs = {}, const std::string& program = "main");
   /// Returns the streams that a run of a program reads, with the specs of their arrays.
   std::vector<std::pair<H2dStream, TensorSpec>> expected_inputs(

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "sluice/base/test_refusals.h"
-#include "sluice/nn/optimizers.h"
+#include "sluice/nn/update/optimizers.h"
 #include "sluice/ops/ops.h"
 
 namespace sluice::train {

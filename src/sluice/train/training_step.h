@@ -4,8 +4,8 @@
 #include <variant>
 #include <vector>
 
-#include "sluice/nn/optimizers.h"
 #include "sluice/nn/rts.h"
+#include "sluice/nn/update/optimizers.h"
 #include "sluice/train/network.h"
 
 namespace sluice::train {

@@ -201,7 +201,7 @@ class RemoteWalk {
   }
 
   const exe::Executable& e_;
-  std::vector<std::vector<const exe::Step*>> order_;  // By function.
+  std::vector<std::vector<const exe::Step*>> order_;  // Its steps, by function.
   std::vector<bool> moves_;                           // By function: it or a callee has transfers.
   std::vector<BufferHistory> buffers_;
   int64_t left_ = 0;

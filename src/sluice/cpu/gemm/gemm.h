@@ -64,7 +64,7 @@ void gemm(const GemmArgs& args, int64_t row_begin, int64_t row_end, int64_t col_
 /// flags needs. Pointers and leading dimensions are not read.
 int64_t gemm_workspace_bytes(const GemmArgs& args);
 
-/// How C is cut into tasks of gemm(): blocks of `rows` × `cols`; the last ones may be smaller.
+/// The tasks of gemm() compute blocks of C of `rows` × `cols`; the last ones may be smaller.
 struct GemmGrid {
   int64_t rows = 0;
   int64_t cols = 0;

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "sluice/base/checked.h"
-#include "sluice/nn/optimizers.h"
+#include "sluice/nn/update/optimizers.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/cast.h"
 #include "sluice/ops/reductions.h"

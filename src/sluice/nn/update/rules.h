@@ -2,7 +2,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sluice/nn/optimizers.h"
+#include "sluice/nn/update/optimizers.h"
 
 /// Checks and hyperparameters of the options of optimizers.
 namespace sluice::nn::internal {

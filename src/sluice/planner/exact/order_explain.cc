@@ -112,8 +112,8 @@ int64_t OrderState::room_at(int side, int32_t item, int32_t position) const {
   return growth < 0 ? 0 : growths_[growth].room;
 }
 
-// Records that explain_needs() must explain a room of at least `room`. The current room is not
-// less.
+// Records that explain_needs() must explain why the item has a room of at least `room`. Requires
+// that it has that room now.
 void OrderState::need(int side, int32_t item, int64_t room) {
   if (room <= 0) return;
   int32_t growth = last_growth_[key_of(side, item)];

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "sluice/nn/batch_serialise.h"
-#include "sluice/nn/optimizers.h"
 #include "sluice/nn/rts.h"
+#include "sluice/nn/update/optimizers.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::train {

@@ -1,4 +1,4 @@
-#include "sluice/nn/optimizers.h"
+#include "sluice/nn/update/optimizers.h"
 
 #include <algorithm>
 

@@ -64,7 +64,8 @@ struct Running {
     train::StepOptions o{.accumulate = kAccumulate, .learning_rate = 1e-4};
     if (way.remote == nullptr) return o;
     o.strategy = train::Strategy::kPhased;
-    o.offload = {.optimizer = true, .weights = true};
+    constexpr train::Location kRemote = train::Location::kRemote;
+    o.locations = {.optimizer = kRemote, .weights = kRemote, .activations = kRemote};
     o.io_mode = IoMode::kIoOverlapped;
     return o;
   }

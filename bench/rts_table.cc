@@ -33,14 +33,14 @@ constexpr int64_t kSamples = kReplicas * kAccumulate * kSizes.micro_batch;
 struct Way {
   const char* name;
   int64_t threshold;
-  train::Offload offload;
+  train::Location state;
 };
-constexpr train::Offload kState{.optimizer = true};
+constexpr train::Location kState = train::Location::kRemote;
 constexpr Way kWays[] = {{"no sharding", nn::kNeverShard, kState},
                          {"only state of fc.0.weight", 262145, kState},
                          {"all state of weights", 1024, kState},
                          {"all state", 512, kState},
-                         {"all on the device", nn::kNeverShard, {}}};
+                         {"all on the device", nn::kNeverShard, train::Location::kDevice}};
 
 std::string threshold_text(int64_t threshold) {
   return threshold == nn::kNeverShard ? "inf" : std::to_string(threshold);
@@ -50,11 +50,11 @@ class Row {
  public:
   Row(const Way& way, int64_t bandwidth)
       : way_(way),
-        training_(train::build_training(ir_, model_.build(kSizes), nn::Optimizer::adam_f16(),
-                                        {.accumulate = kAccumulate,
-                                         .offload = way.offload,
-                                         .shard_threshold = way.threshold,
-                                         .learning_rate = 1e-3})),
+        training_(train::build_training(
+            ir_, model_.build(kSizes), nn::Optimizer::adam_f16(),
+            {.accumulate = kAccumulate,
+             .locations = {.optimizer = way.state, .min_elements_sharded = way.threshold},
+             .learning_rate = 1e-3})),
         session_(ir_, {.device = cpu_device(), .remote_bandwidth = bandwidth}),
         arrays_(training_),
         binding_(session_.bind(arrays_.inputs(training_), arrays_.outputs(training_), "train")) {

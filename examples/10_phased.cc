@@ -14,6 +14,7 @@ constexpr int64_t kMicroBatch = 8;
 constexpr int64_t kAccumulate = 4;
 constexpr int kReplicas = 2;
 constexpr int64_t kTestBatch = 80;
+constexpr auto kRemote = train::Location::kRemote;
 
 // Four linear layers whose first weights are N(0, 0.02), with GELU between them. Each is a block.
 class Net : public nn::Module {
@@ -55,9 +56,11 @@ int main(int argc, char** argv) {
                          nn::Optimizer::adam_f16(),
                          {.strategy = train::Strategy::kPhased,
                           .accumulate = kAccumulate,
-                          .offload = {.optimizer = true, .weights = true},
+                          .locations = {.optimizer = kRemote,
+                                        .weights = kRemote,
+                                        .activations = kRemote,
+                                        .min_elements_sharded = 512},
                           .io_mode = io_mode(argc > 3 ? argv[3] : "io"),
-                          .shard_threshold = 512,
                           .learning_rate = 1e-3},
                          {.device = cpu_device()}, kReplicas);
   const train::FitResult fit = trainer.fit(digits, {.epochs = 1});

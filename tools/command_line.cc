@@ -192,7 +192,7 @@ void add_strategy(Flags flags, ToolOptions& o) {
                "--strategy phased and --io-mode io or io_overlapped (default: 1)");
   flags.flag("--recompute",
              "Recompute activations instead of keeping them; requires --strategy phased",
-             [&o] { o.step.activations = train::Activations::kRecompute; });
+             [&o] { o.step.recompute = train::Recompute::every_block(); });
 }
 
 void add_compiler(Flags flags, ToolOptions& o) {

@@ -120,30 +120,30 @@ TEST(Mutants, OfCompiledCollectivesAreRefused) {
 TEST(Mutants, OfTrainingStepsAreRefused) {
   using train::Strategy;
   MutantCount count;
-  const train::Offload all{.optimizer = true, .weights = true};
   expect_mutants_refused(compiled_training({.strategy = Strategy::kPhased,
                                             .accumulate = 3,
-                                            .offload = all,
+                                            .locations = all_remote(),
                                             .io_mode = IoMode::kIoOverlapped},
                                            1, exe::Space::kFile),
                          1, 12, count);
   expect_mutants_refused(compiled_training({.strategy = Strategy::kPhased,
                                             .accumulate = 2,
-                                            .offload = all,
+                                            .locations = all_remote(16),
                                             .io_mode = IoMode::kIo,
-                                            .activations = train::Activations::kRecompute,
-                                            .shard_threshold = 16},
+                                            .recompute = train::Recompute::every_block()},
                                            2, exe::Space::kHost),
                          2, 12, count);
   expect_mutants_refused(compiled_training({.strategy = Strategy::kPhased,
-                                            .offload = {.optimizer = true},
+                                            .locations = {.optimizer = train::Location::kRemote,
+                                                          .activations = train::Location::kRemote},
                                             .io_mode = IoMode::kCompute},
                                            2, exe::Space::kHost),
                          3, 12, count);
-  expect_mutants_refused(
-      compiled_training({.accumulate = 2, .offload = {.optimizer = true}, .shard_threshold = 0}, 4,
-                        exe::Space::kHost),
-      4, 12, count);
+  expect_mutants_refused(compiled_training({.accumulate = 2,
+                                            .locations = {.optimizer = train::Location::kRemote,
+                                                          .min_elements_sharded = 0}},
+                                           4, exe::Space::kHost),
+                         4, 12, count);
   print(count);
   EXPECT_GE(count.defects, 1000);
   // These programs cannot have some kinds of defect: they use one device and one group, no kernel
@@ -178,7 +178,7 @@ TEST(Mutants, OfHandWrittenPlansAreRefused) {
   expect_mutants_refused(compiled_overlapped(), 1, 40, count, {"double buffer made single"});
   expect_mutants_refused(compiled_training({.strategy = train::Strategy::kPhased,
                                             .accumulate = 2,
-                                            .offload = {.optimizer = true, .weights = true},
+                                            .locations = all_remote(),
                                             .io_mode = IoMode::kIoOverlapped},
                                            2, exe::Space::kHost),
                          1, 4, count,

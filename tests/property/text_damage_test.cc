@@ -126,9 +126,8 @@ TEST_F(TextDamages, OfATrainingStep) {
 TEST_F(TextDamages, OfPhasesOfReplicasBesideTransfers) {
   expect_refused_or_harmless(compiled_training({.strategy = train::Strategy::kPhased,
                                                 .accumulate = 2,
-                                                .offload = {.optimizer = true, .weights = true},
-                                                .io_mode = IoMode::kIoOverlapped,
-                                                .shard_threshold = 16},
+                                                .locations = all_remote(16),
+                                                .io_mode = IoMode::kIoOverlapped},
                                                2));
 }
 

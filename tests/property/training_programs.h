@@ -22,6 +22,15 @@ class SmallNetwork : public nn::Module {
   nn::Child<nn::Linear> last_{*this, "last", 3};
 };
 
+/// Locations of a phased step: all in remote memory but accumulators; from `sharded` elements on,
+/// as shards.
+inline train::TensorLocations all_remote(int64_t sharded = nn::kNeverShard) {
+  return {.optimizer = train::Location::kRemote,
+          .weights = train::Location::kRemote,
+          .activations = train::Location::kRemote,
+          .min_elements_sharded = sharded};
+}
+
 /// Builds a training step of SmallNetwork.
 inline train::Training small_training(Ir& ir, const train::StepOptions& options,
                                       const nn::Optimizer& optimizer) {

@@ -47,8 +47,8 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
       phased.offload.tensors = "auto";
     }
   } else {
-    if (o.step.activations == train::Activations::kKeep)
-      add("--recompute").step.activations = train::Activations::kRecompute;
+    if (o.step.recompute == train::Recompute::none())
+      add("--recompute").step.recompute = train::Recompute::every_block();
     if (o.step.io_mode == IoMode::kIoOverlapped) add("--io-mode io").step.io_mode = IoMode::kIo;
   }
   if (o.train.replicas > 1 && o.step.shard_threshold > kShardThreshold)

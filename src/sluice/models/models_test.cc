@@ -25,7 +25,8 @@ class EveryModel : public testing::TestWithParam<size_t> {
     constexpr int64_t kAccumulate = 2;
     Ir ir;
     train::StepOptions options{.strategy = strategy, .accumulate = kAccumulate};
-    options.offload.weights = strategy == train::Strategy::kPhased;
+    if (strategy == train::Strategy::kPhased)
+      options.locations.weights = options.locations.activations = train::Location::kRemote;
     const train::Training t =
         train::build_training(ir, model_.build(model_.test_sizes), nn::Optimizer::sgd(), options);
     Session session(ir, {.device = cpu_device({.threads = 1})});

@@ -70,10 +70,10 @@ TEST(Trainer, ASecondCallContinuesTheFirst) {
 
 TEST(Trainer, LearnsInEveryStrategyWithTheSameBits) {
   const data::Dataset set = samples(24);
-  const auto run = [&](Strategy strategy, Offload offload) {
+  const auto run = [&](Strategy strategy, const TensorLocations& locations) {
     Trainer t = trainer(
-        model(), {.strategy = strategy, .accumulate = 3, .offload = offload, .learning_rate = 0.5},
-        2);
+        model(),
+        {.strategy = strategy, .accumulate = 3, .locations = locations, .learning_rate = 0.5}, 2);
     const FitResult result = t.fit(set, {.epochs = 4});
     EXPECT_EQ(result.steps, 8);
     EXPECT_EQ(result.losses.size(), 8u * 3 * 2);
@@ -83,7 +83,9 @@ TEST(Trainer, LearnsInEveryStrategyWithTheSameBits) {
     EXPECT_DOUBLE_EQ(result.loss, mean);
     return std::pair(result.losses, t.evaluate(set));
   };
-  EXPECT_EQ(run(Strategy::kPhased, {.weights = true}), run(Strategy::kResident, {}));
+  EXPECT_EQ(
+      run(Strategy::kPhased, {.weights = Location::kRemote, .activations = Location::kRemote}),
+      run(Strategy::kResident, {}));
 }
 
 TEST(Trainer, LengthCountsWholeSteps) {

@@ -37,20 +37,18 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const StepOptions& options) {
   require(options.accumulate >= 1, "training: accumulate must be at least 1, got {}",
           options.accumulate);
-  require(options.strategy == Strategy::kPhased || !options.offload.weights,
-          "training: offload.weights requires Strategy::kPhased, got Strategy::kResident");
-  require(
-      options.strategy == Strategy::kResident || !options.max_grad_norm,
-      "training: max_grad_norm cannot be combined with Strategy::kPhased, which updates a block "
-      "before all gradients are computed; use Strategy::kResident");
   const NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
+  WeightGroups groups;
+  for (const std::string& key : graph.graph.args().keys_flat()) {
+    if (const auto group = optimizer.group_of(key)) groups.emplace(key, *group);
+  }
   const NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
   Training t;
   add_streams(ir, graph, eval, options, t);
   if (options.strategy == Strategy::kResident) {
-    build_resident(ir, graph, eval, optimizer, options, t);
+    build_resident(ir, graph, eval, groups, optimizer, options, t);
   } else {
-    build_phased(ir, graph, eval, optimizer, options, t);
+    build_phased(ir, graph, eval, groups, optimizer, options, t);
   }
   t.accumulate = options.accumulate;
   t.replicas = ir.replication();

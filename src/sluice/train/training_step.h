@@ -23,30 +23,46 @@ enum class Strategy {
 /// program serves a schedule (schedule.h).
 struct StreamedRate {};
 
-/// Variables that are stored in remote memory. Activations between phases are always stored there.
-struct Offload {
-  bool optimizer = false;
-  bool weights = false;
-  bool operator==(const Offload&) const = default;
+/// The memory in which a tensor waits between its uses.
+enum class Location { kDevice, kRemote };
+
+/// Where the tensors of a training step wait. A tensor in remote memory is loaded before each use.
+struct TensorLocations {
+  Location optimizer = Location::kDevice;     ///< State: loaded and stored around its update.
+  Location weights = Location::kDevice;       ///< Loaded for each block, stored after the update.
+  Location activations = Location::kDevice;   ///< Values that gradients read, and with
+                                              ///< Strategy::kPhased all values between blocks.
+  Location accumulators = Location::kDevice;  ///< Means of gradients: loaded and stored around each
+                                              ///< addition; in phases, until the update.
+  int64_t min_elements_off_device = 2;  ///< Smaller tensors stay on the device. Phases move whole
+                                        ///< blocks, small tensors included.
+  /// Fewest elements of a sharded weight. Each replica then updates one shard of it and holds only
+  /// that shard's state.
+  int64_t min_elements_sharded = nn::kNeverShard;
+  bool operator==(const TensorLocations&) const = default;
 };
 
-/// Whether a block keeps its inner activations from its forward to its backward phase, or computes
-/// them again.
-enum class Activations { kKeep, kRecompute };
+/// Blocks that compute their inner activations again for their gradients instead of keeping them.
+struct Recompute {
+  bool all = false;
+  std::vector<std::string> blocks = {};  ///< Names of blocks; without `all`.
+
+  static Recompute none() { return {}; }
+  static Recompute every_block() { return {.all = true}; }
+  bool operator==(const Recompute&) const = default;
+};
 
 struct StepOptions {
   Strategy strategy = Strategy::kResident;
   int64_t accumulate = 1;  ///< Micro-batches per update.
-  Offload offload = {};
-  IoMode io_mode = IoMode::kIo;                  ///< Phased only.
-  Activations activations = Activations::kKeep;  ///< Phased only.
-  /// Fewest elements of a sharded weight. Each replica then updates one shard of it and holds only
-  /// that shard's state.
-  int64_t shard_threshold = nn::kNeverShard;
+  TensorLocations locations = {};
+  IoMode io_mode = IoMode::kIo;  ///< Mode of the transfers that `locations` causes, and of all
+                                 ///< transfers of phases.
+  Recompute recompute = {};
   std::variant<double, StreamedRate> learning_rate = 0.05;
   /// Largest norm of the gradients; larger gradients are scaled down to it. The norm is the root of
-  /// the sum of squares over all gradients (nn::clip_factor). Resident only: phases update a block
-  /// before the gradients of the blocks below it are computed.
+  /// the sum of squares over all gradients (nn::clip_factor). Phases then keep the gradients, and
+  /// visit each block again to update it.
   std::optional<double> max_grad_norm = {};
   uint64_t seed = 0;  ///< Seed of the variables' first values.
 };
@@ -75,9 +91,8 @@ struct Training {
 /// Adds the entry graphs "train" and "eval" to `ir`. The network is cut into its blocks (cut.h).
 /// Gradients are averaged over micro-batches if there are several (spec §4.4), then over replicas.
 /// Then the optimizer updates every weight. Fixes the number of replicas. Error{kUsage} for the
-/// faults that Network::build() and cut() name, if `accumulate` is below 1, and if no loss depends
-/// on a weight. Error{kUsage} also for offloaded weights without phases and for `max_grad_norm`
-/// with phases.
+/// faults that Network::build(), cut() and recompute() name, if `accumulate` is below 1, and if no
+/// loss depends on a weight that the optimizer trains.
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const StepOptions& options);
 

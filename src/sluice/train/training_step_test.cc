@@ -53,6 +53,12 @@ Network model(const std::vector<int64_t>& widths, double dropout) {
   return classifier(Net(widths, dropout), f32_spec({4, 6}), {.eval_input = f32_spec({2, 6})});
 }
 
+constexpr Location kRemote = Location::kRemote;
+constexpr TensorLocations kActivations{.activations = kRemote};
+constexpr TensorLocations kActivationsAndState{.optimizer = kRemote, .activations = kRemote};
+constexpr TensorLocations kActivationsAndWeights{.weights = kRemote, .activations = kRemote};
+constexpr TensorLocations kAll{.optimizer = kRemote, .weights = kRemote, .activations = kRemote};
+
 struct Way {
   StepOptions step;
   int threads = 1;
@@ -127,18 +133,17 @@ Result train(const Network& m, const nn::Optimizer& optimizer, const Way& way) {
 std::vector<Way> phased_ways(int64_t accumulate) {
   std::vector<Way> ways;
   for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
-    for (const Activations activations : {Activations::kKeep, Activations::kRecompute}) {
-      for (const Offload offload :
-           {Offload{}, Offload{.optimizer = true}, Offload{.optimizer = true, .weights = true}}) {
+    for (const bool recompute : {false, true}) {
+      for (const TensorLocations& locations : {kActivations, kActivationsAndState, kAll}) {
         Way way;
         way.step = {.strategy = Strategy::kPhased,
                     .accumulate = accumulate,
-                    .offload = offload,
+                    .locations = locations,
                     .io_mode = mode,
-                    .activations = activations};
+                    .recompute = {.all = recompute}};
         way.threads = 1 + static_cast<int>(ways.size()) % 3;
         way.remote = ways.size() % 2 == 0 ? "host" : "file:" + testing::TempDir();
-        way.io_queues = activations == Activations::kKeep ? 1 : 3;
+        way.io_queues = !recompute ? 1 : 3;
         ways.push_back(way);
       }
     }
@@ -163,7 +168,7 @@ TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
       const Result expected = train(m, optimizer, resident);
       for (const float loss : expected.losses) EXPECT_TRUE(std::isfinite(loss));
       EXPECT_EQ(expected.losses.size(), static_cast<size_t>(3 * accumulate));
-      resident.step.offload.optimizer = true;
+      resident.step.locations.optimizer = kRemote;
       EXPECT_EQ(train(m, optimizer, resident).digest, expected.digest);
       const auto ways = phased_ways(accumulate);
       for (size_t w = 0; w < ways.size(); ++w) {
@@ -224,13 +229,13 @@ TEST(TrainingStep, OneProgramServesTwoRates) {
 TEST(TrainingStep, AParameterOfShortAdamHasSixBytesOfState) {
   const Network m = classifier(Layer(64, 0), f32_spec({4, 32}), {.eval_input = f32_spec({2, 32})});
   const int64_t parameters = 32 * 64 + 64;
-  const auto bytes = [&](const nn::Optimizer& optimizer, const Offload& offload = {}) {
-    return train(m, optimizer, {.step = {.offload = offload}}).persistent_bytes;
+  const auto bytes = [&](const nn::Optimizer& optimizer, const TensorLocations& locations = {}) {
+    return train(m, optimizer, {.step = {.locations = locations}}).persistent_bytes;
   };
   const int64_t weights = bytes(nn::Optimizer::sgd());
   EXPECT_EQ(bytes(nn::Optimizer::adam_f16()) - weights, 6 * parameters);
   EXPECT_EQ(bytes(nn::Optimizer::sgd({.momentum = 0.9})) - weights, 4 * parameters);
-  EXPECT_EQ(bytes(nn::Optimizer::adam_f16(), {.optimizer = true}), weights);
+  EXPECT_EQ(bytes(nn::Optimizer::adam_f16(), {.optimizer = kRemote}), weights);
 }
 
 TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
@@ -243,8 +248,8 @@ TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
       const Result expected = train(m, optimizer, way);
       for (const int64_t threshold : {0, 17, 256}) {
         for (const bool remote : {false, true}) {
-          way.step.shard_threshold = threshold;
-          way.step.offload.optimizer = remote;
+          way.step.locations.min_elements_sharded = threshold;
+          way.step.locations.optimizer = remote ? kRemote : Location::kDevice;
           way.threads = 1 + static_cast<int>(threshold % 3);
           const Result sharded = train(m, optimizer, way);
           EXPECT_EQ(sharded.digest, expected.digest) << replicas << " " << threshold;
@@ -257,7 +262,7 @@ TEST(TrainingStep, ShardedUpdatesHaveTheBitsOfWholeOnesInLessMemory) {
       for (size_t w = 0; w < ways.size(); w += 7) {
         way = ways[w];
         way.replicas = replicas;
-        way.step.shard_threshold = 17;
+        way.step.locations.min_elements_sharded = 17;
         EXPECT_EQ(train(m, optimizer, way).digest, expected.digest) << replicas << " way " << w;
       }
     }
@@ -272,7 +277,7 @@ TEST(TrainingStep, ShardsOfOneElementHaveTheBitsOfTheWhole) {
     Way way;
     way.replicas = 2;
     const Result expected = train(m, optimizer, way);
-    way.step.shard_threshold = 0;
+    way.step.locations.min_elements_sharded = 0;
     EXPECT_EQ(train(m, optimizer, way).digest, expected.digest);
     way.step.strategy = Strategy::kPhased;
     EXPECT_EQ(train(m, optimizer, way).digest, expected.digest);
@@ -292,8 +297,8 @@ TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
       const Result expected = train(m, optimizer, way);
       EXPECT_EQ(expected.digest == free, !max_grad_norm || *max_grad_norm > 1e6);
       for (const int64_t threshold : {0, 17, 512}) {
-        way.step.shard_threshold = threshold;
-        way.step.offload.optimizer = threshold == 17;
+        way.step.locations.min_elements_sharded = threshold;
+        way.step.locations.optimizer = threshold == 17 ? kRemote : Location::kDevice;
         way.threads = 1 + static_cast<int>(threshold % 3);
         EXPECT_EQ(train(m, optimizer, way).digest, expected.digest) << replicas << " " << threshold;
         if (max_grad_norm) continue;
@@ -301,7 +306,7 @@ TEST(TrainingStep, LambAndClippingHaveTheSameBitsOnShards) {
         for (size_t w = 2; w < ways.size(); w += 6) {
           Way phased = ways[w];
           phased.replicas = replicas;
-          phased.step.shard_threshold = threshold;
+          phased.step.locations.min_elements_sharded = threshold;
           EXPECT_EQ(train(m, optimizer, phased).digest, expected.digest)
               << replicas << " " << threshold << " way " << w;
         }
@@ -354,9 +359,9 @@ TEST(TrainingStep, LoopsOverRowsHaveTheBitsOfTheResidentStep) {
         for (const bool state : {false, true}) {
           way.step = {.strategy = Strategy::kPhased,
                       .accumulate = 2,
-                      .offload = {.optimizer = state, .weights = true},
-                      .io_mode = mode,
-                      .shard_threshold = replicas == 1 ? nn::kNeverShard : 17};
+                      .locations = state ? kAll : kActivationsAndWeights,
+                      .io_mode = mode};
+          if (replicas > 1) way.step.locations.min_elements_sharded = 17;
           way.threads = 1 + static_cast<int>(depth) % 3;
           way.io_queues = depth == 11 ? 3 : 1;
           way.remote = depth == 12 ? "file:" + testing::TempDir() : "host";
@@ -372,10 +377,9 @@ TEST(TrainingStep, NeitherThePeakNorThePlanOfPhasesGrowsWithDepth) {
   const auto optimizer = nn::Optimizer::adam();
   const auto deep_model = [](size_t depth) { return model(std::vector<int64_t>(depth, 64), 0); };
   for (const IoMode mode : {IoMode::kIo, IoMode::kIoOverlapped}) {
-    const Way way{.step = {.strategy = Strategy::kPhased,
-                           .accumulate = 2,
-                           .offload = {.optimizer = true, .weights = true},
-                           .io_mode = mode}};
+    const Way way{
+        .step = {
+            .strategy = Strategy::kPhased, .accumulate = 2, .locations = kAll, .io_mode = mode}};
     const Result shallow = train(deep_model(6), optimizer, way);
     const Result deep = train(deep_model(12), optimizer, way);
     // The loop runs three rows per iteration; the rest run outside it. That rest has the same size
@@ -404,7 +408,7 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
   for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
     const Way way{.step = {.strategy = Strategy::kPhased,
                            .accumulate = 2,
-                           .offload = {.optimizer = true, .weights = true},
+                           .locations = kAll,
                            .io_mode = mode},
                   .remote = "file:" + folder,
                   .direct = mode == IoMode::kIoOverlapped && sys::can_bypass_page_cache(folder),
@@ -452,11 +456,6 @@ TEST(TrainingStep, Refusals) {
   expect_refused({
       {"no micro-batches", build(model({8}, 0), {.accumulate = 0}),
        "training: accumulate must be at least 1, got 0"},
-      {"weights that go nowhere", build(model({8}, 0), {.offload = {.weights = true}}),
-       "training: offload.weights requires Strategy::kPhased, got Strategy::kResident"},
-      {"clipping in phases",
-       build(model({8}, 0), {.strategy = Strategy::kPhased, .max_grad_norm = 1.0}),
-       "training: max_grad_norm cannot be combined with Strategy::kPhased"},
   });
 }
 

@@ -10,11 +10,9 @@
 #include "sluice/ops/slice.h"
 
 namespace sluice::nn {
-namespace {
 
-// Returns the sums of squares of the chunks of the whole tensor, in order, without empty chunks.
-// Members of the group exchange the sums of shards.
-Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
+// Empty chunks are left out. Members of the group exchange the sums of shards.
+Tensors squares_of_chunks(const Tensor& t, const ops::Group& group) {
   const Tensor flat = ops::flatten(ops::cast(t, f32));
   const int replicas = t.graph().ir().fix_replication("a norm");
   const int count = group ? group->size() : replicas;
@@ -38,10 +36,12 @@ Tensors chunk_squares(const Tensor& t, const ops::Group& group) {
   return result.empty() ? Tensors{ops::sumsquare(flat)} : result;
 }
 
+namespace {
+
 class ChunkSquares : public Module {
  public:
   explicit ChunkSquares(const ops::Group& group) : group_(group) {}
-  Tensors build(Builder&, Tensor t) const { return chunk_squares(t, group_); }
+  Tensors build(Builder&, Tensor t) const { return squares_of_chunks(t, group_); }
   std::string cache_key() const { return group_ ? to_string(*group_) : "all"; }
 
  private:
@@ -51,24 +51,30 @@ class ChunkSquares : public Module {
 }  // namespace
 
 Tensor squared_norm(const Tensor& t, const ops::Group& group) {
-  const Tensors squares = chunk_squares(t, group);
+  const Tensors squares = squares_of_chunks(t, group);
   Tensor total = squares[0];
   for (size_t chunk = 1; chunk < squares.size(); ++chunk) total = total + squares[chunk];
   return total;
+}
+
+Tensors squares_of_chunks(const Tensor& t, GraphCache& cache, const ops::Group& group) {
+  return cache.create_graph(t.graph().ir(), ChunkSquares(group), t).second.call(t);
 }
 
 Tensor global_norm(const Tensors& tensors, GraphCache& cache,
                    const std::vector<ops::Group>& groups) {
   require(!tensors.empty(), "global_norm: requires at least one tensor, got none");
   SLUICE_CHECK(groups.empty() || groups.size() == tensors.size());
-  const Ir ir = tensors[0].graph().ir();
   std::vector<Tensors> squares;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    squares.push_back(
+        squares_of_chunks(tensors[i], cache, groups.empty() ? std::nullopt : groups[i]));
+  return norm_of_chunks(squares);
+}
+
+Tensor norm_of_chunks(const std::vector<Tensors>& squares) {
   size_t most = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const ChunkSquares share(groups.empty() ? std::nullopt : groups[i]);
-    squares.push_back(cache.create_graph(ir, share, tensors[i]).second.call(tensors[i]));
-    most = std::max(most, squares.back().size());
-  }
+  for (const Tensors& s : squares) most = std::max(most, s.size());
   Tensor total;
   for (size_t chunk = 0; chunk < most; ++chunk) {
     for (const Tensors& s : squares) {

@@ -166,6 +166,13 @@ struct UpdateOptions {
 Tensor global_norm(const Tensors& tensors, GraphCache& cache,
                    const std::vector<ops::Group>& groups = {});
 
+/// global_norm() in two steps, for tensors that do not exist at one time. squares_of_chunks()
+/// returns the sums of squares of a tensor's chunks, float32 scalars. norm_of_chunks() combines
+/// those of all tensors, in the tensors' order.
+Tensors squares_of_chunks(const Tensor& t, const ops::Group& group = {});
+Tensors squares_of_chunks(const Tensor& t, GraphCache& cache, const ops::Group& group = {});
+Tensor norm_of_chunks(const std::vector<Tensors>& squares);
+
 /// Returns max_norm / max(norm, max_norm), the factor for gradients of global norm `norm`.
 /// Error{kUsage} unless max_norm is a finite float32 above 0.
 Tensor clip_factor(const Tensor& norm, double max_norm);

@@ -5,7 +5,9 @@
 #include <set>
 
 #include "sluice/nn/autodiff.h"
+#include "sluice/ops/arithmetic.h"
 #include "sluice/transforms/dependence.h"
+#include "sluice/transforms/recompute.h"
 
 namespace sluice::train {
 namespace {
@@ -21,10 +23,15 @@ Value value_of(const Tensor& t) {
 
 class Differentiator {
  public:
-  Differentiator(const NetworkGraph& network, const Cut& cut, WeightGradients weights)
-      : network_(network), cut_(cut), weights_(weights), active_(network.graph.graph()) {
+  Differentiator(const NetworkGraph& network, const Cut& cut, const WeightGroups& groups,
+                 WeightGradients weights)
+      : network_(network),
+        cut_(cut),
+        groups_(groups),
+        weights_(weights),
+        active_(network.graph.graph()) {
     std::vector<Value> required;
-    for (const Tensor& t : network.graph.args().values_flat()) required.push_back(value_of(t));
+    for (const auto& [key, group] : groups) required.push_back(value_of(network.graph.args()[key]));
     active_ = transforms::Dependence().downstream(network.graph.graph(), required);
   }
 
@@ -61,6 +68,7 @@ class Differentiator {
 
   const NetworkGraph& network_;
   const Cut& cut_;
+  const WeightGroups& groups_;
   WeightGradients weights_;
   ValueTable<char> active_;   ///< Values of the network that depend on a weight.
   std::set<TensorId> later_;  ///< Values whose gradient a later block gives.
@@ -114,9 +122,10 @@ std::optional<BlockGradient> Differentiator::differentiate(const BlockGraph& blo
   }
   Tensors parameters;
   for (size_t i = 0; i < block.weights.size(); ++i) {
-    if (!has_gradient(block.weights[i].input)) continue;
+    const WeightUse& w = block.weights[i];
+    if (!groups_.contains(w.key) || !has_gradient(w.input)) continue;
     positions.push_back(i);
-    parameters.push_back(block.weights[i].input);
+    parameters.push_back(w.input);
   }
   if (inputs.empty() && parameters.empty()) return std::nullopt;
   // The chain of later readers comes before the gradient that a loss of this block gives.
@@ -137,11 +146,44 @@ std::optional<BlockGradient> Differentiator::differentiate(const BlockGraph& blo
 }  // namespace
 
 std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& network, const Cut& cut,
+                                                        const WeightGroups& groups,
                                                         WeightGradients weights) {
-  return Differentiator(network, cut, weights).run();
+  return Differentiator(network, cut, groups, weights).run();
 }
 
-TrainedWeights trained_weights(const NetworkGraph& network, const Cut& cut,
+void recompute(const Cut& cut, const Recompute& blocks,
+               std::vector<std::optional<BlockGradient>>& gradients) {
+  std::vector<std::string> names;
+  for (const BlockGraph& block : cut.blocks) names.push_back(block.name);
+  for (const std::string& name : blocks.blocks) {
+    require(std::find(names.begin(), names.end(), name) != names.end(),
+            "recompute: '{}' must be a block of the network, which has {}", name,
+            nn::internal::join_keys(names));
+  }
+  for (size_t b = 0; b < gradients.size(); ++b) {
+    const bool chosen =
+        std::find(blocks.blocks.begin(), blocks.blocks.end(), names[b]) != blocks.blocks.end();
+    const bool last = b + 1 == gradients.size();  // Its gradient follows at once.
+    if (!gradients[b] || last || !(blocks.all || chosen)) continue;
+    BlockGradient& gradient = *gradients[b];
+    transforms::RecomputeResult result =
+        transforms::recompute_graph(gradient.graph.grad_graph_info());
+    const auto moved = [&](const Tensor& t) {
+      for (const auto& [before, after] : result.inputs) {
+        if (before == t) return after;
+      }
+      fail(ErrorKind::kInternal, "recompute: input '{}' has no new input", t.name());
+    };
+    for (TakenGradient& t : gradient.taken) t.input = moved(t.input);
+    if (gradient.counter.valid()) gradient.counter = moved(gradient.counter);
+    for (Tensor& t : gradient.accumulators) t = moved(t);
+    Graph& graph = result.info.graph();
+    gradient.graph = nn::GraphWithNamedArgs(
+        graph, {}, std::make_shared<const transforms::GradGraphInfo>(std::move(result.info)));
+  }
+}
+
+TrainedWeights trained_weights(const WeightGroups& groups, const Cut& cut,
                                const std::vector<std::optional<BlockGradient>>& gradients) {
   std::map<std::string, std::vector<const WeightUse*>> uses;
   for (size_t b = 0; b < gradients.size(); ++b) {
@@ -150,7 +192,7 @@ TrainedWeights trained_weights(const NetworkGraph& network, const Cut& cut,
       uses[cut.blocks[b].weights[i].key].push_back(&cut.blocks[b].weights[i]);
   }
   TrainedWeights result;
-  for (const std::string& key : network.graph.args().unpack().first) {
+  for (const auto& [key, group] : groups) {
     std::vector<const WeightUse*>& own = uses[key];
     require(!own.empty(), "training: a loss must depend on each weight, but none depends on '{}'",
             key);
@@ -159,6 +201,26 @@ TrainedWeights trained_weights(const NetworkGraph& network, const Cut& cut,
     result.emplace_back(key, std::move(own));
   }
   return result;
+}
+
+Tensor sum_of_uses(const TrainedWeights& weights, const std::string& key,
+                   const std::function<Tensor(const std::string& use)>& gradient) {
+  Tensor sum;
+  for (const auto& [own, uses] : weights) {
+    if (own != key) continue;
+    for (size_t u = uses.size(); u-- > 0;) {
+      const Tensor next = gradient(uses[u]->name());
+      sum = sum.valid() ? ops::add(sum, next) : next;
+    }
+  }
+  return sum;
+}
+
+nn::NamedTensors sums_of_uses(const TrainedWeights& weights,
+                              const std::function<Tensor(const std::string& use)>& gradient) {
+  nn::NamedTensors sums;
+  for (const auto& [key, uses] : weights) sums.merge(key, sum_of_uses(weights, key, gradient));
+  return sums;
 }
 
 }  // namespace sluice::train

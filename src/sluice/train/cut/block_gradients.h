@@ -1,10 +1,13 @@
 #pragma once
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "sluice/train/cut/cut.h"
+#include "sluice/train/training_step.h"
 
 namespace sluice::train {
 
@@ -34,23 +37,40 @@ enum class WeightGradients {
   kSharedMean,  ///< As kMean, but the caller advances the counter, once for all blocks.
 };
 
+/// The parameter group (nn::Optimizer::group_of) of each weight that is trained, by key.
+using WeightGroups = std::map<std::string, size_t>;
+
 /// Differentiates each block of a cut: the sum of the network's losses by the weights.
 ///
 /// A value's gradient is a chain over its readers in descending order. A block that reads a value
 /// of an earlier block takes the chain of the later readers and adds its own readers to it. A
 /// gradient that does not exist is absent: a block has no gradient graph if no loss depends on its
-/// weights or on weights of earlier blocks through it.
+/// trained weights or on those of earlier blocks through it.
 ///
 /// Returns one entry for each block. May append outputs (kept values) to the blocks' graphs.
 std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& network, const Cut& cut,
+                                                        const WeightGroups& groups,
                                                         WeightGradients weights);
 
-/// The uses of each weight that have a gradient, ascending, in alphabetical order of weights. The
+/// Makes the gradient graphs of some blocks compute the block again instead of reading its inner
+/// tensors. The last block is left out, as its gradient follows at once. Error{kUsage} names a block that does not exist, or an op that must not run twice.
+void recompute(const Cut& cut, const Recompute& blocks,
+               std::vector<std::optional<BlockGradient>>& gradients);
+
+/// The uses of each trained weight that have a gradient, ascending, in alphabetical order of weights. The
 /// pointers refer to the cut.
 using TrainedWeights = std::vector<std::pair<std::string, std::vector<const WeightUse*>>>;
 
-/// Error{kUsage} names a weight that no loss depends on.
-TrainedWeights trained_weights(const NetworkGraph& network, const Cut& cut,
+/// Error{kUsage} names a trained weight that no loss depends on.
+TrainedWeights trained_weights(const WeightGroups& groups, const Cut& cut,
                                const std::vector<std::optional<BlockGradient>>& gradients);
+
+/// Returns the gradient of a weight: those of its uses, added from the last use on. `gradient`
+/// returns that of a use (WeightUse::name()).
+Tensor sum_of_uses(const TrainedWeights& weights, const std::string& key,
+                   const std::function<Tensor(const std::string& use)>& gradient);
+/// Returns the gradients of all weights.
+nn::NamedTensors sums_of_uses(const TrainedWeights& weights,
+                              const std::function<Tensor(const std::string& use)>& gradient);
 
 }  // namespace sluice::train

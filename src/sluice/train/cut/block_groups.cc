@@ -54,13 +54,17 @@ std::string ops_text(const Graph& graph, Numbers& numbers) {
 class Grouper {
  public:
   Grouper(const NetworkGraph& network, const Cut& cut,
-          const std::vector<std::optional<BlockGradient>>& gradients)
+          const std::vector<std::optional<BlockGradient>>& gradients,
+          const WeightGroups& weight_groups)
       : cut_(cut), gradients_(gradients) {
     for (const auto& [name, t] : network.fields) fields_.insert(t.id());
     for (const BlockGraph& block : cut.blocks) {
       structures_.push_back(structure_of(block));
       for (const WeightUse& w : block.weights) {
         if (w.use > 0) tied_.insert(w.key);
+        const auto group = weight_groups.find(w.key);
+        structures_.back() +=
+            group == weight_groups.end() ? "untrained\n" : fmt::format("group {}\n", group->second);
       }
     }
   }
@@ -266,8 +270,9 @@ std::string structure_of(const BlockGraph& block) {
 }
 
 Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
-                      const std::vector<std::optional<BlockGradient>>& gradients) {
-  return Grouper(network, cut, gradients).run();
+                      const std::vector<std::optional<BlockGradient>>& gradients,
+                      const WeightGroups& weight_groups) {
+  return Grouper(network, cut, gradients, weight_groups).run();
 }
 
 }  // namespace sluice::train

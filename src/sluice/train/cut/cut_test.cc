@@ -144,21 +144,35 @@ Run run(const Network& n, const StepOptions& options, int replicas = 1, int thre
   return {digest.hex(), session.planned_bytes()};
 }
 
+constexpr Location kRemote = Location::kRemote;
+
+// Each location alone, and several.
+std::vector<TensorLocations> locations() {
+  return {
+      {},
+      {.optimizer = kRemote},
+      {.weights = kRemote},
+      {.activations = kRemote},
+      {.accumulators = kRemote},
+      {.weights = kRemote, .activations = kRemote},
+      {.optimizer = kRemote, .weights = kRemote, .activations = kRemote, .accumulators = kRemote}};
+}
+
 void expect_one_digest(const Network& n) {
+  int way = 0;
   for (const int replicas : {1, 2}) {
     for (const int64_t accumulate : {1, 3}) {
-      const std::string expected = run(n, {.accumulate = accumulate}, replicas).digest;
-      int way = 0;
-      for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
-        for (const Activations activations : {Activations::kKeep, Activations::kRecompute}) {
-          for (const Offload offload :
-               {Offload{}, Offload{.weights = true}, Offload{.optimizer = true, .weights = true}}) {
-            const StepOptions options{.strategy = Strategy::kPhased,
-                                      .accumulate = accumulate,
-                                      .offload = offload,
-                                      .io_mode = mode,
-                                      .activations = activations,
-                                      .shard_threshold = way % 2 == 0 ? nn::kNeverShard : 8};
+      for (const std::optional<double> clip : {std::optional<double>(), std::optional(0.05)}) {
+        StepOptions options{.accumulate = accumulate, .max_grad_norm = clip};
+        const std::string expected = run(n, options, replicas).digest;
+        for (const Strategy strategy : {Strategy::kResident, Strategy::kPhased}) {
+          for (const TensorLocations& where : locations()) {
+            options.strategy = strategy;
+            options.locations = where;
+            options.io_mode = std::array{IoMode::kCompute, IoMode::kIo,
+                                         IoMode::kIoOverlapped}[static_cast<size_t>(way) % 3];
+            options.recompute.all = way % 2 == 0;
+            options.locations.min_elements_sharded = way % 5 < 2 ? 8 : nn::kNeverShard;
             EXPECT_EQ(run(n, options, replicas, 1 + way % 3).digest, expected)
                 << replicas << " replicas, accumulate " << accumulate << ", way " << way;
             ++way;

@@ -1,43 +1,153 @@
 #include "sluice/train/strategies/micro_batch.h"
 
+#include <algorithm>
+
 #include "sluice/ir/call.h"
 #include "sluice/transforms/autodiff.h"
 
 namespace sluice::train {
+namespace {
 
-void MicroBatch::forward(const nn::NamedTensors& weights) {
-  for (const BlockGraph& block : cut_.blocks) {
-    TensorMap given;
-    for (const BlockValue& v : block.inputs) given.emplace_back(v.part, values_.at(v.whole.id()));
-    for (const WeightUse& w : block.weights) given.emplace_back(w.input, weights[w.key]);
-    calls_.push_back(block.graph.call_with_info(&graph_, given));
-    for (size_t i = 0; i < block.outputs.size(); ++i)
-      values_.emplace(block.outputs[i].whole.id(), calls_.back().output(static_cast<int>(i)));
+using transforms::Connection;
+using transforms::ExpectedConnection;
+
+// The value that a block's tensor stands for: a network tensor, or the block's own.
+RemoteActivations::Value value_of(const BlockGraph& block, const Tensor& part) {
+  for (const auto* list : {&block.inputs, &block.outputs}) {
+    for (const BlockValue& v : *list) {
+      if (v.part == part) return {v.whole.graph_id(), v.whole.id()};
+    }
+  }
+  return {part.graph_id(), part.id()};
+}
+
+bool is_weight(const BlockGraph& block, const Tensor& part) {
+  return std::any_of(block.weights.begin(), block.weights.end(),
+                     [&](const WeightUse& w) { return w.input == part; });
+}
+
+// The forward values that a gradient graph reads, in the order of its inputs.
+std::vector<std::pair<Tensor, Tensor>> values_read(const BlockGradient& gradient) {
+  std::vector<std::pair<Tensor, Tensor>> result;  // {input, tensor of the block}
+  const Tensors inputs = gradient.graph.graph().inputs();
+  const auto& expected = gradient.graph.grad_graph_info().expected_inputs();
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i].type == Connection::kFwd)
+      result.emplace_back(inputs[i], expected[i].fwd_tensor);
+  }
+  return result;
+}
+
+}  // namespace
+
+RemoteActivations::RemoteActivations(const Cut& cut,
+                                     const std::vector<std::optional<BlockGradient>>& gradients,
+                                     int64_t min_elements) {
+  for (size_t b = 0; b < cut.blocks.size(); ++b) {
+    if (!gradients[b]) continue;
+    for (const auto& [input, part] : values_read(*gradients[b])) {
+      if (!is_weight(cut.blocks[b], part) && input.elements() >= min_elements)
+        last_use_[value_of(cut.blocks[b], part)] = b;
+    }
+  }
+  for (size_t b = 0; b < cut.blocks.size(); ++b) {
+    for (const auto* list : {&cut.blocks[b].inputs, &cut.blocks[b].outputs}) {
+      for (const BlockValue& v : *list) {
+        const auto found = last_use_.find({v.whole.graph_id(), v.whole.id()});
+        if (found != last_use_.end()) found->second = std::max(found->second, b);
+      }
+    }
+  }
+  std::erase_if(last_use_, [&](const auto& use) { return use.second + 1 == cut.blocks.size(); });
+}
+
+bool RemoteActivations::stores(const Value& value, size_t block) const {
+  const auto found = last_use_.find(value);
+  return found != last_use_.end() && found->second == block;
+}
+
+RemoteBuffer RemoteActivations::buffer(const Value& value, const TensorSpec& spec, Ir ir) {
+  const auto found = buffers_.find(value);
+  if (found != buffers_.end()) return found->second;
+  return buffers_.emplace(value, ir.remote_buffer(spec)).first->second;
+}
+
+MicroBatch::MicroBatch(Graph& graph, const Cut& cut,
+                       const std::vector<std::optional<BlockGradient>>& gradients,
+                       std::map<TensorId, Tensor> values, RemoteActivations* activations,
+                       IoMode io_mode)
+    : graph_(graph),
+      cut_(cut),
+      gradients_(gradients),
+      values_(std::move(values)),
+      activations_(activations),
+      io_mode_(io_mode),
+      calls_(cut.blocks.size()) {}
+
+void MicroBatch::forward(size_t b, const Weights& weights) {
+  const BlockGraph& block = cut_.blocks[b];
+  TensorMap given;
+  for (const BlockValue& v : block.inputs) given.emplace_back(v.part, values_.at(v.whole.id()));
+  for (const WeightUse& w : block.weights) given.emplace_back(w.input, weights(w.key));
+  calls_[b] = block.graph.call_with_info(&graph_, given);
+  for (size_t i = 0; i < block.outputs.size(); ++i)
+    values_.emplace(block.outputs[i].whole.id(), calls_[b]->output(static_cast<int>(i)));
+  if (activations_ == nullptr) return;
+  const Graph::IoScope scope(graph_, io_mode_);
+  std::set<Value> stored;
+  const auto store = [&](const Value& value, const Tensor& t) {
+    if (!activations_->stores(value, b) || !stored.insert(value).second) return;
+    graph_.remote_store(activations_->buffer(value, t.spec(), graph_.ir()), 0, t);
+  };
+  for (const auto* list : {&block.inputs, &block.outputs}) {
+    for (const BlockValue& v : *list)
+      store({v.whole.graph_id(), v.whole.id()}, values_.at(v.whole.id()));
+  }
+  if (!gradients_[b]) return;
+  for (const auto& [input, part] : values_read(*gradients_[b])) {
+    if (!is_weight(block, part))
+      store(train::value_of(block, part), calls_[b]->graph_to_parent(part));
   }
 }
 
-MicroBatch::ByUse MicroBatch::backward(const ByUse& accumulators, const Tensor& counter) {
-  ByUse returned;
-  std::map<TensorId, Tensor> chains;  // Gradients of values, by network tensor.
-  for (size_t b = gradients_.size(); b-- > 0;) {
-    if (!gradients_[b]) continue;
-    const BlockGradient& gradient = *gradients_[b];
-    const auto name = [&](size_t i) { return cut_.blocks[b].weights[gradient.weights[i]].name(); };
-    TensorMap given;
-    for (const TakenGradient& t : gradient.taken) {
-      given.emplace_back(t.input,
-                         t.loss.valid() ? values_.at(t.loss.id()) : chains.at(t.value.whole.id()));
-    }
-    if (gradient.counter.valid()) given.emplace_back(gradient.counter, counter);
-    for (size_t i = 0; i < gradient.accumulators.size(); ++i)
-      given.emplace_back(gradient.accumulators[i], accumulators.at(name(i)));
-    const Tensors made = gradient.graph.call(
-        &graph_, given, gradient.graph.grad_graph_info().inputs_dict(calls_[b]));
-    for (size_t i = 0; i < gradient.inputs.size(); ++i)
-      chains.insert_or_assign(gradient.inputs[i].id(), made[i]);
-    for (size_t i = gradient.inputs.size(); i < made.size(); ++i)
-      returned.emplace(name(i - gradient.inputs.size()), made[i]);
+// A forward value for the gradient of block `b`.
+Tensor MicroBatch::activation(size_t b, const Tensor& part) {
+  const Tensor here = calls_[b]->graph_to_parent(part);
+  const Value value = train::value_of(cut_.blocks[b], part);
+  if (activations_ == nullptr || !activations_->has(value)) return here;
+  Tensor& t = loaded_[value];
+  if (!t.valid()) {
+    const Graph::IoScope scope(graph_, io_mode_);
+    t = graph_.remote_load(activations_->buffer(value, here.spec(), graph_.ir()), 0, here.name());
   }
+  return t;
+}
+
+MicroBatch::ByUse MicroBatch::backward(size_t b, const Weights& weights, const ByUse& accumulators,
+                                       const Tensor& counter) {
+  ByUse returned;
+  if (!gradients_[b]) return returned;
+  const BlockGradient& gradient = *gradients_[b];
+  const BlockGraph& block = cut_.blocks[b];
+  const auto name = [&](size_t i) { return block.weights[gradient.weights[i]].name(); };
+  TensorMap given;
+  for (const TakenGradient& t : gradient.taken) {
+    given.emplace_back(t.input,
+                       t.loss.valid() ? values_.at(t.loss.id()) : chains_.at(t.value.whole.id()));
+  }
+  if (gradient.counter.valid()) given.emplace_back(gradient.counter, counter);
+  for (size_t i = 0; i < gradient.accumulators.size(); ++i)
+    given.emplace_back(gradient.accumulators[i], accumulators.at(name(i)));
+  for (const auto& [input, part] : values_read(gradient)) {
+    const auto w = std::find_if(block.weights.begin(), block.weights.end(),
+                                [p = part](const WeightUse& use) { return use.input == p; });
+    given.emplace_back(input, w != block.weights.end() ? weights(w->key) : activation(b, part));
+  }
+  const Tensors made = gradient.graph.call(&graph_, given);
+  for (size_t i = 0; i < gradient.inputs.size(); ++i)
+    chains_.insert_or_assign(gradient.inputs[i].id(), made[i]);
+  for (size_t i = gradient.inputs.size(); i < made.size(); ++i)
+    returned.emplace(name(i - gradient.inputs.size()), made[i]);
   return returned;
 }
 

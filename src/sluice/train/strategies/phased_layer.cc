@@ -5,6 +5,9 @@
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/remote.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/concat.h"
+#include "sluice/ops/reshape.h"
+#include "sluice/ops/slice.h"
 #include "sluice/ops/updates.h"
 #include "sluice/train/strategies/row_loop.h"
 
@@ -31,7 +34,7 @@ PhasedLayer::PhasedLayer(nn::NamedVariableFactories factories, nn::GraphWithName
                              : Tensors{};
   auto [grad_factories, backward] =
       nn::autodiff_with_accumulation(forward, forward.args().tensors(), {.grads_required = wanted});
-  if (options.activations == Activations::kRecompute) backward = nn::recompute_graph(backward);
+  if (options.recompute) backward = nn::recompute_graph(backward);
   weight_factories_ = std::move(factories);
   grad_factories_ = std::move(grad_factories);
   make_updates(forward.graph().ir(), forward.args(), optimizer);
@@ -49,6 +52,7 @@ PhasedLayer::PhasedLayer(LayerGraphs graphs, nn::Optimizer& optimizer,
   borrowed_ = std::move(graphs.borrowed);
   lent_ = std::move(graphs.lent);
   tied_ = std::move(graphs.tied);
+  groups_ = std::move(graphs.groups);
   SLUICE_CHECK(tied_ != nullptr || (borrowed_.empty() && lent_.empty()));
   const nn::GraphWithNamedArgs& any = forward_ ? *forward_ : *backward_;
   const bool joint_weights = !forward_ && any.args().contains("fwd");
@@ -73,25 +77,46 @@ void PhasedLayer::make_updates(const Ir& ir, const nn::NamedTensors& weights,
                                nn::Optimizer& optimizer) {
   require(options_.rows >= 1, "phased layer: rows must be at least 1, got {}", options_.rows);
   variables_.resize(static_cast<size_t>(options_.rows));
+  kept_.resize(variables_.size());
+  squares_.resize(variables_.size());
+  const nn::ShardRule rule{.threshold = options_.locations.min_elements_sharded};
+  nn::NamedVariableFactories gradients;
+  std::vector<size_t> groups;
   weights.for_each([&](const std::string& key, const Tensor& w) {
-    if (!grad_factories_.has_leaf("accum." + key) || !weight_factories_.has_leaf(key)) return;
-    const nn::ShardRule rule{.threshold = options_.shard_threshold};
+    const auto is_key = [&](const LayerGraphs::Tied& t) { return t.key == key; };
+    const bool lent = std::any_of(lent_.begin(), lent_.end(), is_key);
+    if (!weight_factories_.has_leaf(key)) return;
+    if (!grad_factories_.has_leaf("accum." + key) && !lent) return;
+    std::optional<size_t> group;
+    if (!groups_) {
+      group = optimizer.group_of(key);
+    } else if (groups_->contains(key)) {
+      group = groups_->at(key);
+    }
+    if (!group) return;
     const TensorSpec spec = nn::replica_sharded_spec(ir, w.spec(), rule);
     const VariableInfo updated{.group = weight_factories_[key].group(),
                                .shard = nn::shard_count(ir, w.spec(), rule)};
-    const auto& [factories, graph] = optimizer.step_graph(ir, spec, spec);
-    updates_.emplace_back(key, graph);
+    const auto& [factories, graph] =
+        optimizer.step_graph(ir, spec, spec, options_.grad_scale, updated.group, group);
+    const auto known = std::find(groups.begin(), groups.end(), *group);
+    const auto argument = static_cast<size_t>(known - groups.begin());
+    if (known == groups.end()) groups.push_back(*group);
+    updates_.push_back({key, *group, argument, graph});
+    gradients.merge(key, nn::VariableFactory(w.spec(), nn::zeros()));
     factories.for_each([&, k = key](const std::string& name, const nn::VariableFactory& factory) {
       state_factories_.merge(k + "." + name, factory.beside(spec, updated));
     });
   });
   const auto offload = [&](const char* kind, const nn::NamedVariableFactories& factories) {
     if (factories.empty()) return;
-    buffers_.insert(
-        kind, nn::named_variable_buffers(ir, factories, options_.rows, options_.shard_threshold));
+    buffers_.insert(kind, nn::named_variable_buffers(ir, factories, options_.rows,
+                                                     options_.locations.min_elements_sharded));
   };
-  if (options_.offload.weights) offload("fwd", weight_factories_);
-  if (options_.offload.optimizer) offload("optim", state_factories_);
+  if (options_.locations.weights == Location::kRemote) offload("fwd", weight_factories_);
+  if (options_.locations.optimizer == Location::kRemote) offload("optim", state_factories_);
+  if (options_.locations.accumulators == Location::kRemote && options_.updates == Updates::kApart)
+    offload("grad", gradients);
 }
 
 const nn::GraphWithNamedArgs& PhasedLayer::forward() const {
@@ -189,8 +214,10 @@ const PhasedLayer::Variables& PhasedLayer::variables(int64_t row) const {
 
 bool PhasedLayer::is_remote(std::initializer_list<const char*> kinds) const {
   return std::all_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
-    return (kind == "fwd" ? weight_factories_ : state_factories_).empty() ||
-           buffers_.contains(kind);
+    const bool none = kind == "fwd"     ? weight_factories_.empty()
+                      : kind == "optim" ? state_factories_.empty()
+                                        : updates_.empty();
+    return none || buffers_.contains(kind);
   });
 }
 
@@ -242,26 +269,73 @@ RowLoop PhasedLayer::forward_loop() const {
   return loop;
 }
 
-RowLoop PhasedLayer::backward_loop() const {
+RowLoop PhasedLayer::backward_loop() {
   require(backward_phase_.has_value(), "phased layer: a backward phase requires serialise()");
+  const bool apart = options_.updates == Updates::kApart;
   RowLoop loop{.rows = rows(),
                .order = RowLoop::Order::kDescending,
-               .form = form_of(is_remote({"fwd", "optim"})),
+               .form = form_of(is_remote({"fwd", apart ? "grad" : "optim"})),
                .io_mode = io_mode_};
+  if (apart) {
+    loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
+    loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                      const Tensors&, const Tensors&) {
+      keep(g, row, gradients(g, row, loaded));
+      return Tensors{};
+    };
+    return loop;
+  }
   loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd", "optim"}); };
+  loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                    const Tensors&, const Tensors& arguments) {
+    update(g, row, loaded, gradients(g, row, loaded), arguments);
+    return Tensors{};
+  };
+  add_stores(loop);
+  return loop;
+}
+
+RowLoop PhasedLayer::update_loop() const {
+  require(options_.updates == Updates::kApart,
+          "phased layer: update phases require Updates::kApart");
+  RowLoop loop{.rows = rows(),
+               .order = RowLoop::Order::kDescending,
+               .form = form_of(is_remote({"fwd", "optim", "grad"})),
+               .io_mode = io_mode_};
+  loop.load = [this](Graph& g, const RemoteEntry& row) {
+    return load(g, row, {"fwd", "optim", "grad"});
+  };
+  loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                    const Tensors&, const Tensors& arguments) {
+    const bool stored = loaded.contains("grad");
+    update(g, row, loaded,
+           stored ? loaded.tree("grad") : kept_[static_cast<size_t>(row.constant())], arguments);
+    return Tensors{};
+  };
+  add_stores(loop);
+  return loop;
+}
+
+// Stores the weights and the state that a row loaded.
+void PhasedLayer::add_stores(RowLoop& loop) const {
   loop.reload = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& over) {
     over.for_each(
         [&](const std::string& key, const Tensor& t) { g.remote_load_(buffers_[key], row, t); });
   };
-  loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
-                    const Tensors&, const Tensors& step_size) {
-    learn(g, row, loaded, step_size[0]);
-    return Tensors{};
-  };
   loop.store = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded) {
-    nn::store_remote(g, buffers_, loaded, row);
+    for (const char* kind : {"fwd", "optim"}) {
+      if (loaded.contains(kind)) nn::store_remote(g, buffers_.tree(kind), loaded.tree(kind), row);
+    }
   };
-  return loop;
+}
+
+Tensors PhasedLayer::arguments_of(const UpdateArguments& arguments) const {
+  Tensors result;
+  for (const Update& u : updates_) {
+    if (u.argument == result.size()) result.push_back(arguments.step_sizes.at(u.group));
+  }
+  if (options_.grad_scale == nn::GradScale::kInput) result.push_back(arguments.grad_scale);
+  return result;
 }
 
 void PhasedLayer::forward_phase(Graph& main, int64_t row) const {
@@ -269,17 +343,22 @@ void PhasedLayer::forward_phase(Graph& main, int64_t row) const {
   loop.run(main, row, loop.load(main, row), {}, {});
 }
 
-void PhasedLayer::backward_phase(Graph& main, int64_t row, const Tensor& step_size) const {
+void PhasedLayer::backward_phase(Graph& main, int64_t row, const Tensor& step_size) {
   const RowLoop loop = backward_loop();
   const nn::NamedTensors loaded = loop.load(main, row);
   loop.run(main, row, loaded, {}, {step_size});
-  loop.store(main, row, loaded);
+  if (loop.store) loop.store(main, row, loaded);
 }
 
 void PhasedLayer::forward_phases(Graph& main) const { run_rows(main, forward_loop(), {}, {}); }
 
-void PhasedLayer::backward_phases(Graph& main, const Tensor& step_size) const {
-  run_rows(main, backward_loop(), {}, {step_size});
+void PhasedLayer::backward_phases(Graph& main, const UpdateArguments& arguments) {
+  const bool apart = options_.updates == Updates::kApart;
+  run_rows(main, backward_loop(), {}, apart ? Tensors{} : arguments_of(arguments));
+}
+
+void PhasedLayer::update_phases(Graph& main, const UpdateArguments& arguments) const {
+  run_rows(main, update_loop(), {}, arguments_of(arguments));
 }
 
 Tensors PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph, const Tensors& values,
@@ -293,62 +372,98 @@ Tensors PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph, co
   return run_rows(entry, loop, values, invariants);
 }
 
+nn::NamedTensors PhasedLayer::gradients(Graph& graph, const RemoteEntry& row,
+                                        const nn::NamedTensors& loaded) {
+  const nn::NamedTensors whole = whole_weights(graph, row, loaded);
+  const nn::NamedTensors zeros = grad_factories_.init_zero(graph);
+  nn::NamedTensors given;
+  if (forward_) {
+    given = whole;
+    given.update(zeros);
+  } else {
+    given.insert("fwd", whole);
+    given.insert("bwd", zeros);
+  }
+  backward_phase_->graph.bind(given).call(&graph, index(graph, row));
+  return own_gradients(zeros.contains("accum") ? zeros.tree("accum") : nn::NamedTensors{});
+}
+
 nn::NamedTensors PhasedLayer::own_gradients(const nn::NamedTensors& accumulated) const {
-  nn::NamedTensors own;
   for (const LayerGraphs::Tied& w : borrowed_) {
     const Tensor* gradient = accumulated.find_leaf(w.key);
     if (gradient == nullptr) continue;
     Tensor& sum = tied_->gradients[w.path];
     sum = sum.valid() ? ops::add(sum, *gradient) : *gradient;
   }
-  for (const auto& [key, graph] : updates_) own.merge(key, accumulated[key]);
-  for (const LayerGraphs::Tied& w : lent_) {
-    const auto sum = tied_->gradients.find(w.path);
-    if (sum == tied_->gradients.end()) continue;
-    const Tensor* last = own.find_leaf(w.key);
-    own.insert(w.key, last == nullptr ? sum->second : ops::add(sum->second, *last),
-               nn::Overwrite::kYes);
+  nn::NamedTensors own;
+  for (const Update& u : updates_) {
+    const Tensor* last = accumulated.find_leaf(u.key);
+    Tensor sum;
+    for (const LayerGraphs::Tied& w : lent_) {
+      if (w.key == u.key) sum = tied_->gradients[w.path];
+    }
+    if (last != nullptr) sum = sum.valid() ? ops::add(sum, *last) : *last;
+    SLUICE_CHECK(sum.valid());
+    own.merge(u.key, nn::reduce_replica_sharded_tensor(
+                         sum, ops::CollectiveOp::kMean,
+                         {.threshold = options_.locations.min_elements_sharded}));
   }
   return own;
 }
 
-void PhasedLayer::learn(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
-                        const Tensor& step_size) const {
-  const nn::NamedTensors whole = whole_weights(graph, row, loaded);
-  const nn::NamedTensors grads = grad_factories_.init_zero(graph);
-  nn::NamedTensors given;
-  if (forward_) {
-    given = whole;
-    given.update(grads);
-  } else {
-    given.insert("fwd", whole);
-    given.insert("bwd", grads);
+void PhasedLayer::keep(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& gradients) {
+  std::map<std::string, Tensors> squares;
+  std::vector<TensorArg> all;
+  if (options_.grad_scale == nn::GradScale::kInput) {
+    for (const Update& u : updates_) {
+      squares[u.key] = nn::squares_of_chunks(gradients[u.key], weight_factories_[u.key].group());
+      chunks_[u.key] = squares[u.key].size();
+      for (const Tensor& t : squares[u.key]) all.emplace_back(t);
+    }
   }
-  backward_phase_->graph.bind(given).call(&graph, index(graph, row));
-  const nn::NamedTensors gradients =
-      own_gradients(grads.contains("accum") ? grads.tree("accum") : nn::NamedTensors{});
-  if (updates_.empty()) return;
-  const nn::NamedTensors state = loaded.contains("optim")   ? loaded.tree("optim")
-                                 : state_factories_.empty() ? nn::NamedTensors{}
-                                                            : variables(row.constant()).state;
-  update(graph, whole, loaded, state, gradients, step_size);
+  if (gradients.empty()) return;
+  if (!buffers_.contains("grad")) {
+    const auto r = static_cast<size_t>(row.constant());
+    kept_[r] = gradients;
+    squares_[r] = std::move(squares);
+    return;
+  }
+  nn::store_remote(graph, buffers_.tree("grad"), gradients, row);
+  if (all.empty()) return;
+  const Tensor stacked = ops::stack(all);
+  if (!square_rows_) square_rows_ = graph.ir().remote_buffer(stacked.spec(), rows());
+  graph.remote_store(*square_rows_, row, stacked);
 }
 
-void PhasedLayer::update(Graph& graph, const nn::NamedTensors& whole,
-                         const nn::NamedTensors& loaded, const nn::NamedTensors& state,
-                         const nn::NamedTensors& gradients, const Tensor& step_size) const {
-  const nn::ShardRule rule{.threshold = options_.shard_threshold};
-  for (const auto& [key, update] : updates_) {
-    const Tensor& weight = whole[key];
-    const bool offloaded = loaded.contains("fwd");
+std::map<std::string, Tensors> PhasedLayer::squares(Graph& main, int64_t row) const {
+  if (!square_rows_) return squares_[static_cast<size_t>(row)];
+  const Tensor stacked = main.remote_load(*square_rows_, row, "squares");
+  std::map<std::string, Tensors> result;
+  int64_t at = 0;
+  for (const Update& u : updates_) {
+    for (size_t c = 0; c < chunks_.at(u.key); ++c, ++at)
+      result[u.key].push_back(ops::reshape(ops::slice(stacked, {at}, {at + 1}), {}));
+  }
+  return result;
+}
+
+void PhasedLayer::update(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
+                         const nn::NamedTensors& gradients, const Tensors& arguments) const {
+  const nn::ShardRule rule{.threshold = options_.locations.min_elements_sharded};
+  const bool offloaded = loaded.contains("fwd");
+  for (const Update& u : updates_) {
+    const Tensor weight =
+        offloaded ? loaded["fwd." + u.key] : this->weight(graph, row.constant(), u.key);
     const bool sliced = !offloaded && nn::shard_count(graph.ir(), weight.spec(), rule) > 0;
-    const Tensor own = offloaded ? loaded["fwd." + key]
-                       : sliced  ? ops::replica_sharded_slice(weight)
-                                 : weight;
-    const Tensor mean =
-        nn::reduce_replica_sharded_tensor(gradients[key], ops::CollectiveOp::kMean, rule);
-    const bool stateful = state.contains(key);
-    update.bind(stateful ? state.tree(key) : nn::NamedTensors{}).call(own, mean, step_size);
+    const Tensor own = sliced ? ops::replica_sharded_slice(weight) : weight;
+    nn::NamedTensors state;
+    if (state_factories_.contains(u.key)) {
+      state = loaded.contains("optim") ? loaded.tree("optim").tree(u.key)
+                                       : variables(row.constant()).state.tree(u.key);
+    }
+    Tensors scale;
+    if (options_.grad_scale == nn::GradScale::kInput) scale.push_back(arguments.back());
+    u.graph.bind(state).call(own, gradients[u.key], arguments[u.argument], scale);
     if (sliced) ops::copy_var_update_(weight, nn::gather_replica_sharded_tensor(own));
   }
 }

@@ -19,14 +19,28 @@ struct RowLoop;
 /// Whether a layer computes the gradient of its input. The first layer of a model need not.
 enum class InputGradient { kNo, kYes };
 
+/// When a layer updates its variables.
+enum class Updates {
+  kInBackward,  ///< In its backward phase.
+  kApart,       ///< In update phases behind all backward phases. The mean gradients wait: in remote
+                ///< memory with TensorLocations::accumulators, else on the device.
+};
+
+/// The arguments of updates.
+struct UpdateArguments {
+  Tensors step_sizes = {};  ///< Minus the learning rate of each parameter group; empty if unused.
+  Tensor grad_scale = {};   ///< Factor of the gradients; requires Updates::kApart.
+};
+
 struct PhasedLayerOptions {
   int64_t rows = 1;  ///< Number of layers of this kind. They share graphs and buffers.
   InputGradient input_gradient = InputGradient::kYes;
-  Activations activations = Activations::kKeep;
-  Offload offload = {.optimizer = true, .weights = true};
-  /// Fewest elements of a sharded variable. Each replica then updates one shard of it and of its
-  /// state. Offloaded variables are also stored as shards (nn/rts.h).
-  int64_t shard_threshold = nn::kNeverShard;
+  bool recompute = false;  ///< Whether a backward phase computes the layer again.
+  /// From TensorLocations::min_elements_sharded elements on, each replica updates one shard of a
+  /// variable and of its state. Variables in remote memory are also stored as shards (nn/rts.h).
+  TensorLocations locations = {.optimizer = Location::kRemote, .weights = Location::kRemote};
+  Updates updates = Updates::kInBackward;
+  nn::GradScale grad_scale = nn::GradScale::kNone;
 };
 
 /// Weights that several layers use. The layer that uses a weight first owns it, and updates it in
@@ -42,7 +56,7 @@ struct TiedWeights {
 struct LayerGraphs {
   nn::NamedVariableFactories weights = {};
   /// Counter and accumulators: "mean_accum_counter" and "accum.<key of the weight>". A weight
-  /// without an accumulator is not updated.
+  /// without a gradient, its own or one of the layers that borrow it, is not updated.
   nn::NamedVariableFactories accumulators = {};
   /// Its named arguments are the weights. Absent: `backward` runs forward, too (a joint layer).
   std::optional<nn::GraphWithNamedArgs> forward = {};
@@ -58,6 +72,9 @@ struct LayerGraphs {
   /// Weights that other layers borrow.
   std::vector<Tied> lent = {};
   std::shared_ptr<TiedWeights> tied = nullptr;  ///< Required with `borrowed` or `lent`.
+  /// Parameter group by key; a weight without one is not updated. Absent: the optimizer decides by
+  /// key.
+  std::optional<std::map<std::string, size_t>> groups = {};
 };
 
 /// Runs `rows` identical layers on the device one phase at a time. Holds forward, gradient and
@@ -122,11 +139,18 @@ class PhasedLayer {
   /// phase also updates weights and state with the mean gradients, and stores the loaded variables.
   /// `step_size`: minus the learning rate, an f32 scalar. Error{kUsage} before serialise().
   void forward_phase(Graph& main, int64_t row) const;
-  void backward_phase(Graph& main, int64_t row, const Tensor& step_size) const;
+  void backward_phase(Graph& main, int64_t row, const Tensor& step_size);
   /// Run the phases of all rows, forward in ascending and backward in descending order. They run in
-  /// a loop if all variables of the rows are offloaded (train/row_loop.h).
+  /// a loop if all tensors that a row needs are in remote memory (row_loop.h).
   void forward_phases(Graph& main) const;
-  void backward_phases(Graph& main, const Tensor& step_size) const;
+  void backward_phases(Graph& main, const UpdateArguments& arguments);
+  /// Runs the updates of all rows in descending order. Error{kUsage} unless Updates::kApart.
+  void update_phases(Graph& main, const UpdateArguments& arguments) const;
+  /// Whether the layer updates variables in update phases.
+  bool updates_apart() const { return options_.updates == Updates::kApart && !updates_.empty(); }
+  /// Returns the sums of squares of a row's gradients, by key of the weight (nn::norm_of_chunks),
+  /// after the backward phases with GradScale::kInput.
+  std::map<std::string, Tensors> squares(Graph& main, int64_t row) const;
   /// Applies `graph`, another forward graph for the layer's weights, once per row in ascending
   /// order. Works in any entry graph of the program. `graph` takes the values that the row before
   /// returned, then `invariants`. Row 0 takes `values`. Returns those of the last row.
@@ -139,7 +163,9 @@ class PhasedLayer {
   template <typename Make>
   const Variables& set_variables(int64_t row, const Make& make);
   RowLoop forward_loop() const;
-  RowLoop backward_loop() const;
+  RowLoop backward_loop();
+  RowLoop update_loop() const;
+  void add_stores(RowLoop& loop) const;
   /// Whether all variables of these kinds ("fwd", "optim") are in remote memory. A loop over rows
   /// requires it.
   bool is_remote(std::initializer_list<const char*> kinds) const;
@@ -149,14 +175,25 @@ class PhasedLayer {
   /// of the entry graph.
   nn::NamedTensors whole_weights(Graph& graph, const RemoteEntry& row,
                                  const nn::NamedTensors& loaded) const;
-  void learn(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
-             const Tensor& step_size) const;
+  /// Runs the backward phase of a row. Returns the mean gradients over all replicas, by key.
+  nn::NamedTensors gradients(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded);
+  /// Keeps the gradients of a row for its update phase.
+  void keep(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& gradients);
   /// Returns the gradients of the layer's own weights by key. The gradients of tied weights go to
   /// their owner.
   nn::NamedTensors own_gradients(const nn::NamedTensors& accumulated) const;
-  void update(Graph& graph, const nn::NamedTensors& whole, const nn::NamedTensors& loaded,
-              const nn::NamedTensors& state, const nn::NamedTensors& gradients,
-              const Tensor& step_size) const;
+  void update(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
+              const nn::NamedTensors& gradients, const Tensors& arguments) const;
+  /// The step sizes that this layer needs, then the factor of the gradients if there is one.
+  Tensors arguments_of(const UpdateArguments& arguments) const;
+
+  /// The update of a weight in all rows.
+  struct Update {
+    std::string key;
+    size_t group = 0;     ///< Parameter group.
+    size_t argument = 0;  ///< Position of its step size in arguments_of().
+    nn::GraphWithNamedArgs graph;
+  };
 
   PhasedLayerOptions options_;
   nn::NamedVariableFactories weight_factories_;
@@ -167,8 +204,15 @@ class PhasedLayer {
   std::vector<LayerGraphs::Tied> borrowed_;
   std::vector<LayerGraphs::Tied> lent_;
   std::shared_ptr<TiedWeights> tied_;
-  std::vector<std::pair<std::string, nn::GraphWithNamedArgs>> updates_;  ///< By weight.
-  nn::NamedRemoteBuffers buffers_;  ///< Trees "fwd" and "optim", each if offloaded.
+  std::optional<std::map<std::string, size_t>> groups_;
+  std::vector<Update> updates_;
+  /// Trees "fwd", "optim" and "grad" (gradients that wait for their update), each if offloaded.
+  nn::NamedRemoteBuffers buffers_;
+  std::vector<nn::NamedTensors> kept_;       ///< Gradients that wait on the device, by row.
+  std::optional<RemoteBuffer> square_rows_;  ///< A row's squares(), if gradients are offloaded.
+  std::map<std::string, size_t> chunks_;     ///< Number of a weight's squares.
+  std::vector<std::map<std::string, Tensors>>
+      squares_;  ///< By row, if gradients are not offloaded.
   IoMode io_mode_ = IoMode::kIo;
   std::optional<nn::BatchSerialResult> forward_phase_;
   std::optional<nn::BatchSerialResult> backward_phase_;

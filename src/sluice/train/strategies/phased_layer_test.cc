@@ -51,6 +51,10 @@ std::multimap<std::string, int64_t> buffers(const Ir& ir, int32_t from = 1) {
   return all;
 }
 
+// Weights and state in remote memory, as shards.
+constexpr TensorLocations kSharded{
+    .optimizer = Location::kRemote, .weights = Location::kRemote, .min_elements_sharded = 512};
+
 using Entries = std::multimap<std::string, int64_t>;
 
 // Counts the collectives in one run of a function, by operator.
@@ -100,7 +104,7 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   auto [factories2, graph2] = nn::create_graph(ir, Layer(512), inner_spec);
   auto [factories4, graph4] = nn::create_graph(ir, Output(), inner_spec, labels.spec);
   PhasedLayer fc1(factories1, graph1, adam,
-                  {.input_gradient = InputGradient::kNo, .shard_threshold = 512});
+                  {.input_gradient = InputGradient::kNo, .locations = kSharded});
   EXPECT_EQ(buffers(ir), (Entries{{"(200704,) float32 of (784, 512)", 1},
                                   {"(200704,) float16 of (784, 512)", 1},
                                   {"(200704,) float32 of (784, 512)", 1},
@@ -108,7 +112,7 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
                                   {"(256,) float16 of (512,)", 1},
                                   {"(256,) float32 of (512,)", 1}}));
   int32_t next = ir.remote_buffer_count() + 1;
-  PhasedLayer inner(factories2, graph2, adam, {.rows = 2, .shard_threshold = 512});
+  PhasedLayer inner(factories2, graph2, adam, {.rows = 2, .locations = kSharded});
   EXPECT_EQ(buffers(ir, next), (Entries{{"(131072,) float32 of (512, 512)", 2},
                                         {"(131072,) float16 of (512, 512)", 2},
                                         {"(131072,) float32 of (512, 512)", 2},
@@ -116,7 +120,7 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
                                         {"(256,) float16 of (512,)", 2},
                                         {"(256,) float32 of (512,)", 2}}));
   next = ir.remote_buffer_count() + 1;
-  auto fc4 = PhasedLayer::joint(factories4, graph4, adam, {.shard_threshold = 512});
+  auto fc4 = PhasedLayer::joint(factories4, graph4, adam, {.locations = kSharded});
   EXPECT_EQ(buffers(ir, next), (Entries{{"(2560,) float32 of (512, 10)", 1},
                                         {"(2560,) float16 of (512, 10)", 1},
                                         {"(2560,) float32 of (512, 10)", 1},

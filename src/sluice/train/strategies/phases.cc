@@ -8,6 +8,7 @@
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/train/strategies/device_phases.h"
 #include "sluice/train/strategies/phased_eval.h"
 
 namespace sluice::train {
@@ -17,18 +18,24 @@ constexpr const char* kCounter = "mean_accum_counter";
 
 class Phases {
  public:
-  Phases(Ir ir, const NetworkGraph& network, nn::Optimizer& optimizer, const StepOptions& options,
-         Training& training)
+  Phases(Ir ir, const NetworkGraph& network, const WeightGroups& weight_groups,
+         nn::Optimizer& optimizer, const StepOptions& options, Training& training)
       : ir_(std::move(ir)),
         network_(network),
+        weight_groups_(weight_groups),
         optimizer_(optimizer),
         options_(options),
         training_(training),
         main_(ir_.entry_graph("train")),
         cut_(cut(network, SeedOps::kApart)),
-        gradients_(differentiate(network, cut_, WeightGradients::kMean)),
-        grouping_(group_blocks(network, cut_, gradients_)) {
-    trained_weights(network, cut_, gradients_);  // Refuses weights without a gradient.
+        gradients_(differentiate(network, cut_, weight_groups, WeightGradients::kMean)),
+        grouping_(group_blocks(network, cut_, gradients_, weight_groups)) {
+    trained_weights(weight_groups, cut_, gradients_);  // Refuses weights without a gradient.
+    recompute(cut_, options.recompute, gradients_);
+    // The norm of all gradients and offloaded gradients require updates of their own.
+    if (options.max_grad_norm) scale_ = nn::GradScale::kInput;
+    if (options.max_grad_norm || options.locations.accumulators == Location::kRemote)
+      updates_ = Updates::kApart;
   }
 
   void build() {
@@ -42,15 +49,17 @@ class Phases {
     for (PhasedGroup& group : groups_) make_variables(group);
     const Graph::IoScope scope(main_, options_.io_mode);
     if (seeds) seeds->graph.call(&main_, 0);
-    const Tensor step_size =
-        training_.learning_rate
-            ? -main_.host_load(*training_.learning_rate)
-            : main_.scalar(-std::get<double>(options_.learning_rate), f32, "step_size");
+    UpdateArguments arguments = step_sizes();
     for (const PhasedGroup& g : groups_) {
       if (g.layer.has_forward()) g.layer.forward_phases(main_);
     }
     for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) {
-      if (g->layer.has_backward()) g->layer.backward_phases(main_, step_size);
+      if (g->layer.has_backward()) g->layer.backward_phases(main_, arguments);
+    }
+    if (options_.max_grad_norm)
+      arguments.grad_scale = nn::clip_factor(norm(), *options_.max_grad_norm);
+    for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) {
+      if (g->layer.updates_apart()) g->layer.update_phases(main_, arguments);
     }
   }
 
@@ -102,6 +111,8 @@ class Phases {
                : handle(content, whole);
   }
 
+  UpdateArguments step_sizes();
+  Tensor norm() const;
   nn::BatchSerialResult serialise_seeds();
   PhasedGroup make_group(const BlockGroup& group);
   void connect_joint(const BlockGroup& group, const LayerGraphs& graphs,
@@ -117,10 +128,12 @@ class Phases {
                        nn::BatchSerialiseOptions& o);
   void make_variables(PhasedGroup& group);
   std::string key_of(size_t b, size_t weight) const;
+  bool lends(const std::string& key) const;
   std::optional<H2dStream> field_stream(const Tensor& whole) const;
 
   Ir ir_;
   const NetworkGraph& network_;
+  const WeightGroups& weight_groups_;
   nn::Optimizer& optimizer_;
   const StepOptions& options_;
   Training& training_;
@@ -128,6 +141,8 @@ class Phases {
   Cut cut_;
   std::vector<std::optional<BlockGradient>> gradients_;
   Grouping grouping_;
+  Updates updates_ = Updates::kInBackward;
+  nn::GradScale scale_ = nn::GradScale::kNone;
   std::vector<PhasedGroup> groups_;
   std::shared_ptr<TiedWeights> tied_ = std::make_shared<TiedWeights>();
   std::map<TensorId, int> readers_;             ///< Number of blocks that read a value.
@@ -135,6 +150,36 @@ class Phases {
   std::vector<std::pair<Content, RemoteBuffer>> buffers_;
   nn::internal::PathCounts made_{ir_};
 };
+
+UpdateArguments Phases::step_sizes() {
+  const ops::HyperArg rate = training_.learning_rate
+                                 ? ops::HyperArg(main_.host_load(*training_.learning_rate))
+                                 : ops::HyperArg(std::get<double>(options_.learning_rate));
+  UpdateArguments arguments;
+  for (const auto& [key, group] : weight_groups_) {
+    if (group >= arguments.step_sizes.size()) arguments.step_sizes.resize(group + 1);
+    Tensor& step = arguments.step_sizes[group];
+    if (!step.valid()) step = optimizer_.step_size(main_, rate, group);
+  }
+  return arguments;
+}
+
+// The norm of all gradients, summed in alphabetical order of the weights.
+Tensor Phases::norm() const {
+  std::map<std::string, Tensors> squares;
+  for (const PhasedGroup& g : groups_) {
+    if (!g.layer.updates_apart()) continue;
+    for (size_t r = 0; r < g.keys.size(); ++r) {
+      const auto own = g.layer.squares(main_, static_cast<int64_t>(r));
+      for (const auto& [path, key] : g.keys[r]) {
+        if (own.contains(key)) squares.emplace(path, own.at(key));
+      }
+    }
+  }
+  std::vector<Tensors> all;
+  for (auto& [path, chunks] : squares) all.push_back(std::move(chunks));
+  return nn::norm_of_chunks(all);
+}
 
 // A row of a buffer holds the seeds of one block.
 nn::BatchSerialResult Phases::serialise_seeds() {
@@ -158,6 +203,17 @@ std::string Phases::key_of(size_t b, size_t weight) const {
   return w.use == 0 ? key : fmt::format("{}_u{}", key, w.use);
 }
 
+// Whether a later block computes a gradient of the weight.
+bool Phases::lends(const std::string& key) const {
+  for (size_t b = 0; b < gradients_.size(); ++b) {
+    if (!gradients_[b]) continue;
+    for (const size_t i : gradients_[b]->weights) {
+      if (block(b).weights[i].key == key && block(b).weights[i].use > 0) return true;
+    }
+  }
+  return false;
+}
+
 std::optional<H2dStream> Phases::field_stream(const Tensor& whole) const {
   for (size_t i = 0; i < network_.fields.size(); ++i) {
     if (network_.fields[i].second == whole) return training_.fields[i];
@@ -166,16 +222,18 @@ std::optional<H2dStream> Phases::field_stream(const Tensor& whole) const {
 }
 
 LayerGraphs Phases::separate_graphs(size_t b) const {
-  LayerGraphs graphs{.tied = tied_};
+  LayerGraphs graphs{.tied = tied_, .groups = std::map<std::string, size_t>()};
   nn::NamedTensors weights;
   for (size_t i = 0; i < block(b).weights.size(); ++i) {
     const WeightUse& w = block(b).weights[i];
     weights.merge(key_of(b, i), w.input);
+    if (const auto group = weight_groups_.find(w.key); group != weight_groups_.end())
+      graphs.groups->emplace(key_of(b, i), group->second);
     if (w.use > 0) {
       graphs.borrowed.push_back({key_of(b, i), w.key});
     } else {
       graphs.weights.merge(key_of(b, i), network_.factories[w.key]);
-      if (cut_.uses(w.key) > 1) graphs.lent.push_back({key_of(b, i), w.key});
+      if (lends(w.key)) graphs.lent.push_back({key_of(b, i), w.key});
     }
   }
   std::reverse(graphs.borrowed.begin(), graphs.borrowed.end());
@@ -342,8 +400,6 @@ PhasedGroup Phases::make_group(const BlockGroup& group) {
   const size_t b = group.first;
   const bool joint = b + 1 == cut_.blocks.size() && gradients_[b];
   LayerGraphs graphs = joint ? joint_graphs(b) : separate_graphs(b);
-  if (options_.activations == Activations::kRecompute && !joint && graphs.backward)
-    graphs.backward = nn::recompute_graph(*graphs.backward);
   nn::BatchSerialiseOptions o = serial_options();
   if (joint) {
     connect_joint(group, graphs, o);
@@ -355,8 +411,9 @@ PhasedGroup Phases::make_group(const BlockGroup& group) {
                      {},
                      PhasedLayer(std::move(graphs), optimizer_,
                                  {.rows = group.rows,
-                                  .offload = options_.offload,
-                                  .shard_threshold = options_.shard_threshold})};
+                                  .locations = options_.locations,
+                                  .updates = gradients_[b] ? updates_ : Updates::kApart,
+                                  .grad_scale = scale_})};
   result.layer.serialise(o);
   if (training_.note.empty()) training_.note = result.layer.note();
   for (int64_t r = 0; r < group.rows; ++r) {
@@ -402,8 +459,11 @@ void Phases::build_eval(const NetworkGraph& eval) {
 }  // namespace
 
 void build_phased(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                  nn::Optimizer& optimizer, const StepOptions& options, Training& training) {
-  Phases phases(std::move(ir), network, optimizer, options, training);
+                  const WeightGroups& groups, nn::Optimizer& optimizer, const StepOptions& options,
+                  Training& training) {
+  if (options.locations.activations == Location::kDevice)
+    return build_device_phases(std::move(ir), network, eval, groups, optimizer, options, training);
+  Phases phases(std::move(ir), network, groups, optimizer, options, training);
   phases.build();
   phases.build_eval(eval);
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include "sluice/train/cut/block_gradients.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::train {
@@ -13,6 +14,7 @@ namespace sluice::train {
 /// and then stores them. Values that other blocks read wait in remote buffers, and so do the
 /// gradients of these values.
 void build_phased(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                  nn::Optimizer& optimizer, const StepOptions& options, Training& training);
+                  const WeightGroups& groups, nn::Optimizer& optimizer, const StepOptions& options,
+                  Training& training);
 
 }  // namespace sluice::train

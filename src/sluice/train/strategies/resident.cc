@@ -1,58 +1,64 @@
 #include "sluice/train/strategies/resident.h"
 
-#include "sluice/ir/builtin.h"
 #include "sluice/ir/call.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/updates.h"
-#include "sluice/train/strategies/micro_batch.h"
+#include "sluice/train/strategies/step_variables.h"
 
 namespace sluice::train {
 namespace {
 
-Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name) {
-  const builtin::InitOptions init{.shape = spec.shape, .dtype = spec.dtype};
-  return graph.emit(builtin::init(), {}, to_attrs(init), {.name = name, .outputs = {spec}})[0];
+// A single micro-batch needs no accumulators, unless they are in remote memory.
+bool returns_gradients(const StepOptions& options) {
+  return options.accumulate == 1 && options.locations.accumulators == Location::kDevice;
 }
 
 class Resident {
  public:
-  Resident(Ir ir, const NetworkGraph& network, nn::Optimizer& optimizer, const StepOptions& options,
-           Training& training)
+  Resident(Ir ir, const NetworkGraph& network, const WeightGroups& groups, nn::Optimizer& optimizer,
+           const StepOptions& options, Training& training)
       : network_(network),
-        optimizer_(optimizer),
         options_(options),
         training_(training),
         main_(ir.entry_graph("train")),
         cut_(cut(network)),
         gradients_(differentiate(
-            network, cut_,
-            options.accumulate == 1 ? WeightGradients::kReturn : WeightGradients::kSharedMean)),
-        uses_(trained_weights(network, cut_, gradients_)) {}
+            network, cut_, groups,
+            returns_gradients(options) ? WeightGradients::kReturn : WeightGradients::kSharedMean)),
+        uses_(trained_weights(groups, cut_, gradients_)),
+        variables_(main_, network, groups, optimizer, options, training) {
+    recompute(cut_, options.recompute, gradients_);
+    if (options.locations.activations == Location::kRemote)
+      activations_.emplace(cut_, gradients_, options.locations.min_elements_off_device);
+  }
 
   void build() {
-    training_.variables = network_.factories.init(main_, {.seed = options_.seed});
-    nn::NamedTensors gradients = options_.accumulate == 1 ? gradients_of_one() : mean_gradients();
-    gradients = nn::mean_over_replicas(gradients, options_.shard_threshold);
-    const ops::HyperArg rate = training_.learning_rate
-                                   ? ops::HyperArg(main_.host_load(*training_.learning_rate))
-                                   : ops::HyperArg(std::get<double>(options_.learning_rate));
-    training_.state = optimizer_.apply(
-        main_, training_.variables, gradients, rate,
-        {.max_grad_norm = options_.max_grad_norm, .remote_state = options_.offload.optimizer});
+    if (returns_gradients(options_)) {
+      train_one();
+    } else {
+      train_several();
+    }
   }
+  const StepVariables& variables() const { return variables_; }
 
  private:
   using ByUse = MicroBatch::ByUse;
 
-  MicroBatch load(Graph& g) const {
+  MicroBatch load(Graph& g) {
     std::map<TensorId, Tensor> values;
     for (size_t i = 0; i < network_.fields.size(); ++i)
       values.emplace(network_.fields[i].second.id(), g.host_load(training_.fields[i]));
     for (const Tensor& t : network_.seed) values.emplace(t.id(), g.host_load(*training_.seed));
-    return {g, cut_, gradients_, std::move(values)};
+    return {g,
+            cut_,
+            gradients_,
+            std::move(values),
+            activations_ ? &*activations_ : nullptr,
+            options_.io_mode};
   }
 
-  void store_results(Graph& g, const MicroBatch& run) const {
+  void forward(Graph& g, MicroBatch& run, const nn::NamedTensors& weights) const {
+    for (size_t b = 0; b < cut_.blocks.size(); ++b) run.forward(b, variables_.visit(g, weights));
     const Results& results = network_.results;
     for (size_t i = 0; i < results.losses.size(); ++i)
       g.host_store(training_.losses[i], run[results.losses[i].value]);
@@ -60,88 +66,89 @@ class Resident {
       g.host_store(training_.predictions[i], run[results.predictions[i].value]);
   }
 
-  // Runs one micro-batch and returns its gradients, which need no accumulators.
-  nn::NamedTensors gradients_of_one() const {
+  // Runs one micro-batch. Its gradients need no accumulators.
+  void train_one() {
     MicroBatch run = load(main_);
-    run.forward(training_.variables);
-    store_results(main_, run);
-    return sums_of_uses(run.backward({}, {}));
+    forward(main_, run, training_.variables);
+    ByUse gradients;
+    for (size_t b = cut_.blocks.size(); b-- > 0;)
+      gradients.merge(run.backward(b, variables_.visit(main_, training_.variables), {}, {}));
+    update(sums_of_uses(uses_, [&](const std::string& use) { return gradients.at(use); }));
   }
 
-  // Loops over micro-batches and returns the running means of the gradients.
-  nn::NamedTensors mean_gradients() const {
+  // Loops over micro-batches, which add their gradients to running means.
+  void train_several() {
     Graph& g = main_.ir().create_empty_graph("micro_batch");
     TensorMap given;
     nn::NamedTensors weights;
     network_.graph.args().for_each([&](const std::string& key, const Tensor& like) {
+      if (variables_.is_remote(key)) return;
       weights.merge(key, g.input(like.spec(), key));
       given.emplace_back(weights[key], training_.variables[key]);
     });
-    const auto state = [&](const TensorSpec& spec, const std::string& name) {
-      const Tensor inside = g.input(spec, name, Pass::kByReference);
-      given.emplace_back(inside, zeros(main_, spec, name));
-      return inside;
+    const auto inside = [&](const Tensor& t) {
+      given.emplace_back(g.input(t.spec(), t.name(), Pass::kByReference), t);
+      return given.back().first;
     };
-    const Tensor counter = state({{}, f32, {}}, "mean_accum_counter");
+    const Tensor counter = inside(zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
+    MeanGradients means(main_, options_);
     ByUse accumulators;
-    ByUse means;
     for (const auto& [key, uses] : uses_) {
       for (const WeightUse* use : uses) {
-        accumulators.emplace(use->name(), state(use->input.spec(), "accum." + use->name()));
-        means.emplace(use->name(), given.back().second);
+        means.add(*use);
+        if (!means.is_remote(use->name()))
+          accumulators.emplace(use->name(), inside(means.tensor(use->name())));
       }
     }
     MicroBatch run = load(g);
-    run.forward(weights);
-    store_results(g, run);
-    run.backward(accumulators, counter);
+    forward(g, run, weights);
+    for (size_t b = cut_.blocks.size(); b-- > 0;) {
+      means.accumulate(g, run, b, cut_.blocks[b], gradients_[b], variables_.visit(g, weights),
+                       accumulators, counter);
+    }
     ops::add_(counter, ops::scalar_like(counter, 1));
     ops::repeat(main_, g, options_.accumulate, {}, given);
-    return sums_of_uses(means);
+    const auto mean = [&](const std::string& use) { return means.mean(use); };
+    if (!means.any_remote()) return update(sums_of_uses(uses_, mean));
+    update_one_by_one([&](const std::string& key) { return sum_of_uses(uses_, key, mean); });
   }
 
-  // Adds the gradients of the uses of each weight, from the last use on.
-  nn::NamedTensors sums_of_uses(const ByUse& gradients) const {
-    nn::NamedTensors sums;
-    for (const auto& [key, uses] : uses_) {
-      Tensor sum;
-      for (size_t u = uses.size(); u-- > 0;) {
-        const Tensor& own = gradients.at(uses[u]->name());
-        sum = sum.valid() ? ops::add(sum, own) : own;
-      }
-      sums.merge(key, sum);
-    }
-    return sums;
+  // All gradients are averaged over the replicas before the first update.
+  void update(const nn::NamedTensors& means) {
+    std::map<std::string, Tensor> reduced;
+    means.for_each([&](const std::string& key, const Tensor& mean) {
+      reduced.emplace(key, variables_.reduced(mean));
+    });
+    const Tensors scale = variables_.scale([&](const std::string& key) { return reduced.at(key); });
+    for (const auto& [key, gradient] : reduced) variables_.update(key, gradient, scale);
+  }
+
+  // A gradient is loaded and averaged for each use, so that few are on the device at a time.
+  void update_one_by_one(const StepVariables::Gradient& mean) {
+    const auto reduced = [&](const std::string& key) { return variables_.reduced(mean(key)); };
+    const Tensors scale = variables_.scale(reduced);
+    for (const auto& [key, uses] : uses_) variables_.update(key, reduced(key), scale);
   }
 
   const NetworkGraph& network_;
-  nn::Optimizer& optimizer_;
   const StepOptions& options_;
   Training& training_;
   Graph& main_;
   Cut cut_;
   std::vector<std::optional<BlockGradient>> gradients_;
   TrainedWeights uses_;
+  StepVariables variables_;
+  std::optional<RemoteActivations> activations_;
 };
 
 }  // namespace
 
 void build_resident(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                    nn::Optimizer& optimizer, const StepOptions& options, Training& training) {
-  Resident(ir, network, optimizer, options, training).build();
-  Graph& entry = ir.entry_graph("eval");
-  TensorMap given;
-  for (size_t i = 0; i < eval.fields.size(); ++i)
-    given.emplace_back(eval.fields[i].second, entry.host_load(training.eval_fields[i]));
-  training.variables.for_each([&](const std::string& key, const Tensor& variable) {
-    if (const Tensor* input = eval.graph.args().find_leaf(key))
-      given.emplace_back(*input, ir.share_variable(variable, entry));
-  });
-  const CallSiteInfo call = eval.graph.call_with_info(&entry, given);
-  for (size_t i = 0; i < eval.results.predictions.size(); ++i) {
-    entry.host_store(training.eval_predictions[i],
-                     call.graph_to_parent(eval.results.predictions[i].value));
-  }
+                    const WeightGroups& groups, nn::Optimizer& optimizer,
+                    const StepOptions& options, Training& training) {
+  Resident step(ir, network, groups, optimizer, options, training);
+  step.build();
+  step.variables().emit_eval(eval);
 }
 
 }  // namespace sluice::train

@@ -1,0 +1,119 @@
+#include "sluice/train/strategies/device_phases.h"
+
+#include <algorithm>
+
+#include "sluice/ir/call.h"
+#include "sluice/train/strategies/step_variables.h"
+
+namespace sluice::train {
+namespace {
+
+class DevicePhases {
+ public:
+  DevicePhases(Ir ir, const NetworkGraph& network, const WeightGroups& groups,
+               nn::Optimizer& optimizer, const StepOptions& options, Training& training)
+      : network_(network),
+        groups_(groups),
+        options_(options),
+        training_(training),
+        main_(ir.entry_graph("train")),
+        cut_(cut(network)),
+        gradients_(differentiate(network, cut_, groups, WeightGradients::kMean)),
+        uses_(trained_weights(groups, cut_, gradients_)),
+        variables_(main_, network, groups, optimizer, options, training),
+        means_(main_, options) {
+    recompute(cut_, options.recompute, gradients_);
+  }
+
+  void build() {
+    std::vector<MicroBatch> runs;
+    for (int64_t m = 0; m < options_.accumulate; ++m) runs.push_back(load());
+    const nn::NamedTensors& weights = training_.variables;
+    for (size_t b = 0; b < cut_.blocks.size(); ++b) {
+      const MicroBatch::Weights own = variables_.visit(main_, weights);
+      for (MicroBatch& run : runs) run.forward(b, own);
+    }
+    for (const MicroBatch& run : runs) store_results(run);
+    for (size_t b = cut_.blocks.size(); b-- > 0;) {
+      if (gradients_[b]) visit_backward(b, runs);
+    }
+    const auto gradient = [&](const std::string& key) { return reduced(key); };
+    const Tensors scale = variables_.scale(gradient);
+    for (const auto& [key, group] : groups_) {
+      if (!updated_.contains(key)) variables_.update(key, reduced(key), scale);
+    }
+  }
+  const StepVariables& variables() const { return variables_; }
+
+ private:
+  MicroBatch load() const {
+    std::map<TensorId, Tensor> values;
+    for (size_t i = 0; i < network_.fields.size(); ++i)
+      values.emplace(network_.fields[i].second.id(), main_.host_load(training_.fields[i]));
+    for (const Tensor& t : network_.seed) values.emplace(t.id(), main_.host_load(*training_.seed));
+    return {main_, cut_, gradients_, std::move(values)};
+  }
+
+  void store_results(const MicroBatch& run) const {
+    const Results& results = network_.results;
+    for (size_t i = 0; i < results.losses.size(); ++i)
+      main_.host_store(training_.losses[i], run[results.losses[i].value]);
+    for (size_t i = 0; i < results.predictions.size(); ++i)
+      main_.host_store(training_.predictions[i], run[results.predictions[i].value]);
+  }
+
+  // All micro-batches add their gradients to means. Then weights are updated if all their gradients
+  // exist and no norm is needed.
+  void visit_backward(size_t b, std::vector<MicroBatch>& runs) {
+    const BlockGraph& block = cut_.blocks[b];
+    Tensor counter;
+    if (gradients_[b]->counter.valid()) counter = zeros(main_, {{}, f32, {}}, "mean_accum_counter");
+    MicroBatch::ByUse accumulators;
+    for (const size_t w : gradients_[b]->weights) {
+      const std::string use = block.weights[w].name();
+      means_.add(block.weights[w]);
+      if (!means_.is_remote(use)) accumulators.emplace(use, means_.tensor(use));
+    }
+    const MicroBatch::Weights weights = variables_.visit(main_, training_.variables);
+    for (MicroBatch& run : runs) {
+      means_.accumulate(main_, run, b, block, gradients_[b], weights, accumulators, counter);
+    }
+    if (options_.max_grad_norm) return;
+    for (const auto& [key, uses] : uses_) {
+      const bool complete = std::any_of(block.weights.begin(), block.weights.end(),
+                                        [&](const WeightUse& w) { return &w == uses[0]; });
+      if (!complete) continue;
+      variables_.update(key, reduced(key), {});
+      updated_.insert(key);
+    }
+  }
+
+  Tensor reduced(const std::string& key) const {
+    return variables_.reduced(
+        sum_of_uses(uses_, key, [&](const std::string& use) { return means_.mean(use); }));
+  }
+
+  const NetworkGraph& network_;
+  const WeightGroups& groups_;
+  const StepOptions& options_;
+  Training& training_;
+  Graph& main_;
+  Cut cut_;
+  std::vector<std::optional<BlockGradient>> gradients_;
+  TrainedWeights uses_;
+  StepVariables variables_;
+  MeanGradients means_;
+  std::set<std::string> updated_;
+};
+
+}  // namespace
+
+void build_device_phases(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
+                         const WeightGroups& groups, nn::Optimizer& optimizer,
+                         const StepOptions& options, Training& training) {
+  DevicePhases step(ir, network, groups, optimizer, options, training);
+  step.build();
+  step.variables().emit_eval(eval);
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,190 @@
+#include "sluice/train/strategies/step_variables.h"
+
+#include "sluice/ir/builtin.h"
+#include "sluice/ops/updates.h"
+
+namespace sluice::train {
+
+bool is_off_device(Location location, const TensorSpec& spec, const TensorLocations& locations) {
+  return location == Location::kRemote &&
+         spec.shape.elements() >= locations.min_elements_off_device;
+}
+
+Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name) {
+  const builtin::InitOptions init{.shape = spec.shape, .dtype = spec.dtype};
+  return graph.emit(builtin::init(), {}, to_attrs(init), {.name = name, .outputs = {spec}})[0];
+}
+
+void MeanGradients::add(const WeightUse& use) {
+  const TensorSpec spec = use.input.spec();
+  const Tensor zero = zeros(main_, spec, "accum." + use.name());
+  if (!is_off_device(options_.locations.accumulators, spec, options_.locations)) {
+    here_.emplace(use.name(), zero);
+    return;
+  }
+  const RemoteBuffer buffer = main_.ir().remote_buffer(spec);
+  const Graph::IoScope scope(main_, options_.io_mode);
+  main_.remote_store(buffer, 0, zero);
+  there_.emplace(use.name(), buffer);
+}
+
+Tensor MeanGradients::mean(const std::string& use) const {
+  if (!is_remote(use)) return here_.at(use);
+  const Graph::IoScope scope(main_, options_.io_mode);
+  return main_.remote_load(there_.at(use), 0, "accum." + use);
+}
+
+void MeanGradients::accumulate(Graph& graph, MicroBatch& run, size_t b, const BlockGraph& block,
+                               const std::optional<BlockGradient>& gradient,
+                               const MicroBatch::Weights& weights, const MicroBatch::ByUse& here,
+                               const Tensor& counter) const {
+  MicroBatch::ByUse accumulators = here;
+  MicroBatch::ByUse loaded;
+  if (gradient) {
+    const Graph::IoScope scope(graph, options_.io_mode);
+    for (const size_t w : gradient->weights) {
+      const std::string use = block.weights[w].name();
+      if (is_remote(use)) loaded.emplace(use, graph.remote_load(there_.at(use), 0, "accum." + use));
+    }
+  }
+  accumulators.insert(loaded.begin(), loaded.end());
+  run.backward(b, weights, accumulators, counter);
+  const Graph::IoScope scope(graph, options_.io_mode);
+  for (const auto& [use, t] : loaded) graph.remote_store(there_.at(use), 0, t);
+}
+
+StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const WeightGroups& groups,
+                             nn::Optimizer& optimizer, const StepOptions& options,
+                             Training& training)
+    : main_(main),
+      groups_(groups),
+      optimizer_(optimizer),
+      options_(options),
+      training_(training),
+      made_(main.ir()) {
+  nn::NamedVariableFactories remote;
+  network.factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
+    if (is_off_device(options.locations.weights, factory.spec(), options.locations))
+      remote.merge(key, factory);
+  });
+  weights_ = nn::named_variable_buffers(main.ir(), remote, 1, rule().threshold);
+  const nn::InitOptions init{.seed = options.seed};
+  const auto [keys, factories] = network.factories.unpack();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    nn::NamedVariableFactories one;
+    one.merge(keys[i], factories[i]);
+    const nn::NamedTensors variable = remote.has_leaf(keys[i])
+                                          ? one.init_remote(main, weights_, 0, init, made_)
+                                          : one.init(main, init, made_);
+    training.variables.merge(keys[i], variable[keys[i]]);
+  }
+}
+
+Tensor StepVariables::weight(Graph& graph, const std::string& key) const {
+  if (const RemoteBuffer* buffer = weights_.find_leaf(key)) {
+    const Graph::IoScope scope(graph, options_.io_mode);
+    return nn::gather_replica_sharded_tensor(graph.remote_load(*buffer, 0, key));
+  }
+  const Tensor& variable = training_.variables[key];
+  return variable.graph_id() == graph.id() ? variable : graph.ir().share_variable(variable, graph);
+}
+
+MicroBatch::Weights StepVariables::visit(Graph& graph, const nn::NamedTensors& here) const {
+  auto loaded = std::make_shared<std::map<std::string, Tensor>>();
+  return [this, &graph, &here, loaded](const std::string& key) {
+    if (!is_remote(key)) return here[key];
+    Tensor& t = (*loaded)[key];
+    if (!t.valid()) t = weight(graph, key);
+    return t;
+  };
+}
+
+void StepVariables::emit_eval(const NetworkGraph& network) const {
+  Graph& eval = main_.ir().entry_graph("eval");
+  std::map<TensorId, Tensor> values;
+  for (size_t i = 0; i < network.fields.size(); ++i)
+    values.emplace(network.fields[i].second.id(), eval.host_load(training_.eval_fields[i]));
+  nn::NamedTensors weights;
+  training_.variables.for_each([&](const std::string& key, const Tensor&) {
+    if (!is_remote(key) && network.graph.args().has_leaf(key))
+      weights.merge(key, weight(eval, key));
+  });
+  const Cut parts = cut(network);
+  const std::vector<std::optional<BlockGradient>> none(parts.blocks.size());
+  MicroBatch run(eval, parts, none, std::move(values));
+  for (size_t b = 0; b < parts.blocks.size(); ++b) run.forward(b, visit(eval, weights));
+  for (size_t i = 0; i < network.results.predictions.size(); ++i)
+    eval.host_store(training_.eval_predictions[i], run[network.results.predictions[i].value]);
+}
+
+Tensor StepVariables::reduced(const Tensor& mean) const {
+  return nn::reduce_replica_sharded_tensor(mean, ops::CollectiveOp::kMean, rule());
+}
+
+Tensors StepVariables::scale(const Gradient& gradient) const {
+  if (!options_.max_grad_norm) return {};
+  std::vector<Tensors> squares;
+  for (const auto& [key, group] : groups_) {
+    const auto& replicas = main_.info(training_.variables[key]).variable->group;
+    squares.push_back(nn::squares_of_chunks(gradient(key), cache_, replicas));
+  }
+  return {nn::clip_factor(nn::norm_of_chunks(squares), *options_.max_grad_norm)};
+}
+
+const Tensor& StepVariables::step_size(size_t group) {
+  if (!rate_) {
+    rate_ = training_.learning_rate ? ops::HyperArg(main_.host_load(*training_.learning_rate))
+                                    : ops::HyperArg(std::get<double>(options_.learning_rate));
+  }
+  Tensor& step = step_sizes_[group];
+  if (!step.valid()) step = optimizer_.step_size(main_, *rate_, group);
+  return step;
+}
+
+void StepVariables::update(const std::string& key, const Tensor& gradient, const Tensors& scale) {
+  const Tensor& variable = training_.variables[key];
+  VariableInfo info = *main_.info(variable).variable;
+  const bool shard = !gradient.meta_shape().empty() && variable.meta_shape().empty();
+  if (shard) info.shard = nn::shard_count(main_.ir(), variable.spec(), {0, info.group});
+  const TensorSpec spec = gradient.spec();
+  const size_t group = groups_.at(key);
+  const Tensor& step_size = this->step_size(group);
+  const auto scaled = scale.empty() ? nn::GradScale::kNone : nn::GradScale::kInput;
+  const auto& [factories, step] =
+      optimizer_.step_graph(main_.ir(), spec, spec, scaled, info.group, group);
+  nn::NamedVariableFactories there;
+  nn::NamedVariableFactories here;
+  factories.for_each([&](const std::string& name, const nn::VariableFactory& factory) {
+    const nn::VariableFactory own = factory.beside(spec, info);
+    const bool off = is_off_device(options_.locations.optimizer, own.spec(), options_.locations);
+    (off ? there : here).merge(name, own);
+  });
+  const nn::InitOptions place{.prefix = info.path};
+  const nn::NamedRemoteBuffers buffers = nn::named_variable_buffers(main_.ir(), there);
+  nn::NamedTensors state = here.init(main_, place, made_);
+  nn::NamedTensors remote = there.init_remote(main_, buffers, 0, place, made_);
+  for (const nn::NamedTensors* tree : {&state, &remote}) {
+    tree->for_each([&](const std::string& name, const Tensor& t) {
+      training_.state.merge(key + "." + name, t);
+    });
+  }
+  nn::NamedTensors loaded;
+  Tensor own;
+  {
+    const Graph::IoScope scope(main_, options_.io_mode);
+    loaded = nn::load_remote(main_, buffers);
+    if (is_remote(key)) own = main_.remote_load(weights_[key], 0, key);
+  }
+  if (!own.valid()) own = shard ? ops::replica_sharded_slice(variable, info.group) : variable;
+  state.update(loaded);
+  step.bind(state).call(own, gradient, step_size, scale, optimizer_.hypers(group));
+  const Graph::IoScope scope(main_, options_.io_mode);
+  nn::store_remote(main_, buffers, loaded);
+  if (is_remote(key)) {
+    main_.remote_store(weights_[key], 0, own);
+  } else if (shard) {
+    ops::copy_var_update_(variable, nn::gather_replica_sharded_tensor(own, info.group));
+  }
+}
+
+}  // namespace sluice::train

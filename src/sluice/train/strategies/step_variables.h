@@ -1,0 +1,92 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "sluice/nn/remote.h"
+#include "sluice/train/cut/block_gradients.h"
+#include "sluice/train/strategies/micro_batch.h"
+#include "sluice/train/training_step.h"
+
+namespace sluice::train {
+
+/// The weights and the optimizer state of a step without rows, on the device or in remote memory.
+class StepVariables {
+ public:
+  /// Makes the weights in entry graph `main`, and sets `training.variables`.
+  StepVariables(Graph& main, const NetworkGraph& network, const WeightGroups& groups,
+                nn::Optimizer& optimizer, const StepOptions& options, Training& training);
+
+  bool is_remote(const std::string& key) const { return weights_.contains(key); }
+  /// Returns the whole weight in `graph`, which loads it if it is remote. A weight of the device is
+  /// shared with the entry graph `graph`.
+  Tensor weight(Graph& graph, const std::string& key) const;
+
+  /// Returns the weights of one visit of a block in `graph`: those in `here`, and others, which are
+  /// loaded at their first use.
+  MicroBatch::Weights visit(Graph& graph, const nn::NamedTensors& here) const;
+  /// Adds the program "eval": a block at a time. Weights in remote memory are loaded for each block.
+  void emit_eval(const NetworkGraph& eval) const;
+
+  using Gradient = std::function<Tensor(const std::string& key)>;
+  /// Adds the average over replicas of a weight's mean gradient over micro-batches; the result is a
+  /// shard if the weight is updated in shards.
+  Tensor reduced(const Tensor& mean) const;
+  /// Returns the factor of all gradients, if StepOptions::max_grad_norm asks for one. `gradient`
+  /// returns the reduced gradient of a weight.
+  Tensors scale(const Gradient& gradient) const;
+  /// Adds the update of a weight. `scale` is the result of scale().
+  void update(const std::string& key, const Tensor& reduced_gradient, const Tensors& scale);
+
+ private:
+  const Tensor& step_size(size_t group);
+  nn::ShardRule rule() const { return {.threshold = options_.locations.min_elements_sharded}; }
+
+  Graph& main_;
+  const WeightGroups& groups_;
+  nn::Optimizer& optimizer_;
+  const StepOptions& options_;
+  Training& training_;
+  nn::NamedRemoteBuffers weights_;  ///< Of the remote weights, by key.
+  mutable nn::GraphCache cache_;    ///< Graphs of the norm.
+  std::optional<ops::HyperArg> rate_;
+  std::map<size_t, Tensor> step_sizes_;  ///< By parameter group.
+  nn::internal::PathCounts made_;        ///< Variables of the program by path.
+};
+
+/// The mean gradients that micro-batches add to, by WeightUse::name(): on the device, or in remote
+/// memory with TensorLocations::accumulators.
+class MeanGradients {
+ public:
+  MeanGradients(Graph& main, const StepOptions& options) : main_(main), options_(options) {}
+
+  /// Adds ops to the entry graph that make the mean of a use and set it to zero.
+  void add(const WeightUse& use);
+  bool is_remote(const std::string& use) const { return there_.contains(use); }
+  bool any_remote() const { return !there_.empty(); }
+  /// The tensor of a mean on the device, in the entry graph.
+  const Tensor& tensor(const std::string& use) const { return here_.at(use); }
+  /// Returns the mean in the entry graph; loads it if it is remote.
+  Tensor mean(const std::string& use) const;
+
+  /// Runs the gradient of block `b` of a micro-batch in `graph`. Remote means are loaded before and
+  /// stored after it. `here` has the tensors of the others in `graph`.
+  void accumulate(Graph& graph, MicroBatch& run, size_t b, const BlockGraph& block,
+                  const std::optional<BlockGradient>& gradient, const MicroBatch::Weights& weights,
+                  const MicroBatch::ByUse& here, const Tensor& counter) const;
+
+ private:
+  Graph& main_;
+  const StepOptions& options_;
+  MicroBatch::ByUse here_;
+  std::map<std::string, RemoteBuffer> there_;
+};
+
+/// Adds a tensor of zeros to a graph.
+Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name);
+
+/// Whether a tensor of this spec waits in remote memory.
+bool is_off_device(Location location, const TensorSpec& spec, const TensorLocations& locations);
+
+}  // namespace sluice::train

@@ -28,29 +28,35 @@ MODELS = {
     "gelu": ["mnist", "--layers", "4", "--width", "32"],
     "relu with dropout": ["mlp", "--layers", "5", "--width", "24", "--dropout", "0.2"],
 }
+MODELS.update({f"{name}, clipped": [*flags, "--clip-norm", "0.05"]
+               for name, flags in list(MODELS.items())})
 COMMON = [
     "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "3", "--steps",
     "3", "--digest", "--log-level", "error"
 ]
 
 
-def phased(offload, io_mode="io", *more):
-    return ["--strategy", "phased", "--offload", offload, "--io-mode", io_mode, *more]
+KINDS = ["optimizer", "weights", "activations", "accumulators"]
+MODES = ["compute", "io", "io_overlapped"]
 
 
-EVERYTHING = "optimizer,weights"
-WAYS = {
-    "resident": ["--offload", "none"],
-    "resident, optimizer offloaded": ["--offload", "optimizer"],
-    "phased, compute": phased("none", "compute"),
-    "phased, io": phased("none"),
-    "phased, io_overlapped": phased("none", "io_overlapped"),
-    "phased, recompute": phased("none", "io", "--recompute"),
-    "phased, optimizer offloaded": phased("optimizer", "io_overlapped"),
-    "phased, weights offloaded": phased("weights"),
-    "phased, all offloaded": phased(EVERYTHING, "io_overlapped"),
-    "phased, all offloaded, recompute": phased(EVERYTHING, "io_overlapped", "--recompute"),
-}
+def ways(strategy):
+    """Returns the ways to run a strategy: each kind of tensor offloaded alone, phases as usual, and
+    everything, in every io mode, recomputed and not."""
+    flags = ["--strategy", strategy]
+    result = {strategy: [*flags, "--offload", "none"]}
+    result[f"{strategy}, recompute"] = [*result[strategy], "--recompute"]
+    for mode, kind in zip(["io_overlapped", "io", "compute", "io"], KINDS):
+        result[f"{strategy}, {kind} offloaded"] = [*flags, "--offload", kind, "--io-mode", mode]
+    for mode in MODES:
+        for name, kinds in (("usual", KINDS[:3]), ("all", KINDS)):
+            row = [*flags, "--offload", ",".join(kinds), "--io-mode", mode]
+            result[f"{strategy}, {name} offloaded, {mode}"] = row
+    result[f"{strategy}, all offloaded, recompute"] = [*row, "--recompute"]
+    return result
+
+
+WAYS = {**ways("resident"), **ways("phased")}
 # Way, tier, threads and threshold of the run that all other runs are compared with.
 FIRST = ("resident", "host", 1, "inf")
 

@@ -149,13 +149,18 @@ void add_memory(Flags flags, ToolOptions& o) {
       "--memory", o.session.device.memory,
       "Limit device memory to BYTES: 4096, 512K, 64M, 2G (default: no limit)");
   flags.text("--offload", "TENSORS", o.offload.tensors,
-             "Move tensors off the device: none, or some of optimizer,weights " +
+             "Move tensors off the device: none, or some of "
+             "optimizer,weights,activations,accumulators " +
                  default_of("--offload", "auto"));
   flags.text("--remote", "PLACE", o.offload.remote,
              "Keep offloaded tensors in PLACE: none, host or file:DIR (default: host)");
   flags.group(kMemory, Common::kNo)
-      .bytes("--remote-memory", o.session.remote_memory,
-             "Limit that memory to BYTES (default: no limit)");
+      .integer<int64_t, int64_t>(
+          "--offload-threshold", o.step.locations.min_elements_off_device, 0, kMost,
+          "Keep tensors of fewer than N elements on the device; requires --strategy resident "
+          "(default: 2)");
+  flags.bytes("--remote-memory", o.session.remote_memory,
+              "Limit that memory to BYTES (default: no limit)");
   flags.bytes("--remote-bandwidth", o.session.remote_bandwidth,
               "Move at most BYTES a second to and from it (default: no limit)");
   flags.flag("--remote-direct", "Bypass the page cache; requires --remote file:DIR",
@@ -186,13 +191,15 @@ void add_strategy(Flags flags, ToolOptions& o) {
                 {"io", IoMode::kIo},
                 {"io_overlapped", IoMode::kIoOverlapped}},
                "Transfer in a phase's own time (compute), on a queue beside it (io), or beside "
-               "other phases (io_overlapped); requires --strategy phased (default: io)");
+               "other blocks (io_overlapped); requires offloaded tensors (default: io)");
   flags.choice("--io-queues", o.session.io_queues, {{"1", 1}, {"3", 3}},
                "Use so many queues for transfers, 3 for loads, stores and prefetches; requires "
-               "--strategy phased and --io-mode io or io_overlapped (default: 1)");
-  flags.flag("--recompute",
-             "Recompute activations instead of keeping them; requires --strategy phased",
-             [&o] { o.step.recompute = train::Recompute::every_block(); });
+               "offloaded tensors and --io-mode io or io_overlapped (default: 1)");
+  flags.flag("--recompute", "Recompute the activations of all blocks instead of keeping them",
+             [&o] { o.step.recompute.all = true; });
+  flags.list("--recompute-blocks", "NAMES",
+             "Recompute the activations of these blocks, for example fc.1,fc.2",
+             [&o](const std::vector<std::string>& names) { o.step.recompute.blocks = names; });
 }
 
 void add_compiler(Flags flags, ToolOptions& o) {
@@ -365,11 +372,12 @@ void set_defaults(CLI::App& command, const ToolOptions& o) {
 // One value of each, except for a plan. Error{kUsage} for more.
 void take_lists(const CLI::App& command, bool plan, ToolOptions& o) {
   if (o.plan.replicas.empty()) o.plan.replicas = {o.train.replicas};
-  if (o.plan.shard_thresholds.empty()) o.plan.shard_thresholds = {o.step.shard_threshold};
+  if (o.plan.shard_thresholds.empty())
+    o.plan.shard_thresholds = {o.step.locations.min_elements_sharded};
   require(plan || !o.plan.compares(),
           "--replicas, --shard-threshold: must be one value each; sluice plan takes lists");
   o.train.replicas = o.plan.replicas[0];
-  o.step.shard_threshold = o.plan.shard_thresholds[0];
+  o.step.locations.min_elements_sharded = o.plan.shard_thresholds[0];
   if (o.session.group != nullptr && command.count("--replicas") == 0)
     o.train.replicas = std::max<int64_t>(o.train.replicas, o.session.group->size());
   o.plan.replicas[0] = o.train.replicas;
@@ -390,18 +398,22 @@ struct Need {
 void check_needs(const CLI::App& command, const ToolOptions& o) {
   const std::string strategy = o.phased() ? "phased" : "resident";
   const bool file = o.offload.remote.starts_with("file:");
-  const bool stays = o.offload.tensors == "none" && !o.phased();
+  const bool stays = o.offload.tensors == "none";
+  // The step moves nothing, whatever --offload auto finds.
+  const bool still =
+      stays || (!o.phased() && o.offload.tensors == "auto" && o.session.device.memory < 0);
+  const char* const moving = o.phased() ? "offloaded tensors" : "--strategy phased";
+  const std::string found = o.phased() ? "--offload none" : strategy;
   const train::StepOptions step;
   const SessionOptions session;
   const bool schedule = o.train.lr_schedule.has_value();
   const Need needs[] = {
-      {o.step.io_mode != step.io_mode, o.phased(), "--io-mode", "--strategy phased", strategy},
-      {o.session.io_queues != session.io_queues, o.phased(), "--io-queues", "--strategy phased",
-       strategy},
+      {o.step.io_mode != step.io_mode, !still, "--io-mode", moving, found},
+      {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
       {o.session.io_queues != session.io_queues, o.step.io_mode != IoMode::kCompute, "--io-queues",
        "--io-mode io or io_overlapped", "compute"},
-      {o.step.activations != step.activations, o.phased(), "--recompute", "--strategy phased",
-       strategy},
+      {o.step.locations.min_elements_off_device != step.locations.min_elements_off_device,
+       !o.phased(), "--offload-threshold", "--strategy resident", strategy},
       {o.session.remote_direct, file, "--remote-direct", "--remote file:DIR", o.offload.remote},
       {o.session.verify_remote, file, "--verify-remote", "--remote file:DIR", o.offload.remote},
       {o.session.remote_memory >= 0, !stays, "--remote-memory", "offloaded tensors",
@@ -416,7 +428,9 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   const auto given = [&](const char* name) {
     return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
   };
-  for (const auto& [a, b] : {std::pair("--quiet", "--log-level"), {"--epochs", "--steps"}})
+  for (const auto& [a, b] : {std::pair("--quiet", "--log-level"),
+                             {"--epochs", "--steps"},
+                             {"--recompute", "--recompute-blocks"}})
     require(!given(a) || !given(b), "{} cannot be combined with {}", a, b);
   require(command.get_name() == "train" || !schedule || !given("--lr"),
           "--lr cannot be combined with --lr-schedule in sluice {}: the rate is not part of the "

@@ -36,7 +36,7 @@ struct TrainOptions {
 
 /// Tensors that leave the device, in the command line's words. Budgets are in SessionOptions.
 struct OffloadOptions {
-  std::string tensors = "auto";  ///< auto, none, or some of optimizer,weights.
+  std::string tensors = "auto";  ///< auto, none, or some kinds of tensors.
   std::string remote = "host";   ///< Their memory: none, host, or file:DIR.
 };
 
@@ -74,7 +74,7 @@ struct BenchOptions {
 struct ToolOptions {
   ModelOptions model;
   TrainOptions train;
-  train::StepOptions step;  ///< All but `offload` and `learning_rate`, which build_programs() sets.
+  train::StepOptions step;  ///< build_programs() sets the learning rate and completes `locations`.
   OffloadOptions offload;
   SessionOptions session;
   OutputOptions output;

@@ -11,21 +11,22 @@ namespace sluice::tool {
 struct Programs {
   Ir ir;
   train::Training training;
-  train::Offload offload;      ///< Tensors that leave the device.
-  std::string offload_reason;  ///< Why these.
+  train::TensorLocations locations;  ///< Tensors that leave the device.
+  std::string offload_reason;        ///< Why these.
 };
 
-/// Builds the programs with the offload that the options ask for. "auto" is weights and state for
-/// phases; else nothing if that fits the budget, else the optimizer's state. Error{kUsage} for
-/// rates, names or combinations that make no model; Error{kDoesNotFit} if "auto" finds nothing that
-/// fits, saying what would.
+/// Builds the programs with the locations that the options ask for. "auto" starts with weights,
+/// state and activations in phases, and with nothing in a resident step. Then it adds kinds until
+/// the plan fits the budget: optimizer, accumulators, activations. Error{kUsage} for rates, names
+/// or combinations that make no model; Error{kDoesNotFit} if "auto" finds nothing that fits, saying
+/// what would.
 Programs build_programs(const ToolOptions& options);
 
 /// Whether the optimizer of the options keeps state.
 bool has_optimizer_state(const ToolOptions& options);
 
-/// "none", "optimizer", "weights" or "optimizer,weights".
-std::string offload_words(const train::Offload& offload);
+/// "none", or the words of --offload: "optimizer,weights".
+std::string offload_words(const train::TensorLocations& locations);
 
 /// "offload: none; the program fits --memory" and a line break.
 std::string offload_line(const Programs& programs);

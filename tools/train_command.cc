@@ -67,20 +67,17 @@ std::string settings_text(const ToolOptions& o, const Programs& programs,
     text += fmt::format(" {}, {} warm-up steps", kDecays[static_cast<int>(schedule.decay)],
                         schedule.warmup_steps);
   }
-  if (o.step.shard_threshold != nn::kNeverShard)
-    text += fmt::format("; threshold {}", o.step.shard_threshold);
-  if (o.phased()) {
+  if (o.step.locations.min_elements_sharded != nn::kNeverShard)
+    text += fmt::format("; threshold {}", o.step.locations.min_elements_sharded);
+  if (offload_words(programs.locations) != "none") {
     constexpr const char* kModes[] = {"compute", "io", "io_overlapped"};
     text += fmt::format("; {}, {} io queue{}", kModes[static_cast<int>(o.step.io_mode)],
                         o.session.io_queues, o.session.io_queues == 1 ? "" : "s");
   }
-  const train::Offload& moved = programs.offload;
-  if (moved == train::Offload{}) return text + "; all variables on the device";
-  return text + fmt::format("; {} remote ({})",
-                            moved.optimizer && moved.weights ? "state and weights"
-                            : moved.optimizer                ? "state"
-                                                             : "weights",
-                            o.offload.remote);
+  std::string moved = offload_words(programs.locations);
+  if (moved == "none") return text + "; all variables on the device";
+  if (moved.starts_with("optimizer")) moved.replace(0, std::strlen("optimizer"), "state");
+  return text + fmt::format("; {} remote ({})", moved, o.offload.remote);
 }
 
 // Percentage of the test samples whose largest logit is the label's.

@@ -68,7 +68,7 @@ class Records(CliTest):
         self.assertLessEqual(record["io_queue_transfers"], record["transfers"])
         self.assertRegex(
             self.expect_code(0, *flags, "--memory-map").stdout,
-            rf"tier host on queue compute, a run of 'train': \d+ in, {state // 2:,} bytes; "
+            rf"tier host on queue io, a run of 'train': \d+ in, {state // 2:,} bytes; "
             rf"\d+ out, {state // 2:,} bytes\n")
 
     PLANS = [["mnist"], ["mnist-rts"], ["mnist-phased"],
@@ -156,9 +156,6 @@ class Records(CliTest):
                     self.assertLess(s["device_bytes"], record["planned_bytes"])
                     self.assertEqual(self.record(*kept, *option.split())["planned_bytes"],
                                      s["device_bytes"])
-        self.assertNotIn("--strategy phased",
-                         {s["option"]
-                          for s in self.record(*plan, "--clip-norm", 1)["suggestions"]})
 
     def test_plan_says_what_train_takes(self):
         self.assertEqual(
@@ -289,14 +286,36 @@ class Memory(CliTest):
                            "--offload",
                            "optimizer",
                            logged=False)
-        deep = [*model, "--layers", 12, "--memory", "16M"]
-        result = self.expect_code(4, "plan", *deep)
-        self.assertIn("--strategy phased fits", result.stderr)
-        self.expect_code(0, "plan", *deep, "--strategy", "phased")
-        self.assertNotIn("phased fits", self.expect_code(4, "plan", *deep, "--clip-norm", 1).stderr)
+        deep = [*model, "--layers", 12, "--memory", "8M"]
+        for more in ([], ["--clip-norm", 1]):
+            said = self.expect_code(4, "plan", *deep, *more).stderr
+            phased = re.search(r"--(strategy phased --offload \S+) fits", said)
+            self.assertIsNotNone(phased, said)
+            self.expect_code(0, "plan", *deep, *more, *f"--{phased[1]}".split())
+            self.expect_code(0, "plan", *deep, *more, "--strategy", "phased")
         self.assertNotIn(" fits", self.expect_code(4, "plan", *model, "--memory", "64K").stderr)
         # The state may stay even if no other tensor may.
         self.expect_code(4, "plan", *model, "--memory", needs["none"] - 1, "--remote", "none")
+
+    def test_auto_offload_adds_kinds_until_the_plan_fits(self):
+        model = ["mlp", "--layers", 8, "--width", 64, "--micro-batch", 256, "--accumulate", 2]
+        kinds, words = ["optimizer", "accumulators", "activations"], []
+        model += ["--optimizer", "adam"]
+        needs = [self.record("plan", *model, "--offload", "none")["planned_bytes"]]
+        for kind in kinds:
+            words.append(kind)
+            needs.append(self.record("plan", *model, "--offload", ",".join(words))["planned_bytes"])
+        self.assertEqual(sorted(needs, reverse=True), needs)
+        for count, least in enumerate(needs[1:], 1):
+            if least == needs[count - 1]:
+                continue
+            record = self.record("plan", *model, "--memory", least)
+            self.assertEqual(set(record["offload"].split(",")), set(kinds[:count]))
+            for kind, before, after in zip(kinds[:count], needs, needs[1:]):
+                self.assertRegex(
+                    record["offload_reason"],
+                    rf"{kind} saves {before - after} bytes for [0-9.]+ ms an update")
+        self.expect_code(4, "plan", *model, "--memory", needs[-1] - 1)
 
     def expect_choice(self, choice, why, *flags, logged=True):
         """Every command prints the choice and its reason on one line of its text and record."""
@@ -315,21 +334,23 @@ class Memory(CliTest):
 
     def test_phases_start_with_remote_weights_and_state(self):
         model = ["mlp", "--layers", 24, "--width", 128]
-        why = "phases keep weights and state in remote memory unless --offload none is given"
-        for optimizer, choice in (("adam", "optimizer,weights"), ("sgd", "weights")):
+        why = "phases keep weights, state and activations in remote memory unless --offload says more"
+        for optimizer, choice in (("adam", "optimizer,weights,activations"),
+                                  ("sgd", "weights,activations")):
             flags = [*model, "--optimizer", optimizer]
             phased = [*flags, "--strategy", "phased"]
             resident, kept = self.record("plan", *flags), self.record("plan", *phased, "--offload",
                                                                       "none")
             plan, asked = self.record("plan", *phased), self.record("plan", *phased, "--offload",
-                                                                    "optimizer,weights")
+                                                                    "optimizer,weights,activations")
             self.assertLess(plan["planned_bytes"], resident["planned_bytes"] / 2)
             self.assertGreater(kept["planned_bytes"], plan["planned_bytes"] * 2)
             for key in ("planned_bytes", "peak_bytes.host", "transfers"):
                 self.assertEqual(plan[key], asked[key])
             for more in ([], ["--memory", plan["planned_bytes"]]):
                 self.expect_choice(choice, why, *phased, *more)
-            self.expect_code(4, "plan", *phased, "--memory", plan["planned_bytes"] - 1)
+            self.expect_code(4, "plan", *phased, "--offload", choice, "--memory",
+                             plan["planned_bytes"] - 1)
         for flags, part in (
             (
                 ["--strategy", "phased"],
@@ -447,11 +468,13 @@ class Bits(CliTest):
 
         resident = planned("--offload", "none")
         for way in (["--offload", "optimizer"], ["--strategy", "phased"],
-                    ["--strategy", "phased", "--offload", "weights,optimizer", "--recompute"]):
+                    ["--strategy", "phased", "--offload", "weights,optimizer,activations",
+                     "--recompute"]):
             with self.subTest(way=way):
                 self.assertLess(planned(*way), resident)
         for replicas in (2, 4):
-            for phased in ([], ["--strategy", "phased", "--offload", "optimizer,weights"]):
+            for phased in ([], ["--strategy", "phased", "--offload",
+                                "optimizer,weights,activations"]):
                 whole = planned("--replicas", replicas, *phased)
                 for threshold in (0, 512):
                     with self.subTest(replicas=replicas, threshold=threshold, phased=phased):
@@ -466,12 +489,17 @@ class Bits(CliTest):
             "momentum": 8 * parameters,
             "nesterov": 8 * parameters,
             "rmsprop": 8 * parameters,
-            "adam": 16 * parameters + 8 * variables,
+            "adam": 16 * parameters,
             "adam-f16": 12 * parameters,
-            "adamax": 16 * parameters + 8 * variables
+            "adamax": 16 * parameters
         }
+        # Scalars stay on the device, unless the threshold says otherwise.
+        scalars = {"adam": 8 * variables, "adamax": 8 * variables}
         for optimizer, expected in moved.items():
-            for ways in ([], ["--strategy", "phased", "--accumulate", 2]):
+            for ways in ([], ["--strategy", "phased", "--accumulate", 2],
+                         ["--offload-threshold", 0]):
+                if "--offload-threshold" in ways:
+                    expected += scalars.get(optimizer, 0)
                 with self.subTest(optimizer=optimizer, ways=ways):
                     plan = [
                         "plan", "mnist", "--width", 64, "--layers", 2, "--optimizer", optimizer,

@@ -23,7 +23,7 @@ class Faults(CliTest):
     FLAGS = [
         "train", "mlp", "--synthetic", "--layers", "3", "--width", "8", "--steps", "1",
         "--optimizer", "adam", "--accumulate", "2", "--strategy", "phased", "--offload",
-        "optimizer,weights"
+        "optimizer,weights,activations"
     ]
 
     def run_failing(self, failpoint, folder, *more):

@@ -89,7 +89,7 @@ class Mpi(CliTest):
                         "--optimizer",
                         "adam",
                         "--offload",
-                        "optimizer,weights",
+                        "optimizer,weights,activations",
                         "--io-mode",
                         "io_overlapped",
                         "--shard-threshold",

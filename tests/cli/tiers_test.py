@@ -13,7 +13,7 @@ class Tiers(CliTest):
     MODEL = ["mnist", "--width", 64, "--optimizer", "adam", "--offload", "optimizer"]
     PHASED = [
         "mnist", "--width", 64, "--optimizer", "adam", "--accumulate", 4, "--strategy", "phased",
-        "--offload", "optimizer,weights"
+        "--offload", "optimizer,weights,activations"
     ]
 
     def test_smallest_budgets(self):
@@ -108,7 +108,7 @@ class BeyondMemory(CliTest):
         ]
         run = ["--synthetic", "--steps", 100, "--threads", 1, "--log-level", "error"]
         phased = [
-            "--strategy", "phased", "--offload", "optimizer,weights", "--io-mode", "io_overlapped"
+            "--strategy", "phased", "--offload", "optimizer,weights,activations", "--io-mode", "io_overlapped"
         ]
         parameters = (layers - 2) * (width * width + width) + 784 * width + width + 10 * width + 10
         memory = 12 * parameters // 20

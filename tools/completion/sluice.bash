@@ -37,26 +37,28 @@ _sluice() {
   case ${COMP_WORDS[1]} in
     train) options="--layers --width --dropout --data --weights --synthetic --micro-batch
       --accumulate --replicas --optimizer --clip-norm --test-batch --lr --lr-schedule --epochs
-      --steps --save --warmup-steps --seed --memory --offload --remote --remote-memory
-      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
-      --io-mode --io-queues --recompute --disable --verify --json --digest --quiet --log-level
-      --help --help-all" ;;
+      --steps --save --warmup-steps --seed --memory --offload --remote --offload-threshold
+      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
+      --shard-threshold --io-mode --io-queues --recompute --recompute-blocks --disable --verify
+      --json --digest --quiet --log-level --help --help-all" ;;
     eval) options="--layers --width --dropout --data --weights --synthetic --micro-batch
       --accumulate --replicas --optimizer --clip-norm --test-batch --memory --offload --remote
-      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
-      --shard-threshold --io-mode --io-queues --recompute --disable --verify --json --digest
-      --quiet --log-level --help --help-all" ;;
-    plan) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
-      --clip-norm --test-batch --lr --lr-schedule --memory --offload --remote --remote-memory
-      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
-      --io-mode --io-queues --recompute --disable --verify --print-after --json --full --passes
-      --fusions --memory-map --transfers --dot --problem --capacity --nodes --check --help
+      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
+      --strategy --threads --shard-threshold --io-mode --io-queues --recompute
+      --recompute-blocks --disable --verify --json --digest --quiet --log-level --help
       --help-all" ;;
+    plan) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
+      --clip-norm --test-batch --lr --lr-schedule --memory --offload --remote
+      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
+      --strategy --threads --shard-threshold --io-mode --io-queues --recompute
+      --recompute-blocks --disable --verify --print-after --json --full --passes --fusions
+      --memory-map --transfers --dot --problem --capacity --nodes --check --help --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --test-batch --lr --lr-schedule --steps --synthetic --memory --offload
-      --remote --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy
-      --threads --shard-threshold --io-mode --io-queues --recompute --disable --verify --json
-      --only --rounds --python --help --help-all" ;;
+      --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
+      --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute
+      --recompute-blocks --disable --verify --json --only --rounds --python --help --help-all"
+      ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;
     *) return ;;

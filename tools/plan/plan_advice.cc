@@ -26,33 +26,35 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
   base.session.print_after.clear();
   base.session.device.memory = -1;
   base.session.remote_memory = -1;
-  base.offload.tensors = offload_words(programs.offload);
+  base.offload.tensors = offload_words(programs.locations);
   const bool automatic = o.offload.tensors == "auto";
   // A smaller program might fit without the offload that --offload auto chose for this one.
-  const bool chosen = automatic && !o.phased() && programs.offload.optimizer;
+  const bool chosen = automatic && !o.phased() && base.offload.tensors != "none";
   std::vector<Candidate> result;
   const auto add = [&](const std::string& option) -> ToolOptions& {
     const bool names = option.find("--offload") != std::string::npos;
-    result.push_back({option + (chosen && !names ? " --offload optimizer" : ""), base});
+    result.push_back(
+        {option + (chosen && !names ? " --offload " + base.offload.tensors : ""), base});
     return result.back().options;
   };
   const bool has_tier = o.offload.remote != "none";
   if (!o.phased()) {
-    if (has_tier && has_optimizer_state(o) && !programs.offload.optimizer)
+    if (has_tier && has_optimizer_state(o) &&
+        programs.locations.optimizer == train::Location::kDevice)
       add("--offload optimizer").offload.tensors = "optimizer";
-    if (has_tier && !o.step.max_grad_norm) {
+    if (has_tier) {
       ToolOptions& phased = add("--strategy phased --offload auto");
       if (automatic) result.back().option = "--strategy phased";
       phased.step.strategy = train::Strategy::kPhased;
       phased.offload.tensors = "auto";
     }
   } else {
-    if (o.step.recompute == train::Recompute::none())
-      add("--recompute").step.recompute = train::Recompute::every_block();
     if (o.step.io_mode == IoMode::kIoOverlapped) add("--io-mode io").step.io_mode = IoMode::kIo;
   }
-  if (o.train.replicas > 1 && o.step.shard_threshold > kShardThreshold)
-    add(fmt::format("--shard-threshold {}", kShardThreshold)).step.shard_threshold =
+  if (o.step.recompute == train::Recompute::none())
+    add("--recompute").step.recompute = train::Recompute::every_block();
+  if (o.train.replicas > 1 && o.step.locations.min_elements_sharded > kShardThreshold)
+    add(fmt::format("--shard-threshold {}", kShardThreshold)).step.locations.min_elements_sharded =
         kShardThreshold;
   if (o.model.sizes.micro_batch % 2 == 0) {
     const int64_t micro_batch = o.model.sizes.micro_batch / 2;

@@ -174,7 +174,7 @@ std::string json_of(const Plan& plan, const ToolOptions& o,
   JsonRecord record;
   record.add("model", o.model.name);
   record.add("replicas", o.train.replicas);
-  record.add("shard_threshold", show_threshold(o.step.shard_threshold));
+  record.add("shard_threshold", show_threshold(o.step.locations.min_elements_sharded));
   add_offload(plan.programs, record);
   add_transfers(plan.report, record);
   record.add("planned_bytes", exe::planned_bytes(executable, 0, exe::Space::kDevice));
@@ -243,7 +243,7 @@ int compare_plans(ToolOptions o) {
   for (const int64_t replicas : o.plan.replicas) {
     for (const int64_t threshold : o.plan.shard_thresholds) {
       o.train.replicas = replicas;
-      o.step.shard_threshold = threshold;
+      o.step.locations.min_elements_sharded = threshold;
       const Plan plan(o, rates);
       if (o.output.json) {
         fmt::print("{}\n", json_of(plan, o));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "sluice/report/plan_report.h"
 
@@ -71,13 +72,22 @@ class Text {
  private:
   void add(std::string line) { lines_.push_back(cut(std::move(line), kColumns)); }
 
-  // Puts what follows the first semicolon on a line of its own if the text is too long for one.
+  // Breaks a text that is too long for one line behind semicolons.
   void add_wrapped(const std::string& text) {
     if (text.empty()) return;
-    const size_t at = text.find("; ");
-    if (columns(text) <= kColumns || at == std::string::npos) return add(text);
-    add(text.substr(0, at + 1));
-    add("  " + text.substr(at + 2));
+    std::string line;
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t at = text.find("; ", begin);
+      const size_t end = at == std::string::npos ? text.size() : at + 2;
+      const std::string part = text.substr(begin, end - begin);
+      if (!line.empty() && columns(line + part) > kColumns) {
+        line.pop_back();  // The space behind the semicolon.
+        add(std::exchange(line, "  "));
+      }
+      line += part;
+      begin = end;
+    }
+    add(line);
   }
 
   void verdict() {

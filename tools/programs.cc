@@ -153,7 +153,7 @@ struct Choice {
   std::string reason;
 };
 
-// What each kind saved and costs: "; optimizer saves 524288 bytes for 0.21 ms an update".
+// The savings and costs of each kind: "; optimizer saves 524288 bytes for 0.21 ms an update".
 std::string savings(const ToolOptions& o, TensorLocations locations,
                     const std::vector<const Kind*>& kinds) {
   const report::Rates rates = measure_rates(o).rates;

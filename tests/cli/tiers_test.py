@@ -108,7 +108,8 @@ class BeyondMemory(CliTest):
         ]
         run = ["--synthetic", "--steps", 100, "--threads", 1, "--log-level", "error"]
         phased = [
-            "--strategy", "phased", "--offload", "optimizer,weights,activations", "--io-mode", "io_overlapped"
+            "--strategy", "phased", "--offload", "optimizer,weights,activations", "--io-mode",
+            "io_overlapped"
         ]
         parameters = (layers - 2) * (width * width + width) + 784 * width + width + 10 * width + 10
         memory = 12 * parameters // 20

@@ -53,12 +53,13 @@ std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& netw
                                                         WeightGradients weights);
 
 /// Makes the gradient graphs of some blocks compute the block again instead of reading its inner
-/// tensors. The last block is left out, as its gradient follows at once. Error{kUsage} names a block that does not exist, or an op that must not run twice.
+/// tensors. The last block is left out, as its gradient follows at once. Error{kUsage} names a block
+/// that does not exist, or an op that must not run twice.
 void recompute(const Cut& cut, const Recompute& blocks,
                std::vector<std::optional<BlockGradient>>& gradients);
 
-/// The uses of each trained weight that have a gradient, ascending, in alphabetical order of weights. The
-/// pointers refer to the cut.
+/// The uses of each trained weight that have a gradient, ascending, in alphabetical order of
+/// weights. The pointers refer to the cut.
 using TrainedWeights = std::vector<std::pair<std::string, std::vector<const WeightUse*>>>;
 
 /// Error{kUsage} names a trained weight that no loss depends on.

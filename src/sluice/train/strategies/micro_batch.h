@@ -47,8 +47,9 @@ class MicroBatch {
 
   /// Runs block `b`. `weights` returns the tensor of `graph` for a weight's key.
   void forward(size_t b, const Weights& weights);
-  /// Runs the gradient graph of block `b`, if it has one. `accumulators`: the tensors that gradients
-  /// are added to, and their counter; empty if gradient graphs return the gradients. Returns these.
+  /// Runs the gradient graph of block `b`, if it has one. `accumulators`: the tensors that
+  /// gradients are added to, and their counter; empty if gradient graphs return the gradients.
+  /// Returns these.
   ByUse backward(size_t b, const Weights& weights, const ByUse& accumulators,
                  const Tensor& counter);
   /// Returns the tensor of `graph` that stands for a tensor of the network.

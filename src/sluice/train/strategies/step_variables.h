@@ -26,7 +26,7 @@ class StepVariables {
   /// Returns the weights of one visit of a block in `graph`: those in `here`, and others, which are
   /// loaded at their first use.
   MicroBatch::Weights visit(Graph& graph, const nn::NamedTensors& here) const;
-  /// Adds the program "eval": a block at a time. Weights in remote memory are loaded for each block.
+  /// Adds the program "eval": a block at a time. Remote weights are loaded for each block.
   void emit_eval(const NetworkGraph& eval) const;
 
   using Gradient = std::function<Tensor(const std::string& key)>;
@@ -48,7 +48,7 @@ class StepVariables {
   nn::Optimizer& optimizer_;
   const StepOptions& options_;
   Training& training_;
-  nn::NamedRemoteBuffers weights_;  ///< Of the remote weights, by key.
+  nn::NamedRemoteBuffers weights_;  ///< Remote weights by key.
   mutable nn::GraphCache cache_;    ///< Graphs of the norm.
   std::optional<ops::HyperArg> rate_;
   std::map<size_t, Tensor> step_sizes_;  ///< By parameter group.

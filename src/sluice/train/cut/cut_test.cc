@@ -191,10 +191,42 @@ TEST(Cut, BlocksOfEveryFormHaveTheBitsOfTheResidentStepInPhases) {
   expect_one_digest({Mixed(), fields()});
 }
 
-std::vector<std::string> block_names(const Network& n) {
+// A short form of expect_one_digest().
+void expect_bits_of_resident(const Network& n) {
+  for (const int64_t accumulate : {1, 2}) {
+    EXPECT_EQ(run(n, {.strategy = Strategy::kPhased, .accumulate = accumulate}).digest,
+              run(n, {.accumulate = accumulate}).digest)
+        << "accumulate " << accumulate;
+  }
+}
+
+// Each of some equal rows returns a prediction or a loss.
+TEST(Cut, RowsWithResultsHaveTheBitsOfTheResidentStepInPhases) {
+  for (const bool losses : {false, true}) {
+    expect_bits_of_resident(network([=](nn::Builder& b, const Inputs& in) {
+      std::optional<nn::Block> block(std::in_place, b, "in");
+      Tensor x = linear(b, "in", in["x"]);
+      Results all;
+      for (int i = 0; i < 3; ++i) {
+        block.emplace(b, fmt::format("l{}", i));
+        x = ops::tanh(linear(b, fmt::format("l{}", i), x));
+        if (losses && in.mode() == nn::RunMode::kTrain)
+          all.losses.push_back({.name = fmt::format("loss{}", i), .value = ops::mean(x * x)});
+        if (!losses) all.predictions.push_back({fmt::format("p{}", i), x});
+      }
+      block.emplace(b, "out");
+      Results last = results(in, linear(b, "out", x, 3), all.losses);
+      last.predictions.insert(last.predictions.end(), all.predictions.begin(),
+                              all.predictions.end());
+      return last;
+    }));
+  }
+}
+
+std::vector<std::string> block_names(const Network& n, SeedOps seeds = SeedOps::kInBlocks) {
   Ir ir;
   std::vector<std::string> names;
-  for (const BlockGraph& block : cut(n.build(ir, nn::RunMode::kTrain)).blocks)
+  for (const BlockGraph& block : cut(n.build(ir, nn::RunMode::kTrain), seeds).blocks)
     names.push_back(block.name);
   return names;
 }

@@ -223,6 +223,17 @@ TEST(Cut, RowsWithResultsHaveTheBitsOfTheResidentStepInPhases) {
   }
 }
 
+// Several blocks draw from the network's seed itself.
+TEST(Cut, TheSeedOfTheNetworkReachesBlocks) {
+  expect_bits_of_resident(network([](nn::Builder& b, const Inputs& in) {
+    const auto draw = [&](const Tensor& x) {
+      return in.seed().empty() ? x : ops::dropout(x, in.seed()[0], 0.25);
+    };
+    const Tensor x = draw(linear(b, "a", in["x"]));
+    return results(in, linear(b, "out", draw(drop(b, "drop", linear(b, "b", x), in)), 3));
+  }));
+}
+
 std::vector<std::string> block_names(const Network& n, SeedOps seeds = SeedOps::kInBlocks) {
   Ir ir;
   std::vector<std::string> names;
@@ -258,6 +269,23 @@ TEST(Cut, OrdersBlocksByTheirReads) {
               return results(in, linear(b, "d", a + c, 3));
             })),
             (Names{"early", "late"}));
+}
+
+// A block begins with its first op, whether or not that op derives a seed.
+TEST(Cut, OrdersBlocksAlikeWhereverSeedsAreDerived) {
+  const Network n = network([](nn::Builder& b, const Inputs& in) {
+    std::optional<nn::Block> block(std::in_place, b, "first");
+    const Tensors seeds = in.seed().empty() ? Tensors() : Tensors{ops::fold_seed(in.seed()[0], 1)};
+    block.emplace(b, "second");
+    const Tensor x = linear(b, "a", in["x"]);
+    block.emplace(b, "first");
+    Tensor y = linear(b, "b", in["x"]);
+    if (!seeds.empty()) y = ops::dropout(y, seeds[0], 0.25);
+    block.emplace(b, "third");
+    return results(in, linear(b, "out", x + y, 3));
+  });
+  EXPECT_EQ(block_names(n), (Names{"first", "second", "third"}));
+  EXPECT_EQ(block_names(n, SeedOps::kApart), block_names(n));
 }
 
 TEST(Cut, GroupsEqualNeighbours) {

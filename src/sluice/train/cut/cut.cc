@@ -116,6 +116,8 @@ void Cutter::name_blocks() {
     if (!name.empty()) last = block_named(name);
     block_[i] = last;
   }
+  const auto index = [this](OpId id) { return static_cast<size_t>(graph_.op_index(id)); };
+  for (const auto& [id, origin] : network_.added) block_[index(id)] = block_[index(origin)];
   if (names_.empty()) names_.emplace_back("model");
   for (int& b : block_) {
     if (b == kNoBlock) b = 0;

@@ -33,6 +33,10 @@ struct Written : nn::Module {
   Build f;
 };
 
+struct Squares : nn::Module {
+  Tensor build(nn::Builder&, Tensor x) const { return ops::mean(x * x); }
+};
+
 Network network(Written::Build build) { return {Written(std::move(build)), fields()}; }
 
 Tensor linear(nn::Builder& b, const std::string& name, const Tensor& x, int64_t out = kWidth) {
@@ -286,6 +290,21 @@ TEST(Cut, OrdersBlocksAlikeWhereverSeedsAreDerived) {
   });
   EXPECT_EQ(block_names(n), (Names{"first", "second", "third"}));
   EXPECT_EQ(block_names(n, SeedOps::kApart), block_names(n));
+}
+
+// Without names, the gradient of a loss is in the block of the loss, however many losses there are.
+TEST(Cut, LossesOutsideSubmodulesHaveTheirGradientsBesideThem) {
+  const Network n = network([](nn::Builder& b, const Inputs& in) {
+    const Tensor x = linear(b, "a", in["x"]);
+    const Loss first{.name = "first", .value = ops::mean(x * x)};
+    const Tensor y = ops::tanh(linear(b, "b", x));
+    const Loss second{.name = "second", .value = b.inlined("tail", Squares(), y)};
+    const Tensor logits = linear(b, "out", y, 3);
+    const Loss third{.name = "third", .value = ops::mean(logits)};
+    return results(in, logits, {second, first, third});
+  });
+  EXPECT_EQ(block_names(n), (Names{"a", "b", "tail", "out"}));
+  expect_bits_of_resident(n);
 }
 
 TEST(Cut, GroupsEqualNeighbours) {

@@ -238,6 +238,16 @@ TEST(Cut, TheSeedOfTheNetworkReachesBlocks) {
   }));
 }
 
+// The first use of a weight has no gradient, but the gradient of its block reads the weight.
+TEST(Cut, AWeightIsTrainedWhereItsFirstUseHasNoGradient) {
+  expect_bits_of_resident(network([](nn::Builder& b, const Inputs& in) {
+    const Tensor w = b.add_variable_input("w", nn::normal(0, 0.5), {kWidth, kWidth});
+    Tensor x = ops::matmul(linear(b, "a", in["x"]), ops::detach(w));
+    x = ops::matmul(linear(b, "b", x), w);
+    return results(in, linear(b, "out", x, 3));
+  }));
+}
+
 std::vector<std::string> block_names(const Network& n, SeedOps seeds = SeedOps::kInBlocks) {
   Ir ir;
   std::vector<std::string> names;

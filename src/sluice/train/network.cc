@@ -53,19 +53,21 @@ void check_results(const Graph& graph, const Results& results, nn::RunMode mode)
   for (const Prediction& p : results.predictions) check_result(graph, p.name, p.value, names);
 }
 
-// Returns the tensors whose gradients the losses give. A loss without gradients of its own gets
-// its weight as a constant gradient, made beside the loss.
-std::vector<std::pair<Tensor, Tensor>> loss_gradients(Graph& graph,
-                                                      const std::vector<Loss>& losses) {
-  std::vector<std::pair<Tensor, Tensor>> all;
+// Finds the tensors whose gradients the losses give. A loss without gradients of its own gets its
+// weight as a constant gradient, made beside the loss.
+void add_loss_gradients(NetworkGraph& n) {
+  Graph& graph = n.graph.graph();
+  const auto& losses = n.results.losses;
   const auto add = [&](const Tensor& t, const Tensor& gradient) {
-    for (auto& [known, sum] : all) {
+    for (auto& [known, sum] : n.loss_gradients) {
       if (known != t) continue;
-      const GraphEditor::Guise guise(graph, graph.op(graph.info(gradient).producer));
+      const OpId origin = graph.info(gradient).producer;
+      const GraphEditor::Guise guise(graph, graph.op(origin));
       sum = ops::add(gradient, sum);
+      n.added.emplace_back(graph.info(sum).producer, origin);
       return;
     }
-    all.emplace_back(t, gradient);
+    n.loss_gradients.emplace_back(t, gradient);
   };
   for (const Loss& loss : losses) {
     for (const auto& [t, gradient] : loss.gradients) add(t, gradient);
@@ -73,9 +75,11 @@ std::vector<std::pair<Tensor, Tensor>> loss_gradients(Graph& graph,
     const Op origin = graph.op(graph.info(loss.value).producer);
     const GraphEditor::Guise guise(graph, origin);
     const builtin::InitOptions init{.dtype = loss.value.dtype(), .value = loss.weight};
-    add(loss.value, graph.emit(builtin::init(), {}, to_attrs(init), {.name = "loss_weight"})[0]);
+    const Tensor weight =
+        graph.emit(builtin::init(), {}, to_attrs(init), {.name = "loss_weight"})[0];
+    n.added.emplace_back(graph.info(weight).producer, origin.id);
+    add(loss.value, weight);
   }
-  return all;
 }
 
 bool is_read(const Graph& graph, const Tensor& t) {
@@ -161,7 +165,7 @@ NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
                  .fields = std::move(fields),
                  .seed = std::move(seed),
                  .results = std::move(results)};
-  if (mode == nn::RunMode::kTrain) n.loss_gradients = loss_gradients(state.graph, n.results.losses);
+  if (mode == nn::RunMode::kTrain) add_loss_gradients(n);
   remove_unused(n, mode);
   return n;
 }

@@ -76,6 +76,8 @@ struct NetworkGraph {
   Results results;
   /// {tensor, gradient of the sum of losses by it}: one of each tensor.
   std::vector<std::pair<Tensor, Tensor>> loss_gradients = {};
+  /// {op behind the module's ops that computes a gradient of a loss, op whose block it is in}.
+  std::vector<std::pair<OpId, OpId>> added = {};
 };
 
 /// A module and the inputs of a micro-batch. The module must define

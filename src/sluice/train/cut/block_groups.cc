@@ -58,6 +58,8 @@ class Grouper {
           const WeightGroups& weight_groups)
       : cut_(cut), gradients_(gradients) {
     for (const auto& [name, t] : network.fields) fields_.insert(t.id());
+    for (const Loss& l : network.results.losses) results_.insert(l.value.id());
+    for (const Prediction& p : network.results.predictions) results_.insert(p.value.id());
     for (const BlockGraph& block : cut.blocks) {
       structures_.push_back(structure_of(block));
       for (const WeightUse& w : block.weights) {
@@ -103,6 +105,7 @@ class Grouper {
   const Cut& cut_;
   const std::vector<std::optional<BlockGradient>>& gradients_;
   std::set<TensorId> fields_;
+  std::set<TensorId> results_;  ///< Losses and predictions.
   std::set<std::string> tied_;
   std::vector<std::string> structures_;
   std::vector<std::pair<TensorSpec, int64_t>> used_;  ///< Rows in use of each spec's buffer.
@@ -111,7 +114,12 @@ class Grouper {
 
 bool Grouper::stands_alone(size_t b) const {
   const bool last = b + 1 == cut_.blocks.size();
-  return last ||
+  // In training, rows would store their results in one stream.
+  const bool returns =
+      !gradients_.empty() &&
+      std::any_of(block(b).outputs.begin(), block(b).outputs.end(),
+                  [&](const BlockValue& v) { return results_.contains(v.whole.id()); });
+  return last || returns ||
          std::any_of(block(b).inputs.begin(), block(b).inputs.end(),
                      [&](const BlockValue& v) { return fields_.contains(v.whole.id()); }) ||
          std::any_of(block(b).weights.begin(), block(b).weights.end(),

@@ -44,9 +44,9 @@ struct Grouping {
 
 /// Groups blocks and gives each value a row, so that the rows of a group find each input at a row
 /// that is their own number plus a constant, or at a fixed row. Blocks are grouped only if that is
-/// possible; blocks with a field as input, with a tied weight, or the last block stand alone. Rows
-/// have their weights in the same parameter groups. `gradients` may be empty: then blocks need not
-/// have equal gradient graphs.
+/// possible. A block with a field as input, with a tied weight, with a loss or prediction in
+/// training, or the last block stands alone. Rows have their weights in the same parameter groups.
+/// `gradients` may be empty (evaluation): then blocks need not have equal gradient graphs.
 Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
                       const std::vector<std::optional<BlockGradient>>& gradients,
                       const WeightGroups& weight_groups = {});

@@ -32,15 +32,16 @@ class Cutter {
   }
 
   Cut run() {
-    find_seed_ops();
     name_blocks();
     check_writes();
     order_blocks();
+    if (seeds_ == SeedOps::kApart) take_seed_ops_apart();
     find_uses();
     Cut result;
     if (std::find(block_.begin(), block_.end(), kSeeds) != block_.end())
       result.seeds = copy(kSeeds, "seeds");
     for (const int b : order_) result.blocks.push_back(copy(b, names_[static_cast<size_t>(b)]));
+    if (seeds_ == SeedOps::kApart) pass_seed(result);
     return result;
   }
 
@@ -57,13 +58,14 @@ class Cutter {
   }
   static std::string text(const Op& op) { return fmt::format("{} ({})", op.label(), op.where); }
 
-  void find_seed_ops();
   void name_blocks();
   int block_named(const std::string& name);
   std::string submodule_of(const Op& op) const;
   void check_writes() const;
   void order_blocks();
   [[noreturn]] void fail_cycle(const std::set<int>& rest) const;
+  void take_seed_ops_apart();
+  void pass_seed(Cut& cut);
   void find_uses();
   BlockGraph copy(int block, const std::string& name);
 
@@ -78,28 +80,6 @@ class Cutter {
   /// Number of the use by weight, block and module path.
   std::map<std::tuple<TensorId, int, std::string>, int> uses_;
 };
-
-// Ops that read nothing but the seed and values derived from it.
-void Cutter::find_seed_ops() {
-  block_.assign(graph_.ops().size(), kNoBlock);
-  if (seeds_ == SeedOps::kInBlocks || network_.seed.empty()) return;
-  for (size_t i = 0; i < block_.size(); ++i) {
-    bool seeded = false;
-    bool other = false;
-    for (const Operand& o : op(i).inputs) {
-      const int64_t m = maker(o);
-      const bool constant = graph_.info(o.tensor).kind == TensorKind::kConstant;
-      const bool seed =
-          m < 0 ? o.tensor == network_.seed[0].id() : block_[static_cast<size_t>(m)] == kSeeds;
-      seeded = seeded || seed;
-      other = other || (!seed && !constant) || o.new_version >= 0;
-    }
-    const bool makes_seeds =
-        std::all_of(op(i).outputs.begin(), op(i).outputs.end(),
-                    [&](TensorId t) { return graph_.spec(t) == network_.seed[0].spec(); });
-    if (seeded && !other && makes_seeds) block_[i] = kSeeds;
-  }
-}
 
 int Cutter::block_named(const std::string& name) {
   const auto found = std::find(names_.begin(), names_.end(), name);
@@ -122,8 +102,8 @@ void Cutter::name_blocks() {
                                   [](const Op& op) { return !op.block.empty(); });
   const bool explicitly = named != graph_.ops().end();
   int last = kNoBlock;
+  block_.assign(graph_.ops().size(), kNoBlock);
   for (size_t i = 0; i < block_.size(); ++i) {
-    if (block_[i] == kSeeds) continue;
     if (explicitly) {
       require(!op(i).block.empty(),
               "No active Block: {} is outside all blocks, but {} is in block '{}'; open a block "
@@ -136,6 +116,8 @@ void Cutter::name_blocks() {
     if (!name.empty()) last = block_named(name);
     block_[i] = last;
   }
+  const auto index = [this](OpId id) { return static_cast<size_t>(graph_.op_index(id)); };
+  for (const auto& [id, origin] : network_.added) block_[index(id)] = block_[index(origin)];
   if (names_.empty()) names_.emplace_back("model");
   for (int& b : block_) {
     if (b == kNoBlock) b = 0;
@@ -176,13 +158,12 @@ void Cutter::order_blocks() {
   std::map<int, std::set<int>> reads;  // Blocks that a block reads.
   std::set<int> rest;
   for (size_t i = 0; i < block_.size(); ++i) {
-    if (block_[i] == kSeeds) continue;
     rest.insert(block_[i]);
     for (const Operand& o : op(i).inputs) {
       const int64_t m = maker(o);
       if (m < 0) continue;
       const int from = block_[static_cast<size_t>(m)];
-      if (from != kSeeds && from != block_[i]) reads[block_[i]].insert(from);
+      if (from != block_[i]) reads[block_[i]].insert(from);
     }
   }
   while (!rest.empty()) {
@@ -226,6 +207,46 @@ void Cutter::fail_cycle(const std::set<int>& rest) const {
          graph_.name(), text(first), name_of(a), name_of(b), text(second), name_of(b),
          name_of(*(at + 1)));
   }
+}
+
+// Moves ops that read nothing but the seed and values derived from it out of their blocks. The
+// order of the blocks stays, so that it does not depend on where these ops are.
+void Cutter::take_seed_ops_apart() {
+  if (network_.seed.empty()) return;
+  for (size_t i = 0; i < block_.size(); ++i) {
+    bool seeded = false;
+    bool other = false;
+    for (const Operand& o : op(i).inputs) {
+      const int64_t m = maker(o);
+      const bool constant = graph_.info(o.tensor).kind == TensorKind::kConstant;
+      const bool seed =
+          m < 0 ? o.tensor == network_.seed[0].id() : block_[static_cast<size_t>(m)] == kSeeds;
+      seeded = seeded || seed;
+      other = other || (!seed && !constant) || o.new_version >= 0;
+    }
+    const bool makes_seeds =
+        std::all_of(op(i).outputs.begin(), op(i).outputs.end(),
+                    [&](TensorId t) { return graph_.spec(t) == network_.seed[0].spec(); });
+    if (seeded && !other && makes_seeds) block_[i] = kSeeds;
+  }
+  check_writes();
+  std::erase_if(
+      order_, [this](int b) { return std::find(block_.begin(), block_.end(), b) == block_.end(); });
+}
+
+// A block that reads the network's seed itself gets it as an output of the seeds.
+void Cutter::pass_seed(Cut& cut) {
+  if (network_.seed.empty()) return;
+  const Tensor& seed = network_.seed[0];
+  if (std::none_of(cut.blocks.begin(), cut.blocks.end(),
+                   [&](const BlockGraph& block) { return block.input(seed).valid(); }))
+    return;
+  if (!cut.seeds) cut.seeds = copy(kSeeds, "seeds");
+  if (!cut.seeds->input(seed).valid()) {
+    Graph& g = cut.seeds->graph.graph();
+    cut.seeds->inputs.push_back({seed, g.input(seed.spec(), seed.name())});
+  }
+  cut.seeds->outputs.push_back({seed, cut.seeds->input(seed)});
 }
 
 void Cutter::find_uses() {

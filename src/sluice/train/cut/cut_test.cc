@@ -33,6 +33,10 @@ struct Written : nn::Module {
   Build f;
 };
 
+struct Squares : nn::Module {
+  Tensor build(nn::Builder&, Tensor x) const { return ops::mean(x * x); }
+};
+
 Network network(Written::Build build) { return {Written(std::move(build)), fields()}; }
 
 Tensor linear(nn::Builder& b, const std::string& name, const Tensor& x, int64_t out = kWidth) {
@@ -191,10 +195,63 @@ TEST(Cut, BlocksOfEveryFormHaveTheBitsOfTheResidentStepInPhases) {
   expect_one_digest({Mixed(), fields()});
 }
 
-std::vector<std::string> block_names(const Network& n) {
+// A short form of expect_one_digest().
+void expect_bits_of_resident(const Network& n) {
+  for (const int64_t accumulate : {1, 2}) {
+    EXPECT_EQ(run(n, {.strategy = Strategy::kPhased, .accumulate = accumulate}).digest,
+              run(n, {.accumulate = accumulate}).digest)
+        << "accumulate " << accumulate;
+  }
+}
+
+// Each of some equal rows returns a prediction or a loss.
+TEST(Cut, RowsWithResultsHaveTheBitsOfTheResidentStepInPhases) {
+  for (const bool losses : {false, true}) {
+    expect_bits_of_resident(network([=](nn::Builder& b, const Inputs& in) {
+      std::optional<nn::Block> block(std::in_place, b, "in");
+      Tensor x = linear(b, "in", in["x"]);
+      Results all;
+      for (int i = 0; i < 3; ++i) {
+        block.emplace(b, fmt::format("l{}", i));
+        x = ops::tanh(linear(b, fmt::format("l{}", i), x));
+        if (losses && in.mode() == nn::RunMode::kTrain)
+          all.losses.push_back({.name = fmt::format("loss{}", i), .value = ops::mean(x * x)});
+        if (!losses) all.predictions.push_back({fmt::format("p{}", i), x});
+      }
+      block.emplace(b, "out");
+      Results last = results(in, linear(b, "out", x, 3), all.losses);
+      last.predictions.insert(last.predictions.end(), all.predictions.begin(),
+                              all.predictions.end());
+      return last;
+    }));
+  }
+}
+
+// Several blocks draw from the network's seed itself.
+TEST(Cut, TheSeedOfTheNetworkReachesBlocks) {
+  expect_bits_of_resident(network([](nn::Builder& b, const Inputs& in) {
+    const auto draw = [&](const Tensor& x) {
+      return in.seed().empty() ? x : ops::dropout(x, in.seed()[0], 0.25);
+    };
+    const Tensor x = draw(linear(b, "a", in["x"]));
+    return results(in, linear(b, "out", draw(drop(b, "drop", linear(b, "b", x), in)), 3));
+  }));
+}
+
+// The first use of a weight has no gradient, but the gradient of its block reads the weight.
+TEST(Cut, AWeightIsTrainedWhereItsFirstUseHasNoGradient) {
+  expect_bits_of_resident(network([](nn::Builder& b, const Inputs& in) {
+    const Tensor w = b.add_variable_input("w", nn::normal(0, 0.5), {kWidth, kWidth});
+    Tensor x = ops::matmul(linear(b, "a", in["x"]), ops::detach(w));
+    x = ops::matmul(linear(b, "b", x), w);
+    return results(in, linear(b, "out", x, 3));
+  }));
+}
+
+std::vector<std::string> block_names(const Network& n, SeedOps seeds = SeedOps::kInBlocks) {
   Ir ir;
   std::vector<std::string> names;
-  for (const BlockGraph& block : cut(n.build(ir, nn::RunMode::kTrain)).blocks)
+  for (const BlockGraph& block : cut(n.build(ir, nn::RunMode::kTrain), seeds).blocks)
     names.push_back(block.name);
   return names;
 }
@@ -226,6 +283,38 @@ TEST(Cut, OrdersBlocksByTheirReads) {
               return results(in, linear(b, "d", a + c, 3));
             })),
             (Names{"early", "late"}));
+}
+
+// A block begins with its first op, whether or not that op derives a seed.
+TEST(Cut, OrdersBlocksAlikeWhereverSeedsAreDerived) {
+  const Network n = network([](nn::Builder& b, const Inputs& in) {
+    std::optional<nn::Block> block(std::in_place, b, "first");
+    const Tensors seeds = in.seed().empty() ? Tensors() : Tensors{ops::fold_seed(in.seed()[0], 1)};
+    block.emplace(b, "second");
+    const Tensor x = linear(b, "a", in["x"]);
+    block.emplace(b, "first");
+    Tensor y = linear(b, "b", in["x"]);
+    if (!seeds.empty()) y = ops::dropout(y, seeds[0], 0.25);
+    block.emplace(b, "third");
+    return results(in, linear(b, "out", x + y, 3));
+  });
+  EXPECT_EQ(block_names(n), (Names{"first", "second", "third"}));
+  EXPECT_EQ(block_names(n, SeedOps::kApart), block_names(n));
+}
+
+// Without names, the gradient of a loss is in the block of the loss, however many losses there are.
+TEST(Cut, LossesOutsideSubmodulesHaveTheirGradientsBesideThem) {
+  const Network n = network([](nn::Builder& b, const Inputs& in) {
+    const Tensor x = linear(b, "a", in["x"]);
+    const Loss first{.name = "first", .value = ops::mean(x * x)};
+    const Tensor y = ops::tanh(linear(b, "b", x));
+    const Loss second{.name = "second", .value = b.inlined("tail", Squares(), y)};
+    const Tensor logits = linear(b, "out", y, 3);
+    const Loss third{.name = "third", .value = ops::mean(logits)};
+    return results(in, logits, {second, first, third});
+  });
+  EXPECT_EQ(block_names(n), (Names{"a", "b", "tail", "out"}));
+  expect_bits_of_resident(n);
 }
 
 TEST(Cut, GroupsEqualNeighbours) {

@@ -43,7 +43,8 @@ DISABLED_ROWS = [
 OTHERS = {
     "three io queues": [
         "mlp", "--layers", "5", "--strategy", "phased",
-        "--offload", "optimizer,weights,activations", "--io-mode", "io_overlapped", "--io-queues", "3", "--optimizer", "lamb", "--accumulate", "4"
+        "--offload", "optimizer,weights,activations", "--io-mode", "io_overlapped",
+        "--io-queues", "3", "--optimizer", "lamb", "--accumulate", "4"
     ],
     "one file past the page cache, checked": [
         "mnist", "--offload", "optimizer", "--optimizer", "adam-f16", "--remote", "file:{disk}",

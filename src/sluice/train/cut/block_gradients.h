@@ -53,8 +53,8 @@ std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& netw
                                                         WeightGradients weights);
 
 /// Makes the gradient graphs of some blocks compute the block again instead of reading its inner
-/// tensors. The last block is left out, as its gradient follows at once. Error{kUsage} names a block
-/// that does not exist, or an op that must not run twice.
+/// tensors. The last block is left out, as its gradient follows at once. Error{kUsage} names a
+/// block that does not exist, or an op that must not run twice.
 void recompute(const Cut& cut, const Recompute& blocks,
                std::vector<std::optional<BlockGradient>>& gradients);
 

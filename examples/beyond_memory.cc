@@ -21,18 +21,15 @@ class Deep : public nn::Module {
   nn::Child<nn::Linear> out_{*this, "out", 10};
 };
 
-constexpr auto kRemote = train::Location::kRemote;
-
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "";  // Folder of the MNIST files.
-  train::Trainer trainer(
-      train::classifier(Deep(), {{8, 784}, f32}), nn::Optimizer::adam(),
-      {.strategy = train::Strategy::kPhased,
-       .accumulate = 4,
-       .locations = {.optimizer = kRemote, .weights = kRemote, .activations = kRemote},
-       .io_mode = IoMode::kIoOverlapped,
-       .learning_rate = 1e-3},
-      {.device = cpu_device({.memory = 5_MiB}), .remote = "file:/var/tmp"});
+  train::Trainer trainer(train::classifier(Deep(), {{8, 784}, f32}), nn::Optimizer::adam(),
+                         {.strategy = train::Strategy::kPhased,
+                          .accumulate = 4,
+                          .locations = train::TensorLocations::phased(),
+                          .io_mode = IoMode::kIoOverlapped,
+                          .learning_rate = 1e-3},
+                         {.device = cpu_device({.memory = 5_MiB}), .remote = "file:/var/tmp"});
   int64_t bytes = 0;
   for (const nn::NamedTensors& tree : {trainer.training().variables, trainer.training().state})
     for (const Tensor& variable : tree.tensors()) bytes += variable.spec().bytes();

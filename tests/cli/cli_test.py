@@ -317,6 +317,51 @@ class Memory(CliTest):
                     rf"{kind} saves {before - after} bytes for [0-9.]+ ms an update")
         self.expect_code(4, "plan", *model, "--memory", needs[-1] - 1)
 
+    def test_each_option_of_a_strategy_changes_the_plan(self):
+        model = ["plan", "mlp", "--layers", 5, "--width", 16, "--optimizer", "adam", "--full",
+                 "--accumulate", 3]
+        kinds = ["optimizer", "weights", "activations", "accumulators"]
+        every = ["--offload", ",".join(kinds)]
+        for strategy in ("resident", "phased"):
+            base = [*model, "--strategy", strategy]
+            ways = [["--offload", "none"], ["--offload", "none", "--recompute"],
+                    ["--offload", "none", "--recompute-blocks", "fc.1"]]
+            ways += [["--offload", kind] for kind in kinds]
+            ways += [[*every, "--io-mode", mode] for mode in ("compute", "io", "io_overlapped")]
+            ways += [[*every, "--remote", f"file:{tempfile.gettempdir()}"], [*every, "--recompute"],
+                     [*every, "--io-mode", "io_overlapped", "--io-queues", 3]]
+            if strategy == "resident":
+                ways.append([*every, "--offload-threshold", 17])
+            plans = {}
+            for way in ways:
+                text = self.expect_code(0, *base, *way).stdout
+                plan = re.sub(r"(?m)^(offload|compiled).*", "", text)
+                self.assertNotIn(plan, plans, f"{way} has the plan of {plans.get(plan)}")
+                plans[plan] = way
+
+    def test_no_offload_raises_the_peak(self):
+        kinds = ["optimizer", "weights", "activations", "accumulators"]
+        model = ["mlp", "--layers", 6, "--width", 64, "--micro-batch", 64, "--accumulate", 2,
+                 "--optimizer", "adam"]
+        for strategy in ("resident", "phased"):
+            for recompute in ([], ["--recompute"]):
+                flags = ["plan", *model, "--strategy", strategy, *recompute, "--offload"]
+                before = self.record(*flags, "none")["planned_bytes"]
+                for kind in kinds:
+                    with self.subTest(strategy=strategy, kind=kind):
+                        self.assertLessEqual(self.record(*flags, kind)["planned_bytes"], before)
+
+    def test_phases_need_less_than_a_resident_step(self):
+        def planned(depth, *flags):
+            return self.record("plan", "mlp", "--layers", depth, "--optimizer", "adam",
+                               *flags)["planned_bytes"]
+
+        for mode in ("compute", "io", "io_overlapped"):
+            self.assertLess(planned(12, "--strategy", "phased", "--io-mode", mode), planned(12))
+        for depth in (3, 4, 5):
+            self.assertLess(planned(depth, "--strategy", "phased", "--io-mode", "io"),
+                            planned(depth))
+
     def expect_choice(self, choice, why, *flags, logged=True):
         """Every command prints the choice and its reason on one line of its text and record."""
         line = f"offload: {choice}; {why}"
@@ -401,7 +446,7 @@ class Rates(CliTest):
 
     def test_help_names_them(self):
         rates = ", ".join(f"{optimizer} {rate}" for optimizer, rate in self.DEFAULTS.items())
-        for command in ("train", "eval", "plan", "bench"):
+        for command in ("train", "plan", "bench"):
             self.assertIn(f"Set the learning rate (default: {rates})",
                           " ".join(self.expect_code(0, command, "--help").stdout.split()))
 

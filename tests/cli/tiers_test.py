@@ -103,10 +103,11 @@ class BeyondMemory(CliTest):
     def test_trains_with_the_bits_of_the_resident_run(self):
         layers, width = 128, 256
         model = [
-            "mlp", "--layers", layers, "--width", width, "--optimizer", "adam", "--lr", "0.0003",
-            "--accumulate", 2
+            "mlp", "--layers", layers, "--width", width, "--optimizer", "adam", "--accumulate", 2
         ]
-        run = ["--synthetic", "--steps", 100, "--threads", 1, "--log-level", "error"]
+        run = [
+            "--lr", "0.0003", "--synthetic", "--steps", 100, "--threads", 1, "--log-level", "error"
+        ]
         phased = [
             "--strategy", "phased", "--offload", "optimizer,weights,activations", "--io-mode",
             "io_overlapped"

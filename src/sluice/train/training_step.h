@@ -39,6 +39,13 @@ struct TensorLocations {
   /// Fewest elements of a sharded weight. Each replica then updates one shard of it and holds only
   /// that shard's state.
   int64_t min_elements_sharded = nn::kNeverShard;
+
+  /// All but accumulators in remote memory, the usual form of phases.
+  static TensorLocations phased() {
+    return {.optimizer = Location::kRemote,
+            .weights = Location::kRemote,
+            .activations = Location::kRemote};
+  }
   bool operator==(const TensorLocations&) const = default;
 };
 

@@ -111,10 +111,13 @@ struct Run {
   int64_t planned = 0;
 };
 
-Run run(const Network& n, const StepOptions& options, int replicas = 1, int threads = 1) {
+Run run(const Network& n, const StepOptions& options, int replicas = 1, int threads = 1,
+        size_t more_devices = 0) {
   Ir ir(replicas);
   const Training t = build_training(ir, n, nn::Optimizer::adam(), options);
-  Session session(ir, {.device = cpu_device({.threads = threads}), .remote = "host"});
+  Session session(ir, {.device = cpu_device({.threads = threads}),
+                       .more_devices = std::vector(more_devices, cpu_device()),
+                       .remote = "host"});
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   StepArrays arrays(t);
   Digest digest;
@@ -246,6 +249,29 @@ TEST(Cut, AWeightIsTrainedWhereItsFirstUseHasNoGradient) {
     x = ops::matmul(linear(b, "b", x), w);
     return results(in, linear(b, "out", x, 3));
   }));
+}
+
+// The same network with its blocks on one device and on two.
+TEST(Cut, BlocksMayNameDevices) {
+  const auto on = [](int second) {
+    return network([second](nn::Builder& b, const Inputs& in) {
+      std::optional<nn::Block> block(std::in_place, b, "A", nn::BlockOptions{.device = 0});
+      const Tensor x = ops::gelu(linear(b, "a", in["x"]));
+      block.reset();
+      block.emplace(b, "B", nn::BlockOptions{.device = second});
+      const Tensor y = ops::gelu(linear(b, "b", x));
+      block.reset();
+      block.emplace(b, "C", nn::BlockOptions{.device = 0});
+      return results(in, linear(b, "c", y + x, 3));
+    });
+  };
+  for (const int64_t accumulate : {1, 3}) {
+    const StepOptions options{.accumulate = accumulate};
+    const auto one = run(on(0), options);
+    const auto two = run(on(1), options, 1, 2, 1);
+    EXPECT_EQ(one.digest, two.digest);
+    EXPECT_NE(one.planned, two.planned);
+  }
 }
 
 std::vector<std::string> block_names(const Network& n, SeedOps seeds = SeedOps::kInBlocks) {

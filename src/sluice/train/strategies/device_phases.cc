@@ -80,12 +80,21 @@ class DevicePhases {
     }
     if (options_.max_grad_norm) return;
     for (const auto& [key, uses] : uses_) {
-      const bool complete = std::any_of(block.weights.begin(), block.weights.end(),
-                                        [&](const WeightUse& w) { return &w == uses[0]; });
-      if (!complete) continue;
+      if (first_reader(key) != b) continue;
       variables_.update(key, reduced(key), {});
       updated_.insert(key);
     }
+  }
+
+  // The block whose gradient is the last one that reads the weight or adds to its mean.
+  size_t first_reader(const std::string& key) const {
+    for (size_t b = 0; b < cut_.blocks.size(); ++b) {
+      const auto& weights = cut_.blocks[b].weights;
+      const bool reads = std::any_of(weights.begin(), weights.end(),
+                                     [&](const WeightUse& w) { return w.key == key; });
+      if (gradients_[b] && reads) return b;
+    }
+    return cut_.blocks.size();
   }
 
   Tensor reduced(const std::string& key) const {

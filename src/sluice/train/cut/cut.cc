@@ -19,16 +19,13 @@ std::string scope_of(const std::string& submodule) {
   return scope;
 }
 
-bool is_in(const std::string& path, const std::string& scope) {
-  return path.starts_with(scope) && (path.size() == scope.size() || path[scope.size()] == '/');
-}
-
 class Cutter {
  public:
   Cutter(const NetworkGraph& network, SeedOps seeds)
       : network_(network), graph_(network.graph.graph()), ir_(graph_.ir()), seeds_(seeds) {
     network.graph.args().for_each(
         [&](const std::string& key, const Tensor& t) { weights_.emplace(t.id(), key); });
+    for (const std::string& name : network.submodules) submodules_.emplace(scope_of(name), name);
   }
 
   Cut run() {
@@ -36,6 +33,7 @@ class Cutter {
     check_writes();
     order_blocks();
     if (seeds_ == SeedOps::kApart) take_seed_ops_apart();
+    sort_ops();
     find_uses();
     Cut result;
     if (std::find(block_.begin(), block_.end(), kSeeds) != block_.end())
@@ -66,6 +64,7 @@ class Cutter {
   [[noreturn]] void fail_cycle(const std::set<int>& rest) const;
   void take_seed_ops_apart();
   void pass_seed(Cut& cut);
+  void sort_ops();
   void find_uses();
   BlockGraph copy(int block, const std::string& name);
 
@@ -73,28 +72,34 @@ class Cutter {
   Graph& graph_;
   Ir ir_;
   SeedOps seeds_;
-  std::map<TensorId, std::string> weights_;  ///< Keys of the weights.
-  std::vector<std::string> names_;           ///< Names of the blocks, in order of appearance.
-  std::vector<int> block_;                   ///< The block of each op.
-  std::vector<int> order_;                   ///< Blocks in the order of the cut.
+  std::map<TensorId, std::string> weights_;        ///< Keys of the weights.
+  std::map<std::string, std::string> submodules_;  ///< Submodules by scope.
+  std::vector<std::string> names_;                 ///< Names of the blocks, in order of appearance.
+  std::map<std::string, int> numbers_;             ///< Block by name.
+  std::vector<int> block_;                         ///< The block of each op.
+  std::vector<int> order_;                         ///< Blocks in the order of the cut.
+  std::map<int, std::vector<size_t>> ops_;         ///< The ops of each block.
+  std::set<TensorId> crossing_;  ///< Results, and tensors that another block reads.
   /// Number of the use by weight, block and module path.
   std::map<std::tuple<TensorId, int, std::string>, int> uses_;
 };
 
 int Cutter::block_named(const std::string& name) {
-  const auto found = std::find(names_.begin(), names_.end(), name);
-  if (found != names_.end()) return static_cast<int>(found - names_.begin());
-  names_.push_back(name);
-  return static_cast<int>(names_.size()) - 1;
+  const auto [found, added] = numbers_.emplace(name, static_cast<int>(names_.size()));
+  if (added) names_.push_back(name);
+  return found->second;
 }
 
-// The outermost submodule that made the op; empty if there is none.
+// The submodule of the network's module that made the op; empty if there is none.
 std::string Cutter::submodule_of(const Op& op) const {
-  std::string longest;
-  for (const std::string& s : network_.submodules) {
-    if (s.size() > longest.size() && is_in(op.module_path, scope_of(s))) longest = s;
+  std::string scope = op.module_path;
+  for (;;) {
+    const auto found = submodules_.find(scope);
+    if (found != submodules_.end()) return found->second;
+    const size_t parent = scope.rfind('/');
+    if (parent == std::string::npos) return "";
+    scope.resize(parent);
   }
-  return longest;
 }
 
 void Cutter::name_blocks() {
@@ -249,11 +254,23 @@ void Cutter::pass_seed(Cut& cut) {
   cut.seeds->outputs.push_back({seed, cut.seeds->input(seed)});
 }
 
+void Cutter::sort_ops() {
+  std::map<TensorId, int> maker;
+  for (size_t i = 0; i < block_.size(); ++i) {
+    ops_[block_[i]].push_back(i);
+    for (const TensorId t : op(i).outputs) maker.emplace(t, block_[i]);
+    for (const Operand& o : op(i).inputs) {
+      const auto made = maker.find(o.tensor);
+      if (made != maker.end() && made->second != block_[i]) crossing_.insert(o.tensor);
+    }
+  }
+  for (const TensorId t : graph_.output_ids()) crossing_.insert(t);
+}
+
 void Cutter::find_uses() {
   std::map<TensorId, int> count;
   for (const int b : order_) {
-    for (size_t i = 0; i < block_.size(); ++i) {
-      if (block_[i] != b) continue;
+    for (const size_t i : ops_[b]) {
       for (const Operand& o : op(i).inputs) {
         if (!weights_.contains(o.tensor)) continue;
         const auto [use, added] = uses_.emplace(std::tuple(o.tensor, b, op(i).module_path), 0);
@@ -292,8 +309,7 @@ BlockGraph Cutter::copy(int block, const std::string& name) {
     }
     return here;
   };
-  for (size_t i = 0; i < block_.size(); ++i) {
-    if (block_[i] != block) continue;
+  for (const size_t i : ops_[block]) {
     Op origin = op(i);
     origin.block = name;
     const GraphEditor::Guise guise(g, origin);
@@ -310,17 +326,9 @@ BlockGraph Cutter::copy(int block, const std::string& name) {
     const Tensors made = g.emit(*origin.def, inputs, origin.attrs, std::move(options));
     for (size_t k = 0; k < made.size(); ++k) known[origin.outputs[k]] = made[k];
   }
-  // Outputs: values that other blocks read, and the results.
-  std::set<TensorId> read;
-  for (size_t i = 0; i < block_.size(); ++i) {
-    if (block_[i] == block) continue;
-    for (const Operand& o : op(i).inputs) read.insert(o.tensor);
-  }
-  for (const TensorId t : graph_.output_ids()) read.insert(t);
-  for (size_t i = 0; i < block_.size(); ++i) {
-    if (block_[i] != block) continue;
+  for (const size_t i : ops_[block]) {
     for (const TensorId t : op(i).outputs) {
-      if (!read.contains(t)) continue;
+      if (!crossing_.contains(t)) continue;
       result.outputs.push_back({graph_.handle(t), known.at(t)});
       g.add_output(known.at(t));
     }
@@ -344,16 +352,6 @@ Tensor BlockGraph::input(const Tensor& whole) const {
     if (v.whole == whole) return v.part;
   }
   return {};
-}
-
-int Cut::uses(const std::string& key) const {
-  int count = 0;
-  for (const BlockGraph& block : blocks) {
-    for (const WeightUse& w : block.weights) {
-      if (w.key == key) count = std::max(count, w.use + 1);
-    }
-  }
-  return count;
 }
 
 Cut cut(const NetworkGraph& network, SeedOps seeds) { return Cutter(network, seeds).run(); }

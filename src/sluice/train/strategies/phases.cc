@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "sluice/ir/call.h"
 #include "sluice/nn/autodiff.h"
@@ -85,6 +86,13 @@ class Phases {
         for (const WeightUse& w : block(b).weights) owners_.emplace(w.key, w.use);
       }
     }
+    for (size_t b = 0; b < gradients_.size(); ++b) {
+      if (!gradients_[b]) continue;
+      for (const size_t i : gradients_[b]->weights) {
+        const WeightUse& w = block(b).weights[i];
+        if (w.use != owners_.at(w.key)) lent_.insert(w.key);
+      }
+    }
   }
   void find_readers() {
     for (const BlockGraph& b : cut_.blocks) {
@@ -139,7 +147,6 @@ class Phases {
                        nn::BatchSerialiseOptions& o);
   void make_variables(PhasedGroup& group);
   std::string key_of(size_t b, size_t weight) const;
-  bool lends(const std::string& key) const;
   std::optional<H2dStream> field_stream(const Tensor& whole) const;
 
   Ir ir_;
@@ -156,6 +163,7 @@ class Phases {
   nn::GradScale scale_ = nn::GradScale::kNone;
   std::vector<PhasedGroup> groups_;
   std::shared_ptr<TiedWeights> tied_ = std::make_shared<TiedWeights>();
+  std::set<std::string> lent_;                  ///< Weights with a gradient in other blocks, too.
   std::map<std::string, int> owners_;           ///< The use of each weight whose block has it.
   std::map<TensorId, int> readers_;             ///< Number of blocks that read a value.
   std::map<TensorId, nn::BatchHandle> fields_;  ///< Fields that several blocks read.
@@ -215,17 +223,6 @@ std::string Phases::key_of(size_t b, size_t weight) const {
   return w.use == 0 ? key : fmt::format("{}_u{}", key, w.use);
 }
 
-// Whether a later block computes a gradient of the weight.
-bool Phases::lends(const std::string& key) const {
-  for (size_t b = 0; b < gradients_.size(); ++b) {
-    if (!gradients_[b]) continue;
-    for (const size_t i : gradients_[b]->weights) {
-      if (block(b).weights[i].key == key && block(b).weights[i].use > 0) return true;
-    }
-  }
-  return false;
-}
-
 std::optional<H2dStream> Phases::field_stream(const Tensor& whole) const {
   for (size_t i = 0; i < network_.fields.size(); ++i) {
     if (network_.fields[i].second == whole) return training_.fields[i];
@@ -245,7 +242,7 @@ LayerGraphs Phases::separate_graphs(size_t b) const {
       graphs.borrowed.push_back({key_of(b, i), w.key});
     } else {
       graphs.weights.merge(key_of(b, i), network_.factories[w.key]);
-      if (lends(w.key)) graphs.lent.push_back({key_of(b, i), w.key});
+      if (lent_.contains(w.key)) graphs.lent.push_back({key_of(b, i), w.key});
     }
   }
   std::reverse(graphs.borrowed.begin(), graphs.borrowed.end());

@@ -47,6 +47,20 @@ class Records(CliTest):
         self.assertGreater(record["compile_seconds"], 0)
         self.assertEqual(record["planned_bytes"], record["measured_bytes"])
 
+    def test_train_shows_its_accuracy_where_the_network_returns_scores(self):
+        flags = ["train", "mlp-skip", "--synthetic", "--width", 64, "--micro-batch", 32, "--steps"]
+        result = self.expect_code(0, *flags, 320)
+        accuracy = float(re.search(r", train accuracy (\d+\.\d\d) %, ", result.stdout)[1])
+        self.assertGreater(accuracy, 75)
+        self.assertIn(f"  accuracy {accuracy:.2f} %  ", result.stderr.replace("\r", "\n"))
+        record = self.record(*flags, 320)
+        self.assertAlmostEqual(record["train_accuracy"], accuracy, places=2)
+        self.assertGreater(record["accuracy"], 80)
+        self.assertNotIn("train_accuracy", self.record(*flags, 0))
+        record = self.record("train", "mnist", *SHORT)
+        self.assertNotIn("train_accuracy", record)
+        self.assertNotIn("train accuracy", self.expect_code(0, "train", "mnist", *SHORT).stdout)
+
     def test_plan_says_what_fused_and_what_not(self):
         flags = ["plan", "mnist", "--width", 64, "--fusions"]
         plan = self.expect_code(0, *flags).stdout
@@ -73,6 +87,7 @@ class Records(CliTest):
 
     PLANS = [["mnist"], ["mnist-rts"], ["mnist-phased"],
              ["mlp", "--layers", 128, "--strategy", "phased"],
+             ["mlp-skip", "--layers", 20, "--strategy", "phased"],
              [
                  "mlp", "--layers", 40, "--strategy", "phased", "--optimizer", "adam",
                  "--accumulate", 4, "--recompute", "--io-mode", "io_overlapped", "--memory", "16M",

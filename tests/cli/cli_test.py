@@ -109,6 +109,33 @@ class Records(CliTest):
                 raw = self.expect_code(0, "plan", *flags, "--memory-map").stdout
                 self.assertIn("  at the peak", raw)
 
+    def test_a_plan_names_phases_in_order(self):
+        rows = "fc.0 fwd, fc.1 … fc.4 fwd, fc.5 fwd, fc.5 bwd, fc.1 … fc.4 bwd, fc.0 bwd"
+        flags = ["plan", "mlp", "--layers", 6, "--width", 32, "--dropout", 0]
+        for more in ([], ["--recompute"], ["--offload", "none"], ["--io-mode", "io_overlapped"],
+                     ["--optimizer", "adam", "--replicas", 2, "--shard-threshold", 8]):
+            for steps in (1, 3):
+                phased = [*flags, "--strategy", "phased", "--accumulate", steps, *more]
+                with self.subTest(flags=phased):
+                    text = self.expect_code(0, *phased).stdout
+                    self.assertIn(f"\nphases of 'train': {rows}\n", text)
+        phased = [*flags, "--strategy", "phased", "--accumulate", 2]
+        self.assertEqual(self.record(*phased)["phase_list"], [{
+            "program": "train",
+            "phases": [{"phase": p} for p in rows.split(", ")]
+        }])
+        table = self.expect_code(0, *phased, "--memory-map").stdout
+        self.assertRegex(table, r"(?m)^fc\.0_bwd__\S+ .*  fc\.0 bwd, a micro-batch of a loop$")
+        self.assertRegex(table, r"(?m)^rows_\S+ .*  fc\.1 … fc\.4 fwd, a row of a loop$")
+        self.assertIn(f"phases of 'train', in order: {rows}\n", table)
+        skip = self.expect_code(0, "plan", "mlp-skip", "--layers", 7, "--width", 32, "--strategy",
+                                "phased", "--memory-map").stdout
+        self.assertIn(
+            "order: in fwd, res.0 fwd, res.1 … res.2 fwd, aside fwd, res.3 … res.4 fwd, out fwd, "
+            "out bwd, res.3 … res.4 bwd, aside bwd, res.1 … res.2 bwd, res.0 bwd, in bwd\n", skip)
+        self.assertNotIn("phases of", self.expect_code(0, *flags).stdout)
+        self.assertEqual(self.record(*flags)["phase_list"], [])
+
     def test_a_plan_has_the_numbers_of_its_record(self):
         for flags in self.PLANS:
             with self.subTest(flags=flags):

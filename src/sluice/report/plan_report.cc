@@ -104,6 +104,10 @@ class Reporter {
       out.program_bytes += r.program_bytes;
       out.functions.push_back(std::move(r));
     }
+    for (size_t p = 0; p < e_.programs.size(); ++p) {
+      std::vector<std::string> phases = places_.phases_of_program(static_cast<int32_t>(p));
+      if (!phases.empty()) out.phases.push_back({e_.programs[p].name, std::move(phases)});
+    }
   }
 
   const exe::Executable& e_;

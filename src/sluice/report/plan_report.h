@@ -21,6 +21,12 @@ struct FunctionReport {
   int64_t call_sites = 0;   ///< Number of steps and programs that call it.
 };
 
+/// The phases of a program that trains a block at a time, in the order in which they begin.
+struct ProgramPhases {
+  std::string program;
+  std::vector<std::string> phases;  ///< "fc.0 fwd", "fc.1 … fc.3 fwd", …, "fc.0 bwd".
+};
+
 /// Transfers of one replica in one run of a program, between device memory and one other memory, on
 /// one queue. TrafficCounter defines the counts.
 struct TransferReport {
@@ -58,6 +64,7 @@ struct PlanReport {
   std::vector<exe::MemoryNeeds> memories;
   std::vector<MemoryShares> shares;  ///< By memory.
   std::vector<FunctionReport> functions;
+  std::vector<ProgramPhases> phases;  ///< Programs that have phases.
   /// By program, memory and queue; empty without transfers.
   std::vector<TransferReport> transfers;
   int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.

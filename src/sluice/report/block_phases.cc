@@ -1,5 +1,6 @@
-// The phases of a program, named after the blocks of the model. Phases run a block over all
-// micro-batches in graphs that nn::batch_serialise() names after the block's graph.
+// The parts of a program that trains, named after the blocks of the model. A block's graph and its
+// gradient graph are named after the block. So are the graphs of nn::batch_serialise(), which run
+// the block over all micro-batches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,16 +27,18 @@ std::string_view serialised(std::string_view graph) {
 }  // namespace
 
 void Places::name_blocks() {
-  std::set<std::string, std::less<>> serial, plain;
+  std::set<std::string, std::less<>> serial, plain, differentiated;
   const auto add = [&](std::string_view graph) {
     const std::string_view name = serialised(graph);
     if (!name.empty()) serial.emplace(name);
     if (name.empty()) plain.emplace(given_name(graph));
+    if (name.empty() && is_gradient_graph(graph)) differentiated.emplace(given_name(graph));
   };
   for (const exe::Value& v : e_.values) add(graph_of(v.tensor));
   for (const exe::Function& f : e_.functions) add(f.name);
-  for (std::string name : serial) {
-    if (name.ends_with(kBackward) && !plain.contains(name))
+  serialised_ = !serial.empty();
+  for (std::string name : serialised_ ? serial : differentiated) {
+    if (serialised_ && name.ends_with(kBackward) && !plain.contains(name))
       name.resize(name.size() - kBackward.size());
     blocks_[name].names.insert(name);
   }
@@ -117,7 +120,7 @@ std::string Places::block_phases_text(int32_t f) const {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::vector<std::string> Places::phases_of_program(int32_t program) const {
+std::vector<std::string> Places::blocks_of_program(int32_t program) const {
   std::vector<std::string> phases;
   for (const exe::Start& start : e_.programs[static_cast<size_t>(program)].starts) {
     const auto f = static_cast<size_t>(start.function);

@@ -52,9 +52,11 @@ class Places {
   /// "program train", "fc.1 … fc.3, backward, a micro-batch of a loop". A function of a phase has
   /// the block's name: "fc.1 … fc.3 bwd, update, a row of a loop".
   std::string of_function(int32_t function) const;
-  /// The phases of a program in the order in which they begin: "fc.0 fwd", "fc.1 … fc.3 fwd", …,
-  /// "fc.0 bwd". Empty without phases.
-  std::vector<std::string> phases_of_program(int32_t program) const;
+  /// The forward and backward parts of the blocks of a program that trains, in the order in which
+  /// they begin: "fc.0 fwd", "fc.1 … fc.3 fwd", …, "fc.0 bwd".
+  std::vector<std::string> blocks_of_program(int32_t program) const;
+  /// Whether loops over micro-batches run a block at a time.
+  bool has_phases() const { return serialised_; }
 
  private:
   using Names = std::set<std::string, NaturalLess>;
@@ -124,8 +126,9 @@ class Places {
   /// Variables by remote buffer and entry.
   std::map<std::pair<int32_t, int64_t>, int32_t> entries_;
   std::set<std::string> update_graphs_;
-  std::vector<Phases> phases_;                         ///< By function.
-  std::map<std::string, BlockRows> blocks_;            ///< Blocks that have phases.
+  std::vector<Phases> phases_;  ///< By function.
+  bool serialised_ = false;
+  std::map<std::string, BlockRows> blocks_;            ///< By name of the first block of a row.
   std::vector<std::vector<BlockPhase>> block_phases_;  ///< By function, in order.
   std::vector<std::set<int32_t>> programs_;            ///< By function.
   std::vector<int64_t> trips_;  ///< Trips of the loop around a function; 0 outside loops.

@@ -153,12 +153,12 @@ class Text {
 
   // On one line. Phases in the middle are left out if they do not fit.
   void phases() {
-    for (const ProgramPhases& p : report_.phases) {
-      if (!is_shown(p.program)) continue;
+    for (const ProgramBlocks& p : report_.blocks) {
+      if (!report_.phased || !is_shown(p.program)) continue;
       const std::string head = fmt::format("phases of '{}': ", p.program);
-      const auto first = p.phases.begin(), last = p.phases.end();
+      const auto first = p.parts.begin(), last = p.parts.end();
       std::string line = fmt::format("{}{}", head, fmt::join(first, last, ", "));
-      for (auto kept = static_cast<std::ptrdiff_t>(p.phases.size() - 1) / 2;
+      for (auto kept = static_cast<std::ptrdiff_t>(p.parts.size() - 1) / 2;
            columns(line) > kColumns && kept > 0; --kept) {
         line = fmt::format("{}{}, …, {}", head, fmt::join(first, first + kept, ", "),
                            fmt::join(last - kept, last, ", "));
@@ -310,8 +310,10 @@ std::string memory_map(const PlanReport& report) {
         grouped(f.call_sites), grouped(f.steps), grouped(f.program_bytes), grouped(f.frame_bytes),
         f.place);
   }
-  for (const ProgramPhases& p : report.phases)
-    add("phases of '{}', in order: {}", p.program, fmt::join(p.phases, ", "));
+  for (const ProgramBlocks& p : report.blocks) {
+    if (!report.phased) break;
+    add("phases of '{}', in order: {}", p.program, fmt::join(p.parts, ", "));
+  }
   add("the program itself takes {} bytes", grouped(report.program_bytes));
   return out;
 }

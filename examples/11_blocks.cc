@@ -71,14 +71,15 @@ data::Dataset points(int64_t n) {
 
 // Trains the network. Returns the losses of all micro-batches.
 train::FitResult fit(train::Strategy strategy) {
-  const bool phased = strategy == train::Strategy::kPhased;
+  const train::Location place =
+      strategy == train::Strategy::kPhased ? train::Location::kRemote : train::Location::kDevice;
   train::Trainer trainer({Net(),
                           {{.name = "input", .spec = {{kMicroBatch, 2}, f32}},
                            {.name = "labels", .spec = {{kMicroBatch}, i32}}}},
                          nn::Optimizer::adam(),
                          {.strategy = strategy,
                           .accumulate = 4,
-                          .offload = {.optimizer = phased, .weights = phased},
+                          .locations = {.optimizer = place, .weights = place, .activations = place},
                           .learning_rate = 0.005},
                          {.device = cpu_device({.threads = 2})});
   const train::FitResult result = trainer.fit(points(1024), {.epochs = 20});

@@ -27,6 +27,9 @@ from pathlib import Path
 MODELS = {
     "gelu": ["mnist", "--layers", "4", "--width", "32"],
     "relu with dropout": ["mlp", "--layers", "5", "--width", "24", "--dropout", "0.2"],
+    "skips, two losses and a tied weight": [
+        "mlp-skip", "--layers", "8", "--width", "24", "--dropout", "0.2"
+    ],
 }
 MODELS.update({f"{name}, clipped": [*flags, "--clip-norm", "0.05"]
                for name, flags in list(MODELS.items())})

@@ -22,7 +22,7 @@ bool is_terminal() {
 Progress::Progress(Work work, Shown shown)
     : work_(std::move(work)), shown_(shown), terminal_(is_terminal()) {}
 
-void Progress::show(int64_t done, std::optional<double> loss) {
+void Progress::show(int64_t done, std::optional<double> loss, std::optional<double> accuracy) {
   if (shown_ == Shown::kNo) return;
   // Reading the clock costs more than a small step's bookkeeping: read it every eighth step.
   if (done % 8 != 0 && done != work_.steps) return;
@@ -47,9 +47,10 @@ void Progress::show(int64_t done, std::optional<double> loss) {
     steps = std::min(work_.steps_of_epoch, work_.steps - epoch * work_.steps_of_epoch);
     done -= epoch * work_.steps_of_epoch;
   }
-  const std::string figures = fmt::format("{}/{}{}  {:.1f}k samples/s  ETA {:02}:{:02}", done,
-                                          steps, loss ? fmt::format("  loss {:.4f}", *loss) : "",
-                                          rate / 1000, left / 60, left % 60);
+  std::string figures = fmt::format("{}/{}", done, steps);
+  if (loss) figures += fmt::format("  loss {:.4f}", *loss);
+  if (accuracy) figures += fmt::format("  accuracy {:.2f} %", *accuracy);
+  figures += fmt::format("  {:.1f}k samples/s  ETA {:02}:{:02}", rate / 1000, left / 60, left % 60);
   if (!terminal_) {
     sys::print_stderr("{}  {}\n", name, figures);
     return;

@@ -24,8 +24,10 @@ class Progress {
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  /// Reports that `done` steps are done, and the mean loss of the last one if there is one.
-  void show(int64_t done, std::optional<double> loss = std::nullopt);
+  /// Reports that `done` steps are done, and the mean loss and the accuracy of the last one if it
+  /// has them.
+  void show(int64_t done, std::optional<double> loss = std::nullopt,
+            std::optional<double> accuracy = std::nullopt);
 
  private:
   using Clock = std::chrono::steady_clock;

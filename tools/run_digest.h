@@ -1,13 +1,13 @@
 #pragma once
 #include <string>
-#include <vector>
 
-#include "sluice/session/session.h"
+#include "sluice/train/trainer.h"
 
 namespace sluice::tool {
 
-/// Returns the XXH3-128 of the losses, then of all variables by path. The prefix "fma-" says that
-/// every instruction set of this build computes with fused multiply-adds.
-std::string run_digest(const Session& session, const std::vector<float>& losses);
+/// Returns the XXH3-128 of the losses of every micro-batch (of several losses, the weighted sums
+/// and then each loss), then of all variables by path. The prefix "fma-" says that every
+/// instruction set of this build computes with fused multiply-adds.
+std::string run_digest(const Session& session, const train::FitResult& fit);
 
 }  // namespace sluice::tool

@@ -99,8 +99,8 @@ train::FitResult train(train::Trainer& trainer, const Programs& programs, const 
   }
   Progress progress({"Epoch", length.steps, length.steps_per_epoch, length.samples_per_step},
                     shown(o));
-  options.after_step = [&](int64_t done, double loss) {
-    progress.show(done, loss);
+  options.after_step = [&](const train::StepReport& step) {
+    progress.show(step.done, step.loss, step.accuracy);
     return !trainer.session().agreement().any(stop_signal() != 0);
   };
   try {
@@ -116,11 +116,12 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
   const int64_t steps = outcome.steps;
   const auto samples = static_cast<double>(steps * samples_of_step(o));
   const double rate = outcome.seconds > 0 ? samples / outcome.seconds : 0;
-  const std::string digest = run_digest(session, outcome.losses);
+  const std::string digest = run_digest(session, outcome);
   if (o.output.json) {
     JsonRecord record;
     record.add("model", o.model.name);
     if (!outcome.losses.empty()) record.add("loss", outcome.loss);
+    if (outcome.accuracy) record.add("train_accuracy", *outcome.accuracy);
     if (accuracy) record.add("accuracy", *accuracy);
     record.add("steps", steps);
     record.add("samples_per_second", rate);
@@ -133,7 +134,11 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
     fmt::print("{}\n", record.text());
     return;
   }
-  if (steps > 0) fmt::print("{} steps, loss {:.4f}, {:.0f} samples/s\n", steps, outcome.loss, rate);
+  const std::string trained =
+      outcome.accuracy ? fmt::format(", train accuracy {:.2f} %", *outcome.accuracy) : "";
+  if (steps > 0) {
+    fmt::print("{} steps, loss {:.4f}{}, {:.0f} samples/s\n", steps, outcome.loss, trained, rate);
+  }
   if (accuracy) fmt::print("accuracy {:.2f} %\n", *accuracy);
   fmt::print("device memory {} bytes planned, {} measured\n", session.planned_bytes(),
              session.measured_bytes());

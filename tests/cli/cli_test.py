@@ -73,6 +73,7 @@ class Records(CliTest):
 
     PLANS = [["mnist"], ["mnist-rts"], ["mnist-phased"],
              ["mlp", "--layers", 128, "--strategy", "phased"],
+             ["mlp-skip", "--layers", 20, "--strategy", "phased"],
              [
                  "mlp", "--layers", 40, "--strategy", "phased", "--optimizer", "adam",
                  "--accumulate", 4, "--recompute", "--io-mode", "io_overlapped", "--memory", "16M",

@@ -106,6 +106,15 @@ class Text(unittest.TestCase):
         model = "src/sluice/models/mnist_rts.cc"
         self.assertIn(f"`{model}`\n\n```cpp\n{(ROOT / model).read_text()}```", page)
 
+    def test_the_page_on_blocks_shows_the_networks_and_errors_that_its_test_checks(self):
+        page = (ROOT / "docs" / "howto" / "split_a_model.md").read_text()
+        test = (ROOT / "tests" / "docs" / "split_a_model_test.cc").read_text()
+        networks = test.split("// --- The networks of the page.\n\n")[1]
+        networks = networks.split("\n// --- End of the networks.")[0]
+        self.assertEqual("\n".join(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL)), networks)
+        errors = re.findall(r"(?m)^\| `(.*?)` \|", page)
+        self.assertEqual(errors, re.findall(r'(?m)^       "(.*)"\},$', test))
+
     def test_links_lead_somewhere(self):
         for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
             for link in re.findall(r"\]\(([^)#\s]+)\)", document.read_text()):

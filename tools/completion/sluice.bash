@@ -66,7 +66,7 @@ _sluice() {
   case ${COMP_WORDS[1]}:$word in
     inspect:[!-]*|inspect:) COMPREPLY=($(compgen -f -- "$word")) ;;
     *:-*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
-    *) COMPREPLY=($(compgen -W "mnist mnist-rts mnist-phased mlp" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -W "mnist mnist-rts mnist-phased mlp mlp-skip" -- "$word")) ;;
   esac
 }
 complete -F _sluice sluice

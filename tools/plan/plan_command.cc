@@ -131,13 +131,19 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+report::PlanReport report_of(const Compiled& compiled, const ToolOptions& o) {
+  report::PlanReport report = report::plan_report(compiled.executable);
+  report.phased = o.phased();
+  return report;
+}
+
 // A compiled and proved model.
 struct Plan {
   Plan(const ToolOptions& o, const report::Rates& rates)
       : programs(build_programs(o)),
         compiled(compile(programs.ir, compile_options(session_options(o)))),
         seconds(seconds_since(begin)),
-        report(report::plan_report(compiled.executable)),
+        report(report_of(compiled, o)),
         forecasts(report::forecast(compiled.executable, rates)) {
     check::prove(compiled.executable);
   }
@@ -219,7 +225,7 @@ void print_refused(const ToolOptions& o, const MachineRates& machine) {
   Plan plan(unlimited, machine.rates);
   plan.compiled.executable.devices[0].memory_budget = o.session.device.memory;
   for (exe::Tier& tier : plan.compiled.executable.tiers) tier.budget = o.session.remote_memory;
-  plan.report = report::plan_report(plan.compiled.executable);
+  plan.report = report_of(plan.compiled, o);
   print_plan(plan, unlimited, machine.text, true);
 }
 

@@ -78,6 +78,15 @@ JsonRecord json_of(const report::Suggestion& s) {
   return record;
 }
 
+JsonRecord json_of(const report::ProgramBlocks& p) {
+  JsonRecord record;
+  record.add("program", p.program);
+  std::vector<JsonRecord> phases;
+  for (const std::string& phase : p.parts) phases.emplace_back().add("phase", phase);
+  record.add("phases", std::move(phases));
+  return record;
+}
+
 template <typename Rows>
 std::vector<JsonRecord> list_of(const Rows& rows) {
   std::vector<JsonRecord> list;
@@ -97,6 +106,8 @@ void add_plan(const report::PlanReport& report, const report::Outlook& outlook,
     memories.push_back(json_of(report.memories[m], report.shares[m]));
   record.add("memories", std::move(memories));
   record.add("function_list", list_of(report.functions));
+  record.add("phase_list",
+             list_of(report.phased ? report.blocks : std::vector<report::ProgramBlocks>()));
   record.add("transfer_list", list_of(report.transfers));
   record.add("forecasts", list_of(outlook.forecasts));
   record.add("suggestions", list_of(outlook.suggestions));

@@ -7,10 +7,12 @@
 #include <set>
 
 #include "sluice/base/error.h"
+#include "sluice/base/test_refusals.h"
 #include "sluice/data/loader.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/models/model.h"
 #include "sluice/session/session.h"
+#include "sluice/train/cut/cut.h"
 #include "sluice/train/step_arrays.h"
 
 namespace sluice::models {
@@ -20,8 +22,8 @@ class EveryModel : public testing::TestWithParam<size_t> {
  protected:
   const Model& model_ = all_models()[GetParam()];
 
-  // Trains two steps of two micro-batches on generated samples. Returns the four losses.
-  std::vector<float> losses(train::Strategy strategy) const {
+  // Trains two steps of two micro-batches on generated samples. Returns all results of both.
+  std::vector<float> results(train::Strategy strategy) const {
     constexpr int64_t kAccumulate = 2;
     Ir ir;
     train::StepOptions options{.strategy = strategy, .accumulate = kAccumulate};
@@ -37,19 +39,22 @@ class EveryModel : public testing::TestWithParam<size_t> {
     std::vector<float> all;
     for (int64_t update = 0; update < 2; ++update) {
       arrays.seed(7, update);
-      const HostTensors results = session.run(arrays.inputs(t), "train");
-      for (const float loss : results[t.losses[0]].as<float>()) all.push_back(loss);
+      const HostTensors step = session.run(arrays.inputs(t), "train");
+      for (const auto* streams : {&t.losses, &t.predictions}) {
+        for (const D2hStream& s : *streams)
+          for (const float x : step[s].as<float>()) all.push_back(x);
+      }
     }
     return all;
   }
 };
 
-TEST_P(EveryModel, TrainsWithTheSameLossesInEveryStrategy) {
-  const std::vector<float> resident = losses(train::Strategy::kResident);
-  ASSERT_EQ(resident.size(), 4u);
-  for (const float loss : resident) EXPECT_TRUE(std::isfinite(loss)) << loss;
-  EXPECT_NE(resident[0], resident[2]) << "the weights did not change";
-  EXPECT_EQ(losses(train::Strategy::kPhased), resident);
+TEST_P(EveryModel, TrainsWithTheSameResultsInEveryStrategy) {
+  const std::vector<float> resident = results(train::Strategy::kResident);
+  ASSERT_GE(resident.size(), 4u);
+  for (const float x : resident) EXPECT_TRUE(std::isfinite(x)) << x;
+  EXPECT_NE(resident[0], resident[resident.size() / 2]) << "the weights did not change";
+  EXPECT_EQ(results(train::Strategy::kPhased), resident);
 }
 
 TEST_P(EveryModel, IsFoundByItsName) {
@@ -78,6 +83,51 @@ TEST(Models, AnUnknownNameIsRefusedWithAllNames) {
     EXPECT_THAT(e.what(), testing::HasSubstr("model: must be one of mnist, mnist-rts"));
     EXPECT_THAT(e.what(), testing::HasSubstr("got 'mnist2'"));
   }
+}
+
+// Every size changes the plan's weights or its ops.
+TEST(MlpSkip, UsesEverySize) {
+  const Sizes small = find_model("mlp-skip").test_sizes;
+  const auto shape = [](const Sizes& sizes) {
+    const train::NetworkGraph n =
+        find_model("mlp-skip").build(sizes).build(Ir(), nn::RunMode::kTrain);
+    int64_t elements = 0;
+    for (const Tensor& w : n.graph.args().values_flat()) elements += w.spec().shape.elements();
+    return std::pair(elements, n.graph.graph().ops().size());
+  };
+  Sizes other = small;
+  other.layers = 8;
+  EXPECT_NE(shape(other), shape(small));
+  other = small;
+  other.width = 17;
+  EXPECT_NE(shape(other), shape(small));
+  other = small;
+  other.dropout = 0;
+  EXPECT_NE(shape(other), shape(small));
+  for (const int64_t layers : {2, 3}) {
+    other = small;
+    other.layers = layers;
+    EXPECT_LT(shape(other), shape(small));
+  }
+  other.layers = 1;
+  expect_refused({{"a single layer", [&] { find_model("mlp-skip").build(other); },
+                   "mlp-skip: layers must be at least 2, the first and the last, got 1"}});
+}
+
+// Both heads use one weight, in blocks of their own.
+TEST(MlpSkip, HasTwoLossesAndATiedWeight) {
+  Ir ir;
+  const Model& model = find_model("mlp-skip");
+  const train::NetworkGraph n = model.build(model.test_sizes).build(ir, nn::RunMode::kTrain);
+  const train::Cut cut = train::cut(n);
+  EXPECT_EQ(cut.uses("classes"), 2);
+  std::vector<std::string> losses;
+  for (const train::Loss& loss : n.results.losses) losses.push_back(loss.name);
+  EXPECT_EQ(losses, (std::vector<std::string>{"loss", "aside"}));
+  std::vector<std::string> blocks;
+  for (const train::BlockGraph& b : cut.blocks) blocks.push_back(b.name);
+  EXPECT_EQ(blocks, (std::vector<std::string>{"in", "res.0", "res.1", "res.2", "aside", "res.3",
+                                              "res.4", "out"}));
 }
 
 }  // namespace

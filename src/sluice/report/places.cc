@@ -26,13 +26,6 @@ void append(std::string& text, std::string_view part) {
   text += part;
 }
 
-// "fc.1 … fc.3".
-template <typename Names>
-std::string range_of(const Names& names) {
-  if (names.empty()) return "";
-  return names.size() == 1 ? *names.begin() : *names.begin() + " … " + *names.rbegin();
-}
-
 // "fc.1.weight"; of several variables of one name, "fc.1 … fc.3, weight".
 template <typename Names>
 std::string variables_of(const Names& paths) {
@@ -109,6 +102,7 @@ Places::Places(const exe::Executable& executable)
       starts_(e_.functions.size()),
       variables_at_(e_.arenas.size()),
       phases_(e_.functions.size()),
+      block_phases_(e_.functions.size()),
       programs_(e_.functions.size()),
       trips_(e_.functions.size()) {
   for (const exe::VariablePlan& v : e_.variables) variables_.insert(v.path);
@@ -144,6 +138,8 @@ Places::Places(const exe::Executable& executable)
   find_update_graphs();
   std::reverse(order.begin(), order.end());
   find_phases(order);
+  name_blocks();
+  find_block_phases(order);
 }
 
 std::string Places::module_of(const std::string& path) const {
@@ -553,6 +549,14 @@ std::string Places::of_function(int32_t function) const {
       if (start.function == function) return "program " + p.name;
     }
   }
+  const Phases& phases = phases_[f];
+  std::string text;
+  if (serialised_ && !block_phases_[f].empty() && phase_of(function, false) == "forward") {
+    text = block_phases_text(function);
+    if (phases.update) append(text, "update");
+    if (trips_[f] > 0) append(text, turn_of(function));
+    return text;
+  }
   Names modules, others;
   for (const std::vector<Content>* contents : {&frames_[f], &params_[f]}) {
     for (const Content& c : *contents) {
@@ -565,8 +569,7 @@ std::string Places::of_function(int32_t function) const {
   for (const exe::Step& step : fn.steps) {
     if (const std::string module = module_in(step.where); !module.empty()) modules.insert(module);
   }
-  std::string text = range_of(modules);
-  const Phases& phases = phases_[f];
+  text = range_of(modules);
   if (phase_of(function, false) != "forward") {
     append(text, phase_of(function, false));
   } else {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -48,8 +49,14 @@ class Places {
   Place of_remote(int32_t remote_buffer) const;
   /// A buffer of a function's frame.
   Place of_buffer(int32_t function, int32_t buffer) const;
-  /// "program train", "fc.1 … fc.3, backward, a micro-batch of a loop".
+  /// "program train", "fc.1 … fc.3, backward, a micro-batch of a loop". A function of a phase has
+  /// the block's name: "fc.1 … fc.3 bwd, update, a row of a loop".
   std::string of_function(int32_t function) const;
+  /// The forward and backward parts of the blocks of a program that trains, in the order in which
+  /// they begin: "fc.0 fwd", "fc.1 … fc.3 fwd", …, "fc.0 bwd".
+  std::vector<std::string> blocks_of_program(int32_t program) const;
+  /// Whether loops over micro-batches run a block at a time.
+  bool has_phases() const { return serialised_; }
 
  private:
   using Names = std::set<std::string, NaturalLess>;
@@ -66,6 +73,17 @@ class Places {
   /// Phases of training that a function takes part in.
   struct Phases {
     bool forward = false, backward = false, update = false;
+  };
+
+  /// The forward or the backward ops of a block (nn/block.h), or of equal blocks in a row.
+  struct BlockPhase {
+    std::string block;  ///< The first one.
+    bool backward = false;
+    bool operator==(const BlockPhase&) const = default;
+  };
+  struct BlockRows {
+    Names names;      ///< The blocks that variables are named after.
+    size_t rows = 1;  ///< Number of blocks in the row.
   };
 
   Content content_of_variable(const std::string& path) const;
@@ -86,6 +104,14 @@ class Places {
   void find_phases(const std::vector<int32_t>& callees_first);
   void add_phases(const exe::Step& step, Phases& phases);
   std::string phase_of(int32_t f, bool backward) const;
+  /// Defined in block_phases.cc.
+  void name_blocks();
+  std::optional<BlockPhase> block_phase_of(const std::string& graph) const;
+  void find_block_phases(const std::vector<int32_t>& callees_first);
+  void add_block_phase(int32_t f, size_t s, const exe::Kernel& kernel);
+  void add_rows(const BlockPhase& phase, const Content& content);
+  std::string block_text(const std::string& block) const;
+  std::string block_phases_text(int32_t f) const;
   Place place_of(const Content& content, const std::string& phase) const;
 
   const exe::Executable& e_;
@@ -100,8 +126,11 @@ class Places {
   /// Variables by remote buffer and entry.
   std::map<std::pair<int32_t, int64_t>, int32_t> entries_;
   std::set<std::string> update_graphs_;
-  std::vector<Phases> phases_;               ///< By function.
-  std::vector<std::set<int32_t>> programs_;  ///< By function.
+  std::vector<Phases> phases_;  ///< By function.
+  bool serialised_ = false;
+  std::map<std::string, BlockRows> blocks_;            ///< By name of the first block of a row.
+  std::vector<std::vector<BlockPhase>> block_phases_;  ///< By function, in order.
+  std::vector<std::set<int32_t>> programs_;            ///< By function.
   std::vector<int64_t> trips_;  ///< Trips of the loop around a function; 0 outside loops.
 };
 

@@ -161,6 +161,36 @@ TEST(Places, IsNotMisledByTheNamesOfModules) {
             "fc.9 … fc.10, forward, backward, update, a turn of a loop");
 }
 
+// The plan of kRowsText as phases of the block `name`, whose graph is batch-serialised.
+std::string phased(const std::string& name) {
+  std::string text = with_names(kRowsText, "Block_subgraph(0)", name + "_subgraph(0)");
+  text = with_names(text, "rows_subgraph(3)/accum.weight",
+                    name + "_bwd__repeat_graph_subgraph(4)/accum.weight");
+  return with_names(text, "cpu.fill Fill", "cpu.fill Init");
+}
+
+TEST(Places, NamesPhasesByBlockAndDirectionInOrder) {
+  using List = std::vector<std::string>;
+  exe::Executable e = rows(phased("fc.9"));
+  EXPECT_EQ(Places(e).blocks_of_program(0), (List{"fc.9 … fc.10 fwd", "fc.9 … fc.10 bwd"}));
+  EXPECT_EQ(Places(e).of_function(0),
+            "fc.9 … fc.10 fwd, fc.9 … fc.10 bwd, update, a row of a loop");
+  // In a function of the backward phase, forward ops are computed again.
+  e.functions[0].name = "fc.9_bwd__batch_serial_step_subgraph(5)";
+  EXPECT_EQ(Places(e).of_function(0), "fc.9 … fc.10 bwd, update, a micro-batch of a loop");
+  EXPECT_EQ(Places(e).blocks_of_program(0), List{"fc.9 … fc.10 bwd"});
+  // Blocks whose names are not those of their weights; the second one looks like a gradient.
+  EXPECT_EQ(Places(rows(phased("B1"))).blocks_of_program(0),
+            (List{"B1 and 1 more fwd", "B1 and 1 more bwd"}));
+  EXPECT_EQ(Places(rows(phased("B_bwd"))).blocks_of_program(0),
+            (List{"B_bwd and 1 more fwd", "B_bwd and 1 more bwd"}));
+  // Graphs of blocks without loops of their own over micro-batches.
+  EXPECT_TRUE(Places(e).has_phases());
+  EXPECT_FALSE(Places(rows()).has_phases());
+  EXPECT_EQ(Places(rows()).blocks_of_program(0),
+            (List{"Block and 1 more fwd", "Block and 1 more bwd"}));
+}
+
 TEST(Places, KnowsEveryGradientGraph) {
   const std::string gelu = "Block_subgraph(0)/gelu_103";
   for (const auto& [graph, phase] :

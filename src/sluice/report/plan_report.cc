@@ -104,6 +104,11 @@ class Reporter {
       out.program_bytes += r.program_bytes;
       out.functions.push_back(std::move(r));
     }
+    out.phased = places_.has_phases();
+    for (size_t p = 0; p < e_.programs.size(); ++p) {
+      std::vector<std::string> blocks = places_.blocks_of_program(static_cast<int32_t>(p));
+      if (!blocks.empty()) out.blocks.push_back({e_.programs[p].name, std::move(blocks)});
+    }
   }
 
   const exe::Executable& e_;

@@ -21,6 +21,13 @@ struct FunctionReport {
   int64_t call_sites = 0;   ///< Number of steps and programs that call it.
 };
 
+/// The forward and backward parts of the blocks of a program that trains, in the order in which
+/// they begin. With phases, a part runs all micro-batches before the next one.
+struct ProgramBlocks {
+  std::string program;
+  std::vector<std::string> parts;  ///< "fc.0 fwd", "fc.1 … fc.3 fwd", …, "fc.0 bwd".
+};
+
 /// Transfers of one replica in one run of a program, between device memory and one other memory, on
 /// one queue. TrafficCounter defines the counts.
 struct TransferReport {
@@ -58,6 +65,9 @@ struct PlanReport {
   std::vector<exe::MemoryNeeds> memories;
   std::vector<MemoryShares> shares;  ///< By memory.
   std::vector<FunctionReport> functions;
+  std::vector<ProgramBlocks> blocks;  ///< Programs that train.
+  /// Whether the program runs a block at a time. plan_report() knows it where loops do so.
+  bool phased = false;
   /// By program, memory and queue; empty without transfers.
   std::vector<TransferReport> transfers;
   int64_t program_bytes = 0;  ///< Bytes of all functions; not part of a memory's bytes.

@@ -55,6 +55,7 @@ class Text {
   std::string run() {
     std::vector<std::string> tail;
     std::swap(lines_, tail);
+    phases();
     functions();
     movements();
     suggestions();
@@ -147,6 +148,22 @@ class Text {
         right = fmt::format("| {:>{}} {}", grouped(shares.holders[i].bytes), digits,
                             shares.holders[i].place);
       add(right.empty() ? left : fmt::format("{:<{}} {}", left, kBar + digits + 23, right));
+    }
+  }
+
+  // On one line. Phases in the middle are left out if they do not fit.
+  void phases() {
+    for (const ProgramBlocks& p : report_.blocks) {
+      if (!report_.phased || !is_shown(p.program)) continue;
+      const std::string head = fmt::format("phases of '{}': ", p.program);
+      const auto first = p.parts.begin(), last = p.parts.end();
+      std::string line = fmt::format("{}{}", head, fmt::join(first, last, ", "));
+      for (auto kept = static_cast<std::ptrdiff_t>(p.parts.size() - 1) / 2;
+           columns(line) > kColumns && kept > 0; --kept) {
+        line = fmt::format("{}{}, …, {}", head, fmt::join(first, first + kept, ", "),
+                           fmt::join(last - kept, last, ", "));
+      }
+      add(line);
     }
   }
 
@@ -287,10 +304,15 @@ std::string memory_map(const PlanReport& report) {
   }
   size_t width = 8;
   for (const FunctionReport& f : report.functions) width = std::max(width, f.name.size());
-  add("{:{}}  device  calls   steps  program bytes   frame bytes", "function", width);
+  add("{:{}}  device  calls   steps  program bytes   frame bytes  place", "function", width);
   for (const FunctionReport& f : report.functions) {
-    add("{:{}}  {:>6}  {:>5}  {:>6}  {:>13}  {:>12}", f.name, width, f.device,
-        grouped(f.call_sites), grouped(f.steps), grouped(f.program_bytes), grouped(f.frame_bytes));
+    add("{:{}}  {:>6}  {:>5}  {:>6}  {:>13}  {:>12}  {}", f.name, width, f.device,
+        grouped(f.call_sites), grouped(f.steps), grouped(f.program_bytes), grouped(f.frame_bytes),
+        f.place);
+  }
+  for (const ProgramBlocks& p : report.blocks) {
+    if (!report.phased) break;
+    add("phases of '{}', in order: {}", p.program, fmt::join(p.parts, ", "));
   }
   add("the program itself takes {} bytes", grouped(report.program_bytes));
   return out;

@@ -1,3 +1,4 @@
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -90,6 +91,24 @@ TEST(Summary, FitsAScreenWhateverThePlan) {
     EXPECT_EQ(lines.back(), "the end");
     EXPECT_EQ(lines[0].substr(0, 8), "fits: no");
   }
+}
+
+TEST(Summary, ShowsPhasesInOrderAndLeavesOutTheMiddle) {
+  PlanReport report;
+  report.blocks = {{"train", {"in fwd", "out fwd", "out bwd", "in bwd"}}};
+  EXPECT_EQ(summary(report).find("phases"), std::string::npos);
+  report.phased = true;
+  EXPECT_EQ(summary(report).substr(summary(report).find("phases")),
+            "phases of 'train': in fwd, out fwd, out bwd, in bwd\n");
+  for (const std::string part : {"fwd", "bwd"}) {
+    for (int i = 0; i < 9; ++i)
+      report.blocks[0].parts.push_back(fmt::format("block{} {}", i, part));
+  }
+  EXPECT_EQ(summary(report).substr(summary(report).find("phases")),
+            "phases of 'train': in fwd, out fwd, out bwd, …, block6 bwd, block7 bwd, block8 bwd\n");
+  report.blocks[0].parts = {std::string(200, 'a') + " fwd", std::string(200, 'a') + " bwd"};
+  for (const std::string& line : lines_of(summary(report))) EXPECT_LE(columns(line), 100) << line;
+  EXPECT_NE(memory_map(report).find("phases of 'train', in order: aaa"), std::string::npos);
 }
 
 TEST(Summary, ShowsWhatAStepMovesAndCosts) {

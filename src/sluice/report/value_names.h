@@ -24,4 +24,11 @@ std::string without_numbers(std::string name);
 /// Removes the number of an op and of its result from "gelu_103" and "nll_loss_126_1".
 std::string op_of(std::string name);
 
+/// Returns "fc.1 … fc.3": the first and the last name of a sorted set.
+template <typename Names>
+std::string range_of(const Names& names) {
+  if (names.empty()) return "";
+  return names.size() == 1 ? *names.begin() : *names.begin() + " … " + *names.rbegin();
+}
+
 }  // namespace sluice::report

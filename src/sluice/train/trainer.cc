@@ -1,5 +1,7 @@
 #include "sluice/train/trainer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -26,7 +28,7 @@ int64_t batch_of(const TensorSpec& input) {
 }
 
 // The samples of a batch whose largest logit is that of their class.
-int64_t count_right(const HostTensor& logits, const std::vector<int32_t>& labels, int64_t samples) {
+int64_t count_right(const HostTensor& logits, std::span<const int32_t> labels, int64_t samples) {
   const auto scores = logits.as<float>();
   const size_t classes = scores.size() / labels.size();
   int64_t right = 0;
@@ -36,6 +38,64 @@ int64_t count_right(const HostTensor& logits, const std::vector<int32_t>& labels
     right += best == labels[i];
   }
   return right;
+}
+
+// "'input', 'labels'".
+template <typename Stream>
+std::string names_of(const std::vector<Stream>& streams) {
+  std::vector<std::string> names;
+  for (const Stream& s : streams) names.push_back("'" + s.name + "'");
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Returns the array of a stream.
+const HostTensor& find_array(const std::vector<D2hStream>& streams,
+                             const std::vector<HostTensor>& arrays, std::string_view name,
+                             std::string_view kind) {
+  for (size_t i = 0; i < streams.size(); ++i) {
+    if (streams[i].name == name) return arrays[i];
+  }
+  fail(ErrorKind::kUsage, "fit: {} '{}' must be one that training returns, which are {}", kind,
+       name, names_of(streams));
+}
+
+// Returns the index of the prediction with the scores of `samples` samples, if there is one.
+std::optional<size_t> find_scores(const std::vector<D2hStream>& predictions, int64_t samples) {
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    const TensorSpec& spec = predictions[i].spec;
+    if (spec.dtype == f32 && spec.shape.rank() == 2 && spec.shape[0] == samples &&
+        spec.shape[1] > 1)
+      return i;
+  }
+  return std::nullopt;
+}
+
+void check_results(const Training& t) {
+  require(t.fields.size() == 2, "fit: the network must read two fields, images and labels, got {}",
+          names_of(t.fields));
+  for (const D2hStream& loss : t.losses) {
+    require(loss.spec.dtype == f32,
+            "fit: loss '{}' must be float32, got {}; cast it with "
+            "ops::cast()",
+            loss.name, name_of(loss.spec.dtype));
+  }
+}
+
+// Appends the losses of a step: the sums with their weights and, of several losses, each one.
+void append_losses(const Training& t, const StepArrays& arrays, FitResult& result) {
+  const size_t count = static_cast<size_t>(arrays.losses[0].spec().shape.elements());
+  for (size_t m = 0; m < count; ++m) {
+    double sum = 0;
+    for (size_t i = 0; i < arrays.losses.size(); ++i)
+      sum += t.loss_weights[i] * static_cast<double>(arrays.losses[i].as<float>()[m]);
+    result.losses.push_back(static_cast<float>(sum));
+  }
+  if (arrays.losses.size() < 2) return;
+  result.parts.resize(arrays.losses.size());
+  for (size_t i = 0; i < arrays.losses.size(); ++i) {
+    const auto values = arrays.losses[i].as<float>();
+    result.parts[i].insert(result.parts[i].end(), values.begin(), values.end());
+  }
 }
 
 // The mean loss of a step. Error{kDiverged} if a loss is not finite.
@@ -59,6 +119,14 @@ Trainer::Trainer(const Network& network, nn::Optimizer optimizer, const StepOpti
 Trainer::Trainer(const Ir& ir, Training training, const SessionOptions& session)
     : ir_(ir), training_(std::move(training)), session_(ir_, session) {}
 
+const HostTensor& StepReport::loss_of(std::string_view name) const {
+  return find_array(training_.losses, arrays_.losses, name, "loss");
+}
+
+const HostTensor& StepReport::prediction(std::string_view name) const {
+  return find_array(training_.predictions, arrays_.predictions, name, "prediction");
+}
+
 FitLength Trainer::length(const data::Dataset& samples, const FitOptions& options) const {
   require(options.epochs >= 0, "fit: epochs must be at least 0, got {}", options.epochs);
   require(!options.steps || *options.steps >= 0, "fit: steps must be at least 0, got {}",
@@ -80,17 +148,16 @@ FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) 
                            : "a program with a StreamedRate requires a schedule");
   const FitLength length = this->length(samples, options);
   data::DataLoader loader(samples, {.batch = length.samples_per_step, .seed = options.seed});
+  check_results(training_);
   StepArrays arrays(training_);
-  require(arrays.fields.size() == 2 && arrays.losses.size() == 1,
-          "fit: the network must have two fields, images and labels, and one loss, got {} and {}",
-          arrays.fields.size(), arrays.losses.size());
   Binding binding = session_.bind(arrays.inputs(training_), arrays.outputs(training_), "train");
   const ArrayView inputs = arrays.fields[0];
   const ArrayView labels = arrays.fields[1];
-  const auto losses = arrays.losses[0].as<float>();
+  const auto scores = find_scores(training_.predictions, training_.fields[0].spec.shape[0]);
+  const auto values = static_cast<size_t>(arrays.losses[0].spec().shape.elements());
   FitResult result;
-  result.losses.reserve(
-      std::min(kReservedLosses, losses.size() * static_cast<size_t>(length.steps)));
+  StepReport step(training_, arrays);
+  result.losses.reserve(std::min(kReservedLosses, values * static_cast<size_t>(length.steps)));
   const auto begin = std::chrono::steady_clock::now();
   while (result.steps < length.steps && !result.stopped) {
     const int64_t epoch = updates_ / length.steps_per_epoch;
@@ -101,9 +168,18 @@ FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) 
     session_.run_into(binding);
     ++updates_;
     ++result.steps;
-    result.losses.insert(result.losses.end(), losses.begin(), losses.end());
-    result.loss = mean_loss(losses, result.steps - 1);
-    if (options.after_step) result.stopped = !options.after_step(result.steps, result.loss);
+    append_losses(training_, arrays, result);
+    result.loss = mean_loss(std::span(result.losses).last(values), result.steps - 1);
+    if (scores) {
+      const int64_t right = count_right(arrays.predictions[*scores], arrays.fields[1].as<int32_t>(),
+                                        length.samples_per_step);
+      result.accuracy =
+          100.0 * static_cast<double>(right) / static_cast<double>(length.samples_per_step);
+    }
+    step.done = result.steps;
+    step.loss = result.loss;
+    step.accuracy = result.accuracy;
+    if (options.after_step) result.stopped = !options.after_step(step);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
@@ -121,14 +197,24 @@ double Trainer::evaluate(const data::Dataset& samples,
     return HostTensor({entries_shape(entry.shape, 1, training_.replicas), entry.dtype, {}});
   };
   const H2dStream& images = images_of(training_.eval_fields);
-  const D2hStream& scores = training_.eval_predictions[0];
+  require(training_.eval_fields.size() == 1,
+          "evaluate: the network must read one field, images, in evaluation, got {}",
+          names_of(training_.eval_fields));
+  const auto scores = find_scores(training_.eval_predictions, images.spec.shape[0]);
+  require(scores.has_value(),
+          "evaluate: a prediction must be float32 of shape (samples, classes), got {}",
+          names_of(training_.eval_predictions));
   HostTensor inputs = array(images.spec);
-  HostTensor logits = array(scores.spec);
+  std::vector<HostTensor> predictions;
+  std::vector<StreamOutput> outputs;
+  for (const D2hStream& s : training_.eval_predictions) predictions.push_back(array(s.spec));
+  for (size_t i = 0; i < predictions.size(); ++i)
+    outputs.push_back({training_.eval_predictions[i], predictions[i]});
   std::vector<int32_t> labels(static_cast<size_t>(batch));
   const std::vector<int64_t>& dims = images.spec.shape.dims();
   const TensorSpec sample{Shape({dims.begin() + 1, dims.end()}), images.spec.dtype, {}};
   const size_t sample_bytes = inputs.bytes().size() / labels.size();
-  Binding binding = session_.bind({{images, inputs}}, {{scores, logits}}, "eval");
+  Binding binding = session_.bind({{images, inputs}}, outputs, "eval");
   int64_t right = 0;
   for (int64_t first = 0; first < samples.size(); first += batch) {
     for (size_t i = 0; i < labels.size(); ++i) {
@@ -136,7 +222,7 @@ double Trainer::evaluate(const data::Dataset& samples,
                   {sample, &inputs.bytes()[i * sample_bytes]}, {{{}, i32, {}}, &labels[i]});
     }
     session_.run_into(binding);
-    right += count_right(logits, labels, std::min(batch, samples.size() - first));
+    right += count_right(predictions[*scores], labels, std::min(batch, samples.size() - first));
     if (after_batch) after_batch(first / batch + 1);
   }
   return 100.0 * static_cast<double>(right) / static_cast<double>(samples.size());

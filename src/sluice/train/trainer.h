@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "sluice/session/session.h"
@@ -14,15 +15,36 @@ struct Dataset;
 
 namespace sluice::train {
 
+struct StepArrays;
+
+/// The results of a step. The arrays are those of the step until fit() runs the next one.
+class StepReport {
+ public:
+  StepReport(const Training& training, const StepArrays& arrays)
+      : training_(training), arrays_(arrays) {}
+
+  int64_t done = 0;                ///< Steps done in this call of fit().
+  double loss = 0;                 ///< Mean of FitResult::losses over the step.
+  std::optional<double> accuracy;  ///< As FitResult::accuracy.
+
+  /// Return a loss (not multiplied by its weight) or prediction with the micro-batches and replicas
+  /// of the step as first axes. Error{kUsage}, which lists the names, if there is none of the name.
+  const HostTensor& loss_of(std::string_view name) const;
+  const HostTensor& prediction(std::string_view name) const;
+
+ private:
+  const Training& training_;
+  const StepArrays& arrays_;
+};
+
 struct FitOptions {
   int64_t epochs = 1;
   std::optional<int64_t> steps = {};  ///< Number of steps, instead of `epochs`.
   uint64_t seed = 0;                  ///< Seed of the samples' order and of the blocks' draws.
   /// The rates of the steps, for a program that streams its rate (StreamedRate), else absent.
   std::optional<LearningRateSchedule> schedule = {};
-  /// Called after each step with the number of steps done and the mean loss of the last one. The
-  /// training stops if it returns false.
-  std::function<bool(int64_t done, double loss)> after_step = nullptr;
+  /// Called after each step. The training stops if it returns false.
+  std::function<bool(const StepReport& step)> after_step = nullptr;
 };
 
 /// Length of a training.
@@ -34,9 +56,17 @@ struct FitLength {
 };
 
 struct FitResult {
-  int64_t steps = 0;          ///< Steps that ran.
-  double loss = 0;            ///< Mean over the last step.
-  std::vector<float> losses;  ///< Loss of every micro-batch, replica by replica.
+  int64_t steps = 0;  ///< Steps that ran.
+  double loss = 0;    ///< Mean over the last step.
+  /// Loss of every micro-batch, replica by replica. Of several losses, the sum with their weights.
+  std::vector<float> losses;
+  /// The values of each loss by themselves, in the order of `losses` and of Training::losses. Empty
+  /// if there is one loss.
+  std::vector<std::vector<float>> parts;
+  /// Percentage of the samples of the last step whose largest score was that of their class. The
+  /// scores are the first prediction that is f32 of shape (samples, classes). Absent if training
+  /// returns no such prediction, or if no step ran.
+  std::optional<double> accuracy;
   double seconds = 0;
   bool stopped = false;  ///< Whether FitOptions::after_step ended the training.
 };
@@ -56,8 +86,8 @@ class Trainer {
   /// The order of the samples is that of data::DataLoader. A call continues where the last one
   /// ended: two calls on the same samples have the bits of one call with the steps of both.
   /// Error{kDiverged} if a loss is not finite. Error{kUsage} if `samples` do not fill one step or
-  /// do not match the fields, or if there are not two fields. Error{kUsage} also if a schedule is
-  /// given to a program without a rate stream or is missing.
+  /// do not match the fields, if there are not two fields, or if a loss is not f32. Error{kUsage}
+  /// also if a schedule is given to a program without a rate stream or is missing.
   FitResult fit(const data::Dataset& samples, const FitOptions& options = {});
   /// Returns the length that fit() would have. Error{kUsage} if `samples` do not fill one step or
   /// if `epochs` or `steps` is negative.
@@ -65,8 +95,9 @@ class Trainer {
 
   /// Returns the percentage of `samples` whose largest logit is that of their class. Calls
   /// `after_batch` after each batch with the number of batches done. The last batch is filled with
-  /// the first samples again, which do not count twice. Error{kUsage} if there are no samples or if
-  /// they do not match the model's input.
+  /// the first samples again, which do not count twice. The logits are the first prediction that is
+  /// f32 of shape (samples, classes). Error{kUsage} if there is none, if evaluation reads other
+  /// fields than images, if there are no samples or if they do not match the model's input.
   double evaluate(const data::Dataset& samples,
                   const std::function<void(int64_t done)>& after_batch = nullptr);
   /// Samples of a batch of evaluate(), over all replicas.

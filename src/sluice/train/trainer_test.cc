@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,7 +12,9 @@
 #include "sluice/nn/layers.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
 #include "sluice/ops/losses.h"
+#include "sluice/ops/reductions.h"
 
 namespace sluice::train {
 namespace {
@@ -104,10 +107,11 @@ TEST(Trainer, StopsWhereAfterStepSaysSo) {
   std::vector<int64_t> seen;
   std::vector<double> means;
   const FitResult result =
-      t.fit(samples(8), {.epochs = 5, .after_step = [&](int64_t done, double m) {
-                           seen.push_back(done);
-                           means.push_back(m);
-                           return done < 3;
+      t.fit(samples(8), {.epochs = 5, .after_step = [&](const StepReport& step) {
+                           seen.push_back(step.done);
+                           means.push_back(step.loss);
+                           EXPECT_FALSE(step.accuracy);
+                           return step.done < 3;
                          }});
   EXPECT_TRUE(result.stopped);
   EXPECT_EQ(result.steps, 3);
@@ -153,6 +157,74 @@ TEST(Trainer, AScheduleSetsTheRateOfEachStep) {
   EXPECT_NE(losses({.decay = Decay::kLinear, .peak = 0.5, .steps = 6}), fixed);
 }
 
+// Two losses of which one has the weight 0.25, and in training the scores and another prediction.
+struct TwoLosses : nn::Module {
+  Results build(nn::Builder& b, const Inputs& in) const {
+    const Tensor hidden = ops::tanh(b.inlined("fc", nn::Linear(8), in["input"]));
+    const Tensor logits = b.inlined("out", nn::Linear(3), hidden);
+    Results all{.predictions = {{"hidden", ops::mean(hidden)}, {"logits", logits}}};
+    if (in.mode() == nn::RunMode::kEvaluate) return all;
+    all.losses = {cross_entropy(logits, in["labels"]),
+                  {.name = "aside", .value = ops::mean(hidden * hidden), .weight = 0.25}};
+    return all;
+  }
+};
+
+Network two_losses() {
+  return {TwoLosses(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}};
+}
+
+TEST(Trainer, ReportsLossesPredictionsAndAccuracyInEveryStrategy) {
+  const data::Dataset set = samples(24);
+  const auto run = [&](Strategy strategy) {
+    Trainer t =
+        trainer(two_losses(), {.strategy = strategy, .accumulate = 3, .learning_rate = 0.5}, 2);
+    std::vector<double> seen;
+    const FitResult fit =
+        t.fit(set, {.epochs = 20, .after_step = [&](const StepReport& step) {
+                      const HostTensor& scores = step.prediction("logits");
+                      EXPECT_EQ(scores.spec().shape, Shape({3, 2, 2, 3}));
+                      EXPECT_EQ(step.loss_of("aside").spec().shape, Shape({3, 2}));
+                      EXPECT_EQ(step.prediction("hidden").spec().shape, Shape({3, 2}));
+                      EXPECT_TRUE(step.accuracy.has_value());
+                      seen.push_back(step.accuracy.value_or(-1));
+                      return true;
+                    }});
+    EXPECT_EQ(fit.parts.size(), 2u);
+    EXPECT_EQ(fit.losses.size(), 40u * 6);
+    for (size_t i = 0; i < fit.losses.size(); ++i)
+      EXPECT_FLOAT_EQ(fit.losses[i], fit.parts[0][i] + 0.25F * fit.parts[1][i]);
+    EXPECT_EQ(fit.accuracy, seen.back());
+    EXPECT_GT(*std::max_element(seen.begin(), seen.end()),
+              *std::min_element(seen.begin(), seen.end()));
+    EXPECT_GT(t.evaluate(set), 0);
+    return std::tuple(fit.losses, fit.parts, seen);
+  };
+  EXPECT_EQ(run(Strategy::kPhased), run(Strategy::kResident));
+}
+
+// The scores of a step count for the labels of their own micro-batch and replica: a network whose
+// logits are its input has an accuracy that is known.
+TEST(Trainer, CountsRightAnswersOfEachStep) {
+  struct Given : nn::Module {
+    Results build(nn::Builder& b, const Inputs& in) const {
+      const Tensor logits = Offset().build(b, in["input"]);
+      if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
+      return {.losses = {cross_entropy(logits, in["labels"])}, .predictions = {{"logits", logits}}};
+    }
+  };
+  data::Dataset set{HostTensor(f32_spec({16, 3})), HostTensor(i32_spec({16})), "a test"};
+  const auto images = set.images.as<float>();
+  for (size_t i = 0; i < 16; ++i) {
+    set.labels.as<int32_t>()[i] = static_cast<int32_t>(i % 3);
+    images[3 * i + (i < 10 ? i % 3 : (i + 1) % 3)] = 1;
+  }
+  const Network network(Given(), {{"input", f32_spec({2, 3})}, {"labels", i32_spec({2})}});
+  Trainer t = trainer(network, {.accumulate = 4, .learning_rate = 1e-9}, 2);
+  EXPECT_EQ(t.fit(set).accuracy, 62.5);
+  EXPECT_EQ(t.fit(set, {.epochs = 0}).accuracy, std::nullopt);
+}
+
 TEST(Trainer, RefusesALossThatIsNotFinite) {
   data::Dataset set = samples(2);
   set.images.as<float>()[0] = std::numeric_limits<float>::infinity();
@@ -176,6 +248,56 @@ TEST(Trainer, Refusals) {
        "fit: a schedule requires StepOptions::learning_rate = StreamedRate{}"},
       {"a stream without a schedule", fit({.learning_rate = StreamedRate{}}, 4, {}),
        "fit: a program with a StreamedRate requires a schedule"},
+      {"three fields",
+       [] {
+         struct Three : TwoLosses {
+           Results build(nn::Builder& b, const Inputs& in) const {
+             Results all = TwoLosses::build(b, in);
+             all.predictions.push_back({"more", in["scale"] * 2.0});
+             return all;
+           }
+         };
+         const Network three(
+             Three(),
+             {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}, {"scale", f32_spec({2, 1})}});
+         trainer(three).fit(samples(4));
+       },
+       "fit: the network must read two fields, images and labels, got 'input', 'labels', 'scale'"},
+      {"a loss of another dtype",
+       [] {
+         struct Half : TwoLosses {
+           Results build(nn::Builder& b, const Inputs& in) const {
+             Results all = TwoLosses::build(b, in);
+             for (Loss& loss : all.losses)
+               if (loss.name == "aside") loss.value = ops::cast(loss.value, f16);
+             return all;
+           }
+         };
+         trainer({Half(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}})
+             .fit(samples(4));
+       },
+       "fit: loss 'aside' must be float32, got float16; cast it with ops::cast()"},
+      {"an unknown prediction",
+       [] {
+         trainer(two_losses()).fit(samples(4), {.after_step = [](const StepReport& step) {
+                                     step.prediction("score");
+                                     return true;
+                                   }});
+       },
+       "fit: prediction 'score' must be one that training returns, which are 'hidden', 'logits'"},
+      {"an evaluation without scores",
+       [] {
+         struct Mean : TwoLosses {
+           Results build(nn::Builder& b, const Inputs& in) const {
+             Results all = TwoLosses::build(b, in);
+             all.predictions.pop_back();
+             return all;
+           }
+         };
+         trainer({Mean(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}})
+             .evaluate(samples(4));
+       },
+       "evaluate: a prediction must be float32 of shape (samples, classes), got 'eval_hidden'"},
       {"negative steps", fit({}, 4, {.steps = -1}), "fit: steps must be at least 0, got -1"},
       {"negative epochs", fit({}, 4, {.epochs = -2}), "fit: epochs must be at least 0, got -2"},
       {"no samples to test", [] { trainer(model()).evaluate(samples(0)); },

@@ -1,0 +1,136 @@
+// The parts of a program that trains, named after the blocks of the model. A block's graph and its
+// gradient graph are named after the block. So are the graphs of nn::batch_serialise(), which run
+// the block over all micro-batches.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sluice/exe/visit_step.h"
+#include "sluice/report/places.h"
+#include "sluice/report/value_names.h"
+
+namespace sluice::report {
+namespace {
+
+constexpr std::string_view kBackward = "_bwd";
+
+// The graph whose micro-batches a graph runs: "fc.0_bwd" of "fc.0_bwd__batch_serial_step_…"; empty
+// for other graphs.
+std::string_view serialised(std::string_view graph) {
+  const std::string_view name = given_name(graph);
+  for (const std::string_view mark : {"__batch_serial_step", "__repeat_graph"}) {
+    if (name.ends_with(mark)) return name.substr(0, name.size() - mark.size());
+  }
+  return "";
+}
+
+}  // namespace
+
+void Places::name_blocks() {
+  std::set<std::string, std::less<>> serial, plain, differentiated;
+  const auto add = [&](std::string_view graph) {
+    const std::string_view name = serialised(graph);
+    if (!name.empty()) serial.emplace(name);
+    if (name.empty()) plain.emplace(given_name(graph));
+    if (name.empty() && is_gradient_graph(graph)) differentiated.emplace(given_name(graph));
+  };
+  for (const exe::Value& v : e_.values) add(graph_of(v.tensor));
+  for (const exe::Function& f : e_.functions) add(f.name);
+  serialised_ = !serial.empty();
+  for (std::string name : serialised_ ? serial : differentiated) {
+    if (serialised_ && name.ends_with(kBackward) && !plain.contains(name))
+      name.resize(name.size() - kBackward.size());
+    blocks_[name].names.insert(name);
+  }
+}
+
+std::optional<Places::BlockPhase> Places::block_phase_of(const std::string& graph) const {
+  const std::string_view name = serialised(graph);
+  std::string block(name.empty() ? given_name(graph) : name);
+  bool backward = name.empty() && is_gradient_graph(graph);
+  if (!blocks_.contains(block) && block.ends_with(kBackward)) {
+    block.resize(block.size() - kBackward.size());
+    backward = true;
+  }
+  if (!blocks_.contains(block)) return std::nullopt;
+  return BlockPhase{block, backward};
+}
+
+void Places::find_block_phases(const std::vector<int32_t>& callees_first) {
+  for (const int32_t f : callees_first) {
+    const std::vector<exe::Step>& steps = e_.functions[static_cast<size_t>(f)].steps;
+    for (size_t s = 0; s < steps.size(); ++s) {
+      exe::for_each_call(steps[s], [&](const exe::Call& c) {
+        std::vector<BlockPhase>& all = block_phases_[static_cast<size_t>(f)];
+        for (const BlockPhase& p : block_phases_[static_cast<size_t>(c.function)])
+          if (std::find(all.begin(), all.end(), p) == all.end()) all.push_back(p);
+      });
+      if (const auto* kernel = std::get_if<exe::Kernel>(&steps[s].body))
+        add_block_phase(f, s, *kernel);
+    }
+    // A backward phase may compute forward ops again.
+    const auto own = block_phase_of(e_.functions[static_cast<size_t>(f)].name);
+    if (own && own->backward) block_phases_[static_cast<size_t>(f)] = {*own};
+  }
+}
+
+// Kernels that only prepare memory may run long before their phase.
+void Places::add_block_phase(int32_t f, size_t s, const exe::Kernel& kernel) {
+  if (kernel.op == "Copy" || kernel.op == "Init") return;
+  std::vector<BlockPhase>& all = block_phases_[static_cast<size_t>(f)];
+  for (const exe::Operand& written : kernel.operands) {
+    const exe::ValueId value =
+        written.access == exe::Access::kUpdate ? written.made : written.value;
+    if (written.access == exe::Access::kRead || value < 0) continue;
+    const auto phase =
+        block_phase_of(std::string(graph_of(e_.values[static_cast<size_t>(value)].tensor)));
+    if (!phase) continue;
+    if (std::find(all.begin(), all.end(), *phase) == all.end()) all.push_back(*phase);
+    for (const exe::Operand& read : kernel.operands) {
+      const Content* content = at(f, s, read.at);
+      if (content != nullptr) add_rows(*phase, *content);
+    }
+  }
+}
+
+// A kernel reads the weight of each row in turn: "fc.1.weight", "fc.2.weight".
+void Places::add_rows(const BlockPhase& phase, const Content& content) {
+  if (content.kind != Holding::kVariable) return;
+  BlockRows& block = blocks_.at(phase.block);
+  block.rows = std::max(block.rows, content.paths.size());
+  for (const std::string& path : content.paths) {
+    if (!path.starts_with(phase.block + ".")) continue;
+    const std::string leaf = path.substr(phase.block.size());
+    for (const std::string& other : content.paths)
+      if (other.ends_with(leaf)) block.names.insert(other.substr(0, other.size() - leaf.size()));
+  }
+}
+
+std::string Places::block_text(const std::string& block) const {
+  const BlockRows& rows = blocks_.at(block);
+  return rows.names.size() >= rows.rows ? range_of(rows.names)
+                                        : fmt::format("{} and {} more", block, rows.rows - 1);
+}
+
+// "fc.1 … fc.3 bwd", "fc.4 fwd, fc.4 bwd".
+std::string Places::block_phases_text(int32_t f) const {
+  std::vector<std::string> texts;
+  for (const BlockPhase& p : block_phases_[static_cast<size_t>(f)])
+    texts.push_back(block_text(p.block) + (p.backward ? " bwd" : " fwd"));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::vector<std::string> Places::blocks_of_program(int32_t program) const {
+  std::vector<std::string> phases;
+  for (const exe::Start& start : e_.programs[static_cast<size_t>(program)].starts) {
+    const auto f = static_cast<size_t>(start.function);
+    if (!phases_[f].backward) continue;
+    for (const BlockPhase& p : block_phases_[f]) {
+      const std::string text = block_text(p.block) + (p.backward ? " bwd" : " fwd");
+      if (std::find(phases.begin(), phases.end(), text) == phases.end()) phases.push_back(text);
+    }
+  }
+  return phases;
+}
+
+}  // namespace sluice::report

@@ -198,9 +198,13 @@ TEST(Cut, BlocksOfEveryFormHaveTheBitsOfTheResidentStepInPhases) {
 // A short form of expect_one_digest().
 void expect_bits_of_resident(const Network& n) {
   for (const int64_t accumulate : {1, 2}) {
-    EXPECT_EQ(run(n, {.strategy = Strategy::kPhased, .accumulate = accumulate}).digest,
-              run(n, {.accumulate = accumulate}).digest)
-        << "accumulate " << accumulate;
+    const std::string expected = run(n, {.accumulate = accumulate}).digest;
+    for (const Location activations : {Location::kDevice, Location::kRemote}) {
+      const StepOptions phased{.strategy = Strategy::kPhased,
+                               .accumulate = accumulate,
+                               .locations = {.activations = activations}};
+      EXPECT_EQ(run(n, phased).digest, expected) << "accumulate " << accumulate;
+    }
   }
 }
 
@@ -235,6 +239,16 @@ TEST(Cut, TheSeedOfTheNetworkReachesBlocks) {
     };
     const Tensor x = draw(linear(b, "a", in["x"]));
     return results(in, linear(b, "out", draw(drop(b, "drop", linear(b, "b", x), in)), 3));
+  }));
+}
+
+// The first use of a weight has no gradient, but the gradient of its block reads the weight.
+TEST(Cut, AWeightIsTrainedWhereItsFirstUseHasNoGradient) {
+  expect_bits_of_resident(network([](nn::Builder& b, const Inputs& in) {
+    const Tensor w = b.add_variable_input("w", nn::normal(0, 0.5), {kWidth, kWidth});
+    Tensor x = ops::matmul(linear(b, "a", in["x"]), ops::detach(w));
+    x = ops::matmul(linear(b, "b", x), w);
+    return results(in, linear(b, "out", x, 3));
   }));
 }
 

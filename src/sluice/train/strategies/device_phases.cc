@@ -62,8 +62,21 @@ class DevicePhases {
       main_.host_store(training_.predictions[i], run[results.predictions[i].value]);
   }
 
-  // All micro-batches add their gradients to means. Then weights are updated if all their gradients
-  // exist and no norm is needed.
+  // Whether the backward phase of block `b` is the last one that reads a weight.
+  bool reads_last(size_t b, const std::string& key) const {
+    const auto reads = [&](size_t block) {
+      const auto& weights = cut_.blocks[block].weights;
+      return gradients_[block] && std::any_of(weights.begin(), weights.end(),
+                                              [&](const WeightUse& w) { return w.key == key; });
+    };
+    for (size_t before = 0; before < b; ++before) {
+      if (reads(before)) return false;
+    }
+    return reads(b);
+  }
+
+  // All micro-batches add their gradients to means. Then weights are updated if no other phase
+  // reads them and no norm is needed.
   void visit_backward(size_t b, std::vector<MicroBatch>& runs) {
     const BlockGraph& block = cut_.blocks[b];
     Tensor counter;
@@ -80,9 +93,7 @@ class DevicePhases {
     }
     if (options_.max_grad_norm) return;
     for (const auto& [key, uses] : uses_) {
-      const bool complete = std::any_of(block.weights.begin(), block.weights.end(),
-                                        [&](const WeightUse& w) { return &w == uses[0]; });
-      if (!complete) continue;
+      if (!reads_last(b, key)) continue;
       variables_.update(key, reduced(key), {});
       updated_.insert(key);
     }

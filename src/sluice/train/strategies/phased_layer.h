@@ -43,8 +43,8 @@ struct PhasedLayerOptions {
   nn::GradScale grad_scale = nn::GradScale::kNone;
 };
 
-/// Weights that several layers use. The layer that uses a weight first owns it, and updates it in
-/// its backward phase, which is the last one of these layers.
+/// Weights that several layers use. The first of these layers that has a backward phase owns the
+/// weight, and updates it in this phase, which is the last one of these layers.
 struct TiedWeights {
   /// Adds ops that load a weight, given by its path, and returns it. It is not sharded.
   std::function<Tensor(Graph& graph, const std::string& path)> find = nullptr;

@@ -36,6 +36,7 @@ class Phases {
     if (options.max_grad_norm) scale_ = nn::GradScale::kInput;
     if (options.max_grad_norm || options.locations.accumulators == Location::kRemote)
       updates_ = Updates::kApart;
+    find_owners();
   }
 
   void build() {
@@ -75,6 +76,16 @@ class Phases {
     return o;
   }
 
+  // The first block with a backward phase updates a weight: this phase is the last one of those
+  // that read it.
+  void find_owners() {
+    for (const bool with_gradient : {true, false}) {
+      for (size_t b = 0; b < gradients_.size(); ++b) {
+        if (with_gradient && !gradients_[b]) continue;
+        for (const WeightUse& w : block(b).weights) owners_.emplace(w.key, w.use);
+      }
+    }
+  }
   void find_readers() {
     for (const BlockGraph& b : cut_.blocks) {
       for (const BlockValue& v : b.inputs) ++readers_[v.whole.id()];
@@ -145,6 +156,7 @@ class Phases {
   nn::GradScale scale_ = nn::GradScale::kNone;
   std::vector<PhasedGroup> groups_;
   std::shared_ptr<TiedWeights> tied_ = std::make_shared<TiedWeights>();
+  std::map<std::string, int> owners_;           ///< The use of each weight whose block has it.
   std::map<TensorId, int> readers_;             ///< Number of blocks that read a value.
   std::map<TensorId, nn::BatchHandle> fields_;  ///< Fields that several blocks read.
   std::vector<std::pair<Content, RemoteBuffer>> buffers_;
@@ -208,7 +220,8 @@ bool Phases::lends(const std::string& key) const {
   for (size_t b = 0; b < gradients_.size(); ++b) {
     if (!gradients_[b]) continue;
     for (const size_t i : gradients_[b]->weights) {
-      if (block(b).weights[i].key == key && block(b).weights[i].use > 0) return true;
+      const WeightUse& w = block(b).weights[i];
+      if (w.key == key && w.use != owners_.at(key)) return true;
     }
   }
   return false;
@@ -229,7 +242,7 @@ LayerGraphs Phases::separate_graphs(size_t b) const {
     weights.merge(key_of(b, i), w.input);
     if (const auto group = weight_groups_.find(w.key); group != weight_groups_.end())
       graphs.groups->emplace(key_of(b, i), group->second);
-    if (w.use > 0) {
+    if (w.use != owners_.at(w.key)) {
       graphs.borrowed.push_back({key_of(b, i), w.key});
     } else {
       graphs.weights.merge(key_of(b, i), network_.factories[w.key]);
@@ -421,7 +434,8 @@ PhasedGroup Phases::make_group(const BlockGroup& group) {
     result.blocks.push_back(row.name);
     auto& keys = result.keys.emplace_back();
     for (size_t i = 0; i < row.weights.size(); ++i) {
-      if (row.weights[i].use == 0) keys.emplace(row.weights[i].key, key_of(b, i));
+      const WeightUse& w = row.weights[i];
+      if (w.use == owners_.at(w.key)) keys.emplace(w.key, key_of(b, i));
     }
   }
   return result;

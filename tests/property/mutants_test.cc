@@ -63,6 +63,13 @@ exe::Executable compiled_training(const train::StepOptions& step, int replicas, 
   return compile(ir, {.devices = {{device.target, -1, 2}}, .remote_space = remote}).executable;
 }
 
+exe::Executable compiled_skips(const train::StepOptions& step) {
+  Ir ir;
+  build_training(ir, skip_network(), nn::Optimizer::adam(), step);
+  const DeviceChoice device = cpu_device({.threads = 2});
+  return compile(ir, {.devices = {{device.target, -1, 2}}}).executable;
+}
+
 TEST(Mutants, OfCompiledNetworksAreRefused) {
   MutantCount count;
   models::Sizes sizes = models::find_model("mnist").test_sizes;
@@ -158,6 +165,36 @@ TEST(Mutants, OfTrainingStepsAreRefused) {
   }
 }
 
+// Skips, a tied weight, rows and two losses: sums in another order, updates before the last
+// gradient, rows of other blocks, and stored values that are overwritten.
+TEST(Mutants, OfSkipsAndTiedWeightsAreRefused) {
+  using train::Location;
+  using train::Strategy;
+  train::TensorLocations everything = all_remote();
+  everything.accumulators = Location::kRemote;
+  const std::vector<train::StepOptions> steps{
+      {.accumulate = 2},
+      {.accumulate = 2, .locations = everything, .io_mode = IoMode::kIoOverlapped},
+      {.strategy = Strategy::kPhased, .accumulate = 3, .locations = all_remote()},
+      {.strategy = Strategy::kPhased,
+       .accumulate = 2,
+       .locations = everything,
+       .io_mode = IoMode::kIoOverlapped},
+      {.strategy = Strategy::kPhased, .accumulate = 2, .max_grad_norm = 0.5}};
+  const std::vector<std::string> kinds{"accumulations exchanged", "updated early",
+                                       "row of another block",    "stored value overwritten",
+                                       "row off by one",          "load dropped",
+                                       "load before the store",   "another buffer"};
+  MutantCount count;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_mutants_refused(compiled_skips(steps[i]), i, 24, count, kinds);
+  }
+  print(count);
+  EXPECT_GE(count.defects, 200);
+  for (const std::string& kind : kinds) EXPECT_GT(count.defects_by_kind[kind], 0) << kind;
+}
+
 TEST(Mutants, OfBarriersAreRefused) {
   MutantCount count;
   const models::Sizes sizes{.micro_batch = 8, .eval_batch = 16, .layers = 3, .width = 128};
@@ -184,6 +221,23 @@ TEST(Mutants, OfHandWrittenPlansAreRefused) {
                          1, 4, count,
                          {"homes exchanged", "row of another replica", "collectives exchanged",
                           "load before the store"});
+  expect_mutants_refused(
+      compiled_skips(
+          {.strategy = train::Strategy::kPhased, .accumulate = 2, .locations = all_remote()}),
+      1, 8, count, {"updated early", "row of another block", "stored value overwritten"});
+  train::TensorLocations everything = all_remote();
+  everything.accumulators = train::Location::kRemote;
+  for (const auto strategy : {train::Strategy::kResident, train::Strategy::kPhased}) {
+    expect_mutants_refused(compiled_skips({.strategy = strategy,
+                                           .accumulate = 2,
+                                           .locations = everything,
+                                           .io_mode = IoMode::kIoOverlapped,
+                                           .max_grad_norm = 0.5}),
+                           1, 40, count, {"accumulations exchanged"});
+    expect_mutants_refused(
+        compiled_skips({.strategy = strategy, .accumulate = 2, .max_grad_norm = 0.5}), 1, 40, count,
+        {"accumulations exchanged"});
+  }
   print(count);
   for (const std::string& kind : mutation_kinds())
     EXPECT_GT(count.defects_by_kind[kind], 0) << kind;

@@ -1,6 +1,8 @@
 #pragma once
+#include <optional>
+
 #include "sluice/nn/layers.h"
-#include "sluice/ops/losses.h"
+#include "sluice/ops/ops.h"
 #include "sluice/session/session.h"
 #include "sluice/train/training_step.h"
 
@@ -21,6 +23,40 @@ class SmallNetwork : public nn::Module {
   nn::Children<nn::Linear> layers_{*this, "fc"};
   nn::Child<nn::Linear> last_{*this, "last", 3};
 };
+
+/// A network with a skip over two blocks, a weight that two blocks use, three equal blocks and two
+/// losses.
+class SkipNetwork : public nn::Module {
+ public:
+  SkipNetwork() {
+    for (int i = 0; i < 3; ++i) layers_.add(6);
+  }
+  train::Results build(nn::Builder& b, const train::Inputs& in) const {
+    const Tensor w = b.add_variable_input("tied", nn::normal(0, 0.5), {6, 6});
+    std::optional<nn::Block> block(std::in_place, b, "first");
+    const Tensor first = ops::tanh(ops::matmul(in["input"], w));
+    const Tensor aside = ops::mean(first * first);
+    Tensor x = first;
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      block.emplace(b, fmt::format("row{}", i));
+      x = ops::gelu(layers_[i](b, x)) * first;
+    }
+    block.emplace(b, "last");
+    const Tensor logits = last_(b, ops::matmul(x, ops::transpose(w)) + first);
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
+    return {.losses = {train::cross_entropy(logits, in["labels"]),
+                       {.name = "aside", .value = aside, .weight = 0.25}}};
+  }
+
+ private:
+  nn::Children<nn::Linear> layers_{*this, "fc"};
+  nn::Child<nn::Linear> last_{*this, "last", 3};
+};
+
+inline train::Network skip_network() {
+  return {SkipNetwork(),
+          {{.name = "input", .spec = f32_spec({2, 6})}, {.name = "labels", .spec = i32_spec({2})}}};
+}
 
 /// Locations of a phased step: all in remote memory but accumulators; from `sharded` elements on,
 /// as shards.

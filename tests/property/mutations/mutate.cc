@@ -89,6 +89,14 @@ const Kind kKinds[] = {
     {"homes exchanged", {"remote"}, homes_exchanged},
     {"tier one byte short", {"bounds"}, tier_short},
     {"tier budget cut", {"budget"}, tier_budget_cut},
+    {"accumulations exchanged",
+     {"value", "race", "wait", "overlap", "sync", "final", "remote"},
+     accumulations_exchanged},
+    {"updated early",
+     {"value", "race", "wait", "overlap", "sync", "final", "remote", "collective"},
+     updated_early},
+    {"row of another block", {"remote", "race", "value"}, row_of_other_block},
+    {"stored value overwritten", {"remote", "race", "value"}, stored_value_overwritten},
 };
 
 }  // namespace

@@ -77,6 +77,12 @@ std::vector<Candidate> homes_exchanged(const Executable& e);
 std::vector<Candidate> tier_short(const Executable& e);
 std::vector<Candidate> tier_budget_cut(const Executable& e);
 
+// training.cc: the order and the rows of training steps.
+std::vector<Candidate> accumulations_exchanged(const Executable& e);
+std::vector<Candidate> updated_early(const Executable& e);
+std::vector<Candidate> row_of_other_block(const Executable& e);
+std::vector<Candidate> stored_value_overwritten(const Executable& e);
+
 // bytes.cc: buffers, arenas, arguments, tasks.
 std::vector<Candidate> buffer_moved(const Executable& e);
 std::vector<Candidate> released_early(const Executable& e);

@@ -201,9 +201,13 @@ TEST(Cut, BlocksOfEveryFormHaveTheBitsOfTheResidentStepInPhases) {
 // A short form of expect_one_digest().
 void expect_bits_of_resident(const Network& n) {
   for (const int64_t accumulate : {1, 2}) {
-    EXPECT_EQ(run(n, {.strategy = Strategy::kPhased, .accumulate = accumulate}).digest,
-              run(n, {.accumulate = accumulate}).digest)
-        << "accumulate " << accumulate;
+    const std::string expected = run(n, {.accumulate = accumulate}).digest;
+    for (const Location activations : {Location::kDevice, Location::kRemote}) {
+      const StepOptions phased{.strategy = Strategy::kPhased,
+                               .accumulate = accumulate,
+                               .locations = {.activations = activations}};
+      EXPECT_EQ(run(n, phased).digest, expected) << "accumulate " << accumulate;
+    }
   }
 }
 

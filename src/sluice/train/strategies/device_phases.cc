@@ -62,8 +62,8 @@ class DevicePhases {
       main_.host_store(training_.predictions[i], run[results.predictions[i].value]);
   }
 
-  // All micro-batches add their gradients to means. Then weights are updated if all their gradients
-  // exist and no norm is needed.
+  // All micro-batches add their gradients to means. Then weights are updated if no other phase
+  // reads them and no norm is needed.
   void visit_backward(size_t b, std::vector<MicroBatch>& runs) {
     const BlockGraph& block = cut_.blocks[b];
     Tensor counter;

@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "../random_graph_ops.h"
+#include "random_network.h"
+#include "sluice/train/cut/cut.h"
+#include "training_outcome.h"
+#include "uncut_network.h"
+
+namespace sluice::property {
+namespace {
+
+using train::Location;
+using train::Strategy;
+using train::Training;
+
+struct Verdict {
+  std::string wrong;
+  bool exact = false;
+  bool nonfinite = false;
+};
+
+// Compares the resident step with the network that is not cut.
+std::string compare_with_uncut(const train::Network& network, TrainingWay way, bool exact) {
+  if (!exact) way.optimizer = 0;
+  if (!exact) way.step.learning_rate = 1.0;
+  if (!exact) way.step.max_grad_norm.reset();
+  const int updates = exact ? 2 : 1;
+  Ir whole(way.replicas);
+  const Training uncut = uncut_training(whole, network, optimizer_of(way), way.step);
+  Ir ir(way.replicas);
+  const Training t = built(ir, network, way);
+  const Outcome want = in_interpreter(whole, uncut, updates);
+  const Outcome got = without_evaluation(in_interpreter(ir, t, updates), t);
+  return exact ? difference(want, got) : numeric_difference(want, got);
+}
+
+using Names = std::vector<std::string>;
+
+train::StepOptions drawn_step(Dice& dice, const train::StepOptions& base, const Names& blocks) {
+  train::StepOptions step = base;
+  const auto place = [&] { return dice.one_in(2) ? Location::kRemote : Location::kDevice; };
+  step.io_mode = std::array{IoMode::kCompute, IoMode::kIo,
+                            IoMode::kIoOverlapped}[static_cast<size_t>(dice(3))];
+  step.locations = {.optimizer = place(),
+                    .weights = place(),
+                    .activations = place(),
+                    .accumulators = place(),
+                    .min_elements_off_device = dice.one_in(2) ? 2 : dice(12),
+                    .min_elements_sharded = dice.one_in(2) ? nn::kNeverShard : dice(16)};
+  switch (dice(3)) {
+    case 0:
+      break;
+    case 1:
+      step.recompute = train::Recompute::every_block();
+      break;
+    default:
+      for (const std::string& name : blocks)
+        if (dice.one_in(2)) step.recompute.blocks.push_back(name);
+  }
+  return step;
+}
+
+// Returns two resident ways and two in phases.
+std::vector<TrainingWay> drawn_ways(Dice& dice, const TrainingWay& base, const Names& blocks) {
+  std::vector<TrainingWay> ways;
+  for (const Strategy strategy :
+       {Strategy::kResident, Strategy::kResident, Strategy::kPhased, Strategy::kPhased}) {
+    TrainingWay way = base;
+    if (!ways.empty()) way.step = drawn_step(dice, base.step, blocks);
+    way.step.strategy = strategy;
+    way.threads = 1 + dice(3);
+    way.io_queues = dice.one_in(3) ? 3 : 1;
+    ways.push_back(std::move(way));
+  }
+  return ways;
+}
+
+std::string judge(const train::Network& network, uint64_t seed, Verdict& verdict) {
+  Dice dice(fold(Seed{7, 7}, seed));
+  TrainingWay base{.replicas = 1 + dice(2), .optimizer = dice(4)};
+  const int64_t several = 2 + dice(3);
+  if (dice.one_in(3)) base.step.max_grad_norm = 0.25;
+  Names blocks;
+  {
+    Ir ir;
+    const train::NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
+    verdict.exact = rounded_differently(graph).empty();
+    for (const train::BlockGraph& block : train::cut(graph).blocks) blocks.push_back(block.name);
+  }
+  for (const int64_t accumulate : {int64_t{1}, several}) {
+    base.step.accumulate = accumulate;
+    const bool exact = verdict.exact && accumulate == 1;
+    if (const std::string wrong = compare_with_uncut(network, base, exact); !wrong.empty())
+      return fmt::format("uncut network{}, {}:\n{}", exact ? "" : " (numeric)", base.text(), wrong);
+    Ir ir(base.replicas);
+    const Training t = built(ir, network, base);
+    const Outcome want = in_interpreter(ir, t);
+    verdict.nonfinite |= has_nonfinite(want);
+    for (const TrainingWay& way : drawn_ways(dice, base, blocks)) {
+      try {
+        const std::string wrong = difference(want, in_session(network, way));
+        if (!wrong.empty()) return way.text() + ": " + wrong;
+      } catch (const std::exception& e) {
+        return way.text() + ": " + e.what();
+      }
+    }
+  }
+  return "";
+}
+
+Verdict judge(const NetworkRecipe& recipe, NetworkCensus* census = nullptr) {
+  Verdict verdict;
+  try {
+    const RandomNetwork made = random_network(recipe);
+    if (census != nullptr) *census += made.census;
+    verdict.wrong = judge(made.network, recipe.seed, verdict);
+  } catch (const std::exception& e) {
+    verdict.wrong = std::string("building: ") + e.what();
+  }
+  return verdict;
+}
+
+/// Leaves out decisions as long as the network fails: halves first, then single decisions.
+NetworkRecipe shrink(NetworkRecipe recipe) {
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    std::vector<uint64_t> decisions;
+    try {
+      decisions = random_network(recipe).decisions;
+    } catch (const std::exception&) {
+      return recipe;
+    }
+    for (size_t chunk = std::max<size_t>(decisions.size() / 2, 1); chunk >= 1; chunk /= 2) {
+      for (size_t end = decisions.size(); end > 0; end -= std::min(chunk, end)) {
+        NetworkRecipe trial = recipe;
+        for (size_t i = end - std::min(chunk, end); i < end; ++i)
+          trial.skipped.insert(decisions[i]);
+        if (trial.skipped.size() == recipe.skipped.size() || judge(trial).wrong.empty()) continue;
+        recipe = std::move(trial);
+        smaller = true;
+      }
+    }
+  }
+  return recipe;
+}
+
+std::string text(const NetworkRecipe& recipe) {
+  try {
+    Ir ir;
+    const train::NetworkGraph n = random_network(recipe).network.build(ir, nn::RunMode::kTrain);
+    std::string blocks = "blocks of ops:";
+    for (const Op& op : n.graph.graph().ops())
+      blocks += fmt::format("\n  {} [{}] in '{}'", op.label(), op.module_path, op.block);
+    return n.graph.print_schedule() + "\n" + blocks;
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+void report_failure(const NetworkRecipe& recipe, const std::string& wrong) {
+  const NetworkRecipe least = shrink(recipe);
+  const std::string still = judge(least).wrong;
+  ADD_FAILURE() << "SLUICE_SEED=" << recipe.seed << ": " << wrong << "\n--- with "
+                << least.skipped.size() << " decisions left out: " << still << "\n"
+                << text(least);
+}
+
+uint64_t number(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// Every strategy trains a network to the bits of the interpreter, and the interpreter computes what
+// the network computes that is not cut.
+TEST(RandomNetworks, TrainAlikeInEveryStrategy) {
+  const bool seeded = std::getenv("SLUICE_SEED") != nullptr;
+  const uint64_t first = number("SLUICE_SEED", 0);
+  const uint64_t count = number("SLUICE_NETWORKS", seeded ? 1 : 60);
+  NetworkCensus census;
+  int exact = 0, nonfinite = 0, failures = 0;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const Verdict verdict = judge({seed, {}}, &census);
+    exact += verdict.exact;
+    nonfinite += verdict.nonfinite;
+    if (verdict.wrong.empty()) continue;
+    report_failure({seed, {}}, verdict.wrong);
+    if (++failures == 5) break;
+  }
+  std::cout << fmt::format(
+      "{} networks, {} compared with the uncut bits, {} with infinities; {} blocks opened again, "
+      "{} rows, {} tied uses, {} losses, {} with gradients, {} predictions, {} calls, {} "
+      "conditionals, {} updates in place, {} draws\n",
+      count, exact, nonfinite, census.reopened, census.rows, census.tied, census.losses,
+      census.own_gradients, census.predictions, census.calls, census.conditionals, census.in_place,
+      census.draws);
+  if (seeded) return;
+  EXPECT_GE(3 * exact, static_cast<int>(count));
+  for (const int feature :
+       {census.reopened, census.rows, census.tied, census.own_gradients, census.predictions,
+        census.calls, census.conditionals, census.in_place, census.draws}) {
+    EXPECT_GT(feature, 0);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::property

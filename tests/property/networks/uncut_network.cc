@@ -1,0 +1,129 @@
+#include "uncut_network.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "sluice/nn/autodiff.h"
+#include "sluice/nn/rts.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/train/cut/cut.h"
+#include "sluice/transforms/autodiff.h"
+
+namespace sluice::property {
+namespace {
+
+using train::NetworkGraph;
+using train::Training;
+
+void add_streams(Ir& ir, const NetworkGraph& network, Training& t) {
+  for (const auto& [name, input] : network.fields)
+    t.fields.push_back(ir.h2d_stream(input.spec(), name));
+  if (!network.seed.empty()) t.seed = ir.h2d_stream(network.seed[0].spec(), "seed");
+  for (const train::Loss& l : network.results.losses)
+    t.losses.push_back(ir.d2h_stream(l.value.spec(), l.name));
+  for (const train::Prediction& p : network.results.predictions)
+    t.predictions.push_back(ir.d2h_stream(p.value.spec(), p.name));
+}
+
+// Runs one micro-batch and returns its gradients by key.
+nn::NamedTensors micro_batch(const NetworkGraph& network, const nn::GraphWithNamedArgs& gradient,
+                             Graph& main, const Training& t) {
+  TensorMap given;
+  for (size_t i = 0; i < network.fields.size(); ++i)
+    given.emplace_back(network.fields[i].second, main.host_load(t.fields[i]));
+  if (t.seed) given.emplace_back(network.seed[0], main.host_load(*t.seed));
+  const CallSiteInfo call = network.graph.bind(t.variables).call_with_info(&main, given);
+  for (size_t i = 0; i < t.losses.size(); ++i)
+    main.host_store(t.losses[i], call.graph_to_parent(network.results.losses[i].value));
+  for (size_t i = 0; i < t.predictions.size(); ++i)
+    main.host_store(t.predictions[i], call.graph_to_parent(network.results.predictions[i].value));
+  Tensors own;
+  for (const auto& [value, seed] : network.loss_gradients)
+    own.push_back(call.graph_to_parent(seed));
+  const auto& info = gradient.grad_graph_info();
+  const CallSiteInfo back = gradient.call_with_info(&main, own, info.inputs_dict(call));
+  const auto by_variable = info.fwd_parent_ins_to_grad_parent_outs(call, back);
+  nn::NamedTensors result;
+  t.variables.for_each([&](const std::string& key, const Tensor& variable) {
+    result.merge(key, by_variable.at(variable));
+  });
+  return result;
+}
+
+int readers_of(const Graph& graph, const Tensor& t) {
+  int count = 0;
+  for (const Op& op : graph.ops()) {
+    for (const Operand& o : op.inputs) count += o.tensor == t.id();
+  }
+  return count;
+}
+
+}  // namespace
+
+Training uncut_training(Ir ir, const train::Network& network, nn::Optimizer optimizer,
+                        const train::StepOptions& options) {
+  const NetworkGraph n = network.build(ir, nn::RunMode::kTrain);
+  Graph& main = ir.entry_graph("train");
+  Training t;
+  add_streams(ir, n, t);
+  t.variables = n.factories.init(main, {.seed = options.seed});
+  Tensors given;
+  for (const auto& [value, gradient] : n.loss_gradients) given.push_back(value);
+  const auto gradient =
+      n.graph.autodiff({.grads_provided = given, .grads_required = n.graph.args().tensors()});
+  nn::NamedTensors sums;
+  for (int64_t m = 0; m < options.accumulate; ++m) {
+    micro_batch(n, gradient, main, t).for_each([&](const std::string& key, const Tensor& g) {
+      sums.insert(key, m == 0 ? g : ops::add(sums[key], g), nn::Overwrite::kYes);
+    });
+  }
+  nn::NamedTensors means;
+  sums.for_each([&](const std::string& key, const Tensor& sum) {
+    means.merge(key, options.accumulate == 1
+                         ? sum
+                         : ops::mul(sum, 1.0 / static_cast<double>(options.accumulate)));
+  });
+  t.state = optimizer.apply(main, t.variables, nn::mean_over_replicas(means),
+                            std::get<double>(options.learning_rate),
+                            {.max_grad_norm = options.max_grad_norm});
+  t.accumulate = options.accumulate;
+  t.replicas = ir.replication();
+  return t;
+}
+
+std::string rounded_differently(const NetworkGraph& network) {
+  const Graph& graph = network.graph.graph();
+  std::set<std::string> left;
+  std::string last;
+  for (const Op& op : graph.ops()) {
+    if (op.block != last && !left.insert(op.block).second)
+      return "block " + op.block + " is opened again";
+    last = op.block;
+  }
+  const train::Cut parts = train::cut(network);
+  std::map<int32_t, std::set<TensorId>> names;  // Tensors by storage that cross blocks.
+  std::map<int32_t, size_t> latest;             // The last block that reads a storage.
+  for (size_t b = 0; b < parts.blocks.size(); ++b) {
+    const train::BlockGraph& block = parts.blocks[b];
+    for (const train::WeightUse& w : block.weights) {
+      if (w.use + 1 < parts.uses(w.key) && readers_of(block.graph.graph(), w.input) > 1)
+        return "a use of " + w.key + " before the last one has several readers";
+    }
+    for (const train::BlockValue& v : block.outputs)
+      names[graph.info(v.whole).storage].insert(v.whole.id());
+    for (const train::BlockValue& v : block.inputs) latest[graph.info(v.whole).storage] = b;
+  }
+  for (const auto& [storage, tensors] : names) {
+    if (tensors.size() > 1) return "a value has several handles";
+  }
+  for (const auto& [t, gradient] : network.loss_gradients) {
+    const auto found = latest.find(graph.info(t).storage);
+    if (found != latest.end() && !parts.blocks[found->second].output(gradient).valid())
+      return "a later block reads " + t.name() + ", which has a gradient of a loss";
+  }
+  return "";
+}
+
+}  // namespace sluice::property

@@ -354,6 +354,16 @@ Tensor BlockGraph::input(const Tensor& whole) const {
   return {};
 }
 
+int Cut::uses(const std::string& key) const {
+  int count = 0;
+  for (const BlockGraph& block : blocks) {
+    for (const WeightUse& w : block.weights) {
+      if (w.key == key) count = std::max(count, w.use + 1);
+    }
+  }
+  return count;
+}
+
 Cut cut(const NetworkGraph& network, SeedOps seeds) { return Cutter(network, seeds).run(); }
 
 }  // namespace sluice::train

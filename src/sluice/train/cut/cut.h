@@ -41,6 +41,8 @@ struct Cut {
   /// network draws.
   std::optional<BlockGraph> seeds;
   std::vector<BlockGraph> blocks;  ///< In an order in which each one reads earlier ones only.
+
+  int uses(const std::string& key) const;  ///< Number of uses of a weight.
 };
 
 /// Where ops that derive seeds from the network's seed are. Apart, blocks that differ in their path

@@ -255,7 +255,7 @@ TEST(Cut, AWeightIsTrainedWhereItsFirstUseHasNoGradient) {
   }));
 }
 
-// The same network with its blocks on one device and on two.
+// A network has the same bits with its blocks on one device and on two.
 TEST(Cut, BlocksMayNameDevices) {
   const auto on = [](int second) {
     return network([second](nn::Builder& b, const Inputs& in) {

@@ -31,9 +31,13 @@ void check_loss(const Graph& graph, const Loss& loss) {
           "network: loss '{}' must be a floating-point scalar, got {}; reduce it with ops::mean()",
           loss.name, to_string(loss.value.spec()));
   for (const auto& [t, gradient] : loss.gradients) {
-    require(t.valid() && gradient.valid() && graph.owns(t) && graph.owns(gradient) &&
-                graph.info(gradient).producer >= 0,
-            "network: gradients of loss '{}' must be tensors that build() computed", loss.name);
+    const auto computed = [&](const Tensor& x) {
+      return x.valid() && graph.owns(x) && graph.info(x).producer >= 0;
+    };
+    require(computed(t) && computed(gradient),
+            "network: a gradient of loss '{}', and the tensor that it belongs to, must be tensors "
+            "that build() computed, got '{}' of '{}'",
+            loss.name, gradient.valid() ? gradient.name() : "", t.valid() ? t.name() : "");
     require(t.spec() == gradient.spec(),
             "network: the gradient of loss '{}' by '{}' must be {}, got {}", loss.name, t.name(),
             to_string(t.spec()), to_string(gradient.spec()));

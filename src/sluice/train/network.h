@@ -43,8 +43,8 @@ struct Loss {
   std::string name = "loss";  ///< Name of the stream that returns it.
   Tensor value = {};          ///< Floating point, shape ().
   double weight = 1;          ///< Factor in the sum of losses whose gradient is taken.
-  /// {tensor, gradient of weight·value by it}, for a loss that computes its gradient itself. Empty:
-  /// `value` is differentiated.
+  /// {tensor, gradient of weight·value by it}, for a loss that computes its gradient itself. Both
+  /// are results of ops: a weight has no place here. Empty: `value` is differentiated.
   std::vector<std::pair<Tensor, Tensor>> gradients = {};
 };
 

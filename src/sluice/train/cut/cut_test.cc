@@ -255,6 +255,17 @@ TEST(Cut, AWeightIsTrainedWhereItsFirstUseHasNoGradient) {
   }));
 }
 
+// A result that only the seed decides.
+TEST(Cut, ASeedMayBeAResult) {
+  expect_bits_of_resident(network([](nn::Builder& b, const Inputs& in) {
+    const Tensor x = drop(b, "drop", linear(b, "a", in["x"]), in);
+    Results all = results(in, linear(b, "b", x, 3));
+    if (!in.seed().empty())
+      all.predictions.push_back({"seed", nn::fold_seed(in.seed()[0], "drop")});
+    return all;
+  }));
+}
+
 // A network has the same bits with its blocks on one device and on two.
 TEST(Cut, BlocksMayNameDevices) {
   const auto on = [](int second) {
@@ -477,6 +488,13 @@ TEST(Cut, Refusals) {
          return Results{.losses = {{.value = y}, {.value = y}}};
        }),
        "must have different names, got 'loss' twice"},
+      {"a loss's gradient of a weight", of([](nn::Builder& b, const Inputs& in) {
+         const Tensor w = b.add_variable_input("w", nn::zeros(), {kWidth, kWidth});
+         const Tensor y = ops::matmul(in["x"], w);
+         return Results{.losses = {{.value = ops::mean(y), .gradients = {{w, w * 2.0}}}}};
+       }),
+       "network: a gradient of loss 'loss', and the tensor that it belongs to, must be tensors "
+       "that"},
       {"a weight without a gradient", train([](nn::Builder& b, const Inputs& in) {
          Results all = results(in, linear(b, "a", in["x"], 3));
          all.predictions.push_back({"aside", linear(b, "unused", in["x"])});

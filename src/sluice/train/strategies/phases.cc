@@ -207,6 +207,7 @@ nn::BatchSerialResult Phases::serialise_seeds() {
   o.loads.emplace_back(cut_.seeds->inputs[0].part, *training_.seed);
   for (const BlockValue& v : cut_.seeds->outputs)
     o.store_buffers.emplace_back(v.part, handle(Content::kValue, v.whole));
+  store_results(cut_.seeds->outputs, o);
   nn::BatchSerialResult phase = nn::batch_serialise(cut_.seeds->graph, o);
   if (training_.note.empty()) training_.note = phase.note;
   return phase;

@@ -8,11 +8,6 @@
 namespace sluice::train {
 namespace {
 
-// A single micro-batch needs no accumulators, unless they are in remote memory.
-bool returns_gradients(const StepOptions& options) {
-  return options.accumulate == 1 && options.locations.accumulators == Location::kDevice;
-}
-
 class Resident {
  public:
   Resident(Ir ir, const NetworkGraph& network, const WeightGroups& groups, nn::Optimizer& optimizer,
@@ -24,7 +19,7 @@ class Resident {
         cut_(cut(network)),
         gradients_(differentiate(
             network, cut_, groups,
-            returns_gradients(options) ? WeightGradients::kReturn : WeightGradients::kSharedMean)),
+            options.accumulate == 1 ? WeightGradients::kReturn : WeightGradients::kSharedMean)),
         uses_(trained_weights(groups, cut_, gradients_)),
         variables_(main_, network, groups, optimizer, options, training) {
     recompute(cut_, options.recompute, gradients_);
@@ -33,7 +28,7 @@ class Resident {
   }
 
   void build() {
-    if (returns_gradients(options_)) {
+    if (options_.accumulate == 1) {
       train_one();
     } else {
       train_several();
@@ -70,10 +65,13 @@ class Resident {
   void train_one() {
     MicroBatch run = load(main_);
     forward(main_, run, training_.variables);
-    ByUse gradients;
-    for (size_t b = cut_.blocks.size(); b-- > 0;)
-      gradients.merge(run.backward(b, variables_.visit(main_, training_.variables), {}, {}));
-    update(sums_of_uses(uses_, [&](const std::string& use) { return gradients.at(use); }));
+    MeanGradients means(main_, options_);
+    for (size_t b = cut_.blocks.size(); b-- > 0;) {
+      const MicroBatch::Weights weights = variables_.visit(main_, training_.variables);
+      for (const auto& [use, gradient] : run.backward(b, weights, {}, {}))
+        means.keep(use, gradient);
+    }
+    update(means);
   }
 
   // Loops over micro-batches, which add their gradients to running means.
@@ -108,13 +106,20 @@ class Resident {
     }
     ops::add_(counter, ops::scalar_like(counter, 1));
     ops::repeat(main_, g, options_.accumulate, {}, given);
+    update(means);
+  }
+
+  void update(const MeanGradients& means) {
     const auto mean = [&](const std::string& use) { return means.mean(use); };
-    if (!means.any_remote()) return update(sums_of_uses(uses_, mean));
-    update_one_by_one([&](const std::string& key) { return sum_of_uses(uses_, key, mean); });
+    if (means.any_remote()) {
+      update_one_by_one([&](const std::string& key) { return sum_of_uses(uses_, key, mean); });
+    } else {
+      update_together(sums_of_uses(uses_, mean));
+    }
   }
 
   // All gradients are averaged over the replicas before the first update.
-  void update(const nn::NamedTensors& means) {
+  void update_together(const nn::NamedTensors& means) {
     std::map<std::string, Tensor> reduced;
     means.for_each([&](const std::string& key, const Tensor& mean) {
       reduced.emplace(key, variables_.reduced(mean));

@@ -16,16 +16,18 @@ Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name) {
 }
 
 void MeanGradients::add(const WeightUse& use) {
-  const TensorSpec spec = use.input.spec();
-  const Tensor zero = zeros(main_, spec, "accum." + use.name());
-  if (!is_off_device(options_.locations.accumulators, spec, options_.locations)) {
-    here_.emplace(use.name(), zero);
+  keep(use.name(), zeros(main_, use.input.spec(), "accum." + use.name()));
+}
+
+void MeanGradients::keep(const std::string& use, const Tensor& gradient) {
+  if (!is_off_device(options_.locations.accumulators, gradient.spec(), options_.locations)) {
+    here_.emplace(use, gradient);
     return;
   }
-  const RemoteBuffer buffer = main_.ir().remote_buffer(spec);
+  const RemoteBuffer buffer = main_.ir().remote_buffer(gradient.spec());
   const Graph::IoScope scope(main_, options_.io_mode);
-  main_.remote_store(buffer, 0, zero);
-  there_.emplace(use.name(), buffer);
+  main_.remote_store(buffer, 0, gradient);
+  there_.emplace(use, buffer);
 }
 
 Tensor MeanGradients::mean(const std::string& use) const {

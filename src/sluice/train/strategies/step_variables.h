@@ -63,6 +63,8 @@ class MeanGradients {
 
   /// Adds ops to the entry graph that make the mean of a use and set it to zero.
   void add(const WeightUse& use);
+  /// Takes the gradient of the only micro-batch, a tensor of the entry graph, as the mean.
+  void keep(const std::string& use, const Tensor& gradient);
   bool is_remote(const std::string& use) const { return there_.contains(use); }
   bool any_remote() const { return !there_.empty(); }
   /// The tensor of a mean on the device, in the entry graph.

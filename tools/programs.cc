@@ -70,7 +70,9 @@ TensorLocations on_device(const ToolOptions& o) {
   return none;
 }
 
-// The words of --offload. Error{kUsage} for other words.
+bool has_accumulators(const ToolOptions& o) { return o.phased() || o.step.accumulate > 1; }
+
+// The words of --offload. Error{kUsage} for other words, and for tensors that do not exist.
 TensorLocations parse_offload(const ToolOptions& o) {
   TensorLocations locations = on_device(o);
   std::set<std::string> words;
@@ -87,6 +89,10 @@ TensorLocations parse_offload(const ToolOptions& o) {
             "--offload: must be auto, none, or some of optimizer,weights,activations,accumulators, "
             "got '{}'",
             o.offload.tensors);
+    require(
+        word != "accumulators" || has_accumulators(o),
+        "--offload accumulators requires --accumulate of at least 2, or --strategy phased (it is "
+        "1, and resident): the gradients of one micro-batch are not accumulated");
     locations.*kind->location = Location::kRemote;
   }
   return locations;
@@ -207,9 +213,9 @@ Choice choose(const ToolOptions& o) {
   const TensorLocations first = locations;
   std::vector<const Kind*> added;
   for (const Kind& kind : kKinds) {
-    const bool no_state = kind.word == "optimizer" && !optimizer_of(o).state;
-    if (no_state || kind.word == "weights" || locations.*kind.location == Location::kRemote)
-      continue;
+    const bool absent = (kind.word == "optimizer" && !optimizer_of(o).state) ||
+                        (kind.word == "accumulators" && !has_accumulators(o));
+    if (absent || kind.word == "weights" || locations.*kind.location == Location::kRemote) continue;
     locations.*kind.location = Location::kRemote;
     added.push_back(&kind);
     if (why_not(o, locations).empty()) {

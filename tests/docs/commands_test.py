@@ -287,6 +287,11 @@ class Commands(unittest.TestCase):
         (self.folder / "FILE").write_text(text)
         self.assertTrue(self.sluice(check).stdout.startswith("proved: "))
 
+    @runs("sluice plan MODEL --strategy phased")
+    def test_phases_of_a_plan(self, command):
+        text = self.sluice(command.replace("MODEL", "mlp-skip")).stdout
+        self.assertRegex(text, r"(?m)^phases of 'train': .*fwd.*bwd")
+
     @runs("sluice plan --dot")
     def test_graphs(self, command):
         text = self.sluice(command).stdout  # cli_Dot_test parses the text.

@@ -126,11 +126,11 @@ class Places {
   /// Variables by remote buffer and entry.
   std::map<std::pair<int32_t, int64_t>, int32_t> entries_;
   std::set<std::string> update_graphs_;
-  std::vector<Phases> phases_;  ///< By function.
+  std::vector<Phases> phases_;  ///< Phases of each function.
   bool serialised_ = false;
   std::map<std::string, BlockRows> blocks_;            ///< By name of the first block of a row.
   std::vector<std::vector<BlockPhase>> block_phases_;  ///< By function, in order.
-  std::vector<std::set<int32_t>> programs_;            ///< By function.
+  std::vector<std::set<int32_t>> programs_;            ///< Programs that run a function.
   std::vector<int64_t> trips_;  ///< Trips of the loop around a function; 0 outside loops.
 };
 

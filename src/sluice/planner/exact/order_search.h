@@ -85,8 +85,8 @@ class OrderSearch {
 
   int64_t conflicts_ = 0;
   int64_t restarts_ = 0;
-  int64_t next_restart_ = 0;     // Value of conflicts_ that triggers it.
-  int64_t next_rephase_ = 1000;  // Value of conflicts_ that triggers it.
+  int64_t next_restart_ = 0;     // Number of conflicts at which the next restart comes.
+  int64_t next_rephase_ = 1000;  // Number of conflicts at which the next rephase comes.
   int64_t rephases_ = 0;
   size_t most_clauses_ = 20'000;
 

@@ -127,8 +127,8 @@ class TestGradContext final : public GradContext {
         << "a gradient has the spec of its operand";
     gradient_->add_output(wanted);
     for (const auto& [t, in_gradient] : kept_) {
-      // Inputs are not made outputs: their values are known. After an in-place update a handle would
-      // show the new value.
+      // Inputs are not made outputs: their values are known. After an in-place update a handle
+      // would show the new value.
       if (std::find(ins_.begin(), ins_.end(), t) == ins_.end()) forward_->add_output(t);
     }
     verify(ir_);

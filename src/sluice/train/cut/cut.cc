@@ -198,9 +198,9 @@ void Cutter::fail_cycle(const std::set<int>& rest) const {
   std::vector<int> walk{*rest.begin()};
   for (;;) {
     const int next = edges[walk.back()].begin()->first;
-    const auto seen = std::find(walk.begin(), walk.end(), next);
+    const bool closed = std::find(walk.begin(), walk.end(), next) != walk.end();
     walk.push_back(next);
-    if (seen == walk.end() - 1) continue;
+    if (!closed) continue;
     const int a = walk[walk.size() - 2];
     const int b = walk.back();
     const auto at = std::find(walk.begin(), walk.end(), b);

@@ -123,10 +123,11 @@ class Functionaliser {
       const TensorInfo& info = graph_.info(t);
       BodyValue value{qualified(info.name), 0, info.spec, BodyValue::Source::kNode, -1};
       if (info.kind == TensorKind::kInput) {
+        const auto& inputs = graph_.input_ids();
+        const auto found = std::find(inputs.begin(), inputs.end(), t);
+        if (found == inputs.end()) continue;  // A transform has removed it from the inputs.
         value.source = BodyValue::Source::kParam;
-        for (size_t i = 0; i < graph_.input_ids().size(); ++i) {
-          if (graph_.input_ids()[i] == t) value.index = static_cast<int32_t>(i);
-        }
+        value.index = static_cast<int32_t>(found - inputs.begin());
       } else if (info.kind == TensorKind::kVariable) {
         value.source = BodyValue::Source::kVariable;
         value.index = program_.variable(info);

@@ -27,13 +27,14 @@ class DevicePhases {
 
   void build() {
     std::vector<MicroBatch> runs;
-    for (int64_t m = 0; m < options_.accumulate; ++m) runs.push_back(load());
+    for (int64_t m = 0; m < options_.accumulate; ++m)
+      runs.emplace_back(main_, cut_, gradients_, load_micro_batch(main_, network_, training_));
     const nn::NamedTensors& weights = training_.variables;
     for (size_t b = 0; b < cut_.blocks.size(); ++b) {
       const MicroBatch::Weights own = variables_.visit(main_, weights);
       for (MicroBatch& run : runs) run.forward(b, own);
     }
-    for (const MicroBatch& run : runs) store_results(run);
+    for (const MicroBatch& run : runs) store_results(main_, network_, training_, run);
     for (size_t b = cut_.blocks.size(); b-- > 0;) {
       if (gradients_[b]) visit_backward(b, runs);
     }
@@ -46,22 +47,6 @@ class DevicePhases {
   const StepVariables& variables() const { return variables_; }
 
  private:
-  MicroBatch load() const {
-    std::map<TensorId, Tensor> values;
-    for (size_t i = 0; i < network_.fields.size(); ++i)
-      values.emplace(network_.fields[i].second.id(), main_.host_load(training_.fields[i]));
-    for (const Tensor& t : network_.seed) values.emplace(t.id(), main_.host_load(*training_.seed));
-    return {main_, cut_, gradients_, std::move(values)};
-  }
-
-  void store_results(const MicroBatch& run) const {
-    const Results& results = network_.results;
-    for (size_t i = 0; i < results.losses.size(); ++i)
-      main_.host_store(training_.losses[i], run[results.losses[i].value]);
-    for (size_t i = 0; i < results.predictions.size(); ++i)
-      main_.host_store(training_.predictions[i], run[results.predictions[i].value]);
-  }
-
   // All micro-batches add their gradients to means. Then weights are updated if no other phase
   // reads them and no norm is needed.
   void visit_backward(size_t b, std::vector<MicroBatch>& runs) {

@@ -40,25 +40,17 @@ class Resident {
   using ByUse = MicroBatch::ByUse;
 
   MicroBatch load(Graph& g) {
-    std::map<TensorId, Tensor> values;
-    for (size_t i = 0; i < network_.fields.size(); ++i)
-      values.emplace(network_.fields[i].second.id(), g.host_load(training_.fields[i]));
-    for (const Tensor& t : network_.seed) values.emplace(t.id(), g.host_load(*training_.seed));
     return {g,
             cut_,
             gradients_,
-            std::move(values),
+            load_micro_batch(g, network_, training_),
             activations_ ? &*activations_ : nullptr,
             options_.io_mode};
   }
 
   void forward(Graph& g, MicroBatch& run, const nn::NamedTensors& weights) const {
     for (size_t b = 0; b < cut_.blocks.size(); ++b) run.forward(b, variables_.visit(g, weights));
-    const Results& results = network_.results;
-    for (size_t i = 0; i < results.losses.size(); ++i)
-      g.host_store(training_.losses[i], run[results.losses[i].value]);
-    for (size_t i = 0; i < results.predictions.size(); ++i)
-      g.host_store(training_.predictions[i], run[results.predictions[i].value]);
+    store_results(g, network_, training_, run);
   }
 
   // Runs one micro-batch. Its gradients need no accumulators.

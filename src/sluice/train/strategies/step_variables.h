@@ -85,6 +85,14 @@ class MeanGradients {
   std::map<std::string, RemoteBuffer> there_;
 };
 
+/// Adds loads of the next entries of all fields and of the seed to a graph. Returns the tensors by
+/// network tensor.
+std::map<TensorId, Tensor> load_micro_batch(Graph& graph, const NetworkGraph& network,
+                                            const Training& training);
+/// Adds stores of the losses and predictions of a micro-batch.
+void store_results(Graph& graph, const NetworkGraph& network, const Training& training,
+                   const MicroBatch& run);
+
 /// Adds a tensor of zeros to a graph.
 Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name);
 

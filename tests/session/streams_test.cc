@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "../support/mlp.h"
+#include "sluice/interp/interpreter.h"
 
 namespace sluice::test {
 namespace {

@@ -12,6 +12,7 @@
 #include "sluice/train/cut/block_groups.h"
 #include "sluice/train/step_arrays.h"
 #include "sluice/train/training_step.h"
+#include "sluice/transforms/autodiff.h"
 
 namespace sluice::train {
 namespace {

@@ -37,6 +37,14 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const StepOptions& options) {
   require(options.accumulate >= 1, "training: accumulate must be at least 1, got {}",
           options.accumulate);
+  const TensorLocations& where = options.locations;
+  require(options.strategy == Strategy::kResident || where.activations == Location::kDevice ||
+              where.min_elements_off_device == TensorLocations().min_elements_off_device,
+          "training: min_elements_off_device must be {} in phases with remote activations, got {}; "
+          "they move whole blocks",
+          TensorLocations().min_elements_off_device, where.min_elements_off_device);
+  require(!options.recompute.all || options.recompute.blocks.empty(),
+          "training: recompute must be all blocks or a list of blocks, got both");
   const NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
   WeightGroups groups;
   for (const std::string& key : graph.graph.args().keys_flat()) {

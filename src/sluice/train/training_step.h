@@ -34,8 +34,8 @@ struct TensorLocations {
                                               ///< Strategy::kPhased all values between blocks.
   Location accumulators = Location::kDevice;  ///< Means of gradients: loaded and stored around each
                                               ///< addition; in phases, until the update.
-  int64_t min_elements_off_device = 2;  ///< Smaller tensors stay on the device. Phases move whole
-                                        ///< blocks, small tensors included.
+  int64_t min_elements_off_device = 2;  ///< Smaller tensors stay on the device. Phases with remote
+                                        ///< activations move whole blocks and allow 2 only.
   /// Fewest elements of a sharded weight. Each replica then updates one shard of it and holds only
   /// that shard's state.
   int64_t min_elements_sharded = nn::kNeverShard;

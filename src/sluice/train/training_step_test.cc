@@ -456,6 +456,13 @@ TEST(TrainingStep, Refusals) {
   expect_refused({
       {"no micro-batches", build(model({8}, 0), {.accumulate = 0}),
        "training: accumulate must be at least 1, got 0"},
+      {"small tensors in phases",
+       build(model({8}, 0), {.strategy = Strategy::kPhased,
+                             .locations = {.activations = kRemote, .min_elements_off_device = 9}}),
+       "training: min_elements_off_device must be 2 in phases with remote activations, got 9"},
+      {"blocks beside all blocks",
+       build(model({8}, 0), {.recompute = {.all = true, .blocks = {"fc.0"}}}),
+       "training: recompute must be all blocks or a list of blocks, got both"},
   });
 }
 

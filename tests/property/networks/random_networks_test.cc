@@ -72,6 +72,9 @@ std::vector<TrainingWay> drawn_ways(Dice& dice, const TrainingWay& base, const N
     TrainingWay way = base;
     if (!ways.empty()) way.step = drawn_step(dice, base.step, blocks);
     way.step.strategy = strategy;
+    train::TensorLocations& where = way.step.locations;
+    if (strategy == Strategy::kPhased && where.activations == Location::kRemote)
+      where.min_elements_off_device = 2;  // Other numbers are refused.
     way.threads = 1 + dice(3);
     way.io_queues = dice.one_in(3) ? 3 : 1;
     ways.push_back(std::move(way));

@@ -6,8 +6,6 @@
 #include <limits>
 
 #include "sluice/interp/interpreter.h"
-#include "sluice/ops/add_n.h"
-#include "sluice/ops/argmax.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/concat.h"
 #include "sluice/ops/gather.h"

@@ -1,4 +1,4 @@
-#include "sluice/ops/add_n.h"
+#include "sluice/ops/arithmetic.h"
 
 #include "sluice/ops/rules.h"
 

@@ -1,4 +1,4 @@
-#include "sluice/ops/argmax.h"
+#include "sluice/ops/reductions.h"
 
 #include <limits>
 

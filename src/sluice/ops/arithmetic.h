@@ -1,4 +1,7 @@
 #pragma once
+#include <source_location>
+#include <vector>
+
 #include "sluice/ops/op.h"
 
 namespace sluice::ops {
@@ -71,6 +74,30 @@ Tensor log(TensorArg x);
 Tensor scalar_like(const Tensor& t, double value);
 /// Returns scalar_like(like, value) as an operand of the call that `like` is an operand of.
 TensorArg scalar_arg(double value, const TensorArg& like);
+
+const OpDef& add_n_def();
+
+/// Adds one or more tensors of one spec, from left to right. f16 and bf16 results are rounded once.
+/// `transforms::decompose_sum` replaces the op with a chain of adds.
+Tensor add_n(const std::vector<TensorArg>& ts,
+             std::source_location where = std::source_location::current());
+
+struct IncrementModOptions {
+  double increment = 1;  ///< Number to add to t.
+  double modulus = 1;    ///< Modulus, greater than 0.
+  static auto fields(auto&& use) {
+    return use(field("increment", &IncrementModOptions::increment),
+               field("modulus", &IncrementModOptions::modulus));
+  }
+};
+
+const OpDef& increment_mod_def();
+
+/// Returns (t + increment) mod modulus, in [0, modulus). For integers, both must be whole numbers
+/// and the dtype must hold modulus - 1; the sum does not overflow. NaN and infinities give NaN.
+Tensor increment_mod(TensorArg t, double increment, double modulus);
+/// increment_mod into t's storage.
+Tensor increment_mod_(TensorArg t, double increment, double modulus);
 
 }  // namespace sluice::ops
 

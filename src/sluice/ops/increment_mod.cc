@@ -1,4 +1,4 @@
-#include "sluice/ops/increment_mod.h"
+#include "sluice/ops/arithmetic.h"
 
 #include <cmath>
 

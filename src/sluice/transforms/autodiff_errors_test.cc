@@ -1,7 +1,7 @@
 #include "sluice/ops/activations.h"
-#include "sluice/ops/argmax.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
+#include "sluice/ops/reductions.h"
 #include "sluice/transforms/accumulation.h"
 #include "sluice/transforms/gradient_check.h"
 

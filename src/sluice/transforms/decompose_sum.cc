@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "sluice/ir/graph_editor.h"
-#include "sluice/ops/add_n.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
 #include "sluice/transforms/values.h"

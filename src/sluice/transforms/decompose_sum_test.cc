@@ -2,7 +2,6 @@
 
 #include "sluice/ir/print.h"
 #include "sluice/ops/activations.h"
-#include "sluice/ops/add_n.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/transforms/gradient_check.h"
 

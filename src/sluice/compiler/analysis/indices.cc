@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "sluice/ops/increment_mod.h"
+#include "sluice/ops/arithmetic.h"
 
 namespace sluice::compiler {
 namespace {

@@ -1,0 +1,96 @@
+#pragma once
+#include <vector>
+
+#include "sluice/ops/op.h"
+
+namespace sluice::ops {
+
+/// How a convolution or a pool pads its input.
+enum class PadType {
+  kExplicit,   ///< As `padding` says.
+  kSameUpper,  ///< ceil(in / stride) positions; an odd element of padding is at the end.
+  kSameLower,  ///< ceil(in / stride) positions; an odd element of padding is at the start.
+  kValid,      ///< No padding.
+};
+
+/// Options of conv(). Each list has one entry for each spatial axis of the input; an empty list
+/// means the default for all of them.
+struct ConvOptions {
+  std::vector<int64_t> stride = {};  ///< Elements of the input between two outputs; default 1.
+  /// Zeros around the input: one number for both ends of each axis, or the starts of all axes and
+  /// then their ends; default 0. Empty unless pad_type is kExplicit.
+  std::vector<int64_t> padding = {};
+  std::vector<int64_t> dilation = {};  ///< Elements of the input between two taps; default 1.
+  int64_t groups = 1;                  ///< Groups of channels that are convolved apart.
+  PadType pad_type = PadType::kExplicit;
+  static auto fields(auto&& use) {
+    return use(field("stride", &ConvOptions::stride), field("padding", &ConvOptions::padding),
+               field("dilation", &ConvOptions::dilation), field("groups", &ConvOptions::groups),
+               field("pad_type", &ConvOptions::pad_type));
+  }
+};
+
+/// Options of conv_transpose(). The lists are as in ConvOptions.
+struct ConvTransposeOptions {
+  std::vector<int64_t> stride = {};  ///< Elements of the output between two inputs; default 1.
+  std::vector<int64_t> padding =
+      {};  ///< Elements cut from the output; otherwise as in ConvOptions.
+  std::vector<int64_t> dilation = {};  ///< Elements of the output between two taps; default 1.
+  int64_t groups = 1;
+  /// Elements added at the end of each output axis, less than its stride or dilation; default 0.
+  std::vector<int64_t> output_padding = {};
+  static auto fields(auto&& use) {
+    return use(field("stride", &ConvTransposeOptions::stride),
+               field("padding", &ConvTransposeOptions::padding),
+               field("dilation", &ConvTransposeOptions::dilation),
+               field("groups", &ConvTransposeOptions::groups),
+               field("output_padding", &ConvTransposeOptions::output_padding));
+  }
+};
+
+/// Options of conv_weight_grad(). The lists are as in ConvOptions.
+struct ConvWeightGradOptions {
+  std::vector<int64_t> kernel = {};  ///< Taps of the weight along each spatial axis.
+  std::vector<int64_t> stride = {};
+  std::vector<int64_t> padding = {};
+  std::vector<int64_t> dilation = {};
+  int64_t groups = 1;
+  static auto fields(auto&& use) {
+    return use(field("kernel", &ConvWeightGradOptions::kernel),
+               field("stride", &ConvWeightGradOptions::stride),
+               field("padding", &ConvWeightGradOptions::padding),
+               field("dilation", &ConvWeightGradOptions::dilation),
+               field("groups", &ConvWeightGradOptions::groups));
+  }
+};
+
+const OpDef& conv_def();
+const OpDef& conv_transpose_def();
+const OpDef& conv_weight_grad_def();
+
+/// Returns the convolution (without flipping the kernel) of x (batch, channels_in, spatial…) and
+/// w (channels_out, channels_in / groups, taps…), for 1 to 3 spatial axes: y (batch, channels_out,
+/// spatial…). An axis of y has (in + padding - dilation·(taps - 1) - 1) / stride + 1 positions.
+///
+/// Each element is one chain of fused multiply-adds from zero, in ascending (taps, channel of the
+/// group). Positions outside x take part as zeros.
+Tensor conv(TensorArg x, TensorArg w, const ConvOptions& options = {});
+
+/// Returns the transpose of conv(): the gradient of its input if x is the gradient of its output.
+/// x is (batch, channels_in, spatial…), w (channels_in, channels_out / groups, taps…), the result
+/// (batch, channels_out, spatial…). An axis of the result has (in - 1)·stride - padding +
+/// dilation·(taps - 1) + 1 + output_padding positions.
+///
+/// Each element is one chain of fused multiply-adds from zero, in ascending (taps, channel of x in
+/// the group). Taps between the strided elements of x take no part; positions outside x take part
+/// as zeros.
+Tensor conv_transpose(TensorArg x, TensorArg w, const ConvTransposeOptions& options = {});
+
+/// Returns the gradient of the weight of conv(x, w) if y_grad is the gradient of its result:
+/// (channels of y_grad, channels of x / groups, taps…).
+///
+/// Each element is one chain of fused multiply-adds from zero, in ascending (sample, position of
+/// y_grad). Positions outside x take part as zeros.
+Tensor conv_weight_grad(TensorArg x, TensorArg y_grad, const ConvWeightGradOptions& options);
+
+}  // namespace sluice::ops

@@ -105,6 +105,7 @@ struct F1 {
 
   static F1 load(const float* p) { return *p; }
   static F1 load_partial(const float* p, int64_t n) { return n > 0 ? *p : 0.0f; }
+  static F1 load_masked(const float* p, M1 lanes) { return lanes.v ? *p : 0.0f; }
   static F1 load_half(const uint16_t* p) { return half_to_float(*p); }
   void store(float* p) const { *p = v; }
   void store_partial(float* p, int64_t n) const {

@@ -90,6 +90,9 @@ struct F8 {
   static F8 load_partial(const float* p, int64_t n) {
     return _mm256_maskload_ps(p, _mm256_castps_si256(M8::first(n).v));
   }
+  static F8 load_masked(const float* p, M8 lanes) {
+    return _mm256_maskload_ps(p, _mm256_castps_si256(lanes.v));
+  }
   void store(float* p) const { _mm256_storeu_ps(p, v); }
   void store_partial(float* p, int64_t n) const {
     _mm256_maskstore_ps(p, _mm256_castps_si256(M8::first(n).v), v);
@@ -232,6 +235,7 @@ struct F16 {
   static F16 load_partial(const float* p, int64_t n) {
     return _mm512_maskz_loadu_ps(M16::first(n).v, p);
   }
+  static F16 load_masked(const float* p, M16 lanes) { return _mm512_maskz_loadu_ps(lanes.v, p); }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   void store_partial(float* p, int64_t n) const { _mm512_mask_storeu_ps(p, M16::first(n).v, v); }
   static F16 load_half(const uint16_t* p) {

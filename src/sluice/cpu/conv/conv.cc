@@ -1,0 +1,80 @@
+#include "sluice/cpu/conv/conv.h"
+
+#include <algorithm>
+
+#include "sluice/base/checked.h"
+#include "sluice/cpu/gemm/panels.h"
+
+namespace sluice::cpu {
+
+using internal::kConvColumns;
+using internal::kConvDepth;
+using internal::kConvRows;
+using internal::kConvSlack;
+
+void correlate(const Correlation& c, const ConvPart& part, float* workspace, Isa isa) {
+  switch (isa) {
+    case Isa::kBase:
+      return internal::correlate_on<Isa::kBase>(c, part, workspace);
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return internal::correlate_on<Isa::kAvx2>(c, part, workspace);
+    case Isa::kAvx512:
+      return internal::correlate_on<Isa::kAvx512>(c, part, workspace);
+#else
+    default:
+      break;
+#endif
+  }
+}
+
+void correlate_weights(const WeightCorrelation& c, int64_t first, int64_t end, float* workspace,
+                       Isa isa) {
+  switch (isa) {
+    case Isa::kBase:
+      return internal::correlate_weights_on<Isa::kBase>(c, first, end, workspace);
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return internal::correlate_weights_on<Isa::kAvx2>(c, first, end, workspace);
+    case Isa::kAvx512:
+      return internal::correlate_weights_on<Isa::kAvx512>(c, first, end, workspace);
+#else
+    default:
+      break;
+#endif
+  }
+}
+
+internal::CorrelationPlan internal::plan_of(const Correlation& c) {
+  CorrelationPlan plan;
+  const int64_t depth = c.windows.depth();
+  plan.depth = depth == 0 ? 0 : ceil_div(depth, ceil_div(depth, kConvDepth));
+  plan.rows = c.rows == 0 ? 0 : ceil_div(c.rows, ceil_div(c.rows, kConvRows));
+  plan.weight_floats = round_up(plan.depth * plan.rows, kConvSlack);
+  plan.source_floats = plan.depth * kConvStrip + kConvSlack;
+  return plan;
+}
+
+int64_t correlate_workspace_bytes(const Correlation& c) {
+  const internal::CorrelationPlan plan = internal::plan_of(c);
+  return 4 * (plan.weight_floats + plan.source_floats);
+}
+
+internal::WeightCorrelationPlan internal::plan_of(const WeightCorrelation& c, int64_t steps) {
+  WeightCorrelationPlan plan;
+  plan.width = Panels::width_for(c.rows);
+  plan.columns = round_up(std::min(c.rows, kConvColumns), plan.width);
+  plan.direct = c.result_row == 1;
+  plan.y_floats = kConvDepth * plan.columns + kConvSlack * plan.width;
+  // One tile has at most 16 rows.
+  plan.source_floats = 16 * (kConvDepth + kConvSlack);
+  plan.chain_floats = plan.direct ? 0 : steps * plan.columns;
+  return plan;
+}
+
+int64_t correlate_weights_workspace_bytes(const WeightCorrelation& c, int64_t steps) {
+  const internal::WeightCorrelationPlan plan = internal::plan_of(c, steps);
+  return 4 * (plan.y_floats + plan.source_floats + plan.chain_floats);
+}
+
+}  // namespace sluice::cpu

@@ -1,0 +1,133 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "sluice/cpu/gemm/gemm.h"
+#include "sluice/cpu/simd/isa.h"
+
+namespace sluice::cpu {
+
+/// Sizes or positions along depth, height and width.
+using Extent = std::array<int64_t, 3>;
+
+/// One tap of a convolution's window.
+struct ConvTap {
+  Extent offset{};     ///< Position of the source under the tap, for position 0 of the grid.
+  int64_t weight = 0;  ///< Floats from the first tap of a weight to this one.
+};
+
+/// The windows of a convolution. Position p of the grid reads the source at p·step + offset of each
+/// tap; positions outside the source are zeros. A source has planes of `source` elements, one for
+/// each sample and channel.
+struct ConvWindows {
+  int64_t batch = 0;
+  int64_t groups = 1;
+  int64_t channels = 0;  ///< Channels of the source in a group.
+  Extent source{1, 1, 1};
+  Extent grid{1, 1, 1};
+  Extent step{1, 1, 1};
+  std::vector<ConvTap> taps;  ///< In ascending order of their weights.
+
+  int64_t plane() const { return source[0] * source[1] * source[2]; }
+  int64_t positions() const { return grid[0] * grid[1] * grid[2]; }
+  /// Rows of the matrix under all windows of a group: (tap, channel), in this order.
+  int64_t depth() const { return static_cast<int64_t>(taps.size()) * channels; }
+};
+
+/// The arguments of correlate(): result(row, p) = Σ weight(row, tap, channel) · source under the
+/// tap, for the rows (channels of the result) of each group and all positions p of the grid.
+struct Correlation {
+  ConvWindows windows;
+  int64_t rows = 0;  ///< Channels of the result in a group.
+  const float* source = nullptr;
+  const float* weight = nullptr;
+  /// Floats from one group, row and channel of the weight to the next.
+  int64_t weight_group = 0, weight_row = 0, weight_channel = 0;
+  /// Element (sample, row of all groups, p) is result[(sample·groups·rows + row)·result_plane + p].
+  float* result = nullptr;
+  int64_t result_plane = 0;
+  /// Gets blocks of finished elements: row (sample·groups·rows + row), column p.
+  GemmEpilogue epilogue = {};
+};
+
+/// The part of a correlation that one task computes.
+struct ConvPart {
+  int64_t first_sample = 0, end_sample = 0;
+  int64_t first_row = 0, end_row = 0;            ///< Rows of all groups.
+  int64_t first_position = 0, end_position = 0;  ///< The first one is a multiple of kConvStrip.
+};
+
+/// Positions that one tile computes.
+inline constexpr int64_t kConvStrip = internal::kPanel;
+
+/// Computes a part of the result. Calls for disjoint parts may run concurrently, each with its own
+/// workspace.
+///
+/// Bits: an element is the chain s ← fma(weight, source, s) in ascending (tap, channel), from +0.
+/// It does not depend on the part or the instruction set.
+void correlate(const Correlation& c, const ConvPart& part, float* workspace,
+               Isa isa = current_isa());
+int64_t correlate_workspace_bytes(const Correlation& c);
+
+/// The arguments of correlate_weights(): result(tap, channel, row) = Σ over samples and positions p
+/// of source under the tap · y(sample, row, p), for each group.
+struct WeightCorrelation {
+  ConvWindows windows;
+  int64_t rows = 0;  ///< Channels of y in a group.
+  const float* source = nullptr;
+  const float* y = nullptr;  ///< (batch, groups · rows, positions).
+  float* result = nullptr;
+  /// Floats from one group, row and channel of the result to the next. The taps say where a tap is.
+  int64_t result_group = 0, result_row = 0, result_channel = 0;
+};
+
+/// Computes the steps [first, end) of (group, tap, channel), for all rows. Calls for disjoint steps
+/// may run concurrently, each with its own workspace.
+///
+/// Bits: an element is the chain s ← fma(source, y, s) in ascending (sample, p), from +0. It does
+/// not depend on the range or the instruction set.
+void correlate_weights(const WeightCorrelation& c, int64_t first, int64_t end, float* workspace,
+                       Isa isa = current_isa());
+/// Returns the workspace for calls with at most `steps` steps.
+int64_t correlate_weights_workspace_bytes(const WeightCorrelation& c, int64_t steps);
+
+namespace internal {
+
+template <Isa kIsa>
+void correlate_on(const Correlation& c, const ConvPart& part, float* workspace);
+template <Isa kIsa>
+void correlate_weights_on(const WeightCorrelation& c, int64_t first, int64_t end, float* workspace);
+
+/// Steps of the chains that are packed at a time.
+inline constexpr int64_t kConvDepth = 256;
+/// Rows of a correlation whose weights are packed at a time.
+inline constexpr int64_t kConvRows = 448;
+/// Rows of y that are packed at a time for correlate_weights().
+inline constexpr int64_t kConvColumns = 256;
+/// Floats behind a packed row that a whole vector may overwrite.
+inline constexpr int64_t kConvSlack = 16;
+
+/// How correlate() cuts the chains and uses its workspace.
+struct CorrelationPlan {
+  int64_t depth = 0;  ///< Steps of a block of the chains.
+  int64_t rows = 0;   ///< Rows of a block.
+  int64_t weight_floats = 0;
+  int64_t source_floats = 0;
+};
+CorrelationPlan plan_of(const Correlation& c);
+
+/// How correlate_weights() uses its workspace.
+struct WeightCorrelationPlan {
+  int64_t columns = 0;  ///< Rows of y that are packed at a time, as columns.
+  int64_t width = 0;    ///< Columns of a packed panel.
+  bool direct = false;  ///< The chains are kept in the result.
+  int64_t y_floats = 0;
+  int64_t source_floats = 0;
+  int64_t chain_floats = 0;  ///< For the given steps.
+};
+WeightCorrelationPlan plan_of(const WeightCorrelation& c, int64_t steps);
+
+}  // namespace internal
+
+}  // namespace sluice::cpu

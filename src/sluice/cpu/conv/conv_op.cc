@@ -1,0 +1,176 @@
+#include "sluice/cpu/conv/conv_op.h"
+
+#include <algorithm>
+
+#include "sluice/base/checked.h"
+
+namespace sluice::cpu {
+namespace {
+
+// Multiply-adds of a task: about a microsecond.
+constexpr double kWorthwhile = 1 << 16;
+// A task packs its operands for itself, so it should not be a small part of the steps.
+constexpr int64_t kLeastSteps = 112;
+constexpr int64_t kMostConvTasks = 8;
+
+/// Calls f(tap, {depth, height, width of the tap}) in ascending order.
+template <typename F>
+void for_taps(const ops::ConvSizes& s, F&& f) {
+  int64_t tap = 0;
+  for (int64_t d = 0; d < s.taps[0]; ++d)
+    for (int64_t h = 0; h < s.taps[1]; ++h)
+      for (int64_t w = 0; w < s.taps[2]; ++w) f(tap++, Extent{d, h, w});
+}
+
+/// Returns the windows that move over x, as conv() and conv_weight_grad() read it.
+ConvWindows windows_over_x(const ops::ConvSizes& s, int64_t tap_step) {
+  ConvWindows w{.batch = s.batch,
+                .groups = s.groups,
+                .channels = s.x_channels,
+                .source = s.x_size,
+                .grid = s.y_size,
+                .step = s.stride};
+  for_taps(s, [&](int64_t tap, const Extent& at) {
+    ConvTap t{.weight = tap * tap_step};
+    for (size_t a = 0; a < 3; ++a) t.offset[a] = at[a] * s.dilation[a] - s.padding[a];
+    w.taps.push_back(t);
+  });
+  return w;
+}
+
+/// Returns the correlation for the positions of x that are `rest` modulo the stride.
+Correlation transposed_part(const ops::ConvSizes& s, const ConvWeightSteps& steps,
+                            const Extent& rest) {
+  Correlation c;
+  c.windows = {.batch = s.batch, .groups = s.groups, .channels = s.y_channels, .source = s.y_size};
+  for (size_t a = 0; a < 3; ++a)
+    c.windows.grid[a] = ceil_div(std::max<int64_t>(0, s.x_size[a] - rest[a]), s.stride[a]);
+  for_taps(s, [&](int64_t tap, const Extent& at) {
+    ConvTap t{.weight = tap * steps.tap};
+    for (size_t a = 0; a < 3; ++a) {
+      const int64_t ahead = rest[a] + s.padding[a] - at[a] * s.dilation[a];
+      if (ahead % s.stride[a] != 0) return;
+      t.offset[a] = ahead / s.stride[a];
+    }
+    c.windows.taps.push_back(t);
+  });
+  c.rows = s.x_channels;
+  c.weight_group = s.y_channels * steps.out;
+  c.weight_row = steps.in;
+  c.weight_channel = steps.out;
+  c.result_plane = s.x_positions();
+  return c;
+}
+
+/// Calls f(rest) for all positions modulo the stride, in the order of ConvPlan::correlations.
+template <typename F>
+void for_rests(const ops::ConvSizes& s, F&& f) {
+  for (int64_t d = 0; d < std::min(s.stride[0], s.x_size[0]); ++d)
+    for (int64_t h = 0; h < std::min(s.stride[1], s.x_size[1]); ++h)
+      for (int64_t w = 0; w < std::min(s.stride[2], s.x_size[2]); ++w) f(Extent{d, h, w});
+}
+
+double work_of(const ConvPlan& plan) {
+  double work = 0;
+  for (const Correlation& c : plan.correlations) {
+    work += static_cast<double>(c.windows.batch * c.windows.groups * c.rows) *
+            static_cast<double>(c.windows.positions()) * static_cast<double>(c.windows.depth());
+  }
+  return work;
+}
+
+}  // namespace
+
+ConvWeightSteps row_major_weight(const ops::ConvSizes& s) {
+  return {.out = s.x_channels * s.tap_count(), .in = s.tap_count(), .tap = 1};
+}
+
+ConvPlan plan_conv(const ops::ConvSizes& s, const ConvWeightSteps& steps) {
+  Correlation c;
+  c.windows = windows_over_x(s, steps.tap);
+  c.rows = s.y_channels;
+  c.weight_group = s.y_channels * steps.out;
+  c.weight_row = steps.out;
+  c.weight_channel = steps.in;
+  c.result_plane = s.y_positions();
+  return {{c}, s};
+}
+
+ConvPlan plan_conv_transpose(const ops::ConvSizes& s, const ConvWeightSteps& steps) {
+  ConvPlan plan{{}, s};
+  for_rests(
+      s, [&](const Extent& rest) { plan.correlations.push_back(transposed_part(s, steps, rest)); });
+  return plan;
+}
+
+void interleave(const ConvPlan& plan, float* values, float* scratch) {
+  const ops::ConvSizes& s = plan.sizes;
+  const float* from = values;
+  for_rests(s, [&](const Extent& rest) {
+    for (int64_t d = rest[0]; d < s.x_size[0]; d += s.stride[0])
+      for (int64_t h = rest[1]; h < s.x_size[1]; h += s.stride[1])
+        for (int64_t w = rest[2]; w < s.x_size[2]; w += s.stride[2])
+          scratch[(d * s.x_size[1] + h) * s.x_size[2] + w] = *from++;
+  });
+  std::copy_n(scratch, s.x_positions(), values);
+}
+
+WeightCorrelation plan_conv_weight_grad(const ops::ConvSizes& s, const ConvWeightSteps& steps) {
+  WeightCorrelation c;
+  c.windows = windows_over_x(s, steps.tap);
+  c.rows = s.y_channels;
+  c.result_group = s.y_channels * steps.out;
+  c.result_row = steps.out;
+  c.result_channel = steps.in;
+  return c;
+}
+
+ConvCut cut_conv(const ConvPlan& plan) {
+  const Correlation& c = plan.correlations.front();
+  const int64_t rows = c.windows.groups * c.rows, positions = c.windows.positions();
+  ConvCut cut{c.windows.batch, rows, positions, 1};
+  const auto worth = static_cast<int64_t>(std::min(work_of(plan) / kWorthwhile, 1e9));
+  const int64_t most = std::clamp<int64_t>(worth, 1, kMostConvTasks);
+  constexpr int64_t kManyPositions = 16 * kConvStrip;
+  if (most == 1 || cut.samples == 0) return cut;
+  if (cut.samples >= 4) {
+    cut.samples = ceil_div(cut.samples, std::min(most, cut.samples));
+    cut.tasks = ceil_div(c.windows.batch, cut.samples);
+  } else if (!plan.interleaves() && positions >= kManyPositions) {
+    cut.positions = ceil_div(ceil_div(positions, kConvStrip), most) * kConvStrip;
+    cut.tasks = ceil_div(positions, cut.positions);
+  } else {
+    constexpr int64_t kLeastRows = 14;
+    cut.rows = std::max(kLeastRows, ceil_div(rows, most));
+    cut.rows = std::min(rows, cut.rows);
+    cut.tasks = ceil_div(rows, cut.rows);
+  }
+  return cut;
+}
+
+ConvPart part_of(const ConvCut& cut, const Correlation& c, int64_t task) {
+  ConvPart part{0, c.windows.batch, 0, c.windows.groups * c.rows, 0, c.windows.positions()};
+  if (cut.samples < part.end_sample) {
+    part.first_sample = task * cut.samples;
+    part.end_sample = std::min(part.end_sample, part.first_sample + cut.samples);
+  } else if (cut.rows < part.end_row) {
+    part.first_row = task * cut.rows;
+    part.end_row = std::min(part.end_row, part.first_row + cut.rows);
+  } else if (cut.tasks > 1) {
+    part.first_position = task * cut.positions;
+    part.end_position = std::min(part.end_position, part.first_position + cut.positions);
+  }
+  return part;
+}
+
+int64_t weight_steps_per_task(const WeightCorrelation& c) {
+  const int64_t steps = c.windows.groups * c.windows.depth();
+  const double work = static_cast<double>(steps) * static_cast<double>(c.rows) *
+                      static_cast<double>(c.windows.batch * c.windows.positions());
+  const auto worth = static_cast<int64_t>(std::min(work / kWorthwhile, 1e9));
+  const int64_t tasks = std::clamp<int64_t>(
+      std::min(worth, std::max<int64_t>(2, steps / kLeastSteps)), 1, kMostConvTasks);
+  return std::max<int64_t>(1, ceil_div(steps, tasks));
+}
+
+}  // namespace sluice::cpu

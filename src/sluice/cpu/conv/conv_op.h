@@ -1,0 +1,47 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "sluice/cpu/conv/conv.h"
+#include "sluice/ops/conv_rules.h"
+
+namespace sluice::cpu {
+
+/// Positions of weight (output channel, input channel of the group, tap…) in memory: the floats
+/// from one to the next along each of these axes.
+struct ConvWeightSteps {
+  int64_t out = 0, in = 0, tap = 0;
+};
+/// Returns the steps of a row-major weight. `in` is its number of input channels in a group.
+ConvWeightSteps row_major_weight(const ops::ConvSizes& sizes);
+
+/// The correlations that compute a conv or a conv_transpose. With strides, a transposed convolution
+/// has several: one for each position modulo the stride. They store their grids one after the other
+/// in each plane of the result, and interleave() restores the order.
+struct ConvPlan {
+  std::vector<Correlation> correlations;
+  ops::ConvSizes sizes;
+  bool interleaves() const { return correlations.size() > 1; }
+};
+ConvPlan plan_conv(const ops::ConvSizes& sizes, const ConvWeightSteps& steps);
+ConvPlan plan_conv_transpose(const ops::ConvSizes& sizes, const ConvWeightSteps& steps);
+/// Restores the order of a plane of a transposed convolution's result. `scratch` has its floats.
+void interleave(const ConvPlan& plan, float* values, float* scratch);
+
+WeightCorrelation plan_conv_weight_grad(const ops::ConvSizes& sizes, const ConvWeightSteps& steps);
+
+/// How a convolution is cut into tasks, along one of three axes. It depends on sizes alone.
+struct ConvCut {
+  int64_t samples = 0;    ///< Samples of a task.
+  int64_t rows = 0;       ///< Channels of the result in a task.
+  int64_t positions = 0;  ///< Positions of a task.
+  int64_t tasks = 1;
+};
+ConvCut cut_conv(const ConvPlan& plan);
+/// Returns the part of a task of a plan's correlation.
+ConvPart part_of(const ConvCut& cut, const Correlation& c, int64_t task);
+
+/// Returns the steps of (group, tap, channel) that a task of conv_weight_grad computes.
+int64_t weight_steps_per_task(const WeightCorrelation& c);
+
+}  // namespace sluice::cpu

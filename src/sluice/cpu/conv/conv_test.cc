@@ -1,0 +1,193 @@
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "sluice/cpu/conv/conv_op.h"
+#include "sluice/cpu/simd/kernel_test_util.h"
+#include "sluice/ops/op.h"
+
+namespace sluice::cpu {
+namespace {
+
+using Buffer = GuardedBuffer<float>;
+
+/// A random operator on random shapes. Its operands and its result are between guard pages.
+struct Case {
+  const OpDef* def = nullptr;
+  Attrs attrs;
+  std::vector<TensorSpec> inputs;
+  TensorSpec output;
+  OpView view() const { return OpView(*def, attrs, inputs, {&output, 1}); }
+};
+
+class RandomCases {
+ public:
+  explicit RandomCases(uint32_t seed) : random_(seed) {}
+  std::mt19937& random() { return random_; }
+
+  Case next() {
+    Case c;
+    switch (number(0, 2)) {
+      case 0:
+        c = conv_case();
+        break;
+      case 1:
+        c = transpose_case();
+        break;
+      default:
+        c = weight_grad_case();
+    }
+    c.output = c.def->infer(OpView(*c.def, c.attrs, c.inputs))[0];
+    return c;
+  }
+
+ private:
+  int64_t number(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random_);
+  }
+  bool chance(int64_t of) { return number(1, of) == 1; }
+
+  /// Draws the shapes of x and w and the options that conv() has.
+  void draw() {
+    axes_ = chance(4) ? number(1, 3) : 2;
+    const int64_t most = axes_ == 3 ? 6 : axes_ == 2 ? 14 : 70;
+    options_ = {.groups = chance(4) ? number(2, 4) : 1};
+    const int64_t x_channels = chance(8) ? number(1, 40) : number(1, 6);
+    const int64_t y_channels = chance(8) ? number(1, 70) : number(1, 8);
+    x_ = {chance(20) ? 0 : number(1, 4), options_.groups * x_channels};
+    w_ = {options_.groups * y_channels, x_channels};
+    const bool strided = chance(3), dilated = chance(4), padded = chance(2);
+    for (int64_t a = 0; a < axes_; ++a) {
+      const int64_t size = number(1, most),
+                    tap = chance(8) ? size : number(1, std::min<int64_t>(5, size));
+      options_.stride.push_back(strided ? number(1, 4) : 1);
+      options_.dilation.push_back(dilated ? number(1, 3) : 1);
+      options_.padding.push_back(padded ? number(0, 3) : 0);
+      x_.push_back(size);
+      w_.push_back(tap);
+    }
+    for (int64_t a = 0; a < axes_; ++a) {
+      const auto at = static_cast<size_t>(a);
+      options_.padding.push_back(padded ? number(0, 3) : 0);
+      const int64_t padded_size =
+          x_[at + 2] + options_.padding[at] + options_.padding[options_.padding.size() - 1];
+      if (options_.dilation[at] * (w_[at + 2] - 1) + 1 > padded_size) options_.dilation[at] = 1;
+    }
+  }
+
+  Case conv_case() {
+    draw();
+    return {&ops::conv_def(), to_attrs(options_), {f32_spec(Shape(x_)), f32_spec(Shape(w_))}, {}};
+  }
+
+  Case weight_grad_case() {
+    const Case conv = conv_case();
+    const TensorSpec y = conv.def->infer(OpView(*conv.def, conv.attrs, conv.inputs))[0];
+    const ops::ConvWeightGradOptions o{.kernel = {w_.begin() + 2, w_.end()},
+                                       .stride = options_.stride,
+                                       .padding = options_.padding,
+                                       .dilation = options_.dilation,
+                                       .groups = options_.groups};
+    return {&ops::conv_weight_grad_def(), to_attrs(o), {conv.inputs[0], y}, {}};
+  }
+
+  /// The gradient of the input of a convolution.
+  Case transpose_case() {
+    const Case conv = conv_case();
+    const Shape y = conv.def->infer(OpView(*conv.def, conv.attrs, conv.inputs))[0].shape;
+    ops::ConvTransposeOptions o{.stride = options_.stride,
+                                .padding = options_.padding,
+                                .dilation = options_.dilation,
+                                .groups = options_.groups};
+    const auto axes = static_cast<size_t>(axes_);
+    for (size_t a = 0; a < axes; ++a) {
+      const int64_t covered = (y[static_cast<int>(a) + 2] - 1) * o.stride[a] +
+                              o.dilation[a] * (w_[a + 2] - 1) + 1 - o.padding[a] -
+                              o.padding[axes + a];
+      o.output_padding.push_back(x_[a + 2] - covered);
+    }
+    return {&ops::conv_transpose_def(), to_attrs(o), {f32_spec(y), conv.inputs[1]}, {}};
+  }
+
+  std::mt19937 random_;
+  int64_t axes_ = 2;
+  ops::ConvOptions options_;
+  std::vector<int64_t> x_, w_;
+};
+
+/// An array of random numbers that ends or begins at a guard page.
+struct RandomBuffer : Buffer {
+  RandomBuffer(int64_t n, std::mt19937& random)
+      : Buffer(n, random() % 2 == 0 ? Against::kBegin : Against::kEnd) {
+    for (float& x : *this) x = any_float(random);
+  }
+};
+
+/// Computes conv or conv_transpose task by task.
+void run_correlations(const Case& c, const float* x, const float* w, float* y, Isa isa) {
+  const ops::ConvSizes sizes = ops::conv_sizes(c.view());
+  const ConvPlan plan = c.def == &ops::conv_def()
+                            ? plan_conv(sizes, row_major_weight(sizes))
+                            : plan_conv_transpose(sizes, row_major_weight(sizes));
+  const ConvCut cut = cut_conv(plan);
+  int64_t offset = 0;
+  for (Correlation part : plan.correlations) {
+    part.source = x;
+    part.weight = w;
+    part.result = y + offset;
+    Buffer workspace(correlate_workspace_bytes(part) / 4);
+    for (int64_t task = 0; task < cut.tasks; ++task)
+      correlate(part, part_of(cut, part, task), workspace.data(), isa);
+    offset += part.windows.positions();
+  }
+  if (!plan.interleaves()) return;
+  const int64_t plane = plan.correlations[0].result_plane;
+  Buffer scratch(plane);
+  for (int64_t i = 0; i < c.output.elements(); i += plane) interleave(plan, y + i, scratch.data());
+}
+
+void run_weight_grad(const Case& c, const float* x, const float* y, float* w, Isa isa) {
+  const ops::ConvSizes sizes = ops::conv_sizes(c.view());
+  WeightCorrelation plan = plan_conv_weight_grad(sizes, row_major_weight(sizes));
+  plan.source = x;
+  plan.y = y;
+  plan.result = w;
+  const int64_t steps = plan.windows.groups * plan.windows.depth();
+  const int64_t per_task = weight_steps_per_task(plan);
+  Buffer workspace(correlate_weights_workspace_bytes(plan, per_task) / 4);
+  for (int64_t first = 0; first < steps; first += per_task)
+    correlate_weights(plan, first, std::min(steps, first + per_task), workspace.data(), isa);
+}
+
+TEST(Conv, HasTheBitsOfTheReferenceForRandomShapes) {
+  constexpr int kCases = 2400;
+  RandomCases cases(17);
+  for (int i = 0; i < kCases; ++i) {
+    const Case c = cases.next();
+    if (c.output.elements() == 0) continue;
+    RandomBuffer a(c.inputs[0].elements(), cases.random());
+    RandomBuffer b(c.inputs[1].elements(), cases.random());
+    std::vector<float> expected(static_cast<size_t>(c.output.elements()));
+    void* const operands[] = {a.data(), b.data(), expected.data()};
+    const FlushToZero flush;
+    c.def->reference_float(KernelArgs(c.view(), operands));
+    for (const Isa isa : tested_isas()) {
+      if (isa == Isa::kBase && i % 8 != 0) continue;
+      RandomBuffer result(c.output.elements(), cases.random());
+      float* const out = result.data();
+      if (c.def == &ops::conv_weight_grad_def()) {
+        run_weight_grad(c, a.data(), b.data(), out, isa);
+      } else {
+        run_correlations(c, a.data(), b.data(), out, isa);
+      }
+      const int64_t at = first_difference(out, expected.data(), c.output.elements());
+      ASSERT_EQ(at, -1) << "case " << i << ": " << c.def->name << " " << to_string(c.inputs[0])
+                        << " " << to_string(c.inputs[1]) << " {" << to_string(c.attrs) << "} on "
+                        << to_string(isa) << ": " << out[at] << ", not "
+                        << expected[static_cast<size_t>(at)];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::cpu

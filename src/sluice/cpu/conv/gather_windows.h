@@ -74,7 +74,7 @@ class WindowGather {
     int64_t from = 0;  ///< Floats from the tap's element in a channel's first plane.
     int64_t to = 0;
     typename V::Mask lanes{};    ///< Positions inside the source.
-    int64_t first = 0, end = 0;  ///< The same, as a range.
+    int64_t first = 0, end = 0;  ///< These positions, as a range.
     int64_t count = 0;
     int64_t depth = 0, height = 0, width = 0;  ///< Position of the source for offset 0.
   };

@@ -40,15 +40,19 @@ std::optional<ReduceView> reduce_view(const OpView& view) {
   int changes = 0;
   std::optional<bool> previous;
   bool first = false;
+  int64_t leading = 1;  // Elements of the reduced axes before the first kept one.
   for (int i = 0; i < in.rank(); ++i) {
     (reduced[static_cast<size_t>(i)] ? r.extent : r.results) *= in[i];
     if (in[i] == 1) continue;
     if (!previous) first = reduced[static_cast<size_t>(i)];
     if (previous && *previous != reduced[static_cast<size_t>(i)]) ++changes;
+    if (changes == 0) leading *= in[i];
     previous = reduced[static_cast<size_t>(i)];
   }
   r.columns = first && changes == 1;
-  if (changes > 1 || r.results == 0) return std::nullopt;
+  const bool in_runs = first && changes == 2;
+  if (in_runs) r.runs = leading;
+  if ((changes > 1 && !in_runs) || r.results == 0) return std::nullopt;
   return r;
 }
 

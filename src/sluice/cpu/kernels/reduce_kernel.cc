@@ -29,12 +29,16 @@ bool matrix_of(const OpView& op, Reduce& r) {
   if (r.to != f32) r.narrow = narrow_kernel(r.to);
   const int64_t most = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, view->extent));
   r.per_task = std::max(round_up(most, 16), round_up(ceil_div(view->results, kMostTasks), 16));
+  // Rows that consist of runs are long, and their results are few.
+  if (view->runs > 1) r.per_task = std::max(most, ceil_div(view->results, kMostTasks));
   return true;
 }
 
 void reduce(const Reduce& r, FloatArray x, int64_t begin, int64_t count, float* y) {
   const ReduceView& v = r.view;
-  if (v.columns) {
+  if (v.runs > 1) {
+    reduce_runs(v.op, x, v.runs, v.results, v.extent / v.runs, begin, begin + count, y);
+  } else if (v.columns) {
     reduce_columns(v.op, x.from(begin), v.extent, count, v.results, y);
   } else {
     reduce_rows(v.op, x.from(begin * v.extent), count, v.extent, v.extent, y);

@@ -30,6 +30,11 @@ void reduce_columns(ReduceOp op, FloatArray x, int64_t n, int64_t cols, int64_t 
   with_kernels(isa, [&](auto k) { k.columns(op, x, n, cols, row_stride, y); });
 }
 
+void reduce_runs(ReduceOp op, FloatArray x, int64_t runs, int64_t rows, int64_t n, int64_t first,
+                 int64_t end, float* y, Isa isa) {
+  with_kernels(isa, [&](auto k) { k.runs(op, x, runs, rows, n, first, end, y); });
+}
+
 void reduce_begin(ReduceOp op, int64_t results, float* partial, int64_t step) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   float identity = 0;

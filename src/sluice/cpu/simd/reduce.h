@@ -37,6 +37,11 @@ void reduce_rows(ReduceOp op, FloatArray x, int64_t rows, int64_t n, int64_t row
 void reduce_columns(ReduceOp op, FloatArray x, int64_t n, int64_t cols, int64_t row_stride,
                     float* y, Isa isa = current_isa());
 
+/// Computes y[r] = reduction of x[run·rows·n + r·n + i] over run < runs and i < n, in this order,
+/// for first <= r < end. y[0] is the result of `first`.
+void reduce_runs(ReduceOp op, FloatArray x, int64_t runs, int64_t rows, int64_t n, int64_t first,
+                 int64_t end, float* y, Isa isa = current_isa());
+
 /// These four functions reduce up to kReduceChunk elements (base/reduce.h) in parts. `partial` has
 /// 16 rows of `step` floats; its first `results` columns belong to the results. reduce_begin()
 /// initializes `partial`. The reduce_more functions combine element i with partial row i mod 16;
@@ -78,6 +83,8 @@ struct ReduceKernels {
                    float* y);
   static void columns(ReduceOp op, FloatArray x, int64_t n, int64_t cols, int64_t row_stride,
                       float* y);
+  static void runs(ReduceOp op, FloatArray x, int64_t runs, int64_t rows, int64_t n, int64_t first,
+                   int64_t end, float* y);
   static void more_columns(ReduceOp op, const float* x, int64_t first, int64_t rows,
                            int64_t results, int64_t row_stride, float* partial, int64_t step);
   static void more_row(ReduceOp op, const float* x, int64_t n, float* partial);

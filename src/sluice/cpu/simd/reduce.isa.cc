@@ -215,6 +215,36 @@ void for_each_vector(int64_t n, float* y, F f) {
   for (int64_t i = 0; i < n; i += kLanes) store(f(i, n - i), y + i, n - i);
 }
 
+/// Reads an array that consists of runs of n elements, `stride` elements apart.
+template <typename T>
+class Runs {
+ public:
+  Runs(const T* x, int64_t n, int64_t stride) : run_(x), n_(n), stride_(stride) {}
+  /// Returns the next min(count, kLanes) elements; other lanes have any value.
+  V next(int64_t count) {
+    if (at_ + kLanes <= n_ && count >= kLanes) {
+      const V v = load_elements<V>(run_ + at_);
+      at_ += kLanes;
+      return v;
+    }
+    T elements[kLanes] = {};
+    const int64_t lanes = count < kLanes ? count : kLanes;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      if (at_ == n_) {
+        run_ += stride_;
+        at_ = 0;
+      }
+      elements[lane] = run_[at_++];
+    }
+    return load_elements<V>(elements);
+  }
+
+ private:
+  const T* run_;
+  const int64_t n_, stride_;
+  int64_t at_ = 0;
+};
+
 }  // namespace
 
 using Kernels = ReduceKernels<kUnitIsa>;
@@ -229,6 +259,21 @@ void Kernels::rows(ReduceOp op, FloatArray array, int64_t rows, int64_t n, int64
         const float result = reduce_row(
             n, combine, [&](int64_t i, int64_t count) { return prepare(load(row + i, count)); });
         finish(V(result)).store_partial(y + r, 1);
+      }
+    });
+  });
+}
+
+template <>
+void Kernels::runs(ReduceOp op, FloatArray array, int64_t runs, int64_t rows, int64_t n,
+                   int64_t first, int64_t end, float* y) {
+  with_elements(array, [&](const auto* x) {
+    with_op(op, runs * n, [&](auto combine, auto prepare, auto finish) {
+      for (int64_t r = first; r < end; ++r) {
+        Runs row(x + r * n, n, rows * n);
+        const float result = reduce_row(
+            runs * n, combine, [&](int64_t, int64_t count) { return prepare(row.next(count)); });
+        finish(V(result)).store_partial(y + (r - first), 1);
       }
     });
   });

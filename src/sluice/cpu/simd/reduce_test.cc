@@ -72,6 +72,34 @@ TEST(ReduceRows, HaveTheCanonicalBits) {
   }
 }
 
+TEST(ReduceRuns, HaveTheBitsOfTheSameRow) {
+  std::mt19937 random(5);
+  for (const int64_t n : {1, 2, 5, 15, 16, 17, 49, 576, 40000}) {
+    for (const int64_t runs : {2, 3, 17}) {
+      const int64_t rows = n < 1000 ? 3 : 1;
+      if (n == 40000 && runs > 3) continue;
+      Buffer x(runs * rows * n);
+      fill(x, random);
+      for (const ReduceOp op : kOps) {
+        for (const Isa isa : tested_isas()) {
+          Buffer y(rows);
+          reduce_runs(op, x.data(), runs, rows, n, 0, rows, y.data(), isa);
+          for (int64_t r = 0; r < rows; ++r) {
+            std::vector<float> row;
+            for (int64_t run = 0; run < runs; ++run) {
+              const float* const from = x.data() + (run * rows + r) * n;
+              row.insert(row.end(), from, from + n);
+            }
+            EXPECT_TRUE(same(y[r], expected(op, row.data(), runs * n, 1)))
+                << to_string(isa) << " op " << static_cast<int>(op) << " n " << n << " runs "
+                << runs << " row " << r;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(ReduceColumns, HaveTheBitsOfTheSameRow) {
   std::mt19937 random(2);
   for (int64_t n : {0, 1, 3, 15, 16, 17, 64, 100}) {

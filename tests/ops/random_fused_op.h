@@ -6,6 +6,7 @@
 
 #include "sluice/cpu/fused/functor.h"
 #include "sluice/cpu/gemm/panel_layout.h"
+#include "sluice/ops/conv.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/losses.h"
 #include "sluice/ops/matmul.h"
@@ -66,7 +67,9 @@ class RandomFusedOp {
 
   std::optional<FusedOp> make() {
     const bool headed = !one_in(random_, 4);
-    if (headed) {
+    if (headed && one_in(random_, 4)) {
+      add_conv();
+    } else if (headed) {
       add_product();
     } else {
       space_ = any_space();
@@ -86,7 +89,7 @@ class RandomFusedOp {
     if (one_in(random_, 3)) add_reduction();
     store_results();
     for (size_t i = 0; i < op_.operands.size(); ++i) op_.layouts.emplace_back();
-    if (headed && one_in(random_, 2)) {
+    if (headed && op_.stages[0].op == &ops::matmul_def() && one_in(random_, 2)) {
       const auto b = static_cast<size_t>(op_.stages[0].inputs[1]);
       op_.layouts[b] =
           one_in(random_, 4) ? any_layout() : in_panels(op_.operands[b].shape[1] <= 16 ? 16 : 32);
@@ -105,6 +108,8 @@ class RandomFusedOp {
         return {pick(random_, {1, 5, 17, 1000, 5000, 70001})};
       case 2:
         return {any_size(random_), 3, any_size(random_)};
+      case 3:
+        return {pick(random_, {1, 3}), any_size(random_), 5, pick(random_, {1, 7, 33})};
       default:
         return {any_size(random_), pick(random_, {1, 7, 17, 32, 33, 200, 1500})};
     }
@@ -139,6 +144,33 @@ class RandomFusedOp {
     op_.stages.push_back(stage);
   }
 
+  /// Adds a convolution or a transposed one, of images.
+  void add_conv() {
+    const int64_t batch = pick(random_, {1, 2, 5}), groups = pick(random_, {1, 1, 2});
+    const int64_t in = groups * pick(random_, {1, 3, 17}),
+                  out = groups * pick(random_, {1, 5, 10, 33});
+    const int64_t tap = pick(random_, {1, 2, 3});
+    const int64_t height = tap + pick(random_, {0, 3, 9}), width = tap + pick(random_, {0, 5, 17});
+    OpStage stage;
+    if (one_in(random_, 3)) {
+      stage.op = &ops::conv_transpose_def();
+      stage.attrs = to_attrs(
+          ops::ConvTransposeOptions{.stride = {pick(random_, {1, 1, 1, 2}), 1}, .groups = groups});
+      stage.inputs = {add_input({batch, in, height, width}),
+                      add_input({in, out / groups, tap, tap})};
+    } else {
+      stage.op = &ops::conv_def();
+      stage.attrs = to_attrs(ops::ConvOptions{.stride = {1, pick(random_, {1, 2})},
+                                              .padding = {pick(random_, {0, 1}), 1},
+                                              .groups = groups});
+      stage.inputs = {add_input({batch, in, height, width}),
+                      add_input({out, in / groups, tap, tap})};
+    }
+    stage.spec = stage.op->infer(OpView(*stage.op, stage.attrs, op_.input_specs(stage)))[0];
+    space_ = stage.spec.shape;
+    op_.stages.push_back(stage);
+  }
+
   int32_t add_input(Shape shape) {
     op_.operands.push_back(f32_spec(std::move(shape)));
     return op_.inputs++;
@@ -147,6 +179,7 @@ class RandomFusedOp {
   Shape shape_of_operand(bool may_broadcast) {
     if (!may_broadcast) return one_in(random_, 5) ? Shape{} : space_;
     const int rank = space_.rank();
+    if (rank == 4 && one_in(random_, 2)) return {space_[1], 1, 1};
     switch (random_() % 7) {
       case 0:
         return one_in(random_, 2) ? Shape{} : Shape{1};

@@ -14,6 +14,19 @@ OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs) {
   return OpView(*stage.op, stage.attrs, inputs, {&stage.spec, 1});
 }
 
+/// Returns the axis of `space` along which an operand has one value for each element, if it has a
+/// single value along the others. Returns -1 if there is none.
+int channel_axis(const Shape& shape, const Shape& space) {
+  const int lead = space.rank() - shape.rank();
+  int axis = -1;
+  for (int i = 0; lead >= 0 && i < shape.rank(); ++i) {
+    if (shape[i] == 1) continue;
+    if (axis >= 0 || shape[i] != space[lead + i]) return -1;
+    axis = lead + i;
+  }
+  return axis;
+}
+
 Shape samples_of(const Shape& space) {
   return Shape(std::vector<int64_t>(space.begin(), space.end() - 1));
 }
@@ -37,12 +50,13 @@ bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, Kin
     kind = Kind::kColumn;
     return true;
   }
-  if (shape[rank - 1] != 1 || rank != space.rank()) return false;
-  for (int a = 0; a + 1 < rank; ++a) {
-    if (shape[a] != space[a]) return false;
-  }
+  if (shape[rank - 1] != 1) return false;
   kind = Kind::kRow;
-  return true;
+  bool rows = rank == space.rank();
+  for (int a = 0; rows && a + 1 < rank; ++a) rows = shape[a] == space[a];
+  if (rows) return true;
+  kind = Kind::kChannel;
+  return channel_axis(shape, space) >= 0;
 }
 
 // Returns whether the operands and the result of a stage on rows have the shapes that `space`
@@ -77,7 +91,8 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
   const Shape& space = op.stages.front().spec.shape;
   if (space.elements() == 0) return false;
   int64_t panel = -1;
-  bool flat = true;
+  bool flat = true, last_axis = false;
+  int channels = -1;  // The axis of values for each channel.
   const auto has_layout = [&](int32_t operand) {
     const int64_t own = panel_width(op.layouts[static_cast<size_t>(operand)]);
     if (panel < 0) panel = own;
@@ -93,6 +108,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
     if (const auto row_op = RowOp::of(view)) {
       if (space.rank() == 0 || !has_operands_of(*row_op, op, stage, space)) return false;
       flat = false;
+      last_axis = true;
       for (size_t i = 0; i < stage.inputs.size(); ++i) {
         const bool rows = row_op->inputs()[i] == RowOp::Operand::kRows;
         if (rows && stage.inputs[i] >= 0 && !has_layout(stage.inputs[i])) return false;
@@ -105,6 +121,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
       if (stage.inputs[0] >= 0 || stage.inputs[1] < 0 || stage.output < 0 || space.rank() == 0 ||
           specs[0].shape != samples_of(space))
         return false;
+      last_axis = true;
       continue;
     }
     if (stage.spec.shape != space || !Functor::exists(view)) return false;
@@ -122,9 +139,16 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
       Kind kind;
       if (!classify(op, space, from, kind)) return false;
       if (kind == Kind::kFull && !has_layout(from)) return false;
-      flat = flat && kind != Kind::kColumn && kind != Kind::kRow;
+      last_axis = last_axis || kind == Kind::kColumn || kind == Kind::kRow;
+      if (kind == Kind::kChannel) {
+        const int axis = channel_axis(op.operands[static_cast<size_t>(from)].shape, space);
+        if (channels >= 0 && axis != channels) return false;
+        channels = axis;
+      }
+      flat = flat && !last_axis && channels < 0;
     }
   }
+  if (channels >= 0 && last_axis) return false;
   return panel <= 0 || (flat && space.rank() == 2);
 }
 
@@ -178,6 +202,11 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
   }
   flat_ = flat_ && !headed;
   cols_ = space.rank() == 0 ? 1 : space[space.rank() - 1];
+  if (channel_axis_ >= 0) {
+    channels_ = space[channel_axis_];
+    cols_ = 1;
+    for (int a = channel_axis_ + 1; a < space.rank(); ++a) cols_ *= space[a];
+  }
   rows_ = space.elements() / cols_;
   matrix_rows_ = rows_;
   slot_floats_ = std::min(kBlock, rows_ * round_up(cols_, 32));
@@ -206,6 +235,7 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
       own.samples = row_op->gives_samples();
     }
     flat_ = false;
+    last_axis_ = true;
     own.input_count = static_cast<int>(stage.inputs.size());
   } else {
     own.functor = Functor(view);
@@ -229,13 +259,17 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
       classify(op, space, from, source.kind);
     }
     if (source.kind == Kind::kFull) panel_ = panel_width(op.layouts[static_cast<size_t>(from)]);
-    flat_ = flat_ && source.kind != Kind::kColumn && source.kind != Kind::kRow;
+    last_axis_ = last_axis_ || source.kind == Kind::kColumn || source.kind == Kind::kRow;
+    if (source.kind == Kind::kChannel)
+      channel_axis_ = channel_axis(op.operands[static_cast<size_t>(from)].shape, space);
+    flat_ = flat_ && !last_axis_ && channel_axis_ < 0;
   }
 }
 
 void Chain::view_as(int64_t rows, int64_t cols) {
   rows_ = rows;
   cols_ = cols;
+  slot_floats_ = std::max(slot_floats_, std::min(kBlock, rows * round_up(cols, 32)));
   flat_ = false;
 }
 
@@ -364,10 +398,11 @@ void Chain::run(const Block& block, const Parameters& parameters, std::byte* con
   }
   const int64_t cols_at_once = std::min(block.cols, most);
   const int64_t most_rows = streams_ && reader == nullptr ? 1 : rows_at_once(cols_at_once);
-  for (int64_t row = 0; row < block.rows; row += most_rows) {
+  for (int64_t row = 0; row < block.rows; row += part.rows) {
+    part.row = block.row + row;
+    part.rows = std::min(most_rows, block.rows - row);
+    if (channels_ > 0) part.rows = std::min(part.rows, channels_ - part.row % channels_);
     for (int64_t col = 0; col < block.cols; col += cols_at_once) {
-      part.row = block.row + row;
-      part.rows = std::min(most_rows, block.rows - row);
       part.col = block.col + col;
       part.cols = std::min(cols_at_once, block.cols - col);
       if (block.head != nullptr) part.head = block.head + row * block.head_step + col;
@@ -410,6 +445,10 @@ bool Chain::is_in_place(int32_t output, std::byte* const* operands) const {
         break;
       case Kind::kRow:
         in = {reinterpret_cast<const float*>(operand) + block.row, 0, 1};
+        together = false;
+        break;
+      case Kind::kChannel:
+        in = {reinterpret_cast<const float*>(operand) + block.row % channels_, 0, 1};
         together = false;
         break;
       case Kind::kScalar:

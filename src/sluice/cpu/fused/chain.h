@@ -13,7 +13,8 @@ namespace sluice::cpu {
 /// in the L1 cache, or consists of whole rows if a stage works on rows.
 ///
 /// All results have one shape, viewed as rows × columns. An operand has that shape, one value for
-/// each column, one value for each row, or a single value. A stage on rows may also compute one
+/// each column, one value for each row, or a single value. It may also have one value for each
+/// channel: the rows are then the channels of one sample after the other. A stage on rows may also compute one
 /// value for each row, such as a loss. The total of such losses is computed after all blocks.
 class Chain {
  public:
@@ -56,7 +57,8 @@ class Chain {
 
   Chain() = default;
   Chain(const FusedOp& op, size_t first, size_t end);
-  /// Views the results of a flat chain as `rows` × `cols`; their number must not change.
+  /// Views the results of a chain without values for each column or row as `rows` × `cols`. Their
+  /// number must not change; with values for each channel, nor may the rows.
   void view_as(int64_t rows, int64_t cols);
 
   /// The results are viewed as rows() × cols(), padding included. They are one row if the chain is
@@ -64,6 +66,8 @@ class Chain {
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
   bool flat() const { return flat_; }
+  /// Whether an operand has one value for each column or row of the results' last axis.
+  bool has_last_axis() const { return last_axis_; }
   bool in_panels() const { return panel_ > 0; }
   bool has_stages() const { return first_ < stages_.size(); }
   /// Whether a stage works on rows. Blocks must then consist of whole rows.
@@ -99,7 +103,7 @@ class Chain {
   void finish(const Parameters& parameters, std::byte* const* operands, float* scratch) const;
 
  private:
-  enum class Kind : uint8_t { kFull, kColumn, kRow, kScalar, kStage, kLabels };
+  enum class Kind : uint8_t { kFull, kColumn, kRow, kChannel, kScalar, kStage, kLabels };
   struct Source {
     Kind kind = Kind::kFull;
     int32_t index = 0;  // Index of the operand or stage.
@@ -142,6 +146,9 @@ class Chain {
   int64_t panel_ = 0;        // Panel width of operands of full shape; 0: row-major.
   int64_t matrix_rows_ = 0;  // Rows of a matrix in panels.
   bool flat_ = true;
+  bool last_axis_ = false;
+  int channel_axis_ = -1;  // Axis of the results with values for each channel; -1: none.
+  int64_t channels_ = 0;   // Rows that the values for each channel repeat after; 0: none.
   bool streams_ = false;
   std::vector<int32_t> streamed_;  // Large inputs: prefetched while results are streamed.
   int32_t slots_ = 0;

@@ -3,6 +3,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/reduce.h"
+#include "sluice/cpu/conv/conv_op.h"
 #include "sluice/cpu/fused/chain.h"
 #include "sluice/cpu/fused/reduce_view.h"
 #include "sluice/cpu/gemm/gemm_op.h"
@@ -19,16 +20,20 @@ namespace {
 // single task.
 constexpr int64_t kMostSerial = 65536;
 
-// The roles of the stages of a fused op: a matrix product, then a chain, then a reduction. The
-// stages of the chain are elementwise or work on rows. Each of the three roles is optional.
+enum class Head { kNone, kProduct, kConv };
+
+// The roles of the stages of a fused op: a matrix product or a convolution, then a chain, then a
+// reduction. The stages of the chain are elementwise or work on rows. Each of the three roles is
+// optional.
 struct Roles {
-  bool product = false;
+  Head head = Head::kNone;
   size_t chain_end = 0;  // End of the chain's stages, which begin at chain_begin().
   std::optional<ReduceView> reduction;
-  size_t chain_begin() const { return product ? 1 : 0; }
+  size_t chain_begin() const { return head == Head::kNone ? 0 : 1; }
 };
 
 bool is_product(const FusedOp& op);
+bool is_conv(const FusedOp& op);
 
 OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs) {
   return OpView(*stage.op, stage.attrs, inputs, {&stage.spec, 1});
@@ -36,7 +41,7 @@ OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs) {
 
 Roles roles_of(const FusedOp& op) {
   Roles roles;
-  roles.product = is_product(op);
+  roles.head = is_product(op) ? Head::kProduct : is_conv(op) ? Head::kConv : Head::kNone;
   roles.chain_end = op.stages.size();
   if (op.stages.size() == 1) return roles;
   const OpStage& last = op.stages.back();
@@ -53,7 +58,7 @@ Roles roles_of(const FusedOp& op) {
 struct Fused {
   explicit Fused(const FusedOp& op) : Fused(op, roles_of(op)) {}
   Fused(const FusedOp& op, const Roles& roles)
-      : headed(roles.product),
+      : head(roles.head),
         chain(op, roles.chain_begin(), roles.chain_end),
         reduction(roles.reduction) {
     if (reduction) {
@@ -61,8 +66,10 @@ struct Fused {
       result = op.stages.back().output;
       if (chain.flat()) view_for_reduction();
     }
-    if (headed) {
+    if (head == Head::kProduct) {
       describe_product(op);
+    } else if (head == Head::kConv) {
+      describe_conv(op);
     } else if (reduction) {
       const int64_t results =
           std::max(ceil_div(reduction->results, kMostTasks), kTaskElements / reduction->extent);
@@ -94,7 +101,8 @@ struct Fused {
   // in each block; a total or a reduction needs all its elements in one task.
   bool can_run(const FusedOp& op) const {
     if (chain.has_total() && tasks > 1) return false;
-    const int64_t block_cols = headed ? internal::plan_of(args).block_cols : cols;
+    if (head == Head::kConv) return !reduction && !chain.has_last_axis() && !conv.interleaves();
+    const int64_t block_cols = headed() ? internal::plan_of(args).block_cols : cols;
     if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols()) return false;
     if (!reduction) return true;
     if (op.stages[static_cast<size_t>(reduced)].spec.shape != op.stages.front().spec.shape)
@@ -102,8 +110,11 @@ struct Fused {
     const int64_t extent = reduction->columns ? chain.rows() : chain.cols();
     const bool serial = tasks == 1 && chain.rows() * chain.cols() > kMostSerial;
     return !chain.in_panels() && reduction->extent == extent && extent <= kReduceChunk && !serial &&
-           (!headed || (reduction->columns && grid.row_blocks == 1));
+           (!headed() || (reduction->columns && grid.row_blocks == 1));
   }
+
+  // Returns whether a matrix product is the first stage.
+  bool headed() const { return head == Head::kProduct; }
 
   void describe_product(const FusedOp& op) {
     const OpStage& head = op.stages.front();
@@ -125,35 +136,57 @@ struct Fused {
     args.scratch_c = c < 0;
     grid = one_axis_grid(args);
     tasks = grid.tasks();
-    gemm_bytes = round_up(gemm_workspace_bytes(args), 64);
+    head_bytes = round_up(gemm_workspace_bytes(args), 64);
+  }
+
+  void describe_conv(const FusedOp& op) {
+    const OpStage& stage = op.stages.front();
+    const std::vector<TensorSpec> inputs = op.input_specs(stage);
+    const ops::ConvSizes sizes = ops::conv_sizes(view_of(stage, inputs));
+    const ConvWeightSteps steps = row_major_weight(sizes);
+    conv =
+        stage.op == &ops::conv_def() ? plan_conv(sizes, steps) : plan_conv_transpose(sizes, steps);
+    a = stage.inputs[0];
+    b = stage.inputs[1];
+    c = stage.output;
+    // The chain of a result that is not stored runs in place of its last result, which no later
+    // stage follows.
+    for (size_t s = op.stages.size(); c < 0 && s-- > 1;) c = op.stages[s].output;
+    cut = cut_conv(conv);
+    tasks = cut.tasks;
+    const Correlation& correlation = conv.correlations.front();
+    chain.view_as(sizes.batch * sizes.groups * correlation.rows, correlation.result_plane);
+    head_bytes = round_up(correlate_workspace_bytes(correlation), 64);
   }
 
   // Returns whether a reduced column spans several blocks, so that partial results are kept.
   bool in_parts() const {
     if (!reduction || !reduction->columns) return false;
-    return reduction->extent > Chain::rows_at_once(headed ? internal::kPanel : partial_step());
+    return reduction->extent > Chain::rows_at_once(headed() ? internal::kPanel : partial_step());
   }
   // Returns the columns of a task that reduces columns; 1 for a reduction of rows.
   int64_t partial_step() const {
     if (!reduction->columns) return 1;
-    return headed ? grid.cols : std::min(cols, reduction->results);
+    return headed() ? grid.cols : std::min(cols, reduction->results);
   }
   int64_t workspace_bytes() const {
     const bool partial = reduction && (!reduction->columns || in_parts());
     const int64_t partials =
         partial ? kReduceLanes * partial_step() * static_cast<int64_t>(sizeof(float)) : 0;
-    return gemm_bytes + chain_bytes + partials;
+    return head_bytes + chain_bytes + partials;
   }
 
-  bool headed;
+  Head head;
   Chain chain;
   std::optional<ReduceView> reduction;
   int32_t reduced = 0;  // Stage that the reduction reads.
   int32_t result = -1;  // Operand that the reduction writes.
   GemmArgs args;
   GemmGrid grid;
-  int32_t a = 0, b = 0, c = -1;  // Operands of the product.
-  int64_t gemm_bytes = 0;
+  ConvPlan conv;
+  ConvCut cut;
+  int32_t a = 0, b = 0, c = -1;  // Operands of the first stage.
+  int64_t head_bytes = 0;
   int64_t chain_bytes = 0;
   // Rows or columns of a task if there is no product. 0: that axis is not cut.
   int64_t rows = 0, cols = 0;
@@ -203,25 +236,40 @@ void run_epilogue(const void* state, float* c, int64_t c_stride, int64_t row, in
                      e.reader);
 }
 
+// Computes a task of a convolution and of the chain that reads its result.
+void run_conv(const Fused& f, const runtime::KernelBlock& block, int64_t task) {
+  const Chain::Parameters parameters(f.chain, block.operands);
+  auto* const workspace = reinterpret_cast<float*>(block.workspace);
+  const Epilogue epilogue{&f, &parameters, block.operands, workspace + f.head_bytes / 4, nullptr};
+  Correlation c = f.conv.correlations.front();
+  c.source = reinterpret_cast<const float*>(block.operands[f.a]);
+  c.weight = reinterpret_cast<const float*>(block.operands[f.b]);
+  c.result = reinterpret_cast<float*>(block.operands[f.c]);
+  if (f.chain.has_stages()) c.epilogue = {run_epilogue, &epilogue};
+  correlate(c, part_of(f.cut, c, task), workspace);
+}
+
 void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
+  if (const Fused& conv = *static_cast<const Fused*>(state); conv.head == Head::kConv)
+    return run_conv(conv, block, task);
   const Fused& f = *static_cast<const Fused*>(state);
   const Chain::Parameters parameters(f.chain, block.operands);
-  auto* const scratch = reinterpret_cast<float*>(block.workspace + f.gemm_bytes);
-  const int64_t row = f.headed ? task / f.grid.col_blocks * f.grid.rows : task * f.rows;
-  const int64_t col = f.headed ? task % f.grid.col_blocks * f.grid.cols : task * f.cols;
+  auto* const scratch = reinterpret_cast<float*>(block.workspace + f.head_bytes);
+  const int64_t row = f.headed() ? task / f.grid.col_blocks * f.grid.rows : task * f.rows;
+  const int64_t col = f.headed() ? task % f.grid.col_blocks * f.grid.cols : task * f.cols;
   const auto part = [](int64_t size, int64_t begin, int64_t cut) {
     return cut > 0 ? std::min(cut, size - begin) : size;
   };
   const int64_t rows =
-      f.headed ? part(f.args.m, row, f.grid.rows) : part(f.chain.rows(), row, f.rows);
+      f.headed() ? part(f.args.m, row, f.grid.rows) : part(f.chain.rows(), row, f.rows);
   const int64_t cols =
-      f.headed ? part(f.args.n, col, f.grid.cols) : part(f.chain.cols(), col, f.cols);
+      f.headed() ? part(f.args.n, col, f.grid.cols) : part(f.chain.cols(), col, f.cols);
 
   const ReduceView none;
   const bool in_parts = f.in_parts();
   Reducer reducer{f.reduction ? *f.reduction : none,
                   in_parts,
-                  reinterpret_cast<float*>(block.workspace + f.gemm_bytes + f.chain_bytes),
+                  reinterpret_cast<float*>(block.workspace + f.head_bytes + f.chain_bytes),
                   f.reduction ? f.partial_step() : 0,
                   col,
                   f.reduction ? reinterpret_cast<float*>(block.operands[f.result]) : nullptr};
@@ -229,7 +277,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const Chain::Reader* const reader = f.reduction ? &of_reduction : nullptr;
   if (in_parts) reduce_begin(f.reduction->op, cols, reducer.partial, reducer.step);
 
-  if (f.headed) {
+  if (f.headed()) {
     const Epilogue epilogue{&f, &parameters, block.operands, scratch, reader};
     GemmArgs args = f.args;
     args.a = reinterpret_cast<const float*>(block.operands[f.a]);
@@ -262,6 +310,14 @@ bool is_product(const FusedOp& op) {
          op.layouts[static_cast<size_t>(head.inputs[0])].is_row_major();
 }
 
+bool is_conv(const FusedOp& op) {
+  const OpStage& stage = op.stages.front();
+  if (stage.op != &ops::conv_def() && stage.op != &ops::conv_transpose_def()) return false;
+  return stage.spec.dtype == f32 && stage.spec.elements() > 0 &&
+         std::all_of(op.layouts.begin(), op.layouts.end(),
+                     [](const Layout& layout) { return layout.is_row_major(); });
+}
+
 // Returns whether gemm() supports the panel widths of the op's right operand and result.
 bool has_panels(const FusedOp& op) {
   const OpStage& head = op.stages.front();
@@ -283,13 +339,14 @@ bool has_panels(const FusedOp& op) {
 
 bool fused_kernel_supports(const FusedOp& op) {
   const Roles roles = roles_of(op);
-  if (roles.product && !has_panels(op)) return false;
+  if (roles.head == Head::kProduct && !has_panels(op)) return false;
   for (size_t s = roles.chain_begin(); s < roles.chain_end; ++s) {
     // Every task reads all of the product's operands, so no stage of the chain may read (and cut)
     // the same operand.
     for (const int32_t i : op.stages[s].inputs) {
       const auto& head = op.stages.front().inputs;
-      if (roles.product && std::find(head.begin(), head.end(), i) != head.end()) return false;
+      if (roles.head != Head::kNone && std::find(head.begin(), head.end(), i) != head.end())
+        return false;
     }
   }
   return Chain::exists(op, roles.chain_begin(), roles.chain_end) && Fused(op, roles).can_run(op);
@@ -302,6 +359,21 @@ Layout preferred_fused_layout(const FusedOp& op, int operand) {
   return in_panels(Panels::width_for(op.operands[static_cast<size_t>(operand)].shape[1]));
 }
 
+// Returns how the tasks of a convolution cut operand i.
+Chain::Cut cut_of_conv(const Fused& f, size_t i) {
+  const Correlation& c = f.conv.correlations.front();
+  const ConvWindows& w = c.windows;
+  const int64_t rows = w.groups * c.rows;
+  if (static_cast<int32_t>(i) == f.a)
+    return {f.cut.samples < w.batch ? f.cut.samples * w.groups * w.channels * w.plane() * 4 : 0, 0};
+  if (static_cast<int32_t>(i) == f.b) return {};
+  if (f.cut.samples < w.batch) return f.chain.cut_rows(i, f.cut.samples * rows);
+  if (f.cut.rows == rows) return f.chain.cut_columns(i, f.cut.positions);
+  Chain::Cut cut = f.chain.cut_rows(i, f.cut.rows);
+  if (cut.stride > 0 && w.batch > 1) cut.pitch = rows * c.result_plane * 4;
+  return cut;
+}
+
 KernelChoice choose_fused_kernel(const FusedOp& op) {
   const Fused f(op);
   KernelChoice choice;
@@ -309,15 +381,21 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
   choice.tasks = f.tasks;
   choice.workspace_bytes = f.workspace_bytes();
   choice.may_coincide = f.chain.may_coincide();
+  if (f.head == Head::kConv && op.stages.front().output < 0) {
+    std::erase_if(choice.may_coincide,
+                  [&](const std::pair<int, int>& pair) { return pair.second == f.c - op.inputs; });
+  }
   for (size_t i = 0; i < op.operands.size(); ++i) {
     Chain::Cut cut;
     const bool of_product =
-        f.headed && (static_cast<int32_t>(i) == f.a || static_cast<int32_t>(i) == f.b);
+        f.headed() && (static_cast<int32_t>(i) == f.a || static_cast<int32_t>(i) == f.b);
     if (f.tasks == 1) {
       // Nothing is cut.
+    } else if (f.head == Head::kConv) {
+      cut = cut_of_conv(f, i);
     } else if (static_cast<int32_t>(i) == f.result) {
-      cut.stride = 4 * (f.headed ? f.grid.cols : std::max(f.rows, f.cols));
-    } else if (!of_product && f.headed) {
+      cut.stride = 4 * (f.headed() ? f.grid.cols : std::max(f.rows, f.cols));
+    } else if (!of_product && f.headed()) {
       cut = f.grid.col_blocks > 1 ? f.chain.cut_columns(i, f.grid.cols)
                                   : f.chain.cut_rows(i, f.grid.rows);
     } else if (!of_product) {

@@ -4,8 +4,8 @@
 #include <random>
 #include <string>
 
+#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/fused/functor.h"
-#include "sluice/cpu/gemm/panel_layout.h"
 #include "sluice/ops/conv.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/losses.h"
@@ -94,7 +94,9 @@ class RandomFusedOp {
       op_.layouts[b] =
           one_in(random_, 4) ? any_layout() : in_panels(op_.operands[b].shape[1] <= 16 ? 16 : 32);
     }
-    op_ = op_.with_layout(full);
+    if (headed && op_.stages[0].op == &ops::conv_def() && one_in(random_, 2))
+      op_.layouts[static_cast<size_t>(op_.stages[0].inputs[1])] = in_taps();
+    op_ = op_.with_layout(space_.rank() == 2 ? full : full == Layout{} ? full : in_taps());
     if (headed && one_in(random_, 16)) op_.layouts[0] = in_panels(16);  // Not supported.
     return op_;
   }
@@ -152,7 +154,7 @@ class RandomFusedOp {
     const int64_t tap = pick(random_, {1, 2, 3});
     const int64_t height = tap + pick(random_, {0, 3, 9}), width = tap + pick(random_, {0, 5, 17});
     OpStage stage;
-    if (one_in(random_, 3)) {
+    if (one_in(random_, 2)) {
       stage.op = &ops::conv_transpose_def();
       stage.attrs = to_attrs(
           ops::ConvTransposeOptions{.stride = {pick(random_, {1, 1, 1, 2}), 1}, .groups = groups});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/base/checked.h"
+#include "sluice/cpu/device/layouts.h"
 
 namespace sluice::cpu {
 namespace {
@@ -81,7 +82,11 @@ double work_of(const ConvPlan& plan) {
 
 }  // namespace
 
-ConvWeightSteps row_major_weight(const ops::ConvSizes& s) {
+ConvWeightSteps weight_steps(const ops::ConvSizes& s, const Layout& layout) {
+  if (layout == in_taps()) {
+    const int64_t out = s.groups * s.y_channels;
+    return {.out = 1, .in = out, .tap = s.x_channels * out};
+  }
   return {.out = s.x_channels * s.tap_count(), .in = s.tap_count(), .tap = 1};
 }
 

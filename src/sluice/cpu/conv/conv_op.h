@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sluice/base/layout.h"
 #include "sluice/cpu/conv/conv.h"
 #include "sluice/ops/conv_rules.h"
 
@@ -12,8 +13,8 @@ namespace sluice::cpu {
 struct ConvWeightSteps {
   int64_t out = 0, in = 0, tap = 0;
 };
-/// Returns the steps of a row-major weight. `in` is its number of input channels in a group.
-ConvWeightSteps row_major_weight(const ops::ConvSizes& sizes);
+/// Returns the steps of a weight that is row-major or in taps (device/layouts.h).
+ConvWeightSteps weight_steps(const ops::ConvSizes& sizes, const Layout& layout = {});
 
 /// The correlations that compute a conv or a conv_transpose. With strides, a transposed convolution
 /// has several: one for each position modulo the stride. They store their grids one after the other

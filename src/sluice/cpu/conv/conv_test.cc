@@ -3,6 +3,7 @@
 #include <random>
 
 #include "sluice/cpu/conv/conv_op.h"
+#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 #include "sluice/ops/op.h"
 
@@ -13,6 +14,7 @@ using Buffer = GuardedBuffer<float>;
 
 /// A random operator on random shapes. Its operands and its result are between guard pages.
 struct Case {
+  Layout weight;  ///< Layout of the weight or of its gradient.
   const OpDef* def = nullptr;
   Attrs attrs;
   std::vector<TensorSpec> inputs;
@@ -37,6 +39,7 @@ class RandomCases {
       default:
         c = weight_grad_case();
     }
+    if (chance(2)) c.weight = in_taps();
     c.output = c.def->infer(OpView(*c.def, c.attrs, c.inputs))[0];
     return c;
   }
@@ -77,7 +80,8 @@ class RandomCases {
 
   Case conv_case() {
     draw();
-    return {&ops::conv_def(), to_attrs(options_), {f32_spec(Shape(x_)), f32_spec(Shape(w_))}, {}};
+    return {
+        {}, &ops::conv_def(), to_attrs(options_), {f32_spec(Shape(x_)), f32_spec(Shape(w_))}, {}};
   }
 
   Case weight_grad_case() {
@@ -88,7 +92,7 @@ class RandomCases {
                                        .padding = options_.padding,
                                        .dilation = options_.dilation,
                                        .groups = options_.groups};
-    return {&ops::conv_weight_grad_def(), to_attrs(o), {conv.inputs[0], y}, {}};
+    return {{}, &ops::conv_weight_grad_def(), to_attrs(o), {conv.inputs[0], y}, {}};
   }
 
   /// The gradient of the input of a convolution.
@@ -106,7 +110,7 @@ class RandomCases {
                               o.padding[axes + a];
       o.output_padding.push_back(x_[a + 2] - covered);
     }
-    return {&ops::conv_transpose_def(), to_attrs(o), {f32_spec(y), conv.inputs[1]}, {}};
+    return {{}, &ops::conv_transpose_def(), to_attrs(o), {f32_spec(y), conv.inputs[1]}, {}};
   }
 
   std::mt19937 random_;
@@ -127,8 +131,8 @@ struct RandomBuffer : Buffer {
 void run_correlations(const Case& c, const float* x, const float* w, float* y, Isa isa) {
   const ops::ConvSizes sizes = ops::conv_sizes(c.view());
   const ConvPlan plan = c.def == &ops::conv_def()
-                            ? plan_conv(sizes, row_major_weight(sizes))
-                            : plan_conv_transpose(sizes, row_major_weight(sizes));
+                            ? plan_conv(sizes, weight_steps(sizes, c.weight))
+                            : plan_conv_transpose(sizes, weight_steps(sizes, c.weight));
   const ConvCut cut = cut_conv(plan);
   int64_t offset = 0;
   for (Correlation part : plan.correlations) {
@@ -148,7 +152,7 @@ void run_correlations(const Case& c, const float* x, const float* w, float* y, I
 
 void run_weight_grad(const Case& c, const float* x, const float* y, float* w, Isa isa) {
   const ops::ConvSizes sizes = ops::conv_sizes(c.view());
-  WeightCorrelation plan = plan_conv_weight_grad(sizes, row_major_weight(sizes));
+  WeightCorrelation plan = plan_conv_weight_grad(sizes, weight_steps(sizes, c.weight));
   plan.source = x;
   plan.y = y;
   plan.result = w;
@@ -157,6 +161,14 @@ void run_weight_grad(const Case& c, const float* x, const float* y, float* w, Is
   Buffer workspace(correlate_weights_workspace_bytes(plan, per_task) / 4);
   for (int64_t first = 0; first < steps; first += per_task)
     correlate_weights(plan, first, std::min(steps, first + per_task), workspace.data(), isa);
+}
+
+/// Returns the elements of a row-major tensor in a layout.
+std::vector<float> in_layout(const TensorSpec& spec, const Layout& layout, const float* rows) {
+  std::vector<float> out(static_cast<size_t>(spec.elements()));
+  write_elements(spec, layout, std::as_writable_bytes(std::span(out)).data(), 0,
+                 std::as_bytes(std::span(rows, out.size())));
+  return out;
 }
 
 TEST(Conv, HasTheBitsOfTheReferenceForRandomShapes) {
@@ -171,20 +183,27 @@ TEST(Conv, HasTheBitsOfTheReferenceForRandomShapes) {
     void* const operands[] = {a.data(), b.data(), expected.data()};
     const FlushToZero flush;
     c.def->reference_float(KernelArgs(c.view(), operands));
+    const bool weight_grad = c.def == &ops::conv_weight_grad_def();
+    if (weight_grad) {
+      expected = in_layout(c.output, c.weight, expected.data());
+    } else {
+      const std::vector<float> weight = in_layout(c.inputs[1], c.weight, b.data());
+      std::copy(weight.begin(), weight.end(), b.begin());
+    }
     for (const Isa isa : tested_isas()) {
       if (isa == Isa::kBase && i % 8 != 0) continue;
       RandomBuffer result(c.output.elements(), cases.random());
       float* const out = result.data();
-      if (c.def == &ops::conv_weight_grad_def()) {
+      if (weight_grad) {
         run_weight_grad(c, a.data(), b.data(), out, isa);
       } else {
         run_correlations(c, a.data(), b.data(), out, isa);
       }
       const int64_t at = first_difference(out, expected.data(), c.output.elements());
       ASSERT_EQ(at, -1) << "case " << i << ": " << c.def->name << " " << to_string(c.inputs[0])
-                        << " " << to_string(c.inputs[1]) << " {" << to_string(c.attrs) << "} on "
-                        << to_string(isa) << ": " << out[at] << ", not "
-                        << expected[static_cast<size_t>(at)];
+                        << " " << to_string(c.inputs[1]) << " {" << to_string(c.attrs) << "} "
+                        << to_string(c.weight) << " on " << to_string(isa) << ": " << out[at]
+                        << ", not " << expected[static_cast<size_t>(at)];
     }
   }
 }

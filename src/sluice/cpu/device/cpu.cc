@@ -4,8 +4,8 @@
 #include <new>
 
 #include "sluice/base/sys.h"
+#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/device/signature.h"
-#include "sluice/cpu/gemm/panel_layout.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/ops/op.h"
@@ -51,12 +51,15 @@ class CpuTarget : public Target {
   bool fuses(const FusedOp& op) const override { return fused_kernel_supports(op); }
   KernelChoice choose_fused(const FusedOp& op) const override { return choose_fused_kernel(op); }
 
-  bool has_layouts(const TensorSpec& spec) const override { return may_be_in_panels(spec); }
+  bool has_layouts(const TensorSpec& spec) const override {
+    return may_be_in_panels(spec) || may_be_in_taps(spec);
+  }
   int64_t buffer_bytes(const TensorSpec& spec, const Layout& layout) const override {
     return cpu::buffer_bytes(spec, layout);
   }
   bool fuses_in_all_layouts(const FusedOp& op) const override {
-    return fuses(op.with_layout(in_panels(kAnyPanel)));
+    const bool matrix = op.stages.front().spec.shape.rank() == 2;
+    return fuses(op.with_layout(matrix ? in_panels(kAnyPanel) : in_taps()));
   }
   Layout preferred_layout(const FusedOp& op, int operand) const override {
     return preferred_fused_layout(op, operand);

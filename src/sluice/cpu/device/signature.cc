@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sluice/cpu/gemm/panel_layout.h"
+#include "sluice/cpu/device/layouts.h"
 #include "sluice/exe/words.h"
 #include "sluice/ops/op.h"
 
@@ -120,9 +120,11 @@ void check_copy(const exe::Kernel& k) {
       to.spec.dtype == from.spec.dtype && to.spec.elements() == from.spec.elements();
   const bool rows = a.is_row_major() && b.is_row_major();
   if (!rows || !same_elements) check_result(k, to.spec, from.spec);
-  const bool converts = may_be_in_panels(from.spec) && (a.is_row_major() || b.is_row_major());
+  const bool converts =
+      may_have(from.spec, a) && may_have(from.spec, b) && (a.is_row_major() || b.is_row_major());
   check(a == b || converts, k,
-        "layouts of {} must be equal, or row and panels of a float32 matrix, got '{}' and '{}'",
+        "layouts of {} must be equal, or row and another one that the tensor may have, got '{}' "
+        "and '{}'",
         to_string(from.spec), from.layout, to.layout);
 }
 

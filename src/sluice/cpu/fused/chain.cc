@@ -4,7 +4,7 @@
 #include <new>
 
 #include "sluice/base/checked.h"
-#include "sluice/cpu/gemm/panel_layout.h"
+#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/simd/streaming.h"
 
 namespace sluice::cpu {
@@ -90,13 +90,13 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
   if (first == end) return true;
   const Shape& space = op.stages.front().spec.shape;
   if (space.elements() == 0) return false;
-  int64_t panel = -1;
+  std::optional<Layout> layout;
   bool flat = true, last_axis = false;
   int channels = -1;  // The axis of values for each channel.
   const auto has_layout = [&](int32_t operand) {
-    const int64_t own = panel_width(op.layouts[static_cast<size_t>(operand)]);
-    if (panel < 0) panel = own;
-    return panel == own;
+    const Layout& own = op.layouts[static_cast<size_t>(operand)];
+    if (!layout) layout = own;
+    return *layout == own;
   };
   for (size_t s = 0; s < end; ++s) {
     const OpStage& stage = op.stages[s];
@@ -149,7 +149,8 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
     }
   }
   if (channels >= 0 && last_axis) return false;
-  return panel <= 0 || (flat && space.rank() == 2);
+  if (!layout || layout->is_row_major()) return true;
+  return flat && may_have(f32_spec(space), *layout);
 }
 
 Chain::Chain(const FusedOp& op, size_t first, size_t end)
@@ -181,7 +182,7 @@ Chain::Chain(const FusedOp& op, size_t first, size_t end)
     }
     if (stage.output >= 0 && own.total < 0) {
       kinds_[static_cast<size_t>(stage.output)] = own.samples ? Kind::kRow : Kind::kFull;
-      if (!own.samples) panel_ = panel_width(op.layouts[static_cast<size_t>(stage.output)]);
+      if (!own.samples) set_layout(op.layouts[static_cast<size_t>(stage.output)]);
     }
     if (s < first) continue;
     // A result that is not an output takes a slot that no later stage reads. It may take the slot
@@ -258,12 +259,17 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     } else {
       classify(op, space, from, source.kind);
     }
-    if (source.kind == Kind::kFull) panel_ = panel_width(op.layouts[static_cast<size_t>(from)]);
+    if (source.kind == Kind::kFull) set_layout(op.layouts[static_cast<size_t>(from)]);
     last_axis_ = last_axis_ || source.kind == Kind::kColumn || source.kind == Kind::kRow;
     if (source.kind == Kind::kChannel)
       channel_axis_ = channel_axis(op.operands[static_cast<size_t>(from)].shape, space);
     flat_ = flat_ && !last_axis_ && channel_axis_ < 0;
   }
+}
+
+void Chain::set_layout(const Layout& layout) {
+  panel_ = panel_width(layout);
+  row_major_ = layout.is_row_major();
 }
 
 void Chain::view_as(int64_t rows, int64_t cols) {

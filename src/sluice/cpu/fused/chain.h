@@ -68,7 +68,7 @@ class Chain {
   bool flat() const { return flat_; }
   /// Whether an operand has one value for each column or row of the results' last axis.
   bool has_last_axis() const { return last_axis_; }
-  bool in_panels() const { return panel_ > 0; }
+  bool row_major() const { return row_major_; }
   bool has_stages() const { return first_ < stages_.size(); }
   /// Whether a stage works on rows. Blocks must then consist of whole rows.
   bool has_rows() const { return !row_ops_.empty(); }
@@ -126,6 +126,7 @@ class Chain {
   static bool classify(const FusedOp& op, const Shape& space, int32_t operand, Kind& kind);
   static bool has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStage& stage,
                               const Shape& space);
+  void set_layout(const Layout& layout);
   void take_inputs(const FusedOp& op, const OpStage& stage, Stage& own);
   void run_functor(const Stage& stage, const void* functor, const Block& block,
                    std::byte* const* operands, float* scratch, const Place& to) const;
@@ -145,6 +146,7 @@ class Chain {
   int64_t cols_ = 0;
   int64_t panel_ = 0;        // Panel width of operands of full shape; 0: row-major.
   int64_t matrix_rows_ = 0;  // Rows of a matrix in panels.
+  bool row_major_ = true;
   bool flat_ = true;
   bool last_axis_ = false;
   int channel_axis_ = -1;  // Axis of the results with values for each channel; -1: none.

@@ -9,13 +9,13 @@ bool is_weight_grad(const OpView& op) { return &op.def() == &ops::conv_weight_gr
 
 ConvPlan plan_of(const OpView& op) {
   const ops::ConvSizes sizes = ops::conv_sizes(op);
-  return &op.def() == &ops::conv_def() ? plan_conv(sizes, row_major_weight(sizes))
-                                       : plan_conv_transpose(sizes, row_major_weight(sizes));
+  return &op.def() == &ops::conv_def() ? plan_conv(sizes, weight_steps(sizes))
+                                       : plan_conv_transpose(sizes, weight_steps(sizes));
 }
 
 WeightCorrelation weight_plan_of(const OpView& op) {
   const ops::ConvSizes sizes = ops::conv_sizes(op);
-  return plan_conv_weight_grad(sizes, row_major_weight(sizes));
+  return plan_conv_weight_grad(sizes, weight_steps(sizes));
 }
 
 bool supports(const OpView& op) {

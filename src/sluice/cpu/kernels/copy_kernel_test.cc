@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "sluice/cpu/gemm/panel_layout.h"
+#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 
@@ -25,14 +25,13 @@ bool promised(const KernelChoice& choice, size_t operand, int64_t at, int64_t ta
 }
 
 /// Checks one copy and returns its number of tasks.
-int64_t check_copy(int64_t rows, int64_t cols, const Layout& from, const Layout& to) {
-  const TensorSpec spec = f32_spec({rows, cols});
+int64_t check_copy(const TensorSpec& spec, const Layout& from, const Layout& to) {
   const KernelChoice choice = choose_copy_kernel(spec, from, to);
   const runtime::BoundKernel kernel = bind_copy_kernel(spec, from, to);
-  std::vector<float> values(static_cast<size_t>(rows * cols));
+  std::vector<float> values(static_cast<size_t>(spec.elements()));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) + 1;
   std::vector<float> result(values.size(), 0.0f);
-  const auto side = cols % 2 == 0 ? Buffer::Against::kBegin : Buffer::Against::kEnd;
+  const auto side = spec.elements() % 2 == 0 ? Buffer::Against::kBegin : Buffer::Against::kEnd;
   Buffer whole(buffer_elements(spec, from), side), all(buffer_elements(spec, to), side);
   write_elements(spec, from, bytes_of(whole), 0, std::as_bytes(std::span(values)));
   for (int64_t task = 0; task < choice.tasks; ++task) {
@@ -54,7 +53,7 @@ int64_t check_copy(int64_t rows, int64_t cols, const Layout& from, const Layout&
     }
   }
   read_elements(spec, to, bytes_of(all), 0, std::as_writable_bytes(std::span(result)));
-  EXPECT_EQ(result, values) << rows << " x " << cols << ", " << to_string(from) << " to "
+  EXPECT_EQ(result, values) << to_string(spec) << ", " << to_string(from) << " to "
                             << to_string(to);
   return choice.tasks;
 }
@@ -64,14 +63,26 @@ TEST(CopyKernel, BringsEveryElement) {
   for (const int64_t rows : {1, 7, 64, 1000}) {
     for (const int64_t cols : {1, 16, 17, 33, 100, 512}) {
       for (const int64_t panel : {16, 32}) {
-        most = std::max(most, check_copy(rows, cols, {}, in_panels(panel)));
-        most = std::max(most, check_copy(rows, cols, in_panels(panel), {}));
-        check_copy(rows, cols, in_panels(panel), in_panels(panel));
+        most = std::max(most, check_copy(f32_spec({rows, cols}), {}, in_panels(panel)));
+        most = std::max(most, check_copy(f32_spec({rows, cols}), in_panels(panel), {}));
+        check_copy(f32_spec({rows, cols}), in_panels(panel), in_panels(panel));
       }
-      check_copy(rows, cols, {}, {});
+      check_copy(f32_spec({rows, cols}), {}, {});
     }
   }
   EXPECT_GT(most, 8);
+}
+
+TEST(CopyKernel, BringsEveryElementOfAWeight) {
+  int64_t most = 0;
+  for (const int64_t out : {1, 10, 17, 64, 300}) {
+    for (const Shape& shape : {Shape{out, 1, 5, 5}, Shape{out, 20, 3}, Shape{out, 33, 2, 1, 3}}) {
+      most = std::max(most, check_copy(f32_spec(shape), {}, in_taps()));
+      most = std::max(most, check_copy(f32_spec(shape), in_taps(), {}));
+      check_copy(f32_spec(shape), in_taps(), in_taps());
+    }
+  }
+  EXPECT_GT(most, 2);
 }
 
 TEST(CopyKernel, NewPaddingIsZero) {

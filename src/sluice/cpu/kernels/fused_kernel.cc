@@ -4,10 +4,10 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/reduce.h"
 #include "sluice/cpu/conv/conv_op.h"
+#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/fused/chain.h"
 #include "sluice/cpu/fused/reduce_view.h"
 #include "sluice/cpu/gemm/gemm_op.h"
-#include "sluice/cpu/gemm/panel_layout.h"
 #include "sluice/cpu/gemm/panels.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
@@ -20,11 +20,11 @@ namespace {
 // single task.
 constexpr int64_t kMostSerial = 65536;
 
-enum class Head { kNone, kProduct, kConv };
+enum class Head { kNone, kProduct, kConv, kWeightGrad };
 
 // The roles of the stages of a fused op: a matrix product or a convolution, then a chain, then a
 // reduction. The stages of the chain are elementwise or work on rows. Each of the three roles is
-// optional.
+// optional. The gradient of a convolution's weight is a stage of its own.
 struct Roles {
   Head head = Head::kNone;
   size_t chain_end = 0;  // End of the chain's stages, which begin at chain_begin().
@@ -33,7 +33,7 @@ struct Roles {
 };
 
 bool is_product(const FusedOp& op);
-bool is_conv(const FusedOp& op);
+Head conv_head(const FusedOp& op);
 
 OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs) {
   return OpView(*stage.op, stage.attrs, inputs, {&stage.spec, 1});
@@ -41,7 +41,7 @@ OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs) {
 
 Roles roles_of(const FusedOp& op) {
   Roles roles;
-  roles.head = is_product(op) ? Head::kProduct : is_conv(op) ? Head::kConv : Head::kNone;
+  roles.head = is_product(op) ? Head::kProduct : conv_head(op);
   roles.chain_end = op.stages.size();
   if (op.stages.size() == 1) return roles;
   const OpStage& last = op.stages.back();
@@ -70,6 +70,8 @@ struct Fused {
       describe_product(op);
     } else if (head == Head::kConv) {
       describe_conv(op);
+    } else if (head == Head::kWeightGrad) {
+      describe_weight_grad(op);
     } else if (reduction) {
       const int64_t results =
           std::max(ceil_div(reduction->results, kMostTasks), kTaskElements / reduction->extent);
@@ -101,6 +103,7 @@ struct Fused {
   // in each block; a total or a reduction needs all its elements in one task.
   bool can_run(const FusedOp& op) const {
     if (chain.has_total() && tasks > 1) return false;
+    if (head == Head::kWeightGrad) return op.stages.size() == 1;
     if (head == Head::kConv) return !reduction && !chain.has_last_axis() && !conv.interleaves();
     const int64_t block_cols = headed() ? internal::plan_of(args).block_cols : cols;
     if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols()) return false;
@@ -109,7 +112,7 @@ struct Fused {
       return false;
     const int64_t extent = reduction->columns ? chain.rows() : chain.cols();
     const bool serial = tasks == 1 && chain.rows() * chain.cols() > kMostSerial;
-    return !chain.in_panels() && reduction->extent == extent && extent <= kReduceChunk && !serial &&
+    return chain.row_major() && reduction->extent == extent && extent <= kReduceChunk && !serial &&
            (!headed() || (reduction->columns && grid.row_blocks == 1));
   }
 
@@ -143,7 +146,8 @@ struct Fused {
     const OpStage& stage = op.stages.front();
     const std::vector<TensorSpec> inputs = op.input_specs(stage);
     const ops::ConvSizes sizes = ops::conv_sizes(view_of(stage, inputs));
-    const ConvWeightSteps steps = row_major_weight(sizes);
+    const ConvWeightSteps steps =
+        weight_steps(sizes, op.layouts[static_cast<size_t>(stage.inputs[1])]);
     conv =
         stage.op == &ops::conv_def() ? plan_conv(sizes, steps) : plan_conv_transpose(sizes, steps);
     a = stage.inputs[0];
@@ -157,6 +161,21 @@ struct Fused {
     const Correlation& correlation = conv.correlations.front();
     chain.view_as(sizes.batch * sizes.groups * correlation.rows, correlation.result_plane);
     head_bytes = round_up(correlate_workspace_bytes(correlation), 64);
+  }
+
+  void describe_weight_grad(const FusedOp& op) {
+    const OpStage& stage = op.stages.front();
+    const std::vector<TensorSpec> inputs = op.input_specs(stage);
+    const ops::ConvSizes sizes = ops::conv_sizes(view_of(stage, inputs));
+    a = stage.inputs[0];
+    b = stage.inputs[1];
+    c = stage.output;
+    weight_grad =
+        plan_conv_weight_grad(sizes, weight_steps(sizes, op.layouts[static_cast<size_t>(c)]));
+    weight_steps_of_task = weight_steps_per_task(weight_grad);
+    tasks =
+        ceil_div(weight_grad.windows.groups * weight_grad.windows.depth(), weight_steps_of_task);
+    head_bytes = correlate_weights_workspace_bytes(weight_grad, weight_steps_of_task);
   }
 
   // Returns whether a reduced column spans several blocks, so that partial results are kept.
@@ -185,6 +204,8 @@ struct Fused {
   GemmGrid grid;
   ConvPlan conv;
   ConvCut cut;
+  WeightCorrelation weight_grad;
+  int64_t weight_steps_of_task = 0;
   int32_t a = 0, b = 0, c = -1;  // Operands of the first stage.
   int64_t head_bytes = 0;
   int64_t chain_bytes = 0;
@@ -249,9 +270,22 @@ void run_conv(const Fused& f, const runtime::KernelBlock& block, int64_t task) {
   correlate(c, part_of(f.cut, c, task), workspace);
 }
 
+void run_weight_grad(const Fused& f, const runtime::KernelBlock& block, int64_t task) {
+  WeightCorrelation c = f.weight_grad;
+  c.source = reinterpret_cast<const float*>(block.operands[f.a]);
+  c.y = reinterpret_cast<const float*>(block.operands[f.b]);
+  c.result = reinterpret_cast<float*>(block.operands[f.c]);
+  const int64_t first = task * f.weight_steps_of_task;
+  const int64_t end =
+      std::min(c.windows.groups * c.windows.depth(), first + f.weight_steps_of_task);
+  correlate_weights(c, first, end, reinterpret_cast<float*>(block.workspace));
+}
+
 void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   if (const Fused& conv = *static_cast<const Fused*>(state); conv.head == Head::kConv)
     return run_conv(conv, block, task);
+  if (const Fused& grad = *static_cast<const Fused*>(state); grad.head == Head::kWeightGrad)
+    return run_weight_grad(grad, block, task);
   const Fused& f = *static_cast<const Fused*>(state);
   const Chain::Parameters parameters(f.chain, block.operands);
   auto* const scratch = reinterpret_cast<float*>(block.workspace + f.head_bytes);
@@ -310,12 +344,19 @@ bool is_product(const FusedOp& op) {
          op.layouts[static_cast<size_t>(head.inputs[0])].is_row_major();
 }
 
-bool is_conv(const FusedOp& op) {
+Head conv_head(const FusedOp& op) {
   const OpStage& stage = op.stages.front();
-  if (stage.op != &ops::conv_def() && stage.op != &ops::conv_transpose_def()) return false;
-  return stage.spec.dtype == f32 && stage.spec.elements() > 0 &&
-         std::all_of(op.layouts.begin(), op.layouts.end(),
-                     [](const Layout& layout) { return layout.is_row_major(); });
+  const bool weight_grad = stage.op == &ops::conv_weight_grad_def();
+  if (!weight_grad && stage.op != &ops::conv_def() && stage.op != &ops::conv_transpose_def())
+    return Head::kNone;
+  if (stage.spec.dtype != f32 || stage.spec.elements() == 0) return Head::kNone;
+  // Only a weight or its gradient may be in taps.
+  const int32_t weight = weight_grad ? stage.output : stage.inputs[1];
+  for (int32_t i = 0; i < static_cast<int32_t>(op.operands.size()); ++i) {
+    const Layout& layout = op.layouts[static_cast<size_t>(i)];
+    if (!layout.is_row_major() && (i != weight || layout != in_taps())) return Head::kNone;
+  }
+  return weight_grad ? Head::kWeightGrad : Head::kConv;
 }
 
 // Returns whether gemm() supports the panel widths of the op's right operand and result.
@@ -353,6 +394,9 @@ bool fused_kernel_supports(const FusedOp& op) {
 }
 
 Layout preferred_fused_layout(const FusedOp& op, int operand) {
+  if (conv_head(op) == Head::kConv && operand == op.stages.front().inputs[1] &&
+      operand != op.stages.front().inputs[0])
+    return in_taps();
   if (!is_product(op) || operand >= op.inputs) return {};
   const auto& head = op.stages.front().inputs;
   if (head[0] == operand || head[1] != operand) return {};
@@ -393,6 +437,11 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
       // Nothing is cut.
     } else if (f.head == Head::kConv) {
       cut = cut_of_conv(f, i);
+    } else if (f.head == Head::kWeightGrad) {
+      // Every task reads both operands. The steps of a task are adjacent in a result in taps.
+      const bool adjacent = f.weight_grad.result_row == 1 && f.weight_grad.windows.groups == 1;
+      if (static_cast<int32_t>(i) == f.c && adjacent)
+        cut.stride = f.weight_steps_of_task * f.weight_grad.rows * 4;
     } else if (static_cast<int32_t>(i) == f.result) {
       cut.stride = 4 * (f.headed() ? f.grid.cols : std::max(f.rows, f.cols));
     } else if (!of_product && f.headed()) {

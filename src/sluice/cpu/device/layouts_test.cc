@@ -1,4 +1,4 @@
-#include "sluice/cpu/gemm/panel_layout.h"
+#include "sluice/cpu/device/layouts.h"
 
 #include <gtest/gtest.h>
 
@@ -31,8 +31,8 @@ TEST(PanelLayout, RefusesOtherLayouts) {
       ADD_FAILURE() << "'" << text << "' is taken";
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::kUsage);
-      EXPECT_EQ(e.what(),
-                "layout: must be row or panels with a width, got '" + std::string(text) + "'");
+      EXPECT_EQ(e.what(), "layout: must be row, taps or panels with a width, got '" +
+                              std::string(text) + "'");
     }
   }
   EXPECT_THROW(buffer_elements(TensorSpec{Shape{4}, f32, {}}, in_panels(16)), Error);
@@ -116,6 +116,40 @@ TEST(PanelLayout, NothingIsCopiedOfEmptyTensors) {
     read_elements(matrix(0, 4), layout, nullptr, 0, {});
     write_elements(matrix(4, 0), layout, nullptr, 0, {});
   }
+}
+
+// Element (out, in, tap) must be at (tap, in, out).
+TEST(Taps, StoresTheOutputChannelsLast) {
+  const TensorSpec spec{{3, 2, 2, 5}, f32, {}};
+  EXPECT_EQ(to_string(in_taps()), "taps");
+  EXPECT_EQ(panel_width(in_taps()), 0);
+  EXPECT_EQ(buffer_bytes(spec, in_taps()), 4 * 60);
+  std::vector<float> rows(60), buffer(60), back(60);
+  std::iota(rows.begin(), rows.end(), 0.0f);
+  auto* const bytes = reinterpret_cast<std::byte*>(buffer.data());
+  write_elements(spec, in_taps(), bytes, 0, std::as_bytes(std::span(rows)));
+  for (size_t out = 0; out < 3; ++out) {
+    for (size_t in = 0; in < 2; ++in) {
+      for (size_t tap = 0; tap < 10; ++tap)
+        EXPECT_EQ(buffer[(tap * 2 + in) * 3 + out], rows[(out * 2 + in) * 10 + tap]);
+    }
+  }
+  for (int64_t begin = 0; begin < 60; begin += 7) {
+    const auto part = std::span(back).subspan(static_cast<size_t>(begin));
+    read_elements(spec, in_taps(), bytes, begin,
+                  std::as_writable_bytes(part.first(std::min<size_t>(7, part.size()))));
+  }
+  EXPECT_EQ(back, rows);
+}
+
+TEST(Taps, IsForWeightsOfConvolutions) {
+  EXPECT_TRUE(may_be_in_taps({{4, 3, 2}, f32, {}}));
+  EXPECT_TRUE(may_be_in_taps({{4, 3, 2, 2, 2}, f32, {}}));
+  EXPECT_FALSE(may_be_in_taps({{4, 3}, f32, {}}));
+  EXPECT_FALSE(may_be_in_taps({{4, 3, 2}, f16, {}}));
+  EXPECT_FALSE(may_be_in_taps({{4, 0, 2}, f32, {}}));
+  EXPECT_FALSE(may_be_in_taps({{1, 1, 1, 1, 1, 1}, f32, {}}));
+  EXPECT_THROW(buffer_bytes({{4, 3}, f32, {}}, in_taps()), Error);
 }
 
 }  // namespace

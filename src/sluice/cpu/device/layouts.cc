@@ -1,4 +1,4 @@
-#include "sluice/cpu/gemm/panel_layout.h"
+#include "sluice/cpu/device/layouts.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +12,19 @@ namespace sluice::cpu {
 namespace {
 
 constexpr std::string_view kPanels = "panels";
+constexpr std::string_view kTaps = "taps";
+
+/// Positions of the elements of a weight (out, in, taps…) in taps.
+struct Taps {
+  explicit Taps(const Shape& shape)
+      : out(shape[0]), in(shape[1]), taps(out * in == 0 ? 0 : shape.elements() / (out * in)) {}
+  /// Returns the position of the element that is number i in row-major order.
+  int64_t offset(int64_t i) const {
+    const int64_t tap = i % taps, row = i / taps;
+    return (tap * in + row % in) * out + row / in;
+  }
+  int64_t out, in, taps;
+};
 
 // Calls f(offset in the buffer, offset in the array, elements) for each range that is contiguous in
 // both. Offsets are in elements.
@@ -20,6 +33,11 @@ void for_stretches(const TensorSpec& spec, const Layout& layout, int64_t begin, 
                    F&& f) {
   if (count == 0) return;
   const int64_t width = panel_width(layout);
+  if (layout == in_taps()) {
+    const Taps taps(spec.shape);
+    for (int64_t i = 0; i < count; ++i) f(taps.offset(begin + i), i, int64_t{1});
+    return;
+  }
   if (width == 0) return f(begin, int64_t{0}, count);
   const int64_t cols = spec.shape[1];
   const Panels panels{spec.shape[0], cols, width};
@@ -36,11 +54,13 @@ void for_stretches(const TensorSpec& spec, const Layout& layout, int64_t begin, 
 
 Layout in_panels(int64_t width) { return Layout(kPanels, {width}); }
 
+Layout in_taps() { return Layout(kTaps, {}); }
+
 int64_t panel_width(const Layout& layout) {
-  if (layout.is_row_major()) return 0;
+  if (layout.is_row_major() || layout == in_taps()) return 0;
   const std::vector<int64_t> parameters = layout.parameters();
   require(layout.kind() == kPanels && parameters.size() == 1 && parameters[0] > 0,
-          "layout: must be row or panels with a width, got '{}'", to_string(layout));
+          "layout: must be row, taps or panels with a width, got '{}'", to_string(layout));
   return parameters[0];
 }
 
@@ -48,8 +68,24 @@ bool may_be_in_panels(const TensorSpec& spec) {
   return spec.shape.rank() == 2 && spec.dtype == f32 && spec.elements() > 0;
 }
 
+bool may_be_in_taps(const TensorSpec& spec) {
+  return spec.shape.rank() >= 3 && spec.shape.rank() <= 5 && spec.dtype == f32 &&
+         spec.elements() > 0;
+}
+
+bool may_have(const TensorSpec& spec, const Layout& layout) {
+  if (layout.is_row_major()) return true;
+  return layout == in_taps() ? may_be_in_taps(spec)
+                             : may_be_in_panels(spec) && panel_width(layout) > 0;
+}
+
 int64_t buffer_elements(const TensorSpec& spec, const Layout& layout) {
   const int64_t width = panel_width(layout);
+  if (layout == in_taps()) {
+    const int rank = spec.shape.rank();
+    require(rank >= 3 && rank <= 5, "layout taps: tensor must have 3 to 5 axes, got {}",
+            to_string(spec));
+  }
   if (width == 0) return spec.elements();
   require(spec.shape.rank() == 2, "layout {}: tensor must be a matrix, got {}", to_string(layout),
           to_string(spec));

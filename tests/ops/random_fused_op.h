@@ -4,8 +4,8 @@
 #include <random>
 #include <string>
 
-#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/fused/functor.h"
+#include "sluice/cpu/layout/layouts.h"
 #include "sluice/ops/conv.h"
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/losses.h"

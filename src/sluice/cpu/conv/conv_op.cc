@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "sluice/base/checked.h"
-#include "sluice/cpu/device/layouts.h"
+#include "sluice/cpu/layout/layouts.h"
 
 namespace sluice::cpu {
 namespace {

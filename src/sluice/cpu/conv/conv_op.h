@@ -13,7 +13,7 @@ namespace sluice::cpu {
 struct ConvWeightSteps {
   int64_t out = 0, in = 0, tap = 0;
 };
-/// Returns the steps of a weight that is row-major or in taps (device/layouts.h).
+/// Returns the steps of a weight that is row-major or in taps (layout/layouts.h).
 ConvWeightSteps weight_steps(const ops::ConvSizes& sizes, const Layout& layout = {});
 
 /// The correlations that compute a conv or a conv_transpose. With strides, a transposed convolution

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "sluice/cpu/conv/conv_op.h"
-#include "sluice/cpu/device/layouts.h"
+#include "sluice/cpu/layout/layouts.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 #include "sluice/ops/op.h"
 

@@ -4,9 +4,9 @@
 #include <new>
 
 #include "sluice/base/sys.h"
-#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/device/signature.h"
 #include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/layout/layouts.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/ops/op.h"
 

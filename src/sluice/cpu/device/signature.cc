@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sluice/cpu/device/layouts.h"
+#include "sluice/cpu/layout/layouts.h"
 #include "sluice/exe/words.h"
 #include "sluice/ops/op.h"
 

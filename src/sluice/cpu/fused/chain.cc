@@ -4,7 +4,7 @@
 #include <new>
 
 #include "sluice/base/checked.h"
-#include "sluice/cpu/device/layouts.h"
+#include "sluice/cpu/layout/layouts.h"
 #include "sluice/cpu/simd/streaming.h"
 
 namespace sluice::cpu {

@@ -14,8 +14,9 @@ namespace sluice::cpu {
 ///
 /// All results have one shape, viewed as rows × columns. An operand has that shape, one value for
 /// each column, one value for each row, or a single value. It may also have one value for each
-/// channel: the rows are then the channels of one sample after the other. A stage on rows may also compute one
-/// value for each row, such as a loss. The total of such losses is computed after all blocks.
+/// channel: the rows are then the channels of one sample after the other. A stage on rows may
+/// compute one value for each row, such as a loss. The total of such losses is computed after all
+/// blocks.
 class Chain {
  public:
   /// A part of the results. If stage 0 is a matrix product, `head` points to this part of its

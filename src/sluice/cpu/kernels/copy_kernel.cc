@@ -1,10 +1,10 @@
 #include <cstring>
 
 #include "sluice/base/checked.h"
-#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/gemm/panels.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/layout/layouts.h"
 
 namespace sluice::cpu {
 namespace {

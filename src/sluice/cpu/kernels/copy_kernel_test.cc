@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/layout/layouts.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 
 namespace sluice::cpu {

@@ -4,13 +4,13 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/reduce.h"
 #include "sluice/cpu/conv/conv_op.h"
-#include "sluice/cpu/device/layouts.h"
 #include "sluice/cpu/fused/chain.h"
 #include "sluice/cpu/fused/reduce_view.h"
 #include "sluice/cpu/gemm/gemm_op.h"
 #include "sluice/cpu/gemm/panels.h"
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/kernels/tasks.h"
+#include "sluice/cpu/layout/layouts.h"
 #include "sluice/cpu/simd/streaming.h"
 
 namespace sluice::cpu {

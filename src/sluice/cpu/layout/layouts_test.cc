@@ -1,4 +1,4 @@
-#include "sluice/cpu/device/layouts.h"
+#include "sluice/cpu/layout/layouts.h"
 
 #include <gtest/gtest.h>
 

@@ -274,7 +274,7 @@ TEST(FusedKernel, GivesTheBitsOfItsStages) {
       several_tasks, coinciding, panels_made, panels_read, refused);
   if (one) return;
   const int share = static_cast<int>(last - first) / 100;
-  EXPECT_EQ(kinds.size(), 13u);
+  EXPECT_EQ(kinds.size(), 14u);
   for (const auto& [kind, count] : kinds) EXPECT_GE(count, share) << kind;
   for (const int count : {several_tasks, coinciding, panels_made, panels_read})
     EXPECT_GE(count, 5 * share);

@@ -50,7 +50,9 @@ internal::CorrelationPlan internal::plan_of(const Correlation& c) {
   const int64_t depth = c.windows.depth();
   plan.depth = depth == 0 ? 0 : ceil_div(depth, ceil_div(depth, kConvDepth));
   plan.rows = c.rows == 0 ? 0 : ceil_div(c.rows, ceil_div(c.rows, kConvRows));
-  plan.weight_floats = round_up(plan.depth * plan.rows, kConvSlack);
+  // Tiles have at least 6 rows of 8 floats with vectors of 8, 14 rows of 16 floats with 16.
+  const int64_t floats = std::max(ceil_div(plan.rows, 6) * 8, ceil_div(plan.rows, 14) * 16);
+  plan.weight_floats = round_up(plan.depth, kConvSlack) * floats + kConvSlack * kConvSlack;
   plan.source_floats = plan.depth * kConvStrip + kConvSlack;
   return plan;
 }
@@ -64,7 +66,10 @@ internal::WeightCorrelationPlan internal::plan_of(const WeightCorrelation& c, in
   WeightCorrelationPlan plan;
   plan.width = Panels::width_for(c.rows);
   plan.columns = round_up(std::min(c.rows, kConvColumns), plan.width);
-  plan.direct = c.result_row == 1;
+  // A tile stores rows that are equally far apart, across taps too.
+  const std::vector<ConvTap>& taps = c.windows.taps;
+  const int64_t tap = c.windows.channels * c.result_channel;
+  plan.direct = c.result_row == 1 && (taps.size() == 1 || taps[1].weight == tap);
   plan.y_floats = kConvDepth * plan.columns + kConvSlack * plan.width;
   // One tile has at most 16 rows.
   plan.source_floats = 16 * (kConvDepth + kConvSlack);

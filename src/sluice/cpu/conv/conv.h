@@ -27,7 +27,7 @@ struct ConvWindows {
   Extent source{1, 1, 1};
   Extent grid{1, 1, 1};
   Extent step{1, 1, 1};
-  std::vector<ConvTap> taps;  ///< In ascending order of their weights.
+  std::vector<ConvTap> taps;  ///< Their weights are equally far apart.
 
   int64_t plane() const { return source[0] * source[1] * source[2]; }
   int64_t positions() const { return grid[0] * grid[1] * grid[2]; }

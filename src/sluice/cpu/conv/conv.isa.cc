@@ -12,6 +12,12 @@ namespace {
 using V = VectorFor<kUnitIsa>::type;
 using S = TileShape<V>;
 
+/// Floats between the packed weights of two steps: the rows of a tile, in whole vectors.
+constexpr int64_t kPacked = (S::kRows + V::kLanes - 1) / V::kLanes * V::kLanes;
+
+/// Steps between the prefetch of a weight and its use.
+constexpr int64_t kStepsAhead = 16;
+
 /// Rows cut into tiles of about equal height.
 struct Cut {
   Cut(int64_t rows, int64_t most)
@@ -53,68 +59,101 @@ class Correlator {
   /// Computes steps [first, first + steps) of the chains of the current rows.
   void run_block(int64_t first, int64_t steps) {
     const Cut cut(rows_, S::kRows);
-    pack_weights(cut, first, steps);
-    const bool last = first + steps == w_.depth();
-    for (int64_t sample = part_.first_sample; sample < part_.end_sample; ++sample) {
-      const int64_t row = (sample * w_.groups + group_) * c_.rows + first_row_;
-      for (int64_t p = part_.first_position; p < part_.end_position; p += kConvStrip) {
-        const int64_t cols = std::min(kConvStrip, part_.end_position - p);
-        pack_sources(sample, p, cols, first, steps);
+    first_ = first;
+    steps_ = steps;
+    pack_weights(cut);
+    for (int64_t p = part_.first_position; p < part_.end_position; p += kConvStrip) {
+      const int64_t cols = std::min(kConvStrip, part_.end_position - p);
+      set_strip(p, cols);
+      for (int64_t sample = part_.first_sample; sample < part_.end_sample; ++sample) {
+        const int64_t row = (sample * w_.groups + group_) * c_.rows + first_row_;
         float* const result = c_.result + row * c_.result_plane + p;
-        compute_strip(cut, first, steps, result, cols);
-        if (last) finish(row, p, cols, result);
+        pack_sources(sample);
+        compute_strip(cut, result, cols);
+        if (first + steps == w_.depth()) finish(row, p, cols, result);
       }
     }
   }
 
-  void compute_strip(const Cut& cut, int64_t first, int64_t steps, float* result, int64_t cols) {
+  void compute_strip(const Cut& cut, float* result, int64_t cols) {
     for (int64_t j = 0; j < cols; j += S::kCols) {
       Tiles t;
-      t.depth = steps;
+      t.depth = steps_;
+      t.a_stride = kPacked;
       t.b = sources_ + j;
       t.b_stride = kConvStrip;
       t.from_stride = t.to_stride = c_.result_plane;
       t.cols = std::min<int64_t>(S::kCols, cols - j);
       const bool narrow = t.cols <= V::kLanes;
       for (int64_t tile = 0; tile < cut.tiles; ++tile) {
-        const int64_t begin = cut.begin(tile);
-        t.a = weights_ + begin * steps;
-        t.a_stride = cut.rows(tile);
-        t.to = result + begin * c_.result_plane + j;
-        t.from = first == 0 ? nullptr : t.to;
+        t.a = weights_ + tile * steps_ * kPacked;
+        t.to = result + cut.begin(tile) * c_.result_plane + j;
+        t.from = first_ == 0 ? nullptr : t.to;
         tile_fn<V>(cut.rows(tile), narrow, false, false)(t);
       }
     }
   }
 
-  /// Packs the weights of each tile: the rows of a step, step after step.
-  void pack_weights(const Cut& cut, int64_t first, int64_t steps) {
+  /// Packs the weights of each tile: the rows of a step, step after step, kPacked floats apart.
+  void pack_weights(const Cut& cut) {
     for (int64_t tile = 0; tile < cut.tiles; ++tile) {
-      const int64_t begin = cut.begin(tile), rows = cut.rows(tile);
-      const float* const from =
-          c_.weight + group_ * c_.weight_group + (first_row_ + begin) * c_.weight_row;
-      float* const to = weights_ + begin * steps;
-      for (int64_t k = 0; k < steps; ++k) {
-        const int64_t tap = (first + k) / w_.channels, channel = (first + k) % w_.channels;
-        const float* const p =
-            from + w_.taps[static_cast<size_t>(tap)].weight + channel * c_.weight_channel;
-        for (int64_t i = 0; i < rows; ++i) to[k * rows + i] = p[i * c_.weight_row];
+      float* to = weights_ + tile * steps_ * kPacked;
+      for (int64_t k = first_; k < first_ + steps_;) {
+        const int64_t channel = k % w_.channels;
+        const int64_t count = std::min(w_.channels - channel, first_ + steps_ - k);
+        const float* const from =
+            c_.weight + group_ * c_.weight_group + (first_row_ + cut.begin(tile)) * c_.weight_row +
+            w_.taps[static_cast<size_t>(k / w_.channels)].weight + channel * c_.weight_channel;
+        pack_tap(from, cut.rows(tile), count, to);
+        to += count * kPacked;
+        k += count;
       }
     }
   }
 
-  /// Packs the sources under the windows at some positions: a row for each step.
-  void pack_sources(int64_t sample, int64_t position, int64_t cols, int64_t first, int64_t steps) {
-    gather_.set_positions(sample * w_.positions() + position, cols);
-    const float* const source = c_.source + group_ * w_.channels * w_.plane();
+  /// Packs the weights of some rows for some channels under one tap.
+  void pack_tap(const float* from, int64_t rows, int64_t channels, float* to) const {
+    if (c_.weight_row == 1) {
+      for (int64_t i = 0; i < channels; ++i) {
+        // The rows of a step may be in a page of their own, which hardware does not prefetch.
+        __builtin_prefetch(from + (i + kStepsAhead) * c_.weight_channel);
+        for (int64_t j = 0; j < rows; j += V::kLanes)
+          V::load_partial(from + i * c_.weight_channel + j, rows - j).store(to + i * kPacked + j);
+      }
+    } else if (c_.weight_channel == 1) {
+      transpose_block<V>(from, c_.weight_row, channels, channels, rows, kPacked, to);
+    } else {
+      for (int64_t i = 0; i < channels; ++i) {
+        const float* const p = from + i * c_.weight_channel;
+        for (int64_t j = 0; j < rows; ++j) to[i * kPacked + j] = p[j * c_.weight_row];
+      }
+    }
+  }
+
+  /// Prepares to pack some positions of any sample.
+  void set_strip(int64_t position, int64_t cols) {
+    gather_.set_positions(position, cols);
+    const int64_t taps =
+        steps_ == 0 ? 0 : (first_ + steps_ - 1) / w_.channels - first_ / w_.channels + 1;
+    keeps_taps_ = taps <= gather_.slots();
+    for (int64_t i = 0; keeps_taps_ && i < taps; ++i)
+      gather_.set_tap(w_.taps[static_cast<size_t>(first_ / w_.channels + i)], i);
+  }
+
+  /// Packs the sources under the windows at the positions of set_strip(): a row for each step.
+  void pack_sources(int64_t sample) {
+    const float* const source =
+        c_.source + sample * gather_.sample() + group_ * w_.channels * w_.plane();
     float* to = sources_;
-    for (int64_t k = first; k < first + steps;) {
-      gather_.set_tap(w_.taps[static_cast<size_t>(k / w_.channels)]);
+    int64_t slot = 0;
+    for (int64_t k = first_; k < first_ + steps_;) {
+      if (!keeps_taps_) gather_.set_tap(w_.taps[static_cast<size_t>(k / w_.channels)], slot);
       const int64_t channel = k % w_.channels;
-      const int64_t end = std::min(w_.channels, channel + first + steps - k);
-      for (int64_t i = channel; i < end; ++i, to += kConvStrip)
-        gather_.copy(source + i * w_.plane(), to);
+      const int64_t end = std::min(w_.channels, channel + first_ + steps_ - k);
+      gather_.copy(source + channel * w_.plane(), end - channel, slot, to, kConvStrip);
+      to += (end - channel) * kConvStrip;
       k += end - channel;
+      slot += keeps_taps_;
     }
   }
 
@@ -133,6 +172,8 @@ class Correlator {
   WindowGather<V> gather_;
   ConvPart part_;
   int64_t group_ = 0, first_row_ = 0, rows_ = 0;  ///< The current rows, in their group.
+  int64_t first_ = 0, steps_ = 0;                 ///< The current steps of the chains.
+  bool keeps_taps_ = false;                       ///< All taps of the current steps have slots.
 };
 
 /// One call of correlate_weights().
@@ -178,17 +219,9 @@ class WeightCorrelator {
       const int64_t count = std::min(kConvDepth, positions - p);
       pack_y(p, count);
       gather_.set_positions(p, count);
-      // A tile's rows are channels under one tap if the chains are in the result, whose taps may be
-      // anywhere.
-      for (int64_t i = 0; i < steps_;) {
-        const int64_t left = plan_.direct
-                                 ? std::min(steps_ - i, w_.channels - (first_ + i) % w_.channels)
-                                 : steps_ - i;
-        const Cut cut(left, plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows);
-        for (int64_t tile = 0; tile < cut.tiles; ++tile)
-          compute_rows(i + cut.begin(tile), cut.rows(tile), p == 0, count);
-        i += left;
-      }
+      const Cut cut(steps_, plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows);
+      for (int64_t tile = 0; tile < cut.tiles; ++tile)
+        compute_rows(cut.begin(tile), cut.rows(tile), p == 0, count);
     }
     if (!plan_.direct) store();
   }
@@ -197,11 +230,12 @@ class WeightCorrelator {
   void compute_rows(int64_t begin, int64_t rows, bool first, int64_t count) {
     constexpr int64_t kStride = kConvDepth + kConvSlack;
     const float* const source = c_.source + group_ * w_.channels * w_.plane();
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t step = first_ + begin + i;
-      if (i == 0 || step % w_.channels == 0)
-        gather_.set_tap(w_.taps[static_cast<size_t>(step / w_.channels)]);
-      gather_.copy(source + step % w_.channels * w_.plane(), sources_ + i * kStride);
+    for (int64_t i = 0; i < rows;) {
+      const int64_t step = first_ + begin + i, channel = step % w_.channels;
+      const int64_t channels = std::min(w_.channels - channel, rows - i);
+      gather_.set_tap(w_.taps[static_cast<size_t>(step / w_.channels)], 0);
+      gather_.copy(source + channel * w_.plane(), channels, 0, sources_ + i * kStride, kStride);
+      i += channels;
     }
     Tiles t;
     t.depth = count;

@@ -359,9 +359,12 @@ Head conv_head(const FusedOp& op) {
   return weight_grad ? Head::kWeightGrad : Head::kConv;
 }
 
-// Returns whether gemm() supports the panel widths of the op's right operand and result.
+// Returns whether gemm() supports the layouts of the op's right operand and result.
 bool has_panels(const FusedOp& op) {
   const OpStage& head = op.stages.front();
+  for (const Layout& layout : op.layouts) {
+    if (layout == in_taps()) return false;
+  }
   const int64_t of_rhs = panel_width(op.layouts[static_cast<size_t>(head.inputs[1])]);
   int64_t of_result = 0;
   for (const OpStage& stage : op.stages) {

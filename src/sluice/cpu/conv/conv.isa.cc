@@ -144,6 +144,8 @@ class Correlator {
   void pack_sources(int64_t sample) {
     const float* const source =
         c_.source + sample * gather_.sample() + group_ * w_.channels * w_.plane();
+    if (keeps_taps_ && gather_.copies_taps())
+      return gather_.copy_taps(source, steps_, sources_, kConvStrip);
     float* to = sources_;
     int64_t slot = 0;
     for (int64_t k = first_; k < first_ + steps_;) {

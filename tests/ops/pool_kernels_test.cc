@@ -7,6 +7,7 @@
 
 #include "kernel_trial.h"
 #include "sluice/ops/pool_shape.h"
+#include "sluice/ops/reduction_grads.h"
 
 namespace sluice::cpu {
 namespace {
@@ -97,6 +98,7 @@ Attrs gradient_options(const Base& base, const Shape& x) {
 }
 
 struct Counts {
+  std::string_view key;  // The kernel that is compared.
   int fast = 0, slow = 0;
 };
 
@@ -109,7 +111,7 @@ void compare(const OpDef& def, const Attrs& attrs, std::vector<HostTensor> input
     sample.values.emplace_back(std::move(t));
   }
   c.outputs = def.infer(OpView(def, attrs, c.inputs));
-  const bool is_fast = kernel_of(c.view()).key == "cpu.pool";
+  const bool is_fast = kernel_of(c.view()).key == counts.key;
   (is_fast ? counts.fast : counts.slow) += 1;
   if (!is_fast) return;  // The reference kernel runs it.
   Trial trial(c, draw.random());
@@ -125,7 +127,7 @@ HostTensor run(const OpDef& def, const Attrs& attrs, const std::vector<HostTenso
 
 TEST(PoolKernels, HaveTheBitsOfTheReferenceForAnyWindows) {
   Draw draw(5);
-  Counts counts;
+  Counts counts{"cpu.pool"};
   for (int i = 0; i < kShapes && !testing::Test::HasFatalFailure(); ++i) {
     const Windows w = draw_windows(draw);
     const PoolOptions& o = w.options;
@@ -149,6 +151,19 @@ TEST(PoolKernels, HaveTheBitsOfTheReferenceForAnyWindows) {
   EXPECT_GT(counts.fast, 4 * kShapes);
   EXPECT_GT(counts.slow, 0);
   std::cout << counts.fast << " pools, " << counts.slow << " of the reference kernel\n";
+}
+
+TEST(PoolKernels, SpreadTheGradientOfAGlobalAverage) {
+  Draw draw(6);
+  Counts counts{"cpu.spread"};
+  for (int i = 0; i < 100 && !testing::Test::HasFatalFailure(); ++i) {
+    const Shape x{draw.between(1, 40), draw.between(1, 40), draw.between(1, 9), draw.between(1, 9)};
+    const auto o = ops::ReduceGradOptions{.axes = {2, 3}, .keepdims = true, .shape = x};
+    compare(ops::reduce_mean_grad_def(), to_attrs(o), {draw_values({x[0], x[1], 1, 1}, draw)}, draw,
+            counts);
+  }
+  set_isa(detect_isa());
+  EXPECT_EQ(counts.fast, 100);
 }
 
 }  // namespace

@@ -106,12 +106,14 @@ PoolShape pool_shape(const TensorSpec& x, const PoolOptions& o, std::string_view
 
 int64_t PoolAxis::first_tap(int64_t o) const {
   const int64_t before = -start(o);
-  return before <= 0 ? 0 : std::min(kernel, ceil_div(before, dilation));
+  if (before <= 0) return 0;
+  return std::min(kernel, dilation == 1 ? before : ceil_div(before, dilation));
 }
 
 int64_t PoolAxis::taps_below(int64_t o, int64_t limit) const {
   const int64_t room = limit - start(o);
-  return room <= 0 ? 0 : std::min(kernel, ceil_div(room, dilation));
+  if (room <= 0) return 0;
+  return std::min(kernel, dilation == 1 ? room : ceil_div(room, dilation));
 }
 
 int64_t PoolShape::count(size_t a, int64_t o) const {

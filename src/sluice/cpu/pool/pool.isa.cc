@@ -29,7 +29,7 @@ struct Largest {
   V result() const { return select(has_nan, V(std::numeric_limits<float>::quiet_NaN()), largest); }
 
   static void write_edge(const PoolPlan&, float*) {}
-  static V quad(const PoolPlan&, V a, V b, V c, V d) {
+  static V quad(V, V a, V b, V c, V d) {
     const V result = max(max(d, c), max(b, a));
     const Mask nan = is_nan(a) | is_nan(b) | is_nan(c) | is_nan(d);
     return select(nan, V(std::numeric_limits<float>::quiet_NaN()), result);
@@ -68,7 +68,7 @@ struct Taps {
       edge[o] = first < width.taps_below(o, width.x) ? static_cast<float>(first) : -1.0f;
     }
   }
-  static V quad(const PoolPlan&, V a, V b, V c, V d) {
+  static V quad(V, V a, V b, V c, V d) {
     const Mask second = (b > a) | is_nan(b);
     const Mask fourth = (d > c) | is_nan(d);
     const V top = select(second, b, a);
@@ -99,50 +99,83 @@ struct Average {
   V result() const { return sum / divisor; }
 
   static void write_edge(const PoolPlan& plan, float* edge) { write_counts<V>(plan, edge); }
-  static V quad(const PoolPlan& plan, V a, V b, V c, V d) {
-    const int64_t divisor = plan.shape.divisor > 0 ? plan.shape.divisor : 4;
-    return (V(0.0f) + a + b + c + d) / V(static_cast<float>(divisor));
-  }
+  static V quad(V divisor, V a, V b, V c, V d) { return (V(0.0f) + a + b + c + d) / divisor; }
   static void store(V v, float* y, int64_t n) { store_some(v, y, n); }
 
   V sum = V(0.0f);
   V divisor;
 };
 
-/// Pools windows of 2 x 2 side by side.
-template <typename Pool>
-void pool_quads(const PoolPlan& plan, const float* x, int64_t planes, typename Pool::Result* y) {
-  const int64_t rows = plan.axes[1].y, columns = plan.axes[2].y;
-  const int64_t row = plan.axes[2].x, plane = plan.axes[1].x * row;
-  for (int64_t p = 0; p < planes * plan.axes[0].x; ++p, x += plane) {
-    for (int64_t h = 0; h < rows; ++h, y += columns) {
-      const float* const top = x + 2 * h * row;
-      for (int64_t o = 0; o < columns; o += kLanes) {
-        const int64_t n = columns - o;
-        V a, b, c, d;
-        load_pairs(top + 2 * o, 2 * n, a, b);
-        load_pairs(top + row + 2 * o, 2 * n, c, d);
-        Pool::store(Pool::quad(plan, a, b, c, d), y + o, n);
-      }
+/// Pools windows of 2 x 2 in rows of n columns, at most kLanes if `kIsPart`. Rows of x have `step`
+/// elements.
+template <typename Pool, bool kIsPart>
+void pool_quad_rows(V divisor, const float* x, int64_t step, int64_t rows, int64_t n,
+                    typename Pool::Result* y) {
+  for (int64_t h = 0; h < rows; ++h, x += 2 * step, y += n) {
+    for (int64_t o = 0; o < (kIsPart ? 1 : n); o += kLanes) {
+      V a, b, c, d;
+      load_pairs(x + 2 * o, 2 * (n - o), a, b);
+      load_pairs(x + step + 2 * o, 2 * (n - o), c, d);
+      Pool::store(Pool::quad(divisor, a, b, c, d), y + o, n - o);
     }
   }
 }
 
-/// Packs a row of x with the padding around it.
+/// Pools windows of 2 x 2 whose elements are contiguous (are_flat_quads).
+template <typename Pool>
+void pool_flat_quads(V divisor, const float* x, int64_t columns, int64_t results,
+                     typename Pool::Result* y) {
+  const RowPairs<V> rows(columns);
+  for (int64_t o = 0; o < results; o += kLanes, x += 4 * kLanes) {
+    const int64_t n = results - o;
+    V even, odd, next_even, next_odd, a, b, c, d;
+    load_pairs(x, 4 * n, even, odd);
+    load_pairs(x + 2 * kLanes, 4 * n - 2 * kLanes, next_even, next_odd);
+    rows.split(even, next_even, a, c);
+    rows.split(odd, next_odd, b, d);
+    Pool::store(Pool::quad(divisor, a, b, c, d), y + o, n);
+  }
+}
+
+/// Pools windows of 2 x 2 side by side.
+template <typename Pool>
+void pool_quads(const PoolPlan& plan, const float* x, int64_t planes, typename Pool::Result* y) {
+  const int64_t rows = plan.axes[1].y, columns = plan.axes[2].y;
+  const int64_t step = plan.axes[2].x, plane = plan.axes[1].x * step;
+  const V divisor(static_cast<float>(plan.shape.divisor > 0 ? plan.shape.divisor : 4));
+  planes *= plan.axes[0].x;
+  if (are_flat_quads<V>(plan))
+    return pool_flat_quads<Pool>(divisor, x, columns, planes * rows * columns, y);
+  const auto pool_rows =
+      columns <= kLanes ? pool_quad_rows<Pool, true> : pool_quad_rows<Pool, false>;
+  for (int64_t p = 0; p < planes; ++p, x += plane, y += rows * columns)
+    pool_rows(divisor, x, step, rows, columns, y);
+}
+
+/// Stores n elements of v, at most kLanes, and padding behind them. All lanes are written.
+[[gnu::always_inline]] inline void store_padded(V v, V padding, int64_t n, float* to) {
+  (n >= kLanes ? v : select(Mask::first(n), v, padding)).store(to);
+}
+
+/// Packs a row of x. The padding around the elements of each phase is in `packed` already.
 void pack_row(const PoolPlan& plan, V padding, const float* x, float* packed) {
   const int64_t n = plan.axes[2].x;
   const int64_t stride = plan.axes[2].stride;
   float* const first = packed + plan.left;
-  float* const second = first + plan.phase_floats;
   if (stride == 1) {
-    for (int64_t j = 0; j < n; j += kLanes) load_some<V>(x + j, n - j).store(first + j);
+    for (int64_t j = 0; j < n; j += kLanes)
+      store_padded(load_some<V>(x + j, n - j), padding, n - j, first + j);
   } else if (stride == 2) {
+    // The phase of the even elements comes first or second, or is missing.
+    const bool has_both = plan.phases == 2;
     const bool odd_first = plan.phase_of[0] == 1;
+    float* const even_at = odd_first ? first + plan.phase_floats : first;
+    float* const odd_at = odd_first ? first : first + plan.phase_floats;
     for (int64_t j = 0; 2 * j < n; j += kLanes) {
       V even, odd;
       load_pairs(x + 2 * j, n - 2 * j, even, odd);
-      (odd_first ? odd : even).store(first + j);
-      if (plan.phases == 2) (odd_first ? even : odd).store(second + j);
+      if (has_both || !odd_first) store_padded(even, padding, (n + 1) / 2 - j, even_at + j);
+      if (has_both || odd_first) store_padded(odd, padding, n / 2 - j, odd_at + j);
     }
   } else {
     for (int64_t i = 0; i < plan.phases; ++i) {
@@ -150,12 +183,6 @@ void pack_row(const PoolPlan& plan, V padding, const float* x, float* packed) {
       const float* const from = x + plan.phase_of[i];
       for (int64_t j = 0; plan.phase_of[i] + j * stride < n; ++j) to[j] = from[j * stride];
     }
-  }
-  for (int64_t i = 0; i < plan.phases; ++i, packed += plan.phase_floats) {
-    const int64_t phase = plan.phase_of[i];
-    const int64_t used = plan.left + (phase < n ? (n - phase + stride - 1) / stride : 0);
-    fill(packed, plan.left, padding);
-    fill(packed + used, plan.phase_floats - used, padding);
   }
 }
 
@@ -228,6 +255,7 @@ void pool_planes(const PoolPlan& plan, const float* x, int64_t planes, typename 
                  float* workspace) {
   if (plan.is_quads) return pool_quads<Pool>(plan, x, planes, y);
   Pool::write_edge(plan, workspace);
+  fill(workspace + plan.edge_floats, plan.workspace_floats - plan.edge_floats, V(Pool::kPadding));
   const int64_t depth_results = plan.axes[1].y * plan.axes[2].y;
   for (int64_t p = 0; p < planes; ++p, x += plan.x_positions) {
     for (int64_t d = 0; d < plan.axes[0].y; ++d, y += depth_results)

@@ -23,30 +23,24 @@ struct MaxGrad {
     const int64_t n = plan.axes[2].y;
     const int64_t first = (depth * plan.axes[1].y + height) * n;
     float* const numbers = to + plan.phase_floats;
-    fill(to, plan.left, V(0.0f));
-    fill(numbers, plan.left, V(-1.0f));
     for (int64_t o = 0; o < n; o += kLanes) {
       load_some<V>(grad + first + o, n - o).store(to + plan.left + o);
       load_taps<V>(taps + first + o, n - o).store(numbers + plan.left + o);
     }
-    fill(to + plan.left + n, plan.phase_floats - plan.left - n, V(0.0f));
-    fill(numbers + plan.left + n, plan.phase_floats - plan.left - n, V(-1.0f));
   }
   V at(const float* row, float number) const {
     return select(V::load(row + plan.phase_floats) == V(number), V::load(row), V(0.0f));
   }
 
-  /// Writes rows `top` and `bottom` of the elements of windows of 2 x 2. `at` is the first result.
-  void quads(int64_t at, int64_t n, float* top, float* bottom) const {
-    for (int64_t o = 0; o < n; o += kLanes) {
-      const V g = V(0.0f) + load_some<V>(grad + at + o, n - o);
-      const V tap = load_taps<V>(taps + at + o, n - o);
-      const V zero(0.0f);
-      store_pairs(select(tap == V(0.0f), g, zero), select(tap == V(1.0f), g, zero), top + 2 * o,
-                  2 * (n - o));
-      store_pairs(select(tap == V(2.0f), g, zero), select(tap == V(3.0f), g, zero), bottom + 2 * o,
-                  2 * (n - o));
-    }
+  /// Computes the gradients a, b, c, d of the elements of min(n, kLanes) windows of 2 x 2, from
+  /// result i on.
+  [[gnu::always_inline]] void quad(V, int64_t i, int64_t n, V& a, V& b, V& c, V& d) const {
+    const V g = V(0.0f) + load_some<V>(grad + i, n);
+    const V tap = load_taps<V>(taps + i, n);
+    a = select(tap == V(0.0f), g, V(0.0f));
+    b = select(tap == V(1.0f), g, V(0.0f));
+    c = select(tap == V(2.0f), g, V(0.0f));
+    d = select(tap == V(3.0f), g, V(0.0f));
   }
 
   const PoolPlan& plan;
@@ -66,22 +60,15 @@ struct AverageGrad {
     const int64_t n = plan.axes[2].y;
     const float* const row = grad + (depth * plan.axes[1].y + height) * n;
     const V rows(static_cast<float>(plan.shape.count(0, depth) * plan.shape.count(1, height)));
-    fill(to, plan.left, V(0.0f));
     for (int64_t o = 0; o < n; o += kLanes) {
       const V share = load_some<V>(row + o, n - o) / divisors(plan, rows, counts + o, n - o);
       share.store(to + plan.left + o);
     }
-    fill(to + plan.left + n, plan.phase_floats - plan.left - n, V(0.0f));
   }
   V at(const float* row, float) const { return V::load(row); }
 
-  void quads(int64_t at, int64_t n, float* top, float* bottom) const {
-    const V divisor(static_cast<float>(plan.shape.divisor > 0 ? plan.shape.divisor : 4));
-    for (int64_t o = 0; o < n; o += kLanes) {
-      const V share = V(0.0f) + load_some<V>(grad + at + o, n - o) / divisor;
-      store_pairs(share, share, top + 2 * o, 2 * (n - o));
-      store_pairs(share, share, bottom + 2 * o, 2 * (n - o));
-    }
+  [[gnu::always_inline]] void quad(V divisor, int64_t i, int64_t n, V& a, V& b, V& c, V& d) const {
+    a = b = c = d = V(0.0f) + load_some<V>(grad + i, n) / divisor;
   }
 
   const PoolPlan& plan;
@@ -89,21 +76,52 @@ struct AverageGrad {
   const float* counts;
 };
 
-template <typename Grad>
-void grad_quads(const PoolPlan& plan, Grad grad, int64_t planes, float* dx) {
-  const ops::PoolAxis& height = plan.axes[1];
-  const ops::PoolAxis& width = plan.axes[2];
-  const int64_t used = 2 * width.y;
-  int64_t at = 0;
-  for (int64_t p = 0; p < planes * plan.axes[0].x; ++p) {
-    for (int64_t h = 0; h < height.y; ++h, at += width.y, dx += 2 * width.x) {
-      grad.quads(at, width.y, dx, dx + width.x);
-      fill(dx + used, width.x - used, V(0.0f));
-      fill(dx + width.x + used, width.x - used, V(0.0f));
+/// Computes the elements of windows of 2 x 2 in rows of n columns, at most kLanes if `kIsPart`,
+/// from result `i` on. Rows of dx have `step` elements; those behind the windows are zero.
+template <typename Grad, bool kIsPart>
+void grad_quad_rows(const Grad& grad, V divisor, int64_t i, int64_t rows, int64_t n, int64_t step,
+                    float* dx) {
+  const int64_t rest = step - 2 * n;
+  for (int64_t h = 0; h < rows; ++h, dx += 2 * step, i += n) {
+    for (int64_t o = 0; o < (kIsPart ? 1 : n); o += kLanes) {
+      V a, b, c, d;
+      grad.quad(divisor, i + o, n - o, a, b, c, d);
+      store_pairs(a, b, dx + 2 * o, 2 * (n - o));
+      store_pairs(c, d, dx + step + 2 * o, 2 * (n - o));
     }
-    const int64_t rest = (height.x - 2 * height.y) * width.x;
-    fill(dx, rest, V(0.0f));
-    dx += rest;
+    fill(dx + 2 * n, rest, V(0.0f));
+    fill(dx + step + 2 * n, rest, V(0.0f));
+  }
+}
+
+/// Computes the elements of windows of 2 x 2 that are contiguous (are_flat_quads).
+template <typename Grad>
+void grad_flat_quads(const Grad& grad, V divisor, int64_t columns, int64_t results, float* dx) {
+  const RowPairs<V> rows(columns);
+  for (int64_t o = 0; o < results; o += kLanes, dx += 4 * kLanes) {
+    const int64_t n = results - o;
+    V a, b, c, d, even, odd, next_even, next_odd;
+    grad.quad(divisor, o, n, a, b, c, d);
+    rows.join(a, c, even, next_even);
+    rows.join(b, d, odd, next_odd);
+    store_pairs(even, odd, dx, 4 * n);
+    store_pairs(next_even, next_odd, dx + 2 * kLanes, 4 * n - 2 * kLanes);
+  }
+}
+
+template <typename Grad>
+void grad_quads(const PoolPlan& plan, const Grad& grad, int64_t planes, float* dx) {
+  const int64_t rows = plan.axes[1].y, columns = plan.axes[2].y, step = plan.axes[2].x;
+  const int64_t rest = (plan.axes[1].x - 2 * rows) * step;
+  const V divisor(static_cast<float>(plan.shape.divisor > 0 ? plan.shape.divisor : 4));
+  planes *= plan.axes[0].x;
+  if (are_flat_quads<V>(plan))
+    return grad_flat_quads(grad, divisor, columns, planes * rows * columns, dx);
+  const auto grad_rows =
+      columns <= kLanes ? grad_quad_rows<Grad, true> : grad_quad_rows<Grad, false>;
+  for (int64_t p = 0; p < planes; ++p, dx += 2 * rows * step + rest) {
+    grad_rows(grad, divisor, p * rows * columns, rows, columns, step, dx);
+    fill(dx + 2 * rows * step, rest, V(0.0f));
   }
 }
 
@@ -196,6 +214,8 @@ void grad_depth(const PoolPlan& plan, const Grad& grad, int64_t depth, float* dx
 template <typename Grad>
 void grad_planes(const PoolPlan& plan, Grad grad, int64_t planes, float* dx, float* workspace) {
   if (plan.is_quads) return grad_quads(plan, grad, planes, dx);
+  // Around packed gradients are zeros, which add nothing whatever the taps there are.
+  fill(workspace + plan.edge_floats, plan.workspace_floats - plan.edge_floats, V(0.0f));
   const int64_t depth_elements = plan.axes[1].x * plan.axes[2].x;
   for (int64_t p = 0; p < planes; ++p, grad.next_plane()) {
     for (int64_t d = 0; d < plan.axes[0].x; ++d, dx += depth_elements)

@@ -73,6 +73,69 @@ template <simd::Vector V>
   store_some(b, p + V::kLanes, n - V::kLanes);
 }
 
+/// Separates rows of n elements: in (a, b), they alternate between rows that go to `top` and rows
+/// that go to `bottom`. join() reverses this.
+template <simd::Vector V>
+class RowPairs {
+ public:
+  static bool supports(int64_t n) {
+#if SLUICE_UNIT_ISA == 1
+    return n == 4;
+#elif SLUICE_UNIT_ISA == 2
+    return n < V::kLanes && (n & (n - 1)) == 0;
+#else
+    return n == 0;  // One lane has no two rows.
+#endif
+  }
+
+#if SLUICE_UNIT_ISA == 2
+  explicit RowPairs(int64_t n) {
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i size = _mm512_set1_epi32(static_cast<int32_t>(n));
+    const __m512i whole = _mm512_set1_epi32(static_cast<int32_t>(-n));
+    top_ = _mm512_add_epi32(lane, _mm512_and_si512(lane, whole));
+    bottom_ = _mm512_add_epi32(top_, size);
+    const __m512i row = _mm512_and_si512(_mm512_srli_epi32(lane, 1), whole);
+    first_ = _mm512_add_epi32(row, _mm512_andnot_si512(whole, lane));
+    first_ = _mm512_mask_add_epi32(first_, _mm512_test_epi32_mask(lane, size), first_,
+                                   _mm512_set1_epi32(16));
+    second_ = _mm512_add_epi32(first_, _mm512_set1_epi32(8));
+  }
+  void split(V a, V b, V& top, V& bottom) const {
+    top = _mm512_permutex2var_ps(a.v, top_, b.v);
+    bottom = _mm512_permutex2var_ps(a.v, bottom_, b.v);
+  }
+  void join(V top, V bottom, V& a, V& b) const {
+    a = _mm512_permutex2var_ps(top.v, first_, bottom.v);
+    b = _mm512_permutex2var_ps(top.v, second_, bottom.v);
+  }
+
+ private:
+  __m512i top_, bottom_, first_, second_;
+#else
+  explicit RowPairs(int64_t) {}
+  void split(V a, V b, V& top, V& bottom) const {
+#if SLUICE_UNIT_ISA == 1
+    top = _mm256_permute2f128_ps(a.v, b.v, 0x20);
+    bottom = _mm256_permute2f128_ps(a.v, b.v, 0x31);
+#else
+    top = a;
+    bottom = b;
+#endif
+  }
+  void join(V top, V bottom, V& a, V& b) const { split(top, bottom, a, b); }
+#endif
+};
+
+/// Whether windows of 2 x 2 cover whole planes and have few enough columns for RowPairs. A block of
+/// V::kLanes results then has 4 vectors of contiguous elements.
+template <simd::Vector V>
+bool are_flat_quads(const PoolPlan& plan) {
+  const ops::PoolAxis& height = plan.axes[1];
+  const ops::PoolAxis& width = plan.axes[2];
+  return height.x == 2 * height.y && width.x == 2 * width.y && RowPairs<V>::supports(width.y);
+}
+
 /// Load and store min(n, V::kLanes) taps, which are numbers up to 255. n is at least 1.
 template <simd::Vector V>
 [[gnu::always_inline]] inline V load_taps(const uint8_t* p, int64_t n) {

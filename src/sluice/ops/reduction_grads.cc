@@ -154,10 +154,6 @@ ReduceGradOptions with_shape(const ReduceOptions& o, const Shape& shape) {
   return {.axes = o.axes, .keepdims = o.keepdims, .shape = shape};
 }
 
-const OpDef& mean_def() {
-  static const OpDef def = gradient<Kind::kMean>("ReduceMeanGrad", "reduce_mean_grad", "grad / n.");
-  return def;
-}
 const OpDef& max_def() {
   static const OpDef def = gradient<Kind::kMax>(
       "ReduceMaxGrad", "reduce_max_grad",
@@ -202,8 +198,13 @@ const OpDef& sum_square_def() {
 
 }  // namespace
 
+const OpDef& reduce_mean_grad_def() {
+  static const OpDef def = gradient<Kind::kMean>("ReduceMeanGrad", "reduce_mean_grad", "grad / n.");
+  return def;
+}
+
 Tensor reduce_mean_grad(TensorArg grad, const Shape& shape, const ReduceOptions& options) {
-  return emit_one(mean_def(), {grad}, with_shape(options, shape));
+  return emit_one(reduce_mean_grad_def(), {grad}, with_shape(options, shape));
 }
 Tensor reduce_max_grad(TensorArg grad, TensorArg x, TensorArg y, const ReduceOptions& options) {
   return emit_one(max_def(), {grad, x, y}, with_shape(options, x->shape()));
@@ -233,8 +234,15 @@ Tensor reduce_sum_square_grad(TensorArg grad, TensorArg x, const ReduceOptions& 
 }
 
 std::vector<const OpDef*> reduction_grads_ops() {
-  return {&mean_def(), &max_def(),     &min_def(),         &prod_def(),      &l1_def(),
-          &l2_def(),   &log_sum_def(), &log_sum_exp_def(), &sum_square_def()};
+  return {&reduce_mean_grad_def(),
+          &max_def(),
+          &min_def(),
+          &prod_def(),
+          &l1_def(),
+          &l2_def(),
+          &log_sum_def(),
+          &log_sum_exp_def(),
+          &sum_square_def()};
 }
 
 }  // namespace sluice::ops

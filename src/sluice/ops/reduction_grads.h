@@ -15,6 +15,8 @@ struct ReduceGradOptions {
   }
 };
 
+const OpDef& reduce_mean_grad_def();
+
 /// Gradients of the reductions of reductions.h. `grad` has the shape of the reduction's result y;
 /// the returned gradient has the shape of its operand x. Equal maxima (minima) share the gradient
 /// equally.

@@ -20,12 +20,12 @@ class RowOp {
   enum class Operand : uint8_t {
     kRows,
     kSamples,  ///< One value for each row.
-    kValue,    ///< One value for all rows.
+    kShared,   ///< Elements that every row reads, such as one value or a weight for each column.
     kLabels,   ///< The labels of all rows; every task reads all of them.
   };
   static constexpr size_t kMostInputs = 3;
 
-  /// Rows of an operand, `step` floats apart. `step` is 1 for kSamples and 0 for kValue.
+  /// Rows of an operand, `step` floats apart. `step` is 1 for kSamples and 0 for kShared.
   struct Rows {
     float* data = nullptr;
     int64_t step = 0;

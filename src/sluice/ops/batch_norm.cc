@@ -62,12 +62,6 @@ void normalize(const Planes& p, int64_t c, const T* x, T mean, T scale, T shift,
   }
 }
 
-/// The values of a channel, added plane by plane; `plane` adds those of one plane.
-template <typename T, typename PlaneSum>
-T channel_sum(const Planes& p, int64_t c, PlaneSum plane) {
-  return canonical_sum<T>(p.batch, [&](int64_t n) { return plane(p.at(n, c)); });
-}
-
 template <typename T>
 void reference(const KernelArgs& k) {
   const Planes p(k.in_shape(0));
@@ -75,19 +69,9 @@ void reference(const KernelArgs& k) {
   const T* x = k.in<T>(0).data();
   const T count = static_cast<T>(divisor_of_mean(p.values()));
   for (int64_t c = 0; c < p.channels; ++c) {
-    const T mean =
-        channel_sum<T>(p, c,
-                       [&](int64_t at) {
-                         return canonical_sum<T>(p.size, [&](int64_t i) { return x[at + i]; });
-                       }) /
-        count;
-    const auto square = [&](T value) { return (value - mean) * (value - mean); };
-    const T variance = channel_sum<T>(p, c,
-                                      [&](int64_t at) {
-                                        return canonical_sum<T>(
-                                            p.size, [&](int64_t i) { return square(x[at + i]); });
-                                      }) /
-                       count;
+    const T mean = channel_sum<T>(p, c, [&](int64_t i) { return x[i]; }) / count;
+    const T variance =
+        channel_sum<T>(p, c, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) / count;
     const T scale = inverse_deviation(variance, epsilon) * parameter<T>(k, 1, c, 1);
     normalize(p, c, x, mean, scale, parameter<T>(k, 2, c, 0), k.out<T>(0).data());
     k.out<T>(1)[static_cast<size_t>(c)] = mean;
@@ -118,9 +102,8 @@ void reference_grad(const KernelArgs& k) {
     const auto channel = static_cast<size_t>(c);
     const T mean = k.in<T>(2)[channel];
     const T inverse = inverse_deviation(k.in<T>(3)[channel], o.epsilon);
-    const auto sums = [&](int64_t at) { return PlaneSums<T>(grad + at, x + at, p.size, mean); };
-    const T grads = channel_sum<T>(p, c, [&](int64_t at) { return sums(at).grads; });
-    const T products = channel_sum<T>(p, c, [&](int64_t at) { return sums(at).products; });
+    const T grads = channel_sum<T>(p, c, [&](int64_t i) { return grad[i]; });
+    const T products = channel_sum<T>(p, c, [&](int64_t i) { return grad[i] * (x[i] - mean); });
     PlaneGrad<T> g{.mean = mean, .scale = inverse * parameter<T>(k, 4, c, 1)};
     if (o.training) {
       g.slope = g.scale * ((inverse * inverse) * (products / count));

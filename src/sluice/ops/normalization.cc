@@ -1,6 +1,5 @@
 #include "sluice/ops/normalization.h"
 
-#include "sluice/ops/arithmetic.h"
 #include "sluice/ops/norms.h"
 #include "sluice/ops/reductions.h"
 
@@ -32,7 +31,9 @@ std::vector<TensorSpec> infer_layer(const OpView& op) {
 std::vector<TensorSpec> infer_layer_grad(const OpView& op) {
   require_rows(op, 2, 1);
   require_like(op, 1, "layer_norm_grad (C5): x");
-  return {{op.input(0).shape, op.input(0).dtype, {}}};
+  const RowParts parts(op.input(0).shape);
+  const TensorSpec sums{{parts.count, parts.cols}, op.input(0).dtype, {}};
+  return {{op.input(0).shape, op.input(0).dtype, {}}, sums, sums};
 }
 
 template <typename T>
@@ -56,15 +57,19 @@ void reference_layer(const KernelArgs& k) {
 
 template <typename T>
 void reference_layer_grad(const KernelArgs& k) {
-  const int64_t n = k.in_shape(0).dim(-1);
+  const RowParts parts(k.in_shape(0));
+  const int64_t n = parts.cols;
   const double epsilon = k.options<LayerNormOptions>().epsilon;
   const bool weighted = k.op().inputs() > 2;
-  const auto elements = k.in<T>(0).size();
   const T count = static_cast<T>(n);
-  for (size_t first = 0; first < elements; first += static_cast<size_t>(n)) {
-    const T* grad = k.in<T>(0).data() + first;
-    const T* x = k.in<T>(1).data() + first;
-    T* dx = k.out<T>(0).data() + first;
+  std::fill_n(k.out<T>(1).begin(), parts.count * n, T{0});
+  std::fill_n(k.out<T>(2).begin(), parts.count * n, T{0});
+  for (int64_t row = 0; row < parts.rows; ++row) {
+    const T* grad = k.in<T>(0).data() + row * n;
+    const T* x = k.in<T>(1).data() + row * n;
+    T* dx = k.out<T>(0).data() + row * n;
+    T* dweight = k.out<T>(1).data() + row / parts.size * n;
+    T* dbias = k.out<T>(2).data() + row / parts.size * n;
     const Moments<T> m(x, n, epsilon);
     const auto h = [&](int64_t i) {
       return weighted ? grad[i] * k.in<T>(2)[static_cast<size_t>(i)] : grad[i];
@@ -72,23 +77,29 @@ void reference_layer_grad(const KernelArgs& k) {
     const auto normal = [&](int64_t i) { return (x[i] - m.mean) * m.inverse; };
     const T mean = canonical_sum<T>(n, h) / count;
     const T slope = canonical_sum<T>(n, [&](int64_t i) { return h(i) * normal(i); }) / count;
-    for (int64_t i = 0; i < n; ++i) dx[i] = ((h(i) - mean) - normal(i) * slope) * m.inverse;
+    for (int64_t i = 0; i < n; ++i) {
+      dweight[i] += grad[i] * normal(i);
+      dbias[i] += grad[i];
+      dx[i] = ((h(i) - mean) - normal(i) * slope) * m.inverse;
+    }
   }
 }
 
-Tensors gradient_layer(GradContext& g) {
-  const auto o = g.options<LayerNormOptions>();
-  const int inputs = g.op().inputs();
-  const Tensor grad = g.grad(0);
-  const Tensor x = g.input(0);
-  std::vector<TensorArg> operands{grad, x};
-  if (inputs > 1) operands.emplace_back(g.input(1));
-  Tensors result{emit_one(layer_norm_grad_def(), operands, o)};
-  result.resize(static_cast<size_t>(inputs));
-  if (inputs > 1 && g.needs(1))
-    result[1] = reduce_to(grad * layer_norm(x, std::vector<TensorArg>{}, o), g.op().input(1).shape);
-  if (inputs > 2 && g.needs(2)) result[2] = reduce_to(grad, g.op().input(2).shape);
+/// The gradients of x and of the parameters. The sums of `all` over axis 0 are those of the
+/// parameters.
+Tensors with_parameters(GradContext& g, const Tensors& all) {
+  Tensors result{all[0]};
+  for (int i = 1; i < g.op().inputs(); ++i) {
+    result.push_back(g.needs(i) ? sum(all[static_cast<size_t>(i)], {.axes = {0}}) : Tensor{});
+  }
   return result;
+}
+
+Tensors gradient_layer(GradContext& g) {
+  std::vector<TensorArg> operands{g.grad(0), g.input(0)};
+  if (g.op().inputs() > 1) operands.emplace_back(g.input(1));
+  return with_parameters(
+      g, emit(layer_norm_grad_def(), operands, to_attrs(g.options<LayerNormOptions>())));
 }
 
 /// Sizes of a group norm. The groups of all samples are rows of `extent` contiguous elements.
@@ -197,17 +208,10 @@ void reference_group_grad(const KernelArgs& k) {
 }
 
 Tensors gradient_group(GradContext& g) {
-  const int inputs = g.op().inputs();
   std::vector<TensorArg> operands{g.grad(0), g.input(0)};
-  if (inputs > 1) operands.emplace_back(g.input(1));
-  const Tensors all =
-      emit(group_norm_grad_def(), operands, to_attrs(g.options<GroupNormOptions>()));
-  Tensors result{all[0]};
-  for (int i = 1; i < inputs; ++i) {
-    const bool wanted = g.needs(i);
-    result.push_back(wanted ? sum(all[static_cast<size_t>(i)], {.axes = {0}}) : Tensor{});
-  }
-  return result;
+  if (g.op().inputs() > 1) operands.emplace_back(g.input(1));
+  return with_parameters(
+      g, emit(group_norm_grad_def(), operands, to_attrs(g.options<GroupNormOptions>())));
 }
 
 Attrs with_epsilon(double epsilon) { return to_attrs(LayerNormOptions{.epsilon = epsilon}); }
@@ -253,22 +257,25 @@ OpDef make_layer_norm_grad() {
   d.type = "LayerNormGrad";
   d.name = "layer_norm_grad";
   d.doc =
-      "Gradient of layer_norm with respect to x. (C1) grad is floating point. (C2) grad has an "
+      "Gradient of layer_norm with respect to x. The sums of the other results over axis 0 are the "
+      "gradients of weight and bias: the rows are cut into at most 16 equal parts, and each part "
+      "has a sum. (C1) grad is floating point. (C2) grad has an "
       "axis. (C3) weight, if given, has one element for each column and grad's dtype. (C4) epsilon "
       "is finite and not negative. (C5) x is like grad.";
   d.inputs = {{"grad"}, {"x"}, {"weight"}};
   d.variadic = true;
-  d.outputs = {"dx"};
+  d.outputs = {"dx", "dweights", "dbiases"};
   d.options = to_attrs(LayerNormOptions{});
   d.may_coincide = {{0, 0}, {1, 0}};
   d.infer = infer_layer_grad;
   d.reference_float = reference_layer_grad<float>;
   d.reference_double = reference_layer_grad<double>;
-  d.flops_per_element = 14;
+  d.flops_per_element = 18;
   const TensorSpec x = f32_spec({3, 10});
   d.samples = {{.inputs = {x, x, f32_spec({10})}},
                {.inputs = {f32_spec({2, 3, 5}), f32_spec({2, 3, 5})}},
-               {.inputs = {f32_spec({37}), f32_spec({37}), f32_spec({37})}}};
+               {.inputs = {f32_spec({37}), f32_spec({37}), f32_spec({37})}},
+               {.inputs = {f32_spec({35, 4}), f32_spec({35, 4}), f32_spec({4})}}};
   d.must_fail = {{"(C1)", {i32_spec({4}), i32_spec({4})}, {}},
                  {"(C2)", {f32_spec({}), f32_spec({})}, {}},
                  {"(C3)", {x, x, f32_spec({3})}, {}},

@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "sluice/base/reduce.h"
@@ -23,6 +25,26 @@ struct Planes {
   /// Offset of the plane of channel `c` in sample `n`.
   int64_t at(int64_t n, int64_t c) const { return (n * channels + c) * size; }
 };
+
+/// A tensor seen as rows that are cut into at most 16 parts of `size` rows; the last part may have
+/// fewer rows. The gradients of layer_norm's parameters are added part by part.
+struct RowParts {
+  /// The shape must have an axis.
+  explicit RowParts(const Shape& shape) : cols(shape.dim(-1)) {
+    for (int a = 0; a + 1 < shape.rank(); ++a) rows *= shape[a];
+    size = std::max<int64_t>(1, (rows + 15) / 16);
+    count = (rows + size - 1) / size;
+  }
+  int64_t rows = 1;
+  int64_t cols = 1;
+  int64_t size = 1;
+  int64_t count = 0;
+};
+
+/// Samples whose elements channel_sum() adds before it adds the sums of chunks.
+inline int64_t samples_per_chunk(const Planes& p) {
+  return std::max<int64_t>(1, kReduceChunk / std::max<int64_t>(1, p.size));
+}
 
 /// Number by which a sum of n values is divided to get their mean: the mean of no values is 0.
 inline int64_t divisor_of_mean(int64_t n) { return n > 0 ? n : 1; }
@@ -75,6 +97,29 @@ struct Moments {
 template <typename T>
 T parameter(const KernelArgs& k, int input, int64_t i, T missing) {
   return input < k.op().inputs() ? k.in<T>(input)[static_cast<size_t>(i)] : missing;
+}
+
+/// The sum over a channel. element(i) is the element at offset i of the tensor.
+///
+/// There are 64 partial sums: element i of a plane of sample n belongs to number (n mod 4)·16 +
+/// i mod 16. The four sets are added as (0 + 2) + (1 + 3), then the 16 sums by reduce_lanes(). If
+/// samples of more than kReduceChunk elements are summed, chunks of whole samples, at least one
+/// sample and at most kReduceChunk elements, are summed like this, and then the results.
+template <typename T, typename Element>
+T channel_sum(const Planes& p, int64_t c, Element element) {
+  const int64_t samples = samples_per_chunk(p);
+  return canonical_sum<T>((p.batch + samples - 1) / samples, [&](int64_t chunk) {
+    const int64_t first = chunk * samples;
+    std::array<std::array<T, kReduceLanes>, 4> sets{};
+    for (int64_t n = first; n < std::min(p.batch, first + samples); ++n) {
+      auto& set = sets[static_cast<size_t>((n - first) % 4)];
+      for (int64_t i = 0; i < p.size; ++i)
+        set[static_cast<size_t>(i % kReduceLanes)] += element(p.at(n, c) + i);
+    }
+    for (size_t j = 0; j < kReduceLanes; ++j)
+      sets[0][j] = (sets[0][j] + sets[2][j]) + (sets[1][j] + sets[3][j]);
+    return reduce_lanes(sets[0], [](T a, T b) { return a + b; });
+  });
 }
 
 /// The sums of a plane from which gradients are made.

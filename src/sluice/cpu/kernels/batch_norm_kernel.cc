@@ -14,7 +14,7 @@
 namespace sluice::cpu {
 namespace {
 
-constexpr int64_t kMostAtOnce = 64;  // Planes that one call of a vector function takes.
+constexpr int64_t kMostAtOnce = NormChannels::kMost;
 using Numbers = std::array<float, kMostAtOnce>;
 
 enum class Kind : uint8_t { kTraining, kInference, kGradient };
@@ -59,71 +59,54 @@ struct BatchNorm {
   int64_t per_task = 1;
 };
 
-// Calls f(offset of the first plane, rows, samples, step of numbers) for all planes of `count`
+// Calls f(offset of the first plane, rows, step of numbers) for all planes of `count`
 // channels from `c` on. A call takes one plane of each channel, or planes of one channel.
 template <typename F>
 void for_planes(const ops::Planes& p, int64_t c, int64_t count, F f) {
   if (count == 1) {
     for (int64_t n = 0; n < p.batch; n += kMostAtOnce) {
       const int64_t samples = std::min(kMostAtOnce, p.batch - n);
-      f(p.at(n, c), NormRows{samples, p.size, p.channels * p.size}, samples, 0);
+      f(p.at(n, c), NormRows{samples, p.size, p.channels * p.size}, 0);
     }
   } else {
-    for (int64_t n = 0; n < p.batch; ++n) f(p.at(n, c), NormRows{count, p.size, p.size}, 1, 1);
+    for (int64_t n = 0; n < p.batch; ++n) f(p.at(n, c), NormRows{count, p.size, p.size}, 1);
   }
 }
 
-// Canonical sums over the samples, for up to kMostAtOnce channels.
-class ChannelSums {
- public:
-  explicit ChannelSums(int64_t channels) : channels_(channels) { clear(samples_); }
-
-  // Adds the sums of planes of the next samples.
-  void add(const float* planes, int64_t samples) {
-    for (int64_t s = 0; s < samples; ++s, planes += channels_) {
-      add_to(samples_[static_cast<size_t>(count_ % kReduceLanes)], planes);
-      if (++count_ % kReduceChunk == 0) end_chunk();
-    }
+// Calls sum(offset of the first plane, part of the planes, where sums begin) for each chunk of the
+// samples of `count` channels from `c` on. Each call stores kSums arrays of sums. Returns the sums
+// over all chunks.
+template <size_t kSums, typename Sum>
+std::array<Numbers, kSums> sum_chunks(const ops::Planes& p, int64_t c, int64_t count, Sum sum) {
+  const int64_t samples = ops::samples_per_chunk(p);
+  std::array<Numbers, kSums> chunk;
+  const auto run = [&](int64_t n) {
+    sum(p.at(n, c),
+        NormChannels{std::min(samples, p.batch - n), count, p.size, p.channels * p.size}, chunk);
+  };
+  if (samples >= p.batch) {
+    run(0);
+    return chunk;
   }
-  // Returns the sum of each channel.
-  const Numbers& finish() {
-    if (count_ <= kReduceChunk && chunks_ended_ == 0) return fold(samples_);
-    if (count_ % kReduceChunk != 0) end_chunk();
-    return fold(chunks_);
+  std::array<std::array<Numbers, kReduceLanes>, kSums> lanes{};
+  const auto add = [count](Numbers& to, const Numbers& from) {
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) to[i] = to[i] + from[i];
+  };
+  for (int64_t n = 0; n < p.batch; n += samples) {
+    run(n);
+    for (size_t s = 0; s < kSums; ++s)
+      add(lanes[s][static_cast<size_t>(n / samples % kReduceLanes)], chunk[s]);
   }
-
- private:
-  using Lanes = std::array<Numbers, kReduceLanes>;
-  void clear(Lanes& lanes) {
-    for (Numbers& lane : lanes) std::fill_n(lane.begin(), channels_, 0.0f);
-  }
-  void add_to(Numbers& sums, const float* more) {
-    for (int64_t c = 0; c < channels_; ++c) {
-      float& sum = sums[static_cast<size_t>(c)];
-      sum = sum + more[c];
-    }
-  }
-  const Numbers& fold(Lanes& lanes) {
+  for (size_t s = 0; s < kSums; ++s) {
     for (size_t half = kReduceLanes / 2; half > 0; half /= 2) {
-      for (size_t j = 0; j < half; ++j) add_to(lanes[j], lanes[j + half].data());
+      for (size_t j = 0; j < half; ++j) add(lanes[s][j], lanes[s][j + half]);
     }
-    return lanes[0];
+    chunk[s] = lanes[s][0];
   }
-  void end_chunk() {
-    if (chunks_ended_ == 0) clear(chunks_);
-    add_to(chunks_[static_cast<size_t>(chunks_ended_ % kReduceLanes)], fold(samples_).data());
-    ++chunks_ended_;
-    clear(samples_);
-  }
+  return chunk;
+}
 
-  int64_t channels_;
-  int64_t count_ = 0;
-  int64_t chunks_ended_ = 0;
-  Lanes samples_;
-  Lanes chunks_;
-};
-
-// The operands of a call, from channel `c` on.
+// The operands of a call.
 struct Channels {
   Channels(const BatchNorm& b, const runtime::KernelBlock& block)
       : norm(b), operands(block.operands) {}
@@ -142,23 +125,18 @@ void find_moments(const Channels& o, int64_t c, int64_t count, Numbers& mean, Nu
   const ops::Planes& p = o.norm.planes;
   const float* const x = o.all(0);
   const auto divisor = static_cast<float>(p.values());
-  Numbers sums;
-  const auto divide = [&](ChannelSums& all, Numbers& to) {
-    const Numbers& total = all.finish();
-    for (size_t i = 0; i < static_cast<size_t>(count); ++i) to[i] = total[i] / divisor;
+  using Sums = std::array<Numbers, 1>;
+  const auto divide = [&](const Sums& sums, Numbers& to) {
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) to[i] = sums[0][i] / divisor;
   };
-  ChannelSums total(count);
-  for_planes(p, c, count, [&](int64_t at, const NormRows& rows, int64_t samples, int64_t) {
-    norm_sums(rows, x + at, sums.data());
-    total.add(sums.data(), samples);
-  });
-  divide(total, mean);
-  ChannelSums squares(count);
-  for_planes(p, c, count, [&](int64_t at, const NormRows& rows, int64_t samples, int64_t step) {
-    norm_squares(rows, x + at, {mean.data(), step}, sums.data());
-    squares.add(sums.data(), samples);
-  });
-  divide(squares, variance);
+  const auto sum = [&](int64_t at, const NormChannels& part, Sums& sums) {
+    channel_sums(part, x + at, sums[0].data());
+  };
+  divide(sum_chunks<1>(p, c, count, sum), mean);
+  const auto squares = [&](int64_t at, const NormChannels& part, Sums& sums) {
+    channel_squares(part, x + at, mean.data(), sums[0].data());
+  };
+  divide(sum_chunks<1>(p, c, count, squares), variance);
 }
 
 // Computes y of `count` channels from `c` on.
@@ -173,7 +151,7 @@ void normalize(const Channels& o, int64_t c, int64_t count, const float* mean,
     shift[at] = b.bias >= 0 ? *o.of(b.bias, c + i) : 0.0f;
   }
   NormNumbers numbers{.mean = mean, .scale = scale.data(), .shift = shift.data()};
-  for_planes(b.planes, c, count, [&](int64_t at, const NormRows& rows, int64_t, int64_t step) {
+  for_planes(b.planes, c, count, [&](int64_t at, const NormRows& rows, int64_t step) {
     numbers.step = step;
     norm_scale(rows, o.all(0) + at, numbers, o.result(0) + at);
   });
@@ -196,16 +174,10 @@ void run_gradient(const Channels& o, int64_t c, int64_t count) {
   const float* const grad = o.all(0);
   const float* const x = o.all(1);
   const float* const mean = o.of(2, c);
-  ChannelSums grads(count), products(count);
-  for_planes(b.planes, c, count,
-             [&](int64_t at, const NormRows& rows, int64_t samples, int64_t step) {
-               Numbers g, gx;
-               norm_products(rows, grad + at, x + at, {mean, step}, g.data(), gx.data());
-               grads.add(g.data(), samples);
-               products.add(gx.data(), samples);
-             });
-  const Numbers& g = grads.finish();
-  const Numbers& gx = products.finish();
+  const auto [g, gx] = sum_chunks<2>(
+      b.planes, c, count, [&](int64_t at, const NormChannels& part, std::array<Numbers, 2>& sums) {
+        channel_products(part, grad + at, x + at, mean, sums[0].data(), sums[1].data());
+      });
   const auto divisor = static_cast<float>(b.planes.values());
   Numbers scale, slope, shift;
   for (int64_t i = 0; i < count; ++i) {
@@ -218,7 +190,7 @@ void run_gradient(const Channels& o, int64_t c, int64_t count) {
     o.result(2)[c + i] = g[at];
   }
   NormNumbers numbers{mean, scale.data(), slope.data(), shift.data()};
-  for_planes(b.planes, c, count, [&](int64_t at, const NormRows& rows, int64_t, int64_t step) {
+  for_planes(b.planes, c, count, [&](int64_t at, const NormRows& rows, int64_t step) {
     numbers.step = step;
     norm_gradient(rows, grad + at, x + at, numbers, o.result(0) + at);
   });

@@ -64,12 +64,10 @@ void for_channels(const GroupNorm& g, F f) {
     f(j, NormRows{std::min(kMostAtOnce, g.channels - j), g.planes.size, g.planes.size});
 }
 
-void run_forward(const Operands& o, int64_t row) {
+void run_forward(const Operands& o, int64_t row, float mean, float inverse) {
   const GroupNorm& g = o.norm;
   const float* const x = o.in(0) + row * g.extent;
   float* const y = o.out(0) + row * g.extent;
-  float mean, inverse;
-  norm_moments({1, g.extent, g.extent}, x, g.epsilon, &mean, &inverse);
   const int64_t channel = row % g.groups * g.channels;
   Numbers means, scale, shift;
   means.fill(mean);
@@ -84,7 +82,7 @@ void run_forward(const Operands& o, int64_t row) {
   });
 }
 
-void run_gradient(const Operands& o, int64_t row) {
+void run_gradient(const Operands& o, int64_t row, float mean, float inverse) {
   const GroupNorm& g = o.norm;
   const float* const grad = o.in(0) + row * g.extent;
   const float* const x = o.in(1) + row * g.extent;
@@ -93,8 +91,6 @@ void run_gradient(const Operands& o, int64_t row) {
   float* const grads = o.out(2) + row * g.channels;
   const int64_t channel = row % g.groups * g.channels;
   const auto weight = [&](int64_t j) { return g.weight < 0 ? 1.0f : o.in(g.weight)[channel + j]; };
-  float mean, inverse;
-  norm_moments({1, g.extent, g.extent}, x, g.epsilon, &mean, &inverse);
   Numbers means, scale, slopes, shifts;
   means.fill(mean);
   for_channels(g, [&](int64_t j, const NormRows& planes) {
@@ -121,11 +117,15 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& g = *static_cast<const GroupNorm*>(state);
   const Operands operands{g, block};
   const int64_t end = std::min(g.rows, (task + 1) * g.per_task);
-  for (int64_t row = task * g.per_task; row < end; ++row) {
-    if (g.gradient) {
-      run_gradient(operands, row);
-    } else {
-      run_forward(operands, row);
+  constexpr int64_t kRows = 4;  // Sums of several rows at once hide the latency of additions.
+  float mean[kRows], inverse[kRows];
+  for (int64_t row = task * g.per_task; row < end; row += kRows) {
+    const int64_t rows = std::min(kRows, end - row);
+    norm_moments({rows, g.extent, g.extent}, operands.in(g.gradient ? 1 : 0) + row * g.extent,
+                 g.epsilon, mean, inverse);
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto run_row = g.gradient ? run_gradient : run_forward;
+      run_row(operands, row + r, mean[r], inverse[r]);
     }
   }
 }

@@ -40,6 +40,20 @@ void norm_products(const NormRows& shape, const float* grad, const float* x, Nor
   with_kernels(isa, [&](auto k) { k.products(shape, grad, x, mean, grads, products); });
 }
 
+void channel_sums(const NormChannels& shape, const float* x, float* sums, Isa isa) {
+  with_kernels(isa, [&](auto k) { k.channel_sums(shape, x, sums); });
+}
+
+void channel_squares(const NormChannels& shape, const float* x, const float* mean, float* squares,
+                     Isa isa) {
+  with_kernels(isa, [&](auto k) { k.channel_squares(shape, x, mean, squares); });
+}
+
+void channel_products(const NormChannels& shape, const float* grad, const float* x,
+                      const float* mean, float* grads, float* products, Isa isa) {
+  with_kernels(isa, [&](auto k) { k.channel_products(shape, grad, x, mean, grads, products); });
+}
+
 void norm_scale(const NormRows& shape, const float* x, const NormNumbers& p, float* y, Isa isa) {
   with_kernels(isa, [&](auto k) { k.scale(shape, x, p, y); });
 }
@@ -76,24 +90,22 @@ void layer_norm_rows(const NormRows& shape, const float* x, const float* weight,
   }
 }
 
-void layer_norm_grad_rows(const NormRows& shape, const float* grad, int64_t grad_stride,
-                          const float* x, const float* weight, double epsilon, float* dx,
-                          int64_t dx_stride, Isa isa) {
+void layer_norm_grad_rows(int64_t rows, int64_t n, const float* grad, const float* x,
+                          const float* weight, double epsilon, float* dx, float* dweight,
+                          float* dbias, Isa isa) {
   float mean[kRowsAtOnce], inverse[kRowsAtOnce];
-  const auto count = static_cast<float>(shape.n);
-  const int64_t most = rows_at_once(2 * shape.n);
-  for (int64_t first = 0; first < shape.rows; first += most) {
-    NormRows some = shape;
-    some.rows = std::min(most, shape.rows - first);
-    norm_moments(some, x + first * shape.stride, epsilon, mean, inverse, isa);
+  const auto count = static_cast<float>(n);
+  const int64_t most = rows_at_once(2 * n);
+  for (int64_t first = 0; first < rows; first += most) {
+    const NormRows some{std::min(most, rows - first), n, n};
+    norm_moments(some, x + first * n, epsilon, mean, inverse, isa);
     with_kernels(isa, [&](auto k) {
       for (int64_t r = 0; r < some.rows; ++r) {
-        const float* const g = grad + (first + r) * grad_stride;
-        const float* const row = x + (first + r) * shape.stride;
+        const int64_t at = (first + r) * n;
         float sums[2];
-        k.layer_products(shape.n, g, row, weight, mean[r], inverse[r], sums);
-        k.layer_gradient(shape.n, g, row, weight, mean[r], inverse[r], sums[0] / count,
-                         sums[1] / count, dx + (first + r) * dx_stride);
+        k.layer_products(n, grad + at, x + at, weight, mean[r], inverse[r], sums);
+        k.layer_gradient(n, grad + at, x + at, weight, mean[r], inverse[r], sums[0] / count,
+                         sums[1] / count, dx + at, dweight, dbias);
       }
     });
   }

@@ -31,6 +31,26 @@ void norm_squares(const NormRows& shape, const float* x, NormParameter mean, flo
 void norm_products(const NormRows& shape, const float* grad, const float* x, NormParameter mean,
                    float* grads, float* products, Isa isa = current_isa());
 
+/// Planes of `size` floats of successive channels, which follow each other, for each of some
+/// samples, which begin `sample_stride` floats apart.
+struct NormChannels {
+  static constexpr int64_t kMost = 32;  ///< Channels of one call.
+  int64_t samples = 0;
+  int64_t channels = 0;
+  int64_t size = 0;
+  int64_t sample_stride = 0;
+};
+
+/// Sums of channels in the order of ops::channel_sum() (ops/norms.h), for one chunk of samples.
+/// Computes sums[c] = Σ x.
+void channel_sums(const NormChannels& shape, const float* x, float* sums, Isa isa = current_isa());
+/// Computes squares[c] = Σ (x - mean[c])².
+void channel_squares(const NormChannels& shape, const float* x, const float* mean, float* squares,
+                     Isa isa = current_isa());
+/// Computes grads[c] = Σ grad and products[c] = Σ grad·(x - mean[c]).
+void channel_products(const NormChannels& shape, const float* grad, const float* x,
+                      const float* mean, float* grads, float* products, Isa isa = current_isa());
+
 /// The numbers of norm_scale() and norm_gradient(). All have the same step.
 struct NormNumbers {
   const float* mean = nullptr;
@@ -57,11 +77,11 @@ void norm_moments(const NormRows& shape, const float* x, double epsilon, float* 
 void layer_norm_rows(const NormRows& shape, const float* x, const float* weight, const float* bias,
                      double epsilon, float* y, int64_t y_stride, Isa isa = current_isa());
 
-/// Computes the gradient of layer_norm with respect to x. weight has n elements or is null. dx may
-/// be grad or x.
-void layer_norm_grad_rows(const NormRows& shape, const float* grad, int64_t grad_stride,
-                          const float* x, const float* weight, double epsilon, float* dx,
-                          int64_t dx_stride, Isa isa = current_isa());
+/// Computes the gradient of layer_norm with respect to x for contiguous rows. Adds each row's
+/// gradients of the weight and of the bias to dweight and dbias. weight has n elements or is null.
+void layer_norm_grad_rows(int64_t rows, int64_t n, const float* grad, const float* x,
+                          const float* weight, double epsilon, float* dx, float* dweight,
+                          float* dbias, Isa isa = current_isa());
 
 namespace internal {
 /// The kernels of one instruction set (norm.isa.cc).
@@ -71,6 +91,11 @@ struct NormKernels {
   static void squares(const NormRows& shape, const float* x, NormParameter mean, float* squares);
   static void products(const NormRows& shape, const float* grad, const float* x, NormParameter mean,
                        float* grads, float* products);
+  static void channel_sums(const NormChannels& shape, const float* x, float* sums);
+  static void channel_squares(const NormChannels& shape, const float* x, const float* mean,
+                              float* squares);
+  static void channel_products(const NormChannels& shape, const float* grad, const float* x,
+                               const float* mean, float* grads, float* products);
   static void scale(const NormRows& shape, const float* x, const NormNumbers& p, float* y);
   static void gradient(const NormRows& shape, const float* grad, const float* x,
                        const NormNumbers& p, float* dx);
@@ -80,7 +105,8 @@ struct NormKernels {
   static void layer_products(int64_t n, const float* grad, const float* x, const float* weight,
                              float mean, float inverse, float* sums);
   static void layer_gradient(int64_t n, const float* grad, const float* x, const float* weight,
-                             float mean, float inverse, float grads, float slope, float* dx);
+                             float mean, float inverse, float grads, float slope, float* dx,
+                             float* dweight, float* dbias);
 };
 }  // namespace internal
 

@@ -100,6 +100,104 @@ void for_each_vector(int64_t n, float* y, F f) {
   if (i < n) f(i, n - i).store_partial(y + i, n - i);
 }
 
+constexpr int kSets = 4;  ///< Sets of partial sums of a channel (ops/norms.h).
+
+/// Partial sums of a channel: kSums sums in kSets sets.
+template <int kSums>
+using ChannelLanes = V[kSums][kSets][kVectors];
+
+/// Adds the elements of kPlanes planes to as many sets, from `set` on. `element(p, i, count)` is as
+/// for sum_chunk(). The additions of one plane hide the latency of those of the other.
+template <int kPlanes, int kSums, typename Element>
+[[gnu::always_inline]] inline void add_planes(int64_t size, Element element,
+                                              ChannelLanes<kSums>& lanes, int set) {
+  V partial[kPlanes][kSums][kVectors];
+  for (int p = 0; p < kPlanes; ++p) {
+    for (int s = 0; s < kSums; ++s) {
+      for (int v = 0; v < kVectors; ++v) partial[p][s][v] = lanes[s][set + p][v];
+    }
+  }
+  int64_t i = 0;
+  for (; i + kPartials <= size; i += kPartials) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 2
+      for (int p = 0; p < kPlanes; ++p) {
+        const std::array<V, kSums> addends = element(p, i + v * kLanes, kLanes);
+        for (int s = 0; s < kSums; ++s) partial[p][s][v] = partial[p][s][v] + addends[s];
+      }
+    }
+  }
+  for (int v = 0; v < kVectors && i < size; ++v, i += kLanes) {
+    const auto used = V::Mask::first(size - i);
+    for (int p = 0; p < kPlanes; ++p) {
+      const std::array<V, kSums> addends = element(p, i, size - i);
+      for (int s = 0; s < kSums; ++s)
+        partial[p][s][v] = select(used, partial[p][s][v] + addends[s], partial[p][s][v]);
+    }
+  }
+  for (int p = 0; p < kPlanes; ++p) {
+    for (int s = 0; s < kSums; ++s) {
+      for (int v = 0; v < kVectors; ++v) lanes[s][set + p][v] = partial[p][s][v];
+    }
+  }
+}
+
+/// sum_channels() for planes of one element: each lane is a channel.
+template <int kSums, typename Element>
+void sum_columns(const NormChannels& shape, const float* means, Element element,
+                 const std::array<float*, kSums>& out) {
+  for (int64_t c = 0; c < shape.channels; c += kLanes) {
+    const int64_t count = shape.channels - c;
+    const V mean = means == nullptr ? V(0.0f) : load(means + c, count);
+    V sets[kSums][kSets];
+    for (auto& sum : sets) {
+      for (V& set : sum) set = V(0.0f);
+    }
+    for (int64_t n = 0; n < shape.samples; ++n) {
+      const std::array<V, kSums> addends = element(n * shape.sample_stride + c, mean, count);
+      for (int s = 0; s < kSums; ++s) sets[s][n % kSets] = sets[s][n % kSets] + addends[s];
+    }
+    for (int s = 0; s < kSums; ++s) {
+      const V sum = (sets[s][0] + sets[s][2]) + (sets[s][1] + sets[s][3]);
+      for_each_vector(count < kLanes ? count : kLanes, out[s] + c,
+                      [&](int64_t, int64_t) { return sum; });
+    }
+  }
+}
+
+/// Computes kSums sums of each channel. `element(at, mean, count)` returns the addends of the
+/// elements from offset `at` on; `mean` is the channel's number, 0 if `means` is null.
+template <int kSums, typename Element>
+void sum_channels(const NormChannels& shape, const float* means, Element element,
+                  const std::array<float*, kSums>& out) {
+  if (shape.size == 1) return sum_columns<kSums>(shape, means, element, out);
+  ChannelLanes<kSums> lanes[NormChannels::kMost];
+  const V* const end = lanes[shape.channels][0][0];
+  for (V* lane = lanes[0][0][0]; lane != end; ++lane) *lane = V(0.0f);
+  const auto add = [&](auto planes, int64_t n) {
+    for (int64_t c = 0; c < shape.channels; ++c) {
+      const V mean(means == nullptr ? 0.0f : means[c]);
+      const int64_t at = n * shape.sample_stride + c * shape.size;
+      add_planes<planes(), kSums>(
+          shape.size,
+          [&](int p, int64_t i, int64_t count) {
+            return element(at + p * shape.sample_stride + i, mean, count);
+          },
+          lanes[c], static_cast<int>(n % kSets));
+    }
+  };
+  for_rows<2>(shape.samples, [&](int64_t n, auto planes) { add(planes, n); });
+  for (int64_t c = 0; c < shape.channels; ++c) {
+    for (int s = 0; s < kSums; ++s) {
+      auto& sets = lanes[c][s];
+      for (int v = 0; v < kVectors; ++v)
+        sets[0][v] = (sets[0][v] + sets[2][v]) + (sets[1][v] + sets[3][v]);
+      out[s][c] = fold(sets[0]);
+    }
+  }
+}
+
 /// Rows of one element that follow each other are one row with numbers for each element.
 bool is_transposed(const NormRows& shape, int64_t step) {
   return shape.n == 1 && shape.stride == 1 && step == 1;
@@ -185,6 +283,35 @@ void Kernels::products(const NormRows& shape, const float* grad, const float* x,
 }
 
 template <>
+void Kernels::channel_sums(const NormChannels& shape, const float* x, float* sums) {
+  sum_channels<1>(
+      shape, nullptr,
+      [&](int64_t at, V, int64_t count) { return std::array<V, 1>{load(x + at, count)}; }, {sums});
+}
+
+template <>
+void Kernels::channel_squares(const NormChannels& shape, const float* x, const float* mean,
+                              float* squares) {
+  sum_channels<1>(shape, mean,
+                  [&](int64_t at, V m, int64_t count) {
+                    const V d = load(x + at, count) - m;
+                    return std::array<V, 1>{d * d};
+                  },
+                  {squares});
+}
+
+template <>
+void Kernels::channel_products(const NormChannels& shape, const float* grad, const float* x,
+                               const float* mean, float* grads, float* products) {
+  sum_channels<2>(shape, mean,
+                  [&](int64_t at, V m, int64_t count) {
+                    const V g = load(grad + at, count);
+                    return std::array<V, 2>{g, g * (load(x + at, count) - m)};
+                  },
+                  {grads, products});
+}
+
+template <>
 void Kernels::scale(const NormRows& shape, const float* x, const NormNumbers& p, float* y) {
   if (is_transposed(shape, p.step)) {
     return for_each_vector(shape.rows, y, [&](int64_t i, int64_t count) {
@@ -264,13 +391,24 @@ void Kernels::layer_products(int64_t n, const float* grad, const float* x, const
 
 template <>
 void Kernels::layer_gradient(int64_t n, const float* grad, const float* x, const float* weight,
-                             float mean, float inverse, float grads, float slope, float* dx) {
+                             float mean, float inverse, float grads, float slope, float* dx,
+                             float* dweight, float* dbias) {
   const V m(mean), s(inverse), a(grads), b(slope);
+  const auto add = [](V v, float* to, int64_t count) {
+    const V sum = load(to, count) + v;
+    if (count >= kLanes)
+      sum.store(to);
+    else
+      sum.store_partial(to, count);
+  };
   const auto run = [&](auto weighted) {
     for_each_vector(n, dx, [&](int64_t i, int64_t count) {
-      V h = load(grad + i, count);
-      if constexpr (decltype(weighted)::value) h = h * load(weight + i, count);
-      return ((h - a) - ((load(x + i, count) - m) * s) * b) * s;
+      const V g = load(grad + i, count);
+      const V z = (load(x + i, count) - m) * s;
+      add(g * z, dweight + i, count);
+      add(g, dbias + i, count);
+      const V h = decltype(weighted)::value ? g * load(weight + i, count) : g;
+      return ((h - a) - z * b) * s;
     });
   };
   if (weight == nullptr) {

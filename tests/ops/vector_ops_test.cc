@@ -8,6 +8,7 @@
 #include <set>
 
 #include "kernel_trial.h"
+#include "sluice/ops/op.h"
 
 namespace sluice::cpu {
 namespace {

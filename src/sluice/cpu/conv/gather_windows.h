@@ -132,7 +132,7 @@ class WindowGather {
   /// The positions of a piece that are inside the source under a tap.
   struct Lanes {
     typename V::Mask mask{};
-    int64_t first = 0, end = 0;  ///< The same as a range, if the piece is in one row.
+    int64_t first = 0, end = 0;  ///< As a range, if the piece is in one row.
   };
 
   /// Moves a position by n, which does not reach the next sample's first one.

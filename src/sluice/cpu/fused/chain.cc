@@ -74,7 +74,7 @@ bool Chain::has_operands_of(const RowOp& row_op, const FusedOp& op, const OpStag
       case RowOp::Operand::kSamples:
         if (spec.shape != samples || spec.dtype != f32) return false;
         break;
-      case RowOp::Operand::kValue:
+      case RowOp::Operand::kShared:
         if (from < 0 || spec.dtype != f32) return false;
         break;
       case RowOp::Operand::kLabels:

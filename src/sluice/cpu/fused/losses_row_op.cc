@@ -62,7 +62,7 @@ std::optional<RowOp::Kernel> losses_row_op(const OpView& op) {
   if (def != &ops::nll_grad_def()) return std::nullopt;
   const auto o = op.options<ops::NllGradOptions>();
   const bool each = o.reduction == ops::LossReduction::kNone;
-  std::vector<Operand> inputs{each ? Operand::kSamples : Operand::kValue, Operand::kLabels};
+  std::vector<Operand> inputs{each ? Operand::kSamples : Operand::kShared, Operand::kLabels};
   const bool has_probs = op.inputs() == 3;
   if (has_probs) inputs.push_back(Operand::kRows);
   return kernel_of(std::move(inputs), has_probs ? run_grad<true> : run_grad<false>, o);

@@ -20,12 +20,12 @@ class RowOp {
   enum class Operand : uint8_t {
     kRows,
     kSamples,  ///< One value for each row.
-    kValue,    ///< One value for all rows.
+    kShared,   ///< Elements that every row reads, such as one value or a weight for each column.
     kLabels,   ///< The labels of all rows; every task reads all of them.
   };
   static constexpr size_t kMostInputs = 3;
 
-  /// Rows of an operand, `step` floats apart. `step` is 1 for kSamples and 0 for kValue.
+  /// Rows of an operand, `step` floats apart. `step` is 1 for kSamples and 0 for kShared.
   struct Rows {
     float* data = nullptr;
     int64_t step = 0;
@@ -34,8 +34,10 @@ class RowOp {
   /// The part of an op that one call computes: rows [first, first + rows) of `cols` elements.
   struct Part {
     const ops::Labels* labels = nullptr;  ///< The labels of all rows; null if the op has none.
-    const Rows* inputs = nullptr;         ///< Point to row `first`, except the labels' entry.
-    Rows result;                          ///< Points to row `first`; may be an input with rows.
+    /// kMostInputs entries, which point to row `first`, except that of the labels. Entries without
+    /// an operand have null data.
+    const Rows* inputs = nullptr;
+    Rows result;  ///< Points to row `first`; may be an input with rows.
     int64_t first = 0;
     int64_t rows = 0;
     int64_t cols = 0;

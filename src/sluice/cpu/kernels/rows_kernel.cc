@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/fused/row_op.h"
@@ -18,6 +19,8 @@ struct RowsKernel {
     per_task = rows_per_task(rows, n);
     if (dtype == f32) return;
     rows_at_once = std::max<int64_t>(1, kBlock / n);
+    for (int i = 0; i < view.inputs(); ++i)
+      elements[static_cast<size_t>(i)] = view.input(i).elements();
     widen = widen_kernel(dtype);
     narrow = narrow_kernel(dtype);
   }
@@ -38,6 +41,8 @@ struct RowsKernel {
   int64_t rows_at_once = 0;  // Rows that are widened into the workspace at once; 0 for f32.
   WidenFn widen = nullptr;
   NarrowFn narrow = nullptr;
+  /// Elements of each operand; a shared one has at most n and is widened as a whole.
+  std::array<int64_t, RowOp::kMostInputs> elements{};
 };
 
 void run_floats(const RowsKernel& k, const runtime::KernelBlock& block, const ops::Labels* labels,
@@ -65,7 +70,8 @@ void run_halves(const RowsKernel& k, const runtime::KernelBlock& block, const op
     for (size_t i = 0; i < kinds.size(); ++i) {
       if (kinds[i] == RowOp::Operand::kLabels) continue;
       inputs[i] = {floats, k.step(kinds[i])};
-      const int64_t elements = std::max<int64_t>(1, inputs[i].step * count);
+      const int64_t elements =
+          kinds[i] == RowOp::Operand::kShared ? k.elements[i] : inputs[i].step * count;
       k.widen(block.operands[i] + row * inputs[i].step * size, floats, elements);
       floats += k.rows_at_once * k.n;
     }

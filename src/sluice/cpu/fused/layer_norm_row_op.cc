@@ -1,0 +1,26 @@
+#include "sluice/cpu/fused/row_op.h"
+#include "sluice/cpu/simd/norm.h"
+#include "sluice/ops/normalization.h"
+
+namespace sluice::cpu {
+namespace {
+
+void run_layer_norm(const void* options, const RowOp::Part& p) {
+  const auto& o = *static_cast<const ops::LayerNormOptions*>(options);
+  layer_norm_rows({p.rows, p.cols, p.inputs[0].step}, p.in(0, 0), p.inputs[1].data,
+                  p.inputs[2].data, o.epsilon, p.out(0), p.result.step);
+}
+
+}  // namespace
+
+std::optional<RowOp::Kernel> layer_norm_row_op(const OpView& op) {
+  if (&op.def() != &ops::layer_norm_def()) return std::nullopt;
+  RowOp::Kernel kernel{.inputs = {RowOp::Operand::kRows},
+                       .run = run_layer_norm,
+                       .options = std::make_shared<const ops::LayerNormOptions>(
+                           op.options<ops::LayerNormOptions>())};
+  kernel.inputs.resize(static_cast<size_t>(op.inputs()), RowOp::Operand::kShared);
+  return kernel;
+}
+
+}  // namespace sluice::cpu

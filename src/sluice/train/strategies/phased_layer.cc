@@ -391,7 +391,9 @@ Tensors PhasedLayer::arguments_of(const UpdateArguments& arguments) const {
 
 void PhasedLayer::forward_phase(Graph& main, int64_t row) const {
   const RowLoop loop = forward_loop();
-  loop.run(main, row, loop.load(main, row), {}, {});
+  const nn::NamedTensors loaded = loop.load(main, row);
+  loop.run(main, row, loaded, {}, {});
+  if (loop.store) loop.store(main, row, loaded);
 }
 
 void PhasedLayer::backward_phase(Graph& main, int64_t row, const Tensor& step_size) {

@@ -92,6 +92,17 @@ class Beginning : public nn::Module {
   nn::Child<nn::Linear> last_{*this, "last", 3};
 };
 
+class Centred : public nn::Module {
+ public:
+  Tensor build(nn::Builder& b, Tensor x) const {
+    const Tensor running = b.add_running_input("mean", nn::zeros(), {x.dim(-1)});
+    if (b.mode() == nn::RunMode::kEvaluate) return x - running;
+    const Tensor mean = ops::mean(x, {.axes = {0}});
+    b.update_running(running, mean, {.keep = 0.9, .take = 0.1});
+    return x - mean;
+  }
+};
+
 // --- End of the networks.
 
 std::vector<std::string> blocks_of(const train::Network& network) {
@@ -120,7 +131,10 @@ TEST(SplitAModel, NetworksHaveTheBlocksOfThePageAndOneSetOfBits) {
       {train::classifier(Unnamed(), {{kBatch, 6}, f32}), {"first", "last"}},
       {{InScopes(), fields()}, {"B1", "B2"}},
       {{BySubmodules(), fields()}, {"B1", "B2"}},
-      {{Beginning(), fields()}, {"B1", "B2"}}};
+      {{Beginning(), fields()}, {"B1", "B2"}},
+      {train::classifier(nn::Sequential(nn::Linear(8), Centred(), nn::Linear(3)),
+                         {{kBatch, 6}, f32}),
+       {"0", "1", "2"}}};
   for (const auto& [network, names] : networks) {
     EXPECT_EQ(blocks_of(network), names);
     EXPECT_EQ(losses_of(network, train::Strategy::kPhased),
@@ -192,6 +206,13 @@ TEST(SplitAModel, RefusesWhatThePageSays) {
          return finish(y + z, in);
        }),
        "; read a copy"},
+      {"a read of an updated variable", cut_of([&](nn::Builder& b, const Inputs& in) {
+         const Tensor x = linear(b, "a", in["input"], 3);
+         const Tensor running = b.add_running_input("r", nn::zeros(), {3});
+         b.update_running(running, ops::mean(x, {.axes = {0}}));
+         return finish(x - running, in);
+       }),
+       "must be read or updated in training, got both"},
   });
 }
 

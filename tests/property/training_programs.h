@@ -24,12 +24,15 @@ class SmallNetwork : public nn::Module {
   nn::Child<nn::Linear> last_{*this, "last", 3};
 };
 
-/// A network with a skip over two blocks, a weight that two blocks use, three equal blocks and two
-/// losses.
+/// A network with a skip over two blocks, a weight that two blocks use, three equal blocks with
+/// running variables, and two losses.
 class SkipNetwork : public nn::Module {
  public:
   SkipNetwork() {
-    for (int i = 0; i < 3; ++i) layers_.add(6);
+    for (int i = 0; i < 3; ++i) {
+      layers_.add(6);
+      norms_.add();
+    }
   }
   train::Results build(nn::Builder& b, const train::Inputs& in) const {
     const Tensor w = b.add_variable_input("tied", nn::normal(0, 0.5), {6, 6});
@@ -39,7 +42,7 @@ class SkipNetwork : public nn::Module {
     Tensor x = first;
     for (size_t i = 0; i < layers_.size(); ++i) {
       block.emplace(b, fmt::format("row{}", i));
-      x = ops::gelu(layers_[i](b, x)) * first;
+      x = ops::gelu(norms_[i](b, layers_[i](b, x))) * first;
     }
     block.emplace(b, "last");
     const Tensor logits = last_(b, ops::matmul(x, ops::transpose(w)) + first);
@@ -50,6 +53,7 @@ class SkipNetwork : public nn::Module {
 
  private:
   nn::Children<nn::Linear> layers_{*this, "fc"};
+  nn::Children<nn::BatchNorm> norms_{*this, "norm"};
   nn::Child<nn::Linear> last_{*this, "last", 3};
 };
 

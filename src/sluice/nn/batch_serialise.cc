@@ -19,6 +19,7 @@ BatchSerialResult with_names(const Ir& ir, transforms::BatchSerialised phase,
                              std::shared_ptr<const transforms::GradGraphInfo> info = nullptr) {
   NamedTensors args;
   for (const NamedTensors* tensors : named) add_args(args, *tensors, phase.inputs);
+  for (const auto& [name, input] : phase.updated) args.merge(name, input);
   return {GraphWithNamedArgs(ir.graph(phase.graph), args, std::move(info)), std::move(phase.stored),
           std::move(phase.inputs), phase.io_mode, std::move(phase.note)};
 }

@@ -11,10 +11,11 @@ namespace sluice::nn {
 using transforms::batch_serial_buffer;
 using transforms::BatchHandle;
 using transforms::BatchSerialiseOptions;
+using transforms::BatchUpdate;
 using transforms::RowOffset;
 
 /// A phase (transforms/batch_serialise.h). It is called with a row; tensors that stay on the device
-/// are bound by name: `phase.graph.bind(variables).call(&main, row)`.
+/// and variables of updates are bound by name: `phase.graph.bind(variables).call(&main, row)`.
 struct BatchSerialResult {
   GraphWithNamedArgs graph;
   /// Tensors of the original graph, each with the buffer that holds it after a call.

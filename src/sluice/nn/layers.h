@@ -38,9 +38,6 @@ class Linear : public Module {
   WeightInit init_;
 };
 
-/// Whether a model is built for training or for evaluation.
-enum class RunMode { kTrain, kEvaluate };
-
 /// Returns the seed of the module at a dotted path, derived from the seed of the model. The seed is
 /// folded with each part of the path in turn. So a layer has the same seed if it is built in place
 /// at "fc2" or as a graph that is called with fold_seed(seed, "fc2").
@@ -61,6 +58,36 @@ class Dropout : public Module {
  private:
   double p_;
   RunMode mode_;
+};
+
+struct BatchNormOptions {
+  double epsilon = 1e-5;  ///< Added to the variance.
+  double momentum = 0.1;  ///< Part of a micro-batch's statistics in the running ones.
+};
+
+/// Normalizes each channel of x (batch, channels, spatial…) and multiplies it by `weight` (ones)
+/// and adds `bias` (zeros), like PyTorch's layer. Training takes mean and variance from the
+/// micro-batch (ops::batch_norm) and updates the running variables `running_mean` (zeros) and
+/// `running_var` (ones): running = (1 - momentum)·running + momentum·statistic. The statistic of
+/// the variance is the unbiased one. Evaluation (Builder::mode) reads the running variables. All
+/// variables have the shape (channels) and x's dtype. Error{kUsage} if x has fewer than two axes,
+/// and in training for one value in a channel.
+class BatchNorm : public Module {
+ public:
+  /// Error{kUsage} unless 0 <= momentum <= 1.
+  explicit BatchNorm(const BatchNormOptions& options = {});
+  Tensor build(Builder& b, Tensor x) const;
+  std::string cache_key() const;
+
+ private:
+  BatchNormOptions options_;
+};
+
+/// BatchNorm of images (batch, channels, height, width). Error{kUsage} for other axes.
+class BatchNorm2d : public BatchNorm {
+ public:
+  using BatchNorm::BatchNorm;
+  Tensor build(Builder& b, Tensor x) const;
 };
 
 /// Activations as modules, for Sequential.

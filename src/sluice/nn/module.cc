@@ -7,6 +7,7 @@
 
 #include "sluice/base/error.h"
 #include "sluice/nn/dot_tree.h"
+#include "sluice/ops/updates.h"
 
 namespace sluice::nn {
 
@@ -83,6 +84,40 @@ Tensor Builder::add_variable_input(const std::string& name, VariableFactory fact
   state_.factories.merge(key, std::move(factory));
   state_.args.merge(key, input);
   return input;
+}
+
+Tensor Builder::add_running_input(const std::string& name, Initializer initializer, Shape shape,
+                                  DType dtype) {
+  require(is_float(dtype), "add_running_input: '{}' must be floating point, got {}", dotted(name),
+          name_of(dtype));
+  const bool written = mode() == RunMode::kTrain && !state_.updates;
+  const VariableFactory factory(TensorSpec{std::move(shape), dtype, {}}, std::move(initializer),
+                                written ? Pass::kByReference : Pass::kByValue);
+  return add_variable_input(name, factory.running());
+}
+
+void Builder::update_running(const Tensor& variable, const Tensor& value, const RunningRule& rule) {
+  std::string key;
+  state_.args.for_each([&](const std::string& k, const Tensor& t) {
+    if (t == variable && state_.factories[k].role() == Role::kRunning) key = k;
+  });
+  require(!key.empty(),
+          "update_running: the variable must be a result of add_running_input(), got '{}'",
+          variable.valid() ? variable.name() : "");
+  require(mode() == RunMode::kTrain,
+          "update_running: variable '{}' is updated in evaluation; ask Builder::mode() first", key);
+  require(value.valid() && graph().owns(value) && is_float(value.dtype()) &&
+              value.shape() == variable.shape(),
+          "update_running: the value of '{}' must be floating point of shape {}, got {}", key,
+          to_string(variable.shape()), value.valid() ? to_string(value.spec()) : "an empty handle");
+  require(state_.updated.insert(key).second,
+          "update_running: variable '{}' must have one update, got a second one", key);
+  if (state_.updates) {
+    const int64_t version = graph().storage(graph().info(value).storage).version();
+    state_.updates->push_back({key, value, rule, version});
+  } else {
+    ops::scaled_add_(variable, value, rule.keep, rule.take);
+  }
 }
 
 Tensor Builder::add_replica_sharded_variable_input(const std::string& name, Initializer initializer,

@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -14,6 +15,15 @@
 #include "sluice/nn/variable_factory.h"
 
 namespace sluice::nn {
+
+/// Whether a model is built for training or for evaluation.
+enum class RunMode { kTrain, kEvaluate };
+
+/// The update of a running variable by a value: variable = keep·variable + take·value.
+struct RunningRule {
+  double keep = 0.9;
+  double take = 0.1;
+};
 
 /// The submodules that a module declares. Copies of the module share them.
 struct Declarations {
@@ -43,12 +53,24 @@ class Module {
 
 namespace internal {
 
+/// An update that a module declared.
+struct RunningUpdate {
+  std::string key = {};  ///< Key of the running variable.
+  Tensor value = {};
+  RunningRule rule = {};
+  int64_t version = 0;  ///< Version of the value.
+};
+
 /// State of create_graph() while the module builds.
 struct BuildState {
   Graph& graph;
   NamedVariableFactories factories;
   NamedTensors args;
+  RunMode mode = RunMode::kTrain;
+  /// Collects updates for a caller that applies them. Absent: the graph applies them itself.
+  std::optional<std::vector<RunningUpdate>> updates = {};
   std::vector<std::string> submodules = {};  ///< Names of the outermost module's, as built.
+  std::set<std::string> updated = {};        ///< Keys of running variables with an update.
 };
 
 /// Returns the name of the class without namespaces and template arguments.
@@ -75,6 +97,7 @@ class Builder {
   Ir ir() const { return state_.graph.ir(); }
   /// Dotted path of this module in the graph; empty for the outermost module.
   const std::string& path() const { return path_; }
+  RunMode mode() const { return state_.mode; }
 
   /// Adds a variable of the module: a graph input, and the factory that later creates the variable.
   /// Returns the input. Error{kUsage} if the name exists already. This happens if one module builds
@@ -88,6 +111,19 @@ class Builder {
                                             Shape shape, DType dtype = f32,
                                             Pass pass = Pass::kByValue,
                                             std::optional<ReplicaGrouping> group = {});
+  /// Adds a running variable, such as the running mean of a batch norm: a variable that training
+  /// updates by update_running(), without a gradient and without an optimizer. Returns the input.
+  /// Training in a train::Network may read it or update it, but not both. Evaluation reads the
+  /// variable that training updated. Errors are those of add_variable_input().
+  Tensor add_running_input(const std::string& name, Initializer initializer, Shape shape,
+                           DType dtype = f32);
+  /// Declares the update of a running variable of this graph by a value that the graph computes in
+  /// each call. In a train::Network, the training step applies it once for each micro-batch, in
+  /// ascending order, also where it computes `value` again for a gradient. Replicas average the
+  /// variable once an update. A graph of create_graph() writes the variable, which is then passed
+  /// by reference. Error{kUsage} unless `variable` is a result of add_running_input() without an
+  /// update and `value` is floating point with its shape, and in evaluation.
+  void update_running(const Tensor& variable, const Tensor& value, const RunningRule& rule = {});
   /// Adds new inputs for all of `factories` and copies the factories under `name`. Returns the
   /// inputs, which are the variables for one caller of an outlined graph. Pass them to bind() of
   /// that graph.
@@ -218,16 +254,11 @@ inline void add_outputs(Graph& graph, const Tensors& outputs) {
   for (const Tensor& t : outputs) graph.add_output(t);
 }
 
-}  // namespace internal
-
-/// Creates a graph from a module. Tensors, TensorSpecs, NamedInputs and vectors of them become
-/// inputs; only the spec of a Tensor is used. Other arguments are passed to `build` unchanged.
-/// Variables become inputs after these, in the order in which `build` adds them. The name of the
-/// graph is "<class>_subgraph(N)". Returns the factories of the variables, and the graph.
 template <typename M, typename... Inputs>
-std::pair<NamedVariableFactories, GraphWithNamedArgs> create_graph(Ir ir, const M& module,
+std::pair<NamedVariableFactories, GraphWithNamedArgs> create_graph(Ir ir, RunMode mode,
+                                                                   const M& module,
                                                                    const Inputs&... inputs) {
-  internal::BuildState state{ir.create_empty_graph(internal::class_name(typeid(M))), {}, {}};
+  internal::BuildState state{ir.create_empty_graph(internal::class_name(typeid(M))), {}, {}, mode};
   if constexpr (std::is_base_of_v<Module, M>)
     internal::declare(state.factories, *module.declarations());
   Builder b(state);
@@ -244,6 +275,27 @@ std::pair<NamedVariableFactories, GraphWithNamedArgs> create_graph(Ir ir, const 
   }
   GraphWithNamedArgs graph(state.graph, std::move(state.args));
   return {std::move(state.factories), std::move(graph)};
+}
+
+}  // namespace internal
+
+/// Creates a graph from a module. Tensors, TensorSpecs, NamedInputs and vectors of them become
+/// inputs; only the spec of a Tensor is used. Other arguments are passed to `build` unchanged.
+/// Variables become inputs after these, in the order in which `build` adds them. The name of the
+/// graph is "<class>_subgraph(N)". Returns the factories of the variables, and the graph. A call of
+/// the graph updates the running variables that are bound to it.
+template <typename M, typename... Inputs>
+std::pair<NamedVariableFactories, GraphWithNamedArgs> create_graph(Ir ir, const M& module,
+                                                                   const Inputs&... inputs) {
+  return internal::create_graph(std::move(ir), RunMode::kTrain, module, inputs...);
+}
+
+/// Creates a graph like create_graph(), but for evaluation: Builder::mode() is
+/// RunMode::kEvaluate, and modules read their running variables.
+template <typename M, typename... Inputs>
+std::pair<NamedVariableFactories, GraphWithNamedArgs> create_eval_graph(Ir ir, const M& module,
+                                                                        const Inputs&... inputs) {
+  return internal::create_graph(std::move(ir), RunMode::kEvaluate, module, inputs...);
 }
 
 }  // namespace sluice::nn

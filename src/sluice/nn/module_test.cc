@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
+#include "sluice/interp/interpreter.h"
 #include "sluice/ir/verify.h"
 #include "sluice/nn/test_util.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/matmul.h"
+#include "sluice/ops/reductions.h"
 #include "sluice/ops/reshape.h"
 
 namespace sluice::nn {
@@ -325,6 +329,114 @@ TEST(Factories, FirstValuesDependOnPathSeedAndCount) {
       factories2.init(other.entry_graph("eval"), {.prefix = "fc3", .seed = 1})["weight"];
   const Tensor plain = factories.init(main, {.prefix = "fc3"})["weight"];
   EXPECT_NE(first_value(seeded), first_value(plain));
+}
+
+// Doubles x; keeps a sum of its rows.
+struct Sums : Module {
+  Tensor build(Builder& b, Tensor x) const {
+    const Tensor sum = b.add_running_input("sum", zeros(), {x.dim(-1)});
+    if (b.mode() == RunMode::kEvaluate) return x + sum;
+    b.update_running(sum, ops::sum(x, {.axes = {0}}), {.keep = 1, .take = 0.5});
+    return x * 2.0;
+  }
+};
+
+struct Outer : Module {
+  Tensor build(Builder& b, Tensor x) const { return inner(b, x); }
+  Child<Sums> inner{*this, "inner"};
+};
+
+// Calls an outlined graph twice with one running variable.
+struct TwoCalls : Module {
+  Tensor build(Builder& b, Tensor x) const {
+    const auto [factories, graph] = create_graph(b.ir(), Sums(), x);
+    const BoundGraph own = graph.bind(b.add_variable_inputs("own", factories));
+    return own.call(own.call(x)[0])[0];
+  }
+};
+
+template <typename M>
+std::vector<float> sum_after_calls(const M& module, const std::string& key, int calls) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const TensorSpec spec = f32_spec({2, 2});
+  const auto [factories, graph] = create_graph(ir, module, spec);
+  const NamedTensors variables = factories.init(main);
+  const Tensor x = main.constant(HostTensor::of<float>({2, 2}, f32, {1, 2, 3, 4}));
+  for (int i = 0; i < calls; ++i) graph.bind(variables).call(x);
+  verify(ir);
+  Interpreter run(ir, Precision::kFloat);
+  run.run({});
+  const HostTensor sum = run.read(variables[key]);
+  return {sum.as<float>().begin(), sum.as<float>().end()};
+}
+
+TEST(Running, CallsOfAGraphUpdateTheBoundVariables) {
+  EXPECT_EQ(sum_after_calls(Sums(), "sum", 1), (std::vector<float>{2, 3}));
+  EXPECT_EQ(sum_after_calls(Outer(), "inner.sum", 3), (std::vector<float>{6, 9}));
+  EXPECT_EQ(sum_after_calls(TwoCalls(), "own.sum", 1), (std::vector<float>{6, 9}));
+}
+
+TEST(Running, EvaluationReadsTheVariable) {
+  Ir ir;
+  const auto [factories, graph] = create_eval_graph(ir, Outer(), f32_spec({2, 2}));
+  const Tensor input = graph.args()["inner.sum"];
+  EXPECT_EQ(graph.graph().info(input).pass, Pass::kByValue);
+  EXPECT_EQ(factories["inner.sum"].role(), Role::kRunning);
+  ASSERT_EQ(graph.graph().ops().size(), 1u);
+  EXPECT_EQ(graph.graph().ops()[0].inputs[1].tensor, input.id());
+}
+
+TEST(Running, Refusals) {
+  using Build = std::function<Tensor(Builder&, Tensor)>;
+  struct Written : Module {
+    explicit Written(Build f) : f(std::move(f)) {}
+    Tensor build(Builder& b, Tensor x) const { return f(b, x); }
+    Build f;
+  };
+  const auto refused = [](const Build& f, bool evaluate, const std::string& part) {
+    const std::string error = usage_error([&] {
+      Ir ir;
+      if (evaluate) {
+        create_eval_graph(ir, Written(f), f32_spec({2, 2}));
+      } else {
+        create_graph(ir, Written(f), f32_spec({2, 2}));
+      }
+    });
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  };
+  refused(
+      [](Builder& b, Tensor x) {
+        b.update_running(b.add_variable_input("w", zeros(), {2, 2}), x);
+        return x;
+      },
+      false, "must be a result of add_running_input(), got 'w'");
+  refused(
+      [](Builder& b, Tensor x) {
+        b.update_running(b.add_running_input("r", zeros(), {2, 2}), x);
+        return x;
+      },
+      true, "variable 'r' is updated in evaluation");
+  refused(
+      [](Builder& b, Tensor x) {
+        b.update_running(b.add_running_input("r", zeros(), {2}), x);
+        return x;
+      },
+      false, "the value of 'r' must be floating point of shape (2,), got");
+  refused(
+      [](Builder& b, Tensor x) {
+        const Tensor r = b.add_running_input("r", zeros(), {2, 2});
+        b.update_running(r, x);
+        b.update_running(r, x);
+        return x;
+      },
+      false, "variable 'r' must have one update");
+  refused(
+      [](Builder& b, Tensor x) {
+        b.add_running_input("n", zeros(), {}, i32);
+        return x;
+      },
+      false, "'n' must be floating point, got int32");
 }
 
 TEST(Factories, RefuseSubgraphsAndOtherSpecs) {

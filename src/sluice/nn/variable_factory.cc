@@ -60,6 +60,12 @@ VariableFactory::VariableFactory(TensorSpec spec, Initializer initializer, Pass 
           value == nullptr ? "" : to_string(value->spec()));
 }
 
+VariableFactory VariableFactory::running() const {
+  VariableFactory result = *this;
+  result.role_ = Role::kRunning;
+  return result;
+}
+
 VariableFactory VariableFactory::sharded(int chunks) const {
   if (chunks == 0 || shard_ > 0) return *this;
   require(chunks > 0 && spec_.shape.rank() > 0,
@@ -158,6 +164,15 @@ NamedTensors NamedVariableFactories::init_zero(Graph& graph) const {
     const builtin::InitOptions zeros{.shape = spec.shape, .dtype = spec.dtype};
     result.merge(
         key, graph.emit(builtin::init(), {}, to_attrs(zeros), {.name = key, .outputs = {spec}})[0]);
+  });
+  return result;
+}
+
+NamedTensors NamedVariableFactories::select(const NamedTensors& tensors, Role role) const {
+  NamedTensors result;
+  tensors.for_each([&](const std::string& key, const Tensor& t) {
+    const VariableFactory* const factory = find_leaf(key);
+    if (factory != nullptr && factory->role() == role) result.merge(key, t);
   });
   return result;
 }

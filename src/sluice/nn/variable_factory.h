@@ -26,6 +26,13 @@ inline Initializer truncated_normal(double mean, double deviation) {
 inline Initializer uniform(double low, double high) { return Initializer::uniform(low, high); }
 inline Initializer array(HostTensor value) { return Initializer::array(std::move(value)); }
 
+/// How training changes a variable.
+enum class Role {
+  kWeight,   ///< An optimizer updates it by its gradient.
+  kRunning,  ///< Without a gradient: values that the model computes update it
+             ///< (Builder::update_running).
+};
+
 /// Creates any number of variables of one spec, with the same rule for the first value.
 class VariableFactory {
  public:
@@ -39,6 +46,9 @@ class VariableFactory {
   /// How the variable is passed to the graph that declared it.
   Pass pass() const { return pass_; }
   const std::optional<ReplicaGrouping>& group() const { return group_; }
+  Role role() const { return role_; }
+  /// Returns a factory of the variable as a running variable.
+  VariableFactory running() const;
   /// Returns a factory of the variable cut into `chunks` shards, one for each replica of a group.
   /// Its spec is that of a shard. Returns a copy if `chunks` is 0 or the variable is already
   /// sharded. Error{kUsage} for a scalar.
@@ -63,6 +73,7 @@ class VariableFactory {
   Pass pass_;
   std::optional<ReplicaGrouping> group_;
   int shard_ = 0;  ///< Number of shards; 0: whole.
+  Role role_ = Role::kWeight;
 };
 
 /// Returns "<sluice::nn::VariableFactory object at 0x7ffc5d1e4a20>".
@@ -112,6 +123,9 @@ class NamedVariableFactories : public BasicDotTree<VariableFactory, NamedVariabl
   /// Emits ops in `graph` (any graph) that create tensors of zeros. Returns them in insertion
   /// order.
   NamedTensors init_zero(Graph& graph) const;
+  /// Returns the tensors whose factories here have a role: the weights among the variables of a
+  /// module, or among the named arguments of its graph. Ignores keys without a factory.
+  NamedTensors select(const NamedTensors& tensors, Role role) const;
 
  private:
   template <typename Make>

@@ -110,6 +110,7 @@ void remove_unused(NetworkGraph& n, nn::RunMode mode) {
     add(gradient);
   }
   for (const Prediction& p : n.results.predictions) add(p.value);
+  for (const nn::internal::RunningUpdate& u : n.updates) add(u.value);
   graph.set_outputs(outputs);
   GraphEditor editor(graph);
   editor.remove_dead_ops();
@@ -119,9 +120,40 @@ void remove_unused(NetworkGraph& n, nn::RunMode mode) {
   Tensors inputs;
   for (const auto& [name, t] : n.fields) inputs.push_back(t);
   inputs.insert(inputs.end(), n.seed.begin(), n.seed.end());
-  const Tensors weights = n.graph.args().values_flat();
-  inputs.insert(inputs.end(), weights.begin(), weights.end());
+  nn::NamedTensors args;
+  n.graph.args().for_each([&](const std::string& key, const Tensor& t) {
+    if (n.factories[key].role() == nn::Role::kRunning && unused(t)) return;
+    args.merge(key, t);
+    inputs.push_back(t);
+  });
   editor.set_inputs(inputs);
+  n.graph = nn::GraphWithNamedArgs(graph, std::move(args));
+}
+
+// Refuses reads of running variables that the network updates, and writes of any.
+void check_running(const NetworkGraph& n) {
+  const Graph& graph = n.graph.graph();
+  const nn::NamedTensors running = n.factories.select(n.graph.args(), nn::Role::kRunning);
+  for (const nn::internal::RunningUpdate& u : n.updates) {
+    require(graph.info(u.value).producer >= 0,
+            "network: the value of running variable '{}' must be a tensor that build() computed, "
+            "got '{}'",
+            u.key, u.value.name());
+    require(graph.storage(graph.info(u.value).storage).version() == u.version,
+            "network: the value of running variable '{}' must not be overwritten after "
+            "update_running(), but '{}' is; update by a copy",
+            u.key, u.value.name());
+    require(!running.has_leaf(u.key),
+            "network: running variable '{}' must be read or updated in training, got both; read it "
+            "in evaluation only (Builder::mode)",
+            u.key);
+  }
+  running.for_each([&](const std::string& key, const Tensor& t) {
+    require(graph.storage(graph.info(t).storage).version() == 0,
+            "network: running variable '{}' must be updated by the network's own graph, got a "
+            "graph that the network calls; build the module in place",
+            key);
+  });
 }
 
 }  // namespace
@@ -151,7 +183,9 @@ std::vector<Field> internal::classifier_fields(const TensorSpec& input,
 }
 
 NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
-  nn::internal::BuildState state{ir.create_empty_graph(name_), {}, {}};
+  nn::internal::BuildState state{
+      .graph = ir.create_empty_graph(name_), .factories = {}, .args = {}, .mode = mode};
+  state.updates.emplace();
   if (declarations_) nn::internal::declare(state.factories, *declarations_);
   std::vector<std::pair<std::string, Tensor>> fields;
   for (const Field& f : fields_) {
@@ -168,9 +202,11 @@ NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
                  .submodules = std::move(state.submodules),
                  .fields = std::move(fields),
                  .seed = std::move(seed),
-                 .results = std::move(results)};
+                 .results = std::move(results),
+                 .updates = std::move(*state.updates)};
   if (mode == nn::RunMode::kTrain) add_loss_gradients(n);
   remove_unused(n, mode);
+  check_running(n);
   return n;
 }
 

@@ -68,12 +68,15 @@ struct Results {
 
 /// The forward graph of a network: the ops that its module built, in one graph.
 struct NetworkGraph {
-  nn::GraphWithNamedArgs graph;  ///< Named arguments: the weights.
-  nn::NamedVariableFactories factories;
-  std::vector<std::string> submodules;  ///< Names of the module's submodules, in order of use.
+  /// Named arguments: the weights, and the running variables that the graph reads.
+  nn::GraphWithNamedArgs graph;
+  nn::NamedVariableFactories factories;  ///< Weights and all running variables.
+  std::vector<std::string> submodules;   ///< Names of the module's submodules, in order of use.
   std::vector<std::pair<std::string, Tensor>> fields;  ///< Inputs that are read.
   Tensors seed;                                        ///< The seed, if the network draws.
   Results results;
+  /// Updates of running variables, which the graph does not read. Their values are outputs of it.
+  std::vector<nn::internal::RunningUpdate> updates = {};
   /// {tensor, gradient of the sum of losses by it}: one of each tensor.
   std::vector<std::pair<Tensor, Tensor>> loss_gradients = {};
   /// {op behind the module's ops that computes a gradient of a loss, op whose block it is in}.
@@ -96,7 +99,8 @@ class Network {
   const std::vector<Field>& fields() const { return fields_; }
   /// Builds the forward graph. Ops that no result needs are left out, and so are fields that are
   /// not read. Error{kUsage} if results are missing, repeat a name or are not tensors of the graph,
-  /// and if a loss is not a floating-point scalar.
+  /// and if a loss is not a floating-point scalar. Error{kUsage} if training reads a running
+  /// variable and updates it, or if a graph that the network calls updates one.
   NetworkGraph build(Ir ir, nn::RunMode mode) const;
 
  private:

@@ -47,7 +47,8 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
           "training: recompute must be all blocks or a list of blocks, got both");
   const NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
   WeightGroups groups;
-  for (const std::string& key : graph.graph.args().keys_flat()) {
+  const nn::NamedTensors weights = graph.factories.select(graph.graph.args(), nn::Role::kWeight);
+  for (const std::string& key : weights.keys_flat()) {
     if (const auto group = optimizer.group_of(key)) groups.emplace(key, *group);
   }
   const NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);

@@ -30,6 +30,7 @@ enum class Location { kDevice, kRemote };
 struct TensorLocations {
   Location optimizer = Location::kDevice;     ///< State: loaded and stored around its update.
   Location weights = Location::kDevice;       ///< Loaded for each block, stored after the update.
+                                              ///< Running variables wait in the same memory.
   Location activations = Location::kDevice;   ///< Values that gradients read, and with
                                               ///< Strategy::kPhased all values between blocks.
   Location accumulators = Location::kDevice;  ///< Means of gradients: loaded and stored around each
@@ -88,7 +89,8 @@ struct Training {
   std::vector<double> loss_weights;         ///< Loss::weight of each.
   std::vector<D2hStream> predictions;       ///< In the order of Results::predictions.
   std::vector<D2hStream> eval_predictions;  ///< Predictions of "eval".
-  nn::NamedTensors variables;               ///< Weights by path, in the training program.
+  nn::NamedTensors variables;               ///< Weights and running variables by path, in the
+                                            ///< training program.
   nn::NamedTensors state;                   ///< Optimizer state: "<path of the variable>.<state>".
   int64_t accumulate = 1;                   ///< Micro-batches in a run of "train".
   int replicas = 1;
@@ -97,9 +99,10 @@ struct Training {
 
 /// Adds the entry graphs "train" and "eval" to `ir`. The network is cut into its blocks (cut.h).
 /// Gradients are averaged over micro-batches if there are several (spec §4.4), then over replicas.
-/// Then the optimizer updates every weight. Fixes the number of replicas. Error{kUsage} for the
-/// faults that Network::build(), cut() and recompute() name, if `accumulate` is below 1, and if no
-/// loss depends on a weight that the optimizer trains.
+/// Then the optimizer updates every weight. Running variables (nn::Builder::update_running) are
+/// updated after each micro-batch and averaged over replicas after the last one. Fixes the number
+/// of replicas. Error{kUsage} for the faults that Network::build(), cut() and recompute() name, if
+/// `accumulate` is below 1, and if no loss depends on a weight that the optimizer trains.
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const StepOptions& options);
 

@@ -8,6 +8,7 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/collectives.h"
 #include "sluice/ops/random.h"
+#include "sluice/ops/updates.h"
 #include "sluice/transforms/values.h"
 
 namespace sluice::transforms {
@@ -88,6 +89,10 @@ class Serialiser {
       state.passed.push_back(outer.input(t.spec(), t.name(), graph_.info(t).pass));
       result_.inputs.emplace_back(t, state.passed.back());
     }
+    for (const BatchUpdate& u : updates_) {
+      state.updated.push_back(outer.input(u.spec, u.name, Pass::kByReference));
+      result_.updated.emplace_back(u.name, state.updated.back());
+    }
     const Graph::IoScope scope(outer, io_);
     if (io_ == IoMode::kIoOverlapped) {
       overlapped(outer, state);
@@ -105,6 +110,7 @@ class Serialiser {
     Tensor row;
     Tensor seed;
     Tensors passed;
+    Tensors updated;
   };
 
   bool seed() const { return options_.seed_input.valid(); }
@@ -131,6 +137,13 @@ class Serialiser {
       require(find(options_.loads, t) == nullptr,
               "batch_serialise of graph {}: seed_input '{}' cannot also be in loads", graph_.name(),
               t.name());
+    }
+    for (const BatchUpdate& u : options_.updates) {
+      if (!graph_.owns(u.value)) continue;
+      require(contains(outputs, u.value),
+              "batch_serialise of graph {}: the value of update '{}' must be an output, got '{}'",
+              graph_.name(), u.name, u.value.name());
+      updates_.push_back(u);
     }
     for (const Tensor& t : inputs) {
       if (const LoadHandle* from = find(options_.loads, t)) {
@@ -248,9 +261,9 @@ class Serialiser {
     }
   }
 
-  // Gathers shards, calls the graph, cuts shards and advances the seed. Returns the values of
-  // `stores_`. Collectives are here and not in load(), because a gather right after its load would
-  // have to wait for it.
+  // Gathers shards, calls the graph, updates variables, cuts shards and advances the seed. Returns
+  // the values of `stores_`. Collectives are here and not in load(), because a gather right after
+  // its load would have to wait for it.
   Tensors compute(Graph& g, State& state, const Tensors& loaded) const {
     TensorMap given;
     for (size_t i = 0; i < loads_.size(); ++i) {
@@ -268,13 +281,20 @@ class Serialiser {
     }
     const Tensors made = ops::call(g, graph_, {}, given);
     const Tensors outputs = graph_.outputs();
+    const auto result = [&](const Tensor& t) {
+      const auto at = std::find(outputs.begin(), outputs.end(), t) - outputs.begin();
+      return made[static_cast<size_t>(at)];
+    };
+    for (size_t i = 0; i < updates_.size(); ++i) {
+      const BatchUpdate& u = updates_[i];
+      ops::scaled_add_(state.updated[i], result(u.value), u.keep, u.take);
+    }
     Tensors values;
     for (const Store& s : stores_) {
       if (const Tensor* t = find(given, s.tensor)) {
         values.push_back(*t);
       } else {
-        const auto at = std::find(outputs.begin(), outputs.end(), s.tensor) - outputs.begin();
-        values.push_back(made[static_cast<size_t>(at)]);
+        values.push_back(result(s.tensor));
       }
       if (s.shard_group) values.back() = ops::replica_sharded_slice(values.back(), s.shard_group);
     }
@@ -305,6 +325,10 @@ class Serialiser {
       inner.passed.push_back(
           g.input(passed_[i].spec(), passed_[i].name(), graph_.info(passed_[i]).pass));
       inputs.push_back(state.passed[i]);
+    }
+    for (const Tensor& t : state.updated) {
+      inner.updated.push_back(g.input(t.spec(), t.name(), Pass::kByReference));
+      inputs.push_back(t);
     }
     const Tensor iteration = g.input(kIndex, "iteration");
     Tensors results = body(g, inner, iteration, inside);
@@ -363,6 +387,7 @@ class Serialiser {
   std::vector<Load> loads_;
   std::vector<Store> stores_;
   Tensors passed_;
+  std::vector<BatchUpdate> updates_;
   BatchSerialised result_;
 };
 

@@ -47,6 +47,15 @@ struct BatchHandle {
 
 using LoadHandle = std::variant<H2dStream, BatchHandle>;
 
+/// The update variable = keep·variable + take·value of a variable that all micro-batches share.
+struct BatchUpdate {
+  Tensor value = {};      ///< An output of the graph.
+  std::string name = {};  ///< Name of the variable's input.
+  TensorSpec spec = {};   ///< Spec of the variable.
+  double keep = 1;
+  double take = 1;
+};
+
 struct BatchSerialiseOptions {
   int64_t steps = 1;  ///< Micro-batches: iterations of the loop.
   /// Inputs of the graph and the source from which each iteration loads them. Tensors of other
@@ -57,6 +66,8 @@ struct BatchSerialiseOptions {
   /// both lists. Inputs that are loaded from a buffer are not stored.
   std::vector<std::pair<Tensor, D2hStream>> store_streams = {};
   std::vector<std::pair<Tensor, BatchHandle>> store_buffers = {};
+  /// Updates after each run of the graph, in the order of micro-batches.
+  std::vector<BatchUpdate> updates = {};
   /// The BatchHandle::shard_group of tensors for which batch_serialise_fwd_and_grad makes a buffer.
   std::vector<std::pair<Tensor, ReplicaGrouping>> shard_groups = {};
   /// A uint32[2] input that gets a new seed in each iteration. The seeds are split from the seed
@@ -71,6 +82,8 @@ struct BatchSerialised {
   /// {input of the original graph, input of the new one} for inputs that are neither loaded nor the
   /// seed.
   TensorMap inputs;
+  /// {name, input of the new graph, by reference} of the variables that the phase updates.
+  std::vector<std::pair<std::string, Tensor>> updated;
   /// Tensors of the original graph and the buffer that holds them after a call.
   std::vector<std::pair<Tensor, BatchHandle>> stored;
   IoMode io_mode = IoMode::kIo;  ///< Mode that the loop uses.
@@ -80,11 +93,12 @@ struct BatchSerialised {
 /// Makes a phase: a graph that runs `graph` for one micro-batch after another. Loads and stores
 /// surround each run.
 ///
-/// Before: `graph` is a subgraph. Each output that is still needed is in one of the store lists.
+/// Before: `graph` is a subgraph. Each output that is still needed is in one of the store lists or
+/// in the updates.
 /// After: a graph "<graph>__repeat_graph_subgraph(N)" without outputs. Its first input is
 /// `batch_serial_loop_index`, the row (i32, ()). `batch_serial_random_seed` follows if there is a
-/// seed input. Then follow the inputs that are neither loaded nor the seed, unchanged. Inputs
-/// passed by reference are shared by all iterations.
+/// seed input. Then follow the inputs that are neither loaded nor the seed, unchanged, and the
+/// variables of updates. Inputs passed by reference are shared by all iterations.
 ///
 /// With kCompute and kIo each iteration loads, calls `graph`, and stores. With kIoOverlapped
 /// iteration k loads for k + 1 and stores the results of k - 1 while it calls `graph`. The bits are
@@ -94,8 +108,9 @@ struct BatchSerialised {
 /// itself uses a stream or buffer that the loop uses.
 ///
 /// Error{kUsage} if steps or rows are below 1, or if a loaded tensor is not an input. Error{kUsage}
-/// for handles of another spec or Ir, and for a shard of a shard. Error{kUsage} if the seed input
-/// is not a uint32[2] input of the graph, or if it is also loaded.
+/// for handles of another spec or Ir, for a shard of a shard, and for an update by a value that is
+/// not an output. Error{kUsage} if the seed input is not a uint32[2] input of the graph, or if it
+/// is also loaded.
 BatchSerialised batch_serialise(Graph& graph, const BatchSerialiseOptions& options);
 
 struct BatchSerialisedPair {

@@ -251,6 +251,46 @@ TEST(BatchSerialise, GivesEachStepASeedInEveryMode) {
   for (size_t i = 2; i < texts.size(); ++i) EXPECT_EQ(texts[i], texts[i - 2]);
 }
 
+// The values are exact: running = running / 2 + y / 4 with y = 2·x, micro-batches ascending.
+TEST(BatchSerialise, UpdatesAVariableOnceForEachMicroBatchInEveryMode) {
+  for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
+    for (const int64_t steps : {1, 2, 5}) {
+      Ir ir;
+      Graph& main = ir.main_graph();
+      Graph& doubles = ir.create_graph(
+          "doubles", [](Graph&, Tensor x) { return x * 2.0; }, NamedInput{"x", kX});
+      Graph& other = ir.create_graph(
+          "other", [](Graph&, Tensor x) { return x * 3.0; }, NamedInput{"x", kX});
+      const H2dStream in = ir.h2d_stream(kX, "in");
+      const Tensor y = doubles.outputs()[0];
+      const BatchSerialised phase = batch_serialise(
+          doubles, {.steps = steps,
+                    .loads = {{doubles.inputs()[0], in}},
+                    .updates = {{.value = other.outputs()[0], .name = "ignored", .spec = kX},
+                                {.value = y, .name = "r", .spec = kX, .keep = 0.5, .take = 0.25}},
+                    .io_mode = mode});
+      Graph& g = ir.graph(phase.graph);
+      ASSERT_EQ(phase.updated.size(), 1u);
+      EXPECT_EQ(phase.updated[0].first, "r");
+      EXPECT_EQ(phase.updated[0].second, g.inputs()[1]);
+      EXPECT_EQ(g.info(g.inputs()[1]).pass, Pass::kByReference);
+      const Tensor running = main.variable(HostTensor(kX));
+      ops::call(main, g, {main.scalar(0.0, i32), running});
+      verify(ir);
+      Interpreter run(ir);
+      std::vector<HostTensor> feed;
+      float expected = 0;
+      for (int64_t s = 0; s < steps; ++s) {
+        const auto x = static_cast<float>(s + 1);
+        feed.push_back(HostTensor::of<float>({2, 3}, f32, std::vector<float>(6, x)));
+        expected = expected / 2 + x / 2;
+      }
+      run.run({{in, HostTensor::stack(feed)}});
+      for (const double v : run.read(running).to_doubles()) EXPECT_EQ(v, double{expected});
+    }
+  }
+}
+
 TEST(BatchSerialise, BuffersGetTheEntriesThatTheirRowsNeed) {
   const RowOffset::Function same = [](const Tensor& row) { return row; };
   const std::vector<std::pair<RowOffset, int64_t>> cases{
@@ -314,6 +354,8 @@ TEST(BatchSerialise, Refusals) {
          batch_serialise(n.graph, {.loads = {{n.x, wrong}}});
        },
        "tensor 'x' ((2, 3) float32) does not match buffer 1 ((2,) float32)"},
+      {[&] { batch_serialise(n.graph, {.updates = {{.value = n.x, .name = "r", .spec = kX}}}); },
+       "the value of update 'r' must be an output, got 'x'"},
       {[&] {
          batch_serialise(n.graph, {.loads = {{n.seed, n.in}}});
        },

@@ -53,6 +53,7 @@ void NetworkWriter::row(size_t v, int64_t r, const Tensor& outside, Tensors& str
   const bool reads_tied = dice.one_in(8) && !weights_.empty();
   const bool has_result = dice.one_in(5);
   const bool calls = dice.one_in(4), draws = dice.one_in(3), adds = !dice.one_in(3);
+  const bool normalizes = dice.one_in(3);
   const int64_t width = streams[0].dim(1);
   Tensor h =
       b_.inlined(name, Written([&](nn::Builder& b) {
@@ -60,6 +61,7 @@ void NetworkWriter::row(size_t v, int64_t r, const Tensor& outside, Tensors& str
                        "fc", nn::Linear(width, nn::Bias::kAdd, nn::WeightInit::kHe), streams[0]);
                    if (outside.valid()) y = y * outside;
                    for (const Tensor& t : fixed) y = y + t * 0.5;
+                   if (normalizes) y = b.inlined("norm", nn::BatchNorm(), y);
                    y = other ? ops::sigmoid(y) : ops::tanh(y);
                    if (calls)
                      y = cache_.create_graph(b.ir(), Shared(0), y.spec()).second.call(y)[0];
@@ -70,6 +72,7 @@ void NetworkWriter::row(size_t v, int64_t r, const Tensor& outside, Tensors& str
                    return y;
                  }));
   streams[0] = h;
+  record.census.running += normalizes;
   if (has_result && dice.one_in(2)) {
     shown_.push_back(h);
   } else if (has_result && losses_.size() < 2) {
@@ -115,7 +118,9 @@ void NetworkWriter::train_all_weights() {
   Tensor rest;
   for (const Tensor& w : graph_.inputs()) {
     const bool field = w == seed_ || w == in_["x"] || w == in_["scale"] || w.dtype() != f32;
-    if (field || transforms::Dependence().upstream(graph_, ends).at(value_of(w)) != 0) continue;
+    const bool running = w.name().find("running_") != std::string::npos;
+    if (field || running || transforms::Dependence().upstream(graph_, ends).at(value_of(w)) != 0)
+      continue;
     const auto active = transforms::Dependence().downstream(graph_, {value_of(w)});
     Tensor last = w;
     for (const Tensor& t : readable(block_)) {

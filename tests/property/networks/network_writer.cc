@@ -107,7 +107,7 @@ bool NetworkWriter::open_marked(size_t v, Dice& dice) {
 }
 
 void NetworkWriter::decision(Dice& dice, uint64_t key) {
-  const int kind = dice(24);
+  const int kind = dice(26);
   if (kind < 9) return with_scope(dice, add_plain_op);
   if (kind < 12) return linear(dice, key);
   switch (kind) {
@@ -130,6 +130,9 @@ void NetworkWriter::decision(Dice& dice, uint64_t key) {
       return integers(dice);
     case 22:
       return loss(dice, key);
+    case 23:
+    case 24:
+      return running(dice, key);
     default:
       keep(dice.one_in(2) ? in_["scale"] * 2.0
                           : ops::cast(in_[dice.one_in(2) ? "labels" : "index"], f32) * 0.25);
@@ -264,6 +267,33 @@ void NetworkWriter::draw(Dice& dice, uint64_t key) {
       keep(training() ? b_.inlined(fmt::format("d{}", key), nn::Dropout(0.25), x, seed_)
                       : ops::identity(x));
   }
+}
+
+// Subtracts the mean of the micro-batch, and in evaluation a running mean. Sometimes training reads
+// the running mean instead of updating it.
+void NetworkWriter::running(Dice& dice, uint64_t key) {
+  const Tensor x = any(dice);
+  const bool normalizes = dice.one_in(3), fixed = dice.one_in(5), shows = dice.one_in(3);
+  const nn::RunningRule rule{.keep = 0.25 * dice(4), .take = 0.25 * (1 + dice(4))};
+  ++record.census.running;
+  if (!outline_.named) fresh_ = graph_.ops().size();  // The layer is a block of its own.
+  const std::string name = fmt::format("n{}", key);
+  if (normalizes && x.rank() > 1 && x.elements() > x.dim(1)) {
+    keep(b_.inlined(name, nn::BatchNorm(), x));
+    return;
+  }
+  Tensor mean;
+  keep(b_.inlined(name, Written([&](nn::Builder& b) {
+                    const Shape shape{x.dim(-1)};
+                    const Tensor running =
+                        b.add_running_input("running_mean", nn::normal(0, 0.5), shape);
+                    mean = running;
+                    if (fixed || !training()) return x - running;
+                    mean = ops::mean(ops::reshape(x, {-1, x.dim(-1)}), {.axes = {0}});
+                    b.update_running(running, mean, rule);
+                    return x - mean;
+                  })));
+  if (shows) keep(mean);
 }
 
 void NetworkWriter::integers(Dice& dice) {

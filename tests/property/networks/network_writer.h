@@ -113,6 +113,7 @@ class NetworkWriter {
   void outlined(Dice& dice, uint64_t key);
   void conditional(Dice& dice);
   void draw(Dice& dice, uint64_t key);
+  void running(Dice& dice, uint64_t key);
   void integers(Dice& dice);
   void loss(Dice& dice, uint64_t key);
   void stack(size_t v);

@@ -84,6 +84,7 @@ NetworkCensus& NetworkCensus::operator+=(const NetworkCensus& o) {
   conditionals += o.conditionals;
   in_place += o.in_place;
   draws += o.draws;
+  running += o.running;
   return *this;
 }
 

@@ -18,7 +18,7 @@ struct NetworkRecipe {
 /// Counts of the features of a network, each as often as the training network has it.
 struct NetworkCensus {
   int reopened = 0, rows = 0, tied = 0, losses = 0, own_gradients = 0, predictions = 0;
-  int calls = 0, conditionals = 0, in_place = 0, draws = 0;
+  int calls = 0, conditionals = 0, in_place = 0, draws = 0, running = 0;
   NetworkCensus& operator+=(const NetworkCensus& other);
 };
 
@@ -32,7 +32,8 @@ struct RandomNetwork {
 /// and begin marks of submodules, or are the submodules. The network may have skips over any
 /// distance, tied weights, rows of equal blocks, one to three losses with and without gradients of
 /// their own, predictions in any block, fields that several blocks read, seeds that several blocks
-/// share, updates in place, calls of shared graphs, conditionals, and values without a gradient.
+/// share, updates in place, calls of shared graphs, conditionals, running variables, and values
+/// without a gradient.
 RandomNetwork random_network(const NetworkRecipe& recipe);
 
 }  // namespace sluice::property

@@ -196,15 +196,15 @@ TEST(RandomNetworks, TrainAlikeInEveryStrategy) {
   std::cout << fmt::format(
       "{} networks, {} compared with the uncut bits, {} with infinities; {} blocks opened again, "
       "{} rows, {} tied uses, {} losses, {} with gradients, {} predictions, {} calls, {} "
-      "conditionals, {} updates in place, {} draws\n",
+      "conditionals, {} updates in place, {} draws, {} running variables\n",
       count, exact, nonfinite, census.reopened, census.rows, census.tied, census.losses,
       census.own_gradients, census.predictions, census.calls, census.conditionals, census.in_place,
-      census.draws);
+      census.draws, census.running);
   if (seeded) return;
   EXPECT_GE(3 * exact, static_cast<int>(count));
   for (const int feature :
        {census.reopened, census.rows, census.tied, census.own_gradients, census.predictions,
-        census.calls, census.conditionals, census.in_place, census.draws}) {
+        census.calls, census.conditionals, census.in_place, census.draws, census.running}) {
     EXPECT_GT(feature, 0);
   }
 }

@@ -8,6 +8,7 @@
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/rts.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/updates.h"
 #include "sluice/train/cut/cut.h"
 #include "sluice/transforms/autodiff.h"
 
@@ -39,6 +40,9 @@ nn::NamedTensors micro_batch(const NetworkGraph& network, const nn::GraphWithNam
     main.host_store(t.losses[i], call.graph_to_parent(network.results.losses[i].value));
   for (size_t i = 0; i < t.predictions.size(); ++i)
     main.host_store(t.predictions[i], call.graph_to_parent(network.results.predictions[i].value));
+  for (const nn::internal::RunningUpdate& u : network.updates) {
+    ops::scaled_add_(t.variables[u.key], call.graph_to_parent(u.value), u.rule.keep, u.rule.take);
+  }
   Tensors own;
   for (const auto& [value, seed] : network.loss_gradients)
     own.push_back(call.graph_to_parent(seed));
@@ -46,9 +50,10 @@ nn::NamedTensors micro_batch(const NetworkGraph& network, const nn::GraphWithNam
   const CallSiteInfo back = gradient.call_with_info(&main, own, info.inputs_dict(call));
   const auto by_variable = info.fwd_parent_ins_to_grad_parent_outs(call, back);
   nn::NamedTensors result;
-  t.variables.for_each([&](const std::string& key, const Tensor& variable) {
-    result.merge(key, by_variable.at(variable));
-  });
+  network.factories.select(t.variables, nn::Role::kWeight)
+      .for_each([&](const std::string& key, const Tensor& variable) {
+        result.merge(key, by_variable.at(variable));
+      });
   return result;
 }
 
@@ -71,8 +76,10 @@ Training uncut_training(Ir ir, const train::Network& network, nn::Optimizer opti
   t.variables = n.factories.init(main, {.seed = options.seed});
   Tensors given;
   for (const auto& [value, gradient] : n.loss_gradients) given.push_back(value);
-  const auto gradient =
-      n.graph.autodiff({.grads_provided = given, .grads_required = n.graph.args().tensors()});
+  const nn::NamedTensors weights = n.factories.select(t.variables, nn::Role::kWeight);
+  const auto gradient = n.graph.autodiff(
+      {.grads_provided = given,
+       .grads_required = n.factories.select(n.graph.args(), nn::Role::kWeight).tensors()});
   nn::NamedTensors sums;
   for (int64_t m = 0; m < options.accumulate; ++m) {
     micro_batch(n, gradient, main, t).for_each([&](const std::string& key, const Tensor& g) {
@@ -85,7 +92,13 @@ Training uncut_training(Ir ir, const train::Network& network, nn::Optimizer opti
                          ? sum
                          : ops::mul(sum, 1.0 / static_cast<double>(options.accumulate)));
   });
-  t.state = optimizer.apply(main, t.variables, nn::mean_over_replicas(means),
+  for (const nn::internal::RunningUpdate& u : n.updates) {
+    const Tensor& running = t.variables[u.key];
+    nn::NamedTensors one;
+    one.merge("mean", running);
+    ops::copy_var_update_(running, nn::mean_over_replicas(one)["mean"]);
+  }
+  t.state = optimizer.apply(main, weights, nn::mean_over_replicas(means),
                             std::get<double>(options.learning_rate),
                             {.max_grad_norm = options.max_grad_norm});
   t.accumulate = options.accumulate;

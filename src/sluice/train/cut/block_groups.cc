@@ -274,6 +274,10 @@ std::string structure_of(const BlockGraph& block) {
   text += ops_text(g, numbers);
   for (const BlockValue& v : block.outputs)
     text += fmt::format("out {}\n", numbers.of(v.part.id()));
+  for (const RunningUse& u : block.updates) {
+    text += fmt::format("update {} {} {} {}\n", to_string(u.spec), numbers.of(u.value.part.id()),
+                        u.rule.keep, u.rule.take);
+  }
   return text;
 }
 

@@ -27,7 +27,8 @@ struct BlockGroup {
 };
 
 /// Returns a text that is equal for two blocks exactly if their graphs are equal up to names: the
-/// same inputs, weights and outputs, and the same ops on them.
+/// same inputs, weights and outputs, the same ops on them, and the same updates of running
+/// variables.
 std::string structure_of(const BlockGraph& block);
 
 /// Where a phase finds a value: a row of the buffer for its spec. A gradient of the value has the

@@ -333,6 +333,12 @@ BlockGraph Cutter::copy(int block, const std::string& name) {
       g.add_output(known.at(t));
     }
   }
+  for (const nn::internal::RunningUpdate& u : network_.updates) {
+    const int64_t maker = graph_.op_index(graph_.info(u.value).producer);
+    if (block_[static_cast<size_t>(maker)] != block) continue;
+    result.updates.push_back(
+        {u.key, network_.factories[u.key].spec(), {u.value, known.at(u.value.id())}, u.rule});
+  }
   return result;
 }
 

@@ -23,6 +23,14 @@ struct WeightUse {
   std::string name() const;
 };
 
+/// The update of a running variable by a value that a block computes.
+struct RunningUse {
+  std::string key;   ///< Key of the variable in the network.
+  TensorSpec spec;   ///< Spec of the variable.
+  BlockValue value;  ///< An output of the block.
+  nn::RunningRule rule;
+};
+
 /// A part of a network as a graph of its own.
 struct BlockGraph {
   std::string name;
@@ -30,6 +38,8 @@ struct BlockGraph {
   std::vector<BlockValue> inputs;   ///< Fields, seeds, and outputs of earlier blocks.
   std::vector<WeightUse> weights;   ///< In the order of their first readers.
   std::vector<BlockValue> outputs;  ///< Values that later blocks or the caller read.
+  std::vector<RunningUse>
+      updates;  ///< In the order of their declarations. The caller applies them.
 
   /// Returns the block's tensor for an output or input; an empty handle if there is none.
   Tensor output(const Tensor& whole) const;

@@ -33,7 +33,9 @@ class DevicePhases {
     for (size_t b = 0; b < cut_.blocks.size(); ++b) {
       const MicroBatch::Weights own = variables_.visit(main_, weights);
       for (MicroBatch& run : runs) run.forward(b, own);
+      variables_.update_running(main_, cut_.blocks[b], runs, weights);
     }
+    variables_.average_running();
     for (const MicroBatch& run : runs) store_results(main_, network_, training_, run);
     for (size_t b = cut_.blocks.size(); b-- > 0;) {
       if (gradients_[b]) visit_backward(b, runs);

@@ -9,9 +9,9 @@ namespace {
 
 class Evaluation {
  public:
-  Evaluation(const std::vector<PhasedGroup>& groups, const NetworkGraph& network, Graph& main,
-             std::map<TensorId, Tensor>& values)
-      : groups_(groups), cut_(cut(network)), main_(main), values_(values) {
+  Evaluation(const std::vector<PhasedGroup>& groups, const NetworkGraph& network,
+             const nn::NamedTensors& variables, Graph& main, std::map<TensorId, Tensor>& values)
+      : groups_(groups), variables_(variables), cut_(cut(network)), main_(main), values_(values) {
     for (const BlockGraph& block : cut_.blocks) {
       for (const BlockValue& v : block.inputs) ++readers_[v.whole.id()];
     }
@@ -31,6 +31,7 @@ class Evaluation {
   void run_block(const BlockGraph& block);
 
   const std::vector<PhasedGroup>& groups_;
+  const nn::NamedTensors& variables_;
   Cut cut_;
   Graph& main_;
   std::map<TensorId, Tensor>& values_;
@@ -53,7 +54,12 @@ const PhasedGroup* Evaluation::loop_of(const BlockGroup& rows) const {
     return i.kind == GroupInput::Kind::kChain;
   });
   for (int64_t r = 0; r < rows.rows; ++r) {
-    const auto& outputs = cut_.blocks[rows.first + static_cast<size_t>(r)].outputs;
+    const BlockGraph& block = cut_.blocks[rows.first + static_cast<size_t>(r)];
+    const auto& keys = trained->keys[static_cast<size_t>(r)];
+    for (const WeightUse& w : block.weights) {
+      if (!keys.contains(w.key)) return nullptr;
+    }
+    const auto& outputs = block.outputs;
     if (static_cast<int64_t>(outputs.size()) != chains) return nullptr;
     for (const BlockValue& v : outputs) {
       if (r + 1 < rows.rows && readers_.at(v.whole.id()) != 1) return nullptr;
@@ -98,7 +104,7 @@ void Evaluation::run_block(const BlockGraph& block) {
   TensorMap given;
   for (const BlockValue& v : block.inputs) given.emplace_back(v.part, values_.at(v.whole.id()));
   for (const WeightUse& w : block.weights)
-    given.emplace_back(w.input, find_weight(groups_, main_, w.key));
+    given.emplace_back(w.input, find_weight(groups_, main_, w.key, variables_));
   const CallSiteInfo call = block.graph.call_with_info(&main_, given);
   for (size_t i = 0; i < block.outputs.size(); ++i)
     values_.emplace(block.outputs[i].whole.id(), call.output(static_cast<int>(i)));
@@ -106,7 +112,8 @@ void Evaluation::run_block(const BlockGraph& block) {
 
 }  // namespace
 
-Tensor find_weight(const std::vector<PhasedGroup>& groups, Graph& graph, const std::string& path) {
+Tensor find_weight(const std::vector<PhasedGroup>& groups, Graph& graph, const std::string& path,
+                   const nn::NamedTensors& variables) {
   for (const PhasedGroup& g : groups) {
     for (size_t r = 0; r < g.keys.size(); ++r) {
       const auto key = g.keys[r].find(path);
@@ -114,6 +121,8 @@ Tensor find_weight(const std::vector<PhasedGroup>& groups, Graph& graph, const s
         return g.layer.weight(graph, static_cast<int64_t>(r), key->second);
     }
   }
+  if (const Tensor* variable = variables.find_leaf(path))
+    return graph.ir().share_variable(*variable, graph);
   fail(ErrorKind::kUsage,
        "evaluation: weight '{}' must be trained, but the training network has "
        "no such weight",
@@ -121,8 +130,9 @@ Tensor find_weight(const std::vector<PhasedGroup>& groups, Graph& graph, const s
 }
 
 void emit_evaluation(const std::vector<PhasedGroup>& groups, const NetworkGraph& network,
-                     Graph& main, std::map<TensorId, Tensor>& values) {
-  Evaluation(groups, network, main, values);
+                     const nn::NamedTensors& variables, Graph& main,
+                     std::map<TensorId, Tensor>& values) {
+  Evaluation(groups, network, variables, main, values);
 }
 
 }  // namespace sluice::train

@@ -16,14 +16,16 @@ struct PhasedGroup {
   PhasedLayer layer;
 };
 
-/// Returns a weight of the groups, given by its path, in a graph of any entry; the graph gets ops
-/// that load it.
-Tensor find_weight(const std::vector<PhasedGroup>& groups, Graph& graph, const std::string& path);
+/// Returns a weight or running variable, given by its path, in a graph of any entry; the graph gets
+/// ops that load it. `variables` has those that are in no group, which are on the device.
+Tensor find_weight(const std::vector<PhasedGroup>& groups, Graph& graph, const std::string& path,
+                   const nn::NamedTensors& variables);
 
 /// Adds the blocks of an evaluation network to entry graph `main`, one after another. A block's
 /// offloaded weights are loaded for that block only. `values` has the network's fields by network
 /// tensor, and gets the results of all blocks but those inside a loop over rows.
 void emit_evaluation(const std::vector<PhasedGroup>& groups, const NetworkGraph& network,
-                     Graph& main, std::map<TensorId, Tensor>& values);
+                     const nn::NamedTensors& variables, Graph& main,
+                     std::map<TensorId, Tensor>& values);
 
 }  // namespace sluice::train

@@ -32,10 +32,11 @@ PhasedLayer::PhasedLayer(nn::NamedVariableFactories factories, nn::GraphWithName
   const Tensors wanted = options.input_gradient == InputGradient::kYes
                              ? Tensors{forward.graph().inputs()[0]}
                              : Tensors{};
-  auto [grad_factories, backward] =
-      nn::autodiff_with_accumulation(forward, forward.args().tensors(), {.grads_required = wanted});
+  auto [grad_factories, backward] = nn::autodiff_with_accumulation(
+      forward, factories.select(forward.args(), nn::Role::kWeight).tensors(),
+      {.grads_required = wanted});
   if (options.recompute) backward = nn::recompute_graph(backward);
-  weight_factories_ = std::move(factories);
+  set_factories(factories);
   grad_factories_ = std::move(grad_factories);
   make_updates(forward.graph().ir(), forward.args(), optimizer);
   forward_ = std::move(forward);
@@ -45,7 +46,7 @@ PhasedLayer::PhasedLayer(nn::NamedVariableFactories factories, nn::GraphWithName
 PhasedLayer::PhasedLayer(LayerGraphs graphs, nn::Optimizer& optimizer,
                          const PhasedLayerOptions& options)
     : PhasedLayer(options) {
-  weight_factories_ = std::move(graphs.weights);
+  set_factories(graphs.weights);
   grad_factories_ = std::move(graphs.accumulators);
   forward_ = std::move(graphs.forward);
   backward_ = std::move(graphs.backward);
@@ -71,6 +72,13 @@ PhasedLayer PhasedLayer::joint(const nn::NamedVariableFactories& factories,
            .backward = std::move(graph)},
           optimizer,
           options};
+}
+
+void PhasedLayer::set_factories(const nn::NamedVariableFactories& factories) {
+  factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
+    const bool running = factory.role() == nn::Role::kRunning;
+    (running ? running_factories_ : weight_factories_).merge(key, factory);
+  });
 }
 
 void PhasedLayer::make_updates(const Ir& ir, const nn::NamedTensors& weights,
@@ -108,15 +116,19 @@ void PhasedLayer::make_updates(const Ir& ir, const nn::NamedTensors& weights,
       state_factories_.merge(k + "." + name, factory.beside(spec, updated));
     });
   });
-  const auto offload = [&](const char* kind, const nn::NamedVariableFactories& factories) {
+  const auto offload = [&](const char* kind, const nn::NamedVariableFactories& factories,
+                           int64_t threshold) {
     if (factories.empty()) return;
-    buffers_.insert(kind, nn::named_variable_buffers(ir, factories, options_.rows,
-                                                     options_.locations.min_elements_sharded));
+    buffers_.insert(kind, nn::named_variable_buffers(ir, factories, options_.rows, threshold));
   };
-  if (options_.locations.weights == Location::kRemote) offload("fwd", weight_factories_);
-  if (options_.locations.optimizer == Location::kRemote) offload("optim", state_factories_);
+  if (options_.locations.weights == Location::kRemote) {
+    offload("fwd", weight_factories_, rule.threshold);
+    offload("run", running_factories_, nn::kNeverShard);
+  }
+  if (options_.locations.optimizer == Location::kRemote)
+    offload("optim", state_factories_, rule.threshold);
   if (options_.locations.accumulators == Location::kRemote && options_.updates == Updates::kApart)
-    offload("grad", gradients);
+    offload("grad", gradients, rule.threshold);
 }
 
 const nn::GraphWithNamedArgs& PhasedLayer::forward() const {
@@ -144,6 +156,16 @@ void PhasedLayer::serialise(nn::BatchSerialiseOptions options) {
     backward_phase_ = nn::batch_serialise(*backward_, options);
     note_ = backward_phase_->note;
   }
+  const nn::GraphWithNamedArgs& updates =
+      forward_phase_ ? forward_phase_->graph : backward_phase_->graph;
+  for (const std::string& key : running_factories_.keys_flat()) {
+    const std::string name = forward_ ? key : "fwd." + key;
+    const Tensor* const input = updates.args().find_leaf(name);
+    if (input != nullptr && updates.graph().info(*input).pass == Pass::kByReference)
+      running_.push_back(key);
+    if (backward_phase_ && backward_phase_->graph.args().has_leaf(name))
+      backward_takes_running_ = true;
+  }
 }
 
 const PhasedLayer::Variables& PhasedLayer::init(Graph& main, int64_t row,
@@ -156,7 +178,7 @@ const PhasedLayer::Variables& PhasedLayer::init(Graph& main, int64_t row,
                                                 const nn::InitOptions& options,
                                                 nn::internal::PathCounts& made) {
   return set_variables(row, [&](const char* kind, const nn::NamedVariableFactories& factories) {
-    const bool weights = kind == std::string_view("fwd");
+    const bool weights = kind != std::string_view("optim");
     const nn::InitOptions o = weights ? options : nn::InitOptions{.prefix = options.prefix};
     return buffers_.contains(kind) ? factories.init_remote(main, buffers_.tree(kind), row, o, made)
                                    : factories.init(main, o, made);
@@ -168,12 +190,13 @@ const PhasedLayer::Variables& PhasedLayer::init(Graph& main, int64_t row,
                                                 const std::map<std::string, std::string>& paths,
                                                 uint64_t seed, nn::internal::PathCounts& made) {
   return set_variables(row, [&](const char* kind, const nn::NamedVariableFactories& own) {
-    const bool weights = kind == std::string_view("fwd");
+    const bool weights = kind != std::string_view("optim");
     nn::NamedVariableFactories named;
     nn::NamedRemoteBuffers buffers;
     std::vector<std::pair<std::string, std::string>> keys;  // {key, path}
     for (const auto& [key, path] : paths) {
       if (weights) {
+        if (!own.has_leaf(key)) continue;
         keys.emplace_back(key, path);
         named.merge(path, factories[path]);
       } else if (own.contains(key)) {
@@ -202,6 +225,9 @@ const PhasedLayer::Variables& PhasedLayer::set_variables(int64_t row, const Make
   require(row >= 0 && row < rows(), "phased layer: row must be in [0, {}), got {}", rows(), row);
   auto& variables = variables_[static_cast<size_t>(row)];
   variables = Variables{make("fwd", weight_factories_), make("optim", state_factories_)};
+  make("run", running_factories_).for_each([&](const std::string& key, const Tensor& t) {
+    variables->weights.merge(key, t);
+  });
   return *variables;
 }
 
@@ -215,6 +241,7 @@ const PhasedLayer::Variables& PhasedLayer::variables(int64_t row) const {
 bool PhasedLayer::is_remote(std::initializer_list<const char*> kinds) const {
   return std::all_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
     const bool none = kind == "fwd"     ? weight_factories_.empty()
+                      : kind == "run"   ? running_factories_.empty()
                       : kind == "optim" ? state_factories_.empty()
                                         : updates_.empty();
     return none || buffers_.contains(kind);
@@ -235,23 +262,35 @@ nn::NamedTensors PhasedLayer::whole_weights(Graph& graph, const RemoteEntry& row
                                             const nn::NamedTensors& loaded) const {
   nn::NamedTensors whole;
   for (const LayerGraphs::Tied& w : borrowed_) whole.merge(w.key, tied_->find(graph, w.path));
-  if (weight_factories_.empty()) return whole;
-  if (loaded.contains("fwd")) {
-    loaded.tree("fwd").for_each([&](const std::string& key, const Tensor& t) {
-      whole.merge(key, nn::gather_replica_sharded_tensor(t));
-    });
-    return whole;
-  }
-  variables(row.constant()).weights.for_each([&](const std::string& key, const Tensor&) {
-    whole.merge(key, weight(graph, row.constant(), key));
-  });
+  const auto add = [&](const char* kind, const nn::NamedVariableFactories& factories) {
+    if (loaded.contains(kind)) {
+      loaded.tree(kind).for_each([&](const std::string& key, const Tensor& t) {
+        whole.merge(key, nn::gather_replica_sharded_tensor(t));
+      });
+    } else if (!buffers_.contains(kind)) {
+      factories.for_each([&](const std::string& key, const nn::VariableFactory&) {
+        whole.merge(key, weight(graph, row.constant(), key));
+      });
+    }
+  };
+  add("fwd", weight_factories_);
+  add("run", running_factories_);
   return whole;
 }
 
+void PhasedLayer::average_running(Graph& graph, const nn::NamedTensors& whole) const {
+  if (running_.empty() || graph.ir().fix_replication("a collective") == 1) return;
+  for (const std::string& key : running_) {
+    const Tensor& t = whole[key];
+    ops::copy_var_update_(t, nn::reduce_replica_sharded_tensor(t, ops::CollectiveOp::kMean,
+                                                               {.threshold = nn::kNeverShard}));
+  }
+}
+
 Tensor PhasedLayer::weight(Graph& graph, int64_t row, const std::string& key) const {
-  if (buffers_.contains("fwd"))
-    return nn::gather_replica_sharded_tensor(
-        graph.remote_load(buffers_.tree("fwd")[key], row, key));
+  const char* const kind = running_factories_.has_leaf(key) ? "run" : "fwd";
+  if (buffers_.contains(kind))
+    return nn::gather_replica_sharded_tensor(graph.remote_load(buffers_.tree(kind)[key], row, key));
   const Tensor& variable = variables(row).weights[key];
   return variable.graph_id() == graph.id() ? variable : graph.ir().share_variable(variable, graph);
 }
@@ -259,13 +298,16 @@ Tensor PhasedLayer::weight(Graph& graph, int64_t row, const std::string& key) co
 RowLoop PhasedLayer::forward_loop() const {
   require(forward_phase_.has_value(),
           "phased layer: a forward phase requires serialise() on a layer that is not joint");
-  RowLoop loop{.rows = rows(), .form = form_of(is_remote({"fwd"})), .io_mode = io_mode_};
-  loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
+  RowLoop loop{.rows = rows(), .form = form_of(is_remote({"fwd", "run"})), .io_mode = io_mode_};
+  loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd", "run"}); };
   loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                     const Tensors&, const Tensors&) {
-    forward_phase_->graph.bind(whole_weights(g, row, loaded)).call(&g, index(g, row));
+    const nn::NamedTensors whole = whole_weights(g, row, loaded);
+    forward_phase_->graph.bind(whole).call(&g, index(g, row));
+    average_running(g, whole);
     return Tensors{};
   };
+  if (!running_.empty()) add_stores(loop, {"run"});
   return loop;
 }
 
@@ -274,24 +316,32 @@ RowLoop PhasedLayer::backward_loop() {
   const bool apart = options_.updates == Updates::kApart;
   RowLoop loop{.rows = rows(),
                .order = RowLoop::Order::kDescending,
-               .form = form_of(is_remote({"fwd", apart ? "grad" : "optim"})),
+               .form = form_of(is_remote({"fwd", apart ? "grad" : "optim"}) &&
+                               (!backward_takes_running_ || is_remote({"run"}))),
                .io_mode = io_mode_};
+  loop.load = [this, apart](Graph& g, const RemoteEntry& row) {
+    nn::NamedTensors loaded = load(g, row, {"fwd"});
+    if (!apart) loaded.update(load(g, row, {"optim"}));
+    if (backward_takes_running_) loaded.update(load(g, row, {"run"}));
+    return loaded;
+  };
+  const bool updates_running = !forward_ && !running_.empty();
   if (apart) {
-    loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
     loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                       const Tensors&, const Tensors&) {
       keep(g, row, gradients(g, row, loaded));
       return Tensors{};
     };
+    if (updates_running) add_stores(loop, {"run"});
     return loop;
   }
-  loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd", "optim"}); };
   loop.run = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                     const Tensors&, const Tensors& arguments) {
     update(g, row, loaded, gradients(g, row, loaded), arguments);
     return Tensors{};
   };
-  add_stores(loop);
+  add_stores(loop,
+             updates_running ? std::vector{"fwd", "optim", "run"} : std::vector{"fwd", "optim"});
   return loop;
 }
 
@@ -312,18 +362,19 @@ RowLoop PhasedLayer::update_loop() const {
            stored ? loaded.tree("grad") : kept_[static_cast<size_t>(row.constant())], arguments);
     return Tensors{};
   };
-  add_stores(loop);
+  add_stores(loop, {"fwd", "optim"});
   return loop;
 }
 
-// Stores the weights and the state that a row loaded.
-void PhasedLayer::add_stores(RowLoop& loop) const {
+// Stores the variables of these kinds that a row loaded.
+void PhasedLayer::add_stores(RowLoop& loop, std::vector<const char*> kinds) const {
   loop.reload = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& over) {
     over.for_each(
         [&](const std::string& key, const Tensor& t) { g.remote_load_(buffers_[key], row, t); });
   };
-  loop.store = [this](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded) {
-    for (const char* kind : {"fwd", "optim"}) {
+  loop.store = [this, kinds = std::move(kinds)](Graph& g, const RemoteEntry& row,
+                                                const nn::NamedTensors& loaded) {
+    for (const char* kind : kinds) {
       if (loaded.contains(kind)) nn::store_remote(g, buffers_.tree(kind), loaded.tree(kind), row);
     }
   };
@@ -340,7 +391,9 @@ Tensors PhasedLayer::arguments_of(const UpdateArguments& arguments) const {
 
 void PhasedLayer::forward_phase(Graph& main, int64_t row) const {
   const RowLoop loop = forward_loop();
-  loop.run(main, row, loop.load(main, row), {}, {});
+  const nn::NamedTensors loaded = loop.load(main, row);
+  loop.run(main, row, loaded, {}, {});
+  if (loop.store) loop.store(main, row, loaded);
 }
 
 void PhasedLayer::backward_phase(Graph& main, int64_t row, const Tensor& step_size) {
@@ -363,8 +416,8 @@ void PhasedLayer::update_phases(Graph& main, const UpdateArguments& arguments) c
 
 Tensors PhasedLayer::apply(Graph& entry, const nn::GraphWithNamedArgs& graph, const Tensors& values,
                            const Tensors& invariants) const {
-  RowLoop loop{.rows = rows(), .form = form_of(is_remote({"fwd"})), .io_mode = io_mode_};
-  loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd"}); };
+  RowLoop loop{.rows = rows(), .form = form_of(is_remote({"fwd", "run"})), .io_mode = io_mode_};
+  loop.load = [this](Graph& g, const RemoteEntry& row) { return load(g, row, {"fwd", "run"}); };
   loop.run = [&](Graph& g, const RemoteEntry& row, const nn::NamedTensors& loaded,
                  const Tensors& before, const Tensors& fixed) {
     return graph.bind(whole_weights(g, row, loaded)).call(&g, before, fixed);
@@ -385,6 +438,7 @@ nn::NamedTensors PhasedLayer::gradients(Graph& graph, const RemoteEntry& row,
     given.insert("bwd", zeros);
   }
   backward_phase_->graph.bind(given).call(&graph, index(graph, row));
+  if (!forward_) average_running(graph, whole);
   return own_gradients(zeros.contains("accum") ? zeros.tree("accum") : nn::NamedTensors{});
 }
 

@@ -54,6 +54,7 @@ struct TiedWeights {
 
 /// The graphs of one micro-batch of a layer.
 struct LayerGraphs {
+  /// Factories of weights and of running variables.
   nn::NamedVariableFactories weights = {};
   /// Counter and accumulators: "mean_accum_counter" and "accum.<key of the weight>". A weight
   /// without a gradient, its own or one of the layers that borrow it, is not updated.
@@ -86,6 +87,10 @@ struct LayerGraphs {
 ///     …
 ///     layer.forward_phases(main);
 ///     layer.backward_phases(main, step_size);
+///
+/// A phase that runs forward updates the running variables: those that its graph writes, and those
+/// in the updates that serialise() gets, under their keys. They are never sharded. Replicas average
+/// them at the end of the phase.
 class PhasedLayer {
  public:
   /// Makes a layer with forward graph `forward`. Its gradient graph accumulates the gradients of
@@ -117,7 +122,7 @@ class PhasedLayer {
 
   /// Weights and optimizer state of one row, with the keys "<weight>" and "<weight>.<state>".
   struct Variables {
-    nn::NamedTensors weights;
+    nn::NamedTensors weights;  ///< Running variables, too.
     nn::NamedTensors state;
   };
   /// Makes the variables of row `row`; offloaded ones are in remote memory. Error{kUsage} if `row`
@@ -159,22 +164,25 @@ class PhasedLayer {
 
  private:
   explicit PhasedLayer(const PhasedLayerOptions& options) : options_(options) {}
+  void set_factories(const nn::NamedVariableFactories& factories);
   void make_updates(const Ir& ir, const nn::NamedTensors& weights, nn::Optimizer& optimizer);
   template <typename Make>
   const Variables& set_variables(int64_t row, const Make& make);
   RowLoop forward_loop() const;
   RowLoop backward_loop();
   RowLoop update_loop() const;
-  void add_stores(RowLoop& loop) const;
-  /// Whether all variables of these kinds ("fwd", "optim") are in remote memory. A loop over rows
-  /// requires it.
+  void add_stores(RowLoop& loop, std::vector<const char*> kinds) const;
+  /// Whether all variables of these kinds ("fwd", "run", "optim") are in remote memory. A loop over
+  /// rows requires it.
   bool is_remote(std::initializer_list<const char*> kinds) const;
   nn::NamedTensors load(Graph& graph, const RemoteEntry& row,
                         std::initializer_list<const char*> kinds) const;
-  /// The weights that phases take. They are not sharded. Weights that were not loaded are variables
-  /// of the entry graph.
+  /// The weights and running variables that phases take. They are not sharded. Those that were not
+  /// loaded are variables of the entry graph.
   nn::NamedTensors whole_weights(Graph& graph, const RemoteEntry& row,
                                  const nn::NamedTensors& loaded) const;
+  /// Averages the running variables that a phase updated over replicas. `whole` has them by key.
+  void average_running(Graph& graph, const nn::NamedTensors& whole) const;
   /// Runs the backward phase of a row. Returns the mean gradients over all replicas, by key.
   nn::NamedTensors gradients(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded);
   /// Keeps the gradients of a row for its update phase.
@@ -197,6 +205,7 @@ class PhasedLayer {
 
   PhasedLayerOptions options_;
   nn::NamedVariableFactories weight_factories_;
+  nn::NamedVariableFactories running_factories_;
   nn::NamedVariableFactories state_factories_;
   nn::NamedVariableFactories grad_factories_;  ///< Counter and accumulators.
   std::optional<nn::GraphWithNamedArgs> forward_;
@@ -206,7 +215,10 @@ class PhasedLayer {
   std::shared_ptr<TiedWeights> tied_;
   std::optional<std::map<std::string, size_t>> groups_;
   std::vector<Update> updates_;
-  /// Trees "fwd", "optim" and "grad" (gradients that wait for their update), each if offloaded.
+  std::vector<std::string> running_;     ///< Keys of the running variables that phases update.
+  bool backward_takes_running_ = false;  ///< Whether the backward phase takes running variables.
+  /// Trees "fwd" (weights), "run" (running variables), "optim" and "grad" (gradients that wait for
+  /// their update), each if offloaded.
   nn::NamedRemoteBuffers buffers_;
   std::vector<nn::NamedTensors> kept_;       ///< Gradients that wait on the device, by row.
   std::optional<RemoteBuffer> square_rows_;  ///< A row's squares(), if gradients are offloaded.

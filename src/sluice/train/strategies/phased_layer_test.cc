@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "sluice/base/test_refusals.h"
@@ -169,6 +170,115 @@ TEST(PhasedLayer, SevenPhasesHaveTheBuffersAndTheTrafficOfTheDocument) {
   fc1.backward_phase(main, 0, step_size);
   const Session session(ir, {.device = cpu_device()});  // Session verifies the plan.
   expect_traffic_of_the_document(session.executable());
+}
+
+struct Normalized : nn::Module {
+  explicit Normalized(int64_t f) : fc(*this, "fc", f) {}
+  Tensor build(nn::Builder& b, Tensor x) const { return ops::gelu(norm(b, fc(b, x))); }
+  nn::Child<nn::Linear> fc;
+  nn::Child<nn::BatchNorm> norm{*this, "norm"};
+};
+
+struct NormalizedNet : nn::Module {
+  Tensor build(nn::Builder& b, Tensor x) const { return fc4(b, fc3(b, fc2(b, fc1(b, x)))); }
+  nn::Child<Normalized> fc1{*this, "fc1", 6}, fc2{*this, "fc2", 6}, fc3{*this, "fc3", 6},
+      fc4{*this, "fc4", 3};
+};
+
+struct NormalizedOutput : nn::Module {
+  Tensors build(nn::Builder& b, Tensor x, Tensor labels) const {
+    const auto [factories, forward] = nn::create_graph(b.ir(), Normalized(3), x.spec());
+    const auto [grad_factories, backward] = nn::autodiff_with_accumulation(
+        forward, factories.select(forward.args(), nn::Role::kWeight).tensors(),
+        {.grads_required = {forward.graph().inputs()[0]}});
+    const auto variables = b.add_variable_inputs("fwd", factories);
+    const CallSiteInfo call = forward.bind(variables).call_with_info(x);
+    const auto [loss, dy] = ops::cross_entropy_with_grad(call.output(0), labels);
+    const auto accumulators = b.add_variable_inputs("bwd", grad_factories);
+    return {backward.bind(accumulators).call(dy, backward.grad_graph_info().inputs_dict(call))[0],
+            loss};
+  }
+};
+
+using Values = std::vector<std::pair<std::string, HostTensor>>;
+
+// Trains for an update of three micro-batches and returns all variables.
+Values after_an_update(const Ir& ir, const H2dStream& images, const H2dStream& labels,
+                       const std::string& program) {
+  constexpr int64_t kSteps = 3;
+  const int replicas = ir.replication();
+  HostTensor x({entries_shape(images.spec.shape, kSteps, replicas), f32});
+  HostTensor y({entries_shape(labels.spec.shape, kSteps, replicas), i32});
+  float next = 0;
+  for (float& v : x.as<float>()) v = std::sin(next += 1.5f);
+  for (int32_t& v : y.as<int32_t>()) v = static_cast<int32_t>(next += 1) % 3;
+  Session session(ir, {.device = cpu_device(), .remote = "host"});
+  session.run({{images, x}, {labels, y}}, program);
+  Values values;
+  session.each_variable(
+      [&](const std::string& path, const HostTensor& value) { values.emplace_back(path, value); });
+  return values;
+}
+
+// Graphs of nn::create_graph() write their running variables themselves. A layer of such graphs has
+// the bits of a network's.
+TEST(PhasedLayer, GraphsMayUpdateRunningVariables) {
+  const TensorSpec spec = f32_spec({4, 6});
+  for (const int replicas : {1, 2}) {
+    for (const Location place : {Location::kDevice, Location::kRemote}) {
+      const TensorLocations locations{.weights = place, .min_elements_sharded = 8};
+      nn::Optimizer sgd = nn::Optimizer::sgd();
+      Ir whole(replicas);
+      const Training t =
+          build_training(whole, classifier(NormalizedNet(), spec), sgd, {.accumulate = 3});
+      const Values want = after_an_update(whole, t.fields[0], t.fields[1], "train");
+
+      Ir ir(replicas);
+      const H2dStream images = ir.h2d_stream(spec, "images");
+      const H2dStream labels = ir.h2d_stream(i32_spec({4}), "labels");
+      auto [factories, graph] = nn::create_graph(ir, Normalized(6), spec);
+      auto [factories4, graph4] = nn::create_graph(ir, NormalizedOutput(), spec, labels.spec);
+      PhasedLayer fc1(factories, graph, sgd,
+                      {.input_gradient = InputGradient::kNo, .locations = locations});
+      auto [factories2, graph2] = nn::create_graph(ir, Normalized(6), spec);
+      PhasedLayer inner(factories2, graph2, sgd, {.rows = 2, .locations = locations});
+      auto fc4 = PhasedLayer::joint(factories4, graph4, sgd, {.locations = locations});
+      const RemoteBuffer x = ir.remote_buffer(spec);
+      const RemoteBuffer dx = ir.remote_buffer(spec);
+      const auto in = [](const nn::GraphWithNamedArgs& g) { return g.graph().inputs(); };
+      const auto out = [](const nn::GraphWithNamedArgs& g) { return g.graph().outputs()[0]; };
+      fc1.serialise({.steps = 3,
+                     .loads = {{in(fc1.forward())[0], images},
+                               {in(fc1.backward())[0], nn::BatchHandle{dx, 0}}},
+                     .store_buffers = {{out(fc1.forward()), nn::BatchHandle{x, 0}}}});
+      inner.serialise({.steps = 3,
+                       .loads = {{in(inner.forward())[0], nn::BatchHandle{x, 0}},
+                                 {in(inner.backward())[0], nn::BatchHandle{dx, 1}}},
+                       .store_buffers = {{out(inner.forward()), nn::BatchHandle{x, 1}},
+                                         {out(inner.backward()), nn::BatchHandle{dx, 0}}}});
+      fc4.serialise({.steps = 3,
+                     .loads = {{in(fc4.backward())[0], nn::BatchHandle{x, 2}},
+                               {in(fc4.backward())[1], labels}},
+                     .store_buffers = {{out(fc4.backward()), nn::BatchHandle{dx, 2}}}});
+      Graph& main = ir.main_graph();
+      fc1.init(main, 0, {.prefix = "fc1"});
+      inner.init(main, 0, {.prefix = "fc2"});
+      inner.init(main, 1, {.prefix = "fc3"});
+      fc4.init(main, 0, {.prefix = "fc4"});
+      const Tensor step_size = main.scalar(-0.05, f32);
+      fc1.forward_phase(main, 0);
+      for (const int64_t row : {0, 1}) inner.forward_phase(main, row);
+      fc4.backward_phase(main, 0, step_size);
+      for (const int64_t row : {1, 0}) inner.backward_phase(main, row, step_size);
+      fc1.backward_phase(main, 0, step_size);
+      const Values got = after_an_update(ir, images, labels, "main");
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        EXPECT_EQ(got[i].first, want[i].first);
+        EXPECT_TRUE(got[i].second.same_bits(want[i].second)) << want[i].first;
+      }
+    }
+  }
 }
 
 TEST(PhasedLayer, Refusals) {

@@ -45,10 +45,11 @@ class Phases {
     std::optional<nn::BatchSerialResult> seeds;
     if (cut_.seeds) seeds = serialise_seeds();
     tied_->find = [this](Graph& graph, const std::string& path) {
-      return find_weight(groups_, graph, path);
+      return find_weight(groups_, graph, path, training_.variables);
     };
     for (const BlockGroup& group : grouping_.groups) groups_.push_back(make_group(group));
     for (PhasedGroup& group : groups_) make_variables(group);
+    make_other_variables();
     const Graph::IoScope scope(main_, options_.io_mode);
     if (seeds) seeds->graph.call(&main_, 0);
     UpdateArguments arguments = step_sizes();
@@ -146,7 +147,9 @@ class Phases {
   void store_gradients(const BlockGroup& group, const Tensors& outputs,
                        nn::BatchSerialiseOptions& o);
   void make_variables(PhasedGroup& group);
-  std::string key_of(size_t b, size_t weight) const;
+  void make_other_variables();
+  std::string key_of(size_t b, const std::string& key, int use = 0) const;
+  void add_updates(size_t b, const LayerGraphs& graphs, nn::BatchSerialiseOptions& o) const;
   std::optional<H2dStream> field_stream(const Tensor& whole) const;
 
   Ir ir_;
@@ -213,15 +216,15 @@ nn::BatchSerialResult Phases::serialise_seeds() {
   return phase;
 }
 
-// Weights have one key in all rows: their name in the block, or else their key in row 0.
-std::string Phases::key_of(size_t b, size_t weight) const {
+// Weights and running variables have one key in all rows: their name in the block, or else their
+// key in row 0.
+std::string Phases::key_of(size_t b, const std::string& key, int use) const {
   const std::string prefix = block(b).name + ".";
-  const auto in_block = [&](const WeightUse& w) { return w.key.starts_with(prefix); };
-  const auto& weights = block(b).weights;
-  const WeightUse& w = weights[weight];
-  const std::string key =
-      std::all_of(weights.begin(), weights.end(), in_block) ? w.key.substr(prefix.size()) : w.key;
-  return w.use == 0 ? key : fmt::format("{}_u{}", key, w.use);
+  const auto in_block = [&](const auto& v) { return v.key.starts_with(prefix); };
+  const bool all = std::all_of(block(b).weights.begin(), block(b).weights.end(), in_block) &&
+                   std::all_of(block(b).updates.begin(), block(b).updates.end(), in_block);
+  const std::string own = all ? key.substr(prefix.size()) : key;
+  return use == 0 ? own : fmt::format("{}_u{}", own, use);
 }
 
 std::optional<H2dStream> Phases::field_stream(const Tensor& whole) const {
@@ -236,16 +239,19 @@ LayerGraphs Phases::separate_graphs(size_t b) const {
   nn::NamedTensors weights;
   for (size_t i = 0; i < block(b).weights.size(); ++i) {
     const WeightUse& w = block(b).weights[i];
-    weights.merge(key_of(b, i), w.input);
+    const std::string key = key_of(b, w.key, w.use);
+    weights.merge(key, w.input);
     if (const auto group = weight_groups_.find(w.key); group != weight_groups_.end())
-      graphs.groups->emplace(key_of(b, i), group->second);
+      graphs.groups->emplace(key, group->second);
     if (w.use != owners_.at(w.key)) {
-      graphs.borrowed.push_back({key_of(b, i), w.key});
+      graphs.borrowed.push_back({key, w.key});
     } else {
-      graphs.weights.merge(key_of(b, i), network_.factories[w.key]);
-      if (lent_.contains(w.key)) graphs.lent.push_back({key_of(b, i), w.key});
+      graphs.weights.merge(key, network_.factories[w.key]);
+      if (lent_.contains(w.key)) graphs.lent.push_back({key, w.key});
     }
   }
+  for (const RunningUse& u : block(b).updates)
+    graphs.weights.merge(key_of(b, u.key), network_.factories[u.key]);
   std::reverse(graphs.borrowed.begin(), graphs.borrowed.end());
   graphs.forward = nn::GraphWithNamedArgs(block(b).graph.graph(), weights);
   if (!gradients_[b]) return graphs;
@@ -257,8 +263,10 @@ LayerGraphs Phases::separate_graphs(size_t b) const {
                               nn::VariableFactory(input.spec(), nn::zeros(), Pass::kByReference));
   };
   if (gradient.counter.valid()) add(kCounter, gradient.counter);
-  for (size_t i = 0; i < gradient.accumulators.size(); ++i)
-    add("accum." + key_of(b, gradient.weights[i]), gradient.accumulators[i]);
+  for (size_t i = 0; i < gradient.accumulators.size(); ++i) {
+    const WeightUse& w = block(b).weights[gradient.weights[i]];
+    add("accum." + key_of(b, w.key, w.use), gradient.accumulators[i]);
+  }
   graphs.backward = nn::GraphWithNamedArgs(
       gradient.graph.graph(), args,
       std::make_shared<const transforms::GradGraphInfo>(gradient.graph.grad_graph_info()));
@@ -397,6 +405,25 @@ void Phases::connect_separate(const BlockGroup& group, const LayerGraphs& graphs
   }
 }
 
+// The updates of running variables by the outputs of the graph that runs the block forward.
+void Phases::add_updates(size_t b, const LayerGraphs& graphs, nn::BatchSerialiseOptions& o) const {
+  const auto& outputs = block(b).outputs;
+  for (const RunningUse& u : block(b).updates) {
+    nn::BatchUpdate update{.value = u.value.part,
+                           .name = key_of(b, u.key),
+                           .spec = u.spec,
+                           .keep = u.rule.keep,
+                           .take = u.rule.take};
+    if (!graphs.forward) {
+      const auto at = std::find_if(outputs.begin(), outputs.end(),
+                                   [&](const BlockValue& v) { return v.whole == u.value.whole; });
+      update.value = graphs.backward->graph().outputs()[static_cast<size_t>(at - outputs.begin())];
+      update.name = "fwd." + update.name;
+    }
+    o.updates.push_back(std::move(update));
+  }
+}
+
 nn::BatchHandle Phases::gradient_handle(const BlockGroup& group, const TakenGradient& taken) {
   if (taken.loss.valid()) return handle(Content::kValue, taken.loss);
   const auto& inputs = block(group.first).inputs;
@@ -416,6 +443,7 @@ PhasedGroup Phases::make_group(const BlockGroup& group) {
   } else {
     connect_separate(group, graphs, o);
   }
+  add_updates(b, graphs, o);
   PhasedGroup result{group,
                      {},
                      {},
@@ -432,8 +460,13 @@ PhasedGroup Phases::make_group(const BlockGroup& group) {
     auto& keys = result.keys.emplace_back();
     for (size_t i = 0; i < row.weights.size(); ++i) {
       const WeightUse& w = row.weights[i];
-      if (w.use == owners_.at(w.key)) keys.emplace(w.key, key_of(b, i));
+      if (w.use == owners_.at(w.key)) {
+        const WeightUse& first = block(b).weights[i];
+        keys.emplace(w.key, key_of(b, first.key, first.use));
+      }
     }
+    for (size_t i = 0; i < row.updates.size(); ++i)
+      keys.emplace(row.updates[i].key, key_of(b, block(b).updates[i].key));
   }
   return result;
 }
@@ -454,13 +487,24 @@ void Phases::make_variables(PhasedGroup& group) {
   }
 }
 
+// Variables that training neither reads nor updates are on the device.
+void Phases::make_other_variables() {
+  nn::NamedVariableFactories others;
+  network_.factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
+    if (!training_.variables.has_leaf(key)) others.merge(key, factory);
+  });
+  others.init(main_, {.seed = options_.seed}, made_)
+      .for_each(
+          [&](const std::string& key, const Tensor& t) { training_.variables.merge(key, t); });
+}
+
 void Phases::build_eval(const NetworkGraph& eval) {
   Graph& main = main_.ir().entry_graph("eval");
   const Graph::IoScope scope(main, options_.io_mode);
   std::map<TensorId, Tensor> values;
   for (size_t i = 0; i < eval.fields.size(); ++i)
     values.emplace(eval.fields[i].second.id(), main.host_load(training_.eval_fields[i]));
-  emit_evaluation(groups_, eval, main, values);
+  emit_evaluation(groups_, eval, training_.variables, main, values);
   for (size_t i = 0; i < eval.results.predictions.size(); ++i) {
     main.host_store(training_.eval_predictions[i],
                     values.at(eval.results.predictions[i].value.id()));

@@ -48,8 +48,12 @@ class Resident {
             options_.io_mode};
   }
 
+  // `weights` has the tensors of running variables, too.
   void forward(Graph& g, MicroBatch& run, const nn::NamedTensors& weights) const {
-    for (size_t b = 0; b < cut_.blocks.size(); ++b) run.forward(b, variables_.visit(g, weights));
+    for (size_t b = 0; b < cut_.blocks.size(); ++b) {
+      run.forward(b, variables_.visit(g, weights));
+      variables_.update_running(g, cut_.blocks[b], {&run, 1}, weights);
+    }
     store_results(g, network_, training_, run);
   }
 
@@ -80,6 +84,9 @@ class Resident {
       given.emplace_back(g.input(t.spec(), t.name(), Pass::kByReference), t);
       return given.back().first;
     };
+    for (const nn::internal::RunningUpdate& u : network_.updates) {
+      if (!variables_.is_remote(u.key)) weights.merge(u.key, inside(training_.variables[u.key]));
+    }
     const Tensor counter = inside(zeros(main_, {{}, f32, {}}, "mean_accum_counter"));
     MeanGradients means(main_, options_);
     ByUse accumulators;
@@ -102,6 +109,7 @@ class Resident {
   }
 
   void update(const MeanGradients& means) {
+    variables_.average_running();
     const auto mean = [&](const std::string& use) { return means.mean(use); };
     if (means.any_remote()) {
       update_one_by_one([&](const std::string& key) { return sum_of_uses(uses_, key, mean); });

@@ -77,23 +77,27 @@ StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const Wei
                              nn::Optimizer& optimizer, const StepOptions& options,
                              Training& training)
     : main_(main),
+      network_(network),
       groups_(groups),
       optimizer_(optimizer),
       options_(options),
       training_(training),
       made_(main.ir()) {
   nn::NamedVariableFactories remote;
+  nn::NamedVariableFactories running;  // Whole: replicas update them apart.
   network.factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
     if (is_off_device(options.locations.weights, factory.spec(), options.locations))
-      remote.merge(key, factory);
+      (factory.role() == nn::Role::kRunning ? running : remote).merge(key, factory);
   });
   weights_ = nn::named_variable_buffers(main.ir(), remote, 1, rule().threshold);
+  nn::named_variable_buffers(main.ir(), running)
+      .for_each([&](const std::string& key, const RemoteBuffer& b) { weights_.merge(key, b); });
   const nn::InitOptions init{.seed = options.seed};
   const auto [keys, factories] = network.factories.unpack();
   for (size_t i = 0; i < keys.size(); ++i) {
     nn::NamedVariableFactories one;
     one.merge(keys[i], factories[i]);
-    const nn::NamedTensors variable = remote.has_leaf(keys[i])
+    const nn::NamedTensors variable = weights_.has_leaf(keys[i])
                                           ? one.init_remote(main, weights_, 0, init, made_)
                                           : one.init(main, init, made_);
     training.variables.merge(keys[i], variable[keys[i]]);
@@ -117,6 +121,30 @@ MicroBatch::Weights StepVariables::visit(Graph& graph, const nn::NamedTensors& h
     if (!t.valid()) t = weight(graph, key);
     return t;
   };
+}
+
+void StepVariables::update_running(Graph& graph, const BlockGraph& block,
+                                   std::span<const MicroBatch> runs,
+                                   const nn::NamedTensors& here) const {
+  const Graph::IoScope scope(graph, options_.io_mode);
+  for (const RunningUse& u : block.updates) {
+    const Tensor variable = is_remote(u.key) ? weight(graph, u.key) : here[u.key];
+    for (const MicroBatch& run : runs)
+      ops::scaled_add_(variable, run[u.value.whole], u.rule.keep, u.rule.take);
+    if (is_remote(u.key)) graph.remote_store(weights_[u.key], 0, variable);
+  }
+}
+
+void StepVariables::average_running() const {
+  if (network_.updates.empty() || main_.ir().fix_replication("a collective") == 1) return;
+  const Graph::IoScope scope(main_, options_.io_mode);
+  for (const nn::internal::RunningUpdate& u : network_.updates) {
+    const Tensor variable = weight(main_, u.key);
+    ops::copy_var_update_(variable,
+                          nn::reduce_replica_sharded_tensor(variable, ops::CollectiveOp::kMean,
+                                                            {.threshold = nn::kNeverShard}));
+    if (is_remote(u.key)) main_.remote_store(weights_[u.key], 0, variable);
+  }
 }
 
 void StepVariables::emit_eval(const NetworkGraph& network) const {

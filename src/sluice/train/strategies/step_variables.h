@@ -2,6 +2,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "sluice/nn/remote.h"
@@ -11,10 +12,12 @@
 
 namespace sluice::train {
 
-/// The weights and the optimizer state of a step without rows, on the device or in remote memory.
+/// The weights, running variables and optimizer state of a step without rows, on the device or in
+/// remote memory.
 class StepVariables {
  public:
-  /// Makes the weights in entry graph `main`, and sets `training.variables`.
+  /// Makes the weights and running variables in entry graph `main`, and sets
+  /// `training.variables`.
   StepVariables(Graph& main, const NetworkGraph& network, const WeightGroups& groups,
                 nn::Optimizer& optimizer, const StepOptions& options, Training& training);
 
@@ -26,6 +29,13 @@ class StepVariables {
   /// Returns the weights of one visit of a block in `graph`: those in `here`, and others, which are
   /// loaded at their first use.
   MicroBatch::Weights visit(Graph& graph, const nn::NamedTensors& here) const;
+  /// Applies the updates of a block's running variables for some micro-batches, in their order.
+  /// Remote variables are loaded before and stored after it. `here` has the tensors of the others
+  /// in `graph`.
+  void update_running(Graph& graph, const BlockGraph& block, std::span<const MicroBatch> runs,
+                      const nn::NamedTensors& here) const;
+  /// Averages the running variables over replicas, in the entry graph.
+  void average_running() const;
   /// Adds the program "eval": a block at a time. Remote weights are loaded for each block.
   void emit_eval(const NetworkGraph& eval) const;
 
@@ -44,11 +54,12 @@ class StepVariables {
   nn::ShardRule rule() const { return {.threshold = options_.locations.min_elements_sharded}; }
 
   Graph& main_;
+  const NetworkGraph& network_;
   const WeightGroups& groups_;
   nn::Optimizer& optimizer_;
   const StepOptions& options_;
   Training& training_;
-  nn::NamedRemoteBuffers weights_;  ///< Remote weights by key.
+  nn::NamedRemoteBuffers weights_;  ///< Remote weights and running variables by key.
   mutable nn::GraphCache cache_;    ///< Graphs of the norm.
   std::optional<ops::HyperArg> rate_;
   std::map<size_t, Tensor> step_sizes_;  ///< By parameter group.

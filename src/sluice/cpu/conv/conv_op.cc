@@ -13,6 +13,9 @@ constexpr double kWorthwhile = 1 << 16;
 // A task packs its operands for itself, so it should not be a small part of the steps.
 constexpr int64_t kLeastSteps = 112;
 constexpr int64_t kMostConvTasks = 8;
+constexpr int64_t kLargeWeight = 1 << 18;
+// Each task packs all sources, which costs little beside so many rows.
+constexpr int64_t kRowsOfLargeWeight = 64;
 
 /// Calls f(tap, {depth, height, width of the tap}) in ascending order.
 template <typename F>
@@ -138,7 +141,12 @@ ConvCut cut_conv(const ConvPlan& plan) {
   const int64_t most = std::clamp<int64_t>(worth, 1, kMostConvTasks);
   constexpr int64_t kManyPositions = 16 * kConvStrip;
   if (most == 1 || cut.samples == 0) return cut;
-  if (cut.samples >= 4) {
+  // A weight that exceeds the L2 cache is read once, by tasks that each have some of its rows.
+  const int64_t weight = rows * c.windows.depth();
+  if (weight >= kLargeWeight && rows >= 2 * kRowsOfLargeWeight) {
+    cut.rows = std::max(kRowsOfLargeWeight, ceil_div(rows, most));
+    cut.tasks = ceil_div(rows, cut.rows);
+  } else if (cut.samples >= 4) {
     cut.samples = ceil_div(cut.samples, std::min(most, cut.samples));
     cut.tasks = ceil_div(c.windows.batch, cut.samples);
   } else if (!plan.interleaves() && positions >= kManyPositions) {

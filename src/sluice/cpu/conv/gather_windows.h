@@ -26,22 +26,23 @@ class WindowGather {
 
   /// Sets the positions [begin, begin + count), counted over all samples; count <= kConvDepth.
   void set_positions(int64_t begin, int64_t count) {
-    pieces_ = 0;
+    pieces_ = vectors_ = 0;
     Extent at;
     int64_t sample = begin / w_.positions(), p = begin % w_.positions();
     at[2] = p % w_.grid[2];
     at[1] = p / w_.grid[2] % w_.grid[1];
     at[0] = p / (w_.grid[2] * w_.grid[1]);
-    const int64_t most = w_.step[2] == 1 ? V::kLanes : kConvDepth;
     for (int64_t done = 0; done < count;) {
+      const int64_t lane = w_.step[2] == 1 ? done % V::kLanes : 0;
+      const int64_t most = w_.step[2] == 1 ? V::kLanes - lane : kConvDepth;
       const int64_t room = linear_ ? w_.positions() - p : w_.grid[2] - at[2];
       const int64_t n = std::min({room, count - done, most});
-      place_[static_cast<size_t>(pieces_)] = {at, n};
-      piece_[static_cast<size_t>(pieces_++)] = {
-          sample * sample_ +
-              (at[0] * w_.step[0] * w_.source[1] + at[1] * w_.step[1]) * w_.source[2] +
-              at[2] * w_.step[2],
-          done};
+      const int64_t from = sample * sample_ +
+                           (at[0] * w_.step[0] * w_.source[1] + at[1] * w_.step[1]) * w_.source[2] +
+                           at[2] * w_.step[2];
+      if (lane == 0) first_piece_[static_cast<size_t>(vectors_++)] = pieces_;
+      place_[static_cast<size_t>(pieces_)] = {at, lane, n, done};
+      from_[static_cast<size_t>(pieces_++)] = from - lane;
       done += n;
       p += n;
       advance(n, at);
@@ -50,9 +51,10 @@ class WindowGather {
       at = {0, 0, 0};
       ++sample;
     }
+    first_piece_[static_cast<size_t>(vectors_)] = pieces_;
     for (int64_t i = 0; inside_ && i < pieces_; ++i) {
-      const int64_t n = place_[static_cast<size_t>(i)].count;
-      lanes_[static_cast<size_t>(i)] = {V::Mask::first(n), 0, n};
+      const Place& place = place_[static_cast<size_t>(i)];
+      lanes_[static_cast<size_t>(i)] = {range(place.lane, 0, place.count), 0, place.count};
     }
   }
 
@@ -71,8 +73,7 @@ class WindowGather {
   }
 
   /// Copies from `channels` planes, one after the other, of the first sample into rows `stride`
-  /// floats apart. Whole vectors are stored: up to kConvSlack floats behind the positions of a row
-  /// are overwritten.
+  /// floats apart. Whole vectors are stored.
   void copy(const float* plane, int64_t channels, int64_t slot, float* to, int64_t stride) const {
     const float* const from = plane + tap_[static_cast<size_t>(slot)];
     const Lanes* const lanes = lanes_.data() + (inside_ ? 0 : slot * pieces_);
@@ -81,59 +82,89 @@ class WindowGather {
         copy_strided(from + i * w_.plane(), lanes, to + i * stride);
       return;
     }
-    switch (pieces_) {
-      case 1:
-        return copy_pieces<1>(from, channels, lanes, to, stride);
-      case 2:
-        return copy_pieces<2>(from, channels, lanes, to, stride);
-      case 3:
-        return copy_pieces<3>(from, channels, lanes, to, stride);
+    switch (vectors_ == 2   ? 4 * pieces_of(0) + pieces_of(1)
+            : vectors_ == 1 ? 4 * pieces_of(0)
+                            : 0) {
       case 4:
-        return copy_pieces<4>(from, channels, lanes, to, stride);
+        return copy_strip<1, 0>(from, w_.plane(), channels, lanes, to, stride);
+      case 5:
+        return copy_strip<1, 1>(from, w_.plane(), channels, lanes, to, stride);
+      case 6:
+        return copy_strip<1, 2>(from, w_.plane(), channels, lanes, to, stride);
+      case 8:
+        return copy_strip<2, 0>(from, w_.plane(), channels, lanes, to, stride);
+      case 9:
+        return copy_strip<2, 1>(from, w_.plane(), channels, lanes, to, stride);
+      case 10:
+        return copy_strip<2, 2>(from, w_.plane(), channels, lanes, to, stride);
       default:
-        copy_many(from, channels, lanes, to, stride);
+        copy_vectors(from, channels, lanes, to, stride);
     }
   }
 
   /// Whether copy_taps() may be called.
   bool copies_taps() const {
-    return inside_ && w_.channels == 1 && w_.step[2] == 1 && pieces_ <= 4;
+    return inside_ && w_.channels == 1 && w_.step[2] == 1 && vectors_ == 2 && pieces_of(0) <= 2 &&
+           pieces_of(1) <= 2;
   }
 
   /// Copies from one plane under the taps of the first slots, like copy(): a row for each tap.
   [[gnu::noinline]] void copy_taps(const float* plane, int64_t taps, float* to,
                                    int64_t stride) const {
-    // A piece that does not exist is stored over by the first one of the next row.
-    typename V::Mask mask[4];
-    int64_t source[4], target[4];
-    for (size_t i = 0; i < 4; ++i) {
-      const bool exists = i < static_cast<size_t>(pieces_);
-      mask[i] = exists ? lanes_[i].mask : V::Mask::first(0);
-      source[i] = exists ? piece_[i].from : 0;
-      target[i] = exists ? piece_[i].to : stride;
-    }
+    const Pair a(*this, lanes_.data(), 0), b(*this, lanes_.data(), 1);
     for (int64_t t = 0; t < taps; ++t, to += stride) {
       const float* const from = plane + tap_[static_cast<size_t>(t)];
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) V::load_masked(from + source[i], mask[i]).store(to + target[i]);
+      a.template load<2>(from).store(to);
+      b.template load<2>(from).store(to + V::kLanes);
     }
   }
 
  private:
-  /// Consecutive positions: of one row of the grid, or of several if their sources are adjacent.
-  struct Piece {
-    int64_t from = 0;  ///< Floats from a plane's first element for offset 0.
-    int64_t to = 0;
-  };
+  /// A piece: consecutive positions of one row of the grid, or of several if their sources are
+  /// adjacent. Without strides, a piece is in one vector.
   struct Place {
     Extent at{};
+    int64_t lane = 0;  ///< Lane of the first position.
     int64_t count = 0;
+    int64_t to = 0;  ///< First position, from the first one of all pieces.
   };
   /// The positions of a piece that are inside the source under a tap.
   struct Lanes {
     typename V::Mask mask{};
     int64_t first = 0, end = 0;  ///< As a range, if the piece is in one row.
   };
+
+  /// The two pieces of a vector; the second may have no lanes.
+  struct Pair {
+    Pair(const WindowGather& g, const Lanes* lanes, int64_t vector) {
+      const auto first = static_cast<size_t>(g.first_piece_[static_cast<size_t>(vector)]);
+      for (size_t i = 0; i < 2; ++i) {
+        const bool exists = static_cast<int64_t>(i) < g.pieces_of(vector);
+        from[i] = exists ? g.from_[first + i] : 0;
+        mask[i] = exists ? lanes[first + i].mask : V::Mask::first(0);
+      }
+    }
+    template <int kPieces>
+    V load(const float* p) const {
+      const V first = V::load_masked(p + from[0], mask[0]);
+      if constexpr (kPieces == 1) return first;
+      return either(first, V::load_masked(p + from[1], mask[1]));
+    }
+    int64_t from[2];
+    typename V::Mask mask[2];
+  };
+
+  /// Returns the lanes of both; a lane that one of them lacks is 0 there.
+  static V either(V a, V b) { return from_bits(bits(a) | bits(b)); }
+
+  static typename V::Mask range(int64_t lane, int64_t first, int64_t end) {
+    return V::Mask::first(lane + end) & !V::Mask::first(lane + first);
+  }
+
+  int64_t pieces_of(int64_t vector) const {
+    const auto v = static_cast<size_t>(vector);
+    return first_piece_[v + 1] - first_piece_[v];
+  }
 
   /// Moves a position by n, which does not reach the next sample's first one.
   void advance(int64_t n, Extent& at) const {
@@ -167,23 +198,21 @@ class WindowGather {
   }
 
   Lanes lanes_of(const Place& place, const ConvTap& tap) const {
-    Lanes lanes;
     if (!linear_) {
-      lanes = lanes_of_row(place.at, place.count, tap);
-      lanes.mask = V::Mask::first(lanes.end) & !V::Mask::first(lanes.first);
-      return lanes;
+      Lanes row = lanes_of_row(place.at, place.count, tap);
+      row.mask = range(place.lane, row.first, row.end);
+      return row;
     }
-    lanes.mask = V::Mask::first(0);
+    Lanes all{V::Mask::first(0)};
     Extent at = place.at;
     for (int64_t done = 0; done < place.count;) {
       const int64_t n = std::min(place.count - done, w_.grid[2] - at[2]);
       const Lanes row = lanes_of_row(at, n, tap);
-      lanes.mask =
-          lanes.mask | (V::Mask::first(done + row.end) & !V::Mask::first(done + row.first));
+      all.mask = all.mask | range(place.lane + done, row.first, row.end);
       done += n;
       advance(n, at);
     }
-    return lanes;
+    return all;
   }
 
   static bool all_inside(const ConvWindows& w) {
@@ -196,33 +225,28 @@ class WindowGather {
     return true;
   }
 
-  template <int kPieces>
-  [[gnu::noinline]] void copy_pieces(const float* from, int64_t channels, const Lanes* lanes,
-                                     float* to, int64_t stride) const {
-    typename V::Mask mask[kPieces];
-    int64_t source[kPieces], target[kPieces];
-    for (int i = 0; i < kPieces; ++i) {
-      mask[i] = lanes[i].mask;
-      source[i] = piece_[static_cast<size_t>(i)].from;
-      target[i] = piece_[static_cast<size_t>(i)].to;
-    }
-    const int64_t plane = w_.plane();
+  /// Copies to one or two vectors that have kA and kB pieces.
+  template <int kA, int kB>
+  [[gnu::noinline]] void copy_strip(const float* from, int64_t plane, int64_t channels,
+                                    const Lanes* lanes, float* to, int64_t stride) const {
+    const Pair a(*this, lanes, 0), b(*this, lanes, kB > 0);
     for (int64_t channel = 0; channel < channels; ++channel) {
-#pragma GCC unroll 4
-      for (int i = 0; i < kPieces; ++i)
-        V::load_masked(from + source[i], mask[i]).store(to + target[i]);
+      a.template load<kA>(from).store(to);
+      if constexpr (kB > 0) b.template load<kB>(from).store(to + V::kLanes);
       from += plane;
       to += stride;
     }
   }
 
-  [[gnu::noinline]] void copy_many(const float* from, int64_t channels, const Lanes* lanes,
-                                   float* to, int64_t stride) const {
-    const int64_t plane = w_.plane(), pieces = pieces_;
+  [[gnu::noinline]] void copy_vectors(const float* from, int64_t channels, const Lanes* lanes,
+                                      float* to, int64_t stride) const {
+    const int64_t plane = w_.plane(), vectors = vectors_;
     for (int64_t channel = 0; channel < channels; ++channel) {
-      for (int64_t i = 0; i < pieces; ++i) {
-        const Piece& piece = piece_[static_cast<size_t>(i)];
-        V::load_masked(from + piece.from, lanes[i].mask).store(to + piece.to);
+      for (int64_t v = 0, i = 0; v < vectors; ++v) {
+        V x = V::load_masked(from + from_[static_cast<size_t>(i)], lanes[i].mask);
+        for (++i; i < first_piece_[static_cast<size_t>(v + 1)]; ++i)
+          x = either(x, V::load_masked(from + from_[static_cast<size_t>(i)], lanes[i].mask));
+        x.store(to + v * V::kLanes);
       }
       from += plane;
       to += stride;
@@ -232,13 +256,12 @@ class WindowGather {
   void copy_strided(const float* from, const Lanes* lanes, float* to) const {
     const int64_t step = w_.step[2];
     for (int64_t i = 0; i < pieces_; ++i) {
-      const Piece& piece = piece_[static_cast<size_t>(i)];
-      float* const out = to + piece.to;
-      const float* const in = from + piece.from;
-      const int64_t count = place_[static_cast<size_t>(i)].count;
+      const Place& place = place_[static_cast<size_t>(i)];
+      float* const out = to + place.to;
+      const float* const in = from + from_[static_cast<size_t>(i)];
       for (int64_t j = 0; j < lanes[i].first; ++j) out[j] = 0.0f;
       for (int64_t j = lanes[i].first; j < lanes[i].end; ++j) out[j] = in[j * step];
-      for (int64_t j = lanes[i].end; j < count; ++j) out[j] = 0.0f;
+      for (int64_t j = lanes[i].end; j < place.count; ++j) out[j] = 0.0f;
     }
   }
 
@@ -247,8 +270,10 @@ class WindowGather {
   const bool dense_;   ///< Positions read adjacent elements.
   const bool linear_;  ///< Also across rows.
   const bool inside_;  ///< No window reaches outside the source.
-  int64_t pieces_ = 0;
-  std::array<Piece, kConvDepth> piece_;
+  int64_t pieces_ = 0, vectors_ = 0;
+  std::array<int64_t, kConvDepth + 1> first_piece_;  ///< By vector.
+  /// By piece: floats from a plane's first element for offset 0 to that of lane 0.
+  std::array<int64_t, kConvDepth> from_;
   std::array<Place, kConvDepth> place_;
   std::array<int64_t, kConvDepth> tap_;  ///< By slot: floats from the element for offset 0.
   std::array<Lanes, kConvDepth> lanes_;  ///< By slot and piece; one slot if all are inside.

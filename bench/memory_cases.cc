@@ -35,6 +35,23 @@ void update(Graph& main, nn::Optimizer optimizer) {
                   nn::NamedTensors::from_dict({{"w", g}}), 1e-6);
 }
 
+// A batch of images of 32 x 32 elements.
+Tensor images(Graph& main) {
+  constexpr int64_t kSide = 32, kChannels = 16;
+  return ops::reshape(variable(main, "a"),
+                      {kElements / (kChannels * kSide * kSide), kChannels, kSide, kSide});
+}
+
+const ops::PoolOptions kHalves{.kernel = {2, 2}};
+const ops::PoolOptions kOverlapping{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
+
+// The ops of a maximum and its gradient, for the gradient y of the result.
+void pool_gradient(Graph& main, const ops::PoolOptions& options) {
+  const Tensor x = images(main);
+  const Tensor y = ops::max_pool(x, options);
+  use(main, ops::max_pool_grad(y, ops::max_pool_taps(x, options), x.shape(), options));
+}
+
 // One operator on tensors of 16 MiB.
 struct Op {
   const char* name;  // Name for pytorch_child.py.
@@ -54,6 +71,11 @@ constexpr Op kOps[] = {
     {"sum-of-columns", 4, 4, [](Graph& m) { use(m, ops::sum(variable(m, "a"), {.axes = {0}})); }},
     {"sum-of-all", 4, 4, [](Graph& m) { use(m, ops::sum(variable(m, "a"))); }},
     {"softmax-of-rows", 8, 8, [](Graph& m) { use(m, ops::softmax(variable(m, "a"))); }},
+    {"max-pool-2x2", 5, 5, [](Graph& m) { use(m, ops::max_pool(images(m), kHalves)); }},
+    {"max-pool-3x3", 5, 5, [](Graph& m) { use(m, ops::max_pool(images(m), kOverlapping)); }},
+    {"average-of-planes", 4, 4, [](Graph& m) { use(m, ops::global_average_pool(images(m))); }},
+    {"max-pool-2x2-and-gradient", 14.5, 9, [](Graph& m) { pool_gradient(m, kHalves); }},
+    {"max-pool-3x3-and-gradient", 14.5, 9, [](Graph& m) { pool_gradient(m, kOverlapping); }},
     {"sgd", 12, 8, [](Graph& m) { update(m, nn::Optimizer::sgd()); }},
     {"adam", 28, 16, [](Graph& m) { update(m, nn::Optimizer::adam()); }},
     {"f32-to-f16-and-back", 12, 10,
@@ -74,7 +96,7 @@ struct Running {
       outputs.push_back({{ir.id(), i, info.name, info.spec}, first});
     }
     binding = session->bind({}, outputs);
-    const auto half = static_cast<int64_t>(op.held / 2) * kElements;
+    const auto half = static_cast<int64_t>(op.held / 2 * kElements);
     from = std::make_unique<Memory>(half);
     to = std::make_unique<Memory>(half);
     copied = half;

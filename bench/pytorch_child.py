@@ -174,6 +174,14 @@ def memory(op, rows, cols):
         torch.add(a, b, out=y)
         y.mul_(0.5).relu_()
 
+    images = a.reshape(-1, 16, 32, 32)
+    halves, overlapping = ((2, 2), (2, 2), (0, 0)), ((3, 3), (2, 2), (1, 1))
+
+    def pool_gradient(window):
+        pooled, indices = torch.ops.aten.max_pool2d_with_indices(images, *window)
+        torch.ops.aten.max_pool2d_with_indices_backward(pooled, images, *window, (1, 1), False,
+                                                        indices)
+
     def updates(name):
         weight = torch.nn.Parameter(a)
         weight.grad = b
@@ -189,6 +197,11 @@ def memory(op, rows, cols):
         "sum-of-columns": lambda: torch.sum(a, 0),
         "sum-of-all": lambda: torch.sum(a),
         "softmax-of-rows": lambda: torch.softmax(a, 1),
+        "max-pool-2x2": lambda: torch.max_pool2d(images, *halves),
+        "max-pool-3x3": lambda: torch.max_pool2d(images, *overlapping),
+        "average-of-planes": lambda: torch.mean(images, (2, 3)),
+        "max-pool-2x2-and-gradient": lambda: pool_gradient(halves),
+        "max-pool-3x3-and-gradient": lambda: pool_gradient(overlapping),
         "f32-to-f16-and-back": lambda: y.copy_(half.copy_(a)),
         "f16-to-f32": lambda: y.copy_(half)
     }

@@ -47,15 +47,18 @@ Windows draw_windows(Draw& draw) {
     const int64_t most[] = {300, 40, 9};
     Windows w{{}, {}, draw.once_in(2), draw.once_in(4) ? 7 : 0};
     PoolOptions& o = w.options;
+    const bool is_whole = draw.once_in(10);
     for (size_t a = 0; a < axes; ++a) {
       x.push_back(draw.between(1, most[axes - 1]));
-      o.kernel.push_back(draw.once_in(12)  ? x.back()
-                         : draw.once_in(3) ? 2
+      o.kernel.push_back(is_whole || draw.once_in(12) ? x.back()
+                         : draw.once_in(3)            ? 2
                                            : draw.between(1, std::min<int64_t>(x.back(), 6)));
       o.stride.push_back(draw.once_in(3) ? 2 : draw.between(1, 7));
       o.dilation.push_back(draw.once_in(4) ? draw.between(1, 3) : 1);
     }
-    if (draw.once_in(2)) {
+    if (is_whole) {
+      o.dilation.clear();
+    } else if (draw.once_in(2)) {
       for (size_t a = 0; a < axes * (draw.once_in(2) ? 2 : 1); ++a)
         o.padding.push_back(draw.between(0, o.kernel[a % axes] / 2));
     } else {

@@ -42,8 +42,9 @@ std::optional<Pool> pool_of(const OpView& op) {
   if (*kind == Kind::kMaxGrad && op.input(1).dtype != u8) return std::nullopt;
   Pool pool{.kind = *kind};
   const ops::PoolShape shape = ops::pool_shape(op);
-  const auto plan = pool.is_gradient() ? PoolPlan::gradient(shape, *kind == Kind::kMaxGrad)
-                                       : PoolPlan::forward(shape);
+  const auto plan = *kind == Kind::kMaxGrad       ? PoolPlan::max_gradient(shape)
+                    : *kind == Kind::kAverageGrad ? PoolPlan::average_gradient(shape)
+                                                  : PoolPlan::forward(shape);
   if (!plan) return std::nullopt;
   pool.plan = *plan;
   pool.per_task = rows_per_task(shape.planes, plan->x_positions);
@@ -71,8 +72,7 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
     case Kind::kAverage:
       return average_pool_planes(plan, floats(0) + x_at, planes, floats(1) + y_at, workspace);
     case Kind::kMaxGrad:
-      return max_pool_grad_planes(plan, floats(0) + y_at, bytes(1), planes, floats(2) + x_at,
-                                  workspace);
+      return max_pool_grad_planes(plan, floats(0) + y_at, bytes(1), planes, floats(2) + x_at);
     case Kind::kAverageGrad:
       return average_pool_grad_planes(plan, floats(0) + y_at, planes, floats(1) + x_at, workspace);
   }

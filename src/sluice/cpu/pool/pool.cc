@@ -8,6 +8,7 @@ namespace sluice::cpu {
 namespace {
 
 constexpr int64_t kLanes = 16;              // Lanes of the widest vector.
+constexpr int64_t kMostByteTaps = 256;      // Taps that fit into a byte.
 constexpr int64_t kPackedFloats = 8192;     // A band is packed into this, if one row fits.
 constexpr int64_t kMostWorkspace = 262144;  // Larger windows are left to the reference kernel.
 
@@ -22,29 +23,87 @@ bool is_quads(const ops::PoolShape& s) {
          halves(s.axes[2]);
 }
 
-std::optional<PoolPlan> plan_of(const ops::PoolShape& shape) {
+PoolPlan plan_of(const ops::PoolShape& shape) {
   PoolPlan p;
   p.shape = shape;
   std::copy(shape.axes.begin(), shape.axes.end(), p.axes);
   p.x_positions = shape.x_positions();
   p.y_positions = shape.y_positions();
   p.is_quads = is_quads(shape);
+  p.is_whole = std::all_of(shape.axes.begin(), shape.axes.end(), [](const ops::PoolAxis& a) {
+    return a.kernel == a.x && a.y == 1 && a.padding == 0 && (a.dilation == 1 || a.x == 1);
+  });
+  return p;
+}
+
+/// Whether windows are small enough to be packed.
+bool can_pack(const PoolPlan& p) {
   const ops::PoolAxis& width = p.axes[2];
-  const bool fits = std::max(width.kernel, width.stride) <= PoolPlan::kMostTaps &&
-                    p.axes[0].kernel <= PoolPlan::kMostRows &&
-                    p.axes[0].kernel * p.axes[1].kernel <= PoolPlan::kMostRows;
-  return fits ? std::optional(p) : std::nullopt;
+  return std::max(width.kernel, width.stride) <= PoolPlan::kMostTaps &&
+         p.axes[0].kernel <= PoolPlan::kMostRows &&
+         p.axes[0].kernel * p.axes[1].kernel <= PoolPlan::kMostRows;
 }
 
 /// Chooses the band. `rows(band)` is the number of rows that must be packed for it in each depth.
 template <typename Rows>
-bool choose_band(PoolPlan& p, int64_t most, int64_t arrays, Rows rows) {
-  const int64_t row = p.phases * p.phase_floats * arrays * p.packed_depths;
+bool choose_band(PoolPlan& p, int64_t most, Rows rows) {
+  const int64_t row = p.phases * p.phase_floats * p.packed_depths;
   while (p.band < most && rows(p.band + 1) * row <= kPackedFloats) ++p.band;
   p.packed_rows = rows(p.band);
   p.workspace_floats = p.edge_floats + p.packed_rows * row;
   return p.workspace_floats <= kMostWorkspace;
 }
+
+/// Adds the gradients of windows to the elements that their taps name. Taps that name no element of
+/// x add nothing.
+class Scatter {
+ public:
+  explicit Scatter(const PoolPlan& plan) : plan_(plan), count_(plan.shape.tap_count()) {
+    const auto& [depth, height, width] = plan.axes;
+    for (int64_t t = 0; t < count_; ++t) {
+      Tap& tap = taps_[t];
+      tap.width = t % width.kernel * width.dilation;
+      tap.height = t / width.kernel % height.kernel * height.dilation;
+      tap.depth = t / (width.kernel * height.kernel) * depth.dilation;
+      tap.offset = (tap.depth * height.x + tap.height) * width.x + tap.width;
+    }
+  }
+
+  void run(const float* grad, const uint8_t* taps, int64_t planes, float* dx) const {
+    const auto& [depth, height, width] = plan_.axes;
+    std::fill_n(dx, planes * plan_.x_positions, 0.0f);
+    for (int64_t p = 0; p < planes; ++p, dx += plan_.x_positions) {
+      for (int64_t d = 0; d < depth.y; ++d) {
+        for (int64_t h = 0; h < height.y; ++h, grad += width.y, taps += width.y)
+          add_row(depth.start(d), height.start(h), grad, taps, dx);
+      }
+    }
+  }
+
+ private:
+  // Distances of an element from the start of its window.
+  struct Tap {
+    int64_t offset = 0, depth = 0, height = 0, width = 0;
+  };
+
+  static bool holds(int64_t i, int64_t size) { return i >= 0 && i < size; }
+
+  void add_row(int64_t d, int64_t h, const float* grad, const uint8_t* taps, float* dx) const {
+    const auto& [depth, height, width] = plan_.axes;
+    const int64_t row = (d * height.x + h) * width.x;
+    for (int64_t o = 0, w = -width.padding; o < width.y; ++o, w += width.stride) {
+      if (taps[o] >= count_) continue;
+      const Tap& tap = taps_[taps[o]];
+      if (holds(w + tap.width, width.x) && holds(h + tap.height, height.x) &&
+          holds(d + tap.depth, depth.x))
+        dx[row + w + tap.offset] += grad[o];
+    }
+  }
+
+  const PoolPlan& plan_;
+  int64_t count_;
+  Tap taps_[kMostByteTaps];
+};
 
 /// Calls `f(PoolKernels<isa>{})`.
 template <typename F>
@@ -59,70 +118,76 @@ void with_kernels(Isa isa, F&& f) {
 }  // namespace
 
 std::optional<PoolPlan> PoolPlan::forward(const ops::PoolShape& shape) {
-  auto p = plan_of(shape);
-  if (!p || p->is_quads) return p;
-  const auto& [depth, height, width] = p->axes;
+  PoolPlan p = plan_of(shape);
+  if (p.is_quads) return p;
+  if (!can_pack(p)) return std::nullopt;
+  const auto& [depth, height, width] = p.axes;
   const int64_t row = round_up(width.y, kLanes);
-  int32_t index_of[kMostTaps];
+  int32_t phase_index[kMostTaps] = {}, index_of[kMostTaps];
   std::fill(std::begin(index_of), std::end(index_of), -1);
   int64_t right = 0;
-  p->left = ceil_div(width.padding, width.stride);
+  p.left = ceil_div(width.padding, width.stride);
   for (int64_t k = 0; k < width.kernel; ++k) {
     const int64_t at = k * width.dilation - width.padding;  // Element of x for the first result.
     const int64_t step = floor_div(at, width.stride);
     const int64_t phase = at - step * width.stride;
     if (index_of[phase] < 0) {
-      index_of[phase] = static_cast<int32_t>(p->phases);
-      p->phase_of[p->phases++] = static_cast<int32_t>(phase);
+      index_of[phase] = static_cast<int32_t>(p.phases);
+      p.phase_of[p.phases++] = static_cast<int32_t>(phase);
     }
     right = std::max(right, step);
-    p->tap[k] = index_of[phase];
-    p->offset[k] = static_cast<int32_t>(p->left + step);
+    phase_index[k] = index_of[phase];
+    p.offset[k] = static_cast<int32_t>(p.left + step);
   }
-  p->phase_floats =
-      p->left + std::max(row + right, round_up(ceil_div(width.x, width.stride), kLanes)) + kLanes;
+  p.phase_floats =
+      p.left + std::max(row + right, round_up(ceil_div(width.x, width.stride), kLanes)) + kLanes;
   for (int64_t k = 0; k < width.kernel; ++k)
-    p->offset[k] += static_cast<int32_t>(p->tap[k] * p->phase_floats);
-  p->edge_floats = row;
-  p->packed_depths = depth.kernel;
+    p.offset[k] += static_cast<int32_t>(phase_index[k] * p.phase_floats);
+  p.edge_floats = row;
+  p.packed_depths = depth.kernel;
   const auto rows = [&h = height](int64_t band) {
     return std::min(h.x, (band - 1) * h.stride + (h.kernel - 1) * h.dilation + 1);
   };
-  return choose_band(*p, height.y, 1, rows) ? p : std::nullopt;
+  return choose_band(p, height.y, rows) ? std::optional(p) : std::nullopt;
 }
 
-std::optional<PoolPlan> PoolPlan::gradient(const ops::PoolShape& shape, bool reads_taps) {
-  auto p = plan_of(shape);
-  if (!p || p->is_quads) return p;
-  const auto& [depth, height, width] = p->axes;
+std::optional<PoolPlan> PoolPlan::average_gradient(const ops::PoolShape& shape) {
+  PoolPlan p = plan_of(shape);
+  if (p.is_quads) return p;
+  if (!can_pack(p)) return std::nullopt;
+  const auto& [depth, height, width] = p.axes;
   // Element j of phase r of a row of x is element j·stride + r. Tap k of window j + step has it if
   // (j + step)·stride - padding + k·dilation is this element.
   int64_t first = 0, last = 0, count = 0;
   for (int64_t r = 0; r < width.stride; ++r) {
-    p->first_of_phase[r] = static_cast<int32_t>(count);
+    p.first_of_phase[r] = static_cast<int32_t>(count);
     for (int64_t k = width.kernel - 1; k >= 0; --k) {
       const int64_t ahead = r + width.padding - k * width.dilation;
       if (ahead % width.stride != 0) continue;
       const int64_t step = ahead / width.stride;
       first = std::min(first, step);
       last = std::max(last, step);
-      p->offset[count] = static_cast<int32_t>(step);
-      p->tap[count++] = static_cast<int32_t>(k);
+      p.offset[count++] = static_cast<int32_t>(step);
     }
   }
-  p->first_of_phase[width.stride] = static_cast<int32_t>(count);
-  p->left = -first;
-  for (int64_t i = 0; i < count; ++i) p->offset[i] += static_cast<int32_t>(p->left);
-  p->phase_step = round_up(ceil_div(width.x, width.stride), kLanes);
-  p->phases = 1;
-  p->phase_floats = p->left + std::max(p->phase_step + last, round_up(width.y, kLanes)) + kLanes;
-  p->edge_floats = p->phase_step * width.stride + round_up(width.y, kLanes);
+  p.first_of_phase[width.stride] = static_cast<int32_t>(count);
+  p.left = -first;
+  for (int64_t i = 0; i < count; ++i) p.offset[i] += static_cast<int32_t>(p.left);
+  p.phase_step = round_up(ceil_div(width.x, width.stride), kLanes);
+  p.phases = 1;
+  p.phase_floats = p.left + std::max(p.phase_step + last, round_up(width.y, kLanes)) + kLanes;
+  p.edge_floats = p.phase_step * width.stride + round_up(width.y, kLanes);
   const auto windows = [](const ops::PoolAxis& a, int64_t band) {
     return std::min(a.y, (band - 1 + (a.kernel - 1) * a.dilation) / a.stride + 1);
   };
-  p->packed_depths = windows(depth, 1);
+  p.packed_depths = windows(depth, 1);
   const auto rows = [&, &h = height](int64_t band) { return windows(h, band); };
-  return choose_band(*p, height.x, reads_taps ? 2 : 1, rows) ? p : std::nullopt;
+  return choose_band(p, height.x, rows) ? std::optional(p) : std::nullopt;
+}
+
+std::optional<PoolPlan> PoolPlan::max_gradient(const ops::PoolShape& shape) {
+  const PoolPlan p = plan_of(shape);
+  return shape.tap_count() <= kMostByteTaps ? std::optional(p) : std::nullopt;
 }
 
 void max_pool_planes(const PoolPlan& plan, const float* x, int64_t planes, float* y,
@@ -141,8 +206,9 @@ void average_pool_planes(const PoolPlan& plan, const float* x, int64_t planes, f
 }
 
 void max_pool_grad_planes(const PoolPlan& plan, const float* grad, const uint8_t* taps,
-                          int64_t planes, float* dx, float* workspace, Isa isa) {
-  with_kernels(isa, [&](auto k) { k.max_grad(plan, grad, taps, planes, dx, workspace); });
+                          int64_t planes, float* dx, Isa isa) {
+  if (!plan.is_quads) return Scatter(plan).run(grad, taps, planes, dx);
+  with_kernels(isa, [&](auto k) { k.max_grad_quads(plan, grad, taps, planes, dx); });
 }
 
 void average_pool_grad_planes(const PoolPlan& plan, const float* grad, int64_t planes, float* dx,

@@ -10,8 +10,9 @@
 /// Lanes are results side by side in a row. Rows are packed first: a packed row has the elements of
 /// an operand with the padding around them, split into phases if the width has a stride. The phase
 /// of element i is i mod stride. So each tap of a row of windows is one contiguous vector. A band
-/// of rows of the result is computed from one packing. Windows of 2 x 2 elements without overlap
-/// are not packed.
+/// of rows of the result is computed from one packing. Windows of 2 x 2 elements without overlap,
+/// and maxima of whole planes, are not packed. The gradient of other maxima is scattered, because
+/// each window gives it to one element.
 namespace sluice::cpu {
 
 /// How to compute a pool, or the gradient of one, on planes of one shape.
@@ -19,16 +20,18 @@ struct PoolPlan {
   static constexpr int64_t kMostTaps = 64;  ///< Largest kernel and stride of the width.
   static constexpr int64_t kMostRows = 64;  ///< Most rows of a window, in all depths.
 
-  /// Return the plan of a pool, and of the gradient of a pool; `reads_taps` says that the gradient
-  /// is that of a maximum. Return nothing for windows that are too large.
+  /// Return the plan of a pool, of the gradient of an average and of that of a maximum. Return
+  /// nothing for windows that are too large.
   static std::optional<PoolPlan> forward(const ops::PoolShape& shape);
-  static std::optional<PoolPlan> gradient(const ops::PoolShape& shape, bool reads_taps);
+  static std::optional<PoolPlan> average_gradient(const ops::PoolShape& shape);
+  static std::optional<PoolPlan> max_gradient(const ops::PoolShape& shape);
 
   ops::PoolShape shape;
   ops::PoolAxis axes[3];
   int64_t x_positions = 0;
   int64_t y_positions = 0;
   bool is_quads = false;  ///< Windows are 2 x 2 elements of a plane, side by side, none partial.
+  bool is_whole = false;  ///< One window has all elements of a plane.
 
   int64_t left = 0;           ///< Elements of padding before a phase.
   int64_t phases = 0;         ///< Phases in a packed row.
@@ -47,7 +50,6 @@ struct PoolPlan {
   /// Gradient: the same for the taps of phase 0 of the result, those of phase 1, …; the taps of a
   /// phase descend.
   int32_t offset[kMostTaps] = {};
-  int32_t tap[kMostTaps] = {};                 ///< Gradient: the taps in that order.
   int32_t first_of_phase[kMostTaps + 1] = {};  ///< Gradient: where the taps of a phase begin.
 };
 
@@ -60,7 +62,7 @@ void max_pool_taps_planes(const PoolPlan& plan, const float* x, int64_t planes, 
 void average_pool_planes(const PoolPlan& plan, const float* x, int64_t planes, float* y,
                          float* workspace, Isa isa = current_isa());
 void max_pool_grad_planes(const PoolPlan& plan, const float* grad, const uint8_t* taps,
-                          int64_t planes, float* dx, float* workspace, Isa isa = current_isa());
+                          int64_t planes, float* dx, Isa isa = current_isa());
 void average_pool_grad_planes(const PoolPlan& plan, const float* grad, int64_t planes, float* dx,
                               float* workspace, Isa isa = current_isa());
 
@@ -73,8 +75,8 @@ struct PoolKernels {
                    float* workspace);
   static void average(const PoolPlan& plan, const float* x, int64_t planes, float* y,
                       float* workspace);
-  static void max_grad(const PoolPlan& plan, const float* grad, const uint8_t* taps, int64_t planes,
-                       float* dx, float* workspace);
+  static void max_grad_quads(const PoolPlan& plan, const float* grad, const uint8_t* taps,
+                             int64_t planes, float* dx);
   static void average_grad(const PoolPlan& plan, const float* grad, int64_t planes, float* dx,
                            float* workspace);
 };

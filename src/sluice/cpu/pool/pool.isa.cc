@@ -11,6 +11,7 @@ using V = VectorFor<kUnitIsa>::type;
 using Mask = V::Mask;
 constexpr int kLanes = V::kLanes;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// Windows that are computed side by side. add() takes the elements with one tap, in ascending
 /// order; a quad is the four elements of a window of 2 x 2.
@@ -26,13 +27,13 @@ struct Largest {
     has_nan = has_nan | is_nan(v);
     largest = max(v, largest);
   }
-  V result() const { return select(has_nan, V(std::numeric_limits<float>::quiet_NaN()), largest); }
+  V result() const { return select(has_nan, V(kNan), largest); }
 
   static void write_edge(const PoolPlan&, float*) {}
   static V quad(V, V a, V b, V c, V d) {
     const V result = max(max(d, c), max(b, a));
     const Mask nan = is_nan(a) | is_nan(b) | is_nan(c) | is_nan(d);
-    return select(nan, V(std::numeric_limits<float>::quiet_NaN()), result);
+    return select(nan, V(kNan), result);
   }
   static void store(V v, float* y, int64_t n) { store_some(v, y, n); }
 
@@ -186,18 +187,21 @@ void pack_row(const PoolPlan& plan, V padding, const float* x, float* packed) {
   }
 }
 
-template <typename Pool>
+/// Pools a row of windows that are kWidth wide, or as wide as the plan says if kWidth is 0.
+template <typename Pool, int kWidth>
 void pool_row(const PoolPlan& plan, const typename Pool::Row& row, const PoolRows& rows,
               const float* edge, typename Pool::Result* y) {
-  const ops::PoolAxis& width = plan.axes[2];
-  for (int64_t o = 0; o < width.y; o += kLanes) {
-    Pool windows(row, edge + o, width.y - o);
+  const int64_t n = plan.axes[2].y;
+  const int64_t width = kWidth > 0 ? kWidth : plan.axes[2].kernel;
+  for (int64_t o = 0; o < n; o += kLanes) {
+    Pool windows(row, edge + o, n - o);
     for (int64_t r = 0; r < rows.count; ++r) {
       const float* const packed = rows.row[r] + o;
-      for (int64_t k = 0; k < width.kernel; ++k)
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < width; ++k)
         windows.add(V::load(packed + plan.offset[k]), rows.number[r] + static_cast<float>(k));
     }
-    Pool::store(windows.result(), y + o, width.y - o);
+    Pool::store(windows.result(), y + o, n - o);
   }
 }
 
@@ -214,7 +218,7 @@ struct Band {
 };
 
 /// Pools plane x in depth `depth` of y.
-template <typename Pool>
+template <typename Pool, int kWidth>
 void pool_depth(const PoolPlan& plan, const float* x, int64_t depth, typename Pool::Result* y,
                 const float* edge, float* packed) {
   const ops::PoolAxis& deep = plan.axes[0];
@@ -245,9 +249,40 @@ void pool_depth(const PoolPlan& plan, const float* x, int64_t depth, typename Po
           rows.number[rows.count++] = static_cast<float>((i * height.kernel + j) * width.kernel);
         }
       }
-      pool_row<Pool>(plan, typename Pool::Row(plan, depth, o, rows), rows, edge, y + o * width.y);
+      pool_row<Pool, kWidth>(plan, typename Pool::Row(plan, depth, o, rows), rows, edge,
+                             y + o * width.y);
     }
   }
+}
+
+/// Returns the largest of n elements, NaN if any is NaN.
+float largest_of(const float* x, int64_t n) {
+  V largest(-kInfinity);
+  Mask nan = Mask::first(0);
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const V v = select(Mask::first(n - i), load_some<V>(x + i, n - i), V(-kInfinity));
+    nan = nan | is_nan(v);
+    largest = max(v, largest);
+  }
+  return fold_lanes(select(nan, V(kNan), largest), [](V a, V b) { return max_or_nan(a, b); });
+}
+
+/// Return the maximum and the tap of a window of n contiguous elements.
+float whole_max(const float* x, int64_t n) {
+  const float largest = largest_of(x, n);
+  if (largest != 0) return largest;
+  while (*x != 0) ++x;  // The sign is that of the first zero.
+  return first_lane(max(V(*x), V(-kInfinity)));
+}
+int64_t whole_tap(const float* x, int64_t n) {
+  const float largest = largest_of(x, n);
+  int64_t i = 0;
+  if (largest != largest) {
+    for (i = n - 1; x[i] == x[i];) --i;
+  } else {
+    while (x[i] != largest) ++i;
+  }
+  return i;
 }
 
 template <typename Pool>
@@ -257,9 +292,13 @@ void pool_planes(const PoolPlan& plan, const float* x, int64_t planes, typename 
   Pool::write_edge(plan, workspace);
   fill(workspace + plan.edge_floats, plan.workspace_floats - plan.edge_floats, V(Pool::kPadding));
   const int64_t depth_results = plan.axes[1].y * plan.axes[2].y;
+  const int64_t width = plan.axes[2].kernel;
+  const auto pool = width == 2   ? pool_depth<Pool, 2>
+                    : width == 3 ? pool_depth<Pool, 3>
+                                 : pool_depth<Pool, 0>;
   for (int64_t p = 0; p < planes; ++p, x += plan.x_positions) {
     for (int64_t d = 0; d < plan.axes[0].y; ++d, y += depth_results)
-      pool_depth<Pool>(plan, x, d, y, workspace, workspace + plan.edge_floats);
+      pool(plan, x, d, y, workspace, workspace + plan.edge_floats);
   }
 }
 
@@ -270,13 +309,16 @@ using Kernels = PoolKernels<kUnitIsa>;
 template <>
 void Kernels::max(const PoolPlan& plan, const float* x, int64_t planes, float* y,
                   float* workspace) {
-  pool_planes<Largest>(plan, x, planes, y, workspace);
+  if (!plan.is_whole) return pool_planes<Largest>(plan, x, planes, y, workspace);
+  for (int64_t p = 0; p < planes; ++p, x += plan.x_positions) y[p] = whole_max(x, plan.x_positions);
 }
 
 template <>
 void Kernels::taps(const PoolPlan& plan, const float* x, int64_t planes, uint8_t* taps,
                    float* workspace) {
-  pool_planes<Taps>(plan, x, planes, taps, workspace);
+  if (!plan.is_whole) return pool_planes<Taps>(plan, x, planes, taps, workspace);
+  for (int64_t p = 0; p < planes; ++p, x += plan.x_positions)
+    taps[p] = static_cast<uint8_t>(whole_tap(x, plan.x_positions));
 }
 
 template <>

@@ -210,16 +210,26 @@ TEST(Running, WaitsWithTheWeights) {
   }
 }
 
-TEST(Running, ReportsNameRunningVariablesAmongTheHolders) {
+// The names of all that memories hold at their peak.
+std::set<std::string> holders(const Network& n, const StepOptions& options) {
   Ir ir;
-  build_training(ir, normalized_field(), nn::Optimizer::sgd(), {});
-  const report::PlanReport report = report::plan_report(Session(ir).executable(), 100);
+  build_training(ir, n, nn::Optimizer::sgd(), options);
+  const Session session(ir, {.remote = "host"});
   std::set<std::string> names;
-  for (const report::MemoryShares& memory : report.shares) {
+  for (const report::MemoryShares& memory : report::plan_report(session.executable(), 100).shares) {
     for (const report::PlacedHolder& h : memory.holders) names.insert(h.kind + ": " + h.place);
   }
-  EXPECT_TRUE(names.contains("variables: norm.running_mean"));
-  EXPECT_TRUE(names.contains("variables: norm.running_var"));
+  return names;
+}
+
+TEST(Running, ReportsNameRunningVariablesAmongTheHolders) {
+  const auto resident = holders(normalized_field(), {});
+  EXPECT_TRUE(resident.contains("variables: norm.running_mean"));
+  EXPECT_TRUE(resident.contains("variables: norm.running_var"));
+  // The rows of a loop have one remote buffer.
+  const auto phased = holders(with_running(), {.strategy = Strategy::kPhased, .locations = kAll});
+  EXPECT_TRUE(phased.contains("variables: centre.mean"));
+  EXPECT_TRUE(phased.contains("variables: r0.inner.1 … r4.inner.1, mean"));
 }
 
 // A checkpoint has them by path, and a training goes on from it with the bits of one training.

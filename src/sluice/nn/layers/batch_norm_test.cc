@@ -134,6 +134,16 @@ TEST(BatchNorm, HasGradientsOfItsWeights) {
     EXPECT_EQ(t.name().find("running"), std::string::npos) << t.name();
 }
 
+// A graph that updates running variables must not run twice.
+TEST(BatchNorm, ItsGraphIsNotRecomputed) {
+  Ir ir;
+  const auto [factories, graph] = create_graph(ir, BatchNorm2d(), kImages);
+  const auto gradient =
+      graph.autodiff({.grads_required = factories.select(graph.args(), Role::kWeight).tensors()});
+  const std::string error = usage_error([&, g = gradient] { recompute_graph(g); });
+  EXPECT_NE(error.find("it writes its input 'running_mean'"), std::string::npos) << error;
+}
+
 TEST(BatchNorm, Refusals) {
   Ir ir;
   const auto error = [&](const auto& module, const TensorSpec& spec) {

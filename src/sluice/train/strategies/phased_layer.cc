@@ -267,10 +267,10 @@ nn::NamedTensors PhasedLayer::whole_weights(Graph& graph, const RemoteEntry& row
       loaded.tree(kind).for_each([&](const std::string& key, const Tensor& t) {
         whole.merge(key, nn::gather_replica_sharded_tensor(t));
       });
-    } else if (!buffers_.contains(kind)) {
-      factories.for_each([&](const std::string& key, const nn::VariableFactory&) {
-        whole.merge(key, weight(graph, row.constant(), key));
-      });
+    } else if (!factories.empty() && !buffers_.contains(kind)) {
+      for (const std::string& key : variables(row.constant()).weights.keys_flat()) {
+        if (factories.has_leaf(key)) whole.merge(key, weight(graph, row.constant(), key));
+      }
     }
   };
   add("fwd", weight_factories_);

@@ -210,8 +210,8 @@ struct OpDef {
   std::vector<std::pair<int, int>> may_coincide;
   std::optional<SharedWork> shared_work;
   IndexRule index_rule = IndexRule::kNone;
-  /// Ops that replace the op, one after the other, with the same bits in f32. Null, or an empty
-  /// list, if there is no replacement.
+  /// Ops that replace the op, one after the other, with the same bits in f32. They may be views.
+  /// Null, or an empty list, if there is no replacement.
   std::vector<OpStage> (*parts)(const OpView& op) = nullptr;
   InferFn infer = nullptr;
   /// Returns one gradient per input, an empty handle for an input without one. Null if the operator

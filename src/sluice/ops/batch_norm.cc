@@ -91,6 +91,38 @@ void reference_inference(const KernelArgs& k) {
   }
 }
 
+std::vector<TensorSpec> infer_scale(const OpView& op) {
+  require_float(op.input(0), "batch_norm_scale (C1): variance");
+  require(op.input(0).shape.rank() == 1,
+          "batch_norm_scale (C2): variance must have one axis, got {}",
+          to_string(op.input(0).shape));
+  require_vector(op, 1, op.input(0).elements(), "batch_norm_scale (C3): weight");
+  require_epsilon(op, op.options<BatchNormOptions>().epsilon, "(C4)");
+  return {op.input(0)};
+}
+
+template <typename T>
+void reference_scale(const KernelArgs& k) {
+  const double epsilon = k.options<BatchNormOptions>().epsilon;
+  for (size_t c = 0; c < k.in<T>(0).size(); ++c)
+    k.out<T>(0)[c] = inverse_deviation(k.in<T>(0)[c], epsilon) * k.in<T>(1)[c];
+}
+
+/// Elementwise ops that a convolution before them computes as well, where it can.
+std::vector<OpStage> parts_of_inference(const OpView& op) {
+  if (op.inputs() < 5) return {};
+  std::vector<int64_t> dims(static_cast<size_t>(op.input(0).shape.rank()) - 1, 1);
+  dims[0] = op.input(0).shape[1];
+  const Attrs shape = to_attrs(ShapeOptions{Shape(std::move(dims))});
+  return {{&batch_norm_scale_def(), op.attrs(), {2, 3}},
+          {&reshape_def(), shape, {1}},
+          {&reshape_def(), shape, {~0}},
+          {&reshape_def(), shape, {4}},
+          {&sub_def(), {}, {0, ~1}},
+          {&mul_def(), {}, {~4, ~2}},
+          {&add_def(), {}, {~5, ~3}, 0}};
+}
+
 template <typename T>
 void reference_grad(const KernelArgs& k) {
   const Planes p(k.in_shape(0));
@@ -221,6 +253,7 @@ OpDef inference() {
   d.may_coincide = {{0, 0}};
   d.infer = infer_inference;
   d.grad = gradient_inference;
+  d.parts = parts_of_inference;
   d.reference_float = reference_inference<float>;
   d.reference_double = reference_inference<double>;
   d.flops_per_element = 3;
@@ -239,6 +272,32 @@ OpDef inference() {
                  {"(C3)", {f32_spec({4, 3}), f32_spec({3}), f32_spec({2})}, {}},
                  {"(C3)", operands({f32_spec({4, 3})}, 3, 5), {}},
                  {"(C4)", operands({f32_spec({4, 3})}, 3, 2), with_epsilon(-1)}};
+  return d;
+}
+
+OpDef scale() {
+  OpDef d;
+  d.type = "BatchNormScale";
+  d.name = "batch_norm_scale";
+  d.doc =
+      "weight / √(variance + epsilon): the factor of batch_norm_inference for each channel. (C1) "
+      "variance is floating point. (C2) It has one axis. (C3) weight is like variance. (C4) "
+      "epsilon "
+      "is finite and not negative.";
+  d.inputs = {{"variance"}, {"weight"}};
+  d.outputs = {"scale"};
+  d.options = to_attrs(BatchNormOptions{});
+  d.infer = infer_scale;
+  d.reference_float = reference_scale<float>;
+  d.reference_double = reference_scale<double>;
+  d.flops_per_element = 4;
+  const TensorSpec c = f32_spec({4});
+  d.samples = {{.inputs = {c, c}, .domain = {0.25, 2}},
+               {.inputs = {f32_spec({0}), f32_spec({0})}, .options = with_epsilon(0.25)}};
+  d.must_fail = {{"(C1)", {i32_spec({4}), i32_spec({4})}, {}},
+                 {"(C2)", {f32_spec({2, 2}), f32_spec({2, 2})}, {}},
+                 {"(C3)", {c, f32_spec({3})}, {}},
+                 {"(C4)", {c, c}, with_epsilon(-1)}};
   return d;
 }
 
@@ -290,6 +349,10 @@ const OpDef& batch_norm_inference_def() {
   static const OpDef def = inference();
   return def;
 }
+const OpDef& batch_norm_scale_def() {
+  static const OpDef def = scale();
+  return def;
+}
 const OpDef& batch_norm_grad_def() {
   static const OpDef def = backward();
   return def;
@@ -317,7 +380,8 @@ Tensor batch_norm_inference(TensorArg x, TensorArg weight, TensorArg bias, Tenso
 }
 
 std::vector<const OpDef*> batch_norm_ops() {
-  return {&batch_norm_def(), &batch_norm_inference_def(), &batch_norm_grad_def()};
+  return {&batch_norm_def(), &batch_norm_inference_def(), &batch_norm_scale_def(),
+          &batch_norm_grad_def()};
 }
 
 }  // namespace sluice::ops

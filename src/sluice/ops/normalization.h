@@ -67,6 +67,7 @@ struct BatchNormGradOptions {
 
 const OpDef& batch_norm_def();
 const OpDef& batch_norm_inference_def();
+const OpDef& batch_norm_scale_def();
 const OpDef& batch_norm_grad_def();
 
 /// Normalizes each channel of x (batch, channels, spatial…) by its mean and its biased variance

@@ -208,14 +208,25 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   }
 }
 
+// The factors of all channels.
+void run_scale(const void* state, const runtime::KernelBlock& block, int64_t) {
+  const auto& [channels, epsilon] = *static_cast<const std::pair<int64_t, double>*>(state);
+  const auto operand = [&](int i) { return reinterpret_cast<float*>(block.operands[i]); };
+  for (int64_t c = 0; c < channels; ++c)
+    operand(2)[c] = ops::inverse_deviation(operand(0)[c], epsilon) * operand(1)[c];
+}
+
+bool is_scale(const OpView& op) { return &op.def() == &ops::batch_norm_scale_def(); }
+
 bool supports(const OpView& op) {
   const OpDef* const def = &op.def();
   return (def == &ops::batch_norm_def() || def == &ops::batch_norm_inference_def() ||
-          def == &ops::batch_norm_grad_def()) &&
+          def == &ops::batch_norm_grad_def() || is_scale(op)) &&
          op.input(0).dtype == f32 && op.input(0).elements() > 0;
 }
 
 KernelChoice choose(const OpView& op) {
+  if (is_scale(op)) return {};
   const BatchNorm b(op);
   KernelChoice choice;
   choice.tasks = b.tasks();
@@ -233,8 +244,15 @@ KernelChoice choose(const OpView& op) {
 
 CpuKernel batch_norm_kernel() {
   return {"cpu.batch_norm", supports, choose, [](std::shared_ptr<const OpRecord> op) {
-            return runtime::BoundKernel{run, std::make_shared<BatchNorm>(op->view()),
-                                        flops_of(op->view())};
+            const OpView view = op->view();
+            if (is_scale(view)) {
+              return runtime::BoundKernel{
+                  run_scale,
+                  std::make_shared<std::pair<int64_t, double>>(
+                      view.input(0).elements(), view.options<ops::BatchNormOptions>().epsilon),
+                  flops_of(view)};
+            }
+            return runtime::BoundKernel{run, std::make_shared<BatchNorm>(view), flops_of(view)};
           }};
 }
 

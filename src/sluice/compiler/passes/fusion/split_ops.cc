@@ -17,7 +17,7 @@ class Splitter {
     body_.nodes.clear();
     for (size_t n = 0; n < nodes.size(); ++n) {
       const std::vector<OpStage> parts = parts_of(nodes[n]);
-      if (parts.empty() || (!joins(nodes[n], parts[0]) && !spreads(nodes[n], parts[0]))) {
+      if (parts.empty() || !is_worth_it(nodes[n], parts)) {
         push(std::move(nodes[n]));
         continue;
       }
@@ -55,46 +55,64 @@ class Splitter {
     return part.op->infer(OpView(*part.op, part.attrs, inputs))[0];
   }
 
-  // Whether one kernel can run `part` and the producer of one of its operands. All operands of
-  // `part` are operands of `node`.
-  bool joins(const Node& node, const OpStage& part) const {
+  bool is_worth_it(const Node& node, const std::vector<OpStage>& parts) const {
+    std::vector<TensorSpec> made;
+    for (const OpStage& part : parts) {
+      const std::vector<TensorSpec> inputs = specs_of(node, part, made);
+      if (std::find(part.inputs.begin(), part.inputs.end(), 0) != part.inputs.end())
+        return joins(node, part, inputs) || spreads(node, part, inputs);
+      made.push_back(spec_of(part, inputs));
+    }
+    return false;
+  }
+
+  // The specs of a part's operands. `made` has the results of the parts before it.
+  static std::vector<TensorSpec> specs_of(const Node& node, const OpStage& part,
+                                          const std::vector<TensorSpec>& made) {
+    std::vector<TensorSpec> specs;
+    for (const int32_t i : part.inputs)
+      specs.push_back(i < 0 ? made[static_cast<size_t>(~i)]
+                            : node.in_specs[static_cast<size_t>(i)]);
+    return specs;
+  }
+
+  // Whether one kernel can run `part` and the producer of one of its operands.
+  bool joins(const Node& node, const OpStage& part, const std::vector<TensorSpec>& inputs) const {
     for (const int32_t i : part.inputs) {
+      if (i < 0) continue;
       const ValueIndex v = node.inputs[static_cast<size_t>(i)];
       const int32_t maker = maker_[static_cast<size_t>(v)];
       if (maker < 0) continue;
       const Node& head = body_.nodes[static_cast<size_t>(maker)];
       if (!is_plain(head) || head.outputs.size() != 1) continue;
-      if (target_.fuses(joint(head, node, part))) return true;
+      if (target_.fuses(joint(head, node, part, inputs))) return true;
     }
     return false;
   }
 
   // Whether the target runs the op in one task, but its part in several.
-  bool spreads(const Node& node, const OpStage& part) const {
+  bool spreads(const Node& node, const OpStage& part, const std::vector<TensorSpec>& inputs) const {
     const OpView whole = view_of(node);
     if (target_.choose(whole).tasks > 1) return false;
-    std::vector<TensorSpec> inputs;
-    for (const int32_t i : part.inputs) inputs.push_back(node.in_specs[static_cast<size_t>(i)]);
     const TensorSpec made = spec_of(part, inputs);
     return target_.choose(OpView(*part.op, part.attrs, inputs, {&made, 1})).tasks > 1;
   }
 
-  static FusedOp joint(const Node& head, const Node& node, const OpStage& part) {
+  static FusedOp joint(const Node& head, const Node& node, const OpStage& part,
+                       const std::vector<TensorSpec>& inputs) {
     FusedOp op;
     op.operands = head.in_specs;
     OpStage first{head.def, head.as<Node::Kernel>()->attrs, {}, -1, head.out_specs[0]};
     for (size_t i = 0; i < head.inputs.size(); ++i) first.inputs.push_back(static_cast<int32_t>(i));
     OpStage second{part.op, part.attrs, {}, -1, {}};
-    std::vector<TensorSpec> specs;
-    for (const int32_t i : part.inputs) {
-      const auto at = static_cast<size_t>(i);
-      specs.push_back(node.in_specs[at]);
-      const bool made = node.inputs[at] == head.outputs[0];
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const int32_t from = part.inputs[i];
+      const bool made = from >= 0 && node.inputs[static_cast<size_t>(from)] == head.outputs[0];
       second.inputs.push_back(made ? ~0 : static_cast<int32_t>(op.operands.size()));
-      if (!made) op.operands.push_back(node.in_specs[at]);
+      if (!made) op.operands.push_back(inputs[i]);
     }
     op.inputs = static_cast<int32_t>(op.operands.size());
-    second.spec = spec_of(part, specs);
+    second.spec = spec_of(part, inputs);
     second.output = op.inputs;
     op.operands.push_back(second.spec);
     op.stages = {std::move(first), std::move(second)};
@@ -119,6 +137,7 @@ class Splitter {
       Node own = node;
       own.def = part.op;
       own.what = Node::Kernel{part.attrs};
+      if (part.op->has(Trait::kView)) own.what = Node::View{};
       own.inputs.clear();
       own.in_specs.clear();
       for (const int32_t i : part.inputs) {

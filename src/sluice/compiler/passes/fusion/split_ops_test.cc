@@ -54,6 +54,31 @@ TEST(SplitOps, PartsThatNothingReadsAreNotMade) {
   EXPECT_EQ(names(p.body()), (std::vector<std::string>{"Softmax", "NllSoftmaxGrad"}));
 }
 
+// The part that reads the producer's result is not the first one, and some parts are views.
+TEST(SplitOps, ABatchNormIsSplitWhereItJoinsTheConvolution) {
+  constexpr const char* kNorm = R"(
+    body main entry
+      param %0 f32(1,2,4)
+      param %1 f32(3,2,3)
+      param %2 f32(3)
+      param %3 f32(3)
+      param %4 f32(3)
+      param %5 f32(3)
+      kernel Conv in %0 %1 out %6 f32(1,3,2)
+      kernel BatchNormInference in %6 %2 %3 %4 %5 out %7 f32(1,3,2)
+      results %7
+    end)";
+  TestProgram p(kNorm);
+  EXPECT_EQ(split_ops(p.body(), *p.target), 0);
+  p.target->fused = {"Conv+Sub"};
+  EXPECT_EQ(split_ops(p.body(), *p.target), 1);
+  verify(p.program, "split");
+  EXPECT_EQ(names(p.body()), (std::vector<std::string>{"Conv", "BatchNormScale", "Reshape",
+                                                       "Reshape", "Reshape", "Sub", "Mul", "Add"}));
+  EXPECT_TRUE(p.body().nodes[3].is<Node::View>());
+  EXPECT_EQ(p.body().nodes.back().outputs[0], 7);
+}
+
 // Runs the pass on a reduction. The target runs it in `whole` tasks, and its parts in `part` tasks.
 int64_t split_reduction(const std::string& spec, int64_t whole, int64_t part, TestProgram** out) {
   static std::unique_ptr<TestProgram> p;

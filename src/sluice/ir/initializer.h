@@ -33,11 +33,10 @@ class Initializer {
   /// normal(), but values beyond two deviations are drawn again.
   static Initializer truncated_normal(double mean, double deviation);
   static Initializer uniform(double low, double high);
-  /// Each rows·columns consecutive elements are a matrix whose rows or columns, whichever are fewer,
-  /// are orthogonal and have the length `gain`. It is gain·Q of a QR decomposition of standard
-  /// normal numbers (of the transpose, if rows < columns), with a positive diagonal of R (Saxe et
-  /// al., 2013). Error{kUsage} if a size is below 1 or if the matrix has over kMaxOrthogonal
-  /// elements.
+  /// Each rows·columns consecutive elements are a matrix. Its rows or its columns, whichever are
+  /// fewer, are orthogonal and have the length `gain`. It is gain·Q of a QR decomposition of normal
+  /// numbers (of the transpose, if rows < columns) with a positive diagonal of R (Saxe et al.,
+  /// 2013). Error{kUsage} if a size is below 1 or if the matrix has over kMaxOrthogonal elements.
   static Initializer orthogonal(int64_t rows, int64_t columns, double gain);
   static Initializer array(HostTensor value);
   /// Elements of the dtype of the variable, in row-major order, from byte `offset` of a file on.

@@ -8,8 +8,8 @@
 
 #include "sluice/nn/module.h"
 #include "sluice/ops/activations.h"
-#include "sluice/ops/conv.h"
 #include "sluice/ops/losses.h"
+#include "sluice/ops/pooling.h"
 #include "sluice/ops/reshape.h"
 
 namespace sluice::nn {
@@ -48,7 +48,8 @@ class Linear : public Module {
   WeightInit init_;
 };
 
-/// Options of Conv1d, Conv2d and Conv3d. A list has one number for all spatial axes or one for each.
+/// Options of Conv1d, Conv2d and Conv3d. A list has one number for all spatial axes, or one for
+/// each.
 struct ConvOptions {
   int64_t channels = 0;                ///< Channels of the result; at least 1.
   std::vector<int64_t> kernel = {};    ///< Taps.
@@ -132,6 +133,69 @@ struct ConvTranspose2d : internal::TransposedConvolution {
 struct ConvTranspose3d : internal::TransposedConvolution {
   explicit ConvTranspose3d(const ConvTransposeOptions& options)
       : TransposedConvolution(3, options) {}
+};
+
+/// The largest element of each window of x (batch, channels, height, width): ops::max_pool(). The
+/// lists are as in ConvOptions; the stride is the kernel unless it is given.
+class MaxPool2d : public Module {
+ public:
+  /// Error{kUsage} for lists of wrong lengths and without a kernel.
+  explicit MaxPool2d(ops::PoolOptions options);
+  Tensor build(Builder& b, Tensor x) const;
+
+ private:
+  ops::PoolOptions options_;
+};
+
+/// Options of AvgPool2d. The lists are as in ConvOptions.
+struct AvgPoolOptions {
+  std::vector<int64_t> kernel = {};
+  std::vector<int64_t> stride = {};  ///< Default: the kernel.
+  std::vector<int64_t> padding = {};
+  bool ceil_mode = false;     ///< Windows may reach beyond the padding at the end.
+  bool count_padding = true;  ///< Count positions of the padding too, as zeros.
+  int64_t divisor = 0;        ///< Divides each sum; 0: the count of positions does.
+};
+
+/// The average of each window of x (batch, channels, height, width): ops::average_pool(). Like
+/// PyTorch's class, it counts the padding.
+class AvgPool2d : public Module {
+ public:
+  /// Error{kUsage} for lists of wrong lengths and without a kernel.
+  explicit AvgPool2d(AvgPoolOptions options);
+  Tensor build(Builder& b, Tensor x) const;
+
+ private:
+  AvgPoolOptions options_;
+};
+
+/// Normalizes groups of successive channels of each sample of x (batch, channels, spatial…):
+/// ops::group_norm(). The variables `weight` (ones) and `bias` (zeros) have one element for each
+/// channel.
+class GroupNorm : public Module {
+ public:
+  explicit GroupNorm(int64_t groups, double epsilon = 1e-5) : groups_(groups), epsilon_(epsilon) {}
+  Tensor build(Builder& b, Tensor x) const;
+  std::string cache_key() const;
+
+ private:
+  int64_t groups_;
+  double epsilon_;
+};
+
+/// Normalizes the last `axes` axes of x together: ops::layer_norm(). The variables `weight` (ones)
+/// and `bias` (zeros) have the shape of these axes.
+class LayerNorm : public Module {
+ public:
+  /// Error{kUsage} unless axes >= 1.
+  explicit LayerNorm(int64_t axes = 1, double epsilon = 1e-5);
+  /// Error{kUsage} if x has fewer axes.
+  Tensor build(Builder& b, Tensor x) const;
+  std::string cache_key() const;
+
+ private:
+  int64_t axes_;
+  double epsilon_;
 };
 
 /// Merges the axes `start` to `end` (inclusive, may count from the end) into one.

@@ -4,6 +4,7 @@
 
 #include "sluice/nn/layers/common.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/conv.h"
 
 namespace sluice::nn {
 namespace {

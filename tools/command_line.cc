@@ -107,8 +107,9 @@ void add_step(Flags flags, ToolOptions& o) {
                require(norm >= 0, "--clip-norm: must be at least 0, got '{}'", text);
                o.step.max_grad_norm = norm > 0 ? std::optional(norm) : std::nullopt;
              });
-  flags.integer<int64_t, int64_t>("--test-batch", o.model.sizes.eval_batch, 1, kMost,
-                                  "Evaluate N samples at a time on each replica (default: 80)");
+  flags.integer<int64_t, int64_t>(
+      "--test-batch", o.model.sizes.eval_batch, 1, kMost,
+      "Evaluate N samples at a time on each replica " + default_of("--test-batch", "80"));
 }
 
 // The learning rate of commands whose program trains.
@@ -130,8 +131,9 @@ void add_rate(Flags flags, ToolOptions& o) {
 // How long a model trains, and in which order.
 void add_training(Flags flags, ToolOptions& o) {
   flags.group(kTraining);
-  flags.integer<int64_t, int64_t>("--epochs", o.train.epochs, 0, kMost,
-                                  "Train N times through the samples (default: 1)");
+  flags.integer<int64_t, int64_t>(
+      "--epochs", o.train.epochs, 0, kMost,
+      "Train N times through the samples " + default_of("--epochs", "1"));
   flags.integer<std::optional<int64_t>, int64_t>(
       "--steps", o.train.steps, 0, kMost, "Train N steps instead of epochs (default: by --epochs)");
   flags.text("--save", "FILE", o.train.save, "Write the variables to FILE at the end");
@@ -364,8 +366,9 @@ CommandLine::CommandLine(ToolOptions& o) {
 // Gives the model's own defaults to flags that the command line does not have.
 void set_defaults(CLI::App& command, const ToolOptions& o) {
   for (const models::Default& d : models::find_model(o.model.name).defaults) {
-    CLI::Option* const option = command.get_option(std::string(d.flag));
-    if (option->count() == 0) option->run_callback_for_default()->default_val(std::string(d.text));
+    CLI::Option* const option = command.get_option_no_throw(std::string(d.flag));
+    if (option != nullptr && option->count() == 0)
+      option->run_callback_for_default()->default_val(std::string(d.text));
   }
 }
 

@@ -72,12 +72,14 @@ void add_model(Flags flags, ToolOptions& o) {
 void add_samples(Flags flags, ToolOptions& o) {
   flags.group(kModel).text(
       "--data", "DIR", o.model.data,
-      "Read the samples from DIR (default: $SLUICE_DATA, data/mnist, else generated ones)");
+      "Read the samples from DIR (default: $SLUICE_DATA, data/mnist or data/cifar10, or none)");
   flags.text("--weights", "FILE", o.model.weights,
              "Start from the variables in this safetensors file (default: random ones)");
   flags.group(kModel, Common::kNo)
-      .flag("--synthetic", "Use generated samples even if real ones are found",
-            [&o] { o.model.synthetic = true; });
+      .text("--torch-weights", "FILE", o.model.torch_weights,
+            "Start from the state_dict of the same PyTorch module, as safetensors (default: none)");
+  flags.flag("--synthetic", "Use generated samples even if real ones are found",
+             [&o] { o.model.synthetic = true; });
 }
 
 // Options that a program's step depends on, whether it runs or not.
@@ -128,7 +130,6 @@ void add_rate(Flags flags, ToolOptions& o) {
                "(default: a constant of the program)");
 }
 
-// How long a model trains, and in which order.
 void add_training(Flags flags, ToolOptions& o) {
   flags.group(kTraining);
   flags.integer<int64_t, int64_t>(
@@ -141,6 +142,8 @@ void add_training(Flags flags, ToolOptions& o) {
       .integer<int64_t, int64_t>("--warmup-steps", o.train.warmup_steps, 0, kMost,
                                  "Raise the learning rate linearly in the first N steps; requires "
                                  "--lr-schedule (default: 0)");
+  flags.text("--torch-save", "FILE", o.train.torch_save,
+             "Write the state_dict of the same PyTorch module to FILE at the end, as safetensors");
   flags.integer<uint64_t, uint64_t>(
       "--seed", o.step.seed, 0, std::numeric_limits<uint64_t>::max(),
       "Draw first weights, the samples' order and dropout from this seed (default: 0)");
@@ -431,9 +434,10 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   const auto given = [&](const char* name) {
     return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
   };
-  for (const auto& [a, b] : {std::pair("--quiet", "--log-level"),
-                             {"--epochs", "--steps"},
-                             {"--recompute", "--recompute-blocks"}})
+  using Pair = std::pair<const char*, const char*>;
+  for (const auto& [a, b] :
+       {Pair("--quiet", "--log-level"), Pair("--epochs", "--steps"),
+        Pair("--weights", "--torch-weights"), Pair("--recompute", "--recompute-blocks")})
     require(!given(a) || !given(b), "{} cannot be combined with {}", a, b);
   require(command.get_name() == "train" || !schedule || !given("--lr"),
           "--lr cannot be combined with --lr-schedule in sluice {}: the rate is not part of the "

@@ -21,13 +21,15 @@ class ConvLayer : public nn::Module {
   nn::Child<nn::MaxPool2d> pool_{*this, "pool", ops::PoolOptions{.kernel = {2}}};
 };
 
+// Training returns the logits too, so that it shows its accuracy.
 class ConvNet : public nn::Module {
  public:
   explicit ConvNet(const Sizes& s) : dropout_(*this, "dropout", s.dropout) {
     nn::begin_block(layer4_, "B4");  // The loss is in this block, too.
   }
 
-  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+  train::Results build(nn::Builder& b, const train::Inputs& in) const {
+    Tensor x = in["input"];
     {
       const nn::Block block(b, "B1");
       x = layer1_(b, ops::reshape(x, {x.dim(0), 1, kSide, kSide}));
@@ -39,9 +41,12 @@ class ConvNet : public nn::Module {
     {
       const nn::Block block(b, "B3");
       x = ops::relu(layer3_(b, ops::flatten(x, 1)));
-      if (!seed.empty()) x = dropout_(b, x, seed[0]);
+      if (!in.seed().empty()) x = dropout_(b, x, in.seed()[0]);
     }
-    return layer4_(b, x);
+    x = layer4_(b, x);
+    train::Results results{.predictions = {{"logits", x}}};
+    if (in.mode() == nn::RunMode::kTrain) results.losses = {train::cross_entropy(x, in["labels"])};
+    return results;
   }
 
  private:
@@ -69,9 +74,10 @@ Model mnist_cnn_model() {
                        {"--epochs", "3"}},
           .test_sizes = {.micro_batch = 2, .eval_batch = 3, .dropout = 0.25},
           .build = [](const Sizes& s) {
-            return train::classifier(
-                ConvNet(s), {{s.micro_batch, kSide, kSide}, f32, {}},
-                {.eval_input = TensorSpec{{s.eval_batch, kSide, kSide}, f32, {}}});
+            const TensorSpec images{{s.micro_batch, kSide, kSide}, f32, {}};
+            const TensorSpec eval_images{{s.eval_batch, kSide, kSide}, f32, {}};
+            return train::Network(ConvNet(s), train::internal::classifier_fields(
+                                                  images, {.eval_input = eval_images}));
           }};
 }
 

@@ -24,6 +24,7 @@ enum class WeightInit {
   /// Normal with standard deviation 0.02.
   kNormal,
   kHe,             ///< he_normal(fan_in): it keeps the variance through ReLU at any depth.
+  kHeFanOut,       ///< he_normal(fan_out): it keeps the variance of gradients.
   kHeUniform,      ///< he_uniform(fan_in).
   kXavier,         ///< xavier_normal(fans).
   kXavierUniform,  ///< xavier_uniform(fans).

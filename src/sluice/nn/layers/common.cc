@@ -11,6 +11,8 @@ Initializer weight_init(WeightInit init, const Shape& shape, const Fans& fans) {
       return normal(0, kDeviation);
     case WeightInit::kHe:
       return he_normal(fans.in);
+    case WeightInit::kHeFanOut:
+      return he_normal(fans.out);
     case WeightInit::kHeUniform:
       return he_uniform(fans.in);
     case WeightInit::kXavier:

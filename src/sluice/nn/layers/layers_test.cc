@@ -62,6 +62,7 @@ TEST(Linear, FirstWeightsHaveTheDistributionThatIsAskedFor) {
   EXPECT_NEAR(truncated, 0.02 * 0.8796, 2e-4);  // Deviation of N(0, 1) within two deviations.
   EXPECT_EQ(truncated_far, 0);
   EXPECT_NEAR(first_weights(WeightInit::kHe).first, std::sqrt(2.0 / 500), 6e-4);
+  EXPECT_NEAR(first_weights(WeightInit::kHeFanOut).first, std::sqrt(2.0 / 200), 9e-4);
   EXPECT_NEAR(first_weights(WeightInit::kHeUniform).first, std::sqrt(2.0 / 500), 6e-4);
   EXPECT_NEAR(first_weights(WeightInit::kXavier).first, std::sqrt(2.0 / 700), 6e-4);
   EXPECT_NEAR(first_weights(WeightInit::kXavierUniform).first, std::sqrt(2.0 / 700), 6e-4);

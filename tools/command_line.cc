@@ -72,12 +72,14 @@ void add_model(Flags flags, ToolOptions& o) {
 void add_samples(Flags flags, ToolOptions& o) {
   flags.group(kModel).text(
       "--data", "DIR", o.model.data,
-      "Read the samples from DIR (default: $SLUICE_DATA, data/mnist, else generated ones)");
+      "Read the samples from DIR (default: $SLUICE_DATA, data/mnist or data/cifar10, or none)");
   flags.text("--weights", "FILE", o.model.weights,
              "Start from the variables in this safetensors file (default: random ones)");
   flags.group(kModel, Common::kNo)
-      .flag("--synthetic", "Use generated samples even if real ones are found",
-            [&o] { o.model.synthetic = true; });
+      .text("--torch-weights", "FILE", o.model.torch_weights,
+            "Start from the state_dict of the same PyTorch module, as safetensors (default: none)");
+  flags.flag("--synthetic", "Use generated samples even if real ones are found",
+             [&o] { o.model.synthetic = true; });
 }
 
 // Options that a program's step depends on, whether it runs or not.
@@ -107,8 +109,9 @@ void add_step(Flags flags, ToolOptions& o) {
                require(norm >= 0, "--clip-norm: must be at least 0, got '{}'", text);
                o.step.max_grad_norm = norm > 0 ? std::optional(norm) : std::nullopt;
              });
-  flags.integer<int64_t, int64_t>("--test-batch", o.model.sizes.eval_batch, 1, kMost,
-                                  "Evaluate N samples at a time on each replica (default: 80)");
+  flags.integer<int64_t, int64_t>(
+      "--test-batch", o.model.sizes.eval_batch, 1, kMost,
+      "Evaluate N samples at a time on each replica " + default_of("--test-batch", "80"));
 }
 
 // The learning rate of commands whose program trains.
@@ -127,11 +130,11 @@ void add_rate(Flags flags, ToolOptions& o) {
                "(default: a constant of the program)");
 }
 
-// How long a model trains, and in which order.
 void add_training(Flags flags, ToolOptions& o) {
   flags.group(kTraining);
-  flags.integer<int64_t, int64_t>("--epochs", o.train.epochs, 0, kMost,
-                                  "Train N times through the samples (default: 1)");
+  flags.integer<int64_t, int64_t>(
+      "--epochs", o.train.epochs, 0, kMost,
+      "Train N times through the samples " + default_of("--epochs", "1"));
   flags.integer<std::optional<int64_t>, int64_t>(
       "--steps", o.train.steps, 0, kMost, "Train N steps instead of epochs (default: by --epochs)");
   flags.text("--save", "FILE", o.train.save, "Write the variables to FILE at the end");
@@ -139,6 +142,8 @@ void add_training(Flags flags, ToolOptions& o) {
       .integer<int64_t, int64_t>("--warmup-steps", o.train.warmup_steps, 0, kMost,
                                  "Raise the learning rate linearly in the first N steps; requires "
                                  "--lr-schedule (default: 0)");
+  flags.text("--torch-save", "FILE", o.train.torch_save,
+             "Write the state_dict of the same PyTorch module to FILE at the end, as safetensors");
   flags.integer<uint64_t, uint64_t>(
       "--seed", o.step.seed, 0, std::numeric_limits<uint64_t>::max(),
       "Draw first weights, the samples' order and dropout from this seed (default: 0)");
@@ -364,8 +369,9 @@ CommandLine::CommandLine(ToolOptions& o) {
 // Gives the model's own defaults to flags that the command line does not have.
 void set_defaults(CLI::App& command, const ToolOptions& o) {
   for (const models::Default& d : models::find_model(o.model.name).defaults) {
-    CLI::Option* const option = command.get_option(std::string(d.flag));
-    if (option->count() == 0) option->run_callback_for_default()->default_val(std::string(d.text));
+    CLI::Option* const option = command.get_option_no_throw(std::string(d.flag));
+    if (option != nullptr && option->count() == 0)
+      option->run_callback_for_default()->default_val(std::string(d.text));
   }
 }
 
@@ -428,9 +434,10 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   const auto given = [&](const char* name) {
     return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
   };
-  for (const auto& [a, b] : {std::pair("--quiet", "--log-level"),
-                             {"--epochs", "--steps"},
-                             {"--recompute", "--recompute-blocks"}})
+  using Pair = std::pair<const char*, const char*>;
+  for (const auto& [a, b] :
+       {Pair("--quiet", "--log-level"), Pair("--epochs", "--steps"),
+        Pair("--weights", "--torch-weights"), Pair("--recompute", "--recompute-blocks")})
     require(!given(a) || !given(b), "{} cannot be combined with {}", a, b);
   require(command.get_name() == "train" || !schedule || !given("--lr"),
           "--lr cannot be combined with --lr-schedule in sluice {}: the rate is not part of the "

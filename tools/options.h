@@ -20,6 +20,7 @@ struct ModelOptions {
   std::string data;        ///< Folder of the data set; empty: search for it.
   bool synthetic = false;  ///< Generated samples even if real ones are there; bench: runs on ones.
   std::string weights;     ///< File with the first values of variables; empty: random ones.
+  std::string torch_weights;  ///< The state_dict of the same PyTorch module instead; empty: none.
 };
 
 /// How long and with which rate a model learns.
@@ -32,6 +33,7 @@ struct TrainOptions {
   int64_t warmup_steps = 0;                 ///< Steps in which the rate grows to `lr`.
   int64_t replicas = 1;                     ///< Each trains on micro-batches of its own.
   std::string save;                         ///< File for the variables at the end; empty: none.
+  std::string torch_save;                   ///< File for a state_dict at the end; empty: none.
 };
 
 /// Tensors that leave the device, in the command line's words. Budgets are in SessionOptions.

@@ -168,13 +168,30 @@ void log_work(const Session& session, const ToolOptions& o) {
                     work.waits);
 }
 
-void load_weights(Session& session, const ToolOptions& o) {
-  if (o.model.weights.empty()) return;
-  for (const std::string& name : session.load(o.model.weights)) {
-    if (o.output.speaks())
-      sys::print_stderr("{}: '{}' is not part of this model and was left out\n", o.model.weights,
-                        name);
+void load_weights(train::Trainer& trainer, const ToolOptions& o) {
+  const bool torch = !o.model.torch_weights.empty();
+  const std::string& file = torch ? o.model.torch_weights : o.model.weights;
+  if (file.empty()) return;
+  const std::vector<std::string> unknown =
+      torch ? train::load_torch_weights(trainer.session(), trainer.training(), file)
+            : trainer.session().load(file);
+  if (!o.output.speaks()) return;
+  for (const std::string& name : unknown)
+    sys::print_stderr("{}: '{}' is not part of this model and was left out\n", file, name);
+}
+
+// A training whose result nobody can write is refused before it runs.
+void check_saves(const ToolOptions& o) {
+  if (!o.speaks()) return;
+  for (const std::string& file : {o.train.save, o.train.torch_save}) {
+    if (!file.empty()) sys::check_replaceable(file);
   }
+}
+
+void save(train::Trainer& trainer, const ToolOptions& o) {
+  if (!o.train.save.empty()) trainer.session().save(o.train.save);
+  if (!o.train.torch_save.empty())
+    train::save_torch_weights(trainer.session(), trainer.training(), o.train.torch_save);
 }
 
 }  // namespace
@@ -185,14 +202,13 @@ int run_train(const ToolOptions& o) {
   train::Trainer trainer(programs.ir, programs.training, session_options(o));
   Session& session = trainer.session();
   log_compiled(session, o);
-  load_weights(session, o);
-  // A training whose result nobody can write is refused before it runs.
-  if (o.speaks() && !o.train.save.empty()) sys::check_replaceable(o.train.save);
+  load_weights(trainer, o);
+  check_saves(o);
   const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
   const data::Dataset test = load_samples(o, session, data::Split::kTest);
   catch_stop_signals();
   const train::FitResult outcome = train(trainer, programs, o, samples);
-  if (!o.train.save.empty()) session.save(o.train.save);
+  save(trainer, o);
   log_work(session, o);
   if (outcome.stopped) {
     report(o, programs, session, outcome, std::nullopt);
@@ -208,13 +224,14 @@ int run_train(const ToolOptions& o) {
 }
 
 int run_eval(const ToolOptions& o) {
-  require(!o.model.weights.empty(), "eval: --weights FILE is needed");
+  require(!o.model.weights.empty() || !o.model.torch_weights.empty(),
+          "eval: --weights FILE or --torch-weights FILE is needed");
   const Programs programs = build_programs(o);
   log_offload(o, programs);
   train::Trainer trainer(programs.ir, programs.training, session_options(o));
   Session& session = trainer.session();
   log_compiled(session, o);
-  load_weights(session, o);
+  load_weights(trainer, o);
   const data::Dataset test = load_samples(o, session, data::Split::kTest);
   report(o, programs, session, {}, evaluate(trainer, o, test));
   return 0;

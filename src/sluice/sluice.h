@@ -6,7 +6,6 @@
 #include "sluice/nn/graph_cache.h"
 #include "sluice/nn/graph_with_named_args.h"
 #include "sluice/nn/layers.h"
-#include "sluice/nn/losses.h"
 #include "sluice/nn/module.h"
 #include "sluice/nn/named_tensors.h"
 #include "sluice/nn/remote.h"

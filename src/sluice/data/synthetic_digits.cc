@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "sluice/base/rng.h"
+#include "sluice/data/draw.h"
 
 // To give the same bits on every machine, this file uses only +, -, *, / and sqrt on floats, which
 // are exactly rounded. It calls no other function of the math library.
@@ -134,34 +134,6 @@ const Glyphs& glyphs_from_5() {
   }};
   return table;
 }
-
-/// Draws the random numbers for one image.
-class Draw {
- public:
-  explicit Draw(Seed key) : key_(key) {}
-
-  uint32_t word() {
-    if (next_ == 4) {
-      words_ = philox(key_, counter_++);
-      next_ = 0;
-    }
-    return words_[next_++];
-  }
-  float between(float low, float high) { return low + (high - low) * to_unit(word()); }
-  uint32_t below(uint32_t bound) { return static_cast<uint32_t>((uint64_t{word()} * bound) >> 32); }
-  /// Nearly normal with mean 0 and standard deviation 1: the scaled sum of four uniform bytes.
-  float rough_normal() {
-    const uint32_t w = word();
-    const uint32_t sum = (w & 255u) + ((w >> 8) & 255u) + ((w >> 16) & 255u) + (w >> 24);
-    return (static_cast<float>(sum) - 510.0f) / 147.8f;
-  }
-
- private:
-  Seed key_;
-  uint64_t counter_ = 0;
-  size_t next_ = 4;
-  std::array<uint32_t, 4> words_{};
-};
 
 /// Maps the unit square of the glyphs to pixels: a smooth random bend, then slant, size, rotation
 /// and position.

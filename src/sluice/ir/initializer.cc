@@ -1,8 +1,10 @@
 #include "sluice/ir/initializer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "sluice/base/reduce.h"
 #include "sluice/base/sys.h"
 
 namespace sluice {
@@ -48,6 +50,19 @@ Initializer Initializer::uniform(double low, double high) {
   return i;
 }
 
+Initializer Initializer::orthogonal(int64_t rows, int64_t columns, double gain) {
+  require(rows >= 1 && columns >= 1 && rows <= kMaxOrthogonal / columns,
+          "orthogonal: a matrix must have 1 to {} elements, got {} x {}; use another initializer "
+          "for larger ones",
+          kMaxOrthogonal, rows, columns);
+  Initializer i;
+  i.kind_ = Kind::kOrthogonal;
+  i.a_ = gain;
+  i.rows_ = rows;
+  i.columns_ = columns;
+  return i;
+}
+
 Initializer Initializer::array(HostTensor value) {
   Initializer i;
   i.kind_ = Kind::kArray;
@@ -70,50 +85,41 @@ Initializer Initializer::keyed(Seed key) const {
   return i;
 }
 
-void Initializer::fill(const TensorSpec& spec, int64_t begin, int64_t count,
-                       std::span<std::byte> out) const {
-  const int64_t width = size_of(spec.dtype);
-  SLUICE_CHECK(begin >= 0 && count >= 0 && begin + count <= spec.elements());
-  SLUICE_CHECK(static_cast<int64_t>(out.size()) == count * width);
-  if (kind_ == Kind::kArray) {
-    require(array_->shape() == spec.shape && array_->dtype() == spec.dtype,
-            "initializer: the array must be {} like the variable, got {}", to_string(spec),
-            to_string(array_->spec()));
-    if (count > 0) std::memcpy(out.data(), array_->bytes().data() + begin * width, out.size());
-    return;
-  }
-  if (kind_ == Kind::kFile) {
-    const auto file = sys::open_for_read(path_);
-    sys::read_exactly(file, path_, offset_ + begin * width, out);
-    return;
-  }
-  require(kind_ != Kind::kConstant || takes(spec.dtype, a_),
-          "initializer: a constant must be {} to be {}, got {}", taken_by(spec.dtype),
-          name_of(spec.dtype), a_);
-  visit_storage(spec.dtype, [&]<typename T>(T) {
-    T* p = reinterpret_cast<T*>(out.data());
-    for (int64_t i = 0; i < count; ++i) {
-      const auto index = static_cast<uint64_t>(begin + i);
-      double value = a_;
-      if (kind_ == Kind::kNormal) value = a_ + b_ * static_cast<double>(random_normal(key_, index));
-      if (kind_ == Kind::kTruncatedNormal)
-        value = a_ + b_ * static_cast<double>(truncated(key_, index));
-      if (kind_ == Kind::kUniform)
-        value = a_ + (b_ - a_) * static_cast<double>(random_unit(key_, index));
-      if (spec.dtype == f16) {
-        p[i] = static_cast<T>(float_to_half(static_cast<float>(value)));
-      } else if (spec.dtype == bf16) {
-        p[i] = static_cast<T>(float_to_bfloat(static_cast<float>(value)));
-      } else {
-        p[i] = static_cast<T>(value);
-      }
+// Modified Gram-Schmidt, each vector twice, so that rounding leaves the vectors orthogonal. The
+// vectors are columns of the normal matrix, or its rows where these are fewer.
+std::vector<double> Initializer::orthogonal_matrix(int64_t nth) const {
+  const int64_t size = rows_ * columns_;
+  const int64_t count = std::min(rows_, columns_);
+  const int64_t length = std::max(rows_, columns_);
+  const auto place = [&](int64_t v, int64_t i) {
+    return static_cast<size_t>(rows_ < columns_ ? v * columns_ + i : i * columns_ + v);
+  };
+  std::vector<double> vectors(static_cast<size_t>(size));
+  for (int64_t v = 0; v < count; ++v) {
+    double* const x = &vectors[static_cast<size_t>(v * length)];
+    for (int64_t i = 0; i < length; ++i) {
+      const auto index = static_cast<uint64_t>(nth * size) + place(v, i);
+      x[i] = static_cast<double>(random_normal(key_, index));
     }
-  });
+    for (int64_t earlier = 0; earlier < 2 * v; ++earlier) {
+      const double* const y = &vectors[static_cast<size_t>(earlier % v * length)];
+      const auto dot = canonical_sum<double>(length, [&](int64_t i) { return x[i] * y[i]; });
+      for (int64_t i = 0; i < length; ++i) x[i] -= dot * y[i];
+    }
+    const auto square = canonical_sum<double>(length, [&](int64_t i) { return x[i] * x[i]; });
+    for (int64_t i = 0; i < length; ++i) x[i] /= std::sqrt(square);
+  }
+  std::vector<double> matrix(vectors.size());
+  for (int64_t v = 0; v < count; ++v) {
+    for (int64_t i = 0; i < length; ++i)
+      matrix[place(v, i)] = a_ * vectors[static_cast<size_t>(v * length + i)];
+  }
+  return matrix;
 }
 
 HostTensor Initializer::evaluate(const TensorSpec& spec) const {
   HostTensor t(spec);
-  fill(spec, 0, spec.elements(), t.bytes());
+  InitialValue(*this, spec).fill(0, spec.elements(), t.bytes());
   return t;
 }
 
@@ -127,12 +133,82 @@ std::string Initializer::text() const {
       return fmt::format("truncated_normal({}, {})", a_, b_);
     case Kind::kUniform:
       return fmt::format("uniform({}, {})", a_, b_);
+    case Kind::kOrthogonal:
+      return fmt::format("orthogonal({}, {}, {})", rows_, columns_, a_);
     case Kind::kArray:
       return "array";
     case Kind::kFile:
       return fmt::format("file({}, {})", path_, offset_);
   }
   return "";
+}
+
+InitialValue::InitialValue(Initializer rule, TensorSpec spec)
+    : rule_(std::move(rule)), spec_(std::move(spec)) {
+  const HostTensor* const array = rule_.value();
+  require(array == nullptr || (array->shape() == spec_.shape && array->dtype() == spec_.dtype),
+          "initializer: the array must be {} like the variable, got {}", to_string(spec_),
+          array == nullptr ? "" : to_string(array->spec()));
+  const Initializer::Kind kind = rule_.kind_;
+  require(kind != Initializer::Kind::kConstant || takes(spec_.dtype, rule_.a_),
+          "initializer: a constant must be {} to be {}, got {}", taken_by(spec_.dtype),
+          name_of(spec_.dtype), rule_.a_);
+  require(kind != Initializer::Kind::kOrthogonal ||
+              spec_.elements() % (rule_.rows_ * rule_.columns_) == 0,
+          "initializer: the elements of a variable must be a multiple of those of its orthogonal "
+          "matrices, {} x {}, got {}",
+          rule_.rows_, rule_.columns_, to_string(spec_));
+}
+
+double InitialValue::at(int64_t index) {
+  const auto i = static_cast<uint64_t>(index);
+  const Initializer& r = rule_;
+  switch (r.kind_) {
+    case Initializer::Kind::kNormal:
+      return r.a_ + r.b_ * static_cast<double>(random_normal(r.key_, i));
+    case Initializer::Kind::kTruncatedNormal:
+      return r.a_ + r.b_ * static_cast<double>(truncated(r.key_, i));
+    case Initializer::Kind::kUniform:
+      return r.a_ + (r.b_ - r.a_) * static_cast<double>(random_unit(r.key_, i));
+    case Initializer::Kind::kOrthogonal: {
+      const int64_t size = r.rows_ * r.columns_;
+      if (nth_ != index / size) {
+        nth_ = index / size;
+        matrix_ = r.orthogonal_matrix(nth_);
+      }
+      return matrix_[static_cast<size_t>(index % size)];
+    }
+    default:
+      return r.a_;
+  }
+}
+
+void InitialValue::fill(int64_t begin, int64_t count, std::span<std::byte> out) {
+  const int64_t width = size_of(spec_.dtype);
+  SLUICE_CHECK(begin >= 0 && count >= 0 && begin + count <= spec_.elements());
+  SLUICE_CHECK(static_cast<int64_t>(out.size()) == count * width);
+  if (const HostTensor* const array = rule_.value()) {
+    if (count > 0) std::memcpy(out.data(), array->bytes().data() + begin * width, out.size());
+    return;
+  }
+  if (rule_.kind_ == Initializer::Kind::kFile) {
+    const auto file = sys::open_for_read(rule_.path_);
+    sys::read_exactly(file, rule_.path_, rule_.offset_ + begin * width, out);
+    return;
+  }
+  visit_storage(spec_.dtype, [&]<typename T>(T) {
+    T* p = reinterpret_cast<T*>(out.data());
+    for (int64_t i = 0; i < count; ++i) {
+      const double value = at(begin + i);
+      if (spec_.dtype == f16) {
+        p[i] = static_cast<T>(float_to_half(static_cast<float>(value)));
+      } else if (spec_.dtype == bf16) {
+        p[i] = static_cast<T>(float_to_bfloat(static_cast<float>(value)));
+      } else {
+        p[i] = static_cast<T>(value);
+      }
+    }
+  });
 }
 
 }  // namespace sluice

@@ -152,5 +152,58 @@ TEST(Ir, CallNamesWhatIsMissing) {
   EXPECT_THROW(ops::call(main, g, {x, x}), Error);
 }
 
+// Returns the product aᵀ·b of row-major matrices with `rows` rows.
+std::vector<double> transposed_product(const std::vector<double>& a, const std::vector<double>& b,
+                                       size_t rows) {
+  const size_t n = a.size() / rows, m = b.size() / rows;
+  std::vector<double> c(n * m);
+  for (size_t k = 0; k < rows; ++k) {
+    for (size_t i = 0; i < n * m; ++i) c[i] += a[k * n + i / m] * b[k * m + i % m];
+  }
+  return c;
+}
+
+// Q is the only matrix with orthogonal columns for which R = QᵀA is triangular with a positive
+// diagonal.
+TEST(Initializers, OrthogonalMatricesAreTheFactorsOfNormalOnes) {
+  constexpr size_t kRows = 40, kColumns = 30;
+  const TensorSpec spec = f32_spec({kRows, kColumns});
+  const Seed key{3, 4};
+  const auto q = Initializer::orthogonal(kRows, kColumns, 1).keyed(key).evaluate(spec).to_doubles();
+  const auto a = Initializer::normal(0, 1).keyed(key).evaluate(spec).to_doubles();
+  const auto unit = transposed_product(q, q, kRows);
+  const auto r = transposed_product(q, a, kRows);
+  for (size_t i = 0; i < kColumns; ++i) {
+    for (size_t j = 0; j < kColumns; ++j) {
+      const size_t at = i * kColumns + j;
+      EXPECT_NEAR(unit[at], i == j ? 1 : 0, 1e-6) << i << " " << j;
+      if (i > j) {
+        EXPECT_NEAR(r[at], 0, 1e-5) << i << " " << j;
+      }
+      if (i == j) {
+        EXPECT_GT(r[at], 0) << i;
+      }
+    }
+  }
+}
+
+TEST(Initializers, OrthogonalMatricesAreWideTooAndFollowOneAnother) {
+  const Initializer rule = Initializer::orthogonal(2, 3, 2).keyed({5, 6});
+  EXPECT_EQ(rule.text(), "orthogonal(2, 3, 2)");
+  const std::vector<double> all = rule.evaluate(f32_spec({2, 2, 3})).to_doubles();
+  for (const size_t m : {size_t{0}, size_t{6}}) {
+    const double* q = &all[m];
+    EXPECT_NEAR(q[0] * q[0] + q[1] * q[1] + q[2] * q[2], 4, 1e-6);
+    EXPECT_NEAR(q[3] * q[3] + q[4] * q[4] + q[5] * q[5], 4, 1e-6);
+    EXPECT_NEAR(q[0] * q[3] + q[1] * q[4] + q[2] * q[5], 0, 1e-6);
+  }
+  EXPECT_NE(all[0], all[6]);
+  // A chunk may begin and end inside a matrix.
+  InitialValue value(rule, f32_spec({2, 2, 3}));
+  std::vector<float> part(7);
+  value.fill(4, 7, std::as_writable_bytes(std::span(part)));
+  for (size_t i = 0; i < part.size(); ++i) EXPECT_EQ(static_cast<double>(part[i]), all[4 + i]);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -117,6 +117,13 @@ TEST_F(IrRefusals, Initializers) {
       {"uniform", [] { Initializer::uniform(1, 0); }, "uniform: low 1 is above high 0"},
       {"uniform of no number",
        [] { Initializer::uniform(std::numeric_limits<double>::quiet_NaN(), 0); }, "low nan"},
+      {"orthogonal without rows", [] { Initializer::orthogonal(0, 4, 1); },
+       "orthogonal: a matrix must have 1 to 16777216 elements, got 0 x 4; use another initializer"},
+      {"large orthogonal matrix", [] { Initializer::orthogonal(4097, 4096, 1); },
+       "orthogonal: a matrix must have 1 to 16777216 elements, got 4097 x 4096"},
+      {"part of an orthogonal matrix", fill(Initializer::orthogonal(2, 3, 1), f32_spec({8})),
+       "initializer: the elements of a variable must be a multiple of those of its orthogonal "
+       "matrices, 2 x 3, got (8,) float32"},
       {"offset", [] { Initializer::file("w.bin", -1); }, "initializer: file offset -1 is negative"},
       {"shape", fill(array, f32_spec({4})),
        "initializer: the array must be (4,) float32 like the variable, got (3,) float32"},

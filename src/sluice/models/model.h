@@ -32,6 +32,8 @@ struct Data {
 
 /// MNIST, or generated digits that look like it.
 extern const Data kDigits;
+/// CIFAR-10, or generated images of coloured objects.
+extern const Data kObjects;
 
 /// The value of a command-line flag, e.g. "--replicas", that is used unless the flag is given.
 struct Default {

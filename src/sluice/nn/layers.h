@@ -1,28 +1,39 @@
 #pragma once
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "sluice/nn/module.h"
 #include "sluice/ops/activations.h"
+#include "sluice/ops/losses.h"
+#include "sluice/ops/pooling.h"
+#include "sluice/ops/reshape.h"
 
 namespace sluice::nn {
 
 enum class Bias { kNone, kAdd };
 
-/// Distribution of a linear layer's first weights.
+/// Distribution of a layer's first weights. Biases are zeros, but with kUniform they have the
+/// distribution of the weights.
 enum class WeightInit {
   /// Normal with standard deviation 0.02, truncated at two standard deviations.
   kTruncatedNormal,
   /// Normal with standard deviation 0.02.
   kNormal,
-  /// Normal with standard deviation √(2 / in). It keeps the variance through ReLU at any depth (He
-  /// et al., 2015).
-  kHe,
+  kHe,             ///< he_normal(fan_in): it keeps the variance through ReLU at any depth.
+  kHeFanOut,       ///< he_normal(fan_out): it keeps the variance of gradients.
+  kHeUniform,      ///< he_uniform(fan_in).
+  kXavier,         ///< xavier_normal(fans).
+  kXavierUniform,  ///< xavier_uniform(fans).
+  kOrthogonal,     ///< orthogonal(shape of the weight).
+  kUniform,        ///< fan_in_uniform(fan_in), like PyTorch's layers.
 };
 
 /// Computes x @ weight + bias over the last axis. The variables have x's dtype: `weight` (in, out),
-/// initialized as `init` says, and `bias` (out), initialized with zeros.
+/// initialized as `init` says, and `bias` (out).
 class Linear : public Module {
  public:
   /// Error{kUsage} unless out_features >= 1.
@@ -36,6 +47,167 @@ class Linear : public Module {
   int64_t out_features_;
   Bias bias_;
   WeightInit init_;
+};
+
+/// Options of Conv1d, Conv2d and Conv3d. A list has one number for all spatial axes, or one for
+/// each.
+struct ConvOptions {
+  int64_t channels = 0;                ///< Channels of the result; at least 1.
+  std::vector<int64_t> kernel = {};    ///< Taps.
+  std::vector<int64_t> stride = {};    ///< Elements of x between two results; default 1.
+  std::vector<int64_t> padding = {};   ///< Zeros around x; may be starts and then ends; default 0.
+  std::vector<int64_t> dilation = {};  ///< Elements of x between two taps; default 1.
+  int64_t groups = 1;                  ///< Groups of channels that are convolved apart.
+  ops::PadType pad_type = ops::PadType::kExplicit;
+  Bias bias = Bias::kAdd;
+  WeightInit init = WeightInit::kUniform;
+};
+
+/// Options of ConvTranspose1d, 2d and 3d. The lists are as in ConvOptions.
+struct ConvTransposeOptions {
+  int64_t channels = 0;
+  std::vector<int64_t> kernel = {};
+  std::vector<int64_t> stride = {};   ///< Elements of the result between two of x; default 1.
+  std::vector<int64_t> padding = {};  ///< Elements cut from the result; default 0.
+  std::vector<int64_t> output_padding = {};  ///< Elements added at the ends; default 0.
+  std::vector<int64_t> dilation = {};
+  int64_t groups = 1;
+  Bias bias = Bias::kAdd;
+  WeightInit init = WeightInit::kUniform;
+};
+
+namespace internal {
+
+/// The convolutions of any number of axes.
+class Convolution : public Module {
+ public:
+  Tensor build(Builder& b, Tensor x) const;
+  std::string cache_key() const;
+
+ protected:
+  Convolution(int axes, ConvOptions options);
+
+ private:
+  int axes_;
+  ConvOptions options_;
+};
+
+class TransposedConvolution : public Module {
+ public:
+  Tensor build(Builder& b, Tensor x) const;
+  std::string cache_key() const;
+
+ protected:
+  TransposedConvolution(int axes, ConvTransposeOptions options);
+
+ private:
+  int axes_;
+  ConvTransposeOptions options_;
+};
+
+}  // namespace internal
+
+/// Maps x (batch, channels_in, spatial…) to ops::conv(x, weight) + bias. The variables have x's
+/// dtype: `weight` (channels, channels_in / groups, taps…) and `bias` (channels). Constructors are
+/// Error{kUsage} for lists of wrong lengths and without channels, build() for the faults that
+/// ops::conv() names.
+struct Conv1d : internal::Convolution {
+  explicit Conv1d(const ConvOptions& options) : Convolution(1, options) {}
+};
+struct Conv2d : internal::Convolution {
+  explicit Conv2d(const ConvOptions& options) : Convolution(2, options) {}
+};
+struct Conv3d : internal::Convolution {
+  explicit Conv3d(const ConvOptions& options) : Convolution(3, options) {}
+};
+
+/// Maps x (batch, channels_in, spatial…) to ops::conv_transpose(x, weight) + bias, with `weight`
+/// (channels_in, channels / groups, taps…) and `bias` (channels). Errors are as those of Conv2d.
+struct ConvTranspose1d : internal::TransposedConvolution {
+  explicit ConvTranspose1d(const ConvTransposeOptions& options)
+      : TransposedConvolution(1, options) {}
+};
+struct ConvTranspose2d : internal::TransposedConvolution {
+  explicit ConvTranspose2d(const ConvTransposeOptions& options)
+      : TransposedConvolution(2, options) {}
+};
+struct ConvTranspose3d : internal::TransposedConvolution {
+  explicit ConvTranspose3d(const ConvTransposeOptions& options)
+      : TransposedConvolution(3, options) {}
+};
+
+/// The largest element of each window of x (batch, channels, height, width): ops::max_pool(). The
+/// lists are as in ConvOptions; the stride is the kernel unless it is given.
+class MaxPool2d : public Module {
+ public:
+  /// Error{kUsage} for lists of wrong lengths and without a kernel.
+  explicit MaxPool2d(ops::PoolOptions options);
+  Tensor build(Builder& b, Tensor x) const;
+
+ private:
+  ops::PoolOptions options_;
+};
+
+/// Options of AvgPool2d. The lists are as in ConvOptions.
+struct AvgPoolOptions {
+  std::vector<int64_t> kernel = {};
+  std::vector<int64_t> stride = {};  ///< Default: the kernel.
+  std::vector<int64_t> padding = {};
+  bool ceil_mode = false;     ///< Windows may reach beyond the padding at the end.
+  bool count_padding = true;  ///< Count positions of the padding too, as zeros.
+  int64_t divisor = 0;        ///< Divides each sum; 0: the count of positions does.
+};
+
+/// The average of each window of x (batch, channels, height, width): ops::average_pool(). Like
+/// PyTorch's class, it counts the padding.
+class AvgPool2d : public Module {
+ public:
+  /// Error{kUsage} for lists of wrong lengths and without a kernel.
+  explicit AvgPool2d(AvgPoolOptions options);
+  Tensor build(Builder& b, Tensor x) const;
+
+ private:
+  AvgPoolOptions options_;
+};
+
+/// Normalizes groups of successive channels of each sample of x (batch, channels, spatial…):
+/// ops::group_norm(). The variables `weight` (ones) and `bias` (zeros) have one element for each
+/// channel.
+class GroupNorm : public Module {
+ public:
+  explicit GroupNorm(int64_t groups, double epsilon = 1e-5) : groups_(groups), epsilon_(epsilon) {}
+  Tensor build(Builder& b, Tensor x) const;
+  std::string cache_key() const;
+
+ private:
+  int64_t groups_;
+  double epsilon_;
+};
+
+/// Normalizes the last `axes` axes of x together: ops::layer_norm(). The variables `weight` (ones)
+/// and `bias` (zeros) have the shape of these axes.
+class LayerNorm : public Module {
+ public:
+  /// Error{kUsage} unless axes >= 1.
+  explicit LayerNorm(int64_t axes = 1, double epsilon = 1e-5);
+  /// Error{kUsage} if x has fewer axes.
+  Tensor build(Builder& b, Tensor x) const;
+  std::string cache_key() const;
+
+ private:
+  int64_t axes_;
+  double epsilon_;
+};
+
+/// Merges the axes `start` to `end` (inclusive, may count from the end) into one.
+class Flatten : public Module {
+ public:
+  explicit Flatten(int64_t start = 1, int64_t end = -1) : start_(start), end_(end) {}
+  Tensor build(Builder&, Tensor x) const { return ops::flatten(x, start_, end_); }
+
+ private:
+  int64_t start_;
+  int64_t end_;
 };
 
 /// Returns the seed of the module at a dotted path, derived from the seed of the model. The seed is
@@ -102,6 +274,41 @@ struct Tanh : Module {
 };
 struct Sigmoid : Module {
   Tensor build(Builder&, Tensor x) const { return ops::sigmoid(x); }
+};
+
+struct CrossEntropyOptions {
+  /// Factor of the losses of each class; empty: 1. The mean is divided by the sum of the factors.
+  std::vector<double> class_weights = {};
+  double label_smoothing = 0;   ///< Part of each label that all classes share, in [0, 1].
+  int64_t ignore_index = -100;  ///< Label of samples that do not count.
+  ops::LossReduction reduction = ops::LossReduction::kMean;
+};
+
+/// Softmax cross entropy like PyTorch's class. The classes of `logits` are axis 1: (batch, classes)
+/// or (batch, classes, d1, …), or (classes) of one sample. `labels` are int32 or uint32 without the
+/// axis of classes, or the probabilities of all classes, with the shape and dtype of `logits`, of
+/// which none is ignored. The mean is 0 if all samples are ignored. A label that is not a class
+/// makes its loss NaN.
+class CrossEntropyLoss : public Module {
+ public:
+  /// Error{kUsage} unless label_smoothing is in [0, 1].
+  explicit CrossEntropyLoss(CrossEntropyOptions options = {});
+  /// Error{kUsage} if class_weights has another number of classes, or shapes do not match.
+  Tensor build(Builder& b, Tensor logits, Tensor labels) const;
+
+ private:
+  CrossEntropyOptions options_;
+};
+
+/// Mean or sum of (prediction - target)² over all elements; with kNone, the value of each element.
+class SquaredError : public Module {
+ public:
+  explicit SquaredError(ops::LossReduction reduction = ops::LossReduction::kMean)
+      : reduction_(reduction) {}
+  Tensor build(Builder& b, Tensor prediction, Tensor target) const;
+
+ private:
+  ops::LossReduction reduction_;
 };
 
 /// Runs modules one after another. Their keys are "0", "1", …: `nn::Sequential(Linear(512), Gelu(),

@@ -1,5 +1,8 @@
 #include "sluice/nn/variable_factory.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <unordered_set>
 
 #include "sluice/base/checked.h"
@@ -21,7 +24,47 @@ std::string_view place_of(std::string_view path) {
   return numbered ? path.substr(0, mark) : path;
 }
 
+Initializer uniform_of(double deviation) {
+  const double bound = std::sqrt(3.0) * deviation;
+  return uniform(-bound, bound);
+}
+
+double he_deviation(int64_t fan, double gain) {
+  return gain / std::sqrt(static_cast<double>(std::max<int64_t>(fan, 1)));
+}
+
+double xavier_deviation(const Fans& fans, double gain) {
+  return gain * std::sqrt(2.0 / static_cast<double>(std::max<int64_t>(fans.in + fans.out, 1)));
+}
+
 }  // namespace
+
+Fans conv_fans(const Shape& weight) {
+  require(weight.rank() >= 2, "conv_fans: a weight must have at least two axes, got {}",
+          to_string(weight));
+  const int64_t taps = std::accumulate(weight.begin() + 2, weight.end(), int64_t{1},
+                                       [](int64_t a, int64_t b) { return checked_mul(a, b); });
+  return {.in = std::max<int64_t>(checked_mul(weight[1], taps), 1),
+          .out = std::max<int64_t>(checked_mul(weight[0], taps), 1)};
+}
+
+Initializer fan_in_uniform(int64_t fan_in) {
+  return uniform_of(he_deviation(fan_in, std::sqrt(1.0 / 3)));
+}
+Initializer he_uniform(int64_t fan, double gain) { return uniform_of(he_deviation(fan, gain)); }
+Initializer he_normal(int64_t fan, double gain) { return normal(0, he_deviation(fan, gain)); }
+Initializer xavier_uniform(Fans fans, double gain) {
+  return uniform_of(xavier_deviation(fans, gain));
+}
+Initializer xavier_normal(Fans fans, double gain) {
+  return normal(0, xavier_deviation(fans, gain));
+}
+
+Initializer orthogonal(const Shape& shape, double gain) {
+  require(shape.rank() >= 2, "orthogonal: a weight must have at least two axes, got {}",
+          to_string(shape));
+  return Initializer::orthogonal(shape[0], shape.elements() / std::max<int64_t>(shape[0], 1), gain);
+}
 
 namespace internal {
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <numbers>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,6 +34,38 @@ enum class Role {
              ///< (Builder::update_running).
 };
 
+/// Numbers of elements of the input that one element of the output reads, and of elements of the
+/// output that read one element of the input. Both are at least 1.
+struct Fans {
+  int64_t in = 1;
+  int64_t out = 1;
+};
+/// Returns the fans of the weight (channels_out, channels_in / groups, taps…) of a convolution:
+/// PyTorch's numbers, also for the weight (channels_in, channels_out / groups, taps…) of a
+/// transposed one. Error{kUsage} for fewer than two axes.
+Fans conv_fans(const Shape& weight);
+/// Uniform in ±1/√fan_in: PyTorch's first weights and biases of linear layers and convolutions.
+Initializer fan_in_uniform(int64_t fan_in);
+/// Keep the variance through layers whose activation scales the deviation by 1/gain: √2 is for
+/// ReLU. `fan` is Fans::in to keep the variance of activations, Fans::out to keep that of gradients
+/// (He et al., 2015). The deviation is gain/√fan.
+Initializer he_uniform(int64_t fan, double gain = std::numbers::sqrt2);
+Initializer he_normal(int64_t fan, double gain = std::numbers::sqrt2);
+/// Balance activations and gradients (Glorot and Bengio, 2010). The deviation is
+/// gain·√(2/(fans.in + fans.out)).
+Initializer xavier_uniform(Fans fans, double gain = 1);
+Initializer xavier_normal(Fans fans, double gain = 1);
+/// A (semi-)orthogonal matrix (Initializer::orthogonal) with the first axis of `shape` as its rows,
+/// the product of the others as its columns. Error{kUsage} for fewer than two axes.
+Initializer orthogonal(const Shape& shape, double gain = 1);
+
+/// A variable of a layer and its counterpart in the state_dict of PyTorch's module.
+struct TorchName {
+  std::string_view variable;  ///< Name in the layer.
+  std::string_view name;      ///< Name in PyTorch's module.
+  bool transposed = false;    ///< PyTorch stores a matrix with its axes exchanged.
+};
+
 /// Creates any number of variables of one spec, with the same rule for the first value.
 class VariableFactory {
  public:
@@ -49,6 +82,9 @@ class VariableFactory {
   Role role() const { return role_; }
   /// Returns a factory of the variable as a running variable.
   VariableFactory running() const;
+  /// The counterpart in PyTorch's module; absent: the variable has the same name and form there.
+  const std::optional<TorchName>& torch() const { return torch_; }
+  void set_torch(const TorchName& name) { torch_ = name; }
   /// Returns a factory of the variable cut into `chunks` shards, one for each replica of a group.
   /// Its spec is that of a shard. Returns a copy if `chunks` is 0 or the variable is already
   /// sharded. Error{kUsage} for a scalar.
@@ -72,6 +108,7 @@ class VariableFactory {
   Initializer initializer_;
   Pass pass_;
   std::optional<ReplicaGrouping> group_;
+  std::optional<TorchName> torch_;
   int shard_ = 0;  ///< Number of shards; 0: whole.
   Role role_ = Role::kWeight;
 };

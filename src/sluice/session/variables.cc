@@ -128,10 +128,11 @@ void Variables::initialize() {
     const int64_t width = size_of(whole.dtype);
     std::vector<std::byte> chunk(
         static_cast<size_t>(std::min(kVariableChunk, whole.elements()) * width));
+    InitialValue value(compiled_.variables[v]->initializer, whole);
     for (int64_t begin = 0; begin < whole.elements(); begin += kVariableChunk) {
       const int64_t elements = std::min(kVariableChunk, whole.elements() - begin);
       const std::span<std::byte> part(chunk.data(), static_cast<size_t>(elements * width));
-      compiled_.variables[v]->initializer.fill(whole, begin, elements, part);
+      value.fill(begin, elements, part);
       if (agreement_.size() > 1) digest.add(part);
       write(v, begin, part);
     }

@@ -31,6 +31,20 @@ void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
   }
 }
 
+std::vector<TorchWeight> torch_weights(const nn::NamedVariableFactories& factories) {
+  std::vector<TorchWeight> weights;
+  factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
+    TorchWeight w{.path = key, .name = key};
+    if (const auto& torch = factory.torch()) {
+      const size_t module = key.rfind('.') + 1;  // npos + 1 is 0: the outermost module.
+      w.name = key.substr(0, module) + std::string(torch->name);
+      w.transposed = torch->transposed;
+    }
+    weights.push_back(std::move(w));
+  });
+  return weights;
+}
+
 }  // namespace
 
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
@@ -59,6 +73,7 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   } else {
     build_phased(ir, graph, eval, groups, optimizer, options, t);
   }
+  t.torch_weights = torch_weights(graph.factories);
   t.accumulate = options.accumulate;
   t.replicas = ir.replication();
   return t;

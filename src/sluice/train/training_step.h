@@ -8,6 +8,10 @@
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/train/network.h"
 
+namespace sluice {
+class Session;
+}
+
 namespace sluice::train {
 
 /// The order in which a step runs micro-batches, and the memory that holds tensors between uses.
@@ -75,6 +79,13 @@ struct StepOptions {
   uint64_t seed = 0;  ///< Seed of the variables' first values.
 };
 
+/// A weight and its counterpart in the state_dict of the PyTorch module of the same structure.
+struct TorchWeight {
+  std::string path;         ///< Key of Training::variables.
+  std::string name;         ///< Key of the state_dict.
+  bool transposed = false;  ///< PyTorch stores the matrix with its axes exchanged.
+};
+
 /// A program "train" that trains, and a program "eval" that applies the trained weights. A run of
 /// "train" takes `accumulate` entries of each field's stream, in order of micro-batches. It returns
 /// as many entries of each loss and prediction.
@@ -92,6 +103,7 @@ struct Training {
   nn::NamedTensors variables;               ///< Weights and running variables by path, in the
                                             ///< training program.
   nn::NamedTensors state;                   ///< Optimizer state: "<path of the variable>.<state>".
+  std::vector<TorchWeight> torch_weights;   ///< One for each weight.
   int64_t accumulate = 1;                   ///< Micro-batches in a run of "train".
   int replicas = 1;
   std::string note;  ///< The request that could not be met, and the reason; else empty.
@@ -105,5 +117,16 @@ struct Training {
 /// `accumulate` is below 1, and if no loss depends on a weight that the optimizer trains.
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const StepOptions& options);
+
+/// Sets the weights of a session on these programs from a safetensors file that holds the
+/// state_dict of the PyTorch module of the same structure; dtypes are converted. Optimizer state
+/// does not change. Returns the names in the file that match no weight. Error{kBadFile} if a weight
+/// is missing or has another shape; then no weight is set. Error{kUsage} if processes read
+/// different values.
+std::vector<std::string> load_torch_weights(Session& session, const Training& training,
+                                            const std::string& path);
+/// Writes the weights to such a file. The first process of a group writes it; the others return
+/// after it is written.
+void save_torch_weights(Session& session, const Training& training, const std::string& path);
 
 }  // namespace sluice::train

@@ -10,7 +10,6 @@
 #include "sluice/ir/verify.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/layers.h"
-#include "sluice/nn/losses.h"
 #include "sluice/nn/test_util.h"
 
 namespace sluice::nn {

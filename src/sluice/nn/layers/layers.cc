@@ -1,9 +1,7 @@
 #include "sluice/nn/layers.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "sluice/nn/dot_tree.h"
+#include "sluice/nn/layers/common.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/random.h"
@@ -11,18 +9,8 @@
 namespace sluice::nn {
 namespace {
 
-Initializer weight_init(WeightInit init, int64_t in) {
-  constexpr double kDeviation = 0.02;
-  switch (init) {
-    case WeightInit::kTruncatedNormal:
-      return truncated_normal(0, kDeviation);
-    case WeightInit::kNormal:
-      return normal(0, kDeviation);
-    case WeightInit::kHe:
-      return normal(0, std::sqrt(2.0 / static_cast<double>(std::max<int64_t>(in, 1))));
-  }
-  fail(ErrorKind::kInternal, "Linear: unknown weight init {}", static_cast<int>(init));
-}
+// PyTorch stores the weight as (out, in).
+constexpr TorchName kLinearWeight{.variable = "weight", .name = "weight", .transposed = true};
 
 }  // namespace
 
@@ -35,11 +23,15 @@ Tensor Linear::build(Builder& b, Tensor x) const {
   require(x.rank() >= 1, "Linear: input must have at least one dimension, got '{}' {}", x.name(),
           to_string(x.spec()));
   const int64_t in = x.dim(-1);
-  const Tensor w =
-      b.add_variable_input("weight", weight_init(init_, in), {in, out_features_}, x.dtype());
-  const Tensor y = ops::matmul(x, w);
+  const Shape shape{in, out_features_};
+  VariableFactory weight({shape, x.dtype(), {}},
+                         internal::weight_init(init_, shape, {.in = in, .out = out_features_}));
+  weight.set_torch(kLinearWeight);
+  const Tensor y =
+      ops::matmul(x, b.add_variable_input(std::string(kLinearWeight.variable), weight));
   if (bias_ == Bias::kNone) return y;
-  return y + b.add_variable_input("bias", zeros(), {out_features_}, x.dtype());
+  return y +
+         b.add_variable_input("bias", internal::bias_init(init_, in), {out_features_}, x.dtype());
 }
 
 std::string Linear::cache_key() const {

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/verify.h"
 #include "sluice/nn/graph_cache.h"
-#include "sluice/nn/losses.h"
 #include "sluice/nn/test_util.h"
 
 namespace sluice::nn {
@@ -31,14 +31,19 @@ TEST(Linear, TakesAnyLeadingAxes) {
   usage_error([&] { create_graph(ir, Linear(3), f32_spec({})); });
 }
 
-// Deviation of a layer's first weights, and the fraction beyond two deviations of 0.02.
-std::pair<double, double> first_weights(WeightInit init) {
+// Returns the first values of a variable of a layer with 500 inputs and 200 outputs.
+HostTensor first_values(WeightInit init, const std::string& key) {
   Ir ir;
   const auto [factories, graph] =
-      create_graph(ir, Linear(200, Bias::kNone, init), f32_spec({1, 500}));
+      create_graph(ir, Linear(200, Bias::kAdd, init), f32_spec({1, 500}));
   const NamedTensors variables = factories.init(ir.main_graph());
-  const Tensor& w = variables["weight"];
-  const HostTensor values = w.graph().info(w).variable->initializer.evaluate(w.spec());
+  const Tensor& v = variables[key];
+  return v.graph().info(v).variable->initializer.evaluate(v.spec());
+}
+
+// Deviation of a layer's first weights, and the fraction beyond two deviations of 0.02.
+std::pair<double, double> first_weights(WeightInit init) {
+  const HostTensor values = first_values(init, "weight");
   double squares = 0;
   int64_t far = 0;
   for (const float x : values.as<float>()) {
@@ -57,6 +62,26 @@ TEST(Linear, FirstWeightsHaveTheDistributionThatIsAskedFor) {
   EXPECT_NEAR(truncated, 0.02 * 0.8796, 2e-4);  // Deviation of N(0, 1) within two deviations.
   EXPECT_EQ(truncated_far, 0);
   EXPECT_NEAR(first_weights(WeightInit::kHe).first, std::sqrt(2.0 / 500), 6e-4);
+  EXPECT_NEAR(first_weights(WeightInit::kHeFanOut).first, std::sqrt(2.0 / 200), 9e-4);
+  EXPECT_NEAR(first_weights(WeightInit::kHeUniform).first, std::sqrt(2.0 / 500), 6e-4);
+  EXPECT_NEAR(first_weights(WeightInit::kXavier).first, std::sqrt(2.0 / 700), 6e-4);
+  EXPECT_NEAR(first_weights(WeightInit::kXavierUniform).first, std::sqrt(2.0 / 700), 6e-4);
+  EXPECT_NEAR(first_weights(WeightInit::kOrthogonal).first, std::sqrt(1.0 / 500), 1e-6);
+  EXPECT_NEAR(first_weights(WeightInit::kUniform).first, std::sqrt(1.0 / 1500), 3e-4);
+}
+
+TEST(Linear, UniformFirstValuesHaveBoundsAlsoInTheBias) {
+  for (const auto& [init, bound] : {std::pair(WeightInit::kUniform, std::sqrt(1.0 / 500)),
+                                    std::pair(WeightInit::kHeUniform, std::sqrt(6.0 / 500)),
+                                    std::pair(WeightInit::kXavierUniform, std::sqrt(6.0 / 700))}) {
+    const std::vector<double> weight = first_values(init, "weight").to_doubles();
+    const auto [least, most] = std::minmax_element(weight.begin(), weight.end());
+    EXPECT_NEAR(*least, -bound, 1e-3 * bound);
+    EXPECT_NEAR(*most, bound, 1e-3 * bound);
+    const std::vector<double> bias = first_values(init, "bias").to_doubles();
+    const double largest = *std::max_element(bias.begin(), bias.end());
+    EXPECT_NEAR(largest, init == WeightInit::kUniform ? bound : 0, 0.05 * bound);
+  }
 }
 
 TEST(Sequential, NumbersItsModules) {
@@ -146,10 +171,11 @@ TEST(Losses, SquaredError) {
   EXPECT_EQ(value(ops::LossReduction::kNone), (std::vector<double>{4, 9}));
 }
 
-TEST(Losses, CrossEntropy) {
+TEST(Losses, CrossEntropyLoss) {
   Ir ir;
   Interpreter interpreter(ir);
-  const auto [factories, graph] = create_graph(ir, CrossEntropy(), f32_spec({2, 2}), i32_spec({2}));
+  const auto [factories, graph] =
+      create_graph(ir, CrossEntropyLoss(), f32_spec({2, 2}), i32_spec({2}));
   const auto loss = interpreter.evaluate(graph.graph(),
                                          {HostTensor(f32_spec({2, 2})), HostTensor(i32_spec({2}))});
   EXPECT_NEAR(loss[0].to_doubles()[0], std::log(2.0), 1e-6);

@@ -1,0 +1,38 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "sluice/base/rng.h"
+
+namespace sluice::data {
+
+/// Draws the random numbers for one image.
+class Draw {
+ public:
+  explicit Draw(Seed key) : key_(key) {}
+
+  uint32_t word() {
+    if (next_ == 4) {
+      words_ = philox(key_, counter_++);
+      next_ = 0;
+    }
+    return words_[next_++];
+  }
+  float between(float low, float high) { return low + (high - low) * to_unit(word()); }
+  uint32_t below(uint32_t bound) { return static_cast<uint32_t>((uint64_t{word()} * bound) >> 32); }
+  /// Nearly normal with mean 0 and standard deviation 1: the scaled sum of four uniform bytes.
+  float rough_normal() {
+    const uint32_t w = word();
+    const uint32_t sum = (w & 255u) + ((w >> 8) & 255u) + ((w >> 16) & 255u) + (w >> 24);
+    return (static_cast<float>(sum) - 510.0f) / 147.8f;
+  }
+
+ private:
+  Seed key_;
+  uint64_t counter_ = 0;
+  size_t next_ = 4;
+  std::array<uint32_t, 4> words_{};
+};
+
+}  // namespace sluice::data

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks that every way to train a model computes the same bits. Trains it in all combinations of
-strategy, offload, tier, replicas, threads, thresholds and launchers, each in its own process.
+strategy, offload, tier, replicas, threads, thresholds, launchers, instruction sets and compiler
+passes, each in its own process.
 Compares the digests of losses, weights and optimizer state: for each model and number of replicas,
 all runs must have one digest.
 
@@ -31,8 +32,14 @@ MODELS = {
         "mlp-skip", "--layers", "8", "--width", "24", "--dropout", "0.2"
     ],
 }
+CONVOLUTIONS = {
+    "convolutions": ["mnist-cnn"],
+    "convolutions with dropout": ["mnist-cnn", "--dropout", "0.2"],
+    "batch norm": ["resnet8"],
+}
 MODELS.update({f"{name}, clipped": [*flags, "--clip-norm", "0.05"]
                for name, flags in list(MODELS.items())})
+MODELS.update(CONVOLUTIONS)
 COMMON = [
     "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "3", "--steps",
     "3", "--digest", "--log-level", "error"
@@ -60,8 +67,15 @@ def ways(strategy):
 
 
 WAYS = {**ways("resident"), **ways("phased")}
-# Way, tier, threads and threshold of the run that all other runs are compared with.
-FIRST = ("resident", "host", 1, "inf")
+# How the program is compiled: flags and the instruction set.
+COMPILED = {
+    "": ([], None),
+    "AVX2": ([], "avx2"),
+    "without layouts": (["--disable", "layouts"], None),
+    "without fusion": (["--disable", "fuse"], None),
+}
+# Way, tier, threads, threshold and compilation of the run that all other runs are compared with.
+FIRST = ("resident", "host", 1, "inf", "")
 
 
 def write_digits(folder):
@@ -72,6 +86,14 @@ def write_digits(folder):
         labels = struct.pack(">2I", 0x801, count) + bytes(noise.randrange(10) for _ in range(count))
         Path(folder, f"{part}-images-idx3-ubyte").write_bytes(images)
         Path(folder, f"{part}-labels-idx1-ubyte").write_bytes(labels)
+
+
+def write_objects(folder):
+    """Writes noise in the format of CIFAR-10."""
+    noise = random.Random(2)
+    for part in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
+        records = [bytes([noise.randrange(10)]) + noise.randbytes(3072) for _ in range(64)]
+        Path(folder, f"{part}.bin").write_bytes(b"".join(records))
 
 
 def pairwise(dimensions):
@@ -103,16 +125,18 @@ class Matrix:
 
     def run(self, row):
         """Returns the digest, or the reason why the run has no digest."""
-        model, replicas, way, tier, threads, threshold, launcher = row
+        model, replicas, way, tier, threads, threshold, compiled, launcher = row
+        flags, isa = COMPILED[compiled]
         command = [
             *shlex.split(launcher.format(replicas=replicas)), self.program, "train", *MODELS[model],
             *COMMON, "--data", self.data, "--replicas", str(replicas), "--threads", str(threads),
             "--remote", f"file:{self.disk}" if tier == "file" else tier,
-            "--shard-threshold", str(threshold), *WAYS[way]
+            "--shard-threshold", str(threshold), *WAYS[way], *flags
         ]
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                  timeout=120)
+                                  timeout=120,
+                                  env=dict(os.environ, SLUICE_ISA=isa) if isa else None)
         except subprocess.TimeoutExpired:
             return "it did not end in 120 s"
         lines = [line for line in done.stdout.splitlines() if line.startswith("digest ")]
@@ -123,8 +147,8 @@ class Matrix:
 
 
 def name(row):
-    model, replicas, way, tier, threads, threshold, launcher = row
-    where = f", {launcher}" if launcher else ""
+    model, replicas, way, tier, threads, threshold, compiled, launcher = row
+    where = "".join(f", {word}" for word in (compiled, launcher) if word)
     return (f"{model}, {replicas} replicas, {way}, {tier}, {threads} threads, "
             f"threshold {threshold}{where}")
 
@@ -139,16 +163,19 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     options = parser.parse_args()
     dimensions = [list(MODELS), [1, 2, 4], list(WAYS), ["host", "file"], [1, 2, 3], [0, 512, "inf"],
-                  ["", *options.launcher]]
+                  list(COMPILED), ["", *options.launcher]]
     first = [(model, replicas, *FIRST, "") for model in MODELS for replicas in dimensions[1]]
-    rows = pairwise(dimensions) if options.sample else itertools.product(*dimensions)
-    rows = first + [row for row in rows if row not in first]
+    rows = pairwise(dimensions)
+    if not options.sample:
+        rows += itertools.product(*dimensions[:6], [""], dimensions[7])
+    rows = list(dict.fromkeys(first + rows))
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         data, disk = Path(folder, "data"), Path(folder, "disk")
         data.mkdir()
         disk.mkdir()
         write_digits(data)
+        write_objects(data)
         matrix = Matrix(str(Path(options.program).resolve()), str(data), str(disk))
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             digests = dict(zip(rows, pool.map(matrix.run, rows)))

@@ -1,5 +1,5 @@
-// Layers, losses and files must be PyTorch's. torch_layers.py computes torch_layers.safetensors: the
-// state_dict of a network, its output, and cases of CrossEntropyLoss with their gradients.
+// Layers, losses and files must be PyTorch's. torch_layers.py computes torch_layers.safetensors:
+// the state_dict of a network, its output, and cases of CrossEntropyLoss with their gradients.
 
 #include <gtest/gtest.h>
 

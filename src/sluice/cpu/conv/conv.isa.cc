@@ -52,6 +52,7 @@ class Correlator {
         run_block(first, std::min(plan_.depth, depth - first));
         first += plan_.depth;
       } while (first < depth);
+      if (finishes_late()) finish_samples();
     }
   }
 
@@ -70,7 +71,7 @@ class Correlator {
         float* const result = c_.result + row * c_.result_plane + p;
         pack_sources(sample);
         compute_strip(cut, result, cols);
-        if (first + steps == w_.depth()) finish(row, p, cols, result);
+        if (first + steps == w_.depth() && !finishes_late()) finish(row, p, cols, result);
       }
     }
   }
@@ -156,6 +157,22 @@ class Correlator {
       to += (end - channel) * kConvStrip;
       k += end - channel;
       slot += keeps_taps_;
+    }
+  }
+
+  /// Whether the epilogue gets all positions of a sample at once. One call for each strip would cost
+  /// much beside short chains. The results of a task must still be in the L2 cache then.
+  bool finishes_late() const {
+    constexpr int64_t kMostFloats = 1 << 16;
+    const int64_t positions = part_.end_position - part_.first_position;
+    return (part_.end_sample - part_.first_sample) * rows_ * positions <= kMostFloats;
+  }
+
+  void finish_samples() {
+    for (int64_t sample = part_.first_sample; sample < part_.end_sample; ++sample) {
+      const int64_t row = (sample * w_.groups + group_) * c_.rows + first_row_;
+      finish(row, part_.first_position, part_.end_position - part_.first_position,
+             c_.result + row * c_.result_plane + part_.first_position);
     }
   }
 

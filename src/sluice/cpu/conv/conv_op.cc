@@ -11,7 +11,7 @@ namespace {
 // Multiply-adds of a task: about a microsecond.
 constexpr double kWorthwhile = 1 << 16;
 // A task packs its operands for itself, so it should not be a small part of the steps.
-constexpr int64_t kLeastSteps = 112;
+constexpr int64_t kLeastSteps = 144;
 constexpr int64_t kMostConvTasks = 8;
 constexpr int64_t kLargeWeight = 1 << 18;
 // Each task packs all sources, which costs little beside so many rows.

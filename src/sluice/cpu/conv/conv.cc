@@ -12,15 +12,16 @@ using internal::kConvDepth;
 using internal::kConvRows;
 using internal::kConvSlack;
 
-void correlate(const Correlation& c, const ConvPart& part, float* workspace, Isa isa) {
+void correlate(const Correlation& c, const CorrelationOperands& operands, const ConvPart& part,
+               float* workspace, Isa isa) {
   switch (isa) {
     case Isa::kBase:
-      return internal::correlate_on<Isa::kBase>(c, part, workspace);
+      return internal::correlate_on<Isa::kBase>(c, operands, part, workspace);
 #if defined(__x86_64__)
     case Isa::kAvx2:
-      return internal::correlate_on<Isa::kAvx2>(c, part, workspace);
+      return internal::correlate_on<Isa::kAvx2>(c, operands, part, workspace);
     case Isa::kAvx512:
-      return internal::correlate_on<Isa::kAvx512>(c, part, workspace);
+      return internal::correlate_on<Isa::kAvx512>(c, operands, part, workspace);
 #else
     default:
       break;
@@ -28,16 +29,16 @@ void correlate(const Correlation& c, const ConvPart& part, float* workspace, Isa
   }
 }
 
-void correlate_weights(const WeightCorrelation& c, int64_t first, int64_t end, float* workspace,
-                       Isa isa) {
+void correlate_weights(const WeightCorrelation& c, const WeightCorrelationOperands& operands,
+                       const WeightPart& part, float* workspace, Isa isa) {
   switch (isa) {
     case Isa::kBase:
-      return internal::correlate_weights_on<Isa::kBase>(c, first, end, workspace);
+      return internal::correlate_weights_on<Isa::kBase>(c, operands, part, workspace);
 #if defined(__x86_64__)
     case Isa::kAvx2:
-      return internal::correlate_weights_on<Isa::kAvx2>(c, first, end, workspace);
+      return internal::correlate_weights_on<Isa::kAvx2>(c, operands, part, workspace);
     case Isa::kAvx512:
-      return internal::correlate_weights_on<Isa::kAvx512>(c, first, end, workspace);
+      return internal::correlate_weights_on<Isa::kAvx512>(c, operands, part, workspace);
 #else
     default:
       break;

@@ -35,18 +35,21 @@ struct ConvWindows {
   int64_t depth() const { return static_cast<int64_t>(taps.size()) * channels; }
 };
 
-/// The arguments of correlate(): result(row, p) = Σ weight(row, tap, channel) · source under the
-/// tap, for the rows (channels of the result) of each group and all positions p of the grid.
+/// The sizes of correlate(): result(row, p) = Σ weight(row, tap, channel) · source under the tap, for
+/// the rows (channels of the result) of each group and all positions p of the grid.
 struct Correlation {
   ConvWindows windows;
   int64_t rows = 0;  ///< Channels of the result in a group.
-  const float* source = nullptr;
-  const float* weight = nullptr;
   /// Floats from one group, row and channel of the weight to the next.
   int64_t weight_group = 0, weight_row = 0, weight_channel = 0;
   /// Element (sample, row of all groups, p) is result[(sample·groups·rows + row)·result_plane + p].
-  float* result = nullptr;
   int64_t result_plane = 0;
+};
+
+struct CorrelationOperands {
+  const float* source = nullptr;
+  const float* weight = nullptr;
+  float* result = nullptr;
   /// Gets blocks of finished elements: row (sample·groups·rows + row), column p.
   GemmEpilogue epilogue = {};
 };
@@ -66,38 +69,52 @@ inline constexpr int64_t kConvStrip = internal::kPanel;
 ///
 /// Bits: an element is the chain s ← fma(weight, source, s) in ascending (tap, channel), from +0.
 /// It does not depend on the part or the instruction set.
-void correlate(const Correlation& c, const ConvPart& part, float* workspace,
-               Isa isa = current_isa());
+void correlate(const Correlation& c, const CorrelationOperands& operands, const ConvPart& part,
+               float* workspace, Isa isa = current_isa());
 int64_t correlate_workspace_bytes(const Correlation& c);
 
-/// The arguments of correlate_weights(): result(tap, channel, row) = Σ over samples and positions p
-/// of source under the tap · y(sample, row, p), for each group.
+/// The sizes of correlate_weights(): result(tap, channel, row) = Σ over samples and positions p of
+/// source under the tap · y(sample, row, p), for each group.
 struct WeightCorrelation {
   ConvWindows windows;
   int64_t rows = 0;  ///< Channels of y in a group.
-  const float* source = nullptr;
-  const float* y = nullptr;  ///< (batch, groups · rows, positions).
-  float* result = nullptr;
   /// Floats from one group, row and channel of the result to the next. The taps say where a tap is.
   int64_t result_group = 0, result_row = 0, result_channel = 0;
 };
 
-/// Computes the steps [first, end) of (group, tap, channel), for all rows. Calls for disjoint steps
-/// may run concurrently, each with its own workspace.
+struct WeightCorrelationOperands {
+  const float* source = nullptr;
+  const float* y = nullptr;  ///< (batch, groups · rows, positions).
+  float* result = nullptr;
+};
+
+/// The part of the weights that one task computes, for all rows of its groups. Its steps are (tap,
+/// channel), counted over its channels.
+struct WeightPart {
+  int64_t first_group = 0, end_group = 0;
+  int64_t first_channel = 0, channels = 0;
+  int64_t first_step = 0, end_step = 0;
+  int64_t steps() const { return end_step - first_step; }
+};
+
+/// Computes a part of the weights. Calls for disjoint parts may run concurrently, each with its own
+/// workspace.
 ///
 /// Bits: an element is the chain s ← fma(source, y, s) in ascending (sample, p), from +0. It does
-/// not depend on the range or the instruction set.
-void correlate_weights(const WeightCorrelation& c, int64_t first, int64_t end, float* workspace,
-                       Isa isa = current_isa());
-/// Returns the workspace for calls with at most `steps` steps.
+/// not depend on the part or the instruction set.
+void correlate_weights(const WeightCorrelation& c, const WeightCorrelationOperands& operands,
+                       const WeightPart& part, float* workspace, Isa isa = current_isa());
+/// Returns the workspace for parts with at most `steps` steps.
 int64_t correlate_weights_workspace_bytes(const WeightCorrelation& c, int64_t steps);
 
 namespace internal {
 
 template <Isa kIsa>
-void correlate_on(const Correlation& c, const ConvPart& part, float* workspace);
+void correlate_on(const Correlation& c, const CorrelationOperands& operands, const ConvPart& part,
+                  float* workspace);
 template <Isa kIsa>
-void correlate_weights_on(const WeightCorrelation& c, int64_t first, int64_t end, float* workspace);
+void correlate_weights_on(const WeightCorrelation& c, const WeightCorrelationOperands& operands,
+                          const WeightPart& part, float* workspace);
 
 /// Steps of the chains that are packed at a time.
 inline constexpr int64_t kConvDepth = 256;

@@ -30,8 +30,9 @@ struct Cut {
 /// One call of correlate().
 class Correlator {
  public:
-  Correlator(const Correlation& c, float* workspace)
+  Correlator(const Correlation& c, const CorrelationOperands& operands, float* workspace)
       : c_(c),
+        operands_(operands),
         w_(c.windows),
         plan_(plan_of(c)),
         weights_(workspace),
@@ -68,7 +69,7 @@ class Correlator {
       set_strip(p, cols);
       for (int64_t sample = part_.first_sample; sample < part_.end_sample; ++sample) {
         const int64_t row = (sample * w_.groups + group_) * c_.rows + first_row_;
-        float* const result = c_.result + row * c_.result_plane + p;
+        float* const result = operands_.result + row * c_.result_plane + p;
         pack_sources(sample);
         compute_strip(cut, result, cols);
         if (first + steps == w_.depth() && !finishes_late()) finish(row, p, cols, result);
@@ -102,9 +103,10 @@ class Correlator {
       for (int64_t k = first_; k < first_ + steps_;) {
         const int64_t channel = k % w_.channels;
         const int64_t count = std::min(w_.channels - channel, first_ + steps_ - k);
-        const float* const from =
-            c_.weight + group_ * c_.weight_group + (first_row_ + cut.begin(tile)) * c_.weight_row +
-            w_.taps[static_cast<size_t>(k / w_.channels)].weight + channel * c_.weight_channel;
+        const float* const from = operands_.weight + group_ * c_.weight_group +
+                                  (first_row_ + cut.begin(tile)) * c_.weight_row +
+                                  w_.taps[static_cast<size_t>(k / w_.channels)].weight +
+                                  channel * c_.weight_channel;
         pack_tap(from, cut.rows(tile), count, to);
         to += count * kPacked;
         k += count;
@@ -144,7 +146,7 @@ class Correlator {
   /// Packs the sources under the windows at the positions of set_strip(): a row for each step.
   void pack_sources(int64_t sample) {
     const float* const source =
-        c_.source + sample * gather_.sample() + group_ * w_.channels * w_.plane();
+        operands_.source + sample * gather_.sample() + group_ * w_.channels * w_.plane();
     if (keeps_taps_ && gather_.copies_taps())
       return gather_.copy_taps(source, steps_, sources_, kConvStrip);
     float* to = sources_;
@@ -172,19 +174,21 @@ class Correlator {
     for (int64_t sample = part_.first_sample; sample < part_.end_sample; ++sample) {
       const int64_t row = (sample * w_.groups + group_) * c_.rows + first_row_;
       finish(row, part_.first_position, part_.end_position - part_.first_position,
-             c_.result + row * c_.result_plane + part_.first_position);
+             operands_.result + row * c_.result_plane + part_.first_position);
     }
   }
 
   void finish(int64_t row, int64_t position, int64_t cols, float* result) {
-    if (c_.epilogue.run == nullptr) return;
+    if (operands_.epilogue.run == nullptr) return;
     for (int64_t i = 0; i < rows_; i += kRowBlock) {
-      c_.epilogue.run(c_.epilogue.state, result + i * c_.result_plane, c_.result_plane, row + i,
-                      std::min(kRowBlock, rows_ - i), position, cols);
+      operands_.epilogue.run(operands_.epilogue.state, result + i * c_.result_plane,
+                             c_.result_plane, row + i, std::min(kRowBlock, rows_ - i), position,
+                             cols);
     }
   }
 
   const Correlation& c_;
+  const CorrelationOperands& operands_;
   const ConvWindows& w_;
   const CorrelationPlan plan_;
   float *const weights_, *const sources_;  ///< Parts of the workspace.
@@ -198,22 +202,20 @@ class Correlator {
 /// One call of correlate_weights().
 class WeightCorrelator {
  public:
-  WeightCorrelator(const WeightCorrelation& c, int64_t steps, float* workspace)
+  WeightCorrelator(const WeightCorrelation& c, const WeightCorrelationOperands& operands,
+                   const WeightPart& part, float* workspace)
       : c_(c),
+        operands_(operands),
+        part_(part),
         w_(c.windows),
-        plan_(plan_of(c, steps)),
+        plan_(plan_of(c, part.steps())),
         y_(workspace),
         sources_(workspace + plan_.y_floats),
         chains_(sources_ + plan_.source_floats),
         gather_(w_) {}
 
-  void run(int64_t first, int64_t end) {
-    const int64_t depth = w_.depth();
-    for (int64_t step = first; step < end;) {
-      group_ = step / depth;
-      first_ = step % depth;
-      steps_ = std::min(depth - first_, end - step);
-      step += steps_;
+  void run() {
+    for (group_ = part_.first_group; group_ < part_.end_group; ++group_) {
       for (col_ = 0; col_ < c_.rows; col_ += plan_.columns) {
         cols_ = std::min(plan_.columns, c_.rows - col_);
         run_columns();
@@ -222,14 +224,20 @@ class WeightCorrelator {
   }
 
  private:
-  /// Returns the first chain of step i of the current range, and the floats from one step's to the
-  /// next one's. Chains of a step are in adjacent columns.
+  const ConvTap& tap_of(int64_t step) const {
+    return w_.taps[static_cast<size_t>(step / part_.channels)];
+  }
+  int64_t channel_of(int64_t step) const { return part_.first_channel + step % part_.channels; }
+
+  /// Returns the chain of the first column in the result, for step i of the part.
+  float* result_of(int64_t i) const {
+    const int64_t step = part_.first_step + i;
+    return operands_.result + group_ * c_.result_group + col_ * c_.result_row +
+           tap_of(step).weight + channel_of(step) * c_.result_channel;
+  }
+  /// Returns the first chain of step i of the part. Chains of a step are in adjacent columns.
   float* chains_of(int64_t i) const {
-    if (!plan_.direct) return chains_ + i * plan_.columns;
-    const int64_t step = first_ + i;
-    return c_.result + group_ * c_.result_group + col_ +
-           w_.taps[static_cast<size_t>(step / w_.channels)].weight +
-           step % w_.channels * c_.result_channel;
+    return plan_.direct ? result_of(i) : chains_ + i * plan_.columns;
   }
 
   void run_columns() {
@@ -238,7 +246,7 @@ class WeightCorrelator {
       const int64_t count = std::min(kConvDepth, positions - p);
       pack_y(p, count);
       gather_.set_positions(p, count);
-      const Cut cut(steps_, plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows);
+      const Cut cut(part_.steps(), plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows);
       for (int64_t tile = 0; tile < cut.tiles; ++tile)
         compute_rows(cut.begin(tile), cut.rows(tile), p == 0, count);
     }
@@ -248,12 +256,13 @@ class WeightCorrelator {
   /// Computes `count` steps of the chains of `rows` rows from `begin` on.
   void compute_rows(int64_t begin, int64_t rows, bool first, int64_t count) {
     constexpr int64_t kStride = kConvDepth + kConvSlack;
-    const float* const source = c_.source + group_ * w_.channels * w_.plane();
+    const float* const source = operands_.source + group_ * w_.channels * w_.plane();
     for (int64_t i = 0; i < rows;) {
-      const int64_t step = first_ + begin + i, channel = step % w_.channels;
-      const int64_t channels = std::min(w_.channels - channel, rows - i);
-      gather_.set_tap(w_.taps[static_cast<size_t>(step / w_.channels)], 0);
-      gather_.copy(source + channel * w_.plane(), channels, 0, sources_ + i * kStride, kStride);
+      const int64_t step = part_.first_step + begin + i;
+      const int64_t channels = std::min(part_.channels - step % part_.channels, rows - i);
+      gather_.set_tap(tap_of(step), 0);
+      gather_.copy(source + channel_of(step) * w_.plane(), channels, 0, sources_ + i * kStride,
+                   kStride);
       i += channels;
     }
     Tiles t;
@@ -288,7 +297,7 @@ class WeightCorrelator {
         const int64_t sample = (position + done) / plane, p = (position + done) % plane;
         const int64_t n = std::min(plane - p, count - done);
         const int64_t row = (sample * w_.groups + group_) * c_.rows + col_ + panel;
-        transpose_block<V>(c_.y + row * plane + p, plane, n, n, cols, plan_.width,
+        transpose_block<V>(operands_.y + row * plane + p, plane, n, n, cols, plan_.width,
                            to + done * plan_.width);
         done += n;
       }
@@ -297,36 +306,37 @@ class WeightCorrelator {
 
   /// Copies finished chains to the result.
   void store() const {
-    for (int64_t i = 0; i < steps_; ++i) {
-      const int64_t step = first_ + i;
+    for (int64_t i = 0; i < part_.steps(); ++i) {
       const float* const from = chains_of(i);
-      float* const to = c_.result + group_ * c_.result_group + col_ * c_.result_row +
-                        w_.taps[static_cast<size_t>(step / w_.channels)].weight +
-                        step % w_.channels * c_.result_channel;
+      float* const to = result_of(i);
       for (int64_t j = 0; j < cols_; ++j) to[j * c_.result_row] = from[j];
     }
   }
 
   const WeightCorrelation& c_;
+  const WeightCorrelationOperands& operands_;
+  const WeightPart& part_;
   const ConvWindows& w_;
   const WeightCorrelationPlan plan_;
   float *const y_, *const sources_, *const chains_;  ///< Parts of the workspace.
   WindowGather<V> gather_;
-  int64_t group_ = 0, first_ = 0, steps_ = 0;  ///< The current steps, in their group.
-  int64_t col_ = 0, cols_ = 0;                 ///< The current rows of y.
+  int64_t group_ = 0;
+  int64_t col_ = 0, cols_ = 0;  ///< The current rows of y.
 };
 
 }  // namespace
 
 template <>
-void correlate_on<kUnitIsa>(const Correlation& c, const ConvPart& part, float* workspace) {
-  Correlator(c, workspace).run(part);
+void correlate_on<kUnitIsa>(const Correlation& c, const CorrelationOperands& operands,
+                            const ConvPart& part, float* workspace) {
+  Correlator(c, operands, workspace).run(part);
 }
 
 template <>
-void correlate_weights_on<kUnitIsa>(const WeightCorrelation& c, int64_t first, int64_t end,
-                                    float* workspace) {
-  WeightCorrelator(c, end - first, workspace).run(first, end);
+void correlate_weights_on<kUnitIsa>(const WeightCorrelation& c,
+                                    const WeightCorrelationOperands& operands,
+                                    const WeightPart& part, float* workspace) {
+  WeightCorrelator(c, operands, part, workspace).run();
 }
 
 }  // namespace sluice::cpu::internal

@@ -176,14 +176,57 @@ ConvPart part_of(const ConvCut& cut, const Correlation& c, int64_t task) {
   return part;
 }
 
-int64_t weight_steps_per_task(const WeightCorrelation& c) {
-  const int64_t steps = c.windows.groups * c.windows.depth();
-  const double work = static_cast<double>(steps) * static_cast<double>(c.rows) *
-                      static_cast<double>(c.windows.batch * c.windows.positions());
+WeightCut cut_weight_grad(const WeightCorrelation& c) {
+  const ConvWindows& w = c.windows;
+  const auto taps = static_cast<int64_t>(w.taps.size());
+  const int64_t depth = w.depth(), out = w.groups * c.rows;
+  const bool in_taps = c.result_row == 1;
+  WeightCut cut{w.groups, w.channels, depth};
+  const double work = static_cast<double>(w.groups * depth) * static_cast<double>(c.rows) *
+                      static_cast<double>(w.batch * w.positions());
   const auto worth = static_cast<int64_t>(std::min(work / kWorthwhile, 1e9));
-  const int64_t tasks = std::clamp<int64_t>(
-      std::min(worth, std::max<int64_t>(2, steps / kLeastSteps)), 1, kMostConvTasks);
-  return std::max<int64_t>(1, ceil_div(steps, tasks));
+  const int64_t most = std::clamp<int64_t>(
+      std::min(worth, std::max<int64_t>(2, w.groups * depth / kLeastSteps)), 1, kMostConvTasks);
+  if (most == 1) return cut;
+  if (w.groups > 1) {
+    cut.groups = ceil_div(w.groups, most);
+    cut.tasks = ceil_div(w.groups, cut.groups);
+    cut.stride = cut.groups * c.rows * (in_taps ? 1 : depth) * 4;
+    cut.pitch = in_taps ? out * 4 : 0;
+  } else if (in_taps) {
+    cut.steps = ceil_div(depth, most);
+    cut.tasks = ceil_div(depth, cut.steps);
+    cut.stride = cut.steps * out * 4;
+  } else if (w.channels > 1) {
+    cut.channels = ceil_div(w.channels, most);
+    cut.steps = cut.channels * taps;
+    cut.tasks = ceil_div(w.channels, cut.channels);
+    cut.stride = cut.steps * 4;
+    cut.pitch = depth * 4;
+  } else {
+    cut.steps = ceil_div(taps, most);
+    cut.tasks = ceil_div(taps, cut.steps);
+    cut.stride = cut.steps * 4;
+    cut.pitch = taps * 4;
+  }
+  return cut;
+}
+
+WeightPart part_of(const WeightCut& cut, const WeightCorrelation& c, int64_t task) {
+  const ConvWindows& w = c.windows;
+  WeightPart part{0, w.groups, 0, w.channels, 0, w.depth()};
+  if (cut.groups < w.groups) {
+    part.first_group = task * cut.groups;
+    part.end_group = std::min(w.groups, part.first_group + cut.groups);
+  } else if (cut.channels < w.channels) {
+    part.first_channel = task * cut.channels;
+    part.channels = std::min(cut.channels, w.channels - part.first_channel);
+    part.end_step = static_cast<int64_t>(w.taps.size()) * part.channels;
+  } else if (cut.steps < w.depth()) {
+    part.first_step = task * cut.steps;
+    part.end_step = std::min(w.depth(), part.first_step + cut.steps);
+  }
+  return part;
 }
 
 }  // namespace sluice::cpu

@@ -42,7 +42,17 @@ ConvCut cut_conv(const ConvPlan& plan);
 /// Returns the part of a task of a plan's correlation.
 ConvPart part_of(const ConvCut& cut, const Correlation& c, int64_t task);
 
-/// Returns the steps of (group, tap, channel) that a task of conv_weight_grad computes.
-int64_t weight_steps_per_task(const WeightCorrelation& c);
+/// How the gradient of a weight is cut into tasks, so that the weights of a task are a range of the
+/// result or the same range of each of its rows. It depends on sizes and the layout alone.
+struct WeightCut {
+  int64_t groups = 1;    ///< Groups of a task.
+  int64_t channels = 0;  ///< Channels of a task.
+  int64_t steps = 0;     ///< Steps (tap, channel) of a task, over its channels.
+  int64_t tasks = 1;
+  /// KernelChoice::task_stride and task_pitch of the result.
+  int64_t stride = 0, pitch = 0;
+};
+WeightCut cut_weight_grad(const WeightCorrelation& c);
+WeightPart part_of(const WeightCut& cut, const WeightCorrelation& c, int64_t task);
 
 }  // namespace sluice::cpu

@@ -134,15 +134,12 @@ void run_correlations(const Case& c, const float* x, const float* w, float* y, I
                             ? plan_conv(sizes, weight_steps(sizes, c.weight))
                             : plan_conv_transpose(sizes, weight_steps(sizes, c.weight));
   const ConvCut cut = cut_conv(plan);
-  int64_t offset = 0;
-  for (Correlation part : plan.correlations) {
-    part.source = x;
-    part.weight = w;
-    part.result = y + offset;
+  CorrelationOperands operands{x, w, y};
+  for (const Correlation& part : plan.correlations) {
     Buffer workspace(correlate_workspace_bytes(part) / 4);
     for (int64_t task = 0; task < cut.tasks; ++task)
-      correlate(part, part_of(cut, part, task), workspace.data(), isa);
-    offset += part.windows.positions();
+      correlate(part, operands, part_of(cut, part, task), workspace.data(), isa);
+    operands.result += part.windows.positions();
   }
   if (!plan.interleaves()) return;
   const int64_t plane = plan.correlations[0].result_plane;
@@ -152,15 +149,11 @@ void run_correlations(const Case& c, const float* x, const float* w, float* y, I
 
 void run_weight_grad(const Case& c, const float* x, const float* y, float* w, Isa isa) {
   const ops::ConvSizes sizes = ops::conv_sizes(c.view());
-  WeightCorrelation plan = plan_conv_weight_grad(sizes, weight_steps(sizes, c.weight));
-  plan.source = x;
-  plan.y = y;
-  plan.result = w;
-  const int64_t steps = plan.windows.groups * plan.windows.depth();
-  const int64_t per_task = weight_steps_per_task(plan);
-  Buffer workspace(correlate_weights_workspace_bytes(plan, per_task) / 4);
-  for (int64_t first = 0; first < steps; first += per_task)
-    correlate_weights(plan, first, std::min(steps, first + per_task), workspace.data(), isa);
+  const WeightCorrelation plan = plan_conv_weight_grad(sizes, weight_steps(sizes, c.weight));
+  const WeightCut cut = cut_weight_grad(plan);
+  Buffer workspace(correlate_weights_workspace_bytes(plan, cut.steps) / 4);
+  for (int64_t task = 0; task < cut.tasks; ++task)
+    correlate_weights(plan, {x, y, w}, part_of(cut, plan, task), workspace.data(), isa);
 }
 
 /// Returns the elements of a row-major tensor in a layout.

@@ -41,13 +41,12 @@ struct Conv {
 void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& conv = *static_cast<const Conv*>(state);
   auto* const workspace = reinterpret_cast<float*>(block.workspace);
-  int64_t offset = 0;
-  for (Correlation c : conv.plan.correlations) {
-    c.source = reinterpret_cast<const float*>(block.operands[0]);
-    c.weight = reinterpret_cast<const float*>(block.operands[1]);
-    c.result = reinterpret_cast<float*>(block.operands[2]) + offset;
-    correlate(c, part_of(conv.cut, c, task), workspace);
-    offset += c.windows.positions();
+  CorrelationOperands operands{reinterpret_cast<const float*>(block.operands[0]),
+                               reinterpret_cast<const float*>(block.operands[1]),
+                               reinterpret_cast<float*>(block.operands[2])};
+  for (const Correlation& c : conv.plan.correlations) {
+    correlate(c, operands, part_of(conv.cut, c, task), workspace);
+    operands.result += c.windows.positions();
   }
   if (!conv.plan.interleaves()) return;
   const Correlation& c = conv.plan.correlations[0];
@@ -89,28 +88,28 @@ KernelChoice choose(const OpView& op) {
 
 struct WeightGrad {
   explicit WeightGrad(const OpView& op)
-      : correlation(weight_plan_of(op)), per_task(weight_steps_per_task(correlation)) {}
-  int64_t steps() const { return correlation.windows.groups * correlation.windows.depth(); }
+      : correlation(weight_plan_of(op)), cut(cut_weight_grad(correlation)) {}
   WeightCorrelation correlation;
-  int64_t per_task;
+  WeightCut cut;
 };
 
 void run_weight_grad(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& grad = *static_cast<const WeightGrad*>(state);
-  WeightCorrelation c = grad.correlation;
-  c.source = reinterpret_cast<const float*>(block.operands[0]);
-  c.y = reinterpret_cast<const float*>(block.operands[1]);
-  c.result = reinterpret_cast<float*>(block.operands[2]);
-  const int64_t first = task * grad.per_task;
-  correlate_weights(c, first, std::min(grad.steps(), first + grad.per_task),
+  correlate_weights(grad.correlation,
+                    {reinterpret_cast<const float*>(block.operands[0]),
+                     reinterpret_cast<const float*>(block.operands[1]),
+                     reinterpret_cast<float*>(block.operands[2])},
+                    part_of(grad.cut, grad.correlation, task),
                     reinterpret_cast<float*>(block.workspace));
 }
 
 KernelChoice choose_weight_grad(const OpView& op) {
   const WeightGrad grad(op);
   KernelChoice choice;
-  choice.tasks = ceil_div(grad.steps(), grad.per_task);
-  choice.workspace_bytes = correlate_weights_workspace_bytes(grad.correlation, grad.per_task);
+  choice.tasks = grad.cut.tasks;
+  choice.workspace_bytes = correlate_weights_workspace_bytes(grad.correlation, grad.cut.steps);
+  choice.task_stride = {0, 0, grad.cut.stride};
+  choice.task_pitch = {0, 0, grad.cut.pitch};
   return choice;
 }
 

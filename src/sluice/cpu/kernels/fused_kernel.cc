@@ -103,7 +103,7 @@ struct Fused {
   // in each block; a total or a reduction needs all its elements in one task.
   bool can_run(const FusedOp& op) const {
     if (chain.has_total() && tasks > 1) return false;
-    if (head == Head::kWeightGrad) return op.stages.size() == 1;
+    if (head == Head::kWeightGrad) return true;
     if (head == Head::kConv) return !reduction && !chain.has_last_axis() && !conv.interleaves();
     const int64_t block_cols = headed() ? internal::plan_of(args).block_cols : cols;
     if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols()) return false;
@@ -172,10 +172,9 @@ struct Fused {
     c = stage.output;
     weight_grad =
         plan_conv_weight_grad(sizes, weight_steps(sizes, op.layouts[static_cast<size_t>(c)]));
-    weight_steps_of_task = weight_steps_per_task(weight_grad);
-    tasks =
-        ceil_div(weight_grad.windows.groups * weight_grad.windows.depth(), weight_steps_of_task);
-    head_bytes = correlate_weights_workspace_bytes(weight_grad, weight_steps_of_task);
+    weight_cut = cut_weight_grad(weight_grad);
+    tasks = weight_cut.tasks;
+    head_bytes = correlate_weights_workspace_bytes(weight_grad, weight_cut.steps);
   }
 
   // Returns whether a reduced column spans several blocks, so that partial results are kept.
@@ -205,7 +204,7 @@ struct Fused {
   ConvPlan conv;
   ConvCut cut;
   WeightCorrelation weight_grad;
-  int64_t weight_steps_of_task = 0;
+  WeightCut weight_cut;
   int32_t a = 0, b = 0, c = -1;  // Operands of the first stage.
   int64_t head_bytes = 0;
   int64_t chain_bytes = 0;
@@ -262,23 +261,21 @@ void run_conv(const Fused& f, const runtime::KernelBlock& block, int64_t task) {
   const Chain::Parameters parameters(f.chain, block.operands);
   auto* const workspace = reinterpret_cast<float*>(block.workspace);
   const Epilogue epilogue{&f, &parameters, block.operands, workspace + f.head_bytes / 4, nullptr};
-  Correlation c = f.conv.correlations.front();
-  c.source = reinterpret_cast<const float*>(block.operands[f.a]);
-  c.weight = reinterpret_cast<const float*>(block.operands[f.b]);
-  c.result = reinterpret_cast<float*>(block.operands[f.c]);
-  if (f.chain.has_stages()) c.epilogue = {run_epilogue, &epilogue};
-  correlate(c, part_of(f.cut, c, task), workspace);
+  const Correlation& c = f.conv.correlations.front();
+  CorrelationOperands operands{reinterpret_cast<const float*>(block.operands[f.a]),
+                               reinterpret_cast<const float*>(block.operands[f.b]),
+                               reinterpret_cast<float*>(block.operands[f.c])};
+  if (f.chain.has_stages()) operands.epilogue = {run_epilogue, &epilogue};
+  correlate(c, operands, part_of(f.cut, c, task), workspace);
 }
 
 void run_weight_grad(const Fused& f, const runtime::KernelBlock& block, int64_t task) {
-  WeightCorrelation c = f.weight_grad;
-  c.source = reinterpret_cast<const float*>(block.operands[f.a]);
-  c.y = reinterpret_cast<const float*>(block.operands[f.b]);
-  c.result = reinterpret_cast<float*>(block.operands[f.c]);
-  const int64_t first = task * f.weight_steps_of_task;
-  const int64_t end =
-      std::min(c.windows.groups * c.windows.depth(), first + f.weight_steps_of_task);
-  correlate_weights(c, first, end, reinterpret_cast<float*>(block.workspace));
+  correlate_weights(f.weight_grad,
+                    {reinterpret_cast<const float*>(block.operands[f.a]),
+                     reinterpret_cast<const float*>(block.operands[f.b]),
+                     reinterpret_cast<float*>(block.operands[f.c])},
+                    part_of(f.weight_cut, f.weight_grad, task),
+                    reinterpret_cast<float*>(block.workspace));
 }
 
 void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
@@ -350,6 +347,7 @@ Head conv_head(const FusedOp& op) {
   if (!weight_grad && stage.op != &ops::conv_def() && stage.op != &ops::conv_transpose_def())
     return Head::kNone;
   if (stage.spec.dtype != f32 || stage.spec.elements() == 0) return Head::kNone;
+  if (weight_grad && op.stages.size() > 1) return Head::kNone;
   // Only a weight or its gradient may be in taps.
   const int32_t weight = weight_grad ? stage.output : stage.inputs[1];
   for (int32_t i = 0; i < static_cast<int32_t>(op.operands.size()); ++i) {
@@ -441,10 +439,7 @@ KernelChoice choose_fused_kernel(const FusedOp& op) {
     } else if (f.head == Head::kConv) {
       cut = cut_of_conv(f, i);
     } else if (f.head == Head::kWeightGrad) {
-      // Every task reads both operands. The steps of a task are adjacent in a result in taps.
-      const bool adjacent = f.weight_grad.result_row == 1 && f.weight_grad.windows.groups == 1;
-      if (static_cast<int32_t>(i) == f.c && adjacent)
-        cut.stride = f.weight_steps_of_task * f.weight_grad.rows * 4;
+      if (static_cast<int32_t>(i) == f.c) cut = {f.weight_cut.stride, f.weight_cut.pitch};
     } else if (static_cast<int32_t>(i) == f.result) {
       cut.stride = 4 * (f.headed() ? f.grid.cols : std::max(f.rows, f.cols));
     } else if (!of_product && f.headed()) {

@@ -222,7 +222,10 @@ std::string kind_of(const FusedOp& op) {
   if (on_rows) return head.op == &ops::matmul_def() ? "product, on rows" : "chain, on rows";
   const bool reduced = !op.stages.back().op->has(Trait::kElementwise) && op.stages.size() > 1;
   if (reduced) return head.op == &ops::matmul_def() ? "product, reduced" : "chain, reduced";
-  if (head.op == &ops::conv_def() || head.op == &ops::conv_transpose_def()) return head.op->name;
+  for (const OpDef* conv :
+       {&ops::conv_def(), &ops::conv_transpose_def(), &ops::conv_weight_grad_def()}) {
+    if (head.op == conv) return conv->name;
+  }
   if (head.op != &ops::matmul_def()) {
     const auto output = static_cast<size_t>(op.inputs);
     return "chain on " + to_string(op.layouts[output]);
@@ -274,7 +277,7 @@ TEST(FusedKernel, GivesTheBitsOfItsStages) {
       several_tasks, coinciding, panels_made, panels_read, refused);
   if (one) return;
   const int share = static_cast<int>(last - first) / 100;
-  EXPECT_EQ(kinds.size(), 14u);
+  EXPECT_EQ(kinds.size(), 15u);
   for (const auto& [kind, count] : kinds) EXPECT_GE(count, share) << kind;
   for (const int count : {several_tasks, coinciding, panels_made, panels_read})
     EXPECT_GE(count, 5 * share);

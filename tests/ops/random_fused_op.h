@@ -146,7 +146,7 @@ class RandomFusedOp {
     op_.stages.push_back(stage);
   }
 
-  /// Adds a convolution or a transposed one, of images.
+  /// Adds a convolution, a transposed one or the gradient of a weight, for images.
   void add_conv() {
     const int64_t batch = pick(random_, {1, 2, 5}), groups = pick(random_, {1, 1, 2});
     const int64_t in = groups * pick(random_, {1, 3, 17}),
@@ -154,7 +154,12 @@ class RandomFusedOp {
     const int64_t tap = pick(random_, {1, 2, 3});
     const int64_t height = tap + pick(random_, {0, 3, 9}), width = tap + pick(random_, {0, 5, 17});
     OpStage stage;
-    if (one_in(random_, 2)) {
+    if (one_in(random_, 3)) {
+      stage.op = &ops::conv_weight_grad_def();
+      stage.attrs = to_attrs(ops::ConvWeightGradOptions{.kernel = {tap, tap}, .groups = groups});
+      stage.inputs = {add_input({batch, in, height, width}),
+                      add_input({batch, out, height - tap + 1, width - tap + 1})};
+    } else if (one_in(random_, 2)) {
       stage.op = &ops::conv_transpose_def();
       stage.attrs = to_attrs(
           ops::ConvTransposeOptions{.stride = {pick(random_, {1, 1, 1, 2}), 1}, .groups = groups});
@@ -182,6 +187,12 @@ class RandomFusedOp {
     if (!may_broadcast) return one_in(random_, 5) ? Shape{} : space_;
     const int rank = space_.rank();
     if (rank == 4 && one_in(random_, 2)) return {space_[1], 1, 1};
+    if (rank > 1 && one_in(random_, 8)) {  // One value for each element of some axis.
+      const auto axis = static_cast<int>(random_() % static_cast<uint32_t>(rank));
+      std::vector<int64_t> dims(static_cast<size_t>(rank - axis), 1);
+      dims[0] = space_[axis];
+      return Shape(std::move(dims));
+    }
     switch (random_() % 7) {
       case 0:
         return one_in(random_, 2) ? Shape{} : Shape{1};

@@ -70,6 +70,9 @@ class Chain {
   /// Whether an operand has one value for each column or row of the results' last axis.
   bool has_last_axis() const { return last_axis_; }
   bool row_major() const { return row_major_; }
+  /// Axis of the results along which operands have one value for each channel; -1: none. It
+  /// determines rows() and cols(), and view_as() must keep both.
+  int channel_axis() const { return channel_axis_; }
   bool has_stages() const { return first_ < stages_.size(); }
   /// Whether a stage works on rows. Blocks must then consist of whole rows.
   bool has_rows() const { return !row_ops_.empty(); }

@@ -104,6 +104,10 @@ struct Fused {
   bool can_run(const FusedOp& op) const {
     if (chain.has_total() && tasks > 1) return false;
     if (head == Head::kWeightGrad) return true;
+    // The rows of the first stage's blocks must be those of the chain.
+    const int axis = chain.channel_axis();
+    const int channels = head == Head::kConv ? 1 : op.stages.front().spec.shape.rank() - 2;
+    if (head != Head::kNone && axis >= 0 && axis != channels) return false;
     if (head == Head::kConv) return !reduction && !chain.has_last_axis() && !conv.interleaves();
     const int64_t block_cols = headed() ? internal::plan_of(args).block_cols : cols;
     if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols()) return false;

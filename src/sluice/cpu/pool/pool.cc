@@ -61,12 +61,14 @@ class Scatter {
   explicit Scatter(const PoolPlan& plan) : plan_(plan), count_(plan.shape.tap_count()) {
     const auto& [depth, height, width] = plan.axes;
     for (int64_t t = 0; t < count_; ++t) {
-      Tap& tap = taps_[t];
-      tap.width = t % width.kernel * width.dilation;
-      tap.height = t / width.kernel % height.kernel * height.dilation;
-      tap.depth = t / (width.kernel * height.kernel) * depth.dilation;
-      tap.offset = (tap.depth * height.x + tap.height) * width.x + tap.width;
+      places_[t] = {t / (width.kernel * height.kernel) * depth.dilation,
+                    t / width.kernel % height.kernel * height.dilation,
+                    t % width.kernel * width.dilation};
+      offsets_[t] = (places_[t].depth * height.x + places_[t].height) * width.x + places_[t].width;
     }
+    while (first_inside_ < width.y && width.start(first_inside_) < 0) ++first_inside_;
+    end_inside_ = first_inside_;
+    while (end_inside_ < width.y && is_inside(width, end_inside_)) ++end_inside_;
   }
 
   void run(const float* grad, const uint8_t* taps, int64_t planes, float* dx) const {
@@ -75,34 +77,48 @@ class Scatter {
     for (int64_t p = 0; p < planes; ++p, dx += plan_.x_positions) {
       for (int64_t d = 0; d < depth.y; ++d) {
         for (int64_t h = 0; h < height.y; ++h, grad += width.y, taps += width.y)
-          add_row(depth.start(d), height.start(h), grad, taps, dx);
+          add_row(d, h, grad, taps, dx);
       }
     }
   }
 
  private:
   // Distances of an element from the start of its window.
-  struct Tap {
-    int64_t offset = 0, depth = 0, height = 0, width = 0;
+  struct Place {
+    int64_t depth, height, width;
   };
 
   static bool holds(int64_t i, int64_t size) { return i >= 0 && i < size; }
+  static bool is_inside(const ops::PoolAxis& a, int64_t o) {
+    return a.start(o) >= 0 && a.start(o) + (a.kernel - 1) * a.dilation < a.x;
+  }
 
   void add_row(int64_t d, int64_t h, const float* grad, const uint8_t* taps, float* dx) const {
     const auto& [depth, height, width] = plan_.axes;
-    const int64_t row = (d * height.x + h) * width.x;
-    for (int64_t o = 0, w = -width.padding; o < width.y; ++o, w += width.stride) {
-      if (taps[o] >= count_) continue;
-      const Tap& tap = taps_[taps[o]];
-      if (holds(w + tap.width, width.x) && holds(h + tap.height, height.x) &&
-          holds(d + tap.depth, depth.x))
-        dx[row + w + tap.offset] += grad[o];
+    const int64_t row = (depth.start(d) * height.x + height.start(h)) * width.x;
+    const auto add_checked = [&, &depth = depth, &height = height, &width = width](int64_t o) {
+      if (taps[o] >= count_) return;
+      const Place& at = places_[taps[o]];
+      if (holds(width.start(o) + at.width, width.x) &&
+          holds(height.start(h) + at.height, height.x) && holds(depth.start(d) + at.depth, depth.x))
+        dx[row + width.start(o) + offsets_[taps[o]]] += grad[o];
+    };
+    int64_t o = 0;
+    if (is_inside(depth, d) && is_inside(height, h)) {
+      for (; o < first_inside_; ++o) add_checked(o);
+      for (; o < end_inside_; ++o) {
+        if (taps[o] < count_) dx[row + width.start(o) + offsets_[taps[o]]] += grad[o];
+      }
     }
+    for (; o < width.y; ++o) add_checked(o);
   }
 
   const PoolPlan& plan_;
-  int64_t count_;
-  Tap taps_[kMostByteTaps];
+  const int64_t count_;
+  // Windows [first, end) of a row have no padding along the width.
+  int64_t first_inside_ = 0, end_inside_ = 0;
+  int64_t offsets_[kMostByteTaps];
+  Place places_[kMostByteTaps];
 };
 
 /// Calls `f(PoolKernels<isa>{})`.

@@ -31,8 +31,13 @@ MODELS = {
         "mlp-skip", "--layers", "8", "--width", "24", "--dropout", "0.2"
     ],
 }
+CLIPPED = list(MODELS)
+MODELS.update({
+    "convolutions with dropout": ["mnist-cnn", "--dropout", "0.2"],
+    "residuals with batch norm": ["resnet8"],
+})
 MODELS.update({f"{name}, clipped": [*flags, "--clip-norm", "0.05"]
-               for name, flags in list(MODELS.items())})
+               for name, flags in MODELS.items() if name in CLIPPED})
 COMMON = [
     "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "3", "--steps",
     "3", "--digest", "--log-level", "error"
@@ -64,14 +69,18 @@ WAYS = {**ways("resident"), **ways("phased")}
 FIRST = ("resident", "host", 1, "inf")
 
 
-def write_digits(folder):
-    """Writes noise in the format of MNIST: enough for the steps of four replicas, fast to load."""
+def write_samples(folder):
+    """Writes noise in the formats of MNIST and CIFAR-10: enough for the steps of four replicas, fast
+    to load."""
     noise = random.Random(1)
     for part, count in (("train", 192), ("t10k", 320)):
         images = struct.pack(">4I", 0x803, count, 28, 28) + noise.randbytes(count * 784)
         labels = struct.pack(">2I", 0x801, count) + bytes(noise.randrange(10) for _ in range(count))
         Path(folder, f"{part}-images-idx3-ubyte").write_bytes(images)
         Path(folder, f"{part}-labels-idx1-ubyte").write_bytes(labels)
+    for file in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
+        Path(folder, file).write_bytes(
+            b"".join(bytes([noise.randrange(10)]) + noise.randbytes(3072) for _ in range(40)))
 
 
 def pairwise(dimensions):
@@ -148,7 +157,7 @@ def main():
         data, disk = Path(folder, "data"), Path(folder, "disk")
         data.mkdir()
         disk.mkdir()
-        write_digits(data)
+        write_samples(data)
         matrix = Matrix(str(Path(options.program).resolve()), str(data), str(disk))
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             digests = dict(zip(rows, pool.map(matrix.run, rows)))

@@ -1,4 +1,4 @@
-// Layers, losses and files must be PyTorch's. torch_layers.py computes torch_layers.safetensors: the
+// Layers, losses and files must be those of PyTorch. torch_layers.py computes the stored file: the
 // state_dict of a network, its output, and cases of CrossEntropyLoss with their gradients.
 
 #include <gtest/gtest.h>

@@ -70,8 +70,8 @@ FIRST = ("resident", "host", 1, "inf")
 
 
 def write_samples(folder):
-    """Writes noise in the formats of MNIST and CIFAR-10: enough for the steps of four replicas, fast
-    to load."""
+    """Writes noise in the formats of MNIST and CIFAR-10: enough for four replicas, fast to
+    load."""
     noise = random.Random(1)
     for part, count in (("train", 192), ("t10k", 320)):
         images = struct.pack(">4I", 0x803, count, 28, 28) + noise.randbytes(count * 784)

@@ -175,8 +175,8 @@ TEST(CrossEntropyLoss, IsPyTorchs) {
     Graph& main = ir.main_graph();
     const Tensor logits = main.constant(x), truth = main.constant(labels);
     const nn::GraphWithNamedArgs backward =
-        nn::autodiff(forward, {.grads_provided = {forward.graph().outputs()[0]},
-                               .grads_required = {forward.graph().inputs()[0]}});
+        nn::autodiff(forward, {.grads_provided = Tensors{forward.graph().outputs()[0]},
+                               .grads_required = Tensors{forward.graph().inputs()[0]}});
     HostTensor scale(want.spec());
     float next = 0;
     for (float& s : scale.as<float>()) s = ++next;

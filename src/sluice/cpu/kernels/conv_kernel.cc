@@ -87,30 +87,27 @@ KernelChoice choose(const OpView& op) {
   return choice;
 }
 
+// The result is row-major, so the bytes of a part of the steps cannot be stated for the proof of
+// the plan. One task computes all. A fused kernel, whose result is in taps, has several.
 struct WeightGrad {
-  explicit WeightGrad(const OpView& op)
-      : correlation(weight_plan_of(op)), per_task(weight_steps_per_task(correlation)) {}
+  explicit WeightGrad(const OpView& op) : correlation(weight_plan_of(op)) {}
   int64_t steps() const { return correlation.windows.groups * correlation.windows.depth(); }
   WeightCorrelation correlation;
-  int64_t per_task;
 };
 
-void run_weight_grad(const void* state, const runtime::KernelBlock& block, int64_t task) {
+void run_weight_grad(const void* state, const runtime::KernelBlock& block, int64_t /*task*/) {
   const auto& grad = *static_cast<const WeightGrad*>(state);
   WeightCorrelation c = grad.correlation;
   c.source = reinterpret_cast<const float*>(block.operands[0]);
   c.y = reinterpret_cast<const float*>(block.operands[1]);
   c.result = reinterpret_cast<float*>(block.operands[2]);
-  const int64_t first = task * grad.per_task;
-  correlate_weights(c, first, std::min(grad.steps(), first + grad.per_task),
-                    reinterpret_cast<float*>(block.workspace));
+  correlate_weights(c, 0, grad.steps(), reinterpret_cast<float*>(block.workspace));
 }
 
 KernelChoice choose_weight_grad(const OpView& op) {
   const WeightGrad grad(op);
   KernelChoice choice;
-  choice.tasks = ceil_div(grad.steps(), grad.per_task);
-  choice.workspace_bytes = correlate_weights_workspace_bytes(grad.correlation, grad.per_task);
+  choice.workspace_bytes = correlate_weights_workspace_bytes(grad.correlation, grad.steps());
   return choice;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sluice/base/test_refusals.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/ir/verify.h"
 #include "sluice/nn/graph_cache.h"
@@ -179,6 +180,78 @@ TEST(Losses, CrossEntropyLoss) {
   const auto loss = interpreter.evaluate(graph.graph(),
                                          {HostTensor(f32_spec({2, 2})), HostTensor(i32_spec({2}))});
   EXPECT_NEAR(loss[0].to_doubles()[0], std::log(2.0), 1e-6);
+}
+
+TEST(Losses, CrossEntropyLossRefusesBadOptionsAndLabels) {
+  Ir ir;
+  const auto loss = [&](const CrossEntropyOptions& o, const TensorSpec& x, const TensorSpec& y) {
+    return [&ir, o, x, y] { create_graph(ir, CrossEntropyLoss(o), x, y); };
+  };
+  const TensorSpec x = f32_spec({4, 3}), y = i32_spec({4});
+  expect_refused({
+      {"smoothing", loss({.label_smoothing = 1.5}, x, y),
+       "CrossEntropyLoss: label_smoothing must be in [0, 1], got 1.5"},
+      {"weights", loss({.class_weights = {1, 2}}, x, y),
+       "CrossEntropyLoss: class_weights must have one number for each of 3 classes, got 2"},
+      {"no classes", loss({}, f32_spec({}), i32_spec({})),
+       "CrossEntropyLoss: logits must have an axis of classes, got 'x' () float32"},
+      {"probabilities", loss({}, x, f32_spec({4})),
+       "CrossEntropyLoss: probabilities of classes must be (4, 3) float32 like the logits, got "
+       "'x1' (4,) float32"},
+      {"labels", loss({}, f32_spec({4, 3, 5}), y), "(C3)"},
+  });
+}
+
+TEST(Pooling, TakesOneNumberForAllAxes) {
+  Ir ir;
+  const auto shape = [&](const auto& layer, const Shape& x) {
+    return create_graph(ir, layer, f32_spec(x)).second.graph().outputs()[0].shape();
+  };
+  EXPECT_EQ(shape(MaxPool2d({.kernel = {2}}), {1, 3, 8, 6}), (Shape{1, 3, 4, 3}));
+  EXPECT_EQ(shape(MaxPool2d({.kernel = {3}, .stride = {2}, .padding = {1}}), {1, 3, 8, 8}),
+            (Shape{1, 3, 4, 4}));
+  EXPECT_EQ(shape(AvgPool2d({.kernel = {3}, .stride = {2}, .ceil_mode = true}), {1, 3, 8, 8}),
+            (Shape{1, 3, 4, 4}));
+  EXPECT_EQ(shape(Flatten(), {2, 3, 4, 5}), (Shape{2, 60}));
+  EXPECT_EQ(shape(Flatten(0, 1), {2, 3, 4, 5}), (Shape{6, 4, 5}));
+  const auto pool = [&](const ops::PoolOptions& o, const Shape& x) {
+    return [&ir, o, x] { create_graph(ir, MaxPool2d(o), f32_spec(x)); };
+  };
+  expect_refused({
+      {"no kernel", pool({}, {1, 1, 4, 4}),
+       "MaxPool2d: kernel must have a number of elements, got none"},
+      {"three strides", pool({.kernel = {2}, .stride = {1, 1, 1}}, {1, 1, 4, 4}),
+       "MaxPool2d: stride must have one number for all 2 spatial axes or one for each, got 3"},
+      {"no batch", pool({.kernel = {2}}, {1, 4, 4}),
+       "MaxPool2d: x must have a batch, channels and 2 spatial axes, got 'x' (1, 4, 4) float32"},
+      {"average without a kernel", [] { AvgPool2d(AvgPoolOptions{}); },
+       "AvgPool2d: kernel must have a number of elements, got none"},
+  });
+}
+
+TEST(Norms, HaveVariablesOfTheNormalizedAxes) {
+  Ir ir;
+  const auto [group, g] = create_graph(ir, GroupNorm(2), f32_spec({3, 4, 5, 5}));
+  EXPECT_EQ(group["weight"].spec().shape, (Shape{4}));
+  const auto [layer, l] = create_graph(ir, LayerNorm(2), f32_spec({3, 4, 5, 6}));
+  EXPECT_EQ(layer["weight"].spec().shape, (Shape{5, 6}));
+  EXPECT_EQ(layer["bias"].spec().shape, (Shape{5, 6}));
+  EXPECT_EQ(l.graph().outputs()[0].shape(), (Shape{3, 4, 5, 6}));
+  expect_refused({
+      {"no axes", [] { LayerNorm(0); }, "LayerNorm: axes must be at least 1, got 0"},
+      {"many axes",
+       [&] {
+         create_graph(ir, LayerNorm(3), f32_spec({2, 2}));
+       },
+       "LayerNorm: x must have at least 3 axes, got 'x' (2, 2) float32"},
+      {"no channels", [&] { create_graph(ir, GroupNorm(2), f32_spec({4})); },
+       "GroupNorm: x must have a batch and channels, got 'x' (4,) float32"},
+      {"groups",
+       [&] {
+         create_graph(ir, GroupNorm(3), f32_spec({2, 4, 5}));
+       },
+       "group_norm (C"},
+  });
 }
 
 TEST(GraphCache, SharesGraphsOfOneStructure) {

@@ -1,5 +1,5 @@
-// Layers, losses and files must be PyTorch's. torch_layers.py computes torch_layers.safetensors:
-// the state_dict of a network, its output, and cases of CrossEntropyLoss with their gradients.
+// Layers, losses and files must be those of PyTorch. torch_layers.py computes the stored file: the
+// state_dict of a network, its output, and cases of CrossEntropyLoss with their gradients.
 
 #include <gtest/gtest.h>
 
@@ -175,8 +175,8 @@ TEST(CrossEntropyLoss, IsPyTorchs) {
     Graph& main = ir.main_graph();
     const Tensor logits = main.constant(x), truth = main.constant(labels);
     const nn::GraphWithNamedArgs backward =
-        nn::autodiff(forward, {.grads_provided = {forward.graph().outputs()[0]},
-                               .grads_required = {forward.graph().inputs()[0]}});
+        nn::autodiff(forward, {.grads_provided = Tensors{forward.graph().outputs()[0]},
+                               .grads_required = Tensors{forward.graph().inputs()[0]}});
     HostTensor scale(want.spec());
     float next = 0;
     for (float& s : scale.as<float>()) s = ++next;

@@ -35,8 +35,8 @@ struct ConvWindows {
   int64_t depth() const { return static_cast<int64_t>(taps.size()) * channels; }
 };
 
-/// The sizes of correlate(): result(row, p) = Σ weight(row, tap, channel) · source under the tap, for
-/// the rows (channels of the result) of each group and all positions p of the grid.
+/// The sizes of correlate(): result(row, p) = Σ weight(row, tap, channel) · source under the tap,
+/// for the rows (channels of the result) of each group and all positions p of the grid.
 struct Correlation {
   ConvWindows windows;
   int64_t rows = 0;  ///< Channels of the result in a group.

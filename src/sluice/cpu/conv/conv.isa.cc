@@ -162,7 +162,7 @@ class Correlator {
     }
   }
 
-  /// Whether the epilogue gets all positions of a sample at once. One call for each strip would cost
+  /// Whether the epilogue gets all positions of a sample at once. A call for each strip would cost
   /// much beside short chains. The results of a task must still be in the L2 cache then.
   bool finishes_late() const {
     constexpr int64_t kMostFloats = 1 << 16;

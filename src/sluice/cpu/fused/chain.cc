@@ -16,7 +16,7 @@ OpView view_of(const OpStage& stage, const std::vector<TensorSpec>& inputs) {
 
 /// Returns the axis of `space` along which an operand has one value for each element, if it has a
 /// single value along the others. Returns -1 if there is none.
-int channel_axis(const Shape& shape, const Shape& space) {
+int axis_of_channels(const Shape& shape, const Shape& space) {
   const int lead = space.rank() - shape.rank();
   int axis = -1;
   for (int i = 0; lead >= 0 && i < shape.rank(); ++i) {
@@ -56,7 +56,7 @@ bool Chain::classify(const FusedOp& op, const Shape& space, int32_t operand, Kin
   for (int a = 0; rows && a + 1 < rank; ++a) rows = shape[a] == space[a];
   if (rows) return true;
   kind = Kind::kChannel;
-  return channel_axis(shape, space) >= 0;
+  return axis_of_channels(shape, space) >= 0;
 }
 
 // Returns whether the operands and the result of a stage on rows have the shapes that `space`
@@ -141,7 +141,7 @@ bool Chain::exists(const FusedOp& op, size_t first, size_t end) {
       if (kind == Kind::kFull && !has_layout(from)) return false;
       last_axis = last_axis || kind == Kind::kColumn || kind == Kind::kRow;
       if (kind == Kind::kChannel) {
-        const int axis = channel_axis(op.operands[static_cast<size_t>(from)].shape, space);
+        const int axis = axis_of_channels(op.operands[static_cast<size_t>(from)].shape, space);
         if (channels >= 0 && axis != channels) return false;
         channels = axis;
       }
@@ -262,7 +262,7 @@ void Chain::take_inputs(const FusedOp& op, const OpStage& stage, Stage& own) {
     if (source.kind == Kind::kFull) set_layout(op.layouts[static_cast<size_t>(from)]);
     last_axis_ = last_axis_ || source.kind == Kind::kColumn || source.kind == Kind::kRow;
     if (source.kind == Kind::kChannel)
-      channel_axis_ = channel_axis(op.operands[static_cast<size_t>(from)].shape, space);
+      channel_axis_ = axis_of_channels(op.operands[static_cast<size_t>(from)].shape, space);
     flat_ = flat_ && !last_axis_ && channel_axis_ < 0;
   }
 }

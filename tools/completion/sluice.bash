@@ -26,7 +26,7 @@ _sluice() {
       options="resident phased"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
-    --check|--problem|--python|--save|--weights) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --check|--problem|--python|--save|--torch-save|--torch-weights|--weights) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --data) COMPREPLY=($(compgen -d -- "$word")); return ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then
@@ -35,16 +35,17 @@ _sluice() {
     return
   fi
   case ${COMP_WORDS[1]} in
-    train) options="--layers --width --dropout --data --weights --synthetic --micro-batch
-      --accumulate --replicas --optimizer --clip-norm --test-batch --lr --lr-schedule --epochs
-      --steps --save --warmup-steps --seed --memory --offload --remote --offload-threshold
-      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
-      --shard-threshold --io-mode --io-queues --recompute --recompute-blocks --disable --verify
-      --json --digest --quiet --log-level --help --help-all" ;;
-    eval) options="--layers --width --dropout --data --weights --synthetic --micro-batch
-      --accumulate --replicas --optimizer --clip-norm --test-batch --memory --offload --remote
-      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
-      --strategy --threads --shard-threshold --io-mode --io-queues --recompute
+    train) options="--layers --width --dropout --data --weights --torch-weights --synthetic
+      --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --lr
+      --lr-schedule --epochs --steps --save --warmup-steps --torch-save --seed --memory
+      --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
+      --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute
+      --recompute-blocks --disable --verify --json --digest --quiet --log-level --help
+      --help-all" ;;
+    eval) options="--layers --width --dropout --data --weights --torch-weights --synthetic
+      --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --memory
+      --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
+      --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute
       --recompute-blocks --disable --verify --json --digest --quiet --log-level --help
       --help-all" ;;
     plan) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
@@ -66,7 +67,7 @@ _sluice() {
   case ${COMP_WORDS[1]}:$word in
     inspect:[!-]*|inspect:) COMPREPLY=($(compgen -f -- "$word")) ;;
     *:-*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
-    *) COMPREPLY=($(compgen -W "mnist mnist-rts mnist-phased mlp mlp-skip" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -W "mnist mnist-rts mnist-phased mnist-cnn mlp mlp-skip resnet8 resnet18" -- "$word")) ;;
   esac
 }
 complete -F _sluice sluice

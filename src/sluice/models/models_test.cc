@@ -85,6 +85,41 @@ TEST(Models, AnUnknownNameIsRefusedWithAllNames) {
   }
 }
 
+// Returns the elements of the variables of a model whose path begins with one of `prefixes`.
+int64_t elements(const Model& model, const Sizes& sizes, const std::vector<std::string>& prefixes) {
+  const train::NetworkGraph n = model.build(sizes).build(Ir(), nn::RunMode::kTrain);
+  int64_t sum = 0;
+  n.factories.for_each([&](const std::string& key, const nn::VariableFactory& factory) {
+    for (const std::string& prefix : prefixes)
+      sum += key.starts_with(prefix) ? factory.spec().elements() : 0;
+  });
+  return sum;
+}
+
+TEST(MnistCnn, HasTheBlocksAndWeightsOfDocument002) {
+  const Model& model = find_model("mnist-cnn");
+  EXPECT_EQ(elements(model, {}, {"layer1."}), 260);
+  EXPECT_EQ(elements(model, {}, {"layer2."}), 5020);
+  EXPECT_EQ(elements(model, {}, {"layer3."}), 82176);
+  EXPECT_EQ(elements(model, {}, {"layer4."}), 2570);
+  EXPECT_EQ(elements(model, {}, {""}), 90026);
+  Ir ir;
+  const train::Cut cut = train::cut(model.build({}).build(ir, nn::RunMode::kTrain));
+  std::vector<std::string> blocks;
+  for (const train::BlockGraph& b : cut.blocks) blocks.push_back(b.name);
+  EXPECT_EQ(blocks, (std::vector<std::string>{"B1", "B2", "B3", "B4"}));
+}
+
+// The numbers of MLPerf Tiny's Keras model and of torchvision's resnet18 with the other first
+// convolution and 10 classes. The running means and variances of batch norm count.
+TEST(ResNet, HasTheWeightsOfItsOrigin) {
+  EXPECT_EQ(elements(find_model("resnet8"), {}, {""}), 78'666);
+  EXPECT_EQ(elements(find_model("resnet18"), {}, {""}), 11'173'962 + 2 * 4800);
+  expect_refused({{"width", [] { find_model("resnet18").build({.width = 100}); },
+                   "resnet18: width, the channels of the last stage, must be a multiple of 8, got "
+                   "100"}});
+}
+
 // Every size changes the plan's weights or its ops.
 TEST(MlpSkip, UsesEverySize) {
   const Sizes small = find_model("mlp-skip").test_sizes;

@@ -10,6 +10,7 @@
 #include "sluice/ops/indexing.h"
 #include "sluice/ops/losses.h"
 #include "sluice/ops/matmul.h"
+#include "sluice/ops/normalization.h"
 #include "sluice/ops/op.h"
 #include "sluice/ops/reductions.h"
 #include "sluice/ops/softmax.h"
@@ -307,9 +308,15 @@ class RandomFusedOp {
     OpStage stage;
     switch (random_() % 8) {
       case 0:
-      case 1:
         stage.op = one_in(random_, 3) ? &ops::log_softmax_def() : &ops::softmax_def();
         stage.inputs = {rows_source()};
+        break;
+      case 1:
+        stage.op = &ops::layer_norm_def();
+        stage.attrs = to_attrs(ops::LayerNormOptions{});
+        stage.inputs = {rows_source()};
+        for (uint32_t n = random_() % 3; n > 0; --n)
+          stage.inputs.push_back(operand({space_.dim(-1)}));
         break;
       case 2:
         stage.op = one_in(random_, 2) ? &ops::log_softmax_grad_def() : &ops::softmax_grad_def();

@@ -32,7 +32,7 @@ struct Round {
 
 /// One figure of the suite.
 struct Case {
-  std::string group;  ///< limit, gemm, memory, step, phases, collective, compile.
+  std::string group;  ///< The first word of a title, e.g. gemm.
   std::string name;
   int threads = 1;
   Unit unit = Unit::kMicroseconds;
@@ -50,8 +50,10 @@ struct Case {
 /// The groups of the suite's cases. `machine` must outlive them.
 std::vector<Case> limit_cases(Machine& machine);
 std::vector<Case> gemm_cases(Machine& machine);
+std::vector<Case> conv_cases(Machine& machine);
 std::vector<Case> memory_cases(Machine& machine);
 std::vector<Case> step_cases(Machine& machine);
+std::vector<Case> model_cases(Machine& machine);
 std::vector<Case> phase_cases();
 std::vector<Case> collective_cases(Machine& machine);
 std::vector<Case> compile_cases();

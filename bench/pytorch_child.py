@@ -6,9 +6,13 @@ The first line is "version V", or "none REASON" if torch does not load. Requests
   phases LAYERS WIDTH CLASSES BATCH ACCUMULATE THREADS STEPS   a step of Adam, one layer at a time
   gemm forward|dX|dW|row-major M K N THREADS     a product of nn.Linear, or of plain matrices
   memory OP ROWS COLS THREADS                    an operator on tensors of that shape
+  conv forward|dX|dW N C SIDE OUT TAPS STRIDE PADDING GROUPS THREADS   a convolution of squares
+  model NAME train|infer BATCH THREADS STEPS     a step of AdamW, or inference, of a network
 
-An answer is "seconds S" or "failed REASON".
+An answer is "seconds S" or "failed REASON". If PyTorch can do the same in several ways, S is the
+time of the fastest one: with channels last or not, and networks with torch.compile or not.
 """
+import functools
 import statistics
 import sys
 import time
@@ -31,7 +35,7 @@ def median_seconds(call, calls):
 
 def optimizer(name, parameters, rate):
     """Makes the fastest form of an optimizer: fused if this version supports it on the CPU."""
-    made = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[name]
+    made = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
     parameters = list(parameters)
     try:
         return made(parameters, lr=rate, fused=True)
@@ -208,29 +212,143 @@ def memory(op, rows, cols):
     return calls[op] if op in calls else updates(op)
 
 
+def conv(kind, *numbers):
+    batch, channels, side, out, taps, stride, padding, groups = map(int, numbers)
+    wanted = {"dX": [True, False, False], "dW": [False, True, False]}
+
+    def way(memory_format):
+        x = torch.randn(batch, channels, side, side).to(memory_format=memory_format)
+        w = torch.randn(out, channels // groups, taps, taps).to(memory_format=memory_format)
+        dy = torch.randn_like(torch.conv2d(x, w, None, stride, padding, 1, groups))
+        if kind == "forward":
+            return lambda: torch.conv2d(x, w, None, stride, padding, 1, groups)
+        return lambda: torch.ops.aten.convolution_backward(dy, x, w, None, [stride] * 2, [
+            padding
+        ] * 2, [1] * 2, False, [0] * 2, groups, wanted[kind])
+
+    return [way(f) for f in (torch.contiguous_format, torch.channels_last)]
+
+
+def mnist_cnn():
+    nn = torch.nn
+    return nn.Sequential(nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(10, 20, 5),
+                         nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(320, 256), nn.ReLU(),
+                         nn.Linear(256, 10))
+
+
+def resnet(channels, blocks, keras):
+    """Returns a residual network for 3 x 32 x 32 images.
+
+    With `keras`, convolutions have a bias, and shortcuts have no norm.
+    """
+    nn = torch.nn
+
+    def convolution(inputs, outputs, taps, stride):
+        return nn.Conv2d(inputs, outputs, taps, stride, taps // 2, bias=keras)
+
+    class Residual(nn.Module):
+        def __init__(self, inputs, outputs, stride):
+            super().__init__()
+            self.body = nn.Sequential(convolution(inputs, outputs, 3, stride),
+                                      nn.BatchNorm2d(outputs), nn.ReLU(),
+                                      convolution(outputs, outputs, 3, 1), nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential()
+            if stride > 1:
+                self.shortcut.append(convolution(inputs, outputs, 1, stride))
+                if not keras:
+                    self.shortcut.append(nn.BatchNorm2d(outputs))
+
+        def forward(self, x):
+            return torch.relu(self.body(x) + self.shortcut(x))
+
+    layers, last = [convolution(3, channels[0], 3, 1), nn.BatchNorm2d(channels[0]),
+                    nn.ReLU()], channels[0]
+    for stage, width in enumerate(channels):
+        for block in range(blocks):
+            layers.append(Residual(last, width, 2 if stage > 0 and block == 0 else 1))
+            last = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(last, 10))
+
+
+def model(name, work, batch, threads):
+    """Returns calls that do the same, eager and compiled, with each order of channels."""
+    shape = (int(batch), 1, 28, 28) if name == "mnist-cnn" else (int(batch), 3, 32, 32)
+    y = torch.randint(0, 10, (shape[0],))
+
+    def new_network():
+        if name == "mnist-cnn":
+            return mnist_cnn()
+        return resnet((16, 32, 64), 1, True) if name == "resnet8" else resnet(
+            (64, 128, 256, 512), 2, False)
+
+    def way(memory_format, compiled):
+        network = new_network().to(memory_format=memory_format)
+        x = torch.randn(shape).to(memory_format=memory_format)
+        apply = torch.compile if compiled else lambda f: f
+        if work == "infer":
+            return torch.no_grad()(functools.partial(apply(network.eval()), x))
+        update = optimizer("adamw", network.parameters(), 1e-3)
+        loss = apply(lambda: torch.nn.functional.cross_entropy(network(x), y))
+
+        def train():
+            update.zero_grad()
+            loss().backward()
+            update.step()
+
+        return train
+
+    if hasattr(torch, "compile"):
+        from torch._inductor import config
+        torch._dynamo.reset()
+        config.cpp.threads = int(threads)
+        config.freezing = work == "infer"  # Weights are constants, which is faster.
+    formats = [torch.contiguous_format, torch.channels_last]
+    return [way(f, c) for f in formats for c in (False, True)[:1 + hasattr(torch, "compile")]]
+
+
 class Answers:
     """Keeps the last case, because rounds request it again."""
 
+    # The argument that is the number of threads, of requests whose last argument is that of calls.
+    THREADS_AT = {"step": 2, "phases": 5, "model": 3}
+    CASES = {
+        "step": step,
+        "phases": phases,
+        "gemm": gemm,
+        "memory": memory,
+        "conv": conv,
+        "model": model
+    }
+
     def __init__(self):
-        self.key, self.call = None, None
+        self.key, self.ways = None, []
 
     def seconds(self, kind, *words):
         calls, threads_at = None, len(words) - 1
-        if kind in ("step", "phases"):
-            calls, threads_at = int(words[-1]), {"step": 2, "phases": 5}[kind]
+        if kind in self.THREADS_AT:
+            calls, threads_at = int(words[-1]), self.THREADS_AT[kind]
             words = words[:-1]
-        threads, words = int(words[threads_at]), words[:threads_at] + words[threads_at + 1:]
-        torch.set_num_threads(threads)
+        torch.set_num_threads(int(words[threads_at]))
+        if kind != "model":  # Compiled code has its number of threads.
+            words = words[:threads_at] + words[threads_at + 1:]
         if self.key != (kind, words):
-            self.key, self.call = None, None
-            cases = {"step": step, "phases": phases, "gemm": gemm, "memory": memory}
-            self.call = cases[kind](*words)
+            self.key, self.ways = None, []
+            made = self.CASES[kind](*words)
+            self.ways = made if isinstance(made, list) else [made]
             self.key = (kind, words)
+        times = [self.time(way, calls) for way in self.ways]
+        best = min(times)
+        # Later rounds leave out the ways that cannot become the fastest.
+        self.ways = [way for way, t in zip(self.ways, times) if t < 1.5 * best]
+        return best
+
+    @staticmethod
+    def time(way, calls):
         if calls is None:
             begin = time.perf_counter()
-            self.call()
+            way()
             calls = max(5, min(300, int(0.03 / (time.perf_counter() - begin + 1e-9))))
-        return median_seconds(self.call, calls)
+        return median_seconds(way, calls)
 
 
 def say(*words):

@@ -22,8 +22,10 @@ std::vector<Case> all_cases(Machine& machine) {
   };
   append(limit_cases(machine));
   append(gemm_cases(machine));
+  append(conv_cases(machine));
   append(memory_cases(machine));
   append(step_cases(machine));
+  append(model_cases(machine));
   append(phase_cases());
   append(collective_cases(machine));
   append(compile_cases());

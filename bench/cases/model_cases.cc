@@ -1,0 +1,120 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "bench/figure.h"
+#include "bench/steps.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/models/model.h"
+#include "sluice/session/session.h"
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kPeaksARound = 5;
+constexpr double kRate = 1e-3;
+
+/// A training step with AdamW, or inference, of a model of the registry.
+struct Work {
+  const char* model;
+  bool trains;
+  int64_t batch;
+  int64_t steps;          // Steps of a round.
+  double of_pytorch = 0;  // Goals; 0 for none.
+  double of_the_peak = 0;
+};
+constexpr Work kWork[] = {
+    {"mnist-cnn", true, 40, 200, 4, 0.5},
+    {"mnist-cnn", true, 8, 500, 5},
+    {"mnist-cnn", false, 1, 1000, 6},
+    {"mnist-cnn", false, 8, 1000, 6},
+    {"resnet8", true, 32, 40},
+    {"resnet8", false, 1, 500},
+    {"resnet18", true, 32, 3, 1},
+    {"resnet18", false, 1, 40, 1},
+};
+
+models::Sizes sizes_of(const Work& w) {
+  models::Sizes sizes;
+  (w.trains ? sizes.micro_batch : sizes.eval_batch) = w.batch;
+  return sizes;
+}
+
+// A model's programs in a session, with arrays for one of them.
+class Running {
+ public:
+  Running(const Work& w, int threads)
+      : training_(train::build_training(ir_, models::find_model(w.model).build(sizes_of(w)),
+                                        nn::Optimizer::adamw(), {.learning_rate = kRate})),
+        session_(ir_, {.device = cpu_device({.threads = threads})}),
+        binding_(bind(w.trains ? "train" : "eval")) {}
+
+  StepTimes time(int64_t steps) { return time_steps(session_, binding_, steps); }
+
+ private:
+  // Makes an array for each stream: normal numbers, and labels below the classes of every model.
+  Binding bind(const std::string& program) {
+    const auto expected = session_.expected_inputs(program);
+    for (const auto& [stream, spec] : expected) {
+      HostTensor array = Initializer::normal(0, 1).keyed({1, 2}).evaluate({spec.shape, f32, {}});
+      if (spec.dtype != f32) {
+        int label = 0;
+        for (float& x : array.as<float>()) x = static_cast<float>(label++ % 10);
+      }
+      inputs_.push_back(array.cast(spec.dtype));
+    }
+    std::vector<StreamInput> inputs;
+    for (size_t i = 0; i < expected.size(); ++i) inputs.push_back({expected[i].first, inputs_[i]});
+    const HostTensors results = session_.run(inputs, program);
+    std::vector<D2hStream> streams = training_.eval_predictions;
+    if (program == "train") {
+      streams = training_.losses;
+      streams.insert(streams.end(), training_.predictions.begin(), training_.predictions.end());
+    }
+    std::vector<StreamOutput> outputs;
+    outputs_.reserve(streams.size());
+    for (const D2hStream& s : streams) outputs.push_back({s, outputs_.emplace_back(results[s])});
+    return session_.bind(inputs, outputs, program);
+  }
+
+  Ir ir_;
+  train::Training training_;
+  Session session_;
+  std::vector<HostTensor> inputs_, outputs_;
+  Binding binding_;
+};
+
+Case model_case(Machine& machine, const Work& w, int threads) {
+  Case c{.group = "model",
+         .name = fmt::format("{} {}, batch {}", w.model,
+                             w.trains ? "training with AdamW" : "inference", w.batch),
+         .threads = threads,
+         .pytorch = fmt::format("model {} {} {} {} {}", w.model, w.trains ? "train" : "infer",
+                                w.batch, threads, w.steps)};
+  if (w.of_pytorch > 0) c.goals.push_back({Goal::Of::kPyTorch, w.of_pytorch});
+  if (w.of_the_peak > 0) c.goals.push_back({Goal::Of::kPart, w.of_the_peak});
+  c.start = [&machine, w, threads]() -> std::function<Round()> {
+    auto running = std::make_shared<Running>(w, threads);
+    return [&machine, w, threads, running] {
+      double peak = 0;
+      for (int i = 0; i < kPeaksARound; ++i) peak = std::max(peak, machine.peak(threads));
+      const StepTimes times = running->time(w.steps);
+      return Round{times.median_seconds, times.flops / peak};
+    };
+  };
+  return c;
+}
+
+}  // namespace
+
+std::vector<Case> model_cases(Machine& machine) {
+  std::vector<Case> cases;
+  for (const Work& w : kWork) {
+    for (int threads = 1; threads <= kMostThreads; ++threads)
+      cases.push_back(model_case(machine, w, threads));
+  }
+  return cases;
+}
+
+}  // namespace sluice::bench

@@ -84,8 +84,9 @@ def bash_completion(commands, models):
             '      COMPREPLY=($(compgen -W "$options" -- "$word"))', '      return ;;'
         ]
     lines += [
-        f'    {"|".join(files)}) COMPREPLY=($(compgen -f -- "$word")); return ;;',
-        f'    {"|".join(folders)}) COMPREPLY=($(compgen -d -- "$word")); return ;;', "  esac",
+        f'    {"|".join(files)})', '      COMPREPLY=($(compgen -f -- "$word"))', '      return ;;',
+        f'    {"|".join(folders)})', '      COMPREPLY=($(compgen -d -- "$word"))',
+        '      return ;;', "  esac",
         "  if [ \"$COMP_CWORD\" -eq 1 ]; then",
         f'    options="{" ".join(c.name for c in commands)} --list --version --help --help-all"',
         '    COMPREPLY=($(compgen -W "$options" -- "$word"))', "    return", "  fi",
@@ -93,7 +94,8 @@ def bash_completion(commands, models):
         "  case ${COMP_WORDS[1]}:$word in",
         '    inspect:[!-]*|inspect:) COMPREPLY=($(compgen -f -- "$word")) ;;',
         '    *:-*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;',
-        f'    *) COMPREPLY=($(compgen -W "{" ".join(models)}" -- "$word")) ;;', "  esac", "}",
+        "    *)", wrapped(f'      options="{" ".join(models)}"', 8),
+        '      COMPREPLY=($(compgen -W "$options" -- "$word")) ;;', "  esac", "}",
         "complete -F _sluice sluice", ""
     ]
     return "\n".join(lines)

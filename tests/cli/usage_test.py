@@ -214,7 +214,8 @@ class Usage(CliTest):
             record = self.record("plan", "mnist-rts", *given)
             self.assertEqual([record[k] for k in keys], expected)
         help_text = self.expect_code(0, "train", "--help").stdout
-        self.assertIn("(default: 1; mnist-rts: 8, mnist-phased: 4)", " ".join(help_text.split()))
+        self.assertIn("(default: 1; mnist-rts: 8, mnist-phased: 4, mnist-cnn: 10)",
+                      " ".join(help_text.split()))
 
     def test_wrong_words(self):
         for arguments in [

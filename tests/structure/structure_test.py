@@ -188,7 +188,8 @@ class Closures(unittest.TestCase):
             if name in check_includes.GENERATED:
                 text = (ROOT / "src/sluice/ops/CMakeLists.txt").read_text()
                 families = re.search(r"set\(OPERATOR_FAMILIES\s([^)]*)\)", text)[1].split()
-                waiting += [f"sluice/ops/{family}.h" for family in families]
+                headers = [f"sluice/ops/{family}.h" for family in families]
+                waiting += [header for header in headers if (ROOT / "src" / header).exists()]
                 continue
             for line in (ROOT / "src" / name).read_text().splitlines():
                 found = re.match(r'#include [<"]([^>"]+)[>"]', line)
@@ -206,13 +207,13 @@ class Closures(unittest.TestCase):
         own, _ = self.closure("sluice/core.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers, {"base", "devices", "ir", "ops", "report", "session"})
-        self.assertLess(self.lines(own), 3500)
+        self.assertLess(self.lines(own), 3700)
 
     def test_the_umbrella_stays_slim(self):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
-        self.assertLess(self.lines(own), 5600)
+        self.assertLess(self.lines(own), 6200)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())

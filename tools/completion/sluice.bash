@@ -26,8 +26,12 @@ _sluice() {
       options="resident phased"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
-    --check|--problem|--python|--save|--torch-save|--torch-weights|--weights) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    --data) COMPREPLY=($(compgen -d -- "$word")); return ;;
+    --check|--problem|--python|--save|--torch-save|--torch-weights|--weights)
+      COMPREPLY=($(compgen -f -- "$word"))
+      return ;;
+    --data)
+      COMPREPLY=($(compgen -d -- "$word"))
+      return ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then
     options="train eval plan bench inspect doctor --list --version --help --help-all"
@@ -67,7 +71,9 @@ _sluice() {
   case ${COMP_WORDS[1]}:$word in
     inspect:[!-]*|inspect:) COMPREPLY=($(compgen -f -- "$word")) ;;
     *:-*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
-    *) COMPREPLY=($(compgen -W "mnist mnist-rts mnist-phased mnist-cnn mlp mlp-skip resnet8 resnet18" -- "$word")) ;;
+    *)
+      options="mnist mnist-rts mnist-phased mnist-cnn mlp mlp-skip resnet8 resnet18"
+      COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
   esac
 }
 complete -F _sluice sluice

@@ -12,6 +12,7 @@
 #include "sluice/base/sys.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/planner/solve.h"
+#include "tools/check_needs.h"
 #include "tools/flags.h"
 #include "tools/options.h"
 
@@ -57,7 +58,8 @@ void add_model(Flags flags, ToolOptions& o) {
   flags.integer<int64_t, int64_t>("--layers", o.model.sizes.layers, 1, 100000,
                                   "Set the number of linear layers (default: 4)");
   flags.integer<int64_t, int64_t>("--width", o.model.sizes.width, 1, kMost,
-                                  "Set the features of each hidden layer (default: 512)");
+                                  "Set the features of each hidden layer, or the channels of "
+                                  "the last stage of resnet18 (default: 512)");
   flags.group(kModel, Common::kNo)
       .value("--dropout", "P",
              "Drop hidden features with probability P while training (default: 0)",
@@ -70,9 +72,10 @@ void add_model(Flags flags, ToolOptions& o) {
 
 // The samples and first values of a run.
 void add_samples(Flags flags, ToolOptions& o) {
-  flags.group(kModel).text(
-      "--data", "DIR", o.model.data,
-      "Read the samples from DIR (default: $SLUICE_DATA, data/mnist or data/cifar10, or none)");
+  flags.group(kModel).text("--data", "DIR", o.model.data,
+                           "Read the samples from DIR (default: $SLUICE_DATA, data/mnist or "
+                           "data/cifar10, else generated "
+                           "ones)");
   flags.text("--weights", "FILE", o.model.weights,
              "Start from the variables in this safetensors file (default: random ones)");
   flags.group(kModel, Common::kNo)
@@ -389,60 +392,6 @@ void take_lists(const CLI::App& command, bool plan, ToolOptions& o) {
   o.plan.replicas[0] = o.train.replicas;
   require(o.train.replicas <= kMostReplicas, "mpirun: must start at most {} processes, got {}",
           kMostReplicas, o.train.replicas);
-}
-
-// An option that the command line gives and its prerequisite.
-struct Need {
-  bool given;
-  bool met;
-  const char* option;
-  const char* required;
-  std::string found;
-};
-
-// Error{kUsage} for options without effect.
-void check_needs(const CLI::App& command, const ToolOptions& o) {
-  const std::string strategy = o.phased() ? "phased" : "resident";
-  const bool file = o.offload.remote.starts_with("file:");
-  const bool stays = o.offload.tensors == "none";
-  // The step moves nothing, whatever --offload auto finds.
-  const bool still =
-      stays || (!o.phased() && o.offload.tensors == "auto" && o.session.device.memory < 0);
-  const char* const moving = o.phased() ? "offloaded tensors" : "--strategy phased";
-  const std::string found = o.phased() ? "--offload none" : strategy;
-  const train::StepOptions step;
-  const SessionOptions session;
-  const bool schedule = o.train.lr_schedule.has_value();
-  const Need needs[] = {
-      {o.step.io_mode != step.io_mode, !still, "--io-mode", moving, found},
-      {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
-      {o.session.io_queues != session.io_queues, o.step.io_mode != IoMode::kCompute, "--io-queues",
-       "--io-mode io or io_overlapped", "compute"},
-      {o.step.locations.min_elements_off_device != step.locations.min_elements_off_device,
-       !o.phased(), "--offload-threshold", "--strategy resident", strategy},
-      {o.session.remote_direct, file, "--remote-direct", "--remote file:DIR", o.offload.remote},
-      {o.session.verify_remote, file, "--verify-remote", "--remote file:DIR", o.offload.remote},
-      {o.session.remote_memory >= 0, !stays, "--remote-memory", "offloaded tensors",
-       "--offload none"},
-      {o.session.remote_bandwidth >= 0, !stays, "--remote-bandwidth", "offloaded tensors",
-       "--offload none"},
-      {o.train.warmup_steps > 0, schedule, "--warmup-steps", "--lr-schedule", "absent"},
-  };
-  for (const Need& n : needs) {
-    require(!n.given || n.met, "{} requires {} (it is {})", n.option, n.required, n.found);
-  }
-  const auto given = [&](const char* name) {
-    return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
-  };
-  using Pair = std::pair<const char*, const char*>;
-  for (const auto& [a, b] :
-       {Pair("--quiet", "--log-level"), Pair("--epochs", "--steps"),
-        Pair("--weights", "--torch-weights"), Pair("--recompute", "--recompute-blocks")})
-    require(!given(a) || !given(b), "{} cannot be combined with {}", a, b);
-  require(command.get_name() == "train" || !schedule || !given("--lr"),
-          "--lr cannot be combined with --lr-schedule in sluice {}: the rate is not part of the "
-          "program",
-          command.get_name());
 }
 
 // Error{kUsage} unless the command line has no other options than these.

@@ -118,6 +118,10 @@ class Usage(CliTest):
             (["--quiet", "--log-level", "info"], "--quiet cannot be combined with --log-level"),
         ):
             self.expect_error(2, "usage", part, *train, *flags)
+        for model, size in (("resnet8", "--width"), ("resnet18", "--layers"),
+                            ("resnet18", "--dropout"), ("mnist-cnn", "--layers")):
+            self.expect_error(2, "usage", f"{size}: {model} does not have this size; leave it out",
+                              "plan", model, size, 0.5 if size == "--dropout" else 16)
         # The default may be repeated.
         self.expect_code(0, *train, "--io-mode", "io", "--io-queues", 1, "--width", 16)
 

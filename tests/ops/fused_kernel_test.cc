@@ -15,6 +15,7 @@
 #include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/simd/kernel_test_util.h"
 #include "sluice/interp/run_op.h"
+#include "sluice/ops/arithmetic.h"
 
 namespace sluice::cpu {
 namespace {
@@ -233,6 +234,28 @@ std::string kind_of(const FusedOp& op) {
   const auto options = from_attrs<ops::MatmulOptions>(head.attrs);
   return fmt::format("product{}{}", options.lhs_transposed ? " of a transpose" : "",
                      options.rhs_transposed ? " by a transpose" : "");
+}
+
+// A block of a chain with values for each channel ends at the last channel.
+TEST(FusedKernel, SumsNoColumnsBehindValuesForEachChannel) {
+  FusedOp op;
+  op.operands = {f32_spec({2, 3, 8}), f32_spec({3, 1}), f32_spec({8})};
+  op.layouts.resize(3);
+  op.inputs = 2;
+  OpStage product{.op = &ops::mul_def(), .inputs = {0, 1}, .spec = f32_spec({2, 3, 8})};
+  OpStage sum{.op = &ops::reduce_sum_def(),
+              .attrs = to_attrs(ops::ReduceOptions{.axes = {0, 1}}),
+              .inputs = {~0},
+              .output = 2,
+              .spec = f32_spec({8})};
+  op.stages = {product, sum};
+  EXPECT_FALSE(fused_kernel_supports(op));
+  op.operands[2] = sum.spec = f32_spec({2, 3});
+  sum.attrs = to_attrs(ops::ReduceOptions{.axes = {2}});
+  op.stages = {product, sum};
+  ASSERT_TRUE(fused_kernel_supports(op));
+  Random random(3);
+  EXPECT_EQ(Trial(op, random).run(), "");
 }
 
 TEST(FusedKernel, GivesTheBitsOfItsStages) {

@@ -72,6 +72,7 @@ Model mnist_cnn_model() {
                        {"--accumulate", "10"},
                        {"--test-batch", "8"},
                        {"--epochs", "3"}},
+          .sizes = {"--dropout"},
           .test_sizes = {.micro_batch = 2, .eval_batch = 3, .dropout = 0.25},
           .build = [](const Sizes& s) {
             const TensorSpec images{{s.micro_batch, kSide, kSide}, f32, {}};

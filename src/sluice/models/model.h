@@ -47,7 +47,9 @@ struct Model {
   std::string_view doc;   ///< One line, for `sluice --list`.
   const Data* data = nullptr;
   std::vector<Default> defaults;  ///< Flags whose default differs from `sluice train --help`.
-  Sizes test_sizes;               ///< A small network that has every part of the real one.
+  /// Flags of the sizes that the network has, beside its batches.
+  std::vector<std::string_view> sizes = {"--layers", "--width", "--dropout"};
+  Sizes test_sizes;  ///< A small network that has every part of the real one.
   train::Network (*build)(const Sizes& sizes) = nullptr;
 };
 

@@ -9,6 +9,7 @@ Model resnet18_model() {
           .doc = "a residual network with 18 layers on 32 x 32 colour images",
           .data = &kObjects,
           .defaults = {{"--optimizer", "adamw"}, {"--micro-batch", "32"}},
+          .sizes = {"--width"},
           .test_sizes = {.micro_batch = 2, .eval_batch = 3, .width = 32},
           .build = [](const Sizes& s) {
             require(

@@ -8,6 +8,7 @@ Model resnet8_model() {
           .doc = "MLPerf Tiny's residual network with 8 layers on 32 x 32 colour images",
           .data = &kObjects,
           .defaults = {{"--optimizer", "adam"}, {"--micro-batch", "32"}},
+          .sizes = {},
           .test_sizes = {.micro_batch = 2, .eval_batch = 3},
           .build = [](const Sizes& s) {
             return resnet({.channels = {16, 32, 64}, .blocks = 1, .keras = true}, s);

@@ -108,6 +108,8 @@ struct Fused {
     const int axis = chain.channel_axis();
     const int channels = head == Head::kConv ? 1 : op.stages.front().spec.shape.rank() - 2;
     if (head != Head::kNone && axis >= 0 && axis != channels) return false;
+    // A part of the chain ends at the last channel, so it may not hold a whole column.
+    if (axis >= 0 && reduction && reduction->columns) return false;
     if (head == Head::kConv) return !reduction && !chain.has_last_axis() && !conv.interleaves();
     const int64_t block_cols = headed() ? internal::plan_of(args).block_cols : cols;
     if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols()) return false;

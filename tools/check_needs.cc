@@ -1,0 +1,73 @@
+#include "tools/check_needs.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "sluice/base/error.h"
+
+namespace sluice::tool {
+namespace {
+
+// An option that the command line gives and its prerequisite.
+struct Need {
+  bool given;
+  bool met;
+  const char* option;
+  const char* required;
+  std::string found;
+};
+
+}  // namespace
+
+void check_needs(const CLI::App& command, const ToolOptions& o) {
+  const std::string strategy = o.phased() ? "phased" : "resident";
+  const bool file = o.offload.remote.starts_with("file:");
+  const bool stays = o.offload.tensors == "none";
+  // The step moves nothing, whatever --offload auto finds.
+  const bool still =
+      stays || (!o.phased() && o.offload.tensors == "auto" && o.session.device.memory < 0);
+  const char* const moving = o.phased() ? "offloaded tensors" : "--strategy phased";
+  const std::string found = o.phased() ? "--offload none" : strategy;
+  const train::StepOptions step;
+  const SessionOptions session;
+  const bool schedule = o.train.lr_schedule.has_value();
+  const Need needs[] = {
+      {o.step.io_mode != step.io_mode, !still, "--io-mode", moving, found},
+      {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
+      {o.session.io_queues != session.io_queues, o.step.io_mode != IoMode::kCompute, "--io-queues",
+       "--io-mode io or io_overlapped", "compute"},
+      {o.step.locations.min_elements_off_device != step.locations.min_elements_off_device,
+       !o.phased(), "--offload-threshold", "--strategy resident", strategy},
+      {o.session.remote_direct, file, "--remote-direct", "--remote file:DIR", o.offload.remote},
+      {o.session.verify_remote, file, "--verify-remote", "--remote file:DIR", o.offload.remote},
+      {o.session.remote_memory >= 0, !stays, "--remote-memory", "offloaded tensors",
+       "--offload none"},
+      {o.session.remote_bandwidth >= 0, !stays, "--remote-bandwidth", "offloaded tensors",
+       "--offload none"},
+      {o.train.warmup_steps > 0, schedule, "--warmup-steps", "--lr-schedule", "absent"},
+  };
+  for (const Need& n : needs) {
+    require(!n.given || n.met, "{} requires {} (it is {})", n.option, n.required, n.found);
+  }
+  const auto given = [&](const char* name) {
+    return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
+  };
+  const models::Model& model = models::find_model(o.model.name);
+  for (const char* size : {"--layers", "--width", "--dropout"}) {
+    const auto& has = model.sizes;
+    require(!given(size) || std::find(has.begin(), has.end(), size) != has.end(),
+            "{}: {} does not have this size; leave it out", size, model.name);
+  }
+  using Pair = std::pair<const char*, const char*>;
+  for (const auto& [a, b] :
+       {Pair("--quiet", "--log-level"), Pair("--epochs", "--steps"),
+        Pair("--weights", "--torch-weights"), Pair("--recompute", "--recompute-blocks")})
+    require(!given(a) || !given(b), "{} cannot be combined with {}", a, b);
+  require(command.get_name() == "train" || !schedule || !given("--lr"),
+          "--lr cannot be combined with --lr-schedule in sluice {}: the rate is not part of the "
+          "program",
+          command.get_name());
+}
+
+}  // namespace sluice::tool

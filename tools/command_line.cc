@@ -57,9 +57,9 @@ void add_model(Flags flags, ToolOptions& o) {
       });
   flags.integer<int64_t, int64_t>("--layers", o.model.sizes.layers, 1, 100000,
                                   "Set the number of linear layers (default: 4)");
-  flags.integer<int64_t, int64_t>("--width", o.model.sizes.width, 1, kMost,
-                                  "Set the features of each hidden layer, or the channels of "
-                                  "the last stage of resnet18 (default: 512)");
+  flags.integer<int64_t, int64_t>(
+      "--width", o.model.sizes.width, 1, kMost,
+      "Set the features of hidden layers; channels in resnet18 (default: 512)");
   flags.group(kModel, Common::kNo)
       .value("--dropout", "P",
              "Drop hidden features with probability P while training (default: 0)",

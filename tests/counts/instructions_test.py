@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Counts the instructions of a training step of the MNIST MLP (784-512-512-512-10) and compares
-them with bounds. Uses one thread and AVX2, which valgrind supports.
+"""Counts the instructions of training steps of mnist, a perceptron (784-512-512-512-10), and
+mnist-cnn, and compares them with bounds. Uses one thread and AVX2, which valgrind supports.
 
 usage: instructions_test.py VALGRIND SLUICE
 
@@ -12,15 +12,15 @@ import re
 import subprocess
 import sys
 
-# (batch, optimizer, bound in million instructions of a step)
-BOUNDS = [(8, "sgd", 11.0), (8, "adam", 14.8)]
+# (model, batch, optimizer, bound in million instructions of a step)
+BOUNDS = [("mnist", 8, "sgd", 11.0), ("mnist", 8, "adam", 14.8), ("mnist-cnn", 8, "adamw", 13.5)]
 
 
-def instructions(valgrind, sluice, batch, optimizer, steps):
+def instructions(valgrind, sluice, model, batch, optimizer, steps):
     command = [
-        valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", sluice, "bench", "mnist",
+        valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", sluice, "bench", model,
         "--threads", "1", "--micro-batch",
-        str(batch), "--optimizer", optimizer, "--steps",
+        str(batch), "--accumulate", "1", "--optimizer", optimizer, "--steps",
         str(steps)
     ]
     result = subprocess.run(command, capture_output=True, text=True,
@@ -31,12 +31,12 @@ def instructions(valgrind, sluice, batch, optimizer, steps):
 def main():
     valgrind, sluice = sys.argv[1:]
     failed = False
-    for batch, optimizer, bound in BOUNDS:
+    for model, batch, optimizer, bound in BOUNDS:
         # The program warms up with as many steps as it measures: runs of 2 and 4 differ by 4 steps.
-        few, more = (instructions(valgrind, sluice, batch, optimizer, n) for n in (2, 4))
+        few, more = (instructions(valgrind, sluice, model, batch, optimizer, n) for n in (2, 4))
         millions = (more - few) / 4 / 1e6
         failed = failed or millions > bound
-        print(f"batch {batch} {optimizer}: {millions:.2f} million instructions a step, "
+        print(f"{model}, batch {batch}, {optimizer}: {millions:.2f} million instructions a step, "
               f"at most {bound}")
     return 1 if failed else 0
 

@@ -10,6 +10,7 @@
 #include "sluice/base/test_refusals.h"
 #include "sluice/data/loader.h"
 #include "sluice/devices/cpu_device.h"
+#include "sluice/exe/memory_needs.h"
 #include "sluice/models/model.h"
 #include "sluice/session/session.h"
 #include "sluice/train/cut/cut.h"
@@ -55,6 +56,16 @@ TEST_P(EveryModel, TrainsWithTheSameResultsInEveryStrategy) {
   for (const float x : resident) EXPECT_TRUE(std::isfinite(x)) << x;
   EXPECT_NE(resident[0], resident[resident.size() / 2]) << "the weights did not change";
   EXPECT_EQ(results(train::Strategy::kPhased), resident);
+}
+
+// A session proves its plan, too.
+TEST_P(EveryModel, PeakIsNearTheLiveSetBoundAtTheUsualSizes) {
+  Ir ir;
+  train::build_training(ir, model_.build({}), nn::Optimizer::adamw(), {.accumulate = 2});
+  const Session session(ir, {.device = cpu_device({.threads = 2})});
+  const exe::MemoryNeeds needs = exe::memory_needs(session.executable())[0];
+  EXPECT_LE(needs.ratio, 1.02) << needs.total_bytes << " bytes, bound " << needs.bound_bytes;
+  EXPECT_EQ(needs.total_bytes, session.measured_bytes());
 }
 
 TEST_P(EveryModel, IsFoundByItsName) {

@@ -545,6 +545,7 @@ Tensor Scope::add(Tensor t) {
 
 bool add_plain_op(Scope& s, Dice& dice) {
   if (s.layered && dice.one_in(2)) return layer(s, dice);
+  if (dice.one_in(10)) return add_image_op(s, dice);
   switch (dice(s.differentiable ? 13 : 17)) {
     case 0:
     case 1:

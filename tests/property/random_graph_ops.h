@@ -61,5 +61,7 @@ HostTensor random_array(const TensorSpec& spec, uint64_t seed);
 
 /// Appends one op without a callee and adds its results. Returns whether it wrote in place.
 bool add_plain_op(Scope& s, Dice& dice);
+/// Does the same with a convolution, a pool or a norm.
+bool add_image_op(Scope& s, Dice& dice);
 
 }  // namespace sluice::property

@@ -211,10 +211,10 @@ TEST(RandomGraphs, HaveMuchToOverlap) {
   EXPECT_GT(computed, 20);
 }
 
-// Plans have kernels of several ops, some with a product, and variables in panels.
+// Plans have kernels of several ops, some with a product or a convolution, and variables in panels.
 TEST(RandomGraphs, HaveMuchToFuseAndToLayOut) {
   constexpr uint64_t kSome = 200;
-  int fused = 0, products = 0, on_panels = 0, variables = 0;
+  int fused = 0, products = 0, convolutions = 0, on_panels = 0, in_taps = 0, variables = 0;
   for (uint64_t seed = 0; seed < kSome; ++seed) {
     const exe::Executable executable = compiled(random_program({seed, {}}).ir, 1).executable;
     for (const exe::VariablePlan& v : executable.variables) variables += v.layout != "row";
@@ -224,17 +224,22 @@ TEST(RandomGraphs, HaveMuchToFuseAndToLayOut) {
         if (kernel == nullptr || kernel->stages.empty()) continue;
         fused += kernel->stages.size() > 1;
         products += kernel->stages.size() > 1 && kernel->stages[0].op == "MatMul";
+        convolutions += kernel->stages.size() > 1 && kernel->stages[0].op.starts_with("Conv");
+        in_taps += std::any_of(kernel->operands.begin(), kernel->operands.end(),
+                               [](const exe::Operand& o) { return o.layout == "taps"; });
         on_panels += std::any_of(kernel->operands.begin(), kernel->operands.end(),
                                  [](const exe::Operand& o) { return o.layout != "row"; });
       }
     }
   }
   std::cout << fmt::format(
-      "{} programs: {} kernels of several ops, {} begin with a product; {} on panels, {} variables "
-      "in panels\n",
-      kSome, fused, products, on_panels, variables);
+      "{} programs: {} kernels of several ops, {} begin with a product, {} with a convolution; {} "
+      "on panels, {} on taps, {} variables in panels\n",
+      kSome, fused, products, convolutions, on_panels, in_taps, variables);
   EXPECT_GT(fused, 2000);
   EXPECT_GT(products, 200);
+  EXPECT_GT(convolutions, 100);
+  EXPECT_GT(in_taps, 5);
   EXPECT_GT(on_panels, 100);
   EXPECT_GT(variables, 40);
 }

@@ -246,6 +246,7 @@ class WeightCorrelator {
       const int64_t count = std::min(kConvDepth, positions - p);
       pack_y(p, count);
       gather_.set_positions(p, count);
+      tap_ = nullptr;
       const Cut cut(part_.steps(), plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows);
       for (int64_t tile = 0; tile < cut.tiles; ++tile)
         compute_rows(cut.begin(tile), cut.rows(tile), p == 0, count);
@@ -260,7 +261,7 @@ class WeightCorrelator {
     for (int64_t i = 0; i < rows;) {
       const int64_t step = part_.first_step + begin + i;
       const int64_t channels = std::min(part_.channels - step % part_.channels, rows - i);
-      gather_.set_tap(tap_of(step), 0);
+      if (&tap_of(step) != tap_) gather_.set_tap(*(tap_ = &tap_of(step)), 0);
       gather_.copy(source + channel_of(step) * w_.plane(), channels, 0, sources_ + i * kStride,
                    kStride);
       i += channels;
@@ -320,6 +321,7 @@ class WeightCorrelator {
   const WeightCorrelationPlan plan_;
   float *const y_, *const sources_, *const chains_;  ///< Parts of the workspace.
   WindowGather<V> gather_;
+  const ConvTap* tap_ = nullptr;  ///< The tap that gather_ is set to.
   int64_t group_ = 0;
   int64_t col_ = 0, cols_ = 0;  ///< The current rows of y.
 };

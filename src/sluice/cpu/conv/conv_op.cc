@@ -176,6 +176,41 @@ ConvPart part_of(const ConvCut& cut, const Correlation& c, int64_t task) {
   return part;
 }
 
+namespace {
+
+int64_t correlations_bytes(const ConvPlan& plan) {
+  int64_t bytes = 0;
+  for (const Correlation& c : plan.correlations)
+    bytes = std::max(bytes, round_up(correlate_workspace_bytes(c), 64));
+  return bytes;
+}
+
+}  // namespace
+
+int64_t conv_workspace_bytes(const ConvPlan& plan) {
+  return correlations_bytes(plan) +
+         (plan.interleaves() ? plan.correlations.front().result_plane * 4 : 0);
+}
+
+void run_conv_task(const ConvPlan& plan, const ConvCut& cut, CorrelationOperands operands,
+                   int64_t task, float* workspace) {
+  float* const result = operands.result;
+  for (const Correlation& c : plan.correlations) {
+    correlate(c, operands, part_of(cut, c, task), workspace);
+    operands.result += c.windows.positions();
+  }
+  if (!plan.interleaves()) return;
+  const Correlation& c = plan.correlations.front();
+  const ConvPart part = part_of(cut, c, task);
+  const int64_t rows = c.windows.groups * c.rows;
+  for (int64_t n = part.first_sample; n < part.end_sample; ++n) {
+    for (int64_t row = part.first_row; row < part.end_row; ++row) {
+      interleave(plan, result + (n * rows + row) * c.result_plane,
+                 workspace + correlations_bytes(plan) / 4);
+    }
+  }
+}
+
 WeightCut cut_weight_grad(const WeightCorrelation& c) {
   const ConvWindows& w = c.windows;
   const auto taps = static_cast<int64_t>(w.taps.size());

@@ -28,6 +28,7 @@ ConvPlan plan_conv(const ops::ConvSizes& sizes, const ConvWeightSteps& steps);
 ConvPlan plan_conv_transpose(const ops::ConvSizes& sizes, const ConvWeightSteps& steps);
 /// Restores the order of a plane of a transposed convolution's result. `scratch` has its floats.
 void interleave(const ConvPlan& plan, float* values, float* scratch);
+int64_t conv_workspace_bytes(const ConvPlan& plan);
 
 WeightCorrelation plan_conv_weight_grad(const ops::ConvSizes& sizes, const ConvWeightSteps& steps);
 
@@ -41,6 +42,9 @@ struct ConvCut {
 ConvCut cut_conv(const ConvPlan& plan);
 /// Returns the part of a task of a plan's correlation.
 ConvPart part_of(const ConvCut& cut, const Correlation& c, int64_t task);
+/// Computes a task of a plan. A plan that interleaves must have no epilogue.
+void run_conv_task(const ConvPlan& plan, const ConvCut& cut, CorrelationOperands operands,
+                   int64_t task, float* workspace);
 
 /// How the gradient of a weight is cut into tasks, so that the weights of a task are a range of the
 /// result or the same range of each of its rows. It depends on sizes and the layout alone.

@@ -25,40 +25,18 @@ bool supports(const OpView& op) {
 }
 
 struct Conv {
-  explicit Conv(const OpView& op) : plan(plan_of(op)), cut(cut_conv(plan)) {
-    for (const Correlation& c : plan.correlations)
-      correlate_bytes = std::max(correlate_bytes, round_up(correlate_workspace_bytes(c), 64));
-  }
-  int64_t scratch_bytes() const {
-    return plan.interleaves() ? plan.correlations[0].result_plane * 4 : 0;
-  }
-
+  explicit Conv(const OpView& op) : plan(plan_of(op)), cut(cut_conv(plan)) {}
   ConvPlan plan;
   ConvCut cut;
-  int64_t correlate_bytes = 0;
 };
 
 void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
   const auto& conv = *static_cast<const Conv*>(state);
-  auto* const workspace = reinterpret_cast<float*>(block.workspace);
-  CorrelationOperands operands{reinterpret_cast<const float*>(block.operands[0]),
-                               reinterpret_cast<const float*>(block.operands[1]),
-                               reinterpret_cast<float*>(block.operands[2])};
-  for (const Correlation& c : conv.plan.correlations) {
-    correlate(c, operands, part_of(conv.cut, c, task), workspace);
-    operands.result += c.windows.positions();
-  }
-  if (!conv.plan.interleaves()) return;
-  const Correlation& c = conv.plan.correlations[0];
-  const ConvPart part = part_of(conv.cut, c, task);
-  const int64_t rows = c.windows.groups * c.rows;
-  for (int64_t n = part.first_sample; n < part.end_sample; ++n) {
-    for (int64_t row = part.first_row; row < part.end_row; ++row) {
-      interleave(conv.plan,
-                 reinterpret_cast<float*>(block.operands[2]) + (n * rows + row) * c.result_plane,
-                 workspace + conv.correlate_bytes / 4);
-    }
-  }
+  run_conv_task(conv.plan, conv.cut,
+                {reinterpret_cast<const float*>(block.operands[0]),
+                 reinterpret_cast<const float*>(block.operands[1]),
+                 reinterpret_cast<float*>(block.operands[2])},
+                task, reinterpret_cast<float*>(block.workspace));
 }
 
 KernelChoice choose(const OpView& op) {
@@ -67,7 +45,7 @@ KernelChoice choose(const OpView& op) {
   const ConvWindows& w = c.windows;
   KernelChoice choice;
   choice.tasks = conv.cut.tasks;
-  choice.workspace_bytes = conv.correlate_bytes + conv.scratch_bytes();
+  choice.workspace_bytes = conv_workspace_bytes(conv.plan);
   if (choice.tasks == 1) return choice;
   const int64_t rows = w.groups * c.rows;
   const int64_t source = w.groups * w.channels * w.plane();

@@ -110,7 +110,9 @@ struct Fused {
     if (head != Head::kNone && axis >= 0 && axis != channels) return false;
     // A part of the chain ends at the last channel, so it may not hold a whole column.
     if (axis >= 0 && reduction && reduction->columns) return false;
-    if (head == Head::kConv) return !reduction && !chain.has_last_axis() && !conv.interleaves();
+    if (head == Head::kConv) {
+      return !reduction && !chain.has_last_axis() && (!conv.interleaves() || op.stages.size() == 1);
+    }
     const int64_t block_cols = headed() ? internal::plan_of(args).block_cols : cols;
     if (chain.has_rows() && block_cols > 0 && block_cols < chain.cols()) return false;
     if (!reduction) return true;
@@ -166,7 +168,7 @@ struct Fused {
     tasks = cut.tasks;
     const Correlation& correlation = conv.correlations.front();
     chain.view_as(sizes.batch * sizes.groups * correlation.rows, correlation.result_plane);
-    head_bytes = round_up(correlate_workspace_bytes(correlation), 64);
+    head_bytes = round_up(conv_workspace_bytes(conv), 64);
   }
 
   void describe_weight_grad(const FusedOp& op) {
@@ -267,12 +269,11 @@ void run_conv(const Fused& f, const runtime::KernelBlock& block, int64_t task) {
   const Chain::Parameters parameters(f.chain, block.operands);
   auto* const workspace = reinterpret_cast<float*>(block.workspace);
   const Epilogue epilogue{&f, &parameters, block.operands, workspace + f.head_bytes / 4, nullptr};
-  const Correlation& c = f.conv.correlations.front();
   CorrelationOperands operands{reinterpret_cast<const float*>(block.operands[f.a]),
                                reinterpret_cast<const float*>(block.operands[f.b]),
                                reinterpret_cast<float*>(block.operands[f.c])};
   if (f.chain.has_stages()) operands.epilogue = {run_epilogue, &epilogue};
-  correlate(c, operands, part_of(f.cut, c, task), workspace);
+  run_conv_task(f.conv, f.cut, operands, task, workspace);
 }
 
 void run_weight_grad(const Fused& f, const runtime::KernelBlock& block, int64_t task) {
@@ -415,9 +416,9 @@ Chain::Cut cut_of_conv(const Fused& f, size_t i) {
   const Correlation& c = f.conv.correlations.front();
   const ConvWindows& w = c.windows;
   const int64_t rows = w.groups * c.rows;
+  if (static_cast<int32_t>(i) == f.b) return {};
   if (static_cast<int32_t>(i) == f.a)
     return {f.cut.samples < w.batch ? f.cut.samples * w.groups * w.channels * w.plane() * 4 : 0, 0};
-  if (static_cast<int32_t>(i) == f.b) return {};
   if (f.cut.samples < w.batch) return f.chain.cut_rows(i, f.cut.samples * rows);
   if (f.cut.rows == rows) return f.chain.cut_columns(i, f.cut.positions);
   Chain::Cut cut = f.chain.cut_rows(i, f.cut.rows);

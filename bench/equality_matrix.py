@@ -31,15 +31,12 @@ MODELS = {
     "skips, two losses and a tied weight": [
         "mlp-skip", "--layers", "8", "--width", "24", "--dropout", "0.2"
     ],
-}
-CONVOLUTIONS = {
     "convolutions": ["mnist-cnn"],
     "convolutions with dropout": ["mnist-cnn", "--dropout", "0.2"],
     "batch norm": ["resnet8"],
 }
 MODELS.update({f"{name}, clipped": [*flags, "--clip-norm", "0.05"]
                for name, flags in list(MODELS.items())})
-MODELS.update(CONVOLUTIONS)
 COMMON = [
     "--optimizer", "adam", "--lr", "0.001", "--micro-batch", "4", "--accumulate", "3", "--steps",
     "3", "--digest", "--log-level", "error"

@@ -64,6 +64,8 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
        {Pair("--quiet", "--log-level"), Pair("--epochs", "--steps"),
         Pair("--weights", "--torch-weights"), Pair("--recompute", "--recompute-blocks")})
     require(!given(a) || !given(b), "{} cannot be combined with {}", a, b);
+  require(o.train.save.empty() || o.train.save != o.train.torch_save,
+          "--save and --torch-save must name two files, got '{}' for both", o.train.save);
   require(command.get_name() == "train" || !schedule || !given("--lr"),
           "--lr cannot be combined with --lr-schedule in sluice {}: the rate is not part of the "
           "program",

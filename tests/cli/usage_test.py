@@ -116,6 +116,8 @@ class Usage(CliTest):
             ),
             (["--epochs", 1], "--epochs cannot be combined with --steps"),
             (["--quiet", "--log-level", "info"], "--quiet cannot be combined with --log-level"),
+            (["--save", "/tmp/w", "--torch-save", "/tmp/w"],
+             "--save and --torch-save must name two files, got '/tmp/w' for both"),
         ):
             self.expect_error(2, "usage", part, *train, *flags)
         for model, size in (("resnet8", "--width"), ("resnet18", "--layers"),

@@ -377,7 +377,7 @@ class Commands(unittest.TestCase):
 
     @runs("sluice bench", "sluice bench --only limit", "sluice bench --only step",
           "sluice bench --only gemm", "sluice bench --only memory", "sluice bench --only compile",
-          "sluice bench --only phases")
+          "sluice bench --only phases", "sluice bench --only conv", "sluice bench --only model")
     def test_measurements(self, *commands):
         case = {
             "limit": "limit hand-over between spinning threads",
@@ -385,7 +385,9 @@ class Commands(unittest.TestCase):
             "gemm": "gemm 64,512,10 dX",
             "memory": "memory sum-of-all",
             "compile": "compile perceptron of 4 layers",
-            "phases": "phases 24 x 512, micro-batch 8"
+            "phases": "phases 24 x 512, micro-batch 8",
+            "conv": "conv 5x5 1@28x28",
+            "model": "model mnist-cnn inference, batch 1"
         }
         for command in commands:
             only = command.rpartition("--only ")[2] if "--only" in command else "limit"

@@ -65,15 +65,15 @@ struct ConvOptions {
 
 /// Options of ConvTranspose1d, 2d and 3d. The lists are as in ConvOptions.
 struct ConvTransposeOptions {
-  int64_t channels = 0;
-  std::vector<int64_t> kernel = {};
+  int64_t channels = 0;               ///< Channels of the result.
+  std::vector<int64_t> kernel = {};   ///< Taps; one number stands for all axes.
   std::vector<int64_t> stride = {};   ///< Elements of the result between two of x; default 1.
   std::vector<int64_t> padding = {};  ///< Elements cut from the result; default 0.
   std::vector<int64_t> output_padding = {};  ///< Elements added at the ends; default 0.
-  std::vector<int64_t> dilation = {};
-  int64_t groups = 1;
-  Bias bias = Bias::kAdd;
-  WeightInit init = WeightInit::kUniform;
+  std::vector<int64_t> dilation = {};      ///< Elements of the result between two taps; default 1.
+  int64_t groups = 1;                      ///< Groups of channels that are convolved apart.
+  Bias bias = Bias::kAdd;                  ///< Whether each channel gets a bias.
+  WeightInit init = WeightInit::kUniform;  ///< First values of weight and bias.
 };
 
 namespace internal {
@@ -150,12 +150,12 @@ class MaxPool2d : public Module {
 
 /// Options of AvgPool2d. The lists are as in ConvOptions.
 struct AvgPoolOptions {
-  std::vector<int64_t> kernel = {};
-  std::vector<int64_t> stride = {};  ///< Default: the kernel.
-  std::vector<int64_t> padding = {};
-  bool ceil_mode = false;     ///< Windows may reach beyond the padding at the end.
-  bool count_padding = true;  ///< Count positions of the padding too, as zeros.
-  int64_t divisor = 0;        ///< Divides each sum; 0: the count of positions does.
+  std::vector<int64_t> kernel = {};   ///< Sizes of a window; one number stands for both axes.
+  std::vector<int64_t> stride = {};   ///< Default: the kernel.
+  std::vector<int64_t> padding = {};  ///< Positions around x; default 0.
+  bool ceil_mode = false;             ///< Windows may reach beyond the padding at the end.
+  bool count_padding = true;          ///< Count positions of the padding too, as zeros.
+  int64_t divisor = 0;                ///< Divides each sum; 0: the count of positions does.
 };
 
 /// The average of each window of x (batch, channels, height, width): ops::average_pool(). Like

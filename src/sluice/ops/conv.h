@@ -36,7 +36,7 @@ struct ConvTransposeOptions {
   std::vector<int64_t> padding =
       {};  ///< Elements cut from the output; otherwise as in ConvOptions.
   std::vector<int64_t> dilation = {};  ///< Elements of the output between two taps; default 1.
-  int64_t groups = 1;
+  int64_t groups = 1;                  ///< Groups of channels, as in ConvOptions.
   /// Elements added at the end of each output axis, less than its stride or dilation; default 0.
   std::vector<int64_t> output_padding = {};
   static auto fields(auto&& use) {
@@ -50,11 +50,11 @@ struct ConvTransposeOptions {
 
 /// Options of conv_weight_grad(). The lists are as in ConvOptions.
 struct ConvWeightGradOptions {
-  std::vector<int64_t> kernel = {};  ///< Taps of the weight along each spatial axis.
-  std::vector<int64_t> stride = {};
-  std::vector<int64_t> padding = {};
-  std::vector<int64_t> dilation = {};
-  int64_t groups = 1;
+  std::vector<int64_t> kernel = {};    ///< Taps of the weight along each spatial axis.
+  std::vector<int64_t> stride = {};    ///< Elements of x between two elements of y_grad; default 1.
+  std::vector<int64_t> padding = {};   ///< Zeros around x, listed as in ConvOptions.
+  std::vector<int64_t> dilation = {};  ///< Elements of x between two taps; default 1.
+  int64_t groups = 1;                  ///< Groups of channels, as in ConvOptions.
   static auto fields(auto&& use) {
     return use(field("kernel", &ConvWeightGradOptions::kernel),
                field("stride", &ConvWeightGradOptions::stride),

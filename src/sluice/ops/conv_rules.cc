@@ -33,6 +33,9 @@ ConvWindow make_window(const OpView& op, std::vector<int64_t> taps,
   w.stride = list_of(op, "stride", stride, axes, 1, 1);
   w.dilation = list_of(op, "dilation", dilation, axes, 1, 1);
   const bool both = padding.size() == 2 * axes;
+  require(both || padding.empty() || padding.size() == axes,
+          "{} (C3): padding must have {} or {} entries, one or two for each axis, got {}",
+          op.def().name, axes, 2 * axes, padding.size());
   const std::vector<int64_t> pads = list_of(op, "padding", padding, both ? 2 * axes : axes, 0, 0);
   w.begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(axes));
   w.end.assign(pads.end() - static_cast<std::ptrdiff_t>(axes), pads.end());

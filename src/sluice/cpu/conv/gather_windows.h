@@ -82,9 +82,8 @@ class WindowGather {
         copy_strided(from + i * w_.plane(), lanes, to + i * stride);
       return;
     }
-    switch (vectors_ == 2   ? 4 * pieces_of(0) + pieces_of(1)
-            : vectors_ == 1 ? 4 * pieces_of(0)
-                            : 0) {
+    const int64_t a = vectors_ > 0 ? pieces_of(0) : 0, b = vectors_ > 1 ? pieces_of(1) : 0;
+    switch (vectors_ <= 2 && a <= 2 && b <= 2 ? 4 * a + b : 0) {
       case 4:
         return copy_strip<1, 0>(from, w_.plane(), channels, lanes, to, stride);
       case 5:

@@ -46,34 +46,75 @@ class Correlator {
       first_row_ = row % c_.rows;
       rows_ = std::min({plan_.rows, c_.rows - first_row_, part.end_row - row});
       row += rows_;
-      const int64_t depth = w_.depth();
-      // Positions without a tap are chains without steps: zeros.
-      int64_t first = 0;
-      do {
-        run_block(first, std::min(plan_.depth, depth - first));
-        first += plan_.depth;
-      } while (first < depth);
+      if (by_sample()) {
+        for (int64_t sample = part.first_sample; sample < part.end_sample; ++sample)
+          run_blocks(sample, sample + 1);
+      } else {
+        run_blocks(part.first_sample, part.end_sample);
+      }
       if (finishes_late()) finish_samples();
     }
   }
 
  private:
-  /// Computes steps [first, first + steps) of the chains of the current rows.
-  void run_block(int64_t first, int64_t steps) {
+  /// Whether a sample is finished before the next one begins. Its operands then stay in the L2
+  /// cache from one block of the chains to the next. That costs packing for each sample, which is
+  /// little beside the products of many strips.
+  bool by_sample() const {
+    constexpr int64_t kManyStrips = 8, kManyProducts = 1 << 13;
+    return part_.end_position - part_.first_position >= kManyStrips * kConvStrip &&
+           rows_ * plan_.depth >= kManyProducts;
+  }
+
+  /// Computes the current rows of some samples.
+  void run_blocks(int64_t first_sample, int64_t end_sample) {
+    const int64_t depth = w_.depth();
+    // Positions without a tap are chains without steps: zeros.
+    first_ = 0;
+    do {
+      steps_ = std::min(plan_.depth, depth - first_);
+      run_block(first_sample, end_sample);
+      first_ += plan_.depth;
+    } while (first_ < depth);
+  }
+
+  /// Computes the current steps of the chains of the current rows.
+  void run_block(int64_t first_sample, int64_t end_sample) {
     const Cut cut(rows_, S::kRows);
-    first_ = first;
-    steps_ = steps;
     pack_weights(cut);
     for (int64_t p = part_.first_position; p < part_.end_position; p += kConvStrip) {
       const int64_t cols = std::min(kConvStrip, part_.end_position - p);
       set_strip(p, cols);
-      for (int64_t sample = part_.first_sample; sample < part_.end_sample; ++sample) {
+      for (int64_t sample = first_sample; sample < end_sample; ++sample) {
         const int64_t row = (sample * w_.groups + group_) * c_.rows + first_row_;
         float* const result = operands_.result + row * c_.result_plane + p;
         pack_sources(sample);
+        if (end_sample == first_sample + 1) prefetch(sample, p + kConvStrip);
         compute_strip(cut, result, cols);
-        if (first + steps == w_.depth() && !finishes_late()) finish(row, p, cols, result);
+        if (first_ + steps_ == w_.depth() && !finishes_late()) finish(row, p, cols, result);
       }
+    }
+  }
+
+  /// Prefetches the sources of the strip at a position: the last tap of the current steps, as the
+  /// taps before it were read for earlier strips. The planes are in pages of their own, which
+  /// hardware does not prefetch.
+  void prefetch(int64_t sample, int64_t position) const {
+    if (position >= part_.end_position) {
+      position = part_.first_position;
+      if (++sample >= part_.end_sample) return;
+    }
+    if (steps_ == 0) return;
+    const Extent& tap = w_.taps[static_cast<size_t>((first_ + steps_ - 1) / w_.channels)].offset;
+    const int64_t channels = std::min(w_.channels, steps_);
+    const int64_t first_channel = channels == w_.channels ? 0 : first_ % w_.channels;
+    const float* const source = operands_.source + sample * gather_.sample() +
+                                (group_ * w_.channels + first_channel) * w_.plane() +
+                                position * w_.plane() / w_.positions() +
+                                (tap[0] * w_.source[1] + tap[1]) * w_.source[2] + tap[2];
+    const int64_t floats = kConvStrip * w_.plane() / w_.positions();
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t i = 0; i <= floats; i += 16) __builtin_prefetch(source + c * w_.plane() + i);
     }
   }
 
@@ -248,8 +289,10 @@ class WeightCorrelator {
       gather_.set_positions(p, count);
       tap_ = nullptr;
       const Cut cut(part_.steps(), plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows);
-      for (int64_t tile = 0; tile < cut.tiles; ++tile)
+      for (int64_t tile = 0; tile < cut.tiles; ++tile) {
+        prefetch(p + count, tile, cut.tiles);
         compute_rows(cut.begin(tile), cut.rows(tile), p == 0, count);
+      }
     }
     if (!plan_.direct) store();
   }
@@ -284,6 +327,27 @@ class WeightCorrelator {
         t.from = first ? nullptr : t.to;
         tile_fn<V>(rows, t.cols <= V::kLanes, true, true)(t);
       }
+    }
+  }
+
+  /// Prefetches a share of the operands at the next positions: their planes are in pages of their
+  /// own, which hardware does not prefetch.
+  void prefetch(int64_t position, int64_t tile, int64_t tiles) const {
+    const int64_t sample = position / w_.positions(), p = position % w_.positions();
+    if (sample >= w_.batch) return;
+    const int64_t count = std::min(kConvDepth, w_.positions() - p);
+    const float* const y =
+        operands_.y + ((sample * w_.groups + group_) * c_.rows + col_) * w_.positions() + p;
+    for (int64_t row = tile * cols_ / tiles; row < (tile + 1) * cols_ / tiles; ++row) {
+      for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(y + row * w_.positions() + i);
+    }
+    // The windows of these positions begin at about the same share of a plane of the source.
+    const int64_t first = p * w_.plane() / w_.positions();
+    const int64_t floats = count * w_.plane() / w_.positions();
+    const float* const source = operands_.source + sample * gather_.sample() + first +
+                                (group_ * w_.channels + part_.first_channel) * w_.plane();
+    for (int64_t c = tile * part_.channels / tiles; c < (tile + 1) * part_.channels / tiles; ++c) {
+      for (int64_t i = 0; i < floats; i += 16) __builtin_prefetch(source + c * w_.plane() + i);
     }
   }
 

@@ -31,10 +31,9 @@ Tensor reached(Tensor grad, const std::vector<int64_t>& output_padding, ConvWind
 
 /// Returns the options with which conv_transpose() of the result's gradient is the gradient of x:
 /// its result has the shape of x.
-ConvTransposeOptions to_x(const ConvWindow& w, std::vector<int64_t> padding, int64_t groups,
-                          const Shape& x, const Shape& y) {
+ConvTransposeOptions to_x(const ConvWindow& w, int64_t groups, const Shape& x, const Shape& y) {
   ConvTransposeOptions t{
-      .stride = w.stride, .padding = std::move(padding), .dilation = w.dilation, .groups = groups};
+      .stride = w.stride, .padding = padding_of(w), .dilation = w.dilation, .groups = groups};
   for (size_t a = 0; a < w.taps.size(); ++a) {
     const int axis = static_cast<int>(a) + 2;
     const int64_t covered = (y[axis] - 1) * w.stride[a] + w.dilation[a] * (w.taps[a] - 1) + 1;
@@ -43,25 +42,29 @@ ConvTransposeOptions to_x(const ConvWindow& w, std::vector<int64_t> padding, int
   return t;
 }
 
+ConvOptions conv_options(const ConvWindow& w, int64_t groups) {
+  return {.stride = w.stride, .padding = padding_of(w), .dilation = w.dilation, .groups = groups};
+}
+
+ConvWeightGradOptions weight_grad_options(const ConvWindow& w, int64_t groups) {
+  return {.kernel = w.taps,
+          .stride = w.stride,
+          .padding = padding_of(w),
+          .dilation = w.dilation,
+          .groups = groups};
+}
+
 Tensors grad_conv(GradContext& g) {
   const auto o = g.options<ConvOptions>();
   const OpView op = g.op();
-  const Shape& x = op.input(0).shape;
   const ConvWindow w = conv_window(op, o);
-  const std::vector<int64_t> padding = padding_of(w);
+  const Tensor grad = g.grad(0);
   Tensors result(2);
   if (g.needs(0)) {
     result[0] =
-        conv_transpose(g.grad(0), g.input(1), to_x(w, padding, o.groups, x, g.grad(0).shape()));
+        conv_transpose(grad, g.input(1), to_x(w, o.groups, op.input(0).shape, grad.shape()));
   }
-  if (g.needs(1)) {
-    result[1] = conv_weight_grad(g.input(0), g.grad(0),
-                                 {.kernel = w.taps,
-                                  .stride = w.stride,
-                                  .padding = padding,
-                                  .dilation = w.dilation,
-                                  .groups = o.groups});
-  }
+  if (g.needs(1)) result[1] = conv_weight_grad(g.input(0), grad, weight_grad_options(w, o.groups));
   return result;
 }
 
@@ -70,21 +73,9 @@ Tensors grad_transpose(GradContext& g) {
   const OpView op = g.op();
   ConvWindow w = conv_window(op, o);
   const Tensor grad = reached(g.grad(0), o.output_padding, w);
-  const std::vector<int64_t> padding = padding_of(w);
   Tensors result(2);
-  if (g.needs(0)) {
-    result[0] =
-        conv(grad, g.input(1),
-             {.stride = w.stride, .padding = padding, .dilation = w.dilation, .groups = o.groups});
-  }
-  if (g.needs(1)) {
-    result[1] = conv_weight_grad(grad, g.input(0),
-                                 {.kernel = w.taps,
-                                  .stride = w.stride,
-                                  .padding = padding,
-                                  .dilation = w.dilation,
-                                  .groups = o.groups});
-  }
+  if (g.needs(0)) result[0] = conv(grad, g.input(1), conv_options(w, o.groups));
+  if (g.needs(1)) result[1] = conv_weight_grad(grad, g.input(0), weight_grad_options(w, o.groups));
   return result;
 }
 
@@ -92,17 +83,13 @@ Tensors grad_weight_grad(GradContext& g) {
   const auto o = g.options<ConvWeightGradOptions>();
   const OpView op = g.op();
   const ConvWindow w = conv_window(op, o);
-  const std::vector<int64_t> padding = padding_of(w);
-  const Shape& x = op.input(0).shape;
-  const Shape& y = op.input(1).shape;
+  const Tensor grad = g.grad(0);
   Tensors result(2);
-  if (g.needs(0))
-    result[0] = conv_transpose(g.input(1), g.grad(0), to_x(w, padding, o.groups, x, y));
-  if (g.needs(1)) {
-    result[1] =
-        conv(g.input(0), g.grad(0),
-             {.stride = w.stride, .padding = padding, .dilation = w.dilation, .groups = o.groups});
+  if (g.needs(0)) {
+    result[0] =
+        conv_transpose(g.input(1), grad, to_x(w, o.groups, op.input(0).shape, op.input(1).shape));
   }
+  if (g.needs(1)) result[1] = conv(g.input(0), grad, conv_options(w, o.groups));
   return result;
 }
 
@@ -298,24 +285,26 @@ OpDef define_conv() {
                sample({2, 1, 9, 9}, {2, 1, 2, 2}, options({.stride = {4, 3}})),
                sample({0, 2, 5, 4}, w, {}, false),
                {.inputs = {{x, f16, {}}, {w, f16, {}}}, .gradient = false}};
-  d.must_fail = {{"(C1)", {i32_spec(x), i32_spec(w)}},
-                 {"(C1)", {f32_spec(x), {w, f16, {}}}},
-                 {"(C2)", {f32_spec({5, 4}), f32_spec({3, 2})}},
-                 {"(C2)", {f32_spec(x), f32_spec({3, 2, 3})}},
-                 {"(C3)", {f32_spec(x), f32_spec(w)}, options({.stride = {1}})},
-                 {"(C3)", {f32_spec(x), f32_spec(w)}, options({.stride = {1, 0}})},
-                 {"(C3)", {f32_spec(x), f32_spec(w)}, options({.padding = {0, -1}})},
-                 {"(C3)", {f32_spec(x), f32_spec(w)}, options({.padding = {0, 1, 1}})},
-                 {"(C3)", {f32_spec(x), f32_spec(w)}, options({.dilation = {0, 1}})},
-                 {"(C4)",
-                  {f32_spec(x), f32_spec(w)},
-                  options({.padding = {1, 1}, .pad_type = PadType::kValid})},
-                 {"(C5)", {f32_spec(x), f32_spec(w)}, options({.groups = 0})},
-                 {"(C5)", {f32_spec(x), f32_spec({4, 1, 2, 2})}, options({.groups = 3})},
-                 {"(C5)", {f32_spec(x), f32_spec({3, 1, 2, 2})}, options({.groups = 2})},
-                 {"(C6)", {f32_spec(x), f32_spec({3, 3, 3, 2})}},
-                 {"(C7)", {f32_spec(x), f32_spec({3, 2, 6, 2})}},
-                 {"(C7)", {f32_spec(x), f32_spec({3, 2, 0, 2})}}};
+  d.must_fail = {
+      {"(C1)", {i32_spec(x), i32_spec(w)}},
+      {"(C1)", {f32_spec(x), {w, f16, {}}}},
+      {"(C2)", {f32_spec({5, 4}), f32_spec({3, 2})}},
+      {"(C2)", {f32_spec(x), f32_spec({3, 2, 3})}},
+      {"(C3)", {f32_spec(x), f32_spec(w)}, options({.stride = {1}})},
+      {"(C3)", {f32_spec(x), f32_spec(w)}, options({.stride = {1, 0}})},
+      {"(C3)", {f32_spec(x), f32_spec(w)}, options({.padding = {0, -1}})},
+      {"(C3)", {f32_spec(x), f32_spec(w)}, options({.padding = {0, 1, 1}})},
+      {"(C3)", {f32_spec(x), f32_spec(w)}, options({.dilation = {0, 1}})},
+      {"(C4)",
+       {f32_spec(x), f32_spec(w)},
+       options({.padding = {1, 1}, .pad_type = PadType::kValid})},
+      {"(C4)", {f32_spec(x), f32_spec(w)}, options({.pad_type = static_cast<PadType>(-1)})},
+      {"(C5)", {f32_spec(x), f32_spec(w)}, options({.groups = 0})},
+      {"(C5)", {f32_spec(x), f32_spec({4, 1, 2, 2})}, options({.groups = 3})},
+      {"(C5)", {f32_spec(x), f32_spec({3, 1, 2, 2})}, options({.groups = 2})},
+      {"(C6)", {f32_spec(x), f32_spec({3, 3, 3, 2})}},
+      {"(C7)", {f32_spec(x), f32_spec({3, 2, 6, 2})}},
+      {"(C7)", {f32_spec(x), f32_spec({3, 2, 0, 2})}}};
   return d;
 }
 

@@ -1,6 +1,7 @@
 #include "sluice/ops/conv_rules.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "sluice/base/checked.h"
 #include "sluice/ops/rules.h"
@@ -47,17 +48,13 @@ void pad_by_type(const OpView& op, const ConvOptions& o, const Shape& x, ConvWin
   if (o.pad_type == PadType::kExplicit) return;
   require(o.padding.empty(), "{} (C4): padding must be empty beside a pad_type, got {} entries",
           op.def().name, o.padding.size());
-  require(o.pad_type <= PadType::kValid, "{} (C4): pad_type must be in [0, 3], got {}",
-          op.def().name, static_cast<int>(o.pad_type));
-  if (o.pad_type == PadType::kValid) return;
-  for (size_t a = 0; a < w.taps.size(); ++a) {
+  require(o.pad_type > PadType::kExplicit && o.pad_type <= PadType::kValid,
+          "{} (C4): pad_type must be in [0, 3], got {}", op.def().name,
+          static_cast<int>(o.pad_type));
+  for (size_t a = 0; a < w.taps.size() && o.pad_type != PadType::kValid; ++a) {
     const int64_t size = x[static_cast<int>(a) + 2];
-    const int64_t extent = checked_mul(w.dilation[a], w.taps[a] - 1) + 1;
-    const int64_t covered =
-        checked_add(checked_mul(ceil_div(size, w.stride[a]) - 1, w.stride[a]), extent);
-    const int64_t total = std::max<int64_t>(0, covered - size);
-    w.begin[a] = o.pad_type == PadType::kSameUpper ? total / 2 : total - total / 2;
-    w.end[a] = total - w.begin[a];
+    std::tie(w.begin[a], w.end[a]) =
+        same_padding(o.pad_type, size, w.taps[a], w.stride[a], w.dilation[a]);
   }
 }
 
@@ -116,6 +113,15 @@ void set_window(const ConvWindow& w, const Shape& x, const Shape& y, ConvSizes& 
 }
 
 }  // namespace
+
+std::pair<int64_t, int64_t> same_padding(PadType type, int64_t size, int64_t taps, int64_t stride,
+                                         int64_t dilation) {
+  const int64_t extent = checked_add(checked_mul(dilation, taps - 1), 1);
+  const int64_t covered = checked_add(checked_mul(ceil_div(size, stride) - 1, stride), extent);
+  const int64_t total = std::max<int64_t>(0, covered - size);
+  const int64_t begin = type == PadType::kSameUpper ? total / 2 : total - total / 2;
+  return {begin, total - begin};
+}
 
 ConvWindow conv_window(const OpView& op, const ConvOptions& o) {
   ConvWindow w = make_window(op, require_taps(op, taps_of(op.input(1).shape)), o.stride, o.padding,

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "sluice/ops/conv.h"
@@ -29,6 +30,10 @@ struct ConvSizes {
 
 /// Returns the sizes of a conv, conv_transpose or conv_weight_grad op whose shapes agree.
 ConvSizes conv_sizes(const OpView& op);
+
+/// Returns the padding before and behind an axis of `size` elements for kSameUpper or kSameLower.
+std::pair<int64_t, int64_t> same_padding(PadType type, int64_t size, int64_t taps, int64_t stride,
+                                         int64_t dilation);
 
 /// The lists of an op's options, checked and completed: one entry for each spatial axis.
 struct ConvWindow {

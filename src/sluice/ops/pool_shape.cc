@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "sluice/base/checked.h"
+#include "sluice/ops/conv_rules.h"
 
 namespace sluice::ops {
 namespace {
@@ -26,10 +28,8 @@ int64_t extent(const PoolAxis& a) { return checked_add(checked_mul(a.dilation, a
 void set_padding(PoolAxis& a, const PoolOptions& o, size_t axis, size_t axes) {
   if (o.pad_type == PadType::kSameUpper || o.pad_type == PadType::kSameLower) {
     a.y = ceil_div(a.x, a.stride);
-    const int64_t used = checked_add(checked_mul(a.y - 1, a.stride), extent(a));
-    const int64_t total = std::max<int64_t>(used - a.x, 0);
-    a.padding = (total + (o.pad_type == PadType::kSameLower)) / 2;
-    a.padding_end = total - a.padding;
+    std::tie(a.padding, a.padding_end) =
+        same_padding(o.pad_type, a.x, a.kernel, a.stride, a.dilation);
   } else if (!o.padding.empty()) {
     a.padding = o.padding[axis];
     a.padding_end = o.padding[o.padding.size() == axes ? axis : axis + axes];

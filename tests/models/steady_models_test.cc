@@ -15,7 +15,7 @@ class SteadyModel : public testing::TestWithParam<const models::Model*> {};
 
 TEST_P(SteadyModel, StepAllocatesNothing) {
   if (!counts_allocations())
-    GTEST_SKIP() << "sanitizers replace malloc, so this build cannot count";
+    GTEST_SKIP() << "requires a build without sanitizer, which replaces malloc";
   const models::Model& model = *GetParam();
   models::Sizes sizes = model.test_sizes;
   sizes.dropout = 0;  // The reference kernels that drop elements allocate memory.

@@ -141,22 +141,31 @@ ConvCut cut_conv(const ConvPlan& plan) {
   const int64_t most = std::clamp<int64_t>(worth, 1, kMostConvTasks);
   constexpr int64_t kManyPositions = 16 * kConvStrip;
   if (most == 1 || cut.samples == 0) return cut;
+  const auto cut_rows = [&](int64_t of_task) {
+    cut.rows = std::min(rows, of_task);
+    cut.tasks = ceil_div(rows, cut.rows);
+    if (cut.tasks == 1) return;
+    cut.stride = cut.rows * c.result_plane * 4;
+    cut.pitch = c.windows.batch > 1 ? rows * c.result_plane * 4 : 0;
+  };
   // A weight that exceeds the L2 cache is read once, by tasks that each have some of its rows.
   const int64_t weight = rows * c.windows.depth();
   if (weight >= kLargeWeight && rows >= 2 * kRowsOfLargeWeight) {
-    cut.rows = std::max(kRowsOfLargeWeight, ceil_div(rows, most));
-    cut.tasks = ceil_div(rows, cut.rows);
+    cut_rows(std::max(kRowsOfLargeWeight, ceil_div(rows, most)));
   } else if (cut.samples >= 4) {
     cut.samples = ceil_div(cut.samples, std::min(most, cut.samples));
     cut.tasks = ceil_div(c.windows.batch, cut.samples);
+    if (cut.tasks == 1) return cut;
+    cut.source_stride = cut.samples * c.windows.groups * c.windows.channels * c.windows.plane() * 4;
+    cut.stride = cut.samples * rows * c.result_plane * 4;
   } else if (!plan.interleaves() && positions >= kManyPositions) {
     cut.positions = ceil_div(ceil_div(positions, kConvStrip), most) * kConvStrip;
     cut.tasks = ceil_div(positions, cut.positions);
+    cut.stride = cut.positions * 4;
+    cut.pitch = c.result_plane * 4;
   } else {
     constexpr int64_t kLeastRows = 14;
-    cut.rows = std::max(kLeastRows, ceil_div(rows, most));
-    cut.rows = std::min(rows, cut.rows);
-    cut.tasks = ceil_div(rows, cut.rows);
+    cut_rows(std::max(kLeastRows, ceil_div(rows, most)));
   }
   return cut;
 }

@@ -38,6 +38,9 @@ struct ConvCut {
   int64_t rows = 0;       ///< Channels of the result in a task.
   int64_t positions = 0;  ///< Positions of a task.
   int64_t tasks = 1;
+  /// KernelChoice::task_stride of the source; task_stride and task_pitch of tensors of the result's
+  /// shape.
+  int64_t source_stride = 0, stride = 0, pitch = 0;
 };
 ConvCut cut_conv(const ConvPlan& plan);
 /// Returns the part of a task of a plan's correlation.

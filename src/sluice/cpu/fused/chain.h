@@ -82,6 +82,9 @@ class Chain {
   /// Whether some results are written by streaming stores.
   bool streams() const { return streams_; }
   int64_t scratch_bytes() const;
+  /// Whether every block reads or writes its own elements of an operand, which has the results'
+  /// shape.
+  bool is_full(size_t operand) const { return kinds_[operand] == Kind::kFull; }
   Cut cut_columns(size_t operand, int64_t cols) const;
   Cut cut_rows(size_t operand, int64_t rows) const;
   /// (input, output) pairs of operands that may be the same bytes.

@@ -41,26 +41,11 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t task) {
 
 KernelChoice choose(const OpView& op) {
   const Conv conv(op);
-  const Correlation& c = conv.plan.correlations[0];
-  const ConvWindows& w = c.windows;
   KernelChoice choice;
   choice.tasks = conv.cut.tasks;
   choice.workspace_bytes = conv_workspace_bytes(conv.plan);
-  if (choice.tasks == 1) return choice;
-  const int64_t rows = w.groups * c.rows;
-  const int64_t source = w.groups * w.channels * w.plane();
-  choice.task_stride = {0, 0, 0};
-  choice.task_pitch = {0, 0, 0};
-  if (conv.cut.samples < w.batch) {
-    choice.task_stride = {conv.cut.samples * source * 4, 0,
-                          conv.cut.samples * rows * c.result_plane * 4};
-  } else if (conv.cut.rows < rows) {
-    choice.task_stride[2] = conv.cut.rows * c.result_plane * 4;
-    choice.task_pitch[2] = w.batch > 1 ? rows * c.result_plane * 4 : 0;
-  } else {
-    choice.task_stride[2] = conv.cut.positions * 4;
-    choice.task_pitch[2] = c.result_plane * 4;
-  }
+  choice.task_stride = {conv.cut.source_stride, 0, conv.cut.stride};
+  choice.task_pitch = {0, 0, conv.cut.pitch};
   return choice;
 }
 

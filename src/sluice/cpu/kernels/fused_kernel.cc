@@ -411,19 +411,11 @@ Layout preferred_fused_layout(const FusedOp& op, int operand) {
   return in_panels(Panels::width_for(op.operands[static_cast<size_t>(operand)].shape[1]));
 }
 
-// Returns how the tasks of a convolution cut operand i.
+// Returns how the tasks of a convolution cut operand i. Every task reads the weight as a whole.
 Chain::Cut cut_of_conv(const Fused& f, size_t i) {
-  const Correlation& c = f.conv.correlations.front();
-  const ConvWindows& w = c.windows;
-  const int64_t rows = w.groups * c.rows;
   if (static_cast<int32_t>(i) == f.b) return {};
-  if (static_cast<int32_t>(i) == f.a)
-    return {f.cut.samples < w.batch ? f.cut.samples * w.groups * w.channels * w.plane() * 4 : 0, 0};
-  if (f.cut.samples < w.batch) return f.chain.cut_rows(i, f.cut.samples * rows);
-  if (f.cut.rows == rows) return f.chain.cut_columns(i, f.cut.positions);
-  Chain::Cut cut = f.chain.cut_rows(i, f.cut.rows);
-  if (cut.stride > 0 && w.batch > 1) cut.pitch = rows * c.result_plane * 4;
-  return cut;
+  if (static_cast<int32_t>(i) == f.a) return {f.cut.source_stride, 0};
+  return f.chain.is_full(i) ? Chain::Cut{f.cut.stride, f.cut.pitch} : Chain::Cut{};
 }
 
 KernelChoice choose_fused_kernel(const FusedOp& op) {

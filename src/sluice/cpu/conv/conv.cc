@@ -46,14 +46,21 @@ void correlate_weights(const WeightCorrelation& c, const WeightCorrelationOperan
   }
 }
 
+int64_t ConvWindows::strips() const { return batch * ceil_div(positions(), kConvStrip); }
+
 internal::CorrelationPlan internal::plan_of(const Correlation& c) {
   CorrelationPlan plan;
-  const int64_t depth = c.windows.depth();
-  plan.depth = depth == 0 ? 0 : ceil_div(depth, ceil_div(depth, kConvDepth));
+  const ConvWindows& w = c.windows;
+  const int64_t depth = w.depth(), tap = w.channels * c.weight_channel;
+  plan.in_place = depth > 0 && w.strips() <= kFewConvStrips && c.weight_row == 1 &&
+                  (w.taps.size() < 2 || w.taps[1].weight - w.taps[0].weight == tap);
+  const int64_t most = plan.in_place ? kConvDepthInPlace : kConvDepth;
+  plan.depth = depth == 0 ? 0 : ceil_div(depth, ceil_div(depth, most));
   plan.rows = c.rows == 0 ? 0 : ceil_div(c.rows, ceil_div(c.rows, kConvRows));
   // Tiles have at least 6 rows of 8 floats with vectors of 8, 14 rows of 16 floats with 16.
   const int64_t floats = std::max(ceil_div(plan.rows, 6) * 8, ceil_div(plan.rows, 14) * 16);
-  plan.weight_floats = round_up(plan.depth, kConvSlack) * floats + kConvSlack * kConvSlack;
+  plan.weight_floats =
+      plan.in_place ? 0 : round_up(plan.depth, kConvSlack) * floats + kConvSlack * kConvSlack;
   plan.source_floats = plan.depth * kConvStrip + kConvSlack;
   return plan;
 }

@@ -29,6 +29,8 @@ struct ConvWindows {
   Extent step{1, 1, 1};
   std::vector<ConvTap> taps;  ///< Their weights are equally far apart.
 
+  /// Strips of positions that all rows of the result have, in all samples.
+  int64_t strips() const;
   int64_t plane() const { return source[0] * source[1] * source[2]; }
   int64_t positions() const { return grid[0] * grid[1] * grid[2]; }
   /// Rows of the matrix under all windows of a group: (tap, channel), in this order.
@@ -63,6 +65,8 @@ struct ConvPart {
 
 /// Positions that one tile computes.
 inline constexpr int64_t kConvStrip = internal::kPanel;
+/// Few strips: packing a weight for them would take about as long as their products.
+inline constexpr int64_t kFewConvStrips = 4;
 
 /// Computes a part of the result. Calls for disjoint parts may run concurrently, each with its own
 /// workspace.
@@ -118,6 +122,9 @@ void correlate_weights_on(const WeightCorrelation& c, const WeightCorrelationOpe
 
 /// Steps of the chains that are packed at a time.
 inline constexpr int64_t kConvDepth = 256;
+/// Steps at a time of chains whose weights are read in place. The tiles prefetch the weights of the
+/// next steps, which must stay in the L2 cache until then.
+inline constexpr int64_t kConvDepthInPlace = 64;
 /// Rows of a correlation whose weights are packed at a time.
 inline constexpr int64_t kConvRows = 448;
 /// Rows of y that are packed at a time for correlate_weights().
@@ -129,6 +136,9 @@ inline constexpr int64_t kConvSlack = 16;
 struct CorrelationPlan {
   int64_t depth = 0;  ///< Steps of a block of the chains.
   int64_t rows = 0;   ///< Rows of a block.
+  /// Tiles read the weights where they are: the rows of a step are adjacent, and the steps are
+  /// equally far apart.
+  bool in_place = false;
   int64_t weight_floats = 0;
   int64_t source_floats = 0;
 };

@@ -80,8 +80,9 @@ class Correlator {
 
   /// Computes the current steps of the chains of the current rows.
   void run_block(int64_t first_sample, int64_t end_sample) {
-    const Cut cut(rows_, S::kRows);
-    pack_weights(cut);
+    const bool narrow = part_.end_position - part_.first_position <= V::kLanes;
+    const Cut cut(rows_, narrow ? S::kNarrowRows : S::kRows);
+    if (!plan_.in_place) pack_weights(cut);
     for (int64_t p = part_.first_position; p < part_.end_position; p += kConvStrip) {
       const int64_t cols = std::min(kConvStrip, part_.end_position - p);
       set_strip(p, cols);
@@ -122,19 +123,29 @@ class Correlator {
     for (int64_t j = 0; j < cols; j += S::kCols) {
       Tiles t;
       t.depth = steps_;
-      t.a_stride = kPacked;
+      t.a_stride = plan_.in_place ? c_.weight_channel : kPacked;
+      t.ask_step = t.a_stride;
+      t.ask_jump = 32 * t.a_stride;
       t.b = sources_ + j;
       t.b_stride = kConvStrip;
       t.from_stride = t.to_stride = c_.result_plane;
       t.cols = std::min<int64_t>(S::kCols, cols - j);
       const bool narrow = t.cols <= V::kLanes;
       for (int64_t tile = 0; tile < cut.tiles; ++tile) {
-        t.a = weights_ + tile * steps_ * kPacked;
+        t.a = plan_.in_place ? weights_in_place() + cut.begin(tile)
+                             : weights_ + tile * steps_ * kPacked;
+        t.ask = t.a + steps_ * t.a_stride;
         t.to = result + cut.begin(tile) * c_.result_plane + j;
         t.from = first_ == 0 ? nullptr : t.to;
-        tile_fn<V>(cut.rows(tile), narrow, false, false)(t);
+        tile_fn<V>(cut.rows(tile), narrow, false, plan_.in_place)(t);
       }
     }
+  }
+
+  /// Returns the weight of the first current row at the first current step.
+  const float* weights_in_place() const {
+    return operands_.weight + group_ * c_.weight_group + first_row_ + w_.taps[0].weight +
+           first_ * c_.weight_channel;
   }
 
   /// Packs the weights of each tile: the rows of a step, step after step, kPacked floats apart.

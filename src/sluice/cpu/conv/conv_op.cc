@@ -16,6 +16,8 @@ constexpr int64_t kMostConvTasks = 8;
 constexpr int64_t kLargeWeight = 1 << 18;
 // Each task packs all sources, which costs little beside so many rows.
 constexpr int64_t kRowsOfLargeWeight = 64;
+// With few strips, a task reads its rows of the weight from memory: ranges of so many rows.
+constexpr int64_t kRowsInPlace = 128;
 
 /// Calls f(tap, {depth, height, width of the tap}) in ascending order.
 template <typename F>
@@ -150,8 +152,9 @@ ConvCut cut_conv(const ConvPlan& plan) {
   };
   // A weight that exceeds the L2 cache is read once, by tasks that each have some of its rows.
   const int64_t weight = rows * c.windows.depth();
+  const int64_t least = c.windows.strips() <= kFewConvStrips ? kRowsInPlace : kRowsOfLargeWeight;
   if (weight >= kLargeWeight && rows >= 2 * kRowsOfLargeWeight) {
-    cut_rows(std::max(kRowsOfLargeWeight, ceil_div(rows, most)));
+    cut_rows(std::max(least, ceil_div(rows, most)));
   } else if (cut.samples >= 4) {
     cut.samples = ceil_div(cut.samples, std::min(most, cut.samples));
     cut.tasks = ceil_div(c.windows.batch, cut.samples);
@@ -164,7 +167,7 @@ ConvCut cut_conv(const ConvPlan& plan) {
     cut.stride = cut.positions * 4;
     cut.pitch = c.result_plane * 4;
   } else {
-    constexpr int64_t kLeastRows = 14;
+    constexpr int64_t kLeastRows = 32;
     cut_rows(std::max(kLeastRows, ceil_div(rows, most)));
   }
   return cut;

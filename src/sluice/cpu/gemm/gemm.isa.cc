@@ -180,7 +180,8 @@ class Product {
         t.from = depth.first == 0 ? nullptr : from + i * t.from_stride + j;
         t.to = to + i * t.to_stride + j;
         t.add = args_.accumulate && depth.last ? block.c + i * block.c_stride + j : nullptr;
-        tile_fn<V>(height + (strip < higher), narrow, !args_.trans_a, asks)(t);
+        // Loads already limit the speed of narrow tiles here.
+        tile_fn<V>(height + (strip < higher), narrow, !args_.trans_a, asks && !narrow)(t);
       };
       const bool last_block = block.row + block.rows == first_row_ + rows_;
       const int64_t quiet = depth.asks == Asks::kAlways                   ? 0
@@ -213,7 +214,8 @@ class Product {
       for (int64_t j = 0; j < cols_; j += S::kRows) {
         t.a = b_in_place(0) + j;
         t.to = tile + j * kPanel;
-        tile_fn<V>(std::min<int64_t>(S::kRows, cols_ - j), t.cols <= V::kLanes, false, true)(t);
+        const bool narrow = t.cols <= V::kLanes;
+        tile_fn<V>(std::min<int64_t>(S::kRows, cols_ - j), narrow, false, !narrow)(t);
       }
       float* const result = block.result + i * block.result_stride;
       float* const rows_of_c = direct ? result : tile + kFlippedCols * kPanel;

@@ -149,7 +149,7 @@ constexpr std::array<TileFn, sizeof...(kRows)> tiles_of(std::integer_sequence<in
 }
 
 /// Returns the kernel for tiles of `rows` rows and TileShape<V>::kVectors vectors, or one vector if
-/// `narrow`. Narrow kernels never prefetch, because loads already limit their speed.
+/// `narrow`.
 template <typename V>
 TileFn tile_fn(int64_t rows, bool narrow, bool rows_apart, bool asks) {
   using S = TileShape<V>;
@@ -159,9 +159,11 @@ TileFn tile_fn(int64_t rows, bool narrow, bool rows_apart, bool asks) {
       tiles_of<V, S::kVectors, false, false>(Wide{}), tiles_of<V, S::kVectors, false, true>(Wide{}),
       tiles_of<V, S::kVectors, true, false>(Wide{}), tiles_of<V, S::kVectors, true, true>(Wide{})};
   static constexpr std::array<TileFn, S::kNarrowRows> kNarrow[] = {
-      tiles_of<V, 1, false, false>(Narrow{}), tiles_of<V, 1, true, false>(Narrow{})};
+      tiles_of<V, 1, false, false>(Narrow{}), tiles_of<V, 1, false, true>(Narrow{}),
+      tiles_of<V, 1, true, false>(Narrow{}), tiles_of<V, 1, true, false>(Narrow{})};
   const auto at = static_cast<size_t>(rows - 1);
-  return narrow ? kNarrow[rows_apart][at] : kWide[2 * rows_apart + asks][at];
+  const auto kind = static_cast<size_t>(2 * rows_apart + asks);
+  return narrow ? kNarrow[kind][at] : kWide[kind][at];
 }
 
 }  // namespace sluice::cpu::internal

@@ -115,12 +115,38 @@ ConvPlan plan_conv_transpose(const ops::ConvSizes& s, const ConvWeightSteps& ste
 
 void interleave(const ConvPlan& plan, float* values, float* scratch) {
   const ops::ConvSizes& s = plan.sizes;
+  const int64_t width = s.x_size[2], stride = s.stride[2];
   const float* from = values;
-  for_rests(s, [&](const Extent& rest) {
+  const auto rows_of = [&](const Extent& rest, size_t axis) {
+    return ceil_div(s.x_size[axis] - rest[axis], s.stride[axis]);
+  };
+  const auto for_rows = [&](const Extent& rest, auto&& f) {
     for (int64_t d = rest[0]; d < s.x_size[0]; d += s.stride[0])
       for (int64_t h = rest[1]; h < s.x_size[1]; h += s.stride[1])
-        for (int64_t w = rest[2]; w < s.x_size[2]; w += s.stride[2])
-          scratch[(d * s.x_size[1] + h) * s.x_size[2] + w] = *from++;
+        f(scratch + (d * s.x_size[1] + h) * width);
+  };
+  for_rests(s, [&](const Extent& rest) {
+    const int64_t n = rows_of(rest, 2);
+    if (stride != 2 || width == 1) {
+      return for_rows(rest, [&](float* to) {
+        for (int64_t i = 0; i < n; ++i) to[rest[2] + i * stride] = from[i];
+        from += n;
+      });
+    }
+    // Even and odd elements are written together, which compilers do with vectors.
+    if (rest[2] == 1) return;
+    const int64_t odd = width / 2;
+    const float* next = from + rows_of(rest, 0) * rows_of(rest, 1) * n;
+    for_rows(rest, [&](float* to) {
+      for (int64_t i = 0; i < odd; ++i) {
+        to[2 * i] = from[i];
+        to[2 * i + 1] = next[i];
+      }
+      if (n > odd) to[width - 1] = from[odd];
+      from += n;
+      next += odd;
+    });
+    from = next;
   });
   std::copy_n(scratch, s.x_positions(), values);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/cpu/conv/depthwise.h"
 #include "sluice/cpu/conv/gather_windows.h"
 #include "sluice/cpu/gemm/gemm_pack.h"
 #include "sluice/cpu/gemm/gemm_tile.h"
@@ -406,6 +407,7 @@ class WeightCorrelator {
 template <>
 void correlate_on<kUnitIsa>(const Correlation& c, const CorrelationOperands& operands,
                             const ConvPart& part, float* workspace) {
+  if (is_depthwise(c)) return depthwise_on<kUnitIsa>(c, operands, part, workspace);
   Correlator(c, operands, workspace).run(part);
 }
 
@@ -413,6 +415,7 @@ template <>
 void correlate_weights_on<kUnitIsa>(const WeightCorrelation& c,
                                     const WeightCorrelationOperands& operands,
                                     const WeightPart& part, float* workspace) {
+  if (is_depthwise(c)) return depthwise_weights_on<kUnitIsa>(c, operands, part, workspace);
   WeightCorrelator(c, operands, part, workspace).run();
 }
 

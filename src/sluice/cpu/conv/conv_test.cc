@@ -54,9 +54,15 @@ class RandomCases {
   void draw() {
     axes_ = chance(4) ? number(1, 3) : 2;
     const int64_t most = axes_ == 3 ? 6 : axes_ == 2 ? 14 : 70;
-    options_ = {.groups = chance(4) ? number(2, 4) : 1};
-    const int64_t x_channels = chance(8) ? number(1, 40) : number(1, 6);
-    const int64_t y_channels = chance(8) ? number(1, 70) : number(1, 8);
+    // Many small groups, as depthwise convolutions have.
+    const bool grouped = chance(4), small_groups = grouped && chance(2);
+    options_ = {.groups = small_groups ? number(2, 40) : grouped ? number(2, 4) : 1};
+    int64_t x_channels = chance(8) ? number(1, 40) : number(1, 6);
+    int64_t y_channels = chance(8) ? number(1, 70) : number(1, 8);
+    if (small_groups) {
+      x_channels = chance(3) ? number(1, 5) : 1;
+      y_channels = chance(3) ? number(1, 5) : 1;
+    }
     x_ = {chance(20) ? 0 : number(1, 4), options_.groups * x_channels};
     w_ = {options_.groups * y_channels, x_channels};
     const bool strided = chance(3), dilated = chance(4), padded = chance(2);

@@ -24,6 +24,7 @@ struct Band {
 
 /// The elements of a region that are inside the source, for the packed rows of a band.
 struct Inside {
+  Inside() = default;
   Inside(const ConvWindows& w, const PackedSource& packed, const Extent& region, const Band& band,
          int64_t height_step, int64_t packed_rows) {
     const auto first = [](int64_t at, int64_t step) {
@@ -51,19 +52,45 @@ void fill_zeros(float* p, int64_t floats) {
   for (int64_t i = 0; i < floats; i += kLanes) store_some(V(0.0f), p + i, floats - i);
 }
 
-/// Copies n elements that are `step` floats apart. Zeros follow them up to a whole vector.
-void copy_apart(const float* from, int64_t step, int64_t n, float* to) {
-  if (step == 1) {
-    for (int64_t i = 0; i < n; i += kLanes) load_some<V>(from + i, n - i).store(to + i);
-  } else if (step == 2) {
-    for (int64_t i = 0; i < n; i += kLanes) {
+/// Rows of a source and their packed form.
+struct RowCopy {
+  const float* from;
+  float* to;
+  int64_t rows, columns;           ///< Elements to copy.
+  int64_t from_stride, to_stride;  ///< Floats from one row to the next.
+};
+
+/// Copies rows whose elements are kStep floats apart. Zeros follow a row up to a whole vector; the
+/// next row overwrites those that reach into it.
+template <int kStep>
+void copy_rows(const RowCopy& copy) {
+  const int64_t whole = (copy.columns - 1) / kLanes * kLanes;
+  const int64_t floats = kStep * (copy.columns - 1 - whole) + 1;
+  const V::Mask first = V::Mask::first(floats), second = V::Mask::first(floats - kLanes);
+  const float* from = copy.from;
+  float* to = copy.to;
+  for (int64_t row = 0; row < copy.rows; ++row, from += copy.from_stride, to += copy.to_stride) {
+    if constexpr (kStep == 1) {
+      for (int64_t i = 0; i < whole; i += kLanes) V::load(from + i).store(to + i);
+      V::load_masked(from + whole, first).store(to + whole);
+    } else {
       V even, odd;
-      load_pairs(from + 2 * i, 2 * (n - i) - 1, even, odd);
-      even.store(to + i);
+      for (int64_t i = 0; i < whole; i += kLanes) {
+        split_pairs(V::load(from + 2 * i), V::load(from + 2 * i + kLanes), even, odd);
+        even.store(to + i);
+      }
+      const float* const last = from + 2 * whole;
+      split_pairs(V::load_masked(last, first), V::load_masked(last + kLanes, second), even, odd);
+      even.store(to + whole);
     }
-  } else {
-    for (int64_t i = 0; i < n; ++i) to[i] = from[i * step];
-    fill_zeros(to + n, (kLanes - n % kLanes) % kLanes);
+  }
+}
+
+/// Copies rows whose elements are `step` floats apart. Nothing follows a row.
+void copy_rows_apart(const RowCopy& copy, int64_t step) {
+  for (int64_t row = 0; row < copy.rows; ++row) {
+    for (int64_t i = 0; i < copy.columns; ++i)
+      copy.to[row * copy.to_stride + i] = copy.from[row * copy.from_stride + i * step];
   }
 }
 
@@ -131,6 +158,10 @@ class Depthwise {
       band_ = {row / height, row % height, std::min(plan_.rows, height - row % height)};
       end_ = std::min(part_.end_position, (row + band_.rows) * width);
       set_lanes();
+      for (size_t i = 0; i < static_cast<size_t>(plan_.packed.regions); ++i) {
+        inside_[i] = Inside(w_, plan_.packed, plan_.packed.region[i], band_, 1,
+                            band_.rows + plan_.packed.more);
+      }
       fill_zeros(sources_, plan_.source_floats);
       for (int64_t sample = part_.first_sample; sample < part_.end_sample; ++sample)
         compute_rows(sample);
@@ -177,18 +208,22 @@ class Depthwise {
   void pack_sources(int64_t sample, int64_t group) {
     const PackedSource& packed = plan_.packed;
     for (int64_t region = 0; region < packed.regions; ++region) {
-      const Inside in(w_, packed, packed.region[static_cast<size_t>(region)], band_, 1,
-                      band_.rows + packed.more);
+      const Inside& in = inside_[static_cast<size_t>(region)];
       for (int64_t channel = 0; channel < w_.channels; ++channel) {
-        const float* from = operands_.source +
-                            ((sample * w_.groups + group) * w_.channels + channel) * w_.plane() +
-                            in.from;
-        float* to = sources_ + (region * w_.channels + channel) * plan_.region_floats + in.to;
-        // What a row writes behind its elements are zeros or is overwritten by the next row.
-        for (int64_t row = in.first_row; row < in.end_row; ++row) {
-          copy_apart(from, packed.step[2], in.columns, to);
-          from += packed.step[1] * w_.source[2];
-          to += packed.pitch;
+        const RowCopy copy{
+            operands_.source + ((sample * w_.groups + group) * w_.channels + channel) * w_.plane() +
+                in.from,
+            sources_ + (region * w_.channels + channel) * plan_.region_floats + in.to,
+            in.end_row - in.first_row,
+            in.columns,
+            packed.step[1] * w_.source[2],
+            packed.pitch};
+        if (packed.step[2] == 1) {
+          copy_rows<1>(copy);
+        } else if (packed.step[2] == 2) {
+          copy_rows<2>(copy);
+        } else {
+          copy_rows_apart(copy, packed.step[2]);
         }
       }
     }
@@ -228,9 +263,10 @@ class Depthwise {
   const DepthwisePlan plan_;
   float *const sources_, *const lanes_;  ///< Parts of the workspace.
   Band band_;
-  int64_t first_ = 0, end_ = 0;  ///< Positions of the band.
-  int64_t begin_ = 0;            ///< Element of the packed sources for the first position.
-  int64_t vectors_ = 0;          ///< Vectors of results.
+  std::array<Inside, PackedSource::kMost> inside_;  ///< By region.
+  int64_t first_ = 0, end_ = 0;                     ///< Positions of the band.
+  int64_t begin_ = 0;    ///< Element of the packed sources for the first position.
+  int64_t vectors_ = 0;  ///< Vectors of results.
   std::array<int64_t, kConvDepth> offset_;  ///< By step, in the packed sources.
   std::array<float, kConvDepth> weight_;    ///< By step, for the current row.
 };

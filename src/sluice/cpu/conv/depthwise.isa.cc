@@ -96,9 +96,10 @@ void copy_rows_apart(const RowCopy& copy, int64_t step) {
 
 /// Adjacent vectors of results in the order of packed sources.
 struct Block {
-  const float* source;  ///< Packed source of the first position, for offset 0.
-  const int64_t* offset;
-  const float* weight;
+  const float* source;       ///< Packed source of the first position, for offset 0.
+  const float* weight;       ///< That of the row's first step.
+  const int64_t* source_at;  ///< By step, floats from `source`.
+  const int64_t* weight_at;
   int64_t steps;
   const float* lanes;  ///< By vector: the lanes that are positions.
   float *to, *end;     ///< The results that the block may write.
@@ -111,8 +112,8 @@ float* compute_block(const Block& b) {
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) acc[v] = V(0.0f);
   for (int64_t k = 0; k < b.steps; ++k) {
-    const float* const source = b.source + b.offset[k];
-    const V weight(b.weight[k]);
+    const float* const source = b.source + b.source_at[k];
+    const V weight(b.weight[b.weight_at[k]]);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) acc[v] = fma(weight, V::load(source + v * kLanes), acc[v]);
   }
@@ -145,9 +146,11 @@ class Depthwise {
         sources_(workspace),
         lanes_(workspace + plan_.source_floats) {
     for (int64_t k = 0; k < w_.depth(); ++k) {
-      const PackedSource::Tap& tap = plan_.packed.tap[static_cast<size_t>(k / w_.channels)];
-      offset_[static_cast<size_t>(k)] =
-          (tap.region * w_.channels + k % w_.channels) * plan_.region_floats + tap.element;
+      const auto t = static_cast<size_t>(k / w_.channels), step = static_cast<size_t>(k);
+      const PackedSource::Tap& tap = plan_.packed.tap[t];
+      const int64_t channel = k % w_.channels;
+      source_at_[step] = (tap.region * w_.channels + channel) * plan_.region_floats + tap.element;
+      weight_at_[step] = w_.taps[t].weight + channel * c_.weight_channel;
     }
   }
 
@@ -176,10 +179,14 @@ class Depthwise {
     vectors_ = 0;
     const int64_t last = end_ - 1 - (first_ - begin_);
     const int64_t end = last / width * pitch + last % width + 1;
-    for (int64_t i = begin_; i < end; i += kLanes) {
+    for (int64_t i = begin_, column = begin_; i < end; i += kLanes, column += kLanes) {
+      while (column >= pitch) column -= pitch;
       uint32_t lanes = 0;
-      for (int lane = 0; lane < kLanes; ++lane)
-        lanes |= uint32_t{(i + lane) % pitch < width} << lane;
+      for (int64_t lane = -column; lane < kLanes; lane += pitch) {
+        const int64_t first = std::max<int64_t>(lane, 0);
+        const int64_t count = std::clamp<int64_t>(lane + width - first, 0, kLanes - first);
+        lanes |= ((uint32_t{1} << count) - 1) << first;
+      }
       lanes_[vectors_++] = std::bit_cast<float>(lanes);
     }
   }
@@ -192,9 +199,10 @@ class Depthwise {
     for (int64_t row = part_.first_row; row < part_.end_row; ++row) {
       const int64_t group = row / c_.rows;
       if (group != packed_group) pack_sources(sample, packed_group = group);
-      load_weights(row);
       float* const result = operands_.result + (sample * rows + row) * c_.result_plane + first_;
-      compute_row(result, result + count);
+      compute_row(
+          operands_.weight + group * c_.weight_group + (row - group * c_.rows) * c_.weight_row,
+          result, result + count);
       if (row + 1 - unfinished < most && row + 1 < part_.end_row) continue;
       if (operands_.epilogue.run != nullptr) {
         operands_.epilogue.run(operands_.epilogue.state,
@@ -229,23 +237,14 @@ class Depthwise {
     }
   }
 
-  void load_weights(int64_t row) {
-    const float* const from =
-        operands_.weight + row / c_.rows * c_.weight_group + row % c_.rows * c_.weight_row;
-    size_t k = 0;
-    for (const ConvTap& tap : w_.taps) {
-      for (int64_t channel = 0; channel < w_.channels; ++channel)
-        weight_[k++] = from[tap.weight + channel * c_.weight_channel];
-    }
-  }
-
-  void compute_row(float* to, float* end) const {
+  void compute_row(const float* weight, float* to, float* end) const {
     const int64_t blocks = (vectors_ + kBlock - 1) / kBlock;
     const int64_t most = (vectors_ + blocks - 1) / blocks;
     for (int64_t v = 0; v < vectors_; v += most) {
       to = kBlockFns[std::min(most, vectors_ - v) - 1]({.source = sources_ + begin_ + v * kLanes,
-                                                        .offset = offset_.data(),
-                                                        .weight = weight_.data(),
+                                                        .weight = weight,
+                                                        .source_at = source_at_.data(),
+                                                        .weight_at = weight_at_.data(),
                                                         .steps = w_.depth(),
                                                         .lanes = lanes_ + v,
                                                         .to = to,
@@ -267,8 +266,8 @@ class Depthwise {
   int64_t first_ = 0, end_ = 0;                     ///< Positions of the band.
   int64_t begin_ = 0;    ///< Element of the packed sources for the first position.
   int64_t vectors_ = 0;  ///< Vectors of results.
-  std::array<int64_t, kConvDepth> offset_;  ///< By step, in the packed sources.
-  std::array<float, kConvDepth> weight_;    ///< By step, for the current row.
+  /// By step: floats from the packed sources, and from the weight of a row.
+  std::array<int64_t, kConvDepth> source_at_, weight_at_;
 };
 
 /// Chains of the weights of some taps, a vector of groups each.

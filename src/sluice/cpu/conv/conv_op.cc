@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/base/checked.h"
+#include "sluice/cpu/conv/depthwise.h"
 #include "sluice/cpu/layout/layouts.h"
 
 namespace sluice::cpu {
@@ -113,6 +114,84 @@ ConvPlan plan_conv_transpose(const ops::ConvSizes& s, const ConvWeightSteps& ste
   return plan;
 }
 
+WeightCorrelation plan_conv_weight_grad(const ops::ConvSizes& s, const ConvWeightSteps& steps) {
+  WeightCorrelation c;
+  c.windows = windows_over_x(s, steps.tap);
+  c.rows = s.y_channels;
+  c.result_group = s.y_channels * steps.out;
+  c.result_row = steps.out;
+  c.result_channel = steps.in;
+  return c;
+}
+
+ConvCut cut_conv(const ConvPlan& plan) {
+  const Correlation& c = plan.correlations.front();
+  const ConvWindows& w = c.windows;
+  const int64_t rows = w.groups * c.rows, positions = w.positions();
+  ConvCut cut{w.batch, rows, positions, 1};
+  const auto worth = static_cast<int64_t>(std::min(work_of(plan) / kWorthwhile, 1e9));
+  const int64_t most = std::clamp<int64_t>(worth, 1, kMostConvTasks);
+  constexpr int64_t kManyPositions = 16 * kConvStrip;
+  if (most == 1 || cut.samples == 0) return cut;
+  const auto cut_rows = [&](int64_t of_task) {
+    cut.rows = std::min(rows, of_task);
+    cut.tasks = ceil_div(rows, cut.rows);
+    if (cut.tasks == 1) return;
+    cut.stride = cut.rows * c.result_plane * 4;
+    cut.pitch = c.windows.batch > 1 ? rows * c.result_plane * 4 : 0;
+  };
+  const bool small_groups = internal::is_depthwise(c);
+  // A weight that exceeds the L2 cache is read once, by tasks that each have some of its rows.
+  const int64_t weight = rows * c.windows.depth();
+  const int64_t least = w.strips() <= kFewConvStrips ? kRowsInPlace : kRowsOfLargeWeight;
+  if (weight >= kLargeWeight && rows >= 2 * kRowsOfLargeWeight) {
+    cut_rows(std::max(least, ceil_div(rows, most)));
+  } else if (cut.samples >= 4) {
+    cut.samples = ceil_div(cut.samples, std::min(most, cut.samples));
+    cut.tasks = ceil_div(c.windows.batch, cut.samples);
+    if (cut.tasks == 1) return cut;
+    cut.source_stride = cut.samples * c.windows.groups * c.windows.channels * c.windows.plane() * 4;
+    cut.stride = cut.samples * rows * c.result_plane * 4;
+  } else if (!plan.interleaves() && positions >= kManyPositions &&
+             !(small_groups && w.groups >= most)) {
+    cut.positions = ceil_div(ceil_div(positions, kConvStrip), most) * kConvStrip;
+    cut.tasks = ceil_div(positions, cut.positions);
+    cut.stride = cut.positions * 4;
+    cut.pitch = c.result_plane * 4;
+  } else {
+    // Rows of a small group share their packed sources.
+    constexpr int64_t kLeastRows = 32;
+    const int64_t share = ceil_div(rows, most);
+    cut_rows(small_groups ? round_up(share, c.rows) : std::max(kLeastRows, share));
+  }
+  return cut;
+}
+
+ConvPart part_of(const ConvCut& cut, const Correlation& c, int64_t task) {
+  ConvPart part{0, c.windows.batch, 0, c.windows.groups * c.rows, 0, c.windows.positions()};
+  if (cut.samples < part.end_sample) {
+    part.first_sample = task * cut.samples;
+    part.end_sample = std::min(part.end_sample, part.first_sample + cut.samples);
+  } else if (cut.rows < part.end_row) {
+    part.first_row = task * cut.rows;
+    part.end_row = std::min(part.end_row, part.first_row + cut.rows);
+  } else if (cut.tasks > 1) {
+    part.first_position = task * cut.positions;
+    part.end_position = std::min(part.end_position, part.first_position + cut.positions);
+  }
+  return part;
+}
+
+namespace {
+
+int64_t correlations_bytes(const ConvPlan& plan) {
+  int64_t bytes = 0;
+  for (const Correlation& c : plan.correlations)
+    bytes = std::max(bytes, round_up(correlate_workspace_bytes(c), 64));
+  return bytes;
+}
+
+/// Restores the order of a plane of a transposed convolution's result. `scratch` has its floats.
 void interleave(const ConvPlan& plan, float* values, float* scratch) {
   const ops::ConvSizes& s = plan.sizes;
   const int64_t width = s.x_size[2], stride = s.stride[2];
@@ -151,78 +230,6 @@ void interleave(const ConvPlan& plan, float* values, float* scratch) {
   std::copy_n(scratch, s.x_positions(), values);
 }
 
-WeightCorrelation plan_conv_weight_grad(const ops::ConvSizes& s, const ConvWeightSteps& steps) {
-  WeightCorrelation c;
-  c.windows = windows_over_x(s, steps.tap);
-  c.rows = s.y_channels;
-  c.result_group = s.y_channels * steps.out;
-  c.result_row = steps.out;
-  c.result_channel = steps.in;
-  return c;
-}
-
-ConvCut cut_conv(const ConvPlan& plan) {
-  const Correlation& c = plan.correlations.front();
-  const int64_t rows = c.windows.groups * c.rows, positions = c.windows.positions();
-  ConvCut cut{c.windows.batch, rows, positions, 1};
-  const auto worth = static_cast<int64_t>(std::min(work_of(plan) / kWorthwhile, 1e9));
-  const int64_t most = std::clamp<int64_t>(worth, 1, kMostConvTasks);
-  constexpr int64_t kManyPositions = 16 * kConvStrip;
-  if (most == 1 || cut.samples == 0) return cut;
-  const auto cut_rows = [&](int64_t of_task) {
-    cut.rows = std::min(rows, of_task);
-    cut.tasks = ceil_div(rows, cut.rows);
-    if (cut.tasks == 1) return;
-    cut.stride = cut.rows * c.result_plane * 4;
-    cut.pitch = c.windows.batch > 1 ? rows * c.result_plane * 4 : 0;
-  };
-  // A weight that exceeds the L2 cache is read once, by tasks that each have some of its rows.
-  const int64_t weight = rows * c.windows.depth();
-  const int64_t least = c.windows.strips() <= kFewConvStrips ? kRowsInPlace : kRowsOfLargeWeight;
-  if (weight >= kLargeWeight && rows >= 2 * kRowsOfLargeWeight) {
-    cut_rows(std::max(least, ceil_div(rows, most)));
-  } else if (cut.samples >= 4) {
-    cut.samples = ceil_div(cut.samples, std::min(most, cut.samples));
-    cut.tasks = ceil_div(c.windows.batch, cut.samples);
-    if (cut.tasks == 1) return cut;
-    cut.source_stride = cut.samples * c.windows.groups * c.windows.channels * c.windows.plane() * 4;
-    cut.stride = cut.samples * rows * c.result_plane * 4;
-  } else if (!plan.interleaves() && positions >= kManyPositions) {
-    cut.positions = ceil_div(ceil_div(positions, kConvStrip), most) * kConvStrip;
-    cut.tasks = ceil_div(positions, cut.positions);
-    cut.stride = cut.positions * 4;
-    cut.pitch = c.result_plane * 4;
-  } else {
-    constexpr int64_t kLeastRows = 32;
-    cut_rows(std::max(kLeastRows, ceil_div(rows, most)));
-  }
-  return cut;
-}
-
-ConvPart part_of(const ConvCut& cut, const Correlation& c, int64_t task) {
-  ConvPart part{0, c.windows.batch, 0, c.windows.groups * c.rows, 0, c.windows.positions()};
-  if (cut.samples < part.end_sample) {
-    part.first_sample = task * cut.samples;
-    part.end_sample = std::min(part.end_sample, part.first_sample + cut.samples);
-  } else if (cut.rows < part.end_row) {
-    part.first_row = task * cut.rows;
-    part.end_row = std::min(part.end_row, part.first_row + cut.rows);
-  } else if (cut.tasks > 1) {
-    part.first_position = task * cut.positions;
-    part.end_position = std::min(part.end_position, part.first_position + cut.positions);
-  }
-  return part;
-}
-
-namespace {
-
-int64_t correlations_bytes(const ConvPlan& plan) {
-  int64_t bytes = 0;
-  for (const Correlation& c : plan.correlations)
-    bytes = std::max(bytes, round_up(correlate_workspace_bytes(c), 64));
-  return bytes;
-}
-
 }  // namespace
 
 int64_t conv_workspace_bytes(const ConvPlan& plan) {
@@ -231,21 +238,20 @@ int64_t conv_workspace_bytes(const ConvPlan& plan) {
 }
 
 void run_conv_task(const ConvPlan& plan, const ConvCut& cut, CorrelationOperands operands,
-                   int64_t task, float* workspace) {
+                   int64_t task, float* workspace, Isa isa) {
   float* const result = operands.result;
   for (const Correlation& c : plan.correlations) {
-    correlate(c, operands, part_of(cut, c, task), workspace);
+    correlate(c, operands, part_of(cut, c, task), workspace, isa);
     operands.result += c.windows.positions();
   }
   if (!plan.interleaves()) return;
   const Correlation& c = plan.correlations.front();
   const ConvPart part = part_of(cut, c, task);
   const int64_t rows = c.windows.groups * c.rows;
+  float* const scratch = workspace + correlations_bytes(plan) / 4;
   for (int64_t n = part.first_sample; n < part.end_sample; ++n) {
-    for (int64_t row = part.first_row; row < part.end_row; ++row) {
-      interleave(plan, result + (n * rows + row) * c.result_plane,
-                 workspace + correlations_bytes(plan) / 4);
-    }
+    for (int64_t row = part.first_row; row < part.end_row; ++row)
+      interleave(plan, result + (n * rows + row) * c.result_plane, scratch);
   }
 }
 
@@ -262,7 +268,10 @@ WeightCut cut_weight_grad(const WeightCorrelation& c) {
       std::min(worth, std::max<int64_t>(2, w.groups * depth / kLeastSteps)), 1, kMostConvTasks);
   if (most == 1) return cut;
   if (w.groups > 1) {
+    // The lanes of small groups are full.
     cut.groups = ceil_div(w.groups, most);
+    if (internal::is_depthwise(c))
+      cut.groups = std::min(w.groups, round_up(cut.groups, internal::kGroupLanes));
     cut.tasks = ceil_div(w.groups, cut.groups);
     cut.stride = cut.groups * c.rows * (in_taps ? 1 : depth) * 4;
     cut.pitch = in_taps ? out * 4 : 0;

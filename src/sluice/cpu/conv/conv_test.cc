@@ -140,17 +140,9 @@ void run_correlations(const Case& c, const float* x, const float* w, float* y, I
                             ? plan_conv(sizes, weight_steps(sizes, c.weight))
                             : plan_conv_transpose(sizes, weight_steps(sizes, c.weight));
   const ConvCut cut = cut_conv(plan);
-  CorrelationOperands operands{x, w, y};
-  for (const Correlation& part : plan.correlations) {
-    Buffer workspace(correlate_workspace_bytes(part) / 4);
-    for (int64_t task = 0; task < cut.tasks; ++task)
-      correlate(part, operands, part_of(cut, part, task), workspace.data(), isa);
-    operands.result += part.windows.positions();
-  }
-  if (!plan.interleaves()) return;
-  const int64_t plane = plan.correlations[0].result_plane;
-  Buffer scratch(plane);
-  for (int64_t i = 0; i < c.output.elements(); i += plane) interleave(plan, y + i, scratch.data());
+  Buffer workspace(conv_workspace_bytes(plan) / 4);
+  for (int64_t task = 0; task < cut.tasks; ++task)
+    run_conv_task(plan, cut, {x, w, y}, task, workspace.data(), isa);
 }
 
 void run_weight_grad(const Case& c, const float* x, const float* y, float* w, Isa isa) {

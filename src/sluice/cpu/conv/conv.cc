@@ -47,6 +47,23 @@ void correlate_weights(const WeightCorrelation& c, const WeightCorrelationOperan
   }
 }
 
+void join_columns(const float* even, const float* odd, int64_t rows, int64_t width, float* to,
+                  int64_t to_stride, Isa isa) {
+  switch (isa) {
+    case Isa::kBase:
+      return internal::join_columns_on<Isa::kBase>(even, odd, rows, width, to, to_stride);
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return internal::join_columns_on<Isa::kAvx2>(even, odd, rows, width, to, to_stride);
+    case Isa::kAvx512:
+      return internal::join_columns_on<Isa::kAvx512>(even, odd, rows, width, to, to_stride);
+#else
+    default:
+      break;
+#endif
+  }
+}
+
 int64_t ConvWindows::strips() const { return batch * ceil_div(positions(), kConvStrip); }
 
 internal::CorrelationPlan internal::plan_of(const Correlation& c) {

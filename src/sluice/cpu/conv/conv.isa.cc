@@ -419,4 +419,19 @@ void correlate_weights_on<kUnitIsa>(const WeightCorrelation& c,
   WeightCorrelator(c, operands, part, workspace).run();
 }
 
+template <>
+void join_columns_on<kUnitIsa>(const float* even, const float* odd, int64_t rows, int64_t width,
+                               float* to, int64_t to_stride) {
+  const int64_t evens = (width + 1) / 2, odds = width / 2;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < evens; i += V::kLanes) {
+      store_pairs(load_some<V>(even + i, evens - i), load_some<V>(odd + i, odds - i), to + 2 * i,
+                  width - 2 * i);
+    }
+    even += evens;
+    odd += odds;
+    to += to_stride;
+  }
+}
+
 }  // namespace sluice::cpu::internal

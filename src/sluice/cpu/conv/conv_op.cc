@@ -192,40 +192,32 @@ int64_t correlations_bytes(const ConvPlan& plan) {
 }
 
 /// Restores the order of a plane of a transposed convolution's result. `scratch` has its floats.
-void interleave(const ConvPlan& plan, float* values, float* scratch) {
+void interleave(const ConvPlan& plan, float* values, float* scratch, Isa isa) {
   const ops::ConvSizes& s = plan.sizes;
-  const int64_t width = s.x_size[2], stride = s.stride[2];
+  const int64_t height = s.x_size[1], width = s.x_size[2], stride = s.stride[2];
   const float* from = values;
-  const auto rows_of = [&](const Extent& rest, size_t axis) {
-    return ceil_div(s.x_size[axis] - rest[axis], s.stride[axis]);
-  };
-  const auto for_rows = [&](const Extent& rest, auto&& f) {
-    for (int64_t d = rest[0]; d < s.x_size[0]; d += s.stride[0])
-      for (int64_t h = rest[1]; h < s.x_size[1]; h += s.stride[1])
-        f(scratch + (d * s.x_size[1] + h) * width);
-  };
   for_rests(s, [&](const Extent& rest) {
-    const int64_t n = rows_of(rest, 2);
-    if (stride != 2 || width == 1) {
-      return for_rows(rest, [&](float* to) {
-        for (int64_t i = 0; i < n; ++i) to[rest[2] + i * stride] = from[i];
-        from += n;
-      });
-    }
-    // Even and odd elements are written together, which compilers do with vectors.
-    if (rest[2] == 1) return;
-    const int64_t odd = width / 2;
-    const float* next = from + rows_of(rest, 0) * rows_of(rest, 1) * n;
-    for_rows(rest, [&](float* to) {
-      for (int64_t i = 0; i < odd; ++i) {
-        to[2 * i] = from[i];
-        to[2 * i + 1] = next[i];
+    const int64_t depths = ceil_div(s.x_size[0] - rest[0], s.stride[0]);
+    const int64_t rows = ceil_div(height - rest[1], s.stride[1]);
+    const int64_t columns = ceil_div(width - rest[2], stride);
+    const bool pairs = stride == 2 && width > 1;
+    // Odd columns were written together with the even ones before them.
+    for (int64_t d = 0; d < depths && !(pairs && rest[2] == 1); ++d) {
+      float* const to =
+          scratch + ((rest[0] + d * s.stride[0]) * height + rest[1]) * width + rest[2];
+      const int64_t to_stride = s.stride[1] * width;
+      if (pairs) {
+        const float* const even = from + d * rows * columns;
+        const float* const odd = from + depths * rows * columns + d * rows * (width / 2);
+        join_columns(even, odd, rows, width, to, to_stride, isa);
+        continue;
       }
-      if (n > odd) to[width - 1] = from[odd];
-      from += n;
-      next += odd;
-    });
-    from = next;
+      for (int64_t h = 0; h < rows; ++h) {
+        const float* const row = from + (d * rows + h) * columns;
+        for (int64_t i = 0; i < columns; ++i) to[h * to_stride + i * stride] = row[i];
+      }
+    }
+    from += depths * rows * columns;
   });
   std::copy_n(scratch, s.x_positions(), values);
 }
@@ -251,7 +243,7 @@ void run_conv_task(const ConvPlan& plan, const ConvCut& cut, CorrelationOperands
   float* const scratch = workspace + correlations_bytes(plan) / 4;
   for (int64_t n = part.first_sample; n < part.end_sample; ++n) {
     for (int64_t row = part.first_row; row < part.end_row; ++row)
-      interleave(plan, result + (n * rows + row) * c.result_plane, scratch);
+      interleave(plan, result + (n * rows + row) * c.result_plane, scratch, isa);
   }
 }
 

@@ -39,7 +39,7 @@
 ///   to_int(v)                             toward zero; INT32_MIN for NaN and values out of range
 ///   first_lane(v)                         lane 0 as a float
 ///   lanes_down<k>(v), k < kLanes          moves lane j + k to lane j < k; other lanes: undefined
-///   compress(v, lanes)                    moves the lanes whose bits are set to the first lanes, in
+///   compress(v, uint32 lanes)             moves lanes whose bits are set to the first lanes, in
 ///                                         order; other lanes: undefined
 ///   transpose(V (&)[kLanes])              transposes a square of kLanes x kLanes
 ///

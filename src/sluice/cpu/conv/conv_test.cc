@@ -133,7 +133,22 @@ struct RandomBuffer : Buffer {
   }
 };
 
-/// Computes conv or conv_transpose task by task.
+/// An epilogue that negates its elements, which must be at their place in the result.
+struct Negation {
+  const float* result;
+  int64_t plane;
+  static void run(const void* state, float* c, int64_t c_stride, int64_t row, int64_t rows,
+                  int64_t col, int64_t cols) {
+    const auto& n = *static_cast<const Negation*>(state);
+    ASSERT_EQ(c, n.result + row * n.plane + col);
+    ASSERT_EQ(c_stride, n.plane);
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < cols; ++j) c[i * c_stride + j] = -c[i * c_stride + j];
+  }
+};
+
+/// Computes conv or conv_transpose task by task. The result is negated twice: by the epilogue of a
+/// plan that may have one, and then here.
 void run_correlations(const Case& c, const float* x, const float* w, float* y, Isa isa) {
   const ops::ConvSizes sizes = ops::conv_sizes(c.view());
   const ConvPlan plan = c.def == &ops::conv_def()
@@ -141,8 +156,12 @@ void run_correlations(const Case& c, const float* x, const float* w, float* y, I
                             : plan_conv_transpose(sizes, weight_steps(sizes, c.weight));
   const ConvCut cut = cut_conv(plan);
   Buffer workspace(conv_workspace_bytes(plan) / 4);
+  const Negation negation{y, plan.correlations[0].result_plane};
+  CorrelationOperands operands{x, w, y};
+  if (!plan.interleaves()) operands.epilogue = {Negation::run, &negation};
   for (int64_t task = 0; task < cut.tasks; ++task)
-    run_conv_task(plan, cut, {x, w, y}, task, workspace.data(), isa);
+    run_conv_task(plan, cut, operands, task, workspace.data(), isa);
+  for (int64_t i = 0; !plan.interleaves() && i < c.output.elements(); ++i) y[i] = -y[i];
 }
 
 void run_weight_grad(const Case& c, const float* x, const float* y, float* w, Isa isa) {

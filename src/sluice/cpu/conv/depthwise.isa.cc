@@ -14,7 +14,7 @@ constexpr int kLanes = V::kLanes;
 
 /// Vectors of results that are computed side by side, to hide the latency of their chains.
 constexpr int kBlock = 8;
-/// The same for the weights of a vector of groups.
+/// Taps whose chains are computed side by side, a vector of groups each.
 constexpr int kTapBlock = 10;
 
 /// Rows of the grid at one depth.

@@ -131,8 +131,8 @@ class WindowGather {
   };
   /// The positions of a piece that are inside the source under a tap.
   struct Lanes {
-    /// The lanes to load: from the vector at the piece's first position, and with a stride of 2 from
-    /// the vector behind it too.
+    /// The lanes to load: from the vector at the piece's first position, and with a stride of 2
+    /// from the vector behind it too.
     typename V::Mask mask, next;
     Range row;  ///< As a range, if the piece is in one row.
   };

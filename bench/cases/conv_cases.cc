@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -11,8 +10,6 @@
 
 namespace sluice::bench {
 namespace {
-
-using cpu::Correlation;
 
 constexpr int kSamplesARound = 5;
 constexpr double kSampleSeconds = 2e-3;
@@ -78,8 +75,7 @@ class Conv {
       plan_ = result == Result::kForward ? cpu::plan_conv(sizes, steps)
                                          : cpu::plan_conv_transpose(sizes, steps);
       cut_ = cpu::cut_conv(plan_);
-      for (const Correlation& c : plan_.correlations)
-        workspace = std::max(workspace, cpu::correlate_workspace_bytes(c));
+      workspace = cpu::conv_workspace_bytes(plan_);
     }
     // Place the operands one after another, as in an arena. Operands that all begin at a page would
     // share cache sets.
@@ -90,13 +86,12 @@ class Conv {
     const int64_t x = place(s.batch * s.in * s.side * s.side),
                   y = place(s.batch * s.out * s.out_side() * s.out_side()),
                   w = place(s.out * s.in / s.groups * s.taps * s.taps),
-                  space = place(ceil_div(workspace, 4)), scratch = place(s.side * s.side);
+                  space = place(ceil_div(workspace, 4));
     memory_ = std::make_unique<Memory>(floats * 4);
     x_ = memory_->floats() + x;
     y_ = memory_->floats() + y;
     w_ = memory_->floats() + w;
     workspace_ = memory_->floats() + space;
-    scratch_ = memory_->floats() + scratch;
   }
 
   void run(cpu::Isa isa) const {
@@ -107,31 +102,21 @@ class Conv {
       }
       return;
     }
-    for (int64_t task = 0; task < cut_.tasks; ++task) correlate(task, isa);
-    if (!plan_.interleaves()) return;
-    const Correlation& c = plan_.correlations.front();
-    const int64_t planes = c.windows.batch * c.windows.groups * c.rows;
-    for (int64_t i = 0; i < planes; ++i) cpu::interleave(plan_, x_ + i * c.result_plane, scratch_);
-  }
-
- private:
-  void correlate(int64_t task, cpu::Isa isa) const {
     const bool forward = result_ == Result::kForward;
-    float* result = forward ? y_ : x_;
-    for (const Correlation& c : plan_.correlations) {
-      cpu::correlate(c, {forward ? x_ : y_, w_, result}, cpu::part_of(cut_, c, task), workspace_,
-                     isa);
-      result += c.windows.positions();
+    for (int64_t task = 0; task < cut_.tasks; ++task) {
+      cpu::run_conv_task(plan_, cut_, {forward ? x_ : y_, w_, forward ? y_ : x_}, task, workspace_,
+                         isa);
     }
   }
 
+ private:
   Result result_;
   cpu::ConvPlan plan_;
   cpu::ConvCut cut_;
   cpu::WeightCorrelation gradient_;
   cpu::WeightCut weight_cut_;
   std::unique_ptr<Memory> memory_;
-  float *x_, *y_, *w_, *workspace_, *scratch_;
+  float *x_, *y_, *w_, *workspace_;
 };
 
 std::string name_of(const Size& s) {

@@ -39,6 +39,8 @@
 ///   to_int(v)                             toward zero; INT32_MIN for NaN and values out of range
 ///   first_lane(v)                         lane 0 as a float
 ///   lanes_down<k>(v), k < kLanes          moves lane j + k to lane j < k; other lanes: undefined
+///   compress(v, uint32 lanes)             moves lanes whose bits are set to the first lanes, in
+///                                         order; other lanes: undefined
 ///   transpose(V (&)[kLanes])              transposes a square of kLanes x kLanes
 ///
 /// Reference kernels must use min and max of this file too. From `a > b ? a : b` the compiler may
@@ -173,6 +175,7 @@ V min_or_nan(V a, V b) {
 }
 
 inline float first_lane(F1 a) { return a.v; }
+inline F1 compress(F1 a, uint32_t) { return a; }
 inline void transpose(F1 (&)[1]) {}
 
 /// Combines the lanes of v into one float. The full tree is 8+8, 4+4, 2+2, 1+1; a V with fewer

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/base/checked.h"
+#include "sluice/cpu/conv/depthwise.h"
 #include "sluice/cpu/gemm/panels.h"
 
 namespace sluice::cpu {
@@ -46,6 +47,23 @@ void correlate_weights(const WeightCorrelation& c, const WeightCorrelationOperan
   }
 }
 
+void join_columns(const float* even, const float* odd, int64_t rows, int64_t width, float* to,
+                  int64_t to_stride, Isa isa) {
+  switch (isa) {
+    case Isa::kBase:
+      return internal::join_columns_on<Isa::kBase>(even, odd, rows, width, to, to_stride);
+#if defined(__x86_64__)
+    case Isa::kAvx2:
+      return internal::join_columns_on<Isa::kAvx2>(even, odd, rows, width, to, to_stride);
+    case Isa::kAvx512:
+      return internal::join_columns_on<Isa::kAvx512>(even, odd, rows, width, to, to_stride);
+#else
+    default:
+      break;
+#endif
+  }
+}
+
 int64_t ConvWindows::strips() const { return batch * ceil_div(positions(), kConvStrip); }
 
 internal::CorrelationPlan internal::plan_of(const Correlation& c) {
@@ -66,6 +84,10 @@ internal::CorrelationPlan internal::plan_of(const Correlation& c) {
 }
 
 int64_t correlate_workspace_bytes(const Correlation& c) {
+  if (internal::is_depthwise(c)) {
+    const internal::DepthwisePlan plan = internal::depthwise_plan_of(c);
+    return 4 * (plan.source_floats + plan.lanes_floats);
+  }
   const internal::CorrelationPlan plan = internal::plan_of(c);
   return 4 * (plan.weight_floats + plan.source_floats);
 }
@@ -86,6 +108,10 @@ internal::WeightCorrelationPlan internal::plan_of(const WeightCorrelation& c, in
 }
 
 int64_t correlate_weights_workspace_bytes(const WeightCorrelation& c, int64_t steps) {
+  if (internal::is_depthwise(c)) {
+    const internal::DepthwiseWeightsPlan plan = internal::depthwise_plan_of(c);
+    return 4 * (plan.source_floats + plan.line_floats + plan.y_floats + plan.chain_floats);
+  }
   const internal::WeightCorrelationPlan plan = internal::plan_of(c, steps);
   return 4 * (plan.y_floats + plan.source_floats + plan.chain_floats);
 }

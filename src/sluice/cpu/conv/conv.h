@@ -77,6 +77,11 @@ void correlate(const Correlation& c, const CorrelationOperands& operands, const 
                float* workspace, Isa isa = current_isa());
 int64_t correlate_workspace_bytes(const Correlation& c);
 
+/// Writes rows of `width` elements, `to_stride` floats apart, whose even elements are the next ones
+/// of `even` and whose odd elements are the next ones of `odd`.
+void join_columns(const float* even, const float* odd, int64_t rows, int64_t width, float* to,
+                  int64_t to_stride, Isa isa = current_isa());
+
 /// The sizes of correlate_weights(): result(tap, channel, row) = Σ over samples and positions p of
 /// source under the tap · y(sample, row, p), for each group.
 struct WeightCorrelation {
@@ -119,6 +124,9 @@ void correlate_on(const Correlation& c, const CorrelationOperands& operands, con
 template <Isa kIsa>
 void correlate_weights_on(const WeightCorrelation& c, const WeightCorrelationOperands& operands,
                           const WeightPart& part, float* workspace);
+template <Isa kIsa>
+void join_columns_on(const float* even, const float* odd, int64_t rows, int64_t width, float* to,
+                     int64_t to_stride);
 
 /// Steps of the chains that are packed at a time.
 inline constexpr int64_t kConvDepth = 256;

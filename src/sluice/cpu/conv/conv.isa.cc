@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/cpu/conv/depthwise.h"
 #include "sluice/cpu/conv/gather_windows.h"
 #include "sluice/cpu/gemm/gemm_pack.h"
 #include "sluice/cpu/gemm/gemm_tile.h"
@@ -406,6 +407,7 @@ class WeightCorrelator {
 template <>
 void correlate_on<kUnitIsa>(const Correlation& c, const CorrelationOperands& operands,
                             const ConvPart& part, float* workspace) {
+  if (is_depthwise(c)) return depthwise_on<kUnitIsa>(c, operands, part, workspace);
   Correlator(c, operands, workspace).run(part);
 }
 
@@ -413,7 +415,23 @@ template <>
 void correlate_weights_on<kUnitIsa>(const WeightCorrelation& c,
                                     const WeightCorrelationOperands& operands,
                                     const WeightPart& part, float* workspace) {
+  if (is_depthwise(c)) return depthwise_weights_on<kUnitIsa>(c, operands, part, workspace);
   WeightCorrelator(c, operands, part, workspace).run();
+}
+
+template <>
+void join_columns_on<kUnitIsa>(const float* even, const float* odd, int64_t rows, int64_t width,
+                               float* to, int64_t to_stride) {
+  const int64_t evens = (width + 1) / 2, odds = width / 2;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < evens; i += V::kLanes) {
+      store_pairs(load_some<V>(even + i, evens - i), load_some<V>(odd + i, odds - i), to + 2 * i,
+                  width - 2 * i);
+    }
+    even += evens;
+    odd += odds;
+    to += to_stride;
+  }
 }
 
 }  // namespace sluice::cpu::internal

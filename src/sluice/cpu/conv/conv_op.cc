@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/base/checked.h"
+#include "sluice/cpu/conv/depthwise.h"
 #include "sluice/cpu/layout/layouts.h"
 
 namespace sluice::cpu {
@@ -113,18 +114,6 @@ ConvPlan plan_conv_transpose(const ops::ConvSizes& s, const ConvWeightSteps& ste
   return plan;
 }
 
-void interleave(const ConvPlan& plan, float* values, float* scratch) {
-  const ops::ConvSizes& s = plan.sizes;
-  const float* from = values;
-  for_rests(s, [&](const Extent& rest) {
-    for (int64_t d = rest[0]; d < s.x_size[0]; d += s.stride[0])
-      for (int64_t h = rest[1]; h < s.x_size[1]; h += s.stride[1])
-        for (int64_t w = rest[2]; w < s.x_size[2]; w += s.stride[2])
-          scratch[(d * s.x_size[1] + h) * s.x_size[2] + w] = *from++;
-  });
-  std::copy_n(scratch, s.x_positions(), values);
-}
-
 WeightCorrelation plan_conv_weight_grad(const ops::ConvSizes& s, const ConvWeightSteps& steps) {
   WeightCorrelation c;
   c.windows = windows_over_x(s, steps.tap);
@@ -137,8 +126,9 @@ WeightCorrelation plan_conv_weight_grad(const ops::ConvSizes& s, const ConvWeigh
 
 ConvCut cut_conv(const ConvPlan& plan) {
   const Correlation& c = plan.correlations.front();
-  const int64_t rows = c.windows.groups * c.rows, positions = c.windows.positions();
-  ConvCut cut{c.windows.batch, rows, positions, 1};
+  const ConvWindows& w = c.windows;
+  const int64_t rows = w.groups * c.rows, positions = w.positions();
+  ConvCut cut{w.batch, rows, positions, 1};
   const auto worth = static_cast<int64_t>(std::min(work_of(plan) / kWorthwhile, 1e9));
   const int64_t most = std::clamp<int64_t>(worth, 1, kMostConvTasks);
   constexpr int64_t kManyPositions = 16 * kConvStrip;
@@ -150,9 +140,10 @@ ConvCut cut_conv(const ConvPlan& plan) {
     cut.stride = cut.rows * c.result_plane * 4;
     cut.pitch = c.windows.batch > 1 ? rows * c.result_plane * 4 : 0;
   };
+  const bool small_groups = internal::is_depthwise(c);
   // A weight that exceeds the L2 cache is read once, by tasks that each have some of its rows.
   const int64_t weight = rows * c.windows.depth();
-  const int64_t least = c.windows.strips() <= kFewConvStrips ? kRowsInPlace : kRowsOfLargeWeight;
+  const int64_t least = w.strips() <= kFewConvStrips ? kRowsInPlace : kRowsOfLargeWeight;
   if (weight >= kLargeWeight && rows >= 2 * kRowsOfLargeWeight) {
     cut_rows(std::max(least, ceil_div(rows, most)));
   } else if (cut.samples >= 4) {
@@ -161,14 +152,17 @@ ConvCut cut_conv(const ConvPlan& plan) {
     if (cut.tasks == 1) return cut;
     cut.source_stride = cut.samples * c.windows.groups * c.windows.channels * c.windows.plane() * 4;
     cut.stride = cut.samples * rows * c.result_plane * 4;
-  } else if (!plan.interleaves() && positions >= kManyPositions) {
+  } else if (!plan.interleaves() && positions >= kManyPositions &&
+             !(small_groups && w.groups >= most)) {
     cut.positions = ceil_div(ceil_div(positions, kConvStrip), most) * kConvStrip;
     cut.tasks = ceil_div(positions, cut.positions);
     cut.stride = cut.positions * 4;
     cut.pitch = c.result_plane * 4;
   } else {
+    // Rows of a small group share their packed sources.
     constexpr int64_t kLeastRows = 32;
-    cut_rows(std::max(kLeastRows, ceil_div(rows, most)));
+    const int64_t share = ceil_div(rows, most);
+    cut_rows(small_groups ? round_up(share, c.rows) : std::max(kLeastRows, share));
   }
   return cut;
 }
@@ -197,6 +191,37 @@ int64_t correlations_bytes(const ConvPlan& plan) {
   return bytes;
 }
 
+/// Restores the order of a plane of a transposed convolution's result. `scratch` has its floats.
+void interleave(const ConvPlan& plan, float* values, float* scratch, Isa isa) {
+  const ops::ConvSizes& s = plan.sizes;
+  const int64_t height = s.x_size[1], width = s.x_size[2], stride = s.stride[2];
+  const float* from = values;
+  for_rests(s, [&](const Extent& rest) {
+    const int64_t depths = ceil_div(s.x_size[0] - rest[0], s.stride[0]);
+    const int64_t rows = ceil_div(height - rest[1], s.stride[1]);
+    const int64_t columns = ceil_div(width - rest[2], stride);
+    const bool pairs = stride == 2 && width > 1;
+    // Odd columns were written together with the even ones before them.
+    for (int64_t d = 0; d < depths && !(pairs && rest[2] == 1); ++d) {
+      float* const to =
+          scratch + ((rest[0] + d * s.stride[0]) * height + rest[1]) * width + rest[2];
+      const int64_t to_stride = s.stride[1] * width;
+      if (pairs) {
+        const float* const even = from + d * rows * columns;
+        const float* const odd = from + depths * rows * columns + d * rows * (width / 2);
+        join_columns(even, odd, rows, width, to, to_stride, isa);
+        continue;
+      }
+      for (int64_t h = 0; h < rows; ++h) {
+        const float* const row = from + (d * rows + h) * columns;
+        for (int64_t i = 0; i < columns; ++i) to[h * to_stride + i * stride] = row[i];
+      }
+    }
+    from += depths * rows * columns;
+  });
+  std::copy_n(scratch, s.x_positions(), values);
+}
+
 }  // namespace
 
 int64_t conv_workspace_bytes(const ConvPlan& plan) {
@@ -205,21 +230,20 @@ int64_t conv_workspace_bytes(const ConvPlan& plan) {
 }
 
 void run_conv_task(const ConvPlan& plan, const ConvCut& cut, CorrelationOperands operands,
-                   int64_t task, float* workspace) {
+                   int64_t task, float* workspace, Isa isa) {
   float* const result = operands.result;
   for (const Correlation& c : plan.correlations) {
-    correlate(c, operands, part_of(cut, c, task), workspace);
+    correlate(c, operands, part_of(cut, c, task), workspace, isa);
     operands.result += c.windows.positions();
   }
   if (!plan.interleaves()) return;
   const Correlation& c = plan.correlations.front();
   const ConvPart part = part_of(cut, c, task);
   const int64_t rows = c.windows.groups * c.rows;
+  float* const scratch = workspace + correlations_bytes(plan) / 4;
   for (int64_t n = part.first_sample; n < part.end_sample; ++n) {
-    for (int64_t row = part.first_row; row < part.end_row; ++row) {
-      interleave(plan, result + (n * rows + row) * c.result_plane,
-                 workspace + correlations_bytes(plan) / 4);
-    }
+    for (int64_t row = part.first_row; row < part.end_row; ++row)
+      interleave(plan, result + (n * rows + row) * c.result_plane, scratch, isa);
   }
 }
 
@@ -236,7 +260,10 @@ WeightCut cut_weight_grad(const WeightCorrelation& c) {
       std::min(worth, std::max<int64_t>(2, w.groups * depth / kLeastSteps)), 1, kMostConvTasks);
   if (most == 1) return cut;
   if (w.groups > 1) {
+    // The lanes of small groups are full.
     cut.groups = ceil_div(w.groups, most);
+    if (internal::is_depthwise(c))
+      cut.groups = std::min(w.groups, round_up(cut.groups, internal::kGroupLanes));
     cut.tasks = ceil_div(w.groups, cut.groups);
     cut.stride = cut.groups * c.rows * (in_taps ? 1 : depth) * 4;
     cut.pitch = in_taps ? out * 4 : 0;

@@ -18,7 +18,7 @@ ConvWeightSteps weight_steps(const ops::ConvSizes& sizes, const Layout& layout =
 
 /// The correlations that compute a conv or a conv_transpose. With strides, a transposed convolution
 /// has several: one for each position modulo the stride. They store their grids one after the other
-/// in each plane of the result, and interleave() restores the order.
+/// in each plane of the result, and run_conv_task() restores the order.
 struct ConvPlan {
   std::vector<Correlation> correlations;
   ops::ConvSizes sizes;
@@ -26,8 +26,6 @@ struct ConvPlan {
 };
 ConvPlan plan_conv(const ops::ConvSizes& sizes, const ConvWeightSteps& steps);
 ConvPlan plan_conv_transpose(const ops::ConvSizes& sizes, const ConvWeightSteps& steps);
-/// Restores the order of a plane of a transposed convolution's result. `scratch` has its floats.
-void interleave(const ConvPlan& plan, float* values, float* scratch);
 int64_t conv_workspace_bytes(const ConvPlan& plan);
 
 WeightCorrelation plan_conv_weight_grad(const ops::ConvSizes& sizes, const ConvWeightSteps& steps);
@@ -47,7 +45,7 @@ ConvCut cut_conv(const ConvPlan& plan);
 ConvPart part_of(const ConvCut& cut, const Correlation& c, int64_t task);
 /// Computes a task of a plan. A plan that interleaves must have no epilogue.
 void run_conv_task(const ConvPlan& plan, const ConvCut& cut, CorrelationOperands operands,
-                   int64_t task, float* workspace);
+                   int64_t task, float* workspace, Isa isa = current_isa());
 
 /// How the gradient of a weight is cut into tasks, so that the weights of a task are a range of the
 /// result or the same range of each of its rows. It depends on sizes and the layout alone.

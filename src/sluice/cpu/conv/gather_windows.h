@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "sluice/cpu/conv/conv.h"
-#include "sluice/cpu/simd/unit.h"
+#include "sluice/cpu/simd/pairs.h"
 
 /// Included by conv.isa.cc only.
 namespace sluice::cpu::internal {
@@ -33,8 +33,9 @@ class WindowGather {
     at[1] = p / w_.grid[2] % w_.grid[1];
     at[0] = p / (w_.grid[2] * w_.grid[1]);
     for (int64_t done = 0; done < count;) {
+      // With strides, each piece is a vector of its own.
       const int64_t lane = w_.step[2] == 1 ? done % V::kLanes : 0;
-      const int64_t most = w_.step[2] == 1 ? V::kLanes - lane : kConvDepth;
+      const int64_t most = V::kLanes - lane;
       const int64_t room = linear_ ? w_.positions() - p : w_.grid[2] - at[2];
       const int64_t n = std::min({room, count - done, most});
       const int64_t from = sample * sample_ +
@@ -54,7 +55,7 @@ class WindowGather {
     first_piece_[static_cast<size_t>(vectors_)] = pieces_;
     for (int64_t i = 0; inside_ && i < pieces_; ++i) {
       const Place& place = place_[static_cast<size_t>(i)];
-      lanes_[static_cast<size_t>(i)] = {range(place.lane, 0, place.count), 0, place.count};
+      lanes_[static_cast<size_t>(i)] = lanes_in(place, {0, place.count});
     }
   }
 
@@ -77,11 +78,8 @@ class WindowGather {
   void copy(const float* plane, int64_t channels, int64_t slot, float* to, int64_t stride) const {
     const float* const from = plane + tap_[static_cast<size_t>(slot)];
     const Lanes* const lanes = lanes_.data() + (inside_ ? 0 : slot * pieces_);
-    if (w_.step[2] != 1) {
-      for (int64_t i = 0; i < channels; ++i)
-        copy_strided(from + i * w_.plane(), lanes, to + i * stride);
-      return;
-    }
+    if (w_.step[2] == 2) return copy_pairs(from, channels, lanes, to, stride);
+    if (w_.step[2] != 1) return copy_strided(from, channels, lanes, to, stride);
     const int64_t a = vectors_ > 0 ? pieces_of(0) : 0, b = vectors_ > 1 ? pieces_of(1) : 0;
     switch (vectors_ <= 2 && a <= 2 && b <= 2 ? 4 * a + b : 0) {
       case 4:
@@ -120,17 +118,23 @@ class WindowGather {
 
  private:
   /// A piece: consecutive positions of one row of the grid, or of several if their sources are
-  /// adjacent. Without strides, a piece is in one vector.
+  /// adjacent. A piece is in one vector.
   struct Place {
     Extent at{};
     int64_t lane = 0;  ///< Lane of the first position.
     int64_t count = 0;
     int64_t to = 0;  ///< First position, from the first one of all pieces.
   };
+  /// Positions [first, end) of a piece.
+  struct Range {
+    int64_t first = 0, end = 0;
+  };
   /// The positions of a piece that are inside the source under a tap.
   struct Lanes {
-    typename V::Mask mask{};
-    int64_t first = 0, end = 0;  ///< As a range, if the piece is in one row.
+    /// The lanes to load: from the vector at the piece's first position, and with a stride of 2
+    /// from the vector behind it too.
+    typename V::Mask mask, next;
+    Range row;  ///< As a range, if the piece is in one row.
   };
 
   /// The two pieces of a vector; the second may have no lanes.
@@ -156,6 +160,13 @@ class WindowGather {
   /// Returns the lanes of both; a lane that one of them lacks is 0 there.
   static V either(V a, V b) { return from_bits(bits(a) | bits(b)); }
 
+  /// Returns positions of a piece that is in one row.
+  Lanes lanes_in(const Place& place, const Range& row) const {
+    if (w_.step[2] != 2) return {range(place.lane, row.first, row.end), V::Mask::first(0), row};
+    const int64_t first = 2 * row.first, end = 2 * row.end - 1;
+    return {range(0, first, end), range(-V::kLanes, first, end), row};
+  }
+
   static typename V::Mask range(int64_t lane, int64_t first, int64_t end) {
     return V::Mask::first(lane + end) & !V::Mask::first(lane + first);
   }
@@ -178,35 +189,31 @@ class WindowGather {
   }
 
   /// Returns the positions [first, end) of `count` in a row from `at` on that are in the source.
-  Lanes lanes_of_row(const Extent& at, int64_t count, const ConvTap& tap) const {
+  Range inside_of_row(const Extent& at, int64_t count, const ConvTap& tap) const {
     const int64_t depth = at[0] * w_.step[0] + tap.offset[0];
     const int64_t height = at[1] * w_.step[1] + tap.offset[1];
     if (depth < 0 || depth >= w_.source[0] || height < 0 || height >= w_.source[1]) return {};
     // Position j of the row reads element width + j·step.
     const int64_t step = w_.step[2], width = at[2] * step + tap.offset[2];
-    Lanes lanes;
+    Range inside;
     if (step == 1) {
-      lanes.first = std::clamp<int64_t>(-width, 0, count);
-      lanes.end = std::clamp<int64_t>(w_.source[2] - width, lanes.first, count);
+      inside.first = std::clamp<int64_t>(-width, 0, count);
+      inside.end = std::clamp<int64_t>(w_.source[2] - width, inside.first, count);
     } else {
-      lanes.first = width >= 0 ? 0 : std::min(count, (step - 1 - width) / step);
+      inside.first = width >= 0 ? 0 : std::min(count, (step - 1 - width) / step);
       const int64_t left = std::max<int64_t>(0, w_.source[2] - width);
-      lanes.end = std::clamp((left + step - 1) / step, lanes.first, count);
+      inside.end = std::clamp((left + step - 1) / step, inside.first, count);
     }
-    return lanes;
+    return inside;
   }
 
   Lanes lanes_of(const Place& place, const ConvTap& tap) const {
-    if (!linear_) {
-      Lanes row = lanes_of_row(place.at, place.count, tap);
-      row.mask = range(place.lane, row.first, row.end);
-      return row;
-    }
-    Lanes all{V::Mask::first(0)};
+    if (!linear_) return lanes_in(place, inside_of_row(place.at, place.count, tap));
+    Lanes all{V::Mask::first(0), V::Mask::first(0), {}};
     Extent at = place.at;
     for (int64_t done = 0; done < place.count;) {
       const int64_t n = std::min(place.count - done, w_.grid[2] - at[2]);
-      const Lanes row = lanes_of_row(at, n, tap);
+      const Range row = inside_of_row(at, n, tap);
       all.mask = all.mask | range(place.lane + done, row.first, row.end);
       done += n;
       advance(n, at);
@@ -252,15 +259,33 @@ class WindowGather {
     }
   }
 
-  void copy_strided(const float* from, const Lanes* lanes, float* to) const {
+  /// Copies positions whose elements are two floats apart.
+  [[gnu::noinline]] void copy_pairs(const float* from, int64_t channels, const Lanes* lanes,
+                                    float* to, int64_t stride) const {
+    const int64_t plane = w_.plane(), pieces = pieces_;
+    for (int64_t channel = 0; channel < channels; ++channel, from += plane, to += stride) {
+      for (int64_t i = 0; i < pieces; ++i) {
+        const float* const in = from + from_[static_cast<size_t>(i)];
+        V even, odd;
+        split_pairs(V::load_masked(in, lanes[i].mask),
+                    V::load_masked(in + V::kLanes, lanes[i].next), even, odd);
+        even.store(to + place_[static_cast<size_t>(i)].to);
+      }
+    }
+  }
+
+  void copy_strided(const float* from, int64_t channels, const Lanes* lanes, float* to,
+                    int64_t stride) const {
     const int64_t step = w_.step[2];
-    for (int64_t i = 0; i < pieces_; ++i) {
-      const Place& place = place_[static_cast<size_t>(i)];
-      float* const out = to + place.to;
-      const float* const in = from + from_[static_cast<size_t>(i)];
-      for (int64_t j = 0; j < lanes[i].first; ++j) out[j] = 0.0f;
-      for (int64_t j = lanes[i].first; j < lanes[i].end; ++j) out[j] = in[j * step];
-      for (int64_t j = lanes[i].end; j < place.count; ++j) out[j] = 0.0f;
+    for (int64_t channel = 0; channel < channels; ++channel, from += w_.plane(), to += stride) {
+      for (int64_t i = 0; i < pieces_; ++i) {
+        const Place& place = place_[static_cast<size_t>(i)];
+        float* const out = to + place.to;
+        const float* const in = from + from_[static_cast<size_t>(i)];
+        for (int64_t j = 0; j < lanes[i].row.first; ++j) out[j] = 0.0f;
+        for (int64_t j = lanes[i].row.first; j < lanes[i].row.end; ++j) out[j] = in[j * step];
+        for (int64_t j = lanes[i].row.end; j < place.count; ++j) out[j] = 0.0f;
+      }
     }
   }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 
 #include "sluice/base/simd.h"
@@ -151,6 +152,21 @@ F8 lanes_down(F8 a) {
     return _mm256_permute_ps(a.v, 0xf5);
 }
 inline float first_lane(F8 a) { return _mm256_cvtss_f32(a.v); }
+
+/// For each set of lanes, the lanes in ascending order, one byte each.
+inline constexpr std::array<uint64_t, 256> kCompressed8 = [] {
+  std::array<uint64_t, 256> order{};
+  for (size_t lanes = 0; lanes < 256; ++lanes) {
+    for (uint64_t lane = 0, n = 0; lane < 8; ++lane) {
+      if ((lanes >> lane & 1) != 0) order[lanes] |= lane << (8 * n++);
+    }
+  }
+  return order;
+}();
+inline F8 compress(F8 a, uint32_t lanes) {
+  const __m128i order = _mm_cvtsi64_si128(static_cast<int64_t>(kCompressed8[lanes]));
+  return _mm256_permutevar8x32_ps(a.v, _mm256_cvtepu8_epi32(order));
+}
 
 inline void transpose(F8 (&r)[8]) {
   __m256 t[8], u[8];
@@ -323,6 +339,9 @@ F16 lanes_down(F16 a) {
     return _mm512_permute_ps(a.v, 0xf5);
 }
 inline float first_lane(F16 a) { return _mm512_cvtss_f32(a.v); }
+inline F16 compress(F16 a, uint32_t lanes) {
+  return _mm512_maskz_compress_ps(static_cast<__mmask16>(lanes), a.v);
+}
 
 inline void transpose(F16 (&r)[16]) {
   __m512 t[16], u[16];

@@ -10,6 +10,7 @@ namespace sluice::cpu {
 
 using internal::kConvColumns;
 using internal::kConvDepth;
+using internal::kConvGathered;
 using internal::kConvRows;
 using internal::kConvSlack;
 
@@ -92,8 +93,32 @@ int64_t correlate_workspace_bytes(const Correlation& c) {
   return 4 * (plan.weight_floats + plan.source_floats);
 }
 
+namespace {
+
+/// Returns how many positions correlate_weights() packs at a time if taps that differ by rows of
+/// the grid share packed sources, and 0 if they cannot share them.
+int64_t shared_depth(const ConvWindows& w) {
+  constexpr int64_t kLeastPlane = 16;  // Tiles have a run of steps for each plane.
+  const int64_t plane = w.positions();
+  if (w.grid[0] > 1 || plane < kLeastPlane) return 0;
+  const auto [low, high] = std::minmax_element(
+      w.taps.begin(), w.taps.end(),
+      [](const ConvTap& a, const ConvTap& b) { return a.offset[1] < b.offset[1]; });
+  // The sources of the rows below those of a run are packed, too.
+  const int64_t below = (high->offset[1] - low->offset[1]) / w.step[1] * w.grid[2];
+  const int64_t runs = std::max<int64_t>(1, kConvDepth / plane);
+  const int64_t run = ceil_div(plane, ceil_div(plane, kConvDepth));
+  return below > 0 && runs * (run + below) <= kConvGathered ? runs * run : 0;
+}
+
+}  // namespace
+
 internal::WeightCorrelationPlan internal::plan_of(const WeightCorrelation& c, int64_t steps) {
   WeightCorrelationPlan plan;
+  plan.by_channels = c.windows.channels >= kConvManyChannels;
+  plan.depth = plan.by_channels ? shared_depth(c.windows) : 0;
+  plan.shares = plan.depth > 0;
+  if (!plan.shares) plan.depth = kConvDepth;
   plan.width = Panels::width_for(c.rows);
   plan.columns = round_up(std::min(c.rows, kConvColumns), plan.width);
   // A tile stores rows that are equally far apart, across taps too.
@@ -102,7 +127,7 @@ internal::WeightCorrelationPlan internal::plan_of(const WeightCorrelation& c, in
   plan.direct = c.result_row == 1 && (taps.size() == 1 || taps[1].weight == tap);
   plan.y_floats = kConvDepth * plan.columns + kConvSlack * plan.width;
   // One tile has at most 16 rows.
-  plan.source_floats = 16 * (kConvDepth + kConvSlack);
+  plan.source_floats = 16 * (kConvGathered + kConvSlack);
   plan.chain_floats = plan.direct ? 0 : steps * plan.columns;
   return plan;
 }

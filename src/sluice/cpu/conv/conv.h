@@ -98,13 +98,17 @@ struct WeightCorrelationOperands {
 };
 
 /// The part of the weights that one task computes, for all rows of its groups. Its steps are (tap,
-/// channel), counted over its channels.
+/// channel), counted over its channels. If a group has at least kConvManyChannels channels, a part
+/// has all taps.
 struct WeightPart {
   int64_t first_group = 0, end_group = 0;
   int64_t first_channel = 0, channels = 0;
   int64_t first_step = 0, end_step = 0;
   int64_t steps() const { return end_step - first_step; }
 };
+
+/// Channels that make tiles of channels under one tap high enough.
+inline constexpr int64_t kConvManyChannels = 8;
 
 /// Computes a part of the weights. Calls for disjoint parts may run concurrently, each with its own
 /// workspace.
@@ -133,6 +137,8 @@ inline constexpr int64_t kConvDepth = 256;
 /// Steps at a time of chains whose weights are read in place. The tiles prefetch the weights of the
 /// next steps, which must stay in the L2 cache until then.
 inline constexpr int64_t kConvDepthInPlace = 64;
+/// Positions whose sources are packed at a time.
+inline constexpr int64_t kConvGathered = 2 * kConvDepth;
 /// Rows of a correlation whose weights are packed at a time.
 inline constexpr int64_t kConvRows = 448;
 /// Rows of y that are packed at a time for correlate_weights().
@@ -154,9 +160,12 @@ CorrelationPlan plan_of(const Correlation& c);
 
 /// How correlate_weights() uses its workspace.
 struct WeightCorrelationPlan {
-  int64_t columns = 0;  ///< Rows of y that are packed at a time, as columns.
-  int64_t width = 0;    ///< Columns of a packed panel.
-  bool direct = false;  ///< The chains are kept in the result.
+  int64_t depth = 0;         ///< Positions that are packed at a time, at most.
+  int64_t columns = 0;       ///< Rows of y that are packed at a time, as columns.
+  int64_t width = 0;         ///< Columns of a packed panel.
+  bool by_channels = false;  ///< Tiles have channels under one tap as rows, not steps.
+  bool shares = false;       ///< Taps that differ by rows of the grid share packed sources.
+  bool direct = false;       ///< The chains are kept in the result.
   int64_t y_floats = 0;
   int64_t source_floats = 0;
   int64_t chain_floats = 0;  ///< For the given steps.

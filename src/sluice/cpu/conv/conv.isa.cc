@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sluice/base/checked.h"
 #include "sluice/cpu/conv/depthwise.h"
 #include "sluice/cpu/conv/gather_windows.h"
 #include "sluice/cpu/gemm/gemm_pack.h"
@@ -295,71 +296,137 @@ class WeightCorrelator {
 
   void run_columns() {
     const int64_t positions = w_.batch * w_.positions();
-    for (int64_t p = 0; p == 0 || p < positions; p += kConvDepth) {
-      const int64_t count = std::min(kConvDepth, positions - p);
+    // Without positions, the chains are zeros.
+    int64_t p = 0;
+    do {
+      const int64_t count = count_at(p);
+      first_ = p == 0;
       pack_y(p, count);
-      gather_.set_positions(p, count);
-      tap_ = nullptr;
-      const Cut cut(part_.steps(), plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows);
-      for (int64_t tile = 0; tile < cut.tiles; ++tile) {
-        prefetch(p + count, tile, cut.tiles);
-        compute_rows(cut.begin(tile), cut.rows(tile), p == 0, count);
+      if (plan_.by_channels) {
+        run_taps(p, count);
+      } else {
+        run_steps(p, count);
       }
-    }
+      p += count;
+    } while (p < positions);
     if (!plan_.direct) store();
   }
 
-  /// Computes `count` steps of the chains of `rows` rows from `begin` on.
-  void compute_rows(int64_t begin, int64_t rows, bool first, int64_t count) {
-    constexpr int64_t kStride = kConvDepth + kConvSlack;
+  /// Returns how many positions are packed from position p on.
+  int64_t count_at(int64_t p) const {
+    const int64_t plane = w_.positions();
+    const int64_t count = std::min(plan_.depth, w_.batch * plane - p);
+    // Rows below those of a part of a plane are not in the next plane.
+    return plan_.shares && plan_.depth < plane ? std::min(count, plane - p % plane) : count;
+  }
+
+  /// Computes `count` steps of all chains from position p on. A tile has steps (tap, channel) as
+  /// rows.
+  void run_steps(int64_t p, int64_t count) {
+    set_positions(p, count, 0);
     const float* const source = operands_.source + group_ * w_.channels * w_.plane();
-    for (int64_t i = 0; i < rows;) {
-      const int64_t step = part_.first_step + begin + i;
-      const int64_t channels = std::min(part_.channels - step % part_.channels, rows - i);
-      if (&tap_of(step) != tap_) gather_.set_tap(*(tap_ = &tap_of(step)), 0);
-      gather_.copy(source + channel_of(step) * w_.plane(), channels, 0, sources_ + i * kStride,
-                   kStride);
-      i += channels;
+    const ConvTap* tap = nullptr;
+    const Cut cut(part_.steps(), most_rows());
+    for (int64_t tile = 0; tile < cut.tiles; ++tile) {
+      const int64_t rows = cut.rows(tile);
+      for (int64_t i = 0; i < rows;) {
+        const int64_t step = part_.first_step + cut.begin(tile) + i;
+        const int64_t channels = std::min(part_.channels - step % part_.channels, rows - i);
+        if (&tap_of(step) != tap) gather_.set_tap(*(tap = &tap_of(step)), 0);
+        gather_.copy(source + channel_of(step) * w_.plane(), channels, 0,
+                     sources_ + i * source_stride_, source_stride_);
+        i += channels;
+      }
+      Tiles t = tiles_of(count);
+      for (int64_t panel = 0; panel < cols_; panel += plan_.width)
+        compute_rows(cut.begin(tile), rows, panel, sources_, t);
     }
-    Tiles t;
-    t.depth = count;
-    t.a = sources_;
-    t.a_stride = kStride;
-    t.b_stride = t.ask_step = plan_.width;
-    t.ask_jump = 32 * plan_.width;
-    t.from_stride = t.to_stride = plan_.direct ? c_.result_channel : plan_.columns;
-    float* const chains = chains_of(begin);
-    for (int64_t panel = 0; panel < cols_; panel += plan_.width) {
-      const int64_t width = std::min(plan_.width, cols_ - panel);
-      for (int64_t j = 0; j < width; j += S::kCols) {
-        t.cols = std::min<int64_t>(S::kCols, width - j);
-        t.b = y_ + panel * kConvDepth + j;
-        t.ask = t.b + 16 * plan_.width;
-        t.to = chains + panel + j;
-        t.from = first ? nullptr : t.to;
-        tile_fn<V>(rows, t.cols <= V::kLanes, true, true)(t);
+  }
+
+  /// Like run_steps(), but a tile has channels under one tap as rows. Their sources are packed once
+  /// for all taps of a column.
+  void run_taps(int64_t p, int64_t count) {
+    const Cut cut(part_.channels, most_rows());
+    for (int64_t first = 0; first < taps(); ++first) {
+      if (!begins_column(first)) continue;
+      int64_t last = first;
+      for (int64_t tap = first; tap < taps(); tap = next_of_column(tap)) last = tap;
+      const int64_t below = floats_between(first, last);
+      set_positions(p, count, below);
+      gather_.set_tap(tap_at(first), 0);
+      Tiles t = tiles_of(count);
+      t.a_jump = below;
+      if (below > 0) t.run = std::min(count, w_.positions());
+      t.ask_jump = t.run * plan_.width;
+      for (int64_t tile = 0; tile < cut.tiles; ++tile) {
+        const int64_t channel = part_.first_channel + cut.begin(tile);
+        gather_.copy(operands_.source + (group_ * w_.channels + channel) * w_.plane(),
+                     cut.rows(tile), 0, sources_, source_stride_);
+        for (int64_t tap = first; tap < taps(); tap = next_of_column(tap)) {
+          const float* const sources = sources_ + floats_between(first, tap);
+          for (int64_t panel = 0; panel < cols_; panel += plan_.width)
+            compute_rows(tap * part_.channels + cut.begin(tile), cut.rows(tile), panel, sources, t);
+        }
       }
     }
   }
 
-  /// Prefetches a share of the operands at the next positions: their planes are in pages of their
-  /// own, which hardware does not prefetch.
-  void prefetch(int64_t position, int64_t tile, int64_t tiles) const {
-    const int64_t sample = position / w_.positions(), p = position % w_.positions();
-    if (sample >= w_.batch) return;
-    const int64_t count = std::min(kConvDepth, w_.positions() - p);
-    const float* const y =
-        operands_.y + ((sample * w_.groups + group_) * c_.rows + col_) * w_.positions() + p;
-    for (int64_t row = tile * cols_ / tiles; row < (tile + 1) * cols_ / tiles; ++row) {
-      for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(y + row * w_.positions() + i);
-    }
-    // The windows of these positions begin at about the same share of a plane of the source.
-    const int64_t first = p * w_.plane() / w_.positions();
-    const int64_t floats = count * w_.plane() / w_.positions();
-    const float* const source = operands_.source + sample * gather_.sample() + first +
-                                (group_ * w_.channels + part_.first_channel) * w_.plane();
-    for (int64_t c = tile * part_.channels / tiles; c < (tile + 1) * part_.channels / tiles; ++c) {
-      for (int64_t i = 0; i < floats; i += 16) __builtin_prefetch(source + c * w_.plane() + i);
+  /// Sets the positions of gather_, and where it packs the sources of each row.
+  void set_positions(int64_t p, int64_t count, int64_t below) {
+    gather_.set_positions(p, count, below);
+    const int64_t samples = ceil_div(count, w_.positions());
+    source_stride_ = round_up(count + samples * below, kConvSlack) + kConvSlack;
+  }
+
+  int64_t most_rows() const { return plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows; }
+
+  // A column has the taps that differ by rows of the grid, if these share packed sources.
+  int64_t taps() const { return static_cast<int64_t>(w_.taps.size()); }
+  const ConvTap& tap_at(int64_t i) const { return w_.taps[static_cast<size_t>(i)]; }
+  bool in_one_column(int64_t i, int64_t j) const {
+    const Extent &a = tap_at(i).offset, &b = tap_at(j).offset;
+    return plan_.shares && a[0] == b[0] && a[2] == b[2] && (a[1] - b[1]) % w_.step[1] == 0;
+  }
+  bool begins_column(int64_t tap) const {
+    for (int64_t i = 0; i < tap; ++i)
+      if (in_one_column(i, tap)) return false;
+    return true;
+  }
+  /// Returns the number of taps behind the last one.
+  int64_t next_of_column(int64_t tap) const {
+    int64_t next = tap + 1;
+    while (next < taps() && !in_one_column(tap, next)) ++next;
+    return next;
+  }
+  /// Returns the floats between the packed sources of two taps of a column.
+  int64_t floats_between(int64_t tap, int64_t later) const {
+    return (tap_at(later).offset[1] - tap_at(tap).offset[1]) / w_.step[1] * w_.grid[2];
+  }
+
+  /// Returns tiles for `count` steps in one run.
+  Tiles tiles_of(int64_t count) const {
+    Tiles t;
+    t.depth = t.run = count;
+    t.a_stride = source_stride_;
+    t.b_stride = t.ask_step = plan_.width;
+    t.ask_jump = t.run * plan_.width;
+    t.from_stride = t.to_stride = plan_.direct ? c_.result_channel : plan_.columns;
+    return t;
+  }
+
+  /// Computes the chains of `rows` steps of the part from `begin` on, for the columns of a panel.
+  /// Sets the operands of the tiles t: a copy of t would wait for its members to be stored.
+  void compute_rows(int64_t begin, int64_t rows, int64_t panel, const float* sources, Tiles& t) {
+    float* const chains = chains_of(begin);
+    const int64_t width = std::min(plan_.width, cols_ - panel);
+    t.a = sources;
+    for (int64_t j = 0; j < width; j += S::kCols) {
+      t.cols = std::min<int64_t>(S::kCols, width - j);
+      t.b = y_ + panel * kConvDepth + j;
+      t.ask = t.b + 16 * plan_.width;
+      t.to = chains + panel + j;
+      t.from = first_ ? nullptr : t.to;
+      tile_fn<V>(rows, t.cols <= V::kLanes, true, true)(t);
     }
   }
 
@@ -397,9 +464,10 @@ class WeightCorrelator {
   const WeightCorrelationPlan plan_;
   float *const y_, *const sources_, *const chains_;  ///< Parts of the workspace.
   WindowGather<V> gather_;
-  const ConvTap* tap_ = nullptr;  ///< The tap that gather_ is set to.
   int64_t group_ = 0;
   int64_t col_ = 0, cols_ = 0;  ///< The current rows of y.
+  bool first_ = false;          ///< The chains begin.
+  int64_t source_stride_ = 0;   ///< Floats from one row of the packed sources to the next.
 };
 
 }  // namespace

@@ -12,7 +12,9 @@ namespace {
 // Multiply-adds of a task: about a microsecond.
 constexpr double kWorthwhile = 1 << 16;
 // A task packs its operands for itself, so it should not be a small part of the steps.
-constexpr int64_t kLeastSteps = 144;
+constexpr int64_t kLeastSteps = 288;
+// Tiles have channels as rows.
+constexpr int64_t kLeastChannels = 4;
 constexpr int64_t kMostConvTasks = 8;
 constexpr int64_t kLargeWeight = 1 << 18;
 // Each task packs all sources, which costs little beside so many rows.
@@ -267,16 +269,17 @@ WeightCut cut_weight_grad(const WeightCorrelation& c) {
     cut.tasks = ceil_div(w.groups, cut.groups);
     cut.stride = cut.groups * c.rows * (in_taps ? 1 : depth) * 4;
     cut.pitch = in_taps ? out * 4 : 0;
+  } else if (w.channels >= kConvManyChannels || (!in_taps && w.channels > 1)) {
+    const int64_t least = std::min(kLeastChannels, w.channels);
+    cut.channels = std::max(least, ceil_div(w.channels, most));
+    cut.steps = cut.channels * taps;
+    cut.tasks = ceil_div(w.channels, cut.channels);
+    cut.stride = cut.channels * (in_taps ? out : taps) * 4;
+    cut.pitch = w.channels * (in_taps ? out : taps) * 4;
   } else if (in_taps) {
     cut.steps = ceil_div(depth, most);
     cut.tasks = ceil_div(depth, cut.steps);
     cut.stride = cut.steps * out * 4;
-  } else if (w.channels > 1) {
-    cut.channels = ceil_div(w.channels, most);
-    cut.steps = cut.channels * taps;
-    cut.tasks = ceil_div(w.channels, cut.channels);
-    cut.stride = cut.steps * 4;
-    cut.pitch = depth * 4;
   } else {
     cut.steps = ceil_div(taps, most);
     cut.tasks = ceil_div(taps, cut.steps);

@@ -24,33 +24,17 @@ class WindowGather {
   /// Floats of a sample of the source.
   int64_t sample() const { return sample_; }
 
-  /// Sets the positions [begin, begin + count), counted over all samples; count <= kConvDepth.
-  void set_positions(int64_t begin, int64_t count) {
+  /// Sets the positions [begin, begin + count), counted over all samples, and behind those of each
+  /// sample `below` more. These are positions of rows below, also of rows below the grid, which
+  /// must have one plane then. At most kConvGathered positions are set.
+  void set_positions(int64_t begin, int64_t count, int64_t below = 0) {
     pieces_ = vectors_ = 0;
-    Extent at;
     int64_t sample = begin / w_.positions(), p = begin % w_.positions();
-    at[2] = p % w_.grid[2];
-    at[1] = p / w_.grid[2] % w_.grid[1];
-    at[0] = p / (w_.grid[2] * w_.grid[1]);
-    for (int64_t done = 0; done < count;) {
-      // With strides, each piece is a vector of its own.
-      const int64_t lane = w_.step[2] == 1 ? done % V::kLanes : 0;
-      const int64_t most = V::kLanes - lane;
-      const int64_t room = linear_ ? w_.positions() - p : w_.grid[2] - at[2];
-      const int64_t n = std::min({room, count - done, most});
-      const int64_t from = sample * sample_ +
-                           (at[0] * w_.step[0] * w_.source[1] + at[1] * w_.step[1]) * w_.source[2] +
-                           at[2] * w_.step[2];
-      if (lane == 0) first_piece_[static_cast<size_t>(vectors_++)] = pieces_;
-      place_[static_cast<size_t>(pieces_)] = {at, lane, n, done};
-      from_[static_cast<size_t>(pieces_++)] = from - lane;
-      done += n;
-      p += n;
-      advance(n, at);
-      if (p < w_.positions()) continue;
-      p = 0;
-      at = {0, 0, 0};
-      ++sample;
+    for (int64_t to = 0; count > 0; ++sample, p = 0) {
+      const int64_t n = std::min(w_.positions() - p, count);
+      add_positions(sample, p, n + below, to);
+      count -= n;
+      to += n + below;
     }
     first_piece_[static_cast<size_t>(vectors_)] = pieces_;
     for (int64_t i = 0; inside_ && i < pieces_; ++i) {
@@ -61,7 +45,7 @@ class WindowGather {
 
   /// Returns how many taps set_tap() can keep for the current positions.
   int64_t slots() const {
-    return inside_ ? kConvDepth : kConvDepth / std::max<int64_t>(pieces_, 1);
+    return inside_ ? kConvGathered : kConvGathered / std::max<int64_t>(pieces_, 1);
   }
 
   /// Sets the tap of a slot.
@@ -157,6 +141,25 @@ class WindowGather {
     typename V::Mask mask[2];
   };
 
+  /// Appends the pieces of `count` positions of a sample; `to` positions precede them.
+  void add_positions(int64_t sample, int64_t p, int64_t count, int64_t to) {
+    Extent at{p / (w_.grid[2] * w_.grid[1]), p / w_.grid[2] % w_.grid[1], p % w_.grid[2]};
+    for (const int64_t end = to + count; to < end;) {
+      // With strides, each piece is a vector of its own.
+      const int64_t lane = w_.step[2] == 1 ? to % V::kLanes : 0;
+      const int64_t most = V::kLanes - lane;
+      const int64_t n = std::min({linear_ ? end - to : w_.grid[2] - at[2], end - to, most});
+      const int64_t from = sample * sample_ +
+                           (at[0] * w_.step[0] * w_.source[1] + at[1] * w_.step[1]) * w_.source[2] +
+                           at[2] * w_.step[2];
+      if (lane == 0) first_piece_[static_cast<size_t>(vectors_++)] = pieces_;
+      place_[static_cast<size_t>(pieces_)] = {at, lane, n, to};
+      from_[static_cast<size_t>(pieces_++)] = from - lane;
+      to += n;
+      advance(n, at);
+    }
+  }
+
   /// Returns the lanes of both; a lane that one of them lacks is 0 there.
   static V either(V a, V b) { return from_bits(bits(a) | bits(b)); }
 
@@ -176,12 +179,12 @@ class WindowGather {
     return first_piece_[v + 1] - first_piece_[v];
   }
 
-  /// Moves a position by n, which does not reach the next sample's first one.
+  /// Moves a position by n. A grid of one plane has rows below the last one.
   void advance(int64_t n, Extent& at) const {
     at[2] += n;
     while (at[2] >= w_.grid[2]) {
       at[2] -= w_.grid[2];
-      if (++at[1] == w_.grid[1]) {
+      if (++at[1] == w_.grid[1] && w_.grid[0] > 1) {
         at[1] = 0;
         ++at[0];
       }
@@ -247,6 +250,16 @@ class WindowGather {
   [[gnu::noinline]] void copy_vectors(const float* from, int64_t channels, const Lanes* lanes,
                                       float* to, int64_t stride) const {
     const int64_t plane = w_.plane(), vectors = vectors_;
+    if (pieces_ == vectors) {
+      for (int64_t channel = 0; channel < channels; ++channel, from += plane, to += stride) {
+#pragma GCC unroll 4
+        for (int64_t v = 0; v < vectors; ++v) {
+          const auto at = static_cast<size_t>(v);
+          V::load_masked(from + from_[at], lanes[v].mask).store(to + v * V::kLanes);
+        }
+      }
+      return;
+    }
     for (int64_t channel = 0; channel < channels; ++channel) {
       for (int64_t v = 0, i = 0; v < vectors; ++v) {
         V x = V::load_masked(from + from_[static_cast<size_t>(i)], lanes[i].mask);
@@ -295,12 +308,12 @@ class WindowGather {
   const bool linear_;  ///< Also across rows.
   const bool inside_;  ///< No window reaches outside the source.
   int64_t pieces_ = 0, vectors_ = 0;
-  std::array<int64_t, kConvDepth + 1> first_piece_;  ///< By vector.
+  std::array<int64_t, kConvGathered + 1> first_piece_;  ///< By vector.
   /// By piece: floats from a plane's first element for offset 0 to that of lane 0.
-  std::array<int64_t, kConvDepth> from_;
-  std::array<Place, kConvDepth> place_;
-  std::array<int64_t, kConvDepth> tap_;  ///< By slot: floats from the element for offset 0.
-  std::array<Lanes, kConvDepth> lanes_;  ///< By slot and piece; one slot if all are inside.
+  std::array<int64_t, kConvGathered> from_;
+  std::array<Place, kConvGathered> place_;
+  std::array<int64_t, kConvGathered> tap_;  ///< By slot: floats from the element for offset 0.
+  std::array<Lanes, kConvGathered> lanes_;  ///< By slot and piece; one slot if all are inside.
 };
 
 }  // namespace sluice::cpu::internal

@@ -26,15 +26,19 @@ struct TileShape {
 struct Tiles {
   int64_t count = 1;
   int64_t depth = 0;
-  /// op(A): row i of step k is a[i + k·a_stride] or, with `rows_apart`, a[i·a_stride + k].
+  /// Steps of a run. An operand may be elsewhere in the next run.
+  int64_t run = 32;
+  /// op(A): row i of step k is a[i + k·a_stride] or, with `rows_apart`, a[i·a_stride + k]. Each run
+  /// begins `a_jump` floats further on.
   const float* a = nullptr;
   int64_t a_stride = 0;
+  int64_t a_jump = 0;
   /// op(B): the vectors of step k begin at b + k·b_stride; all their lanes are readable.
   const float* b = nullptr;
   int64_t b_stride = 0;
   /// If the kernel prefetches, each step prefetches one tile width of floats at `ask` from the L2
   /// cache.
-  /// `ask` advances by `ask_step` each step; each group of 32 steps begins `ask_jump` further on.
+  /// `ask` advances by `ask_step` each step; each run begins `ask_jump` after the one before it.
   const float* ask = nullptr;
   int64_t ask_step = 0;
   int64_t ask_jump = 0;
@@ -82,22 +86,21 @@ void compute_tiles(const Tiles& t) {
       }
     }
 
-    float* const to = t.to + row * t.to_stride;
-    const int64_t to_stride = t.to_stride;
-    const float* a = t.a + row * (kRowsApart ? t.a_stride : 1);
-    const int64_t a_stride = t.a_stride;
+    const int64_t a_stride = t.a_stride, b_stride = t.b_stride, to_stride = t.to_stride;
+    float* const to = t.to + row * to_stride;
+    const float* a = t.a + row * (kRowsApart ? a_stride : 1);
     const float* b = t.b;
-    const int64_t b_stride = t.b_stride, ask_step = t.ask_step;
-    for (int64_t first = 0; first < t.depth; first += 32) {
-      const float* ask = t.ask + (kRowsApart ? 0 : row) + first / 32 * t.ask_jump;
-      for (int64_t k = std::min<int64_t>(32, t.depth - first); k > 0; --k) {
+    const float* ask_of_run = t.ask + (kRowsApart ? 0 : row);
+    for (int64_t first = 0; first < t.depth; first += t.run, ask_of_run += t.ask_jump) {
+      const float* ask = ask_of_run;
+      for (int64_t k = std::min(t.run, t.depth - first); k > 0; --k) {
         V columns[kVectors];
 #pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) columns[v] = V::load(b + v * kLanes);
         if (kAsks) {
 #pragma GCC unroll 4
           for (int j = 0; j < kVectors * kLanes; j += 16) __builtin_prefetch(ask + j);
-          ask += ask_step;
+          ask += t.ask_step;
         }
         const float* group = a;
 #pragma GCC unroll 16
@@ -115,6 +118,7 @@ void compute_tiles(const Tiles& t) {
         a += kRowsApart ? 1 : a_stride;
         b += b_stride;
       }
+      a += t.a_jump;
     }
 
     if (t.add != nullptr) {

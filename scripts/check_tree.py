@@ -48,6 +48,11 @@ PATTERNS = [
     ("a test that never runs", re.compile(r"\bDISABLED_\w"), (".cc",)),
 ]
 
+# The number of a device address, and the folders of the devices that know what it means.
+DEVICE_NUMBER = re.compile(r"\b(of|in)_device\(")
+DEVICE_FOLDERS = ("src/sluice/cpu/", "tests/opaque/")
+DEVICE_ADDRESS = "src/sluice/runtime/device_address.h"
+
 
 def check(root):
     """Returns the faults of the tree as "file:line: text"."""
@@ -66,7 +71,10 @@ def check(root):
             faults += check_first_words(name, lines)
         if CHECK_MARKDOWN and name.endswith(".md") and not name.startswith(WRITTEN):
             faults += check_columns(name, prose_lines(lines))
-        for what, pattern, endings in PATTERNS:
+        patterns = list(PATTERNS)
+        if not name.startswith(DEVICE_FOLDERS) and name != DEVICE_ADDRESS:
+            patterns.append(("a device address outside its device", DEVICE_NUMBER, (".h", ".cc")))
+        for what, pattern, endings in patterns:
             if endings is not None and not name.endswith(endings):
                 continue
             for number, line in enumerate(lines, 1):

@@ -53,6 +53,10 @@ class PlanRun {
     o.folder = std::filesystem::temp_directory_path().string();
     return o;
   }
+  runtime::OpenDevice& device(int32_t arena, int replica) const {
+    return executor_.device(executor_.executable().arenas[static_cast<size_t>(arena)].device,
+                            replica);
+  }
   Seed key(uint32_t what, size_t index) const {
     return {what * 65536 + static_cast<uint32_t>(index), static_cast<uint32_t>(seed_)};
   }
@@ -61,7 +65,8 @@ class PlanRun {
     const exe::Executable& e = executor_.executable();
     for (const exe::ConstantPlan& c : e.constants) {
       if (!c.data.empty())
-        std::memcpy(executor_.arena(c.arena, replica) + c.offset, c.data.data(), c.data.size());
+        device(c.arena, replica)
+            .write(executor_.arena(c.arena, replica) + c.offset, c.spec, "row", 0, c.data);
     }
     for (size_t v = 0; v < e.variables.size(); ++v) {
       const exe::VariablePlan& plan = e.variables[v];
@@ -70,8 +75,9 @@ class PlanRun {
       if (plan.buffer >= 0) {
         executor_.remote(replica).write(plan.buffer, plan.entry, 0, values);
       } else {
-        device_->write(executor_.arena(plan.arena, replica) + plan.offset, spec, plan.layout, 0,
-                       values);
+        device(plan.arena, replica)
+            .write(executor_.arena(plan.arena, replica) + plan.offset, spec, plan.layout, 0,
+                   values);
       }
     }
   }
@@ -102,8 +108,8 @@ class PlanRun {
     if (plan.buffer >= 0) {
       executor_.remote(replica).read(plan.buffer, plan.entry, 0, values);
     } else {
-      device_->read(executor_.arena(plan.arena, replica) + plan.offset, spec, plan.layout, 0,
-                    values);
+      device(plan.arena, replica)
+          .read(executor_.arena(plan.arena, replica) + plan.offset, spec, plan.layout, 0, values);
     }
     seen_[plan.path + " of replica " + std::to_string(replica)] = std::move(values);
   }

@@ -92,20 +92,10 @@ class HookedDevice : public runtime::Device {
  public:
   explicit HookedDevice(std::shared_ptr<Hook> hook) : hook_(std::move(hook)) {}
   std::string kind() const override { return cpu_->kind(); }
-  std::unique_ptr<runtime::DeviceMemory> allocate(int64_t bytes) override {
-    return cpu_->allocate(bytes);
-  }
+  std::unique_ptr<runtime::OpenDevice> open() override { return cpu_->open(); }
   runtime::BoundCollective bind(const exe::Collective& collective,
                                 const exe::ReplicaGroup& group) override {
     return cpu_->bind(collective, group);
-  }
-  void read(const std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
-            std::span<std::byte> out) const override {
-    cpu_->read(memory, spec, layout, begin, out);
-  }
-  void write(std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
-             std::span<const std::byte> in) const override {
-    cpu_->write(memory, spec, layout, begin, in);
   }
   runtime::BoundKernel bind(const exe::Kernel& kernel) override {
     const auto state =

@@ -93,20 +93,10 @@ class GuardedDevice : public runtime::Device {
  public:
   explicit GuardedDevice(std::shared_ptr<int64_t> tasks) : tasks_(std::move(tasks)) {}
   std::string kind() const override { return cpu_->kind(); }
-  std::unique_ptr<runtime::DeviceMemory> allocate(int64_t bytes) override {
-    return cpu_->allocate(bytes);
-  }
+  std::unique_ptr<runtime::OpenDevice> open() override { return cpu_->open(); }
   runtime::BoundCollective bind(const exe::Collective& collective,
                                 const exe::ReplicaGroup& group) override {
     return cpu_->bind(collective, group);
-  }
-  void read(const std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
-            std::span<std::byte> out) const override {
-    cpu_->read(memory, spec, layout, begin, out);
-  }
-  void write(std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
-             std::span<const std::byte> in) const override {
-    cpu_->write(memory, spec, layout, begin, in);
   }
   runtime::BoundKernel bind(const exe::Kernel& kernel) override {
     auto state = std::make_shared<GuardedKernel>();

@@ -1,7 +1,6 @@
 #include "sluice/runtime/communicator.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "sluice/base/checked.h"
@@ -16,10 +15,6 @@ ByteRange of_members(ByteRange (*range)(const void*, int64_t), const BoundCollec
                      const Meeting::Part& part) {
   const void* const state = collective.state.get();
   return {range(state, part.first).begin, range(state, part.first + part.count - 1).end};
-}
-
-std::span<std::byte> bytes_at(std::byte* operand, const ByteRange& range) {
-  return {operand + range.begin, static_cast<size_t>(range.end - range.begin)};
 }
 
 // Returns the most bytes that the shares of `part` read of one other member, over all collectives
@@ -50,10 +45,13 @@ Meeting::Meeting(std::vector<Part> parts, size_t own, int64_t workers)
   outputs.resize(static_cast<size_t>(members));
 }
 
-void Meeting::connect(std::unique_ptr<Messages> messages, int64_t most) {
+void Meeting::connect(std::unique_ptr<Messages> messages, std::vector<OpenDevice*> devices,
+                      int64_t most) {
   messages_ = std::move(messages);
+  devices_ = std::move(devices);
   const auto others = static_cast<int64_t>(inputs.size()) - own().count;
-  room_.resize(static_cast<size_t>(others * round_up(most, kAlignment)));
+  room_bytes_ = others * round_up(most, kAlignment);
+  room_ = devices_.front()->allocate(room_bytes_);
 }
 
 void Meeting::reset(int64_t expected) {
@@ -92,52 +90,63 @@ bool Meeting::poll() {
   return false;
 }
 
+// Returns a range of the operand of a member of this process.
+std::span<std::byte> Meeting::bytes_of(int64_t member, DeviceAddress operand,
+                                       const ByteRange& range) const {
+  OpenDevice& device = *devices_[static_cast<size_t>(member - own().first)];
+  return device.host_bytes(operand + range.begin, range.end - range.begin);
+}
+
 void Meeting::exchange_inputs() {
   const ByteRange needed = of_members(collective->reads, *collective, own());
   const int64_t bytes = needed.end - needed.begin;
-  std::byte* room = room_.data();
+  DeviceAddress room = room_;
   for (const Part& other : parts_) {
     if (&other == &own()) continue;
     const ByteRange wanted = of_members(collective->reads, *collective, other);
     for (int64_t m = own().first; m < own().first + own().count; ++m) {
       if (wanted.end > wanted.begin)
-        messages_->send(other.process, bytes_at(inputs[static_cast<size_t>(m)], wanted));
+        messages_->send(other.process, bytes_of(m, inputs[static_cast<size_t>(m)], wanted));
     }
     for (int64_t m = other.first; m < other.first + other.count; ++m) {
       // The share adds its offset in the whole input, so store the address where that input would
       // begin.
       inputs[static_cast<size_t>(m)] = room - needed.begin;
-      if (bytes > 0) messages_->receive(other.process, {room, static_cast<size_t>(bytes)});
-      room += round_up(bytes, kAlignment);
+      if (bytes > 0) messages_->receive(other.process, bytes_of(own().first, room, {0, bytes}));
+      room = room + round_up(bytes, kAlignment);
     }
   }
 }
 
 void Meeting::exchange_outputs() {
-  std::byte* const whole = outputs[static_cast<size_t>(own().first)];
+  const auto whole = [&](const ByteRange& range) {
+    return bytes_of(own().first, outputs[static_cast<size_t>(own().first)], range);
+  };
   const ByteRange made = of_members(collective->writes, *collective, own());
   for (const Part& other : parts_) {
     if (&other == &own()) continue;
     const ByteRange theirs = of_members(collective->writes, *collective, other);
-    if (made.end > made.begin) messages_->send(other.process, bytes_at(whole, made));
-    if (theirs.end > theirs.begin) messages_->receive(other.process, bytes_at(whole, theirs));
+    if (made.end > made.begin) messages_->send(other.process, whole(made));
+    if (theirs.end > theirs.begin) messages_->receive(other.process, whole(theirs));
   }
 }
 
 // Outputs are received for the first member of this process. Copy them to its other members.
 void Meeting::copy_outputs() {
-  const std::byte* const whole = outputs[static_cast<size_t>(own().first)];
+  const int64_t first = own().first;
   for (const Part& other : parts_) {
     if (&other == &own()) continue;
     const ByteRange range = of_members(collective->writes, *collective, other);
-    for (int64_t m = own().first + 1; m < own().first + own().count; ++m) {
-      std::memcpy(outputs[static_cast<size_t>(m)] + range.begin, whole + range.begin,
-                  static_cast<size_t>(range.end - range.begin));
+    const auto received = bytes_of(first, outputs[static_cast<size_t>(first)], range);
+    for (int64_t m = first + 1; m < first + own().count; ++m) {
+      const auto copy = bytes_of(m, outputs[static_cast<size_t>(m)], range);
+      std::copy(received.begin(), received.end(), copy.begin());
     }
   }
 }
 
 Communicator::Communicator(const exe::Executable& executable, const LoadedProgram& loaded,
+                           const std::vector<std::vector<OpenDevice*>>& devices,
                            std::shared_ptr<ProcessGroup> group)
     : group_(std::move(group)), groups_(executable.groups.size()) {
   const int rank = group_ == nullptr ? 0 : group_->rank();
@@ -147,10 +156,14 @@ Communicator::Communicator(const exe::Executable& executable, const LoadedProgra
     for (size_t g = 0; g < groups_; ++g) {
       const exe::ReplicaGroup& shape = executable.groups[g];
       const int32_t block = shape.stride * shape.size;
-      // By number of the group: its members, by process.
+      // By number of the group: its members, by process, and the devices of those in this process.
       std::map<int32_t, std::vector<Meeting::Part>> parts_of;
+      std::map<int32_t, std::vector<OpenDevice*>> devices_of;
       for (int32_t r = 0; r < executable.replicas; ++r) {
-        auto& parts = parts_of[r / block * shape.stride + r % shape.stride];
+        const int32_t number = r / block * shape.stride + r % shape.stride;
+        auto& parts = parts_of[number];
+        if (here_.contains(r))
+          devices_of[number].push_back(devices[static_cast<size_t>(r - here_.first)][d]);
         const int process = r / here_.count;
         if (parts.empty() || parts.back().process != process)
           parts.push_back({process, r % block / shape.stride, 0});
@@ -173,7 +186,7 @@ Communicator::Communicator(const exe::Executable& executable, const LoadedProgra
                  .meeting;
         meeting_of[number] = &meeting;
         if (!meeting.has_messages()) continue;
-        meeting.connect(group_->messages(own_tag),
+        meeting.connect(group_->messages(own_tag), std::move(devices_of[number]),
                         most_read(executable, loaded, device, index, *own));
         remote_.push_back(&meeting);
       }

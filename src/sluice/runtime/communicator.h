@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "sluice/exe/executable.h"
@@ -27,10 +28,10 @@ class Meeting {
   Meeting(std::vector<Part> parts, size_t own, int64_t workers);
 
   /// By member: address of its input. A member of this process sets it before its arrival.
-  std::vector<std::byte*> inputs;
+  std::vector<DeviceAddress> inputs;
   /// By member: address of its output, equal to the input in an update. Null for members of other
   /// processes.
-  std::vector<std::byte*> outputs;
+  std::vector<DeviceAddress> outputs;
   /// The current collective; the first member of this process sets it.
   const BoundCollective* collective = nullptr;
   int64_t first_member() const { return own().first; }
@@ -53,10 +54,10 @@ class Meeting {
 
   bool has_messages() const { return parts_.size() > 1; }
   /// Sets the messages to members in other processes, and allocates room for `most` bytes from each
-  /// of these members.
-  void connect(std::unique_ptr<Messages> messages, int64_t most);
+  /// of these members. `devices` are those of the members of this process.
+  void connect(std::unique_ptr<Messages> messages, std::vector<OpenDevice*> devices, int64_t most);
   /// Returns the size of that room in bytes.
-  int64_t room() const { return static_cast<int64_t>(room_.size()); }
+  int64_t room() const { return room_bytes_; }
   /// Advances sends and receives. Returns whether a collective made progress. Only one thread may
   /// call it.
   bool poll();
@@ -70,6 +71,8 @@ class Meeting {
   bool here_came(int64_t number) const { return arrivals() >= (2 * number + 1) * strands_; }
   bool here_done(int64_t number) const { return arrivals() >= (2 * number + 2) * strands_; }
   int64_t arrivals() const { return arrived_.load(std::memory_order_acquire); }
+  std::span<std::byte> bytes_of(int64_t member, DeviceAddress operand,
+                                const ByteRange& range) const;
   void exchange_inputs();
   void exchange_outputs();
   void copy_outputs();
@@ -80,7 +83,9 @@ class Meeting {
   alignas(64) std::atomic<int64_t> arrived_{0};
 
   std::unique_ptr<Messages> messages_;  ///< Null if all members are in this process.
-  std::vector<std::byte> room_;
+  std::vector<OpenDevice*> devices_;    ///< By member of this process.
+  DeviceAddress room_;
+  int64_t room_bytes_ = 0;
   int64_t expected_ = 0;
   Stage stage_ = Stage::kGathering;          ///< Stage of collective number finished_.
   alignas(64) std::atomic<int64_t> received_{/// Number of collectives with all inputs received.
@@ -98,8 +103,10 @@ struct Membership {
 /// between processes. No call blocks: a strand that must wait calls again later.
 class Communicator {
  public:
-  /// `group` is null if there is only this process.
+  /// `devices` are those of each replica of this process. `group` is null if there is only this
+  /// process.
   Communicator(const exe::Executable& executable, const LoadedProgram& loaded,
+               const std::vector<std::vector<OpenDevice*>>& devices,
                std::shared_ptr<ProcessGroup> group);
 
   const ReplicaRange& here() const { return here_; }

@@ -6,10 +6,14 @@
 #include <string_view>
 
 #include "sluice/exe/executable.h"
+#include "sluice/runtime/device_address.h"
 
 namespace sluice::runtime {
 
-/// Arguments of a kernel: addresses of operands (inputs, then outputs), scratch memory of the
+class Strand;
+struct RunState;
+
+/// Arguments of a kernel on the host: operands (inputs, then outputs), scratch memory of the
 /// worker, and evaluated scalars.
 struct KernelBlock {
   std::byte* const* operands = nullptr;
@@ -29,9 +33,9 @@ struct BoundKernel {
 
 /// Arguments of a collective's kernel: the operands of all members of the group, by member.
 struct CollectiveBlock {
-  std::byte* const* inputs = nullptr;
-  std::byte* const* outputs = nullptr;  ///< Null for members of other processes.
-  int64_t member = 0;                   ///< Member whose share of the work runs.
+  const DeviceAddress* inputs = nullptr;
+  const DeviceAddress* outputs = nullptr;  ///< Null for members of other processes.
+  int64_t member = 0;                      ///< Member whose share of the work runs.
   int64_t part = 0;  ///< Index of a part of that share; each worker of the member runs one part.
   int64_t parts = 1;
 };
@@ -53,11 +57,25 @@ struct BoundCollective {
   ByteRange (*writes)(const void* state, int64_t member) = nullptr;
 };
 
-/// Device memory of one arena.
-class DeviceMemory {
+/// A device in one replica: its memory, and the strands that walk through its programs.
+class OpenDevice {
  public:
-  virtual ~DeviceMemory() = default;
-  virtual std::byte* data() = 0;
+  virtual ~OpenDevice() = default;
+  /// Allocates memory for the life of this object, aligned as the target says. Error{kDoesNotFit}
+  /// if the device or the system refuses it.
+  virtual DeviceAddress allocate(int64_t bytes) = 0;
+  /// Copies logical elements between a tensor in this memory and a row-major array on the host,
+  /// between runs. The first element is `begin`; the size of the array gives their number. `layout`
+  /// is a layout of the target, as text. Error{kUsage} for any other layout.
+  virtual void read(DeviceAddress tensor, const TensorSpec& spec, std::string_view layout,
+                    int64_t begin, std::span<std::byte> out) = 0;
+  virtual void write(DeviceAddress tensor, const TensorSpec& spec, std::string_view layout,
+                     int64_t begin, std::span<const std::byte> in) = 0;
+  /// Returns memory as host memory, for messages to and from other processes.
+  virtual std::span<std::byte> host_bytes(DeviceAddress begin, int64_t bytes) = 0;
+  /// Creates the strand of a worker. `run` and its devices must outlive the strand. `device` is the
+  /// index of this device in the executable.
+  virtual std::unique_ptr<Strand> strand(RunState& run, int device, int worker) = 0;
 };
 
 /// A device that can run programs.
@@ -65,21 +83,14 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string kind() const = 0;
-  /// Allocates memory aligned to 64 bytes. Error{kDoesNotFit} if the system refuses it.
-  virtual std::unique_ptr<DeviceMemory> allocate(int64_t bytes) = 0;
   /// Binds the kernel of a key to operands of the step's specs. Error{kUsage} for an unknown key.
   /// Error{kBadFile} for operands or options that the kernel does not take.
   virtual BoundKernel bind(const exe::Kernel& kernel) = 0;
   /// Binds a collective of groups of this shape, with the errors of `bind` for kernels.
   virtual BoundCollective bind(const exe::Collective& collective,
                                const exe::ReplicaGroup& group) = 0;
-  /// Copies logical elements between a tensor in this device's memory and a row-major array on the
-  /// host. The first element is `begin`; the size of the array gives their number. `layout` is a
-  /// layout of the target, as text. Error{kUsage} for any other layout.
-  virtual void read(const std::byte* memory, const TensorSpec& spec, std::string_view layout,
-                    int64_t begin, std::span<std::byte> out) const = 0;
-  virtual void write(std::byte* memory, const TensorSpec& spec, std::string_view layout,
-                     int64_t begin, std::span<const std::byte> in) const = 0;
+  /// Opens the device for one replica.
+  virtual std::unique_ptr<OpenDevice> open() = 0;
 };
 
 }  // namespace sluice::runtime

@@ -61,15 +61,17 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   std::vector<Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());
   loaded_ = load(executable_, raw);
-  communicator_ = std::make_unique<Communicator>(executable_, loaded_, options_.group);
-  for (int r = 0; r < here.count; ++r) add_replica(here.first + r, workers);
+  communicator_ = std::make_unique<Communicator>(executable_, loaded_, open_devices(here.count),
+                                                 options_.group);
+  for (int r = 0; r < here.count; ++r)
+    prepare(*replicas_[static_cast<size_t>(r)], here.first + r, workers);
   const int teams = options_.threads / workers;
   work_.resize(static_cast<size_t>(options_.threads));
   for (int r = 0; r < here.count; ++r) {
     auto& strands = replicas_[static_cast<size_t>(r)]->strands;
     for (int w = 0; w < workers; ++w) {
       auto& own = work_[static_cast<size_t>(r % teams * workers + w)];
-      for (Strand& s : strands[static_cast<size_t>(w)]) own.push_back(&s);
+      for (const auto& s : strands[static_cast<size_t>(w)]) own.push_back(s.get());
     }
   }
   pool_ = std::make_unique<Pool>(
@@ -83,32 +85,42 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   for (const auto& io : io_threads_) io->await_idle();
 }
 
-void Executor::add_replica(int number, int workers) {
-  Replica& replica = *replicas_.emplace_back(std::make_unique<Replica>());
-  RunState& state = replica.state;
-  for (const exe::Arena& arena : executable_.arenas) {
-    Region region;
-    region.bytes = arena.bytes;
-    std::byte* base = nullptr;
-    if (arena.space == exe::Space::kDevice) {
-      region.device = devices_[static_cast<size_t>(arena.device)]->allocate(arena.bytes);
-      base = region.device->data();
-    } else if (arena.space != exe::Space::kFile) {
-      region.host = host_memory(arena.bytes);
-      base = region.host.get();
-    }
-    replica.regions.push_back(std::move(region));
-    state.arenas.push_back(base);
+// Opens the devices of each replica of this process.
+std::vector<std::vector<OpenDevice*>> Executor::open_devices(int replicas) {
+  std::vector<std::vector<OpenDevice*>> opened;
+  for (int r = 0; r < replicas; ++r) {
+    Replica& replica = *replicas_.emplace_back(std::make_unique<Replica>());
+    auto& all = opened.emplace_back();
+    for (const auto& device : devices_)
+      all.push_back(replica.devices.emplace_back(device->open()).get());
   }
+  return opened;
+}
+
+void Executor::allocate_arenas(Replica& replica) {
+  for (const exe::Arena& arena : executable_.arenas) {
+    DeviceAddress device;
+    std::byte* host = nullptr;
+    if (arena.space == exe::Space::kDevice) {
+      device = replica.devices[static_cast<size_t>(arena.device)]->allocate(arena.bytes);
+    } else if (arena.space != exe::Space::kFile) {
+      host = replica.host_memory.emplace_back(host_memory(arena.bytes)).get();
+    }
+    replica.state.arenas.push_back(device);
+    replica.host_arenas.push_back(host);
+  }
+}
+
+void Executor::prepare(Replica& replica, int number, int workers) {
+  RunState& state = replica.state;
+  allocate_arenas(replica);
   state.remote =
-      std::make_unique<RemoteStore>(executable_, state.arenas, options_.folder, throttle_);
+      std::make_unique<RemoteStore>(executable_, replica.host_arenas, options_.folder, throttle_);
   replica.channels = std::vector<ChannelState>(executable_.channels.size());
   for (size_t c = 0; c < replica.channels.size(); ++c)
     replica.channels[c].capacity = executable_.channels[c].capacity;
   state.executable = &executable_;
   state.loaded = &loaded_;
-  for (const LoadedFunction& f : loaded_.functions)
-    state.arguments.push_back(fixed_arguments(f, state.arenas));
   state.channels = &replica.channels;
   state.communicator = communicator_.get();
   state.stop = &stop_;
@@ -127,7 +139,8 @@ void Executor::add_replica(int number, int workers) {
   }
   for (int w = 0; w < state.workers; ++w) {
     auto& own = replica.strands.emplace_back();
-    for (size_t d = 0; d < devices_.size(); ++d) own.emplace_back(state, static_cast<int>(d), w);
+    for (size_t d = 0; d < devices_.size(); ++d)
+      own.push_back(replica.devices[d]->strand(state, static_cast<int>(d), w));
   }
 }
 
@@ -155,7 +168,7 @@ void Executor::prepare(const exe::Program& program, HostStreams& streams) {
       c.received = 0;
     }
     for (auto& own : replica->strands) {
-      for (Strand& s : own) s.start(program);
+      for (const auto& s : own) s->start(program);
     }
   }
 }
@@ -317,10 +330,10 @@ int64_t Executor::measured_bytes(int32_t device, exe::Space space) const {
   int64_t sum = 0;
   for (const auto& replica : replicas_) {
     int64_t bytes = 0;
-    for (size_t a = 0; a < replica->regions.size(); ++a) {
+    for (size_t a = 0; a < executable_.arenas.size(); ++a) {
       const exe::Arena& arena = executable_.arenas[a];
       if (arena.space == space && (arena.device == device || space != exe::Space::kDevice))
-        bytes += replica->regions[a].bytes;
+        bytes += arena.bytes;
     }
     most = std::max(most, bytes);
     sum += bytes;

@@ -47,13 +47,16 @@ class Executor {
   /// selects. Error{kInternal} if all strands are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
 
-  Device& device(int32_t index) const { return *devices_[static_cast<size_t>(index)]; }
-  /// Returns the base address of an arena of a replica; null in the file tier.
-  std::byte* arena(int32_t index, int replica = 0) const {
-    return replica_state(replica).arenas[static_cast<size_t>(index)];
+  /// Returns a device of a replica.
+  OpenDevice& device(int32_t index, int replica = 0) const {
+    return *this->replica(replica).devices[static_cast<size_t>(index)];
+  }
+  /// Returns the first address of an arena of a replica that is in device memory.
+  DeviceAddress arena(int32_t index, int replica = 0) const {
+    return this->replica(replica).state.arenas[static_cast<size_t>(index)];
   }
   /// Returns the store of the remote buffers of a replica.
-  RemoteStore& remote(int replica = 0) const { return *replica_state(replica).remote; }
+  RemoteStore& remote(int replica = 0) const { return *this->replica(replica).state.remote; }
   /// Returns the bytes allocated for arenas in a space. For device memory: on `device`, in the
   /// replica with most bytes. For any other space: in all replicas of this process.
   int64_t measured_bytes(int32_t device, exe::Space space) const;
@@ -63,23 +66,22 @@ class Executor {
   Counters counters() const;
 
  private:
-  struct Region {
-    std::unique_ptr<DeviceMemory> device;
-    std::unique_ptr<std::byte, FreeMemory> host;
-    int64_t bytes = 0;
-  };
-  /// Memory and strands of one replica.
+  /// Devices, memory and strands of one replica.
   struct Replica {
-    std::vector<Region> regions;
+    std::vector<std::unique_ptr<OpenDevice>> devices;
+    std::vector<std::unique_ptr<std::byte, FreeMemory>> host_memory;
+    std::vector<std::byte*> host_arenas;  ///< By arena: its host memory; null without.
     std::vector<ChannelState> channels;
     RunState state;
-    std::vector<std::vector<Strand>> strands;  ///< [worker of its team][device]
+    std::vector<std::vector<std::unique_ptr<Strand>>> strands;  ///< [worker of its team][device]
   };
 
-  const RunState& replica_state(int replica) const {
-    return replicas_[static_cast<size_t>(replica - replicas().first)]->state;
+  const Replica& replica(int number) const {
+    return *replicas_[static_cast<size_t>(number - replicas().first)];
   }
-  void add_replica(int number, int workers);
+  std::vector<std::vector<OpenDevice*>> open_devices(int replicas);
+  void allocate_arenas(Replica& replica);
+  void prepare(Replica& replica, int number, int workers);
   void prepare(const exe::Program& program, HostStreams& streams);
   void drive(int worker);
   /// A thread and the io queues that it serves: the queues of one number, on all devices, in all

@@ -62,8 +62,6 @@ Argument argument_of(const exe::Address& at) {
   return a;
 }
 
-bool is_fixed(const Argument& a) { return a.base <= 0 && a.ring == nullptr; }
-
 // Finds the functions that programs start at one address and that no step calls.
 void find_entry_frames(const exe::Executable& executable, LoadedProgram& program) {
   std::vector<bool> moves(executable.functions.size(), false);
@@ -85,23 +83,6 @@ void find_entry_frames(const exe::Executable& executable, LoadedProgram& program
     if (moves[f]) program.functions[f].entry_frame = nullptr;
   }
 }
-
-}  // namespace
-
-std::vector<std::byte*> fixed_arguments(const LoadedFunction& function,
-                                        const std::vector<std::byte*>& arenas) {
-  std::vector<std::byte*> addresses;
-  if (function.entry_frame == nullptr) return addresses;
-  std::byte* const frame =
-      arenas[static_cast<size_t>(function.entry_frame->index)] + function.entry_frame->offset;
-  for (const Argument& a : function.arguments) {
-    std::byte* const base = a.base < 0 ? arenas[static_cast<size_t>(~a.base)] : frame;
-    addresses.push_back(is_fixed(a) ? base + a.offset : nullptr);
-  }
-  return addresses;
-}
-
-namespace {
 
 BoundKernel bound(Device& device, const exe::Kernel& kernel, const exe::Step& step) {
   try {
@@ -168,7 +149,7 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
         k.flops = loaded.bound.back().flops;
         for (const exe::Operand& o : kernel->operands) {
           loaded.arguments.push_back(argument_of(o.at));
-          k.fixed = k.fixed && is_fixed(loaded.arguments.back());
+          k.fixed = k.fixed && loaded.arguments.back().is_fixed();
           k.operand_bytes += o.bytes;
         }
         loaded.kernels.push_back(k);

@@ -15,6 +15,9 @@ struct Argument {
   int32_t base = 0;  ///< 0: the frame; 1 + p: parameter p; ~a: arena a.
   int64_t offset = 0;
   const exe::Address* ring = nullptr;  ///< Selects the slot of a ring; null without a ring.
+
+  /// Returns whether the argument is in an arena or in the frame, at a constant offset.
+  bool is_fixed() const { return base <= 0 && ring == nullptr; }
 };
 
 /// A bound kernel of a function.
@@ -23,7 +26,7 @@ struct LoadedKernel {
   const void* state = nullptr;
   size_t first = 0;  ///< Index of its first argument in LoadedFunction::arguments.
   size_t arguments = 0;
-  bool fixed = false;  ///< All arguments are in arenas or the frame, at constant offsets.
+  bool fixed = false;  ///< All arguments are fixed.
   const std::vector<exe::IndexExpr>* scalars = nullptr;
   int64_t tasks = 1;
   int64_t operand_bytes = 0;  ///< Bytes of all operands, for the counters.
@@ -64,11 +67,6 @@ struct LoadedProgram {
   std::vector<LoadedFunction> functions;
   StackNeeds needs;
 };
-
-/// Returns the addresses of a function's arguments, by argument. Empty unless the frame of the
-/// function is fixed. Null for an argument whose address varies.
-std::vector<std::byte*> fixed_arguments(const LoadedFunction& function,
-                                        const std::vector<std::byte*>& arenas);
 
 /// Returns the errors with which devices refuse kernels and collectives of their functions, at most
 /// `most` errors. Skips functions of null devices.

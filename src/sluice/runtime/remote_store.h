@@ -17,7 +17,7 @@ namespace sluice::runtime {
 /// name the folder of the file, the buffer and the entry.
 class RemoteStore {
  public:
-  /// `arenas` holds the base address of each arena, null in a file tier. Files are made in
+  /// `arenas` holds the address of each arena in host memory; others are null. Files are made in
   /// `folder`. Arenas and throttle must outlive the store. Error{kUsage} if a file tier exists and
   /// `folder` is empty.
   RemoteStore(const exe::Executable& executable, const std::vector<std::byte*>& arenas,

@@ -1,7 +1,6 @@
 #include "sluice/session/variables.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "sluice/base/hash.h"
@@ -47,8 +46,9 @@ void Variables::for_each_part(size_t variable, int64_t begin, int64_t count, F&&
   }
 }
 
-runtime::Device& Variables::device_of(const exe::VariablePlan& plan) const {
-  return executor_.device(executor_.executable().arenas[static_cast<size_t>(plan.arena)].device);
+runtime::OpenDevice& Variables::device_of(int32_t arena, int replica) const {
+  return executor_.device(executor_.executable().arenas[static_cast<size_t>(arena)].device,
+                          replica);
 }
 
 bool Variables::every_process_has(const std::vector<int>& replicas) const {
@@ -85,8 +85,9 @@ void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) c
       if (plan.buffer >= 0) {
         executor_.remote(*own).read(plan.buffer, plan.entry, p.first * width, part);
       } else {
-        device_of(plan).read(executor_.arena(plan.arena, *own) + plan.offset, plan.spec,
-                             plan.layout, p.first, part);
+        device_of(plan.arena, *own)
+            .read(executor_.arena(plan.arena, *own) + plan.offset, plan.spec, plan.layout, p.first,
+                  part);
       }
     }
     if (!shared) agreement_.broadcast(*own / here.count, part);
@@ -104,8 +105,9 @@ void Variables::write(size_t variable, int64_t begin, std::span<const std::byte>
             in.subspan(static_cast<size_t>(at * width), static_cast<size_t>(count * width));
         if (plan.buffer >= 0)
           return executor_.remote(replica).write(plan.buffer, plan.entry, first * width, part);
-        device_of(plan).write(executor_.arena(plan.arena, replica) + plan.offset, plan.spec,
-                              plan.layout, first, part);
+        device_of(plan.arena, replica)
+            .write(executor_.arena(plan.arena, replica) + plan.offset, plan.spec, plan.layout,
+                   first, part);
       });
 }
 
@@ -120,7 +122,7 @@ void Variables::initialize() {
   for (const exe::ConstantPlan& c : executor_.executable().constants) {
     if (c.data.empty()) continue;
     for (int r = here.first; r < here.first + here.count; ++r)
-      std::memcpy(executor_.arena(c.arena, r) + c.offset, c.data.data(), c.data.size());
+      device_of(c.arena, r).write(executor_.arena(c.arena, r) + c.offset, c.spec, "row", 0, c.data);
   }
   Digest digest;
   for (size_t v = 0; v < count(); ++v) {

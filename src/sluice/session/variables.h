@@ -45,7 +45,7 @@ class Variables {
   const std::vector<exe::VariablePlan>& plans() const { return executor_.executable().variables; }
   template <typename F>
   void for_each_part(size_t variable, int64_t begin, int64_t count, F&& f) const;
-  runtime::Device& device_of(const exe::VariablePlan& plan) const;
+  runtime::OpenDevice& device_of(int32_t arena, int replica) const;
   bool every_process_has(const std::vector<int>& replicas) const;
 
   const Compiled& compiled_;

@@ -5,7 +5,9 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/cpu/device/signature.h"
+#include "sluice/cpu/device/team.h"
 #include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/kernels/memory.h"
 #include "sluice/cpu/layout/layouts.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/ops/op.h"
@@ -70,7 +72,8 @@ class CpuTarget : public Target {
   }
 };
 
-class CpuMemory : public runtime::DeviceMemory {
+/// Memory of a CPU device, at first zeros.
+class CpuMemory {
  public:
   explicit CpuMemory(int64_t bytes)
       : alignment_{static_cast<size_t>(bytes >= sys::kLargePage ? sys::kLargePage : kPage)} {
@@ -82,15 +85,39 @@ class CpuMemory : public runtime::DeviceMemory {
     if (bytes >= sys::kLargePage) sys::prefer_large_pages(data_, bytes);
     std::memset(data_, 0, static_cast<size_t>(bytes));
   }
-  ~CpuMemory() override { ::operator delete[](data_, alignment_); }
+  ~CpuMemory() { ::operator delete[](data_, alignment_); }
   CpuMemory(const CpuMemory&) = delete;
   CpuMemory& operator=(const CpuMemory&) = delete;
-  std::byte* data() override { return data_; }
+  std::byte* data() const { return data_; }
 
  private:
   static constexpr int64_t kPage = 4096;
   std::align_val_t alignment_;
   std::byte* data_ = nullptr;
+};
+
+class OpenCpu : public runtime::OpenDevice {
+ public:
+  runtime::DeviceAddress allocate(int64_t bytes) override {
+    return address_of(memory_.emplace_back(std::make_unique<CpuMemory>(bytes))->data());
+  }
+  void read(runtime::DeviceAddress tensor, const TensorSpec& spec, std::string_view layout,
+            int64_t begin, std::span<std::byte> out) override {
+    read_elements(spec, parse_layout(layout), pointer_to(tensor), begin, out);
+  }
+  void write(runtime::DeviceAddress tensor, const TensorSpec& spec, std::string_view layout,
+             int64_t begin, std::span<const std::byte> in) override {
+    write_elements(spec, parse_layout(layout), pointer_to(tensor), begin, in);
+  }
+  std::span<std::byte> host_bytes(runtime::DeviceAddress begin, int64_t bytes) override {
+    return {pointer_to(begin), static_cast<size_t>(bytes)};
+  }
+  std::unique_ptr<runtime::Strand> strand(runtime::RunState& run, int device, int worker) override {
+    return make_strand(run, device, worker);
+  }
+
+ private:
+  std::vector<std::unique_ptr<CpuMemory>> memory_;
 };
 
 void run_index(const void*, const runtime::KernelBlock& block, int64_t) {
@@ -126,9 +153,7 @@ const CpuKernel* find_kernel(std::string_view key) {
 class CpuDevice : public runtime::Device {
  public:
   std::string kind() const override { return "cpu"; }
-  std::unique_ptr<runtime::DeviceMemory> allocate(int64_t bytes) override {
-    return std::make_unique<CpuMemory>(bytes);
-  }
+  std::unique_ptr<runtime::OpenDevice> open() override { return std::make_unique<OpenCpu>(); }
 
   runtime::BoundKernel bind(const exe::Kernel& kernel) override {
     const CpuKernel* const listed = find_kernel(kernel.key);
@@ -166,15 +191,6 @@ class CpuDevice : public runtime::Device {
                                 const exe::ReplicaGroup& group) override {
     check_signature(collective, group);
     return bind_collective(collective, group);
-  }
-
-  void read(const std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
-            std::span<std::byte> out) const override {
-    read_elements(spec, parse_layout(layout), memory, begin, out);
-  }
-  void write(std::byte* memory, const TensorSpec& spec, std::string_view layout, int64_t begin,
-             std::span<const std::byte> in) const override {
-    write_elements(spec, parse_layout(layout), memory, begin, in);
   }
 };
 

@@ -3,6 +3,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/cpu/kernels/kernel_list.h"
+#include "sluice/cpu/kernels/memory.h"
 #include "sluice/cpu/simd/conversions.h"
 #include "sluice/ops/collectives.h"
 #include "sluice/ops/combine.h"
@@ -28,8 +29,8 @@ Span cut(const Span& all, int64_t part, int64_t parts) {
 
 // Combines elements [at, at + n) of all members' inputs and stores the n results in `out`.
 // Floating-point elements of any dtype are combined in f32.
-using CombineFn = void (*)(const std::byte* const* inputs, int64_t members, int64_t at, int64_t n,
-                           std::byte* out);
+using CombineFn = void (*)(const runtime::DeviceAddress* inputs, int64_t members, int64_t at,
+                           int64_t n, std::byte* out);
 
 // Computes to[i] = f(to[i], x[i]). The loop over a whole block has a constant length, so that the
 // compiler vectorizes it.
@@ -53,10 +54,12 @@ void for_block(E* to, int64_t n, F&& f) {
 }
 
 template <typename Combine, typename E>
-void combine(const std::byte* const* inputs, int64_t members, int64_t at, int64_t n,
+void combine(const runtime::DeviceAddress* inputs, int64_t members, int64_t at, int64_t n,
              std::byte* out) {
   E* const result = reinterpret_cast<E*>(out);
-  const auto x = [&](int64_t member) { return reinterpret_cast<const E*>(inputs[member]) + at; };
+  const auto x = [&](int64_t member) {
+    return reinterpret_cast<const E*>(pointer_to(inputs[member])) + at;
+  };
   for_block(result, x(0), n, [](E, E value) { return Combine::begin(value); });
   for (int64_t j = 1; j < members; ++j)
     for_block(result, x(j), n, [](E so_far, E value) { return Combine::next(so_far, value); });
@@ -65,16 +68,16 @@ void combine(const std::byte* const* inputs, int64_t members, int64_t at, int64_
 }
 
 template <typename Combine, DType kDType>
-void combine_narrow(const std::byte* const* inputs, int64_t members, int64_t at, int64_t n,
+void combine_narrow(const runtime::DeviceAddress* inputs, int64_t members, int64_t at, int64_t n,
                     std::byte* out) {
   alignas(64) float result[kBlock];
   alignas(64) float x[kBlock];
   const WidenFn widen = widen_kernel(kDType);
   const int64_t offset = at * size_of(kDType);
-  widen(inputs[0] + offset, x, n);
+  widen(pointer_to(inputs[0]) + offset, x, n);
   for_block(result, x, n, [](float, float value) { return Combine::begin(value); });
   for (int64_t j = 1; j < members; ++j) {
-    widen(inputs[j] + offset, x, n);
+    widen(pointer_to(inputs[j]) + offset, x, n);
     for_block(result, x, n, [](float so_far, float v) { return Combine::next(so_far, v); });
   }
   const auto count = static_cast<float>(members);
@@ -114,8 +117,8 @@ void run_all_reduce(const void* state, const runtime::CollectiveBlock& b) {
     const int64_t n = std::min(kBlock, span.end - at);
     k.combine(b.inputs, k.members, at, n, result);
     for (int64_t j = 0; j < k.members; ++j) {
-      if (b.outputs[j] != nullptr)
-        std::memcpy(b.outputs[j] + at * k.width, result, static_cast<size_t>(n * k.width));
+      std::byte* const out = pointer_to(b.outputs[j]);
+      if (out != nullptr) std::memcpy(out + at * k.width, result, static_cast<size_t>(n * k.width));
     }
   }
 }
@@ -142,11 +145,11 @@ void run_reduce_scatter(const void* state, const runtime::CollectiveBlock& b) {
   const int64_t first = b.member * k.chunk;
   // Elements from `end` on are padding and become zero.
   const int64_t end = std::clamp(k.elements - first, span.begin, span.end);
-  std::byte* const out = b.outputs[b.member];
+  std::byte* const out = pointer_to(b.outputs[b.member]);
   const auto copied = static_cast<size_t>((end - span.begin) * k.width);
   if (k.combine == nullptr && copied > 0) {
-    std::memcpy(out + span.begin * k.width, b.inputs[b.member] + (first + span.begin) * k.width,
-                copied);
+    std::memcpy(out + span.begin * k.width,
+                pointer_to(b.inputs[b.member]) + (first + span.begin) * k.width, copied);
   }
   for (int64_t at = span.begin; k.combine != nullptr && at < end; at += kBlock) {
     k.combine(b.inputs, k.members, first + at, std::min(kBlock, end - at), out + at * k.width);
@@ -186,8 +189,8 @@ void for_each_piece(const Blocks& k, const runtime::CollectiveBlock& b, F&& f) {
 void run_all_gather(const void* state, const runtime::CollectiveBlock& b) {
   const auto& k = *static_cast<const Blocks*>(state);
   for_each_piece(k, b, [&](int64_t block, int64_t inside, int64_t at, int64_t n) {
-    const std::byte* const from = b.inputs[block % k.members];
-    std::memcpy(b.outputs[b.member] + at, from + block / k.members * k.bytes + inside,
+    const std::byte* const from = pointer_to(b.inputs[block % k.members]);
+    std::memcpy(pointer_to(b.outputs[b.member]) + at, from + block / k.members * k.bytes + inside,
                 static_cast<size_t>(n));
   });
 }
@@ -199,11 +202,11 @@ runtime::ByteRange read_by_all_gather(const void* state, int64_t) {
 
 void run_slice(const void* state, const runtime::CollectiveBlock& b) {
   const auto& k = *static_cast<const Blocks*>(state);
-  const std::byte* const from = b.inputs[b.member];
+  const std::byte* const from = pointer_to(b.inputs[b.member]);
+  std::byte* const to = pointer_to(b.outputs[b.member]);
   for_each_piece(k, b, [&](int64_t block, int64_t inside, int64_t at, int64_t n) {
     const int64_t whole_block = block * k.members + b.member;
-    std::memcpy(b.outputs[b.member] + at, from + whole_block * k.bytes + inside,
-                static_cast<size_t>(n));
+    std::memcpy(to + at, from + whole_block * k.bytes + inside, static_cast<size_t>(n));
   });
 }
 

@@ -1,0 +1,227 @@
+#include "sluice/cpu/device/team.h"
+
+#include <cstring>
+
+#include "sluice/cpu/kernels/memory.h"
+#include "sluice/runtime/walk.h"
+
+namespace sluice::cpu {
+namespace {
+
+using runtime::BoundCollective;
+using runtime::ChannelState;
+using runtime::IoQueue;
+using runtime::LoadedKernel;
+using runtime::RunState;
+using runtime::TaskRange;
+
+/// A worker of a team: the Kind of a Walk (runtime/walk.h).
+class Team {
+ public:
+  using Address = std::byte*;
+
+  Team(RunState& run, int device, int worker) : run_(run), device_(device), worker_(worker) {
+    for (size_t a = 0; a < run.executable->arenas.size(); ++a) {
+      const exe::Arena& arena = run.executable->arenas[a];
+      if (arena.kind == exe::ArenaKind::kWorkspace && arena.device == device)
+        workspace_ = address(run.arenas[a]) + worker * arena.stride;
+    }
+  }
+
+  static std::byte* address(runtime::DeviceAddress at) { return pointer_to(at); }
+
+  void start() {
+    awaited_ = nullptr;
+    blamed_ = nullptr;
+    at_barrier_ = false;
+    stage_ = Stage::kOutside;
+    barriers_ = 0;
+  }
+
+  bool leads() const { return worker_ == 0; }
+
+  bool barrier() {
+    if (run_.workers == 1) return true;
+    std::atomic<int64_t>& arrived = *run_.arrived[static_cast<size_t>(device_)];
+    if (!at_barrier_) {
+      at_barrier_ = true;
+      ++barriers_;
+      ++counters.barriers;
+      arrived.fetch_add(1, std::memory_order_acq_rel);
+    }
+    if (arrived.load(std::memory_order_acquire) < barriers_ * run_.workers) return false;
+    at_barrier_ = false;
+    return true;
+  }
+
+  TaskRange share_of(const LoadedKernel& kernel) {
+    if (leads()) {
+      counters.bytes += kernel.operand_bytes;
+      counters.flops += kernel.flops;
+    }
+    if (kernel.tasks == 1) return {0, leads()};
+    return {kernel.tasks * worker_ / run_.workers, kernel.tasks * (worker_ + 1) / run_.workers};
+  }
+
+  void run(const LoadedKernel& kernel, std::byte* const* operands, const int64_t* scalars,
+           TaskRange share) {
+    const runtime::KernelBlock block{operands, workspace_, scalars};
+    for (int64_t task = share.begin; task < share.end; ++task)
+      kernel.run(kernel.state, block, task);
+    counters.kernels += share.end - share.begin;
+  }
+
+  static std::optional<uint32_t> read(const std::byte* at, int bytes) {
+    uint32_t value = 0;
+    std::memcpy(&value, at, static_cast<size_t>(bytes));
+    return value;
+  }
+
+  int64_t issue(const exe::Issue& issue, std::byte* memory, int64_t entry, const exe::Step* step,
+                bool awaited_next) {
+    runtime::Transfer t;
+    t.memory = memory;
+    t.bytes = issue.memory.bytes;
+    t.step = step;
+    t.in =
+        issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kRemoteLoad;
+    if (issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut) {
+      t.other = run_.streams->entry(issue.object, entry, run_.replica);
+    } else {
+      t.remote = run_.remote.get();
+      t.buffer = issue.object;
+      t.entry = entry;
+    }
+    if (issue.queue == 0) {
+      t.run();
+      return runtime::kEnded;
+    }
+    const int64_t number = queue(issue.queue).issue(t);
+    if (number < 0) return runtime::kNotYet;
+    // If the next step waits for the transfer, this worker runs it there.
+    if (!awaited_next) call_io_thread(issue.queue);
+    return number;
+  }
+
+  bool wait(int32_t number_of_queue, int64_t transfer) {
+    IoQueue& from = queue(number_of_queue);
+    if (run_.has_io_threads && !from.done(transfer)) {
+      // Run transfers that have not begun on this thread. Waking an io thread and this thread again
+      // would take longer.
+      try {
+        from.advance(transfer);
+      } catch (...) {
+        blamed_ = from.current();
+        throw;
+      }
+      if (from.pending()) call_io_thread(number_of_queue);
+    }
+    awaited_ = from.done(transfer) ? nullptr : &from;
+    awaited_number_ = transfer;
+    return awaited_ == nullptr;
+  }
+
+  bool park() const {
+    if (awaited_ == nullptr) return false;
+    awaited_->await(awaited_number_, *run_.stop);
+    return true;
+  }
+
+  const exe::Step* blamed() const { return blamed_; }
+
+  bool send(const exe::Send& send, const std::byte* operand, int64_t message) {
+    ChannelState& state = (*run_.channels)[static_cast<size_t>(send.channel)];
+    if (!state.can_send(message)) return false;
+    std::memcpy(slot(send.channel, message), operand, static_cast<size_t>(send.operand.bytes));
+    state.sent.store(message + 1, std::memory_order_release);
+    return true;
+  }
+
+  bool receive(const exe::Receive& receive, std::byte* operand, int64_t message) {
+    ChannelState& state = (*run_.channels)[static_cast<size_t>(receive.channel)];
+    if (!state.can_receive(message)) return false;
+    std::memcpy(operand, slot(receive.channel, message),
+                static_cast<size_t>(receive.operand.bytes));
+    state.received.store(message + 1, std::memory_order_release);
+    return true;
+  }
+
+  // A share may read inputs once all workers of all members have arrived. A worker continues once
+  // all workers have finished.
+  bool collective(const exe::Collective& collective, const BoundCollective& bound,
+                  const std::byte* input, const std::byte* output, int64_t number) {
+    const auto [meeting, member] =
+        run_.communicator->membership(device_, collective.group, run_.replica);
+    if (stage_ == Stage::kOutside) {
+      if (leads()) {
+        const auto m = static_cast<size_t>(member);
+        meeting->inputs[m] = address_of(input);
+        meeting->outputs[m] = address_of(output);
+        if (member == meeting->first_member()) meeting->collective = &bound;
+      }
+      meeting->come();
+      stage_ = Stage::kCame;
+    }
+    if (stage_ == Stage::kCame) {
+      if (!meeting->all_came(number)) return wait_for_peers();
+      bound.run(bound.state.get(),
+                {meeting->inputs.data(), meeting->outputs.data(), member, worker_, run_.workers});
+      if (leads()) {
+        for (const exe::Operand& o : collective.operands) counters.bytes += o.bytes;
+      }
+      meeting->be_done();
+      stage_ = Stage::kDone;
+    }
+    if (!meeting->all_done(number)) return wait_for_peers();
+    stage_ = Stage::kOutside;
+    return true;
+  }
+
+  runtime::Counters counters;
+
+ private:
+  IoQueue& queue(int32_t number) const {
+    return *run_.io[static_cast<size_t>(device_)][static_cast<size_t>(number)];
+  }
+
+  void call_io_thread(int32_t queue) const {
+    if (!run_.has_io_threads) return;
+    std::atomic<uint32_t>& issued = *run_.io_issued[static_cast<size_t>(queue) - 1];
+    issued.fetch_add(1);
+    issued.notify_one();
+  }
+
+  std::byte* slot(int32_t number, int64_t message) const {
+    const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(number)];
+    return address(run_.arenas[static_cast<size_t>(channel.arena)]) + channel.offset +
+           message % channel.capacity * channel.slot_bytes;
+  }
+
+  /// Returns false. Throws the error of a failed process.
+  bool wait_for_peers() const {
+    run_.communicator->check();
+    return false;
+  }
+
+  RunState& run_;
+  int device_;
+  int worker_;
+  std::byte* workspace_ = nullptr;
+  /// Step whose transfer failed while this worker ran it in a wait.
+  const exe::Step* blamed_ = nullptr;
+  /// Queue of the transfer that the current step waits for, or null.
+  const IoQueue* awaited_ = nullptr;
+  int64_t awaited_number_ = 0;
+  enum class Stage : uint8_t { kOutside, kCame, kDone };
+  Stage stage_ = Stage::kOutside;  ///< Stage of the current collective.
+  bool at_barrier_ = false;
+  int64_t barriers_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<runtime::Strand> make_strand(RunState& run, int device, int worker) {
+  return std::make_unique<runtime::Walk<Team>>(run, device, worker);
+}
+
+}  // namespace sluice::cpu

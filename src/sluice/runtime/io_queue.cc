@@ -1,0 +1,67 @@
+#include "sluice/runtime/io_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace sluice::runtime {
+
+void Transfer::run() const {
+  const auto size = static_cast<size_t>(bytes);
+  if (remote == nullptr) {
+    std::memcpy(in ? memory : other, in ? other : memory, size);
+  } else if (in) {
+    remote->load(buffer, entry, {memory, size});
+  } else {
+    remote->store(buffer, entry, {memory, size});
+  }
+}
+
+int64_t IoQueue::issue(const Transfer& transfer) {
+  const int64_t number = issued_.load(std::memory_order_relaxed);
+  if (number - ended_.load(std::memory_order_acquire) >= static_cast<int64_t>(ring_.size()))
+    return -1;
+  ring_[static_cast<size_t>(number) % ring_.size()] = transfer;
+  issued_.store(number + 1, std::memory_order_release);
+  return number;
+}
+
+bool IoQueue::advance(int64_t last) {
+  if (advancing_.exchange(true, std::memory_order_acquire)) return false;
+  struct Done {
+    std::atomic<bool>& flag;
+    ~Done() { flag.store(false, std::memory_order_release); }
+  } const done{advancing_};
+  int64_t next = ended_.load(std::memory_order_relaxed);
+  const int64_t end = std::min(issued_.load(std::memory_order_acquire) - 1, last) + 1;
+  if (next >= end) return false;
+  for (; next < end; ++next) {
+    ring_[static_cast<size_t>(next) % ring_.size()].run();
+    ended_.store(next + 1, std::memory_order_release);
+    rouse();
+  }
+  return true;
+}
+
+void IoQueue::rouse() {
+  signal_.fetch_add(1);
+  signal_.notify_all();
+}
+
+void IoQueue::await(int64_t number, const std::atomic<bool>& stop) const {
+  for (;;) {
+    const uint32_t seen = signal_.load();
+    if (done(number) || stop.load()) return;
+    signal_.wait(seen);
+  }
+}
+
+const exe::Step* IoQueue::current() const {
+  return ring_[static_cast<size_t>(ended_.load()) % ring_.size()].step;
+}
+
+void IoQueue::reset() {
+  issued_ = 0;
+  ended_ = 0;
+}
+
+}  // namespace sluice::runtime

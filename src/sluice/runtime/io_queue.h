@@ -1,0 +1,54 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "sluice/exe/executable.h"
+#include "sluice/runtime/remote_store.h"
+
+namespace sluice::runtime {
+
+/// A transfer with resolved addresses, between device memory that the host can address and an entry
+/// of a stream or a remote buffer.
+struct Transfer {
+  std::byte* memory = nullptr;
+  int64_t bytes = 0;
+  bool in = true;                   ///< Into device memory.
+  std::byte* other = nullptr;       ///< Entry of the stream; null for remote buffers.
+  RemoteStore* remote = nullptr;    ///< Store of the remote buffer; null for streams.
+  int32_t buffer = 0;               ///< Index of the remote buffer.
+  int64_t entry = 0;                ///< Entry of the remote buffer.
+  const exe::Step* step = nullptr;  ///< Step of the transfer, for messages.
+
+  void run() const;
+};
+
+/// An io queue of a device. Transfers run one at a time in the order of issue, on any thread that
+/// calls advance().
+class IoQueue {
+ public:
+  explicit IoQueue(size_t capacity) : ring_(capacity) {}
+  /// Issues a transfer. Returns its number, for await(); -1 if the ring is full.
+  int64_t issue(const Transfer& transfer);
+  bool done(int64_t number) const { return ended_.load(std::memory_order_acquire) > number; }
+  /// Runs issued transfers up to number `last`, inclusive. Returns whether it ran any. Returns
+  /// false at once if another thread runs transfers of this queue.
+  bool advance(int64_t last = INT64_MAX);
+  /// Returns whether an issued transfer has not ended.
+  bool pending() const { return ended_.load() != issued_.load(); }
+  /// Blocks until the transfer has ended, or until `stop` is set and rouse() is called.
+  void await(int64_t number, const std::atomic<bool>& stop) const;
+  void rouse();
+  void reset();
+  /// Returns the step whose transfer is running, or else is next.
+  const exe::Step* current() const;
+
+ private:
+  std::vector<Transfer> ring_;
+  std::atomic<uint32_t> signal_{0};  ///< Changes when a transfer ends.
+  std::atomic<int64_t> issued_{0};
+  std::atomic<int64_t> ended_{0};
+  std::atomic<bool> advancing_{false};
+};
+
+}  // namespace sluice::runtime

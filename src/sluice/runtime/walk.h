@@ -1,0 +1,382 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "sluice/base/error.h"
+#include "sluice/runtime/strand.h"
+
+namespace sluice::runtime {
+
+/// Tasks [begin, end) of a kernel.
+struct TaskRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool empty() const { return begin == end; }
+};
+
+/// Results of Kind::issue() that are no numbers of transfers.
+inline constexpr int64_t kNotYet = -1;
+inline constexpr int64_t kEnded = -2;
+
+/// The walk over the steps of a program, for any kind of device. A `Kind` runs the steps for one
+/// worker of a device. Its calls are inlined, so a step costs no virtual call. No call may block.
+/// It has:
+///
+///     using Address                          device memory; the walk only adds bytes to it
+///     Kind(run, device, ...)
+///     static Address address(DeviceAddress)
+///     void start()                           begins a run
+///     bool leads() const                     this worker runs the steps that are no kernels
+///     bool barrier()                         false until all workers have come
+///     TaskRange share_of(kernel)             tasks for this worker; the walk skips an empty share
+///     void run(kernel, operands, scalars, share)
+///     std::optional<uint32_t> read(at, bytes)  reads up to four bytes; empty until they are there
+///     int64_t issue(issue, memory, entry, step, awaited_next)   number of the transfer,
+///                                            kNotYet if it cannot begin, kEnded if it has ended
+///     bool wait(queue, number)               false until the transfer has ended
+///     bool send(send, operand, message), bool receive(receive, operand, message)
+///                                            false if the channel is not ready
+///     bool collective(collective, bound, input, output, number)   false until it has ended
+///     const Step* blamed() const             step of a failed transfer, if not the current one
+///     bool park() const                      see Strand
+///     Counters counters
+template <typename Kind>
+class Walk final : public Strand {
+ public:
+  using Address = typename Kind::Address;
+
+  /// `args` are the last arguments of the constructor of Kind.
+  template <typename... Args>
+  Walk(RunState& run, int device, Args&&... args)
+      : run_(run), device_(device), kind_(run, device, std::forward<Args>(args)...) {
+    const StackNeeds& needs = run.loaded->needs;
+    stack_.resize(static_cast<size_t>(needs.depth) + 1);
+    bases_.resize(needs.params + static_cast<size_t>(needs.depth) + 1);
+    index_params_.resize(needs.index_params + 1);
+    operands_.resize(needs.operands + 1);
+    scalars_.resize(needs.scalars + 1);
+    tokens_.reserve(64);
+    for (const LoadedFunction& f : run.loaded->functions) fixed_.push_back(fixed_arguments(f));
+  }
+
+  void start(const exe::Program& program) override;
+  bool advance() override;
+  bool finished() const override { return depth_ == 0; }
+  const exe::Step* current() const override;
+  bool park() const override { return kind_.park(); }
+  const Counters& counters() const override { return kind_.counters; }
+
+ private:
+  struct Frame {
+    const LoadedFunction* function = nullptr;
+    size_t pc = 0;
+    const Address* fixed = nullptr;   ///< fixed_arguments() of the function, or null.
+    size_t bases = 0;                 ///< Index of its frame in bases_; parameters follow.
+    size_t index_params = 0;          ///< Index of its first parameter in index_params_.
+    const exe::Loop* loop = nullptr;  ///< Loop that this activation is running, or null.
+    int64_t iteration = 0;
+  };
+
+  std::vector<Address> fixed_arguments(const LoadedFunction& function) const;
+  Address arena(int32_t index) const {
+    return Kind::address(run_.arenas[static_cast<size_t>(index)]);
+  }
+  const Address* arguments_of(const LoadedKernel& kernel);
+  void run_kernel(const LoadedKernel& kernel);
+  void enter(const exe::Call& call, int64_t iteration);
+  /// Each of these steps returns false if it cannot run yet.
+  bool communicate(const LoadedStep& loaded, const Frame& frame);
+  bool branch(const exe::Branch& branch);
+  bool issue(const exe::Issue& issue);
+  bool wait(const exe::Wait& wait);
+  bool collective(const exe::Collective& collective, const BoundCollective& bound);
+  /// Returns whether the next step waits for this transfer.
+  bool is_awaited_next(const exe::Issue& issue) const;
+  bool stopped() const { return run_.stop->load(std::memory_order_relaxed); }
+  /// Ends the walk if the run is stopped. Returns whether it has ended.
+  bool ends() {
+    if (!stopped()) return false;
+    depth_ = 0;
+    return true;
+  }
+  Address address(const exe::Address& at, int64_t iteration) const;
+  Address slot_of_ring(Address base, const exe::Address& at, int64_t iteration) const {
+    return at.depth > 0 ? base + evaluate(at.slot, iteration) % at.depth * at.stride : base;
+  }
+  int64_t evaluate(const exe::IndexExpr& expr, int64_t iteration) const;
+  auto token(int32_t number) {
+    const int64_t key = static_cast<int64_t>(depth_) << 32 | number;
+    return std::find_if(tokens_.begin(), tokens_.end(),
+                        [&](const auto& e) { return e.first == key; });
+  }
+
+  RunState& run_;
+  int device_;
+  Kind kind_;
+  std::vector<std::vector<Address>> fixed_;  ///< By function.
+  std::vector<Frame> stack_;
+  size_t depth_ = 0;
+  std::vector<Address> bases_;
+  std::vector<int64_t> index_params_;
+  std::vector<Address> operands_;
+  std::vector<int64_t> scalars_;
+  /// (token key, transfer number) of transfers that no step has waited for.
+  std::vector<std::pair<int64_t, int64_t>> tokens_;
+  bool synced_ = false;
+};
+
+/// Returns the addresses of a function's arguments, by argument. Empty unless the frame of the
+/// function is fixed. Null for an argument whose address varies.
+template <typename Kind>
+auto Walk<Kind>::fixed_arguments(const LoadedFunction& function) const -> std::vector<Address> {
+  std::vector<Address> addresses;
+  if (function.entry_frame == nullptr) return addresses;
+  const Address frame = arena(function.entry_frame->index) + function.entry_frame->offset;
+  for (const Argument& a : function.arguments) {
+    const Address base = a.base < 0 ? arena(~a.base) : frame;
+    addresses.push_back(a.is_fixed() ? base + a.offset : Address{});
+  }
+  return addresses;
+}
+
+template <typename Kind>
+void Walk<Kind>::start(const exe::Program& program) {
+  depth_ = 0;
+  synced_ = false;
+  tokens_.clear();
+  kind_.start();
+  for (const exe::Start& start : program.starts) {
+    if (start.device != device_) continue;
+    stack_[0] = {};
+    const auto function = static_cast<size_t>(start.function);
+    stack_[0].function = &run_.loaded->functions[function];
+    if (stack_[0].function->entry_frame != nullptr) stack_[0].fixed = fixed_[function].data();
+    bases_[0] = arena(start.frame.index) + start.frame.offset;
+    depth_ = 1;
+  }
+}
+
+template <typename Kind>
+const exe::Step* Walk<Kind>::current() const {
+  if (kind_.blamed() != nullptr) return kind_.blamed();
+  if (depth_ == 0) return nullptr;
+  const Frame& frame = stack_[depth_ - 1];
+  return frame.pc < frame.function->steps.size() ? frame.function->steps[frame.pc].step : nullptr;
+}
+
+template <typename Kind>
+int64_t Walk<Kind>::evaluate(const exe::IndexExpr& expr, int64_t iteration) const {
+  if (expr.is_constant()) return expr.constant();
+  const Frame& frame = stack_[depth_ - 1];
+  exe::IndexContext context;
+  context.params = {index_params_.data() + frame.index_params,
+                    static_cast<size_t>(frame.function->function->index_params)};
+  context.iteration = iteration;
+  context.replica = run_.replica;
+  return expr.evaluate(context);
+}
+
+template <typename Kind>
+auto Walk<Kind>::address(const exe::Address& at, int64_t iteration) const -> Address {
+  const Frame& frame = stack_[depth_ - 1];
+  Address base{};
+  switch (at.base) {
+    case exe::Address::Base::kArena:
+      base = arena(at.index);
+      break;
+    case exe::Address::Base::kFrame:
+      base = bases_[frame.bases];
+      break;
+    case exe::Address::Base::kParam:
+      base = bases_[frame.bases + 1 + static_cast<size_t>(at.index)];
+      break;
+  }
+  return slot_of_ring(base + at.offset, at, iteration);
+}
+
+template <typename Kind>
+auto Walk<Kind>::arguments_of(const LoadedKernel& kernel) -> const Address* {
+  const Frame& frame = stack_[depth_ - 1];
+  if (kernel.fixed && frame.fixed != nullptr) return frame.fixed + kernel.first;
+  const Argument* a = frame.function->arguments.data() + kernel.first;
+  const Address* const bases = bases_.data() + frame.bases;
+  for (size_t i = 0; i < kernel.arguments; ++i, ++a) {
+    const Address base = a->base < 0 ? arena(~a->base) : bases[a->base];
+    operands_[i] = base + a->offset;
+    if (a->ring != nullptr) operands_[i] = slot_of_ring(operands_[i], *a->ring, 0);
+  }
+  return operands_.data();
+}
+
+template <typename Kind>
+void Walk<Kind>::run_kernel(const LoadedKernel& kernel) {
+  const TaskRange share = kind_.share_of(kernel);
+  if (share.empty()) return;
+  for (size_t i = 0; i < kernel.scalars->size(); ++i)
+    scalars_[i] = evaluate((*kernel.scalars)[i], 0);
+  kind_.run(kernel, arguments_of(kernel), scalars_.data(), share);
+}
+
+template <typename Kind>
+void Walk<Kind>::enter(const exe::Call& call, int64_t iteration) {
+  const Frame& caller = stack_[depth_ - 1];
+  Frame callee;
+  callee.function = &run_.loaded->functions[static_cast<size_t>(call.function)];
+  callee.bases = caller.bases + 1 + caller.function->function->params.size();
+  bases_[callee.bases] = address(call.frame, iteration);
+  callee.index_params =
+      caller.index_params + static_cast<size_t>(caller.function->function->index_params);
+  for (size_t i = 0; i < call.args.size(); ++i)
+    bases_[callee.bases + 1 + i] = address(call.args[i].at, iteration);
+  for (size_t i = 0; i < call.index_args.size(); ++i) {
+    index_params_[callee.index_params + i] = evaluate(call.index_args[i], iteration);
+  }
+  stack_[depth_++] = callee;
+}
+
+template <typename Kind>
+bool Walk<Kind>::issue(const exe::Issue& issue) {
+  if (!kind_.leads()) return true;
+  int64_t entry = evaluate(issue.entry, 0);
+  if (issue.entry_from) {
+    const std::optional<uint32_t> value = kind_.read(address(issue.entry_from->at, 0), 4);
+    if (!value) return false;
+    entry = issue.entry_from->spec.dtype == i32 ? int64_t{static_cast<int32_t>(*value)}
+                                                : int64_t{*value};
+  }
+  if (issue.kind == exe::TransferKind::kRemoteLoad ||
+      issue.kind == exe::TransferKind::kRemoteStore) {
+    const exe::RemoteBufferPlan& buffer =
+        run_.executable->remote_buffers[static_cast<size_t>(issue.object)];
+    require(entry >= 0 && entry < buffer.entries,
+            "remote buffer {}: entry {} is outside its {} entries", buffer.name, entry,
+            buffer.entries);
+  }
+  const int64_t number =
+      kind_.issue(issue, address(issue.memory.at, 0), entry, current(), is_awaited_next(issue));
+  if (number == kNotYet) return false;
+  kind_.counters.bytes += issue.memory.bytes;
+  if (number == kEnded) return true;
+  const auto old = token(issue.token);
+  if (old != tokens_.end()) {
+    old->second = number;
+  } else {
+    tokens_.emplace_back(static_cast<int64_t>(depth_) << 32 | issue.token, number);
+  }
+  return true;
+}
+
+template <typename Kind>
+bool Walk<Kind>::is_awaited_next(const exe::Issue& issue) const {
+  const Frame& frame = stack_[depth_ - 1];
+  if (frame.pc + 1 >= frame.function->steps.size()) return false;
+  const auto* next = std::get_if<exe::Wait>(&frame.function->steps[frame.pc + 1].step->body);
+  return next != nullptr && next->queue == issue.queue && next->token == issue.token;
+}
+
+template <typename Kind>
+bool Walk<Kind>::wait(const exe::Wait& wait) {
+  if (!kind_.leads()) return true;
+  const auto entry = token(wait.token);
+  SLUICE_CHECK(entry != tokens_.end());
+  if (!kind_.wait(wait.queue, entry->second)) return false;
+  tokens_.erase(entry);
+  return true;
+}
+
+template <typename Kind>
+bool Walk<Kind>::collective(const exe::Collective& collective, const BoundCollective& bound) {
+  return kind_.collective(collective, bound, address(collective.operands.front().at, 0),
+                          address(collective.operands.back().at, 0),
+                          evaluate(collective.sequence, 0));
+}
+
+template <typename Kind>
+bool Walk<Kind>::branch(const exe::Branch& branch) {
+  const std::optional<uint32_t> taken = kind_.read(address(branch.condition.at, 0), 1);
+  if (!taken) return false;
+  synced_ = false;
+  ++stack_[depth_ - 1].pc;
+  enter(*taken != 0 ? branch.then_call : branch.else_call, 0);
+  return true;
+}
+
+template <typename Kind>
+bool Walk<Kind>::communicate(const LoadedStep& loaded, const Frame& frame) {
+  const exe::Step& step = *loaded.step;
+  if (const auto* i = std::get_if<exe::Issue>(&step.body)) return issue(*i);
+  if (const auto* w = std::get_if<exe::Wait>(&step.body)) return wait(*w);
+  if (const auto* c = std::get_if<exe::Collective>(&step.body))
+    return collective(*c, frame.function->collectives[static_cast<size_t>(loaded.collective)]);
+  if (!kind_.leads()) return true;
+  if (const auto* s = std::get_if<exe::Send>(&step.body))
+    return kind_.send(*s, address(s->operand.at, 0), evaluate(s->message, 0));
+  const auto& r = std::get<exe::Receive>(step.body);
+  return kind_.receive(r, address(r.operand.at, 0), evaluate(r.message, 0));
+}
+
+template <typename Kind>
+bool Walk<Kind>::advance() {
+  bool progress = false;
+  const auto waits = [&] {
+    if (ends()) return true;
+    ++kind_.counters.waits;
+    return progress;
+  };
+  while (depth_ > 0) {
+    Frame& frame = stack_[depth_ - 1];
+    if (frame.pc == frame.function->steps.size()) {
+      --depth_;
+      progress = true;
+      continue;
+    }
+    const LoadedStep& loaded = frame.function->steps[frame.pc];
+    const exe::Step& step = *loaded.step;
+    if (loaded.sync && !synced_ && frame.loop == nullptr) {
+      if (ends()) return true;
+      if (!kind_.barrier()) {
+        ++kind_.counters.waits;
+        return progress;
+      }
+      synced_ = true;
+      progress = true;
+    }
+    if (loaded.kernel >= 0) {
+      run_kernel(frame.function->kernels[static_cast<size_t>(loaded.kernel)]);
+    } else if (const auto* call = std::get_if<exe::Call>(&step.body)) {
+      synced_ = false;
+      ++frame.pc;
+      progress = true;
+      enter(*call, 0);
+      continue;
+    } else if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
+      if (frame.loop == nullptr) {
+        frame.loop = loop;
+        frame.iteration = 0;
+      }
+      if (frame.iteration < loop->trips) {
+        progress = true;
+        enter(loop->body, frame.iteration++);
+        synced_ = false;
+        continue;  // After the iteration this step runs again, without its barrier.
+      }
+      frame.loop = nullptr;
+    } else if (const auto* branch_step = std::get_if<exe::Branch>(&step.body)) {
+      if (!branch(*branch_step)) return waits();
+      progress = true;
+      continue;
+    } else if (!communicate(loaded, frame)) {
+      return waits();
+    }
+    synced_ = false;
+    ++frame.pc;
+    progress = true;
+  }
+  return progress;
+}
+
+}  // namespace sluice::runtime

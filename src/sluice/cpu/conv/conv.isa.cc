@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "sluice/base/checked.h"
 #include "sluice/cpu/conv/depthwise.h"
 #include "sluice/cpu/conv/gather_windows.h"
 #include "sluice/cpu/gemm/gemm_pack.h"
@@ -374,8 +373,9 @@ class WeightCorrelator {
   /// Sets the positions of gather_, and where it packs the sources of each row.
   void set_positions(int64_t p, int64_t count, int64_t below) {
     gather_.set_positions(p, count, below);
-    const int64_t samples = ceil_div(count, w_.positions());
-    source_stride_ = round_up(count + samples * below, kConvSlack) + kConvSlack;
+    const int64_t samples = (count + w_.positions() - 1) / w_.positions();
+    source_stride_ =
+        (count + samples * below + kConvSlack - 1) / kConvSlack * kConvSlack + kConvSlack;
   }
 
   int64_t most_rows() const { return plan_.width <= V::kLanes ? S::kNarrowRows : S::kRows; }

@@ -248,6 +248,10 @@ class TableRules {
     bool direct = false;
     for (const exe::Arena& a : e_.arenas) {
       const bool staging = a.kind == exe::ArenaKind::kStaging;
+      if (staging && a.space == exe::Space::kPinned) {
+        pinned_staging(a);
+        continue;
+      }
       direct = direct || staging;
       const int64_t need =
           staging ? sys::kFilePage
@@ -266,6 +270,30 @@ class TableRules {
                  "'{}': direct transfers require an offset and a stride of whole pages of {} "
                  "bytes, got {} and {}",
                  b.name, sys::kFilePage, b.offset, b.entry_stride);
+      }
+    }
+  }
+
+  /// Checks the staging memory of a device with queues: slots for all its transfers, and a word.
+  void pinned_staging(const exe::Arena& a) {
+    const int64_t slot = exe::StagingPlan::of_arena(a.bytes).slot;
+    if (a.device < 0 || slot % exe::StagingPlan::kWord != 0 ||
+        (a.bytes != 0 && a.bytes != exe::StagingPlan{slot}.bytes())) {
+      out_.add("bounds",
+               "arena '{}' must have {} bytes and two slots of a multiple of {} bytes, for one "
+               "device, got {} bytes for device {}",
+               a.name, exe::StagingPlan::kWord, exe::StagingPlan::kWord, a.bytes, a.device);
+    }
+    for (const exe::Function& f : e_.functions) {
+      if (f.device != a.device) continue;
+      for (const exe::Step& step : f.steps) {
+        const auto* issue = std::get_if<exe::Issue>(&step.body);
+        if (issue == nullptr && !std::holds_alternative<exe::Branch>(step.body)) continue;
+        const int64_t need =
+            exe::StagingPlan::of_transfers(issue == nullptr ? 0 : issue->memory.bytes).bytes();
+        if (a.bytes < need)
+          out_.add("bounds", "arena '{}' must have at least {} bytes for '{}', got {}", a.name,
+                   need, f.name, a.bytes);
       }
     }
   }

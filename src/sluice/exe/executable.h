@@ -30,7 +30,8 @@ enum class Space : uint8_t { kDevice, kPinned, kHost, kFile };
 
 /// The purpose of an arena. A workspace arena holds one slice of `stride` bytes per worker. If a
 /// file tier has a staging arena, its transfers bypass the system's page cache and pass through
-/// that arena. If it has a checksums arena, every piece of an entry is verified when it is read.
+/// that arena. If it has a checksums arena, every piece of an entry is verified when it is read. A
+/// staging arena in pinned memory belongs to a device with queues (StagingPlan).
 enum class ArenaKind : uint8_t {
   kPersistent,
   kFrames,
@@ -283,6 +284,20 @@ inline constexpr int64_t kChecksumPiece = 64 << 10;
 /// Number of checksums of one entry.
 int64_t checksums_of_entry(const RemoteBufferPlan& buffer);
 
+/// The pinned memory through which all transfers of a device with queues pass: a word for values
+/// that the host reads, and two slots of equal size. A transfer larger than a slot passes in pieces.
+struct StagingPlan {
+  static constexpr int64_t kWord = 64;
+  static constexpr int64_t kMostSlot = 1 << 20;  ///< Larger pieces are hardly faster.
+  int64_t slot = 0;                              ///< Bytes of a slot.
+
+  /// Returns the plan for transfers of at most `bytes`.
+  static StagingPlan of_transfers(int64_t bytes);
+  /// Returns the plan of an arena. Without bytes, it has no slots.
+  static StagingPlan of_arena(int64_t bytes) { return {bytes > kWord ? (bytes - kWord) / 2 : 0}; }
+  int64_t bytes() const { return kWord + 2 * slot; }
+};
+
 struct VariablePlan {
   std::string path;
   TensorSpec spec;
@@ -421,6 +436,9 @@ struct Executable {
   /// Returns the program with this name. Error{kUsage} listing the programs if it does not exist.
   const Program& program(const std::string& name) const;
 };
+
+/// Whether a device has queues: it has staging memory of its own.
+bool is_queued(const Executable& executable, int32_t device);
 
 /// Number of workers that run one replica as a team. A pool of `threads` workers is cut into
 /// gcd(threads, replicas) equal teams, so each team runs equally many replicas.

@@ -54,9 +54,10 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   }
   const ReplicaRange here = replicas_of_process(executable_.replicas, options_.group);
   const int workers = exe::workers_of_replica(options_.threads, here.count);
-  for (const exe::Device& device : executable_.devices) {
-    require(device.workers == workers, "executable: workers a device must be {} as planned, got {}",
-            device.workers, workers);
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    const int planned = executable_.devices[d].workers;
+    require(planned == (exe::is_queued(executable_, static_cast<int32_t>(d)) ? 1 : workers),
+            "executable: workers a device must be {} as planned, got {}", planned, workers);
   }
   std::vector<Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());
@@ -107,7 +108,7 @@ void Executor::allocate_arenas(Replica& replica) {
       host = replica.host_memory.emplace_back(host_memory(arena.bytes)).get();
     }
     replica.state.arenas.push_back(device);
-    replica.host_arenas.push_back(host);
+    replica.state.host_arenas.push_back(host);
   }
 }
 
@@ -115,7 +116,7 @@ void Executor::prepare(Replica& replica, int number, int workers) {
   RunState& state = replica.state;
   allocate_arenas(replica);
   state.remote =
-      std::make_unique<RemoteStore>(executable_, replica.host_arenas, options_.folder, throttle_);
+      std::make_unique<RemoteStore>(executable_, state.host_arenas, options_.folder, throttle_);
   replica.channels = std::vector<ChannelState>(executable_.channels.size());
   for (size_t c = 0; c < replica.channels.size(); ++c)
     replica.channels[c].capacity = executable_.channels[c].capacity;
@@ -125,7 +126,6 @@ void Executor::prepare(Replica& replica, int number, int workers) {
   state.communicator = communicator_.get();
   state.stop = &stop_;
   state.replica = number;
-  state.workers = workers;
   for (const exe::Device& device : executable_.devices) {
     state.arrived.push_back(std::make_unique<std::atomic<int64_t>>(0));
     auto& queues = state.io.emplace_back();
@@ -137,10 +137,12 @@ void Executor::prepare(Replica& replica, int number, int workers) {
       io_threads_[q - 1]->queues.push_back(queues.back().get());
     }
   }
-  for (int w = 0; w < state.workers; ++w) {
+  for (int w = 0; w < workers; ++w) {
     auto& own = replica.strands.emplace_back();
-    for (size_t d = 0; d < devices_.size(); ++d)
-      own.push_back(replica.devices[d]->strand(state, static_cast<int>(d), w));
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      if (w < executable_.devices[d].workers)
+        own.push_back(replica.devices[d]->strand(state, static_cast<int>(d), w));
+    }
   }
 }
 

@@ -68,12 +68,12 @@ class Executor {
  private:
   /// Devices, memory and strands of one replica.
   struct Replica {
-    std::vector<std::unique_ptr<OpenDevice>> devices;
     std::vector<std::unique_ptr<std::byte, FreeMemory>> host_memory;
-    std::vector<std::byte*> host_arenas;  ///< By arena: its host memory; null without.
+    std::vector<std::unique_ptr<OpenDevice>> devices;
     std::vector<ChannelState> channels;
     RunState state;
-    std::vector<std::vector<std::unique_ptr<Strand>>> strands;  ///< [worker of its team][device]
+    /// By worker of its team: its strands. Worker 0 has those of devices with queues too.
+    std::vector<std::vector<std::unique_ptr<Strand>>> strands;
   };
 
   const Replica& replica(int number) const {

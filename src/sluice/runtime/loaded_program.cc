@@ -140,6 +140,7 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
         loaded.bound.push_back(bound(device, *kernel, step));
         LoadedKernel k;
         k.run = loaded.bound.back().run;
+        k.step = &step;
         k.state = loaded.bound.back().state.get();
         k.first = loaded.arguments.size();
         k.arguments = kernel->operands.size();

@@ -32,8 +32,11 @@ class Target {
   virtual ~Target() = default;
   virtual std::string kind() const = 0;  ///< "cpu".
   virtual std::string isa() const = 0;   ///< "avx512".
-  /// Alignment of buffers, in bytes.
+  /// Alignment of buffers, in bytes: a multiple of 64.
   virtual int64_t alignment() const { return 64; }
+  /// Whether devices of this kind run commands of queues (runtime/queue.h): the host cannot address
+  /// their memory, and their transfers pass through pinned memory.
+  virtual bool is_queued() const { return false; }
   /// Returns the first kernel in the target's list that supports the op. Error{kUsage} naming op
   /// and dtype if no kernel does.
   virtual KernelChoice choose(const OpView& op) const = 0;

@@ -68,6 +68,9 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
     prepare(*replicas_[static_cast<size_t>(r)], here.first + r, workers);
   const int teams = options_.threads / workers;
   work_.resize(static_cast<size_t>(options_.threads));
+  for (const auto& replica : replicas_) {
+    for (const auto& s : replica->queued) work_.push_back({s.get()});
+  }
   for (int r = 0; r < here.count; ++r) {
     auto& strands = replicas_[static_cast<size_t>(r)]->strands;
     for (int w = 0; w < workers; ++w) {
@@ -75,8 +78,8 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
       for (const auto& s : strands[static_cast<size_t>(w)]) own.push_back(s.get());
     }
   }
-  pool_ = std::make_unique<Pool>(
-      options_.threads, options_.usable_cores >= options_.threads ? Idle::kSpin : Idle::kSleep);
+  pool_ = std::make_unique<Pool>(static_cast<int>(work_.size()),
+                                 may_spin() ? Idle::kSpin : Idle::kSleep);
   for (const auto& replica : replicas_) {
     for (const auto& io : io_threads_) replica->state.io_issued.push_back(&io->issued);
   }
@@ -140,8 +143,10 @@ void Executor::prepare(Replica& replica, int number, int workers) {
   for (int w = 0; w < workers; ++w) {
     auto& own = replica.strands.emplace_back();
     for (size_t d = 0; d < devices_.size(); ++d) {
-      if (w < executable_.devices[d].workers)
-        own.push_back(replica.devices[d]->strand(state, static_cast<int>(d), w));
+      const auto device = static_cast<int32_t>(d);
+      const bool queued = exe::is_queued(executable_, device);
+      if (queued && w > 0) continue;
+      (queued ? replica.queued : own).push_back(replica.devices[d]->strand(state, device, w));
     }
   }
 }
@@ -169,9 +174,9 @@ void Executor::prepare(const exe::Program& program, HostStreams& streams) {
       c.sent = 0;
       c.received = 0;
     }
-    for (auto& own : replica->strands) {
-      for (const auto& s : own) s->start(program);
-    }
+  }
+  for (const auto& own : work_) {
+    for (Strand* s : own) s->start(program);
   }
 }
 
@@ -224,7 +229,6 @@ bool Executor::poll_or_fail() {
 void Executor::drive(int worker) {
   const std::vector<Strand*>& own = work_[static_cast<size_t>(worker)];
   const FlushToZero flush;
-  const bool may_spin = options_.usable_cores >= options_.threads;
   int idle = 0;
   for (;;) {
     bool progress = false;
@@ -241,7 +245,7 @@ void Executor::drive(int worker) {
     if (finished || stop_.load(std::memory_order_relaxed)) break;
     if (progress) {
       idle = 0;
-    } else if (may_spin && ++idle < kSpins) {
+    } else if (may_spin() && ++idle < kSpins) {
       spin_pause();
     } else if (!park(own)) {
       std::this_thread::yield();

@@ -128,8 +128,7 @@ class CollectiveCode final : public Code {
   runtime::ByteRange part_of(const Arguments& a, size_t operand) const {
     const int64_t member = a.scalars[0];
     const bool own = static_cast<int64_t>(operand) % members_ == member;
-    if (is_input(operand))
-      return own && !cuts_input_ ? runtime::ByteRange{0, in_} : reads(member);
+    if (is_input(operand)) return own && !cuts_input_ ? runtime::ByteRange{0, in_} : reads(member);
     if (own) return cuts_output_ ? writes(member) : runtime::ByteRange{0, out_};
     return a.operands[operand] == DeviceAddress{} ? runtime::ByteRange{} : writes(member);
   }
@@ -170,12 +169,8 @@ runtime::BoundCollective bind_collective(const exe::Collective& collective,
                                          const exe::ReplicaGroup& group) {
   return {[](const void*, const runtime::CollectiveBlock&) { refuse(); },
           std::shared_ptr<const Code>(std::make_shared<CollectiveCode>(collective, group)),
-          [](const void* state, int64_t member) {
-            return collective_of(state).reads(member);
-          },
-          [](const void* state, int64_t member) {
-            return collective_of(state).writes(member);
-          }};
+          [](const void* state, int64_t member) { return collective_of(state).reads(member); },
+          [](const void* state, int64_t member) { return collective_of(state).writes(member); }};
 }
 
 }  // namespace sluice::opaque

@@ -109,7 +109,8 @@ bool CommandList::can_run() const {
 
 void CommandList::perform(const Command& command) {
   if (command.kind == Command::Kind::kWait && !wait_for(command))
-    sluice::fail(ErrorKind::kPeerLost, "opaque: a queue waits for a mark of a device that has failed");
+    sluice::fail(ErrorKind::kPeerLost,
+                 "opaque: a queue waits for a mark of a device that has failed");
   if (command.kind != Command::Kind::kWork) return;
   begun_.store(command.number, std::memory_order_relaxed);
   const InsideCommand inside;
@@ -142,8 +143,7 @@ void CommandList::run_next() {
 void CommandList::serve() {
   const auto longest = static_cast<uint64_t>(device_->family->options.delay.count());
   for (int64_t done = 0;; ++done) {
-    while (pushed_.load(std::memory_order_acquire) == done)
-      sleep_while(pushed_, done);
+    while (pushed_.load(std::memory_order_acquire) == done) sleep_while(pushed_, done);
     if (front().kind == Command::Kind::kStop) return;
     if (progress_.load(std::memory_order_relaxed) == kFailed) return;
     if (longest > 0)

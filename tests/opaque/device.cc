@@ -48,9 +48,6 @@ class OpenOpaque final : public runtime::QueuedDevice {
          "opaque: the host cannot touch memory of this device; copy it by read() and write(), or "
          "by a queue to pinned memory");
   }
-  std::unique_ptr<runtime::Strand> strand(runtime::RunState&, int, int) override {
-    fail(ErrorKind::kUsage, "opaque: the runtime does not run programs on queues yet");
-  }
 
   DeviceState& state() { return *state_; }
 
@@ -118,8 +115,7 @@ void check_host_access(runtime::Device& device, std::span<const std::byte> memor
 
 DeviceState& state_of(runtime::QueuedDevice& device) {
   auto* const open = dynamic_cast<OpenOpaque*>(&device);
-  if (open == nullptr)
-    fail(ErrorKind::kInternal, "opaque: a peer must be an opaque device");
+  if (open == nullptr) fail(ErrorKind::kInternal, "opaque: a peer must be an opaque device");
   return open->state();
 }
 

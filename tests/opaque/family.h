@@ -28,7 +28,9 @@ class Family {
   /// the interface holds this lock, so that one thread at a time runs commands.
   std::unique_lock<std::mutex> enter();
   /// Counts a call of the interface. Returns whether it must fail.
-  bool count_call() { return calls_.fetch_add(1, std::memory_order_relaxed) + 1 == options.fail_at; }
+  bool count_call() {
+    return calls_.fetch_add(1, std::memory_order_relaxed) + 1 == options.fail_at;
+  }
 
   /// Adds or removes the commands of a queue. Returns the index of the queue, from 0.
   int add(CommandList& commands);

@@ -217,7 +217,8 @@ class OpaqueQueue final : public runtime::Queue {
 
   bool wait_for_all() {
     if (lazy() && !device_->failed()) {
-      family_.run_until([&] { return device_->failed() || commands_->passed(commands_->pushed()); });
+      family_.run_until(
+          [&] { return device_->failed() || commands_->passed(commands_->pushed()); });
     }
     return commands_->wait_for_all();
   }

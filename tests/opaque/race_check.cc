@@ -68,8 +68,8 @@ void RaceCheck::check(const Segment& segment, bool writes, const Clock& clock,
     if (earlier.queue < 0 || at(clock, earlier.queue) >= earlier.number) return;
     fail(ErrorKind::kInternal,
          "opaque: {} {} bytes that {} {}, and nothing orders them: a wait for a mark is missing",
-         who, writes ? "writes" : "reads",
-         describe(earlier.queue, earlier.number, *earlier.name), how);
+         who, writes ? "writes" : "reads", describe(earlier.queue, earlier.number, *earlier.name),
+         how);
   };
   fails(segment.writer, "writes");
   if (!writes) return;

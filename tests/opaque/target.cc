@@ -32,6 +32,7 @@ class OpaqueTarget : public Target {
   std::string kind() const override { return "opaque"; }
   std::string isa() const override { return cpu_->isa(); }
   int64_t alignment() const override { return kAlignment; }
+  bool is_queued() const override { return true; }
 
   KernelChoice choose(const OpView& op) const override { return from_cpu(cpu_->choose(op)); }
   bool fuses(const FusedOp& op) const override { return cpu_->fuses(to_cpu(op)); }

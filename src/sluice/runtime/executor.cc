@@ -323,7 +323,9 @@ void Executor::run_interleaved(const exe::Program& program, HostStreams& streams
     const bool progress = pick < strands.size()
                               ? (!strands[pick]->finished() && advance_or_fail(*strands[pick]))
                               : advance_or_fail(*queues_[pick - strands.size()]);
-    stuck = progress || polled ? 0 : stuck + 1;
+    const bool waits = std::any_of(strands.begin(), strands.end(),
+                                   [](const Strand* s) { return s->waits_for_device(); });
+    stuck = progress || polled || waits ? 0 : stuck + 1;
     if (stuck > patience && options_.group == nullptr) {
       fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
     }

@@ -112,6 +112,7 @@ class Queued {
   /// Transfers end in issue().
   static bool wait(int32_t, int64_t) { return true; }
   static bool park() { return false; }
+  bool waits_for_device() const { return waits_; }
   const exe::Step* blamed() const { return blamed_; }
 
   bool send(const exe::Send& send, DeviceAddress operand, int64_t message, const exe::Step* step) {
@@ -214,7 +215,8 @@ class Queued {
     return on_queue([&] { return queue_->mark(); });
   }
   bool passed(int64_t mark) {
-    return on_queue([&] { return queue_->passed(mark); });
+    waits_ = !on_queue([&] { return queue_->passed(mark); });
+    return !waits_;
   }
   bool is_free(Slot& slot) {
     if (slot.mark != 0 && passed(slot.mark)) slot.mark = 0;
@@ -278,6 +280,7 @@ class Queued {
   int64_t ending_ = 0;             ///< Mark behind the last command of a run; 0: none.
   std::vector<Message> messages_;  ///< A ring of those that are not published.
   size_t first_message_ = 0, end_message_ = 0;
+  bool waits_ = false;  ///< The last mark that was asked for has not passed.
   int64_t commands_ = 0;
   std::array<const exe::Step*, 4096> steps_{};  ///< By number of the command, modulo the size.
   const exe::Step* blamed_ = nullptr;

@@ -131,6 +131,7 @@ class Team {
     return true;
   }
 
+  static bool waits_for_device() { return false; }
   const exe::Step* blamed() const { return blamed_; }
 
   bool send(const exe::Send& send, const std::byte* operand, int64_t message, const exe::Step*) {

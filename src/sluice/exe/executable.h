@@ -285,7 +285,7 @@ inline constexpr int64_t kChecksumPiece = 64 << 10;
 int64_t checksums_of_entry(const RemoteBufferPlan& buffer);
 
 /// The pinned memory through which all transfers of a device with queues pass: a word for values
-/// that the host reads, and two slots of equal size. A transfer larger than a slot passes in pieces.
+/// that the host reads, and two slots of equal size. A larger transfer passes in pieces.
 struct StagingPlan {
   static constexpr int64_t kWord = 64;
   static constexpr int64_t kMostSlot = 1 << 20;  ///< Larger pieces are hardly faster.

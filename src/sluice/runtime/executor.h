@@ -73,7 +73,7 @@ class Executor {
     std::vector<ChannelState> channels;
     RunState state;
     std::vector<std::vector<std::unique_ptr<Strand>>> strands;  ///< By worker of its team.
-    std::vector<std::unique_ptr<Strand>> queued;                ///< Of devices with queues.
+    std::vector<std::unique_ptr<Strand>> queued;                ///< Strands of devices with queues.
   };
 
   const Replica& replica(int number) const {

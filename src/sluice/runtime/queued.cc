@@ -268,7 +268,7 @@ class Queued {
   RunState& run_;
   std::unique_ptr<Queue> queue_;
   DeviceAddress workspace_;
-  std::vector<DeviceAddress> operands_;  ///< Of a launch.
+  std::vector<DeviceAddress> operands_;  ///< Operands of a launch.
   std::vector<int64_t> scalars_;
   std::byte* word_ = nullptr;  ///< Pinned memory of read().
   std::array<Slot, 2> slots_;

@@ -24,6 +24,11 @@ StagingPlan StagingPlan::of_transfers(int64_t bytes) {
   return {std::min((bytes + kWord - 1) / kWord * kWord, kMostSlot)};
 }
 
+bool reads_on_host(const Step& step) {
+  const auto* issue = std::get_if<Issue>(&step.body);
+  return std::holds_alternative<Branch>(step.body) || (issue != nullptr && issue->entry_from);
+}
+
 bool is_queued(const Executable& executable, int32_t device) {
   return std::any_of(executable.arenas.begin(), executable.arenas.end(), [&](const Arena& a) {
     return a.kind == ArenaKind::kStaging && a.space == Space::kPinned && a.device == device;

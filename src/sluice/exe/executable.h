@@ -284,8 +284,9 @@ inline constexpr int64_t kChecksumPiece = 64 << 10;
 /// Number of checksums of one entry.
 int64_t checksums_of_entry(const RemoteBufferPlan& buffer);
 
-/// The pinned memory through which all transfers of a device with queues pass: a word for values
-/// that the host reads, and two slots of equal size. A larger transfer passes in pieces.
+/// The pinned memory through which all transfers of a queue pass, on a device with queues: a word
+/// for values that the host reads by the compute queue, and two slots of equal size. A larger
+/// transfer passes in pieces. A device has one such arena for each of its queues, in their order.
 struct StagingPlan {
   static constexpr int64_t kWord = 64;
   static constexpr int64_t kMostSlot = 1 << 20;  ///< Larger pieces are hardly faster.
@@ -436,6 +437,9 @@ struct Executable {
   /// Returns the program with this name. Error{kUsage} listing the programs if it does not exist.
   const Program& program(const std::string& name) const;
 };
+
+/// Whether the host reads a value in device memory to run a step.
+bool reads_on_host(const Step& step);
 
 /// Whether a device has queues: it has staging memory of its own.
 bool is_queued(const Executable& executable, int32_t device);

@@ -284,6 +284,9 @@ void Executor::run(const exe::Program& program, HostStreams& streams) {
   // After this loop, io threads use neither the queues nor, after an error, the memory of the
   // streams.
   for (const auto& io : io_threads_) io->await_idle();
+  for (const auto& own : work_) {
+    for (Strand* s : own) s->settle();
+  }
   rethrow();
 }
 

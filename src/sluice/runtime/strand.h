@@ -66,6 +66,8 @@ class Strand {
   /// If the current step waits for a transfer, blocks until that transfer has ended or the run is
   /// stopped. Returns false if the step waits for anything else.
   virtual bool park() const = 0;
+  /// Waits, after a run that may have been stopped, until nothing uses the memory of streams.
+  virtual void settle() = 0;
   /// Returns whether the step waits for commands that the device runs without the host.
   virtual bool waits_for_device() const = 0;
   virtual const Counters& counters() const = 0;

@@ -43,7 +43,7 @@ inline constexpr int64_t kEnded = -2;
 ///     bool collective(collective, bound, input, output, number)   false until it has ended
 ///     bool finish()                          false until all steps have ended
 ///     const Step* blamed() const             step that failed, if not the current one
-///     bool park() const, bool waits_for_device() const   see Strand
+///     bool park() const, bool waits_for_device() const, void settle()   see Strand
 ///     Counters counters
 template <typename Kind>
 class Walk final : public Strand {
@@ -69,6 +69,7 @@ class Walk final : public Strand {
   bool finished() const override { return ended_; }
   const exe::Step* current() const override;
   bool park() const override { return kind_.park(); }
+  void settle() override { kind_.settle(); }
   bool waits_for_device() const override { return !ended_ && kind_.waits_for_device(); }
   const Counters& counters() const override { return kind_.counters; }
 

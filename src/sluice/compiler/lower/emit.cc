@@ -537,9 +537,9 @@ int64_t emit_executable(Program& program, const Context& context) {
     for (const exe::Step& step : function.steps) {
       if (const auto* kernel = std::get_if<exe::Kernel>(&step.body))
         tables.reserve_workspace(body.device, kernel->workspace_bytes);
-      if (const auto* issue = std::get_if<exe::Issue>(&step.body))
-        tables.reserve_staging(body.device, issue->memory.bytes);
-      if (std::holds_alternative<exe::Branch>(step.body)) tables.reserve_staging(body.device, 0);
+      const auto* issue = std::get_if<exe::Issue>(&step.body);
+      if (issue != nullptr) tables.reserve_staging(body.device, issue->queue, issue->memory.bytes);
+      if (exe::reads_on_host(step)) tables.reserve_staging(body.device, 0, 0);
     }
     exe::Program of_entry;
     if (body.is_entry()) emitter.add_finals(of_entry);

@@ -65,9 +65,13 @@ void Tables::add_devices() {
     a.persistent = add("persistent", exe::ArenaKind::kPersistent);
     a.frames = add("frames", exe::ArenaKind::kFrames);
     a.workspace = add("workspace", exe::ArenaKind::kWorkspace);
-    if (spec.target->is_queued())
-      a.staging = add_arena(fmt::format("staging{}", d), exe::ArenaKind::kStaging,
-                            exe::Space::kPinned, device);
+    if (spec.target->is_queued()) {
+      a.staging = static_cast<int32_t>(exe_.arenas.size());
+      for (size_t q = 0; q < exe_.devices.back().queues.size(); ++q) {
+        add_arena(fmt::format("staging{}.{}", d, q), exe::ArenaKind::kStaging, exe::Space::kPinned,
+                  device);
+      }
+    }
     arenas_.push_back(a);
   }
 }
@@ -233,10 +237,10 @@ void Tables::reserve_workspace(int32_t device, int64_t bytes) {
   workspace.bytes = workspace.stride * exe_.devices[static_cast<size_t>(device)].workers;
 }
 
-void Tables::reserve_staging(int32_t device, int64_t bytes) {
+void Tables::reserve_staging(int32_t device, int32_t queue, int64_t bytes) {
   const int32_t index = arenas_[static_cast<size_t>(device)].staging;
   if (index < 0) return;
-  exe::Arena& staging = arena(index);
+  exe::Arena& staging = arena(index + queue);
   staging.bytes = std::max(staging.bytes, exe::StagingPlan::of_transfers(bytes).bytes());
 }
 

@@ -131,6 +131,7 @@ class Team {
     return true;
   }
 
+  static void settle() {}
   static bool waits_for_device() { return false; }
   const exe::Step* blamed() const { return blamed_; }
 

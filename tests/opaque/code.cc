@@ -141,8 +141,17 @@ class CollectiveCode final : public Code {
   bool cuts_output_ = false;  ///< Whether a share touches only a part of the outputs.
 };
 
+/// The state of a bound kernel. It begins with bytes that tell it from other memory.
+struct Bound {
+  static constexpr uint64_t kSign = 0x0bac'0de0'0bac'0de0;
+  explicit Bound(std::unique_ptr<const Code> of) : code(std::move(of)) {}
+  ~Bound() { sign = 0; }
+  uint64_t sign = kSign;
+  std::unique_ptr<const Code> code;
+};
+
 const CollectiveCode& collective_of(const void* state) {
-  return *static_cast<const CollectiveCode*>(static_cast<const Code*>(state));
+  return static_cast<const CollectiveCode&>(code_of(state));
 }
 
 [[noreturn]] void refuse() {
@@ -151,24 +160,25 @@ const CollectiveCode& collective_of(const void* state) {
 
 }  // namespace
 
-const Code& Code::of(const void* kernel) {
-  const auto* const code = static_cast<const Code*>(kernel);
-  if (code == nullptr || code->sign_ != kSign)
+const Code& code_of(const void* kernel) {
+  uint64_t sign = 0;
+  if (kernel != nullptr) std::memcpy(&sign, kernel, sizeof sign);
+  if (sign != Bound::kSign)
     fail(ErrorKind::kInternal, "opaque: a launch must have a kernel that an opaque device bound");
-  return *code;
+  return *static_cast<const Bound*>(kernel)->code;
 }
 
 runtime::BoundKernel bind_kernel(const exe::Kernel& kernel) {
   auto code = std::make_unique<KernelCode>(kernel);
   const double flops = code->flops();
   return {[](const void*, const runtime::KernelBlock&, int64_t) { refuse(); },
-          std::shared_ptr<const Code>(std::move(code)), flops};
+          std::make_shared<Bound>(std::move(code)), flops};
 }
 
 runtime::BoundCollective bind_collective(const exe::Collective& collective,
                                          const exe::ReplicaGroup& group) {
   return {[](const void*, const runtime::CollectiveBlock&) { refuse(); },
-          std::shared_ptr<const Code>(std::make_shared<CollectiveCode>(collective, group)),
+          std::make_shared<Bound>(std::make_unique<CollectiveCode>(collective, group)),
           [](const void* state, int64_t member) { return collective_of(state).reads(member); },
           [](const void* state, int64_t member) { return collective_of(state).writes(member); }};
 }

@@ -28,21 +28,17 @@ struct Arguments {
 /// Something that a queue can launch. The functions of the CPU compute it.
 class Code {
  public:
-  virtual ~Code() { sign_ = 0; }
+  virtual ~Code() = default;
   /// For errors: "opaque.gemm".
   virtual const std::string& name() const = 0;
   /// Returns the bytes that a launch touches. Error{kInternal} unless the numbers of arguments are
   /// right and these bytes lie in the memory of the device.
   virtual std::vector<Touch> touches(const Arguments& arguments, const Memory& memory) const = 0;
   virtual void run(const Arguments& arguments, const Memory& memory) const = 0;
-
-  /// Returns the code of Launch::kernel. Error{kInternal} unless a device of this kind bound it.
-  static const Code& of(const void* kernel);
-
- private:
-  static constexpr uint64_t kSign = 0x0bac'0de0'0bac'0de0;
-  uint64_t sign_ = kSign;
 };
+
+/// Returns the code of Launch::kernel. Error{kInternal} unless a device of this kind bound it.
+const Code& code_of(const void* kernel);
 
 /// Bind a kernel or a collective of the opaque target. BoundKernel::run and BoundCollective::run
 /// throw, because the host cannot run them.

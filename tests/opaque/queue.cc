@@ -67,7 +67,7 @@ class OpaqueQueue final : public runtime::Queue {
   void launch(const runtime::Launch& launch) override {
     const Call call(*this);
     call.body([&] {
-      const Code& code = Code::of(launch.kernel);
+      const Code& code = code_of(launch.kernel);
       Arguments arguments(launch);
       std::fill(launch.operands.begin(), launch.operands.end(), DeviceAddress::of_device(kPoison));
       std::fill(launch.scalars.begin(), launch.scalars.end(), static_cast<int64_t>(kPoison));

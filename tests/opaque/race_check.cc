@@ -62,28 +62,29 @@ void RaceCheck::cover(const Range& range) {
   }
 }
 
+// Checks bytes that a command touches next, or the host if `command` is null.
 void RaceCheck::check(const Segment& segment, bool writes, const Clock& clock,
-                      const std::string& who) const {
-  const auto fails = [&](const Command& earlier, const char* how) {
+                      const Command* command) {
+  const auto check_order = [&](const Command& earlier, const char* how) {
     if (earlier.queue < 0 || at(clock, earlier.queue) >= earlier.number) return;
-    fail(ErrorKind::kInternal,
-         "opaque: {} {} bytes that {} {}, and nothing orders them: a wait for a mark is missing",
-         who, writes ? "writes" : "reads", describe(earlier.queue, earlier.number, *earlier.name),
-         how);
+    fail(
+        ErrorKind::kInternal,
+        "opaque: {} {} bytes that {} {}, and nothing orders them: a wait for a mark is missing",
+        command == nullptr ? "the host" : describe(command->queue, command->number, *command->name),
+        writes ? "writes" : "reads", describe(earlier.queue, earlier.number, *earlier.name), how);
   };
-  fails(segment.writer, "writes");
+  check_order(segment.writer, "writes");
   if (!writes) return;
-  for (const Command& reader : segment.readers) fails(reader, "reads");
+  for (const Command& reader : segment.readers) check_order(reader, "reads");
 }
 
 void RaceCheck::touch(const Touch& touch, const Command& command, const Clock& clock) {
   if (touch.range.begin == touch.range.end) return;
   cover(touch.range);
-  const std::string who = describe(command.queue, command.number, *command.name);
   const auto begin = segments_.find(touch.range.begin);
   const auto end = segments_.lower_bound(touch.range.end);
   for (auto s = begin; s != end; ++s) {
-    check(s->second, touch.writes, clock, who);
+    check(s->second, touch.writes, clock, &command);
     if (touch.writes) continue;
     auto& readers = s->second.readers;
     const auto own = std::find_if(readers.begin(), readers.end(),
@@ -143,7 +144,7 @@ void RaceCheck::touch_by_host(const Touch& touch) {
   cover(touch.range);
   for (auto s = segments_.find(touch.range.begin);
        s != segments_.end() && s->first < touch.range.end; ++s)
-    check(s->second, touch.writes, host_, "the host");
+    check(s->second, touch.writes, host_, nullptr);
 }
 
 void RaceCheck::forget(const Range& range) {

@@ -41,7 +41,8 @@ class RaceCheck {
   void add_mark(int queue, int64_t mark, int64_t position);
   /// Lets a queue wait for the mark of another queue, if it is at this position or before.
   void wait(int queue, int other, int64_t mark, int64_t position);
-  /// The host knows that the commands before a mark have ended, if it is at this position or before.
+  /// The host knows that the commands before a mark have ended, if the mark is at this position or
+  /// before.
   void know(int queue, int64_t mark, int64_t position);
   /// The host knows that all commands of the queue have ended.
   void know_all(int queue);
@@ -78,7 +79,8 @@ class RaceCheck {
   const Clock* clock_of(int queue, int64_t mark, int64_t position);
   void split(uint64_t at);
   void cover(const Range& range);
-  void check(const Segment& segment, bool writes, const Clock& clock, const std::string& who) const;
+  static void check(const Segment& segment, bool writes, const Clock& clock,
+                    const Command* command);
   void touch(const Touch& touch, const Command& command, const Clock& clock);
 
   const bool enabled_;

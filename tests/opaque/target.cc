@@ -86,10 +86,6 @@ exe::Kernel to_cpu(const exe::Kernel& kernel) {
   exe::Kernel translated = kernel;
   translated.key = std::string(kCpuKeys) + kernel.key.substr(kKeys.size());
   translated.workspace_bytes -= canary_bytes(kernel);
-  if (translated.workspace_bytes < 0) {
-    fail(ErrorKind::kBadFile, "executable: kernel {}: workspace must be at least {} bytes, got {}",
-         kernel.key, canary_bytes(kernel), kernel.workspace_bytes);
-  }
   for (exe::Operand& o : translated.operands) o.layout = to_cpu(o.layout);
   return translated;
 }

@@ -26,8 +26,8 @@ Layout from_cpu(const Layout& layout);
 /// Translates the text of a layout to the text of the CPU's. Error{kUsage} for any other text.
 std::string to_cpu(std::string_view layout);
 
-/// Translates a kernel to the CPU's. Error{kUsage} for a key or layout that is not of this target,
-/// Error{kBadFile} for a workspace without room for the canary.
+/// Translates a kernel to the CPU's, without the canary. Error{kUsage} for a key or layout that is
+/// not of this target.
 exe::Kernel to_cpu(const exe::Kernel& kernel);
 
 /// Bytes at the end of a kernel's workspace that its tasks must not touch.

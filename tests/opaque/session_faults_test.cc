@@ -5,7 +5,7 @@
 #include <array>
 
 #include "device.h"
-#include "random_graph_run.h"
+#include "../property/random_graph_run.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/sluice.h"
 #include "target.h"

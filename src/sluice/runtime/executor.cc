@@ -110,6 +110,7 @@ void Executor::allocate_arenas(Replica& replica) {
     } else if (arena.space != exe::Space::kFile) {
       host = replica.host_memory.emplace_back(host_memory(arena.bytes)).get();
     }
+    replica.allocated.push_back(arena.bytes);
     replica.state.arenas.push_back(device);
     replica.state.host_arenas.push_back(host);
   }
@@ -344,7 +345,7 @@ int64_t Executor::measured_bytes(int32_t device, exe::Space space) const {
     for (size_t a = 0; a < executable_.arenas.size(); ++a) {
       const exe::Arena& arena = executable_.arenas[a];
       if (arena.space == space && (arena.device == device || space != exe::Space::kDevice))
-        bytes += arena.bytes;
+        bytes += replica->allocated[a];
     }
     most = std::max(most, bytes);
     sum += bytes;

@@ -70,6 +70,7 @@ class Executor {
   struct Replica {
     std::vector<std::unique_ptr<std::byte, FreeMemory>> host_memory;
     std::vector<std::unique_ptr<OpenDevice>> devices;
+    std::vector<int64_t> allocated;  ///< Bytes by arena.
     std::vector<ChannelState> channels;
     RunState state;
     std::vector<std::vector<std::unique_ptr<Strand>>> strands;  ///< By worker of its team.

@@ -42,7 +42,7 @@ class Target {
   virtual KernelChoice choose(const OpView& op) const = 0;
   /// Returns the bytes of workspace in which a collective of `members` replicas holds copies of the
   /// other members' inputs. `op` has the input and the output of one member. 0 if members read the
-  /// inputs in place. Devices with queues copy them (runtime/queue_meeting.h).
+  /// inputs in place. Devices with queues copy them (runtime/queued/meeting.h).
   virtual int64_t collective_workspace(const OpView& /*op*/, int32_t /*members*/) const {
     return 0;
   }

@@ -3,7 +3,9 @@
 #include "memory.h"
 #include "sluice/base/error.h"
 #include "sluice/cpu/device/cpu.h"
+#include "sluice/cpu/kernels/kernel_list.h"
 #include "sluice/cpu/layout/layouts.h"
+#include "sluice/runtime/queued/meeting.h"
 
 namespace sluice::opaque {
 namespace {
@@ -48,6 +50,15 @@ class OpaqueTarget : public Target {
   }
   Layout preferred_layout(const FusedOp& op, int operand) const override {
     return opaque::from_cpu(cpu_->preferred_layout(to_cpu(op), operand));
+  }
+  int64_t collective_workspace(const OpView& op, int32_t members) const override {
+    exe::Collective collective;
+    collective.op = op.def().type;
+    collective.attrs = op.attrs();
+    collective.operands.resize(2);
+    collective.operands[0].spec = op.input(0);
+    collective.operands[1].spec = op.output(0);
+    return runtime::room_bytes(cpu::bind_collective(collective, {1, members}), members);
   }
   KernelChoice copy(const TensorSpec& spec, const Layout& from, const Layout& to) const override {
     return from_cpu(cpu_->copy(spec, opaque::to_cpu(from), opaque::to_cpu(to)));

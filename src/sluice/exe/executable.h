@@ -192,6 +192,9 @@ struct Collective {
   IndexExpr sequence;  ///< Number of earlier collectives of this group that the device has run.
   std::vector<Operand> operands;  ///< Input and output, or one operand that is updated.
   std::vector<std::pair<int32_t, int32_t>> may_coincide;  ///< See Kernel::may_coincide.
+  /// Bytes at the start of the device's workspace for copies of the other members' inputs. 0 if the
+  /// device does not copy them.
+  int64_t workspace_bytes = 0;
   bool operator==(const Collective&) const = default;
 };
 

@@ -40,7 +40,7 @@ inline constexpr int64_t kEnded = -2;
 ///     bool wait(queue, number)               false until the transfer has ended
 ///     bool send(send, operand, message, step), bool receive(receive, operand, message, step)
 ///                                            false if the channel is not ready
-///     bool collective(collective, bound, input, output, number)   false until it has ended
+///     bool collective(collective, bound, input, output, number, step)   false until it has ended
 ///     bool finish()                          false until all steps have ended
 ///     const Step* blamed() const             step that failed, if not the current one
 ///     bool park() const, bool waits_for_device() const, void settle()   see Strand
@@ -298,7 +298,7 @@ template <typename Kind>
 bool Walk<Kind>::collective(const exe::Collective& collective, const BoundCollective& bound) {
   return kind_.collective(collective, bound, address(collective.operands.front().at, 0),
                           address(collective.operands.back().at, 0),
-                          evaluate(collective.sequence, 0));
+                          evaluate(collective.sequence, 0), current());
 }
 
 template <typename Kind>

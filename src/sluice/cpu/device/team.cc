@@ -155,8 +155,9 @@ class Team {
   // A share may read inputs once all workers of all members have arrived. A worker continues once
   // all workers have finished.
   bool collective(const exe::Collective& collective, const BoundCollective& bound,
-                  const std::byte* input, const std::byte* output, int64_t number) {
-    const auto [meeting, member] =
+                  const std::byte* input, const std::byte* output, int64_t number,
+                  const exe::Step*) {
+    const auto [meeting, queued, member] =
         run_.communicator->membership(device_, collective.group, run_.replica);
     if (stage_ == Stage::kOutside) {
       if (leads()) {

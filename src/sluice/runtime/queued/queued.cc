@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sluice/runtime/queued/collective.h"
 #include "sluice/runtime/queued/io.h"
 #include "sluice/runtime/walk.h"
 
@@ -24,6 +25,14 @@ std::vector<std::span<std::byte>> pinned_staging(const RunState& run, int device
   return staging;
 }
 
+DeviceAddress workspace_of(const RunState& run, int device) {
+  for (size_t a = 0; a < run.executable->arenas.size(); ++a) {
+    const exe::Arena& arena = run.executable->arenas[a];
+    if (arena.device == device && arena.kind == exe::ArenaKind::kWorkspace) return run.arenas[a];
+  }
+  return {};
+}
+
 /// Enqueues the steps of a device with queues: the Kind of a Walk.
 class Queued {
  public:
@@ -33,13 +42,12 @@ class Queued {
       : Queued(run, device, open, pinned_staging(run, device, open)) {}
   Queued(RunState& run, int device, QueuedDevice& open,
          const std::vector<std::span<std::byte>>& staging)
-      : run_(run), commands_(open.queue()), staging_(run, commands_, staging.front()) {
+      : run_(run),
+        commands_(open.queue()),
+        staging_(run, commands_, staging.front()),
+        workspace_(workspace_of(run, device)),
+        collective_(run, device, open, commands_, workspace_) {
     const exe::Executable& e = *run.executable;
-    for (size_t a = 0; a < e.arenas.size(); ++a) {
-      const exe::Arena& arena = e.arenas[a];
-      if (arena.device != device) continue;
-      if (arena.kind == exe::ArenaKind::kWorkspace) workspace_ = run.arenas[a];
-    }
     size_t messages = 0;
     for (const exe::Channel& c : e.channels) {
       if (c.from != device && c.to != device) continue;
@@ -52,11 +60,6 @@ class Queued {
       messages += static_cast<size_t>(c.capacity);
     }
     messages_.resize(messages + 1);
-    for (const LoadedFunction& f : run.loaded->functions) {
-      require(f.function->device != device || f.collectives.empty(),
-              "executable: device {} has queues, so no collective may use it, got function '{}'",
-              device, f.function->name);
-    }
     operands_.resize(run.loaded->needs.operands);
     scalars_.resize(run.loaded->needs.scalars);
     for (size_t q = 1; q < staging.size(); ++q)
@@ -70,6 +73,7 @@ class Queued {
     for (const auto& io : io_) io->start();
     commands_.restart();
     staging_.restart();
+    collective_.restart();
     failed_io_ = nullptr;
     reading_ = ending_ = 0;
     first_message_ = end_message_ = 0;
@@ -162,10 +166,14 @@ class Queued {
     return true;
   }
 
-  /// The constructor refuses the plans that would need this.
-  static bool collective(const exe::Collective&, const BoundCollective&, DeviceAddress,
-                         DeviceAddress, int64_t) {
-    return false;
+  bool collective(const exe::Collective& collective, const BoundCollective& bound,
+                  DeviceAddress input, DeviceAddress output, int64_t number,
+                  const exe::Step* step) {
+    waits_ = false;
+    publish_messages();
+    if (!collective_.advance(bound, input, output, number, step)) return false;
+    for (const exe::Operand& o : collective.operands) counters.bytes += o.bytes;
+    return true;
   }
 
   bool finish() {
@@ -215,6 +223,7 @@ class Queued {
   std::vector<std::unique_ptr<QueuedIo>> io_;  ///< By queue number - 1.
   QueuedIo* failed_io_ = nullptr;              ///< Io queue whose error await() throws.
   DeviceAddress workspace_;
+  QueuedCollective collective_;
   std::vector<DeviceAddress> operands_;  ///< Operands of a launch.
   std::vector<int64_t> scalars_;
   int64_t reading_ = 0;            ///< Mark behind the copy of read(); 0: none.

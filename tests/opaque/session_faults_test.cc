@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "device.h"
 #include "../property/random_graph_run.h"
+#include "device.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/sluice.h"
 #include "target.h"

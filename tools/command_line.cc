@@ -11,6 +11,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/cpu/simd/isa.h"
+#include "sluice/devices/opaque_device.h"
 #include "sluice/planner/solve.h"
 #include "tools/check_needs.h"
 #include "tools/flags.h"
@@ -185,6 +186,13 @@ void add_strategy(Flags flags, ToolOptions& o) {
           default_of("--strategy", "resident"));
   flags.integer<int, int>("--threads", o.session.device.threads, 0, 1024,
                           "Compute with N threads; 0 for all usable cores (default: 0)");
+  if (make_opaque_device != nullptr) {
+    flags.group("").flag("--opaque", "Compute on the opaque test device", [&o] {
+      const DeviceChoice opaque = make_opaque_device();
+      o.session.device.target = opaque.target;
+      o.session.device.device = opaque.device;
+    });
+  }
   flags.group(kStrategy, Common::kNo)
       .list("--shard-threshold", "N",
             "Share the state of weights of at least N elements among the replicas " +

@@ -189,11 +189,11 @@ Outcome interpreted(const RandomProgram& program, Remote remote) {
 }
 
 Outcome executed(const RandomProgram& program, const Way& way) {
-  SessionOptions options{
-      .device = way.device.target == nullptr ? cpu_device({.threads = way.threads}) : way.device,
-      .io_queues = way.io_queues,
-      .disable = way.disable};
-  for (int d = 1; d < way.devices; ++d) options.more_devices.push_back(options.device);
+  const auto device = [&] {
+    return way.device.target == nullptr ? cpu_device({.threads = way.threads}) : way.device;
+  };
+  SessionOptions options{.device = device(), .io_queues = way.io_queues, .disable = way.disable};
+  for (int d = 1; d < way.devices; ++d) options.more_devices.push_back(device());
   Session session(program.ir, options);
   const auto violations = check::violations(session.executable());
   if (!violations.empty())

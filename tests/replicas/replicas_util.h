@@ -9,6 +9,7 @@
 
 #include "sluice/interp/interpreter.h"
 #include "sluice/sluice.h"
+#include "sluice/target/target.h"
 #include "thread_group.h"
 
 namespace sluice::test {
@@ -43,13 +44,15 @@ inline std::shared_ptr<runtime::ProcessGroup>& launched_group() {
 }
 
 /// Calls `process` in each process of every group that can share `replicas` replicas. These are
-/// groups of threads, or the one group that mpirun started.
+/// groups of threads, or the one group that mpirun started. Replicas of devices with queues run in
+/// one process.
 inline void for_each_group(
     int replicas, const std::function<void(std::shared_ptr<runtime::ProcessGroup>)>& process) {
   if (const auto& group = launched_group()) {
     if (replicas % group->size() == 0) process(group);
     return;
   }
+  if (cpu_device().target->is_queued()) return;
   for (int processes = 2; processes <= replicas; ++processes) {
     if (replicas % processes == 0) for_each_process(processes, process);
   }

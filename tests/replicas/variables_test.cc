@@ -82,8 +82,10 @@ TEST(ReplicaVariables, AreReadAndWrittenWhole) {
       for (size_t i = 0; i < 4; ++i) EXPECT_EQ(part.as<float>()[i], all.as<float>()[3 + i]);
       // A tier holds the entries of all replicas.
       if (remote) {
-        const auto memories = exe::memory_needs(session.executable());
-        EXPECT_EQ(memories[1].total_bytes, 4 * session.executable().arenas[3].bytes);
+        int64_t bytes = 0;
+        for (const exe::Arena& a : session.executable().arenas)
+          bytes += a.kind == exe::ArenaKind::kTier ? a.bytes : 0;
+        EXPECT_EQ(exe::memory_needs(session.executable())[1].tier_bytes, 4 * bytes);
       }
     };
     for (const int threads : {1, 2}) check(threads, nullptr);

@@ -438,6 +438,7 @@ TEST(Checker, CollectivesFindTheirOperands) {
           {"layout", "write %3 at frame+128 bytes 32 float32(8)of(15) row",
            "write %3 at frame+128 bytes 32 float32(8)of(15) panel"},
           {"access", "update %1>%2 at frame+64", "read %1>%2 at frame+64"},
+          {"workspace", "group 0 sequence p1", "group 0 sequence p1 workspace 1"},
           // A collective is also a barrier for the workers of its own device.
           {"sync", "2 collective ReplicatedAllReduceInplace group 0 sequence p1",
            "2 kernel cpu.all ReplicatedAllReduceInplace tasks 1 workspace 0"}});

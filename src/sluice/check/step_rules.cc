@@ -115,14 +115,16 @@ class StepRules {
     return layout == "row" ? a.elements() == b.elements() : a.shape == b.shape;
   }
 
+  void workspace(const char* step, int64_t bytes) {
+    const auto slice = slices_.find(function_->device);
+    const int64_t available = slice == slices_.end() ? 0 : slice->second;
+    if (bytes > available)
+      bad("workspace", "the {} needs {} bytes of workspace, a worker has {}", step, bytes,
+          available);
+  }
+
   void kernel(const exe::Kernel& k) {
-    if (k.workspace_bytes > 0) {
-      const auto slice = slices_.find(function_->device);
-      if (slice == slices_.end() || slice->second < k.workspace_bytes) {
-        bad("workspace", "the kernel needs {} bytes of workspace, a worker has {}",
-            k.workspace_bytes, slice == slices_.end() ? 0 : slice->second);
-      }
-    }
+    workspace("kernel", k.workspace_bytes);
     for (size_t i = 0; i < k.operands.size(); ++i) {
       const exe::Operand& o = k.operands[i];
       if (o.bytes == 0) continue;
@@ -207,6 +209,7 @@ class StepRules {
   /// Checks that a collective updates one operand, or reads one and writes one. Input and output
   /// must have equally many elements, or one of them must be a chunk of the other.
   void collective(const exe::Collective& c) {
+    workspace("collective", c.workspace_bytes);
     const auto& all = c.operands;
     for (const exe::Operand& o : all) {
       if (o.layout != "row") bad("layout", "operands: layout must be 'row', got '{}'", o.layout);

@@ -24,6 +24,7 @@ class TableRules {
     remote_buffers();
     persistent_bytes();
     file_access();
+    pinned_staging();
     for (const exe::Function& f : e_.functions) function(f);
     programs();
   }
@@ -248,6 +249,7 @@ class TableRules {
     bool direct = false;
     for (const exe::Arena& a : e_.arenas) {
       const bool staging = a.kind == exe::ArenaKind::kStaging;
+      if (is_pinned_staging(a)) continue;
       direct = direct || staging;
       const int64_t need =
           staging ? sys::kFilePage
@@ -267,6 +269,57 @@ class TableRules {
                  "bytes, got {} and {}",
                  b.name, sys::kFilePage, b.offset, b.entry_stride);
       }
+    }
+  }
+
+  /// Checks the staging memory of devices with queues: one arena for each queue, with slots for all
+  /// its transfers, and a word.
+  void pinned_staging() {
+    for (size_t d = 0; d < e_.devices.size(); ++d) {
+      std::vector<const exe::Arena*> staging;  // By queue.
+      for (const exe::Arena& a : e_.arenas) {
+        if (is_pinned_staging(a) && a.device == static_cast<int32_t>(d)) staging.push_back(&a);
+      }
+      if (staging.empty()) continue;
+      if (staging.size() != e_.devices[d].queues.size()) {
+        out_.add("bounds", "device {} must have staging memory for each of its {} queues, got {}",
+                 d, e_.devices[d].queues.size(), staging.size());
+        continue;
+      }
+      for (const exe::Arena* a : staging) staging_slots(*a);
+      for (const exe::Function& f : e_.functions) {
+        if (f.device == static_cast<int32_t>(d)) staging_of_transfers(f, staging);
+      }
+    }
+  }
+
+  static bool is_pinned_staging(const exe::Arena& a) {
+    return a.kind == exe::ArenaKind::kStaging && a.space == exe::Space::kPinned && a.device >= 0;
+  }
+
+  void staging_slots(const exe::Arena& a) {
+    constexpr int64_t kWord = exe::StagingPlan::kWord;
+    const int64_t slot = exe::StagingPlan::of_arena(a.bytes).slot;
+    if (slot % kWord != 0 || (a.bytes != 0 && a.bytes != exe::StagingPlan{slot}.bytes())) {
+      out_.add(
+          "bounds",
+          "arena '{}' must have {} bytes and two slots of a multiple of {} bytes, got {} bytes",
+          a.name, kWord, kWord, a.bytes);
+    }
+  }
+
+  void staging_of_transfers(const exe::Function& f, const std::vector<const exe::Arena*>& staging) {
+    const auto require_bytes = [&](const exe::Arena& a, int64_t bytes) {
+      const int64_t need = exe::StagingPlan::of_transfers(bytes).bytes();
+      if (a.bytes < need)
+        out_.add("bounds", "arena '{}' must have at least {} bytes for function '{}', got {}",
+                 a.name, need, f.name, a.bytes);
+    };
+    for (const exe::Step& step : f.steps) {
+      if (const auto* issue = std::get_if<exe::Issue>(&step.body);
+          issue != nullptr && static_cast<size_t>(issue->queue) < staging.size())
+        require_bytes(*staging[static_cast<size_t>(issue->queue)], issue->memory.bytes);
+      if (exe::reads_on_host(step)) require_bytes(*staging.front(), 0);
     }
   }
 

@@ -1,5 +1,6 @@
 #include "sluice/exe/executable.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "sluice/base/error.h"
@@ -17,6 +18,21 @@ const Program& Executable::program(const std::string& name) const {
 
 int64_t checksums_of_entry(const RemoteBufferPlan& buffer) {
   return (buffer.spec.bytes() + kChecksumPiece - 1) / kChecksumPiece;
+}
+
+StagingPlan StagingPlan::of_transfers(int64_t bytes) {
+  return {std::min((bytes + kWord - 1) / kWord * kWord, kMostSlot)};
+}
+
+bool reads_on_host(const Step& step) {
+  const auto* issue = std::get_if<Issue>(&step.body);
+  return std::holds_alternative<Branch>(step.body) || (issue != nullptr && issue->entry_from);
+}
+
+bool is_queued(const Executable& executable, int32_t device) {
+  return std::any_of(executable.arenas.begin(), executable.arenas.end(), [&](const Arena& a) {
+    return a.kind == ArenaKind::kStaging && a.space == Space::kPinned && a.device == device;
+  });
 }
 
 int32_t workers_of_replica(int32_t threads, int32_t replicas) {

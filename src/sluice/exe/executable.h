@@ -30,7 +30,8 @@ enum class Space : uint8_t { kDevice, kPinned, kHost, kFile };
 
 /// The purpose of an arena. A workspace arena holds one slice of `stride` bytes per worker. If a
 /// file tier has a staging arena, its transfers bypass the system's page cache and pass through
-/// that arena. If it has a checksums arena, every piece of an entry is verified when it is read.
+/// that arena. If it has a checksums arena, every piece of an entry is verified when it is read. A
+/// staging arena in pinned memory belongs to a device with queues (StagingPlan).
 enum class ArenaKind : uint8_t {
   kPersistent,
   kFrames,
@@ -191,6 +192,9 @@ struct Collective {
   IndexExpr sequence;  ///< Number of earlier collectives of this group that the device has run.
   std::vector<Operand> operands;  ///< Input and output, or one operand that is updated.
   std::vector<std::pair<int32_t, int32_t>> may_coincide;  ///< See Kernel::may_coincide.
+  /// Bytes at the start of the device's workspace for copies of the other members' inputs. 0 if the
+  /// device does not copy them.
+  int64_t workspace_bytes = 0;
   bool operator==(const Collective&) const = default;
 };
 
@@ -282,6 +286,21 @@ struct RemoteBufferPlan {
 inline constexpr int64_t kChecksumPiece = 64 << 10;
 /// Number of checksums of one entry.
 int64_t checksums_of_entry(const RemoteBufferPlan& buffer);
+
+/// The pinned memory through which all transfers of a queue pass, on a device with queues: a word
+/// for values that the host reads by the compute queue, and two slots of equal size. A larger
+/// transfer passes in pieces. A device has one such arena for each of its queues, in their order.
+struct StagingPlan {
+  static constexpr int64_t kWord = 64;
+  static constexpr int64_t kMostSlot = 1 << 20;  ///< Larger pieces are hardly faster.
+  int64_t slot = 0;                              ///< Bytes of a slot.
+
+  /// Returns the plan for transfers of at most `bytes`.
+  static StagingPlan of_transfers(int64_t bytes);
+  /// Returns the plan of an arena. Without bytes, it has no slots.
+  static StagingPlan of_arena(int64_t bytes) { return {bytes > kWord ? (bytes - kWord) / 2 : 0}; }
+  int64_t bytes() const { return kWord + 2 * slot; }
+};
 
 struct VariablePlan {
   std::string path;
@@ -421,6 +440,12 @@ struct Executable {
   /// Returns the program with this name. Error{kUsage} listing the programs if it does not exist.
   const Program& program(const std::string& name) const;
 };
+
+/// Whether the host reads a value in device memory to run a step.
+bool reads_on_host(const Step& step);
+
+/// Whether a device has queues: it has staging memory of its own.
+bool is_queued(const Executable& executable, int32_t device);
 
 /// Number of workers that run one replica as a team. A pool of `threads` workers is cut into
 /// gcd(threads, replicas) equal teams, so each team runs equally many replicas.

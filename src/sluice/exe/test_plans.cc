@@ -440,7 +440,7 @@ function 1 "main" memo "" device 0 index_params 0 frame 256 bound 256
   5 wait queue 1 token 0
   6 sync send 0 message 0
       read %1 at frame+0 bytes 64 float32(16) row
-  7 collective ReplicatedAllReduce group 0 sequence 0
+  7 collective ReplicatedAllReduce group 0 sequence 0 workspace 64
       attrs op="add"
       coincide 0:1
       read %0 at frame+0 bytes 16 float32(4) row

@@ -246,6 +246,7 @@ class Writer {
       void operator()(const Collective& c) const {
         w.add("collective {} group {} sequence {}", bare_or_quote(c.op), c.group,
               to_string(c.sequence));
+        if (c.workspace_bytes != 0) w.add(" workspace {}", c.workspace_bytes);
       }
     };
     if (step.sync) out_ += "sync ";

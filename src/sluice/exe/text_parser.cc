@@ -480,6 +480,7 @@ class TextParser {
       c.group = in_.labelled32("group");
       in_.expect("sequence");
       c.sequence = in_.expression();
+      if (in_.eat("workspace")) c.workspace_bytes = in_.integer("bytes");
     } else {
       in_.bad(
           "kind of step must be one of kernel, call, loop, branch, issue, wait, send, receive, "

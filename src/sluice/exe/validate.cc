@@ -309,6 +309,7 @@ class Validator {
                    [&](const Collective& c) {
                      index(c.group, e_.groups.size(), "group");
                      expression(c.sequence);
+                     size(c.workspace_bytes, "workspace bytes");
                      for (const Operand& o : c.operands) operand(o);
                      coincidences(c.may_coincide, c.operands.size());
                    },

@@ -8,7 +8,6 @@
 namespace sluice::runtime {
 namespace {
 
-constexpr int kFirstMeetingTag = 1;  // Agreement uses tag 0.
 constexpr int64_t kAlignment = 64;
 
 ByteRange of_members(ByteRange (*range)(const void*, int64_t), const BoundCollective& collective,
@@ -34,6 +33,14 @@ int64_t most_read(const exe::Executable& executable, const LoadedProgram& loaded
     }
   }
   return most;
+}
+
+// Return the number of the group that contains a replica, and its member number there.
+int32_t number_of_group(const exe::ReplicaGroup& shape, int32_t replica) {
+  return replica / (shape.stride * shape.size) * shape.stride + replica % shape.stride;
+}
+int32_t member_of_group(const exe::ReplicaGroup& shape, int32_t replica) {
+  return replica % (shape.stride * shape.size) / shape.stride;
 }
 
 }  // namespace
@@ -149,52 +156,75 @@ Communicator::Communicator(const exe::Executable& executable, const LoadedProgra
                            const std::vector<std::vector<OpenDevice*>>& devices,
                            std::shared_ptr<ProcessGroup> group)
     : group_(std::move(group)), groups_(executable.groups.size()) {
-  const int rank = group_ == nullptr ? 0 : group_->rank();
   here_ = replicas_of_process(executable.replicas, group_);
-  int tag = kFirstMeetingTag;
   for (size_t d = 0; d < executable.devices.size(); ++d) {
+    const auto device = static_cast<int32_t>(d);
+    const bool queued = exe::is_queued(executable, device);
+    require(!queued || group_ == nullptr || group_->size() == 1,
+            "device {}: replicas of devices with queues must run in one process, got {} processes",
+            d, group_ == nullptr ? 1 : group_->size());
     for (size_t g = 0; g < groups_; ++g) {
-      const exe::ReplicaGroup& shape = executable.groups[g];
-      const int32_t block = shape.stride * shape.size;
-      // By number of the group: its members, by process, and the devices of those in this process.
-      std::map<int32_t, std::vector<Meeting::Part>> parts_of;
-      std::map<int32_t, std::vector<OpenDevice*>> devices_of;
-      for (int32_t r = 0; r < executable.replicas; ++r) {
-        const int32_t number = r / block * shape.stride + r % shape.stride;
-        auto& parts = parts_of[number];
-        if (here_.contains(r))
-          devices_of[number].push_back(devices[static_cast<size_t>(r - here_.first)][d]);
-        const int process = r / here_.count;
-        if (parts.empty() || parts.back().process != process)
-          parts.push_back({process, r % block / shape.stride, 0});
-        ++parts.back().count;
-      }
-      std::map<int32_t, Meeting*> meeting_of;
-      for (const auto& [number, parts] : parts_of) {
-        const int own_tag = tag++;
-        const auto own = std::find_if(parts.begin(), parts.end(),
-                                      [&](const auto& part) { return part.process == rank; });
-        if (own == parts.end()) continue;
-        const auto device = static_cast<int32_t>(d);
-        const auto index = static_cast<int32_t>(g);
-        Meeting& meeting =
-            *places_
-                 .emplace_back(Place{
-                     device, index,
-                     std::make_unique<Meeting>(parts, static_cast<size_t>(own - parts.begin()),
-                                               executable.devices[d].workers)})
-                 .meeting;
-        meeting_of[number] = &meeting;
-        if (!meeting.has_messages()) continue;
-        meeting.connect(group_->messages(own_tag), std::move(devices_of[number]),
-                        most_read(executable, loaded, device, index, *own));
-        remote_.push_back(&meeting);
-      }
-      for (int32_t r = here_.first; r < here_.first + here_.count; ++r) {
-        memberships_.push_back(
-            {meeting_of.at(r / block * shape.stride + r % shape.stride), r % block / shape.stride});
+      const auto index = static_cast<int32_t>(g);
+      if (queued) {
+        add_queue_meetings(executable, index);
+      } else {
+        add_meetings(executable, loaded, devices, device, index);
       }
     }
+  }
+}
+
+void Communicator::add_meetings(const exe::Executable& executable, const LoadedProgram& loaded,
+                                const std::vector<std::vector<OpenDevice*>>& devices,
+                                int32_t device, int32_t group) {
+  const exe::ReplicaGroup& shape = executable.groups[static_cast<size_t>(group)];
+  const int rank = group_ == nullptr ? 0 : group_->rank();
+  // By number of the group: its members, by process, and the devices of those in this process.
+  std::map<int32_t, std::vector<Meeting::Part>> parts_of;
+  std::map<int32_t, std::vector<OpenDevice*>> devices_of;
+  for (int32_t r = 0; r < executable.replicas; ++r) {
+    const int32_t number = number_of_group(shape, r);
+    auto& parts = parts_of[number];
+    if (here_.contains(r)) {
+      devices_of[number].push_back(
+          devices[static_cast<size_t>(r - here_.first)][static_cast<size_t>(device)]);
+    }
+    const int process = r / here_.count;
+    if (parts.empty() || parts.back().process != process)
+      parts.push_back({process, member_of_group(shape, r), 0});
+    ++parts.back().count;
+  }
+  std::map<int32_t, Meeting*> meeting_of;
+  for (const auto& [number, parts] : parts_of) {
+    const int own_tag = next_tag_++;
+    const auto own = std::find_if(parts.begin(), parts.end(),
+                                  [&](const auto& part) { return part.process == rank; });
+    if (own == parts.end()) continue;
+    auto meeting =
+        std::make_unique<Meeting>(parts, static_cast<size_t>(own - parts.begin()),
+                                  executable.devices[static_cast<size_t>(device)].workers);
+    meeting_of[number] = meeting.get();
+    if (meeting->has_messages()) {
+      meeting->connect(group_->messages(own_tag), std::move(devices_of[number]),
+                       most_read(executable, loaded, device, group, *own));
+      remote_.push_back(meeting.get());
+    }
+    places_.push_back({device, group, std::move(meeting)});
+  }
+  for (int32_t r = here_.first; r < here_.first + here_.count; ++r) {
+    memberships_.push_back(
+        {meeting_of.at(number_of_group(shape, r)), nullptr, member_of_group(shape, r)});
+  }
+}
+
+void Communicator::add_queue_meetings(const exe::Executable& executable, int32_t group) {
+  const exe::ReplicaGroup& shape = executable.groups[static_cast<size_t>(group)];
+  const size_t first = queued_.size();
+  for (int32_t n = 0; n < executable.replicas / shape.size; ++n)
+    queued_.push_back(std::make_unique<QueueMeeting>(shape.size));
+  for (int32_t r = 0; r < executable.replicas; ++r) {
+    const auto number = static_cast<size_t>(number_of_group(shape, r));
+    memberships_.push_back({nullptr, queued_[first + number].get(), member_of_group(shape, r)});
   }
 }
 
@@ -206,6 +236,7 @@ void Communicator::reset(const exe::Program& program) {
     }
     place.meeting->reset(expected);
   }
+  for (const auto& meeting : queued_) meeting->reset();
 }
 
 bool Communicator::poll() {

@@ -8,6 +8,7 @@
 #include "sluice/exe/executable.h"
 #include "sluice/runtime/loaded_program.h"
 #include "sluice/runtime/process_group.h"
+#include "sluice/runtime/queued/meeting.h"
 
 namespace sluice::runtime {
 
@@ -95,16 +96,18 @@ class Meeting {
 
 /// A replica as a member of a group.
 struct Membership {
-  Meeting* meeting = nullptr;
+  Meeting* meeting = nullptr;      ///< Null on a device with queues.
+  QueueMeeting* queued = nullptr;  ///< Null on any other device.
   int member = 0;
 };
 
 /// Runs the collectives of an executable's replicas: in memory within a process, by messages
-/// between processes. No call blocks: a strand that must wait calls again later.
+/// between processes, and by copies of queues between devices that have them. No call blocks: a
+/// strand that must wait calls again later.
 class Communicator {
  public:
   /// `devices` are those of each replica of this process. `group` is null if there is only this
-  /// process.
+  /// process. Error{kUsage} if several processes share replicas of a device with queues.
   Communicator(const exe::Executable& executable, const LoadedProgram& loaded,
                const std::vector<std::vector<OpenDevice*>>& devices,
                std::shared_ptr<ProcessGroup> group);
@@ -140,10 +143,18 @@ class Communicator {
     std::unique_ptr<Meeting> meeting;
   };
 
+  /// Add the meetings of all groups of a grouping, on one device.
+  void add_meetings(const exe::Executable& executable, const LoadedProgram& loaded,
+                    const std::vector<std::vector<OpenDevice*>>& devices, int32_t device,
+                    int32_t group);
+  void add_queue_meetings(const exe::Executable& executable, int32_t group);
+
   std::shared_ptr<ProcessGroup> group_;
   ReplicaRange here_;
   size_t groups_;
+  int next_tag_ = 1;  ///< Tag of the next meeting. Agreement uses tag 0.
   std::vector<Place> places_;
+  std::vector<std::unique_ptr<QueueMeeting>> queued_;
   std::vector<Meeting*> remote_;         ///< Meetings with members in other processes.
   std::vector<Membership> memberships_;  ///< By device, group, replica of this process.
 };

@@ -54,9 +54,10 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   }
   const ReplicaRange here = replicas_of_process(executable_.replicas, options_.group);
   const int workers = exe::workers_of_replica(options_.threads, here.count);
-  for (const exe::Device& device : executable_.devices) {
-    require(device.workers == workers, "executable: workers a device must be {} as planned, got {}",
-            device.workers, workers);
+  for (size_t d = 0; d < devices_.size(); ++d) {
+    const int planned = executable_.devices[d].workers;
+    require(planned == (exe::is_queued(executable_, static_cast<int32_t>(d)) ? 1 : workers),
+            "executable: workers a device must be {} as planned, got {}", planned, workers);
   }
   std::vector<Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());
@@ -67,6 +68,9 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
     prepare(*replicas_[static_cast<size_t>(r)], here.first + r, workers);
   const int teams = options_.threads / workers;
   work_.resize(static_cast<size_t>(options_.threads));
+  for (const auto& replica : replicas_) {
+    for (const auto& s : replica->queued) work_.push_back({s.get()});
+  }
   for (int r = 0; r < here.count; ++r) {
     auto& strands = replicas_[static_cast<size_t>(r)]->strands;
     for (int w = 0; w < workers; ++w) {
@@ -74,8 +78,8 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
       for (const auto& s : strands[static_cast<size_t>(w)]) own.push_back(s.get());
     }
   }
-  pool_ = std::make_unique<Pool>(
-      options_.threads, options_.usable_cores >= options_.threads ? Idle::kSpin : Idle::kSleep);
+  pool_ = std::make_unique<Pool>(static_cast<int>(work_.size()),
+                                 may_spin() ? Idle::kSpin : Idle::kSleep);
   for (const auto& replica : replicas_) {
     for (const auto& io : io_threads_) replica->state.io_issued.push_back(&io->issued);
   }
@@ -106,8 +110,9 @@ void Executor::allocate_arenas(Replica& replica) {
     } else if (arena.space != exe::Space::kFile) {
       host = replica.host_memory.emplace_back(host_memory(arena.bytes)).get();
     }
+    replica.allocated.push_back(arena.bytes);
     replica.state.arenas.push_back(device);
-    replica.host_arenas.push_back(host);
+    replica.state.host_arenas.push_back(host);
   }
 }
 
@@ -115,7 +120,7 @@ void Executor::prepare(Replica& replica, int number, int workers) {
   RunState& state = replica.state;
   allocate_arenas(replica);
   state.remote =
-      std::make_unique<RemoteStore>(executable_, replica.host_arenas, options_.folder, throttle_);
+      std::make_unique<RemoteStore>(executable_, state.host_arenas, options_.folder, throttle_);
   replica.channels = std::vector<ChannelState>(executable_.channels.size());
   for (size_t c = 0; c < replica.channels.size(); ++c)
     replica.channels[c].capacity = executable_.channels[c].capacity;
@@ -125,7 +130,6 @@ void Executor::prepare(Replica& replica, int number, int workers) {
   state.communicator = communicator_.get();
   state.stop = &stop_;
   state.replica = number;
-  state.workers = workers;
   for (const exe::Device& device : executable_.devices) {
     state.arrived.push_back(std::make_unique<std::atomic<int64_t>>(0));
     auto& queues = state.io.emplace_back();
@@ -137,10 +141,14 @@ void Executor::prepare(Replica& replica, int number, int workers) {
       io_threads_[q - 1]->queues.push_back(queues.back().get());
     }
   }
-  for (int w = 0; w < state.workers; ++w) {
+  for (int w = 0; w < workers; ++w) {
     auto& own = replica.strands.emplace_back();
-    for (size_t d = 0; d < devices_.size(); ++d)
-      own.push_back(replica.devices[d]->strand(state, static_cast<int>(d), w));
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      const auto device = static_cast<int32_t>(d);
+      const bool queued = exe::is_queued(executable_, device);
+      if (queued && w > 0) continue;
+      (queued ? replica.queued : own).push_back(replica.devices[d]->strand(state, device, w));
+    }
   }
 }
 
@@ -167,9 +175,9 @@ void Executor::prepare(const exe::Program& program, HostStreams& streams) {
       c.sent = 0;
       c.received = 0;
     }
-    for (auto& own : replica->strands) {
-      for (const auto& s : own) s->start(program);
-    }
+  }
+  for (const auto& own : work_) {
+    for (Strand* s : own) s->start(program);
   }
 }
 
@@ -222,7 +230,6 @@ bool Executor::poll_or_fail() {
 void Executor::drive(int worker) {
   const std::vector<Strand*>& own = work_[static_cast<size_t>(worker)];
   const FlushToZero flush;
-  const bool may_spin = options_.usable_cores >= options_.threads;
   int idle = 0;
   for (;;) {
     bool progress = false;
@@ -239,7 +246,7 @@ void Executor::drive(int worker) {
     if (finished || stop_.load(std::memory_order_relaxed)) break;
     if (progress) {
       idle = 0;
-    } else if (may_spin && ++idle < kSpins) {
+    } else if (may_spin() && ++idle < kSpins) {
       spin_pause();
     } else if (!park(own)) {
       std::this_thread::yield();
@@ -278,6 +285,9 @@ void Executor::run(const exe::Program& program, HostStreams& streams) {
   // After this loop, io threads use neither the queues nor, after an error, the memory of the
   // streams.
   for (const auto& io : io_threads_) io->await_idle();
+  for (const auto& own : work_) {
+    for (Strand* s : own) s->settle();
+  }
   rethrow();
 }
 
@@ -317,7 +327,9 @@ void Executor::run_interleaved(const exe::Program& program, HostStreams& streams
     const bool progress = pick < strands.size()
                               ? (!strands[pick]->finished() && advance_or_fail(*strands[pick]))
                               : advance_or_fail(*queues_[pick - strands.size()]);
-    stuck = progress || polled ? 0 : stuck + 1;
+    const bool waits = std::any_of(strands.begin(), strands.end(),
+                                   [](const Strand* s) { return s->waits_for_device(); });
+    stuck = progress || polled || waits ? 0 : stuck + 1;
     if (stuck > patience && options_.group == nullptr) {
       fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
     }
@@ -333,7 +345,7 @@ int64_t Executor::measured_bytes(int32_t device, exe::Space space) const {
     for (size_t a = 0; a < executable_.arenas.size(); ++a) {
       const exe::Arena& arena = executable_.arenas[a];
       if (arena.space == space && (arena.device == device || space != exe::Space::kDevice))
-        bytes += arena.bytes;
+        bytes += replica->allocated[a];
     }
     most = std::max(most, bytes);
     sum += bytes;

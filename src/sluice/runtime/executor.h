@@ -14,8 +14,8 @@
 namespace sluice::runtime {
 
 struct ExecutorOptions {
-  int threads = 1;       ///< Workers of the pool.
-  int usable_cores = 1;  ///< Workers spin only if this is at least `threads`.
+  int threads = 1;       ///< Workers for the devices of the host.
+  int usable_cores = 1;  ///< Workers spin only if this is at least their number.
   std::string folder;    ///< Folder for the files of the file tier.
   /// Largest rate of remote memory in bytes per second; -1: no limit.
   int64_t remote_bandwidth = -1;
@@ -68,12 +68,13 @@ class Executor {
  private:
   /// Devices, memory and strands of one replica.
   struct Replica {
-    std::vector<std::unique_ptr<OpenDevice>> devices;
     std::vector<std::unique_ptr<std::byte, FreeMemory>> host_memory;
-    std::vector<std::byte*> host_arenas;  ///< By arena: its host memory; null without.
+    std::vector<std::unique_ptr<OpenDevice>> devices;
+    std::vector<int64_t> allocated;  ///< Bytes by arena.
     std::vector<ChannelState> channels;
     RunState state;
-    std::vector<std::vector<std::unique_ptr<Strand>>> strands;  ///< [worker of its team][device]
+    std::vector<std::vector<std::unique_ptr<Strand>>> strands;  ///< By worker of its team.
+    std::vector<std::unique_ptr<Strand>> queued;                ///< Strands of devices with queues.
   };
 
   const Replica& replica(int number) const {
@@ -83,6 +84,7 @@ class Executor {
   void allocate_arenas(Replica& replica);
   void prepare(Replica& replica, int number, int workers);
   void prepare(const exe::Program& program, HostStreams& streams);
+  bool may_spin() const { return options_.usable_cores >= static_cast<int>(work_.size()); }
   void drive(int worker);
   /// A thread and the io queues that it serves: the queues of one number, on all devices, in all
   /// replicas.
@@ -114,7 +116,8 @@ class Executor {
   std::unique_ptr<Communicator> communicator_;
   Throttle throttle_;
   std::vector<std::unique_ptr<Replica>> replicas_;
-  /// By worker of the pool: its strands, of all replicas.
+  /// By worker of the pool: its strands, of all replicas. Each strand of a device with queues has a
+  /// worker of its own behind the others, which its files and full queues may hold up.
   std::vector<std::vector<Strand*>> work_;
   std::vector<IoQueue*> queues_;
   std::atomic<bool> stop_{false};

@@ -10,9 +10,9 @@ void Transfer::run() const {
   if (remote == nullptr) {
     std::memcpy(in ? memory : other, in ? other : memory, size);
   } else if (in) {
-    remote->load(buffer, entry, {memory, size});
+    remote->load(buffer, entry, 0, {memory, size});
   } else {
-    remote->store(buffer, entry, {memory, size});
+    remote->store(buffer, entry, 0, {memory, size});
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/exe/visit_step.h"
+#include "sluice/runtime/queued/meeting.h"
 
 namespace sluice::runtime {
 namespace {
@@ -93,9 +94,18 @@ BoundKernel bound(Device& device, const exe::Kernel& kernel, const exe::Step& st
 }
 
 BoundCollective bound(Device& device, const exe::Collective& collective,
-                      const exe::Executable& executable, const exe::Step& step) {
+                      const exe::Executable& executable, const exe::Function& function,
+                      const exe::Step& step) {
   try {
-    return device.bind(collective, executable.groups[static_cast<size_t>(collective.group)]);
+    const exe::ReplicaGroup& group = executable.groups[static_cast<size_t>(collective.group)];
+    BoundCollective bound = device.bind(collective, group);
+    if (!exe::is_queued(executable, function.device)) return bound;
+    if (const int64_t room = room_bytes(bound, group.size); collective.workspace_bytes < room) {
+      fail(ErrorKind::kBadFile,
+           "executable: collective {}: workspace must be at least {} bytes, got {}", collective.op,
+           room, collective.workspace_bytes);
+    }
+    return bound;
   } catch (Error& e) {
     throw e.note(fmt::format("binding {} made at {}", collective.op, step.where));
   }
@@ -114,7 +124,7 @@ std::vector<std::string> refused_steps(const exe::Executable& executable,
         if (const auto* kernel = std::get_if<exe::Kernel>(&step.body))
           bound(*device, *kernel, step);
         if (const auto* collective = std::get_if<exe::Collective>(&step.body))
-          bound(*device, *collective, executable, step);
+          bound(*device, *collective, executable, function, step);
       } catch (const Error& e) {
         refusals.push_back(fmt::format("function '{}': {}", function.name, e.what()));
       }
@@ -133,13 +143,14 @@ LoadedProgram load(const exe::Executable& executable, const std::vector<Device*>
       Device& device = *devices[static_cast<size_t>(function.device)];
       if (const auto* collective = std::get_if<exe::Collective>(&step.body)) {
         s.collective = static_cast<int32_t>(loaded.collectives.size());
-        loaded.collectives.push_back(bound(device, *collective, executable, step));
+        loaded.collectives.push_back(bound(device, *collective, executable, function, step));
       }
       if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) {
         s.kernel = static_cast<int32_t>(loaded.kernels.size());
         loaded.bound.push_back(bound(device, *kernel, step));
         LoadedKernel k;
         k.run = loaded.bound.back().run;
+        k.step = &step;
         k.state = loaded.bound.back().state.get();
         k.first = loaded.arguments.size();
         k.arguments = kernel->operands.size();

@@ -23,6 +23,7 @@ struct Argument {
 /// A bound kernel of a function.
 struct LoadedKernel {
   KernelFunction run = nullptr;
+  const exe::Step* step = nullptr;
   const void* state = nullptr;
   size_t first = 0;  ///< Index of its first argument in LoadedFunction::arguments.
   size_t arguments = 0;

@@ -11,9 +11,13 @@ namespace sluice::runtime {
 class QueuedDevice;
 
 /// A kernel and its arguments. The call that takes one copies all of it; afterwards the caller's
-/// arrays hold any values.
+/// arrays hold any values. The kernel must live until the launch has ended.
 struct Launch {
-  const void* kernel = nullptr;  ///< BoundKernel::state.
+  /// BoundKernel::state, or BoundCollective::state for the share of one member. The operands of a
+  /// share are the inputs of all members, then the outputs of all members; its scalar is the
+  /// member. All operands are in the memory of this device. An output of another member may be
+  /// null.
+  const void* kernel = nullptr;
   std::span<DeviceAddress> operands;
   DeviceAddress workspace;
   std::span<int64_t> scalars;
@@ -39,7 +43,9 @@ struct Launch {
 ///    other than its own.
 ///
 /// Every call may throw Error{kPeerLost}, or the error of an earlier command. Such an error stays:
-/// all later calls throw it again, and no later command runs.
+/// all later calls throw it again, and no later command runs. All queues of the device have it. A
+/// queue of another device that waits for one of them, or copies from it, fails with
+/// Error{kPeerLost}.
 class Queue {
  public:
   /// Waits until all commands have run, unless the queue has an error.
@@ -61,10 +67,10 @@ class Queue {
   /// Lets the commands that follow wait until `mark` of another queue of this kind has passed. The
   /// thread that uses `other` may go on meanwhile.
   virtual void wait(Queue& other, int64_t mark) = 0;
-  /// Returns whether all commands before the mark have ended. Does not wait.
+  /// Returns whether all commands before the mark have ended without an error. Does not wait.
   virtual bool passed(int64_t mark) = 0;
 
-  /// Waits until all commands have ended.
+  /// Waits until all commands have ended. Throws if one has failed.
   virtual void drain() = 0;
   /// Throws the error of a command, if one is known.
   virtual void check() = 0;
@@ -73,9 +79,10 @@ class Queue {
   virtual int64_t begun() const = 0;
 };
 
-/// A device that runs commands of queues.
+/// A device that runs commands of queues. One strand enqueues the steps of its programs.
 class QueuedDevice : public OpenDevice {
  public:
+  std::unique_ptr<Strand> strand(RunState& run, int device, int worker) final;
   virtual std::unique_ptr<Queue> queue() = 0;
   /// Makes host memory known to the device, for upload() and download(). It must outlive the
   /// device.

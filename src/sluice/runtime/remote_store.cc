@@ -18,7 +18,7 @@ RemoteStore::RemoteStore(const exe::Executable& executable, const std::vector<st
       files_(executable.arenas.size()) {
   for (size_t a = 0; a < arenas.size(); ++a) {
     const exe::Arena& arena = executable.arenas[a];
-    if (arena.kind == exe::ArenaKind::kStaging)
+    if (arena.kind == exe::ArenaKind::kStaging && arena.space == exe::Space::kHost)
       staging_ = {arenas[a], static_cast<size_t>(arena.bytes)};
     if (arena.kind == exe::ArenaKind::kChecksums) {
       checksums_ = reinterpret_cast<uint64_t*>(arenas[a]);
@@ -77,16 +77,19 @@ void RemoteStore::explained(const char* action, const Range& at, F&& f) {
   }
 }
 
-void RemoteStore::load(int32_t buffer, int64_t entry, std::span<std::byte> out) {
-  const Range all{buffer, entry, 0, static_cast<int64_t>(out.size())};
-  const Throttle::Time end = throttle_.reserve(all.end);
+void RemoteStore::load(int32_t buffer, int64_t entry, int64_t offset, std::span<std::byte> out) {
+  const auto bytes = static_cast<int64_t>(out.size());
+  const Range all{buffer, entry, offset, offset + bytes};
+  const Throttle::Time end = throttle_.reserve(bytes);
   explained("loading", all, [&] { fetch(all, out.data()); });
   throttle_.sleep_until(end);
 }
 
-void RemoteStore::store(int32_t buffer, int64_t entry, std::span<const std::byte> in) {
-  const Range all{buffer, entry, 0, static_cast<int64_t>(in.size())};
-  const Throttle::Time end = throttle_.reserve(all.end);
+void RemoteStore::store(int32_t buffer, int64_t entry, int64_t offset,
+                        std::span<const std::byte> in) {
+  const auto bytes = static_cast<int64_t>(in.size());
+  const Range all{buffer, entry, offset, offset + bytes};
+  const Throttle::Time end = throttle_.reserve(bytes);
   explained("storing", all, [&] { put(all, in.data()); });
   throttle_.sleep_until(end);
 }

@@ -23,10 +23,11 @@ class RemoteStore {
   RemoteStore(const exe::Executable& executable, const std::vector<std::byte*>& arenas,
               const std::string& folder, Throttle& throttle);
 
-  /// Transfer an entry for a program, from its first byte on. The transfer takes the time that the
-  /// bandwidth of the tier requires.
-  void load(int32_t buffer, int64_t entry, std::span<std::byte> out);
-  void store(int32_t buffer, int64_t entry, std::span<const std::byte> in);
+  /// Transfer bytes of an entry from `offset` on, for a program. The transfer takes the time that
+  /// the bandwidth of the tier requires. Bytes up to the end of the entry, or whole pieces of
+  /// exe::kChecksumPiece bytes, are transferred.
+  void load(int32_t buffer, int64_t entry, int64_t offset, std::span<std::byte> out);
+  void store(int32_t buffer, int64_t entry, int64_t offset, std::span<const std::byte> in);
   /// Transfer bytes of an entry from `offset` on, between runs.
   void read(int32_t buffer, int64_t entry, int64_t offset, std::span<std::byte> out);
   void write(int32_t buffer, int64_t entry, int64_t offset, std::span<const std::byte> in);

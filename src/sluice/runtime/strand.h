@@ -36,7 +36,8 @@ struct RunState {
   const exe::Executable* executable = nullptr;
   const LoadedProgram* loaded = nullptr;
   HostStreams* streams = nullptr;
-  std::vector<DeviceAddress> arenas;  ///< First byte of each arena in device memory; others null.
+  std::vector<DeviceAddress> arenas;    ///< Begin of each arena in device memory; others null.
+  std::vector<std::byte*> host_arenas;  ///< Begin of each arena in host memory; others null.
   std::unique_ptr<RemoteStore> remote;
   std::vector<ChannelState>* channels = nullptr;
   std::vector<std::vector<std::unique_ptr<IoQueue>>> io;  ///< [device][queue], null for compute.
@@ -47,7 +48,6 @@ struct RunState {
   Communicator* communicator = nullptr;
   const std::atomic<bool>* stop = nullptr;  ///< Set after a step of any replica has failed.
   int replica = 0;
-  int workers = 1;
 };
 
 /// One worker's walk through the program of one device in one replica, as a resumable state
@@ -66,6 +66,10 @@ class Strand {
   /// If the current step waits for a transfer, blocks until that transfer has ended or the run is
   /// stopped. Returns false if the step waits for anything else.
   virtual bool park() const = 0;
+  /// Waits, after a run that may have been stopped, until nothing uses the memory of streams.
+  virtual void settle() = 0;
+  /// Returns whether the step waits for commands that the device runs without the host.
+  virtual bool waits_for_device() const = 0;
   virtual const Counters& counters() const = 0;
 };
 

@@ -34,15 +34,16 @@ inline constexpr int64_t kEnded = -2;
 ///     bool barrier()                         false until all workers have come
 ///     TaskRange share_of(kernel)             tasks for this worker; the walk skips an empty share
 ///     void run(kernel, operands, scalars, share)
-///     std::optional<uint32_t> read(at, bytes)  reads up to four bytes; empty until they are there
+///     std::optional<uint32_t> read(at, bytes, step)   up to four bytes; empty until they are there
 ///     int64_t issue(issue, memory, entry, step, awaited_next)   number of the transfer,
 ///                                            kNotYet if it cannot begin, kEnded if it has ended
 ///     bool wait(queue, number)               false until the transfer has ended
-///     bool send(send, operand, message), bool receive(receive, operand, message)
+///     bool send(send, operand, message, step), bool receive(receive, operand, message, step)
 ///                                            false if the channel is not ready
-///     bool collective(collective, bound, input, output, number)   false until it has ended
-///     const Step* blamed() const             step of a failed transfer, if not the current one
-///     bool park() const                      see Strand
+///     bool collective(collective, bound, input, output, number, step)   false until it has ended
+///     bool finish()                          false until all steps have ended
+///     const Step* blamed() const             step that failed, if not the current one
+///     bool park() const, bool waits_for_device() const, void settle()   see Strand
 ///     Counters counters
 template <typename Kind>
 class Walk final : public Strand {
@@ -65,9 +66,11 @@ class Walk final : public Strand {
 
   void start(const exe::Program& program) override;
   bool advance() override;
-  bool finished() const override { return depth_ == 0; }
+  bool finished() const override { return ended_; }
   const exe::Step* current() const override;
   bool park() const override { return kind_.park(); }
+  void settle() override { kind_.settle(); }
+  bool waits_for_device() const override { return !ended_ && kind_.waits_for_device(); }
   const Counters& counters() const override { return kind_.counters; }
 
  private:
@@ -101,7 +104,7 @@ class Walk final : public Strand {
   bool ends() {
     if (!stopped()) return false;
     depth_ = 0;
-    return true;
+    return ended_ = true;
   }
   Address address(const exe::Address& at, int64_t iteration) const;
   Address slot_of_ring(Address base, const exe::Address& at, int64_t iteration) const {
@@ -127,6 +130,7 @@ class Walk final : public Strand {
   /// (token key, transfer number) of transfers that no step has waited for.
   std::vector<std::pair<int64_t, int64_t>> tokens_;
   bool synced_ = false;
+  bool ended_ = true;
 };
 
 /// Returns the addresses of a function's arguments, by argument. Empty unless the frame of the
@@ -158,6 +162,7 @@ void Walk<Kind>::start(const exe::Program& program) {
     bases_[0] = arena(start.frame.index) + start.frame.offset;
     depth_ = 1;
   }
+  ended_ = depth_ == 0;
 }
 
 template <typename Kind>
@@ -243,7 +248,8 @@ bool Walk<Kind>::issue(const exe::Issue& issue) {
   if (!kind_.leads()) return true;
   int64_t entry = evaluate(issue.entry, 0);
   if (issue.entry_from) {
-    const std::optional<uint32_t> value = kind_.read(address(issue.entry_from->at, 0), 4);
+    const std::optional<uint32_t> value =
+        kind_.read(address(issue.entry_from->at, 0), 4, current());
     if (!value) return false;
     entry = issue.entry_from->spec.dtype == i32 ? int64_t{static_cast<int32_t>(*value)}
                                                 : int64_t{*value};
@@ -292,12 +298,12 @@ template <typename Kind>
 bool Walk<Kind>::collective(const exe::Collective& collective, const BoundCollective& bound) {
   return kind_.collective(collective, bound, address(collective.operands.front().at, 0),
                           address(collective.operands.back().at, 0),
-                          evaluate(collective.sequence, 0));
+                          evaluate(collective.sequence, 0), current());
 }
 
 template <typename Kind>
 bool Walk<Kind>::branch(const exe::Branch& branch) {
-  const std::optional<uint32_t> taken = kind_.read(address(branch.condition.at, 0), 1);
+  const std::optional<uint32_t> taken = kind_.read(address(branch.condition.at, 0), 1, current());
   if (!taken) return false;
   synced_ = false;
   ++stack_[depth_ - 1].pc;
@@ -314,9 +320,9 @@ bool Walk<Kind>::communicate(const LoadedStep& loaded, const Frame& frame) {
     return collective(*c, frame.function->collectives[static_cast<size_t>(loaded.collective)]);
   if (!kind_.leads()) return true;
   if (const auto* s = std::get_if<exe::Send>(&step.body))
-    return kind_.send(*s, address(s->operand.at, 0), evaluate(s->message, 0));
+    return kind_.send(*s, address(s->operand.at, 0), evaluate(s->message, 0), &step);
   const auto& r = std::get<exe::Receive>(step.body);
-  return kind_.receive(r, address(r.operand.at, 0), evaluate(r.message, 0));
+  return kind_.receive(r, address(r.operand.at, 0), evaluate(r.message, 0), &step);
 }
 
 template <typename Kind>
@@ -376,7 +382,8 @@ bool Walk<Kind>::advance() {
     ++frame.pc;
     progress = true;
   }
-  return progress;
+  ended_ = ended_ || kind_.finish() || ends();
+  return progress || ended_;
 }
 
 }  // namespace sluice::runtime

@@ -32,11 +32,20 @@ class Target {
   virtual ~Target() = default;
   virtual std::string kind() const = 0;  ///< "cpu".
   virtual std::string isa() const = 0;   ///< "avx512".
-  /// Alignment of buffers, in bytes.
+  /// Alignment of buffers, in bytes: a multiple of 64.
   virtual int64_t alignment() const { return 64; }
+  /// Whether devices of this kind run commands of queues (runtime/queue.h): the host cannot address
+  /// their memory, and their transfers pass through pinned memory.
+  virtual bool is_queued() const { return false; }
   /// Returns the first kernel in the target's list that supports the op. Error{kUsage} naming op
   /// and dtype if no kernel does.
   virtual KernelChoice choose(const OpView& op) const = 0;
+  /// Returns the bytes of workspace in which a collective of `members` replicas holds copies of the
+  /// other members' inputs. `op` has the input and the output of one member. 0 if members read the
+  /// inputs in place. Devices with queues copy them (runtime/queued/meeting.h).
+  virtual int64_t collective_workspace(const OpView& /*op*/, int32_t /*members*/) const {
+    return 0;
+  }
   /// Whether one kernel of this target runs these stages at least as fast as one kernel per stage.
   virtual bool fuses(const FusedOp&) const { return false; }
   /// Whether a tensor may have a layout other than row-major.

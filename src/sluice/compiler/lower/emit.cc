@@ -327,6 +327,9 @@ class Emitter {
     c.attrs = own.attrs;
     c.group = own.group;
     c.sequence = next({Sequence::Of::kGroup, own.group});
+    c.workspace_bytes =
+        target_.collective_workspace(OpView(*node.def, own.attrs, node.in_specs, node.out_specs),
+                                     program_.groups[static_cast<size_t>(own.group)].size());
     c.operands.push_back(operand(node.inputs[0], node.in_specs[0], exe::Access::kRead));
     if (!node.ties.empty()) {
       c.operands[0].access = exe::Access::kUpdate;
@@ -537,6 +540,11 @@ int64_t emit_executable(Program& program, const Context& context) {
     for (const exe::Step& step : function.steps) {
       if (const auto* kernel = std::get_if<exe::Kernel>(&step.body))
         tables.reserve_workspace(body.device, kernel->workspace_bytes);
+      if (const auto* collective = std::get_if<exe::Collective>(&step.body))
+        tables.reserve_workspace(body.device, collective->workspace_bytes);
+      const auto* issue = std::get_if<exe::Issue>(&step.body);
+      if (issue != nullptr) tables.reserve_staging(body.device, issue->queue, issue->memory.bytes);
+      if (exe::reads_on_host(step)) tables.reserve_staging(body.device, 0, 0);
     }
     exe::Program of_entry;
     if (body.is_entry()) emitter.add_finals(of_entry);

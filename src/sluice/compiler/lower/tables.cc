@@ -29,6 +29,9 @@ Tables::Tables(Program& program, const Context& context)
   add_devices();
   add_streams();
   if (program.ir.remote_buffer_count() > 0) add_remote_buffers();
+  if (std::any_of(arenas_.begin(), arenas_.end(),
+                  [](const DeviceArenas& a) { return a.staging >= 0; }))
+    add_host_tier();
   add_variables();
   add_channels();
 }
@@ -51,7 +54,9 @@ void Tables::add_devices() {
     const auto device = static_cast<int32_t>(d);
     exe_.devices.push_back(
         {spec.target->kind(), spec.target->isa(), spec.memory,
-         exe::workers_of_replica(spec.threads, exe_.replicas / options.processes),
+         spec.target->is_queued()
+             ? 1
+             : exe::workers_of_replica(spec.threads, exe_.replicas / options.processes),
          queue_names(has_io_transfers(program_, device) ? options.io_queues : 0)});
     const auto add = [&](const char* name, exe::ArenaKind kind) {
       return add_arena(fmt::format("{}{}", name, d), kind, exe::Space::kDevice, device);
@@ -60,6 +65,13 @@ void Tables::add_devices() {
     a.persistent = add("persistent", exe::ArenaKind::kPersistent);
     a.frames = add("frames", exe::ArenaKind::kFrames);
     a.workspace = add("workspace", exe::ArenaKind::kWorkspace);
+    if (spec.target->is_queued()) {
+      a.staging = static_cast<int32_t>(exe_.arenas.size());
+      for (size_t q = 0; q < exe_.devices.back().queues.size(); ++q) {
+        add_arena(fmt::format("staging{}.{}", d, q), exe::ArenaKind::kStaging, exe::Space::kPinned,
+                  device);
+      }
+    }
     arenas_.push_back(a);
   }
 }
@@ -95,13 +107,22 @@ void Tables::add_file_memory() {
     entry = std::max(entry, b.entry_stride);
     checksums = checked_add(checksums, checked_mul(exe::checksums_of_entry(b), b.entries));
   }
-  exe_.tiers.push_back({"host", exe::Space::kHost, -1});
+  add_host_tier();
   if (context_.options.remote_direct)
     add_arena("staging", exe::ArenaKind::kStaging, exe::Space::kHost, -1,
               std::min(entry, kMostStaging));
   if (context_.options.verify_remote)
     add_arena("checksums", exe::ArenaKind::kChecksums, exe::Space::kHost, -1,
               checked_mul(checksums, sizeof(uint64_t)));
+}
+
+// Adds the tier of host memory, which counts pinned memory too, unless it exists.
+void Tables::add_host_tier() {
+  for (const exe::Tier& t : exe_.tiers) {
+    if (t.space == exe::Space::kHost) return;
+  }
+  const bool budgeted = context_.options.remote_space == exe::Space::kHost;
+  exe_.tiers.push_back({"host", exe::Space::kHost, budgeted ? context_.options.remote_memory : -1});
 }
 
 void Tables::add_variables() {
@@ -132,8 +153,11 @@ void Tables::add_variables() {
 void Tables::add_channels() {
   for (const ProgramChannel& c : program_.channels) {
     const std::string name = fmt::format("{}to{}", c.from, c.to);
-    const int32_t slots = add_arena("slots " + name, exe::ArenaKind::kSlots, exe::Space::kDevice,
-                                    c.to, checked_mul(c.capacity, c.slot_bytes));
+    // A device with queues exchanges messages by way of pinned memory.
+    const bool pinned = context_.target(c.from).is_queued() || context_.target(c.to).is_queued();
+    const int32_t slots = add_arena("slots " + name, exe::ArenaKind::kSlots,
+                                    pinned ? exe::Space::kPinned : exe::Space::kDevice, c.to,
+                                    checked_mul(c.capacity, c.slot_bytes));
     exe_.channels.push_back({name, c.from, c.to, c.capacity, slots, 0, c.slot_bytes});
   }
 }
@@ -151,7 +175,8 @@ int32_t Tables::group_index(const std::optional<ReplicaGrouping>& grouping) {
 }
 
 int64_t Tables::reserve(int32_t index, int64_t bytes) {
-  const int64_t offset = round_up(arena(index).bytes, 64);
+  const int64_t alignment = context_.target(arena(index).device).alignment();
+  const int64_t offset = round_up(arena(index).bytes, alignment);
   arena(index).bytes = checked_add(offset, bytes);
   return offset;
 }
@@ -207,8 +232,16 @@ void Tables::reserve_frame(int32_t device, int64_t bytes) {
 
 void Tables::reserve_workspace(int32_t device, int64_t bytes) {
   exe::Arena& workspace = arena(arenas_[static_cast<size_t>(device)].workspace);
-  workspace.stride = std::max(workspace.stride, round_up(bytes, 64));
+  const int64_t alignment = context_.target(device).alignment();
+  workspace.stride = std::max(workspace.stride, round_up(bytes, alignment));
   workspace.bytes = workspace.stride * exe_.devices[static_cast<size_t>(device)].workers;
+}
+
+void Tables::reserve_staging(int32_t device, int32_t queue, int64_t bytes) {
+  const int32_t index = arenas_[static_cast<size_t>(device)].staging;
+  if (index < 0) return;
+  exe::Arena& staging = arena(index + queue);
+  staging.bytes = std::max(staging.bytes, exe::StagingPlan::of_transfers(bytes).bytes());
 }
 
 std::vector<exe::Queue> queue_names(int io_queues) {

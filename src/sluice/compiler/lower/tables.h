@@ -24,6 +24,9 @@ class Tables {
   /// needed.
   void reserve_frame(int32_t device, int64_t bytes);
   void reserve_workspace(int32_t device, int64_t bytes);
+  /// Enlarges the staging memory of a queue for a transfer of `bytes`, if needed. Does nothing for
+  /// devices without queues.
+  void reserve_staging(int32_t device, int32_t queue, int64_t bytes);
 
  private:
   // Indices of a device's arenas in Executable::arenas.
@@ -31,11 +34,13 @@ class Tables {
     int32_t persistent = 0;
     int32_t frames = 0;
     int32_t workspace = 0;
+    int32_t staging = -1;  // First of those of its queues; -1: the device has no queues.
   };
 
   void add_devices();
   void add_streams();
   void add_remote_buffers();
+  void add_host_tier();
   void add_file_memory();
   void add_variables();
   void add_channels();

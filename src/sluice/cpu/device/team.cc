@@ -20,7 +20,11 @@ class Team {
  public:
   using Address = std::byte*;
 
-  Team(RunState& run, int device, int worker) : run_(run), device_(device), worker_(worker) {
+  Team(RunState& run, int device, int worker)
+      : run_(run),
+        device_(device),
+        worker_(worker),
+        workers_(run.executable->devices[static_cast<size_t>(device)].workers) {
     for (size_t a = 0; a < run.executable->arenas.size(); ++a) {
       const exe::Arena& arena = run.executable->arenas[a];
       if (arena.kind == exe::ArenaKind::kWorkspace && arena.device == device)
@@ -41,7 +45,7 @@ class Team {
   bool leads() const { return worker_ == 0; }
 
   bool barrier() {
-    if (run_.workers == 1) return true;
+    if (workers_ == 1) return true;
     std::atomic<int64_t>& arrived = *run_.arrived[static_cast<size_t>(device_)];
     if (!at_barrier_) {
       at_barrier_ = true;
@@ -49,7 +53,7 @@ class Team {
       ++counters.barriers;
       arrived.fetch_add(1, std::memory_order_acq_rel);
     }
-    if (arrived.load(std::memory_order_acquire) < barriers_ * run_.workers) return false;
+    if (arrived.load(std::memory_order_acquire) < barriers_ * workers_) return false;
     at_barrier_ = false;
     return true;
   }
@@ -60,7 +64,7 @@ class Team {
       counters.flops += kernel.flops;
     }
     if (kernel.tasks == 1) return {0, leads()};
-    return {kernel.tasks * worker_ / run_.workers, kernel.tasks * (worker_ + 1) / run_.workers};
+    return {kernel.tasks * worker_ / workers_, kernel.tasks * (worker_ + 1) / workers_};
   }
 
   void run(const LoadedKernel& kernel, std::byte* const* operands, const int64_t* scalars,
@@ -71,7 +75,7 @@ class Team {
     counters.kernels += share.end - share.begin;
   }
 
-  static std::optional<uint32_t> read(const std::byte* at, int bytes) {
+  static std::optional<uint32_t> read(const std::byte* at, int bytes, const exe::Step*) {
     uint32_t value = 0;
     std::memcpy(&value, at, static_cast<size_t>(bytes));
     return value;
@@ -127,9 +131,11 @@ class Team {
     return true;
   }
 
+  static void settle() {}
+  static bool waits_for_device() { return false; }
   const exe::Step* blamed() const { return blamed_; }
 
-  bool send(const exe::Send& send, const std::byte* operand, int64_t message) {
+  bool send(const exe::Send& send, const std::byte* operand, int64_t message, const exe::Step*) {
     ChannelState& state = (*run_.channels)[static_cast<size_t>(send.channel)];
     if (!state.can_send(message)) return false;
     std::memcpy(slot(send.channel, message), operand, static_cast<size_t>(send.operand.bytes));
@@ -137,7 +143,7 @@ class Team {
     return true;
   }
 
-  bool receive(const exe::Receive& receive, std::byte* operand, int64_t message) {
+  bool receive(const exe::Receive& receive, std::byte* operand, int64_t message, const exe::Step*) {
     ChannelState& state = (*run_.channels)[static_cast<size_t>(receive.channel)];
     if (!state.can_receive(message)) return false;
     std::memcpy(operand, slot(receive.channel, message),
@@ -149,8 +155,9 @@ class Team {
   // A share may read inputs once all workers of all members have arrived. A worker continues once
   // all workers have finished.
   bool collective(const exe::Collective& collective, const BoundCollective& bound,
-                  const std::byte* input, const std::byte* output, int64_t number) {
-    const auto [meeting, member] =
+                  const std::byte* input, const std::byte* output, int64_t number,
+                  const exe::Step*) {
+    const auto [meeting, queued, member] =
         run_.communicator->membership(device_, collective.group, run_.replica);
     if (stage_ == Stage::kOutside) {
       if (leads()) {
@@ -165,7 +172,7 @@ class Team {
     if (stage_ == Stage::kCame) {
       if (!meeting->all_came(number)) return wait_for_peers();
       bound.run(bound.state.get(),
-                {meeting->inputs.data(), meeting->outputs.data(), member, worker_, run_.workers});
+                {meeting->inputs.data(), meeting->outputs.data(), member, worker_, workers_});
       if (leads()) {
         for (const exe::Operand& o : collective.operands) counters.bytes += o.bytes;
       }
@@ -176,6 +183,8 @@ class Team {
     stage_ = Stage::kOutside;
     return true;
   }
+
+  static bool finish() { return true; }
 
   runtime::Counters counters;
 
@@ -193,7 +202,9 @@ class Team {
 
   std::byte* slot(int32_t number, int64_t message) const {
     const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(number)];
-    return address(run_.arenas[static_cast<size_t>(channel.arena)]) + channel.offset +
+    const auto arena = static_cast<size_t>(channel.arena);
+    std::byte* const pinned = run_.host_arenas[arena];
+    return (pinned != nullptr ? pinned : address(run_.arenas[arena])) + channel.offset +
            message % channel.capacity * channel.slot_bytes;
   }
 
@@ -206,6 +217,7 @@ class Team {
   RunState& run_;
   int device_;
   int worker_;
+  int workers_;
   std::byte* workspace_ = nullptr;
   /// Step whose transfer failed while this worker ran it in a wait.
   const exe::Step* blamed_ = nullptr;

@@ -1,0 +1,70 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "sluice/runtime/queued/staging.h"
+
+namespace sluice::runtime {
+
+/// An io queue of a device with queues. Its transfers run one at a time, in the order of issue, on
+/// a queue and a thread of their own, beside the commands of the compute queue.
+class QueuedIo {
+ public:
+  QueuedIo(RunState& run, std::unique_ptr<Queue> queue, std::span<std::byte> staging);
+  ~QueuedIo();
+  QueuedIo(const QueuedIo&) = delete;
+  QueuedIo& operator=(const QueuedIo&) = delete;
+
+  /// Prepares a run. No thread may be in advance().
+  void start();
+  /// Issues a transfer behind `mark` of the compute queue. Returns its number, or kNotYet without
+  /// room. The thread that walks calls this and await().
+  int64_t issue(const QueuedTransfer& transfer, Commands& compute, int64_t mark);
+  /// Lets later commands of the compute queue follow the transfer. Returns false if the transfer
+  /// has not come so far: a load must be enqueued, a store must have reached its entry. Throws the
+  /// error of a transfer.
+  bool await(int64_t number, Commands& compute);
+  /// Returns whether a transfer has been issued and has not come so far.
+  bool pending() const { return ended_.load() != issued_.load(); }
+  /// Stops after the current piece, and waits until no thread uses the memory of streams.
+  void stop();
+  /// Returns the step to blame for an error of await().
+  const exe::Step* blamed() const { return blamed_; }
+  /// Continues transfers until one must wait. Returns whether it made progress. Runs on the queue's
+  /// thread, or on the walk's in runs without io threads.
+  bool advance();
+
+ private:
+  struct Job {
+    QueuedTransfer transfer;
+    Commands* compute = nullptr;
+    int64_t after = 0;  ///< Mark of the compute queue.
+  };
+
+  void serve();
+  bool advance_or_fail();
+  Job& job(int64_t number) { return ring_[static_cast<size_t>(number) % ring_.size()]; }
+
+  RunState& run_;
+  Commands commands_;
+  Staging staging_;
+  std::vector<Job> ring_;
+  bool follows_ = false;  ///< The current transfer waits for the compute queue on the device.
+  std::atomic<int64_t> issued_{0};
+  std::atomic<int64_t> ended_{0};
+  std::atomic<int64_t> loaded_{0};  ///< Mark behind the last load that is enqueued; 0: none.
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;  ///< Set before failed_.
+  const exe::Step* blamed_ = nullptr;
+  std::atomic<bool> stops_{false}, quits_{false};
+  std::atomic<uint32_t> signal_{0};  ///< Changes when the thread may have work.
+  std::atomic<bool> busy_{false};    ///< The thread is in advance().
+  std::thread thread_;
+};
+
+}  // namespace sluice::runtime

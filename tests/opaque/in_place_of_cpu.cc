@@ -1,0 +1,25 @@
+#include <cstdlib>
+
+#include "choice.h"
+#include "sluice/base/error.h"
+#include "sluice/cpu/device/cpu.h"
+#include "sluice/devices/cpu_device.h"
+
+// A program that links this file runs on opaque devices where its source asks for the CPU. With
+// SLUICE_OPAQUE_MIXED, each second device is a CPU.
+
+namespace sluice {
+
+DeviceChoice cpu_device(const CpuOptions& options) {
+  require(options.threads >= 0, "cpu device: threads must be at least 0, got {}", options.threads);
+  require(options.memory >= -1, "cpu device: memory must be at least -1, got {}", options.memory);
+  static bool is_cpu = true;
+  is_cpu = std::getenv("SLUICE_OPAQUE_MIXED") != nullptr && !is_cpu;
+  DeviceChoice choice =
+      is_cpu ? DeviceChoice{cpu::make_target(), cpu::make_device()} : opaque::choice();
+  choice.memory = options.memory;
+  choice.threads = options.threads;
+  return choice;
+}
+
+}  // namespace sluice

@@ -6,10 +6,11 @@ Compares the digests of losses, weights and optimizer state: for each model and 
 all runs must have one digest.
 
     bench/equality_matrix.py build/bin/sluice [--sample] [--jobs 2]
-                             [--launcher 'mpirun -n {replicas}']
+                             [--launcher 'mpirun -n {replicas}'] [--opaque]
 
 Prints a line for each run that differs or fails, then the counts. Exits with 1 if there is one.
-`--sample` runs only enough combinations to have every pair of values of two dimensions.
+`--sample` runs only enough combinations to have every pair of values of two dimensions. `--opaque`
+adds runs on the opaque test device, for a program with this option.
 """
 
 import argparse
@@ -71,6 +72,7 @@ COMPILED = {
     "without layouts": (["--disable", "layouts"], None),
     "without fusion": (["--disable", "fuse"], None),
 }
+OPAQUE = {"on the opaque device": (["--opaque"], None)}
 # Way, tier, threads, threshold and compilation of the run that all other runs are compared with.
 FIRST = ("resident", "host", 1, "inf", "")
 
@@ -158,7 +160,10 @@ def main():
     parser.add_argument("--launcher", action="append", default=[], metavar="COMMAND",
                         help="also run under it; {replicas} is their number")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
+    parser.add_argument("--opaque", action="store_true", help="also run on the opaque device")
     options = parser.parse_args()
+    if options.opaque:
+        COMPILED.update(OPAQUE)
     dimensions = [list(MODELS), [1, 2, 4], list(WAYS), ["host", "file"], [1, 2, 3], [0, 512, "inf"],
                   list(COMPILED), ["", *options.launcher]]
     first = [(model, replicas, *FIRST, "") for model in MODELS for replicas in dimensions[1]]

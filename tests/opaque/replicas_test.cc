@@ -63,7 +63,7 @@ TEST(OpaqueReplicas, EndWhenADeviceIsLost) {
   const HostTensor x = HostTensor(TensorSpec{{3, 200}, f32, {}});
   for (const opaque::Mode mode : {opaque::Mode::kLazy, opaque::Mode::kThreads}) {
     int failures = 0;
-    for (int64_t call = 1;; ++call) {
+    for (int64_t call = 1;; call += 1 + call / 20) {
       try {
         Session session(sum.ir,
                         {.device = {opaque::make_target(),
@@ -71,11 +71,12 @@ TEST(OpaqueReplicas, EndWhenADeviceIsLost) {
         session.run({{sum.in, x}});
         break;
       } catch (const Error& e) {
-        EXPECT_THAT(e.what(), HasSubstr("opaque: "));
+        ASSERT_TRUE(e.kind() == ErrorKind::kPeerLost || e.kind() == ErrorKind::kDoesNotFit)
+            << e.what();
         ++failures;
       }
     }
-    EXPECT_GT(failures, 40);
+    EXPECT_GT(failures, 20);
   }
 }
 

@@ -53,7 +53,6 @@ bool QueuedCollective::advance(const BoundCollective& bound, DeviceAddress input
   }
   if (arrived_ == Stage::kMade && gives) {
     if (!meeting.all_arrived(number, Stage::kMade)) return false;
-    wait_for_peers(share, Stage::kMade);
     take_outputs(share);
     arrive(Stage::kTaken);
   }
@@ -89,10 +88,12 @@ void QueuedCollective::run(const Share& share) {
   });
 }
 
-// Copies the outputs of the other shares.
+// Copies the outputs of the other shares. If the output is the input, the copy from a peer
+// overwrites what this peer alone has read of it.
 void QueuedCollective::take_outputs(const Share& share) {
   const DeviceAddress output = share.meeting.operands(share.member).output;
   for_each_peer(share.meeting, share.member, [&](int32_t peer) {
+    wait_for(share, peer, Stage::kMade);
     const ByteRange range = share.bound.writes(share.bound.state.get(), peer);
     if (range.begin == range.end) return;
     copy(share, peer, output + range.begin, share.meeting.operands(peer).output + range.begin,

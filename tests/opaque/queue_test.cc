@@ -301,7 +301,8 @@ TEST(OpaqueQueueLazy, RunsInAnOrderOfTheSeed) {
 // The thread sanitizer reports host code that does not ask whether a command has ended, and
 // commands of two queues without a wait, although they do not run at the same time.
 TEST(OpaqueQueueThreads, ShowMissingWaitsToTheThreadSanitizer) {
-  if (!kThreadsAreWatched) GTEST_SKIP() << "not built with the thread sanitizer";
+  if (!kThreadsAreWatched)
+    GTEST_SKIP() << "requires a build with the thread sanitizer, which reports the race";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto race = [](bool of_host) {
     Rig rig(Mode::kThreads);

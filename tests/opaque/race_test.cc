@@ -13,7 +13,7 @@ class OpaqueRaces : public testing::TestWithParam<Mode> {
  protected:
   void SetUp() override {
     if (!Options{.mode = GetParam()}.checks_races())
-      GTEST_SKIP() << "the thread sanitizer checks threads";
+      GTEST_SKIP() << "requires a build without the thread sanitizer, which checks threads itself";
   }
   /// The error of an upload of device memory [from, to) by `queue`.
   std::string upload(Queue& queue, int64_t from, int64_t to, int device = 0) {

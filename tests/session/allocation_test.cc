@@ -14,7 +14,7 @@ namespace {
 
 TEST(MallocCounter, CountsEveryWay) {
   if (!counts_allocations())
-    GTEST_SKIP() << "sanitizers replace malloc, so this build cannot count";
+    GTEST_SKIP() << "requires a build without sanitizer, which replaces malloc";
   const int64_t before = allocations();
   void* volatile p = std::malloc(10);
   p = std::realloc(p, 1000000);

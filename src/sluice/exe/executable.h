@@ -336,6 +336,8 @@ struct Channel {
   int32_t arena = 0;     ///< Arena of the slots; slot s is at offset + s * slot_bytes.
   int64_t offset = 0;
   int64_t slot_bytes = 0;
+  /// Returns the position of a message's slot in the arena.
+  int64_t slot(int64_t message) const { return offset + message % capacity * slot_bytes; }
   bool operator==(const Channel&) const = default;
 };
 

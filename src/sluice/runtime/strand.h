@@ -48,6 +48,16 @@ struct RunState {
   Communicator* communicator = nullptr;
   const std::atomic<bool>* stop = nullptr;  ///< Set after a step of any replica has failed.
   int replica = 0;
+
+  /// Returns the begin of a worker's workspace on a device; null without one.
+  DeviceAddress workspace(int device, int worker = 0) const {
+    for (size_t a = 0; a < arenas.size(); ++a) {
+      const exe::Arena& arena = executable->arenas[a];
+      if (arena.device == device && arena.kind == exe::ArenaKind::kWorkspace)
+        return arenas[a] + worker * arena.stride;
+    }
+    return {};
+  }
 };
 
 /// One worker's walk through the program of one device in one replica, as a resumable state

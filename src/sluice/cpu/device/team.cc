@@ -25,11 +25,7 @@ class Team {
         device_(device),
         worker_(worker),
         workers_(run.executable->devices[static_cast<size_t>(device)].workers) {
-    for (size_t a = 0; a < run.executable->arenas.size(); ++a) {
-      const exe::Arena& arena = run.executable->arenas[a];
-      if (arena.kind == exe::ArenaKind::kWorkspace && arena.device == device)
-        workspace_ = address(run.arenas[a]) + worker * arena.stride;
-    }
+    workspace_ = address(run.workspace(device, worker));
   }
 
   static std::byte* address(runtime::DeviceAddress at) { return pointer_to(at); }
@@ -204,8 +200,7 @@ class Team {
     const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(number)];
     const auto arena = static_cast<size_t>(channel.arena);
     std::byte* const pinned = run_.host_arenas[arena];
-    return (pinned != nullptr ? pinned : address(run_.arenas[arena])) + channel.offset +
-           message % channel.capacity * channel.slot_bytes;
+    return (pinned != nullptr ? pinned : address(run_.arenas[arena])) + channel.slot(message);
   }
 
   /// Returns false. Throws the error of a failed process.

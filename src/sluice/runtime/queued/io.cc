@@ -9,8 +9,10 @@ constexpr size_t kMostTransfers = 256;
 
 }  // namespace
 
-QueuedIo::QueuedIo(RunState& run, std::unique_ptr<Queue> queue, std::span<std::byte> staging)
+QueuedIo::QueuedIo(RunState& run, Commands& compute, std::unique_ptr<Queue> queue,
+                   std::span<std::byte> staging)
     : run_(run),
+      compute_(compute),
       commands_(std::move(queue)),
       staging_(run, commands_, staging),
       ring_(kMostTransfers),
@@ -36,10 +38,10 @@ void QueuedIo::start() {
   stops_ = false;
 }
 
-int64_t QueuedIo::issue(const QueuedTransfer& transfer, Commands& compute, int64_t mark) {
+int64_t QueuedIo::issue(const QueuedTransfer& transfer, int64_t mark) {
   const int64_t number = issued_.load();
   if (number - ended_.load() >= static_cast<int64_t>(ring_.size())) return kNotYet;
-  job(number) = {transfer, &compute, mark};
+  job(number) = {transfer, mark};
   issued_.store(number + 1);
   if (run_.has_io_threads) {
     signal_.fetch_add(1);
@@ -48,12 +50,12 @@ int64_t QueuedIo::issue(const QueuedTransfer& transfer, Commands& compute, int64
   return number;
 }
 
-bool QueuedIo::await(int64_t number, Commands& compute) {
+bool QueuedIo::await(int64_t number) {
   if (!run_.has_io_threads) advance_or_fail();
   if (failed_.load()) std::rethrow_exception(error_);
   if (ended_.load() <= number) return false;
   // The last load may be a later one, which is enqueued already.
-  if (const int64_t mark = loaded_.load(); mark > 0) compute.wait(commands_, mark);
+  if (const int64_t mark = loaded_.load(); mark > 0) compute_.wait(commands_, mark);
   return true;
 }
 
@@ -67,7 +69,7 @@ bool QueuedIo::advance() {
   for (int64_t number = ended_.load(); number < issued_.load() && !stops_; ++number) {
     Job& current = job(number);
     if (!follows_) {
-      commands_.wait(*current.compute, current.after);
+      commands_.wait(compute_, current.after);
       follows_ = true;
     }
     if (!staging_.advance(current.transfer)) return progress;

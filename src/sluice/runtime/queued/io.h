@@ -15,7 +15,9 @@ namespace sluice::runtime {
 /// a queue and a thread of their own, beside the commands of the compute queue.
 class QueuedIo {
  public:
-  QueuedIo(RunState& run, std::unique_ptr<Queue> queue, std::span<std::byte> staging);
+  /// `compute` is the compute queue of the device, which only the thread that walks uses.
+  QueuedIo(RunState& run, Commands& compute, std::unique_ptr<Queue> queue,
+           std::span<std::byte> staging);
   ~QueuedIo();
   QueuedIo(const QueuedIo&) = delete;
   QueuedIo& operator=(const QueuedIo&) = delete;
@@ -24,11 +26,11 @@ class QueuedIo {
   void start();
   /// Issues a transfer behind `mark` of the compute queue. Returns its number, or kNotYet without
   /// room. The thread that walks calls this and await().
-  int64_t issue(const QueuedTransfer& transfer, Commands& compute, int64_t mark);
+  int64_t issue(const QueuedTransfer& transfer, int64_t mark);
   /// Lets later commands of the compute queue follow the transfer. Returns false if the transfer
   /// has not come so far: a load must be enqueued, a store must have reached its entry. Throws the
   /// error of a transfer.
-  bool await(int64_t number, Commands& compute);
+  bool await(int64_t number);
   /// Returns whether a transfer has been issued and has not come so far.
   bool pending() const { return ended_.load() != issued_.load(); }
   /// Stops after the current piece, and waits until no thread uses the memory of streams.
@@ -42,7 +44,6 @@ class QueuedIo {
  private:
   struct Job {
     QueuedTransfer transfer;
-    Commands* compute = nullptr;
     int64_t after = 0;  ///< Mark of the compute queue.
   };
 
@@ -51,6 +52,7 @@ class QueuedIo {
   Job& job(int64_t number) { return ring_[static_cast<size_t>(number) % ring_.size()]; }
 
   RunState& run_;
+  Commands& compute_;
   Commands commands_;
   Staging staging_;
   std::vector<Job> ring_;

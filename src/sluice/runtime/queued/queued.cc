@@ -25,14 +25,6 @@ std::vector<std::span<std::byte>> pinned_staging(const RunState& run, int device
   return staging;
 }
 
-DeviceAddress workspace_of(const RunState& run, int device) {
-  for (size_t a = 0; a < run.executable->arenas.size(); ++a) {
-    const exe::Arena& arena = run.executable->arenas[a];
-    if (arena.device == device && arena.kind == exe::ArenaKind::kWorkspace) return run.arenas[a];
-  }
-  return {};
-}
-
 /// Enqueues the steps of a device with queues: the Kind of a Walk.
 class Queued {
  public:
@@ -45,7 +37,7 @@ class Queued {
       : run_(run),
         commands_(open.queue()),
         staging_(run, commands_, staging.front()),
-        workspace_(workspace_of(run, device)),
+        workspace_(run.workspace(device)),
         collective_(run, device, open, commands_, workspace_) {
     const exe::Executable& e = *run.executable;
     size_t messages = 0;
@@ -63,7 +55,7 @@ class Queued {
     operands_.resize(run.loaded->needs.operands);
     scalars_.resize(run.loaded->needs.scalars);
     for (size_t q = 1; q < staging.size(); ++q)
-      io_.push_back(std::make_unique<QueuedIo>(run, open.queue(), staging[q]));
+      io_.push_back(std::make_unique<QueuedIo>(run, commands_, open.queue(), staging[q]));
   }
 
   static DeviceAddress address(DeviceAddress at) { return at; }
@@ -119,7 +111,7 @@ class Queued {
                 bool /*awaited_next*/) {
     publish_messages();
     const QueuedTransfer transfer{&issue, memory, entry, step};
-    if (issue.queue > 0) return io(issue.queue).issue(transfer, commands_, commands_.mark());
+    if (issue.queue > 0) return io(issue.queue).issue(transfer, commands_.mark());
     const bool ended = staging_.advance(transfer);
     waits_ = staging_.waits();
     return ended ? kEnded : kNotYet;
@@ -128,7 +120,7 @@ class Queued {
   bool wait(int32_t queue, int64_t number) {
     publish_messages();
     failed_io_ = &io(queue);
-    const bool ended = failed_io_->await(number, commands_);
+    const bool ended = failed_io_->await(number);
     failed_io_ = nullptr;
     waits_ = !ended;
     return ended;
@@ -197,8 +189,7 @@ class Queued {
 
   std::byte* slot_of(int32_t number, int64_t message) const {
     const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(number)];
-    return run_.host_arenas[static_cast<size_t>(channel.arena)] + channel.offset +
-           message % channel.capacity * channel.slot_bytes;
+    return run_.host_arenas[static_cast<size_t>(channel.arena)] + channel.slot(message);
   }
   void publish_later(std::atomic<int64_t>& counter, int64_t count) {
     messages_[end_message_++ % messages_.size()] = {commands_.mark(), &counter, count};

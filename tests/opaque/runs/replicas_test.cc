@@ -1,11 +1,11 @@
 // Collectives of opaque devices: what they refuse, and what happens when a device is lost.
 #include <gmock/gmock.h>
 
-#include "../replicas/thread_group.h"
-#include "device.h"
+#include "../../replicas/thread_group.h"
+#include "../device.h"
+#include "../target.h"
 #include "sluice/runtime/loaded_program.h"
 #include "sluice/sluice.h"
-#include "target.h"
 
 namespace sluice::test {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <array>
 
-#include "../property/random_graph_run.h"
-#include "device.h"
+#include "../../property/random_graph_run.h"
+#include "../device.h"
+#include "../target.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/sluice.h"
-#include "target.h"
 
 namespace sluice::opaque {
 namespace {

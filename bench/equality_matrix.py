@@ -64,7 +64,27 @@ def ways(strategy):
     return result
 
 
-WAYS = {**ways("resident"), **ways("phased")}
+def staged_ways():
+    """Returns the ways to run a model in stages."""
+    result = {}
+    for name, flags, kinds, mode in (
+            ("pipelined", ["pipelined"], ["none"], "io"),
+            ("pipelined, all offloaded", ["pipelined"], KINDS, "io_overlapped"),
+            ("interleaved, usual offloaded",
+             ["pipelined", "--schedule", "interleaved"], KINDS[:3], "io"),
+            ("auto, two stages, activations offloaded",
+             ["pipelined", "--schedule", "auto", "--stages", "2"], ["activations"], "io"),
+            ("sequential, recompute",
+             ["pipelined", "--schedule", "sequential", "--recompute"], ["none"], "io"),
+            ("sharded", ["sharded"], ["none"], "io"),
+            ("sharded, all offloaded, recompute", ["sharded", "--recompute"], KINDS, "compute")):
+        result[name] = ["--strategy", *flags, "--offload", ",".join(kinds)]
+        if kinds != ["none"]:
+            result[name] += ["--io-mode", mode]
+    return result
+
+
+WAYS = {**ways("resident"), **ways("phased"), **staged_ways()}
 # How the program is compiled: flags and the instruction set.
 COMPILED = {
     "": ([], None),

@@ -27,6 +27,7 @@ std::vector<Case> all_cases(Machine& machine) {
   append(step_cases(machine));
   append(model_cases(machine));
   append(phase_cases());
+  append(stage_cases());
   append(collective_cases(machine));
   append(compile_cases());
   return all;

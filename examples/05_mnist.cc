@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
   // The trainer differentiates the model, and builds one program to train and one to evaluate.
   train::Trainer trainer(
       train::classifier(Net(), {{8, 28 * 28}, f32}, {.eval_input = TensorSpec{{80, 28 * 28}, f32}}),
-      nn::Optimizer::sgd(), {.strategy = train::Strategy::kResident, .learning_rate = 0.05},
+      nn::Optimizer::sgd(), {.strategy = train::resident(), .learning_rate = 0.05},
       {.device = cpu_device({.memory = 16_MiB})});
   const train::FitResult fit = trainer.fit(digits, {.epochs = 1});
   fmt::print("trained {} steps on {}, last loss {:.4f}\n", fit.steps, digits.source, fit.loss);

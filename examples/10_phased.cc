@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   train::Trainer trainer(train::classifier(Net(), {{kMicroBatch, 28 * 28}, f32},
                                            {.eval_input = TensorSpec{{kTestBatch, 28 * 28}, f32}}),
                          nn::Optimizer::adam_f16(),
-                         {.strategy = train::Strategy::kPhased,
+                         {.strategy = train::phased(),
                           .accumulate = kAccumulate,
                           .locations = {.optimizer = kRemote,
                                         .weights = kRemote,

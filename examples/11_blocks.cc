@@ -71,8 +71,9 @@ data::Dataset points(int64_t n) {
 
 // Trains the network. Returns the losses of all micro-batches.
 train::FitResult fit(train::Strategy strategy) {
-  const train::Location place =
-      strategy == train::Strategy::kPhased ? train::Location::kRemote : train::Location::kDevice;
+  const train::Location place = std::holds_alternative<train::PhasedExecution>(strategy)
+                                    ? train::Location::kRemote
+                                    : train::Location::kDevice;
   train::Trainer trainer({Net(),
                           {{.name = "input", .spec = {{kMicroBatch, 2}, f32}},
                            {.name = "labels", .spec = {{kMicroBatch}, i32}}}},
@@ -96,10 +97,10 @@ train::FitResult fit(train::Strategy strategy) {
 
 int main() {
   // A micro-batch runs through all blocks before the next one.
-  const train::FitResult whole = fit(train::Strategy::kResident);
+  const train::FitResult whole = fit(train::resident());
   // A block runs all micro-batches before the next block. Values that cross blocks, weights and the
   // optimizer's state wait in remote memory.
-  const train::FitResult phased = fit(train::Strategy::kPhased);
+  const train::FitResult phased = fit(train::phased());
   const bool same = whole.losses == phased.losses && whole.parts == phased.parts;
   fmt::print("{} losses, the same bits: {}\n", whole.losses.size(), same ? "yes" : "no");
   return same ? 0 : 1;

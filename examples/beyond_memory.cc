@@ -24,7 +24,7 @@ class Deep : public nn::Module {
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "";  // Folder of the MNIST files.
   train::Trainer trainer(train::classifier(Deep(), {{8, 784}, f32}), nn::Optimizer::adam(),
-                         {.strategy = train::Strategy::kPhased,
+                         {.strategy = train::phased(),
                           .accumulate = 4,
                           .locations = train::TensorLocations::phased(),
                           .io_mode = IoMode::kIoOverlapped,

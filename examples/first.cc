@@ -15,7 +15,7 @@ class Net : public nn::Module {
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "";  // Folder of the MNIST files.
   train::Trainer trainer(train::classifier(Net(), {{8, 784}, f32}), nn::Optimizer::adam(),
-                         {.strategy = train::Strategy::kResident, .learning_rate = 1e-3},
+                         {.strategy = train::resident(), .learning_rate = 1e-3},
                          {.device = cpu_device({.memory = 3_MiB})});
 
   const data::Dataset digits = data::load_digits(data::Split::kTrain, folder);

@@ -21,7 +21,8 @@ struct Need {
 }  // namespace
 
 void check_needs(const CLI::App& command, const ToolOptions& o) {
-  const std::string strategy = o.phased() ? "phased" : "resident";
+  constexpr const char* kStrategies[] = {"resident", "phased", "sharded", "pipelined"};
+  const std::string strategy = kStrategies[static_cast<size_t>(o.execution)];
   const bool file = o.offload.remote.starts_with("file:");
   const bool stays = o.offload.tensors == "none";
   // The step moves nothing, whatever --offload auto finds.
@@ -37,8 +38,13 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
       {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
       {o.session.io_queues != session.io_queues, o.step.io_mode != IoMode::kCompute, "--io-queues",
        "--io-mode io or io_overlapped", "compute"},
+      {o.stages.has_value(), o.staged(), "--stages", "--strategy pipelined or sharded", strategy},
+      {o.plan.form == PlanOptions::Form::kScheduleTable, o.staged(), "--schedule-table",
+       "--strategy pipelined or sharded", strategy},
+      {o.schedule != train::Schedule::kGrouped, o.execution == Execution::kPipelined, "--schedule",
+       "--strategy pipelined", strategy},
       {o.step.locations.min_elements_off_device != step.locations.min_elements_off_device,
-       !o.phased(), "--offload-threshold", "--strategy resident", strategy},
+       !o.phased(), "--offload-threshold", "a strategy other than phased", strategy},
       {o.session.remote_direct, file, "--remote-direct", "--remote file:DIR", o.offload.remote},
       {o.session.verify_remote, file, "--verify-remote", "--remote file:DIR", o.offload.remote},
       {o.session.remote_memory >= 0, !stays, "--remote-memory", "offloaded tensors",

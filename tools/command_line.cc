@@ -13,9 +13,11 @@
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/devices/opaque_device.h"
 #include "sluice/planner/solve.h"
+#include "sluice/train/pipeline/stages.h"
 #include "tools/check_needs.h"
 #include "tools/flags.h"
 #include "tools/options.h"
+#include "tools/programs.h"
 
 namespace sluice::tool {
 namespace {
@@ -146,6 +148,10 @@ void add_training(Flags flags, ToolOptions& o) {
       .integer<int64_t, int64_t>("--warmup-steps", o.train.warmup_steps, 0, kMost,
                                  "Raise the learning rate linearly in the first N steps; requires "
                                  "--lr-schedule (default: 0)");
+  flags.integer<std::optional<int64_t>, int64_t>(
+      "--check-replicas", o.train.check_replicas, 1, kMost,
+      "Compare the replicas' copies of all variables every N steps; requires --replicas 2 or more "
+      "(default: never)");
   flags.text("--torch-save", "FILE", o.train.torch_save,
              "Write the state_dict of the same PyTorch module to FILE at the end, as safetensors");
   flags.integer<uint64_t, uint64_t>(
@@ -154,9 +160,13 @@ void add_training(Flags flags, ToolOptions& o) {
 }
 
 void add_memory(Flags flags, ToolOptions& o) {
-  flags.group(kMemory).bytes(
-      "--memory", o.session.device.memory,
-      "Limit device memory to BYTES: 4096, 512K, 64M, 2G (default: no limit)");
+  flags.group(kMemory).list(
+      "--memory", "BYTES",
+      "Limit device memory: 4096, 512K, 64M, 2G, or a list (default: no limit)",
+      [&o](const std::vector<std::string>& texts) {
+        for (const std::string& text : texts) o.memory.push_back(parse_bytes("--memory", text));
+        o.session.device.memory = o.memory[0];
+      });
   flags.text("--offload", "TENSORS", o.offload.tensors,
              "Move tensors off the device: none, or some of "
              "optimizer,weights,activations,accumulators " +
@@ -164,10 +174,11 @@ void add_memory(Flags flags, ToolOptions& o) {
   flags.text("--remote", "PLACE", o.offload.remote,
              "Keep offloaded tensors in PLACE: none, host or file:DIR (default: host)");
   flags.group(kMemory, Common::kNo)
-      .integer<int64_t, int64_t>(
-          "--offload-threshold", o.step.locations.min_elements_off_device, 0, kMost,
-          "Keep tensors of fewer than N elements on the device; requires --strategy resident "
-          "(default: 2)");
+      .integer<int64_t, int64_t>("--offload-threshold", o.step.locations.min_elements_off_device, 0,
+                                 kMost,
+                                 "Keep tensors of fewer than N elements on the device; requires a "
+                                 "strategy other than phased "
+                                 "(default: 2)");
   flags.bytes("--remote-memory", o.session.remote_memory,
               "Limit that memory to BYTES (default: no limit)");
   flags.bytes("--remote-bandwidth", o.session.remote_bandwidth,
@@ -180,9 +191,12 @@ void add_memory(Flags flags, ToolOptions& o) {
 
 void add_strategy(Flags flags, ToolOptions& o) {
   flags.group(kStrategy).choice(
-      "--strategy", o.step.strategy,
-      {{"resident", train::Strategy::kResident}, {"phased", train::Strategy::kPhased}},
-      "Run the whole model at a time (resident) or a layer at a time (phased) " +
+      "--strategy", o.execution,
+      {{"resident", Execution::kResident},
+       {"phased", Execution::kPhased},
+       {"sharded", Execution::kSharded},
+       {"pipelined", Execution::kPipelined}},
+      "Run the model at once, by blocks, or in stages on several devices " +
           default_of("--strategy", "resident"));
   flags.integer<int, int>("--threads", o.session.device.threads, 0, 1024,
                           "Compute with N threads; 0 for all usable cores (default: 0)");
@@ -202,6 +216,21 @@ void add_strategy(Flags flags, ToolOptions& o) {
               for (const std::string& text : texts)
                 o.plan.shard_thresholds.push_back(parse_threshold("--shard-threshold", text));
             });
+  flags.list(
+      "--stages", "BLOCKS",
+      "Cut the model into these stages, for example B1+B2,B3, or into a number of stages of "
+      "about equal time; requires --strategy pipelined or sharded (default: each block)",
+      [&o](const std::vector<std::string>& texts) { o.stages = train::parse_stages(texts); });
+  flags.choice("--schedule", o.schedule,
+               {{"grouped", train::Schedule::kGrouped},
+                {"interleaved", train::Schedule::kInterleaved},
+                {"sequential", train::Schedule::kSequential},
+                {"auto", train::Schedule::kAuto}},
+               "Run the micro-batches of a pipeline in this order; requires --strategy pipelined "
+               "(default: grouped)");
+  flags.integer<std::optional<int64_t>, int64_t>(
+      "--devices", o.devices, 1, train::kMostDevices,
+      "Compute on N devices, replicas included (default: those that the stages need)");
   flags.choice("--io-mode", o.step.io_mode,
                {{"compute", IoMode::kCompute},
                 {"io", IoMode::kIo},
@@ -268,6 +297,8 @@ void add_plan(Flags flags, ToolOptions& o) {
            "Print the bytes of every memory by kind and holder, and of every function");
   add_form(flags, o.plan, "--transfers", Form::kTransfers,
            "Print every transfer with its bytes and forecast time");
+  add_form(flags, o.plan, "--schedule-table", Form::kScheduleTable,
+           "Print when each stage runs each micro-batch of a pipeline");
   add_form(flags, o.plan, "--dot", Form::kDot, "Print the graphs for Graphviz");
   flags.group(kCompiler, Common::kNo)
       .text("--print-after", "PASS", o.session.print_after,
@@ -275,7 +306,7 @@ void add_plan(Flags flags, ToolOptions& o) {
   flags.group(kSuite).text("--problem", "FILE", o.plan.problem,
                            "Solve an allocation problem (CSV: id,lower,upper,size)");
   flags.bytes("--capacity", o.plan.capacity,
-              "Limit the problem to BYTES; requires --problem (default: those of the file)");
+              "Limit the problem to BYTES; requires --problem (default: the file's)");
   flags.integer<std::optional<int64_t>, int64_t>(
       "--nodes", o.plan.nodes, 1, kMost,
       fmt::format("Give the problem's exact search up after N looks; requires --problem (default: "
@@ -472,6 +503,7 @@ int run_command(const CommandLine& line, ToolOptions& o) {
     set_defaults(*command, o);
     take_lists(*command, command == line.plan, o);
     check_needs(*command, o);
+    choose_devices(o, command->count("--replicas") > 0);
   }
   if (*line.plan) check_form(*line.plan, o);
   if (*line.train) return run_train(o);

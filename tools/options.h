@@ -7,7 +7,7 @@
 #include "sluice/models/model.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/sluice.h"
-#include "sluice/train/schedule.h"
+#include "sluice/train/learning_rate.h"
 
 namespace sluice::tool {
 
@@ -32,6 +32,7 @@ struct TrainOptions {
   std::optional<train::Decay> lr_schedule;  ///< Absent: the rate is a constant of the program.
   int64_t warmup_steps = 0;                 ///< Steps in which the rate grows to `lr`.
   int64_t replicas = 1;                     ///< Each trains on micro-batches of its own.
+  std::optional<int64_t> check_replicas;    ///< Steps between comparisons; absent: none.
   std::string save;                         ///< File for the variables at the end; empty: none.
   std::string torch_save;                   ///< File for a state_dict at the end; empty: none.
 };
@@ -53,7 +54,16 @@ struct OutputOptions {
 
 /// Options of `sluice plan` alone. At most one form is printed.
 struct PlanOptions {
-  enum class Form { kSummary, kFull, kPasses, kFusions, kMemoryMap, kTransfers, kDot };
+  enum class Form {
+    kSummary,
+    kFull,
+    kPasses,
+    kFusions,
+    kMemoryMap,
+    kTransfers,
+    kScheduleTable,
+    kDot
+  };
   Form form = Form::kSummary;
   std::vector<int64_t> replicas;          ///< A line for each, and for each threshold.
   std::vector<int64_t> shard_thresholds;  ///< In elements.
@@ -71,14 +81,23 @@ struct BenchOptions {
   std::vector<std::string> python = {"/usr/bin/python3"};  ///< Programs that may have PyTorch.
 };
 
+/// The strategy of --strategy.
+enum class Execution { kResident, kPhased, kSharded, kPipelined };
+
 /// Everything that the command line asks for. Options of the library are parsed into its own
 /// structs.
 struct ToolOptions {
   ModelOptions model;
   TrainOptions train;
-  train::StepOptions step;  ///< build_programs() sets the learning rate and completes `locations`.
+  train::StepOptions step;  ///< build_programs() sets the strategy and the
+                            ///< learning rate, and completes `locations`.
+  Execution execution = Execution::kResident;
+  std::optional<train::Stages> stages;  ///< Absent: each block is one.
+  train::Schedule schedule = train::Schedule::kGrouped;
   OffloadOptions offload;
   SessionOptions session;
+  std::vector<int64_t> memory;     ///< Bytes of each device, or of all; empty: no limit.
+  std::optional<int64_t> devices;  ///< Devices of all replicas; absent: those that they need.
   OutputOptions output;
   PlanOptions plan;
   BenchOptions bench;
@@ -86,7 +105,10 @@ struct ToolOptions {
 
   /// Whether this process reports the results: one of an MPI job does.
   bool speaks() const { return session.group == nullptr || session.group->rank() == 0; }
-  bool phased() const { return step.strategy == train::Strategy::kPhased; }
+  bool phased() const { return execution == Execution::kPhased; }
+  bool staged() const {
+    return execution == Execution::kSharded || execution == Execution::kPipelined;
+  }
 };
 
 /// The optimizers, "sgd|momentum|…" for the separator "|".

@@ -11,6 +11,7 @@
 #include "sluice/compiler/compile.h"
 #include "sluice/exe/memory_needs.h"
 #include "sluice/report/forecast.h"
+#include "sluice/train/devices.h"
 #include "tools/flags.h"
 #include "tools/rates.h"
 
@@ -98,10 +99,26 @@ TensorLocations parse_offload(const ToolOptions& o) {
   return locations;
 }
 
+train::Strategy strategy_of(const ToolOptions& o) {
+  const train::Stages stages = o.stages.value_or(train::Stages());
+  switch (o.execution) {
+    case Execution::kPhased:
+      return train::PhasedExecution{};
+    case Execution::kSharded:
+      return train::ShardedExecution{stages};
+    case Execution::kPipelined:
+      return train::PipelinedExecution{stages, o.schedule};
+    case Execution::kResident:
+      break;
+  }
+  return train::ResidentExecution{};
+}
+
 Programs build(const ToolOptions& o, const TensorLocations& locations) {
   const NamedOptimizer& optimizer = optimizer_of(o);
   train::StepOptions step = o.step;
   step.locations = locations;
+  step.strategy = strategy_of(o);
   if (o.train.lr_schedule) {
     step.learning_rate = train::StreamedRate{};
   } else {
@@ -109,8 +126,9 @@ Programs build(const ToolOptions& o, const TensorLocations& locations) {
   }
   Programs p;
   p.ir.set_replication(static_cast<int>(o.train.replicas));
-  p.training = train::build_training(p.ir, models::find_model(o.model.name).build(o.model.sizes),
-                                     optimizer.make(), step);
+  p.training = train::build_training_for(session_options(o), p.ir,
+                                         models::find_model(o.model.name).build(o.model.sizes),
+                                         optimizer.make(), step);
   if (!p.training.note.empty() && o.output.speaks()) sys::print_stderr("{}\n", p.training.note);
   return p;
 }
@@ -126,7 +144,7 @@ ToolOptions silent(const ToolOptions& o) {
 std::string why_not(const ToolOptions& o, const TensorLocations& locations) {
   const ToolOptions quiet = silent(o);
   try {
-    compile(build(quiet, locations).ir, compile_options(session_options(quiet)));
+    compile_programs(build(quiet, locations), quiet);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::kDoesNotFit) throw;
     return e.what();
@@ -143,7 +161,7 @@ struct Cost {
 Cost cost_of(const ToolOptions& o, const TensorLocations& locations, const report::Rates& rates) {
   ToolOptions free = silent(o);
   free.session.device.memory = -1;
-  const Compiled plan = compile(build(free, locations).ir, compile_options(session_options(free)));
+  const Compiled plan = compile_programs(build(free, locations), free);
   Cost cost;
   for (const exe::MemoryNeeds& m : exe::memory_needs(plan.executable, 0)) {
     if (m.device >= 0) cost.bytes = std::max(cost.bytes, m.total_bytes);
@@ -182,7 +200,7 @@ Choice choose(const ToolOptions& o);
 std::string phased_instead(const ToolOptions& o) {
   if (o.phased()) return "";
   ToolOptions phased = o;
-  phased.step.strategy = train::Strategy::kPhased;
+  phased.execution = Execution::kPhased;
   try {
     const Choice choice = choose(phased);
     return fmt::format("\n  --strategy phased --offload {} fits", offload_words(choice.locations));
@@ -265,6 +283,15 @@ Programs build_programs(const ToolOptions& o) {
   return programs;
 }
 
+Compiled compile_programs(const Programs& programs, const ToolOptions& o) {
+  try {
+    return compile(programs.ir, compile_options(session_options(o)));
+  } catch (Error& e) {
+    train::note_stages(programs.training, e);
+    throw;
+  }
+}
+
 std::string offload_line(const Programs& programs) {
   return fmt::format("offload: {}; {}\n", offload_words(programs.locations),
                      programs.offload_reason);
@@ -277,6 +304,31 @@ void log_offload(const ToolOptions& o, const Programs& programs) {
 void add_offload(const Programs& programs, JsonRecord& record) {
   record.add("offload", offload_words(programs.locations));
   record.add("offload_reason", programs.offload_reason);
+}
+
+void choose_devices(ToolOptions& o, bool replicas_are_given) {
+  int64_t needed = 1;
+  if (o.staged()) {
+    ToolOptions one = silent(o);
+    one.train.replicas = 1;
+    one.schedule = train::Schedule::kGrouped;  // Any has the same devices; this one plans nothing.
+    needed = build(one, on_device(o)).training.devices;
+  }
+  if (o.devices && !replicas_are_given) {
+    require(*o.devices % needed == 0,
+            "--devices: must be a multiple of the {} devices of a replica, got {}", needed,
+            *o.devices);
+    o.train.replicas = *o.devices / needed;
+    o.plan.replicas = {o.train.replicas};
+  }
+  require(!o.devices || *o.devices == needed * o.train.replicas,
+          "--devices: must be {} ({} of a replica, {} replicas), got {}", needed * o.train.replicas,
+          needed, o.train.replicas, o.devices.value_or(0));
+  require(o.memory.size() <= 1 || static_cast<int64_t>(o.memory.size()) == needed,
+          "--memory: must have one limit or {}, one for each device of a replica, got {}", needed,
+          o.memory.size());
+  o.session.more_devices.assign(static_cast<size_t>(needed) - 1, o.session.device);
+  for (size_t d = 1; d < o.memory.size(); ++d) o.session.more_devices[d - 1].memory = o.memory[d];
 }
 
 SessionOptions session_options(const ToolOptions& o) {

@@ -22,6 +22,9 @@ struct Programs {
 /// what would.
 Programs build_programs(const ToolOptions& options);
 
+/// Compiles programs for the session of the options. A refusal names the stages.
+Compiled compile_programs(const Programs& programs, const ToolOptions& options);
+
 /// Whether the optimizer of the options keeps state.
 bool has_optimizer_state(const ToolOptions& options);
 
@@ -36,6 +39,11 @@ void add_offload(const Programs& programs, JsonRecord& record);
 
 /// The learning rates of a run of `steps` steps.
 train::LearningRateSchedule schedule_of(const ToolOptions& options, int64_t steps);
+
+/// Chooses the devices of the session: as many as the stages of the model need. If --devices gives
+/// their number and --replicas is absent, chooses the replicas. Error{kUsage} for a number that is
+/// not a product of both, and for budgets of another number of devices.
+void choose_devices(ToolOptions& options, bool replicas_are_given);
 
 /// The session that the command line asks for.
 SessionOptions session_options(const ToolOptions& options);

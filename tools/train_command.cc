@@ -89,7 +89,10 @@ double evaluate(train::Trainer& trainer, const ToolOptions& o, const data::Datas
 
 train::FitResult train(train::Trainer& trainer, const Programs& programs, const ToolOptions& o,
                        const data::Dataset& samples) {
-  train::FitOptions options{.epochs = o.train.epochs, .steps = o.train.steps, .seed = o.step.seed};
+  train::FitOptions options{.epochs = o.train.epochs,
+                            .steps = o.train.steps,
+                            .seed = o.step.seed,
+                            .check_replicas = o.train.check_replicas};
   const train::FitLength length = trainer.length(samples, options);
   const train::LearningRateSchedule schedule = schedule_of(o, length.steps);
   if (o.train.lr_schedule) options.schedule = schedule;
@@ -103,12 +106,7 @@ train::FitResult train(train::Trainer& trainer, const Programs& programs, const 
     progress.show(step.done, step.loss, step.accuracy);
     return !trainer.session().agreement().any(stop_signal() != 0);
   };
-  try {
-    return trainer.fit(samples, options);
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::kDiverged) throw;
-    fail(e.kind(), "{}; a smaller --lr may help", e.what());
-  }
+  return trainer.fit(samples, options);
 }
 
 void report(const ToolOptions& o, const Programs& programs, const Session& session,
@@ -197,6 +195,8 @@ void save(train::Trainer& trainer, const ToolOptions& o) {
 }  // namespace
 
 int run_train(const ToolOptions& o) {
+  require(!o.train.check_replicas || o.train.replicas > 1,
+          "--check-replicas requires --replicas 2 or more (it is {})", o.train.replicas);
   const Programs programs = build_programs(o);
   log_offload(o, programs);
   train::Trainer trainer(programs.ir, programs.training, session_options(o));

@@ -2,10 +2,8 @@
 #include <memory>
 
 #include "bench/figure.h"
-#include "bench/steps.h"
+#include "bench/training_steps.h"
 #include "sluice/base/sys.h"
-#include "sluice/sluice.h"
-#include "sluice/train/step_arrays.h"
 
 namespace sluice::bench {
 namespace {
@@ -44,42 +42,27 @@ struct Way {
 
 std::string folder() { return std::filesystem::temp_directory_path().string(); }
 
-// A training session with its arrays.
-struct Running {
-  explicit Running(const Way& way)
-      : training(
-            train::build_training(ir, network(way.micro_batch), nn::Optimizer::adam(), step(way))),
-        session(ir, {.device = cpu_device({.threads = way.threads}),
-                     .remote = place(way),
-                     .remote_direct = way.direct,
-                     .verify_remote = way.verify}),
-        arrays(training),
-        binding(session.bind(arrays.inputs(training), arrays.outputs(training), "train")) {}
+train::Network network(int64_t micro_batch) {
+  return train::classifier(Layers(), {{micro_batch, kWidth}, f32},
+                           {.eval_input = TensorSpec{{1, kWidth}, f32}});
+}
 
-  static train::Network network(int64_t micro_batch) {
-    return train::classifier(Layers(), {{micro_batch, kWidth}, f32},
-                             {.eval_input = TensorSpec{{1, kWidth}, f32}});
-  }
-  static train::StepOptions step(const Way& way) {
-    train::StepOptions o{.accumulate = kAccumulate, .learning_rate = 1e-4};
-    if (way.remote == nullptr) return o;
-    o.strategy = train::Strategy::kPhased;
+std::shared_ptr<TrainingSteps> start_steps(const Way& way) {
+  train::StepOptions o{.accumulate = kAccumulate, .learning_rate = 1e-4};
+  if (way.remote != nullptr) {
+    o.strategy = train::phased();
     constexpr train::Location kRemote = train::Location::kRemote;
     o.locations = {.optimizer = kRemote, .weights = kRemote, .activations = kRemote};
     o.io_mode = IoMode::kIoOverlapped;
-    return o;
   }
-  static std::string place(const Way& way) {
-    if (way.remote == nullptr || std::string_view(way.remote) == "host") return "host";
-    return "file:" + folder();
-  }
-
-  Ir ir;
-  train::Training training;
-  Session session;
-  train::StepArrays arrays;
-  Binding binding;
-};
+  const bool host = way.remote == nullptr || std::string_view(way.remote) == "host";
+  return std::make_shared<TrainingSteps>(
+      network(way.micro_batch), nn::Optimizer::adam(), o,
+      SessionOptions{.device = cpu_device({.threads = way.threads}),
+                     .remote = host ? "host" : "file:" + folder(),
+                     .remote_direct = way.direct,
+                     .verify_remote = way.verify});
+}
 
 // The PyTorch version runs these phases by hand, from host memory.
 std::string torch_request(const Way& way) {
@@ -99,11 +82,9 @@ Case phase_case(const Way& way) {
         Way all_there = way;
         all_there.remote = nullptr;
         all_there.direct = all_there.verify = false;
-        auto resident = std::make_shared<Running>(all_there);
-        auto phased = std::make_shared<Running>(way);
-        return [resident, phased] {
-          const double limit = time_steps(resident->session, resident->binding, 8).median_seconds;
-          return Round{time_steps(phased->session, phased->binding, 8).median_seconds, limit};
+        return [resident = start_steps(all_there), phased = start_steps(way)] {
+          const double limit = resident->seconds(8);
+          return Round{phased->seconds(8), limit};
         };
       }};
 }

@@ -12,7 +12,7 @@
 #include "sluice/nn/rts.h"
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/nn/variable_factory.h"
-#include "sluice/train/schedule.h"
+#include "sluice/train/learning_rate.h"
 #include "sluice/train/throughput.h"
 #include "sluice/train/trainer.h"
 #include "sluice/train/training_step.h"

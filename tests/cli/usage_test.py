@@ -76,7 +76,8 @@ class Help(CliTest):
             (["sluice", "tr"], {"train"}),
             (["sluice", "train", "mnist-p"], {"mnist-phased"}),
             (["sluice", "train", "--io-m"], {"--io-mode"}),
-            (["sluice", "plan", "--strategy", ""], {"resident", "phased"}),
+            (["sluice", "plan", "--strategy", ""],
+             {"resident", "phased", "sharded", "pipelined"}),
             (["sluice", "train", "--optimizer", "r"], {"rmsprop"}),
         ):
             script = (
@@ -104,7 +105,7 @@ class Usage(CliTest):
             (["--recompute-blocks", "fc.9"],
              "recompute: 'fc.9' must be a block of the network, which has fc.0, fc.1"),
             (["--strategy", "phased", "--offload-threshold", 9],
-             "--offload-threshold requires --strategy resident (it is phased)"),
+             "--offload-threshold requires a strategy other than phased (it is phased)"),
             (["--strategy", "phased", "--offload", "none", "--io-mode", "compute"],
              "--io-mode requires offloaded tensors (it is --offload none)"),
             (["--remote-direct"], "--remote-direct requires --remote file:DIR (it is host)"),

@@ -330,6 +330,17 @@ class Commands(unittest.TestCase):
         for key in ("digest", "loss", "accuracy"):
             self.assertEqual(phased[key], resident[key])
 
+    @runs("sluice train mlp --strategy pipelined --stages fc.0,fc.1+fc.2+fc.3 --accumulate 8 "
+          "--memory 6M,6M --steps 20")
+    def test_pipelines(self, command):
+        pipelined = self.record(command)
+        self.assertLessEqual(pipelined["measured_bytes"], 6 << 20)
+        one_device = self.record("sluice train mlp --accumulate 8 --steps 20")
+        page = (ROOT / "docs" / "howto" / "pipeline_a_model.md").read_text()
+        self.assertIn(f"on one device needs {one_device['planned_bytes']} bytes", page)
+        for key in ("digest", "loss", "accuracy"):
+            self.assertEqual(pipelined[key], one_device[key])
+
     @runs("sluice train mnist --replicas 4 --shard-threshold 512")
     def test_replicas(self, command):
         result = self.sluice(command)

@@ -115,6 +115,17 @@ class Text(unittest.TestCase):
         errors = re.findall(r"(?m)^\| `(.*?)` \|", page)
         self.assertEqual(errors, re.findall(r'(?m)^       "(.*)"\},$', test))
 
+    def test_the_page_on_pipelines_shows_parts_of_a_lesson_and_what_it_prints(self):
+        page = (ROOT / "docs" / "howto" / "pipeline_a_model.md").read_text()
+        functions = page.split("\n## From functions\n")[1]
+        lesson = (ROOT / "examples" / "13_functions.cc").read_text()
+        parts = re.findall(r"```cpp\n(.*?)```", functions, re.DOTALL)
+        self.assertEqual(len(parts), 3)
+        for part in parts:
+            self.assertIn(part, lesson)
+        printed = (ROOT / "examples" / "expected" / "13.txt").read_text()
+        self.assertIn("```text\n" + printed + "```", functions)
+
     def test_links_lead_somewhere(self):
         for document in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
             for link in re.findall(r"\]\(([^)#\s]+)\)", document.read_text()):

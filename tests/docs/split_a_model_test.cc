@@ -137,8 +137,7 @@ TEST(SplitAModel, NetworksHaveTheBlocksOfThePageAndOneSetOfBits) {
        {"0", "1", "2"}}};
   for (const auto& [network, names] : networks) {
     EXPECT_EQ(blocks_of(network), names);
-    EXPECT_EQ(losses_of(network, train::Strategy::kPhased),
-              losses_of(network, train::Strategy::kResident));
+    EXPECT_EQ(losses_of(network, train::phased()), losses_of(network, train::resident()));
   }
 }
 

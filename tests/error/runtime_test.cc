@@ -88,12 +88,14 @@ exe::Executable plan_of_many_kernels() {
   const H2dStream rows = ir.h2d_stream(f32_spec({3}), "rows");
   Graph& turn = ir.create_graph(
       "turn", [&](Graph& g, Tensor t) { return g.host_load(rows) + t; }, f32_spec({3}));
-  main.host_store(ops::repeat(main, turn, 2, {main.host_load(rows)})[0], "last");
+  const Tensor first = main.host_load(rows);
+  main.host_store(ops::repeat(main, turn, 2, {first})[0], "last");
+  main.host_store(first, "first");  // The loop gets a copy.
   return Session(ir, {.device = cpu_device({.threads = 1})}).executable();
 }
 
 constexpr ErrorKind kBad = ErrorKind::kBadFile;
-const std::string kCopied = "write %11 at frame+0 bytes 12 float32(3) row";
+const std::string kCopied = "write %11 at frame+64 bytes 12 float32(3) row";
 const std::string kSecond = "read %8 at frame+128 bytes 96 float32(4,6) row";
 
 // Loads the plan's text with its first `from` replaced by `to`.
@@ -114,7 +116,7 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
   runtime::Executor(exe::parse_text(exe::to_text(plan_of_many_kernels()), "plan"),
                     {cpu::make_device()}, {.threads = 1});
   expect_refused({
-      {"no input", read_back("      read %10 at frame+128 bytes 12 float32(3) row", "#"),
+      {"no input", read_back("      read %10 at frame+0 bytes 12 float32(3) row", "#"),
        "kernel cpu.copy (Copy): must have 1 inputs, 1 outputs, 0 scalars and 0 stages, got 0, 1, 0 "
        "and 0",
        kBad},
@@ -122,7 +124,7 @@ TEST_F(RuntimeRefusals, SignaturesOfPlansFromFiles) {
        "kernel cpu.copy (Copy): operands must be inputs that are read, then outputs that are "
        "written, got operand 1 updated",
        kBad},
-      {"another size", read_back(kCopied, "write %11 at frame+0 bytes 8 float32(2) row"),
+      {"another size", read_back(kCopied, "write %11 at frame+64 bytes 8 float32(2) row"),
        "kernel cpu.copy (Copy): result must be (3,) float32, got (2,) float32", kBad},
       {"too few inputs", read_back("Exp tasks", "Add tasks"),
        "kernel cpu.elementwise (Add): inputs of Add must be 2, got 1", kBad},

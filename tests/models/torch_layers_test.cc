@@ -67,7 +67,7 @@ class Net : public nn::Module {
 };
 
 train::Trainer trainer_of_net(train::Strategy strategy) {
-  const bool phased = strategy == train::Strategy::kPhased;
+  const bool phased = std::holds_alternative<train::PhasedExecution>(strategy);
   return train::Trainer(
       train::classifier(Net(), f32_spec({3, 2, 8, 8})), nn::Optimizer::adam(),
       {.strategy = strategy,
@@ -83,7 +83,8 @@ HostTensor logits(train::Trainer& trainer, const HostTensor& input) {
 
 TEST(TorchWeights, GiveTheOutputOfPyTorchsModule) {
   const Stored stored;
-  for (const auto strategy : {train::Strategy::kResident, train::Strategy::kPhased}) {
+  for (const auto& strategy :
+       {train::Strategy(train::resident()), train::Strategy(train::phased())}) {
     train::Trainer trainer = trainer_of_net(strategy);
     const std::vector<std::string> unknown =
         train::load_torch_weights(trainer.session(), trainer.training(), kFile);
@@ -99,7 +100,7 @@ TEST(TorchWeights, GiveTheOutputOfPyTorchsModule) {
 
 TEST(TorchWeights, AreWrittenAsPyTorchWouldWriteThem) {
   const Stored stored;
-  train::Trainer trainer = trainer_of_net(train::Strategy::kResident);
+  train::Trainer trainer = trainer_of_net(train::resident());
   train::load_torch_weights(trainer.session(), trainer.training(), kFile);
   const std::string file = testing::TempDir() + "torch_weights.safetensors";
   train::save_torch_weights(trainer.session(), trainer.training(), file);
@@ -116,7 +117,7 @@ TEST(TorchWeights, AreWrittenAsPyTorchWouldWriteThem) {
 
 TEST(TorchWeights, RefuseFilesOfOtherModules) {
   const Stored stored;
-  train::Trainer trainer = trainer_of_net(train::Strategy::kResident);
+  train::Trainer trainer = trainer_of_net(train::resident());
   const std::string file = testing::TempDir() + "other_weights.safetensors";
   const HostTensor before = logits(trainer, stored["input"]);
   const auto load = [&](const std::string& name, std::optional<HostTensor> array) {

@@ -1,6 +1,8 @@
 #include "choice.h"
 
 #include <cstdlib>
+#include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "device.h"
@@ -14,7 +16,12 @@ DeviceChoice choice() {
   if (mode != nullptr && std::string_view(mode) == "threads") options.mode = Mode::kThreads;
   if (const char* const seed = std::getenv("SLUICE_OPAQUE_SEED"))
     options.seed = std::strtoull(seed, nullptr, 10);
-  return {make_target(), make_device(options)};
+  static std::mutex mutex;
+  static std::weak_ptr<runtime::Device> last;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<runtime::Device> device = last.lock();
+  if (device == nullptr) last = device = make_device(options);
+  return {make_target(), device};
 }
 
 }  // namespace sluice::opaque

@@ -98,11 +98,17 @@ bool CommandList::wait_for(const Command& command) const {
   }
 }
 
+bool CommandList::may_begin(const Command& command) const {
+  const auto& asks = device_->family->options.may_begin;
+  return command.kind != Command::Kind::kWork || !asks ||
+         asks(queue_, command.number, command.name);
+}
+
 bool CommandList::can_run() const {
   const int64_t progress = progress_.load(std::memory_order_relaxed);
   if (progress == kFailed || progress == pushed()) return false;
   const Command& next = front();
-  if (next.kind != Command::Kind::kWait) return true;
+  if (next.kind != Command::Kind::kWait) return may_begin(next);
   const int64_t there = next.awaited->progress_.load(std::memory_order_acquire);
   return there == kFailed || there >= next.position;
 }
@@ -145,6 +151,8 @@ void CommandList::serve() {
   for (int64_t done = 0;; ++done) {
     while (pushed_.load(std::memory_order_acquire) == done) sleep_while(pushed_, done);
     if (front().kind == Command::Kind::kStop) return;
+    while (!may_begin(front()) && progress_.load(std::memory_order_relaxed) != kFailed)
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
     if (progress_.load(std::memory_order_relaxed) == kFailed) return;
     if (longest > 0 && random_() % 4 == 0)
       std::this_thread::sleep_for(std::chrono::microseconds(random_() % (longest + 1)));

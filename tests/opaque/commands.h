@@ -75,6 +75,7 @@ class CommandList {
 
   bool leaves_room(int64_t progress) const;
   const Command& front() const;
+  bool may_begin(const Command& command) const;
   bool wait_for(const Command& command) const;
   void perform(const Command& command);
 

@@ -100,6 +100,12 @@ class OpaqueDevice final : public runtime::Device {
   const std::shared_ptr<Family> family_;
 };
 
+Family& family_of(runtime::Device& device) {
+  auto* const opaque = dynamic_cast<OpaqueDevice*>(&device);
+  require(opaque != nullptr, "opaque: device must be of kind opaque, got {}", device.kind());
+  return opaque->family();
+}
+
 }  // namespace
 
 std::shared_ptr<runtime::Device> make_device(Options options) {
@@ -107,10 +113,13 @@ std::shared_ptr<runtime::Device> make_device(Options options) {
 }
 
 void check_host_access(runtime::Device& device, std::span<const std::byte> memory, bool writes) {
-  auto* const opaque = dynamic_cast<OpaqueDevice*>(&device);
-  require(opaque != nullptr, "opaque: device must be of kind opaque, got {}", device.kind());
-  opaque->family().races.touch_by_host(
+  family_of(device).races.touch_by_host(
       {range_of(memory.data(), static_cast<int64_t>(memory.size())), writes});
+}
+
+int64_t recordings(runtime::Device& device) { return family_of(device).recordings; }
+int64_t enqueued_commands(runtime::Device& device) {
+  return family_of(device).enqueued.load(std::memory_order_relaxed);
 }
 
 DeviceState& state_of(runtime::QueuedDevice& device) {

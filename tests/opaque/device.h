@@ -20,4 +20,11 @@ std::shared_ptr<runtime::Device> make_device(Options options = {});
 /// make_device(). Error{kInternal} naming the command.
 void check_host_access(runtime::Device& device, std::span<const std::byte> memory, bool writes);
 
+/// Returns the number of recordings that queues of the family have made. `device` must be of
+/// make_device().
+int64_t recordings(runtime::Device& device);
+/// Returns the number of launches and copies that were enqueued on the family's queues. `device`
+/// must be of make_device().
+int64_t enqueued_commands(runtime::Device& device);
+
 }  // namespace sluice::opaque

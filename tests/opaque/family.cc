@@ -56,8 +56,11 @@ void Family::run_some() {
 }
 
 void Family::run_until(const std::function<bool()>& done) {
-  // A wait is for commands that were there before it, so some command can always begin.
-  while (!done()) SLUICE_CHECK(run_one());
+  // A wait is for commands that were there before it, so some command can always begin, now or when
+  // the options allow it.
+  while (!done()) {
+    if (!run_one()) SLUICE_CHECK(options.may_begin);
+  }
 }
 
 DeviceState::~DeviceState() {

@@ -23,6 +23,8 @@ class Family {
 
   const Options options;
   RaceCheck races;
+  std::atomic<int64_t> recordings{0};
+  std::atomic<int64_t> enqueued{0};  ///< Launches and copies of all queues.
 
   /// Locks the family in lazy mode. Error{kInternal} if a command of a queue calls. Every call of
   /// the interface holds this lock, so that one thread at a time runs commands.

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cstdlib>
 
 #include "choice.h"
@@ -13,8 +14,8 @@ namespace sluice {
 DeviceChoice cpu_device(const CpuOptions& options) {
   require(options.threads >= 0, "cpu device: threads must be at least 0, got {}", options.threads);
   require(options.memory >= -1, "cpu device: memory must be at least -1, got {}", options.memory);
-  static bool is_cpu = true;
-  is_cpu = std::getenv("SLUICE_OPAQUE_MIXED") != nullptr && !is_cpu;
+  static std::atomic<int> calls{0};
+  const bool is_cpu = std::getenv("SLUICE_OPAQUE_MIXED") != nullptr && calls++ % 2 == 1;
   DeviceChoice choice =
       is_cpu ? DeviceChoice{cpu::make_target(), cpu::make_device()} : opaque::choice();
   choice.memory = options.memory;

@@ -47,6 +47,10 @@ struct Options {
   /// Error that it throws is the error of the command; kPeerLost means that the device is lost.
   std::function<void(int queue, int64_t command, std::string_view name)> hook;
 
+  /// Whether a launch or copy may begin now, with the arguments of `hook`; null: always. A queue
+  /// asks again until the answer is true. Thus a command can take long without a thread that waits.
+  std::function<bool(int queue, int64_t command, std::string_view name)> may_begin;
+
   bool checks_races() const {
     return check_races && !(mode == Mode::kThreads && kThreadsAreWatched);
   }

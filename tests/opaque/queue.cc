@@ -41,6 +41,20 @@ int64_t first_lag(const Options& options, int queue) {
   return std::uniform_int_distribution<int64_t>(0, options.error_lag)(random);
 }
 
+/// A launch with its own copy of the arguments.
+struct CopiedLaunch {
+  const Code* code = nullptr;
+  Arguments arguments;
+  std::vector<Touch> touches;
+};
+
+/// Launches of one queue.
+struct OpaqueRecording final : runtime::Recording {
+  const runtime::Queue* queue = nullptr;
+  std::shared_ptr<std::vector<CopiedLaunch>> launches =
+      std::make_shared<std::vector<CopiedLaunch>>();
+};
+
 class OpaqueQueue final : public runtime::Queue {
  public:
   explicit OpaqueQueue(std::shared_ptr<DeviceState> device)
@@ -66,16 +80,63 @@ class OpaqueQueue final : public runtime::Queue {
 
   void launch(const runtime::Launch& launch) override {
     const Call call(*this);
+    call.body(
+        [&] {
+          const Code& code = code_of(launch.kernel);
+          CopiedLaunch copied{&code, Arguments(launch), {}};
+          std::fill(launch.operands.begin(), launch.operands.end(),
+                    DeviceAddress::of_device(kPoison));
+          std::fill(launch.scalars.begin(), launch.scalars.end(), static_cast<int64_t>(kPoison));
+          copied.touches = code.touches(copied.arguments, device_->memory);
+          if (recording_ != nullptr) {
+            recording_->launches->push_back(std::move(copied));
+            return;
+          }
+          enqueue("launch " + code.name(), copied.touches, [memory = &device_->memory, copied] {
+            copied.code->run(copied.arguments, *memory);
+          });
+        },
+        true);
+  }
+
+  void begin_recording() override {
+    const Call call(*this);
     call.body([&] {
-      const Code& code = code_of(launch.kernel);
-      Arguments arguments(launch);
-      std::fill(launch.operands.begin(), launch.operands.end(), DeviceAddress::of_device(kPoison));
-      std::fill(launch.scalars.begin(), launch.scalars.end(), static_cast<int64_t>(kPoison));
-      const std::vector<Touch> touches = code.touches(arguments, device_->memory);
-      enqueue("launch " + code.name(), touches,
-              [&code, memory = &device_->memory, arguments = std::move(arguments)] {
-                code.run(arguments, *memory);
-              });
+      recording_ = std::make_unique<OpaqueRecording>();
+      recording_->queue = this;
+    });
+  }
+
+  std::unique_ptr<runtime::Recording> end_recording() override {
+    const Call call(*this);
+    call.body(
+        [&] {
+          if (recording_ == nullptr)
+            fail(ErrorKind::kInternal,
+                 "opaque: begin_recording() must come before end_recording()");
+        },
+        true);
+    ++family_.recordings;
+    return std::move(recording_);
+  }
+
+  void replay(const runtime::Recording& recording) override {
+    const Call call(*this);
+    call.body([&] {
+      const auto* const recorded = dynamic_cast<const OpaqueRecording*>(&recording);
+      if (recorded == nullptr || recorded->queue != this)
+        fail(ErrorKind::kInternal, "opaque: a queue must replay its own recordings");
+      const std::weak_ptr<std::vector<CopiedLaunch>> launches = recorded->launches;
+      for (size_t i = 0; i < recorded->launches->size(); ++i) {
+        const CopiedLaunch& launch = (*recorded->launches)[i];
+        enqueue("replayed launch " + launch.code->name(), launch.touches,
+                [launches, i, memory = &device_->memory] {
+                  const auto alive = launches.lock();
+                  if (alive == nullptr)
+                    fail(ErrorKind::kInternal, "opaque: a recording must live until it has run");
+                  (*alive)[i].code->run((*alive)[i].arguments, *memory);
+                });
+      }
     });
   }
 
@@ -157,11 +218,16 @@ class OpaqueQueue final : public runtime::Queue {
 
   void drain() override {
     const Call call(*this);
-    if (!wait_for_all()) device_->rethrow();
-    family_.races.know_all(index_);
+    call.body([&] {
+      if (!wait_for_all()) device_->rethrow();
+      family_.races.know_all(index_);
+    });
   }
 
-  void check() override { const Call call(*this); }
+  void check() override {
+    const Call call(*this);
+    call.body([] {});
+  }
   int64_t begun() const override { return commands_->begun(); }
 
  private:
@@ -178,6 +244,7 @@ class OpaqueQueue final : public runtime::Queue {
         queue.device_->count_call();
         if (queue.device_->failed() && queue.lag_-- <= 0) queue.device_->rethrow();
       } catch (...) {
+        queue.recording_.reset();
         end();
         throw;
       }
@@ -189,12 +256,15 @@ class OpaqueQueue final : public runtime::Queue {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    /// Calls f. Its error becomes the device's.
+    /// Calls f. Its error becomes the device's. Only some calls may come in a recording.
     template <typename F>
-    void body(F&& f) const {
+    void body(F&& f, bool in_recording = false) const {
       try {
+        if (queue_.recording_ != nullptr && !in_recording)
+          fail(ErrorKind::kInternal, "opaque: only launches may be recorded");
         f();
       } catch (const Error& error) {
+        queue_.recording_.reset();
         queue_.device_->fail(error);
         throw;
       }
@@ -236,6 +306,7 @@ class OpaqueQueue final : public runtime::Queue {
           .number = numbered_,
           .name = std::move(name),
           .run = std::move(run)});
+    family_.enqueued.fetch_add(1, std::memory_order_relaxed);
   }
 
   void enqueue_copy(std::string name, const Range& to, std::byte* to_bytes, const Range& from,
@@ -256,6 +327,7 @@ class OpaqueQueue final : public runtime::Queue {
   int64_t numbered_ = 0;  ///< Launches and copies so far.
   int64_t marks_ = 0;
   int64_t lag_;  ///< Calls that still return after the device has failed.
+  std::unique_ptr<OpaqueRecording> recording_;  ///< The one that is being made.
   std::atomic<bool> used_{false};
   std::thread thread_;
 };

@@ -67,6 +67,81 @@ TEST_P(OpaqueQueue, PoisonsScalars) {
   EXPECT_EQ(rig.read(0, rig.memory(), 4)[0], std::byte{42});
 }
 
+TEST_P(OpaqueQueue, ReplaysARecordingWithTheArgumentsThatItHad) {
+  std::vector<std::string> names;
+  Options options;
+  options.hook = [&](int, int64_t, std::string_view name) { names.emplace_back(name); };
+  Rig rig(GetParam(), options);
+  const auto neg = elementwise(rig.family(), "Neg", 1);
+  std::unique_ptr<runtime::Recording> recording;
+  const auto q = rig.queue();
+  const float one = 1;
+  rig.device().write(rig.memory(), {{1}, f32, {}}, "row", 0, std::as_bytes(std::span(&one, 1)));
+  q->begin_recording();
+  launch(*q, neg, {rig.memory(), rig.memory() + 64}, rig.memory() + 512);
+  launch(*q, neg, {rig.memory() + 64, rig.memory()}, rig.memory() + 512);
+  launch(*q, neg, {rig.memory(), rig.memory() + 128}, rig.memory() + 512);
+  recording = q->end_recording();
+  q->drain();
+  EXPECT_EQ(q->begun(), 0);
+  EXPECT_EQ(rig.read(0, rig.memory() + 128, 4), bytes(4, 0xff));
+  for (int run = 1; run <= 2; ++run) {
+    q->replay(*recording);
+    q->drain();
+    EXPECT_EQ(q->begun(), 3 * run);
+    float y = 0;
+    rig.device().read(rig.memory() + 128, {{1}, f32, {}}, "row", 0,
+                      std::as_writable_bytes(std::span(&y, 1)));
+    EXPECT_EQ(y, -1);
+  }
+  EXPECT_EQ(names, std::vector<std::string>(6, "replayed launch opaque.elementwise"));
+}
+
+TEST_P(OpaqueQueue, RecordsLaunchesOnly) {
+  for (int which = 0; which < 9; ++which) {
+    Rig rig(GetParam());
+    const auto q = rig.queue(), other = rig.queue();
+    const int64_t mark = q->mark(), others = other->mark();
+    q->begin_recording();
+    const std::string error = error_of([&] {
+      if (which == 0) q->copy(rig.memory() + 64, rig.memory(), 64);
+      if (which == 1) q->upload(rig.memory(), rig.host(), 64);
+      if (which == 2) q->download(rig.host(), rig.memory(), 64);
+      if (which == 3) q->copy_from(rig.device(1), rig.memory(), rig.memory(1), 64);
+      if (which == 4) q->mark();
+      if (which == 5) q->wait(*other, others);
+      if (which == 6) q->passed(mark);
+      if (which == 7) q->drain();
+      if (which == 8) q->begin_recording();
+    });
+    EXPECT_NE(error.find("only launches may be recorded"), std::string::npos) << which << error;
+  }
+}
+
+TEST_P(OpaqueQueue, ReplaysOnlyItsOwnRecordings) {
+  Rig rig(GetParam());
+  const auto q = rig.queue(), other = rig.queue();
+  q->begin_recording();
+  const auto recording = q->end_recording();
+  EXPECT_NO_THROW(q->replay(*recording));
+  EXPECT_NE(error_of([&] { other->replay(*recording); }).find("its own recordings"),
+            std::string::npos);
+  EXPECT_THROW(rig.queue()->end_recording(), Error);
+}
+
+TEST_P(OpaqueQueue, KeepsNoRecordingAlive) {
+  Rig rig(GetParam(), {}, true);
+  const auto neg = elementwise(rig.family(), "Neg", 1);
+  const auto q = rig.queue();
+  q->begin_recording();
+  launch(*q, neg, {rig.memory(), rig.memory() + 64}, rig.memory() + 512);
+  auto recording = q->end_recording();
+  q->replay(*recording);
+  recording.reset();
+  rig.release();
+  EXPECT_NE(error_of([&] { q->drain(); }).find("must live until it has run"), std::string::npos);
+}
+
 TEST_P(OpaqueQueue, ReadsSourcesLate) {
   Rig rig(GetParam(), {}, true);
   const auto q = rig.queue();

@@ -25,6 +25,7 @@ std::vector<exe::Executable> hand_written() {
           plan(exe::plans::two_devices()),
           plan(exe::plans::overlapped_loop()),
           plan(exe::plans::replaced(exe::plans::carried_ring(), "1000001", "7")),
+          plan(exe::plans::replaced(exe::plans::rotating_ring(), "1000000", "7")),
           plan(exe::plans::branch()),
           plan(exe::plans::by_reference()),
           plan(exe::plans::collectives())};
@@ -127,20 +128,20 @@ TEST(Mutants, OfCompiledCollectivesAreRefused) {
 TEST(Mutants, OfTrainingStepsAreRefused) {
   using train::Strategy;
   MutantCount count;
-  expect_mutants_refused(compiled_training({.strategy = Strategy::kPhased,
+  expect_mutants_refused(compiled_training({.strategy = train::phased(),
                                             .accumulate = 3,
                                             .locations = all_remote(),
                                             .io_mode = IoMode::kIoOverlapped},
                                            1, exe::Space::kFile),
                          1, 12, count);
-  expect_mutants_refused(compiled_training({.strategy = Strategy::kPhased,
+  expect_mutants_refused(compiled_training({.strategy = train::phased(),
                                             .accumulate = 2,
                                             .locations = all_remote(16),
                                             .io_mode = IoMode::kIo,
                                             .recompute = train::Recompute::every_block()},
                                            2, exe::Space::kHost),
                          2, 12, count);
-  expect_mutants_refused(compiled_training({.strategy = Strategy::kPhased,
+  expect_mutants_refused(compiled_training({.strategy = train::phased(),
                                             .locations = {.optimizer = train::Location::kRemote,
                                                           .activations = train::Location::kRemote},
                                             .io_mode = IoMode::kCompute},
@@ -156,7 +157,11 @@ TEST(Mutants, OfTrainingStepsAreRefused) {
   // These programs cannot have some kinds of defect: they use one device and one group, no kernel
   // has several tasks, and a wait that moves to the next step is still in time. "wait past the
   // border" covers waits for them.
-  std::set<std::string> elsewhere{"collective of another group", "sync dropped", "tasks overlapped",
+  std::set<std::string> elsewhere{"collective of another group",
+                                  "exchange dropped",
+                                  "exchange repeated",
+                                  "sync dropped",
+                                  "tasks overlapped",
                                   "wait moved"};
   for (const std::string& kind : message_kinds()) elsewhere.insert(kind);
   for (const std::string& kind : mutation_kinds()) {
@@ -175,12 +180,12 @@ TEST(Mutants, OfSkipsAndTiedWeightsAreRefused) {
   const std::vector<train::StepOptions> steps{
       {.accumulate = 2},
       {.accumulate = 2, .locations = everything, .io_mode = IoMode::kIoOverlapped},
-      {.strategy = Strategy::kPhased, .accumulate = 3, .locations = all_remote()},
-      {.strategy = Strategy::kPhased,
+      {.strategy = train::phased(), .accumulate = 3, .locations = all_remote()},
+      {.strategy = train::phased(),
        .accumulate = 2,
        .locations = everything,
        .io_mode = IoMode::kIoOverlapped},
-      {.strategy = Strategy::kPhased, .accumulate = 2, .max_grad_norm = 0.5}};
+      {.strategy = train::phased(), .accumulate = 2, .max_grad_norm = 0.5}};
   const std::vector<std::string> kinds{"accumulations exchanged", "updated early",
                                        "row of another block",    "stored value overwritten",
                                        "row off by one",          "load dropped",
@@ -211,9 +216,9 @@ TEST(Mutants, OfHandWrittenPlansAreRefused) {
   // and two waiting messages. These programs have them.
   expect_mutants_refused(compiled_for(2, two_device_loop_program()), 1, 40, count, message_kinds());
   expect_mutants_refused(compiled_for(3, three_device_program()), 1, 40, count,
-                         {"channel one slot short"});
+                         {"channel one slot short", "exchange dropped", "exchange repeated"});
   expect_mutants_refused(compiled_overlapped(), 1, 40, count, {"double buffer made single"});
-  expect_mutants_refused(compiled_training({.strategy = train::Strategy::kPhased,
+  expect_mutants_refused(compiled_training({.strategy = train::phased(),
                                             .accumulate = 2,
                                             .locations = all_remote(),
                                             .io_mode = IoMode::kIoOverlapped},
@@ -222,12 +227,12 @@ TEST(Mutants, OfHandWrittenPlansAreRefused) {
                          {"homes exchanged", "row of another replica", "collectives exchanged",
                           "load before the store"});
   expect_mutants_refused(
-      compiled_skips(
-          {.strategy = train::Strategy::kPhased, .accumulate = 2, .locations = all_remote()}),
-      1, 8, count, {"updated early", "row of another block", "stored value overwritten"});
+      compiled_skips({.strategy = train::phased(), .accumulate = 2, .locations = all_remote()}), 1,
+      8, count, {"updated early", "row of another block", "stored value overwritten"});
   train::TensorLocations everything = all_remote();
   everything.accumulators = train::Location::kRemote;
-  for (const auto strategy : {train::Strategy::kResident, train::Strategy::kPhased}) {
+  for (const auto& strategy :
+       {train::Strategy(train::resident()), train::Strategy(train::phased())}) {
     expect_mutants_refused(compiled_skips({.strategy = strategy,
                                            .accumulate = 2,
                                            .locations = everything,

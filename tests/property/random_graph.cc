@@ -344,6 +344,13 @@ class Generator {
     Scope inner = open(s, graph);
     const int carried = dice(4);
     Tensors wanted = add_inputs(s, inner, dice, carried, false);
+    Dice rotation(fold(key, "rotation"));
+    const int followers = carried > 0 && rotation.one_in(2) ? 1 + rotation(4) : 0;
+    for (int i = 0; i < followers; ++i) {
+      const TensorSpec spec = graph.inputs()[0].spec();
+      inner.values.push_back(graph.input(spec, "x"));
+      wanted.push_back(s.with_spec(rotation, spec));
+    }
     const Tensors more = add_inputs(s, inner, dice, 1 + dice(3), true);
     wanted.insert(wanted.end(), more.begin(), more.end());
     ops::RepeatOptions options;
@@ -365,6 +372,7 @@ class Generator {
             inner.keep(ops::clip(next * 0.5 + inner.with_spec(dice, spec), {.min = -4, .max = 4}));
       outputs.push_back(next);
     }
+    add_followers(rotation, graph, carried, followers, outputs);
     graph.set_outputs(outputs);
     if (reused && !options.iteration.valid()) finish(s, graph);
     constexpr int kTrips[] = {0, 1, 2, 5, 5, 3};
@@ -379,6 +387,20 @@ class Generator {
     out_.census.by_reference += writes_by_reference(graph);
     ++out_.census.repeats;
     add_results(s, ops::repeat(s.graph, graph, trips, arguments, {}, options));
+  }
+
+  // Carried value 0 becomes the first follower, which becomes the next one. Sometimes the last one
+  // becomes value 0, or the order of the followers is another one.
+  void add_followers(Dice& dice, const Graph& graph, int carried, int followers, Tensors& outputs) {
+    if (followers == 0) return;
+    const Tensors inputs = graph.inputs();
+    const auto first = inputs.begin() + carried;
+    Tensors values{inputs[0]};
+    values.insert(values.end(), first, first + followers);
+    if (dice.one_in(4)) outputs[0] = values.back();
+    const size_t back = dice.one_in(3) ? 0 : 1;
+    for (size_t i = 1; i < values.size(); ++i) outputs.push_back(values[i - back]);
+    out_.census.rotations += followers;
   }
 
   void conditional(Scope& s, Dice& dice, Seed key) {
@@ -548,6 +570,7 @@ Census& Census::operator+=(const Census& o) {
   calls += o.calls;
   by_reference += o.by_reference;
   repeats += o.repeats;
+  rotations += o.rotations;
   conditionals += o.conditionals;
   gradients += o.gradients;
   updates += o.updates;

@@ -21,6 +21,7 @@ struct Recipe {
 struct Census {
   int ops = 0;  ///< Ops of all graphs.
   int calls = 0, by_reference = 0, repeats = 0, conditionals = 0, gradients = 0, updates = 0;
+  int rotations = 0;  ///< Carried values that only take another one's value.
   int streams = 0, remote = 0, random_ops = 0, entry_graphs = 0;
   Census& operator+=(const Census& other);
 };

@@ -32,6 +32,7 @@ std::vector<Way> ways(uint64_t seed, int devices) {
       {"inline", "aliasing"},
       {"transfers"},
       {"entries"},
+      {"rotations"},
       {"inline", "dead-code", "split", "fuse", "layouts", "entries", "aliasing", "transfers"}};
   const uint32_t bits = random_bits(Seed{3, 4}, seed);
   std::vector<Way> list{{.threads = 1, .devices = devices}};
@@ -166,6 +167,7 @@ TEST(RandomGraphs, RunAsTheInterpreterDoes) {
   const auto programs = static_cast<int>(recipes.size());
   if (programs == 1) return;
   EXPECT_GT(all.census.gradients, programs / 10);
+  EXPECT_GT(all.census.rotations, programs / 10);
   EXPECT_LT(all.nonfinite, programs / 5);
 }
 
@@ -275,6 +277,30 @@ TEST(RandomGraphs, HaveMuchToSend) {
   EXPECT_GT(messages, 1000);
   EXPECT_GT(in_loops, 100);
   EXPECT_GT(in_functions, 20);
+}
+
+// Carried values of plans take each other's place in rings, also of more than two slots.
+TEST(RandomGraphs, HaveMuchToRotate) {
+  constexpr uint64_t kSome = 100;
+  int rotations = 0, slots = 0;
+  for (uint64_t seed = 0; seed < kSome; ++seed) {
+    const exe::Executable executable = compiled(random_program({seed, {}}).ir, 1).executable;
+    for (const exe::Function& f : executable.functions) {
+      for (const exe::Step& step : f.steps) {
+        const auto* const loop = std::get_if<exe::Loop>(&step.body);
+        if (loop == nullptr) continue;
+        for (const exe::Carry& c : loop->carried) {
+          const exe::Operand& from = loop->body.args[static_cast<size_t>(c.out)];
+          rotations += from.access == exe::Access::kRead;
+          slots += from.at.depth > 2;
+        }
+      }
+    }
+  }
+  std::cout << fmt::format("{} programs: {} rotations, {} in rings of more than two slots\n", kSome,
+                           rotations, slots);
+  EXPECT_GT(rotations, 100);
+  EXPECT_GT(slots, 100);
 }
 
 }  // namespace

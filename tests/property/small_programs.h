@@ -13,13 +13,14 @@ inline Ir control_flow_program() {
   const Tensor sum = main.variable(HostTensor(spec), "sum");
   Graph& turn = ir.create_empty_graph("turn");
   const Tensor state = turn.input(spec, "state");
+  const Tensor before = turn.input(spec, "before");
   const Tensor total = turn.input(spec, "total", Pass::kByReference);
   const Tensor x = turn.host_load(in);
   const Tensor next = ops::tanh(state + x);
-  ops::scaled_add_(total, next);
-  turn.add_output(next);
+  ops::scaled_add_(total, next - before);
+  turn.set_outputs({next, state});
   const Tensor first = main.host_load(in);
-  const Tensor last = ops::repeat(main, turn, 5, {first, sum})[0];
+  const Tensor last = ops::repeat(main, turn, 5, {first, first, sum})[0];
   const RemoteBuffer shelf = ir.remote_buffer(spec, 3);
   main.remote_store(shelf, 1, last);
   const auto arm = [&](const char* name, bool negate) -> Graph& {

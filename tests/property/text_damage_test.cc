@@ -109,7 +109,8 @@ class TextDamages : public testing::Test {
   static bool fits_devices(const exe::Executable& plan) {
     const auto cpu = cpu::make_device();
     for (const exe::Device& d : plan.devices) {
-      if (d.kind != cpu->kind()) return false;
+      // The executor requires as many workers for each device.
+      if (d.kind != cpu->kind() || d.workers != plan.devices[0].workers) return false;
     }
     const std::vector<runtime::Device*> devices(plan.devices.size(), cpu.get());
     return runtime::refused_steps(plan, devices).empty();
@@ -124,7 +125,7 @@ TEST_F(TextDamages, OfATrainingStep) {
 }
 
 TEST_F(TextDamages, OfPhasesOfReplicasBesideTransfers) {
-  expect_refused_or_harmless(compiled_training({.strategy = train::Strategy::kPhased,
+  expect_refused_or_harmless(compiled_training({.strategy = train::phased(),
                                                 .accumulate = 2,
                                                 .locations = all_remote(16),
                                                 .io_mode = IoMode::kIoOverlapped},

@@ -54,7 +54,7 @@ class SkipNetwork : public nn::Module {
  private:
   nn::Children<nn::Linear> layers_{*this, "fc"};
   nn::Children<nn::BatchNorm> norms_{*this, "norm"};
-  nn::Child<nn::Linear> last_{*this, "last", 3};
+  nn::Child<nn::Linear> last_{*this, "last", 5};
 };
 
 inline train::Network skip_network() {

@@ -232,10 +232,17 @@ class ValueRun {
     std::vector<Array> results = given;
     for (a.iteration = 0; a.iteration < l.trips; ++a.iteration) {
       results = call(a, l.body, given);
-      for (const Carry& c : l.carried) at(given, c.in) = at(results, c.out);
+      const std::vector<Array> found = given;
+      for (const Carry& c : l.carried) {
+        const bool made = at(l.body.args, c.out).access != Access::kRead;
+        at(given, c.in) = at(made ? results : found, c.out);
+      }
     }
     a.iteration = 0;
     keep_results(a, l.body, results);
+    for (const Carry& c : l.carried) {
+      if (c.after != kNoValue) a.values[c.after] = at(given, c.in);
+    }
   }
 
   void step(Activation& a, const Branch& b) {

@@ -182,6 +182,22 @@ TEST(ValueProgram, MovesRemoteEntriesOnQueues) {
             std::string::npos);
 }
 
+TEST(ValueProgram, RotatesCarriedValues) {
+  const StreamEntries in = arrays(0, 2);
+  const auto run = [&](int trips) {
+    const std::string text = exe::plans::replaced(exe::plans::rotating_ring(), "trips 1000000",
+                                                  fmt::format("trips {}", trips));
+    return ValueProgram(exe::plans::plan(text), {}).run("run", in).at(1);
+  };
+  for (const int trips : {1, 2, 7}) {
+    double old = in.at(0)[0].as<float>()[3], young = in.at(0)[1].as<float>()[3];
+    for (int k = 0; k < trips; ++k) old = std::exchange(young, young + old);
+    const std::vector<HostTensor> out = run(trips);
+    EXPECT_EQ(out[0].as<float>()[3], young) << trips;
+    EXPECT_EQ(out[1].as<float>()[3], old) << trips;
+  }
+}
+
 TEST(ValueProgram, UpdatesWhatIsGivenByReference) {
   const StreamEntries in = arrays(0, 1);
   const HostTensor& x = in.at(0)[0];

@@ -1,7 +1,9 @@
 // Processes that share replicas. If they do not agree or one of them fails, all of them throw.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "replicas_util.h"
 
@@ -112,6 +114,72 @@ TEST(Processes, AnErrorOfOneStopsAll) {
               AllOf(HasSubstr("process 1: "), AnyOf(HasSubstr("running ReplicatedAllReduce"),
                                                     HasSubstr("gathering data of all"))));
   EXPECT_THAT(errors[1]->what(), testing::Not(HasSubstr("process ")));
+}
+
+/// Sums a variable over the replicas, again and again.
+Ir endless_sums(int replicas) {
+  Ir ir(replicas);
+  Graph& main = ir.main_graph();
+  Graph& turn = ir.create_graph(
+      "turn", [](Graph&, Tensor x) { return ops::replicated_all_reduce(x) * 0.4; },
+      f32_spec({100}));
+  const Tensor x = main.variable(f32_spec({100}), Initializer::constant(1), "x");
+  main.host_store(ops::repeat(main, turn, 1'000'000'000, {x})[0], "y");
+  return ir;
+}
+
+TEST(Processes, AStopOfOneEndsAll) {
+  const Ir ir = endless_sums(4);
+  for (const int stopped : {0, 1}) {
+    const auto errors = errors_of(2, [&](const Group& group) {
+      Session session(ir, {.device = cpu_device({.threads = 2}),
+                           .group = group,
+                           .proof = SessionOptions::Proof::kTrust});
+      std::thread stopper([&] {
+        while (group->rank() == stopped && !session.stop()) std::this_thread::yield();
+      });
+      try {
+        session.run();
+      } catch (const Error&) {
+        stopper.join();
+        EXPECT_FALSE(session.stop());
+        session.run();  // The group has ended.
+      }
+    });
+    expect_all(errors, ErrorKind::kStopped, "run: stopped by a call of stop()");
+    for (const int rank : {0, 1}) {
+      EXPECT_EQ(std::string(errors[static_cast<size_t>(rank)]->what())
+                    .starts_with(fmt::format("process {}: ", stopped)),
+                rank != stopped);
+    }
+  }
+}
+
+// A process that has ended its part of a run waits for the outputs of the others.
+TEST(Processes, AStopEndsTheWaitForOutputs) {
+  Ir ir(2);
+  Graph& main = ir.main_graph();
+  const Tensor x = main.variable(f32_spec({100}), Initializer::constant(1), "x");
+  main.host_store(x * 2.0, "y");
+  const auto errors = errors_of(2, [&](const Group& group) {
+    Session session(ir, {.device = cpu_device({.threads = 1}), .group = group});
+    if (group->rank() == 0) {
+      for (;; std::this_thread::yield()) group->check();  // This process does not run.
+    }
+    std::thread stopper([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      EXPECT_TRUE(session.stop());
+    });
+    try {
+      session.run();
+    } catch (const Error&) {
+      stopper.join();
+      throw;
+    }
+    ADD_FAILURE() << "no error";
+    stopper.join();
+  });
+  expect_all(errors, ErrorKind::kStopped, "run: stopped by a call of stop()");
 }
 
 TEST(Processes, AgreeOnWhatAnyOfThemSays) {

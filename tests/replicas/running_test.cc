@@ -29,7 +29,8 @@ struct Net : nn::Module {
 
 TEST(RunningVariables, OfReplicasHaveTheInterpretersBits) {
   using train::Location;
-  for (const train::Strategy strategy : {train::Strategy::kResident, train::Strategy::kPhased}) {
+  for (const train::Strategy& strategy :
+       {train::Strategy(train::resident()), train::Strategy(train::phased())}) {
     for (const Location place : {Location::kDevice, Location::kRemote}) {
       Ir ir(kReplicas);
       const train::Training t = build_training(

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <thread>
 
 #include "../support/mlp.h"
 #include "sluice/cpu/device/cpu.h"
+#include "sluice/runtime/executor.h"
 
 namespace sluice::test {
 namespace {
@@ -176,6 +178,36 @@ TEST(KernelErrors, OfOneDeviceStopTheOther) {
     EXPECT_THAT(what, HasSubstr("running Tanh"));
     *hook = nullptr;
     EXPECT_NEAR(session.run({{in, ones}})[out].as<float>()[0], 1 + std::tanh(1.0f), 1e-6);
+  }
+}
+
+// The compiler gives the body of a loop a barrier; a plan need not have one.
+TEST(Stops, EndALoopWithoutBarriers) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const Tensor x = main.variable(f32_spec({4}), Initializer::constant(1), "x");
+  Graph& turn = ir.create_graph(
+      "turn", [](Graph&, Tensor t) { return ops::tanh(t); }, f32_spec({4}));
+  const D2hStream out = main.host_store(ops::repeat(main, turn, 2'000'000'000, {x})[0], "y");
+  for (const int threads : {1, 2}) {
+    const Session session(
+        ir, {.device = cpu_device({.threads = threads}), .proof = SessionOptions::Proof::kTrust});
+    exe::Executable plan = session.executable();
+    for (exe::Function& f : plan.functions) {
+      f.buffers.clear();  // Buffers refer to step numbers.
+      std::erase_if(f.steps, [](const exe::Step& step) {
+        return std::holds_alternative<exe::Kernel>(step.body);
+      });
+    }
+    runtime::Executor executor(plan, {cpu::make_device()}, {.threads = threads});
+    runtime::HostStreams streams(plan);
+    HostTensor y(out.spec);
+    streams.bind(out.id, y.bytes().data());
+    std::thread stopper([&] {
+      while (!executor.stop()) std::this_thread::yield();
+    });
+    error_of(ErrorKind::kStopped, [&] { executor.run(plan.program("main"), streams); });
+    stopper.join();
   }
 }
 

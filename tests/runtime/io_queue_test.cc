@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <numeric>
 
@@ -112,6 +114,26 @@ TEST(IoQueue, GivesTheBitsOfTheComputeQueue) {
       }
     }
   }
+}
+
+TEST(IoQueue, RunsNoFurtherTransferAfterAStop) {
+  std::atomic<bool> stop{true};
+  runtime::IoQueue queue(4, stop);
+  std::array<std::byte, 2> from{std::byte{1}, std::byte{2}}, to{};
+  for (size_t i = 0; i < 2; ++i) {
+    runtime::Transfer t;
+    t.memory = &to[i];
+    t.other = &from[i];
+    t.bytes = 1;
+    EXPECT_EQ(queue.issue(t), static_cast<int64_t>(i));
+  }
+  EXPECT_TRUE(queue.advance());
+  EXPECT_TRUE(queue.done(0));
+  EXPECT_TRUE(queue.pending());
+  EXPECT_EQ(to[1], std::byte{});
+  stop = false;
+  EXPECT_TRUE(queue.advance());
+  EXPECT_FALSE(queue.pending());
 }
 
 // An io thread serves its queues once when it starts. If it started after the constructor, it could

@@ -22,8 +22,12 @@ _sluice() {
       options="sgd momentum nesterov adam adam-f16 adamw adamax lamb rmsprop"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
+    --schedule)
+      options="grouped interleaved sequential auto"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
     --strategy)
-      options="resident phased"
+      options="resident phased sharded pipelined"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --check|--problem|--python|--save|--torch-save|--torch-weights|--weights)
@@ -41,29 +45,30 @@ _sluice() {
   case ${COMP_WORDS[1]} in
     train) options="--layers --width --dropout --data --weights --torch-weights --synthetic
       --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --lr
-      --lr-schedule --epochs --steps --save --warmup-steps --torch-save --seed --memory
-      --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute
-      --recompute-blocks --disable --verify --json --digest --quiet --log-level --help
-      --help-all" ;;
+      --lr-schedule --epochs --steps --save --warmup-steps --check-replicas --torch-save --seed
+      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
+      --remote-direct --verify-remote --strategy --threads --shard-threshold --stages --schedule
+      --devices --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json
+      --digest --quiet --log-level --help --help-all" ;;
     eval) options="--layers --width --dropout --data --weights --torch-weights --synthetic
       --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --memory
       --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute
-      --recompute-blocks --disable --verify --json --digest --quiet --log-level --help
-      --help-all" ;;
+      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
+      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --digest
+      --quiet --log-level --help --help-all" ;;
     plan) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --test-batch --lr --lr-schedule --memory --offload --remote
       --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
-      --strategy --threads --shard-threshold --io-mode --io-queues --recompute
-      --recompute-blocks --disable --verify --print-after --json --full --passes --fusions
-      --memory-map --transfers --dot --problem --capacity --nodes --check --help --help-all" ;;
+      --strategy --threads --shard-threshold --stages --schedule --devices --io-mode --io-queues
+      --recompute --recompute-blocks --disable --verify --print-after --json --full --passes
+      --fusions --memory-map --transfers --schedule-table --dot --problem --capacity --nodes
+      --check --help --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --test-batch --lr --lr-schedule --steps --synthetic --memory --offload
       --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --io-mode --io-queues --recompute
-      --recompute-blocks --disable --verify --json --only --rounds --python --help --help-all"
-      ;;
+      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
+      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --only
+      --rounds --python --help --help-all" ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;
     *) return ;;

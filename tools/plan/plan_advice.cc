@@ -45,7 +45,7 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
     if (has_tier) {
       ToolOptions& phased = add("--strategy phased --offload auto");
       if (automatic) result.back().option = "--strategy phased";
-      phased.step.strategy = train::Strategy::kPhased;
+      phased.execution = Execution::kPhased;
       phased.offload.tensors = "auto";
     }
   } else {

@@ -18,6 +18,7 @@
 #include "sluice/runtime/loaded_program.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
+#include "tools/plan/pipeline_text.h"
 #include "tools/plan/plan_advice.h"
 #include "tools/plan/plan_json.h"
 #include "tools/programs.h"
@@ -141,7 +142,7 @@ report::PlanReport report_of(const Compiled& compiled, const ToolOptions& o) {
 struct Plan {
   Plan(const ToolOptions& o, const report::Rates& rates)
       : programs(build_programs(o)),
-        compiled(compile(programs.ir, compile_options(session_options(o)))),
+        compiled(compile_programs(programs, o)),
         seconds(seconds_since(begin)),
         report(report_of(compiled, o)),
         forecasts(report::forecast(compiled.executable, rates)) {
@@ -190,6 +191,7 @@ std::string json_of(const Plan& plan, const ToolOptions& o,
     record.add("smallest_budget." + name, m.smallest_budget());
   }
   record.add("state_bytes_per_update", state_bytes_per_update(plan.programs.training, executable));
+  if (plan.programs.training.pipeline) add_pipeline(plan.programs.training, executable, record);
   add_forecast(plan.step_forecast(), record);
   add_throttle(o, record);
   record.add("compile_seconds", plan.compiled.seconds);
@@ -207,6 +209,8 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
                 bool refused = false) {
   report::Outlook outlook{
       .forecasts = plan.forecasts, .machine = machine, .suggestions = suggestions_for(plan, o)};
+  if (plan.programs.training.pipeline)
+    outlook.stages = pipeline_lines(plan.programs.training, plan.compiled.executable);
   if (!refused) {
     outlook.offload = offload_line(plan.programs);
     outlook.offload.pop_back();
@@ -220,10 +224,14 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
 void print_refused(const ToolOptions& o, const MachineRates& machine) {
   ToolOptions unlimited = o;
   unlimited.session.device.memory = -1;
+  for (DeviceChoice& d : unlimited.session.more_devices) d.memory = -1;
   unlimited.session.remote_memory = -1;
   unlimited.session.print_after.clear();
   Plan plan(unlimited, machine.rates);
-  plan.compiled.executable.devices[0].memory_budget = o.session.device.memory;
+  std::vector<exe::Device>& devices = plan.compiled.executable.devices;
+  devices[0].memory_budget = o.session.device.memory;
+  for (size_t d = 1; d < devices.size(); ++d)
+    devices[d].memory_budget = o.session.more_devices[d - 1].memory;
   for (exe::Tier& tier : plan.compiled.executable.tiers) tier.budget = o.session.remote_memory;
   plan.report = report_of(plan.compiled, o);
   print_plan(plan, unlimited, machine.text, true);
@@ -300,6 +308,9 @@ int run_plan(const ToolOptions& o) {
     case Form::kTransfers:
       fmt::print("{}predicted with {}:\n{}\n", throttle_line(o), machine.text,
                  report::summary(plan.forecasts));
+      break;
+    case Form::kScheduleTable:
+      fmt::print("{}", schedule_text(plan.programs.training));
       break;
     case Form::kDot:
       fmt::print("{}", to_dot(plan.programs.ir));

@@ -15,10 +15,10 @@ enum class ErrorKind {
   kBadFile = 3,       ///< A file whose contents are not what they must be.
   kDoesNotFit = 4,    ///< The program needs more memory than the budget.
   kIo = 5,            ///< The operating system refused a read, a write or space.
-  kDiverged = 6,      ///< A loss became NaN or infinite.
+  kDiverged = 6,      ///< A loss became NaN or infinite, or replicas differ.
   kNoCheckpoint = 7,  ///< No usable checkpoint was found.
-  kPeerLost = 8,      ///< Another replica or rank is gone.
-  kStopped = 75,      ///< A signal ended the run after its state was saved.
+  kPeerLost = 8,      ///< Another replica, rank or device is gone.
+  kStopped = 75,      ///< A signal or a stop request ended the work.
 };
 
 /// The name of a kind, for example "does not fit".

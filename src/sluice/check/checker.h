@@ -66,7 +66,9 @@ struct Options {
 ///   - Devices run in one interleaving. Programs wait only for data, so all interleavings have the
 ///     same result. Vector clocks over (device, queue) find the uses that nothing orders.
 ///   - A loop is left early once its state repeats, if addresses depend on its counter only modulo
-///     some number.
+///     some number. Loops with messages, streams or collectives are left together, once the joint
+///     state of all devices repeats. The numbers in them must be affine in the counters. Rings and
+///     channels must be in the same slots again, so the joint period is a multiple of their depths.
 ///   - Both arms of a branch run from the same state. Afterwards a byte is known if both arms left
 ///     the same value, or left values to which both gave the same name.
 ///

@@ -11,8 +11,8 @@ namespace {
 TEST(Checker, AcceptsRightPlans) {
   for (const std::string& text :
        {exe::plans::train_step(), exe::plans::two_devices(), exe::plans::overlapped_loop(),
-        exe::plans::carried_ring(), exe::plans::branch(), exe::plans::by_reference(),
-        exe::plans::collectives()}) {
+        exe::plans::carried_ring(), exe::plans::rotating_ring(), exe::plans::branch(),
+        exe::plans::by_reference(), exe::plans::collectives()}) {
     EXPECT_EQ(all_of(violations(exe::plans::plan(text))), "") << text;
   }
 }
@@ -28,6 +28,9 @@ TEST(Checker, AcceptsOtherRightVersions) {
        "1 kernel"},  // Task t reads only bytes that task t wrote.
       {exe::plans::carried_ring(), "trips 1000001", "trips 1"},
       {exe::plans::carried_ring(), "trips 1000001", "trips 999999999999"},
+      {exe::plans::rotating_ring(), "trips 1000000", "trips 1"},
+      {exe::plans::rotating_ring(), "trips 1000000", "trips 4"},
+      {exe::plans::rotating_ring(), "trips 1000000", "trips 1000000000000"},
   };
   for (const auto& [text, from, to] : edits) {
     EXPECT_EQ(all_of(violations(exe::plans::plan(exe::plans::replaced(text, from, to)))), "")
@@ -180,7 +183,7 @@ TEST(Checker, RefusesDamagedRings) {
              {"value", "trips 1000001", "trips 1000002"},
              {"value", "carry 0:1 2:2", "carry 0:1"},
              {"value", "carry 0:1 2:2", "carry 2:2"},
-             {"loop", "carry 0:1 2:2", "carry 0:1 2:0"},
+             {"value", "carry 0:1 2:2", "carry 0:1 2:0"},
              {"loop", "carry 0:1 2:2", "carry 0:1 0:1 2:2"},
              {"overlap", "@ring(2,64,(it+1))", "@ring(3,64,(it*2))"},
              {"bounds", "@ring(2,64,(it+1))", "@ring(3,64,(it+1))"},
@@ -512,7 +515,8 @@ TEST(Checker, DamagedTextIsRefusedOrChecked) {
   int checked = 0;
   for (const std::string& text :
        {exe::plans::train_step(), exe::plans::two_devices(), exe::plans::overlapped_loop(),
-        exe::plans::carried_ring(), exe::plans::branch(), exe::plans::by_reference()}) {
+        exe::plans::carried_ring(), exe::plans::rotating_ring(), exe::plans::branch(),
+        exe::plans::by_reference()}) {
     for (size_t i = 0; i < text.size(); ++i) {
       for (const char c : {'9', '0', '-'}) {
         std::string damaged = text;

@@ -29,7 +29,6 @@ Counts::Counts(const exe::Executable& executable, const std::vector<FunctionFact
 }
 
 void Counts::add(const Total& from, int64_t times, Total& to) {
-  add_product(to.steps, from.steps, times);
   for (const auto& [stream, n] : from.streams) add_product(to.streams[stream], n, times);
   for (const auto& [where, n] : from.collectives) add_product(to.collectives[where], n, times);
   for (const auto& [buffer, moved] : from.remote) {
@@ -60,12 +59,16 @@ void Counts::add_step(const exe::Function& f, const exe::Step& step, Total& sum)
   if (const auto* c = std::get_if<exe::Collective>(&step.body))
     return add_product(sum.collectives[{f.device, c->group}], 1, 1);
   if (const auto* loop = std::get_if<exe::Loop>(&step.body)) {
-    const auto body = static_cast<size_t>(loop->body.function);
-    // A loop without transfers may be left early, so its iterations are not counted.
-    return add(functions_[body], facts_[body].transfers ? loop->trips : 0, sum);
+    const Total& body = functions_[static_cast<size_t>(loop->body.function)];
+    // The steps of a loop that may be left early are not counted.
+    add_product(sum.steps, body.steps, loop_period(*loop, facts_) == 0 ? loop->trips : 0);
+    return add(body, loop->trips, sum);
   }
-  exe::for_each_call(
-      step, [&](const exe::Call& c) { add(functions_[static_cast<size_t>(c.function)], 1, sum); });
+  exe::for_each_call(step, [&](const exe::Call& c) {
+    const Total& callee = functions_[static_cast<size_t>(c.function)];
+    add_product(sum.steps, callee.steps, 1);
+    add(callee, 1, sum);
+  });
 }
 
 bool Counts::agree(const exe::Program& program, const Options& options, int64_t walks,
@@ -76,8 +79,11 @@ bool Counts::agree(const exe::Program& program, const Options& options, int64_t 
     agree = false;
   };
   Total all;
-  for (const exe::Start& start : program.starts)
-    add(functions_[static_cast<size_t>(start.function)], 1, all);
+  for (const exe::Start& start : program.starts) {
+    const Total& entry = functions_[static_cast<size_t>(start.function)];
+    add_product(all.steps, entry.steps, 1);
+    add(entry, 1, all);
+  }
   for (const exe::StreamCount& s : program.streams) {
     const int64_t used =
         all.streams.contains(s.stream) ? all.streams.extract(s.stream).mapped() : 0;

@@ -39,6 +39,7 @@ class Counts {
     std::map<int32_t, Moved> remote;
   };
 
+  /// Adds all counts but the steps.
   static void add(const Total& from, int64_t times, Total& to);
   Total total(const exe::Function& f) const;
   void add_step(const exe::Function& f, const exe::Step& step, Total& sum) const;

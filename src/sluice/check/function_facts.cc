@@ -65,6 +65,48 @@ int64_t period(const exe::IndexExpr& expr, int64_t modulus, Kind kind, int64_t i
   return result;
 }
 
+/// How an expression depends on parameters and counters. The replica is a constant of a run.
+enum class Form : uint8_t { kConstant, kAffine, kOther };
+
+Form form_of(const exe::IndexExpr& expr) {
+  std::vector<Form> forms;
+  for (const auto& node : expr.nodes()) {
+    if (node.kind == Kind::kConstant || node.kind == Kind::kReplica) {
+      forms.push_back(Form::kConstant);
+      continue;
+    }
+    if (node.kind == Kind::kIteration || node.kind == Kind::kParam) {
+      forms.push_back(Form::kAffine);
+      continue;
+    }
+    const Form right = forms.back();
+    forms.pop_back();
+    Form& left = forms.back();
+    const bool sum = node.kind == Kind::kAdd || node.kind == Kind::kSub;
+    const bool constant = left == Form::kConstant && right == Form::kConstant;
+    const bool scaled =
+        node.kind == Kind::kMul && (left == Form::kConstant || right == Form::kConstant);
+    left = constant ? Form::kConstant : sum || scaled ? std::max(left, right) : Form::kOther;
+  }
+  return forms.back();
+}
+
+/// Calls f(expression) for the numbers of a step: those of messages, stream entries, collectives,
+/// and arguments on which numbers of callees depend.
+template <typename F>
+void for_each_number(const exe::Step& step, const std::vector<FunctionFacts>& facts, F&& f) {
+  exe::for_each_call(step, [&](const exe::Call& c) {
+    const FunctionFacts& callee = facts[static_cast<size_t>(c.function)];
+    for (size_t i = 0; i < c.index_args.size(); ++i) {
+      if (callee.in_numbers[i]) f(c.index_args[i]);
+    }
+  });
+  if (const auto* i = std::get_if<exe::Issue>(&step.body)) f(i->entry);
+  if (const auto* s = std::get_if<exe::Send>(&step.body)) f(s->message);
+  if (const auto* r = std::get_if<exe::Receive>(&step.body)) f(r->message);
+  if (const auto* c = std::get_if<exe::Collective>(&step.body)) f(c->sequence);
+}
+
 int64_t address_period(const exe::Address& a, Kind kind, int64_t index) {
   return a.depth > 0 ? period(a.slot, a.depth, kind, index) : 1;
 }
@@ -90,38 +132,40 @@ int64_t step_period(const exe::Step& step, const std::vector<FunctionFacts>& fac
   exe::for_each_operand(step, [&](const exe::Operand& o) {
     result = join(result, address_period(o.at, kind, index));
   });
-  const auto exact = [&](const exe::IndexExpr& x) {
-    result = join(result, period(x, 0, kind, index));
-  };
-  if (const auto* i = std::get_if<exe::Issue>(&step.body)) exact(i->entry);
-  if (const auto* s = std::get_if<exe::Send>(&step.body)) exact(s->message);
-  if (const auto* r = std::get_if<exe::Receive>(&step.body)) exact(r->message);
-  if (const auto* c = std::get_if<exe::Collective>(&step.body)) exact(c->sequence);
   return result;
 }
 
 FunctionFacts facts_of(const exe::Function& f, const std::vector<FunctionFacts>& facts) {
   FunctionFacts out;
   out.index_period.assign(static_cast<size_t>(f.index_params), 1);
+  out.in_numbers.assign(static_cast<size_t>(f.index_params), false);
   for (const exe::Step& step : f.steps) {
     if (const auto* i = std::get_if<exe::Issue>(&step.body)) {
-      out.transfers = true;
-      out.communicates |=
+      const bool stream =
           i->kind == exe::TransferKind::kStreamIn || i->kind == exe::TransferKind::kStreamOut;
+      out.communicates |= stream;
+      out.moves_remote |= !stream;
     }
     out.communicates |= std::holds_alternative<exe::Send>(step.body) ||
                         std::holds_alternative<exe::Receive>(step.body) ||
                         std::holds_alternative<exe::Collective>(step.body);
     exe::for_each_call(step, [&](const exe::Call& c) {
       out.communicates |= facts[static_cast<size_t>(c.function)].communicates;
-      out.transfers |= facts[static_cast<size_t>(c.function)].transfers;
+      out.moves_remote |= facts[static_cast<size_t>(c.function)].moves_remote;
+      out.affine &= facts[static_cast<size_t>(c.function)].affine;
+    });
+    for_each_number(step, facts, [&](const exe::IndexExpr& x) {
+      out.affine &= form_of(x) != Form::kOther;
+      for (size_t p = 0; p < out.in_numbers.size(); ++p) {
+        if (period(x, 0, Kind::kParam, static_cast<int64_t>(p)) != 1) out.in_numbers[p] = true;
+      }
     });
     for (size_t p = 0; p < out.index_period.size(); ++p) {
       out.index_period[p] = join(out.index_period[p],
                                  step_period(step, facts, Kind::kParam, static_cast<int64_t>(p)));
     }
   }
-  out.transfers |= out.communicates;
+  out.transfers = out.communicates || out.moves_remote;
   return out;
 }
 
@@ -136,6 +180,11 @@ std::vector<FunctionFacts> function_facts(const exe::Executable& executable) {
 }
 
 int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts) {
+  const FunctionFacts& body = facts[static_cast<size_t>(loop.body.function)];
+  if (body.moves_remote || !body.affine) return 0;
+  for (size_t i = 0; i < loop.body.index_args.size(); ++i) {
+    if (body.in_numbers[i] && form_of(loop.body.index_args[i]) == Form::kOther) return 0;
+  }
   return call_period(loop.body, facts, Kind::kIteration, 0);
 }
 

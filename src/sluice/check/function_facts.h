@@ -11,16 +11,22 @@ struct FunctionFacts {
   /// Sends, receives, runs collectives or uses streams, itself or in a callee.
   bool communicates = false;
   bool transfers = false;  ///< Communicates or moves remote entries, itself or in a callee.
-  /// By index parameter p: addresses and entries of the function depend on p mod m only (m > 0), or
-  /// on p itself (0). Scalars of kernels do not count.
+  /// Moves remote entries, itself or in a callee.
+  bool moves_remote = false;
+  /// By index parameter p: addresses of the function depend on p mod m only (m > 0), or on p itself
+  /// (0). Scalars of kernels do not count.
   std::vector<int64_t> index_period;
+  /// The numbers of messages, stream entries and collectives are affine in the index parameters and
+  /// the counters of loops, in callees too.
+  bool affine = true;
+  std::vector<bool> in_numbers;  ///< By index parameter: whether such a number depends on it.
 };
 
 /// Computes the facts of all functions. Calls must not form a cycle (see exe::validate).
 std::vector<FunctionFacts> function_facts(const exe::Executable& executable);
 
-/// Returns m > 0 if the addresses of a loop step and its body depend on the counter mod m only.
-/// Returns 0 if they depend on the counter itself.
+/// Returns m > 0 if a loop may be left early: the addresses of the step and its body depend on the
+/// counter mod m only, the numbers in it are affine, and it does not move remote entries. Else 0.
 int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts);
 
 /// Returns whether an address, entry, message or sequence number of the executable depends on the

@@ -146,15 +146,15 @@ class StepRules {
   void loop(const exe::Loop& l) {
     std::set<int32_t> ins;
     for (const exe::Carry& c : l.carried) {
-      const exe::Access in = l.body.args[static_cast<size_t>(c.in)].access;
-      const exe::Access out = l.body.args[static_cast<size_t>(c.out)].access;
-      if (in == exe::Access::kWrite || out == exe::Access::kRead)
-        bad("loop",
-            "carry {}:{} requires an argument that is read and one that is written, got {} and {}",
-            c.in, c.out, exe::word(in), exe::word(out));
-      if (!ins.insert(c.in).second) bad("loop", "argument {} is carried twice", c.in);
       const exe::Operand& from = l.body.args[static_cast<size_t>(c.out)];
       const exe::Operand& to = l.body.args[static_cast<size_t>(c.in)];
+      if (to.access == exe::Access::kWrite)
+        bad("loop", "carry {}:{}: argument {} must be read or updated, got write", c.in, c.out,
+            c.in);
+      if (c.after != exe::kNoValue && from.access != exe::Access::kRead)
+        bad("loop", "carry {}:{}: a name after the loop requires that argument {} is read, got {}",
+            c.in, c.out, c.out, exe::word(from.access));
+      if (!ins.insert(c.in).second) bad("loop", "argument {} is carried twice", c.in);
       if (from.layout != to.layout || !same_elements(from.spec, to.spec, to.layout)) {
         bad("loop", "carry {}:{}: carried value must be {} '{}', got {} '{}'", c.in, c.out,
             to_string(to.spec), to.layout, to_string(from.spec), from.layout);

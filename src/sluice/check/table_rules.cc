@@ -64,9 +64,14 @@ class TableRules {
     }
     for (const exe::Channel& c : e_.channels) {
       const exe::Arena& a = e_.arenas[static_cast<size_t>(c.arena)];
-      if (a.kind != exe::ArenaKind::kSlots || a.device != c.to)
-        out_.add("channel", "channel '{}' must be in slots of device {}, got arena '{}'", c.name,
-                 c.to, a.name);
+      const exe::SlotMemory memory = exe::slot_memory(e_, c.from, c.to);
+      if (a.kind != exe::ArenaKind::kSlots || a.space != memory.space || a.device != memory.device)
+        out_.add(
+            "channel",
+            "channel '{}': slots must be in {} memory of device {}, got arena '{}' ('{}' in {} "
+            "memory of device {})",
+            c.name, exe::word(memory.space), memory.device, a.name, exe::word(a.kind),
+            exe::word(a.space), a.device);
     }
   }
 

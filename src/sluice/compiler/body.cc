@@ -6,6 +6,32 @@
 
 namespace sluice::compiler {
 
+std::vector<Rotation> rotations_of(const Node::Loop& loop) {
+  const auto count = static_cast<size_t>(loop.carried);
+  std::vector<int32_t> older(count, -1);  // By carried value: the one that takes its value.
+  for (size_t k = 0; k < loop.rotates.size(); ++k) {
+    if (loop.rotates[k] >= 0) older[static_cast<size_t>(loop.rotates[k])] = static_cast<int32_t>(k);
+  }
+  std::vector<Rotation> rotations;
+  std::vector<bool> taken(count, false);
+  const auto add = [&](int32_t newest, bool has_result) {
+    Rotation& r = rotations.emplace_back();
+    for (int32_t k = newest; k >= 0 && !taken[static_cast<size_t>(k)];
+         k = older[static_cast<size_t>(k)]) {
+      taken[static_cast<size_t>(k)] = true;
+      r.carried.push_back(k);
+    }
+    r.slots = static_cast<int32_t>(r.carried.size()) + (has_result ? 1 : 0);
+  };
+  for (int32_t k = 0; k < loop.carried; ++k) {
+    if (loop.takes_result(k)) add(k, true);
+  }
+  for (int32_t k = 0; k < loop.carried; ++k) {
+    if (!taken[static_cast<size_t>(k)]) add(k, false);
+  }
+  return rotations;
+}
+
 Node make_copy(Body& body, ValueIndex from, const std::string& suffix, const Node& at) {
   BodyValue copy = body.value(from);
   copy.tensor += suffix;

@@ -84,6 +84,13 @@ struct NodeKinds {
   struct Loop : Call {
     int64_t trips = 0;
     int32_t carried = 0;
+    /// For each carried value, the carried parameter whose last version it takes in the next
+    /// iteration; the callee does not return it. Or -1: it takes the callee's result. Empty: all
+    /// take results.
+    std::vector<int32_t> rotates;
+    bool takes_result(int32_t k) const {
+      return k >= static_cast<int32_t>(rotates.size()) || rotates[static_cast<size_t>(k)] < 0;
+    }
     bool operator==(const Loop&) const = default;
   };
   /// Runs callees[0] if input 0 is true, callees[1] otherwise. The next `then_inputs` inputs are
@@ -175,6 +182,8 @@ struct Node : NodeKinds {
   }
   /// Number of carried inputs and outputs, which come first; 0 unless the node is a loop.
   int32_t carried() const { return is<Loop>() ? as<Loop>()->carried : 0; }
+  /// Whether output r of a call, if it is a result, is a result of the callee (see rotates).
+  bool takes_result(int32_t r) const { return !is<Loop>() || as<Loop>()->takes_result(r); }
   bool has_stages() const { return is<Kernel>() && !as<Kernel>()->stages.empty(); }
 };
 
@@ -235,6 +244,26 @@ struct Body {
     return static_cast<ValueIndex>(values.size() - 1);
   }
 };
+
+/// Carried values of a loop that share a ring of `slots` slots, from the newest to the oldest: in
+/// the next iteration, each has the bytes of the one before it now. The newest takes a result of
+/// the callee, which has one more slot, or the last version of the oldest.
+struct Rotation {
+  std::vector<int32_t> carried;
+  int32_t slots = 0;
+
+  /// Slot of carried[i] in iteration 0. It is one slot further in each iteration.
+  int32_t first_slot(size_t i) const { return static_cast<int32_t>(carried.size() - 1 - i); }
+  /// Slot of the newest value's result in iteration 0.
+  int32_t result_slot() const { return static_cast<int32_t>(carried.size()); }
+  /// Slot after `trips` iterations.
+  int32_t after(int32_t first, int64_t trips) const {
+    return static_cast<int32_t>((first + trips) % slots);
+  }
+};
+/// Divides the carried values of a loop into rotations: first those that take a result, in its
+/// order, then the others. A value that takes a result and is taken by none has one of its own.
+std::vector<Rotation> rotations_of(const Node::Loop& loop);
 
 /// Adds a value named after `from` plus `suffix`, and returns a node that copies `from` into it.
 /// The node has the origin, place and device of `at`. The caller inserts it.

@@ -145,6 +145,9 @@ class Writer {
   }
   void head(const Node&, const Node::Loop& l) {
     out_ += fmt::format("loop trips {} carried {}", l.trips, l.carried);
+    for (size_t k = 0; k < l.rotates.size(); ++k) {
+      if (l.rotates[k] >= 0) out_ += fmt::format(" rotates {}:{}", k, l.rotates[k]);
+    }
     call(l);
   }
   void head(const Node&, const Node::Branch& b) {
@@ -415,6 +418,7 @@ class Parser {
       Node::Loop l;
       l.trips = in_.labelled("trips");
       l.carried = in_.labelled32("carried");
+      while (in_.eat("rotates")) rotates(l);
       call(l);
       n.what = std::move(l);
     } else if (in_.eat("branch")) {
@@ -447,6 +451,13 @@ class Parser {
           "receive or collective, got '{}'",
           in_.string("a kind of node"));
     }
+  }
+
+  void rotates(Node::Loop& l) {
+    const auto [k, from] = in_.pair("carried values");
+    if (k >= l.carried) in_.bad("the loop must carry value {}, it carries {}", k, l.carried);
+    l.rotates.resize(static_cast<size_t>(l.carried), -1);
+    l.rotates[static_cast<size_t>(k)] = from;
   }
 
   void call(Node::Call& c) {

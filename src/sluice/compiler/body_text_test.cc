@@ -129,6 +129,15 @@ TEST(BodyText, RoundTripsCallsAndWhatMovesData) {
   EXPECT_EQ(body.nodes[4].as<Node::Transfer>()->token, 3);
 }
 
+TEST(BodyText, RoundTripsRotations) {
+  const Body body = round_trip(R"(
+    body main entry
+      param %0 f32(4)
+      loop trips 5 carried 3 rotates 0:2 rotates 1:0 1 index it in %0 %0 %0 out %1 f32(4) %2 f32(4) %3 f32(4)
+    end)");
+  EXPECT_EQ(body.nodes[0].as<Node::Loop>()->rotates, (std::vector<int32_t>{2, 0, -1}));
+}
+
 TEST(BodyText, NamesMayHoldAnyCharacter) {
   Body body;
   body.name = "two\nlines\t\"and\\quotes\" # no comment";

@@ -13,6 +13,7 @@
 #include "sluice/compiler/lower/emit.h"
 #include "sluice/compiler/lower/entry_bounds.h"
 #include "sluice/compiler/lower/kernels.h"
+#include "sluice/compiler/lower/ring_slots.h"
 #include "sluice/compiler/lower/synchronise.h"
 #include "sluice/compiler/lower/tables.h"
 #include "sluice/compiler/passes/dead_code.h"
@@ -26,6 +27,7 @@
 #include "sluice/compiler/passes/inline_calls.h"
 #include "sluice/compiler/passes/place.h"
 #include "sluice/compiler/passes/project.h"
+#include "sluice/compiler/passes/rotations.h"
 #include "sluice/compiler/passes/transfers.h"
 #include "sluice/compiler/verify_body.h"
 #include "sluice/ir/verify.h"
@@ -116,6 +118,10 @@ const Pass kPasses[] = {
        return on_lowered(
            p, [&](Body& b, LoweredBody& l) { return choose_kernels(b, c.target(b), l); });
      }},
+    {"rotations",
+     "Carried values that only take each other's place share a ring, and no trip copies them; "
+     "after kernels, which may write a new value over an old one that they read.",
+     true, find_rotations},
     {"storage",
      "Values share bytes: views, updates, carried values; results are at the caller's address.",
      false,
@@ -126,10 +132,14 @@ const Pass kPasses[] = {
          return static_cast<int64_t>(b.nodes.size() - before);
        });
      }},
-    {"aliasing", "An output takes the bytes of an operand that no later node reads.", true,
+    {"aliasing",
+     "An output takes the bytes of an operand that no later node reads, and values of a ramp take "
+     "free slots of a ring.",
+     true,
      [](Program& p, const Context&) {
        return on_lowered(p, [](Body& b, LoweredBody& l) {
-         return reuse_dying_operands(b, l.choices, l.storage);
+         const int64_t reused = reuse_dying_operands(b, l.choices, l.storage);
+         return reused + fill_ring_slots(b, l.storage);
        });
      }},
     {"copies", "The copies that storage added get their kernels.", false,

@@ -118,12 +118,13 @@ class Verifier {
                  "it carries {} values, but has {} inputs and {} results", node.carried(),
                  node.inputs.size(), call->results);
       for (const int32_t u : call->updated) {
-        check_that(u >= 0 && static_cast<size_t>(u) < callee.params.size(), "it has no input {}",
-                   u);
+        check_that(u >= node.carried() && static_cast<size_t>(u) < callee.params.size(),
+                   "it has no invariant input {}", u);
         check_that(callee.params[static_cast<size_t>(u)].out != kNone,
                    "{} does not update its parameter {}", callee.name, u);
       }
       check_results(node, callee, static_cast<size_t>(call->results));
+      if (const auto* loop = node.as<Node::Loop>()) check_rotations(*loop, callee);
     }
     if (const auto* branch = node.as<Node::Branch>()) {
       const auto middle = static_cast<size_t>(branch->then_inputs) + 1;
@@ -156,8 +157,31 @@ class Verifier {
     check_that(callee.results.size() == results, "it has {} results, {} returns {}", results,
                callee.name, callee.results.size());
     for (size_t r = 0; r < results; ++r) {
-      check_that(callee.results[r] != kNone || node.outputs[r] == kNone,
+      const bool reads = node.outputs[r] != kNone && node.takes_result(static_cast<int32_t>(r));
+      check_that(callee.results[r] != kNone || !reads,
                  "{} does not return result {}, which its caller reads", callee.name, r);
+    }
+  }
+
+  // Checks that each carried value is taken once at most, by one of its kind.
+  void check_rotations(const Node::Loop& loop, const Body& callee) const {
+    check_that(loop.rotates.empty() || loop.rotates.size() == static_cast<size_t>(loop.carried),
+               "it carries {} values, but {} rotate", loop.carried, loop.rotates.size());
+    std::vector<bool> taken(loop.rotates.size(), false);
+    for (size_t k = 0; k < loop.rotates.size(); ++k) {
+      const int32_t from = loop.rotates[k];
+      if (from < 0) continue;
+      check_that(from < loop.carried, "carried value {} takes value {}, it carries {}", k, from,
+                 loop.carried);
+      check_that(!taken[static_cast<size_t>(from)], "carried value {} is taken twice", from);
+      taken[static_cast<size_t>(from)] = true;
+      check_that(callee.results[k] == kNone, "{} returns result {}, but its value is that of {}",
+                 callee.name, k, from);
+      const BodyValue& source = callee.value(callee.params[static_cast<size_t>(from)].in);
+      const BodyValue& target = callee.value(callee.params[k].in);
+      check_that(source.spec == target.spec && source.layout == target.layout,
+                 "carried value {} takes value {}, which is {} {}", k, from, to_string(source.spec),
+                 to_string(source.layout));
     }
   }
 

@@ -9,7 +9,7 @@ namespace sluice::compiler {
 namespace {
 
 // Body 1 updates its parameter 1 and returns only the first of its two results. Body 2 has an index
-// parameter.
+// parameter. Body 3 returns neither of its results.
 constexpr const char* kCallees = R"(
     body f function number 1
       param %0 f32(4)
@@ -21,6 +21,12 @@ constexpr const char* kCallees = R"(
       index_param 0 3
       param %0 f32(4)
       results %0
+    end
+    body h function number 3
+      param %0 f32(4)
+      param %1 f32(2,2)
+      param %2 f32(4)
+      results %- %- %-
     end)";
 
 std::string with_main(const std::string& lines) {
@@ -91,7 +97,7 @@ TEST(VerifyBody, RefusesCallsThatDoNotFitTheCallee) {
              "f does not return result 1, which its caller reads"),
       broken("call 1 updated 0 in %0 %1 out %2 f32(4) %- %3 f32(4) tie 2 %0",
              "f does not update its parameter 0"),
-      broken("call 1 updated 5 in %0 %1 out %2 f32(4) %- %3 f32(4)", "it has no input 5"),
+      broken("call 1 updated 5 in %0 %1 out %2 f32(4) %- %3 f32(4)", "it has no invariant input 5"),
       broken("call 1 results 1 in %0 %1 out %2 f32(4) %-", "2 outputs are not 1 results"),
       broken("loop trips 1 carried 2 2 index it in %0 out %2 f32(4)",
              "it carries 2 values, but has 1 inputs and 1 results"),
@@ -99,6 +105,32 @@ TEST(VerifyBody, RefusesCallsThatDoNotFitTheCallee) {
              "an index expression reads parameter 0, the body has 0"),
       broken("branch 2 2 then 2 in %0 %1 %1 out %2 f32(4)", "it passes 2 arguments, g takes 1"),
   });
+}
+
+TEST(VerifyBody, RefusesRotationsOfOtherValues) {
+  const auto loop = [](const std::string& rotates, int body, const std::string& part) {
+    const std::string values = body == 1
+                                   ? " in %0 %1 out %2 f32(4) %3 f32(4)"
+                                   : " in %0 %1 as f32(2,2) %0 out %2 f32(4) %3 f32(2,2) %4 f32(4)";
+    return broken(
+        fmt::format("loop trips 1 carried {} {} {}{}", body == 1 ? 2 : 3, rotates, body, values),
+        part);
+  };
+  expect_refused({
+      loop("rotates 1:2", 1, "carried value 1 takes value 2, it carries 2"),
+      loop("rotates 0:0 rotates 1:1", 1, "f returns result 0, but its value is that of 0"),
+      broken("loop trips 1 carried 2 rotates 1:0 1 updated 1 in %0 %1 out %2 f32(4) %3 f32(4) %4 "
+             "f32(4) tie 2 %1",
+             "it has no invariant input 1"),
+      loop("rotates 0:2 rotates 1:1", 3, "h does not return result 2, which its caller reads"),
+      loop("rotates 0:2 rotates 1:1 rotates 2:2", 3, "carried value 2 is taken twice"),
+      loop("rotates 0:2 rotates 1:0 rotates 2:1", 3,
+           "carried value 1 takes value 0, which is (4,) float32 row"),
+  });
+  const TestProgram p(
+      with_main("loop trips 1 carried 3 rotates 0:2 rotates 1:1 rotates 2:0 3 in %0 %1 as f32(2,2) "
+                "%0 out %2 f32(4) %3 f32(2,2) %4 f32(4)"));
+  EXPECT_NO_THROW(verify(p.program, "nothing"));
 }
 
 TEST(VerifyBody, RefusesSpecsThatDoNotFit) {

@@ -35,6 +35,14 @@ bool is_queued(const Executable& executable, int32_t device) {
   });
 }
 
+SlotMemory slot_memory(const Executable& executable, int32_t from, int32_t to) {
+  const bool sends = is_queued(executable, from), receives = is_queued(executable, to);
+  const Device& sender = executable.devices[static_cast<size_t>(from)];
+  const Device& receiver = executable.devices[static_cast<size_t>(to)];
+  if (sends && receives && sender.kind == receiver.kind) return {Space::kDevice, from};
+  return {sends || receives ? Space::kPinned : Space::kDevice, to};
+}
+
 int32_t workers_of_replica(int32_t threads, int32_t replicas) {
   return threads / std::gcd(threads, replicas);
 }

@@ -114,12 +114,16 @@ struct Call {
   bool operator==(const Call&) const = default;
 };
 
-/// A result of one iteration that is an argument of the next iteration.
+/// A value of one iteration that the next iteration finds in argument `in`. All carries of a loop
+/// move at once: none of them finds a value that another one has moved.
 struct Carry {
-  int32_t in = 0;  ///< Argument that reads the result. Iteration 0 finds the argument's `value`.
-  /// Argument that makes the result; equals `in` if the loop updates it in place. After the loop,
-  /// this argument holds the result of the last iteration.
+  int32_t in = 0;  ///< Iteration 0 finds the argument's `value`.
+  /// The argument whose value is carried: the value that it makes, or, if it is only read, the
+  /// value that it has found. It equals `in` if the loop updates the argument in place.
   int32_t out = 0;
+  /// If `out` is only read, the carry *rotates*. This is then the name of the value in `in` after
+  /// the last iteration; kNoValue if no step reads it. An argument that is made has a name itself.
+  ValueId after = kNoValue;
   bool operator==(const Carry&) const = default;
 };
 
@@ -448,6 +452,18 @@ bool reads_on_host(const Step& step);
 
 /// Whether a device has queues: it has staging memory of its own.
 bool is_queued(const Executable& executable, int32_t device);
+
+/// Where the slots of a channel are.
+struct SlotMemory {
+  Space space = Space::kDevice;
+  int32_t device = 0;
+  bool operator==(const SlotMemory&) const = default;
+};
+
+/// Returns where the slots of a channel between two devices must be. The queues of two devices of
+/// one kind copy messages from the memory of the sender. A device with queues exchanges messages
+/// with any other device through pinned memory. Devices without queues use the receiver's memory.
+SlotMemory slot_memory(const Executable& executable, int32_t from, int32_t to);
 
 /// Number of workers that run one replica as a team. A pool of `threads` workers is cut into
 /// gcd(threads, replicas) equal teams, so each team runs equally many replicas.

@@ -116,7 +116,10 @@ class Fingerprint {
 
   void loop(const Loop& l) {
     add("loop {}", l.trips);
-    for (const Carry& c : l.carried) add("{}:{}", c.in, c.out);
+    for (const Carry& c : l.carried) {
+      add("{}:{}", c.in, c.out);
+      if (c.after != kNoValue) value(c.after);
+    }
     call(l.body);
   }
 

@@ -206,6 +206,49 @@ end
 )plan";
 }
 
+std::string rotating_ring() {
+  return R"plan(sluice executable 1
+device 0 kind cpu isa avx2 memory -1 workers 2 queues compute
+arena 0 "frames" kind frames space device device 0 bytes 192 stride 0
+stream 0 "in" in float32(16)
+stream 1 "out" out float32(16)
+value 0 "old" 0
+value 1 "young" 0
+value 2 "young" 9
+value 3 "old" 9
+value 4 "body.young" 0
+value 5 "body.old" 0
+value 6 "body.next" 0
+function 0 "body" memo "" device 0 index_params 0 frame 0 bound 0
+  param 0 "young" read %4 bytes 64 float32(16) row
+  param 1 "old" read %5 bytes 64 float32(16) row
+  param 2 "next" write %6 bytes 64 float32(16) row
+  0 sync kernel cpu.add Add tasks 2 workspace 0
+      read %4 at param0+0 bytes 64 float32(16) row task 32
+      read %5 at param1+0 bytes 64 float32(16) row task 32
+      write %6 at param2+0 bytes 64 float32(16) row task 32
+function 1 "main" memo "" device 0 index_params 0 frame 192 bound 192
+  0 sync issue stream_in 0 entry 0 queue 0 token 0
+      write %0 at frame+0 bytes 64 float32(16) row
+  1 issue stream_in 0 entry 1 queue 0 token 1
+      write %1 at frame+64 bytes 64 float32(16) row
+  2 loop 0 frame frame+0 trips 1000000
+      carry 0:2 1:0 %3
+      read %1 at frame+0@ring(3,64,(it+1)) bytes 64 float32(16) row
+      read %0 at frame+0@ring(3,64,it) bytes 64 float32(16) row
+      write %2 at frame+0@ring(3,64,(it+2)) bytes 64 float32(16) row
+  3 sync issue stream_out 1 entry 0 queue 0 token 2
+      read %2 at frame+128 bytes 64 float32(16) row
+  4 issue stream_out 1 entry 1 queue 0 token 3
+      read %3 at frame+64 bytes 64 float32(16) row
+program "run"
+  entry device 0 function 1 frame arena0+0
+  stream 0 entries 2
+  stream 1 entries 2
+end
+)plan";
+}
+
 std::string branch() {
   return R"plan(sluice executable 1
 device 0 kind cpu isa avx2 memory -1 workers 2 queues compute

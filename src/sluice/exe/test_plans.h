@@ -18,6 +18,9 @@ std::string overlapped_loop();
 /// A loop of 1,000,001 iterations with a carried value in a two-slot ring and another one updated
 /// in place.
 std::string carried_ring();
+/// A loop of 1,000,000 iterations with two carried values that rotate in a ring of three slots: a
+/// new value is the sum of both. The last two are written to a stream.
+std::string rotating_ring();
 /// A branch whose arms write the same result, inside a function that is called twice.
 std::string branch();
 /// A function that updates its argument and is called on two variables, and a function that

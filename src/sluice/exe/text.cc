@@ -285,7 +285,10 @@ class Writer {
     } else if (const auto* l = std::get_if<Loop>(&step.body)) {
       if (!l->carried.empty()) {
         add("      carry");
-        for (const Carry& x : l->carried) add(" {}:{}", x.in, x.out);
+        for (const Carry& x : l->carried) {
+          add(" {}:{}", x.in, x.out);
+          if (x.after != kNoValue) add(" {}", value_text(x.after));
+        }
         out_ += '\n';
       }
       call_lines(l->body);

@@ -359,7 +359,7 @@ class TextParser {
       auto& l = body<Loop>("carried values");
       while (!in_.done()) {
         const auto [a, b] = in_.pair("arguments");
-        l.carried.push_back({a, b});
+        l.carried.push_back({a, b, in_.peek_value() ? in_.values().first : kNoValue});
       }
     } else if (in_.eat("condition")) {
       once("condition");

@@ -41,7 +41,8 @@ std::string damaged(std::string_view from, std::string_view to) {
 TEST(Text, RoundTripIsIdentity) {
   for (const std::string& text :
        {plans::everything(), plans::train_step(), plans::two_devices(), plans::overlapped_loop(),
-        plans::carried_ring(), plans::branch(), plans::by_reference(), plans::collectives()}) {
+        plans::carried_ring(), plans::rotating_ring(), plans::branch(), plans::by_reference(),
+        plans::collectives()}) {
     const Executable e = plans::plan(text);
     EXPECT_EQ(bare(to_text(e)), bare(text));
     EXPECT_EQ(parse_text(to_text(e), "again"), e);
@@ -57,6 +58,17 @@ TEST(Text, NamesValuesInComments) {
   const std::string text = to_text(plans::plan(plans::by_reference()));
   EXPECT_NE(text.find("update %0>%2 at arena1+0 bytes 64 float32(16) row  # a v0 > a v1\n"),
             std::string::npos);
+}
+
+TEST(Text, ARotationNamesTheValueAfterTheLoop) {
+  const std::string text = plans::rotating_ring();
+  const Executable e = plans::plan(text);
+  const std::vector<Carry> carried{{0, 2}, {1, 0, 3}};
+  EXPECT_EQ(std::get<Loop>(e.functions[1].steps[2].body).carried, carried);
+  EXPECT_EQ(error_of(plans::replaced(text, "1:0 %3", "1:0 %7")),
+            "f.plan:26: value 7 does not exist (there are 7)");
+  EXPECT_EQ(error_of(plans::replaced(text, "1:0 %3", "1:0 %3 %3")),
+            "f.plan:27: arguments must be a pair 'a:b', found '%3'");
 }
 
 TEST(Text, ErrorsNameFileAndLine) {

@@ -269,6 +269,7 @@ class Validator {
     for (const Carry& c : l.carried) {
       index(c.in, l.body.args.size(), "argument");
       index(c.out, l.body.args.size(), "argument");
+      value(c.after);
     }
   }
 

@@ -28,7 +28,7 @@ class EveryModel : public testing::TestWithParam<size_t> {
     constexpr int64_t kAccumulate = 2;
     Ir ir;
     train::StepOptions options{.strategy = strategy, .accumulate = kAccumulate};
-    if (strategy == train::Strategy::kPhased)
+    if (std::holds_alternative<train::PhasedExecution>(strategy))
       options.locations.weights = options.locations.activations = train::Location::kRemote;
     const train::Training t =
         train::build_training(ir, model_.build(model_.test_sizes), nn::Optimizer::sgd(), options);
@@ -51,11 +51,11 @@ class EveryModel : public testing::TestWithParam<size_t> {
 };
 
 TEST_P(EveryModel, TrainsWithTheSameResultsInEveryStrategy) {
-  const std::vector<float> resident = results(train::Strategy::kResident);
+  const std::vector<float> resident = results(train::resident());
   ASSERT_GE(resident.size(), 4u);
   for (const float x : resident) EXPECT_TRUE(std::isfinite(x)) << x;
   EXPECT_NE(resident[0], resident[resident.size() / 2]) << "the weights did not change";
-  EXPECT_EQ(results(train::Strategy::kPhased), resident);
+  EXPECT_EQ(results(train::phased()), resident);
 }
 
 // A session proves its plan, too.

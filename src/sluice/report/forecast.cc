@@ -68,13 +68,15 @@ class Forecaster {
       const auto m = static_cast<size_t>(memory_of(t.kind, t.object));
       all[m].bytes = bounded_sum(all[m].bytes, bounded_product(e_.replicas, t.bytes));
     }
+    double shared = 0;  // Time of the devices that the workers serve in turn.
     for (const exe::Start& start : program.starts) {
       State s;
       s.busy.resize(e_.devices[static_cast<size_t>(start.device)].queues.size() + 1);
       s.took.resize(all.size());
       s.waited.resize(all.size());
       walk(start.function, s);
-      out.seconds = std::max(out.seconds, s.now);
+      if (!exe::is_queued(e_, start.device)) shared += s.now;
+      out.seconds = std::max({out.seconds, s.now, shared});
       for (size_t m = 0; m < all.size(); ++m) {
         all[m].seconds += s.took[m];
         all[m].exposed_seconds += s.waited[m];

@@ -43,7 +43,8 @@ struct ProgramForecast {
 /// uses as many workers as it has tasks. Replicas that share workers take turns at each step. A
 /// transfer on the compute queue is exposed. A transfer on an io queue starts at its issue or at
 /// the end of the previous transfer of that queue. It is exposed for as long as a wait waits for
-/// it. The slower arm of a branch counts.
+/// it. The slower arm of a branch counts. The workers serve devices without queues in turn, so the
+/// times of these add up.
 ///
 /// Barriers, caches and other processes of the machine are ignored, so runs may be slower than
 /// forecast. Runs are faster where one replica computes while another waits.

@@ -88,8 +88,9 @@ struct Suggestion {
 /// Facts about a plan that the executable alone does not give. Empty fields are not printed.
 struct Outlook {
   std::vector<ProgramForecast> forecasts;
-  std::string machine;  ///< The rates of the forecast.
-  std::string offload;  ///< "offload: none; the program fits".
+  std::string machine;              ///< The rates of the forecast.
+  std::string offload;              ///< "offload: none; the program fits".
+  std::vector<std::string> stages;  ///< Lines about stages on several devices.
   std::vector<Suggestion> suggestions;
   std::string closing;  ///< "compiled in 0.002 s; the plan is proved".
 };
@@ -97,7 +98,8 @@ struct Outlook {
 /// Formats 1234567 as "1,234,567".
 std::string grouped(int64_t n);
 
-/// Formats the plan in at most 25 lines of at most 100 columns. The lines say whether each memory
+/// Formats the plan in at most 25 lines of at most 100 columns, and four more for each of several
+/// devices. The lines say whether each memory
 /// fits its budget, the kinds and holders of its bytes, the largest functions, the bytes that each
 /// program moves, its forecast time, and options that would make the plan smaller.
 std::string summary(const PlanReport& report, const Outlook& outlook = {});

@@ -11,6 +11,7 @@ namespace sluice::report {
 namespace {
 
 constexpr size_t kMostLines = 25;
+constexpr size_t kMostLinesOfDevice = 4;  // Counts for each of several devices.
 constexpr size_t kColumns = 100;
 constexpr size_t kBar = 12;
 constexpr size_t kMostKinds = 6;  // Rows of a memory.
@@ -56,6 +57,7 @@ class Text {
     std::vector<std::string> tail;
     std::swap(lines_, tail);
     phases();
+    for (const std::string& line : outlook_.stages) add(line);
     functions();
     movements();
     suggestions();
@@ -63,7 +65,8 @@ class Text {
     if (!outlook_.closing.empty()) add(outlook_.closing);
     std::swap(lines_, tail);
     verdict();
-    memories(kMostLines - lines_.size() - tail.size());
+    const size_t used = lines_.size() + tail.size(), most = most_lines();
+    memories(most > used ? most - used : 0);
     lines_.insert(lines_.end(), tail.begin(), tail.end());
     std::string text;
     for (const std::string& line : lines_) text += line + "\n";
@@ -72,6 +75,13 @@ class Text {
 
  private:
   void add(std::string line) { lines_.push_back(cut(std::move(line), kColumns)); }
+
+  size_t most_lines() const {
+    const auto devices =
+        static_cast<size_t>(std::count_if(report_.memories.begin(), report_.memories.end(),
+                                          [](const exe::MemoryNeeds& m) { return m.device >= 0; }));
+    return kMostLines + (devices > 1 ? devices * kMostLinesOfDevice : 0);
+  }
 
   // Breaks a text that is too long for one line behind semicolons.
   void add_wrapped(const std::string& text) {
@@ -93,8 +103,9 @@ class Text {
 
   void verdict() {
     std::string fits, exceeds, least;
-    const auto append = [](std::string& list, const std::string& item) {
-      list += (list.empty() ? "" : ", ") + item;
+    const bool several = report_.memories.size() > 2;  // Lines break behind semicolons.
+    const auto append = [&](std::string& list, const std::string& item) {
+      list += (list.empty() ? "" : several ? "; " : ", ") + item;
     };
     for (const exe::MemoryNeeds& m : report_.memories) {
       const std::string name = m.device >= 0 ? fmt::format("device {}", m.device) : m.name;

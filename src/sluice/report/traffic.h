@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "sluice/exe/executable.h"
@@ -31,24 +32,42 @@ struct Traffic {
   int64_t bytes = 0;  ///< Bytes of the tensors, without padding of entries.
 };
 
-/// Counts the transfers of an executable's programs. A loop counts by its trips; a branch counts
-/// the arm that moves more bytes. Sums saturate at INT64_MAX, because a plan may be read from an
-/// untrusted file.
+/// Messages of one replica from a device to another one in one run of a program.
+struct Messages {
+  int32_t from = 0;
+  int32_t to = 0;
+  int64_t messages = 0;
+  int64_t bytes = 0;
+};
+
+/// Counts the transfers and messages of an executable's programs. A loop counts by its trips; a
+/// branch counts the arm that moves more bytes. Sums saturate at INT64_MAX, because a plan may be
+/// read from an untrusted file.
 class TrafficCounter {
  public:
   /// The executable must outlive the counter.
   explicit TrafficCounter(const exe::Executable& executable);
 
   std::vector<Traffic> of(const exe::Program& program) const;
+  /// By pairs of devices, ascending.
+  std::vector<Messages> messages_of(const exe::Program& program) const;
 
  private:
-  using Where = std::tuple<exe::TransferKind, int32_t, int32_t, int32_t>;
-  using Counts = std::map<Where, Traffic>;
+  struct Counts {
+    using Where = std::tuple<exe::TransferKind, int32_t, int32_t, int32_t>;
+    std::map<Where, Traffic> transfers;
+    std::map<std::pair<int32_t, int32_t>, Messages> messages;
 
-  static void add(const Counts& from, int64_t turns, Counts& to);
-  Counts count(const exe::Function& f) const;
+    void add(const Traffic& t, int64_t turns);
+    void add(const Messages& m, int64_t turns);
+    void add(const Counts& other, int64_t turns);
+    int64_t bytes() const;
+  };
 
-  /// Transfers of one activation of each function and its callees.
+  Counts count(const exe::Executable& executable, const exe::Function& f) const;
+  Counts count(const exe::Program& program) const;
+
+  /// Counts of one activation of each function and its callees.
   std::vector<Counts> functions_;
 };
 

@@ -36,6 +36,16 @@ std::unique_ptr<std::byte, FreeMemory> host_memory(int64_t bytes) {
   return memory;
 }
 
+bool is_loss_of_a_peer(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return e.kind() == ErrorKind::kPeerLost;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices,
@@ -134,7 +144,7 @@ void Executor::prepare(Replica& replica, int number, int workers) {
     state.arrived.push_back(std::make_unique<std::atomic<int64_t>>(0));
     auto& queues = state.io.emplace_back();
     for (size_t q = 0; q < std::max<size_t>(device.queues.size(), 1); ++q) {
-      queues.push_back(q == 0 ? nullptr : std::make_unique<IoQueue>(kIoQueueLength));
+      queues.push_back(q == 0 ? nullptr : std::make_unique<IoQueue>(kIoQueueLength, stop_));
       if (q == 0) continue;
       queues_.push_back(queues.back().get());
       if (io_threads_.size() < q) io_threads_.push_back(std::make_unique<IoThread>());
@@ -160,16 +170,30 @@ Executor::~Executor() {
     io->issued.notify_all();
     io->thread.join();
   }
+  // The queues of a replica may copy from devices of another one, so all of them end first.
+  for (const auto& replica : replicas_) {
+    replica->strands.clear();
+    replica->queued.clear();
+  }
 }
 
-void Executor::prepare(const exe::Program& program, HostStreams& streams) {
-  stop_ = false;
+// From here on, stop() has an effect.
+void Executor::begin_run() {
+  if (lost_) throw Error(*lost_);
+  const std::lock_guard lock(state_lock_);
+  running_ = true;
+  requested_ = false;
   error_ = nullptr;
-  communicator_->reset(program);
+  stop_ = false;
   throttle_.reset();
+}
+
+void Executor::prepare(const exe::Program& program, HostStreams& streams, bool has_io_threads) {
+  communicator_->reset(program);
   for (IoQueue* q : queues_) q->reset();
   for (const auto& replica : replicas_) {
     replica->state.streams = &streams;
+    replica->state.has_io_threads = has_io_threads;
     for (auto& a : replica->state.arrived) a->store(0);
     for (ChannelState& c : replica->channels) {
       c.sent = 0;
@@ -181,9 +205,25 @@ void Executor::prepare(const exe::Program& program, HostStreams& streams) {
   }
 }
 
+// Keeps the first error. But the loss of a peer may be the consequence of an error that appears
+// later, unless the device has missed its deadline.
 void Executor::fail_run(std::exception_ptr error) {
-  const std::lock_guard lock(error_lock_);
-  if (error_ == nullptr) error_ = std::move(error);
+  const std::lock_guard lock(state_lock_);
+  if (error_ == nullptr || (!lost_ && is_loss_of_a_peer(error_) && !is_loss_of_a_peer(error)))
+    error_ = std::move(error);
+  stop_strands();
+}
+
+bool Executor::stop() {
+  const std::lock_guard lock(state_lock_);
+  if (!running_) return false;
+  requested_ = true;
+  stop_strands();
+  return true;
+}
+
+// Requires state_lock_.
+void Executor::stop_strands() {
   stop_ = true;
   throttle_.cancel();
   for (IoQueue* q : queues_) q->rouse();
@@ -278,24 +318,104 @@ void Executor::serve_io(IoThread& io) {
   }
 }
 
+// Runs a program. `drive` runs the strands until they have finished or the run is stopped.
+template <typename F>
+void Executor::run_with(const exe::Program& program, HostStreams& streams, bool has_io_threads,
+                        F&& drive) {
+  begin_run();
+  const auto guarded = [&](auto&& f) {
+    try {
+      f();
+    } catch (...) {
+      fail_run(std::current_exception());
+    }
+  };
+  guarded([&] {
+    prepare(program, streams, has_io_threads);
+    drive();
+  });
+  settle();
+  guarded([&] { share_outputs(program, streams); });
+  end_run();
+}
+
 void Executor::run(const exe::Program& program, HostStreams& streams) {
-  prepare(program, streams);
-  for (const auto& replica : replicas_) replica->state.has_io_threads = true;
-  pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
-  // After this loop, io threads use neither the queues nor, after an error, the memory of the
-  // streams.
+  run_with(program, streams, true, [&] {
+    pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
+  });
+}
+
+// Afterwards no thread uses the io queues or the memory of the streams, and after a stop the queues
+// of devices have run all commands.
+void Executor::settle() {
   for (const auto& io : io_threads_) io->await_idle();
   for (const auto& own : work_) {
     for (Strand* s : own) s->settle();
   }
-  rethrow();
+  if (!stop_.load()) return;
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                             std::chrono::duration<double>(options_.stop_deadline));
+  for (const auto& replica : replicas_) {
+    for (const auto& strand : replica->queued) drain(*strand, replica->state.replica, end);
+  }
 }
 
-// An error that ends this run also ends the run in all other processes.
-void Executor::rethrow() {
-  if (error_ == nullptr) return;
+// Waits for the commands of a strand. A device whose queue throws runs none any more.
+void Executor::drain(Strand& strand, int replica, std::chrono::steady_clock::time_point end) {
   try {
-    std::rethrow_exception(error_);
+    while (!strand.drained()) {
+      if (std::chrono::steady_clock::now() >= end) return lose(strand, replica);
+      std::this_thread::yield();
+    }
+  } catch (Error& e) {
+    fail_run(described(e, strand.current()));
+  }
+}
+
+// Refuses all later runs. The error of this run becomes a note.
+void Executor::lose(const Strand& strand, int replica) {
+  if (lost_) return;
+  const std::string where =
+      executable_.replicas > 1 ? fmt::format(" of replica {}", replica) : std::string();
+  lost_ = Error(ErrorKind::kPeerLost,
+                fmt::format("device {}{}: its commands have not ended within {} s after the stop",
+                            strand.device(), where, options_.stop_deadline));
+  const std::lock_guard lock(state_lock_);
+  try {
+    if (error_ != nullptr) std::rethrow_exception(error_);
+  } catch (const std::exception& e) {
+    lost_->note(fmt::format("ending the run after this error: {}", e.what()));
+  }
+  error_ = std::make_exception_ptr(*lost_);
+}
+
+// A process holds the outputs of its own replicas. Gather the outputs of all replicas into every
+// process.
+void Executor::share_outputs(const exe::Program& program, HostStreams& streams) {
+  if (options_.agreement == nullptr || stop_.load()) return;
+  for (const exe::StreamCount& s : program.streams) {
+    const exe::StreamPort& port = executable_.streams[static_cast<size_t>(s.stream)];
+    if (port.input || s.entries == 0) continue;
+    const int64_t bytes = s.entries * executable_.replicas * port.spec.bytes();
+    options_.agreement->gather({streams.entry(s.stream, 0, 0), static_cast<size_t>(bytes)},
+                               s.entries, &stop_);
+  }
+}
+
+// From here on, stop() has no effect. An error that ends this run also ends the run in all other
+// processes.
+void Executor::end_run() {
+  std::exception_ptr error;
+  {
+    const std::lock_guard lock(state_lock_);
+    running_ = false;
+    if (requested_ && error_ == nullptr) error_ = std::make_exception_ptr(stop_error());
+    error = error_;
+  }
+  if (error == nullptr) return;
+  try {
+    std::rethrow_exception(error);
   } catch (const Error& e) {
     communicator_->fail(e);
     throw;
@@ -306,22 +426,22 @@ void Executor::rethrow() {
 }
 
 void Executor::run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed) {
-  prepare(program, streams);
-  for (const auto& replica : replicas_) replica->state.has_io_threads = false;
   std::vector<Strand*> strands;
   for (const auto& own : work_) strands.insert(strands.end(), own.begin(), own.end());
+  run_with(program, streams, false, [&] { drive_interleaved(program, strands, seed); });
+}
+
+void Executor::drive_interleaved(const exe::Program& program, const std::vector<Strand*>& strands,
+                                 uint64_t seed) {
   const FlushToZero flush;
   const Seed key{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
-  const auto finished = [&] {
-    for (const Strand* s : strands) {
-      if (!s->finished()) return false;
-    }
-    return true;
+  const auto over = [&] {
+    return communicator_->is_over() && std::all_of(strands.begin(), strands.end(),
+                                                   [](const Strand* s) { return s->finished(); });
   };
-  const auto over = [&] { return finished() && communicator_->is_over(); };
   int stuck = 0;
   const int patience = 64 * static_cast<int>(strands.size() + queues_.size());
-  for (uint64_t turn = 0; !over() && error_ == nullptr; ++turn) {
+  for (uint64_t turn = 0; !over() && !stop_.load(); ++turn) {
     const size_t pick = random_bits(key, turn) % (strands.size() + queues_.size());
     const bool polled = poll_or_fail();
     const bool progress = pick < strands.size()
@@ -330,11 +450,9 @@ void Executor::run_interleaved(const exe::Program& program, HostStreams& streams
     const bool waits = std::any_of(strands.begin(), strands.end(),
                                    [](const Strand* s) { return s->waits_for_device(); });
     stuck = progress || polled || waits ? 0 : stuck + 1;
-    if (stuck > patience && options_.group == nullptr) {
+    if (stuck > patience && options_.group == nullptr)
       fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
-    }
   }
-  rethrow();
 }
 
 int64_t Executor::measured_bytes(int32_t device, exe::Space space) const {

@@ -1,9 +1,11 @@
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +23,11 @@ struct ExecutorOptions {
   int64_t remote_bandwidth = -1;
   /// Processes that share the replicas; null: this process runs all replicas.
   std::shared_ptr<ProcessGroup> group = nullptr;
+  /// Agreement of these processes; null without them.
+  Agreement* agreement = nullptr;
+  /// Longest time in seconds that a run waits, after a stop or an error, until devices with queues
+  /// have run their commands.
+  double stop_deadline = 10;
 };
 
 struct FreeMemory {
@@ -28,7 +35,8 @@ struct FreeMemory {
 };
 
 /// Runs the programs of one executable on devices of this process, for the replicas of this
-/// process. Allocates its arenas once; a run allocates nothing.
+/// process. Allocates its arenas once. A run allocates nothing, except that devices with queues
+/// make recordings of launches.
 class Executor {
  public:
   /// Allocates memory and binds kernels. Error{kUsage} if the executable was planned for other
@@ -40,15 +48,23 @@ class Executor {
   const exe::Executable& executable() const { return executable_; }
   /// Returns the replicas that this process runs. Only these replicas have memory in this process.
   const ReplicaRange& replicas() const { return communicator_->here(); }
-  /// Runs a program on bound streams. Rethrows the error of a step, with the op and its source
-  /// line. After an error all strands stop at their next barrier or wait.
+  /// Runs a program on bound streams, and gathers the outputs of all replicas into every process.
+  /// Rethrows the error of a step, with the op and its source line; Error{kStopped} after stop().
+  /// After both, all strands stop at their next barrier, iteration or wait. Then the run waits for
+  /// the commands of devices with queues. Error{kPeerLost} if they have not ended by the deadline.
+  /// From then on every run throws this error.
   void run(const exe::Program& program, HostStreams& streams);
   /// Runs a program on this thread alone. Each turn advances a strand or io queue that `seed`
   /// selects. Error{kInternal} if all strands are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
+  /// Ends the run in progress with Error{kStopped}, unless a step fails. Returns false, without
+  /// any effect, if no run is in progress. Any thread may call it, but no signal handler.
+  bool stop();
 
-  /// Returns a device of a replica.
+  /// Returns a device of a replica. Throws the error of a missed deadline for a device with queues,
+  /// whose commands may still use its memory.
   OpenDevice& device(int32_t index, int replica = 0) const {
+    if (lost_ && exe::is_queued(executable_, index)) throw Error(*lost_);
     return *this->replica(replica).devices[static_cast<size_t>(index)];
   }
   /// Returns the first address of an arena of a replica that is in device memory.
@@ -83,9 +99,19 @@ class Executor {
   std::vector<std::vector<OpenDevice*>> open_devices(int replicas);
   void allocate_arenas(Replica& replica);
   void prepare(Replica& replica, int number, int workers);
-  void prepare(const exe::Program& program, HostStreams& streams);
+  void prepare(const exe::Program& program, HostStreams& streams, bool has_io_threads);
+  template <typename F>
+  void run_with(const exe::Program& program, HostStreams& streams, bool has_io_threads, F&& drive);
+  void begin_run();
+  void settle();
+  void drain(Strand& strand, int replica, std::chrono::steady_clock::time_point end);
+  void lose(const Strand& strand, int replica);
+  void share_outputs(const exe::Program& program, HostStreams& streams);
+  void end_run();
   bool may_spin() const { return options_.usable_cores >= static_cast<int>(work_.size()); }
   void drive(int worker);
+  void drive_interleaved(const exe::Program& program, const std::vector<Strand*>& strands,
+                         uint64_t seed);
   /// A thread and the io queues that it serves: the queues of one number, on all devices, in all
   /// replicas.
   struct IoThread {
@@ -102,12 +128,12 @@ class Executor {
   void serve_io(IoThread& io);
   bool park(const std::vector<Strand*>& own);
   void fail_run(std::exception_ptr error);
+  void stop_strands();
   /// Adds the op and its source line to the error being handled, and returns that error.
   static std::exception_ptr described(Error& e, const exe::Step* step);
   bool advance_or_fail(Strand& strand);
   bool advance_or_fail(IoQueue& queue);
   bool poll_or_fail();
-  void rethrow();
 
   exe::Executable executable_;
   std::vector<std::shared_ptr<Device>> devices_;
@@ -122,8 +148,11 @@ class Executor {
   std::vector<IoQueue*> queues_;
   std::atomic<bool> stop_{false};
   std::unique_ptr<Pool> pool_;
-  std::mutex error_lock_;
-  std::exception_ptr error_;
+  std::mutex state_lock_;      ///< Guards the next three.
+  bool running_ = false;       ///< A run is in progress.
+  bool requested_ = false;     ///< stop() was called in this run.
+  std::exception_ptr error_;   ///< First error of this run.
+  std::optional<Error> lost_;  ///< Error of a missed deadline; only the thread that runs uses it.
   std::vector<std::unique_ptr<IoThread>> io_threads_;  ///< By queue number - 1.
   std::atomic<bool> io_quit_{false};
 };

@@ -34,11 +34,11 @@ bool IoQueue::advance(int64_t last) {
   int64_t next = ended_.load(std::memory_order_relaxed);
   const int64_t end = std::min(issued_.load(std::memory_order_acquire) - 1, last) + 1;
   if (next >= end) return false;
-  for (; next < end; ++next) {
+  do {
     ring_[static_cast<size_t>(next) % ring_.size()].run();
-    ended_.store(next + 1, std::memory_order_release);
+    ended_.store(++next, std::memory_order_release);
     rouse();
-  }
+  } while (next < end && !stop_.load(std::memory_order_relaxed));
   return true;
 }
 
@@ -47,10 +47,10 @@ void IoQueue::rouse() {
   signal_.notify_all();
 }
 
-void IoQueue::await(int64_t number, const std::atomic<bool>& stop) const {
+void IoQueue::await(int64_t number) const {
   for (;;) {
     const uint32_t seen = signal_.load();
-    if (done(number) || stop.load()) return;
+    if (done(number) || stop_.load()) return;
     signal_.wait(seen);
   }
 }

@@ -27,17 +27,18 @@ struct Transfer {
 /// calls advance().
 class IoQueue {
  public:
-  explicit IoQueue(size_t capacity) : ring_(capacity) {}
+  /// `stop` is set to stop a run.
+  IoQueue(size_t capacity, const std::atomic<bool>& stop) : ring_(capacity), stop_(stop) {}
   /// Issues a transfer. Returns its number, for await(); -1 if the ring is full.
   int64_t issue(const Transfer& transfer);
   bool done(int64_t number) const { return ended_.load(std::memory_order_acquire) > number; }
-  /// Runs issued transfers up to number `last`, inclusive. Returns whether it ran any. Returns
-  /// false at once if another thread runs transfers of this queue.
+  /// Runs issued transfers up to number `last`, inclusive; only one if the run is stopped. Returns
+  /// whether it ran any. Returns false at once if another thread runs transfers of this queue.
   bool advance(int64_t last = INT64_MAX);
   /// Returns whether an issued transfer has not ended.
   bool pending() const { return ended_.load() != issued_.load(); }
-  /// Blocks until the transfer has ended, or until `stop` is set and rouse() is called.
-  void await(int64_t number, const std::atomic<bool>& stop) const;
+  /// Blocks until the transfer has ended, or until the run is stopped and rouse() is called.
+  void await(int64_t number) const;
   void rouse();
   void reset();
   /// Returns the step whose transfer is running, or else is next.
@@ -45,6 +46,7 @@ class IoQueue {
 
  private:
   std::vector<Transfer> ring_;
+  const std::atomic<bool>& stop_;
   std::atomic<uint32_t> signal_{0};  ///< Changes when a transfer ends.
   std::atomic<int64_t> issued_{0};
   std::atomic<int64_t> ended_{0};

@@ -21,14 +21,20 @@ ReplicaRange replicas_of_process(int replicas, const std::shared_ptr<ProcessGrou
   return {group->rank() * each, each};
 }
 
+Error stop_error() {
+  return Error(ErrorKind::kStopped,
+               "run: stopped by a call of stop(); variables hold what this run has left");
+}
+
 Agreement::Agreement(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {
   if (size() > 1) messages_ = group_->messages(kAgreementTag);
 }
 
-void Agreement::finish(std::string_view doing) {
+void Agreement::finish(std::string_view doing, const std::atomic<bool>* stop) {
   try {
     while (!messages_->done()) {
       group_->check();
+      if (stop != nullptr && stop->load()) throw stop_error();
       std::this_thread::yield();
     }
   } catch (Error& e) {
@@ -50,7 +56,7 @@ void Agreement::broadcast(int root, std::span<std::byte> bytes) {
   finish("broadcasting data of one process");
 }
 
-void Agreement::gather(std::span<std::byte> bytes, int64_t blocks) {
+void Agreement::gather(std::span<std::byte> bytes, int64_t blocks, const std::atomic<bool>* stop) {
   if (size() == 1) return;
   const auto processes = static_cast<size_t>(size());
   const size_t each = bytes.size() / processes / static_cast<size_t>(blocks);
@@ -64,7 +70,7 @@ void Agreement::gather(std::span<std::byte> bytes, int64_t blocks) {
       messages_->receive(p, part(p));
     }
   }
-  finish("gathering data of all processes");
+  finish("gathering data of all processes", stop);
 }
 
 bool Agreement::any(bool value) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -54,6 +55,9 @@ struct ReplicaRange {
 /// Error{kUsage} unless all processes run equally many.
 ReplicaRange replicas_of_process(int replicas, const std::shared_ptr<ProcessGroup>& group);
 
+/// Returns the error of a run that was stopped by a request.
+Error stop_error();
+
 /// Small exchanges between processes outside of programs. A null group stands for this process
 /// alone; then nothing is sent.
 class Agreement {
@@ -65,8 +69,9 @@ class Agreement {
   /// Copies `bytes` of process `root` to `bytes` of every process.
   void broadcast(int root, std::span<std::byte> bytes);
   /// Each of `blocks` equal blocks of `bytes` has size() equal parts. Copies part p of each block
-  /// from process p to every process.
-  void gather(std::span<std::byte> bytes, int64_t blocks = 1);
+  /// from process p to every process. Error{kStopped} once `stop` is set.
+  void gather(std::span<std::byte> bytes, int64_t blocks = 1,
+              const std::atomic<bool>* stop = nullptr);
   /// Returns whether `value` is true in any process.
   bool any(bool value);
   /// Error{kUsage} in every process unless `text` is equal in all. `what` names the text in the
@@ -74,7 +79,7 @@ class Agreement {
   void require_same(std::string_view what, std::string_view text);
 
  private:
-  void finish(std::string_view doing);
+  void finish(std::string_view doing, const std::atomic<bool>* stop = nullptr);
 
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<Messages> messages_;

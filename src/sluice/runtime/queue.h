@@ -23,6 +23,12 @@ struct Launch {
   std::span<int64_t> scalars;
 };
 
+/// Launches that a queue has recorded, such as an instantiated CUDA graph.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
 /// A queue of commands of an asynchronous device, such as a CUDA stream. The host enqueues commands
 /// and goes on; the device runs them later, in their order. One thread at a time may use a queue,
 /// except where a function says otherwise.
@@ -48,10 +54,22 @@ struct Launch {
 /// Error{kPeerLost}.
 class Queue {
  public:
-  /// Waits until all commands have run, unless the queue has an error.
+  /// The walk lets at most this many launches and copies of the compute queue be outstanding. A
+  /// queue with room for them, and for the marks and waits between them, never makes the walk wait
+  /// where it cannot see a stop.
+  static constexpr int64_t kMostOutstanding = 512;
+
+  /// Waits until all commands have run, or have been discarded if the queue has an error.
   virtual ~Queue() = default;
 
   virtual void launch(const Launch& launch) = 0;
+  /// From begin_recording() to end_recording(), launches are recorded instead of run. No other call
+  /// is allowed between them. An error ends the recording.
+  virtual void begin_recording() = 0;
+  virtual std::unique_ptr<Recording> end_recording() = 0;
+  /// Enqueues the launches of a recording of this queue, with the arguments that they had. Each
+  /// counts as a command. The recording must live until the last of them has ended.
+  virtual void replay(const Recording& recording) = 0;
   /// Copies within the memory of this device. The ranges must not overlap.
   virtual void copy(DeviceAddress to, DeviceAddress from, int64_t bytes) = 0;
   /// Copies from and to pinned memory.

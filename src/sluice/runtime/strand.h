@@ -46,7 +46,8 @@ struct RunState {
   std::vector<std::atomic<uint32_t>*> io_issued;
   bool has_io_threads = false;  ///< Io threads wait for changes of io_issued.
   Communicator* communicator = nullptr;
-  const std::atomic<bool>* stop = nullptr;  ///< Set after a step of any replica has failed.
+  /// Set when all strands must stop: a step of any replica has failed, or a request has come.
+  const std::atomic<bool>* stop = nullptr;
   int replica = 0;
 
   /// Returns the begin of a worker's workspace on a device; null without one.
@@ -78,6 +79,11 @@ class Strand {
   virtual bool park() const = 0;
   /// Waits, after a run that may have been stopped, until nothing uses the memory of streams.
   virtual void settle() = 0;
+  /// Returns, after settle(), whether the device has run all commands of the run. Does not wait.
+  /// Throws the error of a command.
+  virtual bool drained() = 0;
+  /// Returns the index of the device in the executable.
+  virtual int device() const = 0;
   /// Returns whether the step waits for commands that the device runs without the host.
   virtual bool waits_for_device() const = 0;
   virtual const Counters& counters() const = 0;

@@ -42,8 +42,10 @@ inline constexpr int64_t kEnded = -2;
 ///                                            false if the channel is not ready
 ///     bool collective(collective, bound, input, output, number, step)   false until it has ended
 ///     bool finish()                          false until all steps have ended
+///     bool has_room()                        false while too many commands have not ended
 ///     const Step* blamed() const             step that failed, if not the current one
-///     bool park() const, bool waits_for_device() const, void settle()   see Strand
+///     bool park() const, bool waits_for_device() const, void settle(), bool drained()
+///                                            see Strand
 ///     Counters counters
 template <typename Kind>
 class Walk final : public Strand {
@@ -70,6 +72,8 @@ class Walk final : public Strand {
   const exe::Step* current() const override;
   bool park() const override { return kind_.park(); }
   void settle() override { kind_.settle(); }
+  bool drained() override { return kind_.drained(); }
+  int device() const override { return device_; }
   bool waits_for_device() const override { return !ended_ && kind_.waits_for_device(); }
   const Counters& counters() const override { return kind_.counters; }
 
@@ -351,6 +355,7 @@ bool Walk<Kind>::advance() {
       synced_ = true;
       progress = true;
     }
+    if (!kind_.has_room()) return waits();
     if (loaded.kernel >= 0) {
       run_kernel(frame.function->kernels[static_cast<size_t>(loaded.kernel)]);
     } else if (const auto* call = std::get_if<exe::Call>(&step.body)) {
@@ -365,6 +370,7 @@ bool Walk<Kind>::advance() {
         frame.iteration = 0;
       }
       if (frame.iteration < loop->trips) {
+        if (ends()) return true;
         progress = true;
         enter(loop->body, frame.iteration++);
         synced_ = false;

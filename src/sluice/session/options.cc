@@ -12,6 +12,8 @@ namespace {
 
 DeviceChoice (*make_default_device)() = nullptr;
 
+constexpr double kLongestDeadline = 1e6;  // Seconds.
+
 }  // namespace
 
 bool set_default_device(DeviceChoice (*make)()) {
@@ -56,6 +58,9 @@ CompileOptions compile_options(const SessionOptions& options) {
           "session: direct transfers and checksums require remote memory in \"file:FOLDER\", got "
           "\"{}\"",
           options.remote);
+  require(options.stop_deadline >= 0 && options.stop_deadline <= kLongestDeadline,
+          "session: the deadline of a stop must be in [0, {}] seconds, got {}", kLongestDeadline,
+          options.stop_deadline);
   result.remote_direct = options.remote_direct;
   result.verify_remote = options.verify_remote;
   result.io_queues = options.io_queues;

@@ -53,6 +53,9 @@ struct SessionOptions {
   bool remote_direct = false;
   /// Compute checksums of entries in files, and verify them at each read.
   bool verify_remote = false;
+  /// Longest time in seconds that a run waits, after a stop or an error, until devices with queues
+  /// have run their commands. At most 1e6.
+  double stop_deadline = 10;
   int io_queues = 1;  ///< Number of io queues: 0, 1, or 3 (loads, stores, prefetches).
   std::vector<std::string> disable = {};  ///< Optional compiler passes to omit.
   std::string print_after = {};  ///< Print the result of this pass to stderr; "all": of every pass.

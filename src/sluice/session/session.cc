@@ -1,6 +1,7 @@
 #include "sluice/session/session.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "sluice/check/checker.h"
@@ -12,6 +13,18 @@
 #include "sluice/session/variables.h"
 
 namespace sluice {
+namespace {
+
+// Returns the variables in ascending order of their paths.
+std::vector<size_t> by_path(const Variables& variables) {
+  std::vector<size_t> order(variables.count());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return variables.path(a) < variables.path(b); });
+  return order;
+}
+
+}  // namespace
 
 Session::Session(const Ir& ir, const SessionOptions& options)
     : ir_(ir), agreement_(std::make_unique<runtime::Agreement>(options.group)) {
@@ -28,7 +41,9 @@ Session::Session(const Ir& ir, const SessionOptions& options)
                                .usable_cores = usable_cores(options),
                                .folder = remote_folder(options.remote),
                                .remote_bandwidth = options.remote_bandwidth,
-                               .group = options.group});
+                               .group = options.group,
+                               .agreement = agreement_->size() > 1 ? agreement_.get() : nullptr,
+                               .stop_deadline = options.stop_deadline});
   variables_ = std::make_unique<Variables>(*compiled_, *executor_, *agreement_);
   variables_->initialize();
 }
@@ -83,27 +98,14 @@ void Session::check_binding(const Binding& binding) const {
 void Session::run_into(Binding& binding) {
   check_binding(binding);
   executor_->run(*binding.program_, *binding.streams_);
-  share_outputs(binding);
-}
-
-// A process holds the outputs of its own replicas. Gather the outputs of all replicas into every
-// process.
-void Session::share_outputs(const Binding& binding) {
-  if (agreement_->size() == 1) return;
-  for (const exe::StreamCount& s : binding.program_->streams) {
-    const exe::StreamPort& port = executable().streams[static_cast<size_t>(s.stream)];
-    if (port.input || s.entries == 0) continue;
-    const int64_t bytes = s.entries * executable().replicas * port.spec.bytes();
-    agreement_->gather({binding.streams_->entry(s.stream, 0, 0), static_cast<size_t>(bytes)},
-                       s.entries);
-  }
 }
 
 void Session::run_interleaved(Binding& binding, uint64_t seed) {
   check_binding(binding);
   executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
-  share_outputs(binding);
 }
+
+bool Session::stop() { return executor_->stop(); }
 
 HostTensor Session::read(const Tensor& variable) const {
   return variables_->value(variables_->index_of(variable));
@@ -146,11 +148,23 @@ void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const
 }
 
 void Session::each_variable(const VariableVisitor& visit) const {
-  std::vector<size_t> order(variables_->count());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return variables_->path(a) < variables_->path(b); });
-  for (const size_t v : order) visit(variables_->path(v), variables_->value(v));
+  for (const size_t v : by_path(*variables_)) visit(variables_->path(v), variables_->value(v));
+}
+
+std::optional<ReplicaDifference> Session::find_replica_difference() const {
+  const auto replicas = static_cast<size_t>(executable().replicas);
+  const std::vector<std::string> hashes = variables_->copy_hashes();
+  for (const size_t v : by_path(*variables_)) {
+    std::map<int64_t, size_t> first;  // Replica by the first element of its part.
+    for (size_t r = 0; r < replicas; ++r) {
+      const HostPart part =
+          host_part(executable().variables[v].spec, *compiled_->variables[v], static_cast<int>(r));
+      const size_t other = first.try_emplace(part.begin, r).first->second;
+      if (hashes[v * replicas + r] != hashes[v * replicas + other])
+        return ReplicaDifference{variables_->path(v), static_cast<int>(other), static_cast<int>(r)};
+    }
+  }
+  return std::nullopt;
 }
 
 void Session::restore(const std::vector<NamedArray>& values) {

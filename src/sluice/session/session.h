@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,6 +26,13 @@ class Agreement;
 class Executor;
 struct Counters;
 }  // namespace runtime
+
+/// Two replicas that hold different copies of a variable.
+struct ReplicaDifference {
+  std::string path;  ///< Path of the variable.
+  int replica = 0;
+  int other = 0;
+};
 
 /// A compiled program with its memory. A session compiles, proves the plan, allocates, and holds
 /// the variables from run to run.
@@ -52,6 +60,19 @@ class Session {
   /// Runs on this thread and advances strands at random, seeded by `seed`. For tests of the
   /// runtime.
   void run_interleaved(Binding& binding, uint64_t seed);
+  /// Ends the run in progress. Any thread may call it, but not a signal handler. Returns whether a
+  /// run is in progress: from the check of its arguments until it is about to return or throw. That
+  /// run throws Error{kStopped}, or the error of a step that failed. Kernels that have begun end
+  /// first, and so do transfers on a CPU. Variables and output arrays then hold what the run has
+  /// left. The session can run again, except in a group of processes: there the other processes
+  /// throw this error too, with the rank of this process, and the group has ended.
+  ///
+  /// Without a run in progress the call has no effect, also on later runs.
+  ///
+  /// After a stop or an error, a run waits until devices with queues have run their commands.
+  /// Error{kPeerLost} after SessionOptions::stop_deadline; from then on each run throws that error,
+  /// and so does access to variables on these devices. The destructor waits for the commands.
+  bool stop();
 
   /// Returns the whole value of a variable as the host sees it (host_spec). The handle may belong
   /// to any entry graph. Error{kUsage} for another tensor.
@@ -69,6 +90,11 @@ class Session {
   /// Calls `visit` with the value of every variable, by path in ascending order. Holds one value at
   /// a time, so all values together need not fit into host memory.
   void each_variable(const VariableVisitor& visit) const;
+  /// Compares the copies of each variable that several replicas hold by their hashes (XXH3-128).
+  /// Returns the first variable by path whose copies differ, and the first such replicas. Shards
+  /// are not compared, unless several replicas hold the same one. Each process of a group makes the
+  /// call and gets the same result.
+  std::optional<ReplicaDifference> find_replica_difference() const;
   /// Sets all variables by path. Error{kUsage} if a path is unknown or missing, or a spec differs;
   /// then no variable is set.
   void restore(const std::vector<NamedArray>& values);
@@ -102,7 +128,6 @@ class Session {
 
  private:
   void check_binding(const Binding& binding) const;
-  void share_outputs(const Binding& binding);
 
   Ir ir_;
   std::unique_ptr<Compiled> compiled_;

@@ -1,6 +1,7 @@
 #include "sluice/session/variables.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "sluice/base/hash.h"
@@ -59,9 +60,19 @@ bool Variables::every_process_has(const std::vector<int>& replicas) const {
   return processes == agreement_.size();
 }
 
-void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) const {
+// Copies elements from `first` on of the tensor of one replica of this process.
+void Variables::read_copy(size_t variable, int replica, int64_t first,
+                          std::span<std::byte> out) const {
   const exe::VariablePlan& plan = plans()[variable];
-  const int64_t width = size_of(plan.spec.dtype);
+  if (plan.buffer >= 0)
+    return executor_.remote(replica).read(plan.buffer, plan.entry, first * size_of(plan.spec.dtype),
+                                          out);
+  device_of(plan.arena, replica)
+      .read(executor_.arena(plan.arena, replica) + plan.offset, plan.spec, plan.layout, first, out);
+}
+
+void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) const {
+  const int64_t width = size_of(plans()[variable].spec.dtype);
   struct Part {
     int64_t first;  // First element in the tensor of a replica.
     int64_t count;
@@ -81,15 +92,7 @@ void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) c
     const auto own = shared ? std::find_if(p.replicas.begin(), p.replicas.end(),
                                            [&](int r) { return here.contains(r); })
                             : p.replicas.begin();
-    if (here.contains(*own)) {
-      if (plan.buffer >= 0) {
-        executor_.remote(*own).read(plan.buffer, plan.entry, p.first * width, part);
-      } else {
-        device_of(plan.arena, *own)
-            .read(executor_.arena(plan.arena, *own) + plan.offset, plan.spec, plan.layout, p.first,
-                  part);
-      }
-    }
+    if (here.contains(*own)) read_copy(variable, *own, p.first, part);
     if (!shared) agreement_.broadcast(*own / here.count, part);
   }
 }
@@ -115,6 +118,33 @@ HostTensor Variables::value(size_t variable) const {
   HostTensor value(spec(variable));
   read(variable, 0, value.bytes());
   return value;
+}
+
+std::vector<std::string> Variables::copy_hashes() const {
+  constexpr size_t kDigits = 32;
+  const auto replicas = static_cast<size_t>(executor_.executable().replicas);
+  const runtime::ReplicaRange& here = executor_.replicas();
+  std::vector<std::byte> digits(count() * replicas * kDigits);
+  std::vector<std::byte> chunk;
+  for (size_t v = 0; v < count(); ++v) {
+    const int64_t width = size_of(plans()[v].spec.dtype);
+    for (int r = here.first; r < here.first + here.count; ++r) {
+      const int64_t elements = host_part(plans()[v].spec, *compiled_.variables[v], r).count;
+      Digest digest;
+      for (int64_t first = 0; first < elements; first += kVariableChunk) {
+        chunk.resize(static_cast<size_t>(std::min(kVariableChunk, elements - first) * width));
+        read_copy(v, r, first, chunk);
+        digest.add(chunk);
+      }
+      const std::string hex = digest.hex();
+      std::memcpy(&digits[(v * replicas + static_cast<size_t>(r)) * kDigits], hex.data(), kDigits);
+    }
+  }
+  agreement_.gather(digits, static_cast<int64_t>(count()));
+  std::vector<std::string> hashes;
+  for (size_t i = 0; i < digits.size(); i += kDigits)
+    hashes.emplace_back(reinterpret_cast<const char*>(&digits[i]), kDigits);
+  return hashes;
 }
 
 void Variables::initialize() {

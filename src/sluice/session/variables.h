@@ -37,6 +37,10 @@ class Variables {
   /// Returns a copy of the whole value.
   HostTensor value(size_t variable) const;
 
+  /// Returns the hashes (Digest) of all copies of all variables: that of variable v and replica r
+  /// has number v * replicas + r. A shard's hash is that of its own elements.
+  std::vector<std::string> copy_hashes() const;
+
   /// Sets every constant and variable to its first value. Error{kUsage} if processes compute
   /// different values.
   void initialize();
@@ -47,6 +51,7 @@ class Variables {
   void for_each_part(size_t variable, int64_t begin, int64_t count, F&& f) const;
   runtime::OpenDevice& device_of(int32_t arena, int replica) const;
   bool every_process_has(const std::vector<int>& replicas) const;
+  void read_copy(size_t variable, int replica, int64_t first, std::span<std::byte> out) const;
 
   const Compiled& compiled_;
   runtime::Executor& executor_;

@@ -116,9 +116,11 @@ void remove_unused(NetworkGraph& n, nn::RunMode mode) {
   editor.remove_dead_ops();
   const auto unused = [&](const Tensor& t) { return !is_read(graph, t); };
   std::erase_if(n.seed, unused);
-  std::erase_if(n.fields, [&](const auto& field) { return unused(field.second); });
   Tensors inputs;
-  for (const auto& [name, t] : n.fields) inputs.push_back(t);
+  for (auto* fields : {&n.fields, &n.inputs}) {
+    std::erase_if(*fields, [&](const auto& field) { return unused(field.second); });
+    for (const auto& [name, t] : *fields) inputs.push_back(t);
+  }
   inputs.insert(inputs.end(), n.seed.begin(), n.seed.end());
   nn::NamedTensors args;
   n.graph.args().for_each([&](const std::string& key, const Tensor& t) {
@@ -187,20 +189,22 @@ NetworkGraph Network::build(Ir ir, nn::RunMode mode) const {
       .graph = ir.create_empty_graph(name_), .factories = {}, .args = {}, .mode = mode};
   state.updates.emplace();
   if (declarations_) nn::internal::declare(state.factories, *declarations_);
-  std::vector<std::pair<std::string, Tensor>> fields;
+  std::vector<std::pair<std::string, Tensor>> all, fields, inputs;
   for (const Field& f : fields_) {
     const bool eval = mode == nn::RunMode::kEvaluate && f.eval_spec;
-    fields.emplace_back(f.name, state.graph.input(eval ? *f.eval_spec : f.spec, f.name));
+    all.emplace_back(f.name, state.graph.input(eval ? *f.eval_spec : f.spec, f.name));
+    (f.once ? inputs : fields).push_back(all.back());
   }
   Tensors seed;
   if (mode == nn::RunMode::kTrain) seed.push_back(state.graph.input(kSeed, "seed"));
   nn::Builder b(state);
-  Results results = build_(b, Inputs(fields, seed, mode));
+  Results results = build_(b, Inputs(std::move(all), seed, mode));
   check_results(state.graph, results, mode);
   NetworkGraph n{.graph = nn::GraphWithNamedArgs(state.graph, std::move(state.args)),
                  .factories = std::move(state.factories),
                  .submodules = std::move(state.submodules),
                  .fields = std::move(fields),
+                 .inputs = std::move(inputs),
                  .seed = std::move(seed),
                  .results = std::move(results),
                  .updates = std::move(*state.updates)};

@@ -17,6 +17,7 @@ struct Field {
   std::string name = {};                     ///< Name of the stream, e.g. "labels".
   TensorSpec spec = {};                      ///< Spec of a micro-batch.
   std::optional<TensorSpec> eval_spec = {};  ///< Spec in evaluation; absent: `spec`.
+  bool once = false;  ///< The stream has one entry for all micro-batches of a run.
 };
 
 /// The tensors that a module's build() gets from the network that it is part of.
@@ -72,7 +73,8 @@ struct NetworkGraph {
   nn::GraphWithNamedArgs graph;
   nn::NamedVariableFactories factories;  ///< Weights and all running variables.
   std::vector<std::string> submodules;   ///< Names of the module's submodules, in order of use.
-  std::vector<std::pair<std::string, Tensor>> fields;  ///< Inputs that are read.
+  std::vector<std::pair<std::string, Tensor>> fields;  ///< Inputs that are read, of a micro-batch.
+  std::vector<std::pair<std::string, Tensor>> inputs;  ///< Inputs that are read, with Field::once.
   Tensors seed;                                        ///< The seed, if the network draws.
   Results results;
   /// Updates of running variables, which the graph does not read. Their values are outputs of it.

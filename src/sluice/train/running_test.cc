@@ -57,7 +57,7 @@ TEST(Running, HasTheBitsOfTheResidentStepInLoopsOverRows) {
     for (const int replicas : {1, 2}) {
       const std::string expected = run(n, {.accumulate = 3}, replicas).digest;
       for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
-        StepOptions phased{.strategy = Strategy::kPhased,
+        StepOptions phased{.strategy = train::phased(),
                            .accumulate = 3,
                            .locations = kAll,
                            .io_mode = mode,
@@ -131,7 +131,7 @@ HostTensor ramp(const TensorSpec& spec, int update) {
 // momentum 0.1 and the unbiased variance, then the mean over replicas.
 TEST(Running, BatchNormHasTheStatisticsOfItsFormula) {
   constexpr int kMicroBatches = 3, kUpdates = 2, kReplicas = 2;
-  for (const Strategy strategy : {Strategy::kResident, Strategy::kPhased}) {
+  for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
     Ir ir(kReplicas);
     const Training t = build_training(
         ir, normalized_field(), nn::Optimizer::adam(),
@@ -177,7 +177,7 @@ TEST(Running, BatchNormHasTheStatisticsOfItsFormula) {
 
 // Optimizers, their groups and clipping see weights only.
 TEST(Running, OptimizersDoNotSeeRunningVariables) {
-  for (const Strategy strategy : {Strategy::kResident, Strategy::kPhased}) {
+  for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
     Ir ir;
     const Training t =
         build_training(ir, normalized_field(), nn::Optimizer::adamw({.weight_decay = 0.5}),
@@ -204,9 +204,9 @@ TEST(Running, WaitsWithTheWeights) {
   EXPECT_FALSE(remote({.locations = {.weights = kRemote, .min_elements_off_device = kWidth + 1}}));
   for (const Location activations : {Location::kDevice, kRemote}) {
     TensorLocations where{.activations = activations};
-    EXPECT_FALSE(remote({.strategy = Strategy::kPhased, .locations = where}));
+    EXPECT_FALSE(remote({.strategy = phased(), .locations = where}));
     where.weights = kRemote;
-    EXPECT_TRUE(remote({.strategy = Strategy::kPhased, .locations = where}));
+    EXPECT_TRUE(remote({.strategy = phased(), .locations = where}));
   }
 }
 
@@ -227,7 +227,7 @@ TEST(Running, ReportsNameRunningVariablesAmongTheHolders) {
   EXPECT_TRUE(resident.contains("variables: norm.running_mean"));
   EXPECT_TRUE(resident.contains("variables: norm.running_var"));
   // The rows of a loop have one remote buffer.
-  const auto phased = holders(with_running(), {.strategy = Strategy::kPhased, .locations = kAll});
+  const auto phased = holders(with_running(), {.strategy = train::phased(), .locations = kAll});
   EXPECT_TRUE(phased.contains("variables: centre.mean"));
   EXPECT_TRUE(phased.contains("variables: r0.inner.1 … r4.inner.1, mean"));
 }

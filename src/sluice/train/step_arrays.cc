@@ -1,15 +1,19 @@
 #include "sluice/train/step_arrays.h"
 
+#include "sluice/base/checked.h"
 #include "sluice/base/rng.h"
 
 namespace sluice::train {
 
 StepArrays::StepArrays(const Training& t) {
+  const int64_t entries = checked_mul(t.accumulate, t.repeat);
   const auto array = [&](const TensorSpec& entry) {
-    return HostTensor({entries_shape(entry.shape, t.accumulate, t.replicas), entry.dtype, {}});
+    return HostTensor({entries_shape(entry.shape, entries, t.replicas), entry.dtype, {}});
   };
   for (const H2dStream& s : t.fields) fields.push_back(array(s.spec));
   seeds = array({{2}, u32, {}});
+  for (const H2dStream& s : t.inputs)
+    once.emplace_back(TensorSpec{entries_shape(s.spec.shape, 1, t.replicas), s.spec.dtype});
   for (const D2hStream& s : t.losses) losses.push_back(array(s.spec));
   for (const D2hStream& s : t.predictions) predictions.push_back(array(s.spec));
   if (t.learning_rate)
@@ -34,6 +38,7 @@ void StepArrays::set_learning_rate(double rate) {
 std::vector<StreamInput> StepArrays::inputs(const Training& t) const {
   std::vector<StreamInput> result;
   for (size_t i = 0; i < fields.size(); ++i) result.push_back({t.fields[i], fields[i]});
+  for (size_t i = 0; i < once.size(); ++i) result.push_back({t.inputs[i], once[i]});
   if (t.learning_rate) result.push_back({*t.learning_rate, learning_rate});
   if (t.seed) result.push_back({*t.seed, seeds});
   return result;

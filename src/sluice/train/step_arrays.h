@@ -8,8 +8,8 @@
 
 namespace sluice::train {
 
-/// Host arrays for a run of the program "train": an entry for each micro-batch, with a row for each
-/// replica.
+/// Host arrays for a run of the program "train": an entry for each micro-batch, or for the run,
+/// with a row for each replica.
 struct StepArrays {
   explicit StepArrays(const Training& training);
 
@@ -23,6 +23,7 @@ struct StepArrays {
   std::vector<StreamOutput> outputs(const Training& training);
 
   std::vector<HostTensor> fields;  ///< One for each of Training::fields.
+  std::vector<HostTensor> once;    ///< One for each of Training::inputs.
   HostTensor seeds;
   HostTensor learning_rate;
   std::vector<HostTensor> losses;       ///< One for each of Training::losses.

@@ -9,6 +9,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/data/loader.h"
+#include "sluice/train/devices.h"
 #include "sluice/train/step_arrays.h"
 
 namespace sluice::train {
@@ -102,10 +103,23 @@ void append_losses(const Training& t, const StepArrays& arrays, FitResult& resul
 double mean_loss(std::span<const float> losses, int64_t step) {
   double mean = 0;
   for (const float loss : losses) {
-    if (!std::isfinite(loss)) fail(ErrorKind::kDiverged, "the loss of step {} is {}", step, loss);
+    if (!std::isfinite(loss)) {
+      fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller learning rate may help",
+           step, loss);
+    }
     mean += static_cast<double>(loss) / static_cast<double>(losses.size());
   }
   return mean;
+}
+
+// Error{kDiverged} if replicas hold different copies of a variable after a step.
+void compare_replicas(const Session& session, int64_t step) {
+  const auto found = session.find_replica_difference();
+  if (!found) return;
+  fail(ErrorKind::kDiverged,
+       "variable '{}' differs between replicas {} and {} after step {}; its gradient or new value "
+       "must be reduced over the replicas",
+       found->path, found->replica, found->other, step);
 }
 
 }  // namespace
@@ -113,11 +127,11 @@ double mean_loss(std::span<const float> losses, int64_t step) {
 Trainer::Trainer(const Network& network, nn::Optimizer optimizer, const StepOptions& step,
                  const SessionOptions& session, int replicas)
     : ir_(replicas),
-      training_(build_training(ir_, network, std::move(optimizer), step)),
-      session_(ir_, session) {}
+      training_(build_training_for(session, ir_, network, optimizer, step)),
+      session_(open_session(ir_, training_, session)) {}
 
 Trainer::Trainer(const Ir& ir, Training training, const SessionOptions& session)
-    : ir_(ir), training_(std::move(training)), session_(ir_, session) {}
+    : ir_(ir), training_(std::move(training)), session_(open_session(ir_, training_, session)) {}
 
 const HostTensor& StepReport::loss_of(std::string_view name) const {
   return find_array(training_.losses, arrays_.losses, name, "loss");
@@ -142,10 +156,14 @@ FitLength Trainer::length(const data::Dataset& samples, const FitOptions& option
 }
 
 FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) {
+  require(training_.inputs.empty() && training_.repeat == 1,
+          "fit: a run must have one update and no fields that are given once; call Session::run");
   require(training_.learning_rate.has_value() == options.schedule.has_value(), "fit: {}",
           options.schedule ? "a schedule requires StepOptions::learning_rate = "
                              "StreamedRate{}"
                            : "a program with a StreamedRate requires a schedule");
+  require(!options.check_replicas || *options.check_replicas >= 1,
+          "fit: check_replicas must be at least 1, got {}", options.check_replicas.value_or(1));
   const FitLength length = this->length(samples, options);
   data::DataLoader loader(samples, {.batch = length.samples_per_step, .seed = options.seed});
   check_results(training_);
@@ -170,6 +188,8 @@ FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) 
     ++result.steps;
     append_losses(training_, arrays, result);
     result.loss = mean_loss(std::span(result.losses).last(values), result.steps - 1);
+    if (options.check_replicas && result.steps % *options.check_replicas == 0)
+      compare_replicas(session_, result.steps - 1);
     if (scores) {
       const int64_t right = count_right(arrays.predictions[*scores], arrays.fields[1].as<int32_t>(),
                                         length.samples_per_step);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sluice/session/session.h"
-#include "sluice/train/schedule.h"
+#include "sluice/train/learning_rate.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::data {
@@ -43,6 +43,9 @@ struct FitOptions {
   uint64_t seed = 0;                  ///< Seed of the samples' order and of the blocks' draws.
   /// The rates of the steps, for a program that streams its rate (StreamedRate), else absent.
   std::optional<LearningRateSchedule> schedule = {};
+  /// Number of steps after which the replicas' copies of all variables are compared, again and
+  /// again. Absent: never.
+  std::optional<int64_t> check_replicas = {};
   /// Called after each step. The training stops if it returns false.
   std::function<bool(const StepReport& step)> after_step = nullptr;
 };
@@ -75,19 +78,22 @@ struct FitResult {
 /// "eval"; fit() and evaluate() own the loader and the arrays of their steps.
 class Trainer {
  public:
-  /// Builds the programs of `network` for `replicas` replicas and opens a session on them. Errors
-  /// are those of build_training() and of Session.
+  /// Builds the programs of `network` for `replicas` replicas and opens a session on them. Devices
+  /// that the options lack are like device 0; with Schedule::kAuto, activations keep within their
+  /// budgets. Errors are those of build_training() and of Session.
   Trainer(const Network& network, nn::Optimizer optimizer, const StepOptions& step,
           const SessionOptions& session = {}, int replicas = 1);
-  /// Opens a session on programs that build_training() added to `ir`.
+  /// Opens a session on programs that build_training() added to `ir`, with devices as above.
   Trainer(const Ir& ir, Training training, const SessionOptions& session = {});
 
   /// Trains on `samples`: images for the network's first field, and their classes for its second.
   /// The order of the samples is that of data::DataLoader. A call continues where the last one
   /// ended: two calls on the same samples have the bits of one call with the steps of both.
-  /// Error{kDiverged} if a loss is not finite. Error{kUsage} if `samples` do not fill one step or
-  /// do not match the fields, if there are not two fields, or if a loss is not f32. Error{kUsage}
-  /// also if a schedule is given to a program without a rate stream or is missing.
+  /// Error{kDiverged} if a loss is not finite, or if FitOptions::check_replicas finds that replicas
+  /// hold different copies of a variable (Session::find_replica_difference). Error{kUsage} if
+  /// `samples` do not fill one step or do not match the fields, if there are not two fields, or if
+  /// a loss is not f32. Error{kUsage} also if a schedule is given to a program without a rate
+  /// stream or is missing, or if check_replicas is below 1.
   FitResult fit(const data::Dataset& samples, const FitOptions& options = {});
   /// Returns the length that fit() would have. Error{kUsage} if `samples` do not fill one step or
   /// if `epochs` or `steps` is negative.

@@ -86,9 +86,8 @@ TEST(Trainer, LearnsInEveryStrategyWithTheSameBits) {
     EXPECT_DOUBLE_EQ(result.loss, mean);
     return std::pair(result.losses, t.evaluate(set));
   };
-  EXPECT_EQ(
-      run(Strategy::kPhased, {.weights = Location::kRemote, .activations = Location::kRemote}),
-      run(Strategy::kResident, {}));
+  EXPECT_EQ(run(phased(), {.weights = Location::kRemote, .activations = Location::kRemote}),
+            run(resident(), {}));
 }
 
 TEST(Trainer, LengthCountsWholeSteps) {
@@ -200,7 +199,7 @@ TEST(Trainer, ReportsLossesPredictionsAndAccuracyInEveryStrategy) {
     EXPECT_GT(t.evaluate(set), 0);
     return std::tuple(fit.losses, fit.parts, seen);
   };
-  EXPECT_EQ(run(Strategy::kPhased), run(Strategy::kResident));
+  EXPECT_EQ(run(phased()), run(resident()));
 }
 
 // The scores of a step count for the labels of their own micro-batch and replica: a network whose

@@ -3,30 +3,50 @@
 #include <algorithm>
 
 #include "sluice/train/strategies/phases.h"
-#include "sluice/train/strategies/resident.h"
+#include "sluice/train/strategies/pipeline.h"
 
 namespace sluice::train {
 namespace {
 
-void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
-                 const StepOptions& options, Training& t) {
+// The stream of the learning rate, if there is one.
+std::optional<H2dStream> rate_stream(Ir& ir, const Network& network, const StepOptions& options) {
+  const auto* rate = std::get_if<StreamedRate>(&options.learning_rate);
+  if (rate == nullptr) return std::nullopt;
+  const TensorSpec spec{{}, f32, {}};
+  if (rate->field.empty()) return ir.h2d_stream(spec, "learning_rate");
+  const auto field = std::find_if(network.fields().begin(), network.fields().end(),
+                                  [&](const Field& f) { return f.name == rate->field; });
+  require(field != network.fields().end() && field->once,
+          "training: the learning rate must be a field that is given once a run, '{}' is not",
+          rate->field);
+  require(field->spec == spec, "training: the learning rate '{}' must be {}, got {}", rate->field,
+          to_string(spec), to_string(field->spec));
+  return ir.h2d_stream(spec, rate->field);
+}
+
+void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval, Training& t) {
   for (const auto& [name, input] : graph.fields)
     t.fields.push_back(ir.h2d_stream(input.spec(), name));
+  for (const auto& [name, input] : graph.inputs) {
+    if (!t.learning_rate || t.learning_rate->name != name)
+      t.inputs.push_back(ir.h2d_stream(input.spec(), name));
+  }
   if (!graph.seed.empty()) t.seed = ir.h2d_stream(graph.seed[0].spec(), "seed");
-  if (std::holds_alternative<StreamedRate>(options.learning_rate))
-    t.learning_rate = ir.h2d_stream({{}, f32, {}}, "learning_rate");
   for (const Loss& loss : graph.results.losses) {
     t.losses.push_back(ir.d2h_stream(loss.value.spec(), loss.name));
     t.loss_weights.push_back(loss.weight);
   }
   for (const Prediction& p : graph.results.predictions)
     t.predictions.push_back(ir.d2h_stream(p.value.spec(), p.name));
-  for (const auto& [name, input] : eval.fields)
-    t.eval_fields.push_back(ir.h2d_stream(input.spec(), "eval_" + name));
+  for (const auto* list : {&eval.fields, &eval.inputs}) {
+    for (const auto& [name, input] : *list)
+      t.eval_fields.push_back(ir.h2d_stream(input.spec(), "eval_" + name));
+  }
   for (const Prediction& p : eval.results.predictions) {
-    const auto& trained = graph.results.predictions;
-    const bool taken = std::any_of(trained.begin(), trained.end(),
-                                   [&](const Prediction& other) { return other.name == p.name; });
+    const auto named = [&](const auto& other) { return other.name == p.name; };
+    const Results& trained = graph.results;
+    const bool taken = std::any_of(trained.predictions.begin(), trained.predictions.end(), named) ||
+                       std::any_of(trained.losses.begin(), trained.losses.end(), named);
     t.eval_predictions.push_back(ir.d2h_stream(p.value.spec(), taken ? "eval_" + p.name : p.name));
   }
 }
@@ -45,14 +65,63 @@ std::vector<TorchWeight> torch_weights(const nn::NamedVariableFactories& factori
   return weights;
 }
 
+Strategy default_strategy(const NetworkGraph& network) {
+  const auto& ops = network.graph.graph().ops();
+  const bool named =
+      std::any_of(ops.begin(), ops.end(), [](const Op& op) { return op.device != kInheritDevice; });
+  if (named) return pipelined();
+  return resident();
+}
+
+bool is_staged(const Strategy& strategy) {
+  return std::holds_alternative<ShardedExecution>(strategy) ||
+         std::holds_alternative<PipelinedExecution>(strategy);
+}
+
+void check_rates(const StepOptions& options, const Strategy& strategy) {
+  const DeviceRates& r = options.rates;
+  require(r == DeviceRates() || is_staged(strategy),
+          "training: rates require the strategy sharded or pipelined; others do not use them");
+  require(r.flops > 0 && r.copies > 0 && r.messages > 0 && r.latency >= 0,
+          "training: rates must be positive, and latency at least 0, got flops {}, copies {}, "
+          "messages {} and latency {}",
+          r.flops, r.copies, r.messages, r.latency);
+}
+
+// Inference has no gradients and no updates.
+void check_inference(const StepOptions& options) {
+  const auto refuse = [](bool given, const char* option) {
+    require(!given, "inference: {} requires an optimizer; leave it out", option);
+  };
+  const StepOptions usual;
+  refuse(options.learning_rate.index() != 0 ||
+             std::get<double>(options.learning_rate) != std::get<double>(usual.learning_rate),
+         "learning_rate");
+  refuse(options.max_grad_norm.has_value(), "max_grad_norm");
+  refuse(options.recompute != usual.recompute, "recompute");
+  refuse(options.locations.optimizer != Location::kDevice, "locations.optimizer");
+  refuse(options.locations.activations != Location::kDevice, "locations.activations");
+  refuse(options.locations.accumulators != Location::kDevice, "locations.accumulators");
+  const auto* pipelined =
+      options.strategy ? std::get_if<PipelinedExecution>(&*options.strategy) : nullptr;
+  refuse(pipelined != nullptr && pipelined->schedule == Schedule::kAuto, "the schedule auto");
+}
+
+void check_counts(const StepOptions& options) {
+  require(options.accumulate >= 1, "training: accumulate must be at least 1, got {}",
+          options.accumulate);
+  require(options.repeat >= 1, "training: repeat must be at least 1, got {}", options.repeat);
+}
+
 }  // namespace
 
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const StepOptions& options) {
-  require(options.accumulate >= 1, "training: accumulate must be at least 1, got {}",
-          options.accumulate);
+  check_counts(options);
   const TensorLocations& where = options.locations;
-  require(options.strategy == Strategy::kResident || where.activations == Location::kDevice ||
+  const bool is_phased =
+      std::holds_alternative<PhasedExecution>(options.strategy.value_or(resident()));
+  require(!is_phased || where.activations == Location::kDevice ||
               where.min_elements_off_device == TensorLocations().min_elements_off_device,
           "training: min_elements_off_device must be {} in phases with remote activations, got {}; "
           "they move whole blocks",
@@ -65,16 +134,51 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   for (const std::string& key : weights.keys_flat()) {
     if (const auto group = optimizer.group_of(key)) groups.emplace(key, *group);
   }
+  require(!groups.empty(),
+          "training: No variables to optimize; the network must have a weight that the optimizer "
+          "trains, got {} weights",
+          weights.keys_flat().size());
   const NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
+  require(!is_phased || (graph.inputs.empty() && eval.inputs.empty() && options.repeat == 1),
+          "training: phases must have fields of micro-batches only and repeat 1; use another "
+          "strategy");
   Training t;
-  add_streams(ir, graph, eval, options, t);
-  if (options.strategy == Strategy::kResident) {
-    build_resident(ir, graph, eval, groups, optimizer, options, t);
-  } else {
+  t.learning_rate = rate_stream(ir, network, options);
+  add_streams(ir, graph, eval, t);
+  if (is_phased) {
+    check_rates(options, phased());
     build_phased(ir, graph, eval, groups, optimizer, options, t);
+  } else {
+    const Strategy strategy = options.strategy.value_or(default_strategy(graph));
+    check_rates(options, strategy);
+    build_pipeline(ir, graph, eval, groups, optimizer, options, strategy, t);
   }
   t.torch_weights = torch_weights(graph.factories);
   t.accumulate = options.accumulate;
+  t.repeat = options.repeat;
+  t.replicas = ir.replication();
+  return t;
+}
+
+Training build_inference(Ir ir, const Network& network, const StepOptions& options) {
+  check_counts(options);
+  require(!std::holds_alternative<PhasedExecution>(options.strategy.value_or(resident())),
+          "inference: the strategy must be resident, sharded or pipelined, got phased");
+  check_inference(options);
+  const NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
+  Training t;
+  for (const auto& [name, input] : eval.fields)
+    t.eval_fields.push_back(ir.h2d_stream(input.spec(), name));
+  for (const auto& [name, input] : eval.inputs)
+    t.inputs.push_back(ir.h2d_stream(input.spec(), name));
+  for (const Prediction& p : eval.results.predictions)
+    t.eval_predictions.push_back(ir.d2h_stream(p.value.spec(), p.name));
+  const Strategy strategy = options.strategy.value_or(default_strategy(eval));
+  check_rates(options, strategy);
+  build_pipelined_eval(ir, eval, options, strategy, t);
+  t.torch_weights = torch_weights(eval.factories);
+  t.accumulate = options.accumulate;
+  t.repeat = options.repeat;
   t.replicas = ir.replication();
   return t;
 }

@@ -1,6 +1,9 @@
 #pragma once
+#include <concepts>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -14,18 +17,110 @@ class Session;
 
 namespace sluice::train {
 
-/// The order in which a step runs micro-batches, and the memory that holds tensors between uses.
-/// The results have the same bits.
-enum class Strategy {
-  kResident,  ///< A micro-batch runs through the whole network before the next one. Its activations
-              ///< stay on the device.
-  kPhased,    ///< A block runs all micro-batches before the next block starts. Activations between
-              ///< blocks wait in remote memory, so that the device holds only a few blocks.
+struct PipelinePlan;
+
+/// Consecutive blocks of a model that run on one device:
+///
+///     Stage("B1", "B2").device(0)
+class Stage {
+ public:
+  template <typename... Names>
+  requires(std::constructible_from<std::string, Names>&&...) explicit Stage(Names&&... blocks)
+      : blocks_{std::string(std::forward<Names>(blocks))...} {}
+  explicit Stage(std::vector<std::string> blocks) : blocks_(std::move(blocks)) {}
+
+  Stage& device(int number) {
+    device_ = number;
+    return *this;
+  }
+  /// The stage runs in the same step of the schedule as the stage before it, on another device or
+  /// on the same one. Both read values of earlier steps.
+  Stage& concurrent() {
+    concurrent_ = true;
+    return *this;
+  }
+  const std::vector<std::string>& blocks() const { return blocks_; }
+  bool is_concurrent() const { return concurrent_; }
+  const std::optional<int>& device() const { return device_; }
+
+ private:
+  std::vector<std::string> blocks_;
+  std::optional<int> device_;
+  bool concurrent_ = false;
+};
+
+/// A micro-batch runs through the whole network before the next one. Its activations stay on the
+/// device.
+struct ResidentExecution {};
+
+/// A block runs all micro-batches before the next block starts. Activations between blocks wait in
+/// remote memory, so that the device holds only a few blocks.
+struct PhasedExecution {};
+
+/// The stages of a model: these; or a number of stages, which are balanced by DeviceRates, stage s
+/// on device s; or, without any, each block (place_stages()).
+using Stages = std::variant<std::vector<Stage>, int>;
+
+/// Each stage runs on its device. A micro-batch runs through all stages before the next one.
+struct ShardedExecution {
+  Stages stages = {};
+};
+
+/// The order in which the stages of a pipeline run the micro-batches of a step. All give the same
+/// bits. A schedule is a choice of depths: the depth of a stage is the number of micro-batches that
+/// it may have in flight, between their forward and their backward task. With S stages, stage s
+/// has these depths:
+enum class Schedule {
+  kGrouped,      ///< 2(S - s) - 1. Hides the time of messages.
+  kInterleaved,  ///< S - s (one forward, one backward). Needs the least memory without idle time.
+  kSequential,   ///< 1: a micro-batch ends before the next one begins.
+  kAuto,         ///< Between S - s and 2(S - s) - 1, chosen by times and budgets.
+};
+
+/// Each stage runs on its device, beside the others, for micro-batches of its own.
+struct PipelinedExecution {
+  Stages stages = {};
+  Schedule schedule = Schedule::kGrouped;
+  /// Bytes that each device may use for activations in flight, for kAuto only. Empty: no limit.
+  std::vector<int64_t> activation_budgets = {};
+};
+
+/// The order in which a step runs micro-batches, and the devices of its blocks. The results have
+/// the same bits.
+using Strategy =
+    std::variant<ResidentExecution, PhasedExecution, ShardedExecution, PipelinedExecution>;
+
+inline ResidentExecution resident() { return {}; }
+inline PhasedExecution phased() { return {}; }
+/// The arguments are stages, or names of blocks that are stages of their own:
+///
+///     pipelined("B1", Stage("B2", "B3"), "B4")
+template <typename... Names>
+ShardedExecution sharded(const Names&... stages) {
+  return {std::vector<Stage>{Stage(stages)...}};
+}
+template <typename... Names>
+PipelinedExecution pipelined(const Names&... stages) {
+  return {std::vector<Stage>{Stage(stages)...}};
+}
+
+/// Rates of a device, by which stages are balanced and kAuto chooses depths. They are fixed rather
+/// than measured, so that every process chooses alike.
+struct DeviceRates {
+  double flops = 1e11;    ///< Floating-point operations per second.
+  double copies = 1e10;   ///< Bytes that a copy moves per second: it reads and writes each.
+  double messages = 5e9;  ///< Bytes of messages to another device per second.
+  double latency = 2e-6;  ///< Seconds that a message takes beyond the time of its bytes.
+  bool operator==(const DeviceRates&) const = default;
 };
 
 /// A learning rate that the training program reads from a stream in every run, so that one compiled
-/// program serves a schedule (schedule.h).
-struct StreamedRate {};
+/// program serves a schedule (learning_rate.h).
+struct StreamedRate {
+  /// Name of a field of the network (Field::once) that is the rate, so that its ops may read it,
+  /// too. Empty: the rate has a stream of its own, `learning_rate`.
+  std::string field = {};
+};
 
 /// The memory in which a tensor waits between its uses.
 enum class Location { kDevice, kRemote };
@@ -36,7 +131,7 @@ struct TensorLocations {
   Location weights = Location::kDevice;       ///< Loaded for each block, stored after the update.
                                               ///< Running variables wait in the same memory.
   Location activations = Location::kDevice;   ///< Values that gradients read, and with
-                                              ///< Strategy::kPhased all values between blocks.
+                                              ///< phases all values between blocks.
   Location accumulators = Location::kDevice;  ///< Means of gradients: loaded and stored around each
                                               ///< addition; in phases, until the update.
   int64_t min_elements_off_device = 2;  ///< Smaller tensors stay on the device. Phases with remote
@@ -65,8 +160,11 @@ struct Recompute {
 };
 
 struct StepOptions {
-  Strategy strategy = Strategy::kResident;
+  /// Absent: pipelined if blocks name devices (nn::BlockOptions), else resident.
+  std::optional<Strategy> strategy = {};
+  DeviceRates rates = {};
   int64_t accumulate = 1;  ///< Micro-batches per update.
+  int64_t repeat = 1;      ///< Updates of a run. Phases allow 1 only.
   TensorLocations locations = {};
   IoMode io_mode = IoMode::kIo;  ///< Mode of the transfers that `locations` causes, and of all
                                  ///< transfers of phases.
@@ -87,11 +185,13 @@ struct TorchWeight {
 };
 
 /// A program "train" that trains, and a program "eval" that applies the trained weights. A run of
-/// "train" takes `accumulate` entries of each field's stream, in order of micro-batches. It returns
-/// as many entries of each loss and prediction.
+/// "train" takes `accumulate` entries of each field's stream for each of `repeat` updates, in order
+/// of micro-batches. It returns as many entries of each loss and prediction.
 struct Training {
   std::vector<H2dStream> fields;       ///< Fields that training reads, in the network's order.
   std::vector<H2dStream> eval_fields;  ///< Fields that evaluation reads.
+  std::vector<H2dStream> inputs;       ///< Fields with Field::once, which have one entry for each
+                                       ///< run, except that of the learning rate.
   std::optional<H2dStream> seed;       ///< uint32[2], if the network draws.
   /// Learning rate: float32, one entry for each run, if StepOptions::learning_rate is a
   /// StreamedRate.
@@ -104,8 +204,11 @@ struct Training {
                                             ///< training program.
   nn::NamedTensors state;                   ///< Optimizer state: "<path of the variable>.<state>".
   std::vector<TorchWeight> torch_weights;   ///< One for each weight.
-  int64_t accumulate = 1;                   ///< Micro-batches in a run of "train".
+  int64_t accumulate = 1;                   ///< Micro-batches of an update.
+  int64_t repeat = 1;                       ///< Updates in a run of "train".
   int replicas = 1;
+  int devices = 1;                               ///< Devices of a replica that the stages need.
+  std::shared_ptr<const PipelinePlan> pipeline;  ///< Null unless it is sharded or pipelined.
   std::string note;  ///< The request that could not be met, and the reason; else empty.
 };
 
@@ -114,9 +217,17 @@ struct Training {
 /// Then the optimizer updates every weight. Running variables (nn::Builder::update_running) are
 /// updated after each micro-batch and averaged over replicas after the last one. Fixes the number
 /// of replicas. Error{kUsage} for the faults that Network::build(), cut() and recompute() name, if
-/// `accumulate` is below 1, and if no loss depends on a weight that the optimizer trains.
+/// `accumulate` or `repeat` is below 1, if the optimizer trains no weight, and if no loss depends
+/// on a weight that the optimizer trains.
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const StepOptions& options);
+
+/// Adds the entry graph "eval" alone to `ir`. A run takes `options.accumulate` entries of each
+/// field's stream and one of each of Training::inputs, and returns as many of each prediction; with
+/// `options.repeat`, that many times as many. A pipeline of S stages runs D micro-batches in
+/// D + S - 1 iterations. Error{kUsage} as for build_training(), with phases, and for
+/// options of gradients and updates.
+Training build_inference(Ir ir, const Network& network, const StepOptions& options);
 
 /// Sets the weights of a session on these programs from a safetensors file that holds the
 /// state_dict of the PyTorch module of the same structure; dtypes are converted. Optimizer state

@@ -136,7 +136,7 @@ std::vector<Way> phased_ways(int64_t accumulate) {
     for (const bool recompute : {false, true}) {
       for (const TensorLocations& locations : {kActivations, kActivationsAndState, kAll}) {
         Way way;
-        way.step = {.strategy = Strategy::kPhased,
+        way.step = {.strategy = phased(),
                     .accumulate = accumulate,
                     .locations = locations,
                     .io_mode = mode,
@@ -185,7 +185,7 @@ TEST(TrainingStep, PhasesHaveTheBitsOfTheResidentStep) {
 
 TEST(TrainingStep, AStreamedRateHasTheBitsOfAConstantOne) {
   const Network m = model({8, 8}, 0);
-  for (const Strategy strategy : {Strategy::kResident, Strategy::kPhased}) {
+  for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
     for (const int replicas : {1, 2}) {
       Way way{.replicas = replicas, .rates = {0.05F, 0.05F, 0.05F}};
       way.step = {.strategy = strategy, .accumulate = 2};
@@ -279,7 +279,7 @@ TEST(TrainingStep, ShardsOfOneElementHaveTheBitsOfTheWhole) {
     const Result expected = train(m, optimizer, way);
     way.step.locations.min_elements_sharded = 0;
     EXPECT_EQ(train(m, optimizer, way).digest, expected.digest);
-    way.step.strategy = Strategy::kPhased;
+    way.step.strategy = phased();
     EXPECT_EQ(train(m, optimizer, way).digest, expected.digest);
   }
 }
@@ -357,7 +357,7 @@ TEST(TrainingStep, LoopsOverRowsHaveTheBitsOfTheResidentStep) {
       const Result expected = train(m, nn::Optimizer::adam(), way);
       for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
         for (const bool state : {false, true}) {
-          way.step = {.strategy = Strategy::kPhased,
+          way.step = {.strategy = phased(),
                       .accumulate = 2,
                       .locations = state ? kAll : kActivationsAndWeights,
                       .io_mode = mode};
@@ -378,8 +378,7 @@ TEST(TrainingStep, NeitherThePeakNorThePlanOfPhasesGrowsWithDepth) {
   const auto deep_model = [](size_t depth) { return model(std::vector<int64_t>(depth, 64), 0); };
   for (const IoMode mode : {IoMode::kIo, IoMode::kIoOverlapped}) {
     const Way way{
-        .step = {
-            .strategy = Strategy::kPhased, .accumulate = 2, .locations = kAll, .io_mode = mode}};
+        .step = {.strategy = phased(), .accumulate = 2, .locations = kAll, .io_mode = mode}};
     const Result shallow = train(deep_model(6), optimizer, way);
     const Result deep = train(deep_model(12), optimizer, way);
     // The loop runs three rows per iteration; the rest run outside it. That rest has the same size
@@ -406,13 +405,11 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
   sys::make_folder(folder);
   const Network m = model({8, 8}, 0.25);
   for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
-    const Way way{.step = {.strategy = Strategy::kPhased,
-                           .accumulate = 2,
-                           .locations = kAll,
-                           .io_mode = mode},
-                  .remote = "file:" + folder,
-                  .direct = mode == IoMode::kIoOverlapped && sys::can_bypass_page_cache(folder),
-                  .verify = mode != IoMode::kCompute};
+    const Way way{
+        .step = {.strategy = phased(), .accumulate = 2, .locations = kAll, .io_mode = mode},
+        .remote = "file:" + folder,
+        .direct = mode == IoMode::kIoOverlapped && sys::can_bypass_page_cache(folder),
+        .verify = mode != IoMode::kCompute};
     const std::string expected = train(m, nn::Optimizer::adam(), way).digest;
     const auto run = [&](int64_t number, int code) {
       sys::set_failpoint({.number = number, .code = code});
@@ -457,7 +454,7 @@ TEST(TrainingStep, Refusals) {
       {"no micro-batches", build(model({8}, 0), {.accumulate = 0}),
        "training: accumulate must be at least 1, got 0"},
       {"small tensors in phases",
-       build(model({8}, 0), {.strategy = Strategy::kPhased,
+       build(model({8}, 0), {.strategy = phased(),
                              .locations = {.activations = kRemote, .min_elements_off_device = 9}}),
        "training: min_elements_off_device must be 2 in phases with remote activations, got 9"},
       {"blocks beside all blocks",

@@ -86,7 +86,8 @@ TEST_P(SessionFaults, AKernelIsNamedAndLaterRunsAreRefused) {
     int seen = 0;
     Options options{.mode = GetParam()};
     options.hook = [&](int, int64_t, std::string_view name) {
-      if (name.starts_with("launch") && ++seen == failing) fail(ErrorKind::kIo, "the unit is hot");
+      if (name.find("launch") != name.npos && ++seen == failing)
+        fail(ErrorKind::kIo, "the unit is hot");
     };
     Session session(p.ir, {.device = choice(options)});
     const Failure first = failure_of([&] { p.run(session); });
@@ -100,6 +101,24 @@ TEST_P(SessionFaults, AKernelIsNamedAndLaterRunsAreRefused) {
     ++launches;
   }
   EXPECT_GE(launches, 2);
+}
+
+// The other device finds that its peer is lost, often before the error of the kernel appears.
+TEST_P(SessionFaults, AKernelIsNamedAlsoIfAnotherDeviceFailsFirst) {
+  const Program p(2);
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Options options{.mode = GetParam(), .seed = seed};
+    options.hook = [=](int queue, int64_t command, std::string_view) {
+      if (queue == 0 && command == static_cast<int64_t>(1 + seed % 5))
+        fail(ErrorKind::kIo, "the unit is hot");
+    };
+    const DeviceChoice device = choice(options);
+    Session session(p.ir, {.device = device, .more_devices = {device}});
+    const Failure failure = failure_of([&] { p.run(session); });
+    EXPECT_EQ(failure.kind, ErrorKind::kIo) << seed << failure.text;
+    EXPECT_THAT(failure.text, HasSubstr("the unit is hot"));
+    EXPECT_THAT(failure.text, HasSubstr("made at"));
+  }
 }
 
 TEST_P(SessionFaults, ALostDeviceStopsTheOthers) {
@@ -116,6 +135,22 @@ TEST_P(SessionFaults, ALostDeviceStopsTheOthers) {
       const Failure failure = failure_of([&] { p.run(session); });
       EXPECT_EQ(failure.kind, ErrorKind::kPeerLost) << command;
       EXPECT_THAT(failure.text, HasSubstr("the device is gone"));
+    }
+  }
+}
+
+TEST_P(SessionFaults, ALostDeviceStopsOthersOfItsKind) {
+  const Program p(2);
+  for (int64_t command = 1; command < 12; ++command) {
+    for (const int lost : {0, 1}) {
+      Options options{.mode = GetParam()};
+      options.hook = [=](int queue, int64_t c, std::string_view) {
+        if (queue == lost && c == command) fail(ErrorKind::kPeerLost, "the device is gone");
+      };
+      const DeviceChoice device = choice(options);
+      Session session(p.ir, {.device = device, .more_devices = {device}});
+      for (int run = 0; run < 2; ++run)
+        EXPECT_EQ(failure_of([&] { p.run(session); }).kind, ErrorKind::kPeerLost) << command;
     }
   }
 }

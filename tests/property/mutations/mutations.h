@@ -31,6 +31,7 @@ std::vector<Candidate> sync_dropped(const Executable& e);
 std::vector<Candidate> rotation_off_by_one(const Executable& e);
 std::vector<Candidate> trips_off_by_one(const Executable& e);
 std::vector<Candidate> carry_dropped(const Executable& e);
+std::vector<Candidate> carry_changed(const Executable& e);
 std::vector<Candidate> value_renamed(const Executable& e);
 std::vector<Candidate> layout_renamed(const Executable& e);
 std::vector<Candidate> stream_entries_swapped(const Executable& e);
@@ -82,6 +83,14 @@ std::vector<Candidate> accumulations_exchanged(const Executable& e);
 std::vector<Candidate> updated_early(const Executable& e);
 std::vector<Candidate> row_of_other_block(const Executable& e);
 std::vector<Candidate> stored_value_overwritten(const Executable& e);
+
+// pipelines.cc: the ramps, rings and messages of pipelined steps.
+std::vector<Candidate> updated_before_drain(const Executable& e);
+std::vector<Candidate> ramp_step_moved(const Executable& e);
+std::vector<Candidate> step_repeated(const Executable& e);
+std::vector<Candidate> ring_short(const Executable& e);
+std::vector<Candidate> exchange_dropped(const Executable& e);
+std::vector<Candidate> exchange_repeated(const Executable& e);
 
 // bytes.cc: buffers, arenas, arguments, tasks.
 std::vector<Candidate> buffer_moved(const Executable& e);

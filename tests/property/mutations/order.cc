@@ -134,13 +134,39 @@ std::vector<Candidate> carry_dropped(const Executable& e) {
     const auto* l = std::get_if<Loop>(&step.body);
     if (l == nullptr || l->trips < 2) return;
     for (size_t c = 0; c < l->carried.size(); ++c) {
-      if (l->body.args[static_cast<size_t>(l->carried[c].in)].bytes == 0) continue;
+      const Carry& carry = l->carried[c];
+      const Operand& in = l->body.args[static_cast<size_t>(carry.in)];
+      // A value that stays in its argument needs no carry.
+      if (in.bytes == 0 || (carry.in == carry.out && in.access == Access::kRead)) continue;
       out.push_back({place(e, f, s), [f, s, c](Executable& m) {
                        auto& carried = std::get<Loop>(step_of(m, f, s).body).carried;
                        carried.erase(carried.begin() + static_cast<int64_t>(c));
                        return std::string(
                            "iteration 1 reads a value of iteration 0 without a carry");
                      }});
+    }
+  });
+  return out;
+}
+
+std::vector<Candidate> carry_changed(const Executable& e) {
+  std::vector<Candidate> out;
+  for_each_step(e, [&](size_t f, size_t s, const Step& step) {
+    const auto* l = std::get_if<Loop>(&step.body);
+    if (l == nullptr || l->trips < 2) return;
+    const std::vector<Operand>& args = l->body.args;
+    for (size_t c = 0; c < l->carried.size(); ++c) {
+      const Carry& right = l->carried[c];
+      for (size_t other = 0; other < args.size(); ++other) {
+        const auto arg = static_cast<int32_t>(other);
+        const bool alike = args[other].spec == args[static_cast<size_t>(right.out)].spec &&
+                           args[other].layout == args[static_cast<size_t>(right.out)].layout;
+        if (arg == right.out || !alike || args[other].bytes == 0) continue;
+        out.push_back({place(e, f, s), [f, s, c, arg](Executable& m) {
+                         std::get<Loop>(step_of(m, f, s).body).carried[c].out = arg;
+                         return std::string("iteration 1 reads another argument's value");
+                       }});
+      }
     }
   });
   return out;

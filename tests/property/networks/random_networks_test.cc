@@ -14,7 +14,6 @@ namespace sluice::property {
 namespace {
 
 using train::Location;
-using train::Strategy;
 using train::Training;
 
 struct Verdict {
@@ -64,19 +63,49 @@ train::StepOptions drawn_step(Dice& dice, const train::StepOptions& base, const 
   return step;
 }
 
-// Returns two resident ways and two in phases.
+// Cuts blocks into two to five stages on five devices at most.
+std::vector<train::Stage> drawn_stages(Dice& dice, TrainingWay& way, const Names& blocks) {
+  const int count = std::min<int>(2 + dice(4), static_cast<int>(blocks.size()));
+  std::set<size_t> begins{0};
+  while (static_cast<int>(begins.size()) < count)
+    begins.insert(1 + static_cast<size_t>(dice(static_cast<int>(blocks.size()) - 1)));
+  std::vector<train::Stage> stages;
+  for (const size_t begin : begins) {
+    const auto next = begins.upper_bound(begin);
+    const size_t end = next == begins.end() ? blocks.size() : *next;
+    train::Stage stage(Names(blocks.begin() + static_cast<ptrdiff_t>(begin),
+                             blocks.begin() + static_cast<ptrdiff_t>(end)));
+    const int device = dice(5);
+    way.devices = std::max(way.devices, device + 1);
+    stages.push_back(stage.device(device));
+  }
+  return stages;
+}
+
+// Returns two resident ways, two in phases, and three in stages if there are several blocks.
 std::vector<TrainingWay> drawn_ways(Dice& dice, const TrainingWay& base, const Names& blocks) {
   std::vector<TrainingWay> ways;
-  for (const Strategy strategy :
-       {Strategy::kResident, Strategy::kResident, Strategy::kPhased, Strategy::kPhased}) {
+  for (int w = 0; w < (blocks.size() < 2 ? 4 : 7); ++w) {
     TrainingWay way = base;
     if (!ways.empty()) way.step = drawn_step(dice, base.step, blocks);
-    way.step.strategy = strategy;
-    train::TensorLocations& where = way.step.locations;
-    if (strategy == Strategy::kPhased && where.activations == Location::kRemote)
-      where.min_elements_off_device = 2;  // Other numbers are refused.
     way.threads = 1 + dice(3);
     way.io_queues = dice.one_in(3) ? 3 : 1;
+    using train::Schedule;
+    if (w < 2) {
+      way.step.strategy = train::resident();
+    } else if (w < 4) {
+      way.step.strategy = train::phased();
+      train::TensorLocations& where = way.step.locations;
+      if (where.activations == Location::kRemote)
+        where.min_elements_off_device = 2;  // Other numbers are refused.
+    } else if (w < 5) {
+      way.step.strategy = train::ShardedExecution{drawn_stages(dice, way, blocks)};
+    } else {
+      const auto schedule =
+          std::array{Schedule::kGrouped, Schedule::kInterleaved, Schedule::kSequential,
+                     Schedule::kAuto}[static_cast<size_t>(dice(4))];
+      way.step.strategy = train::PipelinedExecution{drawn_stages(dice, way, blocks), schedule};
+    }
     ways.push_back(std::move(way));
   }
   return ways;

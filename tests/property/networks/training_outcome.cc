@@ -9,12 +9,12 @@
 #include "../random_graph_ops.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/interp/interpreter.h"
+#include "sluice/train/pipeline/schedule.h"
 #include "sluice/train/step_arrays.h"
 
 namespace sluice::property {
 
 using train::Location;
-using train::Strategy;
 using train::Training;
 
 namespace {
@@ -59,6 +59,21 @@ Outcome results_of(const Training& t, int updates, const RunOnce& run) {
   return outcome;
 }
 
+std::string strategy_text(const train::Strategy& strategy) {
+  const auto text = [](const train::Stages& stages) {
+    if (const int* count = std::get_if<int>(&stages)) return fmt::format(" {} stages", *count);
+    std::string all;
+    for (const train::Stage& s : std::get<std::vector<train::Stage>>(stages))
+      all += fmt::format(" {}@{}", fmt::join(s.blocks(), "+"), s.device().value_or(-1));
+    return all;
+  };
+  if (const auto* p = std::get_if<train::PipelinedExecution>(&strategy))
+    return fmt::format("pipelined {}{}", to_string(p->schedule), text(p->stages));
+  if (const auto* p = std::get_if<train::ShardedExecution>(&strategy))
+    return "sharded" + text(p->stages);
+  return std::holds_alternative<train::PhasedExecution>(strategy) ? "phased" : "resident";
+}
+
 }  // namespace
 
 std::string TrainingWay::text() const {
@@ -70,10 +85,11 @@ std::string TrainingWay::text() const {
     if (where == Location::kRemote) remote += fmt::format(" {}", name);
   }
   return fmt::format(
-      "{}, accumulate {}, {} replicas, {} threads, {} io queues, optimizer {}, io mode {}, "
+      "{}, accumulate {}, {} replicas, {} threads, {} io queues, optimizer {}, io mode "
+      "{}, "
       "recompute {}{}, offload{} from {}, shard {}, norm {}",
-      step.strategy == Strategy::kPhased ? "phased" : "resident", step.accumulate, replicas,
-      threads, io_queues, optimizer, static_cast<int>(step.io_mode), step.recompute.all,
+      strategy_text(step.strategy.value_or(train::resident())), step.accumulate, replicas, threads,
+      io_queues, optimizer, static_cast<int>(step.io_mode), step.recompute.all,
       step.recompute.blocks, remote, l.min_elements_off_device, l.min_elements_sharded,
       step.max_grad_norm.value_or(0));
 }
@@ -98,7 +114,9 @@ Training built(Ir& ir, const train::Network& network, const TrainingWay& way) {
 Outcome in_session(const train::Network& network, const TrainingWay& way) {
   Ir ir(way.replicas);
   const Training t = built(ir, network, way);
+  const std::vector<DeviceChoice> more(static_cast<size_t>(way.devices) - 1, cpu_device());
   Session session(ir, {.device = cpu_device({.threads = way.threads}),
+                       .more_devices = more,
                        .io_queues = way.io_queues,
                        .proof = SessionOptions::Proof::kCheck});
   if (session.planned_bytes() != session.measured_bytes())

@@ -11,6 +11,7 @@ struct TrainingWay {
   train::StepOptions step = {};
   int replicas = 1;
   int threads = 1;
+  int devices = 1;
   int io_queues = 1;
   int optimizer = 0;  ///< SGD, SGD with momentum, Adam or AdamW.
 

@@ -32,11 +32,8 @@ std::string Simulation::name(exe::ValueId v) const {
 }
 
 std::string Simulation::where(const DeviceRun& d) const {
-  std::string text = fmt::format("program '{}', device {}", program_.name, d.device);
-  for (const Activation& a : d.stack) {
-    text += fmt::format(", '{}' step {}", a.function->name, a.step);
-    if (a.loop) text += fmt::format(" iteration {}", a.loop->iteration);
-  }
+  std::string text = fmt::format("program '{}', device {}{}{}", program_.name, d.device,
+                                 d.stack.empty() ? "" : ", ", path_of(d));
   if (!d.stack.empty() && d.stack.back().step < d.stack.back().function->steps.size()) {
     text +=
         fmt::format(" ({})", exe::step_title(d.stack.back().function->steps[d.stack.back().step]));
@@ -50,15 +47,16 @@ void Simulation::run() {
   while (progress && !stop_) {
     progress = false;
     for (DeviceRun& d : devices_) progress |= !d.stack.empty() && advance(d, 0);
+    if (progress && !stop_) leave_early_together();
   }
   if (stop_) return;
-  bool stuck = false;
-  for (const DeviceRun& d : devices_) {
-    if (d.stack.empty()) continue;
-    stuck = true;
-    bad(d, "deadlock", "waits forever");
+  const bool ended = std::all_of(devices_.begin(), devices_.end(),
+                                 [](const DeviceRun& d) { return d.stack.empty(); });
+  if (ended) {
+    finish();
+  } else {
+    report_deadlocks();
   }
-  if (!stuck) finish();
 }
 
 void Simulation::start() {
@@ -174,6 +172,9 @@ bool Simulation::advance(DeviceRun& d, size_t depth) {
     if (d.stack.back().step == d.stack.back().function->steps.size()) {
       leave(d);
       progress = true;
+      // A round ends with an iteration, so that the states of rounds can repeat.
+      const bool joint = !d.stack.empty() && d.stack.back().loop && d.stack.back().loop->joint;
+      if (depth == 0 && joint) break;
       continue;
     }
     const Outcome outcome = step(d);
@@ -212,12 +213,12 @@ Simulation::Outcome Simulation::step(DeviceRun& d) {
   return std::visit(Visitor{*this, d}, s.body);
 }
 
-bool Simulation::evaluate(DeviceRun& d, const exe::IndexExpr& x, int64_t& out) {
+bool Simulation::evaluate(DeviceRun& d, const Activation& a, const exe::IndexExpr& x,
+                          int64_t& out) {
   if (x.is_constant()) {
     out = x.constant();
     return true;
   }
-  const Activation& a = d.stack.back();
   try {
     out = x.evaluate({a.numbers, a.loop ? a.loop->iteration : 0, replica_});
   } catch (const Error& e) {
@@ -432,8 +433,12 @@ void Simulation::end_iteration(Activation& a, const exe::Call& call, const Bindi
   LoopRun& run = *a.loop;
   run.made.assign(call.args.size(), {});
   for (const auto& [arg, instance] : made) run.made[static_cast<size_t>(arg)] = instance;
-  for (const exe::Carry& c : loop.carried)
-    run.found[static_cast<size_t>(c.in)] = run.made[static_cast<size_t>(c.out)];
+  const std::vector<Instance> found = run.found;
+  for (const exe::Carry& c : loop.carried) {
+    const auto out = static_cast<size_t>(c.out);
+    const bool rotates = call.args[out].access == exe::Access::kRead;
+    run.found[static_cast<size_t>(c.in)] = rotates ? found[out] : run.made[out];
+  }
   ++run.iteration;
 }
 
@@ -447,12 +452,12 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
       const Instance* i = o.access == exe::Access::kWrite ? nullptr : lookup(a, o.value);
       a.loop->found.push_back(i == nullptr ? Instance{} : *i);
     }
-    // Transfers change state that `state_of` omits, so a loop with transfers is not left early.
-    if (!facts_[static_cast<size_t>(l.body.function)].transfers)
-      a.loop->period = loop_period(l, facts_);
+    a.loop->period = loop_period(l, facts_);
+    // Transfers change state that `state_of` omits.
+    a.loop->joint = a.loop->period > 0 && facts_[static_cast<size_t>(l.body.function)].transfers;
   }
   LoopRun& run = *a.loop;
-  leave_early(d, l, run);
+  if (!run.joint) leave_early(d, l, run);
   if (run.iteration < l.trips) {
     enter(d, l.body, Role::kIteration, &run);
     return Outcome::kEntered;
@@ -463,6 +468,10 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
     // A loop without iterations leaves its updated arguments unchanged.
     const Instance& last = l.trips == 0 ? run.found[i] : run.made[i];
     if (o.access != exe::Access::kRead && v != exe::kNoValue && last.id >= 0) a.values[v] = last;
+  }
+  for (const exe::Carry& c : l.carried) {
+    const Instance& last = run.found[static_cast<size_t>(c.in)];
+    if (c.after != exe::kNoValue && last.id >= 0) a.values[c.after] = last;
   }
   a.loop.reset();
   ++a.calls;

@@ -41,6 +41,7 @@ class Simulation {
   /// State of a loop step that is running.
   struct LoopRun {
     int64_t iteration = 0;
+    bool joint = false;  ///< Transfers: left early together with other devices (repeats.cc).
     std::vector<Instance> found;  ///< By argument: the value that the next iteration must find.
     std::vector<Instance> made;   ///< By argument: the value that the last iteration made.
     int64_t period = 0;           ///< See loop_period; 0: run every iteration.
@@ -87,7 +88,35 @@ class Simulation {
     Bindings arm;  ///< Values that the last arm made.
   };
 
+  /// Position of all devices between two rounds of run(). The state of the run is everything else.
+  struct Position {
+    struct Level {
+      const exe::Function* function = nullptr;
+      size_t step = 0;
+      int64_t iteration = -1;  ///< -1 outside of loops.
+      bool operator==(const Level&) const = default;
+    };
+    std::vector<std::vector<Level>> devices;
+    std::vector<int64_t> streams, sent, received, collectives;
+  };
+  /// A loop that has advanced between two positions.
+  struct Advance {
+    DeviceRun* device = nullptr;
+    size_t level = 0;
+    int64_t iterations = 0;
+  };
+
   enum class Outcome : uint8_t { kDone, kEntered, kBlocked };
+
+  // deadlock.cc: devices that wait forever.
+  /// The message for which a device waits, and the device at its other end.
+  struct Awaited {
+    int32_t other = 0;
+    std::string text;
+  };
+  std::string path_of(const DeviceRun& d) const;
+  Awaited awaited(const DeviceRun& d);
+  void report_deadlocks();
 
   // simulation.cc: programs, calls, loops.
   void start();
@@ -103,7 +132,10 @@ class Simulation {
   void check_arguments(DeviceRun& d, const exe::Call& call, std::span<const Range> args,
                        const Range& frame);
   bool resolve(DeviceRun& d, const exe::Address& at, int64_t bytes, Range& out);
-  bool evaluate(DeviceRun& d, const exe::IndexExpr& x, int64_t& out);
+  bool evaluate(DeviceRun& d, const exe::IndexExpr& x, int64_t& out) {
+    return evaluate(d, d.stack.back(), x, out);
+  }
+  bool evaluate(DeviceRun& d, const Activation& a, const exe::IndexExpr& x, int64_t& out);
   const Instance* lookup(const Activation& a, exe::ValueId v) const;
   void read(DeviceRun& d, const exe::Operand& o, const Range& r, const Instance* expected,
             const std::string& what);
@@ -151,6 +183,13 @@ class Simulation {
   void leave_early(DeviceRun& d, const exe::Loop& l, LoopRun& run);
   std::vector<int64_t> state_of(const DeviceRun& d, const LoopRun& run) const;
 
+  // repeats.cc: loops of several devices left early.
+  void leave_early_together();
+  Position position() const;
+  bool find_advances(const Position& now, std::vector<Advance>& advances);
+  std::vector<int64_t> joint_state() const;
+  void skip(const Position& now, const std::vector<Advance>& advances, int64_t periods);
+
   const exe::Executable& e_;
   const exe::Program& program_;
   const std::vector<FunctionFacts>& facts_;
@@ -172,6 +211,11 @@ class Simulation {
   /// Values of the entry functions at their ends.
   std::unordered_map<exe::ValueId, Instance> ends_;
   const std::string row_ = "row";
+  int64_t rounds_ = 0;
+  int64_t next_look_ = 1;  ///< Round after which the state is looked at again.
+  int tries_ = 0;          ///< Comparisons with the state that may still be made.
+  Position looked_;        ///< The position of the last look, and the state.
+  std::vector<int64_t> looked_state_;
   int64_t next_id_ = 0;
   int64_t steps_ = 0;
   int64_t last_step_;

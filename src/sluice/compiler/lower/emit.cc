@@ -6,6 +6,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/compiler/analysis/body_facts.h"
 #include "sluice/compiler/analysis/indices.h"
+#include "sluice/compiler/lower/stored_entries.h"
 #include "sluice/compiler/lower/tables.h"
 #include "sluice/planner/solve.h"
 
@@ -25,13 +26,6 @@ std::string memo(const Body& body) {
   }
   return text;
 }
-
-// The value that a store has left in an entry of a remote buffer.
-struct Stored {
-  int32_t buffer;
-  exe::IndexExpr entry;
-  exe::ValueId value;
-};
 
 class Emitter {
  public:
@@ -70,10 +64,8 @@ class Emitter {
     for (const auto& [variable, v] : body_.variables)
       program.finals.push_back({variable, value_id(v)});
     for (size_t v = 0; v < exe_.variables.size(); ++v) {
-      for (const Stored& s : stored_) {
-        if (s.buffer == exe_.variables[v].buffer && s.entry == exe_.variables[v].entry)
-          program.finals.push_back({static_cast<int32_t>(v), s.value});
-      }
+      const exe::ValueId last = stored_.find(exe_.variables[v].buffer, exe_.variables[v].entry);
+      if (last != exe::kNoValue) program.finals.push_back({static_cast<int32_t>(v), last});
     }
   }
 
@@ -379,7 +371,7 @@ class Emitter {
   // Returns a call of `callee` with inputs [first, last) as arguments.
   exe::Call call_of(const Node& node, size_t n, BodyId callee, size_t first, size_t last) {
     exe::Call c;
-    for (const int32_t buffer : facts_[callee].stores_to) forget_stored(buffer - 1);
+    for (const int32_t buffer : facts_[callee].stores_to) stored_.forget(buffer - 1);
     c.function = program_.lowered.at(callee).function;
     c.frame = frame_at(n);
     const auto* call = node.call();
@@ -393,7 +385,7 @@ class Emitter {
     const size_t results =
         call != nullptr ? static_cast<size_t>(call->results) : node.outputs.size();
     for (size_t r = 0; r < results; ++r) {
-      if (node.outputs[r] == kNone) continue;
+      if (node.outputs[r] == kNone || !node.takes_result(static_cast<int32_t>(r))) continue;
       c.args.push_back(operand(node.outputs[r], node.out_specs[r], exe::Access::kWrite));
     }
     c.index_args = index_arguments(node, callee);
@@ -410,21 +402,43 @@ class Emitter {
     exe::Loop l;
     l.trips = own.trips;
     l.body = call_of(node, n, own.callee, 0, node.inputs.size());
-    for (int32_t k = 0; k < own.carried; ++k) {
-      const auto out = static_cast<int32_t>(node.inputs.size()) + k;
-      const Block& block = storage_.block(node.inputs[static_cast<size_t>(k)]);
-      for (const auto& [arg, ahead] : {std::pair<int32_t, int64_t>{k, 0}, {out, 1}}) {
-        exe::Address& at = l.body.args[static_cast<size_t>(arg)].at;
-        at.offset = block.offset;
-        at.depth = block.ring;
-        at.stride = slot_stride(block);
-        at.slot = exe::IndexExpr::iteration() + exe::IndexExpr(ahead);
+    auto result = static_cast<int32_t>(node.inputs.size());  // Argument of the next result.
+    for (const Rotation& rotation : rotations_of(own)) {
+      const Block& block = storage_.block(node.inputs[static_cast<size_t>(rotation.carried[0])]);
+      const auto put = [&](int32_t arg, int32_t first) {
+        if (block.ring > 0) l.body.args[static_cast<size_t>(arg)].at = in_ring(block, first);
+      };
+      for (size_t i = 0; i < rotation.carried.size(); ++i) {
+        const int32_t k = rotation.carried[i];
+        put(k, rotation.first_slot(i));
+        if (own.takes_result(k)) put(result, rotation.result_slot());
+        l.carried.push_back(own.takes_result(k) ? exe::Carry{k, result++}
+                                                : rotated(node, own, k, l.body));
       }
-      l.carried.push_back({k, out});
     }
     for (const int32_t u : own.updated) l.carried.push_back({u, u});
     pass_sequences(own.callee, own.trips);
     return l;
+  }
+
+  // The carry of a value that takes the last version of another parameter.
+  exe::Carry rotated(const Node& node, const Node::Loop& own, int32_t k, exe::Call& body) {
+    const exe::ValueId after = value_id(node.outputs[static_cast<size_t>(k)]);
+    const auto from = static_cast<size_t>(own.rotates[static_cast<size_t>(k)]);
+    const bool updated = program_.body(own.callee).params[from].out != kNone;
+    if (updated) body.args[from].access = exe::Access::kUpdate;
+    if (updated) body.args[from].made = after;
+    return {k, static_cast<int32_t>(from), updated ? exe::kNoValue : after};
+  }
+
+  // The slot of a ring that is `first` in iteration 0 of a loop, and one further in each iteration.
+  exe::Address in_ring(const Block& block, int32_t first) const {
+    exe::Address at;
+    at.offset = block.offset;
+    at.depth = block.ring;
+    at.stride = slot_stride(block);
+    at.slot = exe::IndexExpr::iteration() + exe::IndexExpr(first);
+    return at;
   }
 
   exe::Branch branch(const Node& node, const Node::Branch& own, size_t n) {
@@ -462,29 +476,8 @@ class Emitter {
                                               : exe::TransferKind::kRemoteStore;
       issue.memory = operand(node.inputs[0], node.in_specs[0], exe::Access::kRead);
     }
-    if (!sequence_of(node)) track_entry(issue);
+    if (!sequence_of(node)) stored_.track(issue);
     return issue;
-  }
-
-  // Sets the value that a load must find if this body last stored to its entry. This is safe
-  // because only one device uses a buffer. A store ends what is known about entries that it may
-  // overwrite.
-  void track_entry(exe::Issue& issue) {
-    const bool known = !issue.entry_from;
-    if (issue.kind == exe::TransferKind::kRemoteLoad) {
-      for (const Stored& s : stored_) {
-        if (known && s.buffer == issue.object && s.entry == issue.entry) issue.found = s.value;
-      }
-      return;
-    }
-    std::erase_if(stored_, [&](const Stored& s) {
-      return s.buffer == issue.object && !(known && differ(s.entry, issue.entry));
-    });
-    if (known) stored_.push_back({issue.object, issue.entry, issue.memory.value});
-  }
-
-  void forget_stored(int32_t buffer) {
-    std::erase_if(stored_, [&](const Stored& s) { return s.buffer == buffer; });
   }
 
   const exe::Function& function_of(BodyId body) const {
@@ -507,7 +500,7 @@ class Emitter {
   std::vector<int32_t> result_param_;
   std::map<Sequence, exe::IndexExpr> base_;
   std::map<Sequence, int64_t> used_;
-  std::vector<Stored> stored_;  ///< Known contents of entries of remote buffers.
+  StoredEntries stored_;
 };
 
 // Adds variables that live in a remote buffer to which the program stores, but whose final value is

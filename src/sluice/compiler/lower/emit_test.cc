@@ -76,6 +76,116 @@ TEST(Emit, AFunctionOfTwoCallsExistsOnce) {
   EXPECT_GE(e.functions[1].frame_bytes, e.functions[0].frame_bytes + 64);
 }
 
+// In a ring of 4 slots, each value moves on by one slot. No step copies a value, neither in the
+// loop nor before it.
+TEST(Emit, ARotationIsARingAndANameForEachValueAfterIt) {
+  TestProgram p(R"(
+    body main entry
+      transfer - stream_in 0 compute out %0 f32(16)
+      transfer - stream_in 0 compute out %1 f32(16)
+      transfer - stream_in 0 compute out %2 f32(16)
+      loop trips 6 carried 3 rotates 0:2 rotates 1:0 1 index it in %0 %1 %2 out %3 f32(16) %4 f32(16) %5 f32(16)
+      transfer - stream_out 1 compute in %5
+      transfer - stream_out 1 compute in %3
+      transfer - stream_out 1 compute in %4
+    end
+    body step loop_body
+      index_param ?
+      param %0 f32(16)
+      param %1 f32(16)
+      param %2 f32(16)
+      kernel Add in %0 %1 out %3 f32(16)
+      results %- %- %3
+    end)");
+  const exe::Executable& e = lower(p);
+  const exe::Function& body = e.functions[0];
+  ASSERT_EQ(body.params.size(), 4U) << "the three values and the new one";
+  EXPECT_EQ(body.steps.size(), 1U);
+  const exe::Function& main = e.functions[1];
+  const auto& loop = step<exe::Loop>(main, 3);
+  ASSERT_EQ(loop.body.args.size(), 4U);
+  const int64_t ring = loop.body.args[0].at.offset;
+  for (const auto& [arg, slot] :
+       {std::pair<size_t, const char*>{0, "(it+1)"}, {1, "it"}, {2, "(it+2)"}, {3, "(it+3)"}}) {
+    const exe::Address& at = loop.body.args[arg].at;
+    EXPECT_EQ(at.offset, ring);
+    EXPECT_EQ(at.depth, 4);
+    EXPECT_EQ(at.stride, 64);
+    EXPECT_EQ(to_string(at.slot), slot) << arg;
+  }
+  ASSERT_EQ(loop.carried.size(), 3U);
+  EXPECT_EQ(loop.carried[0], (exe::Carry{2, 3}));
+  // From the newest value to the oldest. After 6 iterations they are in slots 0, 3 and 2.
+  for (const auto& [carry, in, out, slot] :
+       {std::tuple<size_t, int, int, int64_t>{1, 0, 2, 3}, {2, 1, 0, 2}}) {
+    EXPECT_EQ(loop.carried[carry].in, in);
+    EXPECT_EQ(loop.carried[carry].out, out);
+    const exe::Operand& read = step<exe::Issue>(main, 4 + carry).memory;
+    EXPECT_EQ(read.value, loop.carried[carry].after);
+    EXPECT_EQ(read.at.offset, ring + slot * 64);
+  }
+  EXPECT_EQ(step<exe::Issue>(main, 4).memory.value, loop.body.args[3].value);
+  EXPECT_EQ(step<exe::Issue>(main, 4).memory.at.offset, ring);
+}
+
+// The new value overwrites the oldest one, so the ring has a slot for each value.
+TEST(Emit, ANewValueUpdatesTheArgumentOfTheOldestOne) {
+  TestProgram p(R"(
+    body main entry
+      transfer - stream_in 0 compute out %0 f32(16)
+      transfer - stream_in 0 compute out %1 f32(16)
+      loop trips 6 carried 2 rotates 0:1 rotates 1:0 1 index it in %0 %1 out %2 f32(16) %3 f32(16)
+      transfer - stream_out 1 compute in %2
+      transfer - stream_out 1 compute in %3
+    end
+    body step loop_body
+      index_param ?
+      param %0 f32(16)
+      param %1 f32(16) last %2
+      kernel Neg in %0 out %2 f32(16) tie 0 %1
+      results %- %-
+    end)");
+  const exe::Executable& e = lower(p);
+  ASSERT_EQ(e.functions[0].params.size(), 2U);
+  EXPECT_EQ(e.functions[0].params[1].access, exe::Access::kUpdate);
+  const exe::Function& main = e.functions[1];
+  const auto& loop = step<exe::Loop>(main, 2);
+  const exe::Operand& oldest = loop.body.args[1];
+  EXPECT_EQ(loop.body.args[0].access, exe::Access::kRead);
+  EXPECT_EQ(oldest.access, exe::Access::kUpdate);
+  EXPECT_EQ(oldest.at.depth, 2);
+  EXPECT_EQ(to_string(oldest.at.slot), "it");
+  const exe::Operand& newest = step<exe::Issue>(main, 3).memory;
+  const exe::Operand& second = step<exe::Issue>(main, 4).memory;
+  EXPECT_EQ(newest.value, oldest.made);
+  EXPECT_EQ(loop.carried, (std::vector<exe::Carry>{{0, 1, exe::kNoValue}, {1, 0, second.value}}));
+  EXPECT_EQ(newest.at.offset - oldest.at.offset, 64) << "slot 1 + 6 mod 2";
+  EXPECT_EQ(second.at.offset, oldest.at.offset);
+}
+
+// One value is updated in place: its ring would have one slot.
+TEST(Emit, AValueThatIsOverwrittenInEachIterationIsNoRing) {
+  TestProgram p(R"(
+    body main entry
+      transfer - stream_in 0 compute out %0 f32(16)
+      loop trips 5 carried 1 rotates 0:0 1 index it in %0 out %1 f32(16)
+      transfer - stream_out 1 compute in %1
+    end
+    body step loop_body
+      index_param ?
+      param %0 f32(16) last %1
+      kernel Init out %1 f32(16) tie 0 %0
+      results %-
+    end)");
+  const exe::Executable& e = lower(p);
+  const exe::Function& main = e.functions[1];
+  const auto& loop = step<exe::Loop>(main, 1);
+  EXPECT_EQ(loop.carried, std::vector<exe::Carry>(1));
+  EXPECT_EQ(loop.body.args[0].at.depth, 0);
+  EXPECT_EQ(step<exe::Issue>(main, 2).memory.at, loop.body.args[0].at);
+  EXPECT_EQ(step<exe::Issue>(main, 2).memory.value, loop.body.args[0].made);
+}
+
 // The caller passes the number of the next stream entry as an index argument.
 TEST(Emit, StreamsAreNumberedThroughLoops) {
   TestProgram p(R"(

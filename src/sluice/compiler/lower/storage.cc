@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "sluice/base/checked.h"
 
@@ -10,10 +11,15 @@ namespace {
 
 constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
 
+// Where the first values of a loop's carried inputs are made. Those of rotations are always made in
+// the ring, which has room for the values of the ramps, too (ring_slots.h).
+enum class FirstValues { kInRing, kCopied };
+
 class Assigner {
  public:
-  Assigner(Body& body, std::vector<KernelChoice>& choices, const Target& target)
-      : body_(body), choices_(choices), target_(target) {}
+  Assigner(Body& body, std::vector<KernelChoice>& choices, const Target& target,
+           FirstValues first_values)
+      : body_(body), choices_(choices), target_(target), first_values_(first_values) {}
 
   Storage run() {
     add_ring_copies();
@@ -26,23 +32,58 @@ class Assigner {
   }
 
  private:
-  // Adds copies before each loop that move its carried inputs into slot 0 of their rings.
+  // Adds copies before each loop that move its carried inputs into their rings, unless the inputs
+  // can be made there.
   void add_ring_copies() {
+    std::vector<int32_t> last, tied_at;
+    find_uses(last, tied_at);
+    const std::vector<bool> fixed = find_fixed();
     std::vector<Node> nodes;
     std::vector<KernelChoice> choices;
-    for (size_t i = 0; i < body_.nodes.size(); ++i) {
-      Node& node = body_.nodes[i];
+    for (int32_t i = 0; i < node_count(); ++i) {
+      Node& node = body_.nodes[static_cast<size_t>(i)];
+      const auto* loop = node.as<Node::Loop>();
+      const bool in_ring =
+          first_values_ == FirstValues::kInRing || (loop != nullptr && !loop->rotates.empty());
       for (int32_t k = 0; k < node.carried(); ++k) {
-        Node copy = make_copy(body_, node.inputs[static_cast<size_t>(k)], "'carried", node);
-        node.inputs[static_cast<size_t>(k)] = copy.outputs[0];
+        ValueIndex& input = node.inputs[static_cast<size_t>(k)];
+        // The loop overwrites the ring, so it must be the only reader from now on.
+        const bool once = std::count(node.inputs.begin(), node.inputs.end(), input) == 1;
+        const bool free = once && !fixed[static_cast<size_t>(input)];
+        if (in_ring && free && last[static_cast<size_t>(input)] == i) continue;
+        Node copy = make_copy(body_, input, "'carried", node);
+        input = copy.outputs[0];
         nodes.push_back(std::move(copy));
         choices.emplace_back();
       }
       nodes.push_back(std::move(node));
-      choices.push_back(std::move(choices_[i]));
+      choices.push_back(std::move(choices_[static_cast<size_t>(i)]));
     }
     body_.nodes = std::move(nodes);
     choices_ = std::move(choices);
+  }
+
+  // Finds the values that have another place than the frame, or that share their bytes with other
+  // values.
+  std::vector<bool> find_fixed() const {
+    std::vector<bool> fixed(body_.values.size(), false);
+    const auto fix = [&](ValueIndex v) {
+      if (v != kNone) fixed[static_cast<size_t>(v)] = true;
+    };
+    for (size_t v = 0; v < body_.values.size(); ++v)
+      fixed[v] = body_.values[v].source != BodyValue::Source::kNode;
+    for (const Node& node : body_.nodes) {
+      if (node.is<Node::View>()) {
+        fix(node.inputs[0]);
+        fix(node.outputs[0]);
+      }
+      for (const Tie& t : node.ties) {
+        fix(t.into);
+        fix(node.outputs[static_cast<size_t>(t.output)]);
+      }
+      for (int32_t k = 0; k < node.carried(); ++k) fix(node.outputs[static_cast<size_t>(k)]);
+    }
+    return fixed;
   }
 
   // A result is written at the caller's address. It becomes a copy if its bytes have another place,
@@ -196,18 +237,23 @@ class Assigner {
     }
   }
 
-  // Puts the first and the last carried value k into one ring: the first into slot 0, the last into
-  // slot trips mod 2.
+  // Puts the first and the last values of each rotation of a loop into one ring.
   void make_rings(const Node& node, const Node::Loop& loop) {
-    for (int32_t k = 0; k < loop.carried; ++k) {
-      const int32_t first =
-          out_.tenant_of[static_cast<size_t>(node.inputs[static_cast<size_t>(k)])];
-      const int32_t final =
-          out_.tenant_of[static_cast<size_t>(node.outputs[static_cast<size_t>(k)])];
-      out_.join(out_.tenants[static_cast<size_t>(final)].block,
-                out_.tenants[static_cast<size_t>(first)].block);
-      out_.blocks[static_cast<size_t>(out_.tenants[static_cast<size_t>(first)].block)].ring = 2;
-      out_.tenants[static_cast<size_t>(final)].slot = static_cast<int32_t>(loop.trips % 2);
+    for (const Rotation& rotation : rotations_of(loop)) {
+      const auto newest = static_cast<size_t>(rotation.carried[0]);
+      const int32_t ring = out_.tenant(node.inputs[newest]).block;
+      const auto put = [&](ValueIndex v, int32_t slot) {
+        Tenant& tenant = out_.tenants[static_cast<size_t>(out_.tenant_of[static_cast<size_t>(v)])];
+        if (tenant.block != ring) out_.join(tenant.block, ring);
+        tenant.slot = slot;
+      };
+      for (size_t i = 0; i < rotation.carried.size(); ++i) {
+        const auto k = static_cast<size_t>(rotation.carried[i]);
+        const int32_t first = rotation.first_slot(i);
+        put(node.inputs[k], first);
+        put(node.outputs[k], rotation.after(first, loop.trips));
+      }
+      if (rotation.slots > 1) out_.blocks[static_cast<size_t>(ring)].ring = rotation.slots;
     }
   }
 
@@ -246,6 +292,7 @@ class Assigner {
   Body& body_;
   std::vector<KernelChoice>& choices_;
   const Target& target_;
+  const FirstValues first_values_;
   Storage out_;
   std::vector<int32_t> last_;
   std::vector<ValueIndex> root_;
@@ -305,6 +352,25 @@ class Reuser {
   int64_t reused_ = 0;
 };
 
+// The most bytes of the frame that are in use at a node.
+int64_t most_bytes(const Storage& storage) {
+  std::map<int32_t, int64_t> changes;  // By node.
+  for (const Block& b : storage.blocks) {
+    if (b.place != Block::Place::kFrame || b.tenants.empty()) continue;
+    int32_t begin = kNever, end = 0;
+    for (const int32_t t : b.tenants) {
+      begin = std::min(begin, storage.tenants[static_cast<size_t>(t)].begin);
+      end = std::max(end, storage.tenants[static_cast<size_t>(t)].end);
+    }
+    const int64_t bytes = b.bytes * std::max(b.ring, 1);
+    changes[begin] += bytes;
+    changes[end == kNever ? kNever : end + 1] -= bytes;
+  }
+  int64_t now = 0, most = 0;
+  for (const auto& [node, change] : changes) most = std::max(most, now += change);
+  return most;
+}
+
 }  // namespace
 
 void Storage::join(int32_t from, int32_t into) {
@@ -316,7 +382,17 @@ void Storage::join(int32_t from, int32_t into) {
 }
 
 Storage assign_storage(Body& body, std::vector<KernelChoice>& choices, const Target& target) {
-  return Assigner(body, choices, target).run();
+  const bool loops = std::any_of(body.nodes.begin(), body.nodes.end(),
+                                 [](const Node& node) { return node.carried() > 0; });
+  if (!loops) return Assigner(body, choices, target, FirstValues::kInRing).run();
+  Body copied = body;
+  std::vector<KernelChoice> copied_choices = choices;
+  Storage storage = Assigner(body, choices, target, FirstValues::kInRing).run();
+  Storage copies = Assigner(copied, copied_choices, target, FirstValues::kCopied).run();
+  if (most_bytes(copies) >= most_bytes(storage)) return storage;
+  body = std::move(copied);
+  choices = std::move(copied_choices);
+  return copies;
 }
 
 int64_t reuse_dying_operands(const Body& body, const std::vector<KernelChoice>& choices,

@@ -47,7 +47,9 @@ struct Storage {
 ///   the view is still read, or if the view is overwritten.
 /// - A result is written at the caller's address. An input, a variable, a constant, a carried
 ///   value, or a result that is returned twice is copied there.
-/// - A carried value of a loop gets a ring of two slots.
+/// - The carried values of a rotation share a ring. The first values are written there if the loop
+///   reads them last, else copied. Those of loops without rotations are all copied if fewer bytes
+///   are in use then: a ring that has its first values is in use from there on.
 /// Adds copies to the body, and empty choices for these copies.
 Storage assign_storage(Body& body, std::vector<KernelChoice>& choices, const Target& target);
 

@@ -116,6 +116,96 @@ TEST_F(StorageTest, ACarriedValueHasARingOfTwoSlots) {
   EXPECT_EQ(storage_.tenant(1).slot, 1) << "3 trips end in the other slot";
 }
 
+TEST_F(StorageTest, AFirstValueIsMadeInItsRingIfTheLoopReadsItLast) {
+  const std::string callee = R"(
+    body step loop_body
+      index_param ?
+      param %0 f32(4)
+      kernel Neg in %0 out %1 f32(4)
+      results %1
+    end)";
+  run(R"(
+    param %0 f32(4)
+    kernel Neg in %0 out %1 f32(4)
+    kernel Neg in %1 out %2 f32(4)
+    loop trips 3 carried 1 1 index it in %1 out %3 f32(4)
+    kernel Add in %2 %3 out %4 f32(4)
+    results %4)",
+      callee);
+  EXPECT_EQ(body().nodes.size(), 4U) << "no copy";
+  EXPECT_TRUE(share(1, 3));
+  EXPECT_EQ(storage_.block(1).ring, 2);
+  EXPECT_EQ(storage_.tenant(1).slot, 0);
+  run(R"(
+    param %0 f32(4)
+    kernel Neg in %0 out %1 f32(4)
+    loop trips 3 carried 1 1 index it in %1 out %2 f32(4)
+    kernel Add in %1 %2 out %3 f32(4)
+    results %3)",
+      callee);
+  EXPECT_EQ(body().nodes.size(), 4U) << "a copy: %1 is read after the loop";
+  EXPECT_FALSE(share(1, 2));
+}
+
+TEST_F(StorageTest, ARotationHasOneRing) {
+  run(R"(
+    param %0 f32(4)
+    param %1 f32(4)
+    param %2 f32(4)
+    loop trips 6 carried 3 rotates 0:2 rotates 1:0 1 index it in %0 %1 %2 out %3 f32(4) %4 f32(4) %5 f32(4)
+    results %3 %4 %5)",
+      R"(
+    body step loop_body
+      index_param ?
+      param %0 f32(4)
+      param %1 f32(4)
+      param %2 f32(4)
+      kernel Neg in %1 out %3 f32(4)
+      results %- %- %3
+    end)");
+  const Node& loop = body().nodes[3];
+  for (size_t k = 0; k < 3; ++k) {
+    EXPECT_TRUE(share(loop.inputs[0], loop.inputs[k])) << k;
+    EXPECT_TRUE(share(loop.inputs[0], loop.outputs[k])) << k;
+  }
+  EXPECT_EQ(storage_.block(3).ring, 4);
+  const auto slots = [&](const std::vector<ValueIndex>& values) {
+    std::vector<int32_t> found;
+    for (const ValueIndex v : values) found.push_back(storage_.tenant(v).slot);
+    return found;
+  };
+  EXPECT_EQ(slots(loop.inputs), (std::vector<int32_t>{1, 0, 2})) << "1 is the oldest";
+  EXPECT_EQ(slots(loop.outputs), (std::vector<int32_t>{3, 2, 0})) << "6 slots further";
+}
+
+TEST_F(StorageTest, ValuesThatExchangePlacesHaveNoFreeSlot) {
+  const std::string swap = R"(
+    body step loop_body
+      index_param ?
+      param %0 f32(4)
+      param %1 f32(4)
+      results %- %-
+    end)";
+  run(R"(
+    param %0 f32(4)
+    param %1 f32(4)
+    loop trips 3 carried 2 rotates 0:1 rotates 1:0 1 index it in %0 %1 out %2 f32(4) %3 f32(4)
+    results %2 %3)",
+      swap);
+  EXPECT_EQ(storage_.block(2).ring, 2);
+  EXPECT_EQ(storage_.tenant(body().nodes[2].inputs[0]).slot, 1);
+  EXPECT_EQ(storage_.tenant(2).slot, 0);
+  EXPECT_EQ(storage_.tenant(3).slot, 1);
+  run(R"(
+    param %0 f32(4)
+    param %1 f32(4)
+    loop trips 3 carried 2 rotates 0:0 rotates 1:1 1 index it in %0 %1 out %2 f32(4) %3 f32(4)
+    results %2 %3)",
+      swap);
+  EXPECT_EQ(storage_.block(2).ring, 0) << "a value that stays is no ring";
+  EXPECT_FALSE(share(2, 3));
+}
+
 TEST_F(StorageTest, AnOutputTakesTheBytesOfAnOperandThatDies) {
   run(R"(
     param %0 f32(4)

@@ -44,7 +44,7 @@ int32_t Tables::add_arena(const std::string& name, exe::ArenaKind kind, exe::Spa
 
 void Tables::add_devices() {
   const CompileOptions& options = context_.options;
-  exe_.replicas = program_.ir.fix_replication("a compiled program");
+  exe_.replicas = program_.ir.replication();
   require(exe_.replicas % options.processes == 0,
           "compile: {} processes cannot share {} replicas evenly", options.processes,
           exe_.replicas);
@@ -153,11 +153,9 @@ void Tables::add_variables() {
 void Tables::add_channels() {
   for (const ProgramChannel& c : program_.channels) {
     const std::string name = fmt::format("{}to{}", c.from, c.to);
-    // A device with queues exchanges messages by way of pinned memory.
-    const bool pinned = context_.target(c.from).is_queued() || context_.target(c.to).is_queued();
-    const int32_t slots = add_arena("slots " + name, exe::ArenaKind::kSlots,
-                                    pinned ? exe::Space::kPinned : exe::Space::kDevice, c.to,
-                                    checked_mul(c.capacity, c.slot_bytes));
+    const exe::SlotMemory memory = exe::slot_memory(exe_, c.from, c.to);
+    const int32_t slots = add_arena("slots " + name, exe::ArenaKind::kSlots, memory.space,
+                                    memory.device, checked_mul(c.capacity, c.slot_bytes));
     exe_.channels.push_back({name, c.from, c.to, c.capacity, slots, 0, c.slot_bytes});
   }
 }

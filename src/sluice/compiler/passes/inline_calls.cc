@@ -56,6 +56,7 @@ class Inliner {
       view.origin = node.origin;
       view.where = node.where;
       view.device = node.device;
+      views_.emplace(view.outputs[0], v);
       out_.push_back(std::move(view));
     }
   }
@@ -67,7 +68,7 @@ class Inliner {
   }
 
   void finish() {
-    for (ValueIndex& v : body_.results) v = now(v);
+    for (ValueIndex& v : body_.results) v = viewed(now(v));
     for (BodyParam& p : body_.params) p.out = now(p.out);
     for (auto& [variable, v] : body_.variables) v = now(v);
     body_.nodes = std::move(out_);
@@ -82,9 +83,24 @@ class Inliner {
  private:
   void rename(ValueIndex from, ValueIndex to) { rename_[static_cast<size_t>(from)] = to; }
 
+  // Returns the value of which a result is a view, if nothing overwrites either. A body may return
+  // a parameter, and a value twice, so it needs no view for that.
+  ValueIndex viewed(ValueIndex v) const {
+    const auto view = views_.find(v);
+    if (view == views_.end()) return v;
+    const ValueIndex source = viewed(now(view->second));
+    for (const Node& node : out_) {
+      for (const Tie& t : node.ties) {
+        if (t.into == v || t.into == source) return v;
+      }
+    }
+    return source;
+  }
+
   Body& body_;
   std::vector<Node> out_;
   std::vector<ValueIndex> rename_;
+  std::map<ValueIndex, ValueIndex> views_;  ///< Sources of the views that replace() adds.
 };
 
 // A body with at most this many kernels costs no more than its call, in program bytes and in lost

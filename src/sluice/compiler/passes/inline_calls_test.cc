@@ -56,8 +56,60 @@ TEST(InlineCalls, ResultsThatAreNotValuesOfTheirOwnBecomeViews) {
       view in %0 out %1 f32(4)
       view in %5 out %3 f32(4)
       kernel AddLhsInplace in %1 %5 out %4 f32(4) tie 0 %1
-      results %3 %4
+      results %5 %4
     end)");
+}
+
+TEST(InlineCalls, ABodyReturnsAParameterWithoutAView) {
+  TestProgram p(R"(
+    body main entry
+      param %0 f32(4)
+      call 1 in %0 out %1 f32(4) %2 f32(4) %3 f32(4)
+      results %1 %2 %3
+    end
+    body f function
+      param %0 f32(4)
+      kernel Neg in %0 out %1 f32(4)
+      results %0 %1 %1
+    end)");
+  inline_calls(p.program, p.context);
+  p.expect(R"(
+    body main entry
+      param %0 f32(4)
+      kernel Neg in %0 out %4 f32(4)
+      view in %0 out %1 f32(4)
+      view in %4 out %3 f32(4)
+      results %0 %4 %4
+    end)");
+}
+
+// Function f returns its second input. The caller returns this parameter itself, but only if
+// nothing overwrites it.
+TEST(InlineCalls, AParameterThatIsReturnedUnchangedNeedsNoView) {
+  const auto inlined = [](const std::string& lines) {
+    TestProgram p(R"(
+    body main entry
+      param %0 f32(4)
+)" + lines + R"(
+    end
+    body f function
+      param %0 f32(4)
+      param %1 f32(4)
+      kernel Neg in %0 out %2 f32(4)
+      results %1 %2
+    end)");
+    EXPECT_EQ(inline_calls(p.program, p.context), 1);
+    verify(p.program, "inline");
+    return p.body().results;
+  };
+  EXPECT_EQ(inlined("param %1 f32(4)\ncall 1 in %0 %1 out %2 f32(4) %3 f32(4)\nresults %2 %3"),
+            (std::vector<ValueIndex>{1, 4}));
+  EXPECT_EQ(inlined("param %1 f32(4) last %4\ncall 1 in %0 %1 out %2 f32(4) %3 f32(4)\n"
+                    "kernel AddLhsInplace in %1 %0 out %4 f32(4) tie 0 %1\nresults %2 %3"),
+            (std::vector<ValueIndex>{2, 5}));
+  EXPECT_EQ(inlined("param %1 f32(4)\ncall 1 in %0 %1 out %2 f32(4) %3 f32(4)\n"
+                    "kernel AddLhsInplace in %2 %0 out %4 f32(4) tie 0 %2\nresults %4 %3"),
+            (std::vector<ValueIndex>{4, 5}));
 }
 
 TEST(InlineCalls, UpdatesReachTheVariableOfTheCaller) {
@@ -82,7 +134,7 @@ TEST(InlineCalls, UpdatesReachTheVariableOfTheCaller) {
       variable 0 %1 f32(4)
       kernel AddLhsInplace in %1 %0 out %4 f32(4) tie 0 %1
       view in %4 out %2 f32(4)
-      results %2
+      results %4
       last 0 %4
     end)");
 }

@@ -48,6 +48,22 @@ struct Shared {
           carried[loop->callee] = static_cast<size_t>(loop->carried);
       }
     }
+    for (const EntryBodies& entry : program.entries) hold_updated(program.body(entry.bodies[0]));
+  }
+
+  // A variable is where its new value is made, so that an update sends none. Others are where they
+  // are read first.
+  void hold_updated(const Body& body) {
+    std::map<ValueIndex, int32_t> made_on;
+    for (const Node& node : body.nodes) {
+      if (has_callees(node)) continue;
+      for (const ValueIndex v : node.outputs) made_on[v] = node.device;
+    }
+    for (const auto& [variable, v] : body.variables) {
+      int32_t& holder = holders[static_cast<size_t>(variable)];
+      const auto found = made_on.find(v);
+      if (holder == kAnywhere && found != made_on.end()) holder = found->second;
+    }
   }
 
   int32_t channel(int32_t from, int32_t to) {
@@ -119,6 +135,12 @@ class Projector {
   const Cut& cut_of(BodyId callee) const { return shared_.cuts.at(callee); }
   Position at(Moment moment) { return {now_, moment, ++number_}; }
 
+  // The number of values that the body carries to its next trip, if it is that of a loop.
+  size_t carried() const {
+    const auto loop = shared_.carried.find(id_);
+    return loop == shared_.carried.end() ? 0 : loop->second;
+  }
+
   // The device on which a node reads its input i.
   int32_t reader(const Node& node, size_t i) const {
     if (const auto* call = node.call()) return cut_of(call->callee).param_home[i];
@@ -138,9 +160,10 @@ class Projector {
     return device;
   }
 
-  // The home of a parameter or a variable is the device that reads or overwrites it first. The home
-  // of an unused parameter is the body's device if this device runs a node. Otherwise it is the
-  // lowest device that runs a node.
+  // The home of a parameter or a variable is the device that reads or overwrites it first. A
+  // carried value that only becomes another one in the next trip is at home where that one is. The
+  // home of any other unused parameter is the body's device if this device runs a node. Otherwise
+  // it is the lowest device that runs a node.
   void find_homes() {
     const auto settle = [&](ValueIndex v, int32_t device) {
       const auto source = body_.value(v).source;
@@ -153,6 +176,15 @@ class Projector {
         if (node.inputs[i] != kNone) settle(node.inputs[i], reader(node, i));
       }
       for (const Tie& t : node.ties) settle(t.into, node.device);
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t r = 0; r < carried(); ++r) {
+        const ValueIndex v = body_.results[r];
+        if (v == kNone || home(v) != kAnywhere) continue;
+        settle(v, home(body_.params[r].in));
+        changed = changed || home(v) != kAnywhere;
+      }
     }
     const std::set<int32_t> devices = devices_of_nodes();
     const bool runs_here = devices.empty() || devices.contains(body_.device);
@@ -366,12 +398,10 @@ class Projector {
   // The home of a result is the device that computes it. The home of a carried result is that of
   // its parameter.
   void find_results() {
-    const auto loop = shared_.carried.find(id_);
-    const size_t carried = loop == shared_.carried.end() ? 0 : loop->second;
     for (size_t r = 0; r < body_.results.size(); ++r) {
       const ValueIndex v = body_.results[r];
       int32_t device = v == kNone ? kAnywhere : home(v);
-      if (r < carried) device = home(body_.params[r].in);
+      if (r < carried()) device = home(body_.params[r].in);
       if (device == kAnywhere) device = body_.device;
       result_home_.push_back(device);
       results_.push_back(local(v, device));

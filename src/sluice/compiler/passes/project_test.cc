@@ -16,9 +16,9 @@ class Project : public testing::Test {
     verify(program_->program, "project");
     return messages;
   }
-  // Expects these bodies of entry 0, in the order of their devices.
-  void expect(const std::vector<std::string>& parts) const {
-    const std::vector<BodyId>& bodies = program_->program.entries[0].bodies;
+  // Expects these bodies of an entry, in the order of their devices.
+  void expect(const std::vector<std::string>& parts, size_t entry = 0) const {
+    const std::vector<BodyId>& bodies = program_->program.entries[entry].bodies;
     ASSERT_EQ(bodies.size(), parts.size());
     for (size_t i = 0; i < parts.size(); ++i)
       EXPECT_EQ(to_text(program_->program.body(bodies[i])), to_text(parse_body(parts[i])));
@@ -101,9 +101,43 @@ TEST_F(Project, MessagesOfAChannelAreReceivedInTheOrderInWhichTheyAreSent) {
 }
 
 // The home of the variable is device 0, which reads it first.
-TEST_F(Project, AnUpdateOfAnotherDevicesVariableIsSentBack) {
+TEST_F(Project, AVariableIsWhereItIsUpdated) {
   EXPECT_EQ(run(R"(
     body main entry
+      variable 0 %0 f32(4)
+      param %1 f32(4)
+      kernel Neg in %0 out %2 f32(4)
+      kernel AddLhsInplace in %0 %1 out %3 f32(4) tie 0 %0 device 1
+      results %2
+      last 0 %3
+    end)"),
+            1);
+  EXPECT_EQ(program_->program.variables[0].device, 1);
+  expect({R"(
+    body main@0 entry
+      receive 0 message 0 out %0 f32(4) where "message from device 1"
+      kernel Neg in %0 out %1 f32(4)
+      results %1
+    end)",
+          R"(
+    body main@1 entry device 1
+      param %0 f32(4)
+      variable 0 %1 f32(4)
+      send 0 message 0 in %1 where "message to device 0"
+      kernel AddLhsInplace in %1 %0 out %2 f32(4) tie 0 %1
+      last 0 %2
+    end)"});
+}
+
+TEST_F(Project, AnUpdateOfAnotherDevicesVariableIsSentBack) {
+  EXPECT_EQ(run(R"(
+    body first entry
+      variable 0 %0 f32(4)
+      param %1 f32(4)
+      kernel AddLhsInplace in %0 %1 out %2 f32(4) tie 0 %0
+      last 0 %2
+    end
+    body second entry
       variable 0 %0 f32(4)
       param %1 f32(4)
       kernel Neg in %0 out %2 f32(4)
@@ -114,7 +148,7 @@ TEST_F(Project, AnUpdateOfAnotherDevicesVariableIsSentBack) {
             2);
   EXPECT_EQ(program_->program.variables[0].device, 0);
   expect({R"(
-    body main@0 entry
+    body second@0 entry
       variable 0 %0 f32(4)
       kernel Neg in %0 out %1 f32(4)
       send 0 message 0 in %0 where "message to device 1"
@@ -124,12 +158,13 @@ TEST_F(Project, AnUpdateOfAnotherDevicesVariableIsSentBack) {
       last 0 %3
     end)",
           R"(
-    body main@1 entry device 1
+    body second@1 entry device 1
       param %0 f32(4)
       receive 0 message 0 out %1 f32(4) where "message from device 0"
       kernel AddLhsInplace in %1 %0 out %2 f32(4) tie 0 %1
       send 1 message 1 in %2 where "message to device 0"
-    end)"});
+    end)"},
+         1);
 }
 
 TEST_F(Project, ASentViewHasBytesOfItsOwn) {
@@ -209,6 +244,35 @@ TEST_F(Project, ACallIsABarrierOfItsChannels) {
       kernel Abs in %0 out %1 f32(4)
       send 1 message 1 in %1 where "message to device 0"
     end)")));
+}
+
+// Values 0 and 1 only take the next place in each trip; value 2 is read on device 1. So all are at
+// home there, although device 0 runs nodes of the body.
+TEST_F(Project, AValueThatOnlyRotatesIsAtHomeWhereItIsReadLast) {
+  EXPECT_EQ(run(R"(
+    body main entry
+      kernel Init out %0 f32(4) device 1
+      kernel Init out %1 f32(4) device 1
+      kernel Init out %2 f32(4) device 1
+      loop trips 3 carried 3 1 index it in %0 %1 %2 out %3 f32(4) %4 f32(4) %5 f32(4)
+      transfer - stream_out 1 compute in %5 device 1
+    end
+    body step loop_body
+      index_param 0 2
+      param %0 f32(4)
+      param %1 f32(4)
+      param %2 f32(4)
+      kernel Init out %3 f32(4)
+      kernel PrintTensor prints in %3
+      kernel Neg in %2 out %4 f32(4) device 1
+      results %4 %0 %1
+    end)"),
+            0)
+      << "no message";
+  const Program& p = program_->program;
+  const Body& second = p.body(p.entries[0].bodies[1]);
+  ASSERT_TRUE(second.nodes[3].is<Node::Loop>());
+  EXPECT_EQ(second.nodes[3].as<Node::Loop>()->carried, 3);
 }
 
 TEST_F(Project, RefusesConditionalsOnSeveralDevices) {

@@ -123,11 +123,13 @@ class Team {
 
   bool park() const {
     if (awaited_ == nullptr) return false;
-    awaited_->await(awaited_number_, *run_.stop);
+    awaited_->await(awaited_number_);
     return true;
   }
 
+  static constexpr bool has_room() { return true; }
   static void settle() {}
+  static bool drained() { return true; }
   static bool waits_for_device() { return false; }
   const exe::Step* blamed() const { return blamed_; }
 

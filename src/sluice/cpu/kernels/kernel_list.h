@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sluice/ir/op_def.h"
+#include "sluice/ops/flops.h"
 #include "sluice/runtime/device.h"
 #include "sluice/target/target.h"
 
@@ -46,8 +47,5 @@ runtime::BoundKernel bind_copy_kernel(const TensorSpec& spec, const Layout& from
 /// check_signature().
 runtime::BoundCollective bind_collective(const exe::Collective& collective,
                                          const exe::ReplicaGroup& group);
-
-/// Returns the floating-point operations of an op, computed from its definition.
-double flops_of(const OpView& op);
 
 }  // namespace sluice::cpu

@@ -57,13 +57,6 @@ void run(const void* state, const runtime::KernelBlock& block, int64_t) {
 
 }  // namespace
 
-double flops_of(const OpView& op) {
-  if (op.def().flops != nullptr) return op.def().flops(op);
-  return op.outputs() == 0
-             ? 0
-             : op.def().flops_per_element * static_cast<double>(op.output(0).elements());
-}
-
 CpuKernel reference_kernel() {
   return {"cpu.reference", [](const OpView& op) { return op.def().reference_float != nullptr; },
           [](const OpView& op) {

@@ -39,7 +39,9 @@ bool QueuedCollective::advance(const BoundCollective& bound, DeviceAddress input
   };
   const bool gives = any_bytes(bound, bound.writes, meeting.members());
   if (!arrived_) {
-    meeting.operands(own.member) = {&open_, &commands_, input, output};
+    QueueMeeting::Home& home = meeting.home(own.member);
+    if (home.commands == nullptr) home = {&open_, &commands_};
+    meeting.operands(own.member) = {input, output};
     if (meeting.members() == 1 || (!gives && !any_bytes(bound, bound.reads, meeting.members()))) {
       run(share);
       return true;
@@ -103,13 +105,12 @@ void QueuedCollective::take_outputs(const Share& share) {
 
 void QueuedCollective::copy(const Share& share, int32_t peer, DeviceAddress to, DeviceAddress from,
                             int64_t bytes) {
-  commands_.add(share.step, [&](Queue& q) {
-    q.copy_from(*share.meeting.operands(peer).device, to, from, bytes);
-  });
+  commands_.add(share.step,
+                [&](Queue& q) { q.copy_from(*share.meeting.home(peer).device, to, from, bytes); });
 }
 
 void QueuedCollective::wait_for(const Share& share, int32_t peer, Stage stage) {
-  commands_.wait(*share.meeting.operands(peer).commands, share.meeting.mark(peer, stage));
+  commands_.wait(*share.meeting.home(peer).commands, share.meeting.mark(peer, stage));
 }
 
 void QueuedCollective::wait_for_peers(const Share& share, Stage stage) {

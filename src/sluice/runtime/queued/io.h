@@ -35,6 +35,8 @@ class QueuedIo {
   bool pending() const { return ended_.load() != issued_.load(); }
   /// Stops after the current piece, and waits until no thread uses the memory of streams.
   void stop();
+  /// Returns, after stop(), whether the queue has run all commands. Throws the error of a command.
+  bool drained() { return commands_.drained(); }
   /// Returns the step to blame for an error of await().
   const exe::Step* blamed() const { return blamed_; }
   /// Continues transfers until one must wait. Returns whether it made progress. Runs on the queue's

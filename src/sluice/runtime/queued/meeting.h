@@ -26,16 +26,21 @@ class QueueMeeting {
   /// Where the others find a member's operands. The member sets it before it arrives at kReady. The
   /// others read it once all have arrived there, and not after they have arrived at the last stage.
   struct Operands {
-    QueuedDevice* device = nullptr;
-    Commands* commands = nullptr;
     DeviceAddress input;
     DeviceAddress output;
+  };
+  /// A member's device and queue. The member sets it before it arrives for the first time, and
+  /// never again.
+  struct Home {
+    QueuedDevice* device = nullptr;
+    Commands* commands = nullptr;
   };
 
   explicit QueueMeeting(int32_t members) : members_(static_cast<size_t>(members)) {}
 
   int32_t members() const { return static_cast<int32_t>(members_.size()); }
   Operands& operands(int32_t member) { return at(member).operands; }
+  Home& home(int32_t member) { return at(member).home; }
 
   /// Records that a member has arrived at a stage of collective `number`, counted from 0. `mark` is
   /// the mark of its queue behind the commands of that stage. A collective may skip its last stages
@@ -52,6 +57,7 @@ class QueueMeeting {
 
  private:
   struct alignas(64) Member {
+    Home home;
     Operands operands;
     std::array<int64_t, kStages> marks{};
     /// Position of the last arrival in the sequence of all stages of all collectives, from 1.

@@ -3,6 +3,8 @@
 
 #include "sluice/runtime/queued/collective.h"
 #include "sluice/runtime/queued/io.h"
+#include "sluice/runtime/queued/launches.h"
+#include "sluice/runtime/queued/messages.h"
 #include "sluice/runtime/walk.h"
 
 namespace sluice::runtime {
@@ -35,25 +37,11 @@ class Queued {
   Queued(RunState& run, int device, QueuedDevice& open,
          const std::vector<std::span<std::byte>>& staging)
       : run_(run),
+        launches_(commands_, run.loaded->needs, run.workspace(device)),
         commands_(open.queue()),
         staging_(run, commands_, staging.front()),
-        workspace_(run.workspace(device)),
-        collective_(run, device, open, commands_, workspace_) {
-    const exe::Executable& e = *run.executable;
-    size_t messages = 0;
-    for (const exe::Channel& c : e.channels) {
-      if (c.from != device && c.to != device) continue;
-      const auto a = static_cast<size_t>(c.arena);
-      require(run.host_arenas[a] != nullptr,
-              "executable: channel {} must be in pinned memory, as device {} has queues, got "
-              "arena {}",
-              c.name, device, e.arenas[a].name);
-      open.pin({run.host_arenas[a], static_cast<size_t>(e.arenas[a].bytes)});
-      messages += static_cast<size_t>(c.capacity);
-    }
-    messages_.resize(messages + 1);
-    operands_.resize(run.loaded->needs.operands);
-    scalars_.resize(run.loaded->needs.scalars);
+        messages_(run, device, open, commands_),
+        collective_(run, device, open, commands_, run.workspace(device)) {
     for (size_t q = 1; q < staging.size(); ++q)
       io_.push_back(std::make_unique<QueuedIo>(run, commands_, open.queue(), staging[q]));
   }
@@ -61,14 +49,14 @@ class Queued {
   static DeviceAddress address(DeviceAddress at) { return at; }
 
   void start() {
-    // A run that was stopped may have left commands.
     for (const auto& io : io_) io->start();
     commands_.restart();
+    launches_.restart();
     staging_.restart();
+    messages_.restart();
     collective_.restart();
     failed_io_ = nullptr;
     reading_ = ending_ = 0;
-    first_message_ = end_message_ = 0;
   }
 
   static bool leads() { return true; }
@@ -83,19 +71,12 @@ class Queued {
   void run(const LoadedKernel& kernel, const DeviceAddress* operands, const int64_t* scalars,
            TaskRange share) {
     publish_messages();
-    std::copy_n(operands, kernel.arguments, operands_.begin());
-    std::copy_n(scalars, kernel.scalars->size(), scalars_.begin());
-    commands_.add(kernel.step, [&](Queue& q) {
-      q.launch({kernel.state,
-                {operands_.data(), kernel.arguments},
-                workspace_,
-                {scalars_.data(), kernel.scalars->size()}});
-    });
+    launches_.add(kernel, operands, scalars);
     counters.kernels += share.end - share.begin;
   }
 
   std::optional<uint32_t> read(DeviceAddress at, int bytes, const exe::Step* step) {
-    publish_messages();
+    begin_host_step();
     if (reading_ == 0) {
       commands_.add(step, [&](Queue& q) { q.download(staging_.word(), at, bytes); });
       reading_ = commands_.mark();
@@ -109,7 +90,7 @@ class Queued {
 
   int64_t issue(const exe::Issue& issue, DeviceAddress memory, int64_t entry, const exe::Step* step,
                 bool /*awaited_next*/) {
-    publish_messages();
+    begin_host_step();
     const QueuedTransfer transfer{&issue, memory, entry, step};
     if (issue.queue > 0) return io(issue.queue).issue(transfer, commands_.mark());
     const bool ended = staging_.advance(transfer);
@@ -118,7 +99,7 @@ class Queued {
   }
 
   bool wait(int32_t queue, int64_t number) {
-    publish_messages();
+    begin_host_step();
     failed_io_ = &io(queue);
     const bool ended = failed_io_->await(number);
     failed_io_ = nullptr;
@@ -134,42 +115,36 @@ class Queued {
   void settle() {
     for (const auto& io : io_) io->stop();
   }
-
-  bool send(const exe::Send& send, DeviceAddress operand, int64_t message, const exe::Step* step) {
-    ChannelState& state = (*run_.channels)[static_cast<size_t>(send.channel)];
-    publish_messages();
-    if (!state.can_send(message)) return false;
-    commands_.add(step, [&](Queue& q) {
-      q.download(slot_of(send.channel, message), operand, send.operand.bytes);
-    });
-    publish_later(state.sent, message + 1);
-    return true;
+  bool drained() {
+    return commands_.drained() &&
+           std::all_of(io_.begin(), io_.end(), [](const auto& io) { return io->drained(); });
+  }
+  bool has_room() {
+    waits_ = !commands_.has_room();
+    return !waits_;
   }
 
+  bool send(const exe::Send& send, DeviceAddress operand, int64_t message, const exe::Step* step) {
+    begin_host_step();
+    return messages_.send(send, operand, message, step);
+  }
   bool receive(const exe::Receive& receive, DeviceAddress operand, int64_t message,
                const exe::Step* step) {
-    ChannelState& state = (*run_.channels)[static_cast<size_t>(receive.channel)];
-    publish_messages();
-    if (!state.can_receive(message)) return false;
-    commands_.add(step, [&](Queue& q) {
-      q.upload(operand, slot_of(receive.channel, message), receive.operand.bytes);
-    });
-    publish_later(state.received, message + 1);
-    return true;
+    begin_host_step();
+    return messages_.receive(receive, operand, message, step);
   }
 
   bool collective(const exe::Collective& collective, const BoundCollective& bound,
                   DeviceAddress input, DeviceAddress output, int64_t number,
                   const exe::Step* step) {
-    waits_ = false;
-    publish_messages();
+    begin_host_step();
     if (!collective_.advance(bound, input, output, number, step)) return false;
     for (const exe::Operand& o : collective.operands) counters.bytes += o.bytes;
     return true;
   }
 
   bool finish() {
-    publish_messages();
+    begin_host_step();
     if (ending_ == 0) ending_ = commands_.mark();
     if (!passed(ending_)) return false;
     publish_messages();
@@ -180,28 +155,12 @@ class Queued {
   Counters counters;
 
  private:
-  /// A message whose copy may not have ended. Then its channel gets the count.
-  struct Message {
-    int64_t mark = 0;
-    std::atomic<int64_t>* counter = nullptr;
-    int64_t count = 0;
-  };
-
-  std::byte* slot_of(int32_t number, int64_t message) const {
-    const exe::Channel& channel = run_.executable->channels[static_cast<size_t>(number)];
-    return run_.host_arenas[static_cast<size_t>(channel.arena)] + channel.slot(message);
+  /// Comes before a step for which the host does more than launch.
+  void begin_host_step() {
+    launches_.flush();
+    publish_messages();
   }
-  void publish_later(std::atomic<int64_t>& counter, int64_t count) {
-    messages_[end_message_++ % messages_.size()] = {commands_.mark(), &counter, count};
-  }
-  void publish_messages() {
-    for (; first_message_ < end_message_; ++first_message_) {
-      const Message& m = messages_[first_message_ % messages_.size()];
-      if (!passed(m.mark)) return;
-      m.counter->store(m.count, std::memory_order_release);
-    }
-  }
-
+  void publish_messages() { waits_ = !messages_.publish(); }
   QueuedIo& io(int32_t queue) { return *io_[static_cast<size_t>(queue) - 1]; }
   bool passed(int64_t mark) {
     waits_ = !commands_.passed(mark);
@@ -209,19 +168,16 @@ class Queued {
   }
 
   RunState& run_;
+  Launches launches_;  ///< Outlives the queue, which may hold launches of its recordings.
   Commands commands_;  ///< The compute queue.
   Staging staging_;
   std::vector<std::unique_ptr<QueuedIo>> io_;  ///< By queue number - 1.
   QueuedIo* failed_io_ = nullptr;              ///< Io queue whose error await() throws.
-  DeviceAddress workspace_;
+  QueuedMessages messages_;
   QueuedCollective collective_;
-  std::vector<DeviceAddress> operands_;  ///< Operands of a launch.
-  std::vector<int64_t> scalars_;
-  int64_t reading_ = 0;            ///< Mark behind the copy of read(); 0: none.
-  int64_t ending_ = 0;             ///< Mark behind the last command of a run; 0: none.
-  std::vector<Message> messages_;  ///< A ring of those that are not published.
-  size_t first_message_ = 0, end_message_ = 0;
-  bool waits_ = false;  ///< The walk waits for commands of the device.
+  int64_t reading_ = 0;  ///< Mark behind the copy of read(); 0: none.
+  int64_t ending_ = 0;   ///< Mark behind the last command of a run; 0: none.
+  bool waits_ = false;   ///< The walk waits for commands of the device.
 };
 
 }  // namespace

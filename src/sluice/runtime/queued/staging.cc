@@ -26,6 +26,7 @@ void Staging::restart() {
 bool Staging::advance(const QueuedTransfer& t) {
   const int64_t all = t.issue->memory.bytes;
   while (done_ < all) {
+    if (run_.stop->load(std::memory_order_relaxed)) return false;
     const int64_t bytes = std::min(slot_bytes_, all - done_);
     if (!(t.is_load() ? load_piece(t, bytes) : store_piece(t, bytes))) return false;
     done_ += bytes;

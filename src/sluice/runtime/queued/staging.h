@@ -31,7 +31,8 @@ class Staging {
   /// Forgets the transfers of a run that was stopped. The queue must have run all commands.
   void restart();
   /// Continues a transfer; returns whether it has ended. Then the upload of a load is enqueued, and
-  /// a store has reached its entry. Until then the caller calls again with the same transfer.
+  /// a store has reached its entry. Until then the caller calls again with the same transfer. The
+  /// transfer does not end if the run is stopped.
   bool advance(const QueuedTransfer& transfer);
   /// Whether advance() waits for commands of the device.
   bool waits() const { return waits_; }

@@ -119,7 +119,7 @@ inline void expect_one_digest(const Network& n) {
       for (const std::optional<double> clip : {std::optional<double>(), std::optional(0.05)}) {
         StepOptions options{.accumulate = accumulate, .max_grad_norm = clip};
         const std::string expected = run(n, options, replicas).digest;
-        for (const Strategy strategy : {Strategy::kResident, Strategy::kPhased}) {
+        for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
           for (const TensorLocations& where : locations()) {
             options.strategy = strategy;
             options.locations = where;
@@ -142,7 +142,7 @@ inline void expect_bits_of_resident(const Network& n) {
   for (const int64_t accumulate : {1, 2}) {
     const std::string expected = run(n, {.accumulate = accumulate}).digest;
     for (const Location activations : {Location::kDevice, Location::kRemote}) {
-      const StepOptions phased{.strategy = Strategy::kPhased,
+      const StepOptions phased{.strategy = train::phased(),
                                .accumulate = accumulate,
                                .locations = {.activations = activations}};
       EXPECT_EQ(run(n, phased).digest, expected) << "accumulate " << accumulate;

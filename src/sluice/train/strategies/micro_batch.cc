@@ -42,7 +42,8 @@ std::vector<std::pair<Tensor, Tensor>> values_read(const BlockGradient& gradient
 
 RemoteActivations::RemoteActivations(const Cut& cut,
                                      const std::vector<std::optional<BlockGradient>>& gradients,
-                                     int64_t min_elements) {
+                                     int64_t min_elements, int64_t entries)
+    : entries_(entries) {
   for (size_t b = 0; b < cut.blocks.size(); ++b) {
     if (!gradients[b]) continue;
     for (const auto& [input, part] : values_read(*gradients[b])) {
@@ -69,56 +70,88 @@ bool RemoteActivations::stores(const Value& value, size_t block) const {
 RemoteBuffer RemoteActivations::buffer(const Value& value, const TensorSpec& spec, Ir ir) {
   const auto found = buffers_.find(value);
   if (found != buffers_.end()) return found->second;
-  return buffers_.emplace(value, ir.remote_buffer(spec)).first->second;
+  return buffers_.emplace(value, ir.remote_buffer(spec, entries_)).first->second;
 }
 
 MicroBatch::MicroBatch(Graph& graph, const Cut& cut,
                        const std::vector<std::optional<BlockGradient>>& gradients,
-                       std::map<TensorId, Tensor> values, RemoteActivations* activations,
-                       IoMode io_mode)
+                       MicroBatchValues values, RemoteActivations* activations, IoMode io_mode,
+                       RemoteEntry entry)
     : graph_(graph),
       cut_(cut),
       gradients_(gradients),
       values_(std::move(values)),
       activations_(activations),
       io_mode_(io_mode),
-      calls_(cut.blocks.size()) {}
+      entry_(std::move(entry)) {}
+
+std::vector<MicroBatch::Value> MicroBatch::inputs(const BlockGraph& block) {
+  std::vector<Value> result;
+  for (const BlockValue& v : block.inputs) result.push_back(value(v.whole));
+  return result;
+}
+
+std::vector<MicroBatch::Value> MicroBatch::outputs(const BlockGraph& block,
+                                                   const std::optional<BlockGradient>& gradient) {
+  std::vector<Value> result;
+  for (const BlockValue& v : block.outputs) result.push_back(value(v.whole));
+  for (const Value& v : kept(block, gradient)) {
+    if (v.first == block.graph.graph().id()) result.push_back(v);
+  }
+  return result;
+}
+
+std::vector<MicroBatch::Value> MicroBatch::kept(const BlockGraph& block,
+                                                const std::optional<BlockGradient>& gradient) {
+  std::vector<Value> result;
+  if (!gradient) return result;
+  for (const auto& [input, part] : values_read(*gradient)) {
+    if (!is_weight(block, part)) result.push_back(value_of(block, part));
+  }
+  return result;
+}
 
 void MicroBatch::forward(size_t b, const Weights& weights) {
   const BlockGraph& block = cut_.blocks[b];
   TensorMap given;
-  for (const BlockValue& v : block.inputs) given.emplace_back(v.part, values_.at(v.whole.id()));
+  for (const BlockValue& v : block.inputs) given.emplace_back(v.part, (*this)[v.whole]);
   for (const WeightUse& w : block.weights) given.emplace_back(w.input, weights(w.key));
-  calls_[b] = block.graph.call_with_info(&graph_, given);
+  const CallSiteInfo call = block.graph.call_with_info(&graph_, given);
   for (size_t i = 0; i < block.outputs.size(); ++i)
-    values_.emplace(block.outputs[i].whole.id(), calls_[b]->output(static_cast<int>(i)));
-  if (activations_ == nullptr) return;
+    values_.forward.emplace(value(block.outputs[i].whole), call.output(static_cast<int>(i)));
+  if (gradients_[b]) {
+    for (const auto& [input, part] : values_read(*gradients_[b])) {
+      if (!is_weight(block, part))
+        values_.forward.emplace(value_of(block, part), call.graph_to_parent(part));
+    }
+  }
+  if (activations_ != nullptr) store_activations(b);
+}
+
+void MicroBatch::store_activations(size_t b) {
+  const BlockGraph& block = cut_.blocks[b];
   const Graph::IoScope scope(graph_, io_mode_);
   std::set<Value> stored;
-  const auto store = [&](const Value& value, const Tensor& t) {
+  const auto store = [&](const Value& value) {
     if (!activations_->stores(value, b) || !stored.insert(value).second) return;
-    graph_.remote_store(activations_->buffer(value, t.spec(), graph_.ir()), 0, t);
+    const Tensor& t = values_.forward.at(value);
+    graph_.remote_store(activations_->buffer(value, t.spec(), graph_.ir()), entry_, t);
   };
   for (const auto* list : {&block.inputs, &block.outputs}) {
-    for (const BlockValue& v : *list)
-      store({v.whole.graph_id(), v.whole.id()}, values_.at(v.whole.id()));
+    for (const BlockValue& v : *list) store(value(v.whole));
   }
-  if (!gradients_[b]) return;
-  for (const auto& [input, part] : values_read(*gradients_[b])) {
-    if (!is_weight(block, part))
-      store(train::value_of(block, part), calls_[b]->graph_to_parent(part));
-  }
+  for (const Value& v : kept(block, gradients_[b])) store(v);
 }
 
 // A forward value for the gradient of block `b`.
 Tensor MicroBatch::activation(size_t b, const Tensor& part) {
-  const Tensor here = calls_[b]->graph_to_parent(part);
-  const Value value = train::value_of(cut_.blocks[b], part);
-  if (activations_ == nullptr || !activations_->has(value)) return here;
+  const Value value = value_of(cut_.blocks[b], part);
+  if (activations_ == nullptr || !activations_->has(value)) return values_.forward.at(value);
   Tensor& t = loaded_[value];
   if (!t.valid()) {
     const Graph::IoScope scope(graph_, io_mode_);
-    t = graph_.remote_load(activations_->buffer(value, here.spec(), graph_.ir()), 0, here.name());
+    t = graph_.remote_load(activations_->buffer(value, part.spec(), graph_.ir()), entry_,
+                           part.name());
   }
   return t;
 }
@@ -133,7 +166,7 @@ MicroBatch::ByUse MicroBatch::backward(size_t b, const Weights& weights, const B
   TensorMap given;
   for (const TakenGradient& t : gradient.taken) {
     given.emplace_back(t.input,
-                       t.loss.valid() ? values_.at(t.loss.id()) : chains_.at(t.value.whole.id()));
+                       t.loss.valid() ? (*this)[t.loss] : values_.gradients.at(t.value.whole.id()));
   }
   if (gradient.counter.valid()) given.emplace_back(gradient.counter, counter);
   for (size_t i = 0; i < gradient.accumulators.size(); ++i)
@@ -145,7 +178,7 @@ MicroBatch::ByUse MicroBatch::backward(size_t b, const Weights& weights, const B
   }
   const Tensors made = gradient.graph.call(&graph_, given);
   for (size_t i = 0; i < gradient.inputs.size(); ++i)
-    chains_.insert_or_assign(gradient.inputs[i].id(), made[i]);
+    values_.gradients.insert_or_assign(gradient.inputs[i].id(), made[i]);
   for (size_t i = gradient.inputs.size(); i < made.size(); ++i)
     returned.emplace(name(i - gradient.inputs.size()), made[i]);
   return returned;

@@ -10,13 +10,14 @@
 namespace sluice::train {
 
 /// The values of a network that wait in remote memory between their last forward and their first
-/// backward use. Each has a buffer of one entry, which all micro-batches use in turn.
+/// backward use. Each has a buffer.
 class RemoteActivations {
  public:
   /// Selects the values that gradient graphs read, but not those that the last block's gradient
-  /// reads at once, and none with fewer than `min_elements` elements.
+  /// reads at once, and none with fewer than `min_elements` elements. Buffers have `entries`: one
+  /// if all micro-batches use it in turn, or one for each micro-batch.
   RemoteActivations(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-                    int64_t min_elements);
+                    int64_t min_elements, int64_t entries);
 
   /// A value is a network tensor that crosses a border of blocks, or an inner tensor of a block.
   using Value = std::pair<GraphId, TensorId>;
@@ -26,24 +27,35 @@ class RemoteActivations {
   RemoteBuffer buffer(const Value& value, const TensorSpec& spec, Ir ir);
 
  private:
+  int64_t entries_;
   std::map<Value, size_t> last_use_;  ///< The last block that reads or makes the value.
   std::map<Value, RemoteBuffer> buffers_;
 };
 
-/// Emits one micro-batch of a network into a graph, a block at a time: the blocks forward in
-/// ascending order, then their gradients in descending order.
+/// The tensors of a graph that stand for the values of a micro-batch.
+struct MicroBatchValues {
+  /// Tensors of the network that cross a border of blocks, and inner tensors of blocks that
+  /// gradients read.
+  std::map<RemoteActivations::Value, Tensor> forward;
+  /// Gradients of tensors of the network that cross a border.
+  std::map<TensorId, Tensor> gradients;
+};
+
+/// Emits parts of one micro-batch of a network into a graph, a block at a time: the blocks forward
+/// in ascending order, then their gradients in descending order.
 class MicroBatch {
  public:
+  using Value = RemoteActivations::Value;
   /// A tensor of `graph` for each use of a weight, by WeightUse::name().
   using ByUse = std::map<std::string, Tensor>;
   using Weights = std::function<Tensor(const std::string& key)>;
 
-  /// `values` has a tensor of `graph` for each field and seed of the network, by network tensor.
-  /// `activations` may be null; transfers of activations have mode `io_mode`.
+  /// `values` has what earlier parts have computed, and fields and seeds of the network.
+  /// `activations` may be null; transfers of activations have mode `io_mode` and this entry.
   MicroBatch(Graph& graph, const Cut& cut,
-             const std::vector<std::optional<BlockGradient>>& gradients,
-             std::map<TensorId, Tensor> values, RemoteActivations* activations = nullptr,
-             IoMode io_mode = IoMode::kCompute);
+             const std::vector<std::optional<BlockGradient>>& gradients, MicroBatchValues values,
+             RemoteActivations* activations = nullptr, IoMode io_mode = IoMode::kCompute,
+             RemoteEntry entry = 0);
 
   /// Runs block `b`. `weights` returns the tensor of `graph` for a weight's key.
   void forward(size_t b, const Weights& weights);
@@ -53,21 +65,30 @@ class MicroBatch {
   ByUse backward(size_t b, const Weights& weights, const ByUse& accumulators,
                  const Tensor& counter);
   /// Returns the tensor of `graph` that stands for a tensor of the network.
-  const Tensor& operator[](const Tensor& whole) const { return values_.at(whole.id()); }
+  const Tensor& operator[](const Tensor& whole) const { return values_.forward.at(value(whole)); }
+  void set(const Tensor& whole, const Tensor& t) { values_.forward.emplace(value(whole), t); }
+  const MicroBatchValues& values() const { return values_; }
+
+  /// Returns the values that block `b` reads from earlier blocks, fields and seeds; those that it
+  /// gives; and those that its gradient reads, other than gradients, if it has one.
+  static std::vector<Value> inputs(const BlockGraph& block);
+  static std::vector<Value> outputs(const BlockGraph& block,
+                                    const std::optional<BlockGradient>& gradient);
+  static std::vector<Value> kept(const BlockGraph& block,
+                                 const std::optional<BlockGradient>& gradient);
+  static Value value(const Tensor& whole) { return {whole.graph_id(), whole.id()}; }
 
  private:
-  using Value = RemoteActivations::Value;
-  Value value_of(size_t b, const Tensor& part) const;
   Tensor activation(size_t b, const Tensor& part);
+  void store_activations(size_t b);
 
   Graph& graph_;
   const Cut& cut_;
   const std::vector<std::optional<BlockGradient>>& gradients_;
-  std::map<TensorId, Tensor> values_;
+  MicroBatchValues values_;
   RemoteActivations* activations_;
   IoMode io_mode_;
-  std::vector<std::optional<CallSiteInfo>> calls_;  ///< The forward call of each block.
-  std::map<TensorId, Tensor> chains_;               ///< Gradients of values, by network tensor.
+  RemoteEntry entry_;
   std::map<Value, Tensor> loaded_;
 };
 

@@ -4,7 +4,7 @@
 
 namespace sluice::train {
 
-/// Adds the programs of Strategy::kPhased (build_training()). The streams of `training` exist.
+/// Adds the programs of a step in phases (build_training()). The streams of `training` exist.
 ///
 /// Neighbouring blocks with equal graphs share them, and remote buffers; each block has one row in
 /// them (block_groups.h). A step computes the seeds of all micro-batches, then runs forward phases

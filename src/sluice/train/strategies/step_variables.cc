@@ -1,5 +1,7 @@
 #include "sluice/train/strategies/step_variables.h"
 
+#include <algorithm>
+
 #include "sluice/ir/builtin.h"
 #include "sluice/ops/updates.h"
 
@@ -10,12 +12,15 @@ bool is_off_device(Location location, const TensorSpec& spec, const TensorLocati
          spec.shape.elements() >= locations.min_elements_off_device;
 }
 
-std::map<TensorId, Tensor> load_micro_batch(Graph& graph, const NetworkGraph& network,
-                                            const Training& training) {
-  std::map<TensorId, Tensor> values;
+MicroBatchValues load_micro_batch(Graph& graph, const NetworkGraph& network,
+                                  const Training& training) {
+  MicroBatchValues values;
+  const auto load = [&](const Tensor& whole, const H2dStream& stream) {
+    values.forward.emplace(MicroBatch::value(whole), graph.host_load(stream));
+  };
   for (size_t i = 0; i < network.fields.size(); ++i)
-    values.emplace(network.fields[i].second.id(), graph.host_load(training.fields[i]));
-  for (const Tensor& t : network.seed) values.emplace(t.id(), graph.host_load(*training.seed));
+    load(network.fields[i].second, training.fields[i]);
+  for (const Tensor& t : network.seed) load(t, *training.seed);
   return values;
 }
 
@@ -139,6 +144,7 @@ void StepVariables::average_running() const {
   if (network_.updates.empty() || main_.ir().fix_replication("a collective") == 1) return;
   const Graph::IoScope scope(main_, options_.io_mode);
   for (const nn::internal::RunningUpdate& u : network_.updates) {
+    const DeviceScope on(main_, device(u.key));
     const Tensor variable = weight(main_, u.key);
     ops::copy_var_update_(variable,
                           nn::reduce_replica_sharded_tensor(variable, ops::CollectiveOp::kMean,
@@ -149,9 +155,12 @@ void StepVariables::average_running() const {
 
 void StepVariables::emit_eval(const NetworkGraph& network) const {
   Graph& eval = main_.ir().entry_graph("eval");
-  std::map<TensorId, Tensor> values;
-  for (size_t i = 0; i < network.fields.size(); ++i)
-    values.emplace(network.fields[i].second.id(), eval.host_load(training_.eval_fields[i]));
+  MicroBatchValues fields;
+  auto stream = training_.eval_fields.begin();
+  for (const auto* list : {&network.fields, &network.inputs}) {
+    for (const auto& [name, whole] : *list)
+      fields.forward.emplace(MicroBatch::value(whole), eval.host_load(*stream++));
+  }
   nn::NamedTensors weights;
   training_.variables.for_each([&](const std::string& key, const Tensor&) {
     if (!is_remote(key) && network.graph.args().has_leaf(key))
@@ -159,10 +168,19 @@ void StepVariables::emit_eval(const NetworkGraph& network) const {
   });
   const Cut parts = cut(network);
   const std::vector<std::optional<BlockGradient>> none(parts.blocks.size());
-  MicroBatch run(eval, parts, none, std::move(values));
-  for (size_t b = 0; b < parts.blocks.size(); ++b) run.forward(b, visit(eval, weights));
-  for (size_t i = 0; i < network.results.predictions.size(); ++i)
-    eval.host_store(training_.eval_predictions[i], run[network.results.predictions[i].value]);
+  MicroBatch run(eval, parts, none, std::move(fields));
+  for (size_t b = 0; b < parts.blocks.size(); ++b) {
+    const DeviceScope on(eval, block_device(parts.blocks[b]));
+    run.forward(b, visit(eval, weights));
+  }
+  for (size_t i = 0; i < network.results.predictions.size(); ++i) {
+    const Tensor& value = network.results.predictions[i].value;
+    const auto maker =
+        std::find_if(parts.blocks.begin(), parts.blocks.end(),
+                     [&](const BlockGraph& block) { return block.output(value).valid(); });
+    const DeviceScope on(eval, maker == parts.blocks.end() ? kInheritDevice : block_device(*maker));
+    eval.host_store(training_.eval_predictions[i], run[value]);
+  }
 }
 
 Tensor StepVariables::reduced(const Tensor& mean) const {
@@ -173,6 +191,7 @@ Tensors StepVariables::scale(const Gradient& gradient) const {
   if (!options_.max_grad_norm) return {};
   std::vector<Tensors> squares;
   for (const auto& [key, group] : groups_) {
+    const DeviceScope on(main_, device(key));
     const auto& replicas = main_.info(training_.variables[key]).variable->group;
     squares.push_back(nn::squares_of_chunks(gradient(key), cache_, replicas));
   }
@@ -191,12 +210,13 @@ const Tensor& StepVariables::step_size(size_t group) {
 
 void StepVariables::update(const std::string& key, const Tensor& gradient, const Tensors& scale) {
   const Tensor& variable = training_.variables[key];
+  const size_t group = groups_.at(key);
+  const Tensor& step_size = this->step_size(group);
+  const DeviceScope on(main_, device(key));
   VariableInfo info = *main_.info(variable).variable;
   const bool shard = !gradient.meta_shape().empty() && variable.meta_shape().empty();
   if (shard) info.shard = nn::shard_count(main_.ir(), variable.spec(), {0, info.group});
   const TensorSpec spec = gradient.spec();
-  const size_t group = groups_.at(key);
-  const Tensor& step_size = this->step_size(group);
   const auto scaled = scale.empty() ? nn::GradScale::kNone : nn::GradScale::kInput;
   const auto& [factories, step] =
       optimizer_.step_graph(main_.ir(), spec, spec, scaled, info.group, group);

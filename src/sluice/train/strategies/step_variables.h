@@ -21,6 +21,15 @@ class StepVariables {
   StepVariables(Graph& main, const NetworkGraph& network, const WeightGroups& groups,
                 nn::Optimizer& optimizer, const StepOptions& options, Training& training);
 
+  /// Chooses the devices of weights and running variables, by key, and of blocks in evaluation, by
+  /// name. The others stay on the device of the caller.
+  void place(std::map<std::string, int> keys, std::map<std::string, int> blocks) {
+    devices_ = std::move(keys);
+    block_devices_ = std::move(blocks);
+  }
+  /// Sets the learning rate to a tensor of the entry graph. Otherwise update() loads or makes it.
+  void set_learning_rate(const Tensor& rate) { rate_ = rate; }
+  bool has_learning_rate() const { return rate_.has_value(); }
   bool is_remote(const std::string& key) const { return weights_.contains(key); }
   /// Returns the whole weight in `graph`, which loads it if it is remote. A weight of the device is
   /// shared with the entry graph `graph`.
@@ -59,6 +68,17 @@ class StepVariables {
   nn::Optimizer& optimizer_;
   const StepOptions& options_;
   Training& training_;
+  int device(const std::string& key) const {
+    const auto found = devices_.find(key);
+    return found == devices_.end() ? kInheritDevice : found->second;
+  }
+  int block_device(const BlockGraph& block) const {
+    const auto found = block_devices_.find(block.name);
+    return found == block_devices_.end() ? kInheritDevice : found->second;
+  }
+
+  std::map<std::string, int> devices_;
+  std::map<std::string, int> block_devices_;
   nn::NamedRemoteBuffers weights_;  ///< Remote weights and running variables by key.
   mutable nn::GraphCache cache_;    ///< Graphs of the norm.
   std::optional<ops::HyperArg> rate_;
@@ -96,10 +116,9 @@ class MeanGradients {
   std::map<std::string, RemoteBuffer> there_;
 };
 
-/// Adds loads of the next entries of all fields and of the seed to a graph. Returns the tensors by
-/// network tensor.
-std::map<TensorId, Tensor> load_micro_batch(Graph& graph, const NetworkGraph& network,
-                                            const Training& training);
+/// Adds loads of the next entries of all fields and of the seed to a graph.
+MicroBatchValues load_micro_batch(Graph& graph, const NetworkGraph& network,
+                                  const Training& training);
 /// Adds stores of the losses and predictions of a micro-batch.
 void store_results(Graph& graph, const NetworkGraph& network, const Training& training,
                    const MicroBatch& run);

@@ -76,12 +76,19 @@ class Chooser {
     }
   }
 
+  // Whether a value is a variable of the body's device. An entry has values for variables of other
+  // devices, too, which it does not read.
+  bool is_variable_here(const Body& body, const BodyValue& v) const {
+    return v.source == BodyValue::Source::kVariable &&
+           program_.variables[static_cast<size_t>(v.index)].device == body.device;
+  }
+
   void ask_uses(BodyId id) {
     const Body& body = program_.body(id);
     const auto& own = opinions_.of(id);
     for (size_t v = 0; v < body.values.size(); ++v) {
       const BodyValue& value = body.values[v];
-      if (value.source != BodyValue::Source::kVariable) continue;
+      if (!is_variable_here(body, value)) continue;
       LayoutOpinion& opinion = of_variable_[static_cast<size_t>(value.index)];
       if (!context_.target(body).has_layouts(value.spec)) opinion.refuses = true;
       opinion.add(own[v]);
@@ -96,7 +103,7 @@ class Chooser {
     const auto for_variables = [&](auto f) {
       for (size_t v = 0; v < body.values.size(); ++v) {
         const BodyValue& value = body.values[v];
-        if (value.source != BodyValue::Source::kVariable) continue;
+        if (!is_variable_here(body, value)) continue;
         f(of_variable_[static_cast<size_t>(value.index)],
           wish[static_cast<size_t>(classes.find(static_cast<ValueIndex>(v)))]);
       }
@@ -114,7 +121,7 @@ class Chooser {
   std::vector<Request<std::vector<Layout>>> apply(BodyId id, const std::vector<Layout>& params) {
     Body& body = program_.body(id);
     for (BodyValue& v : body.values) {
-      if (v.source == BodyValue::Source::kVariable)
+      if (is_variable_here(body, v))
         v.layout = program_.variables[static_cast<size_t>(v.index)].layout;
     }
     for (size_t p = 0; p < params.size(); ++p) body.value(body.params[p].in).layout = params[p];

@@ -10,8 +10,8 @@ namespace {
 class Layouts : public testing::Test {
  protected:
   // Runs the pass on a target whose products read operand 1 fastest in panels of 32 columns.
-  void run(const std::string& text) {
-    program_ = std::make_unique<TestProgram>(text);
+  void run(const std::string& text, int devices = 1) {
+    program_ = std::make_unique<TestProgram>(text, std::vector<int32_t>{}, devices);
     program_->target->panels = true;
     program_->target->wish = [](const FusedOp& op, int operand) {
       return op.stages[0].op->type == "MatMul" && operand == 1 ? parse_layout("panels32")
@@ -99,6 +99,25 @@ TEST_F(Layouts, AUseInAnotherEntryDecidesToo) {
       results %0
     end)");
   EXPECT_EQ(chosen_, 0);
+}
+
+TEST_F(Layouts, AVariableOfAnotherDeviceStaysInRows) {
+  run(R"(
+    body main entry
+      param %0 f32(2,64)
+      variable 0 %1 f32(64,64)
+      kernel MatMul in %0 %1 out %2 f32(2,64)
+      results %2
+    end
+    body save entry device 1
+      param %0 f32(2)
+      variable 0 %1 f32(64,64)
+      results %0
+    end)",
+      2);
+  EXPECT_EQ(chosen_, 1);
+  EXPECT_EQ(of(1), kPanels);
+  EXPECT_EQ(of(1, 1), kRows) << "its device may not know the layout";
 }
 
 TEST_F(Layouts, AFunctionIsCopiedForEachCombinationOfLayouts) {

@@ -1,4 +1,4 @@
-#include "sluice/train/schedule.h"
+#include "sluice/train/learning_rate.h"
 
 #include <algorithm>
 #include <cmath>

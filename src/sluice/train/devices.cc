@@ -1,0 +1,131 @@
+#include "sluice/train/devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "sluice/compiler/compile.h"
+#include "sluice/exe/memory_needs.h"
+#include "sluice/train/pipeline/pipeline_plan.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr int64_t kUnlimited = -1;
+
+// The bytes of activations in flight on each device of a plan.
+std::vector<int64_t> bytes_in_flight(const PipelinePlan& plan, size_t devices) {
+  std::vector<int64_t> bytes(devices);
+  for (const StagePlan& s : plan.stages)
+    bytes[static_cast<size_t>(s.device)] += s.in_flight * s.activation_bytes;
+  return bytes;
+}
+
+std::vector<int64_t> budgets_of(const SessionOptions& session) {
+  std::vector<int64_t> budgets{session.device.memory};
+  for (const DeviceChoice& d : session.more_devices) budgets.push_back(d.memory);
+  return budgets;
+}
+
+// The bytes that each device needs without budgets.
+std::vector<int64_t> needed_bytes(SessionOptions session, const Ir& ir) {
+  session.print_after.clear();
+  session.device.memory = session.remote_memory = kUnlimited;
+  for (DeviceChoice& d : session.more_devices) d.memory = kUnlimited;
+  const Compiled compiled = compile(ir, compile_options(session));
+  std::vector<int64_t> needed(session.more_devices.size() + 1);
+  for (const exe::MemoryNeeds& m : exe::memory_needs(compiled.executable, 0)) {
+    if (m.device >= 0) needed[static_cast<size_t>(m.device)] = m.total_bytes;
+  }
+  return needed;
+}
+
+using Build = std::function<Training(Ir ir, const PipelinedExecution&)>;
+
+// Finds the bytes that each device has for activations: its budget less all other bytes of a plan.
+// The other bytes vary a little with the depths, so plans are made until one fits.
+std::vector<int64_t> activation_budgets(const SessionOptions& session, int replicas,
+                                        PipelinedExecution execution, const Build& build) {
+  const std::vector<int64_t> budgets = budgets_of(session);
+  std::vector<int64_t> needed, used;
+  const auto plan = [&] {
+    Ir ir(replicas);
+    const Training training = build(ir, execution);
+    needed = needed_bytes(session, ir);
+    used = bytes_in_flight(*training.pipeline, budgets.size());
+  };
+  execution.schedule = Schedule::kInterleaved;
+  plan();
+  const std::vector<int64_t> least = used;
+  std::vector<int64_t> result(budgets.size(), std::numeric_limits<int64_t>::max());
+  for (size_t d = 0; d < budgets.size(); ++d) {
+    if (budgets[d] >= 0) result[d] = std::max(least[d], used[d] + budgets[d] - needed[d]);
+  }
+  execution.schedule = Schedule::kAuto;
+  for (bool fits = false; !fits;) {
+    execution.activation_budgets = result;
+    plan();
+    fits = true;
+    for (size_t d = 0; d < budgets.size(); ++d) {
+      if (budgets[d] < 0 || needed[d] <= budgets[d] || used[d] == least[d]) continue;
+      result[d] = std::max(least[d], used[d] - 1);
+      fits = false;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+SessionOptions with_devices(SessionOptions session, int devices) {
+  const auto more = static_cast<size_t>(devices) - 1;
+  if (session.more_devices.size() < more) session.more_devices.resize(more, session.device);
+  return session;
+}
+
+Training build_training_for(const SessionOptions& session, Ir ir, const Network& network,
+                            const nn::Optimizer& optimizer, const StepOptions& options) {
+  const auto* pipelined =
+      options.strategy ? std::get_if<PipelinedExecution>(&*options.strategy) : nullptr;
+  const bool chooses = pipelined != nullptr && pipelined->schedule == Schedule::kAuto &&
+                       pipelined->activation_budgets.empty();
+  if (!chooses) return build_training(ir, network, optimizer, options);
+  StepOptions step = options;
+  const Build build = [&](Ir into, const PipelinedExecution& execution) {
+    step.strategy = execution;
+    return build_training(into, network, optimizer, step);
+  };
+  PipelinedExecution execution = *pipelined;
+  const std::vector<int64_t> budgets = budgets_of(session);
+  if (std::any_of(budgets.begin(), budgets.end(), [](int64_t b) { return b >= 0; })) {
+    Ir scratch(ir.replication());
+    const int devices = build(scratch, {pipelined->stages, Schedule::kInterleaved}).devices;
+    execution.activation_budgets =
+        activation_budgets(with_devices(session, devices), ir.replication(), execution, build);
+  }
+  return build(ir, execution);
+}
+
+Session open_session(const Ir& ir, const Training& training, const SessionOptions& session) {
+  try {
+    return Session(ir, with_devices(session, training.devices));
+  } catch (Error& e) {
+    note_stages(training, e);
+    throw;
+  }
+}
+
+void note_stages(const Training& training, Error& error) {
+  if (error.kind() != ErrorKind::kDoesNotFit || !training.pipeline) return;
+  std::string text;
+  for (size_t s = 0; s < training.pipeline->stages.size(); ++s) {
+    const StagePlan& stage = training.pipeline->stages[s];
+    text += fmt::format("{}stage {} ({}) on device {}", s == 0 ? "" : ", ", s,
+                        fmt::join(stage.blocks, "+"), stage.device);
+  }
+  error.note("planning " + text);
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,23 @@
+#pragma once
+#include "sluice/session/session.h"
+#include "sluice/train/training_step.h"
+
+namespace sluice::train {
+
+/// Returns options for a session of at least `devices` devices a replica. Those that the options
+/// lack are like device 0.
+SessionOptions with_devices(SessionOptions session, int devices);
+
+/// As build_training(), for the devices of a session: a pipeline with Schedule::kAuto keeps its
+/// activations within their budgets. The session's devices are completed by with_devices(). Depths
+/// are not below those of Schedule::kInterleaved, so the plan may still not fit.
+Training build_training_for(const SessionOptions& session, Ir ir, const Network& network,
+                            const nn::Optimizer& optimizer, const StepOptions& options);
+
+/// Opens a session on the programs of `training`, with devices by with_devices().
+Session open_session(const Ir& ir, const Training& training, const SessionOptions& session);
+
+/// Adds the stages and their devices to an Error{kDoesNotFit} of a program in stages.
+void note_stages(const Training& training, Error& error);
+
+}  // namespace sluice::train

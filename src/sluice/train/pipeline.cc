@@ -1,0 +1,192 @@
+#include "sluice/train/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sluice/ops/basic.h"
+
+namespace sluice::train {
+namespace {
+
+/// A module whose blocks are the functions.
+class Functions {
+ public:
+  Functions(std::vector<PipelineStage> stages, const PipelineOptions& options)
+      : stages_(std::move(stages)), outputs_(options.outputs), trains_(options.optimizer) {
+    for (const auto* list : {&options.inputs, &options.fields}) {
+      for (const Field& field : *list) arguments_.push_back(field.name);
+    }
+    if (outputs_.empty() && trains_) outputs_.emplace_back("loss");
+  }
+
+  Results build(nn::Builder& b, const Inputs& in) const {
+    Tensors values;
+    for (const std::string& name : arguments_) values.push_back(in[name]);
+    for (size_t s = 0; s < stages_.size(); ++s) values = outputs_of(b, in, s, values);
+    return results(values, in.mode());
+  }
+
+  std::string block_name(size_t s, size_t f) const {
+    return stages_[s].functions().size() == 1 ? fmt::format("stage{}", s)
+                                              : fmt::format("stage{}.{}", s, f);
+  }
+
+ private:
+  Tensors outputs_of(nn::Builder& b, const Inputs& in, size_t s, const Tensors& arguments) const {
+    Tensors result;
+    for (size_t f = 0; f < stages_[s].functions().size(); ++f) {
+      const std::string name = block_name(s, f);
+      const nn::Block block(b, name);
+      const size_t ops = b.graph().ops().size();
+      Tensors outputs = stages_[s].functions()[f](b, StageInputs(in, arguments, name));
+      for (Tensor& t : outputs) {
+        require(t.valid() && b.graph().owns(t),
+                "pipeline: {} must return tensors of the pipeline, got {}", name,
+                t.valid() ? fmt::format("'{}' of graph {}", t.name(), t.graph().name())
+                          : "an empty handle");
+        // A stage that only passes values on is a block, too.
+        if (b.graph().ops().size() == ops || is_last(s)) t = computed(b.graph(), t, ops);
+      }
+      result.insert(result.end(), outputs.begin(), outputs.end());
+    }
+    return result;
+  }
+
+  bool is_last(size_t s) const { return s + 1 == stages_.size(); }
+
+  // A result must be made by an op of its stage.
+  static Tensor computed(const Graph& graph, const Tensor& t, size_t first) {
+    const OpId maker = graph.info(t).producer;
+    const bool here = maker >= 0 && graph.op_index(maker) >= static_cast<int64_t>(first);
+    return here ? t : ops::identity(t);
+  }
+
+  Results results(const Tensors& values, nn::RunMode mode) const {
+    require(values.size() <= outputs_.size(),
+            "The last computational stage has tensor outputs that go nowhere: it returns {}, but "
+            "outputs names {}",
+            values.size(), outputs_.size());
+    require(values.size() == outputs_.size() && !values.empty(),
+            "pipeline: the last stage must return a tensor for each of {} outputs, got {}",
+            std::max<size_t>(outputs_.size(), 1), values.size());
+    Results result;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (i == 0 && trains_ && mode == nn::RunMode::kTrain) {
+        require(values[0].rank() == 0 && is_float(values[0].dtype()),
+                "pipeline: the last stage must return the loss first, a floating-point scalar, got "
+                "{}; reduce it with ops::mean()",
+                to_string(values[0].spec()));
+        result.losses.push_back({.name = outputs_[0], .value = values[0]});
+      } else {
+        result.predictions.push_back({outputs_[i], values[i]});
+      }
+    }
+    return result;
+  }
+
+  std::vector<PipelineStage> stages_;
+  std::vector<std::string> arguments_;  ///< Names of the fields that are arguments of stage 0.
+  std::vector<std::string> outputs_;
+  bool trains_;
+};
+
+void check(const std::vector<PipelineStage>& stages, const PipelineOptions& options) {
+  require(stages.size() >= 2, "Pipeline requires at least two computational stages, got {}",
+          stages.size());
+  require(options.accumulate >= 1, "pipeline: accumulate must be given and at least 1, got {}",
+          options.accumulate);
+  require(options.batch_serialization_iterations == 1,
+          "pipeline: batch_serialization_iterations must be 1, got {}; train a network of blocks "
+          "with the strategy phased() instead",
+          options.batch_serialization_iterations);
+  std::vector<std::string> names;
+  for (const auto* list : {&options.inputs, &options.fields}) {
+    for (const Field& field : *list) {
+      require(std::find(names.begin(), names.end(), field.name) == names.end(),
+              "pipeline: inputs and fields must have different names, got '{}' twice", field.name);
+      names.push_back(field.name);
+    }
+  }
+}
+
+std::vector<StageDevices> mapping_of(const std::vector<PipelineStage>& stages,
+                                     const PipelineOptions& options) {
+  std::vector<StageDevices> mapping = options.device_mapping;
+  if (mapping.empty()) {
+    for (size_t s = 0; s < stages.size(); ++s) {
+      require(stages[s].functions().size() == 1,
+              "pipeline: device_mapping must be given if a stage has concurrent functions, as "
+              "stage {} has",
+              s);
+      mapping.emplace_back(static_cast<int>(s));
+    }
+  }
+  require(mapping.size() == stages.size(),
+          "Each stage must be mapped to a device: {} mappings != {} stages", mapping.size(),
+          stages.size());
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const size_t functions = stages[s].functions().size();
+    require(functions >= 1 && mapping[s].numbers().size() == functions,
+            "pipeline: stage {} must have one device for each of its functions, got {} devices for "
+            "{} functions",
+            s, mapping[s].numbers().size(), functions);
+    for (const int device : mapping[s].numbers())
+      require(device >= 0, "pipeline: the device of stage {} must be at least 0, got {}", s,
+              device);
+  }
+  return mapping;
+}
+
+void check_read(const std::vector<Field>& fields, const Training& t) {
+  for (const Field& field : fields) {
+    const auto named = [&](const H2dStream& s) { return s.name == field.name; };
+    bool read = t.learning_rate && named(*t.learning_rate);
+    for (const auto* list : {&t.inputs, &t.fields, &t.eval_fields})
+      read = read || std::any_of(list->begin(), list->end(), named);
+    require(read, "pipeline: each input and field must be read by a stage, but '{}' is not",
+            field.name);
+  }
+}
+
+}  // namespace
+
+const Tensor& StageInputs::operator[](size_t i) const {
+  require(i < arguments_.size(), "pipeline: {} must read an argument below {}, got {}", stage_,
+          arguments_.size(), i);
+  return arguments_[i];
+}
+
+Training pipeline(Ir ir, const std::vector<PipelineStage>& stages, const PipelineOptions& options) {
+  check(stages, options);
+  const std::vector<StageDevices> mapping = mapping_of(stages, options);
+  const Functions functions(stages, options);
+  std::vector<Stage> named;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    for (size_t f = 0; f < stages[s].functions().size(); ++f) {
+      Stage stage(functions.block_name(s, f));
+      stage.device(mapping[s].numbers()[f]);
+      if (f > 0) stage.concurrent();
+      named.push_back(std::move(stage));
+    }
+  }
+  std::vector<Field> fields = options.inputs;
+  for (Field& input : fields) input.once = true;
+  fields.insert(fields.end(), options.fields.begin(), options.fields.end());
+  const Network network(functions, fields);
+  const StepOptions step{.strategy = PipelinedExecution{std::move(named), options.schedule},
+                         .accumulate = options.accumulate,
+                         .repeat = options.repeat,
+                         .locations = options.locations,
+                         .io_mode = options.io_mode,
+                         .recompute = options.recompute,
+                         .learning_rate = options.learning_rate,
+                         .max_grad_norm = options.max_grad_norm,
+                         .seed = options.seed};
+  Training t = options.optimizer ? build_training(ir, network, *options.optimizer, step)
+                                 : build_inference(ir, network, step);
+  check_read(fields, t);
+  return t;
+}
+
+}  // namespace sluice::train

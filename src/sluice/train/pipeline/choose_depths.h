@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "sluice/train/pipeline/pipeline_times.h"
+
+namespace sluice::train {
+
+/// Costs from which Schedule::kAuto chooses depths.
+struct PipelineCosts {
+  std::vector<StageTimes> stages;         ///< Times of each stage.
+  std::vector<int64_t> activation_bytes;  ///< Bytes that a stage stores for a micro-batch.
+  std::vector<int> devices = {};          ///< Device of each stage. Empty: each has its own.
+  std::vector<int64_t> budgets = {};      ///< Bytes that a device may store. Empty: no limit.
+};
+
+/// Returns the depths for which training_order() takes the least time (simulate_pipeline) within
+/// the budgets. Times within 0.1 % of the least one count as equal; among them, the depths that
+/// store the least bytes are chosen, then the lowest ones. If the depths S - s exceed a budget,
+/// they are returned all the same.
+///
+/// With up to 8 stages all depths are tried. With more, depths min(S - s + e, 2(S - s) - 1) are
+/// tried for e = 0 to S - 1, each lowered where it exceeds a budget. Then neighbouring stages are
+/// raised or lowered by 1 as long as this saves time; the result may not be the best. If the
+/// simulations have more than 20 million tasks together, they are shortened, and the time of later
+/// micro-batches is extrapolated. The result depends on the arguments alone.
+///
+/// Error{kUsage} if `micro_batches` is below 1, a time, a size or a budget is negative, or a vector
+/// does not have an element for each stage or device.
+std::vector<int> choose_depths(const PipelineCosts& costs, int64_t micro_batches);
+
+}  // namespace sluice::train

@@ -1,0 +1,21 @@
+#include "sluice/train/pipeline/in_flight.h"
+
+#include <algorithm>
+
+#include "sluice/train/pipeline/task_walk.h"
+
+namespace sluice::train {
+
+std::vector<int64_t> max_in_flight(const PipelineOrder& order, int64_t micro_batches) {
+  const bool trains = std::any_of(order.tasks.begin(), order.tasks.end(),
+                                  [](const PipelineTask& task) { return task.backward; });
+  std::vector<int64_t> now(static_cast<size_t>(order.stages)), most(now);
+  for_each_task(order, micro_batches, [&](const PipelineTask& task, int64_t) {
+    const auto s = static_cast<size_t>(task.stage);
+    if (!task.backward) most[s] = std::max(most[s], ++now[s]);
+    if (task.backward == trains) --now[s];
+  });
+  return most;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,36 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sluice/train/pipeline/pipeline_times.h"
+
+namespace sluice::train {
+
+/// A stage of a step, where it runs and what it costs for a micro-batch.
+struct StagePlan {
+  std::vector<std::string> blocks;
+  int device = 0;
+  int64_t in_flight = 1;         ///< Most micro-batches between their forward and backward tasks.
+  StageTimes times;              ///< By StepOptions::rates.
+  int64_t activation_bytes = 0;  ///< Bytes that it keeps for each micro-batch in flight.
+};
+
+/// Bytes that a device sends to another one for each micro-batch.
+struct MessageBytes {
+  int from = 0;
+  int to = 0;
+  int64_t forward = 0;   ///< Values of the network.
+  int64_t backward = 0;  ///< Their gradients.
+};
+
+/// The stages of a step and the order of its micro-batches.
+struct PipelinePlan {
+  Schedule schedule = Schedule::kGrouped;  ///< As asked for; sharded stages are sequential.
+  std::vector<StagePlan> stages;
+  PipelineOrder order;
+  std::vector<MessageBytes> messages;  ///< By pairs of devices, ascending.
+  PipelineTimes times;                 ///< Forecast for the micro-batches of a step.
+};
+
+}  // namespace sluice::train

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "sluice/train/pipeline/schedule.h"
+
+namespace sluice::train {
+
+/// Times of a stage for one micro-batch, in seconds.
+struct StageTimes {
+  double forward = 0;   ///< Time of the forward task.
+  double backward = 0;  ///< Time of the backward task.
+  double message = 0;   ///< Time of the message to the next stage, and of the one back from it.
+};
+
+/// Times of a pipeline for all micro-batches, in seconds.
+struct PipelineTimes {
+  double total = 0;          ///< From the begin of the first task to the end of the last one.
+  std::vector<double> busy;  ///< Time in which each device runs tasks, by the device's number.
+  double bubble = 0;         ///< Share of `total` in which a device with a stage waits: the mean.
+};
+
+/// Simulates devices that run their tasks in the order of `order` and start a task as soon as its
+/// operands have arrived; nothing else keeps devices in step. A message passes while devices
+/// compute. Between two stages one message passes at a time in each direction, and none is needed
+/// if they share a device. `stages` has the times of each stage; `devices` has the device of each
+/// stage and is empty if each stage has its own. The cost is proportional to the number of tasks.
+/// Error{kUsage} if `micro_batches` is below 1, a time is negative or not finite, or a vector does
+/// not have an element for each stage.
+PipelineTimes simulate_pipeline(const PipelineOrder& order, int64_t micro_batches,
+                                const std::vector<StageTimes>& stages,
+                                const std::vector<int>& devices = {});
+
+}  // namespace sluice::train

@@ -1,0 +1,152 @@
+#include "sluice/train/pipeline/pipeline_times.h"
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "sluice/base/error.h"
+#include "sluice/train/pipeline/test_orders.h"
+
+namespace sluice::train {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<StageTimes> equal_stages(int stages, double forward, double backward,
+                                     double message = 0) {
+  return std::vector<StageTimes>(static_cast<size_t>(stages), {forward, backward, message});
+}
+
+std::string percent(double share) { return fmt::format("{:.1f}", 100 * share); }
+
+// Devices that wait for data alone run interleaved as fast as grouped, also if a backward task
+// takes twice as long. The reference has bubbles of interleaved with b = 2f (33.3 % in the first
+// row), but they are those of devices in lock step.
+TEST(PipelineTimes, HasTheBubblesOfTheReference) {
+  struct Row {
+    int stages;
+    int64_t micro_batches;
+    std::string bubble, sequential;
+  };
+  for (const Row& row : std::vector<Row>{{2, 4, "20.0", "50.0"},
+                                         {2, 16, "5.9", "50.0"},
+                                         {4, 8, "27.3", "75.0"},
+                                         {4, 16, "15.8", "75.0"},
+                                         {4, 32, "8.6", "75.0"},
+                                         {4, 64, "4.5", "75.0"},
+                                         {8, 32, "17.9", "87.5"},
+                                         {8, 128, "5.2", "87.5"}}) {
+    for (const double backward : {1.0, 2.0}) {
+      const auto times = equal_stages(row.stages, 1, backward);
+      const auto bubble = [&](const PipelineOrder& order) {
+        return percent(simulate_pipeline(order, row.micro_batches, times).bubble);
+      };
+      EXPECT_EQ(bubble(training_order(Schedule::kGrouped, row.stages)), row.bubble);
+      EXPECT_EQ(bubble(training_order(Schedule::kInterleaved, row.stages)), row.bubble);
+      EXPECT_EQ(bubble(training_order(Schedule::kSequential, row.stages)), row.sequential);
+      EXPECT_EQ(bubble(evaluation_order(row.stages)), row.bubble);
+    }
+  }
+}
+
+TEST(PipelineTimes, HasTheTotalsOfTheReference) {
+  const double forward = 1, backward = 2;
+  for (int stages = 1; stages <= 6; ++stages) {
+    const auto times = equal_stages(stages, forward, backward);
+    for (const int64_t micro_batches : {1, 2, 3, 8, 20}) {
+      const auto n = static_cast<double>(micro_batches);
+      const auto total = [&](const PipelineOrder& order) {
+        return simulate_pipeline(order, micro_batches, times).total;
+      };
+      for (const std::vector<int>& depths : all_depths(stages))
+        ASSERT_EQ(total(training_order(depths)), (n + stages - 1) * (forward + backward));
+      EXPECT_EQ(total(training_order(Schedule::kGrouped, stages)),
+                (n + stages - 1) * (forward + backward));
+      EXPECT_EQ(total(training_order(Schedule::kSequential, stages)),
+                n * stages * (forward + backward));
+      EXPECT_EQ(total(evaluation_order(stages)), (n + stages - 1) * forward);
+    }
+  }
+}
+
+// The slowest stage limits the steady state: here stage 1, which computes for 5 s for each
+// micro-batch and never waits. Stage 0 computes before it and after it.
+TEST(PipelineTimes, StagesOfOtherTimes) {
+  const std::vector<StageTimes> times = {{1, 1, 0}, {2, 3, 0}, {1, 2, 0}};
+  const auto result = simulate_pipeline(training_order(Schedule::kGrouped, 3), 10, times);
+  EXPECT_EQ(result.total, 1 + 10 * 5 + 1);
+  EXPECT_THAT(result.busy, ElementsAre(20, 50, 30));
+  EXPECT_DOUBLE_EQ(result.bubble, 1 - 100 / (3 * result.total));
+}
+
+// A row has the totals for depths of S - s + e, at most 2(S - s) - 1, for e = 0 to 3. Grouped has
+// the last totals too. In lock step it would not hide messages.
+TEST(PipelineTimes, DepthsHideMessages) {
+  const std::vector<std::vector<int>> depths = {
+      {4, 3, 2, 1}, {5, 4, 3, 1}, {6, 5, 3, 1}, {7, 5, 3, 1}};
+  struct Row {
+    double message;
+    std::vector<std::string> totals;
+  };
+  for (const Row& row : std::vector<Row>{{0, {"393.0", "393.0", "393.0", "393.0"}},
+                                         {0.1, {"412.6", "408.2", "401.8", "393.6"}},
+                                         {0.25, {"442.0", "434.0", "421.0", "394.5"}},
+                                         {0.5, {"491.0", "477.0", "453.0", "396.0"}},
+                                         {1, {"589.0", "564.0", "519.0", "399.0"}}}) {
+    const auto times = equal_stages(4, 1, 2, row.message);
+    std::vector<std::string> totals;
+    for (const std::vector<int>& d : depths)
+      totals.push_back(
+          fmt::format("{:.1f}", simulate_pipeline(training_order(d), 128, times).total));
+    EXPECT_EQ(totals, row.totals) << "messages of " << row.message << " s";
+    const auto grouped = simulate_pipeline(training_order(Schedule::kGrouped, 4), 128, times);
+    EXPECT_EQ(fmt::format("{:.1f}", grouped.total), row.totals[3]);
+  }
+}
+
+// Messages that take longer than a task follow each other: 1 + 5 s until the first one has arrived,
+// 5 s for each of the others.
+TEST(PipelineTimes, OneMessagePassesAtATime) {
+  EXPECT_EQ(simulate_pipeline(evaluation_order(2), 10, equal_stages(2, 1, 0, 5)).total,
+            1 + 10 * 5 + 1);
+}
+
+TEST(PipelineTimes, StagesShareADevice) {
+  const auto times = equal_stages(4, 1, 2, 10);
+  const auto result =
+      simulate_pipeline(training_order(Schedule::kGrouped, 4), 8, times, {1, 1, 1, 1});
+  EXPECT_EQ(result.total, 8 * 4 * 3);  // Without messages.
+  EXPECT_THAT(result.busy, ElementsAre(0, 96));
+  EXPECT_EQ(result.bubble, 0);  // Device 0 has no stage.
+
+  // Device 0 runs F1 of stages 0 and 1, then F2 of both: 4 s. Device 1 waits for the message of F2.
+  const auto two =
+      simulate_pipeline(evaluation_order(4), 2, equal_stages(4, 1, 0, 1), {0, 0, 1, 1});
+  EXPECT_THAT(two.busy, ElementsAre(4, 4));
+  EXPECT_EQ(two.total, 4 + 1 + 2);
+}
+
+TEST(PipelineTimes, CostsTimeInProportionToTheTasks) {
+  const auto times = equal_stages(8, 1, 2, 0.5);
+  const auto order = training_order(Schedule::kGrouped, 8);
+  const int64_t micro_batches = 10000;  // A quadratic cost would make this test take minutes.
+  const auto result = simulate_pipeline(order, micro_batches, times);
+  EXPECT_EQ(result.total, 3 * (micro_batches + 7) + 2 * 7 * 0.5);
+}
+
+TEST(PipelineTimes, RefusesWrongInput) {
+  const PipelineOrder order = training_order(Schedule::kGrouped, 3);
+  const auto times = equal_stages(3, 1, 2);
+  EXPECT_THROW(simulate_pipeline(order, 0, times), Error);
+  EXPECT_THROW(simulate_pipeline(order, 4, equal_stages(2, 1, 2)), Error);
+  EXPECT_THROW(simulate_pipeline(order, 4, equal_stages(3, -1, 2)), Error);
+  EXPECT_THROW(simulate_pipeline(order, 4, equal_stages(3, 1, NAN)), Error);
+  EXPECT_THROW(simulate_pipeline(order, 4, times, {0, 1}), Error);
+  EXPECT_EQ(simulate_pipeline(order, 4, equal_stages(3, 0, 0)).bubble, 0);
+}
+
+}  // namespace
+}  // namespace sluice::train

@@ -1,0 +1,174 @@
+#include "sluice/train/pipeline/stages.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "sluice/base/error.h"
+#include "sluice/train/cut/cut.h"
+#include "sluice/train/pipeline/block_times.h"
+
+namespace sluice::train {
+namespace {
+
+std::string names_of(const Cut& cut) {
+  std::string names;
+  for (const BlockGraph& block : cut.blocks) names += (names.empty() ? "" : ", ") + block.name;
+  return names;
+}
+
+size_t find_block(const Cut& cut, const std::string& name) {
+  const auto found = std::find_if(cut.blocks.begin(), cut.blocks.end(),
+                                  [&](const BlockGraph& block) { return block.name == name; });
+  require(
+      found != cut.blocks.end(),
+      "Unknown Block '{}': the blocks of the model are {}; a block that no result needs is left "
+      "out",
+      name, names_of(cut));
+  return static_cast<size_t>(found - cut.blocks.begin());
+}
+
+// The device that the ops of a block name.
+std::optional<int> named_device(const NetworkGraph& network, const std::string& block) {
+  for (const Op& op : network.graph.graph().ops()) {
+    if (op.block == block && op.device != kInheritDevice) return op.device;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::vector<size_t>> blocks_of(const std::vector<Stage>& stages, const Cut& cut) {
+  std::vector<std::vector<size_t>> result;
+  std::vector<int> stage_of(cut.blocks.size(), -1);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    auto& blocks = result.emplace_back();
+    require(!stages[s].blocks().empty(), "stage {}: must have a block", s);
+    for (const std::string& name : stages[s].blocks()) {
+      const size_t b = find_block(cut, name);
+      require(stage_of[b] < 0,
+              "block '{}' must be in one stage, is associated with more than one stage: {} and {}",
+              name, stage_of[b], s);
+      stage_of[b] = static_cast<int>(s);
+      blocks.push_back(b);
+    }
+    std::sort(blocks.begin(), blocks.end());
+  }
+  for (size_t b = 0; b < stage_of.size(); ++b) {
+    const std::string& name = cut.blocks[b].name;
+    require(stage_of[b] >= 0, "block '{}' must be in a stage", name);
+    require(
+        b == 0 || stage_of[b - 1] <= stage_of[b],
+        "stages must have the blocks in the order {}; block '{}' of stage {} comes before block "
+        "'{}' of stage {}",
+        names_of(cut), cut.blocks[b - 1].name, stage_of[b - 1], name, stage_of[b]);
+  }
+  return result;
+}
+
+std::vector<Stage> named_stages(const Stages& stages, const Cut& cut,
+                                const std::vector<double>& seconds) {
+  if (const auto* named = std::get_if<std::vector<Stage>>(&stages); named && !named->empty())
+    return *named;
+  std::vector<size_t> begins(cut.blocks.size());
+  std::iota(begins.begin(), begins.end(), 0);
+  if (const int* count = std::get_if<int>(&stages)) begins = balanced_cut(seconds, *count);
+  std::vector<Stage> result;
+  for (size_t s = 0; s < begins.size(); ++s) {
+    const size_t end = s + 1 < begins.size() ? begins[s + 1] : cut.blocks.size();
+    std::vector<std::string> blocks;
+    for (size_t b = begins[s]; b < end; ++b) blocks.push_back(cut.blocks[b].name);
+    result.emplace_back(std::move(blocks));
+  }
+  return result;
+}
+
+// Refuses concurrent stages that depend on each other.
+void check_concurrent(const PlacedStage& stage, const PlacedStage& other, const Cut& cut) {
+  for (const size_t b : stage.blocks) {
+    const BlockGraph& block = cut.blocks[b];
+    for (const size_t o : other.blocks) {
+      const BlockGraph& before = cut.blocks[o];
+      for (const BlockValue& v : block.inputs) {
+        require(!before.output(v.whole).valid(),
+                "concurrent stages must not read values of each other, but block '{}' reads '{}' "
+                "of block '{}'",
+                block.name, v.whole.name(), before.name);
+      }
+      for (const WeightUse& w : block.weights) {
+        require(std::none_of(before.weights.begin(), before.weights.end(),
+                             [&](const WeightUse& used) { return used.key == w.key; }),
+                "concurrent stages must not share weights, but blocks '{}' and '{}' read '{}'",
+                before.name, block.name, w.key);
+      }
+    }
+  }
+}
+
+// Numbers the steps of the schedule.
+void set_steps(const std::vector<Stage>& stages, const Cut& cut, std::vector<PlacedStage>& placed) {
+  for (size_t s = 1; s < placed.size(); ++s) {
+    placed[s].step = placed[s - 1].step + (stages[s].is_concurrent() ? 0 : 1);
+    for (size_t o = s; o-- > 0 && placed[o].step == placed[s].step;)
+      check_concurrent(placed[s], placed[o], cut);
+  }
+  require(placed.back().step >= 1,
+          "a pipeline must have at least two stages that are not concurrent, got 1");
+}
+
+}  // namespace
+
+Stages parse_stages(const std::vector<std::string>& texts) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (texts.size() == 1 && std::all_of(texts[0].begin(), texts[0].end(), is_digit)) {
+    int count = 0;
+    const char* const end = texts[0].data() + texts[0].size();
+    const auto [stop, error] = std::from_chars(texts[0].data(), end, count);
+    require(error == std::errc() && stop == end && count <= kMostDevices,
+            "stages: must be at most {}, got '{}'", kMostDevices, texts[0]);
+    return count;
+  }
+  std::vector<Stage> stages;
+  for (const std::string& text : texts) {
+    std::vector<std::string> blocks;
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find('+', begin), text.size());
+      blocks.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    stages.emplace_back(std::move(blocks));
+  }
+  return stages;
+}
+
+std::vector<PlacedStage> place_stages(const Stages& stages, const NetworkGraph& network,
+                                      const Cut& cut, const std::vector<double>& seconds) {
+  const std::vector<Stage> all = named_stages(stages, cut, seconds);
+  require(all.size() >= 2,
+          "a pipeline must have at least two stages, got {}; the model's blocks: {}", all.size(),
+          names_of(cut));
+  const auto blocks = blocks_of(all, cut);
+  std::vector<PlacedStage> placed;
+  std::optional<size_t> with, without;  // A stage with a device, and one without.
+  for (size_t s = 0; s < all.size(); ++s) {
+    std::optional<int> device = all[s].device();
+    for (const size_t b : blocks[s]) {
+      const std::string& name = cut.blocks[b].name;
+      const std::optional<int> named = named_device(network, name);
+      if (!named) continue;
+      if (!device) device = named;
+      require(*device == *named,
+              "stage {}: must run on one device, got {}, but block '{}' names {}", s, *device, name,
+              *named);
+    }
+    require(!device || *device >= 0, "stage {}: its device must be at least 0, got {}", s,
+            device.value_or(0));
+    (device ? with : without) = s;
+    placed.push_back({blocks[s], device.value_or(static_cast<int>(s))});
+  }
+  require(!with || !without,
+          "stages: all must have a device, or none, but stage {} has one and stage {} has none",
+          with.value_or(0), without.value_or(0));
+  set_steps(all, cut, placed);
+  return placed;
+}
+
+}  // namespace sluice::train

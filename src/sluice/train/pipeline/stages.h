@@ -1,0 +1,38 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "sluice/train/training_step.h"
+
+namespace sluice::train {
+
+struct Cut;
+struct NetworkGraph;
+
+/// A stage of a network that was cut.
+struct PlacedStage {
+  std::vector<size_t> blocks;  ///< Positions in Cut::blocks, ascending.
+  int device = 0;
+  int step = 0;  ///< Number of its step in the schedule; concurrent stages have the same.
+};
+
+inline constexpr int kMostDevices = 4096;
+
+/// Returns the stages of texts such as "B1+B2" and "B3". One text that is a number is a number of
+/// stages; Error{kUsage} if it is larger than kMostDevices.
+Stages parse_stages(const std::vector<std::string>& texts);
+
+/// Finds the blocks and devices of stages. `seconds` has the time of each block. A number of stages
+/// is a cut into stages of about equal time (balanced_cut()). Without stages, each block is a
+/// stage. A stage that names no device runs on the one that its blocks name. If no stage has a
+/// device by these rules, stage s runs on device s.
+///
+/// Error{kUsage}: a stage without blocks; a block in two stages or in none; an unknown block;
+/// stages that are not in the order of the cut; blocks of a stage that name different devices, or
+/// another one than the stage; stages with a device beside stages without one; fewer than two
+/// stages, without counting concurrent ones twice; concurrent stages that read values or weights of
+/// each other.
+std::vector<PlacedStage> place_stages(const Stages& stages, const NetworkGraph& network,
+                                      const Cut& cut, const std::vector<double>& seconds);
+
+}  // namespace sluice::train

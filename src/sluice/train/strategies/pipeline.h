@@ -1,0 +1,24 @@
+#pragma once
+#include "sluice/train/cut/block_gradients.h"
+#include "sluice/train/training_step.h"
+
+namespace sluice::train {
+
+/// Adds the programs of a step that is resident, sharded or pipelined (build_training()). The
+/// streams of `training` exist.
+///
+/// A step runs the tasks of its stages in the iterations of a PipelineOrder: those of the ramp-up,
+/// a loop whose body runs each task once, and those of the ramp-down. A value that a task makes in
+/// one iteration for a task of a later one is carried by the loop, once for each iteration between
+/// them. The updates follow. A resident step has one stage, so its loop runs one micro-batch at a
+/// time.
+void build_pipeline(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
+                    const WeightGroups& groups, nn::Optimizer& optimizer,
+                    const StepOptions& options, const Strategy& strategy, Training& training);
+
+/// Adds the program "eval" alone, which runs the forward tasks of its stages in the iterations of
+/// evaluation_order() (build_inference()). The streams of `training` exist.
+void build_pipelined_eval(Ir ir, const NetworkGraph& eval, const StepOptions& options,
+                          const Strategy& strategy, Training& training);
+
+}  // namespace sluice::train

@@ -1,0 +1,167 @@
+#include "sluice/train/strategies/pipeline_layout.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "sluice/base/error.h"
+#include "sluice/train/pipeline/block_times.h"
+#include "sluice/train/pipeline/choose_depths.h"
+#include "sluice/train/pipeline/in_flight.h"
+
+namespace sluice::train {
+namespace {
+
+Schedule schedule_of(const Strategy& strategy) {
+  const auto* pipelined = std::get_if<PipelinedExecution>(&strategy);
+  return pipelined == nullptr ? Schedule::kSequential : pipelined->schedule;
+}
+
+std::vector<double> seconds_of(const std::vector<StageTimes>& times) {
+  std::vector<double> seconds;
+  for (const StageTimes& t : times) seconds.push_back(t.forward + t.backward);
+  return seconds;
+}
+
+std::vector<PlacedStage> stages_of(const Strategy& strategy, const NetworkGraph& network,
+                                   const Cut& cut, const std::vector<StageTimes>& times) {
+  if (const auto* pipelined = std::get_if<PipelinedExecution>(&strategy))
+    return place_stages(pipelined->stages, network, cut, seconds_of(times));
+  if (const auto* sharded = std::get_if<ShardedExecution>(&strategy))
+    return place_stages(sharded->stages, network, cut, seconds_of(times));
+  std::vector<size_t> all(cut.blocks.size());
+  std::iota(all.begin(), all.end(), 0);
+  return {{all, kInheritDevice}};
+}
+
+size_t step_of(const PlacedStage& stage) { return static_cast<size_t>(stage.step); }
+
+// The times and bytes of each stage, and of the messages of its step.
+struct StageCosts {
+  std::vector<StageTimes> times;
+  std::vector<int64_t> activation_bytes;  // For a micro-batch in flight.
+};
+
+StageCosts costs_of(const std::vector<PlacedStage>& stages, const std::vector<StageTimes>& times,
+                    const std::vector<Flow>& flows, const DeviceRates& rates) {
+  StageCosts costs{std::vector<StageTimes>(stages.size()), std::vector<int64_t>(stages.size())};
+  const size_t steps = step_of(stages.back()) + 1;
+  std::vector<int64_t> sent(steps), sent_back(steps);
+  for (const Flow& flow : flows) {
+    const PlacedStage& maker = stages[flow.made_by.stage];
+    if (flow.read_by.backward && !flow.value.is_gradient)
+      costs.activation_bytes[flow.read_by.stage] += flow.bytes;
+    if (maker.device == flow.device) continue;
+    // A gradient that a step makes comes back on the way from the step before it.
+    if (!flow.value.is_gradient) sent[step_of(maker)] += flow.bytes;
+    if (flow.value.is_gradient && maker.step > 0) sent_back[step_of(maker) - 1] += flow.bytes;
+  }
+  for (size_t s = 0; s < stages.size(); ++s) {
+    for (const size_t b : stages[s].blocks) {
+      costs.times[s].forward += times[b].forward;
+      costs.times[s].backward += times[b].backward;
+    }
+    const int64_t bytes = std::max(sent[step_of(stages[s])], sent_back[step_of(stages[s])]);
+    if (bytes > 0)
+      costs.times[s].message = rates.latency + static_cast<double>(bytes) / rates.messages;
+  }
+  return costs;
+}
+
+// The costs of the steps of the schedule. Of concurrent stages, the slowest one counts, and the
+// largest bytes.
+PipelineCosts costs_of_steps(const std::vector<PlacedStage>& stages, const StageCosts& costs) {
+  const size_t steps = step_of(stages.back()) + 1;
+  PipelineCosts result{.stages = std::vector<StageTimes>(steps),
+                       .activation_bytes = std::vector<int64_t>(steps),
+                       .devices = std::vector<int>(steps)};
+  for (size_t s = stages.size(); s-- > 0;) {
+    const size_t k = step_of(stages[s]);
+    StageTimes& times = result.stages[k];
+    const StageTimes& own = costs.times[s];
+    if (own.forward + own.backward >= times.forward + times.backward) {
+      times = own;
+      result.devices[k] = stages[s].device;
+    }
+    result.activation_bytes[k] = std::max(result.activation_bytes[k], costs.activation_bytes[s]);
+  }
+  return result;
+}
+
+std::vector<MessageBytes> messages_of(const PipelineLayout& layout) {
+  std::map<std::pair<int, int>, MessageBytes> pairs;
+  for (const Flow& flow : layout.flows) {
+    const int from = layout.stages[flow.made_by.stage].device;
+    if (from == flow.device) continue;
+    MessageBytes& pair =
+        pairs.try_emplace({from, flow.device}, MessageBytes{from, flow.device}).first->second;
+    (flow.value.is_gradient ? pair.backward : pair.forward) += flow.bytes;
+  }
+  std::vector<MessageBytes> messages;
+  for (const auto& [devices, pair] : pairs) messages.push_back(pair);
+  return messages;
+}
+
+// The order of the steps of a schedule.
+PipelineOrder order_of_steps(Schedule schedule, int steps, nn::RunMode mode) {
+  if (mode == nn::RunMode::kEvaluate) return evaluation_order(steps, schedule);
+  return training_order(schedule == Schedule::kAuto ? Schedule::kInterleaved : schedule, steps);
+}
+
+PipelineOrder order_of_stages(const PipelineOrder& steps, const std::vector<PlacedStage>& stages) {
+  std::vector<int> step_of_stage;
+  for (const PlacedStage& s : stages) step_of_stage.push_back(s.step);
+  return split_stages(steps, step_of_stage);
+}
+
+}  // namespace
+
+bool runs_in_turn(const Strategy& strategy) {
+  return schedule_of(strategy) == Schedule::kSequential;
+}
+
+PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
+                       const std::vector<std::optional<BlockGradient>>& gradients,
+                       const RemoteActivations* remote, nn::RunMode mode,
+                       const StepOptions& options) {
+  const std::vector<StageTimes> times = block_times(cut, gradients, options.rates);
+  PipelineLayout layout{.stages = stages_of(strategy, network, cut, times)};
+  std::set<MicroBatch::Value> shared;
+  for (const auto& [name, whole] : network.inputs) shared.insert(MicroBatch::value(whole));
+  const auto set_order = [&](const PipelineOrder& steps) {
+    layout.order = order_of_stages(steps, layout.stages);
+    layout.flows = find_flows(layout.order, layout.stages, cut, gradients, shared, remote);
+  };
+  const Schedule schedule = schedule_of(strategy);
+  PipelineOrder steps = order_of_steps(schedule, layout.stages.back().step + 1, mode);
+  set_order(steps);
+  if (std::holds_alternative<ResidentExecution>(strategy)) return layout;
+  const StageCosts costs = costs_of(layout.stages, times, layout.flows, options.rates);
+  PipelineCosts of_steps = costs_of_steps(layout.stages, costs);
+  const auto* pipelined = std::get_if<PipelinedExecution>(&strategy);
+  const bool chooses = schedule == Schedule::kAuto;
+  require(pipelined == nullptr || pipelined->activation_budgets.empty() || chooses,
+          "activation_budgets: require the schedule auto, got {}", to_string(schedule));
+  if (chooses && mode == nn::RunMode::kTrain) {
+    of_steps.budgets = pipelined->activation_budgets;
+    steps = training_order(choose_depths(of_steps, options.accumulate));
+    set_order(steps);
+  }
+  PipelinePlan plan{.schedule = schedule, .order = layout.order, .messages = messages_of(layout)};
+  const std::vector<int64_t> in_flight = max_in_flight(steps, options.accumulate);
+  for (size_t s = 0; s < layout.stages.size(); ++s) {
+    const PlacedStage& placed = layout.stages[s];
+    StagePlan& stage = plan.stages.emplace_back();
+    for (const size_t b : placed.blocks) stage.blocks.push_back(cut.blocks[b].name);
+    stage.device = placed.device;
+    stage.in_flight = in_flight[step_of(placed)];
+    stage.times = costs.times[s];
+    stage.activation_bytes = costs.activation_bytes[s];
+  }
+  plan.times = simulate_pipeline(steps, options.accumulate, of_steps.stages, of_steps.devices);
+  layout.plan = std::move(plan);
+  return layout;
+}
+
+}  // namespace sluice::train

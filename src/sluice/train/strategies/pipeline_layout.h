@@ -1,0 +1,30 @@
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "sluice/train/cut/block_gradients.h"
+#include "sluice/train/pipeline/pipeline_plan.h"
+#include "sluice/train/strategies/flows.h"
+
+namespace sluice::train {
+
+/// The stages of a step, the order of its tasks and the values that flow between them.
+struct PipelineLayout {
+  std::vector<PlacedStage> stages;
+  PipelineOrder order;
+  std::vector<Flow> flows;
+  std::optional<PipelinePlan> plan;  ///< Absent if the step is resident.
+};
+
+/// Whether a micro-batch ends before the next one begins.
+bool runs_in_turn(const Strategy& strategy);
+
+/// Lays out a step that is resident, sharded or pipelined, or the evaluation of its micro-batches.
+/// A resident step has one stage with all blocks. Inputs that are given once a run do not flow.
+/// Gradients do not read values in `remote`, which may be null.
+PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
+                       const std::vector<std::optional<BlockGradient>>& gradients,
+                       const RemoteActivations* remote, nn::RunMode mode,
+                       const StepOptions& options);
+
+}  // namespace sluice::train

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Tests training in stages on several devices from the command line."""
+
+import unittest
+
+from cli_case import CliTest
+
+
+class Stages(CliTest):
+    CNN = ["mnist-cnn", "--synthetic", "--micro-batch", 4, "--accumulate", 6, "--steps", 3,
+           "--test-batch", 200]
+
+    def digest(self, *flags):
+        return self.record("train", *flags)["digest"]
+
+    def test_every_strategy_has_the_bits_of_the_resident_step(self):
+        resident = self.digest(*self.CNN)
+        halves = ["--stages", "B1+B2,B3+B4"]
+        for flags in (
+            ["--devices", 4, "--strategy", "pipelined"],
+            ["--devices", 4, "--strategy", "pipelined", "--schedule", "interleaved"],
+            ["--strategy", "pipelined", "--schedule", "sequential", *halves],
+            ["--devices", 4, "--strategy", "sharded"],
+            ["--devices", 2, "--strategy", "pipelined", *halves],
+            ["--strategy", "sharded", *halves],
+            ["--strategy", "pipelined", "--offload", "optimizer,activations", *halves],
+        ):
+            with self.subTest(flags=flags):
+                self.assertEqual(self.digest(*self.CNN, *flags), resident)
+        replicas = [*self.CNN, "--replicas", 2]
+        two = self.digest(*replicas)
+        self.assertNotEqual(two, resident)
+        pipelined = ["--strategy", "pipelined", *halves]
+        self.assertEqual(self.digest(*replicas, "--devices", 4, *pipelined), two)
+        self.assertEqual(self.digest(*self.CNN, "--devices", 4, *pipelined), two)
+
+    def test_two_devices_hold_what_one_cannot(self):
+        # Weights, the mean of their gradients and two values of state, in bytes.
+        width, layers = 256, 6
+        weights = [784 * width + width] + [width * width + width] * (layers - 2)
+        weights.append(width * 10 + 10)
+        model = ["mlp", "--layers", layers, "--width", width, "--dropout", 0, "--micro-batch", 2,
+                 "--accumulate", 3, "--optimizer", "adam", "--offload", "none"]
+        held = sum(weights) * 4 * 4
+        budget = held * 2 // 3
+        run = [*model, "--synthetic", "--steps", 3]
+        self.expect_error(4, "does not fit", f"its budget is {budget}", "train", *run, "--memory",
+                          budget)
+        stages = ["--stages", "fc.0," + "+".join(f"fc.{i}" for i in range(1, layers))]
+        digest = self.digest(*run)
+        for strategy in ("pipelined", "sharded"):
+            flags = ["--strategy", strategy, *stages, "--memory", budget]
+            self.assertEqual(self.digest(*run, *flags), digest)
+            record = self.record("plan", *model, *flags)
+            self.assertLessEqual(record["planned_bytes"], budget)
+
+    def test_a_budget_of_each_device(self):
+        stages = ["mnist-cnn", "--strategy", "pipelined", "--stages", "B1+B2,B3+B4"]
+        self.expect_code(0, "plan", *stages, "--memory", "64M,32M")
+        said = self.expect_code(4, "plan", *stages, "--memory", "64M,16K").stderr
+        self.assertIn("device 1", said)
+        self.assertIn("its budget is 16384", said)
+        self.assertIn("its budget is 16384", self.expect_code(
+            4, "plan", *stages, "--memory", "16K,64M").stderr)
+        self.expect_error(
+            2, "usage",
+            "--memory: must have one limit or 2, one for each device of a replica, got 3", "plan",
+            *stages, "--memory", "2M,1M,1M")
+
+    def test_replicas_are_compared(self):
+        model = ["mlp", "--synthetic", "--width", 32, "--steps", 6, "--optimizer", "adam"]
+        check = ["--check-replicas", 2]
+        two = [*model, "--replicas", 2]
+        self.assertEqual(self.digest(*two, *check), self.digest(*two))
+        sharded = [*two, "--shard-threshold", 8]
+        self.assertEqual(self.digest(*sharded, *check), self.digest(*sharded))
+        self.expect_error(2, "usage", "--check-replicas requires --replicas 2 or more (it is 1)",
+                          "train", *model, *check)
+        self.expect_error(2, "usage", "--check-replicas", "train", *two, "--check-replicas", 0)
+
+    def test_refusals(self):
+        pipelined = ["mnist-cnn", "--strategy", "pipelined"]
+        for part, flags in (
+            (
+                "Unknown Block 'B5': the blocks of the model are B1, B2, B3, B4",
+                [*pipelined, "--stages", "B1+B2,B3+B5"],
+            ),
+            (
+                "block 'B2' must be in one stage, is associated with more than one stage: 0 and 1",
+                [*pipelined, "--stages", "B1+B2,B2+B3+B4"],
+            ),
+            ("grouped, interleaved, sequential", [*pipelined, "--schedule", "zigzag"]),
+            (
+                "--devices: must be a multiple of the 3 devices of a replica, got 8",
+                [*pipelined, "--stages", "B1,B2,B3+B4", "--devices", 8],
+            ),
+            (
+                "--devices: must be 6 (3 of a replica, 2 replicas), got 8",
+                [*pipelined, "--stages", "B1,B2,B3+B4", "--devices", 8, "--replicas", 2],
+            ),
+            (
+                "--stages requires --strategy pipelined or sharded (it is resident)",
+                ["mnist-cnn", "--stages", "B1+B2,B3+B4"],
+            ),
+            (
+                "--stages requires --strategy pipelined or sharded (it is phased)",
+                ["mnist-cnn", "--stages", "B1+B2,B3+B4", "--strategy", "phased"],
+            ),
+            (
+                "--schedule requires --strategy pipelined (it is sharded)",
+                ["mnist-cnn", "--strategy", "sharded", "--schedule", "interleaved"],
+            ),
+        ):
+            for command in ("train", "plan"):
+                with self.subTest(command=command, flags=flags):
+                    self.expect_error(2, "usage", part, command, *flags)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

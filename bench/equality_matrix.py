@@ -6,7 +6,7 @@ Compares the digests of losses, weights and optimizer state: for each model and 
 all runs must have one digest.
 
     bench/equality_matrix.py build/bin/sluice [--sample] [--jobs 2]
-                             [--launcher 'mpirun -n {replicas}'] [--opaque]
+                             [--launcher 'mpirun -n {processes}'] [--opaque]
 
 Prints a line for each run that differs or fails, then the counts. Exits with 1 if there is one.
 `--sample` runs only enough combinations to have every pair of values of two dimensions. `--opaque`
@@ -74,6 +74,7 @@ def staged_ways():
              ["pipelined", "--schedule", "interleaved"], KINDS[:3], "io"),
             ("auto, two stages, activations offloaded",
              ["pipelined", "--schedule", "auto", "--stages", "2"], ["activations"], "io"),
+            ("two stages, all offloaded", ["pipelined", "--stages", "2"], KINDS, "io"),
             ("sequential, recompute",
              ["pipelined", "--schedule", "sequential", "--recompute"], ["none"], "io"),
             ("sharded", ["sharded"], ["none"], "io"),
@@ -82,6 +83,10 @@ def staged_ways():
         if kinds != ["none"]:
             result[name] += ["--io-mode", mode]
     return result
+
+
+def stages_of(way):
+    return 2 if "--stages" in WAYS[way] else 1
 
 
 WAYS = {**ways("resident"), **ways("phased"), **staged_ways()}
@@ -146,10 +151,11 @@ class Matrix:
         """Returns the digest, or the reason why the run has no digest."""
         model, replicas, way, tier, threads, threshold, compiled, launcher = row
         flags, isa = COMPILED[compiled]
+        processes = replicas * stages_of(way)
         command = [
-            *shlex.split(launcher.format(replicas=replicas)), self.program, "train", *MODELS[model],
-            *COMMON, "--data", self.data, "--replicas", str(replicas), "--threads", str(threads),
-            "--remote", f"file:{self.disk}" if tier == "file" else tier,
+            *shlex.split(launcher.format(processes=processes)), self.program, "train",
+            *MODELS[model], *COMMON, "--data", self.data, "--replicas", str(replicas),
+            "--threads", str(threads), "--remote", f"file:{self.disk}" if tier == "file" else tier,
             "--shard-threshold", str(threshold), *WAYS[way], *flags
         ]
         try:
@@ -178,7 +184,8 @@ def main():
     parser.add_argument("program", help="the sluice command")
     parser.add_argument("--sample", action="store_true", help="a covering sample of pairs")
     parser.add_argument("--launcher", action="append", default=[], metavar="COMMAND",
-                        help="also run under it; {replicas} is their number")
+                        help="also run under it; {processes} is the number of replicas, or twice "
+                        "that number for two stages")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     parser.add_argument("--opaque", action="store_true", help="also run on the opaque device")
     options = parser.parse_args()

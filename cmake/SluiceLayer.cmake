@@ -7,8 +7,9 @@ target_compile_options(sluice_flags INTERFACE -Wall -Wextra -Wpedantic
   -Wno-missing-field-initializers -ffp-contract=off
   $<$<CONFIG:Release>:$<IF:$<BOOL:$<TARGET_PROPERTY:SLUICE_IS_TEST>>,-O1,-O2>>)
 if(SLUICE_SANITIZE)
+  # Lines of functions (-g1) are all that a report shows.
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE}
-                         -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
+                         -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
 set(SLUICE_LAYERS "" CACHE INTERNAL "")
@@ -79,6 +80,18 @@ function(sluice_test name)
   sluice_test_program(${name} ${ARG_LIBRARIES})
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 600)
+endfunction()
+
+# sluice_test_cases(NAME SOURCES … LIBRARIES …) compiles tests once for several programs, which have
+# NAME among their LIBRARIES.
+function(sluice_test_cases name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_library(${name} OBJECT ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE sluice_flags ${ARG_LIBRARIES} GTest::gtest)
+  # The flags of a program, which a precompiled header requires.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIE)
+  sluice_test_program(${name} ${ARG_LIBRARIES})
 endfunction()
 
 # sluice_test_program(NAME LIBRARY…) gives a program the flags and the precompiled header of a test.

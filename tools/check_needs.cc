@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "sluice/base/error.h"
 
@@ -17,6 +19,19 @@ struct Need {
   const char* required;
   std::string found;
 };
+
+// Error{kUsage} unless the command line has no other options than these.
+void allow_only(const CLI::App& command, const std::string& form,
+                const std::vector<std::string>& allowed) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    require(option->count() == 0 || name == form ||
+                std::find(allowed.begin(), allowed.end(), name) != allowed.end(),
+            "{} cannot be combined with {}", name, form);
+  }
+}
+
+constexpr std::string_view kSuiteFlags[] = {"--only", "--rounds", "--python"};
 
 }  // namespace
 
@@ -51,6 +66,7 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
        "--offload none"},
       {o.session.remote_bandwidth >= 0, !stays, "--remote-bandwidth", "offloaded tensors",
        "--offload none"},
+      {!o.map.empty(), o.session.group != nullptr, "--map", "several processes of mpirun", "one"},
       {o.train.warmup_steps > 0, schedule, "--warmup-steps", "--lr-schedule", "absent"},
   };
   for (const Need& n : needs) {
@@ -76,6 +92,47 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
           "--lr cannot be combined with --lr-schedule in sluice {}: the rate is not part of the "
           "program",
           command.get_name());
+}
+
+bool plan_needs_model(const CLI::App& command, const PlanOptions& plan) {
+  require(plan.capacity < 0 || !plan.problem.empty(),
+          "--capacity requires --problem FILE.csv; a model's budget is --memory");
+  require(!plan.nodes || !plan.problem.empty(), "--nodes requires --problem FILE.csv");
+  if (!plan.problem.empty()) {
+    allow_only(command, "--problem", {"--capacity", "--nodes", "--json"});
+    return false;
+  }
+  if (!plan.check.empty()) {
+    allow_only(command, "--check", {});
+    return false;
+  }
+  return true;
+}
+
+void check_form(const CLI::App& command, const ToolOptions& o) {
+  for (const char* form :
+       {"--full", "--passes", "--fusions", "--memory-map", "--transfers", "--dot"}) {
+    if (command.count(form) == 0) continue;
+    require(!o.output.json, "{} cannot be combined with --json", form);
+    require(!o.plan.compares(), "{} cannot be combined with several --replicas or thresholds",
+            form);
+  }
+  require(o.plan.form != PlanOptions::Form::kDot || o.session.print_after.empty(),
+          "--dot cannot be combined with --print-after");
+}
+
+bool bench_needs_suite(const CLI::App& app) {
+  const bool suite = app.count("model") == 0;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || option->get_positional()) continue;
+    const std::string name = option->get_name();
+    const bool of_suite =
+        std::find(std::begin(kSuiteFlags), std::end(kSuiteFlags), name) != std::end(kSuiteFlags);
+    const bool of_both = name == "--json" || name == "--threads";
+    require(of_both || of_suite == suite, "{} {}", name,
+            suite ? "requires a model (sluice bench mnist)" : "cannot be combined with a model");
+  }
+  return suite;
 }
 
 }  // namespace sluice::tool

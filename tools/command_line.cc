@@ -231,6 +231,10 @@ void add_strategy(Flags flags, ToolOptions& o) {
   flags.integer<std::optional<int64_t>, int64_t>(
       "--devices", o.devices, 1, train::kMostDevices,
       "Compute on N devices, replicas included (default: those that the stages need)");
+  flags.list("--map", "PROCESSES",
+             "Run each device in this process of mpirun: numbers, replica by replica, or devices "
+             "for the first devices first (default: the first replicas first)",
+             [&o](const std::vector<std::string>& texts) { o.map = texts; });
   flags.choice("--io-mode", o.step.io_mode,
                {{"compute", IoMode::kCompute},
                 {"io", IoMode::kIo},
@@ -426,67 +430,6 @@ void take_lists(const CLI::App& command, bool plan, ToolOptions& o) {
           "--replicas, --shard-threshold: must be one value each; sluice plan takes lists");
   o.train.replicas = o.plan.replicas[0];
   o.step.locations.min_elements_sharded = o.plan.shard_thresholds[0];
-  if (o.session.group != nullptr && command.count("--replicas") == 0)
-    o.train.replicas = std::max<int64_t>(o.train.replicas, o.session.group->size());
-  o.plan.replicas[0] = o.train.replicas;
-  require(o.train.replicas <= kMostReplicas, "mpirun: must start at most {} processes, got {}",
-          kMostReplicas, o.train.replicas);
-}
-
-// Error{kUsage} unless the command line has no other options than these.
-void allow_only(const CLI::App& command, const std::string& form,
-                const std::vector<std::string>& allowed) {
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_name();
-    require(option->count() == 0 || name == form ||
-                std::find(allowed.begin(), allowed.end(), name) != allowed.end(),
-            "{} cannot be combined with {}", name, form);
-  }
-}
-
-// Whether a plan is made of a model. Error{kUsage} for options that contradict each other.
-bool plan_needs_model(const CLI::App& command, const PlanOptions& plan) {
-  require(plan.capacity < 0 || !plan.problem.empty(),
-          "--capacity requires --problem FILE.csv; a model's budget is --memory");
-  require(!plan.nodes || !plan.problem.empty(), "--nodes requires --problem FILE.csv");
-  if (!plan.problem.empty()) {
-    allow_only(command, "--problem", {"--capacity", "--nodes", "--json"});
-    return false;
-  }
-  if (!plan.check.empty()) {
-    allow_only(command, "--check", {});
-    return false;
-  }
-  return true;
-}
-
-void check_form(const CLI::App& command, const ToolOptions& o) {
-  for (const char* form :
-       {"--full", "--passes", "--fusions", "--memory-map", "--transfers", "--dot"}) {
-    if (command.count(form) == 0) continue;
-    require(!o.output.json, "{} cannot be combined with --json", form);
-    require(!o.plan.compares(), "{} cannot be combined with several --replicas or thresholds",
-            form);
-  }
-  require(o.plan.form != PlanOptions::Form::kDot || o.session.print_after.empty(),
-          "--dot cannot be combined with --print-after");
-}
-
-constexpr std::string_view kSuiteFlags[] = {"--only", "--rounds", "--python"};
-
-// Whether bench runs without a model. Error{kUsage} for flags of the other way.
-bool bench_needs_suite(const CLI::App& app) {
-  const bool suite = app.count("model") == 0;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->count() == 0 || option->get_positional()) continue;
-    const std::string name = option->get_name();
-    const bool of_suite =
-        std::find(std::begin(kSuiteFlags), std::end(kSuiteFlags), name) != std::end(kSuiteFlags);
-    const bool of_both = name == "--json" || name == "--threads";
-    require(of_both || of_suite == suite, "{} {}", name,
-            suite ? "requires a model (sluice bench mnist)" : "cannot be combined with a model");
-  }
-  return suite;
 }
 
 int run_command(const CommandLine& line, ToolOptions& o) {

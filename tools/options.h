@@ -98,6 +98,7 @@ struct ToolOptions {
   SessionOptions session;
   std::vector<int64_t> memory;     ///< Bytes of each device, or of all; empty: no limit.
   std::optional<int64_t> devices;  ///< Devices of all replicas; absent: those that they need.
+  std::vector<std::string> map;    ///< Processes of these devices, or "devices"; empty: default.
   OutputOptions output;
   PlanOptions plan;
   BenchOptions bench;

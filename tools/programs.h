@@ -41,8 +41,9 @@ void add_offload(const Programs& programs, JsonRecord& record);
 train::LearningRateSchedule schedule_of(const ToolOptions& options, int64_t steps);
 
 /// Chooses the devices of the session: as many as the stages of the model need. If --devices gives
-/// their number and --replicas is absent, chooses the replicas. Error{kUsage} for a number that is
-/// not a product of both, and for budgets of another number of devices.
+/// their number and --replicas is absent, chooses the replicas. Without both, each process has a
+/// device or more. Error{kUsage} for a number that is not a product of both, for budgets of another
+/// number of devices, and for a wrong --map.
 void choose_devices(ToolOptions& options, bool replicas_are_given);
 
 /// The session that the command line asks for.

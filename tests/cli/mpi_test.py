@@ -1,5 +1,6 @@
-"""Replicas in processes that mpirun starts. They compute the bits of one process, only one of them
-prints, and all end if one ends.
+"""Replicas and stages in processes that mpirun starts.
+
+They compute the bits of one process, only one of them prints, and all end if one ends.
 
 SLUICE_MPIRUN names the launcher.
 """
@@ -28,6 +29,7 @@ ENVIRONMENT = {
 }
 SHORT = ["--synthetic", "--steps", "10", "--width", "64"]
 LONG = ["train", "mnist", "--synthetic", "--epochs", "1000", "--width", "64"]
+STAGES = ["--strategy", "pipelined", "--stages", "2", "--accumulate", "4"]
 
 
 def mpi(processes, *arguments):
@@ -113,6 +115,59 @@ class Mpi(CliTest):
                         for key in ("digest", "loss", "accuracy", "planned_bytes"):
                             self.assertEqual(record[key], plain[key])
             self.assertEqual(os.listdir(folder), [])
+
+    def test_stages_have_the_bits_of_one(self):
+        for replicas, processes, flags in (
+            (1, 2, []),
+            (1, 2, ["--map", "1,0"]),
+            (2, 2, []),
+            (2, 2, ["--map", "devices"]),
+            (2, 4, ["--map", "0,2,1,3"]),
+        ):
+            with self.subTest(replicas=replicas, processes=processes, flags=flags):
+                run = [
+                    "train", "mlp-skip", *SHORT, *STAGES, "--optimizer", "adam", "--offload",
+                    "optimizer", "--threads", "1", "--json"
+                ]
+                plain = json.loads(self.expect_code(0, *run, "--replicas", replicas).stdout)
+                if replicas > 1 and processes < 4:
+                    run += ["--replicas", replicas]  # Four processes have a device each.
+                result = self.finish(mpi(processes, *run, *flags))
+                self.assertEqual(result.returncode, 0, result.stderr)
+                record = json.loads(result.stdout)
+                for key in ("digest", "loss", "accuracy", "planned_bytes", "measured_bytes"):
+                    self.assertEqual(record[key], plain[key])
+
+    def test_maps_that_cannot_run_are_refused(self):
+        run = ["train", "mlp-skip", *SHORT, *STAGES]
+        self.assertIn("--map requires several processes of mpirun",
+                      self.expect_code(2, *run, "--map", "0,1").stderr)
+        for processes, flags, part in (
+            (3, [], "3 processes cannot share 2 devices evenly"),
+            (2, ["--map", "0,1,0"], "must have 2 numbers, one for each of 2 devices, got 3"),
+            (2, ["--map", "0,0"], "process 1 must run a device, got none"),
+            (2, ["--map", "0,2"], "--map: must be an integer from 0 to 1, got '2'"),
+            (2, ["--map", "stages"], "--map: must be an integer from 0 to 1, got 'stages'"),
+        ):
+            with self.subTest(processes=processes, flags=flags):
+                result = self.finish(mpi(processes, *run, *flags))
+                self.assertEqual(result.returncode, 2, result.stderr)
+                self.assertEqual(result.stderr.count(part), 1, result.stderr)
+
+    def test_a_lost_stage_is_named(self):
+        run, pids = self.start(2, "train", "mlp-skip", *LONG[2:], *STAGES)
+        os.kill(pids[1], signal.SIGSTOP)
+        begin = time.monotonic()
+        _, errors = run.communicate(timeout=30)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual(run.returncode, 8, errors)
+        self.assertEqual(errors.count("error ("), 1, errors)
+        self.assertRegex(
+            errors, r"error \(peer lost\): process 1 has given no sign of life for 5 s\n"
+            r"  while (receiving message \d+ of channel 1to0 from process 1|"
+            r"sending message \d+ of channel 0to1 to process 1|"
+            r"ending channel \wto\w with process 1|gathering data of all)")
+        self.expect_no_orphans(pids)
 
     def test_what_one_saves_is_whole(self):
         with tempfile.TemporaryDirectory() as folder:

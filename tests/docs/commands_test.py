@@ -149,7 +149,7 @@ class Commands(unittest.TestCase):
         "build/release/src/sluice/compiler/compiler_test --gtest_filter='DoubleNeg*'",
         "cmake --build build/release --target sluice_cli && "
         "build/release/bin/sluice train mnist-rts --steps 20",
-        "bench/equality_matrix.py build/bin/sluice --launcher 'mpirun -n {replicas}'", ".ci/run")
+        "bench/equality_matrix.py build/bin/sluice --launcher 'mpirun -n {processes}'", ".ci/run")
     def test_builds_have_the_targets_that_are_named(self, install, *others):
         # Other tests run these: install_test installs, bench_equality_test runs a sample of the
         # matrix, docs_howto_test runs the operator.
@@ -347,18 +347,20 @@ class Commands(unittest.TestCase):
         self.assertIn("8 x 1 x 4 = 32 samples a step", result.stderr)
         self.assert_learned(result.stdout)
 
-    @runs("mpirun -n 2 sluice train mnist --replicas 4 --steps 100")
-    def test_processes(self, command):
+    @runs("mpirun -n 2 sluice train mnist --replicas 4 --steps 100",
+          "mpirun -n 2 sluice train mlp-skip --strategy pipelined --stages 2 --steps 20")
+    def test_processes(self, *commands):
         if not MPIRUN:
             self.skipTest("requires a build with MPI (SLUICE_WITH_MPI); this one has none")
-        launcher, sluice = command.split(" sluice ")
-        several = self.run_words(
-            [MPIRUN, *launcher.split()[1:], PROGRAM, *sluice.split(), "--digest"]).stdout
-        self.assertIn("2 processes, ", several)
-        digest = re.compile(r"(?m)^digest \S+$")
-        self.assertEqual(
-            digest.search(several)[0],
-            digest.search(self.sluice(f"sluice {sluice}", "--digest").stdout)[0])
+        for command in commands:
+            launcher, sluice = command.split(" sluice ")
+            several = self.run_words(
+                [MPIRUN, *launcher.split()[1:], PROGRAM, *sluice.split(), "--digest"]).stdout
+            self.assertIn("2 processes, ", several)
+            digest = re.compile(r"(?m)^digest \S+$")
+            self.assertEqual(
+                digest.search(several)[0],
+                digest.search(self.sluice(f"sluice {sluice}", "--digest").stdout)[0])
 
     @runs("sluice plan mnist-rts --shard-threshold inf,262145,1024,512 --remote-bandwidth 256M")
     def test_document_003(self, command):

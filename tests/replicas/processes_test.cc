@@ -116,6 +116,66 @@ TEST(Processes, AnErrorOfOneStopsAll) {
   EXPECT_THAT(errors[1]->what(), testing::Not(HasSubstr("process ")));
 }
 
+SessionOptions two_devices(const Group& group, std::vector<int> map = {}) {
+  return {.device = cpu_device({.threads = 1}),
+          .more_devices = {cpu_device({.threads = 1})},
+          .group = group,
+          .map = std::move(map)};
+}
+
+TEST(Processes, NameTheMessageThatAnErrorWithholds) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(i32_spec({}), "which");
+  const RemoteBuffer buffer = ir.remote_buffer(f32_spec({8}), 2);
+  main.set_device(0);
+  const Tensor x = main.remote_load(buffer, main.host_load(in));
+  main.set_device(1);
+  main.host_store(x * 2.0, "y");
+  const auto errors = errors_of(2, [&](const Group& group) {
+    Session session(ir, two_devices(group));
+    session.run({{in, HostTensor::of<int32_t>({}, i32, {1})}});
+    session.run({{in, HostTensor::of<int32_t>({}, i32, {5})}});
+  });
+  expect_all(errors, ErrorKind::kUsage, "entry 5 is outside its 2 entries");
+  EXPECT_THAT(errors[0]->what(), testing::Not(HasSubstr("process ")));
+  EXPECT_THAT(errors[1]->what(),
+              AllOf(HasSubstr("process 0: "), HasSubstr("running Receive."),
+                    HasSubstr("receiving message 0 of channel 0to1 from process 0")));
+}
+
+// One process transfers for the other.
+TEST(Processes, ShareABufferAndStreams) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const H2dStream in = ir.h2d_stream(f32_spec({8}), "in");
+  const D2hStream out = ir.d2h_stream(f32_spec({8}), "out");
+  const RemoteBuffer buffer = ir.remote_buffer(f32_spec({8}), 2);
+  for (const int device : {0, 1}) {
+    main.set_device(device);
+    const Tensor sum = main.remote_load(buffer, device) + main.host_load(in);
+    main.remote_store(buffer, device, sum);
+    main.host_store(out, sum * 2.0);
+  }
+  const HostTensor x = drawn({2, 8}, f32, 1);
+  Session whole(ir, two_devices(nullptr));
+  whole.run({{in, x}});
+  const HostTensors want = whole.run({{in, x}});
+  for_each_process(2, [&](const Group& group) {
+    Session session(ir, two_devices(group));
+    session.run({{in, x}});
+    EXPECT_TRUE(session.run({{in, x}})[out].same_bits(want[out]));
+  });
+}
+
+TEST(Processes, RefuseMapsThatLeaveThemIdle) {
+  expect_all(errors_of(2,
+                       [](const Group& group) {
+                         Session(Sum(1).ir, two_devices(group, {1, 1}));
+                       }),
+             ErrorKind::kUsage, "process 0 must run a device, got none");
+}
+
 /// Sums a variable over the replicas, again and again.
 Ir endless_sums(int replicas) {
   Ir ir(replicas);
@@ -191,9 +251,12 @@ TEST(Processes, AgreeOnWhatAnyOfThemSays) {
     agreement.broadcast(2, word);
     EXPECT_EQ(word[3], std::byte{2});
     std::vector<std::byte> parts(6, std::byte(group->rank()));  // Two blocks of three parts.
-    agreement.gather(parts, 2);
+    agreement.share(parts, std::vector{0, 1, 2}, 2);
     EXPECT_THAT(parts, testing::ElementsAre(std::byte{0}, std::byte{1}, std::byte{2}, std::byte{0},
                                             std::byte{1}, std::byte{2}));
+    std::vector<std::byte> own(4, std::byte(group->rank()));  // Process 0 has nothing.
+    agreement.share(own, std::vector{2, 2, 1, 2});
+    EXPECT_THAT(own, testing::ElementsAre(std::byte{2}, std::byte{2}, std::byte{1}, std::byte{2}));
   });
 }
 

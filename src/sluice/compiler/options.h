@@ -21,7 +21,8 @@ struct CompileOptions {
   std::vector<DeviceSpec> devices;
   exe::Space remote_space = exe::Space::kHost;  ///< Tier of remote buffers: kHost or kFile.
   int64_t remote_memory = -1;                   ///< Budget of that tier in bytes; -1: unlimited.
-  int processes = 1;           ///< Number of processes, which share the replicas evenly.
+  int processes = 1;           ///< Number of processes that share the devices of all replicas.
+  std::vector<int> map;        ///< Argument of exe::ProcessMap: which device is in which process.
   bool remote_direct = false;  ///< Access files without the page cache, through staging memory.
   bool verify_remote = false;  ///< Verify the checksums of all bytes that are read from a file.
   /// Queues of a device for transfers that run beside its computation: 0, 1, or 3 (loads, stores,

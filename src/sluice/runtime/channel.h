@@ -2,7 +2,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
+
+#include "sluice/runtime/remote_channel.h"
 
 namespace sluice::runtime {
 
@@ -19,15 +22,17 @@ struct QueuedEnd {
   std::vector<int64_t> marks;
 };
 
-/// Counts of a channel between two devices of one process. Message m is in its slot when `sent` >
-/// m. Its slot is free for message m + capacity when `received` > m. Between two devices with
-/// queues of one kind, the copy to or from the slot has then been enqueued. The queue of the other
-/// end must wait for its mark.
+/// A channel between two devices. Its counts are for devices of one process. Message m is in its
+/// slot when `sent` > m. Its slot is free for message m + capacity when `received` > m. Between two
+/// devices with queues of one kind, the copy to or from the slot has then been enqueued. The queue
+/// of the other end must wait for its mark.
 struct ChannelState {
   std::atomic<int64_t> sent{0};
   std::atomic<int64_t> received{0};
   int64_t capacity = 1;
   QueuedEnd sender, receiver;
+  /// The end in this process if the other end is in another one; then the counts are unused.
+  std::unique_ptr<RemoteChannel> remote;
 
   bool can_send(int64_t message) const;
   bool can_receive(int64_t message) const;

@@ -154,15 +154,14 @@ void Meeting::copy_outputs() {
 
 Communicator::Communicator(const exe::Executable& executable, const LoadedProgram& loaded,
                            const std::vector<std::vector<OpenDevice*>>& devices,
-                           std::shared_ptr<ProcessGroup> group)
-    : group_(std::move(group)), groups_(executable.groups.size()) {
-  here_ = replicas_of_process(executable.replicas, group_);
+                           const Placement& placement, std::shared_ptr<ProcessGroup> group)
+    : group_(std::move(group)), placement_(placement), groups_(executable.groups.size()) {
   for (size_t d = 0; d < executable.devices.size(); ++d) {
     const auto device = static_cast<int32_t>(d);
     const bool queued = exe::is_queued(executable, device);
     require(!queued || group_ == nullptr || group_->size() == 1,
-            "device {}: replicas of devices with queues must run in one process, got {} processes",
-            d, group_ == nullptr ? 1 : group_->size());
+            "device {}: devices with queues must run in one process, got {} processes", d,
+            group_ == nullptr ? 1 : group_->size());
     for (size_t g = 0; g < groups_; ++g) {
       const auto index = static_cast<int32_t>(g);
       if (queued) {
@@ -178,6 +177,7 @@ void Communicator::add_meetings(const exe::Executable& executable, const LoadedP
                                 const std::vector<std::vector<OpenDevice*>>& devices,
                                 int32_t device, int32_t group) {
   const exe::ReplicaGroup& shape = executable.groups[static_cast<size_t>(group)];
+  const exe::ReplicaRange& here = placement_.here();
   const int rank = group_ == nullptr ? 0 : group_->rank();
   // By number of the group: its members, by process, and the devices of those in this process.
   std::map<int32_t, std::vector<Meeting::Part>> parts_of;
@@ -185,11 +185,11 @@ void Communicator::add_meetings(const exe::Executable& executable, const LoadedP
   for (int32_t r = 0; r < executable.replicas; ++r) {
     const int32_t number = number_of_group(shape, r);
     auto& parts = parts_of[number];
-    if (here_.contains(r)) {
+    const int process = placement_.process_of(r, device);
+    if (process == rank) {
       devices_of[number].push_back(
-          devices[static_cast<size_t>(r - here_.first)][static_cast<size_t>(device)]);
+          devices[static_cast<size_t>(r - here.first)][static_cast<size_t>(device)]);
     }
-    const int process = r / here_.count;
     if (parts.empty() || parts.back().process != process)
       parts.push_back({process, member_of_group(shape, r), 0});
     ++parts.back().count;
@@ -211,9 +211,27 @@ void Communicator::add_meetings(const exe::Executable& executable, const LoadedP
     }
     places_.push_back({device, group, std::move(meeting)});
   }
-  for (int32_t r = here_.first; r < here_.first + here_.count; ++r) {
-    memberships_.push_back(
-        {meeting_of.at(number_of_group(shape, r)), nullptr, member_of_group(shape, r)});
+  for (int32_t r = here.first; r < here.first + here.count; ++r) {
+    Membership& membership = memberships_.emplace_back();
+    if (placement_.has(r, device))
+      membership = {meeting_of.at(number_of_group(shape, r)), nullptr, member_of_group(shape, r)};
+  }
+}
+
+void Communicator::connect(const exe::Executable& executable, int replica,
+                           std::vector<ChannelState>& channels) {
+  int tag = next_tag_;
+  for (int r = 0; r < executable.replicas; ++r) {
+    for (size_t c = 0; c < channels.size(); ++c) {
+      const exe::Channel& channel = executable.channels[c];
+      const bool sends = placement_.has(r, channel.from);
+      if (r == replica && sends != placement_.has(r, channel.to)) {
+        channels[c].remote = std::make_unique<RemoteChannel>(
+            group_, placement_.process_of(r, sends ? channel.to : channel.from), tag,
+            channel.capacity, channel.name);
+      }
+      tag += static_cast<int>(channel.capacity);
+    }
   }
 }
 

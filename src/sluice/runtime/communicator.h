@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "sluice/exe/executable.h"
+#include "sluice/runtime/channel.h"
 #include "sluice/runtime/loaded_program.h"
+#include "sluice/runtime/placement.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/runtime/queued/meeting.h"
 
@@ -106,19 +108,21 @@ struct Membership {
 /// strand that must wait calls again later.
 class Communicator {
  public:
-  /// `devices` are those of each replica of this process. `group` is null if there is only this
-  /// process. Error{kUsage} if several processes share replicas of a device with queues.
+  /// `devices` are those of each replica of this process; null for devices of other processes.
+  /// `group` is null if there is only this process. Error{kUsage} if the program has a device with
+  /// queues and there are several processes. `placement` must outlive the communicator.
   Communicator(const exe::Executable& executable, const LoadedProgram& loaded,
-               const std::vector<std::vector<OpenDevice*>>& devices,
+               const std::vector<std::vector<OpenDevice*>>& devices, const Placement& placement,
                std::shared_ptr<ProcessGroup> group);
 
-  const ReplicaRange& here() const { return here_; }
-  /// Returns the membership of a replica of this process in a group on a device.
+  /// Returns the membership of a replica in a group on a device of this process.
   Membership membership(int device, int32_t group, int replica) {
     return memberships_[(static_cast<size_t>(device) * groups_ + static_cast<size_t>(group)) *
-                            static_cast<size_t>(here_.count) +
-                        static_cast<size_t>(replica - here_.first)];
+                            static_cast<size_t>(placement_.here().count) +
+                        static_cast<size_t>(replica - placement_.here().first)];
   }
+  /// Connects the channels of a replica of this process to devices in other processes.
+  void connect(const exe::Executable& executable, int replica, std::vector<ChannelState>& channels);
   /// Prepares a run of a program and discards all arrivals.
   void reset(const exe::Program& program);
   /// Advances sends and receives for strands that wait. Returns whether a strand may continue. Only
@@ -150,9 +154,10 @@ class Communicator {
   void add_queue_meetings(const exe::Executable& executable, int32_t group);
 
   std::shared_ptr<ProcessGroup> group_;
-  ReplicaRange here_;
+  const Placement& placement_;
   size_t groups_;
-  int next_tag_ = 1;  ///< Tag of the next meeting. Agreement uses tag 0.
+  int next_tag_ = 1;  ///< Tag of the next meeting; behind all meetings, the first of the channels.
+                      ///< Agreement uses tag 0.
   std::vector<Place> places_;
   std::vector<std::unique_ptr<QueueMeeting>> queued_;
   std::vector<Meeting*> remote_;         ///< Meetings with members in other processes.

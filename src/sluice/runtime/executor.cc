@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/flush_to_zero.h"
@@ -18,6 +19,8 @@ constexpr size_t kIoQueueLength = 256;
 std::string word_for(const exe::Step& step) {
   if (const auto* kernel = std::get_if<exe::Kernel>(&step.body)) return kernel->op;
   if (const auto* collective = std::get_if<exe::Collective>(&step.body)) return collective->op;
+  if (std::holds_alternative<exe::Send>(step.body)) return "Send";
+  if (std::holds_alternative<exe::Receive>(step.body)) return "Receive";
   if (const auto* issue = std::get_if<exe::Issue>(&step.body)) {
     static constexpr const char* kTypes[] = {"HostLoad", "HostStore", "RemoteLoad", "RemoteStore"};
     return kTypes[static_cast<size_t>(issue->kind)];
@@ -53,6 +56,11 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
     : executable_(std::move(executable)),
       devices_(std::move(devices)),
       options_(std::move(options)),
+      placement_(
+          executable_,
+          exe::ProcessMap(executable_.replicas, static_cast<int>(executable_.devices.size()),
+                          options_.group == nullptr ? 1 : options_.group->size(), options_.map),
+          options_.group == nullptr ? 0 : options_.group->rank()),
       throttle_(options_.remote_bandwidth) {
   require(devices_.size() == executable_.devices.size(),
           "executable: number of devices must be {}, got {}", executable_.devices.size(),
@@ -62,7 +70,7 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
             "executable: device {} must be of kind '{}', got '{}'", d, executable_.devices[d].kind,
             devices_[d]->kind());
   }
-  const ReplicaRange here = replicas_of_process(executable_.replicas, options_.group);
+  const exe::ReplicaRange here = placement_.here();
   const int workers = exe::workers_of_replica(options_.threads, here.count);
   for (size_t d = 0; d < devices_.size(); ++d) {
     const int planned = executable_.devices[d].workers;
@@ -72,8 +80,13 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   std::vector<Device*> raw;
   for (const auto& d : devices_) raw.push_back(d.get());
   loaded_ = load(executable_, raw);
-  communicator_ = std::make_unique<Communicator>(executable_, loaded_, open_devices(here.count),
+  communicator_ = std::make_unique<Communicator>(executable_, loaded_, open_devices(), placement_,
                                                  options_.group);
+  for (size_t s = 0; s < executable_.streams.size(); ++s) {
+    auto& owners = stream_owners_.emplace_back();
+    for (int r = 0; r < executable_.replicas; ++r)
+      owners.push_back(placement_.process_of_stream(r, static_cast<int32_t>(s)));
+  }
   for (int r = 0; r < here.count; ++r)
     prepare(*replicas_[static_cast<size_t>(r)], here.first + r, workers);
   const int teams = options_.threads / workers;
@@ -99,28 +112,40 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   for (const auto& io : io_threads_) io->await_idle();
 }
 
-// Opens the devices of each replica of this process.
-std::vector<std::vector<OpenDevice*>> Executor::open_devices(int replicas) {
+// Opens the devices that this process runs, by replica.
+std::vector<std::vector<OpenDevice*>> Executor::open_devices() {
   std::vector<std::vector<OpenDevice*>> opened;
-  for (int r = 0; r < replicas; ++r) {
+  for (int r = 0; r < placement_.here().count; ++r) {
     Replica& replica = *replicas_.emplace_back(std::make_unique<Replica>());
     auto& all = opened.emplace_back();
-    for (const auto& device : devices_)
-      all.push_back(replica.devices.emplace_back(device->open()).get());
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      const bool here = placement_.has(placement_.here().first + r, static_cast<int>(d));
+      all.push_back(replica.devices.emplace_back(here ? devices_[d]->open() : nullptr).get());
+    }
   }
   return opened;
 }
 
-void Executor::allocate_arenas(Replica& replica) {
-  for (const exe::Arena& arena : executable_.arenas) {
+// The slots of a channel to another process are in memory of the device that sends.
+void Executor::allocate_arenas(Replica& replica, int number) {
+  std::map<int32_t, int32_t> sender_of;  // By arena of slots.
+  for (const exe::Channel& c : executable_.channels) sender_of[c.arena] = c.from;
+  for (size_t a = 0; a < executable_.arenas.size(); ++a) {
+    const exe::Arena& arena = executable_.arenas[a];
+    const auto index = static_cast<int32_t>(a);
+    const int64_t bytes = placement_.bytes_of(number, index);
     DeviceAddress device;
     std::byte* host = nullptr;
     if (arena.space == exe::Space::kDevice) {
-      device = replica.devices[static_cast<size_t>(arena.device)]->allocate(arena.bytes);
+      const auto sender = sender_of.find(index);
+      const bool here = placement_.has(number, arena.device);
+      const int32_t owner = here || sender == sender_of.end() ? arena.device : sender->second;
+      if (placement_.has(number, owner))
+        device = replica.devices[static_cast<size_t>(owner)]->allocate(bytes);
     } else if (arena.space != exe::Space::kFile) {
-      host = replica.host_memory.emplace_back(host_memory(arena.bytes)).get();
+      host = replica.host_memory.emplace_back(host_memory(bytes)).get();
     }
-    replica.allocated.push_back(arena.bytes);
+    replica.allocated.push_back(bytes);
     replica.state.arenas.push_back(device);
     replica.state.host_arenas.push_back(host);
   }
@@ -128,21 +153,24 @@ void Executor::allocate_arenas(Replica& replica) {
 
 void Executor::prepare(Replica& replica, int number, int workers) {
   RunState& state = replica.state;
-  allocate_arenas(replica);
-  state.remote =
-      std::make_unique<RemoteStore>(executable_, state.host_arenas, options_.folder, throttle_);
+  allocate_arenas(replica, number);
+  state.remote = std::make_unique<RemoteStore>(executable_, placement_, number, state.host_arenas,
+                                               options_.folder, throttle_);
   replica.channels = std::vector<ChannelState>(executable_.channels.size());
   for (size_t c = 0; c < replica.channels.size(); ++c)
     replica.channels[c].capacity = executable_.channels[c].capacity;
+  communicator_->connect(executable_, number, replica.channels);
   state.executable = &executable_;
   state.loaded = &loaded_;
   state.channels = &replica.channels;
   state.communicator = communicator_.get();
   state.stop = &stop_;
   state.replica = number;
-  for (const exe::Device& device : executable_.devices) {
+  for (size_t d = 0; d < executable_.devices.size(); ++d) {
+    const exe::Device& device = executable_.devices[d];
     state.arrived.push_back(std::make_unique<std::atomic<int64_t>>(0));
     auto& queues = state.io.emplace_back();
+    if (!placement_.has(number, static_cast<int>(d))) continue;
     for (size_t q = 0; q < std::max<size_t>(device.queues.size(), 1); ++q) {
       queues.push_back(q == 0 ? nullptr : std::make_unique<IoQueue>(kIoQueueLength, stop_));
       if (q == 0) continue;
@@ -156,7 +184,7 @@ void Executor::prepare(Replica& replica, int number, int workers) {
     for (size_t d = 0; d < devices_.size(); ++d) {
       const auto device = static_cast<int32_t>(d);
       const bool queued = exe::is_queued(executable_, device);
-      if (queued && w > 0) continue;
+      if ((queued && w > 0) || !placement_.has(number, device)) continue;
       (queued ? replica.queued : own).push_back(replica.devices[d]->strand(state, device, w));
     }
   }
@@ -390,16 +418,15 @@ void Executor::lose(const Strand& strand, int replica) {
   error_ = std::make_exception_ptr(*lost_);
 }
 
-// A process holds the outputs of its own replicas. Gather the outputs of all replicas into every
-// process.
+// A process holds the outputs of its own devices. Gather all outputs into every process.
 void Executor::share_outputs(const exe::Program& program, HostStreams& streams) {
   if (options_.agreement == nullptr || stop_.load()) return;
   for (const exe::StreamCount& s : program.streams) {
     const exe::StreamPort& port = executable_.streams[static_cast<size_t>(s.stream)];
     if (port.input || s.entries == 0) continue;
     const int64_t bytes = s.entries * executable_.replicas * port.spec.bytes();
-    options_.agreement->gather({streams.entry(s.stream, 0, 0), static_cast<size_t>(bytes)},
-                               s.entries, &stop_);
+    options_.agreement->share({streams.entry(s.stream, 0, 0), static_cast<size_t>(bytes)},
+                              stream_owners_[static_cast<size_t>(s.stream)], s.entries, &stop_);
   }
 }
 
@@ -455,20 +482,15 @@ void Executor::drive_interleaved(const exe::Program& program, const std::vector<
   }
 }
 
-int64_t Executor::measured_bytes(int32_t device, exe::Space space) const {
-  int64_t most = 0;
-  int64_t sum = 0;
-  for (const auto& replica : replicas_) {
-    int64_t bytes = 0;
-    for (size_t a = 0; a < executable_.arenas.size(); ++a) {
-      const exe::Arena& arena = executable_.arenas[a];
-      if (arena.space == space && (arena.device == device || space != exe::Space::kDevice))
-        bytes += replica->allocated[a];
-    }
-    most = std::max(most, bytes);
-    sum += bytes;
+int64_t Executor::measured_bytes(int replica, int32_t device, exe::Space space) const {
+  if (!placement_.here().contains(replica)) return 0;
+  int64_t bytes = 0;
+  for (size_t a = 0; a < executable_.arenas.size(); ++a) {
+    const exe::Arena& arena = executable_.arenas[a];
+    if (arena.space == space && arena.device == device)
+      bytes += this->replica(replica).allocated[a];
   }
-  return space == exe::Space::kDevice ? most : sum;
+  return bytes;
 }
 
 Counters Executor::counters() const {

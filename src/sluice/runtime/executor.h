@@ -21,8 +21,9 @@ struct ExecutorOptions {
   std::string folder;    ///< Folder for the files of the file tier.
   /// Largest rate of remote memory in bytes per second; -1: no limit.
   int64_t remote_bandwidth = -1;
-  /// Processes that share the replicas; null: this process runs all replicas.
+  /// Processes that share the devices of all replicas; null: this process runs them all.
   std::shared_ptr<ProcessGroup> group = nullptr;
+  std::vector<int> map = {};  ///< Argument of exe::ProcessMap.
   /// Agreement of these processes; null without them.
   Agreement* agreement = nullptr;
   /// Longest time in seconds that a run waits, after a stop or an error, until devices with queues
@@ -34,20 +35,20 @@ struct FreeMemory {
   void operator()(std::byte* p) const { std::free(p); }
 };
 
-/// Runs the programs of one executable on devices of this process, for the replicas of this
-/// process. Allocates its arenas once. A run allocates nothing, except that devices with queues
+/// Runs the part of one executable that this process has: some devices of some replicas. Allocates
+/// its arenas once. A run allocates nothing, except that devices with queues
 /// make recordings of launches.
 class Executor {
  public:
   /// Allocates memory and binds kernels. Error{kUsage} if the executable was planned for other
-  /// devices or workers, or if the processes cannot share its replicas evenly.
+  /// devices or workers, or if the processes cannot share them as `options` say.
   Executor(exe::Executable executable, std::vector<std::shared_ptr<Device>> devices,
            ExecutorOptions options);
   ~Executor();
 
   const exe::Executable& executable() const { return executable_; }
-  /// Returns the replicas that this process runs. Only these replicas have memory in this process.
-  const ReplicaRange& replicas() const { return communicator_->here(); }
+  /// Returns what this process runs. Only this has memory here.
+  const Placement& placement() const { return placement_; }
   /// Runs a program on bound streams, and gathers the outputs of all replicas into every process.
   /// Rethrows the error of a step, with the op and its source line; Error{kStopped} after stop().
   /// After both, all strands stop at their next barrier, iteration or wait. Then the run waits for
@@ -73,9 +74,9 @@ class Executor {
   }
   /// Returns the store of the remote buffers of a replica.
   RemoteStore& remote(int replica = 0) const { return *this->replica(replica).state.remote; }
-  /// Returns the bytes allocated for arenas in a space. For device memory: on `device`, in the
-  /// replica with most bytes. For any other space: in all replicas of this process.
-  int64_t measured_bytes(int32_t device, exe::Space space) const;
+  /// Returns the bytes that this process has allocated for arenas of a device, or of the machine
+  /// (-1), in a space.
+  int64_t measured_bytes(int replica, int32_t device, exe::Space space) const;
   /// Returns the bytes of memory that receive operands from other processes.
   int64_t exchange_bytes() const { return communicator_->room(); }
   /// Returns the sum of counters over all runs.
@@ -85,8 +86,8 @@ class Executor {
   /// Devices, memory and strands of one replica.
   struct Replica {
     std::vector<std::unique_ptr<std::byte, FreeMemory>> host_memory;
-    std::vector<std::unique_ptr<OpenDevice>> devices;
-    std::vector<int64_t> allocated;  ///< Bytes by arena.
+    std::vector<std::unique_ptr<OpenDevice>> devices;  ///< Null for those of other processes.
+    std::vector<int64_t> allocated;                    ///< Bytes by arena.
     std::vector<ChannelState> channels;
     RunState state;
     std::vector<std::vector<std::unique_ptr<Strand>>> strands;  ///< By worker of its team.
@@ -94,10 +95,10 @@ class Executor {
   };
 
   const Replica& replica(int number) const {
-    return *replicas_[static_cast<size_t>(number - replicas().first)];
+    return *replicas_[static_cast<size_t>(number - placement_.here().first)];
   }
-  std::vector<std::vector<OpenDevice*>> open_devices(int replicas);
-  void allocate_arenas(Replica& replica);
+  std::vector<std::vector<OpenDevice*>> open_devices();
+  void allocate_arenas(Replica& replica, int number);
   void prepare(Replica& replica, int number, int workers);
   void prepare(const exe::Program& program, HostStreams& streams, bool has_io_threads);
   template <typename F>
@@ -138,6 +139,9 @@ class Executor {
   exe::Executable executable_;
   std::vector<std::shared_ptr<Device>> devices_;
   ExecutorOptions options_;
+  Placement placement_;
+  /// By stream: the process of each replica's array, for outputs in a group of processes.
+  std::vector<std::vector<int>> stream_owners_;
   LoadedProgram loaded_;
   std::unique_ptr<Communicator> communicator_;
   Throttle throttle_;

@@ -1,5 +1,6 @@
 #include "sluice/runtime/process_group.h"
 
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -11,15 +12,6 @@ namespace {
 constexpr int kAgreementTag = 0;
 
 }  // namespace
-
-ReplicaRange replicas_of_process(int replicas, const std::shared_ptr<ProcessGroup>& group) {
-  if (group == nullptr) return {0, replicas};
-  const int size = group->size();
-  require(replicas % size == 0, "replicas: must be a multiple of the {} processes, got {}", size,
-          replicas);
-  const int each = replicas / size;
-  return {group->rank() * each, each};
-}
 
 Error stop_error() {
   return Error(ErrorKind::kStopped,
@@ -44,33 +36,45 @@ void Agreement::finish(std::string_view doing, const std::atomic<bool>* stop) {
   }
 }
 
+void Agreement::send_to_all(std::span<const std::byte> bytes) {
+  for (int p = 0; p < size(); ++p) {
+    if (p != rank()) messages_->send(p, bytes);
+  }
+}
+
 void Agreement::broadcast(int root, std::span<std::byte> bytes) {
   if (size() == 1) return;
   if (root != rank()) {
     messages_->receive(root, bytes);
   } else {
-    for (int p = 0; p < size(); ++p) {
-      if (p != root) messages_->send(p, bytes);
-    }
+    send_to_all(bytes);
   }
   finish("broadcasting data of one process");
 }
 
-void Agreement::gather(std::span<std::byte> bytes, int64_t blocks, const std::atomic<bool>* stop) {
+void Agreement::share(std::span<std::byte> bytes, std::span<const int> owners, int64_t blocks,
+                      const std::atomic<bool>* stop) {
   if (size() == 1) return;
-  const auto processes = static_cast<size_t>(size());
-  const size_t each = bytes.size() / processes / static_cast<size_t>(blocks);
+  const size_t parts = owners.size();
+  const size_t each = bytes.size() / parts / static_cast<size_t>(blocks);
   for (size_t block = 0; block < static_cast<size_t>(blocks); ++block) {
-    const auto part = [&](int p) {
-      return bytes.subspan((block * processes + static_cast<size_t>(p)) * each, each);
-    };
-    for (int p = 0; p < size(); ++p) {
-      if (p == rank()) continue;
-      messages_->send(p, part(rank()));
-      messages_->receive(p, part(p));
+    for (size_t begin = 0, end = 0; begin < parts; begin = end) {
+      while (end < parts && owners[end] == owners[begin]) ++end;
+      const auto part = bytes.subspan((block * parts + begin) * each, (end - begin) * each);
+      if (owners[begin] == rank()) {
+        send_to_all(part);
+      } else {
+        messages_->receive(owners[begin], part);
+      }
     }
   }
   finish("gathering data of all processes", stop);
+}
+
+void Agreement::gather(std::span<std::byte> bytes) {
+  std::vector<int> owners(static_cast<size_t>(size()));
+  std::iota(owners.begin(), owners.end(), 0);
+  share(bytes, owners);
 }
 
 bool Agreement::any(bool value) {

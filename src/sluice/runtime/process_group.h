@@ -23,8 +23,8 @@ class Messages {
   virtual bool done() = 0;
 };
 
-/// The processes that run one program together; each runs some of its replicas. All processes make
-/// the same calls in the same order, each from one thread at a time.
+/// The processes that run one program together. Each runs some devices of some replicas. All
+/// processes make the same calls in the same order, each from one thread at a time.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -44,17 +44,6 @@ class ProcessGroup {
   virtual bool fail(const Error& error) = 0;
 };
 
-/// Replicas [first, first + count).
-struct ReplicaRange {
-  int first = 0;
-  int count = 1;
-  bool contains(int replica) const { return replica >= first && replica < first + count; }
-};
-
-/// Returns the replicas, out of `replicas`, that this process runs; without a group, all.
-/// Error{kUsage} unless all processes run equally many.
-ReplicaRange replicas_of_process(int replicas, const std::shared_ptr<ProcessGroup>& group);
-
 /// Returns the error of a run that was stopped by a request.
 Error stop_error();
 
@@ -68,10 +57,13 @@ class Agreement {
   int size() const { return group_ == nullptr ? 1 : group_->size(); }
   /// Copies `bytes` of process `root` to `bytes` of every process.
   void broadcast(int root, std::span<std::byte> bytes);
-  /// Each of `blocks` equal blocks of `bytes` has size() equal parts. Copies part p of each block
-  /// from process p to every process. Error{kStopped} once `stop` is set.
-  void gather(std::span<std::byte> bytes, int64_t blocks = 1,
-              const std::atomic<bool>* stop = nullptr);
+  /// Each of `blocks` equal blocks of `bytes` has one equal part for each element of `owners`.
+  /// Copies part p of each block from process owners[p] to every process. Error{kStopped} once
+  /// `stop` is set.
+  void share(std::span<std::byte> bytes, std::span<const int> owners, int64_t blocks = 1,
+             const std::atomic<bool>* stop = nullptr);
+  /// Shares size() equal parts of `bytes`; part p is that of process p.
+  void gather(std::span<std::byte> bytes);
   /// Returns whether `value` is true in any process.
   bool any(bool value);
   /// Error{kUsage} in every process unless `text` is equal in all. `what` names the text in the
@@ -79,6 +71,7 @@ class Agreement {
   void require_same(std::string_view what, std::string_view text);
 
  private:
+  void send_to_all(std::span<const std::byte> bytes);
   void finish(std::string_view doing, const std::atomic<bool>* stop = nullptr);
 
   std::shared_ptr<ProcessGroup> group_;

@@ -9,8 +9,9 @@
 
 namespace sluice::runtime {
 
-RemoteStore::RemoteStore(const exe::Executable& executable, const std::vector<std::byte*>& arenas,
-                         const std::string& folder, Throttle& throttle)
+RemoteStore::RemoteStore(const exe::Executable& executable, const Placement& placement, int replica,
+                         const std::vector<std::byte*>& arenas, const std::string& folder,
+                         Throttle& throttle)
     : executable_(executable),
       arenas_(arenas),
       name_("a file in " + folder),
@@ -30,10 +31,12 @@ RemoteStore::RemoteStore(const exe::Executable& executable, const std::vector<st
     const exe::Arena& arena = executable.arenas[a];
     if (arena.space != exe::Space::kFile) continue;
     require(!folder.empty(), "executable: a file tier requires a folder, got none");
-    files_[a] = sys::scratch_file(folder, arena.bytes, cache);
+    files_[a] =
+        sys::scratch_file(folder, placement.bytes_of(replica, static_cast<int32_t>(a)), cache);
   }
   int64_t checksums = 0;
   for (const exe::RemoteBufferPlan& b : executable.remote_buffers) {
+    offsets_.push_back(placement.offset_of(replica, static_cast<int32_t>(offsets_.size())));
     first_checksums_.push_back(checksums);
     checksums += exe::checksums_of_entry(b) * b.entries;
   }
@@ -49,7 +52,7 @@ const sys::File& RemoteStore::file(const Range& at) const {
 }
 
 int64_t RemoteStore::file_offset(const Range& at) const {
-  return plan(at).offset + at.entry * plan(at).entry_stride + at.begin;
+  return offsets_[static_cast<size_t>(at.buffer)] + at.entry * plan(at).entry_stride + at.begin;
 }
 
 bool RemoteStore::whole_pieces(const Range& at) const {

@@ -7,6 +7,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/exe/executable.h"
+#include "sluice/runtime/placement.h"
 #include "sluice/runtime/throttle.h"
 
 namespace sluice::runtime {
@@ -17,11 +18,11 @@ namespace sluice::runtime {
 /// name the folder of the file, the buffer and the entry.
 class RemoteStore {
  public:
-  /// `arenas` holds the address of each arena in host memory; others are null. Files are made in
-  /// `folder`. Arenas and throttle must outlive the store. Error{kUsage} if a file tier exists and
-  /// `folder` is empty.
-  RemoteStore(const exe::Executable& executable, const std::vector<std::byte*>& arenas,
-              const std::string& folder, Throttle& throttle);
+  /// `arenas` holds the address of each arena in host memory; others are null. `placement` says
+  /// where the buffers of `replica` are in these arenas. Files are made in `folder`. Arenas and
+  /// throttle must outlive the store. Error{kUsage} if a file tier exists and `folder` is empty.
+  RemoteStore(const exe::Executable& executable, const Placement& placement, int replica,
+              const std::vector<std::byte*>& arenas, const std::string& folder, Throttle& throttle);
 
   /// Transfer bytes of an entry from `offset` on, for a program. The transfer takes the time that
   /// the bandwidth of the tier requires. Bytes up to the end of the entry, or whole pieces of
@@ -65,6 +66,7 @@ class RemoteStore {
   const std::string name_;  ///< Name of the files in messages.
   Throttle& throttle_;
   std::vector<sys::File> files_;  ///< By arena; not open outside the file tier.
+  std::vector<int64_t> offsets_;  ///< By buffer: its position in its arena.
   std::span<std::byte> staging_;  ///< Empty: file transfers use the page cache.
   std::mutex staging_lock_;
   uint64_t* checksums_ = nullptr;         ///< Null without checksums. 0: piece never written.

@@ -142,7 +142,7 @@ class Walk final : public Strand {
 template <typename Kind>
 auto Walk<Kind>::fixed_arguments(const LoadedFunction& function) const -> std::vector<Address> {
   std::vector<Address> addresses;
-  if (function.entry_frame == nullptr) return addresses;
+  if (function.entry_frame == nullptr || function.function->device != device_) return addresses;
   const Address frame = arena(function.entry_frame->index) + function.entry_frame->offset;
   for (const Argument& a : function.arguments) {
     const Address base = a.base < 0 ? arena(~a.base) : frame;

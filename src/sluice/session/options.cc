@@ -47,6 +47,7 @@ CompileOptions compile_options(const SessionOptions& options) {
           options.remote_memory);
   result.remote_memory = options.remote_memory;
   if (options.group != nullptr) result.processes = options.group->size();
+  result.map = options.map;
   const bool file = !remote_folder(options.remote).empty();
   if (file) result.remote_space = exe::Space::kFile;
   require(

@@ -40,10 +40,13 @@ std::string remote_folder(const std::string& remote);
 struct SessionOptions {
   DeviceChoice device = default_device();       ///< Device 0.
   std::vector<DeviceChoice> more_devices = {};  ///< Devices 1 and up; they use device 0's threads.
-  /// Processes that share the replicas evenly (comm/mpi_group.h); null: this process runs all
-  /// replicas. Each process makes the same calls on its session, with arrays of all replicas, and
+  /// Processes that share the devices of all replicas (comm/mpi_group.h); null: this process runs
+  /// them all. Each process makes the same calls on its session, with arrays of all replicas, and
   /// gets the same results.
   std::shared_ptr<runtime::ProcessGroup> group = nullptr;
+  /// The process of each device: first those of replica 0, then those of replica 1, and so on.
+  /// Empty: this list in as many equal parts as there are processes.
+  std::vector<int> map = {};
   std::string remote = "host";  ///< Memory of remote buffers: "host" or "file:FOLDER".
   int64_t remote_memory = -1;   ///< Budget of remote memory in bytes; -1: no budget.
   /// Largest rate of transfers to and from remote memory in bytes per second, over all replicas;

@@ -42,10 +42,12 @@ Session::Session(const Ir& ir, const SessionOptions& options)
                                .folder = remote_folder(options.remote),
                                .remote_bandwidth = options.remote_bandwidth,
                                .group = options.group,
+                               .map = options.map,
                                .agreement = agreement_->size() > 1 ? agreement_.get() : nullptr,
                                .stop_deadline = options.stop_deadline});
   variables_ = std::make_unique<Variables>(*compiled_, *executor_, *agreement_);
   variables_->initialize();
+  measure();
 }
 
 Session::~Session() = default;
@@ -187,8 +189,25 @@ runtime::Counters Session::counters() const { return executor_->counters(); }
 int64_t Session::planned_bytes(int device) const {
   return exe::planned_bytes(executable(), device, exe::Space::kDevice);
 }
-int64_t Session::measured_bytes(int device) const {
-  return executor_->measured_bytes(device, exe::Space::kDevice);
+int64_t Session::measured_bytes(int device) const { return measured_[static_cast<size_t>(device)]; }
+
+// A device of a replica may have memory in several processes: its own, and those that send to it.
+void Session::measure() {
+  const auto replicas = static_cast<size_t>(executable().replicas);
+  const size_t devices = executable().devices.size();
+  const size_t each = replicas * devices;
+  std::vector<int64_t> all(each * static_cast<size_t>(agreement_->size()));
+  for (size_t i = 0; i < each; ++i) {
+    all[each * static_cast<size_t>(agreement_->rank()) + i] = executor_->measured_bytes(
+        static_cast<int>(i / devices), static_cast<int32_t>(i % devices), exe::Space::kDevice);
+  }
+  agreement_->gather(std::as_writable_bytes(std::span(all)));
+  measured_.resize(devices);
+  for (size_t i = 0; i < each; ++i) {
+    int64_t bytes = 0;
+    for (size_t part = i; part < all.size(); part += each) bytes += all[part];
+    measured_[i % devices] = std::max(measured_[i % devices], bytes);
+  }
 }
 
 }  // namespace sluice

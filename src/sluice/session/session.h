@@ -128,12 +128,14 @@ class Session {
 
  private:
   void check_binding(const Binding& binding) const;
+  void measure();
 
   Ir ir_;
   std::unique_ptr<Compiled> compiled_;
   std::unique_ptr<runtime::Agreement> agreement_;
   std::unique_ptr<runtime::Executor> executor_;
   std::unique_ptr<Variables> variables_;
+  std::vector<int64_t> measured_;  ///< By device.
 };
 
 }  // namespace sluice

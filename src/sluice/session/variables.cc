@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "sluice/base/hash.h"
 
@@ -52,12 +53,10 @@ runtime::OpenDevice& Variables::device_of(int32_t arena, int replica) const {
                           replica);
 }
 
-bool Variables::every_process_has(const std::vector<int>& replicas) const {
-  const int each = executor_.replicas().count;
-  int processes = 0;
-  for (size_t i = 0; i < replicas.size(); ++i)  // Replicas are in ascending order.
-    processes += i == 0 || replicas[i] / each != replicas[i - 1] / each;
-  return processes == agreement_.size();
+bool Variables::every_process_has(size_t variable, const std::vector<int>& replicas) const {
+  std::set<int> processes;
+  for (const int r : replicas) processes.insert(process_of(variable, r));
+  return static_cast<int>(processes.size()) == agreement_.size();
 }
 
 // Copies elements from `first` on of the tensor of one replica of this process.
@@ -84,16 +83,15 @@ void Variables::read(size_t variable, int64_t begin, std::span<std::byte> out) c
       [&](int replica, int64_t first, int64_t at, int64_t count) {
         parts.try_emplace(at, Part{first, count, {}}).first->second.replicas.push_back(replica);
       });
-  const runtime::ReplicaRange& here = executor_.replicas();
   for (const auto& [at, p] : parts) {
     const auto part =
         out.subspan(static_cast<size_t>(at * width), static_cast<size_t>(p.count * width));
-    const bool shared = every_process_has(p.replicas);
-    const auto own = shared ? std::find_if(p.replicas.begin(), p.replicas.end(),
-                                           [&](int r) { return here.contains(r); })
-                            : p.replicas.begin();
-    if (here.contains(*own)) read_copy(variable, *own, p.first, part);
-    if (!shared) agreement_.broadcast(*own / here.count, part);
+    const auto has = [&](int r) { return executor_.placement().has(r, plans()[variable]); };
+    const bool shared = every_process_has(variable, p.replicas);
+    const auto own =
+        shared ? std::find_if(p.replicas.begin(), p.replicas.end(), has) : p.replicas.begin();
+    if (has(*own)) read_copy(variable, *own, p.first, part);
+    if (!shared) agreement_.broadcast(process_of(variable, *own), part);
   }
 }
 
@@ -103,7 +101,7 @@ void Variables::write(size_t variable, int64_t begin, std::span<const std::byte>
   for_each_part(
       variable, begin, static_cast<int64_t>(in.size()) / width,
       [&](int replica, int64_t first, int64_t at, int64_t count) {
-        if (!executor_.replicas().contains(replica)) return;
+        if (!executor_.placement().has(replica, plan)) return;
         const auto part =
             in.subspan(static_cast<size_t>(at * width), static_cast<size_t>(count * width));
         if (plan.buffer >= 0)
@@ -123,12 +121,14 @@ HostTensor Variables::value(size_t variable) const {
 std::vector<std::string> Variables::copy_hashes() const {
   constexpr size_t kDigits = 32;
   const auto replicas = static_cast<size_t>(executor_.executable().replicas);
-  const runtime::ReplicaRange& here = executor_.replicas();
   std::vector<std::byte> digits(count() * replicas * kDigits);
+  std::vector<int> owners;
   std::vector<std::byte> chunk;
   for (size_t v = 0; v < count(); ++v) {
     const int64_t width = size_of(plans()[v].spec.dtype);
-    for (int r = here.first; r < here.first + here.count; ++r) {
+    for (int r = 0; r < executor_.executable().replicas; ++r) {
+      owners.push_back(process_of(v, r));
+      if (owners.back() != agreement_.rank()) continue;
       const int64_t elements = host_part(plans()[v].spec, *compiled_.variables[v], r).count;
       Digest digest;
       for (int64_t first = 0; first < elements; first += kVariableChunk) {
@@ -140,7 +140,7 @@ std::vector<std::string> Variables::copy_hashes() const {
       std::memcpy(&digits[(v * replicas + static_cast<size_t>(r)) * kDigits], hex.data(), kDigits);
     }
   }
-  agreement_.gather(digits, static_cast<int64_t>(count()));
+  if (!owners.empty()) agreement_.share(digits, owners);
   std::vector<std::string> hashes;
   for (size_t i = 0; i < digits.size(); i += kDigits)
     hashes.emplace_back(reinterpret_cast<const char*>(&digits[i]), kDigits);
@@ -148,11 +148,14 @@ std::vector<std::string> Variables::copy_hashes() const {
 }
 
 void Variables::initialize() {
-  const runtime::ReplicaRange& here = executor_.replicas();
   for (const exe::ConstantPlan& c : executor_.executable().constants) {
     if (c.data.empty()) continue;
-    for (int r = here.first; r < here.first + here.count; ++r)
-      device_of(c.arena, r).write(executor_.arena(c.arena, r) + c.offset, c.spec, "row", 0, c.data);
+    const int device = executor_.executable().arenas[static_cast<size_t>(c.arena)].device;
+    for (int r = 0; r < executor_.executable().replicas; ++r) {
+      if (executor_.placement().has(r, device))
+        device_of(c.arena, r)
+            .write(executor_.arena(c.arena, r) + c.offset, c.spec, "row", 0, c.data);
+    }
   }
   Digest digest;
   for (size_t v = 0; v < count(); ++v) {

@@ -50,7 +50,10 @@ class Variables {
   template <typename F>
   void for_each_part(size_t variable, int64_t begin, int64_t count, F&& f) const;
   runtime::OpenDevice& device_of(int32_t arena, int replica) const;
-  bool every_process_has(const std::vector<int>& replicas) const;
+  int process_of(size_t variable, int replica) const {
+    return executor_.placement().process_of(replica, plans()[variable]);
+  }
+  bool every_process_has(size_t variable, const std::vector<int>& replicas) const;
   void read_copy(size_t variable, int replica, int64_t first, std::span<std::byte> out) const;
 
   const Compiled& compiled_;

@@ -33,7 +33,7 @@ TEST(OpaqueReplicas, RunInOneProcess) {
       ADD_FAILURE() << "a session of two processes";
     } catch (const Error& e) {
       EXPECT_EQ(e.kind(), ErrorKind::kUsage);
-      EXPECT_THAT(e.what(), HasSubstr("device 0: replicas of devices with queues must run in one "
+      EXPECT_THAT(e.what(), HasSubstr("device 0: devices with queues must run in one "
                                       "process, got 2 processes"));
     }
   });

@@ -4,6 +4,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
+#include "sluice/exe/process_map.h"
 
 namespace sluice::compiler {
 namespace {
@@ -45,18 +46,15 @@ int32_t Tables::add_arena(const std::string& name, exe::ArenaKind kind, exe::Spa
 void Tables::add_devices() {
   const CompileOptions& options = context_.options;
   exe_.replicas = program_.ir.replication();
-  require(exe_.replicas % options.processes == 0,
-          "compile: {} processes cannot share {} replicas evenly", options.processes,
-          exe_.replicas);
+  const exe::ProcessMap map(exe_.replicas, static_cast<int>(options.devices.size()),
+                            options.processes, options.map);
   for (const ReplicaGrouping& g : program_.groups) exe_.groups.push_back({g.stride(), g.size()});
   for (size_t d = 0; d < options.devices.size(); ++d) {
     const DeviceSpec& spec = options.devices[d];
     const auto device = static_cast<int32_t>(d);
     exe_.devices.push_back(
         {spec.target->kind(), spec.target->isa(), spec.memory,
-         spec.target->is_queued()
-             ? 1
-             : exe::workers_of_replica(spec.threads, exe_.replicas / options.processes),
+         spec.target->is_queued() ? 1 : exe::workers_of_replica(spec.threads, map.replicas_each()),
          queue_names(has_io_transfers(program_, device) ? options.io_queues : 0)});
     const auto add = [&](const char* name, exe::ArenaKind kind) {
       return add_arena(fmt::format("{}{}", name, d), kind, exe::Space::kDevice, device);

@@ -1,6 +1,8 @@
 #include "sluice/cpu/device/team.h"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "sluice/cpu/kernels/memory.h"
 #include "sluice/runtime/walk.h"
@@ -26,6 +28,12 @@ class Team {
         worker_(worker),
         workers_(run.executable->devices[static_cast<size_t>(device)].workers) {
     workspace_ = address(run.workspace(device, worker));
+    for (size_t c = 0; c < run.executable->channels.size(); ++c) {
+      const exe::Channel& channel = run.executable->channels[c];
+      runtime::RemoteChannel* const remote = (*run.channels)[c].remote.get();
+      if (remote != nullptr && leads() && (channel.from == device || channel.to == device))
+        remote_.push_back(remote);
+    }
   }
 
   static std::byte* address(runtime::DeviceAddress at) { return pointer_to(at); }
@@ -135,17 +143,25 @@ class Team {
 
   bool send(const exe::Send& send, const std::byte* operand, int64_t message, const exe::Step*) {
     ChannelState& state = (*run_.channels)[static_cast<size_t>(send.channel)];
-    if (!state.can_send(message)) return false;
-    std::memcpy(slot(send.channel, message), operand, static_cast<size_t>(send.operand.bytes));
-    state.sent.store(message + 1, std::memory_order_release);
+    const bool ready = state.remote ? state.remote->can_send(message) : state.can_send(message);
+    if (!ready) return false;
+    const auto bytes = static_cast<size_t>(send.operand.bytes);
+    std::byte* const at = slot(send.channel, message);
+    std::memcpy(at, operand, bytes);
+    if (state.remote) {
+      state.remote->send(message, {at, bytes});
+    } else {
+      state.sent.store(message + 1, std::memory_order_release);
+    }
     return true;
   }
 
   bool receive(const exe::Receive& receive, std::byte* operand, int64_t message, const exe::Step*) {
     ChannelState& state = (*run_.channels)[static_cast<size_t>(receive.channel)];
+    const auto bytes = static_cast<size_t>(receive.operand.bytes);
+    if (state.remote) return state.remote->receive(message, {operand, bytes});
     if (!state.can_receive(message)) return false;
-    std::memcpy(operand, slot(receive.channel, message),
-                static_cast<size_t>(receive.operand.bytes));
+    std::memcpy(operand, slot(receive.channel, message), bytes);
     state.received.store(message + 1, std::memory_order_release);
     return true;
   }
@@ -182,7 +198,9 @@ class Team {
     return true;
   }
 
-  static bool finish() { return true; }
+  bool finish() {
+    return std::all_of(remote_.begin(), remote_.end(), [](auto* c) { return c->is_over(); });
+  }
 
   runtime::Counters counters;
 
@@ -225,6 +243,8 @@ class Team {
   Stage stage_ = Stage::kOutside;  ///< Stage of the current collective.
   bool at_barrier_ = false;
   int64_t barriers_ = 0;
+  /// Channels to other processes whose messages this worker sends or receives.
+  std::vector<runtime::RemoteChannel*> remote_;
 };
 
 }  // namespace

@@ -1,0 +1,51 @@
+#pragma once
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "sluice/exe/executable.h"
+#include "sluice/exe/process_map.h"
+
+namespace sluice::runtime {
+
+/// Where the devices of an executable run, and with them the streams, remote buffers and variables
+/// that they use: in which process of a group. A stream or a remote buffer is used by one device.
+class Placement {
+ public:
+  /// `rank` is this process. `executable` must outlive this object.
+  Placement(const exe::Executable& executable, exe::ProcessMap map, int rank);
+
+  int process_of(int replica, int device) const { return map_.process_of(replica, device); }
+  int process_of(int replica, const exe::VariablePlan& variable) const;
+  int process_of_stream(int replica, int32_t stream) const {
+    return process_of(replica, stream_devices_[static_cast<size_t>(stream)]);
+  }
+  /// Returns whether this process runs a device of a replica.
+  bool has(int replica, int device) const { return process_of(replica, device) == rank_; }
+  bool has(int replica, const exe::VariablePlan& variable) const {
+    return process_of(replica, variable) == rank_;
+  }
+  /// Returns the replicas of which this process runs at least one device.
+  const exe::ReplicaRange& here() const { return here_; }
+  /// Returns the bytes of an arena of a replica that this process allocates. The slots of a channel
+  /// are in the process that sends.
+  int64_t bytes_of(int replica, int32_t arena) const;
+  /// Returns the position of a remote buffer of a replica in its arena. Buffers of other processes
+  /// take no memory here.
+  int64_t offset_of(int replica, int32_t buffer) const;
+
+ private:
+  bool has_buffer(int replica, size_t buffer) const {
+    return has(replica, buffer_devices_[buffer]);
+  }
+  int64_t extent(size_t buffer) const;
+
+  const exe::Executable& executable_;
+  exe::ProcessMap map_;
+  int rank_;
+  exe::ReplicaRange here_;
+  std::vector<int32_t> stream_devices_;  ///< By stream.
+  std::vector<int32_t> buffer_devices_;  ///< By remote buffer.
+};
+
+}  // namespace sluice::runtime

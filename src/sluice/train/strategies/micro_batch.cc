@@ -42,8 +42,7 @@ std::vector<std::pair<Tensor, Tensor>> values_read(const BlockGradient& gradient
 
 RemoteActivations::RemoteActivations(const Cut& cut,
                                      const std::vector<std::optional<BlockGradient>>& gradients,
-                                     int64_t min_elements, int64_t entries)
-    : entries_(entries) {
+                                     int64_t min_elements) {
   for (size_t b = 0; b < cut.blocks.size(); ++b) {
     if (!gradients[b]) continue;
     for (const auto& [input, part] : values_read(*gradients[b])) {

@@ -14,10 +14,12 @@ namespace sluice::train {
 class RemoteActivations {
  public:
   /// Selects the values that gradient graphs read, but not those that the last block's gradient
-  /// reads at once, and none with fewer than `min_elements` elements. Buffers have `entries`: one
-  /// if all micro-batches use it in turn, or one for each micro-batch.
+  /// reads at once, and none with fewer than `min_elements` elements.
   RemoteActivations(const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-                    int64_t min_elements, int64_t entries);
+                    int64_t min_elements);
+
+  /// Sets the number of entries of each buffer: one for each micro-batch in flight.
+  void set_entries(int64_t entries) { entries_ = entries; }
 
   /// A value is a network tensor that crosses a border of blocks, or an inner tensor of a block.
   using Value = std::pair<GraphId, TensorId>;
@@ -27,7 +29,7 @@ class RemoteActivations {
   RemoteBuffer buffer(const Value& value, const TensorSpec& spec, Ir ir);
 
  private:
-  int64_t entries_;
+  int64_t entries_ = 1;
   std::map<Value, size_t> last_use_;  ///< The last block that reads or makes the value.
   std::map<Value, RemoteBuffer> buffers_;
 };

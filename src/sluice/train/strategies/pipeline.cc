@@ -8,6 +8,7 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
 #include "sluice/ops/updates.h"
+#include "sluice/train/pipeline/in_flight.h"
 #include "sluice/train/strategies/pipeline_layout.h"
 #include "sluice/train/strategies/repeat_last_ops.h"
 #include "sluice/train/strategies/step_variables.h"
@@ -20,11 +21,10 @@ using ByUse = MicroBatch::ByUse;
 // The values that wait in remote memory; null if they stay on the device.
 std::unique_ptr<RemoteActivations> remote_activations(
     const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-    const StepOptions& options, const Strategy& strategy) {
+    const StepOptions& options) {
   if (options.locations.activations != Location::kRemote) return nullptr;
   return std::make_unique<RemoteActivations>(cut, gradients,
-                                             options.locations.min_elements_off_device,
-                                             runs_in_turn(strategy) ? 1 : options.accumulate);
+                                             options.locations.min_elements_off_device);
 }
 
 std::vector<std::optional<BlockGradient>> gradients_of(const NetworkGraph& network, const Cut& cut,
@@ -60,12 +60,17 @@ class Pipeline {
         cut_(cut(network)),
         gradients_(gradients_of(network, cut_, groups, options)),
         uses_(trained_weights(groups, cut_, gradients_)),
-        activations_(remote_activations(cut_, gradients_, options, strategy)),
+        activations_(remote_activations(cut_, gradients_, options)),
         layout_(lay_out(strategy, network, cut_, gradients_, activations_.get(), mode, options)),
         stages_(layout_.stages),
         order_(layout_.order),
         variables_(main_, network, groups, optimizer, options, training),
         means_(main_, options) {
+    if (activations_) {
+      const std::vector<int64_t> in_flight = max_in_flight(order_, options.accumulate);
+      activation_entries_ = *std::max_element(in_flight.begin(), in_flight.end());
+      activations_->set_entries(activation_entries_);
+    }
     find_first_readers();
     if (layout_.plan) training.pipeline = std::make_shared<PipelinePlan>(*layout_.plan);
     for (const PlacedStage& stage : stages_)
@@ -96,12 +101,12 @@ class Pipeline {
 
   // A micro-batch ends before the next one begins.
   bool in_turn() const { return order_.ramp() == 0; }
-  // The entry of a micro-batch in buffers of activations. In the body of the loop, `m` is relative
-  // to the iteration.
+  // The entry of a micro-batch. In the body of the loop, `m` is relative to the iteration.
   RemoteEntry entry(const Place& place, int64_t m) const {
     if (!activations_ || in_turn()) return 0;
-    if (!place.iteration.valid()) return m;
-    return place.iteration + static_cast<double>(order_.ramp() + m);
+    if (!place.iteration.valid()) return m % activation_entries_;
+    return ops::increment_mod(place.iteration, static_cast<double>(order_.ramp() + m),
+                              static_cast<double>(activation_entries_));
   }
 
   // The first stage that reads each field and each weight, by its forward task.
@@ -396,6 +401,8 @@ class Pipeline {
   std::vector<std::optional<BlockGradient>> gradients_;
   TrainedWeights uses_;
   std::unique_ptr<RemoteActivations> activations_;
+  /// Entries of their buffers, which the micro-batches in flight use in turn.
+  int64_t activation_entries_ = 1;
   PipelineLayout layout_;
   const std::vector<PlacedStage>& stages_;
   const PipelineOrder& order_;

@@ -117,10 +117,6 @@ PipelineOrder order_of_stages(const PipelineOrder& steps, const std::vector<Plac
 
 }  // namespace
 
-bool runs_in_turn(const Strategy& strategy) {
-  return schedule_of(strategy) == Schedule::kSequential;
-}
-
 PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
                        const std::vector<std::optional<BlockGradient>>& gradients,
                        const RemoteActivations* remote, nn::RunMode mode,

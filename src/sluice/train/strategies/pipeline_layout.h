@@ -16,9 +16,6 @@ struct PipelineLayout {
   std::optional<PipelinePlan> plan;  ///< Absent if the step is resident.
 };
 
-/// Whether a micro-batch ends before the next one begins.
-bool runs_in_turn(const Strategy& strategy);
-
 /// Lays out a step that is resident, sharded or pipelined, or the evaluation of its micro-batches.
 /// A resident step has one stage with all blocks. Inputs that are given once a run do not flow.
 /// Gradients do not read values in `remote`, which may be null.

@@ -148,6 +148,27 @@ TEST(Pipeline, IsTheStrategyOfBlocksThatNameDevices) {
                    "stage 0: must run on one device, got 1, but block 'A' names 0"}});
 }
 
+// The tier does not grow with the micro-batches of a step.
+TEST(Pipeline, RemoteActivationsHaveAnEntryForEachMicroBatchInFlight) {
+  const auto entries = [](Schedule schedule, int64_t accumulate) {
+    Ir ir;
+    build_training(ir, chain(), nn::Optimizer::sgd(),
+                   {.strategy = PipelinedExecution{{}, schedule},
+                    .accumulate = accumulate,
+                    .locations = {.activations = Location::kRemote}});
+    int64_t most = 0;
+    for (int b = 1; b <= ir.remote_buffer_count(); ++b)
+      most = std::max(most, ir.remote_buffer_info(b).entries);
+    return most;
+  };
+  for (const int64_t accumulate : {20, 1000}) {
+    EXPECT_EQ(entries(Schedule::kGrouped, accumulate), 7);
+    EXPECT_EQ(entries(Schedule::kInterleaved, accumulate), 4);
+    EXPECT_EQ(entries(Schedule::kSequential, accumulate), 1);
+  }
+  EXPECT_EQ(entries(Schedule::kGrouped, 3), 3);
+}
+
 TEST(Pipeline, RefusesWrongStages) {
   const auto with = [](std::vector<Stage> stages) {
     return [stages = std::move(stages)] {

@@ -15,6 +15,7 @@
 #include "sluice/planner/solve.h"
 #include "sluice/train/pipeline/stages.h"
 #include "tools/check_needs.h"
+#include "tools/devices.h"
 #include "tools/flags.h"
 #include "tools/options.h"
 #include "tools/programs.h"
@@ -201,11 +202,9 @@ void add_strategy(Flags flags, ToolOptions& o) {
   flags.integer<int, int>("--threads", o.session.device.threads, 0, 1024,
                           "Compute with N threads; 0 for all usable cores (default: 0)");
   if (make_opaque_device != nullptr) {
-    flags.group("").flag("--opaque", "Compute on the opaque test device", [&o] {
-      const DeviceChoice opaque = make_opaque_device();
-      o.session.device.target = opaque.target;
-      o.session.device.device = opaque.device;
-    });
+    flags.group("").optional_text(
+        "--opaque", "all", o.opaque,
+        "Compute on opaque test devices, or only on those with these ids");
   }
   flags.group(kStrategy, Common::kNo)
       .list("--shard-threshold", "N",
@@ -231,6 +230,12 @@ void add_strategy(Flags flags, ToolOptions& o) {
   flags.integer<std::optional<int64_t>, int64_t>(
       "--devices", o.devices, 1, train::kMostDevices,
       "Compute on N devices, replicas included (default: those that the stages need)");
+  flags.list("--device-ids", "IDS",
+             "Compute on the devices with these ids, replica by replica; instead of --devices "
+             "(default: 0, 1, …)",
+             [&o](const std::vector<std::string>& texts) {
+               o.device_ids = parse_ids("--device-ids", texts);
+             });
   flags.list("--map", "PROCESSES",
              "Run each device in this process of mpirun: numbers, replica by replica, or devices "
              "for the first devices first (default: the first replicas first)",

@@ -111,13 +111,7 @@ CLI::Option* Flags::list(const char* name, const std::string& type, const std::s
       [name, set = std::move(set)](const std::vector<std::string>& texts) {
         std::vector<std::string> parts;
         for (const std::string& text : texts) {
-          for (size_t begin = 0; begin <= text.size();) {
-            const size_t end = std::min(text.find(',', begin), text.size());
-            require(end > begin, "{}: must not be empty, nor a part between commas, got '{}'", name,
-                    text);
-            parts.push_back(text.substr(begin, end - begin));
-            begin = end + 1;
-          }
+          for (std::string& part : split_list(name, text)) parts.push_back(std::move(part));
         }
         set(parts);
       };
@@ -130,6 +124,11 @@ CLI::Option* Flags::flag(const char* name, const std::string& help, std::functio
   return app_.add_flag_callback(name, std::move(set), help)->group(group_);
 }
 
+CLI::Option* Flags::optional_text(const char* name, const std::string& otherwise,
+                                  std::string& field, const std::string& help) {
+  return app_.add_flag(fmt::format("{}{{{}}}", name, otherwise), field, help)->group(group_);
+}
+
 CLI::Option* Flags::bytes(const char* name, int64_t& field, const std::string& help) {
   return value(name, "BYTES", help,
                [name, &field](const std::string& text) { field = parse_bytes(name, text); });
@@ -138,6 +137,18 @@ CLI::Option* Flags::bytes(const char* name, int64_t& field, const std::string& h
 CLI::Option* Flags::text(const char* name, const std::string& type, std::string& field,
                          const std::string& help) {
   return value(name, type, help, [&field](const std::string& text) { field = text; });
+}
+
+std::vector<std::string> split_list(std::string_view option, const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    require(end > begin, "{}: must not be empty, nor a part between commas, got '{}'", option,
+            text);
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
 }
 
 void require_one_of(std::string_view option, std::string_view text,

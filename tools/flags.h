@@ -22,6 +22,9 @@ void require_one_of(std::string_view option, std::string_view text,
 /// every word takes more.
 std::string suggestion(std::string_view text, const std::vector<std::string>& words);
 
+/// The parts of `text` between commas. Error{kUsage} if one is empty.
+std::vector<std::string> split_list(std::string_view option, const std::string& text);
+
 /// Adds options to a command, group by group. The help of an option is an imperative with the unit
 /// and the default, "Limit device memory to BYTES (default: no limit)". An option that the command
 /// line gives twice is refused, an empty value too.
@@ -38,6 +41,9 @@ class Flags {
   /// An option that takes several values, between commas or by repetition.
   CLI::Option* list(const char* name, const std::string& type, const std::string& help,
                     std::function<void(const std::vector<std::string>& texts)> set);
+  /// An option that has the value `otherwise` unless "=VALUE" follows it.
+  CLI::Option* optional_text(const char* name, const std::string& otherwise, std::string& field,
+                             const std::string& help);
   /// An option without a value.
   CLI::Option* flag(const char* name, const std::string& help, std::function<void()> set);
 

@@ -98,7 +98,9 @@ struct ToolOptions {
   SessionOptions session;
   std::vector<int64_t> memory;     ///< Bytes of each device, or of all; empty: no limit.
   std::optional<int64_t> devices;  ///< Devices of all replicas; absent: those that they need.
-  std::vector<std::string> map;    ///< Processes of these devices, or "devices"; empty: default.
+  std::vector<int> device_ids;     ///< Ids of the devices of all replicas; empty: 0, 1, ….
+  std::string opaque;  ///< Ids of opaque test devices between commas, or "all"; empty: none.
+  std::vector<std::string> map;  ///< Processes of these devices, or "devices"; empty: default.
   OutputOptions output;
   PlanOptions plan;
   BenchOptions bench;

@@ -10,11 +10,9 @@
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/exe/memory_needs.h"
-#include "sluice/exe/process_map.h"
 #include "sluice/report/forecast.h"
 #include "sluice/train/devices.h"
 #include "tools/flags.h"
-#include "tools/numbers.h"
 #include "tools/rates.h"
 
 namespace sluice::tool {
@@ -246,17 +244,6 @@ Choice choose(const ToolOptions& o) {
   throw Error(ErrorKind::kDoesNotFit, without + phased_instead(o));
 }
 
-// The processes of the devices of all replicas (exe::ProcessMap).
-std::vector<int> process_map(const ToolOptions& o, int devices, int processes) {
-  const auto replicas = static_cast<int>(o.train.replicas);
-  if (o.map == std::vector<std::string>{"devices"})
-    return exe::ProcessMap::devices_first(replicas, devices, processes);
-  std::vector<int> map;
-  for (const std::string& text : o.map)
-    map.push_back(parse_integer<int>("--map", text, 0, processes - 1));
-  return map;
-}
-
 }  // namespace
 
 std::string optimizer_names(std::string_view separator) {
@@ -319,35 +306,12 @@ void add_offload(const Programs& programs, JsonRecord& record) {
   record.add("offload_reason", programs.offload_reason);
 }
 
-void choose_devices(ToolOptions& o, bool replicas_are_given) {
-  int64_t needed = 1;
-  if (o.staged()) {
-    ToolOptions one = silent(o);
-    one.train.replicas = 1;
-    one.schedule = train::Schedule::kGrouped;  // Any has the same devices; this one plans nothing.
-    needed = build(one, on_device(o)).training.devices;
-  }
-  const int processes = o.session.group == nullptr ? 1 : o.session.group->size();
-  if (!o.devices && !replicas_are_given)
-    o.train.replicas = std::max<int64_t>(o.train.replicas, processes / needed);
-  if (o.devices && !replicas_are_given) {
-    require(*o.devices % needed == 0,
-            "--devices: must be a multiple of the {} devices of a replica, got {}", needed,
-            *o.devices);
-    o.train.replicas = *o.devices / needed;
-  }
-  o.plan.replicas[0] = o.train.replicas;
-  require(o.train.replicas <= kMostReplicas, "replicas: must be at most {}, got {}", kMostReplicas,
-          o.train.replicas);
-  require(!o.devices || *o.devices == needed * o.train.replicas,
-          "--devices: must be {} ({} of a replica, {} replicas), got {}", needed * o.train.replicas,
-          needed, o.train.replicas, o.devices.value_or(0));
-  require(o.memory.size() <= 1 || static_cast<int64_t>(o.memory.size()) == needed,
-          "--memory: must have one limit or {}, one for each device of a replica, got {}", needed,
-          o.memory.size());
-  o.session.more_devices.assign(static_cast<size_t>(needed) - 1, o.session.device);
-  for (size_t d = 1; d < o.memory.size(); ++d) o.session.more_devices[d - 1].memory = o.memory[d];
-  o.session.map = process_map(o, static_cast<int>(needed), processes);
+int64_t devices_of_replica(const ToolOptions& o) {
+  if (!o.staged()) return 1;
+  ToolOptions one = silent(o);
+  one.train.replicas = 1;
+  one.schedule = train::Schedule::kGrouped;  // Any has the same devices; this one plans nothing.
+  return build(one, on_device(o)).training.devices;
 }
 
 SessionOptions session_options(const ToolOptions& o) {

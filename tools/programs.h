@@ -40,11 +40,8 @@ void add_offload(const Programs& programs, JsonRecord& record);
 /// The learning rates of a run of `steps` steps.
 train::LearningRateSchedule schedule_of(const ToolOptions& options, int64_t steps);
 
-/// Chooses the devices of the session: as many as the stages of the model need. If --devices gives
-/// their number and --replicas is absent, chooses the replicas. Without both, each process has a
-/// device or more. Error{kUsage} for a number that is not a product of both, for budgets of another
-/// number of devices, and for a wrong --map.
-void choose_devices(ToolOptions& options, bool replicas_are_given);
+/// Returns the number of devices that the stages of the model need.
+int64_t devices_of_replica(const ToolOptions& options);
 
 /// The session that the command line asks for.
 SessionOptions session_options(const ToolOptions& options);

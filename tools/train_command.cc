@@ -10,6 +10,7 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/runtime/strand.h"
 #include "sluice/train/trainer.h"
+#include "tools/devices.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
 #include "tools/programs.h"
@@ -148,6 +149,11 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
   if (o.output.digest) fmt::print("digest {}\n", digest);
 }
 
+void log_devices(const ToolOptions& o) {
+  if (const std::string ids = device_ids_text(o); !ids.empty() && o.output.speaks())
+    sys::print_stderr("{}\n", ids);
+}
+
 // The compile time; with --log-level debug also the passes and the plan's storage.
 void log_compiled(const Session& session, const ToolOptions& o) {
   if (!o.output.speaks()) return;
@@ -199,6 +205,7 @@ int run_train(const ToolOptions& o) {
           "--check-replicas requires --replicas 2 or more (it is {})", o.train.replicas);
   const Programs programs = build_programs(o);
   log_offload(o, programs);
+  log_devices(o);
   train::Trainer trainer(programs.ir, programs.training, session_options(o));
   Session& session = trainer.session();
   log_compiled(session, o);
@@ -228,6 +235,7 @@ int run_eval(const ToolOptions& o) {
           "eval: --weights FILE or --torch-weights FILE is needed");
   const Programs programs = build_programs(o);
   log_offload(o, programs);
+  log_devices(o);
   train::Trainer trainer(programs.ir, programs.training, session_options(o));
   Session& session = trainer.session();
   log_compiled(session, o);

@@ -33,6 +33,10 @@ class Stages(CliTest):
         pipelined = ["--strategy", "pipelined", *halves]
         self.assertEqual(self.digest(*replicas, "--devices", 4, *pipelined), two)
         self.assertEqual(self.digest(*self.CNN, "--devices", 4, *pipelined), two)
+        named = ["--device-ids", "5,3,1,0", *pipelined]
+        self.assertEqual(self.digest(*self.CNN, *named), two)
+        self.assertIn("\ndevice 0 is cpu 5/1, device 1 is cpu 3/0\n",
+                      self.expect_code(0, "plan", *self.CNN[:1], *named).stdout)
 
     def test_two_devices_hold_what_one_cannot(self):
         # Weights, the mean of their gradients and two values of state, in bytes.
@@ -93,6 +97,22 @@ class Stages(CliTest):
             (
                 "--devices: must be a multiple of the 3 devices of a replica, got 8",
                 [*pipelined, "--stages", "B1,B2,B3+B4", "--devices", 8],
+            ),
+            (
+                "--device-ids: must be a multiple of the 3 devices of a replica, got 2",
+                [*pipelined, "--stages", "B1,B2,B3+B4", "--device-ids", "0,1"],
+            ),
+            (
+                "--device-ids: must have each device once, got 2 twice",
+                [*pipelined, "--device-ids", "0,2,1,2"],
+            ),
+            (
+                "--device-ids: must be an integer from 0 to 4095, got 'cpu'",
+                [*pipelined, "--device-ids", "0,cpu"],
+            ),
+            (
+                "--device-ids cannot be combined with --devices",
+                [*pipelined, "--device-ids", "0,1,2,3", "--devices", 4],
             ),
             (
                 "--devices: must be 6 (3 of a replica, 2 replicas), got 8",

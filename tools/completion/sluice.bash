@@ -48,27 +48,27 @@ _sluice() {
       --lr-schedule --epochs --steps --save --warmup-steps --check-replicas --torch-save --seed
       --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
       --remote-direct --verify-remote --strategy --threads --shard-threshold --stages --schedule
-      --devices --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
-      --json --digest --quiet --log-level --help --help-all" ;;
+      --devices --device-ids --map --io-mode --io-queues --recompute --recompute-blocks
+      --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
     eval) options="--layers --width --dropout --data --weights --torch-weights --synthetic
       --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --memory
       --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices --map
-      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --digest
-      --quiet --log-level --help --help-all" ;;
+      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
+      --device-ids --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
+      --json --digest --quiet --log-level --help --help-all" ;;
     plan) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --test-batch --lr --lr-schedule --memory --offload --remote
       --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
-      --strategy --threads --shard-threshold --stages --schedule --devices --map --io-mode
-      --io-queues --recompute --recompute-blocks --disable --verify --print-after --json --full
-      --passes --fusions --memory-map --transfers --schedule-table --dot --problem --capacity
-      --nodes --check --help --help-all" ;;
+      --strategy --threads --shard-threshold --stages --schedule --devices --device-ids --map
+      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --print-after
+      --json --full --passes --fusions --memory-map --transfers --schedule-table --dot --problem
+      --capacity --nodes --check --help --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --test-batch --lr --lr-schedule --steps --synthetic --memory --offload
       --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices --map
-      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --only
-      --rounds --python --help --help-all" ;;
+      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
+      --device-ids --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
+      --json --only --rounds --python --help --help-all" ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;
     *) return ;;

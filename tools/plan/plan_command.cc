@@ -16,6 +16,7 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/report/traffic.h"
 #include "sluice/runtime/loaded_program.h"
+#include "tools/devices.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
 #include "tools/plan/pipeline_text.h"
@@ -181,6 +182,7 @@ std::string json_of(const Plan& plan, const ToolOptions& o,
   JsonRecord record;
   record.add("model", o.model.name);
   record.add("replicas", o.train.replicas);
+  if (!o.device_ids.empty()) record.add("devices", device_ids_text(o));
   record.add("shard_threshold", show_threshold(o.step.locations.min_elements_sharded));
   add_offload(plan.programs, record);
   add_transfers(plan.report, record);
@@ -211,6 +213,7 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
       .forecasts = plan.forecasts, .machine = machine, .suggestions = suggestions_for(plan, o)};
   if (plan.programs.training.pipeline)
     outlook.stages = pipeline_lines(plan.programs.training, plan.compiled.executable);
+  if (const std::string ids = device_ids_text(o); !ids.empty()) outlook.stages.push_back(ids);
   if (!refused) {
     outlook.offload = offload_line(plan.programs);
     outlook.offload.pop_back();

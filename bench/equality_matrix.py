@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Checks that every way to train a model computes the same bits. Trains it in all combinations of
-strategy, offload, tier, replicas, threads, thresholds, launchers, instruction sets and compiler
-passes, each in its own process.
+"""Checks that every way to train a model computes the same bits. Trains it in combinations of
+strategy, cut, recomputation, offload, io mode, tier, replicas, threads, thresholds, compiler
+passes, instruction sets, kinds of devices and launchers, each in its own process.
 Compares the digests of losses, weights and optimizer state: for each model and number of replicas,
 all runs must have one digest.
 
-    bench/equality_matrix.py build/bin/sluice [--sample] [--jobs 2]
-                             [--launcher 'mpirun -n {processes}'] [--opaque]
+    bench/equality_matrix.py build/bin/sluice --sample [--random N [--seed S]] [--jobs 2]
+                             [--launcher 'mpirun -n {processes}'] [--opaque] [--model TEXT]
 
 Prints a line for each run that differs or fails, then the counts. Exits with 1 if there is one.
-`--sample` runs only enough combinations to have every pair of values of two dimensions. `--opaque`
-adds runs on the opaque test device, for a program with this option.
+`--sample` runs enough combinations to have every possible pair of values of two dimensions.
+`--random` adds combinations that are drawn. `--opaque` adds runs on opaque test devices, alone and
+beside CPUs, for a program with this option. Without `--sample` and `--random`, every combination
+runs, which takes days. `--model` keeps the models whose name has this text.
 """
 
 import argparse
@@ -25,6 +27,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 MODELS = {
     "gelu": ["mnist", "--layers", "4", "--width", "32"],
@@ -45,51 +48,20 @@ COMMON = [
 
 
 KINDS = ["optimizer", "weights", "activations", "accumulators"]
-MODES = ["compute", "io", "io_overlapped"]
-
-
-def ways(strategy):
-    """Returns the ways to run a strategy: each kind of tensor offloaded alone, phases as usual, and
-    everything, in every io mode, recomputed and not."""
-    flags = ["--strategy", strategy]
-    result = {strategy: [*flags, "--offload", "none"]}
-    result[f"{strategy}, recompute"] = [*result[strategy], "--recompute"]
-    for mode, kind in zip(["io_overlapped", "io", "compute", "io"], KINDS):
-        result[f"{strategy}, {kind} offloaded"] = [*flags, "--offload", kind, "--io-mode", mode]
-    for mode in MODES:
-        for name, kinds in (("usual", KINDS[:3]), ("all", KINDS)):
-            row = [*flags, "--offload", ",".join(kinds), "--io-mode", mode]
-            result[f"{strategy}, {name} offloaded, {mode}"] = row
-    result[f"{strategy}, all offloaded, recompute"] = [*row, "--recompute"]
-    return result
-
-
-def staged_ways():
-    """Returns the ways to run a model in stages."""
-    result = {}
-    for name, flags, kinds, mode in (
-            ("pipelined", ["pipelined"], ["none"], "io"),
-            ("pipelined, all offloaded", ["pipelined"], KINDS, "io_overlapped"),
-            ("interleaved, usual offloaded",
-             ["pipelined", "--schedule", "interleaved"], KINDS[:3], "io"),
-            ("auto, two stages, activations offloaded",
-             ["pipelined", "--schedule", "auto", "--stages", "2"], ["activations"], "io"),
-            ("two stages, all offloaded", ["pipelined", "--stages", "2"], KINDS, "io"),
-            ("sequential, recompute",
-             ["pipelined", "--schedule", "sequential", "--recompute"], ["none"], "io"),
-            ("sharded", ["sharded"], ["none"], "io"),
-            ("sharded, all offloaded, recompute", ["sharded", "--recompute"], KINDS, "compute")):
-        result[name] = ["--strategy", *flags, "--offload", ",".join(kinds)]
-        if kinds != ["none"]:
-            result[name] += ["--io-mode", mode]
-    return result
-
-
-def stages_of(way):
-    return 2 if "--stages" in WAYS[way] else 1
-
-
-WAYS = {**ways("resident"), **ways("phased"), **staged_ways()}
+STAGED = {
+    "sharded": ["sharded"],
+    "grouped": ["pipelined"],
+    "interleaved": ["pipelined", "--schedule", "interleaved"],
+    "sequential": ["pipelined", "--schedule", "sequential"],
+    "auto": ["pipelined", "--schedule", "auto"],
+}
+STRATEGIES = {"resident": ["resident"], "phased": ["phased"], **STAGED}
+OFFLOADED = {
+    "none": ["none"],
+    **{kind: [kind] for kind in KINDS},
+    "usual": KINDS[:3],
+    "all": KINDS,
+}
 # How the program is compiled: flags and the instruction set.
 COMPILED = {
     "": ([], None),
@@ -97,9 +69,98 @@ COMPILED = {
     "without layouts": (["--disable", "layouts"], None),
     "without fusion": (["--disable", "fuse"], None),
 }
-OPAQUE = {"on the opaque device": (["--opaque"], None)}
-# Way, tier, threads, threshold and compilation of the run that all other runs are compared with.
-FIRST = ("resident", "host", 1, "inf", "")
+DEVICES = {"CPU": [], "opaque": ["--opaque"], "mixed": []}
+
+
+class Row(NamedTuple):
+    """A run. The first value of each dimension is that of the run that others are compared with."""
+    model: str
+    replicas: int
+    strategy: str = "resident"
+    stages: object = 1  # Their number, or "blocks": a stage for each block.
+    recompute: bool = False
+    offload: str = "none"
+    io_mode: str = "io"
+    tier: str = "host"
+    threads: int = 1
+    threshold: object = "inf"
+    compiled: str = ""
+    devices: str = "CPU"
+    launcher: str = ""
+
+    def first(self):
+        return Row(self.model, self.replicas)
+
+    def flags(self):
+        flags = [
+            *MODELS[self.model], *COMMON, "--replicas", self.replicas, "--threads", self.threads,
+            "--shard-threshold", self.threshold, "--strategy", *STRATEGIES[self.strategy],
+            "--offload", ",".join(OFFLOADED[self.offload]), *COMPILED[self.compiled][0],
+            *DEVICES[self.devices]
+        ]
+        if self.strategy in STAGED and self.stages != "blocks":
+            flags += ["--stages", self.stages]
+        if self.recompute:
+            flags += ["--recompute"]
+        if self.offload != "none":
+            flags += ["--io-mode", self.io_mode]
+        if self.devices == "mixed":  # Every other device of a replica.
+            flags += ["--opaque=" + ",".join(
+                str(r * self.stages + d) for r in range(self.replicas)
+                for d in range(0, self.stages, 2))]
+        return [str(flag) for flag in flags]
+
+    def processes(self):
+        return self.replicas * (2 if self.stages == 2 else 1)
+
+
+def valid(row):
+    """Returns the row with equal values where a dimension has no effect or is not supported."""
+    if row.strategy not in STAGED:
+        row = row._replace(stages=1)
+    elif row.stages == 1:
+        row = row._replace(stages="blocks")
+    if row.offload == "none":
+        row = row._replace(io_mode="io", tier="host")
+    if row.launcher:  # Devices with queues run in one process.
+        row = row._replace(devices="CPU")
+    if row.devices == "mixed" and row.stages in (1, "blocks"):
+        row = row._replace(devices="opaque")
+    return row
+
+
+def pairs(row):
+    return {(a, row[a], b, row[b]) for a, b in itertools.combinations(range(len(row)), 2)}
+
+
+def drawn(dimensions, noise, fixed=()):
+    """Returns a random row. `fixed` has pairs of a dimension's number and its value."""
+    values = [noise.choice(values) for values in dimensions]
+    for axis, value in fixed:
+        values[axis] = value
+    return valid(Row(*values))
+
+
+def covering(dimensions):
+    """Returns rows in which every possible pair of values of two dimensions appears.
+
+    The choice is greedy, from random rows, and deterministic.
+    """
+    noise = random.Random(3)
+    missing = [(a, x, b, y) for a, b in itertools.combinations(range(len(dimensions)), 2)
+               for x in dimensions[a] for y in dimensions[b]]
+    rows = []
+    while missing:
+        a, x, b, y = missing[0]
+        found = [drawn(dimensions, noise, ((a, x), (b, y))) for _ in range(60)]
+        found = [row for row in found if row[a] == x and row[b] == y]
+        if found:
+            wanted = set(missing)
+            rows.append(max(found, key=lambda row: len(pairs(row) & wanted)))
+            missing = [pair for pair in missing if pair not in pairs(rows[-1])]
+        else:
+            missing.pop(0)  # Not possible.
+    return rows
 
 
 def write_digits(folder):
@@ -120,43 +181,17 @@ def write_objects(folder):
         Path(folder, f"{part}.bin").write_bytes(b"".join(records))
 
 
-def pairwise(dimensions):
-    """Returns combinations in which every pair of values of two dimensions appears.
-
-    The choice is greedy and deterministic.
-    """
-    axes = range(len(dimensions))
-    missing = {(a, x, b, y)
-               for a, b in itertools.combinations(axes, 2)
-               for x in dimensions[a]
-               for y in dimensions[b]}
-    everything = list(itertools.product(*dimensions))
-
-    def covers(row):
-        return {(a, row[a], b, row[b]) for a, b in itertools.combinations(axes, 2)} & missing
-
-    rows = []
-    while missing:
-        best = max(everything, key=lambda row: len(covers(row)))
-        missing -= covers(best)
-        rows.append(best)
-    return rows
-
-
 class Matrix:
     def __init__(self, program, data, disk):
         self.program, self.data, self.disk = program, data, disk
 
     def run(self, row):
         """Returns the digest, or the reason why the run has no digest."""
-        model, replicas, way, tier, threads, threshold, compiled, launcher = row
-        flags, isa = COMPILED[compiled]
-        processes = replicas * stages_of(way)
+        isa = COMPILED[row.compiled][1]
         command = [
-            *shlex.split(launcher.format(processes=processes)), self.program, "train",
-            *MODELS[model], *COMMON, "--data", self.data, "--replicas", str(replicas),
-            "--threads", str(threads), "--remote", f"file:{self.disk}" if tier == "file" else tier,
-            "--shard-threshold", str(threshold), *WAYS[way], *flags
+            *shlex.split(row.launcher.format(processes=row.processes())), self.program, "train",
+            *row.flags(), "--data", self.data, "--remote",
+            f"file:{self.disk}" if row.tier == "file" else row.tier
         ]
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -172,10 +207,8 @@ class Matrix:
 
 
 def name(row):
-    model, replicas, way, tier, threads, threshold, compiled, launcher = row
-    where = "".join(f", {word}" for word in (compiled, launcher) if word)
-    return (f"{model}, {replicas} replicas, {way}, {tier}, {threads} threads, "
-            f"threshold {threshold}{where}")
+    return shlex.join(row.flags()) + "".join(
+        f", {word}" for word in (row.tier, row.compiled, row.launcher) if word)
 
 
 def main():
@@ -183,21 +216,27 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the sluice command")
     parser.add_argument("--sample", action="store_true", help="a covering sample of pairs")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="N random combinations")
+    parser.add_argument("--seed", type=int, default=1, help="of the random combinations")
     parser.add_argument("--launcher", action="append", default=[], metavar="COMMAND",
                         help="also run under it; {processes} is the number of replicas, or twice "
                         "that number for two stages")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
-    parser.add_argument("--opaque", action="store_true", help="also run on the opaque device")
+    parser.add_argument("--opaque", action="store_true", help="also run on opaque devices")
+    parser.add_argument("--model", default="", metavar="TEXT", help="only models with this text")
     options = parser.parse_args()
-    if options.opaque:
-        COMPILED.update(OPAQUE)
-    dimensions = [list(MODELS), [1, 2, 4], list(WAYS), ["host", "file"], [1, 2, 3], [0, 512, "inf"],
-                  list(COMPILED), ["", *options.launcher]]
-    first = [(model, replicas, *FIRST, "") for model in MODELS for replicas in dimensions[1]]
-    rows = pairwise(dimensions)
-    if not options.sample:
-        rows += itertools.product(*dimensions[:6], [""], dimensions[7])
-    rows = list(dict.fromkeys(first + rows))
+    models = [model for model in MODELS if options.model in model]
+    dimensions = Row(models, [1, 2, 4], list(STRATEGIES), [1, 2, 3, 4, "blocks"], [False, True],
+                     list(OFFLOADED), ["io", "compute", "io_overlapped"], ["host", "file"],
+                     [1, 2, 3], ["inf", 0, 512], list(COMPILED),
+                     list(DEVICES) if options.opaque else ["CPU"], ["", *options.launcher])
+    rows = covering(dimensions) if options.sample else []
+    noise = random.Random(options.seed)
+    rows += [drawn(dimensions, noise) for _ in range(options.random)]
+    if not rows:
+        rows = (valid(Row(*values)) for values in itertools.product(*dimensions))
+    firsts = [Row(model, replicas) for model in models for replicas in dimensions.replicas]
+    rows = list(dict.fromkeys([*firsts, *rows]))
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         data, disk = Path(folder, "data"), Path(folder, "disk")
@@ -211,17 +250,17 @@ def main():
         left = sorted(os.listdir(disk))
     wrong = 0
     for row, digest in digests.items():
-        expected = digests[(row[0], row[1], *FIRST, "")]
+        expected = digests[row.first()]
         if digest != expected or not digest.startswith(("fma-", "base-")):
             wrong += 1
             print(f"{name(row)}: {digest}, not {expected}", flush=True)
-    kinds = len({digests[row] for row in first})
-    print(f"{len(rows)} runs, {wrong} differ; {kinds} digests of {len(first)} models and numbers "
+    kinds = len({digests[row] for row in firsts})
+    print(f"{len(rows)} runs, {wrong} differ; {kinds} digests of {len(firsts)} models and numbers "
           f"of replicas; {time.monotonic() - begin:.0f} s")
     if left:
         print(f"left behind: {left}")
     # Equal digests would mean that a result does not depend on the model or on the replicas.
-    sys.exit(0 if wrong == 0 and kinds == len(first) and not left else 1)
+    sys.exit(0 if wrong == 0 and kinds == len(firsts) and not left else 1)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ std::vector<Case> step_cases(Machine& machine);
 std::vector<Case> model_cases(Machine& machine);
 std::vector<Case> phase_cases();
 std::vector<Case> stage_cases();
+std::vector<Case> message_cases(Machine& machine);
 std::vector<Case> collective_cases(Machine& machine);
 std::vector<Case> compile_cases();
 

@@ -28,6 +28,7 @@ std::vector<Case> all_cases(Machine& machine) {
   append(model_cases(machine));
   append(phase_cases());
   append(stage_cases());
+  append(message_cases(machine));
   append(collective_cases(machine));
   append(compile_cases());
   return all;

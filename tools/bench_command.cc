@@ -20,7 +20,7 @@ namespace {
 
 // Runs of both programs on arrays of ones.
 int run_synthetic(const ToolOptions& o, const Programs& programs, Session& session) {
-  const int64_t samples = samples_of_step(o);
+  const int64_t samples = checked_mul(samples_of_step(o), o.step.repeat);
   constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
   const auto runs = static_cast<int>(std::min(o.train.steps.value_or(kRuns), kMostRuns));
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
@@ -51,16 +51,20 @@ int run_bench(const ToolOptions& o) {
   Session session(programs.ir, session_options(o));
   log_offload(o, programs);
   if (o.model.synthetic) return run_synthetic(o, programs, session);
+  const int64_t repeat = o.step.repeat;
   const int64_t samples = samples_of_step(o);
+  const int64_t of_run = checked_mul(samples, repeat);
   const models::Data& source = *models::find_model(o.model.name).data;
-  const data::Dataset generated = source.generate(std::max<int64_t>(samples, 64), 1);
-  const data::DataLoader loader(generated, {.batch = samples});
+  const data::Dataset generated = source.generate(std::max<int64_t>(of_run, 64), 1);
+  const data::DataLoader loader(generated, {.batch = of_run});
   train::StepArrays arrays(programs.training);
   loader.fill(0, arrays.fields[0], arrays.fields[1]);
   Binding binding =
       session.bind(arrays.inputs(programs.training), arrays.outputs(programs.training), "train");
-  const int64_t steps = o.train.steps.value_or(500);
-  const bench::StepTimes times = bench::time_steps(session, binding, steps);
+  const int64_t steps = (o.train.steps.value_or(500) + repeat - 1) / repeat * repeat;
+  bench::StepTimes times = bench::time_steps(session, binding, steps / repeat);
+  for (double* of_step : {&times.median_seconds, &times.least_seconds, &times.flops, &times.bytes})
+    *of_step /= static_cast<double>(repeat);
   const double micros = times.median_seconds * 1e6;
   const double samples_per_second = static_cast<double>(samples) / times.median_seconds;
   if (o.output.json) {

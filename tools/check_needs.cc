@@ -53,6 +53,8 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
       {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
       {o.session.io_queues != session.io_queues, o.step.io_mode != IoMode::kCompute, "--io-queues",
        "--io-mode io or io_overlapped", "compute"},
+      {o.step.repeat > 1, !o.phased(), "--device-iterations", "a strategy other than phased",
+       strategy},
       {o.stages.has_value(), o.staged(), "--stages", "--strategy pipelined or sharded", strategy},
       {o.plan.form == PlanOptions::Form::kScheduleTable, o.staged(), "--schedule-table",
        "--strategy pipelined or sharded", strategy},
@@ -81,6 +83,9 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
     require(!given(size) || std::find(has.begin(), has.end(), size) != has.end(),
             "{}: {} does not have this size; leave it out", size, model.name);
   }
+  require(command.get_name() != "train" || o.train.steps.value_or(0) % o.step.repeat == 0,
+          "--steps: must be a multiple of --device-iterations {}, got {}", o.step.repeat,
+          o.train.steps.value_or(0));
   using Pair = std::pair<const char*, const char*>;
   for (const auto& [a, b] :
        {Pair("--quiet", "--log-level"), Pair("--epochs", "--steps"),

@@ -137,6 +137,15 @@ void add_rate(Flags flags, ToolOptions& o) {
                "(default: a constant of the program)");
 }
 
+// Updates of a call, for commands whose program trains.
+void add_device_iterations(Flags flags, ToolOptions& o) {
+  flags.group(kTraining, Common::kNo);
+  flags.integer<int64_t, int64_t>("--device-iterations", o.step.repeat, 1, kMost,
+                                  "Run N updates in a call of the program; requires a strategy "
+                                  "other than phased " +
+                                      default_of("--device-iterations", "1"));
+}
+
 void add_training(Flags flags, ToolOptions& o) {
   flags.group(kTraining);
   flags.integer<int64_t, int64_t>(
@@ -393,6 +402,7 @@ CommandLine::CommandLine(ToolOptions& o) {
     if (command == train || command == eval) add_samples(flags, o);
     add_step(flags, o);
     if (command != eval) add_rate(flags, o);
+    if (command != eval) add_device_iterations(flags, o);
     add_memory(flags, o);
     add_strategy(flags, o);
     add_compiler(flags, o);
@@ -427,7 +437,7 @@ void set_defaults(CLI::App& command, const ToolOptions& o) {
 }
 
 // One value of each, except for a plan. Error{kUsage} for more.
-void take_lists(const CLI::App& command, bool plan, ToolOptions& o) {
+void take_lists(bool plan, ToolOptions& o) {
   if (o.plan.replicas.empty()) o.plan.replicas = {o.train.replicas};
   if (o.plan.shard_thresholds.empty())
     o.plan.shard_thresholds = {o.step.locations.min_elements_sharded};
@@ -449,7 +459,7 @@ int run_command(const CommandLine& line, ToolOptions& o) {
   for (CLI::App* const command : line.with_model()) {
     if (!*command) continue;
     set_defaults(*command, o);
-    take_lists(*command, command == line.plan, o);
+    take_lists(command == line.plan, o);
     check_needs(*command, o);
     choose_devices(o, command->count("--replicas") > 0);
   }

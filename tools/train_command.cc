@@ -52,11 +52,17 @@ Progress::Shown shown(const ToolOptions& o) {
   return o.output.speaks() ? Progress::Shown::kYes : Progress::Shown::kNo;
 }
 
-// "8 x 4 x 2 = 64 samples a step": of a micro-batch, by micro-batches, by replicas.
-std::string batch_text(const ToolOptions& o) {
-  const std::string replicas = o.train.replicas == 1 ? "" : fmt::format(" x {}", o.train.replicas);
-  return fmt::format("{} x {}{} = {} samples a step", o.model.sizes.micro_batch, o.step.accumulate,
-                     replicas, samples_of_step(o));
+// "8 x 4 x 2 = 64 samples a step, 937 steps an epoch": of a micro-batch, by micro-batches, by
+// replicas. With several updates in a call, their number comes before the replicas: "40 x 10 x 10 =
+// 4000 samples a call, 15 calls an epoch".
+std::string batch_text(const ToolOptions& o, int64_t steps_per_epoch) {
+  const int64_t repeat = o.step.repeat;
+  const char* const what = repeat == 1 ? "step" : "call";
+  std::string factors = fmt::format("{} x {}", o.model.sizes.micro_batch, o.step.accumulate);
+  if (repeat > 1) factors += fmt::format(" x {}", repeat);
+  if (o.train.replicas > 1) factors += fmt::format(" x {}", o.train.replicas);
+  return fmt::format("{} = {} samples a {}, {} {}s an epoch", factors, samples_of_step(o) * repeat,
+                     what, steps_per_epoch / repeat, what);
 }
 
 // "lr 0.001; threshold 512; io_overlapped, 1 io queue; state remote (host)".
@@ -98,8 +104,8 @@ train::FitResult train(train::Trainer& trainer, const Programs& programs, const 
   const train::LearningRateSchedule schedule = schedule_of(o, length.steps);
   if (o.train.lr_schedule) options.schedule = schedule;
   if (o.output.speaks()) {
-    sys::print_stderr("{}, {} steps an epoch, {} samples dropped; {}\n", batch_text(o),
-                      length.steps_per_epoch, length.dropped, settings_text(o, programs, schedule));
+    sys::print_stderr("{}, {} samples dropped; {}\n", batch_text(o, length.steps_per_epoch),
+                      length.dropped, settings_text(o, programs, schedule));
   }
   Progress progress({"Epoch", length.steps, length.steps_per_epoch, length.samples_per_step},
                     shown(o));

@@ -58,6 +58,28 @@ class Stages(CliTest):
             record = self.record("plan", *model, *flags)
             self.assertLessEqual(record["planned_bytes"], budget)
 
+    def test_updates_in_a_call_have_the_bits_of_single_ones(self):
+        run = [*self.CNN[:-4], "--steps", 6, "--test-batch", 200, "--optimizer", "adam"]
+        single = self.digest(*run)
+        for flags in (["--device-iterations", 3], ["--device-iterations", 6, "--threads", 1],
+                      ["--device-iterations", 2, "--strategy", "pipelined", "--stages", 2]):
+            with self.subTest(flags=flags):
+                self.assertEqual(self.digest(*run, *flags), single)
+        said = self.expect_code(0, "train", *run, "--device-iterations", 3, "--replicas", 2).stderr
+        self.assertIn("4 x 6 x 3 x 2 = 144 samples a call, 138 calls an epoch, 128 samples dropped",
+                      said)
+        timed = self.record("bench", "mlp", "--width", 16, "--device-iterations", 4, "--steps", 8)
+        self.assertEqual(timed["steps"], 8)
+        for part, flags in (
+            ("--steps: must be a multiple of --device-iterations 4, got 6",
+             [*run, "--device-iterations", 4]),
+            ("--device-iterations requires a strategy other than phased (it is phased)",
+             ["mlp", "--strategy", "phased", "--device-iterations", 2]),
+            ("--device-iterations: must be an integer from 1", [*run, "--device-iterations", 0]),
+        ):
+            with self.subTest(flags=flags):
+                self.expect_error(2, "usage", part, "train", *flags)
+
     def test_a_budget_of_each_device(self):
         stages = ["mnist-cnn", "--strategy", "pipelined", "--stages", "B1+B2,B3+B4"]
         self.expect_code(0, "plan", *stages, "--memory", "64M,32M")

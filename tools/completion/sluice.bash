@@ -45,11 +45,12 @@ _sluice() {
   case ${COMP_WORDS[1]} in
     train) options="--layers --width --dropout --data --weights --torch-weights --synthetic
       --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --lr
-      --lr-schedule --epochs --steps --save --warmup-steps --check-replicas --torch-save --seed
-      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
-      --remote-direct --verify-remote --strategy --threads --shard-threshold --stages --schedule
-      --devices --device-ids --map --io-mode --io-queues --recompute --recompute-blocks
-      --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
+      --lr-schedule --device-iterations --epochs --steps --save --warmup-steps --check-replicas
+      --torch-save --seed --memory --offload --remote --offload-threshold --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
+      --stages --schedule --devices --device-ids --map --io-mode --io-queues --recompute
+      --recompute-blocks --disable --verify --json --digest --quiet --log-level --help
+      --help-all" ;;
     eval) options="--layers --width --dropout --data --weights --torch-weights --synthetic
       --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --memory
       --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
@@ -57,18 +58,18 @@ _sluice() {
       --device-ids --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
       --json --digest --quiet --log-level --help --help-all" ;;
     plan) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
-      --clip-norm --test-batch --lr --lr-schedule --memory --offload --remote
-      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
-      --strategy --threads --shard-threshold --stages --schedule --devices --device-ids --map
-      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --print-after
-      --json --full --passes --fusions --memory-map --transfers --schedule-table --dot --problem
-      --capacity --nodes --check --help --help-all" ;;
-    bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
-      --clip-norm --test-batch --lr --lr-schedule --steps --synthetic --memory --offload
+      --clip-norm --test-batch --lr --lr-schedule --device-iterations --memory --offload
       --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
       --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
       --device-ids --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
-      --json --only --rounds --python --help --help-all" ;;
+      --print-after --json --full --passes --fusions --memory-map --transfers --schedule-table
+      --dot --problem --capacity --nodes --check --help --help-all" ;;
+    bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
+      --clip-norm --test-batch --lr --lr-schedule --device-iterations --steps --synthetic
+      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
+      --remote-direct --verify-remote --strategy --threads --shard-threshold --stages --schedule
+      --devices --device-ids --map --io-mode --io-queues --recompute --recompute-blocks
+      --disable --verify --json --only --rounds --python --help --help-all" ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;
     *) return ;;

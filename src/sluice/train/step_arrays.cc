@@ -5,7 +5,7 @@
 
 namespace sluice::train {
 
-StepArrays::StepArrays(const Training& t) {
+StepArrays::StepArrays(const Training& t) : updates(t.repeat) {
   const int64_t entries = checked_mul(t.accumulate, t.repeat);
   const auto array = [&](const TensorSpec& entry) {
     return HostTensor({entries_shape(entry.shape, entries, t.replicas), entry.dtype, {}});
@@ -22,12 +22,13 @@ StepArrays::StepArrays(const Training& t) {
 
 void StepArrays::seed(uint64_t run_seed, int64_t update) {
   const Seed run{static_cast<uint32_t>(run_seed >> 32), static_cast<uint32_t>(run_seed)};
-  const Seed key = fold(fold(run, "update"), static_cast<uint64_t>(update));
   const auto words = seeds.as<uint32_t>();
-  for (size_t m = 0; 2 * m < words.size(); ++m) {
-    const Seed micro_batch = fold(key, m);
-    words[2 * m] = micro_batch.hi;
-    words[2 * m + 1] = micro_batch.lo;
+  const size_t each = words.size() / static_cast<size_t>(updates);  // Two for each micro-batch.
+  for (size_t w = 0; w < words.size(); w += 2) {
+    const Seed key = fold(fold(run, "update"), static_cast<uint64_t>(update) + w / each);
+    const Seed micro_batch = fold(key, w % each / 2);
+    words[w] = micro_batch.hi;
+    words[w + 1] = micro_batch.lo;
   }
 }
 

@@ -13,7 +13,8 @@ namespace sluice::train {
 struct StepArrays {
   explicit StepArrays(const Training& training);
 
-  /// Sets the seeds of update `update`: one for each micro-batch of each replica.
+  /// Sets the seeds of a run that begins with update `update`: one for each micro-batch of each
+  /// replica. The seeds of an update do not depend on the run that it is in.
   void seed(uint64_t run_seed, int64_t update);
   /// Sets the learning rate of the next run, if the program streams it.
   void set_learning_rate(double rate);
@@ -25,6 +26,7 @@ struct StepArrays {
   std::vector<HostTensor> fields;  ///< One for each of Training::fields.
   std::vector<HostTensor> once;    ///< One for each of Training::inputs.
   HostTensor seeds;
+  int64_t updates;  ///< Updates of a run.
   HostTensor learning_rate;
   std::vector<HostTensor> losses;       ///< One for each of Training::losses.
   std::vector<HostTensor> predictions;  ///< One for each of Training::predictions.

@@ -99,13 +99,15 @@ void append_losses(const Training& t, const StepArrays& arrays, FitResult& resul
   }
 }
 
-// The mean loss of a step. Error{kDiverged} if a loss is not finite.
-double mean_loss(std::span<const float> losses, int64_t step) {
+// The mean loss of a run of `steps` steps that begins with step `first`. Error{kDiverged} if a loss
+// is not finite.
+double mean_loss(std::span<const float> losses, int64_t first, int64_t steps) {
   double mean = 0;
-  for (const float loss : losses) {
+  for (const float& loss : losses) {
     if (!std::isfinite(loss)) {
+      const auto step = (&loss - losses.data()) * steps / static_cast<int64_t>(losses.size());
       fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller learning rate may help",
-           step, loss);
+           first + step, loss);
     }
     mean += static_cast<double>(loss) / static_cast<double>(losses.size());
   }
@@ -145,19 +147,24 @@ FitLength Trainer::length(const data::Dataset& samples, const FitOptions& option
   require(options.epochs >= 0, "fit: epochs must be at least 0, got {}", options.epochs);
   require(!options.steps || *options.steps >= 0, "fit: steps must be at least 0, got {}",
           options.steps.value_or(0));
+  const int64_t repeat = training_.repeat;
+  require(options.steps.value_or(0) % repeat == 0,
+          "fit: steps must be a multiple of the {} steps of a run, got {}", repeat,
+          options.steps.value_or(0));
   const int64_t batch =
       checked_mul(checked_mul(batch_of(images_of(training_.fields).spec), training_.accumulate),
                   training_.replicas);
-  const data::DataLoader loader(samples, {.batch = batch, .shuffle = false});
+  const data::DataLoader loader(samples, {.batch = checked_mul(batch, repeat), .shuffle = false});
+  const int64_t steps_per_epoch = loader.batches() * repeat;
   return {.samples_per_step = batch,
-          .steps_per_epoch = loader.batches(),
+          .steps_per_epoch = steps_per_epoch,
           .dropped = loader.dropped(),
-          .steps = options.steps ? *options.steps : checked_mul(options.epochs, loader.batches())};
+          .steps = options.steps ? *options.steps : checked_mul(options.epochs, steps_per_epoch)};
 }
 
 FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) {
-  require(training_.inputs.empty() && training_.repeat == 1,
-          "fit: a run must have one update and no fields that are given once; call Session::run");
+  require(training_.inputs.empty(),
+          "fit: the network must have no fields that are given once; call Session::run");
   require(training_.learning_rate.has_value() == options.schedule.has_value(), "fit: {}",
           options.schedule ? "a schedule requires StepOptions::learning_rate = "
                              "StreamedRate{}"
@@ -165,7 +172,9 @@ FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) 
   require(!options.check_replicas || *options.check_replicas >= 1,
           "fit: check_replicas must be at least 1, got {}", options.check_replicas.value_or(1));
   const FitLength length = this->length(samples, options);
-  data::DataLoader loader(samples, {.batch = length.samples_per_step, .seed = options.seed});
+  const int64_t repeat = training_.repeat;
+  const int64_t samples_of_run = checked_mul(length.samples_per_step, repeat);
+  data::DataLoader loader(samples, {.batch = samples_of_run, .seed = options.seed});
   check_results(training_);
   StepArrays arrays(training_);
   Binding binding = session_.bind(arrays.inputs(training_), arrays.outputs(training_), "train");
@@ -180,21 +189,20 @@ FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) 
   while (result.steps < length.steps && !result.stopped) {
     const int64_t epoch = updates_ / length.steps_per_epoch;
     if (epoch != loader.epoch()) loader.start_epoch(epoch);
-    loader.fill(updates_ % length.steps_per_epoch, inputs, labels);
+    loader.fill(updates_ % length.steps_per_epoch / repeat, inputs, labels);
     arrays.seed(options.seed, updates_);
     if (options.schedule) arrays.set_learning_rate(options.schedule->at(updates_));
     session_.run_into(binding);
-    ++updates_;
-    ++result.steps;
     append_losses(training_, arrays, result);
-    result.loss = mean_loss(std::span(result.losses).last(values), result.steps - 1);
-    if (options.check_replicas && result.steps % *options.check_replicas == 0)
+    result.loss = mean_loss(std::span(result.losses).last(values), result.steps, repeat);
+    updates_ += repeat;
+    result.steps += repeat;
+    if (options.check_replicas && result.steps % *options.check_replicas < repeat)
       compare_replicas(session_, result.steps - 1);
     if (scores) {
-      const int64_t right = count_right(arrays.predictions[*scores], arrays.fields[1].as<int32_t>(),
-                                        length.samples_per_step);
-      result.accuracy =
-          100.0 * static_cast<double>(right) / static_cast<double>(length.samples_per_step);
+      const int64_t right =
+          count_right(arrays.predictions[*scores], arrays.fields[1].as<int32_t>(), samples_of_run);
+      result.accuracy = 100.0 * static_cast<double>(right) / static_cast<double>(samples_of_run);
     }
     step.done = result.steps;
     step.loss = result.loss;

@@ -17,18 +17,19 @@ namespace sluice::train {
 
 struct StepArrays;
 
-/// The results of a step. The arrays are those of the step until fit() runs the next one.
+/// The results of a run of the training program: of one step, or of StepOptions::repeat steps. The
+/// arrays are those of the run until fit() begins the next one.
 class StepReport {
  public:
   StepReport(const Training& training, const StepArrays& arrays)
       : training_(training), arrays_(arrays) {}
 
   int64_t done = 0;                ///< Steps done in this call of fit().
-  double loss = 0;                 ///< Mean of FitResult::losses over the step.
+  double loss = 0;                 ///< Mean of FitResult::losses over the run.
   std::optional<double> accuracy;  ///< As FitResult::accuracy.
 
   /// Return a loss (not multiplied by its weight) or prediction with the micro-batches and replicas
-  /// of the step as first axes. Error{kUsage}, which lists the names, if there is none of the name.
+  /// of the run as first axes. Error{kUsage}, which lists the names, if there is none of the name.
   const HostTensor& loss_of(std::string_view name) const;
   const HostTensor& prediction(std::string_view name) const;
 
@@ -39,14 +40,16 @@ class StepReport {
 
 struct FitOptions {
   int64_t epochs = 1;
-  std::optional<int64_t> steps = {};  ///< Number of steps, instead of `epochs`.
-  uint64_t seed = 0;                  ///< Seed of the samples' order and of the blocks' draws.
-  /// The rates of the steps, for a program that streams its rate (StreamedRate), else absent.
+  /// Number of steps, instead of `epochs`. A multiple of StepOptions::repeat.
+  std::optional<int64_t> steps = {};
+  uint64_t seed = 0;  ///< Seed of the samples' order and of the blocks' draws.
+  /// The rates of the steps, for a program that streams its rate (StreamedRate), else absent. All
+  /// steps of a run have the rate of its first one.
   std::optional<LearningRateSchedule> schedule = {};
   /// Number of steps after which the replicas' copies of all variables are compared, again and
   /// again. Absent: never.
   std::optional<int64_t> check_replicas = {};
-  /// Called after each step. The training stops if it returns false.
+  /// Called after each run. The training stops if it returns false.
   std::function<bool(const StepReport& step)> after_step = nullptr;
 };
 
@@ -54,19 +57,19 @@ struct FitOptions {
 struct FitLength {
   int64_t samples_per_step = 0;
   int64_t steps_per_epoch = 0;
-  int64_t dropped = 0;  ///< Samples that each epoch drops because they do not fill a step.
+  int64_t dropped = 0;  ///< Samples that each epoch drops because they do not fill a run.
   int64_t steps = 0;    ///< Steps in all.
 };
 
 struct FitResult {
   int64_t steps = 0;  ///< Steps that ran.
-  double loss = 0;    ///< Mean over the last step.
+  double loss = 0;    ///< Mean over the last run.
   /// Loss of every micro-batch, replica by replica. Of several losses, the sum with their weights.
   std::vector<float> losses;
   /// The values of each loss by themselves, in the order of `losses` and of Training::losses. Empty
   /// if there is one loss.
   std::vector<std::vector<float>> parts;
-  /// Percentage of the samples of the last step whose largest score was that of their class. The
+  /// Percentage of the samples of the last run whose largest score was that of their class. The
   /// scores are the first prediction that is f32 of shape (samples, classes). Absent if training
   /// returns no such prediction, or if no step ran.
   std::optional<double> accuracy;
@@ -91,12 +94,12 @@ class Trainer {
   /// ended: two calls on the same samples have the bits of one call with the steps of both.
   /// Error{kDiverged} if a loss is not finite, or if FitOptions::check_replicas finds that replicas
   /// hold different copies of a variable (Session::find_replica_difference). Error{kUsage} if
-  /// `samples` do not fill one step or do not match the fields, if there are not two fields, or if
+  /// `samples` do not fill one run or do not match the fields, if there are not two fields, or if
   /// a loss is not f32. Error{kUsage} also if a schedule is given to a program without a rate
   /// stream or is missing, or if check_replicas is below 1.
   FitResult fit(const data::Dataset& samples, const FitOptions& options = {});
-  /// Returns the length that fit() would have. Error{kUsage} if `samples` do not fill one step or
-  /// if `epochs` or `steps` is negative.
+  /// Returns the length that fit() would have. Error{kUsage} if `samples` do not fill one run, if
+  /// `epochs` or `steps` is negative, or if `steps` are not whole runs.
   FitLength length(const data::Dataset& samples, const FitOptions& options) const;
 
   /// Returns the percentage of `samples` whose largest logit is that of their class. Calls

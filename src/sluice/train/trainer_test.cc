@@ -71,6 +71,51 @@ TEST(Trainer, ASecondCallContinuesTheFirst) {
   EXPECT_NE(all.losses, trainer(model()).fit(set, {.steps = 10, .seed = 4}).losses);
 }
 
+TEST(Trainer, StepsHaveTheSameBitsInRunsOfAnyLength) {
+  const data::Dataset set = samples(62);  // Five runs of one step of 12, or two of two steps.
+  const auto run = [&](const Strategy& strategy, int64_t repeat) {
+    StepOptions step{.strategy = strategy, .accumulate = 3, .repeat = repeat};
+    step.learning_rate = 0.5;
+    Trainer t(model(), nn::Optimizer::adam(), step,
+              {.device = cpu_device({.threads = 1}), .more_devices = {cpu_device({.threads = 1})}},
+              2);
+    std::vector<int64_t> done;
+    const FitResult result = t.fit(set, {.steps = 4, .seed = 5, .after_step = [&](const auto& s) {
+                                           done.push_back(s.done);
+                                           return true;
+                                         }});
+    EXPECT_EQ(result.steps, 4);
+    EXPECT_EQ(done.size(), static_cast<size_t>(4 / repeat));
+    EXPECT_EQ(done.back(), 4);
+    std::vector<std::vector<float>> values{result.losses};
+    t.session().each_variable([&](const std::string&, const HostTensor& v) {
+      if (v.dtype() != f32) return;
+      const auto floats = v.as<float>();
+      values.emplace_back(floats.begin(), floats.end());
+    });
+    return values;
+  };
+  const auto expected = run(resident(), 1);
+  EXPECT_EQ(expected[0].size(), 4u * 3 * 2);
+  EXPECT_EQ(run(resident(), 2), expected);
+  EXPECT_EQ(run(resident(), 4), expected);
+  EXPECT_EQ(run(PipelinedExecution{2}, 2), expected);
+}
+
+TEST(Trainer, LengthCountsWholeRuns) {
+  const Trainer t = trainer(model(), {.accumulate = 2, .repeat = 3, .learning_rate = 0.5}, 2);
+  const FitLength length = t.length(samples(60), {.epochs = 3});
+  EXPECT_EQ(length.samples_per_step, 8);
+  EXPECT_EQ(length.steps_per_epoch, 6);
+  EXPECT_EQ(length.dropped, 12);
+  EXPECT_EQ(length.steps, 18);
+  expect_refused({
+      {"steps", [&] { t.length(samples(60), {.steps = 4}); },
+       "fit: steps must be a multiple of the 3 steps of a run, got 4"},
+      {"samples", [&] { t.length(samples(23), {}); }, "the data must fill one batch of 24 samples"},
+  });
+}
+
 TEST(Trainer, LearnsInEveryStrategyWithTheSameBits) {
   const data::Dataset set = samples(24);
   const auto run = [&](Strategy strategy, const TensorLocations& locations) {

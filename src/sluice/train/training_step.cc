@@ -113,6 +113,17 @@ void check_counts(const StepOptions& options) {
   require(options.repeat >= 1, "training: repeat must be at least 1, got {}", options.repeat);
 }
 
+// Error{kUsage} if a variable has another spec in evaluation than in training.
+void check_variables(const NetworkGraph& train, const NetworkGraph& eval) {
+  const nn::NamedTensors trained = train.graph.args();
+  eval.graph.args().for_each([&](const std::string& key, const Tensor& variable) {
+    if (!trained.has_leaf(key)) return;
+    require(trained[key].spec() == variable.spec(),
+            "network: variable '{}' must be {} in evaluation as in training, got {}", key,
+            to_string(trained[key].spec()), to_string(variable.spec()));
+  });
+}
+
 }  // namespace
 
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
@@ -139,6 +150,7 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
           "trains, got {} weights",
           weights.keys_flat().size());
   const NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
+  check_variables(graph, eval);
   require(!is_phased || (graph.inputs.empty() && eval.inputs.empty() && options.repeat == 1),
           "training: phases must have fields of micro-batches only and repeat 1; use another "
           "strategy");

@@ -446,6 +446,16 @@ TEST(TrainingStep, EverySystemCallOfAPhasedRunMayFail) {
   std::filesystem::remove_all(folder);
 }
 
+// Its layer has other features in evaluation.
+struct TwoShapes : nn::Module {
+  Results build(nn::Builder& b, const Inputs& in) const {
+    const bool trains = in.mode() == nn::RunMode::kTrain;
+    const Tensor logits = nn::Linear(trains ? 3 : 4).build(b, in["input"]);
+    if (!trains) return {.predictions = {{"logits", logits}}};
+    return {.losses = {cross_entropy(logits, in["labels"])}};
+  }
+};
+
 TEST(TrainingStep, Refusals) {
   const auto build = [](const Network& m, const StepOptions& o) {
     return [=] { build_training(Ir(), m, nn::Optimizer::sgd(), o); };
@@ -457,6 +467,10 @@ TEST(TrainingStep, Refusals) {
        build(model({8}, 0), {.strategy = phased(),
                              .locations = {.activations = kRemote, .min_elements_off_device = 9}}),
        "training: min_elements_off_device must be 2 in phases with remote activations, got 9"},
+      {"a weight of two shapes",
+       build({TwoShapes(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}}, {}),
+       "network: variable 'weight' must be (6, 3) float32 in evaluation as in training, got (6, 4) "
+       "float32"},
       {"blocks beside all blocks",
        build(model({8}, 0), {.recompute = {.all = true, .blocks = {"fc.0"}}}),
        "training: recompute must be all blocks or a list of blocks, got both"},

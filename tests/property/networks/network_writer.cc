@@ -186,11 +186,16 @@ Tensor NetworkWriter::use(Dice& dice, const Tensor& w) {
   }
 }
 
-// Overwrites a value that the open block made since it was opened.
+// Overwrites a value that the open block made since it was opened. Which values may be overwritten
+// depends on whether the network trains. The shape of the new value must not, or weights would
+// differ in shape between training and evaluation.
 void NetworkWriter::in_place(Dice& dice) {
+  const Tensor like = any(dice);
+  const int chosen = dice(1 << 20);
   std::vector<size_t> found;
   for (size_t i = 0; i < values_.size(); ++i) {
     const Tensor& t = values_[i];
+    if (t.spec() != like.spec()) continue;
     const TensorInfo& root = graph_.info(graph_.storage(graph_.info(t).storage).root);
     const bool read = std::any_of(graph_.ops().begin(), graph_.ops().end(), [&](const Op& op) {
       return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const Operand& o) {
@@ -200,24 +205,22 @@ void NetworkWriter::in_place(Dice& dice) {
     // A gradient may need a value that other ops read, or a result of its own op.
     static const std::set<std::string_view> kFree{"Add", "Sub", "Mul", "MatMul", "Neg", "Clip"};
     const OpId own = graph_.info(t).producer;
-    if (own < 0 || !kFree.contains(graph_.op(own).def->name) || (read && !dice.one_in(8))) continue;
+    if (own < 0 || !kFree.contains(graph_.op(own).def->name) || (read && chosen % 8 != 0)) continue;
     if (t.dtype() == f32 && root.producer >= 0 &&
         graph_.op_index(root.producer) >= static_cast<int64_t>(fresh_) &&
         graph_.op(root.producer).block == block_)
       found.push_back(i);
   }
-  if (found.empty() || dice.one_in(2)) {
-    keep(any(dice) * 0.5);
-    found = {values_.size() - 1};
-  }
-  const size_t at = found[static_cast<size_t>(dice(static_cast<int>(found.size())))];
-  const Tensor t = values_[at];
+  const bool fresh = found.empty() || dice.one_in(2);
+  if (fresh) found = {values_.size()};
+  const size_t at = found[static_cast<size_t>(chosen) % found.size()];
+  const Tensor t = fresh ? like * 0.5 : values_[at];
   const Tensor made = dice.one_in(3)   ? ops::relu_(t)
                       : dice.one_in(2) ? ops::add_(t, with_shape(dice, t.shape()))
                                        : ops::gelu_(t);
   ++record.census.in_place;
   // The old handle has the new value, too. Sometimes both are read.
-  if (dice.one_in(2)) values_[at] = made;
+  if (dice.one_in(2) && !fresh) values_[at] = made;
   keep(made);
 }
 
@@ -264,8 +267,10 @@ void NetworkWriter::draw(Dice& dice, uint64_t key) {
       break;
     default:
       if (!outline_.named) fresh_ = graph_.ops().size();  // The layer is a block of its own.
+      // In evaluation, the value has the same block.
       keep(training() ? b_.inlined(fmt::format("d{}", key), nn::Dropout(0.25), x, seed_)
-                      : ops::identity(x));
+                      : b_.inlined(fmt::format("d{}", key),
+                                   Written([&](nn::Builder&) { return ops::identity(x); })));
   }
 }
 
@@ -287,7 +292,8 @@ void NetworkWriter::running(Dice& dice, uint64_t key) {
                     const Shape shape{x.dim(-1)};
                     const Tensor running =
                         b.add_running_input("running_mean", nn::normal(0, 0.5), shape);
-                    mean = running;
+                    // In evaluation, the mean has the same block, too.
+                    mean = fixed || training() ? running : running * 1.0;
                     if (fixed || !training()) return x - running;
                     mean = ops::mean(ops::reshape(x, {-1, x.dim(-1)}), {.axes = {0}});
                     b.update_running(running, mean, rule);

@@ -111,6 +111,19 @@ std::vector<TrainingWay> drawn_ways(Dice& dice, const TrainingWay& base, const N
   return ways;
 }
 
+// A network without weights is refused.
+std::string judge_untrainable(const train::Network& network) {
+  try {
+    Ir ir;
+    train::build_training(ir, network, nn::Optimizer::sgd(), {});
+  } catch (const Error& e) {
+    const bool right = e.kind() == ErrorKind::kUsage &&
+                       std::string_view(e.what()).find("got 0 weights") != std::string_view::npos;
+    return right ? "" : fmt::format("without weights: {}", e.what());
+  }
+  return "a network without weights is not refused";
+}
+
 std::string judge(const train::Network& network, uint64_t seed, Verdict& verdict) {
   Dice dice(fold(Seed{7, 7}, seed));
   TrainingWay base{.replicas = 1 + dice(2), .optimizer = dice(4)};
@@ -120,6 +133,8 @@ std::string judge(const train::Network& network, uint64_t seed, Verdict& verdict
   {
     Ir ir;
     const train::NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
+    if (graph.factories.select(graph.graph.args(), nn::Role::kWeight).keys_flat().empty())
+      return judge_untrainable(network);
     verdict.exact = rounded_differently(graph).empty();
     for (const train::BlockGraph& block : train::cut(graph).blocks) blocks.push_back(block.name);
   }

@@ -48,6 +48,9 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   const train::StepOptions step;
   const SessionOptions session;
   const bool schedule = o.train.lr_schedule.has_value();
+  const auto given = [&](const char* name) {
+    return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
+  };
   const Need needs[] = {
       {o.step.io_mode != step.io_mode, !still, "--io-mode", moving, found},
       {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
@@ -58,7 +61,7 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
       {o.stages.has_value(), o.staged(), "--stages", "--strategy pipelined or sharded", strategy},
       {o.plan.form == PlanOptions::Form::kScheduleTable, o.staged(), "--schedule-table",
        "--strategy pipelined or sharded", strategy},
-      {o.schedule != train::Schedule::kGrouped, o.execution == Execution::kPipelined, "--schedule",
+      {given("--schedule"), o.execution == Execution::kPipelined, "--schedule",
        "--strategy pipelined", strategy},
       {o.step.locations.min_elements_off_device != step.locations.min_elements_off_device,
        !o.phased(), "--offload-threshold", "a strategy other than phased", strategy},
@@ -74,9 +77,6 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   for (const Need& n : needs) {
     require(!n.given || n.met, "{} requires {} (it is {})", n.option, n.required, n.found);
   }
-  const auto given = [&](const char* name) {
-    return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
-  };
   const models::Model& model = models::find_model(o.model.name);
   for (const char* size : {"--layers", "--width", "--dropout"}) {
     const auto& has = model.sizes;

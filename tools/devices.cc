@@ -100,7 +100,8 @@ void choose_devices(ToolOptions& o, bool replicas_are_given) {
   require(!o.devices || *o.devices == all, "{}: must be {} ({} of a replica, {} replicas), got {}",
           option, all, needed, o.train.replicas, o.devices.value_or(0));
   require(o.memory.size() <= 1 || static_cast<int64_t>(o.memory.size()) == needed,
-          "--memory: must have one limit or {}, one for each device of a replica, got {}", needed,
+          "--memory: must have one limit{}, got {}",
+          needed == 1 ? "" : fmt::format(" or {}, one for each device of a replica", needed),
           o.memory.size());
   o.session.more_devices.assign(static_cast<size_t>(needed) - 1, o.session.device);
   for (size_t d = 1; d < o.memory.size(); ++d) o.session.more_devices[d - 1].memory = o.memory[d];

@@ -93,7 +93,7 @@ TensorLocations parse_offload(const ToolOptions& o) {
     require(
         word != "accumulators" || has_accumulators(o),
         "--offload accumulators requires --accumulate of at least 2, or --strategy phased (it is "
-        "1, and resident): the gradients of one micro-batch are not accumulated");
+        "1, without phases): the gradients of one micro-batch are not accumulated");
     locations.*kind->location = Location::kRemote;
   }
   return locations;
@@ -201,9 +201,14 @@ std::string phased_instead(const ToolOptions& o) {
   if (o.phased()) return "";
   ToolOptions phased = o;
   phased.execution = Execution::kPhased;
+  phased.session.more_devices.clear();
   try {
     const Choice choice = choose(phased);
-    return fmt::format("\n  --strategy phased --offload {} fits", offload_words(choice.locations));
+    const std::string one = o.session.more_devices.empty()
+                                ? ""
+                                : fmt::format(" with --memory {}", o.session.device.memory);
+    return fmt::format("\n  --strategy phased --offload {}{} fits", offload_words(choice.locations),
+                       one);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::kDoesNotFit) throw;
     return "";

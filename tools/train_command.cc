@@ -116,6 +116,10 @@ train::FitResult train(train::Trainer& trainer, const Programs& programs, const 
   return trainer.fit(samples, options);
 }
 
+int devices_of(const Session& session) {
+  return static_cast<int>(session.executable().devices.size());
+}
+
 void report(const ToolOptions& o, const Programs& programs, const Session& session,
             const train::FitResult& outcome, std::optional<double> accuracy) {
   const int64_t steps = outcome.steps;
@@ -132,6 +136,12 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
     record.add("samples_per_second", rate);
     record.add("planned_bytes", session.planned_bytes());
     record.add("measured_bytes", session.measured_bytes());
+    std::vector<JsonRecord> devices;
+    for (int d = 0; d < devices_of(session); ++d) {
+      devices.emplace_back().add("planned_bytes", session.planned_bytes(d));
+      devices.back().add("measured_bytes", session.measured_bytes(d));
+    }
+    record.add("devices", std::move(devices));
     record.add("digest", digest);
     record.add("compile_seconds", session.compiled().seconds);
     add_offload(programs, record);
@@ -147,6 +157,10 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
   if (accuracy) fmt::print("accuracy {:.2f} %\n", *accuracy);
   fmt::print("device memory {} bytes planned, {} measured\n", session.planned_bytes(),
              session.measured_bytes());
+  for (int d = 1; d < devices_of(session); ++d) {
+    fmt::print("  of device {}: {} bytes planned, {} measured\n", d, session.planned_bytes(d),
+               session.measured_bytes(d));
+  }
   if (o.session.group != nullptr) {
     fmt::print("{} processes, {} bytes each for what comes from others\n", o.session.group->size(),
                session.exchange_bytes());

@@ -2,6 +2,7 @@
 """Tests what `sluice plan` shows of a model in stages."""
 
 import re
+import time
 import unittest
 
 from cli_case import CliTest
@@ -74,6 +75,31 @@ class PipelinePlan(CliTest):
         self.assertRegex(text, r"(?m)^4 stages, grouped: bubble \d+\.\d % in \d+\.\d+ ms at fixed ")
         self.assertRegex(text, r"(?m)^  device 1: stage 1 \(B2\) .* ms, 5 in flight of [\d,]+ byte")
         self.assertIn("sends a micro-batch + an update: 230,400 + 0 bytes to device 1\n", text)
+        self.assertIn("\n  rates: 100 GF/s, copies 10 GB/s, messages 5 GB/s and 2 us\n", text)
+        several = self.expect_code(0, *FOUR, "--accumulate", 10, "--device-iterations", 5).stdout
+        self.assertIn("sends a micro-batch + an update: 230,400 + 0 bytes to device 1\n", several)
+
+    def test_json_has_the_rates_and_devices(self):
+        record, _ = self.stages("--accumulate", 8)
+        self.assertEqual(record["pipeline_rates.flops"], 1e11)
+        self.assertEqual(record["pipeline_rates.latency"], 2e-6)
+        self.assertEqual(record["peak_bytes.device"], record["memories"][0]["total_bytes"])
+        busy = [d["busy_seconds"] for d in record["pipeline_devices"]]
+        for stage, seconds in zip(record["stages"], busy):
+            own = 8 * (stage["forward_seconds"] + stage["backward_seconds"])
+            self.assertAlmostEqual(seconds, own)
+        self.assertIn("ramp-up: slots 1 to 7;", record["pipeline_table"])
+        self.assertIn("With the last forward and backward task as one, 6 slots ramp up.",
+                      record["pipeline_table"])
+
+    def test_plans_of_many_micro_batches_are_made_at_once(self):
+        begin = time.monotonic()
+        for count in (1_000_000, 2_147_483_647):
+            self.expect_code(0, "plan", "mlp", "--width", 16, "--strategy", "pipelined",
+                             "--accumulate", count)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.expect_error(2, "usage", "accumulate must be at most 2147483647, got 2147483648",
+                          "plan", "mlp", "--strategy", "pipelined", "--accumulate", 2_147_483_648)
 
     def test_the_table_has_each_task_in_its_slot(self):
         table = self.expect_code(0, *FOUR, "--accumulate", 8, "--schedule-table").stdout

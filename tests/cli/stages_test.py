@@ -148,6 +148,12 @@ class Stages(CliTest):
                 "--stages requires --strategy pipelined or sharded (it is phased)",
                 ["mnist-cnn", "--stages", "B1+B2,B3+B4", "--strategy", "phased"],
             ),
+            ("stages: must be from 2 to 4096, or names of blocks, got '1'",
+             [*pipelined, "--stages", 1]),
+            (
+                "--schedule requires --strategy pipelined (it is resident)",
+                ["mnist-cnn", "--schedule", "grouped"],
+            ),
             (
                 "--schedule requires --strategy pipelined (it is sharded)",
                 ["mnist-cnn", "--strategy", "sharded", "--schedule", "interleaved"],

@@ -368,7 +368,7 @@ class Usage(CliTest):
     def test_what_cannot_be_offloaded(self):
         self.expect_error(
             2, "usage", "--offload accumulators requires --accumulate of at least 2, or --strategy "
-            "phased (it is 1, and resident)", "plan", "mnist", "--offload", "accumulators")
+            "phased (it is 1, without phases)", "plan", "mnist", "--offload", "accumulators")
         for what in ("auto,weights", "none,weights", "optimizer,state"):
             self.expect_error(
                 2, "usage", "--offload: must be auto, none, or some of "

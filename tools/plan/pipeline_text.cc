@@ -47,6 +47,7 @@ std::vector<Sent> sent_bytes(const train::Training& training, const exe::Executa
     for (const MessageBytes& b : training.pipeline->messages) {
       if (b.from == m.from && b.to == m.to) sent.micro_batch = b;
     }
+    sent.update /= training.repeat;
     sent.update -= training.accumulate * (sent.micro_batch.forward + sent.micro_batch.backward);
     result.push_back(sent);
   }
@@ -81,6 +82,10 @@ std::vector<std::string> pipeline_lines(const train::Training& training,
       "mean)",
       plan.stages.size(), to_string(plan.schedule), 100 * plan.times.bubble, plan.times.total * 1e3,
       slow, imbalance(plan))};
+  lines.push_back(
+      fmt::format("  rates: {:g} GF/s, copies {:g} GB/s, messages {:g} GB/s and {:g} us",
+                  plan.rates.flops / 1e9, plan.rates.copies / 1e9, plan.rates.messages / 1e9,
+                  plan.rates.latency * 1e6));
   const std::vector<Sent> sent = sent_bytes(training, executable);
   for (int device = 0; device < training.devices; ++device) {
     std::string stages, messages;
@@ -125,6 +130,9 @@ std::string schedule_text(const train::Training& training) {
   text += fmt::format("ramp-up: slots {}; steady state: {}; ramp-down: {}; then the update\n",
                       slots_text(1, std::min(ramp, end)), slots_text(ramp + 1, steady_end),
                       slots_text(steady_end + 1, end));
+  if (plan.schedule == train::Schedule::kGrouped && ramp < end)
+    text += fmt::format("With the last forward and backward task as one, {} slots ramp up.\n",
+                        ramp - 1);
   return text;
 }
 
@@ -137,6 +145,20 @@ void add_pipeline(const train::Training& training, const exe::Executable& execut
   record.add("pipeline_bubble", plan.times.bubble);
   record.add("pipeline_slowest_stage", static_cast<int64_t>(slowest(plan)));
   record.add("pipeline_imbalance", imbalance(plan));
+  record.add("pipeline_rates.flops", plan.rates.flops);
+  record.add("pipeline_rates.copies", plan.rates.copies);
+  record.add("pipeline_rates.messages", plan.rates.messages);
+  record.add("pipeline_rates.latency", plan.rates.latency);
+  record.add("pipeline_table", schedule_text(training));
+  std::vector<JsonRecord> devices;
+  for (int d = 0; d < training.devices; ++d) {
+    const auto number = static_cast<size_t>(d);
+    JsonRecord& device = devices.emplace_back();
+    device.add("busy_seconds", number < plan.times.busy.size() ? plan.times.busy[number] : 0.0);
+    device.add("workers", int64_t{executable.devices[number].workers});
+    device.add("shares_workers", !exe::is_queued(executable, d) && training.devices > 1);
+  }
+  record.add("pipeline_devices", std::move(devices));
   record.add("pipeline_ramp_slots", plan.order.ramp() * plan.order.period);
   record.add("pipeline_slots", plan.order.slots(training.accumulate));
   std::vector<JsonRecord> stages, messages;

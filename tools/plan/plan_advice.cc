@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kMostSeconds = 0.5;
 constexpr int64_t kShardThreshold = 512;  // Elements.
+constexpr int64_t kMostPhasedMicroBatches = 1000;
 
 struct Candidate {
   std::string option;
@@ -42,7 +43,8 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
     if (has_tier && has_optimizer_state(o) &&
         programs.locations.optimizer == train::Location::kDevice)
       add("--offload optimizer").offload.tensors = "optimizer";
-    if (has_tier) {
+    // The length of phases with activations on the device grows with the micro-batches.
+    if (has_tier && o.step.accumulate <= kMostPhasedMicroBatches) {
       ToolOptions& phased = add("--strategy phased --offload auto");
       if (automatic) result.back().option = "--strategy phased";
       phased.execution = Execution::kPhased;

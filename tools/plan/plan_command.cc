@@ -187,7 +187,9 @@ std::string json_of(const Plan& plan, const ToolOptions& o,
   add_offload(plan.programs, record);
   add_transfers(plan.report, record);
   record.add("planned_bytes", exe::planned_bytes(executable, 0, exe::Space::kDevice));
+  // If there are several devices, this is device 0; "memories" has all.
   for (const exe::MemoryNeeds& m : plan.report.memories) {
+    if (m.device > 0) continue;
     const std::string name = m.name.starts_with("tier ") ? m.name.substr(5) : "device";
     record.add("peak_bytes." + name, m.total_bytes);
     record.add("smallest_budget." + name, m.smallest_budget());

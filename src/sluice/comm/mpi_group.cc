@@ -44,7 +44,8 @@ struct Traffic {
   std::mutex lock;
   std::vector<MpiMessages*> all;
   bool stopped = false;    ///< No new send or receive may begin.
-  bool abandoned = false;  ///< A transfer was freed before its end.
+  bool abandoned = false;  ///< A transfer was freed or left before its end.
+  bool broken = false;     ///< A process is gone: MPI must not touch the transfers with it again.
 };
 
 class MpiMessages final : public runtime::Messages {
@@ -57,6 +58,10 @@ class MpiMessages final : public runtime::Messages {
   ~MpiMessages() override {
     const std::lock_guard lock(traffic_.lock);
     std::erase(traffic_.all, this);
+    if (traffic_.broken) {
+      traffic_.abandoned = traffic_.abandoned || !receives_.empty() || !sends_.empty();
+      return;
+    }
     cancel_receives();
     for (auto* const requests : {&receives_, &sends_}) {
       for (MPI_Request& r : *requests) {
@@ -71,18 +76,18 @@ class MpiMessages final : public runtime::Messages {
     const std::lock_guard lock(traffic_.lock);
     if (traffic_.stopped) return;
     for_pieces(bytes, [&](std::span<const std::byte> piece) {
-      check_mpi(MPI_Isend(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, to, tag_, comm_,
-                          &sends_.emplace_back()),
-                "MPI_Isend");
+      check(MPI_Isend(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, to, tag_, comm_,
+                      &sends_.emplace_back()),
+            "MPI_Isend");
     });
   }
   void receive(int from, std::span<std::byte> bytes) override {
     const std::lock_guard lock(traffic_.lock);
     if (traffic_.stopped) return;
     for_pieces(bytes, [&](std::span<std::byte> piece) {
-      check_mpi(MPI_Irecv(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, from, tag_, comm_,
-                          &receives_.emplace_back()),
-                "MPI_Irecv");
+      check(MPI_Irecv(piece.data(), static_cast<int>(piece.size()), MPI_BYTE, from, tag_, comm_,
+                      &receives_.emplace_back()),
+            "MPI_Irecv");
     });
   }
   bool done() override {
@@ -90,7 +95,7 @@ class MpiMessages final : public runtime::Messages {
     if (traffic_.stopped) return false;
     for (auto* const requests : {&receives_, &sends_}) {
       int all = 0;
-      check_mpi(test(*requests, all), "MPI_Testall");
+      check(test(*requests, all), "MPI_Testall");
       if (all == 0) return false;
       requests->clear();
     }
@@ -109,6 +114,11 @@ class MpiMessages final : public runtime::Messages {
   }
 
  private:
+  // Requires the lock of the traffic.
+  void check(int code, const char* call) {
+    traffic_.broken = traffic_.broken || code != MPI_SUCCESS;
+    check_mpi(code, call);
+  }
   static int test(std::vector<MPI_Request>& requests, int& all) {
     return MPI_Testall(static_cast<int>(requests.size()), requests.data(), &all,
                        MPI_STATUSES_IGNORE);
@@ -283,12 +293,13 @@ class MpiGroup final : public runtime::ProcessGroup {
   // every receive has ended or is cancelled, or a process is lost.
   bool stop_traffic() {
     const std::lock_guard lock(traffic_.lock);
-    if (!traffic_.stopped) {
+    if (std::ranges::any_of(peers_, [](const Peer& p) { return p.lost(); })) traffic_.broken = true;
+    if (!traffic_.stopped && !traffic_.broken) {
       for (MpiMessages* const m : traffic_.all) m->cancel_receives();
     }
     traffic_.stopped = true;
-    return std::ranges::all_of(traffic_.all, [](MpiMessages* m) { return m->received(); }) ||
-           std::ranges::any_of(peers_, [](const Peer& p) { return p.lost(); });
+    return traffic_.broken ||
+           std::ranges::all_of(traffic_.all, [](MpiMessages* m) { return m->received(); });
   }
 
   void be_quiet() {

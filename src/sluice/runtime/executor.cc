@@ -258,8 +258,11 @@ void Executor::stop_strands() {
 }
 
 std::exception_ptr Executor::described(Error& e, const exe::Step* step) {
-  if (step != nullptr)
-    e.note(fmt::format("running {}.{} made at {}", word_for(*step), step->origin, step->where));
+  if (step != nullptr) {
+    e.note(step->origin < 0 ? fmt::format("running {}: {}", word_for(*step), step->where)
+                            : fmt::format("running {}.{} made at {}", word_for(*step), step->origin,
+                                          step->where));
+  }
   return std::current_exception();
 }
 

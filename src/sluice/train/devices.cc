@@ -81,6 +81,9 @@ std::vector<int64_t> activation_budgets(const SessionOptions& session, int repli
 
 SessionOptions with_devices(SessionOptions session, int devices) {
   const auto more = static_cast<size_t>(devices) - 1;
+  require(session.more_devices.empty() || session.more_devices.size() >= more,
+          "devices: a replica must have {} for its stages, got {}; name them all or device 0 alone",
+          devices, session.more_devices.size() + 1);
   if (session.more_devices.size() < more) session.more_devices.resize(more, session.device);
   return session;
 }
@@ -118,14 +121,15 @@ Session open_session(const Ir& ir, const Training& training, const SessionOption
 }
 
 void note_stages(const Training& training, Error& error) {
-  if (error.kind() != ErrorKind::kDoesNotFit || !training.pipeline) return;
+  const bool lost = error.kind() == ErrorKind::kPeerLost;
+  if ((error.kind() != ErrorKind::kDoesNotFit && !lost) || !training.pipeline) return;
   std::string text;
   for (size_t s = 0; s < training.pipeline->stages.size(); ++s) {
     const StagePlan& stage = training.pipeline->stages[s];
     text += fmt::format("{}stage {} ({}) on device {}", s == 0 ? "" : ", ", s,
                         fmt::join(stage.blocks, "+"), stage.device);
   }
-  error.note("planning " + text);
+  error.note((lost ? "running " : "planning ") + text);
 }
 
 }  // namespace sluice::train

@@ -4,8 +4,8 @@
 
 namespace sluice::train {
 
-/// Returns options for a session of at least `devices` devices a replica. Those that the options
-/// lack are like device 0.
+/// Returns options for a session of at least `devices` devices a replica. If the options name
+/// device 0 alone, the others are like it. Error{kUsage} if they name several devices, but fewer.
 SessionOptions with_devices(SessionOptions session, int devices);
 
 /// As build_training(), for the devices of a session: a pipeline with Schedule::kAuto keeps its
@@ -17,7 +17,8 @@ Training build_training_for(const SessionOptions& session, Ir ir, const Network&
 /// Opens a session on the programs of `training`, with devices by with_devices().
 Session open_session(const Ir& ir, const Training& training, const SessionOptions& session);
 
-/// Adds the stages and their devices to an Error{kDoesNotFit} of a program in stages.
+/// Adds the stages and their devices to an Error{kDoesNotFit} or Error{kPeerLost} of a program in
+/// stages.
 void note_stages(const Training& training, Error& error);
 
 }  // namespace sluice::train

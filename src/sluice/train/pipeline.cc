@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "sluice/ops/basic.h"
+#include "sluice/train/pipeline/stages.h"
 
 namespace sluice::train {
 namespace {
@@ -132,7 +133,8 @@ std::vector<StageDevices> mapping_of(const std::vector<PipelineStage>& stages,
             "{} functions",
             s, mapping[s].numbers().size(), functions);
     for (const int device : mapping[s].numbers())
-      require(device >= 0, "pipeline: the device of stage {} must be at least 0, got {}", s,
+      require(device >= 0 && device < kMostDevices,
+              "pipeline: the device of stage {} must be from 0 to {}, got {}", s, kMostDevices - 1,
               device);
   }
   return mapping;

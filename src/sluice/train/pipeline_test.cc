@@ -445,7 +445,7 @@ TEST(PipelineFunctions, AreRefusedWithWrongNumbers) {
       {"a short mapping", with(stages(), on({0, 1})),
        "Each stage must be mapped to a device: 2 mappings != 3 stages"},
       {"a negative device", with(stages(), on({0, -1, 1})),
-       "the device of stage 1 must be at least 0, got -1"},
+       "the device of stage 1 must be from 0 to 4095, got -1"},
       {"accumulate 0", with(stages(), [](PipelineOptions& o) { o.accumulate = 0; }),
        "accumulate must be given and at least 1, got 0"},
       {"repeat 0", with(stages(), [](PipelineOptions& o) { o.repeat = 0; }),

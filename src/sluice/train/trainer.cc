@@ -192,7 +192,7 @@ FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) 
     loader.fill(updates_ % length.steps_per_epoch / repeat, inputs, labels);
     arrays.seed(options.seed, updates_);
     if (options.schedule) arrays.set_learning_rate(options.schedule->at(updates_));
-    session_.run_into(binding);
+    run(binding);
     append_losses(training_, arrays, result);
     result.loss = mean_loss(std::span(result.losses).last(values), result.steps, repeat);
     updates_ += repeat;
@@ -211,6 +211,15 @@ FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) 
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
+}
+
+void Trainer::run(Binding& binding) {
+  try {
+    session_.run_into(binding);
+  } catch (Error& e) {
+    note_stages(training_, e);
+    throw;
+  }
 }
 
 int64_t Trainer::eval_samples() const {
@@ -249,7 +258,7 @@ double Trainer::evaluate(const data::Dataset& samples,
       loader.fill((first + static_cast<int64_t>(i)) % samples.size(),
                   {sample, &inputs.bytes()[i * sample_bytes]}, {{{}, i32, {}}, &labels[i]});
     }
-    session_.run_into(binding);
+    run(binding);
     right += count_right(predictions[*scores], labels, std::min(batch, samples.size() - first));
     if (after_batch) after_batch(first / batch + 1);
   }

@@ -81,8 +81,8 @@ struct FitResult {
 /// "eval"; fit() and evaluate() own the loader and the arrays of their steps.
 class Trainer {
  public:
-  /// Builds the programs of `network` for `replicas` replicas and opens a session on them. Devices
-  /// that the options lack are like device 0; with Schedule::kAuto, activations keep within their
+  /// Builds the programs of `network` for `replicas` replicas and opens a session on them, with
+  /// devices by with_devices(); with Schedule::kAuto, activations keep within their
   /// budgets. Errors are those of build_training() and of Session.
   Trainer(const Network& network, nn::Optimizer optimizer, const StepOptions& step,
           const SessionOptions& session = {}, int replicas = 1);
@@ -117,6 +117,8 @@ class Trainer {
   const Training& training() const { return training_; }
 
  private:
+  void run(Binding& binding);
+
   Ir ir_;
   Training training_;
   Session session_;

@@ -1,6 +1,7 @@
 #include "sluice/train/training_step.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "sluice/train/strategies/phases.h"
 #include "sluice/train/strategies/pipeline.h"
@@ -102,15 +103,20 @@ void check_inference(const StepOptions& options) {
   refuse(options.locations.optimizer != Location::kDevice, "locations.optimizer");
   refuse(options.locations.activations != Location::kDevice, "locations.activations");
   refuse(options.locations.accumulators != Location::kDevice, "locations.accumulators");
+  refuse(options.locations.min_elements_sharded != usual.locations.min_elements_sharded,
+         "locations.min_elements_sharded");
   const auto* pipelined =
       options.strategy ? std::get_if<PipelinedExecution>(&*options.strategy) : nullptr;
   refuse(pipelined != nullptr && pipelined->schedule == Schedule::kAuto, "the schedule auto");
 }
 
 void check_counts(const StepOptions& options) {
-  require(options.accumulate >= 1, "training: accumulate must be at least 1, got {}",
-          options.accumulate);
-  require(options.repeat >= 1, "training: repeat must be at least 1, got {}", options.repeat);
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // Trips of a loop.
+  for (const auto& [name, count] :
+       {std::pair("accumulate", options.accumulate), std::pair("repeat", options.repeat)}) {
+    require(count >= 1, "training: {} must be at least 1, got {}", name, count);
+    require(count <= kMost, "training: {} must be at most {}, got {}", name, kMost, count);
+  }
 }
 
 // Error{kUsage} if a variable has another spec in evaluation than in training.

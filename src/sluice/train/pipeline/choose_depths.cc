@@ -29,12 +29,12 @@ class Model {
   Model(const PipelineCosts& costs, int64_t micro_batches)
       : costs_(costs),
         micro_batches_(micro_batches),
-        least_(depths_of(Schedule::kInterleaved, static_cast<int>(costs.stages.size()))),
+        steps_(steps_of(costs)),
+        least_(depths_of(Schedule::kInterleaved, steps_.empty() ? 0 : steps_.back() + 1)),
         devices_(devices_of(costs.devices, static_cast<int>(costs.stages.size()))) {
     require(!costs.stages.empty(), "pipeline: must have at least 1 stage, got 0");
     // Check the times and the number of micro-batches.
-    simulate_pipeline(training_order(least_), std::min<int64_t>(micro_batches, 1), costs.stages,
-                      devices_);
+    simulate_pipeline(order(least_), std::min<int64_t>(micro_batches, 1), costs.stages, devices_);
     require(costs.activation_bytes.size() == costs.stages.size(),
             "pipeline: must have the activation bytes of each of {} stages, got {}",
             costs.stages.size(), costs.activation_bytes.size());
@@ -53,9 +53,10 @@ class Model {
   // Returns the bytes that are stored by the stages of a device, or of all devices if it is -1.
   int64_t bytes(const Depths& depths, int device = -1) const {
     int64_t sum = 0;
-    for (size_t s = 0; s < depths.size(); ++s) {
+    for (size_t s = 0; s < devices_.size(); ++s) {
       if (device >= 0 && devices_[s] != device) continue;
-      const int64_t sets = std::min<int64_t>(depths[s], micro_batches_);
+      const auto step = static_cast<size_t>(steps_[s]);
+      const int64_t sets = std::min<int64_t>(depths[step], micro_batches_);
       sum = checked_add(sum, checked_mul(sets, costs_.activation_bytes[s]));
     }
     return sum;
@@ -74,13 +75,13 @@ class Model {
   // Returns the time of depths. `vectors` is about the number of depths to be tried: with more, the
   // simulation is shorter, and the time of later micro-batches is extrapolated.
   double seconds(const Depths& depths, int64_t vectors) const {
-    const PipelineOrder order = training_order(depths);
+    const PipelineOrder tasks = order(depths);
     const auto simulated = [&](int64_t micro_batches) {
-      return simulate_pipeline(order, micro_batches, costs_.stages, devices_).total;
+      return simulate_pipeline(tasks, micro_batches, costs_.stages, devices_).total;
     };
     const int64_t limit =
-        std::max<int64_t>(16, kMaxTasks / vectors / (2 * order.stages * order.stages)) *
-        order.stages;
+        std::max<int64_t>(16, kMaxTasks / vectors / (2 * tasks.stages * tasks.stages)) *
+        tasks.stages;
     const int64_t count = std::min(micro_batches_, limit);
     if (count == micro_batches_) return simulated(count);
     const double all = simulated(count), half = simulated(count / 2);
@@ -89,9 +90,25 @@ class Model {
   }
 
  private:
+  static std::vector<int> steps_of(const PipelineCosts& costs) {
+    std::vector<int> steps = costs.steps;
+    if (steps.empty()) {
+      steps.resize(costs.stages.size());
+      std::iota(steps.begin(), steps.end(), 0);
+    }
+    require(steps.size() == costs.stages.size(),
+            "pipeline: must have the step of each of {} stages, got {}", costs.stages.size(),
+            steps.size());
+    return steps;
+  }
+  PipelineOrder order(const Depths& depths) const {
+    return split_stages(training_order(depths), steps_);
+  }
+
   const PipelineCosts& costs_;
   int64_t micro_batches_;
-  Depths least_;
+  std::vector<int> steps_;  // By stage.
+  Depths least_;            // By step.
   std::vector<int> devices_;
 };
 
@@ -173,7 +190,7 @@ Times try_some(const Model& model) {
 std::vector<int> choose_depths(const PipelineCosts& costs, int64_t micro_batches) {
   const Model model(costs, micro_batches);
   if (!model.allows(model.least())) return model.least();
-  const Times times = costs.stages.size() <= kMaxStagesForAll ? try_all(model) : try_some(model);
+  const Times times = model.least().size() <= kMaxStagesForAll ? try_all(model) : try_some(model);
   const double limit = kEqualTimes * fastest(times).second;
   const auto rank = [&](const Depths& depths) {
     return std::tuple(model.bytes(depths), std::accumulate(depths.begin(), depths.end(), 0),

@@ -12,14 +12,15 @@ struct PipelineCosts {
   std::vector<int64_t> activation_bytes;  ///< Bytes that a stage stores for a micro-batch.
   std::vector<int> devices = {};          ///< Device of each stage. Empty: each has its own.
   std::vector<int64_t> budgets = {};      ///< Bytes that a device may store. Empty: no limit.
+  std::vector<int> steps = {};            ///< Step of each stage. Empty: each is one.
 };
 
-/// Returns the depths for which training_order() takes the least time (simulate_pipeline) within
-/// the budgets. Times within 0.1 % of the least one count as equal; among them, the depths that
-/// store the least bytes are chosen, then the lowest ones. If the depths S - s exceed a budget,
-/// they are returned all the same.
+/// Returns the depths of the steps for which training_order() takes the least time within the
+/// budgets (simulate_pipeline). Times within 0.1 % of the least one count as equal; among them, the
+/// depths that store the least bytes are chosen, then the lowest ones. If the depths S - s exceed a
+/// budget, they are returned all the same.
 ///
-/// With up to 8 stages all depths are tried. With more, depths min(S - s + e, 2(S - s) - 1) are
+/// With up to 8 steps all depths are tried. With more, depths min(S - s + e, 2(S - s) - 1) are
 /// tried for e = 0 to S - 1, each lowered where it exceeds a budget. Then neighbouring stages are
 /// raised or lowered by 1 as long as this saves time; the result may not be the best. If the
 /// simulations have more than 20 million tasks together, they are shortened, and the time of later

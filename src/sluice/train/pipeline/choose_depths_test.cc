@@ -171,5 +171,18 @@ TEST(ChooseDepths, RefusesWrongInput) {
   EXPECT_THROW(choose_depths(costs, 4), Error);
 }
 
+// Each device of a step keeps its own budget.
+TEST(ChooseDepths, CountTheBytesOfConcurrentStages) {
+  PipelineCosts costs = equal_costs(4, 1);
+  costs.steps = {0, 1, 1, 2};
+  costs.devices = {0, 1, 2, 3};
+  EXPECT_EQ(choose_depths(costs, 100), depths_of(Schedule::kGrouped, 3));
+  for (const size_t device : {1, 2}) {
+    costs.budgets = {1000, 1000, 1000, 1000};
+    costs.budgets[device] = 2 * costs.activation_bytes[device];
+    EXPECT_EQ(choose_depths(costs, 100)[1], 2) << device;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::train

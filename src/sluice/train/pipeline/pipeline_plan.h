@@ -30,6 +30,7 @@ struct PipelinePlan {
   std::vector<StagePlan> stages;
   PipelineOrder order;
   std::vector<MessageBytes> messages;  ///< By pairs of devices, ascending.
+  DeviceRates rates;                   ///< StepOptions::rates, from which the times follow.
   PipelineTimes times;                 ///< Forecast for the micro-batches of a step.
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <queue>
 #include <set>
 
@@ -13,8 +14,11 @@
 namespace sluice::train {
 namespace {
 
-// The messages that a stage receives from one neighbour.
+constexpr int64_t kMostSimulated = 4096;  // Micro-batches.
+
+// The messages that a stage receives from one stage of a neighbouring step.
 struct Link {
+  size_t from = 0;
   double seconds = 0;  // Time of a message.
   double free = 0;     // Time at which the last message has passed.
   std::queue<double> arrivals;
@@ -30,15 +34,19 @@ struct Link {
   }
 };
 
-// Links into each stage: [0] from the stage before it, [1] from the stage after it.
-using Links = std::vector<std::array<Link, 2>>;
+// Links into each stage: [0] from the step before it, [1] from the step after it.
+using Links = std::vector<std::array<std::vector<Link>, 2>>;
 
-Links make_links(const std::vector<StageTimes>& stages, const std::vector<int>& devices) {
+Links make_links(const PipelineOrder& order, const std::vector<StageTimes>& stages,
+                 const std::vector<int>& devices) {
   Links links(stages.size());
-  for (size_t s = 0; s + 1 < stages.size(); ++s) {
-    if (devices[s] == devices[s + 1]) continue;
-    links[s + 1][0].seconds = stages[s].message;
-    links[s][1].seconds = stages[s].message;
+  for (size_t a = 0; a < stages.size(); ++a) {
+    for (size_t b = a + 1; b < stages.size(); ++b) {
+      if (order.step_of(static_cast<int>(b)) != order.step_of(static_cast<int>(a)) + 1) continue;
+      const double seconds = devices[a] == devices[b] ? 0 : stages[a].message;
+      links[b][0].push_back({.from = a, .seconds = seconds, .arrivals = {}});
+      links[a][1].push_back({.from = b, .seconds = seconds, .arrivals = {}});
+    }
   }
   return links;
 }
@@ -58,6 +66,39 @@ double seconds_of(const PipelineTask& task, const std::vector<StageTimes>& stage
   return task.backward ? times.backward : times.forward;
 }
 
+// Returns the time from the begin of the first task to the end of the last one.
+double simulated_seconds(const PipelineOrder& order, int64_t micro_batches,
+                         const std::vector<StageTimes>& stages, const std::vector<int>& devices) {
+  Links links = make_links(order, stages, devices);
+  std::map<int, double> free;  // By device.
+  for_each_task(order, micro_batches, [&](const PipelineTask& task, int64_t) {
+    const auto s = static_cast<size_t>(task.stage);
+    double& now = free[devices[s]];
+    for (Link& link : links[s][task.backward]) now = std::max(now, link.receive());
+    now += seconds_of(task, stages);
+    // A stage receives from `s` in one direction the messages of those that send to `s` in the
+    // other.
+    for (const Link& back : links[s][task.backward ? 0 : 1]) {
+      auto& into = links[back.from][task.backward];
+      std::find_if(into.begin(), into.end(), [&](const Link& l) { return l.from == s; })->send(now);
+    }
+  });
+  double last = 0;
+  for (const auto& [device, seconds] : free) last = std::max(last, seconds);
+  return last;
+}
+
+double total_seconds(const PipelineOrder& order, int64_t micro_batches,
+                     const std::vector<StageTimes>& stages, const std::vector<int>& devices) {
+  const auto seconds = [&](int64_t count) {
+    return simulated_seconds(order, count, stages, devices);
+  };
+  if (micro_batches <= kMostSimulated) return seconds(micro_batches);
+  const double all = seconds(kMostSimulated), half = seconds(kMostSimulated / 2);
+  return all +
+         static_cast<double>(micro_batches - kMostSimulated) * 2 / kMostSimulated * (all - half);
+}
+
 }  // namespace
 
 PipelineTimes simulate_pipeline(const PipelineOrder& order, int64_t micro_batches,
@@ -66,27 +107,15 @@ PipelineTimes simulate_pipeline(const PipelineOrder& order, int64_t micro_batche
   check_times(stages, order.stages);
   const std::vector<int> device_of_stage = devices_of(devices, order.stages);
   const std::set<int> used(device_of_stage.begin(), device_of_stage.end());
-  std::vector<double> free(static_cast<size_t>(*used.rbegin()) + 1);
   PipelineTimes result;
-  result.busy.resize(free.size());
+  result.busy.resize(static_cast<size_t>(*used.rbegin()) + 1);
   for (const PipelineTask& task : order.tasks) {
     const int device = device_of_stage[static_cast<size_t>(task.stage)];
     result.busy[static_cast<size_t>(device)] +=
         static_cast<double>(micro_batches) * seconds_of(task, stages);
   }
 
-  Links links = make_links(stages, device_of_stage);
-  for_each_task(order, micro_batches, [&](const PipelineTask& task, int64_t) {
-    const auto s = static_cast<size_t>(task.stage);
-    double& now = free[static_cast<size_t>(device_of_stage[s])];
-    const bool receives = task.backward ? s + 1 < stages.size() : s > 0;
-    const bool sends = task.backward ? s > 0 : s + 1 < stages.size();
-    if (receives) now = std::max(now, links[s][task.backward].receive());
-    now += seconds_of(task, stages);
-    if (sends) links[task.backward ? s - 1 : s + 1][task.backward].send(now);
-  });
-
-  result.total = *std::max_element(free.begin(), free.end());
+  result.total = total_seconds(order, micro_batches, stages, device_of_stage);
   double waits = 0;
   for (const int device : used) waits += result.total - result.busy[static_cast<size_t>(device)];
   if (result.total > 0) result.bubble = waits / (static_cast<double>(used.size()) * result.total);

@@ -22,9 +22,10 @@ struct PipelineTimes {
 
 /// Simulates devices that run their tasks in the order of `order` and start a task as soon as its
 /// operands have arrived; nothing else keeps devices in step. A message passes while devices
-/// compute. Between two stages one message passes at a time in each direction, and none is needed
-/// if they share a device. `stages` has the times of each stage; `devices` has the device of each
-/// stage and is empty if each stage has its own. The cost is proportional to the number of tasks.
+/// compute. A task needs a message from each stage of the step before its own. Between two stages
+/// one message passes at a time in each direction, and none is needed if they share a device.
+/// `stages` has the times of each stage; `devices` has the device of each stage, or is empty if
+/// each stage has its own. The time of the micro-batches behind the first 4,096 is extrapolated.
 /// Error{kUsage} if `micro_batches` is below 1, a time is negative or not finite, or a vector does
 /// not have an element for each stage.
 PipelineTimes simulate_pipeline(const PipelineOrder& order, int64_t micro_batches,

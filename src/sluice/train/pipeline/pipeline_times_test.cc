@@ -148,5 +148,40 @@ TEST(PipelineTimes, RefusesWrongInput) {
   EXPECT_EQ(simulate_pipeline(order, 4, equal_stages(3, 0, 0)).bubble, 0);
 }
 
+// Concurrent stages run at the same time only on devices of their own.
+TEST(PipelineTimes, ConcurrentStagesAreBesideEachOther) {
+  const PipelineOrder order =
+      split_stages(training_order(Schedule::kGrouped, 3), std::vector<int>{0, 1, 1, 2});
+  const auto total = [&](std::vector<StageTimes> times, std::vector<int> devices) {
+    const PipelineTimes result = simulate_pipeline(order, 100, times, devices);
+    double busy = 0;
+    for (const double seconds : result.busy) busy += seconds;
+    double sum = 0;
+    for (const StageTimes& t : times) sum += 100 * (t.forward + t.backward);
+    EXPECT_NEAR(busy, sum, 1e-9);
+    return result.total;
+  };
+  const auto times = equal_stages(4, 1, 2);
+  EXPECT_EQ(total(times, {0, 1, 2, 3}), (100 + 2) * 3);
+  EXPECT_EQ(total(times, {0, 2, 1, 3}), (100 + 2) * 3);
+  EXPECT_GE(total(times, {0, 1, 1, 3}), 100 * 6);
+  EXPECT_GE(total(times, {0, 1, 2, 2}), 100 * 6);
+  EXPECT_EQ(total(times, {0, 1, 2, 2}), total(times, {0, 2, 1, 2}));
+  // The slower one of both delays the last stage.
+  auto slow = times;
+  slow[1].backward = 4;
+  EXPECT_GE(total(slow, {0, 1, 2, 3}), 100 * 5);
+}
+
+// Later micro-batches take the time of the slowest stage.
+TEST(PipelineTimes, ExtrapolatesManyMicroBatches) {
+  auto times = equal_stages(3, 1, 2);
+  times[1].forward = 1.5;
+  const auto total = [&](int64_t count) {
+    return simulate_pipeline(training_order(Schedule::kGrouped, 3), count, times).total;
+  };
+  EXPECT_DOUBLE_EQ(total(1'000'000) - total(4096), (1'000'000 - 4096) * 3.5);
+}
+
 }  // namespace
 }  // namespace sluice::train

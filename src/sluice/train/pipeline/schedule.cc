@@ -112,7 +112,10 @@ PipelineOrder evaluation_order(int stages, Schedule schedule) {
 }
 
 PipelineOrder split_stages(const PipelineOrder& order, const std::vector<int>& steps) {
-  PipelineOrder result{.stages = static_cast<int>(steps.size()), .period = order.period};
+  PipelineOrder result{.stages = static_cast<int>(steps.size()),
+                       .period = order.period,
+                       .tasks = {},
+                       .steps = steps};
   for (const PipelineTask& task : order.tasks) {
     for (int i = 0; i < result.stages; ++i) {
       const int stage = task.backward ? result.stages - 1 - i : i;

@@ -27,7 +27,10 @@ struct PipelineOrder {
   /// In the order of an iteration. In one slot, the task that is later in a micro-batch stands
   /// first.
   std::vector<PipelineTask> tasks;
+  /// Step of each stage, ascending from 0 (split_stages). Empty: each stage is a step.
+  std::vector<int> steps = {};
 
+  int step_of(int stage) const { return steps.empty() ? stage : steps[static_cast<size_t>(stage)]; }
   /// Returns the iteration in which a task runs micro-batch 0.
   int64_t iteration(const PipelineTask& task) const { return task.slot / period; }
   /// Returns the number of iterations before the first one that runs all tasks. As many follow the

@@ -122,8 +122,8 @@ Stages parse_stages(const std::vector<std::string>& texts) {
     int count = 0;
     const char* const end = texts[0].data() + texts[0].size();
     const auto [stop, error] = std::from_chars(texts[0].data(), end, count);
-    require(error == std::errc() && stop == end && count <= kMostDevices,
-            "stages: must be at most {}, got '{}'", kMostDevices, texts[0]);
+    require(error == std::errc() && stop == end && count >= 2 && count <= kMostDevices,
+            "stages: must be from 2 to {}, or names of blocks, got '{}'", kMostDevices, texts[0]);
     return count;
   }
   std::vector<Stage> stages;
@@ -142,10 +142,11 @@ Stages parse_stages(const std::vector<std::string>& texts) {
 std::vector<PlacedStage> place_stages(const Stages& stages, const NetworkGraph& network,
                                       const Cut& cut, const std::vector<double>& seconds) {
   const std::vector<Stage> all = named_stages(stages, cut, seconds);
+  const auto blocks = blocks_of(all, cut);
   require(all.size() >= 2,
           "a pipeline must have at least two stages, got {}; the model's blocks: {}", all.size(),
           names_of(cut));
-  const auto blocks = blocks_of(all, cut);
+  require(!all.front().is_concurrent(), "stage 0: must not be concurrent, as it is the first one");
   std::vector<PlacedStage> placed;
   std::optional<size_t> with, without;  // A stage with a device, and one without.
   for (size_t s = 0; s < all.size(); ++s) {
@@ -154,12 +155,16 @@ std::vector<PlacedStage> place_stages(const Stages& stages, const NetworkGraph& 
       const std::string& name = cut.blocks[b].name;
       const std::optional<int> named = named_device(network, name);
       if (!named) continue;
+      require(!std::holds_alternative<int>(stages),
+              "stages: must be named, as block '{}' names device {}, got the number {}", name,
+              *named, all.size());
       if (!device) device = named;
       require(*device == *named,
               "stage {}: must run on one device, got {}, but block '{}' names {}", s, *device, name,
               *named);
     }
-    require(!device || *device >= 0, "stage {}: its device must be at least 0, got {}", s,
+    require(!device || (*device >= 0 && *device < kMostDevices),
+            "stage {}: its device must be from 0 to {}, got {}", s, kMostDevices - 1,
             device.value_or(0));
     (device ? with : without) = s;
     placed.push_back({blocks[s], device.value_or(static_cast<int>(s))});

@@ -19,7 +19,7 @@ struct PlacedStage {
 inline constexpr int kMostDevices = 4096;
 
 /// Returns the stages of texts such as "B1+B2" and "B3". One text that is a number is a number of
-/// stages; Error{kUsage} if it is larger than kMostDevices.
+/// stages; Error{kUsage} if it is below 2 or above kMostDevices.
 Stages parse_stages(const std::vector<std::string>& texts);
 
 /// Finds the blocks and devices of stages. `seconds` has the time of each block. A number of stages
@@ -27,11 +27,12 @@ Stages parse_stages(const std::vector<std::string>& texts);
 /// stage. A stage that names no device runs on the one that its blocks name. If no stage has a
 /// device by these rules, stage s runs on device s.
 ///
-/// Error{kUsage}: a stage without blocks; a block in two stages or in none; an unknown block;
-/// stages that are not in the order of the cut; blocks of a stage that name different devices, or
-/// another one than the stage; stages with a device beside stages without one; fewer than two
-/// stages, without counting concurrent ones twice; concurrent stages that read values or weights of
-/// each other.
+/// Error{kUsage}: a number of stages where blocks name devices; a device that is not in
+/// [0, kMostDevices); a first stage that is concurrent; a stage without blocks; a block in two
+/// stages or in none; an unknown block; stages that are not in the order of the cut; blocks of a
+/// stage that name different devices, or another one than the stage; stages with a device beside
+/// stages without one; fewer than two stages, without counting concurrent ones twice; concurrent
+/// stages that read values or weights of each other.
 std::vector<PlacedStage> place_stages(const Stages& stages, const NetworkGraph& network,
                                       const Cut& cut, const std::vector<double>& seconds);
 

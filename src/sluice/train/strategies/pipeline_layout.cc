@@ -69,26 +69,6 @@ StageCosts costs_of(const std::vector<PlacedStage>& stages, const std::vector<St
   return costs;
 }
 
-// The costs of the steps of the schedule. Of concurrent stages, the slowest one counts, and the
-// largest bytes.
-PipelineCosts costs_of_steps(const std::vector<PlacedStage>& stages, const StageCosts& costs) {
-  const size_t steps = step_of(stages.back()) + 1;
-  PipelineCosts result{.stages = std::vector<StageTimes>(steps),
-                       .activation_bytes = std::vector<int64_t>(steps),
-                       .devices = std::vector<int>(steps)};
-  for (size_t s = stages.size(); s-- > 0;) {
-    const size_t k = step_of(stages[s]);
-    StageTimes& times = result.stages[k];
-    const StageTimes& own = costs.times[s];
-    if (own.forward + own.backward >= times.forward + times.backward) {
-      times = own;
-      result.devices[k] = stages[s].device;
-    }
-    result.activation_bytes[k] = std::max(result.activation_bytes[k], costs.activation_bytes[s]);
-  }
-  return result;
-}
-
 std::vector<MessageBytes> messages_of(const PipelineLayout& layout) {
   std::map<std::pair<int, int>, MessageBytes> pairs;
   for (const Flow& flow : layout.flows) {
@@ -134,17 +114,24 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
   set_order(steps);
   if (std::holds_alternative<ResidentExecution>(strategy)) return layout;
   const StageCosts costs = costs_of(layout.stages, times, layout.flows, options.rates);
-  PipelineCosts of_steps = costs_of_steps(layout.stages, costs);
+  PipelineCosts of_stages{.stages = costs.times, .activation_bytes = costs.activation_bytes};
+  for (const PlacedStage& stage : layout.stages) {
+    of_stages.steps.push_back(stage.step);
+    of_stages.devices.push_back(stage.device);
+  }
   const auto* pipelined = std::get_if<PipelinedExecution>(&strategy);
   const bool chooses = schedule == Schedule::kAuto;
   require(pipelined == nullptr || pipelined->activation_budgets.empty() || chooses,
           "activation_budgets: require the schedule auto, got {}", to_string(schedule));
   if (chooses && mode == nn::RunMode::kTrain) {
-    of_steps.budgets = pipelined->activation_budgets;
-    steps = training_order(choose_depths(of_steps, options.accumulate));
+    of_stages.budgets = pipelined->activation_budgets;
+    steps = training_order(choose_depths(of_stages, options.accumulate));
     set_order(steps);
   }
-  PipelinePlan plan{.schedule = schedule, .order = layout.order, .messages = messages_of(layout)};
+  PipelinePlan plan{.schedule = schedule,
+                    .order = layout.order,
+                    .messages = messages_of(layout),
+                    .rates = options.rates};
   const std::vector<int64_t> in_flight = max_in_flight(steps, options.accumulate);
   for (size_t s = 0; s < layout.stages.size(); ++s) {
     const PlacedStage& placed = layout.stages[s];
@@ -155,7 +142,8 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
     stage.times = costs.times[s];
     stage.activation_bytes = costs.activation_bytes[s];
   }
-  plan.times = simulate_pipeline(steps, options.accumulate, of_steps.stages, of_steps.devices);
+  plan.times =
+      simulate_pipeline(layout.order, options.accumulate, of_stages.stages, of_stages.devices);
   layout.plan = std::move(plan);
   return layout;
 }

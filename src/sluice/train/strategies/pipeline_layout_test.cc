@@ -145,12 +145,21 @@ TEST(PipelineLayout, RefusalsOfBudgetsNameTheStages) {
                          ir, layers(), nn::Optimizer::sgd(),
                          {.strategy = pipelined(Stage("B0", "B1"), "B2", "B3"), .accumulate = 4});
                      SessionOptions session{.device = cpu_device({.threads = 1})};
-                     session.more_devices = {cpu_device({.memory = 1000})};
+                     session.more_devices = {cpu_device({.memory = 1000}), cpu_device()};
                      open_session(ir, t, session);
                    },
                    "while planning stage 0 (B0+B1) on device 0, stage 1 (B2) on device 1, stage 2 "
                    "(B3) on device 2",
-                   ErrorKind::kDoesNotFit}});
+                   ErrorKind::kDoesNotFit},
+                  {"devices for some stages only",
+                   [] {
+                     Ir ir;
+                     const Training t = build_training(ir, layers(), nn::Optimizer::sgd(),
+                                                       {.strategy = pipelined()});
+                     open_session(ir, t, {.more_devices = {cpu_device()}});
+                   },
+                   "devices: a replica must have 4 for its stages, got 2; name them all or device "
+                   "0 alone"}});
 }
 
 TEST(PipelineLayout, RatesAreRefusedWhereNothingUsesThem) {

@@ -193,7 +193,11 @@ TEST(Pipeline, RefusesWrongStages) {
       {"some devices", with({blocks("A", "B").device(0), blocks("C", "D")}),
        "stage 0 has one and stage 1 has none"},
       {"a negative device", with({blocks("A", "B").device(-2), blocks("C", "D").device(0)}),
-       "must be at least 0, got -2"},
+       "must be from 0 to 4095, got -2"},
+      {"a device out of range", with({blocks("A", "B").device(4096), blocks("C", "D").device(0)}),
+       "stage 0: its device must be from 0 to 4095, got 4096"},
+      {"a concurrent first stage", with({blocks("A", "B").concurrent(), blocks("C", "D")}),
+       "stage 0: must not be concurrent"},
       {"a device that the session lacks",
        [] { run(chain(), {.strategy = pipelined(), .accumulate = 2}, 1, 1, 1); }, "device"},
   });

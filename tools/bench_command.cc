@@ -53,7 +53,7 @@ int run_bench(const ToolOptions& o) {
   if (o.model.synthetic) return run_synthetic(o, programs, session);
   const int64_t samples = samples_of_step(o);
   const models::Data& source = *models::find_model(o.model.name).data;
-  const data::Dataset generated = source.generate(std::max<int64_t>(samples, 64), 1);
+  const data::Samples generated = source.generate(std::max<int64_t>(samples, 64), 1);
   const data::DataLoader loader(generated, {.batch = samples});
   train::StepArrays arrays(programs.training);
   loader.fill(0, arrays.fields[0], arrays.fields[1]);

@@ -237,14 +237,14 @@ HostTensor read_idx_labels(std::span<const std::byte> bytes, const std::string& 
   });
 }
 
-Dataset load_mnist(const std::string& folder, Split split) {
+Samples load_mnist(const std::string& folder, Split split) {
   const auto found = folder_with_files(folder);
   if (!found) missing(folder);
   const size_t first = split == Split::kTrain ? 0 : 2;
   const std::string images_path = *file_in(*found, kFiles[first]);
   const std::string labels_path = *file_in(*found, kFiles[first + 1]);
 
-  Dataset set;
+  Samples set;
   set.images = read_idx_images(read_bounded(images_path), images_path);
   set.labels = read_idx_labels(read_bounded(labels_path), labels_path);
   if (set.images.shape()[0] != set.labels.shape()[0]) {
@@ -256,7 +256,7 @@ Dataset load_mnist(const std::string& folder, Split split) {
   return set;
 }
 
-Dataset load_digits(Split split, const std::string& explicit_folder) {
+Samples load_digits(Split split, const std::string& explicit_folder) {
   const auto folder = find_mnist(explicit_folder);
   if (folder) return load_mnist(*folder, split);
   return split == Split::kTrain ? synthetic_digits(20000, 1) : synthetic_digits(4000, 2);

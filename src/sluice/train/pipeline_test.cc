@@ -533,7 +533,7 @@ TEST(PipelineFunctions, LeaveOtherFormsOfTrainingToOneUpdateOfMicroBatches) {
       if (with_input) options.learning_rate = 0.1;
       Ir ir;
       const Training t = pipeline(ir, stages(), options);
-      data::Dataset none;
+      data::Samples none;
       Trainer(ir, t).fit(none);
     };
   };

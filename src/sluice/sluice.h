@@ -1,6 +1,7 @@
 #pragma once
 /// Everything a program that builds, trains and runs networks needs.
 #include "sluice/core.h"
+#include "sluice/data/dataset.h"
 #include "sluice/data/samples.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/graph_cache.h"

@@ -6,6 +6,8 @@
 
 namespace sluice::data {
 
+class Dataset;
+
 /// Labelled samples in memory.
 struct Samples {
   HostTensor images;   ///< (n, …) f32, normalised; (n, 28, 28) for digits.
@@ -14,6 +16,10 @@ struct Samples {
 
   int64_t size() const { return labels.elements(); }
 };
+
+/// Returns a dataset of the fields "image" and "label", one element for each sample. It copies the
+/// arrays. Error{kUsage} if the numbers of images and labels differ.
+Dataset from_samples(const Samples& samples);
 
 inline constexpr int64_t kDigitSide = 28;
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "sluice/data/samples.h"
 
@@ -14,6 +15,10 @@ namespace sluice::data {
 /// the folder, then its subfolder mnist. Error{kIo} naming the four files if `explicit_folder`
 /// lacks one of them. Error{kBadFile} if `explicit_folder` is not a folder.
 std::optional<std::string> find_mnist(const std::string& explicit_folder = "");
+
+/// Returns the paths of the images and of the labels in `folder` (or folder/mnist). Error{kIo}
+/// naming the four files if one is missing.
+std::pair<std::string, std::string> mnist_files(const std::string& folder, Split split);
 
 // Format IDX: u32 big-endian magic (0x00000803 images, 0x00000801 labels), a u32 big-endian size
 // for each dimension, then the bytes in row-major order, then the end of the file. Source:

@@ -405,7 +405,7 @@ TEST(IdxGzip, MoreThanZlibCanCountIsRefused) {
   bytes[0] = std::byte{0x1f};
   bytes[1] = std::byte{0x8b};
   expect_refused({{"2 GiB", [&] { read_idx_images(bytes, "f.gz"); },
-                   "f.gz: byte 0: a gzip file must have at most 2147483647 bytes, got 2147483648",
+                   "f.gz: byte 0: a gzip stream must have at most 2147483647 bytes, got 2147483648",
                    ErrorKind::kBadFile}});
   ::munmap(mapped, size);
 }

@@ -2,6 +2,7 @@
 #include "sluice/train/pipeline.h"
 
 #include "sluice/base/test_refusals.h"
+#include "sluice/data/samples.h"
 #include "sluice/exe/executable.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/train/cut/test_networks.h"

@@ -58,7 +58,7 @@ class Row {
         session_(ir_, {.device = cpu_device(), .remote_bandwidth = bandwidth}),
         arrays_(training_),
         binding_(session_.bind(arrays_.inputs(training_), arrays_.outputs(training_), "train")) {
-    const data::Dataset samples = model_.data->generate(kSamples, 1);
+    const data::Samples samples = model_.data->generate(kSamples, 1);
     data::DataLoader(samples, {.batch = kSamples}).fill(0, arrays_.fields[0], arrays_.fields[1]);
     const exe::Executable& plan = session_.executable();
     for (const report::Traffic& t : report::TrafficCounter(plan).of(plan.program("train"))) {

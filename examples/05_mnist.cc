@@ -26,8 +26,8 @@ class Net : public nn::Module {
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "";
-  const data::Dataset digits = data::load_digits(data::Split::kTrain, folder);
-  const data::Dataset tests = data::load_digits(data::Split::kTest, folder);
+  const data::Samples digits = data::load_digits(data::Split::kTrain, folder);
+  const data::Samples tests = data::load_digits(data::Split::kTest, folder);
 
   // The trainer differentiates the model, and builds one program to train and one to evaluate.
   train::Trainer trainer(

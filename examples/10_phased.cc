@@ -43,8 +43,8 @@ IoMode io_mode(const std::string& word) {
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "";
-  const data::Dataset digits = data::load_digits(data::Split::kTrain, folder);
-  const data::Dataset tests = data::load_digits(data::Split::kTest, folder);
+  const data::Samples digits = data::load_digits(data::Split::kTrain, folder);
+  const data::Samples tests = data::load_digits(data::Split::kTest, folder);
 
   // A step has seven phases: fc1, fc2 and fc3 forward; fc4 forward, the loss and fc4 backward; fc3,
   // fc2 and fc1 backward. A phase loads the shards of its layer and gathers them. Then it runs all

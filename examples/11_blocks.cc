@@ -55,8 +55,8 @@ class Net : public nn::Module {
 };
 
 // Points of a square. Those in a circle around its middle have the label 1.
-data::Dataset points(int64_t n) {
-  data::Dataset set{HostTensor({{n, 2}, f32}), HostTensor({{n}, i32}), "points"};
+data::Samples points(int64_t n) {
+  data::Samples set{HostTensor({{n, 2}, f32}), HostTensor({{n}, i32}), "points"};
   const auto at = set.images.as<float>();
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
     for (const auto& [axis, step] : {std::pair(0u, 0.754877666), std::pair(1u, 0.569840291)}) {

@@ -51,8 +51,8 @@ class Net : public nn::Module {
 };
 
 // Images of a bar. Its column is the label.
-data::Dataset bars(int64_t n) {
-  data::Dataset set{HostTensor({{n, 1, 28, 28}, f32}), HostTensor({{n}, i32}), "bars"};
+data::Samples bars(int64_t n) {
+  data::Samples set{HostTensor({{n, 1, 28, 28}, f32}), HostTensor({{n}, i32}), "bars"};
   const auto pixels = set.images.as<float>();
   for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
     const size_t label = i * 7 % 10, first = i % 20;  // The bar's column and upper end.

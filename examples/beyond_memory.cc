@@ -35,6 +35,6 @@ int main(int argc, char** argv) {
     for (const Tensor& variable : tree.tensors()) bytes += variable.spec().bytes();
   const int64_t device = trainer.session().measured_bytes();
   fmt::print("{} bytes of weights and state, {} bytes of device memory\n", bytes, device);
-  const data::Dataset digits = data::load_digits(data::Split::kTrain, folder);
+  const data::Samples digits = data::load_digits(data::Split::kTrain, folder);
   for (int i = 0; i < 4; ++i) fmt::print("loss {:.4f}\n", trainer.fit(digits, {.steps = 5}).loss);
 }

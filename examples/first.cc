@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
                          {.strategy = train::resident(), .learning_rate = 1e-3},
                          {.device = cpu_device({.memory = 3_MiB})});
 
-  const data::Dataset digits = data::load_digits(data::Split::kTrain, folder);
+  const data::Samples digits = data::load_digits(data::Split::kTrain, folder);
   const train::FitResult fit = trainer.fit(digits, {.epochs = 1});
   fmt::print("trained {} steps on {}, loss {:.4f}\n", fit.steps, digits.source, fit.loss);
   const double accuracy = trainer.evaluate(data::load_digits(data::Split::kTest, folder));

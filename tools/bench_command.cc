@@ -55,7 +55,7 @@ int run_bench(const ToolOptions& o) {
   const int64_t samples = samples_of_step(o);
   const int64_t of_run = checked_mul(samples, repeat);
   const models::Data& source = *models::find_model(o.model.name).data;
-  const data::Dataset generated = source.generate(std::max<int64_t>(of_run, 64), 1);
+  const data::Samples generated = source.generate(std::max<int64_t>(of_run, 64), 1);
   const data::DataLoader loader(generated, {.batch = of_run});
   train::StepArrays arrays(programs.training);
   loader.fill(0, arrays.fields[0], arrays.fields[1]);

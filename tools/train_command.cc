@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kSyntheticTrain = 20000;
 constexpr int64_t kSyntheticTest = 4000;
 
-data::Dataset find_samples(const ToolOptions& o, data::Split split) {
+data::Samples find_samples(const ToolOptions& o, data::Split split) {
   const models::Data& samples = *models::find_model(o.model.name).data;
   const auto folder = o.model.synthetic ? std::nullopt : samples.find(o.model.data);
   if (folder) return samples.load(*folder, split);
@@ -37,8 +37,8 @@ data::Dataset find_samples(const ToolOptions& o, data::Split split) {
 }
 
 // Loads the samples. Error{kUsage} unless all processes have the same ones.
-data::Dataset load_samples(const ToolOptions& o, Session& session, data::Split split) {
-  data::Dataset samples = find_samples(o, split);
+data::Samples load_samples(const ToolOptions& o, Session& session, data::Split split) {
+  data::Samples samples = find_samples(o, split);
   if (session.agreement().size() > 1) {
     Digest digest;
     digest.add(samples.images.bytes());
@@ -88,14 +88,14 @@ std::string settings_text(const ToolOptions& o, const Programs& programs,
 }
 
 // Percentage of the test samples whose largest logit is the label's.
-double evaluate(train::Trainer& trainer, const ToolOptions& o, const data::Dataset& test) {
+double evaluate(train::Trainer& trainer, const ToolOptions& o, const data::Samples& test) {
   const int64_t batch = trainer.eval_samples();
   Progress progress({"Evaluation", (test.size() + batch - 1) / batch, 0, batch}, shown(o));
   return trainer.evaluate(test, [&](int64_t done) { progress.show(done); });
 }
 
 train::FitResult train(train::Trainer& trainer, const Programs& programs, const ToolOptions& o,
-                       const data::Dataset& samples) {
+                       const data::Samples& samples) {
   train::FitOptions options{.epochs = o.train.epochs,
                             .steps = o.train.steps,
                             .seed = o.step.seed,
@@ -231,8 +231,8 @@ int run_train(const ToolOptions& o) {
   log_compiled(session, o);
   load_weights(trainer, o);
   check_saves(o);
-  const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
-  const data::Dataset test = load_samples(o, session, data::Split::kTest);
+  const data::Samples samples = load_samples(o, session, data::Split::kTrain);
+  const data::Samples test = load_samples(o, session, data::Split::kTest);
   catch_stop_signals();
   const train::FitResult outcome = train(trainer, programs, o, samples);
   save(trainer, o);
@@ -260,7 +260,7 @@ int run_eval(const ToolOptions& o) {
   Session& session = trainer.session();
   log_compiled(session, o);
   load_weights(trainer, o);
-  const data::Dataset test = load_samples(o, session, data::Split::kTest);
+  const data::Samples test = load_samples(o, session, data::Split::kTest);
   report(o, programs, session, {}, evaluate(trainer, o, test));
   return 0;
 }

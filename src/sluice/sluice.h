@@ -1,7 +1,9 @@
 #pragma once
 /// Everything a program that builds, trains and runs networks needs.
 #include "sluice/core.h"
-#include "sluice/data/mnist.h"
+#include "sluice/data/dataset.h"
+#include "sluice/data/dataset_files.h"
+#include "sluice/data/samples.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/graph_cache.h"
 #include "sluice/nn/graph_with_named_args.h"

@@ -115,6 +115,13 @@ class Text(unittest.TestCase):
         errors = re.findall(r"(?m)^\| `(.*?)` \|", page)
         self.assertEqual(errors, re.findall(r'(?m)^       "(.*)"\},$', test))
 
+    def test_the_page_on_datasets_shows_the_code_of_its_test(self):
+        page = (ROOT / "docs" / "howto" / "fast_dataset.md").read_text()
+        test = (ROOT / "tests" / "docs" / "fast_dataset_test.cc").read_text()
+        parts = re.findall(r"  // --- Code of the page\.\n(.*?)  // --- End", test, re.DOTALL)
+        self.assertEqual(re.findall(r"```cpp\n(.*?)```", page, re.DOTALL),
+                         [re.sub(r"(?m)^  ", "", part) for part in parts])
+
     def test_the_page_on_pipelines_shows_parts_of_a_lesson_and_what_it_prints(self):
         page = (ROOT / "docs" / "howto" / "pipeline_a_model.md").read_text()
         functions = page.split("\n## From functions\n")[1]

@@ -114,7 +114,7 @@ std::vector<std::string> blocks_of(const train::Network& network) {
 }
 
 std::vector<float> losses_of(const train::Network& network, train::Strategy strategy) {
-  data::Dataset set{HostTensor({{32, 6}, f32}), HostTensor({{32}, i32}), "a test"};
+  data::Samples set{HostTensor({{32, 6}, f32}), HostTensor({{32}, i32}), "a test"};
   for (size_t i = 0; i < 32; ++i) {
     set.labels.as<int32_t>()[i] = static_cast<int32_t>(i % 3);
     set.images.as<float>()[7 * i % 192] = static_cast<float>(i % 5) - 2;

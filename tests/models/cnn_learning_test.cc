@@ -21,7 +21,7 @@ double mean_of_last(const std::vector<double>& values, size_t count) {
 TEST(CnnLearning, ThreeEpochsReachTheAccuracyOfTheDocument) {
   constexpr size_t kUpdates = 10;  // The document shows means over ten updates.
   constexpr double kLeast[] = {94, 96, 97};
-  const data::Dataset samples = data::load_digits(data::Split::kTrain);
+  const data::Samples samples = data::load_digits(data::Split::kTrain);
   train::Trainer trainer(
       models::find_model("mnist-cnn").build({.micro_batch = 40, .eval_batch = 8}),
       nn::Optimizer::adamw(), {.accumulate = 10, .learning_rate = 0.001},

@@ -5,7 +5,7 @@
 
 #include "replicas_util.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/data/dataset.h"
+#include "sluice/data/samples.h"
 #include "sluice/train/trainer.h"
 
 namespace sluice::test {
@@ -84,8 +84,8 @@ class Net : public nn::Module {
   nn::Child<nn::Linear> out_{*this, "out", 3};
 };
 
-data::Dataset samples() {
-  data::Dataset set{HostTensor(f32_spec({48, 6})), HostTensor(i32_spec({48})), "a test"};
+data::Samples samples() {
+  data::Samples set{HostTensor(f32_spec({48, 6})), HostTensor(i32_spec({48})), "a test"};
   float next = 0;
   for (float& x : set.images.as<float>()) x = std::sin(next += 1);
   int32_t label = 0;

@@ -48,7 +48,7 @@ std::optional<std::string> find_cifar(const std::string& explicit_folder) {
   return folder_with_files("data/cifar10");
 }
 
-Dataset read_cifar(std::span<const std::byte> bytes, const std::string& file) {
+Samples read_cifar(std::span<const std::byte> bytes, const std::string& file) {
   const auto size = static_cast<int64_t>(bytes.size());
   ByteReader reader(file, bytes);
   if (size == 0 || size % kRecord != 0 || size / kRecord > kMaxRecords) {
@@ -56,7 +56,7 @@ Dataset read_cifar(std::span<const std::byte> bytes, const std::string& file) {
                size);
   }
   const int64_t count = size / kRecord;
-  Dataset set;
+  Samples set;
   set.images = HostTensor({{count, kCifarChannels, kCifarSide, kCifarSide}, f32, {}});
   set.labels = HostTensor({{count}, i32, {}});
   set.source = file;
@@ -73,22 +73,22 @@ Dataset read_cifar(std::span<const std::byte> bytes, const std::string& file) {
   return set;
 }
 
-Dataset load_cifar(const std::string& folder, Split split) {
+Samples load_cifar(const std::string& folder, Split split) {
   const bool train = split == Split::kTrain;
-  std::vector<Dataset> parts;
+  std::vector<Samples> parts;
   int64_t count = 0;
   for (size_t i = train ? 0 : 5; i < (train ? 5u : 6u); ++i) {
     const std::string file = folder + "/" + kFiles[i];
     parts.push_back(read_cifar(sys::read_file(file), file));
     count += parts.back().size();
   }
-  Dataset set;
+  Samples set;
   set.images = HostTensor({{count, kCifarChannels, kCifarSide, kCifarSide}, f32, {}});
   set.labels = HostTensor({{count}, i32, {}});
   set.source = fmt::format("CIFAR-10, {} images of {}", train ? "training" : "test", folder);
   auto pixels = set.images.as<float>().begin();
   auto labels = set.labels.as<int32_t>().begin();
-  for (const Dataset& part : parts) {
+  for (const Samples& part : parts) {
     pixels = std::copy_n(part.images.as<float>().begin(), part.images.elements(), pixels);
     labels = std::copy_n(part.labels.as<int32_t>().begin(), part.size(), labels);
   }

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "sluice/data/mnist.h"
+#include "sluice/data/samples.h"
 
 namespace sluice::data {
 
@@ -31,7 +31,7 @@ std::optional<std::string> find_cifar(const std::string& explicit_folder = "");
 /// Loads the images in `folder`, a result of find_cifar(): (n, 3, 32, 32) f32, normalised, and
 /// labels (n) i32 in 0..9. Error{kIo} if a file cannot be read. Error{kBadFile} naming file and
 /// byte if a file is damaged.
-Dataset load_cifar(const std::string& folder, Split split);
+Samples load_cifar(const std::string& folder, Split split);
 
 // Format: records of a label byte and 3 x 1024 bytes: the red, green and blue planes, row-major.
 // Source: cs.toronto.edu/~kriz/cifar.html, "Binary version".
@@ -40,6 +40,6 @@ Dataset load_cifar(const std::string& folder, Split split);
 // byte offset.
 
 /// Reads the records of one file.
-Dataset read_cifar(std::span<const std::byte> bytes, const std::string& file);
+Samples read_cifar(std::span<const std::byte> bytes, const std::string& file);
 
 }  // namespace sluice::data

@@ -25,7 +25,7 @@ std::vector<std::byte> records(const std::vector<int>& labels) {
 }
 
 TEST(Cifar, ReadsLabelsAndPlanes) {
-  const Dataset set = read_cifar(records({3, 9}), "x.bin");
+  const Samples set = read_cifar(records({3, 9}), "x.bin");
   EXPECT_EQ(set.labels.to_doubles(), (std::vector<double>{3, 9}));
   EXPECT_EQ(set.images.shape(), (Shape{2, 3, 32, 32}));
   const auto pixels = set.images.as<float>();
@@ -80,7 +80,7 @@ TEST(Cifar, FindsAndLoadsTheFilesOfAFolder) {
 }
 
 TEST(SyntheticObjects, ArePureFunctionsOfSeedAndSample) {
-  const Dataset few = synthetic_objects(20, 7), more = synthetic_objects(400, 7);
+  const Samples few = synthetic_objects(20, 7), more = synthetic_objects(400, 7);
   EXPECT_EQ(more.images.shape(), (Shape{400, 3, 32, 32}));
   for (size_t i = 0; i < 20 * 3072; ++i)
     ASSERT_EQ(few.images.as<float>()[i], more.images.as<float>()[i]);

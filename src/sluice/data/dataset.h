@@ -1,26 +1,236 @@
 #pragma once
+#include <concepts>
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "sluice/base/host_tensor.h"
 
 namespace sluice::data {
 
-/// Labelled samples in memory.
-struct Dataset {
-  HostTensor images;   ///< (n, …) f32, normalised; (n, 28, 28) for digits.
-  HostTensor labels;   ///< (n) i32.
-  std::string source;  ///< Origin of the samples, for people: a folder or a generator.
+namespace internal {
+class Node;
+}  // namespace internal
 
-  int64_t size() const { return labels.elements(); }
+/// One element of a dataset: an array, a tuple of arrays, or arrays with the names of their fields.
+struct Element {
+  std::vector<HostTensor> arrays = {};
+  std::vector<std::string> names = {};  ///< One name for each array, or empty for a tuple.
+
+  Element() = default;
+  Element(std::vector<HostTensor> tuple) : arrays(std::move(tuple)) {}  // NOLINT: implicit
+  Element(std::initializer_list<NamedArray> fields);
+  template <typename... More>
+  requires(std::same_as<std::remove_cvref_t<More>, HostTensor>&&...)
+      Element(HostTensor first, More&&... more) {  // NOLINT: implicit
+    arrays.reserve(1 + sizeof...(more));
+    arrays.push_back(std::move(first));
+    (arrays.push_back(std::forward<More>(more)), ...);
+  }
+
+  /// Returns an array by its place. Error{kUsage} if it is not in [0, number of arrays).
+  HostTensor& operator[](size_t place);
+  const HostTensor& operator[](size_t place) const;
+  /// Returns an array by the name of its field. Error{kUsage} listing the fields if it has none.
+  HostTensor& operator[](std::string_view name);
+  const HostTensor& operator[](std::string_view name) const;
+
+  /// Bytes of all arrays.
+  int64_t bytes() const;
 };
 
-inline constexpr int64_t kDigitSide = 28;
+/// The specs of the arrays of an element, and their names as in Element.
+struct ElementSpecs {
+  std::vector<TensorSpec> arrays = {};
+  std::vector<std::string> names = {};
+  /// If false, the last element of a pass may have a smaller first axis: batch(Remainder::kKeep).
+  bool is_static = true;
 
-/// Scales a grey value (0 background, 255 ink) to [0, 1] and normalises it with MNIST's mean 0.1307
-/// and standard deviation 0.3081.
-inline float normalised_pixel(uint8_t grey) {
-  return (static_cast<float>(grey) / 255.0f - 0.1307f) / 0.3081f;
-}
+  bool operator==(const ElementSpecs&) const = default;
+};
+
+/// Returns the specs of one element.
+ElementSpecs specs_of(const Element& element);
+/// Formats specs as "image (28, 28) float32, label () int32".
+std::string to_string(const ElementSpecs& specs);
+
+/// A number of elements or of passes without an end.
+inline constexpr int64_t kForever = std::numeric_limits<int64_t>::max();
+
+/// Whether batch() drops or keeps the last elements of a pass if they do not fill a batch.
+enum class Remainder : uint8_t { kDrop, kKeep };
+
+/// Reads one pass of a dataset. Its destructor stops and joins the threads of the pass; it waits
+/// for calls of the user's functions that have begun.
+class Iterator {
+ public:
+  Iterator(Iterator&&) noexcept;
+  Iterator& operator=(Iterator&&) noexcept;
+  ~Iterator();
+
+  /// Returns the next element, or nothing at the end of the pass. Throws the error of a source or
+  /// of a user's function once; after an error the iterator is at its end.
+  std::optional<Element> next();
+  /// Number of elements that next() returned so far.
+  int64_t position() const { return position_; }
+
+ private:
+  friend class Dataset;
+  struct State;
+  explicit Iterator(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;  ///< Null at the end.
+  int64_t position_ = 0;
+};
+
+/// Describes a lazy pipeline from a source over combinators to elements. A copy is cheap and shares
+/// the source's memory. Nothing runs before iterate() begins a pass. All elements, in order and
+/// bytes, are a pure function of the sources, the seeds and the number of the pass; workers and
+/// prefetching do not change them. Several threads may use one dataset, each with its own iterator.
+///
+/// A combinator throws Error{kUsage} if an argument is out of range. An iterator throws the errors
+/// of the user's functions: an Error gets the note "map computed element 7"; another exception
+/// becomes Error{kUsage} with the same number. Elements count from 0 in each pass.
+class Dataset {
+ public:
+  using Map = std::function<Element(Element)>;
+
+  /// For sources and combinators.
+  explicit Dataset(std::shared_ptr<const internal::Node> node) : node_(std::move(node)) {}
+  Dataset(const Dataset&) = default;  // A move is a copy: a dataset always has a node.
+  Dataset& operator=(const Dataset&) = default;
+
+  /// Begins pass number `pass`. repeat() numbers the passes of what it repeats from 0.
+  Iterator iterate(uint64_t pass = 0) const;
+  /// Returns the specs if they are known without an element. Those of map() and of functions are
+  /// known if the caller states them.
+  std::optional<ElementSpecs> element_specs() const;
+  /// Number of elements of a pass; kForever if it has no end, nothing if it is not known.
+  std::optional<int64_t> size() const;
+
+  /// Replaces each element e by f(e). If `specs` are given, each result must have them.
+  Dataset map(Map f, std::optional<ElementSpecs> specs = std::nullopt) const;
+  /// Computes map(f) on `workers` threads, in [0, 256]; 0 computes on the thread of the consumer.
+  /// Several threads call `f` at once, on at most 2·workers elements ahead of the consumer, and
+  /// possibly on elements after one that fails.
+  Dataset parallel_map(Map f, int workers, std::optional<ElementSpecs> specs = std::nullopt) const;
+  /// Shuffles: holds `buffer` >= 1 elements, and replaces each drawn one by the next. The order is
+  /// a pure function of (seed, pass). A buffer of size() elements draws every order equally.
+  Dataset shuffle(uint64_t seed, int64_t buffer) const;
+  /// Joins `n` >= 1 consecutive elements along a new first axis. An iterator throws Error{kUsage}
+  /// if the specs of elements differ.
+  Dataset batch(int64_t n, Remainder remainder = Remainder::kDrop) const;
+  /// Reads n = `passes` >= 0 passes in turn: pass p reads passes p·n to p·n + n - 1, or p, p + 1, …
+  /// for kForever. An iterator throws Error{kUsage} if a pass that repeats forever is empty.
+  Dataset repeat(int64_t passes = kForever) const;
+  /// Keeps the first `n` >= 0 elements of a pass.
+  Dataset take(int64_t n) const;
+  /// Leaves out the first `n` >= 0 elements of a pass.
+  Dataset skip(int64_t n) const;
+  /// Stores the elements of the first pass that is read to its end, and reads later passes from
+  /// memory. It always reads pass 0: put shuffle() behind cache().
+  Dataset cache() const;
+  /// Reads up to `depth` elements, in [1, 65536], ahead on a thread. An iterator throws Error{kIo}
+  /// if the system starts no thread; parallel_map(), too.
+  Dataset prefetch(int64_t depth) const;
+
+  /// An input iterator over pass 0, for `for (const Element& e : dataset)`.
+  class Cursor {
+   public:
+    using value_type = Element;
+    using difference_type = std::ptrdiff_t;
+
+    explicit Cursor(Iterator pass) : pass_(std::move(pass)), element_(pass_.next()) {}
+    Element& operator*() { return *element_; }
+    Cursor& operator++() {
+      element_ = pass_.next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return !element_.has_value(); }
+
+   private:
+    Iterator pass_;
+    std::optional<Element> element_;
+  };
+  Cursor begin() const { return Cursor(iterate()); }
+  std::default_sentinel_t end() const { return {}; }
+
+  const std::shared_ptr<const internal::Node>& node() const { return node_; }
+
+ private:
+  std::shared_ptr<const internal::Node> node_;
+};
+
+/// Joins the k-th elements of all datasets into one element: the arrays of the first dataset, then
+/// those of the second, …. Ends with the shortest dataset. Error{kUsage}, here or at the first
+/// element, if only some datasets have names, or if a name appears twice.
+Dataset zip(std::vector<Dataset> datasets);
+
+/// Cuts arrays along their first axis: element k has row k of each array.
+///   from_tensors(x)   from_tensors({x, y})   from_tensors({{"image", x}, {"label", y}})
+/// Error{kUsage} if there is no array, an array is a scalar, or the first axes differ.
+Dataset from_tensors(Element whole);
+
+/// Computes element k as f(k), for k in [0, n). `n` may be kForever.
+///   from_function(10, [](int64_t k) { return HostTensor::scalar(static_cast<float>(k)); })
+/// Several threads may call `f` at once. If `specs` are given, each element must have them.
+Dataset from_function(int64_t n, std::function<Element(int64_t)> f,
+                      std::optional<ElementSpecs> specs = std::nullopt);
+
+/// Returns the next element, or nothing at the end of the stream.
+using Generator = std::function<std::optional<Element>()>;
+/// Reads a fresh stream make() in each pass. One thread at a time calls a stream; several threads
+/// may call `make` at once. If `specs` are given, each element must have them.
+Dataset from_generator(std::function<Generator()> make,
+                       std::optional<ElementSpecs> specs = std::nullopt);
+
+/// Returns the specs of the elements, which programs with static shapes require. Computes the first
+/// element of pass 0 if element_specs() does not know them. Error{kUsage} if the last batch may be
+/// smaller (drop its remainder), a dimension is 0, a dtype is f64 or i64 (only the host supports
+/// them), or the dataset has no element. `what` begins the message, for example "feed 'x'".
+ElementSpecs check_static(const Dataset& dataset, std::string_view what = "dataset");
+
+/// The measurement of dataset_benchmark().
+struct BenchmarkOptions {
+  int64_t epochs = 1;       ///< Number of parts that are measured one by one, in [1, 1000000].
+  int64_t elements = 1000;  ///< Elements of an epoch, >= 1. All epochs read one pass.
+  bool copy = true;         ///< Copies each array to a page of memory, as a feed does.
+};
+
+/// The result of one epoch. All numbers are 0 if the pass ended before it.
+struct BenchmarkEpoch {
+  int64_t elements_processed = 0;
+  int64_t total_bytes_processed = 0;
+  double time_elapsed = 0;  ///< Seconds.
+  double elements_per_second = 0;
+  double bandwidth = 0;  ///< GB/s, with 1e9 bytes in a GB.
+  double p50 = 0;        ///< Median of the seconds that the consumer needs per element.
+  double p99 = 0;        ///< Seconds that 99 of 100 elements do not exceed.
+};
+
+struct BenchmarkResult {
+  std::vector<BenchmarkEpoch> epochs = {};
+  int64_t requested = 0;  ///< epochs · elements.
+  int64_t produced = 0;   ///< Less than `requested` if the pass ended before.
+
+  /// Returns {"epochs": [{"elements_processed": …, "total_bytes_processed": …, "time_elapsed": …,
+  /// "elements_per_second": …, "bandwidth": …}, …]}.
+  std::string to_json() const;
+};
+
+/// Measures how fast the host makes elements, without a device. Compare elements_per_second with
+/// the rate of the program that consumes them: the lower one limits the run. Error{kUsage} if an
+/// option is out of range or a dimension of an element is 0; also the errors of the dataset.
+BenchmarkResult dataset_benchmark(const Dataset& dataset, const BenchmarkOptions& options = {});
 
 }  // namespace sluice::data

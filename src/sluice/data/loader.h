@@ -2,23 +2,23 @@
 #include <cstdint>
 #include <vector>
 
-#include "sluice/data/dataset.h"
+#include "sluice/data/samples.h"
 
 namespace sluice::data {
 
 struct LoaderOptions {
   int64_t batch = 8;    ///< Samples per batch, that is, per step of the program.
   uint64_t seed = 0;    ///< Seed of the order.
-  bool shuffle = true;  ///< If false, every epoch uses the order of the dataset.
+  bool shuffle = true;  ///< If false, every epoch uses the order of the samples.
 };
 
-/// Cuts a dataset into batches. The order of the samples is a pure function of (seed, epoch, number
+/// Cuts samples into batches. The order of the samples is a pure function of (seed, epoch, number
 /// of samples). Samples at the end that do not fill a batch are dropped.
 class DataLoader {
  public:
-  /// Starts epoch 0. `dataset` must outlive the loader. Error{kUsage} if the dataset does not fill
+  /// Starts epoch 0. `samples` must outlive the loader. Error{kUsage} if `samples` do not fill
   /// one batch, images are not f32, labels are not i32, or their numbers differ.
-  DataLoader(const Dataset& dataset, LoaderOptions options);
+  DataLoader(const Samples& samples, LoaderOptions options);
 
   /// Number of full batches in an epoch.
   int64_t batches() const { return size() / options_.batch; }
@@ -35,13 +35,13 @@ class DataLoader {
   /// Error{kUsage} for other shapes, dtypes or indices.
   void fill(int64_t index, const ArrayView& images, const ArrayView& labels) const;
 
-  /// The row of the dataset at `position` in the current epoch's order.
+  /// The row of the sample at `position` in the current epoch's order.
   int64_t sample_at(int64_t position) const { return order_[static_cast<size_t>(position)]; }
 
  private:
   int64_t size() const { return static_cast<int64_t>(order_.size()); }
 
-  const Dataset& dataset_;
+  const Samples& samples_;
   LoaderOptions options_;
   int64_t epoch_ = 0;
   std::vector<uint32_t> order_;

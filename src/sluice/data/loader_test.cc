@@ -11,9 +11,9 @@
 namespace sluice::data {
 namespace {
 
-/// A dataset of `n` samples. Sample k has label k and pixels 10·k, 10·k + 1, ….
-Dataset numbered(int64_t n) {
-  Dataset set;
+/// `n` samples. Sample k has label k and pixels 10·k, 10·k + 1, ….
+Samples numbered(int64_t n) {
+  Samples set;
   set.images = HostTensor(TensorSpec{{n, 2, 3}, f32, {}});
   set.labels = HostTensor(TensorSpec{{n}, i32, {}});
   for (int64_t k = 0; k < n; ++k) {
@@ -42,7 +42,7 @@ bool is_permutation(std::vector<int64_t> samples) {
 }
 
 TEST(DataLoader, CutsFullBatchesAndCountsTheRest) {
-  const Dataset set = numbered(11);
+  const Samples set = numbered(11);
   const DataLoader loader(set, {.batch = 4, .seed = 1});
   EXPECT_EQ(loader.batches(), 2);
   EXPECT_EQ(loader.dropped(), 3);
@@ -50,7 +50,7 @@ TEST(DataLoader, CutsFullBatchesAndCountsTheRest) {
 }
 
 TEST(DataLoader, ImagesAndLabelsStayTogether) {
-  const Dataset set = numbered(11);
+  const Samples set = numbered(11);
   DataLoader loader(set, {.batch = 4, .seed = 1});
   HostTensor images(TensorSpec{{4, 2, 3}, f32, {}});
   HostTensor labels(TensorSpec{{4}, i32, {}});
@@ -74,7 +74,7 @@ TEST(DataLoader, ImagesAndLabelsStayTogether) {
 }
 
 TEST(DataLoader, OrderIsAFunctionOfSeedAndEpoch) {
-  const Dataset set = numbered(100);
+  const Samples set = numbered(100);
   DataLoader a(set, {.batch = 1, .seed = 5});
   const auto first = order(a, 100);
   EXPECT_TRUE(is_permutation(first));
@@ -91,14 +91,14 @@ TEST(DataLoader, OrderIsAFunctionOfSeedAndEpoch) {
 }
 
 TEST(DataLoader, WithoutShuffleTheDataKeepsItsOrder) {
-  const Dataset set = numbered(10);
+  const Samples set = numbered(10);
   DataLoader loader(set, {.batch = 3, .shuffle = false});
   loader.start_epoch(4);
   for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(loader.sample_at(i), i);
 }
 
 TEST(DataLoader, EveryPositionIsEquallyLikely) {
-  const Dataset set = numbered(5);
+  const Samples set = numbered(5);
   DataLoader loader(set, {.batch = 1, .seed = 2});
   constexpr int kEpochs = 20000;
   int counts[5][5] = {};
@@ -113,7 +113,7 @@ TEST(DataLoader, EveryPositionIsEquallyLikely) {
 }
 
 TEST(DataLoader, ViewsMaySplitTheBatchAndFlattenTheSample) {
-  const Dataset set = numbered(8);
+  const Samples set = numbered(8);
   const DataLoader loader(set, {.batch = 4, .shuffle = false});
   HostTensor labels(TensorSpec{{2, 2}, i32, {}});
   for (const Shape& shape :
@@ -126,7 +126,7 @@ TEST(DataLoader, ViewsMaySplitTheBatchAndFlattenTheSample) {
 }
 
 TEST(DataLoader, WrongViewsAreRefusedUntouched) {
-  const Dataset set = numbered(8);
+  const Samples set = numbered(8);
   const DataLoader loader(set, {.batch = 4});
   HostTensor images(TensorSpec{{4, 2, 3}, f32, {}});
   HostTensor labels(TensorSpec{{4}, i32, {}});
@@ -158,8 +158,8 @@ TEST(DataLoader, WrongViewsAreRefusedUntouched) {
 }
 
 TEST(DataLoader, UnusableDataIsRefused) {
-  const Dataset set = numbered(3);
-  const auto message = [](const Dataset& data, LoaderOptions options) -> std::string {
+  const Samples set = numbered(3);
+  const auto message = [](const Samples& data, LoaderOptions options) -> std::string {
     try {
       DataLoader loader(data, options);
       return "";
@@ -172,12 +172,12 @@ TEST(DataLoader, UnusableDataIsRefused) {
             "loader: the data must fill one batch of 4 samples, got 3; use a smaller batch");
   EXPECT_NE(message(set, {.batch = 0}), "");
   EXPECT_NE(message(set, {.batch = -1}), "");
-  EXPECT_NE(message(Dataset{}, {.batch = 1}), "");
-  Dataset uneven = numbered(3);
+  EXPECT_NE(message(Samples{}, {.batch = 1}), "");
+  Samples uneven = numbered(3);
   uneven.labels = HostTensor(TensorSpec{{2}, i32, {}});
   EXPECT_EQ(message(uneven, {.batch = 1}),
             "loader: every image must have one label, got 3 images and 2 labels");
-  Dataset bytes = numbered(3);
+  Samples bytes = numbered(3);
   bytes.images = bytes.images.cast(u8);
   EXPECT_NE(message(bytes, {.batch = 1}), "");
   DataLoader loader(set, {.batch = 1});
@@ -185,16 +185,16 @@ TEST(DataLoader, UnusableDataIsRefused) {
 }
 
 TEST(DataLoader, RefusalsSayWhatIsRight) {
-  const Dataset set = numbered(8);
+  const Samples set = numbered(8);
   DataLoader loader(set, {.batch = 4});
   HostTensor images(TensorSpec{{4, 2, 3}, f32, {}});
   HostTensor labels(TensorSpec{{4}, i32, {}});
   HostTensor transposed(TensorSpec{{6, 4}, f32, {}});
-  Dataset scalar = numbered(3);
+  Samples scalar = numbered(3);
   scalar.labels = HostTensor(i32_array({}));
-  Dataset bytes = numbered(3);
+  Samples bytes = numbered(3);
   bytes.images = bytes.images.cast(u8);
-  Dataset table = numbered(3);
+  Samples table = numbered(3);
   table.labels = HostTensor(i32_array({3, 1}));
   expect_refused({
       {"an empty batch", [&] { DataLoader l(set, {.batch = 0}); },
@@ -220,7 +220,7 @@ TEST(DataLoader, RefusalsSayWhatIsRight) {
 }
 
 TEST(DataLoader, SteadyStateAllocatesNothing) {
-  const Dataset set = numbered(64);
+  const Samples set = numbered(64);
   DataLoader loader(set, {.batch = 8, .seed = 3});
   HostTensor images(TensorSpec{{8, 6}, f32, {}});
   HostTensor labels(TensorSpec{{8}, i32, {}});

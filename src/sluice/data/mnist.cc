@@ -1,7 +1,5 @@
 #include "sluice/data/mnist.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -9,6 +7,7 @@
 
 #include "sluice/base/bytes.h"
 #include "sluice/base/sys.h"
+#include "sluice/data/files/inflate.h"
 #include "sluice/data/synthetic_digits.h"
 
 namespace sluice::data {
@@ -16,8 +15,6 @@ namespace {
 
 constexpr int64_t kMaxSamples = 1'000'000;
 constexpr int64_t kPixels = kDigitSide * kDigitSide;
-/// Largest expansion of a DEFLATE stream. Source: zlib's technical details (1032:1).
-constexpr int64_t kMaxExpansion = 1032;
 
 constexpr std::array<const char*, 4> kFiles{"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                             "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
@@ -49,83 +46,15 @@ int64_t read_header(ByteReader& reader, const IdxKind& kind) {
   return count;
 }
 
-/// Expands a gzip file piece by piece, so that memory grows only with the bytes that are expanded.
-class Inflater {
- public:
-  Inflater(std::span<const std::byte> bytes, const std::string& file)
-      : file_(file), size_(bytes.size()) {
-    // zlib's interface is not const-correct; it never writes through next_in.
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
-    stream_.avail_in = static_cast<uInt>(bytes.size());
-    SLUICE_CHECK(bytes.size() <= kMaxInput);
-    SLUICE_CHECK(inflateInit2(&stream_, 15 + 16) == Z_OK);  // 15: largest window; 16: gzip only
-  }
-  ~Inflater() { inflateEnd(&stream_); }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-
-  static constexpr size_t kMaxInput = 0x7fffffff;
-
-  /// Appends the next `count` bytes to `out`, or fewer if the stream ends before.
-  void append(std::vector<std::byte>& out, int64_t count) {
-    while (count > 0 && !ended_) {
-      std::array<Bytef, 65536> chunk;
-      stream_.next_out = chunk.data();
-      stream_.avail_out = static_cast<uInt>(std::min<int64_t>(count, chunk.size()));
-      const uInt asked = stream_.avail_out;
-      const int status = inflate(&stream_, Z_NO_FLUSH);
-      const auto* got = reinterpret_cast<const std::byte*>(chunk.data());
-      out.insert(out.end(), got, got + (asked - stream_.avail_out));
-      count -= asked - stream_.avail_out;
-      if (status == Z_STREAM_END) {
-        ended_ = true;
-      } else if (status == Z_BUF_ERROR ||
-                 (status == Z_OK && stream_.avail_in == 0 && stream_.avail_out != 0)) {
-        bad("the gzip stream is cut off");
-      } else if (status != Z_OK) {
-        bad(stream_.msg != nullptr ? stream_.msg : "the gzip stream is damaged");
-      }
-    }
-  }
-
-  /// Checks that the stream ends here with a valid checksum, and that the file ends with it.
-  void finish() {
-    std::vector<std::byte> more;
-    append(more, 1);
-    if (!more.empty()) bad("the gzip stream holds more than its header says");
-    if (stream_.avail_in != 0) {
-      bad(fmt::format("{} bytes after the end of the gzip stream", stream_.avail_in));
-    }
-  }
-
- private:
-  [[noreturn]] void bad(const std::string& message) const {
-    fail(ErrorKind::kBadFile, "{}: byte {}: {}", file_, size_ - stream_.avail_in, message);
-  }
-
-  const std::string& file_;
-  size_t size_;
-  z_stream stream_{};
-  bool ended_ = false;
-};
-
-bool is_gzip(std::span<const std::byte> bytes) {
-  return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
-}
-
 /// Expands a gzip file to the number of bytes that its IDX header states.
 std::vector<std::byte> expand(std::span<const std::byte> bytes, const std::string& file,
                               const IdxKind& kind) {
-  if (bytes.size() > Inflater::kMaxInput) {
-    fail(ErrorKind::kBadFile, "{}: byte 0: a gzip file must have at most {} bytes, got {}", file,
-         Inflater::kMaxInput, bytes.size());
-  }
-  Inflater inflater(bytes, file);
+  Inflater inflater(bytes, file, Inflater::Format::kGzip);
   std::vector<std::byte> plain;
   inflater.append(plain, kind.header_bytes);
   ByteReader reader(file + " (expanded)", plain);
   const int64_t payload = read_header(reader, kind) * kind.item_bytes;
-  if (payload / kMaxExpansion > static_cast<int64_t>(bytes.size())) {
+  if (payload / Inflater::kMaxExpansion > static_cast<int64_t>(bytes.size())) {
     reader.bad("the header announces {} bytes, more than {} bytes of gzip can hold", payload,
                bytes.size());
   }
@@ -237,26 +166,28 @@ HostTensor read_idx_labels(std::span<const std::byte> bytes, const std::string& 
   });
 }
 
-Dataset load_mnist(const std::string& folder, Split split) {
+std::pair<std::string, std::string> mnist_files(const std::string& folder, Split split) {
   const auto found = folder_with_files(folder);
   if (!found) missing(folder);
   const size_t first = split == Split::kTrain ? 0 : 2;
-  const std::string images_path = *file_in(*found, kFiles[first]);
-  const std::string labels_path = *file_in(*found, kFiles[first + 1]);
+  return {*file_in(*found, kFiles[first]), *file_in(*found, kFiles[first + 1])};
+}
 
-  Dataset set;
+Samples load_mnist(const std::string& folder, Split split) {
+  const auto [images_path, labels_path] = mnist_files(folder, split);
+  Samples set;
   set.images = read_idx_images(read_bounded(images_path), images_path);
   set.labels = read_idx_labels(read_bounded(labels_path), labels_path);
   if (set.images.shape()[0] != set.labels.shape()[0]) {
     fail(ErrorKind::kBadFile, "{}: byte 4: must have one label for each of {} images in {}, got {}",
          labels_path, set.images.shape()[0], images_path, set.labels.shape()[0]);
   }
-  set.source =
-      fmt::format("MNIST, {} digits of {}", split == Split::kTrain ? "training" : "test", *found);
+  set.source = fmt::format("MNIST, {} digits of {}", split == Split::kTrain ? "training" : "test",
+                           images_path.substr(0, images_path.rfind('/')));
   return set;
 }
 
-Dataset load_digits(Split split, const std::string& explicit_folder) {
+Samples load_digits(Split split, const std::string& explicit_folder) {
   const auto folder = find_mnist(explicit_folder);
   if (folder) return load_mnist(*folder, split);
   return split == Split::kTrain ? synthetic_digits(20000, 1) : synthetic_digits(4000, 2);

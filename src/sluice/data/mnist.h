@@ -3,12 +3,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
-#include "sluice/data/dataset.h"
+#include "sluice/data/samples.h"
 
 namespace sluice::data {
-
-enum class Split { kTrain, kTest };
 
 /// Finds the folder with MNIST's four files, plain IDX or gzip (`.gz`). If `explicit_folder` is not
 /// empty, only that folder is searched. Otherwise the function searches $SLUICE_DATA, then
@@ -17,15 +16,9 @@ enum class Split { kTrain, kTest };
 /// lacks one of them. Error{kBadFile} if `explicit_folder` is not a folder.
 std::optional<std::string> find_mnist(const std::string& explicit_folder = "");
 
-/// Loads the digits in `folder` (or folder/mnist): images (n, 28, 28) f32, normalised, and labels
-/// (n) i32 in 0..9. Error{kIo} if a file is missing or cannot be read. Error{kBadFile} naming file
-/// and byte if a file is damaged, or if the numbers of images and labels differ.
-Dataset load_mnist(const std::string& folder, Split split);
-
-/// Loads the digits that find_mnist(explicit_folder) finds, or generates digits if it finds none:
-/// 20,000 to train on (seed 1), 4,000 to test on (seed 2). Dataset::source names the origin. Errors
-/// are those of find_mnist() and load_mnist().
-Dataset load_digits(Split split, const std::string& explicit_folder = "");
+/// Returns the paths of the images and of the labels in `folder` (or folder/mnist). Error{kIo}
+/// naming the four files if one is missing.
+std::pair<std::string, std::string> mnist_files(const std::string& folder, Split split);
 
 // Format IDX: u32 big-endian magic (0x00000803 images, 0x00000801 labels), a u32 big-endian size
 // for each dimension, then the bytes in row-major order, then the end of the file. Source:

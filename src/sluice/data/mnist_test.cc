@@ -305,7 +305,7 @@ TEST(Mnist, FolderOrItsParentIsLoaded) {
   }
   EXPECT_EQ(find_mnist(folder.path()), folder.path() + "/mnist");
   EXPECT_EQ(find_mnist(folder.path() + "/mnist"), folder.path() + "/mnist");
-  const Dataset train = load_mnist(folder.path(), Split::kTrain);
+  const Samples train = load_mnist(folder.path(), Split::kTrain);
   EXPECT_EQ(train.images.shape(), (Shape{3, 28, 28}));
   EXPECT_EQ(train.labels.shape(), (Shape{3}));
   EXPECT_EQ(train.size(), 3);
@@ -347,7 +347,7 @@ TEST(Mnist, DigitsAreGeneratedWhereNoFilesAreFound) {
   const DataVariable variable(empty.path());
   EXPECT_THROW(load_digits(Split::kTest, empty.path()), Error);
   const WorkingFolder folder(empty.path());  // It has no data/mnist.
-  const Dataset tests = load_digits(Split::kTest);
+  const Samples tests = load_digits(Split::kTest);
   EXPECT_EQ(tests.size(), 4000);
   EXPECT_EQ(tests.source, "4000 generated digits, seed 2");
   EXPECT_EQ(load_digits(Split::kTrain).source, "20000 generated digits, seed 1");
@@ -405,7 +405,7 @@ TEST(IdxGzip, MoreThanZlibCanCountIsRefused) {
   bytes[0] = std::byte{0x1f};
   bytes[1] = std::byte{0x8b};
   expect_refused({{"2 GiB", [&] { read_idx_images(bytes, "f.gz"); },
-                   "f.gz: byte 0: a gzip file must have at most 2147483647 bytes, got 2147483648",
+                   "f.gz: byte 0: a gzip stream must have at most 2147483647 bytes, got 2147483648",
                    ErrorKind::kBadFile}});
   ::munmap(mapped, size);
 }
@@ -414,7 +414,7 @@ TEST(Mnist, RealDigits) {
   const std::string folder = "../shared/data/mnist";
   if (!sys::exists(folder))
     GTEST_SKIP() << "requires the MNIST files in " << folder << "; the project ships none";
-  const Dataset train = load_mnist(folder, Split::kTrain);
+  const Samples train = load_mnist(folder, Split::kTrain);
   EXPECT_EQ(train.images.shape(), (Shape{60000, 28, 28}));
   EXPECT_EQ(train.labels.as<int32_t>()[0], 5);
   double sum = 0;
@@ -427,7 +427,7 @@ TEST(Mnist, RealDigits) {
   EXPECT_NEAR(sum / pixels, 0, 1e-3);
   EXPECT_NEAR(squares / pixels, 1, 1e-3);
 
-  const Dataset test = load_mnist(folder, Split::kTest);
+  const Samples test = load_mnist(folder, Split::kTest);
   EXPECT_EQ(test.images.shape(), (Shape{10000, 28, 28}));
   EXPECT_EQ(test.labels.as<int32_t>()[0], 7);
   std::array<int, 10> counts{};

@@ -269,12 +269,12 @@ int32_t draw_digit(Draw& draw, std::span<float> pixels) {
 
 }  // namespace
 
-Dataset synthetic_digits(int64_t n, uint64_t seed) {
+Samples synthetic_digits(int64_t n, uint64_t seed) {
   require(n >= 1, "synthetic digits: the number of samples must be at least 1, got {}", n);
   constexpr size_t kPixels = kDigitSide * kDigitSide;
   const Seed key = fold(Seed{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)},
                         "synthetic digits");
-  Dataset set;
+  Samples set;
   set.images = HostTensor(TensorSpec{{n, kDigitSide, kDigitSide}, f32, {}});
   set.labels = HostTensor(TensorSpec{{n}, i32, {}});
   set.source = fmt::format("{} generated digits, seed {}", n, seed);

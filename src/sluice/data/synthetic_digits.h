@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "sluice/data/dataset.h"
+#include "sluice/data/samples.h"
 
 namespace sluice::data {
 
@@ -11,6 +11,6 @@ namespace sluice::data {
 /// It is drawn with a pen of random width, and noise is added. It covers about the middle 20 x 20
 /// pixels, as in MNIST. Sample k is a pure function of (seed, k), with the same bits on every
 /// machine. Error{kUsage} if n < 1.
-Dataset synthetic_digits(int64_t n, uint64_t seed);
+Samples synthetic_digits(int64_t n, uint64_t seed);
 
 }  // namespace sluice::data

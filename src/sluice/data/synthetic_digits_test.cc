@@ -18,7 +18,7 @@ constexpr size_t kPixels = 784;
 
 /// Percentage of the samples for which `f(sample)` returns the label.
 template <typename F>
-double accuracy(const Dataset& set, F f) {
+double accuracy(const Samples& set, F f) {
   int right = 0;
   for (size_t k = 0; k < static_cast<size_t>(set.size()); ++k) {
     right += f(set.images.as<float>().subspan(k * kPixels, kPixels)) == set.labels.as<int32_t>()[k]
@@ -85,8 +85,8 @@ class TinyMlp {
 };
 
 TEST(SyntheticDigits, AreAFunctionOfSeedAndIndex) {
-  const Dataset few = synthetic_digits(5, 1);
-  const Dataset many = synthetic_digits(20, 1);
+  const Samples few = synthetic_digits(5, 1);
+  const Samples many = synthetic_digits(20, 1);
   EXPECT_EQ(few.images.spec(), (TensorSpec{{5, 28, 28}, f32, {}}));
   EXPECT_EQ(few.labels.spec(), (TensorSpec{{5}, i32, {}}));
   EXPECT_TRUE(
@@ -106,7 +106,7 @@ TEST(SyntheticDigits, AreAFunctionOfSeedAndIndex) {
 // The bits must be equal on every machine and with every compiler optimisation, so that losses from
 // different machines can be compared.
 TEST(SyntheticDigits, BitsAreFixed) {
-  const Dataset set = synthetic_digits(500, 1);
+  const Samples set = synthetic_digits(500, 1);
   Digest digest;
   digest.add(set.images.bytes());
   digest.add(set.labels.bytes());
@@ -114,7 +114,7 @@ TEST(SyntheticDigits, BitsAreFixed) {
 }
 
 TEST(SyntheticDigits, LookLikeMnistInNumbers) {
-  const Dataset set = synthetic_digits(3000, 1);
+  const Samples set = synthetic_digits(3000, 1);
   std::array<int, 10> counts{};
   for (const int32_t label : set.labels.as<int32_t>()) ++counts.at(static_cast<size_t>(label));
   for (const int count : counts) EXPECT_NEAR(count, 300, 85);
@@ -135,8 +135,8 @@ TEST(SyntheticDigits, LookLikeMnistInNumbers) {
 }
 
 TEST(SyntheticDigits, AnMlpLearnsThemAndTemplatesDoNot) {
-  const Dataset train = synthetic_digits(8000, 1);
-  const Dataset test = synthetic_digits(1000, 2);
+  const Samples train = synthetic_digits(8000, 1);
+  const Samples test = synthetic_digits(1000, 2);
   const auto images = train.images.as<float>();
   const auto labels = train.labels.as<int32_t>();
 

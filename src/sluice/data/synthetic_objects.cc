@@ -73,12 +73,12 @@ int32_t draw_object(Draw& draw, std::span<float> pixels) {
 
 }  // namespace
 
-Dataset synthetic_objects(int64_t n, uint64_t seed) {
+Samples synthetic_objects(int64_t n, uint64_t seed) {
   require(n >= 1, "synthetic objects: the number of samples must be at least 1, got {}", n);
   constexpr size_t kPixels = kCifarChannels * kPlane;
   const Seed key = fold(Seed{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)},
                         "synthetic objects");
-  Dataset set;
+  Samples set;
   set.images = HostTensor({{n, kCifarChannels, kCifarSide, kCifarSide}, f32, {}});
   set.labels = HostTensor({{n}, i32, {}});
   set.source = fmt::format("{} generated objects, seed {}", n, seed);

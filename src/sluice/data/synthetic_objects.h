@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "sluice/data/dataset.h"
+#include "sluice/data/samples.h"
 
 namespace sluice::data {
 
@@ -10,6 +10,6 @@ namespace sluice::data {
 /// plain (0..4) or striped (5..9). Place, size, angle, both colours and noise are random, so a
 /// colour does not show the label. Sample k is a pure function of (seed, k), with the same bits on
 /// every machine. Error{kUsage} if n < 1.
-Dataset synthetic_objects(int64_t n, uint64_t seed);
+Samples synthetic_objects(int64_t n, uint64_t seed);
 
 }  // namespace sluice::data

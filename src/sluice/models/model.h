@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "sluice/data/dataset.h"
 #include "sluice/data/mnist.h"
+#include "sluice/data/samples.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::models {
@@ -26,8 +26,8 @@ struct Data {
   std::string_view missing;  ///< Message if find() returns no folder and samples are generated.
   /// Returns the folder of the real samples, if there is one.
   std::optional<std::string> (*find)(const std::string& explicit_folder) = nullptr;
-  data::Dataset (*load)(const std::string& folder, data::Split split) = nullptr;
-  data::Dataset (*generate)(int64_t samples, uint64_t seed) = nullptr;
+  data::Samples (*load)(const std::string& folder, data::Split split) = nullptr;
+  data::Samples (*generate)(int64_t samples, uint64_t seed) = nullptr;
 };
 
 /// MNIST, or generated digits that look like it.

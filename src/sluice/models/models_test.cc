@@ -35,7 +35,7 @@ class EveryModel : public testing::TestWithParam<size_t> {
     Session session(ir, {.device = cpu_device({.threads = 1})});
     train::StepArrays arrays(t);
     const int64_t samples = kAccumulate * model_.test_sizes.micro_batch;
-    const data::Dataset generated = model_.data->generate(samples, 1);
+    const data::Samples generated = model_.data->generate(samples, 1);
     data::DataLoader(generated, {.batch = samples}).fill(0, arrays.fields[0], arrays.fields[1]);
     std::vector<float> all;
     for (int64_t update = 0; update < 2; ++update) {

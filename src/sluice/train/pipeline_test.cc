@@ -2,6 +2,7 @@
 #include "sluice/train/pipeline.h"
 
 #include "sluice/base/test_refusals.h"
+#include "sluice/data/samples.h"
 #include "sluice/exe/executable.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/train/cut/test_networks.h"
@@ -531,7 +532,7 @@ TEST(PipelineFunctions, LeaveOtherFormsOfTrainingToOneUpdateOfMicroBatches) {
     options.learning_rate = 0.1;
     Ir ir;
     const Training t = pipeline(ir, stages(), options);
-    data::Dataset none;
+    data::Samples none;
     Trainer(ir, t).fit(none);
   };
   expect_refused({

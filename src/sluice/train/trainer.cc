@@ -143,7 +143,7 @@ const HostTensor& StepReport::prediction(std::string_view name) const {
   return find_array(training_.predictions, arrays_.predictions, name, "prediction");
 }
 
-FitLength Trainer::length(const data::Dataset& samples, const FitOptions& options) const {
+FitLength Trainer::length(const data::Samples& samples, const FitOptions& options) const {
   require(options.epochs >= 0, "fit: epochs must be at least 0, got {}", options.epochs);
   require(!options.steps || *options.steps >= 0, "fit: steps must be at least 0, got {}",
           options.steps.value_or(0));
@@ -162,7 +162,7 @@ FitLength Trainer::length(const data::Dataset& samples, const FitOptions& option
           .steps = options.steps ? *options.steps : checked_mul(options.epochs, steps_per_epoch)};
 }
 
-FitResult Trainer::fit(const data::Dataset& samples, const FitOptions& options) {
+FitResult Trainer::fit(const data::Samples& samples, const FitOptions& options) {
   require(training_.inputs.empty(),
           "fit: the network must have no fields that are given once; call Session::run");
   require(training_.learning_rate.has_value() == options.schedule.has_value(), "fit: {}",
@@ -226,7 +226,7 @@ int64_t Trainer::eval_samples() const {
   return checked_mul(batch_of(images_of(training_.eval_fields).spec), training_.replicas);
 }
 
-double Trainer::evaluate(const data::Dataset& samples,
+double Trainer::evaluate(const data::Samples& samples,
                          const std::function<void(int64_t done)>& after_batch) {
   const int64_t batch = eval_samples();
   const data::DataLoader loader(samples, {.batch = 1, .shuffle = false});

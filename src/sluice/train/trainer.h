@@ -10,7 +10,7 @@
 #include "sluice/train/training_step.h"
 
 namespace sluice::data {
-struct Dataset;
+struct Samples;
 }  // namespace sluice::data
 
 namespace sluice::train {
@@ -97,17 +97,17 @@ class Trainer {
   /// `samples` do not fill one run or do not match the fields, if there are not two fields, or if
   /// a loss is not f32. Error{kUsage} also if a schedule is given to a program without a rate
   /// stream or is missing, or if check_replicas is below 1.
-  FitResult fit(const data::Dataset& samples, const FitOptions& options = {});
+  FitResult fit(const data::Samples& samples, const FitOptions& options = {});
   /// Returns the length that fit() would have. Error{kUsage} if `samples` do not fill one run, if
   /// `epochs` or `steps` is negative, or if `steps` are not whole runs.
-  FitLength length(const data::Dataset& samples, const FitOptions& options) const;
+  FitLength length(const data::Samples& samples, const FitOptions& options) const;
 
   /// Returns the percentage of `samples` whose largest logit is that of their class. Calls
   /// `after_batch` after each batch with the number of batches done. The last batch is filled with
   /// the first samples again, which do not count twice. The logits are the first prediction that is
   /// f32 of shape (samples, classes). Error{kUsage} if there is none, if evaluation reads other
   /// fields than images, if there are no samples or if they do not match the model's input.
-  double evaluate(const data::Dataset& samples,
+  double evaluate(const data::Samples& samples,
                   const std::function<void(int64_t done)>& after_batch = nullptr);
   /// Samples of a batch of evaluate(), over all replicas.
   int64_t eval_samples() const;

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "sluice/base/test_refusals.h"
-#include "sluice/data/dataset.h"
+#include "sluice/data/samples.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
@@ -42,8 +42,8 @@ class Net : public nn::Module {
 Network model() { return classifier(Net(), f32_spec({2, 6})); }
 
 // `n` samples of six features.
-data::Dataset samples(int64_t n) {
-  data::Dataset set{HostTensor(f32_spec({n, 6})), HostTensor(i32_spec({n})), "a test"};
+data::Samples samples(int64_t n) {
+  data::Samples set{HostTensor(f32_spec({n, 6})), HostTensor(i32_spec({n})), "a test"};
   float next = 0;
   for (float& x : set.images.as<float>()) x = std::sin(next += 1);
   int32_t label = 0;
@@ -57,7 +57,7 @@ Trainer trainer(const Network& m, const StepOptions& step = {.learning_rate = 0.
 }
 
 TEST(Trainer, ASecondCallContinuesTheFirst) {
-  const data::Dataset set = samples(9);  // Four steps an epoch and a sample that is dropped.
+  const data::Samples set = samples(9);  // Four steps an epoch and a sample that is dropped.
   Trainer whole = trainer(model());
   const FitResult all = whole.fit(set, {.steps = 10, .seed = 3});
   Trainer parts = trainer(model());
@@ -72,7 +72,7 @@ TEST(Trainer, ASecondCallContinuesTheFirst) {
 }
 
 TEST(Trainer, StepsHaveTheSameBitsInRunsOfAnyLength) {
-  const data::Dataset set = samples(62);  // Five runs of one step of 12, or two of two steps.
+  const data::Samples set = samples(62);  // Five runs of one step of 12, or two of two steps.
   const auto run = [&](const Strategy& strategy, int64_t repeat) {
     StepOptions step{.strategy = strategy, .accumulate = 3, .repeat = repeat};
     step.learning_rate = 0.5;
@@ -117,7 +117,7 @@ TEST(Trainer, LengthCountsWholeRuns) {
 }
 
 TEST(Trainer, LearnsInEveryStrategyWithTheSameBits) {
-  const data::Dataset set = samples(24);
+  const data::Samples set = samples(24);
   const auto run = [&](Strategy strategy, const TensorLocations& locations) {
     Trainer t = trainer(
         model(),
@@ -172,7 +172,7 @@ struct Offset : nn::Module {
 };
 
 TEST(Trainer, EvaluateCountsEachSampleOnce) {
-  data::Dataset set{HostTensor::of<float>({7, 3}, f32, {1,  0,  0,   //
+  data::Samples set{HostTensor::of<float>({7, 3}, f32, {1,  0,  0,   //
                                                         0,  1,  0,   //
                                                         0,  0,  1,   //
                                                         0,  2,  1,   //
@@ -190,7 +190,7 @@ TEST(Trainer, EvaluateCountsEachSampleOnce) {
 }
 
 TEST(Trainer, AScheduleSetsTheRateOfEachStep) {
-  const data::Dataset set = samples(8);
+  const data::Samples set = samples(8);
   const auto losses = [&](const LearningRateSchedule& schedule) {
     return trainer(model(), {.learning_rate = StreamedRate{}})
         .fit(set, {.steps = 6, .schedule = schedule})
@@ -219,7 +219,7 @@ Network two_losses() {
 }
 
 TEST(Trainer, ReportsLossesPredictionsAndAccuracyInEveryStrategy) {
-  const data::Dataset set = samples(24);
+  const data::Samples set = samples(24);
   const auto run = [&](Strategy strategy) {
     Trainer t =
         trainer(two_losses(), {.strategy = strategy, .accumulate = 3, .learning_rate = 0.5}, 2);
@@ -257,7 +257,7 @@ TEST(Trainer, CountsRightAnswersOfEachStep) {
       return {.losses = {cross_entropy(logits, in["labels"])}, .predictions = {{"logits", logits}}};
     }
   };
-  data::Dataset set{HostTensor(f32_spec({16, 3})), HostTensor(i32_spec({16})), "a test"};
+  data::Samples set{HostTensor(f32_spec({16, 3})), HostTensor(i32_spec({16})), "a test"};
   const auto images = set.images.as<float>();
   for (size_t i = 0; i < 16; ++i) {
     set.labels.as<int32_t>()[i] = static_cast<int32_t>(i % 3);
@@ -270,7 +270,7 @@ TEST(Trainer, CountsRightAnswersOfEachStep) {
 }
 
 TEST(Trainer, RefusesALossThatIsNotFinite) {
-  data::Dataset set = samples(2);
+  data::Samples set = samples(2);
   set.images.as<float>()[0] = std::numeric_limits<float>::infinity();
   try {
     trainer(model()).fit(set);

@@ -1,0 +1,246 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "sluice/base/error.h"
+#include "sluice/base/sys.h"
+#include "sluice/data/dataset_files.h"
+#include "sluice/data/files/shown.h"
+
+namespace sluice::data {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+/// Parses a finite number that fills the whole cell.
+std::optional<double> number_in(std::string_view cell) {
+  if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  const bool is_whole = error == std::errc{} && end == cell.data() + cell.size();
+  return is_whole && std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+/// Reads the lines of a file one by one.
+class Lines {
+ public:
+  Lines(const std::string& path, std::string_view text, char separator)
+      : path_(path), text_(text), separator_(separator) {
+    if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
+    // Lines at the end without a cell: no `\t`, which may separate empty cells.
+    text_ = text_.substr(0, text_.find_last_not_of(" \r\n") + 1);
+    if (separator_ == '\t') spaces_ = " ";
+  }
+
+  bool done() const { return text_.empty(); }
+  int64_t number() const { return number_; }
+
+  /// Stores the cells of the next line in `cells`.
+  void next(std::vector<std::string_view>& cells) {
+    ++number_;
+    const size_t end = text_.find('\n');
+    std::string_view line = text_.substr(0, end);
+    text_.remove_prefix(end == text_.npos ? text_.size() : end + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    cells.clear();
+    while (true) {
+      const size_t stop = cell(line, cells);
+      if (stop == line.npos) return;
+      line.remove_prefix(stop + 1);
+    }
+  }
+
+  template <typename... Args>
+  [[noreturn]] void bad(fmt::format_string<Args...> format, Args&&... args) const {
+    fail(ErrorKind::kBadFile, "{}: line {}: {}", path_, number_,
+         fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  std::string_view trimmed(std::string_view text) const {
+    text.remove_prefix(std::min(text.find_first_not_of(spaces_), text.size()));
+    return text.substr(0, text.find_last_not_of(spaces_) + 1);
+  }
+
+  /// Appends the first cell of `line` to `cells`; returns the place of the separator behind it.
+  size_t cell(std::string_view line, std::vector<std::string_view>& cells) const {
+    const size_t begin = std::min(line.find_first_not_of(spaces_), line.size());
+    if (begin == line.size() || line[begin] != '"') {
+      const size_t stop = line.find(separator_);
+      cells.push_back(trimmed(line.substr(0, stop)));
+      return stop;
+    }
+    const size_t quote = line.find('"', begin + 1);
+    if (quote == line.npos) bad("column {}: the quote must end in this line", cells.size() + 1);
+    cells.push_back(trimmed(line.substr(begin + 1, quote - begin - 1)));
+    const size_t stop = line.find(separator_, quote);
+    if (!trimmed(line.substr(quote + 1, stop == line.npos ? stop : stop - quote - 1)).empty()) {
+      bad("column {}: a separator must follow the quote", cells.size());
+    }
+    return stop;
+  }
+
+  const std::string& path_;
+  std::string_view text_;
+  char separator_;
+  std::string_view spaces_ = " \t";
+  int64_t number_ = 0;
+};
+
+/// The columns of one field, and its values so far.
+class Field {
+ public:
+  Field(const CsvField& field, std::vector<size_t> columns)
+      : field_(field), columns_(std::move(columns)) {}
+
+  void add(const Lines& lines, const std::vector<std::string_view>& cells) {
+    for (const size_t column : columns_) {
+      const std::optional<double> value = number_in(cells[column]);
+      if (!value || !takes(field_.dtype, *value)) {
+        lines.bad(
+            "column {}: must be {}, got {}", column + 1,
+            is_float(field_.dtype) ? "a finite number of float32's range" : taken_by(field_.dtype),
+            shown(cells[column]));
+      }
+      visit_storage(field_.dtype, [&]<typename T>(T) {
+        const T stored = static_cast<T>(*value);
+        const auto* const bytes = reinterpret_cast<const std::byte*>(&stored);
+        bytes_.insert(bytes_.end(), bytes, bytes + sizeof(T));
+      });
+    }
+  }
+
+  HostTensor array(int64_t rows) const {
+    Shape shape{rows};
+    if (!field_.columns.empty()) shape = {rows, static_cast<int64_t>(columns_.size())};
+    HostTensor array({shape, field_.dtype, {}});
+    std::copy(bytes_.begin(), bytes_.end(), array.bytes().begin());
+    return array;
+  }
+
+ private:
+  const CsvField& field_;
+  std::vector<size_t> columns_;
+  std::vector<std::byte> bytes_;
+};
+
+void check_options(const CsvOptions& options) {
+  const char separator = options.separator;
+  require(
+      separator == '\t' || std::string_view(",;:|/&#").find(separator) != std::string_view::npos,
+      "from_csv: the separator must be a tab or one of ,;:|/&#, got byte {}",
+      static_cast<int>(separator));
+  for (const CsvField& field : options.fields) {
+    const bool has_one = field.column.number >= 0 || !field.column.name.empty();
+    require(has_one != !field.columns.empty(),
+            "from_csv: field '{}' must have either .column or .columns, got {}", field.name,
+            has_one ? "both" : "neither");
+    require(field.dtype == f32 || field.dtype == i32 || field.dtype == u32 || field.dtype == u8 ||
+                field.dtype == boolean,
+            "from_csv: the dtype of field '{}' must be f32, i32, u32, u8 or bool, got {}",
+            field.name, name_of(field.dtype));
+    require(field.name.empty() == options.fields[0].name.empty(),
+            "from_csv: all fields must have names, or none; got both");
+  }
+}
+
+/// Returns the place of a column. `names` is empty without a header.
+size_t place_of(const std::string& path, const CsvColumn& column, size_t columns,
+                const std::vector<std::string>& names) {
+  if (column.number >= 0) {
+    require(column.number < static_cast<int64_t>(columns),
+            "{}: the column must be in [0, {}), got {}", path, columns, column.number);
+    return static_cast<size_t>(column.number);
+  }
+  require(!names.empty(),
+          "{}: column '{}' requires a header in line 1, got numbers; name columns by their numbers",
+          path, column.name);
+  const auto found = std::find(names.begin(), names.end(), column.name);
+  require(found != names.end(), "{}: the column must be one of [{}], got '{}'", path,
+          fmt::join(names, ", "), column.name);
+  require(std::count(found, names.end(), column.name) == 1,
+          "{}: the header must have column '{}' once, got more; name columns by their numbers",
+          path, column.name);
+  return static_cast<size_t>(found - names.begin());
+}
+
+/// Whether the first line is a header.
+bool is_header(const Lines& lines, const std::vector<std::string_view>& cells, CsvHeader header) {
+  if (header != CsvHeader::kDetect) return header == CsvHeader::kYes;
+  const auto numbers = std::count_if(cells.begin(), cells.end(),
+                                     [](auto cell) { return number_in(cell).has_value(); });
+  if (numbers != 0 && numbers != std::ssize(cells)) {
+    lines.bad(
+        "must be all names or all numbers, got {} numbers in {} columns; set "
+        "CsvOptions::header",
+        numbers, cells.size());
+  }
+  return numbers == 0;
+}
+
+/// The fields to read if the caller names none: one array of all columns.
+std::vector<CsvField> all_columns(size_t columns) {
+  CsvField all;
+  for (size_t i = 0; i < columns; ++i) all.columns.emplace_back(static_cast<int>(i));
+  return {all};
+}
+
+}  // namespace
+
+Dataset from_csv(const std::string& path, const CsvOptions& options) {
+  check_options(options);
+  const std::vector<std::byte> bytes = sys::read_file(path);
+  Lines lines(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, options.separator);
+  const auto no_rows = [&] {
+    fail(ErrorKind::kBadFile, "{}: line {}: must have at least one row of numbers, got none", path,
+         lines.number() + 1);
+  };
+  if (lines.done()) no_rows();
+
+  std::vector<std::string_view> cells;
+  lines.next(cells);
+  const size_t columns = cells.size();
+  const bool has_header = is_header(lines, cells, options.header);
+  std::vector<std::string> names;
+  if (has_header) {
+    names.assign(cells.begin(), cells.end());
+    if (lines.done()) no_rows();
+    lines.next(cells);
+  }
+  const std::vector<CsvField> wanted =
+      options.fields.empty() ? all_columns(columns) : options.fields;
+  std::vector<Field> fields;
+  for (const CsvField& field : wanted) {
+    std::vector<size_t> places;
+    const std::vector<CsvColumn> one{field.column};
+    for (const CsvColumn& column : field.columns.empty() ? one : field.columns) {
+      places.push_back(place_of(path, column, columns, names));
+    }
+    fields.emplace_back(field, std::move(places));
+  }
+
+  int64_t rows = 0;
+  while (true) {
+    if (cells.size() != columns) {
+      lines.bad("must have {} columns like line 1, got {}", columns, cells.size());
+    }
+    for (Field& field : fields) field.add(lines, cells);
+    ++rows;
+    if (lines.done()) break;
+    lines.next(cells);
+  }
+  Element arrays;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    arrays.arrays.push_back(fields[i].array(rows));
+    if (!wanted[i].name.empty()) arrays.names.push_back(wanted[i].name);
+  }
+  return from_tensors(std::move(arrays));
+}
+
+}  // namespace sluice::data

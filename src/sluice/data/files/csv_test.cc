@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/data/dataset_files.h"
+#include "sluice/data/test_elements.h"
+
+namespace sluice::data {
+namespace {
+
+using test::TestFile;
+
+Element read(const std::string& text, const CsvOptions& options = {}) {
+  const TestFile file("a.csv", text);
+  return *from_csv(file.path(), options).batch(kForever, Remainder::kKeep).iterate().next();
+}
+
+HostTensor table(Shape shape, const std::vector<float>& values) {
+  return HostTensor::of<float>(std::move(shape), f32, values);
+}
+
+TEST(Csv, ReadsNumbersWithAndWithoutAHeader) {
+  const HostTensor expected = table({2, 3}, {1, -2.5, 3, 4, 5e3, 6});
+  for (const std::string text : {"1,-2.5,3\n4,5e3,6\n", "1,-2.5,3\n4,5e3,6",
+                                 "1,-2.5,3\r\n4,5e3,6\r\n", "a,b,c\n1,-2.5,3\n4,5e3,6\n\n",
+                                 "\xef\xbb\xbf"
+                                 "a,b,c\n1,-2.5,3\n4,5e3,6\n \r\n\n",
+                                 " 1 ,\t-2.5, +3\n4 , 5e3,6 \n",
+                                 "\"a\",\"b, c\",d\n\"1\",\"-2.5\" ,3\n4,\"5e3\",\" 6 \"\n"}) {
+    const Element all = read(text);
+    EXPECT_TRUE(all[0].same_bits(expected)) << text;
+    EXPECT_TRUE(all.names.empty());
+  }
+  EXPECT_TRUE(read("1\t2\n3\t4\n", {.separator = '\t'})[0].same_bits(table({2, 2}, {1, 2, 3, 4})));
+  EXPECT_TRUE(read("1;2\n", {.separator = ';'})[0].same_bits(table({1, 2}, {1, 2})));
+  EXPECT_TRUE(read("7\n")[0].same_bits(table({1, 1}, {7})));
+  // Names that are numbers.
+  EXPECT_TRUE(read("0,1\n3,4\n", {.header = CsvHeader::kYes})[0].same_bits(table({1, 2}, {3, 4})));
+}
+
+TEST(Csv, ChoosesColumnsByNameAndNumber) {
+  const std::string text = "id,width,height,kind\nfirst,1,2,0\nsecond,3,4,1\n";
+  const CsvOptions named{.fields = {{.name = "x", .columns = {"height", "width"}},
+                                    {.name = "y", .column = "kind", .dtype = i32}}};
+  const Element all = read(text, named);
+  EXPECT_EQ(all.names, (std::vector<std::string>{"x", "y"}));
+  EXPECT_TRUE(all["x"].same_bits(table({2, 2}, {2, 1, 4, 3})));
+  EXPECT_TRUE(all["y"].same_bits(HostTensor::of<int32_t>({2}, i32, {0, 1})));
+  const TestFile file("b.csv", text);
+  EXPECT_EQ(to_string(*from_csv(file.path(), named).element_specs()), "x (2,) float32, y () int32");
+  const CsvOptions numbered{.fields = {{.column = 3, .dtype = boolean}, {.columns = {1}}},
+                            .header = CsvHeader::kNo};
+  const Element tuple = read("first,1,2,0\nsecond,3,4,1\n", numbered);
+  EXPECT_TRUE(tuple[0].same_bits(HostTensor::of<bool>({2}, boolean, {false, true})));
+  EXPECT_TRUE(tuple[1].same_bits(table({2, 1}, {1, 3})));
+}
+
+TEST(Csv, RefusesBadFilesByLineAndColumn) {
+  const auto bad = [](const std::string& text, const std::string& part, CsvOptions options = {}) {
+    return Refusal{text, [=] { read(text, options); }, part, ErrorKind::kBadFile};
+  };
+  const CsvOptions whole{.fields = {{.column = 0, .dtype = i32}}, .header = CsvHeader::kNo};
+  const CsvOptions byte{.fields = {{.column = 0, .dtype = u8}}};
+  expect_refused({
+      bad("", "a.csv: line 1: must have at least one row of numbers, got none"),
+      bad("\n \n\r\n", "line 1: must have at least one row"),
+      bad("a,b\n", "line 2: must have at least one row"),
+      bad("1,2\n3\n", "line 2: must have 2 columns like line 1, got 1"),
+      bad("1,2\n3,4,5\n", "line 2: must have 2 columns like line 1, got 3"),
+      bad("a,b\n1,2,3\n", "line 2: must have 2 columns like line 1, got 3"),
+      bad("1,2\n\n3,4\n", "line 2: must have 2 columns like line 1, got 1"),
+      bad("1,2\n3,x\n", "line 2: column 2: must be a finite number of float32's range, got 'x'"),
+      bad("1,2\n3,\n", "line 2: column 2: must be a finite number of float32's range, got ''"),
+      bad("1,2\n3,4 5\n", "got '4 5'"),
+      bad("1,2\n3,nan\n", "got 'nan'"),
+      bad("1,2\n3,-inf\n", "got '-inf'"),
+      bad("1,2\n3,1e300\n", "got '1e300'"),
+      bad("1,2\n3,0x10\n", "got '0x10'"),
+      bad("1,2\n3,+-4\n", "got '+-4'"),
+      bad("1,2\n3,a\tb\x01\n", "got 'a?b?'"),
+      bad("1,x\n3,4\n", "line 1: must be all names or all numbers, got 1 numbers in 2 columns"),
+      bad("1.5\n", "line 1: column 1: must be a whole number in [-2147483648, 2147483647]", whole),
+      bad("9\n256\n", "line 2: column 1: must be a whole number in [0, 255], got '256'", byte),
+      bad("1,\"2\n3\",4\n", "line 1: column 2: the quote must end in this line"),
+      bad("1,\"2\"x\n", "line 1: column 2: a separator must follow the quote"),
+      bad(std::string("1,2\n3,\0\n", 8), "line 2: column 2"),
+  });
+}
+
+TEST(Csv, RefusesFieldsThatDoNotFit) {
+  const auto with = [](CsvOptions options) { return [=] { read("a,b\n1,2\n", options); }; };
+  expect_refused({
+      {"name", with({.fields = {{.column = "z"}}}), "the column must be one of [a, b], got 'z'"},
+      {"number", with({.fields = {{.column = 2}}}), "the column must be in [0, 2), got 2"},
+      {"twice", [] { read("a,a\n1,2\n", {.fields = {{.column = "a"}}}); }, "column 'a' once"},
+      {"header", [] { read("1,2\n", {.fields = {{.column = "a"}}}); },
+       "requires a header in line 1"},
+      {"both", with({.fields = {{.name = "x", .column = 0, .columns = {1}}}}), "got both"},
+      {"neither", with({.fields = {{.name = "x"}}}), "got neither"},
+      {"dtype", with({.fields = {{.column = 0, .dtype = f64}}}),
+       "must be f32, i32, u32, u8 or bool"},
+      {"names", with({.fields = {{.name = "x", .column = 0}, {.column = 1}}}), "or none; got both"},
+      {"twice", with({.fields = {{.name = "x", .column = 0}, {.name = "x", .column = 1}}}),
+       "'x' twice"},
+      {"separator", with({.separator = '.'}), "the separator must be a tab or one of"},
+      {"missing", [] { from_csv("/no/such/file"); }, "/no/such/file", ErrorKind::kIo},
+  });
+}
+
+}  // namespace
+}  // namespace sluice::data

@@ -1,0 +1,100 @@
+// Cuts off and changes every byte of a file of each format. A reader returns or throws
+// Error{kBadFile}, and allocates no more than the bytes of the file justify.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "sluice/base/safetensors.h"
+#include "sluice/data/dataset_files.h"
+#include "sluice/data/files/test_bytes.h"
+#include "sluice/data/test_allocations.h"
+#include "sluice/data/test_elements.h"
+
+namespace sluice::data {
+namespace {
+
+using namespace test;  // NOLINT: the files below
+
+struct Format {
+  std::string name;
+  std::string bytes;
+  std::function<Dataset(const std::string&)> read;
+};
+
+/// Reads the whole dataset. Any other exception than Error{kBadFile} fails the test.
+bool is_accepted(const Format& format, const std::string& bytes) {
+  const TestFile file("damaged", bytes);
+  largest_allocation = 0;
+  bool accepted = true;
+  try {
+    for (const Element& element : format.read(file.path())) EXPECT_FALSE(element.arrays.empty());
+  } catch (const Error& e) {
+    accepted = false;
+    EXPECT_EQ(e.kind(), ErrorKind::kBadFile) << format.name << ": " << e.what();
+    EXPECT_NE(std::string(e.what()).find(file.path()), std::string::npos) << e.what();
+  }
+  // 16 KiB: text and buffers of constant size, such as zlib's.
+  EXPECT_LE(largest_allocation.load(), (1 << 16) + 40 * static_cast<int64_t>(bytes.size()))
+      << format.name;
+  return accepted;
+}
+
+std::vector<Format> formats() {
+  const std::string x = npy("<f4", "(3, 2)", bytes_of<float>({1, 2, 3, 4, 5, 6}));
+  const std::string y = npy("<i8", "(3,)", bytes_of<int64_t>({1, 2, 3}), 2);
+  const std::vector<std::byte> tensors = write_safetensors(
+      std::vector<NamedArray>{{"x", filled({3, 2}, 1)}, {"y", HostTensor({{3}, boolean, {}})}});
+  const auto labels = [](const std::string& images) {
+    const TestFile file("damaged_labels", idx({3}, "123"));
+    return from_idx(images, file.path());
+  };
+  return {
+      {"npy", x, from_npy},
+      {"npy 2", y, from_npy},
+      {"npz", zip_file({{"x.npy", x}, {"y.npy", y}}, "!"), [](auto& p) { return from_npz(p); }},
+      {"npz deflated", zip_file({{"x.npy", x, true}, {"y.npy", y, true}}),
+       [](auto& p) { return from_npz(p); }},
+      {"safetensors", std::string(reinterpret_cast<const char*>(tensors.data()), tensors.size()),
+       [](auto& p) { return from_safetensors(p); }},
+      {"idx", idx({3, 2}, "123456"), labels},
+      {"idx gzip", deflated(idx({3, 2}, "123456"), 31), labels},
+      {"csv", "a,b\n1,2\r\n\"3\", 4\n", [](auto& p) { return from_csv(p); }},
+      {"text", "abc \xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80.",
+       [](auto& p) { return from_text(p, {.length = 2}); }},
+  };
+}
+
+TEST(DamagedFiles, EveryPrefixIsReadOrRefused) {
+  for (const Format& format : formats()) {
+    EXPECT_TRUE(is_accepted(format, format.bytes)) << format.name;
+    for (size_t size = 0; size < format.bytes.size(); ++size) {
+      const bool accepted = is_accepted(format, format.bytes.substr(0, size));
+      const bool has_length = format.name != "csv" && format.name != "text";
+      EXPECT_FALSE(accepted && has_length) << format.name << " of " << size << " bytes";
+    }
+  }
+}
+
+TEST(DamagedFiles, EveryChangeOfAByteIsReadOrRefused) {
+  for (const Format& format : formats()) {
+    for (size_t at = 0; at < format.bytes.size(); ++at) {
+      for (const int change : {0x01, 0x80, 0xff, 0x10}) {
+        std::string changed = format.bytes;
+        changed[at] = static_cast<char>(changed[at] ^ change);
+        is_accepted(format, changed);
+      }
+    }
+  }
+}
+
+TEST(DamagedFiles, BytesInFrontBehindAndTwiceAreReadOrRefused) {
+  for (const Format& format : formats()) {
+    is_accepted(format, "\n" + format.bytes);
+    is_accepted(format, format.bytes + format.bytes);
+    is_accepted(format, format.bytes + std::string(70000, '\0'));
+    is_accepted(format, std::string(100, '\xff') + format.bytes);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::data

@@ -1,0 +1,111 @@
+#include "sluice/data/files/idx.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "sluice/base/bytes.h"
+#include "sluice/base/sys.h"
+#include "sluice/data/dataset_files.h"
+#include "sluice/data/files/inflate.h"
+#include "sluice/data/mnist.h"
+
+namespace sluice::data {
+namespace {
+
+constexpr uint32_t kBytes = 0x00000800;  // The magic number of rank 0.
+constexpr uint32_t kMaxRank = 8;
+
+/// Reads the magic number and returns the rank.
+uint32_t read_rank(ByteReader& reader) {
+  const uint32_t magic = reader.u32_be("the magic number");
+  if (magic <= kBytes || magic > kBytes + kMaxRank) {
+    reader.bad(
+        "the magic number must be in [{:#010x}, {:#010x}], bytes of rank 1 to {}, got {:#010x}",
+        kBytes + 1, kBytes + kMaxRank, kMaxRank, magic);
+  }
+  return magic - kBytes;
+}
+
+Shape read_shape(ByteReader& reader) {
+  std::vector<int64_t> dims(read_rank(reader));
+  int64_t elements = 1;
+  for (int64_t& dim : dims) {
+    dim = reader.u32_be("a dimension");
+    if (dim == 0) reader.bad("a dimension must be at least 1, got 0");
+    if (__builtin_mul_overflow(elements, dim, &elements)) {
+      reader.bad("the dimensions must have a product of at most 63 bits");
+    }
+  }
+  return Shape(std::move(dims));
+}
+
+/// Expands a gzip file to the number of bytes that its IDX header states.
+std::vector<std::byte> expand(std::span<const std::byte> bytes, const std::string& file) {
+  Inflater inflater(bytes, file, Inflater::Format::kGzip);
+  std::vector<std::byte> plain;
+  inflater.append(plain, 4);
+  ByteReader magic(file + " (expanded)", plain);
+  const int64_t header = 4 * (int64_t{read_rank(magic)} + 1);
+  inflater.append(plain, header - 4);
+  ByteReader reader(file + " (expanded)", plain);
+  const int64_t payload = read_shape(reader).elements();
+  if (payload / Inflater::kMaxExpansion > static_cast<int64_t>(bytes.size())) {
+    reader.bad("the header announces {} bytes, more than {} bytes of gzip can hold", payload,
+               bytes.size());
+  }
+  inflater.append(plain, payload);
+  if (static_cast<int64_t>(plain.size()) == header + payload) inflater.finish();
+  return plain;
+}
+
+HostTensor read_file_of_bytes(const std::string& path) {
+  return read_idx_bytes(sys::read_file(path), path);
+}
+
+}  // namespace
+
+HostTensor read_idx_bytes(std::span<const std::byte> bytes, const std::string& file) {
+  std::vector<std::byte> plain;
+  std::string name = file;
+  if (is_gzip(bytes)) {
+    plain = expand(bytes, file);
+    bytes = plain;
+    name += " (expanded)";
+  }
+  ByteReader reader(name, bytes);
+  const Shape shape = read_shape(reader);
+  if (reader.remaining() != shape.elements()) {
+    reader.bad("an array {} needs {} bytes, {} are left in the file", to_string(shape),
+               shape.elements(), reader.remaining());
+  }
+  HostTensor array({shape, u8, {}});
+  const auto payload = reader.take(shape.elements(), "the array");
+  std::copy(payload.begin(), payload.end(), array.bytes().begin());
+  return array;
+}
+
+Dataset from_idx(const std::string& images, const std::string& labels, IdxPixels pixels) {
+  HostTensor image = read_file_of_bytes(images);
+  const HostTensor bytes = read_file_of_bytes(labels);
+  if (bytes.shape().rank() != 1 || bytes.shape()[0] != image.shape()[0]) {
+    fail(ErrorKind::kBadFile, "{}: byte 4: must have one label for each of {} images in {}, got {}",
+         labels, image.shape()[0], images, to_string(bytes.shape()));
+  }
+  HostTensor label({bytes.shape(), i32, {}});
+  std::copy(bytes.as<uint8_t>().begin(), bytes.as<uint8_t>().end(), label.as<int32_t>().begin());
+  if (pixels == IdxPixels::kNormalised) {
+    HostTensor normalised({image.shape(), f32, {}});
+    std::transform(image.as<uint8_t>().begin(), image.as<uint8_t>().end(),
+                   normalised.as<float>().begin(), normalised_pixel);
+    image = std::move(normalised);
+  }
+  return from_tensors({{"image", std::move(image)}, {"label", std::move(label)}});
+}
+
+Dataset from_idx(const std::string& folder, Split split, IdxPixels pixels) {
+  const auto [images, labels] = mnist_files(folder, split);
+  return from_idx(images, labels, pixels);
+}
+
+}  // namespace sluice::data

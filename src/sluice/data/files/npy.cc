@@ -1,0 +1,236 @@
+#include "sluice/data/files/npy.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "sluice/base/bytes.h"
+#include "sluice/base/error.h"
+#include "sluice/data/files/shown.h"
+
+namespace sluice::data {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the arrays are little-endian");
+
+constexpr size_t kMaxRank = 32;
+
+constexpr std::array<std::pair<std::string_view, DType>, 8> kDTypes{{{"<f4", DType::kF32},
+                                                                     {"<f2", DType::kF16},
+                                                                     {"<i4", DType::kI32},
+                                                                     {"<u4", DType::kU32},
+                                                                     {"|u1", DType::kU8},
+                                                                     {"|b1", DType::kBool},
+                                                                     {"<f8", DType::kF64},
+                                                                     {"<i8", DType::kI64}}};
+
+/// Parses the header: a Python dictionary of the three keys, in any order.
+class HeaderParser {
+ public:
+  /// `start` is the byte offset of `text` in the file.
+  HeaderParser(const std::string& file, std::string_view text, int64_t start)
+      : file_(file), text_(text), start_(start) {}
+
+  TensorSpec parse() {
+    expect('{');
+    while (!accept('}')) {
+      key();
+      if (!accept(',')) {
+        expect('}');
+        break;
+      }
+    }
+    skip_spaces();
+    if (at_ != text_.size()) bad("the header must end with its dictionary");
+    if (!dtype_ || !shape_ || !has_order_) {
+      bad("the header must have 'descr', 'fortran_order' and 'shape'");
+    }
+    return {*shape_, *dtype_, {}};
+  }
+
+ private:
+  [[noreturn]] void bad(std::string_view message) const {
+    fail(ErrorKind::kBadFile, "{}: byte {}: {}", file_, start_ + static_cast<int64_t>(at_),
+         message);
+  }
+
+  void skip_spaces() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+  }
+  bool accept(char c) {
+    skip_spaces();
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) bad(fmt::format("the header must have '{}' here", c));
+  }
+
+  std::string_view quoted(std::string_view what) {
+    skip_spaces();
+    const char quote = at_ < text_.size() ? text_[at_] : ' ';
+    if (quote != '\'' && quote != '"') bad(fmt::format("{} must be a text in quotes", what));
+    const size_t end = text_.find(quote, at_ + 1);
+    if (end == text_.npos) bad(fmt::format("{} must end with a quote", what));
+    const std::string_view inside = text_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    return inside;
+  }
+
+  void key() {
+    const std::string_view name = quoted("a key");
+    expect(':');
+    if (name == "descr" && !dtype_) {
+      dtype();
+    } else if (name == "fortran_order" && !has_order_) {
+      order();
+    } else if (name == "shape" && !shape_) {
+      shape();
+    } else {
+      bad("a key must be 'descr', 'fortran_order' or 'shape', each once");
+    }
+  }
+
+  void dtype() {
+    skip_spaces();
+    const bool is_record = text_.substr(at_).starts_with('[');
+    const std::string_view name = is_record ? "a record" : quoted("'descr'");
+    const auto row = std::find_if(kDTypes.begin(), kDTypes.end(),
+                                  [&](const auto& r) { return r.first == name; });
+    if (row == kDTypes.end()) {
+      bad(fmt::format(
+          "the dtype must be float32, float16, int32, uint32, uint8, bool, float64 or int64, "
+          "little-endian, got {}; convert the array with numpy.astype",
+          shown(name)));
+    }
+    dtype_ = row->second;
+  }
+
+  void order() {
+    skip_spaces();
+    const std::string_view rest = text_.substr(at_);
+    if (rest.starts_with("True")) {
+      bad("the array must be in C order, got Fortran order; save numpy.ascontiguousarray(array)");
+    }
+    if (!rest.starts_with("False")) bad("'fortran_order' must be True or False");
+    at_ += 5;
+    has_order_ = true;
+  }
+
+  void shape() {
+    expect('(');
+    std::vector<int64_t> dims;
+    int64_t elements = 1;
+    while (!accept(')')) {
+      dims.push_back(number());
+      if (dims.size() > kMaxRank) bad(fmt::format("the rank must be at most {}", kMaxRank));
+      if (__builtin_mul_overflow(elements, dims.back(), &elements) || elements > kMaxElements) {
+        bad("the array must have at most 2^60 elements");
+      }
+      if (!accept(',')) {
+        expect(')');
+        break;
+      }
+    }
+    shape_ = Shape(std::move(dims));
+  }
+
+  int64_t number() {
+    skip_spaces();
+    const size_t begin = at_;
+    int64_t value = 0;
+    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
+      if (__builtin_mul_overflow(value, 10, &value) ||
+          __builtin_add_overflow(value, text_[at_] - '0', &value)) {
+        bad("a dimension must fit 63 bits");
+      }
+    }
+    if (at_ == begin) bad("a dimension must be a number of at least 0");
+    return value;
+  }
+
+  static constexpr int64_t kMaxElements = int64_t{1} << 60;  // Their bytes fit 63 bits.
+
+  const std::string& file_;
+  std::string_view text_;
+  int64_t start_;
+  size_t at_ = 0;
+  std::optional<DType> dtype_;
+  std::optional<Shape> shape_;
+  bool has_order_ = false;
+};
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+template <typename To, typename From>
+HostTensor converted(const HostTensor& array, DType to, const std::string& file) {
+  HostTensor out({array.shape(), to, {}});
+  const auto values = array.as<From>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!takes(to, static_cast<double>(values[i]))) {
+      fail(ErrorKind::kBadFile, "{}: element {} must be {}, got {}", file, i, taken_by(to),
+           values[i]);
+    }
+    out.as<To>()[i] = static_cast<To>(values[i]);
+  }
+  return out;
+}
+
+}  // namespace
+
+HostTensor read_npy(std::span<const std::byte> bytes, const std::string& file) {
+  ByteReader reader(file, bytes);
+  const ByteReader begin = reader;
+  if (as_text(reader.take(6, "the magic text")) != "\x93NUMPY") {
+    begin.bad("the file must begin with \\x93NUMPY");
+  }
+  const ByteReader at_version = reader;
+  const int major = reader.u8("the version");
+  const int minor = reader.u8("the version");
+  if (major < 1 || major > 3 || minor != 0) {
+    at_version.bad("the version must be 1.0, 2.0 or 3.0, got {}.{}", major, minor);
+  }
+  int64_t length = 0;
+  if (major == 1) {
+    length = reader.u8("the length of the header");
+    length |= int64_t{reader.u8("the length of the header")} << 8;
+  } else {
+    length = reader.u32_le("the length of the header");
+  }
+  const int64_t start = reader.offset();
+  const TensorSpec spec =
+      HeaderParser(file, as_text(reader.take(length, "the header")), start).parse();
+  if (reader.remaining() != spec.bytes()) {
+    reader.bad("an array {} needs {} bytes, {} are left in the file", to_string(spec), spec.bytes(),
+               reader.remaining());
+  }
+  const ByteReader at_payload = reader;
+  const auto payload = reader.take(spec.bytes(), "the array");
+  if (spec.dtype == boolean) {
+    const auto wrong =
+        std::find_if(payload.begin(), payload.end(), [](std::byte b) { return b > std::byte{1}; });
+    if (wrong != payload.end()) {
+      ByteReader here = at_payload;
+      here.take(wrong - payload.begin(), "the array");
+      here.bad("a bool must be 0 or 1, got {}", static_cast<int>(*wrong));
+    }
+  }
+  HostTensor array(spec);
+  std::copy(payload.begin(), payload.end(), array.bytes().begin());
+  return array;
+}
+
+HostTensor narrowed(HostTensor array, const std::string& file) {
+  if (array.dtype() == f64) return converted<float, double>(array, f32, file);
+  if (array.dtype() == i64) return converted<int32_t, int64_t>(array, i32, file);
+  return array;
+}
+
+}  // namespace sluice::data

@@ -1,0 +1,188 @@
+#include "sluice/data/files/zip_archive.h"
+
+#include <algorithm>
+#include <set>
+
+#include "sluice/base/bytes.h"
+#include "sluice/base/error.h"
+#include "sluice/data/files/inflate.h"
+
+namespace sluice::data {
+namespace {
+
+constexpr uint32_t kLocal = 0x04034b50;
+constexpr uint32_t kCentral = 0x02014b50;
+constexpr uint32_t kEnd = 0x06054b50;
+constexpr int64_t kLocalBytes = 30;
+constexpr int64_t kEndBytes = 22;
+constexpr int64_t kMaxComment = 0xffff;
+constexpr uint32_t kInZip64 = 0xffffffff;  ///< The value is in a record for large archives.
+constexpr uint16_t kEncrypted = 1;
+constexpr uint16_t kStored = 0;
+constexpr uint16_t kDeflated = 8;
+
+uint16_t u16_le(ByteReader& reader, std::string_view what) {
+  const auto low = reader.u8(what);
+  return static_cast<uint16_t>(low | reader.u8(what) << 8);
+}
+
+/// Returns a reader that is at byte `offset`.
+ByteReader reader_at(std::span<const std::byte> bytes, const std::string& file, int64_t offset,
+                     std::string_view what) {
+  ByteReader reader(file, bytes);
+  reader.take(offset, what);
+  return reader;
+}
+
+struct Directory {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t members = 0;
+};
+
+/// Finds the end record, which only a comment follows.
+Directory find_directory(std::span<const std::byte> bytes, const std::string& file) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  for (int64_t at = size - kEndBytes; at >= std::max<int64_t>(0, size - kEndBytes - kMaxComment);
+       --at) {
+    ByteReader reader = reader_at(bytes, file, at, "the end record");
+    const ByteReader here = reader;
+    if (reader.u32_le("the end record") != kEnd) continue;
+    const uint32_t disks = reader.u32_le("the disks");
+    const uint16_t here_members = u16_le(reader, "the number of members");
+    const uint16_t members = u16_le(reader, "the number of members");
+    const uint32_t directory_size = reader.u32_le("the size of the directory");
+    const uint32_t begin = reader.u32_le("the begin of the directory");
+    if (u16_le(reader, "the size of the comment") != reader.remaining()) continue;
+    if (begin == kInZip64 || directory_size == kInZip64 || members == 0xffff) {
+      here.bad(
+          "an archive must have less than 4 GiB and 65535 members; save its arrays one by one");
+    }
+    if (disks != 0 || here_members != members) here.bad("an archive must be one file");
+    if (int64_t{begin} + directory_size > at) {
+      here.bad("the central directory must end at byte {} or before, got {} bytes at byte {}", at,
+               directory_size, begin);
+    }
+    return {begin, int64_t{begin} + directory_size, members};
+  }
+  ByteReader(file, bytes).bad("the file must be a zip archive with a central directory");
+}
+
+/// Reads an entry of the central directory. `begin` of the result is that of the local header.
+ZipMember read_entry(ByteReader& reader) {
+  const ByteReader here = reader;
+  if (reader.u32_le("an entry of the directory") != kCentral) {
+    here.bad("an entry of the central directory must begin here");
+  }
+  reader.take(4, "the versions");
+  const uint16_t flags = u16_le(reader, "the flags");
+  const uint16_t method = u16_le(reader, "the method");
+  reader.take(4, "the time");
+  ZipMember member;
+  member.crc32 = reader.u32_le("the checksum");
+  const uint32_t stored = reader.u32_le("the stored size");
+  const uint32_t size = reader.u32_le("the size");
+  const uint16_t name = u16_le(reader, "the size of the name");
+  const uint16_t extra = u16_le(reader, "the size of the extra field");
+  const uint16_t comment = u16_le(reader, "the size of the comment");
+  reader.take(8, "the attributes");
+  const uint32_t begin = reader.u32_le("the begin of the member");
+  const auto text = reader.take(name, "the name");
+  member.name.assign(reinterpret_cast<const char*>(text.data()), text.size());
+  reader.take(int64_t{extra} + comment, "the extra field");
+
+  if (std::any_of(text.begin(), text.end(), [](std::byte b) { return b < std::byte{' '}; })) {
+    here.bad("the name of a member must not have control characters");
+  }
+  if ((flags & kEncrypted) != 0) here.bad("a member must not be encrypted");
+  if (method != kStored && method != kDeflated) {
+    here.bad("a member must be stored (0) or deflated (8), got method {}", method);
+  }
+  if (stored == kInZip64 || size == kInZip64 || begin == kInZip64) {
+    here.bad("a member must have less than 4 GiB; save its array alone");
+  }
+  member.is_deflated = method == kDeflated;
+  member.stored_size = stored;
+  member.size = size;
+  member.begin = begin;
+  const bool is_possible =
+      member.is_deflated ? size / Inflater::kMaxExpansion <= stored : size == stored;
+  if (!is_possible) {
+    here.bad("a member of {} bytes cannot hold {} bytes when it is {}", stored, size,
+             member.is_deflated ? "deflated" : "stored");
+  }
+  return member;
+}
+
+/// Moves `begin` of a member behind its local header, which must match.
+void skip_local_header(std::span<const std::byte> bytes, const std::string& file, int64_t end,
+                       ZipMember& member) {
+  ByteReader reader = reader_at(bytes, file, member.begin, "a local header");
+  const ByteReader here = reader;
+  if (reader.u32_le("a local header") != kLocal) here.bad("a local header must begin here");
+  reader.take(4, "a local header");
+  const uint16_t method = u16_le(reader, "the method");
+  reader.take(16, "a local header");
+  const uint16_t name = u16_le(reader, "the size of the name");
+  const uint16_t extra = u16_le(reader, "the size of the extra field");
+  const auto text = reader.take(name, "the name");
+  const bool same_name =
+      std::equal(text.begin(), text.end(), member.name.begin(), member.name.end(),
+                 [](std::byte a, char b) { return a == static_cast<std::byte>(b); });
+  if (!same_name || method != (member.is_deflated ? kDeflated : kStored)) {
+    here.bad("a local header must match its entry in the central directory");
+  }
+  reader.take(extra, "the extra field");
+  member.begin = reader.offset();
+  if (member.stored_size > end - member.begin) {
+    reader.bad("a member needs {} bytes, {} are left before the central directory",
+               member.stored_size, end - member.begin);
+  }
+}
+
+}  // namespace
+
+std::vector<ZipMember> read_zip(std::span<const std::byte> bytes, const std::string& file) {
+  const Directory directory = find_directory(bytes, file);
+  ByteReader reader = reader_at(bytes.first(static_cast<size_t>(directory.end)), file,
+                                directory.begin, "the central directory");
+  std::vector<ZipMember> members;
+  std::set<std::string> names;
+  int64_t total = 0;
+  for (int64_t i = 0; i < directory.members; ++i) {
+    const ByteReader here = reader;
+    ZipMember& member = members.emplace_back(read_entry(reader));
+    if (!names.insert(member.name).second) here.bad("a name must not appear twice");
+    total += kLocalBytes + member.stored_size;
+    // So members cannot share bytes to make an archive expand to more than its size justifies.
+    if (total > directory.begin) here.bad("the members must not share bytes");
+    skip_local_header(bytes, file, directory.begin, member);
+  }
+  if (reader.remaining() != 0) {
+    reader.bad("{} bytes are left in the central directory", reader.remaining());
+  }
+  return members;
+}
+
+std::vector<std::byte> read_member(std::span<const std::byte> bytes, const std::string& file,
+                                   const ZipMember& member) {
+  const auto stored =
+      reader_at(bytes, file, member.begin, "a member").take(member.stored_size, "a member");
+  std::vector<std::byte> plain;
+  if (member.is_deflated) {
+    Inflater inflater(stored, file, Inflater::Format::kRaw, member.begin);
+    inflater.append(plain, member.size);
+    inflater.finish();
+  } else {
+    plain.assign(stored.begin(), stored.end());
+  }
+  const uint32_t found = crc32_of(plain);
+  if (static_cast<int64_t>(plain.size()) != member.size || found != member.crc32) {
+    reader_at(bytes, file, member.begin, "a member")
+        .bad("a member must have {} bytes with checksum {:#010x}, got {} with {:#010x}",
+             member.size, member.crc32, plain.size(), found);
+  }
+  return plain;
+}
+
+}  // namespace sluice::data

@@ -1,0 +1,246 @@
+// The combinators that hold at most one element.
+#include <algorithm>
+#include <utility>
+
+#include "sluice/data/pipeline/node.h"
+
+namespace sluice::data {
+namespace {
+
+using internal::CheckedMap;
+using internal::Combinator;
+using internal::Node;
+using internal::Stream;
+
+class Mapped final : public Combinator {
+ public:
+  Mapped(const Dataset& input, CheckedMap map) : Combinator(input), map_(std::move(map)) {}
+
+  std::unique_ptr<Stream> open(uint64_t pass) const override {
+    return std::make_unique<Calls>(map_, input().open(pass));
+  }
+  std::optional<ElementSpecs> specs() const override { return map_.specs; }
+  bool may_vary() const override { return !map_.specs && input().may_vary(); }
+
+ private:
+  class Calls final : public Stream {
+   public:
+    Calls(const CheckedMap& map, std::unique_ptr<Stream> input)
+        : map_(map), input_(std::move(input)) {}
+
+    std::optional<Element> next() override {
+      std::optional<Element> element = input_->next();
+      if (element) element = map_(std::move(*element), number_++);
+      return element;
+    }
+
+   private:
+    const CheckedMap& map_;
+    std::unique_ptr<Stream> input_;
+    int64_t number_ = 0;
+  };
+
+  CheckedMap map_;
+};
+
+class Repeated final : public Combinator {
+ public:
+  Repeated(const Dataset& input, int64_t passes) : Combinator(input), passes_(passes) {}
+
+  std::unique_ptr<Stream> open(uint64_t pass) const override {
+    const auto n = static_cast<uint64_t>(passes_);
+    return std::make_unique<Passes>(*this, passes_ == kForever ? pass : pass * n);
+  }
+  std::optional<int64_t> size() const override {
+    const std::optional<int64_t> each = input().size();
+    if (passes_ == 0 || each == 0) return 0;
+    if (passes_ == kForever || each == kForever) return kForever;
+    if (!each) return std::nullopt;
+    int64_t product = 0;
+    return __builtin_mul_overflow(*each, passes_, &product) ? kForever : product;
+  }
+
+ private:
+  class Passes final : public Stream {
+   public:
+    Passes(const Repeated& repeated, uint64_t first) : repeated_(repeated), first_(first) {}
+
+    std::optional<Element> next() override {
+      while (done_ != repeated_.passes_) {
+        if (pass_ == nullptr) {
+          pass_ = repeated_.input().open(first_ + static_cast<uint64_t>(done_));
+          is_empty_ = true;
+        }
+        if (std::optional<Element> element = pass_->next()) {
+          is_empty_ = false;
+          return element;
+        }
+        require(!is_empty_ || repeated_.passes_ != kForever,
+                "repeat: each pass that repeats forever must have elements, got none in pass {}",
+                first_ + static_cast<uint64_t>(done_));
+        pass_.reset();
+        // Later passes of a finite number are empty too; there may be very many.
+        done_ = is_empty_ ? repeated_.passes_ : done_ + 1;
+      }
+      return std::nullopt;
+    }
+
+   private:
+    const Repeated& repeated_;
+    uint64_t first_;
+    std::unique_ptr<Stream> pass_;
+    int64_t done_ = 0;
+    bool is_empty_ = true;
+  };
+
+  int64_t passes_;
+};
+
+/// A range of the elements: take() and skip().
+class Range final : public Combinator {
+ public:
+  Range(const Dataset& input, int64_t skipped, int64_t taken)
+      : Combinator(input), skipped_(skipped), taken_(taken) {}
+
+  std::unique_ptr<Stream> open(uint64_t pass) const override {
+    return std::make_unique<Part>(input().open(pass), skipped_, taken_);
+  }
+  std::optional<int64_t> size() const override {
+    if (taken_ == 0) return 0;
+    const std::optional<int64_t> all = input().size();
+    if (all == kForever) return taken_;
+    if (!all) return std::nullopt;
+    return std::min(std::max<int64_t>(*all - skipped_, 0), taken_);
+  }
+
+ private:
+  class Part final : public Stream {
+   public:
+    Part(std::unique_ptr<Stream> input, int64_t skipped, int64_t taken)
+        : input_(std::move(input)), skipped_(skipped), left_(taken) {}
+
+    std::optional<Element> next() override {
+      if (left_ == 0) return std::nullopt;
+      for (; skipped_ != 0; --skipped_) {
+        if (!input_->next()) return end();
+      }
+      if (left_ != kForever) --left_;
+      std::optional<Element> element = input_->next();
+      return element ? std::move(element) : end();
+    }
+
+   private:
+    std::nullopt_t end() {
+      left_ = 0;
+      return std::nullopt;
+    }
+
+    std::unique_ptr<Stream> input_;
+    int64_t skipped_;
+    int64_t left_;
+  };
+
+  int64_t skipped_;
+  int64_t taken_;
+};
+
+class Zipped final : public Node {
+ public:
+  explicit Zipped(std::vector<Dataset> inputs) : inputs_(std::move(inputs)) {
+    require(!inputs_.empty(), "zip: requires at least one dataset, got none");
+    specs();
+  }
+
+  std::unique_ptr<Stream> open(uint64_t pass) const override {
+    std::vector<std::unique_ptr<Stream>> inputs;
+    for (const Dataset& input : inputs_) inputs.push_back(input.node()->open(pass));
+    return std::make_unique<Joined>(std::move(inputs));
+  }
+  std::optional<ElementSpecs> specs() const override {
+    ElementSpecs all;
+    for (const Dataset& input : inputs_) {
+      const std::optional<ElementSpecs> specs = input.element_specs();
+      if (!specs) return std::nullopt;
+      require(all.arrays.empty() || all.names.empty() == specs->names.empty(), kMixed);
+      all.arrays.insert(all.arrays.end(), specs->arrays.begin(), specs->arrays.end());
+      all.names.insert(all.names.end(), specs->names.begin(), specs->names.end());
+      all.is_static = all.is_static && specs->is_static;
+    }
+    internal::check_names(all.arrays.size(), all.names, "zip");
+    return all;
+  }
+  std::optional<int64_t> size() const override {
+    int64_t least = kForever;
+    for (const Dataset& input : inputs_) {
+      const std::optional<int64_t> size = input.size();
+      if (!size) return std::nullopt;
+      least = std::min(least, *size);
+    }
+    return least;
+  }
+  bool may_vary() const override {
+    return std::any_of(inputs_.begin(), inputs_.end(),
+                       [](const Dataset& input) { return input.node()->may_vary(); });
+  }
+
+ private:
+  static constexpr const char* kMixed =
+      "zip: all datasets must have fields with names, or none; got both";
+
+  class Joined final : public Stream {
+   public:
+    explicit Joined(std::vector<std::unique_ptr<Stream>> inputs) : inputs_(std::move(inputs)) {}
+
+    std::optional<Element> next() override {
+      if (ended_) return std::nullopt;
+      Element all;
+      for (const auto& input : inputs_) {
+        std::optional<Element> part = input->next();
+        ended_ = !part;
+        if (ended_) return std::nullopt;
+        require(all.arrays.empty() || all.names.empty() == part->names.empty(), kMixed);
+        std::move(part->arrays.begin(), part->arrays.end(), std::back_inserter(all.arrays));
+        std::move(part->names.begin(), part->names.end(), std::back_inserter(all.names));
+      }
+      if (!checked_) internal::check_names(all.arrays.size(), all.names, "zip");
+      checked_ = true;
+      return all;
+    }
+
+   private:
+    std::vector<std::unique_ptr<Stream>> inputs_;
+    bool ended_ = false;
+    bool checked_ = false;
+  };
+
+  std::vector<Dataset> inputs_;
+};
+
+}  // namespace
+
+Dataset Dataset::map(Map f, std::optional<ElementSpecs> specs) const {
+  require(f != nullptr, "map: the function must be callable, got an empty one");
+  if (specs) internal::check_names(specs->arrays.size(), specs->names, "map");
+  return Dataset(std::make_shared<const Mapped>(*this, CheckedMap{std::move(f), std::move(specs)}));
+}
+
+Dataset Dataset::repeat(int64_t passes) const {
+  require(passes >= 0, "repeat: the number of passes must be at least 0, got {}", passes);
+  return Dataset(std::make_shared<const Repeated>(*this, passes));
+}
+
+Dataset Dataset::take(int64_t n) const {
+  require(n >= 0, "take: the number of elements must be at least 0, got {}", n);
+  return Dataset(std::make_shared<const Range>(*this, 0, n));
+}
+
+Dataset Dataset::skip(int64_t n) const {
+  require(n >= 0, "skip: the number of elements must be at least 0, got {}", n);
+  return Dataset(std::make_shared<const Range>(*this, n, kForever));
+}
+
+Dataset zip(std::vector<Dataset> datasets) {
+  return Dataset(std::make_shared<const Zipped>(std::move(datasets)));
+}
+
+}  // namespace sluice::data

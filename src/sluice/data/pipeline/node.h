@@ -1,0 +1,99 @@
+#pragma once
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "sluice/base/error.h"
+#include "sluice/data/dataset.h"
+
+namespace sluice::data::internal {
+
+/// One pass over the elements of a node. One thread at a time uses it. After an exception it is
+/// only destroyed. It refers to its node, which outlives it.
+class Stream {
+ public:
+  Stream() = default;
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  /// Returns the next element, or nothing at the end. May be called again at the end.
+  virtual std::optional<Element> next() = 0;
+};
+
+/// A source or a combinator: what a Dataset describes. Immutable, except for the memory of cache().
+class Node {
+ public:
+  Node() = default;
+  virtual ~Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  virtual std::unique_ptr<Stream> open(uint64_t pass) const = 0;
+  virtual std::optional<ElementSpecs> specs() const = 0;
+  virtual std::optional<int64_t> size() const = 0;
+  /// Whether the last element of a pass may have a smaller first axis, also if specs() are unknown.
+  virtual bool may_vary() const {
+    const std::optional<ElementSpecs> known = specs();
+    return known && !known->is_static;
+  }
+};
+
+/// A node with one input, whose specs and size it keeps unless it says otherwise.
+class Combinator : public Node {
+ public:
+  explicit Combinator(const Dataset& input) : input_(input.node()) {}
+  std::optional<ElementSpecs> specs() const override { return input_->specs(); }
+  std::optional<int64_t> size() const override { return input_->size(); }
+  bool may_vary() const override { return input_->may_vary(); }
+
+ protected:
+  const Node& input() const { return *input_; }
+
+ private:
+  std::shared_ptr<const Node> input_;
+};
+
+/// Calls f() for element `number` of a pass. Notes the number in its Error, and turns any other
+/// exception into Error{kUsage}. `what` names the caller, for example "map".
+template <typename F>
+auto call_for_element(std::string_view what, int64_t number, F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (Error& e) {
+    e.note(fmt::format("{} computed element {}", what, number));
+    throw;
+  } catch (const std::exception& e) {
+    fail(ErrorKind::kUsage, "{}: the function for element {} must not throw, got the exception: {}",
+         what, number, e.what());
+  } catch (...) {
+    fail(ErrorKind::kUsage, "{}: the function for element {} must not throw, got an exception",
+         what, number);
+  }
+}
+
+/// Whether the arrays and names of an element have these specs.
+bool has_specs(const Element& element, const ElementSpecs& specs);
+/// Requires that an element which a user's function returned is complete, and has `specs` if they
+/// are given.
+void check_element(const Element& element, const std::optional<ElementSpecs>& specs);
+/// Requires `arrays` >= 1 arrays, and one name for each array, all different, or no names.
+void check_names(size_t arrays, const std::vector<std::string>& names, std::string_view what);
+
+/// A user's map with its stated specs.
+struct CheckedMap {
+  Dataset::Map f;
+  std::optional<ElementSpecs> specs;
+
+  Element operator()(Element element, int64_t number) const {
+    return call_for_element("map", number, [&] {
+      Element result = f(std::move(element));
+      check_element(result, specs);
+      return result;
+    });
+  }
+};
+
+}  // namespace sluice::data::internal

@@ -1,0 +1,165 @@
+// The sources in memory: arrays and functions.
+#include <algorithm>
+#include <utility>
+
+#include "sluice/data/pipeline/node.h"
+#include "sluice/data/samples.h"
+
+namespace sluice::data {
+namespace {
+
+using internal::call_for_element;
+using internal::Node;
+using internal::Stream;
+
+class Tensors final : public Node {
+ public:
+  explicit Tensors(Element whole) : whole_(std::move(whole)) {
+    internal::check_names(whole_.arrays.size(), whole_.names, "from_tensors");
+    specs_.names = whole_.names;
+    for (const HostTensor& array : whole_.arrays) {
+      const Shape& shape = array.shape();
+      require(!shape.empty(), "from_tensors: an array must have a first axis, got a scalar");
+      require(shape[0] == whole_.arrays[0].shape()[0],
+              "from_tensors: all first axes must be {} like that of the first array, got {}",
+              whole_.arrays[0].shape()[0], to_string(shape));
+      specs_.arrays.push_back({Shape({shape.begin() + 1, shape.end()}), array.dtype(), {}});
+    }
+  }
+
+  std::unique_ptr<Stream> open(uint64_t) const override { return std::make_unique<Rows>(*this); }
+  std::optional<ElementSpecs> specs() const override { return specs_; }
+  std::optional<int64_t> size() const override { return whole_.arrays[0].shape()[0]; }
+
+ private:
+  class Rows final : public Stream {
+   public:
+    explicit Rows(const Tensors& tensors) : tensors_(tensors) {}
+
+    std::optional<Element> next() override {
+      if (row_ == tensors_.size()) return std::nullopt;
+      Element element;
+      element.names = tensors_.specs_.names;
+      element.arrays.reserve(tensors_.specs_.arrays.size());
+      for (size_t i = 0; i < tensors_.specs_.arrays.size(); ++i) {
+        HostTensor& row = element.arrays.emplace_back(tensors_.specs_.arrays[i]);
+        const auto from = tensors_.whole_.arrays[i].bytes().subspan(
+            static_cast<size_t>(row_) * row.bytes().size(), row.bytes().size());
+        std::copy(from.begin(), from.end(), row.bytes().begin());
+      }
+      ++row_;
+      return element;
+    }
+
+   private:
+    const Tensors& tensors_;
+    int64_t row_ = 0;
+  };
+
+  Element whole_;
+  ElementSpecs specs_;
+};
+
+class Function final : public Node {
+ public:
+  Function(int64_t n, std::function<Element(int64_t)> f, std::optional<ElementSpecs> specs)
+      : n_(n), f_(std::move(f)), specs_(std::move(specs)) {
+    require(n >= 0, "from_function: the number of elements must be at least 0, got {}", n);
+    require(f_ != nullptr, "from_function: the function must be callable, got an empty one");
+    if (specs_) internal::check_names(specs_->arrays.size(), specs_->names, "from_function");
+  }
+
+  std::unique_ptr<Stream> open(uint64_t) const override { return std::make_unique<Calls>(*this); }
+  std::optional<ElementSpecs> specs() const override { return specs_; }
+  std::optional<int64_t> size() const override { return n_; }
+
+ private:
+  class Calls final : public Stream {
+   public:
+    explicit Calls(const Function& function) : function_(function) {}
+
+    std::optional<Element> next() override {
+      if (function_.n_ != kForever && number_ == function_.n_) return std::nullopt;
+      const int64_t number = number_++;
+      return call_for_element("from_function", number, [&] {
+        Element element = function_.f_(number);
+        internal::check_element(element, function_.specs_);
+        return element;
+      });
+    }
+
+   private:
+    const Function& function_;
+    int64_t number_ = 0;
+  };
+
+  int64_t n_;
+  std::function<Element(int64_t)> f_;
+  std::optional<ElementSpecs> specs_;
+};
+
+class Generated final : public Node {
+ public:
+  Generated(std::function<Generator()> make, std::optional<ElementSpecs> specs)
+      : make_(std::move(make)), specs_(std::move(specs)) {
+    require(make_ != nullptr, "from_generator: the function must be callable, got an empty one");
+    if (specs_) internal::check_names(specs_->arrays.size(), specs_->names, "from_generator");
+  }
+
+  std::unique_ptr<Stream> open(uint64_t) const override { return std::make_unique<Calls>(*this); }
+  std::optional<ElementSpecs> specs() const override { return specs_; }
+  std::optional<int64_t> size() const override { return std::nullopt; }
+
+ private:
+  class Calls final : public Stream {
+   public:
+    explicit Calls(const Generated& generated) : generated_(generated) {}
+
+    std::optional<Element> next() override {
+      if (ended_) return std::nullopt;
+      // The stream is made here, not in open(): an error of make() is that of element 0.
+      std::optional<Element> element = call_for_element("from_generator", number_++, [&] {
+        if (!stream_) {
+          stream_ = generated_.make_();
+          require(stream_ != nullptr,
+                  "from_generator: the stream must be callable, got an empty one");
+        }
+        std::optional<Element> made = stream_();
+        if (made) internal::check_element(*made, generated_.specs_);
+        return made;
+      });
+      ended_ = !element;
+      return element;
+    }
+
+   private:
+    const Generated& generated_;
+    Generator stream_;
+    int64_t number_ = 0;
+    bool ended_ = false;
+  };
+
+  std::function<Generator()> make_;
+  std::optional<ElementSpecs> specs_;
+};
+
+}  // namespace
+
+Dataset from_tensors(Element whole) {
+  return Dataset(std::make_shared<const Tensors>(std::move(whole)));
+}
+
+Dataset from_samples(const Samples& samples) {
+  return from_tensors({{"image", samples.images}, {"label", samples.labels}});
+}
+
+Dataset from_function(int64_t n, std::function<Element(int64_t)> f,
+                      std::optional<ElementSpecs> specs) {
+  return Dataset(std::make_shared<const Function>(n, std::move(f), std::move(specs)));
+}
+
+Dataset from_generator(std::function<Generator()> make, std::optional<ElementSpecs> specs) {
+  return Dataset(std::make_shared<const Generated>(std::move(make), std::move(specs)));
+}
+
+}  // namespace sluice::data

@@ -13,6 +13,7 @@
 #include "tools/json_record.h"
 #include "tools/numbers.h"
 #include "tools/programs.h"
+#include "tools/data/user_data.h"
 
 namespace sluice::tool {
 
@@ -89,6 +90,22 @@ int run_bench(const ToolOptions& o) {
   fmt::print("{:.3f} GF a step, {:.1f} GF/s; operands {} a step\n", times.flops / 1e9,
              times.flops / micros / 1e3, show_bytes(static_cast<int64_t>(times.bytes)));
   fmt::print("{}", throttle_line(o));
+  return 0;
+}
+
+int run_bench_dataset(const ToolOptions& o) {
+  const data::Dataset dataset = open_dataset(o.model.dataset).repeat();
+  const data::BenchmarkResult result = data::dataset_benchmark(
+      dataset, {.epochs = o.bench.epochs.value_or(1), .elements = o.bench.elements.value_or(1000)});
+  if (o.output.json) {
+    fmt::print("{}\n", result.to_json());
+    return 0;
+  }
+  for (const data::BenchmarkEpoch& e : result.epochs) {
+    fmt::print("{} elements, {} in {:.6f} s: {:.0f} elements/s, {:.3f} GB/s\n",
+               e.elements_processed, show_bytes(e.total_bytes_processed), e.time_elapsed,
+               e.elements_per_second, e.bandwidth);
+  }
   return 0;
 }
 

@@ -31,7 +31,8 @@ void allow_only(const CLI::App& command, const std::string& form,
   }
 }
 
-constexpr std::string_view kSuiteFlags[] = {"--only", "--rounds", "--python"};
+constexpr std::string_view kSuiteFlags[] = {"--only",    "--rounds", "--python",
+                                            "--dataset", "--epochs", "--elements"};
 
 }  // namespace
 
@@ -72,6 +73,9 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
       {o.session.remote_bandwidth >= 0, !stays, "--remote-bandwidth", "offloaded tensors",
        "--offload none"},
       {!o.map.empty(), o.session.group != nullptr, "--map", "several processes of mpirun", "one"},
+      {!o.model.input.empty(), !o.model.dataset.empty(), "--input", "--dataset", "absent"},
+      {!o.model.target.empty(), !o.model.dataset.empty(), "--target", "--dataset", "absent"},
+      {given("--validation"), !o.model.dataset.empty(), "--validation", "--dataset", "absent"},
       {o.train.warmup_steps > 0, schedule, "--warmup-steps", "--lr-schedule", "absent"},
   };
   for (const Need& n : needs) {
@@ -88,7 +92,8 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
           o.train.steps.value_or(0));
   using Pair = std::pair<const char*, const char*>;
   for (const auto& [a, b] :
-       {Pair("--quiet", "--log-level"), Pair("--epochs", "--steps"),
+       {Pair("--dataset", "--data"), Pair("--dataset", "--synthetic"),
+        Pair("--quiet", "--log-level"), Pair("--epochs", "--steps"),
         Pair("--weights", "--torch-weights"), Pair("--recompute", "--recompute-blocks")})
     require(!given(a) || !given(b), "{} cannot be combined with {}", a, b);
   require(o.train.save.empty() || o.train.save != o.train.torch_save,
@@ -137,6 +142,11 @@ bool bench_needs_suite(const CLI::App& app) {
     require(of_both || of_suite == suite, "{} {}", name,
             suite ? "requires a model (sluice bench mnist)" : "cannot be combined with a model");
   }
+  const bool dataset = app.count("--dataset") > 0;
+  for (const char* option : {"--epochs", "--elements"})
+    require(dataset || app.count(option) == 0, "{} requires --dataset (it is absent)", option);
+  for (const char* option : {"--only", "--rounds", "--python", "--threads"})
+    require(!dataset || app.count(option) == 0, "{} cannot be combined with --dataset", option);
   return suite;
 }
 

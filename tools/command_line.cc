@@ -19,6 +19,7 @@
 #include "tools/flags.h"
 #include "tools/options.h"
 #include "tools/programs.h"
+#include "tools/data/user_data.h"
 
 namespace sluice::tool {
 namespace {
@@ -72,6 +73,27 @@ void add_model(Flags flags, ToolOptions& o) {
                require(o.model.sizes.dropout >= 0 && static_cast<float>(o.model.sizes.dropout) < 1,
                        "--dropout: must be a float32 from 0 to below 1, got '{}'", text);
              });
+}
+
+// The user's own samples.
+void add_user_data(Flags flags, ToolOptions& o) {
+  flags.group(kModel, Common::kNo)
+      .text("--dataset", "FILE", o.model.dataset,
+            "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR (default: the "
+            "model's)");
+  flags.text("--input", "FIELDS", o.model.input,
+             "Take the inputs from this field, or these columns of a CSV file; requires --dataset "
+             "(default: input, image, or all other columns)");
+  flags.text("--target", "FIELD", o.model.target,
+             "Take the labels from this field or column; requires --dataset (default: target, "
+             "label, or the last column)");
+  flags.value("--validation", "SHARE",
+              "Test on this share of the samples; requires --dataset (default: 0.1)",
+              [&o](const std::string& text) {
+                o.model.validation = parse_real("--validation", text);
+                require(o.model.validation > 0 && o.model.validation < 1,
+                        "--validation: must be above 0 and below 1, got '{}'", text);
+              });
 }
 
 // The samples and first values of a run.
@@ -338,6 +360,14 @@ void add_suite(Flags flags, ToolOptions& o) {
                            "Run the cases whose name contains TEXT (default: all)");
   flags.integer<int, int>("--rounds", o.bench.rounds, 1, 1000000,
                           "Report the median of N rounds (default: 5)");
+  flags.text("--dataset", "FILE", o.model.dataset,
+             "Measure how fast csv:FILE, npz:FILE, safetensors:FILE or idx:DIR is read");
+  flags.integer<std::optional<int64_t>, int64_t>(
+      "--epochs", o.bench.epochs, 1, 1000000,
+      "Read the dataset in N parts that are measured one by one (default: 1)");
+  flags.integer<std::optional<int64_t>, int64_t>(
+      "--elements", o.bench.elements, 1, kMost,
+      "Read N elements in each part, again and again (default: 1000)");
   flags.list("--python", "PROGRAM",
              "Measure PyTorch of this Python too (default: /usr/bin/python3)",
              [&o](const std::vector<std::string>& texts) { o.bench.python = texts; });
@@ -399,6 +429,7 @@ CommandLine::CommandLine(ToolOptions& o) {
   for (CLI::App* const command : with_model()) {
     const Flags flags(*command);
     add_model(flags, o);
+    if (command != bench) add_user_data(flags, o);
     if (command == train || command == eval) add_samples(flags, o);
     add_step(flags, o);
     if (command != eval) add_rate(flags, o);
@@ -447,6 +478,17 @@ void take_lists(bool plan, ToolOptions& o) {
   o.step.locations.min_elements_sharded = o.plan.shard_thresholds[0];
 }
 
+// Loads the user's samples and gives the model their shape.
+void use_dataset(ToolOptions& o) {
+  ModelOptions& m = o.model;
+  if (m.dataset.empty()) return;
+  m.user_data = load_user_data(m.dataset, m.input, m.target, m.validation);
+  fit_sizes(models::find_model(m.name), *m.user_data, m.sizes);
+  if (!o.output.speaks()) return;
+  sys::print_stderr("{}: {} samples to train on, {} to test on, {} classes\n", m.dataset,
+                    m.user_data->train.size(), m.user_data->test.size(), m.user_data->classes);
+}
+
 int run_command(const CommandLine& line, ToolOptions& o) {
   if (line.list) {
     for (const models::Model& m : models::all_models()) fmt::print("{:<13} {}\n", m.name, m.doc);
@@ -455,12 +497,14 @@ int run_command(const CommandLine& line, ToolOptions& o) {
   if (*line.inspect) return run_inspect(o);
   if (*line.doctor) return run_doctor(o);
   if (*line.plan && !plan_needs_model(*line.plan, o.plan)) return run_plan(o);
-  if (*line.bench && bench_needs_suite(*line.bench)) return run_bench_suite(o);
+  if (*line.bench && bench_needs_suite(*line.bench))
+    return o.model.dataset.empty() ? run_bench_suite(o) : run_bench_dataset(o);
   for (CLI::App* const command : line.with_model()) {
     if (!*command) continue;
     set_defaults(*command, o);
     take_lists(command == line.plan, o);
     check_needs(*command, o);
+    use_dataset(o);
     choose_devices(o, command->count("--replicas") > 0);
   }
   if (*line.plan) check_form(*line.plan, o);

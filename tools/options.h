@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,15 +12,22 @@
 
 namespace sluice::tool {
 
+struct UserData;
+
 inline constexpr int64_t kMostReplicas = 1024;
 
 /// The network, its samples and its first values.
 struct ModelOptions {
   std::string name = "mnist";
-  models::Sizes sizes;     ///< Sizes of the network, of a micro-batch and of an evaluation step.
-  std::string data;        ///< Folder of the data set; empty: search for it.
-  bool synthetic = false;  ///< Generated samples even if real ones are there; bench: runs on ones.
-  std::string weights;     ///< File with the first values of variables; empty: random ones.
+  models::Sizes sizes;      ///< Sizes of the network, of a micro-batch and of an evaluation step.
+  std::string data;         ///< Folder of the data set; empty: search for it.
+  bool synthetic = false;   ///< Generated samples even if real ones are there; bench: runs on ones.
+  std::string dataset;      ///< Samples of the user, "csv:FILE"; empty: those of the model.
+  std::string input;        ///< Fields or columns of the inputs; empty: the usual ones.
+  std::string target;       ///< Field or column of the labels; empty: the usual one.
+  double validation = 0.1;  ///< Share of the samples of `dataset` for tests.
+  std::shared_ptr<const UserData> user_data = {};  ///< Samples of `dataset`; null without it.
+  std::string weights;        ///< File with the first values of variables; empty: random ones.
   std::string torch_weights;  ///< The state_dict of the same PyTorch module instead; empty: none.
 };
 
@@ -76,8 +84,10 @@ struct PlanOptions {
 
 /// Options of `sluice bench` without a model.
 struct BenchOptions {
-  std::string only;                                        ///< Part of the names of cases to run.
-  int rounds = 5;                                          ///< Rounds of which the median counts.
+  std::string only;                 ///< Part of the names of cases to run.
+  int rounds = 5;                   ///< Rounds of which the median counts.
+  std::optional<int64_t> epochs;    ///< Epochs of a dataset's benchmark; absent: 1.
+  std::optional<int64_t> elements;  ///< Elements of an epoch; absent: 1000.
   std::vector<std::string> python = {"/usr/bin/python3"};  ///< Programs that may have PyTorch.
 };
 
@@ -127,6 +137,8 @@ int run_plan(const ToolOptions& options);
 int run_bench(const ToolOptions& options);
 /// Measures everything that has a goal, without a model.
 int run_bench_suite(const ToolOptions& options);
+/// Measures how fast the host reads a dataset.
+int run_bench_dataset(const ToolOptions& options);
 int run_inspect(const ToolOptions& options);
 int run_doctor(const ToolOptions& options);
 

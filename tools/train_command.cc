@@ -17,6 +17,7 @@
 #include "tools/progress.h"
 #include "tools/run_digest.h"
 #include "tools/stop_signal.h"
+#include "tools/data/user_data.h"
 
 namespace sluice::tool {
 namespace {
@@ -25,6 +26,8 @@ constexpr int64_t kSyntheticTrain = 20000;
 constexpr int64_t kSyntheticTest = 4000;
 
 data::Samples find_samples(const ToolOptions& o, data::Split split) {
+  if (o.model.user_data)
+    return split == data::Split::kTrain ? o.model.user_data->train : o.model.user_data->test;
   const models::Data& samples = *models::find_model(o.model.name).data;
   const auto folder = o.model.synthetic ? std::nullopt : samples.find(o.model.data);
   if (folder) return samples.load(*folder, split);

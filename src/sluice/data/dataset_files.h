@@ -86,6 +86,9 @@ struct CsvOptions {
 ///                                    {.name = "y", .column = "species", .dtype = i32}}})
 Dataset from_csv(const std::string& path, const CsvOptions& options = {});
 
+/// Returns the names of the columns of a CSV file by its header, or "0", "1", … without one.
+std::vector<std::string> csv_columns(const std::string& path, const CsvOptions& options = {});
+
 /// A text as numbers: character k is vocabulary[ids[k]].
 struct Text {
   std::vector<std::string> vocabulary = {};  ///< The characters in UTF-8, by their code points.

@@ -8,6 +8,7 @@ Model mlp_model() {
       .doc = "mnist with ReLU and weights that keep the variance of activations",
       .data = &kDigits,
       .test_sizes = {.micro_batch = 2, .eval_batch = 4, .layers = 5, .width = 16, .dropout = 0.25},
+      .fits_any_samples = true,
       .build = [](const Sizes& s) { return perceptron(s, Activation::kRelu); }};
 }
 

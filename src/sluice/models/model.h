@@ -18,6 +18,8 @@ struct Sizes {
   int64_t layers = 4;       ///< Layers with weights.
   int64_t width = 512;      ///< Features of a hidden layer.
   double dropout = 0;       ///< Probability after each hidden layer.
+  Shape sample = {28, 28};  ///< Shape of a sample, for a perceptron.
+  int64_t classes = 10;     ///< Classes of the samples, for a perceptron.
 };
 
 /// The source of a model's samples.
@@ -49,7 +51,8 @@ struct Model {
   std::vector<Default> defaults;  ///< Flags whose default differs from `sluice train --help`.
   /// Flags of the sizes that the network has, beside its batches.
   std::vector<std::string_view> sizes = {"--layers", "--width", "--dropout"};
-  Sizes test_sizes;  ///< A small network that has every part of the real one.
+  Sizes test_sizes;               ///< A small network that has every part of the real one.
+  bool fits_any_samples = false;  ///< Whether Sizes::sample and Sizes::classes set its shape.
   train::Network (*build)(const Sizes& sizes) = nullptr;
 };
 

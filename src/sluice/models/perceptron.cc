@@ -6,9 +6,6 @@
 namespace sluice::models {
 namespace {
 
-constexpr int64_t kSide = 28;  // Pixels.
-constexpr int64_t kClasses = 10;
-
 // A linear layer. The activation and dropout follow unless it is the last layer.
 class Layer : public nn::Module {
  public:
@@ -37,7 +34,7 @@ class Perceptron : public nn::Module {
   Perceptron(const Sizes& s, Activation activation) {
     for (int64_t i = 0; i < s.layers; ++i) {
       const bool last = i + 1 == s.layers;
-      layers_.add(last ? kClasses : s.width, activation, last, s.dropout);
+      layers_.add(last ? s.classes : s.width, activation, last, s.dropout);
     }
   }
   Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
@@ -52,8 +49,13 @@ class Perceptron : public nn::Module {
 }  // namespace
 
 train::Network perceptron(const Sizes& s, Activation activation) {
-  return train::classifier(Perceptron(s, activation), {{s.micro_batch, kSide, kSide}, f32, {}},
-                           {.eval_input = TensorSpec{{s.eval_batch, kSide, kSide}, f32, {}}});
+  const auto batch = [&](int64_t samples) {
+    std::vector<int64_t> dims{samples};
+    dims.insert(dims.end(), s.sample.begin(), s.sample.end());
+    return TensorSpec{Shape(std::move(dims)), f32, {}};
+  };
+  return train::classifier(Perceptron(s, activation), batch(s.micro_batch),
+                           {.eval_input = batch(s.eval_batch)});
 }
 
 }  // namespace sluice::models

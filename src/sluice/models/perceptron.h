@@ -5,9 +5,9 @@ namespace sluice::models {
 
 enum class Activation { kGelu, kRelu };
 
-/// Builds a multilayer perceptron on 28 x 28 digits of 10 classes. It has `layers` linear layers:
-/// the last one has 10 features, the others have `width` features and an activation and dropout
-/// after them. With ReLU the initial weights keep the variance of activations, so that any depth
+/// Builds a multilayer perceptron on samples of shape `sample` and of `classes` classes. It has
+/// `layers` linear layers. The last one has a feature for each class; the others have `width`
+/// features and an activation and dropout after them. With ReLU the initial weights keep the variance of activations, so that any depth
 /// trains. With GELU they are N(0, 0.02), as in documents 000, 003 and 004.
 train::Network perceptron(const Sizes& sizes, Activation activation);
 

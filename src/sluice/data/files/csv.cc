@@ -193,6 +193,20 @@ std::vector<CsvField> all_columns(size_t columns) {
 
 }  // namespace
 
+std::vector<std::string> csv_columns(const std::string& path, const CsvOptions& options) {
+  check_options(options);
+  const std::vector<std::byte> bytes = sys::read_file(path);
+  Lines lines(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, options.separator);
+  if (lines.done())
+    fail(ErrorKind::kBadFile, "{}: line 1: must have at least one column, got none", path);
+  std::vector<std::string_view> cells;
+  lines.next(cells);
+  std::vector<std::string> names(cells.begin(), cells.end());
+  if (is_header(lines, cells, options.header)) return names;
+  for (size_t i = 0; i < names.size(); ++i) names[i] = std::to_string(i);
+  return names;
+}
+
 Dataset from_csv(const std::string& path, const CsvOptions& options) {
   check_options(options);
   const std::vector<std::byte> bytes = sys::read_file(path);

@@ -2,6 +2,7 @@
 /// Everything a program that builds, trains and runs networks needs.
 #include "sluice/core.h"
 #include "sluice/data/mnist.h"
+#include "sluice/data/outfeed_queue.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/graph_cache.h"
 #include "sluice/nn/graph_with_named_args.h"

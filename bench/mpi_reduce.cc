@@ -11,6 +11,7 @@
 #include "bench/figure.h"
 #include "sluice/base/sys.h"
 #include "sluice/comm/mpi_group.h"
+#include "sluice/runtime/process_group.h"
 #include "sluice/sluice.h"
 
 namespace sluice::bench {

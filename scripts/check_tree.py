@@ -23,8 +23,9 @@ CHECK_MARKDOWN = True  # Whether the lines of Markdown files are checked too.
 # folders must not grow.
 FOLDER_LIMITS = {
     "src/sluice/ops": None,
-    "src/sluice/base": 38,
-    "src/sluice/ir": 31,
+    "src/sluice/base": 39,
+    "src/sluice/ir": 33,
+    "src/sluice/runtime": 32,
     "src/sluice/nn": 36,
     "src/sluice/transforms": 32,
 }

@@ -8,6 +8,7 @@
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
 #include "sluice/comm/mpi_group.h"
+#include "sluice/runtime/process_group.h"
 #include "tools/command_line.h"
 
 int main(int argc, char** argv) {

@@ -3,7 +3,6 @@
 #include "sluice/devices/cpu_device.h"
 #include "sluice/ir/call.h"
 #include "sluice/ir/ir.h"
-#include "sluice/ir/print.h"
 #include "sluice/ops/ops.h"
 #include "sluice/report/summary.h"
 #include "sluice/session/session.h"

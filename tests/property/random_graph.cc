@@ -5,7 +5,7 @@
 #include "random_graph_ops.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/call.h"
-#include "sluice/ir/print.h"
+#include "sluice/ir/ir.h"
 #include "sluice/ops/ops.h"
 #include "sluice/transforms/accumulation.h"
 #include "sluice/transforms/autodiff.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sluice/comm/mpi_group.h"
+#include "sluice/runtime/process_group.h"
 
 int main() {
   using namespace sluice;

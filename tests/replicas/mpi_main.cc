@@ -4,6 +4,7 @@
 #include "replicas_util.h"
 #include "sluice/base/sys.h"
 #include "sluice/comm/mpi_group.h"
+#include "sluice/runtime/process_group.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);

@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "sluice/comm/mpi_group.h"
+#include "sluice/runtime/process_group.h"
 #include "sluice/sluice.h"
 
 int main() {

@@ -21,11 +21,11 @@ struct UserData {
 /// for another text; otherwise errors are those of the readers (data/dataset_files.h).
 data::Dataset open_dataset(const std::string& text);
 
-/// Loads samples with the field `input` as f32 and the field `target` as a class from 0. Empty names
-/// are "input" and "target", or "image" and "label" of an idx folder. Of a CSV file, `input` lists
-/// columns between commas, the target is the last column, and empty inputs are all others. The share
-/// `validation` of the samples is for tests. Error{kUsage} if a field is missing or a label is negative or no
-/// integer, or if one of both parts would be empty.
+/// Loads samples with the field `input` as f32 and the field `target` as a class from 0. Empty
+/// names are "input" and "target", or "image" and "label" of an idx folder. Of a CSV file, `input`
+/// lists columns between commas; if the names are empty, the target is the last column, and the
+/// inputs are all others. The share `validation` of the samples is for tests. Error{kUsage} if a
+/// field is missing, if a label is negative or no integer, or if one of both parts would be empty.
 std::shared_ptr<const UserData> load_user_data(const std::string& text, const std::string& input,
                                                const std::string& target, double validation);
 

@@ -9,7 +9,7 @@
 #include "sluice/compiler/compile.h"
 #include "sluice/cpu/simd/isa.h"
 #include "sluice/exe/text.h"
-#include "sluice/ir/print.h"
+#include "sluice/ir/ir.h"
 #include "sluice/planner/csv.h"
 #include "sluice/planner/solve.h"
 #include "sluice/report/forecast.h"

@@ -27,12 +27,14 @@ namespace sluice::check {
 ///   wait       A wait has no transfer to wait for, or is missing before a branch or the end of the
 ///              function.
 ///   stream     Entries are not used in order, once each, in the announced number, or differ in
-///              spec or direction.
+///              spec or direction. Fields of a feed are not used equally often, are out of order,
+///              or use an io queue, where the wait for a feed would block other transfers.
 ///   remote     An entry is outside its buffer or does not hold the named value. Loads find other
 ///              stores than announced. Counts, specs or addresses differ from those of the buffer.
 ///   channel    A message is out of order, has the wrong value or spec, is too large, is never
 ///              received, or is at the wrong device.
-///   deadlock   Devices wait for each other.
+///   deadlock   Devices wait for each other. The ring of a feed's field is too short: an entry of
+///              one field waits until another field is used.
 ///   loop       Carried values are not arguments of the right kind.
 ///   branch     An arm communicates, or the condition is not a readable bool.
 ///   final      A variable or constant does not hold its value after a run.
@@ -78,8 +80,13 @@ struct Options {
 /// which all replicas take each step together therefore never waits. A collective ends for all
 /// members at once, so no later step touches its operands while a peer reads or writes them.
 ///
+/// The same holds for feeds. A feed gives and takes elements for all replicas together, and in that
+/// run they have used equally many.
+///
 /// The checker assumes three things. In kernels with equal numbers of tasks, one worker runs task t
-/// of each. Kernels touch only the bytes of their operands. Streams bound to queues make progress.
+/// of each. Kernels touch only the bytes of their operands. Each feed keeps giving and taking: an
+/// infeed makes the next element once all rings have a free slot, and an outfeed takes an element
+/// once all its fields have been stored. `sluice plan` prints this assumption.
 ///
 /// The checker knows the content of a tier's entry where a load names the value that it finds. In
 /// addition, a program announces which stores its loads find (Program::remote). It must do so for

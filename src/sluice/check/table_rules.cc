@@ -25,6 +25,7 @@ class TableRules {
     persistent_bytes();
     file_access();
     pinned_staging();
+    feeds();
     for (const exe::Function& f : e_.functions) function(f);
     programs();
   }
@@ -54,7 +55,9 @@ class TableRules {
       const bool tier = a.kind == exe::ArenaKind::kTier;
       const bool remote = a.space == exe::Space::kHost || a.space == exe::Space::kFile;
       const bool pinned_tier = tier && a.space == exe::Space::kPinned;
-      if (tier ? !remote && !pinned_tier : !on_device(a)) {
+      const bool rings = a.kind == exe::ArenaKind::kRings;
+      const bool wrong_rings = rings && a.space != exe::Space::kHost;
+      if (wrong_rings || (tier ? !remote && !pinned_tier : !rings && !on_device(a))) {
         out_.add("bounds", "arena '{}': kind '{}' must not be in '{}' memory of device {}", a.name,
                  exe::word(a.kind), exe::word(a.space), a.device);
       }
@@ -221,6 +224,12 @@ class TableRules {
       owned.push_back({c.arena, c.offset, c.offset + c.capacity * c.slot_bytes,
                        fmt::format("channel '{}'", c.name)});
     }
+    for (const exe::Feed& f : e_.feeds) {
+      for (const exe::FeedRing& r : f.rings) {
+        owned.push_back({r.arena, r.offset, r.offset + r.slots * r.slot_bytes,
+                         fmt::format("ring of '{}'", stream_name(r.stream))});
+      }
+    }
     for (const Owned& o : owned) {
       const exe::Arena& a = e_.arenas[static_cast<size_t>(o.arena)];
       if (o.end > a.bytes)
@@ -328,6 +337,60 @@ class TableRules {
     }
   }
 
+  const std::string& stream_name(int32_t stream) const {
+    return e_.streams[static_cast<size_t>(stream)].name;
+  }
+
+  /// Checks the fields of feeds. Their order is that of the streams, so two fields cannot be
+  /// swapped.
+  void feeds() {
+    std::set<std::string> names;
+    std::set<int32_t> streams;
+    for (const exe::Feed& f : e_.feeds) {
+      if (!names.insert(f.name).second) out_.add("index", "two feeds have the name '{}'", f.name);
+      int32_t before = -1;
+      for (const exe::FeedRing& r : f.rings) {
+        const exe::StreamPort& port = e_.streams[static_cast<size_t>(r.stream)];
+        const std::string what = fmt::format("feed '{}': field '{}'", f.name, port.name);
+        if (port.input != f.input)
+          out_.add("stream", "{} must be an {} stream", what, f.input ? "input" : "output");
+        if (!streams.insert(r.stream).second) out_.add("stream", "{} is listed twice", what);
+        if (r.stream < before)
+          out_.add("stream", "{} must be listed in ascending order of streams", what);
+        before = r.stream;
+        ring(what, r, port);
+      }
+    }
+  }
+
+  void ring(const std::string& what, const exe::FeedRing& r, const exe::StreamPort& port) {
+    const exe::Arena& a = e_.arenas[static_cast<size_t>(r.arena)];
+    if (a.kind != exe::ArenaKind::kRings)
+      out_.add("bounds", "{} must be in an arena of rings, got '{}'", what, a.name);
+    if (r.slot_bytes < port.spec.bytes() || r.slot_bytes % kRingAlignment != 0 ||
+        r.offset % kRingAlignment != 0) {
+      out_.add("bounds",
+               "{} must have slots of at least {} bytes, at multiples of {}, got {} bytes at {}",
+               what, port.spec.bytes(), kRingAlignment, r.slot_bytes, r.offset);
+    }
+  }
+  static constexpr int64_t kRingAlignment = 64;
+
+  /// Checks that a program uses all fields of a feed equally often.
+  void fields_of(const exe::Program& p) {
+    std::map<int32_t, int64_t> entries;
+    for (const exe::StreamCount& s : p.streams) entries[s.stream] = s.entries;
+    for (const exe::Feed& f : e_.feeds) {
+      for (const exe::FeedRing& r : f.rings) {
+        const int64_t first = entries[f.rings.front().stream];
+        if (entries[r.stream] == first) continue;
+        out_.add("stream", "program '{}': feed '{}': '{}' must use {} entries as '{}', got {}",
+                 p.name, f.name, stream_name(r.stream), first, stream_name(f.rings.front().stream),
+                 entries[r.stream]);
+      }
+    }
+  }
+
   /// Checks that parameters have the bytes of their tensors.
   void function(const exe::Function& f) {
     for (const exe::Param& p : f.params)
@@ -344,6 +407,7 @@ class TableRules {
         if (!streams.insert(s.stream).second)
           out_.add("stream", "program '{}': stream {} is listed twice", p.name, s.stream);
       }
+      fields_of(p);
       std::set<std::pair<int32_t, int32_t>> groups;
       for (const exe::CollectiveCount& c : p.collectives) {
         if (!groups.emplace(c.device, c.group).second) {

@@ -18,6 +18,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/comm/launcher.h"
+#include "sluice/runtime/process_group.h"
 
 namespace sluice::comm {
 namespace {

@@ -2,7 +2,9 @@
 #include <memory>
 #include <string>
 
-#include "sluice/runtime/process_group.h"
+namespace sluice::runtime {
+class ProcessGroup;
+}
 
 namespace sluice::comm {
 

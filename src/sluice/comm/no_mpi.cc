@@ -1,5 +1,6 @@
 #include "sluice/comm/launcher.h"
 #include "sluice/comm/mpi_group.h"
+#include "sluice/runtime/process_group.h"
 
 namespace sluice::comm {
 

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "sluice/base/sys.h"
+#include "sluice/compiler/analysis/feed_slots.h"
 #include "sluice/compiler/analysis/homes.h"
 #include "sluice/compiler/body_text.h"
 #include "sluice/compiler/lower/announce_remote.h"
@@ -77,7 +78,11 @@ const Pass kPasses[] = {
      "which every device evaluates; before project, which then sends no scalars for them.",
      true, fold_entries},
     {"project", "Each device gets a body, with messages between them; later passes see one device.",
-     false, project},
+     false,
+     [](Program& p, const Context& c) {
+       p.feed_slots = feed_slots(p);
+       return project(p, c);
+     }},
     {"layouts",
      "Weights get the layout that matrix products read fastest; before fusion, which needs the "
      "layout of an update's target.",

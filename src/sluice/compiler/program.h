@@ -60,6 +60,8 @@ struct Program {
   std::vector<EntryBodies> entries;
   std::vector<ProgramChannel> channels;
   int32_t messages = 0;  ///< Number of Send nodes; each has one Receive.
+  /// Slots of the ring of each stream of a feed, by stream.
+  std::map<int32_t, int64_t> feed_slots;
   std::map<BodyId, LoweredBody> lowered;
   exe::Executable executable;
   FusionReport fusions;

@@ -29,6 +29,15 @@ bool reads_on_host(const Step& step) {
   return std::holds_alternative<Branch>(step.body) || (issue != nullptr && issue->entry_from);
 }
 
+std::vector<int32_t> feeds_of_streams(const Executable& executable) {
+  std::vector<int32_t> feeds(executable.streams.size(), -1);
+  for (size_t f = 0; f < executable.feeds.size(); ++f) {
+    for (const FeedRing& ring : executable.feeds[f].rings)
+      feeds[static_cast<size_t>(ring.stream)] = static_cast<int32_t>(f);
+  }
+  return feeds;
+}
+
 bool is_queued(const Executable& executable, int32_t device) {
   return std::any_of(executable.arenas.begin(), executable.arenas.end(), [&](const Arena& a) {
     return a.kind == ArenaKind::kStaging && a.space == Space::kPinned && a.device == device;

@@ -31,7 +31,8 @@ enum class Space : uint8_t { kDevice, kPinned, kHost, kFile };
 /// The purpose of an arena. A workspace arena holds one slice of `stride` bytes per worker. If a
 /// file tier has a staging arena, its transfers bypass the system's page cache and pass through
 /// that arena. If it has a checksums arena, every piece of an entry is verified when it is read. A
-/// staging arena in pinned memory belongs to a device with queues (StagingPlan).
+/// staging arena in pinned memory belongs to a device with queues (StagingPlan). A rings arena has
+/// slots of feeds (Feed).
 enum class ArenaKind : uint8_t {
   kPersistent,
   kFrames,
@@ -39,7 +40,8 @@ enum class ArenaKind : uint8_t {
   kSlots,
   kTier,
   kStaging,
-  kChecksums
+  kChecksums,
+  kRings
 };
 
 struct Arena {
@@ -276,6 +278,33 @@ struct StreamPort {
   bool operator==(const StreamPort&) const = default;
 };
 
+/// A stream of a feed, and its ring in host memory: element k is in slot k mod slots.
+struct FeedRing {
+  int32_t stream = 0;
+  int64_t slots = 1;
+  int32_t arena = 0;  ///< Arena of the slots; slot s is at offset + s * slot_bytes.
+  int64_t offset = 0;
+  int64_t slot_bytes = 0;
+  /// Returns the position of an element's slot in the arena.
+  int64_t slot(int64_t element) const { return offset + element % slots * slot_bytes; }
+  bool operator==(const FeedRing&) const = default;
+};
+
+/// Streams whose entries come from the host, or go there, while programs run. Entry k of all its
+/// streams belongs to element k of the feed. The elements of all runs are numbered together.
+///
+/// An infeed makes element k in all rings at once. A load of entry k may begin once the element
+/// exists. So it waits until each ring has had a free slot: k minus the entries read of that stream
+/// is less than its slots. A store to an outfeed may begin once its ring has a free slot. An
+/// element leaves all rings at once, after all its fields have been stored.
+struct Feed {
+  std::string name;
+  bool input = true;
+  int64_t depth = 1;  ///< Slots of a field that does not lag behind (lead over) another one.
+  std::vector<FeedRing> rings;  ///< By field, in ascending order of streams.
+  bool operator==(const Feed&) const = default;
+};
+
 struct RemoteBufferPlan {
   std::string name;
   TensorSpec spec;
@@ -433,6 +462,7 @@ struct Executable {
   std::vector<Tier> tiers;
   std::vector<Arena> arenas;
   std::vector<StreamPort> streams;
+  std::vector<Feed> feeds;
   std::vector<RemoteBufferPlan> remote_buffers;
   std::vector<VariablePlan> variables;
   std::vector<ConstantPlan> constants;
@@ -449,6 +479,9 @@ struct Executable {
 
 /// Whether the host reads a value in device memory to run a step.
 bool reads_on_host(const Step& step);
+
+/// Returns the feed of each stream, by stream; -1 for a stream without feed.
+std::vector<int32_t> feeds_of_streams(const Executable& executable);
 
 /// Whether a device has queues: it has staging memory of its own.
 bool is_queued(const Executable& executable, int32_t device);

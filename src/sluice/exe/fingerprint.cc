@@ -64,6 +64,11 @@ class Fingerprint {
       add_string(s.name);
       spec(s.spec);
     }
+    for (const Feed& f : e_.feeds) {
+      add("feed {}", f.input);
+      add_string(f.name);
+      for (const FeedRing& r : f.rings) add("field {}", r.stream);
+    }
     for (const RemoteBufferPlan& b : e_.remote_buffers) {
       add("remote {}", b.entries);
       add_string(b.name);

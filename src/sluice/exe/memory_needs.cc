@@ -102,9 +102,13 @@ class NeedsOfMemories {
         case ArenaKind::kChecksums:
           m.checksum_bytes += a.bytes;
           break;
+        case ArenaKind::kRings:
+          m.ring_bytes += a.bytes;
+          break;
       }
       const bool held_as_such = a.kind == ArenaKind::kWorkspace || a.kind == ArenaKind::kSlots ||
-                                a.kind == ArenaKind::kStaging || a.kind == ArenaKind::kChecksums;
+                                a.kind == ArenaKind::kStaging || a.kind == ArenaKind::kChecksums ||
+                                a.kind == ArenaKind::kRings;
       if (a.bytes > 0 && held_as_such) {
         m.bound_bytes += a.bytes;
         m.holders.push_back({a.name, std::string(word(a.kind)), "", a.bytes});
@@ -202,7 +206,7 @@ class NeedsOfMemories {
     }
     for (int64_t* bytes :
          {&m.persistent_bytes, &m.frame_bytes, &m.workspace_bytes, &m.slot_bytes, &m.tier_bytes,
-          &m.staging_bytes, &m.checksum_bytes, &m.total_bytes, &m.bound_bytes})
+          &m.staging_bytes, &m.checksum_bytes, &m.ring_bytes, &m.total_bytes, &m.bound_bytes})
       *bytes *= e_.replicas;
     for (Holder& h : m.holders) h.bytes *= e_.replicas;
     close(m);

@@ -29,6 +29,7 @@ struct MemoryNeeds {
   int64_t tier_bytes = 0;
   int64_t staging_bytes = 0;  ///< Buffers for transfers that bypass the page cache.
   int64_t checksum_bytes = 0;
+  int64_t ring_bytes = 0;     ///< Rings of feeds.
   int64_t total_bytes = 0;    ///< Peak: the sum of the fields above.
   int64_t budget_bytes = -1;  ///< Budget; -1: none.
   /// Lower bound for every plan with the same order of steps: most live bytes, callees included.

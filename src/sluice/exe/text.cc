@@ -135,6 +135,15 @@ class Writer {
       const StreamPort& s = e_.streams[i];
       line("stream {} {} {} {}", i, quote(s.name), s.input ? "in" : "out", spec_text(s.spec));
     }
+    for (size_t i = 0; i < e_.feeds.size(); ++i) {
+      const Feed& f = e_.feeds[i];
+      add("feed {} {} {} depth {}", i, quote(f.name), f.input ? "in" : "out", f.depth);
+      for (const FeedRing& r : f.rings) {
+        add(" field {} slots {} arena {} offset {} slot {}", r.stream, r.slots, r.arena, r.offset,
+            r.slot_bytes);
+      }
+      out_ += '\n';
+    }
     for (size_t i = 0; i < e_.remote_buffers.size(); ++i) {
       const RemoteBufferPlan& b = e_.remote_buffers[i];
       line("remote {} {} {} entries {} arena {} offset {} stride {}", i, quote(b.name),

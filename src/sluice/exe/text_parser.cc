@@ -155,6 +155,8 @@ class TextParser {
       s.input = in_.eat("in");
       if (!s.input) in_.expect("out");
       s.spec = in_.spec();
+    } else if (in_.eat("feed")) {
+      feed(row(Part::kFeed, e_.feeds));
     } else if (program_ == nullptr && in_.eat("remote")) {
       RemoteBufferPlan& b = row(Part::kRemoteBuffer, e_.remote_buffers);
       b.name = in_.string("a name");
@@ -183,6 +185,21 @@ class TextParser {
       return false;
     }
     return true;
+  }
+
+  void feed(Feed& f) {
+    f.name = in_.string("a name");
+    f.input = in_.eat("in");
+    if (!f.input) in_.expect("out");
+    f.depth = in_.labelled("depth");
+    while (in_.eat("field")) {
+      FeedRing& r = f.rings.emplace_back();
+      r.stream = in_.integer32("a stream");
+      r.slots = in_.labelled("slots");
+      r.arena = in_.labelled32("arena");
+      r.offset = in_.labelled("offset");
+      r.slot_bytes = in_.labelled("slot");
+    }
   }
 
   void function(Function& f) {

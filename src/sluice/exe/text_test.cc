@@ -79,7 +79,7 @@ TEST(Text, ErrorsNameFileAndLine) {
   EXPECT_EQ(damaged("tier 1 \"file\"", "tier 2 \"file\""), "f.plan:6: number 1 expected, found 2");
   EXPECT_EQ(damaged("kind tier", "kind attic"),
             "f.plan:9: kind of arena must be one of persistent, frames, workspace, slots, tier, "
-            "staging, checksums, got 'attic'");
+            "staging, checksums, rings, got 'attic'");
   EXPECT_EQ(damaged("data 00ff1a", "data 00ff1g"),
             "f.plan:15: data must be hexadecimal (0-9, a-f), got '1g'");
   EXPECT_EQ(damaged("(p0*-2)", "(p0*-2"),

@@ -23,6 +23,7 @@ class Validator {
   std::vector<Problem> run() {
     devices_and_arenas();
     streams_and_channels();
+    feeds();
     variables();
     for (size_t f = 0; f < e_.functions.size(); ++f) function(f);
     // Check call chains last: they dereference indices validated above.
@@ -131,6 +132,22 @@ class Validator {
       size(c.slot_bytes, "slot bytes");
       if (c.capacity < 1) bad("capacity must be at least 1, got {}", c.capacity);
       product(c.capacity, c.slot_bytes, "slots");
+    }
+  }
+
+  void feeds() {
+    for (size_t i = 0; i < e_.feeds.size(); ++i) {
+      at(Part::kFeed, i);
+      if (e_.feeds[i].depth < 1) bad("depth must be at least 1, got {}", e_.feeds[i].depth);
+      if (e_.feeds[i].rings.empty()) bad("a feed must have at least 1 field, got 0");
+      for (const FeedRing& r : e_.feeds[i].rings) {
+        index(r.stream, e_.streams.size(), "stream");
+        index(r.arena, e_.arenas.size(), "arena");
+        size(r.offset, "offset");
+        size(r.slot_bytes, "slot bytes");
+        if (r.slots < 1) bad("slots must be at least 1, got {}", r.slots);
+        product(r.slots, r.slot_bytes, "slots");
+      }
     }
   }
 
@@ -449,9 +466,9 @@ class Validator {
 }  // namespace
 
 std::string_view word(Place::Part part) {
-  constexpr std::string_view words[] = {"device",        "tier",     "arena",    "stream",
-                                        "remote buffer", "group",    "channel",  "value",
-                                        "variable",      "constant", "function", "program"};
+  constexpr std::string_view words[] = {"device", "tier",     "arena",  "stream",   "remote buffer",
+                                        "group",  "channel",  "value",  "variable", "constant",
+                                        "feed",   "function", "program"};
   return words[static_cast<size_t>(part)];
 }
 

@@ -21,6 +21,7 @@ struct Place {
     kValue,
     kVariable,
     kConstant,
+    kFeed,
     kFunction,
     kProgram
   };

@@ -8,8 +8,8 @@
 namespace sluice::exe {
 
 inline constexpr std::array<std::string_view, 4> kSpaceWords{"device", "pinned", "host", "file"};
-inline constexpr std::array<std::string_view, 7> kArenaWords{
-    "persistent", "frames", "workspace", "slots", "tier", "staging", "checksums"};
+inline constexpr std::array<std::string_view, 8> kArenaWords{
+    "persistent", "frames", "workspace", "slots", "tier", "staging", "checksums", "rings"};
 inline constexpr std::array<std::string_view, 3> kAccessWords{"read", "write", "update"};
 inline constexpr std::array<std::string_view, 4> kTransferWords{"stream_in", "stream_out",
                                                                 "remote_load", "remote_store"};

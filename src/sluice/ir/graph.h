@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -94,6 +95,14 @@ class Graph {
   void host_store(const D2hStream& stream, const Tensor& t);
   /// Makes a stream named `name` for `t` and stores `t` in it.
   D2hStream host_store(const Tensor& t, std::string name);
+  /// Loads the next element of a feed: all fields, in their order.
+  Tensors dequeue(const Infeed& feed);
+  /// Loads the next element of a feed; returns its fields by name.
+  std::map<std::string, Tensor> dequeue_named(const Infeed& feed);
+  /// Stores an element of a feed: all fields, in their order or by name. Error{kUsage} if a field
+  /// is missing or unknown, or if specs differ.
+  void enqueue(const Outfeed& feed, const Tensors& fields);
+  void enqueue(const Outfeed& feed, const std::map<std::string, Tensor>& fields);
   /// Loads an entry of a remote buffer into a new tensor (two ops: Init and RemoteLoad).
   Tensor remote_load(const RemoteBuffer& buffer, const RemoteEntry& entry, std::string name = "");
   /// Loads an entry of a remote buffer over `t`; returns the new version of `t`. Error{kUsage} if

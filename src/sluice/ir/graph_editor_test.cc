@@ -4,7 +4,7 @@
 
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/call.h"
-#include "sluice/ir/print.h"
+#include "sluice/ir/ir.h"
 #include "sluice/ir/verify.h"
 
 namespace sluice {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sluice/ir/graph.h"
+#include "sluice/ir/stream.h"
 
 namespace sluice {
 
@@ -16,6 +17,14 @@ struct StreamInfo {
   std::string name = {};
   TensorSpec spec = {};
   bool input = true;
+  int32_t feed = -1;  ///< Feed that the stream is a field of; -1: none.
+};
+
+struct FeedInfo {
+  std::string name = {};
+  bool input = true;
+  int depth = 3;  ///< InfeedOptions::prefetch_depth or OutfeedOptions::depth.
+  std::vector<int32_t> streams = {};
 };
 
 struct RemoteBufferInfo {
@@ -30,6 +39,7 @@ struct IrState : std::enable_shared_from_this<IrState> {
   std::string replication_user;  ///< First caller of fix_replication; empty: not fixed.
   std::vector<std::unique_ptr<Graph>> graphs;
   std::vector<StreamInfo> streams;
+  std::vector<FeedInfo> feeds;
   std::vector<RemoteBufferInfo> remote_buffers;
   std::map<std::string, GraphId> entries;
   OpId next_op = 100;
@@ -95,6 +105,13 @@ class Ir {
   /// Make streams of `spec`. Error{kUsage} for a dtype that only the host has.
   H2dStream h2d_stream(const TensorSpec& spec, std::string name = "h2d_stream");
   D2hStream d2h_stream(const TensorSpec& spec, std::string name = "d2h_stream");
+  /// Make a feed with a stream for each field, named "<feed>.<field>". Every program must use all
+  /// fields equally often. Error{kUsage} for a taken name, no fields, two fields of one name, a
+  /// dtype that only the host has, a dimension of size 0, or a depth outside 1 to 255.
+  Infeed infeed(const std::string& name, const std::vector<FeedField>& fields,
+                const InfeedOptions& options = {});
+  Outfeed outfeed(const std::string& name, const std::vector<FeedField>& fields,
+                  const OutfeedOptions& options = {});
   /// Makes a remote buffer. Error{kUsage} unless `entries` is positive, and for a dtype that only
   /// the host has.
   RemoteBuffer remote_buffer(const TensorSpec& spec, int64_t entries = 1);
@@ -114,6 +131,7 @@ class Ir {
   int graph_count() const { return static_cast<int>(state_->graphs.size()); }
   const StreamInfo& stream(int32_t id) const { return state_->streams[static_cast<size_t>(id)]; }
   int stream_count() const { return static_cast<int>(state_->streams.size()); }
+  const std::vector<FeedInfo>& feeds() const { return state_->feeds; }
   const RemoteBufferInfo& remote_buffer_info(int32_t id) const {
     return state_->remote_buffers[static_cast<size_t>(id) - 1];
   }
@@ -131,8 +149,19 @@ class Ir {
     for (const Tensor& t : outputs) graph.add_output(t);
   }
   std::string unique_stream_name(const std::string& name) const;
+  int32_t add_feed(const std::string& name, const std::vector<FeedField>& fields, bool input,
+                   int depth);
 
   std::shared_ptr<IrState> state_;
 };
+
+/// Returns the schedule of a graph in the format of the documents, without a trailing newline.
+/// `named` gives the inputs that print as "key=%i", sorted by key.
+std::string print_schedule(const Graph& graph,
+                           const std::vector<std::pair<std::string, Tensor>>& named = {});
+
+/// Returns the Graphviz text of a program: a cluster for each graph that an entry reaches, a node
+/// for each op, and an edge from the op that made a tensor's version to each op that reads it.
+std::string to_dot(const Ir& ir);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-#include "sluice/ir/print.h"
+#include "sluice/ir/ir.h"
 
 #include <set>
 #include <unordered_map>

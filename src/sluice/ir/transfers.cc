@@ -37,7 +37,10 @@ Tensor unwritten(Graph& graph, const TensorSpec& spec, std::string name) {
 }  // namespace
 
 Effect Graph::transfer(Effect::Kind kind, int32_t id, int64_t entry) {
-  return {kind, id, next_order(kind, id), entry, io_mode_};
+  const bool stream = kind == Effect::Kind::kStreamRead || kind == Effect::Kind::kStreamWrite;
+  // On an io queue, the wait for a feed would block the transfers behind it.
+  const bool fed = stream && ir_->streams[static_cast<size_t>(id)].feed >= 0;
+  return {kind, id, next_order(kind, id), entry, fed ? IoMode::kCompute : io_mode_};
 }
 
 Tensor Graph::host_load(const H2dStream& stream, std::string name) {

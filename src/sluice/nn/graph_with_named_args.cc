@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "sluice/base/error.h"
-#include "sluice/ir/print.h"
+#include "sluice/ir/ir.h"
 
 namespace sluice::nn {
 namespace {

@@ -46,6 +46,7 @@ class Reporter {
     functions(out);
     const TrafficCounter traffic(e_);
     for (const exe::Program& p : e_.programs) transfers(p, traffic.of(p), out);
+    for (const exe::Feed& f : e_.feeds) out.feeds.push_back(slots_of(f));
   }
 
  private:
@@ -58,6 +59,17 @@ class Reporter {
       if (tier.space == space) return "tier " + tier.name;
     }
     return std::string(exe::word(space)) + " memory";
+  }
+
+  std::string slots_of(const exe::Feed& feed) const {
+    std::string text = fmt::format("{} {}:", feed.name, feed.input ? "in" : "out");
+    for (const exe::FeedRing& r : feed.rings) {
+      const std::string& stream = e_.streams[static_cast<size_t>(r.stream)].name;
+      const bool prefixed = stream.starts_with(feed.name + ".");
+      text += fmt::format("{} {} {}", &r == &feed.rings.front() ? "" : ",",
+                          prefixed ? stream.substr(feed.name.size() + 1) : stream, r.slots);
+    }
+    return text + " slots";
   }
 
   void transfers(const exe::Program& program, const std::vector<Traffic>& traffic,
@@ -120,6 +132,7 @@ std::string kind_of_arena(const std::string& kind) {
   if (kind == "constant") return "constants";
   if (kind == "slots") return "channel slots";
   if (kind == "staging") return "staging of transfers";
+  if (kind == "rings") return "rings of feeds";
   return kind;
 }
 

@@ -60,6 +60,9 @@ class Text {
     for (const std::string& line : outlook_.stages) add(line);
     functions();
     movements();
+    if (!report_.feeds.empty())
+      add_wrapped(fmt::format("feeds: {}; assumes that each feed keeps giving and taking",
+                              fmt::join(report_.feeds, "; ")));
     suggestions();
     add_wrapped(outlook_.offload);
     if (!outlook_.closing.empty()) add(outlook_.closing);
@@ -296,7 +299,8 @@ std::string memory_map(const PlanReport& report) {
         {"channel slots", m.slot_bytes},
         {"remote buffers", m.tier_bytes},
         {"staging of direct transfers", m.staging_bytes},
-        {"checksums of entries", m.checksum_bytes}};
+        {"checksums of entries", m.checksum_bytes},
+        {"rings of feeds", m.ring_bytes}};
     for (const auto& [what, bytes] : parts) {
       if (bytes > 0) add("  {:>15}  {}", grouped(bytes), what);
     }
@@ -313,6 +317,8 @@ std::string memory_map(const PlanReport& report) {
         t.program, grouped(t.loads), grouped(t.loaded_bytes), grouped(t.stores),
         grouped(t.stored_bytes));
   }
+  for (const std::string& feed : report.feeds) add("feed {}", feed);
+  if (!report.feeds.empty()) add("the proof assumes that each feed keeps giving and taking");
   size_t width = 8;
   for (const FunctionReport& f : report.functions) width = std::max(width, f.name.size());
   add("{:{}}  device  calls   steps  program bytes   frame bytes  place", "function", width);

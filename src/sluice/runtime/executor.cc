@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kSpins = 4000;  // About 50 µs: longer than a barrier, shorter than waking a thread.
 constexpr size_t kIoQueueLength = 256;
+constexpr std::chrono::microseconds kFeedTurn{200};
 
 // Returns the type of the op from which a step was made.
 std::string word_for(const exe::Step& step) {
@@ -61,7 +62,8 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
           exe::ProcessMap(executable_.replicas, static_cast<int>(executable_.devices.size()),
                           options_.group == nullptr ? 1 : options_.group->size(), options_.map),
           options_.group == nullptr ? 0 : options_.group->rank()),
-      throttle_(options_.remote_bandwidth) {
+      throttle_(options_.remote_bandwidth),
+      feeds_(executable_, placement_, options_.feed_deadline) {
   require(devices_.size() == executable_.devices.size(),
           "executable: number of devices must be {}, got {}", executable_.devices.size(),
           devices_.size());
@@ -89,6 +91,7 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
   }
   for (int r = 0; r < here.count; ++r)
     prepare(*replicas_[static_cast<size_t>(r)], here.first + r, workers);
+  feeds_.finish_replicas();
   const int teams = options_.threads / workers;
   work_.resize(static_cast<size_t>(options_.threads));
   for (const auto& replica : replicas_) {
@@ -160,6 +163,7 @@ void Executor::prepare(Replica& replica, int number, int workers) {
   for (size_t c = 0; c < replica.channels.size(); ++c)
     replica.channels[c].capacity = executable_.channels[c].capacity;
   communicator_->connect(executable_, number, replica.channels);
+  state.feed_ports = feeds_.add_replica(number, state.host_arenas);
   state.executable = &executable_;
   state.loaded = &loaded_;
   state.channels = &replica.channels;
@@ -217,6 +221,7 @@ void Executor::begin_run() {
 }
 
 void Executor::prepare(const exe::Program& program, HostStreams& streams, bool has_io_threads) {
+  feeds_.begin(program);
   communicator_->reset(program);
   for (IoQueue* q : queues_) q->reset();
   for (const auto& replica : replicas_) {
@@ -255,6 +260,7 @@ void Executor::stop_strands() {
   stop_ = true;
   throttle_.cancel();
   for (IoQueue* q : queues_) q->rouse();
+  feeds_.events().notify();
 }
 
 std::exception_ptr Executor::described(Error& e, const exe::Step* step) {
@@ -303,6 +309,7 @@ void Executor::drive(int worker) {
   const FlushToZero flush;
   int idle = 0;
   for (;;) {
+    const uint32_t feed_events = feeds_.events().count();
     bool progress = false;
     bool finished = true;
     for (Strand* s : own) {
@@ -319,17 +326,20 @@ void Executor::drive(int worker) {
       idle = 0;
     } else if (may_spin() && ++idle < kSpins) {
       spin_pause();
-    } else if (!park(own)) {
-      std::this_thread::yield();
+    } else {
+      park(own, feed_events);
     }
   }
 }
 
-// Parks a worker that waits for a transfer, so that it leaves its core to workers that compute.
-bool Executor::park(const std::vector<Strand*>& own) {
+// Parks a worker that waits for a transfer or while a strand waits for a feed, so that it leaves
+// its core to workers that compute and to the threads of feeds. A feed may need another strand of
+// this worker. So the worker looks at its strands again after a short time.
+void Executor::park(const std::vector<Strand*>& own, uint32_t feed_events) {
+  if (feeds_.waiting()) return feeds_.events().await(feed_events, kFeedTurn);
   const auto waits =
       std::find_if(own.begin(), own.end(), [](const Strand* s) { return !s->finished(); });
-  return waits != own.end() && (*waits)->park();
+  if (waits == own.end() || !(*waits)->park()) std::this_thread::yield();
 }
 
 void Executor::IoThread::await_idle() const {
@@ -364,8 +374,10 @@ void Executor::run_with(const exe::Program& program, HostStreams& streams, bool 
   guarded([&] {
     prepare(program, streams, has_io_threads);
     drive();
+    feeds_.flush(stop_);
   });
   settle();
+  feeds_.end();
   guarded([&] { share_outputs(program, streams); });
   end_run();
 }
@@ -426,7 +438,7 @@ void Executor::share_outputs(const exe::Program& program, HostStreams& streams) 
   if (options_.agreement == nullptr || stop_.load()) return;
   for (const exe::StreamCount& s : program.streams) {
     const exe::StreamPort& port = executable_.streams[static_cast<size_t>(s.stream)];
-    if (port.input || s.entries == 0) continue;
+    if (port.input || s.entries == 0 || feeds_.has_stream(s.stream)) continue;
     const int64_t bytes = s.entries * executable_.replicas * port.spec.bytes();
     options_.agreement->share({streams.entry(s.stream, 0, 0), static_cast<size_t>(bytes)},
                               stream_owners_[static_cast<size_t>(s.stream)], s.entries, &stop_);
@@ -472,6 +484,7 @@ void Executor::drive_interleaved(const exe::Program& program, const std::vector<
   int stuck = 0;
   const int patience = 64 * static_cast<int>(strands.size() + queues_.size());
   for (uint64_t turn = 0; !over() && !stop_.load(); ++turn) {
+    const uint32_t feed_events = feeds_.events().count();
     const size_t pick = random_bits(key, turn) % (strands.size() + queues_.size());
     const bool polled = poll_or_fail();
     const bool progress = pick < strands.size()
@@ -479,7 +492,8 @@ void Executor::drive_interleaved(const exe::Program& program, const std::vector<
                               : advance_or_fail(*queues_[pick - strands.size()]);
     const bool waits = std::any_of(strands.begin(), strands.end(),
                                    [](const Strand* s) { return s->waits_for_device(); });
-    stuck = progress || polled || waits ? 0 : stuck + 1;
+    if (!progress && feeds_.waiting()) feeds_.events().await(feed_events, kFeedTurn);
+    stuck = progress || polled || waits || feeds_.waiting() ? 0 : stuck + 1;
     if (stuck > patience && options_.group == nullptr)
       fail(ErrorKind::kInternal, "program {}: all strands are stuck", program.name);
   }

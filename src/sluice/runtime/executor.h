@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,6 +30,8 @@ struct ExecutorOptions {
   /// Longest time in seconds that a run waits, after a stop or an error, until devices with queues
   /// have run their commands.
   double stop_deadline = 10;
+  /// Longest time in seconds that a run waits for one element of a feed.
+  double feed_deadline = std::numeric_limits<double>::infinity();
 };
 
 struct FreeMemory {
@@ -55,6 +58,14 @@ class Executor {
   /// the commands of devices with queues. Error{kPeerLost} if they have not ended by the deadline.
   /// From then on every run throws this error.
   void run(const exe::Program& program, HostStreams& streams);
+  /// Bind a feed, while no run is in progress; see Feed::bind.
+  void bind_feed(int32_t feed, std::shared_ptr<FeedSource> source) {
+    feeds_.bind(feed, std::move(source));
+  }
+  void bind_feed(int32_t feed, std::shared_ptr<FeedSink> sink) {
+    feeds_.bind(feed, std::move(sink));
+  }
+  const Feeds& feeds() const { return feeds_; }
   /// Runs a program on this thread alone. Each turn advances a strand or io queue that `seed`
   /// selects. Error{kInternal} if all strands are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
@@ -127,7 +138,7 @@ class Executor {
     void await_idle() const;
   };
   void serve_io(IoThread& io);
-  bool park(const std::vector<Strand*>& own);
+  void park(const std::vector<Strand*>& own, uint32_t feed_events);
   void fail_run(std::exception_ptr error);
   void stop_strands();
   /// Adds the op and its source line to the error being handled, and returns that error.
@@ -146,6 +157,7 @@ class Executor {
   std::unique_ptr<Communicator> communicator_;
   Throttle throttle_;
   std::vector<std::unique_ptr<Replica>> replicas_;
+  Feeds feeds_;  ///< Its threads use memory of the replicas.
   /// By worker of the pool: its strands, of all replicas. Each strand of a device with queues has a
   /// worker of its own behind the others, which its files and full queues may hold up.
   std::vector<std::vector<Strand*>> work_;

@@ -68,6 +68,11 @@ int64_t Placement::bytes_of(int replica, int32_t arena) const {
   for (const exe::Channel& c : executable_.channels) {
     if (c.arena == arena) return has(replica, c.from) ? a.bytes : 0;
   }
+  for (const exe::Feed& feed : executable_.feeds) {
+    for (const exe::FeedRing& ring : feed.rings) {
+      if (ring.arena == arena) return has_stream(replica, ring.stream) ? a.bytes : 0;
+    }
+  }
   if (a.device >= 0) return has(replica, a.device) ? a.bytes : 0;
   int64_t bytes = a.bytes;
   for (size_t b = 0; b < executable_.remote_buffers.size(); ++b) {

@@ -20,6 +20,10 @@ class Placement {
   int process_of_stream(int replica, int32_t stream) const {
     return process_of(replica, stream_devices_[static_cast<size_t>(stream)]);
   }
+  /// Returns whether this process runs the device of a stream of a replica.
+  bool has_stream(int replica, int32_t stream) const {
+    return process_of_stream(replica, stream) == rank_;
+  }
   /// Returns whether this process runs a device of a replica.
   bool has(int replica, int device) const { return process_of(replica, device) == rank_; }
   bool has(int replica, const exe::VariablePlan& variable) const {
@@ -28,7 +32,7 @@ class Placement {
   /// Returns the replicas of which this process runs at least one device.
   const exe::ReplicaRange& here() const { return here_; }
   /// Returns the bytes of an arena of a replica that this process allocates. The slots of a channel
-  /// are in the process that sends.
+  /// are in the process that sends. The ring of a feed's field is in the process of its stream.
   int64_t bytes_of(int replica, int32_t arena) const;
   /// Returns the position of a remote buffer of a replica in its arena. Buffers of other processes
   /// take no memory here.

@@ -6,6 +6,7 @@
 
 #include "sluice/runtime/channel.h"
 #include "sluice/runtime/communicator.h"
+#include "sluice/runtime/feeds.h"
 #include "sluice/runtime/host_streams.h"
 #include "sluice/runtime/io_queue.h"
 #include "sluice/runtime/loaded_program.h"
@@ -36,6 +37,7 @@ struct RunState {
   const exe::Executable* executable = nullptr;
   const LoadedProgram* loaded = nullptr;
   HostStreams* streams = nullptr;
+  std::vector<FeedPort*> feed_ports;    ///< By stream, null without feed; empty without feeds.
   std::vector<DeviceAddress> arenas;    ///< Begin of each arena in device memory; others null.
   std::vector<std::byte*> host_arenas;  ///< Begin of each arena in host memory; others null.
   std::unique_ptr<RemoteStore> remote;
@@ -50,6 +52,10 @@ struct RunState {
   const std::atomic<bool>* stop = nullptr;
   int replica = 0;
 
+  /// Returns the port of a stream; null if it belongs to no feed.
+  FeedPort* port(int32_t stream) const {
+    return feed_ports.empty() ? nullptr : feed_ports[static_cast<size_t>(stream)];
+  }
   /// Returns the begin of a worker's workspace on a device; null without one.
   DeviceAddress workspace(int device, int worker = 0) const {
     for (size_t a = 0; a < arenas.size(); ++a) {

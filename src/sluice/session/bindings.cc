@@ -40,8 +40,13 @@ void check_array(const exe::StreamPort& port, int64_t entries, int64_t replicas,
 using StreamNames = std::map<int32_t, std::string>;  // Names of streams by id.
 
 template <typename Stream>
-void add_once(StreamNames& given, const Stream& stream, uint64_t ir) {
+void add_once(StreamNames& given, const Stream& stream, uint64_t ir, const exe::Executable& e,
+              const std::vector<int32_t>& feeds) {
   require(stream.ir == ir, "stream '{}' belongs to another Ir", stream.name);
+  const int32_t feed = feeds.at(static_cast<size_t>(stream.id));
+  require(feed < 0,
+          "stream '{}': must belong to no feed, got feed '{}'; bind it with Session::bind_feed",
+          stream.name, feed < 0 ? "" : e.feeds[static_cast<size_t>(feed)].name);
   require(given.emplace(stream.id, stream.name).second, "stream '{}' is given twice", stream.name);
 }
 
@@ -92,13 +97,15 @@ std::unique_ptr<runtime::HostStreams> bind_streams(const exe::Executable& execut
                                                    const std::vector<StreamOutput>& outputs) {
   StreamNames expected_inputs, expected_outputs, given_inputs, given_outputs;
   std::map<int32_t, int64_t> entries;
+  const std::vector<int32_t> feeds = exe::feeds_of_streams(executable);
   for (const exe::StreamCount& s : program.streams) {
+    if (feeds[static_cast<size_t>(s.stream)] >= 0) continue;
     const exe::StreamPort& port = executable.streams[static_cast<size_t>(s.stream)];
     (port.input ? expected_inputs : expected_outputs).emplace(s.stream, port.name);
     entries[s.stream] = s.entries;
   }
-  for (const StreamInput& i : inputs) add_once(given_inputs, i.stream, ir);
-  for (const StreamOutput& o : outputs) add_once(given_outputs, o.stream, ir);
+  for (const StreamInput& i : inputs) add_once(given_inputs, i.stream, ir, executable, feeds);
+  for (const StreamOutput& o : outputs) add_once(given_outputs, o.stream, ir, executable, feeds);
   check_streams(program, "input", expected_inputs, given_inputs);
   check_streams(program, "output", expected_outputs, given_outputs);
 

@@ -51,15 +51,16 @@ class Binding {
   ~Binding();
 
  private:
+  friend class AsyncRun;
   friend class Session;
   const Session* session_ = nullptr;
   const exe::Program* program_ = nullptr;
   std::unique_ptr<runtime::HostStreams> streams_;
 };
 
-/// Binds the streams of a program to arrays. `ir` is the id of the Ir that the streams must belong
-/// to. Error{kUsage} naming streams that are missing, unknown or given twice, or an array of
-/// another shape or dtype.
+/// Binds the streams of a program that belong to no feed to arrays. `ir` is the id of the Ir that
+/// the streams must belong to. Error{kUsage} naming streams that are missing, unknown or given
+/// twice, or an array of another shape or dtype.
 std::unique_ptr<runtime::HostStreams> bind_streams(const exe::Executable& executable,
                                                    const exe::Program& program, uint64_t ir,
                                                    const std::vector<StreamInput>& inputs,

@@ -62,6 +62,8 @@ CompileOptions compile_options(const SessionOptions& options) {
   require(options.stop_deadline >= 0 && options.stop_deadline <= kLongestDeadline,
           "session: the deadline of a stop must be in [0, {}] seconds, got {}", kLongestDeadline,
           options.stop_deadline);
+  require(options.feed_deadline > 0, "session: feed_deadline must be more than 0 seconds, got {}",
+          options.feed_deadline);
   result.remote_direct = options.remote_direct;
   result.verify_remote = options.verify_remote;
   result.io_queues = options.io_queues;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,6 +60,8 @@ struct SessionOptions {
   /// Longest time in seconds that a run waits, after a stop or an error, until devices with queues
   /// have run their commands. At most 1e6.
   double stop_deadline = 10;
+  /// Longest time in seconds that a run waits for one element of a feed. Infinite: no limit.
+  double feed_deadline = std::numeric_limits<double>::infinity();
   int io_queues = 1;  ///< Number of io queues: 0, 1, or 3 (loads, stores, prefetches).
   std::vector<std::string> disable = {};  ///< Optional compiler passes to omit.
   std::string print_after = {};  ///< Print the result of this pass to stderr; "all": of every pass.

@@ -9,6 +9,7 @@
 #include "sluice/exe/text.h"
 #include "sluice/report/summary.h"
 #include "sluice/runtime/executor.h"
+#include "sluice/session/async_state.h"
 #include "sluice/session/checkpoint.h"
 #include "sluice/session/variables.h"
 
@@ -44,13 +45,41 @@ Session::Session(const Ir& ir, const SessionOptions& options)
                                .group = options.group,
                                .map = options.map,
                                .agreement = agreement_->size() > 1 ? agreement_.get() : nullptr,
-                               .stop_deadline = options.stop_deadline});
+                               .stop_deadline = options.stop_deadline,
+                               .feed_deadline = options.feed_deadline});
   variables_ = std::make_unique<Variables>(*compiled_, *executor_, *agreement_);
   variables_->initialize();
   measure();
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  if (async_ == nullptr) return;
+  async_->stop_run();
+  async_->join();
+  const std::lock_guard hold(async_->lock);
+  async_->session_lives = false;
+}
+
+/// Marks the session as running.
+class Session::Busy {
+ public:
+  explicit Busy(std::atomic<bool>& busy) : busy_(busy) {
+    require(!busy_.exchange(true),
+            "run: the session must have no run in progress, got one; wait for its end or stop it");
+  }
+  ~Busy() { busy_ = false; }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  std::atomic<bool>& busy_;
+};
+
+void Session::require_idle(const char* call) const {
+  require(!busy_.load(),
+          "{}: the session must have no run in progress, got one; wait for its end or stop it",
+          call);
+}
 
 Binding Session::bind(const std::vector<StreamInput>& inputs,
                       const std::vector<StreamOutput>& outputs, const std::string& program) const {
@@ -61,17 +90,23 @@ Binding Session::bind(const std::vector<StreamInput>& inputs,
   return binding;
 }
 
-HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::string& program) {
+HostTensors Session::new_outputs(const std::string& program) const {
   const exe::Executable& exe = executable();
+  const std::vector<int32_t> feeds = exe::feeds_of_streams(exe);
   HostTensors results;
   for (const exe::StreamCount& s : exe.program(program).streams) {
     const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
-    if (port.input) continue;
+    if (port.input || feeds[static_cast<size_t>(s.stream)] >= 0) continue;
     const D2hStream stream{ir_.id(), s.stream, port.name, port.spec};
     results.arrays_.emplace_back(
         stream,
         HostTensor({entries_shape(port.spec.shape, s.entries, exe.replicas), port.spec.dtype, {}}));
   }
+  return results;
+}
+
+HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::string& program) {
+  HostTensors results = new_outputs(program);
   std::vector<StreamOutput> outputs;
   for (auto& [stream, array] : results.arrays_) outputs.push_back({stream, array});
   Binding binding = bind(inputs, outputs, program);
@@ -79,13 +114,62 @@ HostTensors Session::run(const std::vector<StreamInput>& inputs, const std::stri
   return results;
 }
 
+AsyncRun Session::run_async(const std::vector<StreamInput>& inputs, const std::string& program) {
+  HostTensors results = new_outputs(program);
+  std::vector<StreamOutput> outputs;
+  for (auto& [stream, array] : results.arrays_) outputs.push_back({stream, array});
+  AsyncRun run = run_async(bind(inputs, outputs, program));
+  // Moving the arrays does not move their bytes. Only wait() reads the results.
+  run.state_->results = std::move(results);
+  return run;
+}
+
+AsyncRun Session::run_async(Binding binding) {
+  check_binding(binding);
+  auto busy = std::make_shared<Busy>(busy_);
+  if (async_ != nullptr) async_->join();
+  const auto state = std::make_shared<AsyncRun::State>();
+  state->binding = std::move(binding);
+  state->stop = [this] { return stop(); };
+  state->progress = [this] { return executor_->feeds().progress(); };
+  state->start([this, busy = std::move(busy), run = state.get()]() mutable {
+    const std::shared_ptr<Busy> held = std::move(busy);  // Until the run has ended.
+    run_bound(run->binding);
+  });
+  async_ = state;
+  return AsyncRun(state);
+}
+
+int32_t Session::feed_index(uint64_t ir, int32_t id, const std::string& name) const {
+  require_idle("bind_feed");
+  require(ir == ir_.id(), "bind_feed: feed '{}' belongs to another Ir", name);
+  const auto feeds = static_cast<int64_t>(executable().feeds.size());
+  require(id >= 0 && id < feeds,
+          "bind_feed: feed '{}' must be made before the session, got a later one", name);
+  return id;
+}
+
+void Session::bind_feed(const Infeed& feed, std::shared_ptr<FeedSource> source) {
+  const int32_t index = feed_index(feed.ir, feed.id, feed.name);
+  require(source != nullptr, "bind_feed: feed '{}' must get a source, got a null pointer",
+          feed.name);
+  executor_->bind_feed(index, std::move(source));
+}
+
+void Session::bind_feed(const Outfeed& feed, std::shared_ptr<FeedSink> sink) {
+  const int32_t index = feed_index(feed.ir, feed.id, feed.name);
+  require(sink != nullptr, "bind_feed: feed '{}' must get a sink, got a null pointer", feed.name);
+  executor_->bind_feed(index, std::move(sink));
+}
+
 std::vector<std::pair<H2dStream, TensorSpec>> Session::expected_inputs(
     const std::string& program) const {
   const exe::Executable& exe = executable();
+  const std::vector<int32_t> feeds = exe::feeds_of_streams(exe);
   std::vector<std::pair<H2dStream, TensorSpec>> inputs;
   for (const exe::StreamCount& s : exe.program(program).streams) {
     const exe::StreamPort& port = exe.streams[static_cast<size_t>(s.stream)];
-    if (!port.input) continue;
+    if (!port.input || feeds[static_cast<size_t>(s.stream)] >= 0) continue;
     inputs.emplace_back(
         H2dStream{ir_.id(), s.stream, port.name, port.spec},
         TensorSpec{entries_shape(port.spec.shape, s.entries, exe.replicas), port.spec.dtype, {}});
@@ -97,28 +181,37 @@ void Session::check_binding(const Binding& binding) const {
   require(binding.session_ == this, "run: the binding was not made by this session");
 }
 
+void Session::run_bound(const Binding& binding) {
+  executor_->run(*binding.program_, *binding.streams_);
+}
+
 void Session::run_into(Binding& binding) {
   check_binding(binding);
-  executor_->run(*binding.program_, *binding.streams_);
+  const Busy busy(busy_);
+  run_bound(binding);
 }
 
 void Session::run_interleaved(Binding& binding, uint64_t seed) {
   check_binding(binding);
+  const Busy busy(busy_);
   executor_->run_interleaved(*binding.program_, *binding.streams_, seed);
 }
 
 bool Session::stop() { return executor_->stop(); }
 
 HostTensor Session::read(const Tensor& variable) const {
+  require_idle("read");
   return variables_->value(variables_->index_of(variable));
 }
 
 void Session::write(const Tensor& variable, const ConstArrayView& value) {
+  require_idle("write");
   variables_->write(variables_->index_of(variable, value), 0,
                     {value.data, static_cast<size_t>(value.spec.bytes())});
 }
 
 void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
+  require_idle("write");
   // Check all values before the first one is written.
   for (const auto& [variable, value] : values) variables_->index_of(variable, value);
   for (const auto& [variable, value] : values) write(variable, value);
@@ -126,6 +219,7 @@ void Session::write(const std::vector<std::pair<Tensor, HostTensor>>& values) {
 
 void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
                          std::span<std::byte> out) const {
+  require_idle("read_chunk");
   const size_t v = variables_->index_of(variable);
   const TensorSpec spec = variables_->spec(v);
   const int64_t width = size_of(spec.dtype);
@@ -139,6 +233,7 @@ void Session::read_chunk(const Tensor& variable, int64_t begin, int64_t count,
 }
 
 void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const std::byte> in) {
+  require_idle("write_chunk");
   const size_t v = variables_->index_of(variable);
   const TensorSpec spec = variables_->spec(v);
   const int64_t width = size_of(spec.dtype);
@@ -150,10 +245,12 @@ void Session::write_chunk(const Tensor& variable, int64_t begin, std::span<const
 }
 
 void Session::each_variable(const VariableVisitor& visit) const {
+  require_idle("each_variable");
   for (const size_t v : by_path(*variables_)) visit(variables_->path(v), variables_->value(v));
 }
 
 std::optional<ReplicaDifference> Session::find_replica_difference() const {
+  require_idle("find_replica_difference");
   const auto replicas = static_cast<size_t>(executable().replicas);
   const std::vector<std::string> hashes = variables_->copy_hashes();
   for (const size_t v : by_path(*variables_)) {
@@ -170,14 +267,17 @@ std::optional<ReplicaDifference> Session::find_replica_difference() const {
 }
 
 void Session::restore(const std::vector<NamedArray>& values) {
+  require_idle("restore");
   restore_variables(*variables_, values);
 }
 
 void Session::save(const std::string& path) const {
+  require_idle("save");
   save_variables(*variables_, *agreement_, path);
 }
 
 std::vector<std::string> Session::load(const std::string& path) {
+  require_idle("load");
   return load_variables(*variables_, *agreement_, path);
 }
 

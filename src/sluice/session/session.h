@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,35 @@ struct ReplicaDifference {
   int other = 0;
 };
 
+/// A run on a thread of its own; Session::run_async makes it. Several threads may use one object,
+/// except that wait() takes the outputs.
+class AsyncRun {
+ public:
+  AsyncRun(AsyncRun&&) noexcept;
+  AsyncRun& operator=(AsyncRun&&) noexcept;
+  /// Stops the run, waits for its end, and discards its error. Call wait() to let it finish.
+  ~AsyncRun();
+
+  /// Waits for the end of the run. Returns its output arrays; without any, for a bound program and
+  /// at a second call. Rethrows the error of the run.
+  HostTensors wait();
+  /// Waits for the end of the run, at most for `seconds`. Returns whether it has ended.
+  bool wait_for(double seconds);
+  /// Whether the run has ended.
+  bool done() const;
+  /// Ends the run as Session::stop does. Returns false if it has ended already.
+  bool stop();
+  /// Returns for each feed, by name, the elements of each replica that runs have read or stored
+  /// since the feed was bound. Empty after the end of the session.
+  std::vector<std::pair<std::string, int64_t>> progress() const;
+
+ private:
+  friend class Session;
+  struct State;
+  explicit AsyncRun(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
 /// A compiled program with its memory. A session compiles, proves the plan, allocates, and holds
 /// the variables from run to run.
 class Session {
@@ -41,12 +71,14 @@ class Session {
   /// Compiles and proves the plan, allocates its memory and initialises the variables.
   /// Error{kDoesNotFit} if a budget cannot be met; Error{kInternal} if the proof of the plan fails.
   Session(const Ir& ir, const SessionOptions& options = {});
+  /// Stops a run in progress. Cancels the sources and sinks of feeds, and waits until they return.
   ~Session();
 
   /// Runs the program of an entry graph once and returns new arrays. A stream's array has the shape
   /// entries_shape(): the entries of the run, then the replicas, then the axes of an entry. An axis
   /// of one entry or one replica is left out; inputs may have that of one entry. Error{kUsage}
-  /// naming missing or unknown streams, or an array of another shape or dtype.
+  /// naming missing or unknown streams, or an array of another shape or dtype. Streams of feeds
+  /// have no arrays.
   HostTensors run(const std::vector<StreamInput>& inputs = {}, const std::string& program = "main");
   /// Returns the streams that a run of a program reads, with the specs of their arrays.
   std::vector<std::pair<H2dStream, TensorSpec>> expected_inputs(
@@ -57,6 +89,33 @@ class Session {
   /// Runs the program on bound arrays. Allocates nothing. Error{kUsage} for a binding of another
   /// session.
   void run_into(Binding& binding);
+  /// Bind a feed to its source or sink, which the session keeps. A feed starts with element 0, also
+  /// if it was bound before; the earlier source or sink is cancelled and released.
+  ///
+  /// Before a run that uses a feed, the feed must be bound. A thread of the feed's own calls the
+  /// source in advance, as far as the rings of the plan have room. Entry k of a run is element
+  /// p + k. The position p starts at 0 and moves on by the elements of each run, of any program.
+  /// After a stop or an error, p is behind the last element of which an infeed has read a field, or
+  /// an outfeed has stored all fields. With R replicas, replica r gets or gives element
+  /// (p + k) * R + r. Elements behind the last whole group of R are discarded at the end of data.
+  ///
+  /// A run throws Error{kUsage} if it needs an element behind the end of data, Error{kIo} after
+  /// SessionOptions::feed_deadline, or the error of the source or sink with the element's number.
+  /// The session can run again. A run returns after its sinks have taken its elements.
+  ///
+  /// In a group, each process that runs a device of the feed calls a source of its own, which must
+  /// give equal data; it drops the fields and replicas of other processes. All rings of an outfeed
+  /// must belong to one process, which alone calls its sink.
+  ///
+  /// Error{kUsage} for a feed of another Ir, a null pointer, a run in progress, or an error of
+  /// open().
+  void bind_feed(const Infeed& feed, std::shared_ptr<FeedSource> source);
+  void bind_feed(const Outfeed& feed, std::shared_ptr<FeedSink> sink);
+  /// Start a run on a thread of its own and return at once. The arrays of `inputs` must outlive the
+  /// run. Until its end, the session takes no other run and no access to variables.
+  AsyncRun run_async(const std::vector<StreamInput>& inputs = {},
+                     const std::string& program = "main");
+  AsyncRun run_async(Binding binding);
   /// Runs on this thread and advances strands at random, seeded by `seed`. For tests of the
   /// runtime.
   void run_interleaved(Binding& binding, uint64_t seed);
@@ -127,7 +186,13 @@ class Session {
   runtime::Agreement& agreement() { return *agreement_; }
 
  private:
+  friend class AsyncRun;
+  class Busy;
   void check_binding(const Binding& binding) const;
+  void require_idle(const char* call) const;
+  void run_bound(const Binding& binding);
+  HostTensors new_outputs(const std::string& program) const;
+  int32_t feed_index(uint64_t ir, int32_t id, const std::string& name) const;
   void measure();
 
   Ir ir_;
@@ -135,7 +200,9 @@ class Session {
   std::unique_ptr<runtime::Agreement> agreement_;
   std::unique_ptr<runtime::Executor> executor_;
   std::unique_ptr<Variables> variables_;
-  std::vector<int64_t> measured_;  ///< By device.
+  std::vector<int64_t> measured_;           ///< By device.
+  std::atomic<bool> busy_{false};           ///< A run is in progress.
+  std::shared_ptr<AsyncRun::State> async_;  ///< State of the last run_async().
 };
 
 }  // namespace sluice

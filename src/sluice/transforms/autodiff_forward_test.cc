@@ -1,5 +1,5 @@
 // Gradient rules that add ops to the forward graph (GradContext::forward).
-#include "sluice/ir/print.h"
+#include "sluice/ir/ir.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"

@@ -1,6 +1,6 @@
 #include "sluice/transforms/autodiff.h"
 
-#include "sluice/ir/print.h"
+#include "sluice/ir/ir.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"

@@ -1,6 +1,6 @@
 #include "sluice/transforms/decompose_sum.h"
 
-#include "sluice/ir/print.h"
+#include "sluice/ir/ir.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/transforms/gradient_check.h"

@@ -2,7 +2,7 @@
 // compared with central differences. If autodiff reports an error, the graphs must be unchanged.
 #include <random>
 
-#include "sluice/ir/print.h"
+#include "sluice/ir/ir.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"

@@ -16,7 +16,8 @@ std::string Simulation::path_of(const DeviceRun& d) const {
   return text;
 }
 
-/// Returns the message for which a blocked device waits. Only sends and receives block.
+/// Returns the message or the element for which a blocked device waits. Only sends, receives and
+/// transfers of feeds block.
 Simulation::Awaited Simulation::awaited(const DeviceRun& d) {
   const Activation& a = d.stack.back();
   const exe::Step& step = a.function->steps[a.step];
@@ -28,6 +29,7 @@ Simulation::Awaited Simulation::awaited(const DeviceRun& d) {
                         d.device, path_of(d), channels_[static_cast<size_t>(s->channel)].sent,
                         c.name, c.capacity, c.to)};
   }
+  if (const auto* i = std::get_if<exe::Issue>(&step.body)) return awaited_feed(d, *i);
   const int32_t channel = std::get<exe::Receive>(step.body).channel;
   const exe::Channel& c = e_.channels[static_cast<size_t>(channel)];
   return {c.from, fmt::format("device {} ({}) waits for message {} of channel '{}' from device {}",

@@ -128,6 +128,7 @@ std::vector<int64_t> Simulation::joint_state() const {
     }
     out.push_back(-1);
   }
+  feed_state(out);
   for (size_t a = 0; a < e_.arenas.size(); ++a) {
     bytes_.arena(a).for_each([&](int64_t begin, int64_t end, const Content& c) {
       out.insert(out.end(), {begin, end, number(c.id), c.origin});

@@ -60,6 +60,7 @@ void Simulation::run() {
 }
 
 void Simulation::start() {
+  find_feeds();
   for (const exe::VariablePlan& v : e_.variables) {
     Range r{v.arena, v.offset, v.offset + v.bytes};
     if (v.buffer >= 0) {

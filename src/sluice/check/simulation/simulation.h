@@ -108,12 +108,21 @@ class Simulation {
 
   enum class Outcome : uint8_t { kDone, kEntered, kBlocked };
 
-  // deadlock.cc: devices that wait forever.
-  /// The message for which a device waits, and the device at its other end.
+  /// The message or element for which a device waits, and the device that must act.
   struct Awaited {
     int32_t other = 0;
     std::string text;
   };
+
+  // feeds.cc: entries of feeds that are not ready.
+  void find_feeds();
+  /// Returns the field whose ring makes an entry of a feed wait, if one does.
+  const exe::FeedRing* awaited_field(const exe::Issue& i) const;
+  Awaited awaited_feed(const DeviceRun& d, const exe::Issue& i) const;
+  void feed_queue(DeviceRun& d, const exe::Issue& i);
+  void feed_state(std::vector<int64_t>& out) const;
+
+  // deadlock.cc: devices that wait forever.
   std::string path_of(const DeviceRun& d) const;
   Awaited awaited(const DeviceRun& d);
   void report_deadlocks();
@@ -202,6 +211,8 @@ class Simulation {
   TierUses tiers_;
   std::vector<ChannelState> channels_;
   std::vector<StreamState> streams_;
+  std::vector<int32_t> feed_of_;  ///< By stream: its feed, or -1.
+  std::vector<int32_t> user_of_;  ///< By stream: the device that uses it, or -1.
   /// Number of collectives run so far, by device and group.
   std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
   RemoteLedger remote_;

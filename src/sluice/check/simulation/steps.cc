@@ -189,6 +189,7 @@ void Simulation::entry_in_flight(DeviceRun& d, const exe::Issue& i, const Range&
 }
 
 Simulation::Outcome Simulation::issue(DeviceRun& d, const exe::Issue& i) {
+  if (awaited_field(i) != nullptr) return Outcome::kBlocked;
   Activation& a = d.stack.back();
   const bool load =
       i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kRemoteLoad;
@@ -206,6 +207,7 @@ Simulation::Outcome Simulation::issue(DeviceRun& d, const exe::Issue& i) {
   touch(d, touched, i.queue);
   Range entry;
   if (i.kind == exe::TransferKind::kStreamIn || i.kind == exe::TransferKind::kStreamOut) {
+    feed_queue(d, i);
     stream_entry(d, i);
   } else if (!remote_entry(d, i, entry)) {
     return Outcome::kDone;

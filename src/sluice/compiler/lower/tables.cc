@@ -30,6 +30,7 @@ Tables::Tables(Program& program, const Context& context)
   add_devices();
   add_streams();
   if (program.ir.remote_buffer_count() > 0) add_remote_buffers();
+  add_feeds();
   if (std::any_of(arenas_.begin(), arenas_.end(),
                   [](const DeviceArenas& a) { return a.staging >= 0; }))
     add_host_tier();
@@ -78,6 +79,23 @@ void Tables::add_streams() {
   for (int s = 0; s < program_.ir.stream_count(); ++s) {
     const StreamInfo& stream = program_.ir.stream(s);
     exe_.streams.push_back({stream.name, stream.input, stream.spec});
+  }
+}
+
+// Rings are in host memory that is not pinned: a device with queues copies through its staging
+// memory.
+void Tables::add_feeds() {
+  for (const FeedInfo& feed : program_.ir.feeds()) {
+    add_host_tier();
+    exe::Feed plan{feed.name, feed.input, feed.depth, {}};
+    for (const int32_t s : feed.streams) {
+      const StreamInfo& stream = program_.ir.stream(s);
+      exe::FeedRing ring{s, program_.feed_slots.at(s), 0, 0, round_up(stream.spec.bytes(), 64)};
+      ring.arena = add_arena("ring " + stream.name, exe::ArenaKind::kRings, exe::Space::kHost, -1,
+                             checked_mul(ring.slots, ring.slot_bytes));
+      plan.rings.push_back(ring);
+    }
+    exe_.feeds.push_back(std::move(plan));
   }
 }
 

@@ -39,6 +39,7 @@ class Tables {
 
   void add_devices();
   void add_streams();
+  void add_feeds();
   void add_remote_buffers();
   void add_host_tier();
   void add_file_memory();

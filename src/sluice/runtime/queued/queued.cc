@@ -27,6 +27,10 @@ std::vector<std::span<std::byte>> pinned_staging(const RunState& run, int device
   return staging;
 }
 
+bool is_stream(const exe::Issue& issue) {
+  return issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut;
+}
+
 /// Enqueues the steps of a device with queues: the Kind of a Walk.
 class Queued {
  public:
@@ -93,8 +97,12 @@ class Queued {
     begin_host_step();
     const QueuedTransfer transfer{&issue, memory, entry, step};
     if (issue.queue > 0) return io(issue.queue).issue(transfer, commands_.mark());
+    FeedPort* const port = is_stream(issue) ? run_.port(issue.object) : nullptr;
+    if (port != nullptr && !port->ready(entry)) return kNotYet;
     const bool ended = staging_.advance(transfer);
     waits_ = staging_.waits();
+    // The slot is free: the entry is in the staging memory, or has come from there.
+    if (ended && port != nullptr) port->done(entry);
     return ended ? kEnded : kNotYet;
   }
 

@@ -1,0 +1,189 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "sluice/base/error.h"
+#include "sluice/base/feed.h"
+#include "sluice/exe/executable.h"
+#include "sluice/runtime/placement.h"
+
+namespace sluice::runtime {
+
+/// Wakes workers that wait for feeds.
+class FeedEvents {
+ public:
+  uint32_t count() const { return count_.load(); }
+  void notify();
+  /// Blocks until count() differs from `seen`, at most for `time`.
+  void await(uint32_t seen, std::chrono::microseconds time);
+
+ private:
+  std::atomic<uint32_t> count_{0};
+  std::atomic<int> sleepers_{0};
+  std::mutex lock_;
+  std::condition_variable wake_;
+};
+
+class Feed;
+
+/// The device's side of one field of a feed in one replica. One strand uses it. Entries are those
+/// of the run, from 0.
+class FeedPort {
+ public:
+  FeedPort(Feed& feed, const exe::FeedRing& ring, std::byte* arena)
+      : feed_(feed), ring_(ring), arena_(arena) {}
+
+  /// Returns whether the transfer of an entry may begin. Throws the error of the feed if it will
+  /// not be ready, or if the wait exceeds the deadline.
+  bool ready(int64_t entry);
+  /// Returns the slot of an entry that is ready.
+  std::byte* at(int64_t entry) const { return slot(start_ + entry); }
+  /// Ends the transfer of an entry: its slot has been read or written.
+  void done(int64_t entry);
+
+ private:
+  friend class Feed;
+  std::byte* slot(int64_t element) const { return arena_ + ring_.slot(element); }
+  bool wait(int64_t element);
+
+  Feed& feed_;
+  const exe::FeedRing& ring_;
+  std::byte* arena_;
+  int64_t start_ = 0;             ///< Element of entry 0.
+  std::atomic<int64_t> used_{0};  ///< Elements read from or stored to the ring.
+  bool waits_ = false;
+  std::chrono::steady_clock::time_point since_;  ///< Begin of the wait.
+};
+
+/// The part of a feed that this process has: a thread of its own moves elements between the source
+/// or sink and the rings. All counts are in groups of one element for each replica.
+class Feed {
+ public:
+  struct Shared {
+    FeedEvents events;
+    std::atomic<int> waiting{0};  ///< Ports that wait.
+    double deadline = std::numeric_limits<double>::infinity();
+  };
+
+  /// Error{kUsage} if the rings of an outfeed belong to several processes.
+  Feed(const exe::Executable& executable, const exe::Feed& plan, const Placement& placement,
+       Shared& shared);
+  ~Feed();
+  Feed(const Feed&) = delete;
+  Feed& operator=(const Feed&) = delete;
+
+  /// Adds the port of a field of a replica that this process runs. Replicas come in order.
+  FeedPort* add_port(int replica, size_t field, std::byte* arena);
+  /// Allocates memory for elements of replicas and fields that other processes run.
+  void add_scratch();
+  const exe::Feed& plan() const { return plan_; }
+  bool is_bound() const { return source_ != nullptr || sink_ != nullptr; }
+  /// Whether this process reads or writes a ring.
+  bool has_ports() const { return !own_.empty(); }
+  /// Bind the feed and start from element 0. An earlier source or sink is cancelled and released.
+  void bind(std::shared_ptr<FeedSource> source);
+  void bind(std::shared_ptr<FeedSink> sink);
+
+  /// Begins a run that uses `entries` elements.
+  void begin(int64_t entries);
+  /// Waits until the sink of an outfeed has taken all elements of the run, or `stop` is set. Throws
+  /// the error of the sink.
+  void flush(const std::atomic<bool>& stop);
+  /// Ends a run. The next one begins behind the elements that any ring has read, or behind those
+  /// that all rings have stored.
+  void end();
+  /// Returns the elements since bind() that all rings have read or stored.
+  int64_t progress() const;
+
+ private:
+  friend class FeedPort;
+  FeedLayout layout() const;
+  void start_thread();
+  void stop_thread();
+  void serve();
+  bool can_move() const;
+  /// Moves the element of replica `replica_` of the next group. Returns false at the end of data.
+  bool move();
+  /// Goes on to the next element.
+  void pass();
+  void fill_views(int64_t element);
+  void keep_error();
+  void rouse();
+  /// Throws if the element will not be ready.
+  void check(int64_t element, const FeedPort& port, std::chrono::steady_clock::time_point since);
+  [[noreturn]] void miss_deadline(int64_t element, const std::string& field) const;
+  std::string field_name(const exe::FeedRing& ring) const;
+
+  const exe::Executable& executable_;
+  const exe::Feed& plan_;
+  const int replicas_;
+  Shared& shared_;
+  std::vector<std::unique_ptr<FeedPort>> ports_;  ///< By replica and field; null elsewhere.
+  std::vector<FeedPort*> own_;                    ///< The ports that are not null.
+  std::vector<std::vector<std::byte>> scratch_;   ///< By field.
+  std::vector<ArrayView> in_;                     ///< By field, for next().
+  std::vector<ConstArrayView> out_;               ///< By field, for take().
+  std::shared_ptr<FeedSource> source_;
+  std::shared_ptr<FeedSink> sink_;
+  std::thread thread_;
+  std::atomic<uint32_t> signal_{0};  ///< Changes when the thread may have work.
+  std::atomic<bool> quits_{false};
+  std::atomic<bool> active_{false};   ///< A run has used the feed.
+  std::atomic<int64_t> moved_{0};     ///< Groups that the source made or the sink took.
+  std::atomic<int64_t> elements_{0};  ///< Elements that the source made.
+  int replica_ = 0;                   ///< Replica of the next element; the thread's.
+  int64_t element_ = 0;               ///< Element that next() or take() has; the thread's.
+  std::atomic<bool> ended_{false};    ///< The source has no more data.
+  std::atomic<bool> failed_{false};   ///< The thread waits until the error is reported.
+  std::optional<Error> error_;        ///< Set before failed_.
+  std::atomic<bool> reported_{false};
+  std::atomic<int64_t> start_{0};  ///< Element of entry 0 of the run.
+  int64_t entries_ = 0;            ///< Elements that the run uses.
+};
+
+/// All feeds of an executable.
+class Feeds {
+ public:
+  /// `deadline`: longest time in seconds that a run waits for one element.
+  Feeds(const exe::Executable& executable, const Placement& placement, double deadline);
+
+  /// Returns the ports of a replica, by stream; null for streams without feed or of other
+  /// processes. Empty without feeds. Replicas come in order.
+  std::vector<FeedPort*> add_replica(int replica, const std::vector<std::byte*>& host_arenas);
+  /// Comes after the last replica.
+  void finish_replicas();
+  template <typename SourceOrSink>
+  void bind(int32_t feed, std::shared_ptr<SourceOrSink> end) {
+    feeds_[static_cast<size_t>(feed)]->bind(std::move(end));
+  }
+  bool has_stream(int32_t stream) const { return of_stream_[static_cast<size_t>(stream)] >= 0; }
+  /// Error{kUsage} naming the feeds that the program uses and that are not bound.
+  void begin(const exe::Program& program);
+  void flush(const std::atomic<bool>& stop);
+  void end();
+  /// Whether a strand waits for a feed.
+  bool waiting() const { return shared_.waiting.load() > 0; }
+  FeedEvents& events() { return shared_.events; }
+  /// Returns Feed::progress of each feed, by name.
+  std::vector<std::pair<std::string, int64_t>> progress() const;
+
+ private:
+  const exe::Executable& executable_;
+  const Placement& placement_;
+  std::vector<int32_t> of_stream_;  ///< By stream: its feed, or -1.
+  Feed::Shared shared_;
+  std::vector<std::unique_ptr<Feed>> feeds_;
+};
+
+}  // namespace sluice::runtime

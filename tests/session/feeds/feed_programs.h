@@ -1,0 +1,144 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/core.h"
+#include "sluice/data/outfeed_queue.h"
+#include "sluice/exe/executable.h"
+
+/// Sources, sinks and programs for tests of feeds.
+namespace sluice::test {
+
+inline TensorSpec f32_of(Shape shape) { return {std::move(shape), f32, {}}; }
+
+inline void fill(const ArrayView& view, float value) {
+  auto* const at = reinterpret_cast<float*>(view.data);
+  for (int64_t i = 0; i < view.spec.elements(); ++i) at[i] = value;
+}
+inline float first_of(const ConstArrayView& view) {
+  return *reinterpret_cast<const float*>(view.data);
+}
+
+/// Element i has the value i mod `period` in each field, or what `value(field, i mod period)`
+/// returns. Ends after `most` elements.
+struct Counting : FeedSource {
+  using Value = std::function<float(size_t field, int64_t i)>;
+  explicit Counting(int64_t period, int64_t most = INT64_MAX, Value value = {})
+      : period(period), most(most), value(std::move(value)) {}
+  bool next(std::span<const ArrayView> fields) override {
+    const int64_t i = made.load();
+    if (i >= most) return false;
+    for (size_t f = 0; f < fields.size(); ++f) {
+      const int64_t k = i % period;
+      fill(fields[f], value ? value(f, k) : static_cast<float>(k));
+    }
+    made = i + 1;
+    return true;
+  }
+  const int64_t period, most;
+  const Value value;
+  std::atomic<int64_t> made{0};
+};
+
+/// Stores the first number of each field of each element.
+struct Numbers : FeedSink {
+  void take(std::span<const ConstArrayView> fields) override {
+    const std::lock_guard hold(lock);
+    std::vector<float> element;
+    for (const ConstArrayView& field : fields) element.push_back(first_of(field));
+    taken.push_back(element);
+  }
+  std::vector<float> field(size_t f) {
+    const std::lock_guard hold(lock);
+    std::vector<float> values;
+    for (const auto& element : taken) values.push_back(element[f]);
+    return values;
+  }
+  std::mutex lock;
+  std::vector<std::vector<float>> taken;
+};
+
+/// A source that blocks in next() from element `from` on, until it is cancelled or released.
+struct Blocking : FeedSource {
+  explicit Blocking(int64_t from) : from(from) {}
+  bool next(std::span<const ArrayView> fields) override {
+    if (made >= from) {
+      std::unique_lock hold(lock);
+      wake.wait(hold, [&] { return open; });
+    }
+    for (const ArrayView& field : fields) fill(field, static_cast<float>(made));
+    ++made;
+    return true;
+  }
+  void cancel() override { release(); }
+  void release() {
+    const std::lock_guard hold(lock);
+    open = true;
+    wake.notify_all();
+  }
+  const int64_t from;
+  int64_t made = 0;
+  bool open = false;
+  std::mutex lock;
+  std::condition_variable wake;
+};
+
+/// Programs "<n>" for each of `trips`, which adds n elements of the feed "x" to a variable and
+/// enqueues each sum in "sums".
+struct Sums {
+  explicit Sums(const std::vector<int64_t>& trips, Shape shape = {4, 4}, int replicas = 1,
+                int depth = 3)
+      : ir(replicas) {
+    in = ir.infeed("x", {{"x", f32_of(shape)}}, {.prefetch_depth = depth});
+    out = ir.outfeed("sums", {{"sum", f32_of(shape)}}, {.depth = depth});
+    Graph& body = ir.create_empty_graph("body");
+    const Tensor v = body.input(f32_of(shape), "v");
+    Tensor sum = v + body.dequeue(in)[0];
+    if (replicas > 1) sum = ops::replicated_all_reduce(sum);
+    body.enqueue(out, Tensors{sum});
+    body.add_output(sum);
+    for (const int64_t n : trips) {
+      Graph& main = ir.entry_graph(std::to_string(n));
+      total = !total.valid() ? main.variable(f32_of(shape), Initializer::constant(0), "total")
+                             : ir.share_variable(total, main);
+      ops::copy_var_update_(total, ops::repeat(main, body, n, {total})[0]);
+    }
+  }
+  float value(const Session& session) const { return session.read(total).as<float>()[0]; }
+  void reset(Session& session) const { session.write(total, HostTensor(total.spec())); }
+
+  Ir ir;
+  Infeed in;
+  Outfeed out;
+  Tensor total;
+};
+
+inline SessionOptions with(int threads, int devices = 1) {
+  SessionOptions options{.device = cpu_device({.threads = threads})};
+  for (int d = 1; d < devices; ++d)
+    options.more_devices.push_back(cpu_device({.threads = threads}));
+  return options;
+}
+
+inline std::string error_text(ErrorKind kind, const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& e) {
+    EXPECT_EQ(to_string(e.kind()), to_string(kind)) << e.what();
+    return e.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
+
+}  // namespace sluice::test

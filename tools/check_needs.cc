@@ -48,6 +48,9 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   const train::StepOptions step;
   const SessionOptions session;
   const bool schedule = o.train.lr_schedule.has_value();
+  const auto& counts = o.plan.replicas;
+  const bool several = o.train.replicas > 1 ||
+                       std::any_of(counts.begin(), counts.end(), [](int64_t n) { return n > 1; });
   const Need needs[] = {
       {o.step.io_mode != step.io_mode, !still, "--io-mode", moving, found},
       {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
@@ -66,6 +69,12 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
        "--offload none"},
       {o.session.remote_bandwidth >= 0, !stays, "--remote-bandwidth", "offloaded tensors",
        "--offload none"},
+      {o.step.accumulation_reduction != step.accumulation_reduction, o.step.accumulate > 1,
+       "--accumulation-reduction", "--accumulate of at least 2", "1"},
+      {o.step.accumulator_dtype.index() != 0, o.step.accumulate > 1, "--accumulator-dtype",
+       "--accumulate of at least 2", "1"},
+      {o.step.replica_reduction != step.replica_reduction, several, "--replica-reduction",
+       "--replicas of at least 2", "1"},
       {!o.map.empty(), o.session.group != nullptr, "--map", "several processes of mpirun", "one"},
       {o.train.warmup_steps > 0, schedule, "--warmup-steps", "--lr-schedule", "absent"},
   };

@@ -75,6 +75,8 @@ std::string settings_text(const ToolOptions& o, const Programs& programs,
     text += fmt::format("; {}, {} io queue{}", kModes[static_cast<int>(o.step.io_mode)],
                         o.session.io_queues, o.session.io_queues == 1 ? "" : "s");
   }
+  if (const std::string reductions = reductions_text(programs.training); !reductions.empty())
+    text += "; " + reductions;
   std::string moved = offload_words(programs.locations);
   if (moved == "none") return text + "; all variables on the device";
   if (moved.starts_with("optimizer")) moved.replace(0, std::strlen("optimizer"), "state");

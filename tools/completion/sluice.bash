@@ -2,6 +2,14 @@
 _sluice() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options
   case $before in
+    --accumulation-reduction)
+      options="sum mean running_mean"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
+    --accumulator-dtype)
+      options="f32 f16 bf16"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
     --io-mode)
       options="compute io io_overlapped"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
@@ -20,6 +28,10 @@ _sluice() {
       return ;;
     --optimizer)
       options="sgd momentum nesterov adam adam-f16 adamw adamax lamb rmsprop"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
+    --replica-reduction)
+      options="sum mean"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --schedule)
@@ -44,31 +56,35 @@ _sluice() {
   fi
   case ${COMP_WORDS[1]} in
     train) options="--layers --width --dropout --data --weights --torch-weights --synthetic
-      --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --lr
-      --lr-schedule --epochs --steps --save --warmup-steps --check-replicas --torch-save --seed
-      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
-      --remote-direct --verify-remote --strategy --threads --shard-threshold --stages --schedule
-      --devices --device-ids --map --io-mode --io-queues --recompute --recompute-blocks
-      --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
-    eval) options="--layers --width --dropout --data --weights --torch-weights --synthetic
-      --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --memory
-      --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
-      --device-ids --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
-      --json --digest --quiet --log-level --help --help-all" ;;
-    plan) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
-      --clip-norm --test-batch --lr --lr-schedule --memory --offload --remote
+      --micro-batch --accumulate --replicas --optimizer --clip-norm --accumulation-reduction
+      --replica-reduction --accumulator-dtype --test-batch --lr --lr-schedule --epochs --steps
+      --save --warmup-steps --check-replicas --torch-save --seed --memory --offload --remote
       --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
       --strategy --threads --shard-threshold --stages --schedule --devices --device-ids --map
-      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --print-after
-      --json --full --passes --fusions --memory-map --transfers --schedule-table --dot --problem
-      --capacity --nodes --check --help --help-all" ;;
+      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --digest
+      --quiet --log-level --help --help-all" ;;
+    eval) options="--layers --width --dropout --data --weights --torch-weights --synthetic
+      --micro-batch --accumulate --replicas --optimizer --clip-norm --accumulation-reduction
+      --replica-reduction --accumulator-dtype --test-batch --memory --offload --remote
+      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
+      --strategy --threads --shard-threshold --stages --schedule --devices --device-ids --map
+      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --digest
+      --quiet --log-level --help --help-all" ;;
+    plan) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
+      --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
+      --lr --lr-schedule --memory --offload --remote --offload-threshold --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
+      --stages --schedule --devices --device-ids --map --io-mode --io-queues --recompute
+      --recompute-blocks --disable --verify --print-after --json --full --passes --fusions
+      --memory-map --transfers --schedule-table --dot --problem --capacity --nodes --check
+      --help --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
-      --clip-norm --test-batch --lr --lr-schedule --steps --synthetic --memory --offload
-      --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
-      --device-ids --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
-      --json --only --rounds --python --help --help-all" ;;
+      --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
+      --lr --lr-schedule --steps --synthetic --memory --offload --remote --offload-threshold
+      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
+      --shard-threshold --stages --schedule --devices --device-ids --map --io-mode --io-queues
+      --recompute --recompute-blocks --disable --verify --json --only --rounds --python --help
+      --help-all" ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;
     *) return ;;

@@ -2,17 +2,19 @@
 """Checks that every way to train a model computes the same bits. Trains it in combinations of
 strategy, cut, recomputation, offload, io mode, tier, replicas, threads, thresholds, compiler
 passes, instruction sets, kinds of devices and launchers, each in its own process.
-Compares the digests of losses, weights and optimizer state: for each model and number of replicas,
-all runs must have one digest.
+Compares the digests of losses, weights and optimizer state: for each model, number of replicas and
+reduction of gradients, all runs must have one digest.
 
     bench/equality_matrix.py build/bin/sluice --sample [--random N [--seed S]] [--jobs 2]
                              [--launcher 'mpirun -n {processes}'] [--opaque] [--model TEXT]
+                             [--reduction TEXT]
 
 Prints a line for each run that differs or fails, then the counts. Exits with 1 if there is one.
 `--sample` runs enough combinations to have every possible pair of values of two dimensions.
 `--random` adds combinations that are drawn. `--opaque` adds runs on opaque test devices, alone and
 beside CPUs, for a program with this option. Without `--sample` and `--random`, every combination
-runs, which takes days. `--model` keeps the models whose name has this text.
+runs, which takes days. `--model` keeps the models whose name has this text, and `--reduction` does
+so for reductions.
 """
 
 import argparse
@@ -69,6 +71,15 @@ COMPILED = {
     "without layouts": (["--disable", "layouts"], None),
     "without fusion": (["--disable", "fuse"], None),
 }
+# The reduction of gradients over micro-batches and replicas, and the accumulators. The last flags
+# require several replicas.
+REDUCTIONS = {
+    "running mean": ([], []),
+    "mean": (["--accumulation-reduction", "mean"], ["--replica-reduction", "sum"]),
+    "sum": (["--accumulation-reduction", "sum"], []),
+    "running mean in f16": (["--accumulator-dtype", "f16"], ["--replica-reduction", "sum"]),
+    "sum in bf16": (["--accumulation-reduction", "sum", "--accumulator-dtype", "bf16"], []),
+}
 DEVICES = {"CPU": [], "opaque": ["--opaque"], "mixed": []}
 
 
@@ -76,6 +87,7 @@ class Row(NamedTuple):
     """A run. The first value of each dimension is that of the run that others are compared with."""
     model: str
     replicas: int
+    reduction: str = "running mean"
     strategy: str = "resident"
     stages: object = 1  # Their number, or "blocks": a stage for each block.
     recompute: bool = False
@@ -89,7 +101,7 @@ class Row(NamedTuple):
     launcher: str = ""
 
     def first(self):
-        return Row(self.model, self.replicas)
+        return Row(self.model, self.replicas, self.reduction)
 
     def flags(self):
         flags = [
@@ -98,6 +110,8 @@ class Row(NamedTuple):
             "--offload", ",".join(OFFLOADED[self.offload]), *COMPILED[self.compiled][0],
             *DEVICES[self.devices]
         ]
+        always, several = REDUCTIONS[self.reduction]
+        flags += always + (several if self.replicas > 1 else [])
         if self.strategy in STAGED and self.stages != "blocks":
             flags += ["--stages", self.stages]
         if self.recompute:
@@ -224,18 +238,21 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes at once")
     parser.add_argument("--opaque", action="store_true", help="also run on opaque devices")
     parser.add_argument("--model", default="", metavar="TEXT", help="only models with this text")
+    parser.add_argument("--reduction", default="", metavar="TEXT",
+                        help="only reductions with this text")
     options = parser.parse_args()
     models = [model for model in MODELS if options.model in model]
-    dimensions = Row(models, [1, 2, 4], list(STRATEGIES), [1, 2, 3, 4, "blocks"], [False, True],
-                     list(OFFLOADED), ["io", "compute", "io_overlapped"], ["host", "file"],
-                     [1, 2, 3], ["inf", 0, 512], list(COMPILED),
+    reductions = [r for r in REDUCTIONS if options.reduction in r]
+    dimensions = Row(models, [1, 2, 4], reductions, list(STRATEGIES), [1, 2, 3, 4, "blocks"],
+                     [False, True], list(OFFLOADED), ["io", "compute", "io_overlapped"],
+                     ["host", "file"], [1, 2, 3], ["inf", 0, 512], list(COMPILED),
                      list(DEVICES) if options.opaque else ["CPU"], ["", *options.launcher])
     rows = covering(dimensions) if options.sample else []
     noise = random.Random(options.seed)
     rows += [drawn(dimensions, noise) for _ in range(options.random)]
     if not rows:
-        rows = (valid(Row(*values)) for values in itertools.product(*dimensions))
-    firsts = [Row(model, replicas) for model in models for replicas in dimensions.replicas]
+        rows = [valid(Row(*values)) for values in itertools.product(*dimensions)]
+    firsts = list(dict.fromkeys(row.first() for row in rows))
     rows = list(dict.fromkeys([*firsts, *rows]))
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -255,11 +272,11 @@ def main():
             wrong += 1
             print(f"{name(row)}: {digest}, not {expected}", flush=True)
     kinds = len({digests[row] for row in firsts})
-    print(f"{len(rows)} runs, {wrong} differ; {kinds} digests of {len(firsts)} models and numbers "
-          f"of replicas; {time.monotonic() - begin:.0f} s")
+    print(f"{len(rows)} runs, {wrong} differ; {kinds} digests of {len(firsts)} models, numbers of "
+          f"replicas and reductions; {time.monotonic() - begin:.0f} s")
     if left:
         print(f"left behind: {left}")
-    # Equal digests would mean that a result does not depend on the model or on the replicas.
+    # Equal digests would mean that a result does not depend on the model, replicas or reduction.
     sys.exit(0 if wrong == 0 and kinds == len(firsts) and not left else 1)
 
 

@@ -52,6 +52,9 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
   const auto given = [&](const char* name) {
     return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
   };
+  const auto& counts = o.plan.replicas;
+  const bool several = o.train.replicas > 1 ||
+                       std::any_of(counts.begin(), counts.end(), [](int64_t n) { return n > 1; });
   const Need needs[] = {
       {o.step.io_mode != step.io_mode, !still, "--io-mode", moving, found},
       {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
@@ -72,6 +75,12 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
        "--offload none"},
       {o.session.remote_bandwidth >= 0, !stays, "--remote-bandwidth", "offloaded tensors",
        "--offload none"},
+      {o.step.accumulation_reduction != step.accumulation_reduction, o.step.accumulate > 1,
+       "--accumulation-reduction", "--accumulate of at least 2", "1"},
+      {o.step.accumulator_dtype.index() != 0, o.step.accumulate > 1, "--accumulator-dtype",
+       "--accumulate of at least 2", "1"},
+      {o.step.replica_reduction != step.replica_reduction, several, "--replica-reduction",
+       "--replicas of at least 2", "1"},
       {!o.map.empty(), o.session.group != nullptr, "--map", "several processes of mpirun", "one"},
       {!o.model.input.empty(), !o.model.dataset.empty(), "--input", "--dataset", "absent"},
       {!o.model.target.empty(), !o.model.dataset.empty(), "--target", "--dataset", "absent"},

@@ -15,11 +15,11 @@
 #include "sluice/planner/solve.h"
 #include "sluice/train/pipeline/stages.h"
 #include "tools/check_needs.h"
+#include "tools/data/user_data.h"
 #include "tools/devices.h"
 #include "tools/flags.h"
 #include "tools/options.h"
 #include "tools/programs.h"
-#include "tools/data/user_data.h"
 
 namespace sluice::tool {
 namespace {
@@ -111,6 +111,26 @@ void add_samples(Flags flags, ToolOptions& o) {
              [&o] { o.model.synthetic = true; });
 }
 
+// The reductions of gradients.
+void add_reductions(Flags flags, ToolOptions& o) {
+  using train::Accumulation;
+  flags.group(kTraining, Common::kNo)
+      .choice("--accumulation-reduction", o.step.accumulation_reduction,
+              {{"sum", Accumulation::kSum},
+               {"mean", Accumulation::kMean},
+               {"running_mean", Accumulation::kRunningMean}},
+              "Reduce the gradients of micro-batches by this; requires --accumulate 2 or more "
+              "(default: running_mean)");
+  flags.choice("--replica-reduction", o.step.replica_reduction,
+               {{"sum", train::ReplicaReduction::kSum}, {"mean", train::ReplicaReduction::kMean}},
+               "Reduce the gradients of replicas by this; requires --replicas 2 or more "
+               "(default: mean)");
+  flags.choice("--accumulator-dtype", o.step.accumulator_dtype,
+               {{"f32", f32}, {"f16", f16}, {"bf16", bf16}},
+               "Accumulate gradients in this dtype; requires --accumulate 2 or more "
+               "(default: the dtype of each variable)");
+}
+
 // Options that a program's step depends on, whether it runs or not.
 void add_step(Flags flags, ToolOptions& o) {
   flags.group(kTraining);
@@ -119,7 +139,7 @@ void add_step(Flags flags, ToolOptions& o) {
       "Compute N samples at a time " + default_of("--micro-batch", "8"));
   flags.integer<int64_t, int64_t>(
       "--accumulate", o.step.accumulate, 1, kMost,
-      "Average the gradients of N micro-batches for an update " + default_of("--accumulate", "1"));
+      "Reduce the gradients of N micro-batches for an update " + default_of("--accumulate", "1"));
   flags.list(
       "--replicas", "N",
       "Train N replicas, each on samples of its own " + default_of("--replicas", "1"),
@@ -138,6 +158,7 @@ void add_step(Flags flags, ToolOptions& o) {
                require(norm >= 0, "--clip-norm: must be at least 0, got '{}'", text);
                o.step.max_grad_norm = norm > 0 ? std::optional(norm) : std::nullopt;
              });
+  add_reductions(flags, o);
   flags.integer<int64_t, int64_t>(
       "--test-batch", o.model.sizes.eval_batch, 1, kMost,
       "Evaluate N samples at a time on each replica " + default_of("--test-batch", "80"));

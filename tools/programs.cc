@@ -311,6 +311,36 @@ void add_offload(const Programs& programs, JsonRecord& record) {
   record.add("offload_reason", programs.offload_reason);
 }
 
+namespace {
+
+// The dtypes of the accumulators, between commas.
+std::string accumulator_dtypes(const train::Training& training) {
+  std::set<std::string_view> names;
+  for (const auto& [key, dtype] : training.reductions.accumulators) names.insert(name_of(dtype));
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+}  // namespace
+
+std::string reductions_text(const train::Training& t) {
+  const train::GradientReductions& r = t.reductions;
+  const bool own = std::all_of(r.accumulators.begin(), r.accumulators.end(), [&](const auto& a) {
+    return a.second == t.variables[a.first].dtype();
+  });
+  const train::GradientReductions usual;
+  if (r.accumulation == usual.accumulation && r.replicas == usual.replicas && own) return "";
+  std::string text =
+      fmt::format("gradients: {} of {} micro-batches", to_string(r.accumulation), t.accumulate);
+  if (t.replicas > 1) text += fmt::format(", {} of {} replicas", to_string(r.replicas), t.replicas);
+  return text + ", accumulators " + accumulator_dtypes(t);
+}
+
+void add_reductions(const train::Training& t, JsonRecord& record) {
+  record.add("accumulation_reduction", std::string(to_string(t.reductions.accumulation)));
+  record.add("replica_reduction", std::string(to_string(t.reductions.replicas)));
+  record.add("accumulator_dtypes", accumulator_dtypes(t));
+}
+
 int64_t devices_of_replica(const ToolOptions& o) {
   if (!o.staged()) return 1;
   ToolOptions one = silent(o);

@@ -37,6 +37,11 @@ std::string offload_line(const Programs& programs);
 void log_offload(const ToolOptions& options, const Programs& programs);
 void add_offload(const Programs& programs, JsonRecord& record);
 
+/// "sum of 4 micro-batches, mean of 2 replicas, accumulators float16" for reductions of gradients
+/// that differ from the defaults; else empty.
+std::string reductions_text(const train::Training& training);
+void add_reductions(const train::Training& training, JsonRecord& record);
+
 /// The learning rates of a run of `steps` steps.
 train::LearningRateSchedule schedule_of(const ToolOptions& options, int64_t steps);
 

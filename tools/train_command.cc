@@ -10,6 +10,7 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/runtime/strand.h"
 #include "sluice/train/trainer.h"
+#include "tools/data/user_data.h"
 #include "tools/devices.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
@@ -17,7 +18,6 @@
 #include "tools/progress.h"
 #include "tools/run_digest.h"
 #include "tools/stop_signal.h"
-#include "tools/data/user_data.h"
 
 namespace sluice::tool {
 namespace {
@@ -84,6 +84,8 @@ std::string settings_text(const ToolOptions& o, const Programs& programs,
     text += fmt::format("; {}, {} io queue{}", kModes[static_cast<int>(o.step.io_mode)],
                         o.session.io_queues, o.session.io_queues == 1 ? "" : "s");
   }
+  if (const std::string reductions = reductions_text(programs.training); !reductions.empty())
+    text += "; " + reductions;
   std::string moved = offload_words(programs.locations);
   if (moved == "none") return text + "; all variables on the device";
   if (moved.starts_with("optimizer")) moved.replace(0, std::strlen("optimizer"), "state");

@@ -2,6 +2,14 @@
 _sluice() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} options
   case $before in
+    --accumulation-reduction)
+      options="sum mean running_mean"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
+    --accumulator-dtype)
+      options="f32 f16 bf16"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
     --io-mode)
       options="compute io io_overlapped"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
@@ -20,6 +28,10 @@ _sluice() {
       return ;;
     --optimizer)
       options="sgd momentum nesterov adam adam-f16 adamw adamax lamb rmsprop"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
+    --replica-reduction)
+      options="sum mean"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
     --schedule)

@@ -58,7 +58,9 @@ std::vector<Candidate> candidates(const ToolOptions& o, const Programs& programs
   if (o.train.replicas > 1 && o.step.locations.min_elements_sharded > kShardThreshold)
     add(fmt::format("--shard-threshold {}", kShardThreshold)).step.locations.min_elements_sharded =
         kShardThreshold;
-  if (o.model.sizes.micro_batch % 2 == 0) {
+  // A sum over twice as many micro-batches would be twice the gradient.
+  if (o.model.sizes.micro_batch % 2 == 0 &&
+      o.step.accumulation_reduction != train::Accumulation::kSum) {
     const int64_t micro_batch = o.model.sizes.micro_batch / 2;
     const int64_t accumulate = 2 * o.step.accumulate;
     ToolOptions& smaller =

@@ -185,6 +185,7 @@ std::string json_of(const Plan& plan, const ToolOptions& o,
   if (!o.device_ids.empty()) record.add("devices", device_ids_text(o));
   record.add("shard_threshold", show_threshold(o.step.locations.min_elements_sharded));
   add_offload(plan.programs, record);
+  add_reductions(plan.programs.training, record);
   add_transfers(plan.report, record);
   record.add("planned_bytes", exe::planned_bytes(executable, 0, exe::Space::kDevice));
   // If there are several devices, this is device 0; "memories" has all.
@@ -216,6 +217,8 @@ void print_plan(const Plan& plan, const ToolOptions& o, const std::string& machi
   if (plan.programs.training.pipeline)
     outlook.stages = pipeline_lines(plan.programs.training, plan.compiled.executable);
   if (const std::string ids = device_ids_text(o); !ids.empty()) outlook.stages.push_back(ids);
+  if (const std::string text = reductions_text(plan.programs.training); !text.empty())
+    outlook.stages.push_back(text);
   if (!refused) {
     outlook.offload = offload_line(plan.programs);
     outlook.offload.pop_back();

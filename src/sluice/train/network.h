@@ -39,6 +39,18 @@ class Inputs {
   nn::RunMode mode_;
 };
 
+/// The values of a result that a program writes.
+struct Writing {
+  enum class Form {
+    kEach,  ///< That of each micro-batch.
+    kSum,   ///< The sum over the micro-batches of an update, or of a run without an optimizer.
+    kNone,  ///< Nothing. Requires an optimizer.
+  };
+  Form form = Form::kEach;
+  /// Dtype of the sum. Each value is rounded to it before it is added. Absent: that of the value.
+  std::optional<DType> dtype = {};
+};
+
 /// A scalar that training makes smaller, together with the other losses of the network.
 struct Loss {
   std::string name = "loss";  ///< Name of the stream that returns it.
@@ -47,6 +59,7 @@ struct Loss {
   /// {tensor, gradient of weight·value by it}, for a loss that computes its gradient itself. Both
   /// are results of ops: a weight has no place here. Empty: `value` is differentiated.
   std::vector<std::pair<Tensor, Tensor>> gradients = {};
+  Writing writing = {};  ///< Phases allow the value of each micro-batch only.
 };
 
 /// Softmax cross entropy of logits (batch, classes) and labels (batch). It computes the gradient of
@@ -58,6 +71,7 @@ Loss cross_entropy(const Tensor& logits, const Tensor& labels, std::string name 
 struct Prediction {
   std::string name = {};  ///< Name of the stream that returns it.
   Tensor value = {};
+  Writing writing = {};  ///< As for a loss.
 };
 
 /// The results of build(): losses (in training, at least one) and predictions (in evaluation, at

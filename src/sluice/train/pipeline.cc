@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "sluice/ops/basic.h"
+#include "sluice/train/cut/gradient_rule.h"
 #include "sluice/train/pipeline/stages.h"
 
 namespace sluice::train {
@@ -19,6 +20,9 @@ class Functions {
       for (const Field& field : *list) arguments_.push_back(field.name);
     }
     if (outputs_.empty() && trains_) outputs_.emplace_back("loss");
+    hidden_ = hidden(options);
+    if (options.accumulate_outputs) sums_ = options.accumulate_outputs;
+    check_sums();
   }
 
   Results build(nn::Builder& b, const Inputs& in) const {
@@ -34,6 +38,49 @@ class Functions {
   }
 
  private:
+  // The names of outputs that are not written.
+  std::vector<std::string> hidden(const PipelineOptions& options) const {
+    require(
+        trains_ || (!options.outfeed_loss && options.outfeed_mask.empty()),
+        "pipeline: outfeed_loss and outfeed_mask require an optimizer; leave outputs out of the "
+        "last stage instead");
+    require(!options.outfeed_loss || options.outfeed_mask.empty(),
+            "pipeline: outfeed_loss must be given without outfeed_mask, got both");
+    for (const std::string& name : options.outfeed_mask) {
+      require(has(outputs_, name),
+              "pipeline: outfeed_mask must have names of outputs ({}), got '{}'",
+              fmt::join(outputs_, ", "), name);
+    }
+    if (options.outfeed_loss) return {outputs_.begin() + 1, outputs_.end()};
+    const auto masked = [&](const std::string& name) { return has(options.outfeed_mask, name); };
+    require(outputs_.empty() || !std::all_of(outputs_.begin(), outputs_.end(), masked),
+            "pipeline: outfeed_mask must leave an output to write, got all of {}",
+            fmt::join(outputs_, ", "));
+    return options.outfeed_mask;
+  }
+
+  void check_sums() const {
+    if (!sums_) return;
+    for (const std::string& name : sums_->outputs) {
+      require(has(outputs_, name) && !has(hidden_, name),
+              "pipeline: accumulate_outputs must have names of outputs that are written, got '{}'",
+              name);
+    }
+  }
+
+  static bool has(const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+  Writing writing_of(const std::string& name, const TensorSpec& spec, nn::RunMode mode) const {
+    if (trains_ && mode == nn::RunMode::kEvaluate) return {};  // The program has no micro-batches.
+    if (has(hidden_, name)) return {.form = Writing::Form::kNone};
+    if (!sums_ || (!sums_->outputs.empty() && !has(sums_->outputs, name))) return {};
+    const bool own = std::holds_alternative<std::monostate>(sums_->dtype);
+    return {.form = Writing::Form::kSum,
+            .dtype = own ? spec.dtype : dtype_of(sums_->dtype, name, spec, "accumulate_outputs")};
+  }
+
   Tensors outputs_of(nn::Builder& b, const Inputs& in, size_t s, const Tensors& arguments) const {
     Tensors result;
     for (size_t f = 0; f < stages_[s].functions().size(); ++f) {
@@ -73,14 +120,16 @@ class Functions {
             std::max<size_t>(outputs_.size(), 1), values.size());
     Results result;
     for (size_t i = 0; i < values.size(); ++i) {
+      const Writing writing = writing_of(outputs_[i], values[i].spec(), mode);
       if (i == 0 && trains_ && mode == nn::RunMode::kTrain) {
         require(values[0].rank() == 0 && is_float(values[0].dtype()),
                 "pipeline: the last stage must return the loss first, a floating-point scalar, got "
                 "{}; reduce it with ops::mean()",
                 to_string(values[0].spec()));
         result.losses.push_back({.name = outputs_[0], .value = values[0]});
+        result.losses[0].writing = writing;
       } else {
-        result.predictions.push_back({outputs_[i], values[i]});
+        result.predictions.push_back({outputs_[i], values[i], writing});
       }
     }
     return result;
@@ -89,6 +138,8 @@ class Functions {
   std::vector<PipelineStage> stages_;
   std::vector<std::string> arguments_;  ///< Names of the fields that are arguments of stage 0.
   std::vector<std::string> outputs_;
+  std::vector<std::string> hidden_;  ///< Names of outputs that are not written.
+  std::optional<OutputSums> sums_;
   bool trains_;
 };
 
@@ -183,6 +234,10 @@ Training pipeline(Ir ir, const std::vector<PipelineStage>& stages, const Pipelin
                          .io_mode = options.io_mode,
                          .recompute = options.recompute,
                          .learning_rate = options.learning_rate,
+                         .accumulation_reduction = options.accumulation_reduction,
+                         .replica_reduction = options.replica_reduction,
+                         .accumulator_dtype = options.accumulator_dtype,
+                         .gradient_hook = options.gradient_hook,
                          .max_grad_norm = options.max_grad_norm,
                          .seed = options.seed};
   Training t = options.optimizer ? build_training(ir, network, *options.optimizer, step)

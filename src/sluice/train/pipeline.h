@@ -103,6 +103,16 @@ class StageDevices {
   std::vector<int> numbers_;
 };
 
+/// Outputs of a pipeline that are summed over the micro-batches of an update, or of a run without
+/// an optimizer, micro-batches ascending. Each sum is written once: its stream has an entry for
+/// each update.
+struct OutputSums {
+  std::vector<std::string> outputs = {};  ///< Names of outputs. Empty: all that are written.
+  /// Dtype of the sums: f32, f16 or bf16. A value is rounded to it before it is added. Absent: that
+  /// of the output.
+  AccumulatorDtype dtype = {};
+};
+
 /// Only `accumulate` is mandatory. Fields without a description are those of StepOptions.
 struct PipelineOptions {
   /// Micro-batches per update, or of a run without an optimizer: any number from 1.
@@ -115,6 +125,12 @@ struct PipelineOptions {
   /// Names of the streams that return the outputs of the last stage, in their order. With an
   /// optimizer, output 0 is the loss. Default: {"loss"} with an optimizer.
   std::vector<std::string> outputs = {};
+  /// Writes the loss alone. Requires an optimizer. Excludes `outfeed_mask`.
+  bool outfeed_loss = false;
+  /// Names of outputs that are not written. Requires an optimizer.
+  std::vector<std::string> outfeed_mask = {};
+  /// Absent: the outputs of each micro-batch are written.
+  std::optional<OutputSums> accumulate_outputs = {};
   /// Absent: the pipeline does not train. Options of gradients and updates are then refused.
   std::optional<nn::Optimizer> optimizer = {};
   std::variant<double, StreamedRate> learning_rate = 0.05;  ///< StreamedRate may name an input.
@@ -123,6 +139,10 @@ struct PipelineOptions {
   Recompute recompute = {};  ///< Blocks: stage0, stage1, …; of a list: stage1.0, stage1.1, …
   TensorLocations locations = {};
   IoMode io_mode = IoMode::kIo;
+  Accumulation accumulation_reduction = Accumulation::kRunningMean;
+  ReplicaReduction replica_reduction = ReplicaReduction::kMean;
+  AccumulatorDtype accumulator_dtype = {};
+  GradientHook gradient_hook = nullptr;
   std::optional<double> max_grad_norm = {};
   uint64_t seed = 0;
 };
@@ -136,9 +156,10 @@ struct PipelineOptions {
 ///
 /// Error{kUsage}: fewer than two stages; a mapping that has not one device of at least 0 for each
 /// function; `accumulate` or `repeat` below 1; a loss that is not a floating-point scalar; outputs
-/// without a name in `outputs`; an optimizer without a variable that it trains; concurrent
-/// functions that depend on each other; a stage whose results nothing reads; an input or a field
-/// that no stage reads.
+/// without a name in `outputs`; names in `outfeed_mask` and `accumulate_outputs` that are not those
+/// of outputs that may be written; a mask that leaves no output; an optimizer without a variable
+/// that it trains; concurrent functions that depend on each other; a stage whose results nothing
+/// reads; an input or a field that no stage reads.
 Training pipeline(Ir ir, const std::vector<PipelineStage>& stages, const PipelineOptions& options);
 
 }  // namespace sluice::train

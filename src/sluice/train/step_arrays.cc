@@ -1,5 +1,7 @@
 #include "sluice/train/step_arrays.h"
 
+#include <algorithm>
+
 #include "sluice/base/checked.h"
 #include "sluice/base/rng.h"
 
@@ -7,15 +9,20 @@ namespace sluice::train {
 
 StepArrays::StepArrays(const Training& t) : updates(t.repeat) {
   const int64_t entries = checked_mul(t.accumulate, t.repeat);
-  const auto array = [&](const TensorSpec& entry) {
-    return HostTensor({entries_shape(entry.shape, entries, t.replicas), entry.dtype, {}});
+  const auto of = [&](const TensorSpec& entry, int64_t count) {
+    return HostTensor({entries_shape(entry.shape, count, t.replicas), entry.dtype, {}});
+  };
+  const auto array = [&](const TensorSpec& entry) { return of(entry, entries); };
+  const auto result = [&](const D2hStream& s) {
+    const bool sum = std::find(t.summed.begin(), t.summed.end(), s.name) != t.summed.end();
+    return of(s.spec, sum ? t.repeat : entries);
   };
   for (const H2dStream& s : t.fields) fields.push_back(array(s.spec));
   seeds = array({{2}, u32, {}});
   for (const H2dStream& s : t.inputs)
     once.emplace_back(TensorSpec{entries_shape(s.spec.shape, 1, t.replicas), s.spec.dtype});
-  for (const D2hStream& s : t.losses) losses.push_back(array(s.spec));
-  for (const D2hStream& s : t.predictions) predictions.push_back(array(s.spec));
+  for (const D2hStream& s : t.losses) losses.push_back(result(s));
+  for (const D2hStream& s : t.predictions) predictions.push_back(result(s));
   if (t.learning_rate)
     learning_rate = HostTensor({entries_shape({}, 1, t.replicas), t.learning_rate->spec.dtype});
 }

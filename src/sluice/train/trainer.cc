@@ -74,6 +74,10 @@ std::optional<size_t> find_scores(const std::vector<D2hStream>& predictions, int
 void check_results(const Training& t) {
   require(t.fields.size() == 2, "fit: the network must read two fields, images and labels, got {}",
           names_of(t.fields));
+  require(!t.losses.empty() && t.summed.empty(),
+          "fit: the program must write the losses of each micro-batch, got {}; leave out "
+          "outfeed_mask and accumulate_outputs",
+          t.losses.empty() ? "none" : "sums");
   for (const D2hStream& loss : t.losses) {
     require(loss.spec.dtype == f32,
             "fit: loss '{}' must be float32, got {}; cast it with "

@@ -25,6 +25,18 @@ std::optional<H2dStream> rate_stream(Ir& ir, const Network& network, const StepO
   return ir.h2d_stream(spec, rate->field);
 }
 
+// Adds the stream of a result, if it is written.
+void add_result(Ir& ir, const std::string& name, const Tensor& value, const Writing& writing,
+                std::vector<D2hStream>& streams, Training& t) {
+  if (writing.form == Writing::Form::kNone) return;
+  TensorSpec spec = value.spec();
+  if (writing.form == Writing::Form::kSum) {
+    spec.dtype = writing.dtype.value_or(spec.dtype);
+  }
+  streams.push_back(ir.d2h_stream(spec, name));
+  if (writing.form == Writing::Form::kSum) t.summed.push_back(streams.back().name);
+}
+
 void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval, Training& t) {
   for (const auto& [name, input] : graph.fields)
     t.fields.push_back(ir.h2d_stream(input.spec(), name));
@@ -34,11 +46,11 @@ void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval, Tr
   }
   if (!graph.seed.empty()) t.seed = ir.h2d_stream(graph.seed[0].spec(), "seed");
   for (const Loss& loss : graph.results.losses) {
-    t.losses.push_back(ir.d2h_stream(loss.value.spec(), loss.name));
-    t.loss_weights.push_back(loss.weight);
+    add_result(ir, loss.name, loss.value, loss.writing, t.losses, t);
+    if (loss.writing.form != Writing::Form::kNone) t.loss_weights.push_back(loss.weight);
   }
   for (const Prediction& p : graph.results.predictions)
-    t.predictions.push_back(ir.d2h_stream(p.value.spec(), p.name));
+    add_result(ir, p.name, p.value, p.writing, t.predictions, t);
   for (const auto* list : {&eval.fields, &eval.inputs}) {
     for (const auto& [name, input] : *list)
       t.eval_fields.push_back(ir.h2d_stream(input.spec(), "eval_" + name));
@@ -99,6 +111,10 @@ void check_inference(const StepOptions& options) {
              std::get<double>(options.learning_rate) != std::get<double>(usual.learning_rate),
          "learning_rate");
   refuse(options.max_grad_norm.has_value(), "max_grad_norm");
+  refuse(options.accumulation_reduction != usual.accumulation_reduction, "accumulation_reduction");
+  refuse(options.replica_reduction != usual.replica_reduction, "replica_reduction");
+  refuse(options.accumulator_dtype.index() != 0, "accumulator_dtype");
+  refuse(options.gradient_hook != nullptr, "gradient_hook");
   refuse(options.recompute != usual.recompute, "recompute");
   refuse(options.locations.optimizer != Location::kDevice, "locations.optimizer");
   refuse(options.locations.activations != Location::kDevice, "locations.activations");
@@ -132,6 +148,10 @@ void check_variables(const NetworkGraph& train, const NetworkGraph& eval) {
 
 }  // namespace
 
+std::string_view to_string(ReplicaReduction reduction) {
+  return reduction == ReplicaReduction::kSum ? "sum" : "mean";
+}
+
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const StepOptions& options) {
   check_counts(options);
@@ -146,17 +166,20 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   require(!options.recompute.all || options.recompute.blocks.empty(),
           "training: recompute must be all blocks or a list of blocks, got both");
   const NetworkGraph graph = network.build(ir, nn::RunMode::kTrain);
-  WeightGroups groups;
-  const nn::NamedTensors weights = graph.factories.select(graph.graph.args(), nn::Role::kWeight);
-  for (const std::string& key : weights.keys_flat()) {
-    if (const auto group = optimizer.group_of(key)) groups.emplace(key, *group);
-  }
-  require(!groups.empty(),
+  const WeightRules rules = weight_rules(ir, graph, optimizer, options);
+  require(!rules.empty(),
           "training: No variables to optimize; the network must have a weight that the optimizer "
           "trains, got {} weights",
-          weights.keys_flat().size());
+          graph.factories.select(graph.graph.args(), nn::Role::kWeight).keys_flat().size());
   const NetworkGraph eval = network.build(ir, nn::RunMode::kEvaluate);
   check_variables(graph, eval);
+  const auto each = [](const auto& result) { return result.writing.form == Writing::Form::kEach; };
+  require(
+      !is_phased ||
+          (std::all_of(graph.results.losses.begin(), graph.results.losses.end(), each) &&
+           std::all_of(graph.results.predictions.begin(), graph.results.predictions.end(), each)),
+      "training: phases must write the results of each micro-batch; use another strategy for "
+      "sums of results");
   require(!is_phased || (graph.inputs.empty() && eval.inputs.empty() && options.repeat == 1),
           "training: phases must have fields of micro-batches only and repeat 1; use another "
           "strategy");
@@ -165,12 +188,15 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   add_streams(ir, graph, eval, t);
   if (is_phased) {
     check_rates(options, phased());
-    build_phased(ir, graph, eval, groups, optimizer, options, t);
+    build_phased(ir, graph, eval, rules, optimizer, options, t);
   } else {
     const Strategy strategy = options.strategy.value_or(default_strategy(graph));
     check_rates(options, strategy);
-    build_pipeline(ir, graph, eval, groups, optimizer, options, strategy, t);
+    build_pipeline(ir, graph, eval, rules, optimizer, options, strategy, t);
   }
+  t.reductions = {options.accumulation_reduction, options.replica_reduction, {}};
+  for (const auto& [key, rule] : rules)
+    t.reductions.accumulators.emplace(key, rule.gradient.accumulator);
   t.torch_weights = torch_weights(graph.factories);
   t.accumulate = options.accumulate;
   t.repeat = options.repeat;
@@ -189,8 +215,11 @@ Training build_inference(Ir ir, const Network& network, const StepOptions& optio
     t.eval_fields.push_back(ir.h2d_stream(input.spec(), name));
   for (const auto& [name, input] : eval.inputs)
     t.inputs.push_back(ir.h2d_stream(input.spec(), name));
-  for (const Prediction& p : eval.results.predictions)
-    t.eval_predictions.push_back(ir.d2h_stream(p.value.spec(), p.name));
+  for (const Prediction& p : eval.results.predictions) {
+    require(p.writing.form != Writing::Form::kNone,
+            "inference: the prediction '{}' must be written; leave it out instead", p.name);
+    add_result(ir, p.name, p.value, p.writing, t.eval_predictions, t);
+  }
   const Strategy strategy = options.strategy.value_or(default_strategy(eval));
   check_rates(options, strategy);
   build_pipelined_eval(ir, eval, options, strategy, t);

@@ -1,8 +1,11 @@
 #pragma once
 #include <concepts>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -10,6 +13,7 @@
 #include "sluice/nn/rts.h"
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/train/network.h"
+#include "sluice/transforms/accumulation.h"
 
 namespace sluice {
 class Session;
@@ -159,6 +163,39 @@ struct Recompute {
   bool operator==(const Recompute&) const = default;
 };
 
+/// The reduction of a weight's gradients over the micro-batches of an update. kSum adds them, kMean
+/// adds each divided by their number, kRunningMean keeps the mean of those so far. All compute in
+/// float32 and round each sum to the accumulator's dtype, micro-batches ascending. With one
+/// micro-batch they are the gradient itself.
+using transforms::Accumulation;
+
+/// The reduction of gradients over replicas, behind that over micro-batches. Both add in float32,
+/// in ascending order of the replicas, and round once to the accumulator's dtype.
+enum class ReplicaReduction { kSum, kMean };
+
+using AccumulatorDtypeFunction = std::function<DType(const std::string& path, const TensorSpec&)>;
+
+/// Dtype of an accumulator: absent, that of the variable (or output); one dtype for all; or a
+/// function of the path and spec of the variable (or of the name and spec of the output).
+using AccumulatorDtype = std::variant<std::monostate, DType, AccumulatorDtypeFunction>;
+
+/// Builds ops that change the gradient of a weight before its update: clip it by value or by its
+/// own norm, add decay, cast it.
+///
+///     [](const Tensor& gradient, const Tensor& variable) { return gradient + 0.01 * variable; }
+///
+/// `gradient` is reduced over micro-batches and replicas and has the accumulator's dtype.
+/// `variable` is the weight before the update; its name() is the weight's path. Both are whole on
+/// each replica, also if the weight is updated in shards, so that norms are those of whole tensors.
+/// Such a gradient is then reduced whole and cut behind the hook. Returns a floating-point tensor
+/// of the variable's shape. The update, and the norm of `max_grad_norm`, take the result in its
+/// dtype.
+///
+/// The hook runs once for each weight, when the programs are built. Each result is a graph of its
+/// own, which reads the two arguments and constants only. Gradients of several weights meet in
+/// `max_grad_norm` alone.
+using GradientHook = std::function<Tensor(const Tensor& gradient, const Tensor& variable)>;
+
 struct StepOptions {
   /// Absent: pipelined if blocks name devices (nn::BlockOptions), else resident.
   std::optional<Strategy> strategy = {};
@@ -170,6 +207,14 @@ struct StepOptions {
                                  ///< transfers of phases.
   Recompute recompute = {};
   std::variant<double, StreamedRate> learning_rate = 0.05;
+  Accumulation accumulation_reduction = Accumulation::kRunningMean;
+  ReplicaReduction replica_reduction = ReplicaReduction::kMean;
+  /// Dtype of the accumulators of gradients: f32, f16 or bf16. A gradient is rounded to it before
+  /// it is added, also the only gradient of an update. The sums over the uses of a tied weight and
+  /// over replicas have it, too. Updates take gradients of any of these dtypes and compute in
+  /// float32.
+  AccumulatorDtype accumulator_dtype = {};
+  GradientHook gradient_hook = nullptr;
   /// Largest norm of the gradients; larger gradients are scaled down to it. The norm is the root of
   /// the sum of squares over all gradients (nn::clip_factor). Phases then keep the gradients, and
   /// visit each block again to update it.
@@ -184,9 +229,20 @@ struct TorchWeight {
   bool transposed = false;  ///< PyTorch stores the matrix with its axes exchanged.
 };
 
+/// The reductions of a training program.
+struct GradientReductions {
+  Accumulation accumulation = Accumulation::kRunningMean;
+  ReplicaReduction replicas = ReplicaReduction::kMean;
+  std::map<std::string, DType> accumulators = {};  ///< Dtype by path of each trained weight.
+};
+
+/// "sum" or "mean".
+std::string_view to_string(ReplicaReduction reduction);
+
 /// A program "train" that trains, and a program "eval" that applies the trained weights. A run of
 /// "train" takes `accumulate` entries of each field's stream for each of `repeat` updates, in order
-/// of micro-batches. It returns as many entries of each loss and prediction.
+/// of micro-batches. It returns as many entries of each loss and prediction, or one for each update
+/// of those that are summed (Writing).
 struct Training {
   std::vector<H2dStream> fields;       ///< Fields that training reads, in the network's order.
   std::vector<H2dStream> eval_fields;  ///< Fields that evaluation reads.
@@ -196,9 +252,10 @@ struct Training {
   /// Learning rate: float32, one entry for each run, if StepOptions::learning_rate is a
   /// StreamedRate.
   std::optional<H2dStream> learning_rate;
-  std::vector<D2hStream> losses;            ///< In the order of Results::losses.
+  std::vector<D2hStream> losses;            ///< Written ones, in the order of Results::losses.
   std::vector<double> loss_weights;         ///< Loss::weight of each.
-  std::vector<D2hStream> predictions;       ///< In the order of Results::predictions.
+  std::vector<D2hStream> predictions;       ///< Written ones of Results::predictions.
+  std::vector<std::string> summed;          ///< Names of results that are summed.
   std::vector<D2hStream> eval_predictions;  ///< Predictions of "eval".
   nn::NamedTensors variables;               ///< Weights and running variables by path, in the
                                             ///< training program.
@@ -209,16 +266,18 @@ struct Training {
   int replicas = 1;
   int devices = 1;                               ///< Devices of a replica that the stages need.
   std::shared_ptr<const PipelinePlan> pipeline;  ///< Null unless it is sharded or pipelined.
+  GradientReductions reductions;                 ///< Unused without training.
   std::string note;  ///< The request that could not be met, and the reason; else empty.
 };
 
 /// Adds the entry graphs "train" and "eval" to `ir`. The network is cut into its blocks (cut.h).
-/// Gradients are averaged over micro-batches if there are several (spec §4.4), then over replicas.
-/// Then the optimizer updates every weight. Running variables (nn::Builder::update_running) are
+/// Gradients are reduced over micro-batches, then over replicas, and pass the hook. Then the
+/// optimizer updates every weight. Running variables (nn::Builder::update_running) are
 /// updated after each micro-batch and averaged over replicas after the last one. Fixes the number
 /// of replicas. Error{kUsage} for the faults that Network::build(), cut() and recompute() name, if
 /// `accumulate` or `repeat` is below 1, if the optimizer trains no weight, and if no loss depends
-/// on a weight that the optimizer trains.
+/// on a weight that the optimizer trains. Error{kUsage} for an accumulator's dtype that is not f32,
+/// f16 or bf16, and for a hook's result of another shape or graph, with the weight.
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const StepOptions& options);
 

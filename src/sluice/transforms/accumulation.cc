@@ -4,6 +4,7 @@
 
 #include "sluice/ir/graph_editor.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
 #include "sluice/ops/updates.h"
 #include "sluice/transforms/differentiate.h"
 
@@ -20,7 +21,50 @@ std::string sanitise(const std::string& name) {
   return result;
 }
 
+void check(const Graph& graph, size_t tensors, const AccumulationOptions& options) {
+  require(options.dtypes.empty() || options.dtypes.size() == tensors,
+          "autodiff_with_accumulation of graph {}: dtypes must be empty or one per tensor, got {} "
+          "for {} tensors",
+          graph.name(), options.dtypes.size(), tensors);
+  require(options.steps >= 1,
+          "autodiff_with_accumulation of graph {}: steps must be at least 1, got {}", graph.name(),
+          options.steps);
+  for (const DType dtype : options.dtypes) {
+    require(is_float(dtype),
+            "autodiff_with_accumulation of graph {}: the dtype of an accumulator must be floating "
+            "point, got {}",
+            graph.name(), name_of(dtype));
+  }
+}
+
+// Adds a gradient to its accumulator. `counter` is empty without a running mean.
+void accumulate(const Tensor& accumulator, const Tensor& gradient, const Tensor& counter,
+                const AccumulationOptions& options) {
+  // An update reads its operands as float32, so that only a narrower dtype needs a cast.
+  const bool narrows = accumulator.dtype() != f32 && accumulator.dtype() != gradient.dtype();
+  const Tensor added = narrows ? ops::cast(gradient, accumulator.dtype()) : gradient;
+  if (counter.valid()) {
+    ops::accumulate_mean_(accumulator, added, counter);
+  } else if (options.accumulation == Accumulation::kMean) {
+    ops::accumulate_(accumulator, added, 1.0 / static_cast<double>(options.steps));
+  } else {
+    ops::accumulate_(accumulator, added);
+  }
+}
+
 }  // namespace
+
+std::string_view to_string(Accumulation accumulation) {
+  switch (accumulation) {
+    case Accumulation::kSum:
+      return "sum";
+    case Accumulation::kMean:
+      return "mean";
+    case Accumulation::kRunningMean:
+      break;
+  }
+  return "running_mean";
+}
 
 AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tensors,
                                               const std::vector<std::string>& names,
@@ -29,6 +73,7 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
           "autodiff_with_accumulation of graph {}: names must be empty or one per tensor, got {} "
           "for {} tensors",
           graph.name(), names.size(), tensors.size());
+  check(graph, tensors.size(), options);
   AutodiffOptions core{.grads_provided = options.grads_provided,
                        .grads_required = options.grads_required,
                        .called_graphs = options.called_graphs,
@@ -41,7 +86,7 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
   const Tensors all = gradient.outputs();
   std::vector<AddedInput> added;
   const TensorSpec counter_spec{{}, f32, {}};
-  const bool mean = options.accumulation == Accumulation::kMean;
+  const bool mean = options.accumulation == Accumulation::kRunningMean;
   Tensor counter;
   if (mean) {
     counter = gradient.input(counter_spec, "mean_accum_counter", Pass::kByReference);
@@ -50,18 +95,15 @@ AccumulationResult autodiff_with_accumulation(Graph& graph, const Tensors& tenso
   std::vector<GraphEditor::Placement> placements;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const std::string name = names.empty() ? sanitise(tensors[i].name()) : names[i];
-    const Tensor accumulator =
-        gradient.input(tensors[i].spec(), "accum." + name, Pass::kByReference);
+    TensorSpec spec = tensors[i].spec();
+    if (!options.dtypes.empty()) spec.dtype = options.dtypes[i];
+    const Tensor accumulator = gradient.input(spec, "accum." + name, Pass::kByReference);
     const auto group = options.replica_groupings.find(name);
-    added.push_back({"accum." + name, tensors[i].spec(), accumulator, std::nullopt});
+    added.push_back({"accum." + name, spec, accumulator, std::nullopt});
     if (group != options.replica_groupings.end()) added.back().group = group->second;
 
     const size_t first = gradient.ops().size();
-    if (mean) {
-      ops::accumulate_mean_(accumulator, all[kept + i], counter);
-    } else {
-      ops::accumulate_(accumulator, all[kept + i]);
-    }
+    accumulate(accumulator, all[kept + i], counter, options);
     const OpId producer = gradient.info(all[kept + i]).producer;
     for (size_t k = first; k < gradient.ops().size() && producer >= 0; ++k) {
       placements.push_back({gradient.ops()[k].id, producer, GraphEditor::Placement::Side::kAfter});

@@ -6,6 +6,7 @@
 
 #include "../random_graph_ops.h"
 #include "random_network.h"
+#include "sluice/ops/ops.h"
 #include "sluice/train/cut/cut.h"
 #include "training_outcome.h"
 #include "uncut_network.h"
@@ -24,6 +25,9 @@ struct Verdict {
 
 // Compares the resident step with the network that is not cut.
 std::string compare_with_uncut(const train::Network& network, TrainingWay way, bool exact) {
+  // The uncut network adds the gradients of a tied weight before they are rounded.
+  way.step.accumulator_dtype = {};
+  way.step.gradient_hook = nullptr;
   if (!exact) way.optimizer = 0;
   if (!exact) way.step.learning_rate = 1.0;
   if (!exact) way.step.max_grad_norm.reset();
@@ -124,11 +128,43 @@ std::string judge_untrainable(const train::Network& network) {
   return "a network without weights is not refused";
 }
 
+// Draws the reductions of gradients, which all ways share.
+void draw_reductions(uint64_t seed, train::StepOptions& step) {
+  Dice dice(fold(Seed{7, 8}, seed));
+  step.accumulation_reduction =
+      std::array{train::Accumulation::kSum, train::Accumulation::kMean,
+                 train::Accumulation::kRunningMean}[static_cast<size_t>(dice(3))];
+  if (dice.one_in(2)) step.replica_reduction = train::ReplicaReduction::kSum;
+  switch (dice(5)) {
+    case 0:
+      step.accumulator_dtype = f16;
+      break;
+    case 1:
+      step.accumulator_dtype = bf16;
+      break;
+    case 2:
+      step.accumulator_dtype = [](const std::string& path, const TensorSpec&) {
+        return path.size() % 2 == 0 ? f32 : f16;
+      };
+      break;
+    default:
+      break;
+  }
+  if (!dice.one_in(3)) return;
+  step.gradient_hook = [kind = dice(3)](const Tensor& g, const Tensor& v) {
+    if (kind == 0) return ops::cast(g, f32) + 0.01 * ops::cast(v, f32);
+    if (kind == 1) return ops::minimum(ops::maximum(g, -0.5), 0.5);
+    const Tensor norm = ops::sqrt(ops::sumsquare(ops::cast(g, f32)));
+    return ops::cast(g, f32) / ops::maximum(norm, 1.0);
+  };
+}
+
 std::string judge(const train::Network& network, uint64_t seed, Verdict& verdict) {
   Dice dice(fold(Seed{7, 7}, seed));
   TrainingWay base{.replicas = 1 + dice(2), .optimizer = dice(4)};
   const int64_t several = 2 + dice(3);
   if (dice.one_in(3)) base.step.max_grad_norm = 0.25;
+  draw_reductions(seed, base.step);
   Names blocks;
   {
     Ir ir;

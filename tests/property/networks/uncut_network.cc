@@ -88,9 +88,9 @@ Training uncut_training(Ir ir, const train::Network& network, nn::Optimizer opti
   }
   nn::NamedTensors means;
   sums.for_each([&](const std::string& key, const Tensor& sum) {
-    means.merge(key, options.accumulate == 1
-                         ? sum
-                         : ops::mul(sum, 1.0 / static_cast<double>(options.accumulate)));
+    const bool keep =
+        options.accumulate == 1 || options.accumulation_reduction == train::Accumulation::kSum;
+    means.merge(key, keep ? sum : ops::mul(sum, 1.0 / static_cast<double>(options.accumulate)));
   });
   for (const nn::internal::RunningUpdate& u : n.updates) {
     const Tensor& running = t.variables[u.key];
@@ -98,8 +98,15 @@ Training uncut_training(Ir ir, const train::Network& network, nn::Optimizer opti
     one.merge("mean", running);
     ops::copy_var_update_(running, nn::mean_over_replicas(one)["mean"]);
   }
-  t.state = optimizer.apply(main, weights, nn::mean_over_replicas(means),
-                            std::get<double>(options.learning_rate),
+  nn::NamedTensors gradients = nn::mean_over_replicas(means);
+  if (options.replica_reduction == train::ReplicaReduction::kSum) {
+    gradients = {};
+    means.for_each([&](const std::string& key, const Tensor& mean) {
+      gradients.merge(key, nn::reduce_replica_sharded_tensor(mean, ops::CollectiveOp::kAdd,
+                                                             {.threshold = nn::kNeverShard}));
+    });
+  }
+  t.state = optimizer.apply(main, weights, gradients, std::get<double>(options.learning_rate),
                             {.max_grad_norm = options.max_grad_norm});
   t.accumulate = options.accumulate;
   t.replicas = ir.replication();

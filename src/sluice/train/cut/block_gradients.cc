@@ -23,15 +23,15 @@ Value value_of(const Tensor& t) {
 
 class Differentiator {
  public:
-  Differentiator(const NetworkGraph& network, const Cut& cut, const WeightGroups& groups,
+  Differentiator(const NetworkGraph& network, const Cut& cut, const WeightRules& rules,
                  WeightGradients weights)
       : network_(network),
         cut_(cut),
-        groups_(groups),
+        rules_(rules),
         weights_(weights),
         active_(network.graph.graph()) {
     std::vector<Value> required;
-    for (const auto& [key, group] : groups) required.push_back(value_of(network.graph.args()[key]));
+    for (const auto& [key, rule] : rules) required.push_back(value_of(network.graph.args()[key]));
     active_ = transforms::Dependence().downstream(network.graph.graph(), required);
   }
 
@@ -64,39 +64,51 @@ class Differentiator {
 
   std::optional<BlockGradient> differentiate(const BlockGraph& block);
   BlockGradient make_graph(const BlockGraph& block, const Tensors& given, const Tensors& inputs,
-                           const Tensors& weights) const;
+                           const std::vector<size_t>& weights) const;
 
   const NetworkGraph& network_;
   const Cut& cut_;
-  const WeightGroups& groups_;
+  const WeightRules& rules_;
   WeightGradients weights_;
   ValueTable<char> active_;   ///< Values of the network that depend on a weight.
   std::set<TensorId> later_;  ///< Values whose gradient a later block gives.
 };
 
 BlockGradient Differentiator::make_graph(const BlockGraph& block, const Tensors& given,
-                                         const Tensors& inputs, const Tensors& weights) const {
+                                         const Tensors& inputs,
+                                         const std::vector<size_t>& weights) const {
+  Tensors parameters;
+  for (const size_t i : weights) parameters.push_back(block.weights[i].input);
   if (weights_ == WeightGradients::kReturn || weights.empty()) {
     Tensors required = inputs;
-    required.insert(required.end(), weights.begin(), weights.end());
+    required.insert(required.end(), parameters.begin(), parameters.end());
     return {.graph = block.graph.autodiff({.grads_provided = given, .grads_required = required}),
             .taken = {}};
   }
   std::vector<std::string> names;
-  for (const Tensor& t : weights) names.push_back(t.name());
+  std::vector<DType> dtypes;
+  for (const size_t i : weights) {
+    names.push_back(block.weights[i].input.name());
+    dtypes.push_back(rules_.at(block.weights[i].key).gradient.accumulator);
+  }
+  const GradientRule& any = rules_.at(block.weights[weights[0]].key).gradient;
   auto [info, added] = transforms::autodiff_with_accumulation(
-      block.graph.graph(), weights, names,
+      block.graph.graph(), parameters, names,
       {.grads_provided = given,
        .grads_required = inputs,
-       .counter = weights_ == WeightGradients::kSharedMean ? transforms::Counter::kKeep
-                                                           : transforms::Counter::kAdvance});
+       .accumulation = any.accumulation,
+       .steps = any.micro_batches,
+       .counter = weights_ == WeightGradients::kAccumulateShared ? transforms::Counter::kKeep
+                                                                 : transforms::Counter::kAdvance,
+       .dtypes = std::move(dtypes)});
   Graph& gradient = info.graph();
   BlockGradient result{
       .graph = nn::GraphWithNamedArgs(
           gradient, {}, std::make_shared<const transforms::GradGraphInfo>(std::move(info))),
-      .taken = {},
-      .counter = added[0].input};
-  for (size_t i = 1; i < added.size(); ++i) result.accumulators.push_back(added[i].input);
+      .taken = {}};
+  const size_t counters = added.size() - weights.size();
+  if (counters > 0) result.counter = added[0].input;
+  for (size_t i = counters; i < added.size(); ++i) result.accumulators.push_back(added[i].input);
   return result;
 }
 
@@ -120,20 +132,18 @@ std::optional<BlockGradient> Differentiator::differentiate(const BlockGraph& blo
     wholes.push_back(v.whole);
     if (later_.contains(v.whole.id())) later.push_back({.value = v});
   }
-  Tensors parameters;
   for (size_t i = 0; i < block.weights.size(); ++i) {
     const WeightUse& w = block.weights[i];
-    if (!groups_.contains(w.key) || !has_gradient(w.input)) continue;
+    if (!rules_.contains(w.key) || !has_gradient(w.input)) continue;
     positions.push_back(i);
-    parameters.push_back(w.input);
   }
-  if (inputs.empty() && parameters.empty()) return std::nullopt;
+  if (inputs.empty() && positions.empty()) return std::nullopt;
   // The chain of later readers comes before the gradient that a loss of this block gives.
   taken.insert(taken.begin(), later.begin(), later.end());
   Tensors given;
   for (const TakenGradient& t : taken) given.push_back(t.value.part);
 
-  BlockGradient result = make_graph(block, given, inputs, parameters);
+  BlockGradient result = make_graph(block, given, inputs, positions);
   const Tensors graph_inputs = result.graph.graph().inputs();
   for (size_t i = 0; i < taken.size(); ++i) taken[i].input = graph_inputs[i];
   for (const Tensor& t : wholes) later_.insert(t.id());
@@ -146,9 +156,9 @@ std::optional<BlockGradient> Differentiator::differentiate(const BlockGraph& blo
 }  // namespace
 
 std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& network, const Cut& cut,
-                                                        const WeightGroups& groups,
+                                                        const WeightRules& rules,
                                                         WeightGradients weights) {
-  return Differentiator(network, cut, groups, weights).run();
+  return Differentiator(network, cut, rules, weights).run();
 }
 
 void recompute(const Cut& cut, const Recompute& blocks,
@@ -183,7 +193,7 @@ void recompute(const Cut& cut, const Recompute& blocks,
   }
 }
 
-TrainedWeights trained_weights(const WeightGroups& groups, const Cut& cut,
+TrainedWeights trained_weights(const WeightRules& rules, const Cut& cut,
                                const std::vector<std::optional<BlockGradient>>& gradients) {
   std::map<std::string, std::vector<const WeightUse*>> uses;
   for (size_t b = 0; b < gradients.size(); ++b) {
@@ -192,7 +202,7 @@ TrainedWeights trained_weights(const WeightGroups& groups, const Cut& cut,
       uses[cut.blocks[b].weights[i].key].push_back(&cut.blocks[b].weights[i]);
   }
   TrainedWeights result;
-  for (const auto& [key, group] : groups) {
+  for (const auto& [key, rule] : rules) {
     std::vector<const WeightUse*>& own = uses[key];
     require(!own.empty(), "training: a loss must depend on each weight, but none depends on '{}'",
             key);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sluice/train/cut/cut.h"
+#include "sluice/train/cut/gradient_rule.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::train {
@@ -26,19 +27,16 @@ struct BlockGradient {
   std::vector<TakenGradient> taken;
   Tensors inputs = {};               ///< Network tensors whose gradients the block gives.
   std::vector<size_t> weights = {};  ///< Positions in BlockGraph::weights that have a gradient.
-  Tensor counter = {};               ///< Input of the graph, if it accumulates.
+  Tensor counter = {};               ///< Input of the graph, if it adds to running means.
   Tensors accumulators = {};         ///< Inputs of the graph, one for each of `weights`.
 };
 
 /// How gradient graphs pass on the gradients of weights.
 enum class WeightGradients {
-  kReturn,      ///< They are outputs, behind those of `inputs`.
-  kMean,        ///< They are added to running means in accumulators; the graph has a counter.
-  kSharedMean,  ///< As kMean, but the caller advances the counter, once for all blocks.
+  kReturn,            ///< They are outputs, behind those of `inputs`.
+  kAccumulate,        ///< They are added to accumulators. With running means there is a counter.
+  kAccumulateShared,  ///< As kAccumulate, but the caller advances the counter, once for all blocks.
 };
-
-/// The parameter group (nn::Optimizer::group_of) of each weight that is trained, by key.
-using WeightGroups = std::map<std::string, size_t>;
 
 /// Differentiates each block of a cut: the sum of the network's losses by the weights.
 ///
@@ -49,7 +47,7 @@ using WeightGroups = std::map<std::string, size_t>;
 ///
 /// Returns one entry for each block. May append outputs (kept values) to the blocks' graphs.
 std::vector<std::optional<BlockGradient>> differentiate(const NetworkGraph& network, const Cut& cut,
-                                                        const WeightGroups& groups,
+                                                        const WeightRules& rules,
                                                         WeightGradients weights);
 
 /// Makes the gradient graphs of some blocks compute the block again instead of reading its inner
@@ -63,7 +61,7 @@ void recompute(const Cut& cut, const Recompute& blocks,
 using TrainedWeights = std::vector<std::pair<std::string, std::vector<const WeightUse*>>>;
 
 /// Error{kUsage} names a trained weight that no loss depends on.
-TrainedWeights trained_weights(const WeightGroups& groups, const Cut& cut,
+TrainedWeights trained_weights(const WeightRules& rules, const Cut& cut,
                                const std::vector<std::optional<BlockGradient>>& gradients);
 
 /// Returns the gradient of a weight: those of its uses, added from the last use on. `gradient`

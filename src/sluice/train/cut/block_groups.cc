@@ -55,7 +55,7 @@ class Grouper {
  public:
   Grouper(const NetworkGraph& network, const Cut& cut,
           const std::vector<std::optional<BlockGradient>>& gradients,
-          const WeightGroups& weight_groups)
+          const WeightRules& weight_rules)
       : cut_(cut), gradients_(gradients) {
     for (const auto& [name, t] : network.fields) fields_.insert(t.id());
     for (const Loss& l : network.results.losses) results_.insert(l.value.id());
@@ -64,9 +64,8 @@ class Grouper {
       structures_.push_back(structure_of(block));
       for (const WeightUse& w : block.weights) {
         if (w.use > 0) tied_.insert(w.key);
-        const auto group = weight_groups.find(w.key);
-        structures_.back() +=
-            group == weight_groups.end() ? "untrained\n" : fmt::format("group {}\n", group->second);
+        const auto rule = weight_rules.find(w.key);
+        structures_.back() += rule == weight_rules.end() ? "untrained\n" : rule->second.text();
       }
     }
   }
@@ -264,6 +263,15 @@ bool Grouper::place(const BlockGroup& group) {
 
 }  // namespace
 
+std::string structure_of(const Graph& graph) {
+  Numbers numbers;
+  std::string text;
+  for (const TensorId t : graph.input_ids()) text += numbers.add(graph, t);
+  text += ops_text(graph, numbers);
+  for (const TensorId t : graph.output_ids()) text += fmt::format("out {}\n", numbers.of(t));
+  return text;
+}
+
 std::string structure_of(const BlockGraph& block) {
   const Graph& g = block.graph.graph();
   Numbers numbers;
@@ -283,8 +291,8 @@ std::string structure_of(const BlockGraph& block) {
 
 Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
                       const std::vector<std::optional<BlockGradient>>& gradients,
-                      const WeightGroups& weight_groups) {
-  return Grouper(network, cut, gradients, weight_groups).run();
+                      const WeightRules& weight_rules) {
+  return Grouper(network, cut, gradients, weight_rules).run();
 }
 
 }  // namespace sluice::train

@@ -30,6 +30,8 @@ struct BlockGroup {
 /// same inputs, weights and outputs, the same ops on them, and the same updates of running
 /// variables.
 std::string structure_of(const BlockGraph& block);
+/// Does the same for graphs: the same inputs and outputs, and the same ops on them.
+std::string structure_of(const Graph& graph);
 
 /// Where a phase finds a value: a row of the buffer for its spec. A gradient of the value has the
 /// same row in another buffer.
@@ -46,10 +48,10 @@ struct Grouping {
 /// Groups blocks and gives each value a row, so that the rows of a group find each input at a row
 /// that is their own number plus a constant, or at a fixed row. Blocks are grouped only if that is
 /// possible. A block with a field as input, with a tied weight, with a loss or prediction in
-/// training, or the last block stands alone. Rows have their weights in the same parameter groups.
+/// training, or the last block stands alone. Rows treat the gradients of their weights alike.
 /// `gradients` may be empty (evaluation): then blocks need not have equal gradient graphs.
 Grouping group_blocks(const NetworkGraph& network, const Cut& cut,
                       const std::vector<std::optional<BlockGradient>>& gradients,
-                      const WeightGroups& weight_groups = {});
+                      const WeightRules& weight_rules = {});
 
 }  // namespace sluice::train

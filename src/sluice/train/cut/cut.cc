@@ -360,6 +360,13 @@ Tensor BlockGraph::input(const Tensor& whole) const {
   return {};
 }
 
+const WeightUse& BlockGraph::use(const std::string& name) const {
+  const auto found = std::find_if(weights.begin(), weights.end(),
+                                  [&](const WeightUse& w) { return w.name() == name; });
+  SLUICE_CHECK(found != weights.end());
+  return *found;
+}
+
 int Cut::uses(const std::string& key) const {
   int count = 0;
   for (const BlockGraph& block : blocks) {

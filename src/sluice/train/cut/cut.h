@@ -41,6 +41,8 @@ struct BlockGraph {
   std::vector<RunningUse>
       updates;  ///< In the order of their declarations. The caller applies them.
 
+  /// Returns the use with this WeightUse::name(), which exists.
+  const WeightUse& use(const std::string& name) const;
   /// Returns the block's tensor for an output or input; an empty handle if there is none.
   Tensor output(const Tensor& whole) const;
   Tensor input(const Tensor& whole) const;

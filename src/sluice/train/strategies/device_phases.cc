@@ -10,18 +10,18 @@ namespace {
 
 class DevicePhases {
  public:
-  DevicePhases(Ir ir, const NetworkGraph& network, const WeightGroups& groups,
+  DevicePhases(Ir ir, const NetworkGraph& network, const WeightRules& rules,
                nn::Optimizer& optimizer, const StepOptions& options, Training& training)
       : network_(network),
-        groups_(groups),
+        rules_(rules),
         options_(options),
         training_(training),
         main_(ir.entry_graph("train")),
         cut_(cut(network)),
-        gradients_(differentiate(network, cut_, groups, WeightGradients::kMean)),
-        uses_(trained_weights(groups, cut_, gradients_)),
-        variables_(main_, network, groups, optimizer, options, training),
-        means_(main_, options) {
+        gradients_(differentiate(network, cut_, rules, WeightGradients::kAccumulate)),
+        uses_(trained_weights(rules, cut_, gradients_)),
+        variables_(main_, network, rules, optimizer, options, training),
+        accumulators_(main_, rules, options) {
     recompute(cut_, options.recompute, gradients_);
   }
 
@@ -42,15 +42,15 @@ class DevicePhases {
     }
     const auto gradient = [&](const std::string& key) { return reduced(key); };
     const Tensors scale = variables_.scale(gradient);
-    for (const auto& [key, group] : groups_) {
+    for (const auto& [key, rule] : rules_) {
       if (!updated_.contains(key)) variables_.update(key, reduced(key), scale);
     }
   }
   const StepVariables& variables() const { return variables_; }
 
  private:
-  // All micro-batches add their gradients to means. Then weights are updated if no other phase
-  // reads them and no norm is needed.
+  // All micro-batches add their gradients to accumulators. Then weights are updated if no other
+  // phase reads them and no norm is needed.
   void visit_backward(size_t b, std::vector<MicroBatch>& runs) {
     const BlockGraph& block = cut_.blocks[b];
     Tensor counter;
@@ -58,12 +58,12 @@ class DevicePhases {
     MicroBatch::ByUse accumulators;
     for (const size_t w : gradients_[b]->weights) {
       const std::string use = block.weights[w].name();
-      means_.add(block.weights[w]);
-      if (!means_.is_remote(use)) accumulators.emplace(use, means_.tensor(use));
+      accumulators_.add(block.weights[w]);
+      if (!accumulators_.is_remote(use)) accumulators.emplace(use, accumulators_.tensor(use));
     }
     const MicroBatch::Weights weights = variables_.visit(main_, training_.variables);
     for (MicroBatch& run : runs) {
-      means_.accumulate(main_, run, b, block, gradients_[b], weights, accumulators, counter);
+      accumulators_.accumulate(main_, run, b, block, gradients_[b], weights, accumulators, counter);
     }
     if (options_.max_grad_norm) return;
     for (const auto& [key, uses] : uses_) {
@@ -73,7 +73,7 @@ class DevicePhases {
     }
   }
 
-  // The block whose gradient is the last one that reads the weight or adds to its mean.
+  // The block whose gradient is the last one that reads the weight or adds to its accumulator.
   size_t first_reader(const std::string& key) const {
     for (size_t b = 0; b < cut_.blocks.size(); ++b) {
       const auto& weights = cut_.blocks[b].weights;
@@ -85,12 +85,13 @@ class DevicePhases {
   }
 
   Tensor reduced(const std::string& key) const {
-    return variables_.reduced(
-        sum_of_uses(uses_, key, [&](const std::string& use) { return means_.mean(use); }));
+    return variables_.reduced(key, sum_of_uses(uses_, key, [&](const std::string& use) {
+                                return accumulators_.value(use);
+                              }));
   }
 
   const NetworkGraph& network_;
-  const WeightGroups& groups_;
+  const WeightRules& rules_;
   const StepOptions& options_;
   Training& training_;
   Graph& main_;
@@ -98,16 +99,16 @@ class DevicePhases {
   std::vector<std::optional<BlockGradient>> gradients_;
   TrainedWeights uses_;
   StepVariables variables_;
-  MeanGradients means_;
+  Accumulators accumulators_;
   std::set<std::string> updated_;
 };
 
 }  // namespace
 
 void build_device_phases(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                         const WeightGroups& groups, nn::Optimizer& optimizer,
+                         const WeightRules& rules, nn::Optimizer& optimizer,
                          const StepOptions& options, Training& training) {
-  DevicePhases step(ir, network, groups, optimizer, options, training);
+  DevicePhases step(ir, network, rules, optimizer, options, training);
   step.build();
   step.variables().emit_eval(eval);
 }

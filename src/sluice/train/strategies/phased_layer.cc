@@ -53,7 +53,7 @@ PhasedLayer::PhasedLayer(LayerGraphs graphs, nn::Optimizer& optimizer,
   borrowed_ = std::move(graphs.borrowed);
   lent_ = std::move(graphs.lent);
   tied_ = std::move(graphs.tied);
-  groups_ = std::move(graphs.groups);
+  rules_ = std::move(graphs.rules);
   SLUICE_CHECK(tied_ != nullptr || (borrowed_.empty() && lent_.empty()));
   const nn::GraphWithNamedArgs& any = forward_ ? *forward_ : *backward_;
   const bool joint_weights = !forward_ && any.args().contains("fwd");
@@ -81,6 +81,17 @@ void PhasedLayer::set_factories(const nn::NamedVariableFactories& factories) {
   });
 }
 
+std::optional<WeightRule> PhasedLayer::rule_of(const std::string& key, DType dtype,
+                                               const nn::Optimizer& optimizer) const {
+  if (rules_) {
+    const auto found = rules_->find(key);
+    return found == rules_->end() ? std::nullopt : std::optional(found->second);
+  }
+  const std::optional<size_t> group = optimizer.group_of(key);
+  if (!group) return std::nullopt;
+  return WeightRule{.group = *group, .gradient = {.accumulator = dtype}};
+}
+
 void PhasedLayer::make_updates(const Ir& ir, const nn::NamedTensors& weights,
                                nn::Optimizer& optimizer) {
   require(options_.rows >= 1, "phased layer: rows must be at least 1, got {}", options_.rows);
@@ -95,23 +106,22 @@ void PhasedLayer::make_updates(const Ir& ir, const nn::NamedTensors& weights,
     const bool lent = std::any_of(lent_.begin(), lent_.end(), is_key);
     if (!weight_factories_.has_leaf(key)) return;
     if (!grad_factories_.has_leaf("accum." + key) && !lent) return;
-    std::optional<size_t> group;
-    if (!groups_) {
-      group = optimizer.group_of(key);
-    } else if (groups_->contains(key)) {
-      group = groups_->at(key);
-    }
-    if (!group) return;
+    const std::optional<WeightRule> own = rule_of(key, w.dtype(), optimizer);
+    if (!own) return;
     const TensorSpec spec = nn::replica_sharded_spec(ir, w.spec(), rule);
+    TensorSpec gradient = spec;
+    gradient.dtype = own->gradient.dtype();
     const VariableInfo updated{.group = weight_factories_[key].group(),
                                .shard = nn::shard_count(ir, w.spec(), rule)};
     const auto& [factories, graph] =
-        optimizer.step_graph(ir, spec, spec, options_.grad_scale, updated.group, group);
-    const auto known = std::find(groups.begin(), groups.end(), *group);
+        optimizer.step_graph(ir, spec, gradient, options_.grad_scale, updated.group, own->group);
+    const auto known = std::find(groups.begin(), groups.end(), own->group);
     const auto argument = static_cast<size_t>(known - groups.begin());
-    if (known == groups.end()) groups.push_back(*group);
-    updates_.push_back({key, *group, argument, graph});
-    gradients.merge(key, nn::VariableFactory(w.spec(), nn::zeros()));
+    if (known == groups.end()) groups.push_back(own->group);
+    updates_.push_back({key, *own, argument, graph});
+    TensorSpec whole = w.spec();
+    whole.dtype = gradient.dtype;
+    gradients.merge(key, nn::VariableFactory(whole, nn::zeros()));
     factories.for_each([&, k = key](const std::string& name, const nn::VariableFactory& factory) {
       state_factories_.merge(k + "." + name, factory.beside(spec, updated));
     });
@@ -383,7 +393,7 @@ void PhasedLayer::add_stores(RowLoop& loop, std::vector<const char*> kinds) cons
 Tensors PhasedLayer::arguments_of(const UpdateArguments& arguments) const {
   Tensors result;
   for (const Update& u : updates_) {
-    if (u.argument == result.size()) result.push_back(arguments.step_sizes.at(u.group));
+    if (u.argument == result.size()) result.push_back(arguments.step_sizes.at(u.rule.group));
   }
   if (options_.grad_scale == nn::GradScale::kInput) result.push_back(arguments.grad_scale);
   return result;
@@ -439,10 +449,11 @@ nn::NamedTensors PhasedLayer::gradients(Graph& graph, const RemoteEntry& row,
   }
   backward_phase_->graph.bind(given).call(&graph, index(graph, row));
   if (!forward_) average_running(graph, whole);
-  return own_gradients(zeros.contains("accum") ? zeros.tree("accum") : nn::NamedTensors{});
+  return own_gradients(zeros.contains("accum") ? zeros.tree("accum") : nn::NamedTensors{}, whole);
 }
 
-nn::NamedTensors PhasedLayer::own_gradients(const nn::NamedTensors& accumulated) const {
+nn::NamedTensors PhasedLayer::own_gradients(const nn::NamedTensors& accumulated,
+                                            const nn::NamedTensors& whole) const {
   for (const LayerGraphs::Tied& w : borrowed_) {
     const Tensor* gradient = accumulated.find_leaf(w.key);
     if (gradient == nullptr) continue;
@@ -458,9 +469,9 @@ nn::NamedTensors PhasedLayer::own_gradients(const nn::NamedTensors& accumulated)
     }
     if (last != nullptr) sum = sum.valid() ? ops::add(sum, *last) : *last;
     SLUICE_CHECK(sum.valid());
-    own.merge(u.key, nn::reduce_replica_sharded_tensor(
-                         sum, ops::CollectiveOp::kMean,
-                         {.threshold = options_.locations.min_elements_sharded}));
+    const auto variable = [&] { return whole[u.key]; };
+    own.merge(u.key, u.rule.gradient.reduced(
+                         sum, variable, {.threshold = options_.locations.min_elements_sharded}));
   }
   return own;
 }

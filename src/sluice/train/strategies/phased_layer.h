@@ -10,6 +10,7 @@
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/nn/rts.h"
 #include "sluice/nn/update/optimizers.h"
+#include "sluice/train/cut/gradient_rule.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::train {
@@ -73,9 +74,9 @@ struct LayerGraphs {
   /// Weights that other layers borrow.
   std::vector<Tied> lent = {};
   std::shared_ptr<TiedWeights> tied = nullptr;  ///< Required with `borrowed` or `lent`.
-  /// Parameter group by key; a weight without one is not updated. Absent: the optimizer decides by
-  /// key.
-  std::optional<std::map<std::string, size_t>> groups = {};
+  /// Rules by key; a weight without one is not updated. Absent: the optimizer decides by key, and
+  /// gradients are averaged over replicas in the weights' dtypes.
+  std::optional<WeightRules> rules = {};
 };
 
 /// Runs `rows` identical layers on the device one phase at a time. Holds forward, gradient and
@@ -165,6 +166,8 @@ class PhasedLayer {
  private:
   explicit PhasedLayer(const PhasedLayerOptions& options) : options_(options) {}
   void set_factories(const nn::NamedVariableFactories& factories);
+  std::optional<WeightRule> rule_of(const std::string& key, DType dtype,
+                                    const nn::Optimizer& optimizer) const;
   void make_updates(const Ir& ir, const nn::NamedTensors& weights, nn::Optimizer& optimizer);
   template <typename Make>
   const Variables& set_variables(int64_t row, const Make& make);
@@ -183,13 +186,14 @@ class PhasedLayer {
                                  const nn::NamedTensors& loaded) const;
   /// Averages the running variables that a phase updated over replicas. `whole` has them by key.
   void average_running(Graph& graph, const nn::NamedTensors& whole) const;
-  /// Runs the backward phase of a row. Returns the mean gradients over all replicas, by key.
+  /// Runs the backward phase of a row. Returns the reduced gradients, by key.
   nn::NamedTensors gradients(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded);
   /// Keeps the gradients of a row for its update phase.
   void keep(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& gradients);
-  /// Returns the gradients of the layer's own weights by key. The gradients of tied weights go to
-  /// their owner.
-  nn::NamedTensors own_gradients(const nn::NamedTensors& accumulated) const;
+  /// Returns the reduced gradients of the layer's own weights by key. The gradients of tied weights
+  /// go to their owner. `whole` has the weights.
+  nn::NamedTensors own_gradients(const nn::NamedTensors& accumulated,
+                                 const nn::NamedTensors& whole) const;
   void update(Graph& graph, const RemoteEntry& row, const nn::NamedTensors& loaded,
               const nn::NamedTensors& gradients, const Tensors& arguments) const;
   /// The step sizes that this layer needs, then the factor of the gradients if there is one.
@@ -198,7 +202,7 @@ class PhasedLayer {
   /// The update of a weight in all rows.
   struct Update {
     std::string key;
-    size_t group = 0;     ///< Parameter group.
+    WeightRule rule;
     size_t argument = 0;  ///< Position of its step size in arguments_of().
     nn::GraphWithNamedArgs graph;
   };
@@ -213,7 +217,7 @@ class PhasedLayer {
   std::vector<LayerGraphs::Tied> borrowed_;
   std::vector<LayerGraphs::Tied> lent_;
   std::shared_ptr<TiedWeights> tied_;
-  std::optional<std::map<std::string, size_t>> groups_;
+  std::optional<WeightRules> rules_;
   std::vector<Update> updates_;
   std::vector<std::string> running_;     ///< Keys of the running variables that phases update.
   bool backward_takes_running_ = false;  ///< Whether the backward phase takes running variables.

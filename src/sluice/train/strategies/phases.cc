@@ -19,19 +19,19 @@ constexpr const char* kCounter = "mean_accum_counter";
 
 class Phases {
  public:
-  Phases(Ir ir, const NetworkGraph& network, const WeightGroups& weight_groups,
+  Phases(Ir ir, const NetworkGraph& network, const WeightRules& weight_rules,
          nn::Optimizer& optimizer, const StepOptions& options, Training& training)
       : ir_(std::move(ir)),
         network_(network),
-        weight_groups_(weight_groups),
+        weight_rules_(weight_rules),
         optimizer_(optimizer),
         options_(options),
         training_(training),
         main_(ir_.entry_graph("train")),
         cut_(cut(network, SeedOps::kApart)),
-        gradients_(differentiate(network, cut_, weight_groups, WeightGradients::kMean)),
-        grouping_(group_blocks(network, cut_, gradients_, weight_groups)) {
-    trained_weights(weight_groups, cut_, gradients_);  // Refuses weights without a gradient.
+        gradients_(differentiate(network, cut_, weight_rules, WeightGradients::kAccumulate)),
+        grouping_(group_blocks(network, cut_, gradients_, weight_rules)) {
+    trained_weights(weight_rules, cut_, gradients_);  // Refuses weights without a gradient.
     recompute(cut_, options.recompute, gradients_);
     // The norm of all gradients and offloaded gradients require updates of their own.
     if (options.max_grad_norm) scale_ = nn::GradScale::kInput;
@@ -154,7 +154,7 @@ class Phases {
 
   Ir ir_;
   const NetworkGraph& network_;
-  const WeightGroups& weight_groups_;
+  const WeightRules& weight_rules_;
   nn::Optimizer& optimizer_;
   const StepOptions& options_;
   Training& training_;
@@ -179,10 +179,10 @@ UpdateArguments Phases::step_sizes() {
                                  ? ops::HyperArg(main_.host_load(*training_.learning_rate))
                                  : ops::HyperArg(std::get<double>(options_.learning_rate));
   UpdateArguments arguments;
-  for (const auto& [key, group] : weight_groups_) {
-    if (group >= arguments.step_sizes.size()) arguments.step_sizes.resize(group + 1);
-    Tensor& step = arguments.step_sizes[group];
-    if (!step.valid()) step = optimizer_.step_size(main_, rate, group);
+  for (const auto& [key, rule] : weight_rules_) {
+    if (rule.group >= arguments.step_sizes.size()) arguments.step_sizes.resize(rule.group + 1);
+    Tensor& step = arguments.step_sizes[rule.group];
+    if (!step.valid()) step = optimizer_.step_size(main_, rate, rule.group);
   }
   return arguments;
 }
@@ -235,14 +235,14 @@ std::optional<H2dStream> Phases::field_stream(const Tensor& whole) const {
 }
 
 LayerGraphs Phases::separate_graphs(size_t b) const {
-  LayerGraphs graphs{.tied = tied_, .groups = std::map<std::string, size_t>()};
+  LayerGraphs graphs{.tied = tied_, .rules = WeightRules()};
   nn::NamedTensors weights;
   for (size_t i = 0; i < block(b).weights.size(); ++i) {
     const WeightUse& w = block(b).weights[i];
     const std::string key = key_of(b, w.key, w.use);
     weights.merge(key, w.input);
-    if (const auto group = weight_groups_.find(w.key); group != weight_groups_.end())
-      graphs.groups->emplace(key, group->second);
+    if (const auto rule = weight_rules_.find(w.key); rule != weight_rules_.end())
+      graphs.rules->emplace(key, rule->second);
     if (w.use != owners_.at(w.key)) {
       graphs.borrowed.push_back({key, w.key});
     } else {
@@ -514,7 +514,7 @@ void Phases::build_eval(const NetworkGraph& eval) {
 }  // namespace
 
 void build_phased(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                  const WeightGroups& groups, nn::Optimizer& optimizer, const StepOptions& options,
+                  const WeightRules& groups, nn::Optimizer& optimizer, const StepOptions& options,
                   Training& training) {
   if (options.locations.activations == Location::kDevice)
     return build_device_phases(std::move(ir), network, eval, groups, optimizer, options, training);

@@ -7,6 +7,7 @@
 #include "sluice/ir/call.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
+#include "sluice/ops/cast.h"
 #include "sluice/ops/updates.h"
 #include "sluice/train/pipeline/in_flight.h"
 #include "sluice/train/strategies/pipeline_layout.h"
@@ -28,11 +29,11 @@ std::unique_ptr<RemoteActivations> remote_activations(
 }
 
 std::vector<std::optional<BlockGradient>> gradients_of(const NetworkGraph& network, const Cut& cut,
-                                                       const WeightGroups& groups,
+                                                       const WeightRules& rules,
                                                        const StepOptions& options) {
   auto gradients = differentiate(
-      network, cut, groups,
-      options.accumulate == 1 ? WeightGradients::kReturn : WeightGradients::kSharedMean);
+      network, cut, rules,
+      options.accumulate == 1 ? WeightGradients::kReturn : WeightGradients::kAccumulateShared);
   recompute(cut, options.recompute, gradients);
   return gradients;
 }
@@ -43,13 +44,14 @@ struct Place {
   std::map<int, nn::NamedTensors> weights;  ///< By device; running variables, too.
   std::map<int, std::map<MicroBatch::Value, Tensor>> inputs;  ///< NetworkGraph::inputs, by device.
   ByUse accumulators;
-  std::map<int, Tensor> counters;  ///< By stage.
-  Tensor iteration;                ///< Number of the trip, in the body of the loop.
+  std::map<int, Tensor> counters;           ///< By stage.
+  std::map<std::string, Tensor> sums = {};  ///< Results that are summed, by name.
+  Tensor iteration;                         ///< Number of the trip, in the body of the loop.
 };
 
 class Pipeline {
  public:
-  Pipeline(Ir ir, const NetworkGraph& network, nn::RunMode mode, const WeightGroups& groups,
+  Pipeline(Ir ir, const NetworkGraph& network, nn::RunMode mode, const WeightRules& rules,
            nn::Optimizer& optimizer, const StepOptions& options, const Strategy& strategy,
            Training& training)
       : network_(network),
@@ -58,14 +60,14 @@ class Pipeline {
         trains_(mode == nn::RunMode::kTrain),
         main_(ir.entry_graph(trains_ ? "train" : "eval")),
         cut_(cut(network)),
-        gradients_(gradients_of(network, cut_, groups, options)),
-        uses_(trained_weights(groups, cut_, gradients_)),
+        gradients_(gradients_of(network, cut_, rules, options)),
+        uses_(trained_weights(rules, cut_, gradients_)),
         activations_(remote_activations(cut_, gradients_, options)),
         layout_(lay_out(strategy, network, cut_, gradients_, activations_.get(), mode, options)),
         stages_(layout_.stages),
         order_(layout_.order),
-        variables_(main_, network, groups, optimizer, options, training),
-        means_(main_, options) {
+        variables_(main_, network, rules, optimizer, options, training),
+        accumulators_(main_, rules, options) {
     if (activations_) {
       const std::vector<int64_t> in_flight = max_in_flight(order_, options.accumulate);
       activation_entries_ = *std::max_element(in_flight.begin(), in_flight.end());
@@ -81,7 +83,8 @@ class Pipeline {
     Place place{main_, {}, load_inputs(), {}, {}, {}};
     const size_t first = main_.ops().size();
     place.weights = weights_on_devices();
-    if (options_.accumulate > 1) make_means(place);
+    if (options_.accumulate > 1) make_accumulators(place);
+    make_sums(place);
     const int64_t ramp = order_.ramp(), trips = options_.accumulate - ramp;
     int64_t iteration = 0;
     for (; iteration < ramp; ++iteration) run(place, iteration, options_.accumulate);
@@ -91,6 +94,7 @@ class Pipeline {
     }
     for (; iteration < options_.accumulate + ramp; ++iteration)
       run(place, iteration, options_.accumulate);
+    store_sums(place);
     if (trains_) update();
     if (options_.repeat > 1) repeat_last_ops(main_, first, options_.repeat);
   }
@@ -170,9 +174,10 @@ class Pipeline {
     return result;
   }
 
-  // Adds the running means of gradients, and a counter for each stage that has one.
-  void make_means(Place& place) {
-    for (size_t s = 0; s < stages_.size(); ++s) {
+  // Adds the accumulators of gradients, and a counter for each stage with running means.
+  void make_accumulators(Place& place) {
+    const bool running = options_.accumulation_reduction == Accumulation::kRunningMean;
+    for (size_t s = 0; running && s < stages_.size(); ++s) {
       const DeviceScope on(main_, stages_[s].device);
       bool counts = false;
       for (const size_t b : stages_[s].blocks) counts = counts || gradients_[b].has_value();
@@ -181,9 +186,9 @@ class Pipeline {
     for (const auto& [key, uses] : uses_) {
       for (const WeightUse* use : uses) {
         const DeviceScope on(main_, device_of(*use));
-        means_.add(*use);
-        if (!means_.is_remote(use->name()))
-          place.accumulators.emplace(use->name(), means_.tensor(use->name()));
+        accumulators_.add(*use);
+        if (!accumulators_.is_remote(use->name()))
+          place.accumulators.emplace(use->name(), accumulators_.tensor(use->name()));
       }
     }
   }
@@ -266,12 +271,66 @@ class Pipeline {
       batch.forward(b, variables_.visit(g, weights));
       variables_.update_running(g, block(b), {&batch, 1}, weights);
     }
-    const Results& results = network_.results;
-    const auto& predictions = trains_ ? training_.predictions : training_.eval_predictions;
-    for (size_t i = 0; i < results.losses.size(); ++i)
-      store(g, s, batch, results.losses[i].value, training_.losses[i]);
-    for (size_t i = 0; i < results.predictions.size(); ++i)
-      store(g, s, batch, results.predictions[i].value, predictions[i]);
+    each_written([&](const Tensor& whole, const D2hStream& stream, size_t maker) {
+      if (maker != s) return;
+      const auto sum = place.sums.find(stream.name);
+      if (sum == place.sums.end()) {
+        g.host_store(stream, batch[whole]);
+      } else {
+        add_to(sum->second, batch[whole]);
+      }
+    });
+  }
+
+  // Calls use(value, stream, stage that makes it) for each result that is written.
+  template <typename Use>
+  void each_written(const Use& use) const {
+    const auto call = [&](const auto& results, const std::vector<D2hStream>& streams) {
+      auto stream = streams.begin();
+      for (const auto& result : results) {
+        if (result.writing.form == Writing::Form::kNone) continue;
+        const D2hStream& own = *stream++;
+        const auto makes = [&](size_t b) { return block(b).output(result.value).valid(); };
+        const auto maker = std::find_if(stages_.begin(), stages_.end(), [&](const auto& stage) {
+          return std::any_of(stage.blocks.begin(), stage.blocks.end(), makes);
+        });
+        if (maker != stages_.end())
+          use(result.value, own, static_cast<size_t>(maker - stages_.begin()));
+      }
+    };
+    call(network_.results.losses, training_.losses);
+    call(network_.results.predictions,
+         trains_ ? training_.predictions : training_.eval_predictions);
+  }
+
+  // Adds the sums of results, on the devices of the stages that make these.
+  void make_sums(Place& place) {
+    const auto& summed = training_.summed;
+    each_written([&](const Tensor&, const D2hStream& stream, size_t s) {
+      if (std::find(summed.begin(), summed.end(), stream.name) == summed.end()) return;
+      const DeviceScope on(main_, stages_[s].device);
+      place.sums.emplace(stream.name, zeros(main_, stream.spec, "sum." + stream.name));
+    });
+  }
+
+  void store_sums(const Place& place) {
+    each_written([&](const Tensor&, const D2hStream& stream, size_t s) {
+      const auto sum = place.sums.find(stream.name);
+      if (sum == place.sums.end()) return;
+      const DeviceScope on(main_, stages_[s].device);
+      main_.host_store(stream, sum->second);
+    });
+  }
+
+  // Adds a value to a sum. Updates read their operands as float32.
+  static void add_to(const Tensor& sum, const Tensor& value) {
+    const bool exact = sum.dtype() == f32 && is_float(value.dtype());
+    const Tensor added = exact ? value : ops::cast(value, sum.dtype());
+    if (is_float(sum.dtype())) {
+      ops::accumulate_(sum, added);
+    } else {
+      ops::add_(sum, added);
+    }
   }
 
   // A field is loaded by the first stage that reads it.
@@ -279,16 +338,6 @@ class Pipeline {
     const auto reader = first_reader_.find(whole.id());
     if (reader != first_reader_.end() ? reader->second == s : s == 0)
       batch.set(whole, g.host_load(stream));
-  }
-
-  // A result is stored by the stage that makes it.
-  void store(Graph& g, size_t s, const MicroBatch& batch, const Tensor& whole,
-             const D2hStream& stream) {
-    for (const size_t b : stages_[s].blocks) {
-      if (!block(b).output(whole).valid()) continue;
-      g.host_store(stream, batch[whole]);
-      return;
-    }
   }
 
   void backward(Place& place, size_t s, MicroBatch& batch) {
@@ -300,10 +349,10 @@ class Pipeline {
       const MicroBatch::Weights visited = variables_.visit(g, weights);
       if (options_.accumulate == 1) {
         for (const auto& [use, gradient] : batch.backward(*b, visited, {}, {}))
-          means_.keep(use, gradient);
+          accumulators_.keep(block(*b).use(use), gradient);
       } else {
-        means_.accumulate(g, batch, *b, block(*b), gradients_[*b], visited, place.accumulators,
-                          counts ? counter->second : Tensor());
+        accumulators_.accumulate(g, batch, *b, block(*b), gradients_[*b], visited,
+                                 place.accumulators, counts ? counter->second : Tensor());
       }
     }
     if (counts) ops::add_(counter->second, ops::scalar_like(counter->second, 1));
@@ -369,6 +418,8 @@ class Pipeline {
       inside.counters.emplace(s, add(counter, counter.name(), Pass::kByReference));
     for (const auto& [use, mean] : place.accumulators)
       inside.accumulators.emplace(use, add(mean, mean.name(), Pass::kByReference));
+    for (const auto& [name, sum] : place.sums)
+      inside.sums.emplace(name, add(sum, sum.name(), Pass::kByReference));
     return inside;
   }
 
@@ -377,10 +428,11 @@ class Pipeline {
     // A gradient is averaged over the replicas where its weight is.
     const auto reduced = [&](const std::string& key) {
       const DeviceScope on(main_, owners_.at(key));
-      return variables_.reduced(
-          sum_of_uses(uses_, key, [&](const std::string& use) { return means_.mean(use); }));
+      return variables_.reduced(key, sum_of_uses(uses_, key, [&](const std::string& use) {
+                                  return accumulators_.value(use);
+                                }));
     };
-    if (means_.any_remote()) {
+    if (accumulators_.any_remote()) {
       // A gradient is loaded and averaged for each use, so that few are on the device at a time.
       const Tensors scale = variables_.scale(reduced);
       for (const auto& [key, uses] : uses_) variables_.update(key, reduced(key), scale);
@@ -407,7 +459,7 @@ class Pipeline {
   const std::vector<PlacedStage>& stages_;
   const PipelineOrder& order_;
   StepVariables variables_;
-  MeanGradients means_;
+  Accumulators accumulators_;
   std::map<TensorId, size_t> first_reader_;  ///< Stage by field.
   std::map<std::string, int> owners_;        ///< Device by weight and running variable.
   /// Tensors of each micro-batch in the graph of run(), by value and device of the readers.
@@ -417,9 +469,9 @@ class Pipeline {
 }  // namespace
 
 void build_pipeline(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                    const WeightGroups& groups, nn::Optimizer& optimizer,
-                    const StepOptions& options, const Strategy& strategy, Training& training) {
-  Pipeline step(ir, network, nn::RunMode::kTrain, groups, optimizer, options, strategy, training);
+                    const WeightRules& rules, nn::Optimizer& optimizer, const StepOptions& options,
+                    const Strategy& strategy, Training& training) {
+  Pipeline step(ir, network, nn::RunMode::kTrain, rules, optimizer, options, strategy, training);
   step.build();
   step.variables().emit_eval(eval);
 }

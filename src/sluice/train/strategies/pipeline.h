@@ -13,8 +13,8 @@ namespace sluice::train {
 /// them. The updates follow. A resident step has one stage, so its loop runs one micro-batch at a
 /// time.
 void build_pipeline(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                    const WeightGroups& groups, nn::Optimizer& optimizer,
-                    const StepOptions& options, const Strategy& strategy, Training& training);
+                    const WeightRules& rules, nn::Optimizer& optimizer, const StepOptions& options,
+                    const Strategy& strategy, Training& training);
 
 /// Adds the program "eval" alone, which runs the forward tasks of its stages in the iterations of
 /// evaluation_order() (build_inference()). The streams of `training` exist.

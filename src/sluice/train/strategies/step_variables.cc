@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/ir/builtin.h"
+#include "sluice/ops/cast.h"
 #include "sluice/ops/updates.h"
 
 namespace sluice::train {
@@ -38,11 +39,17 @@ Tensor zeros(Graph& graph, const TensorSpec& spec, const std::string& name) {
   return graph.emit(builtin::init(), {}, to_attrs(init), {.name = name, .outputs = {spec}})[0];
 }
 
-void MeanGradients::add(const WeightUse& use) {
-  keep(use.name(), zeros(main_, use.input.spec(), "accum." + use.name()));
+void Accumulators::add(const WeightUse& use) {
+  TensorSpec spec = use.input.spec();
+  spec.dtype = rules_.at(use.key).gradient.accumulator;
+  keep_as(use.name(), zeros(main_, spec, "accum." + use.name()));
 }
 
-void MeanGradients::keep(const std::string& use, const Tensor& gradient) {
+void Accumulators::keep(const WeightUse& use, const Tensor& gradient) {
+  keep_as(use.name(), ops::cast(gradient, rules_.at(use.key).gradient.accumulator));
+}
+
+void Accumulators::keep_as(const std::string& use, const Tensor& gradient) {
   if (!is_off_device(options_.locations.accumulators, gradient.spec(), options_.locations)) {
     here_.emplace(use, gradient);
     return;
@@ -53,16 +60,16 @@ void MeanGradients::keep(const std::string& use, const Tensor& gradient) {
   there_.emplace(use, buffer);
 }
 
-Tensor MeanGradients::mean(const std::string& use) const {
+Tensor Accumulators::value(const std::string& use) const {
   if (!is_remote(use)) return here_.at(use);
   const Graph::IoScope scope(main_, options_.io_mode);
   return main_.remote_load(there_.at(use), 0, "accum." + use);
 }
 
-void MeanGradients::accumulate(Graph& graph, MicroBatch& run, size_t b, const BlockGraph& block,
-                               const std::optional<BlockGradient>& gradient,
-                               const MicroBatch::Weights& weights, const MicroBatch::ByUse& here,
-                               const Tensor& counter) const {
+void Accumulators::accumulate(Graph& graph, MicroBatch& run, size_t b, const BlockGraph& block,
+                              const std::optional<BlockGradient>& gradient,
+                              const MicroBatch::Weights& weights, const MicroBatch::ByUse& here,
+                              const Tensor& counter) const {
   MicroBatch::ByUse accumulators = here;
   MicroBatch::ByUse loaded;
   if (gradient) {
@@ -78,12 +85,12 @@ void MeanGradients::accumulate(Graph& graph, MicroBatch& run, size_t b, const Bl
   for (const auto& [use, t] : loaded) graph.remote_store(there_.at(use), 0, t);
 }
 
-StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const WeightGroups& groups,
+StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const WeightRules& rules,
                              nn::Optimizer& optimizer, const StepOptions& options,
                              Training& training)
     : main_(main),
       network_(network),
-      groups_(groups),
+      rules_(rules),
       optimizer_(optimizer),
       options_(options),
       training_(training),
@@ -183,14 +190,15 @@ void StepVariables::emit_eval(const NetworkGraph& network) const {
   }
 }
 
-Tensor StepVariables::reduced(const Tensor& mean) const {
-  return nn::reduce_replica_sharded_tensor(mean, ops::CollectiveOp::kMean, rule());
+Tensor StepVariables::reduced(const std::string& key, const Tensor& accumulated) const {
+  const auto variable = [&] { return weight(main_, key); };
+  return rules_.at(key).gradient.reduced(accumulated, variable, rule());
 }
 
 Tensors StepVariables::scale(const Gradient& gradient) const {
   if (!options_.max_grad_norm) return {};
   std::vector<Tensors> squares;
-  for (const auto& [key, group] : groups_) {
+  for (const auto& [key, rule] : rules_) {
     const DeviceScope on(main_, device(key));
     const auto& replicas = main_.info(training_.variables[key]).variable->group;
     squares.push_back(nn::squares_of_chunks(gradient(key), cache_, replicas));
@@ -210,16 +218,17 @@ const Tensor& StepVariables::step_size(size_t group) {
 
 void StepVariables::update(const std::string& key, const Tensor& gradient, const Tensors& scale) {
   const Tensor& variable = training_.variables[key];
-  const size_t group = groups_.at(key);
+  const size_t group = rules_.at(key).group;
   const Tensor& step_size = this->step_size(group);
   const DeviceScope on(main_, device(key));
   VariableInfo info = *main_.info(variable).variable;
   const bool shard = !gradient.meta_shape().empty() && variable.meta_shape().empty();
   if (shard) info.shard = nn::shard_count(main_.ir(), variable.spec(), {0, info.group});
-  const TensorSpec spec = gradient.spec();
+  TensorSpec spec = gradient.spec();
+  spec.dtype = variable.dtype();
   const auto scaled = scale.empty() ? nn::GradScale::kNone : nn::GradScale::kInput;
   const auto& [factories, step] =
-      optimizer_.step_graph(main_.ir(), spec, spec, scaled, info.group, group);
+      optimizer_.step_graph(main_.ir(), spec, gradient.spec(), scaled, info.group, group);
   nn::NamedVariableFactories there;
   nn::NamedVariableFactories here;
   factories.for_each([&](const std::string& name, const nn::VariableFactory& factory) {

@@ -18,7 +18,7 @@ class StepVariables {
  public:
   /// Makes the weights and running variables in entry graph `main`, and sets
   /// `training.variables`.
-  StepVariables(Graph& main, const NetworkGraph& network, const WeightGroups& groups,
+  StepVariables(Graph& main, const NetworkGraph& network, const WeightRules& rules,
                 nn::Optimizer& optimizer, const StepOptions& options, Training& training);
 
   /// Chooses the devices of weights and running variables, by key, and of blocks in evaluation, by
@@ -49,9 +49,9 @@ class StepVariables {
   void emit_eval(const NetworkGraph& eval) const;
 
   using Gradient = std::function<Tensor(const std::string& key)>;
-  /// Adds the average over replicas of a weight's mean gradient over micro-batches; the result is a
-  /// shard if the weight is updated in shards.
-  Tensor reduced(const Tensor& mean) const;
+  /// Adds the reduction over replicas of a weight's accumulated gradient, and the hook of
+  /// gradients. The result is a shard if the weight is updated in shards.
+  Tensor reduced(const std::string& key, const Tensor& accumulated) const;
   /// Returns the factor of all gradients, if StepOptions::max_grad_norm asks for one. `gradient`
   /// returns the reduced gradient of a weight.
   Tensors scale(const Gradient& gradient) const;
@@ -64,7 +64,7 @@ class StepVariables {
 
   Graph& main_;
   const NetworkGraph& network_;
-  const WeightGroups& groups_;
+  const WeightRules& rules_;
   nn::Optimizer& optimizer_;
   const StepOptions& options_;
   Training& training_;
@@ -86,31 +86,35 @@ class StepVariables {
   nn::internal::PathCounts made_;        ///< Variables of the program by path.
 };
 
-/// The mean gradients that micro-batches add to, by WeightUse::name(): on the device, or in remote
-/// memory with TensorLocations::accumulators.
-class MeanGradients {
+/// The accumulators that micro-batches add their gradients to, by WeightUse::name(): on the device,
+/// or in remote memory with TensorLocations::accumulators.
+class Accumulators {
  public:
-  MeanGradients(Graph& main, const StepOptions& options) : main_(main), options_(options) {}
+  Accumulators(Graph& main, const WeightRules& rules, const StepOptions& options)
+      : main_(main), rules_(rules), options_(options) {}
 
-  /// Adds ops to the entry graph that make the mean of a use and set it to zero.
+  /// Adds ops to the entry graph that make the accumulator of a use and set it to zero.
   void add(const WeightUse& use);
-  /// Takes the gradient of the only micro-batch, a tensor of the entry graph, as the mean.
-  void keep(const std::string& use, const Tensor& gradient);
+  /// Takes the gradient of the only micro-batch, a tensor of the entry graph, as the accumulator.
+  void keep(const WeightUse& use, const Tensor& gradient);
   bool is_remote(const std::string& use) const { return there_.contains(use); }
   bool any_remote() const { return !there_.empty(); }
-  /// The tensor of a mean on the device, in the entry graph.
+  /// The tensor of an accumulator on the device, in the entry graph.
   const Tensor& tensor(const std::string& use) const { return here_.at(use); }
-  /// Returns the mean in the entry graph; loads it if it is remote.
-  Tensor mean(const std::string& use) const;
+  /// Returns the accumulator in the entry graph; loads it if it is remote.
+  Tensor value(const std::string& use) const;
 
-  /// Runs the gradient of block `b` of a micro-batch in `graph`. Remote means are loaded before and
+  /// Runs the gradient of block `b` of a micro-batch in `graph`. Remote ones are loaded before and
   /// stored after it. `here` has the tensors of the others in `graph`.
   void accumulate(Graph& graph, MicroBatch& run, size_t b, const BlockGraph& block,
                   const std::optional<BlockGradient>& gradient, const MicroBatch::Weights& weights,
                   const MicroBatch::ByUse& here, const Tensor& counter) const;
 
  private:
+  void keep_as(const std::string& use, const Tensor& gradient);
+
   Graph& main_;
+  const WeightRules& rules_;
   const StepOptions& options_;
   MicroBatch::ByUse here_;
   std::map<std::string, RemoteBuffer> there_;

@@ -15,7 +15,7 @@
 #include "sluice/planner/solve.h"
 #include "sluice/train/pipeline/stages.h"
 #include "tools/check_needs.h"
-#include "tools/data/user_data.h"
+#include "tools/data/data_flags.h"
 #include "tools/devices.h"
 #include "tools/flags.h"
 #include "tools/options.h"
@@ -73,62 +73,6 @@ void add_model(Flags flags, ToolOptions& o) {
                require(o.model.sizes.dropout >= 0 && static_cast<float>(o.model.sizes.dropout) < 1,
                        "--dropout: must be a float32 from 0 to below 1, got '{}'", text);
              });
-}
-
-// The user's own samples.
-void add_user_data(Flags flags, ToolOptions& o) {
-  flags.group(kModel, Common::kNo)
-      .text("--dataset", "FILE", o.model.dataset,
-            "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR (default: the "
-            "model's)");
-  flags.text("--input", "FIELDS", o.model.input,
-             "Take the inputs from this field, or these columns of a CSV file; requires --dataset "
-             "(default: input, image, or all other columns)");
-  flags.text("--target", "FIELD", o.model.target,
-             "Take the labels from this field or column; requires --dataset (default: target, "
-             "label, or the last column)");
-  flags.value("--validation", "SHARE",
-              "Test on this share of the samples; requires --dataset (default: 0.1)",
-              [&o](const std::string& text) {
-                o.model.validation = parse_real("--validation", text);
-                require(o.model.validation > 0 && o.model.validation < 1,
-                        "--validation: must be above 0 and below 1, got '{}'", text);
-              });
-}
-
-// The samples and first values of a run.
-void add_samples(Flags flags, ToolOptions& o) {
-  flags.group(kModel).text("--data", "DIR", o.model.data,
-                           "Read the samples from DIR (default: $SLUICE_DATA, data/mnist or "
-                           "data/cifar10, else generated "
-                           "ones)");
-  flags.text("--weights", "FILE", o.model.weights,
-             "Start from the variables in this safetensors file (default: random ones)");
-  flags.group(kModel, Common::kNo)
-      .text("--torch-weights", "FILE", o.model.torch_weights,
-            "Start from the state_dict of the same PyTorch module, as safetensors (default: none)");
-  flags.flag("--synthetic", "Use generated samples even if real ones are found",
-             [&o] { o.model.synthetic = true; });
-}
-
-// The reductions of gradients.
-void add_reductions(Flags flags, ToolOptions& o) {
-  using train::Accumulation;
-  flags.group(kTraining, Common::kNo)
-      .choice("--accumulation-reduction", o.step.accumulation_reduction,
-              {{"sum", Accumulation::kSum},
-               {"mean", Accumulation::kMean},
-               {"running_mean", Accumulation::kRunningMean}},
-              "Reduce the gradients of micro-batches by this; requires --accumulate 2 or more "
-              "(default: running_mean)");
-  flags.choice("--replica-reduction", o.step.replica_reduction,
-               {{"sum", train::ReplicaReduction::kSum}, {"mean", train::ReplicaReduction::kMean}},
-               "Reduce the gradients of replicas by this; requires --replicas 2 or more "
-               "(default: mean)");
-  flags.choice("--accumulator-dtype", o.step.accumulator_dtype,
-               {{"f32", f32}, {"f16", f16}, {"bf16", bf16}},
-               "Accumulate gradients in this dtype; requires --accumulate 2 or more "
-               "(default: the dtype of each variable)");
 }
 
 // Options that a program's step depends on, whether it runs or not.
@@ -450,8 +394,8 @@ CommandLine::CommandLine(ToolOptions& o) {
   for (CLI::App* const command : with_model()) {
     const Flags flags(*command);
     add_model(flags, o);
-    if (command != bench) add_user_data(flags, o);
-    if (command == train || command == eval) add_samples(flags, o);
+    if (command != bench) add_user_data(flags, kModel, o);
+    if (command == train || command == eval) add_samples(flags, kModel, o);
     add_step(flags, o);
     if (command != eval) add_rate(flags, o);
     if (command != eval) add_device_iterations(flags, o);
@@ -497,17 +441,6 @@ void take_lists(bool plan, ToolOptions& o) {
           "--replicas, --shard-threshold: must be one value each; sluice plan takes lists");
   o.train.replicas = o.plan.replicas[0];
   o.step.locations.min_elements_sharded = o.plan.shard_thresholds[0];
-}
-
-// Loads the user's samples and gives the model their shape.
-void use_dataset(ToolOptions& o) {
-  ModelOptions& m = o.model;
-  if (m.dataset.empty()) return;
-  m.user_data = load_user_data(m.dataset, m.input, m.target, m.validation);
-  fit_sizes(models::find_model(m.name), *m.user_data, m.sizes);
-  if (!o.output.speaks()) return;
-  sys::print_stderr("{}: {} samples to train on, {} to test on, {} classes\n", m.dataset,
-                    m.user_data->train.size(), m.user_data->test.size(), m.user_data->classes);
 }
 
 int run_command(const CommandLine& line, ToolOptions& o) {

@@ -27,8 +27,8 @@ constexpr int64_t kSteps = 5;  // Steps of a round. Each row runs 100 timed step
 constexpr double kTie = 0.05;  // The last two rows of the document move equal bytes within 0.5 %.
 constexpr int kReplicas = 4;
 constexpr int64_t kAccumulate = 8;
-constexpr models::Sizes kSizes;  // Eight samples in a micro-batch.
-constexpr int64_t kSamples = kReplicas * kAccumulate * kSizes.micro_batch;
+const models::Sizes kSizes;  // Eight samples in a micro-batch.
+const int64_t kSamples = kReplicas * kAccumulate * kSizes.micro_batch;
 
 struct Way {
   const char* name;

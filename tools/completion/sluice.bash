@@ -42,7 +42,7 @@ _sluice() {
       options="resident phased sharded pipelined"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
-    --check|--problem|--python|--save|--torch-save|--torch-weights|--weights)
+    --check|--dataset|--problem|--python|--save|--torch-save|--torch-weights|--weights)
       COMPREPLY=($(compgen -f -- "$word"))
       return ;;
     --data)
@@ -55,33 +55,38 @@ _sluice() {
     return
   fi
   case ${COMP_WORDS[1]} in
-    train) options="--layers --width --dropout --data --weights --torch-weights --synthetic
-      --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --lr
-      --lr-schedule --device-iterations --epochs --steps --save --warmup-steps --check-replicas
-      --torch-save --seed --memory --offload --remote --offload-threshold --remote-memory
-      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
-      --stages --schedule --devices --device-ids --map --io-mode --io-queues --recompute
-      --recompute-blocks --disable --verify --json --digest --quiet --log-level --help
-      --help-all" ;;
-    eval) options="--layers --width --dropout --data --weights --torch-weights --synthetic
-      --micro-batch --accumulate --replicas --optimizer --clip-norm --test-batch --memory
-      --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
-      --device-ids --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
-      --json --digest --quiet --log-level --help --help-all" ;;
-    plan) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
-      --clip-norm --test-batch --lr --lr-schedule --device-iterations --memory --offload
-      --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
-      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
-      --device-ids --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
-      --print-after --json --full --passes --fusions --memory-map --transfers --schedule-table
-      --dot --problem --capacity --nodes --check --help --help-all" ;;
-    bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
-      --clip-norm --test-batch --lr --lr-schedule --device-iterations --steps --synthetic
+    train) options="--layers --width --dropout --dataset --input --target --validation --data
+      --weights --torch-weights --synthetic --micro-batch --accumulate --replicas --optimizer
+      --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
+      --lr --lr-schedule --device-iterations --epochs --steps --save --warmup-steps
+      --check-replicas --torch-save --seed --memory --offload --remote --offload-threshold
+      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
+      --shard-threshold --stages --schedule --devices --device-ids --map --io-mode --io-queues
+      --recompute --recompute-blocks --disable --verify --json --digest --quiet --log-level
+      --help --help-all" ;;
+    eval) options="--layers --width --dropout --dataset --input --target --validation --data
+      --weights --torch-weights --synthetic --micro-batch --accumulate --replicas --optimizer
+      --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
       --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
       --remote-direct --verify-remote --strategy --threads --shard-threshold --stages --schedule
       --devices --device-ids --map --io-mode --io-queues --recompute --recompute-blocks
-      --disable --verify --json --only --rounds --python --help --help-all" ;;
+      --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
+    plan) options="--layers --width --dropout --dataset --input --target --validation
+      --micro-batch --accumulate --replicas --optimizer --clip-norm --accumulation-reduction
+      --replica-reduction --accumulator-dtype --test-batch --lr --lr-schedule
+      --device-iterations --memory --offload --remote --offload-threshold --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
+      --stages --schedule --devices --device-ids --map --io-mode --io-queues --recompute
+      --recompute-blocks --disable --verify --print-after --json --full --passes --fusions
+      --memory-map --transfers --schedule-table --dot --problem --capacity --nodes --check
+      --help --help-all" ;;
+    bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
+      --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
+      --lr --lr-schedule --device-iterations --steps --synthetic --memory --offload --remote
+      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
+      --strategy --threads --shard-threshold --stages --schedule --devices --device-ids --map
+      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --only
+      --rounds --dataset --epochs --elements --python --help --help-all" ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;
     *) return ;;

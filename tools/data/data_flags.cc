@@ -40,26 +40,6 @@ void add_samples(Flags flags, const char* group, ToolOptions& o) {
              [&o] { o.model.synthetic = true; });
 }
 
-// The reductions of gradients.
-void add_reductions(Flags flags, const char* group, ToolOptions& o) {
-  using train::Accumulation;
-  flags.group(kTraining, Common::kNo)
-      .choice("--accumulation-reduction", o.step.accumulation_reduction,
-              {{"sum", Accumulation::kSum},
-               {"mean", Accumulation::kMean},
-               {"running_mean", Accumulation::kRunningMean}},
-              "Reduce the gradients of micro-batches by this; requires --accumulate 2 or more "
-              "(default: running_mean)");
-  flags.choice("--replica-reduction", o.step.replica_reduction,
-               {{"sum", train::ReplicaReduction::kSum}, {"mean", train::ReplicaReduction::kMean}},
-               "Reduce the gradients of replicas by this; requires --replicas 2 or more "
-               "(default: mean)");
-  flags.choice("--accumulator-dtype", o.step.accumulator_dtype,
-               {{"f32", f32}, {"f16", f16}, {"bf16", bf16}},
-               "Accumulate gradients in this dtype; requires --accumulate 2 or more "
-               "(default: the dtype of each variable)");
-}
-
 void use_dataset(ToolOptions& o) {
   ModelOptions& m = o.model;
   if (m.dataset.empty()) return;

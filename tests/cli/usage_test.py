@@ -132,7 +132,7 @@ class Usage(CliTest):
         for command, flags in (
             ("eval", ("--lr", "--lr-schedule", "--warmup-steps", "--seed", "--steps", "--save")),
             ("plan", ("--warmup-steps", "--seed", "--steps", "--weights", "--data")),
-            ("bench", ("--warmup-steps", "--seed", "--weights", "--epochs")),
+            ("bench", ("--warmup-steps", "--seed", "--weights", "--save")),
         ):
             for flag in flags:
                 self.expect_error(2, "usage", f"{flag}: must be an option of sluice {command}",

@@ -140,7 +140,7 @@ TEST(Processes, NameTheMessageThatAnErrorWithholds) {
   expect_all(errors, ErrorKind::kUsage, "entry 5 is outside its 2 entries");
   EXPECT_THAT(errors[0]->what(), testing::Not(HasSubstr("process ")));
   EXPECT_THAT(errors[1]->what(),
-              AllOf(HasSubstr("process 0: "), HasSubstr("running Receive."),
+              AllOf(HasSubstr("process 0: "), HasSubstr("running Receive: message from device 0"),
                     HasSubstr("receiving message 0 of channel 0to1 from process 0")));
 }
 

@@ -180,12 +180,8 @@ bool Feed::move() {
     pass();
     return true;
   }
-  // An element that the sink refuses is lost.
-  struct Next {
-    Feed& feed;
-    ~Next() { feed.pass(); }
-  } const next{*this};
   sink_->take(out_);
+  pass();
   return true;
 }
 
@@ -222,6 +218,8 @@ void Feed::serve() {
     } catch (...) {
       keep_error();
       failed_ = true;
+      // An element that the sink refuses is lost. The error is set before the element counts.
+      if (sink_ != nullptr) pass();
     }
     shared_.events.notify();
   }
@@ -277,11 +275,12 @@ void Feed::flush(const std::atomic<bool>& stop) {
   const int64_t last = start_.load() + entries_;
   for (;;) {
     const uint32_t seen = shared_.events.count();
+    const bool moved = moved_.load() >= last;
     if (failed_) {
       reported_ = true;
       throw Error(*error_);
     }
-    if (stop.load() || moved_.load() >= last) return;
+    if (stop.load() || moved) return;
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count() >
         shared_.deadline)
       miss_deadline(moved_.load(), field_name(plan_.rings.front()));

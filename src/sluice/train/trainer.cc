@@ -167,6 +167,15 @@ FitLength Trainer::length(const data::Samples& samples, const FitOptions& option
 }
 
 FitResult Trainer::fit(const data::Samples& samples, const FitOptions& options) {
+  try {
+    return fit_steps(samples, options);
+  } catch (Error& e) {
+    note_stages(training_, e);
+    throw;
+  }
+}
+
+FitResult Trainer::fit_steps(const data::Samples& samples, const FitOptions& options) {
   require(training_.inputs.empty(),
           "fit: the network must have no fields that are given once; call Session::run");
   require(training_.learning_rate.has_value() == options.schedule.has_value(), "fit: {}",
@@ -196,7 +205,7 @@ FitResult Trainer::fit(const data::Samples& samples, const FitOptions& options) 
     loader.fill(updates_ % length.steps_per_epoch / repeat, inputs, labels);
     arrays.seed(options.seed, updates_);
     if (options.schedule) arrays.set_learning_rate(options.schedule->at(updates_));
-    run(binding);
+    session_.run_into(binding);
     append_losses(training_, arrays, result);
     result.loss = mean_loss(std::span(result.losses).last(values), result.steps, repeat);
     updates_ += repeat;
@@ -215,15 +224,6 @@ FitResult Trainer::fit(const data::Samples& samples, const FitOptions& options) 
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
-}
-
-void Trainer::run(Binding& binding) {
-  try {
-    session_.run_into(binding);
-  } catch (Error& e) {
-    note_stages(training_, e);
-    throw;
-  }
 }
 
 int64_t Trainer::eval_samples() const {
@@ -262,7 +262,7 @@ double Trainer::evaluate(const data::Samples& samples,
       loader.fill((first + static_cast<int64_t>(i)) % samples.size(),
                   {sample, &inputs.bytes()[i * sample_bytes]}, {{{}, i32, {}}, &labels[i]});
     }
-    run(binding);
+    session_.run_into(binding);
     right += count_right(predictions[*scores], labels, std::min(batch, samples.size() - first));
     if (after_batch) after_batch(first / batch + 1);
   }

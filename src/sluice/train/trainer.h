@@ -117,7 +117,7 @@ class Trainer {
   const Training& training() const { return training_; }
 
  private:
-  void run(Binding& binding);
+  FitResult fit_steps(const data::Samples& samples, const FitOptions& options);
 
   Ir ir_;
   Training training_;

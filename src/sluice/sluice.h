@@ -3,7 +3,6 @@
 #include "sluice/core.h"
 #include "sluice/data/dataset.h"
 #include "sluice/data/dataset_files.h"
-#include "sluice/data/outfeed_queue.h"
 #include "sluice/data/samples.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/graph_cache.h"

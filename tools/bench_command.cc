@@ -10,10 +10,10 @@
 #include "sluice/exe/executable.h"
 #include "sluice/models/model.h"
 #include "sluice/train/step_arrays.h"
+#include "tools/data/user_data.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
 #include "tools/programs.h"
-#include "tools/data/user_data.h"
 
 namespace sluice::tool {
 

@@ -98,7 +98,9 @@ void QueuedIo::serve() {
     const uint32_t seen = signal_.load();
     if (quits_) return;
     busy_ = true;
-    while (pending() && run_.has_io_threads && !stops_ && !quits_ && !failed_) {
+    // Read stops_ first. The thread may wake after stop(), when the next run is being prepared: the
+    // rest is then written by another thread.
+    while (!stops_ && !quits_ && pending() && run_.has_io_threads && !failed_) {
       if (!advance_or_fail()) std::this_thread::yield();
     }
     busy_ = false;

@@ -9,7 +9,7 @@ namespace sluice::bench {
 class TrainingSteps {
  public:
   TrainingSteps(const train::Network& network, const nn::Optimizer& optimizer,
-                const train::StepOptions& step, const SessionOptions& session)
+                const train::Options& step, const SessionOptions& session)
       : training_(train::build_training(ir_, network, optimizer, step)),
         session_(ir_, session),
         arrays_(training_),

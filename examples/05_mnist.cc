@@ -29,14 +29,16 @@ int main(int argc, char** argv) {
   const data::Samples digits = data::load_digits(data::Split::kTrain, folder);
   const data::Samples tests = data::load_digits(data::Split::kTest, folder);
 
-  // The trainer differentiates the model, and builds one program to train and one to evaluate.
-  train::Trainer trainer(
+  // The model differentiates the network. It has one program to train and one to evaluate, which
+  // share the weights.
+  train::TrainingModel model = train::training_model(
       train::classifier(Net(), {{8, 28 * 28}, f32}, {.eval_input = TensorSpec{{80, 28 * 28}, f32}}),
-      nn::Optimizer::sgd(), {.strategy = train::resident(), .learning_rate = 0.05},
-      {.device = cpu_device({.memory = 16_MiB})});
-  const train::FitResult fit = trainer.fit(digits, {.epochs = 1});
-  fmt::print("trained {} steps on {}, last loss {:.4f}\n", fit.steps, digits.source, fit.loss);
-  const double accuracy = trainer.evaluate(tests);
+      {.learning_rate = 0.05, .session = {.device = cpu_device({.memory = 16_MiB})}},
+      nn::Optimizer::sgd());
+  train::InferenceModel test = train::inference_model(model);
+  const train::FitResult fit = train::fit(model, data::from_samples(digits));
+  fmt::print("trained {} steps on {}, last loss {:.4f}\n", fit.updates, digits.source, fit.loss);
+  const double accuracy = *train::evaluate(test, data::from_samples(tests)).accuracy;
   fmt::print("Accuracy on test set: {:.2f}%\n", accuracy);
   return accuracy >= 96.0 ? 0 : 1;
 }

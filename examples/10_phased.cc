@@ -51,28 +51,30 @@ int main(int argc, char** argv) {
   // micro-batches, and remote buffers hold the activations between phases. A backward phase reduces
   // the gradients into shards, updates the layer and stores it. The graphs and buffers of fc2 and
   // fc3 are shared, with one row for each.
-  train::Trainer trainer(train::classifier(Net(), {{kMicroBatch, 28 * 28}, f32},
-                                           {.eval_input = TensorSpec{{kTestBatch, 28 * 28}, f32}}),
-                         nn::Optimizer::adam_f16(),
-                         {.strategy = train::phased(),
-                          .accumulate = kAccumulate,
-                          .locations = {.optimizer = kRemote,
-                                        .weights = kRemote,
-                                        .activations = kRemote,
-                                        .min_elements_sharded = 512},
-                          .io_mode = io_mode(argc > 3 ? argv[3] : "io"),
-                          .learning_rate = 1e-3},
-                         {.device = cpu_device()}, kReplicas);
-  const train::FitResult fit = trainer.fit(digits, {.epochs = 1});
-  fmt::print("trained {} steps on {}, last loss {:.4f}\n", fit.steps, digits.source, fit.loss);
-  const double accuracy = trainer.evaluate(tests);
+  train::TrainingModel model = train::training_model(
+      train::classifier(Net(), {{kMicroBatch, 28 * 28}, f32},
+                        {.eval_input = TensorSpec{{kTestBatch, 28 * 28}, f32}}),
+      {.strategy = train::phased(),
+       .accumulate = kAccumulate,
+       .replicas = kReplicas,
+       .locations = {.optimizer = kRemote,
+                     .weights = kRemote,
+                     .activations = kRemote,
+                     .min_elements_sharded = 512},
+       .io_mode = io_mode(argc > 3 ? argv[3] : "io"),
+       .learning_rate = 1e-3},
+      nn::Optimizer::adam_f16());
+  train::InferenceModel test = train::inference_model(model);
+  const train::FitResult fit = train::fit(model, data::from_samples(digits));
+  fmt::print("trained {} steps on {}, last loss {:.4f}\n", fit.updates, digits.source, fit.loss);
+  const double accuracy = *train::evaluate(test, data::from_samples(tests)).accuracy;
   fmt::print("Accuracy on test set: {:.2f}%\n", accuracy);
 
   // Throughput is measured on arrays of ones. The variables keep their values.
   const auto speed = [&](int64_t samples, const char* program) {
-    return to_string(train::evaluate_throughput(trainer.session(), samples, 5, program));
+    return to_string(train::evaluate_throughput(model.session(), samples, 5, program));
   };
   fmt::print("train session\n{}\n", speed(kMicroBatch * kAccumulate * kReplicas, "train"));
-  fmt::print("test session\n{}\n", speed(trainer.eval_samples(), "eval"));
+  fmt::print("test session\n{}\n", speed(test.call_size().samples(), "eval"));
   return accuracy >= 95.0 ? 0 : 1;
 }

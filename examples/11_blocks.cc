@@ -74,19 +74,22 @@ train::FitResult fit(train::Strategy strategy) {
   const train::Location place = std::holds_alternative<train::PhasedExecution>(strategy)
                                     ? train::Location::kRemote
                                     : train::Location::kDevice;
-  train::Trainer trainer({Net(),
-                          {{.name = "input", .spec = {{kMicroBatch, 2}, f32}},
-                           {.name = "labels", .spec = {{kMicroBatch}, i32}}}},
-                         nn::Optimizer::adam(),
-                         {.strategy = strategy,
-                          .accumulate = 4,
-                          .locations = {.optimizer = place, .weights = place, .activations = place},
-                          .learning_rate = 0.005},
-                         {.device = cpu_device({.threads = 2})});
-  const train::FitResult result = trainer.fit(points(1024), {.epochs = 20});
+  train::TrainingModel model = train::training_model(
+      {Net(),
+       {{.name = "input", .spec = {{kMicroBatch, 2}, f32}},
+        {.name = "labels", .spec = {{kMicroBatch}, i32}}}},
+      {.strategy = strategy,
+       .accumulate = 4,
+       .output = train::Output::all(),
+       .locations = {.optimizer = place, .weights = place, .activations = place},
+       .learning_rate = 0.005,
+       .session = {.device = cpu_device({.threads = 2})}},
+      nn::Optimizer::adam());
+  const train::FitResult result =
+      train::fit(model, data::from_samples(points(1024)), {.epochs = 20});
   fmt::print("{} steps, loss {:.4f}, training accuracy {:.1f} %, {} bytes of device memory\n",
-             result.steps, result.loss, *result.accuracy, trainer.session().planned_bytes());
-  const std::string plan = trainer.session().plan().summary();
+             result.updates, result.loss, *result.accuracy, model.session().planned_bytes());
+  const std::string plan = model.plan().summary();
   const size_t phases = plan.find("phases of ");
   if (phases != std::string::npos)
     fmt::print("{}\n", plan.substr(phases, plan.find('\n', phases) - phases));

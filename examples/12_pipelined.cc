@@ -66,16 +66,18 @@ data::Samples bars(int64_t n) {
 // Trains for five steps. Returns the losses of all micro-batches.
 train::FitResult fit(const char* name, const train::Strategy& strategy) {
   const TensorSpec image{{kMicroBatch, 1, 28, 28}, f32, {}};
-  train::Trainer trainer(
+  train::TrainingModel model = train::training_model(
       {Net(), {{.name = "input", .spec = image}, {.name = "labels", .spec = {{kMicroBatch}, i32}}}},
-      nn::Optimizer::adamw(),
-      {.strategy = strategy, .accumulate = kAccumulate, .learning_rate = 1e-3},
-      {.device = cpu_device({.threads = 2})});
-  const train::FitResult result = trainer.fit(bars(2000), {.steps = 5});
-  fmt::print("{:<10} {} devices, loss {:.4f}; bytes of each:", name, trainer.training().devices,
-             result.loss);
-  for (int d = 0; d < trainer.training().devices; ++d)
-    fmt::print(" {}", trainer.session().planned_bytes(d));
+      {.strategy = strategy,
+       .accumulate = kAccumulate,
+       .output = train::Output::all(),
+       .learning_rate = 1e-3,
+       .session = {.device = cpu_device({.threads = 2})}},
+      nn::Optimizer::adamw());
+  const train::FitResult result = train::fit(model, data::from_samples(bars(2000)), {.calls = 5});
+  const int devices = model.programs().devices;
+  fmt::print("{:<10} {} devices, loss {:.4f}; bytes of each:", name, devices, result.loss);
+  for (int d = 0; d < devices; ++d) fmt::print(" {}", model.session().planned_bytes(d));
   fmt::print("\n");
   return result;
 }

@@ -71,7 +71,7 @@ Session open(const Ir& ir, const train::Training& t) {
 train::Training training(const Ir& ir, std::vector<train::StageDevices> mapping) {
   return train::pipeline(ir, stages(loss),
                          {.accumulate = kAccumulate,
-                          .repeat = kRepeat,
+                          .device_iterations = kRepeat,
                           .inputs = {{.name = "rate", .spec = {{}, f32, {}}}},
                           .fields = {kX, kTarget},
                           .optimizer = nn::Optimizer::adam(),

@@ -23,18 +23,21 @@ class Deep : public nn::Module {
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "";  // Folder of the MNIST files.
-  train::Trainer trainer(train::classifier(Deep(), {{8, 784}, f32}), nn::Optimizer::adam(),
-                         {.strategy = train::phased(),
-                          .accumulate = 4,
-                          .locations = train::TensorLocations::phased(),
-                          .io_mode = IoMode::kIoOverlapped,
-                          .learning_rate = 1e-3},
-                         {.device = cpu_device({.memory = 5_MiB}), .remote = "file:/var/tmp"});
+  const train::Options options{
+      .strategy = train::phased(),
+      .accumulate = 4,
+      .locations = train::TensorLocations::phased(),
+      .io_mode = IoMode::kIoOverlapped,
+      .learning_rate = 1e-3,
+      .session = {.device = cpu_device({.memory = 5_MiB}), .remote = "file:/var/tmp"}};
+  train::TrainingModel model = train::training_model(train::classifier(Deep(), {{8, 784}, f32}),
+                                                     options, nn::Optimizer::adam());
   int64_t bytes = 0;
-  for (const nn::NamedTensors& tree : {trainer.training().variables, trainer.training().state})
+  for (const nn::NamedTensors& tree : {model.programs().variables, model.programs().state})
     for (const Tensor& variable : tree.tensors()) bytes += variable.spec().bytes();
-  const int64_t device = trainer.session().measured_bytes();
+  const int64_t device = model.session().measured_bytes();
   fmt::print("{} bytes of weights and state, {} bytes of device memory\n", bytes, device);
-  const data::Samples digits = data::load_digits(data::Split::kTrain, folder);
-  for (int i = 0; i < 4; ++i) fmt::print("loss {:.4f}\n", trainer.fit(digits, {.steps = 5}).loss);
+  const auto digits = data::from_samples(data::load_digits(data::Split::kTrain, folder));
+  for (int i = 0; i < 4; ++i)
+    fmt::print("loss {:.4f}\n", train::fit(model, digits, {.calls = 5}).loss);
 }

@@ -14,13 +14,16 @@ class Net : public nn::Module {
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "";  // Folder of the MNIST files.
-  train::Trainer trainer(train::classifier(Net(), {{8, 784}, f32}), nn::Optimizer::adam(),
-                         {.strategy = train::resident(), .learning_rate = 1e-3},
-                         {.device = cpu_device({.memory = 3_MiB})});
+  const train::Options options{.learning_rate = 1e-3,
+                               .session = {.device = cpu_device({.memory = 3_MiB})}};
+  train::TrainingModel model = train::training_model(train::classifier(Net(), {{8, 784}, f32}),
+                                                     options, nn::Optimizer::adam());
 
   const data::Samples digits = data::load_digits(data::Split::kTrain, folder);
-  const train::FitResult fit = trainer.fit(digits, {.epochs = 1});
-  fmt::print("trained {} steps on {}, loss {:.4f}\n", fit.steps, digits.source, fit.loss);
-  const double accuracy = trainer.evaluate(data::load_digits(data::Split::kTest, folder));
+  const train::FitResult fit = train::fit(model, data::from_samples(digits));
+  fmt::print("trained {} steps on {}, loss {:.4f}\n", fit.updates, digits.source, fit.loss);
+  train::InferenceModel test = train::inference_model(model);
+  const data::Samples tests = data::load_digits(data::Split::kTest, folder);
+  const double accuracy = *train::evaluate(test, data::from_samples(tests)).accuracy;
   fmt::print("accuracy {:.2f} %\n", accuracy);
 }

@@ -21,7 +21,7 @@ namespace {
 
 // Runs of both programs on arrays of ones.
 int run_synthetic(const ToolOptions& o, const Programs& programs, Session& session) {
-  const int64_t samples = checked_mul(samples_of_step(o), o.step.repeat);
+  const int64_t samples = checked_mul(samples_of_step(o), o.step.device_iterations);
   constexpr int64_t kRuns = 5, kMostRuns = 1000000000;
   const auto runs = static_cast<int>(std::min(o.train.steps.value_or(kRuns), kMostRuns));
   const auto train = train::evaluate_throughput(session, samples, runs, "train");
@@ -52,7 +52,7 @@ int run_bench(const ToolOptions& o) {
   Session session(programs.ir, session_options(o));
   log_offload(o, programs);
   if (o.model.synthetic) return run_synthetic(o, programs, session);
-  const int64_t repeat = o.step.repeat;
+  const int64_t repeat = o.step.device_iterations;
   const int64_t samples = samples_of_step(o);
   const int64_t of_run = checked_mul(samples, repeat);
   const models::Data& source = *models::find_model(o.model.name).data;

@@ -46,7 +46,7 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
       stays || (!o.phased() && o.offload.tensors == "auto" && o.session.device.memory < 0);
   const char* const moving = o.phased() ? "offloaded tensors" : "--strategy phased";
   const std::string found = o.phased() ? "--offload none" : strategy;
-  const train::StepOptions step;
+  const train::Options step;
   const SessionOptions session;
   const bool schedule = o.train.lr_schedule.has_value();
   const auto given = [&](const char* name) {
@@ -60,8 +60,8 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
       {o.session.io_queues != session.io_queues, !still, "--io-queues", moving, found},
       {o.session.io_queues != session.io_queues, o.step.io_mode != IoMode::kCompute, "--io-queues",
        "--io-mode io or io_overlapped", "compute"},
-      {o.step.repeat > 1, !o.phased(), "--device-iterations", "a strategy other than phased",
-       strategy},
+      {o.step.device_iterations > 1, !o.phased(), "--device-iterations",
+       "a strategy other than phased", strategy},
       {o.stages.has_value(), o.staged(), "--stages", "--strategy pipelined or sharded", strategy},
       {o.plan.form == PlanOptions::Form::kScheduleTable, o.staged(), "--schedule-table",
        "--strategy pipelined or sharded", strategy},
@@ -96,9 +96,10 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
     require(!given(size) || std::find(has.begin(), has.end(), size) != has.end(),
             "{}: {} does not have this size; leave it out", size, model.name);
   }
-  require(command.get_name() != "train" || o.train.steps.value_or(0) % o.step.repeat == 0,
-          "--steps: must be a multiple of --device-iterations {}, got {}", o.step.repeat,
-          o.train.steps.value_or(0));
+  require(
+      command.get_name() != "train" || o.train.steps.value_or(0) % o.step.device_iterations == 0,
+      "--steps: must be a multiple of --device-iterations {}, got {}", o.step.device_iterations,
+      o.train.steps.value_or(0));
   using Pair = std::pair<const char*, const char*>;
   for (const auto& [a, b] :
        {Pair("--dataset", "--data"), Pair("--dataset", "--synthetic"),

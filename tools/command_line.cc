@@ -147,7 +147,7 @@ void add_rate(Flags flags, ToolOptions& o) {
 // Updates of a call, for commands whose program trains.
 void add_device_iterations(Flags flags, ToolOptions& o) {
   flags.group(kTraining, Common::kNo);
-  flags.integer<int64_t, int64_t>("--device-iterations", o.step.repeat, 1, kMost,
+  flags.integer<int64_t, int64_t>("--device-iterations", o.step.device_iterations, 1, kMost,
                                   "Run N updates in a call of the program; requires a strategy "
                                   "other than phased " +
                                       default_of("--device-iterations", "1"));

@@ -99,8 +99,8 @@ enum class Execution { kResident, kPhased, kSharded, kPipelined };
 struct ToolOptions {
   ModelOptions model;
   TrainOptions train;
-  train::StepOptions step;  ///< build_programs() sets the strategy and the
-                            ///< learning rate, and completes `locations`.
+  train::Options step;  ///< build_programs() sets the strategy and the
+                        ///< learning rate, and completes `locations`.
   Execution execution = Execution::kResident;
   std::optional<train::Stages> stages;  ///< Absent: each block is one.
   train::Schedule schedule = train::Schedule::kGrouped;

@@ -116,7 +116,7 @@ train::Strategy strategy_of(const ToolOptions& o) {
 
 Programs build(const ToolOptions& o, const TensorLocations& locations) {
   const NamedOptimizer& optimizer = optimizer_of(o);
-  train::StepOptions step = o.step;
+  train::Options step = o.step;
   step.locations = locations;
   step.strategy = strategy_of(o);
   if (o.train.lr_schedule) {

@@ -59,7 +59,7 @@ Progress::Shown shown(const ToolOptions& o) {
 // replicas. With several updates in a call, their number comes before the replicas: "40 x 10 x 10 =
 // 4000 samples a call, 15 calls an epoch".
 std::string batch_text(const ToolOptions& o, int64_t steps_per_epoch) {
-  const int64_t repeat = o.step.repeat;
+  const int64_t repeat = o.step.device_iterations;
   const char* const what = repeat == 1 ? "step" : "call";
   std::string factors = fmt::format("{} x {}", o.model.sizes.micro_batch, o.step.accumulate);
   if (repeat > 1) factors += fmt::format(" x {}", repeat);

@@ -48,7 +48,7 @@ train::Network network(int64_t micro_batch) {
 }
 
 std::shared_ptr<TrainingSteps> start_steps(const Way& way) {
-  train::StepOptions o{.accumulate = kAccumulate, .learning_rate = 1e-4};
+  train::Options o{.accumulate = kAccumulate, .learning_rate = 1e-4};
   if (way.remote != nullptr) {
     o.strategy = train::phased();
     constexpr train::Location kRemote = train::Location::kRemote;

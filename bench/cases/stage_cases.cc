@@ -30,7 +30,7 @@ std::shared_ptr<TrainingSteps> start_steps(const train::Strategy& strategy, int 
   const bool resident = std::holds_alternative<train::ResidentExecution>(strategy);
   return std::make_shared<TrainingSteps>(
       train::classifier(Layers(), {{kMicroBatch, kWidth}, f32}), nn::Optimizer::sgd(),
-      train::StepOptions{.strategy = strategy, .accumulate = kAccumulate, .learning_rate = 1e-4},
+      train::Options{.strategy = strategy, .accumulate = kAccumulate, .learning_rate = 1e-4},
       SessionOptions{
           .device = cpu_device({.threads = threads}),
           .more_devices = std::vector(resident ? 0 : 1, cpu_device({.threads = threads}))});

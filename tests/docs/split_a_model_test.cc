@@ -119,10 +119,15 @@ std::vector<float> losses_of(const train::Network& network, train::Strategy stra
     set.labels.as<int32_t>()[i] = static_cast<int32_t>(i % 3);
     set.images.as<float>()[7 * i % 192] = static_cast<float>(i % 5) - 2;
   }
-  train::Trainer trainer(network, nn::Optimizer::adam(),
-                         {.strategy = strategy, .accumulate = 2, .learning_rate = 0.01},
-                         {.device = cpu_device({.threads = 1})});
-  return trainer.fit(set, {.epochs = 2}).losses;
+  train::TrainingModel model =
+      train::training_model(network,
+                            {.strategy = strategy,
+                             .accumulate = 2,
+                             .output = train::Output::all(),
+                             .learning_rate = 0.01,
+                             .session = {.device = cpu_device({.threads = 1})}},
+                            nn::Optimizer::adam());
+  return train::fit(model, data::from_samples(set), {.epochs = 2}).losses;
 }
 
 TEST(SplitAModel, NetworksHaveTheBlocksOfThePageAndOneSetOfBits) {

@@ -22,18 +22,23 @@ TEST(CnnLearning, ThreeEpochsReachTheAccuracyOfTheDocument) {
   constexpr size_t kUpdates = 10;  // The document shows means over ten updates.
   constexpr double kLeast[] = {94, 96, 97};
   const data::Samples samples = data::load_digits(data::Split::kTrain);
-  train::Trainer trainer(
+  train::TrainingModel model = train::training_model(
       models::find_model("mnist-cnn").build({.micro_batch = 40, .eval_batch = 8}),
-      nn::Optimizer::adamw(), {.accumulate = 10, .learning_rate = 0.001},
-      {.device = cpu_device({.threads = 2})});
+      {.accumulate = 10,
+       .output = train::Output::all(),
+       .learning_rate = 0.001,
+       .session = {.device = cpu_device({.threads = 2})}},
+      nn::Optimizer::adamw());
+  train::InferenceModel test = train::inference_model(model);
   double last_loss = std::numeric_limits<double>::infinity();
   for (const double least : kLeast) {
     std::vector<double> accuracies, losses;
-    trainer.fit(samples, {.after_step = [&](const train::StepReport& step) {
-                  accuracies.push_back(step.accuracy.value_or(0));
-                  losses.push_back(step.loss);
-                  return true;
-                }});
+    train::fit(model, data::from_samples(samples),
+               {.after_call = [&](const train::CallReport& report) {
+                 accuracies.push_back(report.accuracy.value_or(0));
+                 losses.push_back(report.loss);
+                 return true;
+               }});
     const double accuracy = mean_of_last(accuracies, kUpdates);
     const double loss = mean_of_last(losses, kUpdates);
     std::cout << fmt::format("{}: loss {:.4f}, accuracy {:.2f} %\n", samples.source, loss,
@@ -42,7 +47,8 @@ TEST(CnnLearning, ThreeEpochsReachTheAccuracyOfTheDocument) {
     EXPECT_LT(loss, last_loss);
     last_loss = loss;
   }
-  const double tested = trainer.evaluate(data::load_digits(data::Split::kTest));
+  const data::Samples tests = data::load_digits(data::Split::kTest);
+  const double tested = *train::evaluate(test, data::from_samples(tests)).accuracy;
   std::cout << fmt::format("test {:.2f} %\n", tested);
   EXPECT_GT(tested, 97.5);
   EXPECT_LT(tested, 99.9);

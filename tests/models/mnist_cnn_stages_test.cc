@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-exe::Executable plan(const train::StepOptions& options) {
+exe::Executable plan(const train::Options& options) {
   Ir ir;
   const models::Sizes sizes{.micro_batch = 40, .eval_batch = 8};
   train::build_training(ir, models::find_model("mnist-cnn").build(sizes), nn::Optimizer::adamw(),

@@ -66,29 +66,28 @@ class Net : public nn::Module {
   nn::Child<nn::Linear> fc_{*this, "fc", 5};
 };
 
-train::Trainer trainer_of_net(train::Strategy strategy) {
+train::TrainingModel model_of_net(train::Strategy strategy) {
   const bool phased = std::holds_alternative<train::PhasedExecution>(strategy);
-  return train::Trainer(
-      train::classifier(Net(), f32_spec({3, 2, 8, 8})), nn::Optimizer::adam(),
+  return train::training_model(
+      train::classifier(Net(), f32_spec({3, 2, 8, 8})),
       {.strategy = strategy,
-       .locations = phased ? train::TensorLocations::phased() : train::TensorLocations()},
-      {.device = cpu_device({.threads = 1})});
+       .locations = phased ? train::TensorLocations::phased() : train::TensorLocations(),
+       .session = {.device = cpu_device({.threads = 1})}},
+      nn::Optimizer::adam());
 }
 
-HostTensor logits(train::Trainer& trainer, const HostTensor& input) {
-  const train::Training& t = trainer.training();
-  const HostTensors results = trainer.session().run({{t.eval_fields[0], input}}, "eval");
-  return results[t.eval_predictions[0]];
+HostTensor logits(train::TrainingModel& model, const HostTensor& input) {
+  return train::inference_model(model)({{"input", input}})["logits"];
 }
 
 TEST(TorchWeights, GiveTheOutputOfPyTorchsModule) {
   const Stored stored;
   for (const auto& strategy :
        {train::Strategy(train::resident()), train::Strategy(train::phased())}) {
-    train::Trainer trainer = trainer_of_net(strategy);
+    train::TrainingModel model = model_of_net(strategy);
     const std::vector<std::string> unknown =
-        train::load_torch_weights(trainer.session(), trainer.training(), kFile);
-    expect_close(logits(trainer, stored["input"]), stored["output"], "output");
+        train::load_torch_weights(model.session(), model.programs(), kFile);
+    expect_close(logits(model, stored["input"]), stored["output"], "output");
     // Only names that belong to no variable are left out.
     for (const std::string& name : unknown) {
       EXPECT_TRUE(name == "bn.num_batches_tracked" || name == "input" || name == "output" ||
@@ -100,10 +99,10 @@ TEST(TorchWeights, GiveTheOutputOfPyTorchsModule) {
 
 TEST(TorchWeights, AreWrittenAsPyTorchWouldWriteThem) {
   const Stored stored;
-  train::Trainer trainer = trainer_of_net(train::resident());
-  train::load_torch_weights(trainer.session(), trainer.training(), kFile);
+  train::TrainingModel model = model_of_net(train::resident());
+  train::load_torch_weights(model.session(), model.programs(), kFile);
   const std::string file = testing::TempDir() + "torch_weights.safetensors";
-  train::save_torch_weights(trainer.session(), trainer.training(), file);
+  train::save_torch_weights(model.session(), model.programs(), file);
   size_t expected = 0;
   for (const auto& [name, array] : stored.arrays) {
     const bool state = !name.starts_with("loss.") && name != "input" && name != "output";
@@ -117,9 +116,9 @@ TEST(TorchWeights, AreWrittenAsPyTorchWouldWriteThem) {
 
 TEST(TorchWeights, RefuseFilesOfOtherModules) {
   const Stored stored;
-  train::Trainer trainer = trainer_of_net(train::resident());
+  train::TrainingModel model = model_of_net(train::resident());
   const std::string file = testing::TempDir() + "other_weights.safetensors";
-  const HostTensor before = logits(trainer, stored["input"]);
+  const HostTensor before = logits(model, stored["input"]);
   const auto load = [&](const std::string& name, std::optional<HostTensor> array) {
     return [&, name, array] {
       std::vector<NamedArray> all;
@@ -128,7 +127,7 @@ TEST(TorchWeights, RefuseFilesOfOtherModules) {
       }
       if (array) all.push_back({name, *array});
       write_safetensors_file(file, all);
-      train::load_torch_weights(trainer.session(), trainer.training(), file);
+      train::load_torch_weights(model.session(), model.programs(), file);
     };
   };
   expect_refused({
@@ -141,10 +140,10 @@ TEST(TorchWeights, RefuseFilesOfOtherModules) {
       {"integers", load("fc.bias", HostTensor(i32_spec({5}))),
        "'fc.bias' must be (5,) of floating point, got (5,) int32", ErrorKind::kBadFile},
   });
-  EXPECT_TRUE(logits(trainer, stored["input"]).same_bits(before)) << "a refused file set weights";
+  EXPECT_TRUE(logits(model, stored["input"]).same_bits(before)) << "a refused file set weights";
   // Other floating dtypes are converted.
   load("fc.bias", stored["fc.bias"].cast(f64))();
-  expect_close(logits(trainer, stored["input"]), stored["output"], "output");
+  expect_close(logits(model, stored["input"]), stored["output"], "output");
   std::remove(file.c_str());
 }
 

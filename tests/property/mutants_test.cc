@@ -57,14 +57,14 @@ exe::Executable compiled_collectives() {
   return compile(data_parallel_program(4), {.devices = {{device.target, -1, 2}}}).executable;
 }
 
-exe::Executable compiled_training(const train::StepOptions& step, int replicas, exe::Space remote) {
+exe::Executable compiled_training(const train::Options& step, int replicas, exe::Space remote) {
   Ir ir(replicas);
   small_training(ir, step, nn::Optimizer::adam());
   const DeviceChoice device = cpu_device({.threads = 2});
   return compile(ir, {.devices = {{device.target, -1, 2}}, .remote_space = remote}).executable;
 }
 
-exe::Executable compiled_skips(const train::StepOptions& step) {
+exe::Executable compiled_skips(const train::Options& step) {
   Ir ir;
   build_training(ir, skip_network(), nn::Optimizer::adam(), step);
   const DeviceChoice device = cpu_device({.threads = 2});
@@ -177,7 +177,7 @@ TEST(Mutants, OfSkipsAndTiedWeightsAreRefused) {
   using train::Strategy;
   train::TensorLocations everything = all_remote();
   everything.accumulators = Location::kRemote;
-  const std::vector<train::StepOptions> steps{
+  const std::vector<train::Options> steps{
       {.accumulate = 2},
       {.accumulate = 2, .locations = everything, .io_mode = IoMode::kIoOverlapped},
       {.strategy = train::phased(), .accumulate = 3, .locations = all_remote()},

@@ -38,7 +38,7 @@ exe::Executable compiled(const Ir& ir, int devices = 1) {
       .executable;
 }
 
-exe::Executable compiled_training(const train::StepOptions& step, int replicas) {
+exe::Executable compiled_training(const train::Options& step, int replicas) {
   Ir ir(replicas);
   small_training(ir, step, nn::Optimizer::adam());
   return compiled(ir);

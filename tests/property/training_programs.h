@@ -72,7 +72,7 @@ inline train::TensorLocations all_remote(int64_t sharded = nn::kNeverShard) {
 }
 
 /// Builds a training step of SmallNetwork.
-inline train::Training small_training(Ir& ir, const train::StepOptions& options,
+inline train::Training small_training(Ir& ir, const train::Options& options,
                                       const nn::Optimizer& optimizer) {
   return build_training(ir, train::classifier(SmallNetwork(), f32_spec({2, 6})), optimizer,
                         options);

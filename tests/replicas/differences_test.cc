@@ -6,7 +6,7 @@
 #include "replicas_util.h"
 #include "sluice/base/test_refusals.h"
 #include "sluice/data/samples.h"
-#include "sluice/train/trainer.h"
+#include "sluice/train/fit.h"
 
 namespace sluice::test {
 namespace {
@@ -98,8 +98,12 @@ enum class Damage { kNone, kWeight, kState };
 /// Trains on two replicas. Damage adds a number of its own replica to a variable.
 std::vector<float> train_with(Damage damage, std::optional<int64_t> check_replicas) {
   Ir ir(2);
-  const train::Training t = build_training(ir, train::classifier(Net(), f32_spec({2, 6})),
-                                           nn::Optimizer::adam(), {.accumulate = 2});
+  const train::Network network = train::classifier(Net(), f32_spec({2, 6}));
+  const train::Options options{.accumulate = 2,
+                               .replicas = 2,
+                               .output = train::Output::all(),
+                               .session = {.device = cpu_device({.threads = 1})}};
+  const train::Training t = build_training(ir, network, nn::Optimizer::adam(), options);
   const Tensor hidden = t.variables["hidden.weight"];
   const Tensor own = ops::mean(ops::replica_sharded_slice(hidden));
   if (damage == Damage::kWeight) ops::copy_var_update_(hidden, hidden + own);
@@ -107,8 +111,10 @@ std::vector<float> train_with(Damage damage, std::optional<int64_t> check_replic
     const Tensor state = t.state.values_flat().at(0);
     ops::copy_var_update_(state, state + own);
   }
-  train::Trainer trainer(ir, t, {.device = cpu_device({.threads = 1})});
-  return trainer.fit(samples(), {.steps = 5, .check_replicas = check_replicas}).losses;
+  train::TrainingModel model = train::training_model(network, options, ir, t);
+  return train::fit(model, data::from_samples(samples()),
+                    {.calls = 5, .check_replicas = check_replicas})
+      .losses;
 }
 
 TEST(ReplicaDifferences, EndATraining) {

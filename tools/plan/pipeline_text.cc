@@ -47,7 +47,7 @@ std::vector<Sent> sent_bytes(const train::Training& training, const exe::Executa
     for (const MessageBytes& b : training.pipeline->messages) {
       if (b.from == m.from && b.to == m.to) sent.micro_batch = b;
     }
-    sent.update /= training.repeat;
+    sent.update /= training.device_iterations;
     sent.update -= training.accumulate * (sent.micro_batch.forward + sent.micro_batch.backward);
     result.push_back(sent);
   }

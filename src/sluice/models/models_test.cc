@@ -27,7 +27,7 @@ class EveryModel : public testing::TestWithParam<size_t> {
   std::vector<float> results(train::Strategy strategy) const {
     constexpr int64_t kAccumulate = 2;
     Ir ir;
-    train::StepOptions options{.strategy = strategy, .accumulate = kAccumulate};
+    train::Options options{.strategy = strategy, .accumulate = kAccumulate};
     if (std::holds_alternative<train::PhasedExecution>(strategy))
       options.locations.weights = options.locations.activations = train::Location::kRemote;
     const train::Training t =

@@ -89,16 +89,17 @@ SessionOptions with_devices(SessionOptions session, int devices) {
 }
 
 Training build_training_for(const SessionOptions& session, Ir ir, const Network& network,
-                            const nn::Optimizer& optimizer, const StepOptions& options) {
+                            const nn::Optimizer& optimizer, const Options& options,
+                            const Options& inference) {
   const auto* pipelined =
       options.strategy ? std::get_if<PipelinedExecution>(&*options.strategy) : nullptr;
   const bool chooses = pipelined != nullptr && pipelined->schedule == Schedule::kAuto &&
                        pipelined->activation_budgets.empty();
-  if (!chooses) return build_training(ir, network, optimizer, options);
-  StepOptions step = options;
+  if (!chooses) return build_training(ir, network, optimizer, options, inference);
+  Options step = options;
   const Build build = [&](Ir into, const PipelinedExecution& execution) {
     step.strategy = execution;
-    return build_training(into, network, optimizer, step);
+    return build_training(into, network, optimizer, step, inference);
   };
   PipelinedExecution execution = *pipelined;
   const std::vector<int64_t> budgets = budgets_of(session);

@@ -12,7 +12,8 @@ SessionOptions with_devices(SessionOptions session, int devices);
 /// activations within their budgets. The session's devices are completed by with_devices(). Depths
 /// are not below those of Schedule::kInterleaved, so the plan may still not fit.
 Training build_training_for(const SessionOptions& session, Ir ir, const Network& network,
-                            const nn::Optimizer& optimizer, const StepOptions& options);
+                            const nn::Optimizer& optimizer, const Options& options,
+                            const Options& inference = {});
 
 /// Opens a session on the programs of `training`, with devices by with_devices().
 Session open_session(const Ir& ir, const Training& training, const SessionOptions& session);

@@ -11,7 +11,7 @@ enum class Decay {
 };
 
 /// Learning rates of a run, step by step, for a program whose rate is a stream
-/// (StepOptions::learning_rate).
+/// (Options::learning_rate).
 struct LearningRateSchedule {
   Decay decay = Decay::kConstant;
   double peak = 0.05;        ///< The rate after the warm-up.

@@ -227,19 +227,19 @@ Training pipeline(Ir ir, const std::vector<PipelineStage>& stages, const Pipelin
   for (Field& input : fields) input.once = true;
   fields.insert(fields.end(), options.fields.begin(), options.fields.end());
   const Network network(functions, fields);
-  const StepOptions step{.strategy = PipelinedExecution{std::move(named), options.schedule},
-                         .accumulate = options.accumulate,
-                         .repeat = options.repeat,
-                         .locations = options.locations,
-                         .io_mode = options.io_mode,
-                         .recompute = options.recompute,
-                         .learning_rate = options.learning_rate,
-                         .accumulation_reduction = options.accumulation_reduction,
-                         .replica_reduction = options.replica_reduction,
-                         .accumulator_dtype = options.accumulator_dtype,
-                         .gradient_hook = options.gradient_hook,
-                         .max_grad_norm = options.max_grad_norm,
-                         .seed = options.seed};
+  const Options step{.strategy = PipelinedExecution{std::move(named), options.schedule},
+                     .accumulate = options.accumulate,
+                     .device_iterations = options.device_iterations,
+                     .locations = options.locations,
+                     .io_mode = options.io_mode,
+                     .recompute = options.recompute,
+                     .learning_rate = options.learning_rate,
+                     .accumulation_reduction = options.accumulation_reduction,
+                     .replica_reduction = options.replica_reduction,
+                     .accumulator_dtype = options.accumulator_dtype,
+                     .gradient_hook = options.gradient_hook,
+                     .max_grad_norm = options.max_grad_norm,
+                     .seed = options.seed};
   Training t = options.optimizer ? build_training(ir, network, *options.optimizer, step)
                                  : build_inference(ir, network, step);
   check_read(fields, t);

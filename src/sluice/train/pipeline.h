@@ -113,11 +113,12 @@ struct OutputSums {
   AccumulatorDtype dtype = {};
 };
 
-/// Only `accumulate` is mandatory. Fields without a description are those of StepOptions.
+/// Only `accumulate` is mandatory. Fields without a description are those of Options.
 struct PipelineOptions {
   /// Micro-batches per update, or of a run without an optimizer: any number from 1.
   int64_t accumulate = 0;
-  int64_t repeat = 1;  ///< Times that a run fills and drains the pipeline, each with an update.
+  /// Times that a run fills and drains the pipeline, each with an update.
+  int64_t device_iterations = 1;
   /// Slices of a micro-batch that a stage runs before the next stage begins. Only 1 is supported.
   int64_t batch_serialization_iterations = 1;
   std::vector<Field> inputs = {};  ///< Values of a run, such as a learning rate.
@@ -155,7 +156,7 @@ struct PipelineOptions {
 /// Training::predictions the other outputs. Without one, the program is "eval" (build_inference()).
 ///
 /// Error{kUsage}: fewer than two stages; a mapping that has not one device of at least 0 for each
-/// function; `accumulate` or `repeat` below 1; a loss that is not a floating-point scalar; outputs
+/// function; `accumulate` or `device_iterations` below 1; a loss that is not a floating-point scalar; outputs
 /// without a name in `outputs`; names in `outfeed_mask` and `accumulate_outputs` that are not those
 /// of outputs that may be written; a mask that leaves no output; an optimizer without a variable
 /// that it trains; concurrent functions that depend on each other; a stage whose results nothing

@@ -62,7 +62,7 @@ std::map<std::string, Output> outputs_of(
       streams.insert(streams.end(), list->begin(), list->end());
   }
   const H2dStream field = program == "train" ? t.fields[0] : t.eval_fields[0];
-  const int64_t entries = options.accumulate * options.repeat;
+  const int64_t entries = options.accumulate * options.device_iterations;
   HostTensor samples({entries_shape({2}, entries, replicas), f32, {}});
   for (int64_t i = 0; i < samples.spec().shape.elements(); ++i)
     samples.as<float>()[static_cast<size_t>(i)] = x(i / 2 / replicas);
@@ -110,7 +110,7 @@ TEST(PipelineOutputs, AreSumsForEveryReductionOfGradients) {
 
 TEST(PipelineOutputs, HaveASumForEachUpdateAndReplica) {
   PipelineOptions options = options_of(3);
-  options.repeat = 2;
+  options.device_iterations = 2;
   options.accumulate_outputs = OutputSums{};
   options.outfeed_mask = {"value"};
   const auto out = outputs_of(four_stages(2), options, 2,

@@ -97,9 +97,9 @@ std::string digest_of(const Ir& ir, const Training& t) {
   EXPECT_EQ(session.planned_bytes(), session.measured_bytes());
   StepArrays arrays(t);
   Digest losses, logits, variables;
-  for (int64_t update = 0; update < 4; update += t.repeat) {
+  for (int64_t update = 0; update < 4; update += t.device_iterations) {
     for (HostTensor& field : arrays.fields) {
-      float next = static_cast<float>(update * field.spec().shape.elements() / t.repeat);
+      float next = static_cast<float>(update * field.spec().shape.elements() / t.device_iterations);
       if (field.dtype() == f32)
         for (float& x : field.as<float>()) x = std::sin(next += 1);
       if (field.dtype() == i32)
@@ -181,7 +181,7 @@ TEST(PipelineFunctions, RepeatTheWholePipelineInARun) {
     options.max_grad_norm = 0.05;
     for (const int replicas : {1, 2}) {
       const auto variables = [&](int64_t repeat, const TensorLocations& where) {
-        options.repeat = repeat;
+        options.device_iterations = repeat;
         options.locations = where;
         const std::string digest = digest_of(without_draws(), options, replicas);
         return digest.substr(2 * digest.size() / 3);
@@ -207,10 +207,10 @@ size_t count_steps(const std::vector<PipelineStage>& stages, const PipelineOptio
 
 TEST(PipelineFunctions, DoNotGrowWithMicroBatchesAndRepeats) {
   PipelineOptions options = options_of(10);
-  options.repeat = 2;
+  options.device_iterations = 2;
   const size_t steps = count_steps(stages(), options);
   options.accumulate = 100;
-  options.repeat = 30;
+  options.device_iterations = 30;
   EXPECT_EQ(count_steps(stages(), options), steps);
 }
 
@@ -449,8 +449,8 @@ TEST(PipelineFunctions, AreRefusedWithWrongNumbers) {
        "the device of stage 1 must be from 0 to 4095, got -1"},
       {"accumulate 0", with(stages(), [](PipelineOptions& o) { o.accumulate = 0; }),
        "accumulate must be given and at least 1, got 0"},
-      {"repeat 0", with(stages(), [](PipelineOptions& o) { o.repeat = 0; }),
-       "repeat must be at least 1, got 0"},
+      {"device_iterations 0", with(stages(), [](PipelineOptions& o) { o.device_iterations = 0; }),
+       "device_iterations must be at least 1, got 0"},
       {"slices", with(stages(), [](PipelineOptions& o) { o.batch_serialization_iterations = 4; }),
        "batch_serialization_iterations must be 1, got 4"},
       {"concurrent stages without devices", with(side_by_side(true), as_is),
@@ -519,7 +519,8 @@ TEST(PipelineFunctions, LeaveOtherFormsOfTrainingToOneUpdateOfMicroBatches) {
   const auto phases = [](const Network& n, int64_t repeat) {
     return [n, repeat] {
       Ir ir;
-      build_training(ir, n, nn::Optimizer::sgd(), {.strategy = phased(), .repeat = repeat});
+      build_training(ir, n, nn::Optimizer::sgd(),
+                     {.strategy = phased(), .device_iterations = repeat});
     };
   };
   const Network plain(Written([](nn::Builder& b, const Inputs& in) {

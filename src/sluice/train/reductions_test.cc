@@ -21,7 +21,7 @@ constexpr ReplicaReduction kReplicaReductions[] = {ReplicaReduction::kSum, Repli
 
 struct Way {
   std::string name;
-  StepOptions step = {};
+  Options step = {};
   size_t more_devices = 0;
 };
 
@@ -57,7 +57,7 @@ std::vector<Way> ways(Ways which = Ways::kAll, size_t blocks = 3) {
 }
 
 // The options of a way with the reductions of others.
-StepOptions with_reductions_of(StepOptions way, const StepOptions& options) {
+Options with_reductions_of(Options way, const Options& options) {
   way.accumulate = options.accumulate;
   way.learning_rate = options.learning_rate;
   way.accumulation_reduction = options.accumulation_reduction;
@@ -116,7 +116,7 @@ void add_gradient(const Weights& at, int64_t first, int64_t batch, double scale,
 }
 
 // Two updates w -= rate·gradient by hand.
-Weights expected(int64_t accumulate, int replicas, int64_t batch, const StepOptions& options) {
+Weights expected(int64_t accumulate, int replicas, int64_t batch, const Options& options) {
   double scale = 1;
   if (options.accumulation_reduction != Accumulation::kSum)
     scale /= static_cast<double>(accumulate);
@@ -135,7 +135,7 @@ Weights expected(int64_t accumulate, int replicas, int64_t batch, const StepOpti
   return weights;
 }
 
-Weights trained(int replicas, int64_t batch, const StepOptions& options, size_t more_devices = 0) {
+Weights trained(int replicas, int64_t batch, const Options& options, size_t more_devices = 0) {
   Ir ir(replicas);
   const Training t = build_training(ir, product(batch), nn::Optimizer::sgd(), options);
   Session session(ir, {.device = cpu_device({.threads = 1}),
@@ -167,10 +167,10 @@ TEST(Reductions, HaveTheNumbersOfAClosedFormInEveryStrategy) {
   for (const auto& [accumulate, replicas] : {std::pair(int64_t{5}, 3), {4, 1}, {1, 2}}) {
     for (const Accumulation accumulation : kAccumulations) {
       for (const ReplicaReduction over : kReplicaReductions) {
-        const StepOptions options{.accumulate = accumulate,
-                                  .learning_rate = 0.02,
-                                  .accumulation_reduction = accumulation,
-                                  .replica_reduction = over};
+        const Options options{.accumulate = accumulate,
+                              .learning_rate = 0.02,
+                              .accumulation_reduction = accumulation,
+                              .replica_reduction = over};
         const Weights want = expected(accumulate, replicas, 2, options);
         for (const Way& way : ways()) {
           expect_near(trained(replicas, 2, with_reductions_of(way.step, options), way.more_devices),
@@ -232,7 +232,7 @@ Network tied(DType dtype) {
 }
 
 // Expects the digest of the first way in all ways, and returns it.
-std::string one_digest(const Network& n, const StepOptions& options, int replicas,
+std::string one_digest(const Network& n, const Options& options, int replicas,
                        const std::vector<Way>& all = ways(Ways::kSome)) {
   std::string first;
   for (const Way& way : all) {
@@ -301,7 +301,7 @@ TEST(Accumulators, OfTheVariablesDtypeAreThePlanOfTheDefault) {
 }
 
 // The loss sum(w·x) with a weight w of 0 has the gradient x.
-double weight_after_update(DType dtype, const StepOptions& options, float x) {
+double weight_after_update(DType dtype, const Options& options, float x) {
   const Network n(Written([dtype](nn::Builder& b, const Inputs& in) {
                     const nn::Block block(b, "A");
                     const Tensor w = b.add_variable_input("w", nn::zeros(), {2}, dtype);
@@ -321,10 +321,10 @@ double weight_after_update(DType dtype, const StepOptions& options, float x) {
 TEST(Accumulators, OfFloat32HoldEightGradientsOfTheLargestFloat16) {
   constexpr float kLargest = 65504;
   for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
-    StepOptions options{.strategy = strategy,
-                        .accumulate = 8,
-                        .learning_rate = std::ldexp(1.0, -19),
-                        .accumulation_reduction = Accumulation::kSum};
+    Options options{.strategy = strategy,
+                    .accumulate = 8,
+                    .learning_rate = std::ldexp(1.0, -19),
+                    .accumulation_reduction = Accumulation::kSum};
     EXPECT_TRUE(std::isinf(weight_after_update(f16, options, kLargest)));
     options.accumulator_dtype = f32;
     // 8 · 65504 / 2^19, which float16 holds.
@@ -342,10 +342,10 @@ TEST(Accumulators, OfFloat32HoldEightGradientsOfTheLargestFloat16) {
 TEST(Accumulators, RoundGradientsBeforeTheyAreAdded) {
   for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
     for (const int64_t accumulate : {1, 2}) {
-      StepOptions options{.strategy = strategy,
-                          .accumulate = accumulate,
-                          .learning_rate = 1.0,
-                          .accumulation_reduction = Accumulation::kSum};
+      Options options{.strategy = strategy,
+                      .accumulate = accumulate,
+                      .learning_rate = 1.0,
+                      .accumulation_reduction = Accumulation::kSum};
       const double n = static_cast<double>(accumulate);
       EXPECT_EQ(weight_after_update(f32, options, 2049), -2049 * n);
       options.accumulator_dtype = f16;
@@ -422,16 +422,16 @@ TEST(GradientHook, SeesWholeReducedGradientsInEveryStrategy) {
                                 2));
   }
   EXPECT_EQ(digests.size(), 2 * hooks.size() + 1);
-  const StepOptions one{.accumulate = 1, .gradient_hook = clipped};
+  const Options one{.accumulate = 1, .gradient_hook = clipped};
   one_digest(n, one, 3);
 }
 
 TEST(GradientHook, LimitsTheNormOfWhatTheOptimizerSees) {
   // Without momentum and with a rate of 1 an update is the gradient: 300 · √2 in norm.
-  const StepOptions options{
+  const Options options{
       .accumulate = 3, .learning_rate = 1.0, .accumulation_reduction = Accumulation::kSum};
   EXPECT_NEAR(weight_after_update(f32, options, 100), -300, 1e-3);
-  StepOptions hooked = options;
+  Options hooked = options;
   hooked.gradient_hook = clipped;
   EXPECT_NEAR(weight_after_update(f32, hooked, 100), -std::sqrt(0.5), 1e-6);
 }
@@ -456,7 +456,7 @@ TEST(GradientHook, MayTreatEqualBlocksDifferently) {
 }
 
 TEST(GradientHook, AndDtypesAreRefusedByNameOfTheVariable) {
-  const auto with = [](const StepOptions& options) {
+  const auto with = [](const Options& options) {
     return [options] {
       Ir ir;
       build_training(ir, tied(f32), nn::Optimizer::sgd(), options);

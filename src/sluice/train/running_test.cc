@@ -57,11 +57,11 @@ TEST(Running, HasTheBitsOfTheResidentStepInLoopsOverRows) {
     for (const int replicas : {1, 2}) {
       const std::string expected = run(n, {.accumulate = 3}, replicas).digest;
       for (const IoMode mode : {IoMode::kCompute, IoMode::kIo, IoMode::kIoOverlapped}) {
-        StepOptions phased{.strategy = train::phased(),
-                           .accumulate = 3,
-                           .locations = kAll,
-                           .io_mode = mode,
-                           .recompute = {.all = rows == 13}};
+        Options phased{.strategy = train::phased(),
+                       .accumulate = 3,
+                       .locations = kAll,
+                       .io_mode = mode,
+                       .recompute = {.all = rows == 13}};
         phased.locations.min_elements_sharded = 4;
         EXPECT_EQ(run(n, phased, replicas, 2).digest, expected) << rows << " " << replicas;
         phased.locations.accumulators = Location::kDevice;
@@ -85,7 +85,7 @@ TEST(Running, BlocksWithRunningVariablesMayNameDevices) {
     });
   };
   for (const int64_t accumulate : {1, 3}) {
-    const StepOptions options{.accumulate = accumulate};
+    const Options options{.accumulate = accumulate};
     EXPECT_EQ(run(on(0), options).digest, run(on(1), options, 1, 2, 1).digest);
   }
 }
@@ -191,7 +191,7 @@ TEST(Running, OptimizersDoNotSeeRunningVariables) {
 
 // They wait where weights wait, if they have enough elements.
 TEST(Running, WaitsWithTheWeights) {
-  const auto remote = [](const StepOptions& options) {
+  const auto remote = [](const Options& options) {
     Ir ir;
     const Training t = build_training(ir, normalized_field(), nn::Optimizer::sgd(), options);
     const Tensor& v = t.variables["norm.running_mean"];
@@ -211,7 +211,7 @@ TEST(Running, WaitsWithTheWeights) {
 }
 
 // The names of all that memories hold at their peak.
-std::set<std::string> holders(const Network& n, const StepOptions& options) {
+std::set<std::string> holders(const Network& n, const Options& options) {
   Ir ir;
   build_training(ir, n, nn::Optimizer::sgd(), options);
   const Session session(ir, {.remote = "host"});

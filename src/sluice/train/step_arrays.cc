@@ -7,16 +7,13 @@
 
 namespace sluice::train {
 
-StepArrays::StepArrays(const Training& t) : updates(t.repeat) {
-  const int64_t entries = checked_mul(t.accumulate, t.repeat);
+StepArrays::StepArrays(const Training& t) : updates(t.device_iterations) {
+  const int64_t entries = checked_mul(t.accumulate, t.device_iterations);
   const auto of = [&](const TensorSpec& entry, int64_t count) {
     return HostTensor({entries_shape(entry.shape, count, t.replicas), entry.dtype, {}});
   };
   const auto array = [&](const TensorSpec& entry) { return of(entry, entries); };
-  const auto result = [&](const D2hStream& s) {
-    const bool sum = std::find(t.summed.begin(), t.summed.end(), s.name) != t.summed.end();
-    return of(s.spec, sum ? t.repeat : entries);
-  };
+  const auto result = [&](const D2hStream& s) { return of(s.spec, t.entries.at(s.name)); };
   for (const H2dStream& s : t.fields) fields.push_back(array(s.spec));
   seeds = array({{2}, u32, {}});
   for (const H2dStream& s : t.inputs)
@@ -27,7 +24,7 @@ StepArrays::StepArrays(const Training& t) : updates(t.repeat) {
     learning_rate = HostTensor({entries_shape({}, 1, t.replicas), t.learning_rate->spec.dtype});
 }
 
-void StepArrays::seed(uint64_t run_seed, int64_t update) {
+void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t updates) {
   const Seed run{static_cast<uint32_t>(run_seed >> 32), static_cast<uint32_t>(run_seed)};
   const auto words = seeds.as<uint32_t>();
   const size_t each = words.size() / static_cast<size_t>(updates);  // Two for each micro-batch.
@@ -37,6 +34,10 @@ void StepArrays::seed(uint64_t run_seed, int64_t update) {
     words[w] = micro_batch.hi;
     words[w + 1] = micro_batch.lo;
   }
+}
+
+void StepArrays::seed(uint64_t run_seed, int64_t update) {
+  fill_seeds(seeds, run_seed, update, updates);
 }
 
 void StepArrays::set_learning_rate(double rate) {

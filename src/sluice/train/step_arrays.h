@@ -8,13 +8,16 @@
 
 namespace sluice::train {
 
+/// Sets the seeds of a run of `updates` updates that begins with update `update`: one for each
+/// micro-batch of each replica. The seeds of an update do not depend on the run that it is in.
+void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t updates);
+
 /// Host arrays for a run of the program "train": an entry for each micro-batch, or for the run,
 /// with a row for each replica.
 struct StepArrays {
   explicit StepArrays(const Training& training);
 
-  /// Sets the seeds of a run that begins with update `update`: one for each micro-batch of each
-  /// replica. The seeds of an update do not depend on the run that it is in.
+  /// Calls fill_seeds().
   void seed(uint64_t run_seed, int64_t update);
   /// Sets the learning rate of the next run, if the program streams it.
   void set_learning_rate(double rate);

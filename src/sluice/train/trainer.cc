@@ -74,7 +74,11 @@ std::optional<size_t> find_scores(const std::vector<D2hStream>& predictions, int
 void check_results(const Training& t) {
   require(t.fields.size() == 2, "fit: the network must read two fields, images and labels, got {}",
           names_of(t.fields));
-  require(!t.losses.empty() && t.summed.empty(),
+  const auto is_whole = [&](const D2hStream& s) {
+    return t.entries.at(s.name) == t.accumulate * t.device_iterations;
+  };
+  require(!t.losses.empty() && std::all_of(t.losses.begin(), t.losses.end(), is_whole) &&
+              std::all_of(t.predictions.begin(), t.predictions.end(), is_whole),
           "fit: the program must write the losses of each micro-batch, got {}; leave out "
           "outfeed_mask and accumulate_outputs",
           t.losses.empty() ? "none" : "sums");
@@ -130,7 +134,7 @@ void compare_replicas(const Session& session, int64_t step) {
 
 }  // namespace
 
-Trainer::Trainer(const Network& network, nn::Optimizer optimizer, const StepOptions& step,
+Trainer::Trainer(const Network& network, nn::Optimizer optimizer, const Options& step,
                  const SessionOptions& session, int replicas)
     : ir_(replicas),
       training_(build_training_for(session, ir_, network, optimizer, step)),
@@ -151,7 +155,7 @@ FitLength Trainer::length(const data::Samples& samples, const FitOptions& option
   require(options.epochs >= 0, "fit: epochs must be at least 0, got {}", options.epochs);
   require(!options.steps || *options.steps >= 0, "fit: steps must be at least 0, got {}",
           options.steps.value_or(0));
-  const int64_t repeat = training_.repeat;
+  const int64_t repeat = training_.device_iterations;
   require(options.steps.value_or(0) % repeat == 0,
           "fit: steps must be a multiple of the {} steps of a run, got {}", repeat,
           options.steps.value_or(0));
@@ -179,13 +183,13 @@ FitResult Trainer::fit_steps(const data::Samples& samples, const FitOptions& opt
   require(training_.inputs.empty(),
           "fit: the network must have no fields that are given once; call Session::run");
   require(training_.learning_rate.has_value() == options.schedule.has_value(), "fit: {}",
-          options.schedule ? "a schedule requires StepOptions::learning_rate = "
+          options.schedule ? "a schedule requires Options::learning_rate = "
                              "StreamedRate{}"
                            : "a program with a StreamedRate requires a schedule");
   require(!options.check_replicas || *options.check_replicas >= 1,
           "fit: check_replicas must be at least 1, got {}", options.check_replicas.value_or(1));
   const FitLength length = this->length(samples, options);
-  const int64_t repeat = training_.repeat;
+  const int64_t repeat = training_.device_iterations;
   const int64_t samples_of_run = checked_mul(length.samples_per_step, repeat);
   data::DataLoader loader(samples, {.batch = samples_of_run, .seed = options.seed});
   check_results(training_);

@@ -17,7 +17,7 @@ namespace sluice::train {
 
 struct StepArrays;
 
-/// The results of a run of the training program: of one step, or of StepOptions::repeat steps. The
+/// The results of a run of the training program: of one step, or of Options::device_iterations steps. The
 /// arrays are those of the run until fit() begins the next one.
 class StepReport {
  public:
@@ -40,7 +40,7 @@ class StepReport {
 
 struct FitOptions {
   int64_t epochs = 1;
-  /// Number of steps, instead of `epochs`. A multiple of StepOptions::repeat.
+  /// Number of steps, instead of `epochs`. A multiple of Options::device_iterations.
   std::optional<int64_t> steps = {};
   uint64_t seed = 0;  ///< Seed of the samples' order and of the blocks' draws.
   /// The rates of the steps, for a program that streams its rate (StreamedRate), else absent. All
@@ -84,7 +84,7 @@ class Trainer {
   /// Builds the programs of `network` for `replicas` replicas and opens a session on them, with
   /// devices by with_devices(); with Schedule::kAuto, activations keep within their
   /// budgets. Errors are those of build_training() and of Session.
-  Trainer(const Network& network, nn::Optimizer optimizer, const StepOptions& step,
+  Trainer(const Network& network, nn::Optimizer optimizer, const Options& step,
           const SessionOptions& session = {}, int replicas = 1);
   /// Opens a session on programs that build_training() added to `ir`, with devices as above.
   Trainer(const Ir& ir, Training training, const SessionOptions& session = {});

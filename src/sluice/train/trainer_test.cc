@@ -51,8 +51,7 @@ data::Samples samples(int64_t n) {
   return set;
 }
 
-Trainer trainer(const Network& m, const StepOptions& step = {.learning_rate = 0.5},
-                int replicas = 1) {
+Trainer trainer(const Network& m, const Options& step = {.learning_rate = 0.5}, int replicas = 1) {
   return Trainer(m, nn::Optimizer::sgd(), step, {.device = cpu_device({.threads = 1})}, replicas);
 }
 
@@ -74,7 +73,7 @@ TEST(Trainer, ASecondCallContinuesTheFirst) {
 TEST(Trainer, StepsHaveTheSameBitsInRunsOfAnyLength) {
   const data::Samples set = samples(62);  // Five runs of one step of 12, or two of two steps.
   const auto run = [&](const Strategy& strategy, int64_t repeat) {
-    StepOptions step{.strategy = strategy, .accumulate = 3, .repeat = repeat};
+    Options step{.strategy = strategy, .accumulate = 3, .device_iterations = repeat};
     step.learning_rate = 0.5;
     Trainer t(model(), nn::Optimizer::adam(), step,
               {.device = cpu_device({.threads = 1}), .more_devices = {cpu_device({.threads = 1})}},
@@ -103,7 +102,8 @@ TEST(Trainer, StepsHaveTheSameBitsInRunsOfAnyLength) {
 }
 
 TEST(Trainer, LengthCountsWholeRuns) {
-  const Trainer t = trainer(model(), {.accumulate = 2, .repeat = 3, .learning_rate = 0.5}, 2);
+  const Trainer t =
+      trainer(model(), {.accumulate = 2, .device_iterations = 3, .learning_rate = 0.5}, 2);
   const FitLength length = t.length(samples(60), {.epochs = 3});
   EXPECT_EQ(length.samples_per_step, 8);
   EXPECT_EQ(length.steps_per_epoch, 6);
@@ -282,14 +282,14 @@ TEST(Trainer, RefusesALossThatIsNotFinite) {
 }
 
 TEST(Trainer, Refusals) {
-  const auto fit = [](const StepOptions& step, int64_t n, const FitOptions& options) {
+  const auto fit = [](const Options& step, int64_t n, const FitOptions& options) {
     return [=] { trainer(model(), step).fit(samples(n), options); };
   };
   expect_refused({
       {"too few samples", fit({}, 1, {}),
        "loader: the data must fill one batch of 2 samples, got 1"},
       {"a schedule without a stream", fit({}, 4, {.schedule = LearningRateSchedule{}}),
-       "fit: a schedule requires StepOptions::learning_rate = StreamedRate{}"},
+       "fit: a schedule requires Options::learning_rate = StreamedRate{}"},
       {"a stream without a schedule", fit({.learning_rate = StreamedRate{}}, 4, {}),
        "fit: a program with a StreamedRate requires a schedule"},
       {"three fields",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/phases.h"
 #include "sluice/train/strategies/pipeline.h"
 
@@ -10,7 +11,7 @@ namespace sluice::train {
 namespace {
 
 // The stream of the learning rate, if there is one.
-std::optional<H2dStream> rate_stream(Ir& ir, const Network& network, const StepOptions& options) {
+std::optional<H2dStream> rate_stream(Ir& ir, const Network& network, const Options& options) {
   const auto* rate = std::get_if<StreamedRate>(&options.learning_rate);
   if (rate == nullptr) return std::nullopt;
   const TensorSpec spec{{}, f32, {}};
@@ -27,17 +28,16 @@ std::optional<H2dStream> rate_stream(Ir& ir, const Network& network, const StepO
 
 // Adds the stream of a result, if it is written.
 void add_result(Ir& ir, const std::string& name, const Tensor& value, const Writing& writing,
-                std::vector<D2hStream>& streams, Training& t) {
+                const Options& options, std::vector<D2hStream>& streams, Training& t) {
   if (writing.form == Writing::Form::kNone) return;
-  TensorSpec spec = value.spec();
-  if (writing.form == Writing::Form::kSum) {
-    spec.dtype = writing.dtype.value_or(spec.dtype);
-  }
-  streams.push_back(ir.d2h_stream(spec, name));
-  if (writing.form == Writing::Form::kSum) t.summed.push_back(streams.back().name);
+  const Output output = options.output.value_or(Output::all());
+  streams.push_back(ir.d2h_stream(spec_of_result(value.spec(), writing, output), name));
+  t.entries[streams.back().name] =
+      entries_of_run(result_form(writing, output), options.accumulate, options.device_iterations);
 }
 
-void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval, Training& t) {
+void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval,
+                 const Options& options, const Options& inference, Training& t) {
   for (const auto& [name, input] : graph.fields)
     t.fields.push_back(ir.h2d_stream(input.spec(), name));
   for (const auto& [name, input] : graph.inputs) {
@@ -46,11 +46,11 @@ void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval, Tr
   }
   if (!graph.seed.empty()) t.seed = ir.h2d_stream(graph.seed[0].spec(), "seed");
   for (const Loss& loss : graph.results.losses) {
-    add_result(ir, loss.name, loss.value, loss.writing, t.losses, t);
+    add_result(ir, loss.name, loss.value, loss.writing, options, t.losses, t);
     if (loss.writing.form != Writing::Form::kNone) t.loss_weights.push_back(loss.weight);
   }
   for (const Prediction& p : graph.results.predictions)
-    add_result(ir, p.name, p.value, p.writing, t.predictions, t);
+    add_result(ir, p.name, p.value, p.writing, options, t.predictions, t);
   for (const auto* list : {&eval.fields, &eval.inputs}) {
     for (const auto& [name, input] : *list)
       t.eval_fields.push_back(ir.h2d_stream(input.spec(), "eval_" + name));
@@ -60,7 +60,8 @@ void add_streams(Ir& ir, const NetworkGraph& graph, const NetworkGraph& eval, Tr
     const Results& trained = graph.results;
     const bool taken = std::any_of(trained.predictions.begin(), trained.predictions.end(), named) ||
                        std::any_of(trained.losses.begin(), trained.losses.end(), named);
-    t.eval_predictions.push_back(ir.d2h_stream(p.value.spec(), taken ? "eval_" + p.name : p.name));
+    add_result(ir, taken ? "eval_" + p.name : p.name, p.value, {}, inference, t.eval_predictions,
+               t);
   }
 }
 
@@ -91,7 +92,7 @@ bool is_staged(const Strategy& strategy) {
          std::holds_alternative<PipelinedExecution>(strategy);
 }
 
-void check_rates(const StepOptions& options, const Strategy& strategy) {
+void check_rates(const Options& options, const Strategy& strategy) {
   const DeviceRates& r = options.rates;
   require(r == DeviceRates() || is_staged(strategy),
           "training: rates require the strategy sharded or pipelined; others do not use them");
@@ -102,11 +103,11 @@ void check_rates(const StepOptions& options, const Strategy& strategy) {
 }
 
 // Inference has no gradients and no updates.
-void check_inference(const StepOptions& options) {
+void check_inference(const Options& options) {
   const auto refuse = [](bool given, const char* option) {
     require(!given, "inference: {} requires an optimizer; leave it out", option);
   };
-  const StepOptions usual;
+  const Options usual;
   refuse(options.learning_rate.index() != 0 ||
              std::get<double>(options.learning_rate) != std::get<double>(usual.learning_rate),
          "learning_rate");
@@ -126,13 +127,34 @@ void check_inference(const StepOptions& options) {
   refuse(pipelined != nullptr && pipelined->schedule == Schedule::kAuto, "the schedule auto");
 }
 
-void check_counts(const StepOptions& options) {
+void check_counts(const Options& options) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // Trips of a loop.
-  for (const auto& [name, count] :
-       {std::pair("accumulate", options.accumulate), std::pair("repeat", options.repeat)}) {
+  for (const auto& [name, count] : {std::pair("accumulate", options.accumulate),
+                                    std::pair("device_iterations", options.device_iterations)}) {
     require(count >= 1, "training: {} must be at least 1, got {}", name, count);
     require(count <= kMost, "training: {} must be at most {}, got {}", name, kMost, count);
   }
+}
+
+void check_output(const Options& options, const char* program) {
+  if (!options.output || options.output->mode != Output::Mode::kEvery) return;
+  const int64_t period = options.output->period;
+  require(period >= 1 && options.device_iterations % period == 0,
+          "{}: the period of the output must be a divisor of device_iterations {}, got {}", program,
+          options.device_iterations, period);
+}
+
+bool keeps_results(const Options& options) {
+  const Output output = options.output.value_or(Output::all());
+  return output.mode == Output::Mode::kFinal || output.mode == Output::Mode::kSum;
+}
+
+// Evaluation beside training runs on the stages of the training.
+void check_evaluation(const Options& inference, const Strategy& training) {
+  if (!inference.strategy) return;
+  require(is_staged(*inference.strategy) == is_staged(training),
+          "inference: the strategy must be resident beside a resident training, and sharded or "
+          "pipelined beside stages; leave it out to take that of the training");
 }
 
 // Error{kUsage} if a variable has another spec in evaluation than in training.
@@ -148,13 +170,16 @@ void check_variables(const NetworkGraph& train, const NetworkGraph& eval) {
 
 }  // namespace
 
-std::string_view to_string(ReplicaReduction reduction) {
-  return reduction == ReplicaReduction::kSum ? "sum" : "mean";
-}
-
 Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
-                        const StepOptions& options) {
+                        const Options& options, const Options& inference) {
   check_counts(options);
+  check_counts(inference);
+  require(inference.accumulate == 1,
+          "inference: accumulate must be 1, as there are no updates, got {}; device_iterations is "
+          "the number of micro-batches",
+          inference.accumulate);
+  check_output(options, "training");
+  check_output(inference, "inference");
   const TensorLocations& where = options.locations;
   const bool is_phased =
       std::holds_alternative<PhasedExecution>(options.strategy.value_or(resident()));
@@ -176,35 +201,40 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
   const auto each = [](const auto& result) { return result.writing.form == Writing::Form::kEach; };
   require(
       !is_phased ||
-          (std::all_of(graph.results.losses.begin(), graph.results.losses.end(), each) &&
+          (!keeps_results(options) &&
+           std::all_of(graph.results.losses.begin(), graph.results.losses.end(), each) &&
            std::all_of(graph.results.predictions.begin(), graph.results.predictions.end(), each)),
       "training: phases must write the results of each micro-batch; use another strategy for "
-      "sums of results");
-  require(!is_phased || (graph.inputs.empty() && eval.inputs.empty() && options.repeat == 1),
-          "training: phases must have fields of micro-batches only and repeat 1; use another "
-          "strategy");
+      "sums and last results");
+  require(
+      !is_phased || (graph.inputs.empty() && eval.inputs.empty() && options.device_iterations == 1),
+      "training: phases must have fields of micro-batches only and device_iterations 1; use "
+      "another "
+      "strategy");
   Training t;
   t.learning_rate = rate_stream(ir, network, options);
-  add_streams(ir, graph, eval, t);
+  add_streams(ir, graph, eval, options, inference, t);
   if (is_phased) {
     check_rates(options, phased());
-    build_phased(ir, graph, eval, rules, optimizer, options, t);
+    build_phased(ir, graph, eval, rules, optimizer, options, inference, t);
   } else {
     const Strategy strategy = options.strategy.value_or(default_strategy(graph));
     check_rates(options, strategy);
-    build_pipeline(ir, graph, eval, rules, optimizer, options, strategy, t);
+    check_evaluation(inference, strategy);
+    build_pipeline(ir, graph, eval, rules, optimizer, options, strategy, inference, t);
   }
   t.reductions = {options.accumulation_reduction, options.replica_reduction, {}};
   for (const auto& [key, rule] : rules)
     t.reductions.accumulators.emplace(key, rule.gradient.accumulator);
   t.torch_weights = torch_weights(graph.factories);
   t.accumulate = options.accumulate;
-  t.repeat = options.repeat;
+  t.device_iterations = options.device_iterations;
+  t.eval_iterations = inference.device_iterations;
   t.replicas = ir.replication();
   return t;
 }
 
-Training build_inference(Ir ir, const Network& network, const StepOptions& options) {
+Training build_inference(Ir ir, const Network& network, const Options& options) {
   check_counts(options);
   require(!std::holds_alternative<PhasedExecution>(options.strategy.value_or(resident())),
           "inference: the strategy must be resident, sharded or pipelined, got phased");
@@ -218,14 +248,14 @@ Training build_inference(Ir ir, const Network& network, const StepOptions& optio
   for (const Prediction& p : eval.results.predictions) {
     require(p.writing.form != Writing::Form::kNone,
             "inference: the prediction '{}' must be written; leave it out instead", p.name);
-    add_result(ir, p.name, p.value, p.writing, t.eval_predictions, t);
+    add_result(ir, p.name, p.value, p.writing, options, t.eval_predictions, t);
   }
   const Strategy strategy = options.strategy.value_or(default_strategy(eval));
   check_rates(options, strategy);
   build_pipelined_eval(ir, eval, options, strategy, t);
   t.torch_weights = torch_weights(eval.factories);
   t.accumulate = options.accumulate;
-  t.repeat = options.repeat;
+  t.device_iterations = options.device_iterations;
   t.replicas = ir.replication();
   return t;
 }

@@ -60,7 +60,7 @@ constexpr TensorLocations kActivationsAndWeights{.weights = kRemote, .activation
 constexpr TensorLocations kAll{.optimizer = kRemote, .weights = kRemote, .activations = kRemote};
 
 struct Way {
-  StepOptions step;
+  Options step;
   int threads = 1;
   std::string remote = "host";
   int replicas = 1;
@@ -81,7 +81,7 @@ struct Result {
 
 Result train(const Network& m, const nn::Optimizer& optimizer, const Way& way) {
   Ir ir(way.replicas);
-  StepOptions options = way.step;
+  Options options = way.step;
   options.seed = 5;
   const Training t = build_training(ir, m, optimizer, options);
   Session session(ir, {.device = cpu_device({.threads = way.threads}),
@@ -457,7 +457,7 @@ struct TwoShapes : nn::Module {
 };
 
 TEST(TrainingStep, Refusals) {
-  const auto build = [](const Network& m, const StepOptions& o) {
+  const auto build = [](const Network& m, const Options& o) {
     return [=] { build_training(Ir(), m, nn::Optimizer::sgd(), o); };
   };
   expect_refused({

@@ -41,5 +41,5 @@ Tensor operators(const Tensor& x, const Tensor& labels, const Tensor& seed) {
 
 nn::SgdOptions sgd() { return {.momentum = 0.9}; }
 nn::AdamOptions adam() { return {.beta1 = 0.8}; }
-train::StepOptions step() { return {.accumulate = 8}; }
+train::Options step() { return {.accumulate = 8}; }
 train::Field field() { return {.name = "x", .spec = spec()}; }

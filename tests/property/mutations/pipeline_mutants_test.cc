@@ -21,7 +21,7 @@ using train::Stage;
 
 struct Pipeline {
   std::string name;
-  train::StepOptions step;
+  train::Options step;
   int devices;
 };
 

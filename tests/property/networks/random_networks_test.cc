@@ -43,8 +43,8 @@ std::string compare_with_uncut(const train::Network& network, TrainingWay way, b
 
 using Names = std::vector<std::string>;
 
-train::StepOptions drawn_step(Dice& dice, const train::StepOptions& base, const Names& blocks) {
-  train::StepOptions step = base;
+train::Options drawn_step(Dice& dice, const train::Options& base, const Names& blocks) {
+  train::Options step = base;
   const auto place = [&] { return dice.one_in(2) ? Location::kRemote : Location::kDevice; };
   step.io_mode = std::array{IoMode::kCompute, IoMode::kIo,
                             IoMode::kIoOverlapped}[static_cast<size_t>(dice(3))];
@@ -129,7 +129,7 @@ std::string judge_untrainable(const train::Network& network) {
 }
 
 // Draws the reductions of gradients, which all ways share.
-void draw_reductions(uint64_t seed, train::StepOptions& step) {
+void draw_reductions(uint64_t seed, train::Options& step) {
   Dice dice(fold(Seed{7, 8}, seed));
   step.accumulation_reduction =
       std::array{train::Accumulation::kSum, train::Accumulation::kMean,

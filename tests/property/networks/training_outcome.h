@@ -8,7 +8,7 @@ namespace sluice::property {
 
 /// One way to train a network.
 struct TrainingWay {
-  train::StepOptions step = {};
+  train::Options step = {};
   int replicas = 1;
   int threads = 1;
   int devices = 1;

@@ -68,7 +68,7 @@ int readers_of(const Graph& graph, const Tensor& t) {
 }  // namespace
 
 Training uncut_training(Ir ir, const train::Network& network, nn::Optimizer optimizer,
-                        const train::StepOptions& options) {
+                        const train::Options& options) {
   const NetworkGraph n = network.build(ir, nn::RunMode::kTrain);
   Graph& main = ir.entry_graph("train");
   Training t;

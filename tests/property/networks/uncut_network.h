@@ -8,7 +8,7 @@ namespace sluice::property {
 /// divided by their number. Fixes the number of replicas. The streams are those of
 /// train::build_training(). There is no entry graph "eval".
 train::Training uncut_training(Ir ir, const train::Network& network, nn::Optimizer optimizer,
-                               const train::StepOptions& options);
+                               const train::Options& options);
 
 /// Returns the reason why the gradients of the cut network may be rounded differently from those of
 /// the uncut one with accumulate 1; empty if they have the same bits.

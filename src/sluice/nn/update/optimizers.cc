@@ -1,5 +1,7 @@
 #include "sluice/nn/update/optimizers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "sluice/base/checked.h"
@@ -177,6 +179,21 @@ Tensor Optimizer::step_size(Graph& graph, const ops::HyperArg& learning_rate,
 
 Tensors Optimizer::hypers(std::optional<size_t> parameter_group) const {
   return internal::hyper_tensors(group_at(parameter_group).rule);
+}
+
+std::string Optimizer::rules() const {
+  constexpr const char* kNames[] = {"sgd", "adam", "rmsprop"};
+  std::string text;
+  for (const Group& group : groups_) {
+    const std::string options = std::visit(
+        [](const auto& o) { return step_of(o, GradScale::kNone, {}).cache_key(); }, group.rule);
+    const ops::HyperArg& factor = group.rate_factor;
+    text += fmt::format("{}{}({}) rate {}", text.empty() ? "" : "; ", kNames[group.rule.index()],
+                        options,
+                        factor.tensor() == nullptr ? fmt::format("{}", factor.number())
+                                                   : std::string("from a tensor"));
+  }
+  return text;
 }
 
 NamedTensors Optimizer::apply(Graph& main, const NamedTensors& variables, const NamedTensors& grads,

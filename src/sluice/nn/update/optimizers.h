@@ -276,6 +276,9 @@ class Optimizer {
   /// Returns the hyperparameters of a parameter group that are tensors, in the order of inputs of
   /// its update graph.
   Tensors hypers(std::optional<size_t> parameter_group = {}) const;
+  /// Formats the update rules of all parameter groups. Optimizers with equal texts compute equal
+  /// updates of variables in equal groups.
+  std::string rules() const;
 
  private:
   struct Group {

@@ -145,7 +145,7 @@ TEST(Cut, BlocksMayNameDevices) {
     });
   };
   for (const int64_t accumulate : {1, 3}) {
-    const StepOptions options{.accumulate = accumulate};
+    const Options options{.accumulate = accumulate};
     const auto one = run(on(0), options);
     const auto two = run(on(1), options, 1, 2, 1);
     EXPECT_EQ(one.digest, two.digest);

@@ -77,7 +77,7 @@ DType dtype_of(const AccumulatorDtype& dtype, const std::string& name, const Ten
 }
 
 WeightRules weight_rules(Ir ir, const NetworkGraph& network, const nn::Optimizer& optimizer,
-                         const StepOptions& options) {
+                         const Options& options) {
   WeightRules rules;
   std::vector<std::shared_ptr<const HookGraph>> hooks;
   const nn::NamedTensors weights =

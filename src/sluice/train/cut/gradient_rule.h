@@ -9,7 +9,7 @@
 
 namespace sluice::train {
 
-/// The graph of StepOptions::gradient_hook for a weight.
+/// The graph of Options::gradient_hook for a weight.
 struct HookGraph {
   nn::GraphWithNamedArgs graph;  ///< Inputs: the gradient, then the variable if it is read.
   DType dtype = f32;             ///< Dtype of the result.
@@ -47,9 +47,9 @@ struct WeightRule {
 using WeightRules = std::map<std::string, WeightRule>;
 
 /// Returns the rules of a network's trained weights. May add graphs of hooks to `ir`. Error{kUsage}
-/// for the faults of accumulator dtypes and hooks that StepOptions names.
+/// for the faults of accumulator dtypes and hooks that Options names.
 WeightRules weight_rules(Ir ir, const NetworkGraph& network, const nn::Optimizer& optimizer,
-                         const StepOptions& options);
+                         const Options& options);
 
 /// Returns the dtype that `dtype` gives to an accumulator of a weight or output. Error{kUsage},
 /// which begins with `what`, if it is not floating point.

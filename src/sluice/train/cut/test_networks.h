@@ -58,7 +58,7 @@ struct Run {
   int64_t planned = 0;
 };
 
-inline Run run(const Network& n, const StepOptions& options, int replicas = 1, int threads = 1,
+inline Run run(const Network& n, const Options& options, int replicas = 1, int threads = 1,
                size_t more_devices = 0) {
   Ir ir(replicas);
   const Training t = build_training(ir, n, nn::Optimizer::adam(), options);
@@ -117,7 +117,7 @@ inline void expect_one_digest(const Network& n) {
   for (const int replicas : {1, 2}) {
     for (const int64_t accumulate : {1, 3}) {
       for (const std::optional<double> clip : {std::optional<double>(), std::optional(0.05)}) {
-        StepOptions options{.accumulate = accumulate, .max_grad_norm = clip};
+        Options options{.accumulate = accumulate, .max_grad_norm = clip};
         const std::string expected = run(n, options, replicas).digest;
         for (const Strategy& strategy : {Strategy(resident()), Strategy(phased())}) {
           for (const TensorLocations& where : locations()) {
@@ -142,9 +142,9 @@ inline void expect_bits_of_resident(const Network& n) {
   for (const int64_t accumulate : {1, 2}) {
     const std::string expected = run(n, {.accumulate = accumulate}).digest;
     for (const Location activations : {Location::kDevice, Location::kRemote}) {
-      const StepOptions phased{.strategy = train::phased(),
-                               .accumulate = accumulate,
-                               .locations = {.activations = activations}};
+      const Options phased{.strategy = train::phased(),
+                           .accumulate = accumulate,
+                           .locations = {.activations = activations}};
       EXPECT_EQ(run(n, phased).digest, expected) << "accumulate " << accumulate;
     }
   }

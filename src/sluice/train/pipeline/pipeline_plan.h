@@ -12,7 +12,7 @@ struct StagePlan {
   std::vector<std::string> blocks;
   int device = 0;
   int64_t in_flight = 1;         ///< Most micro-batches between their forward and backward tasks.
-  StageTimes times;              ///< By StepOptions::rates.
+  StageTimes times;              ///< By Options::rates.
   int64_t activation_bytes = 0;  ///< Bytes that it keeps for each micro-batch in flight.
 };
 
@@ -30,7 +30,7 @@ struct PipelinePlan {
   std::vector<StagePlan> stages;
   PipelineOrder order;
   std::vector<MessageBytes> messages;  ///< By pairs of devices, ascending.
-  DeviceRates rates;                   ///< StepOptions::rates, from which the times follow.
+  DeviceRates rates;                   ///< Options::rates, from which the times follow.
   PipelineTimes times;                 ///< Forecast for the micro-batches of a step.
 };
 

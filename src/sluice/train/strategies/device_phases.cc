@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sluice/ir/call.h"
+#include "sluice/train/strategies/pipeline.h"
 #include "sluice/train/strategies/step_variables.h"
 
 namespace sluice::train {
@@ -11,7 +12,7 @@ namespace {
 class DevicePhases {
  public:
   DevicePhases(Ir ir, const NetworkGraph& network, const WeightRules& rules,
-               nn::Optimizer& optimizer, const StepOptions& options, Training& training)
+               nn::Optimizer& optimizer, const Options& options, Training& training)
       : network_(network),
         rules_(rules),
         options_(options),
@@ -92,7 +93,7 @@ class DevicePhases {
 
   const NetworkGraph& network_;
   const WeightRules& rules_;
-  const StepOptions& options_;
+  const Options& options_;
   Training& training_;
   Graph& main_;
   Cut cut_;
@@ -106,11 +107,11 @@ class DevicePhases {
 }  // namespace
 
 void build_device_phases(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                         const WeightRules& rules, nn::Optimizer& optimizer,
-                         const StepOptions& options, Training& training) {
+                         const WeightRules& rules, nn::Optimizer& optimizer, const Options& options,
+                         const Options& inference, Training& training) {
   DevicePhases step(ir, network, rules, optimizer, options, training);
   step.build();
-  step.variables().emit_eval(eval);
+  build_eval(ir, eval, step.variables(), {}, resident(), inference, training);
 }
 
 }  // namespace sluice::train

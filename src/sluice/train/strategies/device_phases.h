@@ -8,7 +8,7 @@ namespace sluice::train {
 /// micro-batches are one after another in the program, so its length grows with their number, and
 /// rows have no loop.
 void build_device_phases(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                         const WeightRules& rules, nn::Optimizer& optimizer,
-                         const StepOptions& options, Training& training);
+                         const WeightRules& rules, nn::Optimizer& optimizer, const Options& options,
+                         const Options& inference, Training& training);
 
 }  // namespace sluice::train

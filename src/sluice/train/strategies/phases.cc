@@ -10,7 +10,9 @@
 #include "sluice/nn/batch_serialise.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/train/strategies/device_phases.h"
+#include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/phased_eval.h"
+#include "sluice/train/strategies/repeat_last_ops.h"
 
 namespace sluice::train {
 namespace {
@@ -20,7 +22,7 @@ constexpr const char* kCounter = "mean_accum_counter";
 class Phases {
  public:
   Phases(Ir ir, const NetworkGraph& network, const WeightRules& weight_rules,
-         nn::Optimizer& optimizer, const StepOptions& options, Training& training)
+         nn::Optimizer& optimizer, const Options& options, Training& training)
       : ir_(std::move(ir)),
         network_(network),
         weight_rules_(weight_rules),
@@ -66,7 +68,7 @@ class Phases {
     }
   }
 
-  void build_eval(const NetworkGraph& eval);
+  void build_eval(const NetworkGraph& eval, const Options& inference);
 
  private:
   const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
@@ -156,7 +158,7 @@ class Phases {
   const NetworkGraph& network_;
   const WeightRules& weight_rules_;
   nn::Optimizer& optimizer_;
-  const StepOptions& options_;
+  const Options& options_;
   Training& training_;
   Graph& main_;
   Cut cut_;
@@ -498,29 +500,41 @@ void Phases::make_other_variables() {
           [&](const std::string& key, const Tensor& t) { training_.variables.merge(key, t); });
 }
 
-void Phases::build_eval(const NetworkGraph& eval) {
+void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
   Graph& main = main_.ir().entry_graph("eval");
   const Graph::IoScope scope(main, options_.io_mode);
+  const ResultForm form = result_form({}, inference.output.value_or(Output::all()));
+  KeptResults kept;
+  if (form != ResultForm::kEach) {
+    for (const D2hStream& stream : training_.eval_predictions) kept.add(main, stream, form);
+  }
+  const size_t first = main.ops().size();
   std::map<TensorId, Tensor> values;
   for (size_t i = 0; i < eval.fields.size(); ++i)
     values.emplace(eval.fields[i].second.id(), main.host_load(training_.eval_fields[i]));
   emit_evaluation(groups_, eval, training_.variables, main, values);
   for (size_t i = 0; i < eval.results.predictions.size(); ++i) {
-    main.host_store(training_.eval_predictions[i],
-                    values.at(eval.results.predictions[i].value.id()));
+    const D2hStream& stream = training_.eval_predictions[i];
+    const Tensor& value = values.at(eval.results.predictions[i].value.id());
+    if (!kept.put(stream.name, value)) main.host_store(stream, value);
+  }
+  if (inference.device_iterations > 1) repeat_last_ops(main, first, inference.device_iterations);
+  for (const D2hStream& stream : training_.eval_predictions) {
+    if (const Tensor t = kept.find(stream.name); t.valid()) main.host_store(stream, t);
   }
 }
 
 }  // namespace
 
 void build_phased(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                  const WeightRules& groups, nn::Optimizer& optimizer, const StepOptions& options,
-                  Training& training) {
+                  const WeightRules& groups, nn::Optimizer& optimizer, const Options& options,
+                  const Options& inference, Training& training) {
   if (options.locations.activations == Location::kDevice)
-    return build_device_phases(std::move(ir), network, eval, groups, optimizer, options, training);
+    return build_device_phases(std::move(ir), network, eval, groups, optimizer, options, inference,
+                               training);
   Phases phases(std::move(ir), network, groups, optimizer, options, training);
   phases.build();
-  phases.build_eval(eval);
+  phases.build_eval(eval, inference);
 }
 
 }  // namespace sluice::train

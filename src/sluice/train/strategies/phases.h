@@ -14,7 +14,7 @@ namespace sluice::train {
 /// and then stores them. Values that other blocks read wait in remote buffers, and so do the
 /// gradients of these values.
 void build_phased(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                  const WeightRules& rules, nn::Optimizer& optimizer, const StepOptions& options,
-                  Training& training);
+                  const WeightRules& rules, nn::Optimizer& optimizer, const Options& options,
+                  const Options& inference, Training& training);
 
 }  // namespace sluice::train

@@ -7,9 +7,9 @@
 #include "sluice/ir/call.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
-#include "sluice/ops/cast.h"
 #include "sluice/ops/updates.h"
 #include "sluice/train/pipeline/in_flight.h"
+#include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/pipeline_layout.h"
 #include "sluice/train/strategies/repeat_last_ops.h"
 #include "sluice/train/strategies/step_variables.h"
@@ -22,7 +22,7 @@ using ByUse = MicroBatch::ByUse;
 // The values that wait in remote memory; null if they stay on the device.
 std::unique_ptr<RemoteActivations> remote_activations(
     const Cut& cut, const std::vector<std::optional<BlockGradient>>& gradients,
-    const StepOptions& options) {
+    const Options& options) {
   if (options.locations.activations != Location::kRemote) return nullptr;
   return std::make_unique<RemoteActivations>(cut, gradients,
                                              options.locations.min_elements_off_device);
@@ -30,7 +30,7 @@ std::unique_ptr<RemoteActivations> remote_activations(
 
 std::vector<std::optional<BlockGradient>> gradients_of(const NetworkGraph& network, const Cut& cut,
                                                        const WeightRules& rules,
-                                                       const StepOptions& options) {
+                                                       const Options& options) {
   auto gradients = differentiate(
       network, cut, rules,
       options.accumulate == 1 ? WeightGradients::kReturn : WeightGradients::kAccumulateShared);
@@ -44,29 +44,40 @@ struct Place {
   std::map<int, nn::NamedTensors> weights;  ///< By device; running variables, too.
   std::map<int, std::map<MicroBatch::Value, Tensor>> inputs;  ///< NetworkGraph::inputs, by device.
   ByUse accumulators;
-  std::map<int, Tensor> counters;           ///< By stage.
-  std::map<std::string, Tensor> sums = {};  ///< Results that are summed, by name.
-  Tensor iteration;                         ///< Number of the trip, in the body of the loop.
+  std::map<int, Tensor> counters;  ///< By stage.
+  KeptResults kept;
+  Tensor iteration;  ///< Number of the trip, in the body of the loop.
+};
+
+/// A training program beside which another program evaluates; none without variables.
+struct Trained {
+  const StepVariables* variables = nullptr;
+  BlockPlaces places = {};
 };
 
 class Pipeline {
  public:
   Pipeline(Ir ir, const NetworkGraph& network, nn::RunMode mode, const WeightRules& rules,
-           nn::Optimizer& optimizer, const StepOptions& options, const Strategy& strategy,
-           Training& training)
+           nn::Optimizer& optimizer, const Options& options, const Strategy& strategy,
+           Training& training, const Trained& trained = {})
       : network_(network),
         options_(options),
+        output_(options.output.value_or(Output::all())),
         training_(training),
         trains_(mode == nn::RunMode::kTrain),
+        beside_(trained.variables != nullptr),
         main_(ir.entry_graph(trains_ ? "train" : "eval")),
         cut_(cut(network)),
         gradients_(gradients_of(network, cut_, rules, options)),
         uses_(trained_weights(rules, cut_, gradients_)),
         activations_(remote_activations(cut_, gradients_, options)),
-        layout_(lay_out(strategy, network, cut_, gradients_, activations_.get(), mode, options)),
+        layout_(beside_ ? lay_out_evaluation(trained.places, strategy, network, cut_)
+                        : lay_out(strategy, network, cut_, gradients_, activations_.get(), mode,
+                                  options)),
         stages_(layout_.stages),
         order_(layout_.order),
-        variables_(main_, network, rules, optimizer, options, training),
+        variables_(beside_ ? StepVariables(main_, *trained.variables)
+                           : StepVariables(main_, network, rules, optimizer, options, training)),
         accumulators_(main_, rules, options) {
     if (activations_) {
       const std::vector<int64_t> in_flight = max_in_flight(order_, options.accumulate);
@@ -74,17 +85,19 @@ class Pipeline {
       activations_->set_entries(activation_entries_);
     }
     find_first_readers();
-    if (layout_.plan) training.pipeline = std::make_shared<PipelinePlan>(*layout_.plan);
+    if (layout_.plan && !beside_) training.pipeline = std::make_shared<PipelinePlan>(*layout_.plan);
     for (const PlacedStage& stage : stages_)
       training.devices = std::max(training.devices, stage.device + 1);
   }
 
   void build() {
-    Place place{main_, {}, load_inputs(), {}, {}, {}};
+    Place place{main_, {}, load_inputs(), {}, {}, {}, {}};
+    make_kept(place, ResultForm::kRunSum);
+    make_kept(place, ResultForm::kRunLast);
     const size_t first = main_.ops().size();
     place.weights = weights_on_devices();
     if (options_.accumulate > 1) make_accumulators(place);
-    make_sums(place);
+    make_kept(place, ResultForm::kUpdateSum);
     const int64_t ramp = order_.ramp(), trips = options_.accumulate - ramp;
     int64_t iteration = 0;
     for (; iteration < ramp; ++iteration) run(place, iteration, options_.accumulate);
@@ -94,11 +107,24 @@ class Pipeline {
     }
     for (; iteration < options_.accumulate + ramp; ++iteration)
       run(place, iteration, options_.accumulate);
-    store_sums(place);
+    store_kept(place, ResultForm::kUpdateSum);
     if (trains_) update();
-    if (options_.repeat > 1) repeat_last_ops(main_, first, options_.repeat);
+    if (options_.device_iterations > 1) repeat_last_ops(main_, first, options_.device_iterations);
+    store_kept(place, ResultForm::kRunSum);
+    store_kept(place, ResultForm::kRunLast);
   }
   const StepVariables& variables() const { return variables_; }
+
+  /// Returns the places of the blocks, for the evaluation of the same module.
+  BlockPlaces places() const {
+    BlockPlaces places;
+    if (!layout_.plan) return places;
+    for (const PlacedStage& stage : stages_) {
+      for (const size_t b : stage.blocks)
+        places.emplace(block(b).name, std::pair(stage.device, stage.step));
+    }
+    return places;
+  }
 
  private:
   const BlockGraph& block(size_t b) const { return cut_.blocks[b]; }
@@ -122,18 +148,19 @@ class Pipeline {
         for (const RunningUse& u : block(b).updates) owners_.emplace(u.key, stages_[s].device);
       }
     }
-    std::map<std::string, int> blocks;
-    for (const PlacedStage& stage : stages_) {
-      for (const size_t b : stage.blocks) blocks.emplace(block(b).name, stage.device);
+    if (beside_) {
+      for (const auto& [key, device] : variables_.devices()) owners_.insert_or_assign(key, device);
     }
-    variables_.place(owners_, std::move(blocks));
+    variables_.place(owners_);
   }
 
   // Loads the inputs of the run. Each device that reads one has a copy, sent once.
   std::map<int, std::map<MicroBatch::Value, Tensor>> load_inputs() {
     std::map<int, std::map<MicroBatch::Value, Tensor>> result;
-    const auto& rate = training_.learning_rate;
-    auto next = training_.inputs.begin();
+    const auto& rate = beside_ ? std::nullopt : training_.learning_rate;
+    auto next = beside_ ? training_.eval_fields.begin() +
+                              static_cast<std::ptrdiff_t>(network_.fields.size())
+                        : training_.inputs.begin();
     for (const auto& [name, whole] : network_.inputs) {
       const bool is_rate = rate && rate->name == name;
       Tensor loaded;
@@ -150,7 +177,7 @@ class Pipeline {
       }
       if (!is_rate) ++next;
     }
-    if (rate && options_.repeat > 1 && !variables_.has_learning_rate())
+    if (rate && options_.device_iterations > 1 && !variables_.has_learning_rate())
       variables_.set_learning_rate(main_.host_load(*rate));
     return result;
   }
@@ -163,7 +190,7 @@ class Pipeline {
       const DeviceScope on(main_, stage.device);
       const auto add = [&](const std::string& key) {
         if (variables_.is_remote(key) || here.has_leaf(key)) return;
-        const Tensor& variable = training_.variables[key];
+        const Tensor variable = variables_.weight(main_, key);
         here.merge(key, owners_.at(key) == stage.device ? variable : ops::identity(variable, key));
       };
       for (const size_t b : stage.blocks) {
@@ -271,31 +298,35 @@ class Pipeline {
       batch.forward(b, variables_.visit(g, weights));
       variables_.update_running(g, block(b), {&batch, 1}, weights);
     }
-    each_written([&](const Tensor& whole, const D2hStream& stream, size_t maker) {
-      if (maker != s) return;
-      const auto sum = place.sums.find(stream.name);
-      if (sum == place.sums.end()) {
-        g.host_store(stream, batch[whole]);
-      } else {
-        add_to(sum->second, batch[whole]);
-      }
+    each_written([&](const Written& result) {
+      if (result.stage == s && !place.kept.put(result.stream.name, batch[result.value]))
+        g.host_store(result.stream, batch[result.value]);
     });
   }
 
-  // Calls use(value, stream, stage that makes it) for each result that is written.
+  struct Written {
+    const Tensor& value;
+    const D2hStream& stream;
+    ResultForm form;
+    size_t stage;  // The stage that makes it.
+  };
+
+  // Calls use(Written) for each result that is written.
   template <typename Use>
   void each_written(const Use& use) const {
     const auto call = [&](const auto& results, const std::vector<D2hStream>& streams) {
       auto stream = streams.begin();
       for (const auto& result : results) {
-        if (result.writing.form == Writing::Form::kNone) continue;
+        const Writing writing = beside_ ? Writing() : result.writing;
+        if (writing.form == Writing::Form::kNone) continue;
         const D2hStream& own = *stream++;
         const auto makes = [&](size_t b) { return block(b).output(result.value).valid(); };
         const auto maker = std::find_if(stages_.begin(), stages_.end(), [&](const auto& stage) {
           return std::any_of(stage.blocks.begin(), stage.blocks.end(), makes);
         });
-        if (maker != stages_.end())
-          use(result.value, own, static_cast<size_t>(maker - stages_.begin()));
+        if (maker == stages_.end()) continue;
+        use(Written{result.value, own, result_form(writing, output_),
+                    static_cast<size_t>(maker - stages_.begin())});
       }
     };
     call(network_.results.losses, training_.losses);
@@ -303,34 +334,21 @@ class Pipeline {
          trains_ ? training_.predictions : training_.eval_predictions);
   }
 
-  // Adds the sums of results, on the devices of the stages that make these.
-  void make_sums(Place& place) {
-    const auto& summed = training_.summed;
-    each_written([&](const Tensor&, const D2hStream& stream, size_t s) {
-      if (std::find(summed.begin(), summed.end(), stream.name) == summed.end()) return;
-      const DeviceScope on(main_, stages_[s].device);
-      place.sums.emplace(stream.name, zeros(main_, stream.spec, "sum." + stream.name));
+  // Adds the tensors of results that are kept, on the devices of the stages that make these.
+  void make_kept(Place& place, ResultForm form) {
+    each_written([&](const Written& result) {
+      if (result.form != form) return;
+      const DeviceScope on(main_, stages_[result.stage].device);
+      place.kept.add(main_, result.stream, form);
     });
   }
 
-  void store_sums(const Place& place) {
-    each_written([&](const Tensor&, const D2hStream& stream, size_t s) {
-      const auto sum = place.sums.find(stream.name);
-      if (sum == place.sums.end()) return;
-      const DeviceScope on(main_, stages_[s].device);
-      main_.host_store(stream, sum->second);
+  void store_kept(const Place& place, ResultForm form) {
+    each_written([&](const Written& result) {
+      if (result.form != form) return;
+      const DeviceScope on(main_, stages_[result.stage].device);
+      main_.host_store(result.stream, place.kept.find(result.stream.name));
     });
-  }
-
-  // Adds a value to a sum. Updates read their operands as float32.
-  static void add_to(const Tensor& sum, const Tensor& value) {
-    const bool exact = sum.dtype() == f32 && is_float(value.dtype());
-    const Tensor added = exact ? value : ops::cast(value, sum.dtype());
-    if (is_float(sum.dtype())) {
-      ops::accumulate_(sum, added);
-    } else {
-      ops::add_(sum, added);
-    }
   }
 
   // A field is loaded by the first stage that reads it.
@@ -395,7 +413,7 @@ class Pipeline {
 
   // Adds inputs to the loop's body for all that the micro-batches share.
   Place make_inside(Graph& g, const Place& place, TensorMap& given) const {
-    Place inside{g, {}, {}, {}, {}, {}};
+    Place inside{g, {}, {}, {}, {}, {}, {}};
     const auto add = [&](const Tensor& t, const std::string& name, Pass pass) {
       given.emplace_back(g.input(t.spec(), name, pass), t);
       return given.back().first;
@@ -418,8 +436,10 @@ class Pipeline {
       inside.counters.emplace(s, add(counter, counter.name(), Pass::kByReference));
     for (const auto& [use, mean] : place.accumulators)
       inside.accumulators.emplace(use, add(mean, mean.name(), Pass::kByReference));
-    for (const auto& [name, sum] : place.sums)
-      inside.sums.emplace(name, add(sum, sum.name(), Pass::kByReference));
+    for (const auto& [name, kept] : place.kept.all()) {
+      const Tensor& t = kept.tensor;
+      inside.kept.set(name, add(t, t.name(), Pass::kByReference), kept.form);
+    }
     return inside;
   }
 
@@ -445,9 +465,11 @@ class Pipeline {
   }
 
   const NetworkGraph& network_;
-  const StepOptions& options_;
+  const Options& options_;
+  Output output_;
   Training& training_;
   bool trains_;
+  bool beside_;  ///< Evaluates beside a training program, with its weights.
   Graph& main_;
   Cut cut_;
   std::vector<std::optional<BlockGradient>> gradients_;
@@ -469,17 +491,32 @@ class Pipeline {
 }  // namespace
 
 void build_pipeline(Ir ir, const NetworkGraph& network, const NetworkGraph& eval,
-                    const WeightRules& rules, nn::Optimizer& optimizer, const StepOptions& options,
-                    const Strategy& strategy, Training& training) {
+                    const WeightRules& rules, nn::Optimizer& optimizer, const Options& options,
+                    const Strategy& strategy, const Options& inference, Training& training) {
   Pipeline step(ir, network, nn::RunMode::kTrain, rules, optimizer, options, strategy, training);
   step.build();
-  step.variables().emit_eval(eval);
+  build_eval(ir, eval, step.variables(), step.places(), inference.strategy.value_or(strategy),
+             inference, training);
 }
 
-void build_pipelined_eval(Ir ir, const NetworkGraph& eval, const StepOptions& options,
+void build_pipelined_eval(Ir ir, const NetworkGraph& eval, const Options& options,
                           const Strategy& strategy, Training& training) {
   nn::Optimizer unused = nn::Optimizer::sgd();
   Pipeline(ir, eval, nn::RunMode::kEvaluate, {}, unused, options, strategy, training).build();
+}
+
+void build_eval(Ir ir, const NetworkGraph& eval, const StepVariables& variables,
+                const BlockPlaces& places, const Strategy& strategy, const Options& inference,
+                Training& training) {
+  // The micro-batches of a run overlap in a pipeline, as those of an update do.
+  const Options options{.accumulate = inference.device_iterations,
+                        .output = inference.output,
+                        .locations = {.weights = inference.locations.weights},
+                        .io_mode = inference.io_mode};
+  nn::Optimizer unused = nn::Optimizer::sgd();
+  Pipeline(ir, eval, nn::RunMode::kEvaluate, {}, unused, options, strategy, training,
+           {&variables, places})
+      .build();
 }
 
 }  // namespace sluice::train

@@ -95,16 +95,21 @@ PipelineOrder order_of_stages(const PipelineOrder& steps, const std::vector<Plac
   return split_stages(steps, step_of_stage);
 }
 
+// The inputs of a run, which all micro-batches share.
+std::set<MicroBatch::Value> shared_values(const NetworkGraph& network) {
+  std::set<MicroBatch::Value> shared;
+  for (const auto& [name, whole] : network.inputs) shared.insert(MicroBatch::value(whole));
+  return shared;
+}
+
 }  // namespace
 
 PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
                        const std::vector<std::optional<BlockGradient>>& gradients,
-                       const RemoteActivations* remote, nn::RunMode mode,
-                       const StepOptions& options) {
+                       const RemoteActivations* remote, nn::RunMode mode, const Options& options) {
   const std::vector<StageTimes> times = block_times(cut, gradients, options.rates);
   PipelineLayout layout{.stages = stages_of(strategy, network, cut, times)};
-  std::set<MicroBatch::Value> shared;
-  for (const auto& [name, whole] : network.inputs) shared.insert(MicroBatch::value(whole));
+  const std::set<MicroBatch::Value> shared = shared_values(network);
   const auto set_order = [&](const PipelineOrder& steps) {
     layout.order = order_of_stages(steps, layout.stages);
     layout.flows = find_flows(layout.order, layout.stages, cut, gradients, shared, remote);
@@ -145,6 +150,31 @@ PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, co
   plan.times =
       simulate_pipeline(layout.order, options.accumulate, of_stages.stages, of_stages.devices);
   layout.plan = std::move(plan);
+  return layout;
+}
+
+PipelineLayout lay_out_evaluation(const BlockPlaces& places, const Strategy& strategy,
+                                  const NetworkGraph& network, const Cut& cut) {
+  PipelineLayout layout;
+  std::pair<int, int> place{kInheritDevice, 0};
+  if (!places.empty()) place = places.begin()->second;
+  for (size_t b = 0; b < cut.blocks.size(); ++b) {
+    const auto found = places.find(cut.blocks[b].name);
+    const bool first = layout.stages.empty();
+    const std::pair<int, int> next = found == places.end() ? place : found->second;
+    if (first || next != place) {
+      const int step = first ? 0 : layout.stages.back().step + (next.second != place.second);
+      layout.stages.push_back({.device = next.first, .step = step});
+    }
+    place = next;
+    layout.stages.back().blocks.push_back(b);
+  }
+  const PipelineOrder steps =
+      order_of_steps(schedule_of(strategy), layout.stages.back().step + 1, nn::RunMode::kEvaluate);
+  const std::vector<std::optional<BlockGradient>> none(cut.blocks.size());
+  layout.order = order_of_stages(steps, layout.stages);
+  layout.flows =
+      find_flows(layout.order, layout.stages, cut, none, shared_values(network), nullptr);
   return layout;
 }
 

@@ -1,5 +1,8 @@
 #pragma once
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/train/cut/block_gradients.h"
@@ -21,7 +24,15 @@ struct PipelineLayout {
 /// Gradients do not read values in `remote`, which may be null.
 PipelineLayout lay_out(const Strategy& strategy, const NetworkGraph& network, const Cut& cut,
                        const std::vector<std::optional<BlockGradient>>& gradients,
-                       const RemoteActivations* remote, nn::RunMode mode,
-                       const StepOptions& options);
+                       const RemoteActivations* remote, nn::RunMode mode, const Options& options);
+
+/// The device and the step of blocks, by name.
+using BlockPlaces = std::map<std::string, std::pair<int, int>>;
+
+/// Lays out the evaluation of a network beside its training. Without places, all blocks are one
+/// stage; else a stage is the blocks of one place. A block without a place has that of the block
+/// before it. The layout has no plan.
+PipelineLayout lay_out_evaluation(const BlockPlaces& places, const Strategy& strategy,
+                                  const NetworkGraph& network, const Cut& cut);
 
 }  // namespace sluice::train

@@ -103,8 +103,7 @@ TEST(PipelineLayout, ChoosesDepthsByMessagesAndBudgets) {
 }
 
 // The bytes that device 0 needs.
-int64_t needed(const SessionOptions& session, const StepOptions& step,
-               std::vector<int64_t>& depths) {
+int64_t needed(const SessionOptions& session, const Options& step, std::vector<int64_t>& depths) {
   Ir ir;
   const Training t = build_training_for(session, ir, layers(), nn::Optimizer::sgd(), step);
   depths = in_flight(*t.pipeline);
@@ -114,9 +113,9 @@ int64_t needed(const SessionOptions& session, const StepOptions& step,
 }
 
 TEST(PipelineLayout, AutoKeepsTheBudgetsOfDevices) {
-  StepOptions step{.strategy = PipelinedExecution{{}, Schedule::kInterleaved},
-                   .rates = {.latency = 1e-3},
-                   .accumulate = 16};
+  Options step{.strategy = PipelinedExecution{{}, Schedule::kInterleaved},
+               .rates = {.latency = 1e-3},
+               .accumulate = 16};
   SessionOptions session{.device = cpu_device({.threads = 1}),
                          .more_devices = std::vector(3, cpu_device({.threads = 1}))};
   std::vector<int64_t> depths;
@@ -178,7 +177,7 @@ TEST(PipelineLayout, RatesAreRefusedWhereNothingUsesThem) {
 }
 
 TEST(PipelineLayout, InferenceRefusesOptionsOfUpdates) {
-  const auto with = [](const StepOptions& options) {
+  const auto with = [](const Options& options) {
     return [options] {
       Ir ir;
       build_inference(ir, layers(), options);

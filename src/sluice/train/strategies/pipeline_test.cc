@@ -53,8 +53,7 @@ TEST(Pipeline, HasTheBitsOfTheResidentStepForAnyNumberOfMicroBatches) {
   for (int64_t accumulate = 1; accumulate <= 9; ++accumulate) {
     const std::string expected = run(n, {.accumulate = accumulate}).digest;
     for (const Schedule schedule : kSchedules) {
-      const StepOptions options{.strategy = PipelinedExecution{{}, schedule},
-                                .accumulate = accumulate};
+      const Options options{.strategy = PipelinedExecution{{}, schedule}, .accumulate = accumulate};
       EXPECT_EQ(run(n, options, 1, 1, 3).digest, expected)
           << to_string(schedule) << ", " << accumulate << " micro-batches";
     }
@@ -74,8 +73,8 @@ TEST(Pipeline, MayRevisitDevices) {
                                                                        {0, 0, 0, 0},
                                                                        {3, 2, 1, 0}}) {
     for (const Schedule schedule : kSchedules) {
-      const StepOptions options{.strategy = PipelinedExecution{stages_on(devices), schedule},
-                                .accumulate = 5};
+      const Options options{.strategy = PipelinedExecution{stages_on(devices), schedule},
+                            .accumulate = 5};
       EXPECT_EQ(run(n, options, 1, 2, 3).digest, expected)
           << to_string(schedule) << ", " << devices.size() << " stages";
     }
@@ -87,7 +86,7 @@ TEST(Pipeline, HasTheBitsOfTheResidentStepWithEachLocation) {
   int way = 0;
   for (const int replicas : {1, 2}) {
     for (const std::optional<double> clip : {std::optional<double>(), std::optional(0.05)}) {
-      StepOptions options{.accumulate = 6, .max_grad_norm = clip};
+      Options options{.accumulate = 6, .max_grad_norm = clip};
       const std::string expected = run(n, options, replicas).digest;
       for (const TensorLocations& where : locations()) {
         options.strategy = PipelinedExecution{{}, kSchedules[way % 4]};
@@ -104,7 +103,7 @@ TEST(Pipeline, HasTheBitsOfTheResidentStepWithEachLocation) {
   }
 }
 
-exe::Executable plan(const StepOptions& options, size_t devices) {
+exe::Executable plan(const Options& options, size_t devices) {
   Ir ir;
   build_training(ir, chain(), nn::Optimizer::sgd(), options);
   const Session session(ir, {.device = cpu_device({.threads = 1}),

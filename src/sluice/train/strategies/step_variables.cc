@@ -86,8 +86,7 @@ void Accumulators::accumulate(Graph& graph, MicroBatch& run, size_t b, const Blo
 }
 
 StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const WeightRules& rules,
-                             nn::Optimizer& optimizer, const StepOptions& options,
-                             Training& training)
+                             nn::Optimizer& optimizer, const Options& options, Training& training)
     : main_(main),
       network_(network),
       rules_(rules),
@@ -115,6 +114,17 @@ StepVariables::StepVariables(Graph& main, const NetworkGraph& network, const Wei
     training.variables.merge(keys[i], variable[keys[i]]);
   }
 }
+
+StepVariables::StepVariables(Graph& main, const StepVariables& trained)
+    : main_(main),
+      network_(trained.network_),
+      rules_(trained.rules_),
+      optimizer_(trained.optimizer_),
+      options_(trained.options_),
+      training_(trained.training_),
+      devices_(trained.devices_),
+      weights_(trained.weights_),
+      made_(main.ir()) {}
 
 Tensor StepVariables::weight(Graph& graph, const std::string& key) const {
   if (const RemoteBuffer* buffer = weights_.find_leaf(key)) {
@@ -157,36 +167,6 @@ void StepVariables::average_running() const {
                           nn::reduce_replica_sharded_tensor(variable, ops::CollectiveOp::kMean,
                                                             {.threshold = nn::kNeverShard}));
     if (is_remote(u.key)) main_.remote_store(weights_[u.key], 0, variable);
-  }
-}
-
-void StepVariables::emit_eval(const NetworkGraph& network) const {
-  Graph& eval = main_.ir().entry_graph("eval");
-  MicroBatchValues fields;
-  auto stream = training_.eval_fields.begin();
-  for (const auto* list : {&network.fields, &network.inputs}) {
-    for (const auto& [name, whole] : *list)
-      fields.forward.emplace(MicroBatch::value(whole), eval.host_load(*stream++));
-  }
-  nn::NamedTensors weights;
-  training_.variables.for_each([&](const std::string& key, const Tensor&) {
-    if (!is_remote(key) && network.graph.args().has_leaf(key))
-      weights.merge(key, weight(eval, key));
-  });
-  const Cut parts = cut(network);
-  const std::vector<std::optional<BlockGradient>> none(parts.blocks.size());
-  MicroBatch run(eval, parts, none, std::move(fields));
-  for (size_t b = 0; b < parts.blocks.size(); ++b) {
-    const DeviceScope on(eval, block_device(parts.blocks[b]));
-    run.forward(b, visit(eval, weights));
-  }
-  for (size_t i = 0; i < network.results.predictions.size(); ++i) {
-    const Tensor& value = network.results.predictions[i].value;
-    const auto maker =
-        std::find_if(parts.blocks.begin(), parts.blocks.end(),
-                     [&](const BlockGraph& block) { return block.output(value).valid(); });
-    const DeviceScope on(eval, maker == parts.blocks.end() ? kInheritDevice : block_device(*maker));
-    eval.host_store(training_.eval_predictions[i], run[value]);
   }
 }
 

@@ -19,14 +19,14 @@ class StepVariables {
   /// Makes the weights and running variables in entry graph `main`, and sets
   /// `training.variables`.
   StepVariables(Graph& main, const NetworkGraph& network, const WeightRules& rules,
-                nn::Optimizer& optimizer, const StepOptions& options, Training& training);
+                nn::Optimizer& optimizer, const Options& options, Training& training);
+  /// Makes the variables of a training program usable in entry graph `main`, which only reads them.
+  StepVariables(Graph& main, const StepVariables& trained);
 
-  /// Chooses the devices of weights and running variables, by key, and of blocks in evaluation, by
-  /// name. The others stay on the device of the caller.
-  void place(std::map<std::string, int> keys, std::map<std::string, int> blocks) {
-    devices_ = std::move(keys);
-    block_devices_ = std::move(blocks);
-  }
+  /// Chooses the devices of weights and running variables, by key. The others stay on the device of
+  /// the caller.
+  void place(std::map<std::string, int> keys) { devices_ = std::move(keys); }
+  const std::map<std::string, int>& devices() const { return devices_; }
   /// Sets the learning rate to a tensor of the entry graph. Otherwise update() loads or makes it.
   void set_learning_rate(const Tensor& rate) { rate_ = rate; }
   bool has_learning_rate() const { return rate_.has_value(); }
@@ -45,14 +45,11 @@ class StepVariables {
                       const nn::NamedTensors& here) const;
   /// Averages the running variables over replicas, in the entry graph.
   void average_running() const;
-  /// Adds the program "eval": a block at a time. Remote weights are loaded for each block.
-  void emit_eval(const NetworkGraph& eval) const;
-
   using Gradient = std::function<Tensor(const std::string& key)>;
   /// Adds the reduction over replicas of a weight's accumulated gradient, and the hook of
   /// gradients. The result is a shard if the weight is updated in shards.
   Tensor reduced(const std::string& key, const Tensor& accumulated) const;
-  /// Returns the factor of all gradients, if StepOptions::max_grad_norm asks for one. `gradient`
+  /// Returns the factor of all gradients, if Options::max_grad_norm asks for one. `gradient`
   /// returns the reduced gradient of a weight.
   Tensors scale(const Gradient& gradient) const;
   /// Adds the update of a weight. `scale` is the result of scale().
@@ -66,19 +63,14 @@ class StepVariables {
   const NetworkGraph& network_;
   const WeightRules& rules_;
   nn::Optimizer& optimizer_;
-  const StepOptions& options_;
+  const Options& options_;
   Training& training_;
   int device(const std::string& key) const {
     const auto found = devices_.find(key);
     return found == devices_.end() ? kInheritDevice : found->second;
   }
-  int block_device(const BlockGraph& block) const {
-    const auto found = block_devices_.find(block.name);
-    return found == block_devices_.end() ? kInheritDevice : found->second;
-  }
 
   std::map<std::string, int> devices_;
-  std::map<std::string, int> block_devices_;
   nn::NamedRemoteBuffers weights_;  ///< Remote weights and running variables by key.
   mutable nn::GraphCache cache_;    ///< Graphs of the norm.
   std::optional<ops::HyperArg> rate_;
@@ -90,7 +82,7 @@ class StepVariables {
 /// or in remote memory with TensorLocations::accumulators.
 class Accumulators {
  public:
-  Accumulators(Graph& main, const WeightRules& rules, const StepOptions& options)
+  Accumulators(Graph& main, const WeightRules& rules, const Options& options)
       : main_(main), rules_(rules), options_(options) {}
 
   /// Adds ops to the entry graph that make the accumulator of a use and set it to zero.
@@ -115,7 +107,7 @@ class Accumulators {
 
   Graph& main_;
   const WeightRules& rules_;
-  const StepOptions& options_;
+  const Options& options_;
   MicroBatch::ByUse here_;
   std::map<std::string, RemoteBuffer> there_;
 };

@@ -1,0 +1,404 @@
+#include "sluice/train/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "sluice/base/checked.h"
+#include "sluice/base/sys.h"
+#include "sluice/train/model_state.h"
+#include "sluice/train/progress.h"
+
+namespace sluice::train {
+namespace {
+
+using internal::ModelCalls;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kReservedLosses = 1 << 20;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+ProgressBar::Shown shown(Show show) {
+  return show == Show::kYes ? ProgressBar::Shown::kYes : ProgressBar::Shown::kNo;
+}
+
+CallSize call_size_of(const Options& options, int64_t batch_size) {
+  return {batch_size, options.device_iterations, options.accumulate, options.replicas};
+}
+
+data::LoaderOptions loader_options(const CallSize& size, const DataLoaderOptions& options) {
+  require(options.batch_size >= 1, "loader: batch_size must be at least 1, got {}",
+          options.batch_size);
+  for (const int64_t factor : {size.device_iterations, size.accumulate, size.replicas})
+    require(factor >= 1,
+            "loader: device_iterations, accumulate and replicas must be at least 1, "
+            "got {}",
+            factor);
+  checked_mul(checked_mul(size.micro_batch, size.device_iterations),
+              checked_mul(size.accumulate, size.replicas));
+  return {.batch = size.samples(),
+          .shuffle = options.shuffle,
+          .seed = options.seed,
+          .workers = options.workers,
+          .depth = options.depth,
+          .remainder = options.remainder,
+          .factors = fmt::format("m x D x N x R = {}", size.samples())};
+}
+
+void check_items(const char* call, const CallSize& model, const CallSize& loader) {
+  require(model == loader, "{}: an item of the loader must have the samples of a call, {}, got {}",
+          call, to_string(model), to_string(loader));
+}
+
+// Finds the predictions that are scores of classes among the results of a program.
+std::optional<size_t> find_scores(const ModelCalls& calls) {
+  const auto& arrays = calls.arrays();
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const Shape& shape = arrays[i].shape();
+    const int64_t rank = shape.rank();
+    if (arrays[i].dtype() == f32 && rank >= 2 && shape[rank - 1] > 1 &&
+        shape[rank - 2] == calls.size().micro_batch)
+      return i;
+  }
+  return std::nullopt;
+}
+
+// Finds the array with one int32 for each sample.
+std::optional<size_t> find_labels(const data::ElementSpecs& sample) {
+  for (size_t i = 0; i < sample.arrays.size(); ++i) {
+    if (sample.arrays[i].dtype == i32 && sample.arrays[i].shape.rank() == 0) return i;
+  }
+  return std::nullopt;
+}
+
+// Whether the predictions that a call returns are those of its last samples.
+bool returns_last(const Options& options) {
+  return !options.output || options.output->mode == Output::Mode::kAll ||
+         options.output->mode == Output::Mode::kFinal;
+}
+
+// Returns the number of the first `count` rows whose largest score is at their label.
+int64_t count_right(const HostTensor& scores, std::span<const int32_t> labels, int64_t count) {
+  const auto classes = static_cast<size_t>(scores.shape()[1]);
+  int64_t right = 0;
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    const auto row = scores.as<float>().subspan(i * classes, classes);
+    right += std::max_element(row.begin(), row.end()) - row.begin() == labels[i];
+  }
+  return right;
+}
+
+// Completes a smaller item with its own rows from the first on.
+data::Element completed(const data::Element& item, int64_t rows) {
+  data::Element whole;
+  whole.names = item.names;
+  for (const HostTensor& array : item.arrays) {
+    std::vector<int64_t> dims = array.shape().dims();
+    dims[0] = rows;
+    HostTensor& t =
+        whole.arrays.emplace_back(TensorSpec{Shape(std::move(dims)), array.dtype(), {}});
+    const auto from = array.bytes();
+    for (size_t done = 0; done < t.bytes().size(); done += from.size()) {
+      const size_t bytes = std::min(from.size(), t.bytes().size() - done);
+      std::memcpy(t.bytes().data() + done, from.data(), bytes);
+    }
+  }
+  return whole;
+}
+
+std::string loss_text(double loss, const std::optional<double>& accuracy) {
+  std::string text = fmt::format("Loss:{:.4f}", loss);
+  if (accuracy) text += fmt::format(" | Accuracy:{:.2f}%", *accuracy);
+  return text;
+}
+
+// Compiles a model, and says how long it took.
+template <typename Model>
+void compile(Model& model, bool is_compiled, Show show) {
+  const auto begin = Clock::now();
+  model.compile();
+  if (show == Show::kYes && !is_compiled) {
+    const std::string time = clock_text(seconds_since(begin));
+    sys::print_stderr("Graph compilation: 100% [{}<00:00]\n", time);
+  }
+}
+
+}  // namespace
+
+DataLoader::DataLoader(const Options& options, data::Dataset dataset,
+                       const DataLoaderOptions& loader)
+    : BatchLoader(std::move(dataset),
+                  loader_options(call_size_of(options, loader.batch_size), loader)),
+      size_(call_size_of(options, loader.batch_size)) {}
+
+const HostTensor& CallReport::result(std::string_view name) const {
+  for (size_t i = 0; i < names_->size(); ++i) {
+    if ((*names_)[i] == name) return (*arrays_)[i];
+  }
+  fail(ErrorKind::kUsage, "fit: a result must be one of {}, got '{}'", fmt::join(*names_, ", "),
+       name);
+}
+
+/// A run of fit().
+class Fit {
+ public:
+  Fit(internal::ModelState& state, TrainingModel& model, DataLoader& data,
+      const FitOptions& options)
+      : state_(state),
+        model_(model),
+        data_(data),
+        options_(options),
+        calls_(state.calls(ModelCalls::Use::kTrain)),
+        training_(state.programs().training),
+        iterations_(calls_.size().device_iterations) {
+    check();
+    report_.names_ = &calls_.names();
+    report_.arrays_ = &calls_.arrays();
+    values_ = static_cast<size_t>(calls_.arrays()[0].elements());
+    if (returns_last(state.options())) scores_ = find_scores(calls_);
+    labels_ = find_labels(data.sample_specs());
+    items_ = data.items();
+    if (items_ == data::kForever) items_.reset();
+    total_ = options.calls ? *options.calls
+             : items_      ? checked_mul(options.epochs, *items_)
+                           : std::numeric_limits<int64_t>::max();
+  }
+
+  FitResult run() {
+    const auto reserved = items_ || options_.calls
+                              ? values_ * static_cast<size_t>(std::min<int64_t>(total_, 1 << 20))
+                              : kReservedLosses;
+    result_.losses.reserve(std::min(kReservedLosses, reserved));
+    if (options_.show == Show::kYes) show_header();
+    const auto begin = Clock::now();
+    const int64_t epochs =
+        items_ && *items_ > 0 ? (total_ + *items_ - 1) / *items_ : options_.epochs;
+    for (int64_t e = 0; has_epoch(e); ++e) {
+      start_epoch();
+      if (options_.show == Show::kYes) sys::print_stderr("Epoch {}/{}\n", e + 1, epochs);
+      run_epoch();
+    }
+    result_.seconds = seconds_since(begin);
+    return std::move(result_);
+  }
+
+ private:
+  void check() const {
+    check_items("fit", calls_.size(), data_.call_size());
+    require(options_.epochs >= 0, "fit: epochs must be at least 0, got {}", options_.epochs);
+    require(options_.calls.value_or(0) >= 0, "fit: calls must be at least 0, got {}",
+            options_.calls.value_or(0));
+    require(data_.items() != data::kForever || options_.calls,
+            "fit: data without an end require `calls`, got epochs");
+    require(options_.check_replicas.value_or(1) >= 1,
+            "fit: check_replicas must be at least 1, got {}", options_.check_replicas.value_or(1));
+    require(options_.save_every >= 0, "fit: save_every must be at least 0, got {}",
+            options_.save_every);
+    require(options_.save_every == 0 || !options_.save.empty(),
+            "fit: save_every requires `save`, the file");
+    require((options_.validation_model == nullptr) == (options_.validation_data == nullptr),
+            "fit: a validation requires a model and data, got one of them");
+    require(!training_.losses.empty(), "fit: the program must return a loss, got none");
+    for (const D2hStream& loss : training_.losses) {
+      require(loss.spec.dtype == f32 && loss.spec.shape.rank() == 0,
+              "fit: loss '{}' must be a float32 scalar, got {}; cast it with ops::cast()",
+              loss.name, to_string(loss.spec));
+    }
+    for (const D2hStream& loss : training_.losses)
+      require(training_.entries.at(loss.name) == training_.entries.at(training_.losses[0].name),
+              "fit: losses must be returned equally often, got '{}' and '{}'",
+              training_.losses[0].name, loss.name);
+  }
+
+  void show_header() const {
+    std::string text = fmt::format("{} samples a call", to_string(calls_.size()));
+    if (items_)
+      text += fmt::format(", {} calls an epoch, {} samples dropped", *items_,
+                          data_.dropped().value_or(0));
+    sys::print_stderr("{}\n", text);
+  }
+
+  bool has_epoch(int64_t e) const {
+    if (result_.stopped) return false;
+    return items_ || options_.calls ? result_.calls < total_ : e < options_.epochs;
+  }
+
+  // The position in the data follows from the updates, so that calls of fit() continue each other.
+  void start_epoch() {
+    if (!items_) {
+      if (result_.calls > 0 || data_.position() > 0) data_.start_epoch(data_.epoch() + 1);
+      return;
+    }
+    const int64_t done = state_.updates() / iterations_;
+    const int64_t epoch = done / *items_, item = done % *items_;
+    if (data_.epoch() != epoch || data_.position() != item) data_.start_epoch(epoch, item);
+  }
+
+  void run_epoch() {
+    const int64_t left = total_ - result_.calls;
+    const int64_t length =
+        items_ ? std::min(left, *items_ - data_.position()) : (options_.calls ? left : 0);
+    report_.calls_of_epoch = length;
+    const int64_t before = result_.calls;
+    {
+      ProgressBar bar(length, shown(options_.show));
+      int64_t done = 0;
+      while ((length == 0 ? result_.calls < total_ : done < length) && !result_.stopped) {
+        const data::Element* const item = data_.next();
+        if (item == nullptr) break;
+        call(*item);
+        ++done;
+        if (bar.is_due(done)) bar.show(done, loss_text(report_.loss, report_.accuracy));
+      }
+    }
+    if (result_.stopped) return;
+    require(result_.calls > before, "fit: 0 full batches: an epoch must have {} samples or more",
+            calls_.size().samples());
+    if (options_.validation_model != nullptr) {
+      result_.validations.push_back(
+          evaluate(*options_.validation_model, *options_.validation_data, options_.show));
+    }
+    if (!options_.save.empty() && options_.save_every == 0) model_.save(options_.save);
+  }
+
+  void call(const data::Element& item) {
+    const int64_t update = state_.updates();
+    if (options_.schedule) state_.set_learning_rate(options_.schedule->at(update));
+    state_.train(item);
+    append_losses();
+    ++result_.calls;
+    result_.updates += iterations_;
+    report_.call = result_.calls;
+    report_.losses = std::span(result_.losses).last(values_);
+    report_.loss = result_.loss = mean_loss(update);
+    if (options_.check_replicas && result_.updates % *options_.check_replicas < iterations_)
+      compare_replicas();
+    if (scores_ && labels_) report_.accuracy = result_.accuracy = accuracy_of(item);
+    if (options_.after_call) result_.stopped = !options_.after_call(report_);
+    if (options_.save_every > 0 && result_.calls % options_.save_every == 0)
+      model_.save(options_.save);
+  }
+
+  void append_losses() {
+    for (size_t entry = 0; entry < values_; ++entry) {
+      double sum = 0;
+      for (size_t i = 0; i < training_.losses.size(); ++i) {
+        sum +=
+            training_.loss_weights[i] * static_cast<double>(calls_.arrays()[i].as<float>()[entry]);
+      }
+      result_.losses.push_back(static_cast<float>(sum));
+    }
+  }
+
+  double mean_loss(int64_t update) const {
+    double mean = 0;
+    for (size_t i = 0; i < values_; ++i) {
+      const float loss = report_.losses[i];
+      if (!std::isfinite(loss)) {
+        const auto behind = static_cast<int64_t>(i) * iterations_ / static_cast<int64_t>(values_);
+        fail(ErrorKind::kDiverged, "the loss of step {} is {}; a smaller learning rate may help",
+             update + behind, loss);
+      }
+      mean += static_cast<double>(loss) / static_cast<double>(values_);
+    }
+    return mean;
+  }
+
+  void compare_replicas() const {
+    const auto found = state_.programs().session.find_replica_difference();
+    if (!found) return;
+    fail(ErrorKind::kDiverged,
+         "variable '{}' differs between replicas {} and {} after step {}; its gradient or new "
+         "value must be reduced over the replicas",
+         found->path, found->replica, found->other, state_.updates() - 1);
+  }
+
+  // Compares the predictions that the call returned with their labels.
+  double accuracy_of(const data::Element& item) const {
+    const HostTensor& array = calls_.arrays()[*scores_];
+    const Shape& shape = array.shape();
+    const int64_t classes = shape[shape.rank() - 1];
+    return accuracy(array.reshaped({array.elements() / classes, classes}), item.arrays[*labels_]);
+  }
+
+  internal::ModelState& state_;
+  TrainingModel& model_;
+  DataLoader& data_;
+  const FitOptions& options_;
+  const ModelCalls& calls_;
+  const Training& training_;
+  int64_t iterations_;
+  size_t values_ = 0;  ///< Entries of a loss in a call.
+  std::optional<size_t> scores_;
+  std::optional<size_t> labels_;
+  std::optional<int64_t> items_;  ///< Of an epoch, if it is known and has an end.
+  int64_t total_ = 0;             ///< Calls in all.
+  CallReport report_;
+  FitResult result_;
+};
+
+FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options) {
+  compile(model, model.is_compiled(), options.show);
+  return Fit(internal::ModelAccess::state(model), model, data, options).run();
+}
+
+Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show) {
+  model.compile();
+  internal::ModelState& state = internal::ModelAccess::state(model);
+  ModelCalls& calls = state.calls(ModelCalls::Use::kInfer);
+  check_items("evaluate", calls.size(), data.call_size());
+  const std::optional<size_t> scores =
+      returns_last(state.inference_options()) ? find_scores(calls) : std::nullopt;
+  const std::optional<size_t> labels = find_labels(data.sample_specs());
+  const std::optional<int64_t> items = data.items();
+  require(items != data::kForever, "evaluate: data must have an end, got none; use take(n)");
+  Evaluation result;
+  const auto begin = Clock::now();
+  int64_t right = 0;
+  const int64_t batch = calls.size().samples();
+  data.start_epoch(0);
+  ProgressBar bar(items.value_or(0), shown(show));
+  int64_t done = 0;
+  data::Element whole;  // A smaller item, completed.
+  while (const data::Element* item = data.next()) {
+    const int64_t rows = item->arrays[0].shape()[0];
+    if (rows < batch) {
+      whole = completed(*item, batch);
+      item = &whole;
+    }
+    const data::Element results = state.infer(*item).results();
+    ++done;
+    if (bar.is_due(done)) bar.show(done, "");
+    if (!scores || !labels) {
+      result.samples += rows;
+      continue;
+    }
+    const HostTensor& scored = results.arrays[*scores];
+    const auto truth = item->arrays[*labels].as<int32_t>();
+    // The first sample with a prediction, and the end of those that count.
+    const int64_t first = batch - scored.shape()[0], end = std::max(first, rows);
+    right += count_right(scored, truth.subspan(static_cast<size_t>(first)), end - first);
+    result.samples += end - first;
+  }
+  if (scores && labels && result.samples > 0)
+    result.accuracy = 100.0 * static_cast<double>(right) / static_cast<double>(result.samples);
+  result.dropped = data.samples().value_or(result.samples) - result.samples;
+  result.seconds = seconds_since(begin);
+  if (show == Show::kYes && result.accuracy) {
+    sys::print_stderr("Accuracy on test set: {:.2f}%{}\n", *result.accuracy,
+                      result.dropped == 0 ? ""
+                                          : fmt::format(" ({} samples, {} dropped)", result.samples,
+                                                        result.dropped));
+  }
+  return result;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,118 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/data/loader.h"
+#include "sluice/train/learning_rate.h"
+#include "sluice/train/model.h"
+
+namespace sluice::train {
+
+struct DataLoaderOptions {
+  int64_t batch_size = 1;                      ///< Samples of a micro-batch.
+  data::Shuffle shuffle = data::Shuffle::kNo;  ///< Whether each epoch has an order of its own.
+  int workers = 0;                             ///< Threads that make items; 0: the caller's.
+  /// Whether the last samples of an epoch are dropped if they do not fill a call. evaluate() takes
+  /// kKeep, too.
+  data::Remainder remainder = data::Remainder::kDrop;
+  int depth = 3;      ///< Items in memory with workers; the caller holds one of them.
+  uint64_t seed = 0;  ///< Seed of the order.
+};
+
+/// Cuts a dataset into items for calls of a model: an item has batch_size · device_iterations ·
+/// accumulate · replicas samples (data::BatchLoader).
+class DataLoader : public data::BatchLoader {
+ public:
+  /// Error{kUsage} "0 full batches: m x D x N x R = 4000, the dataset has 900" if the samples fill
+  /// no item; also the errors of data::BatchLoader.
+  DataLoader(const Options& options, data::Dataset dataset, const DataLoaderOptions& loader = {});
+
+  /// The samples of an item.
+  const CallSize& call_size() const { return size_; }
+
+ private:
+  CallSize size_;
+};
+
+/// The results of a call of a TrainingModel.
+class CallReport {
+ public:
+  int64_t call = 0;                ///< Calls done in this run of fit().
+  int64_t calls_of_epoch = 0;      ///< Calls of an epoch.
+  double loss = 0;                 ///< Mean of the losses that the call returned.
+  std::optional<double> accuracy;  ///< Of the predictions that it returned, in percent.
+  std::span<const float> losses;   ///< Weighted sums of the losses, by entry.
+
+  /// Returns a loss or prediction as the program writes it: entries, replicas, axes of the value.
+  /// Error{kUsage}, which lists the names, if there is none of the name.
+  const HostTensor& result(std::string_view name) const;
+
+ private:
+  friend class Fit;
+  const std::vector<std::string>* names_ = nullptr;
+  const std::vector<HostTensor>* arrays_ = nullptr;
+};
+
+/// The result of evaluate().
+struct Evaluation {
+  int64_t samples = 0;             ///< Samples whose predictions were compared.
+  int64_t dropped = 0;             ///< Samples of the dataset that were not.
+  std::optional<double> accuracy;  ///< Percentage of samples; absent without labels or scores.
+  double seconds = 0;
+};
+
+/// Whether a function reports its progress on stderr.
+enum class Show : uint8_t { kNo, kYes };
+
+struct FitOptions {
+  int64_t epochs = 1;
+  std::optional<int64_t> calls = {};  ///< Calls in all, instead of `epochs`.
+  /// Rates of the updates; a call has the rate of its first one. Absent: the model's own rate.
+  std::optional<LearningRateSchedule> schedule = {};
+  /// Model and data with which each epoch ends.
+  InferenceModel* validation_model = nullptr;
+  DataLoader* validation_data = nullptr;
+  /// Number of updates after which the replicas' copies of all variables are compared, again and
+  /// again. Absent: never.
+  std::optional<int64_t> check_replicas = {};
+  std::string save = {};   ///< File for weights and state after each `save_every` calls.
+  int64_t save_every = 0;  ///< 0: at the end of each epoch.
+  /// Called after each call. The training stops if it returns false.
+  std::function<bool(const CallReport& report)> after_call = nullptr;
+  Show show = Show::kNo;  ///< Header, compile time, epochs with a bar, validation.
+};
+
+struct FitResult {
+  int64_t calls = 0;
+  int64_t updates = 0;  ///< Updates of these calls.
+  double loss = 0;      ///< Mean of the losses that the last call returned.
+  /// Losses that the calls returned, by entry and replica. Of several losses, the sum with their
+  /// weights.
+  std::vector<float> losses;
+  std::optional<double> accuracy;       ///< As CallReport::accuracy, of the last call.
+  std::vector<Evaluation> validations;  ///< One for each epoch.
+  double seconds = 0;                   ///< Without compiling.
+  bool stopped = false;                 ///< Whether `after_call` ended the training.
+};
+
+/// Trains a model on the items of a loader. The order and the bits of two calls of fit() are those
+/// of one that is as long as both: the position in the data and the epoch follow from
+/// TrainingModel::updates(). Labels are the field of one int32 for each sample; scores the first
+/// prediction that is f32 of shape (samples, classes).
+///
+/// Error{kDiverged} if a loss is not finite, or if replicas hold different copies of a variable
+/// (`check_replicas`). Error{kUsage} if the loader's items are not those of the model's calls, if an
+/// option is out of range, or if a loss that is returned is not f32.
+FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options = {});
+
+/// Compares the predictions for all items of an epoch with their labels. A smaller last item
+/// (Remainder::kKeep) is completed with its own samples, which do not count twice. If the model
+/// returns the last micro-batch only, its samples alone count. Labels and scores as for fit().
+Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show = Show::kNo);
+
+}  // namespace sluice::train

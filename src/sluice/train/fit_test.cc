@@ -1,0 +1,276 @@
+#include "sluice/train/fit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/nn/layers.h"
+#include "sluice/ops/activations.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/losses.h"
+
+namespace sluice::train {
+namespace {
+
+// A layer that draws in training, and one behind it.
+class Net : public nn::Module {
+ public:
+  Tensor build(nn::Builder& b, Tensor x, const Tensors& seed) const {
+    x = ops::gelu(hidden_(b, x));
+    if (!seed.empty()) x = b.inlined("dropout", nn::Dropout(0.25), x, seed[0]);
+    return out_(b, x);
+  }
+
+ private:
+  nn::Child<nn::Linear> hidden_{*this, "hidden", 8};
+  nn::Child<nn::Linear> out_{*this, "out", 3};
+};
+
+// As a classifier, with the logits among the results of training.
+class Scored : public Net {
+ public:
+  Results build(nn::Builder& b, const Inputs& in) const {
+    const Tensor x = Net::build(b, in["input"], in.seed());
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x}}};
+    return {.losses = {cross_entropy(x, in["labels"])}, .predictions = {{"logits", x}}};
+  }
+};
+
+Network scored(int64_t batch = 2) {
+  return {Scored(),
+          {{.name = "input", .spec = f32_spec({batch, 6})},
+           {.name = "labels", .spec = i32_spec({batch})}}};
+}
+
+// `n` samples of six features.
+data::Dataset samples(int64_t n) {
+  HostTensor x(f32_spec({n, 6}));
+  HostTensor labels(i32_spec({n}));
+  float next = 0;
+  for (float& v : x.as<float>()) v = std::sin(next += 1);
+  int32_t label = 0;
+  for (int32_t& l : labels.as<int32_t>()) l = label++ % 3;
+  return data::from_tensors({{"input", std::move(x)}, {"labels", std::move(labels)}});
+}
+
+Options with(Options options = {}) {
+  options.session = {.device = cpu_device({.threads = 1})};
+  return options;
+}
+
+DataLoader loader(const Options& options, int64_t n, DataLoaderOptions more = {}) {
+  more.batch_size = 2;
+  more.shuffle = data::Shuffle::kYes;
+  return DataLoader(options, samples(n), more);
+}
+
+TEST(Fit, ASecondCallContinuesTheFirst) {
+  const Options options = with({.output = Output::all(), .learning_rate = 0.5, .seed = 3});
+  const auto model = [&] { return training_model(scored(), options); };
+  TrainingModel whole = model(), parts = model();
+  DataLoader data = loader(options, 9);  // Four calls an epoch, and a sample that is dropped.
+  const FitResult all = fit(whole, data, {.calls = 10});
+  EXPECT_EQ(all.losses.size(), 10u);
+  EXPECT_EQ(all.calls, 10);
+  EXPECT_EQ(all.updates, 10);
+  EXPECT_EQ(all.loss, all.losses.back());
+  std::vector<float> losses = fit(parts, data, {.calls = 3}).losses;
+  DataLoader other = loader(options, 9, {.workers = 2});
+  const FitResult rest = fit(parts, other, {.calls = 7});
+  losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+  EXPECT_EQ(losses, all.losses);
+}
+
+TEST(Fit, UpdatesHaveTheSameBitsInCallsOfAnyLength) {
+  const auto run = [](int64_t iterations) {
+    const Options options = with({.accumulate = 3,
+                                  .device_iterations = iterations,
+                                  .replicas = 2,
+                                  .output = Output::all(),
+                                  .learning_rate = 0.5,
+                                  .seed = 5});
+    TrainingModel model = training_model(scored(), options, nn::Optimizer::adam());
+    DataLoader data = loader(options, 62);
+    std::vector<int64_t> calls;
+    const FitResult result =
+        fit(model, data, {.calls = 4 / iterations, .after_call = [&](const CallReport& report) {
+                            calls.push_back(report.call);
+                            return true;
+                          }});
+    EXPECT_EQ(result.updates, 4);
+    EXPECT_EQ(calls.size(), static_cast<size_t>(4 / iterations));
+    EXPECT_EQ(calls.back(), 4 / iterations);
+    EXPECT_EQ(result.losses.size(), 4u * 3 * 2);
+    return std::pair(result.losses, model.weight("out.weight").to_doubles());
+  };
+  const auto expected = run(1);
+  EXPECT_EQ(run(2), expected);
+  EXPECT_EQ(run(4), expected);
+}
+
+TEST(Fit, EpochsEndWithTheirValidation) {
+  const Options options = with({.learning_rate = 0.1});
+  TrainingModel model = training_model(scored(), options);
+  Options apart = options;
+  apart.device_iterations = 2;
+  InferenceModel test = inference_model(model, apart);
+  DataLoader data = loader(options, 8);
+  DataLoader tests(apart, samples(10), {.batch_size = 2});
+  const FitResult result =
+      fit(model, data, {.epochs = 3, .validation_model = &test, .validation_data = &tests});
+  EXPECT_EQ(result.calls, 12);
+  ASSERT_EQ(result.validations.size(), 3u);
+  EXPECT_EQ(result.validations[0].samples, 8);
+  EXPECT_EQ(result.validations[0].dropped, 2);
+  EXPECT_TRUE(result.validations[2].accuracy.has_value());
+}
+
+TEST(Fit, AnAccuracyIsThatOfTheSamplesThatAreReturned) {
+  for (const auto& [output, count] : {std::pair(Output::all(), 12), {Output::final(), 2}}) {
+    const Options options =
+        with({.accumulate = 3, .device_iterations = 2, .output = output, .learning_rate = 0.0});
+    TrainingModel model = training_model(scored(), options);
+    DataLoader data(options, samples(12), {.batch_size = 2});
+    const FitResult result = fit(model, data);
+    const data::Element* item = nullptr;
+    data.start_epoch(0);
+    item = data.next();
+    const double expected = accuracy(model(*item)["logits"], (*item)["labels"]);
+    (void)count;
+    ASSERT_TRUE(result.accuracy.has_value());
+    // Dropout changes the scores, so compare with a run of the same seeds.
+    TrainingModel again = training_model(scored(), options);
+    EXPECT_EQ(*result.accuracy, accuracy(again(*item)["logits"], (*item)["labels"]));
+    EXPECT_GE(expected, 0);
+  }
+}
+
+TEST(Evaluate, CountsEachSampleOnce) {
+  // One class for each sign of the first feature, as a network computes it.
+  const Options options = with({.device_iterations = 3});
+  InferenceModel model = inference_model(scored(), options);
+  const auto percentage = [&](data::Remainder remainder, int64_t n) {
+    DataLoader data(options, samples(n), {.batch_size = 2, .remainder = remainder});
+    return evaluate(model, data);
+  };
+  // 13 samples: two items of six, and one sample.
+  const Evaluation all = percentage(data::Remainder::kKeep, 13);
+  EXPECT_EQ(all.samples, 13);
+  EXPECT_EQ(all.dropped, 0);
+  const Evaluation most = percentage(data::Remainder::kDrop, 13);
+  EXPECT_EQ(most.samples, 12);
+  EXPECT_EQ(most.dropped, 1);
+  // The one sample is right or wrong.
+  const double right = *all.accuracy * 13 / 100 - *most.accuracy * 12 / 100;
+  EXPECT_TRUE(std::abs(right) < 1e-6 || std::abs(right - 1) < 1e-6) << right;
+}
+
+TEST(Evaluate, CountsTheLastMicroBatchIfOnlyItIsReturned) {
+  const Options options = with({.device_iterations = 3, .output = Output::final()});
+  InferenceModel model = inference_model(scored(), options);
+  DataLoader data(options, samples(12), {.batch_size = 2});
+  EXPECT_EQ(evaluate(model, data).samples, 4);
+}
+
+// A loss that grows without a limit.
+TEST(Fit, ALossThatIsNotFiniteEndsIt) {
+  const Options options = with({.output = Output::all(), .learning_rate = 1e30});
+  TrainingModel model = training_model(scored(), options);
+  DataLoader data = loader(options, 40);
+  expect_refused({{"diverged", [&] { fit(model, data, {.epochs = 5}); },
+                   "a smaller learning rate may help", ErrorKind::kDiverged}});
+}
+
+TEST(Fit, StopsWhenItIsAsked) {
+  const Options options = with();
+  TrainingModel model = training_model(scored(), options);
+  DataLoader data = loader(options, 40);
+  const FitResult result =
+      fit(model, data, {.epochs = 5, .after_call = [](const CallReport& r) { return r.call < 7; }});
+  EXPECT_EQ(result.calls, 7);
+  EXPECT_TRUE(result.stopped);
+}
+
+TEST(Fit, SavesWhileItTrains) {
+  const Options options = with({.learning_rate = 0.1});
+  const std::string file = testing::TempDir() + "fit_test.safetensors";
+  TrainingModel model = training_model(scored(), options);
+  DataLoader data = loader(options, 12);
+  std::vector<double> third;
+  fit(model, data,
+      {.calls = 5, .save = file, .save_every = 3, .after_call = [&](const CallReport& r) {
+         if (r.call == 3) third = model.weight("out.weight").to_doubles();
+         return true;
+       }});
+  TrainingModel saved = training_model(scored(), options);
+  saved.load(file);
+  EXPECT_EQ(saved.weight("out.weight").to_doubles(), third);
+  EXPECT_NE(model.weight("out.weight").to_doubles(), third);
+}
+
+TEST(Fit, ARateFollowsItsSchedule) {
+  const Options options = with({.learning_rate = StreamedRate{}});
+  TrainingModel model = training_model(scored(), options);
+  DataLoader data = loader(options, 12);
+  const LearningRateSchedule schedule{.decay = Decay::kLinear, .peak = 0.1, .steps = 4};
+  fit(model, data, {.calls = 4, .schedule = schedule});
+  TrainingModel other = training_model(scored(), options);
+  for (int64_t k = 0; k < 4; ++k) {
+    other.set_learning_rate(schedule.at(k));
+    fit(other, data, {.calls = 1});
+  }
+  EXPECT_EQ(other.weight("out.weight").to_doubles(), model.weight("out.weight").to_doubles());
+}
+
+TEST(Fit, Refusals) {
+  const Options options = with({.accumulate = 10, .device_iterations = 10});
+  TrainingModel model = training_model(scored(40), options);
+  const auto data = [](const Options& o, int64_t batch, int64_t n) {
+    return DataLoader(o, samples(n), {.batch_size = batch});
+  };
+  Options other = options;
+  other.device_iterations = 5;
+  expect_refused({
+      {"too little data", [&] { data(options, 40, 900); },
+       "0 full batches: m x D x N x R = 4000, the dataset has 900"},
+      {"another product",
+       [&] {
+         DataLoader d = data(other, 40, 4000);
+         fit(model, d);
+       },
+       "fit: an item of the loader must have the samples of a call, 40 x 10 x 10 = 4000, got 40 x "
+       "5 x 10 = 2000"},
+      {"batch", [&] { data(options, 0, 10); }, "loader: batch_size must be at least 1, got 0"},
+      {"epochs",
+       [&] {
+         DataLoader d = data(options, 40, 4000);
+         fit(model, d, {.epochs = -1});
+       },
+       "fit: epochs must be at least 0, got -1"},
+      {"calls",
+       [&] {
+         DataLoader d = data(options, 40, 4000);
+         fit(model, d, {.calls = -1});
+       },
+       "fit: calls must be at least 0, got -1"},
+      {"save_every",
+       [&] {
+         DataLoader d = data(options, 40, 4000);
+         fit(model, d, {.save_every = 3});
+       },
+       "fit: save_every requires `save`"},
+      {"half a validation",
+       [&] {
+         DataLoader d = data(options, 40, 4000);
+         fit(model, d, {.validation_data = &d});
+       },
+       "fit: a validation requires a model and data, got one of them"},
+  });
+}
+
+}  // namespace
+}  // namespace sluice::train

@@ -1,0 +1,433 @@
+#include "sluice/train/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "sluice/base/checked.h"
+#include "sluice/report/summary.h"
+#include "sluice/train/devices.h"
+#include "sluice/train/model_state.h"
+#include "sluice/train/step_arrays.h"
+
+namespace sluice::train {
+namespace internal {
+namespace {
+
+constexpr size_t kMostBindings = 16;  // More than a loader has items in memory.
+
+bool is_phased(const Options& options) {
+  return options.strategy && std::holds_alternative<PhasedExecution>(*options.strategy);
+}
+
+// The options of the training program. Its rate is a stream, so that it can change. Phases write
+// all results, of which the last ones are taken on the host.
+Options for_training(Options options) {
+  if (std::holds_alternative<double>(options.learning_rate)) options.learning_rate = StreamedRate{};
+  const Output output = options.output.value_or(Output::final());
+  options.output = is_phased(options) && output == Output::final() ? Output::all() : output;
+  return options;
+}
+
+// The options of inference without training: those of updates have no meaning. The micro-batches of
+// a run overlap in a pipeline, as those of an update do.
+Options for_inference(const Options& options) {
+  return {.strategy = options.strategy,
+          .rates = options.rates,
+          .accumulate = options.device_iterations,
+          .replicas = options.replicas,
+          .output = options.output,
+          .locations = {.weights = options.locations.weights,
+                        .min_elements_off_device = options.locations.min_elements_off_device},
+          .io_mode = options.io_mode,
+          .seed = options.seed,
+          .session = options.session};
+}
+
+Training build(Ir ir, const Network& network, const std::optional<nn::Optimizer>& optimizer,
+               const Options& options, const std::optional<Options>& inference) {
+  if (!optimizer) return build_inference(ir, network, for_inference(options));
+  return build_training_for(options.session, ir, network, *optimizer, for_training(options),
+                            inference.value_or(Options()));
+}
+
+// The shape of a value of several entries: the first axis is multiplied.
+Shape joined(const Shape& entry, int64_t entries) {
+  if (entry.rank() == 0) return entries == 1 ? Shape() : Shape({entries});
+  std::vector<int64_t> dims = entry.dims();
+  dims[0] = checked_mul(dims[0], entries);
+  return Shape(std::move(dims));
+}
+
+std::string without_prefix(const std::string& name, std::string_view prefix) {
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
+}  // namespace
+
+ModelPrograms::ModelPrograms(const Network& network, const std::optional<nn::Optimizer>& optimizer,
+                             const Options& options, const std::optional<Options>& inference)
+    : ir(options.replicas),
+      training(build(ir, network, optimizer, options, inference)),
+      session(open_session(ir, training, options.session)) {}
+
+ModelPrograms::ModelPrograms(const Ir& from, Training built, const SessionOptions& options)
+    : ir(from), training(std::move(built)), session(open_session(ir, training, options)) {}
+
+ModelCalls::ModelCalls(ModelPrograms& programs, const Network& network, Use use,
+                       const Options& options)
+    : programs_(programs),
+      use_(use),
+      seed_(options.seed),
+      output_(options.output.value_or(use == Use::kTrain ? Output::final() : Output::all())),
+      program_(use == Use::kTrain ? "train" : "eval") {
+  const Training& t = programs.training;
+  const bool trains = use == Use::kTrain;
+  const bool alone = !trains && t.fields.empty();
+  size_ = {1, options.device_iterations, trains ? options.accumulate : 1, t.replicas};
+  const std::string prefix = trains || alone ? "" : "eval_";
+  const auto add = [&](const H2dStream& stream) {
+    const std::string name = without_prefix(stream.name, prefix);
+    const std::vector<train::Field>& all = network.fields();
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& f) { return f.name == name; });
+    SLUICE_CHECK(found != all.end());
+    const auto before = std::count_if(all.begin(), found, [](const auto& f) { return !f.once; });
+    const int64_t entries =
+        found->once ? 1 : checked_mul(size_.device_iterations, size_.accumulate);
+    fields_.push_back(
+        {stream, name, entries, found->once ? SIZE_MAX : static_cast<size_t>(before)});
+  };
+  for (const H2dStream& s : trains ? t.fields : t.eval_fields) add(s);
+  if (trains || alone) {
+    for (const H2dStream& s : t.inputs) add(s);
+  }
+  const auto batched = std::find_if(fields_.begin(), fields_.end(), [](const Field& f) {
+    return f.place != SIZE_MAX && f.stream.spec.shape.rank() > 0;
+  });
+  if (batched != fields_.end()) size_.micro_batch = batched->stream.spec.shape[0];
+  const auto add_result = [&](const D2hStream& s, std::string name) {
+    results_.push_back(s);
+    names_.push_back(std::move(name));
+    arrays_.emplace_back(TensorSpec{
+        entries_shape(s.spec.shape, t.entries.at(s.name), t.replicas), s.spec.dtype, {}});
+  };
+  if (trains) {
+    for (const D2hStream& s : t.losses) add_result(s, s.name);
+    for (const D2hStream& s : t.predictions) add_result(s, s.name);
+    const int64_t micro_batches = checked_mul(size_.device_iterations, size_.accumulate);
+    if (t.seed) seeds_ = HostTensor({entries_shape({2}, micro_batches, t.replicas), u32, {}});
+    if (t.learning_rate) rate_ = HostTensor({entries_shape({}, 1, t.replicas), f32, {}});
+  } else {
+    for (const D2hStream& s : t.eval_predictions) {
+      const std::string name = without_prefix(s.name, "eval_");
+      const auto taken = [&](const D2hStream& o) { return o.name == name; };
+      const bool renamed = std::any_of(t.predictions.begin(), t.predictions.end(), taken) ||
+                           std::any_of(t.losses.begin(), t.losses.end(), taken);
+      add_result(s, renamed ? name : s.name);
+    }
+  }
+}
+
+const HostTensor* ModelCalls::find(const data::Element& samples, const Field& field) {
+  if (samples.names.empty())
+    return field.place < samples.arrays.size() ? &samples.arrays[field.place] : nullptr;
+  for (size_t i = 0; i < samples.names.size(); ++i) {
+    if (samples.names[i] == field.name) return &samples.arrays[i];
+  }
+  return nullptr;
+}
+
+// Accepts any shape with the samples as first axis and the elements of the field.
+ConstArrayView ModelCalls::view(const data::Element& samples, const Field& field) const {
+  const TensorSpec& entry = field.stream.spec;
+  const int64_t replicas = programs_.training.replicas;
+  const bool once = field.place == SIZE_MAX;
+  const Shape expected = once ? entries_shape(entry.shape, 1, replicas)
+                              : joined(entry.shape, field.entries * replicas);
+  const HostTensor* const found = find(samples, field);
+  require(found != nullptr, "{}: samples must have the field '{}' {} {}, got {}", program_,
+          field.name, to_string(expected), name_of(entry.dtype), to_string(specs_of(samples)));
+  const bool same_first =
+      expected.rank() == 0 || found->shape().rank() == 0 || found->shape()[0] == expected[0];
+  require(found->dtype() == entry.dtype && same_first && found->elements() == expected.elements(),
+          "{}: the field '{}' must be {} {} for {} samples a call, got {} {}", program_, field.name,
+          to_string(expected), name_of(entry.dtype), to_string(size_), to_string(found->shape()),
+          name_of(found->dtype()));
+  const Shape array = entries_shape(entry.shape, field.entries, replicas);
+  return {TensorSpec{array, entry.dtype, {}}, found->bytes().data()};
+}
+
+void ModelCalls::run(const data::Element& samples, double rate, int64_t update) {
+  const Training& t = programs_.training;
+  std::vector<ConstArrayView> views;
+  std::vector<const std::byte*> addresses;
+  for (const Field& field : fields_) {
+    views.push_back(view(samples, field));
+    addresses.push_back(views.back().data);
+  }
+  auto found = std::find_if(bindings_.begin(), bindings_.end(),
+                            [&](const auto& b) { return b.first == addresses; });
+  if (found == bindings_.end()) {
+    std::vector<StreamInput> inputs;
+    for (size_t i = 0; i < fields_.size(); ++i) inputs.push_back({fields_[i].stream, views[i]});
+    if (use_ == Use::kTrain && t.learning_rate) inputs.push_back({*t.learning_rate, rate_});
+    if (use_ == Use::kTrain && t.seed) inputs.push_back({*t.seed, seeds_});
+    std::vector<StreamOutput> outputs;
+    for (size_t i = 0; i < results_.size(); ++i) outputs.push_back({results_[i], arrays_[i]});
+    if (bindings_.size() == kMostBindings) bindings_.erase(bindings_.begin());
+    bindings_.emplace_back(std::move(addresses), programs_.session.bind(inputs, outputs, program_));
+    found = std::prev(bindings_.end());
+  }
+  if (use_ == Use::kTrain) {
+    if (t.seed) fill_seeds(seeds_, seed_, update, size_.device_iterations);
+    for (float& r : rate_.as<float>()) r = static_cast<float>(rate);
+  }
+  try {
+    programs_.session.run_into(found->second);
+  } catch (Error& e) {
+    note_stages(t, e);
+    throw;
+  }
+}
+
+// Takes the entries that the program writes but the output does not name.
+HostTensor ModelCalls::selected(const HostTensor& array, const TensorSpec& entry) const {
+  const int64_t replicas = programs_.training.replicas;
+  const int64_t all = array.elements() / std::max<int64_t>(entry.shape.elements(), 1);
+  const int64_t update = size_.accumulate * replicas;  // Entries of an update.
+  int64_t each = all, period = all, kept = all;        // Takes the last `kept` of each `period`.
+  const bool whole = all == update * size_.device_iterations;
+  if (output_.mode == Output::Mode::kEvery && whole) {
+    period = update * output_.period;
+    kept = update;
+  } else if (output_.mode == Output::Mode::kFinal && whole) {
+    kept = replicas;
+  }
+  each = all / period * kept;
+  HostTensor result({joined(entry.shape, each), entry.dtype, {}});
+  const size_t bytes = array.bytes().size() / static_cast<size_t>(all);
+  std::byte* to = result.bytes().data();
+  for (int64_t group = 0; group < all / period; ++group) {
+    const auto from = static_cast<size_t>((group + 1) * period - kept) * bytes;
+    std::memcpy(to, array.bytes().data() + from, static_cast<size_t>(kept) * bytes);
+    to += static_cast<size_t>(kept) * bytes;
+  }
+  return result;
+}
+
+data::Element ModelCalls::results() const {
+  data::Element element;
+  for (size_t i = 0; i < results_.size(); ++i)
+    element.arrays.push_back(selected(arrays_[i], results_[i].spec));
+  element.names = names_;
+  return element;
+}
+
+ModelState::ModelState(Network network, Options options, std::optional<nn::Optimizer> optimizer)
+    : network_(std::move(network)),
+      options_(std::move(options)),
+      trains_(optimizer.has_value()),
+      optimizer_(std::move(optimizer)) {
+  if (const auto* rate = std::get_if<double>(&options_.learning_rate)) rate_ = *rate;
+}
+
+ModelState::ModelState(Network network, Options options, const Ir& ir, Training programs)
+    : network_(std::move(network)), options_(std::move(options)), trains_(true) {
+  inference_.device_iterations = programs.eval_iterations;
+  inference_.replicas = programs.replicas;
+  if (!programs.learning_rate) rate_ = 0;  // It is a constant of the programs.
+  open(std::make_unique<ModelPrograms>(ir, std::move(programs), options_.session));
+}
+
+void ModelState::open(std::unique_ptr<ModelPrograms> programs) {
+  train_.reset();
+  infer_.reset();
+  programs_ = std::move(programs);
+  if (trains_) train_.emplace(*programs_, network_, ModelCalls::Use::kTrain, options_);
+  infer_.emplace(*programs_, network_, ModelCalls::Use::kInfer, inference_options());
+}
+
+void ModelState::compile() {
+  if (programs_) return;
+  std::optional<Options> inference;
+  if (trains_) inference = inference_;
+  open(std::make_unique<ModelPrograms>(network_, optimizer_, options_, inference));
+}
+
+ModelPrograms& ModelState::programs() {
+  compile();
+  return *programs_;
+}
+
+ModelCalls& ModelState::calls(ModelCalls::Use use) {
+  compile();
+  return use == ModelCalls::Use::kTrain ? *train_ : *infer_;
+}
+
+const ModelCalls& ModelState::train(const data::Element& samples) {
+  ModelCalls& calls = this->calls(ModelCalls::Use::kTrain);
+  require(rate_.has_value(),
+          "train: a model with a StreamedRate must have a rate; call set_learning_rate() before "
+          "the first call");
+  calls.run(samples, *rate_, updates_);
+  updates_ += options_.device_iterations;
+  return calls;
+}
+
+const ModelCalls& ModelState::infer(const data::Element& samples) {
+  ModelCalls& calls = this->calls(ModelCalls::Use::kInfer);
+  calls.run(samples, 0, 0);
+  return calls;
+}
+
+void ModelState::add_inference(const Options& options) {
+  require(!has_inference_,
+          "inference_model: a training model must have one inference model with options, got a "
+          "second one; use the first");
+  require(optimizer_.has_value(),
+          "inference_model: options must be given to build_training() for programs that exist");
+  require(options.accumulate == 1,
+          "inference_model: accumulate must be 1, as there are no updates, got {}; "
+          "device_iterations is the number of micro-batches",
+          options.accumulate);
+  require(options.replicas == options_.replicas,
+          "inference_model: replicas must be those of the training, {}, got {}", options_.replicas,
+          options.replicas);
+  if (programs_) {
+    auto fresh = std::make_unique<ModelPrograms>(network_, optimizer_, options_, options);
+    std::vector<NamedArray> values;
+    programs_->session.each_variable([&](const std::string& path, HostTensor value) {
+      values.push_back({path, std::move(value)});
+    });
+    fresh->session.restore(values);
+    inference_ = options;
+    open(std::move(fresh));
+  }
+  inference_ = options;
+  has_inference_ = true;
+}
+
+void ModelState::set_learning_rate(double rate) {
+  require(std::isfinite(rate) && rate >= 0,
+          "set_learning_rate: the rate must be finite and at least 0, got {}", rate);
+  require(!programs_ || programs_->training.learning_rate,
+          "set_learning_rate: the rate is a constant of the programs; build them with "
+          "StreamedRate{{}}");
+  rate_ = rate;
+}
+
+void ModelState::set_optimizer(const nn::Optimizer& optimizer, double rate) {
+  require(optimizer_.has_value(),
+          "set_optimizer: the optimizer is a constant of programs that exist; build a model with "
+          "training_model(network, options, optimizer)");
+  require(optimizer.rules() == optimizer_->rules(),
+          "set_optimizer: the update rules must be those of the model, {}, got {}; only the "
+          "learning rate may change",
+          optimizer_->rules(), optimizer.rules());
+  set_learning_rate(rate);
+}
+
+}  // namespace internal
+
+using Use = internal::ModelCalls::Use;
+
+std::string to_string(const CallSize& size) {
+  std::string text =
+      fmt::format("{} x {} x {}", size.micro_batch, size.device_iterations, size.accumulate);
+  if (size.replicas > 1) text += fmt::format(" x {}", size.replicas);
+  return fmt::format("{} = {}", text, size.samples());
+}
+
+data::Element TrainingModel::operator()(const data::Element& samples) {
+  return state_->train(samples).results();
+}
+void TrainingModel::compile() { state_->compile(); }
+bool TrainingModel::is_compiled() const { return state_->is_compiled(); }
+const Options& TrainingModel::options() const { return state_->options(); }
+CallSize TrainingModel::call_size() { return state_->calls(Use::kTrain).size(); }
+int64_t TrainingModel::updates() const { return state_->updates(); }
+void TrainingModel::set_learning_rate(double rate) { state_->set_learning_rate(rate); }
+void TrainingModel::set_optimizer(const nn::Optimizer& optimizer, double learning_rate) {
+  state_->set_optimizer(optimizer, learning_rate);
+}
+void TrainingModel::save(const std::string& path) { session().save(path); }
+std::vector<std::string> TrainingModel::load(const std::string& path) {
+  return session().load(path);
+}
+HostTensor TrainingModel::weight(std::string_view path) {
+  const nn::NamedTensors& variables = programs().variables;
+  const Tensor* const found = variables.find_leaf(std::string(path));
+  require(found != nullptr, "weight: must be one of {}, got '{}'",
+          fmt::join(variables.keys_flat(), ", "), path);
+  return session().read(*found);
+}
+report::Plan TrainingModel::plan() { return session().plan(); }
+const Training& TrainingModel::programs() { return state_->programs().training; }
+Session& TrainingModel::session() { return state_->programs().session; }
+
+data::Element InferenceModel::operator()(const data::Element& samples) {
+  return state_->infer(samples).results();
+}
+void InferenceModel::compile() { state_->compile(); }
+const Options& InferenceModel::options() const { return state_->inference_options(); }
+CallSize InferenceModel::call_size() { return state_->calls(Use::kInfer).size(); }
+std::vector<std::string> InferenceModel::load(const std::string& path) {
+  return session().load(path);
+}
+report::Plan InferenceModel::plan() { return session().plan(); }
+const Training& InferenceModel::programs() { return state_->programs().training; }
+Session& InferenceModel::session() { return state_->programs().session; }
+
+TrainingModel training_model(const Network& network, const Options& options,
+                             nn::Optimizer optimizer) {
+  return internal::ModelAccess::make<TrainingModel>(
+      std::make_shared<internal::ModelState>(network, options, std::move(optimizer)));
+}
+
+TrainingModel training_model(const Network& network, const Options& options, const Ir& ir,
+                             const Training& programs) {
+  return internal::ModelAccess::make<TrainingModel>(
+      std::make_shared<internal::ModelState>(network, options, ir, programs));
+}
+
+InferenceModel inference_model(const TrainingModel& training) {
+  return internal::ModelAccess::make<InferenceModel>(internal::ModelAccess::shared(training));
+}
+
+InferenceModel inference_model(const TrainingModel& training, const Options& options) {
+  internal::ModelAccess::state(training).add_inference(options);
+  return internal::ModelAccess::make<InferenceModel>(internal::ModelAccess::shared(training));
+}
+
+InferenceModel inference_model(const Network& network, const Options& options) {
+  require(options.accumulate == 1,
+          "inference_model: accumulate must be 1, as there are no updates, got {}; "
+          "device_iterations is the number of micro-batches",
+          options.accumulate);
+  return internal::ModelAccess::make<InferenceModel>(
+      std::make_shared<internal::ModelState>(network, options, std::nullopt));
+}
+
+double accuracy(const HostTensor& predictions, const HostTensor& labels) {
+  const Shape& shape = predictions.shape();
+  require(predictions.dtype() == f32 && shape.rank() == 2 && shape[0] > 0 && shape[1] > 0,
+          "accuracy: predictions must be (samples, classes) float32, got {}",
+          to_string(predictions.spec()));
+  require(labels.dtype() == i32 && labels.shape().rank() == 1 && labels.elements() >= shape[0],
+          "accuracy: labels must be int32, one for each of {} predictions or more, got {}",
+          shape[0], to_string(labels.spec()));
+  const auto rows = static_cast<size_t>(shape[0]), classes = static_cast<size_t>(shape[1]);
+  const auto scores = predictions.as<float>();
+  const auto last = labels.as<int32_t>().last(rows);
+  size_t right = 0;
+  for (size_t i = 0; i < rows; ++i) {
+    const auto row = scores.subspan(i * classes, classes);
+    right += std::max_element(row.begin(), row.end()) - row.begin() == last[i];
+  }
+  return 100.0 * static_cast<double>(right) / static_cast<double>(rows);
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,148 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sluice/data/dataset.h"
+#include "sluice/nn/update/optimizers.h"
+#include "sluice/session/session.h"
+#include "sluice/train/network.h"
+#include "sluice/train/options.h"
+#include "sluice/train/training_step.h"
+
+/// Models: a network with its options, which is called with arrays of samples.
+///
+///     train::Options options{.accumulate = 10, .device_iterations = 10};
+///     auto model = train::training_model(network, options, nn::Optimizer::adamw());
+///     data::Element results = model({{"input", images}, {"labels", labels}});
+///     options.accumulate = 1;
+///     auto test = train::inference_model(model, options);
+///     data::Element scores = test({{"input", images}});
+namespace sluice::train {
+
+namespace internal {
+class ModelState;
+struct ModelAccess;
+}  // namespace internal
+
+/// The samples of a call: m samples of a micro-batch, D device iterations, N micro-batches of an
+/// update (1 in inference) and R replicas.
+struct CallSize {
+  int64_t micro_batch = 1;
+  int64_t device_iterations = 1;
+  int64_t accumulate = 1;
+  int64_t replicas = 1;
+
+  int64_t samples() const { return micro_batch * device_iterations * accumulate * replicas; }
+  bool operator==(const CallSize&) const = default;
+};
+
+/// Formats the factors in the order of their names, with R only where it is above 1:
+/// "40 x 10 x 10 = 4000".
+std::string to_string(const CallSize& size);
+
+/// A network that trains. Copies are handles to one model.
+///
+/// A call takes m · D · N · R samples and returns the results that Options::output names. Samples
+/// are in the order of device iterations, then micro-batches, then replicas. Each array has the
+/// samples as first axis. A tuple has the fields of the network in their order; named fields may be
+/// in any order, and others are ignored. A field that is given once a run has the shape of its
+/// spec. In a result, the first axis of a micro-batch's value is multiplied by the number of
+/// entries (Output). A scalar gets an axis of the entries, if there are several.
+class TrainingModel {
+ public:
+  /// Trains on the next samples and returns the losses and predictions by name. The first call
+  /// compiles. Error{kUsage} for missing fields, other shapes or dtypes; then no sample is used.
+  /// Also the errors of build_training() and Session.
+  data::Element operator()(const data::Element& samples);
+
+  /// Builds and compiles the programs, which the first call does otherwise.
+  void compile();
+  bool is_compiled() const;
+  /// The options that the model was made with.
+  const Options& options() const;
+  /// Compiles if necessary.
+  CallSize call_size();
+  /// Number of updates so far.
+  int64_t updates() const;
+
+  /// The learning rate of the next calls. It is that of Options::learning_rate at first; with a
+  /// StreamedRate, set it before the first call.
+  void set_learning_rate(double rate);
+  /// Changes the learning rate without compiling. Error{kUsage} if `optimizer` has other update
+  /// rules than the model's, which are compiled into the programs.
+  void set_optimizer(const nn::Optimizer& optimizer, double learning_rate);
+
+  /// Save and load the weights and the state of the optimizer (Session::save, Session::load).
+  void save(const std::string& path);
+  std::vector<std::string> load(const std::string& path);
+  /// Returns a weight or running variable by its path. Error{kUsage} listing the paths if there is
+  /// none.
+  HostTensor weight(std::string_view path);
+  /// Returns the plan for users.
+  report::Plan plan();
+  /// The programs and their session; compile if necessary.
+  const Training& programs();
+  Session& session();
+
+ private:
+  friend struct internal::ModelAccess;
+  explicit TrainingModel(std::shared_ptr<internal::ModelState> state) : state_(std::move(state)) {}
+  std::shared_ptr<internal::ModelState> state_;
+};
+
+/// A network that infers, by itself or beside a TrainingModel, whose weights it then reads in
+/// place. A call takes m · D · R samples. Fields that inference does not read are ignored, so the
+/// samples of a training may be given.
+class InferenceModel {
+ public:
+  /// Returns the predictions by name. Errors as for a TrainingModel.
+  data::Element operator()(const data::Element& samples);
+
+  void compile();
+  const Options& options() const;
+  CallSize call_size();
+  /// Loads the weights; other variables of the file, such as state of an optimizer, are ignored.
+  std::vector<std::string> load(const std::string& path);
+  report::Plan plan();
+  const Training& programs();
+  Session& session();
+
+ private:
+  friend struct internal::ModelAccess;
+  explicit InferenceModel(std::shared_ptr<internal::ModelState> state) : state_(std::move(state)) {}
+  std::shared_ptr<internal::ModelState> state_;
+};
+
+/// Makes a model that trains `network`. Nothing is compiled yet.
+TrainingModel training_model(const Network& network, const Options& options,
+                             nn::Optimizer optimizer = nn::Optimizer::sgd());
+
+/// Makes a model of programs that build_training() added to `ir` for `network` with `options`. A
+/// rate that is a number is a constant of them.
+TrainingModel training_model(const Network& network, const Options& options, const Ir& ir,
+                             const Training& programs);
+
+/// Makes a model that infers one micro-batch a call with the weights of `training`, without a copy
+/// of them: it is a program of the same session. If `training` was made of programs that exist, it
+/// runs their "eval".
+InferenceModel inference_model(const TrainingModel& training);
+
+/// As above, with options. They may be a copy of those of the training: those of gradients and
+/// updates have no meaning. If `training` is compiled, the call compiles it again and copies its
+/// variables once. Error{kUsage} unless `accumulate` is 1 and `replicas` those of the training, and
+/// if `training` has such an inference model already, or was made of programs that exist.
+InferenceModel inference_model(const TrainingModel& training, const Options& options);
+
+/// Makes a model that infers with weights of its own: random ones, or those of a file.
+InferenceModel inference_model(const Network& network, const Options& options);
+
+/// Returns the percentage of rows of `predictions` (n, classes) whose largest score is at their
+/// label. The labels are the last n of `labels`, so that results of the last micro-batch may be
+/// compared with the labels of a whole call. Error{kUsage} for other shapes, or with fewer labels.
+double accuracy(const HostTensor& predictions, const HostTensor& labels);
+
+}  // namespace sluice::train

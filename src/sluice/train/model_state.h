@@ -1,0 +1,127 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sluice/train/model.h"
+
+namespace sluice::train::internal {
+
+/// The programs of a model and their session.
+struct ModelPrograms {
+  ModelPrograms(const Network& network, const std::optional<nn::Optimizer>& optimizer,
+                const Options& options, const std::optional<Options>& inference);
+  ModelPrograms(const Ir& ir, Training training, const SessionOptions& session);
+
+  Ir ir;
+  Training training;
+  Session session;
+};
+
+/// Calls of one program of a model: checks samples, binds arrays and holds the results.
+class ModelCalls {
+ public:
+  enum class Use : uint8_t { kTrain, kInfer };
+
+  /// `options` are those of this use.
+  ModelCalls(ModelPrograms& programs, const Network& network, Use use, const Options& options);
+
+  /// Runs the program on samples. A run of training begins with update `update`.
+  void run(const data::Element& samples, double rate, int64_t update);
+  /// Returns copies of the results that `options.output` names.
+  data::Element results() const;
+  /// Returns the arrays of all results as the program writes them: entries, replicas, and the axes
+  /// of a micro-batch's value.
+  const std::vector<HostTensor>& arrays() const { return arrays_; }
+  const std::vector<std::string>& names() const { return names_; }
+  const CallSize& size() const { return size_; }
+
+  struct Field {
+    H2dStream stream;
+    std::string name;     ///< Name in the network.
+    int64_t entries = 1;  ///< In a run.
+    size_t place = 0;     ///< Place in a tuple: that in the network.
+  };
+  const std::vector<Field>& fields() const { return fields_; }
+  /// Returns the array of a field among samples; null if there is none.
+  static const HostTensor* find(const data::Element& samples, const Field& field);
+
+ private:
+  ConstArrayView view(const data::Element& samples, const Field& field) const;
+  HostTensor selected(const HostTensor& array, const TensorSpec& entry) const;
+
+  ModelPrograms& programs_;
+  Use use_;
+  uint64_t seed_;
+  Output output_;
+  std::string program_;
+  CallSize size_;
+  std::vector<Field> fields_;
+  std::vector<D2hStream> results_;
+  std::vector<std::string> names_;
+  std::vector<HostTensor> arrays_;
+  HostTensor seeds_;
+  HostTensor rate_;
+  /// Bindings of earlier calls by the addresses of their samples, the newest last.
+  std::vector<std::pair<std::vector<const std::byte*>, Binding>> bindings_;
+};
+
+/// The state that all handles of a model share.
+class ModelState {
+ public:
+  /// Without an optimizer, the model infers alone.
+  ModelState(Network network, Options options, std::optional<nn::Optimizer> optimizer);
+  /// Opens a session on programs that exist.
+  ModelState(Network network, Options options, const Ir& ir, Training programs);
+
+  void compile();
+  bool is_compiled() const { return programs_ != nullptr; }
+  ModelPrograms& programs();
+  ModelCalls& calls(ModelCalls::Use use);
+  /// Runs a call that trains.
+  const ModelCalls& train(const data::Element& samples);
+  const ModelCalls& infer(const data::Element& samples);
+
+  const Options& options() const { return options_; }
+  const Options& inference_options() const { return trains_ ? inference_ : options_; }
+  int64_t updates() const { return updates_; }
+  void add_inference(const Options& options);
+  void set_learning_rate(double rate);
+  void set_optimizer(const nn::Optimizer& optimizer, double rate);
+
+ private:
+  void open(std::unique_ptr<ModelPrograms> programs);
+
+  const Network network_;
+  const Options options_;
+  const bool trains_;
+  std::optional<nn::Optimizer> optimizer_;  ///< Absent if the programs were built by others.
+  Options inference_;                       ///< Those of inference beside the training.
+  bool has_inference_ = false;              ///< add_inference() was called.
+  std::optional<double> rate_;
+  int64_t updates_ = 0;
+  std::unique_ptr<ModelPrograms> programs_;
+  std::optional<ModelCalls> train_;
+  std::optional<ModelCalls> infer_;
+};
+
+/// Lets functions of this layer reach the state of a model.
+struct ModelAccess {
+  template <typename Model>
+  static ModelState& state(const Model& model) {
+    return *model.state_;
+  }
+  template <typename Model>
+  static const std::shared_ptr<ModelState>& shared(const Model& model) {
+    return model.state_;
+  }
+  template <typename Model>
+  static Model make(std::shared_ptr<ModelState> state) {
+    return Model(std::move(state));
+  }
+};
+
+}  // namespace sluice::train::internal

@@ -1,0 +1,356 @@
+#include "sluice/train/model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sluice/base/test_refusals.h"
+#include "sluice/devices/cpu_device.h"
+#include "sluice/nn/layers.h"
+#include "sluice/ops/activations.h"
+#include "sluice/ops/losses.h"
+#include "sluice/train/step_arrays.h"
+
+namespace sluice::train {
+namespace {
+
+constexpr int64_t kBatch = 2, kFeatures = 6, kClasses = 3;
+
+// Two blocks; the first draws in training.
+class Net : public nn::Module {
+ public:
+  Results build(nn::Builder& b, const Inputs& in) const {
+    Tensor x = ops::gelu(hidden_(b, in["input"]));
+    if (!in.seed().empty()) x = b.inlined("dropout", nn::Dropout(0.25), x, in.seed()[0]);
+    x = out_(b, x);
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", x}}};
+    return {.losses = {cross_entropy(x, in["labels"])}, .predictions = {{"logits", x}}};
+  }
+
+ private:
+  nn::Child<nn::Linear> hidden_{*this, "hidden", 8};
+  nn::Child<nn::Linear> out_{*this, "out", kClasses};
+};
+
+Network network() {
+  return {Net(),
+          {{.name = "input",
+            .spec = f32_spec({kBatch, kFeatures}),
+            .eval_spec = f32_spec({4, kFeatures})},
+           {.name = "labels", .spec = i32_spec({kBatch})}}};
+}
+
+data::Element samples(int64_t n, int64_t first = 0) {
+  HostTensor x(f32_spec({n, kFeatures}));
+  HostTensor labels(i32_spec({n}));
+  auto next = static_cast<float>(first * kFeatures);
+  for (float& v : x.as<float>()) v = std::sin(next += 1);
+  for (int64_t i = 0; i < n; ++i)
+    labels.as<int32_t>()[static_cast<size_t>(i)] = static_cast<int32_t>((first + i) % kClasses);
+  return {{"input", std::move(x)}, {"labels", std::move(labels)}};
+}
+
+Options with(Options options) {
+  options.session = {.device = cpu_device({.threads = 1}),
+                     .more_devices = {cpu_device({.threads = 1})}};
+  return options;
+}
+
+std::vector<Strategy> strategies() {
+  return {resident(), sharded("hidden", Stage("dropout", "out")),
+          pipelined("hidden", Stage("dropout", "out"))};
+}
+
+// The rows [first, first + n) of an array.
+std::vector<float> rows(const HostTensor& t, int64_t first, int64_t n) {
+  const auto values = t.as<float>();
+  const size_t width = values.size() / static_cast<size_t>(t.shape()[0]);
+  const auto part =
+      values.subspan(static_cast<size_t>(first) * width, static_cast<size_t>(n) * width);
+  return {part.begin(), part.end()};
+}
+
+std::vector<float> floats(const HostTensor& t) { return rows(t, 0, t.shape()[0]); }
+
+void refused(const std::string& text, const std::function<void()>& act) {
+  expect_refused({{text, act, text}});
+}
+
+TEST(TrainingModel, ReturnsTheMicroBatchesThatItsOutputNames) {
+  constexpr int64_t kD = 6, kN = 2, kR = 2, kCall = kBatch * kD * kN * kR;
+  for (const Strategy& strategy : strategies()) {
+    const auto results = [&](const std::optional<Output>& output) {
+      TrainingModel model = training_model(network(), with({.strategy = strategy,
+                                                            .accumulate = kN,
+                                                            .device_iterations = kD,
+                                                            .replicas = kR,
+                                                            .output = output,
+                                                            .seed = 3}));
+      model(samples(kCall));
+      return model(samples(kCall, 1));
+    };
+    const data::Element all = results(Output::all());
+    ASSERT_EQ(all["logits"].shape(), Shape({kCall, kClasses}));
+    ASSERT_EQ(all["loss"].shape(), Shape({kD * kN * kR}));
+    const auto expected = [&](int64_t update, int64_t n) {
+      return rows(all["logits"], update * kN * kR * kBatch, n);
+    };
+    const data::Element last = results({});  // The default.
+    EXPECT_EQ(last["logits"].shape(), Shape({kR * kBatch, kClasses}));
+    EXPECT_EQ(floats(last["logits"]), rows(all["logits"], kCall - kR * kBatch, kR * kBatch));
+    EXPECT_EQ(floats(last["loss"]), rows(all["loss"], kD * kN * kR - kR, kR));
+    const data::Element third = results(Output::every(3));
+    ASSERT_EQ(third["logits"].shape(), Shape({2 * kN * kR * kBatch, kClasses}));
+    EXPECT_EQ(third["loss"].shape(), Shape({2 * kN * kR}));
+    EXPECT_EQ(rows(third["logits"], 0, kN * kR * kBatch), expected(2, kN * kR * kBatch));
+    EXPECT_EQ(rows(third["logits"], kN * kR * kBatch, kN * kR * kBatch),
+              expected(5, kN * kR * kBatch));
+    const data::Element sum = results(Output::sum());
+    ASSERT_EQ(sum["loss"].shape(), Shape({kR}));
+    for (int64_t r = 0; r < kR; ++r) {
+      double total = 0;
+      for (int64_t k = 0; k < kD * kN; ++k) total += rows(all["loss"], k * kR + r, 1)[0];
+      EXPECT_NEAR(rows(sum["loss"], r, 1)[0], total, 1e-5);
+    }
+    EXPECT_EQ(sum["logits"].shape(), Shape({kR * kBatch, kClasses}));
+  }
+}
+
+TEST(TrainingModel, ReturnsAScalarOfOneMicroBatchWithoutAnAxis) {
+  TrainingModel model = training_model(network(), with({.accumulate = 3}));
+  EXPECT_EQ(model(samples(6))["loss"].shape(), Shape());
+  TrainingModel all = training_model(network(), with({.output = Output::all()}));
+  EXPECT_EQ(all(samples(2))["loss"].shape(), Shape());
+}
+
+TEST(TrainingModel, PhasesReturnTheLastMicroBatch) {
+  const auto results = [](const std::optional<Output>& output) {
+    TrainingModel model = training_model(network(), with({.strategy = phased(),
+                                                          .accumulate = 4,
+                                                          .output = output,
+                                                          .locations = TensorLocations::phased()}));
+    return model(samples(8));
+  };
+  const data::Element all = results(Output::all());
+  EXPECT_EQ(floats(results({})["logits"]), rows(all["logits"], 6, 2));
+  refused("training: phases must write the results of each micro-batch",
+          [&] { results(Output::sum()); });
+}
+
+// The weights after 12 updates are the same for any number of updates a call.
+TEST(TrainingModel, DeviceIterationsKeepTheBits) {
+  const auto trained = [](const Strategy& strategy, int64_t iterations, const Output& output) {
+    TrainingModel model = training_model(network(),
+                                         with({.strategy = strategy,
+                                               .accumulate = 2,
+                                               .device_iterations = iterations,
+                                               .output = output,
+                                               .learning_rate = 0.1,
+                                               .seed = 5}),
+                                         nn::Optimizer::adamw());
+    const int64_t each = kBatch * 2 * iterations;
+    for (int64_t call = 0; call < 12 / iterations; ++call) model(samples(each, call * each));
+    EXPECT_EQ(model.updates(), 12);
+    return floats(model.weight("hidden.weight"));
+  };
+  const std::vector<float> expected = trained(resident(), 1, Output::all());
+  for (const Strategy& strategy : strategies()) {
+    for (const int64_t iterations : {2, 12}) {
+      for (const Output& output : {Output::all(), Output::final(), Output::sum()})
+        EXPECT_EQ(trained(strategy, iterations, output), expected);
+    }
+  }
+}
+
+TEST(TrainingModel, ARateThatChangesHasTheBitsOfACompiledOne) {
+  const std::function<nn::Optimizer()> makers[] = {
+      [] { return nn::Optimizer::sgd({.momentum = 0.9}); },
+      [] { return nn::Optimizer::adamw(); },
+      [] { return nn::Optimizer::lamb(); },
+      [] { return nn::Optimizer::rmsprop(); },
+  };
+  for (const auto& make : makers) {
+    Options options = with({.learning_rate = 0.01});
+    Ir ir(1);
+    const Training t = build_training(ir, network(), make(), options);
+    Session session(ir, options.session);
+    const data::Element batch = samples(kBatch);
+    TrainingModel model = training_model(network(), options, make());
+    HostTensor seed(TensorSpec{{2}, u32, {}});
+    for (int64_t update = 0; update < 3; ++update) {
+      model(batch);
+      fill_seeds(seed, options.seed, update, 1);
+      session.run({{t.fields[0], batch["input"]}, {t.fields[1], batch["labels"]}, {*t.seed, seed}},
+                  "train");
+    }
+    EXPECT_TRUE(model.weight("out.weight").same_bits(session.read(t.variables["out.weight"])));
+  }
+}
+
+TEST(TrainingModel, OptimizersChangeTheirRateAlone) {
+  TrainingModel slow = training_model(network(), with({.learning_rate = 0.1}),
+                                      nn::Optimizer::sgd({.momentum = 0.9}));
+  TrainingModel model = training_model(network(), with({.learning_rate = 0.3}),
+                                       nn::Optimizer::sgd({.momentum = 0.9}));
+  model.set_optimizer(nn::Optimizer::sgd({.momentum = 0.9}), 0.1);
+  slow(samples(2));
+  model(samples(2));
+  EXPECT_EQ(floats(model.weight("out.weight")), floats(slow.weight("out.weight")));
+  model.set_learning_rate(0);
+  const std::vector<float> before = floats(model.weight("out.weight"));
+  model(samples(2));
+  EXPECT_EQ(floats(model.weight("out.weight")), before);
+  for (const auto& other : {nn::Optimizer::sgd({.momentum = 0.5}), nn::Optimizer::adam()}) {
+    refused("set_optimizer: the update rules must be those of the model",
+            [&] { model.set_optimizer(other, 0.1); });
+  }
+  refused("set_learning_rate: the rate must be finite and at least 0, got -1",
+          [&] { model.set_learning_rate(-1); });
+  TrainingModel streamed = training_model(network(), with({.learning_rate = StreamedRate{}}));
+  refused("must have a rate; call set_learning_rate()", [&] { streamed(samples(2)); });
+}
+
+TEST(TrainingModel, KeepsItsOptions) {
+  Options options = with({.accumulate = 2});
+  TrainingModel model = training_model(network(), options);
+  options.accumulate = 7;
+  EXPECT_EQ(model.options().accumulate, 2);
+  EXPECT_EQ(model.call_size().samples(), 4);
+  Options copy = model.options();
+  copy.output = Output::sum();
+  EXPECT_FALSE(model.options().output.has_value());
+}
+
+TEST(TrainingModel, TakesTuplesAndNamedFieldsInAnyOrder) {
+  const data::Element named = samples(2);
+  const auto loss = [&](const data::Element& e) {
+    TrainingModel model = training_model(network(), with({}));
+    return floats(model(e)["loss"].reshaped({1}));
+  };
+  const auto expected = loss(named);
+  EXPECT_EQ(loss({named["input"], named["labels"]}), expected);
+  EXPECT_EQ(loss({{"labels", named["labels"]},
+                  {"other", HostTensor::scalar(1)},
+                  {"input", named["input"]}}),
+            expected);
+  EXPECT_EQ(loss({named["input"].reshaped({2, 2, 3}), named["labels"]}), expected);
+}
+
+TEST(TrainingModel, RefusesOtherSamples) {
+  TrainingModel model = training_model(network(), with({.accumulate = 3, .device_iterations = 2}));
+  const data::Element good = samples(12);
+  const std::vector<std::pair<data::Element, const char*>> cases = {
+      {samples(11),
+       "train: the field 'input' must be (12, 6) float32 for 2 x 2 x 3 = 12 samples a call, got "
+       "(11, 6) float32"},
+      {{{"input", good["input"]}},
+       "train: samples must have the field 'labels' (12,) int32, got input (12, 6) float32"},
+      {{{"input", good["input"]}, {"labels", good["labels"].cast(f32)}},
+       "the field 'labels' must be (12,) int32 for 2 x 2 x 3 = 12 samples a call, got (12,) "
+       "float32"},
+      {{good["input"]}, "train: samples must have the field 'labels'"},
+  };
+  for (const auto& [element, text] : cases) refused(text, [&, &e = element] { model(e); });
+  EXPECT_EQ(model.updates(), 0);
+  model(good);
+  EXPECT_EQ(model.updates(), 2);
+}
+
+TEST(InferenceModel, ReadsTheTrainedWeightsInPlace) {
+  for (const Strategy& strategy :
+       {strategies()[0], strategies()[1], strategies()[2], Strategy(phased())}) {
+    const bool phases = std::holds_alternative<PhasedExecution>(strategy);
+    const Options options = with({.strategy = strategy, .accumulate = 2, .learning_rate = 0.1});
+    TrainingModel model = training_model(network(), options);
+    Options apart = options;
+    apart.accumulate = 1;
+    apart.device_iterations = 5;
+    InferenceModel test = inference_model(model, apart);
+    EXPECT_EQ(test.call_size().samples(), 20);
+    const data::Element batch = samples(20);
+    const HostTensor before = test(batch)["logits"];
+    ASSERT_EQ(before.shape(), Shape({20, kClasses}));
+    model(samples(4));
+    const HostTensor after = test(batch)["logits"];
+    EXPECT_FALSE(after.same_bits(before));
+    // The same as one micro-batch at a time, by a model with weights from a file.
+    const std::string file = testing::TempDir() + "model_test.safetensors";
+    model.save(file);
+    InferenceModel alone = inference_model(network(), with({}));
+    alone.load(file);
+    for (int64_t k = 0; k < 5; ++k) {
+      const data::Element four{
+          {"input", HostTensor::of<float>({4, kFeatures}, f32, rows(batch["input"], 4 * k, 4))}};
+      EXPECT_EQ(floats(alone(four)["logits"]), rows(after, 4 * k, 4)) << k << phases;
+    }
+  }
+}
+
+TEST(InferenceModel, OutputsAreThoseOfTraining) {
+  const auto results = [](const std::optional<Output>& output, const Strategy& strategy) {
+    const Options options = with({.strategy = strategy, .device_iterations = 6});
+    TrainingModel model = training_model(network(), with({.strategy = strategy}));
+    Options apart = options;
+    apart.output = output;
+    return inference_model(model, apart)(samples(24))["logits"];
+  };
+  for (const Strategy& strategy : {strategies()[0], strategies()[2], Strategy(phased())}) {
+    const HostTensor all = results({}, strategy);
+    ASSERT_EQ(all.shape(), Shape({24, kClasses}));
+    EXPECT_EQ(floats(results(Output::final(), strategy)), rows(all, 20, 4));
+    const HostTensor third = results(Output::every(3), strategy);
+    ASSERT_EQ(third.shape(), Shape({8, kClasses}));
+    EXPECT_EQ(rows(third, 0, 4), rows(all, 8, 4));
+    EXPECT_EQ(rows(third, 4, 4), rows(all, 20, 4));
+    EXPECT_EQ(results(Output::sum(), strategy).shape(), Shape({4, kClasses}));
+  }
+}
+
+TEST(InferenceModel, MayBeMadeAfterTheTrainingBegan) {
+  const auto weights = [](bool late) {
+    TrainingModel model =
+        training_model(network(), with({.learning_rate = 0.1}), nn::Optimizer::adam());
+    for (int64_t k = 0; k < 4; ++k) {
+      if (late && k == 2) {
+        InferenceModel test = inference_model(model, with({}));
+        test(samples(4));
+      }
+      model(samples(2, k));
+    }
+    return floats(model.weight("hidden.weight"));
+  };
+  EXPECT_EQ(weights(true), weights(false));
+}
+
+TEST(InferenceModel, Refusals) {
+  TrainingModel model = training_model(network(), with({.replicas = 2}));
+  refused("inference_model: accumulate must be 1",
+          [&] { inference_model(model, with({.accumulate = 2, .replicas = 2})); });
+  refused("inference_model: accumulate must be 1",
+          [&] { inference_model(network(), with({.accumulate = 2})); });
+  refused("inference_model: replicas must be those of the training, 2, got 1",
+          [&] { inference_model(model, with({})); });
+  inference_model(model, with({.replicas = 2}));
+  refused("must have one inference model with options",
+          [&] { inference_model(model, with({.replicas = 2})); });
+  refused("inference: the period of the output must be a divisor of device_iterations 4, got 3",
+          [&] {
+            inference_model(training_model(network(), with({})),
+                            with({.device_iterations = 4, .output = Output::every(3)}))
+                .compile();
+          });
+}
+
+TEST(Accuracy, ComparesTheLastLabels) {
+  const HostTensor scores = HostTensor::of<float>({2, 3}, f32, {0, 2, 1, 5, 4, 3});
+  EXPECT_EQ(accuracy(scores, HostTensor::of<int32_t>({2}, i32, {1, 0})), 100);
+  EXPECT_EQ(accuracy(scores, HostTensor::of<int32_t>({4}, i32, {0, 2, 1, 1})), 50);
+  refused("accuracy: labels must be int32, one for each of 2 predictions",
+          [&] { accuracy(scores, HostTensor::of<int32_t>({1}, i32, {1})); });
+  refused("accuracy: predictions must be (samples, classes) float32",
+          [&] { accuracy(HostTensor::scalar(1), HostTensor::of<int32_t>({1}, i32, {1})); });
+}
+
+}  // namespace
+}  // namespace sluice::train

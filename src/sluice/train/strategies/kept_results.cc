@@ -1,0 +1,67 @@
+#include "sluice/train/strategies/kept_results.h"
+
+#include "sluice/base/checked.h"
+#include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
+#include "sluice/ops/updates.h"
+#include "sluice/train/strategies/step_variables.h"
+
+namespace sluice::train {
+
+ResultForm result_form(const Writing& writing, const Output& output) {
+  if (writing.form == Writing::Form::kSum) return ResultForm::kUpdateSum;
+  switch (output.mode) {
+    case Output::Mode::kSum:
+      return ResultForm::kRunSum;
+    case Output::Mode::kFinal:
+      return ResultForm::kRunLast;
+    case Output::Mode::kAll:
+    case Output::Mode::kEvery:
+      break;
+  }
+  return ResultForm::kEach;
+}
+
+int64_t entries_of_run(ResultForm form, int64_t accumulate, int64_t device_iterations) {
+  if (form == ResultForm::kEach) return checked_mul(accumulate, device_iterations);
+  return form == ResultForm::kUpdateSum ? device_iterations : 1;
+}
+
+TensorSpec spec_of_result(const TensorSpec& value, const Writing& writing, const Output& output) {
+  TensorSpec spec = value;
+  const ResultForm form = result_form(writing, output);
+  if (form == ResultForm::kUpdateSum || form == ResultForm::kRunSum)
+    spec.dtype = writing.dtype.value_or(spec.dtype);
+  return spec;
+}
+
+void KeptResults::add(Graph& graph, const D2hStream& stream, ResultForm form) {
+  const char* const prefix = form == ResultForm::kRunLast ? "last." : "sum.";
+  set(stream.name, zeros(graph, stream.spec, prefix + stream.name), form);
+}
+
+// Updates read their operands as float32.
+bool KeptResults::put(const std::string& name, const Tensor& value) const {
+  const auto found = kept_.find(name);
+  if (found == kept_.end()) return false;
+  const auto& [kept, form] = found->second;
+  if (form == ResultForm::kRunLast) {
+    ops::copy_var_update_(kept, value);
+    return true;
+  }
+  const bool exact = kept.dtype() == f32 && is_float(value.dtype());
+  const Tensor added = exact ? value : ops::cast(value, kept.dtype());
+  if (is_float(kept.dtype())) {
+    ops::accumulate_(kept, added);
+  } else {
+    ops::add_(kept, added);
+  }
+  return true;
+}
+
+Tensor KeptResults::find(const std::string& name) const {
+  const auto found = kept_.find(name);
+  return found == kept_.end() ? Tensor() : found->second.tensor;
+}
+
+}  // namespace sluice::train

@@ -1,0 +1,52 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "sluice/train/network.h"
+#include "sluice/train/options.h"
+
+namespace sluice::train {
+
+/// How often a program writes a result.
+enum class ResultForm : uint8_t {
+  kEach,       ///< Once for each micro-batch.
+  kUpdateSum,  ///< The sum over the micro-batches of an update, once for each update.
+  kRunSum,     ///< The sum over all micro-batches of a run, once.
+  kRunLast,    ///< That of the last micro-batch of a run, once.
+};
+
+/// Returns the form of a result that is written (not Writing::Form::kNone).
+ResultForm result_form(const Writing& writing, const Output& output);
+
+/// Returns the entries of its stream in a run.
+int64_t entries_of_run(ResultForm form, int64_t accumulate, int64_t device_iterations);
+
+/// Returns the spec of its stream.
+TensorSpec spec_of_result(const TensorSpec& value, const Writing& writing, const Output& output);
+
+/// Results that are kept on the device and written once for each update or run: tensors of one
+/// graph, by name of the stream.
+class KeptResults {
+ public:
+  /// Adds the tensor of a result to `graph`, zeros of its stream's spec.
+  void add(Graph& graph, const D2hStream& stream, ResultForm form);
+  /// Makes the tensor `t` of another graph stand for a result there.
+  void set(const std::string& name, const Tensor& t, ResultForm form) { kept_[name] = {t, form}; }
+  /// Adds the result of a micro-batch to its sum, or replaces the last one by it. Returns false if
+  /// the result is not kept.
+  bool put(const std::string& name, const Tensor& value) const;
+  /// Returns the tensor of a result; invalid if it is not kept.
+  Tensor find(const std::string& name) const;
+
+  struct Kept {
+    Tensor tensor;
+    ResultForm form = ResultForm::kEach;
+  };
+  const std::map<std::string, Kept>& all() const { return kept_; }
+
+ private:
+  std::map<std::string, Kept> kept_;
+};
+
+}  // namespace sluice::train

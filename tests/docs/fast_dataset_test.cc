@@ -6,6 +6,8 @@
 #include <atomic>
 
 #include "sluice/data/dataset.h"
+#include "sluice/data/feed_queues.h"
+#include "sluice/data/loader.h"
 #include "sluice/data/synthetic_digits.h"
 
 namespace sluice {
@@ -83,6 +85,32 @@ TEST_F(FastDataset, PrefetchIsLast) {
   // --- End of the code.
   EXPECT_EQ(read(fast.take(16)), 16);
   EXPECT_EQ(to_string(check_static(fast)), "image (8, 28, 28) float32, label (8,) int32");
+}
+
+TEST_F(FastDataset, ALoaderMakesSamplesByTheirNumbers) {
+  const data::Dataset digits = data::from_samples(samples_);
+  int64_t items = 0;
+  const auto use = [&](const data::Element& item) {
+    EXPECT_EQ(item["image"].shape(), Shape({8, 28, 28}));
+    ++items;
+  };
+  // --- Code of the page.
+  data::BatchLoader loader(digits.map(brighten), {.batch = 8, .seed = 1, .workers = 2});
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    loader.start_epoch(epoch);
+    while (const data::Element* item = loader.next()) use(*item);
+  }
+  // --- End of the code.
+  EXPECT_EQ(items, 3 * 8);
+}
+
+TEST_F(FastDataset, AQueueFeedsAProgram) {
+  const data::Dataset batches = data::from_samples(samples_).shuffle(1, 10000).batch(8);
+  // --- Code of the page.
+  const auto queue = std::make_shared<data::InfeedQueue>(batches.repeat());
+  const auto fed = data::infeed_benchmark(*queue, {.epochs = 3, .elements = 100});
+  // --- End of the code.
+  EXPECT_EQ(fed.produced, 300);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "sluice/base/error.h"
@@ -126,6 +127,34 @@ ElementSpecs check_static(const Dataset& dataset, std::string_view what) {
 }
 
 namespace internal {
+
+Element Node::at(int64_t) const {
+  SLUICE_CHECK(!"at() of a dataset that is not indexed");
+  return {};
+}
+
+size_t Node::write_at(int64_t k, const ElementView& to) const { return copy_element(at(k), k, to); }
+
+size_t copy_element(const Element& element, int64_t number, const ElementView& to) {
+  const size_t n = element.arrays.size();
+  bool is_right = n <= to.arrays.size() && element.names.empty() == to.names.empty();
+  for (size_t i = 0; i < n && is_right; ++i) {
+    is_right = element.arrays[i].spec() == to.arrays[i].spec &&
+               (to.names.empty() || element.names[i] == to.names[i]);
+  }
+  if (!is_right) {
+    ElementSpecs specs;
+    for (const ArrayView& array : to.arrays) specs.arrays.push_back(array.spec);
+    specs.names.assign(to.names.begin(), to.names.end());
+    fail(ErrorKind::kUsage, "element {}: must be {} like the first one, got {}", number,
+         to_string(specs), to_string(specs_of(element)));
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const auto from = element.arrays[i].bytes();
+    if (!from.empty()) std::memcpy(to.arrays[i].data, from.data(), from.size());
+  }
+  return n;
+}
 
 bool has_specs(const Element& element, const ElementSpecs& specs) {
   return element.names == specs.names &&

@@ -2,37 +2,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <new>
+#include <functional>
 
 #include "sluice/base/error.h"
 #include "sluice/data/dataset.h"
+#include "sluice/data/pipeline/measure.h"
 
 namespace sluice::data {
 namespace {
 
 constexpr int64_t kMaxEpochs = 1'000'000;
-
-/// Memory that begins at a page, as that of a feed does.
-class Pages {
- public:
-  void copy(std::span<const std::byte> bytes) {
-    if (bytes.size() > size_) {
-      memory_.reset();
-      size_ = 0;
-      memory_.reset(static_cast<std::byte*>(::operator new[](bytes.size(), kPage)));
-      size_ = bytes.size();
-    }
-    if (!bytes.empty()) std::memcpy(memory_.get(), bytes.data(), bytes.size());
-  }
-
- private:
-  static constexpr std::align_val_t kPage{4096};
-  struct Free {
-    void operator()(std::byte* p) const { ::operator delete[](p, kPage); }
-  };
-  std::unique_ptr<std::byte[], Free> memory_;
-  size_t size_ = 0;
-};
 
 /// Returns the least of `sorted` that a share `share` of them does not exceed; 0 if there is none.
 double percentile(const std::vector<double>& sorted, double share) {
@@ -41,30 +20,20 @@ double percentile(const std::vector<double>& sorted, double share) {
   return sorted[std::max<size_t>(rank, 1) - 1];
 }
 
-void check_dimensions(const Element& element) {
-  for (const HostTensor& array : element.arrays) {
-    require(array.elements() != 0, "dataset_benchmark: dimensions must be at least 1, got {}",
-            to_string(array.spec()));
-  }
-}
+using Take = std::function<std::optional<int64_t>()>;
 
-BenchmarkEpoch measure(Iterator& pass, const BenchmarkOptions& options, std::vector<Pages>& pages) {
+BenchmarkEpoch measure_epoch(int64_t elements, const Take& take) {
   using Clock = std::chrono::steady_clock;
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   BenchmarkEpoch epoch;
   std::vector<double> times;
   const Clock::time_point start = Clock::now();
   Clock::time_point before = start;
-  while (epoch.elements_processed < options.elements) {
-    const std::optional<Element> element = pass.next();
-    if (!element) break;
-    check_dimensions(*element);
-    pages.resize(std::max(pages.size(), element->arrays.size()));
-    for (size_t i = 0; options.copy && i < element->arrays.size(); ++i) {
-      pages[i].copy(element->arrays[i].bytes());
-    }
+  while (epoch.elements_processed < elements) {
+    const std::optional<int64_t> bytes = take();
+    if (!bytes) break;
     ++epoch.elements_processed;
-    epoch.total_bytes_processed += element->bytes();
+    epoch.total_bytes_processed += *bytes;
     const Clock::time_point now = Clock::now();
     times.push_back(seconds(now - before));
     before = now;
@@ -82,23 +51,48 @@ BenchmarkEpoch measure(Iterator& pass, const BenchmarkOptions& options, std::vec
 
 }  // namespace
 
-BenchmarkResult dataset_benchmark(const Dataset& dataset, const BenchmarkOptions& options) {
+namespace internal {
+
+void check_benchmark(std::string_view what, const BenchmarkOptions& options) {
   require(options.epochs >= 1 && options.epochs <= kMaxEpochs,
-          "dataset_benchmark: epochs must be in [1, {}], got {}", kMaxEpochs, options.epochs);
-  require(options.elements >= 1, "dataset_benchmark: elements must be at least 1, got {}",
+          "{}: epochs must be in [1, {}], got {}", what, kMaxEpochs, options.epochs);
+  require(options.elements >= 1, "{}: elements must be at least 1, got {}", what, options.elements);
+  int64_t all = 0;
+  require(!__builtin_mul_overflow(options.epochs, options.elements, &all),
+          "{}: epochs x elements must fit 63 bits, got {} x {}", what, options.epochs,
           options.elements);
+}
+
+BenchmarkResult measure(const BenchmarkOptions& options, const Take& take) {
   BenchmarkResult result;
-  if (__builtin_mul_overflow(options.epochs, options.elements, &result.requested)) {
-    fail(ErrorKind::kUsage, "dataset_benchmark: epochs x elements must fit 63 bits, got {} x {}",
-         options.epochs, options.elements);
-  }
-  Iterator pass = dataset.iterate();
-  std::vector<Pages> pages;
+  result.requested = options.epochs * options.elements;
   for (int64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    result.epochs.push_back(measure(pass, options, pages));
+    result.epochs.push_back(measure_epoch(options.elements, take));
     result.produced += result.epochs.back().elements_processed;
   }
   return result;
+}
+
+}  // namespace internal
+
+BenchmarkResult dataset_benchmark(const Dataset& dataset, const BenchmarkOptions& options) {
+  internal::check_benchmark("dataset_benchmark", options);
+  Iterator pass = dataset.iterate();
+  std::vector<internal::Pages> pages;
+  return internal::measure(options, [&]() -> std::optional<int64_t> {
+    const std::optional<Element> element = pass.next();
+    if (!element) return std::nullopt;
+    pages.resize(std::max(pages.size(), element->arrays.size()));
+    for (size_t i = 0; i < element->arrays.size(); ++i) {
+      const HostTensor& array = element->arrays[i];
+      require(array.elements() != 0, "dataset_benchmark: dimensions must be at least 1, got {}",
+              to_string(array.spec()));
+      if (!options.copy) continue;
+      pages[i].resize(array.bytes().size());
+      std::memcpy(pages[i].data(), array.bytes().data(), array.bytes().size());
+    }
+    return element->bytes();
+  });
 }
 
 std::string BenchmarkResult::to_json() const {

@@ -34,7 +34,16 @@ void check_view(const char* what, const TensorSpec& spec, DType dtype, int64_t b
 
 }  // namespace
 
-DataLoader::DataLoader(const Samples& samples, LoaderOptions options)
+void shuffled_order(uint64_t seed, int64_t epoch, std::span<uint32_t> order) {
+  std::iota(order.begin(), order.end(), 0u);
+  const Seed start{static_cast<uint32_t>(seed >> 32), static_cast<uint32_t>(seed)};
+  const Seed key = fold(fold(start, "loader"), static_cast<uint64_t>(epoch));
+  for (size_t i = order.size(); i-- > 1;) {
+    std::swap(order[i], order[random_below(key, i, static_cast<uint32_t>(i + 1))]);
+  }
+}
+
+DataLoader::DataLoader(const Samples& samples, Options options)
     : samples_(samples), options_(options) {
   require(options_.batch >= 1, "loader: batch must be at least 1 sample, got {}", options_.batch);
   require(samples.images.dtype() == f32 && samples.labels.dtype() == i32,
@@ -59,12 +68,10 @@ DataLoader::DataLoader(const Samples& samples, LoaderOptions options)
 void DataLoader::start_epoch(int64_t epoch) {
   require(epoch >= 0, "loader: epoch must be at least 0, got {}", epoch);
   epoch_ = epoch;
-  std::iota(order_.begin(), order_.end(), 0u);
-  if (!options_.shuffle) return;
-  const Seed seed{static_cast<uint32_t>(options_.seed >> 32), static_cast<uint32_t>(options_.seed)};
-  const Seed key = fold(fold(seed, "loader"), static_cast<uint64_t>(epoch));
-  for (size_t i = order_.size(); i-- > 1;) {
-    std::swap(order_[i], order_[random_below(key, i, static_cast<uint32_t>(i + 1))]);
+  if (options_.shuffle) {
+    shuffled_order(options_.seed, epoch, order_);
+  } else {
+    std::iota(order_.begin(), order_.end(), 0u);
   }
 }
 

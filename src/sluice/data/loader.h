@@ -1,24 +1,101 @@
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "sluice/data/dataset.h"
 #include "sluice/data/samples.h"
 
 namespace sluice::data {
 
+/// Writes a random order of the numbers 0 to order.size() - 1, a pure function of (seed, epoch,
+/// order.size()). Does not allocate. Source: Fisher-Yates, with one Philox counter for each swap.
+void shuffled_order(uint64_t seed, int64_t epoch, std::span<uint32_t> order);
+
+/// Whether each epoch has an order of its own.
+enum class Shuffle : uint8_t {
+  kNo,   ///< The order of the dataset; epoch e reads pass e.
+  kYes,  ///< The order of shuffled_order().
+};
+
 struct LoaderOptions {
-  int64_t batch = 8;    ///< Samples per batch, that is, per step of the program.
-  uint64_t seed = 0;    ///< Seed of the order.
-  bool shuffle = true;  ///< If false, every epoch uses the order of the samples.
+  int64_t batch = 8;                ///< Samples of an item, >= 1.
+  Shuffle shuffle = Shuffle::kYes;  ///< The order of the samples of an epoch.
+  uint64_t seed = 0;                ///< Seed of the order.
+  int workers = 0;  ///< Threads that make items ahead, in [0, 256]; 0: the consumer's thread alone.
+  int depth = 3;  ///< Items in memory with workers, in [1, 65536]; the consumer holds one of them.
+  Remainder remainder = Remainder::kDrop;  ///< Whether the last, smaller item of an epoch is kept.
+  /// Factors of `batch` for the message about too little data, such as "m x D = 40"; may be empty.
+  std::string factors = {};
+};
+
+/// Cuts the elements of a dataset, here called samples, into items: the fields of a sample with a
+/// new first axis of `batch`. The items are a pure function of the dataset, the options and the
+/// epoch; `workers` and `depth` do not change them.
+///
+/// A dataset is *indexed* if each element can be made without those before it. Sources other than
+/// from_generator() are, and so are map, parallel_map, zip, take, skip, batch, repeat and prefetch
+/// of indexed datasets, and cache of any. Workers make samples of an indexed dataset at once and
+/// call its functions from several threads. They take the place of the threads of parallel_map()
+/// and prefetch(). Other datasets are read in order by one thread.
+///
+/// Shuffle::kYes requires a dataset with an end. If it is not indexed, the loader holds pass 0 in
+/// memory, as cache() does. If its size is not known either, only a cache() makes it fit: otherwise
+/// use Shuffle::kNo with Dataset::shuffle(seed, buffer), which holds `buffer` elements.
+class BatchLoader {
+ public:
+  /// Starts epoch 0, without reading ahead before the first next() or start_epoch(). Allocates the
+  /// memory of all items. Computes the first sample if the dataset does not know its specs, and
+  /// reads a pass if only a cache() of it has a size. Error{kUsage} if an option is out of range,
+  /// the samples fill no item, the dataset cannot be shuffled, or check_static() refuses it.
+  explicit BatchLoader(Dataset dataset, LoaderOptions options = {});
+  /// Stops and joins the workers; waits for calls of the user's functions that have begun.
+  ~BatchLoader();
+  BatchLoader(BatchLoader&&) noexcept;
+  BatchLoader& operator=(BatchLoader&&) noexcept;
+
+  /// Starts an epoch >= 0 at item `item` in [0, items()]. Workers read on into the following epoch,
+  /// so that it costs no wait to start that one after the last item.
+  void start_epoch(int64_t epoch, int64_t item = 0);
+  /// Returns the next item, or null at the end of the epoch. The item is valid until the next call
+  /// of next() or start_epoch(). Throws the error of a user's function once, after the items before
+  /// it; then the epoch is at its end. Error{kIo} if the system does not start the workers.
+  const Element* next();
+
+  int64_t epoch() const;
+  /// Number of the item that next() returns next.
+  int64_t position() const;
+  /// Items of an epoch: kForever without an end, nothing if the size is not known.
+  std::optional<int64_t> items() const;
+  /// Samples that each epoch drops, as items().
+  std::optional<int64_t> dropped() const;
+  /// Samples of an epoch, dropped ones included, as items().
+  std::optional<int64_t> samples() const;
+  /// Specs and names of the fields of a sample.
+  const ElementSpecs& sample_specs() const;
+  const LoaderOptions& options() const;
+
+ private:
+  class Ring;
+  std::unique_ptr<Ring> ring_;
 };
 
 /// Cuts samples into batches. The order of the samples is a pure function of (seed, epoch, number
 /// of samples). Samples at the end that do not fill a batch are dropped.
 class DataLoader {
  public:
+  struct Options {
+    int64_t batch = 8;    ///< Samples per batch, that is, per step of the program.
+    uint64_t seed = 0;    ///< Seed of the order.
+    bool shuffle = true;  ///< If false, every epoch uses the order of the samples.
+  };
+
   /// Starts epoch 0. `samples` must outlive the loader. Error{kUsage} if `samples` do not fill
   /// one batch, images are not f32, labels are not i32, or their numbers differ.
-  DataLoader(const Samples& samples, LoaderOptions options);
+  DataLoader(const Samples& samples, Options options);
 
   /// Number of full batches in an epoch.
   int64_t batches() const { return size() / options_.batch; }
@@ -26,7 +103,7 @@ class DataLoader {
   int64_t dropped() const { return size() % options_.batch; }
   int64_t epoch() const { return epoch_; }
 
-  /// Puts the samples in the order of epoch `epoch` >= 0 (Fisher-Yates). Does not allocate.
+  /// Puts the samples in the order of epoch `epoch` >= 0 (shuffled_order). Does not allocate.
   void start_epoch(int64_t epoch);
 
   /// Copies a batch of the current epoch to `images` and `labels`. `index` is in [0, batches()).
@@ -42,7 +119,7 @@ class DataLoader {
   int64_t size() const { return static_cast<int64_t>(order_.size()); }
 
   const Samples& samples_;
-  LoaderOptions options_;
+  Options options_;
   int64_t epoch_ = 0;
   std::vector<uint32_t> order_;
 };

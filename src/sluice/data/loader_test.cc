@@ -159,7 +159,7 @@ TEST(DataLoader, WrongViewsAreRefusedUntouched) {
 
 TEST(DataLoader, UnusableDataIsRefused) {
   const Samples set = numbered(3);
-  const auto message = [](const Samples& data, LoaderOptions options) -> std::string {
+  const auto message = [](const Samples& data, DataLoader::Options options) -> std::string {
     try {
       DataLoader loader(data, options);
       return "";

@@ -81,7 +81,7 @@ Feed::Feed(const exe::Executable& executable, const exe::Feed& plan, const Place
   scratch_.resize(plan.rings.size());
 }
 
-Feed::~Feed() { stop_thread(); }
+Feed::~Feed() { release(); }
 
 FeedPort* Feed::add_port(int replica, size_t field, std::byte* arena) {
   auto& port = ports_[static_cast<size_t>(replica) * plan_.rings.size() + field];
@@ -110,15 +110,18 @@ FeedLayout Feed::layout() const {
 }
 
 void Feed::bind(std::shared_ptr<FeedSource> source) {
+  // The thread must not call a source that opens again.
+  if (source == source_) release();
   source->open(layout());
-  stop_thread();
+  release();
   source_ = std::move(source);
   start_thread();
 }
 
 void Feed::bind(std::shared_ptr<FeedSink> sink) {
+  if (sink == sink_) release();
   sink->open(layout());
-  stop_thread();
+  release();
   sink_ = std::move(sink);
   start_thread();
 }
@@ -132,17 +135,20 @@ void Feed::start_thread() {
   if (has_ports()) thread_ = std::thread([this] { serve(); });
 }
 
-void Feed::stop_thread() {
-  if (!thread_.joinable()) return;
+void Feed::release() {
   quits_ = true;
   try {
     if (source_ != nullptr) source_->cancel();
     if (sink_ != nullptr) sink_->cancel();
   } catch (...) {  // The thread ends once next() or take() returns.
   }
-  signal_.fetch_add(1);
-  signal_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) {
+    signal_.fetch_add(1);
+    signal_.notify_all();
+    thread_.join();
+  }
+  source_.reset();
+  sink_.reset();
 }
 
 void Feed::rouse() {

@@ -110,7 +110,8 @@ class Feed {
   friend class FeedPort;
   FeedLayout layout() const;
   void start_thread();
-  void stop_thread();
+  /// Cancels and releases the source or sink.
+  void release();
   void serve();
   bool can_move() const;
   /// Moves the element of replica `replica_` of the next group. Returns false at the end of data.

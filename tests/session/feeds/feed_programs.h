@@ -13,7 +13,7 @@
 
 #include "sluice/base/test_refusals.h"
 #include "sluice/core.h"
-#include "sluice/data/outfeed_queue.h"
+#include "sluice/data/feed_queues.h"
 #include "sluice/exe/executable.h"
 
 /// Sources, sinks and programs for tests of feeds.

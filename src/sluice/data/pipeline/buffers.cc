@@ -11,6 +11,8 @@ namespace sluice::data {
 namespace {
 
 using internal::Combinator;
+using internal::ElementView;
+using internal::Node;
 using internal::Stream;
 
 class Shuffled final : public Combinator {
@@ -105,13 +107,22 @@ class Batched final : public Combinator {
     const std::optional<int64_t> all = input().size();
     return keeps_ && !(all && (*all == kForever || *all % n_ == 0 || *all < n_));
   }
-  std::optional<int64_t> size() const override {
-    const std::optional<int64_t> all = input().size();
+  std::optional<int64_t> size() const override { return batches_of(input().size()); }
+  std::optional<int64_t> indexed() const override { return batches_of(input().indexed()); }
+  Element at(int64_t k) const override {
+    const int64_t first = k * n_;
+    const int64_t end = std::min(first + n_, *input().indexed());
+    std::vector<Element> elements;
+    for (int64_t i = first; i < end; ++i) elements.push_back(input().at(i));
+    return join(std::move(elements), first);
+  }
+
+ private:
+  std::optional<int64_t> batches_of(std::optional<int64_t> all) const {
     if (!all || *all == kForever) return all;
     return *all / n_ + (keeps_ && *all % n_ != 0 ? 1 : 0);
   }
 
- private:
   class Batches final : public Stream {
    public:
     Batches(std::unique_ptr<Stream> input, int64_t n, bool keeps)
@@ -147,9 +158,36 @@ class Cached final : public Combinator {
   explicit Cached(const Dataset& input) : Combinator(input) {}
 
   std::unique_ptr<Stream> open(uint64_t) const override {
-    const std::lock_guard lock(mutex_);
-    if (elements_ != nullptr) return std::make_unique<Stored>(elements_);
+    if (std::shared_ptr<const Elements> all = stored()) {
+      return std::make_unique<Stored>(std::move(all));
+    }
     return std::make_unique<Storing>(*this, input().open(0));
+  }
+
+  /// Reads pass 0 if that alone shows its size.
+  std::optional<int64_t> indexed() const override {
+    std::optional<int64_t> size = input().size();
+    if (!size) size = static_cast<int64_t>(load()->size());
+    return size == kForever ? std::nullopt : size;
+  }
+  Element at(int64_t k) const override {
+    const auto place = static_cast<size_t>(k);
+    if (const auto all = stored()) return (*all)[place];
+    const std::optional<int64_t> size = input().indexed();
+    if (!size) return (*load())[place];
+    {
+      const std::lock_guard lock(mutex_);
+      if (place < parts_.size() && parts_[place]) return *parts_[place];
+    }
+    Element element = input().at(k);
+    const std::lock_guard lock(mutex_);
+    if (elements_ == nullptr) keep(element, place, static_cast<size_t>(*size));
+    return element;
+  }
+  size_t write_at(int64_t k, const ElementView& to) const override {
+    const auto all = stored();
+    return all ? internal::copy_element((*all)[static_cast<size_t>(k)], k, to)
+               : Node::write_at(k, to);
   }
 
  private:
@@ -180,7 +218,7 @@ class Cached final : public Combinator {
         return element;
       }
       const std::lock_guard lock(cached_.mutex_);
-      if (cached_.elements_ == nullptr) cached_.elements_ = std::move(elements_);
+      cached_.store(std::move(elements_));
       elements_ = nullptr;
       return std::nullopt;
     }
@@ -191,8 +229,41 @@ class Cached final : public Combinator {
     std::shared_ptr<Elements> elements_ = std::make_shared<Elements>();
   };
 
-  mutable std::mutex mutex_;
-  mutable std::shared_ptr<const Elements> elements_;  ///< Null before a pass reached its end.
+  std::shared_ptr<const Elements> stored() const {
+    const std::lock_guard lock(mutex_);
+    return elements_;
+  }
+  /// Reads pass 0 to its end, once for all threads.
+  std::shared_ptr<const Elements> load() const {
+    const std::lock_guard one(loading_);
+    if (stored() == nullptr) {
+      const std::unique_ptr<Stream> pass = open(0);
+      while (pass->next()) {
+      }
+    }
+    return stored();
+  }
+  /// Keeps an element of `size` that at() made. The caller holds mutex_.
+  void keep(const Element& element, size_t place, size_t size) const {
+    parts_.resize(size);
+    if (parts_[place]) return;
+    parts_[place] = element;
+    if (++made_ != size) return;
+    auto all = std::make_shared<Elements>();
+    for (std::optional<Element>& part : parts_) all->push_back(std::move(*part));
+    store(std::move(all));
+  }
+  /// Stores all elements, unless it has them. The caller holds mutex_.
+  void store(std::shared_ptr<const Elements> all) const {
+    if (elements_ == nullptr) elements_ = std::move(all);
+    parts_ = {};
+  }
+
+  mutable std::mutex loading_;                         ///< Held while load() reads.
+  mutable std::mutex mutex_;                           ///< Guards the members below.
+  mutable std::shared_ptr<const Elements> elements_;   ///< Null before all elements were read.
+  mutable std::vector<std::optional<Element>> parts_;  ///< Elements that at() made until then.
+  mutable size_t made_ = 0;                            ///< Elements in `parts_`.
 };
 
 }  // namespace

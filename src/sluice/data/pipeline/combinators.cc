@@ -9,6 +9,7 @@ namespace {
 
 using internal::CheckedMap;
 using internal::Combinator;
+using internal::ElementView;
 using internal::Node;
 using internal::Stream;
 
@@ -21,6 +22,8 @@ class Mapped final : public Combinator {
   }
   std::optional<ElementSpecs> specs() const override { return map_.specs; }
   bool may_vary() const override { return !map_.specs && input().may_vary(); }
+  std::optional<int64_t> indexed() const override { return input().indexed(); }
+  Element at(int64_t k) const override { return map_(input().at(k), k); }
 
  private:
   class Calls final : public Stream {
@@ -51,8 +54,19 @@ class Repeated final : public Combinator {
     const auto n = static_cast<uint64_t>(passes_);
     return std::make_unique<Passes>(*this, passes_ == kForever ? pass : pass * n);
   }
-  std::optional<int64_t> size() const override {
-    const std::optional<int64_t> each = input().size();
+  std::optional<int64_t> size() const override { return all_of(input().size()); }
+  std::optional<int64_t> indexed() const override {
+    const std::optional<int64_t> each = input().indexed();
+    return each ? all_of(each) : std::nullopt;
+  }
+  Element at(int64_t k) const override { return input().at(k % *input().indexed()); }
+  size_t write_at(int64_t k, const ElementView& to) const override {
+    return input().write_at(k % *input().indexed(), to);
+  }
+
+ private:
+  /// Number of elements of all passes, from that of each.
+  std::optional<int64_t> all_of(std::optional<int64_t> each) const {
     if (passes_ == 0 || each == 0) return 0;
     if (passes_ == kForever || each == kForever) return kForever;
     if (!each) return std::nullopt;
@@ -60,7 +74,6 @@ class Repeated final : public Combinator {
     return __builtin_mul_overflow(*each, passes_, &product) ? kForever : product;
   }
 
- private:
   class Passes final : public Stream {
    public:
     Passes(const Repeated& repeated, uint64_t first) : repeated_(repeated), first_(first) {}
@@ -105,15 +118,25 @@ class Range final : public Combinator {
   std::unique_ptr<Stream> open(uint64_t pass) const override {
     return std::make_unique<Part>(input().open(pass), skipped_, taken_);
   }
-  std::optional<int64_t> size() const override {
+  std::optional<int64_t> size() const override { return part_of(input().size()); }
+  std::optional<int64_t> indexed() const override {
+    const std::optional<int64_t> all = input().indexed();
+    return all ? part_of(all) : std::nullopt;
+  }
+  Element at(int64_t k) const override { return input().at(skipped_ + k); }
+  size_t write_at(int64_t k, const ElementView& to) const override {
+    return input().write_at(skipped_ + k, to);
+  }
+
+ private:
+  /// Number of elements of the range, from that of the input.
+  std::optional<int64_t> part_of(std::optional<int64_t> all) const {
     if (taken_ == 0) return 0;
-    const std::optional<int64_t> all = input().size();
     if (all == kForever) return taken_;
     if (!all) return std::nullopt;
     return std::min(std::max<int64_t>(*all - skipped_, 0), taken_);
   }
 
- private:
   class Part final : public Stream {
    public:
     Part(std::unique_ptr<Stream> input, int64_t skipped, int64_t taken)
@@ -182,10 +205,36 @@ class Zipped final : public Node {
     return std::any_of(inputs_.begin(), inputs_.end(),
                        [](const Dataset& input) { return input.node()->may_vary(); });
   }
+  std::optional<int64_t> indexed() const override {
+    int64_t least = kForever;
+    for (const Dataset& input : inputs_) {
+      const std::optional<int64_t> size = input.node()->indexed();
+      if (!size) return std::nullopt;
+      least = std::min(least, *size);
+    }
+    return least;
+  }
+  Element at(int64_t k) const override {
+    Element all;
+    for (const Dataset& input : inputs_) append(input.node()->at(k), all);
+    internal::check_names(all.arrays.size(), all.names, "zip");
+    return all;
+  }
+  size_t write_at(int64_t k, const ElementView& to) const override {
+    size_t written = 0;
+    for (const Dataset& input : inputs_) written += input.node()->write_at(k, to.behind(written));
+    return written;
+  }
 
  private:
   static constexpr const char* kMixed =
       "zip: all datasets must have fields with names, or none; got both";
+
+  static void append(Element part, Element& all) {
+    require(all.arrays.empty() || all.names.empty() == part.names.empty(), kMixed);
+    std::move(part.arrays.begin(), part.arrays.end(), std::back_inserter(all.arrays));
+    std::move(part.names.begin(), part.names.end(), std::back_inserter(all.names));
+  }
 
   class Joined final : public Stream {
    public:
@@ -198,9 +247,7 @@ class Zipped final : public Node {
         std::optional<Element> part = input->next();
         ended_ = !part;
         if (ended_) return std::nullopt;
-        require(all.arrays.empty() || all.names.empty() == part->names.empty(), kMixed);
-        std::move(part->arrays.begin(), part->arrays.end(), std::back_inserter(all.arrays));
-        std::move(part->names.begin(), part->names.end(), std::back_inserter(all.names));
+        append(std::move(*part), all);
       }
       if (!checked_) internal::check_names(all.arrays.size(), all.names, "zip");
       checked_ = true;

@@ -3,7 +3,10 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "sluice/base/error.h"
 #include "sluice/data/dataset.h"
@@ -23,6 +26,16 @@ class Stream {
   virtual std::optional<Element> next() = 0;
 };
 
+/// Memory for the arrays of an element.
+struct ElementView {
+  std::span<const ArrayView> arrays;
+  std::span<const std::string> names;  ///< One for each array, or empty for a tuple.
+
+  ElementView behind(size_t first) const {
+    return {arrays.subspan(first), names.empty() ? names : names.subspan(first)};
+  }
+};
+
 /// A source or a combinator: what a Dataset describes. Immutable, except for the memory of cache().
 class Node {
  public:
@@ -39,6 +52,15 @@ class Node {
     const std::optional<ElementSpecs> known = specs();
     return known && !known->is_static;
   }
+
+  /// Number of elements, kForever without an end, if at() makes each of them without those before
+  /// it; nothing otherwise. These elements are equal in all passes. cache() may read a pass here.
+  virtual std::optional<int64_t> indexed() const { return std::nullopt; }
+  /// Makes element `k` in [0, indexed()). Several threads may call it at once.
+  virtual Element at(int64_t k) const;
+  /// Writes element k to the first arrays of `to`. Returns their number. Error{kUsage} unless the
+  /// element has their specs and names.
+  virtual size_t write_at(int64_t k, const ElementView& to) const;
 };
 
 /// A node with one input, whose specs and size it keeps unless it says otherwise.
@@ -79,6 +101,9 @@ bool has_specs(const Element& element, const ElementSpecs& specs);
 /// Requires that an element which a user's function returned is complete, and has `specs` if they
 /// are given.
 void check_element(const Element& element, const std::optional<ElementSpecs>& specs);
+/// Copies an element to the first arrays of `to`. Returns their number. Error{kUsage} naming the
+/// element's `number` unless it has their specs and names.
+size_t copy_element(const Element& element, int64_t number, const ElementView& to);
 /// Requires `arrays` >= 1 arrays, and one name for each array, all different, or no names.
 void check_names(size_t arrays, const std::vector<std::string>& names, std::string_view what);
 

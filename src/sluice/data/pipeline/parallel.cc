@@ -127,6 +127,8 @@ class ParallelMapped final : public Combinator {
   }
   std::optional<ElementSpecs> specs() const override { return map_.specs; }
   bool may_vary() const override { return !map_.specs && input().may_vary(); }
+  std::optional<int64_t> indexed() const override { return input().indexed(); }
+  Element at(int64_t k) const override { return map_(input().at(k), k); }
 
  private:
   CheckedMap map_;
@@ -140,6 +142,11 @@ class Prefetched final : public Combinator {
 
   std::unique_ptr<Stream> open(uint64_t pass) const override {
     return std::make_unique<Ahead>("prefetch", input().open(pass), nullptr, 1, depth_);
+  }
+  std::optional<int64_t> indexed() const override { return input().indexed(); }
+  Element at(int64_t k) const override { return input().at(k); }
+  size_t write_at(int64_t k, const internal::ElementView& to) const override {
+    return input().write_at(k, to);
   }
 
  private:

@@ -1,5 +1,7 @@
 // The sources in memory: arrays and functions.
 #include <algorithm>
+#include <cstring>
+#include <span>
 #include <utility>
 
 #include "sluice/data/pipeline/node.h"
@@ -9,6 +11,7 @@ namespace sluice::data {
 namespace {
 
 using internal::call_for_element;
+using internal::ElementView;
 using internal::Node;
 using internal::Stream;
 
@@ -31,6 +34,30 @@ class Tensors final : public Node {
   std::optional<ElementSpecs> specs() const override { return specs_; }
   std::optional<int64_t> size() const override { return whole_.arrays[0].shape()[0]; }
 
+  std::optional<int64_t> indexed() const override { return size(); }
+  Element at(int64_t k) const override {
+    Element element;
+    element.names = specs_.names;
+    element.arrays.reserve(specs_.arrays.size());
+    for (size_t i = 0; i < specs_.arrays.size(); ++i) {
+      HostTensor& array = element.arrays.emplace_back(specs_.arrays[i]);
+      const auto from = row(k, i);
+      std::copy(from.begin(), from.end(), array.bytes().begin());
+    }
+    return element;
+  }
+  size_t write_at(int64_t k, const ElementView& to) const override {
+    const size_t n = specs_.arrays.size();
+    bool is_right = n <= to.arrays.size() && specs_.names.empty() == to.names.empty();
+    for (size_t i = 0; i < n && is_right; ++i) is_right = to.arrays[i].spec == specs_.arrays[i];
+    if (!is_right) return Node::write_at(k, to);  // Reports the difference.
+    for (size_t i = 0; i < n; ++i) {
+      const auto from = row(k, i);
+      if (!from.empty()) std::memcpy(to.arrays[i].data, from.data(), from.size());
+    }
+    return n;
+  }
+
  private:
   class Rows final : public Stream {
    public:
@@ -38,23 +65,19 @@ class Tensors final : public Node {
 
     std::optional<Element> next() override {
       if (row_ == tensors_.size()) return std::nullopt;
-      Element element;
-      element.names = tensors_.specs_.names;
-      element.arrays.reserve(tensors_.specs_.arrays.size());
-      for (size_t i = 0; i < tensors_.specs_.arrays.size(); ++i) {
-        HostTensor& row = element.arrays.emplace_back(tensors_.specs_.arrays[i]);
-        const auto from = tensors_.whole_.arrays[i].bytes().subspan(
-            static_cast<size_t>(row_) * row.bytes().size(), row.bytes().size());
-        std::copy(from.begin(), from.end(), row.bytes().begin());
-      }
-      ++row_;
-      return element;
+      return tensors_.at(row_++);
     }
 
    private:
     const Tensors& tensors_;
     int64_t row_ = 0;
   };
+
+  std::span<const std::byte> row(int64_t k, size_t array) const {
+    const auto all = whole_.arrays[array].bytes();
+    const size_t bytes = all.size() / static_cast<size_t>(whole_.arrays[array].shape()[0]);
+    return all.subspan(static_cast<size_t>(k) * bytes, bytes);
+  }
 
   Element whole_;
   ElementSpecs specs_;
@@ -72,6 +95,14 @@ class Function final : public Node {
   std::unique_ptr<Stream> open(uint64_t) const override { return std::make_unique<Calls>(*this); }
   std::optional<ElementSpecs> specs() const override { return specs_; }
   std::optional<int64_t> size() const override { return n_; }
+  std::optional<int64_t> indexed() const override { return n_; }
+  Element at(int64_t k) const override {
+    return call_for_element("from_function", k, [&] {
+      Element element = f_(k);
+      internal::check_element(element, specs_);
+      return element;
+    });
+  }
 
  private:
   class Calls final : public Stream {
@@ -80,12 +111,7 @@ class Function final : public Node {
 
     std::optional<Element> next() override {
       if (function_.n_ != kForever && number_ == function_.n_) return std::nullopt;
-      const int64_t number = number_++;
-      return call_for_element("from_function", number, [&] {
-        Element element = function_.f_(number);
-        internal::check_element(element, function_.specs_);
-        return element;
-      });
+      return function_.at(number_++);
     }
 
    private:

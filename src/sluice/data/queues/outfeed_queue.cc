@@ -1,4 +1,4 @@
-#include "sluice/data/outfeed_queue.h"
+#include "sluice/data/feed_queues.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,0 +1,111 @@
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sluice/base/feed.h"
+#include "sluice/data/dataset.h"
+
+namespace sluice::data {
+
+struct InfeedQueueOptions {
+  /// Elements, 1 to 255, that the host makes in advance for each replica.
+  int prefetch_depth = 3;
+};
+
+/// A source that gives a feed the elements of pass 0 of a dataset; repeat() the dataset for more.
+///   const auto queue = std::make_shared<data::InfeedQueue>(digits.batch(8).repeat());
+///   const Infeed in = ir.infeed("digits", queue->fields(), {.prefetch_depth = queue->depth()});
+///   session.bind_feed(in, queue);
+/// Replica r reads element t·R + r at step t. Runs and programs of a session go on where the last
+/// one ended. One feed at a time may use a queue; it begins at element 0 when bind_feed() binds it,
+/// again too. An error of a user's function arrives once, with the element's number.
+class InfeedQueue : public FeedSource {
+ public:
+  /// Error{kUsage} if check_static() refuses the dataset or the depth is out of range.
+  explicit InfeedQueue(Dataset dataset, const InfeedQueueOptions& options = {});
+
+  /// Specs of an element with the names of its fields, in the dataset's order. The names of a tuple
+  /// are "0", "1", ….
+  const std::vector<FeedField>& fields() const { return fields_; }
+  int depth() const { return options_.prefetch_depth; }
+  /// Number of elements that the queue gave since it was bound, those in advance included.
+  int64_t position() const { return position_.load(); }
+
+  /// Begins at element 0. Error{kUsage} if another feed uses the queue, or if the feed's fields
+  /// differ from those of the dataset. Named fields are compared by name, others by their order.
+  void open(const FeedLayout& layout) override;
+  bool next(std::span<const ArrayView> fields) override;
+  void cancel() override;
+
+ private:
+  std::vector<size_t> places_in(const FeedLayout& layout) const;
+
+  const Dataset dataset_;
+  const InfeedQueueOptions options_;
+  ElementSpecs specs_;
+  std::vector<FeedField> fields_;
+  std::mutex lock_;  ///< Held while an element is made.
+  std::optional<Iterator> pass_;
+  std::vector<size_t> places_;  ///< By field of the feed: its array in an element.
+  std::atomic<int64_t> position_{0};
+  std::mutex use_;  ///< Guards the members below.
+  bool is_used_ = false;
+  std::string user_;  ///< Name of the feed that uses the queue.
+};
+
+/// Measures how fast an infeed gets elements: a thread reads `queue` and fills a ring of its depth,
+/// which a consumer empties at once. The results are those of dataset_benchmark(); `copy` must be
+/// true. Error{kUsage} also if a feed uses the queue.
+BenchmarkResult infeed_benchmark(InfeedQueue& queue, const BenchmarkOptions& options = {});
+
+struct OutfeedQueueOptions {
+  /// Whether dequeue() returns all elements since the last call (kAll), or the newest (kLast).
+  enum class Mode : uint8_t { kAll, kLast } mode = Mode::kAll;
+  /// Most groups that the queue holds in mode kAll; the device waits while it is full. 0: no limit.
+  int64_t depth = 0;
+};
+
+/// A sink that holds the elements of an outfeed. Any thread may dequeue them, also during a run.
+class OutfeedQueue : public FeedSink {
+ public:
+  using Mode = OutfeedQueueOptions::Mode;
+  /// Error{kUsage} if the depth is negative.
+  explicit OutfeedQueue(const OutfeedQueueOptions& options = {});
+
+  void open(const FeedLayout& layout) override;
+  void take(std::span<const ConstArrayView> fields) override;
+  void cancel() override;
+
+  /// Returns the fields by name. In mode kAll, an array holds the k groups that are present, with
+  /// the axes k, the replicas and those of an element, and the queue becomes empty. In mode kLast,
+  /// it holds the newest group, without the first axis. The axis of one replica is left out.
+  /// Error{kUsage} if nothing was ever enqueued.
+  std::vector<NamedArray> dequeue();
+  /// Waits until dequeue() returns at least one group, at most for `seconds`. Returns whether it
+  /// does.
+  bool wait_for(double seconds);
+  /// Returns the number of groups that dequeue() would return.
+  int64_t size() const;
+
+ private:
+  int64_t present() const { return options_.mode == Mode::kAll || groups_ == 0 ? groups_ : 1; }
+
+  const OutfeedQueueOptions options_;
+  mutable std::mutex lock_;
+  std::condition_variable changed_;
+  FeedLayout layout_;
+  bool cancelled_ = false;
+  bool ever_ = false;    ///< A group was enqueued.
+  int64_t groups_ = 0;   ///< Whole groups in `bytes_`.
+  int64_t replica_ = 0;  ///< Replica of the next element.
+  std::vector<std::vector<std::byte>>
+      bytes_;                                 ///< By field, with the elements of a part of a group.
+  std::vector<std::vector<std::byte>> last_;  ///< By field: the newest group, in mode kLast.
+};
+
+}  // namespace sluice::data

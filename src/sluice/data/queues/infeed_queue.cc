@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "sluice/base/error.h"
+#include "sluice/data/feed_queues.h"
+#include "sluice/data/pipeline/node.h"
+
+namespace sluice::data {
+namespace {
+
+constexpr int kMaxDepth = 255;
+
+std::string to_text(const std::vector<FeedField>& fields) {
+  std::string text;
+  for (const FeedField& field : fields)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", field.name, to_string(field.spec));
+  return text;
+}
+
+}  // namespace
+
+InfeedQueue::InfeedQueue(Dataset dataset, const InfeedQueueOptions& options)
+    : dataset_(std::move(dataset)), options_(options) {
+  require(depth() >= 1 && depth() <= kMaxDepth,
+          "InfeedQueue: prefetch_depth must be 1 to {}, got {}", kMaxDepth, depth());
+  specs_ = check_static(dataset_, "InfeedQueue");
+  for (size_t i = 0; i < specs_.arrays.size(); ++i) {
+    fields_.push_back(
+        {specs_.names.empty() ? fmt::to_string(i) : specs_.names[i], specs_.arrays[i]});
+  }
+}
+
+/// Returns the place in an element for each field of a feed.
+std::vector<size_t> InfeedQueue::places_in(const FeedLayout& layout) const {
+  std::vector<size_t> places;
+  bool is_right = layout.fields.size() == fields_.size();
+  for (size_t f = 0; f < layout.fields.size() && is_right; ++f) {
+    const FeedField& field = layout.fields[f];
+    size_t place = f;
+    if (!specs_.names.empty()) {
+      const auto found = std::find(specs_.names.begin(), specs_.names.end(), field.name);
+      place = static_cast<size_t>(found - specs_.names.begin());
+    }
+    is_right = place < fields_.size() && fields_[place].spec.shape == field.spec.shape &&
+               fields_[place].spec.dtype == field.spec.dtype;
+    places.push_back(place);
+  }
+  require(is_right,
+          "InfeedQueue: feed '{}' must have the fields of the dataset ({}), got ({}); make it with "
+          "ir.infeed(name, queue.fields())",
+          layout.name, to_text(fields_), to_text(layout.fields));
+  return places;
+}
+
+void InfeedQueue::open(const FeedLayout& layout) {
+  std::vector<size_t> places = places_in(layout);
+  {
+    const std::lock_guard hold(use_);
+    require(!is_used_,
+            "InfeedQueue: one feed must use the queue at a time, got feed '{}' beside feed '{}'; "
+            "make a queue for each feed, or end the other session first",
+            layout.name, user_);
+    is_used_ = true;
+    user_ = layout.name;
+  }
+  const std::lock_guard hold(lock_);
+  places_ = std::move(places);
+  pass_.reset();
+  position_ = 0;
+}
+
+bool InfeedQueue::next(std::span<const ArrayView> fields) {
+  const std::lock_guard hold(lock_);
+  if (!pass_) pass_.emplace(dataset_.iterate());
+  const std::optional<Element> element = pass_->next();
+  if (!element) return false;
+  if (!internal::has_specs(*element, specs_)) {
+    const int64_t number = pass_->position() - 1;
+    pass_.emplace(dataset_.take(0).iterate());  // As after another error, the pass is at its end.
+    fail(ErrorKind::kUsage, "InfeedQueue: element {} must be {} like the first one, got {}", number,
+         to_string(specs_), to_string(specs_of(*element)));
+  }
+  for (size_t f = 0; f < fields.size(); ++f) {
+    const auto from = element->arrays[places_[f]].bytes();
+    std::memcpy(fields[f].data, from.data(), from.size());
+  }
+  position_.fetch_add(1);
+  return true;
+}
+
+void InfeedQueue::cancel() {
+  const std::lock_guard hold(use_);
+  is_used_ = false;
+}
+
+}  // namespace sluice::data

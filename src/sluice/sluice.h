@@ -16,6 +16,6 @@
 #include "sluice/nn/variable_factory.h"
 #include "sluice/train/learning_rate.h"
 #include "sluice/train/throughput.h"
-#include "sluice/train/trainer.h"
+#include "sluice/train/fit.h"
 #include "sluice/train/training_step.h"
 #include "sluice/transforms/autodiff.h"

@@ -18,7 +18,7 @@ std::atomic<int64_t> calls = 0;
 // Adds a brightness to the images of an element or of a batch.
 data::Element brighten(data::Element e) {
   ++calls;
-  for (float& pixel : e["image"].as<float>()) pixel += 0.1f;
+  for (float& pixel : e["input"].as<float>()) pixel += 0.1f;
   return e;
 }
 
@@ -64,7 +64,7 @@ TEST_F(FastDataset, ParallelMapHasTheSameElements) {
   // --- End of the code.
   data::Iterator expected = digits.map(brighten).shuffle(1, 10000).batch(8).iterate();
   for (const data::Element& element : parallel) {
-    EXPECT_TRUE(element["image"].same_bits((*expected.next())["image"]));
+    EXPECT_TRUE(element["input"].same_bits((*expected.next())["input"]));
   }
 }
 
@@ -91,7 +91,7 @@ TEST_F(FastDataset, ALoaderMakesSamplesByTheirNumbers) {
   const data::Dataset digits = data::from_samples(samples_);
   int64_t items = 0;
   const auto use = [&](const data::Element& item) {
-    EXPECT_EQ(item["image"].shape(), Shape({8, 28, 28}));
+    EXPECT_EQ(item["input"].shape(), Shape({8, 28, 28}));
     ++items;
   };
   // --- Code of the page.

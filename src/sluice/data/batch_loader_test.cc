@@ -64,7 +64,7 @@ TEST(BatchLoader, ReadsWhatTheLoaderOfSamplesReads) {
       EXPECT_EQ(loader.items(), 14);
       EXPECT_EQ(loader.dropped(), 3);
       EXPECT_EQ(loader.samples(), 101);
-      EXPECT_EQ(to_string(loader.sample_specs()), "image (2, 3) float32, label () int32");
+      EXPECT_EQ(to_string(loader.sample_specs()), "input (2, 3) float32, labels () int32");
       HostTensor images({{7, 2, 3}, f32, {}});
       HostTensor labels({{7}, i32, {}});
       for (const int64_t epoch : {0, 1, 2, 9}) {
@@ -76,8 +76,8 @@ TEST(BatchLoader, ReadsWhatTheLoaderOfSamplesReads) {
           const Element* item = loader.next();
           ASSERT_NE(item, nullptr);
           expected.fill(b, images, labels);
-          EXPECT_TRUE((*item)["image"].same_bits(images));
-          EXPECT_TRUE((*item)["label"].same_bits(labels));
+          EXPECT_TRUE((*item)["input"].same_bits(images));
+          EXPECT_TRUE((*item)["labels"].same_bits(labels));
         }
         EXPECT_EQ(loader.next(), nullptr);
         EXPECT_EQ(loader.next(), nullptr);

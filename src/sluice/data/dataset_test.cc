@@ -46,7 +46,7 @@ TEST(Sources, TensorsAreCutAlongTheirFirstAxis) {
   EXPECT_EQ(values(from_tensors(HostTensor({{0, 2}, f32, {}}))), Values{});
   const Samples samples{filled({2, 3}, 1), HostTensor({{2}, i32, {}}), "a test"};
   EXPECT_EQ(to_string(*from_samples(samples).element_specs()),
-            "image (3,) float32, label () int32");
+            "input (3,) float32, labels () int32");
   expect_refused({
       {"scalar", [] { from_tensors(HostTensor::scalar(1)); }, "must have a first axis"},
       {"none", [] { from_tensors(Element()); }, "at least one array"},

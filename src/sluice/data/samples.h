@@ -17,9 +17,9 @@ struct Samples {
   int64_t size() const { return labels.elements(); }
 };
 
-/// Returns a dataset of the fields "image" and "label", one element for each sample. It copies the
-/// arrays. Error{kUsage} if the numbers of images and labels differ.
-Dataset from_samples(const Samples& samples);
+/// Returns a dataset of the fields "input" and "labels", those of train::classifier(), with one
+/// element for each sample. Error{kUsage} if the numbers of images and labels differ.
+Dataset from_samples(Samples samples);
 
 inline constexpr int64_t kDigitSide = 28;
 

@@ -296,6 +296,12 @@ class Fit {
       }
       result_.losses.push_back(static_cast<float>(sum));
     }
+    if (training_.losses.size() < 2) return;
+    result_.parts.resize(training_.losses.size());
+    for (size_t i = 0; i < training_.losses.size(); ++i) {
+      const auto values = calls_.arrays()[i].as<float>();
+      result_.parts[i].insert(result_.parts[i].end(), values.begin(), values.end());
+    }
   }
 
   double mean_loss(int64_t update) const {
@@ -348,6 +354,25 @@ class Fit {
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options) {
   compile(model, model.is_compiled(), options.show);
   return Fit(internal::ModelAccess::state(model), model, data, options).run();
+}
+
+FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options) {
+  compile(model, model.is_compiled(), options.show);
+  DataLoader loader(model.options(), dataset,
+                    {.batch_size = model.call_size().micro_batch,
+                     .shuffle = data::Shuffle::kYes,
+                     .seed = model.options().seed});
+  return fit(model, loader, options);
+}
+
+Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show) {
+  const CallSize size = model.call_size();
+  Options options = model.options();
+  options.device_iterations = size.device_iterations;
+  options.replicas = static_cast<int>(size.replicas);
+  DataLoader loader(options, dataset,
+                    {.batch_size = size.micro_batch, .remainder = data::Remainder::kKeep});
+  return evaluate(model, loader, show);
 }
 
 Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show) {

@@ -94,6 +94,9 @@ struct FitResult {
   /// Losses that the calls returned, by entry and replica. Of several losses, the sum with their
   /// weights.
   std::vector<float> losses;
+  /// The values of each loss by themselves, in the order of Training::losses. Empty if there is one
+  /// loss.
+  std::vector<std::vector<float>> parts;
   std::optional<double> accuracy;       ///< As CallReport::accuracy, of the last call.
   std::vector<Evaluation> validations;  ///< One for each epoch.
   double seconds = 0;                   ///< Without compiling.
@@ -109,10 +112,14 @@ struct FitResult {
 /// (`check_replicas`). Error{kUsage} if the loader's items are not those of the model's calls, if an
 /// option is out of range, or if a loss that is returned is not f32.
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options = {});
+/// As above, on items of a dataset in an order of each epoch's own, by Options::seed.
+FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options = {});
 
 /// Compares the predictions for all items of an epoch with their labels. A smaller last item
 /// (Remainder::kKeep) is completed with its own samples, which do not count twice. If the model
 /// returns the last micro-batch only, its samples alone count. Labels and scores as for fit().
 Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show = Show::kNo);
+/// As above, on all samples of a dataset.
+Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo);
 
 }  // namespace sluice::train

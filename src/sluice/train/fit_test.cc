@@ -7,11 +7,14 @@
 #include <limits>
 
 #include "sluice/base/test_refusals.h"
+#include "sluice/data/samples.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
+#include "sluice/ops/cast.h"
 #include "sluice/ops/losses.h"
+#include "sluice/ops/reductions.h"
 
 namespace sluice::train {
 namespace {
@@ -129,28 +132,7 @@ TEST(Fit, EpochsEndWithTheirValidation) {
   EXPECT_TRUE(result.validations[2].accuracy.has_value());
 }
 
-TEST(Fit, AnAccuracyIsThatOfTheSamplesThatAreReturned) {
-  for (const auto& [output, count] : {std::pair(Output::all(), 12), {Output::final(), 2}}) {
-    const Options options =
-        with({.accumulate = 3, .device_iterations = 2, .output = output, .learning_rate = 0.0});
-    TrainingModel model = training_model(scored(), options);
-    DataLoader data(options, samples(12), {.batch_size = 2});
-    const FitResult result = fit(model, data);
-    const data::Element* item = nullptr;
-    data.start_epoch(0);
-    item = data.next();
-    const double expected = accuracy(model(*item)["logits"], (*item)["labels"]);
-    (void)count;
-    ASSERT_TRUE(result.accuracy.has_value());
-    // Dropout changes the scores, so compare with a run of the same seeds.
-    TrainingModel again = training_model(scored(), options);
-    EXPECT_EQ(*result.accuracy, accuracy(again(*item)["logits"], (*item)["labels"]));
-    EXPECT_GE(expected, 0);
-  }
-}
-
 TEST(Evaluate, CountsEachSampleOnce) {
-  // One class for each sign of the first feature, as a network computes it.
   const Options options = with({.device_iterations = 3});
   InferenceModel model = inference_model(scored(), options);
   const auto percentage = [&](data::Remainder remainder, int64_t n) {
@@ -174,6 +156,109 @@ TEST(Evaluate, CountsTheLastMicroBatchIfOnlyItIsReturned) {
   InferenceModel model = inference_model(scored(), options);
   DataLoader data(options, samples(12), {.batch_size = 2});
   EXPECT_EQ(evaluate(model, data).samples, 4);
+}
+
+// Two losses of which one has the weight 0.25.
+struct TwoLosses : nn::Module {
+  Results build(nn::Builder& b, const Inputs& in) const {
+    const Tensor hidden = ops::tanh(b.inlined("fc", nn::Linear(8), in["input"]));
+    const Tensor logits = b.inlined("out", nn::Linear(3), hidden);
+    Results all{.predictions = {{"hidden", ops::mean(hidden)}, {"logits", logits}}};
+    if (in.mode() == nn::RunMode::kEvaluate) return all;
+    all.losses = {cross_entropy(logits, in["labels"]),
+                  {.name = "aside", .value = ops::mean(hidden * hidden), .weight = 0.25}};
+    return all;
+  }
+};
+
+Network two_losses() {
+  return {TwoLosses(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}};
+}
+
+TEST(Fit, ReportsLossesPredictionsAndAccuracyInEveryStrategy) {
+  const auto run = [](const Strategy& strategy) {
+    const Options options = with({.strategy = strategy,
+                                  .accumulate = 3,
+                                  .replicas = 2,
+                                  .output = Output::all(),
+                                  .learning_rate = 0.5});
+    TrainingModel model = training_model(two_losses(), options);
+    InferenceModel test = inference_model(model);
+    std::vector<double> seen;
+    const FitResult result =
+        fit(model, samples(24), {.epochs = 20, .after_call = [&](const CallReport& report) {
+                                   const HostTensor& scores = report.result("logits");
+                                   EXPECT_EQ(scores.shape(), Shape({3, 2, 2, 3}));
+                                   EXPECT_EQ(report.result("aside").shape(), Shape({3, 2}));
+                                   EXPECT_TRUE(report.accuracy.has_value());
+                                   seen.push_back(report.accuracy.value_or(-1));
+                                   return true;
+                                 }});
+    EXPECT_EQ(result.parts.size(), 2u);
+    EXPECT_EQ(result.losses.size(), 40u * 6);
+    for (size_t i = 0; i < result.losses.size(); ++i)
+      EXPECT_FLOAT_EQ(result.losses[i], result.parts[0][i] + 0.25F * result.parts[1][i]);
+    EXPECT_EQ(result.accuracy, seen.back());
+    EXPECT_GT(*std::max_element(seen.begin(), seen.end()),
+              *std::min_element(seen.begin(), seen.end()));
+    EXPECT_GT(evaluate(test, samples(24)).accuracy.value_or(0), 0);
+    return std::tuple(result.losses, result.parts, seen);
+  };
+  EXPECT_EQ(run(phased()), run(resident()));
+}
+
+// Logits are the input and an offset that is trained.
+struct Offset : nn::Module {
+  Results build(nn::Builder& b, const Inputs& in) const {
+    const Tensor logits = in["input"] + b.add_variable_input("offset", nn::zeros(), {3}, f32);
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"logits", logits}}};
+    return {.losses = {cross_entropy(logits, in["labels"])}, .predictions = {{"logits", logits}}};
+  }
+};
+
+Network offset() {
+  return {Offset(),
+          {{.name = "input", .spec = f32_spec({2, 3}), .eval_spec = f32_spec({4, 3})},
+           {.name = "labels", .spec = i32_spec({2})}}};
+}
+
+// The scores of a call count for the labels of their own micro-batch and replica.
+TEST(Fit, CountsRightAnswersOfEachCall) {
+  data::Samples set{HostTensor(f32_spec({16, 3})), HostTensor(i32_spec({16})), "a test"};
+  const auto images = set.images.as<float>();
+  for (size_t i = 0; i < 16; ++i) {
+    set.labels.as<int32_t>()[i] = static_cast<int32_t>(i % 3);
+    images[3 * i + (i < 10 ? i % 3 : (i + 1) % 3)] = 1;
+  }
+  const Options options =
+      with({.accumulate = 4, .replicas = 2, .output = Output::all(), .learning_rate = 1e-9});
+  TrainingModel model = training_model(offset(), options);
+  EXPECT_EQ(fit(model, data::from_samples(set)).accuracy, 62.5);
+  EXPECT_EQ(fit(model, data::from_samples(set), {.epochs = 0}).accuracy, std::nullopt);
+  // The last micro-batch alone: samples 12 to 15, which are wrong.
+  Options last = options;
+  last.output = Output::final();
+  TrainingModel other = training_model(offset(), last);
+  DataLoader data(last, data::from_samples(set), {.batch_size = 2});
+  EXPECT_EQ(fit(other, data).accuracy, 0);
+}
+
+TEST(Evaluate, CountsEachSampleOfReplicasOnce) {
+  const data::Samples set{HostTensor::of<float>({7, 3}, f32, {1,  0,  0,   //
+                                                              0,  1,  0,   //
+                                                              0,  0,  1,   //
+                                                              0,  2,  1,   //
+                                                              3,  2,  1,   //
+                                                              -1, -2, -3,  //
+                                                              0,  5,  6}),
+                          HostTensor::of<int32_t>({7}, i32, {0, 1, 2, 0, 0, 2, 2}), "a test"};
+  for (const int replicas : {1, 2}) {
+    TrainingModel model = training_model(offset(), with({.replicas = replicas}));
+    InferenceModel test = inference_model(model);
+    const Evaluation evaluation = evaluate(test, data::from_samples(set));
+    EXPECT_EQ(evaluation.samples, 7);
+    EXPECT_DOUBLE_EQ(evaluation.accuracy.value_or(0), 500.0 / 7);
+  }
 }
 
 // A loss that grows without a limit.
@@ -263,6 +348,30 @@ TEST(Fit, Refusals) {
          fit(model, d, {.save_every = 3});
        },
        "fit: save_every requires `save`"},
+      {"a loss of another dtype",
+       [&] {
+         struct Half : TwoLosses {
+           Results build(nn::Builder& b, const Inputs& in) const {
+             Results all = TwoLosses::build(b, in);
+             for (Loss& loss : all.losses)
+               if (loss.name == "aside") loss.value = ops::cast(loss.value, f16);
+             return all;
+           }
+         };
+         TrainingModel half = training_model(
+             {Half(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}}, with());
+         fit(half, samples(4));
+       },
+       "fit: loss 'aside' must be a float32 scalar, got float16 (); cast it with ops::cast()"},
+      {"an unknown result",
+       [&] {
+         TrainingModel two = training_model(two_losses(), with());
+         fit(two, samples(4), {.after_call = [](const CallReport& report) {
+               report.result("score");
+               return true;
+             }});
+       },
+       "fit: a result must be one of loss, aside, hidden, logits, got 'score'"},
       {"half a validation",
        [&] {
          DataLoader d = data(options, 40, 4000);

@@ -7,7 +7,6 @@
 #include "sluice/ir/builtin.h"
 #include "sluice/train/cut/test_networks.h"
 #include "sluice/train/pipeline/schedule.h"
-#include "sluice/train/trainer.h"
 
 namespace sluice::train {
 namespace {
@@ -527,19 +526,9 @@ TEST(PipelineFunctions, LeaveOtherFormsOfTrainingToOneUpdateOfMicroBatches) {
                         return results(in, linear(b, "a", in["x"], 3) * in["scale"]);
                       }),
                       batch_fields());
-  const auto fit = [] {
-    PipelineOptions options = options_of(2);
-    options.device_mapping = {0, 0, 0};
-    options.learning_rate = 0.1;
-    Ir ir;
-    const Training t = pipeline(ir, stages(), options);
-    data::Samples none;
-    Trainer(ir, t).fit(none);
-  };
   expect_refused({
       {"phases with a value of a run", phases(whole(), 1), "phases must have fields of micro-"},
       {"phases with two updates", phases(plain, 2), "phases must have fields of micro-batches"},
-      {"fit with a value of a run", fit, "fit: the network must have no fields that are given"},
   });
 }
 

@@ -175,8 +175,8 @@ Dataset from_tensors(Element whole) {
   return Dataset(std::make_shared<const Tensors>(std::move(whole)));
 }
 
-Dataset from_samples(const Samples& samples) {
-  return from_tensors({{"image", samples.images}, {"label", samples.labels}});
+Dataset from_samples(Samples samples) {
+  return from_tensors({{"input", std::move(samples.images)}, {"labels", std::move(samples.labels)}});
 }
 
 Dataset from_function(int64_t n, std::function<Element(int64_t)> f,

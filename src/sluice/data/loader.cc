@@ -37,12 +37,15 @@ void check_view(const char* what, const TensorSpec& spec, DType dtype, int64_t b
 DataLoader::DataLoader(const Samples& samples, LoaderOptions options)
     : samples_(samples), options_(options) {
   require(options_.batch >= 1, "loader: batch must be at least 1 sample, got {}", options_.batch);
-  require(samples.images.dtype() == f32 && samples.labels.dtype() == i32,
-          "loader: images must be float32 and labels int32, got {} and {}",
-          name_of(samples.images.dtype()), name_of(samples.labels.dtype()));
-  require(samples.labels.shape().rank() == 1 && samples.images.shape().rank() >= 1,
-          "loader: labels must be (n,) and images (n, …), got {} and {}",
-          to_string(samples.labels.shape()), to_string(samples.images.shape()));
+  const HostTensor& labels = samples.labels;
+  const bool classes = labels.dtype() == i32;
+  require(samples.images.dtype() == f32 && (classes || labels.dtype() == f32),
+          "loader: images must be float32 and labels int32, or float32 targets, got {} and {}",
+          name_of(samples.images.dtype()), name_of(labels.dtype()));
+  const int rank = labels.shape().rank();
+  require((classes ? rank == 1 : rank >= 1) && samples.images.shape().rank() >= 1,
+          "loader: labels must be {} and images (n, …), got {} and {}", classes ? "(n,)" : "(n, …)",
+          to_string(labels.shape()), to_string(samples.images.shape()));
   const int64_t count = samples.size();
   require(samples.images.shape()[0] == count,
           "loader: every image must have one label, got {} images and {} labels",
@@ -71,17 +74,19 @@ void DataLoader::start_epoch(int64_t epoch) {
 void DataLoader::fill(int64_t index, const ArrayView& images, const ArrayView& labels) const {
   require(index >= 0 && index < batches(), "loader: batch must be in [0, {}), got {}", batches(),
           index);
+  const HostTensor& targets = samples_.labels;
   const int64_t pixels = samples_.images.elements() / size();
+  const int64_t values = targets.elements() / size();
   check_view("images", images.spec, f32, options_.batch, pixels);
-  check_view("labels", labels.spec, i32, options_.batch, 1);
+  check_view("labels", labels.spec, targets.dtype(), options_.batch, values);
   const size_t image_bytes = static_cast<size_t>(pixels) * sizeof(float);
+  const size_t label_bytes = static_cast<size_t>(values * size_of(targets.dtype()));
   const std::byte* from_images = samples_.images.bytes().data();
-  const std::byte* from_labels = samples_.labels.bytes().data();
+  const std::byte* from_labels = targets.bytes().data();
   for (size_t k = 0; k < static_cast<size_t>(options_.batch); ++k) {
     const size_t sample = order_[static_cast<size_t>(index * options_.batch) + k];
     std::memcpy(images.data + k * image_bytes, from_images + sample * image_bytes, image_bytes);
-    std::memcpy(labels.data + k * sizeof(int32_t), from_labels + sample * sizeof(int32_t),
-                sizeof(int32_t));
+    std::memcpy(labels.data + k * label_bytes, from_labels + sample * label_bytes, label_bytes);
   }
 }
 

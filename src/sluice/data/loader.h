@@ -17,7 +17,8 @@ struct LoaderOptions {
 class DataLoader {
  public:
   /// Starts epoch 0. `samples` must outlive the loader. Error{kUsage} if `samples` do not fill
-  /// one batch, images are not f32, labels are not i32, or their numbers differ.
+  /// one batch, images are not f32, labels are neither (n) i32 nor (n, …) f32, or their numbers
+  /// differ.
   DataLoader(const Samples& samples, LoaderOptions options);
 
   /// Number of full batches in an epoch.
@@ -31,7 +32,8 @@ class DataLoader {
 
   /// Copies a batch of the current epoch to `images` and `labels`. `index` is in [0, batches()).
   /// The leading dimensions of each view multiply to `batch` ((8, …) or (2, 4, …)). The remaining
-  /// ones multiply to the elements of a sample ((28, 28) or (784)). Does not allocate.
+  /// ones multiply to the elements of a sample ((28, 28) or (784)), or of its label. The view of
+  /// the labels has their dtype. Does not allocate.
   /// Error{kUsage} for other shapes, dtypes or indices.
   void fill(int64_t index, const ArrayView& images, const ArrayView& labels) const;
 

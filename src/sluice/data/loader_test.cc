@@ -73,6 +73,33 @@ TEST(DataLoader, ImagesAndLabelsStayTogether) {
   }
 }
 
+// The targets of a regression are vectors of float32.
+TEST(DataLoader, TargetsStayWithTheirImages) {
+  Samples set = numbered(11);
+  set.labels = HostTensor(TensorSpec{{11, 2}, f32, {}});
+  for (size_t i = 0; i < 22; ++i) set.labels.as<float>()[i] = static_cast<float>(i) / 2;
+  EXPECT_EQ(set.size(), 11);
+  DataLoader loader(set, {.batch = 4, .seed = 1});
+  HostTensor images(TensorSpec{{2, 2, 6}, f32, {}});
+  HostTensor targets(TensorSpec{{2, 2, 2}, f32, {}});
+  for (int64_t b = 0; b < loader.batches(); ++b) {
+    loader.fill(b, images, targets);
+    for (size_t k = 0; k < 4; ++k) {
+      const auto sample = static_cast<float>(loader.sample_at(4 * b + static_cast<int64_t>(k)));
+      EXPECT_EQ(images.as<float>()[6 * k], 10 * sample);
+      EXPECT_EQ(targets.as<float>()[2 * k], sample);
+      EXPECT_EQ(targets.as<float>()[2 * k + 1], sample + 0.5F);
+    }
+  }
+  HostTensor labels(TensorSpec{{4}, i32, {}});
+  HostTensor narrow(TensorSpec{{4}, f32, {}});
+  expect_refused({{"dtype", [&] { loader.fill(0, images, labels); },
+                   "loader: the array for labels must be float32, got int32"},
+                  {"shape", [&] { loader.fill(0, images, narrow); },
+                   "loader: the array for labels must have leading dimensions of product 4 and "
+                   "others of product 2, got (4,)"}});
+}
+
 TEST(DataLoader, OrderIsAFunctionOfSeedAndEpoch) {
   const Samples set = numbered(100);
   DataLoader a(set, {.batch = 1, .seed = 5});
@@ -202,7 +229,7 @@ TEST(DataLoader, RefusalsSayWhatIsRight) {
       {"a large batch", [&] { DataLoader l(set, {.batch = 9}); },
        "loader: the data must fill one batch of 9 samples, got 8"},
       {"bytes", [&] { DataLoader l(bytes, {.batch = 1}); },
-       "loader: images must be float32 and labels int32, got uint8 and int32"},
+       "loader: images must be float32 and labels int32, or float32 targets, got uint8 and int32"},
       {"labels without an axis", [&] { DataLoader l(scalar, {.batch = 1}); },
        "loader: labels must be (n,) and images (n, …), got () and (3, 2, 3)"},
       {"labels with two axes", [&] { DataLoader l(table, {.batch = 1}); },

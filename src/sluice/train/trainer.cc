@@ -193,7 +193,9 @@ FitResult Trainer::fit_steps(const data::Samples& samples, const FitOptions& opt
   Binding binding = session_.bind(arrays.inputs(training_), arrays.outputs(training_), "train");
   const ArrayView inputs = arrays.fields[0];
   const ArrayView labels = arrays.fields[1];
-  const auto scores = find_scores(training_.predictions, training_.fields[0].spec.shape[0]);
+  const auto scores = labels.spec.dtype == i32
+                          ? find_scores(training_.predictions, training_.fields[0].spec.shape[0])
+                          : std::nullopt;
   const auto values = static_cast<size_t>(arrays.losses[0].spec().shape.elements());
   FitResult result;
   StepReport step(training_, arrays);
@@ -233,6 +235,10 @@ int64_t Trainer::eval_samples() const {
 double Trainer::evaluate(const data::Samples& samples,
                          const std::function<void(int64_t done)>& after_batch) {
   const int64_t batch = eval_samples();
+  require(
+      samples.labels.dtype() == i32,
+      "evaluate: labels must be classes, int32, got {}; compare the predictions with the targets",
+      name_of(samples.labels.dtype()));
   const data::DataLoader loader(samples, {.batch = 1, .shuffle = false});
   const auto array = [&](const TensorSpec& entry) {
     return HostTensor({entries_shape(entry.shape, 1, training_.replicas), entry.dtype, {}});

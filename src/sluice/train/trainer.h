@@ -89,7 +89,8 @@ class Trainer {
   /// Opens a session on programs that build_training() added to `ir`, with devices as above.
   Trainer(const Ir& ir, Training training, const SessionOptions& session = {});
 
-  /// Trains on `samples`: images for the network's first field, and their classes for its second.
+  /// Trains on `samples`: images for the network's first field, and their classes, or the targets
+  /// of a regression, for its second. The arrays have the dtypes of the fields.
   /// The order of the samples is that of data::DataLoader. A call continues where the last one
   /// ended: two calls on the same samples have the bits of one call with the steps of both.
   /// Error{kDiverged} if a loss is not finite, or if FitOptions::check_replicas finds that replicas
@@ -106,7 +107,8 @@ class Trainer {
   /// `after_batch` after each batch with the number of batches done. The last batch is filled with
   /// the first samples again, which do not count twice. The logits are the first prediction that is
   /// f32 of shape (samples, classes). Error{kUsage} if there is none, if evaluation reads other
-  /// fields than images, if there are no samples or if they do not match the model's input.
+  /// fields than images, if there are no samples, if their labels are not classes, or if they do not
+  /// match the model's input.
   double evaluate(const data::Samples& samples,
                   const std::function<void(int64_t done)>& after_batch = nullptr);
   /// Samples of a batch of evaluate(), over all replicas.

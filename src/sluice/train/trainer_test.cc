@@ -189,6 +189,45 @@ TEST(Trainer, EvaluateCountsEachSampleOnce) {
   }
 }
 
+// Predictions are the input times a scale that is trained.
+struct Scale : nn::Module {
+  Results build(nn::Builder& b, const Inputs& in) const {
+    const Tensor y = in["input"] * b.add_variable_input("scale", nn::ones(), {2}, f32);
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"prediction", y}}};
+    return {.losses = {mean_squared_error(y, in["target"])}, .predictions = {{"prediction", y}}};
+  }
+};
+
+// By hand, for inputs x, targets t and scales s = 1: the differences x - t are (1, 1) and (2, 4).
+// The mean of their squares is 22 / 4. The gradient by s[j] is the sum over the samples of
+// 2 (x - t) x / 4: (1·1 + 2·3) / 2 = 3.5 and (1·2 + 4·4) / 2 = 9.
+TEST(Trainer, RegressionHasTheMeanOfAllSquares) {
+  const data::Samples set{HostTensor::of<float>({2, 2}, f32, {1, 2, 3, 4}),
+                          HostTensor::of<float>({2, 2}, f32, {0, 1, 1, 0}), "a test"};
+  const Network net(Scale(), {{"input", f32_spec({2, 2})}, {"target", f32_spec({2, 2})}});
+  Trainer t = trainer(net, {.learning_rate = 1.0});
+  const FitResult fit = t.fit(set, {.steps = 1});
+  EXPECT_EQ(fit.loss, 5.5);
+  EXPECT_FALSE(fit.accuracy);
+  const HostTensor scale = t.session().read(t.training().variables["scale"]);
+  EXPECT_EQ(std::vector<float>(scale.as<float>().begin(), scale.as<float>().end()),
+            (std::vector<float>{1 - 3.5F, 1 - 9.0F}));
+  expect_refused({
+      {"evaluate", [&] { t.evaluate(set); },
+       "evaluate: labels must be classes, int32, got float32; compare the predictions"},
+      {"classes",
+       [&] {
+         t.fit({set.images, HostTensor(i32_spec({2})), "a test"});
+       },
+       "loader: the array for labels must be int32, got float32"},
+      {"shapes",
+       [&] {
+         trainer(Network(Scale(), {{"input", f32_spec({2, 2})}, {"target", f32_spec({2})}}));
+       },
+       "mean_squared_error: the prediction must have the target's shape (2,), got (2, 2)"},
+  });
+}
+
 TEST(Trainer, AScheduleSetsTheRateOfEachStep) {
   const data::Samples set = samples(8);
   const auto losses = [&](const LearningRateSchedule& schedule) {

@@ -94,7 +94,8 @@ int run_bench(const ToolOptions& o) {
 }
 
 int run_bench_dataset(const ToolOptions& o) {
-  const data::Dataset dataset = open_dataset(o.model.dataset).repeat();
+  const data::Dataset once = open_dataset(o.model.dataset);
+  const data::Dataset dataset = o.bench.repeat ? once.repeat() : once;
   const data::BenchmarkResult result = data::dataset_benchmark(
       dataset, {.epochs = o.bench.epochs.value_or(1), .elements = o.bench.elements.value_or(1000)});
   if (o.output.json) {
@@ -106,6 +107,10 @@ int run_bench_dataset(const ToolOptions& o) {
                e.elements_processed, show_bytes(e.total_bytes_processed), e.time_elapsed,
                e.elements_per_second, e.bandwidth);
   }
+  fmt::print("requested {} elements, produced {}{}\n", result.requested, result.produced,
+             result.produced < result.requested
+                 ? ": the dataset has ended; --repeat reads it again and again"
+                 : "");
   return 0;
 }
 

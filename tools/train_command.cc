@@ -10,6 +10,7 @@
 #include "sluice/report/plan_report.h"
 #include "sluice/runtime/strand.h"
 #include "sluice/train/trainer.h"
+#include "tools/data/predictions.h"
 #include "tools/data/user_data.h"
 #include "tools/devices.h"
 #include "tools/json_record.h"
@@ -92,11 +93,10 @@ std::string settings_text(const ToolOptions& o, const Programs& programs,
   return text + fmt::format("; {} remote ({})", moved, o.offload.remote);
 }
 
-// Percentage of the test samples whose largest logit is the label's.
-double evaluate(train::Trainer& trainer, const ToolOptions& o, const data::Samples& test) {
+TestResult evaluate(train::Trainer& trainer, const ToolOptions& o, const data::Samples& samples) {
   const int64_t batch = trainer.eval_samples();
-  Progress progress({"Evaluation", (test.size() + batch - 1) / batch, 0, batch}, shown(o));
-  return trainer.evaluate(test, [&](int64_t done) { progress.show(done); });
+  Progress progress({"Evaluation", (samples.size() + batch - 1) / batch, 0, batch}, shown(o));
+  return test(trainer, o.model.sizes.loss, samples, [&](int64_t done) { progress.show(done); });
 }
 
 train::FitResult train(train::Trainer& trainer, const Programs& programs, const ToolOptions& o,
@@ -126,7 +126,7 @@ int devices_of(const Session& session) {
 }
 
 void report(const ToolOptions& o, const Programs& programs, const Session& session,
-            const train::FitResult& outcome, std::optional<double> accuracy) {
+            const train::FitResult& outcome, const std::optional<TestResult>& test) {
   const int64_t steps = outcome.steps;
   const auto samples = static_cast<double>(steps * samples_of_step(o));
   const double rate = outcome.seconds > 0 ? samples / outcome.seconds : 0;
@@ -136,7 +136,7 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
     record.add("model", o.model.name);
     if (!outcome.losses.empty()) record.add("loss", outcome.loss);
     if (outcome.accuracy) record.add("train_accuracy", *outcome.accuracy);
-    if (accuracy) record.add("accuracy", *accuracy);
+    if (test) record.add(test->key(), test->value);
     record.add("steps", steps);
     record.add("samples_per_second", rate);
     record.add("planned_bytes", session.planned_bytes());
@@ -159,7 +159,7 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
   if (steps > 0) {
     fmt::print("{} steps, loss {:.4f}{}, {:.0f} samples/s\n", steps, outcome.loss, trained, rate);
   }
-  if (accuracy) fmt::print("accuracy {:.2f} %\n", *accuracy);
+  if (test) fmt::print("{}\n", test->text());
   fmt::print("device memory {} bytes planned, {} measured\n", session.planned_bytes(),
              session.measured_bytes());
   for (int d = 1; d < devices_of(session); ++d) {

@@ -14,8 +14,8 @@ namespace sluice::models {
 
 /// The loss of a model that takes any of them.
 enum class Loss {
-  kCrossEntropy,      ///< Of logits and classes.
-  kMeanSquaredError,  ///< Of predictions and targets, float32 vectors.
+  kCrossEntropy,      ///< Compares logits with classes.
+  kMeanSquaredError,  ///< Compares predictions with targets, float32 vectors.
 };
 
 /// Sizes of a model's network and of its batches. A model ignores sizes that it does not have.

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <bit>
 #include <set>
@@ -8,6 +7,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/data/dataset_files.h"
+#include "sluice/data/files/inflate.h"
 #include "sluice/data/files/npy.h"
 
 namespace sluice::data {
@@ -80,10 +80,7 @@ std::string end_record(size_t members, int64_t begin, int64_t size) {
 Member member_of(const NamedArray& a) {
   Member m{.name = a.name + ".npy", .header = npy_header(a.array.spec())};
   const auto bytes = a.array.bytes();
-  const auto* const head = reinterpret_cast<const Bytef*>(m.header.data());
-  m.crc32 =
-      static_cast<uint32_t>(::crc32_z(::crc32_z(0, head, m.header.size()),
-                                      reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  m.crc32 = crc32_of(bytes, crc32_of(std::as_bytes(std::span(m.header))));
   m.size = static_cast<int64_t>(m.header.size() + bytes.size());
   return m;
 }

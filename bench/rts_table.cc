@@ -59,7 +59,7 @@ class Row {
         arrays_(training_),
         binding_(session_.bind(arrays_.inputs(training_), arrays_.outputs(training_), "train")) {
     const data::Samples samples = model_.data->generate(kSamples, 1);
-    data::DataLoader(samples, {.batch = kSamples}).fill(0, arrays_.fields[0], arrays_.fields[1]);
+    arrays_.fill(*data::BatchLoader(data::from_samples(samples), {.batch = kSamples}).next());
     const exe::Executable& plan = session_.executable();
     for (const report::Traffic& t : report::TrafficCounter(plan).of(plan.program("train"))) {
       if (t.kind == exe::TransferKind::kRemoteLoad || t.kind == exe::TransferKind::kRemoteStore)

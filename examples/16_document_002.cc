@@ -90,10 +90,9 @@ int main(int argc, char** argv) {
   train::InferenceModel test = train::inference_model(model, test_options);
 
   for (int epoch = 1; epoch <= 3; ++epoch) {
-    const train::FitResult result = train::fit(model, train_data, {.show = train::Show::kYes});
+    const train::FitResult result = train::fit(model, train_data, {.show = train::Show::kAll});
     fmt::print("Epoch {}/3: Loss:{:.4f} | Accuracy:{:.2f}%\n", epoch, result.loss,
                *result.accuracy);
   }
-  const train::Evaluation evaluation = train::evaluate(test, test_data, train::Show::kYes);
-  fmt::print("Accuracy on test set: {:.2f}%\n", *evaluation.accuracy);
+  fmt::print("{}\n", to_string(train::evaluate(test, test_data, train::Show::kProgress)));
 }

@@ -57,9 +57,9 @@ int run_bench(const ToolOptions& o) {
   const int64_t of_run = checked_mul(samples, repeat);
   const models::Data& source = *models::find_model(o.model.name).data;
   const data::Samples generated = source.generate(std::max<int64_t>(of_run, 64), 1);
-  const data::DataLoader loader(generated, {.batch = of_run});
+  data::BatchLoader loader(data::from_samples(generated), {.batch = of_run});
   train::StepArrays arrays(programs.training);
-  loader.fill(0, arrays.fields[0], arrays.fields[1]);
+  arrays.fill(*loader.next());
   Binding binding =
       session.bind(arrays.inputs(programs.training), arrays.outputs(programs.training), "train");
   const int64_t steps = (o.train.steps.value_or(500) + repeat - 1) / repeat * repeat;
@@ -94,7 +94,8 @@ int run_bench(const ToolOptions& o) {
 }
 
 int run_bench_dataset(const ToolOptions& o) {
-  const data::Dataset dataset = open_dataset(o.model.dataset).repeat();
+  const data::Dataset once = open_dataset(o.model.dataset);
+  const data::Dataset dataset = o.bench.repeat ? once.repeat() : once;
   const data::BenchmarkResult result = data::dataset_benchmark(
       dataset, {.epochs = o.bench.epochs.value_or(1), .elements = o.bench.elements.value_or(1000)});
   if (o.output.json) {
@@ -106,6 +107,10 @@ int run_bench_dataset(const ToolOptions& o) {
                e.elements_processed, show_bytes(e.total_bytes_processed), e.time_elapsed,
                e.elements_per_second, e.bandwidth);
   }
+  fmt::print("requested {} elements, produced {}{}\n", result.requested, result.produced,
+             result.produced < result.requested
+                 ? ": the dataset has ended; --repeat reads it again and again"
+                 : "");
   return 0;
 }
 

@@ -31,8 +31,20 @@ void allow_only(const CLI::App& command, const std::string& form,
   }
 }
 
-constexpr std::string_view kSuiteFlags[] = {"--only",    "--rounds", "--python",
-                                            "--dataset", "--epochs", "--elements"};
+constexpr std::string_view kSuiteFlags[] = {"--only",   "--rounds",   "--python", "--dataset",
+                                            "--epochs", "--elements", "--repeat"};
+
+void check_loss(bool given, const ModelOptions& o) {
+  const models::Model& model = models::find_model(o.name);
+  std::string losses;  // The models that take --loss.
+  for (const models::Model& m : models::all_models()) {
+    if (m.takes_loss) losses += (losses.empty() ? "" : ", ") + std::string(m.name);
+  }
+  require(!given || model.takes_loss, "--loss: {} has a loss of its own; leave it out, or use {}",
+          model.name, losses);
+  require(o.sizes.loss == models::Loss::kCrossEntropy || !o.dataset.empty(),
+          "--loss mse requires --dataset (it is absent)");
+}
 
 }  // namespace
 
@@ -96,6 +108,7 @@ void check_needs(const CLI::App& command, const ToolOptions& o) {
     require(!given(size) || std::find(has.begin(), has.end(), size) != has.end(),
             "{}: {} does not have this size; leave it out", size, model.name);
   }
+  check_loss(given("--loss"), o.model);
   require(
       command.get_name() != "train" || o.train.steps.value_or(0) % o.step.device_iterations == 0,
       "--steps: must be a multiple of --device-iterations {}, got {}", o.step.device_iterations,
@@ -153,7 +166,7 @@ bool bench_needs_suite(const CLI::App& app) {
             suite ? "requires a model (sluice bench mnist)" : "cannot be combined with a model");
   }
   const bool dataset = app.count("--dataset") > 0;
-  for (const char* option : {"--epochs", "--elements"})
+  for (const char* option : {"--epochs", "--elements", "--repeat"})
     require(dataset || app.count(option) == 0, "{} requires --dataset (it is absent)", option);
   for (const char* option : {"--only", "--rounds", "--python", "--threads"})
     require(!dataset || app.count(option) == 0, "{} cannot be combined with --dataset", option);

@@ -65,6 +65,9 @@ void add_model(Flags flags, ToolOptions& o) {
   flags.integer<int64_t, int64_t>(
       "--width", o.model.sizes.width, 1, kMost,
       "Set the features of hidden layers; channels in resnet18 (default: 512)");
+}
+
+void add_dropout(Flags flags, ToolOptions& o) {
   flags.group(kModel, Common::kNo)
       .value("--dropout", "P",
              "Drop hidden features with probability P while training (default: 0)",
@@ -73,6 +76,22 @@ void add_model(Flags flags, ToolOptions& o) {
                require(o.model.sizes.dropout >= 0 && static_cast<float>(o.model.sizes.dropout) < 1,
                        "--dropout: must be a float32 from 0 to below 1, got '{}'", text);
              });
+}
+
+void add_replicas(Flags& flags, const char* help, ToolOptions& o) {
+  flags.list(
+      "--replicas", "N", help + default_of("--replicas", "1"),
+      [&o](const std::vector<std::string>& texts) {
+        o.plan.replicas.clear();
+        for (const std::string& text : texts)
+          o.plan.replicas.push_back(parse_integer<int64_t>("--replicas", text, 1, kMostReplicas));
+      });
+}
+
+void add_test_batch(Flags& flags, ToolOptions& o) {
+  flags.integer<int64_t, int64_t>(
+      "--test-batch", o.model.sizes.eval_batch, 1, kMost,
+      "Evaluate N samples at a time on each replica " + default_of("--test-batch", "80"));
 }
 
 // The reductions of gradients.
@@ -104,14 +123,7 @@ void add_step(Flags flags, ToolOptions& o) {
   flags.integer<int64_t, int64_t>(
       "--accumulate", o.step.accumulate, 1, kMost,
       "Reduce the gradients of N micro-batches for an update " + default_of("--accumulate", "1"));
-  flags.list(
-      "--replicas", "N",
-      "Train N replicas, each on samples of its own " + default_of("--replicas", "1"),
-      [&o](const std::vector<std::string>& texts) {
-        o.plan.replicas.clear();
-        for (const std::string& text : texts)
-          o.plan.replicas.push_back(parse_integer<int64_t>("--replicas", text, 1, kMostReplicas));
-      });
+  add_replicas(flags, "Train N replicas, each on samples of its own ", o);
   flags.text("--optimizer", optimizer_names("|"), o.train.optimizer,
              "Update variables by this optimizer " + default_of("--optimizer", "sgd"));
   flags.group(kTraining, Common::kNo)
@@ -123,9 +135,7 @@ void add_step(Flags flags, ToolOptions& o) {
                o.step.max_grad_norm = norm > 0 ? std::optional(norm) : std::nullopt;
              });
   add_reductions(flags, o);
-  flags.integer<int64_t, int64_t>(
-      "--test-batch", o.model.sizes.eval_batch, 1, kMost,
-      "Evaluate N samples at a time on each replica " + default_of("--test-batch", "80"));
+  add_test_batch(flags, o);
 }
 
 // The learning rate of commands whose program trains.
@@ -288,8 +298,6 @@ void add_json(Flags& flags, ToolOptions& o) {
 void add_run(Flags flags, ToolOptions& o) {
   flags.group(kOutput);
   add_json(flags, o);
-  flags.flag("--digest", "Print a digest of the losses and variables",
-             [&o] { o.output.digest = true; });
   flags.flag("--quiet", "Report errors and results alone",
              [&o] { o.output.log_level = LogLevel::kError; });
   flags.group(kOutput, Common::kNo)
@@ -297,6 +305,11 @@ void add_run(Flags flags, ToolOptions& o) {
               {{"error", LogLevel::kError}, {"info", LogLevel::kInfo}, {"debug", LogLevel::kDebug}},
               "Report errors alone, progress (info) too, or also passes and memory (debug) "
               "(default: info)");
+}
+
+void add_digest(Flags flags, ToolOptions& o) {
+  flags.group(kOutput).flag("--digest", "Print a digest of the losses and variables",
+                            [&o] { o.output.digest = true; });
 }
 
 // A flag that chooses a form of the plan. Error{kUsage} for two of them.
@@ -346,13 +359,15 @@ void add_suite(Flags flags, ToolOptions& o) {
   flags.integer<int, int>("--rounds", o.bench.rounds, 1, 1000000,
                           "Report the median of N rounds (default: 5)");
   flags.text("--dataset", "FILE", o.model.dataset,
-             "Measure how fast csv:FILE, npz:FILE, safetensors:FILE or idx:DIR is read");
+             "Measure how fast csv:FILE, npz:FILE, safetensors:FILE, text:FILE (windows of 64 "
+             "characters) or idx:DIR is read");
   flags.integer<std::optional<int64_t>, int64_t>(
       "--epochs", o.bench.epochs, 1, 1000000,
       "Read the dataset in N parts that are measured one by one (default: 1)");
-  flags.integer<std::optional<int64_t>, int64_t>(
-      "--elements", o.bench.elements, 1, kMost,
-      "Read N elements in each part, again and again (default: 1000)");
+  flags.integer<std::optional<int64_t>, int64_t>("--elements", o.bench.elements, 1, kMost,
+                                                 "Read N elements in each part (default: 1000)");
+  flags.flag("--repeat", "Read the dataset again and again; requires --dataset",
+             [&o] { o.bench.repeat = true; });
   flags.list("--python", "PROGRAM",
              "Measure PyTorch of this Python too (default: /usr/bin/python3)",
              [&o](const std::vector<std::string>& texts) { o.bench.python = texts; });
@@ -366,6 +381,9 @@ struct CommandLine {
       "Trains and runs neural networks by a plan that is known to the byte before the first step."};
   CLI::App* train = command("train", "Train a model: sluice train mnist --memory 16M");
   CLI::App* eval = command("eval", "Test a model: sluice eval mnist --weights w.safetensors");
+  CLI::App* predict = command(
+      "predict",
+      "Apply a model to your samples: sluice predict mlp --weights F --dataset csv:F --to F.npz");
   CLI::App* plan =
       command("plan", "Compile a model, prove its plan and show it: sluice plan mnist");
   CLI::App* bench =
@@ -374,7 +392,7 @@ struct CommandLine {
   CLI::App* doctor = command("doctor", "Check that this machine computes right: sluice doctor");
   bool list = false;
 
-  std::vector<CLI::App*> with_model() const { return {train, eval, plan, bench}; }
+  std::vector<CLI::App*> with_model() const { return {train, eval, predict, plan, bench}; }
 
  private:
   CLI::App* command(const char* name, const char* help) {
@@ -414,15 +432,26 @@ CommandLine::CommandLine(ToolOptions& o) {
   for (CLI::App* const command : with_model()) {
     const Flags flags(*command);
     add_model(flags, o);
-    if (command != bench) add_user_data(flags, kModel, o);
-    if (command == train || command == eval) add_samples(flags, kModel, o);
-    add_step(flags, o);
-    if (command != eval) add_rate(flags, o);
-    if (command != eval) add_device_iterations(flags, o);
+    if (command != predict) add_dropout(flags, o);
+    if (command == predict) {
+      add_predict(flags, kModel, o);
+      Flags batches(*command);
+      batches.group(kModel);
+      add_replicas(batches, "Compute on N replicas, each on samples of its own ", o);
+      add_test_batch(batches, o);
+    } else {
+      if (command != bench) add_user_data(flags, kModel, o);
+      if (command == train || command == eval) add_samples(flags, kModel, o);
+      add_step(flags, o);
+    }
+    const bool trains = command != eval && command != predict;
+    if (trains) add_rate(flags, o);
+    if (trains) add_device_iterations(flags, o);
     add_memory(flags, o);
     add_strategy(flags, o);
     add_compiler(flags, o);
-    if (command == train || command == eval) add_run(flags, o);
+    if (command == train || command == eval || command == predict) add_run(flags, o);
+    if (command == train || command == eval) add_digest(flags, o);
   }
   add_training(Flags(*train), o);
   add_plan(Flags(*plan), o);
@@ -478,12 +507,13 @@ int run_command(const CommandLine& line, ToolOptions& o) {
     set_defaults(*command, o);
     take_lists(command == line.plan, o);
     check_needs(*command, o);
-    use_dataset(o);
+    command == line.predict ? use_inputs(*command, o) : use_dataset(*command, o);
     choose_devices(o, command->count("--replicas") > 0);
   }
   if (*line.plan) check_form(*line.plan, o);
   if (*line.train) return run_train(o);
   if (*line.eval) return run_eval(o);
+  if (*line.predict) return run_predict(o);
   if (*line.plan) return run_plan(o);
   if (*line.bench) return run_bench(o);
   fmt::print("{}", line.app.help());

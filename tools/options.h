@@ -19,13 +19,14 @@ inline constexpr int64_t kMostReplicas = 1024;
 /// The network, its samples and its first values.
 struct ModelOptions {
   std::string name = "mnist";
-  models::Sizes sizes;      ///< Sizes of the network, of a micro-batch and of an evaluation step.
-  std::string data;         ///< Folder of the data set; empty: search for it.
-  bool synthetic = false;   ///< Generated samples even if real ones are there; bench: runs on ones.
-  std::string dataset;      ///< Samples of the user, "csv:FILE"; empty: those of the model.
-  std::string input;        ///< Fields or columns of the inputs; empty: the usual ones.
-  std::string target;       ///< Field or column of the labels; empty: the usual one.
-  double validation = 0.1;  ///< Share of the samples of `dataset` for tests.
+  models::Sizes sizes;     ///< Sizes of the network, of a micro-batch and of an evaluation step.
+  std::string data;        ///< Folder of the data set; empty: search for it.
+  bool synthetic = false;  ///< Generated samples even if real ones are there; bench: runs on ones.
+  std::string dataset;     ///< Samples of the user, "csv:FILE"; empty: those of the model.
+  std::string input;       ///< Fields or columns of the inputs; empty: the usual ones.
+  std::string target;      ///< Field or column of the labels; empty: the usual one.
+  std::optional<double> validation;  ///< Share of the samples of `dataset` for tests; absent:
+                                     ///< its test files, or 0.1.
   std::shared_ptr<const UserData> user_data = {};  ///< Samples of `dataset`; null without it.
   std::string weights;        ///< File with the first values of variables; empty: random ones.
   std::string torch_weights;  ///< The state_dict of the same PyTorch module instead; empty: none.
@@ -35,6 +36,7 @@ struct ModelOptions {
 struct TrainOptions {
   int64_t epochs = 1;
   std::optional<int64_t> steps;  ///< In all, at least 0; absent: as many as the epochs have.
+  int64_t test_iterations = 1;   ///< Micro-batches of a call that tests.
   std::string optimizer = "sgd";
   std::optional<double> lr;                 ///< Learning rate; absent: the optimizer's own.
   std::optional<train::Decay> lr_schedule;  ///< Absent: the rate is a constant of the program.
@@ -88,6 +90,7 @@ struct BenchOptions {
   int rounds = 5;                   ///< Rounds of which the median counts.
   std::optional<int64_t> epochs;    ///< Epochs of a dataset's benchmark; absent: 1.
   std::optional<int64_t> elements;  ///< Elements of an epoch; absent: 1000.
+  bool repeat = false;              ///< Reads the dataset again at its end.
   std::vector<std::string> python = {"/usr/bin/python3"};  ///< Programs that may have PyTorch.
 };
 
@@ -115,6 +118,7 @@ struct ToolOptions {
   PlanOptions plan;
   BenchOptions bench;
   std::string file;  ///< The argument of `sluice inspect`.
+  std::string to;    ///< The file that `sluice predict` writes.
 
   /// Whether this process reports the results: one of an MPI job does.
   bool speaks() const { return session.group == nullptr || session.group->rank() == 0; }
@@ -132,6 +136,8 @@ std::string default_rates();
 
 int run_train(const ToolOptions& options);
 int run_eval(const ToolOptions& options);
+/// Writes the predictions for every sample of --dataset to --to.
+int run_predict(const ToolOptions& options);
 int run_plan(const ToolOptions& options);
 /// Times training steps of a model.
 int run_bench(const ToolOptions& options);

@@ -114,6 +114,10 @@ train::Strategy strategy_of(const ToolOptions& o) {
   return train::ResidentExecution{};
 }
 
+train::Network network_of(const ToolOptions& o) {
+  return models::find_model(o.model.name).build(o.model.sizes);
+}
+
 Programs build(const ToolOptions& o, const TensorLocations& locations) {
   const NamedOptimizer& optimizer = optimizer_of(o);
   train::Options step = o.step;
@@ -124,11 +128,14 @@ Programs build(const ToolOptions& o, const TensorLocations& locations) {
   } else {
     step.learning_rate = o.train.lr.value_or(optimizer.rate);
   }
+  step.replicas = static_cast<int>(o.train.replicas);
+  step.output = train::Output::all();
+  step.session = session_options(o);
   Programs p;
-  p.ir.set_replication(static_cast<int>(o.train.replicas));
-  p.training = train::build_training_for(session_options(o), p.ir,
-                                         models::find_model(o.model.name).build(o.model.sizes),
-                                         optimizer.make(), step);
+  p.ir.set_replication(step.replicas);
+  p.training = train::build_training_for(step.session, p.ir, network_of(o), optimizer.make(), step,
+                                         {.device_iterations = o.train.test_iterations});
+  p.options = step;
   if (!p.training.note.empty() && o.output.speaks()) sys::print_stderr("{}\n", p.training.note);
   return p;
 }
@@ -255,6 +262,10 @@ std::string optimizer_names(std::string_view separator) {
   std::vector<std::string_view> names;
   for (const NamedOptimizer& row : kOptimizers) names.push_back(row.name);
   return fmt::format("{}", fmt::join(names, separator));
+}
+
+train::TrainingModel open_model(const Programs& programs, const ToolOptions& o) {
+  return train::training_model(network_of(o), programs.options, programs.ir, programs.training);
 }
 
 std::string offload_words(const train::TensorLocations& locations) {

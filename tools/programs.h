@@ -11,6 +11,7 @@ namespace sluice::tool {
 struct Programs {
   Ir ir;
   train::Training training;
+  train::Options options;            ///< Those of `training`, with the session.
   train::TensorLocations locations;  ///< Tensors that leave the device.
   std::string offload_reason;        ///< Why these.
 };
@@ -21,6 +22,9 @@ struct Programs {
 /// or combinations that make no model; Error{kDoesNotFit} if "auto" finds nothing that fits, saying
 /// what would.
 Programs build_programs(const ToolOptions& options);
+
+/// Opens a session on programs.
+train::TrainingModel open_model(const Programs& programs, const ToolOptions& options);
 
 /// Compiles programs for the session of the options. A refusal names the stages.
 Compiled compile_programs(const Programs& programs, const ToolOptions& options);

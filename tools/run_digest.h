@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "sluice/train/trainer.h"
+#include "sluice/train/fit.h"
 
 namespace sluice::tool {
 

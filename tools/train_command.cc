@@ -3,19 +3,20 @@
 #include <csignal>
 #include <optional>
 
+#include "sluice/base/checked.h"
 #include "sluice/base/hash.h"
 #include "sluice/base/sys.h"
 #include "sluice/compiler/compile.h"
 #include "sluice/models/model.h"
 #include "sluice/report/plan_report.h"
 #include "sluice/runtime/strand.h"
-#include "sluice/train/trainer.h"
+#include "sluice/train/fit.h"
+#include "tools/data/predictions.h"
 #include "tools/data/user_data.h"
 #include "tools/devices.h"
 #include "tools/json_record.h"
 #include "tools/numbers.h"
 #include "tools/programs.h"
-#include "tools/progress.h"
 #include "tools/run_digest.h"
 #include "tools/stop_signal.h"
 
@@ -49,10 +50,6 @@ data::Samples load_samples(const ToolOptions& o, Session& session, data::Split s
     session.agreement().require_same(models::find_model(o.model.name).data->name, digest.hex());
   }
   return samples;
-}
-
-Progress::Shown shown(const ToolOptions& o) {
-  return o.output.speaks() ? Progress::Shown::kYes : Progress::Shown::kNo;
 }
 
 // "8 x 4 x 2 = 64 samples a step, 937 steps an epoch": of a micro-batch, by micro-batches, by
@@ -92,33 +89,32 @@ std::string settings_text(const ToolOptions& o, const Programs& programs,
   return text + fmt::format("; {} remote ({})", moved, o.offload.remote);
 }
 
-// Percentage of the test samples whose largest logit is the label's.
-double evaluate(train::Trainer& trainer, const ToolOptions& o, const data::Samples& test) {
-  const int64_t batch = trainer.eval_samples();
-  Progress progress({"Evaluation", (test.size() + batch - 1) / batch, 0, batch}, shown(o));
-  return trainer.evaluate(test, [&](int64_t done) { progress.show(done); });
+train::Show shown(const ToolOptions& o) {
+  return o.output.speaks() ? train::Show::kProgress : train::Show::kNo;
 }
 
-train::FitResult train(train::Trainer& trainer, const Programs& programs, const ToolOptions& o,
+train::FitResult train(train::TrainingModel& model, const Programs& programs, const ToolOptions& o,
                        const data::Samples& samples) {
-  train::FitOptions options{.epochs = o.train.epochs,
-                            .steps = o.train.steps,
-                            .seed = o.step.seed,
-                            .check_replicas = o.train.check_replicas};
-  const train::FitLength length = trainer.length(samples, options);
-  const train::LearningRateSchedule schedule = schedule_of(o, length.steps);
+  train::DataLoader loader(programs.options, dataset_of(o.model.sizes.loss, samples),
+                           {.batch_size = o.model.sizes.micro_batch,
+                            .shuffle = data::Shuffle::kYes,
+                            .seed = o.step.seed});
+  const int64_t updates = o.step.device_iterations, calls = loader.items().value_or(0);
+  train::FitOptions options{.epochs = o.train.epochs, .check_replicas = o.train.check_replicas};
+  if (o.train.steps) options.calls = *o.train.steps / updates;
+  const int64_t steps =
+      o.train.steps ? *o.train.steps : checked_mul(o.train.epochs, checked_mul(calls, updates));
+  const train::LearningRateSchedule schedule = schedule_of(o, steps);
   if (o.train.lr_schedule) options.schedule = schedule;
   if (o.output.speaks()) {
-    sys::print_stderr("{}, {} samples dropped; {}\n", batch_text(o, length.steps_per_epoch),
-                      length.dropped, settings_text(o, programs, schedule));
+    sys::print_stderr("{}, {} samples dropped; {}\n", batch_text(o, calls * updates),
+                      loader.dropped().value_or(0), settings_text(o, programs, schedule));
   }
-  Progress progress({"Epoch", length.steps, length.steps_per_epoch, length.samples_per_step},
-                    shown(o));
-  options.after_step = [&](const train::StepReport& step) {
-    progress.show(step.done, step.loss, step.accuracy);
-    return !trainer.session().agreement().any(stop_signal() != 0);
+  options.show = shown(o);
+  options.after_call = [&](const train::CallReport&) {
+    return !model.session().agreement().any(stop_signal() != 0);
   };
-  return trainer.fit(samples, options);
+  return train::fit(model, loader, options);
 }
 
 int devices_of(const Session& session) {
@@ -126,8 +122,8 @@ int devices_of(const Session& session) {
 }
 
 void report(const ToolOptions& o, const Programs& programs, const Session& session,
-            const train::FitResult& outcome, std::optional<double> accuracy) {
-  const int64_t steps = outcome.steps;
+            const train::FitResult& outcome, const std::optional<TestResult>& test) {
+  const int64_t steps = outcome.updates;
   const auto samples = static_cast<double>(steps * samples_of_step(o));
   const double rate = outcome.seconds > 0 ? samples / outcome.seconds : 0;
   const std::string digest = run_digest(session, outcome);
@@ -136,7 +132,7 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
     record.add("model", o.model.name);
     if (!outcome.losses.empty()) record.add("loss", outcome.loss);
     if (outcome.accuracy) record.add("train_accuracy", *outcome.accuracy);
-    if (accuracy) record.add("accuracy", *accuracy);
+    if (test) record.add(test->key(), test->value);
     record.add("steps", steps);
     record.add("samples_per_second", rate);
     record.add("planned_bytes", session.planned_bytes());
@@ -159,7 +155,7 @@ void report(const ToolOptions& o, const Programs& programs, const Session& sessi
   if (steps > 0) {
     fmt::print("{} steps, loss {:.4f}{}, {:.0f} samples/s\n", steps, outcome.loss, trained, rate);
   }
-  if (accuracy) fmt::print("accuracy {:.2f} %\n", *accuracy);
+  if (test) fmt::print("{}\n", test->text());
   fmt::print("device memory {} bytes planned, {} measured\n", session.planned_bytes(),
              session.measured_bytes());
   for (int d = 1; d < devices_of(session); ++d) {
@@ -197,13 +193,12 @@ void log_work(const Session& session, const ToolOptions& o) {
                     work.waits);
 }
 
-void load_weights(train::Trainer& trainer, const ToolOptions& o) {
+void load_weights(train::TrainingModel& model, const ToolOptions& o) {
   const bool torch = !o.model.torch_weights.empty();
   const std::string& file = torch ? o.model.torch_weights : o.model.weights;
   if (file.empty()) return;
   const std::vector<std::string> unknown =
-      torch ? train::load_torch_weights(trainer.session(), trainer.training(), file)
-            : trainer.session().load(file);
+      torch ? train::load_torch_weights(model.session(), model.programs(), file) : model.load(file);
   if (!o.output.speaks()) return;
   for (const std::string& name : unknown)
     sys::print_stderr("{}: '{}' is not part of this model and was left out\n", file, name);
@@ -217,10 +212,10 @@ void check_saves(const ToolOptions& o) {
   }
 }
 
-void save(train::Trainer& trainer, const ToolOptions& o) {
-  if (!o.train.save.empty()) trainer.session().save(o.train.save);
+void save(train::TrainingModel& model, const ToolOptions& o) {
+  if (!o.train.save.empty()) model.save(o.train.save);
   if (!o.train.torch_save.empty())
-    train::save_torch_weights(trainer.session(), trainer.training(), o.train.torch_save);
+    train::save_torch_weights(model.session(), model.programs(), o.train.torch_save);
 }
 
 }  // namespace
@@ -231,27 +226,27 @@ int run_train(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   log_offload(o, programs);
   log_devices(o);
-  train::Trainer trainer(programs.ir, programs.training, session_options(o));
-  Session& session = trainer.session();
+  train::TrainingModel model = open_model(programs, o);
+  Session& session = model.session();
   log_compiled(session, o);
-  load_weights(trainer, o);
+  load_weights(model, o);
   check_saves(o);
   const data::Samples samples = load_samples(o, session, data::Split::kTrain);
-  const data::Samples test = load_samples(o, session, data::Split::kTest);
+  const data::Samples tests = load_samples(o, session, data::Split::kTest);
   catch_stop_signals();
-  const train::FitResult outcome = train(trainer, programs, o, samples);
-  save(trainer, o);
+  const train::FitResult outcome = train(model, programs, o, samples);
+  save(model, o);
   log_work(session, o);
   if (outcome.stopped) {
     report(o, programs, session, outcome, std::nullopt);
     const int signal = stop_signal() == 0 ? SIGTERM : stop_signal();  // 0: another process got it.
     if (o.speaks()) {
-      sys::print_stderr("stopped by signal {} after step {}{}\n", signal, outcome.steps,
+      sys::print_stderr("stopped by signal {} after step {}{}\n", signal, outcome.updates,
                         o.train.save.empty() ? "" : "; saved to " + o.train.save);
     }
     return o.train.save.empty() ? 128 + signal : static_cast<int>(ErrorKind::kStopped);
   }
-  report(o, programs, session, outcome, evaluate(trainer, o, test));
+  report(o, programs, session, outcome, test(model, o.model.sizes.loss, tests, shown(o)));
   return 0;
 }
 
@@ -261,12 +256,12 @@ int run_eval(const ToolOptions& o) {
   const Programs programs = build_programs(o);
   log_offload(o, programs);
   log_devices(o);
-  train::Trainer trainer(programs.ir, programs.training, session_options(o));
-  Session& session = trainer.session();
+  train::TrainingModel model = open_model(programs, o);
+  Session& session = model.session();
   log_compiled(session, o);
-  load_weights(trainer, o);
-  const data::Samples test = load_samples(o, session, data::Split::kTest);
-  report(o, programs, session, {}, evaluate(trainer, o, test));
+  load_weights(model, o);
+  const data::Samples tests = load_samples(o, session, data::Split::kTest);
+  report(o, programs, session, {}, test(model, o.model.sizes.loss, tests, shown(o)));
   return 0;
 }
 

@@ -6,7 +6,7 @@ import subprocess
 import unittest
 
 PROGRAM = os.environ["SLUICE_CLI"]
-COMMANDS = ["train", "eval", "plan", "bench", "inspect", "doctor"]
+COMMANDS = ["train", "eval", "predict", "plan", "bench", "inspect", "doctor"]
 SHORT = ["--synthetic", "--steps", "30", "--width", "64"]  # A short run.
 MOST = 2 ** 63 - 1  # Upper limit of most integer options.
 

@@ -41,6 +41,14 @@ def write_safetensors(path, samples):
     path.write_bytes(struct.pack("<Q", len(header)) + header + inputs + targets)
 
 
+def write_idx(folder, part, images, labels, side):
+    """Writes square images of bytes and their labels to the files of "train" or "t10k"."""
+    (folder / f"{part}-images-idx3-ubyte").write_bytes(
+        struct.pack(">4I", 0x803, len(images), side, side) + b"".join(images))
+    (folder / f"{part}-labels-idx1-ubyte").write_bytes(
+        struct.pack(">2I", 0x801, len(labels)) + bytes(labels))
+
+
 class Dataset(CliTest):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -77,10 +85,54 @@ class Dataset(CliTest):
                    for d in (f"csv:{self.csv}", f"safetensors:{tensors}")}
         self.assertEqual(len(digests), 1)
 
+    def test_a_folder_of_images_has_its_own_test_files(self):
+        draw = random.Random(3)
+
+        def write(part, count):
+            images = [bytes(draw.randrange(256) for _ in range(16)) for _ in range(count)]
+            write_idx(self.folder, part, images, [k % 4 for k in range(count)], side=4)
+
+        run = ["train", "mlp", "--layers", 2, "--width", 8, "--dataset", f"idx:{self.folder}"]
+        self.expect_error(5, "input/output", "must contain train-images-idx3-ubyte and "
+                          "train-labels-idx1-ubyte", *run)
+        write("train", 40)
+        self.assertIn("36 samples to train on, 4 to test on, 4 classes",
+                      self.expect_code(0, *run).stderr)
+        write("t10k", 12)
+        self.assertIn("40 samples to train on, 12 to test on, 4 classes",
+                      self.expect_code(0, *run).stderr)
+        self.assertIn("30 samples to train on, 10 to test on",
+                      self.expect_code(0, *run, "--validation", 0.25).stderr)
+        record = self.record("bench", "--dataset", f"idx:{self.folder}")
+        self.assertEqual(record["produced"], 40)
+        write_idx(self.folder, "t10k", [b"123456789"], [0], side=3)
+        self.expect_error(2, "usage", "training and test images must have one shape, got (40, 4, "
+                          "4) and (1, 3, 3)", *run)
+
+    def test_text_is_measured_and_not_trained_on(self):
+        path = self.folder / "text.txt"
+        path.write_text("to be or not to be " * 20)  # 380 characters: 5 windows of 64 and one more.
+        record = self.record("bench", "--dataset", f"text:{path}")
+        self.assertEqual(record["produced"], 5)
+        self.assertEqual(record["epochs"][0]["total_bytes_processed"], 5 * 2 * 64 * 4)
+        for command in ("train", "eval", "plan"):
+            self.expect_error(
+                2, "usage", "--dataset: must be csv:FILE, npz:FILE, safetensors:FILE or idx:DIR, "
+                f"got 'text:{path}'; none of the models reads text", command, "mlp", "--dataset",
+                f"text:{path}", *(["--weights", "w"] if command == "eval" else []))
+
     def test_the_host_is_measured(self):
         write_csv(self.csv, rows()[:50])
+        bench = ["bench", "--dataset", f"csv:{self.csv}", "--elements", 30]
+        record = self.record(*bench, "--epochs", 3)
+        self.assertEqual([e["elements_processed"] for e in record["epochs"]], [30, 20, 0])
+        self.assertEqual((record["requested"], record["produced"]), (90, 50))
+        self.assertIn("requested 30 elements, produced 30\n", self.expect_code(0, *bench).stdout)
+        self.assertIn("requested 60 elements, produced 50: the dataset has ended; --repeat",
+                      self.expect_code(0, *bench, "--epochs", 2).stdout)
         record = self.record("bench", "--dataset", f"csv:{self.csv}", "--epochs", 10, "--elements",
-                             512)
+                             512, "--repeat")
+        self.assertEqual((record["requested"], record["produced"]), (5120, 5120))
         self.assertEqual(len(record["epochs"]), 10)
         for epoch in record["epochs"]:
             self.assertEqual(epoch["elements_processed"], 512)
@@ -98,6 +150,14 @@ class Dataset(CliTest):
             path.write_text(text)
             return ["--dataset", f"csv:{path}"]
 
+        def tensors(name, dtype, first=0.0):
+            path = self.folder / name
+            samples = [([first if k == 0 else 1.0] * COLUMNS, k % 2) for k in range(20)]
+            write_safetensors(path, samples)
+            path.write_bytes(path.read_bytes().replace(b'"dtype":"I32"', f'"dtype":"{dtype}"'
+                                                       .encode()))
+            return ["--dataset", f"safetensors:{path}"]
+
         for code, kind, part, flags in (
             (2, "usage", "--dataset: must be csv:FILE, npz:FILE, safetensors:FILE or idx:DIR, got "
              "'samples.csv'", ["mlp", "--dataset", "samples.csv"]),
@@ -110,6 +170,21 @@ class Dataset(CliTest):
             (2, "usage", "--target: labels must be classes from 0, got -1 in sample",
              ["mlp", *file("negative.csv", "1,2,-1\n" * 20)]),
             (3, "bad file", "column 3", ["mlp", *file("real.csv", "1,2,0.5\n" * 20)]),
+            (3, "bad file", "must have at least one row of numbers, got none",
+             ["mlp", *file("header.csv", "a,b,c\n")]),
+            (2, "usage", "--target: labels must be below the number of samples, 20, got 20",
+             ["mlp", *file("large.csv", "1,2,20\n" * 20)]),
+            (2, "usage", "--dataset: labels of mnist must be below its 10 classes, got 10",
+             ["mnist", *file("ten.csv", "1," * 784 + "10\n" + ("1," * 784 + "0\n") * 19)]),
+            (2, "usage", "the field must be one of [input, target], got 'labels'",
+             ["mlp", *tensors("fields.safetensors", "I32"), "--target", "labels"]),
+            (2, "usage", "the field must be one of [input, target], got 'x'",
+             ["mlp", *tensors("fields.safetensors", "I32"), "--input", "x"]),
+            (2, "usage", "--target: must be one integer for each sample, got () float32; mlp takes "
+             "real numbers with --loss mse", ["mlp", *tensors("reals.safetensors", "F32")]),
+            (2, "usage", "--input: must be finite float32 numbers, got nan in sample ",
+             ["mlp", *tensors("nan.safetensors", "I32", first=float("nan"))]),
+            (3, "bad file", "byte 0", ["mlp", "--dataset", f"npz:{self.csv}"]),
             (2, "usage", "--dataset: samples of mnist-cnn must have 784 numbers, got shape (20,)",
              ["mnist-cnn", *good]),
             (2, "usage", "--target requires --dataset (it is absent)", ["mlp", "--target", "y"]),
@@ -122,7 +197,10 @@ class Dataset(CliTest):
         ):
             with self.subTest(flags=flags):
                 self.expect_error(code, kind, part, "train", *flags)
-        self.expect_error(2, "usage", "--epochs requires --dataset", "bench", "--epochs", 2)
+        for option in (["--epochs", 2], ["--elements", 2], ["--repeat"]):
+            self.expect_error(2, "usage", f"{option[0]} requires --dataset", "bench", *option)
+        self.expect_error(2, "usage", "--dataset: must be csv:FILE, npz:FILE, safetensors:FILE, "
+                          "text:FILE or idx:DIR, got 'cvs:a'", "bench", "--dataset", "cvs:a")
 
 
 if __name__ == "__main__":

@@ -130,6 +130,9 @@ class Usage(CliTest):
 
     def test_commands_take_only_options_that_they_use(self):
         for command, flags in (
+            ("predict", ("--lr", "--optimizer", "--accumulate", "--micro-batch", "--validation",
+                         "--data", "--epochs", "--save", "--dropout", "--digest",
+                         "--accumulation-reduction")),
             ("eval", ("--lr", "--lr-schedule", "--warmup-steps", "--seed", "--steps", "--save")),
             ("plan", ("--warmup-steps", "--seed", "--steps", "--weights", "--data")),
             ("bench", ("--warmup-steps", "--seed", "--weights", "--save")),
@@ -141,6 +144,36 @@ class Usage(CliTest):
             self.expect_error(2, "usage",
                               f"--lr cannot be combined with --lr-schedule in sluice {command}",
                               command, "mnist", "--lr", 0.1, "--lr-schedule", "linear")
+
+    def test_reductions_require_something_to_reduce(self):
+        weights = ["--weights", "w.safetensors"]
+        several = "of at least 2 (it is 1)"
+        for command, more in (("train", ["--synthetic"]), ("eval", weights), ("plan", []),
+                              ("bench", [])):
+            for flags, part in (
+                (["--accumulation-reduction", "sum"],
+                 f"--accumulation-reduction requires --accumulate {several}"),
+                (["--accumulator-dtype", "f16"],
+                 f"--accumulator-dtype requires --accumulate {several}"),
+                (["--replica-reduction", "sum"],
+                 f"--replica-reduction requires --replicas {several}"),
+                (["--accumulation-reduction", "summ"],
+                 "--accumulation-reduction: must be one of sum, mean, running_mean, got 'summ'; "
+                 "did you mean sum?"),
+                (["--replica-reduction", "running_mean"],
+                 "--replica-reduction: must be one of sum, mean, got 'running_mean'"),
+                (["--accumulator-dtype", "i32"],
+                 "--accumulator-dtype: must be one of f32, f16, bf16, got 'i32'"),
+            ):
+                with self.subTest(command=command, flags=flags):
+                    self.expect_error(2, "usage", part, command, "mnist", *more, *flags)
+        # The defaults may be repeated, and one of several numbers of replicas suffices.
+        self.expect_code(0, "plan", "mnist", "--accumulation-reduction", "running_mean")
+        self.expect_code(0, "plan", "mnist", "--replicas", "1,2", "--replica-reduction", "sum")
+        text = self.expect_code(0, "plan", "mnist", "--accumulate", 4, "--replicas", 2,
+                                "--accumulation-reduction", "sum", "--replica-reduction", "sum",
+                                "--accumulator-dtype", "f16").stdout
+        self.assertIn("sum of 4 micro-batches, sum of 2 replicas, accumulators float16", text)
 
     def test_forms_of_a_plan_exclude_each_other(self):
         for flags, part in (

@@ -8,6 +8,7 @@ docs/performance.md run only one case and one round.
 
 import json
 import os
+import random
 import re
 import shlex
 import shutil
@@ -307,6 +308,22 @@ class Commands(unittest.TestCase):
     @runs("sluice train mnist")
     def test_train(self, command):
         self.assert_learned(self.sluice(command).stdout)
+
+    @runs("sluice train mlp --dataset csv:FILE --optimizer adam --epochs 8 --save w.safetensors",
+          "sluice predict mlp --weights w.safetensors --dataset csv:FILE --to predictions.csv")
+    def test_a_table(self, train, predict):
+        draw = random.Random(1)
+        centres = [[draw.gauss(0, 1) for _ in range(20)] for _ in range(3)]
+        labels = [draw.randrange(3) for _ in range(3000)]
+        (self.folder / "FILE").write_text("".join(
+            ",".join(f"{x + draw.gauss(0, 1):.4f}" for x in centres[label]) + f",{label}\n"
+            for label in labels))
+        self.assertGreaterEqual(self.accuracy(self.sluice(train).stdout), 95)
+        self.assertIn("3000 samples", self.sluice(predict).stdout)
+        header, *lines = (self.folder / "predictions.csv").read_text().splitlines()
+        self.assertEqual(header, "logits.0,logits.1,logits.2,class")
+        right = sum(line.endswith(f",{label}") for line, label in zip(lines, labels))
+        self.assertGreaterEqual(right / len(labels), 0.95)
 
     @runs("sluice train mnist --memory 4000000")
     def test_a_budget_that_is_too_small(self, command):

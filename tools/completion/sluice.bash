@@ -22,6 +22,10 @@ _sluice() {
       options="error info debug"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
+    --loss)
+      options="mse cross_entropy"
+      COMPREPLY=($(compgen -W "$options" -- "$word"))
+      return ;;
     --lr-schedule)
       options="constant linear cosine"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
@@ -42,7 +46,7 @@ _sluice() {
       options="resident phased sharded pipelined"
       COMPREPLY=($(compgen -W "$options" -- "$word"))
       return ;;
-    --check|--dataset|--problem|--python|--save|--torch-save|--torch-weights|--weights)
+    --check|--dataset|--problem|--python|--save|--to|--torch-save|--torch-weights|--weights)
       COMPREPLY=($(compgen -f -- "$word"))
       return ;;
     --data)
@@ -50,28 +54,35 @@ _sluice() {
       return ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then
-    options="train eval plan bench inspect doctor --list --version --help --help-all"
+    options="train eval predict plan bench inspect doctor --list --version --help --help-all"
     COMPREPLY=($(compgen -W "$options" -- "$word"))
     return
   fi
   case ${COMP_WORDS[1]} in
-    train) options="--layers --width --dropout --dataset --input --target --validation --data
-      --weights --torch-weights --synthetic --micro-batch --accumulate --replicas --optimizer
-      --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
-      --lr --lr-schedule --device-iterations --epochs --steps --save --warmup-steps
+    train) options="--layers --width --dropout --loss --dataset --input --target --validation
+      --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
+      --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
+      --test-batch --lr --lr-schedule --device-iterations --epochs --steps --save --warmup-steps
       --check-replicas --torch-save --seed --memory --offload --remote --offload-threshold
       --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
       --shard-threshold --stages --schedule --devices --device-ids --map --io-mode --io-queues
       --recompute --recompute-blocks --disable --verify --json --digest --quiet --log-level
       --help --help-all" ;;
-    eval) options="--layers --width --dropout --dataset --input --target --validation --data
-      --weights --torch-weights --synthetic --micro-batch --accumulate --replicas --optimizer
-      --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
-      --memory --offload --remote --offload-threshold --remote-memory --remote-bandwidth
-      --remote-direct --verify-remote --strategy --threads --shard-threshold --stages --schedule
-      --devices --device-ids --map --io-mode --io-queues --recompute --recompute-blocks
-      --disable --verify --json --digest --quiet --log-level --help --help-all" ;;
-    plan) options="--layers --width --dropout --dataset --input --target --validation
+    eval) options="--layers --width --dropout --loss --dataset --input --target --validation
+      --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
+      --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
+      --test-batch --memory --offload --remote --offload-threshold --remote-memory
+      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
+      --stages --schedule --devices --device-ids --map --io-mode --io-queues --recompute
+      --recompute-blocks --disable --verify --json --digest --quiet --log-level --help
+      --help-all" ;;
+    predict) options="--layers --width --dropout --dataset --weights --torch-weights --to --loss
+      --input --target --replicas --test-batch --memory --offload --remote --offload-threshold
+      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
+      --shard-threshold --stages --schedule --devices --device-ids --map --io-mode --io-queues
+      --recompute --recompute-blocks --disable --verify --json --digest --quiet --log-level
+      --help --help-all" ;;
+    plan) options="--layers --width --dropout --loss --dataset --input --target --validation
       --micro-batch --accumulate --replicas --optimizer --clip-norm --accumulation-reduction
       --replica-reduction --accumulator-dtype --test-batch --lr --lr-schedule
       --device-iterations --memory --offload --remote --offload-threshold --remote-memory
@@ -86,7 +97,7 @@ _sluice() {
       --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
       --strategy --threads --shard-threshold --stages --schedule --devices --device-ids --map
       --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --only
-      --rounds --dataset --epochs --elements --python --help --help-all" ;;
+      --rounds --dataset --epochs --elements --repeat --python --help --help-all" ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;
     *) return ;;

@@ -1,27 +1,91 @@
 #include "tools/data/data_flags.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
 #include "tools/data/user_data.h"
 #include "tools/numbers.h"
 
 namespace sluice::tool {
+namespace {
+
+void add_loss(Flags& flags, const std::string& help, ToolOptions& o) {
+  flags.choice(
+      "--loss", o.model.sizes.loss,
+      {{"mse", models::Loss::kMeanSquaredError}, {"cross_entropy", models::Loss::kCrossEntropy}},
+      help + " (default: cross_entropy)");
+}
+
+bool given(const CLI::App& command, const char* name) {
+  return command.get_option_no_throw(name) != nullptr && command.count(name) > 0;
+}
+
+DataChoice choice_of(const ToolOptions& o) {
+  const ModelOptions& m = o.model;
+  return {m.dataset, m.input, m.target, m.validation, m.sizes.loss};
+}
+
+// The specs of the tensors of --weights, or of --torch-weights, whose matrices are transposed.
+std::vector<NamedSpec> weights_of(const ModelOptions& m) {
+  const bool torch = !m.torch_weights.empty();
+  const SafetensorsReader file(torch ? m.torch_weights : m.weights);
+  std::vector<NamedSpec> specs;
+  for (const SafetensorsTensor& t : file.index().tensors) {
+    TensorSpec spec = t.spec;
+    if (torch && spec.shape.rank() == 2) spec.shape = {spec.shape[1], spec.shape[0]};
+    specs.push_back({t.name, std::move(spec)});
+  }
+  return specs;
+}
+
+// Gives the model the sizes of the weights, if it has such a rule and a file is given. Returns
+// whether it has.
+bool read_sizes(const CLI::App& command, ToolOptions& o) {
+  ModelOptions& m = o.model;
+  const models::Model& model = models::find_model(m.name);
+  if (model.read_sizes == nullptr || (m.weights.empty() && m.torch_weights.empty())) return false;
+  models::Sizes sizes = m.sizes;
+  const std::vector<NamedSpec> weights = weights_of(m);
+  try {
+    model.read_sizes(weights, sizes);
+  } catch (const Error& e) {
+    fail(ErrorKind::kBadFile, "{}: {}", m.weights + m.torch_weights, e.what());
+  }
+  if (given(command, "--layers")) sizes.layers = m.sizes.layers;
+  if (given(command, "--width")) sizes.width = m.sizes.width;
+  m.sizes = sizes;
+  return true;
+}
+
+}  // namespace
 
 void add_user_data(Flags flags, const char* group, ToolOptions& o) {
-  flags.group(group, Common::kNo)
-      .text("--dataset", "FILE", o.model.dataset,
-            "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR (default: the "
-            "model's)");
+  flags.group(group, Common::kNo);
+  add_loss(
+      flags,
+      "Compare predictions with classes (cross_entropy) or real numbers (mse, the mean squared "
+      "error); only for mlp; mse requires --dataset",
+      o);
+  flags.text("--dataset", "FILE", o.model.dataset,
+             "Use the samples of csv:FILE, npz:FILE, safetensors:FILE or idx:DIR (default: the "
+             "model's)");
   flags.text("--input", "FIELDS", o.model.input,
              "Take the inputs from this field, or these columns of a CSV file; requires --dataset "
              "(default: input, image, or all other columns)");
-  flags.text("--target", "FIELD", o.model.target,
-             "Take the labels from this field or column; requires --dataset (default: target, "
-             "label, or the last column)");
+  flags.text("--target", "FIELDS", o.model.target,
+             "Take the labels from this field or column, or the targets of --loss mse from these "
+             "columns; requires --dataset (default: target, label, or the last column)");
   flags.value("--validation", "SHARE",
-              "Test on this share of the samples; requires --dataset (default: 0.1)",
+              "Test on this share of the samples; requires --dataset (default: 0.1, or the test "
+              "files of idx:DIR)",
               [&o](const std::string& text) {
                 o.model.validation = parse_real("--validation", text);
-                require(o.model.validation > 0 && o.model.validation < 1,
+                require(*o.model.validation > 0 && *o.model.validation < 1,
                         "--validation: must be above 0 and below 1, got '{}'", text);
               });
 }
@@ -40,14 +104,59 @@ void add_samples(Flags flags, const char* group, ToolOptions& o) {
              [&o] { o.model.synthetic = true; });
 }
 
-void use_dataset(ToolOptions& o) {
+void add_predict(Flags flags, const char* group, ToolOptions& o) {
+  flags.group(group);
+  flags.text("--dataset", "FILE", o.model.dataset,
+             "Predict for each sample of csv:FILE, npz:FILE, safetensors:FILE, idx:FILE, or of the "
+             "training images of idx:DIR");
+  flags.text("--weights", "FILE", o.model.weights, "Take the variables from this safetensors file");
+  flags.text("--to", "FILE", o.to,
+             "Write the predictions to FILE.npz, an array for each one, or to "
+             "FILE.csv, a line for each sample");
+  flags.group(group, Common::kNo)
+      .text("--torch-weights", "FILE", o.model.torch_weights,
+            "Take the state_dict of the same PyTorch module, as safetensors, instead of --weights");
+  add_loss(flags, "Predict classes (cross_entropy) or real numbers (mse), as mlp was trained", o);
+  flags.text("--input", "FIELDS", o.model.input,
+             "Take the inputs from this field, or these columns of a CSV file (default: input, or "
+             "all columns)");
+  flags.text("--target", "FIELDS", o.model.target,
+             "Leave out these columns of a CSV file (default: the last one, if there is one more "
+             "than inputs)");
+}
+
+void use_dataset(const CLI::App& command, ToolOptions& o) {
   ModelOptions& m = o.model;
   if (m.dataset.empty()) return;
-  m.user_data = load_user_data(m.dataset, m.input, m.target, m.validation);
-  fit_sizes(models::find_model(m.name), *m.user_data, m.sizes);
+  m.user_data = load_user_data(choice_of(o));
+  const bool has_classes = read_sizes(command, o);
+  fit_sizes(models::find_model(m.name), *m.user_data, has_classes, m.sizes);
   if (!o.output.speaks()) return;
-  sys::print_stderr("{}: {} samples to train on, {} to test on, {} classes\n", m.dataset,
-                    m.user_data->train.size(), m.user_data->test.size(), m.user_data->classes);
+  const bool classes = m.sizes.loss == models::Loss::kCrossEntropy;
+  sys::print_stderr("{}: {} samples to train on, {} to test on, {}\n", m.dataset,
+                    m.user_data->train.size(), m.user_data->test.size(),
+                    classes ? fmt::format("{} classes", m.user_data->classes)
+                            : fmt::format("targets of {} numbers", m.user_data->classes));
+}
+
+void use_inputs(const CLI::App& command, ToolOptions& o) {
+  ModelOptions& m = o.model;
+  require(!m.weights.empty() || !m.torch_weights.empty(),
+          "sluice predict requires --weights FILE or --torch-weights FILE (both are absent)");
+  require(!m.dataset.empty(),
+          "sluice predict requires --dataset csv:FILE, or another (it is absent)");
+  require(!o.to.empty(), "sluice predict requires --to FILE.npz or FILE.csv (it is absent)");
+  require(o.to.ends_with(".npz") || o.to.ends_with(".csv"),
+          "--to: must end with .npz or .csv, got '{}'", o.to);
+  read_sizes(command, o);
+  require(m.sizes.classes > 1 || m.sizes.loss == models::Loss::kMeanSquaredError,
+          "{}: must have at least 2 classes in its last layer, got {}; a regression is --loss mse",
+          m.weights + m.torch_weights, m.sizes.classes);
+  const auto data = std::make_shared<UserData>();
+  data->test.images =
+      load_inputs(choice_of(o), elements_of_sample(models::find_model(m.name), m.sizes));
+  data->test.source = m.dataset;
+  m.user_data = data;
 }
 
 }  // namespace sluice::tool

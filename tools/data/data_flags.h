@@ -8,8 +8,17 @@ namespace sluice::tool {
 void add_user_data(Flags flags, const char* group, ToolOptions& options);
 /// Adds the options for the samples and first values of a run to a group of the help.
 void add_samples(Flags flags, const char* group, ToolOptions& options);
+/// Adds the options of `sluice predict` for its samples, weights and result.
+void add_predict(Flags flags, const char* group, ToolOptions& options);
 
-/// Loads the samples of --dataset, if it is given, and gives the model their shape.
-void use_dataset(ToolOptions& options);
+/// Loads the samples of --dataset, if it is given, and gives the model their shape. A model whose
+/// sizes depend on its samples takes those of the weights, if they are given, except sizes that the
+/// command line has.
+void use_dataset(const CLI::App& command, ToolOptions& options);
+
+/// Loads the inputs of --dataset for `sluice predict` as UserData::test, and gives the model the
+/// sizes of the weights. Error{kUsage} if --dataset, --to or the weights are missing, or if --to
+/// has another ending than .npz and .csv.
+void use_inputs(const CLI::App& command, ToolOptions& options);
 
 }  // namespace sluice::tool

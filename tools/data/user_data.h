@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "sluice/data/dataset.h"
 #include "sluice/data/samples.h"
@@ -9,28 +11,49 @@
 
 namespace sluice::tool {
 
-/// The samples of --dataset. They are shuffled, and a share of them is for tests.
+/// The samples of --dataset.
 struct UserData {
   data::Samples train;
   data::Samples test;
-  int64_t classes = 0;  ///< One more than the largest label.
+  int64_t classes = 0;  ///< One more than the largest label; of a regression, elements of a target.
 };
 
-/// Opens a dataset by its kind and file, such as "csv:FILE": csv, npz, safetensors, or idx with a
-/// folder. The fields are those of the file; of a CSV file all columns are one array. Error{kUsage}
-/// for another text; otherwise errors are those of the readers (data/dataset_files.h).
-data::Dataset open_dataset(const std::string& text);
+/// The user's choice of samples. Empty names are "input" and "target", or "image" and "label" of an
+/// idx folder. Of a CSV file, the names list columns between commas; if `target` is empty, it is
+/// the last column, and if `input` is empty, the inputs are all other columns.
+struct DataChoice {
+  std::string place;  ///< Kind and file, such as "csv:FILE".
+  std::string input = {};
+  std::string target = {};
+  std::optional<double> validation = {};  ///< Share of the samples for tests; absent: the test
+                                          ///< files of an idx folder, or 0.1.
+  models::Loss loss = models::Loss::kCrossEntropy;
+};
 
-/// Loads samples with the field `input` as f32 and the field `target` as a class from 0. Empty
-/// names are "input" and "target", or "image" and "label" of an idx folder. Of a CSV file, `input`
-/// lists columns between commas; if the names are empty, the target is the last column, and the
-/// inputs are all others. The share `validation` of the samples is for tests. Error{kUsage} if a
-/// field is missing, if a label is negative or no integer, or if one of both parts would be empty.
-std::shared_ptr<const UserData> load_user_data(const std::string& text, const std::string& input,
-                                               const std::string& target, double validation);
+/// Opens a dataset by its kind and file, such as "csv:FILE": csv, npz, safetensors, text, or idx
+/// with a folder. The fields are those of the file; of a CSV file all columns are one array.
+/// Error{kUsage} for another text; otherwise errors are those of the readers
+/// (data/dataset_files.h).
+data::Dataset open_dataset(const std::string& place);
 
-/// Sets the sizes of a model for the samples. Error{kUsage} if it has another shape or fewer
-/// classes.
-void fit_sizes(const models::Model& model, const UserData& data, models::Sizes& sizes);
+/// Loads samples with the input as f32, and as target a class from 0, or f32 values for the mean
+/// squared error. The samples are shuffled before a share of them is taken for tests.
+/// Error{kUsage} if a field is missing, if a label is negative or no integer, if a number is not
+/// finite, if one of both parts would be empty, or for a text.
+std::shared_ptr<const UserData> load_user_data(const DataChoice& choice);
+
+/// Loads the inputs of all samples, f32 (n, …), in the order of the file, without their targets.
+/// The samples must have `elements` elements. A CSV file whose columns are not chosen may have
+/// targets: the columns `choice.target`, or the last one if there is one column more. An idx place
+/// is a file of images, or a folder, whose training images are read.
+HostTensor load_inputs(const DataChoice& choice, int64_t elements);
+
+/// Sets the sizes of a model for the samples, and the number of classes unless weights have set it
+/// (`has_classes`). Error{kUsage} if the model has another shape or fewer classes.
+void fit_sizes(const models::Model& model, const UserData& data, bool has_classes,
+               models::Sizes& sizes);
+
+/// Returns the number of elements of a sample of the model.
+int64_t elements_of_sample(const models::Model& model, const models::Sizes& sizes);
 
 }  // namespace sluice::tool

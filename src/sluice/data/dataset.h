@@ -224,7 +224,7 @@ struct BenchmarkResult {
   int64_t produced = 0;   ///< Less than `requested` if the pass ended before.
 
   /// Returns {"epochs": [{"elements_processed": …, "total_bytes_processed": …, "time_elapsed": …,
-  /// "elements_per_second": …, "bandwidth": …}, …]}.
+  /// "elements_per_second": …, "bandwidth": …}, …], "requested": …, "produced": …}.
   std::string to_json() const;
 };
 

@@ -105,7 +105,7 @@ std::string BenchmarkResult::to_json() const {
         epoch.elements_processed, epoch.total_bytes_processed, epoch.time_elapsed,
         epoch.elements_per_second, epoch.bandwidth);
   }
-  return text + "]}";
+  return text + fmt::format("], \"requested\": {}, \"produced\": {}}}", requested, produced);
 }
 
 }  // namespace sluice::data

@@ -38,13 +38,14 @@ TEST(DatasetBenchmark, ReportsDataThatIsShort) {
 
 TEST(DatasetBenchmark, WritesTheDocumentedNames) {
   BenchmarkResult result;
-  EXPECT_EQ(result.to_json(), "{\"epochs\": []}");
-  result.epochs = {{10, 640, 0.5, 20, 1.28e-6, 0, 0}, {}};
+  EXPECT_EQ(result.to_json(), "{\"epochs\": [], \"requested\": 0, \"produced\": 0}");
+  result = {.epochs = {{10, 640, 0.5, 20, 1.28e-6, 0, 0}, {}}, .requested = 20, .produced = 10};
   EXPECT_EQ(result.to_json(),
             "{\"epochs\": [{\"elements_processed\": 10, \"total_bytes_processed\": 640, "
             "\"time_elapsed\": 0.5, \"elements_per_second\": 20, \"bandwidth\": 1.28e-06}, "
             "{\"elements_processed\": 0, \"total_bytes_processed\": 0, \"time_elapsed\": 0, "
-            "\"elements_per_second\": 0, \"bandwidth\": 0}]}");
+            "\"elements_per_second\": 0, \"bandwidth\": 0}], \"requested\": 20, "
+            "\"produced\": 10}");
 }
 
 TEST(DatasetBenchmark, RefusesBadOptionsAndEmptyArrays) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,12 @@ Dataset from_npy(const std::string& path);
 /// arrays are read in the order of the file. Error{kUsage} listing the fields if the file lacks
 /// one. Error{kBadFile} also for archives over 4 GiB and encrypted ones.
 Dataset from_npz(const std::string& path, const std::vector<std::string>& fields = {});
+
+/// Writes arrays to the file at `path` as numpy.savez does, with sys::replace_file: a reader finds
+/// the whole old file or the whole new one. Equal arrays give equal bytes. Error{kUsage} if a name
+/// is empty or appears twice, if NumPy lacks a dtype (bf16), or if the file would have 4 GiB or
+/// more; Error{kIo} if the file cannot be written.
+void write_npz(const std::string& path, std::span<const NamedArray> arrays);
 
 /// Reads tensors of a safetensors file and cuts them along their first axis. `fields` as in
 /// from_npz().

@@ -1,237 +1,375 @@
-#include "sluice/data/loader.h"
-
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <set>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
 
 #include "sluice/base/test_refusals.h"
+#include "sluice/data/loader.h"
 #include "sluice/data/test_allocations.h"
+#include "sluice/data/test_elements.h"
 
 namespace sluice::data {
 namespace {
 
-/// `n` samples. Sample k has label k and pixels 10·k, 10·k + 1, ….
+using testing::ElementsAre;
+
+/// Sample k has label k and the image 10·k, 10·k + 1, ….
 Samples numbered(int64_t n) {
-  Samples set;
-  set.images = HostTensor(TensorSpec{{n, 2, 3}, f32, {}});
-  set.labels = HostTensor(TensorSpec{{n}, i32, {}});
-  for (int64_t k = 0; k < n; ++k) {
-    set.labels.as<int32_t>()[static_cast<size_t>(k)] = static_cast<int32_t>(k);
-    for (int64_t p = 0; p < 6; ++p) {
-      set.images.as<float>()[static_cast<size_t>(6 * k + p)] = static_cast<float>(10 * k + p);
-    }
+  Samples set{.images = HostTensor({{n, 2, 3}, f32, {}}), .labels = HostTensor({{n}, i32, {}})};
+  for (size_t k = 0; k < static_cast<size_t>(n); ++k) {
+    set.labels.as<int32_t>()[k] = static_cast<int32_t>(k);
+    for (size_t p = 0; p < 6; ++p) set.images.as<float>()[6 * k + p] = float(10 * k + p);
   }
   return set;
 }
 
-TensorSpec i32_array(Shape shape) { return {std::move(shape), i32, {}}; }
-
-std::vector<int64_t> order(const DataLoader& loader, int64_t n) {
-  std::vector<int64_t> samples(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) samples[static_cast<size_t>(i)] = loader.sample_at(i);
-  return samples;
-}
-
-bool is_permutation(std::vector<int64_t> samples) {
-  std::sort(samples.begin(), samples.end());
-  for (size_t i = 0; i < samples.size(); ++i) {
-    if (samples[i] != static_cast<int64_t>(i)) return false;
-  }
-  return true;
-}
-
-TEST(DataLoader, CutsFullBatchesAndCountsTheRest) {
-  const Samples set = numbered(11);
-  const DataLoader loader(set, {.batch = 4, .seed = 1});
-  EXPECT_EQ(loader.batches(), 2);
-  EXPECT_EQ(loader.dropped(), 3);
-  EXPECT_EQ(DataLoader(set, {.batch = 11}).dropped(), 0);
-}
-
-TEST(DataLoader, ImagesAndLabelsStayTogether) {
-  const Samples set = numbered(11);
-  DataLoader loader(set, {.batch = 4, .seed = 1});
-  HostTensor images(TensorSpec{{4, 2, 3}, f32, {}});
-  HostTensor labels(TensorSpec{{4}, i32, {}});
-  for (int64_t epoch = 0; epoch < 3; ++epoch) {
-    loader.start_epoch(epoch);
-    std::set<int32_t> seen;
-    for (int64_t b = 0; b < loader.batches(); ++b) {
-      loader.fill(b, images, labels);
-      for (size_t k = 0; k < 4; ++k) {
-        const int32_t sample = labels.as<int32_t>()[k];
-        EXPECT_EQ(sample, loader.sample_at(4 * b + static_cast<int64_t>(k)));
-        EXPECT_TRUE(seen.insert(sample).second);
-        for (size_t p = 0; p < 6; ++p) {
-          EXPECT_EQ(images.as<float>()[6 * k + p],
-                    static_cast<float>(10 * sample + static_cast<int32_t>(p)));
-        }
-      }
-    }
-    EXPECT_EQ(seen.size(), 8u);
-  }
-}
-
-TEST(DataLoader, OrderIsAFunctionOfSeedAndEpoch) {
-  const Samples set = numbered(100);
-  DataLoader a(set, {.batch = 1, .seed = 5});
-  const auto first = order(a, 100);
-  EXPECT_TRUE(is_permutation(first));
-  a.start_epoch(3);
-  const auto third = order(a, 100);
-  EXPECT_TRUE(is_permutation(third));
-  EXPECT_NE(first, third);
-  a.start_epoch(0);
-  EXPECT_EQ(order(a, 100), first);
-  DataLoader b(set, {.batch = 7, .seed = 5});  // The order does not depend on the batch size.
-  b.start_epoch(3);
-  EXPECT_EQ(order(b, 100), third);
-  EXPECT_NE(order(DataLoader(set, {.batch = 1, .seed = uint64_t{5} << 32}), 100), first);
-}
-
-TEST(DataLoader, WithoutShuffleTheDataKeepsItsOrder) {
-  const Samples set = numbered(10);
-  DataLoader loader(set, {.batch = 3, .shuffle = false});
-  loader.start_epoch(4);
-  for (int64_t i = 0; i < 10; ++i) EXPECT_EQ(loader.sample_at(i), i);
-}
-
-TEST(DataLoader, EveryPositionIsEquallyLikely) {
-  const Samples set = numbered(5);
-  DataLoader loader(set, {.batch = 1, .seed = 2});
-  constexpr int kEpochs = 20000;
-  int counts[5][5] = {};
-  for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
-    loader.start_epoch(epoch);
-    for (int64_t i = 0; i < 5; ++i) ++counts[i][loader.sample_at(i)];
-  }
-  // Allow five standard deviations of a binomial distribution with p = 1/5.
-  for (const auto& row : counts) {
-    for (const int count : row) EXPECT_NEAR(count, kEpochs / 5, 5 * 57);
-  }
-}
-
-TEST(DataLoader, ViewsMaySplitTheBatchAndFlattenTheSample) {
-  const Samples set = numbered(8);
-  const DataLoader loader(set, {.batch = 4, .shuffle = false});
-  HostTensor labels(TensorSpec{{2, 2}, i32, {}});
-  for (const Shape& shape :
-       {Shape{4, 2, 3}, Shape{4, 6}, Shape{2, 2, 6}, Shape{1, 4, 1, 2, 3}, Shape{4, 1, 6}}) {
-    HostTensor images(TensorSpec{shape, f32, {}});
-    loader.fill(1, images, labels);
-    EXPECT_EQ(images.as<float>()[23], 75.0f);
-    EXPECT_EQ(labels.as<int32_t>()[3], 7);
-  }
-}
-
-TEST(DataLoader, WrongViewsAreRefusedUntouched) {
-  const Samples set = numbered(8);
-  const DataLoader loader(set, {.batch = 4});
-  HostTensor images(TensorSpec{{4, 2, 3}, f32, {}});
-  HostTensor labels(TensorSpec{{4}, i32, {}});
-  const auto refused = [&](int64_t index, const ArrayView& x, const ArrayView& y) {
-    try {
-      loader.fill(index, x, y);
-      return false;
-    } catch (const Error& e) {
-      return e.kind() == ErrorKind::kUsage;
-    }
-  };
-  EXPECT_TRUE(refused(-1, images, labels));
-  EXPECT_TRUE(refused(2, images, labels));
-  for (const Shape& shape :
-       {Shape{}, Shape{4}, Shape{24}, Shape{3, 2, 3}, Shape{6, 4}, Shape{2, 3, 4}, Shape{8, 3},
-        Shape{4, 2, 4}, Shape{0, 6}, Shape{5, 2, 3}}) {
-    HostTensor wrong(TensorSpec{shape, f32, {}});
-    EXPECT_TRUE(refused(0, wrong, labels)) << to_string(shape);
-  }
-  HostTensor wrong_dtype(TensorSpec{{4, 2, 3}, i32, {}});
-  EXPECT_TRUE(refused(0, wrong_dtype, labels));
-  HostTensor few(TensorSpec{{3}, i32, {}});
-  HostTensor many(TensorSpec{{5}, i32, {}});
-  HostTensor wide(TensorSpec{{4}, i64, {}});
-  EXPECT_TRUE(refused(0, images, few));
-  EXPECT_TRUE(refused(0, images, many));
-  EXPECT_TRUE(refused(0, images, wide));
-  EXPECT_TRUE(images.same_bits(HostTensor(images.spec())));
-}
-
-TEST(DataLoader, UnusableDataIsRefused) {
-  const Samples set = numbered(3);
-  const auto message = [](const Samples& data, DataLoader::Options options) -> std::string {
-    try {
-      DataLoader loader(data, options);
-      return "";
-    } catch (const Error& e) {
-      EXPECT_EQ(e.kind(), ErrorKind::kUsage);
-      return e.what();
-    }
-  };
-  EXPECT_EQ(message(set, {.batch = 4}),
-            "loader: the data must fill one batch of 4 samples, got 3; use a smaller batch");
-  EXPECT_NE(message(set, {.batch = 0}), "");
-  EXPECT_NE(message(set, {.batch = -1}), "");
-  EXPECT_NE(message(Samples{}, {.batch = 1}), "");
-  Samples uneven = numbered(3);
-  uneven.labels = HostTensor(TensorSpec{{2}, i32, {}});
-  EXPECT_EQ(message(uneven, {.batch = 1}),
-            "loader: every image must have one label, got 3 images and 2 labels");
-  Samples bytes = numbered(3);
-  bytes.images = bytes.images.cast(u8);
-  EXPECT_NE(message(bytes, {.batch = 1}), "");
-  DataLoader loader(set, {.batch = 1});
-  EXPECT_THROW(loader.start_epoch(-1), Error);
-}
-
-TEST(DataLoader, RefusalsSayWhatIsRight) {
-  const Samples set = numbered(8);
-  DataLoader loader(set, {.batch = 4});
-  HostTensor images(TensorSpec{{4, 2, 3}, f32, {}});
-  HostTensor labels(TensorSpec{{4}, i32, {}});
-  HostTensor transposed(TensorSpec{{6, 4}, f32, {}});
-  Samples scalar = numbered(3);
-  scalar.labels = HostTensor(i32_array({}));
-  Samples bytes = numbered(3);
-  bytes.images = bytes.images.cast(u8);
-  Samples table = numbered(3);
-  table.labels = HostTensor(i32_array({3, 1}));
-  expect_refused({
-      {"an empty batch", [&] { DataLoader l(set, {.batch = 0}); },
-       "loader: batch must be at least 1 sample, got 0"},
-      {"a large batch", [&] { DataLoader l(set, {.batch = 9}); },
-       "loader: the data must fill one batch of 9 samples, got 8"},
-      {"bytes", [&] { DataLoader l(bytes, {.batch = 1}); },
-       "loader: images must be float32 and labels int32, got uint8 and int32"},
-      {"labels without an axis", [&] { DataLoader l(scalar, {.batch = 1}); },
-       "loader: labels must be (n,) and images (n, …), got () and (3, 2, 3)"},
-      {"labels with two axes", [&] { DataLoader l(table, {.batch = 1}); },
-       "and images (n, …), got (3, 1) and "},
-      {"epoch", [&] { loader.start_epoch(-1); }, "loader: epoch must be at least 0, got -1"},
-      {"batch", [&] { loader.fill(2, images, labels); }, "loader: batch must be in [0, 2), got 2"},
-      {"images' dtype", [&] { loader.fill(0, labels, labels); },
-       "loader: the array for images must be float32, got int32"},
-      {"labels' dtype", [&] { loader.fill(0, images, images); },
-       "loader: the array for labels must be int32, got float32"},
-      {"images' shape", [&] { loader.fill(0, transposed, labels); },
-       "loader: the array for images must have leading dimensions of product 4 and others of "
-       "product 6, got (6, 4)"},
+Dataset generated(int64_t n) {
+  return from_generator([n] {
+    return [n, k = int64_t{0}]() mutable -> std::optional<Element> {
+      if (k == n) return std::nullopt;
+      return HostTensor::scalar(static_cast<float>(k++));
+    };
   });
 }
 
-TEST(DataLoader, SteadyStateAllocatesNothing) {
-  const Samples set = numbered(64);
-  DataLoader loader(set, {.batch = 8, .seed = 3});
-  HostTensor images(TensorSpec{{8, 6}, f32, {}});
-  HostTensor labels(TensorSpec{{8}, i32, {}});
-  const ArrayView image_view(images);
-  const ArrayView label_view(labels);
-  const int64_t before = test::allocations;
-  for (int64_t epoch = 0; epoch < 3; ++epoch) {
-    loader.start_epoch(epoch);
-    for (int64_t b = 0; b < loader.batches(); ++b) loader.fill(b, image_view, label_view);
+/// The values of the samples of an epoch, by item.
+using Items = std::vector<std::vector<float>>;
+Items read(BatchLoader& loader) {
+  Items items;
+  while (const Element* item = loader.next()) {
+    const std::vector<double> values = item->arrays[0].to_doubles();
+    items.emplace_back(values.begin(), values.end());
   }
-  EXPECT_EQ(test::allocations - before, 0);
+  return items;
+}
+
+Items epoch_of(const Dataset& dataset, const LoaderOptions& options, int64_t epoch = 0) {
+  BatchLoader loader(dataset, options);
+  loader.start_epoch(epoch);
+  return read(loader);
+}
+
+// Item b of an epoch has the rows that the order names.
+TEST(BatchLoader, ReadsSamplesInTheOrderOfTheEpoch) {
+  const Samples set = numbered(101);
+  for (const bool shuffle : {false, true}) {
+    for (const int workers : {0, 1, 16}) {
+      BatchLoader loader(from_samples(set), {.batch = 7,
+                                             .shuffle = shuffle ? Shuffle::kYes : Shuffle::kNo,
+                                             .seed = uint64_t{5} << 31,
+                                             .workers = workers});
+      EXPECT_EQ(loader.items(), 14);
+      EXPECT_EQ(loader.dropped(), 3);
+      EXPECT_EQ(loader.samples(), 101);
+      EXPECT_EQ(to_string(loader.sample_specs()), "input (2, 3) float32, labels () int32");
+      HostTensor images({{7, 2, 3}, f32, {}});
+      HostTensor labels({{7}, i32, {}});
+      for (const int64_t epoch : {0, 1, 2, 9}) {
+        std::vector<uint32_t> order(101);
+        std::iota(order.begin(), order.end(), 0u);
+        if (shuffle) shuffled_order(uint64_t{5} << 31, epoch, order);
+        if (epoch > 0) loader.start_epoch(epoch);
+        EXPECT_EQ(loader.epoch(), epoch);
+        for (int64_t b = 0; b < 14; ++b) {
+          EXPECT_EQ(loader.position(), b);
+          const Element* item = loader.next();
+          ASSERT_NE(item, nullptr);
+          for (size_t k = 0; k < 7; ++k) {
+            const uint32_t row = order[7 * static_cast<size_t>(b) + k];
+            std::memcpy(&images.as<float>()[6 * k], &set.images.as<float>()[6 * row], 24);
+            labels.as<int32_t>()[k] = set.labels.as<int32_t>()[row];
+          }
+          EXPECT_TRUE((*item)["input"].same_bits(images));
+          EXPECT_TRUE((*item)["labels"].same_bits(labels));
+        }
+        EXPECT_EQ(loader.next(), nullptr);
+        EXPECT_EQ(loader.next(), nullptr);
+        EXPECT_EQ(loader.position(), 14);
+      }
+    }
+  }
+}
+
+// Digests of trainings depend on these numbers.
+TEST(BatchLoader, TheOrderNeverChanges) {
+  const auto order = [](uint64_t seed, int64_t epoch) {
+    return epoch_of(test::count_to(8), {.batch = 8, .seed = seed}, epoch).at(0);
+  };
+  EXPECT_THAT(order(1, 0), ElementsAre(3, 5, 0, 6, 2, 1, 7, 4));
+  EXPECT_THAT(order(1, 3), ElementsAre(3, 6, 7, 2, 1, 0, 5, 4));
+  EXPECT_THAT(order(0x500000002, 0), ElementsAre(5, 3, 4, 0, 1, 7, 6, 2));
+  EXPECT_THAT(order(0x500000002, 3), ElementsAre(6, 5, 7, 4, 3, 1, 2, 0));
+}
+
+TEST(BatchLoader, BytesDoNotDependOnWorkersOrDepth) {
+  const auto slow = [](Element e) {
+    const float v = e.arrays[0].as<float>()[0];
+    std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int>(v) * 37 % 100));
+    return e;
+  };
+  const Dataset indexed = test::count_to(50).map(slow);
+  struct Case {
+    const char* name;
+    Dataset dataset;
+    bool in_order = false;  // The loader does not shuffle it.
+  };
+  const Case cases[] = {
+      {"indexed", indexed},
+      {"shuffled", indexed.shuffle(3, 10)},
+      {"repeated", indexed.take(7).repeat(7)},
+      {"cached", generated(50).map(slow).cache()},
+      {"generated", generated(50).map(slow), true},
+      {"parallel", generated(50).parallel_map(slow, 3), true},
+  };
+  for (const auto& [name, dataset, in_order] : cases) {
+    for (const Shuffle shuffle : {Shuffle::kNo, Shuffle::kYes}) {
+      if (in_order && shuffle == Shuffle::kYes) continue;
+      for (const Remainder remainder : {Remainder::kDrop, Remainder::kKeep}) {
+        LoaderOptions options{.batch = 4, .shuffle = shuffle, .seed = 2, .remainder = remainder};
+        BatchLoader one(dataset, options);
+        const Items first = read(one);
+        one.start_epoch(1);
+        const Items second = read(one);
+        for (const int workers : {1, 2, 16}) {
+          for (const int depth : {1, 3}) {
+            options.workers = workers;
+            options.depth = depth;
+            BatchLoader loader(dataset, options);
+            EXPECT_EQ(read(loader), first) << name << " " << workers << " " << depth;
+            loader.start_epoch(1);
+            EXPECT_EQ(read(loader), second) << name << " " << workers << " " << depth;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchLoader, KeepsTheRemainder) {
+  for (const int workers : {0, 3}) {
+    for (const Dataset& dataset : {test::count_to(7), generated(7)}) {
+      BatchLoader loader(
+          dataset,
+          {.batch = 3, .shuffle = Shuffle::kNo, .workers = workers, .remainder = Remainder::kKeep});
+      EXPECT_THAT(read(loader),
+                  ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3, 4, 5), ElementsAre(6)));
+      EXPECT_EQ(loader.dropped(), dataset.size() ? std::optional<int64_t>(0) : std::nullopt);
+    }
+  }
+  const BatchLoader few(test::count_to(2), {.batch = 3, .remainder = Remainder::kKeep});
+  EXPECT_EQ(few.items(), 1);
+}
+
+TEST(BatchLoader, StartsAnywhere) {
+  for (const int workers : {0, 2}) {
+    for (const Dataset& dataset : {test::count_to(20), generated(20)}) {
+      LoaderOptions options{.batch = 3, .shuffle = Shuffle::kNo, .workers = workers};
+      BatchLoader loader(dataset, options);
+      loader.start_epoch(4, 4);
+      EXPECT_EQ(loader.position(), 4);
+      EXPECT_THAT(read(loader), ElementsAre(ElementsAre(12, 13, 14), ElementsAre(15, 16, 17)));
+      loader.start_epoch(5);
+      loader.next();
+      loader.start_epoch(5, 5);
+      EXPECT_THAT(read(loader), ElementsAre(ElementsAre(15, 16, 17)));
+      loader.start_epoch(7, 6);
+      EXPECT_EQ(loader.next(), nullptr);
+      loader.start_epoch(8);
+      EXPECT_EQ(read(loader).size(), 6u);
+    }
+    LoaderOptions options{.batch = 3, .seed = 8, .workers = workers};
+    const Items whole = epoch_of(test::count_to(20), options, 6);
+    BatchLoader loader(test::count_to(20), options);
+    loader.start_epoch(6, 2);
+    EXPECT_EQ(read(loader), Items(whole.begin() + 2, whole.end()));
+  }
+}
+
+TEST(BatchLoader, EachEpochOfAnOrderedDatasetReadsItsPass) {
+  const Dataset shuffled = test::count_to(8).shuffle(1, 8);
+  for (const int workers : {0, 2}) {
+    BatchLoader loader(shuffled, {.batch = 8, .shuffle = Shuffle::kNo, .workers = workers});
+    for (uint64_t epoch = 0; epoch < 4; ++epoch) {
+      if (epoch > 0) loader.start_epoch(static_cast<int64_t>(epoch));
+      EXPECT_EQ(read(loader).at(0), test::values(shuffled, kForever, epoch));
+    }
+  }
+}
+
+TEST(BatchLoader, AnEpochMayHaveNoEnd) {
+  for (const int workers : {0, 4}) {
+    BatchLoader loader(test::count_to(5).repeat(),
+                       {.batch = 4, .shuffle = Shuffle::kNo, .workers = workers});
+    EXPECT_EQ(loader.items(), kForever);
+    EXPECT_EQ(loader.dropped(), 0);
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(loader.next()->arrays[0].as<float>()[1], static_cast<float>((4 * i + 1) % 5));
+    }
+  }
+}
+
+TEST(BatchLoader, ErrorsArriveOnceAndInOrder) {
+  const auto failing = [](Element e) -> Element {
+    const float v = e.arrays[0].as<float>()[0];
+    if (v == 9 || v >= 11) fail(ErrorKind::kBadFile, "sample {} is bad", v);
+    return e;
+  };
+  const std::pair<Dataset, const char*> datasets[] = {
+      {test::count_to(40).map(failing), "map computed element 9"},
+      {generated(40).map(failing), "map computed element 9"},
+      {generated(40).parallel_map(failing, 2), "map computed element 9"},
+      {test::count_to(40).batch(1).map(failing), "map computed element 9"},
+  };
+  for (const auto& [dataset, text] : datasets) {
+    for (const int workers : {0, 1, 16}) {
+      BatchLoader loader(dataset, {.batch = 4, .shuffle = Shuffle::kNo, .workers = workers});
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        loader.start_epoch(epoch);
+        EXPECT_NE(loader.next(), nullptr);
+        EXPECT_NE(loader.next(), nullptr);
+        try {
+          loader.next();
+          ADD_FAILURE() << "no error";
+        } catch (const Error& e) {
+          EXPECT_EQ(to_string(e.kind()), to_string(ErrorKind::kBadFile));
+          EXPECT_EQ(std::string(e.what()),
+                    fmt::format("sample 9 is bad\n  while {}\n  while making item 2 of epoch {}",
+                                text, epoch));
+        }
+        EXPECT_EQ(loader.next(), nullptr);
+        EXPECT_EQ(loader.next(), nullptr);
+      }
+    }
+  }
+}
+
+TEST(BatchLoader, RefusesBadOptionsAndData) {
+  const Dataset d = test::count_to(9);
+  const auto make = [](const Dataset& dataset, LoaderOptions options) {
+    return [=] { BatchLoader loader(dataset, options); };
+  };
+  const auto pair = [](int64_t k) {
+    if (k < 2) return Element{HostTensor::scalar(0), HostTensor::scalar(1)};
+    return Element{HostTensor::scalar(0)};
+  };
+  BatchLoader loader(d, {.batch = 2});
+  expect_refused({
+      {"batch", make(d, {.batch = 0}), "loader: batch must be at least 1 sample, got 0"},
+      {"workers", make(d, {.workers = 257}), "loader: workers must be in [0, 256], got 257"},
+      {"workers", make(d, {.workers = -1}), "loader: workers must be in [0, 256], got -1"},
+      {"depth", make(d, {.depth = 0}), "loader: depth must be in [1, 65536] items, got 0"},
+      {"few", make(d, {.batch = 10}),
+       "0 full batches: an item takes 10 samples, the dataset has 9"},
+      {"factors", make(d, {.batch = 4000, .factors = "m x D x N x R = 4000"}),
+       "0 full batches: m x D x N x R = 4000, the dataset has 9"},
+      {"none", make(d.take(0), {.batch = 1, .remainder = Remainder::kKeep}),
+       "0 full batches: an item takes 1 samples, the dataset has 0"},
+      {"unknown size",
+       [&] {
+         BatchLoader l(generated(3), {.batch = 4, .shuffle = Shuffle::kNo});
+         l.next();
+       },
+       "0 full batches: an item takes 4 samples, the dataset has 3"},
+      {"no end", make(d.repeat(), {.batch = 1}),
+       "loader: a dataset to shuffle must have an end, got one without; use take(n)"},
+      {"generator", make(generated(9), {.batch = 1}),
+       "loader: a dataset to shuffle must have a known size, got one without; use cache()"},
+      {"huge", make(test::count_to(int64_t{1} << 32), {.batch = 1}),
+       "loader: a dataset to shuffle must have at most 4294967295 samples, got 4294967296"},
+      {"smaller batch", make(d.batch(2, Remainder::kKeep), {.batch = 1}),
+       "loader: all elements must have one shape"},
+      {"i64", make(from_tensors(HostTensor({{4}, i64, {}})), {.batch = 1}),
+       "loader: array 0 must have a dtype that devices have"},
+      {"arrays", [&] { epoch_of(from_function(4, pair), {.batch = 4}); },
+       "must have 2 arrays, got 1"},
+      {"epoch", [&] { loader.start_epoch(-1); }, "loader: epoch must be at least 0, got -1"},
+      {"item", [&] { loader.start_epoch(0, 5); }, "loader: item must be in [0, 4], got 5"},
+      {"item", [&] { loader.start_epoch(0, -1); }, "loader: item must be in [0, 4], got -1"},
+  });
+}
+
+// A slot is not filled again before the consumer asks for the next item.
+TEST(BatchLoader, AnItemIsValidUntilTheNextCall) {
+  BatchLoader loader(test::count_to(64), {.batch = 2, .shuffle = Shuffle::kNo, .workers = 4});
+  for (int i = 0; i < 32; ++i) {
+    const Element* item = loader.next();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    EXPECT_EQ(item->arrays[0].as<float>()[0], 2 * i);
+    EXPECT_EQ(item->arrays[0].as<float>()[1], 2 * i + 1);
+  }
+}
+
+TEST(BatchLoader, WorkersReadIntoTheNextEpoch) {
+  std::atomic<int> calls = 0;
+  const Dataset counted = test::count_to(8).map([&](Element e) {
+    ++calls;
+    return e;
+  });
+  BatchLoader loader(counted, {.batch = 4, .workers = 1, .depth = 3});
+  EXPECT_EQ(calls, 1);  // The first sample, for its specs.
+  loader.next();
+  for (int ms = 0; ms < 10000 && calls < 1 + 8; ++ms)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(calls, 1 + 8);
+  read(loader);
+  for (int ms = 0; ms < 10000 && calls < 1 + 16; ++ms)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(calls, 1 + 16);
+  loader.start_epoch(1);
+  EXPECT_EQ(read(loader).size(), 2u);
+}
+
+TEST(BatchLoader, WorksOnTheConsumersThreadWithoutWorkers) {
+  const auto me = std::this_thread::get_id();
+  const Dataset here = test::count_to(8).map([&](Element e) {
+    EXPECT_EQ(std::this_thread::get_id(), me);
+    return e;
+  });
+  BatchLoader loader(here, {.batch = 4});
+  EXPECT_EQ(read(loader).size(), 2u);
+}
+
+TEST(BatchLoader, EndsAtAnyMoment) {
+  for (int i = 0; i < 200; ++i) {
+    const Dataset indexed = test::count_to(1000).map([](Element e) { return e; });
+    BatchLoader loader(i % 2 == 0 ? indexed : indexed.shuffle(1, 10),
+                       {.batch = 100, .shuffle = Shuffle::kNo, .workers = 1 + i % 4});
+    for (int k = 0; k < i % 12; ++k) loader.next();
+    if (i % 3 == 0) loader.start_epoch(i % 5);
+    if (i % 7 == 0) loader.next();
+  }
+  // A long item is left after the sample in work.
+  std::atomic<int> calls = 0;
+  {
+    const Dataset slow = test::count_to(1'000'000).map([&](Element e) {
+      ++calls;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      return e;
+    });
+    BatchLoader loader(slow, {.batch = 1'000'000, .shuffle = Shuffle::kNo, .workers = 2});
+    loader.start_epoch(0);
+  }
+  EXPECT_LT(calls, 10000);
+}
+
+TEST(BatchLoader, SteadyStateAllocatesNothing) {
+  const Samples set = numbered(64);
+  const Dataset both = zip({from_samples(set).skip(3), from_tensors({{"x", set.images}})});
+  for (const int workers : {0, 2}) {
+    BatchLoader loader(both.repeat(2), {.batch = 8, .seed = 3, .workers = workers});
+    while (loader.next() != nullptr) {
+    }
+    const int64_t before = test::allocations;
+    for (int64_t epoch = 1; epoch < 4; ++epoch) {
+      loader.start_epoch(epoch);
+      while (loader.next() != nullptr) {
+      }
+    }
+    EXPECT_EQ(test::allocations - before, 0);
+  }
 }
 
 }  // namespace

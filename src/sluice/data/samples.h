@@ -11,10 +11,10 @@ class Dataset;
 /// Labelled samples in memory.
 struct Samples {
   HostTensor images;   ///< (n, …) f32, normalised; (n, 28, 28) for digits.
-  HostTensor labels;   ///< (n) i32.
+  HostTensor labels;   ///< Classes, (n) i32, or targets of a regression, (n, …) f32.
   std::string source;  ///< Origin of the samples, for people: a folder or a generator.
 
-  int64_t size() const { return labels.elements(); }
+  int64_t size() const { return labels.shape().empty() ? 0 : labels.shape()[0]; }
 };
 
 /// Returns a dataset of the fields "input" and "labels", those of train::classifier(), with one

@@ -5,11 +5,18 @@
 #include <string_view>
 #include <vector>
 
+#include "sluice/base/safetensors.h"
 #include "sluice/data/mnist.h"
 #include "sluice/data/samples.h"
 #include "sluice/train/training_step.h"
 
 namespace sluice::models {
+
+/// The loss of a model that takes any of them.
+enum class Loss {
+  kCrossEntropy,      ///< Compares logits with classes.
+  kMeanSquaredError,  ///< Compares predictions with targets, float32 vectors.
+};
 
 /// Sizes of a model's network and of its batches. A model ignores sizes that it does not have.
 struct Sizes {
@@ -19,7 +26,9 @@ struct Sizes {
   int64_t width = 512;      ///< Features of a hidden layer.
   double dropout = 0;       ///< Probability after each hidden layer.
   Shape sample = {28, 28};  ///< Shape of a sample, for a perceptron.
-  int64_t classes = 10;     ///< Classes of the samples, for a perceptron.
+  int64_t classes = 10;     ///< Classes of the samples, for a perceptron; elements of a target,
+                            ///< for kMeanSquaredError.
+  Loss loss = Loss::kCrossEntropy;
 };
 
 /// The source of a model's samples.
@@ -53,6 +62,10 @@ struct Model {
   std::vector<std::string_view> sizes = {"--layers", "--width", "--dropout"};
   Sizes test_sizes;               ///< A small network that has every part of the real one.
   bool fits_any_samples = false;  ///< Whether Sizes::sample and Sizes::classes set its shape.
+  bool takes_loss = false;        ///< Whether Sizes::loss sets its loss.
+  /// Sets the sizes to those of weights with these names and shapes. Throws Error{kUsage} if they
+  /// are not those of this model. Null if the model has no such rule.
+  void (*read_sizes)(const std::vector<NamedSpec>& weights, Sizes& sizes) = nullptr;
   train::Network (*build)(const Sizes& sizes) = nullptr;
 };
 

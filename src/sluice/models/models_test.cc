@@ -15,6 +15,7 @@
 #include "sluice/session/session.h"
 #include "sluice/train/cut/cut.h"
 #include "sluice/train/step_arrays.h"
+#include "sluice/train/trainer.h"
 
 namespace sluice::models {
 namespace {
@@ -36,7 +37,7 @@ class EveryModel : public testing::TestWithParam<size_t> {
     train::StepArrays arrays(t);
     const int64_t samples = kAccumulate * model_.test_sizes.micro_batch;
     const data::Samples generated = model_.data->generate(samples, 1);
-    data::DataLoader(generated, {.batch = samples}).fill(0, arrays.fields[0], arrays.fields[1]);
+    arrays.fill(*data::BatchLoader(data::from_samples(generated), {.batch = samples}).next());
     std::vector<float> all;
     for (int64_t update = 0; update < 2; ++update) {
       arrays.seed(7, update);
@@ -119,6 +120,71 @@ TEST(MnistCnn, HasTheBlocksAndWeightsOfDocument002) {
   std::vector<std::string> blocks;
   for (const train::BlockGraph& b : cut.blocks) blocks.push_back(b.name);
   EXPECT_EQ(blocks, (std::vector<std::string>{"B1", "B2", "B3", "B4"}));
+}
+
+// The mean squared error takes targets of any size, and has the same bits in every strategy.
+TEST(Mlp, LearnsARegressionInEveryStrategy) {
+  const Model& model = find_model("mlp");
+  Sizes sizes = model.test_sizes;
+  sizes.sample = {3};
+  sizes.classes = 2;
+  sizes.loss = Loss::kMeanSquaredError;
+  data::Samples set{HostTensor({{8, 3}, f32, {}}), HostTensor({{8, 2}, f32, {}}), "a test"};
+  float next = 0;
+  for (float& x : set.images.as<float>()) x = std::sin(next += 1);
+  for (size_t i = 0; i < 16; ++i)
+    set.labels.as<float>()[i] = 3 * set.images.as<float>()[i / 2 * 3 + i % 2] - 1;
+  const auto losses = [&](const train::Strategy& strategy) {
+    train::StepOptions options{.strategy = strategy, .accumulate = 2};
+    if (std::holds_alternative<train::PhasedExecution>(strategy))
+      options.locations = train::TensorLocations::phased();
+    train::Trainer t(model.build(sizes), nn::Optimizer::adam(), options,
+                     {.device = cpu_device({.threads = 1}),
+                      .more_devices = std::vector<DeviceChoice>(
+                          std::holds_alternative<train::PipelinedExecution>(strategy) ? 1 : 0,
+                          cpu_device({.threads = 1}))});
+    EXPECT_EQ(t.training().eval_predictions.at(0).spec.shape, Shape({sizes.eval_batch, 2}));
+    return t.fit(set, {.steps = 100}).losses;
+  };
+  const std::vector<float> resident = losses(train::resident());
+  EXPECT_LT(resident.back(), resident.front());
+  EXPECT_EQ(losses(train::phased()), resident);
+  EXPECT_EQ(losses(train::PipelinedExecution{2}), resident);
+}
+
+TEST(Mlp, ReadsItsSizesFromWeights) {
+  const Model& model = find_model("mlp");
+  Sizes sizes{.micro_batch = 3, .dropout = 0.5};
+  model.read_sizes({{"fc.1.weight", {{16, 24}, f32}},
+                    {"fc.0.weight", {{20, 16}, f32}},
+                    {"fc.0.bias", {{16}, f32}},
+                    {"fc.2.weight", {{24, 7}, f32}}},
+                   sizes);
+  EXPECT_EQ(sizes.layers, 3);
+  EXPECT_EQ(sizes.width, 16);
+  EXPECT_EQ(sizes.classes, 7);
+  EXPECT_EQ(sizes.sample, Shape{20});
+  EXPECT_EQ(sizes.micro_batch, 3);
+  EXPECT_EQ(sizes.dropout, 0.5);
+  expect_refused(
+      {{"nothing",
+        [&] {
+          model.read_sizes({{"conv.weight", {{3, 3}, f32}}}, sizes);
+        },
+        "fc.0.weight: must be there, got 1 other tensors; give a file of a perceptron"},
+       {"rank",
+        [&] {
+          model.read_sizes({{"fc.0.weight", {{3}, f32}}}, sizes);
+        },
+        "fc.0.weight: must be a matrix with the inputs or features of the layer before as rows, "
+        "got (3,)"},
+       {"no chain",
+        [&] {
+          model.read_sizes({{"fc.0.weight", {{3, 4}, f32}}, {"fc.1.weight", {{5, 4}, f32}}}, sizes);
+        },
+        "fc.1.weight: must be a matrix with the 4 features of the layer before as rows, got "
+        "(5, 4)"}});
+  EXPECT_EQ(sizes.classes, 7);
 }
 
 // The numbers of MLPerf Tiny's Keras model and of torchvision's resnet18 with the other first

@@ -1,5 +1,11 @@
 #include "sluice/models/perceptron.h"
 
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+
+#include "sluice/base/error.h"
 #include "sluice/nn/layers.h"
 #include "sluice/ops/ops.h"
 
@@ -46,6 +52,17 @@ class Perceptron : public nn::Module {
   nn::Children<Layer> layers_{*this, "fc"};
 };
 
+// A perceptron whose results are compared with targets, vectors of `classes` elements.
+class Regressor : public Perceptron {
+ public:
+  using Perceptron::Perceptron;
+  train::Results build(nn::Builder& b, const train::Inputs& in) const {
+    const Tensor y = Perceptron::build(b, in["input"], in.seed());
+    if (in.mode() == nn::RunMode::kEvaluate) return {.predictions = {{"prediction", y}}};
+    return {.losses = {train::mean_squared_error(y, in["target"])}};
+  }
+};
+
 }  // namespace
 
 train::Network perceptron(const Sizes& s, Activation activation) {
@@ -54,8 +71,41 @@ train::Network perceptron(const Sizes& s, Activation activation) {
     dims.insert(dims.end(), s.sample.begin(), s.sample.end());
     return TensorSpec{Shape(std::move(dims)), f32, {}};
   };
+  if (s.loss == Loss::kMeanSquaredError) {
+    return train::Network(Regressor(s, activation),
+                          {{"input", batch(s.micro_batch), batch(s.eval_batch)},
+                           {"target", {{s.micro_batch, s.classes}, f32, {}}}});
+  }
   return train::classifier(Perceptron(s, activation), batch(s.micro_batch),
                            {.eval_input = batch(s.eval_batch)});
+}
+
+void read_perceptron_sizes(const std::vector<NamedSpec>& weights, Sizes& sizes) {
+  const auto shape_of = [&](int64_t layer) -> std::optional<Shape> {
+    const std::string name = fmt::format("fc.{}.weight", layer);
+    for (const NamedSpec& w : weights) {
+      if (w.name == name) return w.spec.shape;
+    }
+    return std::nullopt;
+  };
+  int64_t layers = 0, last = 0;
+  Sizes found = sizes;
+  while (const auto shape = shape_of(layers)) {
+    require(shape->rank() == 2 && (layers == 0 || (*shape)[0] == last),
+            "fc.{}.weight: must be a matrix with the {} features of the layer before as rows, got "
+            "{}; give a file of a perceptron",
+            layers, layers == 0 ? "inputs or" : std::to_string(last), to_string(*shape));
+    if (layers == 0) found.sample = {(*shape)[0]};
+    if (layers == 0) found.width = (*shape)[1];
+    last = (*shape)[1];
+    ++layers;
+  }
+  require(layers > 0,
+          "fc.0.weight: must be there, got {} other tensors; give a file of a perceptron",
+          weights.size());
+  found.layers = layers;
+  found.classes = last;
+  sizes = found;
 }
 
 }  // namespace sluice::models

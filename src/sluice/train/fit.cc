@@ -27,7 +27,7 @@ double seconds_since(Clock::time_point begin) {
 }
 
 ProgressBar::Shown shown(Show show) {
-  return show == Show::kYes ? ProgressBar::Shown::kYes : ProgressBar::Shown::kNo;
+  return show == Show::kNo ? ProgressBar::Shown::kNo : ProgressBar::Shown::kYes;
 }
 
 CallSize call_size_of(const Options& options, int64_t batch_size) {
@@ -125,7 +125,7 @@ template <typename Model>
 void compile(Model& model, bool is_compiled, Show show) {
   const auto begin = Clock::now();
   model.compile();
-  if (show == Show::kYes && !is_compiled) {
+  if (show == Show::kAll && !is_compiled) {
     const std::string time = clock_text(seconds_since(begin));
     sys::print_stderr("Graph compilation: 100% [{}<00:00]\n", time);
   }
@@ -177,13 +177,13 @@ class Fit {
                               ? values_ * static_cast<size_t>(std::min<int64_t>(total_, 1 << 20))
                               : kReservedLosses;
     result_.losses.reserve(std::min(kReservedLosses, reserved));
-    if (options_.show == Show::kYes) show_header();
+    if (options_.show == Show::kAll) show_header();
     const auto begin = Clock::now();
     const int64_t epochs =
         items_ && *items_ > 0 ? (total_ + *items_ - 1) / *items_ : options_.epochs;
     for (int64_t e = 0; has_epoch(e); ++e) {
       start_epoch();
-      if (options_.show == Show::kYes) sys::print_stderr("Epoch {}/{}\n", e + 1, epochs);
+      if (options_.show != Show::kNo) sys::print_stderr("Epoch {}/{}\n", e + 1, epochs);
       run_epoch();
     }
     result_.seconds = seconds_since(begin);
@@ -263,8 +263,9 @@ class Fit {
     require(result_.calls > before, "fit: 0 full batches: an epoch must have {} samples or more",
             calls_.size().samples());
     if (options_.validation_model != nullptr) {
-      result_.validations.push_back(
+      const Evaluation& validation = result_.validations.emplace_back(
           evaluate(*options_.validation_model, *options_.validation_data, options_.show));
+      if (options_.show != Show::kNo) sys::print_stderr("{}\n", to_string(validation));
     }
     if (!options_.save.empty() && options_.save_every == 0) model_.save(options_.save);
   }
@@ -365,14 +366,80 @@ FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptio
   return fit(model, loader, options);
 }
 
-Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show) {
+namespace {
+
+// A loader of all samples in their order.
+DataLoader whole_loader(InferenceModel& model, const data::Dataset& dataset) {
   const CallSize size = model.call_size();
   Options options = model.options();
   options.device_iterations = size.device_iterations;
   options.replicas = static_cast<int>(size.replicas);
-  DataLoader loader(options, dataset,
+  return DataLoader(options, dataset,
                     {.batch_size = size.micro_batch, .remainder = data::Remainder::kKeep});
+}
+
+// Calls use(item of the samples of a call, number of samples that count) for each item of an epoch.
+template <typename Use>
+void each_item(DataLoader& data, int64_t batch, const char* text, Show show, const Use& use) {
+  data.start_epoch(0);
+  ProgressBar bar(data.items().value_or(0), shown(show));
+  data::Element whole;  // A smaller item, completed.
+  for (int64_t done = 1; const data::Element* item = data.next(); ++done) {
+    const int64_t rows = item->arrays[0].shape()[0];
+    if (rows < batch) whole = completed(*item, batch);
+    use(rows < batch ? whole : *item, rows);
+    if (bar.is_due(done)) bar.show(done, text);
+  }
+}
+
+}  // namespace
+
+Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show) {
+  DataLoader loader = whole_loader(model, dataset);
   return evaluate(model, loader, show);
+}
+
+data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show show) {
+  DataLoader loader = whole_loader(model, dataset);
+  internal::ModelState& state = internal::ModelAccess::state(model);
+  const Options& options = state.inference_options();
+  require(!options.output || options.output->mode == Output::Mode::kAll,
+          "predict: the output of the model must be all");
+  const std::optional<int64_t> samples = loader.samples();
+  require(samples.has_value() && *samples != data::kForever,
+          "predict: the dataset must have a known end; use take(n) or cache()");
+  const int64_t batch = loader.call_size().samples();
+  data::Element result;
+  std::vector<size_t> places;  // Of the predictions with a row for each sample.
+  int64_t first = 0;
+  each_item(loader, batch, "Prediction", show, [&](const data::Element& item, int64_t rows) {
+    const data::Element part = state.infer(item).results();
+    for (size_t i = 0; first == 0 && i < part.arrays.size(); ++i) {
+      const TensorSpec& spec = part.arrays[i].spec();
+      if (spec.shape.rank() == 0 || spec.shape[0] != batch) continue;
+      std::vector<int64_t> dims = spec.shape.dims();
+      dims[0] = *samples;
+      places.push_back(i);
+      result.names.push_back(part.names[i]);
+      result.arrays.emplace_back(TensorSpec{Shape(std::move(dims)), spec.dtype, {}});
+    }
+    for (size_t r = 0; r < places.size(); ++r) {
+      const auto from = part.arrays[places[r]].bytes();
+      const size_t row = from.size() / static_cast<size_t>(batch);
+      std::memcpy(result.arrays[r].bytes().data() + static_cast<size_t>(first) * row, from.data(),
+                  static_cast<size_t>(rows) * row);
+    }
+    first += rows;
+  });
+  require(!places.empty(), "predict: a prediction must have a row for each sample, got none");
+  return result;
+}
+
+std::string to_string(const Evaluation& evaluation) {
+  const std::string accuracy =
+      evaluation.accuracy ? fmt::format("{:.2f}%", *evaluation.accuracy) : "none";
+  return fmt::format("Accuracy on test set: {} ({} samples, {} dropped)", accuracy,
+                     evaluation.samples, evaluation.dropped);
 }
 
 Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show) {
@@ -389,40 +456,23 @@ Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show) {
   const auto begin = Clock::now();
   int64_t right = 0;
   const int64_t batch = calls.size().samples();
-  data.start_epoch(0);
-  ProgressBar bar(items.value_or(0), shown(show));
-  int64_t done = 0;
-  data::Element whole;  // A smaller item, completed.
-  while (const data::Element* item = data.next()) {
-    const int64_t rows = item->arrays[0].shape()[0];
-    if (rows < batch) {
-      whole = completed(*item, batch);
-      item = &whole;
-    }
-    const data::Element results = state.infer(*item).results();
-    ++done;
-    if (bar.is_due(done)) bar.show(done, "");
+  each_item(data, batch, "Evaluation", show, [&](const data::Element& item, int64_t rows) {
+    const data::Element results = state.infer(item).results();
     if (!scores || !labels) {
       result.samples += rows;
-      continue;
+      return;
     }
     const HostTensor& scored = results.arrays[*scores];
-    const auto truth = item->arrays[*labels].as<int32_t>();
+    const auto truth = item.arrays[*labels].as<int32_t>();
     // The first sample with a prediction, and the end of those that count.
     const int64_t first = batch - scored.shape()[0], end = std::max(first, rows);
     right += count_right(scored, truth.subspan(static_cast<size_t>(first)), end - first);
     result.samples += end - first;
-  }
+  });
   if (scores && labels && result.samples > 0)
     result.accuracy = 100.0 * static_cast<double>(right) / static_cast<double>(result.samples);
   result.dropped = data.samples().value_or(result.samples) - result.samples;
   result.seconds = seconds_since(begin);
-  if (show == Show::kYes && result.accuracy) {
-    sys::print_stderr("Accuracy on test set: {:.2f}%{}\n", *result.accuracy,
-                      result.dropped == 0 ? ""
-                                          : fmt::format(" ({} samples, {} dropped)", result.samples,
-                                                        result.dropped));
-  }
   return result;
 }
 

@@ -66,8 +66,15 @@ struct Evaluation {
   double seconds = 0;
 };
 
-/// Whether a function reports its progress on stderr.
-enum class Show : uint8_t { kNo, kYes };
+/// Formats it as "Accuracy on test set: 98.41% (9600 samples, 400 dropped)".
+std::string to_string(const Evaluation& evaluation);
+
+/// What a function reports on stderr.
+enum class Show : uint8_t {
+  kNo,        ///< Nothing.
+  kProgress,  ///< Epochs, with a bar of the calls.
+  kAll,       ///< Also the samples of a call and the time to compile.
+};
 
 struct FitOptions {
   int64_t epochs = 1;
@@ -84,7 +91,7 @@ struct FitOptions {
   int64_t save_every = 0;  ///< 0: at the end of each epoch.
   /// Called after each call. The training stops if it returns false.
   std::function<bool(const CallReport& report)> after_call = nullptr;
-  Show show = Show::kNo;  ///< Header, compile time, epochs with a bar, validation.
+  Show show = Show::kNo;
 };
 
 struct FitResult {
@@ -121,5 +128,10 @@ FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptio
 Evaluation evaluate(InferenceModel& model, DataLoader& data, Show show = Show::kNo);
 /// As above, on all samples of a dataset.
 Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo);
+
+/// Returns the predictions for all samples of a dataset, in its order: by name, arrays with a row
+/// for each sample. Predictions without such rows are left out. Error{kUsage} if none is left, if
+/// the model does not return each micro-batch (Output::all()), or if the dataset has no end.
+data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo);
 
 }  // namespace sluice::train

@@ -362,7 +362,7 @@ TEST(Fit, Refusals) {
              {Half(), {{"input", f32_spec({2, 6})}, {"labels", i32_spec({2})}}}, with());
          fit(half, samples(4));
        },
-       "fit: loss 'aside' must be a float32 scalar, got float16 (); cast it with ops::cast()"},
+       "fit: loss 'aside' must be a float32 scalar, got () float16; cast it with ops::cast()"},
       {"an unknown result",
        [&] {
          TrainingModel two = training_model(two_losses(), with());

@@ -9,6 +9,7 @@
 #include "sluice/ir/graph_editor.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/losses.h"
+#include "sluice/ops/reductions.h"
 
 namespace sluice::train {
 namespace {
@@ -174,6 +175,15 @@ Loss cross_entropy(const Tensor& logits, const Tensor& labels, std::string name,
   const auto [loss, gradient] = ops::cross_entropy_with_grad(logits, labels, {.loss_grad = weight});
   return {
       .name = std::move(name), .value = loss, .weight = weight, .gradients = {{logits, gradient}}};
+}
+
+Loss mean_squared_error(const Tensor& prediction, const Tensor& target, std::string name,
+                        double weight) {
+  require(prediction.spec().shape == target.spec().shape,
+          "mean_squared_error: the prediction must have the target's shape {}, got {}; reshape it",
+          to_string(target.spec().shape), to_string(prediction.spec().shape));
+  const Tensor difference = prediction - target;
+  return {.name = std::move(name), .value = ops::mean(difference * difference), .weight = weight};
 }
 
 std::vector<Field> internal::classifier_fields(const TensorSpec& input,

@@ -67,6 +67,10 @@ struct Loss {
 Loss cross_entropy(const Tensor& logits, const Tensor& labels, std::string name = "loss",
                    double weight = 1);
 
+/// Mean of (prediction - target)² over all elements of two tensors of one shape.
+Loss mean_squared_error(const Tensor& prediction, const Tensor& target, std::string name = "loss",
+                        double weight = 1);
+
 /// A tensor that the programs return.
 struct Prediction {
   std::string name = {};  ///< Name of the stream that returns it.

@@ -1,6 +1,7 @@
 #include "sluice/train/step_arrays.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "sluice/base/checked.h"
 #include "sluice/base/rng.h"
@@ -33,6 +34,16 @@ void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t up
     const Seed micro_batch = fold(key, w % each / 2);
     words[w] = micro_batch.hi;
     words[w + 1] = micro_batch.lo;
+  }
+}
+
+void StepArrays::fill(const data::Element& samples) {
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const HostTensor& from = samples[i];
+    require(from.dtype() == fields[i].dtype() && from.elements() == fields[i].elements(),
+            "step: array {} must have the elements of {}, got {}", i, to_string(fields[i].spec()),
+            to_string(from.spec()));
+    std::memcpy(fields[i].bytes().data(), from.bytes().data(), from.bytes().size());
   }
 }
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "sluice/base/host_tensor.h"
+#include "sluice/data/dataset.h"
 #include "sluice/session/bindings.h"
 #include "sluice/train/training_step.h"
 
@@ -17,6 +18,8 @@ void fill_seeds(HostTensor& seeds, uint64_t run_seed, int64_t update, int64_t up
 struct StepArrays {
   explicit StepArrays(const Training& training);
 
+  /// Copies the samples of a run to the fields: array i to field i, with as many elements.
+  void fill(const data::Element& samples);
   /// Calls fill_seeds().
   void seed(uint64_t run_seed, int64_t update);
   /// Sets the learning rate of the next run, if the program streams it.

@@ -13,9 +13,9 @@ bool is_gzip(std::span<const std::byte> bytes) {
   return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
 }
 
-uint32_t crc32_of(std::span<const std::byte> bytes) {
+uint32_t crc32_of(std::span<const std::byte> bytes, uint32_t before) {
   return static_cast<uint32_t>(
-      ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+      ::crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
 struct Inflater::State {

@@ -11,8 +11,8 @@ namespace sluice::data {
 /// Whether the bytes begin like a gzip file.
 bool is_gzip(std::span<const std::byte> bytes);
 
-/// Returns the checksum CRC-32 of the bytes.
-uint32_t crc32_of(std::span<const std::byte> bytes);
+/// Returns the checksum CRC-32 of the bytes, behind bytes with the checksum `before`.
+uint32_t crc32_of(std::span<const std::byte> bytes, uint32_t before = 0);
 
 /// Expands a DEFLATE stream piece by piece, so that memory grows only with the bytes that are
 /// expanded. Errors are Error{kBadFile} naming the file and the byte offset.

@@ -227,6 +227,24 @@ HostTensor read_npy(std::span<const std::byte> bytes, const std::string& file) {
   return array;
 }
 
+std::string npy_header(const TensorSpec& spec) {
+  const auto row = std::find_if(kDTypes.begin(), kDTypes.end(),
+                                [&](const auto& r) { return r.second == spec.dtype; });
+  require(row != kDTypes.end(), "npy: the dtype must be one that NumPy has, got {}; cast it to f32",
+          name_of(spec.dtype));
+  require(static_cast<size_t>(spec.shape.rank()) <= kMaxRank,
+          "npy: the rank must be at most {}, got {}", kMaxRank, spec.shape.rank());
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}",
+                                 row->first, to_string(spec.shape));
+  constexpr size_t kBefore = 10;  // The magic text, the version and the length of the header.
+  text.resize((kBefore + text.size() + 64) / 64 * 64 - kBefore - 1, ' ');
+  text += '\n';
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header += static_cast<char>(text.size() & 0xff);
+  header += static_cast<char>(text.size() >> 8);
+  return header + text;
+}
+
 HostTensor narrowed(HostTensor array, const std::string& file) {
   if (array.dtype() == f64) return converted<float, double>(array, f32, file);
   if (array.dtype() == i64) return converted<int32_t, int64_t>(array, i32, file);

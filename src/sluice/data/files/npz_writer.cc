@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+
+#include <bit>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sluice/base/sys.h"
+#include "sluice/data/dataset_files.h"
+#include "sluice/data/files/inflate.h"
+#include "sluice/data/files/npy.h"
+
+namespace sluice::data {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the arrays are little-endian");
+
+constexpr int64_t kMostBytes = 0xffffffff;  // Larger archives need the records of zip64.
+constexpr size_t kMostMembers = 0xffff - 1;
+
+/// Appends a little-endian number of `bytes` bytes.
+void put(std::string& out, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+}
+
+/// A member of the archive in front of the bytes of its array.
+struct Member {
+  std::string name;
+  std::string header;  ///< That of the array.
+  uint32_t crc32 = 0;
+  int64_t size = 0;
+};
+
+/// Appends what the local header and the entry of the central directory have in common.
+void put_description(std::string& out, const Member& m) {
+  put(out, 20, 2);    // The version that a reader needs: 2.0.
+  put(out, 0, 2);     // Flags.
+  put(out, 0, 2);     // Stored.
+  put(out, 0, 2);     // Midnight
+  put(out, 0x21, 2);  // of January 1, 1980, so that equal arrays give equal bytes.
+  put(out, m.crc32, 4);
+  put(out, static_cast<uint64_t>(m.size), 4);
+  put(out, static_cast<uint64_t>(m.size), 4);
+  put(out, m.name.size(), 2);
+  put(out, 0, 2);  // Bytes of the extra field.
+}
+
+std::string local_header(const Member& m) {
+  std::string out;
+  put(out, 0x04034b50, 4);
+  put_description(out, m);
+  return out + m.name;
+}
+
+std::string directory_entry(const Member& m, int64_t begin) {
+  std::string out;
+  put(out, 0x02014b50, 4);
+  put(out, 20, 2);  // The version of the writer.
+  put_description(out, m);
+  put(out, 0, 2);  // Bytes of the comment.
+  put(out, 0, 2);  // The disk.
+  put(out, 0, 2);  // Attributes.
+  put(out, 0, 4);
+  put(out, static_cast<uint64_t>(begin), 4);
+  return out + m.name;
+}
+
+std::string end_record(size_t members, int64_t begin, int64_t size) {
+  std::string out;
+  put(out, 0x06054b50, 4);
+  put(out, 0, 4);  // The disks.
+  put(out, members, 2);
+  put(out, members, 2);
+  put(out, static_cast<uint64_t>(size), 4);
+  put(out, static_cast<uint64_t>(begin), 4);
+  put(out, 0, 2);  // Bytes of the comment.
+  return out;
+}
+
+Member member_of(const NamedArray& a) {
+  Member m{.name = a.name + ".npy", .header = npy_header(a.array.spec())};
+  const auto bytes = a.array.bytes();
+  m.crc32 = crc32_of(bytes, crc32_of(std::as_bytes(std::span(m.header))));
+  m.size = static_cast<int64_t>(m.header.size() + bytes.size());
+  return m;
+}
+
+void check(const std::string& path, std::span<const NamedArray> arrays) {
+  require(arrays.size() <= kMostMembers, "{}: must have at most {} arrays, got {}", path,
+          kMostMembers, arrays.size());
+  std::set<std::string> names;
+  int64_t bytes = 0;
+  for (const NamedArray& a : arrays) {
+    require(!a.name.empty() && a.name.size() <= kMostMembers && names.insert(a.name).second,
+            "{}: arrays must have different names, got '{}'{}", path, a.name,
+            names.contains(a.name) ? " twice" : "");
+    constexpr int64_t kMostHeader = 1024;  // Local header, header of the array, directory's entry.
+    bytes += static_cast<int64_t>(a.array.bytes().size() + 2 * a.name.size()) + kMostHeader;
+  }
+  require(bytes < kMostBytes,
+          "{}: must have less than 4 GiB, got about {} bytes; write fewer arrays", path, bytes);
+}
+
+}  // namespace
+
+void write_npz(const std::string& path, std::span<const NamedArray> arrays) {
+  check(path, arrays);
+  std::vector<Member> members;
+  for (const NamedArray& a : arrays) members.push_back(member_of(a));
+  sys::replace_file(path, [&](const sys::File& file, const std::string& name) {
+    int64_t at = 0;
+    const auto write = [&](std::span<const std::byte> bytes) {
+      sys::write_exactly(file, name, at, bytes);
+      at += static_cast<int64_t>(bytes.size());
+    };
+    std::string directory;
+    for (size_t i = 0; i < members.size(); ++i) {
+      directory += directory_entry(members[i], at);
+      const std::string local = local_header(members[i]);
+      write(std::as_bytes(std::span(local)));
+      write(std::as_bytes(std::span(members[i].header)));
+      write(arrays[i].array.bytes());
+    }
+    const int64_t begin = at;
+    const std::string end =
+        end_record(members.size(), begin, static_cast<int64_t>(directory.size()));
+    write(std::as_bytes(std::span(directory)));
+    write(std::as_bytes(std::span(end)));
+  });
+}
+
+}  // namespace sluice::data

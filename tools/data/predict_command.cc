@@ -1,0 +1,167 @@
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "sluice/base/hash.h"
+#include "sluice/base/sys.h"
+#include "sluice/data/dataset_files.h"
+#include "sluice/runtime/process_group.h"
+#include "sluice/train/fit.h"
+#include "tools/data/predictions.h"
+#include "tools/data/user_data.h"
+#include "tools/json_record.h"
+#include "tools/numbers.h"
+#include "tools/programs.h"
+
+namespace sluice::tool {
+namespace {
+
+// Loads the weights. Optimizer state in the file is not used; other names are reported.
+void load(train::TrainingModel& model, const ToolOptions& o) {
+  const bool torch = !o.model.torch_weights.empty();
+  const std::string& file = torch ? o.model.torch_weights : o.model.weights;
+  const std::vector<std::string> unknown =
+      torch ? train::load_torch_weights(model.session(), model.programs(), file) : model.load(file);
+  const auto variables = model.programs().variables.named_tensors();
+  for (const std::string& name : unknown) {
+    const bool state = std::any_of(variables.begin(), variables.end(), [&](const auto& variable) {
+      return name.starts_with(variable.first + ".");
+    });
+    if (!state && o.output.speaks())
+      sys::print_stderr("{}: '{}' is not part of this model and was left out\n", file, name);
+  }
+}
+
+// Adds the classes to the scores of a classifier.
+void add_classes(models::Loss loss, int64_t samples, std::vector<NamedArray>& predictions) {
+  if (loss != models::Loss::kCrossEntropy) return;
+  for (const NamedArray& p : predictions) {
+    const Shape& shape = p.array.shape();
+    if (p.array.dtype() != f32 || shape.rank() != 2 || shape[0] != samples || shape[1] < 2)
+      continue;
+    predictions.push_back({"class", classes_of(p.array)});
+    return;
+  }
+}
+
+// The cells of an array's row, with the shortest digits that give the same number.
+template <typename T>
+void append_row(std::string& line, const std::vector<T>& values, size_t row, size_t columns) {
+  for (size_t c = 0; c < columns; ++c)
+    fmt::format_to(std::back_inserter(line), "{}{}", line.empty() || line.back() == '\n' ? "" : ",",
+                   values[row * columns + c]);
+}
+
+// The numbers of an array: float32, or integers.
+struct Cells {
+  explicit Cells(const NamedArray& a)
+      : name(a.name), columns(static_cast<size_t>(a.array.elements() / a.array.shape()[0])) {
+    if (is_float(a.array.dtype())) {
+      const HostTensor values = a.array.cast(f32);
+      reals.assign(values.as<float>().begin(), values.as<float>().end());
+    } else {
+      const HostTensor values = a.array.cast(i64);
+      integers.assign(values.as<int64_t>().begin(), values.as<int64_t>().end());
+    }
+  }
+  std::string name;
+  size_t columns;
+  std::vector<float> reals;
+  std::vector<int64_t> integers;
+};
+
+// A header "logits.0,logits.1,class" and a line for each sample.
+std::string csv_of(const std::vector<NamedArray>& predictions) {
+  std::vector<Cells> all(predictions.begin(), predictions.end());
+  std::vector<std::string> names;
+  for (const Cells& cells : all) {
+    for (size_t c = 0; c < cells.columns; ++c)
+      names.push_back(cells.columns == 1 ? cells.name : fmt::format("{}.{}", cells.name, c));
+  }
+  std::string text = fmt::format("{}\n", fmt::join(names, ","));
+  const auto rows = static_cast<size_t>(predictions[0].array.shape()[0]);
+  for (size_t row = 0; row < rows; ++row) {
+    for (const Cells& cells : all) {
+      append_row(text, cells.reals, row, cells.reals.empty() ? 0 : cells.columns);
+      append_row(text, cells.integers, row, cells.integers.empty() ? 0 : cells.columns);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+void write(const std::string& path, const std::vector<NamedArray>& predictions) {
+  if (path.ends_with(".npz")) {
+    data::write_npz(path, predictions);
+  } else {
+    const std::string text = csv_of(predictions);
+    sys::replace_file(path, std::as_bytes(std::span(text)));
+  }
+}
+
+void report(const ToolOptions& o, const Session& session, int64_t samples,
+            const std::vector<NamedArray>& predictions) {
+  const int64_t bytes = sys::size(sys::open_for_read(o.to), o.to);
+  if (!o.output.json) {
+    std::vector<std::string> names;
+    for (const NamedArray& p : predictions) names.push_back(p.name);
+    fmt::print("{} samples, {} bytes in {}: {}\n", samples, bytes, o.to, fmt::join(names, ", "));
+    return;
+  }
+  JsonRecord record;
+  record.add("model", o.model.name);
+  record.add("samples", samples);
+  std::vector<JsonRecord> arrays;
+  for (const NamedArray& p : predictions) {
+    arrays.emplace_back().add("name", p.name);
+    arrays.back().add("dtype", std::string(name_of(p.array.dtype())));
+    arrays.back().add("numbers", p.array.elements() / samples);
+  }
+  record.add("predictions", std::move(arrays));
+  record.add("file", o.to);
+  record.add("bytes", bytes);
+  record.add("planned_bytes", session.planned_bytes());
+  record.add("measured_bytes", session.measured_bytes());
+  fmt::print("{}\n", record.text());
+}
+
+// Nothing is trained, so that the smallest training program serves.
+ToolOptions untrained(const ToolOptions& o) {
+  ToolOptions smallest = o;
+  smallest.model.sizes.micro_batch = 1;
+  return smallest;
+}
+
+}  // namespace
+
+int run_predict(const ToolOptions& options) {
+  const ToolOptions o = untrained(options);
+  if (o.speaks()) sys::check_replaceable(o.to);
+  const Programs programs = build_programs(o);
+  log_offload(o, programs);
+  train::TrainingModel model = open_model(programs, o);
+  Session& session = model.session();
+  load(model, o);
+  const HostTensor& inputs = o.model.user_data->test.images;
+  Digest digest;
+  digest.add(inputs.bytes());
+  session.agreement().require_same("samples of --dataset", digest.hex());
+  const int64_t samples = inputs.shape()[0];
+  train::InferenceModel inference = train::inference_model(model);
+  data::Element results =
+      train::predict(inference, data::from_tensors({{"input", inputs}}),
+                     o.output.speaks() ? train::Show::kProgress : train::Show::kNo);
+  std::vector<NamedArray> predictions;
+  for (size_t i = 0; i < results.arrays.size(); ++i)
+    predictions.push_back({results.names[i], std::move(results.arrays[i])});
+  add_classes(o.model.sizes.loss, samples, predictions);
+  if (o.speaks()) write(o.to, predictions);
+  session.agreement().any(false);  // A barrier: the others return after the file is written.
+  if (o.speaks()) report(o, session, samples, predictions);
+  return 0;
+}
+
+}  // namespace sluice::tool

@@ -1,0 +1,59 @@
+#include "tools/data/predictions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "sluice/base/error.h"
+
+namespace sluice::tool {
+data::Dataset dataset_of(models::Loss loss, const data::Samples& samples) {
+  if (loss == models::Loss::kCrossEntropy) return data::from_samples(samples);
+  return data::from_tensors({{"input", samples.images}, {"target", samples.labels}});
+}
+
+HostTensor classes_of(const HostTensor& scores) {
+  HostTensor classes({{scores.shape()[0]}, i32, {}});
+  const auto all = scores.as<float>();
+  const auto columns = static_cast<size_t>(scores.shape()[1]);
+  for (size_t i = 0; i < classes.as<int32_t>().size(); ++i) {
+    const auto row = all.subspan(i * columns, columns);
+    classes.as<int32_t>()[i] =
+        static_cast<int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+  }
+  return classes;
+}
+
+std::string TestResult::key() const {
+  return loss == models::Loss::kCrossEntropy ? "accuracy" : "mean_squared_error";
+}
+
+std::string TestResult::text() const {
+  return loss == models::Loss::kCrossEntropy ? fmt::format("accuracy {:.2f} %", value)
+                                             : fmt::format("mean squared error {:.6g}", value);
+}
+
+TestResult test(const train::TrainingModel& model, models::Loss loss, const data::Samples& samples,
+                train::Show show) {
+  train::InferenceModel inference = train::inference_model(model);
+  const data::Dataset dataset = dataset_of(loss, samples);
+  if (loss == models::Loss::kCrossEntropy) {
+    const train::Evaluation evaluation = train::evaluate(inference, dataset, show);
+    require(evaluation.accuracy.has_value(),
+            "test: a prediction must be float32 of shape (samples, classes), got none");
+    return {*evaluation.accuracy, loss};
+  }
+  const data::Element predictions = train::predict(inference, dataset, show);
+  const auto found = predictions.arrays[0].as<float>();
+  const auto targets = samples.labels.as<float>();
+  SLUICE_CHECK(found.size() == targets.size());
+  double sum = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double difference = static_cast<double>(found[i]) - static_cast<double>(targets[i]);
+    sum += difference * difference;
+  }
+  return {sum / static_cast<double>(found.size()), loss};
+}
+
+}  // namespace sluice::tool

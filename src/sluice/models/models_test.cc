@@ -15,7 +15,7 @@
 #include "sluice/session/session.h"
 #include "sluice/train/cut/cut.h"
 #include "sluice/train/step_arrays.h"
-#include "sluice/train/trainer.h"
+#include "sluice/train/fit.h"
 
 namespace sluice::models {
 namespace {
@@ -135,16 +135,17 @@ TEST(Mlp, LearnsARegressionInEveryStrategy) {
   for (size_t i = 0; i < 16; ++i)
     set.labels.as<float>()[i] = 3 * set.images.as<float>()[i / 2 * 3 + i % 2] - 1;
   const auto losses = [&](const train::Strategy& strategy) {
-    train::StepOptions options{.strategy = strategy, .accumulate = 2};
+    train::Options options{.strategy = strategy,
+                           .accumulate = 2,
+                           .output = train::Output::all(),
+                           .session = {.device = cpu_device({.threads = 1})}};
     if (std::holds_alternative<train::PhasedExecution>(strategy))
       options.locations = train::TensorLocations::phased();
-    train::Trainer t(model.build(sizes), nn::Optimizer::adam(), options,
-                     {.device = cpu_device({.threads = 1}),
-                      .more_devices = std::vector<DeviceChoice>(
-                          std::holds_alternative<train::PipelinedExecution>(strategy) ? 1 : 0,
-                          cpu_device({.threads = 1}))});
-    EXPECT_EQ(t.training().eval_predictions.at(0).spec.shape, Shape({sizes.eval_batch, 2}));
-    return t.fit(set, {.steps = 100}).losses;
+    train::TrainingModel t = train::training_model(model.build(sizes), options,
+                                                   nn::Optimizer::adam());
+    EXPECT_EQ(t.programs().eval_predictions.at(0).spec.shape, Shape({sizes.eval_batch, 2}));
+    const auto dataset = data::from_tensors({{"input", set.images}, {"target", set.labels}});
+    return train::fit(t, dataset, {.calls = 100}).losses;
   };
   const std::vector<float> resident = losses(train::resident());
   EXPECT_LT(resident.back(), resident.front());

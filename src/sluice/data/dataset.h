@@ -137,7 +137,8 @@ class Dataset {
   /// Leaves out the first `n` >= 0 elements of a pass.
   Dataset skip(int64_t n) const;
   /// Stores the elements of the first pass that is read to its end, and reads later passes from
-  /// memory. It always reads pass 0: put shuffle() behind cache().
+  /// memory. It always reads pass 0: put shuffle() behind cache(). A loader that makes elements one
+  /// by one stores each of them.
   Dataset cache() const;
   /// Reads up to `depth` elements, in [1, 65536], ahead on a thread. An iterator throws Error{kIo}
   /// if the system starts no thread; parallel_map(), too.

@@ -42,8 +42,8 @@ struct LoaderOptions {
 /// and prefetch(). Other datasets are read in order by one thread.
 ///
 /// Shuffle::kYes requires a dataset with an end. If it is not indexed, the loader holds pass 0 in
-/// memory, as cache() does. If its size is not known either, only a cache() makes it fit: otherwise
-/// use Shuffle::kNo with Dataset::shuffle(seed, buffer), which holds `buffer` elements.
+/// memory, as cache() does. A dataset of unknown size is refused: put cache() behind it to hold all
+/// its elements, or use Shuffle::kNo with Dataset::shuffle(seed, buffer) to hold `buffer` of them.
 class BatchLoader {
  public:
   /// Starts epoch 0, without reading ahead before the first next() or start_epoch(). Allocates the

@@ -148,6 +148,20 @@ TEST(BatchLoader, BytesDoNotDependOnWorkersOrDepth) {
   }
 }
 
+// Counts that the documents give. Workers lose no samples, whether the dataset is indexed or not.
+TEST(BatchLoader, CountsOfTheDocuments) {
+  for (const Dataset& dataset : {test::count_to(101), generated(101)}) {
+    const LoaderOptions options{.batch = 4, .shuffle = Shuffle::kNo, .workers = 7};
+    EXPECT_EQ(epoch_of(dataset, options).size(), 25U);
+  }
+  const BatchLoader training(test::count_to(60000), {.batch = 40 * 10 * 10});
+  EXPECT_EQ(training.items(), 15);
+  EXPECT_EQ(training.dropped(), 0);
+  const BatchLoader inference(test::count_to(10000), {.batch = 8 * 100});
+  EXPECT_EQ(inference.items(), 12);
+  EXPECT_EQ(inference.dropped(), 400);
+}
+
 TEST(BatchLoader, KeepsTheRemainder) {
   for (const int workers : {0, 3}) {
     for (const Dataset& dataset : {test::count_to(7), generated(7)}) {

@@ -76,8 +76,8 @@ _sluice() {
       --stages --schedule --devices --device-ids --map --io-mode --io-queues --recompute
       --recompute-blocks --disable --verify --json --digest --quiet --log-level --help
       --help-all" ;;
-    predict) options="--layers --width --dropout --dataset --weights --torch-weights --to --loss
-      --input --target --replicas --test-batch --memory --offload --remote --offload-threshold
+    predict) options="--layers --width --dataset --weights --to --torch-weights --loss --input
+      --target --replicas --test-batch --memory --offload --remote --offload-threshold
       --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
       --shard-threshold --stages --schedule --devices --device-ids --map --io-mode --io-queues
       --recompute --recompute-blocks --disable --verify --json --digest --quiet --log-level

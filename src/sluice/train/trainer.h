@@ -107,7 +107,7 @@ class Trainer {
   /// `after_batch` after each batch with the number of batches done. The last batch is filled with
   /// the first samples again, which do not count twice. The logits are the first prediction that is
   /// f32 of shape (samples, classes). Error{kUsage} if there is none, if evaluation reads other
-  /// fields than images, if there are no samples, if labels are no classes, or if the samples do not
+  /// fields than images, if there are no samples, if labels are no classes, or if samples do not
   /// match the model's input.
   double evaluate(const data::Samples& samples,
                   const std::function<void(int64_t done)>& after_batch = nullptr);

@@ -14,6 +14,7 @@
 #include "sluice/devices/opaque_device.h"
 #include "sluice/planner/solve.h"
 #include "sluice/train/pipeline/stages.h"
+#include "tools/aliases.h"
 #include "tools/check_needs.h"
 #include "tools/data/data_flags.h"
 #include "tools/devices.h"
@@ -92,6 +93,9 @@ void add_test_batch(Flags& flags, ToolOptions& o) {
   flags.integer<int64_t, int64_t>(
       "--test-batch", o.model.sizes.eval_batch, 1, kMost,
       "Evaluate N samples at a time on each replica " + default_of("--test-batch", "80"));
+  flags.integer<int64_t, int64_t>(
+      "--test-iterations", o.train.test_iterations, 1, kMost,
+      "Evaluate N such batches in a call of the program " + default_of("--test-iterations", "1"));
 }
 
 // The reductions of gradients.
@@ -429,6 +433,7 @@ CommandLine::CommandLine(ToolOptions& o) {
       "5 input/output,\n6 diverged, 7 no checkpoint, 8 peer lost, 75 stopped and saved, "
       "128 + N stopped by signal N.\n\nRead on: docs/first_hour.md, docs/tour.md, docs/cli.md");
 
+  train->footer(aliases_text());
   for (CLI::App* const command : with_model()) {
     const Flags flags(*command);
     add_model(flags, o);
@@ -472,12 +477,14 @@ CommandLine::CommandLine(ToolOptions& o) {
                                     "data/mnist)");
 }
 
-// Gives the model's own defaults to flags that the command line does not have.
+// Gives the model's own defaults to flags that the command line does not have. Several updates in a
+// call are left out where flags exclude them: phases, and steps that are not whole calls.
 void set_defaults(CLI::App& command, const ToolOptions& o) {
   for (const models::Default& d : models::find_model(o.model.name).defaults) {
     CLI::Option* const option = command.get_option_no_throw(std::string(d.flag));
-    if (option != nullptr && option->count() == 0)
-      option->run_callback_for_default()->default_val(std::string(d.text));
+    if (option == nullptr || option->count() > 0) continue;
+    if (d.flag == "--device-iterations" && (o.phased() || o.train.steps)) continue;
+    option->run_callback_for_default()->default_val(std::string(d.text));
   }
 }
 
@@ -554,9 +561,9 @@ void check_words(const CommandLine& line, const std::vector<std::string>& words)
 }
 
 // Parses; true if the command line asks for a text alone, which is then printed.
-bool parse(CommandLine& line, int argc, char** argv, const ToolOptions& o) {
+bool parse(CommandLine& line, const std::vector<std::string>& words, const ToolOptions& o) {
   try {
-    line.app.parse(argc, argv);
+    line.app.parse({words.rbegin(), words.rend()});  // The library takes words from the end.
     return false;
   } catch (const CLI::ExtrasError&) {
     fail(ErrorKind::kUsage,
@@ -580,11 +587,11 @@ int run_command_line(int argc, char** argv, const std::shared_ptr<runtime::Proce
   ToolOptions o;
   o.session.group = group;
   CommandLine line(o);
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::vector<std::string> words = without_aliases({argv + 1, argv + argc});
   runtime::Agreement(group).require_same("command lines",
                                          fmt::format("'{}'", fmt::join(words, "' '")));
   check_words(line, words);
-  if (parse(line, argc, argv, o)) return 0;
+  if (parse(line, words, o)) return 0;
   if (!o.speaks()) {  // Process 0 reports the results of all.
     o.output.log_level = LogLevel::kError;
     require(std::freopen("/dev/null", "w", stdout) != nullptr, "cannot open /dev/null");

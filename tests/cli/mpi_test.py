@@ -116,6 +116,30 @@ class Mpi(CliTest):
                             self.assertEqual(record[key], plain[key])
             self.assertEqual(os.listdir(folder), [])
 
+    def test_one_process_writes_the_predictions_of_all(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table, weights = f"{folder}/samples.csv", f"{folder}/weights.safetensors"
+            with open(table, "w") as f:
+                f.write("".join(f"{k % 7},{k % 5},{k % 3},{k % 2}\n" for k in range(101)))
+            model = ["mlp", "--loss", "mse", "--dataset", f"csv:{table}"]
+            train = ["train", *model, "--layers", 2, "--width", 8, "--lr", 0.001, "--replicas", 2]
+            plain = self.record(*train, "--save", weights)
+            several = json.loads(self.finish(mpi(2, *train, "--json")).stdout)
+            for key in ("digest", "mean_squared_error"):
+                self.assertEqual(several[key], plain[key])
+            predict = ["predict", *model, "--weights", weights, "--to"]
+            self.expect_code(0, *predict, f"{folder}/one.npz")
+            for flags in (["--replicas", 2], ["--strategy", "pipelined", "--stages", 2]):
+                with self.subTest(flags=flags):
+                    result = self.finish(mpi(2, *predict, f"{folder}/two.npz", *flags))
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    self.assertEqual(result.stdout.count("101 samples"), 1)
+                    with open(f"{folder}/one.npz", "rb") as one:
+                        with open(f"{folder}/two.npz", "rb") as two:
+                            self.assertEqual(one.read(), two.read())
+                    os.remove(f"{folder}/two.npz")
+            self.assertEqual(len(os.listdir(folder)), 3)
+
     def test_stages_have_the_bits_of_one(self):
         for replicas, processes, flags in (
             (1, 2, []),

@@ -66,7 +66,7 @@ _sluice() {
       --check-replicas --torch-save --seed --memory --offload --remote --offload-threshold
       --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
       --shard-threshold --stages --schedule --devices --device-ids --map --io-mode --io-queues
-      --recompute --recompute-blocks --disable --verify --json --digest --quiet --log-level
+      --recompute --recompute-blocks --disable --verify --json --quiet --log-level --digest
       --help --help-all" ;;
     eval) options="--layers --width --dropout --loss --dataset --input --target --validation
       --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
@@ -74,14 +74,14 @@ _sluice() {
       --test-batch --memory --offload --remote --offload-threshold --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
       --stages --schedule --devices --device-ids --map --io-mode --io-queues --recompute
-      --recompute-blocks --disable --verify --json --digest --quiet --log-level --help
+      --recompute-blocks --disable --verify --json --quiet --log-level --digest --help
       --help-all" ;;
-    predict) options="--layers --width --dropout --dataset --weights --torch-weights --to --loss
-      --input --target --replicas --test-batch --memory --offload --remote --offload-threshold
+    predict) options="--layers --width --dataset --weights --to --torch-weights --loss --input
+      --target --replicas --test-batch --memory --offload --remote --offload-threshold
       --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
       --shard-threshold --stages --schedule --devices --device-ids --map --io-mode --io-queues
-      --recompute --recompute-blocks --disable --verify --json --digest --quiet --log-level
-      --help --help-all" ;;
+      --recompute --recompute-blocks --disable --verify --json --quiet --log-level --help
+      --help-all" ;;
     plan) options="--layers --width --dropout --loss --dataset --input --target --validation
       --micro-batch --accumulate --replicas --optimizer --clip-norm --accumulation-reduction
       --replica-reduction --accumulator-dtype --test-batch --lr --lr-schedule

@@ -1,0 +1,13 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace sluice::tool {
+
+/// Replaces the names that document 002 gives to options by those of the command line.
+std::vector<std::string> without_aliases(std::vector<std::string> words);
+
+/// Lists them for the help.
+std::string aliases_text();
+
+}  // namespace sluice::tool

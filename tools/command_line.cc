@@ -98,7 +98,6 @@ void add_test_batch(Flags& flags, ToolOptions& o) {
       "Evaluate N such batches in a call of the program " + default_of("--test-iterations", "1"));
 }
 
-// The reductions of gradients.
 void add_reductions(Flags flags, ToolOptions& o) {
   using train::Accumulation;
   flags.group(kTraining, Common::kNo)
@@ -158,7 +157,6 @@ void add_rate(Flags flags, ToolOptions& o) {
                "(default: a constant of the program)");
 }
 
-// Updates of a call, for commands whose program trains.
 void add_device_iterations(Flags flags, ToolOptions& o) {
   flags.group(kTraining, Common::kNo);
   flags.integer<int64_t, int64_t>("--device-iterations", o.step.device_iterations, 1, kMost,
@@ -488,7 +486,7 @@ void set_defaults(CLI::App& command, const ToolOptions& o) {
   }
 }
 
-// One value of each, except for a plan. Error{kUsage} for more.
+// One value of each, except for a plan.
 void take_lists(bool plan, ToolOptions& o) {
   if (o.plan.replicas.empty()) o.plan.replicas = {o.train.replicas};
   if (o.plan.shard_thresholds.empty())
@@ -563,7 +561,7 @@ void check_words(const CommandLine& line, const std::vector<std::string>& words)
 // Parses; true if the command line asks for a text alone, which is then printed.
 bool parse(CommandLine& line, const std::vector<std::string>& words, const ToolOptions& o) {
   try {
-    line.app.parse({words.rbegin(), words.rend()});  // The library takes words from the end.
+    line.app.parse(std::vector(words.rbegin(), words.rend()));  // It takes words from the end.
     return false;
   } catch (const CLI::ExtrasError&) {
     fail(ErrorKind::kUsage,

@@ -13,7 +13,7 @@
 #include "sluice/nn/rts.h"
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/train/network.h"
-#include "sluice/transforms/accumulation.h"
+#include "sluice/transforms/autodiff.h"
 
 namespace sluice {
 class Session;

@@ -19,3 +19,4 @@
 #include "sluice/train/trainer.h"
 #include "sluice/train/training_step.h"
 #include "sluice/transforms/autodiff.h"
+#include "sluice/transforms/loops/repeat.h"

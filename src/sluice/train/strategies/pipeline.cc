@@ -11,8 +11,8 @@
 #include "sluice/ops/updates.h"
 #include "sluice/train/pipeline/in_flight.h"
 #include "sluice/train/strategies/pipeline_layout.h"
-#include "sluice/train/strategies/repeat_last_ops.h"
 #include "sluice/train/strategies/step_variables.h"
+#include "sluice/transforms/loops/repeat_last_ops.h"
 
 namespace sluice::train {
 namespace {
@@ -96,7 +96,7 @@ class Pipeline {
       run(place, iteration, options_.accumulate);
     store_sums(place);
     if (trains_) update();
-    if (options_.repeat > 1) repeat_last_ops(main_, first, options_.repeat);
+    if (options_.repeat > 1) transforms::repeat_last_ops(main_, first, options_.repeat);
   }
   const StepVariables& variables() const { return variables_; }
 

@@ -52,8 +52,8 @@ class LoopBody {
  public:
   template <typename F>
   requires(!std::same_as<F, LoopBody>) LoopBody(F body)  // NOLINT: implicit
-      : body_([f = std::move(body)](const LoopArguments& in) -> Tensors {
-          if constexpr (std::invocable<const F&, const LoopArguments&>) {
+      : body_([f = std::move(body)](const LoopArguments& in) mutable -> Tensors {
+          if constexpr (std::invocable<F&, const LoopArguments&>) {
             return to_tensors([&] { return f(in); });
           } else {
             return spread<0>(f, in);
@@ -70,15 +70,15 @@ class LoopBody {
 
   template <typename F, size_t... I>
   static constexpr bool takes(std::index_sequence<I...>) {
-    return std::invocable<const F&, Argument<I>...>;
+    return std::invocable<F&, Argument<I>...>;
   }
   template <typename F, size_t... I>
-  static Tensors call(const F& f, const LoopArguments& in, std::index_sequence<I...>) {
+  static Tensors call(F& f, const LoopArguments& in, std::index_sequence<I...>) {
     return to_tensors([&] { return f(in[I]...); });
   }
   // Finds the number of parameters, from `Count` on.
   template <size_t Count, typename F>
-  static Tensors spread(const F& f, const LoopArguments& in) {
+  static Tensors spread(F& f, const LoopArguments& in) {
     static_assert(Count <= kMostParameters,
                   "the body of a loop takes const LoopArguments&, or up to 16 tensors");
     if constexpr (Count > kMostParameters) {

@@ -67,13 +67,11 @@ TEST_F(Repeat, TakesTheArgumentsInAnyForm) {
 }
 
 TEST_F(Repeat, UpdatesWhatTheGraphHas) {
-  int calls = 0;
-  const Tensors none = ops::repeat(main_, 3, [&] {
-    ++calls;
+  const Tensors none = ops::repeat(main_, 3, [this, calls = 0]() mutable {
+    EXPECT_EQ(++calls, 1);
     ops::add_(x_, w_);
   });
   EXPECT_TRUE(none.empty());
-  EXPECT_EQ(calls, 1);
   EXPECT_EQ(ops(), 1u);
   EXPECT_EQ(variable(x_), (Doubles{31, 302}));
   EXPECT_EQ(variable(w_), (Doubles{10, 100}));

@@ -57,6 +57,7 @@ std::vector<Case> model_cases(Machine& machine);
 std::vector<Case> phase_cases();
 std::vector<Case> stage_cases();
 std::vector<Case> message_cases(Machine& machine);
+std::vector<Case> loop_cases();
 std::vector<Case> collective_cases(Machine& machine);
 std::vector<Case> compile_cases();
 

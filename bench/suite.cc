@@ -29,6 +29,7 @@ std::vector<Case> all_cases(Machine& machine) {
   append(phase_cases());
   append(stage_cases());
   append(message_cases(machine));
+  append(loop_cases());
   append(collective_cases(machine));
   append(compile_cases());
   return all;

@@ -8,7 +8,7 @@
 #include "sluice/models/model.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/sluice.h"
-#include "sluice/train/learning_rate.h"
+#include "sluice/train/options.h"
 
 namespace sluice::tool {
 

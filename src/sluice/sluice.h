@@ -2,7 +2,6 @@
 /// Everything a program that builds, trains and runs networks needs.
 #include "sluice/core.h"
 #include "sluice/data/dataset.h"
-#include "sluice/data/dataset_files.h"
 #include "sluice/data/samples.h"
 #include "sluice/nn/autodiff.h"
 #include "sluice/nn/graph_cache.h"
@@ -14,8 +13,8 @@
 #include "sluice/nn/rts.h"
 #include "sluice/nn/update/optimizers.h"
 #include "sluice/nn/variable_factory.h"
-#include "sluice/train/learning_rate.h"
-#include "sluice/train/throughput.h"
 #include "sluice/train/fit.h"
+#include "sluice/train/options.h"
 #include "sluice/train/training_step.h"
 #include "sluice/transforms/autodiff.h"
+#include "sluice/transforms/loops/repeat.h"

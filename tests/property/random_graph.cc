@@ -7,7 +7,6 @@
 #include "sluice/ir/call.h"
 #include "sluice/ir/ir.h"
 #include "sluice/ops/ops.h"
-#include "sluice/transforms/accumulation.h"
 #include "sluice/transforms/autodiff.h"
 #include "sluice/transforms/recompute.h"
 

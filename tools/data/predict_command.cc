@@ -7,7 +7,7 @@
 
 #include "sluice/base/hash.h"
 #include "sluice/base/sys.h"
-#include "sluice/data/dataset_files.h"
+#include "sluice/data/dataset.h"
 #include "sluice/runtime/process_group.h"
 #include "sluice/train/fit.h"
 #include "tools/data/predictions.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sluice/base/sys.h"
-#include "sluice/data/dataset_files.h"
+#include "sluice/data/dataset.h"
 #include "sluice/data/files/idx.h"
 #include "tools/flags.h"
 

@@ -33,7 +33,7 @@ struct DataChoice {
 /// Opens a dataset by its kind and file, such as "csv:FILE": csv, npz, safetensors, text, or idx
 /// with a folder. The fields are those of the file; of a CSV file all columns are one array.
 /// Error{kUsage} for another text; otherwise errors are those of the readers
-/// (data/dataset_files.h).
+/// (data/dataset.h).
 data::Dataset open_dataset(const std::string& place);
 
 /// Loads samples with the input as f32, and as target a class from 0, or f32 values for the mean

@@ -200,6 +200,11 @@ void Graph::check_operand(const Tensor& t, std::string_view what) const {
   require(t.valid(), "{}: an operand is an empty handle", what);
   require(&t.graph() == this, "{}: tensor '{}' belongs to graph {}{}, not to {}", what, t.name(),
           t.graph().name(), t.graph().ir_ == ir_ ? "" : " of another Ir", name_);
+  const OpId producer = info(t).producer;
+  require(producer < 0 || op_index_.contains(producer),
+          "{}: tensor '{}' must be made by an op of graph {}, got one that was moved or removed; a "
+          "loop's body gives its tensors to the graph as carried values",
+          what, t.name(), name_);
 }
 
 int64_t Graph::next_order(Effect::Kind kind, int32_t id) {

@@ -223,6 +223,8 @@ void GraphEditor::remove_dead_ops() {
 void GraphEditor::remove_ops(const std::unordered_set<OpId>& ops) {
   if (ops.empty()) return;
   std::erase_if(graph_.ops_, [&](const Op& op) { return ops.contains(op.id); });
+  std::erase_if(graph_.mirrors_,
+                [&](const Graph::Mirror& m) { return ops.contains(graph_.info(m.view).producer); });
   renumber();
 }
 

@@ -3,7 +3,6 @@
 
 #include "sluice/nn/graph_with_named_args.h"
 #include "sluice/nn/variable_factory.h"
-#include "sluice/transforms/accumulation.h"
 #include "sluice/transforms/autodiff.h"
 
 namespace sluice::nn {
@@ -20,7 +19,7 @@ GraphWithNamedArgs autodiff(const GraphWithNamedArgs& graph,
                             const transforms::AutodiffOptions& options = {});
 
 /// Returns a gradient graph that adds the gradients of `tensors` to running means
-/// (transforms/accumulation.h) instead of returning them, and the factories of its named arguments.
+/// (transforms/autodiff.h) instead of returning them, and the factories of its named arguments.
 /// The arguments are `mean_accum_counter` and one `accum.<key>` for each tensor, in the given
 /// order. <key> is the tensor's key in the forward graph's arguments, or else its name. All
 /// arguments start at zero and are passed by reference. The outputs are the gradients of

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "sluice/data/loader.h"
-#include "sluice/train/learning_rate.h"
 #include "sluice/train/model.h"
 
 namespace sluice::train {
@@ -133,5 +132,21 @@ Evaluation evaluate(InferenceModel& model, const data::Dataset& dataset, Show sh
 /// for each sample. Predictions without such rows are left out. Error{kUsage} if none is left, if
 /// the model does not return each micro-batch (Output::all()), or if the dataset has no end.
 data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show show = Show::kNo);
+
+/// Speed of a program.
+struct Throughput {
+  double mean_seconds = 0;  ///< Mean time of one run in seconds.
+  double samples_per_second = 0;
+};
+
+/// Runs a program `runs` times on arrays of ones and measures the time. `samples_per_step` is the
+/// number of samples in one run. Variables keep their values: they are copied to host memory first
+/// and restored at the end. Error{kUsage} if `samples_per_step` or `runs` is below 1, or if the
+/// program does not exist.
+Throughput evaluate_throughput(Session& session, int64_t samples_per_step, int runs = 5,
+                               const std::string& program = "main");
+
+/// Formats it as "Mean duration: 0.00125 s Throughput: 6400.0 samples/s ".
+std::string to_string(const Throughput& throughput);
 
 }  // namespace sluice::train

@@ -1,4 +1,4 @@
-#include "sluice/train/learning_rate.h"
+#include "sluice/train/options.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sluice/train/throughput.h"
+#include "sluice/train/fit.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
-#include "sluice/train/throughput.h"
 #include "sluice/devices/cpu_device.h"
 #include "sluice/runtime/strand.h"
+#include "sluice/train/fit.h"
 
 #include <gtest/gtest.h>
 

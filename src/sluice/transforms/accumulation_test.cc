@@ -1,4 +1,4 @@
-#include "sluice/transforms/accumulation.h"
+#include "sluice/transforms/autodiff.h"
 
 #include "sluice/ir/ir.h"
 #include "sluice/ops/activations.h"

@@ -2,7 +2,7 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/basic.h"
 #include "sluice/ops/reductions.h"
-#include "sluice/transforms/accumulation.h"
+#include "sluice/transforms/autodiff.h"
 #include "sluice/transforms/gradient_check.h"
 
 namespace sluice::transforms {

@@ -4,7 +4,7 @@
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/matmul.h"
 #include "sluice/ops/random.h"
-#include "sluice/transforms/accumulation.h"
+#include "sluice/transforms/autodiff.h"
 #include "sluice/transforms/gradient_check.h"
 #include "sluice/transforms/recompute.h"
 

@@ -3,7 +3,7 @@
 #include "sluice/ops/activations.h"
 #include "sluice/ops/arithmetic.h"
 #include "sluice/ops/matmul.h"
-#include "sluice/transforms/accumulation.h"
+#include "sluice/transforms/autodiff.h"
 #include "sluice/transforms/gradient_check.h"
 
 namespace sluice::transforms {

@@ -7,7 +7,7 @@
 
 #include "sluice/base/safetensors.h"
 #include "sluice/base/sys.h"
-#include "sluice/data/dataset_files.h"
+#include "sluice/data/dataset.h"
 #include "sluice/data/files/npy.h"
 #include "sluice/data/files/zip_archive.h"
 

@@ -4,7 +4,7 @@
 
 #include "sluice/base/safetensors.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/data/dataset_files.h"
+#include "sluice/data/dataset.h"
 #include "sluice/data/files/idx.h"
 #include "sluice/data/files/npy.h"
 #include "sluice/data/files/test_bytes.h"

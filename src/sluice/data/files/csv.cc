@@ -10,7 +10,7 @@
 
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
-#include "sluice/data/dataset_files.h"
+#include "sluice/data/dataset.h"
 #include "sluice/data/files/shown.h"
 
 namespace sluice::data {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "sluice/base/test_refusals.h"
-#include "sluice/data/dataset_files.h"
+#include "sluice/data/dataset.h"
 #include "sluice/data/test_elements.h"
 
 namespace sluice::data {

@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "sluice/base/safetensors.h"
-#include "sluice/data/dataset_files.h"
+#include "sluice/data/dataset.h"
 #include "sluice/data/files/test_bytes.h"
 #include "sluice/data/test_allocations.h"
 #include "sluice/data/test_elements.h"

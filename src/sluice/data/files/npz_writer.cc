@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sluice/base/sys.h"
-#include "sluice/data/dataset_files.h"
+#include "sluice/data/dataset.h"
 #include "sluice/data/files/inflate.h"
 #include "sluice/data/files/npy.h"
 

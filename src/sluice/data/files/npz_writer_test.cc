@@ -2,7 +2,7 @@
 
 #include "sluice/base/sys.h"
 #include "sluice/base/test_refusals.h"
-#include "sluice/data/dataset_files.h"
+#include "sluice/data/dataset.h"
 #include "sluice/data/files/test_bytes.h"
 #include "sluice/data/test_elements.h"
 

@@ -6,7 +6,7 @@
 
 #include "sluice/base/error.h"
 #include "sluice/base/sys.h"
-#include "sluice/data/dataset_files.h"
+#include "sluice/data/dataset.h"
 
 namespace sluice::data {
 namespace {

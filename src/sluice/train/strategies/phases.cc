@@ -12,7 +12,7 @@
 #include "sluice/train/strategies/device_phases.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/phased_eval.h"
-#include "sluice/train/strategies/repeat_last_ops.h"
+#include "sluice/transforms/loops/repeat_last_ops.h"
 
 namespace sluice::train {
 namespace {
@@ -518,7 +518,8 @@ void Phases::build_eval(const NetworkGraph& eval, const Options& inference) {
     const Tensor& value = values.at(eval.results.predictions[i].value.id());
     if (!kept.put(stream.name, value)) main.host_store(stream, value);
   }
-  if (inference.device_iterations > 1) repeat_last_ops(main, first, inference.device_iterations);
+  if (inference.device_iterations > 1)
+    transforms::repeat_last_ops(main, first, inference.device_iterations);
   for (const D2hStream& stream : training_.eval_predictions) {
     if (const Tensor t = kept.find(stream.name); t.valid()) main.host_store(stream, t);
   }

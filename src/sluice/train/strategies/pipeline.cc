@@ -11,8 +11,8 @@
 #include "sluice/train/pipeline/in_flight.h"
 #include "sluice/train/strategies/kept_results.h"
 #include "sluice/train/strategies/pipeline_layout.h"
-#include "sluice/train/strategies/repeat_last_ops.h"
 #include "sluice/train/strategies/step_variables.h"
+#include "sluice/transforms/loops/repeat_last_ops.h"
 
 namespace sluice::train {
 namespace {
@@ -109,7 +109,8 @@ class Pipeline {
       run(place, iteration, options_.accumulate);
     store_kept(place, ResultForm::kUpdateSum);
     if (trains_) update();
-    if (options_.device_iterations > 1) repeat_last_ops(main_, first, options_.device_iterations);
+    if (options_.device_iterations > 1)
+      transforms::repeat_last_ops(main_, first, options_.device_iterations);
     store_kept(place, ResultForm::kRunSum);
     store_kept(place, ResultForm::kRunLast);
   }

@@ -1,4 +1,4 @@
-#include "sluice/train/strategies/repeat_last_ops.h"
+#include "sluice/transforms/loops/repeat_last_ops.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "sluice/ops/basic.h"
 #include "sluice/ops/updates.h"
 
-namespace sluice::train {
+namespace sluice::transforms {
 namespace {
 
 HostTensor values(Shape shape, const std::vector<float>& of) {
@@ -41,4 +41,4 @@ TEST(RepeatLastOps, RepeatsUpdatesAndTransfersButNotTheOpsBefore) {
 }
 
 }  // namespace
-}  // namespace sluice::train
+}  // namespace sluice::transforms

@@ -1,0 +1,118 @@
+#include "sluice/transforms/loops/repeat_last_ops.h"
+
+#include <map>
+#include <set>
+#include <unordered_set>
+#include <utility>
+
+#include "sluice/ir/call.h"
+#include "sluice/ir/graph_editor.h"
+#include "sluice/transforms/values.h"
+
+namespace sluice::transforms {
+namespace {
+
+// Copies the last ops of a graph into the body of a loop.
+class LoopBuilder {
+ public:
+  LoopBuilder(Graph& graph, size_t first)
+      : graph_(graph),
+        first_(first),
+        body_(graph.ir().create_empty_graph(graph.name() + "_repeated")) {
+    for (size_t i = first; i < graph.ops().size(); ++i) {
+      for (const Operand& o : graph.ops()[i].inputs) {
+        if (o.new_version >= 0) written_.insert(graph.info(o.tensor).storage);
+      }
+    }
+  }
+
+  Tensors build(int64_t trips, const std::vector<CarriedValue>& carried,
+                const std::source_location& where) {
+    std::unordered_set<OpId> last;
+    Tensors inputs;
+    for (const CarriedValue& v : carried) {
+      const TensorInfo& before = graph_.info(v.before);
+      here_[v.before.id()] = body_.input(before.spec, graph_.info(v.first).name);
+      last.insert(before.producer);
+      inputs.push_back(v.first);
+    }
+    for (size_t i = first_; i < graph_.ops().size(); ++i) {
+      if (last.insert(graph_.ops()[i].id).second) copy(Op(graph_.ops()[i]));
+    }
+    for (const CarriedValue& v : carried) body_.add_output(operand(v.after.id()));
+    GraphEditor(graph_).remove_ops(last);
+    const Tensors results = ops::repeat(graph_, body_, trips, inputs, captured_, {}, where);
+    verify_transformed(body_);
+    return results;
+  }
+
+ private:
+  void copy(const Op& op) {
+    const GraphEditor::Guise guise(body_, op);
+    std::vector<TensorArg> inputs;
+    EmitOptions options{.callees = op.callees, .effects = op.effects};
+    // An effect is numbered among those of its graph.
+    for (Effect& e : options.effects) e.order = effects_[{e.kind, e.id}]++;
+    for (const Operand& o : op.inputs) {
+      inputs.emplace_back(operand(o.tensor));
+      options.modes.push_back(o.mode);
+    }
+    for (const TensorId t : op.outputs) {
+      options.outputs.push_back(graph_.spec(t));
+      options.output_names.push_back(graph_.info(t).name);
+    }
+    const Tensors made = body_.emit(*op.def, inputs, op.attrs, std::move(options));
+    for (size_t k = 0; k < made.size(); ++k) here_[op.outputs[k]] = made[k];
+  }
+
+  // Returns the tensor of the body that stands for a tensor of the graph.
+  Tensor operand(TensorId t) {
+    const auto found = here_.find(t);
+    if (found != here_.end()) return found->second;
+    return here_[t] = capture(t);
+  }
+
+  // Brings a tensor that was made before the loop into the body.
+  Tensor capture(TensorId t) {
+    const TensorInfo& info = graph_.info(t);
+    if (info.kind == TensorKind::kConstant)
+      return GraphEditor(body_).share_constant(graph_.handle(t));
+    const bool by_reference = written_.contains(info.storage);
+    if (by_reference && graph_.storage(info.storage).root != t) return name_again(t);
+    const Tensor input =
+        body_.input(info.spec, info.name, by_reference ? Pass::kByReference : Pass::kByValue);
+    captured_.emplace_back(input, graph_.handle(t));
+    return input;
+  }
+
+  // A handle that is another name of memory which the body writes: the body gets the memory once,
+  // and the ops that only name it.
+  Tensor name_again(TensorId t) {
+    const AliasStep step = alias_step(graph_, t);
+    SLUICE_CHECK(step.op != nullptr);
+    if (step.writes) return operand(step.op->inputs[step.input].tensor);
+    const Op op = *step.op;
+    const GraphEditor::Guise guise(body_, op);
+    std::vector<TensorArg> inputs;
+    for (const Operand& o : op.inputs) inputs.emplace_back(operand(o.tensor));
+    return body_.emit(*op.def, inputs, op.attrs, {.name = graph_.info(t).name})[step.output];
+  }
+
+  Graph& graph_;
+  const size_t first_;
+  Graph& body_;
+  std::set<int32_t> written_;  // Storages of the graph.
+  std::map<TensorId, Tensor> here_;
+  TensorMap captured_;
+  std::map<std::pair<Effect::Kind, int32_t>, int64_t> effects_;
+};
+
+}  // namespace
+
+Tensors repeat_last_ops(Graph& graph, size_t first, int64_t trips,
+                        const std::vector<CarriedValue>& carried, std::source_location where) {
+  require(trips >= 1, "repeat_last_ops: must run at least once, got {}", trips);
+  return LoopBuilder(graph, first).build(trips, carried, where);
+}
+
+}  // namespace sluice::transforms

@@ -1,0 +1,33 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <vector>
+
+#include "sluice/ir/ir.h"
+
+namespace sluice::transforms {
+
+/// A value that each iteration of a loop gives to the next one.
+struct CarriedValue {
+  Tensor first;   ///< The value of iteration 0, made before the loop.
+  Tensor before;  ///< Stands for the value at the begin of an iteration: see repeat_last_ops().
+  Tensor after;   ///< The value at the end of an iteration: any tensor of the graph.
+};
+
+/// Runs the last ops of a graph several times.
+///
+/// Before: ops 0 to n - 1. No output, and no tensor that a caller still uses, is a result of op
+/// `first` or a later one. Each CarriedValue::before is the only result of one of these ops, which
+/// is removed.
+/// After: ops 0 to first - 1, and a loop of `trips` >= 1 iterations, whose body has the other ops.
+/// Tensors that exist before the loop are invariant inputs of it, by reference if the body writes
+/// them. A stream that the body uses has `trips` times as many entries.
+///
+/// Returns the carried values after the last iteration. Error{kUsage} if the body writes both a
+/// tensor and a view of it that has its own memory (Graph::keep_in_step).
+Tensors repeat_last_ops(Graph& graph, size_t first, int64_t trips,
+                        const std::vector<CarriedValue>& carried = {},
+                        std::source_location where = std::source_location::current());
+
+}  // namespace sluice::transforms

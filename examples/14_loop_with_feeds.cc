@@ -2,7 +2,7 @@
 /// dataset in each iteration, and another one takes its results.
 #include <fmt/core.h>
 
-#include <sluice/data/outfeed_queue.h>
+#include <sluice/data/feed_queues.h>
 #include <sluice/sluice.h>
 #include <algorithm>
 #include <memory>
@@ -14,23 +14,6 @@ namespace {
 
 constexpr int64_t kWidth = 800;
 constexpr int64_t kIterations = 10;
-
-// Gives a feed the elements of a dataset.
-class Elements : public FeedSource {
- public:
-  explicit Elements(const data::Dataset& dataset) : elements_(dataset.iterate()) {}
-
-  bool next(std::span<const ArrayView> fields) override {
-    const auto element = elements_.next();
-    if (!element) return false;
-    for (size_t i = 0; i < fields.size(); ++i)
-      std::ranges::copy(element->arrays[i].bytes(), fields[i].data);
-    return true;
-  }
-
- private:
-  data::Iterator elements_;
-};
 
 // The least and the greatest number of an array.
 std::pair<float, float> range(const HostTensor& t) {
@@ -52,7 +35,8 @@ int main() {
   Ir ir;
   Graph& main = ir.main_graph();
   const TensorSpec vec{{kWidth}, f32};
-  const Infeed in = ir.infeed("pairs", {{"x1", vec}, {"x2", vec}});
+  const auto queue = std::make_shared<data::InfeedQueue>(pairs);
+  const Infeed in = ir.infeed("pairs", queue->fields(), {.prefetch_depth = queue->depth()});
   const Outfeed out = ir.outfeed("results", {{"d1", vec}, {"d2", vec}});
 
   // The function adds the ops of an iteration to the graph. It receives the carried value, then the
@@ -66,7 +50,7 @@ int main() {
 
   Session session(ir, {.device = cpu_device({.threads = 2})});
   const auto results = std::make_shared<data::OutfeedQueue>();
-  session.bind_feed(in, std::make_shared<Elements>(pairs));
+  session.bind_feed(in, queue);
   session.bind_feed(out, results);
   fmt::print("counter: {}\n", session.run()[counter].as<int32_t>()[0]);
   for (const auto& [name, array] : results->dequeue()) {

@@ -4,7 +4,7 @@
 /// digits.
 #include <fmt/core.h>
 
-#include <sluice/data/outfeed_queue.h>
+#include <sluice/data/feed_queues.h>
 #include <sluice/sluice.h>
 #include <algorithm>
 #include <cstdio>
@@ -37,23 +37,6 @@ class Loss : public nn::Module {
   nn::Child<nn::Linear> fc2_{*this, "fc2", 10, nn::Bias::kAdd, kInit};
 };
 
-// Gives a feed the elements of a dataset.
-class Elements : public FeedSource {
- public:
-  explicit Elements(const data::Dataset& dataset) : elements_(dataset.iterate()) {}
-
-  bool next(std::span<const ArrayView> fields) override {
-    const auto element = elements_.next();
-    if (!element) return false;
-    for (size_t i = 0; i < fields.size(); ++i)
-      std::ranges::copy(element->arrays[i].bytes(), fields[i].data);
-    return true;
-  }
-
- private:
-  data::Iterator elements_;
-};
-
 float mean(std::span<const float> values) {
   return std::accumulate(values.begin(), values.end(), 0.0f) / static_cast<float>(values.size());
 }
@@ -68,7 +51,8 @@ int main(int argc, char** argv) {
   Ir ir;
   Graph& main = ir.main_graph();
   const TensorSpec image{{kBatch, data::kDigitSide, data::kDigitSide}, f32};
-  const Infeed in = ir.infeed("digits", {{"image", image}, {"label", {{kBatch}, i32}}});
+  const auto source = std::make_shared<data::InfeedQueue>(digits);
+  const Infeed in = ir.infeed("digits", source->fields(), {.prefetch_depth = source->depth()});
   const Outfeed out = ir.outfeed("losses", {{"loss", {{}, f32}}});
 
   const auto [factories, net] = nn::create_graph(ir, Loss(), image, TensorSpec{{kBatch}, i32});
@@ -78,7 +62,7 @@ int main(int argc, char** argv) {
 
   // An update. The variables belong to the graph around the loop.
   const auto body = [&](const LoopArguments& digit) {
-    const CallSiteInfo call = net.bind(weights).call_with_info(digit["image"], digit["label"]);
+    const CallSiteInfo call = net.bind(weights).call_with_info(digit["input"], digit["labels"]);
     const CallSiteInfo back = backward.call_with_info(main.scalar(1, f32), info.inputs_dict(call));
     const auto gradients = info.fwd_parent_ins_to_grad_parent_outs(call, back);
     weights.for_each([&](const std::string&, const Tensor& weight) {
@@ -91,7 +75,7 @@ int main(int argc, char** argv) {
   Session session(ir, {.device = cpu_device({.threads = 2})});
   const auto queue =
       std::make_shared<data::OutfeedQueue>(data::OutfeedQueueOptions{.depth = kWaiting});
-  session.bind_feed(in, std::make_shared<Elements>(digits));
+  session.bind_feed(in, source);
   session.bind_feed(out, queue);
 
   AsyncRun run = session.run_async();

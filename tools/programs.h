@@ -11,7 +11,7 @@ namespace sluice::tool {
 struct Programs {
   Ir ir;
   train::Training training;
-  train::Options options;            ///< Those of `training`, with the session.
+  train::Options options;            ///< Options of `training`, with the session.
   train::TensorLocations locations;  ///< Tensors that leave the device.
   std::string offload_reason;        ///< Why these.
 };

@@ -7,7 +7,9 @@ import unittest
 
 from cli_case import CliTest
 
-FOUR = ["plan", "mnist-cnn", "--strategy", "pipelined", "--micro-batch", 40]
+FOUR = [
+    "plan", "mnist-cnn", "--strategy", "pipelined", "--micro-batch", 40, "--device-iterations", 1
+]
 
 
 class PipelinePlan(CliTest):

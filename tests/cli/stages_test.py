@@ -14,7 +14,7 @@ class Stages(CliTest):
         return self.record("train", *flags)["digest"]
 
     def test_every_strategy_has_the_bits_of_the_resident_step(self):
-        resident = self.digest(*self.CNN)
+        resident = self.digest(*self.CNN, "--strategy", "resident")
         halves = ["--stages", "B1+B2,B3+B4"]
         for flags in (
             ["--devices", 4, "--strategy", "pipelined"],
@@ -28,7 +28,7 @@ class Stages(CliTest):
             with self.subTest(flags=flags):
                 self.assertEqual(self.digest(*self.CNN, *flags), resident)
         replicas = [*self.CNN, "--replicas", 2]
-        two = self.digest(*replicas)
+        two = self.digest(*replicas, "--strategy", "resident")
         self.assertNotEqual(two, resident)
         pipelined = ["--strategy", "pipelined", *halves]
         self.assertEqual(self.digest(*replicas, "--devices", 4, *pipelined), two)
@@ -37,6 +37,26 @@ class Stages(CliTest):
         self.assertEqual(self.digest(*self.CNN, *named), two)
         self.assertIn("\ndevice 0 is cpu 5/1, device 1 is cpu 3/0\n",
                       self.expect_code(0, "plan", *self.CNN[:1], *named).stdout)
+
+    def test_mnist_cnn_is_the_program_of_document_002(self):
+        def plan(*flags):
+            return self.expect_code(0, "plan", "mnist-cnn", "--full", *flags).stdout
+
+        usual = plan()
+        self.assertEqual(plan("--batch-size", 40, "--accumulate", 10, "--device-iterations", 10,
+                              "--test-batch-size", 8, "--test-iterations", 100,
+                              "--learning-rate", 0.001, "--optimizer", "adamw",
+                              "--strategy", "pipelined", "--stages", "B1,B2,B3,B4"), usual)
+        self.assertEqual(plan("--offload-optimiser"), plan("--offload", "optimizer"))
+        plans = {usual, plan("--strategy", "sharded"), plan("--offload-optimiser"),
+                 plan("--learning-rate=0.002"), plan("--batch-size", 20),
+                 plan("--test-batch-size", 4), plan("--test-iterations", 10)}
+        self.assertEqual(len(plans), 7)
+        run = ["train", "mnist-cnn", "--synthetic", "--batch-size", 4, "--steps", 2]
+        self.assertIn(" kernel tasks, ", self.expect_code(0, *run, "--debug").stderr)
+        # All samples are tested, whatever the batches of a call.
+        accuracies = {self.record(*run, "--test-iterations", n)["accuracy"] for n in (1, 7, 100)}
+        self.assertEqual(len(accuracies), 1)
 
     def test_two_devices_hold_what_one_cannot(self):
         # Weights, the mean of their gradients and two values of state, in bytes.
@@ -142,7 +162,7 @@ class Stages(CliTest):
             ),
             (
                 "--stages requires --strategy pipelined or sharded (it is resident)",
-                ["mnist-cnn", "--stages", "B1+B2,B3+B4"],
+                ["mnist-cnn", "--strategy", "resident", "--stages", "B1+B2,B3+B4"],
             ),
             (
                 "--stages requires --strategy pipelined or sharded (it is phased)",
@@ -152,7 +172,7 @@ class Stages(CliTest):
              [*pipelined, "--stages", 1]),
             (
                 "--schedule requires --strategy pipelined (it is resident)",
-                ["mnist-cnn", "--schedule", "grouped"],
+                ["mnist-cnn", "--strategy", "resident", "--schedule", "grouped"],
             ),
             (
                 "--schedule requires --strategy pipelined (it is sharded)",

@@ -14,7 +14,10 @@ try:
 except ImportError:
     torch = None
 
-RUN = ["mnist-cnn", "--synthetic", "--micro-batch", "8", "--accumulate", "2", "--test-batch", "80"]
+RUN = [
+    "mnist-cnn", "--synthetic", "--micro-batch", "8", "--accumulate", "2", "--test-batch", "80",
+    "--test-iterations", "1", "--strategy", "resident"
+]
 SHAPES = {
     "layer1.conv.weight": [10, 1, 5, 5],
     "layer1.conv.bias": [10],

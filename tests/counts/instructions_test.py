@@ -19,7 +19,7 @@ BOUNDS = [("mnist", 8, "sgd", 11.0), ("mnist", 8, "adam", 14.8), ("mnist-cnn", 8
 def instructions(valgrind, sluice, model, batch, optimizer, steps):
     command = [
         valgrind, "--tool=callgrind", "--callgrind-out-file=/dev/null", sluice, "bench", model,
-        "--threads", "1", "--micro-batch",
+        "--strategy", "resident", "--threads", "1", "--micro-batch",
         str(batch), "--accumulate", "1", "--optimizer", optimizer, "--steps",
         str(steps)
     ]

@@ -72,7 +72,8 @@ class Text(unittest.TestCase):
     def test_the_readme_shows_programs_of_at_most_40_lines_and_what_they_print(self):
         readme = (ROOT / "README.md").read_text()
         examples = ROOT / "examples"
-        for name in ("first", "beyond_memory"):  # The tests readme_* compare what they print.
+        # The tests readme_* compare what they print.
+        for name in ("first", "beyond_memory", "own_data"):
             with self.subTest(program=name):
                 program = (examples / f"{name}.cc").read_text()
                 self.assertLessEqual(program.count("\n"), 40)

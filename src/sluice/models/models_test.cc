@@ -14,8 +14,8 @@
 #include "sluice/models/model.h"
 #include "sluice/session/session.h"
 #include "sluice/train/cut/cut.h"
-#include "sluice/train/step_arrays.h"
 #include "sluice/train/fit.h"
+#include "sluice/train/step_arrays.h"
 
 namespace sluice::models {
 namespace {
@@ -141,8 +141,8 @@ TEST(Mlp, LearnsARegressionInEveryStrategy) {
                            .session = {.device = cpu_device({.threads = 1})}};
     if (std::holds_alternative<train::PhasedExecution>(strategy))
       options.locations = train::TensorLocations::phased();
-    train::TrainingModel t = train::training_model(model.build(sizes), options,
-                                                   nn::Optimizer::adam());
+    train::TrainingModel t =
+        train::training_model(model.build(sizes), options, nn::Optimizer::adam());
     EXPECT_EQ(t.programs().eval_predictions.at(0).spec.shape, Shape({sizes.eval_batch, 2}));
     const auto dataset = data::from_tensors({{"input", set.images}, {"target", set.labels}});
     return train::fit(t, dataset, {.calls = 100}).losses;

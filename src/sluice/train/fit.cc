@@ -12,7 +12,7 @@
 #include "sluice/base/checked.h"
 #include "sluice/base/sys.h"
 #include "sluice/train/model_state.h"
-#include "sluice/train/progress.h"
+#include "sluice/train/run/progress.h"
 
 namespace sluice::train {
 namespace {
@@ -346,7 +346,7 @@ class Fit {
   size_t values_ = 0;  ///< Entries of a loss in a call.
   std::optional<size_t> scores_;
   std::optional<size_t> labels_;
-  std::optional<int64_t> items_;  ///< Of an epoch, if it is known and has an end.
+  std::optional<int64_t> items_;  ///< Items of an epoch, if they are known.
   int64_t total_ = 0;             ///< Calls in all.
   CallReport report_;
   FitResult result_;
@@ -410,7 +410,7 @@ data::Element predict(InferenceModel& model, const data::Dataset& dataset, Show 
           "predict: the dataset must have a known end; use take(n) or cache()");
   const int64_t batch = loader.call_size().samples();
   data::Element result;
-  std::vector<size_t> places;  // Of the predictions with a row for each sample.
+  std::vector<size_t> places;  // Places of the predictions with a row for each sample.
   int64_t first = 0;
   each_item(loader, batch, "Prediction", show, [&](const data::Element& item, int64_t rows) {
     const data::Element part = state.infer(item).results();

@@ -44,7 +44,7 @@ class CallReport {
   int64_t call = 0;                ///< Calls done in this run of fit().
   int64_t calls_of_epoch = 0;      ///< Calls of an epoch.
   double loss = 0;                 ///< Mean of the losses that the call returned.
-  std::optional<double> accuracy;  ///< Of the predictions that it returned, in percent.
+  std::optional<double> accuracy;  ///< Percentage of right predictions among those returned.
   std::span<const float> losses;   ///< Weighted sums of the losses, by entry.
 
   /// Returns a loss or prediction as the program writes it: entries, replicas, axes of the value.
@@ -68,7 +68,7 @@ struct Evaluation {
 /// Formats it as "Accuracy on test set: 98.41% (9600 samples, 400 dropped)".
 std::string to_string(const Evaluation& evaluation);
 
-/// What a function reports on stderr.
+/// The progress that a function reports on stderr.
 enum class Show : uint8_t {
   kNo,        ///< Nothing.
   kProgress,  ///< Epochs, with a bar of the calls.
@@ -115,8 +115,8 @@ struct FitResult {
 /// prediction that is f32 of shape (samples, classes).
 ///
 /// Error{kDiverged} if a loss is not finite, or if replicas hold different copies of a variable
-/// (`check_replicas`). Error{kUsage} if the loader's items are not those of the model's calls, if an
-/// option is out of range, or if a loss that is returned is not f32.
+/// (`check_replicas`). Error{kUsage} if the loader's items are not those of the model's calls, if
+/// an option is out of range, or if a loss that is returned is not f32.
 FitResult fit(TrainingModel& model, DataLoader& data, const FitOptions& options = {});
 /// As above, on items of a dataset in an order of each epoch's own, by Options::seed.
 FitResult fit(TrainingModel& model, const data::Dataset& dataset, const FitOptions& options = {});

@@ -99,7 +99,7 @@ class ModelState {
   const Options options_;
   const bool trains_;
   std::optional<nn::Optimizer> optimizer_;  ///< Absent if the programs were built by others.
-  Options inference_;                       ///< Those of inference beside the training.
+  Options inference_;                       ///< Options of inference beside the training.
   bool has_inference_ = false;              ///< add_inference() was called.
   std::optional<double> rate_;
   int64_t updates_ = 0;

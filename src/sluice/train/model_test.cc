@@ -274,7 +274,7 @@ TEST(InferenceModel, ReadsTheTrainedWeightsInPlace) {
     model(samples(4));
     const HostTensor after = test(batch)["logits"];
     EXPECT_FALSE(after.same_bits(before));
-    // The same as one micro-batch at a time, by a model with weights from a file.
+    // One micro-batch at a time gives the same, by a model with weights from a file.
     const std::string file = testing::TempDir() + "model_test.safetensors";
     model.save(file);
     InferenceModel alone = inference_model(network(), with({}));

@@ -156,11 +156,11 @@ struct PipelineOptions {
 /// Training::predictions the other outputs. Without one, the program is "eval" (build_inference()).
 ///
 /// Error{kUsage}: fewer than two stages; a mapping that has not one device of at least 0 for each
-/// function; `accumulate` or `device_iterations` below 1; a loss that is not a floating-point scalar; outputs
-/// without a name in `outputs`; names in `outfeed_mask` and `accumulate_outputs` that are not those
-/// of outputs that may be written; a mask that leaves no output; an optimizer without a variable
-/// that it trains; concurrent functions that depend on each other; a stage whose results nothing
-/// reads; an input or a field that no stage reads.
+/// function; `accumulate` or `device_iterations` below 1; a loss that is not a floating-point
+/// scalar; outputs without a name in `outputs`; names in `outfeed_mask` and `accumulate_outputs`
+/// that are not those of outputs that may be written; a mask that leaves no output; an optimizer
+/// without a variable that it trains; concurrent functions that depend on each other; a stage whose
+/// results nothing reads; an input or a field that no stage reads.
 Training pipeline(Ir ir, const std::vector<PipelineStage>& stages, const PipelineOptions& options);
 
 }  // namespace sluice::train

@@ -33,9 +33,9 @@ struct GradientReductions {
 };
 
 /// A program "train" that trains, and a program "eval" that applies the trained weights. A run of
-/// "train" takes `accumulate` entries of each field's stream for each of `device_iterations` updates, in order
-/// of micro-batches. It returns as many entries of each loss and prediction, or one for each update
-/// of those that are summed (Writing).
+/// "train" takes `accumulate` entries of each field's stream for each of `device_iterations`
+/// updates, in order of micro-batches. It returns as many entries of each loss and prediction, or
+/// one for each update of those that are summed (Writing).
 struct Training {
   std::vector<H2dStream> fields;       ///< Fields that training reads, in the network's order.
   std::vector<H2dStream> eval_fields;  ///< Fields that evaluation reads.
@@ -66,12 +66,13 @@ struct Training {
 
 /// Adds the entry graphs "train" and "eval" to `ir`. The network is cut into its blocks (cut.h).
 /// Gradients are reduced over micro-batches, then over replicas, and pass the hook. Then the
-/// optimizer updates every weight. Running variables (nn::Builder::update_running) are
-/// updated after each micro-batch and averaged over replicas after the last one. Fixes the number
-/// of replicas. Error{kUsage} for the faults that Network::build(), cut() and recompute() name, if
-/// `accumulate` or `device_iterations` is below 1, if the optimizer trains no weight, and if no loss depends
-/// on a weight that the optimizer trains. Error{kUsage} for an accumulator's dtype that is not f32,
-/// f16 or bf16, and for a hook's result of another shape or graph, with the weight.
+/// optimizer updates every weight. Running variables (nn::Builder::update_running) are updated
+/// after each micro-batch and averaged over replicas after the last one. Fixes the number of
+/// replicas. Error{kUsage} for the faults that Network::build(), cut() and recompute() name, if
+/// `accumulate` or `device_iterations` is below 1, if the optimizer trains no weight, and if no
+/// loss depends on a weight that the optimizer trains. Error{kUsage} for an accumulator's dtype
+/// that is not f32, f16 or bf16, and for a hook's result of another shape or graph, with the
+/// weight.
 ///
 /// `inference` has the options of "eval": `device_iterations` micro-batches a run, `output`, and a
 /// `strategy` on the stages of the training. Its options of gradients and updates have no meaning.
@@ -80,9 +81,9 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
 
 /// Adds the entry graph "eval" alone to `ir`. A run takes `options.accumulate` entries of each
 /// field's stream and one of each of Training::inputs, and returns as many of each prediction; with
-/// `options.device_iterations`, that many times as many. A pipeline of S stages runs D micro-batches in
-/// D + S - 1 iterations. Error{kUsage} as for build_training(), with phases, and for
-/// options of gradients and updates.
+/// `options.device_iterations`, that many times as many. A pipeline of S stages runs D
+/// micro-batches in D + S - 1 iterations. Error{kUsage} as for build_training(), with phases, and
+/// for options of gradients and updates.
 Training build_inference(Ir ir, const Network& network, const Options& options);
 
 /// Sets the weights of a session on these programs from a safetensors file that holds the

@@ -176,7 +176,8 @@ Dataset from_tensors(Element whole) {
 }
 
 Dataset from_samples(Samples samples) {
-  return from_tensors({{"input", std::move(samples.images)}, {"labels", std::move(samples.labels)}});
+  return from_tensors(
+      {{"input", std::move(samples.images)}, {"labels", std::move(samples.labels)}});
 }
 
 Dataset from_function(int64_t n, std::function<Element(int64_t)> f,

@@ -1,4 +1,4 @@
-#include "sluice/train/progress.h"
+#include "sluice/train/run/progress.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 // Compiled collectives give the bits of the interpreter, for every grouping, op, dtype and size.
 #include <functional>
 
+#include "../support/thread_sanitizer.h"
 #include "replicas_util.h"
 
 namespace sluice::test {
@@ -86,6 +87,9 @@ TEST(Collectives, GiveTheInterpretersBits) {
     for (const DType dtype : {f32, bf16, i32}) {
       for (const Shape& shape : {Shape{1}, Shape{7}, Shape{6, 4}, Shape{3, 1000}}) {
         if (dtype != f32 && (shape.elements() < 7 || replicas == 6)) continue;
+        // The threads of 7 or 24 elements are those of 3000; a dtype has no threads of its own.
+        if (kThreadSanitizer && (dtype != f32 || (shape != Shape{1} && shape != Shape{3, 1000})))
+          continue;
         SCOPED_TRACE(fmt::format("{} replicas", replicas));
         Collectives c(replicas, shape, dtype);
         add_all(c, replicas);
@@ -94,7 +98,7 @@ TEST(Collectives, GiveTheInterpretersBits) {
       }
     }
   }
-  EXPECT_GT(count, 1000u);
+  EXPECT_GT(count, kThreadSanitizer ? 300u : 1000u);
 }
 
 TEST(Collectives, TakeEveryDType) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "../support/thread_sanitizer.h"
 #include "replicas_util.h"
 #include "sluice/base/hash.h"
 #include "sluice/exe/process_map.h"
@@ -129,8 +130,9 @@ TEST(Stages, OfSeveralProcessesHaveTheBitsOfOne) {
     const std::string want = digest_of(c, nullptr);
     const int units = c.replicas * c.devices;
     for_each_group(units, [&](const auto& group) {
-      EXPECT_EQ(digest_of(c, group), want);
       EXPECT_EQ(digest_of(c, group, {}, 2), want);
+      if (kThreadSanitizer) return;  // Most time is that of the compiler, which has one thread.
+      EXPECT_EQ(digest_of(c, group), want);
       EXPECT_EQ(
           digest_of(c, group, exe::ProcessMap::devices_first(c.replicas, c.devices, group->size())),
           want);

@@ -20,6 +20,14 @@ inline uint32_t random_below(Seed key, uint64_t counter, uint32_t bound) {
   return static_cast<uint32_t>(product >> 32);
 }
 
+/// Returns the sum of the four bytes of a word.
+inline uint32_t byte_sum(uint32_t word) {
+  const uint32_t pairs = (word & 0x00ff00ffu) + ((word >> 8) & 0x00ff00ffu);
+  return (pairs & 0xffffu) + (pairs >> 16);
+}
+/// Maps the sum of four uniform bytes to a nearly normal number; see Draw::rough_normal.
+inline float rough_normal(uint32_t sum) { return (static_cast<float>(sum) - 510.0f) / 147.8f; }
+
 /// Draws the random numbers for one image.
 class Draw {
  public:
@@ -35,11 +43,7 @@ class Draw {
   float between(float low, float high) { return low + (high - low) * to_unit(word()); }
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>((uint64_t{word()} * bound) >> 32); }
   /// Nearly normal with mean 0 and standard deviation 1: the scaled sum of four uniform bytes.
-  float rough_normal() {
-    const uint32_t w = word();
-    const uint32_t sum = (w & 255u) + ((w >> 8) & 255u) + ((w >> 16) & 255u) + (w >> 24);
-    return (static_cast<float>(sum) - 510.0f) / 147.8f;
-  }
+  float rough_normal() { return data::rough_normal(byte_sum(word())); }
 
  private:
   Seed key_;

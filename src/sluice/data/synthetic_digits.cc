@@ -21,6 +21,12 @@ struct Point {
 using Stroke = std::vector<Point>;
 using Glyph = std::vector<Stroke>;
 
+/// Returns x limited to [0, high]. Unlike std::clamp, it compiles to no branch.
+inline float limited(float x, float high) {
+  x = x > 0 ? x : 0;
+  return x < high ? x : high;
+}
+
 /// The ways to write each of five digits, in a unit square with y downwards. A stroke of two points
 /// is a line; more points are joined by a Catmull-Rom curve.
 using Glyphs = std::array<std::vector<Glyph>, 5>;
@@ -197,7 +203,7 @@ class Canvas {
       for (int column = left; column <= right; ++column) {
         const Point p{static_cast<float>(column) + 0.5f - a.x,
                       static_cast<float>(row) + 0.5f - a.y};
-        const float along = std::clamp((p.x * d.x + p.y * d.y) * inverse, 0.0f, 1.0f);
+        const float along = limited((p.x * d.x + p.y * d.y) * inverse, 1.0f);
         const Point off{p.x - along * d.x, p.y - along * d.y};
         float& nearest = nearest_[static_cast<size_t>(row * kDigitSide + column)];
         nearest = std::min(nearest, off.x * off.x + off.y * off.y);
@@ -236,6 +242,21 @@ void draw_stroke(Canvas& canvas, const Warp& warp, std::span<const Point> points
   }
 }
 
+/// Returns normalised_pixel() of each level of grey.
+std::array<float, 256> normalised_levels() {
+  std::array<float, 256> levels{};
+  for (size_t k = 0; k < levels.size(); ++k)
+    levels[k] = normalised_pixel(static_cast<uint8_t>(k));
+  return levels;
+}
+
+/// Returns rough_normal() of each sum of four bytes.
+std::array<float, 1021> rough_normals() {
+  std::array<float, 1021> normals{};
+  for (size_t k = 0; k < normals.size(); ++k) normals[k] = rough_normal(static_cast<uint32_t>(k));
+  return normals;
+}
+
 /// Draws one digit into `pixels` and returns its label.
 int32_t draw_digit(Draw& draw, std::span<float> pixels) {
   constexpr float kEdge = 0.65f;  ///< Half the width, in pixels, over which a stroke's edge fades.
@@ -258,11 +279,15 @@ int32_t draw_digit(Draw& draw, std::span<float> pixels) {
     }
     draw_stroke(canvas, warp, std::span(points).first(stroke.size()));
   }
-  for (size_t k = 0; k < pixels.size(); ++k) {
-    const float distance = std::sqrt(canvas.nearest()[k]);
-    const float cover = std::clamp((radius + kEdge - distance) / (2 * kEdge), 0.0f, 1.0f);
-    const float grey = cover * ink + noise * draw.rough_normal();
-    pixels[k] = normalised_pixel(static_cast<uint8_t>(std::clamp(grey, 0.0f, 255.0f)));
+  static const std::array<float, 256> levels = normalised_levels();
+  static const std::array<float, 1021> normals = rough_normals();
+  const float reach = radius + kEdge;
+  std::array<float, kDigitSide * kDigitSide> covers;
+  for (size_t k = 0; k < covers.size(); ++k)
+    covers[k] = limited((reach - std::sqrt(canvas.nearest()[k])) / (2 * kEdge), 1.0f);
+  for (size_t k = 0; k < covers.size(); ++k) {
+    const float grey = covers[k] * ink + noise * normals[byte_sum(draw.word())];
+    pixels[k] = levels[static_cast<uint8_t>(limited(grey, 255.0f))];
   }
   return static_cast<int32_t>(label);
 }

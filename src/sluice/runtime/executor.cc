@@ -63,7 +63,7 @@ Executor::Executor(exe::Executable executable, std::vector<std::shared_ptr<Devic
                           options_.group == nullptr ? 1 : options_.group->size(), options_.map),
           options_.group == nullptr ? 0 : options_.group->rank()),
       throttle_(options_.remote_bandwidth),
-      feeds_(executable_, placement_, options_.feed_deadline) {
+      feeds_(executable_, placement_, options_.feed_deadline, options_.group) {
   require(devices_.size() == executable_.devices.size(),
           "executable: number of devices must be {}, got {}", executable_.devices.size(),
           devices_.size());
@@ -195,6 +195,7 @@ void Executor::prepare(Replica& replica, int number, int workers) {
 }
 
 Executor::~Executor() {
+  feeds_.close();  // A source may still call stop().
   io_quit_ = true;
   for (const auto& io : io_threads_) {
     if (!io->thread.joinable()) continue;
@@ -295,6 +296,15 @@ bool Executor::advance_or_fail(IoQueue& queue) {
   return false;
 }
 
+// A sink may fail while all strands wait for others than its feed.
+void Executor::check_sinks_or_fail() {
+  try {
+    feeds_.check_sinks();
+  } catch (...) {
+    fail_run(std::current_exception());
+  }
+}
+
 bool Executor::poll_or_fail() {
   try {
     return communicator_->poll();
@@ -317,6 +327,7 @@ void Executor::drive(int worker) {
       progress = advance_or_fail(*s) || progress;
       finished = finished && s->finished();
     }
+    check_sinks_or_fail();
     if (worker == 0) {
       progress = poll_or_fail() || progress;
       finished = finished && communicator_->is_over();
@@ -486,6 +497,7 @@ void Executor::drive_interleaved(const exe::Program& program, const std::vector<
   for (uint64_t turn = 0; !over() && !stop_.load(); ++turn) {
     const uint32_t feed_events = feeds_.events().count();
     const size_t pick = random_bits(key, turn) % (strands.size() + queues_.size());
+    check_sinks_or_fail();
     const bool polled = poll_or_fail();
     const bool progress = pick < strands.size()
                               ? (!strands[pick]->finished() && advance_or_fail(*strands[pick]))

@@ -66,6 +66,8 @@ class Executor {
     feeds_.bind(feed, std::move(sink));
   }
   const Feeds& feeds() const { return feeds_; }
+  /// Ends all calls of sources and sinks. No run may follow that uses a feed.
+  void close_feeds() { feeds_.close(); }
   /// Runs a program on this thread alone. Each turn advances a strand or io queue that `seed`
   /// selects. Error{kInternal} if all strands are stuck.
   void run_interleaved(const exe::Program& program, HostStreams& streams, uint64_t seed);
@@ -145,6 +147,7 @@ class Executor {
   static std::exception_ptr described(Error& e, const exe::Step* step);
   bool advance_or_fail(Strand& strand);
   bool advance_or_fail(IoQueue& queue);
+  void check_sinks_or_fail();
   bool poll_or_fail();
 
   exe::Executable executable_;

@@ -81,7 +81,7 @@ Feed::Feed(const exe::Executable& executable, const exe::Feed& plan, const Place
   scratch_.resize(plan.rings.size());
 }
 
-Feed::~Feed() { release(); }
+Feed::~Feed() { close(); }
 
 FeedPort* Feed::add_port(int replica, size_t field, std::byte* arena) {
   auto& port = ports_[static_cast<size_t>(replica) * plan_.rings.size() + field];
@@ -109,22 +109,23 @@ FeedLayout Feed::layout() const {
   return layout;
 }
 
-void Feed::bind(std::shared_ptr<FeedSource> source) {
-  // The thread must not call a source that opens again.
-  if (source == source_) release();
-  source->open(layout());
-  release();
-  source_ = std::move(source);
+template <typename End>
+void Feed::replace(std::shared_ptr<End>& bound, std::shared_ptr<End> end) {
+  require(thread_.get_id() != std::this_thread::get_id(),
+          "bind_feed: the source or sink of feed '{}' must not bind its own feed", plan_.name);
+  // An object that is bound again must not be in use during open(), and cancel() must not follow.
+  if (end == bound) {
+    close();
+    bound.reset();
+  }
+  end->open(layout());
+  close();
+  bound = std::move(end);
   start_thread();
 }
 
-void Feed::bind(std::shared_ptr<FeedSink> sink) {
-  if (sink == sink_) release();
-  sink->open(layout());
-  release();
-  sink_ = std::move(sink);
-  start_thread();
-}
+void Feed::bind(std::shared_ptr<FeedSource> source) { replace(source_, std::move(source)); }
+void Feed::bind(std::shared_ptr<FeedSink> sink) { replace(sink_, std::move(sink)); }
 
 void Feed::start_thread() {
   quits_ = active_ = ended_ = failed_ = reported_ = false;
@@ -135,20 +136,17 @@ void Feed::start_thread() {
   if (has_ports()) thread_ = std::thread([this] { serve(); });
 }
 
-void Feed::release() {
+void Feed::close() {
+  if (!thread_.joinable()) return;
   quits_ = true;
   try {
     if (source_ != nullptr) source_->cancel();
     if (sink_ != nullptr) sink_->cancel();
   } catch (...) {  // The thread ends once next() or take() returns.
   }
-  if (thread_.joinable()) {
-    signal_.fetch_add(1);
-    signal_.notify_all();
-    thread_.join();
-  }
-  source_.reset();
-  sink_.reset();
+  signal_.fetch_add(1);
+  signal_.notify_all();
+  thread_.join();
 }
 
 void Feed::rouse() {
@@ -225,7 +223,10 @@ void Feed::serve() {
       keep_error();
       failed_ = true;
       // An element that the sink refuses is lost. The error is set before the element counts.
-      if (sink_ != nullptr) pass();
+      if (sink_ != nullptr) {
+        pass();
+        shared_.sink_failed = true;
+      }
     }
     shared_.events.notify();
   }
@@ -249,6 +250,7 @@ void Feed::begin(int64_t entries) {
 
 void Feed::check(int64_t element, const FeedPort& port,
                  std::chrono::steady_clock::time_point since) {
+  check_peers("waiting for");
   const bool late = failed_ || ended_;
   // The thread may have moved the element before it failed or ended.
   const int64_t moved = moved_.load(std::memory_order_acquire);
@@ -267,6 +269,16 @@ void Feed::check(int64_t element, const FeedPort& port,
     miss_deadline(element, field_name(port.ring_));
 }
 
+// A process that waits for a source or sink receives no message that would show the error.
+void Feed::check_peers(const char* doing) const {
+  if (shared_.group == nullptr) return;
+  try {
+    shared_.group->check();
+  } catch (Error& e) {
+    throw e.note(fmt::format("{} feed '{}'", doing, plan_.name));
+  }
+}
+
 void Feed::miss_deadline(int64_t element, const std::string& field) const {
   fail(ErrorKind::kIo,
        "feed '{}': element {} of field '{}' must be {} within {} s (feed_deadline), got no answer "
@@ -276,22 +288,28 @@ void Feed::miss_deadline(int64_t element, const std::string& field) const {
 }
 
 void Feed::flush(const std::atomic<bool>& stop) {
-  if (plan_.input || !has_ports()) return;
+  if (plan_.input || entries_ == 0 || !has_ports()) return;
   const auto since = std::chrono::steady_clock::now();
   const int64_t last = start_.load() + entries_;
   for (;;) {
     const uint32_t seen = shared_.events.count();
+    // This run has an error. If the sink has another one, a later run reports it.
+    if (stop.load()) return;
     const bool moved = moved_.load() >= last;
-    if (failed_) {
-      reported_ = true;
-      throw Error(*error_);
-    }
-    if (stop.load() || moved) return;
+    check_sink();
+    if (moved) return;
+    check_peers("flushing");
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count() >
         shared_.deadline)
       miss_deadline(moved_.load(), field_name(plan_.rings.front()));
     shared_.events.await(seen, kTurn);
   }
+}
+
+void Feed::check_sink() {
+  if (plan_.input || entries_ == 0 || !failed_) return;
+  reported_ = true;
+  throw Error(*error_);
 }
 
 void Feed::end() {
@@ -313,11 +331,13 @@ int64_t Feed::progress() const {
   return own_.empty() ? 0 : least;
 }
 
-Feeds::Feeds(const exe::Executable& executable, const Placement& placement, double deadline)
+Feeds::Feeds(const exe::Executable& executable, const Placement& placement, double deadline,
+             std::shared_ptr<ProcessGroup> group)
     : executable_(executable),
       placement_(placement),
       of_stream_(exe::feeds_of_streams(executable)) {
   shared_.deadline = deadline;
+  shared_.group = std::move(group);
   for (const exe::Feed& plan : executable.feeds)
     feeds_.push_back(std::make_unique<Feed>(executable, plan, placement, shared_));
 }
@@ -340,6 +360,10 @@ void Feeds::finish_replicas() {
   for (const auto& feed : feeds_) feed->add_scratch();
 }
 
+void Feeds::close() {
+  for (const auto& feed : feeds_) feed->close();
+}
+
 void Feeds::begin(const exe::Program& program) {
   if (feeds_.empty()) return;
   shared_.waiting = 0;
@@ -358,7 +382,12 @@ void Feeds::begin(const exe::Program& program) {
           "program '{}': its feeds must be bound before a run, got unbound {}; call "
           "Session::bind_feed",
           program.name, unbound);
-  for (const auto& feed : feeds_) feed->begin(elements(*feed));
+  // A sink may still be taking elements of an earlier run. So reset first, then look.
+  shared_.sink_failed = false;
+  for (const auto& feed : feeds_) {
+    feed->begin(elements(*feed));
+    if (feed->has_failed_sink()) shared_.sink_failed = true;
+  }
 }
 
 void Feeds::flush(const std::atomic<bool>& stop) {

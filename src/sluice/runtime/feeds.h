@@ -17,6 +17,7 @@
 #include "sluice/base/feed.h"
 #include "sluice/exe/executable.h"
 #include "sluice/runtime/placement.h"
+#include "sluice/runtime/process_group.h"
 
 namespace sluice::runtime {
 
@@ -72,8 +73,10 @@ class Feed {
  public:
   struct Shared {
     FeedEvents events;
-    std::atomic<int> waiting{0};  ///< Ports that wait.
+    std::atomic<int> waiting{0};           ///< Ports that wait.
+    std::atomic<bool> sink_failed{false};  ///< A sink may have failed; see check_sink().
     double deadline = std::numeric_limits<double>::infinity();
+    std::shared_ptr<ProcessGroup> group;  ///< Null without other processes.
   };
 
   /// Error{kUsage} if the rings of an outfeed belong to several processes.
@@ -92,14 +95,20 @@ class Feed {
   /// Whether this process reads or writes a ring.
   bool has_ports() const { return !own_.empty(); }
   /// Bind the feed and start from element 0. An earlier source or sink is cancelled and released.
+  /// Throws the error of open(): then an earlier one stays bound, unless it is the same object.
   void bind(std::shared_ptr<FeedSource> source);
   void bind(std::shared_ptr<FeedSink> sink);
+  /// Cancels the source or sink and waits until it returns. The feed can only be bound again.
+  void close();
 
   /// Begins a run that uses `entries` elements.
   void begin(int64_t entries);
   /// Waits until the sink of an outfeed has taken all elements of the run, or `stop` is set. Throws
-  /// the error of the sink.
+  /// the error of the sink, or that of another process. A run that uses no element does not wait.
   void flush(const std::atomic<bool>& stop);
+  bool has_failed_sink() const { return !plan_.input && failed_.load(); }
+  /// Throws the error of the sink if the run uses it.
+  void check_sink();
   /// Ends a run. The next one begins behind the elements that any ring has read, or behind those
   /// that all rings have stored.
   void end();
@@ -108,10 +117,10 @@ class Feed {
 
  private:
   friend class FeedPort;
+  template <typename End>
+  void replace(std::shared_ptr<End>& bound, std::shared_ptr<End> end);
   FeedLayout layout() const;
   void start_thread();
-  /// Cancels and releases the source or sink.
-  void release();
   void serve();
   bool can_move() const;
   /// Moves the element of replica `replica_` of the next group. Returns false at the end of data.
@@ -123,6 +132,8 @@ class Feed {
   void rouse();
   /// Throws if the element will not be ready.
   void check(int64_t element, const FeedPort& port, std::chrono::steady_clock::time_point since);
+  /// Throws the error of a failed process.
+  void check_peers(const char* doing) const;
   [[noreturn]] void miss_deadline(int64_t element, const std::string& field) const;
   std::string field_name(const exe::FeedRing& ring) const;
 
@@ -156,8 +167,9 @@ class Feed {
 /// All feeds of an executable.
 class Feeds {
  public:
-  /// `deadline`: longest time in seconds that a run waits for one element.
-  Feeds(const exe::Executable& executable, const Placement& placement, double deadline);
+  /// `deadline`: longest time in seconds that a run waits for one element. `group` may be null.
+  Feeds(const exe::Executable& executable, const Placement& placement, double deadline,
+        std::shared_ptr<ProcessGroup> group);
 
   /// Returns the ports of a replica, by stream; null for streams without feed or of other
   /// processes. Empty without feeds. Replicas come in order.
@@ -168,9 +180,16 @@ class Feeds {
   void bind(int32_t feed, std::shared_ptr<SourceOrSink> end) {
     feeds_[static_cast<size_t>(feed)]->bind(std::move(end));
   }
+  /// Closes all feeds. No run may be in progress.
+  void close();
   bool has_stream(int32_t stream) const { return of_stream_[static_cast<size_t>(stream)] >= 0; }
   /// Error{kUsage} naming the feeds that the program uses and that are not bound.
   void begin(const exe::Program& program);
+  /// Throws the error of a sink that the run uses. The call is cheap while there is none.
+  void check_sinks() {
+    if (shared_.sink_failed.load(std::memory_order_acquire)) [[unlikely]]
+      for (const auto& feed : feeds_) feed->check_sink();
+  }
   void flush(const std::atomic<bool>& stop);
   void end();
   /// Whether a strand waits for a feed.

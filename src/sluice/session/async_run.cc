@@ -5,6 +5,15 @@
 #include "sluice/session/async_state.h"
 
 namespace sluice {
+namespace {
+
+template <typename State>
+State& held(const std::shared_ptr<State>& state) {
+  require(state != nullptr, "AsyncRun: must hold a run, got one that was moved from");
+  return *state;
+}
+
+}  // namespace
 
 void AsyncRun::State::start(std::function<void()> run) {
   thread = std::thread([this, run = std::move(run)] {
@@ -16,6 +25,7 @@ void AsyncRun::State::start(std::function<void()> run) {
     }
     const std::lock_guard hold(lock);
     error = caught;
+    busy.reset();
     done = true;
     ended.notify_all();
   });
@@ -26,13 +36,17 @@ bool AsyncRun::State::is_done() const {
   return done;
 }
 
-// The run may not have begun, so that a first stop has no effect.
+// The run may not have begun, so that a first stop has no effect. The lock is held during stop():
+// otherwise the run could end first, and the call reach the next run or a session that is gone.
 bool AsyncRun::State::stop_run() {
-  while (!is_done()) {
-    if (stop()) return true;
+  for (;;) {
+    {
+      const std::lock_guard hold(lock);
+      if (done) return false;
+      if (stop()) return true;
+    }
     std::this_thread::yield();
   }
-  return false;
 }
 
 void AsyncRun::State::join() {
@@ -44,8 +58,10 @@ void AsyncRun::State::join() {
 AsyncRun::AsyncRun(std::shared_ptr<State> state) : state_(std::move(state)) {}
 AsyncRun::AsyncRun(AsyncRun&&) noexcept = default;
 
+// The run that this object held ends here.
 AsyncRun& AsyncRun::operator=(AsyncRun&& other) noexcept {
-  std::swap(state_, other.state_);
+  AsyncRun taken(std::move(other));
+  std::swap(state_, taken.state_);
   return *this;
 }
 
@@ -56,24 +72,28 @@ AsyncRun::~AsyncRun() {
 }
 
 HostTensors AsyncRun::wait() {
-  state_->join();
-  if (state_->error != nullptr) std::rethrow_exception(state_->error);
-  return std::move(state_->results);
+  State& state = held(state_);
+  state.join();
+  if (state.error != nullptr) std::rethrow_exception(state.error);
+  const std::lock_guard hold(state.lock);
+  return std::exchange(state.results, {});
 }
 
 bool AsyncRun::wait_for(double seconds) {
-  std::unique_lock hold(state_->lock);
-  return state_->ended.wait_for(hold, std::chrono::duration<double>(seconds),
-                                [&] { return state_->done; });
+  State& state = held(state_);
+  std::unique_lock hold(state.lock);
+  return state.ended.wait_for(hold, std::chrono::duration<double>(seconds),
+                              [&] { return state.done; });
 }
 
-bool AsyncRun::done() const { return state_->is_done(); }
-bool AsyncRun::stop() { return state_->stop_run(); }
+bool AsyncRun::done() const { return held(state_).is_done(); }
+bool AsyncRun::stop() { return held(state_).stop_run(); }
 
 std::vector<std::pair<std::string, int64_t>> AsyncRun::progress() const {
-  const std::lock_guard hold(state_->lock);
-  if (!state_->session_lives) return {};
-  return state_->progress();
+  const State& state = held(state_);
+  const std::lock_guard hold(state.lock);
+  if (!state.session_lives) return {};
+  return state.progress();
 }
 
 }  // namespace sluice

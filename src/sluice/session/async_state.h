@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -21,6 +22,9 @@ struct AsyncRun::State {
 
   Binding binding;
   HostTensors results;
+  /// Marks the session as running. Released together with `done`, under the lock: while `done` is
+  /// false, a run in progress is this one.
+  std::shared_ptr<void> busy;
   std::function<bool()> stop;
   std::function<std::vector<std::pair<std::string, int64_t>>()> progress;
 

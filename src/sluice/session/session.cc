@@ -53,9 +53,12 @@ Session::Session(const Ir& ir, const SessionOptions& options)
 }
 
 Session::~Session() {
+  if (async_ != nullptr) {
+    async_->stop_run();
+    async_->join();
+  }
+  executor_->close_feeds();  // While the session is whole: a source may call stop() or progress().
   if (async_ == nullptr) return;
-  async_->stop_run();
-  async_->join();
   const std::lock_guard hold(async_->lock);
   async_->session_lives = false;
 }
@@ -126,16 +129,13 @@ AsyncRun Session::run_async(const std::vector<StreamInput>& inputs, const std::s
 
 AsyncRun Session::run_async(Binding binding) {
   check_binding(binding);
-  auto busy = std::make_shared<Busy>(busy_);
-  if (async_ != nullptr) async_->join();
   const auto state = std::make_shared<AsyncRun::State>();
+  state->busy = std::make_shared<Busy>(busy_);
+  if (async_ != nullptr) async_->join();
   state->binding = std::move(binding);
   state->stop = [this] { return stop(); };
   state->progress = [this] { return executor_->feeds().progress(); };
-  state->start([this, busy = std::move(busy), run = state.get()]() mutable {
-    const std::shared_ptr<Busy> held = std::move(busy);  // Until the run has ended.
-    run_bound(run->binding);
-  });
+  state->start([this, run = state.get()] { run_bound(run->binding); });
   async_ = state;
   return AsyncRun(state);
 }

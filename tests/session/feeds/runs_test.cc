@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <random>
-
 #include "feed_programs.h"
 
 namespace sluice::test {
@@ -348,74 +346,192 @@ TEST(FeedRuns, ASessionEndsInARun) {
   const AsyncRun discarded = session.run_async({}, std::to_string(kLong));
 }
 
-// Whenever the stop comes, the next run begins behind the elements that the stopped one has read,
-// and the sink has no gap.
-TEST(FeedRuns, StopsAtAnyMoment) {
-  std::mt19937 random(7);
-  for (int i = 0; i < 100; ++i) {
-    const int replicas = 1 + i % 2, threads = 1 + i / 2 % 2, depth = 1 + i / 4 % 3;
-    const Sums p({kLong, 4}, {4, 4}, replicas, depth);
-    Session session(p.ir, trusted(threads));
-    // Counts on, so that each element is different.
-    const auto source = std::make_shared<Counting>(INT64_MAX);
-    const auto sums = std::make_shared<Numbers>();
-    session.bind_feed(p.in, source);
-    session.bind_feed(p.out, sums);
-    AsyncRun run = session.run_async({}, std::to_string(kLong));
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
-    run.stop();
-    error_text(ErrorKind::kStopped, [&] { run.wait(); });
-    const int64_t read = run.progress()[0].second, stored = run.progress()[1].second;
-    ASSERT_LE(stored, read);
-    ASSERT_LE(read, stored + replicas);  // One replica may be a step ahead.
+// The object that is bound again begins anew; nothing of the earlier binding reaches it.
+TEST(FeedRuns, ABindingMayBeRepeated) {
+  const Sums p({3});
+  Session session(p.ir, with(2));
+  const auto queue = std::make_shared<data::OutfeedQueue>();
+  for (int i = 0; i < 20; ++i) {
+    session.bind_feed(p.in, std::make_shared<Counting>(100));
+    session.bind_feed(p.out, queue);
     p.reset(session);
-    session.run({}, "4");
-    float v = 0;
-    for (int64_t k = 0; k < 4; ++k) {
-      float sum = 0;
-      for (int64_t r = 0; r < replicas; ++r)
-        sum += v + static_cast<float>((read + k) * replicas + r);
-      v = sum;
+    session.run({}, "3");
+    const HostTensor sums = queue->dequeue()[0].array;
+    ASSERT_EQ(sums.shape(), Shape({3, 4, 4}));
+    EXPECT_EQ(sums.as<float>()[2 * 16], 3);
+  }
+  struct Picky : Counting {
+    Picky() : Counting(100) {}
+    void open(const FeedLayout&) override { require(opens++ == 0, "picky: must be opened once"); }
+    int opens = 0;
+  };
+  const auto picky = std::make_shared<Picky>();
+  picky->opens = 1;
+  error_text(ErrorKind::kUsage, [&] { session.bind_feed(p.in, picky); });
+  p.reset(session);
+  session.run({}, "3");  // The earlier source goes on.
+  EXPECT_EQ(p.value(session), 3 + 4 + 5);
+  picky->opens = 0;
+  session.bind_feed(p.in, picky);
+  error_text(ErrorKind::kUsage, [&] { session.bind_feed(p.in, picky); });
+  EXPECT_THAT(error_text(ErrorKind::kUsage, [&] { session.run({}, "3"); }),
+              HasSubstr("got unbound 'x'"));
+}
+
+TEST(FeedRuns, AFeedCannotBindItself) {
+  struct Binding : Counting {
+    explicit Binding(std::function<void()> bind) : Counting(100), bind(std::move(bind)) {}
+    bool next(std::span<const ArrayView> fields) override {
+      bind();
+      return Counting::next(fields);
     }
-    EXPECT_EQ(p.value(session), v);
-    EXPECT_EQ(static_cast<int64_t>(sums->taken.size()), (stored + 4) * replicas);
-    EXPECT_EQ(sums->field(0).back(), v);
-    ASSERT_LE(source->made, (read + 4 + depth) * replicas);
+    const std::function<void()> bind;
+  };
+  const Sums p({3});
+  Session session(p.ir, with(1));
+  std::atomic<bool> idle{false}, refused{false};
+  const auto bind = [&] {
+    while (!idle) std::this_thread::yield();
+    refused = true;
+    session.bind_feed(p.in, std::make_shared<Counting>(1));
+  };
+  session.bind_feed(p.in, std::make_shared<Binding>(bind));
+  session.bind_feed(p.out, std::make_shared<Numbers>());
+  AsyncRun run = session.run_async({}, "3");
+  run.stop();
+  error_text(ErrorKind::kStopped, [&] { run.wait(); });
+  idle = true;
+  while (!refused) std::this_thread::yield();
+  sleep_ms(10);
+  EXPECT_THAT(error_text(ErrorKind::kUsage, [&] { session.run({}, "3"); }),
+              HasSubstr("the source or sink of feed 'x' must not bind its own feed"));
+}
+
+// A sink that takes nothing delays only the runs that use it.
+TEST(FeedRuns, AFullQueueDoesNotDelayOtherPrograms) {
+  const Sums p({kLong, 0});
+  Session session(p.ir, trusted(2));
+  session.bind_feed(p.in, std::make_shared<Counting>(10));
+  const auto queue = std::make_shared<data::OutfeedQueue>(data::OutfeedQueueOptions{.depth = 1});
+  session.bind_feed(p.out, queue);
+  AsyncRun run = session.run_async({}, std::to_string(kLong));
+  ASSERT_TRUE(queue->wait_for(20));
+  run.stop();
+  error_text(ErrorKind::kStopped, [&] { run.wait(); });
+  run = session.run_async({}, "0");
+  EXPECT_TRUE(run.wait_for(20));
+}
+
+// A sink that fails ends a run that waits for its source. Both errors are reported, each by a run.
+TEST(FeedRuns, ASinkAndASourceFail) {
+  struct FailingSink : Numbers {
+    void take(std::span<const ConstArrayView> fields) override {
+      if (++calls == 2) {
+        failed = true;
+        fail(ErrorKind::kIo, "the disk is full");
+      }
+      Numbers::take(fields);
+    }
+    int calls = 0;
+    std::atomic<bool> failed{false};
+  };
+  struct FailingSource : Counting {
+    explicit FailingSource(FailingSink& sink) : Counting(100), sink(sink) {}
+    bool next(std::span<const ArrayView> fields) override {
+      if (made == 3 && !thrown) {
+        thrown = true;
+        while (!sink.failed) std::this_thread::yield();
+        sleep_ms(50);
+        fail(ErrorKind::kBadFile, "element 3 is bad");
+      }
+      return Counting::next(fields);
+    }
+    FailingSink& sink;
+    bool thrown = false;
+  };
+  const Sums p({4, 2});
+  Session session(p.ir, with(2));
+  const auto sink = std::make_shared<FailingSink>();
+  session.bind_feed(p.in, std::make_shared<FailingSource>(*sink));
+  session.bind_feed(p.out, sink);
+  std::string texts;
+  for (const char* program : {"4", "2"}) {
+    try {
+      session.run({}, program);
+    } catch (const Error& e) {
+      texts += e.what();
+    }
+  }
+  EXPECT_THAT(texts, AllOf(HasSubstr("while taking element 1 of feed 'sums'"),
+                           HasSubstr("while making element 3 of feed 'x'")));
+  session.run({}, "2");
+}
+
+// One of two feeds ends. The other one goes on behind its last element.
+TEST(FeedRuns, OneOfTwoFeedsEnds) {
+  Ir ir;
+  const Infeed a = ir.infeed("a", {{"x", f32_of({2})}}), b = ir.infeed("b", {{"x", f32_of({2})}});
+  Graph& body = ir.create_empty_graph("body");
+  const Tensor v = body.input(f32_of({2}), "v");
+  const Tensor x = body.dequeue(a)[0];
+  body.add_output(v + x + body.dequeue(b)[0] * 100.0);
+  Graph& main = ir.main_graph();
+  const Tensor zero = main.constant(HostTensor(f32_of({2})), "zero");
+  const D2hStream out = main.host_store(ops::repeat(main, body, 4, {zero})[0], "out");
+  for (const int threads : {1, 2}) {
+    Session session(ir, with(threads));
+    session.bind_feed(a, std::make_shared<Counting>(100));
+    session.bind_feed(b, std::make_shared<Counting>(100, 6));
+    EXPECT_EQ(session.run()[out].as<float>()[0], 606);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_THAT(
+          error_text(ErrorKind::kUsage, [&] { session.run(); }),
+          HasSubstr(fmt::format("feed 'b': requested {} elements, produced 6", i == 0 ? 8 : 10)));
+    }
+    // The failed runs have read elements 4 to 6 of feed a, then element 7.
+    session.bind_feed(b, std::make_shared<Counting>(1));
+    EXPECT_EQ(session.run()[out].as<float>()[0], 8 + 9 + 10 + 11);
   }
 }
 
-TEST(FeedRuns, EndsAndErrorsAtAnyMoment) {
-  struct Failing : Counting {
-    Failing(int64_t most, bool throws) : Counting(INT64_MAX, most), throws(throws) {}
-    bool next(std::span<const ArrayView> fields) override {
-      if (made == most && throws) fail(ErrorKind::kBadFile, "element {} is bad", most);
-      return Counting::next(fields);
-    }
-    const bool throws;
-  };
-  std::mt19937 random(11);
+TEST(FeedRuns, AnAsyncRunMayBeMoved) {
+  const Sums p({kLong, 2});
+  Session first(p.ir, trusted(1)), second(p.ir, trusted(1));
+  for (Session* session : {&first, &second}) {
+    session->bind_feed(p.in, std::make_shared<Blocking>(2));
+    session->bind_feed(p.out, std::make_shared<Numbers>());
+  }
+  AsyncRun run = first.run_async({}, std::to_string(kLong));
+  AsyncRun other = second.run_async({}, std::to_string(kLong));
+  run = std::move(other);  // Ends the run of `first`.
+  EXPECT_NO_THROW(p.value(first));
+  EXPECT_FALSE(run.done());
+  for (const auto& use : std::vector<std::function<void()>>{
+           [&] { other.wait(); }, [&] { other.wait_for(1); }, [&] { other.done(); },
+           [&] { other.stop(); }, [&] { other.progress(); }}) {
+    EXPECT_THAT(error_text(ErrorKind::kUsage, use), HasSubstr("got one that was moved from"));
+  }
+  std::thread([moved = std::move(run)]() mutable {
+    moved.stop();
+    error_text(ErrorKind::kStopped, [&] { moved.wait(); });
+  }).join();
+  EXPECT_NO_THROW(p.value(second));
+}
+
+// A stop of a run that has ended does not reach the next run.
+TEST(FeedRuns, AStopEndsItsOwnRunOnly) {
+  const Sums p({1, 2});
+  Session session(p.ir, with(1));
+  session.bind_feed(p.in, std::make_shared<Counting>(10));
+  session.bind_feed(p.out, std::make_shared<Numbers>());
   for (int i = 0; i < 100; ++i) {
-    const int replicas = 1 + i % 2, threads = 1 + i / 2 % 2, depth = 1 + i / 4 % 3;
-    const Sums p({40}, {4, 4}, replicas, depth);
-    Session session(p.ir, with(threads));
-    const auto most = static_cast<int64_t>(random() % 70);
-    const bool throws = i % 3 == 0;
-    const auto sums = std::make_shared<Numbers>();
-    session.bind_feed(p.in, std::make_shared<Failing>(most, throws));
-    session.bind_feed(p.out, sums);
-    if (most / replicas >= 40) {
-      session.run({}, "40");
-      EXPECT_EQ(sums->taken.size(), 40u * static_cast<size_t>(replicas));
-      continue;
-    }
-    const std::string text = error_text(throws ? ErrorKind::kBadFile : ErrorKind::kUsage,
-                                        [&] { session.run({}, "40"); });
-    EXPECT_THAT(text, HasSubstr(throws ? fmt::format("element {} is bad", most)
-                                       : fmt::format("requested {} elements, produced {}",
-                                                     40 * replicas, most)));
-    EXPECT_EQ(text.find("while making") != std::string::npos, throws);
-    EXPECT_EQ(text.find("while making"), text.rfind("while making")) << "the error has come twice";
-    session.read(p.total);
+    AsyncRun run = session.run_async({}, "1");
+    std::thread stopper([&] {
+      while (!run.done()) run.stop();
+    });
+    while (!run.done()) std::this_thread::yield();
+    EXPECT_NO_THROW(session.run({}, "2"));
+    stopper.join();
   }
 }
 

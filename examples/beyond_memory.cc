@@ -23,15 +23,12 @@ class Deep : public nn::Module {
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "";  // Folder of the MNIST files.
-  const train::Options options{
-      .strategy = train::phased(),
-      .accumulate = 4,
-      .locations = train::TensorLocations::phased(),
-      .io_mode = IoMode::kIoOverlapped,
-      .learning_rate = 1e-3,
-      .session = {.device = cpu_device({.memory = 5_MiB}), .remote = "file:/var/tmp"}};
-  train::TrainingModel model = train::training_model(train::classifier(Deep(), {{8, 784}, f32}),
-                                                     options, nn::Optimizer::adam());
+  train::Options options{.strategy = train::phased(), .accumulate = 4, .learning_rate = 1e-3};
+  options.locations = train::TensorLocations::phased();
+  options.io_mode = IoMode::kIoOverlapped;
+  options.session = {.device = cpu_device({.memory = 5_MiB}), .remote = "file:/var/tmp"};
+  auto model = train::training_model(train::classifier(Deep(), {{8, 784}, f32}), options,
+                                     nn::Optimizer::adam());
   int64_t bytes = 0;
   for (const nn::NamedTensors& tree : {model.programs().variables, model.programs().state})
     for (const Tensor& variable : tree.tensors()) bytes += variable.spec().bytes();

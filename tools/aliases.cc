@@ -31,10 +31,9 @@ std::vector<std::string> without_aliases(std::vector<std::string> words) {
 }
 
 std::string aliases_text() {
-  std::string text;
-  for (const auto& [alias, name] : kAliases)
-    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", alias, name);
-  return "Other names of options: " + text;
+  std::string text = "Other names of options:";
+  for (const auto& [alias, name] : kAliases) text += fmt::format("\n  {:<24}{}", alias, name);
+  return text;
 }
 
 }  // namespace sluice::tool

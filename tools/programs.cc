@@ -209,6 +209,7 @@ std::string phased_instead(const ToolOptions& o) {
   ToolOptions phased = o;
   phased.execution = Execution::kPhased;
   phased.session.more_devices.clear();
+  phased.step.device_iterations = 1;
   try {
     const Choice choice = choose(phased);
     const std::string one = o.session.more_devices.empty()

@@ -41,7 +41,7 @@ data::Samples find_samples(const ToolOptions& o, data::Split split) {
 }
 
 // Loads the samples. Error{kUsage} unless all processes have the same ones.
-data::Samples load_samples(const ToolOptions& o, Session& session, data::Split split) {
+data::Dataset load_samples(const ToolOptions& o, Session& session, data::Split split) {
   data::Samples samples = find_samples(o, split);
   if (session.agreement().size() > 1) {
     Digest digest;
@@ -49,7 +49,7 @@ data::Samples load_samples(const ToolOptions& o, Session& session, data::Split s
     digest.add(samples.labels.bytes());
     session.agreement().require_same(models::find_model(o.model.name).data->name, digest.hex());
   }
-  return samples;
+  return dataset_of(o.model.sizes.loss, std::move(samples));
 }
 
 // "8 x 4 x 2 = 64 samples a step, 937 steps an epoch": of a micro-batch, by micro-batches, by
@@ -94,8 +94,8 @@ train::Show shown(const ToolOptions& o) {
 }
 
 train::FitResult train(train::TrainingModel& model, const Programs& programs, const ToolOptions& o,
-                       const data::Samples& samples) {
-  train::DataLoader loader(programs.options, dataset_of(o.model.sizes.loss, samples),
+                       const data::Dataset& samples) {
+  train::DataLoader loader(programs.options, samples,
                            {.batch_size = o.model.sizes.micro_batch,
                             .shuffle = data::Shuffle::kYes,
                             .seed = o.step.seed});
@@ -231,8 +231,8 @@ int run_train(const ToolOptions& o) {
   log_compiled(session, o);
   load_weights(model, o);
   check_saves(o);
-  const data::Samples samples = load_samples(o, session, data::Split::kTrain);
-  const data::Samples tests = load_samples(o, session, data::Split::kTest);
+  const data::Dataset samples = load_samples(o, session, data::Split::kTrain);
+  const data::Dataset tests = load_samples(o, session, data::Split::kTest);
   catch_stop_signals();
   const train::FitResult outcome = train(model, programs, o, samples);
   save(model, o);
@@ -260,7 +260,7 @@ int run_eval(const ToolOptions& o) {
   Session& session = model.session();
   log_compiled(session, o);
   load_weights(model, o);
-  const data::Samples tests = load_samples(o, session, data::Split::kTest);
+  const data::Dataset tests = load_samples(o, session, data::Split::kTest);
   report(o, programs, session, {}, test(model, o.model.sizes.loss, tests, shown(o)));
   return 0;
 }

@@ -70,7 +70,8 @@ class Records(CliTest):
             rf"tier host on queue io, a run of 'train': \d+ in, {state // 2:,} bytes; "
             rf"\d+ out, {state // 2:,} bytes\n")
 
-    PLANS = [["mnist"], ["mnist-rts"], ["mnist-phased"], ["mnist-cnn"],
+    PLANS = [["mnist"], ["mnist-rts"], ["mnist-phased"],
+             ["mnist-cnn", "--strategy", "resident"],
              ["mlp", "--layers", 128, "--strategy", "phased"],
              ["mlp-skip", "--layers", 20, "--strategy", "phased"],
              [

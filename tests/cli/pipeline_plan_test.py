@@ -78,7 +78,7 @@ class PipelinePlan(CliTest):
         self.assertRegex(text, r"(?m)^  device 1: stage 1 \(B2\) .* ms, 5 in flight of [\d,]+ byte")
         self.assertIn("sends a micro-batch + an update: 230,400 + 0 bytes to device 1\n", text)
         self.assertIn("\n  rates: 100 GF/s, copies 10 GB/s, messages 5 GB/s and 2 us\n", text)
-        several = self.expect_code(0, *FOUR, "--accumulate", 10, "--device-iterations", 5).stdout
+        several = self.expect_code(0, *FOUR[:-1], 5, "--accumulate", 10).stdout
         self.assertIn("sends a micro-batch + an update: 230,400 + 0 bytes to device 1\n", several)
 
     def test_json_has_the_rates_and_devices(self):

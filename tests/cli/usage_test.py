@@ -420,7 +420,8 @@ class Usage(CliTest):
 
     def test_values_that_the_data_shows_wrong(self):
         quiet = ["train", "mnist", "--synthetic", "--width", "16", "--log-level", "error"]
-        self.expect_error(2, "usage", "the data must fill one batch of 20001 samples, got 20000",
+        self.expect_error(2, "usage",
+                          "0 full batches: m x D x N x R = 20001, the dataset has 20000",
                           *quiet, "--micro-batch", 20001)
         self.expect_error(2, "usage", "exceeds 63 bits", *quiet, "--epochs", 2 ** 63 - 1)
 

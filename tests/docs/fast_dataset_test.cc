@@ -84,7 +84,7 @@ TEST_F(FastDataset, PrefetchIsLast) {
       digits.cache().shuffle(1, 10000).repeat().parallel_map(brighten, 4).batch(8).prefetch(3);
   // --- End of the code.
   EXPECT_EQ(read(fast.take(16)), 16);
-  EXPECT_EQ(to_string(check_static(fast)), "image (8, 28, 28) float32, label (8,) int32");
+  EXPECT_EQ(to_string(check_static(fast)), "input (8, 28, 28) float32, labels (8,) int32");
 }
 
 TEST_F(FastDataset, ALoaderMakesSamplesByTheirNumbers) {

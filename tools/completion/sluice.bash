@@ -62,29 +62,29 @@ _sluice() {
     train) options="--layers --width --dropout --loss --dataset --input --target --validation
       --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
       --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
-      --test-batch --lr --lr-schedule --device-iterations --epochs --steps --save --warmup-steps
-      --check-replicas --torch-save --seed --memory --offload --remote --offload-threshold
+      --test-batch --test-iterations --lr --lr-schedule --device-iterations --epochs --steps
+      --save --warmup-steps --check-replicas --torch-save --seed --memory --offload --remote
+      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
+      --strategy --threads --shard-threshold --stages --schedule --devices --device-ids --map
+      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --quiet
+      --log-level --digest --help --help-all" ;;
+    eval) options="--layers --width --dropout --loss --dataset --input --target --validation
+      --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
+      --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
+      --test-batch --test-iterations --memory --offload --remote --offload-threshold
       --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
       --shard-threshold --stages --schedule --devices --device-ids --map --io-mode --io-queues
       --recompute --recompute-blocks --disable --verify --json --quiet --log-level --digest
       --help --help-all" ;;
-    eval) options="--layers --width --dropout --loss --dataset --input --target --validation
-      --data --weights --torch-weights --synthetic --micro-batch --accumulate --replicas
-      --optimizer --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype
-      --test-batch --memory --offload --remote --offload-threshold --remote-memory
-      --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
-      --stages --schedule --devices --device-ids --map --io-mode --io-queues --recompute
-      --recompute-blocks --disable --verify --json --quiet --log-level --digest --help
-      --help-all" ;;
     predict) options="--layers --width --dataset --weights --to --torch-weights --loss --input
-      --target --replicas --test-batch --memory --offload --remote --offload-threshold
-      --remote-memory --remote-bandwidth --remote-direct --verify-remote --strategy --threads
-      --shard-threshold --stages --schedule --devices --device-ids --map --io-mode --io-queues
-      --recompute --recompute-blocks --disable --verify --json --quiet --log-level --help
-      --help-all" ;;
+      --target --replicas --test-batch --test-iterations --memory --offload --remote
+      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
+      --strategy --threads --shard-threshold --stages --schedule --devices --device-ids --map
+      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --quiet
+      --log-level --help --help-all" ;;
     plan) options="--layers --width --dropout --loss --dataset --input --target --validation
       --micro-batch --accumulate --replicas --optimizer --clip-norm --accumulation-reduction
-      --replica-reduction --accumulator-dtype --test-batch --lr --lr-schedule
+      --replica-reduction --accumulator-dtype --test-batch --test-iterations --lr --lr-schedule
       --device-iterations --memory --offload --remote --offload-threshold --remote-memory
       --remote-bandwidth --remote-direct --verify-remote --strategy --threads --shard-threshold
       --stages --schedule --devices --device-ids --map --io-mode --io-queues --recompute
@@ -93,11 +93,12 @@ _sluice() {
       --help --help-all" ;;
     bench) options="--layers --width --dropout --micro-batch --accumulate --replicas --optimizer
       --clip-norm --accumulation-reduction --replica-reduction --accumulator-dtype --test-batch
-      --lr --lr-schedule --device-iterations --steps --synthetic --memory --offload --remote
-      --offload-threshold --remote-memory --remote-bandwidth --remote-direct --verify-remote
-      --strategy --threads --shard-threshold --stages --schedule --devices --device-ids --map
-      --io-mode --io-queues --recompute --recompute-blocks --disable --verify --json --only
-      --rounds --dataset --epochs --elements --repeat --python --help --help-all" ;;
+      --test-iterations --lr --lr-schedule --device-iterations --steps --synthetic --memory
+      --offload --remote --offload-threshold --remote-memory --remote-bandwidth --remote-direct
+      --verify-remote --strategy --threads --shard-threshold --stages --schedule --devices
+      --device-ids --map --io-mode --io-queues --recompute --recompute-blocks --disable --verify
+      --json --only --rounds --dataset --epochs --elements --repeat --python --help --help-all"
+      ;;
     inspect) options="--help --help-all" ;;
     doctor) options="--data --help --help-all" ;;
     *) return ;;

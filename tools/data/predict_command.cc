@@ -150,6 +150,10 @@ int run_predict(const ToolOptions& options) {
   digest.add(inputs.bytes());
   session.agreement().require_same("samples of --dataset", digest.hex());
   const int64_t samples = inputs.shape()[0];
+  const int64_t numbers = elements_of_sample(models::find_model(o.model.name), o.model.sizes);
+  require(samples > 0 && inputs.elements() / samples == numbers,
+          "--dataset: samples must have {} numbers, as the model's input, got {} samples of {}",
+          numbers, samples, inputs.elements() / std::max<int64_t>(samples, 1));
   train::InferenceModel inference = train::inference_model(model);
   data::Element results =
       train::predict(inference, data::from_tensors({{"input", inputs}}),

@@ -8,9 +8,10 @@
 #include "sluice/base/error.h"
 
 namespace sluice::tool {
-data::Dataset dataset_of(models::Loss loss, const data::Samples& samples) {
-  if (loss == models::Loss::kCrossEntropy) return data::from_samples(samples);
-  return data::from_tensors({{"input", samples.images}, {"target", samples.labels}});
+data::Dataset dataset_of(models::Loss loss, data::Samples samples) {
+  if (loss == models::Loss::kCrossEntropy) return data::from_samples(std::move(samples));
+  return data::from_tensors(
+      {{"input", std::move(samples.images)}, {"target", std::move(samples.labels)}});
 }
 
 HostTensor classes_of(const HostTensor& scores) {
@@ -34,25 +35,26 @@ std::string TestResult::text() const {
                                              : fmt::format("mean squared error {:.6g}", value);
 }
 
-TestResult test(const train::TrainingModel& model, models::Loss loss, const data::Samples& samples,
+TestResult test(const train::TrainingModel& model, models::Loss loss, const data::Dataset& samples,
                 train::Show show) {
   train::InferenceModel inference = train::inference_model(model);
-  const data::Dataset dataset = dataset_of(loss, samples);
   if (loss == models::Loss::kCrossEntropy) {
-    const train::Evaluation evaluation = train::evaluate(inference, dataset, show);
+    const train::Evaluation evaluation = train::evaluate(inference, samples, show);
     require(evaluation.accuracy.has_value(),
             "test: a prediction must be float32 of shape (samples, classes), got none");
     return {*evaluation.accuracy, loss};
   }
-  const data::Element predictions = train::predict(inference, dataset, show);
+  const data::Element predictions = train::predict(inference, samples, show);
   const auto found = predictions.arrays[0].as<float>();
-  const auto targets = samples.labels.as<float>();
-  SLUICE_CHECK(found.size() == targets.size());
   double sum = 0;
-  for (size_t i = 0; i < found.size(); ++i) {
-    const double difference = static_cast<double>(found[i]) - static_cast<double>(targets[i]);
-    sum += difference * difference;
+  size_t i = 0;
+  for (const data::Element& sample : samples) {
+    for (const float target : sample["target"].as<float>()) {
+      const double difference = static_cast<double>(found[i++]) - static_cast<double>(target);
+      sum += difference * difference;
+    }
   }
+  SLUICE_CHECK(i == found.size());
   return {sum / static_cast<double>(found.size()), loss};
 }
 

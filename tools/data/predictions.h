@@ -8,7 +8,7 @@
 namespace sluice::tool {
 
 /// Returns samples as the dataset that a model with this loss reads.
-data::Dataset dataset_of(models::Loss loss, const data::Samples& samples);
+data::Dataset dataset_of(models::Loss loss, data::Samples samples);
 
 /// Returns the column of the largest element of each row: (n, classes) f32 to (n) i32.
 HostTensor classes_of(const HostTensor& scores);
@@ -26,7 +26,7 @@ struct TestResult {
 
 /// Tests a model on every sample: counts the right classes, or computes the mean of the squared
 /// differences of all elements of all targets.
-TestResult test(const train::TrainingModel& model, models::Loss loss, const data::Samples& samples,
+TestResult test(const train::TrainingModel& model, models::Loss loss, const data::Dataset& samples,
                 train::Show show);
 
 }  // namespace sluice::tool

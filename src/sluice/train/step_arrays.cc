@@ -14,7 +14,10 @@ StepArrays::StepArrays(const Training& t) : updates(t.device_iterations) {
     return HostTensor({entries_shape(entry.shape, count, t.replicas), entry.dtype, {}});
   };
   const auto array = [&](const TensorSpec& entry) { return of(entry, entries); };
-  const auto result = [&](const D2hStream& s) { return of(s.spec, t.entries.at(s.name)); };
+  const auto result = [&](const D2hStream& s) {
+    const auto found = t.entries.find(s.name);
+    return of(s.spec, found == t.entries.end() ? entries : found->second);
+  };
   for (const H2dStream& s : t.fields) fields.push_back(array(s.spec));
   seeds = array({{2}, u32, {}});
   for (const H2dStream& s : t.inputs)

@@ -45,10 +45,11 @@ struct Training {
   /// Learning rate: float32, one entry for each run, if Options::learning_rate is a
   /// StreamedRate.
   std::optional<H2dStream> learning_rate;
-  std::vector<D2hStream> losses;            ///< Written ones, in the order of Results::losses.
-  std::vector<double> loss_weights;         ///< Loss::weight of each.
-  std::vector<D2hStream> predictions;       ///< Written ones of Results::predictions.
-  std::map<std::string, int64_t> entries;   ///< Entries of each result in a run, by stream.
+  std::vector<D2hStream> losses;       ///< Written ones, in the order of Results::losses.
+  std::vector<double> loss_weights;    ///< Loss::weight of each.
+  std::vector<D2hStream> predictions;  ///< Written ones of Results::predictions.
+  /// Entries of each result in a run, by stream. Absent: one for each micro-batch.
+  std::map<std::string, int64_t> entries;
   std::vector<D2hStream> eval_predictions;  ///< Predictions of "eval".
   nn::NamedTensors variables;               ///< Weights and running variables by path, in the
                                             ///< training program.

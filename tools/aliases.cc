@@ -31,8 +31,14 @@ std::vector<std::string> without_aliases(std::vector<std::string> words) {
 }
 
 std::string aliases_text() {
-  std::string text = "Other names of options:";
-  for (const auto& [alias, name] : kAliases) text += fmt::format("\n  {:<24}{}", alias, name);
+  constexpr size_t kOfLine = 3;  // So that a line fits a screen.
+  std::string text = "Other names: ";
+  size_t count = 0;
+  for (const auto& [alias, name] : kAliases) {
+    if (count > 0) text += count % kOfLine == 0 ? ",\n" : ", ";
+    text += fmt::format("{} ({})", alias, name);
+    ++count;
+  }
   return text;
 }
 

@@ -9,9 +9,11 @@
 
 namespace sluice::tool {
 data::Dataset dataset_of(models::Loss loss, data::Samples samples) {
-  if (loss == models::Loss::kCrossEntropy) return data::from_samples(std::move(samples));
-  return data::from_tensors(
-      {{"input", std::move(samples.images)}, {"target", std::move(samples.labels)}});
+  data::Element whole;
+  whole.names = {"input", loss == models::Loss::kCrossEntropy ? "labels" : "target"};
+  whole.arrays.push_back(std::move(samples.images));
+  whole.arrays.push_back(std::move(samples.labels));
+  return data::from_tensors(std::move(whole));
 }
 
 HostTensor classes_of(const HostTensor& scores) {

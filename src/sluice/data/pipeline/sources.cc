@@ -176,8 +176,11 @@ Dataset from_tensors(Element whole) {
 }
 
 Dataset from_samples(Samples samples) {
-  return from_tensors(
-      {{"input", std::move(samples.images)}, {"labels", std::move(samples.labels)}});
+  Element whole;  // A list of initializers would copy the arrays.
+  whole.names = {"input", "labels"};
+  whole.arrays.push_back(std::move(samples.images));
+  whole.arrays.push_back(std::move(samples.labels));
+  return from_tensors(std::move(whole));
 }
 
 Dataset from_function(int64_t n, std::function<Element(int64_t)> f,

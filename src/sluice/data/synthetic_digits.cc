@@ -245,8 +245,7 @@ void draw_stroke(Canvas& canvas, const Warp& warp, std::span<const Point> points
 /// Returns normalised_pixel() of each level of grey.
 std::array<float, 256> normalised_levels() {
   std::array<float, 256> levels{};
-  for (size_t k = 0; k < levels.size(); ++k)
-    levels[k] = normalised_pixel(static_cast<uint8_t>(k));
+  for (size_t k = 0; k < levels.size(); ++k) levels[k] = normalised_pixel(static_cast<uint8_t>(k));
   return levels;
 }
 

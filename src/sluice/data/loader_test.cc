@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
+#include <numeric>
 #include <thread>
 
 #include "sluice/base/test_refusals.h"

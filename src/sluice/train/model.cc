@@ -203,8 +203,8 @@ HostTensor ModelCalls::selected(const HostTensor& array, const TensorSpec& entry
   if (output_.mode == Output::Mode::kEvery && whole) {
     period = update * output_.period;
     kept = update;
-  } else if (output_.mode == Output::Mode::kFinal && whole) {
-    kept = replicas;
+  } else if (output_.mode == Output::Mode::kFinal && whole && size_.device_iterations == 1) {
+    kept = replicas;  // Phases; others write the last entries, and sums of updates stay.
   }
   each = all / period * kept;
   HostTensor result({joined(entry.shape, each), entry.dtype, {}});

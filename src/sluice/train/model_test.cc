@@ -117,6 +117,29 @@ TEST(TrainingModel, ReturnsTheMicroBatchesThatItsOutputNames) {
   }
 }
 
+// A network may ask for the sum of each update; the output of a model then changes nothing.
+TEST(TrainingModel, SumsOfUpdatesAreAllReturned) {
+  struct Summed : Net {
+    Results build(nn::Builder& b, const Inputs& in) const {
+      Results all = Net::build(b, in);
+      for (Loss& loss : all.losses) loss.writing.form = Writing::Form::kSum;
+      return all;
+    }
+  };
+  const Network summed(Summed(), network().fields());
+  for (const int64_t accumulate : {1, 3}) {
+    TrainingModel model =
+        training_model(summed, with({.accumulate = accumulate, .device_iterations = 4}));
+    EXPECT_EQ(model(samples(8 * accumulate))["loss"].shape(), Shape({4})) << accumulate;
+  }
+}
+
+TEST(TrainingModel, ProgramsHaveTheReplicasOfTheirIr) {
+  Ir ir(2);
+  refused("training: replicas must be those of the Ir, 2, or left out, got 3",
+          [&] { build_training(ir, network(), nn::Optimizer::sgd(), {.replicas = 3}); });
+}
+
 TEST(TrainingModel, ReturnsAScalarOfOneMicroBatchWithoutAnAxis) {
   TrainingModel model = training_model(network(), with({.accumulate = 3}));
   EXPECT_EQ(model(samples(6))["loss"].shape(), Shape());

@@ -136,6 +136,13 @@ void check_counts(const Options& options) {
   }
 }
 
+// A program has the replicas of its Ir.
+void check_replicas(const Options& options, const Ir& ir) {
+  require(options.replicas == 1 || options.replicas == ir.replication(),
+          "training: replicas must be those of the Ir, {}, or left out, got {}", ir.replication(),
+          options.replicas);
+}
+
 void check_output(const Options& options, const char* program) {
   if (!options.output || options.output->mode != Output::Mode::kEvery) return;
   const int64_t period = options.output->period;
@@ -174,6 +181,7 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
                         const Options& options, const Options& inference) {
   check_counts(options);
   check_counts(inference);
+  check_replicas(options, ir);
   require(inference.accumulate == 1,
           "inference: accumulate must be 1, as there are no updates, got {}; device_iterations is "
           "the number of micro-batches",
@@ -236,6 +244,7 @@ Training build_training(Ir ir, const Network& network, nn::Optimizer optimizer,
 
 Training build_inference(Ir ir, const Network& network, const Options& options) {
   check_counts(options);
+  check_replicas(options, ir);
   require(!std::holds_alternative<PhasedExecution>(options.strategy.value_or(resident())),
           "inference: the strategy must be resident, sharded or pipelined, got phased");
   check_inference(options);

@@ -141,4 +141,33 @@ inline std::string error_text(ErrorKind kind, const std::function<void()>& act) 
   return "";
 }
 
+/// Checks that all elements of an array are equal, and returns them.
+inline float all_equal(const HostTensor& t) {
+  const auto values = t.as<float>();
+  for (const float v : values) EXPECT_EQ(v, values[0]);
+  return values[0];
+}
+
+/// Runs the programs "ordered", whose output `sum` adds both fields of five elements, and "named",
+/// which adds each field to an output of its own. The elements are (i, (i + 10) / 2), i below 3.
+inline void expect_sums_of_pairs(Session& session, const Infeed& in, const D2hStream& sum,
+                                 const D2hStream& a, const D2hStream& b) {
+  const auto pairs = [](size_t field, int64_t i) {
+    return field == 0 ? static_cast<float>(i) : static_cast<float>(i + 10) / 2;
+  };
+  session.bind_feed(in, std::make_shared<Counting>(3, INT64_MAX, pairs));
+  EXPECT_EQ(all_equal(session.run({}, "ordered")[sum]), 31);
+  session.bind_feed(in, std::make_shared<Counting>(3, INT64_MAX, pairs));
+  const HostTensors results = session.run({}, "named");
+  EXPECT_EQ(all_equal(results[a]), 4);
+  EXPECT_EQ(all_equal(results[b]), 27);
+}
+
+/// Checks the five sums that two replicas store, each the last one and all elements so far.
+inline void expect_sums_of_replicas(const HostTensor& sums) {
+  ASSERT_EQ(sums.shape(), Shape({5, 2, 4, 4}));
+  const float expected[] = {1, 4, 11, 23, 48};
+  for (size_t i = 0; i < 5 * 2 * 16; ++i) EXPECT_EQ(sums.as<float>()[i], expected[i / 32]);
+}
+
 }  // namespace sluice::test

@@ -12,12 +12,6 @@ namespace {
 
 using testing::ElementsAre;
 
-float all_equal(const HostTensor& t) {
-  const auto values = t.as<float>();
-  for (const float v : values) EXPECT_EQ(v, values[0]);
-  return values[0];
-}
-
 Tensor filled(Graph& graph, Shape shape, float value) {
   HostTensor t(f32_of(std::move(shape)));
   for (float& v : t.as<float>()) v = value;
@@ -58,15 +52,7 @@ TEST(Loops, FieldsGoByOrderAndByName) {
   const Tensors both = ops::repeat(second, 5, named, {zero, zero}, in);
   const D2hStream a = second.host_store(both[0], "a"), b = second.host_store(both[1], "b");
   Session session(ir, with(2));
-  const auto pairs = [](size_t field, int64_t i) {
-    return field == 0 ? static_cast<float>(i) : static_cast<float>(i + 10) / 2;
-  };
-  session.bind_feed(in, std::make_shared<Counting>(3, INT64_MAX, pairs));
-  EXPECT_EQ(all_equal(session.run({}, "ordered")[sum]), 31);
-  session.bind_feed(in, std::make_shared<Counting>(3, INT64_MAX, pairs));
-  const HostTensors results = session.run({}, "named");
-  EXPECT_EQ(all_equal(results[a]), 4);
-  EXPECT_EQ(all_equal(results[b]), 27);
+  expect_sums_of_pairs(session, in, sum, a, b);
 }
 
 TEST(Loops, ASecondLoopGoesOn) {

@@ -12,12 +12,6 @@ using testing::ElementsAre;
 
 constexpr int64_t kTwenty = 20;
 
-float all_equal(const HostTensor& t) {
-  const auto values = t.as<float>();
-  for (const float v : values) EXPECT_EQ(v, values[0]);
-  return values[0];
-}
-
 TEST(Feeds, ALoopAddsElements) {
   for (const int threads : {1, 2}) {
     const Sums p({kTwenty, 10});
@@ -60,15 +54,7 @@ TEST(Feeds, FieldsGoByOrderAndByName) {
   const Tensors both = ops::repeat(second, named, 5, {nil, nil});
   const D2hStream a = second.host_store(both[0], "a"), b = second.host_store(both[1], "b");
   Session session(ir, with(2));
-  const auto pairs = [](size_t field, int64_t i) {
-    return field == 0 ? static_cast<float>(i) : static_cast<float>(i + 10) / 2;
-  };
-  session.bind_feed(in, std::make_shared<Counting>(3, INT64_MAX, pairs));
-  EXPECT_EQ(all_equal(session.run({}, "ordered")[sum]), 31);
-  session.bind_feed(in, std::make_shared<Counting>(3, INT64_MAX, pairs));
-  const HostTensors results = session.run({}, "named");
-  EXPECT_EQ(all_equal(results[a]), 4);
-  EXPECT_EQ(all_equal(results[b]), 27);
+  expect_sums_of_pairs(session, in, sum, a, b);
 }
 
 TEST(Feeds, ASecondLoopGoesOn) {
@@ -131,10 +117,7 @@ TEST(Feeds, ReplicasGetTheirElements) {
     session.bind_feed(p.out, queue);
     session.run({}, "5");
     EXPECT_EQ(p.value(session), 48);
-    const HostTensor sums = queue->dequeue()[0].array;
-    EXPECT_EQ(sums.shape(), Shape({5, 2, 4, 4}));
-    const float expected[] = {1, 4, 11, 23, 48};
-    for (size_t i = 0; i < 5 * 2 * 16; ++i) EXPECT_EQ(sums.as<float>()[i], expected[i / 32]);
+    expect_sums_of_replicas(queue->dequeue()[0].array);
   }
 }
 

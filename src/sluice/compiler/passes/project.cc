@@ -6,6 +6,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/error.h"
+#include "sluice/compiler/passes/conditions.h"
 #include "sluice/compiler/passes/renumber.h"
 
 namespace sluice::compiler {
@@ -337,7 +338,15 @@ class Projector {
       own.in_specs.push_back(node.in_specs[i]);
       if (static_cast<int32_t>(i) < node.carried()) ++carried;
     }
-    if (auto* loop = own.as<Node::Loop>()) loop->carried = carried;
+    if (auto* loop = own.as<Node::Loop>()) {
+      loop->carried = carried;
+      loop->conditions.clear();
+      for (const int32_t c : node.as<Node::Loop>()->conditions) {
+        if (place[static_cast<size_t>(c)] >= 0)
+          loop->conditions.push_back(place[static_cast<size_t>(c)]);
+      }
+      SLUICE_CHECK(loop->conditions.size() == (loop->exit >= 0 ? 1 : 0));
+    }
     const auto add_output = [&](size_t o) {
       own.outputs.push_back(node.outputs[o]);
       own.out_specs.push_back(node.out_specs[o]);
@@ -573,6 +582,7 @@ class Projector {
 
 int64_t project(Program& program, const Context&) {
   Owners{program};
+  spread_conditions(program);
   Shared shared(program);
   for (const BodyId id : callees_first(program)) {
     Cut cut = Projector(shared, id).run();

@@ -230,9 +230,7 @@ class ValueRun {
   void step(Activation& a, const Loop& l) {
     std::vector<Array> given = arguments(a, l.body);
     std::vector<Array> results = given;
-    const auto goes_on = [&] {
-      return l.condition < 0 || at(given, l.condition)->as<bool>()[0];
-    };
+    const auto goes_on = [&] { return l.condition < 0 || at(given, l.condition)->as<bool>()[0]; };
     for (a.iteration = 0; a.iteration < l.trips && goes_on(); ++a.iteration) {
       results = call(a, l.body, given);
       const std::vector<Array> found = given;

@@ -122,19 +122,45 @@ struct Program {
     return ir.replication() > 1 ? ops::replicated_all_reduce(v) * 0.5f : v;
   }
 
-  Tensors loop(Kind kind, Graph& graph, const Tensors& inputs) {
+  Tensors run(Graph& g, const LoopBody& body, const Tensors& from, int64_t most = 9) const {
     const auto goes_on = [this](const LoopArguments& in) { return ops::greater(limit, in[0]); };
-    const auto run = [&](Graph& g, const LoopBody& body, const Tensors& from, int64_t most = 9) {
-      return ops::while_loop(g, goes_on, body, from, x, most);
+    return ops::while_loop(g, goes_on, body, from, x, most);
+  }
+
+  Tensors step(Graph& g, Tensor i, Tensor v, Tensor a, Tensor b) const {
+    const Tensor sum = ops::tanh(mixed(v * 0.75f + a * b));
+    ops::copy_var_update_(w, ops::tanh(w + sum * 0.5f));
+    g.enqueue(sums, Tensors{sum});
+    // The count grows by what the data say, equally on all replicas.
+    return {i + ops::mean(mixed(a * a)) + 0.5f, sum + w * 0.25f};
+  }
+
+  Graph& inner() {
+    return ir.create_graph(
+        "inner",
+        [&](Graph& g, Tensor u, Tensor c) {
+          return ops::while_loop(
+              g, [](Tensor t) { return ops::greater(8.0, ops::sum(t * t)); },
+              [&](Tensor t) { return t + mixed(c * c) + 0.25f; }, {u}, {}, 5);
+        },
+        f32_of({3, 4}), f32_of({3, 4}));
+  }
+
+  Tensors remote(Graph& graph, const Tensors& inputs) {
+    const RemoteBuffer rows = ir.remote_buffer(f32_of({3, 4}), 4);
+    for (int64_t i = 0; i < 4; ++i) graph.remote_store(rows, i, w);
+    const auto body = [&](Tensor i, Tensor v, Tensor a, Tensor b) {
+      const Tensor row = graph.remote_load(rows, 1);
+      graph.remote_store(rows, 2, row * a + v);
+      graph.remote_store(rows, 1, v - b);
+      return step(graph, i, v + row, a, b);
     };
-    const auto step = [this](Graph& g, Tensor i, Tensor v, Tensor a, Tensor b) {
-      const Tensor sum = ops::tanh(mixed(v * 0.75f + a * b));
-      ops::copy_var_update_(w, ops::tanh(w + sum * 0.5f));
-      g.enqueue(sums, Tensors{sum});
-      // The count grows by what the data say, equally on all replicas.
-      return Tensors{i + ops::mean(mixed(a * a)) + 0.5f, sum + w * 0.25f};
-    };
-    const auto plain = [&, step](Tensor i, Tensor v, Tensor a, Tensor b) {
+    const Tensors made = run(graph, body, inputs, 5);
+    return {made[0], made[1] + graph.remote_load(rows, 1) - graph.remote_load(rows, 2)};
+  }
+
+  Tensors loop(Kind kind, Graph& graph, const Tensors& inputs) {
+    const auto plain = [&](Tensor i, Tensor v, Tensor a, Tensor b) {
       return step(graph, i, v, a, b);
     };
     switch (kind) {
@@ -161,15 +187,7 @@ struct Program {
         return run(
             graph,
             [&](Tensor i, Tensor v, Tensor a, Tensor b) {
-              Graph& inner = ir.create_graph(
-                  "inner",
-                  [&](Graph& g, Tensor u, Tensor c) {
-                    return ops::while_loop(
-                        g, [](Tensor t) { return ops::greater(8.0, ops::sum(t * t)); },
-                        [&](Tensor t) { return t + mixed(c * c) + 0.25f; }, {u}, {}, 5);
-                  },
-                  f32_of({3, 4}), f32_of({3, 4}));
-              return step(graph, i, ops::call(graph, inner, {mixed(v), a})[0], a, b);
+              return step(graph, i, ops::call(graph, inner(), {mixed(v), a})[0], a, b);
             },
             inputs);
       case Kind::kDevices:
@@ -184,20 +202,8 @@ struct Program {
               return step(graph, i, there * b - w, a, b);
             },
             inputs);
-      case Kind::kRemote: {
-        const RemoteBuffer rows = ir.remote_buffer(f32_of({3, 4}), 4);
-        for (int64_t i = 0; i < 4; ++i) graph.remote_store(rows, i, w);
-        const Tensors made = run(
-            graph,
-            [&](Tensor i, Tensor v, Tensor a, Tensor b) {
-              const Tensor row = graph.remote_load(rows, 1);
-              graph.remote_store(rows, 2, row * a + v);
-              graph.remote_store(rows, 1, v - b);
-              return step(graph, i, v + row, a, b);
-            },
-            inputs, 5);
-        return {made[0], made[1] + graph.remote_load(rows, 1) - graph.remote_load(rows, 2)};
-      }
+      case Kind::kRemote:
+        return remote(graph, inputs);
       case Kind::kSwap:
         return run(graph,
                    [&](Tensor i, Tensor v, Tensor u, Tensor a, Tensor b) {

@@ -5,8 +5,8 @@
 
 /// A loop with a condition may exit before any iteration. The simulation runs all of them, so that
 /// numbers of messages, entries and collectives are those that the plan names. Afterwards it joins
-/// the states of all exits: what only some of them leave, or know, is forgotten. Devices exit at the
-/// same iteration, so each iteration must receive what it sends.
+/// the states of all exits: what only some of them leave, or know, is forgotten. Devices exit after
+/// the same iteration, so each iteration must receive what it sends.
 namespace sluice::check {
 
 void Simulation::begin_exits(DeviceRun& d, const exe::Loop& l, LoopRun& run) {

@@ -42,7 +42,7 @@ class RemoteLedger {
   const Contents& contents() const { return contents_; }
   void start_with(Contents contents) { contents_ = std::move(contents); }
   void join(const Contents& then);
-  /// The same for a loop that may exit: joins the contents before it, of these buffers alone.
+  /// Joins the contents of these buffers before a loop that may exit with those after it.
   void join(const Contents& before, const std::set<int32_t>& buffers);
 
   /// Returns the traces of all buffers that a transfer has used, in ascending order of buffers.

@@ -66,7 +66,7 @@ class Simulation {
   /// State at the begin of a loop with a condition: its state if no iteration begins.
   struct ExitRun {
     ExitUse use;
-    size_t mark = 0;  ///< Of bytes_.
+    size_t mark = 0;  ///< The mark of bytes_ at the begin.
     Window window;    ///< Touches at the begin of any iteration.
     std::vector<Flight> flights;
     Clocks clocks;

@@ -44,7 +44,7 @@ class UniformValues {
   };
   struct Results {
     std::vector<Cause> outputs;
-    std::vector<Cause> inputs;  // Of the inputs after the call, by reference.
+    std::vector<Cause> inputs;  // Causes of the inputs after the call, by reference.
   };
 
   Cause initial(const TensorInfo& info) const {
@@ -177,7 +177,7 @@ class UniformValues {
   }
 
   const Ir& ir_;
-  std::map<const VariableInfo*, Cause> variables_;  // Those that may differ.
+  std::map<const VariableInfo*, Cause> variables_;  // Variables that may differ.
   std::map<std::pair<GraphId, std::vector<Cause>>, Results> known_;
 };
 

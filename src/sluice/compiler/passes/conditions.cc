@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
+
+#include "sluice/base/error.h"
 
 namespace sluice::compiler {
 namespace {
@@ -123,5 +126,14 @@ class Spreader {
 }  // namespace
 
 int64_t spread_conditions(Program& program) { return Spreader(program).run(); }
+
+void keep_own_condition(Node::Loop& part, const std::vector<int32_t>& place) {
+  std::vector<int32_t> own;
+  for (const int32_t c : part.conditions) {
+    if (place[static_cast<size_t>(c)] >= 0) own.push_back(place[static_cast<size_t>(c)]);
+  }
+  part.conditions = std::move(own);
+  SLUICE_CHECK(part.conditions.size() == (part.exit >= 0 ? 1 : 0));
+}
 
 }  // namespace sluice::compiler

@@ -340,12 +340,7 @@ class Projector {
     }
     if (auto* loop = own.as<Node::Loop>()) {
       loop->carried = carried;
-      loop->conditions.clear();
-      for (const int32_t c : node.as<Node::Loop>()->conditions) {
-        if (place[static_cast<size_t>(c)] >= 0)
-          loop->conditions.push_back(place[static_cast<size_t>(c)]);
-      }
-      SLUICE_CHECK(loop->conditions.size() == (loop->exit >= 0 ? 1 : 0));
+      keep_own_condition(*loop, place);
     }
     const auto add_output = [&](size_t o) {
       own.outputs.push_back(node.outputs[o]);

@@ -38,7 +38,7 @@ class BodyOps {
   const Tensors outputs_;
 };
 
-/// What a loop and its functions are given.
+/// The arguments of a loop from functions.
 struct LoopRequest {
   std::string_view loop;        ///< "repeat".
   std::string_view trips_name;  ///< "n".

@@ -145,10 +145,10 @@ Tensors repeat(Graph& graph, int64_t n, const LoopBody& body, const Tensors& inp
 /// evaluated before each iteration, on the device, and once more after the last one. `body`, inputs
 /// and infeed are those of repeat(). Elements that no iteration has read remain for the next run.
 ///
-/// Programs count as if all `max_iterations` ran, and forecasts take their time. The proof of a plan
-/// walks all iterations if they use remote buffers, so limit them. All devices and replicas exit after
-/// the same iteration, so the condition must be equal on all replicas: compute it from variables,
-/// constants, or results of collectives over all replicas. A loop has no gradient.
+/// Programs count as if all `max_iterations` ran, and forecasts take their time. The proof of a
+/// plan walks all iterations if they use remote buffers, so limit them. All devices and replicas exit
+/// after the same iteration. So the condition must be equal on all replicas: compute it from
+/// variables, constants, or results of collectives over all replicas. A loop has no gradient.
 ///
 /// Error{kUsage} as for repeat(), and for a condition that is not a scalar bool of `graph`.
 /// compile() refuses a condition that may differ between replicas, streams without a feed in the

@@ -17,4 +17,4 @@
 #include "sluice/train/options.h"
 #include "sluice/train/training_step.h"
 #include "sluice/transforms/autodiff.h"
-#include "sluice/transforms/loops/repeat.h"
+#include "sluice/transforms/loops/loops.h"

@@ -230,7 +230,8 @@ class ValueRun {
   void step(Activation& a, const Loop& l) {
     std::vector<Array> given = arguments(a, l.body);
     std::vector<Array> results = given;
-    for (a.iteration = 0; a.iteration < l.trips; ++a.iteration) {
+    const auto goes_on = [&] { return l.condition < 0 || at(given, l.condition)->as<bool>()[0]; };
+    for (a.iteration = 0; a.iteration < l.trips && goes_on(); ++a.iteration) {
       results = call(a, l.body, given);
       const std::vector<Array> found = given;
       for (const Carry& c : l.carried) {

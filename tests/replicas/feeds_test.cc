@@ -4,6 +4,7 @@
 #include "../session/feeds/feed_programs.h"
 #include "replicas_util.h"
 #include "sluice/exe/process_map.h"
+#include "sluice/transforms/loops/loops.h"
 
 namespace sluice::test {
 namespace {
@@ -71,6 +72,71 @@ TEST(FeedsOfProcesses, ReplicasHaveTheBitsOfOneProcess) {
     const std::vector<HostTensor> got = run(group);
     for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(got[i].same_bits(want[i])) << i;
   });
+}
+
+/// Two loops that exit when a sum of all replicas has grown enough, on two devices. Messages and
+/// collectives follow each of them.
+struct Exits {
+  explicit Exits(int replicas) : ir(replicas) {
+    in = ir.infeed("x", {{"x", f32_of({5})}, {"scale", f32_of({})}}, {.prefetch_depth = 2});
+    const auto all = [&](Tensor t) {
+      return replicas > 1 ? ops::replicated_all_reduce(t) : t * 1.0f;
+    };
+    Tensors v{main.scalar(0, f32), main.constant(HostTensor(f32_of({5})), "zero")};
+    for (const double limit : {40.0, 90.0}) {
+      v = ops::while_loop(
+          main, [&](Tensor count, Tensor) { return ops::greater(limit, count); },
+          [&](Tensor count, Tensor sum, Tensor x, Tensor scale) {
+            Tensor there;
+            {
+              const DeviceScope on(main, 1);
+              there = sum * 0.5f + all(x * scale);
+            }
+            return Tensors{count + ops::mean(all(x)) + 1.0f, there};
+          },
+          v, in, 60);
+      const DeviceScope on(main, 1);
+      v[1] = all(v[1]) * 0.25f;
+    }
+    out = main.host_store(v[1], "out");
+    count = main.host_store(v[0], "count");
+  }
+  Ir ir;
+  Graph& main = ir.main_graph();
+  Infeed in;
+  D2hStream out, count;
+};
+
+TEST(FeedsOfProcesses, ExitsHaveTheBitsOfOneProcess) {
+  for (const int replicas : {1, 2, 4}) {
+    const Exits p(replicas);
+    const auto run = [&](const Group& group) {
+      const std::vector<int> map = group == nullptr || replicas == group->size()
+                                       ? std::vector<int>()
+                                       : exe::ProcessMap::devices_first(replicas, 2, group->size());
+      Session session(p.ir, shared_by(group, 2, map));
+      session.bind_feed(p.in, elements());
+      std::vector<HostTensor> results;
+      for (int i = 0; i < 3; ++i) {
+        const HostTensors made = session.run();
+        results.push_back(made[p.out]);
+        results.push_back(made[p.count]);
+      }
+      return results;
+    };
+    const std::vector<HostTensor> want = run(nullptr);
+    const auto compare = [&](const Group& group) {
+      const std::vector<HostTensor> got = run(group);
+      for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(got[i].same_bits(want[i])) << i;
+    };
+    const int processes = launched_group() != nullptr ? launched_group()->size() : 2;
+    if (processes != replicas && processes != 2) continue;
+    if (launched_group() == nullptr) {
+      for_each_process(processes, compare);
+    } else {
+      compare(launched_group());
+    }
+  }
 }
 
 // The stages of two processes: one of them has all rings of the infeed, the other one all of the

@@ -153,7 +153,9 @@ FunctionFacts facts_of(const exe::Function& f, const std::vector<FunctionFacts>&
       out.communicates |= facts[static_cast<size_t>(c.function)].communicates;
       out.moves_remote |= facts[static_cast<size_t>(c.function)].moves_remote;
       out.affine &= facts[static_cast<size_t>(c.function)].affine;
+      out.exits |= facts[static_cast<size_t>(c.function)].exits;
     });
+    if (const auto* l = std::get_if<exe::Loop>(&step.body)) out.exits |= l->condition >= 0;
     for_each_number(step, facts, [&](const exe::IndexExpr& x) {
       out.affine &= form_of(x) != Form::kOther;
       for (size_t p = 0; p < out.in_numbers.size(); ++p) {
@@ -181,7 +183,7 @@ std::vector<FunctionFacts> function_facts(const exe::Executable& executable) {
 
 int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts) {
   const FunctionFacts& body = facts[static_cast<size_t>(loop.body.function)];
-  if (body.moves_remote || !body.affine) return 0;
+  if (body.moves_remote || body.exits || !body.affine) return 0;
   for (size_t i = 0; i < loop.body.index_args.size(); ++i) {
     if (body.in_numbers[i] && form_of(loop.body.index_args[i]) == Form::kOther) return 0;
   }

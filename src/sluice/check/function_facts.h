@@ -13,6 +13,7 @@ struct FunctionFacts {
   bool transfers = false;  ///< Communicates or moves remote entries, itself or in a callee.
   /// Moves remote entries, itself or in a callee.
   bool moves_remote = false;
+  bool exits = false;  ///< Has a loop with a condition, itself or in a callee.
   /// By index parameter p: addresses of the function depend on p mod m only (m > 0), or on p itself
   /// (0). Scalars of kernels do not count.
   std::vector<int64_t> index_period;
@@ -26,7 +27,8 @@ struct FunctionFacts {
 std::vector<FunctionFacts> function_facts(const exe::Executable& executable);
 
 /// Returns m > 0 if a loop may be left early: the addresses of the step and its body depend on the
-/// counter mod m only, the numbers in it are affine, and it does not move remote entries. Else 0.
+/// counter mod m only, the numbers in it are affine, and it neither moves remote entries nor has a
+/// loop with a condition in it. Else 0.
 int64_t loop_period(const exe::Loop& loop, const std::vector<FunctionFacts>& facts);
 
 /// Returns whether an address, entry, message or sequence number of the executable depends on the

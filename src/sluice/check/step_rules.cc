@@ -144,6 +144,7 @@ class StepRules {
   }
 
   void loop(const exe::Loop& l) {
+    if (l.condition >= 0) condition(l);
     std::set<int32_t> ins;
     for (const exe::Carry& c : l.carried) {
       const exe::Operand& from = l.body.args[static_cast<size_t>(c.out)];
@@ -159,6 +160,30 @@ class StepRules {
         bad("loop", "carry {}:{}: carried value must be {} '{}', got {} '{}'", c.in, c.out,
             to_string(to.spec), to.layout, to_string(from.spec), from.layout);
       }
+    }
+  }
+
+  /// An exit must leave every value where all other exits leave it.
+  void condition(const exe::Loop& l) {
+    const exe::Operand& o = l.body.args[static_cast<size_t>(l.condition)];
+    if (o.access != exe::Access::kUpdate || o.spec.dtype != boolean || o.bytes != 1) {
+      bad("exit", "condition: must update 1 byte of bool, got {} of {} bytes of {}",
+          exe::word(o.access), o.bytes, name_of(o.spec.dtype));
+    }
+    for (size_t i = 0; i < l.body.args.size(); ++i) {
+      const exe::Operand& arg = l.body.args[i];
+      if (arg.access == exe::Access::kWrite) {
+        bad("exit", "argument {}: must be read or updated by a loop with a condition, got write",
+            i);
+      } else if (arg.access == exe::Access::kUpdate &&
+                 arg.at.slot.uses(exe::IndexExpr::Kind::kIteration)) {
+        bad("exit", "argument {}: must have one address in all iterations, got slot {}", i,
+            to_string(arg.at.slot));
+      }
+    }
+    for (const exe::Carry& c : l.carried) {
+      if (c.in != c.out || c.after != exe::kNoValue)
+        bad("exit", "carry {}:{}: must update an argument in place", c.in, c.out);
     }
   }
 

@@ -84,6 +84,10 @@ struct NodeKinds {
   struct Loop : Call {
     int64_t trips = 0;
     int32_t carried = 0;
+    /// Updated inputs, scalar bools of equal value: an iteration begins only while they are true.
+    /// Every device of the loop has one of its own. Empty: all trips run.
+    std::vector<int32_t> conditions;
+    int32_t exit = -1;  ///< Number of a loop with a condition, equal in its parts.
     /// For each carried value, the carried parameter whose last version it takes in the next
     /// iteration; the callee does not return it. Or -1: it takes the callee's result. Empty: all
     /// take results.

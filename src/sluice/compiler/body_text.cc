@@ -148,6 +148,8 @@ class Writer {
     for (size_t k = 0; k < l.rotates.size(); ++k) {
       if (l.rotates[k] >= 0) out_ += fmt::format(" rotates {}:{}", k, l.rotates[k]);
     }
+    for (const int32_t c : l.conditions) out_ += fmt::format(" condition {}", c);
+    if (l.exit >= 0) out_ += fmt::format(" exit {}", l.exit);
     call(l);
   }
   void head(const Node&, const Node::Branch& b) {
@@ -419,6 +421,8 @@ class Parser {
       l.trips = in_.labelled("trips");
       l.carried = in_.labelled32("carried");
       while (in_.eat("rotates")) rotates(l);
+      while (in_.eat("condition")) l.conditions.push_back(in_.integer32("an input"));
+      if (in_.eat("exit")) l.exit = in_.integer32("a number");
       call(l);
       n.what = std::move(l);
     } else if (in_.eat("branch")) {

@@ -124,7 +124,10 @@ class Verifier {
                    "{} does not update its parameter {}", callee.name, u);
       }
       check_results(node, callee, static_cast<size_t>(call->results));
-      if (const auto* loop = node.as<Node::Loop>()) check_rotations(*loop, callee);
+      if (const auto* loop = node.as<Node::Loop>()) {
+        check_rotations(*loop, callee);
+        check_conditions(*loop, callee);
+      }
     }
     if (const auto* branch = node.as<Node::Branch>()) {
       const auto middle = static_cast<size_t>(branch->then_inputs) + 1;
@@ -164,6 +167,19 @@ class Verifier {
   }
 
   // Checks that each carried value is taken once at most, by one of its kind.
+  void check_conditions(const Node::Loop& loop, const Body& callee) const {
+    check_that(loop.conditions.empty() || loop.results == 0,
+               "it has a condition and {} results; it must update arguments in place",
+               loop.results);
+    for (const int32_t c : loop.conditions) {
+      check_that(std::find(loop.updated.begin(), loop.updated.end(), c) != loop.updated.end(),
+                 "its condition, input {}, is not updated", c);
+      const TensorSpec& spec = callee.value(callee.params[static_cast<size_t>(c)].in).spec;
+      check_that(spec.dtype == boolean && spec.elements() == 1,
+                 "its condition, input {}, is {}, must be a scalar bool", c, to_string(spec));
+    }
+  }
+
   void check_rotations(const Node::Loop& loop, const Body& callee) const {
     check_that(loop.rotates.empty() || loop.rotates.size() == static_cast<size_t>(loop.carried),
                "it carries {} values, but {} rotate", loop.carried, loop.rotates.size());

@@ -26,7 +26,18 @@ StagingPlan StagingPlan::of_transfers(int64_t bytes) {
 
 bool reads_on_host(const Step& step) {
   const auto* issue = std::get_if<Issue>(&step.body);
-  return std::holds_alternative<Branch>(step.body) || (issue != nullptr && issue->entry_from);
+  const auto* loop = std::get_if<Loop>(&step.body);
+  return std::holds_alternative<Branch>(step.body) || (issue != nullptr && issue->entry_from) ||
+         (loop != nullptr && loop->condition >= 0);
+}
+
+bool has_exits(const Executable& executable) {
+  return std::any_of(executable.functions.begin(), executable.functions.end(), [](const auto& f) {
+    return std::any_of(f.steps.begin(), f.steps.end(), [](const Step& step) {
+      const auto* loop = std::get_if<Loop>(&step.body);
+      return loop != nullptr && loop->condition >= 0;
+    });
+  });
 }
 
 std::vector<int32_t> feeds_of_streams(const Executable& executable) {

@@ -130,10 +130,19 @@ struct Carry {
 };
 
 /// Calls a function `trips` times; addresses and index arguments may use the iteration.
+///
+/// A loop with a condition may *exit*: an iteration begins only while the condition is true. Its
+/// body updates arguments in place and has no results. The numbers of later messages, stream
+/// entries and collectives are those after all trips. Whoever takes part counts what it has done,
+/// so an exit skips no number at run time.
 struct Loop {
   Call body;
   int64_t trips = 0;
   std::vector<Carry> carried;
+  /// Argument of the body, an updated scalar bool in device memory; -1: the loop has no condition.
+  int32_t condition = -1;
+  /// Loops with one number, at most one on each device, have equal conditions and exit together.
+  int32_t exit = -1;
   bool operator==(const Loop&) const = default;
 };
 
@@ -425,6 +434,7 @@ struct CollectiveCount {
 ///     all            others + the sum of mix(first(e), content(e)) over the entries that were set
 ///     branch         begins both arms with the same contents; afterwards content(e) and others are
 ///                    mix(then, else) where the arms differ, and an entry is set if an arm set it
+///     exit           a loop with a condition is a branch: an empty then-arm, or all trips
 ///     load of e      adds mix(transfer, content(e)) to sum, which begins as 0
 ///     dynamic load   adds mix(transfer, mix(3, all)) to sum
 ///     found          (sum + all at the end of the run) / 2
@@ -479,6 +489,9 @@ struct Executable {
 
 /// Whether the host reads a value in device memory to run a step.
 bool reads_on_host(const Step& step);
+
+/// Whether a loop of the executable has a condition.
+bool has_exits(const Executable& executable);
 
 /// Returns the feed of each stream, by stream; -1 for a stream without feed.
 std::vector<int32_t> feeds_of_streams(const Executable& executable);

@@ -121,6 +121,7 @@ class Fingerprint {
 
   void loop(const Loop& l) {
     add("loop {}", l.trips);
+    if (l.condition >= 0) add("condition {} exit {}", l.condition, l.exit);
     for (const Carry& c : l.carried) {
       add("{}:{}", c.in, c.out);
       if (c.after != kNoValue) value(c.after);

@@ -233,6 +233,7 @@ class Writer {
         w.add("loop ");
         w.call_head(l.body);
         w.add(" trips {}", l.trips);
+        if (l.condition >= 0) w.add(" condition {} exit {}", l.condition, l.exit);
       }
       void operator()(const Branch& b) const {
         w.add("branch then ");

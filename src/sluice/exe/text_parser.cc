@@ -462,6 +462,10 @@ class TextParser {
       auto& l = step_->body.emplace<Loop>();
       call_head(l.body);
       l.trips = in_.labelled("trips");
+      if (in_.peek("condition")) {
+        l.condition = in_.labelled32("condition");
+        l.exit = in_.labelled32("exit");
+      }
     } else if (in_.eat("branch")) {
       auto& b = step_->body.emplace<Branch>();
       in_.expect("then");

@@ -283,6 +283,10 @@ class Validator {
     call(l.body);
     in_loop_ = false;
     size(l.trips, "trips");
+    if (l.condition != -1) index(l.condition, l.body.args.size(), "argument");
+    if (l.condition == -1 ? l.exit != -1 : l.exit < 0)
+      bad("the number of an exit must be 0 or more with a condition and -1 without, got {}",
+          l.exit);
     for (const Carry& c : l.carried) {
       index(c.in, l.body.args.size(), "argument");
       index(c.out, l.body.args.size(), "argument");

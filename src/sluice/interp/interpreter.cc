@@ -383,7 +383,7 @@ void Interpreter::run_call(Frames& frames, const Op& op) {
 
 // The inputs of the loop's graph are the iteration, the keep-going flag, the carried values and the
 // invariants. All carried values are copied together, between iterations. An operand by reference
-// is the caller's buffer, so the caller sees the copy.
+// is the caller's buffer, so the caller sees the copy. The condition is equal on all replicas.
 void Interpreter::run_loop(Frames& frames, const Op& op) {
   const auto o = from_attrs<builtin::LoopOptions>(op.attrs);
   const auto carried = static_cast<size_t>(o.carried);
@@ -394,7 +394,13 @@ void Interpreter::run_loop(Frames& frames, const Op& op) {
     for (const Operand& operand : op.inputs) values[f].push_back(argument(frames[f], operand));
     for (size_t k = 0; k < carried; ++k) outputs[f].push_back(copy(frames[f], op.inputs[k].tensor));
   }
-  for (int64_t i = 0; i < o.trips; ++i) {
+  const auto goes_on = [&](const Buffers& operands) {
+    return o.condition < 0 || operands[static_cast<size_t>(o.condition)]->as<bool>()[0];
+  };
+  for (int64_t i = 0; i < o.trips && goes_on(values[0]); ++i) {
+    const bool all = std::all_of(values.begin(), values.end(), goes_on);
+    require(all, "{}: the condition must be equal on all replicas; reduce it with a collective",
+            op.label());
     std::vector<Buffers> inputs(frames.size());
     for (size_t f = 0; f < frames.size(); ++f) {
       for (size_t k = 0; i > 0 && k < carried; ++k) copy_bytes(*outputs[f][k], *values[f][k]);

@@ -17,12 +17,15 @@ struct InitOptions {
   }
 };
 
-/// Options of Loop: the trip count, and the number of carried inputs of the wrapper graph.
+/// Options of Loop: the trip count, the number of carried inputs of the wrapper graph, and the
+/// operand that is the condition of another iteration (-1: all trips run).
 struct LoopOptions {
   int64_t trips = 0;
   int64_t carried = 0;
+  int64_t condition = -1;
   static auto fields(auto&& use) {
-    return use(field("trips", &LoopOptions::trips), field("carried", &LoopOptions::carried));
+    return use(field("trips", &LoopOptions::trips), field("carried", &LoopOptions::carried),
+               field("condition", &LoopOptions::condition));
   }
 };
 

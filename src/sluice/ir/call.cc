@@ -141,6 +141,30 @@ Tensors call(Graph& parent, Graph& graph, const Tensors& inputs, const TensorMap
   return call_with_info(parent, graph, inputs, named, where).outputs();
 }
 
+namespace {
+
+// Returns the operand of a loop that is its condition; -1 if it has none.
+int64_t condition_input(const Graph& graph, size_t carried, const RepeatOptions& options) {
+  if (!options.condition.valid()) return -1;
+  require(carried == 0,
+          "repeat: graph {} must have no outputs where a condition is given, got {}; update inputs "
+          "by reference",
+          graph.name(), carried);
+  const auto& ids = graph.input_ids();
+  const TensorSpec& spec = options.condition.spec();
+  const auto place = std::find(ids.begin(), ids.end(), options.condition.id());
+  require(graph.owns(options.condition) && place != ids.end() && spec.shape.empty() &&
+              spec.dtype == boolean && graph.info(*place).pass == Pass::kByReference,
+          "repeat: the condition must be a scalar bool input of {}, by reference, got '{}', {}",
+          graph.name(), options.condition.name(), to_string(spec));
+  // The iteration is an input, but not an operand.
+  const auto iteration =
+      options.iteration.valid() ? std::find(ids.begin(), place, options.iteration.id()) : place;
+  return place - ids.begin() - (iteration != place ? 1 : 0);
+}
+
+}  // namespace
+
 CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const Tensors& inputs,
                               const TensorMap& named, const RepeatOptions& options,
                               std::source_location where) {
@@ -167,6 +191,8 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
     require(place != ids.end() && place - ids.begin() >= static_cast<int64_t>(carried),
             "repeat: the iteration input must be an input of {} that is not carried", graph.name());
   }
+
+  const int64_t condition = condition_input(graph, carried, options);
 
   // Make the wrapper graph, whose body is one call. Its inputs are iteration, keep-going, carried
   // values and invariants.
@@ -203,7 +229,8 @@ CallSiteInfo repeat_with_info(Graph& parent, Graph& graph, int64_t trips, const 
   const size_t at = parent.ops().size();
   parent.emit(
       builtin::loop(), a.tensors,
-      to_attrs(builtin::LoopOptions{.trips = trips, .carried = static_cast<int64_t>(carried)}),
+      to_attrs(builtin::LoopOptions{
+          .trips = trips, .carried = static_cast<int64_t>(carried), .condition = condition}),
       {.callees = {wrapper.id()},
        .modes = std::move(a.modes),
        .outputs = std::move(r.specs),

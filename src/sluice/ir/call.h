@@ -55,6 +55,9 @@ CallSiteInfo call_with_info(Graph& parent, Graph& graph, const Tensors& inputs,
 struct RepeatOptions {
   /// Input of the repeated graph (a scalar i32) that receives the number of the iteration, from 0.
   Tensor iteration = {};
+  /// Input of the repeated graph (a scalar bool, by reference, that the graph writes). An iteration
+  /// begins only while it is true, so there may be fewer than `trips`.
+  Tensor condition = {};
 };
 
 /// Runs `graph` `trips` (>= 0) times. Each iteration receives output k of the previous one as input

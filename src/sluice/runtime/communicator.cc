@@ -61,12 +61,11 @@ void Meeting::connect(std::unique_ptr<Messages> messages, std::vector<OpenDevice
   room_ = devices_.front()->allocate(room_bytes_);
 }
 
-void Meeting::reset(int64_t expected) {
+void Meeting::reset() {
   arrived_ = 0;
   received_ = 0;
   finished_ = 0;
   stage_ = Stage::kGathering;
-  expected_ = expected;
 }
 
 bool Meeting::poll() {
@@ -246,14 +245,8 @@ void Communicator::add_queue_meetings(const exe::Executable& executable, int32_t
   }
 }
 
-void Communicator::reset(const exe::Program& program) {
-  for (const Place& place : places_) {
-    int64_t expected = 0;
-    for (const exe::CollectiveCount& c : program.collectives) {
-      if (c.device == place.device && c.group == place.group) expected = c.count;
-    }
-    place.meeting->reset(expected);
-  }
+void Communicator::reset() {
+  for (const Place& place : places_) place.meeting->reset();
   for (const auto& meeting : queued_) meeting->reset();
 }
 

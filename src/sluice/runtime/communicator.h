@@ -52,8 +52,8 @@ class Meeting {
   bool all_done(int64_t number) const {
     return has_messages() ? finished_.load(std::memory_order_acquire) > number : here_done(number);
   }
-  /// Prepares a run that has `expected` collectives of this group and device.
-  void reset(int64_t expected);
+  /// Prepares a run.
+  void reset();
 
   bool has_messages() const { return parts_.size() > 1; }
   /// Sets the messages to members in other processes, and allocates room for `most` bytes from each
@@ -64,8 +64,8 @@ class Meeting {
   /// Advances sends and receives. Returns whether a collective made progress. Only one thread may
   /// call it.
   bool poll();
-  /// Returns whether nothing is left to send or receive in this run.
-  bool is_over() const { return !has_messages() || finished_.load() == expected_; }
+  /// Returns whether nothing is left to send or receive of the collectives that have begun.
+  bool is_over() const { return !has_messages() || arrivals() == 2 * finished_.load() * strands_; }
 
  private:
   enum class Stage : uint8_t { kGathering, kInputs, kShares, kOutputs };
@@ -89,7 +89,6 @@ class Meeting {
   std::vector<OpenDevice*> devices_;    ///< By member of this process.
   DeviceAddress room_;
   int64_t room_bytes_ = 0;
-  int64_t expected_ = 0;
   Stage stage_ = Stage::kGathering;          ///< Stage of collective number finished_.
   alignas(64) std::atomic<int64_t> received_{/// Number of collectives with all inputs received.
                                              0};
@@ -123,12 +122,14 @@ class Communicator {
   }
   /// Connects the channels of a replica of this process to devices in other processes.
   void connect(const exe::Executable& executable, int replica, std::vector<ChannelState>& channels);
-  /// Prepares a run of a program and discards all arrivals.
-  void reset(const exe::Program& program);
+  /// Prepares a run and discards all arrivals.
+  void reset();
   /// Advances sends and receives for strands that wait. Returns whether a strand may continue. Only
   /// one thread may call it.
   bool poll();
-  /// Returns whether nothing is left to send or receive in this run.
+  /// Whether a meeting has members in other processes.
+  bool has_messages() const { return !remote_.empty(); }
+  /// Returns whether nothing is left to send or receive of the collectives that have begun.
   bool is_over() const;
   /// Throws the error of a failed process.
   void check() const {

@@ -223,7 +223,7 @@ void Executor::begin_run() {
 
 void Executor::prepare(const exe::Program& program, HostStreams& streams, bool has_io_threads) {
   feeds_.begin(program);
-  communicator_->reset(program);
+  communicator_->reset();
   for (IoQueue* q : queues_) q->reset();
   for (const auto& replica : replicas_) {
     replica->state.streams = &streams;
@@ -330,7 +330,10 @@ void Executor::drive(int worker) {
     check_sinks_or_fail();
     if (worker == 0) {
       progress = poll_or_fail() || progress;
-      finished = finished && communicator_->is_over();
+      // Only this worker advances messages, also those of collectives that others still begin.
+      finished =
+          finished && (!communicator_->has_messages() ||
+                       (driving_.load(std::memory_order_acquire) == 1 && communicator_->is_over()));
     }
     if (finished || stop_.load(std::memory_order_relaxed)) break;
     if (progress) {
@@ -341,6 +344,7 @@ void Executor::drive(int worker) {
       park(own, feed_events);
     }
   }
+  driving_.fetch_sub(1, std::memory_order_release);
 }
 
 // Parks a worker that waits for a transfer or while a strand waits for a feed, so that it leaves
@@ -395,6 +399,7 @@ void Executor::run_with(const exe::Program& program, HostStreams& streams, bool 
 
 void Executor::run(const exe::Program& program, HostStreams& streams) {
   run_with(program, streams, true, [&] {
+    driving_ = static_cast<int>(work_.size());
     pool_->run([](void* self, int worker) { static_cast<Executor*>(self)->drive(worker); }, this);
   });
 }

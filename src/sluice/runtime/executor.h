@@ -166,6 +166,7 @@ class Executor {
   std::vector<std::vector<Strand*>> work_;
   std::vector<IoQueue*> queues_;
   std::atomic<bool> stop_{false};
+  std::atomic<int> driving_{0};  ///< Workers with strands that have not finished the run.
   std::unique_ptr<Pool> pool_;
   std::mutex state_lock_;      ///< Guards the next three.
   bool running_ = false;       ///< A run is in progress.

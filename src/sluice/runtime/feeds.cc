@@ -31,8 +31,8 @@ void FeedEvents::await(uint32_t seen, std::chrono::microseconds time) {
   sleepers_.fetch_sub(1);
 }
 
-bool FeedPort::ready(int64_t entry) {
-  const int64_t element = start_ + entry;
+bool FeedPort::ready() {
+  const int64_t element = used_.load(std::memory_order_relaxed);
   const int64_t moved = feed_.moved_.load(std::memory_order_acquire);
   const bool is_ready = feed_.plan_.input ? moved > element : element - moved < ring_.slots;
   if (!is_ready) [[unlikely]]
@@ -54,14 +54,18 @@ bool FeedPort::wait(int64_t element) {
   return false;
 }
 
-void FeedPort::done(int64_t entry) {
-  used_.store(start_ + entry + 1, std::memory_order_release);
+void FeedPort::done() {
+  used_.store(used_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   feed_.rouse();
 }
 
 Feed::Feed(const exe::Executable& executable, const exe::Feed& plan, const Placement& placement,
            Shared& shared)
-    : executable_(executable), plan_(plan), replicas_(executable.replicas), shared_(shared) {
+    : executable_(executable),
+      plan_(plan),
+      replicas_(executable.replicas),
+      exits_(exe::has_exits(executable)),
+      shared_(shared) {
   std::set<int> processes;
   for (int r = 0; r < replicas_; ++r) {
     for (const exe::FeedRing& ring : plan.rings)
@@ -130,7 +134,7 @@ void Feed::bind(std::shared_ptr<FeedSink> sink) { replace(sink_, std::move(sink)
 void Feed::start_thread() {
   quits_ = active_ = ended_ = failed_ = reported_ = false;
   error_.reset();
-  moved_ = elements_ = start_ = 0;
+  moved_ = elements_ = 0;
   replica_ = 0;
   for (FeedPort* port : own_) port->used_ = 0;
   if (has_ports()) thread_ = std::thread([this] { serve(); });
@@ -234,11 +238,8 @@ void Feed::serve() {
 
 void Feed::begin(int64_t entries) {
   entries_ = entries;
-  const int64_t start = start_.load();
-  for (FeedPort* port : own_) {
-    port->start_ = start;
-    port->waits_ = false;
-  }
+  start_ = progress();
+  for (FeedPort* port : own_) port->waits_ = false;
   if (entries == 0) return;
   active_ = true;
   if (failed_ && reported_) {
@@ -262,7 +263,7 @@ void Feed::check(int64_t element, const FeedPort& port,
   if (late && plan_.input) {
     fail(ErrorKind::kUsage,
          "feed '{}': requested {} elements, produced {}; give more data or run fewer iterations",
-         plan_.name, (start_.load() + entries_) * replicas_, elements_.load());
+         plan_.name, (exits_ ? element + 1 : start_ + entries_) * replicas_, elements_.load());
   }
   if (std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count() >
       shared_.deadline)
@@ -290,7 +291,7 @@ void Feed::miss_deadline(int64_t element, const std::string& field) const {
 void Feed::flush(const std::atomic<bool>& stop) {
   if (plan_.input || entries_ == 0 || !has_ports()) return;
   const auto since = std::chrono::steady_clock::now();
-  const int64_t last = start_.load() + entries_;
+  const int64_t last = progress();
   for (;;) {
     const uint32_t seen = shared_.events.count();
     // This run has an error. If the sink has another one, a later run reports it.
@@ -320,7 +321,6 @@ void Feed::end() {
     last = plan_.input ? std::max(last, used) : std::min(last, used);
   }
   for (FeedPort* port : own_) port->used_.store(last);
-  start_ = last;
   entries_ = 0;
   rouse();
 }

@@ -38,20 +38,20 @@ class FeedEvents {
 
 class Feed;
 
-/// The device's side of one field of a feed in one replica. One strand uses it. Entries are those
-/// of the run, from 0.
+/// The device's side of one field of a feed in one replica. One strand uses it, for one entry after
+/// another.
 class FeedPort {
  public:
   FeedPort(Feed& feed, const exe::FeedRing& ring, std::byte* arena)
       : feed_(feed), ring_(ring), arena_(arena) {}
 
-  /// Returns whether the transfer of an entry may begin. Throws the error of the feed if it will
-  /// not be ready, or if the wait exceeds the deadline.
-  bool ready(int64_t entry);
-  /// Returns the slot of an entry that is ready.
-  std::byte* at(int64_t entry) const { return slot(start_ + entry); }
-  /// Ends the transfer of an entry: its slot has been read or written.
-  void done(int64_t entry);
+  /// Returns whether the transfer of the next entry may begin. Throws the error of the feed if it
+  /// will not be ready, or if the wait exceeds the deadline.
+  bool ready();
+  /// Returns the slot of the next entry, which is ready.
+  std::byte* next() const { return slot(used_.load(std::memory_order_relaxed)); }
+  /// Ends the transfer of the next entry: its slot has been read or written.
+  void done();
 
  private:
   friend class Feed;
@@ -61,7 +61,6 @@ class FeedPort {
   Feed& feed_;
   const exe::FeedRing& ring_;
   std::byte* arena_;
-  int64_t start_ = 0;             ///< Element of entry 0.
   std::atomic<int64_t> used_{0};  ///< Elements read from or stored to the ring.
   bool waits_ = false;
   std::chrono::steady_clock::time_point since_;  ///< Begin of the wait.
@@ -101,10 +100,11 @@ class Feed {
   /// Cancels the source or sink and waits until it returns. The feed can only be bound again.
   void close();
 
-  /// Begins a run that uses `entries` elements.
+  /// Begins a run that uses `entries` elements, or fewer if a loop exits.
   void begin(int64_t entries);
   /// Waits until the sink of an outfeed has taken all elements of the run, or `stop` is set. Throws
-  /// the error of the sink, or that of another process. A run that uses no element does not wait.
+  /// the error of the sink, or that of another process. All strands have ended. A run that uses
+  /// no element does not wait.
   void flush(const std::atomic<bool>& stop);
   bool has_failed_sink() const { return !plan_.input && failed_.load(); }
   /// Throws the error of the sink if the run uses it.
@@ -140,6 +140,7 @@ class Feed {
   const exe::Executable& executable_;
   const exe::Feed& plan_;
   const int replicas_;
+  const bool exits_;  ///< Whether a program may use fewer elements than planned.
   Shared& shared_;
   std::vector<std::unique_ptr<FeedPort>> ports_;  ///< By replica and field; null elsewhere.
   std::vector<FeedPort*> own_;                    ///< The ports that are not null.
@@ -160,8 +161,8 @@ class Feed {
   std::atomic<bool> failed_{false};   ///< The thread waits until the error is reported.
   std::optional<Error> error_;        ///< Set before failed_.
   std::atomic<bool> reported_{false};
-  std::atomic<int64_t> start_{0};  ///< Element of entry 0 of the run.
-  int64_t entries_ = 0;            ///< Elements that the run uses.
+  int64_t start_ = 0;    ///< Elements used before the run.
+  int64_t entries_ = 0;  ///< Elements that the run uses at most.
 };
 
 /// All feeds of an executable.

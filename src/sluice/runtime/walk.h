@@ -63,6 +63,8 @@ class Walk final : public Strand {
     operands_.resize(needs.operands + 1);
     scalars_.resize(needs.scalars + 1);
     tokens_.reserve(64);
+    messages_.resize(run.executable->channels.size());
+    collectives_.resize(run.executable->groups.size());
     for (const LoadedFunction& f : run.loaded->functions) fixed_.push_back(fixed_arguments(f));
   }
 
@@ -98,6 +100,8 @@ class Walk final : public Strand {
   /// Each of these steps returns false if it cannot run yet.
   bool communicate(const LoadedStep& loaded, const Frame& frame);
   bool branch(const exe::Branch& branch);
+  /// Returns whether another iteration of a loop begins; empty while the condition is not read.
+  std::optional<bool> goes_on(const exe::Loop& loop, const Frame& frame);
   bool issue(const exe::Issue& issue);
   bool wait(const exe::Wait& wait);
   bool collective(const exe::Collective& collective, const BoundCollective& bound);
@@ -133,6 +137,10 @@ class Walk final : public Strand {
   std::vector<int64_t> scalars_;
   /// (token key, transfer number) of transfers that no step has waited for.
   std::vector<std::pair<int64_t, int64_t>> tokens_;
+  /// Number of the next message, by channel, and of the next collective, by group. The walk counts,
+  /// because a loop that exits takes the numbers of its other iterations with it.
+  std::vector<int64_t> messages_;
+  std::vector<int64_t> collectives_;
   bool synced_ = false;
   bool ended_ = true;
 };
@@ -156,6 +164,8 @@ void Walk<Kind>::start(const exe::Program& program) {
   depth_ = 0;
   synced_ = false;
   tokens_.clear();
+  std::fill(messages_.begin(), messages_.end(), 0);
+  std::fill(collectives_.begin(), collectives_.end(), 0);
   kind_.start();
   for (const exe::Start& start : program.starts) {
     if (start.device != device_) continue;
@@ -300,9 +310,12 @@ bool Walk<Kind>::wait(const exe::Wait& wait) {
 
 template <typename Kind>
 bool Walk<Kind>::collective(const exe::Collective& collective, const BoundCollective& bound) {
-  return kind_.collective(collective, bound, address(collective.operands.front().at, 0),
-                          address(collective.operands.back().at, 0),
-                          evaluate(collective.sequence, 0), current());
+  int64_t& number = collectives_[static_cast<size_t>(collective.group)];
+  if (!kind_.collective(collective, bound, address(collective.operands.front().at, 0),
+                        address(collective.operands.back().at, 0), number, current()))
+    return false;
+  ++number;
+  return true;
 }
 
 template <typename Kind>
@@ -323,10 +336,24 @@ bool Walk<Kind>::communicate(const LoadedStep& loaded, const Frame& frame) {
   if (const auto* c = std::get_if<exe::Collective>(&step.body))
     return collective(*c, frame.function->collectives[static_cast<size_t>(loaded.collective)]);
   if (!kind_.leads()) return true;
-  if (const auto* s = std::get_if<exe::Send>(&step.body))
-    return kind_.send(*s, address(s->operand.at, 0), evaluate(s->message, 0), &step);
-  const auto& r = std::get<exe::Receive>(step.body);
-  return kind_.receive(r, address(r.operand.at, 0), evaluate(r.message, 0), &step);
+  const auto* s = std::get_if<exe::Send>(&step.body);
+  const auto* r = std::get_if<exe::Receive>(&step.body);
+  int64_t& number = messages_[static_cast<size_t>(s != nullptr ? s->channel : r->channel)];
+  const bool done = s != nullptr ? kind_.send(*s, address(s->operand.at, 0), number, &step)
+                                 : kind_.receive(*r, address(r->operand.at, 0), number, &step);
+  if (done) ++number;
+  return done;
+}
+
+template <typename Kind>
+std::optional<bool> Walk<Kind>::goes_on(const exe::Loop& loop, const Frame& frame) {
+  if (frame.iteration >= loop.trips) return false;
+  if (loop.condition < 0) return true;
+  const exe::Operand& condition = loop.body.args[static_cast<size_t>(loop.condition)];
+  const std::optional<uint32_t> value =
+      kind_.read(address(condition.at, frame.iteration), 1, current());
+  if (!value) return {};
+  return *value != 0;
 }
 
 template <typename Kind>
@@ -346,7 +373,8 @@ bool Walk<Kind>::advance() {
     }
     const LoadedStep& loaded = frame.function->steps[frame.pc];
     const exe::Step& step = *loaded.step;
-    if (loaded.sync && !synced_ && frame.loop == nullptr) {
+    const bool at_loop = frame.loop != nullptr && frame.loop->condition < 0;
+    if (loaded.sync && !synced_ && !at_loop) {
       if (ends()) return true;
       if (!kind_.barrier()) {
         ++kind_.counters.waits;
@@ -369,12 +397,14 @@ bool Walk<Kind>::advance() {
         frame.loop = loop;
         frame.iteration = 0;
       }
-      if (frame.iteration < loop->trips) {
+      const std::optional<bool> next = goes_on(*loop, frame);
+      if (!next) return waits();
+      if (*next) {
         if (ends()) return true;
         progress = true;
         enter(loop->body, frame.iteration++);
         synced_ = false;
-        continue;  // After the iteration this step runs again, without its barrier.
+        continue;  // After the iteration this step runs again. Only a condition needs its barrier.
       }
       frame.loop = nullptr;
     } else if (const auto* branch_step = std::get_if<exe::Branch>(&step.body)) {

@@ -17,11 +17,12 @@ size_t position(const std::vector<TensorId>& ids, const Tensor& t) {
 }  // namespace
 
 void Sweep::check_repeat(const Op& op) const {
+  const bool exits = from_attrs<builtin::LoopOptions>(op.attrs).condition >= 0;
   for (const Operand& o : op.inputs) {
-    require(
-        !needs(o),
-        "autodiff of graph {}: repeat has no gradient, and the gradient of '{}' would pass {} ({})",
-        forward_.name(), forward_.info(o.tensor).name, op.label(), op.where);
+    require(!needs(o),
+            "autodiff of graph {}: {} has no gradient, and the gradient of '{}' would pass {} ({})",
+            forward_.name(), exits ? "while_loop" : "repeat", forward_.info(o.tensor).name,
+            op.label(), op.where);
   }
 }
 

@@ -5,7 +5,7 @@
 #include "feed_programs.h"
 #include "sluice/interp/interpreter.h"
 #include "sluice/transforms/autodiff.h"
-#include "sluice/transforms/loops/repeat.h"
+#include "sluice/transforms/loops/loops.h"
 
 namespace sluice::test {
 namespace {
@@ -173,7 +173,7 @@ struct Program {
     Tensors values = inputs;
     for (int64_t i = 0; i < n; ++i) {
       const Tensors fields = feed ? graph.dequeue(*feed) : Tensors{};
-      values = body(LoopArguments(values, fields, feed));
+      values = body(LoopArguments(values, fields, feed, "loop"));
     }
     return values;
   }

@@ -69,9 +69,17 @@ void RemoteLedger::move(const exe::Issue& issue, std::optional<int64_t> entry, A
 }
 
 void RemoteLedger::join(const Contents& then) {
-  Contents of_either = then;
-  for (const auto& [number, buffer] : contents_) of_either.try_emplace(number);
-  for (const auto& [number, left] : of_either) {
+  std::set<int32_t> of_either;
+  for (const auto* one : {&then, &std::as_const(contents_)}) {
+    for (const auto& [number, buffer] : *one) of_either.insert(number);
+  }
+  join(then, of_either);
+}
+
+void RemoteLedger::join(const Contents& before, const std::set<int32_t>& buffers) {
+  for (const int32_t number : buffers) {
+    const auto known = before.find(number);
+    const Buffer left = known == before.end() ? Buffer{} : known->second;
     Buffer& mine = contents_[number];
     Buffer joined;
     const auto either = [](uint64_t a, uint64_t b) { return a == b ? a : mix(a, b); };

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -41,6 +42,8 @@ class RemoteLedger {
   const Contents& contents() const { return contents_; }
   void start_with(Contents contents) { contents_ = std::move(contents); }
   void join(const Contents& then);
+  /// Joins the contents of these buffers before a loop that may exit with those after it.
+  void join(const Contents& before, const std::set<int32_t>& buffers);
 
   /// Returns the traces of all buffers that a transfer has used, in ascending order of buffers.
   std::vector<exe::RemoteTrace> traces() const;

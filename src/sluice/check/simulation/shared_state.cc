@@ -23,6 +23,22 @@ void Clocks::learn(int32_t actor, const std::vector<int64_t>& other) {
   for (size_t i = 0; i < mine.size(); ++i) mine[i] = std::max(mine[i], other[i]);
 }
 
+// A queue that did not know the last moment of another queue before may have learned it since. What
+// it has learned of later moments alone, it may keep: without them there is nothing to know.
+void Clocks::forget_since(int32_t device, const Clocks& before) {
+  const auto first = static_cast<size_t>(first_[static_cast<size_t>(device)]);
+  const size_t last = static_cast<size_t>(device) + 1 < first_.size()
+                          ? static_cast<size_t>(first_[static_cast<size_t>(device) + 1])
+                          : now_.size();
+  for (size_t a = first; a < last; ++a) {
+    for (size_t x = 0; x < now_.size(); ++x) {
+      const bool own = x >= first && x < last;
+      if (x == a || (own && before.now_[a][x] >= before.now_[x][x])) continue;
+      now_[a][x] = before.now_[a][x];
+    }
+  }
+}
+
 bool TierUses::use(const Range& r, bool writes, const Epoch& at, const Clocks& clocks) {
   bool ordered = true;
   arenas_[static_cast<size_t>(r.arena)].change(r.begin, r.end, [&](Uses& u) {

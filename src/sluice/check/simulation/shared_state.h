@@ -26,6 +26,8 @@ class Clocks {
   Epoch tick(int32_t actor);
   const std::vector<int64_t>& now(int32_t actor) const { return now_[static_cast<size_t>(actor)]; }
   void learn(int32_t actor, const std::vector<int64_t>& other);
+  /// Forgets what the queues of a device have learned since `before` about moments before it.
+  void forget_since(int32_t device, const Clocks& before);
   /// Returns whether the actor knows that the moment has passed.
   bool knows(int32_t actor, const Epoch& e) const {
     return e.actor < 0 || now(actor)[static_cast<size_t>(e.actor)] >= e.time;

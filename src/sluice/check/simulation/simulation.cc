@@ -102,6 +102,7 @@ void Simulation::finish() {
                                    e_.channels[c].name, channels_[c].slots.size()));
     }
   }
+  check_exits();
   finish_remote();
   std::vector<exe::ValueId> finals(e_.variables.size(), exe::kNoValue);
   std::vector<bool> listed(e_.variables.size(), false);
@@ -194,7 +195,8 @@ bool Simulation::advance(DeviceRun& d, size_t depth) {
 Simulation::Outcome Simulation::step(DeviceRun& d) {
   Activation& a = d.stack.back();
   const exe::Step& s = a.function->steps[a.step];
-  if (s.sync && !a.loop) d.window.barrier();
+  const auto* const exiting = std::get_if<exe::Loop>(&s.body);
+  if (s.sync && (!a.loop || (exiting != nullptr && exiting->condition >= 0))) d.window.barrier();
   struct Visitor {
     Simulation& m;
     DeviceRun& d;
@@ -456,14 +458,17 @@ Simulation::Outcome Simulation::loop(DeviceRun& d, const exe::Loop& l) {
     a.loop->period = loop_period(l, facts_);
     // Transfers change state that `state_of` omits.
     a.loop->joint = a.loop->period > 0 && facts_[static_cast<size_t>(l.body.function)].transfers;
+    if (l.condition >= 0) begin_exits(d, l, *a.loop);
   }
   LoopRun& run = *a.loop;
+  if (run.exit) read_condition(d, l, run);
   if (!run.joint) leave_early(d, l, run);
   if (run.iteration < l.trips) {
     enter(d, l.body, Role::kIteration, &run);
     return Outcome::kEntered;
   }
-  for (size_t i = 0; i < l.body.args.size(); ++i) {
+  if (run.exit) join_exits(d, l, run);
+  for (size_t i = 0; i < l.body.args.size() && !run.exit; ++i) {
     const exe::Operand& o = l.body.args[i];
     const exe::ValueId v = o.access == exe::Access::kWrite ? o.value : o.made;
     // A loop without iterations leaves its updated arguments unchanged.

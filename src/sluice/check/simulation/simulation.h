@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -38,14 +39,51 @@ class Simulation {
 
   using Bindings = std::vector<std::pair<exe::ValueId, Instance>>;
 
+  struct Activation;
+
+  /// A transfer that has been issued and may still run.
+  struct Flight {
+    int32_t queue = 0;
+    int32_t token = 0;
+    const Activation* owner = nullptr;
+    Range memory;
+    bool writes = false;
+    Range entry;  ///< Bytes of the tier, if the transfer is remote.
+    std::vector<int64_t> clock;
+  };
+
+  /// Messages and entries that an exiting loop has used on one device. Those of a channel: the
+  /// number before the loop, and how many the loop has sent or received.
+  struct ExitUse {
+    int32_t device = 0;
+    int64_t trips = 0;
+    exe::ValueId found = exe::kNoValue;  ///< Condition before the loop.
+    exe::ValueId made = exe::kNoValue;   ///< Condition after it.
+    std::map<int32_t, std::pair<int64_t, int64_t>> sent, received;
+    std::map<int32_t, int64_t> entries;  ///< By stream, those that are not 0.
+  };
+
+  /// State at the begin of a loop with a condition: its state if no iteration begins.
+  struct ExitRun {
+    ExitUse use;
+    size_t mark = 0;  ///< The mark of bytes_ at the begin.
+    Window window;    ///< Touches at the begin of any iteration.
+    std::vector<Flight> flights;
+    Clocks clocks;
+    RemoteLedger::Contents contents;
+    std::set<int32_t> stored;      ///< Remote buffers that the loop has stored to.
+    std::vector<int64_t> streams;  ///< Entries used before the loop, by stream.
+  };
+
   /// State of a loop step that is running.
   struct LoopRun {
     int64_t iteration = 0;
     bool joint = false;  ///< Transfers: left early together with other devices (repeats.cc).
-    std::vector<Instance> found;  ///< By argument: the value that the next iteration must find.
-    std::vector<Instance> made;   ///< By argument: the value that the last iteration made.
-    int64_t period = 0;           ///< See loop_period; 0: run every iteration.
-    int64_t first_id = 0;         ///< Instances that the loop made have at least this id.
+    std::vector<Instance> found;    ///< By argument: the value that the next iteration must find.
+    std::vector<Instance> made;     ///< By argument: the value that the last iteration made.
+    int64_t period = 0;             ///< See loop_period; 0: run every iteration.
+    int64_t first_id = 0;           ///< Instances that the loop made have at least this id.
+    std::unique_ptr<ExitRun> exit;  ///< Null without a condition.
     bool has_snapshot = false;
     int64_t next_look = 1;  ///< Compare the state with the snapshot before this iteration.
     std::vector<int64_t> snapshot;
@@ -67,17 +105,6 @@ class Simulation {
     size_t step = 0;
     RemoteLedger::Activation path = 0;
     int64_t calls = 0;  ///< Number of calls, loops and branches already run.
-  };
-
-  /// A transfer that has been issued and may still run.
-  struct Flight {
-    int32_t queue = 0;
-    int32_t token = 0;
-    const Activation* owner = nullptr;
-    Range memory;
-    bool writes = false;
-    Range entry;  ///< Bytes of the tier, if the transfer is remote.
-    std::vector<int64_t> clock;
   };
 
   struct DeviceRun {
@@ -192,6 +219,15 @@ class Simulation {
   void leave_early(DeviceRun& d, const exe::Loop& l, LoopRun& run);
   std::vector<int64_t> state_of(const DeviceRun& d, const LoopRun& run) const;
 
+  // exits.cc: loops with a condition.
+  void begin_exits(DeviceRun& d, const exe::Loop& l, LoopRun& run);
+  void read_condition(DeviceRun& d, const exe::Loop& l, LoopRun& run);
+  void join_exits(DeviceRun& d, const exe::Loop& l, LoopRun& run);
+  void forget_changes(const DeviceRun& d, const ExitRun& exit);
+  void check_exits();
+  void check_channels(const std::vector<ExitUse>& uses, const std::string& loop);
+  void check_feeds(const std::vector<ExitUse>& uses, const std::string& loop);
+
   // repeats.cc: loops of several devices left early.
   void leave_early_together();
   Position position() const;
@@ -216,6 +252,8 @@ class Simulation {
   /// Number of collectives run so far, by device and group.
   std::map<std::pair<int32_t, int32_t>, int64_t> collectives_;
   RemoteLedger remote_;
+  /// By number of the exit and device: the uses of its loops, in the order of their ends.
+  std::map<int32_t, std::map<int32_t, std::vector<ExitUse>>> exits_;
   std::deque<DeviceRun> devices_;
   std::unordered_map<exe::ValueId, Instance> constants_;
   std::vector<Instance> variables_;

@@ -215,6 +215,9 @@ Simulation::Outcome Simulation::issue(DeviceRun& d, const exe::Issue& i) {
   if (load) {
     write(d, i.memory, memory);
   } else if (entry.exists()) {
+    for (Activation& caller : d.stack) {
+      if (caller.loop && caller.loop->exit) caller.loop->exit->stored.insert(i.object);
+    }
     const Instance* stored = lookup(a, i.memory.value);
     if (i.entry_from || stored == nullptr) {
       bytes_.forget(entry);

@@ -79,6 +79,15 @@ BodyFacts FactTable::facts_of(const Program& program, const Body& body) const {
         }
       }
     }
+    if (const auto* loop = node.as<Node::Loop>(); loop && !loop->conditions.empty()) {
+      for (const SequenceUse& u : (*this)[loop->callee].sequences) {
+        require(
+            u.sequence.of != Sequence::Of::kStream || program.ir.stream(u.sequence.id).feed >= 0,
+            "{} in graph {}: a loop with a condition must use feeds, got {}, which has a fixed "
+            "number of entries; use an infeed or an outfeed",
+            label(node), body.name, name_of(u.sequence, program));
+      }
+    }
     if (const auto* call = node.call()) {
       const int64_t times = node.is<Node::Loop>() ? node.as<Node::Loop>()->trips : 1;
       for (const SequenceUse& u : (*this)[call->callee].sequences) use(u.sequence, times, u.count);

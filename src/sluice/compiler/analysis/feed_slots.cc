@@ -66,20 +66,7 @@ std::optional<size_t> field_of(const FeedInfo& feed, const Node& node) {
   return static_cast<size_t>(found - feed.streams.begin());
 }
 
-Uses uses_of(const FeedInfo& feed, const Body& body, const std::vector<Uses>& bodies) {
-  Uses all(feed.streams.size());
-  for (const Node& node : body.nodes) {
-    if (const auto field = field_of(feed, node)) all.then(Uses::of(feed.streams.size(), *field));
-    const auto* call = node.call();  // A branch uses no streams.
-    if (call == nullptr) continue;
-    const Uses& callee = bodies[static_cast<size_t>(call->callee)];
-    const auto* loop = node.as<Node::Loop>();
-    all.then(loop != nullptr ? callee.repeated(loop->trips) : callee);
-  }
-  return all;
-}
-
-void check_equal(const Program& program, const FeedInfo& feed, const std::string& entry,
+void check_equal(const Program& program, const FeedInfo& feed, const std::string& user,
                  const Uses& uses) {
   std::string counts;
   bool equal = true;
@@ -89,9 +76,26 @@ void check_equal(const Program& program, const FeedInfo& feed, const std::string
                           uses.count(f));
   }
   require(equal,
-          "feed '{}': program '{}' must {} all fields equally often, got {}; {} every field of "
+          "feed '{}': {} must {} all fields equally often, got {}; {} every field of "
           "each element",
-          feed.name, entry, feed.input ? "load" : "store", counts, feed.input ? "load" : "store");
+          feed.name, user, feed.input ? "load" : "store", counts, feed.input ? "load" : "store");
+}
+
+// An exit of a loop must not leave some fields behind others.
+Uses uses_of(const Program& program, const FeedInfo& feed, const Body& body,
+             const std::vector<Uses>& bodies) {
+  Uses all(feed.streams.size());
+  for (const Node& node : body.nodes) {
+    if (const auto field = field_of(feed, node)) all.then(Uses::of(feed.streams.size(), *field));
+    const auto* call = node.call();  // A branch uses no streams.
+    if (call == nullptr) continue;
+    const Uses& callee = bodies[static_cast<size_t>(call->callee)];
+    const auto* loop = node.as<Node::Loop>();
+    if (loop != nullptr && !loop->conditions.empty())
+      check_equal(program, feed, "the body of " + name_of(node) + " made at " + node.where, callee);
+    all.then(loop != nullptr ? callee.repeated(loop->trips) : callee);
+  }
+  return all;
 }
 
 }  // namespace
@@ -104,11 +108,11 @@ std::map<int32_t, int64_t> feed_slots(const Program& program) {
     const size_t fields = feed.streams.size();
     std::vector<Uses> bodies(program.bodies.size(), Uses(fields));
     for (const BodyId id : callees_first(program))
-      bodies[static_cast<size_t>(id)] = uses_of(feed, program.body(id), bodies);
+      bodies[static_cast<size_t>(id)] = uses_of(program, feed, program.body(id), bodies);
     std::vector<int64_t> most(fields, 0);
     for (const EntryBodies& entry : program.entries) {
       const Uses& uses = bodies[static_cast<size_t>(entry.bodies[0])];
-      check_equal(program, feed, entry.name, uses);
+      check_equal(program, feed, "program '" + entry.name + "'", uses);
       for (size_t f = 0; f < fields; ++f) {
         for (size_t g = 0; g < fields && uses.used(f); ++g) {
           int64_t& of = most[feed.input ? g : f];

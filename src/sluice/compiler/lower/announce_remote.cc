@@ -187,7 +187,15 @@ class RemoteWalk {
       if (const auto* c = std::get_if<exe::Call>(&step->body)) turn(*c, 0);
       if (const auto* l = std::get_if<exe::Loop>(&step->body)) {
         const bool moves = moves_[static_cast<size_t>(l->body.function)];
+        const bool exits = moves && l->condition >= 0;
+        if (exits) {
+          for (BufferHistory& buffer : buffers_) buffer.begin_branch();
+          for (BufferHistory& buffer : buffers_) buffer.begin_else();
+        }
         for (int64_t it = 0; moves && it < l->trips && left_ > 0; ++it) turn(l->body, it);
+        if (exits) {
+          for (BufferHistory& buffer : buffers_) buffer.end_branch();
+        }
       }
       if (const auto* b = std::get_if<exe::Branch>(&step->body)) {
         for (BufferHistory& buffer : buffers_) buffer.begin_branch();

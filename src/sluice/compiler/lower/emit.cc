@@ -417,6 +417,10 @@ class Emitter {
       }
     }
     for (const int32_t u : own.updated) l.carried.push_back({u, u});
+    if (own.exit >= 0) {
+      l.condition = own.conditions[0];
+      l.exit = own.exit;
+    }
     pass_sequences(own.callee, own.trips);
     return l;
   }

@@ -105,6 +105,13 @@ int64_t synchronise(exe::Function& function) {
       now.back().cut = kEveryone;  // Every worker reads the condition.
       leaves = true;
     } else {
+      if (const auto* loop = std::get_if<exe::Loop>(&step.body); loop && loop->condition >= 0) {
+        touch(loop->body.args[static_cast<size_t>(loop->condition)], 1, now);
+        now.back().cut = kEveryone;
+        now.back().write = false;
+        // Every worker reads the condition before each iteration. The body has updated it.
+        unknown = true;
+      }
       leaves = true;
     }
     const bool clash = std::any_of(now.begin(), now.end(), [&](const Touch& a) {

@@ -135,6 +135,8 @@ class Folder {
     node.inputs = std::move(inputs);
     node.in_specs = std::move(specs);
     for (int32_t& u : call.updated) u = moved[static_cast<size_t>(u)];
+    if (auto* loop = node.as<Node::Loop>())
+      for (int32_t& c : loop->conditions) c = moved[static_cast<size_t>(c)];
     if (node.is<Node::Loop>()) drop_counters(node, arguments);
     return key;
   }

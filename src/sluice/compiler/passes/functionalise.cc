@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "sluice/compiler/analysis/body_facts.h"
+#include "sluice/compiler/analysis/uniform.h"
 #include "sluice/ir/builtin.h"
 #include "sluice/ir/verify.h"
 #include "sluice/ops/collectives.h"
@@ -292,6 +293,7 @@ class Functionaliser {
       loop.trips = options.trips;
       loop.carried = static_cast<int32_t>(options.carried);
       if (loop.trips == 0) return skip_loop(op, node);
+      if (options.condition >= 0) loop.conditions = {static_cast<int32_t>(options.condition)};
       skipped = kLoopInputs;
     }
     const std::vector<bool>& writes = written_.of(op.callees[0]);
@@ -304,6 +306,12 @@ class Functionaliser {
       if (written && carried) left.push_back(i);
       node.inputs.push_back(written && !carried ? writable(t, op) : read(t));
       node.in_specs.push_back(graph_.spec(t));
+    }
+    for (const int32_t c : loop.conditions) {
+      const bool updated =
+          std::find(loop.updated.begin(), loop.updated.end(), c) != loop.updated.end();
+      require(updated, "{} made at {}: its graph must write the condition '{}', or it never ends",
+              op.label(), op.where, graph_.info(op.inputs[static_cast<size_t>(c)].tensor).name);
     }
     copy_overlapping_arguments(op, loop.updated, node);
     add_outputs(op, node);
@@ -435,6 +443,7 @@ class Functionaliser {
 
 int64_t functionalise(Program& program, const Context&) {
   check_calls(program.ir);
+  check_conditions(program.ir);
   WrittenInputs written(program.ir);
   std::map<std::pair<GraphId, Role>, BodyId> known;
   const BodyOf body_of = [&](GraphId graph, Role role) {

@@ -11,7 +11,8 @@ namespace sluice::compiler {
 ///   the last version of each carried by-reference input that it writes.
 /// - Nodes name the devices that their ops name.
 /// Returns the number of bodies. Error{kUsage} if the groups of a collective do not tile the
-/// replicas, or if a conditional communicates.
+/// replicas, if a conditional communicates, or if the condition of a loop
+/// may differ between replicas.
 int64_t functionalise(Program& program, const Context& context);
 
 }  // namespace sluice::compiler

@@ -6,6 +6,7 @@
 
 #include "sluice/base/checked.h"
 #include "sluice/base/error.h"
+#include "sluice/compiler/passes/conditions.h"
 #include "sluice/compiler/passes/renumber.h"
 
 namespace sluice::compiler {
@@ -337,7 +338,10 @@ class Projector {
       own.in_specs.push_back(node.in_specs[i]);
       if (static_cast<int32_t>(i) < node.carried()) ++carried;
     }
-    if (auto* loop = own.as<Node::Loop>()) loop->carried = carried;
+    if (auto* loop = own.as<Node::Loop>()) {
+      loop->carried = carried;
+      keep_own_condition(*loop, place);
+    }
     const auto add_output = [&](size_t o) {
       own.outputs.push_back(node.outputs[o]);
       own.out_specs.push_back(node.out_specs[o]);
@@ -573,6 +577,7 @@ class Projector {
 
 int64_t project(Program& program, const Context&) {
   Owners{program};
+  spread_conditions(program);
   Shared shared(program);
   for (const BodyId id : callees_first(program)) {
     Cut cut = Projector(shared, id).run();

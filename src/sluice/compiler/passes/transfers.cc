@@ -18,6 +18,10 @@ bool is_stream(const Transfer& t) {
 bool is_load(const Transfer& t) {
   return t.effect.kind == Effect::Kind::kStreamRead || t.effect.kind == Effect::Kind::kRemoteLoad;
 }
+// Whether no transfer may be under way at a node: its callees may run or not.
+bool may_skip(const Node& n) {
+  return n.is<Node::Branch>() || (n.is<Node::Loop>() && !n.as<Node::Loop>()->conditions.empty());
+}
 bool is_overlapped(const Node& n) {
   return n.is<Transfer>() && n.as<Transfer>()->effect.io == IoMode::kIoOverlapped;
 }
@@ -155,7 +159,7 @@ class Scheduler {
     size_t at = n;
     while (at > phase_begin_[phase == 0 ? 0 : phase - 1]) {
       const Node& other = node(at - 1);
-      if (other.is<Node::Branch>() || must_precede(other, node(n))) break;
+      if (may_skip(other) || must_precede(other, node(n))) break;
       if (!is_overlapped(other) && conflicts(load, other, facts_)) break;
       --at;
     }
@@ -200,7 +204,7 @@ class Scheduler {
       const bool orderly = is_overlapped(other) && queue(k) == own.queue;
       const bool conflict = !orderly && conflicts(own, other, facts_);
       if (touches || (conflict && is_overlapped(other))) at = std::min(at, place_[k]);
-      if (late || conflict || other.is<Node::Branch>()) at = std::min(at, k);
+      if (late || conflict || may_skip(other)) at = std::min(at, k);
     }
     return at;
   }

@@ -94,7 +94,7 @@ class Team {
     t.in =
         issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kRemoteLoad;
     if (issue.kind == exe::TransferKind::kStreamIn || issue.kind == exe::TransferKind::kStreamOut) {
-      if (runtime::FeedPort* const port = run_.port(issue.object)) return move(*port, t, entry);
+      if (runtime::FeedPort* const port = run_.port(issue.object)) return move(*port, t);
       t.other = run_.streams->entry(issue.object, entry, run_.replica);
     } else {
       t.remote = run_.remote.get();
@@ -206,12 +206,12 @@ class Team {
   runtime::Counters counters;
 
  private:
-  /// Moves an entry of a feed on this thread, once it is ready.
-  static int64_t move(runtime::FeedPort& port, runtime::Transfer& t, int64_t entry) {
-    if (!port.ready(entry)) return runtime::kNotYet;
-    t.other = port.at(entry);
+  /// Moves the next entry of a feed on this thread, once it is ready.
+  static int64_t move(runtime::FeedPort& port, runtime::Transfer& t) {
+    if (!port.ready()) return runtime::kNotYet;
+    t.other = port.next();
     t.run();
-    port.done(entry);
+    port.done();
     return runtime::kEnded;
   }
 

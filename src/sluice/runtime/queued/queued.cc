@@ -98,11 +98,11 @@ class Queued {
     const QueuedTransfer transfer{&issue, memory, entry, step};
     if (issue.queue > 0) return io(issue.queue).issue(transfer, commands_.mark());
     FeedPort* const port = is_stream(issue) ? run_.port(issue.object) : nullptr;
-    if (port != nullptr && !port->ready(entry)) return kNotYet;
+    if (port != nullptr && !port->ready()) return kNotYet;
     const bool ended = staging_.advance(transfer);
     waits_ = staging_.waits();
     // The slot is free: the entry is in the staging memory, or has come from there.
-    if (ended && port != nullptr) port->done(entry);
+    if (ended && port != nullptr) port->done();
     return ended ? kEnded : kNotYet;
   }
 

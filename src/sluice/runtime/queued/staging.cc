@@ -42,7 +42,7 @@ bool Staging::is_free(Slot& slot) {
 }
 
 std::byte* Staging::array(const QueuedTransfer& t) const {
-  if (const FeedPort* const port = run_.port(t.issue->object)) return port->at(t.entry) + done_;
+  if (const FeedPort* const port = run_.port(t.issue->object)) return port->next() + done_;
   return run_.streams->entry(t.issue->object, t.entry, run_.replica) + done_;
 }
 

@@ -26,7 +26,7 @@ class LoopBuilder {
     }
   }
 
-  Tensors build(int64_t trips, const std::vector<CarriedValue>& carried,
+  Tensors build(int64_t trips, const std::vector<CarriedValue>& carried, const Tensor& condition,
                 const std::source_location& where) {
     std::unordered_set<OpId> last;
     Tensors inputs;
@@ -41,7 +41,9 @@ class LoopBuilder {
     }
     for (const CarriedValue& v : carried) body_.add_output(operand(v.after.id()));
     GraphEditor(graph_).remove_ops(last);
-    const Tensors results = ops::repeat(graph_, body_, trips, inputs, captured_, {}, where);
+    ops::RepeatOptions options;
+    if (condition.valid()) options.condition = operand(condition.id());
+    const Tensors results = ops::repeat(graph_, body_, trips, inputs, captured_, options, where);
     verify_transformed(body_);
     return results;
   }
@@ -110,9 +112,10 @@ class LoopBuilder {
 }  // namespace
 
 Tensors repeat_last_ops(Graph& graph, size_t first, int64_t trips,
-                        const std::vector<CarriedValue>& carried, std::source_location where) {
+                        const std::vector<CarriedValue>& carried, const Tensor& condition,
+                        std::source_location where) {
   require(trips >= 1, "repeat_last_ops: must run at least once, got {}", trips);
-  return LoopBuilder(graph, first).build(trips, carried, where);
+  return LoopBuilder(graph, first).build(trips, carried, condition, where);
 }
 
 }  // namespace sluice::transforms

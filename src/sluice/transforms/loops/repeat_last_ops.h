@@ -23,11 +23,13 @@ struct CarriedValue {
 /// After: ops 0 to first - 1, and a loop of `trips` >= 1 iterations, whose body has the other ops.
 /// Tensors that exist before the loop are invariant inputs of it, by reference if the body writes
 /// them. A stream that the body uses has `trips` times as many entries.
+/// `condition` is a scalar bool that was made before the loop and that the last ops write, or
+/// empty. An iteration begins only while it is true.
 ///
 /// Returns the carried values after the last iteration. Error{kUsage} if the body writes both a
 /// tensor and a view of it that has its own memory (Graph::keep_in_step).
 Tensors repeat_last_ops(Graph& graph, size_t first, int64_t trips,
-                        const std::vector<CarriedValue>& carried = {},
+                        const std::vector<CarriedValue>& carried = {}, const Tensor& condition = {},
                         std::source_location where = std::source_location::current());
 
 }  // namespace sluice::transforms

@@ -1,4 +1,4 @@
-#include "sluice/transforms/loops/repeat.h"
+#include "sluice/transforms/loops/loops.h"
 
 #include <gtest/gtest.h>
 

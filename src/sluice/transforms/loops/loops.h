@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <source_location>
 #include <string_view>
@@ -20,7 +21,9 @@ namespace sluice {
 /// The tensors that a loop gives to its body: the carried values and the fields of an element.
 class LoopArguments {
  public:
-  LoopArguments(Tensors carried, Tensors fields, std::optional<Infeed> infeed);
+  /// `loop`: name of the loop, for errors.
+  LoopArguments(Tensors carried, Tensors fields, std::optional<Infeed> infeed,
+                std::string_view loop);
 
   /// Returns argument `i`: the carried values in their order, then the fields in their order.
   /// Error{kUsage} if there are fewer.
@@ -39,6 +42,7 @@ class LoopArguments {
   Tensors arguments_;
   size_t carried_;
   std::optional<Infeed> infeed_;
+  std::string_view loop_;
 };
 
 /// A function that adds the ops of an iteration and returns the new carried values, a Tensor or
@@ -129,6 +133,30 @@ namespace ops {
 Tensors repeat(Graph& graph, int64_t n, const LoopBody& body, const Tensors& inputs = {},
                const std::optional<Infeed>& infeed = {},
                std::source_location where = std::source_location::current());
+
+/// Runs `body` on the device while `condition` holds, at most `max_iterations` times. Returns the
+/// carried values after the last iteration.
+///
+///     const Tensor sum = ops::while_loop(
+///         main, [&](Tensor v) { return ops::greater(limit, v); },
+///         [](Tensor v, Tensor x) { return v + x; }, {zero}, infeed)[0];
+///
+/// `condition` receives the carried values, never an element, and returns a scalar bool. It is
+/// evaluated before each iteration, on the device, and once more after the last one. `body`, inputs
+/// and infeed are those of repeat(). Elements that no iteration has read remain for the next run.
+///
+/// Programs count as if all `max_iterations` ran, and forecasts take their time. The proof of a
+/// plan walks all iterations if they use remote buffers, so limit them. All devices and replicas exit
+/// after the same iteration. So the condition must be equal on all replicas: compute it from
+/// variables, constants, or results of collectives over all replicas. A loop has no gradient.
+///
+/// Error{kUsage} as for repeat(), and for a condition that is not a scalar bool of `graph`.
+/// compile() refuses a condition that may differ between replicas, streams without a feed in the
+/// loop, and an iteration that does not use all fields of a feed equally often.
+Tensors while_loop(Graph& graph, const LoopBody& condition, const LoopBody& body,
+                   const Tensors& inputs = {}, const std::optional<Infeed>& infeed = {},
+                   int64_t max_iterations = std::numeric_limits<int32_t>::max(),
+                   std::source_location where = std::source_location::current());
 
 }  // namespace ops
 }  // namespace sluice

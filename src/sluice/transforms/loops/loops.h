@@ -146,8 +146,8 @@ Tensors repeat(Graph& graph, int64_t n, const LoopBody& body, const Tensors& inp
 /// and infeed are those of repeat(). Elements that no iteration has read remain for the next run.
 ///
 /// Programs count as if all `max_iterations` ran, and forecasts take their time. The proof of a
-/// plan walks all iterations if they use remote buffers, so limit them. All devices and replicas exit
-/// after the same iteration. So the condition must be equal on all replicas: compute it from
+/// plan walks all iterations if they use remote buffers, so limit them. All devices and replicas
+/// exit after the same iteration. So the condition must be equal on all replicas: compute it from
 /// variables, constants, or results of collectives over all replicas. A loop has no gradient.
 ///
 /// Error{kUsage} as for repeat(), and for a condition that is not a scalar bool of `graph`.

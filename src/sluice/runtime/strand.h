@@ -7,11 +7,11 @@
 #include "sluice/runtime/channel.h"
 #include "sluice/runtime/communicator.h"
 #include "sluice/runtime/events.h"
-#include "sluice/runtime/feeds.h"
-#include "sluice/runtime/host_streams.h"
 #include "sluice/runtime/io_queue.h"
 #include "sluice/runtime/loaded_program.h"
 #include "sluice/runtime/remote_store.h"
+#include "sluice/runtime/streams/feeds.h"
+#include "sluice/runtime/streams/host_streams.h"
 
 namespace sluice::runtime {
 

@@ -179,6 +179,8 @@ void Executor::prepare(Replica& replica, int number, int workers) {
       queues.push_back(q == 0 ? nullptr : std::make_unique<IoQueue>(kIoQueueLength, stop_));
       if (q == 0) continue;
       queues_.push_back(queues.back().get());
+      if (!exe::is_queued(executable_, static_cast<int32_t>(d)))
+        queues.back()->record(add_lane(number, d, q, 0));
       if (io_threads_.size() < q) io_threads_.push_back(std::make_unique<IoThread>());
       io_threads_[q - 1]->queues.push_back(queues.back().get());
     }
@@ -189,9 +191,18 @@ void Executor::prepare(Replica& replica, int number, int workers) {
       const auto device = static_cast<int32_t>(d);
       const bool queued = exe::is_queued(executable_, device);
       if ((queued && w > 0) || !placement_.has(number, device)) continue;
-      (queued ? replica.queued : own).push_back(replica.devices[d]->strand(state, device, w));
+      auto& strands = queued ? replica.queued : own;
+      strands.push_back(replica.devices[d]->strand(state, device, w));
+      strands.back()->record(add_lane(number, d, 0, w));
     }
   }
+}
+
+EventRing* Executor::add_lane(int replica, size_t device, size_t queue, int worker) {
+  if (options_.events == 0) return nullptr;
+  lanes_.push_back({replica, static_cast<int32_t>(device), static_cast<int32_t>(queue), worker,
+                    EventRing(options_.events)});
+  return &lanes_.back().ring;
 }
 
 Executor::~Executor() {
@@ -224,6 +235,7 @@ void Executor::begin_run() {
 void Executor::prepare(const exe::Program& program, HostStreams& streams, bool has_io_threads) {
   feeds_.begin(program);
   communicator_->reset();
+  for (Lane& lane : lanes_) lane.ring.clear();
   for (IoQueue* q : queues_) q->reset();
   for (const auto& replica : replicas_) {
     replica->state.streams = &streams;

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -32,6 +33,8 @@ struct ExecutorOptions {
   double stop_deadline = 10;
   /// Longest time in seconds that a run waits for one element of a feed.
   double feed_deadline = std::numeric_limits<double>::infinity();
+  /// Events of a run that each worker and each io queue keeps; 0: none.
+  int64_t events = 0;
 };
 
 struct FreeMemory {
@@ -94,6 +97,9 @@ class Executor {
   int64_t exchange_bytes() const { return communicator_->room(); }
   /// Returns the sum of counters over all runs.
   Counters counters() const;
+  /// Returns the events of the last run; empty unless ExecutorOptions::events is set. Devices with
+  /// queues record when the host enqueues a step, and nothing of their io queues.
+  const std::deque<Lane>& lanes() const { return lanes_; }
 
  private:
   /// Devices, memory and strands of one replica.
@@ -113,6 +119,8 @@ class Executor {
   std::vector<std::vector<OpenDevice*>> open_devices();
   void allocate_arenas(Replica& replica, int number);
   void prepare(Replica& replica, int number, int workers);
+  /// Adds a lane for events if they are recorded; null otherwise.
+  EventRing* add_lane(int replica, size_t device, size_t queue, int worker);
   void prepare(const exe::Program& program, HostStreams& streams, bool has_io_threads);
   template <typename F>
   void run_with(const exe::Program& program, HostStreams& streams, bool has_io_threads, F&& drive);
@@ -159,6 +167,7 @@ class Executor {
   LoadedProgram loaded_;
   std::unique_ptr<Communicator> communicator_;
   Throttle throttle_;
+  std::deque<Lane> lanes_;  ///< Strands and io queues add to them, so they end later.
   std::vector<std::unique_ptr<Replica>> replicas_;
   Feeds feeds_;  ///< Its threads use memory of the replicas.
   /// By worker of the pool: its strands, of all replicas. Each strand of a device with queues has a

@@ -35,7 +35,10 @@ bool IoQueue::advance(int64_t last) {
   const int64_t end = std::min(issued_.load(std::memory_order_acquire) - 1, last) + 1;
   if (next >= end) return false;
   do {
-    ring_[static_cast<size_t>(next) % ring_.size()].run();
+    const Transfer& transfer = ring_[static_cast<size_t>(next) % ring_.size()];
+    if (events_ != nullptr) events_->resume();
+    transfer.run();
+    if (events_ != nullptr) events_->end(transfer.step);
     ended_.store(++next, std::memory_order_release);
     rouse();
   } while (next < end && !stop_.load(std::memory_order_relaxed));

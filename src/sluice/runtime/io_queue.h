@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sluice/exe/executable.h"
+#include "sluice/runtime/events.h"
 #include "sluice/runtime/remote_store.h"
 
 namespace sluice::runtime {
@@ -41,6 +42,8 @@ class IoQueue {
   void await(int64_t number) const;
   void rouse();
   void reset();
+  /// Adds the transfers of later runs to a ring; null: records none.
+  void record(EventRing* events) { events_ = events; }
   /// Returns the step whose transfer is running, or else is next.
   const exe::Step* current() const;
 
@@ -51,6 +54,7 @@ class IoQueue {
   std::atomic<int64_t> issued_{0};
   std::atomic<int64_t> ended_{0};
   std::atomic<bool> advancing_{false};
+  EventRing* events_ = nullptr;
 };
 
 }  // namespace sluice::runtime

@@ -6,11 +6,12 @@
 
 #include "sluice/runtime/channel.h"
 #include "sluice/runtime/communicator.h"
-#include "sluice/runtime/feeds.h"
-#include "sluice/runtime/host_streams.h"
+#include "sluice/runtime/events.h"
 #include "sluice/runtime/io_queue.h"
 #include "sluice/runtime/loaded_program.h"
 #include "sluice/runtime/remote_store.h"
+#include "sluice/runtime/streams/feeds.h"
+#include "sluice/runtime/streams/host_streams.h"
 
 namespace sluice::runtime {
 
@@ -93,6 +94,8 @@ class Strand {
   /// Returns whether the step waits for commands that the device runs without the host.
   virtual bool waits_for_device() const = 0;
   virtual const Counters& counters() const = 0;
+  /// Adds the events of later runs to a ring; null: records none.
+  virtual void record(EventRing* events) = 0;
 };
 
 }  // namespace sluice::runtime

@@ -78,6 +78,7 @@ class Walk final : public Strand {
   int device() const override { return device_; }
   bool waits_for_device() const override { return !ended_ && kind_.waits_for_device(); }
   const Counters& counters() const override { return kind_.counters; }
+  void record(EventRing* events) override { events_ = events; }
 
  private:
   struct Frame {
@@ -95,7 +96,8 @@ class Walk final : public Strand {
     return Kind::address(run_.arenas[static_cast<size_t>(index)]);
   }
   const Address* arguments_of(const LoadedKernel& kernel);
-  void run_kernel(const LoadedKernel& kernel);
+  /// Returns whether this worker has tasks of the kernel.
+  bool run_kernel(const LoadedKernel& kernel);
   void enter(const exe::Call& call, int64_t iteration);
   /// Each of these steps returns false if it cannot run yet.
   bool communicate(const LoadedStep& loaded, const Frame& frame);
@@ -128,6 +130,7 @@ class Walk final : public Strand {
   RunState& run_;
   int device_;
   Kind kind_;
+  EventRing* events_ = nullptr;
   std::vector<std::vector<Address>> fixed_;  ///< By function.
   std::vector<Frame> stack_;
   size_t depth_ = 0;
@@ -232,12 +235,13 @@ auto Walk<Kind>::arguments_of(const LoadedKernel& kernel) -> const Address* {
 }
 
 template <typename Kind>
-void Walk<Kind>::run_kernel(const LoadedKernel& kernel) {
+bool Walk<Kind>::run_kernel(const LoadedKernel& kernel) {
   const TaskRange share = kind_.share_of(kernel);
-  if (share.empty()) return;
+  if (share.empty()) return false;
   for (size_t i = 0; i < kernel.scalars->size(); ++i)
     scalars_[i] = evaluate((*kernel.scalars)[i], 0);
   kind_.run(kernel, arguments_of(kernel), scalars_.data(), share);
+  return true;
 }
 
 template <typename Kind>
@@ -359,8 +363,10 @@ std::optional<bool> Walk<Kind>::goes_on(const exe::Loop& loop, const Frame& fram
 template <typename Kind>
 bool Walk<Kind>::advance() {
   bool progress = false;
+  if (events_ != nullptr) events_->resume();
   const auto waits = [&] {
     if (ends()) return true;
+    if (events_ != nullptr) events_->block();
     ++kind_.counters.waits;
     return progress;
   };
@@ -376,16 +382,15 @@ bool Walk<Kind>::advance() {
     const bool at_loop = frame.loop != nullptr && frame.loop->condition < 0;
     if (loaded.sync && !synced_ && !at_loop) {
       if (ends()) return true;
-      if (!kind_.barrier()) {
-        ++kind_.counters.waits;
-        return progress;
-      }
+      if (!kind_.barrier()) return waits();
       synced_ = true;
       progress = true;
     }
     if (!kind_.has_room()) return waits();
+    bool records = events_ != nullptr;
     if (loaded.kernel >= 0) {
-      run_kernel(frame.function->kernels[static_cast<size_t>(loaded.kernel)]);
+      const auto kernel = static_cast<size_t>(loaded.kernel);
+      records = run_kernel(frame.function->kernels[kernel]) && records;
     } else if (const auto* call = std::get_if<exe::Call>(&step.body)) {
       synced_ = false;
       ++frame.pc;
@@ -407,6 +412,7 @@ bool Walk<Kind>::advance() {
         continue;  // After the iteration this step runs again. Only a condition needs its barrier.
       }
       frame.loop = nullptr;
+      records = false;
     } else if (const auto* branch_step = std::get_if<exe::Branch>(&step.body)) {
       if (!branch(*branch_step)) return waits();
       progress = true;
@@ -414,6 +420,7 @@ bool Walk<Kind>::advance() {
     } else if (!communicate(loaded, frame)) {
       return waits();
     }
+    if (records) events_->end(&step);
     synced_ = false;
     ++frame.pc;
     progress = true;

@@ -4,7 +4,7 @@
 
 #include "sluice/base/error.h"
 #include "sluice/exe/executable.h"
-#include "sluice/runtime/host_streams.h"
+#include "sluice/runtime/streams/host_streams.h"
 
 namespace sluice {
 namespace {

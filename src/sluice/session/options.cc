@@ -13,6 +13,7 @@ namespace {
 DeviceChoice (*make_default_device)() = nullptr;
 
 constexpr double kLongestDeadline = 1e6;  // Seconds.
+constexpr int64_t kMostEvents = 100'000'000;
 
 }  // namespace
 
@@ -62,6 +63,8 @@ CompileOptions compile_options(const SessionOptions& options) {
   require(options.stop_deadline >= 0 && options.stop_deadline <= kLongestDeadline,
           "session: the deadline of a stop must be in [0, {}] seconds, got {}", kLongestDeadline,
           options.stop_deadline);
+  require(options.events >= 0 && options.events <= kMostEvents,
+          "session: events must be 0 to {}, got {}", kMostEvents, options.events);
   require(options.feed_deadline > 0, "session: feed_deadline must be more than 0 seconds, got {}",
           options.feed_deadline);
   result.remote_direct = options.remote_direct;

@@ -62,6 +62,9 @@ struct SessionOptions {
   double stop_deadline = 10;
   /// Longest time in seconds that a run waits for one element of a feed. Infinite: no limit.
   double feed_deadline = std::numeric_limits<double>::infinity();
+  /// Events of the last run that each worker and io queue keeps, for Session::lanes(). A run of
+  /// more events keeps the last ones. 0: none. At most 1e8.
+  int64_t events = 0;
   int io_queues = 1;  ///< Number of io queues: 0, 1, or 3 (loads, stores, prefetches).
   std::vector<std::string> disable = {};  ///< Optional compiler passes to omit.
   std::string print_after = {};  ///< Print the result of this pass to stderr; "all": of every pass.

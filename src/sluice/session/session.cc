@@ -46,7 +46,8 @@ Session::Session(const Ir& ir, const SessionOptions& options)
                                .map = options.map,
                                .agreement = agreement_->size() > 1 ? agreement_.get() : nullptr,
                                .stop_deadline = options.stop_deadline,
-                               .feed_deadline = options.feed_deadline});
+                               .feed_deadline = options.feed_deadline,
+                               .events = options.events});
   variables_ = std::make_unique<Variables>(*compiled_, *executor_, *agreement_);
   variables_->initialize();
   measure();
@@ -285,6 +286,8 @@ report::Plan Session::plan() const { return report::Plan(executable()); }
 const exe::Executable& Session::executable() const { return executor_->executable(); }
 int64_t Session::exchange_bytes() const { return executor_->exchange_bytes(); }
 runtime::Counters Session::counters() const { return executor_->counters(); }
+
+const std::deque<runtime::Lane>& Session::lanes() const { return executor_->lanes(); }
 
 int64_t Session::planned_bytes(int device) const {
   return exe::planned_bytes(executable(), device, exe::Space::kDevice);

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,6 +27,7 @@ namespace runtime {
 class Agreement;
 class Executor;
 struct Counters;
+struct Lane;
 }  // namespace runtime
 
 /// Two replicas that hold different copies of a variable.
@@ -182,6 +184,9 @@ class Session {
   int64_t exchange_bytes() const;
   /// Returns counters over all runs (runtime/strand.h).
   runtime::Counters counters() const;
+  /// Returns the measured events of the last run by worker and io queue (runtime/events.h). Empty
+  /// unless SessionOptions::events is set. No run may be in progress.
+  const std::deque<runtime::Lane>& lanes() const;
   /// Returns the agreement of the processes that share the program (runtime/process_group.h).
   runtime::Agreement& agreement() { return *agreement_; }
 

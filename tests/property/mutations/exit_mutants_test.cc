@@ -33,10 +33,13 @@ struct ExitProgram {
         main, below(kind == 0 ? 3.5 : 5.5), [&](Tensor i, Tensor t) { return step(kind, i, t); }, v,
         {}, 6);
     ops::add_(w, v[1]);
+    // The order of these stores shows only if the second loop runs no iteration.
+    main.remote_store(rows, 1, v[1]);
+    main.remote_store(rows, 1, w);
     v = ops::while_loop(
         main, below(kind == 2 ? -1 : 2.5), [&](Tensor i, Tensor t) { return step(kind, i, t); },
         {zero, v[1]}, {}, 3);
-    main.host_store(v[1] + w, "out");
+    main.host_store(v[1] + w + main.remote_load(rows, 1), "out");
   }
 
   Tensors step(int kind, const Tensor& i, const Tensor& t) {

@@ -1,4 +1,4 @@
-#include "sluice/runtime/host_streams.h"
+#include "sluice/runtime/streams/host_streams.h"
 
 namespace sluice::runtime {
 

@@ -1,4 +1,4 @@
-#include "sluice/runtime/feeds.h"
+#include "sluice/runtime/streams/feeds.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,150 @@
+// Events of a run: what each worker and io queue did, and when.
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "feed_programs.h"
+#include "sluice/runtime/events.h"
+
+namespace sluice::test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+SessionOptions recording(int64_t events, int threads = 1) {
+  SessionOptions options = with(threads);
+  options.events = events;
+  return options;
+}
+
+// The events of all lanes that are steps (waits: no step).
+int64_t steps_of(const Session& session) {
+  int64_t count = 0;
+  for (const runtime::Lane& lane : session.lanes()) {
+    for (const runtime::Event& e : lane.ring.events()) count += e.waits ? 0 : 1;
+  }
+  return count;
+}
+
+int64_t lost(const Session& session) {
+  int64_t count = 0;
+  for (const runtime::Lane& lane : session.lanes()) count += lane.ring.lost();
+  return count;
+}
+
+TEST(Events, AreThoseOfTheLastRunInOrder) {
+  const Sums p({5});
+  Session session(p.ir, recording(1000));
+  session.bind_feed(p.in, std::make_shared<Counting>(10));
+  session.bind_feed(p.out, std::make_shared<Numbers>());
+  int64_t steps = 0;
+  for (int run = 0; run < 2; ++run) {
+    const int64_t before = runtime::EventRing::now();
+    session.run({}, "5");
+    const int64_t after = runtime::EventRing::now();
+    ASSERT_EQ(session.lanes().size(), 1u);
+    for (const runtime::Lane& lane : session.lanes()) {
+      int64_t end = before;
+      for (const runtime::Event& e : lane.ring.events()) {
+        EXPECT_NE(e.step, nullptr);
+        EXPECT_LE(end, e.begin);
+        EXPECT_LE(e.begin, e.end);
+        end = e.end;
+      }
+      EXPECT_LE(end, after);
+    }
+    // Each iteration loads, adds, stores; other steps come once.
+    if (run == 0) steps = steps_of(session);
+    EXPECT_EQ(steps_of(session), steps);
+    EXPECT_GE(steps, 15);
+    EXPECT_EQ(lost(session), 0);
+  }
+}
+
+TEST(Events, TheOldestAreLostAndCounted) {
+  const Sums p({50});
+  Session whole(p.ir, recording(100'000)), few(p.ir, recording(16));
+  for (Session* session : {&whole, &few}) {
+    session->bind_feed(p.in, std::make_shared<Counting>(10));
+    session->bind_feed(p.out, std::make_shared<Numbers>());
+    session->run({}, "50");
+  }
+  EXPECT_EQ(lost(whole), 0);
+  int64_t all = 0, kept = 0;
+  for (const runtime::Lane& lane : whole.lanes())
+    all += static_cast<int64_t>(lane.ring.events().size());
+  for (const runtime::Lane& lane : few.lanes())
+    kept += static_cast<int64_t>(lane.ring.events().size());
+  EXPECT_EQ(kept, 16);
+  // The two runs may wait differently often.
+  EXPECT_GE(kept + lost(few), steps_of(whole));
+  EXPECT_GE(all, steps_of(whole));
+}
+
+// A source that needs five milliseconds for an element.
+struct Slow : Counting {
+  Slow() : Counting(10) {}
+  bool next(std::span<const ArrayView> fields) override {
+    std::this_thread::sleep_for(milliseconds(5));
+    return Counting::next(fields);
+  }
+};
+
+TEST(Events, AWaitForAFeedIsSeen) {
+  const Sums p({4});
+  for (const int threads : {1, 2}) {
+    Session session(p.ir, recording(1000, threads));
+    session.bind_feed(p.in, std::make_shared<Slow>());
+    session.bind_feed(p.out, std::make_shared<Numbers>());
+    session.run({}, "4");
+    int64_t waited = 0;
+    for (const runtime::Event& e : session.lanes()[0].ring.events()) {
+      const auto* issue = std::get_if<exe::Issue>(&e.step->body);
+      if (e.waits && issue != nullptr && issue->kind == exe::TransferKind::kStreamIn)
+        waited += e.end - e.begin;
+    }
+    EXPECT_GE(waited, 10'000'000);
+  }
+}
+
+TEST(Events, AnIoQueueHasALaneOfItsOwn) {
+  Ir ir;
+  Graph& main = ir.main_graph();
+  const Tensor w = main.variable(f32_of({64}), Initializer::constant(1), "w");
+  const RemoteBuffer rows = ir.remote_buffer(f32_of({64}), 2);
+  {
+    const Graph::IoScope io(main, IoMode::kIo);
+    main.remote_store(rows, 0, w);
+    ops::add_(w, main.remote_load(rows, 0));
+  }
+  Session session(ir, recording(100));
+  session.run();
+  int64_t transfers = 0;
+  for (const runtime::Lane& lane : session.lanes()) {
+    if (lane.queue == 0) continue;
+    for (const runtime::Event& e : lane.ring.events()) {
+      EXPECT_TRUE(std::holds_alternative<exe::Issue>(e.step->body));
+      ++transfers;
+    }
+  }
+  // A device with queues runs its transfers without the host.
+  EXPECT_EQ(transfers, exe::is_queued(session.executable(), 0) ? 0 : 2);
+}
+
+TEST(Events, NoneWithoutAsking) {
+  const Sums p({2});
+  Session session(p.ir, with(2));
+  session.bind_feed(p.in, std::make_shared<Counting>(10));
+  session.bind_feed(p.out, std::make_shared<Numbers>());
+  session.run({}, "2");
+  EXPECT_TRUE(session.lanes().empty());
+  for (const int64_t wrong : {int64_t{-1}, int64_t{100'000'001}}) {
+    EXPECT_THAT(error_text(ErrorKind::kUsage, [&] { Session refused(p.ir, recording(wrong)); }),
+                HasSubstr("session: events must be 0 to 100000000, got"));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test

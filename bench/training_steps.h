@@ -1,5 +1,6 @@
 #pragma once
 #include "bench/steps.h"
+#include "sluice/data/feed_queues.h"
 #include "sluice/sluice.h"
 #include "sluice/train/step_arrays.h"
 

@@ -11,7 +11,6 @@
 #include "bench/figure.h"
 #include "bench/program.h"
 #include "bench/training_steps.h"
-#include "sluice/data/feed_queues.h"
 
 namespace sluice::bench {
 namespace {

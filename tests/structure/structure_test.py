@@ -213,7 +213,7 @@ class Closures(unittest.TestCase):
         own, others = self.closure("sluice/sluice.h")
         layers = {h.split("/")[1] for h in own if h.count("/") == 2}
         self.assertEqual(layers & {"check", "compiler", "cpu", "exe", "planner", "runtime"}, set())
-        self.assertLess(self.lines(own), 7300)
+        self.assertLess(self.lines(own), 7350)
         # Each of these adds a tenth or more to the time of a file that includes sluice.h.
         self.assertEqual(others & {"algorithm", "chrono", "fmt/format.h", "iostream", "ranges",
                                    "regex", "sstream", "thread", "mutex"}, set())
